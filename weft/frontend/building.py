@@ -108,7 +108,7 @@ class Builder(Emitter):
             return ir.constant(x.data.numpy().reshape(tuple(dims)))
         return self.op("reshape", x, ir.shape_expr(list(dims)))
 
-    def expand(self, x: Any, dims: Sequence[int]) -> Any:
+    def expand(self, x: Any, dims: Sequence[int | ir.PrimExpr]) -> Any:
         """Repeat along dimensions of 1, unless `x` has the shape."""
         return x if self.dims(x) == list(dims) else self.op("broadcast_to", x, ir.shape_expr(list(dims)))
 
@@ -125,11 +125,8 @@ class Builder(Emitter):
         """Take `count` elements, a step apart, along one axis."""
         dims = self.dims(x)
         starts, steps = [0] * len(dims), [1] * len(dims)
-        starts[axis], dims[axis], steps[axis] = (
-            begin,
-            begin + (count - 1) * step + 1 if step != 1 else begin + count,
-            step,
-        )
+        end = begin + (count - 1) * step + 1 if step != 1 else begin + count
+        starts[axis], dims[axis], steps[axis] = begin, end, step
         return self.slice(x, starts, dims, steps)
 
     def arange(self, count: Any, dtype: str = "int64") -> Any:
@@ -147,23 +144,27 @@ class Builder(Emitter):
         """Put copies of a scalar before, behind and between the elements of each dimension; less than none cuts off."""
         for axis, gap in enumerate(interior or ()):
             dims = self.dims(x)
-            if gap and dims[axis] > 1:
+            if gap and (isinstance(dims[axis], ir.PrimExpr) or dims[axis] > 1):
                 apart = self.reshape(x, [*dims[: axis + 1], 1, *dims[axis + 1 :]])
                 fill = self.expand(value, [*dims[: axis + 1], gap, *dims[axis + 1 :]])
                 x = self.reshape(self.concat([apart, fill], axis + 1),
                                  [*dims[:axis], dims[axis] * (gap + 1), *dims[axis + 1 :]])  # fmt: skip
-                x = self.narrow(x, axis, 0, dims[axis] * (gap + 1) - gap)
+                x = self.narrow(x, axis, 0, self.simplified(ir.max_(dims[axis] * (gap + 1) - gap, 0)))
         dims = self.dims(x)
-        x = self.slice(x, [max(-n, 0) for n in low], [d + n if n < 0 else d for d, n in zip(dims, high, strict=True)])
-        low, high = ([max(n, 0) for n in side] for side in (low, high))
-        if not any((*low, *high)):
+        kept = [[self.simplified(ir.max_(n, 0)) for n in side] for side in (low, high)]
+        begin = [self.simplified(k - n) for k, n in zip(kept[0], low, strict=True)]
+        x = self.slice(x, begin, [self.simplified(d - k + n) for d, k, n in zip(dims, kept[1], high, strict=True)])
+        low, high = kept
+        if all(isinstance(n, int) and n == 0 for n in (*low, *high)):
             return x
-        if isinstance(value, ir.Constant) and str(value.data.dtype).startswith(("float", "int")):
+        known = all(isinstance(n, int) for n in (*low, *high))
+        if known and isinstance(value, ir.Constant) and str(value.data.dtype).startswith(("float", "int")):
             widths = tuple(n for pair in zip(low, high, strict=True) for n in pair)
             return self.op("nn.pad", x, pad_width=widths, pad_value=value.data.numpy().item())
         for axis, sides in enumerate(zip(low, high, strict=True)):
             dims = self.dims(x)
-            fills = [[self.expand(value, [*dims[:axis], n, *dims[axis + 1 :]])] if n else [] for n in sides]
+            fills = [[self.expand(value, [*dims[:axis], n, *dims[axis + 1 :]])]
+                     if isinstance(n, ir.PrimExpr) or n else [] for n in sides]  # fmt: skip
             x = self.concat([*fills[0], x, *fills[1]], axis)
         return x
 

@@ -152,7 +152,8 @@ def test_slices_at_places_that_are_data(start: int) -> None:
     same(found[1], x)
 
 
-def test_gather_clamps_and_scatter_drops_what_lies_outside() -> None:
+@pytest.mark.parametrize("rows", ["4", "?"])
+def test_gather_clamps_and_scatter_drops_what_lies_outside(rows: str) -> None:
     body = """
         %0 = "stablehlo.gather"(%x, %i) <{dimension_numbers = #stablehlo.gather<offset_dims = [1],
         collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 3>}> :
@@ -166,23 +167,29 @@ def test_gather_clamps_and_scatter_drops_what_lies_outside() -> None:
     return %0, %1 : tensor<3x3xf32>, tensor<4x3xf32>"""
     x, u, i = f32(4, 3), f32(3, 3), np.array([[1], [9], [1]], np.int32)
     types = "%x: tensor<4x3xf32>, %i: tensor<3x1xi32>, %u: tensor<3x3xf32>"
-    found = run(program(types, body, "tensor<3x3xf32>, tensor<4x3xf32>"), x, i, u)
+    text = program(types, body, "tensor<3x3xf32>, tensor<4x3xf32>").replace("4x3", f"{rows}x3")
+    found = run(text, x, i, u)
     same(found[0], x[[1, 3, 1]])
     x[1] += u[0] + u[2]
     same(found[1], x)
 
 
-@pytest.mark.parametrize(("direction", "sides"), [("LT", "%a, %b"), ("GT", "%a, %b"), ("LT", "%b, %a")])
+@pytest.mark.parametrize(("direction", "sides"), [
+    ("LT", "%a, %b"), ("GT", "%a, %b"), ("LT", "%b, %a"), ("LT", "%3, %b"),
+])  # fmt: skip
 def test_sorting_by_the_first_of_two(direction: str, sides: str) -> None:
     body = f"""
+    %zero = stablehlo.constant dense<0.0> : tensor<f32>
     %0:2 = "stablehlo.sort"(%x, %y) <{{dimension = 0 : i64, is_stable = true}}> ({{
     ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>):
+      %2 = stablehlo.compare EQ, %a, %zero, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      %3 = stablehlo.select %2, %zero, %a : tensor<i1>, tensor<f32>
       %1 = stablehlo.compare {direction}, {sides}, TOTALORDER : (tensor<f32>, tensor<f32>) -> tensor<i1>
       stablehlo.return %1 : tensor<i1>
     }}) : (tensor<7x2xf32>, tensor<7x2xi32>) -> (tensor<7x2xf32>, tensor<7x2xi32>)
     return %0#0, %0#1 : tensor<7x2xf32>, tensor<7x2xi32>"""
     x, y = f32(7, 2), RNG.integers(0, 9, (7, 2)).astype(np.int32)
-    order = np.argsort(x if (direction, sides) == ("LT", "%a, %b") else -x, 0)
+    order = np.argsort(x if direction == "LT" and sides.endswith("%b") else -x, 0)
     types = "tensor<7x2xf32>, tensor<7x2xi32>"
     found = run(program("%x: tensor<7x2xf32>, %y: tensor<7x2xi32>", body, types), x, y)
     same(found[0], np.take_along_axis(x, order, 0))
@@ -274,6 +281,106 @@ def test_open_dimensions(rows: int) -> None:
     np.testing.assert_allclose(less, x - x.sum(1, keepdims=True), rtol=1e-5, atol=1e-5)
     same(line, np.arange(2 * rows, dtype=np.int32)[:, None, None])
     same(count, np.int32(rows))
+
+
+SIZES = """
+    %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
+    %eight = stablehlo.constant dense<8> : tensor<i32>
+    %rest = stablehlo.subtract %eight, %n : tensor<i32>
+    %rows = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+    %more = stablehlo.reshape %rest : (tensor<i32>) -> tensor<1xi32>
+    %last = stablehlo.constant dense<-1> : tensor<1xi32>
+    %high = stablehlo.concatenate %more, %last, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+    %end = stablehlo.concatenate %rows, %more, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+    %at = stablehlo.constant dense<[1, 0]> : tensor<2xi32>"""
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 10])
+@pytest.mark.parametrize("value", ["%v", "%c"])
+def test_widths_of_padding_that_follow_from_open_dimensions(rows: int, value: str) -> None:
+    body = (
+        SIZES
+        + f"""
+    %c = stablehlo.constant dense<0.5> : tensor<f32>
+    %0 = stablehlo.dynamic_pad %x, {value}, %at, %high, %at : (tensor<?x4xf32>, tensor<f32>, tensor<2xi32>,
+        tensor<2xi32>, tensor<2xi32>) -> tensor<?x3xf32>
+    return %0 : tensor<?x3xf32>"""
+    )
+    x = f32(rows, 4)
+    apart = np.full((max(2 * rows - 1, 0), 4), 0.5, np.float32)
+    apart[::2] = x
+    whole = np.concatenate([np.full((1, 4), 0.5, np.float32), apart, np.full((8, 4), 0.5, np.float32)])
+    text = program("%x: tensor<?x4xf32>, %v: tensor<f32>", body, "tensor<?x3xf32>")
+    same(run(text, x, np.float32(0.5)), whole[: 1 + len(apart) + 8 - rows, :3])
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, 5, 9])
+def test_bounds_of_slices_that_follow_from_open_dimensions(rows: int) -> None:
+    """Bounds that lie outside, which the operation leaves undefined, read nothing outside."""
+    body = (
+        SIZES
+        + """
+    %steps = stablehlo.constant dense<[1, 2]> : tensor<2xi32>
+    %0 = stablehlo.real_dynamic_slice %x, %at, %end, %steps : (tensor<?x4xf32>, tensor<2xi32>, tensor<2xi32>,
+        tensor<2xi32>) -> tensor<?x?xf32>
+    return %0 : tensor<?x?xf32>"""
+    )
+    x = f32(rows, 4)
+    text = program("%x: tensor<?x4xf32>", body, "tensor<?x?xf32>")
+    same(run(text, x), x[1:, : max(8 - rows, 0) : 2])
+    text = text.replace("?x?x", "?x2x")  # what the program says of a size is checked when it runs
+    if rows <= 5:
+        same(run(text, x), x[1:, :4:2])
+    else:
+        with pytest.raises(WeftError, match="real_dynamic_slice"):
+            run(text, x)
+
+
+def test_convolution_with_padding_that_is_an_operand() -> None:
+    body = """
+    %p = stablehlo.constant dense<[[1, 0], [0, -1]]> : tensor<2x2xi64>
+    %0 = "stablehlo.dynamic_conv"(%x, %k, %p) <{window_strides = array<i64: 1, 1>,
+        dimension_numbers = #stablehlo.conv<[b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f]>, feature_group_count = 1 : i64,
+        batch_group_count = 1 : i64}> : (tensor<?x3x4x1xf32>, tensor<2x2x1x1xf32>, tensor<2x2xi64>) ->
+        tensor<?x?x?x1xf32>
+    return %0 : tensor<?x?x?x1xf32>"""
+    x = f32(2, 3, 4, 1)
+    padded = np.pad(x, [(0, 0), (1, 0), (0, 0), (0, 0)])[:, :, :3]
+    expected = sum(padded[:, i : i + 3, j : j + 2] for i in (0, 1) for j in (0, 1))
+    text = program("%x: tensor<?x3x4x1xf32>, %k: tensor<2x2x1x1xf32>", body, "tensor<?x?x?x1xf32>")
+    same(run(text, x, np.ones((2, 2, 1, 1), np.float32)), expected)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+@pytest.mark.parametrize("side", [0, 1])
+def test_windows_as_long_as_an_open_dimension(rows: int, side: int) -> None:
+    """Running sums from either end, as they are exported; the window's size and padding are operands."""
+    first, second = ("%less", "%zero") if side == 0 else ("%zero", "%less")
+    body = f"""
+    %n = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?x4xf32>) -> tensor<i32>
+    %c = stablehlo.constant dense<1> : tensor<i32>
+    %sub = stablehlo.subtract %n, %c : tensor<i32>
+    %zero = stablehlo.constant dense<0> : tensor<1xi32>
+    %one = stablehlo.constant dense<1> : tensor<1xi32>
+    %ones = stablehlo.constant dense<1> : tensor<2xi32>
+    %start = stablehlo.constant dense<0.0> : tensor<f32>
+    %less = stablehlo.reshape %sub : (tensor<i32>) -> tensor<1xi32>
+    %size = stablehlo.reshape %n : (tensor<i32>) -> tensor<1xi32>
+    %w = stablehlo.concatenate %size, %one, dim = 0 : (tensor<1xi32>, tensor<1xi32>) -> tensor<2xi32>
+    %p = stablehlo.concatenate {first}, {second}, %zero, %zero, dim = 0 : (tensor<1xi32>, tensor<1xi32>, tensor<1xi32>,
+        tensor<1xi32>) -> tensor<4xi32>
+    %q = stablehlo.reshape %p : (tensor<4xi32>) -> tensor<2x2xi32>
+    %0 = stablehlo.custom_call @stablehlo.dynamic_reduce_window(%x, %start, %w, %ones, %ones, %ones, %q) {{
+        called_computations = [@sum]}} : (tensor<?x4xf32>, tensor<f32>, tensor<2xi32>, tensor<2xi32>, tensor<2xi32>,
+        tensor<2xi32>, tensor<2x2xi32>) -> tensor<?x4xf32>
+    return %0 : tensor<?x4xf32>
+    }}
+    func.func private @sum(%a: tensor<f32>, %b: tensor<f32>) -> tensor<f32> {{
+    %r = stablehlo.add %a, %b : tensor<f32>
+    return %r : tensor<f32>"""
+    x = f32(rows, 4)
+    expected = np.cumsum(x, 0) if side == 0 else np.cumsum(x[::-1], 0)[::-1]
+    same(run(program("%x: tensor<?x4xf32>", body, "tensor<?x4xf32>"), x), expected)
 
 
 def test_open_dimensions_that_have_to_be_equal() -> None:

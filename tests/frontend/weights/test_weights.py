@@ -28,7 +28,7 @@ def half(b, at):
 
 def small(b, i, nibbles, bits=None, base=0.0, units=(0,)):
     """A weight of the formats with 32 weights."""
-    q = b[nibbles + i % 16] >> 4 * (i // 16) & 15
+    q = nibble(b, nibbles, i)
     if bits is not None:
         q |= (int.from_bytes(bytes(b[bits : bits + 4]), "little") >> i & 1) << 4
     return q * half(b, 0) + (half(b, 2) if units == (0, 2) else base * half(b, 0))
@@ -76,12 +76,34 @@ def signed(b, at):
     return int(np.uint8(b[at]).view(np.int8))
 
 
+IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+
+
+def nibble(b, at, i):
+    """Weight `i` of 32 whose 16 low nibbles come first."""
+    return b[at + i % 16] >> 4 * (i // 16) & 15
+
+
+def iq4_xs(b, i):
+    j = i // 32
+    scale = b[4 + j // 2] >> 4 * (j % 2) & 15 | (b[2 + j // 4] >> 2 * (j % 4) & 3) << 4
+    return half(b, 0) * (scale - 32) * IQ4[nibble(b, 8 + 16 * j, i % 32)]
+
+
+def mxfp4(b, i):
+    q = nibble(b, 1, i)
+    mantissa, exponent = q & 1, q >> 1 & 3
+    value = (1 + mantissa / 2) * 2.0 ** (exponent - 1) if exponent else mantissa / 2
+    return (-value if q & 8 else value) * 2.0 ** (b[0] - 127)
+
+
 WEIGHT = {
     "Q4_0": lambda b, i: small(b, i, 2, base=-8), "Q4_1": lambda b, i: small(b, i, 4, units=(0, 2)),
     "Q5_0": lambda b, i: small(b, i, 6, 2, base=-16), "Q5_1": lambda b, i: small(b, i, 8, 4, units=(0, 2)),
     "Q8_0": lambda b, i: half(b, 0) * signed(b, 2 + i), "Q2_K": q2_k, "Q3_K": q3_k,
     "Q4_K": lambda b, i: q45_k(b, i, False), "Q5_K": lambda b, i: q45_k(b, i, True), "Q6_K": q6_k,
     "Q8_K": lambda b, i: np.frombuffer(bytes(b[:4]), np.float32)[0] * signed(b, 4 + i),
+    "IQ4_NL": lambda b, i: half(b, 0) * IQ4[nibble(b, 2, i)], "IQ4_XS": iq4_xs, "MXFP4": mxfp4,
 }  # fmt: skip
 HALVES = {
     "Q4_1": (0, 2),
@@ -91,6 +113,7 @@ HALVES = {
     "Q4_K": (0, 2),
     "Q5_K": (0, 2),
     "Q6_K": (208,),
+    "MXFP4": (),
 }
 
 
@@ -101,6 +124,8 @@ def blocks(form, count):
         values = RNG.uniform(-0.02, 0.02, count)
         values[:: 5 + at % 3] = 0
         b[:, at : at + 2] = values.astype(np.float16).view(np.uint8).reshape(count, 2)
+    if form.name == "MXFP4":
+        b[:, 0] = RNG.integers(110, 130, count)
     if form.name == "Q8_K":
         b[:, :4] = RNG.uniform(-0.02, 0.02, count).astype(np.float32).view(np.uint8).reshape(count, 4)
     return b
@@ -192,9 +217,11 @@ def test_safetensors(tmp_path):
         "__metadata__": {"format": "pt"}, "x": {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]},
         "y": {"dtype": "I64", "shape": [2, 3], "data_offsets": [48, 96]},
         "b": {"dtype": "BF16", "shape": [], "data_offsets": [96, 98]},
+        "e": {"dtype": "F8_E8M0", "shape": [2], "data_offsets": [0, 2]},
     }  # fmt: skip
     found = load_safetensors(safetensors(tmp_path / "w.st", entries, x.tobytes() + y.tobytes() + b"\x80\x3f"))
     np.testing.assert_array_equal(found["x"].numpy(), x)
+    assert found["e"].numpy().view(np.uint8).tolist() == list(x.tobytes()[:2])
     assert found["y"].numpy().tolist() == [[0, 1, 2], [3, 4, 5]] and float(found["b"].numpy()) == 1
     for entry, message in (
         ({"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}, "another size"),

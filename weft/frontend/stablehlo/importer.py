@@ -205,6 +205,9 @@ class _Graph(Builder):
     def _checked(self, op: Operation, x: Any, ty: Type) -> Any:
         """Bind a result, which must have the type that the program says it has."""
         x = x if isinstance(x, (ir.ExprVar, ir.Constant)) else self.emit(x)
+        if any(isinstance(d, ir.PrimExpr) and n >= 0 for d, n in zip(self.dims(x), ty.shape, strict=False)):
+            known = [n if n >= 0 else d for d, n in zip(self.dims(x), ty.shape, strict=True)]
+            x = self.bb.match_cast(x, ir.tensor_type(known, x.ty.dtype))  # checked when the program runs
         dims = tuple(d if n >= 0 else n for d, n in zip(self.dims(x), ty.shape, strict=False))
         if (dims, len(x.ty.shape), str(x.ty.dtype)) != (ty.shape, len(ty.shape), ty.dtype):
             raise ModelImportError("an operation's result is not what the program says", where=_place(op),
@@ -261,10 +264,7 @@ class Node:
     def ints(self, name: str, count: int, default: int) -> list[int]:
         """An attribute of so many integers, or the default for each."""
         found = self.attr(name)
-        found = [default] * count if found is None else list(found)
-        if len(found) == 1 != count and isinstance(found[0], int) and self.attr(name) is None:
-            found *= count
-        return found
+        return [default] * count if found is None else list(found)
 
     def error(self, what: str, **details: Any) -> NoReturn:
         """Refuse an operation that contradicts itself."""

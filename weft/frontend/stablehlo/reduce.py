@@ -15,13 +15,14 @@ import numpy as np
 from weft import ir
 from weft.frontend.stablehlo.elementwise import comparison
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
+from weft.frontend.stablehlo.text import Region
 
 _REDUCERS = {"add": ("sum", 0), "multiply": ("prod", 1), "maximum": ("max", -math.inf), "minimum": ("min", math.inf),
              "or": ("max", False), "and": ("min", True)}  # fmt: skip
 Combine = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 
 
-def _combiner(node: Node) -> tuple[str, Combine]:
+def _combiner(node: Node, own: Region | None = None) -> tuple[str, Combine]:
     """The name of an operation of two elements, empty for others, and how it combines tensors."""
     if "applies" in node.source.words:
         full = node.source.words[node.source.words.index("applies") + 1]
@@ -34,11 +35,11 @@ def _combiner(node: Node) -> tuple[str, Combine]:
             return [node.op(op.get(name, name), a[0], b[0])]
 
         return name, combine
-    region = node.source.regions[0]
-    only, last = region.body[0], region.body[-1]
-    plain = len(region.body) == 2 and set(only.operands) == {n for n, _ in region.params} and len(region.params) == 2
+    own = own or node.source.regions[0]
+    only, last = own.body[0], own.body[-1]
+    plain = len(own.body) == 2 and set(only.operands) == {n for n, _ in own.params} and len(own.params) == 2
     name = only.name.removeprefix("stablehlo.") if plain and last.operands == only.results else ""
-    return name, lambda a, b: node.inlined(0, [*a, *b])
+    return name, lambda a, b: node.graph.run(own, [*a, *b], node.values, True)
 
 
 def _is_identity(start: Any, name: str) -> bool:
@@ -61,17 +62,12 @@ def _reduce(node: Node) -> Any:
     count = len(node.operands) // 2
     # "(a init: b), (c init: d)" stands in pairs, the generic form has all operands first
     paired = "init" in node.source.words
-    xs, starts = (
-        (node.operands[0::2], node.operands[1::2]) if paired else (node.operands[:count], node.operands[count:])
-    )
+    given = node.operands
+    xs, starts = (given[0::2], given[1::2]) if paired else (given[:count], given[count:])
     axes = sorted(node.attr("dimensions"))
     name, combine = _combiner(node)
     dtype = str(xs[0].ty.dtype)
-    if (
-        name in _REDUCERS
-        and (dtype != "bool" or name in ("or", "and"))
-        and (dtype == "bool" or name not in ("or", "and"))
-    ):
+    if name in _REDUCERS and (dtype == "bool") == (name in ("or", "and")):
         x = node.graph.astype(xs[0], "uint8") if dtype == "bool" else xs[0]
         found = node.op(_REDUCERS[name][0], x, axis=tuple(axes), keepdims=False) if axes else x
         found = node.graph.astype(found, dtype)
@@ -85,6 +81,8 @@ def _tree(node: Node, xs: Sequence[Any], starts: Sequence[Any], axis: int, combi
     """Combine halves of a dimension until it is gone."""
     graph, size = node.graph, node.dims(xs[0])[axis]
     rest = [n for i, n in enumerate(node.dims(xs[0])) if i != axis]
+    if isinstance(size, ir.PrimExpr):
+        node.unsupported("a reduction of this kind over an open dimension", expected=", ".join(_REDUCERS))
     if size == 0:
         return [graph.expand(s, rest) for s in starts]
     while size > 1:
@@ -100,29 +98,59 @@ def _tree(node: Node, xs: Sequence[Any], starts: Sequence[Any], axis: int, combi
 
 @CONVERTERS.on("stablehlo.reduce_window")
 def _reduce_window(node: Node) -> Any:
-    """Windows, one dimension after another; those of twice the size combine two of the size before."""
-    count, rank, graph = len(node.operands) // 2, len(node.dims(node.x)), node.graph
-    xs, starts = node.operands[:count], node.operands[count:]
-    window = node.attr("window_dimensions")
-    stride, dilation, base = (node.ints(k, rank, 1) for k in ("window_strides", "window_dilations", "base_dilations"))
+    count, rank = len(node.operands) // 2, len(node.dims(node.x))
+    steps = [node.ints(k, rank, 1) for k in ("window_strides", "base_dilations", "window_dilations")]
     padding = node.attr("padding", [[0, 0]] * rank)
-    _, combine = _combiner(node)
+    return _windowed(node, count, [node.attr("window_dimensions"), *steps, padding], *_combiner(node))
+
+
+@CONVERTERS.on("stablehlo.custom_call @stablehlo.dynamic_reduce_window")
+def _dynamic_reduce_window(node: Node) -> Any:
+    """Windows whose sizes are operands; the reducer is a function of the program."""
+    count = (len(node.operands) - 5) // 2
+    *sizes, flat = (node.sizes(2 * count + i) for i in range(5))
+    reducer = node.graph.funcs[node.attr("called_computations")[0].lstrip("@")]
+    padding = [flat[i : i + 2] for i in range(0, len(flat), 2)]
+    return _windowed(node, count, [*sizes, padding], *_combiner(node, reducer.region))
+
+
+def _windowed(node: Node, count: int, sizes: Sequence[Sequence[Any]], name: str, combine: Combine) -> Any:
+    """Windows, one dimension after another; those of twice the size combine two of the size before."""
+    graph, xs, starts = node.graph, node.operands[:count], node.operands[count : 2 * count]
+    window, stride, base, dilation, padding = map(list, sizes)
+    for axis, size in enumerate(window):
+        if isinstance(size, ir.PrimExpr):
+            plain = stride[axis] == base[axis] == dilation[axis] == 1 and _is_identity(starts[0], name)
+            xs = [_running(node, xs[0], axis, size, padding[axis], name if plain else "")]
+            window[axis], padding[axis] = 1, [0, 0]
     low, high = ([p[i] for p in padding] for i in (0, 1))
     xs = [graph.pad(x, s, low, high, [b - 1 for b in base]) for x, s in zip(xs, starts, strict=True)]
     for axis, size in enumerate(window):
         xs = _windows(node, xs, axis, size, dilation[axis], combine)
-        kept = -(-node.dims(xs[0])[axis] // stride[axis])
-        xs = [graph.narrow(x, axis, 0, kept, stride[axis]) for x in xs]
+        steps = [stride[axis] if i == axis else 1 for i in range(len(window))]
+        xs = [graph.slice(x, [0] * len(window), node.dims(x), steps) for x in xs]
     return combine([graph.expand(s, node.dims(x)) for s, x in zip(starts, xs, strict=True)], xs)
+
+
+def _running(node: Node, x: Any, axis: int, size: Any, sides: Sequence[Any], name: str) -> Any:
+    """Windows as long as an open dimension, which begin or end at each element: running sums or products."""
+    same = node.graph.simplified
+    apart = [same(n - size + 1) for n in sides]
+    op = {"add": "cumsum", "multiply": "cumprod"}.get(name)
+    if op is None or same(node.dims(x)[axis] - size) != 0 or 0 not in apart or 0 not in [same(n) for n in sides]:
+        node.unsupported("a window of open size", expected="running sums and products")
+    for step in (op,) if apart[0] == 0 else ("flip", op, "flip"):
+        x = node.op(step, x, axis=axis)
+    return x
 
 
 def _windows(node: Node, xs: Sequence[Any], axis: int, size: int, step: int, combine: Combine) -> Sequence[Any]:
     """Combine all runs of `size` elements, a step apart."""
     total = node.dims(xs[0])[axis]
-    kept = max(total - (size - 1) * step, 0)
+    kept = node.graph.simplified(ir.max_(total - (size - 1) * step, 0))
     powers, width = {1: list(xs)}, 1
     while 2 * width <= size:  # elements i and i + width of runs of `width` make runs twice as long
-        left = max(total - (2 * width - 1) * step, 0)
+        left = node.graph.simplified(ir.max_(total - (2 * width - 1) * step, 0))
         a, b = ([node.graph.narrow(x, axis, at, left) for x in powers[width]] for at in (0, width * step))
         width *= 2
         powers[width] = list(combine(a, b))
@@ -154,31 +182,34 @@ def _sort_key(node: Node) -> tuple[int, bool]:
     names = [n for n, _ in region.params]
     test = made.get(region.body[-1].operands[0])
     if test is not None and test.name == "stablehlo.compare" and comparison(test) in ("LT", "GT", "LE", "GE"):
-        a, b = (_origin(made, name) for name in test.operands)
+        a, b = (_origin(node, made, name) for name in test.operands)
         if a in names and b in names and names.index(a) // 2 == names.index(b) // 2 and a != b:
             swapped = names.index(a) > names.index(b)
             return names.index(a) // 2, (comparison(test)[0] == "G") != swapped
     return node.unsupported("an order of this kind", expected="a comparison of one operand's elements")
 
 
-def _origin(made: dict[str, Any], name: str) -> str:
+def _origin(node: Node, made: dict[str, Any], name: str) -> str:
     """The element behind the forms that make all zeros, and all NaNs, one."""
     while (op := made.get(name)) is not None and op.name == "stablehlo.select":
-        test, fixed, other = made.get(op.operands[0]), made.get(op.operands[1]), op.operands[2]
-        if test is None or fixed is None or test.name != "stablehlo.compare" or "value" not in fixed.attrs:
+        test, value, other = made.get(op.operands[0]), _known(node, made, op.operands[1]), op.operands[2]
+        if test is None or value is None or test.name != "stablehlo.compare":
             break
-        value, sides = fixed.attrs["value"], [_origin(made, n) for n in test.operands]
-        zero = comparison(test) == "EQ" and value == 0 and _is_zero(made, test.operands[1])
+        sides = [_origin(node, made, n) for n in test.operands]
+        zero = comparison(test) == "EQ" and value == 0 and _known(node, made, test.operands[1]) == 0
         nan = comparison(test) == "NE" and np.isnan(value) and sides[0] == sides[1]
-        if not (zero or nan) or sides[0] != _origin(made, other):
+        if not (zero or nan) or sides[0] != _origin(node, made, other):
             break
         name = other
     return name
 
 
-def _is_zero(made: dict[str, Any], name: str) -> bool:
-    op = made.get(name)
-    return op is not None and "value" in op.attrs and not op.attrs["value"].any()
+def _known(node: Node, made: dict[str, Any], name: str) -> Any:
+    """A constant of one element, of the region or from outside of it."""
+    if name not in made:
+        x = node.values.get(name)
+        return x.data.numpy() if isinstance(x, ir.Constant) and not x.data.shape else None
+    return made[name].attrs.get("value")
 
 
 @CONVERTERS.on("chlo.top_k")
@@ -203,9 +234,7 @@ def _dot(node: Node) -> Any:
             for k, name in (("batching_dims", "batching_dimensions"), ("contracting_dims", "contracting_dimensions"))
         )
     free = [[a for a in range(r) if a not in batch[i] and a not in contracted[i]] for i, r in enumerate(ranks)]
-    sizes = [
-        [math.prod(node.dims(x)[a] for a in group[i]) for group in (free, contracted)] for i, x in enumerate(sides)
-    ]
+    sizes = [[math.prod(node.dims(x)[a] for a in g[i]) for g in (free, contracted)] for i, x in enumerate(sides)]
     outer = [node.dims(sides[0])[a] for a in batch[0]]
     a = graph.permute(sides[0], [*batch[0], *free[0], *contracted[0]])
     b = graph.permute(sides[1], [*batch[1], *contracted[1], *free[1]])
@@ -222,9 +251,9 @@ def _dot(node: Node) -> Any:
 _LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
 
 
-@CONVERTERS.on("stablehlo.convolution")
+@CONVERTERS.on("stablehlo.convolution", "stablehlo.dynamic_conv")
 def _convolution(node: Node) -> Any:
-    x, kernel = node.operands
+    x, kernel, *widths = node.operands
     inputs, weights, outputs = _conv_numbers(node)
     space = len(inputs) - 2
     if space not in _LAYOUTS or node.attr("batch_group_count", 1) != 1:
@@ -236,13 +265,15 @@ def _convolution(node: Node) -> Any:
         return window.get(pretty) or node.attr(generic) or [default] * space
 
     stride, pad = each("stride", "window_strides", 1), each("pad", "padding", [0, 0])
+    if widths:
+        pad = [node.sizes(2)[2 * i : 2 * i + 2] for i in range(space)]
     spread, dilation = each("lhs_dilate", "lhs_dilation", 1), each("rhs_dilate", "rhs_dilation", 1)
     graph = node.graph
     x = graph.permute(x, [inputs.index(d) for d in ("b", "f", *range(space))])
     kernel = graph.permute(kernel, [weights.index(d) for d in ("o", "i", *range(space))])
     for axis, turned in enumerate(each("reverse", "window_reversal", False)):
         kernel = node.op("flip", kernel, axis=axis + 2) if turned else kernel
-    if any(n != 1 for n in spread) or any(n < 0 for p in pad for n in p):
+    if any(n != 1 for n in spread) or any(isinstance(n, ir.PrimExpr) or n < 0 for p in pad for n in p):
         low, high = ([0, 0, *(p[i] for p in pad)] for i in (0, 1))
         x = graph.pad(x, graph.scalar(0, str(x.ty.dtype)), low, high, [0, 0, *(n - 1 for n in spread)])
         pad = [[0, 0]] * space

@@ -66,6 +66,18 @@ def _slice(node: Node) -> Any:
     return node.graph.slice(node.x, begin, end, step)
 
 
+@CONVERTERS.on("stablehlo.real_dynamic_slice")
+def _real_dynamic_slice(node: Node) -> Any:
+    begin, end = ([node.graph.simplified(ir.max_(n, 0)) for n in node.sizes(i)] for i in (1, 2))
+    return node.op("strided_slice", node.x, axes=tuple(range(len(begin))), begin=tuple(begin), end=tuple(end),
+                   strides=tuple(node.sizes(3)), assume_inbound=False)  # fmt: skip
+
+
+@CONVERTERS.on("stablehlo.dynamic_pad")
+def _dynamic_pad(node: Node) -> Any:
+    return node.graph.pad(node.x, node.operands[1], *(node.sizes(i) for i in (2, 3, 4)))
+
+
 @CONVERTERS.on("stablehlo.pad")
 def _pad(node: Node) -> Any:
     low, high, interior = (node.attr(k, node.attr(f"edge_padding_{k}", node.attr(f"{k}_padding")))
@@ -151,11 +163,8 @@ def _gather(node: Node) -> Any:
     x = graph.slice(x, [0] * len(whole), [whole[a] if a in axes else sizes[a] for a in range(len(whole))])
     if len(axes) == 1 and windows == [1]:
         found = node.op("take", x, graph.reshape(places, batch), axis=axes[0], mode="clip")
-        order = [
-            *range(axes[0], axes[0] + len(batch)),
-            *range(axes[0]),
-            *range(axes[0] + len(batch), len(node.dims(found))),
-        ]
+        end = axes[0] + len(batch)
+        order = [*range(axes[0], end), *range(axes[0]), *range(end, len(node.dims(found)))]
         found = graph.reshape(graph.permute(found, order), [*batch, 1, *(sizes[a] for a in rest)])
     elif axes:
         found = node.op("gather_nd", graph.permute(x, [*axes, *rest]), places)
@@ -201,18 +210,16 @@ def _scatter(node: Node) -> Any:
     updates = graph.reshape(updates, [*batch, *sizes])
     updates = graph.permute(updates, [*range(len(batch)), *(len(batch) + a for a in [*axes, *rest])])
     standing = graph.permute(x, [*axes, *rest])
-    limits = ir.constant(np.array([whole[a] for a in axes], np.int64))
+    limits = graph.sized(objects([whole[a] for a in axes], (len(axes),)), "int64")
     # a window counts as a whole: where one of its elements lies outside, none is written
     first = graph.narrow(places, len(batch) + len(windows), 0, len(axes))
-    bad = node.op(
-        "logical_or", node.op("less", first, graph.scalar(0, "int64")), node.op("greater_equal", first, limits)
-    )
+    below, above = node.op("less", first, graph.scalar(0, "int64")), node.op("greater_equal", first, limits)
+    bad = node.op("logical_or", below, above)
     inner = tuple(range(len(batch), len(batch) + len(windows) + 1))
     bad = node.op("greater", node.op("max", graph.astype(bad, "int32"), axis=inner, keepdims=True),
                   graph.scalar(0, "int32"))  # fmt: skip
-    behind = np.zeros(len(axes), np.int64)
-    behind[0] = whole[axes[0]]
-    places = node.op("where", bad, ir.constant(behind), places)
+    behind = graph.sized(objects([whole[axes[0]], *[0] * (len(axes) - 1)], (len(axes),)), "int64")
+    places = node.op("where", bad, behind, places)
     row = node.op("full", ir.shape_expr([1, *node.dims(standing)[1:]]), graph.scalar(0, str(x.ty.dtype)))
     found = node.op("scatter_nd", graph.concat([standing, row], 0), places, updates, reduction=kind)
     found = graph.narrow(found, 0, 0, whole[axes[0]])

@@ -136,9 +136,8 @@ def _l2_norm(node: Node) -> Any:
 
 @CONVERTERS.on("LOCAL_RESPONSE_NORMALIZATION")
 def _lrn(node: Node) -> Any:
-    radius, bias, alpha, beta = (
-        node.option("LocalResponseNormalizationOptions", k) for k in ("Radius", "Bias", "Alpha", "Beta")
-    )
+    table = "LocalResponseNormalizationOptions"
+    radius, bias, alpha, beta = (node.option(table, k) for k in ("Radius", "Bias", "Alpha", "Beta"))
     size = 2 * radius + 1
     return node.op("nn.lrn", node.real(0), size=size, axis=3, bias=bias, alpha=alpha * size, beta=beta)
 

@@ -120,6 +120,28 @@ def _q6_k(b: np.ndarray) -> Decoded:
     return q.reshape(len(b), 256), unit, -32 * unit
 
 
+_STEPS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
+"""The sixteen numbers that four bits of the formats IQ4 stand for."""
+_FLOAT4 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
+"""Twice the numbers of four bits with two of exponent and one of mantissa."""
+
+
+def _iq4_nl(b: np.ndarray) -> Decoded:
+    d = _half(b, 0)
+    return _STEPS[_nibbles(b[:, 2:])], d, np.zeros_like(d)
+
+
+def _iq4_xs(b: np.ndarray) -> Decoded:
+    low, high = np.stack([b[:, 4:8] & 15, b[:, 4:8] >> 4], axis=2).reshape(-1, 8), b[:, 2:4, None] >> (0, 2, 4, 6) & 3
+    unit = _half(b, 0) * ((low | high.reshape(-1, 8) << 4).astype(np.float32) - 32)
+    return _STEPS[_nibbles(b[:, 8:].reshape(-1, 16))].reshape(len(b), 256), unit, np.zeros_like(unit)
+
+
+def _mxfp4(b: np.ndarray) -> Decoded:
+    d = np.ldexp(np.float32(1), b[:, :1].astype(np.int32) - 128)
+    return _FLOAT4[_nibbles(b[:, 1:])], d, np.zeros_like(d)
+
+
 FORMATS = {
     2: Format("Q4_0", 32, 18, 32, _q4_0),
     3: Format("Q4_1", 32, 20, 32, _q4_1),
@@ -132,5 +154,8 @@ FORMATS = {
     13: Format("Q5_K", 256, 176, 32, _q5_k),
     14: Format("Q6_K", 256, 210, 16, _q6_k),
     15: Format("Q8_K", 256, 292, 256, _q8_k),
+    20: Format("IQ4_NL", 32, 18, 32, _iq4_nl),
+    23: Format("IQ4_XS", 256, 136, 32, _iq4_xs),
+    39: Format("MXFP4", 32, 17, 32, _mxfp4),
 }
 """GGUF's number of a type to its format."""
