@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any
@@ -184,8 +183,11 @@ def inside(module: str, name: str) -> str | None:
     return next((f"{s}.{name}" for s in spellings if f"{s}.{name}".removeprefix("weft.") in MODULES), None)
 
 
-class _AliasFinder(MetaPathFinder, Loader):
-    """Finds aliases for import statements and puts the module that is meant in their place."""
+class _AliasFinder:
+    """Finds aliases for import statements and puts the module that is meant in their place.
+
+    Its bases would be those of ``importlib.abc``, whose import takes longer than all of this package's.
+    """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         if not fullname.startswith("weft."):
@@ -200,6 +202,9 @@ class _AliasFinder(MetaPathFinder, Loader):
         elif type(spec.loader) is SourceFileLoader:
             spec.loader = _WatchingLoader(fullname, spec.loader.path)
         return spec
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
 
     def exec_module(self, module: ModuleType) -> None:
         meant = find(module.__name__[5:])
