@@ -11,9 +11,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import _absent
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:
+    Loader = object  # the import of its module takes longer than all of this package's
 
 MODULES = {
     "_ffi": "weft.ffi",
@@ -183,11 +188,8 @@ def inside(module: str, name: str) -> str | None:
     return next((f"{s}.{name}" for s in spellings if f"{s}.{name}".removeprefix("weft.") in MODULES), None)
 
 
-class _AliasFinder:
-    """Finds aliases for import statements and puts the module that is meant in their place.
-
-    Its bases would be those of ``importlib.abc``, whose import takes longer than all of this package's.
-    """
+class _AliasFinder(Loader):
+    """Finds aliases for import statements and puts the module that is meant in their place."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
         if not fullname.startswith("weft."):
