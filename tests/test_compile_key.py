@@ -1,6 +1,7 @@
 """The one key of compiled code: every ingredient counts, nothing else builds keys, and what has no name has no key."""
 
 import ast
+import importlib.metadata
 import os
 import sys
 import threading
@@ -219,3 +220,13 @@ def test_hot_kernels_are_made_as_their_model_was(own_cache, monkeypatch):
     with pytest.raises(weft.error.InternalError):
         kernel.compile([5] * len(kernel.places))
     assert seen[0].disabled_pass == {"VectorizeLoop"}
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_versions_are_of_what_is_installed(listed, monkeypatch):
+    """Also of packages that no folder on the path tells of."""
+    if not listed:
+        monkeypatch.setattr(module.os, "listdir", lambda place: [])
+    found = module._versions.__wrapped__()
+    for name in ("llvmlite", "numpy", "ml_dtypes", "apache_tvm_ffi"):
+        assert any(v.startswith(name) and importlib.metadata.version(name) in v for v in found), found

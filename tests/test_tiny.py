@@ -138,6 +138,23 @@ def test_import_loads_no_compiler():
     assert python(program) == "[]"
 
 
+def test_a_session_imports_what_it_needs():
+    program = """
+import sys
+before = set(sys.modules)
+import weft
+weft.Session
+late = {"tvm_ffi.cpp", "importlib.metadata", "importlib.resources", "concurrent.futures", "tempfile", "torch"}
+print(sorted(late & (set(sys.modules) - before)))
+import importlib.metadata, numpy, tvm_ffi
+installed = importlib.metadata
+print(installed.version("numpy") == numpy.__version__, installed.distribution("apache-tvm-ffi").files is not None)
+print(callable(tvm_ffi.cpp.load_inline), tvm_ffi.cpp is sys.modules["tvm_ffi.cpp"])
+print(tvm_ffi.libinfo.im.distribution("numpy").version == numpy.__version__)
+"""
+    assert python(program).split("\n") == ["[]", "True True", "True True", "True"]
+
+
 def test_public_names_are_those_of_tvm():
     import weft as tvm
 

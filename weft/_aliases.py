@@ -9,12 +9,16 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import _absent
+
+if TYPE_CHECKING:
+    from importlib.abc import Loader
+else:
+    Loader = object  # the import of its module takes longer than all of this package's
 
 MODULES = {
     "_ffi": "weft.ffi",
@@ -184,7 +188,7 @@ def inside(module: str, name: str) -> str | None:
     return next((f"{s}.{name}" for s in spellings if f"{s}.{name}".removeprefix("weft.") in MODULES), None)
 
 
-class _AliasFinder(MetaPathFinder, Loader):
+class _AliasFinder(Loader):
     """Finds aliases for import statements and puts the module that is meant in their place."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> Any:
@@ -200,6 +204,9 @@ class _AliasFinder(MetaPathFinder, Loader):
         elif type(spec.loader) is SourceFileLoader:
             spec.loader = _WatchingLoader(fullname, spec.loader.path)
         return spec
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
 
     def exec_module(self, module: ModuleType) -> None:
         meant = find(module.__name__[5:])

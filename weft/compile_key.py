@@ -13,7 +13,7 @@ Nothing here loads the compiler: a model that was compiled before is found witho
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
+import importlib
 import importlib.util
 import json
 import os
@@ -190,14 +190,23 @@ def _python_files(places: Iterable[Path | str]) -> list[str]:
 @lru_cache(maxsize=1)
 def _versions() -> list[str]:
     """Name what Weft compiles with; LLVM by the size of its library, too, as builds of one version differ."""
-    found = [f"python {platform.python_version()}"]
-    for name in ("llvmlite", "onnx", "numpy", "ml_dtypes", "apache-tvm-ffi"):
-        with suppress(importlib.metadata.PackageNotFoundError):
-            found.append(f"{name} {importlib.metadata.version(name)}")
+    found = {"": f"python {platform.python_version()}"}
+    wanted = {"llvmlite": "llvmlite", "onnx": "onnx", "numpy": "numpy", "ml_dtypes": "ml_dtypes",
+              "apache_tvm_ffi": "tvm_ffi"}  # fmt: skip
+    for place in sys.path:  # as importlib.metadata finds them, whose import and parser take 20 ms
+        with suppress(OSError):
+            for entry in os.listdir(place or "."):  # noqa: PTH208 - a path of each takes longer
+                if entry.endswith((".dist-info", ".egg-info")) and (name := entry.partition("-")[0].lower()) in wanted:
+                    found.setdefault(name, entry)
+    for name, module in wanted.items():
+        if name not in found and importlib.util.find_spec(module) is not None:
+            installed = importlib.import_module("importlib.metadata")
+            with suppress(installed.PackageNotFoundError):
+                found[name] = f"{name} {installed.version(name)}"
     spec = importlib.util.find_spec("llvmlite")
-    for place in (spec.submodule_search_locations or ()) if spec is not None else ():
-        found += [f"{f.name} {f.stat().st_size}" for f in sorted(Path(place, "binding").glob("*llvmlite*.*"))]
-    return found
+    places = (spec.submodule_search_locations or ()) if spec is not None else ()
+    llvm = [f"{f.name} {f.stat().st_size}" for p in places for f in sorted(Path(p, "binding").glob("*llvmlite*.*"))]
+    return [found[name] for name in sorted(found)] + llvm
 
 
 @lru_cache(maxsize=1)

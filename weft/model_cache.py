@@ -14,14 +14,13 @@ import importlib
 import json
 import os
 import sys
-import tempfile
 import threading
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -29,6 +28,7 @@ from weft import environment
 from weft.compile_key import SETTLED_NS as _SETTLED_NS
 from weft.compile_key import brings_models, compile_key, is_plain, is_watched
 from weft.error import ExecutableError, InvalidArgument, ScheduleWarning, WeftError
+from weft.later import side_by_side
 from weft.runtime import Module, VMExecutable, cache, file_identity, num_threads, open_regular, placed_module
 from weft.runtime.jit import Recompilable
 from weft.runtime.stored_model import read_model, write_model
@@ -170,8 +170,8 @@ def _look(path: Path) -> Content:
 
     starts, workers = range(0, before.st_size, _CHUNK), min(4, len(os.sched_getaffinity(0)))
     shares = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
-    with open_regular(path) as file, ThreadPoolExecutor(workers) as pool:
-        parts = b"".join(pool.map(digests, shares))
+    with open_regular(path) as file:
+        parts = b"".join(side_by_side([partial(digests, share) for share in shares]))
     found = hashlib.blake2b(parts + str(before.st_size).encode(), digest_size=32).hexdigest()
     if memo is not None and settled and file_identity(path) == known_as:
         cache.put(memo, found.encode())
@@ -300,6 +300,8 @@ def compile_apart(request: Request, progress: Progress | None = None) -> VMExecu
     if not _compiles_apart():
         return None
     store = cache.default_cache()
+    import tempfile  # 3 ms, and a model that is in the cache needs none
+
     with tempfile.TemporaryDirectory(prefix="weft-model-") as folder, store.new_entry(request.key) as entry:
         path = entry if entry is not None else Path(folder) / "model"
         question = {"do": "model", "path": str(request.path), "content": list(request.content),

@@ -1,5 +1,6 @@
 import os
 import stat
+import tempfile
 import time
 import warnings
 
@@ -72,12 +73,10 @@ def test_read_only_directory(tmp_path):
 
 
 def test_full_disk(store, monkeypatch):
-    import weft.runtime.cache as module
-
     def full(*_args, **_kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.tempfile, "NamedTemporaryFile", full)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", full)
     with pytest.warns(UserWarning, match="No space left"):
         assert store.put("k", b"v") is False
 

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 an error of the model, a file or the data, 2 a command lin
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
+    if arguments is None:  # the process is this command's
+        gc.set_threshold(50_000, 20, 50)  # as in `weft.runtime.worker`, which most commands load anyhow
     try:
         app(sys.argv[1:] if arguments is None else list(arguments), exit_on_error=False)
         sys.stdout.flush()

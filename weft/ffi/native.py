@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 from weft import environment, error
 
@@ -85,19 +87,46 @@ def _load() -> ctypes.CDLL:
     return library
 
 
-def _import_tvm_ffi() -> ModuleType:
-    """Import tvm_ffi without PyTorch, which it would import where it is installed: 0.8 s, and nothing here needs it.
+class _Postponed(ModuleType):
+    """Stands for a module until it is asked for something."""
 
-    PyTorch's tensors carry their exchange interface themselves, so importing PyTorch later is as good.
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def _import_tvm_ffi() -> ModuleType:
+    """Import tvm_ffi without what it imports and nothing here needs: where PyTorch is installed, that takes 0.8 s.
+
+    PyTorch's tensors carry their exchange interface themselves, so importing PyTorch later is as good. What is for
+    compiling C++ waits until somebody asks for it, and so does reading what is installed (together a quarter of the
+    whole), where the library lies in the package, as a wheel has it.
     """
-    absent = "torch" not in sys.modules
-    if absent:
-        sys.modules["torch"] = None  # pyright: ignore[reportArgumentType] - Python's way to say "not there"
+    if "torch" in sys.modules:
+        return importlib.import_module("tvm_ffi")
+    away: dict[str, ModuleType | None] = {"torch": None}  # Python's way to say "not there"
+    away |= {name: _Postponed(name) for name in ("tvm_ffi.cpp", "tvm_ffi._optional_torch_c_dlpack")}
+    spec = importlib.util.find_spec("tvm_ffi")
+    package = Path(spec.origin).parent if spec is not None and spec.origin is not None else Path()
+    metadata = _Postponed("importlib.metadata")
+
+    def distribution(name: str) -> object:
+        if name == "apache-tvm-ffi":  # without a record it looks in its own folder
+            return SimpleNamespace(read_text=lambda file: None)
+        return _Postponed.__getattr__(metadata, "distribution")(name)
+
+    if metadata.__name__ not in sys.modules and (package / "lib" / f"{_PREFIX}tvm_ffi{_SUFFIX}").is_file():
+        metadata.__dict__["distribution"] = distribution
+        away[metadata.__name__] = metadata
+    sys.modules.update(away)  # pyright: ignore[reportCallIssue, reportArgumentType]
     try:
         return importlib.import_module("tvm_ffi")
     finally:
-        if absent:
-            del sys.modules["torch"]
+        metadata.__dict__.pop("distribution", None)
+        for name, module in away.items():
+            if name in sys.modules and sys.modules[name] is module:
+                del sys.modules[name]
 
 
 # tvm_ffi comes first: it loads libtvm_ffi, which ours needs and finds by its SONAME.

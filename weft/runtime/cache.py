@@ -13,7 +13,6 @@ import hashlib
 import os
 import re
 import stat
-import tempfile
 import threading
 import time
 import warnings
@@ -195,6 +194,8 @@ class Cache:
                 _check_owner(descriptor, folder)
             finally:
                 os.close(descriptor)
+        import tempfile  # 3 ms, and a model that is in the cache needs none
+
         with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".tmp-", delete=False) as out:
             temporary = Path(out.name)
         try:

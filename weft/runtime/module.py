@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -559,6 +558,8 @@ def _archives() -> Any:
 
 def _load_objects(file: Path, kind: str) -> Module:
     """Link an object file, or an archive of some, into a library and open it; the library's file goes away."""
+    import tempfile  # 3 ms, and a model that is in the cache needs none
+
     with tempfile.TemporaryDirectory(prefix="weft-load-") as folder:
         library = Path(folder) / f"{file.name}.so"
         if kind == "tar":

@@ -15,8 +15,8 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -25,6 +25,7 @@ import numpy as np
 import tvm_ffi
 
 from weft import error, runtime
+from weft.later import side_by_side
 from weft.runtime.bytecode import VMFuncInfo
 from weft.runtime.executable import VMExecutable, dtype_constant, shape_constant
 from weft.runtime.module import Module, object_code, placed_module
@@ -240,12 +241,8 @@ def _read_weights(file: int, offset: int, size: int) -> tuple[np.ndarray[Any, An
             digests[at // _CHUNK] = hashlib.sha256(chunk.data).digest()
 
     workers = min(len(os.sched_getaffinity(0)), 8, max(1, len(starts) // 8))
-    if workers == 1:
-        read(starts)
-    else:
-        pieces = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(read, pieces))
+    shares = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
+    side_by_side([partial(read, share) for share in shares])
     return memory, b"".join(digests)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -91,6 +90,8 @@ def stored(array: np.ndarray[Any, Any], align: int = 1) -> np.ndarray[Any, Any]:
     if array.ctypes.data % align == 0 and _open[0].has(array.ctypes.data):
         return array
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    import tempfile  # 3 ms, and a model that is in the cache needs none
+
     try:
         with tempfile.TemporaryFile(dir=_open[0].folder, prefix=".tmp-", buffering=0) as file:
             at = 0
