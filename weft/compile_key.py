@@ -191,8 +191,13 @@ def _python_files(places: Iterable[Path | str]) -> list[str]:
 def _versions() -> list[str]:
     """Name what Weft compiles with; LLVM by the size of its library, too, as builds of one version differ."""
     found = {"": f"python {platform.python_version()}"}
-    wanted = {"llvmlite": "llvmlite", "onnx": "onnx", "numpy": "numpy", "ml_dtypes": "ml_dtypes",
-              "apache_tvm_ffi": "tvm_ffi"}  # fmt: skip
+    wanted = {
+        "llvmlite": "llvmlite",
+        "onnx": "onnx",
+        "numpy": "numpy",
+        "ml_dtypes": "ml_dtypes",
+        "apache_tvm_ffi": "tvm_ffi",
+    }
     for place in sys.path:  # as importlib.metadata finds them, whose import and parser take 20 ms
         with suppress(OSError):
             for entry in os.listdir(place or "."):  # noqa: PTH208 - a path of each takes longer

@@ -163,8 +163,10 @@ class Builder(Emitter):
             return self.op("nn.pad", x, pad_width=widths, pad_value=value.data.numpy().item())
         for axis, sides in enumerate(zip(low, high, strict=True)):
             dims = self.dims(x)
-            fills = [[self.expand(value, [*dims[:axis], n, *dims[axis + 1 :]])]
-                     if isinstance(n, ir.PrimExpr) or n else [] for n in sides]  # fmt: skip
+            fills = [
+                [self.expand(value, [*dims[:axis], n, *dims[axis + 1 :]])] if isinstance(n, ir.PrimExpr) or n else []
+                for n in sides
+            ]
             x = self.concat([*fills[0], x, *fills[1]], axis)
         return x
 

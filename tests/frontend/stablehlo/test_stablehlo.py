@@ -406,30 +406,54 @@ def vectors(*lines: str) -> str:
     return program(f"%x: {V}", "\n".join(lines), V)
 
 
-@pytest.mark.parametrize(("error", "text", "message"), [
-    (ParseError, "func.func @main(%a: tensor<2xf32>) {\n  %0 = = \n}", "expected an operation"),
-    (ParseError, "func.func @main(%a: tensor<2xf32>) {\n  return %a", "expected '}'"),
-    (ParseError, "func.func @main() {\n  %0 = stablehlo.constant dense<[1, 2]> : tensor<3xi32>\n}", "3 elements"),
-    (ParseError, "func.func @main() {\n %0 = stablehlo.constant dense_resource<__elided__> : tensor<3xi32>\n}",
-     "in the text"),
-    (ModelImportError, "module {}", "no function"),
-    (ModelImportError, vectors(f"return %y : {V}"), "'%y' is not defined"),
-    (ModelImportError, vectors(f"%0 = call @f(%x) : ({V}) -> {V}", f"return %0 : {V}"), "'@f' is not in"),
-    (ModelImportError, vectors(f"%0 = call @main(%x) : ({V}) -> {V}", f"return %0 : {V}"), "calls itself"),
-    (ModelImportError, vectors(f"%0 = stablehlo.abs %x : ({V}) -> tensor<3xf32>", "return %0 : tensor<3xf32>"),
-     "not what the program says"),
-    (ParseError, "func.func @main(%x: tensor<nxf32>) {\n  return\n}", "no StableHLO"),
-    (ModelImportError, program("%x: tensor<?xf32>", "%0 = stablehlo.iota dim = 0 : tensor<?xf32>", "tensor<?xf32>"),
-     "open dimensions"),
-    (ModelImportError, program(
-        "%x: tensor<?xf32>, %n: tensor<1xi32>",
-        "%0 = stablehlo.dynamic_reshape %x, %n : (tensor<?xf32>, tensor<1xi32>) -> tensor<?xf32>", "tensor<?xf32>"),
-     "a size is data"),
-    (UnsupportedOperator, "func.func @main(%x: tensor<complex<f32>>) {\n  return\n}", "is not supported"),
-    (UnsupportedOperator, vectors(f"%0 = stablehlo.fft %x : {V}", f"%1 = stablehlo.custom_call @dot(%0) : ({V}) -> {V}",
-                                  f"%2 = stablehlo.fft %1 : {V}", f"return %2 : {V}"),
-     r"custom_call @dot \(line 4, 1x\), stablehlo.fft \(line 3, 2x\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "text", "message"),
+    [
+        (ParseError, "func.func @main(%a: tensor<2xf32>) {\n  %0 = = \n}", "expected an operation"),
+        (ParseError, "func.func @main(%a: tensor<2xf32>) {\n  return %a", "expected '}'"),
+        (ParseError, "func.func @main() {\n  %0 = stablehlo.constant dense<[1, 2]> : tensor<3xi32>\n}", "3 elements"),
+        (
+            ParseError,
+            "func.func @main() {\n %0 = stablehlo.constant dense_resource<__elided__> : tensor<3xi32>\n}",
+            "in the text",
+        ),
+        (ModelImportError, "module {}", "no function"),
+        (ModelImportError, vectors(f"return %y : {V}"), "'%y' is not defined"),
+        (ModelImportError, vectors(f"%0 = call @f(%x) : ({V}) -> {V}", f"return %0 : {V}"), "'@f' is not in"),
+        (ModelImportError, vectors(f"%0 = call @main(%x) : ({V}) -> {V}", f"return %0 : {V}"), "calls itself"),
+        (
+            ModelImportError,
+            vectors(f"%0 = stablehlo.abs %x : ({V}) -> tensor<3xf32>", "return %0 : tensor<3xf32>"),
+            "not what the program says",
+        ),
+        (ParseError, "func.func @main(%x: tensor<nxf32>) {\n  return\n}", "no StableHLO"),
+        (
+            ModelImportError,
+            program("%x: tensor<?xf32>", "%0 = stablehlo.iota dim = 0 : tensor<?xf32>", "tensor<?xf32>"),
+            "open dimensions",
+        ),
+        (
+            ModelImportError,
+            program(
+                "%x: tensor<?xf32>, %n: tensor<1xi32>",
+                "%0 = stablehlo.dynamic_reshape %x, %n : (tensor<?xf32>, tensor<1xi32>) -> tensor<?xf32>",
+                "tensor<?xf32>",
+            ),
+            "a size is data",
+        ),
+        (UnsupportedOperator, "func.func @main(%x: tensor<complex<f32>>) {\n  return\n}", "is not supported"),
+        (
+            UnsupportedOperator,
+            vectors(
+                f"%0 = stablehlo.fft %x : {V}",
+                f"%1 = stablehlo.custom_call @dot(%0) : ({V}) -> {V}",
+                f"%2 = stablehlo.fft %1 : {V}",
+                f"return %2 : {V}",
+            ),
+            r"custom_call @dot \(line 4, 1x\), stablehlo.fft \(line 3, 2x\)",
+        ),
+    ],
+)
 def test_what_is_no_program_or_not_known_is_refused(error: type[Exception], text: str, message: str) -> None:
     with pytest.raises(error, match=message):
         from_stablehlo(text)

@@ -29,9 +29,9 @@ def _of_function(func: ir.Function) -> str:
     single: list[int] = []
     planned: list[int] = []
     dynamic = 0
-    for value in [
-        b.value for b in all_bindings(func) if isinstance(b.value, ir.Call) and isinstance(b.value.op, ir.Op)
-    ]:
+    for value in (b.value for b in all_bindings(func)):
+        if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
+            continue
         name, args = value.op.name, list[Any](value.args)
         if name == "relax.memory.alloc_storage":
             planned.append(ir.as_int(args[0].values[0]) or 0)

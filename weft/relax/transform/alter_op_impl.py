@@ -65,7 +65,7 @@ class _Altered:
         if name not in self.kernels:
             return None
         args = list(value.args[1].fields)
-        types = [t for ty in value.ty_args for t in (ty.fields if isinstance(ty, ir.TupleType) else (ty,))]
+        types: list[Any] = [t for ty in value.ty_args for t in (ty.fields if isinstance(ty, ir.TupleType) else (ty,))]
         maps, count = [_moving(m) for m in self.layouts.get(name, ())], len(args) + len(types)
         if maps and len(maps) != count:
             raise error.InvalidArgument(f"AlterOpImpl: the layouts of '{name}'", where=value.span,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from ctypes import string_at
 from typing import Any
@@ -86,7 +86,7 @@ def _level(target: Target) -> int:
 
 
 @contextmanager
-def _opened(code: str | bytes, context: Any) -> Iterator[Any]:
+def _opened(code: str | bytes, context: Any) -> Generator[Any]:
     """Yield a module of LLVM's and close it: of garbage in a cycle its context might be freed first."""
     is_binary = isinstance(code, bytes) and code.startswith((b"BC\xc0\xde", b"\xde\xc0\x17\x0b"))
     text = code.decode() if isinstance(code, bytes) and not is_binary else code
@@ -99,7 +99,7 @@ def _opened(code: str | bytes, context: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _optimised(emitted: ModuleEmitter) -> Iterator[tuple[Any, Any]]:
+def _optimised(emitted: ModuleEmitter) -> Generator[tuple[Any, Any]]:
     target = emitted.target
     machine = _machine(target)
     with _parsed(emitted, machine) as module:
@@ -119,7 +119,7 @@ def _optimised(emitted: ModuleEmitter) -> Iterator[tuple[Any, Any]]:
 
 
 @contextmanager
-def _parsed(emitted: ModuleEmitter, machine: Any) -> Iterator[Any]:
+def _parsed(emitted: ModuleEmitter, machine: Any) -> Generator[Any]:
     """Yield a module of LLVM's, with the code linked that loops import."""
     context = llvm.create_context()
     with ExitStack() as stack:
