@@ -183,7 +183,7 @@ class NoDefect(InternalError):
         return render(self)
 
 
-def is_defect(e: BaseException) -> bool:
+def is_defect(e: BaseException | None) -> bool:
     """Whether an error is a defect of Weft itself."""
     return isinstance(e, InternalError) and not isinstance(e, NoDefect)
 
