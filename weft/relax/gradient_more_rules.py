@@ -8,10 +8,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import error, ir, op
 from weft.relax.gradient_rules import Gradient, fit, like, operators, rule, shape_of
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
 
 _o = operators
 
@@ -56,12 +59,12 @@ for _name, _derivative in _DERIVATIVES.items():
 
 @rule("floor", "ceil", "round", "trunc", "sign", "floor_divide", "logical_and", "logical_or", "logical_not",
       "logical_xor", "arange", "one_hot", "argmax", "argmin", "argsort", "isnan", "isinf", "isfinite")  # fmt: skip
-def _flat(_y: Any, call: Any, _g: Any, _bb: Any) -> Any:
+def _flat(_y: ir.Expr, call: ir.Call, _g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [op.make_call("grad.no_grad")(x) for x in call.args]
 
 
 @rule("clip")
-def _clip(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _clip(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     low, high = (float(call.attrs[k]) for k in ("min", "max"))
     inside = _o.logical_and(_o.greater_equal(x, like(low, x)), _o.less_equal(x, like(high, x)))
@@ -69,13 +72,13 @@ def _clip(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 
 
 @rule("nn.leakyrelu")
-def _leaky(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _leaky(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     return [_o.where(_o.less(x, like(0, x)), _o.multiply(like(float(call.attrs["alpha"]), g), g), g)]
 
 
 @rule("linear")
-def _linear(_y: Any, call: Any, g: Any, bb: Any) -> Any:
+def _linear(_y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, weight, *bias = call.args
     turned = _o.permute_dims(weight)
     rows = _o.reshape(x, ir.shape_expr((-1, *shape_of(x)[-1:])))
@@ -85,7 +88,7 @@ def _linear(_y: Any, call: Any, g: Any, bb: Any) -> Any:
 
 
 @rule("nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.adaptive_avg_pool3d")
-def _global_avg_pool(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _global_avg_pool(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x, layout = call.args[0], call.attrs["layout"]
     axes = [i for i, c in enumerate(layout) if c not in "NC"]
     if any(_sizes(y)[i] != 1 for i in axes):
@@ -97,7 +100,7 @@ def _global_avg_pool(y: Any, call: Any, g: Any, _bb: Any) -> Any:
 # --- reductions -------------------------------------------------------------------------------------------------------
 
 
-def _spread(x: Any, call: Any, value: Any) -> Any:
+def _spread(x: Any, call: ir.Call, value: Any) -> Any:
     """Give a reduced value its axes back."""
     axes = call.attrs["axis"]
     if call.attrs["keepdims"]:
@@ -110,14 +113,14 @@ def _spread(x: Any, call: Any, value: Any) -> Any:
 
 
 @rule("max", "min")
-def _extreme(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _extreme(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     best = _o.equal(x, _spread(x, call, y))
     return [_o.where(best, _spread(x, call, g), like(0, x))]
 
 
 @rule("prod")
-def _prod(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _prod(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     return [_o.divide(_o.multiply(_spread(x, call, g), _spread(x, call, y)), x)]
 
@@ -133,7 +136,7 @@ def _sizes(x: Any) -> tuple[int, ...]:
 
 
 @rule("stack")
-def _stack(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _stack(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     fields = call.args[0].ty.fields
     axis = int(call.attrs["axis"]) % (fields[0].ndim + 1)
     rows = [_slice(g, axis, i, i + 1) for i in range(len(fields))]
@@ -145,7 +148,7 @@ def _slice(x: Any, axis: int, begin: int, end: int, stride: int = 1) -> Any:
 
 
 @rule("strided_slice")
-def _strided_slice(_y: Any, call: Any, g: Any, bb: Any) -> Any:
+def _strided_slice(_y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, a = call.args[0], call.attrs
     sizes, made = _sizes(x), g
     steps = a["strides"] or (1,) * len(a["axes"])
@@ -154,7 +157,7 @@ def _strided_slice(_y: Any, call: Any, g: Any, bb: Any) -> Any:
     return [made]
 
 
-def _put_back(g: Any, axis: int, sizes: tuple[int, ...], begin: int, step: int) -> Any:
+def _put_back(g: ir.Expr, axis: int, sizes: tuple[int, ...], begin: int, step: int) -> Any:
     """Put what was sliced along one axis back where it was, with zeros around."""
     have, size = _sizes(g), sizes[axis]
     count = have[axis]
@@ -178,7 +181,7 @@ def _put_back(g: Any, axis: int, sizes: tuple[int, ...], begin: int, step: int) 
 
 
 @rule("nn.pad")
-def _pad(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _pad(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     if call.attrs["pad_mode"] != "constant":
         raise error.InvalidArgument("the gradient of pad is that of constants", found=str(call.attrs["pad_mode"]))
     width = [int(w) for w in call.attrs["pad_width"]]
@@ -187,7 +190,7 @@ def _pad(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 
 
 @rule("tile")
-def _tile(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _tile(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x, repeats = call.args[0], call.attrs["repeats"]
     sizes, times = _sizes(x), tuple(map(int, repeats if isinstance(repeats, (tuple, list)) else (repeats,)))
     rank = max(len(sizes), len(times))
@@ -197,7 +200,7 @@ def _tile(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 
 
 @rule("repeat")
-def _repeat(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _repeat(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x, times, axis = call.args[0], int(call.attrs["repeats"]), call.attrs["axis"]
     sizes = _sizes(x)
     at = len(sizes) - 1 if axis is None else axis % len(sizes)
@@ -206,12 +209,12 @@ def _repeat(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 
 
 @rule("flip")
-def _flip(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _flip(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.flip(g, call.attrs["axis"])]
 
 
 @rule("gather_nd")
-def _gather_nd(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _gather_nd(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x, indices = call.args
     if call.attrs["batch_dims"]:
         raise error.InvalidArgument("the gradient of gather_nd is that without batch_dims")
@@ -219,13 +222,13 @@ def _gather_nd(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 
 
 @rule("collapse_sum_to")
-def _collapse_sum_to(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _collapse_sum_to(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     return [_o.broadcast_to(g, ir.shape_expr(shape_of(x))), op.make_call("grad.no_grad")(call.args[1])]
 
 
 @rule("collapse_sum_like")
-def _collapse_sum_like(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _collapse_sum_like(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     return [_o.broadcast_to(g, ir.shape_expr(shape_of(x))), op.make_call("grad.no_grad")(call.args[1])]
 
@@ -233,7 +236,7 @@ def _collapse_sum_like(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
-def _windows(call: Any, y: Any, fill: float, bb: Any) -> tuple[Any, Callable[[Any], Any], list[Any]]:
+def _windows(call: ir.Call, y: ir.Expr, fill: float, bb: BlockBuilder) -> tuple[Any, Callable[[Any], Any], list[Any]]:
     """The padded data, what takes its padding off, and for each place of the window (begin, end, stride) by axis.
 
     Behind the places stand the axes.
@@ -266,14 +269,14 @@ def _at(x: Any, place: Any, axes: Any) -> Any:
     return _o.strided_slice(x, list(axes), begins, ends, strides)
 
 
-def _back_at(g: Any, place: Any, axes: Any, sizes: tuple[int, ...], bb: Any) -> Any:
+def _back_at(g: ir.Expr, place: Any, axes: Any, sizes: tuple[int, ...], bb: BlockBuilder) -> Any:
     for axis, (begin, _, step) in zip(axes, place, strict=True):
         g = _put_back(bb.normalize(g, atom=False), axis, sizes, begin, step)
     return g
 
 
 @rule("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
-def _max_pool(y: Any, call: Any, g: Any, bb: Any) -> Any:
+def _max_pool(y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     padded, unpadded, (*places, axes) = _windows(call, y, -math.inf, bb)
     total, left = None, _o.ones_like(g)
     for place in places:  # of several greatest elements of a window the first takes all
@@ -286,7 +289,7 @@ def _max_pool(y: Any, call: Any, g: Any, bb: Any) -> Any:
 
 
 @rule("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d")
-def _avg_pool(y: Any, call: Any, g: Any, bb: Any) -> Any:
+def _avg_pool(y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     padded, unpadded, (*places, axes) = _windows(call, y, 0.0, bb)
     x = call.args[0]
     if call.attrs["count_include_pad"]:

@@ -107,29 +107,29 @@ def fit(bb: BlockBuilder, grad: ir.Expr, x: Any) -> ir.Expr:
 
 
 @rule("add")
-def _add(_y: Any, call: Any, g: Any, bb: Any) -> Any:
+def _add(_y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     return [fit(bb, g, x) for x in call.args]
 
 
 @rule("subtract")
-def _subtract(_y: Any, call: Any, g: Any, bb: Any) -> Any:
+def _subtract(_y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     return [fit(bb, g, call.args[0]), fit(bb, _o.negative(g), call.args[1])]
 
 
 @rule("multiply")
-def _multiply(_z: Any, call: Any, g: Any, bb: Any) -> Any:
+def _multiply(_z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     return [fit(bb, _o.multiply(g, y), x), fit(bb, _o.multiply(g, x), y)]
 
 
 @rule("divide")
-def _divide(z: Any, call: Any, g: Any, bb: Any) -> Any:
+def _divide(z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     return [fit(bb, _o.divide(g, y), x), fit(bb, _o.divide(_o.multiply(_o.negative(g), z), y), y)]
 
 
 @rule("power")
-def _power(z: Any, call: Any, g: Any, bb: Any) -> Any:
+def _power(z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     less = _o.power(x, _o.subtract(y, like(1, y)))
     left = _o.multiply(_o.multiply(g, y), less)
@@ -137,7 +137,7 @@ def _power(z: Any, call: Any, g: Any, bb: Any) -> Any:
 
 
 @rule("maximum")
-def _maximum(_z: Any, call: Any, g: Any, bb: Any) -> Any:
+def _maximum(_z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     zero = like(0, x)
     left, right = _o.where(_o.less(x, y), zero, g), _o.where(_o.greater_equal(x, y), zero, g)
@@ -145,7 +145,7 @@ def _maximum(_z: Any, call: Any, g: Any, bb: Any) -> Any:
 
 
 @rule("minimum")
-def _minimum(_z: Any, call: Any, g: Any, bb: Any) -> Any:
+def _minimum(_z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     zero = like(0, x)
     left, right = _o.where(_o.greater_equal(x, y), zero, g), _o.where(_o.less(x, y), zero, g)
@@ -154,82 +154,82 @@ def _minimum(_z: Any, call: Any, g: Any, bb: Any) -> Any:
 
 @rule("equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "zeros_like", "ones_like", "full_like",
        "zeros", "ones", "full")  # fmt: skip
-def _none(_y: Any, call: Any, _g: Any, _bb: Any) -> Any:
+def _none(_y: ir.Expr, call: ir.Call, _g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.no_grad(x) for x in call.args]
 
 
 @rule("triu", "tril")
-def _triangle(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _triangle(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     rest = [_o.no_grad(a) for a in call.args[1:]]
     return [ir.Call(call.op, (g, *call.args[1:]), call.attrs), *rest]
 
 
 @rule("abs")
-def _abs(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _abs(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     return [_o.multiply(g, _o.where(_o.less(x, like(0, x)), _o.negative(like(1, x)), like(1, x)))]
 
 
 @rule("cos")
-def _cos(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _cos(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.multiply(_o.negative(g), _o.sin(call.args[0]))]
 
 
 @rule("sin")
-def _sin(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _sin(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.multiply(g, _o.cos(call.args[0]))]
 
 
 @rule("exp")
-def _exp(y: Any, _call: Any, g: Any, _bb: Any) -> Any:
+def _exp(y: ir.Expr, _call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.multiply(g, y)]
 
 
 @rule("log")
-def _log(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _log(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.divide(g, call.args[0])]
 
 
 @rule("negative")
-def _negative(_y: Any, _call: Any, g: Any, _bb: Any) -> Any:
+def _negative(_y: ir.Expr, _call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.negative(g)]
 
 
 @rule("square")
-def _square(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _square(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     return [_o.multiply(_o.multiply(like(2, x), x), g)]
 
 
 @rule("sigmoid")
-def _sigmoid(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _sigmoid(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.multiply(_o.multiply(g, y), _o.subtract(like(1, call.args[0]), y))]
 
 
 @rule("sqrt")
-def _sqrt(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _sqrt(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.divide(_o.multiply(like(0.5, call.args[0]), g), y)]
 
 
 @rule("tanh")
-def _tanh(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _tanh(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.multiply(g, _o.subtract(like(1, call.args[0]), _o.multiply(y, y)))]
 
 
-def _reduced_dims(call: Any) -> tuple[Any, ...]:
+def _reduced_dims(call: ir.Call) -> tuple[Any, ...]:
     shape, axis = shape_of(call.args[0]), call.attrs["axis"]
     places = range(len(shape)) if axis is None else (axis if isinstance(axis, tuple) else (axis,))
     return tuple(shape[a] for a in places)
 
 
-def _count(call: Any) -> int:
+def _count(call: ir.Call) -> int:
     dims = [ir.as_int(d) for d in _reduced_dims(call)]
     if any(d is None for d in dims):
         raise InvalidArgument("the gradient of a mean needs constant sizes", found=str(call.args[0].ty))
     return math.prod(d or 0 for d in dims)
 
 
-def _spread(call: Any, g: Any) -> ir.Expr:
+def _spread(call: ir.Call, g: ir.Expr) -> ir.Expr:
     """Repeat what was reduced."""
     if not call.attrs["keepdims"] and call.attrs["axis"]:
         g = _o.expand_dims(g, call.attrs["axis"])
@@ -237,17 +237,17 @@ def _spread(call: Any, g: Any) -> ir.Expr:
 
 
 @rule("sum")
-def _sum(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _sum(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_spread(call, g)]
 
 
 @rule("mean")
-def _mean(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _mean(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_spread(call, _o.divide(g, like(_count(call), g)))]
 
 
 @rule("variance")
-def _variance(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _variance(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x, n = call.args[0], _count(call)
     whole = _o.sum(x, call.attrs["axis"], keepdims=True)
     away = _o.subtract(_o.multiply(like(2.0 / n, x), x), _o.multiply(like(2.0 / n / n, x), whole))
@@ -257,7 +257,7 @@ def _variance(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 
 
 @rule("permute_dims")
-def _permute_dims(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _permute_dims(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     axes = call.attrs["axes"]
     if not axes:
         return [_o.permute_dims(g)]
@@ -265,7 +265,7 @@ def _permute_dims(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 
 
 @rule("concat")
-def _concat(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _concat(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     axis, at, points = call.attrs["axis"] or 0, ir.int64(0), []
     for ty in call.args[0].ty.fields[:-1]:
         at = at + ty.shape[axis]
@@ -274,27 +274,27 @@ def _concat(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 
 
 @rule("split")
-def _split(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _split(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.concat(g, call.attrs["axis"])]
 
 
 @rule("expand_dims")
-def _expand_dims(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _expand_dims(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.squeeze(g, call.attrs["axis"])]
 
 
 @rule("squeeze", "flatten")
-def _squeeze(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _squeeze(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.reshape(g, ir.shape_expr(shape_of(call.args[0])))]
 
 
 @rule("reshape")
-def _reshape(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _reshape(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.reshape(g, ir.shape_expr(shape_of(call.args[0]))), _o.no_grad(call.args[1])]
 
 
 @rule("cumsum")
-def _cumsum(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _cumsum(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x, axis = call.args[0], call.attrs["axis"]
     if axis is None:
         total = _o.subtract(_o.sum(g, keepdims=True), _o.cumsum(g))
@@ -305,18 +305,18 @@ def _cumsum(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 
 
 @rule("broadcast_to")
-def _broadcast_to(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _broadcast_to(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.collapse_sum_to(g, ir.shape_expr(shape_of(call.args[0]))), _o.no_grad(call.args[1])]
 
 
 @rule("take")
-def _take(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _take(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x, indices = call.args
     return [make_call("grad.take_backward")(g, x, indices, axis=call.attrs["axis"]), _o.no_grad(indices)]
 
 
 @rule("where")
-def _where(_y: Any, call: Any, g: Any, bb: Any) -> Any:
+def _where(_y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     condition, a, b = call.args
     left, right = _o.where(condition, g, like(0, a)), _o.where(condition, like(0, b), g)
     return [_o.no_grad(condition), fit(bb, left, a), fit(bb, right, b)]
@@ -329,7 +329,7 @@ def _swapped(x: Any) -> ir.Expr:
 
 
 @rule("matmul")
-def _matmul(_y: Any, call: Any, g: Any, bb: Any) -> Any:
+def _matmul(_y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     a, b = call.args
     ranks = len(shape_of(a)) > 1, len(shape_of(b)) > 1
     if all(ranks):
@@ -347,37 +347,37 @@ def _matmul(_y: Any, call: Any, g: Any, bb: Any) -> Any:
 
 
 @rule("astype")
-def _astype(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _astype(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.astype(g, call.args[0].ty.dtype)]
 
 
 @rule("nn.relu")
-def _relu(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _relu(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     return [_o.where(_o.less(x, like(0, x)), like(0, x), g)]
 
 
 @rule("nn.silu")
-def _silu(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _silu(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     s = _o.sigmoid(x)
     return [_o.multiply(g, _o.add(s, _o.multiply(y, _o.subtract(like(1, x), s))))]
 
 
 @rule("nn.softmax")
-def _softmax(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _softmax(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     inner = _o.sum(_o.multiply(g, y), call.attrs["axis"], keepdims=True)
     return [_o.multiply(_o.subtract(g, inner), y)]
 
 
 @rule("nn.log_softmax")
-def _log_softmax(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _log_softmax(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     exp = _o.exp(y)
     return [_o.subtract(g, _o.multiply(_o.sum(g, call.attrs["axis"], keepdims=True), exp))]
 
 
 @rule("nn.cross_entropy_with_logits")
-def _cross_entropy(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _cross_entropy(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x, y = call.args
     if len(shape_of(x)) > 1:
         g = _o.divide(g, like(int(shape_of(x)[0].value), g))
@@ -385,14 +385,14 @@ def _cross_entropy(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
 
 
 @rule("nn.nll_loss")
-def _nll_loss(_y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _nll_loss(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     options = {k: call.attrs[k] for k in ("reduction", "ignore_index")}
     back = make_call("grad.nll_loss_backward")(g, *call.args, **options)
     return [back, *(_o.no_grad(a) for a in call.args[1:])]
 
 
 @rule("nn.conv2d")
-def _conv2d(y: Any, call: Any, g: Any, _bb: Any) -> Any:
+def _conv2d(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     data, weight = call.args
     a = call.attrs
     layouts = (a["data_layout"], a["kernel_layout"], a.get("out_layout") or a["data_layout"], a["groups"])

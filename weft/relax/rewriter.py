@@ -56,7 +56,7 @@ class _State:
                 return seq
             return self.bb.finish(inner, body)
 
-    def binding(self, binding: Any) -> bool:
+    def binding(self, binding: Binding) -> bool:
         """Rewrite one binding into the builder; whether anything changed."""
         before = len(self.bb.bindings())
         value = rename_vars(binding.value, self.renamed) if self.renamed else binding.value
@@ -84,7 +84,7 @@ class _State:
     def _nested(self, value: Function) -> Function:
         return value.replace(body=self.seq(value.body) if isinstance(value.body, SeqExpr) else value.body)
 
-    def _emit(self, binding: Any, replaced: Expr, checked: bool) -> None:
+    def _emit(self, binding: Binding, replaced: Expr, checked: bool) -> None:
         var = binding.var
         if isinstance(binding, MatchCast) and not checked:  # whatever becomes of the value, it is checked
             self.bb.emit_normalized(MatchCast(var, self.bb.atom(replaced), binding.ty, span=binding.span))

@@ -108,7 +108,7 @@ class PatternMatchingRewriter:
         values: dict[Any, Expr] = dict(get_var2val(func))
         since: dict[Any, Expr] = {}  # what was bound since the last call that has effects
 
-        def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+        def rule(binding: Any, value: Expr, bb: BlockBuilder) -> Expr | None:
             for b in reversed(bb.bindings()):  # what was emitted since the last call
                 if values.get(b.var) is b.value:
                     break

@@ -76,7 +76,7 @@ class L1Loss(Loss):
     def __call__(self, predictions: Any, targets: Any) -> ir.Function:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the function for predictions and targets of some types."""
 
-        def body(_bb: Any, p: Any, t: Any) -> ir.Expr:
+        def body(_bb: BlockBuilder, p: Any, t: Any) -> ir.Expr:
             return self._with_reduction(make_call("abs")(make_call("subtract")(p, t)))
 
         return self._function([predictions, targets], ("predictions", "targets"), body)
@@ -91,7 +91,7 @@ class MSELoss(Loss):
     def __call__(self, predictions: Any, targets: Any) -> ir.Function:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the function for predictions and targets of some types."""
 
-        def body(bb: Any, p: Any, t: Any) -> ir.Expr:
+        def body(bb: BlockBuilder, p: Any, t: Any) -> ir.Expr:
             away = bb.emit(make_call("subtract")(p, t))
             return self._with_reduction(make_call("multiply")(away, away))
 
@@ -114,7 +114,7 @@ class CrossEntropyLoss(Loss):
     def __call__(self, predictions: Any, targets: Any, weights: Any = None) -> ir.Function:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the function for predictions, targets and perhaps weights of classes."""
 
-        def body(bb: Any, p: Any, t: Any, *w: Any) -> ir.Expr:
+        def body(bb: BlockBuilder, p: Any, t: Any, *w: Any) -> ir.Expr:
             logits = bb.emit(make_call("nn.log_softmax")(p))
             options = {"reduction": self._reduction, "ignore_index": self.ignore_index}
             return make_call("nn.nll_loss")(logits, t, *w, **options)
@@ -141,7 +141,7 @@ class CategoricalCrossEntropyLoss(Loss):
         if not ir.DataType(dtype).is_integer:
             raise error.DTypeMismatch("one-hot targets are integers", expected="an integer type", found=str(dtype))
 
-        def body(bb: Any, p: Any, t: Any, *w: Any) -> ir.Expr:
+        def body(bb: BlockBuilder, p: Any, t: Any, *w: Any) -> ir.Expr:
             logits = bb.emit(make_call("nn.log_softmax")(p))
             if self.ignore_index >= 0:
                 classes = make_call("argmax")(t, axis=1)

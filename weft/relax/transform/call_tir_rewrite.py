@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import ir
 from weft.relax.core_ops import alloc_tensor, is_op
 from weft.relax.rewriter import rewrite_bindings
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 
 @ir.function_pass(kind=ir.Function, opt_level=0)
@@ -39,7 +43,7 @@ def call_tir_rewrite(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """
     devices = mod.global_infos.get("vdevice", ())
 
-    def rule(binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
+    def rule(binding: Binding, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
         if any(is_op(value, n) for n in ("call_tir", "call_tir_with_grad", "call_dps_packed")):
             return _expand(value, bb, binding.var.name_hint, devices=devices)
         if is_op(value, "call_tir_inplace"):
@@ -49,7 +53,9 @@ def call_tir_rewrite(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     return rewrite_bindings(func, mod, rule)
 
 
-def _expand(call: Any, bb: Any, hint: str, inplace: tuple[int, ...] = (), devices: tuple[Any, ...] = ()) -> ir.Expr:
+def _expand(
+    call: Any, bb: BlockBuilder, hint: str, inplace: tuple[int, ...] = (), devices: tuple[Any, ...] = ()
+) -> ir.Expr:
     callee, args = call.args[0], _arguments(call.args[1], bb)
     types = call.ty.fields if isinstance(call.ty, ir.TupleType) else (call.ty,)
     outs: list[ir.Expr] = []

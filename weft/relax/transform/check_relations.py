@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from weft.relax.core_ops import CORE_OPS, index_bounds
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
 from weft.relax.infer import infer_call
 from weft.relax.rewriter import rewrite_bindings
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 
 @ir.function_pass(kind=ir.Function, opt_level=0)
@@ -97,7 +101,7 @@ class _Checker:
         if not isinstance(v, ir.SizeVar):
             self.analyzer.mark_global_non_neg(v)
 
-    def rule(self, binding: Any, value: ir.Expr, bb: Any) -> None:
+    def rule(self, binding: Binding, value: ir.Expr, bb: BlockBuilder) -> None:
         """Emit the checks of one binding before it."""
         if isinstance(binding, MatchCast):
             self._learn(binding, value)
@@ -128,7 +132,7 @@ class _Checker:
         if a is not b:
             self.facts.enter_context(self.analyzer.constraint_scope(ir.equal(a, b)))
 
-    def _relation(self, r: Relation, binding: Any, place: str, bb: Any) -> None:
+    def _relation(self, r: Relation, binding: Binding, place: str, bb: BlockBuilder) -> None:
         if self.analyzer.can_prove_equal(r.found, r.expected):
             return
         found, expected = (self.analyzer.simplify(e) for e in (r.found, r.expected))
@@ -153,7 +157,7 @@ class _Checker:
         if not inside:
             self._assume(found, expected)
 
-    def _indices(self, r: IndexRange, binding: Any, place: str, bb: Any) -> None:
+    def _indices(self, r: IndexRange, binding: Binding, place: str, bb: BlockBuilder) -> None:
         if any(self._same(r, other) for other in self.ranges):
             return
         inside, n = binding.var in self.inside, len(r.ranges)
@@ -185,7 +189,7 @@ class _Checker:
         )  # fmt: skip
 
 
-def _without(r: IndexRange, bb: Any) -> ir.Expr:
+def _without(r: IndexRange, bb: BlockBuilder) -> ir.Expr:
     """Return the indices of a range, with zero in the place of those that may lie anywhere."""
     if r.but is None:
         return bb.emit(r.indices, "indices") if isinstance(r.indices, ir.Call) else r.indices
@@ -206,7 +210,7 @@ def _is_core(call: ir.Call) -> bool:
     return call.op.name.removeprefix("relax.") in CORE_OPS
 
 
-def _place(binding: Any, function: str) -> str:
+def _place(binding: Binding, function: str) -> str:
     span = binding.span
     if span is not None and (span.origin is not None or span.line):
         return str(span)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,10 @@ from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
 from weft.tune import Tuned
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 __all__ = ["convert_layout", "pack_conv_weight", "pack_matmul_weight"]
 
@@ -132,7 +136,7 @@ class _Layouts:
         self.padded: dict[int, tuple[ir.Expr, list[int]]] = {}
         self.alive: list[Any] = []
 
-    def rule(self, binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
+    def rule(self, binding: Binding, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
         """Rewrite one binding.
 
         Values that exist only channels-last are bound to a transpose that dead-code removal drops.
@@ -175,7 +179,7 @@ class _Layouts:
             self.padded[id(bound)] = (call.args[0], [*width[4::2], *width[5::2]])
             self.alive += [bound, call]
 
-    def bind_last(self, twin: Any, binding: Any, bb: Any) -> ir.Expr:
+    def bind_last(self, twin: Any, binding: Any, bb: BlockBuilder) -> ir.Expr:
         """Record that the value of `binding` is the transpose of `twin`."""
         original = bb.emit(permute(twin, _to_first(twin.ty.ndim)))
         self.last[id(original)] = twin
@@ -183,13 +187,13 @@ class _Layouts:
         self.alive += [original, twin, binding]
         return original
 
-    def bind_phased(self, made: Phased, bb: Any) -> ir.Expr:
+    def bind_phased(self, made: Phased, bb: BlockBuilder) -> ir.Expr:
         """Record a value by its phases; return it in its own order, which is dropped where nobody needs it."""
         original = self.bind_last(made.image(bb), made, bb)
         self.phased[id(original)] = made
         return original
 
-    def _phases(self, call: ir.Call, bb: Any) -> ir.Expr | None:
+    def _phases(self, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
         """Compute an element-wise operation on phases, where all operands have the same ones or are constants."""
         found = [self.phased[id(a)] for a in call.args if id(a) in self.phased]
         if not found:
@@ -210,7 +214,7 @@ class _Layouts:
         value = bb.emit(ir.Call(call.op, tuple(args), call.attrs, span=call.span))
         return self.bind_phased(replace(one, value=value), bb)
 
-    def match_cast(self, binding: MatchCast, value: ir.Expr, bb: Any) -> ir.Expr | None:
+    def match_cast(self, binding: MatchCast, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
         """Check the twin's type instead, where there is a twin."""
         ty = binding.ty
         if not self.has_last(value) or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim not in _RANKS:
@@ -223,7 +227,7 @@ class _Layouts:
         """Whether a channels-last twin exists already."""
         return id(expr) in self.last
 
-    def to_last(self, expr: Any, bb: Any) -> ir.Expr:
+    def to_last(self, expr: Any, bb: BlockBuilder) -> ir.Expr:
         """Return the channels-last twin of a value, emitting a transpose where there is none."""
         if id(expr) in self.last:
             return self.last[id(expr)]
@@ -234,7 +238,7 @@ class _Layouts:
         self.alive += [expr, twin]
         return twin
 
-    def by_declaration(self, call: ir.Call, bb: Any) -> ir.Expr | None:
+    def by_declaration(self, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
         """Carry the layout as the operator's declaration says, if any operand has it."""
         assert isinstance(call.op, ir.Op)
         definition = get_op_def(call.op)
@@ -249,7 +253,7 @@ class _Layouts:
         attrs = call.attrs.with_(**dict.fromkeys(layouts, f"N{sizes}C"))
         return ir.Call(call.op, (self.to_last(call.args[0], bb), *call.args[1:]), attrs, span=call.span)
 
-    def _along_axes(self, call: ir.Call, definition: OpDef, bb: Any) -> ir.Expr | None:
+    def _along_axes(self, call: ir.Call, definition: OpDef, bb: BlockBuilder) -> ir.Expr | None:
         """Compute on twins; vectors of an operator that names an axis lie along it, wherever it is."""
         operands = [f for a in call.args for f in (a.fields if isinstance(a, ir.Tuple) else (a,))]
         ndim = max((f.ty.ndim for f in operands if self.has_last(f)), default=0)
@@ -263,7 +267,7 @@ class _Layouts:
         attrs = in_places(definition.attrs, call.attrs, _to_first(ndim), ndim)
         return None if any(a is None for a in args) else ir.Call(call.op, args, attrs, span=call.span)  # type: ignore[arg-type]
 
-    def _operand(self, arg: Any, bb: Any, vectors: bool, ndim: int) -> ir.Expr | None:
+    def _operand(self, arg: Any, bb: BlockBuilder, vectors: bool, ndim: int) -> ir.Expr | None:
         if isinstance(arg, ir.Tuple):
             fields = tuple(self._operand(f, bb, vectors, ndim) for f in arg.fields)
             return None if any(f is None for f in fields) else ir.Tuple(fields)  # type: ignore[arg-type]
@@ -298,7 +302,7 @@ def _on(*names: str) -> Callable[[Any], Any]:
 
 
 @_on("nn.conv2d", "nn.conv3d")
-def _convolution(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
+def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     weight, attrs = call.args[1], call.attrs
     shape = known_shape(weight)
     sizes = _letters(len(shape)) if shape else ""
@@ -368,7 +372,7 @@ def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int) -> bool:
     return 1 < groups <= _MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
 
 
-def _each_group(s: _Layouts, call: ir.Call, bb: Any) -> ir.Call:
+def _each_group(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Call:
     """Compute each group of a convolution by itself, from its channels to its part of the result."""
     weight, groups = call.args[1].data.numpy(), call.attrs["groups"]  # type: ignore[union-attr]
     data, axis = s.to_last(call.args[0], bb), weight.ndim - 1
@@ -505,7 +509,7 @@ def _panel(s: _Layouts, channels: int) -> int:
 
 
 @_on("matmul")
-def _matmul(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
+def _matmul(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     weight, data = call.args[1], call.args[0]
     if not isinstance(weight, ir.Constant) or weight.ty.ndim != 2:  # type: ignore[union-attr]
         return None
@@ -530,7 +534,7 @@ class _Kept(ir.Call):
 
 
 @_on("image.resize")
-def _resize_all(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
+def _resize_all(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """Resize the twin: sizes, scales and regions of all axes change places."""
     size = call.args[1]
     if not s.has_last(call.args[0]) or not isinstance(size, ir.ShapeExpr) or len(size.values) != 4:
@@ -546,7 +550,7 @@ def _resize_all(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
 
 
 @_on("broadcast_to")
-def _broadcast_to(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
+def _broadcast_to(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """Repeat the twin: the sizes change places as the dimensions do."""
     data, shape = call.args
     if not s.has_last(data) or not isinstance(shape, ir.ShapeExpr) or len(shape.values) != 4:
@@ -556,7 +560,7 @@ def _broadcast_to(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
 
 
 @_on("sum", "mean", "max", "min")
-def _reduce(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
+def _reduce(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     data, axis = call.args[0], call.attrs.get("axis")
     if not s.has_last(data) or axis is None:
         return None
@@ -570,7 +574,7 @@ def _reduce(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
 
 
 @_on("permute_dims")
-def _permute_rule(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
+def _permute_rule(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """A transpose of a value that has a twin reads the twin; a transpose to channels-last is the twin."""
     data = call.args[0]
     axes = call.attrs.get("axes")

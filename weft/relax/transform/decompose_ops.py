@@ -54,7 +54,7 @@ def decompose_ops(func: Function, mod: IRModule, *, whole_attention: bool = Fals
     return rewrite_bindings(func, mod, rule)
 
 
-def _has_kernel(call: Any) -> bool:
+def _has_kernel(call: Call) -> bool:
     """Whether an attention is one kernel: its heads are float32 and their sizes known."""
     types = [a.ty for a in call.args[:3]]
     return all(t.shape is not None and t.dtype == "float32" and as_int(t.shape[3]) is not None for t in types)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import ir
 from weft.op import make_call
@@ -13,6 +13,10 @@ from weft.relax.transform.infer_layout import has_blocks, infer_layouts, initial
 from weft.relax.transform.panels import permute
 from weft.tir import BijectiveLayout
 from weft.tir.schedule import IndexMap
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 
 def converted(
@@ -37,7 +41,7 @@ class _Converter:
         """Return the function, converted."""
         return rewrite_bindings(self.func, mod, self.rule)
 
-    def rule(self, binding: Any, value: Any, bb: Any) -> Any:
+    def rule(self, binding: Binding, value: Any, bb: BlockBuilder) -> Any:
         """Convert a binding."""
         if binding.var not in self.inside:
             return None
@@ -55,7 +59,7 @@ class _Converter:
             return self.bound(binding, item, self.of(whole)[value.index], bb)
         return value if kept else self.to_initial(value)
 
-    def bound(self, binding: Any, value: Any, layout: Any, bb: Any) -> Any:
+    def bound(self, binding: Binding, value: Any, layout: Any, bb: BlockBuilder) -> Any:
         """Bind a value and note its layout; what leaves the block has its own."""
         own = initial_layout(binding.var.ty)
         if layout == own or not isinstance(binding.var, DataflowVar):
@@ -64,7 +68,7 @@ class _Converter:
         self.layouts[var] = layout
         return var
 
-    def call(self, binding: Any, call: ir.Call, bb: Any) -> Any:
+    def call(self, binding: Binding, call: ir.Call, bb: BlockBuilder) -> Any:
         """Convert a call, and back what leaves the block."""
         wanted = self.wanted if self.layout_cb is None else self.layout_cb(call)
         have = tuple(map(self.of, call.args))
@@ -84,7 +88,7 @@ class _Converter:
         self.layouts[var] = found.output
         return self.to(var, own)
 
-    def match_cast(self, binding: Any, value: Any, bb: Any) -> Any:
+    def match_cast(self, binding: Any, value: Any, bb: BlockBuilder) -> Any:
         """Check the dimensions where they lie now."""
         layout, ty = self.of(value), binding.ty
         if layout is None or layout == _initial(layout):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.ir import Attrs, Call, Constant, Expr, Function, IRModule, Op, TupleGetItem, constant, function_pass
 from weft.relax.core_ops import is_op
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 _CONVS = ("nn.conv1d", "nn.conv2d", "nn.conv3d")
 
@@ -65,7 +69,7 @@ def fold_batch_norm(func: Function, mod: IRModule) -> Function:
     def definition(var: Any) -> Any:
         return values.get(var)
 
-    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(binding: Binding, value: Expr, bb: BlockBuilder) -> Expr | None:
         if isinstance(value, Call) and is_op(value, "nn.batch_norm"):
             alone = isinstance(value.ty, type(value.args[0].ty))
             new = _fold(value, definition, uses, bb) if alone or binding.var in firsts else None
@@ -85,7 +89,7 @@ def _array(expr: Expr) -> np.ndarray | None:
     return expr.data.numpy() if isinstance(expr, Constant) else None
 
 
-def _fold(call: Call, definition: Any, uses: dict[Expr, int], bb: Any) -> Expr | None:
+def _fold(call: Call, definition: Any, uses: dict[Expr, int], bb: BlockBuilder) -> Expr | None:
     """Return the replacement of a batch_norm call, or None when its parameters are not constant."""
     params = [_array(a) for a in call.args[1:5]]
     if any(p is None for p in params) or call.args[0].ty.ndim < 2:

@@ -9,7 +9,7 @@ is 128 larger.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from weft.relax.transform.element_moves import VIEWS
 from weft.relax.transform.fold_constant import evaluate
 from weft.relax.unused import remove_all_unused
 from weft.runtime import aligned
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 _FORM = ("uint8", "int8", "int32")
 _COLUMNS = {"matmul": 1, "nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0}
@@ -109,7 +113,7 @@ class _Folding:
         self.unsigned: dict[Expr, Any] = {}  # int8 variables to their uint8 forms, which are 128 larger
         self.channels: dict[Expr, tuple[int, int]] = {}  # of integers that come from products
 
-    def rule(self, binding: Any, value: Any, bb: Any) -> Expr | None:
+    def rule(self, binding: Binding, value: Any, bb: BlockBuilder) -> Expr | None:
         """Replace one value; its type stays."""
         if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
@@ -125,7 +129,7 @@ class _Folding:
             return self.product(binding, value, _COLUMNS[name], bb)
         return None
 
-    def move(self, binding: Any, value: Call, bb: Any) -> Expr | None:
+    def move(self, binding: Binding, value: Call, bb: BlockBuilder) -> Expr | None:
         """Move integers in place of what they stand for."""
         source = value.args[0]
         if isinstance(source, Constant):
@@ -148,7 +152,7 @@ class _Folding:
         scale = np.float64(q.scale)
         return _Affine(((q.data, np.asarray(scale)),), np.asarray(-q.zero * scale), q.channels)
 
-    def follow(self, binding: Any, value: Call, _bb: Any) -> None:
+    def follow(self, binding: Binding, value: Call, _bb: BlockBuilder) -> None:
         """Remember a sum of sums, one with a constant, or one without its negative values."""
         first = self.affine(value.args[0])
         if first is None or first.positive:
@@ -167,7 +171,7 @@ class _Folding:
             if _same_dims(value.args[0], other) and second.channels in (None, channels):
                 self.sums[binding.var] = _Affine(first.terms + second.terms, first.offset + second.offset, channels)
 
-    def product(self, binding: Any, value: Call, columns: int, bb: Any) -> Expr | None:
+    def product(self, binding: Binding, value: Call, columns: int, bb: BlockBuilder) -> Expr | None:
         """Sum products of integers, and scale the sums.
 
         Parameters
@@ -195,13 +199,13 @@ class _Folding:
             return scaled
         return make_call("add")(bb.emit(scaled, "scaled"), _along(offset, channels, rank))
 
-    def known(self, binding: Any, value: _Quantized) -> Expr:
+    def known(self, binding: Binding, value: _Quantized) -> Expr:
         """Remember what a variable is, and return its real numbers."""
         self.values[binding.var] = value
         zero = constant(np.uint8(value.zero))
         return make_call("dequantize")(value.data, constant(np.float32(value.scale)), zero, axis=0)
 
-    def dequantize(self, binding: Any, value: Call, bb: Any) -> Expr | None:
+    def dequantize(self, binding: Binding, value: Call, bb: BlockBuilder) -> Expr | None:
         data, scale, zero = value.args
         if value.ty.dtype != "float32" or not isinstance(scale, Constant) or not isinstance(zero, Constant):  # type: ignore[attr-defined]
             return None
@@ -219,14 +223,14 @@ class _Folding:
         return self.known(binding, _Quantized(unsigned, float(scales.item()), int(zeros.item()) + offset, channels))
 
     def constant_weights(
-        self, binding: Any, data: np.ndarray, scales: np.ndarray, zeros: np.ndarray, axis: int
+        self, binding: Binding, data: np.ndarray, scales: np.ndarray, zeros: np.ndarray, axis: int
     ) -> None:
         if data.dtype == np.uint8:
             data, zeros = (data.astype(np.int16) - 128).astype(np.int8), zeros.astype(np.int32) - 128
         if data.dtype == np.int8 and data.ndim >= 2 and not zeros.any():
             self.weights[binding.var] = _Weights(data, scales.reshape(-1), axis % data.ndim)
 
-    def as_unsigned(self, data: Any, bb: Any) -> Any:
+    def as_unsigned(self, data: Any, bb: BlockBuilder) -> Any:
         """Return integers as uint8, converting those that are int8 once."""
         if data.ty.dtype == "uint8":
             return data
@@ -236,7 +240,7 @@ class _Folding:
             self.unsigned[data] = bb.emit(make_call("astype")(moved, dtype="uint8"))
         return self.unsigned[data]
 
-    def quantize(self, binding: Any, value: Call, bb: Any) -> Expr | None:
+    def quantize(self, binding: Binding, value: Call, bb: BlockBuilder) -> Expr | None:
         data, scale, zero = value.args
         dtype = value.ty.dtype  # type: ignore[attr-defined]
         if not isinstance(scale, Constant) or not isinstance(zero, Constant) or dtype not in ("uint8", "int8"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from weft import arith, ir, op
 from weft.relax.core_ops import is_op
 from weft.relax.expr import DataflowVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 _HEADS_LAST = (0, 2, 1, 3)
 _PARTS_FIRST = (2, 0, 3, 1, 4)
@@ -111,7 +115,7 @@ class _Fusion:
         self.values = {b.var: b.value for b in all_bindings(self.func)}
         self.uses = dict(use_counts(self.func))
 
-    def rule(self, binding: Any, value: Any, bb: Any) -> ir.Expr | None:
+    def rule(self, binding: Binding, value: Any, bb: BlockBuilder) -> ir.Expr | None:
         """Rewrite one binding."""
         self.values[binding.var] = value
         if is_op(value, "permute_dims") and tuple(value.attrs.get("axes") or ()) == _HEADS_LAST:
@@ -130,7 +134,7 @@ class _Fusion:
 
     # --- the whole ---
 
-    def fused(self, var: Any, product: Any, bb: Any) -> ir.Expr | None:
+    def fused(self, var: Any, product: Any, bb: BlockBuilder) -> ir.Expr | None:
         """Return attention in place of its second product, or None where it is none."""
         weights, data = product.args
         softmax, ty, test = self.value_of(weights), product.ty, _ABSENT
@@ -274,7 +278,7 @@ class _Fusion:
             expr, factor, value = data, factor * by, self.value_of(data)
         return expr, factor
 
-    def mask(self, masks: list[_Mask], ndim: int, bb: Any) -> tuple[ir.Expr | None, float | None] | None:
+    def mask(self, masks: list[_Mask], ndim: int, bb: BlockBuilder) -> tuple[ir.Expr | None, float | None] | None:
         """Make one bias of all masks, and what it fills in if it is a condition; None where they do not join."""
         added: list[ir.Expr] = []
         kept: list[_Mask] = []
@@ -298,7 +302,7 @@ class _Fusion:
             bias = bb.emit(op.make_call("add")(bias, other))
         return (None if bias is None else self.four_dims(bias, ndim, bb)), None
 
-    def four_dims(self, bias: Any, ndim: int, bb: Any) -> ir.Expr:
+    def four_dims(self, bias: Any, ndim: int, bb: BlockBuilder) -> ir.Expr:
         """Give a bias of (batch, queries, keys) a dimension for heads."""
         shape = bias.ty.shape
         if ndim == 4 or len(shape) < 3:
@@ -307,7 +311,7 @@ class _Fusion:
 
     # --- operands ---
 
-    def operand(self, expr: Any, bb: Any) -> _Operand | None:
+    def operand(self, expr: Any, bb: BlockBuilder) -> _Operand | None:
         """See (batch, heads, positions, size), or (batch, positions, size), as heads in place."""
         shape = getattr(expr.ty, "shape", None)
         if shape is None or ir.as_int(shape[-1]) is None or expr.ty.dtype != "float32":
@@ -328,7 +332,7 @@ class _Fusion:
         heads = ir.as_int(shape[1])
         return None if heads is None else _Operand(expr, heads, ir.as_int(shape[3]) or 0)
 
-    def cached(self, k: _Operand, v: _Operand, bb: Any) -> tuple[_Operand, _Operand, tuple[Any, Any]] | None:
+    def cached(self, k: _Operand, v: _Operand, bb: BlockBuilder) -> tuple[_Operand, _Operand, tuple[Any, Any]] | None:
         """See keys and values as those of the past, which are returned apart, before new ones."""
         parts = [self.joined(x) for x in (k, v)]
         if parts[0] is None or parts[1] is None:
@@ -353,7 +357,7 @@ class _Fusion:
         known = [getattr(f.ty, "shape", None) is not None for f in fields.fields]
         return (fields.fields[0], fields.fields[1]) if all(known) else None
 
-    def keys(self, expr: Any, bb: Any) -> tuple[_Operand | None, float]:
+    def keys(self, expr: Any, bb: BlockBuilder) -> tuple[_Operand | None, float]:
         """See transposed keys as heads in place, and by what number they were multiplied before they were turned."""
         value = self.value_of(expr)
         axes = tuple(value.attrs.get("axes") or ()) if is_op(value, "permute_dims") else None
@@ -362,7 +366,7 @@ class _Fusion:
             return self.operand(inner, bb), by
         return (self.rows(value.args[0], bb) if axes == (0, 2, 3, 1) else None), 1.0
 
-    def rows(self, expr: Any, bb: Any) -> _Operand | None:
+    def rows(self, expr: Any, bb: BlockBuilder) -> _Operand | None:
         """See (batch, positions, heads, size) as rows of all heads, perhaps of a wider tensor."""
         batch, positions, *last = expr.ty.shape
         heads, size = (ir.as_int(d) for d in last)

@@ -142,7 +142,7 @@ class _Adjoint:
         elif isinstance(value, (ir.ExprVar, ir.Tuple)):
             self.update(value, g)
 
-    def back_call(self, b: Any, call: ir.Call, g: Any) -> None:
+    def back_call(self, b: Any, call: ir.Call, g: ir.Expr) -> None:
         if not isinstance(call.op, ir.Op):
             raise UnsupportedOperator("Gradient goes through operators only", where=b.span, found=str(call.op))
         rule = call.op.get_attr("FPrimalGradient")
@@ -159,14 +159,14 @@ class _Adjoint:
             if not is_op(partial, "grad.no_grad"):
                 self.update(operand, partial)
 
-    def back_kernel(self, call: Any, again: Any, g: Any) -> None:
+    def back_kernel(self, call: Any, again: Any, g: ir.Expr) -> None:
         """Ask the registered te function of a kernel."""
         partials: Any = te_gradient_of(again, g, self.bb)
         for i, operand in enumerate(call.args[1].fields):
             many = isinstance(partials.ty, ir.TupleType)
             self.update(operand, ir.TupleGetItem(partials, i) if many else partials)
 
-    def back_item(self, whole: Any, index: int, g: Any) -> None:
+    def back_item(self, whole: Any, index: int, g: ir.Expr) -> None:
         if whole not in self.adjoint:
             fields = list(self.zeros(type_of(whole)).fields)
             fields[index] = g
@@ -290,7 +290,7 @@ def _renamed(expr: Any, renamed: dict[Any, Any]) -> Any:
 def _plain_kernels(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Call kernels without the note of their gradients."""
 
-    def rule(_binding: Any, value: Any, _bb: Any) -> ir.Expr | None:
+    def rule(_binding: Any, value: Any, _bb: BlockBuilder) -> ir.Expr | None:
         if not is_op(value, "call_tir_with_grad"):
             return None
         return ir.Call(ir.Op.get("relax.call_tir"), value.args, ty_args=value.ty_args, span=value.span, ty=value.ty)
@@ -317,7 +317,7 @@ def pullback(func: ir.Function) -> ir.Function:
     return _Pullback(copy_with_new_vars(func), ir.IRModule(), places, 0).function()
 
 
-def _taken_apart(_binding: Any, value: Any, _bb: Any) -> ir.Expr | None:
+def _taken_apart(_binding: Any, value: Any, _bb: BlockBuilder) -> ir.Expr | None:
     """Write an operator without a gradient of its own as simpler ones, if its declaration says how."""
     if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.ir import Call, Expr, ExprVar, Function, GlobalVar, IRModule, SizeVar, module_pass, shape_expr, walk
 from weft.ir import Var as ScalarVar
@@ -13,6 +13,10 @@ from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.vm_shape_lower import type_dims
 from weft.relax.unused import remove_all_unused
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 _MAKE_CLOSURE = "vm.builtin.make_closure"
 
@@ -64,7 +68,7 @@ def _call_directly(func: Function, mod: IRModule) -> Function:
     """Call functions of the module where the closures that are called are known: loops by recursion make none."""
     closures: dict[Expr, tuple[Expr, ...]] = {}
 
-    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(binding: Binding, value: Expr, bb: BlockBuilder) -> Expr | None:
         if not isinstance(value, Call):
             return None
         if is_op(value, "call_pure_packed") and getattr(value.args[0], "global_symbol", "") == _MAKE_CLOSURE:
@@ -82,7 +86,7 @@ def _call_directly(func: Function, mod: IRModule) -> Function:
 def _lift(name: str, func: Function, mod: IRModule) -> Function:
     """Move the inner functions of a function to the module, the innermost first."""
 
-    def rule(binding: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(binding: Binding, value: Expr, bb: BlockBuilder) -> Expr | None:
         if type(value) is not Function:
             return None
         symbols = _symbols_outside(func, binding.value)

@@ -6,7 +6,7 @@ From Relax's operators to functions of the VM's runtime.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import ir
 from weft.error import LoweringError
@@ -18,6 +18,10 @@ from weft.relax.transform.plan_memory import device_of, size_in_bytes
 from weft.relax.transform.to_non_dataflow import map_values
 from weft.runtime import Device, device
 from weft.target import Target
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 
 @ir.function_pass(kind=ir.Function, opt_level=0)
@@ -51,7 +55,7 @@ def lower_alloc_tensor(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     Source: TVM's ``LowerAllocTensor``.
     """
 
-    def rule(binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
+    def rule(binding: Binding, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
         if not is_op(value, "builtin.alloc_tensor"):
             return None
         shape, dtype = value.args[0], value.args[1].value  # type: ignore[attr-defined]
@@ -110,7 +114,7 @@ def kill_after_last_use(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     return func.replace(body=SeqExpr((BindingBlock(tuple(out)),), func.body.body, span=func.body.span, ty=func.body.ty))
 
 
-def _opaque_result(binding: Any) -> bool:
+def _opaque_result(binding: Binding) -> bool:
     value = binding.value
     return (
         isinstance(value, ir.Call)

@@ -182,7 +182,7 @@ class _Legalizer:
         primitive = {v.name_hint for v, f in mod.items() if _is_kernel(f)}
         self.kernels = primitive - used_as_values(mod) if primitive else primitive
 
-    def rule(self, binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
+    def rule(self, binding: Any, value: ir.Expr, _bb: BlockBuilder) -> ir.Expr | None:
         if not isinstance(value, ir.Call):
             return None
         touched = binding.var in self.mutable or any(v in self.mutable for v in variables(binding.value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.error import InvalidArgument
 from weft.ir import Call, Constant, Expr, ExprVar, Function, IRModule, Op, TensorType, Tuple, constant, function_pass
@@ -15,6 +15,10 @@ from weft.relax.infer import function_type
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.element_moves import PRODUCTS, SELECTIONS
 from weft.relax.unused import remove_all_unused
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 _ALWAYS = PRODUCTS | frozenset(
     "linear outer nn.conv1d_transpose nn.conv2d_transpose nn.conv3d_transpose nn.attention nn.attention_bias".split()
@@ -111,7 +115,7 @@ class _Mixed:
         self.casts: dict[tuple[Expr, int], Any] = {}  # variable and block to its float16 form
         self.blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
 
-    def rule(self, binding: Any, value: Any, bb: Any) -> Expr | None:
+    def rule(self, binding: Binding, value: Any, bb: BlockBuilder) -> Expr | None:
         """Replace one value; its type stays."""
         if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
@@ -128,7 +132,7 @@ class _Mixed:
             return self.widened(binding, out)
         return None
 
-    def product(self, binding: Any, value: Call, bb: Any) -> Expr:
+    def product(self, binding: Binding, value: Call, bb: BlockBuilder) -> Expr:
         """Compute a product on float16 operands."""
         takes = "out_dtype" in get_op_def(value.op).attrs  # type: ignore[arg-type]
         attrs = value.attrs.with_(out_dtype=self.out_dtype) if takes else value.attrs
@@ -138,12 +142,12 @@ class _Mixed:
             return new
         return self.widened(binding, bb.emit(new, f"{binding.var.name_hint}16"))
 
-    def widened(self, binding: Any, half: Any) -> Expr:
+    def widened(self, binding: Binding, half: Any) -> Expr:
         """Return the float32 form of a result, and remember its float16 form."""
         self.half[binding.var] = half
         return make_call("astype")(half, dtype=_FULL)
 
-    def on_halves(self, value: Call, attrs: Any, bb: Any) -> Call:
+    def on_halves(self, value: Call, attrs: Any, bb: BlockBuilder) -> Call:
         """Return an operation on the float16 forms of its operands."""
 
         def narrow(e: Any) -> Any:

@@ -42,7 +42,7 @@ class Phased:
     crop: Crop | None = None
     channels_last: bool = True
 
-    def image(self, bb: Any) -> Expr:
+    def image(self, bb: BlockBuilder) -> Expr:
         """Emit the image, channels last."""
         (n, *sizes), block, value, rank = self.base, self.block, self.value, len(self.block)
         if not self.channels_last:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import op, runtime
 from weft.ir import Call, Constant, Expr, Function, IRModule, Op, TensorType, Tuple, constant, function_pass, walk
@@ -17,6 +17,10 @@ from weft.relax.expr import MatchCast, SeqExpr
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.element_moves import PRODUCTS, SELECTIONS
 from weft.relax.unused import remove_all_unused
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 _NARROW, _WIDE = "bfloat16", "float32"
 _FORM = (_NARROW, _NARROW, _WIDE)
@@ -138,7 +142,7 @@ class _Narrowed:
         self.casts: dict[tuple[Expr, int], Any] = {}  # a variable and a block to the bfloat16 form made there
         self.blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
 
-    def rule(self, binding: Any, value: Any, bb: Any) -> Expr | None:
+    def rule(self, binding: Binding, value: Any, bb: BlockBuilder) -> Expr | None:
         """Replace one value; its type stays."""
         if isinstance(binding, MatchCast):
             return None
@@ -162,12 +166,12 @@ class _Narrowed:
         """Return an operation that moves elements on its operand's bfloat16 form."""
         return Call(value.op, (data, *value.args[1:]), value.attrs, value.ty_args, span=value.span)
 
-    def widened(self, binding: Any, narrow: Any) -> Expr:
+    def widened(self, binding: Binding, narrow: Any) -> Expr:
         """Remember the bfloat16 form of a variable, and return its float32 value."""
         self.narrow[binding.var] = narrow
         return op.make_call("astype")(narrow, dtype=_WIDE)
 
-    def narrowed(self, e: Any, bb: Any) -> Any:
+    def narrowed(self, e: Any, bb: BlockBuilder) -> Any:
         """Return the bfloat16 form of an expression."""
         if isinstance(e, Constant):
             return constant(runtime.aligned(e.data.numpy().astype(runtime.numpy_dtype(_NARROW))))

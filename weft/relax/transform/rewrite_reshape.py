@@ -5,7 +5,7 @@ Operations that only give memory another shape become ``relax.reshape``, which c
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import ir, tir
 from weft.relax.analysis.tir_pattern import reshaped_parameter
@@ -13,6 +13,10 @@ from weft.relax.core_ops import is_op
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import DataflowVar
 from weft.relax.rewriter import rewrite_bindings
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 _VIEWS = ("flatten", "expand_dims", "squeeze", "nn.batch_flatten", "reshape")
 
@@ -49,7 +53,7 @@ def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function
     source: dict[ir.Expr, ir.Expr] = {}
     mutable = mutable_variables(func, mod)
 
-    def rule(binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
+    def rule(binding: Binding, value: ir.Expr, _bb: BlockBuilder) -> ir.Expr | None:
         if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
             return None
         base: Any = _seen_differently(value, binding, mod)
@@ -71,7 +75,7 @@ def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function
     return rewrite_bindings(func, mod, rule)
 
 
-def _seen_differently(call: ir.Call, binding: Any, mod: ir.IRModule) -> ir.Expr | None:
+def _seen_differently(call: ir.Call, binding: Binding, mod: ir.IRModule) -> ir.Expr | None:
     """Return the operand that a call only gives another shape; None where it does more."""
     if not is_op(call, "call_tir"):
         return call.args[0] if any(is_op(call, v) for v in _VIEWS) or moves_only_unit_dims(call) else None

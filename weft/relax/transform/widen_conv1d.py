@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,10 @@ from weft import ir, runtime
 from weft.op import Layout, get_op_def, in_places, make_call
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+    from weft.relax.expr import Binding
 
 
 @ir.function_pass(kind=ir.Function, opt_level=2)
@@ -63,7 +67,7 @@ class _Wide:
         self.twins: dict[ir.Expr, ir.Expr] = {}
         self.parts: dict[ir.Expr, ir.Expr] = {}
 
-    def rule(self, binding: Any, value: ir.Expr, bb: Any) -> ir.Expr | None:
+    def rule(self, binding: Binding, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
         """Compute on twins where an operand has one, and bind the value to a reshape of its twin."""
         if isinstance(value, ir.TupleGetItem) and value.tuple_value in self.parts:
             return self._bind(ir.TupleGetItem(self.parts[value.tuple_value], value.index), value.ty, bb)
@@ -82,7 +86,7 @@ class _Wide:
             return make_call("reshape")(bb.emit(made), ir.shape_expr(value.ty.shape))
         return self._bind(made, value.ty, bb)
 
-    def _bind(self, made: Any, ty: Any, bb: Any) -> ir.Expr:
+    def _bind(self, made: Any, ty: Any, bb: BlockBuilder) -> ir.Expr:
         """Bind a twin, and what it is the twin of."""
         twin = bb.emit(made)
         original = bb.emit(make_call("reshape")(twin, ir.shape_expr(ty.shape)))
@@ -93,7 +97,7 @@ class _Wide:
         """Whether there is a twin already."""
         return expr in self.twins
 
-    def of(self, expr: Any, bb: Any) -> Any:
+    def of(self, expr: Any, bb: BlockBuilder) -> Any:
         """Return the twin of a value of three dimensions or fewer, None where there cannot be one."""
         if self.has(expr):
             return self.twins[expr]
@@ -137,7 +141,7 @@ def _padding(value: Any) -> tuple[int, ...]:
 
 
 @_on("nn.conv1d", "nn.conv1d_transpose")
-def _conv1d(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
+def _conv1d(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
     assert isinstance(call.op, ir.Op)
     weight, attrs = call.args[1], call.attrs
     layouts = (attrs.get("data_layout"), attrs.get("out_layout"), (attrs.get("kernel_layout") or "OIW")[2:])
@@ -162,7 +166,7 @@ def _conv1d(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
     )
 
 
-def _along_axes(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
+def _along_axes(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
     """Compute on twins; vectors of an operator that names an axis lie along it, wherever it is."""
     assert isinstance(call.op, ir.Op)
     definition = get_op_def(call.op)
@@ -184,7 +188,7 @@ def _along_axes(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
 
 
 @_on("permute_dims")
-def _permute(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
+def _permute(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
     """Move the row of height 1 before the others: ``(n, c, 1, w)`` becomes ``(n, 1, w, c)``."""
     if not s.has(call.args[0]) or tuple(a % 3 for a in call.attrs.get("axes") or ()) != (0, 2, 1):
         return None
@@ -192,7 +196,7 @@ def _permute(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
 
 
 @_on("nn.max_pool1d", "nn.avg_pool1d")
-def _pool(s: _Wide, call: ir.Call, bb: Any) -> ir.Call | None:
+def _pool(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
     attrs = call.attrs
     layouts = {attrs.get("layout") or "NCW", attrs.get("out_layout") or "NCW"}
     if not s.has(call.args[0]) or layouts != {"NCW"}:

@@ -120,7 +120,7 @@ class _Attributes(NamedTuple):
     attrs: Attrs
 
 
-def _tensors(call: Any) -> list[Any]:
+def _tensors(call: Call) -> list[Any]:
     """Return placeholders of the types of the arguments."""
     types: list[Any] = [t for a in call.args for t in (a.ty.fields if isinstance(a.ty, ir.TupleType) else (a.ty,))]
     return [te.placeholder(t.shape, t.dtype) for t in types]

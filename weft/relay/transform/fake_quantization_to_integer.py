@@ -288,7 +288,7 @@ def _bounded(call: Any, types: Any) -> list[Any]:
 
 
 @_rule("nn.pad")
-def _padded(call: Any, types: Any) -> list[Any]:
+def _padded(call: Call, types: Any) -> list[Any]:
     (x, value), t = call.args, types[call.args[0]]
     _per_tensor("nn.pad", t)
     return [Call(call.op, (x, _as(value, types.get(value), t)), call.attrs), t]

@@ -130,7 +130,7 @@ def _beside(scale: Any, shape: Sequence[int], axes: tuple[int, ...]) -> Any:
 class _Layouts:
     """Where a convolution's channels are; None as ``forward`` or ``backward`` where no factor goes in."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Call) -> None:
         data, kernel = str(call.attrs["data_layout"]), str(call.attrs["kernel_layout"])
         out = str(call.attrs.get("out_layout") or data)
         self.weight = call.args[1]
@@ -159,7 +159,7 @@ def _places(layout: str, letters: str) -> tuple[int, ...]:
     return tuple(i for i, c in enumerate(axes) if c in letters)
 
 
-def _layer_axes(call: Any) -> tuple[int, ...] | None:
+def _layer_axes(call: Call) -> tuple[int, ...] | None:
     """The axis of a layer's data that its weight has, too, and of its result."""
     ranks = [len(_shape(a) or ()) for a in call.args]
     return (1,) if ranks == [2, 2] else None

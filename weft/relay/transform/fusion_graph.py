@@ -102,7 +102,7 @@ class FusionGraph:
         scalar = not expr.data.shape and str(expr.data.dtype) in _FUSED_SCALARS
         self.nodes[expr].pattern = OpPattern.ELEMWISE if scalar or self.with_constants else _OPAQUE
 
-    def _call(self, call: Any) -> None:
+    def _call(self, call: Call) -> None:
         node, pattern = self.nodes[call], _OPAQUE
         if isinstance(call.op, ir.Op):
             pattern = _OPAQUE if _is_dynamic(call.ty) and _reads_elements(call) else pattern_of(call.op)
