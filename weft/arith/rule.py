@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import error, ir
-
-if TYPE_CHECKING:
-    from weft.arith.analyzer import Analyzer
 
 Env = dict[str, Any]
 Matcher = Callable[[Any, Env, Any], bool]
@@ -51,7 +48,7 @@ class RuleTable:
         self._rules: list[tuple[type, tuple[type | None, ...], Callable[[Any, Any], Any]]] | None = None
         self._by_kind: dict[tuple[type, ...], list[Callable[[Any, Any], Any]]] = {}
 
-    def apply(self, node: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr | None:
+    def apply(self, node: ir.PrimExpr, analyzer: Any) -> ir.PrimExpr | None:
         """Return the result of the first rule that matches `node`, or None."""
         kind: Any = type(node)
         fields = [getattr(node, f) for f in kind.__match_args__[: _ARITY.get(kind, 2)]]
@@ -90,7 +87,7 @@ def _compile(line: str) -> tuple[type, tuple[type | None, ...], Callable[[Any, A
     root, parts = _shape(pattern)
     assert root is not None
 
-    def run(node: Any, analyzer: Analyzer) -> Any:
+    def run(node: Any, analyzer: Any) -> Any:
         env: Env = {}
         if matcher(node, env, analyzer) and (check is None or check(env, analyzer)):
             return build(env, analyzer)
@@ -144,7 +141,7 @@ def _literal(p: ast.AST) -> Any:
     return None
 
 
-def _bind(name: str, e: Any, env: Env, analyzer: Analyzer) -> bool:
+def _bind(name: str, e: Any, env: Env, analyzer: Any) -> bool:
     if name not in env:
         env[name] = e
         return True
@@ -169,7 +166,7 @@ def _template(p: ast.AST) -> Builder:
     )
     builders = [_template(part) for part in parts]
 
-    def build(env: Env, an: Analyzer) -> Any:
+    def build(env: Env, an: Any) -> Any:
         args = [b(env, an) for b in builders]
         if all(isinstance(a, int) for a in args):
             return _fold(root, *args)

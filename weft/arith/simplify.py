@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import ir
 from weft.arith import rules_add, rules_cmp, rules_div, rules_minmax
@@ -18,9 +18,6 @@ from weft.arith.form import cost, expr_key, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, divide_exact, key, mul, scale
 from weft.arith.prove import prove_nonneg, prove_nonzero
 from weft.arith.terms import expand, floormod
-
-if TYPE_CHECKING:
-    from weft.arith.analyzer import Analyzer
 
 rules = ir.Dispatch("simplifier", (ir.PrimExpr,))
 
@@ -48,7 +45,7 @@ def _mark(e: ir.PrimExpr) -> object:
 
 
 @rules.on(ir.Var, ir.SizeVar)
-def _var(e: ir.Var, an: Analyzer) -> ir.PrimExpr:
+def _var(e: ir.Var, an: Any) -> ir.PrimExpr:
     cx = an.context
     if e.dtype == "bool":
         return _known(e, an) or e
@@ -61,12 +58,12 @@ def _var(e: ir.Var, an: Analyzer) -> ir.PrimExpr:
 
 
 @rules.on(ir.IntImm, ir.FloatImm, ir.StringImm)
-def _leaf(e: ir.PrimExpr, an: Analyzer) -> ir.PrimExpr:
+def _leaf(e: ir.PrimExpr, an: Any) -> ir.PrimExpr:
     return e
 
 
 @rules.on(ir.PrimExpr)
-def _generic(e: ir.PrimExpr, an: Analyzer) -> ir.PrimExpr:
+def _generic(e: ir.PrimExpr, an: Any) -> ir.PrimExpr:
     """Simplify the scalar operands of loads and other nodes; buffers stay as they are."""
     new = ir.rebuild(e, lambda x: simplify(an, x) if ir.IS_EXPR[type(x)] else x)
     p = poly_of(an.context, new)
@@ -91,7 +88,7 @@ _TABLES = {
 }
 
 
-def _operands(e: Any, an: Analyzer) -> ir.PrimExpr:
+def _operands(e: Any, an: Any) -> ir.PrimExpr:
     """Return `e` with simplified operands, folded where both are constants."""
     a, b = simplify(an, e.a), simplify(an, e.b)
     kind = type(e)
@@ -108,14 +105,14 @@ _IMMEDIATE = (ir.IntImm, ir.FloatImm)
 _DIVISIONS = (ir.FloorDiv, ir.FloorMod, ir.Div, ir.Mod)
 
 
-def _apply(table: Any, e: ir.PrimExpr, an: Analyzer) -> ir.PrimExpr:
+def _apply(table: Any, e: ir.PrimExpr, an: Any) -> ir.PrimExpr:
     """Apply the rules of a table; what they return is simplified again."""
     result = table.apply(e, an)
     return e if result is None else simplify(an, result)
 
 
 @rules.on(ir.Add, ir.Sub, ir.Mul)
-def _linear(e: Any, an: Analyzer) -> ir.PrimExpr:
+def _linear(e: Any, an: Any) -> ir.PrimExpr:
     cx = an.context
     keep: Any = _operands(e, an)
     kind = type(keep)
@@ -180,7 +177,7 @@ def _collect(cx: Any, p: Poly) -> Poly:
 
 
 @rules.on(ir.FloorDiv, ir.FloorMod, ir.Div, ir.Mod)
-def _division(e: Any, an: Analyzer) -> ir.PrimExpr:
+def _division(e: Any, an: Any) -> ir.PrimExpr:
     cx = an.context
     keep: Any = _operands(e, an)
     if type(keep) not in _DIVISIONS:
@@ -211,7 +208,7 @@ def _remember(cx: Any, p: Poly, e: ir.PrimExpr) -> None:
 
 
 @rules.on(ir.Min, ir.Max)
-def _minmax(e: Any, an: Analyzer) -> ir.PrimExpr:
+def _minmax(e: Any, an: Any) -> ir.PrimExpr:
     cx = an.context
     keep: Any = _operands(e, an)
     if type(keep) not in (ir.Min, ir.Max):
@@ -240,12 +237,12 @@ def holds_nonneg(cx: Context, p: Poly) -> bool:
 
 
 @rules.on(ir.GT, ir.GE)
-def _swapped(e: Any, an: Analyzer) -> ir.PrimExpr:
+def _swapped(e: Any, an: Any) -> ir.PrimExpr:
     return simplify(an, (ir.LT if type(e) is ir.GT else ir.LE)(e.b, e.a))
 
 
 @rules.on(ir.LT, ir.LE)
-def _order(e: Any, an: Analyzer) -> ir.PrimExpr:
+def _order(e: Any, an: Any) -> ir.PrimExpr:
     cx = an.context
     keep: Any = _operands(e, an)
     kind = type(keep)
@@ -294,7 +291,7 @@ def _write_order(cx: Any, d: Poly, dtype: str) -> ir.PrimExpr:
 
 
 @rules.on(ir.EQ, ir.NE)
-def _equality(e: Any, an: Analyzer) -> ir.PrimExpr:
+def _equality(e: Any, an: Any) -> ir.PrimExpr:
     cx = an.context
     keep: Any = _operands(e, an)
     kind = type(keep)
@@ -337,7 +334,7 @@ def proves_zero(cx: Context, d: Poly) -> bool:
     return holds_nonneg(cx, d) and holds_nonneg(cx, scale(d, -1))
 
 
-def _known(e: ir.PrimExpr, an: Analyzer) -> ir.PrimExpr | None:
+def _known(e: ir.PrimExpr, an: Any) -> ir.PrimExpr | None:
     """Return the truth of a condition that a constraint in scope states literally."""
     truth = an.context.truth
     if not truth:
@@ -347,7 +344,7 @@ def _known(e: ir.PrimExpr, an: Analyzer) -> ir.PrimExpr | None:
 
 
 @rules.on(ir.And, ir.Or)
-def _connective(e: Any, an: Analyzer) -> ir.PrimExpr:
+def _connective(e: Any, an: Any) -> ir.PrimExpr:
     """Simplify each term of a chain where those before it hold, then where all others hold: two rounds."""
     kind, build = (ir.And, ir.logical_and) if type(e) is ir.And else (ir.Or, ir.logical_or)
 
@@ -383,7 +380,7 @@ def _terms(e: Any, kind: type) -> list[Any]:
 
 
 @rules.on(ir.Not)
-def _not(e: ir.Not, an: Analyzer) -> ir.PrimExpr:
+def _not(e: ir.Not, an: Any) -> ir.PrimExpr:
     a = simplify(an, e.a)
     if isinstance(a, ir.IntImm):
         return ir.logical_not(a)
@@ -395,7 +392,7 @@ def _not(e: ir.Not, an: Analyzer) -> ir.PrimExpr:
 
 
 @rules.on(ir.Select)
-def _select(e: ir.Select, an: Analyzer) -> ir.PrimExpr:
+def _select(e: ir.Select, an: Any) -> ir.PrimExpr:
     condition, a, b = _choice(e.condition, e.true_value, e.false_value, an, both=True)
     if b is None:
         return a
@@ -412,7 +409,7 @@ def _select(e: ir.Select, an: Analyzer) -> ir.PrimExpr:
 
 
 def _choice(
-    condition: ir.PrimExpr, a: ir.PrimExpr, b: ir.PrimExpr, an: Analyzer, both: bool = False
+    condition: ir.PrimExpr, a: ir.PrimExpr, b: ir.PrimExpr, an: Any, both: bool = False
 ) -> tuple[ir.PrimExpr, ir.PrimExpr, ir.PrimExpr | None]:
     """Simplify a condition, and each side where it holds; a decided choice is ``(_, value, None)``.
 
@@ -442,7 +439,7 @@ def _reads(e: ir.PrimExpr) -> bool:
     return any(getattr(n, "reads_memory", False) for n in ir.walk(e))
 
 
-def _under(an: Analyzer, condition: ir.PrimExpr, e: ir.PrimExpr) -> ir.PrimExpr:
+def _under(an: Any, condition: ir.PrimExpr, e: ir.PrimExpr) -> ir.PrimExpr:
     if isinstance(e, (ir.IntImm, ir.FloatImm, ir.Var)):
         return simplify(an, e)
     with an.constraint_scope(condition):
@@ -450,7 +447,7 @@ def _under(an: Analyzer, condition: ir.PrimExpr, e: ir.PrimExpr) -> ir.PrimExpr:
 
 
 @rules.on(ir.Let)
-def _let(e: ir.Let, an: Analyzer) -> ir.PrimExpr:
+def _let(e: ir.Let, an: Any) -> ir.PrimExpr:
     value = simplify(an, e.value)
     if isinstance(value, (ir.IntImm, ir.FloatImm, ir.Var)):
         return simplify(an, ir.substitute(e.body, {e.var: value}))
@@ -461,7 +458,7 @@ def _let(e: ir.Let, an: Analyzer) -> ir.PrimExpr:
 
 
 @rules.on(ir.Cast)
-def _cast(e: ir.Cast, an: Analyzer) -> ir.PrimExpr:
+def _cast(e: ir.Cast, an: Any) -> ir.PrimExpr:
     cx = an.context
     value = simplify(an, e.value)
     constant = isinstance(value, (ir.IntImm, ir.FloatImm))
@@ -478,7 +475,7 @@ def _cast(e: ir.Cast, an: Analyzer) -> ir.PrimExpr:
 
 
 @rules.on(ir.Ramp)
-def _ramp(e: ir.Ramp, an: Analyzer) -> ir.PrimExpr:
+def _ramp(e: ir.Ramp, an: Any) -> ir.PrimExpr:
     base, stride = simplify(an, e.base), simplify(an, e.stride)
     if e.lanes == 1:
         return base
@@ -488,13 +485,13 @@ def _ramp(e: ir.Ramp, an: Analyzer) -> ir.PrimExpr:
 
 
 @rules.on(ir.Broadcast)
-def _broadcast(e: ir.Broadcast, an: Analyzer) -> ir.PrimExpr:
+def _broadcast(e: ir.Broadcast, an: Any) -> ir.PrimExpr:
     value = simplify(an, e.value)
     return value if e.lanes == 1 else e if value is e.value else ir.Broadcast(value, e.lanes)
 
 
 @rules.on(ir.CallIntrin)
-def _call(e: ir.CallIntrin, an: Analyzer) -> ir.PrimExpr:
+def _call(e: ir.CallIntrin, an: Any) -> ir.PrimExpr:
     name = getattr(e.op, "name", "")
     if name == "tir.if_then_else":
         given, yes, no = e.args

@@ -5,16 +5,12 @@ Operands become atoms, what is nested is bound before, and everything gets its t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import error, ir, tir
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, infer_call, merge_types, type_of
 from weft.relax.rename import rename_vars
-
-if TYPE_CHECKING:
-    from weft.relax.block_builder import BlockBuilder
-    from weft.relax.expr import Binding
 
 ATOMS = (
     ir.ExprVar,
@@ -47,7 +43,7 @@ NORMAL_FORM = ir.Dispatch("normalize", (ir.Expr,), leaves_out=(tir.PrimFunc,))
 
 
 @NORMAL_FORM.on(*ATOMS, ir.Op)
-def _atom(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
+def _atom(expr: ir.Expr, bb: Any) -> ir.Expr:
     if isinstance(expr, ir.Op) or expr.ty is not None or isinstance(expr, ir.GlobalVar):  # type: ignore[attr-defined]
         return expr
     return _with_type(expr, type_of(expr)) if not isinstance(expr, ir.ExprVar) else expr
@@ -59,7 +55,7 @@ def _with_type(expr: Any, ty: ir.Type) -> Any:
 
 
 @NORMAL_FORM.on(ir.Call)
-def _call(expr: ir.Call, bb: BlockBuilder) -> ir.Expr:
+def _call(expr: ir.Call, bb: Any) -> ir.Expr:
     op = expr.op if isinstance(expr.op, (ir.Op, ir.ExternFunc, ir.GlobalVar)) else bb.atom(expr.op)
     args = tuple([bb.atom(a) for a in expr.args])
     rule = ir.op_attr(op.name, "FNormalize") if isinstance(op, ir.Op) and not bb.as_written else None
@@ -81,7 +77,7 @@ def _call(expr: ir.Call, bb: BlockBuilder) -> ir.Expr:
     return ir.Call(op, args, expr.attrs, expr.ty_args, span=span, ty=ty)
 
 
-def _operands_in_place(bb: BlockBuilder, call: ir.Call) -> ir.Call:
+def _operands_in_place(bb: Any, call: ir.Call) -> ir.Call:
     """Write the operands of a kernel's call where they are given, and not a variable that holds their tuple."""
     operands: Any = call.args[1]
     if not isinstance(operands, ir.ExprVar) or not isinstance(operands.ty, ir.TupleType):
@@ -97,7 +93,7 @@ for _name in ("call_tir", "call_tir_inplace"):
 
 
 @NORMAL_FORM.on(ir.Tuple)
-def _tuple(expr: ir.Tuple, bb: BlockBuilder) -> ir.Expr:
+def _tuple(expr: ir.Tuple, bb: Any) -> ir.Expr:
     fields = tuple([bb.atom(f) for f in expr.fields])
     if expr.ty is not None and all(a is b for a, b in zip(fields, expr.fields, strict=True)):
         return expr
@@ -105,7 +101,7 @@ def _tuple(expr: ir.Tuple, bb: BlockBuilder) -> ir.Expr:
 
 
 @NORMAL_FORM.on(ir.TupleGetItem)
-def _tuple_get_item(expr: ir.TupleGetItem, bb: BlockBuilder) -> ir.Expr:
+def _tuple_get_item(expr: ir.TupleGetItem, bb: Any) -> ir.Expr:
     value = bb.atom(expr.tuple_value)
     if isinstance(value, ir.Tuple):
         return value.fields[expr.index]
@@ -116,7 +112,7 @@ def _tuple_get_item(expr: ir.TupleGetItem, bb: BlockBuilder) -> ir.Expr:
 
 
 @NORMAL_FORM.on(ir.If)
-def _if(expr: ir.If, bb: BlockBuilder) -> ir.Expr:
+def _if(expr: ir.If, bb: Any) -> ir.Expr:
     cond = bb.atom(expr.cond)
     true_branch, false_branch = _branch(expr.true_branch, bb), _branch(expr.false_branch, bb)
     if expr.ty is not None and (cond, true_branch, false_branch) == (expr.cond, expr.true_branch, expr.false_branch):
@@ -125,7 +121,7 @@ def _if(expr: ir.If, bb: BlockBuilder) -> ir.Expr:
     return ir.If(cond, true_branch, false_branch, span=expr.span, ty=ty)
 
 
-def _branch(expr: ir.Expr, bb: BlockBuilder) -> SeqExpr:
+def _branch(expr: ir.Expr, bb: Any) -> SeqExpr:
     """Normalize a sequence of its own, keeping its blocks; the same object when it is in normal form."""
     with bb.scope() as inner:
         if not isinstance(expr, SeqExpr):
@@ -146,7 +142,7 @@ def _same_block(new: BindingBlock, old: BindingBlock) -> bool:
     return type(new) is type(old) and new.bindings == old.bindings
 
 
-def _inline_seq(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
+def _inline_seq(expr: ir.Expr, bb: Any) -> ir.Expr:
     """Emit the bindings of a sequence into the current block and return its result as an atom.
 
     Bindings that may have effects end a dataflow block, which goes on behind them.
@@ -165,7 +161,7 @@ def _inline_seq(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
     return bb.atom(rename_vars(expr.body, renamed))
 
 
-def _emit_binding(binding: Binding, bb: BlockBuilder, renamed: dict[ir.Expr, ir.Expr]) -> None:
+def _emit_binding(binding: Any, bb: Any, renamed: dict[ir.Expr, ir.Expr]) -> None:
     value = rename_vars(binding.value, renamed)
     new = bb.atom(value) if isinstance(binding, MatchCast) else bb.normalize(value)
     var = binding.var
@@ -184,12 +180,12 @@ def _emit_binding(binding: Binding, bb: BlockBuilder, renamed: dict[ir.Expr, ir.
 
 
 @NORMAL_FORM.on(SeqExpr)
-def _seq(expr: SeqExpr, bb: BlockBuilder) -> ir.Expr:
+def _seq(expr: SeqExpr, bb: Any) -> ir.Expr:
     return _inline_seq(expr, bb)
 
 
 @NORMAL_FORM.on(ir.Function)
-def _function(expr: ir.Function, bb: BlockBuilder) -> ir.Expr:
+def _function(expr: ir.Function, bb: Any) -> ir.Expr:
     body = _branch(expr.body, bb)
     if body is expr.body and expr.ret_ty is not None and expr.ty is not None:
         return expr
