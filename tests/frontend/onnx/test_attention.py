@@ -116,3 +116,15 @@ def test_a_mask_is_as_long_as_the_keys() -> None:
     session = weft.Session(model(feeds, 23, 0, True))
     with pytest.raises(error.ShapeMismatch, match=r"(?s)dimension 1 of input 3.*expected 7.*found 6"):
         session.run({**feeds, "mask": f32(2, 6)})
+
+
+@pytest.mark.parametrize("dims", [False, True])
+@pytest.mark.parametrize(
+    ("kept", "found"), [([9, 4, 10], "expected 9, found 10"), ([9, -1, 3], "expected 0, found -1")]
+)
+def test_no_more_keys_are_kept_than_there_are(kept: list[int], found: str, dims: bool) -> None:
+    feeds = arguments(2, 9, batch=3, kept=[9, 9, 0])
+    session = weft.Session(model(feeds, 24, 0, dims))
+    check(session, feeds, 0)
+    with pytest.raises(error.IndexOutOfRange, match=f"(?s)number of keys that are no padding.*{found}"):
+        session.run({**feeds, "kept": np.array(kept)})

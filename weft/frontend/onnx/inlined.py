@@ -125,6 +125,7 @@ def _attention(node: Node) -> Any:
         if node.has(6):
             node.require_shape(6, [batch])
             _settle(node, 6, [batch])
+            node.require_indices("a number of keys that are no padding", node.x(6), 0, s.add(s.add(past, length), 1))
     return inline_schema(node, convert_nodes)
 
 
