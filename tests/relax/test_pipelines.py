@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from weft import ir, relax, target
+from weft.error import InvalidArgument
 from weft.relax.pipeline import _PIPELINES, default_passes
 from weft.script import from_source
 
@@ -184,3 +185,30 @@ def test_any_part_of_a_pipeline_before_compile(name):
             seen.add(str(new))
             check(name, new)
         mod = new
+
+
+def test_a_pipeline_of_a_users_own_makes_a_pass_or_a_list_and_takes_what_it_names():
+    asked = []
+    try:
+
+        @relax.register_pipeline("test.one_pass")
+        def _one_pass(steps=1):
+            asked.append(steps)
+
+            @weft.transform.module_pass(opt_level=0)
+            def run(mod, _context):
+                return relax.get_pipeline("zero")(mod)
+
+            return run
+
+        relax.register_pipeline("test.list")(lambda target, precision: asked.append((target, precision)) or [run_zero])
+        run_zero = relax.get_pipeline("zero")
+        check("mlp", relax.get_pipeline("test.one_pass", steps=3)(program("mlp")))
+        check("mlp", program("mlp"), relax_pipeline="test.one_pass")
+        check("mlp", relax.get_pipeline("test.list", target.Target("llvm"), "bf16")(program("mlp")))
+        assert asked == [3, 1, (target.Target("llvm"), "bf16")]
+        with pytest.raises(InvalidArgument, match="computes in float32"):
+            relax.get_pipeline("test.one_pass", precision="bf16")
+    finally:
+        _PIPELINES.pop("test.one_pass", None)
+        _PIPELINES.pop("test.list", None)

@@ -147,7 +147,7 @@ def lowering_passes(target: Target | str | None = None) -> list[Pass]:
     ]
 
 
-def _zero_passes(_target: Target | str | None = None) -> list[Pass]:
+def _zero_passes() -> list[Pass]:
     """Kernels without any other decision, fused by what they are seen to do, as in TVM's pipeline of that name."""
     return [
         t.normalize(),
@@ -161,7 +161,6 @@ def _zero_passes(_target: Target | str | None = None) -> list[Pass]:
 
 
 def _tuning_passes(
-    target: Target | str | None = None,
     *,
     total_trials: int,
     work_dir: str = "tuning_logs",
@@ -169,13 +168,13 @@ def _tuning_passes(
     cpu_weight_prepack: bool = False,
 ) -> list[Pass]:
     """Kernels as ``zero`` makes them, tuned; `cpu_weight_prepack` is accepted, weights stay as they are."""
-    passes = _zero_passes(target)
+    passes = _zero_passes()
     if total_trials > 0:
         passes.append(t.MetaScheduleTuneIRMod({}, work_dir, total_trials, max_trials_per_task))
     return [*passes, t.MetaScheduleApplyDatabase(work_dir)]
 
 
-_PIPELINES: dict[str, Callable[..., list[Pass]]] = {
+_PIPELINES: dict[str, Callable[..., Pass | list[Pass]]] = {
     "default": default_passes,
     "default_build": default_passes,
     "static_shape_tuning": _tuning_passes,
@@ -183,10 +182,13 @@ _PIPELINES: dict[str, Callable[..., list[Pass]]] = {
 }
 
 
-def register_pipeline(name: str) -> Callable[[Callable[..., list[Pass]]], Callable[..., list[Pass]]]:
-    """Register ``fn(target) -> list of passes`` as a pipeline."""
+def register_pipeline(name: str) -> Callable[[Callable[..., Pass | list[Pass]]], Callable[..., Pass | list[Pass]]]:
+    """Register a function that makes a pass, or a list of passes, as the pipeline of a name.
 
-    def register(fn: Callable[..., list[Pass]]) -> Callable[..., list[Pass]]:
+    It is given ``target`` and ``precision`` where it has such parameters, and all other options of `get_pipeline`.
+    """
+
+    def register(fn: Callable[..., Pass | list[Pass]]) -> Callable[..., Pass | list[Pass]]:
         _PIPELINES[name] = fn
         return fn
 
@@ -206,11 +208,17 @@ def get_pipeline(
     if name not in _PIPELINES:
         raise error.InvalidArgument(f"no pipeline is called '{name}'", expected=", ".join(sorted(_PIPELINES)))
     make = _PIPELINES[name]
-    if PRECISIONS.get(precision) == "float32":
-        return Sequential(make(target, **options), name=name)
-    if "precision" not in inspect.signature(make).parameters:
-        raise error.InvalidArgument(f"pipeline '{name}' computes in float32", expected="float32", found=repr(precision))
-    return Sequential(make(target, precision=precision, **options), name=name)
+    names = inspect.signature(make).parameters
+    if PRECISIONS.get(precision) != "float32":
+        if "precision" not in names:
+            raise error.InvalidArgument(
+                f"pipeline '{name}' computes in float32", expected="float32", found=repr(precision)
+            )
+        options["precision"] = precision
+    if "target" in names:
+        options["target"] = target
+    made = make(**options)
+    return made if isinstance(made, Pass) else Sequential(made, name=name)
 
 
 def get_default_pipeline(target: Target | str | None = None) -> Pass:
