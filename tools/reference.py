@@ -115,7 +115,7 @@ def tvm_names() -> str:
         for name in absent:
             reasons[names[name], _absent.remark("absent", module, name)].append(f"`{name}`")
         parts += [f"## `{f'tvm.{module}'.rstrip('.')}`", " ".join(["Works:", *(f"`{name}`" for name in works)])]
-        parts += ["\n".join(["Differs:\n", *(f"- `{n}`: {_absent.remark('differs', module, n)}" for n in differs)])]
+        parts += ["\n".join(["Differs:\n", *(f"- `{n}`: {_difference(module, n)}" for n in differs)])]
         gone = [f"- {' '.join(found)} ({', '.join(rel.split(','))}): {why}" for (rel, why), found in reasons.items()]
         parts += ["\n".join(["Absent:\n", *gone])]
     parts = [part for part in parts if part not in ("Works:", "Differs:\n", "Absent:\n")]
@@ -123,7 +123,8 @@ def tvm_names() -> str:
     text = """# Names of Apache TVM
 
 The public names of its Python packages in releases 0.8, 0.9, 0.18 and 0.26, and what `import weft as tvm` has under
-each. Where one name has two meanings, the newer wins. Behind what is absent stand the releases that have it.
+each. Where one name has two meanings, the newer wins. What works takes the parameters of every release by their names,
+and those of the newest in their order. Behind what is absent stand the releases that have it.
 
 | package | works | differs | absent |
 | --- | --- | --- | --- |
@@ -152,6 +153,11 @@ def _has(here: Any, name: str) -> bool:
     return hasattr(here, name)
 
 
+def _difference(module: str, name: str) -> str:
+    """How a name, or what it takes, differs from TVM's; empty where neither does."""
+    return _absent.remark("differs", module, name) or _absent.remark("parameters", module, name)
+
+
 def _states(module: str, names: dict[str, str]) -> tuple[list[str], list[str], list[str]]:
     """The names of a module that work, those that differ and those that are absent."""
     here = module_of_tvm(module)
@@ -159,7 +165,7 @@ def _states(module: str, names: dict[str, str]) -> tuple[list[str], list[str], l
         return [], [], sorted(names)
     found: tuple[list[str], list[str], list[str]] = [], [], []
     for name in sorted(names):
-        found[2 if not _has(here, name) else bool(_absent.remark("differs", module, name))].append(name)
+        found[2 if not _has(here, name) else bool(_difference(module, name))].append(name)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from opcode import opmap
@@ -56,6 +56,11 @@ def remark(table: str, module: str, name: str) -> str:
     """The first remark of a table that meets a name; empty where none does."""
     full = f"{module}.{name}".lstrip(".")
     return next((text for pattern, text in remarks(table).items() if fnmatchcase(full, pattern)), "")
+
+
+def meets(pattern: str, names: Iterable[str]) -> bool:
+    """Whether a remark's pattern meets one of these names."""
+    return any(fnmatchcase(name, pattern) for name in names)
 
 
 def explanation(module: str, name: str) -> str:

@@ -31,8 +31,10 @@ from weft.ffi import find_library
 from weft.machine import host_facts
 from weft.runtime import cache
 
-KERNEL_SOURCES = ("arith", "compile_key.py", "environment.py", "ir", "machine.py", "relax/kernel_builder.py",
-                  "relax/transform/schedule_tir.py", "relax/vm_build.py", "target", "tir", "tune")  # fmt: skip
+KERNEL_SOURCES = (
+    "arith", "compile_key.py", "environment.py", "ir", "machine.py", "relax/kernel_builder.py",
+    "relax/transform/schedule_tir.py", "relax/vm_build.py", "spelling.py", "target", "tir", "tune",
+)  # fmt: skip
 """Where the code is that makes kernels of TIR functions; whole models depend on all of Weft."""
 _OWN_PARTS = frozenset(("tune.database", "tir.instrument_bound_checkers", "tir.add_lower_pass"))
 """Options that are an ingredient themselves; whose messages name buffers, which fingerprints do not; that are code."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from weft._aliases import names_of
 from weft.error import InvalidArgument, own_errors
-from weft.ir import Function, IRModule
+from weft.ir import Function, IRModule, Pass
 from weft.relax import build as build_relax
 from weft.runtime import Executable, Module
+from weft.spelling import also_called
 from weft.target import Target
 from weft.target import build as build_target
 from weft.te import Schedule, Tensor
@@ -79,6 +80,7 @@ def _to_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[T
 
 
 @own_errors("compiling")
+@also_called(mod="inputs")
 def build(
     inputs: Any,
     args: Sequence[Any] | None = None,
@@ -86,6 +88,7 @@ def build(
     target_host: Any = None,
     name: str = "default_function",
     binds: Mapping[Tensor, Buffer] | None = None,
+    pipeline: Pass | str | None = None,
 ) -> Module:
     """Compile to native code.
 
@@ -103,6 +106,8 @@ def build(
         The function's name, for a schedule.
     binds : mapping of Tensor to Buffer, optional
         Buffers to use for tensors.
+    pipeline : Pass or "default", optional
+        Passes of the program's own, which run before those of the target.
 
     Returns
     -------
@@ -117,14 +122,23 @@ def build(
         args, target = None, args
     if isinstance(inputs, dict):
         modules = [
-            build_target(_merged(part, args, name, binds), _target(t, target_host)) for t, part in inputs.items()
+            build_target(_through(pipeline, _merged(part, args, name, binds)), _target(t, target_host))
+            for t, part in inputs.items()
         ]
         if not modules:
             raise InvalidArgument("nothing to build", found="an empty dict")
         for extra in modules[1:]:
             modules[0].import_module(extra)
         return modules[0]
-    return build_target(_merged(inputs, args, name, binds), _target(target, target_host))
+    return build_target(_through(pipeline, _merged(inputs, args, name, binds)), _target(target, target_host))
+
+
+def _through(pipeline: Pass | str | None, mod: IRModule) -> IRModule:
+    if pipeline is None or pipeline == "default":
+        return mod
+    if not callable(pipeline):
+        raise InvalidArgument("a pipeline of kernels is a pass", expected="a Pass or 'default'", found=repr(pipeline))
+    return pipeline(mod)
 
 
 def _target(target: Any, host: Any) -> Target:
@@ -166,7 +180,7 @@ def compile(mod: Any, target: Any = None, **options: Any) -> Executable:
     mod = IRModule.from_expr(mod)
     if any(isinstance(f, Function) for _, f in mod.items()):
         return build_relax(mod, target, **options)
-    return Executable(build_target(mod, target))
+    return Executable(build_target(_through(options.get("tir_pipeline"), mod), target))
 
 
 __getattr__ = names_of("weft.driver")

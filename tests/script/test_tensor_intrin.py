@@ -147,7 +147,7 @@ def test_the_offset_of_a_matched_buffer_is_where_its_region_begins():
     sch = Schedule(te.create_prim_func([a, te.compute((3, 8), lambda i, j: a[i, j] * 2.0, name="b")]))
     _, j = sch.get_loops(sch.get_block("b"))
     _, inside = sch.split(j, [None, 4])
-    sch.tensorize(inside, TensorIntrin("places", described, by_places))
+    sch.tensorize(inside, TensorIntrin(described, by_places, "places"))
     assert sch.get(sch.get_block("b_o")).annotations["by"] == "places"
     given, out = weft.runtime.tensor(np.ones((3, 8), "float32")), weft.runtime.tensor(np.zeros((3, 8), "float32"))
     weft.build(sch.mod, target="llvm")(given, out)

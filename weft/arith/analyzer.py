@@ -78,14 +78,14 @@ class Analyzer:
 
     # --- facts ---
 
-    def bind(self, var: ir.Var, value: Any, allow_override: bool = False) -> None:
+    def bind(self, var: ir.Var, expr: Any, allow_override: bool = False) -> None:
         """State the range of a variable, or what it equals.
 
         Parameters
         ----------
         var : Var
             The variable.
-        value : Range or PrimExpr
+        expr : Range or PrimExpr
             ``Range(min, extent)``, or an expression (a range of extent 1 is one too).
         allow_override : bool
             Whether a variable that has a range already may get another one.
@@ -95,13 +95,13 @@ class Analyzer:
         InvalidArgument
             When `var` has another range and `allow_override` is False.
         """
-        if isinstance(value, ir.Range):
-            if ir.is_const_int(value.extent, 1):
-                self._bind_value(var, value.min, allow_override)
+        if isinstance(expr, ir.Range):
+            if ir.is_const_int(expr.extent, 1):
+                self._bind_value(var, expr.min, allow_override)
             else:
-                self._bind_range(var, value, allow_override)
+                self._bind_range(var, expr, allow_override)
         else:
-            self._bind_value(var, ir.as_expr(value, var.dtype), allow_override)
+            self._bind_value(var, ir.as_expr(expr, var.dtype), allow_override)
 
     def _bind_range(self, var: ir.Var, dom: ir.Range, allow_override: bool) -> None:
         cx = self.context
@@ -201,12 +201,12 @@ class Analyzer:
             self.context.clear_memos()
 
     @contextmanager
-    def constraint_scope(self, condition: ir.PrimExpr) -> Generator[None, None, None]:
-        """Take `condition` as true inside a ``with`` block."""
+    def constraint_scope(self, constraint: ir.PrimExpr) -> Generator[None, None, None]:
+        """Take `constraint` as true inside a ``with`` block."""
         cx = self.context
         saved = cx.snapshot()
         try:
-            self._assume(condition)
+            self._assume(constraint)
             cx.clear_memos()
             yield
         finally:
@@ -334,21 +334,21 @@ class Analyzer:
     rewrite_simplify = simplify
     canonical_simplify = simplify
 
-    def can_prove(self, condition: Any, strength: int = 0) -> bool:
+    def can_prove(self, expr: Any, strength: int = 0) -> bool:
         """Whether a condition holds for all values that the facts allow."""
-        if isinstance(condition, bool):
-            return condition
-        result = self.simplify(condition)
+        if isinstance(expr, bool):
+            return expr
+        result = self.simplify(expr)
         return isinstance(result, ir.IntImm) and result.value != 0
 
-    def can_prove_equal(self, a: Any, b: Any) -> bool:
+    def can_prove_equal(self, lhs: Any, rhs: Any) -> bool:
         """Whether two expressions are equal for all values that the facts allow."""
-        if a is b:
+        if lhs is rhs:
             return True
-        a, b = ir.as_expr(a), ir.as_expr(b)
-        pa, pb = poly_of(self.context, a), poly_of(self.context, b)
+        lhs, rhs = ir.as_expr(lhs), ir.as_expr(rhs)
+        pa, pb = poly_of(self.context, lhs), poly_of(self.context, rhs)
         if pa is None or pb is None:
-            return a.dtype == b.dtype and self.same(self.simplify(a), self.simplify(b))
+            return lhs.dtype == rhs.dtype and self.same(self.simplify(lhs), self.simplify(rhs))
         return proves_zero(self.context, add(pa, pb, -1))
 
     def can_prove_less(self, a: Any, b: Any) -> bool:

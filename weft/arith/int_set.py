@@ -20,6 +20,7 @@ from weft.arith.prove import prove_nonneg
 from weft.arith.simplify import simplify
 from weft.arith.terms import floordiv, minimum
 from weft.ir import GE, GT, LE, LT, TRUE, And, Broadcast, IterVar, Node, PrimExpr, Ramp, Range, Var, as_expr, as_int
+from weft.spelling import also_called
 
 _POS, _NEG = Var("pos_inf", "handle"), Var("neg_inf", "handle")
 
@@ -48,6 +49,7 @@ class IntervalSet(Node):
                 msgspec.structs.force_setattr(self, name, as_expr(value))
 
     @staticmethod
+    @also_called(vec="values")
     def vector(values: PrimExpr) -> IntervalSet:
         """Return the set of the lanes of a ramp or broadcast."""
         if isinstance(values, Ramp):
@@ -62,6 +64,7 @@ class IntervalSet(Node):
         return IntervalSet(_NEG, _POS)
 
     @staticmethod
+    @also_called(point="value")
     def single_point(value: PrimExpr) -> IntervalSet:
         """Return the set of one value."""
         return IntervalSet(value, value)

@@ -11,8 +11,10 @@ from weft.arith.linear import Poly, add, atoms_of, coefficient_of, content, divi
 from weft.arith.prove import replace_atom
 from weft.arith.terms import floordiv, minimum
 from weft.ir import EQ, GE, GT, LE, LT, And, PrimExpr, Var
+from weft.spelling import also_called
 
 
+@also_called(var_list="variables")
 def detect_linear_equation(expr: PrimExpr, variables: Sequence[Var]) -> list[PrimExpr]:
     """Return ``[c0, ..., cn, base]`` with ``expr == c0*v0 + ... + cn*vn + base``, or an empty list."""
     an = Analyzer()
@@ -71,6 +73,7 @@ def _nonneg_form(an: Analyzer, c: PrimExpr) -> list[Poly] | None:
     return [add(d, {(): -1}) if isinstance(c, (LT, GT)) else d]
 
 
+@also_called(var_list="variables")
 def detect_clip_bound(expr: PrimExpr, variables: Sequence[Var]) -> list[PrimExpr | None]:
     """Return ``[min0, max0, min1, max1, ...]`` that comparisons set for variables, None where they set none.
 

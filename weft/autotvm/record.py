@@ -23,6 +23,7 @@ from weft.autotvm.measure.measure import MeasureInput, MeasureResult
 from weft.autotvm.task.space import ConfigEntity
 from weft.autotvm.task.task import Task
 from weft.error import InvalidArgument
+from weft.spelling import also_called
 from weft.target import Target
 
 __all__ = [
@@ -111,6 +112,7 @@ def load_from_buffer(file: io.TextIOBase) -> Iterator[tuple[MeasureInput, Measur
                 yield found
 
 
+@also_called(filename="filepath")
 def load_from_file(filepath: str | bytes | os.PathLike[Any]) -> Iterator[tuple[MeasureInput, MeasureResult]]:
     """Read the records of a log file."""
     with Path(os.fsdecode(filepath)).open() as f:

@@ -51,7 +51,19 @@ from weft.ir.expr import (
 from weft.ir.expr import Var as ExprVar
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
 from weft.ir.module import IRModule
-from weft.ir.node import NO_ATTRS, Attrs, Node, SourceName, Span, SubclassTable, make_node, own_name, said, set_printer
+from weft.ir.node import (
+    NO_ATTRS,
+    Attrs,
+    Node,
+    OtherNames,
+    SourceName,
+    Span,
+    SubclassTable,
+    make_node,
+    own_name,
+    said,
+    set_printer,
+)
 from weft.ir.op_attrs import default_op_attr, op_attr, register_op_attr, reset_op_attr
 from weft.ir.pass_config import ConfigOption, config_options, near_names, register_config_option
 from weft.ir.passes import (

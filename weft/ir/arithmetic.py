@@ -97,35 +97,35 @@ def _call(name: str) -> Callable[[Any, Any], scalar.PrimExpr]:
     return lambda a, b: scalar.CallIntrin(a.dtype, scalar.Op.get(f"tir.{name}"), (a, b))
 
 
-def add(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
-    """Build ``a + b``."""
-    a, b = unify_dtypes(a, b)
-    if scalar.is_const_int(b, 0):
-        return a
-    if scalar.is_const_int(a, 0):
-        return b
-    folded = _fold(operator.add, a, b)
-    return folded if folded is not None else scalar.Add(a, b)
+def add(lhs: ExprLike, rhs: ExprLike) -> scalar.PrimExpr:
+    """Build ``lhs + rhs``."""
+    lhs, rhs = unify_dtypes(lhs, rhs)
+    if scalar.is_const_int(rhs, 0):
+        return lhs
+    if scalar.is_const_int(lhs, 0):
+        return rhs
+    folded = _fold(operator.add, lhs, rhs)
+    return folded if folded is not None else scalar.Add(lhs, rhs)
 
 
-def sub(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
-    """Build ``a - b``."""
-    a, b = unify_dtypes(a, b)
-    if scalar.is_const_int(b, 0):
-        return a
-    folded = _fold(operator.sub, a, b)
-    return folded if folded is not None else scalar.Sub(a, b)
+def sub(lhs: ExprLike, rhs: ExprLike) -> scalar.PrimExpr:
+    """Build ``lhs - rhs``."""
+    lhs, rhs = unify_dtypes(lhs, rhs)
+    if scalar.is_const_int(rhs, 0):
+        return lhs
+    folded = _fold(operator.sub, lhs, rhs)
+    return folded if folded is not None else scalar.Sub(lhs, rhs)
 
 
-def mul(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
-    """Build ``a * b``."""
-    a, b = unify_dtypes(a, b)
-    if scalar.is_const_int(a, 1) or scalar.is_const_int(b, 0):
-        return b
-    if scalar.is_const_int(b, 1) or scalar.is_const_int(a, 0):
-        return a
-    folded = _fold(operator.mul, a, b)
-    return folded if folded is not None else scalar.Mul(a, b)
+def mul(lhs: ExprLike, rhs: ExprLike) -> scalar.PrimExpr:
+    """Build ``lhs * rhs``."""
+    lhs, rhs = unify_dtypes(lhs, rhs)
+    if scalar.is_const_int(lhs, 1) or scalar.is_const_int(rhs, 0):
+        return rhs
+    if scalar.is_const_int(rhs, 1) or scalar.is_const_int(lhs, 0):
+        return lhs
+    folded = _fold(operator.mul, lhs, rhs)
+    return folded if folded is not None else scalar.Mul(lhs, rhs)
 
 
 def div(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
@@ -176,10 +176,10 @@ def floormod(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
     return scalar.const(0, a.dtype) if scalar.is_const_int(b, 1) else _folded(scalar.FloorMod, operator.mod, a, b)
 
 
-def ceildiv(a: ExprLike, b: ExprLike) -> scalar.PrimExpr:
-    """Build ``a / b`` rounded up, for a positive `b`."""
-    a, b = _checked_divisor(a, b)
-    return floordiv(add(a, sub(b, 1)), b)
+def ceildiv(lhs: ExprLike, rhs: ExprLike) -> scalar.PrimExpr:
+    """Build ``lhs / rhs`` rounded up, for a positive `rhs`."""
+    lhs, rhs = _checked_divisor(lhs, rhs)
+    return floordiv(add(lhs, sub(rhs, 1)), rhs)
 
 
 def min_(a: ExprLike, b: ExprLike, *more: Any) -> scalar.PrimExpr:
@@ -320,13 +320,13 @@ def select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> 
     return scalar.Select(condition, true_value, false_value)
 
 
-def if_then_else(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> scalar.PrimExpr:
+def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> scalar.PrimExpr:
     """Build a choice that evaluates only the side it takes, so that it may guard a load."""
-    condition = _truth(condition)
-    true_value, false_value = unify_dtypes(true_value, false_value)
-    if isinstance(condition, scalar.IntImm):
-        return true_value if condition.value else false_value
-    return scalar.CallIntrin(true_value.dtype, scalar.Op.get("tir.if_then_else"), (condition, true_value, false_value))
+    cond = _truth(cond)
+    t, f = unify_dtypes(t, f)
+    if isinstance(cond, scalar.IntImm):
+        return t if cond.value else f
+    return scalar.CallIntrin(t.dtype, scalar.Op.get("tir.if_then_else"), (cond, t, f))
 
 
 _MOST = {"float16": 65504.0, "float32": 3.4028234663852886e38}
@@ -350,14 +350,12 @@ def exact_const(value: float | np.generic, dtype: str | None = None) -> scalar.P
     return made
 
 
-def abs_(value: ExprLike) -> scalar.PrimExpr:
+def abs_(x: ExprLike) -> scalar.PrimExpr:
     """Build the absolute value."""
-    value = scalar.as_expr(value)
-    if isinstance(value, (scalar.IntImm, scalar.FloatImm)):
-        return scalar.const(abs(value.value), value.dtype)
-    return scalar.CallIntrin(
-        value.dtype, scalar.Op.get("tir.fabs" if DataType(value.dtype).is_float else "tir.abs"), (value,)
-    )
+    x = scalar.as_expr(x)
+    if isinstance(x, (scalar.IntImm, scalar.FloatImm)):
+        return scalar.const(abs(x.value), x.dtype)
+    return scalar.CallIntrin(x.dtype, scalar.Op.get("tir.fabs" if DataType(x.dtype).is_float else "tir.abs"), (x,))
 
 
 def _bits(what: str, *operands: scalar.PrimExpr) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
+from weft.spelling import also_called
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
@@ -78,6 +79,7 @@ class DataType(str):
     lanes: int
     __slots__ = ("bits", "code", "lanes")
 
+    @also_called(type_str="text")
     def __new__(cls, text: Any) -> DataType:
         """Return the data type that `text` spells, be it a string, a NumPy type or a data type."""
         kind = type(text)

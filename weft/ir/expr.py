@@ -10,9 +10,10 @@ from msgspec.structs import force_setattr
 
 from weft import error, runtime
 from weft.ir.dtype import numpy_dtype
-from weft.ir.node import NO_ATTRS, Attrs, Node, own_name
+from weft.ir.node import NO_ATTRS, Attrs, Node, OtherNames, own_name
 from weft.ir.scalar import Op, PrimExpr, const
 from weft.ir.types import PrimType, ShapeType, TupleType, Type, as_shape, tensor_type
+from weft.spelling import also_called
 
 
 class Expr(Node, abstract=True):
@@ -42,15 +43,18 @@ class TypedExpr(Expr, kw_only=True, abstract=True):
 class BaseFunc(TypedExpr, abstract=True):
     """A function of an IRModule: Relax or Relay ``Function``, TIR ``PrimFunc``, ``ExternFunc``."""
 
+    @also_called(attr_key_or_dict="key", attr_value="value")
     def with_attr(self, key: Any, value: Any = None) -> Any:
         """Return a copy with one attribute (or, from a dict, several) set."""
         from_dict = {own_name(k): v for k, v in (key if isinstance(key, dict) else {key: value}).items()}
         return self.replace(attrs=self.attrs.with_(**from_dict))  # type: ignore[attr-defined]
 
+    @also_called(attr_map="attrs")
     def with_attrs(self, attrs: Mapping[str, Any]) -> Any:
         """Return a copy with several attributes set."""
         return self.with_attr(dict(attrs))
 
+    @also_called(attr_key="key")
     def without_attr(self, key: str) -> Any:
         """Return a copy without an attribute."""
         return self.replace(attrs=self.attrs.without(own_name(key)))  # type: ignore[attr-defined]
@@ -73,8 +77,10 @@ class BaseFunc(TypedExpr, abstract=True):
         return type(self)(**{**fields, **changes})
 
 
-class Var(Expr):
+class Var(Expr, metaclass=OtherNames):
     """A variable; identity is what distinguishes it, the name is a hint."""
+
+    __other_names__ = {"name": "name_hint", "struct_info": "ty"}
 
     name_hint: str
     ty: Type | None = None
@@ -85,8 +91,11 @@ class Var(Expr):
         return self.name_hint
 
 
-class GlobalVar(TypedExpr):
+class GlobalVar(TypedExpr, metaclass=OtherNames):
     """A reference to a function of the module, by name."""
+
+    __other_names__ = {"type_annot": "ty"}
+    __further__ = ("ty",)
 
     name_hint: str
 
@@ -96,8 +105,11 @@ class GlobalVar(TypedExpr):
         return self.name_hint
 
 
-class Constant(TypedExpr):
+class Constant(TypedExpr, metaclass=OtherNames):
     """A tensor known at compile time; ``data`` is a ``weft.runtime.Tensor``."""
+
+    __other_names__ = {"struct_info": "ty"}
+    __further__ = ("ty",)
 
     data: Any
 
@@ -165,11 +177,13 @@ class TupleGetItem(TypedExpr):
     index: int
 
 
-class Call(TypedExpr):
+class Call(TypedExpr, metaclass=OtherNames):
     """A call of an operator, a function of the module, or a function value.
 
     ``ty_args`` are the type arguments (for ``call_packed`` and ``call_tir``: the types of the results).
     """
+
+    __other_names__ = {"ret_ty": "ty", "sinfo_args": "ty_args"}
 
     op: Expr | Op
     args: tuple[Expr, ...]
@@ -200,15 +214,19 @@ class If(TypedExpr):
     false_branch: Expr
 
 
-class ExternFunc(BaseFunc):
+class ExternFunc(BaseFunc, metaclass=OtherNames):
     """A packed function by its global name."""
+
+    __other_names__ = {"struct_info": "ty"}
 
     global_symbol: str
     attrs: Attrs = NO_ATTRS
 
 
-class Function(BaseFunc):
+class Function(BaseFunc, metaclass=OtherNames):
     """A function. ``ret_ty`` may be None before inference."""
+
+    __other_names__ = {"ret_struct_info": "ret_ty"}
 
     params: tuple[Var, ...]
     body: Expr

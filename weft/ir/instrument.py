@@ -12,6 +12,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir.module import IRModule
 from weft.ir.passes import Pass, PassInstrument
+from weft.spelling import also_called
 
 __all__ = [
     "DumpIR", "PassInstrument", "PassPrintingInstrument", "PassTimingInstrument", "PrintAfterAll", "PrintBeforeAll",
@@ -114,11 +115,13 @@ class PassPrintingInstrument(PassInstrument):
     def __init__(self, print_before_pass_names: Iterable[str], print_after_pass_names: Iterable[str]) -> None:
         self.before, self.after = frozenset(print_before_pass_names), frozenset(print_after_pass_names)
 
+    @also_called(pass_info="info")
     def run_before_pass(self, mod: IRModule, info: Pass) -> None:
         """Print where the pass is named."""
         if info.name in self.before:
             print(f"Print IR before: {info.name}\n{mod}\n\n")
 
+    @also_called(pass_info="info")
     def run_after_pass(self, mod: IRModule, info: Pass) -> None:
         """Print where the pass is named."""
         if info.name in self.after:

@@ -9,6 +9,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.ir.expr import BaseFunc, GlobalVar
 from weft.ir.node import _PRINTER, NO_ATTRS, Attrs, Node
+from weft.spelling import also_called
 
 
 class IRModule:
@@ -53,15 +54,22 @@ class IRModule:
         return self is other
 
     @staticmethod
-    def from_expr(func: Any, name: str | None = None) -> IRModule:
-        """Make a module of one function, called by its ``global_symbol`` or ``main``.
+    def from_expr(
+        expr: Any,
+        functions: Mapping[Any, BaseFunc] | None = None,
+        type_defs: Mapping[Any, Any] | None = None,
+        *,
+        name: str | None = None,
+    ) -> IRModule:
+        """Make a module of a function, called by its ``global_symbol`` or ``main``, and of others by their names.
 
         A Relay expression that is no function becomes the body of one, whose parameters are its free variables.
         """
-        if isinstance(func, IRModule):
-            return func
-        made: Any = func if isinstance(func, BaseFunc) else func.in_function()
-        return IRModule({name or made.attrs.get("global_symbol") or "main": made})
+        if isinstance(expr, IRModule):
+            return expr
+        made: Any = expr if isinstance(expr, BaseFunc) else expr.in_function()
+        named = {name or made.attrs.get("global_symbol") or "main": made}
+        return IRModule({**(functions or {}), **named}, type_definitions=type_defs)
 
     def __getitem__(self, key: GlobalVar | str) -> BaseFunc:
         if key in self.type_definitions:
@@ -163,6 +171,7 @@ class IRModule:
         """Set a list of global information, in place."""
         self.global_infos[name] = tuple(global_info) if isinstance(global_info, (list, tuple)) else (global_info,)
 
+    @also_called(file_to_import="file_name")
     def import_from_std(self, file_name: str) -> None:
         """Put a text of Relay's standard library, such as ``"prelude.rly"``, into this module, in place."""
         importlib.import_module("weft.relay.prelude").import_std(self, file_name)  # a higher floor: only when asked for
@@ -183,20 +192,24 @@ class IRModule:
             return self
         return IRModule(functions, self.attrs, self.global_infos, type_definitions=self.type_definitions)
 
+    @also_called(attr_key="key", attr_value="value")
     def with_attr(self, key: str, value: Any) -> IRModule:
         """Return a copy with one attribute set."""
         return self.with_attrs({key: value})
 
+    @also_called(attr_key="key")
     def get_attr(self, key: str) -> Any:
         """Return an attribute, or None."""
         return self.attrs.get(key)
 
+    @also_called(attr_key="key")
     def without_attr(self, key: str) -> IRModule:
         """Return a copy without an attribute."""
         made = self.copy()
         made.attrs = self.attrs.without(key)
         return made
 
+    @also_called(attr_map="attrs")
     def with_attrs(self, attrs: Mapping[str, Any]) -> IRModule:
         """Return a copy with several attributes set."""
         out = self.copy()

@@ -18,6 +18,7 @@ from msgspec.structs import force_setattr
 from tvm_ffi import Map
 
 from weft.runtime.container import Object
+from weft.spelling import own_names
 
 _BY_NAME: dict[str, type[Node]] = {}
 _ABSTRACT: set[type] = set()
@@ -34,7 +35,23 @@ class SourceName(str):
         return str(self)
 
 
-class Span(msgspec.Struct, frozen=True):
+class _OtherNames(type(msgspec.Struct)):
+    """Of structs that take fields by the names that ``__other_names__`` gives them, too."""
+
+    __other_names__: Mapping[str, str] = {}
+    __further__: tuple[str, ...] = ()
+    """Fields given by name alone that TVM takes by position, behind all others."""
+
+    def __call__(cls, *args: Any, **named: Any) -> Any:
+        if len(args) > (fields := len(cls.__match_args__)):
+            named.update(zip(cls.__further__, args[fields:], strict=False))
+            args = args[: max(fields, len(args) - len(cls.__further__))]
+        if named:
+            own_names(cls.__name__, cls.__other_names__, named)
+        return super().__call__(*args, **named)
+
+
+class Span(msgspec.Struct, metaclass=_OtherNames, frozen=True):
     """A place in source text; lines and columns count from 1.
 
     ``origin`` is a free text such as ``ONNX node 17 "/encoder/MatMul"`` for sources without lines; ``check`` is on a
@@ -48,6 +65,8 @@ class Span(msgspec.Struct, frozen=True):
     end_column: int = 0
     origin: str | None = None
     check: tuple[str, str] | None = None
+
+    __other_names__ = {"source_name": "file"}
 
     @property
     def source_name(self) -> SourceName:
@@ -106,6 +125,11 @@ class NodeMeta(type(msgspec.Struct)):
             _ABSTRACT.add(cls)
         _BY_NAME[f"{cls.__module__}.{name}"] = cls  # type: ignore[assignment]
         return cls
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class OtherNames(_OtherNames, NodeMeta):
+    """Of nodes whose fields have other names in releases of TVM."""
 
 
 @Object.register

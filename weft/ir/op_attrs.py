@@ -99,14 +99,16 @@ class Op(Node):
     name: str
 
     @staticmethod
-    def get(name: str) -> Op:
-        """Return the operator called `name`, making the reference if it is the first use.
+    def get(op_name: str) -> Op:
+        """Return the operator called `op_name`, making the reference if it is the first use.
 
         TVM's newer names of those of TIR, ``tirx.x``, mean the same.
         """
-        if name not in _OPS and name.startswith("tirx."):
-            return Op.get("tir." + name[5:])
-        return _OPS.get(name) or _OPS.setdefault(name, Op(_TirName(name) if name.startswith("tir.") else name))
+        if op_name not in _OPS and op_name.startswith("tirx."):
+            return Op.get("tir." + op_name[5:])
+        return _OPS.get(op_name) or _OPS.setdefault(
+            op_name, Op(_TirName(op_name) if op_name.startswith("tir.") else op_name)
+        )
 
     def get_attr(self, attr_name: str) -> Any:
         """Return what was registered for an attribute, else its default, or None."""

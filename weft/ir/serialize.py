@@ -33,6 +33,7 @@ from weft.ir.node import _SAVING, Attrs, FrozenMap, Node, Span, saved_fields
 from weft.ir.scalar import Op
 from weft.runtime import Device
 from weft.runtime.container import ADT
+from weft.spelling import also_called
 
 VERSION = 1
 
@@ -303,6 +304,7 @@ def _read_tensor(entry: Any) -> Any:
     return constant(array).data
 
 
+@also_called(json_str="text")
 def load_json(text: str) -> Any:
     """Read what :func:`save_json` wrote.
 

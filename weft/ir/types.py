@@ -10,7 +10,7 @@ from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
 from weft.ir.dtype import DataType, HandleType
-from weft.ir.node import Node
+from weft.ir.node import Node, OtherNames
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
 
 
@@ -148,8 +148,10 @@ class TupleType(_Structural):
             force_setattr(self, "fields", tuple(self.fields))
 
 
-class FuncType(_Structural):
+class FuncType(_Structural, metaclass=OtherNames):
     """A function; ``params`` is None for a function of any parameters."""
+
+    __other_names__ = {"arg_types": "params", "ret_type": "ret"}
 
     params: tuple[Type, ...] | None
     ret: Type

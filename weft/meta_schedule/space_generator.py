@@ -67,8 +67,8 @@ class ScheduleFn(SpaceGenerator):
         ``sch_fn(sch)`` schedules in place, or returns a schedule or several.
     """
 
-    def __init__(self, sch_fn: Callable[[Schedule], Any], **kwargs: Any) -> None:
-        super().__init__(**{"sch_rules": [], **kwargs})
+    def __init__(self, sch_fn: Callable[[Schedule], Any], sch_rules: Any = (), *args: Any, **kwargs: Any) -> None:
+        super().__init__(sch_rules, *args, **kwargs)
         self.sch_fn = sch_fn
 
     def generate_design_space(self, mod: ir.IRModule) -> list[Schedule]:
@@ -92,8 +92,8 @@ class PostOrderApply(SpaceGenerator):
         Says of a block whether rules of the user's are applied to it.
     """
 
-    def __init__(self, f_block_filter: Callable[[Any], bool] | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, f_block_filter: Callable[[Any], bool] | None = None, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.f_block_filter = f_block_filter
 
     def generate_design_space(self, mod: ir.IRModule) -> list[Schedule]:
@@ -127,8 +127,8 @@ def _replayed(mod: ir.IRModule, sch: Schedule) -> Schedule:
 class SpaceGeneratorUnion(SpaceGenerator):
     """The schedules of several generators together."""
 
-    def __init__(self, space_generators: Sequence[SpaceGenerator], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, space_generators: Sequence[SpaceGenerator], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.space_generators = list(space_generators)
 
     def _initialize_with_tune_context(self, context: Any) -> None:

@@ -233,7 +233,9 @@ def _signature(definition: OpDef) -> inspect.Signature:
     return inspect.Signature(inputs + attrs)
 
 
-_ALSO = {"x1": "lhs", "x2": "rhs", "data": "x", "x": "data", "expr": "x", "input": "x", "collapse_target": "target"}
+OTHER_NAMES = {
+    "x1": "lhs", "x2": "rhs", "data": "x", "x": "data", "expr": "x", "input": "x", "collapse_target": "target",
+}  # fmt: skip
 """TVM's names of inputs that have another one here."""
 
 
@@ -248,7 +250,7 @@ def _bind(
         )
     values = dict(zip(names, args, strict=False))
     for given, value in kwargs.items():
-        key = given if given in names else _ALSO.get(given, given)
+        key = given if given in names else OTHER_NAMES.get(given, given)
         if key not in names:
             raise error.InvalidArgument(f"{definition.name}: unknown argument '{given}'", expected=", ".join(names))
         if key in values:

@@ -90,9 +90,12 @@ def relu_python(a_np: Array) -> Array:
     return np.maximum(a_np, 0)
 
 
-def dense(x: Array, y: Array, bias: Array | None = None, use_bias: bool = False, use_relu: bool = False) -> Array:
-    """``x @ y.T + bias``, with ReLU where asked."""
-    out = np.dot(x, y.T)
+def dense(
+    x: Array, y: Array, bias: Array | None = None, use_bias: bool = False, use_relu: bool = False,
+    out_dtype: str | None = None,
+) -> Array:  # fmt: skip
+    """``x @ y.T + bias`` in `out_dtype`, with ReLU where asked."""
+    out = np.dot(x.astype(out_dtype or x.dtype), y.T.astype(out_dtype or y.dtype))
     if use_bias and bias is not None:
         out = out + bias
     return np.maximum(out, 0) if use_relu else out

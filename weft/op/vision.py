@@ -13,6 +13,7 @@ from weft.op.attributes import flag, integer, number, numbers, sizes, word
 from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_at_least, demand_at_most, demand_equal, demand_indices, demand_same_shape
+from weft.spelling import also_called
 from weft.topi import vision
 
 # --- regions ----------------------------------------------------------------------------------------------------------
@@ -82,6 +83,7 @@ def _line(place: float, size: int) -> list[tuple[int, float]]:
     return [(below, 1 - at + below), (min(below + 1, size - 1), at - below)]
 
 
+@also_called(a_np="data", rois_np="rois")
 def roi_pool(data: np.ndarray, rois: np.ndarray, pooled_size: int | Sequence[int], spatial_scale: float) -> Any:
     """Take the greatest pixels of parts of regions, as :func:`weft.topi.vision.roi_pool` says, in NumPy."""
     pooled = np.broadcast_to(pooled_size, 2)

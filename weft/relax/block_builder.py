@@ -18,6 +18,7 @@ from weft.relax.infer import function_type, type_of
 from weft.relax.normal_form import ATOMS, NORMAL_FORM
 from weft.relax.rename import rename_vars
 from weft.relax.te_bridge import prim_func_from_te
+from weft.spelling import also_called
 
 
 class _Frame:
@@ -230,6 +231,7 @@ class BlockBuilder:
 
     # --- bindings --------------------------------------------------------------------------------------------------
 
+    @also_called(name_prefix="hint")
     def fresh_name(self, hint: str) -> str:
         """Return a variable name that this builder has not given yet: ``lv``, ``lv1``, ``lv2``."""
         hint = hint.replace(".", "_") or "v"
@@ -252,6 +254,7 @@ class BlockBuilder:
         dataflow = self._frame().dataflow
         return self._bind(value, name_hint or ("lv" if dataflow else "gv"), dataflow)
 
+    @also_called(output="expr")
     def emit_output(self, expr: Any, name_hint: str = "") -> Var:
         """Bind `expr` to a variable that is visible outside of the dataflow block."""
         return self._bind(self.normalize(_value(expr)), name_hint or "gv", False)
@@ -274,6 +277,7 @@ class BlockBuilder:
         frame.bindings = [_renamed(b, renamed) for b in frame.bindings]
         return shown
 
+    @also_called(struct_info="ty")
     def match_cast(self, value: Any, ty: ir.Type, name_hint: str = "") -> Var:
         """Check at run time that `value` has type `ty` and name its new symbolic variables."""
         source = self.atom(_value(value))
@@ -356,6 +360,7 @@ class BlockBuilder:
         gvar = self.add_func(prim, primfunc_name_hint or getattr(func, "__name__", "te_func").strip("<>"))
         return call_tir(gvar, made.args, given or made.out_types)
 
+    @also_called(func_name="name_hint")
     def add_func(self, func: Any, name_hint: str) -> ir.GlobalVar:
         """Add a function, or find one of equal structure, and return its global variable."""
         key = ir.fingerprint(func.without_attr("global_symbol") if isinstance(func, tir.PrimFunc) else func)
@@ -376,6 +381,7 @@ class BlockBuilder:
         self.module[name] = func
         return self.module.get_global_var(name)
 
+    @also_called(gv="gvar", updated_func="func")
     def update_func(self, gvar: ir.GlobalVar, func: Any) -> None:
         """Replace a function."""
         self._funcs_by_fingerprint = {k: v for k, v in self._funcs_by_fingerprint.items() if v is not gvar}

@@ -13,6 +13,7 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError
 from weft.relax.vocabulary import Dims, Places, Types, Value, VirtualDevice
+from weft.spelling import also_called
 
 TypeRule = Callable[[ir.Call], ir.Type]
 CORE_OPS: dict[str, tuple[TypeRule, bool]] = {}
@@ -62,6 +63,7 @@ def _out_type(out: Any) -> tuple[ir.Type, ...]:
     return outs if len(outs) == 1 else (ir.TupleType(outs),)
 
 
+@also_called(out_sinfo="out_ty")
 def call_tir(gvar: ir.GlobalVar | ir.ExternFunc, args: Value, out_ty: Types, tir_vars: Dims | None = None) -> ir.Call:
     """Call a TIR function in destination-passing style.
 
@@ -80,6 +82,7 @@ def call_tir(gvar: ir.GlobalVar | ir.ExternFunc, args: Value, out_ty: Types, tir
     return ir.Call(ir.Op.get("relax.call_tir"), (gvar, _as_args(args), *extra), ty_args=_out_type(out_ty))
 
 
+@also_called(out_sinfo="out_ty")
 def call_tir_inplace(
     gvar: ir.GlobalVar, args: Value, inplace_indices: Places, out_ty: Types, tir_vars: Dims | None = None
 ) -> ir.Call:
@@ -112,6 +115,7 @@ def _check_places(call: ir.Call, indices: tuple[int, ...]) -> None:
             raise InvalidArgument("only a tensor is written in place", found=f"operand {i}, which is {found}")
 
 
+@also_called(out_sinfo="out_ty")
 def call_tir_with_grad(
     gvar: ir.GlobalVar, args: Value, out_ty: Types, te_grad_name: str, te_grad_kwargs: Mapping[str, Any] | None = None,
     tir_vars: Dims | None = None,
@@ -122,6 +126,7 @@ def call_tir_with_grad(
     return ir.Call(ir.Op.get("relax.call_tir_with_grad"), call.args, attrs, call.ty_args)
 
 
+@also_called(out_sinfo="out_ty")
 def call_dps_packed(func: str | ir.Expr, args: Value, out_ty: Types) -> ir.Call:
     """Call a packed function in destination-passing style: inputs, then freshly allocated outputs."""
     extern = ir.ExternFunc(func) if isinstance(func, str) else func
@@ -206,11 +211,13 @@ def make_closure(func: ir.Expr, args: Value = ()) -> ir.Call:
     return ir.Call(ir.Op.get("relax.make_closure"), (func, _as_args(args)))
 
 
+@also_called(sinfo_args="ty_args")
 def invoke_closure(closure: ir.Expr, args: Value = (), ty_args: Types = None) -> ir.Call:
     """Call a closure that may have effects."""
     return _invoke("invoke_closure", closure, args, ty_args)
 
 
+@also_called(sinfo_args="ty_args")
 def invoke_pure_closure(closure: ir.Expr, args: Value = (), ty_args: Types = None) -> ir.Call:
     """Call a closure that has no effects."""
     return _invoke("invoke_pure_closure", closure, args, ty_args)
@@ -228,11 +235,13 @@ def hint_on_device(data: ir.Expr, dst_vdevice: VirtualDevice, memory_scope: str 
     return ir.Call(ir.Op.get("relax.hint_on_device"), (data,), ir.Attrs.of(dst_vdevice=device))
 
 
+@also_called(expr="x")
 def shape_of(x: ir.Expr) -> ir.Call:
     """Take the shape of a tensor as a shape value."""
     return ir.Call(ir.Op.get("relax.shape_of"), (x,))
 
 
+@also_called(expr="x")
 def tensor_to_shape(x: ir.Expr) -> ir.Call:
     """Convert a 1-D int64 tensor to a shape value; use ``match_cast`` to name its dimensions."""
     return ir.Call(ir.Op.get("relax.tensor_to_shape"), (x,))
@@ -251,6 +260,7 @@ def index_bounds(x: ir.Expr, places: int = 1) -> ir.Call:
     return ir.Call(ir.Op.get("relax.index_bounds"), (x, ir.prim_value(places)))
 
 
+@also_called(expr="shape")
 def shape_to_tensor(shape: Dims) -> ir.Call:
     """Convert a shape value to a 1-D int64 tensor."""
     return ir.Call(ir.Op.get("relax.shape_to_tensor"), (shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape),))
@@ -300,6 +310,7 @@ def as_vdevice(value: VirtualDevice) -> ir.VDevice:
     return ir.VDevice("llvm" if kind == "cpu" else kind, int(rest[0]) if rest else 0, *rest[1:])
 
 
+@also_called(data="x")
 def to_vdevice(x: ir.Expr, dst_vdevice: VirtualDevice) -> ir.Call:
     """Copy a tensor to a virtual device, given as such or by name (``cuda:1``)."""
     return ir.Call(ir.Op.get("relax.to_vdevice"), (x,), ir.Attrs.of(dst_vdevice=as_vdevice(dst_vdevice)))

@@ -25,6 +25,7 @@ from weft.ir import (
     GlobalVar,
     If,
     Node,
+    OtherNames,
     PrimValue,
     ShapeExpr,
     Span,
@@ -39,6 +40,7 @@ from weft.ir import (
     substitute,
 )
 from weft.ir import ExprStringImm as StringImm
+from weft.spelling import also_called
 
 __all__ = [
     "BaseFunc", "Binding", "BindingBlock", "Call", "Constant", "DataTypeImm", "DataflowBlock", "DataflowVar", "Expr",
@@ -70,11 +72,13 @@ class VarBinding(Binding):
     value: Expr
 
 
-class MatchCast(Binding):
+class MatchCast(Binding, metaclass=OtherNames):
     """``var = match_cast(value, ty)``.
 
     Checks at run time that `value` has type `ty`, binding its new symbolic variables.
     """
+
+    __other_names__ = {"struct_info": "ty"}
 
     value: Expr
     ty: Type
@@ -144,6 +148,7 @@ def make_shape(shape: Sequence[Any]) -> ShapeExpr:
     return shape_expr(shape)
 
 
+@also_called(struct_info="ty")
 def extern(name: str, ty: Type | None = None, span: Span | None = None) -> ExternFunc:
     """Refer to a packed function by its global name."""
     return ExternFunc(name, span=span, ty=ty)

@@ -12,6 +12,7 @@ from weft import ir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.infer import function_type
+from weft.spelling import also_called
 
 _METHODS: dict[type, str] = {
     ir.Call: "visit_call_", ir.Constant: "visit_constant_", ir.DataTypeImm: "visit_data_type_imm_",
@@ -235,11 +236,13 @@ class PyExprMutator(_Functor):
         self.set_var_remap(binding.var, var)
         return var
 
+    @also_called(vid="var", old_var="var")
     def set_var_remap(self, var: ir.ExprVar, new_var: Any) -> None:
         """Replace a variable in what is visited from here on."""
         if new_var is not var:
             self._renamed[var] = new_var
 
+    @also_called(vid="var")
     def get_var_remap(self, var: ir.ExprVar) -> Any:
         """Return what a variable was replaced by, or itself."""
         return self._renamed.get(var, var)

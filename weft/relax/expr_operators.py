@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from weft import ir
-from weft.error import IndexOutOfRange
+from weft.error import IndexOutOfRange, InvalidArgument
 from weft.ffi import as_opaque
 from weft.op import make_call
 from weft.relax.core_ops import as_relax
@@ -17,6 +17,7 @@ from weft.relax.infer import function_type, result_type
 from weft.relax.transform.bind_params import bind_function_params
 from weft.relax.transform.bind_symbolic_vars import bind_function_symbols
 from weft.relax.transform.inline_private import inline_functions
+from weft.spelling import also_called
 
 _BINARY = {
     "__sub__": "subtract",
@@ -105,6 +106,7 @@ def _inline_functions(func: ir.Function, function_map: Any) -> ir.Function:
     return inline_functions(func, function_map)
 
 
+@also_called(ret_struct_info="ret_ty")
 def _create_empty(
     params: Any, ret_ty: ir.Type, is_pure: bool = True, attrs: Any = None, span: Any = None
 ) -> ir.Function:
@@ -118,8 +120,10 @@ def _is_base_of(base: ir.Type, derived: ir.Type) -> bool:
     return ir.structural_equal(result_type(base, derived), derived)
 
 
-def _opaque_func(*, ret: ir.Type | None = None, purity: bool = False) -> ir.FuncType:
+def _opaque_func(*, ret: ir.Type | None = None, derive_func: Any = None, purity: bool = False) -> ir.FuncType:
     """Make the type of functions of any arguments."""
+    if derive_func is not None:
+        raise InvalidArgument("no function derives the type of results", help="say it as ret=")
     return ir.FuncType(None, ret or ir.AnyType(), purity)
 
 

@@ -6,12 +6,14 @@ A constructor for every operator of the registry, in TVM's namespaces (``op.add`
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import ir
 from weft.op import list_ops, make_call
 from weft.relax import core_ops, data_ops, inspect_ops, memory_ops
 from weft.relax.ccl_ops import COLLECTIVES
+from weft.tir import IndexMap
 from weft.topi.typing import Extent
 
 
@@ -30,6 +32,21 @@ def eye(n: Extent | ir.Expr, m: Extent | ir.Expr | None = None, k: Extent | ir.E
     return make_call("eye")(n, n if m is None else m, k, dtype=dtype)
 
 
+def layout_transform(
+    x: ir.Expr, index_map: Callable[..., object] | IndexMap | str | None = None,
+    pad_value: float | str | None = None, axis_separators: Sequence[int] = (),
+    input_axis_separators: Sequence[int] = (), *, src_layout: str = "", dst_layout: str = "",
+) -> Any:  # fmt: skip
+    """Move elements to where a function of indices says, or from one named layout (``"NCHW"``) to another.
+
+    Places that nothing goes to hold `pad_value` or 0. The names of layouts may stand in place of the function, too.
+    """
+    call = make_call("layout_transform")
+    if isinstance(index_map, str):
+        return call(x, index_map, pad_value or dst_layout)
+    return call(x, src_layout, dst_layout, index_map, pad_value, axis_separators, input_axis_separators)
+
+
 _OF_CORE = (
     "assert_op call_builtin_with_ctx call_dps_packed call_inplace_packed call_packed call_pure_packed call_py_func "
     "call_tir call_tir_inplace call_tir_with_grad dynamic_strided_slice hint_on_device index_bounds invoke_closure "
@@ -41,7 +58,8 @@ _CORE: dict[str, Any] = {
     **inspect_ops.OPERATORS,
     **{name: getattr(core_ops, name) for name in _OF_CORE.split()},
     **{f"memory.{name}": getattr(memory_ops, name) for name in _OF_MEMORY.split()},
-    "arange": arange, "eye": eye, "nonzero": data_ops.nonzero, "unique": data_ops.unique,
+    "arange": arange, "eye": eye, "layout_transform": layout_transform, "nonzero": data_ops.nonzero,
+    "unique": data_ops.unique,
     "builtin.alloc_tensor": core_ops.alloc_tensor, "builtin.stop_lift_params": memory_ops.stop_lift_params,
     "memory.alloc_storage": core_ops.alloc_storage, "memory.alloc_tensor": core_ops.storage_tensor,
     "print": core_ops.print_, "vm.alloc_storage": memory_ops.vm_alloc_storage,

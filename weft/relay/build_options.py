@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from weft.error import InvalidArgument
+from weft.spelling import also_called
 
 _TYPES: dict[str, tuple[type, ...]] = {"IntImm": (int, bool), "runtime.String": (str,)}
 _FOUND: dict[type, str] = {bool: "IntImm", int: "IntImm", float: "FloatImm", str: "runtime.String"}
@@ -51,6 +52,7 @@ class _Choice:
         return cls._names()
 
     @classmethod
+    @also_called(executor="choice", runtime="choice")
     def list_registered_options(cls, choice: Any) -> dict[str, str]:
         """Return the options of a choice and their types."""
         return cls._listed(choice)

@@ -98,16 +98,7 @@ def binary(op: str, lhs: Any, rhs: Any) -> Call:
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
-class _VarMeta(type(ir.ExprVar)):
-    """Takes a variable's type under the name that TVM's programs use, too."""
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if "type_annotation" in kwargs:
-            kwargs["ty"] = kwargs.pop("type_annotation")
-        return super().__call__(*args, **kwargs)
-
-
-class Var(Operators, ir.ExprVar, metaclass=_VarMeta):  # type: ignore[misc]
+class Var(Operators, ir.ExprVar):
     """A variable; identity is what distinguishes it, the name is a hint.
 
     Parameters
@@ -119,6 +110,7 @@ class Var(Operators, ir.ExprVar, metaclass=_VarMeta):  # type: ignore[misc]
     """
 
     __uncompared__ = ()
+    __other_names__ = {"type_annotation": "ty"}
 
     @property
     def type_annotation(self) -> Type | None:

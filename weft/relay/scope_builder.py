@@ -9,6 +9,7 @@ from typing import Any
 from weft import error, ir
 from weft.relay.expr import If, Var, as_expr, lets, var
 from weft.relay.types import IncompleteType
+from weft.spelling import also_called
 
 
 class ScopeBuilder:
@@ -31,6 +32,7 @@ class ScopeBuilder:
         self._bindings: list[list[tuple[Var, ir.Expr]]] = [[]]
         self._results: list[Any] = [None]  # of the scopes; a choice without its second branch is a pair
 
+    @also_called(var="var_")
     def let(self, var_: Any, value: Any) -> Var:
         """Bind a value to a variable and return the variable.
 

@@ -8,6 +8,7 @@ from typing import Any
 import tvm_ffi
 
 from weft.error import InvalidArgument
+from weft.spelling import also_called
 
 _CODES = {"llvm": 1, "cpu": 1, "c": 1, "cuda": 2, "nvptx": 2, "cuda_host": 3, "opencl": 4, "vulkan": 7, "metal": 8,
           "vpi": 9, "rocm": 10, "rocm_host": 11, "ext_dev": 12, "cuda_managed": 13, "oneapi": 14, "webgpu": 15,
@@ -154,26 +155,31 @@ DeviceLike = str | int | Device
 """What becomes a device: ``"cuda:1"``, a kind by number, or one."""
 
 
+@also_called(dev_type="dev", dev_id="index")
 def device(dev: str | int | Device = "cpu", index: int = 0) -> Device:
     """Make a device from ``"cpu"``, ``"cuda:1"``, a kind and index, or another device."""
     return dev if isinstance(dev, Device) else Device(dev, index)
 
 
+@also_called(dev_id="index")
 def cpu(index: int = 0) -> Device:
     """The CPU."""
     return Device(Device.kDLCPU, index)
 
 
+@also_called(dev_id="index")
 def cuda(index: int = 0) -> Device:
     """A CUDA GPU."""
     return Device(Device.kDLCUDA, index)
 
 
+@also_called(dev_id="index")
 def opencl(index: int = 0) -> Device:
     """An OpenCL device."""
     return Device("opencl", index)
 
 
+@also_called(dev_id="index")
 def vulkan(index: int = 0) -> Device:
     """A Vulkan device."""
     return Device("vulkan", index)

@@ -21,6 +21,7 @@ from weft.runtime.params import parameter_rows
 from weft.runtime.profiler import Profiler, Report
 from weft.runtime.tensor import Tensor, numpy_dtype, tensor
 from weft.runtime.timing import BenchmarkResult, time_function
+from weft.spelling import also_called
 
 __all__ = ["GraphModule", "create", "create_factory"]
 
@@ -142,6 +143,7 @@ class GraphModule:
         for name, given in {**({} if key is None else {key: value}), **params}.items():
             bind(name, _tensor(given))
 
+    @also_called(key="index")
     def set_output_zero_copy(self, index: int, value: Any) -> None:
         """Let an output lie where a tensor does."""
         self.module["set_output_zero_copy"](index, _tensor(value))

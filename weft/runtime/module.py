@@ -20,6 +20,7 @@ from weft.runtime.elf import check_complete, entry_points
 from weft.runtime.place import NotPlaced, place_objects
 from weft.runtime.regular_file import read_regular
 from weft.runtime.seal import check_seal
+from weft.spelling import also_called
 
 if TYPE_CHECKING:
     from weft.runtime import link
@@ -328,6 +329,7 @@ class Module:
         """Say where :meth:`get_source` takes the text from: a function of the format."""
         self._source = source
 
+    @also_called(file_name="path")
     def save(self, path: str | os.PathLike[str], fmt: str = "") -> None:
         """Write object code (``.o``), LLVM's (``.ll``, ``.bc``), text (``.s``, ``.c``, ``.cu``) or a library."""
         file = Path(path)

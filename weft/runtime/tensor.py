@@ -21,6 +21,7 @@ from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ffi import register_argument, register_check, register_wrapper
 from weft.runtime.device import Device, device
 from weft.runtime.weight_file import stored
+from weft.spelling import also_called
 
 # Types that NumPy knows through ml_dtypes and DLPack's NumPy exporter does not: they travel as bits.
 _ML_DTYPES: dict[np.dtype[Any], str] = {
@@ -189,6 +190,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         """The only element, as a Python number."""
         return self.numpy().item()
 
+    @also_called(source_array="source")
     def copyfrom(self, source: Any) -> Tensor:
         """Copy the elements of `source`, anything array-like of the same shape, into this tensor.
 
@@ -215,8 +217,16 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         _transfer(handle, self.handle)
         return self
 
-    def copyto(self, target: Any) -> Tensor:
-        """Copy the elements into `target`, a tensor of the same shape or a device; returns the target tensor."""
+    def copyto(self, target: Any, mem_scope: str | None = None) -> Tensor:
+        """Copy the elements into `target`, a tensor of the same shape or a device; returns the target tensor.
+
+        Raises
+        ------
+        InvalidArgument
+            When `mem_scope` is none of ``"global"``: devices have one kind of memory here.
+        """
+        if mem_scope not in (None, "", "global"):
+            raise InvalidArgument("tensors lie in global memory", expected="mem_scope='global'", found=repr(mem_scope))
         if isinstance(target, Tensor):
             target.copyfrom(self)
             return target
@@ -384,6 +394,7 @@ class _SupportsDLPack(Protocol):
     def __dlpack__(self) -> Any: ...
 
 
+@also_called(ext_tensor="source", dltensor="source")
 def from_dlpack(source: _SupportsDLPack) -> Tensor:
     """A tensor over the memory of anything with ``__dlpack__``, which it keeps alive."""
     return Tensor(_to_handle(source))

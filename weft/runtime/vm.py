@@ -18,6 +18,7 @@ from weft.runtime.executable import VMExecutable
 from weft.runtime.jit import HotShape, enabled_by_default, hot_shapes, watch
 from weft.runtime.module import Module
 from weft.runtime.opcodes import FuncKind
+from weft.spelling import also_called
 
 if TYPE_CHECKING:
     from weft.runtime.profiler import Report
@@ -100,6 +101,8 @@ class VirtualMachine:
         Where to run. The CPU is always there, for shapes.
     memory_cfg : str or dict of Device to str, optional
         ``"pooled"`` (the default) or ``"naive"``, for all devices or per device.
+    profile : bool, optional
+        Nothing depends on it: every machine has :meth:`profile`.
     jit : bool, optional
         Whether kernels of symbolic shapes are compiled again, in the background, for shapes that stay hot; by default
         they are, where the environment does not say ``WEFT_JIT=0``. It is for executables of this process's compiler.
@@ -108,15 +111,22 @@ class VirtualMachine:
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2
 
-    def __new__(cls, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None, jit: bool | None = None) -> Any:
+    @also_called(exe="rt_mod")
+    def __new__(
+        cls, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None, profile: bool = False, *, jit: bool | None = None
+    ) -> Any:
         """Make the machine that the executable is for: TVM's name is the same for Relay's."""
         if _kind(rt_mod) == "weft.RelayExecutable":
-            return __getattr__("relay_vm").VirtualMachine(rt_mod, device, memory_cfg, jit)
+            return __getattr__("relay_vm").VirtualMachine(rt_mod, device, memory_cfg, jit=jit)
         if _kind(rt_mod) == "rpc":  # a machine where its executable lies
             return rt_mod.virtual_machine(device, memory_cfg)
         return super().__new__(cls)
 
-    def __init__(self, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None, jit: bool | None = None) -> None:
+    @also_called(exe="rt_mod")
+    def __init__(
+        self, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None, profile: bool = False, *,
+        jit: bool | None = None,
+    ) -> None:  # fmt: skip
         module = rt_mod.mod if hasattr(rt_mod, "mod") else rt_mod
         if isinstance(module, tvm_ffi.Module):
             module = Module(module)
@@ -268,12 +278,17 @@ class VirtualMachine:
         report.hot_shapes = self.hot_shapes()
         return report
 
-    def time_evaluator(self, func_name: str, dev: Any = None, number: int = 10, repeat: int = 1, **options: Any) -> Any:
+    def time_evaluator(
+        self, func_name: str, dev: Any = None, number: int = 10, repeat: int = 1, *further: Any, **options: Any
+    ) -> Any:
         """Return a function that times `func_name`; see :meth:`Module.time_evaluator`.
 
         A saved function is timed with the least around it. The name ``"invoke_stateful"`` times a run on the inputs
         that were set: ``vm.time_evaluator("invoke_stateful", dev)("main")``.
         """
+        options |= zip(
+            ("min_repeat_ms", "cooldown_interval_ms", "repeats_to_cooldown", "f_preproc"), further, strict=False
+        )
         if func_name == "invoke_stateful":
 
             def evaluate(name: str) -> BenchmarkResult:

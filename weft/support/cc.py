@@ -6,8 +6,9 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from weft.error import CodegenError, MissingDependency
 
@@ -42,19 +43,23 @@ def compiler(cc: str | None = None) -> list[str]:
     )
 
 
-def run_compiler(arguments: Sequence[str], cc: str | None = None) -> None:
-    """Run the compiler.
+def run_compiler(
+    arguments: Sequence[str], cc: str | None = None, cwd: str | None = None, ccache_env: Mapping[str, str] | None = None
+) -> None:
+    """Run the compiler, in the folder `cwd`; through ``ccache`` with these variables of its environment if there are.
 
     Raises
     ------
     CodegenError
         When it fails; the error has its first lines.
     """
-    _run([*compiler(cc), *arguments], "the C compiler failed")
+    cached = ccache_env is not None and shutil.which("ccache")
+    command = [*(["ccache"] if cached else ()), *compiler(cc), *arguments]
+    _run(command, "the C compiler failed", cwd=cwd, env={**os.environ, **(ccache_env or {})})
 
 
-def _run(command: Sequence[str], failure: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: Sequence[str], failure: str, **options: Any) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     if done.returncode != 0:
         raise CodegenError(failure, found="\n".join(done.stderr.splitlines()[:20]))
     return done.stdout
@@ -69,9 +74,11 @@ def create_shared(
     objects: str | Path | Sequence[str | Path],
     options: Sequence[str] | None = None,
     cc: str | None = None,
+    cwd: str | None = None,
+    ccache_env: Mapping[str, str] | None = None,
 ) -> None:
     """Make a shared library of object or source files."""
-    run_compiler(["-shared", "-fPIC", "-o", str(output), *_files(objects), *(options or ())], cc)
+    run_compiler(["-shared", "-fPIC", "-o", str(output), *_files(objects), *(options or ())], cc, cwd, ccache_env)
 
 
 def create_executable(
@@ -79,9 +86,11 @@ def create_executable(
     objects: str | Path | Sequence[str | Path],
     options: Sequence[str] | None = None,
     cc: str | None = None,
+    cwd: str | None = None,
+    ccache_env: Mapping[str, str] | None = None,
 ) -> None:
     """Make a program of object or source files."""
-    run_compiler(["-o", str(output), *_files(objects), *(options or ())], cc)
+    run_compiler(["-o", str(output), *_files(objects), *(options or ())], cc, cwd, ccache_env)
 
 
 def create_staticlib(output: str | Path, inputs: str | Path | Sequence[str | Path], ar: str | None = None) -> None:
@@ -130,7 +139,7 @@ def cross_compiler(
         The ending of what is made, and a function that says for which machine; by default those of `compile_func`.
     """
     always = list(options or ())
-    named = {"cc": compile_func} if isinstance(compile_func, str) else {}
+    named: dict[str, Any] = {"cc": compile_func} if isinstance(compile_func, str) else {}
     link = create_shared if isinstance(compile_func, str) else compile_func
 
     def fcompile(outputs: str, objects: Sequence[str], options: Sequence[str] | None = None) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from shutil import which
+
+from weft.spelling import also_called
+
+which = also_called(exec_name="cmd")(shutil.which)
 
 __all__ = ["TempDirectory", "tempdir", "which"]
 
@@ -17,10 +20,12 @@ class TempDirectory:
     ----------
     custom_path : str, optional
         A folder to use instead; it is made if needed and never removed.
+    keep_for_debug : bool
+        Whether the folder stays.
     """
 
-    def __init__(self, custom_path: str | None = None) -> None:
-        self._own = custom_path is None
+    def __init__(self, custom_path: str | None = None, keep_for_debug: bool = False) -> None:
+        self._own = custom_path is None and not keep_for_debug
         self.path = tempfile.mkdtemp(prefix="weft-") if custom_path is None else str(Path(custom_path).absolute())
         self.temp_dir = self.path
         Path(self.path).mkdir(parents=True, exist_ok=True)
@@ -52,6 +57,6 @@ class TempDirectory:
         return self.relpath(name)
 
 
-def tempdir(custom_path: str | None = None) -> TempDirectory:
-    """Make a scratch folder."""
-    return TempDirectory(custom_path)
+def tempdir(custom_path: str | None = None, keep_for_debug: bool = False) -> TempDirectory:
+    """Make a scratch folder; see :class:`TempDirectory`."""
+    return TempDirectory(custom_path, keep_for_debug)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
+from weft.spelling import also_called
 from weft.target.target import Target
 
 
@@ -43,6 +44,7 @@ class GenericFunc:
             raise InvalidArgument(f"'{self.name}' has a default", help="pass allow_override=True to replace it")
         self.fdefault = func
 
+    @also_called(key_list="key", allow_override="override")
     def register(self, key: Any, func: Any = None, override: bool = False) -> Any:
         """Set the specialization of a key or several; without a function it makes a decorator.
 

@@ -11,11 +11,13 @@ from copy import copy
 from typing import Any
 
 from weft import arith, error, ir, tir
+from weft.spelling import also_called
 from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.tir.analysis import block_regions, used_vars
 from weft.tir.analysis.structure import replace_node
 
 
+@also_called(ops="args")
 def create_prim_func(args: Sequence[Any], index_dtype_override: str | None = None) -> tir.PrimFunc:
     """Make a TIR function, in the form that TVM gives it, of the stages that compute the outputs among `args`.
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from weft.error import InvalidArgument, require
 from weft.runtime import Device, device
+from weft.spelling import also_called
 from weft.testing import env
 
 try:
@@ -196,11 +197,13 @@ def requires_cuda_compute_version(major_version: int, minor_version: int = 0) ->
     )
 
 
+@also_called(fn="test")
 def slow(test: Callable[..., Any]) -> Any:
     """Mark a test that takes long: the variable ``SKIP_SLOW_TESTS`` leaves it out."""
     return _pytest().mark.skipif(SKIP_SLOW_TESTS, reason="SKIP_SLOW_TESTS is set")(test)
 
 
+@also_called(val="value")
 def strtobool(value: str) -> int:
     """1 for a word that means yes, 0 for one that means no.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft import error, ffi
 from weft.ir import CallIntrin, Cast, DataType, FloatImm, PrimExpr, Select, cast, with_lanes
+from weft.spelling import also_called
 from weft.tir import intrin
 from weft.tir.intrin import LEAST, call_pure_extern, reinterpret
 
@@ -195,6 +196,7 @@ _EXAMPLE: dict[str, Callable[..., PrimExpr]] = {
 }  # fmt: skip
 
 
+@also_called(ite_op="op")
 def lower_call_pure_extern(op: CallIntrin) -> PrimExpr:
     """Return a call of an intrinsic that only moves bits: a choice, or a C function of them."""
     return CallIntrin(stored_as(op.dtype), op.op, op.args)

@@ -15,6 +15,7 @@ from weft.error import InvalidArgument
 from weft.ffi import register_global_func
 from weft.ir import CallIntrin as Call
 from weft.ir import DataType, FloatImm, IntImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
+from weft.spelling import also_called, in_order, signature
 from weft.tir.typing import Value
 
 __all__ = [
@@ -166,11 +167,17 @@ _OF_BITS = frozenset(("popcount", "clz", "bitwise_not", "bitwise_and", "bitwise_
                       "shift_right"))  # fmt: skip
 
 
+_OF_TWO = frozenset(("atan2", "copysign", "hypot", "ldexp", "nextafter"))  # whose operands are x1 and x2
+
+
 def _make(name: str) -> Callable[..., PrimExpr]:
     intrinsic = INTRINSICS[name]
     op = Op.get("tir." + intrinsic.name)
+    parameters = ("x1", "x2") if name in _OF_TWO else ("x", "y", "z")[: intrinsic.n_args]
 
-    def build(*args: Any) -> PrimExpr:
+    def build(*args: Any, **named: Any) -> PrimExpr:
+        if named:
+            args = in_order(name, parameters, args, named)
         if len(args) != intrinsic.n_args:
             raise InvalidArgument(f"{name} takes another number of arguments", expected=str(intrinsic.n_args),
                                   found=str(len(args)))  # fmt: skip
@@ -201,6 +208,7 @@ def _make(name: str) -> Callable[..., PrimExpr]:
 
     build.__name__ = intrinsic.name
     build.__doc__ = f"Build a call of the intrinsic ``{intrinsic.name}``."
+    build.__signature__ = signature(parameters)  # type: ignore[attr-defined]
     return build
 
 
@@ -270,6 +278,7 @@ def likely(cond: Value) -> PrimExpr:
     return cond if isinstance(cond, ir.IntImm) else Call("bool", Op.get("tir.likely"), (cond,))
 
 
+@also_called(func_name="name")
 def call_intrin(dtype: str, name: str | Op, *args: Any) -> PrimExpr:
     """Build a call of an intrinsic by its name (``"tir.exp"``) or operator."""
     return Call(DataType(dtype), Op.get(name) if isinstance(name, str) else name, tuple(as_expr(a) for a in args))
@@ -313,11 +322,13 @@ def _print_trace(*values: Any) -> None:
 register_global_func("tvm.default_trace_action", _print_trace, override=True)
 
 
+@also_called(func_name="name")
 def call_extern(dtype: str, name: str, *args: Any) -> PrimExpr:
     """Call a C function by its symbol."""
     return Call(DataType(dtype or "void"), Op.get("tir.call_extern"), (StringImm(name), *(as_expr(a) for a in args)))
 
 
+@also_called(func_name="name")
 def call_pure_extern(dtype: str, name: str, *args: Any) -> PrimExpr:
     """Call a C function that only gives a value, so that it may be called as often as that is needed."""
     result, values = DataType(dtype or "void"), (as_expr(a) for a in args)

@@ -7,7 +7,7 @@ from inspect import signature
 from typing import Any, ClassVar
 
 from weft.error import InvalidArgument
-from weft.ir import TRUE, DataType, IterVar, Node, PrimExpr, Var, as_expr
+from weft.ir import TRUE, DataType, IterVar, Node, OtherNames, PrimExpr, Var, as_expr
 
 
 class ProducerLoad(PrimExpr):
@@ -50,11 +50,13 @@ def reducer_of(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommRed
     return CommReducer(scalars[:half], scalars[half:], tuple(as_expr(r) for r in results), identities)
 
 
-class Reduce(PrimExpr):
+class Reduce(PrimExpr, metaclass=OtherNames):
     """Component `value_index` of combining `source` over `axis`, where `condition` holds.
 
     `init` replaces the identity.
     """
+
+    __other_names__ = {"src": "source", "rdom": "axis"}
 
     combiner: CommReducer
     source: tuple[PrimExpr, ...]

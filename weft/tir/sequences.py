@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from weft import error, ir
+from weft.spelling import also_called
 from weft.tir.stmt import Evaluate, SeqStmt, Stmt, seq
 from weft.tir.typing import Value
 
 
+@also_called(val="value")
 def ret(value: Value) -> ir.PrimExpr:
     """Build the expression that returns a value from the function."""
     found = ir.as_expr(value)
@@ -20,6 +22,7 @@ def Return(value: Value) -> Stmt:
     return Evaluate(ret(value))
 
 
+@also_called(expr="value")
 def convert(value: Any) -> Any:
     """Convert numbers, strings and lists of them to expressions; what is an expression stays as it is."""
     return tuple(convert(v) for v in value) if isinstance(value, (list, tuple)) else ir.as_expr(value)

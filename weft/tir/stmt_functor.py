@@ -10,6 +10,7 @@ from weft.error import InvalidArgument
 from weft.ir import Node, PrimExpr, Var, rebuild, rewrite
 from weft.ir import post_order as _post_order
 from weft.ir import substitute as _substitute
+from weft.spelling import also_called
 from weft.tir import stmt as _stmt
 from weft.tir.analysis.structure import replace_node
 from weft.tir.function import PrimFunc
@@ -21,11 +22,13 @@ __all__ = [
 ]  # fmt: skip
 
 
+@also_called(node="stmt")
 def post_order_visit(stmt: Node, fvisit: Callable[[Node], Any]) -> None:
     """Call `fvisit` with each statement and expression once, children first."""
     _post_order(stmt, fvisit)
 
 
+@also_called(node="stmt")
 def pre_order_visit(stmt: Node, fvisit: Callable[[Node], bool | None]) -> None:
     """Call `fvisit` with each node, parents first; what it returns False for is not entered."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from weft import ir, te
 from weft.error import ShapeMismatch
+from weft.spelling import also_called
 from weft.tir import BijectiveLayout
 from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
 from weft.topi.typing import Axes, Extent, Extents, Scalar, Shape, Tensors, Whole
@@ -108,6 +109,7 @@ def split(ary: te.Tensor, indices_or_sections: Whole | Sequence[Extent], axis: i
     )
 
 
+@also_called(a="tensors")
 def stack(tensors: Tensors, axis: int = 0) -> Any:
     """Join along a new axis."""
     a = normalize_axis("stack", axis, tensors[0].ndim + 1)
@@ -242,6 +244,7 @@ def layout_shape(shape: Shape, src_layout: str, dst_layout: str) -> tuple[Any, .
     return BijectiveLayout(src_layout, dst_layout).forward_shape(shape)
 
 
+@also_called(tensor="array", current_layout="src_layout", desired_layout="dst_layout")
 def layout_transform(
     array: te.Tensor, src_layout: str = "", dst_layout: str = "", index_map: Any = None, pad_value: Scalar | None = None
 ) -> Any:

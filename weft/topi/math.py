@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import error, ir, tir
+from weft.spelling import also_called
 from weft.te import Tensor, TensorSlice, install_tensor_arithmetic
 from weft.topi.broadcast import elementwise
 from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, cast_scalar
@@ -21,6 +22,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operato
 def _unary(name: str) -> Callable[[Any], Any]:
     fn = UNARY[name]
 
+    @also_called(data="x")
     def apply(x: Any) -> Any:
         x = x if isinstance(x, Tensor) else ir.as_expr(x)
         if name in FLOAT_UNARY and ir.DataType(x.dtype).code in ("int", "uint", "bool"):

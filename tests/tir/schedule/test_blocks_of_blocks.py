@@ -172,7 +172,7 @@ def test_tensorize_with_an_extern_call():
     sch = Schedule(te.create_prim_func([a, b]))
     i, j = sch.get_loops("B")
     _, ji = sch.split(j, [None, 4])
-    sch.tensorize(ji, TensorIntrin("copy4", desc, impl))
+    sch.tensorize(ji, TensorIntrin(desc, impl, "copy4"))
     sch.parallel(i)
     x, out = np.random.default_rng(0).random((5, 12), "float32"), np.zeros((5, 12), "float32")
     run_native(sch.func, x, out)

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.auto_scheduler.measure_record import RecordReader
 from weft.auto_scheduler.transform_step import ANNOTATIONS
+from weft.spelling import also_called
 from weft.tune.boost import Experience
 
 __all__ = ["CostModel", "PythonBasedModel", "RandomModel", "XGBModel", "features_of"]
@@ -56,6 +57,7 @@ class XGBModel(PythonBasedModel):
         Learn less often the more is known.
     """
 
+    @also_called(adapative_training="adaptive_training")
     def __init__(
         self,
         verbose_eval: int = 25,
@@ -81,6 +83,7 @@ class XGBModel(PythonBasedModel):
         if self.model_file:
             self.save(self.model_file)
 
+    @also_called(task="search_task")
     def predict(self, search_task: Any, states: Sequence[Any]) -> np.ndarray:
         """Score states."""
         return self._known.scores([features_of(s) for s in states], self.num_warmup_sample)

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from weft.error import InvalidArgument
 from weft.frontend.nn.module import Module
 from weft.frontend.nn.parameter import Parameter
+from weft.spelling import also_called
 
 E = TypeVar("E")
 
@@ -25,6 +26,7 @@ class _List(Module, Generic[E]):
 
     _kind: type[Any]
 
+    @also_called(modules="elements", params="elements")
     def __init__(self, elements: Iterable[E] | None = None) -> None:
         self._elements: list[E] = [_checked(self, e, self._kind) for e in elements or ()]
 
@@ -49,10 +51,12 @@ class _List(Module, Generic[E]):
     def __setitem__(self, index: int, value: E) -> None:
         self._elements[index] = _checked(self, value, self._kind)
 
+    @also_called(module="element", param="element")
     def append(self, element: E) -> None:
         """Add an element at the end."""
         self._elements.append(_checked(self, element, self._kind))
 
+    @also_called(modules="elements", params="elements")
     def extend(self, elements: Iterable[E]) -> None:
         """Add elements at the end."""
         for element in elements:
@@ -64,6 +68,7 @@ class _Dict(Module, Generic[E]):
 
     _kind: type[Any]
 
+    @also_called(modules="elements", params="elements")
     def __init__(self, elements: Mapping[str, E] | None = None) -> None:
         self._elements: dict[str, E] = {}
         self.update(elements or {})
@@ -107,6 +112,7 @@ class _Dict(Module, Generic[E]):
         """Return the element of a key, or `default`."""
         return self._elements.get(key, default)
 
+    @also_called(modules="elements", params="elements")
     def update(self, elements: Mapping[str, E]) -> None:
         """Set the elements of several keys."""
         for key, value in elements.items():

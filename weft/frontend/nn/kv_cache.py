@@ -12,6 +12,7 @@ from weft.ir import AnyType, DataType, as_int, prim_value, shape_expr, tensor_ty
 from weft.op import make_call
 from weft.relax import BlockBuilder, call_inplace_packed, call_pure_packed
 from weft.relax import Var as RelaxVar
+from weft.spelling import also_called
 
 
 class KVCache(Effect):
@@ -36,6 +37,7 @@ class KVCache(Effect):
         self.dtype = str(DataType(dtype or get_default_dtype()))
         self.cache = None
 
+    @also_called(bb="builder")
     def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Any]:
         """Emit an empty cache."""
         shape = shape_expr([self.init_seq_len, *self.unit_shape])

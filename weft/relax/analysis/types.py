@@ -10,6 +10,7 @@ from weft import arith, ir
 from weft.relax.analysis.arguments import contradict
 from weft.relax.infer import derive_call_type, merge_types, type_of
 from weft.relax.rename import variables
+from weft.spelling import also_called
 
 
 def used_vars(expr: ir.Expr) -> list[ir.ExprVar]:
@@ -64,11 +65,13 @@ def type_base_check(base: ir.Type, derived: ir.Type) -> BaseCheckResult:
     return BaseCheckResult.FAIL_L2
 
 
+@also_called(sinfo="ty")
 def get_static_type(ty: ir.Type) -> ir.Type:
     """Return a type without dimensions: ranks and data types alone."""
     return erase_to_well_defined(ty, every=True)
 
 
+@also_called(sinfo="ty")
 def erase_to_well_defined(
     ty: ir.Type, shape_var_map: Mapping[ir.Var, Any] | Collection[ir.Var] = (),
     var_map: Mapping[Any, Any] | None = None, *, every: bool = False,

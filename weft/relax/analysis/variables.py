@@ -11,6 +11,7 @@ from weft.relax.effects import is_mergeable, is_pure_call, mutable_variables
 from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
+from weft.spelling import also_called
 
 
 def _distinct(nodes: Any) -> list[Any]:
@@ -60,6 +61,7 @@ def free_symbolic_vars(func: Function) -> list[Var]:
     return [n for n in walk(func) if isinstance(n, Var) and n not in known]
 
 
+@also_called(fvisit="visit")
 def post_order_visit(expr: Expr, visit: Callable[[Any], Any]) -> None:
     """Call ``visit`` on each graph-level expression, operands first; a shared one is visited once."""
     post_order(expr, lambda n: visit(n) if isinstance(n, Expr) else None)
@@ -78,6 +80,7 @@ def name_to_binding(func: Function) -> dict[str, list[Any]]:
     return found
 
 
+@also_called(dfb="block")
 def udchain(block: DataflowBlock) -> dict[ExprVar, list[ExprVar]]:
     """Map each variable that a block uses or binds to the variables whose values use it."""
     chain: dict[ExprVar, list[ExprVar]] = {}

@@ -18,6 +18,7 @@ from weft.relax.core_ops import CORE_OPS
 from weft.relax.effects import is_pure_call
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr
 from weft.relax.normal_form import is_atom, operands
+from weft.spelling import also_called
 
 WELL_FORMED = Spec(
     "relax.well_formed", ir.Function, doc="names are bound once, before their uses; effects stand where they may"
@@ -34,6 +35,7 @@ AS_WRITTEN = Spec(
 _ALONE = Spec("relax.function_as_written", ir.Function, doc="as relax.as_written, in a module that is not known")
 
 
+@also_called(obj="mod", check_struct_info="check_ty")
 def well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> bool:
     """Return True for a well-formed module or function, or one function whose module is not known.
 
@@ -53,6 +55,7 @@ def well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> bool:
     return True
 
 
+@also_called(obj="mod")
 def check_well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> bool:
     """Return whether a module or function is well formed; it takes what :func:`well_formed` takes."""
     try:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import Ambient, Attrs, Expr, Node, PrimExpr, Type, as_shape
+from weft.ir import Ambient, Attrs, Expr, Node, OtherNames, PrimExpr, Type, as_shape
+from weft.spelling import also_called
 
 __all__ = [
     "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern",
@@ -85,6 +86,7 @@ class DFPattern(Node, abstract=True):
         """Match this, or ``option(this)``."""
         return OrPattern(option(self), self)
 
+    @also_called(struct_info="ty")
     def has_ty(self, ty: Type) -> TypePattern:
         """Match what this matches, if its type is structurally this one."""
         return TypePattern(self, ty)
@@ -148,6 +150,7 @@ class PatternSeq:
         For each but the last, whether nothing but its successor uses it.
     """
 
+    @also_called(only_use="only")
     def __init__(self, patterns: tuple[DFPattern, ...], only: tuple[bool, ...] = ()) -> None:
         self.patterns, self.only = patterns, only
 
@@ -190,28 +193,36 @@ class OpPattern(DFPattern):
     name: str
 
 
-class CallPattern(DFPattern):
+class CallPattern(DFPattern, metaclass=OtherNames):
     """A call."""
+
+    __other_names__ = {"varg_default_wildcard": "more"}
 
     op: DFPattern
     args: tuple[DFPattern, ...]
     more: bool = False
 
 
-class VarPattern(DFPattern):
+class VarPattern(DFPattern, metaclass=OtherNames):
     """A variable, of this name unless that is empty."""
 
+    __other_names__ = {"name_hint": "name"}
+
     name: str = ""
 
 
-class GlobalVarPattern(DFPattern):
+class GlobalVarPattern(DFPattern, metaclass=OtherNames):
     """A function of the module, of this name unless that is empty."""
 
+    __other_names__ = {"name_hint": "name"}
+
     name: str = ""
 
 
-class ExternFuncPattern(DFPattern):
+class ExternFuncPattern(DFPattern, metaclass=OtherNames):
     """A packed function, by its global name."""
+
+    __other_names__ = {"global_symbol": "name"}
 
     name: str
 
@@ -228,8 +239,10 @@ class PrimArrPattern(DFPattern):
     shape: tuple[Any, ...]
 
 
-class DataflowVarPattern(DFPattern):
+class DataflowVarPattern(DFPattern, metaclass=OtherNames):
     """A variable of a dataflow block, of this name unless that is empty."""
+
+    __other_names__ = {"name_hint": "name"}
 
     name: str = ""
 
@@ -271,8 +284,10 @@ class AndPattern(DFPattern):
     right: DFPattern
 
 
-class NotPattern(DFPattern):
+class NotPattern(DFPattern, metaclass=OtherNames):
     """What the pattern does not match."""
+
+    __other_names__ = {"to_reject": "reject"}
 
     reject: DFPattern
 
@@ -291,8 +306,10 @@ class DtypePattern(DFPattern):
     dtype: str
 
 
-class TypePattern(DFPattern):
+class TypePattern(DFPattern, metaclass=OtherNames):
     """What the pattern matches and is of this type."""
+
+    __other_names__ = {"ttype": "ty"}
 
     pattern: DFPattern
     ty: Type
@@ -378,9 +395,12 @@ def _in_tuple(args: Any) -> DFPattern:
     return wildcard() if args is None else TuplePattern(tuple(args)) if isinstance(args, (list, tuple)) else args
 
 
-def is_call_tir(func_name: str, args: DFPattern | Sequence[DFPattern] | None = None) -> CallPattern:
-    """Match ``call_tir`` of a function of the module."""
-    return CallPattern(is_op("relax.call_tir"), (GlobalVarPattern(func_name), _in_tuple(args)), True)
+def is_call_tir(
+    func_name: str, args: DFPattern | Sequence[DFPattern] | None = None, tir_vars: DFPattern | None = None
+) -> CallPattern:
+    """Match ``call_tir`` of a function of the module; `tir_vars` matches the shape of its symbolic arguments."""
+    symbols = () if tir_vars is None else (tir_vars,)
+    return CallPattern(is_op("relax.call_tir"), (GlobalVarPattern(func_name), _in_tuple(args), *symbols), True)
 
 
 def is_call_dps_packed(func_name: str, args: DFPattern | Sequence[DFPattern] | None = None) -> CallPattern:

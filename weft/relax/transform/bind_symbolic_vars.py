@@ -12,6 +12,7 @@ from weft.relax.analysis import defined_symbolic_vars
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.expr_functor import PyExprMutator
 from weft.relax.infer import function_type
+from weft.spelling import also_called
 
 
 def BindSymbolicVars(binding_map: Mapping[Any, Any], func_name: str | None = None) -> Pass:
@@ -82,6 +83,7 @@ def _bound(name: str, func: Function, symbols: list[Var], binding_map: Mapping[A
     return new.replace(ty=function_type(new))
 
 
+@also_called(sinfo_func="ty_func")
 def UpdateParamType(ty_func: Callable[[ExprVar], Type | None]) -> Pass:
     """Make the pass that changes the types of parameters; types that follow from them are inferred again.
 

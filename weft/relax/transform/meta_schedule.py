@@ -10,6 +10,7 @@ import weft
 from weft.error import InvalidArgument
 from weft.ir import Call, Function, GlobalVar, IRModule, Pass, walk
 from weft.relax.transform.bind_params import BindParams
+from weft.spelling import also_called
 from weft.target import Target, TargetLike
 from weft.tir import PrimFunc
 
@@ -52,6 +53,7 @@ def extract_tasks(
     return list(found.values())
 
 
+@also_called(num_tuning_cores="num_threads")
 def extracted_tasks_to_tune_contexts(
     extracted_tasks: Sequence[weft.meta_schedule.ExtractedTask], work_dir: str,
     space: weft.meta_schedule.SpaceGenerator | Callable[..., Any] | str = "post-order-apply",

@@ -16,6 +16,7 @@ from weft.error import InvalidArgument
 from weft.ir import DataType
 from weft.runtime import Device, Tensor, VMExecutable, VMFuncInfo, dtype_constant, shape_constant
 from weft.runtime.opcodes import ArgKind, FuncKind, Opcode, const_arg, decode_arg, func_arg, imm_arg
+from weft.spelling import also_called
 
 
 class SpecialReg:
@@ -141,6 +142,7 @@ class ExecBuilder:
             self._scopes[len(self._constants) - 1] = memory_scope
         return const_arg(len(self._constants) - 1)
 
+    @also_called(const="value")
     def convert_constant(self, value: Any, key: Any = None, memory_scope: str | None = None) -> int:
         """Return the operand of a value, which is put into the constant pool once.
 

@@ -13,6 +13,7 @@ from weft.relay.analysis.scopes import Scopes
 from weft.relay.expr import Call, Constant, Function, Tuple, TupleGetItem
 from weft.relay.typing import Program
 from weft.relay.walk import parts, rewrite_with_original, subexpressions
+from weft.spelling import also_called
 
 
 def check_basic_block_normal_form(expr: Program) -> None:
@@ -68,6 +69,7 @@ def _region(root: Any, inside: dict[Any, str]) -> None:
     inside.update(found)
 
 
+@also_called(expr="mod")
 def count_layers(mod: ir.IRModule, valid_ops: Sequence[str] = ("nn.conv2d",)) -> int:
     """Return the depth of a program, counted in calls of some operators: those on the longest way to the result."""
     depths: dict[Any, int] = {}

@@ -15,6 +15,7 @@ from weft.relay.op.registry import REQUIRED, declare, op_call, shared
 from weft.relay.typing import Value
 from weft.runtime import Device
 from weft.runtime import device as as_device
+from weft.spelling import also_called
 from weft.target import VirtualDevice
 
 __all__ = ["BARRIERS", "cast_hint", "checkpoint", "compiler_begin", "compiler_end", "device_copy", "device_name",
@@ -78,6 +79,7 @@ def _place(device: Any) -> str | VirtualDevice:
 
 
 @constructs("on_device")
+@also_called(body="data")
 def on_device(
     data: Value, device: runtime.Device | str, constrain_result: bool = False, constrain_body: bool = True
 ) -> Call:
@@ -99,6 +101,7 @@ def on_device(
 
 
 @constructs("device_copy")
+@also_called(src_dev="src_device", dst_dev="dst_device")
 def device_copy(data: Value, src_device: runtime.Device | str, dst_device: runtime.Device | str) -> Call:
     """Copy a tensor from one device to another."""
     return op_call("device_copy", data, src_device=_place(src_device), dst_device=_place(dst_device))

@@ -10,6 +10,7 @@ from weft.relay.op.registry import declare, op_call
 from weft.relay.op.vm import tensor_of
 from weft.relay.types import GlobalTypeVar, TypeCall, unit_type
 from weft.relay.typing import Value
+from weft.spelling import also_called
 
 __all__ = ["ALIGNMENT", "STORAGE", "alloc_storage", "alloc_tensor"]
 
@@ -47,6 +48,7 @@ declare(
 )  # fmt: skip
 
 
+@also_called(device="device_index")
 def alloc_storage(size: Value, alignment: int = ALIGNMENT, dtype_hint: str = "uint8", device_index: int = 0) -> Call:
     """Allocate a storage of `size` bytes, an int64 scalar, on a device of the program."""
     return op_call("memory.alloc_storage", size, alignment=alignment, dtype=dtype_hint, device_index=device_index)

@@ -10,6 +10,7 @@ from weft.ir import Attrs, Op, Type, register_op_attr
 from weft.relay.expr import Var
 from weft.relay.op import registry
 from weft.relay.op.pattern import OpPattern, register_pattern
+from weft.spelling import also_called
 
 __all__ = [
     "OpPattern", "get", "register", "register_alter_op_layout", "register_convert_op_layout",
@@ -20,6 +21,7 @@ __all__ = [
 Registration = Callable[..., Any]
 
 
+@also_called(op_name="name")
 def get(name: str) -> Op:
     """Return the node of an operator, which calls refer to: ``relay.op.get("nn.dense")``.
 

@@ -14,9 +14,11 @@ from weft.relay import adt, expr
 from weft.relay.operate import operate
 from weft.relay.transform.to_a_normal_form import to_a_normal_form, to_a_normal_form_expr
 from weft.relay.values import ConstructorValue, RefValue, outward
+from weft.spelling import also_called
 from weft.target import TargetLike
 
 
+@also_called(expr="e")
 def to_python(e: Any, mod: IRModule | None = None, target: TargetLike = "llvm") -> ast.Module:
     """Turn an expression, with the functions of its module, into a Python program that binds ``result``.
 
@@ -36,6 +38,7 @@ def to_python(e: Any, mod: IRModule | None = None, target: TargetLike = "llvm") 
     return ast.parse("\n".join([*lines, f"result = {writer.of(to_a_normal_form_expr(e))}"]))
 
 
+@also_called(expr="e")
 def run_as_python(e: Any, mod: IRModule | None = None, target: TargetLike = "llvm") -> Any:
     """Convert an expression to Python, run that, and return its value.
 

@@ -13,12 +13,14 @@ from weft.relay.expr import Function, GlobalVar
 from weft.relay.text.expressions import ExpressionReader
 from weft.relay.text.lexer import Token, Tokens
 from weft.relay.types import GlobalTypeVar
+from weft.spelling import also_called
 
 R = TypeVar("R")
 _DEFINES = ("def", "type", "extern")
 _NAME = "from_string"
 
 
+@also_called(source="text", init_module="mod")
 def parse(
     text: str, source_name: str | None = None, mod: IRModule | None = None,
     init_meta_table: Mapping[str, Any] | None = None,
@@ -44,6 +46,7 @@ def parse(
     return _run(text, source_name, mod, init_meta_table, _module)
 
 
+@also_called(source="text", init_module="mod")
 def parse_expr(
     text: str, source_name: str | None = None, mod: IRModule | None = None,
     init_meta_table: Mapping[str, Any] | None = None,
@@ -52,6 +55,7 @@ def parse_expr(
     return _run(text, source_name, mod, init_meta_table, _expression)
 
 
+@also_called(source="text", init_module="mod")
 def fromtext(
     text: str, source_name: str | None = None, mod: IRModule | None = None,
     init_meta_table: Mapping[str, Any] | None = None,

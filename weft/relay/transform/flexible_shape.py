@@ -16,6 +16,7 @@ from weft.relay.op.slice import pad, strided_slice
 from weft.relay.types import Any as AnyDim
 from weft.relay.types import TensorType, TupleType
 from weft.relay.walk import rewrite
+from weft.spelling import also_called
 
 
 def FlexibleShapeDispatch(
@@ -53,6 +54,7 @@ def FlexibleShapeDispatch(
     return ir.Pass("FlexibleShapeDispatch", dispatch, 0, FlexibleShapeDispatch.__doc__)
 
 
+@also_called(tensor_type="ty")
 def override_shape(ty: ir.Type, axis: int, dim: int | ir.PrimExpr) -> ir.Type:
     """Return a type with another dimension; of a tuple, in each field that has the axis."""
     if isinstance(ty, ir.TupleType):

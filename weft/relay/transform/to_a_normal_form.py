@@ -12,6 +12,7 @@ from weft.relay.expr import Call, Constant, Function, If, Let, Var, lets
 from weft.relay.op.registry import get, has
 from weft.relay.transform.free import Captures
 from weft.relay.walk import ATOMS, map_parts
+from weft.spelling import also_called
 
 
 @ir.function_pass(kind=Function)
@@ -55,6 +56,7 @@ def to_a_normal_form(func: Function, mod: ir.IRModule, *, bind_constants: bool =
     return ir.with_deep_stack(lambda: name_values(func, scopes, lambda e: bind_constants or type(e) is not Constant))
 
 
+@also_called(e="expr")
 def to_a_normal_form_expr(expr: ir.Expr) -> Any:
     """Turn one expression into nested lets (TVM's ``ToANormalFormExpr``)."""
     func = expr if type(expr) is Function else Function(tuple(Captures().variables(Function((), expr))), expr)

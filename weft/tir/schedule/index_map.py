@@ -15,6 +15,7 @@ from weft.error import InvalidArgument
 from weft.ir.text.doc import Doc
 from weft.ir.text.printer import EXPR, Printer
 from weft.runtime import Tensor, tensor
+from weft.spelling import also_called
 from weft.tir.analysis.apart import values_at
 
 
@@ -26,6 +27,7 @@ class IndexMap(ir.Node):
     final_indices: tuple[ir.PrimExpr, ...]
 
     @staticmethod
+    @also_called(mapping_function="func")
     def from_func(
         func: Callable[..., Any], ndim: int | None = None, inverse_index_map: Any = None, *, index_dtype: str = "int64"
     ) -> IndexMap:
@@ -49,6 +51,7 @@ class IndexMap(ir.Node):
         return IndexMap(variables, tuple(ir.as_expr(e, index_dtype) for e in image))
 
     @staticmethod
+    @also_called(mapping_function="func")
     def from_func_with_separators(
         func: Callable[..., Any], ndim: int | None = None, inverse_index_map: Any = None, *, index_dtype: str = "int64"
     ) -> tuple[IndexMap, tuple[int, ...]]:
@@ -150,7 +153,9 @@ class IndexMap(ir.Node):
         units = {v: r.min for v, r in box.items() if v not in back}
         return IndexMap(tuple(outs), tuple(analyzer.simplify({**units, **back}[v]) for v in self.initial_indices))
 
-    def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, ir.PrimExpr]:
+    def non_surjective_inverse(
+        self, shape: Sequence[Any], analyzer: Analyzer | None = None
+    ) -> tuple[IndexMap, ir.PrimExpr]:
         """Return the map from places back to indices, and whether nothing of a box goes to a place.
 
         Extents are rounded up to what constants divide them by, so that each place comes from one index, which may
@@ -158,7 +163,7 @@ class IndexMap(ir.Node):
         """
         steps = [d.value for e in self.final_indices for n in ir.walk(e) if isinstance(n, (ir.FloorDiv, ir.FloorMod))
                  for d in (n.b,) if isinstance(d, ir.IntImm) and d.value > 0]  # fmt: skip
-        unit, analyzer = lcm(*steps), Analyzer()
+        unit, analyzer = lcm(*steps), analyzer or Analyzer()
         extents = [ir.as_expr(d, v.dtype) for v, d in zip(self.initial_indices, shape, strict=True)]
         used = [any(v in set(ir.walk(n)) for e in self.final_indices for n in ir.walk(e) if isinstance(n, ir.FloorDiv))
                 for v in self.initial_indices]  # fmt: skip

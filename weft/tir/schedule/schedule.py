@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import error, ir
+from weft.spelling import also_called
 from weft.tir.analysis.dependence import consumers_of, producers_of
 from weft.tir.analysis.structure import blocks_in, child_realizes
 from weft.tir.buffer import Buffer
@@ -247,6 +248,7 @@ class Schedule(Recorder):
     # --- blocks of blocks ---
 
     @primitive
+    @also_called(loop="target")
     def blockize(self, target: LoopRV, preserve_unit_iters: bool = True) -> BlockRV:
         """Make one block of a loop and all inside it."""
         return BlockRV(blockize.blockize(self.state, target.var))

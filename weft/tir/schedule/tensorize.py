@@ -17,17 +17,18 @@ class TensorIntrin:
 
     Parameters
     ----------
-    name : str
     desc : PrimFunc
         The computation as loops over one block, in a root block.
     impl : PrimFunc
         The same with other means; parameters as those of `desc`. Strides and offsets of its buffers may be variables:
         they take their values from the place where the intrinsic is used.
+    name : str
+        What errors call it.
     """
 
     _registry: dict[str, TensorIntrin] = {}
 
-    def __init__(self, name: str, desc: PrimFunc, impl: PrimFunc) -> None:
+    def __init__(self, desc: PrimFunc, impl: PrimFunc, name: str = "") -> None:
         for func, what in ((desc, "description"), (impl, "implementation")):
             if not isinstance(func.body, BlockRealize):
                 raise error.InvalidArgument(f"the {what} of '{name}' has no root block", found=type(func.body).__name__)
@@ -46,7 +47,7 @@ class TensorIntrin:
         """Make an intrinsic known by name."""
         if name in TensorIntrin._registry and not override:
             raise error.InvalidArgument(f"there is a tensor intrinsic '{name}'", help="pass override=True")
-        TensorIntrin._registry[name] = TensorIntrin(name, desc, impl)
+        TensorIntrin._registry[name] = TensorIntrin(desc, impl, name)
         return TensorIntrin._registry[name]
 
     @staticmethod

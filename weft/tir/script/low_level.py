@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.ir import CallIntrin, DataType, Op, PrimExpr, as_expr, const
+from weft.spelling import also_called, in_order, signature
 from weft.tir.buffer import Buffer
 from weft.tir.script.dtypes import DTypeLike
 from weft.tir.typing import Value
@@ -20,25 +21,76 @@ def _call(name: str, dtype: str, args: tuple[Any, ...]) -> PrimExpr:
     return CallIntrin(DataType(dtype), Op.get(f"tir.{name}"), nodes)
 
 
+_PARAMETERS = {
+    name: tuple(parameters)
+    for name, *parameters in map(
+        str.split,
+        """
+        TVMBackendAllocWorkspace device_type device_id nbytes dtype_code_hint dtype_bits_hint
+        TVMBackendFreeWorkspace device_type device_id ptr
+        create_barriers barrier_count
+        dp4a vec1 vec2 acc
+        end_profile_intrinsic id
+        ignore_loop_partition predicate
+        isnullptr x
+        lookup_param param_name
+        mma_fill local_size local_ptr offset
+        mma_store m n dst_ptr src_ptr src_offset dst_stride
+        ptx_arrive_barrier barrier_id
+        ptx_arrive_barrier_expect_tx barrier_id byte_count
+        ptx_cp_async shared_ptr shared_offset global_ptr global_offset bytes
+        ptx_cp_async_barrier barrier_id
+        ptx_cp_async_bulk shared_ptr shared_offset global_ptr global_offset bytes barrier_id
+        ptx_init_barrier_thread_count barrier_id thread_count
+        ptx_ldmatrix trans num type local_ptr local_offset smem_ptr smem_offset
+        ptx_wait_barrier barrier_id
+        ptx_wait_group num
+        q_multiply_shift x y q s
+        q_multiply_shift_per_axis x y ls rs q is_lshift_required is_rshift_required
+        start_profile_intrinsic id
+        tvm_access_ptr ptype data offset extent rw_mask
+        tvm_bmma_sync fragment_d index_d fragment_a index_a fragment_b index_b fragment_c index_c
+        tvm_check_return expected return_unexpected nested_call
+        tvm_fill_fragment fragment m n k index value
+        tvm_load_matrix_sync fragment m n k index buffer_ptr stride layout
+        tvm_mma_sync fragment_d index_d fragment_a index_a fragment_b index_b fragment_c index_c
+        tvm_stack_make_array data shape strides ndim arr_dtype elem_offset
+        tvm_store_matrix_sync fragment m n k index buffer_ptr stride layout
+        tvm_struct_set arr index field value
+        tvm_thread_invariant cond
+        tvm_warp_shuffle mask value warp_id width warp_size
+        tvm_warp_shuffle_down mask value offset width warp_size
+        tvm_warp_shuffle_up mask value offset width warp_size
+        """.strip().splitlines(),
+    )
+}
+"""What a call's arguments are called."""
+
+
 def _of_type(name: str, result: str) -> Callable[..., PrimExpr]:
     """Make the constructor of a call with one result type, which ``dtype=`` may say otherwise."""
 
-    def build(*args: Any, dtype: str | None = None) -> PrimExpr:
-        return _call(name, dtype or result, args)
+    def build(*args: Any, dtype: str | None = None, **named: Any) -> PrimExpr:
+        return _call(name, dtype or result, in_order(name, _PARAMETERS.get(name, ()), args, named) if named else args)
 
-    build.__name__ = name
-    build.__doc__ = f"Call ``tir.{name}``."
-    return build
+    return _described(build, name)
 
 
 def _like(name: str, place: int) -> Callable[..., PrimExpr]:
     """Make the constructor of a call whose result has the type of an argument."""
 
-    def build(*args: Any) -> PrimExpr:
+    def build(*args: Any, **named: Any) -> PrimExpr:
+        args = in_order(name, _PARAMETERS.get(name, ()), args, named) if named else args
         return _call(name, as_expr(args[place]).dtype, args)
 
+    return _described(build, name)
+
+
+def _described(build: Callable[..., PrimExpr], name: str) -> Callable[..., PrimExpr]:
     build.__name__ = name
     build.__doc__ = f"Call ``tir.{name}``."
+    if name in _PARAMETERS:
+        build.__signature__ = signature(_PARAMETERS[name])  # type: ignore[attr-defined]
     return build
 
 
@@ -62,6 +114,7 @@ def get_active_lane_mask(dtype: str, base: Value, limit: Value) -> PrimExpr:
     return _call("get_active_lane_mask", dtype, (base, limit))
 
 
+@also_called(buffer_load="value", obj="value")
 def address_of(value: Buffer | PrimExpr, *, dtype: str | None = None) -> PrimExpr:
     """Return the address of an element of a buffer; of a buffer, that of its first."""
     first = value[(0,) * len(value.shape)] if isinstance(value, Buffer) else value

@@ -12,7 +12,7 @@ from weft.tir.transform.remove_no_op import is_pure
 
 
 @ir.function_pass(kind=PrimFunc)
-def common_subexpr_elim(func: PrimFunc, mod: ir.IRModule, *, enable_cse_tir: bool = True) -> PrimFunc:
+def common_subexpr_elim(func: PrimFunc, mod: ir.IRModule, enable_cse_tir: bool = True) -> PrimFunc:
     """Bind expressions that occur more than once to a variable around the smallest statement that has them all.
 
     Arithmetic without reads is shared by all statements below one; reads of buffers only within one store, which

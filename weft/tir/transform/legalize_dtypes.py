@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import LoweringError
+from weft.spelling import also_called
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad, MatchBufferRegion
 from weft.tir.float8 import float8_to_float32, float32_to_float8
@@ -295,6 +296,7 @@ def bf16_storage_legalize(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 
 
 @ir.function_pass(kind=PrimFunc, name="FP8ComputeLegalize")
+@also_called(promote_dtype_str="promote_dtype")
 def fp8_compute_legalize(
     func: PrimFunc, mod: ir.IRModule, promote_dtype: str = "float16", *, rounded: bool = False
 ) -> PrimFunc:

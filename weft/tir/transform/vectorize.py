@@ -18,7 +18,7 @@ from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfTh
 
 
 @ir.function_pass(kind=PrimFunc, name="VectorizeLoop")
-def vectorize_loop(func: PrimFunc, mod: ir.IRModule, *, enable_vectorize: bool = True) -> PrimFunc:
+def vectorize_loop(func: PrimFunc, mod: ir.IRModule, enable_vectorize: bool = True) -> PrimFunc:
     """Turn VECTORIZED loops of constant extent into vector operations.
 
     Requires: Flat buffers.

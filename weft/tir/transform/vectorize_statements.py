@@ -20,7 +20,7 @@ _OF_ELEMENTS = "Vectorizing over scalable buffer elements is not supported in ve
 
 
 @ir.function_pass(kind=PrimFunc, name="VectorizeLoop")
-def vectorize_statements(func: PrimFunc, mod: ir.IRModule, *, enable_vectorize: bool = True) -> PrimFunc:
+def vectorize_statements(func: PrimFunc, mod: ir.IRModule, enable_vectorize: bool = True) -> PrimFunc:
     """Turn VECTORIZED loops into vector operations; of a body, each statement that has none becomes a serial loop.
 
     Requires: Flat buffers; extents that are constant, or multiples of ``T.vscale()`` on a target that has such vectors.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.frontend.nn.tensor import Tensor, apply
+from weft.spelling import also_called
 
 __all__ = [
     "add", "astype", "cos", "divide", "equal", "erf", "exp", "floor", "gelu", "greater", "greater_equal", "less",
@@ -27,6 +28,7 @@ def _unary(op: str, doc: str, name: str = "") -> Callable[..., Tensor]:
 
 
 def _binary(op: str, doc: str, name: str = "") -> Callable[..., Tensor]:
+    @also_called(x1="a", x2="b")
     def operation(a: Any, b: Any, name: str = name or op) -> Tensor:
         return apply(op, a, b, name=name)
 
