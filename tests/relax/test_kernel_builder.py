@@ -142,3 +142,11 @@ def test_a_process_that_was_started_for_nothing_ends(two_processes):
     assert kernel_builder._ahead == []
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_an_error_of_any_kind_ends_the_compilation():
+    def fails(job: KernelJob) -> CompiledKernel:
+        raise IndexError(job.name)
+
+    with pytest.raises(IndexError, match="k"):
+        compiled(jobs(3), fails)

@@ -26,10 +26,10 @@ def _sequence(seq: Any, renamed: dict[Expr, Any]) -> SeqExpr:
 
 
 def _runs(bindings: list[Any]) -> list[list[Any]]:
-    """Split bindings into runs: each choice, inner function and call of one alone, everything between together."""
+    """Split bindings into runs: choices, inner functions and calls of one, and what is between them."""
     runs: list[list[Any]] = []
     for b in bindings:
-        if _is_alone(b.value) or not runs or _is_alone(runs[-1][0].value):
+        if not runs or _is_alone(b.value) != _is_alone(runs[-1][0].value):
             runs.append([b])
         else:
             runs[-1].append(b)

@@ -147,8 +147,12 @@ class BlockBuilder:
     @staticmethod
     def _close_block(scope: _Scope) -> None:
         frame, scope.frame = scope.frame, None
-        if frame is not None and frame.bindings:
-            scope.blocks.append((DataflowBlock if frame.dataflow else BindingBlock)(tuple(frame.bindings)))
+        if frame is None or not frame.bindings:
+            return
+        made = (DataflowBlock if frame.dataflow else BindingBlock)(tuple(frame.bindings))
+        if scope.blocks and type(made) is type(scope.blocks[-1]) is BindingBlock:  # as the text has them: one
+            made = BindingBlock((*scope.blocks.pop().bindings, *made.bindings))
+        scope.blocks.append(made)
 
     @contextmanager
     def scope(self, dataflow: bool = False) -> Generator[_Scope, None, None]:

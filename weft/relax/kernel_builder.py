@@ -105,10 +105,12 @@ def compile_kernel_jobs(
 
     def work() -> None:
         with _ending(queue):
-            while queue:
-                with suppress(IndexError):  # another thread took the last one
+            while True:
+                try:
                     job = queue.popleft()
-                    done(job, here(job))
+                except IndexError:
+                    return
+                done(job, here(job))
 
     def work_beside() -> None:
         with _ending(queue), _Beside(target, records) as beside:

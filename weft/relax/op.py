@@ -13,7 +13,6 @@ from weft import ir
 from weft.op import list_ops, make_call
 from weft.relax import core_ops, data_ops, inspect_ops, memory_ops
 from weft.relax.ccl_ops import COLLECTIVES
-from weft.tir import IndexMap
 from weft.topi.typing import Extent
 
 
@@ -33,7 +32,7 @@ def eye(n: Extent | ir.Expr, m: Extent | ir.Expr | None = None, k: Extent | ir.E
 
 
 def layout_transform(
-    x: ir.Expr, index_map: Callable[..., object] | IndexMap | str | None = None,
+    x: ir.Expr, index_map: Callable[..., object] | ir.Node | str | None = None,
     pad_value: float | str | None = None, axis_separators: Sequence[int] = (),
     input_axis_separators: Sequence[int] = (), *, src_layout: str = "", dst_layout: str = "",
 ) -> Any:  # fmt: skip

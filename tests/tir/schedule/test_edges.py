@@ -188,3 +188,10 @@ def test_transposed_convolution(case, static):
         zeros(1, co, m, m),
     )
     assert any("transform_layout" in line for line in sch.trace.as_python()) == (stride > 1)
+
+
+@pytest.mark.parametrize("n", [3, 16])
+def test_a_sum_that_reads_a_scalar_beside_rows(n):
+    k, x, s = te.reduce_axis((0, 4), "k"), te.placeholder((200, n + 3), name="X"), te.placeholder((), name="S")
+    y = te.compute((200, n), lambda i, j: te.sum(x[i, j + k] * s(), axis=k), name="Y")
+    compare(te.create_prim_func([x, s, y]), rand(200, n + 3), rand(), zeros(200, n))

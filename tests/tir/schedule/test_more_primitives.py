@@ -276,3 +276,29 @@ def test_a_copy_stands_between_maker_and_reader_of_one_nest(cache):
     copy = cache(sch)
     assert sch.get(sch.get_loops(copy)[0]).extent == 6  # inside of the loop that both share
     same(sch, func)
+
+
+def test_a_producer_that_counts_down_is_not_run_below_its_data():
+    """What is rounded up to whole tiles reads at most what is there, at both ends."""
+    a = te.placeholder((6,), "int32", name="A")
+    b = te.compute((6,), lambda i: a[5 - i] + 1, name="B")
+    func = te.create_prim_func([a, te.compute((6,), lambda i: b[i] * 2, name="C")])
+    s = tir.Schedule(func)
+    *_, inner = s.split(s.get_loops("C")[0], [2, None, 2])
+    s.compute_at("B", inner)
+    x, y = np.arange(6, dtype="int32"), np.zeros(6, "int32")
+    tir.interpret(tir.pipeline.lower(s.func), x, y)
+    np.testing.assert_array_equal(y, (x[::-1] + 1) * 2)
+
+
+def test_a_copy_beside_a_condition_stays_inside_its_buffer():
+    a = te.placeholder((4, 4), "int32", name="A")
+    func = te.create_prim_func([a, te.compute((4, 4), lambda i, j: a[i, j] + 1, name="B")])
+    s = tir.Schedule(func)
+    i, j = s.get_loops("B")
+    s.specialize(j, i.var < 2)
+    s.split(i, [None, 8])
+    s.cache_read("B", 0, "global")
+    x, y = np.arange(16, dtype="int32").reshape(4, 4), np.zeros((4, 4), "int32")
+    tir.interpret(tir.pipeline.lower(s.func), x, y)
+    np.testing.assert_array_equal(y, x + 1)

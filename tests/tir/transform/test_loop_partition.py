@@ -107,3 +107,27 @@ def test_what_divides_has_no_conditions():
     s, a, b, _ = tail(96)
     func = te.schedule.schedule_to_prim_func(s, [a, b])
     assert loop_partition()(func)["main"] is func
+
+
+def test_a_version_of_a_body_allocates_buffers_of_its_own():
+    func = from_source("""
+@T.prim_func
+def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
+    B = T.sblock_alloc_buffer((10,), "int32")
+    for i in range(3):
+        for j in T.unroll(4):
+            with T.sblock("A"):
+                v = T.axis.spatial(10, i * 4 + j)
+                T.where(i * 4 + j < 10)
+                B[v] = X[v] + 7
+        for k in range(4):
+            with T.sblock("C"):
+                v = T.axis.spatial(10, i * 4 + k)
+                T.where(i * 4 + k < 10)
+                Y[v] = B[v]
+""")
+    allocated = [n.buffer.data for n in walk(tir.pipeline.lower(func).body) if isinstance(n, tir.AllocBuffer)]
+    assert len(allocated) == 2 == len(set(allocated))
+    y = np.zeros(10, "int32")
+    weft.compile(func, "llvm")(np.arange(10, dtype="int32"), y)
+    np.testing.assert_array_equal(y, np.arange(10) + 7)

@@ -203,7 +203,8 @@ class Evaluator:
 
     def _apply(self, op: ast.AST, a: Any, b: Any) -> Any:
         name, function = _BINARY[type(op)]
-        if type(op) in _COMPARE and isinstance(b, PrimExpr) and isinstance(a, (int, float)):
+        # Python asks the right side first where its class derives from the left's, as SizeVar does from Var.
+        if type(op) in _COMPARE and isinstance(b, PrimExpr) and isinstance(a, (int, float, PrimExpr)):
             return _COMPARE[type(op)](a, b)
         rule = BINARY.get(type(a)) or BINARY.get(type(b))
         return function(a, b) if rule is None or name in ("is", "is_not") else rule(a, b, name, self)

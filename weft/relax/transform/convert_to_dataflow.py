@@ -65,10 +65,10 @@ def _sequence(seq: Any, min_size: int, mod: IRModule) -> Any:
             kept = localize(kept, {v for value in later for v in variables(value)}, renamed)
         only = next(iter(was))
         same = len(was) == 1 and len(kept) == len(only.bindings) and flow == isinstance(only, DataflowBlock)
-        if same and all(a is b for a, b in zip(kept, only.bindings, strict=True)):
-            blocks.append(only)
-        elif not flow and blocks and type(blocks[-1]) is BindingBlock:
+        if not flow and blocks and type(blocks[-1]) is BindingBlock:
             blocks[-1] = BindingBlock(blocks[-1].bindings + tuple(kept))
+        elif same and all(a is b for a, b in zip(kept, only.bindings, strict=True)):
+            blocks.append(only)
         else:
             blocks.append((DataflowBlock if flow else BindingBlock)(tuple(kept)))
     known = {tuple(block.bindings): block for block in seq.blocks}

@@ -186,7 +186,7 @@ def contraction_of(block: Block, products: bool = True) -> Contraction | None:
     pair = False
     if not products and product is not None and (a is None or b is None):
         pair, (a, b) = True, _pair(product)
-    if a is None or b is None or not store.indices:
+    if a is None or b is None or not (store.indices and a.indices and b.indices):
         return None
     vector = store.indices[-1]
     if not isinstance(vector, ir.Var):

@@ -9,7 +9,19 @@ import msgspec
 
 from weft import ir
 from weft.tir.buffer import BufferRegion
-from weft.tir.stmt import Block, BlockRealize, BufferStore, Evaluate, For, IfThenElse, SeqStmt, Stmt, While, seq
+from weft.tir.stmt import (
+    AllocBuffer,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    While,
+    seq,
+)
 
 replace_node = msgspec.structs.replace
 """Return a copy of a node with some fields changed."""
@@ -311,3 +323,15 @@ def empty_inits(stmt: Stmt) -> Iterator[tuple[list[ir.PrimExpr], For, Stmt]]:
                 yield extents, loops[at], init_nest(s, list(loops[at:]), s.block.name_hint)
         inner = () if isinstance(s, Block) else (*loops, s) if isinstance(s, For) else loops
         stack.extend((c, inner) for c in stmt_children(s))
+
+
+def fresh_definitions(node: Stmt) -> dict[Any, Any]:
+    """What to put for the loop variables and the buffers that a statement defines, where a second copy of it stands."""
+    fresh: dict[Any, Any] = {}
+    for n in ir.walk(node):
+        if isinstance(n, For):
+            fresh[n.loop_var] = ir.Var(n.loop_var.name, n.loop_var.dtype)
+        elif isinstance(n, AllocBuffer):
+            own = replace_node(n.buffer, data=ir.Var(n.buffer.data.name, n.buffer.data.dtype))
+            fresh.update({n.buffer: own, n.buffer.data: own.data})
+    return fresh

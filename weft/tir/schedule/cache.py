@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
-from weft.ir import TRUE, Attrs, DataType, IterVar, Range, Var, cast, const, is_const_int, rewrite, substitute
+from weft.arith import Analyzer
+from weft.ir import (
+    TRUE,
+    Attrs,
+    DataType,
+    IterVar,
+    Range,
+    Var,
+    cast,
+    const,
+    is_const_int,
+    logical_and,
+    rewrite,
+    substitute,
+)
 from weft.tir.analysis.access import loads_of, point_region, relax_region, substitute_ranges
 from weft.tir.analysis.apart import initialises
 from weft.tir.analysis.cover import covers
@@ -55,7 +70,7 @@ def cache_write(
         raise refuse("cache_write", f"the block does not write all of '{old.name}' from its first to its last element",
                      block=name, help="the copy would write the elements between")  # fmt: skip
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
-    copy = _copy_nest(cache, old, box, copy_name)
+    copy = _copy_nest(cache, old, box, copy_name, _outside(state, path, top))
     state.replace(top, seq(top, copy))
     current = state.realize(name).block
     state.replace(current, substitute(current, {old: cache}))
@@ -112,7 +127,7 @@ def cache_read(
             raise refuse("cache_read", f"'{old.name}' is written in the loop nests of the blocks or between them",
                          block=name)  # fmt: skip
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
-    state.replace(top, seq(_copy_nest(old, cache, box, copy_name), top))
+    state.replace(top, seq(_copy_nest(old, cache, box, copy_name, _outside(state, path, top)), top))
     for user in users:
         current = state.realize(user).block
         state.replace(current, substitute(current, {old: cache}))
@@ -158,6 +173,11 @@ def _apart(scope: Block, path: list[Stmt], others: Callable[[BlockRealize], bool
     return next(s for s in inside if not isinstance(s, SeqStmt) and not any(map(others, child_realizes(s))))
 
 
+def _outside(state: ScheduleState, path: list[Stmt], top: Stmt) -> Analyzer:
+    """What holds where a copy beside `top` runs: the conditions inside of it need not."""
+    return state.analyzer_at(path[: _place(path, top) + 1])
+
+
 def _place(path: list[Stmt], stmt: Stmt) -> int:
     return next(i for i, s in enumerate(path) if s is stmt)
 
@@ -197,8 +217,8 @@ def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tu
     )
 
 
-def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str) -> Stmt:
-    """Build the loops and the block that copy a box of one buffer to the same place of another."""
+def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str, analyzer: Analyzer) -> Stmt:
+    """Build the loops and the block that copy what is in the buffers of a box of one to the same place of another."""
     loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(box)]
     iters = [
         IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"v{i}", d.dtype), "data_par")
@@ -213,7 +233,11 @@ def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str
         BufferStore(target, BufferLoad(source, index), index),
     )
     values = tuple(r.min + v for r, v in zip(box, loops, strict=True))
-    body: Stmt = BlockRealize(values, TRUE, block)
+    for v, r in zip(loops, box, strict=True):
+        analyzer.bind(v, Range.from_min_extent(const(0, v.dtype), r.extent))
+    tests = (test for i, d in zip(values, source.shape, strict=True) for test in (i >= 0, i < cast(i.dtype, d)))
+    predicate = reduce(logical_and, (t for t in tests if not analyzer.can_prove(t)), TRUE)
+    body: Stmt = BlockRealize(values, predicate, block)
     for v, r in reversed(list(zip(loops, box, strict=True))):
         body = For(v, const(0, v.dtype), r.extent, ForKind.SERIAL, body)
     return body

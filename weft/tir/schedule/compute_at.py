@@ -537,7 +537,8 @@ def _loads_inside(node: object, var: ir.Var, own: Buffer, analyzer: Analyzer) ->
         return _loads_inside(node.args[0], var, own, analyzer) and _loads_inside(node.args[2], var, own, analyzer)
     if isinstance(node, BufferLoad) and node.buffer is not own:
         for i, size in zip(node.indices, node.buffer.shape, strict=True):
-            if var in structure.used_vars(i) and not analyzer.can_prove(i < size):
+            inside = ir.logical_and(i >= 0, i < size)
+            if var in structure.used_vars(i) and not analyzer.can_prove(inside):
                 return False
     return all(_loads_inside(c, var, own, analyzer) for c in ir.children(node) if isinstance(c, (ir.PrimExpr, Stmt)))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import ir
 from weft.tir.analysis.access import is_pure
-from weft.tir.analysis.structure import replace_node
+from weft.tir.analysis.structure import fresh_definitions, replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
@@ -166,17 +166,10 @@ def _handed(node: Any) -> list[ir.Var]:
 
 def _at(node: Stmt, old: Buffer, new: Buffer, half: ir.PrimExpr, values: dict[Any, ir.PrimExpr]) -> Stmt:
     """Copy a statement for other values of variables and one half of the new buffer, renewing loops and allocations."""
-    fresh: dict[Any, Any] = {
-        n.loop_var: ir.Var(n.loop_var.name, n.loop_var.dtype) for n in ir.walk(node) if isinstance(n, For)
-    }
-    for n in ir.walk(node):
-        if isinstance(n, AllocBuffer):
-            own = replace_node(n.buffer, data=ir.Var(n.buffer.data.name, n.buffer.data.dtype))
-            fresh.update({n.buffer: own, n.buffer.data: own.data})
 
     def rule(n: Any) -> Any:
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is old:
             return replace_node(n, buffer=new, indices=(half, *n.indices))
         return n
 
-    return ir.rewrite(ir.substitute(node, {**fresh, **values}), rule)
+    return ir.rewrite(ir.substitute(node, {**fresh_definitions(node), **values}), rule)

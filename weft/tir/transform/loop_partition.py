@@ -13,9 +13,9 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.structure import conjuncts
+from weft.tir.analysis.structure import conjuncts, fresh_definitions
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt
+from weft.tir.stmt import AllocBuffer, Evaluate, For, ForKind, IfThenElse, Stmt
 from weft.tir.transform.extent import bound_over
 
 _TILE = (ForKind.UNROLLED, ForKind.VECTORIZED)
@@ -107,6 +107,8 @@ class _Partition:
         worst = self.analyzer.simplify(worst)
         if isinstance(worst, ir.IntImm):
             return fast if worst.value else body
+        if ir.find(body, AllocBuffer):  # a buffer is allocated once
+            fast = ir.substitute(fast, fresh_definitions(fast))
         return IfThenElse(worst, fast, body)
 
     def _decidable(self, body: Stmt) -> list[tuple[ir.PrimExpr, ir.PrimExpr]]:

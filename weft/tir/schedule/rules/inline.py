@@ -111,10 +111,10 @@ def _is_large(block: Block) -> bool:
 def _along_rows(block: Block, buffer: Buffer) -> bool:
     """Whether windows go along what results are contiguous along, so that a test differs between lanes."""
     store = block.body
-    if not isinstance(store, BufferStore):
+    if not isinstance(store, BufferStore) or not store.indices:
         return False
     column, reducing = store.indices[-1], set(reduce_vars(block))
-    inside = [used_vars(load.indices[-1]) for load in loads_of(block.body, buffer)]
+    inside = [used_vars(*load.indices[-1:]) for load in loads_of(block.body, buffer)]
     return any(column in variables and variables & reducing for variables in inside)
 
 

@@ -105,7 +105,7 @@ def _column(block: Block) -> Var | None:
 
 def _overlaps(block: Block, load: BufferLoad, column: Var) -> bool:
     """Whether windows move by 1 or 2, or by less than they are wide, so that an element is read several times."""
-    step, inside = stride_along(load, column) or 0, used_vars(load.indices[-1])
+    step, inside = stride_along(load, column) or 0, used_vars(*load.indices[-1:])
     width = 1 + sum(
         (stride_along(load, iv.var) or 0) * ((as_int(iv.dom.extent) or 1) - 1)
         for iv in block.iter_vars
