@@ -110,3 +110,20 @@ def test_memoized_results_are_of_their_arguments():
     assert define(1, "other")(1) and len(CALLS) == 6
     with pytest.raises(InvalidArgument, match="by position"):
         define(1)([1])
+
+
+def test_folders_that_stay(tmp_path):
+    with utils.TempDirectory.set_keep_for_debug():
+        kept = utils.tempdir()
+    gone, stays = utils.tempdir(), utils.tempdir(keep_for_debug=True)
+    paths = [Path(t.path) for t in (kept, stays, gone)]
+    del kept, stays, gone
+    assert [p.exists() for p in paths] == [True, True, False]
+    for p in paths[:2]:
+        p.rmdir()
+
+
+def test_the_compiler_runs_where_it_is_told(tmp_path):
+    (tmp_path / "part.c").write_text("int seven(void) { return 7; }")
+    cc.create_shared("lib.so", "part.c", cwd=str(tmp_path))
+    assert ctypes.CDLL(str(tmp_path / "lib.so")).seven() == 7

@@ -133,3 +133,19 @@ def test_features_that_need_others():
     off = Target("llvm -mattr=-avx").features
     assert not {f for f in off if f.startswith("avx") or f in ("fma", "f16c")}
     assert off == {f for f in Target("llvm").features if f in off}  # this machine without
+
+
+def test_targets_in_any_form():
+    host = Target("llvm")
+    assert Target.canon_target(None) is None and Target.canon_target({"kind": "llvm"}) == host
+    made, found = Target.canon_target_and_host("cuda", "llvm")
+    assert made is not None and made.host == found == host
+    assert Target.canon_target_and_host(None, "llvm") == (None, host)
+    assert [str(t) for t in Target.canon_multi_target({0: "llvm", 1: "cuda"})] == ["llvm", "cuda"]
+    assert [t.host for t in Target.canon_multi_target_and_host("cuda", "llvm")] == [host]
+    mapped, found = Target.canon_target_map_and_host({"cuda": 1, "llvm": 2}, "llvm")
+    assert list(mapped.values()) == [1, 2] and found == host
+    with host:
+        assert Target.target_or_current(None) == host
+    with pytest.raises(error.InvalidArgument, match="none is current"):
+        Target.target_or_current(None)

@@ -71,6 +71,15 @@ class IRModule:
         named = {name or made.attrs.get("global_symbol") or "main": made}
         return IRModule({**(functions or {}), **named}, type_definitions=type_defs)
 
+    def replace_global_vars(self, replacements: Mapping[GlobalVar | str, GlobalVar | str]) -> IRModule:
+        """Return a module whose functions, and references to them, have other variables or names."""
+        from weft.ir.walk import substitute  # a floor above
+
+        new = {self.get_global_var(str(getattr(old, "name_hint", old))): GlobalVar(n) if isinstance(n, str) else n
+               for old, n in replacements.items()}  # fmt: skip
+        functions = {new.get(v, v): substitute(f, new) for v, f in self.functions.items()}
+        return IRModule(functions, self.attrs, self.global_infos, type_definitions=self.type_definitions)
+
     def __getitem__(self, key: GlobalVar | str) -> BaseFunc:
         if key in self.type_definitions:
             return self.type_definitions[key]

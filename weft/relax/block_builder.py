@@ -364,6 +364,19 @@ class BlockBuilder:
         gvar = self.add_func(prim, primfunc_name_hint or getattr(func, "__name__", "te_func").strip("<>"))
         return call_tir(gvar, made.args, given or made.out_types)
 
+    def call_te_with_grad(
+        self,
+        func: Callable[..., Any],
+        *args: Any,
+        te_grad_name: str,
+        te_grad_kwargs: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> ir.Call:
+        """Make the call of :meth:`call_te`, through which ``Gradient`` goes by a registered te function."""
+        call = self.call_te(func, *args, **kwargs)
+        attrs = ir.Attrs.of(te_grad_name=te_grad_name, te_grad_kwargs=dict(te_grad_kwargs or {}))
+        return ir.Call(ir.Op.get("relax.call_tir_with_grad"), call.args, attrs, call.ty_args)
+
     @also_called(func_name="name_hint")
     def add_func(self, func: Any, name_hint: str) -> ir.GlobalVar:
         """Add a function, or find one of equal structure, and return its global variable."""

@@ -230,11 +230,18 @@ class PyExprMutator(_Functor):
     def _defined(self, binding: VarBinding, value: Any) -> ir.ExprVar:
         """Return the variable of a rewritten binding: a new one where the type changed."""
         var = self.visit_var_def(binding.var)
-        ty = value.ty
-        if value is not binding.value and ty is not None and not (var.ty is ty or ir.structural_equal(var.ty, ty)):
-            var = type(var)(var.name_hint, ty, span=var.span)
+        if value is not binding.value and value.ty is not None:
+            var = self.with_type(var, value.ty)
         self.set_var_remap(binding.var, var)
         return var
+
+    @also_called(struct_info="ty")
+    def with_type(self, var: ir.ExprVar, ty: ir.Type | None) -> ir.ExprVar:
+        """Return a variable of this type: the same where it has it, else a new one of the name."""
+        same = var.ty is ty or (ty is not None and var.ty is not None and ir.structural_equal(var.ty, ty))
+        return var if same else type(var)(var.name_hint, ty, span=var.span)
+
+    with_struct_info = with_type
 
     @also_called(vid="var", old_var="var")
     def set_var_remap(self, var: ir.ExprVar, new_var: Any) -> None:

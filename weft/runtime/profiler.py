@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from weft.runtime.jit import HotShape
 from weft.runtime.tensor import Tensor
+from weft.spelling import also_called
 
 
 class ProfileCall(NamedTuple):
@@ -99,6 +100,13 @@ class Report:
     def json(self) -> str:
         """Return the calls and the whole as JSON."""
         return json.dumps({"calls": [c._asdict() for c in self.calls], "total_us": self.total_us})
+
+    @staticmethod
+    @also_called(s="text")
+    def from_json(text: str) -> Report:
+        """Read what :meth:`json` wrote."""
+        found = json.loads(text)
+        return Report([ProfileCall(**call) for call in found["calls"]], found["total_us"])
 
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Write a trace that Perfetto and Chrome's tracing page open."""

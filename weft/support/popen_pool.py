@@ -90,6 +90,11 @@ class PopenWorker:
         """Whether the process runs."""
         return self._process is not None and self._process.is_alive()
 
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until the process has ended, `timeout` seconds at most."""
+        if self._process is not None:
+            self._process.join(timeout)
+
     def kill(self) -> None:
         """Stop the process."""
         if self._process is not None:

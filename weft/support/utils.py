@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from weft.spelling import also_called
@@ -24,11 +26,23 @@ class TempDirectory:
         Whether the folder stays.
     """
 
+    _keep_all = False
+
     def __init__(self, custom_path: str | None = None, keep_for_debug: bool = False) -> None:
-        self._own = custom_path is None and not keep_for_debug
+        self._own = custom_path is None and not keep_for_debug and not self._keep_all
         self.path = tempfile.mkdtemp(prefix="weft-") if custom_path is None else str(Path(custom_path).absolute())
         self.temp_dir = self.path
         Path(self.path).mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    @contextmanager
+    def set_keep_for_debug(cls, set_to: bool = True) -> Generator[None]:
+        """Let the folders that are made inside a ``with`` block stay."""
+        before, cls._keep_all = cls._keep_all, set_to
+        try:
+            yield
+        finally:
+            cls._keep_all = before
 
     def remove(self) -> None:
         """Remove the folder now."""

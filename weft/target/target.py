@@ -106,6 +106,57 @@ class Target:
         out.host = None if host is None else Target(host)
         return out
 
+    @staticmethod
+    def target_or_current(target: TargetLike | None) -> Target:
+        """Return a target, or that of ``with Target(...)`` where none is given.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is neither.
+        """
+        found = Target.current() if target is None else Target(target)
+        if found is None:
+            raise InvalidArgument("no target is given and none is current", help="with Target(...): around it")
+        return found
+
+    @staticmethod
+    def canon_target(target: TargetLike | None) -> Target | None:
+        """Return a target given in any form as one; None stays."""
+        return None if target is None else Target(target)
+
+    @staticmethod
+    def canon_target_and_host(
+        target: TargetLike | None, target_host: TargetLike | None = None
+    ) -> tuple[Target | None, Target | None]:
+        """Return a target with a host, and the host: `target_host`, or the one that the target has."""
+        if target is None:
+            return None, Target.canon_target(target_host)
+        made = Target(target) if target_host is None else Target(target).with_host(target_host)
+        return made, made.host
+
+    @staticmethod
+    def canon_multi_target(multi_targets: Any) -> list[Target]:
+        """Return one target, or several in a sequence or as the values of a mapping, as a list."""
+        if isinstance(multi_targets, Mapping) and "kind" not in multi_targets:
+            return [Target(t) for t in multi_targets.values()]
+        return [Target(t) for t in (multi_targets if isinstance(multi_targets, (list, tuple)) else [multi_targets])]
+
+    @staticmethod
+    def canon_multi_target_and_host(target: Any, target_host: TargetLike | None = None) -> list[Target]:
+        """Return :meth:`canon_multi_target` with a host for each."""
+        made = Target.canon_multi_target(target)
+        return made if target_host is None else [t.with_host(target_host) for t in made]
+
+    @staticmethod
+    def canon_target_map_and_host(
+        target_map: Mapping[Any, Any], target_host: TargetLike | None = None
+    ) -> tuple[dict[Target, Any], Target | None]:
+        """Return a mapping from targets to modules with a host for each, and the host."""
+        made = {Target.canon_target_and_host(t, target_host)[0]: mod for t, mod in target_map.items()}
+        host = next((t.host for t in made if t is not None and t.host is not None), None)
+        return {t: mod for t, mod in made.items() if t is not None}, host
+
     @property
     def keys(self) -> list[str]:
         """What it is like, the most special first: as its option says, else its device and what its kind is."""

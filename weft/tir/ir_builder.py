@@ -157,6 +157,13 @@ class IRBuilder:
 
     # --- the rest ---
 
+    def let(self, var_name: str, value: Any) -> Var:
+        """Name a value for the rest of the scope."""
+        data = as_expr(value)
+        var = Var(var_name, data.dtype)
+        self.emit(lambda body: stmts.LetStmt(var, data, body))
+        return var
+
     def assert_stmt(self, condition: Any, message: str) -> None:
         """Check a condition before the rest of the scope."""
         test = as_expr(condition)

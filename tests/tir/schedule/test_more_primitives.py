@@ -302,3 +302,33 @@ def test_a_copy_beside_a_condition_stays_inside_its_buffer():
     x, y = np.arange(16, dtype="int32").reshape(4, 4), np.zeros((4, 4), "int32")
     tir.interpret(tir.pipeline.lower(s.func), x, y)
     np.testing.assert_array_equal(y, x + 1)
+
+
+def test_a_block_works_in_place_on_a_copy():
+    a = te.placeholder((5,), "int32", name="A")
+    func = te.create_prim_func([a, te.compute((5,), lambda i: a[i] + 1, name="B")])
+    in_place = ir.substitute(func, {func.buffer_of(func.params[1]): func.buffer_of(func.params[0])})
+    in_place = in_place.replace(params=func.params[:1], buffer_map=func.buffer_map[:1])
+    sch = Schedule(in_place)
+    copies = sch.cache_inplace("B", 0, "local")
+    assert [b.name for b in copies] == ["A_local", "A_local_1"]
+    assert sch.get_producers("B")[0].name == "A_local"
+    x = np.arange(5, dtype="int32")
+    tir.interpret(tir.pipeline.lower(sch.func), x)
+    np.testing.assert_array_equal(x, np.arange(5) + 1)
+    every_way(sch, in_place)
+    with pytest.raises(ScheduleError, match="does not write"):
+        Schedule(func).cache_inplace("B", 0, "local")
+
+
+def test_separators_of_axes():
+    a = te.placeholder((4, 4), name="A")
+    b = te.compute((4, 4), lambda i, j: a[i, j] * 2.0, name="B")
+    sch = Schedule(te.create_prim_func([a, te.compute((4, 4), lambda i, j: b[i, j] + 1.0, name="C")]))
+    sch.set_axis_separator("B", ("write", 0), [1])
+    sch.set_axis_separator("B", "A", [1])
+    assert [w.buffer.axis_separators for w in sch.state.realize("B").block.writes] == [(1,)]
+    assert sch.func.buffer_map[0][1].axis_separators == (1,)
+    for wrong in ([0], [2], [1, 1]):
+        with pytest.raises(ScheduleError, match="no places between"):
+            sch.set_axis_separator("B", ("write", 0), wrong)

@@ -18,6 +18,7 @@ from weft import error, ir, relax
 from weft.op import make_call
 from weft.relax import Var as RelaxVar
 from weft.runtime import Tensor as RuntimeTensor
+from weft.spelling import also_called
 
 _HERE = str(Path(__file__).parent)
 _default_dtype = "float32"
@@ -215,9 +216,12 @@ class Tensor(_Operators):
         return Tensor(_expr=ir.constant(data, dtype))
 
     @staticmethod
+    @also_called(struct_info="ty")
     def from_ty(ty: ir.TensorType, name: str = "tensor") -> Tensor:
         """Make a variable of a type."""
         return Tensor(_expr=RelaxVar(name, ty))
+
+    from_struct_info = from_ty
 
     @staticmethod
     def placeholder(shape: Sequence[Any], dtype: str, name: str = "tensor") -> Tensor:

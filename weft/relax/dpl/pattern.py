@@ -86,12 +86,12 @@ class DFPattern(Node, abstract=True):
         """Match this, or ``option(this)``."""
         return OrPattern(option(self), self)
 
-    @also_called(struct_info="ty")
+    @also_called(struct_info="ty", ttype="ty")
     def has_ty(self, ty: Type) -> TypePattern:
         """Match what this matches, if its type is structurally this one."""
         return TypePattern(self, ty)
 
-    has_struct_info = has_ty
+    has_struct_info = has_type = has_ty
 
     def match(self, expr: Any, var2val: Any = None) -> bool:
         """Whether this matches an expression; see :func:`weft.relax.dpl.match`."""

@@ -135,6 +135,37 @@ def cache_read(
     return copy_name
 
 
+def cache_inplace(
+    state: ScheduleState, name: str, read_index: int | str | Buffer, storage_scope: str
+) -> tuple[str, str]:
+    """Let a block work on a copy of a buffer that it reads and writes; returns the names of the copies in and out."""
+    check_scope("cache_inplace", storage_scope)
+    path = state.path_to_block(name)
+    scope = state.scope_of(path)
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    block = realize.block
+    if isinstance(read_index, int):
+        old = _region(block.reads, read_index, name, "cache_inplace").buffer
+    else:
+        old = block.writes[index_of(block, "write", read_index, "cache_inplace")].buffer
+    if not any(w.buffer is old for w in block.writes):
+        raise refuse("cache_inplace", f"the block does not write '{old.name}'", block=name, help="use cache_read")
+    state.check_loaded("cache_inplace", old, block)
+    cache = _cache_of(old, storage_scope)
+    top = _apart(scope, path, lambda r: r is not realize and touches(r.block, [old]))
+    whole = tuple(Range.from_min_extent(const(0, d.dtype), d) for d in old.shape)
+    copies = [state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")]
+    before = _copy_nest(old, cache, whole, copies[0], _outside(state, path, top))
+    copies.append(state.fresh_name(f"{copies[0]}_1"))
+    after = _copy_nest(cache, old, whole, copies[1], _outside(state, path, top))
+    state.replace(top, seq(before, top, after))
+    current = state.realize(name).block
+    state.replace(current, substitute(current, {old: cache}))
+    state.alloc(state.scope_of_block(name), cache)
+    return copies[0], copies[1]
+
+
 def _statements_with(scope: Block, names: list[str]) -> list[Stmt]:
     """List the statements in the body of a block from the first to the last that has one of the named blocks."""
     items = list(scope.body.seq) if isinstance(scope.body, SeqStmt) else [scope.body]

@@ -17,6 +17,7 @@ from weft.tir.analysis.structure import blocks_in, replace_node, subst_stmt, use
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at
 from weft.tir.schedule.cache import top_child
+from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.iteration import with_regions
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -215,3 +216,24 @@ def storage_align(state: ScheduleState, name: str, buffer_index: int, axis: int,
     kept = tuple(t for t in (block.annotations.get("buffer_dim_align") or ()) if tuple(t[:2]) != (buffer_index, axis))
     notes = (*kept, (buffer_index, axis, factor, offset))
     state.replace(block, replace_node(block, annotations=ir.Attrs.of(block.annotations, buffer_dim_align=notes)))
+
+
+def set_axis_separator(state: ScheduleState, name: str, where: BufferName, separators: Sequence[int]) -> None:
+    """Note the separators of a buffer wherever it is used.
+
+    Raises
+    ------
+    ScheduleError
+        When they are not increasing numbers from 1 to the rank less 1.
+    """
+    block = state.realize(name).block
+    old = buffer_at(block, where, "set_axis_separator")
+    steps = tuple(separators)
+    if list(steps) != sorted(set(steps)) or any(not 0 < s < len(old.shape) for s in steps):
+        raise refuse("set_axis_separator", f"{list(steps)} are no places between the {len(old.shape)} dimensions of "
+                     f"'{old.name}'", block=name, help="increasing numbers from 1")  # fmt: skip
+    new = replace_node(old, axis_separators=steps)
+    replace_buffer(state, old, new)
+    if state.is_argument(old):
+        pairs = tuple((v, new if b is old else b) for v, b in state.func.buffer_map)
+        state.func = replace_node(state.func, buffer_map=pairs)

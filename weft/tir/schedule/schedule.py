@@ -337,6 +337,16 @@ class Schedule(Recorder):
         return BlockRV(copy)
 
     @primitive
+    def cache_inplace(self, block: BlockRV, read_buffer_index: int | str | Buffer, storage_scope: str) -> list[BlockRV]:
+        """Let a block work on a copy of a buffer that it reads and writes; returns the blocks that copy in and out."""
+        return [BlockRV(n) for n in cache.cache_inplace(self.state, block.name, read_buffer_index, storage_scope)]
+
+    @primitive
+    def set_axis_separator(self, block: BlockRV, buffer: BufferName, axis_separators: Sequence[int] | None) -> None:
+        """Say between which dimensions a buffer is laid out in further dimensions of memory, where there are such."""
+        layout.set_axis_separator(self.state, block.name, buffer, axis_separators or ())
+
+    @primitive
     def set_scope(self, block: BlockRV, buffer_index: int | str | Buffer, storage_scope: str) -> None:
         """Choose where the buffer that a block writes lives."""
         cache.set_scope(self.state, block.name, buffer_index, storage_scope)
