@@ -13,6 +13,7 @@ from tests.tir.schedule.test_primitives import check_matmul, matmul
 from tests.tir.schedule.test_trace import every_way
 from weft import ir, te, tir
 from weft.error import ScheduleError
+from weft.script import from_source
 from weft.tir import Schedule
 
 
@@ -332,3 +333,21 @@ def test_separators_of_axes():
     for wrong in ([0], [2], [1, 1]):
         with pytest.raises(ScheduleError, match="no places between"):
             sch.set_axis_separator("B", ("write", 0), wrong)
+
+
+def test_what_is_copied_at_a_loop_was_all_made_in_its_iteration():
+    a = te.placeholder((2, 4), "int32", name="A")
+    b = te.compute((2, 4), lambda i, j: a[i, j] + 1, name="B")
+    sch = Schedule(te.create_prim_func([a, te.compute((2, 4), lambda i, j: b[i, j] * 2, name="C")]))
+    sch.transform_layout("B", ("write", 0), lambda i, j: (i + j, j))  # a diagonal: rows of it overlap
+    with pytest.raises(ScheduleError, match="makes only some"):
+        sch.write_at(sch.get_loops("B")[0], "B", 0, "global")
+
+
+def test_blocks_of_blocks_where_sizes_and_variables_have_other_types():
+    a = te.placeholder((size("n"), 6), name="A")
+    func = te.create_prim_func([a, te.compute((size("n"), 6), lambda i, j: a[i, j] + 1.0, name="B")])
+    sch = Schedule(func)
+    sch.blockize(sch.get_loops(sch.cache_read("B", 0, "global"))[0])
+    ir.assert_structural_equal(from_source(sch.func.script()), sch.func, map_free_vars=True)
+    same(sch, func)

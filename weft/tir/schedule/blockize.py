@@ -13,6 +13,13 @@ from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, Stmt
 
 
+def _check_start(block: Block, iters: list[ir.IterVar], nest: list[For]) -> None:
+    summed = {iv.var for iv in iters if iv.iter_type == "reduce"}
+    if not used_vars(block.init).isdisjoint(summed):
+        raise refuse("blockize", "where the block starts from depends on a variable that it reduces over",
+                     loops=nest, block=block.name_hint)  # fmt: skip
+
+
 def blockize(state: ScheduleState, var: ir.Var) -> str:
     """Make one block of a loop and all inside it; returns the new block's name.
 
@@ -47,7 +54,7 @@ def blockize(state: ScheduleState, var: ir.Var) -> str:
         if box is None or used_vars(part) - set(inner) or not ir.is_const_int(analyzer.simplify(box[0]), 0):
             raise refuse("blockize", f"the value {value} of '{iv.var.name}' is not a part decided outside plus one "
                          "decided inside", loops=nest, block=name)  # fmt: skip
-        extent = analyzer.simplify(box[1] + 1)
+        extent = ir.cast(iv.dtype, analyzer.simplify(box[1] + 1))
         if not analyzer.can_prove_equal(ir.floormod(base, extent), 0):
             raise refuse("blockize", f"'{iv.var.name}' does not start at multiples of {extent}", loops=nest, block=name)
         low = ir.IterVar(
@@ -55,13 +62,13 @@ def blockize(state: ScheduleState, var: ir.Var) -> str:
             replace_node(iv.var, name=f"{iv.var.name}_i"),
             iv.iter_type,
         )
-        inner_iters.append((low, part))
+        inner_iters.append((low, ir.cast(iv.dtype, part)))
         split[iv.var] = low.var
         if not ir.is_const_int(base, 0):
             count = analyzer.simplify(ir.ceildiv(iv.dom.extent, extent))
             outside = replace_node(iv.var, name=f"{iv.var.name}_o")
             high = ir.IterVar(ir.Range.from_min_extent(ir.const(0, iv.dtype), count), outside, iv.iter_type)
-            outer_iters.append((high, analyzer.simplify(base // extent)))
+            outer_iters.append((high, ir.cast(iv.dtype, analyzer.simplify(base // extent))))
             split[iv.var] = high.var * extent + low.var
     block = subst_stmt(realize.block, split)
     assert isinstance(block, Block)
@@ -70,6 +77,7 @@ def blockize(state: ScheduleState, var: ir.Var) -> str:
     init: Stmt | None = None
     new_name = state.fresh_name(f"{name}_o")
     if block.init is not None and any(iv.iter_type == "reduce" for iv, _ in outer_iters):
+        _check_start(block, [iv for iv, _ in (*outer_iters, *inner_iters)], nest)
         init = init_nest(small, nest, state.fresh_name(f"{name}_init"))
         small = replace_node(small, block=replace_node(block, init=None, reads=with_self_reads(block)))
     body: Stmt = small

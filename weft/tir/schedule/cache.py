@@ -206,7 +206,8 @@ def _apart(scope: Block, path: list[Stmt], others: Callable[[BlockRealize], bool
 
 def _outside(state: ScheduleState, path: list[Stmt], top: Stmt) -> Analyzer:
     """What holds where a copy beside `top` runs: the conditions inside of it need not."""
-    return state.analyzer_at(path[: _place(path, top) + 1])
+    around = next((i for i, s in enumerate(path) if s is top), -1)  # consumers may stand beside the block's own way
+    return state.analyzer_at(path[: around + 1])
 
 
 def _place(path: list[Stmt], stmt: Stmt) -> int:

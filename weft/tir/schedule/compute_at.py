@@ -89,6 +89,7 @@ def reverse_compute_at(
         for w in p.block.writes:
             if any(w.buffer is r.buffer for r in block.reads):
                 _add_region(regions, w, p, loop, analyzer)
+    _check_filled(state, under, regions, loop, analyzer)
     domain = _solve_domain(block, block.reads, regions, analyzer)
     _check_partition(state, block, domain, var, name)
     around = _loops_outside(state, var)
@@ -107,6 +108,45 @@ def reverse_compute_at(
     )
     position = last if index == -2 else len(items) if index == -1 else max(index, last)
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=False)
+
+
+def _check_filled(
+    state: ScheduleState,
+    producers: list[BlockRealize],
+    regions: dict[Buffer, tuple[ir.Range | None, ...]],
+    loop: For,
+    analyzer: Analyzer,
+) -> None:
+    """Refuse a producer that, in one iteration, makes only some elements of the box that it touches then.
+
+    Others of the box would be read where another iteration makes them, such as beside a diagonal.
+    """
+    around = {f.loop_var for f in _loops_outside(state, loop.loop_var)}
+    for p in producers:
+        for w in p.block.writes:
+            box = regions.get(w.buffer)
+            bounds = [e for r in box or () if r is not None for e in (r.min, r.extent)]
+            if structure.used_vars(*bounds).isdisjoint(around) or _is_box(w):
+                continue
+            path = state.path_to_block(p.block.name_hint)
+            below = path[next(i for i, s in enumerate(path) if s is loop) + 1 :]
+            made = substitute_ranges(w.region, structure.iter_values_of(p))
+            whole = tuple(r for r in box or () if r is not None)
+            if len(whole) < len(made) or not covers(below, tuple(r.min for r in made), whole, analyzer):
+                raise refuse(
+                    "reverse_compute_at",
+                    f"an iteration makes only some of the elements of '{w.buffer.name}' between the first and the last",
+                    loops=loop,
+                    block=p.block.name_hint,
+                )
+
+
+def _is_box(region: BufferRegion) -> bool:
+    """Whether a region moves by one element with a variable of its own in each dimension."""
+    parts = [(r.min.a, r.min.b) if isinstance(r.min, (ir.Add, ir.Sub)) else (r.min, None) for r in region.region]
+    moving = [a for a, b in parts if isinstance(a, ir.Var)]
+    plain = all(isinstance(a, (ir.Var, ir.IntImm)) and (b is None or isinstance(b, ir.IntImm)) for a, b in parts)
+    return plain and len(set(moving)) == len(moving)
 
 
 def _check_partition(
