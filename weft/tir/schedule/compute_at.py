@@ -144,8 +144,8 @@ def _check_filled(
 def _is_box(region: BufferRegion) -> bool:
     """Whether a region moves by one element with a variable of its own in each dimension."""
     parts = [(r.min.a, r.min.b) if isinstance(r.min, (ir.Add, ir.Sub)) else (r.min, None) for r in region.region]
-    moving = [a for a, b in parts if isinstance(a, ir.Var)]
-    plain = all(isinstance(a, (ir.Var, ir.IntImm)) and (b is None or isinstance(b, ir.IntImm)) for a, b in parts)
+    moving = [a for a, _ in parts if isinstance(a, ir.Var)]
+    plain = all(isinstance(a, (ir.Var, ir.IntImm)) and isinstance(b, (ir.IntImm, type(None))) for a, b in parts)
     return plain and len(set(moving)) == len(moving)
 
 
