@@ -1,6 +1,8 @@
 """Both vocabularies name the same objects."""
 
+import functools
 import importlib.util
+import inspect
 import itertools
 import random
 import subprocess
@@ -90,3 +92,41 @@ def test_names_that_are_no_alias():
         importlib.import_module("weft.tirx.nothing_of_that_name")
     with pytest.raises(AttributeError):
         weft.nothing_of_that_name  # noqa: B018
+
+
+SWEEP = """
+import importlib
+import weft
+from weft import _absent
+
+missed = []
+for module, names in _absent.tvm_names().items():
+    here = weft
+    try:
+        for part in module.split(".") if module != "." else ():
+            here = getattr(here, part)
+    except AttributeError:
+        continue  # is imported by name in TVM, too
+    for name in names:
+        if not hasattr(here, name):
+            try:
+                importlib.import_module(f"weft.{module}.{name}".replace("..", "."))
+            except ImportError:
+                continue
+            missed.append(f"{module}.{name}")
+assert not missed, missed
+"""
+
+
+def test_modules_inside_of_packages_are_their_attributes():
+    """A program that says ``relay.loops.while_loop`` imports no more than ``relay``."""
+    done = subprocess.run([sys.executable, "-c", SWEEP], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_names_that_load_later_are_there():
+    for module in [m for name, m in sys.modules.items() if name.split(".")[0] == "weft"]:
+        own = vars(module).get("__getattr__")
+        made = own.args[1] if isinstance(own, functools.partial) and len(own.args) > 1 else own
+        for name in inspect.getclosurevars(made).nonlocals.get("later", ()) if inspect.isfunction(made) else ():
+            assert getattr(module, name) is not None, f"{module.__name__}.{name}"

@@ -36,6 +36,7 @@ MODULES = {
     "contrib.graph_executor": "weft.runtime.graph_executor",
     "contrib.graph_runtime": "weft.runtime.graph_executor",
     "contrib.nvcc": "weft.target.cuda.nvrtc",
+    "contrib.tedd": "weft.te.tedd",
     "contrib.torch": "weft.frontend.torch.as_torch",
     "contrib.tvmjs": "weft.runtime.tensor_cache",
     "ffi.base": "weft.error",

@@ -110,7 +110,7 @@ _LATER = {
     **dict.fromkeys(_PARAMS, "weft.runtime.params"),
     "AttentionKVCache": "weft.runtime.kv_cache",
     "BenchmarkResult": "weft.runtime.timing",
-    "ObjectPath": "weft.runtime.container",
+    **dict.fromkeys(("ObjectPath", "ObjectPathPair"), "weft.runtime.object_path"),
     "Report": "weft.runtime.profiler",
     "register_object_loader": "weft.runtime.link",
     "time_function": "weft.runtime.timing",

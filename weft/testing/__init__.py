@@ -22,4 +22,4 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - those of targets ar
     "xfail_parameterizations", *_targets,
 ]  # fmt: skip
 
-__getattr__ = names_of("weft.testing")
+__getattr__ = names_of("weft.testing", dict.fromkeys(("auto_scheduler", "autotvm"), ""))
