@@ -351,3 +351,18 @@ def _boxes(table: dict[Buffer, _Box]) -> tuple[BufferRegion, ...]:
         )
         for b, box in table.items()
     )
+
+
+def loads_inside(node: object, var: ir.Var, own: Buffer, analyzer: arith.Analyzer) -> bool:
+    """Whether each load that moves with `var` stays inside its buffer; a load behind a condition may rely on it."""
+    if isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else":
+        with analyzer.constraint_scope(node.args[0]):
+            if not loads_inside(node.args[1], var, own, analyzer):
+                return False
+        return loads_inside(node.args[0], var, own, analyzer) and loads_inside(node.args[2], var, own, analyzer)
+    if isinstance(node, BufferLoad) and node.buffer is not own:
+        for i, size in zip(node.indices, node.buffer.shape, strict=True):
+            inside = ir.logical_and(i >= 0, i < size)
+            if var in used_vars(i) and not analyzer.can_prove(inside):
+                return False
+    return all(loads_inside(c, var, own, analyzer) for c in ir.children(node) if isinstance(c, (ir.PrimExpr, Stmt)))

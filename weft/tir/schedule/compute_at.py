@@ -10,9 +10,16 @@ from collections.abc import Sequence
 from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis import dependence, structure
-from weft.tir.analysis.access import addressed, evaluate_interval, relax_region, substitute_ranges, union_regions
+from weft.tir.analysis.access import (
+    addressed,
+    evaluate_interval,
+    loads_inside,
+    relax_region,
+    substitute_ranges,
+    union_regions,
+)
 from weft.tir.analysis.cover import covers, covers_domain
-from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, ForKind, SeqStmt, Stmt, seq
 
@@ -565,22 +572,7 @@ def _roundup(
         if iv.dom is not None:
             local.bind(iv.var, iv.dom if iv.var is not var else ir.Range.from_min_extent(iv.dom.min, end))
     stmts = (block.body, *((block.init,) if block.init is not None else ()))
-    return end if all(_loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
-
-
-def _loads_inside(node: object, var: ir.Var, own: Buffer, analyzer: Analyzer) -> bool:
-    """Whether each load that moves with `var` stays inside its buffer; a load behind a condition may rely on it."""
-    if isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else":
-        with analyzer.constraint_scope(node.args[0]):
-            if not _loads_inside(node.args[1], var, own, analyzer):
-                return False
-        return _loads_inside(node.args[0], var, own, analyzer) and _loads_inside(node.args[2], var, own, analyzer)
-    if isinstance(node, BufferLoad) and node.buffer is not own:
-        for i, size in zip(node.indices, node.buffer.shape, strict=True):
-            inside = ir.logical_and(i >= 0, i < size)
-            if var in structure.used_vars(i) and not analyzer.can_prove(inside):
-                return False
-    return all(_loads_inside(c, var, own, analyzer) for c in ir.children(node) if isinstance(c, (ir.PrimExpr, Stmt)))
+    return end if all(loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
 
 
 def _grow(state: ScheduleState, name: str, larger: dict[ir.Var, ir.PrimExpr]) -> None:
