@@ -34,16 +34,20 @@ from weft.meta_schedule.schedule_rule import ScheduleRule
 from weft.meta_schedule.search_strategy import SearchStrategy
 from weft.meta_schedule.space_generator import SpaceGenerator
 from weft.meta_schedule.task_scheduler import TaskScheduler
-from weft.meta_schedule.tune import compile_tir, tune_tasks, tune_tir
+from weft.meta_schedule.tune import compile_tir, tune_tasks, tune_te, tune_tir
+from weft.meta_schedule.tune_config import ApplyHistoryBest, TuneConfig
 from weft.meta_schedule.tune_context import ExtractedTask, TuneContext
 from weft.support.derived import derived_object
 
 __all__ = [
-    "Builder", "CostModel", "Database", "ExtractedTask", "FeatureExtractor", "MeasureCallback", "MeasureCandidate",
-    "Mutator", "Postproc", "Profiler", "Runner", "ScheduleRule", "SearchStrategy", "SpaceGenerator",
-    "TaskScheduler", "TuneContext", "TuningRecord", "Workload", "arg_info", "builder", "compile_tir", "cost_model",
-    "database", "derived_object", "feature_extractor", "measure_callback", "mutator", "postproc", "runner",
-    "schedule_rule", "search_strategy", "space_generator", "task_scheduler", "tune_tasks", "tune_tir",
+    "ApplyHistoryBest", "Builder", "CostModel", "Database", "ExtractedTask", "FeatureExtractor", "MeasureCallback",
+    "MeasureCandidate", "Mutator", "Postproc", "Profiler", "Runner", "ScheduleRule", "SearchStrategy",
+    "SpaceGenerator", "TaskScheduler", "TuneConfig", "TuneContext", "TuningRecord", "Workload", "arg_info", "builder",
+    "compile_tir", "cost_model", "database", "derived_object", "feature_extractor", "measure_callback", "mutator",
+    "postproc", "runner", "schedule_rule", "search_strategy", "space_generator", "task_scheduler", "tune_tasks",
+    "tune_te", "tune_tir",
 ]  # fmt: skip
 
-__getattr__ = names_of("weft.meta_schedule")
+__getattr__ = names_of(
+    "weft.meta_schedule", dict.fromkeys(("extract_task_from_relay", "tune_relay"), "weft.relay.tune_config")
+)

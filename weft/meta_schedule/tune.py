@@ -11,11 +11,13 @@ from weft.meta_schedule.cost_model import CostModel
 from weft.meta_schedule.database import Database
 from weft.meta_schedule.runner import Runner
 from weft.meta_schedule.task_scheduler import TaskScheduler, callbacks_of
+from weft.meta_schedule.tune_config import TuneConfig
 from weft.meta_schedule.tune_context import TuneContext
 from weft.target import Target
+from weft.te import Tensor, create_prim_func
 from weft.tir.schedule import Schedule
 
-__all__ = ["compile_tir", "tune_tasks", "tune_tir"]
+__all__ = ["compile_tir", "tune_tasks", "tune_te", "tune_tir"]
 
 
 def tune_tasks(
@@ -75,10 +77,11 @@ def tune_tasks(
 
 def tune_tir(
     mod: ir.IRModule | tir.PrimFunc,
-    target: Any,
-    work_dir: str,
-    max_trials_global: int,
+    target: Target | str,
+    work_dir: str | TuneConfig = "",
+    max_trials_global: int | str = 0,
     *,
+    config: TuneConfig | None = None,
     max_trials_per_task: int | None = None,
     space: Any = "post-order-apply",
     strategy: Any = "evolutionary",
@@ -87,8 +90,10 @@ def tune_tir(
     special_space: Mapping[str, Any] | None = None,
     task_name: str = "main",
     **options: Any,
-) -> Database:
+) -> Any:
     """Tune TIR functions and return the database with what was found.
+
+    As in TVM 0.9 there may be a ``TuneConfig`` for the numbers; the best schedule is returned then.
 
     Parameters
     ----------
@@ -106,6 +111,12 @@ def tune_tir(
     **options : Any
         Of :func:`tune_tasks`.
     """
+    if isinstance(work_dir, TuneConfig):  # in front of the folder
+        config, work_dir = work_dir, str(max_trials_global)
+    if config is not None:
+        database: Database = tune_tir(mod, target, work_dir, **config.options(options))
+        found = compile_tir(database, mod, target)
+        return Schedule(mod) if found is None else found
     functions = {task_name: mod} if isinstance(mod, tir.PrimFunc) else {v.name_hint: f for v, f in mod.items()}
     tasks = [
         TuneContext(
@@ -116,12 +127,19 @@ def tune_tir(
         if isinstance(func, tir.PrimFunc)
     ]  # fmt: skip
     return tune_tasks(
-        tasks=tasks, task_weights=[1.0] * len(tasks), work_dir=work_dir, max_trials_global=max_trials_global,
+        tasks=tasks, task_weights=[1.0] * len(tasks), work_dir=work_dir, max_trials_global=int(max_trials_global),
         max_trials_per_task=max_trials_per_task, **options,
     )  # fmt: skip
 
 
-def compile_tir(database: Database, mod: ir.IRModule | tir.PrimFunc, target: Any) -> Schedule | None:
+def tune_te(
+    tensors: Sequence[Tensor], target: Target | str, config: TuneConfig, work_dir: str, **options: Any
+) -> Schedule:
+    """Tune what computes tensors, inputs and outputs in the order of the parameters; the best schedule is returned."""
+    return tune_tir(create_prim_func(list(tensors)), target, work_dir, config=config, **options)
+
+
+def compile_tir(database: Database, mod: ir.IRModule | tir.PrimFunc, target: Target | str) -> Schedule | None:
     """Return the fastest schedule that a database has for a module; None where it has none."""
     whole = ir.IRModule({"main": mod}) if isinstance(mod, tir.PrimFunc) else mod
     return database.query_schedule(whole, Target(target))
