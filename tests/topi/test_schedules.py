@@ -62,9 +62,10 @@ def test_nothing_is_computed_of_an_empty_tensor_whose_loops_are_fused():
 def test_references_are_what_kernels_compute(layout, method):
     data = RNG.random((2, 5, 6, 3) if layout == "NHWC" else (2, 3, 5, 6)).astype("float32")
     boxes, at = np.array([[0.1, 0.2, 0.9, 0.7], [0, 0, 1.2, 1]], "float32"), np.array([1, 0], "int32")
-    args = ((4, 3), layout, method, 7.0)
-    found = evaluate(lambda *t: topi.image.crop_and_resize(*t, *args), data, boxes, at)
-    np.testing.assert_allclose(found, topi.testing.crop_and_resize_python(data, boxes, at, *args), rtol=1e-5)
+    for crop in ((4, 3), (1, 1), (1, 4)):
+        args = (crop, layout, method, 7.0)
+        found = evaluate(lambda *t, args=args: topi.image.crop_and_resize(*t, *args), data, boxes, at)
+        np.testing.assert_allclose(found, topi.testing.crop_and_resize_python(data, boxes, at, *args), rtol=1e-5)
     pool = ((3, 2), (2, 3), (1, 1), (1, 0, 1, 2), "max", True, layout, True)
     found = evaluate(lambda t: topi.nn.relu(topi.nn.pool2d(t, *pool)), data)
     near = topi.testing.poolnd_python(data, *pool[:3], (1, 0), (1, 2), "max", True, True, layout=layout)

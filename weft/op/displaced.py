@@ -126,7 +126,9 @@ def crop_and_resize_python(
     out = np.full((len(boxes), *crop_size, x.shape[3]), float(extrapolation_value))
     for n, (box, number) in enumerate(zip(boxes, box_indices, strict=True)):
         ys, xs = (
-            box[i] * (size - 1) + np.arange(steps) * ((box[i + 2] - box[i]) * (size - 1) / (steps - 1))
+            np.linspace(box[i], box[i + 2], steps) * (size - 1)
+            if steps > 1
+            else (box[i : i + 1] + box[i + 2]) / 2 * (size - 1)  # the middle
             for i, (size, steps) in enumerate(zip(x.shape[1:3], crop_size, strict=True))
         )
         for i, j in np.ndindex(*crop_size):
