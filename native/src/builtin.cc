@@ -532,7 +532,7 @@ int call_tir_dyn(const Call& c) {
   X(to_device) X(match_shape) X(match_prim_value) X(make_shape) X(make_prim_value) X(shape_of) X(tensor_to_shape) \
   X(index_bounds)                                                                                                    \
   X(read_if_cond) X(tuple_getitem) X(tuple_reset_item) X(make_tuple) X(make_closure) X(invoke_closure)            \
-  X(tail_call) X(append) X(call_tir_dyn)
+  X(tail_call) X(append) X(call_tir_dyn) X(unique)
 
 WEFT_BUILTINS(WEFT_WRAP)
 
@@ -548,6 +548,16 @@ constexpr Entry kBuiltins[] = {
 };
 
 }  // namespace
+
+const DLTensor* host_tensor(const Call& c, int32_t i, Any* copy) {
+  const DLTensor* t = tensor_of(c.args[i]);
+  if (t == nullptr || (t->device.device_type == kDLCPU && is_contiguous(*t))) return t;
+  TVMFFIObject* here = tensor_empty(t->shape, t->ndim, t->dtype, DLDevice{kDLCPU, 0}, Allocator::kPooled);
+  if (here == nullptr) return nullptr;
+  raw(copy)->type_index = kTVMFFITensor;
+  raw(copy)->v_obj = here;
+  return tensor_copy(*t, TVMFFITensorGetDLTensorPtr(here)) == 0 ? TVMFFITensorGetDLTensorPtr(here) : nullptr;
+}
 
 int alloc_tensor_taking(void*, const TVMFFIAny* args, int32_t n, TVMFFIAny* ret) {
   return make_tensor<true>(Call{"alloc_tensor", args, n, ret});

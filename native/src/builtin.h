@@ -58,16 +58,9 @@ inline int64_t* heap_at(const Call& c, int32_t i, int64_t* size) {
   return reinterpret_cast<int64_t*>(static_cast<char*>(t->data) + t->byte_offset);
 }
 
-// A tensor argument whose elements the host reads: what lies on a device is copied into `copy`. Null when it is none.
-inline const DLTensor* host_tensor(const Call& c, int32_t i, tvm::ffi::Any* copy) {
-  const DLTensor* t = tensor_of(c.args[i]);
-  if (t == nullptr || t->device.device_type == kDLCPU) return t;
-  TVMFFIObject* here = tensor_empty(t->shape, t->ndim, t->dtype, DLDevice{kDLCPU, 0}, Allocator::kPooled);
-  if (here == nullptr) return nullptr;
-  raw(copy)->type_index = kTVMFFITensor;
-  raw(copy)->v_obj = here;
-  return tensor_copy(*t, TVMFFITensorGetDLTensorPtr(here)) == 0 ? TVMFFITensorGetDLTensorPtr(here) : nullptr;
-}
+// A tensor argument whose elements the host reads: what lies on a device, or with gaps, is copied into `copy`. Null
+// when it is none.
+const DLTensor* host_tensor(const Call& c, int32_t i, tvm::ffi::Any* copy);
 
 // The dimensions of a Shape argument.
 inline const TVMFFIShapeCell* shape_at(const Call& c, int32_t i) {
@@ -98,6 +91,8 @@ std::string text_of(const TVMFFIAny& value);
 // What codegen says about a value: "ErrorContext(fn=main, loc=param[0], param=x, annotation=...)" becomes
 // "main: argument 'x' (annotation)"; any other text is used as it stands.
 std::string where_of(const TVMFFIAny& context);
+
+int unique(const Call& c);  // unique.cc
 
 // Checks of values against their annotations (builtin_checks.cc).
 #define WEFT_CHECKS(X) \

@@ -11,6 +11,7 @@ import tvm_ffi
 from weft.error import InvalidArgument
 from weft.ffi import get_global_func, register_global_func
 from weft.runtime import Tensor, constant_view, numpy_dtype, tensor
+from weft.runtime.host import unique_rows
 
 __all__: list[str] = []
 
@@ -52,16 +53,8 @@ def _view(x: Tensor, shape: Any, dtype: Any, offset: Any) -> Tensor:
 def _unique(
     x: Tensor, in_order: int, index: int = 0, inverse: int = 0, counts: int = 0, axis: int | None = None
 ) -> Any:
-    data = x.numpy()
-    values, *rest = np.unique(data, return_index=True, return_inverse=True, return_counts=True, axis=axis)
-    rest[1] = rest[1].reshape(-1)
-    if not in_order:
-        order = np.argsort(rest[0], kind="stable")
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        values = np.take(values, order, 0 if axis is None else axis)
-        rest = [rest[0][order], place[rest[1]], rest[2][order]]
-    found = [values, *(r.astype("int64") for r, wanted in zip(rest, (index, inverse, counts), strict=True) if wanted)]
+    values, *rest = unique_rows(x.numpy(), axis, bool(in_order))
+    found = [values, *(r for r, wanted in zip(rest, (index, inverse, counts), strict=True) if wanted)]
     results = [tensor(np.ascontiguousarray(f)) for f in found]
     return results[0] if len(results) == 1 else tuple(results)
 

@@ -170,6 +170,37 @@ def test_frames_longer_than_the_signal() -> None:
         evaluate(from_onnx(made), x, np.array(2), np.array(9))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "int32", "float16", "float32", "float64"])
+def test_unique_rows_of_each_type(dtype: str) -> None:
+    """Beside NumPy: few and many elements, none, either end of the type, both zeros, any axis, in either order."""
+    for shape, axis in (((40, 3), 0), ((3, 31, 2), 1), ((7, 300), None), ((0, 2), 0), ((3, 0), 0), ((), None)):
+        x = RNG.integers(0, 3, shape).astype(dtype)
+        if x.size and dtype != "bool":
+            top = np.inf if x.dtype.kind == "f" else np.iinfo(dtype).max
+            x.reshape(-1)[0], x.reshape(-1)[-1] = top, -np.inf if x.dtype.kind == "f" else np.iinfo(dtype).min
+            x.reshape(-1)[x.size // 2] = -0.0 if x.dtype.kind == "f" else 0
+        want = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
+        at = np.argsort(want[1], kind="stable")
+        for ordered in (0, 1):
+            attrs = {"sorted": ordered} | ({} if axis is None else {"axis": axis})
+            made = model_of([helper.make_node("Unique", ["x"], list("yabc"), **attrs)], {"x": x}, list("yabc"), 11)
+            values, first, inverse, counts = evaluate(from_onnx(made), x)
+            kept = slice(None) if ordered else at
+            np.testing.assert_array_equal(values, np.take(want[0], np.arange(len(at))[kept], axis or 0))
+            np.testing.assert_array_equal(first, want[1][kept])
+            np.testing.assert_array_equal(counts, want[3][kept])
+            np.testing.assert_array_equal(np.take(values, inverse, axis or 0).reshape(shape), x)
+
+
+def test_unique_numbers_that_are_none() -> None:
+    """NaN is one element among elements; a row that has one is like no other."""
+    x = np.array([[1, np.nan], [0, 2], [1, np.nan], [-np.nan, 2]], np.float32)
+    one_each = model_of([helper.make_node("Unique", ["x"], ["y"])], {"x": x}, ["y"], 11)
+    np.testing.assert_array_equal(evaluate(from_onnx(one_each), x)[0], [0, 1, 2, np.nan])
+    rows = model_of([helper.make_node("Unique", ["x"], ["y"], axis=0)], {"x": x}, ["y"], 11)
+    np.testing.assert_array_equal(evaluate(from_onnx(rows), x)[0], x[[1, 0, 2, 3]])
+
+
 def test_unique_and_determinants() -> None:
     x = RNG.integers(0, 4, (5, 3)).astype(np.float32)
     for attrs in ({}, {"axis": 0}, {"axis": 1, "sorted": 0}, {"sorted": 0}):

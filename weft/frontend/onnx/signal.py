@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
+from weft import ir, relax
 from weft.frontend.fourier import Parts, transformed
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.axes import around_axis
@@ -140,9 +140,11 @@ def _unique(node: Node) -> Any:
     axis = node.attr("axis")
     if axis is not None:
         axis = node.axis(axis)
-    rank = 1 if axis is None else node.ndim()
-    outs = [Kind("tensor", node.logical(), rank), *[Kind("tensor", "int64", 1)] * 3]
-    return node.host("Unique", node.inputs, outs, axis=axis, ordered=node.attr("sorted", 1))
+    ordered = node.attr("sorted", 1)
+    if node.logical() != node.dtype():  # texts, and what is stored wider
+        outs = [Kind("tensor", node.logical(), 1 if axis is None else node.ndim()), *[Kind("tensor", "int64", 1)] * 3]
+        return node.host("Unique", node.inputs, outs, axis=axis, ordered=ordered)
+    return node.graph.fields(node.emit(relax.op.unique(node.x(), ordered, True, True, True, axis)))
 
 
 @converter("Det")

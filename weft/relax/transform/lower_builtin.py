@@ -5,6 +5,7 @@ From Relax's operators to functions of the VM's runtime.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -246,7 +247,16 @@ def _ensure_zero_offset(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.ensure_zero_offset", call.args)
 
 
-@_on("unique", "nonzero", "shape_to_tensor")
+@_on("unique")
+def _unique(call: ir.Call) -> ir.Expr:
+    """The machine sorts what its own numbers can stand for, NumPy the rest."""
+    ty = call.args[0].ty
+    dtype = str(ty.dtype) if isinstance(ty, ir.TensorType) else ""
+    sorted_here = re.fullmatch(r"u?int(8|16|32|64)|bool|b?float(16|32|64)", dtype) is not None
+    return call_builtin("vm.builtin.unique" if sorted_here else "weft.run.unique", call.args)
+
+
+@_on("nonzero", "shape_to_tensor")
 def _of_data(call: ir.Call) -> ir.Expr:
     return call_builtin(f"weft.run.{call.op.name.removeprefix('relax.')}", call.args)  # type: ignore[attr-defined]
 

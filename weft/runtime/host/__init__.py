@@ -15,11 +15,12 @@ from weft.runtime.host.registry import HOST_FUNCTION
 
 if TYPE_CHECKING:
     from weft.runtime.host.call import call_host, host_operators
+    from weft.runtime.host.numbers import unique_rows
     from weft.runtime.host.reference import register_operator
 
 __all__ = [
     "HOST_FUNCTION", "STORED", "Kind", "call_host", "from_machine", "host_operators", "known_texts",
-    "register_operator", "to_machine",
+    "register_operator", "to_machine", "unique_rows",
 ]  # fmt: skip
 
 __getattr__ = names_of(
@@ -28,5 +29,6 @@ __getattr__ = names_of(
         "call_host": "weft.runtime.host.call",
         "host_operators": "weft.runtime.host.call",
         "register_operator": "weft.runtime.host.reference",
+        "unique_rows": "weft.runtime.host.numbers",
     },
 )

@@ -13,16 +13,27 @@ from weft.runtime.host.registry import host_operator
 def _unique(x: Any, *, axis: int | None, ordered: int) -> Any:
     texts = x.dtype == object
     data = x.astype(str) if texts and x.size else x.astype("U1") if texts else x
+    values, *rest = unique_rows(data, axis, bool(ordered))
+    return values.astype(object) if texts else values, *rest
+
+
+def unique_rows(data: np.ndarray, axis: int | None, in_order: bool) -> tuple[np.ndarray, ...]:
+    """Return the elements, or the parts along an axis, once each, with first places, numbers and counts.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Values of the array's dtype, and places, numbers and counts in int64.
+    """
     values, first, inverse, counts = np.unique(
         data, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
-    if not ordered:
+    if not in_order:
         order = np.argsort(first, kind="stable")
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
         values, first, counts = np.take(values, order, 0 if axis is None else axis), first[order], counts[order]
         inverse = place[inverse]
-    values = values.astype(object) if texts else values
     return values, first.astype(np.int64), inverse.reshape(-1).astype(np.int64), counts.astype(np.int64)
 
 
