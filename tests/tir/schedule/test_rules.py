@@ -70,7 +70,7 @@ def test_flat_elementwise_fuses_all(shape):
     assert len({v.name for v in [s.loop_var for s in statements(sch.func.body) if isinstance(s, tir.For)]}) <= 3
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (16, 33), (1, 9)])
+@pytest.mark.parametrize("shape", [(5, 7), (16, 33), (1, 9), (777, 48), (513, 17), (64, 600)])
 @pytest.mark.parametrize("static", [True, False])
 def test_transpose(shape, static):
     n, m = sym(static, shape[0]), sym(static, shape[1], "m")

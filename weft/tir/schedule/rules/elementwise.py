@@ -16,6 +16,8 @@ from weft.tir.transform.transpose_tiles import TILE_MARK
 _TILE_ROWS = 16
 """Rows of a tile that is transposed in registers: half of 32 registers."""
 
+_TILES_TOGETHER = 16
+"""Tiles of a strip that are walked before the next strip begins, where rows lie so that they meet in few cache sets."""
 
 _NARROW = 8
 """Elements side by side from which on a tile that is transposed is better than vectors that run over several rows."""
@@ -199,8 +201,12 @@ def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: in
     lanes = ctx.choose("tile", [n for n in (4, 8, 16) if n <= widest], widest)
     cost = element_cost(ctx.block(rv).body)
     outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
+    in_blocks = _meets_few_sets(ctx, rv, loops[-1], lanes)
     a_outer, a_inner = sch.split(loops[axis], [None, lanes])
     b_outer, b_inner = sch.split(loops[-1], [None, lanes])
+    if in_blocks:
+        b_block, b_outer = sch.split(b_outer, [None, _TILES_TOGETHER])
+        outer.append(b_block)
     sch.reorder(*outer, a_outer, b_outer, a_inner, b_inner)
     sch.vectorize(b_inner)
     sch.unroll(a_inner)
@@ -210,3 +216,14 @@ def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: in
     n = ctx.constant(b_outer)
     ctx.stream(row, rv)
     ctx.parallel(row, None if n is None else n * lanes * lanes * cost // 2)
+
+
+def _meets_few_sets(ctx: RuleContext, rv: BlockRV, loop: LoopRV, lanes: int) -> bool:
+    """Whether the strided loads of a long loop are whole tiles apart: a strip of such lines is gone when its tiles end."""
+    realize = ctx.sch.state.realize(rv.name)
+    along = [iv.var for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if v is loop.var]
+    length = ctx.constant(loop)
+    strides = {stride_along(x, along[0]) for x in loads_of(realize.block.body)} if along else set()
+    return (length is None or length > 2 * _TILES_TOGETHER * lanes) and any(
+        s is not None and s > lanes and s % lanes == 0 for s in strides
+    )
