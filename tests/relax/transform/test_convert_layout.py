@@ -238,6 +238,8 @@ LONE = [
     ((24, 57), (3, 3), {"groups": 3, "padding": 1}, 3, False),
     ((21, 21), (3, 2), {"groups": 3, "strides": (2, 1)}, 3, False),
     ((24, 24), (3, 3), {"groups": 3, "padding": (1, 0)}, 1, False),  # eight are half a vector: copied side by side
+    ((24, 24), (3, 3), {"groups": 3, "strides": (3, 3)}, 3, False),  # what would be copied is used once
+    ((9, 60), (1, 3), {"groups": 3, "strides": (2, 3)}, 3, False),
     ((12, 3), (3, 3), {"groups": 3}, 1, False),
     ((6, 3), (3, 3), {"padding": 1}, 1, True),
 ]

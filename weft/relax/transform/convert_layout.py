@@ -322,7 +322,9 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
         return ir.Call(ir.Op.get("relax.nn.conv2d_winograd"), (s.to_last(call.args[0], bb), moved), new, span=call.span)
     if not isinstance(weight, ir.Constant) and group > 1:
         return None
-    if isinstance(weight, ir.Constant) and group == 1 and _has_odd_groups(s, shape, groups):
+    strides = np.broadcast_to(attrs.get("strides", 1), (len(sizes),))
+    apart = all(k <= d for k, d in zip(shape[2:], strides, strict=True))
+    if isinstance(weight, ir.Constant) and group == 1 and _has_odd_groups(s, shape, groups, apart):
         return _each_group(s, call, bb)
     if groups == 1 or channels // groups % panel == 0:
         packed = weight_panels(weight, panel, group, bb)
@@ -362,10 +364,15 @@ _FEW_SUMS = 16
 """Products of an element of a group from which on they are worth a call."""
 
 
-def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int) -> bool:
-    """Whether groups of products end inside vectors, and are few enough and fill panels of their own well enough."""
+def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int, apart: bool) -> bool:
+    """Whether groups of products end inside vectors, and are few enough and fill panels of their own well enough.
+
+    Where windows lie `apart`, what the rule of grouped products copies for each output channel is used only once.
+    """
     outs, taps, lanes = shape[0] // groups, prod(shape[2:]), s.machine.lanes(32)
     odd = outs % lanes > 0 and shape[1] * taps >= _FEW_SUMS
+    if apart and outs % lanes > 0 and 1 < groups <= _MOST_GROUPS_OF_WINDOWS and shape[1] > 1:
+        return True
     if taps == 1:
         return 1 < groups <= _MOST_GROUPS and odd
     full = lanes % outs > 0 and 2 * _panel(s, outs) <= 5 * outs
