@@ -219,7 +219,7 @@ def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: in
 
 
 def _meets_few_sets(ctx: RuleContext, rv: BlockRV, loop: LoopRV, lanes: int) -> bool:
-    """Whether the strided loads of a long loop are whole tiles apart: a strip of such lines is gone when its tiles end."""
+    """Whether the strided loads of a long loop are whole tiles apart, so that few lines of a strip stay cached."""
     realize = ctx.sch.state.realize(rv.name)
     along = [iv.var for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if v is loop.var]
     length = ctx.constant(loop)
