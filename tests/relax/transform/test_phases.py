@@ -6,6 +6,7 @@ import pytest
 import weft
 from weft import op, relax
 from weft.ir import Call, Op, walk
+from weft.machine import Machine
 from weft.relax.transform.phases import phases_of
 from weft.topi.conv import paddings, pair
 
@@ -98,10 +99,25 @@ def test_transposed_padded_by_more_than_its_kernel_reaches():
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize(("outs", "kernel", "pad", "wide"), [(1, 2, 0, 70), (2, 4, 1, 65), (1, 3, 1, 67)])
-def test_few_channels_of_wide_images(outs, kernel, pad, wide, symbolic):
+@pytest.mark.parametrize(
+    ("ins", "outs", "kernel", "pad", "wide"),
+    [(5, 1, 2, 0, 70), (5, 2, 4, 1, 65), (5, 1, 3, 1, 67), (13, 3, 2, 0, 70), (16, 4, 2, 1, 67)],
+)
+def test_few_channels_of_wide_images(ins, outs, kernel, pad, wide, symbolic):
     attrs = {"strides": 2, "padding": (pad,) * 4}
-    check("nn.conv2d_transpose", random(1, 5, 3, wide), random(5, outs, kernel, kernel), symbolic=symbolic, **attrs)
+    check("nn.conv2d_transpose", random(2, ins, 3, wide), random(ins, outs, kernel, kernel), symbolic=symbolic, **attrs)
+
+
+@pytest.mark.parametrize(("ins", "outs"), [(16, 16), (33, 7), (5, 9)])
+def test_pixels_of_few_channels(ins, outs):
+    """Channels that fit one vector and are no more than are read stay planes: nothing is transposed."""
+    mod = check("nn.conv2d", random(2, ins, 9, 17), random(outs, ins, 1, 1), symbolic=True)
+    after = relax.transform.convert_layout(machine=Machine(vector_bits=512, vector_registers=32))(
+        relax.transform.normalize()(mod)
+    )
+    moved = [n for n in walk(after["main"]) if isinstance(n, Call) and n.op is Op.get("relax.permute_dims")]
+    assert (not moved) == (outs <= ins)
+    check("nn.conv3d", random(1, ins, 3, 5, 40), random(outs, ins, 1, 1, 1))
 
 
 @pytest.mark.parametrize(

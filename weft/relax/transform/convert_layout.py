@@ -32,7 +32,7 @@ from weft.relax.transform.panels import (
     round_up,
     weight_panels,
 )
-from weft.relax.transform.phases import Phased, phase_weights, phases_of, product_of_blocks
+from weft.relax.transform.phases import Phased, image_of_planes, phase_weights, phases_of, product_of_blocks
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -314,7 +314,9 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     groups, channels = attrs.get("groups", 1), shape[0]
     call, attrs = _with_padding(s, call)
     group, panel = s.dot_group(call), _panel(s, channels)
-    if groups == 1 and channels <= _FEW_CHANNELS and group == 1 and _lanes_are_pixels(s, call, prod(shape[2:])):
+    taps = prod(shape[2:])
+    few = s.machine.lanes(32) if taps == 1 and channels <= shape[1] else _FEW_CHANNELS
+    if groups == 1 and channels <= few and group == 1 and _lanes_are_pixels(s, call, taps):
         return _Kept(call.op, call.args, attrs, span=call.span)
     if isinstance(weight, ir.Constant) and (tile := _winograd_tile(s, call, weight.data.numpy())):
         new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
@@ -395,7 +397,11 @@ def _each_group(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Call:
 
 
 _FEW_CHANNELS = 4
-"""Up to so many channels, an image is read as it is, its pixels broadcast, and one made leaves most lanes idle."""
+"""Up to so many channels, an image is read as it is, its pixels broadcast, and one made leaves most lanes idle.
+
+A window of one pixel has nothing to gain from channels side by side while they fit one vector and are no more than are
+read: the order of the data, which is the larger, stays.
+"""
 
 
 def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
@@ -451,9 +457,11 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     if plan.crop is None and all(n == 1 for n in block):
         return made
     base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
-    channels, kept = kernel[1] * groups, isinstance(made, _Kept)
-    phased = Phased(bb.emit(made), base, block, channels, True, groups, plan.crop, channels_last=not kept)
-    return s.bind_last(phased.image(bb), phased, bb) if kept else s.bind_phased(phased, bb)
+    value, channels = bb.emit(made), kernel[1] * groups
+    if isinstance(made, _Kept):
+        image = image_of_planes(value, base, block, channels, plan.crop, bb)
+        return _Kept(image.op, image.args, image.attrs, span=call.span)
+    return s.bind_phased(Phased(value, base, block, channels, True, groups, plan.crop), bb)
 
 
 def _shape_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:

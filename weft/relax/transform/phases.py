@@ -30,7 +30,7 @@ class Phased:
     """A value of shape (n, h, rows, w, columns * channels), or, where blocks lie together, (n, h, w, block * channels).
 
     As an image it is (n, h * rows, w * columns, channels), or the part of that which `crop` says; volumes likewise.
-    Channels of `groups` lie apart: each group has its blocks. Not `channels_last`: (n, block * channels, h, w).
+    Channels of `groups` lie apart: each group has its blocks.
     """
 
     value: Any
@@ -40,16 +40,11 @@ class Phased:
     together: bool
     groups: int = 1
     crop: Crop | None = None
-    channels_last: bool = True
 
     def image(self, bb: BlockBuilder) -> Expr:
         """Emit the image, channels last."""
         (n, *sizes), block, value, rank = self.base, self.block, self.value, len(self.block)
-        if not self.channels_last:
-            value = bb.emit(_reshape(value, (n, *block, self.channels, *sizes)))
-            places = [d for i in range(rank) for d in (2 + rank + i, 1 + i)]
-            value = bb.emit(Call(Op.get("relax.permute_dims"), (value,), Attrs.of(axes=(0, *places, 1 + rank))))
-        elif self.together:
+        if self.together:
             apart = (n, *sizes, self.groups, *block, self.channels // self.groups)
             value = bb.emit(_reshape(value, apart))
             places = [d for i in range(rank) for d in (1 + i, 2 + rank + i)]
@@ -57,10 +52,7 @@ class Phased:
             value = bb.emit(Call(Op.get("relax.permute_dims"), (value,), Attrs.of(axes=axes)))
         whole = [size * by for size, by in zip(sizes, block, strict=True)]
         value = bb.emit(_reshape(value, (n, *whole, self.channels)))
-        if self.crop is None:
-            return value
-        begin, end = [b for b, _ in self.crop], [b + size for b, size in self.crop]
-        return bb.emit(op.make_call("strided_slice")(value, axes=list(range(1, rank + 1)), begin=begin, end=end))
+        return value if self.crop is None else bb.emit(_cropped(value, self.crop, 1))
 
     def alike(self, other: Phased) -> bool:
         """Whether elements of both values stand for the same elements of images, where their sizes are equal."""
@@ -152,6 +144,23 @@ def phase_weights(weight: Expr, plan: Phases, groups: int, bb: BlockBuilder) -> 
     flat = (groups * prod(plan.block) * channels, c // groups, *plan.taps)
     flat_weight = moved_weight(apart_weight, flat, range(2 + rank), bb)
     return flipped_weight(flat_weight, range(2, 2 + rank), bb)
+
+
+def image_of_planes(
+    value: Expr, base: tuple[PrimExpr, ...], block: tuple[int, ...], channels: int, crop: Crop | None, bb: BlockBuilder
+) -> Call:
+    """Put planes of phases (n, block * channels, h, w) in their places: the image, channels first."""
+    (n, *sizes), rank = base, len(block)
+    value = bb.emit(_reshape(value, (n, *block, channels, *sizes)))
+    places = [d for i in range(rank) for d in (2 + rank + i, 1 + i)]
+    value = bb.emit(Call(Op.get("relax.permute_dims"), (value,), Attrs.of(axes=(0, 1 + rank, *places))))
+    image = _reshape(value, (n, channels, *(size * by for size, by in zip(sizes, block, strict=True))))
+    return image if crop is None else _cropped(bb.emit(image), crop, 2)
+
+
+def _cropped(image: Expr, crop: Crop, axis: int) -> Call:
+    begin, end = [b for b, _ in crop], [b + size for b, size in crop]
+    return op.make_call("strided_slice")(image, axes=list(range(axis, axis + len(crop))), begin=begin, end=end)
 
 
 def _reshape(x: Expr, shape: tuple[Any, ...]) -> Call:
