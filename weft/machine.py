@@ -126,6 +126,10 @@ class Machine:
         """
         return 8 if ("bfloat16", "bfloat16", "float32") in self.tile_forms else 1
 
+    def rows_together(self, dtype: str, rows: int) -> int:
+        """Tell what number of rows packed weights of a type have a multiple of, so that tiles take all of them."""
+        return 32 if dtype == "bfloat16" and rows > 32 and self.pair_channels > 1 else 1
+
     @property
     def masks_freely(self) -> bool:
         """Whether any instruction takes a mask for nothing, as with 512-bit vectors.

@@ -55,7 +55,9 @@ def test_convolutions(form, c, o, size, kernel, strides, padding):
 
 
 @pytest.mark.parametrize("form", [BFLOAT16, INTEGERS])
-@pytest.mark.parametrize(("m", "k", "n"), [(1, 64, 100), (7, 30, 40), (13, 5, 3), (64, 48, 96)])
+@pytest.mark.parametrize(
+    ("m", "k", "n"), [(1, 64, 100), (7, 30, 40), (13, 5, 3), (64, 48, 96), (40, 75, 33), (0, 100, 64)]
+)
 def test_matrix_products(form, m, k, n):
     data, weight, out, _ = form
     rng = np.random.default_rng(k)

@@ -105,7 +105,11 @@ def _packed_infer(x: Expr, w: Expr, n: int, group: int, out_dtype: str) -> Tenso
         return TensorType(None, dtype, a.ndim)
     if panels.shape is not None:
         count, steps, width = panels.shape
-        demand_equal("nn.matmul_packed: columns of 'x'", ceildiv(a.shape[-1], int64(group)), steps, x.span)
+        least = ceildiv(a.shape[-1], int64(group))
+        if int(group) == 1:
+            demand_equal("nn.matmul_packed: columns of 'x'", least, steps, x.span)
+        else:
+            demand_at_least("nn.matmul_packed: groups of rows of 'w'", steps, least, x.span)
         demand_divisible("nn.matmul_packed: width of a panel of 'w'", width, int(group), x.span)
         demand_at_least("nn.matmul_packed: columns of 'w'", floordiv(count * width, int64(group)), int(n), x.span)
     return TensorType((*a.shape[:-1], int64(int(n))), dtype, a.ndim)
@@ -122,7 +126,7 @@ declare(
     "nn.matmul_packed", "x w", {"n": integer(0, at_least=0), "group": integer(1, at_least=1), "out_dtype": dtype()},
     infer=_packed_infer, lower=matmul_packed, reference=_packed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with ``w`` in panels: (at least ceil(n / panel), ceil(k / group), panel * group), "
-    "padded with zeros; `group` neighbouring rows of a column lie together.",
+    "padded with zeros, also by more groups; `group` neighbouring rows of a column lie together.",
 )  # fmt: skip
 
 

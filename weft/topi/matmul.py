@@ -81,7 +81,7 @@ def matmul_packed(x: te.Tensor, w: te.Tensor, n: int, group: int = 1, out_dtype:
     dtype = out_dtype or x.dtype
     size, wide = int64(int(group)), accumulator(dtype)
     if group > 1:
-        x = whole_groups(x, simplify(w.shape[1] * size))
+        x = whole_groups(x, simplify(floordiv(x.shape[-1] + (size - int64(1)), size) * size))
     else:
         x = shared(x, int64(int(n)))
     panel = floordiv(w.shape[2], size) if group > 1 else w.shape[2]

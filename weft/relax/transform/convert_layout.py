@@ -538,7 +538,9 @@ def _matmul(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     n = array.shape[1]
     panel = s.panel if n >= s.panel else round_up(n, 16)
     attrs = ir.Attrs.of(n=n, group=group, out_dtype=(call.attrs.get("out_dtype", "") or "") if group > 1 else "")
-    packed = ir.constant(pack_matmul_weight(array, panel, group))
+    lone = data.ty.shape is not None and all(ir.as_int(d) == 1 for d in data.ty.shape[:-1])
+    step = 1 if lone or group == 1 else s.machine.rows_together(str(weight.ty.dtype), len(array))  # type: ignore[union-attr]
+    packed = ir.constant(pack_matmul_weight(array, panel, group, step))
     return _Kept(ir.Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
 
 

@@ -95,10 +95,13 @@ def _convenient(panels: int) -> int:
     return next((p for p in range(panels, most + 1) if panels <= 6 or not (p % 4 and p % 5 and p % 6)), panels)
 
 
-def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1) -> np.ndarray:
-    """Pack (K, N) into (panels, K / group, panel * group), padded with zeros: as many panels as N needs, or more."""
+def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1, step: int = 1) -> np.ndarray:
+    """Pack (K, N) into (panels, K / group, panel * group), padded with zeros: as many panels as N needs, or more.
+
+    `step` is a multiple of `group` that rows are padded to.
+    """
     k, n = weight.shape
-    width, rows = _convenient(round_up(n, panel) // panel) * panel, round_up(k, group)
+    width, rows = _convenient(round_up(n, panel) // panel) * panel, round_up(k, max(group, step))
     padded = weight
     if (k, n) != (rows, width):
         padded = np.zeros((rows, width), weight.dtype)

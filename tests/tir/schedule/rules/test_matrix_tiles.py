@@ -90,8 +90,9 @@ def test_bfloat16(m, n, k):
 
 
 def pairs_product(m, n, k) -> PrimFunc:
-    """A product of bfloat16 whose columns lie as pairs in panels of 32."""
-    x, w = te.placeholder((m, k), "bfloat16", name="A"), te.placeholder(w_shape(n, k), "bfloat16", name="B")
+    """A product of bfloat16 whose columns lie as pairs in panels of 32, padded to whole steps of 32 rows."""
+    padded = w_shape(n, -(-k // 32) * 32)
+    x, w = te.placeholder((m, k), "bfloat16", name="A"), te.placeholder(padded, "bfloat16", name="B")
     r = te.reduce_axis((0, k), name="r")
 
     def element(i, j):
@@ -102,12 +103,14 @@ def pairs_product(m, n, k) -> PrimFunc:
 
 
 def pairs(b, n, k):
-    packed = np.zeros((k, -(-n // 32) * 32), b.dtype)
-    packed[:, :n] = b
-    return np.ascontiguousarray(packed.reshape(k // 2, 2, -1, 32).transpose(2, 0, 3, 1)).reshape(w_shape(n, k))
+    whole = -(-k // 32) * 32
+    packed = np.zeros((whole, -(-n // 32) * 32), b.dtype)
+    packed[:k, :n] = b
+    return np.ascontiguousarray(packed.reshape(whole // 2, 2, -1, 32).transpose(2, 0, 3, 1)).reshape(w_shape(n, whole))
 
 
 @pytest.mark.parametrize(("rows", "n", "k"), [((32,), 32, 32), ((33,), 40, 96), ((300,), 64, 128),
+                                              ((33,), 40, 50), ((0, 1, 2, 31, 33), 72, 102),
                                               ((0, 1, 2, 4, 5, 31, 33, 36, 100), 72, 96)])  # fmt: skip
 def test_pairs_in_panels_are_read_where_they_lie(rows, n, k):
     m = rows[0] if len(rows) == 1 else ir.Var("m", "int64")
@@ -119,6 +122,14 @@ def test_pairs_in_panels_are_read_where_they_lie(rows, n, k):
         found = np.full((count, n), np.nan, np.float32)
         kernel(a, pairs(b, n, k), found)
         np.testing.assert_allclose(found, exact, atol=1e-5 * k**0.5)
+
+
+def test_products_of_nothing_are_no_tiles():
+    func = default_schedule(pairs_product(0, 40, 96), amx.target(), Knobs(FORCED))
+    found = np.zeros((0, 40), np.float32)
+    a, b, _, _ = operands(0, 40, 96, dtype="bfloat16")
+    weft.build(func, amx.target())(a, pairs(b, 40, 96), found)
+    assert "tile_dot" not in str(func)
 
 
 def test_windows_of_pairs_over_images_of_unknown_size_are_copied_in_vectors():

@@ -12,7 +12,8 @@ Parts are denormal below 2**-102 and overflow near the largest number, and infin
 hold such a number, which packing notes, are multiplied as written, by multiply-adds in float32.
 
 Bytes are summed in int32, where a product with zero is zero: a last step that is not whole begins earlier, so that it
-ends with the sum, and has zeros for what the step before it had.
+ends with the sum, and has zeros for what the step before it had. Of bfloat16 only what is padded
+with zeros to whole steps is read where it lies.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class _Tiles:
         parts = int64(p.parts)
         self.guarded = p.parts > 1
         self.words = are_words(p)
-        self.overlaps = self.words and p.depth % p.step != 0
+        self.overlaps = self.words and p.bytes and p.depth % p.step != 0
         types = (str(p.c.a.dtype), str(p.c.b.dtype), p.sums, LANES)
         self.multiplies_few = self.words and types in ctx.machine.dot_forms
         self.together = self._row_tiles_together()

@@ -145,6 +145,8 @@ def tile_problem(ctx: RuleContext, rv: BlockRV) -> TileProblem:
     if types not in ctx.machine.tile_forms:
         raise ScheduleError(f"matrix tiles: the target has none for {' x '.join(types[:2])}")
     extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
+    if any(ir.is_const_int(e, 0) for e in extents.values()):
+        raise ScheduleError("matrix tiles: there is nothing to multiply")
     if any(not ir.is_const_int(extents[v], 1) for v in (*c.batch, *c.columns) if v is not c.vector):
         raise ScheduleError("matrix tiles: more than one product")
     order: list[ir.Var] = [i for i in c.output.indices if isinstance(i, ir.Var) and i in c.rows]
@@ -194,18 +196,19 @@ def tiles_pay(machine: Machine, p: TileProblem, words: bool) -> bool:
 
 def are_words(p: TileProblem) -> bool:
     """Whether the second operand already lies as tiles read it: words of summands side by side, 32 columns a row."""
-    group = p.group
-    if p.parts > 1 or p.depth < p.step or p.depth % (group if p.bytes else p.step):
+    group, shape = p.group, [ir.as_int(d) or 0 for d in p.c.b.buffer.shape]
+    words = prod(shape[1:]) // (SIDE * group)  # of a panel: of floats also what lies behind the sum is read, zeros
+    if p.parts > 1 or p.depth < p.step or p.depth % group or (not p.bytes and words < p.steps * TILE_ROWS):
         return False
     panel, word, lane, part = (ir.Var(n, "int64") for n in ("panel", "word", "lane", "part"))
     analyzer = Analyzer()
-    for v, n in ((panel, p.column_tiles), (word, p.depth // group), (lane, SIDE), (part, group)):
+    for v, n in ((panel, p.column_tiles), (word, words), (lane, SIDE), (part, group)):
         analyzer.bind(v, ir.Range.from_min_extent(int64(0), int64(n)))
     load = p.right(word * int64(group) + part, panel * int64(SIDE) + lane)
     place: ir.PrimExpr = int64(0)
     for i, d in zip(load.indices, load.buffer.shape, strict=True):
         place = place * ir.cast("int64", d) + ir.cast("int64", i)
-    wanted = ((panel * int64(p.depth // group) + word) * int64(SIDE) + lane) * int64(group) + part
+    wanted = ((panel * int64(words) + word) * int64(SIDE) + lane) * int64(group) + part
     return not load.buffer.strides and analyzer.can_prove_equal(place, wanted)
 
 
