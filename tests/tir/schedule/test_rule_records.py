@@ -38,6 +38,22 @@ def test_the_record_names_the_rule_of_each_block():
     assert list(record.taken.values()) == ["contraction"] and not record.refusals and not record.unfit()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("rows", [199, 1, 0, None])
+def test_a_matrix_times_a_vector_is_dot_products(rows, dtype):
+    n, rng = te.size_var("n", "int64") if rows is None else rows, np.random.default_rng(3)
+    a, b = te.placeholder((3, n, 61), dtype, name="A"), te.placeholder((3, 61, 1), dtype, name="B")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)])
+    if rows != 0:
+        assert set(record_of(func).taken.values()) == {"rows"}
+    x, y = rng.standard_normal((3, rows or 7, 61)).astype(dtype), rng.standard_normal((3, 61, 1)).astype(dtype)
+    x = x[:, :0] if rows == 0 else x
+    found = np.zeros((*x.shape[:2], 1), dtype)
+    weft.build(schedule_func(func, TARGETS[0]), TARGETS[0])(x, y, found)
+    exact = x.astype(np.float64) @ y.astype(np.float64)
+    np.testing.assert_allclose(found, exact, atol=61 * np.finfo(dtype).eps)
+
+
 def test_a_refusal_is_a_rule_a_block_and_a_reason():
     record = record_of(product(3, 2, 4))
     (refusal,) = record.refusals

@@ -532,10 +532,10 @@ def _matmul(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
         return None
     group = s.dot_group(call)
     plain = str(weight.ty.dtype).startswith("float") and not call.attrs.get("out_dtype")  # type: ignore[union-attr]
-    if group == 1 and not plain:
-        return None
     array = weight.data.numpy()
     n = array.shape[1]
+    if group == 1 and (not plain or n == 1):  # one column lies as dot products read it
+        return None
     panel = s.panel if n >= s.panel else round_up(n, 16)
     attrs = ir.Attrs.of(n=n, group=group, out_dtype=(call.attrs.get("out_dtype", "") or "") if group > 1 else "")
     lone = data.ty.shape is not None and all(ir.as_int(d) == 1 for d in data.ty.shape[:-1])

@@ -68,6 +68,8 @@ class _Product:
         row_vars = self._row_vars()
         rows = _product([self.extents[v] for v in row_vars])
         columns = self.extents[c.vector]
+        if self._are_dots(rows, columns):
+            raise ScheduleError("contraction: one row or column, whose summands lie side by side in both operands")
         panel = self.panel = panel_of(c)
         panels = None if panel is None else panels_of(c, panel)
         copied = panel is None and self._packable() and self._read_often(rows)
@@ -185,6 +187,12 @@ class _Product:
             for s, x in zip(sizes, (self.c.a, self.c.b), strict=True)
         )
         return a <= b
+
+    def _are_dots(self, rows: PrimExpr, columns: PrimExpr) -> bool:
+        """Whether sums run over what lies side by side in both operands, of which one has a single row or column."""
+        a, b, inner = self.c.a, self.c.b, self.c.reduce[-1]
+        lone = is_const_int(columns, 1) or (is_const_int(rows, 1) and stride_along(b, self.c.vector) != 1)
+        return lone and self.group == 1 and stride_along(a, inner) == stride_along(b, inner) == 1
 
     def _packable(self) -> bool:
         """Whether each dimension of the second operand is one variable or one place, so that packing permutes it."""
