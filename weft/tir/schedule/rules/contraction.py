@@ -61,15 +61,10 @@ class _Product:
     def schedule(self) -> set[str]:
         """Apply the rule."""
         ctx, c = self.ctx, self.c
-        if self._madds() is not None and (self._madds() or 0) < 256:
-            raise ScheduleError("contraction: too small to tile")
-        if any(is_const_int(e, 0) for e in self.extents.values()):
-            raise ScheduleError("contraction: there is nothing to sum, or no place for a sum")
         row_vars = self._row_vars()
         rows = _product([self.extents[v] for v in row_vars])
         columns = self.extents[c.vector]
-        if self._are_dots(rows, columns):
-            raise ScheduleError("contraction: one row or column, whose summands lie side by side in both operands")
+        self._require_fit(rows, columns)
         panel = self.panel = panel_of(c)
         panels = None if panel is None else panels_of(c, panel)
         copied = panel is None and self._packable() and self._read_often(rows)
@@ -187,6 +182,15 @@ class _Product:
             for s, x in zip(sizes, (self.c.a, self.c.b), strict=True)
         )
         return a <= b
+
+    def _require_fit(self, rows: PrimExpr, columns: PrimExpr) -> None:
+        """Refuse what other rules compute better."""
+        if self._madds() is not None and (self._madds() or 0) < 256:
+            raise ScheduleError("contraction: too small to tile")
+        if any(is_const_int(e, 0) for e in self.extents.values()):
+            raise ScheduleError("contraction: there is nothing to sum, or no place for a sum")
+        if self._are_dots(rows, columns):
+            raise ScheduleError("contraction: one row or column, whose summands lie side by side in both operands")
 
     def _are_dots(self, rows: PrimExpr, columns: PrimExpr) -> bool:
         """Whether sums run over what lies side by side in both operands, of which one has a single row or column."""
