@@ -296,3 +296,23 @@ def test_a_convolution_that_scales_channels_is_a_multiplication(multiplier, attr
         named = {{"strides": "stride"}.get(k, k): v for k, v in attributes.items()}
         want = torch.conv2d(torch.from_numpy(data).double(), torch.from_numpy(weight).double(), groups=5, **named)
         np.testing.assert_allclose(vm["main"](weft.runtime.tensor(data)).numpy(), want.numpy(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("axes", [None, (1, 0), (0, 1)])
+@pytest.mark.parametrize("rows", [0, 1, 3, 9, "m"])
+def test_a_transposed_matrix_is_read_as_it_lies(rows, axes):
+    count, inner = (weft.tir.Var(rows, "int64") if rows == "m" else rows), 33
+    given = (inner, 70) if axes == (0, 1) else (70, inner)
+    x, w = (relax.Var(n, relax.TensorType(d, "float32")) for n, d in (("x", (count, inner)), ("w", given)))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, w]), bb.dataflow():
+        y = bb.emit(relax.op.matmul(x, bb.emit(relax.op.permute_dims(w, axes))))
+        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.nn.relu(y))))
+    after = transform.convert_layout()(transform.normalize()(bb.get()))["main"]
+    read = any(isinstance(n, Call) and n.op is Op.get("relax.linear") for n in walk(after))
+    assert read == (rows != "m" and axes != (0, 1))
+    a, b = (RNG.standard_normal(d).astype(np.float32) for d in ((5 if rows == "m" else rows, inner), given))
+    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    want = a.astype(np.float64) @ (b if axes == (0, 1) else b.T)
+    found = vm["main"](weft.runtime.tensor(a), weft.runtime.tensor(b)).numpy()
+    np.testing.assert_allclose(found, np.maximum(want, 0), atol=1e-4)

@@ -16,21 +16,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import ir
-from weft.arith import Analyzer
 from weft.machine import UNKNOWN, Machine
 from weft.op import Layout, OpDef, get_op_def, in_places, make_call, simplify
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
+from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.desired_layouts import converted
 from weft.relax.transform.panels import (
+    LIKELY_SIZE,
     known_shape,
+    likely,
     moved_weight,
     pack_conv_weight,
     pack_matmul_weight,
     permute,
     round_up,
     weight_panels,
+    weights_bytes,
 )
 from weft.relax.transform.phases import Phased, image_of_planes, phase_weights, phases_of, product_of_blocks
 from weft.runtime import aligned
@@ -116,7 +119,7 @@ def convert_layout(
         return func
     forms = machine.dot_forms if dot_forms is None else dot_forms
     state = _Layouts(machine, panel or machine.panel_columns, winograd, frozenset(f[:3] for f in forms), tuned)
-    state.near = _weights_bytes(func) <= machine.near_model_bytes
+    state.near = weights_bytes(func) <= machine.near_model_bytes
     return rewrite_bindings(func, mod, state.rule)
 
 
@@ -355,7 +358,7 @@ def _lanes_are_pixels(s: _Layouts, call: ir.Call, taps: int) -> bool:
     shape, plain = _shape_of(call), getattr(call.args[0].ty, "dtype", "") == "float32"
     if shape is None or not plain or np.ravel(call.attrs.get("strides", 1))[-1] != 1:
         return False
-    row = prod(_likely(d, _LIKELY_SIZE) for d in (shape[2:] if taps == 1 else shape[-1:]))
+    row = prod(likely(d, LIKELY_SIZE) for d in (shape[2:] if taps == 1 else shape[-1:]))
     return row >= _WIDE * s.machine.lanes(32) and (not s.has_last(call.args[0]) or taps > _LIKE_A_MOVE)
 
 
@@ -483,7 +486,7 @@ def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
         return 0
     if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0
-    n, _, h, w = (_likely(d, 1 if i == 0 else _LIKELY_SIZE) for i, d in enumerate(ty.shape))
+    n, _, h, w = (likely(d, 1 if i == 0 else LIKELY_SIZE) for i, d in enumerate(ty.shape))
     channels = (c, round_up(o, _panel(s, o)))
     near = s.near and all(ir.as_int(d) is not None for d in ty.shape)
     best = winograd_tile((n, h, w), channels, near, s.machine)
@@ -494,30 +497,6 @@ def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
     return s.tuned.choose(json.dumps({**about, "panel": s.panel}), (0, 2, 4), best)
 
 
-def _weights_bytes(func: ir.Function) -> int:
-    """Count the bytes of all constants of a function."""
-    constants = {id(n): n.ty for n in ir.walk(func.body) if isinstance(n, ir.Constant)}
-    return sum(
-        prod(ir.as_int(d) or 0 for d in ty.shape) * ir.DataType(ty.dtype).itemsize
-        for ty in constants.values()
-        if isinstance(ty, ir.TensorType) and ty.shape is not None and ty.dtype
-    )
-
-
-_LIKELY_SIZE = 224
-"""What is taken for an unknown height or width of an input where sizes decide."""
-
-
-def _likely(size: Any, unknown: int) -> int:
-    """Return a size, with `unknown` in place of its variables."""
-    known = ir.as_int(size)
-    if known is not None:
-        return known
-    variables = {v for v in ir.walk(size) if isinstance(v, ir.Var)}
-    found = ir.as_int(Analyzer().simplify(ir.substitute(size, {v: ir.const(unknown, v.dtype) for v in variables})))
-    return found if found is not None and found > 0 else unknown
-
-
 def _panel(s: _Layouts, channels: int) -> int:
     """Choose the width of panels: no wider than the output's channels need."""
     return min(s.panel, round_up(channels, 16))
@@ -526,6 +505,8 @@ def _panel(s: _Layouts, channels: int) -> int:
 @_on("matmul")
 def _matmul(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     weight, data = call.args[1], call.args[0]
+    if isinstance(weight, RelaxVar):
+        return _transposed_product(call, weight, bb)
     if not isinstance(weight, ir.Constant) or weight.ty.ndim != 2:  # type: ignore[union-attr]
         return None
     if not isinstance(data.ty, ir.TensorType) or data.ty.ndim < 2:
@@ -542,6 +523,18 @@ def _matmul(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     step = 1 if lone or group == 1 else s.machine.rows_together(str(weight.ty.dtype), len(array))  # type: ignore[union-attr]
     packed = ir.constant(pack_matmul_weight(array, panel, group, step))
     return _Kept(ir.Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
+
+
+def _transposed_product(call: ir.Call, weight: RelaxVar, bb: BlockBuilder) -> ir.Expr | None:
+    """Read a transposed matrix as it lies where rows are known: few are dot products, for more it is packed anyway."""
+    made, shape, dtype = bb.lookup_binding(weight), _shape_of(call.args[0]), getattr(call.ty, "dtype", "")
+    if not isinstance(made, ir.Call) or made.op is not ir.Op.get("relax.permute_dims") or len(known_shape(weight)) != 2:
+        return None
+    if [a % 2 for a in made.attrs.get("axes") or (1, 0)] != [1, 0] or call.attrs.get("out_dtype"):
+        return None
+    if shape is None or len(shape) != 2 or ir.as_int(shape[0]) is None or str(dtype) != "float32":
+        return None
+    return _Kept(ir.Op.get("relax.linear"), (call.args[0], made.args[0]), ir.Attrs.of(out_dtype=""), span=call.span)
 
 
 class _Kept(ir.Call):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
+from typing import Any
 
 import numpy as np
 
 from weft import ir, op, runtime
+from weft.arith import Analyzer
 from weft.relax.block_builder import BlockBuilder
 
 
@@ -108,3 +111,27 @@ def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1, step: int
         padded[:k, :n] = weight
     groups = padded.reshape(rows // group, group, -1, panel).transpose(2, 0, 3, 1)
     return runtime.aligned(groups).reshape(*groups.shape[:2], panel * group)
+
+
+def weights_bytes(func: ir.Function) -> int:
+    """Count the bytes of all constants of a function."""
+    constants = {id(n): n.ty for n in ir.walk(func.body) if isinstance(n, ir.Constant)}
+    return sum(
+        prod(ir.as_int(d) or 0 for d in ty.shape) * ir.DataType(ty.dtype).itemsize
+        for ty in constants.values()
+        if isinstance(ty, ir.TensorType) and ty.shape is not None and ty.dtype
+    )
+
+
+LIKELY_SIZE = 224
+"""What is taken for an unknown height or width of an input where sizes decide."""
+
+
+def likely(size: Any, unknown: int) -> int:
+    """Return a size, with `unknown` in place of its variables."""
+    known = ir.as_int(size)
+    if known is not None:
+        return known
+    variables = {v for v in ir.walk(size) if isinstance(v, ir.Var)}
+    found = ir.as_int(Analyzer().simplify(ir.substitute(size, {v: ir.const(unknown, v.dtype) for v in variables})))
+    return found if found is not None and found > 0 else unknown

@@ -32,6 +32,9 @@ _UNROLLED_COST = 12
 _FEW_ROWS = 2
 """Rows for which a second operand in rows is read as it lies, by the rule for reductions of columns."""
 
+_DOT_ROWS = 4
+"""Rows for which the second operand is read so often as it lies, if summands do so side by side, rather than packed."""
+
 _ROWS_WORTH_A_COPY = 32
 """Rows of a product from which on a large second operand that lies in rows is copied into panels."""
 
@@ -190,13 +193,17 @@ class _Product:
         if any(is_const_int(e, 0) for e in self.extents.values()):
             raise ScheduleError("contraction: there is nothing to sum, or no place for a sum")
         if self._are_dots(rows, columns):
-            raise ScheduleError("contraction: one row or column, whose summands lie side by side in both operands")
+            raise ScheduleError("contraction: few rows or one column, whose summands lie side by side in both operands")
 
     def _are_dots(self, rows: PrimExpr, columns: PrimExpr) -> bool:
-        """Whether sums run over what lies side by side in both operands, of which one has a single row or column."""
+        """Whether sums run over what lies side by side in both operands, and rows are few or there is one column."""
         a, b, inner = self.c.a, self.c.b, self.c.reduce[-1]
-        lone = is_const_int(columns, 1) or (is_const_int(rows, 1) and stride_along(b, self.c.vector) != 1)
-        return lone and self.group == 1 and stride_along(a, inner) == stride_along(b, inner) == 1
+        few = (as_int(rows) or _DOT_ROWS + 1) <= _DOT_ROWS and stride_along(b, self.c.vector) != 1
+        return (
+            (few or is_const_int(columns, 1))
+            and self.group == 1
+            and stride_along(a, inner) == stride_along(b, inner) == 1
+        )
 
     def _packable(self) -> bool:
         """Whether each dimension of the second operand is one variable or one place, so that packing permutes it."""
