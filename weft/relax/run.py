@@ -11,7 +11,7 @@ import tvm_ffi
 from weft.error import InvalidArgument
 from weft.ffi import get_global_func, register_global_func
 from weft.runtime import Tensor, constant_view, numpy_dtype, tensor
-from weft.runtime.host import unique_rows
+from weft.runtime.host import unique_rows as _unique_rows
 
 __all__: list[str] = []
 
@@ -53,7 +53,7 @@ def _view(x: Tensor, shape: Any, dtype: Any, offset: Any) -> Tensor:
 def _unique(
     x: Tensor, in_order: int, index: int = 0, inverse: int = 0, counts: int = 0, axis: int | None = None
 ) -> Any:
-    values, *rest = unique_rows(x.numpy(), axis, bool(in_order))
+    values, *rest = _unique_rows(x.numpy(), axis, bool(in_order))
     found = [values, *(r for r, wanted in zip(rest, (index, inverse, counts), strict=True) if wanted)]
     results = [tensor(np.ascontiguousarray(f)) for f in found]
     return results[0] if len(results) == 1 else tuple(results)

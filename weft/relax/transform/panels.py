@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -127,7 +126,7 @@ LIKELY_SIZE = 224
 """What is taken for an unknown height or width of an input where sizes decide."""
 
 
-def likely(size: Any, unknown: int) -> int:
+def likely(size: ir.PrimExpr, unknown: int) -> int:
     """Return a size, with `unknown` in place of its variables."""
     known = ir.as_int(size)
     if known is not None:
