@@ -129,10 +129,18 @@ def test_what_is_given_by_tvms_names_arrives():
     assert [int(d) for d in swapped.ty.shape] == [3, 2]
 
 
-@pytest.mark.parametrize("call", [
-    lambda ty: relax.Var("a", struct_info=ty, ty=ty), lambda ty: tir.exp(1.0, x=1.0), lambda ty: tir.atan2(x2=1.0),
-    lambda ty: tir.exp(y=1.0), lambda ty: relax.Var("a", ty, None, ty), lambda ty: weft.cpu(0, dev_id=1),
-])  # fmt: skip
+TWICE = [
+    lambda ty: relax.Var("a", struct_info=ty, ty=ty),
+    lambda ty: relax.Var("a", ty, None, ty),
+    lambda ty: relax.Constant(weft.runtime.tensor(np.zeros(2)), ty, ty=ty),
+    lambda ty: tir.exp(1.0, x=1.0),
+    lambda ty: tir.atan2(x2=1.0),
+    lambda ty: tir.exp(y=1.0),
+    lambda ty: weft.cpu(0, dev_id=1),
+]
+
+
+@pytest.mark.parametrize("call", TWICE)
 def test_what_has_no_place_or_two_is_refused(call):
     with pytest.raises(TypeError):
         call(relax.TensorType((2,), "float32"))

@@ -44,8 +44,11 @@ class _OtherNames(type(msgspec.Struct)):
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         if len(args) > (fields := len(cls.__match_args__)):
-            named.update(zip(cls.__further__, args[fields:], strict=False))
-            args = args[: max(fields, len(args) - len(cls.__further__))]
+            further = dict(zip(cls.__further__, args[fields:], strict=False))
+            if twice := further.keys() & named.keys():
+                raise TypeError(f"{cls.__name__}() got '{min(twice)}' by position and by name")
+            named |= further
+            args = args[: len(args) - len(further)]
         if named:
             own_names(cls.__name__, cls.__other_names__, named)
         return super().__call__(*args, **named)
