@@ -366,3 +366,18 @@ def loads_inside(node: object, var: ir.Var, own: Buffer, analyzer: arith.Analyze
             if var in used_vars(i) and not analyzer.can_prove(inside):
                 return False
     return all(loads_inside(c, var, own, analyzer) for c in ir.children(node) if isinstance(c, (ir.PrimExpr, Stmt)))
+
+
+def is_box(region: BufferRegion) -> bool:
+    """Whether a region moves, in each dimension with a variable of its own, by no more than it is long."""
+    moving: list[ir.Var] = []
+    for r in region.region:
+        start = r.min.a if isinstance(r.min, (ir.Add, ir.Sub)) and isinstance(r.min.b, ir.IntImm) else r.min
+        by_tile = isinstance(start, ir.Mul) and isinstance(start.b, ir.IntImm)
+        step = start.b.value if by_tile else 1
+        variable = start.a if by_tile else start
+        if isinstance(variable, ir.Var) and step <= (ir.as_int(r.extent) or 1):
+            moving.append(variable)
+        elif not isinstance(start, ir.IntImm):
+            return False
+    return len(set(moving)) == len(moving)

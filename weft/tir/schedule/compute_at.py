@@ -13,6 +13,7 @@ from weft.tir.analysis import dependence, structure
 from weft.tir.analysis.access import (
     addressed,
     evaluate_interval,
+    is_box,
     loads_inside,
     relax_region,
     substitute_ranges,
@@ -133,7 +134,7 @@ def _check_filled(
         for w in p.block.writes:
             box = regions.get(w.buffer)
             bounds = [e for r in box or () if r is not None for e in (r.min, r.extent)]
-            if structure.used_vars(*bounds).isdisjoint(around) or _is_box(w):
+            if structure.used_vars(*bounds).isdisjoint(around) or is_box(w):
                 continue
             path = state.path_to_block(p.block.name_hint)
             below = path[next(i for i, s in enumerate(path) if s is loop) + 1 :]
@@ -146,14 +147,6 @@ def _check_filled(
                     loops=loop,
                     block=p.block.name_hint,
                 )
-
-
-def _is_box(region: BufferRegion) -> bool:
-    """Whether a region moves by one element with a variable of its own in each dimension."""
-    parts = [(r.min.a, r.min.b) if isinstance(r.min, (ir.Add, ir.Sub)) else (r.min, None) for r in region.region]
-    moving = [a for a, _ in parts if isinstance(a, ir.Var)]
-    plain = all(isinstance(a, (ir.Var, ir.IntImm)) and isinstance(b, (ir.IntImm, type(None))) for a, b in parts)
-    return plain and len(set(moving)) == len(moving)
 
 
 def _check_partition(
