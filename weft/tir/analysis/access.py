@@ -373,10 +373,10 @@ def is_box(region: BufferRegion) -> bool:
     moving: list[ir.Var] = []
     for r in region.region:
         start = r.min.a if isinstance(r.min, (ir.Add, ir.Sub)) and isinstance(r.min.b, ir.IntImm) else r.min
-        by_tile = isinstance(start, ir.Mul) and isinstance(start.b, ir.IntImm)
-        step = start.b.value if by_tile else 1
-        variable = start.a if by_tile else start
-        if isinstance(variable, ir.Var) and step <= (ir.as_int(r.extent) or 1):
+        variable, step = start, 1
+        if isinstance(start, ir.Mul):
+            variable, step = start.a, ir.as_int(start.b)
+        if isinstance(variable, ir.Var) and step is not None and step <= (ir.as_int(r.extent) or 1):
             moving.append(variable)
         elif not isinstance(start, ir.IntImm):
             return False
