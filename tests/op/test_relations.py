@@ -120,6 +120,8 @@ ROWS: tuple[Row, ...] = (
     Row("image.grid_sample", (f(1, 1, 3, 3), f(1, 2, 2, 2) / 9), ((1, f(2, 2, 2, 2), SHAPE), (1, f(1, 3, 2, 2), SHAPE),
         (0, f(1, 1, 0, 3), SHAPE))),
     Row("image.resize2d", (f(1, 1, 2, 2),), ((0, f(1, 1, 0, 2), SHAPE),), last=(3, 3)),
+    Row("image.resize3d", (f(1, 1, 2, 2, 2),), ((0, f(1, 1, 0, 2, 2), SHAPE),), last=(3, 3, 3)),
+    Row("image.affine_grid", (f(1, 2, 3),), ((0, f(1, 3, 3), SHAPE), (0, f(1, 2, 4), SHAPE)), last=(3, 3)),
     Row("nn.attention", (f(1, 2, 2, 4), f(1, 3, 2, 4), f(1, 3, 2, 4)), ((1, f(2, 3, 2, 4), SHAPE),
         (2, f(1, 2, 2, 4), SHAPE), (1, f(1, 3, 2, 3), SHAPE), (0, f(1, 2, 3, 4), SHAPE))),
     Row("vision.suppressed", (f(1, 2, 4), f(1, 1, 2), i([[0, 1]]), i(1), f(1), f(1)), ((1, f(1, 1, 3), SHAPE),

@@ -156,3 +156,24 @@ def test_nothing_and_tuples_may_be_bound():
         pair = bb.emit((x, (x, x)))
         bb.emit_func_output([pair[1], nothing])
     assert isinstance(nothing.ty, relax.AnyType) and len(pair.ty.fields) == 2
+
+
+@pytest.mark.parametrize("depth", [4, 60])
+def test_a_shared_operand_is_bound_once(depth: int):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((3,), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = x
+            for _ in range(depth):
+                y = relax.op.add(y, y)
+            lv = bb.emit(relax.op.multiply(y, x))
+            again = bb.emit_output(relax.op.add(y, lv))
+        left = relax.op.negative(again)
+        bb.emit_func_output(bb.emit(relax.op.add(left, left)))
+    assert sum(len(block.bindings) for block in bb.get()["main"].body.blocks) == depth + 4
+    if depth == 4:
+        x = np.array([0, 1, -3], "float32")
+        vm = relax.VirtualMachine(tvm.compile(bb.get(), "llvm"), tvm.cpu())
+        got = vm["main"](tvm.runtime.tensor(x))
+        np.testing.assert_allclose(got.numpy(), -32 * x.astype("float64") * (1 + x), rtol=1e-6)

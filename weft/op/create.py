@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import DataType, Expr, TensorType, as_shape, numpy_dtype
+from weft.ir import DataType, Expr, TensorType, as_shape, cast, numpy_dtype
 from weft.op.attributes import dtype, integer
 from weft.op.infer import product, tensor_arg, values_of
 from weft.op.registry import Fusion, declare
@@ -125,4 +125,14 @@ declare(
     lower=lambda x, k, dtype: eye(x.shape[0], x.shape[1], k, dtype or x.dtype),
     reference=lambda x, k, dtype: _eye_ref(x.shape[0], x.shape[1], k, dtype or x.dtype.name), fusion=Fusion.OPAQUE,
     doc="Ones on the k-th diagonal of a matrix shaped as another.",
+)  # fmt: skip
+
+
+def _size_infer(x: Expr) -> TensorType:
+    return TensorType((), DataType("int64"), 0, tensor_arg("size", "x", x).vdevice)
+
+
+declare(
+    "size", "x", infer=_size_infer, lower=lambda x: full((), cast("int64", product(x.shape)), "int64"),
+    reference=lambda x: np.int64(x.size), fusion=Fusion.OPAQUE, doc="The number of elements of a tensor.",
 )  # fmt: skip

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import ShapeMismatch
-from weft.ir import DataType, Expr, TensorType, int64, min_, numpy_dtype
+from weft.error import ShapeMismatch, TypeInferenceError
+from weft.ir import DataType, Expr, PrimExpr, ShapeType, TensorType, int64, min_, numpy_dtype
 from weft.op.attributes import data_layout, dtype, flag, number, numbers, word
 from weft.op.infer import tensor_arg, values_of
 from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least
-from weft.topi.resize import full_size, resize, resize2d, spread, spread_roi
+from weft.topi.resize import full_size, resize, resize_spatial, spread, spread_roi
 
 _MODES = (
     "half_pixel",
@@ -130,31 +130,49 @@ declare(
 )  # fmt: skip
 
 
-def _resize2d_infer(data: Expr, size: Expr, layout: str, out_dtype: str) -> TensorType:
-    ty = tensor_arg("image.resize2d", "data", data, ndim=4)
-    values, dtype = values_of(size), DataType(out_dtype) if out_dtype else ty.dtype
-    if ty.shape is None or values is None:
-        return TensorType(None, dtype, 4)
-    sizes = full_size(ty.shape, values if len(values) == 2 else values * 2, layout)
-    _demand_sizes("image.resize2d", ty.shape, sizes, data)
-    return TensorType(sizes, dtype, 4)
+def spatial_sizes(name: str, size: Expr, rank: int) -> tuple[PrimExpr, ...] | None:
+    """Return the sizes of all spatial axes; None where they are unknown. One alone is that of each."""
+    ty = size.ty
+    if not isinstance(ty, ShapeType):
+        raise TypeInferenceError(f"{name}: 'size' must be a shape", expected="R.Shape", found=str(ty), where=size.span)
+    if ty.ndim not in (-1, 1, rank):
+        raise ShapeMismatch(f"{name}: 'size' has a wrong length", expected=f"{rank}, or 1", found=str(ty.ndim),
+                            where=size.span)  # fmt: skip
+    values = values_of(size)
+    return None if values is None else values * (rank // len(values))
 
 
-def _resize2d_ref(data: Any, size: Any, scales: Any, roi: Any, layout: str, out_dtype: str, **attrs: Any) -> Any:
-    size = [int(s) for s in size] * (2 // len(size))
+def _spatial_ref(data: Any, size: Any, scales: Any, roi: Any, layout: str, out_dtype: str, **attrs: Any) -> Any:
+    size = [int(s) for s in size] * ((data.ndim - 2) // len(size))
     out = _resize_ref(
         data, full_size(data.shape, size, layout), spread(scales, layout, 1.0), spread_roi(roi, layout), **attrs
     )
     return out.astype(numpy_dtype(out_dtype)) if out_dtype else out
 
 
-declare(
-    "image.resize2d", "data size:shape",
-    {
-        "roi": numbers(), "layout": data_layout(2),
-        **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")}, "out_dtype": dtype(), "scales": numbers(),
-    },
-    infer=_resize2d_infer, lower=resize2d, reference=_resize2d_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
-    layout=Layout.NAMED,
-    doc="Resize the two spatial axes.",
-)  # fmt: skip
+def _declare_spatial(rank: int, axes: str) -> None:
+    name = f"image.resize{rank}d"
+
+    def infer(data: Expr, size: Expr, layout: str, out_dtype: str) -> TensorType:
+        ty = tensor_arg(name, "data", data, ndim=rank + 2)
+        values, dtype = spatial_sizes(name, size, rank), DataType(out_dtype) if out_dtype else ty.dtype
+        if ty.shape is None or values is None:
+            return TensorType(None, dtype, rank + 2, ty.vdevice)
+        sizes = full_size(ty.shape, values, layout)
+        _demand_sizes(name, ty.shape, sizes, data)
+        return TensorType(sizes, dtype, rank + 2, ty.vdevice)
+
+    declare(
+        name, "data size:shape",
+        {
+            "roi": numbers(), "layout": data_layout(rank),
+            **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")}, "out_dtype": dtype(),
+            "scales": numbers(),
+        },
+        infer=infer, lower=resize_spatial, reference=_spatial_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+        layout=Layout.NAMED, doc=f"Resize the {axes} spatial axes.",
+    )  # fmt: skip
+
+
+_declare_spatial(2, "two")
+_declare_spatial(3, "three")

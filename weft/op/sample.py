@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
 
-from weft import error, ir
+from weft import error, ir, te
 from weft.op.attributes import flag, word
-from weft.op.infer import tensor_arg
+from weft.op.infer import tensor_arg, values_of
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_equal
+from weft.op.resize import spatial_sizes
+from weft.topi.image import affine_grid
 from weft.topi.sample import grid_sample
 
 
@@ -88,4 +91,49 @@ declare(
     infer=_infer, lower=grid_sample, reference=_ref, fusion=Fusion.OPAQUE, rtol=1e-3,
     doc="Sample (n, c, h, w) data at the points of a grid (n, 2, rows, columns) of coordinates in -1..1, the "
     "horizontal one first.",
+)  # fmt: skip
+
+
+def _affine_size(data: ir.Expr, size: ir.Expr) -> tuple[int, Any]:
+    """The number of spatial axes and their sizes; None where they are unknown. One alone is that of each."""
+    given = size.ty.ndim if isinstance(size.ty, ir.ShapeType) else -1
+    if given in (2, 3):
+        return given, values_of(size)
+    shape = getattr(data.ty, "shape", None)
+    rank = 3 if shape is not None and ir.as_int(shape[1]) == 3 else 2
+    return rank, spatial_sizes("image.affine_grid", size, rank)
+
+
+def _affine_infer(data: ir.Expr, size: ir.Expr, align_corners: bool) -> ir.TensorType:
+    name = "image.affine_grid"
+    ty = tensor_arg(name, "data", data, ndim=3, kind="float")
+    rank, sizes = _affine_size(data, size)
+    if ty.shape is not None:
+        demand_equal(f"{name}: rows of a matrix", ty.shape[1], rank, data.span)
+        demand_equal(f"{name}: columns of a matrix", ty.shape[2], rank + 1, data.span)
+    for i, s in enumerate(sizes or ()):
+        demand_at_least(f"{name}: size {i}", s, 1 + align_corners, size.span)
+    if ty.shape is None or sizes is None:
+        return ir.TensorType(None, ty.dtype, rank + 2, ty.vdevice)
+    return ir.TensorType((ty.shape[0], ir.int64(rank), *sizes), ty.dtype, rank + 2, ty.vdevice)
+
+
+def _affine_lower(data: te.Tensor, size: Any, align_corners: bool) -> Any:
+    rank = ir.as_int(data.shape[1]) or len(size)
+    return affine_grid(data, tuple(size) * (rank // len(size)), align_corners)
+
+
+def _affine_ref(data: Any, size: Any, align_corners: bool) -> Any:
+    sizes = [int(s) for s in size] * (data.shape[1] // len(size))
+    ends = [1.0 if align_corners else 1 - 1 / n for n in sizes]
+    axes = np.meshgrid(*(np.linspace(-e, e, n) for e, n in zip(ends, sizes, strict=True)), indexing="ij")
+    points = np.stack([*(a.reshape(-1) for a in axes[::-1]), np.ones(math.prod(sizes))])
+    return (data.astype(np.float64) @ points).reshape(*data.shape[:2], *sizes).astype(data.dtype)
+
+
+declare(
+    "image.affine_grid", "data size:shape", {"align_corners": flag(True)}, infer=_affine_infer, lower=_affine_lower,
+    reference=_affine_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    doc="The points, in -1..1 and the horizontal coordinate first, at which `image.grid_sample` reads images of `size` "
+    "that matrices (n, 2, 3) or (n, 3, 4) transform.",
 )  # fmt: skip

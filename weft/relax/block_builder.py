@@ -24,10 +24,11 @@ from weft.spelling import also_called
 class _Frame:
     """Bindings of one block under construction."""
 
-    __slots__ = ("bindings", "dataflow", "outputs")
+    __slots__ = ("bindings", "dataflow", "operands", "outputs")
 
     def __init__(self, dataflow: bool) -> None:
         self.bindings: list[Any] = []
+        self.operands: dict[ir.Expr, Var] = {}  # what nested expressions are bound to: one that is shared, once
         self.dataflow = dataflow
         self.outputs: set[ir.Expr] = set()
 
@@ -228,6 +229,13 @@ class BlockBuilder:
         """The bindings of the block under construction."""
         return self._frame().bindings
 
+    def drop(self, before: int) -> None:
+        """Take the bindings of the block under construction back, but the first ones."""
+        frame = self._frame()
+        gone = {b.var for b in frame.bindings[before:]}
+        del frame.bindings[before:]
+        frame.operands = {e: v for e, v in frame.operands.items() if v not in gone}
+
     def finish(self, scope: _Scope, result: ir.Expr) -> SeqExpr:
         """Make a sequence of what `scope` collected, with an atom as result."""
         self._close_block(scope)
@@ -279,6 +287,7 @@ class BlockBuilder:
         shown = Var(value.name_hint, value.ty, span=value.span)
         renamed: dict[ir.Expr, ir.Expr] = {value: shown}
         frame.bindings = [_renamed(b, renamed) for b in frame.bindings]
+        frame.operands = {e: shown if v is value else v for e, v in frame.operands.items()}
         return shown
 
     @also_called(struct_info="ty")
@@ -425,15 +434,19 @@ class BlockBuilder:
         return self.atom(expr) if atom else cast(ir.Expr, NORMAL_FORM(expr, self))
 
     def atom(self, expr: ir.Expr) -> ir.Expr:
-        """Return an atom for `expr`: itself, or the variable that its normal form is bound to.
+        """Return an atom for `expr`: itself, or the variable that its normal form is bound to, once in a block.
 
         Outside of a block, where nothing can be bound, the normal form itself.
         """
+        bound = self._frame().operands.get(expr) if self._scopes else None
+        if bound is not None:
+            return bound
         result: Any = NORMAL_FORM(expr, self)
         if isinstance(result, (*ATOMS, ir.Tuple, ir.Op)) or not self._scopes:
             return cast(ir.Expr, result)
-        dataflow = self._frame().dataflow
-        return self._bind(result, "lv" if dataflow else "gv", dataflow)
+        frame = self._frame()
+        frame.operands[expr] = var = self._bind(result, "lv" if frame.dataflow else "gv", frame.dataflow)
+        return var
 
 
 def _renamed(binding: Any, renamed: dict[ir.Expr, ir.Expr]) -> Any:

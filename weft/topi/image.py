@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import cast, const, if_then_else
+from weft.ir import as_int, cast, const, if_then_else
 from weft.te import Tensor
 from weft.topi.conv import conv_size, pad_spatial, paddings, pair
 from weft.topi.convolutions import resolved_padding
@@ -17,7 +17,7 @@ from weft.topi.precision import narrowed
 from weft.topi.resize import cropped_coordinate
 from weft.topi.resize import resize as _resize
 from weft.topi.sample import grid_sample
-from weft.topi.typing import Extents, Padding, Shape
+from weft.topi.typing import Extent, Extents, Padding, Shape
 
 __all__ = [
     "affine_grid", "crop_and_resize", "dilation2d_nchw", "dilation2d_nhwc", "grid_sample", "resize1d", "resize2d",
@@ -145,27 +145,31 @@ def crop_and_resize(
     return narrowed(found, out_dtype or data.dtype)
 
 
-def affine_grid(data: Tensor, target_shape: Sequence[int], align_corners: bool = True) -> Any:
+def affine_grid(data: Tensor, target_shape: Sequence[Extent], align_corners: bool = True) -> Any:
     """The points (batch, rank, ...) at which an image is sampled to be transformed by matrices (batch, rank, rank + 1).
 
-    Coordinates go from -1 to 1 and stand in the order x, y, z.
+    Coordinates go from -1 to 1 and stand in the order x, y, z; they are computed in float32 at least.
     """
-    rank, dtype = len(target_shape), data.dtype
+    rank, dtype = len(target_shape), "float64" if data.dtype == "float64" else "float32"
     if rank not in (2, 3):
         raise InvalidArgument("affine_grid: two or three spatial axes", found=str(target_shape))
-    ends = [(int(s) - 1, -1.0) if align_corners else (int(s), -1.0 + 1.0 / int(s)) for s in target_shape]
-    if any(n < 1 for n, _ in ends):
+    sizes = [as_int(s) for s in target_shape]
+    if any(n is not None and n < 1 + align_corners for n in sizes):
         raise InvalidArgument("affine_grid: with align_corners, an axis has two points at least",
                               found=str(target_shape))  # fmt: skip
 
+    def point(d: int, at: Any) -> Any:
+        n: Any = const(float(sizes[d]), dtype) if sizes[d] is not None else cast(dtype, target_shape[d])  # type: ignore[arg-type]
+        one, two, i = const(1.0, dtype), const(2.0, dtype), cast(dtype, at)
+        return i * (two / (n - one)) - one if align_corners else i * (two / n) + (one / n - one)
+
     def element(b: Any, which: Any, *at: Any) -> Any:
-        value = data(b, which, rank)
-        for d, (n, first) in enumerate(ends):
-            point = const(first, dtype) + cast(dtype, at[d]) * const(2.0 / n, dtype)
-            value = value + data(b, which, rank - 1 - d) * point
+        value = cast(dtype, data(b, which, rank))
+        for d in range(rank):
+            value = value + cast(dtype, data(b, which, rank - 1 - d)) * point(d, at[d])
         return value
 
-    return te.compute((data.shape[0], rank, *target_shape), element, name="affine_grid")
+    return narrowed(te.compute((data.shape[0], rank, *target_shape), element, name="affine_grid"), data.dtype)
 
 
 def dilation2d_nchw(

@@ -90,7 +90,7 @@ from weft.topi.quant import (
     simulated_quantize,
 )
 from weft.topi.reduce import reduce
-from weft.topi.resize import resize2d
+from weft.topi.resize import resize_spatial
 from weft.topi.shape import normalize_axis, product, simplify
 from weft.topi.space import batch_to_space_nd, space_to_batch_nd
 from weft.topi.typing import Extents, Padding, Shape
@@ -276,7 +276,7 @@ def upsampling(
     mode = "align_corners" if align_corners else "asymmetric"
     names = {"nearest_neighbor": "nearest", "bilinear": "linear", "bicubic": "cubic"}
     rounding = "floor" if method == "nearest_neighbor" and not align_corners else ""
-    return resize2d(
+    return resize_spatial(
         data,
         size,
         layout=layout,

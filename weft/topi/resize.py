@@ -207,31 +207,33 @@ def _along(data: Any, axis: int, taps: list[tuple[Any, Any]]) -> Any:
 
 
 def full_size(shape: Shape, size: Shape, layout: str) -> tuple[Any, ...]:
-    """Return the shape of the result of resizing the two spatial axes of `shape`."""
-    return (shape[0], *size, shape[3]) if layout.endswith("C") else (shape[0], shape[1], *size)
+    """Return the shape of the result of resizing the spatial axes of `shape`."""
+    return (shape[0], *size, shape[-1]) if layout.endswith("C") else (shape[0], shape[1], *size)
 
 
 def spread(value: Sequence[float] | None, layout: str, fill: float) -> Any:
-    """Values of the two spatial axes to all four."""
+    """Values of the spatial axes, or one value of each, to all axes."""
     if value is None:
         return None
-    h, w = value if len(value) == 2 else (value[0], value[0])
-    return (fill, h, w, fill) if layout.endswith("C") else (fill, fill, h, w)
+    rank = len(layout) - 2
+    value = value if len(value) == rank else [value[0]] * rank
+    return (fill, *value, fill) if layout.endswith("C") else (fill, fill, *value)
 
 
 def spread_roi(roi: Sequence[float] | None, layout: str) -> Any:
-    """Return a region of the two spatial axes as one of all four."""
-    if roi is None or len(roi) != 4:
+    """Return a region of the spatial axes as one of all."""
+    rank = len(layout) - 2
+    if roi is None or len(roi) != 2 * rank:
         return None
-    return (*spread(roi[:2], layout, 0.0), *spread(roi[2:], layout, 1.0))
+    return (*spread(roi[:rank], layout, 0.0), *spread(roi[rank:], layout, 1.0))
 
 
-def resize2d(
+def resize_spatial(
     data: Tensor, size: Shape, scales: Sequence[float] | None = None, roi: Sequence[float] | None = None,
-    layout: str = "NCHW", out_dtype: str = "", **attrs: Any,
+    *, layout: str, out_dtype: str = "", **attrs: Any,
 ) -> Any:  # fmt: skip
-    """Resize the two spatial axes that `layout` names; the other parameters are those of :func:`resize`."""
-    size = tuple(size) if len(size) == 2 else tuple(size) * 2
+    """Resize the spatial axes that `layout` names; the other parameters are those of :func:`resize`."""
+    size = tuple(size) * (1 if len(size) == len(layout) - 2 else len(layout) - 2)
     out = resize(
         data, full_size(data.shape, size, layout), spread(scales, layout, 1.0), spread_roi(roi, layout), **attrs
     )

@@ -145,4 +145,30 @@ def _narrowed(s: Sizes) -> Case | None:
     return call(s.real(1, 2, 4, s.c), Shape((5, 6)), out_dtype="float16", rtol=1e-2, atol=1e-2)
 
 
+@cases("image.resize3d")
+def _volumes(s: Sizes) -> Case | None:
+    return call(s.real(s.a, 2, 3, 4, 5), Shape((s.b, 5, s.c)), out_dtype="float64", **NEAR)
+
+
+@cases("image.resize3d")
+def _volumes_last(s: Sizes) -> Case | None:
+    size = Shape((6, 4, 7))
+    return call(s.real(s.a, 3, 4, 5, s.c), size, layout="NDHWC", method="nearest_neighbor",
+                coordinate_transformation_mode="asymmetric", rounding_method="floor", **NEAR)  # fmt: skip
+
+
+def _grid(rank: int, align: bool) -> None:
+    @cases("image.affine_grid")
+    def make(s: Sizes) -> Case | None:
+        if s.b < 2 or s.c < 2:
+            return None
+        size = Shape((s.b, 3, s.c)[-rank:])
+        return call(s.real(s.a, rank, rank + 1), size, align_corners=align, **NEAR)
+
+
+for _rank in (2, 3):
+    for _align in (True, False):
+        _grid(_rank, _align)
+
+
 assert np is not None

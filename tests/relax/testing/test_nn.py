@@ -34,3 +34,35 @@ def test_errors():
         nn.ReLU()(nn.Placeholder((3,)))
     with pytest.raises(error.InvalidArgument, match="needs a Relax function 'main'"):
         nn.init_params(weft.IRModule())
+
+
+@pytest.mark.parametrize("how", ["checkpoint", "emit_checkpoint", "sequential"])
+def test_what_is_computed_again_has_the_same_gradient(how: str):
+    def cube(x):
+        return x * x * x
+
+    builder = relax.BlockBuilder()
+    data = relax.Var("x", relax.TensorType((2, 3), "float32"))
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            if how == "sequential":
+                y = nn.emit_checkpoint_sequential([cube] * 3, 2, data)
+            else:
+                again = getattr(nn, how)
+                y = builder.emit(cube(builder.emit(again(cube, builder.emit(again(cube, data))))))
+            out = builder.emit_output(relax.op.sum(y))
+        builder.emit_func_output(out)
+    assert str(builder.get()).count("start_checkpoint") == 2
+    mod = relax.transform.Gradient("main")(builder.get())
+    assert "checkpoint" not in str(mod["main_adjoint"])
+    vm = relax.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())
+    x = np.random.default_rng(0).uniform(0.5, 1, (2, 3)).astype("float32")
+    _, (gradient,) = vm["main_adjoint"](weft.runtime.tensor(x))
+    np.testing.assert_allclose(gradient.numpy(), 27 * x.astype("float64") ** 26, rtol=1e-5)
+
+
+def test_segments_that_are_none():
+    with pytest.raises(error.InvalidArgument, match="number of segments"):
+        nn.emit_checkpoint_sequential([abs], 2, nn.Placeholder((3,)))
+    with pytest.raises(error.InvalidArgument, match="where segments begin"):
+        nn.emit_checkpoint_sequential([abs] * 3, [0, 2, 1], nn.Placeholder((3,)))

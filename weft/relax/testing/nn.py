@@ -5,18 +5,20 @@ Each is a call of a TIR function made by ``emit_te``. Models for use are written
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import error, ir, topi
+from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Var
 from weft.runtime import Tensor, tensor
 
-__all__ = ["Linear", "LogSoftmax", "Module", "Parameter", "Placeholder", "ReLU", "Sequential", "emit", "emit_te",
-           "init_params"]  # fmt: skip
+__all__ = ["Linear", "LogSoftmax", "Module", "Parameter", "Placeholder", "ReLU", "Sequential", "checkpoint", "emit",
+           "emit_checkpoint", "emit_checkpoint_sequential", "emit_te", "init_params"]  # fmt: skip
 
 
 _add: Callable[..., Any] = vars(topi)["add"]
@@ -37,6 +39,76 @@ def emit(expr: ir.Expr, name_hint: str = "lv") -> Var:
 def emit_te(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
     """Bind a call of a te function in the function under construction."""
     return _builder().emit_te(func, *args, **kwargs)
+
+
+def _marked(mark: str, value: Any) -> Any:
+    """A value with a mark for Gradient, which it is told apart by; what is no expression stays."""
+    return make_call(f"grad.{mark}_checkpoint")(value) if isinstance(value, ir.Expr) else value
+
+
+def checkpoint(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function whose values the gradient computes again from the arguments, in place of keeping them.
+
+    Parameters
+    ----------
+    func : callable
+        Of expressions; returns one, or a sequence.
+
+    Returns
+    -------
+    Expr or list
+        The function's results, marked.
+    """
+    result = func(*(_marked("start", a) for a in args), **{k: _marked("start", v) for k, v in kwargs.items()})
+    return [_marked("end", r) for r in result] if isinstance(result, (list, tuple)) else _marked("end", result)
+
+
+def _emitted(mark: str, value: Any) -> Any:
+    if not isinstance(value, ir.Expr):
+        return value
+    var: Any = value if isinstance(value, ir.ExprVar) else emit(value)
+    return emit(_marked(mark, var), f"{var.name_hint}_{mark[0]}cp")
+
+
+def emit_checkpoint(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Do what :func:`checkpoint` does and bind marked values, under names that end in ``_scp`` and ``_ecp``."""
+    result = func(*(_emitted("start", a) for a in args), **{k: _emitted("start", v) for k, v in kwargs.items()})
+    return [_emitted("end", r) for r in result] if isinstance(result, (list, tuple)) else _emitted("end", result)
+
+
+def emit_checkpoint_sequential(
+    functions: Sequence[Callable[[Any], Any]], segments: int | Sequence[int], input: ir.Expr,
+    checkpoint_last: bool = False,
+) -> Var:  # fmt: skip
+    """Call functions one after another, in segments of which the gradient keeps the arguments alone.
+
+    Parameters
+    ----------
+    segments : int or sequence of int
+        How many, of equal length but the last; or where each begins.
+    checkpoint_last : bool
+        Whether the values of the last segment are computed again too.
+
+    Raises
+    ------
+    InvalidArgument
+        When there are more segments than functions, or they do not begin one after another.
+    """
+    n = len(functions)
+    if isinstance(segments, int):
+        if not 0 < segments <= n:
+            raise error.InvalidArgument("emit_checkpoint_sequential: the number of segments", found=str(segments),
+                                        expected=f"at least 1, at most {n}")  # fmt: skip
+        segments = range(0, n, n // segments)
+    ends = [s for s in segments if s != n] + [n]
+    if ends[0] != 0 or any(a >= b for a, b in itertools.pairwise(ends)):
+        raise error.InvalidArgument("emit_checkpoint_sequential: where segments begin", found=str(list(segments)),
+                                    expected=f"0 first, then growing, below {n}")  # fmt: skip
+    value: Any = input
+    for first, end in itertools.pairwise(ends):
+        part = Sequential(*functions[first:end])  # type: ignore[arg-type]
+        value = part(value) if end == n and not checkpoint_last else emit_checkpoint(part, value)
+    return value if isinstance(value, ir.ExprVar) else emit(value)  # type: ignore[return-value]
 
 
 def Placeholder(shape: Sequence[Any], dtype: str = "float32", name: str = "data") -> Var:

@@ -51,7 +51,7 @@ from weft.relax.transform.pack_nbits import pack_nbits
 from weft.relax.transform.plan_memory import plan_memory
 from weft.relax.transform.products_in_bfloat16 import products_in_bfloat16
 from weft.relax.transform.reshape_before_slice import reshape_before_slice
-from weft.relax.transform.rewrite_reshape import rewrite_dataflow_reshape
+from weft.relax.transform.rewrite_reshape import remove_redundant_reshape, rewrite_dataflow_reshape
 from weft.relax.transform.run_codegen import RunCodegen
 from weft.relax.transform.schedule_tir import schedule_tir
 from weft.relax.transform.split_to_slices import split_to_slices

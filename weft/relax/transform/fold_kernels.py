@@ -93,7 +93,7 @@ def _fold(call: ir.Call, bb: BlockBuilder, kernels: _Kernels) -> ir.Expr | None:
         return evaluate(call)
     before = len(bb.bindings())
     legal = bb.normalize(custom(bb, call), atom=False)
-    del bb.bindings()[before:]
+    bb.drop(before)
     return kernels.evaluate(legal, bb.module) if is_op(legal, "call_tir") else None
 
 

@@ -203,7 +203,7 @@ class _Legalizer:
             before = len(self.bb.bindings())
             new = self.bb.normalize(chosen(self.bb, value), atom=False)
             emitted = self.bb.bindings()[before:]
-            del self.bb.bindings()[before:]
+            self.bb.drop(before)
             for b in emitted:
                 lowered = self.rule(b, b.value, _bb)
                 self.bb.emit_normalized(b if lowered is None else replace_value(b, self.bb.normalize(lowered)))

@@ -5,6 +5,7 @@ Operations that only give memory another shape become ``relax.reshape``, which c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft import ir, tir
@@ -50,13 +51,54 @@ def rewrite_dataflow_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function
     Cost: Linear.
     Source: TVM's ``RewriteDataflowReshape``.
     """
+    return _joined(func, mod, _seen_differently)
+
+
+@ir.function_pass(kind=ir.Function, opt_level=0)
+def remove_redundant_reshape(func: ir.Function, mod: ir.IRModule) -> ir.Function:
+    """Join chains of reshapes, and leave out those to the shape that there is.
+
+    Requires: ``relax.normalized``.
+    Ensures: ``relax.normalized``. A reshape that the last one of a chain makes superfluous stays, unused.
+    Before::
+
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                a = R.reshape(x, (3, 2))
+                b = R.reshape(a, (6,))
+                c = R.reshape(x, (2, 3))
+                d = R.exp(c)
+                R.output(b, d)
+            return (b, d)
+
+    After::
+
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                a: R.Tensor((3, 2), "float32") = R.reshape(x, R.shape([3, 2]))
+                b: R.Tensor((6,), "float32") = R.reshape(x, R.shape([6]))
+                d: R.Tensor((2, 3), "float32") = R.exp(x)
+                R.output(b, d)
+            return (b, d)
+    Cost: Linear.
+    Source: TVM's ``RemoveRedundantReshape``.
+    """
+    return _joined(func, mod, lambda call, _binding, _mod: call.args[0] if is_op(call, "reshape") else None)
+
+
+def _joined(
+    func: ir.Function, mod: ir.IRModule, operand: Callable[[ir.Call, Binding, ir.IRModule], ir.Expr | None]
+) -> ir.Function:
+    """Make calls that give their `operand` another shape reshapes of what the operand itself is a reshape of."""
     source: dict[ir.Expr, ir.Expr] = {}
     mutable = mutable_variables(func, mod)
 
     def rule(binding: Binding, value: ir.Expr, _bb: BlockBuilder) -> ir.Expr | None:
         if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
             return None
-        base: Any = _seen_differently(value, binding, mod)
+        base: Any = operand(value, binding, mod)
         if base is None or not isinstance(value.ty, ir.TensorType) or value.ty.shape is None:
             return None
         if mutable and not is_mergeable(value, binding.var, mutable, mod):

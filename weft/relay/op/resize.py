@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from weft import error, ir, tir
 from weft.op import simplify, tensor_arg
 from weft.relay.expr import as_expr, const
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.layouts import plain, relaid
 from weft.relay.op.registry import REQUIRED, declare, shared
-from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, shape_argument, shape_of_dims
+from weft.relay.op.shapes import dtype_of, is_computed, numbers, shape_argument, shape_of_dims
 
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic", "bilinear": "linear",
@@ -205,16 +203,7 @@ declare("image.grid_sample", "data grid", expand="image.grid_sample", doc="Sampl
 
 
 def _affine_grid(data: ir.Expr, target_shape: Any) -> ir.Expr:
-    """Multiply the matrices with all points (x, y, 1) of -1..1."""
-    dtype = tensor_arg("image.affine_grid", "data", data, ndim=3, kind="float").dtype
-    shape = dims(data)
-    if ir.as_int(shape[1]) not in (2, None) or ir.as_int(shape[2]) not in (3, None):
-        raise error.ShapeMismatch("image.affine_grid: the matrices are 2 by 3", expected="(batch, 2, 3)",
-                                  found=str(data.ty), where=data.span)  # fmt: skip
-    h, w = (int(v) for v in target_shape)
-    y, x = np.meshgrid(np.linspace(-1, 1, h), np.linspace(-1, 1, w), indexing="ij")
-    points = np.stack([x.reshape(-1), y.reshape(-1), np.ones(h * w)]).astype(ir.numpy_dtype(dtype))
-    return shared("reshape", shared("matmul", data, ir.constant(points)), shape_of_dims((dims(data)[0], 2, h, w)))
+    return shared("image.affine_grid", data, shape_of_dims([int(v) for v in target_shape]))
 
 
 declare("image.affine_grid", "data", {"target_shape": REQUIRED}, expand=_affine_grid,

@@ -69,7 +69,7 @@ class _Legalizer:
             return None
         new = bb.normalize(new, atom=False)
         emitted = bb.bindings()[before:]
-        del bb.bindings()[before:]
+        bb.drop(before)
         for b in emitted:
             legal = self.legal(b.value, bb)
             bb.emit_normalized(b if legal is None else replace_value(b, bb.normalize(legal, atom=False)))
