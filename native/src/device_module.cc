@@ -240,7 +240,7 @@ class Launcher {
 Optional<Function> DeviceModuleObj::GetFunction(const String& name) {
   const Kernel* kernel = find(name);
   if (kernel == nullptr) return std::nullopt;
-  if (api == nullptr) raise_error("ValueError", "kernels of %s run in browsers, not here", kind());
+  if (api == nullptr) raise_error("ValueError", "kernels of webgpu run in browsers, not here");
   return Function::FromPacked(Launcher(tvm::ffi::GetRef<Module>(this), this, kernel));
 }
 
@@ -250,6 +250,9 @@ Module device_module(int type, const Bytes& bytes, Optional<Function> source) {
   if (api == nullptr && type != kDLWebGPU) raise_error("ValueError", "there is no kind of device %d", type);
   return Module(tvm::ffi::make_object<DeviceModuleObj>(api, bytes, std::move(source)));
 }
+
+// What a library has saved.
+[[gnu::noinline]] Module loaded(const Bytes& bytes, int type) { return device_module(type, bytes, std::nullopt); }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   Globals()
@@ -262,10 +265,10 @@ TVM_FFI_STATIC_INIT_BLOCK() {
              for (const Kernel& k : code->kernels) out.push_back(k.name);
              return out;
            })
-      .def("ffi.Module.load_from_bytes.cuda", [](const Bytes& b) { return device_module(kDLCUDA, b, std::nullopt); })
-      .def("ffi.Module.load_from_bytes.opencl", [](const Bytes& b) { return device_module(kDLOpenCL, b, std::nullopt); })
-      .def("ffi.Module.load_from_bytes.vulkan", [](const Bytes& b) { return device_module(kDLVulkan, b, std::nullopt); })
-      .def("ffi.Module.load_from_bytes.webgpu", [](const Bytes& b) { return device_module(kDLWebGPU, b, std::nullopt); });
+      .def("ffi.Module.load_from_bytes.cuda", [](const Bytes& b) { return loaded(b, kDLCUDA); })
+      .def("ffi.Module.load_from_bytes.opencl", [](const Bytes& b) { return loaded(b, kDLOpenCL); })
+      .def("ffi.Module.load_from_bytes.vulkan", [](const Bytes& b) { return loaded(b, kDLVulkan); })
+      .def("ffi.Module.load_from_bytes.webgpu", [](const Bytes& b) { return loaded(b, kDLWebGPU); });
 }
 
 }  // namespace

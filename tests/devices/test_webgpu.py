@@ -17,6 +17,7 @@ from weft.target.webgpu import emit_wgsl
 wgpu = pytest.importorskip("wgpu", reason="wgpu is not installed (pip install 'weft[devices]')")
 RNG = np.random.default_rng(0)
 TARGET = Target("webgpu")
+MOST_GROUPS = 65535  # of a dispatch, along each axis
 
 
 @pytest.fixture(scope="module")
@@ -58,26 +59,22 @@ def launch(adapter, functions, func, arguments):
         tags = kernel.attrs["tir.kernel_launch_params"]
         given = args[: len(kernel.params)]
         extents = {t: number(e, known) for t, e in zip(tags, args[len(given) :], strict=True)}
-        uniform = b"".join([bytes(12), *(np.int32(number(a, known)).tobytes() for a in given if a not in memory)])
-        bound = [memory[a] for a in given if a in memory]
-        bound.append(
-            adapter.create_buffer_with_data(data=uniform + bytes(-len(uniform) % 16), usage=wgpu.BufferUsage.UNIFORM)
-        )
+        numbers = b"".join(np.int32(number(a, known)).tobytes() for a in given if a not in memory)
         pipeline = adapter.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": name.value})
-        group = adapter.create_bind_group(
-            layout=pipeline.get_bind_group_layout(0),
-            entries=[
-                {"binding": i, "resource": {"buffer": b, "offset": 0, "size": b.size}} for i, b in enumerate(bound)
-            ],
-        )
-        encoder = adapter.create_command_encoder()
-        work = encoder.begin_compute_pass()
-        work.set_pipeline(pipeline)
-        work.set_bind_group(0, group)
-        work.dispatch_workgroups(*(extents.get(f"blockIdx.{axis}", 1) for axis in "xyz"))
-        work.end()
-        adapter.queue.submit([encoder.finish()])
-    return [np.frombuffer(adapter.queue.read_buffer(memory[buffers[p].data]), a.dtype).reshape(a.shape)
+        grid = [extents.get(f"blockIdx.{axis}", 1) for axis in "xyz"]
+        for first in range(0, grid[0], MOST_GROUPS):
+            place = np.array([first, 0, 0], "uint32").tobytes() + numbers
+            args = adapter.create_buffer_with_data(data=place + bytes(-len(place) % 16), usage=wgpu.BufferUsage.UNIFORM)
+            bound = enumerate([*(memory[a] for a in given if a in memory), args])
+            entries = [{"binding": i, "resource": {"buffer": b, "offset": 0, "size": b.size}} for i, b in bound]
+            encoder = adapter.create_command_encoder()
+            work = encoder.begin_compute_pass()
+            work.set_pipeline(pipeline)
+            work.set_bind_group(0, adapter.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries))
+            work.dispatch_workgroups(min(grid[0] - first, MOST_GROUPS), *grid[1:])
+            work.end()
+            adapter.queue.submit([encoder.finish()])
+    return [np.frombuffer(adapter.queue.read_buffer(memory[buffers[p].data]), a.dtype)[: a.size].reshape(a.shape)
             if p in buffers else a for p, a in zip(func.params, arguments, strict=True)]  # fmt: skip
 
 
