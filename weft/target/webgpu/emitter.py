@@ -27,8 +27,9 @@ STMT = ir.Dispatch("WGSL statement", (tir.Stmt,), default=clike.DEVICE_STMT.defa
 
 def _wide_element(e: object, s: Emitter) -> str | None:
     """The two words of an element of 64 bits that an expression loads."""
-    loads = isinstance(e, tir.BufferLoad) and e.dtype == "int64" and e.predicate is None
-    return s.element(e.buffer, e.indices) if loads else None
+    if isinstance(e, tir.BufferLoad) and e.dtype == "int64" and e.predicate is None:
+        return s.element(e.buffer, e.indices)
+    return None
 
 
 @EXPR.on(ir.IntImm)
