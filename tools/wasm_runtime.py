@@ -23,7 +23,7 @@ LIMIT = 600_000  # bytes of the runtime
 _FFI = ("function backtrace init_once dtype object tensor error custom_allocator extra/env_c_api extra/module "
         "extra/env_context").split()  # fmt: skip
 _RUNTIME = ("builtin builtin_checks code_module error executable growing memory module padding register system_memory "
-            "tensor_copy tvm_backend vm vm_decode").split()  # fmt: skip
+            "tensor_copy tvm_backend unique vm vm_decode").split()  # fmt: skip
 # What JavaScript calls, and what kernels may: services of the runtime, functions of the C library.
 _EXPORTS = """
 snprintf TVMFFIHandleInitOnce TVMFFIHandleDeinitOnce TVMFFIFunctionCall TVMFFIFunctionCreate

@@ -110,12 +110,12 @@ class DeviceModuleObj final : public ModuleObj {
     for (auto& [key, handle] : functions_) api->kernel_free(handle);
     for (auto& [device, handle] : loaded_) api->unload(device, handle);
   }
-  const char* kind() const final { return api->name; }
+  const char* kind() const final { return api == nullptr ? "webgpu" : api->name; }
   int GetPropertyMask() const final { return Module::kBinarySerializable | Module::kRunnable; }
   bool ImplementsFunction(const String& name) final { return find(name) != nullptr; }
   Optional<Function> GetFunction(const String& name) final;
   String InspectSource(const String& format) const final {
-    bool is_text = format_ == "ptx" || format_ == "cl";
+    bool is_text = api == nullptr || format_ == "ptx" || format_ == "cl";
     if (is_text && (format == format_.c_str() || (format.empty() && !source_.has_value()))) return image_.c_str();
     return source_.has_value() ? (*source_)(format).cast<String>() : String();
   }
@@ -138,7 +138,7 @@ class DeviceModuleObj final : public ModuleObj {
     return 0;
   }
 
-  DeviceApi* const api;
+  DeviceApi* const api;  // null where the kernels are text for another host
   std::vector<Kernel> kernels;
 
  private:
@@ -240,15 +240,19 @@ class Launcher {
 Optional<Function> DeviceModuleObj::GetFunction(const String& name) {
   const Kernel* kernel = find(name);
   if (kernel == nullptr) return std::nullopt;
+  if (api == nullptr) raise_error("ValueError", "kernels of webgpu run in browsers, not here");
   return Function::FromPacked(Launcher(tvm::ffi::GetRef<Module>(this), this, kernel));
 }
 
 // `source(format)` gives a text of the code; a module that was saved has none but its image.
 Module device_module(int type, const Bytes& bytes, Optional<Function> source) {
   DeviceApi* api = DeviceApi::find(type);
-  if (api == nullptr) raise_error("ValueError", "there is no kind of device %d", type);
+  if (api == nullptr && type != kDLWebGPU) raise_error("ValueError", "there is no kind of device %d", type);
   return Module(tvm::ffi::make_object<DeviceModuleObj>(api, bytes, std::move(source)));
 }
+
+// What a library has saved.
+[[gnu::noinline]] Module loaded(const Bytes& bytes, int type) { return device_module(type, bytes, std::nullopt); }
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   Globals()
@@ -261,9 +265,10 @@ TVM_FFI_STATIC_INIT_BLOCK() {
              for (const Kernel& k : code->kernels) out.push_back(k.name);
              return out;
            })
-      .def("ffi.Module.load_from_bytes.cuda", [](const Bytes& b) { return device_module(kDLCUDA, b, std::nullopt); })
-      .def("ffi.Module.load_from_bytes.opencl", [](const Bytes& b) { return device_module(kDLOpenCL, b, std::nullopt); })
-      .def("ffi.Module.load_from_bytes.vulkan", [](const Bytes& b) { return device_module(kDLVulkan, b, std::nullopt); });
+      .def("ffi.Module.load_from_bytes.cuda", [](const Bytes& b) { return loaded(b, kDLCUDA); })
+      .def("ffi.Module.load_from_bytes.opencl", [](const Bytes& b) { return loaded(b, kDLOpenCL); })
+      .def("ffi.Module.load_from_bytes.vulkan", [](const Bytes& b) { return loaded(b, kDLVulkan); })
+      .def("ffi.Module.load_from_bytes.webgpu", [](const Bytes& b) { return loaded(b, kDLWebGPU); });
 }
 
 }  // namespace

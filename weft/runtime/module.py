@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from weft.runtime import link
     from weft.runtime.timing import BenchmarkResult
 
-_OWN_DEVICE_CODE = ("cuda", "opencl", "vulkan")  # kinds of modules of kernels that the native runtime has
+_OWN_DEVICE_CODE = ("cuda", "opencl", "vulkan", "webgpu")  # kinds of modules of kernels that the native runtime has
 _jit_module = tvm_ffi.get_global_func("weft.jit_module")
 _jit_objects = tvm_ffi.get_global_func("weft.jit_objects")
 _jit_names = tvm_ffi.get_global_func("weft.jit_names")

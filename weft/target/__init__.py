@@ -1,7 +1,7 @@
 """Targets and code generation.
 
 Read in this order: ``kind``, ``target``, ``build``, then ``llvm/``; ``c/`` is the smallest code generator,
-``cuda/``, ``opencl/`` and ``vulkan/`` those for GPUs.
+``cuda/``, ``opencl/``, ``vulkan/`` and ``webgpu/`` those for GPUs.
 """
 
 import weft.target.c
@@ -9,6 +9,7 @@ import weft.target.codegen
 import weft.target.cuda
 import weft.target.opencl
 import weft.target.vulkan
+import weft.target.webgpu
 from weft._aliases import names_of
 from weft.ir import register_intrin_rule
 from weft.machine import Machine

@@ -220,7 +220,8 @@ class Target:
     @property
     def max_shared_memory_per_block(self) -> int:
         """Bytes of shared memory that a block may use."""
-        return int(self.attrs.get("max_shared_memory_per_block", 49152))
+        default = self.attribute("max_shared_memory_per_block", 49152)
+        return int(self.attrs.get("max_shared_memory_per_block", default))
 
     @property
     def l2_cache_size_bytes(self) -> int:

@@ -1,7 +1,7 @@
 """What languages like C have in common: state of emission, rules for expressions and statements, arithmetic.
 
 A language derives from :class:`Emitter` with its tables, and extends the rules: see ``weft.target.c`` for hosts and
-``weft.target.cuda``, ``weft.target.opencl`` and ``weft.target.vulkan`` for devices.
+``weft.target.cuda``, ``weft.target.opencl``, ``weft.target.vulkan`` and ``weft.target.webgpu`` for devices.
 """
 
 from weft.target.clike.arithmetic import arithmetic

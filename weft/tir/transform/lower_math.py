@@ -12,7 +12,14 @@ from weft.tir.transform.math_scaled import SCALED
 
 
 @function_pass(kind=PrimFunc)
-def lower_math(func: PrimFunc, mod: IRModule, *, scaled_lanes: tuple[int, ...] = (), library: bool = True) -> PrimFunc:
+def lower_math(
+    func: PrimFunc,
+    mod: IRModule,
+    *,
+    scaled_lanes: tuple[int, ...] = (),
+    library: bool = True,
+    functions: tuple[str, ...] = (),
+) -> PrimFunc:
     """Write out exp, log, tanh, erf, ... of float32, scalar or vector; of 16-bit floats through float32.
 
     Requires: No blocks.
@@ -53,14 +60,16 @@ def lower_math(func: PrimFunc, mod: IRModule, *, scaled_lanes: tuple[int, ...] =
         ``scaled_lanes``: lengths of float32 vectors that the target multiplies by powers of two in one instruction.
         ``library``: whether the target has a C library; without it, functions of single numbers of float64 are written
         out as those of vectors are, but for sin, cos and tan.
+        ``functions``: the names of those to write out, such as ``"tir.erf"``; all of them where it is empty.
     Cost: Linear; some 20 to 60 nodes for each call.
     Source: Polynomials fitted by ``weft``'s own scripts; arguments are reduced as in Cody and Waite, 1980.
     """
-    return func.replace(body=rewrite(func.body, lambda node: _rule(node, scaled_lanes, library)))
+    names = frozenset(functions or POLYNOMIALS)
+    return func.replace(body=rewrite(func.body, lambda node: _rule(node, scaled_lanes, library, names)))
 
 
-def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool) -> Any:
-    if type(node) is not CallIntrin or not isinstance(node.op, Op):
+def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool, names: frozenset[str]) -> Any:
+    if type(node) is not CallIntrin or not isinstance(node.op, Op) or node.op.name not in names:
         return node
     polynomial = POLYNOMIALS.get(node.op.name)
     if polynomial is None:
