@@ -7,6 +7,7 @@ forms), ``form`` (expressions to polynomials and back), ``rule`` and ``rules_*``
 
 from weft.arith.analyzer import Analyzer, CompareResult, Extension, ProofStrength
 from weft.arith.bounds import ConstIntBound, ModularSet
+from weft.arith.common_subexpr import detect_common_subexpr
 from weft.arith.deduce import deduce_bound
 from weft.arith.int_set import (
     IntervalSet,
@@ -44,8 +45,8 @@ IntSet = IntervalSet
 __all__ = [
     "Analyzer", "CompareResult", "ConstIntBound", "Extension", "IntSet", "IntervalSet", "IterMapExpr", "IterMapLevel",
     "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "ModularSet", "ProofStrength", "deduce_bound",
-    "detect_clip_bound", "detect_iter_map", "detect_linear_equation", "estimate_region_lower_bound",
-    "estimate_region_strict_bound", "estimate_region_upper_bound", "intersect", "inverse_affine_iter_map",
-    "iter_map_simplify", "neg_inf", "normalize_iter_map_to_expr", "normalize_to_iter_sum", "pos_inf",
-    "solve_linear_equations", "solve_linear_inequalities", "subspace_divide", "union",
+    "detect_clip_bound", "detect_common_subexpr", "detect_iter_map", "detect_linear_equation",
+    "estimate_region_lower_bound", "estimate_region_strict_bound", "estimate_region_upper_bound", "intersect",
+    "inverse_affine_iter_map", "iter_map_simplify", "neg_inf", "normalize_iter_map_to_expr", "normalize_to_iter_sum",
+    "pos_inf", "solve_linear_equations", "solve_linear_inequalities", "subspace_divide", "union",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from weft import ir
 from weft.arith.bounds import ConstIntBound, ModularSet, bound_of, modular_of
 from weft.arith.context import NEG_INF, POS_INF, Context
-from weft.arith.form import expr_key, is_pure, poly_of
+from weft.arith.form import expr_key, is_stable, poly_of
 from weft.arith.int_set import IntervalSet, eval_interval
 from weft.arith.linear import Poly, add, atoms_of, constant, key, scale
 from weft.arith.simplify import holds_nonneg, proves_zero, simplify
@@ -223,7 +223,7 @@ class Analyzer:
         if kind is ir.CallIntrin and getattr(condition.op, "name", "") == "tir.likely":
             self._assume(condition.args[0])
             return
-        if kind is ir.IntImm or not _is_stable(condition):
+        if kind is ir.IntImm or not is_stable(condition):
             return
         if kind is ir.Not:
             self._assume_not(condition.a)
@@ -422,17 +422,6 @@ class Analyzer:
 
 
 _OPPOSITE = {ir.LT: ir.GE, ir.LE: ir.GT, ir.GT: ir.LE, ir.GE: ir.LT, ir.EQ: ir.NE, ir.NE: ir.EQ}
-
-
-def _is_stable(condition: ir.PrimExpr) -> bool:
-    """Whether a condition stays true while statements run: it reads no memory and calls nothing impure."""
-    stack: list[Any] = [condition]
-    while stack:
-        e = stack.pop()
-        if type(e).__name__ in ("BufferLoad", "ProducerLoad") or (isinstance(e, ir.CallIntrin) and not is_pure(e)):
-            return False
-        stack.extend(ir.children(e))
-    return True
 
 
 def _type_limits(dtype: str) -> tuple[int, int]:

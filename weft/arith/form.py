@@ -159,6 +159,17 @@ def is_pure(e: ir.PrimExpr) -> bool:
     return name.startswith("tir.") and not name.startswith(("tir.call_", "tir.tvm_", "tir.atomic", "tir.random"))
 
 
+def is_stable(e: ir.PrimExpr) -> bool:
+    """Whether a value stays while statements run: it reads no memory and calls nothing impure."""
+    stack: list[Any] = [e]
+    while stack:
+        e = stack.pop()
+        if type(e).__name__ in ("BufferLoad", "ProducerLoad") or (isinstance(e, ir.CallIntrin) and not is_pure(e)):
+            return False
+        stack.extend(ir.children(e))
+    return True
+
+
 def expr_key(cx: Context, e: Any) -> Hashable:
     """Return a key that two expressions share when they are equal up to the normal form of their integer parts."""
     if ir.IS_EXPR[type(e)]:
