@@ -9,7 +9,7 @@ elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -119,7 +119,7 @@ class _Graph:
         self.group = list(range(n))
         updates = (_is_update(b.value) for b in block.bindings)
         self.group_kind = [int(Fusion.INJECTIVE) if u else k for u, k in zip(updates, self.kind, strict=True)]
-        self.group_size = [1] * n
+        self.members = [[i] for i in range(n)]
         self.analyzer = arith.Analyzer()
         self._same: dict[tuple[int, int], bool] = {}
         for i, b in enumerate(block.bindings):
@@ -184,6 +184,17 @@ class _Graph:
                 stack.extend(self.users[i])
         return sorted(seen)
 
+    def fits(self, nodes: Iterable[int], most: int) -> bool:
+        """Whether the groups of some nodes have so few operations, and not many as one expression.
+
+        There, what is shared stands at each of its uses: ``y = y + y`` forty times is 2**40.
+        """
+        members = sorted(i for root in {self.find(n) for n in nodes} for i in self.members[root])
+        sizes: dict[int, int] = {}
+        for i in members:
+            sizes[i] = 1 + sum(sizes.get(self.index.get(v, -1), 0) for v in variables(self.bindings[i].value))
+        return len(members) <= most and sizes[members[-1]] <= _MOST_WRITTEN_OUT
+
     def merge(self, members: list[int], sink: int) -> None:
         """Put the groups of `members` into that of `sink`."""
         root = self.find(sink)
@@ -192,7 +203,7 @@ class _Graph:
             if r != root:
                 self.group[r] = root
                 self.group_kind[root] = max(self.group_kind[root], self.group_kind[r])
-                self.group_size[root] += self.group_size[r]
+                self.members[root] += self.members[r]
 
 
 def fusion_kind(binding: Binding, mod: ir.IRModule | None = None) -> int:
@@ -276,12 +287,16 @@ def fusion_groups(bindings: Sequence[Any], used_outside: set[ir.ExprVar], max_op
     return list(_grouped(_Graph(DataflowBlock(tuple(bindings)), used_outside), max_ops).values())
 
 
+_MOST_WRITTEN_OUT = 1000
+"""Operations of a kernel as one expression: a second of compiling."""
+
+
 def _try_fuse(g: _Graph, i: int, phase: int, max_ops: int) -> None:
     sink, kind = g.parent[i], max(g.kind[i], g.group_kind[g.find(i)])
-    if sink < 0 or kind >= Fusion.OPAQUE or g.find(i) == g.find(sink) or g.group_size[g.find(i)] >= max_ops:
+    if sink < 0 or kind >= Fusion.OPAQUE or g.find(i) == g.find(sink) or len(g.members[g.find(i)]) >= max_ops:
         return
     path = g.between(i, sink)
-    if path is None or sum(g.group_size[r] for r in {g.find(m) for m in [i, *path]}) > max_ops:
+    if path is None or not g.fits([i, *path], max_ops):
         return
     inner, sink_kind = path[:-1], g.group_kind[g.find(sink)]
     if kind in (Fusion.ANCHOR, Fusion.REDUCTION):
