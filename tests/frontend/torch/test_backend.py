@@ -200,3 +200,18 @@ def test_activations_of_16_bits_are_rounded_once(name: str, dtype: torch.dtype) 
     assert found.dtype == dtype
     rtol = 2 * torch.finfo(dtype).eps
     torch.testing.assert_close(found.double(), function(x.double()), rtol=rtol, atol=1e-5)
+
+
+def test_results_lie_in_memory_as_in_pytorch() -> None:
+    """What a program views after a break of the graph, in channels last and transposed, for sizes that change."""
+
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(x) + 1
+        torch._dynamo.graph_break()
+        return y.permute(0, 2, 3, 1).view(-1, 3) * 2, y.permute(0, 2, 3, 1)
+
+    compiled = torch.compile(program, backend=weft_backend)
+    for shape in ((2, 3, 4, 5), (3, 3, 6, 7), (0, 3, 4, 5)):
+        x = torch.randn(shape).to(memory_format=torch.channels_last)
+        for found, expected in zip(compiled(x), program(x), strict=True):
+            torch.testing.assert_close(found, expected, check_stride=x.numel() > 0)
