@@ -50,22 +50,39 @@ def _celu(x: Any, alpha: float = 1.0) -> Any:
     return tir.max(x, _c(x, 0)) + tir.min(_c(x, 0), _c(x, alpha) * (tir.exp(x * _c(x, 1 / alpha)) - _c(x, 1)))
 
 
-ACTIVATIONS: dict[str, Callable[..., Any]] = {
+def _rounded_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with float32 between its steps where values are of 16 bits.
+
+    Each step that rounds to 16 bits would lose what a sum with one cancels: all of GELU's tail.
+    """
+
+    def apply(x: Any, **values: float) -> Any:
+        if x.dtype not in ("float16", "bfloat16"):
+            return function(x, **values)
+        return tir.Cast(x.dtype, function(tir.Cast("float32", x), **values))
+
+    return apply
+
+
+_STEPWISE: dict[str, Callable[..., Any]] = {
     "celu": _celu,
     "elu": _elu,
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,
     "hardsigmoid": _hard_sigmoid,
     "hardswish": lambda x: x * _hard_sigmoid(x),
-    "leakyrelu": lambda x, alpha=0.01: ir.select(x > _c(x, 0), x, x * _c(x, alpha)),
     "mish": lambda x: x * tir.tanh(_softplus(x)),
-    "relu": _relu,
-    "relu6": lambda x: tir.min(_relu(x), _c(x, 6)),
     "selu": lambda x, alpha=1.6732632423543772, gamma=1.0507009873554805: _c(x, gamma) * _elu(x, alpha),
-    "shrink": _shrink,
     "silu": lambda x: x * tir.sigmoid(x),
     "softplus": _softplus,
     "softsign": lambda x: x / (_c(x, 1) + tir.abs(x)),
+}
+ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    **{name: _rounded_once(function) for name, function in _STEPWISE.items()},
+    "leakyrelu": lambda x, alpha=0.01: ir.select(x > _c(x, 0), x, x * _c(x, alpha)),
+    "relu": _relu,
+    "relu6": lambda x: tir.min(_relu(x), _c(x, 6)),
+    "shrink": _shrink,
     "thresholded_relu": lambda x, alpha=1.0: ir.select(x > _c(x, alpha), x, _c(x, 0)),
 }
 """Functions of one value, by operator name without ``nn.``."""

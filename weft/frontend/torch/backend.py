@@ -193,11 +193,41 @@ def _given(x: Any) -> Any:
     return runtime.ShapeTuple((x,)) if isinstance(x, int) else weft.runtime.from_dlpack(as_real(x))
 
 
+def _order(value: Any) -> list[int] | None:
+    """The axes of a result as PyTorch lays them in memory, the outermost first; None for the order of the shape."""
+    if not hasattr(value, "stride") or value.dtype.is_complex:
+        return None
+    steps = [s if isinstance(s, int) else s.node.hint for s in value.stride()]
+    if not all(steps):  # repeated, or not known
+        return None
+    order = sorted(range(len(steps)), key=lambda axis: -steps[axis])
+    return None if order == list(range(len(steps))) else order
+
+
+def _lay_out(part: Any) -> list[list[int] | None]:
+    """Let a part return its results in the order of PyTorch's memory; the views that undo it are free."""
+    output = next(iter(reversed(part.graph.nodes)))
+    (given,) = output.args
+    many = isinstance(given, (list, tuple))
+    results, backs = list(given) if many else [given], []
+    for i, node in enumerate(results):
+        order = _order(node.meta.get("val")) if isinstance(node, torch.fx.Node) else None
+        backs.append(order and [order.index(axis) for axis in range(len(order))])
+        if order is not None:
+            with part.graph.inserting_before(output):
+                results[i] = part.graph.call_function(torch.ops.aten.permute.default, (node, order))
+            results[i].meta["val"] = node.meta["val"].permute(order)
+    output.args = (type(given)(results) if many else results[0],)
+    part.recompile()
+    return backs
+
+
 class _Compiled(torch.nn.Module):
     """One part of a graph, compiled at its first call."""
 
     def __init__(self, part: Any, weights: set[int], options: Mapping[str, Any]) -> None:
         super().__init__()
+        self.backs = _lay_out(part)
         self.part, self.weights, self.options = [part], weights, options  # a list: no submodule
         self.seen: dict[int, tuple[int, int]] | None = None
         self.changes: Counter[int] = Counter()
@@ -206,6 +236,15 @@ class _Compiled(torch.nn.Module):
         self.reads: list[Callable[[Any], Any]] = []
 
     def forward(self, *args: Any) -> Any:
+        """Run the part, and show its results in the order of their shapes."""
+        found = self._run(args)
+        if not any(self.backs):
+            return found
+        results = found if isinstance(found, (list, tuple)) else [found]
+        shown = [x if back is None else x.permute(back) for x, back in zip(results, self.backs, strict=True)]
+        return shown if isinstance(found, (list, tuple)) else shown[0]
+
+    def _run(self, args: Sequence[Any]) -> Any:
         """Run the part; it is compiled again where a weight was written since, which after twice is an input."""
         now = {i: (args[i]._version, args[i].data_ptr()) for i in self.weights}
         if now != self.seen:
