@@ -123,7 +123,7 @@ OPERATORS = {
     "the largest of few": (relax.op.topk, [(8, 1000)], {"k": 5, "ret_type": "values"}),
     "running sums": (relax.op.cumsum, [(7, 33)], {"axis": 1}),
     "order": (relax.op.sort, [(5, "n")], {"axis": 1}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -423,7 +423,7 @@ def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), 
             v = T.axis.spatial(8, i)
             Z[v] = B[v // 2] - B[3 - v // 2]
 """,
-}  # fmt: skip
+}
 
 
 def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:

@@ -4,7 +4,7 @@ import numpy as np
 
 from weft import ir, relax, tir
 from weft.ir import Attrs, IntImm, SizeVar, Var, const
-from weft.tir import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, IterVar, PrimFunc, Range, SeqStmt
+from weft.tir import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, IterVar, PrimFunc, Range
 
 
 def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
@@ -67,9 +67,3 @@ def long_chain(length):
     for i in range(length):
         e = ir.Add(e, ir.Mul(x, IntImm("int64", i + 2)))
     return e
-
-
-def long_sequence(length):
-    """Statements one after another."""
-    a = tir.decl_buffer((8,), "float32", "A")
-    return SeqStmt(tuple(BufferStore(a, const(float(i), "float32"), (const(i % 8),)) for i in range(length)))

@@ -305,7 +305,3 @@ def compare(found: np.ndarray, expected: np.ndarray, rtol: float, atol: float, s
     if expected.dtype.itemsize == 2:
         rtol, atol = max(rtol, 1e-2 if expected.dtype.name == "bfloat16" else 2e-3), max(atol, 1e-2)
     np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=rtol, atol=atol)
-
-
-def simplify_dims(dims: tuple[ir.PrimExpr, ...]) -> list[str]:
-    return [str(arith.Analyzer().simplify(d)) for d in dims]

@@ -48,7 +48,7 @@ REGIONS: dict[str, Any] = {
     ),
     "pad": lambda: NN.pad(_data((3, 8), 0.5, 5), [[1, 0], [0, 2]], 0.0),
     "sigmoid": lambda: relay.sigmoid(_data((3, 8), 0.05, 5)),
-}  # fmt: skip
+}
 
 
 def _quantized(value: Any) -> tuple[IRModule, list[Any]]:

@@ -23,10 +23,6 @@ def program(dtype, n):
     return IRModule({"main": f.with_attr("global_symbol", "main")})
 
 
-def narrow_left(mod, is_narrow):
-    return {n.dtype for n in weft.ir.walk(mod["main"]) if is_narrow(getattr(n, "dtype", ""))}
-
-
 def values(dtype, n):
     info = ml_dtypes.finfo(dtype)
     every = np.arange(1 << min(info.bits, 12), dtype=f"uint{info.bits}") << max(info.bits - 12, 0)
