@@ -42,16 +42,18 @@ class _OtherNames(type(msgspec.Struct)):
     __further__: tuple[str, ...] = ()
     """Fields given by name alone that TVM takes by position, behind all others."""
 
-    def __call__(cls, *args: Any, **named: Any) -> Any:
-        if len(args) > (fields := len(cls.__match_args__)):
-            further = dict(zip(cls.__further__, args[fields:], strict=False))
-            if twice := further.keys() & named.keys():
-                raise TypeError(f"{cls.__name__}() got '{min(twice)}' by position and by name")
-            named |= further
-            args = args[: len(args) - len(further)]
-        if named:
-            own_names(cls.__name__, cls.__other_names__, named)
-        return super().__call__(*args, **named)
+    if not TYPE_CHECKING:  # which would know no field of the classes
+
+        def __call__(cls, *args: Any, **named: Any) -> Any:
+            if len(args) > (fields := len(cls.__match_args__)):
+                further = dict(zip(cls.__further__, args[fields:], strict=False))
+                if twice := further.keys() & named.keys():
+                    raise TypeError(f"{cls.__name__}() got '{min(twice)}' by position and by name")
+                named |= further
+                args = args[: len(args) - len(further)]
+            if named:
+                own_names(cls.__name__, cls.__other_names__, named)
+            return super().__call__(*args, **named)
 
 
 class Span(msgspec.Struct, metaclass=_OtherNames, frozen=True):

@@ -100,7 +100,7 @@ def flexible_dispatch(
     body: Any = fallback(params)
     for bucket in sorted(set(buckets), reverse=True):
         call = special(ir.int64(bucket), str(bucket))
-        args = list(params)
+        args: list[Any] = list(params)
         for i in indices:
             shape = [int(d) for d in override_shape(main.params[i].ty, axis, bucket).shape]  # type: ignore[attr-defined]
             full = _padded(args[i], len(shape), axis, bucket, n, pad_value) if auto_pad else args[i]
