@@ -12,6 +12,8 @@ from weft.tir.schedule import schedule_func
 from weft.tir.schedule.rules.collapse import collapse_dims
 
 N = te.size_var("n", "int64")
+SHORT = [(5, 3, 4), (5, 3, 2, 3), (1, 1, 1), (23, 12, 4), (5, N, 3), (N, N, 4)]
+LONG = [(5, 2, 70), (5, 3, N), (5, 3, 2, N), (N, N, 4, N)]
 
 
 def joined(a, b):
@@ -55,9 +57,7 @@ def expected(kind, a, b):
 
 
 @pytest.mark.parametrize("kind", [joined, framed, ends])
-@pytest.mark.parametrize(
-    "sizes", [(5, 3, 4), (5, 3, 2, 3), (1, 1, 1), (23, 12, 4), (5, 2, 70), (5, N, 3), (N, N, 4), (5, 3, N)]
-)
+@pytest.mark.parametrize("sizes", SHORT + LONG)
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])
 def test_rows_of_two_tensors(kind, sizes, dtype):
     first, second, *inner = (s if s is N else int64(s) for s in sizes)

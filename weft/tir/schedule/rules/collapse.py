@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import GE, GT, LE, LT, Add, IntImm, IterVar, PrimExpr, Range, Sub, Var, as_int, const, rebuild, walk
+from weft.ir import GE, GT, LE, LT, Add, IntImm, IterVar, PrimExpr, Range, Sub, Var, as_int, cast, const, rebuild, walk
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
@@ -99,7 +99,7 @@ class _Collapse:
         self.accesses: list[tuple[int, Buffer, tuple[PrimExpr, ...]]] = []
         self.loose: list[set[Var]] = []
         self.edged: list[set[Var]] = []  # variables that are shifted or compared
-        self.inner: dict[Var, int] = {}  # of those, how many elements the dimensions behind have
+        self.inner: dict[Var, PrimExpr] = {}  # of those, how many elements the dimensions behind have
         for n, (_, realize) in enumerate(nests):
             block = realize.block
             for i in range(len(block.iter_vars) - 1):
@@ -194,7 +194,7 @@ class _Collapse:
         """Count elements of the dimensions behind, too, where an expression shifts or compares a variable."""
         if isinstance(e, (Add, Sub, GE, GT, LE, LT)):
             return type(e)(self._wider(e.a, at), self._wider(e.b, at))
-        return e if e is at else self.analyzer.simplify(e * const(self.inner[at], e.dtype))
+        return e if e is at else self.analyzer.simplify(e * cast(e.dtype, self.inner[at]))
 
     # --- rewriting ----------------------------------------------------------------------------------------------------
 
@@ -241,7 +241,8 @@ class _Collapse:
                 block_vars.append(iv)
             merged[iv.var] = block_vars[-1].var
             if i and (n, i - 1) in self.pairs and block_vars[-1].var in self.edged[n]:
-                self.inner[block_vars[-1].var] = self.inner.get(block_vars[-1].var, 1) * (as_int(f.extent) or 1)
+                at = block_vars[-1].var
+                self.inner[at] = self.analyzer.simplify(self.inner[at] * f.extent) if at in self.inner else f.extent
 
         def visit(node: Any) -> Any:
             if not isinstance(node, Var):
