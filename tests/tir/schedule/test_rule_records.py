@@ -7,11 +7,12 @@ import pytest
 
 import weft
 from weft import te, tir, topi
-from weft.error import InternalError, ScheduleError
-from weft.ir import as_int, floordiv, int64
+from weft.error import InternalError, ScheduleError, UnknownHandle
+from weft.ir import as_int, floordiv, int64, walk
 from weft.target import Target
 from weft.tir.schedule import explain_schedule, noting_schedules, schedule_func
-from weft.tir.schedule.rules import select
+from weft.tir.schedule.rules import generic, select
+from weft.tir.stmt import ForKind
 from weft.topi.conv import conv
 
 TARGETS = [
@@ -54,6 +55,28 @@ def test_a_matrix_times_a_vector_is_dot_products(rows, dtype):
     np.testing.assert_allclose(found, exact, atol=61 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("rows", [199, 7, 1, 0, None])
+@pytest.mark.parametrize("columns", [2, 3, 5, 8, 15])
+def test_fewer_columns_than_lanes_are_summed_and_stored_as_they_are(columns, rows, dtype):
+    n, rng = te.size_var("n", "int64") if rows is None else rows, np.random.default_rng(3)
+    a, b = te.placeholder((3, n, 61), dtype, name="A"), te.placeholder((3, 61, columns), dtype, name="B")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)])
+    x, y = rng.standard_normal((3, rows or 7, 61)).astype(dtype), rng.standard_normal((3, 61, columns)).astype(dtype)
+    x = x[:, :0] if rows == 0 else x
+    found = np.zeros((*x.shape[:2], columns), dtype)
+    weft.build(schedule_func(func, TARGETS[0]), TARGETS[0])(x, y, found)
+    exact = x.astype(np.float64) @ y.astype(np.float64)
+    np.testing.assert_allclose(found, exact, atol=61 * np.finfo(dtype).eps * 4)
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5, 8, 15])
+def test_lanes_are_no_more_than_columns(columns):
+    scheduled = schedule_func(product(199, columns, 122), TARGETS[1])
+    lanes = {as_int(f.extent) for f in walk(scheduled.body) if isinstance(f, tir.For) and f.kind == ForKind.VECTORIZED}
+    assert lanes == {columns}
+
+
 def test_a_refusal_is_a_rule_a_block_and_a_reason():
     record = record_of(product(3, 2, 4))
     (refusal,) = record.refusals
@@ -89,6 +112,50 @@ def test_a_defect_of_a_rule_ends_the_compilation_and_names_rule_and_function(mon
     for part in ("'contraction'", "'fused_matmul'", "block 'T_matmul", type(error).__name__, "report"):
         assert part in str(caught.value)
     assert caught.value.__cause__ is error
+
+
+def uses_a_loop_that_is_split(ctx, name):
+    (loop, *_) = ctx.sch.get_loops(name)
+    ctx.sch.split(loop, [None, 8])
+    ctx.sch.parallel(loop)
+
+
+def uses_a_block_that_is_gone(ctx, name):
+    ctx.sch.get_loops("T_gone")
+
+
+def uses_what_is_no_loop(ctx, name):
+    ctx.sch.unroll(name)
+
+
+@pytest.mark.parametrize("misuse", [uses_a_loop_that_is_split, uses_a_block_that_is_gone, uses_what_is_no_loop])
+@pytest.mark.parametrize("rule", ["schedule_contraction", "schedule_generic", "inline_elementwise"])
+def test_a_loop_or_block_that_is_gone_is_no_refusal(monkeypatch, rule, misuse):
+    def broken(ctx, name="T_matmul"):
+        misuse(ctx, getattr(name, "name", name))
+
+    func = product(64, 64, 64)
+    if rule == "schedule_generic":
+        x = te.placeholder((64,), name="x")
+        func = te.create_prim_func([x, te.compute((64,), lambda i: x[i] + 1, name="T_add")])
+    monkeypatch.setattr(select, rule, broken)
+    with pytest.raises(InternalError) as caught:
+        schedule_func(func, TARGETS[0])
+    assert isinstance(caught.value.__cause__, UnknownHandle) and "UnknownHandle" in str(caught.value)
+
+
+def test_rules_that_catch_refusals_let_defects_through(monkeypatch):
+    def gone(*_):
+        raise UnknownHandle("the loop 'i' is no longer in the function")
+
+    x = te.placeholder((64,), name="x")
+    y = te.compute((64,), lambda i: x[i] + 1, name="y")
+    func = te.create_prim_func([x, te.compute((64,), lambda i: y[i] * 2, name="z")])
+    for owner, name in ((tir.Schedule, "compute_inline"), (generic, "schedule_spatial")):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, gone)
+            with pytest.raises(InternalError):
+                schedule_func(func, TARGETS[0])
 
 
 def test_a_refusal_leaves_the_function_to_the_next_rule(monkeypatch):
