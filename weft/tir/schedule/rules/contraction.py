@@ -80,7 +80,7 @@ class _Product:
             machine = replace(ctx.machine, vector_registers=registers)
             tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far)
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
-            tile = Tile(*shape, tiles[0].lanes)
+            tile = Tile(shape[0], shape[1], tiles[0].lanes)
         if c.group is not None and c.group % tile.width:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
