@@ -39,6 +39,7 @@ __all__ = [
     "ShapeMismatch",
     "TVMError",
     "TypeInferenceError",
+    "UnknownHandle",
     "UnsupportedForm",
     "UnsupportedOperator",
     "VerifyError",
@@ -127,6 +128,14 @@ class VerifyError(WeftError):
 
 class ScheduleError(WeftError):
     """A schedule primitive is refused, because it would change the result or cannot be applied."""
+
+
+class UnknownHandle(ScheduleError):
+    """A schedule primitive is given no block or loop of the function: another thing, or one that is gone.
+
+    It says of the program that schedules, not of the function, that something is wrong: a schedule rule that meets it
+    has a defect, where one that meets another ScheduleError does not suit a block.
+    """
 
 
 class ScheduleWarning(UserWarning):

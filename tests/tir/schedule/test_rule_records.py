@@ -7,11 +7,11 @@ import pytest
 
 import weft
 from weft import te, tir, topi
-from weft.error import InternalError, ScheduleError
+from weft.error import InternalError, ScheduleError, UnknownHandle
 from weft.ir import as_int, floordiv, int64
 from weft.target import Target
 from weft.tir.schedule import explain_schedule, noting_schedules, schedule_func
-from weft.tir.schedule.rules import select
+from weft.tir.schedule.rules import generic, select
 from weft.topi.conv import conv
 
 TARGETS = [
@@ -89,6 +89,50 @@ def test_a_defect_of_a_rule_ends_the_compilation_and_names_rule_and_function(mon
     for part in ("'contraction'", "'fused_matmul'", "block 'T_matmul", type(error).__name__, "report"):
         assert part in str(caught.value)
     assert caught.value.__cause__ is error
+
+
+def uses_a_loop_that_is_split(ctx, name):
+    (loop, *_) = ctx.sch.get_loops(name)
+    ctx.sch.split(loop, [None, 8])
+    ctx.sch.parallel(loop)
+
+
+def uses_a_block_that_is_gone(ctx, name):
+    ctx.sch.get_loops("T_gone")
+
+
+def uses_what_is_no_loop(ctx, name):
+    ctx.sch.unroll(name)
+
+
+@pytest.mark.parametrize("misuse", [uses_a_loop_that_is_split, uses_a_block_that_is_gone, uses_what_is_no_loop])
+@pytest.mark.parametrize("rule", ["schedule_contraction", "schedule_generic", "inline_elementwise"])
+def test_a_loop_or_block_that_is_gone_is_no_refusal(monkeypatch, rule, misuse):
+    def broken(ctx, name="T_matmul"):
+        misuse(ctx, getattr(name, "name", name))
+
+    func = product(64, 64, 64)
+    if rule == "schedule_generic":
+        x = te.placeholder((64,), name="x")
+        func = te.create_prim_func([x, te.compute((64,), lambda i: x[i] + 1, name="T_add")])
+    monkeypatch.setattr(select, rule, broken)
+    with pytest.raises(InternalError) as caught:
+        schedule_func(func, TARGETS[0])
+    assert isinstance(caught.value.__cause__, UnknownHandle) and "UnknownHandle" in str(caught.value)
+
+
+def test_rules_that_catch_refusals_let_defects_through(monkeypatch):
+    def gone(*_):
+        raise UnknownHandle("the loop 'i' is no longer in the function")
+
+    x = te.placeholder((64,), name="x")
+    y = te.compute((64,), lambda i: x[i] + 1, name="y")
+    func = te.create_prim_func([x, te.compute((64,), lambda i: y[i] * 2, name="z")])
+    for owner, name in ((tir.Schedule, "compute_inline"), (generic, "schedule_spatial")):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, gone)
+            with pytest.raises(InternalError):
+                schedule_func(func, TARGETS[0])
 
 
 def test_a_refusal_leaves_the_function_to_the_next_rule(monkeypatch):

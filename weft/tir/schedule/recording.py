@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from weft.error import InvalidArgument, ScheduleError
+from weft.error import InvalidArgument, ScheduleError, UnknownHandle
 from weft.ir import GlobalVar, IRModule, PrimExpr
 from weft.ir.spec import verify
 from weft.tir.analysis.structure import child_realizes, path_to, used_vars
@@ -157,7 +157,7 @@ class Recorder:
                 _say_where(error, fn.__name__, [*args, *kwargs.values()])
                 if self._render != "detail":
                     what = error.what if self._render == "fast" else f"{fn.__name__}: refused"
-                    raise ScheduleError(what) from None
+                    raise type(error)(what) from None
             raise
         finally:
             self._depth -= 1
@@ -186,7 +186,7 @@ class Recorder:
                 names_ = [self._block_named(v) if isinstance(v, str) else v for v in value or ()]
                 given[str(n)] = value = names_
             if kind in _HANDLES and not isinstance(value, _HANDLES[kind][0]):
-                raise ScheduleError(
+                raise UnknownHandle(
                     f"{fn.__name__}: an argument is no {_HANDLES[kind][1]}",
                     expected=_HANDLES[kind][2],
                     found=repr(value),

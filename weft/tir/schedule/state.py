@@ -11,7 +11,7 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.error import ScheduleError
+from weft.error import ScheduleError, UnknownHandle
 from weft.tir.analysis import structure
 from weft.tir.analysis.access import access_regions, addressed
 from weft.tir.buffer import Buffer, BufferLoad
@@ -132,14 +132,14 @@ class ScheduleState:
         if path is None and name in self.renamed:
             return self.path_to_block(self.renamed[name])
         if path is None:
-            raise ScheduleError(f"there is no block '{name}'", found="blocks " + ", ".join(self.block_names()))
+            raise UnknownHandle(f"there is no block '{name}'", found="blocks " + ", ".join(self.block_names()))
         return self._whole(path)
 
     def path_to_loop(self, var: ir.Var) -> list[Stmt]:
         """Return the statements from the root realization down to a loop."""
         path = self._paths().named(var)
         if path is None:
-            raise ScheduleError(
+            raise UnknownHandle(
                 f"the loop '{var.name}' is no longer in the function",
                 help="a split, fused or removed loop is gone; use the loops that the primitive returned",
             )

@@ -32,6 +32,8 @@ def schedule_generic(ctx: RuleContext, rv: BlockRV) -> None:
         before = ctx.sch.checkpoint()
         try:
             _schedule_alone(ctx, rv, block)
+        except error.UnknownHandle:
+            raise
         except error.ScheduleError as refusal:
             ctx.sch.rollback(before)
             ctx.record.refuse(rule, rv.name, refusal)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from weft.error import ScheduleError
+from weft.error import ScheduleError, UnknownHandle
 from weft.ir import CallIntrin, Cast, DataType, PrimExpr, Select, as_int, is_const_int, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, reduce_vars
@@ -29,6 +29,8 @@ def inline_elementwise(ctx: RuleContext) -> None:
         if _worth_inlining(ctx, block):
             try:
                 ctx.sch.compute_inline(BlockRV(name))
+            except UnknownHandle:
+                raise
             except ScheduleError:
                 continue  # it stays a stage of its own
 

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from weft.error import InternalError, ScheduleError
+from weft.error import InternalError, ScheduleError, UnknownHandle
 
 GENERIC = "generic"
 """The rule for reductions and other blocks that no rule of their own fits."""
@@ -78,9 +78,10 @@ def reason_of(rule: str, error: ScheduleError) -> str:
 def applying(rule: str, function: str, block: str | None = None) -> Generator[None]:
     """Say which rule failed on what, where it fails with anything but a refusal.
 
-    A rule states what it needs and refuses the rest with a ScheduleError; any other error is a defect of the rule. It
-    ends the compilation, for users as in tests: the kernel that the generic rule would make in its place is right, but
-    a hundred times slower, and a schedule that a defect left half done may not even be right.
+    A rule states what it needs and refuses the rest with a ScheduleError; any other error is a defect of the rule, and
+    so is an UnknownHandle: it changes a loop or a block that it has split, fused or inlined before. Defects end the
+    compilation, for users as in tests: the kernel that the generic rule would make in its place is right, but a hundred
+    times slower, and a schedule that a defect left half done may not even be right.
 
     Raises
     ------
@@ -90,9 +91,11 @@ def applying(rule: str, function: str, block: str | None = None) -> Generator[No
     """
     try:
         yield
-    except (ScheduleError, InternalError, MemoryError, RecursionError):
+    except (InternalError, MemoryError, RecursionError):
         raise
     except Exception as e:
+        if isinstance(e, ScheduleError) and not isinstance(e, UnknownHandle):
+            raise
         raise InternalError(
             f"the schedule rule '{rule}' fails on function '{function}'",
             where=None if block is None else f"block '{block}'",
