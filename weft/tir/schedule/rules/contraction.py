@@ -80,7 +80,7 @@ class _Product:
             machine = replace(ctx.machine, vector_registers=registers)
             tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far)
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
-            tile = Tile(shape[0], shape[1], self.lanes)
+            tile = Tile(*shape, tiles[0].lanes)
         if c.group is not None and c.group % tile.width:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed = None
@@ -214,11 +214,13 @@ class _Product:
         """Whether enough rows are multiplied that the second operand, larger than the first cache, is worth a copy.
 
         As it lies, rows of a panel are far apart: at distances of powers of two they push each other out of the caches.
+        Columns that fit one vector are a panel.
         """
         n, size = as_int(rows), DataType(self.c.b.buffer.dtype).itemsize
         for v in [*self.c.reduce, *self.c.columns]:
             size *= as_int(self.extents[v]) or 0
-        return n is not None and n >= _ROWS_WORTH_A_COPY and size > self.ctx.machine.l1_cache_bytes
+        many = (as_int(self.extents[self.c.vector]) or 0) > self.lanes
+        return many and n is not None and n >= _ROWS_WORTH_A_COPY and size > self.ctx.machine.l1_cache_bytes
 
     # --- steps ---
 
