@@ -6,8 +6,10 @@ import torch
 import torch.nn.functional as F
 
 from tests.topi.running import evaluate
-from weft import error, te, topi
-from weft.target import build
+from weft import error, te, tir, topi
+from weft.ir import walk
+from weft.target import Target, build
+from weft.tir.schedule import schedule_func
 
 RNG = np.random.default_rng(6)
 nn = topi.nn
@@ -142,6 +144,37 @@ def test_padded_shape() -> None:
         nn.get_padded_shape(x, (1, 2), (0,))
     with pytest.raises(error.InvalidArgument, match="mirror_pad"):
         nn.mirror_pad(x, (1, 2), mode="EDGE")
+
+
+_PADDINGS = {
+    "wrap": nn.circular_pad,
+    "reflect": nn.reflect_pad,
+    "edge": nn.replicate_pad,
+    "symmetric": lambda *given: nn.mirror_pad(*given, "SYMMETRIC"),
+}
+
+
+@pytest.mark.parametrize("mode", _PADDINGS)
+@pytest.mark.parametrize(
+    ("shape", "before", "after"),
+    [
+        ((37, 1), (3, 0), (2, 0)),
+        ((4, 1, 1), (3, 0, 0), (0, 0, 0)),
+        ((2, 37, 1, 1), (0, 5, 0, 0), (1, 0, 0, 0)),
+        ((1, 1), (0, 0), (0, 0)),
+        ((5, 2), (3, 0), (0, 0)),
+    ],
+)
+def test_padding_before_axes_of_one_element(mode, shape, before, after) -> None:
+    x = normal(*shape)
+    expected = np.pad(x, list(zip(before, after, strict=True)), mode)
+    np.testing.assert_array_equal(evaluate(lambda t: _PADDINGS[mode](t, before, after), x), expected)
+
+
+def test_most_of_what_is_padded_is_copied_in_vectors() -> None:
+    x = te.placeholder((1008, 1))
+    func = schedule_func(te.create_prim_func([x, nn.circular_pad(x, (3, 0))]), Target("llvm"))
+    assert sum(isinstance(s, tir.BufferStore) for s in walk(func.body)) == 3  # both ends apart
 
 
 # --- few bits ---------------------------------------------------------------------------------------------------------

@@ -116,14 +116,18 @@ def pad(
         return ir.if_then_else(inside, data(*at), fill)
 
     def mapped(*i: Any) -> Any:
-        """Along the last axis most elements are inside, where neighbours lie together: these have no other index."""
+        """Along the last axis most elements are inside, where neighbours lie together: these have no other index.
+
+        Axes of one element behind it do not count.
+        """
         at = [v - b for v, (b, _) in zip(i, pairs, strict=True)]
         beside = [ir.as_int(b) != 0 or ir.as_int(a) != 0 for b, a in pairs]
         border = [_pad_index(j, d, pad_mode) if p else j for j, d, p in zip(at, data.shape, beside, strict=True)]
-        if not any(beside[-1:]):
+        last = max((n for n, d in enumerate(shape) if ir.as_int(d) != 1), default=-1)
+        if last < 0 or not beside[last]:
             return data(*border)
-        inside = tir.all(at[-1] >= ir.int64(0), at[-1] < data.shape[-1])
-        return ir.if_then_else(inside, data(*border[:-1], at[-1]), data(*border))
+        inside = tir.all(at[last] >= ir.int64(0), at[last] < data.shape[last])
+        return ir.if_then_else(inside, data(*border[:last], at[last], *border[last + 1 :]), data(*border))
 
     return te.compute(shape, constant if pad_mode == "constant" else mapped, name=name)
 
