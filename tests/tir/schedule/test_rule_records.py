@@ -77,6 +77,25 @@ def test_lanes_are_no_more_than_columns(columns):
     assert lanes == {columns}
 
 
+@pytest.mark.parametrize("size", [(9, 1), (1, 40), (33, 35), (5, 64), (2, 0)])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("mode", ["max", "avg"])
+def test_padded_windows_of_unknown_images_are_rows(mode, stride, size):
+    h, w, rng = te.size_var("h", "int64"), te.size_var("w", "int64"), np.random.default_rng(5)
+    x = te.placeholder((2, 3, h, w), name="x")
+    func = te.create_prim_func([x, topi.nn.pool2d(x, (3, 3), (stride,) * 2, (1, 1), (1, 1, 1, 1), mode)])
+    assert not record_of(func).unfit()
+    data = rng.standard_normal((2, 3, *size)).astype(np.float32)
+    outs = [(n - 1) // stride + 1 for n in size]
+    found = np.zeros((2, 3, *outs), np.float32)
+    weft.build(schedule_func(func, TARGETS[0]), TARGETS[0])(data, found)
+    edge = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=np.nan)
+    if all(size):
+        seen = np.lib.stride_tricks.sliding_window_view(edge, (3, 3), (2, 3))[:, :, ::stride, ::stride]
+        exact = np.nanmax(seen, (4, 5)) if mode == "max" else np.nansum(seen, (4, 5)) / 9
+        np.testing.assert_allclose(found, exact, atol=1e-6)
+
+
 def test_a_refusal_is_a_rule_a_block_and_a_reason():
     record = record_of(product(3, 2, 4))
     (refusal,) = record.refusals
