@@ -40,19 +40,46 @@ def test_the_record_names_the_rule_of_each_block():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
-@pytest.mark.parametrize("rows", [199, 1, 0, None])
-def test_a_matrix_times_a_vector_is_dot_products(rows, dtype):
+@pytest.mark.parametrize("rows", [199, 7, 1, 0, None])
+@pytest.mark.parametrize("columns", [1, 2, 3, 5, 8, 15])
+def test_few_columns_are_right_and_one_is_dot_products(columns, rows, dtype):
     n, rng = te.size_var("n", "int64") if rows is None else rows, np.random.default_rng(3)
-    a, b = te.placeholder((3, n, 61), dtype, name="A"), te.placeholder((3, 61, 1), dtype, name="B")
+    a, b = te.placeholder((3, n, 61), dtype, name="A"), te.placeholder((3, 61, columns), dtype, name="B")
     func = te.create_prim_func([a, b, topi.matmul(a, b)])
-    if rows != 0:
+    if rows != 0 and columns == 1:
         assert set(record_of(func).taken.values()) == {"rows"}
-    x, y = rng.standard_normal((3, rows or 7, 61)).astype(dtype), rng.standard_normal((3, 61, 1)).astype(dtype)
+    x, y = rng.standard_normal((3, rows or 7, 61)).astype(dtype), rng.standard_normal((3, 61, columns)).astype(dtype)
     x = x[:, :0] if rows == 0 else x
-    found = np.zeros((*x.shape[:2], 1), dtype)
+    found = np.zeros((*x.shape[:2], columns), dtype)
     weft.build(schedule_func(func, TARGETS[0]), TARGETS[0])(x, y, found)
     exact = x.astype(np.float64) @ y.astype(np.float64)
-    np.testing.assert_allclose(found, exact, atol=61 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(found, exact, atol=4 * 61 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("columns", [2, 3, 5, 8, 15])
+def test_lanes_are_no_more_than_columns(columns):
+    scheduled = schedule_func(product(199, columns, 122), TARGETS[1])
+    lanes = {as_int(f.extent) for f in walk(scheduled.body) if isinstance(f, tir.For) and f.kind == ForKind.VECTORIZED}
+    assert lanes == {columns}
+
+
+@pytest.mark.parametrize("size", [(9, 1), (1, 40), (33, 35), (5, 64), (2, 0)])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("mode", ["max", "avg"])
+def test_padded_windows_of_unknown_images_are_rows(mode, stride, size):
+    h, w, rng = te.size_var("h", "int64"), te.size_var("w", "int64"), np.random.default_rng(5)
+    x = te.placeholder((2, 3, h, w), name="x")
+    func = te.create_prim_func([x, topi.nn.pool2d(x, (3, 3), (stride,) * 2, (1, 1), (1, 1, 1, 1), mode)])
+    assert not record_of(func).unfit()
+    data = rng.standard_normal((2, 3, *size)).astype(np.float32)
+    outs = [(n - 1) // stride + 1 for n in size]
+    found = np.zeros((2, 3, *outs), np.float32)
+    weft.build(schedule_func(func, TARGETS[0]), TARGETS[0])(data, found)
+    edge = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=np.nan)
+    if all(size):
+        seen = np.lib.stride_tricks.sliding_window_view(edge, (3, 3), (2, 3))[:, :, ::stride, ::stride]
+        exact = np.nanmax(seen, (4, 5)) if mode == "max" else np.nansum(seen, (4, 5)) / 9
+        np.testing.assert_allclose(found, exact, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
