@@ -82,28 +82,6 @@ def test_padded_windows_of_unknown_images_are_rows(mode, stride, size):
         np.testing.assert_allclose(found, exact, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
-@pytest.mark.parametrize("rows", [199, 7, 1, 0, None])
-@pytest.mark.parametrize("columns", [2, 3, 5, 8, 15])
-def test_fewer_columns_than_lanes_are_summed_and_stored_as_they_are(columns, rows, dtype):
-    n, rng = te.size_var("n", "int64") if rows is None else rows, np.random.default_rng(3)
-    a, b = te.placeholder((3, n, 61), dtype, name="A"), te.placeholder((3, 61, columns), dtype, name="B")
-    func = te.create_prim_func([a, b, topi.matmul(a, b)])
-    x, y = rng.standard_normal((3, rows or 7, 61)).astype(dtype), rng.standard_normal((3, 61, columns)).astype(dtype)
-    x = x[:, :0] if rows == 0 else x
-    found = np.zeros((*x.shape[:2], columns), dtype)
-    weft.build(schedule_func(func, TARGETS[0]), TARGETS[0])(x, y, found)
-    exact = x.astype(np.float64) @ y.astype(np.float64)
-    np.testing.assert_allclose(found, exact, atol=61 * np.finfo(dtype).eps * 4)
-
-
-@pytest.mark.parametrize("columns", [2, 3, 5, 8, 15])
-def test_lanes_are_no_more_than_columns(columns):
-    scheduled = schedule_func(product(199, columns, 122), TARGETS[1])
-    lanes = {as_int(f.extent) for f in walk(scheduled.body) if isinstance(f, tir.For) and f.kind == ForKind.VECTORIZED}
-    assert lanes == {columns}
-
-
 def test_a_refusal_is_a_rule_a_block_and_a_reason():
     record = record_of(product(3, 2, 4))
     (refusal,) = record.refusals
