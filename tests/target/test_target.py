@@ -2,7 +2,10 @@
 
 import pytest
 
+import weft
+from tests.target.programs import vector
 from weft import error, te
+from weft.ffi import remove_global_func
 from weft.target import Target, get_source, host_features
 
 
@@ -149,3 +152,18 @@ def test_targets_in_any_form():
         assert Target.target_or_current(None) == host
     with pytest.raises(error.InvalidArgument, match="none is current"):
         Target.target_or_current(None)
+
+
+@pytest.mark.parametrize(
+    "hook", [lambda text, target: f"// {target.kind}\n{text}", lambda text: f"// {len(text)}\n{text}"]
+)
+@pytest.mark.parametrize("kind", ["opencl", "vulkan", "webgpu"])
+def test_hooks_see_the_text_of_kernels(kind, hook):
+    name = f"tvm_callback_{kind}_postproc"
+    plain = weft.build(vector(te.exp), kind).imported_modules[0].get_source()
+    weft.register_global_func(name, hook)
+    try:
+        text = weft.build(vector(te.exp), kind).imported_modules[0].get_source()
+    finally:
+        remove_global_func(name)
+    assert text in (f"// {kind}\n{plain}", f"// {len(plain)}\n{plain}")

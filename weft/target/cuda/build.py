@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 from weft import error, tir
 from weft.ffi import get_global_func
@@ -12,7 +11,7 @@ from weft.runtime import cuda
 from weft.target.cuda.nvptx import emit_nvvm, emit_ptx
 from weft.target.cuda.nvrtc import compile_cuda
 from weft.target.cuda.source import emit_cuda
-from weft.target.gpu import DeviceCode
+from weft.target.gpu import DeviceCode, called_back, rewritten
 from weft.target.target import Target
 
 _OLDEST = "sm_75"  # the oldest that every NVRTC from 12 on knows
@@ -29,10 +28,7 @@ def gpu_arch(target: Target) -> str | None:
 
 def cuda_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceCode:
     """Make CUDA C++, which NVIDIA's compiler compiles."""
-    text = emit_cuda(functions, int(target.attrs.get("max_num_threads", 1024)))
-    post = get_global_func("tvm_callback_cuda_postproc", allow_missing=True)
-    if post is not None:
-        text = str(_called_back(post, text, target))
+    text = rewritten(emit_cuda(functions, int(target.attrs.get("max_num_threads", 1024))), target)
     arch = gpu_arch(target)
     return DeviceCode(
         {"cuda": lambda: text, "ptx": lambda: compile_cuda(text, "ptx", arch or _OLDEST).rstrip(b"\0").decode()},
@@ -40,21 +36,11 @@ def cuda_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceCo
     )
 
 
-def _called_back(callback: Any, text: str, target: Target) -> Any:
-    """Call a user's callback; those written for TVM before 0.18 take no target."""
-    try:
-        return callback(text, target)
-    except TypeError as mismatch:
-        if "positional argument" not in str(mismatch):
-            raise
-        return callback(text)
-
-
 def _compile(text: str, arch: str | None, functions: Mapping[str, tir.PrimFunc], target: Target) -> tuple[bytes, str]:
     """Return an image and its format: machine code for a known GPU, else PTX, which any driver compiles."""
     own = get_global_func("tvm_callback_cuda_compile", allow_missing=True)
     if own is not None:
-        made = _called_back(own, text, target)
+        made = called_back(own, text, target)
         image = made.encode() if isinstance(made, str) else bytes(made)
         return image, "cubin" if image.startswith(b"\x7fELF") else "ptx"
     try:

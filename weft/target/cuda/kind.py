@@ -6,8 +6,7 @@ import difflib
 
 from weft.error import InvalidArgument
 from weft.target.cuda.build import cuda_code, nvptx_code
-from weft.target.gpu import DEVICE_CODE, build_gpu, source_gpu
-from weft.target.kind import TargetKind, register_target_kind
+from weft.target.gpu import register_gpu
 from weft.target.target import Target, option_text
 
 _ARCHITECTURES = {
@@ -47,31 +46,15 @@ def _version_of_ptx(target: Target) -> str:
     return ",".join("+" + f for f in sorted(target.features)) or f"+ptx{_ARCHITECTURES[target.cpu]}"
 
 
-CUDA = register_target_kind(
-    TargetKind(
-        "cuda",
-        build=build_gpu,
-        source=source_gpu,
-        source_format="cuda",
-        keys=("cuda", "gpu"),
-        device="cuda",
-        options=("arch", *_OPTIONS),
-        attributes={DEVICE_CODE: cuda_code},
-    )
-)
-NVPTX = register_target_kind(
-    TargetKind(
-        "nvptx",
-        build=build_gpu,
-        source=source_gpu,
-        source_format="ll",
-        keys=("cuda", "gpu"),
-        device="cuda",
-        options=("mcpu", "mattr", "mtriple", "opt-level", *_OPTIONS),
-        check=_check_nvptx,
-        triple="nvptx64-nvidia-cuda",
-        cpu="sm_70",
-        attributes_text=_version_of_ptx,
-        attributes={DEVICE_CODE: nvptx_code},
-    )
+CUDA = register_gpu("cuda", "cuda", cuda_code, options=("arch", *_OPTIONS))
+NVPTX = register_gpu(
+    "nvptx",
+    "ll",
+    nvptx_code,
+    like="cuda",
+    options=("mcpu", "mattr", "mtriple", "opt-level", *_OPTIONS),
+    check=_check_nvptx,
+    triple="nvptx64-nvidia-cuda",
+    cpu="sm_70",
+    attributes_text=_version_of_ptx,
 )

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tvm_ffi
 
 from weft.error import CodegenError, InvalidArgument
+from weft.ffi import get_global_func
 from weft.ir import IRModule
 from weft.runtime import Device, Module
 from weft.target.build import get_source
 from weft.target.gpu.lower import lower_for_gpu
 from weft.target.gpu.threads import check_allocations
+from weft.target.kind import TargetKind, register_target_kind
 from weft.target.target import Target
 from weft.tir import PrimFunc
 
@@ -32,6 +34,11 @@ class DeviceCode(NamedTuple):
 
     sources: Mapping[str, Callable[[], str]]
     image: Callable[[], tuple[bytes, str]]
+
+    @staticmethod
+    def of_text(text: str, form: str) -> DeviceCode:
+        """Code that devices load as text."""
+        return DeviceCode({form: lambda: text}, lambda: (text.encode(), form))
 
 
 DEVICE_CODE = "gpu.device_code"
@@ -96,6 +103,42 @@ def build_gpu(mod: IRModule, target: Target) -> Module:
     if device:
         built.import_module(device_module(device, target))
     return built
+
+
+def register_gpu(
+    name: str,
+    source_format: str,
+    code: Callable[[Mapping[str, PrimFunc], Target], DeviceCode],
+    *,
+    like: str = "",
+    attributes: Mapping[str, Any] | None = None,
+    **described: Any,
+) -> TargetKind:
+    """Make and register the kind of a GPU, whose functions `code` turns into code; `like` another one's devices.
+
+    The other parameters are :class:`TargetKind`'s.
+    """
+    like = like or name
+    return register_target_kind(
+        TargetKind(name, build=build_gpu, source=source_gpu, source_format=source_format, keys=(like, "gpu"),
+                   device=like, attributes={DEVICE_CODE: code, **(attributes or {})}, **described)
+    )  # fmt: skip
+
+
+def rewritten(text: str, target: Target) -> str:
+    """Return a text as the user's ``tvm_callback_{kind}_postproc`` leaves it, where that is registered."""
+    post = get_global_func(f"tvm_callback_{target.kind}_postproc", allow_missing=True)
+    return text if post is None else str(called_back(post, text, target))
+
+
+def called_back(callback: Any, text: str, target: Target) -> Any:
+    """Call a user's callback; those written for TVM before 0.18 take no target."""
+    try:
+        return callback(text, target)
+    except TypeError as mismatch:
+        if "positional argument" not in str(mismatch):
+            raise
+        return callback(text)
 
 
 def _host_generator(target: Target) -> Callable[[IRModule, Target], Module]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weft import error, tir
-from weft.ffi import get_global_func
 from weft.ir import CallIntrin, Op, as_int, walk
 from weft.target.clike import arithmetic
-from weft.target.gpu import DeviceCode
+from weft.target.gpu import DeviceCode, rewritten
 from weft.target.opencl.emitter import TYPES, Emitter
 from weft.target.target import Target
 
@@ -98,8 +97,4 @@ def emit_opencl(functions: Mapping[str, tir.PrimFunc], max_threads: int = 256) -
 
 def opencl_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceCode:
     """Make OpenCL C, which each device's driver compiles; ``tvm_callback_opencl_postproc`` may rewrite it."""
-    text = emit_opencl(functions, target.max_num_threads)
-    post = get_global_func("tvm_callback_opencl_postproc", allow_missing=True)
-    if post is not None:
-        text = str(post(text, target))
-    return DeviceCode({"cl": lambda: text}, lambda: (text.encode(), "cl"))
+    return DeviceCode.of_text(rewritten(emit_opencl(functions, target.max_num_threads), target), "cl")

@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 
 from weft import tir
-from weft.ffi import get_global_func
 from weft.ir import DataType, IRModule, Var, walk
 from weft.target.clike import arithmetic
-from weft.target.gpu import DeviceCode, dynamic_bytes
+from weft.target.gpu import DeviceCode, dynamic_bytes, rewritten
 from weft.target.target import Target
 from weft.target.vulkan.assemble import assemble
 from weft.target.vulkan.emitter import FROM_BITS, TYPES, Emitter
@@ -133,10 +132,7 @@ def emit_glsl(functions: Mapping[str, tir.PrimFunc], max_threads: int = 256) -> 
 
 def vulkan_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceCode:
     """Make SPIR-V of a text, which ``tvm_callback_vulkan_postproc`` may rewrite where it is registered."""
-    text = emit_glsl(functions, target.max_num_threads)
-    post = get_global_func("tvm_callback_vulkan_postproc", allow_missing=True)
-    if post is not None:
-        text = str(post(text, target))
+    text = rewritten(emit_glsl(functions, target.max_num_threads), target)
     shared = {
         name: sum(
             dynamic_bytes(n.buffer)

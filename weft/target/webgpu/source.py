@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weft import error, ir, tir
-from weft.ffi import get_global_func
-from weft.target.gpu import DeviceCode
+from weft.target.gpu import DeviceCode, rewritten
 from weft.target.target import Target
 from weft.target.webgpu.emitter import Emitter, check_wide
 from weft.tir.transform import NarrowDataType, lower_math
@@ -168,8 +167,4 @@ def emit_wgsl(functions: Mapping[str, tir.PrimFunc], max_threads: int = 256) -> 
 
 def webgpu_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceCode:
     """Make WGSL, which each browser compiles; ``tvm_callback_webgpu_postproc`` may rewrite it."""
-    text = emit_wgsl(functions, target.max_num_threads)
-    post = get_global_func("tvm_callback_webgpu_postproc", allow_missing=True)
-    if post is not None:
-        text = str(post(text, target))
-    return DeviceCode({"wgsl": lambda: text}, lambda: (text.encode(), "wgsl"))
+    return DeviceCode.of_text(rewritten(emit_wgsl(functions, target.max_num_threads), target), "wgsl")
