@@ -61,6 +61,18 @@ class DeviceEmitter(Emitter):
         const = "" if var in self.stored else "const "
         return f"{self.spaces[var]}{const}{self.pointers[var]}*{restrict} {self.names[var]}"
 
+    def allocate(self, buffer: tir.Buffer, of: str, size: int) -> None:
+        """Declare a buffer of so many elements of a type: a thread's own, or one that a block shares."""
+        name, shared = self.fresh(buffer.data), buffer.scope.startswith("shared")
+        self.spaces[buffer.data] = space = self.shared_space if shared else ""
+        if buffer.scope == "shared.dyn" and self.has_dynamic_shared:
+            self.emit(f"{space}{of}* {name} = ({space}{of}*)(weft_shared + {self.dynamic_shared});")
+            self.dynamic_shared += dynamic_bytes(buffer)
+        elif shared:
+            self.declared.append(f"  {self.shared_prefix}{of} {name}[{size}];")
+        else:
+            self.emit(f"{of} {name}[{size}];")
+
     def bounds(self, func: tir.PrimFunc, max_threads: int) -> list[int] | None:
         """Check the threads of a device function; return how many there are along x, y, z, where all are known."""
         extents = launch_extents(func, max_threads)
@@ -105,17 +117,8 @@ def _alloc(node: tir.AllocBuffer, s: DeviceEmitter) -> None:
         raise error.CodegenError(f"target {s.target} cannot allocate '{buffer.name}' in a kernel", where=node.span,
                                  expected="a buffer of one thread or a shared one, of constant size",
                                  found=f"scope {buffer.scope}, shape {buffer.shape}")  # fmt: skip
-    of, size = s.memory_type(buffer.dtype, node), max(1, math.prod(d for d in sizes if d is not None))
-    s.pointers[buffer.data] = of
-    name = s.fresh(buffer.data)
-    s.spaces[buffer.data] = space = s.shared_space if buffer.scope.startswith("shared") else ""
-    if buffer.scope == "shared.dyn" and s.has_dynamic_shared:
-        s.emit(f"{space}{of}* {name} = ({space}{of}*)(weft_shared + {s.dynamic_shared});")
-        s.dynamic_shared += dynamic_bytes(buffer)
-    elif buffer.scope.startswith("shared"):
-        s.declared.append(f"  {s.shared_prefix}{of} {name}[{size}];")
-    else:
-        s.emit(f"{of} {name}[{size}];")
+    s.pointers[buffer.data] = of = s.memory_type(buffer.dtype, node)
+    s.allocate(buffer, of, max(1, math.prod(d for d in sizes if d is not None)))
     s.stmt(node.body)
 
 

@@ -116,23 +116,6 @@ def _for(node: tir.For, s: Emitter) -> None:
     s.nested(f"for (var {name}: {of} = {low}; {name} < {end}; {name}++)", node.body)
 
 
-@STMT.on(tir.AllocBuffer)
-def _alloc(node: tir.AllocBuffer, s: Emitter) -> None:
-    buffer, sizes = node.buffer, [ir.as_int(d) for d in node.buffer.shape]
-    if buffer.scope not in ("local", "global", "", "shared", "shared.dyn") or None in sizes:
-        raise error.CodegenError(f"target webgpu cannot allocate '{buffer.name}' in a kernel", where=node.span,
-                                 expected="a buffer of one thread or a shared one, of constant size",
-                                 found=f"scope {buffer.scope}, shape {buffer.shape}")  # fmt: skip
-    of, size = s.memory_type(buffer.dtype, node), max(1, math.prod(d for d in sizes if d is not None))
-    s.pointers[buffer.data] = of
-    declared = f"{s.fresh(buffer.data)}: array<{of}, {size}>;"
-    if buffer.scope.startswith("shared"):
-        s.declared.append(f"var<workgroup> {declared}")
-    else:
-        s.emit(f"var {declared}")
-    s.stmt(node.body)
-
-
 def _barrier(e: ir.CallIntrin, s: Emitter) -> str:
     if getattr(e.args[0], "value", "") == "warp":
         raise s.refuse(e)
@@ -190,6 +173,14 @@ class Emitter(clike.DeviceEmitter):
         """Declare a variable with its value."""
         of = self.type_of(var.dtype, var)
         self.emit(f"let {self.fresh(var)}: {of} = {value};")
+
+    def allocate(self, buffer: tir.Buffer, of: str, size: int) -> None:
+        """Declare a buffer of so many elements of a type: a thread's own, or one that a group shares."""
+        declared = f"{self.fresh(buffer.data)}: array<{of}, {size}>;"
+        if buffer.scope.startswith("shared"):
+            self.declared.append(f"var<workgroup> {declared}")
+        else:
+            self.emit(f"var {declared}")
 
     def element(self, buffer: tir.Buffer, indices: Sequence[ir.PrimExpr]) -> str:
         """An element of a flat buffer, to read or to assign."""
