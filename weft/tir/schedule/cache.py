@@ -44,11 +44,7 @@ def cache_write(
 
     Returns the name of the copy.
     """
-    check_scope("cache_write", storage_scope)
-    path = state.path_to_block(name)
-    scope = state.scope_of(path)
-    realize = path[-1]
-    assert isinstance(realize, BlockRealize)
+    path, scope, realize = _found(state, "cache_write", name, storage_scope)
     block = realize.block
     region = _region(block.writes, index_of(block, "write", write_index, "cache_write"), name, "cache_write")
     old = region.buffer
@@ -94,11 +90,7 @@ def cache_read(
 
     Returns the name of the copy.
     """
-    check_scope("cache_read", storage_scope)
-    path = state.path_to_block(name)
-    scope = state.scope_of(path)
-    realize = path[-1]
-    assert isinstance(realize, BlockRealize)
+    path, scope, realize = _found(state, "cache_read", name, storage_scope)
     block = realize.block
     own = {w.buffer for w in block.writes}
     index = index_of(block, "read", read_index, "cache_read")
@@ -139,11 +131,7 @@ def cache_inplace(
     state: ScheduleState, name: str, read_index: int | str | Buffer, storage_scope: str
 ) -> tuple[str, str]:
     """Let a block work on a copy of a buffer that it reads and writes; returns the names of the copies in and out."""
-    check_scope("cache_inplace", storage_scope)
-    path = state.path_to_block(name)
-    scope = state.scope_of(path)
-    realize = path[-1]
-    assert isinstance(realize, BlockRealize)
+    path, scope, realize = _found(state, "cache_inplace", name, storage_scope)
     block = realize.block
     if isinstance(read_index, int):
         old = _region(block.reads, read_index, name, "cache_inplace").buffer
@@ -164,6 +152,15 @@ def cache_inplace(
     state.replace(current, substitute(current, {old: cache}))
     state.alloc(state.scope_of_block(name), cache)
     return copies[0], copies[1]
+
+
+def _found(state: ScheduleState, what: str, name: str, storage_scope: str) -> tuple[list[Stmt], Block, BlockRealize]:
+    """The way to a block, the block around it and its realization; the scope of the copy is checked."""
+    check_scope(what, storage_scope)
+    path = state.path_to_block(name)
+    realize = path[-1]
+    assert isinstance(realize, BlockRealize)
+    return path, state.scope_of(path), realize
 
 
 def _statements_with(scope: Block, names: list[str]) -> list[Stmt]:

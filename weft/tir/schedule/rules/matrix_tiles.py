@@ -12,8 +12,8 @@ Parts are denormal below 2**-102 and overflow near the largest number, and infin
 hold such a number, which packing notes, are multiplied as written, by multiply-adds in float32.
 
 Bytes are summed in int32, where a product with zero is zero: a last step that is not whole begins earlier, so that it
-ends with the sum, and has zeros for what the step before it had. Of bfloat16 only what is padded
-with zeros to whole steps is read where it lies.
+ends with the sum, and has zeros for what the step before it had. Of bfloat16 only what is padded with zeros to whole
+steps is read where it lies.
 """
 
 from __future__ import annotations
