@@ -7,14 +7,19 @@ import pytest
 
 import weft
 from examples.minilm.network import write_onnx
+from tests.devices import missing
 from tests.devices.test_gpu_models import OPERATORS
-from weft import ir, relax, te, tir
+from tests.target.programs import vector
+from weft import ir, relax, tir
 from weft.frontend.onnx import from_onnx
 from weft.target import Target
 from weft.target.gpu import lower_for_gpu
 from weft.target.webgpu import emit_wgsl
 
-wgpu = pytest.importorskip("wgpu", reason="wgpu is not installed (pip install 'weft[devices]')")
+try:
+    import wgpu
+except ImportError:
+    wgpu = None
 RNG = np.random.default_rng(0)
 TARGET = Target("webgpu")
 MOST_GROUPS = 65535  # of a dispatch, along each axis
@@ -23,9 +28,11 @@ MOST_GROUPS = 65535  # of a dispatch, along each axis
 @pytest.fixture(scope="module")
 def adapter():
     """A device of an adapter of Vulkan, Metal or Direct3D 12."""
+    if wgpu is None:
+        missing("wgpu (pip install 'weft[devices]')")
     found = [a for a in wgpu.gpu.enumerate_adapters_sync() if a.info["backend_type"] != "OpenGL"]
     if not found:
-        pytest.skip("there is no adapter of WebGPU")
+        missing("an adapter of WebGPU")
     return found[0].request_device_sync(required_features=["shader-f16"])
 
 
@@ -83,16 +90,6 @@ def run(adapter, scheduled, *arguments):
     return launch(adapter, split.device, split.host["f"], arguments)
 
 
-def elementwise(f, dtype):
-    a = te.placeholder((te.var("n"),), dtype, name="A")
-    b = te.compute(a.shape, lambda i: f(a[i]), name="B")
-    s = te.create_schedule(b.op)
-    block, thread = s[b].split(b.op.axis[0], factor=64)
-    s[b].bind(block, te.thread_axis("blockIdx.x"))
-    s[b].bind(thread, te.thread_axis("threadIdx.x"))
-    return te.schedule.schedule_to_prim_func(s, [a, b], "f")
-
-
 FLOATS = np.array([*RNG.standard_normal(90), 0.0, -0.0, 1e-3, 8.5, -8.5, 30.0, -30.0], "float32")
 INTS = np.array([*range(-9, 9), -(2**31), 2**31 - 1], "int32")
 WIDE = np.array([0, 1, -1, 2**31, -(2**40) - 7, 2**62], "int64")
@@ -113,7 +110,7 @@ EXACT = {
 def test_integers(adapter, name):
     f, x, reference = EXACT[name]
     expected = reference(x)
-    found = run(adapter, elementwise(f, str(x.dtype)), x, np.zeros_like(expected))[1]
+    found = run(adapter, vector(f, str(x.dtype)), x, np.zeros_like(expected))[1]
     np.testing.assert_array_equal(found, expected)
 
 
@@ -127,7 +124,7 @@ CLOSE = {
 @pytest.mark.parametrize("name", CLOSE)
 def test_functions(adapter, name, dtype):
     x = FLOATS.astype(dtype) if dtype == "float32" else np.clip(FLOATS, -9, 9).astype(dtype)
-    found = run(adapter, elementwise(getattr(tir, name), dtype), x, x * 0)[1]
+    found = run(adapter, vector(getattr(tir, name), dtype), x, x * 0)[1]
     rtol = 3e-5 if dtype == "float32" else 2e-3
     np.testing.assert_allclose(found, CLOSE[name](x.astype("float64")), rtol=rtol, atol=1e-6)
 
@@ -135,7 +132,7 @@ def test_functions(adapter, name, dtype):
 @pytest.mark.parametrize("size", [1, 63, 64, 65])
 def test_sizes(adapter, size):
     x = RNG.standard_normal(size).astype("float32")
-    np.testing.assert_array_equal(run(adapter, elementwise(lambda v: v + 1.0, "float32"), x, x * 0)[1], x + 1)
+    np.testing.assert_array_equal(run(adapter, vector(lambda v: v + 1.0, "float32"), x, x * 0)[1], x + 1)
 
 
 def agree(adapter, mod, size, rtol=2e-5, atol=2e-4):

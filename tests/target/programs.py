@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import tir
+from weft import te, tir
 from weft.ir import Range, SizeVar, Var, const, int64, numpy_dtype
 from weft.target import Target, build
 from weft.tir import Buffer, BufferLoad, BufferStore, For, ForKind, PrimExpr, PrimFunc, decl_buffer
@@ -25,6 +25,22 @@ def function(params: Sequence[Buffer | Var], body: Any, name: str = "main", **at
             handles.append(p)
     values = {"global_symbol": name, "tir.noalias": True, **attrs}
     return PrimFunc(tuple(handles), body, None, tuple(buffer_map), tir.Attrs.of(values))
+
+
+def bound(out: te.Tensor, factor: int = 32) -> te.Schedule:
+    """Schedule a tensor whose elements, of all axes together, are the threads of blocks of `factor`."""
+    s = te.create_schedule(out.op)
+    block, thread = s[out].split(s[out].fuse(*out.op.axis), factor=factor)
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(thread, te.thread_axis("threadIdx.x"))
+    return s
+
+
+def vector(f: Callable[[Any], Any], dtype: str = "float32") -> PrimFunc:
+    """Make the function ``f`` of an array A of n elements to an array B, one a thread."""
+    a = te.placeholder((te.var("n"),), dtype, name="A")
+    b = te.compute(a.shape, lambda i: f(a[i]), name="B")
+    return te.schedule.schedule_to_prim_func(bound(b, 64), [a, b], "f")
 
 
 def loop(extent: Any, body: Callable[[Var], Any], kind: ForKind = ForKind.SERIAL, name: str = "i", **notes: Any) -> For:

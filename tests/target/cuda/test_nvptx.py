@@ -7,6 +7,7 @@ import pytest
 
 import weft
 from tests.target.nvptx_emulation import assembled, emulate
+from tests.target.programs import bound
 from weft import te, tir
 from weft.error import CodegenError, WeftError
 from weft.script import tir as T
@@ -16,14 +17,6 @@ from weft.tir.intrin import INTRINSICS
 
 def _lowered(schedule, args, name="f"):
     return {v.name_hint: f for v, f in weft.lower(schedule, args, name=name).items()}
-
-
-def _bound(out, factor=32):
-    s = te.create_schedule(out.op)
-    block, thread = s[out].split(s[out].fuse(*out.op.axis), factor=factor)
-    s[out].bind(block, te.thread_axis("blockIdx.x"))
-    s[out].bind(thread, te.thread_axis("threadIdx.x"))
-    return s
 
 
 def _params(ptx, name):
@@ -37,7 +30,7 @@ def test_vector_addition_of_symbolic_length(n):
     c = te.compute((size,), lambda i: a[i] + b[i], name="C")
     x, y = np.random.default_rng(n).random((2, n), "float32")
     out = np.full(n, np.nan, "float32")
-    functions = _lowered(_bound(c), [a, b, c])
+    functions = _lowered(bound(c), [a, b, c])
     values = dict(A=x, B=y, C=out, n=("int32", n))
     ptx = emulate(functions, values, ((n + 31) // 32, 1, 1), (32, 1, 1))
     np.testing.assert_array_equal(out, x + y)
@@ -152,7 +145,7 @@ def test_arithmetic(dtype):
     if "float" not in dtype:
         x, y = (np.where(v == 0, 1, v).astype(dtype) for v in (x, y))
     out = np.zeros(70, dtype)
-    functions = _lowered(_bound(c), [a, b, c])
+    functions = _lowered(bound(c), [a, b, c])
     emulate(functions, dict(A=x, B=y, C=out), (3, 1, 1), (32, 1, 1))
     tolerance = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-15}.get(dtype, 0)
     np.testing.assert_allclose(out.astype("float64"), expected(x, y).astype("float64"), rtol=tolerance, atol=tolerance)
@@ -164,7 +157,7 @@ def test_indices_of_64_bits_and_a_dynamic_matrix():
     c = te.compute((n, m), lambda i, j: a[j, i], name="C")
     x = np.random.default_rng(4).random((5, 9), "float32")
     out = np.zeros((9, 5), "float32")
-    functions = _lowered(_bound(c, 16), [a, c])
+    functions = _lowered(bound(c, 16), [a, c])
     values = dict(A=x, C=out, m=("int64", 5), n=("int64", 9))
     ptx = emulate(functions, values, (3, 1, 1), (16, 1, 1))
     np.testing.assert_array_equal(out, x.T)
@@ -252,7 +245,7 @@ def _elementwise(compute, *arrays):
     c = te.compute((n,), lambda i: compute(*(x[i] for x in inputs)), name="C")
     out = np.zeros(n, dtype)
     values = {f"X{i}": a for i, a in enumerate(arrays)}
-    emulate(_lowered(_bound(c), [*inputs, c]), {**values, "C": out}, ((n + 31) // 32, 1, 1), (32, 1, 1))
+    emulate(_lowered(bound(c), [*inputs, c]), {**values, "C": out}, ((n + 31) // 32, 1, 1), (32, 1, 1))
     return out
 
 
@@ -326,7 +319,7 @@ def test_what_a_device_cannot_call_is_refused_by_name(call, match):
     a = te.placeholder((8,), name="A")
     c = te.compute((8,), lambda i: call(a[i]), name="C")
     with pytest.raises(CodegenError, match="(?s)" + match):
-        emit_ptx(_lowered(_bound(c), [a, c]))
+        emit_ptx(_lowered(bound(c), [a, c]))
 
 
 def test_an_error_shows_the_line():
@@ -424,7 +417,7 @@ def test_architectures(arch):
 def test_a_built_module_has_the_texts_of_its_kernels():
     a = te.placeholder((64,), name="A")
     c = te.compute((64,), lambda i: a[i] + 1.0, name="C")
-    built = weft.build(_bound(c), [a, c], "nvptx -mcpu=sm_86", name="add_one")
+    built = weft.build(bound(c), [a, c], "nvptx -mcpu=sm_86", name="add_one")
     (kernels,) = built.imported_modules
     assert ".entry add_one_kernel" in kernels.get_source("ptx") and ".target sm_86" in built.get_source("ptx")
     assert "define ptx_kernel void @add_one_kernel" in kernels.get_source("ll")

@@ -14,6 +14,7 @@ import pytest
 
 import weft
 from tests.target.cuda.stand_in import for_host
+from tests.target.programs import bound
 from weft import error, ir, te, tir
 from weft.target.cuda import Kernel, compile_cuda, emit_kernel
 
@@ -28,14 +29,6 @@ extern "C" void at(unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, u
 def _kernel(schedule: Any, args: list[Any]) -> Kernel:
     ((_, func),) = weft.lower(schedule, args, name="f").items()
     return emit_kernel(func)
-
-
-def _bound(out: Any, factor: int = 32) -> Any:
-    s = te.create_schedule(out.op)
-    block, thread = s[out].split(s[out].fuse(*out.op.axis), factor=factor)
-    s[out].bind(block, te.thread_axis("blockIdx.x"))
-    s[out].bind(thread, te.thread_axis("threadIdx.x"))
-    return s
 
 
 def _run(kernel: Kernel, folder: Path, values: dict[str, Any], grid: tuple[int, ...], block: tuple[int, ...]) -> None:
@@ -67,7 +60,7 @@ def test_vector_addition_of_symbolic_length(n: int, tmp_path: Path) -> None:
     size = te.var("n")
     a, b = te.placeholder((size,), name="A"), te.placeholder((size,), name="B")
     c = te.compute((size,), lambda i: a[i] + b[i], name="C")
-    kernel = _kernel(_bound(c), [a, b, c])
+    kernel = _kernel(bound(c), [a, b, c])
     _compiles(kernel)
     assert [str(e) for e in kernel.block] == ["32", "1", "1"]
     assert any(isinstance(p, ir.Var) and p.name == "n" for p in kernel.params)
@@ -81,7 +74,7 @@ def test_a_reduction_within_each_thread(tmp_path: Path) -> None:
     a, b = te.placeholder((7, 9), name="A"), te.placeholder((9, 5), name="B")
     k = te.reduce_axis((0, 9), name="k")
     c = te.compute((7, 5), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
-    kernel = _kernel(_bound(c, 8), [a, b, c])
+    kernel = _kernel(bound(c, 8), [a, b, c])
     _compiles(kernel)
     x, y = np.random.rand(7, 9).astype("float32"), np.random.rand(9, 5).astype("float32")
     out = np.full((7, 5), np.nan, "float32")
@@ -100,7 +93,7 @@ def test_a_reduction_within_each_thread(tmp_path: Path) -> None:
 def test_arithmetic(dtype: str, compute: Callable[..., Any], expected: Callable[..., Any], tmp_path: Path) -> None:
     a = te.placeholder((40,), dtype, name="A")
     c = te.compute((40,), lambda i: compute(a[i]), name="C")
-    kernel = _kernel(_bound(c), [a, c])
+    kernel = _kernel(bound(c), [a, c])
     _compiles(kernel)
     x = (np.arange(40) - 20).astype(dtype)
     out = np.zeros(40, dtype)
@@ -144,7 +137,7 @@ def test_a_type_without_code_is_refused_by_name() -> None:
     a = te.placeholder((8,), "float8_e4m3fn", name="A")
     c = te.compute((8,), lambda i: a[i], name="C")
     with pytest.raises(error.CodegenError, match="no code for 'float8_e4m3fn'"):
-        _kernel(_bound(c), [a, c])
+        _kernel(bound(c), [a, c])
 
 
 def test_one_axis_for_two_nested_loops_is_refused() -> None:

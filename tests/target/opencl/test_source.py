@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import weft
+from tests.target import programs
 from weft import error, te, tir
 from weft.script import tir as T
 
@@ -19,14 +20,7 @@ def text_of(func):
 
 
 def vector(f, dtype="float32", target="opencl"):
-    n = te.var("n")
-    a = te.placeholder((n,), dtype, name="A")
-    b = te.compute((n,), lambda i: f(a[i]), name="B")
-    s = te.create_schedule(b.op)
-    block, thread = s[b].split(b.op.axis[0], factor=64)
-    s[b].bind(block, te.thread_axis("blockIdx.x"))
-    s[b].bind(thread, te.thread_axis("threadIdx.x"))
-    return weft.build(s, [a, b], target, name="f")
+    return weft.build(programs.vector(f, dtype), target)
 
 
 def test_the_page_on_intrinsic_functions():

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import weft
+from tests.target.programs import vector
 from weft import te, tir
 from weft.error import CodegenError, WeftError
 from weft.script import tir as T
@@ -18,16 +19,6 @@ def text_of(func):
     """The text of a function's kernels, all of it, and what kernels have of their own."""
     text = emit_glsl(lower_for_gpu(weft.IRModule({"f": func}), weft.target.vulkan()).device)
     return text, text[text.index("#if WEFT_KERNEL") :]
-
-
-def vector(f, dtype="float32"):
-    a = te.placeholder((te.var("n"),), dtype, name="A")
-    b = te.compute(a.shape, lambda i: f(a[i]), name="B")
-    s = te.create_schedule(b.op)
-    block, thread = s[b].split(b.op.axis[0], factor=64)
-    s[b].bind(block, te.thread_axis("blockIdx.x"))
-    s[b].bind(thread, te.thread_axis("threadIdx.x"))
-    return te.schedule.schedule_to_prim_func(s, [a, b], "f")
 
 
 def test_elements_have_addresses_of_64_bits():

@@ -5,6 +5,7 @@ import re
 import pytest
 
 import weft
+from tests.target.programs import vector
 from weft import te, tir
 from weft.error import CodegenError, WeftError
 from weft.script import tir as T
@@ -17,16 +18,6 @@ def text_of(func):
     """The text of a function's kernels, all of it, and what kernels have of their own."""
     text = emit_wgsl(lower_for_gpu(weft.IRModule({"f": func}), Target("webgpu")).device)
     return text, text[text.index("struct k0_Args") :]
-
-
-def vector(f, dtype="float32"):
-    a = te.placeholder((te.var("n"),), dtype, name="A")
-    b = te.compute(a.shape, lambda i: f(a[i]), name="B")
-    s = te.create_schedule(b.op)
-    block, thread = s[b].split(b.op.axis[0], factor=64)
-    s[b].bind(block, te.thread_axis("blockIdx.x"))
-    s[b].bind(thread, te.thread_axis("threadIdx.x"))
-    return te.schedule.schedule_to_prim_func(s, [a, b], "f")
 
 
 def test_tensors_are_bindings_and_numbers_are_a_uniform():
