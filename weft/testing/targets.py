@@ -220,6 +220,7 @@ def strtobool(value: str) -> int:
     raise InvalidArgument("this is neither yes nor no", found=repr(value))
 
 
+@also_called(func="function")
 def run_with_gpu_lock(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function while no other process of tests on this machine has the GPU."""
     path = Path(tempfile.gettempdir()) / "weft-testing-gpu.lock"

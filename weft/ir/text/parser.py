@@ -25,6 +25,7 @@ from weft.ir.node import Attrs
 from weft.ir.serialize import load_json
 from weft.ir.text.evaluate import CALL, Evaluator
 from weft.ir.text.source import Source, source_of_class, source_of_function, source_of_text
+from weft.spelling import also_called
 
 
 class Dialect(NamedTuple):
@@ -362,6 +363,7 @@ class FunctionDecorator:
 
     def __call__(self, fn: Any = None, **options: Any) -> Any:
         """Return the function read from `fn`, or the decorator with more options."""
+        fn = options.pop("input_func", fn)  # as it was called in 0.8
         if fn is None:
             return FunctionDecorator(self.dialect, {**self.options, **options})
         if isinstance(fn, BaseFunc):
@@ -374,12 +376,18 @@ class FunctionDecorator:
         return _told(lambda: p.function(definition, {"name": fn.__name__, **self.options}))
 
 
-def ir_module(cls: type | IRModule | None = None, *, frame: FrameType | None = None, **_: Any) -> Any:
+def ir_module(
+    cls: type | IRModule | None = None, check_well_formed: bool = True, s_tir: bool = False, *,
+    mod: type | IRModule | None = None, input_module: type | None = None, frame: FrameType | None = None,
+) -> Any:  # fmt: skip
     """Read the class that it decorates as a module.
 
-    Functions are decorated with ``@T.prim_func`` or ``@R.function`` and refer to each other as ``cls.name``. `frame` is
-    where the class stands, by default where this is called.
+    Functions are decorated with ``@T.prim_func`` or ``@R.function`` and refer to each other as ``cls.name``. What is
+    not well formed is refused where it is compiled, whatever `check_well_formed` says; blocks are read whether or not
+    `s_tir` asks for them. TVM calls the class `mod` or `input_module`; `frame` is where it stands, by default where
+    this is called.
     """
+    cls = next((c for c in (cls, mod, input_module) if c is not None), None)
     if cls is None:
         return ir_module
     if isinstance(cls, IRModule):
@@ -401,7 +409,11 @@ def pyfunc(fn: Any) -> Any:
 
 
 @own_errors("reading the program")
-def from_source(program: str | Callable[..., Any] | type, extra_vars: Mapping[str, Any] | None = None, **_: Any) -> Any:
+@also_called(input_func="program")
+def from_source(
+    program: str | Callable[..., Any] | type, extra_vars: Mapping[str, Any] | None = None,
+    check_well_formed: bool = True, s_tir: bool = False, *, tir_prefix: str = "T",
+) -> Any:  # fmt: skip
     """Read a program from its text.
 
     Parameters
@@ -410,6 +422,10 @@ def from_source(program: str | Callable[..., Any] | type, extra_vars: Mapping[st
         One function or module, with its decorator. The names ``I``, ``T``, ``R``, ``tvm`` and ``weft`` need no import.
     extra_vars : mapping of str to value, optional
         Other names, such as ``metadata``.
+    check_well_formed, s_tir : bool
+        As :func:`ir_module` takes them.
+    tir_prefix : str
+        Another name for ``T``.
 
     Returns
     -------
@@ -423,7 +439,8 @@ def from_source(program: str | Callable[..., Any] | type, extra_vars: Mapping[st
     """
     if not isinstance(program, str):
         return ir_module(program) if isinstance(program, type) else program
-    return _told(lambda: _definitions(source_of_text(program), {**LANGUAGES, **(extra_vars or {})}))
+    names = {**LANGUAGES, tir_prefix: LANGUAGES.get("T"), **(extra_vars or {})}
+    return _told(lambda: _definitions(source_of_text(program), names))
 
 
 def _told(read: Callable[[], Any]) -> Any:

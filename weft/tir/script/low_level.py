@@ -35,6 +35,10 @@ _PARAMETERS = {
         isnullptr x
         lookup_param param_name
         mma_fill local_size local_ptr offset
+        ptx_mma shape A_layout B_layout A_dtype B_dtype C_dtype multiplicand_a a_index multiplicand_b b_index \
+accumulator c_index saturate operator
+        ptx_mma_sp shape A_layout B_layout A_dtype B_dtype C_dtype multiplicand_a a_index multiplicand_b b_index \
+accumulator c_index metadata meta_index sparse_selector saturate
         mma_store m n dst_ptr src_ptr src_offset dst_stride
         ptx_arrive_barrier barrier_id
         ptx_arrive_barrier_expect_tx barrier_id byte_count
