@@ -131,7 +131,7 @@ def rewritten(text: str, target: Target) -> str:
     return text if post is None else str(called_back(post, text, target))
 
 
-def called_back(callback: Any, text: str, target: Target) -> Any:
+def called_back(callback: Callable[..., Any], text: str, target: Target) -> Any:
     """Call a user's callback; those written for TVM before 0.18 take no target."""
     try:
         return callback(text, target)
