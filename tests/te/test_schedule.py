@@ -1,18 +1,13 @@
 """A schedule never changes what is computed: every primitive, odd sizes and symbolic ones, against NumPy."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import weft
+from tests.tir.schedule.run_scheduled import run
 from weft import error, te
 from weft.ir import walk
 from weft.tir import AllocBuffer, For, ForKind, decl_buffer, if_then_else
-
-sys.path.insert(0, str(Path(__file__).parent))
-from python_tir import run  # noqa: E402
 
 rng = np.random.default_rng(0)
 

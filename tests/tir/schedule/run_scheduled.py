@@ -110,8 +110,8 @@ class _Emitter:
             self.block(s.block, depth + 1)
         elif kind == "BufferStore":
             self.lines.append(f"{pad}{self.name(s.buffer, s.buffer.name)}[{self.index(s)}] = {self.expr(s.value)}")
-        elif kind == "LetStmt":
-            self.lines.append(f"{pad}{self.name(s.var, s.var.name)} = {self.expr(s.value)}")
+        elif kind in ("LetStmt", "AllocBuffer", "AttrStmt"):
+            self.bind(s, pad)
             self.emit(s.body, depth)
         elif kind == "IfThenElse":
             self.lines.append(f"{pad}if {self.expr(s.condition)}:")
@@ -124,15 +124,24 @@ class _Emitter:
         else:
             raise NotImplementedError(kind)
 
+    def bind(self, s: Any, pad: str) -> None:
+        if isinstance(s, tir.LetStmt):
+            self.lines.append(f"{pad}{self.name(s.var, s.var.name)} = {self.expr(s.value)}")
+        elif isinstance(s, tir.AllocBuffer):
+            self.allocate(s.buffer, pad)
+
+    def allocate(self, buffer: Any, pad: str) -> None:
+        shape = ", ".join(self.expr(d) for d in buffer.shape)
+        self.lines.append(
+            f"{pad}{self.name(buffer, buffer.name)} = "
+            f"poison(({shape}{',' if buffer.shape else ''}), '{ir.numpy_dtype(buffer.dtype).name}')"
+        )
+        self.lines.append(f"{pad}{self.name(buffer.data, 'data')} = {self.name(buffer, '')}.reshape(-1)")
+
     def block(self, b: Any, depth: int) -> None:
         pad = "    " * depth
         for buffer in b.alloc_buffers:
-            shape = ", ".join(self.expr(d) for d in buffer.shape)
-            self.lines.append(
-                f"{pad}{self.name(buffer, buffer.name)} = "
-                f"poison(({shape}{',' if buffer.shape else ''}), '{ir.numpy_dtype(buffer.dtype).name}')"
-            )
-            self.lines.append(f"{pad}{self.name(buffer.data, 'data')} = {self.name(buffer, '')}.reshape(-1)")
+            self.allocate(buffer, pad)
         if b.init is not None:
             first = [
                 f"{self.name(iv.var, '')} == {self.expr(iv.dom.min)}" for iv in b.iter_vars if iv.iter_type == "reduce"
