@@ -5,30 +5,12 @@ import pytest
 
 import weft
 from tests.tune.test_tuned import TARGET, choices, product, run
-from weft import error, ir, te
+from weft import error, ir, te, tune
 from weft.tir.schedule import schedule_func
-from weft.tune import (
-    BudgetError,
-    Case,
-    Database,
-    DrawnSpace,
-    Hardware,
-    JSONDatabase,
-    Measured,
-    RuleSpace,
-    Search,
-    Task,
-    Trial,
-    Tuned,
-    TuningRecord,
-    tune_tasks,
-    tune_tir,
-    workload_of,
-)
 from weft.tune.measure import Built
 from weft.tune.space import mark_of, schedule_as_decided
 
-HARDWARE = Hardware.of(TARGET)
+HARDWARE = tune.Hardware.of(TARGET)
 
 
 class Clock:
@@ -55,18 +37,18 @@ class Clock:
         func = built.code
         self.measured.append(func)
         found = self.ratio(func, rounds)
-        return found if isinstance(found, Measured) else Measured("measured", found, 10 * found)
+        return found if isinstance(found, tune.Measured) else tune.Measured("measured", found, 10 * found)
 
 
 def task(func=None, us=100.0, space=None):
     func = func if func is not None else product()
-    return Task(func, [Case.static(func)], us, space=space)
+    return tune.Task(func, [tune.Case.static(func)], us, space=space)
 
 
 def tuned(tasks, ratio, database=None, seconds=60, **options):
-    database = database if database is not None else Database()
+    database = database if database is not None else tune.Database()
     clock = Clock(ratio)
-    options["measured"] = tune_tasks(tasks, TARGET, database, seconds, measurer=clock, **options)
+    options["measured"] = tune.tune_tasks(tasks, TARGET, database, seconds, measurer=clock, **options)
     return database, clock, options["measured"]
 
 
@@ -77,12 +59,12 @@ def tiles_of(func, height):
 
 
 def record_of(database, func=None):
-    return database.query(workload_of(func if func is not None else product()), HARDWARE)
+    return database.query(tune.workload_of(func if func is not None else product()), HARDWARE)
 
 
 def test_neighbours_come_before_combinations_and_nothing_twice():
-    record = TuningRecord(workload_of(product()), HARDWARE)
-    search = Search(RuleSpace(product(), TARGET), record)
+    record = tune.TuningRecord(tune.workload_of(product()), HARDWARE)
+    search = tune.Search(tune.RuleSpace(product(), TARGET), record)
     asked = choices(product())
     neighbours = sum(len(k.candidates) - 1 for k in asked.values())
     proposed = []
@@ -107,7 +89,7 @@ def test_a_faster_candidate_is_confirmed_and_built_on():
     record = record_of(database)
     assert record.best[:3] == ({"y.tile": best}, 0.5, "confirmed")
     assert any(t.decisions.get("y.tile") == best and len(t.decisions) == 2 for t in record.trials)
-    assert structural(Tuned(database, TARGET).schedule(product()), best)
+    assert structural(tune.Tuned(database, TARGET).schedule(product()), best)
 
 
 def structural(func, tile):
@@ -131,7 +113,7 @@ def test_candidates_that_fail_are_dropped_and_tuning_goes_on(state):
     seen = []
 
     def ratio(func, _rounds):
-        return 0.6 if tiles_of(func, best) else Measured(state, why="for a reason")
+        return 0.6 if tiles_of(func, best) else tune.Measured(state, why="for a reason")
 
     database, _, measured = tuned([task()], ratio, report=seen.append)
     record = record_of(database)
@@ -142,7 +124,7 @@ def test_candidates_that_fail_are_dropped_and_tuning_goes_on(state):
 
 
 def test_a_candidate_that_fails_the_second_time_is_dropped():
-    database, _, _ = tuned([task()], lambda _f, rounds: 0.5 if rounds == 7 else Measured("hung"), max_trials=3)
+    database, _, _ = tuned([task()], lambda _f, rounds: 0.5 if rounds == 7 else tune.Measured("hung"), max_trials=3)
     assert record_of(database).best is None
     assert [t.state for t in record_of(database).trials if t.state not in ("same", "refused")] == ["hung"] * 3
 
@@ -170,7 +152,7 @@ def test_kernels_that_cost_much_to_try_come_less_often(monkeypatch):
         return 1.0
 
     clock = Clock(ratio)
-    tune_tasks([cheap, dear], TARGET, Database(), 1e9, max_trials=48, measurer=clock)
+    tune.tune_tasks([cheap, dear], TARGET, tune.Database(), 1e9, max_trials=48, measurer=clock)
     assert clock.prepared.count(ir.fingerprint(cheap.search.default)) > 5 * clock.prepared.count(
         ir.fingerprint(dear.search.default)
     )
@@ -178,8 +160,8 @@ def test_kernels_that_cost_much_to_try_come_less_often(monkeypatch):
 
 def test_what_was_measured_is_not_measured_again(tmp_path):
     path = tmp_path / "t.json"
-    _, clock, first = tuned([task()], lambda *_: 1.0, JSONDatabase(path), max_trials=7)
-    _, again, second = tuned([task()], lambda *_: 1.0, JSONDatabase(path), max_trials=7)
+    _, clock, first = tuned([task()], lambda *_: 1.0, tune.JSONDatabase(path), max_trials=7)
+    _, again, second = tuned([task()], lambda *_: 1.0, tune.JSONDatabase(path), max_trials=7)
     assert first == second == 7
     assert not {ir.fingerprint(f) for f in clock.measured} & {ir.fingerprint(f) for f in again.measured}
 
@@ -191,8 +173,10 @@ def test_all_measured_ends_early_and_is_no_error():
 
 
 def test_records_of_other_choices_start_anew():
-    old = TuningRecord(workload_of(product()), HARDWARE, "f", "others", 1.0, [Trial({"z": 1}, 0.1, "confirmed")])
-    database, _, _ = tuned([task()], lambda *_: 1.0, Database([old]), max_trials=1)
+    old = tune.TuningRecord(
+        tune.workload_of(product()), HARDWARE, "f", "others", 1.0, [tune.Trial({"z": 1}, 0.1, "confirmed")]
+    )
+    database, _, _ = tuned([task()], lambda *_: 1.0, tune.Database([old]), max_trials=1)
     assert record_of(database).best is None and {"z": 1} not in [t.decisions for t in record_of(database).trials]
 
 
@@ -213,12 +197,12 @@ def test_an_interrupt_saves_what_was_found(tmp_path):
         return next(calls) == 5
 
     with pytest.raises(KeyboardInterrupt):
-        tuned([task()], ratio, JSONDatabase(path))
-    assert record_of(JSONDatabase(path)).best[:3] == ({"y.tile": list(best)}, 0.5, "confirmed")
+        tuned([task()], ratio, tune.JSONDatabase(path))
+    assert record_of(tune.JSONDatabase(path)).best[:3] == ({"y.tile": list(best)}, 0.5, "confirmed")
 
 
 def test_no_time_for_one_measurement_is_an_error():
-    with pytest.raises(BudgetError, match="before one candidate was measured"):
+    with pytest.raises(tune.BudgetError, match="before one candidate was measured"):
         tuned([task()], lambda *_: 1.0, seconds=-1)
 
 
@@ -233,33 +217,33 @@ def space(sch):
 
 def test_a_space_of_the_users_own(tmp_path):
     path = tmp_path / "t.json"
-    database, clock, measured = tuned([task(space=space)], lambda *_: 0.5, JSONDatabase(path), max_trials=4)
+    database, clock, measured = tuned([task(space=space)], lambda *_: 0.5, tune.JSONDatabase(path), max_trials=4)
     assert measured == 4
     (trial,) = [t for t in record_of(database).trials if t.state == "confirmed"]
-    again = JSONDatabase(path)
-    scheduled = Tuned(again, TARGET).schedule(product())
+    again = tune.JSONDatabase(path)
+    scheduled = tune.Tuned(again, TARGET).schedule(product())
     assert ir.fingerprint(scheduled) == ir.fingerprint(clock.measured[0])
     with again:
         run(product())
-    drawn = DrawnSpace(product(), TARGET, space)
+    drawn = tune.DrawnSpace(product(), TARGET, space)
     assert drawn.draw(3) == drawn.draw(3)
 
 
 def test_a_trace_that_does_not_apply_is_told():
-    trial = Trial({"trace": [["no_such_primitive", [], {}, 0, None]]}, 0.5, "confirmed")
-    database = Database([TuningRecord(workload_of(product()), HARDWARE, trials=[trial])])
+    trial = tune.Trial({"trace": [["no_such_primitive", [], {}, 0, None]]}, 0.5, "confirmed")
+    database = tune.Database([tune.TuningRecord(tune.workload_of(product()), HARDWARE, trials=[trial])])
     with pytest.warns(RuntimeWarning, match="trace does not apply"):
-        assert Tuned(database, TARGET).schedule(product()) is None
+        assert tune.Tuned(database, TARGET).schedule(product()) is None
 
 
 def test_rules_refuse_choices_they_do_not_have():
     with pytest.raises(error.ScheduleError, match=r"choices no\.such"):
-        RuleSpace(product(), TARGET).schedule({"no.such": 1})
+        tune.RuleSpace(product(), TARGET).schedule({"no.such": 1})
 
 
 def test_tune_tir_measures_for_real():
     func = product()
-    database = tune_tir(func, max_trials_global=3)
+    database = tune.tune_tir(func, max_trials_global=3)
     assert len([t for t in record_of(database, func).trials if t.ratio]) == 3
     with database:
         run(func)
@@ -270,11 +254,11 @@ def test_tune_tir_of_symbolic_shapes_needs_arguments():
     x = te.placeholder((n, 32), "float32", "x")
     func = te.create_prim_func([x, te.compute((n, 32), lambda i, j: x[i, j] * 2.0, "y")])
     with pytest.raises(error.InvalidArgument, match="without being told with what"):
-        tune_tir(func)
+        tune.tune_tir(func)
     with pytest.raises(error.InvalidArgument, match="wrong arguments"):
-        tune_tir(func, arguments={"main": [[np.zeros((4, 32), np.float32)]]})
+        tune.tune_tir(func, arguments={"main": [[np.zeros((4, 32), np.float32)]]})
     calls = [[np.zeros((m, 32), np.float32)] * 2 for m in (4, 400)]
-    database = tune_tir(func, max_trials_global=2, arguments={"main": calls})
+    database = tune.tune_tir(func, max_trials_global=2, arguments={"main": calls})
     assert record_of(database, func).default_us > 0
 
 

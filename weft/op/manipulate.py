@@ -13,25 +13,8 @@ from weft.op import infer
 from weft.op.attributes import Attribute, axes, axis, integer, integers
 from weft.op.registry import Fusion, Layout, declare, make_call
 from weft.op.relations import demand_at_least, demand_broadcast_to, demand_equal
+from weft.topi import manipulate
 from weft.topi.broadcast import broadcast_to
-from weft.topi.manipulate import (
-    concatenate,
-    expand_dims,
-    expanded_axes,
-    expanded_shape,
-    flip,
-    permutation,
-    repeat,
-    split,
-    split_points,
-    squeeze,
-    squeezed_axes,
-    stack,
-    tile,
-    tile_dims,
-    transpose,
-    view,
-)
 
 # --- shape ------------------------------------------------------------------------------------------------------------
 
@@ -88,7 +71,7 @@ def _reshape_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
 
 declare(
     "reshape", "x shape:shape", infer=_reshape_infer,
-    lower=lambda x, shape: view(x, _reshape_dims(ir.TensorType(x.shape, x.dtype, x.ndim), tuple(shape))),
+    lower=lambda x, shape: manipulate.view(x, _reshape_dims(ir.TensorType(x.shape, x.dtype, x.ndim), tuple(shape))),
     reference=lambda x, shape: np.reshape(x, [int(d) for d in shape]), fusion=Fusion.INJECTIVE,
     doc="The same elements in row-major order under another shape; one dimension may be -1.",
 )  # fmt: skip
@@ -100,7 +83,7 @@ def _flatten_infer(x: ir.Expr) -> ir.TensorType:
 
 
 declare(
-    "flatten", "x", infer=_flatten_infer, lower=lambda x: view(x, (infer.product(x.shape),)),
+    "flatten", "x", infer=_flatten_infer, lower=lambda x: manipulate.view(x, (infer.product(x.shape),)),
     reference=lambda x: x.reshape(-1), fusion=Fusion.INJECTIVE,
     doc="All elements in one dimension.",
 )  # fmt: skip
@@ -119,7 +102,7 @@ def _batch_flatten_decompose(x: ir.Expr) -> ir.Expr | None:
 
 declare(
     "nn.batch_flatten", "x", infer=_batch_flatten_infer,
-    lower=lambda x: view(x, (x.shape[0], infer.product(x.shape[1:]))),
+    lower=lambda x: manipulate.view(x, (x.shape[0], infer.product(x.shape[1:]))),
     decompose=_batch_flatten_decompose,
     reference=lambda x: x.reshape(x.shape[0], math.prod(x.shape[1:])), fusion=Fusion.INJECTIVE,
     doc="All dimensions but the first in one.",
@@ -130,12 +113,12 @@ def _permute_infer(x: ir.Expr, axes: Any) -> ir.TensorType:
     ty = infer.tensor_arg("permute_dims", "x", x)
     if ty.ndim < 0:
         return ty
-    order = permutation(axes, ty.ndim)
+    order = manipulate.permutation(axes, ty.ndim)
     return ir.TensorType(None if ty.shape is None else tuple(ty.shape[a] for a in order), ty.dtype, ty.ndim)
 
 
 declare(
-    "permute_dims", "x", {"axes": axes(ordered=True)}, infer=_permute_infer, lower=transpose,
+    "permute_dims", "x", {"axes": axes(ordered=True)}, infer=_permute_infer, lower=manipulate.transpose,
     reference=lambda x, axes: np.ascontiguousarray(np.transpose(x, axes)), fusion=Fusion.INJECTIVE,
     doc="Reorder dimensions; reversed when `axes` is None.",
 )  # fmt: skip
@@ -144,14 +127,16 @@ declare(
 def _expand_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
     ty = infer.tensor_arg("expand_dims", "x", x)
     if ty.shape is None:
-        return ir.TensorType(None, ty.dtype, -1 if ty.ndim < 0 else ty.ndim + len(expanded_axes(axis, ty.ndim)))
-    dims = expanded_shape(ty.shape, axis)
+        return ir.TensorType(
+            None, ty.dtype, -1 if ty.ndim < 0 else ty.ndim + len(manipulate.expanded_axes(axis, ty.ndim))
+        )
+    dims = manipulate.expanded_shape(ty.shape, axis)
     return ir.TensorType(dims, ty.dtype, len(dims))
 
 
 declare(
     "expand_dims", "x", {"axis": integers((0,))}, infer=_expand_infer,
-    lower=expand_dims,
+    lower=manipulate.expand_dims,
     reference=np.expand_dims, fusion=Fusion.INJECTIVE,
     doc="Insert dimensions of extent 1.",
 )  # fmt: skip
@@ -161,7 +146,7 @@ def _squeeze_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
     ty = infer.tensor_arg("squeeze", "x", x)
     if ty.shape is None:
         return ir.TensorType(None, ty.dtype, -1)
-    axes = squeezed_axes(ty.shape, axis)
+    axes = manipulate.squeezed_axes(ty.shape, axis)
     for a in axes:
         demand_equal(f"squeeze: dimension {a}", ty.shape[a], 1, x.span)
     for i, d in enumerate(ty.shape if axis is None else ()):
@@ -175,7 +160,7 @@ def _squeeze_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
 
 declare(
     "squeeze", "x", {"axis": axes()}, infer=_squeeze_infer,
-    lower=squeeze,
+    lower=manipulate.squeeze,
     reference=np.squeeze,
     fusion=Fusion.INJECTIVE,
     doc="Drop dimensions of extent 1.",
@@ -228,7 +213,7 @@ def _concat_infer(tensors: ir.Expr, axis: int | None) -> ir.TensorType:
 
 
 declare(
-    "concat", "tensors:tensors", {"axis": axis(0).or_none(0)}, infer=_concat_infer, lower=concatenate,
+    "concat", "tensors:tensors", {"axis": axis(0).or_none(0)}, infer=_concat_infer, lower=manipulate.concatenate,
     reference=np.concatenate, fusion=Fusion.INJECTIVE, layout=Layout.AXES,
     doc="Join along an axis, the only one where none is named.",
 )  # fmt: skip
@@ -249,7 +234,7 @@ def _split_infer(x: ir.Expr, indices_or_sections: Any, axis: int) -> ir.TupleTyp
         n = indices_or_sections if isinstance(indices_or_sections, int) else len(indices_or_sections) + 1
         return ir.TupleType((ir.TensorType(None, ty.dtype, ty.ndim),) * n)
     a = infer.normalize_axis("split", axis, ty.ndim)
-    parts = split_points(ty.shape[a], indices_or_sections)
+    parts = manipulate.split_points(ty.shape[a], indices_or_sections)
     for i, (_, extent) in enumerate(parts):
         demand_at_least(f"split: size of part {i}", extent, 0, x.span)
     return ir.TupleType(
@@ -261,12 +246,12 @@ def _split_infer(x: ir.Expr, indices_or_sections: Any, axis: int) -> ir.TupleTyp
 
 
 def _split_ref(x: Any, indices_or_sections: Any, axis: int) -> Any:
-    parts = split_points(ir.int64(x.shape[axis]), indices_or_sections)
+    parts = manipulate.split_points(ir.int64(x.shape[axis]), indices_or_sections)
     return tuple(np.take(x, range(int(b), int(b) + int(e)), axis) for b, e in parts)
 
 
 declare(
-    "split", "x", {"indices_or_sections": _SECTIONS, "axis": axis(0)}, infer=_split_infer, lower=split,
+    "split", "x", {"indices_or_sections": _SECTIONS, "axis": axis(0)}, infer=_split_infer, lower=manipulate.split,
     reference=_split_ref, fusion=Fusion.OPAQUE, layout=Layout.AXES,
     doc="Cut along an axis into equal parts, or at indices.",
 )  # fmt: skip
@@ -283,7 +268,7 @@ def _stack_infer(tensors: ir.Expr, axis: int) -> ir.TensorType:
 
 
 declare(
-    "stack", "tensors:tensors", {"axis": integer(0)}, infer=_stack_infer, lower=stack,
+    "stack", "tensors:tensors", {"axis": integer(0)}, infer=_stack_infer, lower=manipulate.stack,
     reference=np.stack, fusion=Fusion.INJECTIVE,
     doc="Join along a new axis.",
 )  # fmt: skip
@@ -324,7 +309,7 @@ def _tile_infer(x: ir.Expr, repeats: Any) -> ir.TensorType:
     ty = infer.tensor_arg("tile", "x", x)
     if ty.shape is None:
         return ir.TensorType(None, ty.dtype, -1 if ty.ndim < 0 else max(ty.ndim, len(repeats)))
-    dims, reps = tile_dims(ty.shape, repeats)
+    dims, reps = manipulate.tile_dims(ty.shape, repeats)
     for r in reps:
         demand_at_least("tile: a number of repeats", r, 0, x.span, "InvalidArgument")
     return ir.TensorType(tuple(infer.simplify(d * r) for d, r in zip(dims, reps, strict=True)), ty.dtype, len(dims))
@@ -335,7 +320,7 @@ def _tile_decompose(x: ir.Expr, repeats: Any) -> ir.Expr | None:
     ty = x.ty
     if not isinstance(ty, ir.TensorType) or ty.shape is None:
         return None
-    dims, reps = tile_dims(ty.shape, repeats)
+    dims, reps = manipulate.tile_dims(ty.shape, repeats)
     apart, one = list(zip(dims, reps, strict=True)), ir.int64(1)
     before = [n for d, r in apart for n in ((d,) if ir.as_int(r) == 1 else (one, d))]
     after = [n for d, r in apart for n in ((d,) if ir.as_int(r) == 1 else (r, d))]
@@ -346,7 +331,7 @@ def _tile_decompose(x: ir.Expr, repeats: Any) -> ir.Expr | None:
 
 
 declare(
-    "tile", "x", {"repeats": integers((1,), symbolic=True)}, infer=_tile_infer, lower=tile,
+    "tile", "x", {"repeats": integers((1,), symbolic=True)}, infer=_tile_infer, lower=manipulate.tile,
     decompose=_tile_decompose, reference=lambda x, repeats: np.tile(x, repeats),
     fusion=Fusion.OPAQUE,
     doc="Repeat the whole tensor along each axis.",
@@ -367,14 +352,14 @@ def _repeat_infer(x: ir.Expr, repeats: Any, axis: int | None) -> ir.TensorType:
 
 
 declare(
-    "repeat", "x", {"repeats": integer(1, symbolic=True), "axis": axis(None)}, infer=_repeat_infer, lower=repeat,
-    reference=lambda x, repeats, axis: np.repeat(x, repeats, axis), fusion=Fusion.OPAQUE,
+    "repeat", "x", {"repeats": integer(1, symbolic=True), "axis": axis(None)}, infer=_repeat_infer,
+    lower=manipulate.repeat, reference=lambda x, repeats, axis: np.repeat(x, repeats, axis), fusion=Fusion.OPAQUE,
     doc="Repeat each element along an axis.",
 )  # fmt: skip
 
 
 declare(
-    "flip", "x", {"axis": axis(0)}, infer=infer.same_as("flip"), lower=flip,
+    "flip", "x", {"axis": axis(0)}, infer=infer.same_as("flip"), lower=manipulate.flip,
     reference=lambda x, axis: np.ascontiguousarray(np.flip(x, axis)), fusion=Fusion.INJECTIVE,
     doc="Reverse along an axis.",
 )  # fmt: skip

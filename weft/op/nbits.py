@@ -13,14 +13,7 @@ from weft.op.attributes import axis, dtype, flag, integer, text
 from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_divisible, demand_equal, demand_same_shape
-from weft.topi.nbits import (
-    MANY_ROWS,
-    dequantize_groups,
-    matmul_nbits_dot,
-    matmul_nbits_packed,
-    quantize_groups,
-    rows_per_word,
-)
+from weft.topi import nbits
 
 _GROUP = integer(32, at_least=1)
 _ROWS = text("float32", "float32|int8", "float32 or int8")
@@ -53,7 +46,7 @@ declare(
     "dequantize_groups", "data scale zero_point",
     {"axis": axis(0), "group": _GROUP, "out_dtype": dtype("float32"),
      "rows": _ROWS},
-    infer=_dequantize_infer, lower=dequantize_groups, reference=_dequantize_ref, fusion=Fusion.INJECTIVE,
+    infer=_dequantize_infer, lower=nbits.dequantize_groups, reference=_dequantize_ref, fusion=Fusion.INJECTIVE,
     doc="``(data - zero_point) * scale`` with a scale and a zero point for each `group` elements along `axis`. "
     "`rows` says what rows that are multiplied by the result may be rounded to.",
 )  # fmt: skip
@@ -84,7 +77,8 @@ def _quantize_ref(x: Any, group: int) -> Any:
 
 
 declare(
-    "nn.quantize_groups", "x", {"group": _GROUP}, infer=_quantize_infer, lower=quantize_groups, reference=_quantize_ref,
+    "nn.quantize_groups", "x", {"group": _GROUP}, infer=_quantize_infer, lower=nbits.quantize_groups,
+    reference=_quantize_ref,
     doc="Rows (..., k) as int8 in groups along the last axis, which is filled up with zeros: (..., groups * group), "
     "the groups' scales and the sums of their integers, (..., groups) each.",
 )  # fmt: skip
@@ -94,7 +88,7 @@ def _panels_infer(
     name: str, x: TensorType, w: Expr, scale: Expr, offset: Expr | None, n: int, bits: int, group: int
 ) -> None:
     """Check weights in panels, and rows (..., k) that they multiply."""
-    words, steps = tensor_arg(name, "w", w, ndim=3), int(group) // rows_per_word(int(bits))
+    words, steps = tensor_arg(name, "w", w, ndim=3), int(group) // nbits.rows_per_word(int(bits))
     if words.dtype != "int32" or int(bits) not in (2, 4, 8) or int(group) % 16:
         raise DTypeMismatch(f"{name}: weights are words of int32 with 2, 4 or 8 bits each, in groups of whole words",
                             found=f"{words.dtype}, {bits} bits, groups of {group}", where=w.span)  # fmt: skip
@@ -140,7 +134,7 @@ def _packed_ref(
     n: int, bits: int, group: int, rows: str, dot: int, tiles: bool,
 ) -> Any:  # fmt: skip
     """Products of rows as they are, or as bytes."""
-    if rows == "int8" and not (tiles and math.prod(x.shape[:-1]) >= MANY_ROWS):
+    if rows == "int8" and not (tiles and math.prod(x.shape[:-1]) >= nbits.MANY_ROWS):
         q, x_scale, x_sum = _quantize_ref(x, group)
         return _dot_ref(
             q, x_scale, x_sum, w, scale, offset, n=n, bits=bits, group=group, dot=dot, out_dtype=str(x.dtype)
@@ -152,7 +146,7 @@ def _packed_ref(
 declare(
     "nn.matmul_nbits_packed", "x w scale offset?",
     {**_PANELS, "rows": _ROWS, "dot": integer(0, at_least=0), "tiles": flag(False)},
-    infer=_packed_infer, lower=matmul_nbits_packed, reference=_packed_ref, rtol=1e-4,
+    infer=_packed_infer, lower=nbits.matmul_nbits_packed, reference=_packed_ref, rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with weights of `bits` bits, ``(q - half) * scale + offset``: words (panels, rows, "
     "panel) int32, scales and offsets (panels, groups, panel) for each `group` weights of a column. With `rows` int8 "
     "few are rounded to bytes in these groups (`dot`: lanes of the machine's dot products of bytes, or 0), and 32 and "
@@ -196,7 +190,7 @@ def _dot_ref(
 declare(
     "nn.matmul_nbits_dot", "x x_scale x_sum w scale offset?",
     {**_PANELS, "dot": integer(0, at_least=0), "out_dtype": dtype("float32")},
-    infer=_dot_infer, lower=matmul_nbits_dot, reference=_dot_ref, rtol=1e-4,
+    infer=_dot_infer, lower=nbits.matmul_nbits_dot, reference=_dot_ref, rtol=1e-4,
     doc="A product of rows from ``nn.quantize_groups`` with weights as ``nn.matmul_nbits_packed`` has them, in "
     "integers for each group; `dot` is the number of lanes of the machine's dot products of bytes, or 0.",
 )  # fmt: skip

@@ -6,24 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.ir import children, rebuild
+from weft.relay import types
 from weft.relay.adt import TypeData
-from weft.relay.types import (
-    FuncType,
-    GlobalTypeVar,
-    IncompleteType,
-    RefType,
-    TensorType,
-    TupleType,
-    TypeCall,
-    TypeRelation,
-    TypeVar,
-)
 
 _METHODS: dict[type, str] = {
-    FuncType: "visit_func_type", GlobalTypeVar: "visit_global_type_var", IncompleteType: "visit_incomplete_type",
-    RefType: "visit_ref_type", TensorType: "visit_tensor_type", TupleType: "visit_tuple_type",
-    TypeCall: "visit_type_call", TypeData: "visit_type_data", TypeRelation: "visit_type_relation",
-    TypeVar: "visit_type_var",
+    types.FuncType: "visit_func_type", types.GlobalTypeVar: "visit_global_type_var",
+    types.IncompleteType: "visit_incomplete_type", types.RefType: "visit_ref_type",
+    types.TensorType: "visit_tensor_type", types.TupleType: "visit_tuple_type",
+    types.TypeCall: "visit_type_call", TypeData: "visit_type_data", types.TypeRelation: "visit_type_relation",
+    types.TypeVar: "visit_type_var",
 }  # fmt: skip
 
 

@@ -7,40 +7,25 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from weft.ir import (
-    NO_ATTRS,
-    AnyType,
-    Attrs,
-    BaseFunc,
-    CallIntrin,
-    FuncType,
-    PrimType,
-    SizeVar,
-    TupleType,
-    Type,
-    Var,
-    cast,
-    tensor_type,
-    walk,
-)
+from weft import ir
 from weft.tir.buffer import Buffer
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, DeclBuffer, Evaluate, Stmt
 
 
-class BufferMap(tuple[tuple[Var, Buffer], ...]):
+class BufferMap(tuple[tuple[ir.Var, Buffer], ...]):
     """Parameters and their buffers, in pairs; also a mapping: ``func.buffer_map[param]``, ``.items()``."""
 
     __slots__ = ()
 
     def __getitem__(self, key: Any) -> Any:
-        if not isinstance(key, Var):
+        if not isinstance(key, ir.Var):
             return tuple.__getitem__(self, key)
         found = next((b for p, b in self if p is key), None)
         if found is None:
             raise KeyError(key)
         return found
 
-    def keys(self) -> list[Var]:
+    def keys(self) -> list[ir.Var]:
         """List the parameters that have buffers."""
         return [p for p, _ in self]
 
@@ -48,16 +33,16 @@ class BufferMap(tuple[tuple[Var, Buffer], ...]):
         """List the buffers."""
         return [b for _, b in self]
 
-    def items(self) -> list[tuple[Var, Buffer]]:
+    def items(self) -> list[tuple[ir.Var, Buffer]]:
         """List both."""
         return list(self)
 
-    def get(self, key: Var, default: Any = None) -> Any:
+    def get(self, key: ir.Var, default: Any = None) -> Any:
         """Return the buffer of a parameter, or `default`."""
         return next((b for p, b in self if p is key), default)
 
 
-class PrimFunc(BaseFunc):
+class PrimFunc(ir.BaseFunc):
     """A TIR function.
 
     ``buffer_map`` pairs a handle parameter with the buffer that it is; a symbolic dimension of such a buffer that is
@@ -68,11 +53,11 @@ class PrimFunc(BaseFunc):
 
     __uncompared__ = ("ty",)  # it follows from the rest
 
-    params: tuple[Var, ...]
+    params: tuple[ir.Var, ...]
     body: Stmt
     ret_type: Any = None
-    buffer_map: tuple[tuple[Var, Buffer], ...] = BufferMap()
-    attrs: Attrs = NO_ATTRS
+    buffer_map: tuple[tuple[ir.Var, Buffer], ...] = BufferMap()
+    attrs: ir.Attrs = ir.NO_ATTRS
 
     @property
     def __name__(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -83,34 +68,34 @@ class PrimFunc(BaseFunc):
         return symbol
 
     @property
-    def ty_of_references(self) -> FuncType:
+    def ty_of_references(self) -> ir.FuncType:
         """A function of any arguments, which gives nothing unless it returns a scalar."""
-        return FuncType(None, TupleType(()) if self.ret_type is None else AnyType())
+        return ir.FuncType(None, ir.TupleType(()) if self.ret_type is None else ir.AnyType())
 
     def __post_init__(self) -> None:
-        if type(self.attrs) is not Attrs:
-            force_setattr(self, "attrs", Attrs.of(self.attrs))
+        if type(self.attrs) is not ir.Attrs:
+            force_setattr(self, "attrs", ir.Attrs.of(self.attrs))
         if "s_tir" in self.attrs:  # a note of TVM's for functions that schedules take, which all are here
             force_setattr(self, "attrs", self.attrs.without("s_tir"))
         if (
             type(self.params) is tuple
             and type(self.buffer_map) is BufferMap
-            and {Var, SizeVar}.issuperset(map(type, self.params))
+            and {ir.Var, ir.SizeVar}.issuperset(map(type, self.params))
         ):
             return
         given: Any = self.buffer_map or ()  # TVM's programs give a dictionary, and buffers among the parameters
         buffers = list(given.items() if isinstance(given, Mapping) else given)
-        params: list[Var] = []
+        params: list[ir.Var] = []
         listed: Any = self.params
         for p in (p.asobject() if hasattr(p, "asobject") else p for p in listed):
-            handle = Var(p.name, "handle") if isinstance(p, Buffer) else p
+            handle = ir.Var(p.name, "handle") if isinstance(p, Buffer) else p
             params.append(handle)
             if isinstance(p, Buffer):
                 buffers.append((handle, p))
         force_setattr(self, "params", tuple(params))
         force_setattr(self, "buffer_map", BufferMap(buffers))
 
-    def buffer_of(self, param: Var) -> Buffer | None:
+    def buffer_of(self, param: ir.Var) -> Buffer | None:
         """Return the buffer of a parameter, or None for a scalar."""
         return self.buffer_map.get(param)  # type: ignore[attr-defined]
 
@@ -125,27 +110,31 @@ class PrimFunc(BaseFunc):
         return self.body.block
 
 
-def signature_type(func: PrimFunc) -> FuncType:
+def signature_type(func: PrimFunc) -> ir.FuncType:
     """Return the type of a function: tensors for its buffers, and whether it changes nothing outside of itself."""
     buffers = dict(func.buffer_map)
 
-    def of(param: Var) -> Type:
+    def of(param: ir.Var) -> ir.Type:
         buffer = buffers.get(param)
         if buffer is None:
             return param.ty  # type: ignore[attr-defined]
-        return tensor_type(tuple(cast("int64", d) for d in buffer.shape), str(buffer.dtype))
+        return ir.tensor_type(tuple(ir.cast("int64", d) for d in buffer.shape), str(buffer.dtype))
 
     ret = getattr(func.ret_type, "dtype", None)
-    result = TupleType(()) if ret in (None, "void") else PrimType(ret)
-    return FuncType(tuple(of(p) for p in func.params), result, _is_pure(func))
+    result = ir.TupleType(()) if ret in (None, "void") else ir.PrimType(ret)
+    return ir.FuncType(tuple(of(p) for p in func.params), result, _is_pure(func))
 
 
 def _is_pure(func: PrimFunc) -> bool:
-    own = {b for n in walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers}
-    own |= {n.buffer for n in walk(func.body) if isinstance(n, (AllocBuffer, DeclBuffer))}
-    for n in walk(func.body):
+    own = {b for n in ir.walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers}
+    own |= {n.buffer for n in ir.walk(func.body) if isinstance(n, (AllocBuffer, DeclBuffer))}
+    for n in ir.walk(func.body):
         if isinstance(n, BufferStore) and n.buffer not in own:
             return False
-        if isinstance(n, Evaluate) and isinstance(n.value, CallIntrin) and getattr(n.value.op, "name", "") != "tir.ret":
+        if (
+            isinstance(n, Evaluate)
+            and isinstance(n.value, ir.CallIntrin)
+            and getattr(n.value.op, "name", "") != "tir.ret"
+        ):
             return False
     return True

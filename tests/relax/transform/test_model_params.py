@@ -8,14 +8,8 @@ import pytest
 import weft
 from weft import relax
 from weft.error import InvalidArgument
+from weft.relax import transform
 from weft.relax.analysis import well_formed
-from weft.relax.transform import (
-    BundleModelParams,
-    LazyGetInput,
-    LazySetOutput,
-    LazyTransformParams,
-    LiftTransformParams,
-)
 from weft.script import from_source
 
 SOURCE = """@I.ir_module
@@ -49,16 +43,16 @@ def machine(mod):
 
 @pytest.mark.parametrize("name", ["model_params", "ps"])
 def test_bundle(name):
-    new = BundleModelParams(*([name] if name == "ps" else []))(MOD)
+    new = transform.BundleModelParams(*([name] if name == "ps" else []))(MOD)
     assert [p.name_hint for p in new["main"].params] == ["x", name]
     found = machine(new)["main"](X, tuple(WEIGHTS)).numpy()
     np.testing.assert_allclose(found, EXPECTED, rtol=1e-5, atol=1e-5)
-    assert BundleModelParams(name)(new)["main"] is new["main"]
+    assert transform.BundleModelParams(name)(new)["main"] is new["main"]
 
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_lift(shared):
-    new = LiftTransformParams(shared)(MOD)
+    new = transform.LiftTransformParams(shared)(MOD)
     name = "transform_params" if shared else "main_transform_params"
     assert {v.name_hint for v in new} == {"main", name}
     assert [p.name_hint for p in new["main"].params] == ["x", "u", "w2", "b2"]
@@ -71,18 +65,18 @@ def test_lift(shared):
 
 def test_nothing_to_lift():
     plain = from_source(SOURCE.replace('R.func_attr({"num_input": 1})', "pass"))
-    assert LiftTransformParams()(plain) is plain
-    assert BundleModelParams()(plain) is plain
+    assert transform.LiftTransformParams()(plain) is plain
+    assert transform.BundleModelParams()(plain) is plain
     two = from_source(SOURCE + SOURCE.split("class Module:")[1].replace("def main", "def other"))
-    assert {v.name_hint for v in LiftTransformParams()(two)} == {
+    assert {v.name_hint for v in transform.LiftTransformParams()(two)} == {
         "main", "other", "main_transform_params", "other_transform_params"
     }  # fmt: skip
     with pytest.raises(InvalidArgument, match="several functions have weights"):
-        LiftTransformParams(True)(two)
+        transform.LiftTransformParams(True)(two)
 
 
 def test_lazy():
-    new = LazyTransformParams("test.params.get", "test.params.set")(LiftTransformParams()(MOD))
+    new = transform.LazyTransformParams("test.params.get", "test.params.set")(transform.LiftTransformParams()(MOD))
     taken, stored = [], {}
 
     @weft.register_global_func("test.params.get", override=True)
@@ -108,7 +102,7 @@ def test_weights_come_and_results_go_by_functions():
         "'float32'), b: R.Tensor(('n',), 'float32')):\n        R.func_attr({'num_input': 1})\n"
         "        c = R.multiply(a, R.const(2, 'float32'))\n        return (R.add(c, b), b, c)\n"
     )
-    new = LazySetOutput()(LazyGetInput()(source))
+    new = transform.LazySetOutput()(transform.LazyGetInput()(source))
     assert int(new["main"].attrs["num_input"]) == 3 and not new["main"].is_pure
     weights, order, results = {"a": np.float32([1, 2]), "b": np.float32([5, 7])}, [], {}
 

@@ -5,22 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
+from weft.relay import expr
 from weft.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-    const,
-)
 from weft.relay.transform.copying import renamed_pattern, typed
 from weft.relay.transform.effects import Effects
 from weft.relay.transform.infer_type import infer_type
@@ -82,10 +68,10 @@ def partial_evaluate(mod: ir.IRModule, max_steps: int = 8_000, entry: str = "") 
     Source: TVM's ``PartialEvaluate``; Jones, Gomard and Sestoft, Partial Evaluation (1993), chapter 7.
     """
     named = to_a_normal_form(bind_constants=False)(mod)
-    size = sum(1 for f in named.functions.values() if type(f) is Function for _ in subexpressions(f))
+    size = sum(1 for f in named.functions.values() if type(f) is expr.Function for _ in subexpressions(f))
 
     def run(v: Any, f: Any) -> Any:
-        if type(f) is not Function or is_primitive(f) or is_closure(f) or entry not in ("", v.name_hint):
+        if type(f) is not expr.Function or is_primitive(f) or is_closure(f) or entry not in ("", v.name_hint):
             return f
         evaluator = Evaluator(named, effects, max_steps + 4 * size)
         made = evaluator.left_of(named[v], Environment())
@@ -98,7 +84,7 @@ def partial_evaluate(mod: ir.IRModule, max_steps: int = 8_000, entry: str = "") 
 class _Unbounded(Exception):
     """The calls of a function do not come to an end."""
 
-    def __init__(self, func: Function) -> None:
+    def __init__(self, func: expr.Function) -> None:
         super().__init__()
         self.func = func
 
@@ -119,13 +105,13 @@ class Evaluator:
     def __init__(self, mod: ir.IRModule, effects: Effects, max_steps: int) -> None:
         self.mod, self.effects, self.max_steps = mod, effects, max_steps
         self.steps = self.decided = self.choices = 0
-        self.active: dict[Function, _Activation] = {}
-        self.left: set[Function] = set()  # functions whose own bodies are being made: calls of them stay
-        self.refused: set[tuple[Function, tuple[bool, ...]]] = set()
+        self.active: dict[expr.Function, _Activation] = {}
+        self.left: set[expr.Function] = set()  # functions whose own bodies are being made: calls of them stay
+        self.refused: set[tuple[expr.Function, tuple[bool, ...]]] = set()
         self.type_vars: frozenset[TypeVar] = frozenset()
         self.store: dict[Any, Value] = {}  # what cells hold at this point
 
-    def left_of(self, func: Function, env: Environment) -> Function:
+    def left_of(self, func: expr.Function, env: Environment) -> expr.Function:
         """Return what is left of a function whose arguments are not known."""
         saved = self.active, self.choices, self.type_vars, self.store
         again = func in self.left
@@ -133,11 +119,13 @@ class Evaluator:
         self.type_vars |= set(func.type_params)
         self.left.add(func)
         inner = Environment(env)
-        params = tuple(Var(p.name_hint, self.type_left(p.ty, env), span=p.span) for p in func.params)
+        params = tuple(expr.Var(p.name_hint, self.type_left(p.ty, env), span=p.span) for p in func.params)
         inner.values.update((p, Value(q)) for p, q in zip(func.params, params, strict=True))
         scope = Scope()
         body = scope.finish(self.value(func.body, inner, scope))
-        made = Function(params, body, self.type_left(func.ret_type, env), func.type_params, func.attrs, span=func.span)
+        made = expr.Function(
+            params, body, self.type_left(func.ret_type, env), func.type_params, func.attrs, span=func.span
+        )
         self.active, self.choices, self.type_vars, self.store = saved
         if not again:
             self.left.discard(func)
@@ -154,13 +142,13 @@ class Evaluator:
 
     def value(self, e: Any, env: Environment, scope: Scope) -> Value:
         """Evaluate an expression in A-normal form."""
-        while type(e) is Let:
+        while type(e) is expr.Let:
             self.steps += 1
             env.values[e.var] = self.bound(e, env, scope)
             e = e.body
         return evaluate(e, self, env, scope, "x")
 
-    def bound(self, let: Let, env: Environment, scope: Scope) -> Value:
+    def bound(self, let: expr.Let, env: Environment, scope: Scope) -> Value:
         """Evaluate the value of a let; a function may refer to itself."""
         return evaluate(let.value, self, env, scope, let.var.name_hint, let.var)
 
@@ -232,20 +220,20 @@ class Evaluator:
 
 evaluate = ir.Dispatch(
     "value at compile time",
-    covers=(Var, GlobalVar, Constant, ir.Op, Constructor, Function, Tuple, TupleGetItem, If, Match, Call, RefCreate,
-            RefRead, RefWrite),
+    covers=(expr.Var, expr.GlobalVar, expr.Constant, ir.Op, Constructor, expr.Function, expr.Tuple, expr.TupleGetItem,
+            expr.If, Match, expr.Call, expr.RefCreate, expr.RefRead, expr.RefWrite),
 )  # fmt: skip
 
 
-@evaluate.on(Var)
-def _var(e: Var, ev: Evaluator, env: Environment, scope: Scope, *_: Any) -> Value:
+@evaluate.on(expr.Var)
+def _var(e: expr.Var, ev: Evaluator, env: Environment, scope: Scope, *_: Any) -> Value:
     return env.find(e) or Value(e)
 
 
-@evaluate.on(GlobalVar)
-def _global_var(e: GlobalVar, ev: Evaluator, *_: Any) -> Value:
+@evaluate.on(expr.GlobalVar)
+def _global_var(e: expr.GlobalVar, ev: Evaluator, *_: Any) -> Value:
     func = ev.mod[e] if e in ev.mod else None
-    return Value(e, KnownClosure(func, Environment()) if type(func) is Function else None)
+    return Value(e, KnownClosure(func, Environment()) if type(func) is expr.Function else None)
 
 
 @evaluate.on(ir.Op, Constructor)
@@ -253,13 +241,15 @@ def _itself(e: Any, *_: Any) -> Value:
     return Value(e)
 
 
-@evaluate.on(Constant)
-def _constant(e: Constant, *_: Any) -> Value:
+@evaluate.on(expr.Constant)
+def _constant(e: expr.Constant, *_: Any) -> Value:
     return Value(e, e)
 
 
-@evaluate.on(Function)
-def _function(e: Function, ev: Evaluator, env: Environment, scope: Scope, hint: str, var: Var | None = None) -> Value:
+@evaluate.on(expr.Function)
+def _function(
+    e: expr.Function, ev: Evaluator, env: Environment, scope: Scope, hint: str, var: expr.Var | None = None
+) -> Value:
     if is_primitive(e):
         return scope.add(hint, lambda: e, KnownClosure(e, env))
     around = env
@@ -271,36 +261,36 @@ def _function(e: Function, ev: Evaluator, env: Environment, scope: Scope, hint: 
     return made
 
 
-@evaluate.on(Tuple)
-def _tuple(e: Tuple, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+@evaluate.on(expr.Tuple)
+def _tuple(e: expr.Tuple, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
     return known_tuple(tuple(ev.value(f, env, scope) for f in e.fields), scope, hint)
 
 
 def known_tuple(fields: tuple[Value, ...], scope: Scope, hint: str) -> Value:
     """Make a tuple whose fields are known."""
-    return scope.add(hint, lambda: Tuple(tuple(f.atom() for f in fields)), fields)
+    return scope.add(hint, lambda: expr.Tuple(tuple(f.atom() for f in fields)), fields)
 
 
-@evaluate.on(TupleGetItem)
-def _item(e: TupleGetItem, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+@evaluate.on(expr.TupleGetItem)
+def _item(e: expr.TupleGetItem, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
     whole = ev.value(e.tuple_value, env, scope)
     if type(whole.known) is tuple:
         ev.decided += 1
         return whole.known[e.index]
-    return scope.add(hint, lambda: TupleGetItem(whole.atom(), e.index, span=e.span))
+    return scope.add(hint, lambda: expr.TupleGetItem(whole.atom(), e.index, span=e.span))
 
 
-@evaluate.on(If)
-def _if(e: If, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+@evaluate.on(expr.If)
+def _if(e: expr.If, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
     cond = ev.value(e.cond, env, scope)
-    if type(cond.known) is Constant:
+    if type(cond.known) is expr.Constant:
         ev.decided += 1
         return ev.value(e.true_branch if bool(cond.known.data.numpy()) else e.false_branch, env, scope)
-    yes = ev.in_choice(e.true_branch, env, cond, const(True))
-    no = ev.in_choice(e.false_branch, env, cond, const(False))
+    yes = ev.in_choice(e.true_branch, env, cond, expr.const(True))
+    no = ev.in_choice(e.false_branch, env, cond, expr.const(False))
 
-    def make() -> If:
-        return If(cond.atom(), yes[0].finish(yes[1]), no[0].finish(no[1]), span=e.span)
+    def make() -> expr.If:
+        return expr.If(cond.atom(), yes[0].finish(yes[1]), no[0].finish(no[1]), span=e.span)
 
     return scope.add(hint, make, needed=ev.after_choice([yes[0], no[0]]))
 
@@ -310,7 +300,7 @@ def _match(e: Match, ev: Evaluator, env: Environment, scope: Scope, hint: str, *
     data = ev.value(e.data, env, scope)
     possible: list[Clause] = []
     for clause in e.clauses:
-        bound: list[tuple[Var, Value]] = []
+        bound: list[tuple[expr.Var, Value]] = []
         start = len(scope.bindings)
         found = fits(clause.lhs, data, scope, bound)
         if found is True and not possible:
@@ -321,9 +311,9 @@ def _match(e: Match, ev: Evaluator, env: Environment, scope: Scope, hint: str, *
         if found != NO:
             possible.append(clause)
     ev.decided += len(possible) < len(e.clauses)
-    made: list[tuple[Clause, dict[Var, Var], Scope, Value]] = []
+    made: list[tuple[Clause, dict[expr.Var, expr.Var], Scope, Value]] = []
     for clause in possible or e.clauses:
-        new = {v: Var(v.name_hint) for v in pattern_vars(clause.lhs)}
+        new = {v: expr.Var(v.name_hint) for v in pattern_vars(clause.lhs)}
         env.values.update((v, Value(w)) for v, w in new.items())
         known = data.known or _what_matched(clause.lhs, env)
         made.append((clause, new, *ev.in_choice(clause.rhs, env, data, known)))
@@ -343,7 +333,7 @@ def _what_matched(pattern: Pattern, env: Environment) -> KnownCall | None:
     return KnownCall(pattern.constructor, tuple(fields))
 
 
-def fits(pattern: Pattern, value: Value, scope: Scope, bound: list[tuple[Var, Value]]) -> Any:
+def fits(pattern: Pattern, value: Value, scope: Scope, bound: list[tuple[expr.Var, Value]]) -> Any:
     """Whether a value matches a pattern: True, ``NO`` or ``UNKNOWN``; adds the values of the pattern's variables."""
     if isinstance(pattern, PatternVar):
         bound.append((pattern.var, value))
@@ -363,66 +353,68 @@ def fits(pattern: Pattern, value: Value, scope: Scope, bound: list[tuple[Var, Va
 
 
 def _items(value: Value, n: int, scope: Scope) -> tuple[Value, ...]:
-    return tuple(scope.add("x", lambda i=i: TupleGetItem(value.atom(), i)) for i in range(n))  # type: ignore[misc]
+    return tuple(scope.add("x", lambda i=i: expr.TupleGetItem(value.atom(), i)) for i in range(n))  # type: ignore[misc]
 
 
-@evaluate.on(RefCreate)
-def _ref_create(e: RefCreate, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+@evaluate.on(expr.RefCreate)
+def _ref_create(e: expr.RefCreate, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
     value, cell = ev.value(e.value, env, scope), KnownRef()
     ev.store[cell] = value
-    return scope.add(hint, lambda: RefCreate(value.atom(), span=e.span), cell, needed=True)
+    return scope.add(hint, lambda: expr.RefCreate(value.atom(), span=e.span), cell, needed=True)
 
 
-@evaluate.on(RefRead)
-def _ref_read(e: RefRead, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+@evaluate.on(expr.RefRead)
+def _ref_read(e: expr.RefRead, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
     ref = ev.value(e.ref, env, scope)
     if ref.known in ev.store:
         ev.decided += 1
         return ev.store[ref.known]
-    return scope.add(hint, lambda: RefRead(ref.atom(), span=e.span), needed=True)
+    return scope.add(hint, lambda: expr.RefRead(ref.atom(), span=e.span), needed=True)
 
 
-@evaluate.on(RefWrite)
-def _ref_write(e: RefWrite, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+@evaluate.on(expr.RefWrite)
+def _ref_write(e: expr.RefWrite, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
     ref, value = ev.value(e.ref, env, scope), ev.value(e.value, env, scope)
     if type(ref.known) is KnownRef:
         ev.store[ref.known] = value
     else:
         ev.store.clear()  # it may be any of them
-    return scope.add(hint, lambda: RefWrite(ref.atom(), value.atom(), span=e.span), needed=True)
+    return scope.add(hint, lambda: expr.RefWrite(ref.atom(), value.atom(), span=e.span), needed=True)
 
 
-@evaluate.on(Call)
-def _call(e: Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+@evaluate.on(expr.Call)
+def _call(e: expr.Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
     args = [ev.value(a, env, scope) for a in e.args]
     op = ev.value(e.op, env, scope)
     types = tuple(typed(t, env.types) for t in e.ty_args)
-    if type(op.name) is Constructor and type(e.op) is Var and isinstance(e.ty, TypeCall):
+    if type(op.name) is Constructor and type(e.op) is expr.Var and isinstance(e.ty, TypeCall):
         types = tuple(typed(t, env.types) for t in e.ty.args)  # those of a constructor that was a value
     kept = types if all(ev.type_left(t, env) is not None for t in types) else ()
     if isinstance(op.name, (ir.Op, Constructor)):
-        return _operation(Call(op.name, e.args, e.attrs, span=e.span), kept, args, ev, scope, hint)
+        return _operation(expr.Call(op.name, e.args, e.attrs, span=e.span), kept, args, ev, scope, hint)
     closure = op.known if type(op.known) is KnownClosure else None
     if closure is not None:
         result = ev.inlined(closure, types, args, scope)
         if result is not None:
             return result
 
-    def make() -> Call:
-        return Call(op.atom(), tuple(a.atom() for a in args), e.attrs, kept, span=e.span)
+    def make() -> expr.Call:
+        return expr.Call(op.atom(), tuple(a.atom() for a in args), e.attrs, kept, span=e.span)
 
     impure = closure is None or ev.effects.of_function(closure.func)
     if impure:
         ev.store.clear()
-    flowed = type(op.name) is GlobalVar and type(e.op) is Var  # its type arguments are not known
+    flowed = type(op.name) is expr.GlobalVar and type(e.op) is expr.Var  # its type arguments are not known
     return scope.add(hint, make, needed=impure, ty=ev.type_left(e.ty, env) if flowed else None)
 
 
-def _operation(e: Call, types: tuple[ir.Type, ...], args: list[Value], ev: Evaluator, scope: Scope, hint: str) -> Value:
+def _operation(
+    e: expr.Call, types: tuple[ir.Type, ...], args: list[Value], ev: Evaluator, scope: Scope, hint: str
+) -> Value:
     """Evaluate a call of an operator or constructor."""
 
-    def make() -> Call:
-        return Call(e.op, tuple(a.atom() for a in args), e.attrs, types, span=e.span)
+    def make() -> expr.Call:
+        return expr.Call(e.op, tuple(a.atom() for a in args), e.attrs, types, span=e.span)
 
     if isinstance(e.op, Constructor):
         return scope.add(hint, make, KnownCall(e.op, tuple(args)))
@@ -435,6 +427,6 @@ def _operation(e: Call, types: tuple[ir.Type, ...], args: list[Value], ev: Evalu
 
 
 def _folded(e: Any, scope: Scope, hint: str) -> Value:
-    if type(e) is Constant:
+    if type(e) is expr.Constant:
         return Value(e, e)
     return known_tuple(tuple(_folded(f, scope, hint) for f in e.fields), scope, hint)

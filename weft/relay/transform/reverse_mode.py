@@ -10,21 +10,8 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument, UnsupportedOperator
+from weft.relay import expr
 from weft.relay.adt import Clause, Constructor, Match, PatternVar
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
 from weft.relay.op.registry import op_call
 from weft.relay.primal_gradient import is_float, primal_gradient
 from weft.relay.scope_builder import ScopeBuilder
@@ -34,33 +21,35 @@ from weft.relay.walk import map_parts
 _BACK = RefType(FuncType((), unit_type()))
 
 
-def reverse_mode(func: Function, mod: ir.IRModule | None) -> Function:
+def reverse_mode(func: expr.Function, mod: ir.IRModule | None) -> expr.Function:
     """Make the function that returns adjoints, too; its parameters and its result are tensors or tuples of them."""
     for p in func.params:
         if not isinstance(p.ty, ir.TensorType):
             raise InvalidArgument("gradient: a parameter of higher order is a tensor", found=str(p.ty), where=p.span,
                                   help='tuples are differentiated by mode="first_order"')  # fmt: skip
     scope = ScopeBuilder()
-    back = scope.let("backpropagator", RefCreate(Function((), Tuple(()))))
-    params = [Var(p.name_hint, p.ty) for p in func.params]
-    cells = [scope.let("cell", RefCreate(op_call("zeros_like", p))) for p in params]
+    back = scope.let("backpropagator", expr.RefCreate(expr.Function((), expr.Tuple(()))))
+    params = [expr.Var(p.name_hint, p.ty) for p in func.params]
+    cells = [scope.let("cell", expr.RefCreate(op_call("zeros_like", p))) for p in params]
     state = _Reverse(mod, back)
-    made = state.convert(Function(func.params, func.body, None, func.type_params, func.attrs))
-    pairs = [Tuple((p, c)) for p, c in zip(params, cells, strict=True)]
-    result = scope.let("result", Call(made, (*pairs, back)))
+    made = state.convert(expr.Function(func.params, func.body, None, func.type_params, func.attrs))
+    pairs = [expr.Tuple((p, c)) for p, c in zip(params, cells, strict=True)]
+    result = scope.let("result", expr.Call(made, (*pairs, back)))
     _seed(scope, result, func.body.ty)
-    scope.let("done", Call(RefRead(back), ()))
-    grads = Tuple(tuple(RefRead(c) for c in cells))
-    scope.ret(Tuple((_values(result, func.body.ty), grads)))
-    return Function(tuple(params), scope.get(), None, func.type_params)
+    scope.let("done", expr.Call(expr.RefRead(back), ()))
+    grads = expr.Tuple(tuple(expr.RefRead(c) for c in cells))
+    scope.ret(expr.Tuple((_values(result, func.body.ty), grads)))
+    return expr.Function(tuple(params), scope.get(), None, func.type_params)
 
 
 def _seed(scope: ScopeBuilder, result: Any, ty: Any) -> None:
     """Set the adjoint of the result, of several that of the first, to 1."""
     if isinstance(ty, ir.TupleType) and ty.fields:
-        _seed(scope, TupleGetItem(result, 0), ty.fields[0])
+        _seed(scope, expr.TupleGetItem(result, 0), ty.fields[0])
     elif isinstance(ty, ir.TensorType):
-        scope.let("seed", RefWrite(TupleGetItem(result, 1), op_call("ones_like", TupleGetItem(result, 0))))
+        scope.let(
+            "seed", expr.RefWrite(expr.TupleGetItem(result, 1), op_call("ones_like", expr.TupleGetItem(result, 0)))
+        )
     else:
         raise InvalidArgument("gradient: the result is made of tensors", found=str(ty))
 
@@ -68,8 +57,8 @@ def _seed(scope: ScopeBuilder, result: Any, ty: Any) -> None:
 def _values(pair: Any, ty: Any) -> Any:
     """Return the values of a tensor, or of the tensors of a tuple, without their cells."""
     if isinstance(ty, ir.TupleType):
-        return Tuple(tuple(_values(TupleGetItem(pair, i), t) for i, t in enumerate(ty.fields)))
-    return TupleGetItem(pair, 0)
+        return expr.Tuple(tuple(_values(expr.TupleGetItem(pair, i), t) for i, t in enumerate(ty.fields)))
+    return expr.TupleGetItem(pair, 0)
 
 
 def _paired(ty: Any) -> Any:
@@ -109,45 +98,45 @@ class _Reverse:
         self.memo = outer
         return made.get()
 
-    def let(self, name: str, value: Any) -> Var:
+    def let(self, name: str, value: Any) -> expr.Var:
         return self.scopes[-1].let(name, value)
 
     # --- forms --------------------------------------------------------------------------------------------------------
 
-    def var(self, e: Var) -> Any:
-        return Var(e.name_hint, _paired(e.ty))
+    def var(self, e: expr.Var) -> Any:
+        return expr.Var(e.name_hint, _paired(e.ty))
 
-    def constant(self, e: Constant) -> Any:
+    def constant(self, e: expr.Constant) -> Any:
         return self.let("constant", self.with_cell(e))
 
     def with_cell(self, value: Any) -> Any:
-        return Tuple((value, RefCreate(op_call("zeros_like", value))))
+        return expr.Tuple((value, expr.RefCreate(op_call("zeros_like", value))))
 
-    def function(self, e: Function) -> Any:
+    def function(self, e: expr.Function) -> Any:
         outer_back, outer_memo = self.back, dict(self.memo)
-        self.back = Var("backpropagator", _BACK)
+        self.back = expr.Var("backpropagator", _BACK)
         params = tuple(self.convert(p) for p in e.params)
-        made = Function((*params, self.back), self.body(e.body), _paired(e.ret_type), e.type_params, e.attrs)
+        made = expr.Function((*params, self.back), self.body(e.body), _paired(e.ret_type), e.type_params, e.attrs)
         self.back, self.memo = outer_back, outer_memo
         return made
 
-    def global_var(self, e: GlobalVar) -> Any:
+    def global_var(self, e: expr.GlobalVar) -> Any:
         if self.mod is None:
             raise InvalidArgument("gradient needs the module of a function that is called", found=f"@{e.name_hint}",
                                   help="pass mod=")  # fmt: skip
         name = f"{e.name_hint}_grad"
-        made = self.mod.get_global_var(name) if name in self.mod else GlobalVar(name)
+        made = self.mod.get_global_var(name) if name in self.mod else expr.GlobalVar(name)
         if name not in self.mod:
             func: Any = self.mod[e.name_hint]
             self.mod[made] = func  # what calls it meanwhile, as a recursion does, finds the name
             self.mod[made] = ir.with_deep_stack(lambda: _Reverse(self.mod, None).convert(func))
         return made
 
-    def let_form(self, e: Let) -> Any:
+    def let_form(self, e: expr.Let) -> Any:
         made, chain = ScopeBuilder(), e
         self.scopes.append(made)
         outer = dict(self.memo)
-        while isinstance(chain, Let):
+        while isinstance(chain, expr.Let):
             var = self.convert(chain.var)
             made.let(var, self.convert(chain.value))
             chain = chain.body
@@ -156,9 +145,10 @@ class _Reverse:
         self.memo = outer
         return made.get()
 
-    def choice(self, e: If) -> Any:
+    def choice(self, e: expr.If) -> Any:
         return self.let(
-            "choice", If(TupleGetItem(self.convert(e.cond), 0), self.body(e.true_branch), self.body(e.false_branch))
+            "choice",
+            expr.If(expr.TupleGetItem(self.convert(e.cond), 0), self.body(e.true_branch), self.body(e.false_branch)),
         )
 
     def match(self, e: Match) -> Any:
@@ -171,39 +161,39 @@ class _Reverse:
     def stored(self, e: Any) -> Any:
         return self.let("stored", map_parts(e, self.convert))
 
-    def call(self, e: Call) -> Any:
+    def call(self, e: expr.Call) -> Any:
         if isinstance(e.op, Constructor):
-            return Call(e.op, tuple(map(self.convert, e.args)), e.attrs)
+            return expr.Call(e.op, tuple(map(self.convert, e.args)), e.attrs)
         if not isinstance(e.op, ir.Op):
-            return self.let("called", Call(self.convert(e.op), (*map(self.convert, e.args), self.back)))
+            return self.let("called", expr.Call(self.convert(e.op), (*map(self.convert, e.args), self.back)))
         pairs = [self.convert(a) for a in e.args]
         values = [self.atom(_values(p, a.ty)) for p, a in zip(pairs, e.args, strict=True)]
-        result = self.let("value", Call(e.op, tuple(values), e.attrs, span=e.span))
+        result = self.let("value", expr.Call(e.op, tuple(values), e.attrs, span=e.span))
         made = self.let("pair", _with_cells(result, e.ty))
         if any(map(_has_floats, (a.ty for a in e.args))) and _has_floats(e.ty):
             self.put_before(e, pairs, values, made)
         return made
 
     def atom(self, e: Any) -> Any:
-        return e if isinstance(e, (Var, Constant)) else self.let("operand", e)
+        return e if isinstance(e, (expr.Var, expr.Constant)) else self.let("operand", e)
 
-    def put_before(self, e: Call, pairs: list[Any], values: list[Any], made: Any) -> None:
+    def put_before(self, e: expr.Call, pairs: list[Any], values: list[Any], made: Any) -> None:
         """Let what is done backwards begin with this call."""
-        later = self.let("later", RefRead(self.back))
+        later = self.let("later", expr.RefRead(self.back))
         scope = ScopeBuilder()
         adjoint = scope.let("adjoint", _adjoint(made, e.ty))
         for pair, arg, partial in zip(pairs, e.args, primal_gradient(e, values, adjoint), strict=True):
             _accumulate(scope, pair, partial, arg.ty)
-        scope.ret(Call(later, ()))
-        self.let("updated", RefWrite(self.back, Function((), scope.get())))
+        scope.ret(expr.Call(later, ()))
+        self.let("updated", expr.RefWrite(self.back, expr.Function((), scope.get())))
 
 
 def _with_cells(value: Any, ty: Any) -> Any:
     if isinstance(ty, ir.TupleType):
-        return Tuple(tuple(_with_cells(TupleGetItem(value, i), t) for i, t in enumerate(ty.fields)))
+        return expr.Tuple(tuple(_with_cells(expr.TupleGetItem(value, i), t) for i, t in enumerate(ty.fields)))
     if not isinstance(ty, ir.TensorType):
         raise UnsupportedOperator("gradient: an operator's result is made of tensors", found=str(ty))
-    return Tuple((value, RefCreate(op_call("zeros_like", value))))
+    return expr.Tuple((value, expr.RefCreate(op_call("zeros_like", value))))
 
 
 def _has_floats(ty: Any) -> bool:
@@ -213,25 +203,26 @@ def _has_floats(ty: Any) -> bool:
 def _adjoint(pair: Any, ty: Any) -> Any:
     """Read the adjoint of a result."""
     if isinstance(ty, ir.TupleType):
-        return Tuple(tuple(_adjoint(TupleGetItem(pair, i), t) for i, t in enumerate(ty.fields)))
-    return RefRead(TupleGetItem(pair, 1))
+        return expr.Tuple(tuple(_adjoint(expr.TupleGetItem(pair, i), t) for i, t in enumerate(ty.fields)))
+    return expr.RefRead(expr.TupleGetItem(pair, 1))
 
 
 def _accumulate(scope: ScopeBuilder, pair: Any, partial: Any, ty: Any) -> None:
     """Add to the adjoint of an argument."""
     if isinstance(ty, ir.TupleType):
-        whole = partial if isinstance(partial, Tuple) else scope.let("partial", partial)
+        whole = partial if isinstance(partial, expr.Tuple) else scope.let("partial", partial)
         for i, t in enumerate(ty.fields):
-            field = whole.fields[i] if isinstance(whole, Tuple) else TupleGetItem(whole, i)
-            _accumulate(scope, TupleGetItem(pair, i), field, t)
+            field = whole.fields[i] if isinstance(whole, expr.Tuple) else expr.TupleGetItem(whole, i)
+            _accumulate(scope, expr.TupleGetItem(pair, i), field, t)
     elif is_float(ty):
-        cell = TupleGetItem(pair, 1)
-        scope.let("added", RefWrite(cell, op_call("add", RefRead(cell), partial)))
+        cell = expr.TupleGetItem(pair, 1)
+        scope.let("added", expr.RefWrite(cell, op_call("add", expr.RefRead(cell), partial)))
 
 
 _RULES: dict[type, Any] = {
-    Var: _Reverse.var, Constant: _Reverse.constant, Function: _Reverse.function, GlobalVar: _Reverse.global_var,
-    Let: _Reverse.let_form, If: _Reverse.choice, Match: _Reverse.match, Call: _Reverse.call,
-    RefCreate: _Reverse.stored, RefRead: _Reverse.stored, RefWrite: _Reverse.stored,
+    expr.Var: _Reverse.var, expr.Constant: _Reverse.constant, expr.Function: _Reverse.function,
+    expr.GlobalVar: _Reverse.global_var, expr.Let: _Reverse.let_form, expr.If: _Reverse.choice, Match: _Reverse.match,
+    expr.Call: _Reverse.call,
+    expr.RefCreate: _Reverse.stored, expr.RefRead: _Reverse.stored, expr.RefWrite: _Reverse.stored,
     Constructor: lambda _, e: e, ir.Op: lambda _, e: e,
 }  # fmt: skip

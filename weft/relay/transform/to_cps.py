@@ -13,21 +13,8 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.relay import expr
 from weft.relay.adt import Clause, Constructor, Match, PatternVar
-from weft.relay.expr import (
-    Call,
-    Constant,
-    Function,
-    GlobalVar,
-    If,
-    Let,
-    RefCreate,
-    RefRead,
-    RefWrite,
-    Tuple,
-    TupleGetItem,
-    Var,
-)
 from weft.relay.infer import infer_type
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.types import FuncType, IncompleteType, TypeVar
@@ -57,7 +44,7 @@ def ToCPS(mod: ir.IRModule) -> ir.IRModule:
     """
     out = mod.copy()
     for gvar, func in mod.items():
-        if isinstance(func, Function):
+        if isinstance(func, expr.Function):
             out[gvar.name_hint] = to_cps(func, out)
     return out
 
@@ -87,10 +74,10 @@ def UnCPS(mod: ir.IRModule) -> ir.IRModule:
     Cost: Linear.
     Source: TVM's ``UnCPS``.
     """
-    return mod.with_functions({v: un_cps(f) if isinstance(f, Function) else f for v, f in mod.items()})
+    return mod.with_functions({v: un_cps(f) if isinstance(f, expr.Function) else f for v, f in mod.items()})
 
 
-def to_cps(func: Function, mod: ir.IRModule | None = None) -> Function:
+def to_cps(func: expr.Function, mod: ir.IRModule | None = None) -> expr.Function:
     """Bring a function into continuation-passing style.
 
     Parameters
@@ -108,7 +95,7 @@ def to_cps(func: Function, mod: ir.IRModule | None = None) -> Function:
     return ir.with_deep_stack(lambda: _Converter(mod if mod is not None else ir.IRModule()).whole(func))
 
 
-def un_cps(func: Function) -> Function:
+def un_cps(func: expr.Function) -> expr.Function:
     """Make a function that returns of one in continuation-passing style.
 
     Parameters
@@ -120,11 +107,11 @@ def un_cps(func: Function) -> Function:
     if not isinstance(last, FuncType) or len(last.arg_types) != 1 or not func.type_params:
         raise InvalidArgument("un_cps: the function has no continuation", found=str(last), where=func.span,
                               help="infer the types of what to_cps made")  # fmt: skip
-    params = [Var(p.name_hint, p.ty) for p in func.params[:-1]]
+    params = [expr.Var(p.name_hint, p.ty) for p in func.params[:-1]]
     result = last.arg_types[0]
-    x = Var("x", result)
-    call = Call(func, (*params, Function((x,), x, result)), ty_args=(*func.type_params[:-1], result))
-    return Function(tuple(params), call, result, func.type_params[:-1], func.attrs)
+    x = expr.Var("x", result)
+    call = expr.Call(func, (*params, expr.Function((x,), x, result)), ty_args=(*func.type_params[:-1], result))
+    return expr.Function(tuple(params), call, result, func.type_params[:-1], func.attrs)
 
 
 class _Converter:
@@ -132,11 +119,11 @@ class _Converter:
 
     def __init__(self, mod: ir.IRModule) -> None:
         self.mod = mod
-        self.globals: dict[str, GlobalVar] = {}
+        self.globals: dict[str, expr.GlobalVar] = {}
         self.answer = TypeVar("answer")
-        self.vars: dict[Any, Var] = {}
+        self.vars: dict[Any, expr.Var] = {}
 
-    def whole(self, func: Function) -> Function:
+    def whole(self, func: expr.Function) -> expr.Function:
         """Convert a function with an answer of its own."""
         outer = self.answer, self.vars
         self.answer, self.vars = TypeVar("answer"), {}
@@ -144,7 +131,7 @@ class _Converter:
         made = self.function(typed)
         params = (*made.type_params, self.answer)
         self.answer, self.vars = outer
-        return Function(made.params, made.body, made.ret_type, params, made.attrs)
+        return expr.Function(made.params, made.body, made.ret_type, params, made.attrs)
 
     def type_of(self, ty: Any) -> Any:
         """Return what a type becomes: functions take what is done with their result."""
@@ -159,19 +146,19 @@ class _Converter:
 
         return ir.rewrite(ty, rule)
 
-    def var(self, v: Any) -> Var:
+    def var(self, v: Any) -> expr.Var:
         if v not in self.vars:
-            self.vars[v] = Var(v.name_hint, self.type_of(v.ty))
+            self.vars[v] = expr.Var(v.name_hint, self.type_of(v.ty))
         return self.vars[v]
 
-    def function(self, func: Function) -> Function:
+    def function(self, func: expr.Function) -> expr.Function:
         if is_primitive(func):
             raise InvalidArgument("to_cps: groups of FuseOps are no functions of the program", where=func.span)
         result = self.type_of(func.body.ty or func.ret_type)
-        then = Var("k", None if result is None else FuncType((result,), self.answer))
+        then = expr.Var("k", None if result is None else FuncType((result,), self.answer))
         params = (*map(self.var, func.params), then)
-        body = self.convert(func.body, lambda e: Call(then, (e,)))
-        return Function(params, body, self.answer, func.type_params, func.attrs)
+        body = self.convert(func.body, lambda e: expr.Call(then, (e,)))
+        return expr.Function(params, body, self.answer, func.type_params, func.attrs)
 
     def convert(self, e: Any, k: Continuation) -> Any:
         """Return the expression that computes `e` and goes on with its value."""
@@ -194,36 +181,37 @@ class _Converter:
 
     def bound(self, e: Any, k: Continuation) -> Any:
         """Compute an expression once, before what follows."""
-        var = Var("x")
-        return Let(var, e, k(var))
+        var = expr.Var("x")
+        return expr.Let(var, e, k(var))
 
-    def reified(self, k: Continuation) -> Function:
-        arg = Var("arg")
-        return Function((arg,), k(arg))
+    def reified(self, k: Continuation) -> expr.Function:
+        arg = expr.Var("arg")
+        return expr.Function((arg,), k(arg))
 
     # --- forms --------------------------------------------------------------------------------------------------------
 
-    def global_var(self, e: GlobalVar, k: Continuation) -> Any:
+    def global_var(self, e: expr.GlobalVar, k: Continuation) -> Any:
         func = self.mod[e.name_hint]
-        if not isinstance(func, Function):
+        if not isinstance(func, expr.Function):
             return k(e)
         if e.name_hint not in self.globals:
-            made = self.globals[e.name_hint] = GlobalVar(f"{e.name_hint}_cps")
+            made = self.globals[e.name_hint] = expr.GlobalVar(f"{e.name_hint}_cps")
             self.mod[made] = self.whole(func)
         return k(self.globals[e.name_hint])
 
-    def let(self, e: Let, k: Continuation) -> Any:
-        return self.convert(e.value, lambda v: Let(self.var(e.var), v, self.convert(e.body, k)))
+    def let(self, e: expr.Let, k: Continuation) -> Any:
+        return self.convert(e.value, lambda v: expr.Let(self.var(e.var), v, self.convert(e.body, k)))
 
     def shared(self, k: Continuation, use: Callable[[Continuation], Any]) -> Any:
         """Bind what follows, for branches of which each goes on with it."""
-        then = Var("then")
-        return Let(then, self.reified(k), use(lambda v: Call(then, (v,))))
+        then = expr.Var("then")
+        return expr.Let(then, self.reified(k), use(lambda v: expr.Call(then, (v,))))
 
-    def choice(self, e: If, k: Continuation) -> Any:
+    def choice(self, e: expr.If, k: Continuation) -> Any:
         def use(then: Continuation) -> Any:
-            made = lambda c: If(c, self.convert(e.true_branch, then), self.convert(e.false_branch, then))  # noqa: E731
-            return self.convert(e.cond, made)
+            return self.convert(
+                e.cond, lambda c: expr.If(c, self.convert(e.true_branch, then), self.convert(e.false_branch, then))
+            )
 
         return self.shared(k, use)
 
@@ -236,19 +224,20 @@ class _Converter:
 
         return self.shared(k, lambda then: self.convert(e.data, lambda d: Match(d, clauses(then), e.complete)))
 
-    def call(self, e: Call, k: Continuation) -> Any:
+    def call(self, e: expr.Call, k: Continuation) -> Any:
         if isinstance(e.op, (ir.Op, Constructor)):
-            return self.each(e.args, lambda args: self.bound(Call(e.op, tuple(args), e.attrs, span=e.span), k))
-        return self.each((e.op, *e.args), lambda v: Call(v[0], (*v[1:], self.reified(k)), e.attrs, span=e.span))
+            return self.each(e.args, lambda args: self.bound(expr.Call(e.op, tuple(args), e.attrs, span=e.span), k))
+        return self.each((e.op, *e.args), lambda v: expr.Call(v[0], (*v[1:], self.reified(k)), e.attrs, span=e.span))
 
 
 _BUILT: dict[type, Callable[[Any, list[Any]], Any]] = {
-    Tuple: lambda e, v: Tuple(tuple(v)), TupleGetItem: lambda e, v: TupleGetItem(v[0], e.index),
-    RefCreate: lambda e, v: RefCreate(v[0]), RefRead: lambda e, v: RefRead(v[0]),
-    RefWrite: lambda e, v: RefWrite(v[0], v[1]),
+    expr.Tuple: lambda e, v: expr.Tuple(tuple(v)), expr.TupleGetItem: lambda e, v: expr.TupleGetItem(v[0], e.index),
+    expr.RefCreate: lambda e, v: expr.RefCreate(v[0]), expr.RefRead: lambda e, v: expr.RefRead(v[0]),
+    expr.RefWrite: lambda e, v: expr.RefWrite(v[0], v[1]),
 }  # fmt: skip
 _RULES: dict[type, Any] = {
-    Var: lambda c, e, k: k(c.var(e)), Function: lambda c, e, k: k(c.function(e)), GlobalVar: _Converter.global_var,
-    Let: _Converter.let, If: _Converter.choice, Match: _Converter.match, Call: _Converter.call,
-    Constant: lambda c, e, k: k(e), Constructor: lambda c, e, k: k(e),
+    expr.Var: lambda c, e, k: k(c.var(e)), expr.Function: lambda c, e, k: k(c.function(e)),
+    expr.GlobalVar: _Converter.global_var, expr.Let: _Converter.let, expr.If: _Converter.choice,
+    Match: _Converter.match, expr.Call: _Converter.call, expr.Constant: lambda c, e, k: k(e),
+    Constructor: lambda c, e, k: k(e),
 }  # fmt: skip

@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import WeftError
-from weft.ir import (
-    PrimExpr,
-    Range,
-    Var,
-    all_of,
-    cast,
-    const,
-    equal,
-    is_const_int,
-    rewrite,
-    structural_equal,
-    substitute,
-)
 from weft.tir.analysis import dependence
 from weft.tir.analysis.access import access_regions, addressed, is_pure, loads_of
 from weft.tir.analysis.cover import covers, covers_domain
@@ -51,15 +39,15 @@ def compute_inline(state: ScheduleState, name: str) -> None:
     def inline(node: object) -> object:
         if isinstance(node, BufferLoad) and node.buffer is store.buffer:
             places = zip(index_vars, node.indices, strict=True)
-            return substitute(store.value, only | {v: cast(v.dtype, i) for v, i in places if v is not None})
+            return ir.substitute(store.value, only | {v: ir.cast(v.dtype, i) for v, i in places if v is not None})
         if isinstance(node, Block) and any(r.buffer is store.buffer for r in node.reads):  # inside of a consumer
             return refresh_accesses(state, node, node.name_hint)
         return node
 
     for consumer in consumers:
         current = state.realize(consumer.block.name_hint)
-        body = rewrite(current.block.body, inline)
-        init = rewrite(current.block.init, inline) if current.block.init is not None else None
+        body = ir.rewrite(current.block.body, inline)
+        init = ir.rewrite(current.block.init, inline) if current.block.init is not None else None
         state.replace(
             current.block,
             refresh_accesses(state, replace_node(current.block, body=body, init=init), current.block.name_hint),
@@ -79,7 +67,7 @@ def _check_inputs(realize: BlockRealize, others: list[BlockRealize], primitive: 
             raise refuse(primitive, f"'{other.block.name_hint}' uses what the block overwrites", block=block.name_hint)
 
 
-def _check_reads(store: BufferStore, index_vars: list[Var | None], block: Block, consumer: Block) -> None:
+def _check_reads(store: BufferStore, index_vars: list[ir.Var | None], block: Block, consumer: Block) -> None:
     """Refuse to compute elements outside of the block's domain, where what it loads may not exist."""
     analyzer = Analyzer()
     for iv in consumer.iter_vars:
@@ -89,7 +77,7 @@ def _check_reads(store: BufferStore, index_vars: list[Var | None], block: Block,
     for load in loads_of((consumer.init, consumer.body), store.buffer):
         for v, index, size in zip(index_vars, load.indices, store.buffer.shape, strict=True):
             dom = domains[v] if v is not None else None
-            if dom is None or (is_const_int(dom.min, 0) and analyzer.can_prove(dom.extent >= size)):
+            if dom is None or (ir.is_const_int(dom.min, 0) and analyzer.can_prove(dom.extent >= size)):
                 continue
             if not (analyzer.can_prove(index >= dom.min) and analyzer.can_prove(index < dom.min + dom.extent)):
                 place = ", ".join(map(str, load.indices))
@@ -127,14 +115,14 @@ def _check_effects(store: BufferStore, block: Block, primitive: str) -> None:
                      help="use call_pure_extern, or register the operator with TCallEffectKind")  # fmt: skip
 
 
-def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> list[Var | None]:
+def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> list[ir.Var | None]:
     """Return the block variable that each index of the store is; None for a dimension of one element."""
-    result: list[Var | None] = []
+    result: list[ir.Var | None] = []
     own = {iv.var for iv in realize.block.iter_vars}
     for i in store.indices:
-        if isinstance(i, Var) and i in own and i not in result:
+        if isinstance(i, ir.Var) and i in own and i not in result:
             result.append(i)
-        elif is_const_int(i, 0):
+        elif ir.is_const_int(i, 0):
             result.append(None)
         else:
             raise refuse(
@@ -153,10 +141,10 @@ def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> li
     return result
 
 
-def _unit_vars(block: Block) -> dict[Var, PrimExpr]:
+def _unit_vars(block: Block) -> dict[ir.Var, ir.PrimExpr]:
     """The variables of a block that have one value, and it."""
     domains = {iv.var: iv.dom for iv in block.iter_vars}
-    return {v: dom.min for v, dom in domains.items() if dom is not None and is_const_int(dom.extent, 1)}
+    return {v: dom.min for v, dom in domains.items() if dom is not None and ir.is_const_int(dom.extent, 1)}
 
 
 def reverse_compute_inline(state: ScheduleState, name: str) -> None:
@@ -193,16 +181,16 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     _check_effects(target, producer.block, "reverse_compute_inline")
     _check_effects(store, block, "reverse_compute_inline")
     mapping, is_read = _inverse(store, target, realize, producer, state)
-    value = substitute(store.value, mapping)
+    value = ir.substitute(store.value, mapping)
 
     def forward(node: object) -> object:
         return target.value if isinstance(node, BufferLoad) and node.buffer is target.buffer else node
 
     new_store = replace_node(
-        store, value=rewrite(value, forward), indices=tuple(substitute(i, mapping) for i in store.indices)
+        store, value=ir.rewrite(value, forward), indices=tuple(ir.substitute(i, mapping) for i in store.indices)
     )
     new_block = refresh_accesses(state, replace_node(producer.block, body=new_store), producer.block.name_hint)
-    predicate = substitute(is_read, iter_values_of(producer))
+    predicate = ir.substitute(is_read, iter_values_of(producer))
     state.replace(producer, replace_node(producer, block=new_block, predicate=predicate))
     state.remove(state.realize(name))
     state.dealloc(target.buffer)
@@ -211,8 +199,8 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
 def _check_all(state: ScheduleState, path: list[Stmt], producer: BlockRealize, target: BufferStore) -> None:
     """Refuse unless the producer makes each element, and the consumer uses each."""
     name, made = producer.block.name_hint, state.path_to_block(producer.block.name_hint)
-    whole = tuple(Range.from_min_extent(const(0, d.dtype), d) for d in target.buffer.shape)
-    places = substitute(target.indices, iter_values_of(producer))
+    whole = tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in target.buffer.shape)
+    places = ir.substitute(target.indices, iter_values_of(producer))
     if not covers(made, places, whole, state.analyzer_at(made)):
         raise refuse("reverse_compute_inline", f"'{name}' does not make all of '{target.buffer.name}'", block=name)
     if not covers_domain(path, state.analyzer_at(path)):
@@ -222,15 +210,15 @@ def _check_all(state: ScheduleState, path: list[Stmt], producer: BlockRealize, t
 
 def _inverse(
     store: BufferStore, target: BufferStore, realize: BlockRealize, producer: BlockRealize, state: ScheduleState
-) -> tuple[dict[Var, PrimExpr], PrimExpr]:
+) -> tuple[dict[ir.Var, ir.PrimExpr], ir.PrimExpr]:
     """Express the consumer's variables in those of the producer, and say when the consumer reads what is produced."""
     name = realize.block.name_hint
     loads, units = loads_of(store.value, target.buffer), _unit_vars(realize.block)
-    reads = [substitute(i, units) for i in loads[0].indices]
+    reads = [ir.substitute(i, units) for i in loads[0].indices]
     at = state.analyzer_at([*state.path_to_block(name), realize.block], inside=True)
     if not all(at.can_prove(r >= 0) and at.can_prove(r < d) for r, d in zip(reads, target.buffer.shape, strict=True)):
         raise refuse("reverse_compute_inline", "some of the consumer's elements read nothing that is made", block=name)
-    if any(not structural_equal(x.indices, loads[0].indices) for x in loads[1:]):
+    if any(not ir.structural_equal(x.indices, loads[0].indices) for x in loads[1:]):
         raise refuse("reverse_compute_inline", "the consumer reads the producer at several places", block=name)
     domains = {iv.var: iv.dom for iv in realize.block.iter_vars if iv.var not in units}
     missing = [v for v in domains if v not in used_vars(*reads)]
@@ -238,7 +226,7 @@ def _inverse(
         raise refuse("reverse_compute_inline", "the consumer writes each element of the producer several times",
                      block=name, loops=missing)  # fmt: skip
     places = [i for i, read in enumerate(reads) if used_vars(read) & domains.keys()]
-    extents = [dom.extent for dom in domains.values() if dom is not None and is_const_int(dom.min, 0)]
+    extents = [dom.extent for dom in domains.values() if dom is not None and ir.is_const_int(dom.min, 0)]
     there = IndexMap(tuple(domains), tuple(reads[i] for i in places))
     try:
         back = there.inverse(extents)
@@ -249,12 +237,12 @@ def _inverse(
             raise refuse("reverse_compute_inline", "where the consumer reads has no inverse", block=name) from e
     analyzer = state.analyzer_at([*state.path_to_block(producer.block.name_hint), producer.block], inside=True)
     written = dict(zip(back.initial_indices, (target.indices[i] for i in places), strict=True))
-    values = [analyzer.simplify(substitute(e, written)) for e in back.final_indices]
-    same = {r: w for r, w in zip(loads[0].indices, target.indices, strict=True) if isinstance(r, Var) and r in units}
-    mapping = units | same | {v: cast(v.dtype, x) for v, x in zip(domains, values, strict=True)}
-    tests = [t for x, e in zip(values, extents, strict=True) for t in (x >= 0, x < cast(x.dtype, e))]
-    tests += [equal(substitute(read, mapping), place) for read, place in zip(reads, target.indices, strict=True)]
-    return mapping, all_of(*(t for t in tests if not analyzer.can_prove(t)))
+    values = [analyzer.simplify(ir.substitute(e, written)) for e in back.final_indices]
+    same = {r: w for r, w in zip(loads[0].indices, target.indices, strict=True) if isinstance(r, ir.Var) and r in units}
+    mapping = units | same | {v: ir.cast(v.dtype, x) for v, x in zip(domains, values, strict=True)}
+    tests = [t for x, e in zip(values, extents, strict=True) for t in (x >= 0, x < ir.cast(x.dtype, e))]
+    tests += [ir.equal(ir.substitute(read, mapping), place) for read, place in zip(reads, target.indices, strict=True)]
+    return mapping, ir.all_of(*(t for t in tests if not analyzer.can_prove(t)))
 
 
 def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:
@@ -300,11 +288,11 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
     copies, names, buffers = [nest], [name], []
     for n, consumer in enumerate(consumers[1:], 1):
         new_name = state.fresh_name(f"{name}_{n}")
-        new = replace_node(old, data=Var(f"{old.name}_{n}", "handle"), name=f"{old.name}_{n}")
+        new = replace_node(old, data=ir.Var(f"{old.name}_{n}", "handle"), name=f"{old.name}_{n}")
         copy, _, _ = clone_fresh(nest, lambda _, new_name=new_name: new_name)
-        copies.append(substitute(copy, {old: new}))
+        copies.append(ir.substitute(copy, {old: new}))
         current = state.realize(consumer).block
-        state.replace(current, substitute(current, {old: new}))
+        state.replace(current, ir.substitute(current, {old: new}))
         names.append(new_name)
         buffers.append(new)
     state.replace(nest, seq(*copies))

@@ -7,22 +7,11 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.ir import IntImm, IRModule, Range, Var, as_expr, function_pass, rebuild
+from weft.tir import stmt
 from weft.tir.analysis.access import is_pure
 from weft.tir.analysis.structure import replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import (
-    AllocBuffer,
-    AssertStmt,
-    AttrStmt,
-    Block,
-    BufferStore,
-    DeclBuffer,
-    Evaluate,
-    For,
-    IfThenElse,
-    LetStmt,
-)
 
 
 @function_pass(kind=PrimFunc)
@@ -89,7 +78,7 @@ class _Simplifier:
             return ir.cast(new.dtype, new.value)
         return new if new is expr else self.analyzer.simplify(new)
 
-    def loop(self, node: For) -> Any:
+    def loop(self, node: stmt.For) -> Any:
         """Simplify a loop: its variable lies in its range."""
         low, extent = self.expr(node.min), self.expr(node.extent)
         self.analyzer.bind(node.loop_var, Range.from_min_extent(low, extent), allow_override=True)
@@ -99,12 +88,12 @@ class _Simplifier:
             return node
         return replace_node(node, min=low, extent=extent, body=body)
 
-    def test(self, node: IfThenElse) -> Any:
+    def test(self, node: stmt.IfThenElse) -> Any:
         """Return the branch that is taken where that is known."""
         condition = self.expr(node.condition)
         if isinstance(condition, IntImm):
             taken = node.then_case if condition.value else node.else_case
-            return self.node(taken) if taken is not None else Evaluate(as_expr(0))
+            return self.node(taken) if taken is not None else stmt.Evaluate(as_expr(0))
         with self.analyzer.constraint_scope(condition):
             then_case = self.node(node.then_case)
         else_case = node.else_case
@@ -113,25 +102,25 @@ class _Simplifier:
                 else_case = self.node(else_case)
         if condition is node.condition and then_case is node.then_case and else_case is node.else_case:
             return node
-        return IfThenElse(condition, then_case, else_case, span=node.span)
+        return stmt.IfThenElse(condition, then_case, else_case, span=node.span)
 
-    def store(self, node: BufferStore) -> Any:
+    def store(self, node: stmt.BufferStore) -> Any:
         """Drop a store of the element that is read."""
         new: Any = rebuild(node, lambda n: n if isinstance(n, Buffer) else self.node(n))
         value = new.value
         if not (isinstance(value, BufferLoad) and value.buffer is new.buffer and new.predicate is None):
             return new
         same = all(self.analyzer.can_prove_equal(a, b) for a, b in zip(value.indices, new.indices, strict=True))
-        return Evaluate(as_expr(0)) if same and is_pure(value.indices) else new
+        return stmt.Evaluate(as_expr(0)) if same and is_pure(value.indices) else new
 
-    def let(self, node: LetStmt) -> Any:
+    def let(self, node: stmt.LetStmt) -> Any:
         """Put a value in the places that use it; keep the let where some place needs the variable itself."""
         value = self.expr(node.value)
         constant = isinstance(value, (IntImm, ir.FloatImm, Var))
         if not (constant or (ir.DataType(value.dtype).is_integer and is_pure(value) and not _loads(value))):
             node = replace_node(node, value=value) if value is not node.value else node
             return self._body(node)
-        layouts = (n for n in ir.walk(node.body) if isinstance(n, (AllocBuffer, DeclBuffer)))
+        layouts = (n for n in ir.walk(node.body) if isinstance(n, (stmt.AllocBuffer, stmt.DeclBuffer)))
         kept = any(node.var in used_vars((n.buffer.shape, n.buffer.strides, n.buffer.data)) for n in layouts)
         body = self.node(ir.substitute(node.body, {node.var: value}))
         return replace_node(node, value=value, body=body) if kept else body
@@ -140,7 +129,7 @@ class _Simplifier:
         body = self.node(node.body)
         return node if body is node.body else replace_node(node, body=body)
 
-    def attr(self, node: AttrStmt) -> Any:
+    def attr(self, node: stmt.AttrStmt) -> Any:
         """Simplify under the extent of a thread."""
         if isinstance(node.node, ir.IterVar) and node.attr_key in ("thread_extent", "virtual_thread"):
             extent = as_expr(node.value)
@@ -148,7 +137,7 @@ class _Simplifier:
             self.analyzer.bind(node.node.var, dom, allow_override=True)
         return self._body(node)
 
-    def check(self, node: AssertStmt) -> Any:
+    def check(self, node: stmt.AssertStmt) -> Any:
         """Simplify what follows an assertion, which holds there."""
         condition = self.expr(node.condition)
         with self.analyzer.constraint_scope(condition):
@@ -157,7 +146,7 @@ class _Simplifier:
             return node
         return replace_node(node, condition=condition, body=body)
 
-    def block(self, node: Block) -> Any:
+    def block(self, node: stmt.Block) -> Any:
         """Simplify a block: its variables lie in their domains."""
         for iv in node.iter_vars:
             if iv.dom is not None:
@@ -170,6 +159,7 @@ def _loads(value: ir.PrimExpr) -> bool:
 
 
 _STATEMENTS: dict[type, Any] = {
-    AssertStmt: _Simplifier.check, AttrStmt: _Simplifier.attr, Block: _Simplifier.block, BufferStore: _Simplifier.store,
-    For: _Simplifier.loop, IfThenElse: _Simplifier.test, LetStmt: _Simplifier.let,
+    stmt.AssertStmt: _Simplifier.check, stmt.AttrStmt: _Simplifier.attr, stmt.Block: _Simplifier.block,
+    stmt.BufferStore: _Simplifier.store, stmt.For: _Simplifier.loop, stmt.IfThenElse: _Simplifier.test,
+    stmt.LetStmt: _Simplifier.let,
 }  # fmt: skip

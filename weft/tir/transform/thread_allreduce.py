@@ -7,16 +7,8 @@ from typing import Any, NamedTuple
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.tir.analysis import structure
 from weft.tir.analysis.dependence import is_reduction, reduce_vars
-from weft.tir.analysis.structure import (
-    conjuncts,
-    fresh_iter_var,
-    replace_node,
-    statements,
-    subst_regions,
-    subst_stmt,
-    used_vars,
-)
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, decl_buffer
 from weft.tir.function import PrimFunc
 from weft.tir.reduce import CommReducer
@@ -72,9 +64,9 @@ class _Lower:
             body = self.visit(node.block.body, (), node.block)
             block = node.block
             if body is not block.body:
-                block = replace_node(block, body=body, alloc_buffers=(*block.alloc_buffers, *self.made))
+                block = structure.replace_node(block, body=body, alloc_buffers=(*block.alloc_buffers, *self.made))
             self.made = outer
-            return self.by_one_thread(node if block is node.block else replace_node(node, block=block))
+            return self.by_one_thread(node if block is node.block else structure.replace_node(node, block=block))
         if isinstance(node, For) and scope is not None:
             found = self.reduction_below(node, around, scope)
             if found is not None:
@@ -101,11 +93,11 @@ class _Lower:
         free = {_tag(f): f for r in block.reads for f in self.results.get(r.buffer, ())}
         for f in self.bound:
             free.pop(_tag(f), None)
-        loops = [replace_node(f, loop_var=ir.Var(f"t{tag[-1]}", f.loop_var.dtype)) for tag, f in free.items()]
-        tests = [*conjuncts(realize.predicate), *_first_threads(loops)]
-        out: Stmt = replace_node(realize, predicate=reduce(ir.And, tests)) if loops else realize
+        loops = [structure.replace_node(f, loop_var=ir.Var(f"t{tag[-1]}", f.loop_var.dtype)) for tag, f in free.items()]
+        tests = [*structure.conjuncts(realize.predicate), *_first_threads(loops)]
+        out: Stmt = structure.replace_node(realize, predicate=reduce(ir.And, tests)) if loops else realize
         for f in reversed(loops):
-            out = replace_node(f, body=out)
+            out = structure.replace_node(f, body=out)
         return out
 
     def reduction_below(self, loop: For, around: tuple[Stmt, ...], scope: Block) -> Any:
@@ -114,7 +106,7 @@ class _Lower:
             if not is_reduction(realize, scope):
                 continue
             axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
-            variables = used_vars(tuple(v for iv, v in axes if iv.iter_type == "reduce"))
+            variables = structure.used_vars(tuple(v for iv, v in axes if iv.iter_type == "reduce"))
             loops = [s for s in (*around, *path) if isinstance(s, For) and s.loop_var in variables]
             if not loops or loops[0] is not loop or all(f.thread_binding is None for f in loops):
                 continue
@@ -141,14 +133,14 @@ class _Lower:
         self.made += whole
         self.results |= dict.fromkeys(found.buffers, bound)
         steps: list[Stmt] = []
-        if len(bound) < len(loops) or conjuncts(realize.predicate):
+        if len(bound) < len(loops) or structure.conjuncts(realize.predicate):
             parts = [_scratch(b, "in") for b in found.buffers]
             self.made += parts
             inits = [BufferStore(p, e, (_ZERO,)) for p, e in zip(parts, found.reducer.identity_element, strict=True)]
             steps.append(_block(f"{name}_in_thread_init", seq(*inits), (), _first(parts)))
-            own = replace_node(block, writes=_first(parts), name_hint=f"{name}_in_thread", init=None,
+            own = structure.replace_node(block, writes=_first(parts), name_hint=f"{name}_in_thread", init=None,
                                body=_into(block.body, dict(zip(found.buffers, parts, strict=True))))  # fmt: skip
-            steps.append(_unbound(outermost, realize, replace_node(realize, block=own)))
+            steps.append(_unbound(outermost, realize, structure.replace_node(realize, block=own)))
             sources: Any = [p[_ZERO] for p in parts]
         else:
             parts, sources = [], found.values
@@ -160,12 +152,12 @@ class _Lower:
         body = AttrStmt(found.reducer, "reduce_scope", _ZERO, Evaluate(call))
         joined = _block(f"{name}_cross_thread", body, _first(parts) if parts else block.reads, _first(whole))
         if not parts:
-            joined = replace_node(joined, iter_values=realize.iter_values,
-                                  block=replace_node(joined.block, iter_vars=block.iter_vars))  # fmt: skip
+            joined = structure.replace_node(joined, iter_values=realize.iter_values,
+                                  block=structure.replace_node(joined.block, iter_vars=block.iter_vars))  # fmt: skip
         steps += [joined, _write_back(realize, found, whole, loops)]
         out = seq(*steps)
         for f in reversed(bound):
-            out = replace_node(f, body=out)
+            out = structure.replace_node(f, body=out)
         return out
 
 
@@ -219,26 +211,26 @@ def _unbound(stmt: Any, realize: BlockRealize, new: BlockRealize | None) -> Any:
         return seq(*kept) if kept else None
     if isinstance(stmt, For):
         body = _unbound(stmt.body, realize, new)
-        reducing = any(isinstance(s, Block) and reduce_vars(s) for s in statements(stmt.body))
+        reducing = any(isinstance(s, Block) and reduce_vars(s) for s in structure.statements(stmt.body))
         if body is None or (stmt.thread_binding is not None and reducing):
             return body
-        return replace_node(stmt, body=body)
+        return structure.replace_node(stmt, body=body)
     return stmt
 
 
 def _write_back(realize: BlockRealize, found: _Reduction, whole: list[Buffer], loops: list[For]) -> Stmt:
     """Store the results: by the first thread, where memory is shared among them."""
     block = realize.block
-    pairs = [(fresh_iter_var(iv), iv.var, value) for iv, value in zip(block.iter_vars, realize.iter_values, strict=True)
-             if iv.iter_type != "reduce"]  # fmt: skip
+    values = zip(block.iter_vars, realize.iter_values, strict=True)
+    pairs = [(structure.fresh_iter_var(iv), iv.var, value) for iv, value in values if iv.iter_type != "reduce"]
     renamed = {old: iv.var for iv, old, _ in pairs}
-    indices = tuple(subst_stmt(i, renamed) for i in found.indices)
+    indices = tuple(structure.subst_stmt(i, renamed) for i in found.indices)
     stores = [BufferStore(b, w[_ZERO], indices) for b, w in zip(found.buffers, whole, strict=True)]
     reducing = {f.loop_var for f in loops}
-    tests = [c for c in conjuncts(realize.predicate) if used_vars(c).isdisjoint(reducing)]
+    tests = [c for c in structure.conjuncts(realize.predicate) if structure.used_vars(c).isdisjoint(reducing)]
     if found.buffers[0].scope != "local":
         tests += _first_threads([f for f in loops if f.thread_binding is not None])
-    region = subst_regions(block.writes[:1], renamed)[0].region
+    region = structure.subst_regions(block.writes[:1], renamed)[0].region
     made = Block(tuple(iv for iv, _, _ in pairs), _first(whole), tuple(BufferRegion(b, region) for b in found.buffers),
                  f"{block.name_hint}_write_back", seq(*stores))  # fmt: skip
     return BlockRealize(tuple(v for _, _, v in pairs), reduce(ir.And, tests) if tests else ir.TRUE, made)
@@ -269,7 +261,7 @@ def _reduction_of(block: Block) -> _Reduction:
         return None
 
     results = tuple(ir.rewrite(s.value, lambda n: n, pre=rule) for s in updates)
-    if not used_vars(results) <= {*left, *right} or any(isinstance(n, BufferLoad) for n in ir.walk(results)):
+    if not structure.used_vars(results) <= {*left, *right} or any(isinstance(n, BufferLoad) for n in ir.walk(results)):
         raise _unknown(block, "its update is more than its old value and a new one")
     identity = tuple(inits[s.buffer].value for s in updates)
     return _Reduction(CommReducer(left, right, results, identity), tuple(order), values, updates[0].indices)
