@@ -70,3 +70,29 @@ def test_what_calls_of_others_return_may_be_what_they_got():
     assert live["x"] == (-1, len(block.bindings))
     (place,) = inside.dataflow_inplace_analysis(block, main.params)[1]
     assert place[1] == {1}  # nothing needs the tuple that holds b, but a may be x
+
+
+@I.ir_module
+class Lasting:
+    @R.function(private=True)
+    def table() -> R.Tensor((3,), "float32"):
+        return R.const([5.0, 6.0, 7.0], "float32")
+
+    @R.function
+    def main(x: R.Tensor((3,), "float32")):
+        cls = Lasting
+        with R.dataflow():
+            a = R.const([1.0, 2.0, 3.0], "float32")
+            b = R.add(a, x)
+            c = cls.table()
+            d = R.multiply(c, b)  # over b alone
+            R.output(d)
+        return d
+
+
+def test_constants_are_not_written():
+    new = DataflowUseInplaceCalls()(Lasting)
+    assert _places(new) == {"d": (1,)}
+    main = relax.VirtualMachine(relax.build(new, "llvm"), runtime.cpu())["main"]
+    for _ in range(2):
+        np.testing.assert_array_equal(main(np.ones(3, "float32")).numpy(), [10, 18, 28])

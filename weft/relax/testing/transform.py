@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from weft.ir import Call, ExprVar, IRModule
+from weft.ir import Call, Expr, ExprVar, IRModule
+from weft.relax.analysis.memory import MemorySets
+from weft.relax.analysis.memory import live_ranges as dataflow_liveness_analysis
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock
 from weft.relax.transform import Normalize as ApplyEmptyCppMutator
-from weft.relax.transform.use_inplace_calls import AliasSets, inplace_call
+from weft.relax.transform.use_inplace_calls import inplace_call
 from weft.relax.transform.use_inplace_calls import inplace_opportunities as dataflow_inplace_analysis
-from weft.relax.transform.use_inplace_calls import live_ranges as dataflow_liveness_analysis
 
 __all__ = [
     "ApplyEmptyCppMutator",
@@ -23,9 +24,10 @@ __all__ = [
 
 def dataflow_alias_analysis(
     block: BindingBlock, inputs: Iterable[ExprVar]
-) -> tuple[dict[ExprVar, set[int]], dict[int, list[set[int]]]]:
+) -> tuple[dict[Expr, set[int]], dict[int, list[set[int]]]]:
     """Return the numbers of what memory each variable may lie in, and those of the elements of tuples."""
-    found = AliasSets(block, inputs)
+    found = MemorySets(inputs)
+    found.bind(block)
     return found.sets, found.parts
 
 

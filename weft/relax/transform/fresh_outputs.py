@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from itertools import count
 from typing import Any
 
 from weft import ir
+from weft.relax.analysis.memory import MemorySets, is_function_call
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 
-_FOREIGN = frozenset((0,))
-"""Memory that outlives the call: arguments, constants."""
 _FRESH = ("to_vdevice", "call_tir", "call_dps_packed", "builtin.alloc_tensor", "memory.alloc_tensor", "shape_to_tensor")
-
-Memory = Any
-"""What a value may lie in: a set of numbers, or, where the parts of a tuple are known, a tuple of them."""
 
 
 @ir.module_pass(opt_level=0)
@@ -74,7 +69,7 @@ def _giving_fresh(functions: Mapping[str, ir.Function]) -> frozenset[str]:
 
 def _is_unknown(call: ir.Call | None, fresh: Collection[str]) -> bool:
     """Whether a call is of a function whose results may not be fresh."""
-    if call is None or not _is_function_call(call):
+    if call is None or not is_function_call(call):
         return False
     return not (isinstance(call.op, ir.GlobalVar) and call.op.name_hint in fresh)
 
@@ -103,11 +98,8 @@ def _last_call(seq: SeqExpr) -> ir.Call | None:
 
 
 def _with_copies(func: ir.Function, fresh: Collection[str]) -> ir.Function:
-    memory = _Memory(fresh)
-    memory.params = frozenset(func.params)
-    for p in func.params:
-        memory.of_var[p] = _FOREIGN
-    memory.of_seq(func.body)
+    memory = _Memory(fresh, frozenset(func.params))
+    memory.of(func.body)
     return func.replace(body=_copied_at_ends(func.body, memory))
 
 
@@ -123,7 +115,7 @@ def _copied_at_ends(seq: Any, memory: _Memory) -> Any:
         return SeqExpr((*before, BindingBlock((*kept, choice))), seq.body, span=seq.span, ty=seq.ty)
     if not isinstance(seq, SeqExpr):
         return seq
-    results = _Results()
+    results = _Results(memory)
     body = results.copied(seq.body, results.shared(memory.of(seq.body), seq.body.ty), seq.body.ty)
     if body is seq.body:
         return seq
@@ -131,105 +123,54 @@ def _copied_at_ends(seq: Any, memory: _Memory) -> Any:
     return SeqExpr((*seq.blocks[:-1], last), body, span=seq.span, ty=seq.ty)
 
 
-class _Memory:
-    """What memory the values of a function may lie in."""
+class _Memory(MemorySets):
+    """Where the values of a function lie whose parameters are its caller's."""
 
-    def __init__(self, fresh: Collection[str]) -> None:
-        self.fresh = fresh
-        self.of_var: dict[ir.Expr, Memory] = {}
-        self.params: frozenset[ir.ExprVar] = frozenset()
-        self._numbers = count(1)
+    def __init__(self, fresh: Collection[str], params: Collection[ir.ExprVar]) -> None:
+        super().__init__()
+        self._giving_fresh, self._params = fresh, params
 
-    def of_seq(self, seq: Any) -> Memory:
-        """Walk bindings, and return where the result lies."""
-        if not isinstance(seq, SeqExpr):
-            return self.of(seq)
-        for binding in (b for block in seq.blocks for b in block.bindings):
-            self.of_var[binding.var] = self.of(binding.value)
-        return self.of(seq.body)
+    def of_call(self, call: ir.Call) -> set[int]:
+        """Return where the result of a call may lie; what is not known to be its own may be in an argument."""
+        own = is_function_call(call) and not _is_unknown(call, self._giving_fresh)
+        if own or any(is_op(call, name) for name in _FRESH) or _is_copy(call):
+            return self.fresh(call.ty)
+        return self._overwritten(call) if "inplace_indices" in call.attrs else self.unknown(call)
 
-    def of(self, value: Any) -> Memory:
-        """Return where a value may lie."""
-        if isinstance(value, (ir.ExprVar, ir.Constant)):
-            return self.of_var.get(value, _FOREIGN)
-        if isinstance(value, ir.Tuple):
-            return tuple(self.of(f) for f in value.fields)
-        if isinstance(value, ir.TupleGetItem):
-            whole = self.of(value.tuple_value)
-            return whole[value.index] if isinstance(whole, tuple) else whole
-        if isinstance(value, ir.If):
-            return _either(self.of_seq(value.true_branch), self.of_seq(value.false_branch))
-        if not isinstance(value, ir.Call):
-            return self._new()
-        if any(is_op(value, name) for name in _FRESH) or _is_copy(value):
-            return self._fresh(value.ty)
-        if _is_function_call(value) and not _is_unknown(value, self.fresh):
-            return self._fresh(value.ty)
-        if "inplace_indices" in value.attrs:
-            return self._overwritten(value)
-        lasting = _FOREIGN if _is_function_call(value) else frozenset[int]()
-        return lasting.union(
-            self._new(), *(_all(self.of(a)) for a in (value.op, *value.args) if isinstance(a, ir.Expr))
-        )
-
-    def _overwritten(self, call: ir.Call) -> Memory:
+    def _overwritten(self, call: ir.Call) -> set[int]:
         """Where results lie that overwrite arguments: of a parameter they are the argument, as the program asks."""
         kernel = is_op(call, "call_tir_inplace")
         args = getattr(call.args[1], "fields", ()) if kernel else call.args
-        parts: list[Memory] = []
+        parts: list[set[int]] = []
         for place in call.attrs["inplace_indices"]:
             arg = args[place] if 0 <= place < len(args) else None
             if arg is None and not kernel:
-                parts.append(self._new().union(*(_all(self.of(a)) for a in args)))
+                parts.append(self.unknown(call))
             else:
-                parts.append(self._new() if arg is None or arg in self.params else _all(self.of(arg)))
-        return tuple(parts) if isinstance(call.ty, ir.TupleType) else parts[0]
-
-    def _fresh(self, ty: ir.Type | None) -> Memory:
-        return tuple(self._fresh(t) for t in ty.fields) if isinstance(ty, ir.TupleType) else self._new()
-
-    def _new(self) -> frozenset[int]:
-        return frozenset((next(self._numbers),))
+                parts.append(self.fresh(None) if arg is None or arg in self._params else self.within(self.of(arg)))
+        return self.tuple_of(parts) if isinstance(call.ty, ir.TupleType) else parts[0]
 
 
 def _is_copy(call: ir.Call) -> bool:
     return is_op(call, "call_builtin") and getattr(call.args[0], "global_symbol", "") == "vm.builtin.fresh_tensor"
 
 
-def _is_function_call(call: ir.Call) -> bool:
-    """Whether a call is of a function of the module, or of a closure."""
-    return isinstance(call.op, (ir.GlobalVar, ir.ExprVar)) or any(
-        is_op(call, name) for name in ("invoke_closure", "invoke_pure_closure")
-    )
-
-
-def _all(memory: Memory) -> frozenset[int]:
-    return frozenset[int]().union(*map(_all, memory)) if isinstance(memory, tuple) else memory
-
-
-def _either(a: Memory, b: Memory) -> Memory:
-    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
-        return tuple(_either(x, y) for x, y in zip(a, b, strict=True))
-    return _all(a) | _all(b)
-
-
 class _Results:
     """Takes the parts of a result one after another, and copies those whose memory is not theirs alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: MemorySets) -> None:
         self.bindings: list[VarBinding] = []
-        self._taken = _FOREIGN
+        self._memory, self._taken = memory, memory.lasting
 
-    def shared(self, memory: Memory, ty: ir.Type | None) -> Any:
+    def shared(self, places: set[int], ty: ir.Type | None) -> Any:
         """Say of a result, and in a tuple for those of a tuple, whether it needs a copy."""
         if isinstance(ty, ir.TupleType):
-            parts = memory if isinstance(memory, tuple) else (memory,) * len(ty.fields)
-            found = tuple(self.shared(m, t) for m, t in zip(parts, ty.fields, strict=True))
+            found = tuple(self.shared(self._memory.item(places, i), t) for i, t in enumerate(ty.fields))
             return found if any(found) else False
-        where = _all(memory)
+        where = self._memory.within(places)
         if not isinstance(ty, ir.TensorType) or where & self._taken:
             return isinstance(ty, ir.TensorType)
-        self._taken |= where
+        self._taken = self._taken | where
         return False
 
     def copied(self, value: Any, shared: Any, ty: Any) -> Any:

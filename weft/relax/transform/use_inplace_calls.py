@@ -1,7 +1,4 @@
-"""DataflowUseInplaceCalls: element by element operators write over an operand that nothing needs any more.
-
-Memory is known by number: each value has the set of what it may lie in, -1 being memory from outside of the block.
-"""
+"""DataflowUseInplaceCalls: element by element operators write over an operand that nothing needs any more."""
 
 from __future__ import annotations
 
@@ -12,121 +9,43 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.op import get_op_def, list_ops
+from weft.relax.analysis.memory import MemorySets, live_ranges
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import call_tir_inplace
-from weft.relax.effects import VIEWS
-from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, VarBinding
+from weft.relax.expr import BindingBlock, DataflowBlock, VarBinding
 from weft.relax.infer import typed_call
-from weft.relax.rename import variables
 from weft.relax.transform.block_pass import over_blocks
 from weft.relax.transform.legalize_ops.common import legalized
 from weft.tir import PrimFunc
 
-_SHARING = {
-    *VIEWS,
-    "call_inplace_packed",
-    "call_tir_inplace",
-    "expand_dims",
-    "flatten",
-    "invoke_pure_closure",
-    "nn.batch_flatten",
-    "permute_dims",
-    "squeeze",
-}
-"""Operators whose result may be, or hold, the memory of an operand, also where the machine makes views of them."""
-
 Opportunity = tuple[int, set[int]]
 """The number of a binding, and the operands that its result may be written over."""
-
-
-class AliasSets:
-    """What memory the variables of a block may lie in (``sets``), and the elements of tuples (``parts``)."""
-
-    def __init__(self, block: BindingBlock, inputs: Iterable[ir.ExprVar]) -> None:
-        self.parts: dict[int, list[set[int]]] = {}
-        self._opaque = {-1}  # of which nobody knows whether it is a tuple
-        self._count = 0
-        self.sets = {v: self._fresh(v.ty) for v in inputs}
-        for b in block.bindings:
-            self.sets[b.var] = self._of(b.value)
-
-    def within(self, places: Iterable[int]) -> set[int]:
-        """Return places and what the tuples that lie there hold."""
-        found: set[int] = set()
-        todo = list(places)
-        while todo:
-            i = todo.pop()
-            todo += [] if i in found else [j for part in self.parts.get(i, ()) for j in part]
-            found.add(i)
-        return found
-
-    def _fresh(self, ty: ir.Type | None) -> set[int]:
-        place = self._count
-        self._count += 1
-        if isinstance(ty, ir.TupleType):
-            self.parts[place] = [self._fresh(t) for t in ty.fields]
-        elif not isinstance(ty, ir.TensorType):
-            self._opaque.add(place)
-        return {place}
-
-    def _of(self, value: Any) -> set[int]:
-        if isinstance(value, ir.ExprVar):
-            return self.sets.get(value, {-1})
-        if isinstance(value, ir.TupleGetItem):
-            held = self._of(value.tuple_value)
-            known = [self.parts[i][value.index] for i in held if len(self.parts.get(i, ())) > value.index]
-            return set().union(*known, self.within(held) | {-1} if held & self._opaque or not known else ())
-        op = value.op if isinstance(value, ir.Call) else None
-        if isinstance(op, ir.Op) and op.name.removeprefix("relax.") not in _SHARING:
-            return self._fresh(value.ty)
-        own = self._fresh(ir.TupleType(()) if isinstance(value, ir.Tuple) else value.ty)
-        (place,) = own
-        if isinstance(value, ir.Tuple):
-            self.parts[place] = [self._of(f) for f in value.fields]
-            return own
-        own = own.union(*(self.within(self._of(v)) for v in variables(value)))
-        if place in self.parts:  # any element may be anything
-            own = self.within(own)
-            self.parts[place] = [own] * len(self.parts[place])
-        return own
-
-
-def live_ranges(block: BindingBlock) -> dict[ir.ExprVar, tuple[int, int]]:
-    """Say from and to which binding each variable is needed: from -1, or to the length, where it is outside too."""
-    count = len(block.bindings)
-    ranges: dict[ir.ExprVar, tuple[int, int]] = {}
-    for i, b in enumerate(block.bindings):
-        for v in variables(b.value):
-            start, end = ranges.get(v, (-1, count))
-            ranges[v] = (start, end if end == count else i)
-        ranges[b.var] = (i, i if isinstance(b.var, DataflowVar) else count)
-    return ranges
 
 
 def inplace_opportunities(
     block: BindingBlock, inputs: Iterable[ir.ExprVar], mod: ir.IRModule | None = None
 ) -> tuple[list[Opportunity], list[Opportunity]]:
     """List the bindings that may write over operands of as many elements, and among them over those of its shape."""
-    aliases, live = AliasSets(block, inputs), live_ranges(block)
+    memory, live = MemorySets(inputs), live_ranges(block)
+    memory.bind(block)
     found: tuple[list[Opportunity], list[Opportunity]] = ([], [])
     for i, b in enumerate(block.bindings):
         value: Any = b.value
         if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op) or value.op.name[6:] not in list_ops():
             continue
         if {"binary", "unary"} & get_op_def(value.op).tags:
-            own = [(j, a) for j, a in enumerate(value.args) if isinstance(a, ir.ExprVar) and _ends(a, i, aliases, live)]
+            own = [(j, a) for j, a in enumerate(value.args) if isinstance(a, ir.ExprVar) and _ends(a, i, memory, live)]
             for chosen, measure in zip(found, (prod, tuple), strict=True):
                 places = {j for j, a in own if _same(a.ty, value.ty, measure)}
                 chosen += [(i, places)] if places else []
     return found
 
 
-def _ends(arg: ir.ExprVar, at: int, aliases: AliasSets, live: Mapping[ir.ExprVar, tuple[int, int]]) -> bool:
+def _ends(arg: ir.ExprVar, at: int, memory: MemorySets, live: Mapping[ir.ExprVar, tuple[int, int]]) -> bool:
     """Whether a binding is the last that needs a value, and needs nothing else that may lie where it lies."""
-    where = aliases.sets.get(arg, {-1})
+    where = memory.of(arg)
     others = [v for v, (start, end) in live.items() if v is not arg and start < at <= end]
-    shared = any(aliases.within(aliases.sets.get(v, {-1})) & where for v in others)
-    return live[arg][1] == at and -1 not in where and not shared
+    return live[arg][1] == at and not where & memory.lasting.union(*(memory.within(memory.of(v)) for v in others))
 
 
 def _same(a: Any, b: Any, measure: Any) -> bool:
