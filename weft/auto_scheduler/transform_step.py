@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from weft import error, ir, te
+from weft.registry import Registry
 
 ANNOTATIONS = (
     "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
     "blockIdx.z", "threadIdx.z", "tensorize",
 )  # fmt: skip
 
-_STEPS: dict[str, Callable[..., Any]] = {}
+_STEPS: Registry[Callable[..., Any]] = Registry()
 
 
 def apply_step(state: Any, step: Sequence[Any]) -> Any:
@@ -27,14 +28,6 @@ def apply_step(state: Any, step: Sequence[Any]) -> Any:
     if step[0] not in _STEPS:
         raise error.InvalidArgument(f"unknown step '{step[0]}'", expected=", ".join(_STEPS))
     return _STEPS[step[0]](state, *step[1:])
-
-
-def _step(code: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def enter(f: Callable[..., Any]) -> Callable[..., Any]:
-        _STEPS[code] = f
-        return f
-
-    return enter
 
 
 def followed_lengths(steps: Sequence[Any], step: Sequence[Any]) -> list[int]:
@@ -50,7 +43,7 @@ def fused_length(steps: Sequence[Any], step: Sequence[Any]) -> int:
     return math.prod(steps[s][4][level] for s in sources)
 
 
-@_step("AN")
+@_STEPS.on("AN")
 def _annotate(state: Any, stage_id: int, at: int, annotation: int) -> Any:
     stage = state.stages[stage_id]
     word, var = ANNOTATIONS[annotation], stage.vars[at]
@@ -62,7 +55,7 @@ def _annotate(state: Any, stage_id: int, at: int, annotation: int) -> Any:
     return stage.iters[at]
 
 
-@_step("FU")
+@_STEPS.on("FU")
 def _fuse(state: Any, stage_id: int, fused: list[int]) -> Any:
     stage = state.stages[stage_id]
     first, iters = fused[0], [stage.iters[i] for i in fused]
@@ -81,7 +74,7 @@ def _fuse(state: Any, stage_id: int, fused: list[int]) -> Any:
     return new
 
 
-@_step("PR")
+@_STEPS.on("PR")
 def _pragma(state: Any, stage_id: int, at: int, pragma: str) -> None:
     stage = state.stages[stage_id]
     name, _, value = pragma.partition("$")
@@ -93,7 +86,7 @@ def _pragma(state: Any, stage_id: int, at: int, pragma: str) -> None:
         stage.te_stage.pragma(stage.vars[at], name, *([int(value)] if value else []))
 
 
-@_step("RE")
+@_STEPS.on("RE")
 def _reorder(state: Any, stage_id: int, order: list[int]) -> None:
     stage = state.stages[stage_id]
     if sorted(order) != list(range(len(stage.iters))):
@@ -102,7 +95,7 @@ def _reorder(state: Any, stage_id: int, order: list[int]) -> None:
     stage.te_stage.reorder(*stage.vars)
 
 
-@_step("SP")
+@_STEPS.on("SP")
 def _split(state: Any, stage_id: int, at: int, extent: int | None, lengths: list[Any], inner_to_outer: Any) -> Any:
     stage = state.stages[stage_id]
     it, var, made = stage.iters[at], stage.vars[at], []
@@ -122,26 +115,26 @@ def _split(state: Any, stage_id: int, at: int, extent: int | None, lengths: list
     return new
 
 
-@_step("FSP")
+@_STEPS.on("FSP")
 def _follow_split(state: Any, stage_id: int, at: int, source: int, count: int) -> Any:
     lengths = followed_lengths(state.transform_steps, ["FSP", stage_id, at, source, count])
     return _split(state, stage_id, at, None, lengths, True)
 
 
-@_step("FFSP")
+@_STEPS.on("FFSP")
 def _follow_fused_split(state: Any, stage_id: int, at: int, sources: list[int], level: int, factor: Any) -> Any:
     length = fused_length(state.transform_steps, ["FFSP", stage_id, at, sources, level, factor])
     return _split(state, stage_id, at, None, [length], bool(factor))
 
 
-@_step("SA")
+@_STEPS.on("SA")
 def _storage_align(state: Any, stage_id: int, at: int, factor: int, offset: int) -> None:
     stage = state.stages[stage_id]
     if not stage.te_stage.is_output:  # which lies as the caller has it
         stage.te_stage.storage_align(stage.vars[at], factor, offset)
 
 
-@_step("TS")
+@_STEPS.on("TS")
 def _tensorize(state: Any, stage_id: int, at: int, intrinsic: Any) -> Any:
     stage = state.stages[stage_id]
     stage.te_stage.tensorize(stage.vars[at], intrinsic() if callable(intrinsic) else intrinsic)
@@ -149,7 +142,7 @@ def _tensorize(state: Any, stage_id: int, at: int, intrinsic: Any) -> Any:
     return stage.iters[at]
 
 
-@_step("CA")
+@_STEPS.on("CA")
 def _compute_at(state: Any, stage_id: int, target_id: int, target_at: int) -> None:
     stage, target = state.stages[stage_id], state.stages[target_id]
     stage.te_stage.compute_at(target.te_stage, target.vars[target_at])
@@ -157,14 +150,14 @@ def _compute_at(state: Any, stage_id: int, target_id: int, target_at: int) -> No
     stage.iters = [replace(i, range=None) for i in stage.iters]
 
 
-@_step("CI")
+@_STEPS.on("CI")
 def _compute_inline(state: Any, stage_id: int) -> None:
     stage = state.stages[stage_id]
     stage.te_stage.compute_inline()
     stage.compute_at, stage.attached = 1, None
 
 
-@_step("CR")
+@_STEPS.on("CR")
 def _compute_root(state: Any, stage_id: int) -> None:
     stage = state.stages[stage_id]
     stage.te_stage.compute_root()
@@ -180,7 +173,7 @@ def _added(state: Any, made: type[Any]) -> int:
     return at
 
 
-@_step("CHR")
+@_STEPS.on("CHR")
 def _cache_read(state: Any, stage_id: int, scope: str, readers: list[int]) -> Any:
     stage = state.stages[stage_id]
     state.schedule.cache_read(stage.op.output(0), scope, [state.stages[r].op for r in readers])
@@ -188,7 +181,7 @@ def _cache_read(state: Any, stage_id: int, scope: str, readers: list[int]) -> An
     return state.stages[at].op
 
 
-@_step("CHW")
+@_STEPS.on("CHW")
 def _cache_write(state: Any, stage_id: int, scope: str) -> Any:
     stage = state.stages[stage_id]
     outputs = [stage.op.output(i) for i in range(stage.op.num_outputs)]
@@ -197,7 +190,7 @@ def _cache_write(state: Any, stage_id: int, scope: str) -> Any:
     return state.stages[_added(state, type(stage))].op
 
 
-@_step("RF")
+@_STEPS.on("RF")
 def _rfactor(state: Any, stage_id: int, at: int, factor_axis: int) -> Any:
     stage = state.stages[stage_id]
     state.schedule.rfactor(stage.op.output(0), stage.vars[at], factor_axis)

@@ -16,22 +16,17 @@ import numpy as np
 
 from weft.baseline.onnx_file import ELEMENT_TYPES
 from weft.baseline.refusal import NotInBaseline
+from weft.registry import Registry
 
-OPERATORS: dict[str, Callable[..., Any]] = {}
+OPERATORS: Registry[Callable[..., Any]] = Registry()
 """By the name in ONNX's own domain."""
 
 _FLOAT = np.dtype("float32")
 _MOST_ELEMENTS = 1 << 28
 
 
-def operator(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function under names of operators."""
-
-    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-        OPERATORS.update(dict.fromkeys(names, fn))
-        return fn
-
-    return register
+operator = OPERATORS.on
+"""Register the decorated function under names of operators."""
 
 
 def floats(*arrays: Any) -> None:

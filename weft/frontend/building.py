@@ -22,20 +22,6 @@ _LONGEST = 1 << 26
 """Numbers of a table of indices that an importer makes."""
 
 
-class Converters(dict[str, Callable[..., Any]]):
-    """A format's table of converters by operator: each takes a node and returns an expression, or several."""
-
-    def on(self, *names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register the decorated function for operators."""
-
-        def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-            assert not self.keys() & set(names), names
-            self.update(dict.fromkeys(names, fn))
-            return fn
-
-        return register
-
-
 def objects(values: Sequence[Any], shape: Sequence[int]) -> np.ndarray[Any, Any]:
     """An array of ints and expressions."""
     made = np.empty(len(values), object)

@@ -16,6 +16,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument, UnsupportedOperator
 from weft.op import make_call
+from weft.registry import Registry
 from weft.relax.block_builder import BlockBuilder
 
 __all__ = [
@@ -31,7 +32,7 @@ def register_gradient(op_name: str, fgradient: Gradient | None = None, level: in
     return ir.register_op_attr(op_name, "FPrimalGradient", fgradient, level)
 
 
-_RULES: dict[str, Gradient] = {}
+_RULES: Registry[Gradient] = Registry()
 _TE_RULES: dict[str, Callable[..., Any]] = {}
 
 
@@ -64,14 +65,8 @@ def gradient_of(op: ir.Op) -> Gradient | None:
     return _RULES.get(op.name.removeprefix("relax.")) if op.name.startswith("relax.") else None
 
 
-def rule(*names: str) -> Callable[[Gradient], Gradient]:
-    """Say what flows back through operators of these names."""
-
-    def register(fn: Gradient) -> Gradient:
-        _RULES.update(dict.fromkeys(names, fn))
-        return fn
-
-    return register
+rule = _RULES.on
+"""Say what flows back through operators of these names."""
 
 
 class _Ops:

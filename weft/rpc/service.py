@@ -19,6 +19,7 @@ import tvm_ffi
 
 from weft.error import InvalidArgument, OutOfMemory, RPCError
 from weft.ffi import convert_argument, get_global_func
+from weft.registry import Registry
 from weft.rpc import codec
 from weft.rpc.channel import MAX_MESSAGE_BYTES, Channel, Packet
 from weft.rpc.codec import (
@@ -70,19 +71,11 @@ class ServedModule:
         raise NotImplementedError
 
 
-_SESSION_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+_SESSION_FUNCTIONS: Registry[Callable[..., Any]] = Registry()
 SESSION_CONSTRUCTORS: dict[str, Callable[..., Channel]] = {}
 """What may serve a session instead: functions of the constructor's arguments that return a channel to a server."""
-
-
-def session_function(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Offer a function of the service and the client's arguments to each client, as a global function is."""
-
-    def keep(function: Callable[..., Any]) -> Callable[..., Any]:
-        _SESSION_FUNCTIONS[name] = function
-        return function
-
-    return keep
+session_function = _SESSION_FUNCTIONS.on
+"""Offer a function of the service and the client's arguments to each client, as a global function is."""
 
 
 class Service:

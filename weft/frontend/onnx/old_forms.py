@@ -11,13 +11,14 @@ from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.value import Value
+from weft.registry import Registry
 
 OLDEST_FORM = 7
 """The opset whose forms converters know."""
 _FORGOTTEN = ("consumed_inputs", "is_test", "output_sequence", "broadcast")
 """Attributes that told executors something, or that mean nothing in the new form."""
 _BROADCAST = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
-_RULES: dict[str, Callable[[Node], None]] = {}
+_RULES: Registry[Callable[[Node], None]] = Registry()
 
 
 def modern_form(node: Node) -> Node:
@@ -45,19 +46,11 @@ def modern_form(node: Node) -> Node:
     return Node(node.graph, final, new.inputs, OLDEST_FORM, node.where)
 
 
-def _rule(*op_types: str) -> Callable[[Callable[[Node], None]], Callable[[Node], None]]:
-    def register(fn: Callable[[Node], None]) -> Callable[[Node], None]:
-        _RULES.update(dict.fromkeys(op_types, fn))
-        return fn
-
-    return register
-
-
 def _set(node: Node, name: str, value: Any) -> None:
     node.attrs[name] = onnx.helper.make_attribute(name, value)
 
 
-@_rule(*_BROADCAST)
+@_RULES.on(*_BROADCAST)
 def _broadcast(node: Node) -> None:
     """The second operand lies along the first one's axes from `axis` on, or is of its shape."""
     axis, rank, own = node.attr("axis"), node.ndim(0), node.ndim(1)
@@ -75,7 +68,7 @@ def _broadcast(node: Node) -> None:
     node.require_broadcast_to(1, node.shape(0))
 
 
-@_rule("PRelu")
+@_RULES.on("PRelu")
 def _prelu(node: Node) -> None:
     """One slope is for each channel, the second axis."""
     if node.ndim() > 2 and node.ndim(1) == 1:
@@ -83,7 +76,7 @@ def _prelu(node: Node) -> None:
         node.inputs = (node.inputs[0], Value.of_expr(slope))
 
 
-@_rule("BatchNormalization")
+@_RULES.on("BatchNormalization")
 def _batch_norm(node: Node) -> None:
     if not node.attr("is_test", 0):
         node.unsupported(
@@ -92,14 +85,14 @@ def _batch_norm(node: Node) -> None:
         )  # fmt: skip
 
 
-@_rule("Dropout")
+@_RULES.on("Dropout")
 def _dropout(node: Node) -> None:
     if not node.attr("is_test", 0) and node.attr("ratio", 0.5) != 0.0:
         node.unsupported("Dropout in training mode of opset 1 to 6 cannot be compiled", expected="is_test=1",
                          help="export the model for inference")  # fmt: skip
 
 
-@_rule("Cast")
+@_RULES.on("Cast")
 def _cast(node: Node) -> None:
     to = node.attr("to")
     if isinstance(to, str):
@@ -110,20 +103,20 @@ def _cast(node: Node) -> None:
         _set(node, "to", known[to.upper()])
 
 
-@_rule("Concat")
+@_RULES.on("Concat")
 def _concat(node: Node) -> None:
     if "axis" not in node.attrs:
         _set(node, "axis", 1)
 
 
-@_rule("Pad")
+@_RULES.on("Pad")
 def _pad(node: Node) -> None:
     if "paddings" in node.attrs:
         _set(node, "pads", node.attr("paddings"))
         del node.attrs["paddings"]
 
 
-@_rule("Reshape")
+@_RULES.on("Reshape")
 def _reshape(node: Node) -> None:
     shape = node.attr("shape")
     if shape is not None:
@@ -131,14 +124,14 @@ def _reshape(node: Node) -> None:
         node.inputs = (node.inputs[0], Value.of_array(np.array(shape, np.int64)))
 
 
-@_rule("Selu")
+@_RULES.on("Selu")
 def _selu(node: Node) -> None:
     if node.opset < 6:
         for name, value in (("alpha", 1.6732), ("gamma", 1.0507)):
             _set(node, name, node.attr(name, value))
 
 
-@_rule("Split")
+@_RULES.on("Split")
 def _split(node: Node) -> None:
     if node.has(1):
         sizes = node.const(1)
@@ -148,7 +141,7 @@ def _split(node: Node) -> None:
         node.inputs = node.inputs[:1]
 
 
-@_rule("Tile")
+@_RULES.on("Tile")
 def _tile(node: Node) -> None:
     """Before opset 6, one axis is repeated."""
     if node.opset >= 6:
@@ -158,7 +151,7 @@ def _tile(node: Node) -> None:
     node.inputs = (node.inputs[0], Value.of_elements(repeats, "int64"))
 
 
-@_rule("Upsample")
+@_RULES.on("Upsample")
 def _upsample(node: Node) -> None:
     if "scales" not in node.attrs:
         _set(node, "scales", [1.0, 1.0, node.attr("height_scale", 1.0), node.attr("width_scale", 1.0)])
@@ -166,7 +159,7 @@ def _upsample(node: Node) -> None:
             node.attrs.pop(name, None)
 
 
-@_rule("LpPool", "GlobalLpPool")
+@_RULES.on("LpPool", "GlobalLpPool")
 def _lp(node: Node) -> None:
     p = node.attr("p", 2)
     if float(p) != int(p):

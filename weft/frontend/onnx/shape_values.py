@@ -16,19 +16,11 @@ from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.value import MAX_ELEMENTS, Value, elements_of
 from weft.ir import DataType
+from weft.registry import Registry
 from weft.runtime.host import STORED
 
 Array = Any  # NumPy array of objects
-_RULES: dict[str, Callable[..., Any]] = {}
-
-
-def _rule(*op_types: str) -> Callable[..., Any]:
-    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-        for op_type in op_types:
-            _RULES[op_type] = fn
-        return fn
-
-    return register
+_RULES: Registry[Callable[..., Any]] = Registry()
 
 
 def evaluate(node: Any) -> list[Value] | None:
@@ -143,25 +135,25 @@ _RULES["Not"] = _elementwise(lambda a: s.logic("Not", a), "bool")
 _RULES["Identity"] = lambda node, a: a
 
 
-@_rule("Mod")
+@_RULES.on("Mod")
 def _mod(node: Any, a: Array, b: Array) -> Any:
     fmod = bool(node.attr("fmod", 0))
     return _map(lambda x, y: s.modulo(x, y, fmod), a, b) if fmod or DataType(node.dtype()).is_integer else None
 
 
-@_rule("Pow")
+@_RULES.on("Pow")
 def _pow(node: Any, a: Array, b: Array) -> Any:
     if not s.is_known(*a.flat, *b.flat) or not DataType(node.dtype()).is_integer:
         return None
     return _map(lambda x, y: x**y if isinstance(y, int) and 0 <= y < 64 else None, a, b)
 
 
-@_rule("Where")
+@_RULES.on("Where")
 def _where(node: Any, condition: Array, a: Array, b: Array) -> Any:
     return _map(s.choose, condition, a, b), node.dtype(1)
 
 
-@_rule("Clip")
+@_RULES.on("Clip")
 def _clip(node: Any, a: Array, low: Array | None = None, high: Array | None = None) -> Any:
     given = [e for part in (a, low, high) if part is not None for e in part.flat]
     if node.opset < 11 or not (DataType(node.dtype()).is_integer or s.is_known(*given)):
@@ -170,7 +162,7 @@ def _clip(node: Any, a: Array, low: Array | None = None, high: Array | None = No
     return out if high is None else _map(s.minimum, out, high)
 
 
-@_rule("Cast")
+@_RULES.on("Cast")
 def _cast(node: Any, a: Array) -> Any:
     dtype = dtype_name(node.attr("to"), "Cast: attribute 'to'")
     if dtype.startswith("float8") or dtype in STORED or node.logical() in STORED:
@@ -181,12 +173,12 @@ def _cast(node: Any, a: Array) -> Any:
 # --- arrangement ------------------------------------------------------------------------------------------------------
 
 
-@_rule("Concat")
+@_RULES.on("Concat")
 def _concat(node: Any, *arrays: Array) -> Any:
     return None if any(a is None or a.ndim == 0 for a in arrays) else np.concatenate(arrays, axis=node.attr("axis", 0))
 
 
-@_rule("Gather")
+@_RULES.on("Gather")
 def _gather(node: Any, data: Array, indices: Array) -> Any:
     picked = _numbers(indices)
     axis = node.axis(node.attr("axis", 0))
@@ -195,7 +187,7 @@ def _gather(node: Any, data: Array, indices: Array) -> Any:
     return np.take(data, np.array(picked, np.int64).reshape(indices.shape), axis=axis)
 
 
-@_rule("Slice")
+@_RULES.on("Slice")
 def _slice(node: Any, data: Array, *parts: Array) -> Any:
     if node.opset < 10:
         given: list[Any] = [node.attr("starts"), node.attr("ends"), node.attr("axes"), None]
@@ -215,7 +207,7 @@ def _slice(node: Any, data: Array, *parts: Array) -> Any:
     return data[tuple(index)]
 
 
-@_rule("Split")
+@_RULES.on("Split")
 def _split(node: Any, data: Array, sizes: Array | None = None) -> Any:
     axis, count = node.axis(node.attr("axis", 0)), len(node.proto.output)
     lengths = node.attr("split") if node.opset < 13 else _numbers(sizes)
@@ -227,7 +219,7 @@ def _split(node: Any, data: Array, sizes: Array | None = None) -> Any:
     return np.split(data, np.cumsum(lengths)[:-1], axis=axis)
 
 
-@_rule("Unsqueeze")
+@_RULES.on("Unsqueeze")
 def _unsqueeze(node: Any, data: Array, axes: Array | None = None) -> Any:
     given = node.attr("axes") if node.opset < 13 else _numbers(axes)
     if given is None:
@@ -239,13 +231,13 @@ def _unsqueeze(node: Any, data: Array, axes: Array | None = None) -> Any:
     return out
 
 
-@_rule("Squeeze")
+@_RULES.on("Squeeze")
 def _squeeze(node: Any, data: Array, axes: Array | None = None) -> Any:
     given = node.attr("axes") if node.opset < 13 else _numbers(axes)
     return np.squeeze(data) if given is None else np.squeeze(data, tuple(node.axis(a) for a in given))
 
 
-@_rule("Reshape")
+@_RULES.on("Reshape")
 def _reshape(node: Any, data: Array, shape: Array) -> Any:
     dims = _numbers(shape)
     if dims is None:
@@ -255,19 +247,19 @@ def _reshape(node: Any, data: Array, shape: Array) -> Any:
     return data.reshape(dims)
 
 
-@_rule("Flatten")
+@_RULES.on("Flatten")
 def _flatten(node: Any, data: Array) -> Any:
     axis = node.attr("axis", 1)
     split = axis if axis >= 0 else axis + data.ndim
     return data.reshape(int(np.prod(data.shape[:split], dtype=np.int64)), -1) if data.size else None
 
 
-@_rule("Transpose")
+@_RULES.on("Transpose")
 def _transpose(node: Any, data: Array) -> Any:
     return np.transpose(data, node.attr("perm"))
 
 
-@_rule("Expand")
+@_RULES.on("Expand")
 def _expand(node: Any, data: Array, shape: Array) -> Any:
     dims = _numbers(shape)
     if dims is None or int(np.prod(dims, dtype=np.float64)) > MAX_ELEMENTS:
@@ -275,7 +267,7 @@ def _expand(node: Any, data: Array, shape: Array) -> Any:
     return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(dims)))
 
 
-@_rule("Tile")
+@_RULES.on("Tile")
 def _tile(node: Any, data: Array, repeats: Array) -> Any:
     counts = _numbers(repeats)
     if (
@@ -287,7 +279,7 @@ def _tile(node: Any, data: Array, repeats: Array) -> Any:
     return np.tile(data, counts)
 
 
-@_rule("Range")
+@_RULES.on("Range")
 def _range(node: Any, start: Array, limit: Array, delta: Array) -> Any:
     bounds = (
         _numbers(np.array([a.reshape(-1)[0] for a in (start, limit, delta)], object))

@@ -16,8 +16,9 @@ import numpy as np
 
 from weft import ir, relax
 from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
-from weft.frontend.building import DAMAGE, Builder, Converters, objects
+from weft.frontend.building import DAMAGE, Builder, objects
 from weft.frontend.dataflow import to_dataflow
+from weft.registry import Registry
 from weft.relax.interpreter import evaluate
 
 _DTYPES = ("float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64",
@@ -26,7 +27,7 @@ _SMALL = 4096
 """What is computed from constants of up to this many elements is a constant."""
 Custom = Mapping[str, Callable[..., Any]]
 
-CONVERTERS = Converters()
+CONVERTERS: Registry[Callable[..., Any]] = Registry(once=True)
 ON_SIZES: dict[str, Callable[..., Any]] = {}
 """What operators do to arrays of sizes: ``f(node, *arrays)``."""
 

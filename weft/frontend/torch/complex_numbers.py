@@ -15,6 +15,7 @@ from weft import ir, op
 from weft.frontend.fourier import transformed
 from weft.frontend.torch import registry
 from weft.frontend.torch.node import Node
+from weft.registry import Registry
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +26,7 @@ class Complex:
     im: Any
 
 
-_CONVERTERS: dict[str, Callable[[Node], Any]] = {}
+_CONVERTERS: Registry[Callable[[Node], Any]] = Registry("aten.")
 _MOVED = frozenset(
     """view reshape _unsafe_view permute transpose t expand unsqueeze squeeze slice select cat stack split
     split_with_sizes chunk unbind clone alias detach contiguous lift_fresh_copy flip roll repeat index index_select
@@ -36,14 +37,6 @@ _MOVED = frozenset(
 """What treats real and imaginary part alike."""
 _VALUES = ("self", "other", "tensors", "value", "values", "src", "source", "fill_value", "s")
 """Arguments whose imaginary part counts: that of a real one is zero."""
-
-
-def _of(*names: str) -> Callable[[Callable[[Node], Any]], Callable[[Node], Any]]:
-    def register(fn: Callable[[Node], Any]) -> Callable[[Node], Any]:
-        _CONVERTERS.update({f"aten.{name}": fn for name in names})
-        return fn
-
-    return register
 
 
 def involved(values: Any) -> bool:
@@ -125,39 +118,39 @@ def _shaped(node: Node, x: Complex) -> Complex:
     return Complex(node.expand(x.re, node.shape), node.expand(x.im, node.shape))
 
 
-@_of("view_as_real")
+@_CONVERTERS.on("view_as_real")
 def _view_as_real(node: Node) -> Any:
     return joined(node.bb, node["self"])
 
 
-@_of("view_as_complex")
+@_CONVERTERS.on("view_as_complex")
 def _view_as_complex(node: Node) -> Any:
     return split(node.bb, node["self"])
 
 
-@_of("complex")
+@_CONVERTERS.on("complex")
 def _complex(node: Node) -> Any:
     return _shaped(node, Complex(node["real"], node["imag"]))
 
 
-@_of("polar")
+@_CONVERTERS.on("polar")
 def _polar(node: Node) -> Any:
     size, angle = node["abs"], node["angle"]
     return _shaped(node, _scaled(node, Complex(node.op("cos", angle), node.op("sin", angle)), size))
 
 
-@_of("real", "imag")
+@_CONVERTERS.on("real", "imag")
 def _one_part(node: Node) -> Any:
     return node["self"].re if "real" in node.name else node["self"].im
 
 
-@_of("conj", "_conj", "conj_physical", "_conj_physical")
+@_CONVERTERS.on("conj", "_conj", "conj_physical", "_conj_physical")
 def _conjugate(node: Node) -> Any:
     x = node["self"]
     return Complex(x.re, node.op("negative", x.im))
 
 
-@_of("resolve_conj", "resolve_neg")
+@_CONVERTERS.on("resolve_conj", "resolve_neg")
 def _resolved(node: Node) -> Any:
     return node["self"]
 
@@ -173,12 +166,12 @@ def _size(node: Node, x: Complex) -> Any:
     return node.op("where", plain, large, node.op("multiply", large, root))
 
 
-@_of("abs")
+@_CONVERTERS.on("abs")
 def _absolute(node: Node) -> Any:
     return _size(node, node["self"])
 
 
-@_of("angle")
+@_CONVERTERS.on("angle")
 def _angle(node: Node) -> Any:
     return _direction(node, node["self"])
 
@@ -189,7 +182,7 @@ def _direction(node: Node, x: Complex) -> Any:
     return atan2(node.with_args({"self": x.im, "other": x.re}, "aten.atan2.default"))
 
 
-@_of("mul")
+@_CONVERTERS.on("mul")
 def _multiply(node: Node) -> Any:
     a, b = node["self"], node["other"]
     if isinstance(a, Complex) and not isinstance(b, (Complex, complex)):
@@ -197,7 +190,7 @@ def _multiply(node: Node) -> Any:
     return _times(node, _pair(node, "self"), _pair(node, "other"))
 
 
-@_of("div.Tensor", "div.Scalar")
+@_CONVERTERS.on("div.Tensor", "div.Scalar")
 def _divide(node: Node) -> Any:
     a, b = _pair(node, "self"), node["other"]
     if not isinstance(b, (Complex, complex)):
@@ -214,7 +207,7 @@ def _quotient(node: Node, a: Complex, b: Complex) -> Complex:
     return _scaled(node, _scaled(node, top, square, "divide"), scale, "divide")
 
 
-@_of("reciprocal")
+@_CONVERTERS.on("reciprocal")
 def _reciprocal(node: Node) -> Any:
     return _shaped(node, _quotient(node, _number(node, 1), node["self"]))
 
@@ -223,7 +216,7 @@ def _number(node: Node, value: complex) -> Complex:
     return Complex(node.scalar(value.real, node.dtype), node.scalar(value.imag, node.dtype))
 
 
-@_of("exp")
+@_CONVERTERS.on("exp")
 def _exp(node: Node) -> Any:
     return _exponential(node, node["self"])
 
@@ -232,7 +225,7 @@ def _exponential(node: Node, x: Complex) -> Complex:
     return _scaled(node, Complex(node.op("cos", x.im), node.op("sin", x.im)), node.op("exp", x.re))
 
 
-@_of("log", "log2", "log10")
+@_CONVERTERS.on("log", "log2", "log10")
 def _log(node: Node) -> Any:
     base = {"aten.log2": 2, "aten.log10": 10}.get(node.name.rpartition(".")[0])
     found = _logarithm(node, node["self"])
@@ -243,7 +236,7 @@ def _logarithm(node: Node, x: Complex) -> Complex:
     return Complex(node.op("log", _size(node, x)), _direction(node, x))
 
 
-@_of("sqrt", "rsqrt")
+@_CONVERTERS.on("sqrt", "rsqrt")
 def _sqrt(node: Node) -> Any:
     """The root's larger part is that of the mean of size and real part, which does not cancel."""
     x, zero, half = node["self"], node.scalar(0, node.dtype), node.scalar(0.5, node.dtype)
@@ -258,7 +251,7 @@ def _sqrt(node: Node) -> Any:
     return root if "rsqrt" not in node.name else _quotient(node, _number(node, 1), root)
 
 
-@_of("sin", "cos", "tan", "sinh", "cosh", "tanh")
+@_CONVERTERS.on("sin", "cos", "tan", "sinh", "cosh", "tanh")
 def _circular(node: Node) -> Any:
     """Those of the circle are those of the hyperbola, turned by a quarter: ``sinh(iz) = i sin(z)``."""
     kind, x = node.name.split(".")[1], node["self"]
@@ -287,20 +280,20 @@ def _hyperbolic(node: Node, kind: str, x: Complex) -> Complex:
     return _scaled(node, Complex(re, im), below, "divide")
 
 
-@_of("sgn")
+@_CONVERTERS.on("sgn")
 def _sign(node: Node) -> Any:
     x, zero = node["self"], node.scalar(0, node.dtype)
     size = _size(node, x)
     return _scaled(node, x, node.op("where", node.op("equal", size, zero), node.scalar(1, node.dtype), size), "divide")
 
 
-@_of("isnan", "isinf", "isfinite")
+@_CONVERTERS.on("isnan", "isinf", "isfinite")
 def _classified(node: Node) -> Any:
     kind, x = node.name.split(".")[1], node["self"]
     return node.op("logical_and" if kind == "isfinite" else "logical_or", node.op(kind, x.re), node.op(kind, x.im))
 
 
-@_of("pow")
+@_CONVERTERS.on("pow")
 def _power(node: Node) -> Any:
     exponent = node["exponent"]
     if not isinstance(exponent, int) or not 1 <= exponent <= 8:
@@ -326,13 +319,13 @@ def _any_power(node: Node, x: Complex, exponent: Complex) -> Complex:
     return _shaped(node, Complex(*chosen))
 
 
-@_of("mm", "bmm", "matmul", "mv", "dot")
+@_CONVERTERS.on("mm", "bmm", "matmul", "mv", "dot")
 def _matmul(node: Node) -> Any:
     other = next(k for k in ("mat2", "other", "vec", "tensor") if k in node.args)
     return _times(node, node["self"], node[other], "matmul")
 
 
-@_of("addmm", "baddbmm", "addmv")
+@_CONVERTERS.on("addmm", "baddbmm", "addmv")
 def _product_added(node: Node) -> Any:
     first, second = next(
         pair for pair in (("mat1", "mat2"), ("batch1", "batch2"), ("mat", "vec")) if pair[0] in node.args
@@ -344,7 +337,7 @@ def _product_added(node: Node) -> Any:
     ))  # fmt: skip
 
 
-@_of("linear")
+@_CONVERTERS.on("linear")
 def _linear(node: Node) -> Any:
     weight = Complex(*(node.permute(p, [1, 0]) for p in (node["weight"].re, node["weight"].im)))
     product = _times(node, _pair(node, "input"), weight, "matmul")
@@ -355,7 +348,7 @@ def _sum(node: Node, a: Complex, b: Complex) -> Complex:
     return Complex(node.op("add", a.re, b.re), node.op("add", a.im, b.im))
 
 
-@_of("eq", "ne")
+@_CONVERTERS.on("eq", "ne")
 def _equal(node: Node) -> Any:
     dtype = "float64"
     a, b = (x if isinstance(x, Complex) else Complex(getattr(x, "real", x), getattr(x, "imag", 0))
@@ -368,7 +361,7 @@ def _equal(node: Node) -> Any:
 # --- Fourier transforms -----------------------------------------------------------------------------------------------
 
 
-@_of("_fft_c2c")
+@_CONVERTERS.on("_fft_c2c")
 def _c2c(node: Node) -> Any:
     found = node["self"]
     for axis in node["dim"]:
@@ -376,7 +369,7 @@ def _c2c(node: Node) -> Any:
     return _normalized(node, found, node.dims(found.re))
 
 
-@_of("_fft_r2c")
+@_CONVERTERS.on("_fft_r2c")
 def _r2c(node: Node) -> Any:
     """The last of the axes is halved, before the others are transformed."""
     real = node["self"]
@@ -390,7 +383,7 @@ def _r2c(node: Node) -> Any:
     return _normalized(node, found, node.dims(real))
 
 
-@_of("_fft_c2r")
+@_CONVERTERS.on("_fft_c2r")
 def _c2r(node: Node) -> Any:
     """The last of the axes is whole again before it is transformed: its other half is the mirror image, conjugated."""
     found = node["self"]

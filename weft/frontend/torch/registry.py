@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.registry import Registry
+
 Condition = Callable[[Sequence[Any]], bool]
 """Of a call's arguments: whether a converter takes it; PyTorch takes other calls apart."""
 
-_CONVERTERS: dict[str, Callable[..., Any]] = {}
+_CONVERTERS: Registry[Callable[..., Any]] = Registry(once=True)
 _CONDITIONS: dict[str, Condition] = {}
 
 
@@ -20,14 +22,7 @@ def aten(*names: str, when: Condition | None = None) -> Callable[[Callable[..., 
 def operators(*names: str, when: Condition | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a converter for operators of any library, named with it: ``torchvision.nms``."""
     _CONDITIONS.update(dict.fromkeys(names, when) if when else {})
-
-    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-        for name in names:
-            assert name not in _CONVERTERS, name
-            _CONVERTERS[name] = fn
-        return fn
-
-    return register
+    return _CONVERTERS.on(*names)
 
 
 def find(target: Any, args: Sequence[Any] | None = None) -> Callable[..., Any] | None:

@@ -18,6 +18,7 @@ import numpy as np
 from weft import ir
 from weft.machine import UNKNOWN, Machine
 from weft.op import Layout, OpDef, get_op_def, in_places, make_call, simplify
+from weft.registry import Registry
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.expr import Var as RelaxVar
@@ -292,19 +293,10 @@ def _same_shape(call: ir.Call, found: Sequence[Phased]) -> bool:
     return all([str(d) for d in p.base] == first for p in found) and ir.as_int(channels) == found[0].channels
 
 
-_RULES: dict[str, Callable[[_Layouts, ir.Call, Any], Any]] = {}
+_RULES: Registry[Callable[[_Layouts, ir.Call, Any], Any]] = Registry()
 
 
-def _on(*names: str) -> Callable[[Any], Any]:
-    def register(fn: Any) -> Any:
-        for n in names:
-            _RULES[n] = fn
-        return fn
-
-    return register
-
-
-@_on("nn.conv2d", "nn.conv3d")
+@_RULES.on("nn.conv2d", "nn.conv3d")
 def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     weight, attrs = call.args[1], call.attrs
     shape = known_shape(weight)
@@ -419,7 +411,7 @@ def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
     return ir.Call(call.op, (source, *call.args[1:]), attrs, span=call.span, ty=call.ty), attrs
 
 
-@_on("nn.conv2d_transpose", "nn.conv3d_transpose")
+@_RULES.on("nn.conv2d_transpose", "nn.conv3d_transpose")
 def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     """Compute each phase of the output by a convolution of its own, all of them as channels of one.
 
@@ -502,7 +494,7 @@ def _panel(s: _Layouts, channels: int) -> int:
     return min(s.panel, round_up(channels, 16))
 
 
-@_on("matmul")
+@_RULES.on("matmul")
 def _matmul(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     weight, data = call.args[1], call.args[0]
     if isinstance(weight, RelaxVar):
@@ -543,7 +535,7 @@ class _Kept(ir.Call):
     layout_kept = True
 
 
-@_on("image.resize")
+@_RULES.on("image.resize")
 def _resize_all(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """Resize the twin: sizes, scales and regions of all axes change places."""
     size = call.args[1]
@@ -559,7 +551,7 @@ def _resize_all(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     return ir.Call(call.op, (s.to_last(call.args[0], bb), places), attrs, span=call.span)
 
 
-@_on("broadcast_to")
+@_RULES.on("broadcast_to")
 def _broadcast_to(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """Repeat the twin: the sizes change places as the dimensions do."""
     data, shape = call.args
@@ -569,7 +561,7 @@ def _broadcast_to(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | Non
     return ir.Call(call.op, (s.to_last(data, bb), places), span=call.span)
 
 
-@_on("sum", "mean", "max", "min")
+@_RULES.on("sum", "mean", "max", "min")
 def _reduce(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     data, axis = call.args[0], call.attrs.get("axis")
     if not s.has_last(data) or axis is None:
@@ -583,7 +575,7 @@ def _reduce(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     return None
 
 
-@_on("permute_dims")
+@_RULES.on("permute_dims")
 def _permute_rule(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """A transpose of a value that has a twin reads the twin; a transpose to channels-last is the twin."""
     data = call.args[0]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft import ir
 from weft.error import LoweringError
+from weft.registry import Registry
 from weft.relax.core_ops import alloc_storage, as_vdevice, call_builtin, is_op, storage_tensor
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 from weft.relax.rename import variables
@@ -129,16 +130,7 @@ def _kill(var: Any) -> VarBinding:
     return VarBinding(Var("_", call.ty), call)
 
 
-_LOWER: dict[str, Callable[[ir.Call], ir.Expr]] = {}
-
-
-def _on(*names: str) -> Callable[[Any], Any]:
-    def register(fn: Any) -> Any:
-        for n in names:
-            _LOWER["relax." + n] = fn
-        return fn
-
-    return register
+_LOWER: Registry[Callable[[ir.Call], ir.Expr]] = Registry("relax.")
 
 
 @ir.function_pass(kind=ir.Function, opt_level=0, ensures="relax.runtime_calls")
@@ -204,50 +196,50 @@ def _copy(call: Any, on_cpu: bool) -> ir.Call:
     return _typed(call_builtin("vm.builtin.to_device", place, call.ty), call)
 
 
-@_on("memory.alloc_storage")
+@_LOWER.on("memory.alloc_storage")
 def _alloc_storage(call: ir.Call) -> ir.Expr:
     size, device, scope, dtype = call.args
     return call_builtin("vm.builtin.alloc_storage", [size, device, dtype, scope], with_ctx=True)
 
 
-@_on("memory.alloc_tensor")
+@_LOWER.on("memory.alloc_tensor")
 def _alloc_tensor(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.alloc_tensor", call.args)
 
 
-@_on("vm.alloc_storage")
+@_LOWER.on("vm.alloc_storage")
 def _vm_alloc_storage(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.alloc_storage", call.args, with_ctx=True)
 
 
-@_on("vm.alloc_tensor")
+@_LOWER.on("vm.alloc_tensor")
 def _vm_alloc_tensor(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.alloc_tensor", call.args[:4])
 
 
-@_on("memory.kill_storage", "memory.kill_tensor")
+@_LOWER.on("memory.kill_storage", "memory.kill_tensor")
 def _kill_memory(call: ir.Call) -> ir.Expr:
     return ir.Call(ir.Op.get("relax.vm.kill_object"), call.args)
 
 
-@_on("builtin.stop_lift_params")
+@_LOWER.on("builtin.stop_lift_params")
 def _stop_lift_params(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.copy", call.args)
 
 
-@_on("memory.view")
+@_LOWER.on("memory.view")
 def _view(call: ir.Call) -> ir.Expr:
     given = [None if isinstance(a, ir.Tuple) else a for a in call.args[1:]]
     nothing = ir.ExprStringImm("", ty=ir.AnyType())
     return call_builtin("weft.run.view", [call.args[0], *(nothing if a is None else a for a in given)])
 
 
-@_on("memory.ensure_zero_offset")
+@_LOWER.on("memory.ensure_zero_offset")
 def _ensure_zero_offset(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.ensure_zero_offset", call.args)
 
 
-@_on("unique")
+@_LOWER.on("unique")
 def _unique(call: ir.Call) -> ir.Expr:
     """The machine sorts what its own numbers can stand for, NumPy the rest."""
     ty = call.args[0].ty
@@ -256,49 +248,49 @@ def _unique(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.unique" if sorted_here else "weft.run.unique", call.args)
 
 
-@_on("nonzero", "shape_to_tensor")
+@_LOWER.on("nonzero", "shape_to_tensor")
 def _of_data(call: ir.Call) -> ir.Expr:
     return call_builtin(f"weft.run.{call.op.name.removeprefix('relax.')}", call.args)  # type: ignore[attr-defined]
 
 
-@_on("reshape")
+@_LOWER.on("reshape")
 def _reshape(call: ir.Call) -> ir.Expr:
     """The builtin takes sizes only; a -1 or 0 of the operator stands resolved in its type."""
     dims = call.ty.shape if isinstance(call.ty, ir.TensorType) else None
     return call_builtin("vm.builtin.reshape", call.args if dims is None else (call.args[0], ir.shape_expr(dims)))
 
 
-@_on("shape_of")
+@_LOWER.on("shape_of")
 def _shape_of(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.shape_of", call.args)
 
 
-@_on("tensor_to_shape")
+@_LOWER.on("tensor_to_shape")
 def _tensor_to_shape(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.tensor_to_shape", call.args)
 
 
-@_on("index_bounds")
+@_LOWER.on("index_bounds")
 def _index_bounds(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.index_bounds", call.args)
 
 
-@_on("null_value")
+@_LOWER.on("null_value")
 def _null_value(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.null_value", [])
 
 
-@_on("vm.call_tir_dyn")
+@_LOWER.on("vm.call_tir_dyn")
 def _call_tir_dyn(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.call_tir_dyn", [call.args[0], *call.args[1].fields])  # type: ignore[attr-defined]
 
 
-@_on("make_closure")
+@_LOWER.on("make_closure")
 def _make_closure(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.make_closure", [call.args[0], *_spread(call.args[1])])
 
 
-@_on("invoke_closure", "invoke_pure_closure")
+@_LOWER.on("invoke_closure", "invoke_pure_closure")
 def _invoke_closure(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.invoke_closure", [call.args[0], *_spread(call.args[1])], call.ty, with_ctx=True)
 
@@ -309,18 +301,18 @@ def _spread(packed: Any) -> tuple[ir.Expr, ...]:
     return packed.fields
 
 
-@_on("to_vdevice", "hint_on_device")
+@_LOWER.on("to_vdevice", "hint_on_device")
 def _to_vdevice(call: ir.Call) -> ir.Expr:
     where = as_vdevice(call.attrs["dst_vdevice"])
     kind = device("cpu" if where.target in ("llvm", "c") else where.target)
     return call_builtin("vm.builtin.to_device", [call.args[0], kind.device_type, where.vdevice_id])
 
 
-@_on("print")
+@_LOWER.on("print")
 def _print(call: ir.Call) -> ir.Expr:
     return call_builtin("weft.run.print", [call.attrs.get("format", ""), *call.args])
 
 
-@_on("assert_op")
+@_LOWER.on("assert_op")
 def _assert_op(call: ir.Call) -> ir.Expr:
     return call_builtin("weft.run.assert_op", [call.args[0], call.attrs.get("format", ""), *call.args[1:]])

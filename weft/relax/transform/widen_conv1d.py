@@ -9,6 +9,7 @@ import numpy as np
 
 from weft import ir, runtime
 from weft.op import Layout, get_op_def, in_places, make_call
+from weft.registry import Registry
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
 
@@ -119,15 +120,7 @@ class _Wide:
 
 
 _Rule = Callable[[_Wide, ir.Call, Any], "ir.Call | None"]
-_RULES: dict[str, _Rule] = {}
-
-
-def _on(*names: str) -> Callable[[_Rule], _Rule]:
-    def register(fn: _Rule) -> _Rule:
-        _RULES.update(dict.fromkeys(names, fn))
-        return fn
-
-    return register
+_RULES: Registry[_Rule] = Registry()
 
 
 def _pair(value: Any) -> tuple[int, int]:
@@ -140,7 +133,7 @@ def _padding(value: Any) -> tuple[int, ...]:
     return (0, before, 0, after)
 
 
-@_on("nn.conv1d", "nn.conv1d_transpose")
+@_RULES.on("nn.conv1d", "nn.conv1d_transpose")
 def _conv1d(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
     assert isinstance(call.op, ir.Op)
     weight, attrs = call.args[1], call.attrs
@@ -187,7 +180,7 @@ def _along_axes(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
     return ir.Call(call.op, args, in_places(definition.attrs, call.attrs, (0, 1, 3), 4), span=call.span)
 
 
-@_on("permute_dims")
+@_RULES.on("permute_dims")
 def _permute(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
     """Move the row of height 1 before the others: ``(n, c, 1, w)`` becomes ``(n, 1, w, c)``."""
     if not s.has(call.args[0]) or tuple(a % 3 for a in call.attrs.get("axes") or ()) != (0, 2, 1):
@@ -195,7 +188,7 @@ def _permute(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
     return ir.Call(call.op, (s.of(call.args[0], bb),), ir.Attrs.of(axes=(0, 2, 3, 1)), span=call.span)
 
 
-@_on("nn.max_pool1d", "nn.avg_pool1d")
+@_RULES.on("nn.max_pool1d", "nn.avg_pool1d")
 def _pool(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
     attrs = call.attrs
     layouts = {attrs.get("layout") or "NCW", attrs.get("out_layout") or "NCW"}

@@ -6,24 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import error, ir
+from weft.registry import Registry
 from weft.relay.expr import Call, Constant, GlobalVar, Tuple
 from weft.relay.vm.function_code import FunctionCode, I
 
 Rule = Callable[[Call, FunctionCode, int | None], int | None]
 
-OPERATORS: dict[str, Rule] = {}
+OPERATORS: Registry[Rule] = Registry()
 """By the operator's name; a rule that returns None has no result but the empty tuple."""
 
 
-def _on(name: str) -> Callable[[Rule], Rule]:
-    def register(rule: Rule) -> Rule:
-        OPERATORS[name] = rule
-        return rule
-
-    return register
-
-
-@_on("vm.invoke_tvm_op")
+@OPERATORS.on("vm.invoke_tvm_op")
 def _invoke_packed(call: Call, code: FunctionCode, dst: int | None) -> None:
     kernel, inputs, outputs = call.args
     if not isinstance(kernel, GlobalVar):
@@ -41,7 +34,7 @@ def _fields(arg: ir.Expr, code: FunctionCode) -> list[int]:
     return code.tuples.get(value, [value])
 
 
-@_on("vm.shape_of")
+@OPERATORS.on("vm.shape_of")
 def _shape_of(call: Call, code: FunctionCode, dst: int | None) -> int:
     tensor = code.value(call.args[0])
     value = code.new() if dst is None else dst
@@ -49,7 +42,7 @@ def _shape_of(call: Call, code: FunctionCode, dst: int | None) -> int:
     return value
 
 
-@_on("vm.reshape_tensor")
+@OPERATORS.on("vm.reshape_tensor")
 def _reshape_tensor(call: Call, code: FunctionCode, dst: int | None) -> int:
     tensor, shape = code.values(call.args)
     value = code.new() if dst is None else dst
@@ -57,7 +50,7 @@ def _reshape_tensor(call: Call, code: FunctionCode, dst: int | None) -> int:
     return value
 
 
-@_on("memory.alloc_storage")
+@OPERATORS.on("memory.alloc_storage")
 def _alloc_storage(call: Call, code: FunctionCode, dst: int | None) -> int:
     size = code.value(call.args[0])
     value, attrs = code.new() if dst is None else dst, call.attrs
@@ -65,7 +58,7 @@ def _alloc_storage(call: Call, code: FunctionCode, dst: int | None) -> int:
     return value
 
 
-@_on("memory.alloc_tensor")
+@OPERATORS.on("memory.alloc_tensor")
 def _alloc_tensor(call: Call, code: FunctionCode, dst: int | None) -> int:
     attrs: Any = call.attrs
     storage, shape = call.args
@@ -82,12 +75,12 @@ def _alloc_tensor(call: Call, code: FunctionCode, dst: int | None) -> int:
     return value
 
 
-@_on("memory.kill")
+@OPERATORS.on("memory.kill")
 def _kill(call: Call, code: FunctionCode, dst: int | None) -> None:
     """No code: registers are let go where their last use is."""
 
 
-@_on("on_device")
+@OPERATORS.on("on_device")
 def _on_device(call: Call, code: FunctionCode, dst: int | None) -> int:
     data = call.args[0]
     if not isinstance(data, Constant):
@@ -97,12 +90,12 @@ def _on_device(call: Call, code: FunctionCode, dst: int | None) -> int:
     return value
 
 
-@_on("annotation.stop_fusion")
+@OPERATORS.on("annotation.stop_fusion")
 def _stop_fusion(call: Call, code: FunctionCode, dst: int | None) -> int:
     return code.value(call.args[0], dst)
 
 
-@_on("device_copy")
+@OPERATORS.on("device_copy")
 def _device_copy(call: Call, code: FunctionCode, dst: int | None) -> int:
     source = code.value(call.args[0])
     value, attrs = code.new() if dst is None else dst, call.attrs

@@ -9,6 +9,7 @@ from typing import Any
 
 from weft.error import CodegenError
 from weft.ir import CallIntrin, DataType, PrimExpr, Range, StringImm, as_int
+from weft.registry import Registry
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.expr import guarded
@@ -16,7 +17,7 @@ from weft.target.llvm.stmt import STMT
 from weft.target.llvm.types import llvm_type, memory_type
 from weft.tir import AllocBuffer, AssertStmt, For, ForKind, Prefetch
 
-INTRINSICS: dict[str, Callable[[CallIntrin, Any], str]] = {}
+INTRINSICS: Registry[Callable[[CallIntrin, Any], str]] = Registry("tir.")
 """Intrinsic to the rule that comes before that of target llvm."""
 STATEMENTS: dict[type, Callable[[Any, Any], None]] = {}
 """Kind of statement to the rule that comes before that of target llvm."""
@@ -32,14 +33,6 @@ class KernelEmitter(FunctionEmitter):
         super().__init__(module, name)
         self.bound_axes: frozenset[str] = frozenset()
         self.shared_bytes = 0
-
-
-def _on(*names: str) -> Callable[[Any], Any]:
-    def register(fn: Any) -> Any:
-        INTRINSICS.update((f"tir.{n}", fn) for n in names)
-        return fn
-
-    return register
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------
@@ -85,7 +78,7 @@ def _shared_work(node: For, index: str, s: KernelEmitter) -> None:
     s.forget()
 
 
-@_on("tvm_storage_sync")
+@INTRINSICS.on("tvm_storage_sync")
 def _barrier(e: CallIntrin, s: FunctionEmitter) -> str:
     scope = e.args[0].value if e.args and isinstance(e.args[0], StringImm) else "shared"
     if scope == "warp":
@@ -103,7 +96,7 @@ def _barrier(e: CallIntrin, s: FunctionEmitter) -> str:
 _SHUFFLES = {"tvm_warp_shuffle": ("idx", 31), "tvm_warp_shuffle_up": ("up", 0), "tvm_warp_shuffle_down": ("down", 31)}
 
 
-@_on(*_SHUFFLES)
+@INTRINSICS.on(*_SHUFFLES)
 def _shuffle(e: CallIntrin, s: FunctionEmitter) -> str:
     """``shuffle(mask, value, lane or delta, width, warp size)``: the value of another thread of the warp."""
     mode, last = _SHUFFLES[e.op.name.removeprefix("tir.")]
@@ -145,7 +138,7 @@ def _from_words(words: list[str], dt: DataType, s: FunctionEmitter) -> str:
     return s.value(f"bitcast i{n} {value} to {llvm_type(dt)}") if dt.is_float else value
 
 
-@_on("tvm_warp_activemask")
+@INTRINSICS.on("tvm_warp_activemask")
 def _active(e: CallIntrin, s: FunctionEmitter) -> str:
     return convert(s, s.call("llvm.nvvm.activemask", "i32", []), DataType("uint32"), DataType(e.dtype))
 
@@ -208,18 +201,18 @@ STATEMENTS.update({For: _loop, AllocBuffer: _alloc, Prefetch: _skip, AssertStmt:
 # --- intrinsics -------------------------------------------------------------------------------------------------------
 
 
-@_on("prefetch")
+@INTRINSICS.on("prefetch")
 def _prefetch(e: CallIntrin, s: FunctionEmitter) -> str:
     return "0"
 
 
-@_on("if_then_else")
+@INTRINSICS.on("if_then_else")
 def _if_then_else(e: CallIntrin, s: FunctionEmitter) -> str:
     """Evaluate only the side that is taken, by a branch that becomes a predicate."""
     return guarded(s, s.expr(e.args[0]), e.args[1], e.args[2])
 
 
-@_on("call_extern", "call_pure_extern", "tvm_call_packed", "call_packed", "tvm_call_cpacked")
+@INTRINSICS.on("call_extern", "call_pure_extern", "tvm_call_packed", "call_packed", "tvm_call_cpacked")
 def _host_call(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0].value if e.args and isinstance(e.args[0], StringImm) else "?"
     raise CodegenError(

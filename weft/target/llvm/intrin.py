@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import llvmlite.binding as llvm
 
 from weft import error, ir, tir
+from weft.registry import Registry
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.expr import guarded
 from weft.target.llvm.memory import alignment, element_pointer
@@ -32,18 +33,9 @@ _BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 CALLS: dict[type, Callable[[ir.CallIntrin, FunctionEmitter], str]] = {}
 """What emits calls of something else than intrinsics, by its class."""
 
-_TABLE: dict[str, Callable[[ir.CallIntrin, FunctionEmitter], str]] = {}
-
-
-def on(*names: str) -> Callable[[Any], Any]:
-    """Register the emission of the intrinsics ``tir.<name>``."""
-
-    def register(fn: Any) -> Any:
-        for n in names:
-            _TABLE["tir." + n] = fn
-        return fn
-
-    return register
+_TABLE: Registry[Callable[[ir.CallIntrin, FunctionEmitter], str]] = Registry("tir.")
+on = _TABLE.on
+"""Register the emission of the intrinsics ``tir.<name>``."""
 
 
 @EXPR.on(ir.CallIntrin)
