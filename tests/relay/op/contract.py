@@ -7,15 +7,17 @@ A case is made like those of ``tests/op/contract.py``, from named sizes.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tests.op.contract import SIZES, Array, Dim, Sizes
+from tests.op.contract import CASES as SHARED
+from tests.op.contract import SIZES, Array, Dim, Fixed, Sizes
 from weft import relay
-from weft.relay.op import op_call
+from weft.relay.op import declaration, list_ops, op_call
 from weft.relay.types import TensorType, TupleType
 
 __all__ = ["CASES", "SIZES", "Case", "Known", "Sizes", "arguments", "call", "case", "cases", "drawn", "values"]
@@ -64,6 +66,19 @@ def case(*names: str, make: Maker) -> None:
     cases(*names)(make)
 
 
+def take_cases_of_shared() -> None:
+    """Register for operators that are shared ones by themselves the cases of those, whose contract checks values."""
+    for name in list_ops():
+        expand = declaration(name).expand
+        if isinstance(expand, functools.partial):
+            CASES.setdefault(name, []).extend(functools.partial(_of_shared, make) for make in SHARED[expand.args[0]])
+
+
+def _of_shared(make: Maker, s: Sizes) -> Case | None:
+    made = make(s)
+    return made and Case(made.inputs, made.attrs)
+
+
 def drawn(name: str, index: int) -> list[Case]:
     made = (CASES[name][index](Sizes(sizes, f"relay.{name}{index}{sizes}")) for sizes in SIZES)
     found = [c for c in made if c is not None]
@@ -79,6 +94,8 @@ def values(case: Case) -> list[Any]:
 def _array(value: Any) -> Any:
     if isinstance(value, Known):
         return _array(value.array)
+    if isinstance(value, Fixed):
+        return value.array.value
     if isinstance(value, Array):
         return value.value
     return tuple(map(_array, value)) if isinstance(value, tuple) else np.asarray(value)
@@ -100,6 +117,8 @@ def _argument(value: Any, dim: Callable[[int], Any], name: str) -> Any:
     if isinstance(value, tuple):
         fields = tuple(_argument(v, dim, f"{name}_{i}") for i, v in enumerate(value))
         return relay.Tuple(fields, ty=TupleType(tuple(f.ty for f in fields)))
+    if isinstance(value, Fixed):
+        return _argument(value.array, int, name)
     if isinstance(value, Array):
         return relay.Var(name, TensorType(tuple(dim(d) for d in value.dims), str(value.value.dtype)))
     array = np.asarray(value)

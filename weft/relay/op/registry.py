@@ -93,7 +93,7 @@ def declare(
     if name in _OPS:
         raise InvalidArgument(f"operator '{name}' is declared twice")
     if isinstance(expand, str):
-        attrs, expand = {**get_op_def(expand).defaults, **(attrs or {})}, _same(expand)
+        attrs, expand = {**get_op_def(expand).defaults, **(attrs or {})}, functools.partial(shared, expand)
     made = _OPS[name] = RelayOp(
         name,
         tuple(Input.parse(i) for i in inputs.split()),
@@ -107,10 +107,6 @@ def declare(
     )
     register_op_attr(name, "num_inputs", -1 if made.variadic else len(made.inputs))
     return made
-
-
-def _same(name: str) -> Callable[..., ir.Expr]:
-    return lambda *args, **attrs: shared(name, *args, **attrs)
 
 
 def get(op: Op | str) -> RelayOp:

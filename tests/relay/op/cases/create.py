@@ -21,7 +21,6 @@ def _dyn_zeros(s: Sizes, name: str) -> Case:
     return call(np.int64([s.a, s.b]), dtype="int32", expect=lambda n: getattr(np, name[4:])(n, "int32"))
 
 
-case("zeros_like", "ones_like", make=lambda s, name: call(s.real(s.a, s.b), expect=getattr(np, name)))
 case("full_like", make=lambda s: call(s.real(s.a, s.b), np.float32(1.5), expect=np.full_like))
 
 

@@ -69,14 +69,3 @@ def _sequence_mask_rows(s: Sizes) -> Case:
         s.real(s.a, s.c), s.integer(s.a, low=0, high=4), axis=1,
         expect=lambda x, n: np.where(np.arange(s.c) < n[:, None], x, 0),
     )  # fmt: skip
-
-
-@cases("reverse_sequence")
-def _reverse_sequence(s: Sizes) -> Case:
-    def reverse(x, n):
-        y = x.copy()
-        for b, k in enumerate(n):
-            y[:k, b] = x[:k, b][::-1]
-        return y
-
-    return call(s.real(6, s.a, s.c), s.integer(s.a, low=1, high=7), seq_axis=0, batch_axis=1, expect=reverse)

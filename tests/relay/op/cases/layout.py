@@ -8,12 +8,6 @@ import torch
 from tests.relay.op.contract import Case, Sizes, call, case, cases
 
 
-@cases("layout_transform")
-def _layout(s: Sizes) -> Case:
-    return call(s.real(s.a, 8, s.c, 3), src_layout="NCHW", dst_layout="NCHW4c",
-                expect=lambda x: x.reshape(s.a, 2, 4, s.c, 3).transpose(0, 1, 3, 4, 2))  # fmt: skip
-
-
 @cases("nn.depth_to_space")
 def _depth_to_space(s: Sizes) -> Case:
     return call(s.real(s.a, 8, s.c, 3), block_size=2, mode="CRD",

@@ -63,9 +63,6 @@ def _concatenate(s: Sizes) -> Case:
     return call((s.real(s.a, s.b), s.real(s.a, s.c)), axis=-1, expect=lambda t: np.concatenate(t, -1))
 
 
-case("stack", make=lambda s: call((s.real(s.a, s.b), s.real(s.a, s.b)), axis=1, expect=lambda t: np.stack(t, 1)))
-
-
 @cases("split")
 def _split_at(s: Sizes) -> Case:
     return call(s.real(s.a, 7), indices_or_sections=(2, 5), axis=1, expect=lambda x: tuple(np.split(x, [2, 5], 1)))
@@ -102,4 +99,3 @@ def _collapse_sum_to(s: Sizes) -> Case:
 case("tile", make=lambda s: call(s.real(s.a, s.b), reps=(2, 1, 3), expect=lambda x: np.tile(x, (2, 1, 3))))
 case("dyn.tile", make=lambda s: call(s.real(s.a, s.b), np.int64([2, 1, 3]), expect=lambda x, _: np.tile(x, (2, 1, 3))))
 case("dyn.tile", make=lambda s: call(s.real(s.a, s.b), np.int64([2]), expect=lambda x, _: np.tile(x, (2,))))
-case("repeat", make=lambda s: call(s.real(s.a, s.b), repeats=3, axis=-1, expect=lambda x: np.repeat(x, 3, -1)))

@@ -12,14 +12,6 @@ def _softmax(x, axis):
     return e / e.sum(axis, keepdims=True)
 
 
-@cases("nn.softmax", "nn.fast_softmax")
-def _softmaxes(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, s.c), axis=1, expect=lambda x: _softmax(x, 1))
-
-
-case("nn.log_softmax", make=lambda s: call(s.real(s.a, s.c), expect=lambda x: np.log(_softmax(x, -1))))
-
-
 def _normalized(x, axes, eps=1e-5):
     x = x.astype("float64")
     return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
@@ -80,16 +72,6 @@ def _l2(s: Sizes) -> Case:
     return call(s.real(s.a, s.c), eps=1e-3, axis=(1,),
                 expect=lambda x: x / np.sqrt(np.maximum((x.astype("float64") ** 2).sum(1, keepdims=True), 1e-3)),
                 )  # fmt: skip
-
-
-@cases("nn.lrn")
-def _lrn(s: Sizes) -> Case:
-    def expect(x):
-        y = x.astype("float64")
-        total = sum((np.pad(y, ((0, 0), (1, 1), (0, 0)))[:, i : i + x.shape[1]] ** 2) for i in range(3))
-        return y / (2 + 1e-2 / 3 * total) ** 0.75
-
-    return call(s.real(s.a, 5, s.c), size=3, alpha=1e-2, expect=expect)
 
 
 case("nn.dropout", make=lambda s: call(s.real(s.a, s.b), rate=0.3, expect=lambda x: (x, np.ones_like(x))))

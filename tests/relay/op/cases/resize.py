@@ -87,15 +87,6 @@ def _upsampling3d(s: Sizes) -> Case:
                 expect=_interpolated("trilinear", scale_factor=2))  # fmt: skip
 
 
-@cases("image.grid_sample")
-def _grid_sample(s: Sizes) -> Case:
-    def expect(x, g):
-        grid = torch.from_numpy(np.ascontiguousarray(np.moveaxis(g, 1, -1)))
-        return torch_nn.grid_sample(torch.from_numpy(x), grid, align_corners=True).numpy()
-
-    return call(s.real(2, 3, 5, 4), s.real(2, 2, 3, s.c, low=-1.2, high=1.2), expect=expect)
-
-
 @cases("image.affine_grid")
 def _affine_grid(s: Sizes) -> Case:
     def expect(x):
