@@ -5,29 +5,27 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
-ELEMENT = {
-    "float32": TensorProto.FLOAT,
-    "float16": TensorProto.FLOAT16,
-    "float64": TensorProto.DOUBLE,
-    "int64": TensorProto.INT64,
-    "int32": TensorProto.INT32,
-    "bool": TensorProto.BOOL,
-}
+Values = Mapping[str, tuple[str, Sequence[int | str] | None]]
+
+
+def element(dtype: str) -> int:
+    """ONNX's number of a data type."""
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
 
 
 def model(
     nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, tuple[str, Sequence[int | str]]],
-    outputs: Mapping[str, tuple[str, Sequence[int | str]]],
+    inputs: Values,
+    outputs: Values,
     weights: Mapping[str, Any] | None = None,
     opset: int = 17,
 ) -> onnx.ModelProto:
-    """A model of some nodes; inputs and outputs map names to dtype and shape."""
+    """A model of some nodes; inputs and outputs map names to dtype and shape, None where it is open."""
 
-    def infos(values: Mapping[str, tuple[str, Sequence[int | str]]]) -> list[onnx.ValueInfoProto]:
-        return [helper.make_tensor_value_info(n, ELEMENT[d], list(s)) for n, (d, s) in values.items()]
+    def infos(values: Values) -> list[onnx.ValueInfoProto]:
+        return [helper.make_tensor_value_info(n, element(d), s) for n, (d, s) in values.items()]
 
     initializers = [numpy_helper.from_array(np.asarray(v), n) for n, v in (weights or {}).items()]
     graph = helper.make_graph(list(nodes), "test", infos(inputs), infos(outputs), initializers)

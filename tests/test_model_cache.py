@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import weft
+from tests import onnx_models
 from weft import model_cache, relax, target
 from weft.error import ModelImportError, WeftError
 from weft.runtime import cache
@@ -31,22 +32,16 @@ def write_model(path: Path, factor: float = 2.0, *, external: bool = False) -> P
         helper.make_node("Mul", ["x", "f"], ["q"]),
         helper.make_node("Add", ["p", "q"], ["y"]),
     ]
-    io = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["rows", 64]) for n in "xy"]
-    weights = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.float32(factor), "f")]
-    model = helper.make_model(
-        helper.make_graph(nodes, "g", io[:1], io[1:], weights),
-        opset_imports=[helper.make_opsetid("", 17)],
-        ir_version=9,
-    )
+    rows = ("float32", ("rows", 64))
+    model = onnx_models.model(nodes, {"x": rows}, {"y": rows}, {"w": w, "f": np.float32(factor)})
     onnx.save(model, str(path), save_as_external_data=external, location="weights.bin", size_threshold=0)
     return path
 
 
 def write_softmax(path: Path) -> Path:
     """A kernel of symbolic shape, which is worth compiling for a shape."""
-    io = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["rows", "columns"]) for n in "xy"]
-    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "g", io[:1], io[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(path))
+    matrix = ("float32", ("rows", "columns"))
+    onnx.save(onnx_models.model([helper.make_node("Softmax", ["x"], ["y"])], {"x": matrix}, {"y": matrix}), str(path))
     return path
 
 

@@ -4,9 +4,10 @@ import threading
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import weft
+from tests import onnx_models
 
 _statistics = weft.ffi.get_global_func("weft.pool_statistics")
 
@@ -30,11 +31,8 @@ def session(rows, columns: int = 96) -> weft.Session:
         helper.make_node("Softmax", ["c"], ["y"], axis=-1),
         helper.make_node("Transpose", ["b"], ["t"], perm=[1, 0]),
     ]
-    io = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, columns])]
-    out = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, columns]),
-           helper.make_tensor_value_info("t", TensorProto.FLOAT, [columns, rows])]  # fmt: skip
-    graph = helper.make_graph(nodes, "g", io, out, [numpy_helper.from_array(w, n) for n, w in weights.items()])
-    return weft.Session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    matrix, turned = ("float32", (rows, columns)), ("float32", (columns, rows))
+    return weft.Session(onnx_models.model(nodes, {"x": matrix}, {"y": matrix, "t": turned}, weights))
 
 
 def feeds(rows: int, columns: int = 96) -> dict[str, np.ndarray]:

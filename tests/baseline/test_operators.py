@@ -159,7 +159,7 @@ def test_half_precision_is_computed_in_single_and_rounded(tmp_path):
     np.testing.assert_allclose(found, a.astype("float64") @ b.astype("float64"), rtol=1e-3, atol=1e-3)
     assert one(tmp_path, "MatMul", a, b.astype("float32")) is None
     for kind in ("float32", "float16", "int32"):
-        assert one(tmp_path, "Cast", a, to=onnx_models.ELEMENT[kind]).dtype == kind
+        assert one(tmp_path, "Cast", a, to=onnx_models.element(kind)).dtype == kind
 
 
 def test_an_element_between_two_is_left_to_the_compiled_program(tmp_path):
@@ -171,9 +171,9 @@ def test_an_element_between_two_is_left_to_the_compiled_program(tmp_path):
 
 def test_casts_that_lose_nothing_of_their_kind(tmp_path):
     x = np.array([-2.7, 0.0, 3.9], "float32")
-    assert one(tmp_path, "Cast", x, to=onnx_models.ELEMENT["int64"]).tolist() == [-2, 0, 3]
-    assert one(tmp_path, "Cast", x, to=onnx_models.ELEMENT["bool"]).tolist() == [True, False, True]
-    assert one(tmp_path, "Cast", np.array([np.nan, 1e30], "float32"), to=onnx_models.ELEMENT["int32"]) is None
+    assert one(tmp_path, "Cast", x, to=onnx_models.element("int64")).tolist() == [-2, 0, 3]
+    assert one(tmp_path, "Cast", x, to=onnx_models.element("bool")).tolist() == [True, False, True]
+    assert one(tmp_path, "Cast", np.array([np.nan, 1e30], "float32"), to=onnx_models.element("int32")) is None
 
 
 def test_erf_is_that_of_double_precision():

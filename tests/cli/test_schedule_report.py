@@ -5,9 +5,10 @@ import warnings
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import weft
+from tests import onnx_models
 from weft.cli import main
 from weft.tir.schedule.rules import select
 
@@ -18,14 +19,8 @@ def best_of_each():
         helper.make_node("MatMul", ["x", "w"], ["y"], name="project"),
         helper.make_node("MaxPool", ["y"], ["m", "z"], name="best", kernel_shape=[2], strides=[2]),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "best",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, "rows", 32])],
-        [helper.make_tensor_value_info("z", TensorProto.INT64, None)],
-        [onnx.numpy_helper.from_array(np.ones((32, 64), np.float32), "w")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    weights = {"w": np.ones((32, 64), np.float32)}
+    return onnx_models.model(nodes, {"x": ("float32", (1, "rows", 32))}, {"z": ("int64", None)}, weights)
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +61,8 @@ def convolution(channels, groups, size, **attributes):
     weights = np.ones((channels, channels // groups, 3, 3), np.float32)
     node = helper.make_node("Conv", ["x", "w"], ["y"], name="mix", group=groups, pads=[1] * 4, **attributes)
     best = helper.make_node("MaxPool", ["y"], ["m", "z"], name="best", kernel_shape=[2, 2])
-    graph = helper.make_graph(
-        [node, best],
-        "grouped",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, channels, size, size])],
-        [helper.make_tensor_value_info("z", TensorProto.INT64, None)],
-        [onnx.numpy_helper.from_array(weights, "w")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    image = ("float32", (1, channels, size, size))
+    return onnx_models.model([node, best], {"x": image}, {"z": ("int64", None)}, {"w": weights})
 
 
 def said(action):

@@ -3,9 +3,10 @@
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 import weft
+from tests import onnx_models
 from weft import error, tir
 from weft.frontend.onnx import from_onnx
 from weft.ir import Call, walk
@@ -13,15 +14,6 @@ from weft.target import Target
 
 pytestmark = pytest.mark.usefixtures("optimised")
 RNG = np.random.default_rng(5)
-ELEMENT = {"float32": TensorProto.FLOAT, "uint8": TensorProto.UINT8, "int8": TensorProto.INT8,
-           "int32": TensorProto.INT32}  # fmt: skip
-
-
-def model(nodes, inputs, outputs, weights):
-    infos = [[helper.make_tensor_value_info(n, ELEMENT[d], s) for n, (d, s) in v.items()] for v in (inputs, outputs)]
-    initializers = [numpy_helper.from_array(np.asarray(v), n) for n, v in weights.items()]
-    graph = helper.make_graph(nodes, "test", *infos, initializers)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
 def compare(proto, feeds, step=0.0):
@@ -63,7 +55,7 @@ def qlinear_conv(dtype, x_zero, w_zero=0):
     inputs = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
     node = helper.make_node("QLinearConv", inputs, ["y"], pads=[1, 1, 1, 1], strides=[1, 2])
     shape = ["n", 5, 9, 8]
-    proto = model([node], {"x": (dtype, shape)}, {"y": (dtype, None)}, weights)
+    proto = onnx_models.model([node], {"x": (dtype, shape)}, {"y": (dtype, None)}, weights)
     return proto, {"x": RNG.integers(info.min, info.max + 1, (2, 5, 9, 8)).astype(dtype)}
 
 
@@ -83,7 +75,7 @@ def test_qlinear_matmul(dtype):
         "yz": np.array(info.min + 128, dtype),
     }  # fmt: skip
     node = helper.make_node("QLinearMatMul", ["a", "as", "az", "b", "bs", "bz", "ys", "yz"], ["y"])
-    proto = model([node], {"a": (dtype, ["n", 33])}, {"y": (dtype, None)}, weights)
+    proto = onnx_models.model([node], {"a": (dtype, ["n", 33])}, {"y": (dtype, None)}, weights)
     compare(proto, {"a": RNG.integers(info.min, info.max + 1, (7, 33)).astype(dtype)}, 1)
     assert not has_dots() or uses_dots(proto)
 
@@ -104,7 +96,9 @@ def test_dynamically_quantised_products(b_zero, b_dtype):
         helper.make_node("Mul", ["s", "bs"], ["unit"]),
         helper.make_node("Mul", ["f", "unit"], ["y"]),
     ]
-    proto = model(nodes, {"x": ("float32", ["n", 50])}, {"y": ("float32", None), "sums": ("int32", None)}, weights)
+    proto = onnx_models.model(
+        nodes, {"x": ("float32", ["n", 50])}, {"y": ("float32", None), "sums": ("int32", None)}, weights
+    )
     expected = {"x": RNG.standard_normal((6, 50)).astype(np.float32)}
     sums = onnxruntime.InferenceSession(proto.SerializeToString()).run(["sums"], expected)[0]
     found = {i.name: v.numpy() for i, v in zip(*_outputs(proto, expected), strict=True)}
@@ -125,7 +119,7 @@ def test_conv_integer(x_dtype, zero):
     w = RNG.integers(-127, 128, (18, 6, 3, 3)).astype(np.int8)
     weights = {"w": w, "xz": np.array(zero, x_dtype)}
     node = helper.make_node("ConvInteger", ["x", "w", "xz"], ["y"], pads=[1, 1, 1, 1])
-    proto = model([node], {"x": (x_dtype, [1, 6, 7, 7])}, {"y": ("int32", None)}, weights)
+    proto = onnx_models.model([node], {"x": (x_dtype, [1, 6, 7, 7])}, {"y": ("int32", None)}, weights)
     padded = np.pad(x.astype(np.int32) - zero, [(0, 0), (0, 0), (1, 1), (1, 1)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     np.testing.assert_array_equal(
@@ -141,7 +135,7 @@ def test_an_integer_convolution_with_unsigned_weights(group):
     w = RNG.integers(0, 256, (4, 6 // group, 3, 2)).astype(np.uint8)
     weights = {"w": w, "xz": np.uint8(100), "wz": np.array([3, 128, 200, 255], np.uint8)}
     node = helper.make_node("ConvInteger", ["x", "w", "xz", "wz"], ["y"], group=group, pads=[1, 0, 0, 1])
-    proto = model([node], {"x": ("uint8", [2, 6, 5, 7])}, {"y": ("int32", None)}, weights)
+    proto = onnx_models.model([node], {"x": ("uint8", [2, 6, 5, 7])}, {"y": ("int32", None)}, weights)
     padded = np.pad(x.astype(np.int32) - 100, [(0, 0), (0, 0), (1, 0), (0, 1)])
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 2), axis=(2, 3))
     windows = windows.reshape(2, group, 6 // group, *windows.shape[2:])
@@ -158,7 +152,9 @@ def test_an_integer_product_of_two_inputs(shapes):
     a, b = (RNG.integers(0, 256, s).astype(np.uint8) for s in shapes)
     node = helper.make_node("MatMulInteger", ["a", "b", "az", "bz"], ["y"])
     zeros = {"az": np.uint8(7), "bz": np.uint8(130)}
-    proto = model([node], {k: ("uint8", list(v.shape)) for k, v in (("a", a), ("b", b))}, {"y": ("int32", None)}, zeros)
+    proto = onnx_models.model(
+        [node], {k: ("uint8", list(v.shape)) for k, v in (("a", a), ("b", b))}, {"y": ("int32", None)}, zeros
+    )
     found = weft.Session(proto).run({"a": a, "b": b})[0].numpy()
     np.testing.assert_array_equal(found, (a.astype(np.int32) - 7) @ (b.astype(np.int32) - 130))
 
@@ -175,7 +171,7 @@ def test_weights_of_qdq_models_stay_bytes():
         helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["dw"], axis=1),
         helper.make_node("MatMul", ["d", "dw"], ["y"]),
     ]
-    proto = model(nodes, {"x": ("float32", ["n", 40])}, {"y": ("float32", None)}, weights)
+    proto = onnx_models.model(nodes, {"x": ("float32", ["n", 40])}, {"y": ("float32", None)}, weights)
     compare(proto, {"x": RNG.standard_normal((5, 40)).astype(np.float32)}, 1e-4)
     if has_dots():
         mod = weft.relax.get_pipeline("default", Target("llvm"))(from_onnx(proto))
@@ -187,4 +183,4 @@ def test_types_that_nothing_is_quantised_to():
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
     weights = {"s": np.float32(1), "z": np.int32(0)}
     with pytest.raises(error.ModelImportError):
-        from_onnx(model([node], {"x": ("float32", [4])}, {"y": ("int32", [4])}, weights))
+        from_onnx(onnx_models.model([node], {"x": ("float32", [4])}, {"y": ("int32", [4])}, weights))

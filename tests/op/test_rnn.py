@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import weft
+from tests import onnx_models
 from weft import ir, relax
 from weft.op import get_op_def, make_call
 
@@ -15,15 +16,11 @@ GATES = {"LSTM": 4, "GRU": 3}
 def test_biases_of_constants_are_added_once(kind):
     n, inputs, rng = 20, 12, np.random.default_rng(3)
     shapes = {"W": (1, GATES[kind] * n, inputs), "R": (1, GATES[kind] * n, n), "B": (1, 2 * GATES[kind] * n)}
-    weights = [numpy_helper.from_array(rng.standard_normal(s).astype(np.float32), k) for k, s in shapes.items()]
+    weights = {k: rng.standard_normal(s).astype(np.float32) for k, s in shapes.items()}
     late = {"linear_before_reset": 1} if kind == "GRU" else {}
     node = helper.make_node(kind, ["x", "W", "R", "B"], ["y"], hidden_size=n, **late)
-    spec = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        [node], "layer", [spec("x", TensorProto.FLOAT, ("t", 1, inputs))],
-        [spec("y", TensorProto.FLOAT, ("t", 1, 1, n))], weights,
-    )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    out = {"y": ("float32", ("t", 1, 1, n))}
+    model = onnx_models.model([node], {"x": ("float32", ("t", 1, inputs))}, out, weights)
     session = weft.Session(model.SerializeToString())
     kernels = {f.name for f in session.executable.functions if "." not in f.name} - {"main"}
     assert not [k for k in kernels if k.startswith(("add", "split", "concat", "strided_slice"))], kernels

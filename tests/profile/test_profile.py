@@ -6,8 +6,9 @@ import re
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
+from tests import onnx_models
 from weft import error, profile, te
 from weft.cli import main
 from weft.tir.analysis.work import work_of
@@ -25,12 +26,7 @@ def model(path=None):
         helper.make_node("Relu", ["q"], ["r"], name="relu"),
         helper.make_node("Softmax", ["r"], ["y"], name="softmax", axis=-1),
     ]
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32])],
-        [numpy_helper.from_array(v, k) for k, v in weights.items()],
-    )  # fmt: skip
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    made = onnx_models.model(nodes, {"x": ("float32", ("n", 64))}, {"y": ("float32", ("n", 32))}, weights)
     if path is not None:
         onnx.save(made, path)
     return made

@@ -4,10 +4,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import weft
+from tests import onnx_models
 from weft import error, quantize
 from weft.cli.main import main
 from weft.support.ranges import Observed
@@ -16,7 +17,7 @@ RNG = np.random.default_rng(12)
 
 
 def constants(**arrays):
-    return [numpy_helper.from_array(a.astype(np.float32), name) for name, a in arrays.items()]
+    return {name: a.astype(np.float32) for name, a in arrays.items()}
 
 
 def perceptron(opset=17, spoiled=False):
@@ -31,12 +32,8 @@ def perceptron(opset=17, spoiled=False):
         helper.make_node("Gemm", ["r", "b", "bias"], ["g"], name="middle", transB=1),
         helper.make_node("MatMul", ["g", "c"], ["y"], name="last"),
     ]
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10])],
-        constants(a=a, b=b, c=c, bias=RNG.standard_normal(80)),
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    weights = constants(a=a, b=b, c=c, bias=RNG.standard_normal(80))
+    return onnx_models.model(nodes, {"x": ("float32", ("n", 64))}, {"y": ("float32", ("n", 10))}, weights, opset)
 
 
 def convolution():
@@ -48,11 +45,7 @@ def convolution():
     arrays = constants(
         w=RNG.standard_normal((8, 3, 3, 3)) / 5, b=RNG.standard_normal(8), v=RNG.standard_normal((4, 8, 1, 1))
     )
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 9, 7])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 9, 7])], arrays,
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx_models.model(nodes, {"x": ("float32", (1, 3, 9, 7))}, {"y": ("float32", (1, 4, 9, 7))}, arrays)
 
 
 def both(model, feeds):

@@ -8,8 +8,10 @@ import sys
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import weft
+from tests import onnx_models
 from tests.runtime.programs import add_twice
 from weft.ffi.native import find_library
 from weft.runtime import seal
@@ -107,12 +109,8 @@ def test_the_c_entry_refuses_what_is_damaged(tmp_path):
 
 
 def model_with(weights):
-    from onnx import TensorProto, helper, numpy_helper
-
-    infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [weights.size]) for n in "xy"]
-    nodes = [helper.make_node("Add", ["x", "w"], ["y"])]
-    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], [numpy_helper.from_array(weights, "w")])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    vector = ("float32", weights.shape)
+    return onnx_models.model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": vector}, {"y": vector}, {"w": weights})
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sections of ELF files")

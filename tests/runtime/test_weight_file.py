@@ -6,9 +6,10 @@ import os
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import weft
+from tests import onnx_models
 from weft.runtime import map_file, weight_file, weights_in_files
 from weft.runtime.stored_model import read_model, write_model
 
@@ -79,15 +80,9 @@ def test_a_model_is_compiled_to_the_same_bytes(tmp_path):
         helper.make_node("Transpose", ["w"], ["wt"], perm=[1, 0]),
     ]
     nodes = [nodes[0], nodes[2], nodes[1]]
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("i", TensorProto.INT64, [9])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [9, 611])],
-        [numpy_helper.from_array(v, k) for k, v in weights.items()],
-    )  # fmt: skip
+    made = onnx_models.model(nodes, {"i": ("int64", (9,))}, {"y": ("float32", (9, 611))}, weights)
     path = tmp_path / "m.onnx"
-    path.write_bytes(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
-    )
+    path.write_bytes(made.SerializeToString())
 
     def compiled(name: str) -> bytes:
         write_model(tmp_path / name, weft.relax.build(weft.frontend.onnx.from_onnx(path)), None)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 import weft
+from tests import onnx_models
 from tests.frontend.nn.tracing import compiled, trace
 from weft.frontend.nn import op
 from weft.op import get_op_def
@@ -98,10 +99,8 @@ def test_numbers_are_those_of_threefry_and_lie_evenly(draw):
 
 def test_logits_of_an_onnx_model(draw):
     weights = RNG.standard_normal((8, 33)).astype("float32")
-    values = [helper.make_tensor_value_info(n, 1, ["b", d]) for n, d in (("x", 8), ("logits", 33))]
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["logits"])], "g", values[:1], values[1:],
-                              [numpy_helper.from_array(weights, "w")])  # fmt: skip
-    session = weft.Session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+    node, out = helper.make_node("MatMul", ["x", "w"], ["logits"]), {"logits": ("float32", ("b", 33))}
+    session = weft.Session(onnx_models.model([node], {"x": ("float32", ("b", 8))}, out, {"w": weights}))
     x = RNG.standard_normal((5, 8)).astype("float32")
     found = draw(session.run({"x": x})[0], np.arange(5), heat=0)
     np.testing.assert_array_equal(found, (x @ weights).argmax(1))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import weft
+from tests import onnx_models
 from tests.clock import soon
 from weft import ir
 from weft.ir import IRModule
@@ -116,19 +117,11 @@ EMPTY = {
 @pytest.mark.parametrize("name", EMPTY)
 def test_billions_of_rows_without_columns_take_no_time(name):
     arrays, attrs, shape = EMPTY[name]
-    inputs = [
-        helper.make_tensor_value_info(
-            f"x{i}", helper.np_dtype_to_tensor_dtype(a.dtype),
-            list(a.shape) if a.ndim < 2 else [f"d{i}_{j}" for j in range(a.ndim)],
-        )
-        for i, a in enumerate(arrays)
-    ]  # fmt: skip
-    node = helper.make_node(name, [i.name for i in inputs], ["y"], **attrs)
-    result = TensorProto.INT64 if name == "ArgMax" else TensorProto.FLOAT
-    outputs = [helper.make_tensor_value_info("y", result, [f"e{i}" for i in range(len(shape))])]
-    model = helper.make_model(
-        helper.make_graph([node], "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 18)]
-    )
+    dims = [a.shape if a.ndim < 2 else [f"d{i}_{j}" for j in range(a.ndim)] for i, a in enumerate(arrays)]
+    inputs = {f"x{i}": (a.dtype.name, d) for i, (a, d) in enumerate(zip(arrays, dims, strict=True))}
+    node = helper.make_node(name, list(inputs), ["y"], **attrs)
+    result = ("int64" if name == "ArgMax" else "float32", [f"e{i}" for i in range(len(shape))])
+    model = onnx_models.model([node], inputs, {"y": result}, opset=18)
     onnx.checker.check_model(model)
     session = weft.Session(model)
     given = {f"x{i}": a for i, a in enumerate(arrays)}
