@@ -22,11 +22,13 @@ from weft.tir.transform.math_terms import (
     Min,
     Mul,
     Select,
+    Steps,
     Sub,
     above,
     absolute,
     below,
     bits_of,
+    bound,
     call,
     convert,
     double,
@@ -77,31 +79,22 @@ _BELOW_HALF = 0.4999999701976776  # taken from a number that is then rounded, wh
 _LEAST = 1.17549435e-38
 
 
-def _exp_reduced(r: PrimExpr, rounded: PrimExpr, bias: int = 0) -> PrimExpr:
+@bound
+def _exp_reduced(r: PrimExpr, rounded: PrimExpr, bias: int = 0) -> Steps:
     """``exp(r) * 2**(n + bias)``, where `rounded` is the integer ``n`` plus the magic number."""
-
-    def value(r: Var) -> PrimExpr:
-        p = horner(EXP_COEFFICIENTS, r)
-        bits = bits_of(rounded) if not bias else Add(bits_of(rounded), integer(bias, r))
-        return float_of(Add(bits_of(p), shift_left(bits, 23)))
-
-    return let(r, value, "r")
+    r = yield r, "r"
+    p = horner(EXP_COEFFICIENTS, r)
+    bits = bits_of(rounded) if not bias else Add(bits_of(rounded), integer(bias, r))
+    return float_of(Add(bits_of(p), shift_left(bits, 23)))
 
 
-def _exp_core(x: PrimExpr, bias: int = 0) -> PrimExpr:
+@bound
+def _exp_core(x: PrimExpr, bias: int = 0) -> Steps:
     """``exp(x) * 2**bias`` for arguments whose result is a normal number or underflows; no upper clamp."""
-
-    def reduced(v: Var) -> PrimExpr:
-        def rounded(t: Var) -> PrimExpr:
-            def scaled(n: Var) -> PrimExpr:
-                r = fma(n, number(-LN2_LO, x), fma(n, number(-LN2_HI, x), v))
-                return _exp_reduced(r, t, bias)
-
-            return let(Sub(t, number(MAGIC, x)), scaled, "n")
-
-        return let(fma(v, number(math.log2(math.e), x), number(MAGIC, x)), rounded, "t")
-
-    return let(Max(x, number(-87.33654, x)), reduced, "v")
+    v = yield Max(x, number(-87.33654, x)), "v"
+    t = yield fma(v, number(math.log2(math.e), x), number(MAGIC, x)), "t"
+    n = yield Sub(t, number(MAGIC, x)), "n"
+    return _exp_reduced(fma(n, number(-LN2_LO, x), fma(n, number(-LN2_HI, x), v)), t, bias)
 
 
 def _between(x: PrimExpr, low: float, high: float) -> PrimExpr:
@@ -127,46 +120,39 @@ def _exp_of_negated(x: PrimExpr) -> PrimExpr:
     return let(_between(x, -88.9, 88.0), lambda v: _power_of_e(v, negated(v), -1.0, EXP_COEFFICIENTS), "v")
 
 
-def _power_of_e(v: Var, signed: PrimExpr, sign: float, coefficients: tuple[float, ...], below: float = 0.0) -> PrimExpr:
+@bound
+def _power_of_e(v: Var, signed: PrimExpr, sign: float, coefficients: tuple[float, ...], below: float = 0.0) -> Steps:
     """``exp(sign * v)``, given ``sign * v``, too: a polynomial times 2 to the rounded power, less `below` before."""
     magic, power = number(MAGIC + 127, v), number(sign * math.log2(math.e), v)
-
-    def scaled(t: Var) -> PrimExpr:
-        r = let(Sub(t, magic), lambda n: fma(n, number(-LN2_LO, v), fma(n, number(-LN2_HI, v), signed)), "n")
-        return Mul(let(r, lambda r: horner(coefficients, r), "r"), float_of(shift_left(bits_of(t), 23)))
-
-    rounded = Add(fma(v, power, number(-below, v)), magic) if below else fma(v, power, magic)
-    return let(rounded, scaled, "t")
+    t = yield Add(fma(v, power, number(-below, v)), magic) if below else fma(v, power, magic), "t"
+    r = let(Sub(t, magic), lambda n: fma(n, number(-LN2_LO, v), fma(n, number(-LN2_HI, v), signed)), "n")
+    return Mul(let(r, lambda r: horner(coefficients, r), "r"), float_of(shift_left(bits_of(t), 23)))
 
 
 def exp2(x: PrimExpr) -> PrimExpr:
     """2 to the x. At most 2 ULP."""
 
-    def reduced(v: Var) -> PrimExpr:
-        def rounded(t: Var) -> PrimExpr:
-            return _exp_reduced(Mul(Sub(v, Sub(t, number(MAGIC, x))), number(math.log(2), x)), t)
+    @bound
+    def value() -> Steps:
+        v = yield Max(Min(x, number(127.99999, x)), number(-126.0, x)), "v"
+        t = yield Add(v, number(MAGIC, x)), "t"
+        return _exp_reduced(Mul(Sub(v, Sub(t, number(MAGIC, x))), number(math.log(2), x)), t)
 
-        return let(Add(v, number(MAGIC, x)), rounded, "t")
-
-    result = let(Max(Min(x, number(127.99999, x)), number(-126.0, x)), reduced, "v")
-    return _limited(x, result, -126.0, 127.99999)
+    return _limited(x, value(), -126.0, 127.99999)
 
 
 def exp10(x: PrimExpr) -> PrimExpr:
     """10 to the x. At most 2 ULP."""
 
-    def reduced(v: Var) -> PrimExpr:
-        def rounded(t: Var) -> PrimExpr:
-            def scaled(n: Var) -> PrimExpr:
-                f = fma(n, number(-4.6050390665e-06, x), fma(n, number(-0.301025390625, x), v))
-                return _exp_reduced(Mul(f, number(math.log(10), x)), t)
+    @bound
+    def value() -> Steps:
+        v = yield Max(Min(x, number(38.531837, x)), number(-37.929775, x)), "v"
+        t = yield fma(v, number(math.log2(10), x), number(MAGIC, x)), "t"
+        n = yield Sub(t, number(MAGIC, x)), "n"
+        f = fma(n, number(-4.6050390665e-06, x), fma(n, number(-0.301025390625, x), v))
+        return _exp_reduced(Mul(f, number(math.log(10), x)), t)
 
-            return let(Sub(t, number(MAGIC, x)), scaled, "n")
-
-        return let(fma(v, number(math.log2(10), x), number(MAGIC, x)), rounded, "t")
-
-    result = let(Max(Min(x, number(38.531837, x)), number(-37.929775, x)), reduced, "v")
-    return _limited(x, result, -37.929775, 38.531837)
+    return _limited(x, value(), -37.929775, 38.531837)
 
 
 # --- logarithms -------------------------------------------------------------------------------------------------------
@@ -175,27 +161,17 @@ def exp10(x: PrimExpr) -> PrimExpr:
 def _log_parts(x: PrimExpr, combine: Callable[[Var, Var, PrimExpr], PrimExpr]) -> PrimExpr:
     """``combine(k, f, rest)`` with ``x == 2**k (1 + f)``, ``log(1 + f) == f - f**2 / 2 + rest``, and special values."""
 
-    def scaled(y: Var) -> PrimExpr:
-        def from_bits(bits: Var) -> PrimExpr:
-            # 0x3F3504F3 is sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2))
-            exponent = shift_right(Sub(bits, integer(0x3F3504F3, x)), 23)
+    @bound
+    def value() -> Steps:
+        y = yield Select(below(x, _LEAST), Mul(x, number(8388608.0, x)), x), "y"
+        bits = yield bits_of(y), "b"
+        # 0x3F3504F3 is sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2))
+        e = yield shift_right(Sub(bits, integer(0x3F3504F3, x)), 23), "e"
+        f = yield Sub(float_of(Sub(bits, shift_left(e, 23))), number(1.0, x)), "f"
+        k = yield Add(Cast(x.dtype, e), Select(below(x, _LEAST), number(-23.0, x), number(0.0, x))), "k"
+        return combine(k, f, Mul(Mul(Mul(f, f), f), horner(_LOG, f)))
 
-            def split(e: Var) -> PrimExpr:
-                mantissa = float_of(Sub(bits, shift_left(e, 23)))
-                scale = Select(below(x, _LEAST), number(-23.0, x), number(0.0, x))
-
-                def value(f: Var) -> PrimExpr:
-                    rest = Mul(Mul(Mul(f, f), f), horner(_LOG, f))
-                    return let(Add(Cast(x.dtype, e), scale), lambda k: combine(k, f, rest), "k")
-
-                return let(Sub(mantissa, number(1.0, x)), value, "f")
-
-            return let(exponent, split, "e")
-
-        return let(bits_of(y), from_bits, "b")
-
-    result = let(Select(below(x, _LEAST), Mul(x, number(8388608.0, x)), x), scaled, "y")
-    result = Select(equal(x, math.inf), x, result)
+    result = Select(equal(x, math.inf), x, value())
     result = Select(equal(x, 0.0), number(-math.inf, x), result)
     return Select(x >= number(0.0, x), result, number(math.nan, x))
 
@@ -219,18 +195,14 @@ def _log_base(x: PrimExpr, per_nat: float, hi: float, per_two_hi: float, per_two
     ``per_nat`` units a nat, of which `hi` has few bits, and ``per_two`` units a factor of two.
     """
 
-    def combine(k: Var, f: Var, rest: PrimExpr) -> PrimExpr:
-        def parts(h: Var) -> PrimExpr:
-            def tail(low: Var) -> PrimExpr:
-                small = fma(h, number(per_nat - hi, x), Mul(low, number(per_nat, x)))
-                if per_two_lo:
-                    small = fma(k, number(per_two_lo, x), small)
-                return fma(k, number(per_two_hi, x), fma(h, number(hi, x), small))
-
-            square = Mul(number(-0.5, x), Mul(f, f))
-            return let(Add(Sub(f, h), Add(square, rest)), tail, "low")
-
-        return let(_cleared(f), parts, "h")
+    @bound
+    def combine(k: Var, f: Var, rest: PrimExpr) -> Steps:
+        h = yield _cleared(f), "h"
+        low = yield Add(Sub(f, h), Add(Mul(number(-0.5, x), Mul(f, f)), rest)), "low"
+        small = fma(h, number(per_nat - hi, x), Mul(low, number(per_nat, x)))
+        if per_two_lo:
+            small = fma(k, number(per_two_lo, x), small)
+        return fma(k, number(per_two_hi, x), fma(h, number(hi, x), small))
 
     return _log_parts(x, combine)
 
@@ -250,30 +222,24 @@ def log10(x: PrimExpr) -> PrimExpr:
     return _log_base(x, math.log10(math.e), 0.434326171875, 0.301025390625, 4.605038981195214e-06)
 
 
-def log1p(x: PrimExpr, *, log: Callable[..., PrimExpr] = log) -> PrimExpr:
+@bound
+def log1p(x: PrimExpr, *, log: Callable[..., PrimExpr] = log) -> Steps:
     """``log(1 + x)``, exact for small `x`. At most 3 ULP."""
-
-    def shifted(u: Var) -> PrimExpr:
-        lost = Div(Sub(x, Sub(u, number(1.0, x))), u)
-        result = Add(log(u), Select(below(absolute(u), math.inf), lost, number(0.0, x)))
-        return Select(equal(u, 0.0), number(-math.inf, x), Select(equal(u, 1.0), x, result))
-
-    return let(Add(x, number(1.0, x)), shifted, "u")
+    u = yield Add(x, number(1.0, x)), "u"
+    lost = Div(Sub(x, Sub(u, number(1.0, x))), u)
+    result = Add(log(u), Select(below(absolute(u), math.inf), lost, number(0.0, x)))
+    return Select(equal(u, 0.0), number(-math.inf, x), Select(equal(u, 1.0), x, result))
 
 
 # --- hyperbolic functions, error function -----------------------------------------------------------------------------
 
 
-def _odd_ratio(x: PrimExpr, ratio: tuple[tuple[float, ...], tuple[float, ...]], reach: float) -> PrimExpr:
+@bound
+def _odd_ratio(x: PrimExpr, ratio: tuple[tuple[float, ...], tuple[float, ...]], reach: float) -> Steps:
     """``x P(x^2) / Q(x^2)`` between -1 and 1, which it meets at `reach`."""
-
-    def value(t: Var) -> PrimExpr:
-        def quotient(s: Var) -> PrimExpr:
-            return Div(Mul(t, horner(ratio[0], s)), horner(ratio[1], s))
-
-        return _between(let(Mul(t, t), quotient, "s"), -1.0, 1.0)
-
-    return let(_between(x, -reach, reach), value, "t")
+    t = yield _between(x, -reach, reach), "t"
+    quotient = let(Mul(t, t), lambda s: Div(Mul(t, horner(ratio[0], s)), horner(ratio[1], s)), "s")
+    return _between(quotient, -1.0, 1.0)
 
 
 def tanh(x: PrimExpr) -> PrimExpr:
@@ -281,15 +247,12 @@ def tanh(x: PrimExpr) -> PrimExpr:
     return _odd_ratio(x, _TANH, 9.02)
 
 
-def sinh(x: PrimExpr) -> PrimExpr:
+@bound
+def sinh(x: PrimExpr) -> Steps:
     """The hyperbolic sine. At most 3 ULP."""
-
-    def value(a: Var) -> PrimExpr:
-        small = let(Mul(x, x), lambda s: fma(Mul(s, x), horner(_SINH, s), x), "s")
-        result = Select(below(a, 1.0), small, with_sign_of(_half_exponentials(a, -1.0), x))
-        return Select(is_nan(x), x, result)
-
-    return let(absolute(x), value, "a")
+    a = yield absolute(x), "a"
+    small = let(Mul(x, x), lambda s: fma(Mul(s, x), horner(_SINH, s), x), "s")
+    return Select(is_nan(x), x, Select(below(a, 1.0), small, with_sign_of(_half_exponentials(a, -1.0), x)))
 
 
 def cosh(x: PrimExpr) -> PrimExpr:
@@ -304,39 +267,33 @@ def _half_exponentials(a: Var, sign: float) -> PrimExpr:
     return Select(above(a, 89.41598), number(math.inf, a), result)
 
 
-def asinh(x: PrimExpr, *, log: Callable[..., PrimExpr] = log, log1p: Callable[..., PrimExpr] = log1p) -> PrimExpr:
+@bound
+def asinh(x: PrimExpr, *, log: Callable[..., PrimExpr] = log, log1p: Callable[..., PrimExpr] = log1p) -> Steps:
     """The inverse hyperbolic sine. At most 4 ULP."""
-
-    def value(a: Var) -> PrimExpr:
-        square = Mul(a, a)
-        root = call("sqrt", Add(square, number(1.0, x)))
-        small = let(Add(a, Div(square, Add(number(1.0, x), root))), log1p, "l")
-        large = Add(let(a, log, "l"), number(math.log(2), x))
-        return with_sign_of(Select(above(a, 1e18), large, small), x)
-
-    return let(absolute(x), value, "a")
+    a = yield absolute(x), "a"
+    square = Mul(a, a)
+    root = call("sqrt", Add(square, number(1.0, x)))
+    small = let(Add(a, Div(square, Add(number(1.0, x), root))), log1p, "l")
+    large = Add(let(a, log, "l"), number(math.log(2), x))
+    return with_sign_of(Select(above(a, 1e18), large, small), x)
 
 
-def acosh(x: PrimExpr, *, log: Callable[..., PrimExpr] = log, log1p: Callable[..., PrimExpr] = log1p) -> PrimExpr:
+@bound
+def acosh(x: PrimExpr, *, log: Callable[..., PrimExpr] = log, log1p: Callable[..., PrimExpr] = log1p) -> Steps:
     """The inverse hyperbolic cosine; NaN below 1. At most 4 ULP."""
-
-    def value(t: Var) -> PrimExpr:
-        root = call("sqrt", fma(t, t, Mul(number(2.0, x), t)))
-        small = let(Add(t, root), log1p, "l")
-        large = Add(log(x), number(math.log(2), x))
-        return Select(below(x, 1.0), number(math.nan, x), Select(above(x, 1e18), large, small))
-
-    return let(Sub(x, number(1.0, x)), value, "t")
+    t = yield Sub(x, number(1.0, x)), "t"
+    root = call("sqrt", fma(t, t, Mul(number(2.0, x), t)))
+    small = let(Add(t, root), log1p, "l")
+    large = Add(log(x), number(math.log(2), x))
+    return Select(below(x, 1.0), number(math.nan, x), Select(above(x, 1e18), large, small))
 
 
-def atanh(x: PrimExpr, *, log1p: Callable[..., PrimExpr] = log1p) -> PrimExpr:
+@bound
+def atanh(x: PrimExpr, *, log1p: Callable[..., PrimExpr] = log1p) -> Steps:
     """The inverse hyperbolic tangent; NaN outside of -1 ... 1. At most 4 ULP."""
-
-    def value(a: Var) -> PrimExpr:
-        ratio = Div(Mul(number(2.0, x), a), Sub(number(1.0, x), a))
-        return with_sign_of(Mul(number(0.5, x), let(ratio, log1p, "l")), x)
-
-    return let(absolute(x), value, "a")
+    a = yield absolute(x), "a"
+    ratio = Div(Mul(number(2.0, x), a), Sub(number(1.0, x), a))
+    return with_sign_of(Mul(number(0.5, x), let(ratio, log1p, "l")), x)
 
 
 def sigmoid(x: PrimExpr, *, exp_of_negated: Callable[..., PrimExpr] = _exp_of_negated) -> PrimExpr:
@@ -352,12 +309,14 @@ def erf(x: PrimExpr) -> PrimExpr:
 def hypot(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """``sqrt(x**2 + y**2)`` without overflow. At most 1 ULP."""
 
-    def wide(a: Var, b: Var) -> PrimExpr:
+    @bound
+    def wide() -> Steps:
+        a = yield double(x), "a"
+        b = yield double(y), "b"
         return convert("float32", call("sqrt", fma(a, a, Mul(b, b))))
 
-    result = let(double(x), lambda a: let(double(y), lambda b: wide(a, b), "b"), "a")
     infinite = Or(equal(absolute(x), math.inf), equal(absolute(y), math.inf))
-    return Select(infinite, number(math.inf, x), result)
+    return Select(infinite, number(math.inf, x), wide())
 
 
 POLYNOMIALS: dict[str, Callable[..., Any]] = {

@@ -22,11 +22,13 @@ from weft.tir.transform.math_terms import (
     Min,
     Mul,
     Select,
+    Steps,
     Sub,
     above,
     absolute,
     below,
     bits_of,
+    bound,
     call,
     equal,
     float_of,
@@ -96,24 +98,21 @@ def _scaled(p: Var, n: Var) -> PrimExpr:
     return let(shift_right(n, 1), lambda h: Mul(Mul(p, _power_of_two(h)), _power_of_two(Sub(n, h))), "h")
 
 
-def _near(x: PrimExpr, scale: float, body: Callable[[Var, Var], PrimExpr]) -> PrimExpr:
+@bound
+def _near(x: PrimExpr, scale: float, body: Callable[[Var, Var], PrimExpr]) -> Steps:
     """``body(n, bits)`` with the integer next to ``x * scale``, as a float64 and as an int64."""
-
-    def rounded(t: Var) -> PrimExpr:
-        bits = Sub(bits_of(t), integer(0x4338000000000000, t))
-        return let(Sub(t, number(_MAGIC, x)), lambda n: let(bits, lambda b: body(n, b), "i"), "n")
-
-    return let(fma(x, number(scale, x), number(_MAGIC, x)), rounded, "t")
+    t = yield fma(x, number(scale, x), number(_MAGIC, x)), "t"
+    n = yield Sub(t, number(_MAGIC, x)), "n"
+    bits = yield Sub(bits_of(t), integer(0x4338000000000000, t)), "i"
+    return body(n, bits)
 
 
-def _exp_of(r: PrimExpr, n: Var) -> PrimExpr:
+@bound
+def _exp_of(r: PrimExpr, n: Var) -> Steps:
     """``exp(r) * 2**n`` for `r` within half of log 2."""
-
-    def value(r: Var) -> PrimExpr:
-        p = Add(fma(Mul(r, r), horner(_EXP, r), r), number(1.0, r))
-        return let(p, lambda p: _scaled(p, n), "p")
-
-    return let(r, value, "r")
+    r = yield r, "r"
+    p = yield Add(fma(Mul(r, r), horner(_EXP, r), r), number(1.0, r)), "p"
+    return _scaled(p, n)
 
 
 def _limited(x: PrimExpr, low: float, high: float, body: Callable[[Var], PrimExpr]) -> PrimExpr:
@@ -174,33 +173,27 @@ def _expm1(x: Var) -> PrimExpr:
 def _parts(x: PrimExpr, combine: Callable[[Var, Var], PrimExpr]) -> PrimExpr:
     """``combine(k, f)`` with ``x == 2**k (1 + f)`` and ``1 + f`` around 1, and special values."""
 
-    def scaled(y: Var) -> PrimExpr:
-        def split(e: Var) -> PrimExpr:
-            f = Sub(float_of(Sub(bits_of(y), shift_left(e, 52))), number(1.0, x))
-            scale = Select(below(x, _LEAST), number(-54.0, x), number(0.0, x))
-            return let(f, lambda f: let(Add(Cast(x.dtype, e), scale), lambda k: combine(k, f), "k"), "f")
+    @bound
+    def value() -> Steps:
+        y = yield Select(below(x, _LEAST), Mul(x, number(2.0**54, x)), x), "y"
+        e = yield shift_right(Sub(bits_of(y), integer(_SQRT_HALF, y)), 52), "e"
+        f = yield Sub(float_of(Sub(bits_of(y), shift_left(e, 52))), number(1.0, x)), "f"
+        k = yield Add(Cast(x.dtype, e), Select(below(x, _LEAST), number(-54.0, x), number(0.0, x))), "k"
+        return combine(k, f)
 
-        return let(shift_right(Sub(bits_of(y), integer(_SQRT_HALF, y)), 52), split, "e")
-
-    result = let(Select(below(x, _LEAST), Mul(x, number(2.0**54, x)), x), scaled, "y")
-    result = Select(equal(x, math.inf), x, result)
+    result = Select(equal(x, math.inf), x, value())
     result = Select(equal(x, 0.0), number(-math.inf, x), result)
     return Select(x >= number(0.0, x), result, number(math.nan, x))
 
 
-def _log_of(f: Var, added: PrimExpr | None = None) -> PrimExpr:
+@bound
+def _log_of(f: Var, added: PrimExpr | None = None) -> Steps:
     """``log(1 + f) + added``, by the series of the inverse hyperbolic tangent."""
-
-    def value(s: Var) -> PrimExpr:
-        series = let(Mul(s, s), lambda z: Mul(z, horner(_LOG, z)), "z")
-
-        def sum_of(half: Var) -> PrimExpr:
-            tail = Mul(s, Add(half, series))
-            return Sub(f, Sub(half, tail if added is None else Add(tail, added)))
-
-        return let(Mul(Mul(f, f), number(0.5, f)), sum_of, "half")
-
-    return let(Div(f, Add(number(2.0, f), f)), value, "s")
+    s = yield Div(f, Add(number(2.0, f), f)), "s"
+    series = let(Mul(s, s), lambda z: Mul(z, horner(_LOG, z)), "z")
+    half = yield Mul(Mul(f, f), number(0.5, f)), "half"
+    tail = Mul(s, Add(half, series))
+    return Sub(f, Sub(half, tail if added is None else Add(tail, added)))
 
 
 def log(x: PrimExpr) -> PrimExpr:
@@ -231,111 +224,83 @@ def log1p(x: PrimExpr) -> PrimExpr:
 # --- powers -----------------------------------------------------------------------------------------------------------
 
 
-def _log_pair(k: Var, f: Var, body: Callable[[Var, PrimExpr], PrimExpr]) -> PrimExpr:
+@bound
+def _log_pair(k: Var, f: Var, body: Callable[[Var, PrimExpr], PrimExpr]) -> Steps:
     """``body(high, low)`` of a logarithm to 65 bits: twice the series of ``s = f / (2 + f)``, in pairs of numbers."""
-
-    def of_denominator(d: Var) -> PrimExpr:
-        lost = Sub(f, Sub(d, number(2.0, f)))
-
-        def of_ratio(s: Var) -> PrimExpr:
-            s_low = Div(fma(negated(s), lost, fma(negated(s), d, f)), d)
-            return let(s_low, lambda s_low: let(Mul(s, s), lambda z: _log_sum(k, s, s_low, z, body), "z"), "sl")
-
-        return let(Div(f, d), of_ratio, "s")
-
-    return let(Add(number(2.0, f), f), of_denominator, "d")
-
-
-def _log_sum(k: Var, s: Var, s_low: Var, z: Var, body: Callable[[Var, PrimExpr], PrimExpr]) -> PrimExpr:
-    """``k log 2 + 2 (s + s z (1/3 + z Q(z)))``."""
+    d = yield Add(number(2.0, f), f), "d"
+    lost = Sub(f, Sub(d, number(2.0, f)))
+    s = yield Div(f, d), "s"
+    s_low = yield Div(fma(negated(s), lost, fma(negated(s), d, f)), d), "sl"
+    z = yield Mul(s, s), "z"  # k log 2 + 2 (s + s z (1/3 + z Q(z)))
     third = number(1 / 3, z)
     z_low = fma(s, s, negated(z)) + Mul(Mul(number(2.0, s), s), s_low)
-
-    def with_tail(q: Var) -> PrimExpr:
-        def with_factor(c: Var) -> PrimExpr:
-            c_low = Add(Add(Sub(third, c), q), number(1 / 3 * 2.0**-54, z))  # 1/3 lacks that much as a float64
-
-            def with_term(w: Var) -> PrimExpr:
-                w_low = Add(fma(z, c, negated(w)), Add(Mul(z, c_low), Mul(z_low, c)))
-
-                def with_product(u: Var) -> PrimExpr:
-                    u_low = Add(fma(s, w, negated(u)), Add(Mul(s, w_low), Mul(s_low, w)))
-                    total = Add(s, u)
-                    rest = let(total, lambda h: Add(Add(Sub(s, h), u), Add(s_low, u_low)), "h")
-                    return let(total, lambda h: _with_exponent(k, h, rest, body), "h")
-
-                return let(Mul(s, w), with_product, "u")
-
-            return let(Mul(z, c), with_term, "w")
-
-        return let(Add(third, q), with_factor, "c")
-
-    return let(Mul(z, horner(_LOG_TAIL, z)), with_tail, "q")
-
-
-def _with_exponent(k: Var, h: Var, rest: PrimExpr, body: Callable[[Var, PrimExpr], PrimExpr]) -> PrimExpr:
+    q = yield Mul(z, horner(_LOG_TAIL, z)), "q"
+    c = yield Add(third, q), "c"
+    c_low = Add(Add(Sub(third, c), q), number(1 / 3 * 2.0**-54, z))  # 1/3 lacks that much as a float64
+    w = yield Mul(z, c), "w"
+    w_low = Add(fma(z, c, negated(w)), Add(Mul(z, c_low), Mul(z_low, c)))
+    u = yield Mul(s, w), "u"
+    u_low = Add(fma(s, w, negated(u)), Add(Mul(s, w_low), Mul(s_low, w)))
+    rest = let(Add(s, u), lambda h: Add(Add(Sub(s, h), u), Add(s_low, u_low)), "h")
+    h = yield Add(s, u), "h"
     twice = Mul(number(2.0, h), h)
-
-    def joined(a: Var) -> PrimExpr:
-        low = fma(k, number(_LN2_LO, h), Mul(number(2.0, h), rest))
-        return let(Add(a, twice), lambda high: body(high, Add(Add(Sub(a, high), twice), low)), "high")
-
-    return let(Mul(k, number(_LN2_HI, h)), joined, "a")
+    a = yield Mul(k, number(_LN2_HI, h)), "a"
+    low = fma(k, number(_LN2_LO, h), Mul(number(2.0, h), rest))
+    high = yield Add(a, twice), "high"
+    return body(high, Add(Add(Sub(a, high), twice), low))
 
 
 def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """`x` to the power of `y`, with the special values of C's ``pow``. At most 2 ULP."""
 
-    def raised(high: Var, low: PrimExpr) -> PrimExpr:
-        def exponential(p: Var) -> PrimExpr:
-            small = below(absolute(p), 800.0)
-            rest = Select(small, Add(fma(y, high, negated(p)), Mul(y, low)), number(0.0, x))
-            near = Max(Min(p, number(800.0, x)), number(-800.0, x))
-            return let(rest, lambda r: let(near, lambda v: _exp_core(v, r), "v"), "rest")
+    @bound
+    def raised(high: Var, low: PrimExpr) -> Steps:
+        p = yield Mul(y, high), "product"
+        small = below(absolute(p), 800.0)
+        rest = yield Select(small, Add(fma(y, high, negated(p)), Mul(y, low)), number(0.0, x)), "rest"
+        near = yield Max(Min(p, number(800.0, x)), number(-800.0, x)), "v"
+        return _exp_core(near, rest)
 
-        return let(Mul(y, high), exponential, "product")
-
-    def value(a: Var) -> PrimExpr:
+    @bound
+    def value() -> Steps:
+        a = yield absolute(x), "a"
         magnitude = _parts(a, lambda k, f: _log_pair(k, f, raised))
         up = above(y, 0.0)
         endless = Select(Or(equal(a, 0.0), equal(a, math.inf)),
                          Select(equal(a, 0.0), Select(up, number(0.0, x), number(math.inf, x)),
                                 Select(up, number(math.inf, x), number(0.0, x))), magnitude)  # fmt: skip
-        return let(Select(equal(a, 1.0), number(1.0, x), endless), lambda m: signed_power(x, y, m), "m")
+        m = yield Select(equal(a, 1.0), number(1.0, x), endless), "m"
+        return signed_power(x, y, m)
 
-    result = let(absolute(x), value, "a")
-    result = Select(is_nan(x), x, Select(is_nan(y), y, result))
+    result = Select(is_nan(x), x, Select(is_nan(y), y, value()))
     return Select(Or(equal(y, 0.0), equal(x, 1.0)), number(1.0, x), result)
 
 
-def hypot(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+@bound
+def hypot(x: PrimExpr, y: PrimExpr) -> Steps:
     """``sqrt(x**2 + y**2)`` without overflow. At most 2 ULP."""
+    a = yield absolute(x), "a"
+    b = yield absolute(y), "b"
 
-    def value(a: Var, b: Var) -> PrimExpr:
-        low, high = Min(a, b), Max(a, b)
+    @bound
+    def root() -> Steps:
+        h = yield Max(a, b), "h"
+        r = yield Div(Min(a, b), Select(equal(h, 0.0), number(1.0, x), h)), "r"
+        return Mul(h, call("sqrt", fma(r, r, number(1.0, x))))
 
-        def root(h: Var) -> PrimExpr:
-            r = Div(low, Select(equal(h, 0.0), number(1.0, x), h))
-            return let(r, lambda r: Mul(h, call("sqrt", fma(r, r, number(1.0, x)))), "r")
-
-        infinite = Or(equal(a, math.inf), equal(b, math.inf))
-        return Select(infinite, number(math.inf, x), let(high, root, "h"))
-
-    return let(absolute(x), lambda a: let(absolute(y), lambda b: value(a, b), "b"), "a")
+    return Select(Or(equal(a, math.inf), equal(b, math.inf)), number(math.inf, x), root())
 
 
 # --- hyperbolic functions, angles, error function ---------------------------------------------------------------------
 
 
-def tanh(x: PrimExpr) -> PrimExpr:
+@bound
+def tanh(x: PrimExpr) -> Steps:
     """The hyperbolic tangent. At most 2 ULP."""
-
-    def value(a: Var) -> PrimExpr:
-        e = let(Mul(Min(a, number(20.0, x)), number(2.0, x)), _expm1_or_exp, "c")
-        result = let(e, lambda e: Div(e, Add(e, number(2.0, x))), "e")
-        return Select(is_nan(x), x, with_sign_of(result, x))
-
-    return let(absolute(x), value, "a")
+    a = yield absolute(x), "a"
+    e = let(Mul(Min(a, number(20.0, x)), number(2.0, x)), _expm1_or_exp, "c")
+    result = let(e, lambda e: Div(e, Add(e, number(2.0, x))), "e")
+    return Select(is_nan(x), x, with_sign_of(result, x))
 
 
 def _expm1_or_exp(x: Var) -> PrimExpr:
@@ -343,16 +308,13 @@ def _expm1_or_exp(x: Var) -> PrimExpr:
     return let(Min(x, number(40.0, x)), _expm1, "v")
 
 
-def sinh(x: PrimExpr) -> PrimExpr:
+@bound
+def sinh(x: PrimExpr) -> Steps:
     """The hyperbolic sine. At most 2 ULP."""
-
-    def value(a: Var) -> PrimExpr:
-        e = let(Min(a, number(1.0, x)), _expm1, "v")
-        near = let(e, lambda e: Mul(number(0.5, x), Add(e, Div(e, Add(e, number(1.0, x))))), "e")
-        result = with_sign_of(Select(below(a, 1.0), near, _half_exponentials(a, -1.0)), x)
-        return Select(is_nan(x), x, result)
-
-    return let(absolute(x), value, "a")
+    a = yield absolute(x), "a"
+    e = let(Min(a, number(1.0, x)), _expm1, "v")
+    near = let(e, lambda e: Mul(number(0.5, x), Add(e, Div(e, Add(e, number(1.0, x))))), "e")
+    return Select(is_nan(x), x, with_sign_of(Select(below(a, 1.0), near, _half_exponentials(a, -1.0)), x))
 
 
 def cosh(x: PrimExpr) -> PrimExpr:
@@ -375,18 +337,15 @@ def _asin_small(a: Var, s: Var) -> PrimExpr:
     return fma(Mul(s, a), horner(_ASIN, s), a)
 
 
-def erf(x: PrimExpr) -> PrimExpr:
+@bound
+def erf(x: PrimExpr) -> Steps:
     """The error function. At most 2 ULP."""
-
-    def value(a: Var) -> PrimExpr:
-        small = let(Mul(x, x), lambda s: fma(x, horner(_ERF_SMALL, s), x), "s")
-        u = Sub(Min(a, number(6.0, x)), number(3.0, x))
-        log_erfc = negated(let(u, lambda u: horner(_ERF_LARGE, u), "u"))
-        large = Sub(number(1.0, x), let(log_erfc, _exp_core, "l"))
-        result = Select(below(a, 0.92), small, with_sign_of(large, x))
-        return Select(is_nan(x), x, result)
-
-    return let(absolute(x), value, "a")
+    a = yield absolute(x), "a"
+    small = let(Mul(x, x), lambda s: fma(x, horner(_ERF_SMALL, s), x), "s")
+    u = Sub(Min(a, number(6.0, x)), number(3.0, x))
+    log_erfc = negated(let(u, lambda u: horner(_ERF_LARGE, u), "u"))
+    large = Sub(number(1.0, x), let(log_erfc, _exp_core, "l"))
+    return Select(is_nan(x), x, Select(below(a, 0.92), small, with_sign_of(large, x)))
 
 
 POLYNOMIALS64: dict[str, Callable[..., Any]] = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from weft.ir import PrimExpr, Var
+from weft.ir import PrimExpr
 from weft.tir.transform import math_terms as terms
 from weft.tir.transform.math_float32 import EXP_COEFFICIENTS, LN2_HI, LN2_LO, MAGIC
 
@@ -21,45 +21,31 @@ _LOG = (
 )  # fmt: skip
 
 
-def _scaled(x: PrimExpr, r: PrimExpr, n: PrimExpr, low: float) -> PrimExpr:
+@terms.bound
+def _scaled(x: PrimExpr, r: PrimExpr, n: PrimExpr, low: float) -> terms.Steps:
     """``exp(r) * 2**n``, zero where `x` is below `low`."""
-
-    def value(r: Var) -> PrimExpr:
-        return terms.Select(
-            terms.below(x, low), terms.number(0.0, x), terms.call("ldexp", terms.horner(EXP_COEFFICIENTS, r), n)
-        )
-
-    return terms.let(r, value, "r")
+    r = yield r, "r"
+    power = terms.call("ldexp", terms.horner(EXP_COEFFICIENTS, r), n)
+    return terms.Select(terms.below(x, low), terms.number(0.0, x), power)
 
 
-def exp(x: PrimExpr) -> PrimExpr:
+@terms.bound
+def exp(x: PrimExpr) -> terms.Steps:
     """E to the x. At most 2 ULP; overflow gives infinity, underflow zero, NaN NaN."""
-
-    def reduced(v: Var) -> PrimExpr:
-        def whole(n: Var) -> PrimExpr:
-            return _scaled(
-                x, terms.fma(n, terms.number(-LN2_LO, x), terms.fma(n, terms.number(-LN2_HI, x), v)), n, -87.33654
-            )
-
-        return terms.let(
-            terms.Sub(terms.fma(v, terms.number(math.log2(math.e), x), terms.number(MAGIC, x)), terms.number(MAGIC, x)),
-            whole,
-            "n",
-        )
-
-    return terms.let(terms.Min(x, terms.number(89.0, x)), reduced, "v")
+    magic = terms.number(MAGIC, x)
+    v = yield terms.Min(x, terms.number(89.0, x)), "v"
+    n = yield terms.Sub(terms.fma(v, terms.number(math.log2(math.e), x), magic), magic), "n"
+    r = terms.fma(n, terms.number(-LN2_LO, x), terms.fma(n, terms.number(-LN2_HI, x), v))
+    return _scaled(x, r, n, -87.33654)
 
 
-def exp2(x: PrimExpr) -> PrimExpr:
+@terms.bound
+def exp2(x: PrimExpr) -> terms.Steps:
     """2 to the x. At most 2 ULP."""
-
-    def reduced(v: Var) -> PrimExpr:
-        def whole(n: Var) -> PrimExpr:
-            return _scaled(x, terms.Mul(terms.Sub(v, n), terms.number(math.log(2), x)), n, -126.0)
-
-        return terms.let(terms.Sub(terms.Add(v, terms.number(MAGIC, x)), terms.number(MAGIC, x)), whole, "n")
-
-    return terms.let(terms.Min(x, terms.number(129.0, x)), reduced, "v")
+    magic = terms.number(MAGIC, x)
+    v = yield terms.Min(x, terms.number(129.0, x)), "v"
+    n = yield terms.Sub(terms.Add(v, magic), magic), "n"
+    return _scaled(x, terms.Mul(terms.Sub(v, n), terms.number(math.log(2), x)), n, -126.0)
 
 
 def sigmoid(x: PrimExpr) -> PrimExpr:
@@ -67,27 +53,18 @@ def sigmoid(x: PrimExpr) -> PrimExpr:
     return terms.Div(terms.number(1.0, x), terms.Add(terms.number(1.0, x), terms.let(terms.negated(x), exp, "m")))
 
 
-def log(x: PrimExpr) -> PrimExpr:
+@terms.bound
+def log(x: PrimExpr) -> terms.Steps:
     """The natural logarithm.
 
     At most 2 ULP; zero gives minus infinity, negative numbers NaN; denormals count as their value.
     """
-
-    def parts(m: Var) -> PrimExpr:
-        def value(f: Var) -> PrimExpr:
-            def of_square(square: Var) -> PrimExpr:
-                k = terms.Sub(terms.call("logb", x), terms.call("logb", m))
-                return terms.let(k, lambda k: combine(k, f, square), "k")
-
-            return terms.let(terms.Mul(f, f), of_square, "s")
-
-        return terms.let(terms.Sub(m, terms.number(1.0, x)), value, "f")
-
-    def combine(k: Var, f: Var, square: Var) -> PrimExpr:
-        low = terms.fma(terms.Mul(square, f), terms.horner(_LOG, f), terms.Mul(k, terms.number(LN2_LO, x)))
-        return terms.fma(k, terms.number(LN2_HI, x), terms.Add(f, terms.fma(square, terms.number(-0.5, x), low)))
-
-    return terms.let(terms.call("mantissa", x), parts, "m")
+    m = yield terms.call("mantissa", x), "m"
+    f = yield terms.Sub(m, terms.number(1.0, x)), "f"
+    square = yield terms.Mul(f, f), "s"
+    k = yield terms.Sub(terms.call("logb", x), terms.call("logb", m)), "k"
+    low = terms.fma(terms.Mul(square, f), terms.horner(_LOG, f), terms.Mul(k, terms.number(LN2_LO, x)))
+    return terms.fma(k, terms.number(LN2_HI, x), terms.Add(f, terms.fma(square, terms.number(-0.5, x), low)))
 
 
 SCALED: dict[str, Callable[[PrimExpr], PrimExpr]] = {"tir." + f.__name__: f for f in (exp, exp2, log, sigmoid)}

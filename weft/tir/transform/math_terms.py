@@ -5,15 +5,17 @@ All work on scalars and vectors alike; `like` gives the number of lanes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Generator
+from typing import ParamSpec
 
 from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, IntImm, Let, Op, PrimExpr, Select, Var, with_lanes
 from weft.ir.scalar import EQ, GT, LT, NE, Add, Div, Max, Min, Mul, Sub
 
 __all__ = [
-    "Add", "Div", "Max", "Min", "Mul", "Select", "Sub", "absolute", "above", "below", "bits_of", "call", "convert",
-    "double", "equal", "float_of", "fma", "horner", "integer", "is_nan", "let", "negated", "number", "shift_left",
-    "shift_right", "with_sign_of",
+    "Add", "Div", "Max", "Min", "Mul", "Select", "Steps", "Sub", "absolute", "above", "below", "bits_of", "bound",
+    "call", "convert", "double", "equal", "float_of", "fma", "horner", "integer", "is_nan", "let", "negated", "number",
+    "shift_left", "shift_right", "with_sign_of",
 ]  # fmt: skip
 
 _OPS = {
@@ -35,6 +37,10 @@ _OPS = {
         "mantissa",
     )
 }
+
+P = ParamSpec("P")
+Steps = Generator[tuple[PrimExpr, str], Var, PrimExpr]
+"""What a function under :func:`bound` returns: the values that it names, and what it makes of them."""
 
 
 def number(value: float, like: PrimExpr) -> PrimExpr:
@@ -62,6 +68,25 @@ def let(value: PrimExpr, body: Callable[[Var], PrimExpr], name: str = "t") -> Pr
         return body(value)
     var = Var(name, value.dtype)
     return Let(var, value, body(var))
+
+
+def bound(steps: Callable[P, Steps]) -> Callable[P, PrimExpr]:
+    """Let a function name values as it goes: ``v = yield value, "v"`` binds what it uses more than once."""
+
+    @functools.wraps(steps)
+    def build(*args: P.args, **kwargs: P.kwargs) -> PrimExpr:
+        under_way = steps(*args, **kwargs)
+
+        def rest(var: Var | None) -> PrimExpr:
+            try:
+                value, name = next(under_way) if var is None else under_way.send(var)
+            except StopIteration as done:
+                return done.value
+            return let(value, rest, name)
+
+        return rest(None)
+
+    return build
 
 
 def fma(a: PrimExpr, b: PrimExpr, c: PrimExpr) -> PrimExpr:

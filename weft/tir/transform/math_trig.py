@@ -18,11 +18,13 @@ from weft.tir.transform.math_terms import (
     Min,
     Mul,
     Select,
+    Steps,
     Sub,
     above,
     absolute,
     below,
     bits_of,
+    bound,
     call,
     convert,
     double,
@@ -48,18 +50,15 @@ _MAGIC = 6755399441055744.0  # 1.5 * 2**52
 _EXACT = 1048576.0
 
 
-def _reduced(x: PrimExpr, value: Callable[[Var, PrimExpr], PrimExpr]) -> PrimExpr:
+@bound
+def _reduced(x: PrimExpr, value: Callable[[Var, PrimExpr], PrimExpr]) -> Steps:
     """``value(r, n)`` with ``x == n * pi / 2 + r``, `r` at most pi / 4 and `n` an int32, right in its low bits."""
-
-    def wide(d: Var) -> PrimExpr:
-        def rounded(t: Var) -> PrimExpr:
-            n = Sub(t, number(_MAGIC, d))
-            r = let(n, lambda n: fma(n, number(-_HALF_PI_LO, d), fma(n, number(-_HALF_PI_HI, d), d)), "n")
-            return let(convert("float32", r), lambda r: value(r, convert("int32", bits_of(t))), "r")
-
-        return let(fma(d, number(2 / math.pi, d), number(_MAGIC, d)), rounded, "t")
-
-    return let(double(x), wide, "d")
+    d = yield double(x), "d"
+    t = yield fma(d, number(2 / math.pi, d), number(_MAGIC, d)), "t"
+    whole = Sub(t, number(_MAGIC, d))
+    near = let(whole, lambda n: fma(n, number(-_HALF_PI_LO, d), fma(n, number(-_HALF_PI_HI, d), d)), "n")
+    r = yield convert("float32", near), "r"
+    return value(r, convert("int32", bits_of(t)))
 
 
 def _sin_of(r: Var, s: Var) -> PrimExpr:
@@ -82,12 +81,11 @@ def _with_far_arguments(x: PrimExpr, near: PrimExpr, name: str) -> PrimExpr:
 
 
 def _wave(x: PrimExpr, quarter: int, name: str) -> PrimExpr:
-    def value(r: Var, n: PrimExpr) -> PrimExpr:
-        def quadrant(q: Var) -> PrimExpr:
-            picked = let(Mul(r, r), lambda s: Select(_has_bit(q, 1), _cos_of(s), _sin_of(r, s)), "s")
-            return let(picked, lambda p: Select(_has_bit(q, 2), negated(p), p), "p")
-
-        return let(Add(n, integer(quarter, n)) if quarter else n, quadrant, "q")
+    @bound
+    def value(r: Var, n: PrimExpr) -> Steps:
+        q = yield Add(n, integer(quarter, n)) if quarter else n, "q"
+        p = yield let(Mul(r, r), lambda s: Select(_has_bit(q, 1), _cos_of(s), _sin_of(r, s)), "s"), "p"
+        return Select(_has_bit(q, 2), negated(p), p)
 
     return _with_far_arguments(x, _reduced(x, value), name)
 
@@ -105,15 +103,13 @@ def cos(x: PrimExpr) -> PrimExpr:
 def tan(x: PrimExpr) -> PrimExpr:
     """The tangent. At most 4 ULP."""
 
-    def value(r: Var, n: PrimExpr) -> PrimExpr:
-        def ratio(s: Var) -> PrimExpr:
-            def divided(a: Var, b: Var) -> PrimExpr:
-                odd = _has_bit(n, 1)
-                return Div(Select(odd, negated(b), a), Select(odd, a, b))
-
-            return let(_sin_of(r, s), lambda a: let(_cos_of(s), lambda b: divided(a, b), "b"), "a")
-
-        return let(Mul(r, r), ratio, "s")
+    @bound
+    def value(r: Var, n: PrimExpr) -> Steps:
+        s = yield Mul(r, r), "s"
+        a = yield _sin_of(r, s), "a"
+        b = yield _cos_of(s), "b"
+        odd = _has_bit(n, 1)
+        return Div(Select(odd, negated(b), a), Select(odd, a, b))
 
     return Select(equal(x, 0.0), x, _with_far_arguments(x, _reduced(x, value), "tan"))
 
@@ -123,34 +119,28 @@ def _atan_unit(z: PrimExpr) -> PrimExpr:
     return let(z, lambda z: let(Mul(z, z), lambda s: fma(Mul(s, z), horner(_ATAN, s), z), "s"), "z")
 
 
-def atan(x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_unit) -> PrimExpr:
+@bound
+def atan(x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_unit) -> Steps:
     """The inverse tangent. At most 3 ULP."""
-
-    def value(a: Var) -> PrimExpr:
-        inner = unit(Select(above(a, 1.0), Div(number(1.0, x), a), a))
-        return let(inner, lambda p: with_sign_of(Select(above(a, 1.0), Sub(number(math.pi / 2, x), p), p), x), "p")
-
-    return let(absolute(x), value, "a")
+    a = yield absolute(x), "a"
+    p = yield unit(Select(above(a, 1.0), Div(number(1.0, x), a), a)), "p"
+    return with_sign_of(Select(above(a, 1.0), Sub(number(math.pi / 2, x), p), p), x)
 
 
 def atan2(y: PrimExpr, x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_unit) -> PrimExpr:
     """The angle of the point (x, y). At most 4 ULP."""
 
-    def value(ay: Var, ax: Var) -> PrimExpr:
+    @bound
+    def value() -> Steps:
+        ay = yield absolute(y), "ay"
+        ax = yield absolute(x), "ax"
         low, high = Min(ax, ay), Max(ax, ay)
-        ratio = let(low, lambda lo: let(high, lambda hi: _ratio(lo, hi), "hi"), "lo")
+        p = yield unit(let(low, lambda lo: let(high, lambda hi: _ratio(lo, hi), "hi"), "lo")), "p"
+        q = yield Select(GT(ay, ax), Sub(number(math.pi / 2, x), p), p), "q"
+        is_left = bits_of(x) < integer(0, bits_of(x))  # minus zero too
+        return with_sign_of(Select(is_left, Sub(number(math.pi, x), q), q), y)
 
-        def quadrant(p: Var) -> PrimExpr:
-            def folded(q: Var) -> PrimExpr:
-                is_left = bits_of(x) < integer(0, bits_of(x))  # minus zero too
-                return with_sign_of(Select(is_left, Sub(number(math.pi, x), q), q), y)
-
-            return let(Select(GT(ay, ax), Sub(number(math.pi / 2, x), p), p), folded, "q")
-
-        return let(unit(ratio), quadrant, "p")
-
-    result = let(absolute(y), lambda ay: let(absolute(x), lambda ax: value(ay, ax), "ax"), "ay")
-    return Select(NE(x, x), x, Select(NE(y, y), y, result))
+    return Select(NE(x, x), x, Select(NE(y, y), y, value()))
 
 
 def _ratio(low: Var, high: Var) -> PrimExpr:
@@ -163,16 +153,14 @@ def _asin_small(a: Var, s: Var) -> PrimExpr:
     return fma(Mul(s, a), horner(_ASIN, s), a)
 
 
-def _asin_parts(a: Var, small_arc: Callable[..., PrimExpr], value: Callable[[Var, PrimExpr], PrimExpr]) -> PrimExpr:
+@bound
+def _asin_parts(a: Var, small_arc: Callable[..., PrimExpr], value: Callable[[Var, PrimExpr], PrimExpr]) -> Steps:
     """``value(p, is_small)`` with ``p`` the inverse sine of `a` up to 0.5, and of ``sqrt((1 - a) / 2)`` above."""
     small = below(a, 0.5)
-    s = Select(small, Mul(a, a), fma(a, number(-0.5, a), number(0.5, a)))
-
-    def root(s: Var) -> PrimExpr:
-        z = Select(small, a, call("sqrt", s))
-        return let(z, lambda z: let(small_arc(z, s), lambda p: value(p, small), "p"), "z")
-
-    return let(s, root, "s")
+    s = yield Select(small, Mul(a, a), fma(a, number(-0.5, a), number(0.5, a))), "s"
+    z = yield Select(small, a, call("sqrt", s)), "z"
+    p = yield small_arc(z, s), "p"
+    return value(p, small)
 
 
 def asin(x: PrimExpr, *, small_arc: Callable[..., PrimExpr] = _asin_small) -> PrimExpr:
