@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.crossover.test_crossover import ROOT, TVM, needs_tvm
+from tests.relax_models import model
 from weft import relax
 
 PROGRAMS = str(ROOT / "tests/crossover/rpc_programs.py")
@@ -45,14 +46,9 @@ def done(package, *words):
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
-    x = relax.Var("x", relax.TensorStructInfo((3, 4), "float32"))
-    builder = relax.BlockBuilder()
-    with builder.function("main", [x]):
-        with builder.dataflow():
-            y = builder.emit_output(relax.op.add(x, x))
-        builder.emit_func_output(y)
     path = str(tmp_path_factory.mktemp("rpc") / "model.so")
-    relax.build(builder.get(), "llvm").export_library(path, host="tvm")
+    mod = model(lambda x: relax.op.add(x, x), (3, 4))
+    relax.build(mod, "llvm").export_library(path, host="tvm")
     return path
 
 

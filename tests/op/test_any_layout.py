@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import relax
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import IRModule
@@ -12,13 +13,7 @@ from weft.script import relax as R  # noqa: N812
 
 
 def run(make, *arrays):
-    bb = relax.BlockBuilder()
-    params = [relax.Var(f"x{n}", relax.TensorType(a.shape, str(a.dtype))) for n, a in enumerate(arrays)]
-    with bb.function("main", params):
-        with bb.dataflow():
-            out = bb.emit_output(make(*params))
-        bb.emit_func_output(out)
-    mod = bb.get()
+    mod = model(make, *(relax.Var(f"x{n}", relax.TensorType(a.shape, str(a.dtype))) for n, a in enumerate(arrays)))
     results = []
     for m in (mod, relax.transform.LegalizeOps()(mod)):
         vm = relax.VirtualMachine(weft.compile(m, target="llvm"), weft.cpu())

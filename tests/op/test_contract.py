@@ -10,6 +10,7 @@ from tests.op import (
     cases,  # noqa: F401 - registers the cases
     contract,
 )
+from tests.relax_models import model
 from weft import error, relax, runtime
 from weft.ir import ExprVar, ShapeType, TensorType, Tuple, TupleType, shape_expr
 from weft.op import get_op_def, list_ops, make_call
@@ -110,11 +111,9 @@ def test_decomposed_operators(name: str) -> None:
 
 def relax_program(name: str, case):
     node, _ = contract.make(name, case, symbolic=True)
-    bb = relax.BlockBuilder()
     params = [a for a in node.args if isinstance(a, ExprVar)]
-    with bb.function("main", params):
-        bb.emit_func_output(bb.emit(node))
-    return runtime.VirtualMachine(weft.compile(bb.get(), "llvm"), weft.cpu())["main"]
+    mod = model(lambda *_: node, *params)
+    return runtime.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())["main"]
 
 
 def opened(expr, ndim: bool, dtype: bool):

@@ -4,18 +4,16 @@ import numpy as np
 import pytest
 
 import weft
-from weft import ir, op, relax, runtime
+from tests.relax_models import model
+from weft import ir, op, runtime
 
 
 @pytest.mark.parametrize("mode", ["tf_half_pixel_for_nn", "half_pixel", "asymmetric"])
 def test_an_axis_that_keeps_its_size_is_left_alone(mode: str) -> None:
     given, asked = ([ir.SizeVar(f"{name}{i}", "int64") for i in range(2)] for name in "nm")
     params = [ir.ExprVar("x", ir.tensor_type(given, "float32")), ir.ExprVar("size", ir.ShapeType(tuple(asked), 2))]
-    builder = relax.BlockBuilder()
-    with builder.function("main", params):
-        call = op.make_call("image.resize")(params[0], ir.shape_expr(asked), coordinate_transformation_mode=mode)
-        builder.emit_func_output(builder.emit(call))
-    resize = runtime.VirtualMachine(weft.compile(builder.get(), "llvm"), weft.cpu())["main"]
+    call = op.make_call("image.resize")(params[0], ir.shape_expr(asked), coordinate_transformation_mode=mode)
+    resize = runtime.VirtualMachine(weft.compile(model(lambda *_: call, *params), "llvm"), weft.cpu())["main"]
     x = np.arange(12, dtype=np.float32).reshape(4, 3) ** 2
     np.testing.assert_allclose(resize(x, runtime.ShapeTuple([4, 3])).numpy(), x)
     reference = op.get_op_def("image.resize").reference

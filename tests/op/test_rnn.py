@@ -6,6 +6,7 @@ from onnx import helper
 
 import weft
 from tests import onnx_models
+from tests.relax_models import model
 from weft import ir, relax
 from weft.op import get_op_def, make_call
 
@@ -20,13 +21,13 @@ def test_biases_of_constants_are_added_once(kind):
     late = {"linear_before_reset": 1} if kind == "GRU" else {}
     node = helper.make_node(kind, ["x", "W", "R", "B"], ["y"], hidden_size=n, **late)
     out = {"y": ("float32", ("t", 1, 1, n))}
-    model = onnx_models.model([node], {"x": ("float32", ("t", 1, inputs))}, out, weights)
-    session = weft.Session(model.SerializeToString())
+    proto = onnx_models.model([node], {"x": ("float32", ("t", 1, inputs))}, out, weights)
+    session = weft.Session(proto.SerializeToString())
     kernels = {f.name for f in session.executable.functions if "." not in f.name} - {"main"}
     assert not [k for k in kernels if k.startswith(("add", "split", "concat", "strided_slice"))], kernels
     x = rng.standard_normal((7, 1, inputs)).astype(np.float32)
     onnxruntime = pytest.importorskip("onnxruntime")
-    expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
+    expected = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})[0]
     np.testing.assert_allclose(session.run({"x": x})[0].numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
@@ -64,11 +65,8 @@ def test_samples_of_different_lengths_go_through_blocks_together(kind, hidden, d
         relax.Var(f"x{i}", relax.TensorType([free if symbolic and d == batch else d for d in a.shape], str(a.dtype)))
         for i, a in enumerate(x)
     ]
-    bb = relax.BlockBuilder()
-    with bb.function("main", parameters), bb.dataflow():
-        y = bb.emit(make_call(f"nn.{kind}")(*parameters, direction=direction, **options))
-        bb.emit_func_output(bb.emit_output(y))
-    machine = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    mod = model(lambda *v: make_call(f"nn.{kind}")(*v, direction=direction, **options), *parameters)
+    machine = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
     op = get_op_def(ir.Op.get(f"relax.nn.{kind}"))
     attrs = {**{k: v.default for k, v in op.attrs.items()}, "direction": direction, **options}
     for found, wanted in zip(machine["main"](*map(weft.runtime.tensor, x)), op.reference(*x, **attrs), strict=True):
@@ -85,10 +83,8 @@ def test_lengths_are_read_ahead_of_the_products(kind):
     parameters = [
         relax.Var(f"x{i}", relax.TensorType(s, "int32" if i == 4 else "float32")) for i, s in enumerate(shapes)
     ]
-    bb = relax.BlockBuilder()
-    with bb.function("main", parameters), bb.dataflow():
-        bb.emit_func_output(bb.emit_output(make_call(f"nn.{kind}")(*parameters, direction="bidirectional")))
-    mod = relax.get_pipeline("default", weft.target.Target("llvm"))(bb.get())
+    mod = model(lambda *v: make_call(f"nn.{kind}")(*v, direction="bidirectional"), *parameters)
+    mod = relax.get_pipeline("default", weft.target.Target("llvm"))(mod)
     (kernel,) = [f for v, f in mod.items() if "recurrence" in v.name_hint]
     products = [f for f in ir.find(kernel.body, weft.tir.For) if f.loop_var.name.startswith("k")]
     assert products and not any(x.dtype == "int32" for f in products for x in ir.find(f, weft.tir.BufferLoad))

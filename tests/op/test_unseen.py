@@ -8,7 +8,8 @@ from onnx import helper
 
 import weft
 from tests.frontend.models import model_of
-from weft import error, ir, op, relax, runtime
+from tests.relax_models import model
+from weft import error, ir, op, runtime
 
 RNG = np.random.default_rng(5)
 
@@ -19,11 +20,8 @@ def f32(*shape: int) -> np.ndarray:
 
 def attention(arrays: list[np.ndarray], **attrs: Any) -> np.ndarray:
     params = [ir.ExprVar(f"x{i}", ir.tensor_type(a.shape, str(a.dtype))) for i, a in enumerate(arrays)]
-    builder = relax.BlockBuilder()
-    with builder.function("main", params):
-        builder.emit_func_output(builder.emit(op.make_call("nn.attention")(*params, **attrs)))
-    out = runtime.VirtualMachine(weft.compile(builder.get(), "llvm"), weft.cpu())["main"](*arrays)
-    return out.numpy()
+    mod = model(lambda *v: op.make_call("nn.attention")(*v, **attrs), *params)
+    return runtime.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())["main"](*arrays).numpy()
 
 
 def blind(queries: int, keys: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.relax_models import model
 from weft import error, relax
 from weft.relax.op import ccl
 from weft.tir import Var as Scalar
@@ -33,10 +34,8 @@ def test_wrong_arguments(wrong):
 
 
 def run(fn, legalize):
-    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((4, 3), "float32"))
-    with bb.function("main", [x]):
-        bb.emit_func_output(bb.emit(fn(x)))
-    mod = relax.transform.LegalizeOps()(bb.get()) if legalize else bb.get()
+    mod = model(fn, (4, 3))
+    mod = relax.transform.LegalizeOps()(mod) if legalize else mod
     return relax.VirtualMachine(relax.build(mod))["main"](X).numpy()
 
 

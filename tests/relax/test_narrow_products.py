@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import relax
 from weft.ir import Call, Op, as_int, walk
 from weft.relax import transform
@@ -25,12 +26,7 @@ def operand(rng, dtype, shape):
 
 def one_call(op, shape, data, weight, **attrs):
     """A module whose ``main`` is one product with a constant, of symbolic sizes where `shape` has names."""
-    bb = relax.BlockBuilder()
-    dims = [weft.tir.Var(d, "int64") if isinstance(d, str) else d for d in shape]
-    x = relax.Var("x", relax.TensorType(dims, data))
-    with bb.function("main", [x]), bb.dataflow():
-        bb.emit_func_output(bb.emit_output(bb.emit(op(x, relax.const(weight), **attrs))))
-    return bb.get()
+    return model(lambda x: op(x, relax.const(weight), **attrs), shape, dtype=data)
 
 
 def run(mod, x, target="llvm"):

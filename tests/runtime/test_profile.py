@@ -6,20 +6,18 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax, tir
+from tests.relax_models import model
+from weft import relax
 from weft.script import relax as R
 
 
 @pytest.fixture(scope="module")
 def machine():
-    builder = relax.BlockBuilder()
-    n = tir.SizeVar("n", "int64")
-    x, w = relax.Var("x", relax.TensorType((n, 16), "float32")), relax.Var("w", relax.TensorType((16, 8), "float32"))
-    with builder.function("main", [x, w]):
-        y = builder.emit(relax.op.matmul(x, w))
-        z = builder.emit(relax.op.nn.softmax(y))
-        builder.emit_func_output(builder.emit(relax.op.matmul(relax.op.permute_dims(z), z)))
-    return relax.VirtualMachine(weft.compile(builder.get(), target="llvm"), weft.cpu())
+    def square(x, w):
+        z = relax.op.nn.softmax(relax.op.matmul(x, w))
+        return relax.op.matmul(relax.op.permute_dims(z), z)
+
+    return relax.VirtualMachine(weft.compile(model(square, ("n", 16), (16, 8)), target="llvm"), weft.cpu())
 
 
 def arguments(n):

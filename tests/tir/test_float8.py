@@ -4,20 +4,17 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import error
-from weft.relax import BlockBuilder, Var, op
+from weft.relax import op
 from weft.script import from_source
 from weft.tir.float8 import FLOAT8
 from weft.tir.interpret import interpret
 
 
 def converter(source: str, target: str) -> object:
-    bb, x = BlockBuilder(), Var("x", weft.ir.tensor_type((weft.tir.Var("n", "int64"),), source))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            y = bb.emit_output(op.astype(x, target))
-        bb.emit_func_output(y)
-    return weft.relax.VirtualMachine(weft.compile(bb.get(), target="llvm"), weft.cpu())["main"]
+    mod = model(lambda x: op.astype(x, target), ("n",), dtype=source)
+    return weft.relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())["main"]
 
 
 @pytest.mark.parametrize("dtype", list(FLOAT8))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import error, target
 from weft.relax.transform import convert_layout
 from weft.tir.schedule import default_schedule
@@ -69,12 +70,8 @@ def test_choice_follows_size():
 
 
 def test_convert_layout_uses_it_unless_told_not_to():
-    script = weft.relax.BlockBuilder()
-    x = weft.relax.Var("x", weft.relax.TensorType((1, 32, 28, 28), "float32"))
     w = weft.relax.const(np.random.default_rng(0).standard_normal((64, 32, 3, 3), np.float32))
-    with script.function("main", [x]):
-        script.emit_func_output(script.emit(weft.relax.op.nn.conv2d(x, w, padding=1)))
-    mod = script.get()
+    mod = model(lambda x: weft.relax.op.nn.conv2d(x, w, padding=1), (1, 32, 28, 28))
     assert "conv2d_winograd" in str(convert_layout()(mod))
     assert "conv2d_winograd" not in str(convert_layout(winograd=False)(mod))
 
@@ -83,15 +80,9 @@ def test_convert_layout_uses_it_unless_told_not_to():
 def test_symbolic_sizes_are_decided_by_likely_ones(c, o, padding):
     n, h, v = (weft.tir.Var(name, "int64") for name in "nhw")
     rng = np.random.default_rng(1)
-    script = weft.relax.BlockBuilder()
-    x = weft.relax.Var("x", weft.relax.TensorType((n, c, h, v), "float32"))
     kernel = rng.standard_normal((o, c, 3, 3), np.float32)
-    with script.function("main", [x]):
-        with script.dataflow():
-            y = script.emit(weft.relax.op.nn.conv2d(x, weft.relax.const(kernel), padding=padding))
-            y = script.emit_output(weft.relax.op.nn.relu(y))
-        script.emit_func_output(y)
-    mod = script.get()
+    convolved = lambda x: weft.relax.op.nn.conv2d(x, weft.relax.const(kernel), padding=padding)  # noqa: E731
+    mod = model(lambda x: weft.relax.op.nn.relu(convolved(x)), (n, c, h, v))
     assert "conv2d_winograd" in str(convert_layout()(mod))
     vm = weft.relax.VirtualMachine(weft.relax.build(mod, target="llvm"), weft.cpu())
     for shape in ((1, c, 28, 31), (3, c, 5, 1), (2, c, 3, 9), (0, c, 8, 8), (1, c, 57, 14)):
@@ -105,13 +96,11 @@ def test_symbolic_sizes_are_decided_by_likely_ones(c, o, padding):
 
 def test_deep_layers_of_symbolic_size_stay_direct():
     h = weft.tir.Var("h", "int64")
-    script = weft.relax.BlockBuilder()
     rows = (h + 31) // 32
-    x = weft.relax.Var("x", weft.relax.TensorType((1, 512, rows, rows), "float32"))
     w = weft.relax.const(np.zeros((512, 512, 3, 3), np.float32))
-    with script.function("main", [weft.relax.Var("s", weft.relax.ShapeType([h])), x]):
-        script.emit_func_output(script.emit(weft.relax.op.nn.conv2d(x, w, padding=1)))
-    assert "conv2d_winograd" not in str(convert_layout()(script.get()))
+    size = weft.relax.Var("s", weft.relax.ShapeType([h]))
+    mod = model(lambda _, x: weft.relax.op.nn.conv2d(x, w, padding=1), size, (1, 512, rows, rows))
+    assert "conv2d_winograd" not in str(convert_layout()(mod))
 
 
 def test_direct_convolution_is_the_reference():

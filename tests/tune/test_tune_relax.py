@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import relax, runtime, target
 from weft.error import InvalidArgument
 from weft.relax import tuning
@@ -35,12 +36,8 @@ def layers(rows=64, count=2):
 
 
 def convolution(c=32, size=28):
-    script = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, c, size, size), "float32"))
     w = relax.const(np.random.default_rng(1).standard_normal((c, c, 3, 3), np.float32))
-    with script.function("main", [x]):
-        script.emit_func_output(script.emit(relax.op.nn.conv2d(x, w, padding=1)))
-    return script.get()
+    return model(lambda x: relax.op.nn.conv2d(x, w, padding=1), (1, c, size, size))
 
 
 def values(*shape):

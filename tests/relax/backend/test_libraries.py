@@ -6,16 +6,13 @@ from weft.relax.backend.cuda.cudnn import partition_for_cudnn
 from weft.relax.backend.cuda.cutlass import partition_for_cutlass
 from weft.relax.backend.rocm.hipblas import partition_for_hipblas
 
-from weft.relax import BlockBuilder, TensorType, Var, op
+from tests.relax_models import model
+from weft.relax import op
 
 
 def groups(partition, make, *shapes, dtype="float16"):
-    bb, params = BlockBuilder(), [Var(f"x{i}", TensorType(s, dtype)) for i, s in enumerate(shapes)]
-    with bb.function("main", params):
-        with bb.dataflow():
-            out = bb.emit_output(make(*params))
-        bb.emit_func_output(out)
-    return [v.name_hint for v in partition(bb.get()).get_global_vars() if v.name_hint != "main"]
+    mod = model(make, *shapes, dtype=dtype)
+    return [v.name_hint for v in partition(mod).get_global_vars() if v.name_hint != "main"]
 
 
 def product(x, w, b):

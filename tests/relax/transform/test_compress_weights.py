@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import relax, te, tir
 from weft.ir import Call, Constant, Op, Var, const, walk
 from weft.relax.pipeline import default_passes
@@ -138,13 +139,13 @@ def test_other_machines(target):
 def test_at_most_one_row(rows):
     n = Var("n", "int64")
     w, x = normal(64, 50), RNG.standard_normal((1, rows, 64)).astype(np.float32)
-    bb = relax.BlockBuilder()
-    data = relax.Var("x", relax.TensorType((const(1, "int64"), n, const(64, "int64")), "float32"))
-    with bb.function("main", [data]), bb.dataflow():
-        last = bb.emit(relax.op.strided_slice(data, axes=[1], begin=[-1], end=[2**31 - 1]))
-        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.matmul(last, relax.const(w)))))
-    assert products(compressed(bb.get())) == ["relax.nn.matmul_compressed"]
-    got = run(bb.get(), Target("llvm"), x)
+
+    def last_row(data):
+        return relax.op.matmul(relax.op.strided_slice(data, axes=[1], begin=[-1], end=[2**31 - 1]), relax.const(w))
+
+    mod = model(last_row, (1, n, 64))
+    assert products(compressed(mod)) == ["relax.nn.matmul_compressed"]
+    got = run(mod, Target("llvm"), x)
     np.testing.assert_allclose(got, x[:, -1:].astype(np.float64) @ w, rtol=1e-5, atol=1e-6)
 
 
@@ -174,10 +175,6 @@ def test_what_stays():
         c.args[1] for c in walk(shared["main"]) if isinstance(c, Call) and "packed" in str(getattr(c.op, "name", ""))
     )
     assert isinstance(weight, Constant)
-    bb = relax.BlockBuilder()
-    x, y = (relax.Var(name, relax.TensorType((rows, 64), "float32")) for name, rows in (("x", 1), ("y", 3)))
-    with bb.function("main", [x, y]), bb.dataflow():
-        parts = [bb.emit(relax.op.nn.matmul_packed(v, weight, n=50)) for v in (x, y)]
-        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.add(*parts))))
-    both = compress_weights(cached_bytes=0, matrix_bytes=0)(bb.get())
+    mod = model(lambda *v: relax.op.add(*(relax.op.nn.matmul_packed(x, weight, n=50) for x in v)), (1, 64), (3, 64))
+    both = compress_weights(cached_bytes=0, matrix_bytes=0)(mod)
     assert products(both) == ["relax.nn.matmul_packed"] * 2

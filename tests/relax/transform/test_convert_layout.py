@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import relax
 from weft.ir import Attrs, Call, Op, walk
 from weft.machine import Machine
@@ -210,12 +211,9 @@ def check_values(mod, shapes):
 @pytest.mark.parametrize(("outs", "ins"), [(128, 5), (64, 16), (128, 3)])
 def test_groups_as_wide_as_panels_are_packed(outs, ins):
     height = weft.tir.Var("h", "int64")
-    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((2, 2 * ins, height, 9), "float32"))
     weight = relax.const(RNG.standard_normal((outs, ins, 3, 2)).astype(np.float32))
-    with bb.function("main", [x]), bb.dataflow():
-        y = bb.emit(relax.op.nn.conv2d(x, weight, groups=2, padding=1, strides=(1, 2)))
-        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.nn.relu(y))))
-    mod = bb.get()
+    convolved = lambda x: relax.op.nn.conv2d(x, weight, groups=2, padding=1, strides=(1, 2))  # noqa: E731
+    mod = model(lambda x: relax.op.nn.relu(convolved(x)), (2, 2 * ins, height, 9))
     data = weft.runtime.tensor(RNG.standard_normal((2, 2 * ins, 7, 9)).astype(np.float32))
     found, expected = (
         relax.VirtualMachine(relax.build(mod, "llvm", relax_pipeline=relax.get_pipeline(name)), weft.cpu())["main"](
@@ -283,14 +281,12 @@ def test_one_channel_is_computed_for_pixels_and_odd_groups_each_by_itself(
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_convolution_that_scales_channels_is_a_multiplication(multiplier, attributes, scales, dtype):
     batch, height = (weft.tir.Var(n, "int64") for n in "nh")
-    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((batch, 5, height, 7), dtype))
     weight = RNG.standard_normal((5 * multiplier, 1, 1, 1)).astype(dtype)
-    with bb.function("main", [x]), bb.dataflow():
-        y = bb.emit(relax.op.nn.conv2d(x, relax.const(weight, dtype), groups=5, **attributes))
-        bb.emit_func_output(bb.emit_output(y))
-    after = transform.decompose_ops()(transform.normalize()(bb.get()))["main"]
+    convolved = lambda x: relax.op.nn.conv2d(x, relax.const(weight, dtype), groups=5, **attributes)  # noqa: E731
+    mod = model(convolved, (batch, 5, height, 7), dtype=dtype)
+    after = transform.decompose_ops()(transform.normalize()(mod))["main"]
     assert any(isinstance(n, Call) and n.op is Op.get("relax.multiply") for n in walk(after)) == scales
-    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
     for shape in ((2, 5, 6, 7), (0, 5, 1, 7), (3, 5, 1, 7)):
         data = RNG.standard_normal(shape).astype(dtype)
         named = {{"strides": "stride"}.get(k, k): v for k, v in attributes.items()}
@@ -304,15 +300,12 @@ def test_a_transposed_matrix_is_read_as_it_lies(rows, axes):
     count, inner = (weft.tir.Var(rows, "int64") if rows == "m" else rows), 33
     given = (inner, 70) if axes == (0, 1) else (70, inner)
     x, w = (relax.Var(n, relax.TensorType(d, "float32")) for n, d in (("x", (count, inner)), ("w", given)))
-    bb = relax.BlockBuilder()
-    with bb.function("main", [x, w]), bb.dataflow():
-        y = bb.emit(relax.op.matmul(x, bb.emit(relax.op.permute_dims(w, axes))))
-        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.nn.relu(y))))
-    after = transform.convert_layout()(transform.normalize()(bb.get()))["main"]
+    mod = model(lambda x, w: relax.op.nn.relu(relax.op.matmul(x, relax.op.permute_dims(w, axes))), x, w)
+    after = transform.convert_layout()(transform.normalize()(mod))["main"]
     read = any(isinstance(n, Call) and n.op is Op.get("relax.linear") for n in walk(after))
     assert read == (rows != "m" and axes != (0, 1))
     a, b = (RNG.standard_normal(d).astype(np.float32) for d in ((5 if rows == "m" else rows, inner), given))
-    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
     want = a.astype(np.float64) @ (b if axes == (0, 1) else b.T)
     found = vm["main"](weft.runtime.tensor(a), weft.runtime.tensor(b)).numpy()
     np.testing.assert_allclose(found, np.maximum(want, 0), atol=1e-4)

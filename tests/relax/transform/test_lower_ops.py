@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests.relax_models import model
 from weft import relax, tir
 from weft.relax import op as R
 from weft.relax.transform import lower_ops
@@ -58,7 +59,4 @@ def test_what_differs_is_lowered_apart(one, other):
 
 
 def build_alone(step, shape):
-    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorStructInfo(shape, "float32"))
-    with bb.function("main", [x]), bb.dataflow():
-        bb.emit_func_output((bb.emit_output(step(x)),))
-    return bb.get()
+    return model(lambda x: relax.Tuple([step(x)]), shape)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import op, relax
 from weft.ir import Call, Op, walk
 from weft.machine import Machine
@@ -149,14 +150,12 @@ def test_groups_that_end_inside_vectors(stride):
 
 
 def test_a_chain_of_volumes_is_transposed_at_both_ends_only():
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, 8, 4, 6, 6), "float32"))
-    with bb.function("main", [x]), bb.dataflow():
-        y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.nn.conv3d(x, relax.const(random(8, 8, 3, 3, 3)), padding=1))))
-        z = bb.emit(relax.op.nn.conv3d(y, relax.const(random(8, 8, 3, 3, 3)), padding=1))
-        bb.emit_func_output(bb.emit_output(z))
+    def convolved(x):
+        return relax.op.nn.conv3d(x, relax.const(random(8, 8, 3, 3, 3)), padding=1)
+
+    mod = model(lambda x: convolved(relax.op.nn.relu(convolved(x))), (1, 8, 4, 6, 6))
     t = relax.transform
-    after = t.dead_code_elimination()(t.convert_layout()(t.normalize()(bb.get())))
+    after = t.dead_code_elimination()(t.convert_layout()(t.normalize()(mod)))
     assert sum(isinstance(n, Call) and n.op is Op.get("relax.permute_dims") for n in walk(after["main"])) == 2
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import error, relax
 from weft.relax.analysis import well_formed
 from weft.relax.pipeline import default_passes, get_pipeline
@@ -135,12 +136,9 @@ def test_unknown_precisions():
 
 
 def test_embeddings_and_constants():
-    bb = relax.BlockBuilder()
-    ids = relax.Var("ids", relax.TensorType((5,), "int64"))
-    with bb.function("main", [ids]), bb.dataflow():
-        e = bb.emit(relax.op.take(weights(11, 16), ids, axis=0))
-        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.matmul(e, weights(16, 4)))))
-    new = fold_constant()(ProductsInBfloat16(dot_forms=FORMS)(bb.get()))
+    table = weights(11, 16)
+    mod = model(lambda ids: relax.op.matmul(relax.op.take(table, ids, axis=0), weights(16, 4)), (5,), dtype="int64")
+    new = fold_constant()(ProductsInBfloat16(dot_forms=FORMS)(mod))
     assert operand_types(new["main"], "take") == [["bfloat16", "int64"]]
 
 

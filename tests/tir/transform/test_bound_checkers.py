@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import ir, te, tir
 from weft.script import tir as T
 from weft.tir.interpret import interpret
@@ -93,14 +94,9 @@ def test_a_scheduled_function():
 def test_a_whole_model():
     from weft import relax
 
-    builder = relax.BlockBuilder()
-    n = tir.SizeVar("n", "int64")
-    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
-    with builder.function("main", [x]):
-        y = builder.emit(relax.op.nn.softmax(relax.op.add(x, x)))
-        builder.emit_func_output(y)
+    mod = model(lambda x: relax.op.nn.softmax(relax.op.add(x, x)), ("n", 8))
     with ir.PassContext(config=CHECKED):
-        executable = weft.compile(builder.get(), target="llvm")
+        executable = weft.compile(mod, target="llvm")
     vm = relax.VirtualMachine(executable, weft.cpu())
     value = np.random.default_rng(0).random((5, 8), "float32")
     e = np.exp(2 * value - (2 * value).max(-1, keepdims=True))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import error, te, tir
 from weft.ir import intrin_rules, register_intrin_lowering, register_intrin_rule
 
@@ -72,11 +73,7 @@ def test_a_whole_model_takes_the_rule():
     from weft import relax
 
     def compiled():
-        builder = relax.BlockBuilder()
-        x = relax.Var("x", relax.TensorType((4,), "float32"))
-        with builder.function("main", [x]):
-            builder.emit_func_output(builder.emit(relax.op.exp(x)))
-        return relax.VirtualMachine(weft.compile(builder.get(), target="llvm"), weft.cpu())
+        return relax.VirtualMachine(weft.compile(model(relax.op.exp, (4,)), target="llvm"), weft.cpu())
 
     x = np.arange(4, dtype="float32")
     np.testing.assert_allclose(compiled()["main"](x).numpy(), np.exp(x), rtol=1e-6)
