@@ -149,6 +149,13 @@ def test_inputs_are_shapes_or_values_and_are_checked(model, capsys, tmp_path):
     assert code == 0, "a shape for what the model has not"
     code = main(["check", str(model), "--input", "x=3,16", "--input", "z=[1]"])
     assert code == 1 and "wrong inputs\n  expected x, found z" in capsys.readouterr().err
+    assert main(["check", str(model), "--input", "x=3"]) == 1
+    assert "error: input 'x' is given a wrong rank\n  expected ['n', 16], found [3]" in capsys.readouterr().err
+
+
+def test_what_cannot_run_here_is_no_wrong_model(model, capsys):
+    code, _, err = check(model, capsys, "--target", "cuda")
+    assert code == 1 and "models are checked on the processor here\n  found target cuda" in err and "wrong" not in err
 
 
 @pytest.mark.parametrize(

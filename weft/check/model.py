@@ -78,6 +78,11 @@ def check_model(
         Input shapes in place of the model's.
     precision : str
         As in :class:`weft.Session`.
+
+    Raises
+    ------
+    InvalidArgument
+        When the target is no processor of this machine, or inputs are missing or unknown.
     """
     return _Check(Path(model), feeds, tolerance or Tolerance(), target, each, shape_dict, precision).run()
 
@@ -88,6 +93,10 @@ class _Check:
     def __init__(self, path: Path, feeds: Any, tolerance: Tolerance, target: Any, each: bool,
                  shape_dict: Any, precision: str) -> None:  # fmt: skip
         self.path, self.tolerance, self.target, self.each = path, tolerance, Target(target), each
+        if not self.target.is_host:
+            raise error.InvalidArgument(
+                "models are checked on the processor here", found=f"target {self.target}", help="check for llvm or c"
+            )
         self.asked = None if target == "llvm" else target  # as sessions are, whose models may be in the cache
         self.shape_dict, self.precision = shape_dict, precision
         self.report = Report()

@@ -111,11 +111,11 @@ def random_inputs(
         chosen = shapes.get(info.name, ())
         if chosen and len(chosen) != len(info.shape):
             raise InvalidArgument(
-                f"--shape gives input '{info.name}' a wrong rank", expected=str(list(info.shape)), found=str(chosen)
+                f"input '{info.name}' is given a wrong rank", expected=str(list(info.shape)), found=str(chosen)
             )
         for dim, size in zip(info.shape, chosen, strict=False):
             if not isinstance(size, int) or size < 0:
-                raise InvalidArgument(f"--shape of random input '{info.name}' needs numbers", found=str(chosen))
+                raise InvalidArgument(f"the shape of random input '{info.name}' needs numbers", found=str(chosen))
             if isinstance(dim, str):
                 sizes[dim] = size
     rng = np.random.default_rng(seed)

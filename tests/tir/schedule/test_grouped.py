@@ -9,6 +9,7 @@ import pytest
 import weft
 from tests.tir.schedule.run_scheduled import run
 from weft import machine, te, tir
+from weft.error import InvalidArgument
 from weft.ir import const, int64
 from weft.target import Target, build
 from weft.tir.schedule import explain_schedule, noting_schedules, schedule_func
@@ -136,5 +137,7 @@ def test_one_pixel(epilogue):
 
 def test_the_estimate_finds_nothing_slow():
     func = function(int64(1), int64(56), int64(56), case_of(groups=32), epilogue=True)
+    with pytest.raises(InvalidArgument, match="only functions of TIR"):
+        explain_schedule("conv", HOST)
     (report,) = explain_schedule(func, HOST).kernels
     assert not report.slow and report.record.rules() == ["grouped"]

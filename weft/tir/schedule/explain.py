@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from weft.error import InvalidArgument
 from weft.ir import IRModule
 from weft.machine import TargetLike, machine_of
 from weft.tir.analysis.pattern import has_vector_axis
@@ -103,10 +104,19 @@ def explain_schedule(func_or_mod: PrimFunc | IRModule, target: TargetLike | None
     -------
     ScheduleReport
         ``print(report)`` for people; sizes of symbolic dimensions are taken to be 64, of a symbolic batch 1.
+
+    Raises
+    ------
+    InvalidArgument
+        When it is something else.
     """
     if isinstance(func_or_mod, PrimFunc):
         name = str(func_or_mod.attrs.get("global_symbol") or "main")
         return ScheduleReport([_explained(name, func_or_mod, target)])
+    if not isinstance(func_or_mod, IRModule):
+        raise InvalidArgument(
+            "only functions of TIR are scheduled", expected="PrimFunc or IRModule", found=repr(func_or_mod)
+        )
     functions = [(v.name_hint, f) for v, f in func_or_mod.items() if isinstance(f, PrimFunc)]
     open_ones = [(name, f) for name, f in functions if not f.attrs.get("tir.is_scheduled")]
     return ScheduleReport(_explained(name, f, target) for name, f in open_ones)
