@@ -14,17 +14,8 @@ from weft.op.attributes import Attribute, data_layout, flag, integer, padding, s
 from weft.op.infer import demand_same_layout, tensor_arg
 from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least
+from weft.topi import pool as pooling  # fmt: skip
 from weft.topi.conv import channels_last, conv_shape, spatial
-from weft.topi.pool import (
-    adaptive_pool,
-    adaptive_sizes,
-    max_pool_with_indices,
-    overlap_add,
-    pool,
-    pool_shape,
-    pool_size_of,
-    window,
-)  # fmt: skip
 from weft.topi.shape import simplify
 
 
@@ -60,7 +51,7 @@ def _infer(rank: int, op: str) -> Any:
         if ty.shape is None:
             return TensorType(None, ty.dtype, rank + 2)
         demand_same_layout(op, layout, out_layout, data.span)
-        dims = pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode, layout)
+        dims = pooling.pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode, layout)
         _demand_sizes(op, dims, data)
         return TensorType(dims, ty.dtype, rank + 2)
 
@@ -74,7 +65,9 @@ def _demand_sizes(op: str, dims: Any, data: Expr) -> None:
 
 
 def _windows(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mode: bool, fill: Any) -> Any:
-    outs = [int(pool_size_of(int64(x.shape[2 + i]), k[i], s[i], d[i], b[i], a[i], ceil_mode)) for i in range(rank)]
+    outs = [
+        int(pooling.pool_size_of(int64(x.shape[2 + i]), k[i], s[i], d[i], b[i], a[i], ceil_mode)) for i in range(rank)
+    ]
     pads = [
         (b[i], max(a[i], (outs[i] - 1) * s[i] + (k[i] - 1) * d[i] + 1 - x.shape[2 + i] - b[i])) for i in range(rank)
     ]
@@ -95,7 +88,7 @@ def _reference(rank: int, kind: str) -> Any:
         layout: str,
     ) -> Any:  # fmt: skip
         last = layout.endswith("C")
-        k, s, d, b, a = window(rank, pool_size, strides, dilation, padding)
+        k, s, d, b, a = pooling.window(rank, pool_size, strides, dilation, padding)
         y = np.moveaxis(x, -1, 1) if last else x
         if kind == "max":
             lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
@@ -122,7 +115,7 @@ for _rank in (1, 2, 3):
             f"nn.{_kind}_pool{_rank}d", "data",
             {**_windows_of(_rank), "count_include_pad": flag(False), **_layouts(_rank)},
             **_known(f"nn.{_kind}_pool{_rank}d", _rank).declared(
-                _infer(_rank, f"nn.{_kind}_pool{_rank}d"), partial(pool, _kind), _reference(_rank, _kind)),
+                _infer(_rank, f"nn.{_kind}_pool{_rank}d"), partial(pooling.pool, _kind), _reference(_rank, _kind)),
             fusion=Fusion.ANCHOR, rtol=1e-4, layout=Layout.NAMED,
             doc=f"{_kind} pooling over {_rank}-D windows.",
         )  # fmt: skip
@@ -147,7 +140,7 @@ def _adaptive_infer(op: str, rank: int) -> Any:
         if ty.shape is None:
             return TensorType(None, ty.dtype, rank + 2)
         last = channels_last(layout)
-        sizes = adaptive_sizes(ty.shape, output_size, layout)
+        sizes = pooling.adaptive_sizes(ty.shape, output_size, layout)
         for i, (d, n) in enumerate(zip(spatial(ty.shape, last), sizes, strict=True)):
             demand_at_least(f"{op}: spatial dimension {i} of 'data'", d, min_(n, int64(1)), data.span)
         return TensorType(conv_shape(ty.shape, sizes, ty.shape[-1] if last else ty.shape[1], last), ty.dtype, rank + 2)
@@ -158,7 +151,7 @@ def _adaptive_infer(op: str, rank: int) -> Any:
 def _adaptive_ref(kind: str) -> Any:
     def reference(x: Any, output_size: Any, layout: str) -> Any:
         y = np.moveaxis(x, -1, 1) if channels_last(layout) else x
-        outs = [int(v) for v in adaptive_sizes([int64(d) for d in x.shape], output_size, layout)]
+        outs = [int(v) for v in pooling.adaptive_sizes([int64(d) for d in x.shape], output_size, layout)]
         out = np.empty((*y.shape[:2], *outs), x.dtype)
         for o in np.ndindex(*outs):
             part = y[
@@ -177,7 +170,7 @@ for _rank in (1, 2, 3):
             f"nn.adaptive_{_kind}_pool{_rank}d", "data",
             {"output_size": _output_size(_rank), **_layouts(_rank)},
             **_known(f"nn.adaptive_{_kind}_pool{_rank}d", _rank).declared(
-                _adaptive_infer(f"nn.adaptive_{_kind}_pool{_rank}d", _rank), partial(adaptive_pool, _kind),
+                _adaptive_infer(f"nn.adaptive_{_kind}_pool{_rank}d", _rank), partial(pooling.adaptive_pool, _kind),
                 _adaptive_ref(_kind)),
             fusion=Fusion.OPAQUE, rtol=1e-4, layout=Layout.NAMED,
             doc="Pool to a given output size; None keeps a size.",
@@ -189,7 +182,7 @@ for _rank in (1, 2, 3):
 
 def _indices_infer(data: Expr, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool) -> TupleType:
     ty = tensor_arg("nn.max_pool_with_indices", "data", data)
-    dims = None if ty.shape is None else pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode)
+    dims = None if ty.shape is None else pooling.pool_shape(ty.shape, pool_size, strides, dilation, padding, ceil_mode)
     _demand_sizes("nn.max_pool_with_indices", dims or (), data)
     return TupleType((TensorType(dims, ty.dtype, ty.ndim), TensorType(dims, "int64", ty.ndim)))
 
@@ -198,7 +191,7 @@ def _indices_ref(
     x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, storage_order: int
 ) -> Any:
     rank = x.ndim - 2
-    k, s, d, b, a = window(rank, pool_size, strides, dilation, padding)
+    k, s, d, b, a = pooling.window(rank, pool_size, strides, dilation, padding)
     flat = np.arange(x.size).reshape(x.shape)
     if storage_order:
         base = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[:2]) * int(np.prod(x.shape[2:]))
@@ -222,7 +215,7 @@ def _indices_ref(
 declare(
     "nn.max_pool_with_indices", "data",
     {**_windows_of(None), "storage_order": integer(0, at_least=0)},
-    infer=_indices_infer, lower=max_pool_with_indices, reference=_indices_ref, fusion=Fusion.OPAQUE,
+    infer=_indices_infer, lower=pooling.max_pool_with_indices, reference=_indices_ref, fusion=Fusion.OPAQUE,
     doc="Max pooling (channels first); also the flat index of each maximum, rows first or (storage_order 1) "
     "columns first.",
 )  # fmt: skip
@@ -246,6 +239,6 @@ def _overlap_ref(x: Any, hop: int) -> Any:
 
 declare(
     "nn.overlap_add", "data", {"hop": integer(1, at_least=0)},
-    infer=_overlap_infer, lower=overlap_add, reference=_overlap_ref, fusion=Fusion.INJECTIVE,
+    infer=_overlap_infer, lower=pooling.overlap_add, reference=_overlap_ref, fusion=Fusion.INJECTIVE,
     doc="The sum over the second of five axes, each term `hop` places further along the fourth than the one before.",
 )  # fmt: skip

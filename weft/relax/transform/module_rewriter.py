@@ -7,18 +7,7 @@ from typing import Any
 from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError
 from weft.relax.analysis.types import BaseCheckResult, type_base_check
-from weft.relax.dpl.pattern import (
-    OPERATIONS,
-    CallPattern,
-    DFPattern,
-    ExprPattern,
-    ExternFuncPattern,
-    GlobalVarPattern,
-    OpPattern,
-    TupleItemPattern,
-    TuplePattern,
-    WildcardPattern,
-)
+from weft.relax.dpl import pattern as forms
 from weft.relax.dpl.rewrite import MissingPattern, PatternMatchingRewriter
 from weft.relax.infer import bind_type, type_of
 from weft.relax.rewriter import all_bindings
@@ -54,25 +43,25 @@ def rewriter_of(mod: ir.IRModule) -> PatternMatchingRewriter:
     return PatternMatchingRewriter(made, rule)
 
 
-def _pattern_of(func: ir.Function) -> tuple[DFPattern, list[DFPattern]]:
+def _pattern_of(func: ir.Function) -> tuple[forms.DFPattern, list[forms.DFPattern]]:
     """Return the pattern that a function's result is, and those of its parameters."""
-    params: list[DFPattern] = [WildcardPattern() for _ in func.params]
-    known: dict[ir.Expr, DFPattern] = dict(zip(func.params, params, strict=True))
+    params: list[forms.DFPattern] = [forms.WildcardPattern() for _ in func.params]
+    known: dict[ir.Expr, forms.DFPattern] = dict(zip(func.params, params, strict=True))
 
     def pattern(e: Any) -> Any:
         if e in known:
             return known[e]
         if isinstance(e, ir.Call):
-            made: DFPattern = CallPattern(pattern(e.op), tuple(pattern(a) for a in e.args))
+            made: forms.DFPattern = forms.CallPattern(pattern(e.op), tuple(pattern(a) for a in e.args))
             return made.has_attr(dict(e.attrs.items)) if e.attrs.keys() else made
         if isinstance(e, ir.Tuple):
-            return TuplePattern(tuple(pattern(f) for f in e.fields))
+            return forms.TuplePattern(tuple(pattern(f) for f in e.fields))
         if isinstance(e, ir.TupleGetItem):
-            return TupleItemPattern(pattern(e.tuple_value), e.index)
-        kinds = {ir.Op: OpPattern, ir.GlobalVar: GlobalVarPattern, ir.ExternFunc: ExternFuncPattern}
+            return forms.TupleItemPattern(pattern(e.tuple_value), e.index)
+        kinds = {ir.Op: forms.OpPattern, ir.GlobalVar: forms.GlobalVarPattern, ir.ExternFunc: forms.ExternFuncPattern}
         if type(e) in kinds:
             return kinds[type(e)](getattr(e, "name", None) or getattr(e, "name_hint", None) or e.global_symbol)
-        return ExprPattern(e)
+        return forms.ExprPattern(e)
 
     for b in all_bindings(func):
         known[b.var] = pattern(b.value)
@@ -83,7 +72,7 @@ class _Replace:
     """What a match becomes: the replacement's bindings, of what its parameters stand for."""
 
     def __init__(
-        self, pattern: ir.Function, params: list[DFPattern], func: ir.Function, own: dict[ir.GlobalVar, Any]
+        self, pattern: ir.Function, params: list[forms.DFPattern], func: ir.Function, own: dict[ir.GlobalVar, Any]
     ) -> None:
         self.pattern, self.params, self.func, self.own = pattern, params, func, own
 
@@ -130,4 +119,4 @@ def without_unused(mod: ir.IRModule, names: set[str]) -> ir.IRModule:
     return mod.with_functions({v: f for v, f in mod.items() if v.name_hint not in names - left})
 
 
-OPERATIONS.update(from_module=rewriter_of, without_unused=without_unused)
+forms.OPERATIONS.update(from_module=rewriter_of, without_unused=without_unused)

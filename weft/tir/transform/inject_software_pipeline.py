@@ -8,23 +8,11 @@ from typing import Any, NamedTuple
 from weft import ir
 from weft.arith import Analyzer, detect_linear_equation
 from weft.error import InvalidArgument
+from weft.tir import stmt as stmts
 from weft.tir.analysis.access import access_regions, addressed
 from weft.tir.analysis.structure import iter_values_of, replace_node, subst_stmt
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import (
-    AllocBuffer,
-    Block,
-    BlockRealize,
-    BufferStore,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    SeqStmt,
-    Stmt,
-    seq,
-)
 from weft.tir.transform.convert_ssa import defined_once
 
 _DOUBLE = "double_buffer_scope"
@@ -67,14 +55,14 @@ def inject_software_pipeline(func: PrimFunc, mod: ir.IRModule, *, strict: bool =
     Cost: Linear, times the number of stages.
     Source: TVM's ``InjectSoftwarePipeline``.
     """
-    if not any(STAGE in n.annotations or ORDER in n.annotations for n in ir.find(func.body, For)):
+    if not any(STAGE in n.annotations or ORDER in n.annotations for n in ir.find(func.body, stmts.For)):
         return func
     return defined_once(func.replace(body=_visit(func.body, strict)))
 
 
 def _visit(node: Any, strict: bool) -> Any:
-    node = ir.rebuild(node, lambda n: _visit(n, strict)) if isinstance(node, Stmt) else node
-    if isinstance(node, For) and (STAGE in node.annotations or ORDER in node.annotations):
+    node = ir.rebuild(node, lambda n: _visit(n, strict)) if isinstance(node, stmts.Stmt) else node
+    if isinstance(node, stmts.For) and (STAGE in node.annotations or ORDER in node.annotations):
         return _Pipeline(node).stmt(strict)
     return node
 
@@ -82,7 +70,7 @@ def _visit(node: Any, strict: bool) -> Any:
 class _Part(NamedTuple):
     """One statement of a pipelined loop, and the regions that it reads and writes in one iteration."""
 
-    stmt: Stmt
+    stmt: stmts.Stmt
     stage: int
     order: int
     reads: dict[Buffer, BufferRegion]
@@ -92,7 +80,7 @@ class _Part(NamedTuple):
 class _Pipeline:
     """A loop, the statements in it, and the buffers that are allocated around them."""
 
-    def __init__(self, loop: For) -> None:
+    def __init__(self, loop: stmts.For) -> None:
         self.loop, self.buffers, self.blocks = loop, list[Buffer](), False
         self.analyzer = Analyzer()
         self.analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent))
@@ -100,21 +88,21 @@ class _Pipeline:
         self.versions: dict[Buffer, Buffer] = {}
         self.last = 0
 
-    def opened(self, stmt: Stmt) -> list[Stmt]:
+    def opened(self, stmt: stmts.Stmt) -> list[stmts.Stmt]:
         """Take a body apart: blocks of sequences without a condition, allocations and sequences."""
-        if isinstance(stmt, AllocBuffer):
+        if isinstance(stmt, stmts.AllocBuffer):
             self.buffers.append(stmt.buffer)
             return self.opened(stmt.body)
-        if isinstance(stmt, SeqStmt):
+        if isinstance(stmt, stmts.SeqStmt):
             return [x for s in stmt.seq for x in self.opened(s)]
-        block = stmt.block if isinstance(stmt, BlockRealize) and ir.is_const_int(stmt.predicate, 1) else None
-        if block is None or not isinstance(block.body, SeqStmt) or block.init is not None or block.match_buffers:
+        block = stmt.block if isinstance(stmt, stmts.BlockRealize) and ir.is_const_int(stmt.predicate, 1) else None
+        if block is None or not isinstance(block.body, stmts.SeqStmt) or block.init is not None or block.match_buffers:
             return [stmt]
         self.buffers += block.alloc_buffers
         self.blocks = True
         return self.opened(subst_stmt(block.body, iter_values_of(stmt)))  # type: ignore[arg-type]
 
-    def stmt(self, strict: bool) -> Stmt:
+    def stmt(self, strict: bool) -> stmts.Stmt:
         """Write the loop as a pipeline."""
         notes = self.loop.annotations
         stages, orders = ([ir.as_int(x) for x in notes.get(key) or ()] for key in (STAGE, ORDER))
@@ -146,10 +134,10 @@ class _Pipeline:
                     self.steps(order, after, end + last, start + last)]  # fmt: skip
         made = [self.versions.get(b, b) for b in self.buffers]
         if self.blocks:
-            return self.block(seq(*body), made)
-        result = seq(*body)
+            return self.block(stmts.seq(*body), made)
+        result = stmts.seq(*body)
         for buffer in reversed(made):
-            result = AllocBuffer(buffer, result)
+            result = stmts.AllocBuffer(buffer, result)
         return result
 
     def check(self, parts: list[_Part]) -> None:
@@ -169,7 +157,7 @@ class _Pipeline:
 
     def copies(self, parts: list[_Part]) -> None:
         """Give buffers that several iterations use at once a copy for each."""
-        blocks = [b for b in ir.find(tuple(self.stmts), Block) if _DOUBLE in b.annotations]
+        blocks = [b for b in ir.find(tuple(self.stmts), stmts.Block) if _DOUBLE in b.annotations]
         doubled = {b.writes[ir.as_int(b.annotations[_DOUBLE]) or 0].buffer for b in blocks}
         for buffer in self.buffers:
             users = [p for p in parts if buffer in p.reads or buffer in p.writes]
@@ -184,17 +172,17 @@ class _Pipeline:
                 self.versions[buffer] = replace_node(buffer, shape=(ir.const(count, dtype), *buffer.shape),
                                                      strides=strides)  # fmt: skip
 
-    def steps(self, parts: list[_Part], start: ir.PrimExpr, end: ir.PrimExpr, least: ir.PrimExpr | None) -> Stmt:
+    def steps(self, parts: list[_Part], start: ir.PrimExpr, end: ir.PrimExpr, least: ir.PrimExpr | None) -> stmts.Stmt:
         """Write the steps from `start` to `end`; with `least`, those from there on that an iteration needs."""
         an, dtype = Analyzer(), self.loop.loop_var.dtype
         extent, start = self.analyzer.simplify(end - start), self.analyzer.simplify(start)
         once = ir.is_const_int(extent, 1)
         if isinstance(extent, ir.IntImm) and extent.value <= 0:
-            return self.block(Evaluate(ir.const(0)), []) if self.blocks else seq()
+            return self.block(stmts.Evaluate(ir.const(0)), []) if self.blocks else stmts.seq()
         var = ir.Var(self.loop.loop_var.name, dtype)
         an.bind(var, ir.Range.from_min_extent(ir.const(0, dtype), extent))
         time = start if once else var + start
-        made: list[Stmt] = []
+        made: list[stmts.Stmt] = []
         for p in parts:
             at = an.simplify(time - p.stage)
             tests: list[ir.PrimExpr] = []
@@ -207,16 +195,16 @@ class _Pipeline:
             place = an.simplify(at - self.loop.min)
             body = ir.rewrite(subst_stmt(p.stmt, {self.loop.loop_var: at}), lambda n, i=place: self.in_copy(n, i, an))
             made.append(self.where(body, tests))
-        body = seq(*made)
+        body = stmts.seq(*made)
         if not once:
-            kind = ForKind.UNROLLED if least is not None else self.loop.kind
+            kind = stmts.ForKind.UNROLLED if least is not None else self.loop.kind
             notes = ir.NO_ATTRS if least is not None else self.loop.annotations.without(STAGE, ORDER, ASYNC)
-            body = For(var, ir.const(0, dtype), extent, kind, body, None, notes)
+            body = stmts.For(var, ir.const(0, dtype), extent, kind, body, None, notes)
         return self.block(body, []) if self.blocks and (not once or len(made) != 1) else body
 
     def in_copy(self, node: Any, at: ir.PrimExpr, an: Analyzer) -> Any:
         """Use, of a buffer with several copies, that of iteration `at`; regions of several stages name them all."""
-        if not isinstance(node, (BufferLoad, BufferStore, BufferRegion)) or node.buffer not in self.versions:
+        if not isinstance(node, (BufferLoad, stmts.BufferStore, BufferRegion)) or node.buffer not in self.versions:
             return node
         new = self.versions[node.buffer]
         place = an.simplify(ir.floormod(at, ir.cast(at.dtype, new.shape[0])))
@@ -226,22 +214,22 @@ class _Pipeline:
             return BufferRegion(new, (own if self.last == 1 else every, *node.region))
         return replace_node(node, buffer=new, indices=(place, *node.indices))
 
-    def where(self, stmt: Stmt, tests: list[ir.PrimExpr]) -> Stmt:
+    def where(self, stmt: stmts.Stmt, tests: list[ir.PrimExpr]) -> stmts.Stmt:
         """Run a statement under conditions."""
         test: ir.PrimExpr = ir.TRUE
         for t in tests:
             test = ir.logical_and(test, t)
         if not self.blocks:
-            return IfThenElse(test, stmt) if tests else stmt
-        if not isinstance(stmt, BlockRealize):
+            return stmts.IfThenElse(test, stmt) if tests else stmt
+        if not isinstance(stmt, stmts.BlockRealize):
             stmt = self.block(stmt, [])
-        assert isinstance(stmt, BlockRealize)
+        assert isinstance(stmt, stmts.BlockRealize)
         return replace_node(stmt, predicate=ir.logical_and(stmt.predicate, test)) if tests else stmt
 
-    def block(self, body: Stmt, buffers: list[Buffer]) -> Stmt:
+    def block(self, body: stmts.Stmt, buffers: list[Buffer]) -> stmts.Stmt:
         """Make a block of a statement."""
         reads, writes = access_regions([body], self.analyzer, buffers)
-        return BlockRealize((), ir.TRUE, Block((), reads, writes, "", body, None, tuple(buffers)))
+        return stmts.BlockRealize((), ir.TRUE, stmts.Block((), reads, writes, "", body, None, tuple(buffers)))
 
 
 def _meet(a: _Part, b: _Part, buffer: Buffer) -> bool:
