@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.fuzz import budget
-from tests.fuzz.test_fuzz_bytes import damage
+from tests.fuzz.binary import damage
 from tests.runtime.test_stored_model import CONSTANTS, executable, values
 from weft.error import ExecutableError
 from weft.runtime.cache import Cache
@@ -35,7 +35,7 @@ def worse(data: bytes, others: list[bytes], seed: int) -> bytes:
         other = others[int(rng.integers(len(others)))]
         out = out[:a] + bytearray(other[a:])
     else:
-        return damage(data, seed)
+        return damage(data, np.random.default_rng(seed))
     return bytes(out)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import weft
 from tests.fuzz import budget
-from tests.fuzz.test_fuzz_bytes import damage
+from tests.fuzz.binary import damage
 from weft import rpc
 from weft.rpc import codec
 from weft.rpc.channel import SocketChannel
@@ -49,10 +49,10 @@ def damaged(parts: list[bytes], seed: int) -> bytes:
     parts = list(parts)
     at = int(rng.integers(len(parts)))
     if rng.integers(3):
-        body = damage(parts[at][8:], seed)
+        body = damage(parts[at][8:], np.random.default_rng(seed))
         parts[at] = len(body).to_bytes(8, "little") + body
     else:
-        parts[at] = damage(parts[at], seed)
+        parts[at] = damage(parts[at], np.random.default_rng(seed))
     if not rng.integers(4):
         del parts[int(rng.integers(len(parts)))]
     return b"".join(parts)
@@ -108,7 +108,7 @@ def test_clients():
     ])  # fmt: skip
     for seed in budget.seeds(0.5):
         ours, theirs = socket.socketpair()
-        theirs.sendall(damage(good, seed))
+        theirs.sendall(damage(good, np.random.default_rng(seed)))
         theirs.shutdown(socket.SHUT_WR)
         endpoint = RemoteEndpoint(SocketChannel(ours, 1 << 20), "a damaged server")
         try:
