@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from weft import error, ir, tir
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, infer_call, merge_types, type_of
@@ -46,12 +48,7 @@ NORMAL_FORM = ir.Dispatch("normalize", (ir.Expr,), leaves_out=(tir.PrimFunc,))
 def _atom(expr: ir.Expr, bb: Any) -> ir.Expr:
     if isinstance(expr, ir.Op) or expr.ty is not None or isinstance(expr, ir.GlobalVar):  # type: ignore[attr-defined]
         return expr
-    return _with_type(expr, type_of(expr)) if not isinstance(expr, ir.ExprVar) else expr
-
-
-def _with_type(expr: Any, ty: ir.Type) -> Any:
-    fields = {f: getattr(expr, f) for f in expr.__struct_fields__}
-    return type(expr)(**{**fields, "ty": ty})
+    return replace(expr, ty=type_of(expr)) if not isinstance(expr, ir.ExprVar) else expr
 
 
 @NORMAL_FORM.on(ir.Call)
@@ -108,7 +105,7 @@ def _tuple_get_item(expr: ir.TupleGetItem, bb: Any) -> ir.Expr:
     if value is expr.tuple_value and expr.ty is not None:
         return expr
     new = ir.TupleGetItem(value, expr.index, span=expr.span)
-    return _with_type(new, type_of(new))
+    return replace(new, ty=type_of(new))
 
 
 @NORMAL_FORM.on(ir.If)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from weft import ir
 from weft.relay import expr as nodes
 from weft.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
@@ -48,7 +50,7 @@ def map_parts(expr: ir.Node, f: Callable[[Any], Any]) -> Any:
             changed[name] = new
     if not changed:
         return expr
-    return type(expr)(**{n: changed[n] if n in changed else getattr(expr, n) for n in expr.__struct_fields__})
+    return replace(expr, **changed)
 
 
 def _map_part(value: Any, f: Callable[[Any], Any]) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from weft.error import InvalidArgument
 from weft.ir import Call, Constant, Expr, ExprVar, Function, IRModule, Tuple, TupleGetItem, structural_equal
 from weft.relax.analysis import get_var2val
@@ -254,7 +256,4 @@ def _typed(bindings: list[Any], bb: BlockBuilder, renamed: dict[Expr, Expr]) -> 
 
 def _untyped(value: Any) -> Any:
     """Return an operation whose type is to be inferred again."""
-    if not isinstance(value, (Call, Tuple, TupleGetItem)):
-        return value
-    kind: Any = type(value)
-    return kind(**{f: None if f == "ty" else getattr(value, f) for f in value.__struct_fields__})
+    return replace(value, ty=None) if isinstance(value, (Call, Tuple, TupleGetItem)) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from weft import ir
 from weft.relay.adt import Clause, Constructor, Pattern
@@ -74,13 +74,13 @@ class Rebuild:
                     changed[name] = parts
             elif isinstance(old, ir.Node) and (part := self(old)) is not old:
                 changed[name] = part
-        return _with(e, **changed) if changed else e
+        return replace(e, **changed) if changed else e
 
     @staticmethod
     def _typed(e: Any, ty: ir.Type) -> Any:
         if e.ty is ty or (e.ty is not None and type(e.ty) is type(ty) and types_equal(e.ty, ty)):
             return e
-        return _with(e, ty=ty)
+        return replace(e, ty=ty)
 
     def _call(self, e: Call) -> Call:
         op = e.op if isinstance(e.op, ir.Op) else self(e.op)
@@ -118,7 +118,7 @@ class Rebuild:
         body = self(f.body)
         ret = f.ret_type if f.ret_type is not None and types_equal(f.ret_type, ty.ret_type) else ty.ret_type
         same = body is f.body and ret is f.ret_type and all(a is b for a, b in zip(params, f.params, strict=True))
-        return self._typed(f if same else _with(f, params=params, body=body, ret_type=ret), ty)
+        return self._typed(f if same else replace(f, params=params, body=body, ret_type=ret), ty)
 
     def _constructor(self, c: Constructor) -> Constructor:
         data = self.s.data.get(c.belong_to.name_hint)
@@ -142,7 +142,3 @@ class Rebuild:
                 known = self._typed(known, found)
             self.globals[v.name_hint] = known
         return known
-
-
-def _with(e: Any, **changes: Any) -> Any:
-    return type(e)(**{n: changes[n] if n in changes else getattr(e, n) for n in e.__struct_fields__})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from weft import ir
 from weft.ir import Type
 from weft.relay.adt import Clause, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
@@ -76,8 +78,7 @@ def _retyped(e: Any, types: Mapping[TypeVar, Type]) -> Any:
     ty_args = tuple(typed(t, types) for t in getattr(e, "ty_args", ()))
     if ty is getattr(e, "ty", None) and all(a is b for a, b in zip(ty_args, getattr(e, "ty_args", ()), strict=True)):
         return e
-    fields = {f: getattr(e, f) for f in e.__struct_fields__}
-    return type(e)(**{**fields, "ty": ty, **({"ty_args": ty_args} if ty_args else {})})
+    return replace(e, ty=ty, ty_args=ty_args) if ty_args else replace(e, ty=ty)
 
 
 def renamed_pattern(p: Pattern, new: Mapping[Var, Any]) -> Pattern:

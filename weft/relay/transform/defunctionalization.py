@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from weft import ir
 from weft.error import InvalidArgument
@@ -238,7 +238,7 @@ class _Defunctionalizer:
                 clauses.append(Clause(renamed_pattern(c.lhs, inside), self.go(c.rhs, types, env, wanted)))
             return Match(self.go(e.data, types, env), tuple(clauses), e.complete, span=e.span)
         made = map_parts(e, lambda p: self.go(p, types, env))
-        return made if made is e else _untyped(made)
+        return made if made is e or getattr(made, "ty", None) is None else replace(made, ty=None)
 
     def call(self, e: Call, types: Types, env: dict[Var, Any], wanted: Any) -> Any:
         op: Any = self.literals.get(e.op, e.op) if type(e.op) is Var else e.op
@@ -262,13 +262,6 @@ class _Defunctionalizer:
         ty = typed(ty, types)
         args = tuple(self.go(a, types, env, w) for a, w in zip(e.args, ty.arg_types, strict=True))
         return Call(self.closures(self._flat(ty)).apply, (self.go(op, types, env, ty), *args), span=e.span)
-
-
-def _untyped(e: Any) -> Any:
-    """Copy an expression whose type is inferred anew."""
-    if getattr(e, "ty", None) is None:
-        return e
-    return type(e)(**{f: None if f == "ty" else getattr(e, f) for f in e.__struct_fields__})
 
 
 def _signature(func: Any) -> FuncType:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from weft import ir
 from weft.error import InvalidArgument
@@ -150,10 +151,7 @@ def _untyped(body: ir.Expr, params: Mapping[Any, Var]) -> ir.Expr:
     def rule(e: Any) -> Any:
         if type(e) not in (Call, Tuple, TupleGetItem, If, Let):
             return e
-        fields: dict[str, Any] = {f: getattr(e, f) for f in e.__struct_fields__} | {"ty": None}
-        if type(e) is Let:
-            fields["var"] = new[e.var]
-        return type(e)(**fields)
+        return replace(e, var=new[e.var], ty=None) if type(e) is Let else replace(e, ty=None)
 
     def named(var: Var, _: Any) -> None:
         new[var] = Var(var.name_hint)

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from weft.error import LoweringError
 from weft.ir import Attrs, BaseFunc, IRModule, Op, module_pass
 from weft.ir import TensorType as IRTensorType
@@ -243,10 +245,7 @@ def _with_operands(e: Any, f: Callable[[Any], Any]) -> Any:
 
 def _with(node: Any, **changes: Any) -> Any:
     """Return a node with some fields changed; itself where they are what they were."""
-    fields = {f: getattr(node, f) for f in node.__struct_fields__}
-    if all(_same(fields[f], new) for f, new in changes.items()):
-        return node
-    return type(node)(**{**fields, **changes})
+    return node if all(_same(getattr(node, f), new) for f, new in changes.items()) else replace(node, **changes)
 
 
 def _same(a: Any, b: Any) -> bool:

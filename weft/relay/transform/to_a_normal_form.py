@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from weft import ir
 from weft.relay.adt import Clause, Match
 from weft.relay.analysis.scopes import Scope, Scopes
@@ -167,10 +169,7 @@ def _with_bodies(expr: Any, new: list[Any]) -> Any:
 
 
 def _with_head(expr: Any, field: str, head: Any) -> Any:
-    if getattr(expr, field) is head:
-        return expr
-    fields = {f: getattr(expr, f) for f in expr.__struct_fields__}
-    return type(expr)(**{**fields, field: head})
+    return expr if getattr(expr, field) is head else replace(expr, **{field: head})
 
 
 def _same_or(old: Any, bindings: list[tuple[Var, Any]], result: Any) -> Any:

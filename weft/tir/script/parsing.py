@@ -10,6 +10,8 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from weft import ir
 from weft.error import DTypeMismatch, ParseError
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
@@ -228,8 +230,7 @@ def _expression(p: Parser, node: ast.Expr) -> None:
 
 
 def _with_span(stmt: stmts.Stmt, p: Parser, node: ast.AST) -> stmts.Stmt:
-    fields = {f: getattr(stmt, f) for f in stmt.__struct_fields__}
-    return type(stmt)(**{**fields, "span": p.span(node)}) if stmt.span is None else stmt
+    return replace(stmt, span=p.span(node)) if stmt.span is None else stmt
 
 
 def _launch_named(p: Parser, scope: Scope) -> None:
