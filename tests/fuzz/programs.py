@@ -44,8 +44,7 @@ def weights() -> runtime.VMExecutable:
     a.call(5, "vm.builtin.tuple_getitem", r(4), imm(1))
     a.call(6, "vm.builtin.shape_of", r(5))
     a.call(7, "vm.builtin.make_tuple", r(4), r(6))
-    a.ret(7)
-    a.end()
+    a.end(7)
     scopes = {1: "global", 2: "global.texture"}
     return runtime.VMExecutable.from_parts(a.functions, a.constants, scopes, a.offset, a.data, [kernel_module()])
 
@@ -65,8 +64,7 @@ def jumps() -> runtime.VMExecutable:
     a.call(5, "vm.builtin.make_tuple", r(3), r(4))
     a.call(4, "vm.builtin.copy", imm(0))
     a.goto(-3)
-    a.ret(5)
-    a.end()
+    a.end(5)
     return a.build()
 
 
@@ -77,8 +75,7 @@ def closures() -> runtime.VMExecutable:
         a.func(name)
     a.begin("pair", ["x", "y"], 3)
     a.call(2, "vm.builtin.make_tuple", r(0), r(1))
-    a.ret(2)
-    a.end()
+    a.end(2)
     a.begin("main", ["x", "y"], 8)
     a.call(2, "vm.builtin.make_closure", a.f("pair"), r(1))
     a.call(3, "vm.builtin.invoke_closure", VM, r(2), r(0))
@@ -90,8 +87,7 @@ def closures() -> runtime.VMExecutable:
     a.call(6, "main", r(0), a.const(np.array(False)))
     a.goto(2)
     a.call(VOID, "vm.builtin.check_func_info", r(2), a.const("closure"))
-    a.ret(6)
-    a.end()
+    a.end(6)
     return a.build()
 
 

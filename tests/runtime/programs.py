@@ -56,7 +56,10 @@ class Assembler:
     def if_(self, cond, offset):
         self.emit(Opcode.If, cond, offset)
 
-    def end(self):
+    def end(self, result=None):
+        """End the function, with the return of a register where nothing has returned before."""
+        if result is not None:
+            self.ret(result)
         index, name, start, params, registers = self._open
         self.functions[index] = runtime.VMFuncInfo(1, name, start, len(self.offset), len(params), registers, params)
 
@@ -129,7 +132,6 @@ def add_twice(steps=2):
         a.call(storage, "vm.builtin.null_value")
         a.call(VOID, "add", r(source), r(source), r(out))
         source = out
-    a.ret(source)
-    a.end()
+    a.end(source)
     assert u8
     return a.build(kernel_module())

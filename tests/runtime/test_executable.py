@@ -27,8 +27,7 @@ def constants_program():
     words = [a.const(v) for v in values]
     a.begin("main", ["x"], 2)
     a.call(1, "vm.builtin.make_tuple", *words)
-    a.ret(1)
-    a.end()
+    a.end(1)
     return a.build()
 
 
@@ -168,8 +167,7 @@ def test_void_register_reads_as_none():
     a = Assembler()
     a.begin("f", ["x"], 2)
     a.call(1, "vm.builtin.make_tuple", r(0), r(VOID), imm(4))
-    a.ret(1)
-    a.end()
+    a.end(1)
     assert runtime.VirtualMachine(a.build())["f"](1) == (1, None, 4)
 
 

@@ -86,8 +86,7 @@ def test_symbol_bound_earlier():
     a.call(2, "vm.builtin.alloc_shape_heap", VM, imm(1))
     a.call(VOID, "vm.builtin.match_shape", r(0), r(2), imm(1), imm(1), imm(0), contexts[0])
     a.call(VOID, "vm.builtin.match_shape", r(1), r(2), imm(1), imm(3), imm(0), contexts[1])
-    a.ret(0)
-    a.end()
+    a.end(0)
     f = VirtualMachine(a.build())["f"]
     assert f(rand(3), rand(3)).shape == (3,)
     with pytest.raises(ValueError, match=r"f: argument 'y'.*dimension 0 must be 3 .*earlier argument.*found 4"):
@@ -103,8 +102,7 @@ def test_at_least_and_at_most(code, refused):
     a.call(VOID, "vm.builtin.match_shape", r(0), r(2), imm(1), imm(1), imm(0), contexts[0])
     a.call(VOID, "vm.builtin.match_shape", r(1), r(2), imm(1), imm(code + 1), imm(0), contexts[1])
     a.call(VOID, "vm.builtin.match_shape", r(1), r(2), imm(1), imm(code), imm(3), contexts[1])
-    a.ret(0)
-    a.end()
+    a.end(0)
     f = VirtualMachine(a.build())["f"]
     assert f(rand(3), rand(3)).shape == (3,) and f(rand(3), rand(6 - refused)).shape == (3,)
     words = "at least" if code == 4 else "at most"
@@ -123,8 +121,7 @@ def loop_program():
     a.if_(2, 3)
     a.call(1, "test.add", r(1), imm(1))
     a.goto(-3)
-    a.ret(1)
-    a.end()
+    a.end(1)
     return a
 
 
@@ -139,8 +136,7 @@ def test_if_condition_must_be_an_int():
     a = Assembler()
     a.begin("f", ["x"], 1)
     a.if_(0, 1)
-    a.ret(0)
-    a.end()
+    a.end(0)
     with pytest.raises(TypeError, match="condition of an If"):
         VirtualMachine(a.build())["f"](rand(2))
 
@@ -153,8 +149,7 @@ def test_read_if_cond():
     a.call(1, "vm.builtin.copy", imm(7))
     a.ret(1)
     a.call(1, "vm.builtin.copy", imm(8))
-    a.ret(1)
-    a.end()
+    a.end(1)
     f = VirtualMachine(a.build())["f"]
     assert f(np.array(True)) == 7
     assert f(np.array(False)) == 8
@@ -184,8 +179,7 @@ def recursion(tail=False, closure=False):
     else:
         a.call(4, "test.minus", r(3))
     a.ret(4)
-    a.ret(0)
-    a.end()
+    a.end(0)
     return a
 
 
@@ -227,8 +221,7 @@ def appending():
     for dst, rows, row in ((5, 0, 1), (6, 5, 2), (7, 5, 3)):
         a.call(dst, "vm.builtin.append", r(rows), r(row), r(4))
     a.call(8, "vm.builtin.make_tuple", r(5), r(6), r(7))
-    a.ret(8)
-    a.end()
+    a.end(8)
     return VirtualMachine(a.build())["main"]
 
 
@@ -269,18 +262,15 @@ def test_closures():
     a.func("inner")
     a.begin("inner", ["x", "y"], 3)
     a.call(2, "vm.builtin.make_tuple", r(0), r(1))
-    a.ret(2)
-    a.end()
+    a.end(2)
     a.begin("make", ["y"], 2)
     a.call(1, "vm.builtin.make_closure", a.f("inner"), r(0))
-    a.ret(1)
-    a.end()
+    a.end(1)
     a.begin("main", ["x", "y"], 4)
     a.call(2, "vm.builtin.make_closure", a.f("inner"), r(1))
     a.call(VOID, "vm.builtin.check_func_info", r(2), a.const("f"))
     a.call(3, "vm.builtin.invoke_closure", VM, r(2), r(0))
-    a.ret(3)
-    a.end()
+    a.end(3)
     vm = VirtualMachine(a.build())
     assert vm["main"](1, 2) == (1, 2)
     closure = vm["make"](20)
@@ -300,8 +290,7 @@ def test_tuples_and_shapes():
     a.call(5, "vm.builtin.tensor_to_shape", r(3))
     a.call(6, "vm.builtin.make_prim_value", r(VOID), imm(0), imm(9))
     a.call(7, "vm.builtin.make_tuple", r(2), r(4), r(5), r(6))
-    a.ret(7)
-    a.end()
+    a.end(7)
     f = VirtualMachine(a.build())["f"]
     x = rand(3, 4)
     shape, y, to_shape, nine = f(x, (1, np.array([5, 6], np.int32)))
@@ -323,8 +312,7 @@ def test_call_tir_dyn(registered):
     a.begin("f", ["x"], 2)
     a.call(1, "vm.builtin.shape_of", r(0))
     a.call(VOID, "vm.builtin.call_tir_dyn", a.f("test.dyn"), r(0), r(1))
-    a.ret(0)
-    a.end()
+    a.end(0)
     VirtualMachine(a.build())["f"](rand(3, 5))
     assert seen[0][1:] == (3, 5)
     assert isinstance(seen[0][0], runtime.Tensor)
@@ -346,12 +334,10 @@ def test_python_error_keeps_class_and_shows_vm_frames(registered):
     a.func("inner")
     a.begin("inner", ["x"], 1)
     a.call(VOID, "test.boom", r(0))
-    a.ret(0)
-    a.end()
+    a.end(0)
     a.begin("main", ["x"], 1)
     a.call(VOID, "inner", r(0))
-    a.ret(0)
-    a.end()
+    a.end(0)
     with pytest.raises(Mine) as info:
         VirtualMachine(a.build())["main"](1)
     text = "".join(traceback.format_exception(info.value))
@@ -364,8 +350,7 @@ def test_missing_function_is_named():
     a.begin("main", ["x"], 1)
     a.call(VOID, "no.such.kernel", r(0))
     a.call(VOID, "nor.this", r(0))
-    a.ret(0)
-    a.end()
+    a.end(0)
     ex = a.build()
     with pytest.raises(error.ExecutableError, match=r"2 functions(.|\n)*no\.such\.kernel(.|\n)*nor\.this"):
         VirtualMachine(ex)
@@ -401,8 +386,7 @@ def test_stateful_tuple():
     a.begin("f", ["x"], 3)
     a.call(1, "vm.builtin.make_tuple", r(0), imm(3))
     a.call(2, "vm.builtin.make_tuple", r(1), r(0))
-    a.ret(2)
-    a.end()
+    a.end(2)
     vm = VirtualMachine(a.build())
     vm.set_input("f", 7)
     vm.invoke_stateful("f")
