@@ -26,18 +26,19 @@ def serial(node):
     return node
 
 
-def check(func, size=(4, 8)):
-    """Compare with threads run in turn; return the rewritten function."""
+def check(text):
+    """Compare a program with threads run in turn; return the rewritten function."""
+    func = parsed(text)
     one_by_one = func.replace(body=weft.ir.rewrite(func.body, serial))
     changed = inject_virtual_thread()(func)["main"]
     assert not any(is_virtual(n) for n in walk(changed.body))
     x = RNG.random((4, 8), "float32")
-    out, want = np.zeros(size, "float32"), np.zeros(size, "float32")
+    out, want = np.zeros((4, 8), "float32"), np.zeros((4, 8), "float32")
     tir.interpret(one_by_one, x, want, 3)
     tir.interpret(changed, x, out, 3)
     assert want.any()
     np.testing.assert_allclose(out, want, rtol=1e-6)
-    native = np.zeros(size, "float32")
+    native = np.zeros((4, 8), "float32")
     weft.build(func, target="llvm")(x, native, 3)
     np.testing.assert_allclose(native, want, rtol=1e-6)
     return changed
@@ -52,8 +53,7 @@ def stores(func, name):
 
 
 def test_what_is_the_same_is_computed_once():
-    func = check(
-        parsed("""
+    func = check("""
 for v in T.thread_binding(4, thread="vthread"):
     S = T.alloc_buffer((8,))
     P = T.alloc_buffer((8,))
@@ -63,7 +63,6 @@ for v in T.thread_binding(4, thread="vthread"):
     for i in range(8):
         B[v, i] = P[7 - i] + S[i]
 """)
-    )
     assert allocated(func) == {"S": [8], "P": [4, 8]}
     loops = [n for n in walk(func.body) if isinstance(n, tir.For)]
     assert [n.extent.value for n in loops] == [8, 4, 8, 4]
@@ -72,8 +71,7 @@ for v in T.thread_binding(4, thread="vthread"):
 
 def test_what_follows_from_something_different_differs():
     """S differs because P does, Q because the test around its store does."""
-    func = check(
-        parsed("""
+    func = check("""
 for v in T.thread_binding(4, thread="vthread.x"):
     P = T.alloc_buffer((1,))
     S = T.alloc_buffer((1,))
@@ -86,13 +84,11 @@ for v in T.thread_binding(4, thread="vthread.x"):
         S[0] = P[0] * 3.0
         B[v, i] = S[0] + Q[0]
 """)
-    )
     assert allocated(func) == {"S": [4, 1], "P": [4, 1], "Q": [4, 1]}
 
 
 def test_loops_whose_length_differs_run_inside():
-    func = check(
-        parsed("""
+    func = check("""
 for v in T.thread_binding(4, thread="vthread"):
     S = T.alloc_buffer((1,))
     S[0] = 0.0
@@ -100,13 +96,11 @@ for v in T.thread_binding(4, thread="vthread"):
         S[0] = S[0] + A[v, i]
     B[v, 0] = S[0]
 """)
-    )
     assert allocated(func) == {"S": [4, 1]}
 
 
 def test_bound_values_and_conditions():
-    check(
-        parsed("""
+    check("""
 for v in T.thread_binding(4, thread="vthread"):
     for i in range(8):
         k: T.int32 = v * 2
@@ -114,24 +108,20 @@ for v in T.thread_binding(4, thread="vthread"):
             if k < 5:
                 B[v, i] = A[v, i] + T.Cast("float32", k)
 """)
-    )
 
 
 def test_a_sum_in_memory_from_outside_is_repeated():
     """One thread's doing is not that of all: the store reads what it writes."""
-    func = check(
-        parsed("""
+    func = check("""
 for v in T.thread_binding(4, thread="vthread"):
     B[0, 0] = B[0, 0] + A[0, 0]
     B[1, 0] = A[1, 1]
 """)
-    )
     assert sum(isinstance(n, tir.For) for n in walk(func.body)) == 1
 
 
 def test_nested_threads():
-    func = check(
-        parsed("""
+    func = check("""
 for u in T.thread_binding(2, thread="vthread.x"):
     for v in T.thread_binding(2, thread="vthread.y"):
         S = T.alloc_buffer((1,))
@@ -139,29 +129,24 @@ for u in T.thread_binding(2, thread="vthread.x"):
             S[0] = A[u * 2 + v, i]
             B[u * 2 + v, i] = S[0]
 """)
-    )
     assert allocated(func) == {"S": [2, 2, 1]}
 
 
 def test_many_threads_stay_a_loop():
-    func = check(
-        parsed("""
+    func = check("""
 for v in T.thread_binding(32, thread="vthread"):
     B[v // 8, v % 8] = A[v // 8, v % 8]
 """)
-    )
     assert [n.kind for n in walk(func.body) if isinstance(n, tir.For)] == [tir.ForKind.SERIAL]
 
 
 def test_a_number_of_threads_known_at_run_time():
-    func = check(
-        parsed("""
+    func = check("""
 for v in T.thread_binding(n, thread="vthread"):
     S = T.alloc_buffer((1,))
     S[0] = A[v, 0]
     B[v, 1] = S[0]
 """)
-    )
     assert allocated(func) == {"S": [1]}
 
 
@@ -216,13 +201,14 @@ def test_a_block_schedule_with_virtual_threads():
 
 
 def test_the_variable_of_a_loop_is_not_shared():
-    func = parsed("""
+    text = """
 for v in T.thread_binding(2, thread="vthread"):
     for i in range(8):
         B[v, i] = A[v, i]
     for i in range(8):
         B[v + 2, i] = A[v + 2, i]
-""")
-    variables = [n.loop_var for n in walk(check(func).body) if isinstance(n, tir.For)]
+"""
+    func = parsed(text)
+    variables = [n.loop_var for n in walk(check(text).body) if isinstance(n, tir.For)]
     assert len({id(v) for v in variables}) == len(variables) == 4
     assert substitute(func.body, {}) is func.body
