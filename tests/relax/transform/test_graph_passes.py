@@ -105,6 +105,15 @@ PROGRAMS = {
 }
 
 
+def module(source):
+    return from_source(HEAD + source)
+
+
+def same(found, wanted, rtol=1e-5):
+    for f, w in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(f, w, rtol=rtol, atol=1e-6)
+
+
 def arrays(value):
     return [value.numpy()] if hasattr(value, "numpy") else [a for v in value for a in arrays(v)]
 
@@ -117,7 +126,7 @@ def run(mod):
 
 @pytest.fixture(scope="module")
 def expected():
-    return {name: run(from_source(HEAD + source)) for name, source in PROGRAMS.items()}
+    return {name: run(module(source)) for name, source in PROGRAMS.items()}
 
 
 PASSES = {
@@ -140,18 +149,16 @@ PASSES = {
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_results_stay(program, name, expected):
-    mod = from_source(HEAD + PROGRAMS[program])
+    mod = module(PROGRAMS[program])
     new = PASSES[name](mod)
     well_formed(new)
-    for found, wanted in zip(run(new), expected[program], strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    same(run(new), expected[program])
     again = PASSES[name](new)
     assert all(again[v] is new[v] for v in new)
 
 
 def test_names_of_common_subexpressions_stay():
-    mod = from_source(
-        f"""{HEAD}
+    mod = module(f"""
     @R.function
     def main(x: {T}):
         with R.dataflow():
@@ -161,8 +168,7 @@ def test_names_of_common_subexpressions_stay():
             R.output(b, c)
         d = R.exp(x)
         return (b, c, d)
-"""
-    )
+""")
     new = transform.EliminateCommonSubexpr()(mod)["main"]
     values = {b.var.name_hint: b.value for b in all_bindings(new)}
     assert list(values) == ["a", "b", "c", "d"]
@@ -171,11 +177,11 @@ def test_names_of_common_subexpressions_stay():
 
 
 def main_of(source):
-    return from_source(HEAD + source)["main"]
+    return module(source)["main"]
 
 
 def test_canonical_programs_take_no_tuples_apart():
-    new = transform.CanonicalizeBindings()(from_source(HEAD + PROGRAMS["tuples"]))["main"]
+    new = transform.CanonicalizeBindings()(module(PROGRAMS["tuples"]))["main"]
     taken = [b.value for b in all_bindings(new) if isinstance(b.value, ir.TupleGetItem)]
     assert all(isinstance(b.tuple_value.ty, relax.TupleType) for b in taken)
     values = [b.value for b in all_bindings(new)]
@@ -248,7 +254,7 @@ def test_orders():
         names("depth-first", "from-nowhere")
 
 
-SYMBOLIC = from_source(HEAD + PROGRAMS["symbolic"])
+SYMBOLIC = module(PROGRAMS["symbolic"])
 
 
 @pytest.mark.parametrize("by", ["name", "variable"])
@@ -273,7 +279,7 @@ def test_symbolic_sizes_that_are_not_there():
 
 
 def test_parameters_of_other_types():
-    mod = from_source(HEAD + PROGRAMS["branches"])
+    mod = module(PROGRAMS["branches"])
 
     def wider(param):
         return relax.TensorType((4, 5), "float32") if param.name_hint in "xy" else None
@@ -287,7 +293,7 @@ def test_parameters_of_other_types():
     ir.assert_structural_equal(new.ty.ret, new.ret_ty)
 
 
-PRIVATE = from_source(HEAD + PROGRAMS["private"])
+PRIVATE = module(PROGRAMS["private"])
 
 
 def test_interfaces_of_private_functions():
@@ -304,8 +310,7 @@ def test_interfaces_of_private_functions():
 
 
 def test_parameters_that_sizes_come_from_stay():
-    mod = from_source(
-        f"""{HEAD}
+    mod = module("""
     @R.function
     def main(x: R.Tensor((2, 3), "float32"), y: R.Tensor((2, 3), "float32")):
         a = Module.ones(x, y, x)
@@ -316,16 +321,14 @@ def test_parameters_that_sizes_come_from_stay():
         n = T.int64()
         a = R.ones((n, n), "float32")
         return a
-"""
-    )
+""")
     new = transform.RemoveUnusedParameters()(mod)
     assert [p.name_hint for p in new["ones"].params] == ["x"]
     np.testing.assert_array_equal(run(new)[0], np.ones((2, 2)))
 
 
 def test_functions_used_as_values_stay_as_they_are():
-    mod = from_source(
-        f"""{HEAD}
+    mod = module(f"""
     @R.function
     def main(x: {T}, y: {T}):
         f = R.call_pure_packed("vm.builtin.make_closure", Module.helper, y, ty_args=R.Object)
@@ -336,8 +339,7 @@ def test_functions_used_as_values_stay_as_they_are():
     def helper(x: {T}, y: {T}):
         a = R.exp(x)
         return a
-"""
-    )
+""")
     for p in (transform.RemoveUnusedParameters(), transform.InlinePrivateFunctions()):
         assert p(mod) is mod
 
@@ -376,12 +378,11 @@ def test_inlining_keeps_what_it_must():
     new = transform.InlinePrivateFunctions()(mod)
     well_formed(new)
     assert {v.name_hint for v in new} == {"main", "branch", "count"}
-    for found, wanted in zip(run(new), run(mod), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    same(run(new), run(mod))
 
 
 def test_copies_have_variables_of_their_own():
-    func = from_source(HEAD + PROGRAMS["branches"])["main"]
+    func = module(PROGRAMS["branches"])["main"]
     copy = relax.copy_with_new_vars(func)
     ir.assert_structural_equal(copy, func, map_free_vars=True)
     assert not {id(v) for v in relax.analysis.all_vars(copy)} & {id(v) for v in relax.analysis.all_vars(func)}
@@ -411,8 +412,7 @@ def test_functions_that_nothing_mentions_go():
 
 
 def test_branches_take_what_is_known_before_them():
-    mod = from_source(
-        f"""{HEAD}
+    mod = module(f"""
     @R.function
     def main(x: {T}, y: {T}):
         a = R.exp(x)
@@ -427,16 +427,14 @@ def test_branches_take_what_is_known_before_them():
         e = R.exp(x)
         s = R.add(R.add(r, e), a)
         return s
-"""
-    )
+""")
     for pass_ in (transform.EliminateCommonSubexpr(), eliminate_common_subexpr()):
         new = pass_(mod)
         well_formed(new)
         ops = [b.value.op.name for b in all_bindings(new["main"]) if isinstance(b.value, ir.Call)]
         assert ops.count("relax.exp") == 1
-        for found, wanted in zip(run(new), run(mod), strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-6)
-    tuples = from_source(HEAD + PROGRAMS["tuples"])
+        same(run(new), run(mod))
+    tuples = module(PROGRAMS["tuples"])
     assert transform.EliminateCommonSubexpr(call_only=True)(tuples) is not None
 
 
@@ -446,7 +444,7 @@ def operators(mod):
 
 
 def test_legalization_by_the_user():
-    mod = from_source(HEAD + PROGRAMS["branches"])
+    mod = module(PROGRAMS["branches"])
     seen = []
 
     def exp(bb, call):
@@ -462,8 +460,7 @@ def test_legalization_by_the_user():
 
 
 def test_groups_become_kernels():
-    plain = from_source(
-        f"""{HEAD}
+    plain = module(f"""
     @R.function
     def main(x: {T}, y: {T}):
         with R.dataflow():
@@ -472,14 +469,12 @@ def test_groups_become_kernels():
             c = R.sin(b[0])
             R.output(c)
         return c
-"""
-    )
+""")
     mod = transform.fuse_ops()(plain)
     assert {v.name_hint for v, f in mod.items() if f.attrs.get("Primitive")}
     new = transform.fuse_tir()(mod)
     assert not any(f.attrs.get("Primitive") for _, f in new.items())
-    for found, wanted in zip(run(new), run(plain), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    same(run(new), run(plain))
     assert operators(new) >= {"relax.split", "relax.sin"}
     assert transform.fuse_ops(0)(plain) is plain
 
