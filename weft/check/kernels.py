@@ -30,7 +30,7 @@ class _Compared:
                  each: bool) -> None:  # fmt: skip
         self.target, self.sites, self.tolerance, self.each = target, sites, tolerance, each
         self.plain, self.records = relax.UnscheduledKernels(), tune.Tuned(None, target)
-        self.compiled: dict[int, Any] = {}
+        self.compiled: dict[tir.PrimFunc, Any] = {}
         self.calls: dict[str, int] = {}
         self.wrong: dict[str, WrongKernel] = {}
 
@@ -62,10 +62,10 @@ class _Compared:
 
     def _compile(self, name: str, func: tir.PrimFunc) -> Any:
         """Compile a kernel as for the model, anew: what is in the cache was made of the same, and nothing shows how."""
-        if id(func) not in self.compiled:
+        if func not in self.compiled:
             scheduled = relax.schedule_kernel(func, name, self.target, self.records)
-            self.compiled[id(func)] = load_objects([compile_func(scheduled, self.target)], [name])[name]
-        return self.compiled[id(func)]
+            self.compiled[func] = load_objects([compile_func(scheduled, self.target)], [name])[name]
+        return self.compiled[func]
 
 
 def program_of_kernels(programs: Mapping[str, IRModule]) -> IRModule | None:

@@ -17,17 +17,13 @@ _BINARY = {
 
 class _Emitter:
     def __init__(self) -> None:
-        self.names: dict[int, str] = {}
-        self.keep: list[Any] = []
+        self.names: dict[Any, str] = {}
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {}
 
     def name(self, node: Any, hint: str) -> str:
-        if id(node) not in self.names:
-            clean = "".join(c if c.isalnum() else "_" for c in hint)
-            self.names[id(node)] = f"{clean}_{len(self.names)}"
-            self.keep.append(node)
-        return self.names[id(node)]
+        clean = "".join(c if c.isalnum() else "_" for c in hint)
+        return self.names.setdefault(node, f"{clean}_{len(self.names)}")
 
     def expr(self, e: Any) -> str:
         kind = type(e).__name__

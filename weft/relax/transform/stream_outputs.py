@@ -9,7 +9,7 @@ from weft import machine, tir
 from weft.ir import Call, Constant, DataType, Function, GlobalVar, IRModule, TensorType, Tuple, module_pass, walk
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
-from weft.relax.expr import SeqExpr
+from weft.relax.expr import SeqExpr, Var
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 
@@ -86,8 +86,8 @@ def stream_outputs(mod: IRModule, *, after: int = machine.UNKNOWN.flushing_bytes
     bb = BlockBuilder(mod)
     for gvar, cold in results.items():
 
-        def rule(binding: Any, value: Any, bb: BlockBuilder, cold: set[int] = cold) -> Any:
-            if id(binding.var) not in cold:
+        def rule(binding: Any, value: Any, bb: BlockBuilder, cold: set[Var] = cold) -> Any:
+            if binding.var not in cold:
                 return None
             callee = value.args[0]
             streamed = bb.add_func(mod[callee].with_attr("tir.stream_outputs", True), f"{callee.name_hint}_streamed")
@@ -98,23 +98,23 @@ def stream_outputs(mod: IRModule, *, after: int = machine.UNKNOWN.flushing_bytes
     return bb.get()
 
 
-def _cold(func: Function, mod: IRModule, after: int) -> set[int]:
-    """Find the results of kernels, by ``id`` of their variables, that are only returned, and that much later."""
+def _cold(func: Function, mod: IRModule, after: int) -> set[Var]:
+    """Find the results of kernels that are only returned, and that much later."""
     bindings = all_bindings(func)
-    values = {id(b.var): b.value for b in bindings}
+    values = {b.var: b.value for b in bindings}
     result: Any = func.body.body if isinstance(func.body, SeqExpr) else func.body
-    whole = values.get(id(result))
+    whole = values.get(result)
     fields = whole if isinstance(whole, Tuple) else result
-    returned = {id(v) for v in variables(fields)}
-    read = {id(v) for b in bindings if b.value is not fields for v in variables(b.value)}
-    cold: set[int] = set()
+    returned = set(variables(fields))
+    read = {v for b in bindings if b.value is not fields for v in variables(b.value)}
+    cold: set[Var] = set()
     following = 0
     for b in reversed(bindings):
-        if following >= after and id(b.var) in returned - read and is_op(b.value, "call_tir"):
+        if following >= after and b.var in returned - read and is_op(b.value, "call_tir"):
             callee = mod.functions.get(b.value.args[0])
             plain = isinstance(callee, tir.PrimFunc) and "tir.stream_outputs" not in callee.attrs
             if plain and isinstance(b.value.ty, TensorType):
-                cold.add(id(b.var))
+                cold.add(b.var)
         following += sum(_bytes(c) for c in walk(b.value) if isinstance(c, Constant))
     return cold
 
