@@ -1,6 +1,6 @@
 """NumPy references of operators, for tests (``tvm.topi.testing``).
 
-Convolutions and moves are written here; what else an operator means is its declaration's own reference.
+Moves are written here; what else an operator means is its declaration's own reference.
 """
 
 from __future__ import annotations
@@ -107,34 +107,28 @@ def dense(
 def _convolved(a: Array, w: Array, stride: Any, padding: Any, dilation: Any = 1, groups: int = 1) -> Array:
     """Convolve data (batch, channels, ...) with weights (outputs, channels / groups, ...), in float64."""
     n = a.ndim - 2
-    s, d = _numbers(stride, n), _numbers(dilation, n)
-    kernel = [(k - 1) * step + 1 for k, step in zip(w.shape[2:], d, strict=True)]
-    x = np.pad(a.astype("float64"), [(0, 0), (0, 0), *_pads(padding, kernel)])
-    windows = np.lib.stride_tricks.sliding_window_view(x, kernel, axis=tuple(range(2, 2 + n)))
-    windows = windows[
-        (slice(None), slice(None), *(slice(None, None, v) for v in s), *(slice(None, None, v) for v in d))
-    ]
-    step, per_group = w.shape[0] // groups, w.shape[1]
-    letters = "hwd"[:n]
-    equation = f"nc{letters}{letters.upper()},oc{letters.upper()}->no{letters}"
-    parts = [np.einsum(equation, windows[:, g * per_group : (g + 1) * per_group],
-                       w[g * step : (g + 1) * step].astype("float64")) for g in range(groups)]  # fmt: skip
-    return np.concatenate(parts, axis=1).astype(a.dtype)
+    d = _numbers(dilation, n)
+    pads = _around(padding, [(k - 1) * step + 1 for k, step in zip(w.shape[2:], d, strict=True)])
+    return _ref(f"nn.conv{n}d", a, w, strides=_numbers(stride, n), padding=pads, dilation=d, groups=groups)
 
 
 def _transposed(a: Array, w: Array, stride: Any, padding: Any, output_padding: Any, groups: int = 1) -> Array:
     """Convolve the other way, with weights (channels, outputs / groups, ...)."""
     n = a.ndim - 2
-    s, kernel, more = _numbers(stride, n), w.shape[2:], _numbers(output_padding, n)
-    pads = _pads(padding, kernel)
-    spread = dilate_python(a, [1, 1, *s])
-    around = [(k - 1 - low, k - 1 - high + m) for k, (low, high), m in zip(kernel, pads, more, strict=True)]
-    cut = tuple(slice(max(-low, 0), d - max(-high, 0)) for d, (low, high) in zip(spread.shape[2:], around, strict=True))
-    x = np.pad(spread[(slice(None), slice(None), *cut)],
-               [(0, 0), (0, 0), *((max(low, 0), max(high, 0)) for low, high in around)])  # fmt: skip
-    each = w.shape[0] // groups
-    turned = np.concatenate([np.swapaxes(w[g * each : (g + 1) * each], 0, 1) for g in range(groups)])
-    return _convolved(x, np.flip(turned, tuple(range(2, 2 + n))), 1, 0, 1, groups)
+    return _ref(
+        f"nn.conv{n}d_transpose",
+        a,
+        w,
+        strides=_numbers(stride, n),
+        padding=_around(padding, w.shape[2:]),
+        output_padding=_numbers(output_padding, n),
+        dilation=[1] * n,
+        groups=groups,
+    )
+
+
+def _around(padding: Any, kernel: Sequence[int]) -> list[int]:
+    return [side for sides in zip(*_pads(padding, kernel), strict=True) for side in sides]
 
 
 def group_conv1d_ncw_python(
@@ -236,9 +230,9 @@ def batch_matmul(
 
 
 def _ref(name: str, *args: Any, **attrs: Any) -> Any:
-    reference = get_op_def(name).reference
-    assert reference is not None
-    return reference(*args, **attrs)
+    definition = get_op_def(name)
+    assert definition.reference is not None
+    return definition.reference(*args, **{**definition.defaults, **attrs})
 
 
 def poolnd_python(
