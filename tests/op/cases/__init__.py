@@ -1,26 +1,7 @@
-"""Calls of every operator, by family."""
+"""Cases of operators, by family: each file registers its own."""
 
-from tests.op.cases import (  # noqa: F401
-    attention,
-    conv,
-    coupling,
-    elementwise,
-    index,
-    linalg,
-    manipulate,
-    matmul,
-    multinomial,
-    nbits,
-    nms,
-    norm,
-    pool,
-    quant,
-    reduce,
-    resize,
-    rnn,
-    sampling,
-    sort,
-    training,
-    trees,
-    vision,
-)
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
