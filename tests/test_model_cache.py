@@ -15,7 +15,6 @@ import weft
 from tests import onnx_models
 from weft import model_cache, relax, target
 from weft.error import ModelImportError, WeftError
-from weft.runtime import cache
 
 
 @pytest.fixture(autouse=True)
@@ -54,12 +53,6 @@ def run(session: weft.Session, factor: float = 2.0) -> None:
     for rows in (1, 5, 18):
         x = np.random.default_rng(rows).standard_normal((rows, 64), np.float32)
         np.testing.assert_allclose(session.run({"x": x})[0].numpy(), expected(x, factor), rtol=1e-4, atol=1e-4)
-
-
-def counts() -> tuple[int, int]:
-    """Hits, and entries that were written, of models and kernels alike."""
-    s = cache.statistics()
-    return s.hits, s.writes
 
 
 def entries(tmp_path: Path) -> list[Path]:

@@ -134,10 +134,6 @@ def test_mistakes():
 # --- arrays of tensors ------------------------------------------------------------------------------------------------
 
 
-def name(canonical, dtype="float32"):
-    return "@" + P.get_global_var(canonical, dtype).name_hint
-
-
 def tensors(*arrays):
     """Arguments that are a list of tensors of any ranks."""
     value = Interpreter(P.mod).evaluate(parse_expr("Nil", mod=P.mod))

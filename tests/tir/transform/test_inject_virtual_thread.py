@@ -48,10 +48,6 @@ def allocated(func):
     return {n.buffer.name: [d.value for d in n.buffer.shape] for n in walk(func.body) if isinstance(n, tir.AllocBuffer)}
 
 
-def stores(func, name):
-    return [n for n in walk(func.body) if isinstance(n, tir.BufferStore) and n.buffer.name == name]
-
-
 def test_what_is_the_same_is_computed_once():
     func = check("""
 for v in T.thread_binding(4, thread="vthread"):

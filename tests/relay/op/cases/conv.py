@@ -12,10 +12,6 @@ LETTERS = {1: "W", 2: "HW", 3: "DHW"}
 NEAR = {"rtol": 1e-3, "atol": 1e-3}
 
 
-def _torch(x):
-    return torch.from_numpy(np.ascontiguousarray(x))
-
-
 def _conv(rank: int, **options):
     def expect(x, w):
         fn = getattr(torch_nn, f"conv{rank}d")

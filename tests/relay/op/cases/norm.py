@@ -1,15 +1,10 @@
-"""Softmax, normalisations, dropout."""
+"""Normalisations, dropout."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tests.relay.op.contract import Case, Sizes, call, case, cases
-
-
-def _softmax(x, axis):
-    e = np.exp(x.astype("float64"))
-    return e / e.sum(axis, keepdims=True)
 
 
 def _normalized(x, axes, eps=1e-5):
