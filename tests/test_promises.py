@@ -7,22 +7,11 @@ import threading
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import weft
 from tests import onnx_models
 from weft.error import InvalidArgument, NestedTooDeep, OutOfMemory
-
-FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
-
-
-def model(nodes, inputs, outputs, weights=()):
-    info = helper.make_tensor_value_info
-    graph = helper.make_graph(
-        nodes, "g", [info(n, t, s) for n, t, s in inputs], [info(n, t, s) for n, t, s in outputs],
-        [numpy_helper.from_array(w, n) for n, w in weights],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +21,10 @@ def aliasing():
     nodes = [helper.make_node(*n) for n in (
         ("Identity", ["x"], ["same"]), ("Reshape", ["x", "s"], ["flat"]), ("Relu", ["x"], ["r"]),
         ("Identity", ["r"], ["again"]), ("Flatten", ["r"], ["rows"]), ("Identity", ["c"], ["constant"]))]  # fmt: skip
-    weights = [("s", np.array([-1])), ("c", np.arange(3, dtype="float32"))]
+    weights = {"s": np.array([-1]), "c": np.arange(3, dtype="float32")}
     shapes = [["n", 4], ["m"], ["n", 4], ["n", 4], ["n", 4], [3]]
-    return model(nodes, [("x", FLOAT, ["n", 4])], [(n, FLOAT, s) for n, s in zip(names, shapes, strict=True)], weights)
+    outputs = {n: ("float32", s) for n, s in zip(names, shapes, strict=True)}
+    return onnx_models.model(nodes, {"x": ("float32", ["n", 4])}, outputs, weights)
 
 
 def python(program: str, *arguments: object) -> str:
@@ -151,11 +141,11 @@ def test_wrong_inputs_leave_a_session_that_works(feeds):
 
 
 def absurd(op, *, tile=False):
-    first = [] if op == "ConstantOfShape" else [("x", FLOAT, ["n"] if tile else [1])]
-    inputs = [*first, ("s", INT, [1 if tile else 2])]
-    node = helper.make_node(op, [n for n, _, _ in inputs], ["y"], name=f"/block/{op}")
-    session = weft.Session(model([node], inputs, [("y", FLOAT, None)]))
-    return session, {n: np.ones(4 if tile else 1, "float32") for n, _, _ in first}
+    first = {} if op == "ConstantOfShape" else {"x": ("float32", ["n"] if tile else [1])}
+    inputs = {**first, "s": ("int64", [1 if tile else 2])}
+    node = helper.make_node(op, list(inputs), ["y"], name=f"/block/{op}")
+    session = weft.Session(onnx_models.model([node], inputs, {"y": ("float32", None)}))
+    return session, {n: np.ones(4 if tile else 1, "float32") for n in first}
 
 
 @pytest.mark.parametrize("op", ["Expand", "ConstantOfShape", "Tile"])
@@ -180,7 +170,7 @@ def test_negative_sizes_are_refused():
 def test_deep_programs_are_compiled_or_refused():
     """More operations than Python's stack is deep; and a recursion without end."""
     nodes = [helper.make_node("Neg", [f"x{i}"], [f"x{i + 1}"]) for i in range(200)]
-    session = weft.Session(model(nodes, [("x0", FLOAT, [2])], [("x200", FLOAT, [2])]))
+    session = weft.Session(onnx_models.model(nodes, {"x0": ("float32", [2])}, {"x200": ("float32", [2])}))
     np.testing.assert_array_equal(session.run({"x0": np.ones(2, "float32")})[0].numpy(), [1, 1])
     expression = weft.te.placeholder((4,), name="a")
     total = expression[0]

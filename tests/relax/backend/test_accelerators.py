@@ -7,19 +7,11 @@ from weft.relax.backend.contrib.tensorrt import partition_for_tensorrt
 from weft.relax.backend.metal.coreml import partition_for_coreml
 
 import weft
+from tests.relax_models import model as program
 from weft.error import InvalidArgument
-from weft.relax import BlockBuilder, TensorType, Var, op
+from weft.relax import op
 from weft.relax.backend.pattern_registry import get_patterns_with_prefix
 from weft.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
-
-
-def program(make, *shapes, dtype="float32"):
-    bb, params = BlockBuilder(), [Var(f"x{i}", TensorType(s, dtype)) for i, s in enumerate(shapes)]
-    with bb.function("main", params):
-        with bb.dataflow():
-            out = bb.emit_output(bb.normalize(make(*params)))
-        bb.emit_func_output(out)
-    return bb.get()
 
 
 def composites(mod):
