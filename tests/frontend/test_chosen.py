@@ -3,24 +3,15 @@
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 import weft
-
-
-def model(nodes, inputs, output):
-    value = helper.make_tensor_value_info
-    graph = helper.make_graph(nodes, "g", [value(n, t, s) for n, t, s in inputs], [value(*output)])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
-def session(nodes, inputs, output):
-    return weft.Session(model(nodes, inputs, output))
+from tests.onnx_models import model
 
 
 def test_nonzero():
-    found = session([helper.make_node("NonZero", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["n", "m", 3])],
-                    ("y", TensorProto.INT64, [3, "count"]))  # fmt: skip
+    node, out = helper.make_node("NonZero", ["x"], ["y"]), {"y": ("int64", [3, "count"])}
+    found = weft.Session(model([node], {"x": ("float32", ["n", "m", 3])}, out))
     rng = np.random.default_rng(3)
     for shape in ((4, 7, 3), (1, 1, 3), (0, 5, 3)):
         x = (rng.standard_normal(shape) * (rng.random(shape) > 0.6)).astype(np.float32)
@@ -32,8 +23,8 @@ def test_nonzero():
 def test_compress(axis):
     attrs = {} if axis is None else {"axis": axis}
     node = helper.make_node("Compress", ["x", "c"], ["y"], **attrs)
-    types = [("x", TensorProto.FLOAT, ["n", "m"]), ("c", TensorProto.BOOL, ["k"])]
-    found = session([node], types, ("y", TensorProto.FLOAT, ["p"] if axis is None else ["p", "q"]))
+    types = {"x": ("float32", ["n", "m"]), "c": ("bool", ["k"])}
+    found = weft.Session(model([node], types, {"y": ("float32", ["p"] if axis is None else ["p", "q"])}))
     x, c = np.arange(35, dtype=np.float32).reshape(5, 7), np.array([False, True, True, False])
     np.testing.assert_array_equal(found.run({"x": x, "c": c})[0].numpy(), np.compress(c, x, axis))
 
@@ -43,9 +34,9 @@ def test_non_max_suppression(center):
     """Two images, three classes, limits as inputs; how many are left is known only afterwards."""
     rng = np.random.default_rng(8)
     node = helper.make_node("NonMaxSuppression", ["b", "s", "k", "o", "l"], ["y"], center_point_box=center)
-    types = [("b", TensorProto.FLOAT, ["i", "n", 4]), ("s", TensorProto.FLOAT, ["i", 3, "n"]),
-             ("k", TensorProto.INT64, [1]), ("o", TensorProto.FLOAT, [1]), ("l", TensorProto.FLOAT, [1])]  # fmt: skip
-    graph = model([node], types, ("y", TensorProto.INT64, ["found", 3]))
+    types = {"b": ("float32", ["i", "n", 4]), "s": ("float32", ["i", 3, "n"]),
+             "k": ("int64", [1]), "o": ("float32", [1]), "l": ("float32", [1])}  # fmt: skip
+    graph = model([node], types, {"y": ("int64", ["found", 3])})
     found, oracle = weft.Session(graph), onnxruntime.InferenceSession(graph.SerializeToString())
     for images, n, least in ((2, 60, 0.3), (1, 1, 0.0), (1, 20, 2.0)):
         boxes = np.concatenate([rng.uniform(0, 60, (images, n, 2)), rng.uniform(5, 60, (images, n, 2))], 2)
@@ -57,16 +48,12 @@ def test_non_max_suppression(center):
 @pytest.mark.parametrize("share", [-0.1, 1.5, np.nan])
 def test_an_overlap_that_is_no_share_is_refused(share):
     """As a constant while it is imported, as an input before anything is chosen; the session stays usable."""
-    types = [
-        ("b", TensorProto.FLOAT, [1, "n", 4]),
-        ("s", TensorProto.FLOAT, [1, 1, "n"]),
-        ("k", TensorProto.INT64, [1]),
-    ]
+    types = {"b": ("float32", [1, "n", 4]), "s": ("float32", [1, 1, "n"]), "k": ("int64", [1])}
     node = helper.make_node("NonMaxSuppression", ["b", "s", "k", "o"], ["y"])
-    out = ("y", TensorProto.INT64, ["found", 3])
+    out = {"y": ("int64", ["found", 3])}
     feeds = {"b": np.array([[[0, 0, 1, 1], [0, 0, 1, 2]]], np.float32), "s": np.array([[[0.5, 0.4]]], np.float32),
              "k": np.array([9]), "o": np.array([share], np.float32)}  # fmt: skip
-    session = weft.Session(model([node], [*types, ("o", TensorProto.FLOAT, [1])], out))
+    session = weft.Session(model([node], {**types, "o": ("float32", [1])}, out))
     with pytest.raises(weft.WeftError, match="iou_threshold outside of 0 to 1"):
         session.run(feeds)
     assert session.run({**feeds, "o": np.array([0.4], np.float32)})[0].shape == (1, 3)
