@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
+from tests import onnx_models
 from weft import error, relay
 
 torch = pytest.importorskip("torch")
@@ -57,14 +58,8 @@ def test_operators_of_onnx_mean_the_same(suite, name):
 
 def linear(shape: list) -> onnx.ModelProto:
     w = np.arange(12, dtype="float32").reshape(4, 3)
-    graph = helper.make_graph(
-        [helper.make_node("Gemm", ["in.put", "w"], ["y"], transB=1), helper.make_node("Flatten", ["y"], ["z"])],
-        "linear",
-        [helper.make_tensor_value_info("in.put", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("z", TensorProto.FLOAT, [None, None])],
-        [numpy_helper.from_array(w, "w")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    nodes = [helper.make_node("Gemm", ["in.put", "w"], ["y"], transB=1), helper.make_node("Flatten", ["y"], ["z"])]
+    return onnx_models.model(nodes, {"in.put": ("float32", shape)}, {"z": ("float32", [None, None])}, {"w": w})
 
 
 def test_a_product_is_a_dense_layer_and_inputs_keep_their_names():

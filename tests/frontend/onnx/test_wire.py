@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests import onnx_models
 from weft.error import ModelImportError
 from weft.frontend.onnx.model import load_model
 from weft.frontend.onnx.wire import OWN_FILE, without_weights
@@ -21,11 +22,8 @@ WEIGHTS = {
 
 
 def model() -> onnx.ModelProto:
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 40])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 30])
-    tensors = [numpy_helper.from_array(v, k) for k, v in WEIGHTS.items()]
-    graph = helper.make_graph([helper.make_node("MatMul", ["x", "large"], ["y"])], "g", [x], [y], tensors)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    x, y = ("float32", [None, 40]), ("float32", [None, 30])
+    return onnx_models.model([helper.make_node("MatMul", ["x", "large"], ["y"])], {"x": x}, {"y": y}, WEIGHTS)
 
 
 def test_tensors_are_the_same():
