@@ -17,7 +17,7 @@ def model(make: Callable[..., Any], *inputs: Any, dtype: str = "float32") -> Any
         return sizes.setdefault(d, tir.SizeVar(d, "int64")) if isinstance(d, str) else d
 
     params = [
-        v if isinstance(v, relax.Var) else relax.Var(f"x{i}", relax.TensorType([dim(d) for d in v], dtype))
+        v if isinstance(v, relax.Var) else relax.Var(f"x{i}", relax.TensorType(tuple(dim(d) for d in v), dtype))
         for i, v in enumerate(inputs)
     ]
     bb = relax.BlockBuilder()

@@ -14,7 +14,7 @@ from weft.op.attributes import Attribute, data_layout, flag, integer, padding, s
 from weft.op.infer import demand_same_layout, tensor_arg
 from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least
-from weft.topi import pool as pooling  # fmt: skip
+from weft.topi import pool as pooling
 from weft.topi.conv import channels_last, conv_shape, spatial
 from weft.topi.shape import simplify
 

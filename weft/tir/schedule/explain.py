@@ -113,7 +113,7 @@ def explain_schedule(func_or_mod: PrimFunc | IRModule, target: TargetLike | None
     if isinstance(func_or_mod, PrimFunc):
         name = str(func_or_mod.attrs.get("global_symbol") or "main")
         return ScheduleReport([_explained(name, func_or_mod, target)])
-    if not isinstance(func_or_mod, IRModule):
+    if not isinstance(func_or_mod, IRModule):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(
             "only functions of TIR are scheduled", expected="PrimFunc or IRModule", found=repr(func_or_mod)
         )
