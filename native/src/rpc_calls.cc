@@ -24,7 +24,7 @@ constexpr int32_t kCall = 3, kReturn = 4, kMaxValues = 16;
 constexpr int32_t kMaxNumbers = 1000;  // that a packet has room for
 constexpr size_t kHead = 8, kBufferBytes = 1 << 16;  // a packet's length; as many bytes as a channel reads at once
 
-// A short packet, and where it is read or written.
+// A short packet, and where it is read or written: an answer where the question was, as memory that was just used is near.
 struct Packet {
   char data[kBufferBytes];
   size_t at = kHead, size = 0;
@@ -85,30 +85,30 @@ void exchange(int descriptor, const char* data, size_t size, Packet* in) {
   }
 }
 
-void send_whole(int descriptor, Packet* out, Packet* in) {
-  uint64_t rest = out->at - kHead;
-  std::memcpy(out->data, &rest, sizeof rest);
-  exchange(descriptor, out->data, out->at, in);
+void exchange(int descriptor, Packet* packet) {
+  uint64_t rest = packet->at - kHead;
+  std::memcpy(packet->data, &rest, sizeof rest);
+  exchange(descriptor, packet->data, packet->at, packet);
 }
 
 // rpc_call(descriptor, handle, plain numbers...) -> the result; of anything else than one number, the bytes received
 void rpc_call(PackedArgs args, Any* result) {
-  Packet out, in;
+  Packet packet;
   if (args.size() > kMaxNumbers + 2) wrong_argument(reinterpret_cast<const TVMFFIAny*>(args.data()), kMaxNumbers + 2, "no more numbers");
-  out.put(kCall), out.put(argument<int64_t>(args, 1)), out.put(args.size() - 2);
+  packet.put(kCall), packet.put(argument<int64_t>(args, 1)), packet.put(args.size() - 2);
   for (int32_t i = 2; i < args.size(); ++i) {
     const auto* values = reinterpret_cast<const TVMFFIAny*>(args.data());
     if (values[i].type_index > kTVMFFIFloat) wrong_argument(values, i, "a number");
-    out.put_plain(values[i]);
+    packet.put_plain(values[i]);
   }
-  send_whole(argument<int>(args, 0), &out, &in);
+  exchange(argument<int>(args, 0), &packet);
   int32_t count = 0, tag = 0, kind = 0;
   TVMFFIAny named{}, value{};
-  if (in.is(kReturn) && in.take(&count) && count == 2 && in.take(&tag) && in.take_plain(tag, &named) && in.take(&kind) &&
-      in.take_plain(kind, &value) && in.at == in.size) {
+  if (packet.is(kReturn) && packet.take(&count) && count == 2 && packet.take(&tag) && packet.take_plain(tag, &named) && packet.take(&kind) &&
+      packet.take_plain(kind, &value) && packet.at == packet.size) {
     *raw(result) = value;
   } else {
-    in.leave(result);
+    packet.leave(result);
   }
 }
 
@@ -166,19 +166,19 @@ void rpc_serve(PackedArgs args, Any* result) {
   }
   const auto& slots = *reinterpret_cast<const tvm::ffi::ListObj*>(values[1].v_obj);
   const TVMFFIByteArray* first = TVMFFIBytesGetByteArrayPtr(values[2].v_obj);
-  Packet in, out;
-  exchange(descriptor, first->data, first->size, &in);
+  Packet packet;
+  exchange(descriptor, first->data, first->size, &packet);
   for (;;) {
     Any found;
-    if (!answered(&in, slots, &found)) return in.leave(result);
+    if (!answered(&packet, slots, &found)) return packet.leave(result);
     if (found.type_index() > kTVMFFIFloat) {
       *result = tvm::ffi::Array<Any>{found};
       return;
     }
-    out.at = kHead;
-    out.put(kReturn), out.put(int32_t{2});
-    out.put(int32_t{kTVMFFIInt}), out.put(int64_t{found.type_index()}), out.put_plain(*raw(&found));
-    send_whole(descriptor, &out, &in);
+    packet.at = kHead;
+    packet.put(kReturn), packet.put(int32_t{2});
+    packet.put(int32_t{kTVMFFIInt}), packet.put(int64_t{found.type_index()}), packet.put_plain(*raw(&found));
+    exchange(descriptor, &packet);
   }
 }
 

@@ -12,16 +12,17 @@ def server():
     server.terminate()
 
 
-@pytest.fixture(params=["local", "server"])
+@pytest.fixture(params=["local", "server", "tcp"])
 def remote(request):
-    """A session with this process, and one with a server."""
+    """A session with this process, one with a server of this machine, and one with a server by TCP."""
     if request.param == "local":
         functions.register()
         with rpc.LocalSession() as session:
             yield session
     else:
         server = request.getfixturevalue("server")
-        with rpc.connect("127.0.0.1", server.port, key="tests") as session:
+        host = "127.1" if request.param == "tcp" else "127.0.0.1"
+        with rpc.connect(host, server.port, key="tests") as session:
             yield session
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+import weakref
 
 import weft
 
@@ -18,8 +19,21 @@ def register():
         "tests.rpc.call_kept": lambda x: kept[-1](x),
         "tests.rpc.forget": kept.clear,
         "tests.rpc.kept": lambda: len(kept),
+        "tests.rpc.make": make,
+        "tests.rpc.made": lambda: len(made),
     }.items():
         weft.register_func(name, function, override=True)
 
 
 kept = []
+made = weakref.WeakSet()
+
+
+def make():
+    """A function that is in `made` until it is freed."""
+
+    def function():
+        return len(made)
+
+    made.add(function)
+    return function

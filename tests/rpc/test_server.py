@@ -5,6 +5,7 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -89,6 +90,32 @@ def test_functions_of_the_client_are_kept_and_freed(server):
         session.get_function("tests.rpc.forget")()
         assert session.get_function("tests.rpc.twice")(lambda x: x, 3) == 3
         assert len(session._sess.endpoint._callbacks) <= 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of sockets that are no files")
+def test_a_server_of_this_machine_is_reached_without_tcp(server):
+    for host, family in (("127.0.0.1", socket.AF_UNIX), ("localhost", socket.AF_UNIX), ("127.1", socket.AF_INET)):
+        with rpc.connect(host, server.port, key="tests") as session:
+            assert session._sess.endpoint.link.socket.family == family
+            assert session.get_function("rpc.test.addone")(1) == 2
+    with pytest.raises(RPCError, match="key"):
+        connected(server, "other")
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="root alone becomes another user")
+def test_who_takes_the_name_of_a_server_is_not_trusted():
+    """Any user may take a name; where it is not this one, the port says who is meant."""
+    code = "import os, socket, sys; from weft.rpc import base; os.setuid(65534); " \
+           "s = socket.create_server(('127.0.0.1', 0)); here = base.listen_here(s); " \
+           "print(s.getsockname()[1], flush=True); sys.stdin.read()"  # fmt: skip
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], text=True, **pipe) as other:
+        port = int(other.stdout.readline())
+        assert base.connect_here("127.0.0.1", port) is None
+        other.stdin.close()
+    with socket.create_server(("127.0.0.1", 0)) as own, base.listen_here(own) as here:
+        with base.connect_here("127.0.0.1", own.getsockname()[1]) as sock:
+            assert sock.getpeername() == here.getsockname()
 
 
 def test_a_session_times_out(server):

@@ -168,6 +168,22 @@ def test_functions_of_the_client_are_called_back(remote):
     assert len(remote._sess.endpoint._callbacks) <= 1
 
 
+def test_numbers_go_by_native_code_between_all_else(remote):
+    """What is let go of meanwhile is freed, and functions that are called back call with numbers themselves."""
+    echo, twice = remote.get_function("testing.echo"), remote.get_function("tests.rpc.twice")
+    make, made = remote.get_function("tests.rpc.make"), remote.get_function("tests.rpc.made")
+    for i in range(5):
+        there = make()
+        assert (there(), made()) == (1, 1)
+        assert [echo(i), echo("text"), echo(i + 1)] == [i, "text", i + 1]
+        del there
+        assert twice(lambda x: echo(x) + echo(1), i) == i + 2
+        assert (echo(0.5), echo(None), echo(i)) == (0.5, None, i)
+        with remote.pipeline() as later:
+            later(make)
+        assert (made(), echo(i)) == (0, i)
+
+
 def test_calls_that_nobody_waits_for(remote):
     """They run in order, before what is asked next; results are freed, and the first error is told where one waits."""
     keep, forget, fail = (remote.get_function(f"{name}") for name in

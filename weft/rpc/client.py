@@ -267,7 +267,7 @@ def _popen_channel(binary: Any) -> _Program:
 def _open(url: str, port: int, key: str, secret: Secret | None, tls: Tls) -> Channel:
     """Connect to a server, and have the connection accepted."""
     try:
-        sock = socket.create_connection((url, port))
+        sock = (None if tls else base.connect_here(url, port)) or socket.create_connection((url, port))
     except OSError as e:
         raise RPCError(f"cannot connect to {url}:{port}", found=str(e)) from e
     try:

@@ -48,6 +48,7 @@ class Endpoint:
         self.link, self.name = link, name
         self._lock = threading.RLock()
         self._depth = 0
+        self._ready = -1  # the descriptor by which native code may do the next exchange, where nothing is under way
         self._owed: deque[bool] = deque()  # answers that are outstanding; whether what is wrong with them is told
         self._failed: Exception | None = None  # what the first of them said
         self._released: deque[bytes] = deque()
@@ -86,24 +87,23 @@ class Endpoint:
     def call_plain(self, handle: int, args: Sequence[Any]) -> Any:
         """:meth:`call` with nothing but None, booleans and numbers: by native code, where nothing else is under way."""
         with self._lock:
-            self._depth += 1
-            try:
-                free = not (self.closed or self._owed or self._released or len(args) > _MAX_PLAIN)
-                descriptor = self.link.idle if free else -1
-                if descriptor >= 0:
+            descriptor = self._ready
+            if descriptor >= 0 and len(args) <= _MAX_PLAIN:
+                self._depth = 1
+                try:
                     found = _call(descriptor, handle, *args)
                     if not isinstance(found, bytes):
                         return found
                     self.link.feed(found)
                     return self._result(self._ask(asked=True))
-            except TypeError:
-                encode(args)  # says which number is too large
-                raise
-            except KeyboardInterrupt:
-                self.close()
-                raise
-            finally:
-                self._depth -= 1
+                except TypeError:
+                    encode(args)  # says which number is too large
+                    raise
+                except KeyboardInterrupt:
+                    self.close()
+                    raise
+                finally:
+                    self._depth = 0
         return self.call(handle, args)
 
     def _result(self, values: list[Any]) -> Any:
@@ -139,6 +139,7 @@ class Endpoint:
         if self.closed:
             return
         self._released.append(message(code, values))
+        self._ready = -1
         if self._depth == 0 and self._lock.acquire(blocking=False):
             try:
                 self._flush()
@@ -154,6 +155,7 @@ class Endpoint:
             if not asked and (self._released or len(self._owed) > _MAX_OWED):
                 self._flush()
             self._depth += 1
+            self._ready = -1
             try:
                 if later:
                     return self._later(*parts)
@@ -176,6 +178,10 @@ class Endpoint:
                 self._depth -= 1
                 if self._released and not self._depth and not self.closed:
                     self._flush()
+                if self._depth == asked:
+                    self._ready = self.link.idle  # first, as another thread may let go of something meanwhile
+                    if self.closed or self._owed or self._released:
+                        self._ready = -1
 
     def _later(self, request: bytes = b"") -> list[Any]:
         """Send a call, and read no more answers than there have to be; without a call, all of them."""
@@ -316,7 +322,7 @@ class Endpoint:
         """End the session; what the server held for it is freed there."""
         if self.closed:
             return
-        self.closed = True
+        self.closed, self._ready = True, -1
         try:
             if not self._depth:
                 self.link.send(packet(RPCCode.SHUTDOWN))
@@ -329,7 +335,7 @@ class Endpoint:
 
     def detach(self) -> Any:
         """Give the link away, open as it is."""
-        self.closed = True
+        self.closed, self._ready = True, -1
         _numbers.discard(self.number)
         return self.link
 

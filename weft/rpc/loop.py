@@ -68,7 +68,7 @@ class Loop:
             if wrap is not None:
                 sock.setblocking(False)
                 sock = wrap(sock)
-            Peer(self, sock, address, talk)
+            Peer(self, sock, address or "this machine", talk)
 
         self.watch(listening, connected)
 

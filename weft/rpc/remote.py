@@ -256,9 +256,10 @@ class RemoteFunction(PackedFunc):
     def __call__(self, *args: Any) -> Any:
         """Call the function there."""
         endpoint = self.endpoint
-        if _NUMBERS.issuperset(map(type, args)):
-            return endpoint.call_plain(self.handle, args)
-        return endpoint.call(self.handle, [a if type(a) in _PLAIN else _outgoing(endpoint, a) for a in args])
+        for a in args:
+            if type(a) not in _NUMBERS:
+                return endpoint.call(self.handle, [a if type(a) in _PLAIN else _outgoing(endpoint, a) for a in args])
+        return endpoint.call_plain(self.handle, args)
 
 
 def _function(endpoint: Endpoint, handle: int) -> RemoteFunction:

@@ -171,7 +171,7 @@ class _Serving:
     def __init__(self, options: Options) -> None:
         self.options, self.loop = options, Loop()
         self.port, self.n_sessions, self.match_key = options.port, 0, options.key
-        self._listening: socket.socket | None = None
+        self._listening: list[socket.socket] = []
         self._tls: ssl.SSLContext | None = None
         self._tracker: _TrackerLink | None = None
         self._running: set[int] = set()
@@ -181,9 +181,9 @@ class _Serving:
         if options.is_proxy:
             self.loop.call_later(0, self._connect_proxy)
         else:
-            self._listening, self.port = base.listen(
-                options.host, options.port, options.port_end, reuse=options.reuse_addr
-            )
+            bound, self.port = base.listen(options.host, options.port, options.port_end, reuse=options.reuse_addr)
+            here = base.listen_here(bound) if self._tls is None else None
+            self._listening = [bound] if here is None else [bound, here]
             logger.info("bind to %s:%d", options.host, self.port)
             if options.tracker_addr is not None:
                 self._tracker = _TrackerLink(self, options.tracker_addr)
@@ -196,9 +196,9 @@ class _Serving:
         return 1 if self._tracker is not None else self.options.max_sessions
 
     def _listen(self) -> None:
-        assert self._listening is not None
         wrap = partial(self._tls.wrap_socket, server_side=True, do_handshake_on_connect=False) if self._tls else None
-        self.loop.accept(self._listening, self._talk, wrap)
+        for listening in self._listening:
+            self.loop.accept(listening, self._talk, wrap)
 
     # ---- handshakes --------------------------------------------------------------------------------------------------
 
@@ -277,8 +277,9 @@ class _Serving:
         if seconds:  # it ends itself, unless it is held up in something
             self.loop.call_later(seconds + _GRACE_SECONDS, partial(self._overdue, alive, pid))
         self._running.add(alive)
-        if self.n_sessions >= self._max_sessions and self._listening is not None:
-            self.loop.ignore(self._listening)
+        if self.n_sessions >= self._max_sessions:
+            for listening in self._listening:
+                self.loop.ignore(listening)
 
     def _fork(self, sock: socket.socket, pipe: tuple[int, int], folder: str, seconds: float) -> int:
         pid = os.fork()
