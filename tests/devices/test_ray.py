@@ -34,7 +34,8 @@ def test_candidates_and_models_are_tuned_there(cluster, tmp_path, monkeypatch, c
     with tune.Measurer(target.Target("llvm"), 2, workers=workers, runner=runner) as measurer:
         measurer.prepare(default_schedule(doubled(), target.Target("llvm")), CASES)
         good(measurer)
-        assert outcome(measurer, crashes).state == "crashed"
+        crashed = outcome(measurer, crashes)  # told by the node, which knows the signal, not by the cluster's silence
+        assert crashed.state == "crashed" and "signal 11" in crashed.why
         good(measurer)
         monkeypatch.setattr(tune.measure, "_RUN_SECONDS", 1.0)
         assert outcome(measurer, hangs).state == "hung"

@@ -1,21 +1,27 @@
-"""Compiling and measuring in a Ray cluster: workers are actors, each a process of its own on some node."""
+"""Compiling and measuring in a Ray cluster: workers are actors on its nodes, each with a process that does the work.
+
+A kernel that crashes or hangs takes that process along and not the actor: the node itself sees it, at once and by its
+own clock, where the cluster takes seconds to tell a lost actor from a slow one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from weft import error, runtime
-from weft.runtime.worker import WorkerCrashed, WorkerError, WorkerHung
-from weft.tune.worker import Service
+from weft import error
+from weft.environment import NUM_THREADS
+from weft.runtime.worker import Process, WorkerCrashed, WorkerError, WorkerHung
 
 _MOST = 64
+_CLUSTER_SECONDS = 60.0
+"""What the cluster may take beside the work: to begin an actor, to find a lost one, to carry messages."""
 
 
 class RayWorker:
     """An actor that answers the requests of ``weft.tune.worker`` (:class:`weft.tune.measure.Worker`).
 
-    Where it is lost, with its node or by a kernel, another begins wherever the cluster has room.
+    Where it is lost with its node, another begins wherever the cluster has room.
 
     Parameters
     ----------
@@ -30,11 +36,7 @@ class RayWorker:
 
     def __init__(self, threads: int = 1) -> None:
         self.ray, self.threads, self.actor = error.require("ray", extra="ray"), threads, None
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it has what it was told before."""
-        return self.actor is not None
+        self.is_alive = False  # whether it has what it was told before
 
     def start(self) -> Any:
         """Begin an actor where there is none."""
@@ -44,44 +46,45 @@ class RayWorker:
 
     def stop(self) -> None:
         """End the actor."""
-        actor, self.actor = self.actor, None
+        actor, self.actor, self.is_alive = self.actor, None, False
         if actor is not None:
             self.ray.kill(actor)
 
     def ask(self, request: Mapping[str, Any], seconds: float | None) -> dict[str, Any]:
-        """Send a request and wait for the reply.
+        """Send a request and wait for the reply, which the node waits for `seconds` long.
 
         Raises
         ------
         WorkerError
-            When it failed; WorkerCrashed or WorkerHung when that took the actor along.
+            When it failed; WorkerCrashed or WorkerHung when that took the process along, or the node.
         """
+        patience = None if seconds is None else seconds + _CLUSTER_SECONDS
         try:
-            reply = self.ray.get(self.start().answer.remote(dict(request)), timeout=seconds)
+            reply, raised = self.ray.get(self.start().answer.remote(dict(request), seconds), timeout=patience)
         except self.ray.exceptions.GetTimeoutError as e:
             self.stop()
-            raise WorkerHung(f"no answer in {seconds:.0f} s") from e
+            raise WorkerHung(f"no answer of the cluster in {patience:.0f} s") from e
         except self.ray.exceptions.RayActorError as e:
-            self.actor = None
+            self.actor, self.is_alive = None, False
             raise WorkerCrashed("the worker ended, or its node") from e
-        if "error" in reply:
-            raise WorkerError(reply["error"])
+        self.is_alive = raised not in (WorkerCrashed, WorkerHung)
+        if raised is not None:
+            raise raised(reply)
         return reply
 
 
-class _Actor(Service):
+class _Actor:
     """What runs on a node."""
 
     def __init__(self, threads: int) -> None:
-        super().__init__()
-        runtime.set_num_threads(threads)
+        self.process = Process("weft.tune.worker", {NUM_THREADS.name: str(threads)})
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do what a request says; an error is a reply."""
+    def answer(self, request: dict[str, Any], seconds: float | None) -> tuple[Any, type[WorkerError] | None]:
+        """Let the process do what a request says; what became of that is part of the reply."""
         try:
-            return getattr(self, request.pop("do"))(**request)
-        except Exception as e:
-            return {"error": f"{type(e).__name__}: {e}"}
+            return self.process.ask(request, seconds), None
+        except WorkerError as e:
+            return e.what, type(e)
 
 
 def ray_workers(address: str, threads: int, measures: bool = True) -> tuple[list[RayWorker], RayWorker | None]:
