@@ -75,6 +75,29 @@ def test_threads_of_node_share_loops(model: Path) -> None:
     compare(model, node(model, IN_NODE + RUN + "answer(result);"))
 
 
+def test_two_threads_halve_the_work_of_the_first(model: Path) -> None:
+    """By its own clock, which does not count what other programs take; once, as a busy machine may start no second."""
+
+    def seconds(threads: int) -> float:
+        taken = node(
+            model,
+            IN_NODE
+            + f"""
+await weft.start(undefined, {{ threads: {threads} }});
+const main = (await weft.load("model.wasm")).getFunction("main");
+const x = weft.zeros([257, 96]), w = weft.zeros([96, 130]);
+const clock = () => Number(readFileSync(`/proc/self/task/${{process.pid}}/schedstat`, "utf8").split(" ")[0]);
+for (let i = 0; i < 100; ++i) main(x, w);
+const before = clock();
+for (let i = 0; i < 200; ++i) main(x, w);
+answer(clock() - before);""",
+        )
+        assert isinstance(taken, int)
+        return taken / 200e9
+
+    assert any(seconds(2) < 0.75 * seconds(1) for _ in range(5))
+
+
 def test_what_threads_cannot_do_is_refused(model: Path) -> None:
     """Numbers that are none, and loops that call functions of JavaScript, which one thread has."""
     wrong, stopped = node(
