@@ -17,11 +17,10 @@ import pytest
 import weft
 from tests.devices import missing
 from tests.fuzz.server import fuzz, running
-from weft import relax, rpc, te, tir
+from weft import rpc, te
 from weft.error import ExecutableError, InvalidArgument, RPCError
 from weft.runtime import empty, tensor
 from weft.script import tir as T
-from weft.target import Target
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ALWAYS = ("x86_64", "aarch64")  # others take minutes to build, and no other path of the compiler
@@ -54,46 +53,11 @@ class Running:
         self.process.stdout.close()
 
 
-@pytest.fixture(params=EMULATORS)
-def machine(request):
-    """A server of each processor."""
-    server = Running(request.param)
-    yield server
-    server.end()
-
-
 @pytest.fixture
 def server():
     running = Running("x86_64")
     yield running
     running.end()
-
-
-def test_kernels_and_programs_of_any_size_agree(machine, tmp_path):
-    """Kernels and a program are compiled for what the machine says of itself, linked here and run there."""
-    n, bb = tir.Var("n", "int64"), relax.BlockBuilder()
-    x, w = (relax.Var(v, relax.TensorStructInfo(s, "float32")) for v, s in (("x", (n, 40)), ("w", (40, 33))))
-    with bb.function("main", [x, w]):
-        with bb.dataflow():
-            y = bb.emit_output(bb.emit(relax.op.nn.softmax(bb.emit(relax.op.matmul(x, w)))))
-        bb.emit_func_output(y)
-    with machine.connect() as remote:
-        target = Target.from_device(remote.cpu())
-        relax.build(bb.get(), target).export_library(tmp_path / "program.so")
-        remote.upload(tmp_path / "program.so")
-        vm = relax.VirtualMachine(remote.load_module("program.so"), remote.cpu())
-        rng = np.random.default_rng(0)
-        weights = rng.standard_normal((40, 33), np.float32)
-        for rows in (0, 1, 7, 65):
-            rows_in = rng.standard_normal((rows, 40), np.float32)
-            found = vm["main"](tensor(rows_in, remote.cpu()), tensor(weights, remote.cpu())).numpy()
-            exact = np.exp(rows_in.astype(np.float64) @ weights)
-            exact /= exact.sum(-1, keepdims=True)
-            assert found.shape == (rows, 33)
-            np.testing.assert_allclose(found, exact, atol=1e-5)
-        assert vm.get_function_param_name("main", 1) == "w"
-        with pytest.raises(InvalidArgument, match="expected 2 arguments"):
-            vm["main"](tensor(weights, remote.cpu()))
 
 
 def library(path, target="llvm"):
