@@ -135,16 +135,22 @@ def test_sizes(adapter, size):
     np.testing.assert_array_equal(run(adapter, vector(lambda v: v + 1.0, "float32"), x, x * 0)[1], x + 1)
 
 
-def agree(adapter, mod, size, rtol=2e-5, atol=2e-4):
-    """Run each function of a model on random numbers, here and, with the default schedule of GPUs, by WGSL."""
+def kernels(mod):
+    """The functions of a model, fused and not scheduled."""
     steps = relax.transform
     fused = ir.Sequential([steps.LegalizeOps(), steps.AnnotateTIROpPattern(), steps.FuseOps(), steps.FuseTIR()])(mod)
-    functions = [f for f in fused.functions.values() if isinstance(f, tir.PrimFunc)]
+    return [f for f in fused.functions.values() if isinstance(f, tir.PrimFunc)]
+
+
+def agree(adapter, mod, exact, size, rtol=2e-5, atol=2e-4):
+    """Run each function of a model on random numbers by WGSL, with GPUs' default schedule, and as `exact` here."""
+    functions = kernels(mod)
     assert functions
-    for plain in functions:
-        arguments = [argument(plain, p, size) for p in plain.params]
-        here = [weft.runtime.tensor(a) if isinstance(a, np.ndarray) else a for a in arguments]
-        weft.build(plain.with_attr("global_symbol", "f"), target="llvm")(*here)
+    for plain, wide in zip(functions, kernels(exact), strict=True):
+        arguments, here = [argument(plain, p, size) for p in plain.params], []
+        for p, a in zip(wide.params, arguments, strict=True):
+            here.append(weft.runtime.tensor(a.astype(wide.buffer_map[p].dtype)) if isinstance(a, np.ndarray) else a)
+        weft.build(wide.with_attr("global_symbol", "f"), target="llvm")(*here)
         bound = TARGET.attribute("tir.schedule")(plain, TARGET)
         for found, expected in zip(run(adapter, bound, *arguments), here, strict=True):
             if isinstance(found, np.ndarray):
@@ -166,14 +172,19 @@ def argument(func, param, size):
 def test_operators_with_default_schedules(adapter, name):
     op, shapes, attributes = OPERATORS[name]
     n = tir.SizeVar("n", "int64")
-    infos = [relax.TensorStructInfo([n if d == "n" else d for d in s], "float32") for s in shapes]
-    bb = relax.BlockBuilder()
-    with bb.function("main", xs := [relax.Var(f"x{i}", info) for i, info in enumerate(infos)]):
-        bb.emit_func_output(bb.emit(op(*xs, **attributes)))
-    agree(adapter, bb.get(), 37)
+
+    def model(dtype):
+        infos = [relax.TensorStructInfo([n if d == "n" else d for d in s], dtype) for s in shapes]
+        bb = relax.BlockBuilder()
+        with bb.function("main", xs := [relax.Var(f"x{i}", info) for i, info in enumerate(infos)]):
+            bb.emit_func_output(bb.emit(op(*xs, **attributes)))
+        return bb.get()
+
+    agree(adapter, model("float32"), model("float64"), 37)
 
 
 def test_a_trained_network(adapter, tmp_path):
     """Every kernel of MiniLM is taken, and computes what it computes here."""
     write_onnx(tmp_path / "minilm.onnx")
-    agree(adapter, from_onnx(str(tmp_path / "minilm.onnx")), 11, 1e-4, 1e-4)
+    mod = from_onnx(str(tmp_path / "minilm.onnx"))
+    agree(adapter, mod, mod, 11, 1e-4, 1e-4)
