@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -207,7 +209,7 @@ int serve_client(int socket, const Options& o, const std::string& folder) {
 
 volatile sig_atomic_t ending = 0;
 
-int listen_at(const Options& o, int* port) {
+int listen_at(const Options& o, std::string* host, int* port) {
   for (int candidate = o.port; candidate < std::max(o.port_end, o.port + 1); ++candidate) {
     addrinfo hints{}, *found = nullptr;
     hints.ai_socktype = SOCK_STREAM;
@@ -222,14 +224,32 @@ int listen_at(const Options& o, int* port) {
       sockaddr_storage name{};
       socklen_t size = sizeof name;
       getsockname(listening, reinterpret_cast<sockaddr*>(&name), &size);
-      *port = ntohs(name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&name)->sin6_port
-                                               : reinterpret_cast<sockaddr_in*>(&name)->sin_port);
+      auto* v6 = name.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&name) : nullptr;
+      auto* v4 = reinterpret_cast<sockaddr_in*>(&name);
+      char text[INET6_ADDRSTRLEN] = "";
+      inet_ntop(name.ss_family, v6 != nullptr ? static_cast<void*>(&v6->sin6_addr) : &v4->sin_addr, text, sizeof text);
+      *host = text;
+      *port = ntohs(v6 != nullptr ? v6->sin6_port : v4->sin_port);
       return listening;
     }
     close(listening);
     if (why != EADDRINUSE) quit(o.host + ": " + std::strerror(why));
   }
   quit("no port of " + o.host + " is free");
+}
+
+// Listens for clients of this machine, too, which need no TCP (weft/rpc/base.py); -1 where the system cannot.
+int listen_here(const std::string& host, int port) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::string text = "weft-rpc-" + host + ":" + std::to_string(port);
+  if (text.size() + 1 > sizeof name.sun_path) return -1;
+  std::memcpy(name.sun_path + 1, text.data(), text.size());
+  auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  int listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (bind(listening, reinterpret_cast<sockaddr*>(&name), size) == 0 && listen(listening, 64) == 0) return listening;
+  close(listening);
+  return -1;
 }
 
 struct Child {
@@ -263,7 +283,9 @@ int free_place(const std::map<pid_t, Child>& children, int count) {
 }
 
 void serve(const Options& o) {
-  int port = 0, listening = listen_at(o, &port), count = o.max_sessions + kMaxGreetings;
+  std::string host;
+  int port = 0, listening = listen_at(o, &host, &port), here = listen_here(host, port);
+  int count = o.max_sessions + kMaxGreetings;
   size_t bytes = sizeof(std::atomic<int>) * (static_cast<size_t>(count) + 1);
   void* shared = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) quit("no memory");
@@ -277,14 +299,14 @@ void serve(const Options& o) {
   while (ending == 0) {
     reap(&children, false);
     int place = free_place(children, count);
-    pollfd waiting{listening, POLLIN, 0};
-    if (poll(&waiting, place < 0 ? 0 : 1, 200) <= 0) continue;
-    int socket = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC);
+    pollfd waiting[] = {{listening, POLLIN, 0}, {here, POLLIN, 0}};
+    if (poll(waiting, place < 0 ? 0 : 2, 200) <= 0) continue;
+    int socket = accept4(waiting[1].revents != 0 ? here : listening, nullptr, nullptr, SOCK_CLOEXEC);
     if (socket < 0) continue;
     std::string folder = make_folder();
     pid_t pid = fork();
     if (pid == 0) {
-      close(listening);
+      close(listening), close(here);
       my_place = place;
       signal(SIGTERM, SIG_DFL), signal(SIGINT, SIG_IGN);
       prctl(PR_SET_PDEATHSIG, SIGKILL);

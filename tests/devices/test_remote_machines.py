@@ -4,6 +4,7 @@
 """
 
 import shutil
+import socket
 import struct
 import subprocess
 import time
@@ -86,6 +87,13 @@ def test_a_kernel_is_timed_where_it_lies(server, tmp_path):
             kernel.time_evaluator("main", remote.cpu(), cache_flush_bytes=1 << 60)(there, out)
         with pytest.raises(ValueError, match="float32"):
             kernel["main"](there, empty((1001,), "float64", remote.cpu()))
+
+
+def test_clients_of_this_machine_need_no_tcp(server):
+    for host, family in (("127.0.0.1", socket.AF_UNIX), ("127.1", socket.AF_INET)):
+        with rpc.connect(host, server.port, key="tests") as remote:
+            assert remote._sess.endpoint.link.socket.family == family
+            assert remote.listdir() == ""
 
 
 def test_a_session_over_pipes(server, tmp_path):
