@@ -222,16 +222,13 @@ def listen_here(bound: socket.socket) -> socket.socket | None:
     bound : socket
         What listens at the address that :func:`connect_here` is told.
     """
-    if sys.platform != "linux":
+    if sys.platform != "linux":  # names that are no files
         return None
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.bind(_name_here(*bound.getsockname()[:2]))
         sock.listen()
-    except OSError:
-        sock.close()
-        return None
-    return sock
+        return socket.socket(fileno=sock.detach())
+    return None
 
 
 def connect_here(host: str, port: int) -> socket.socket | None:
@@ -241,11 +238,9 @@ def connect_here(host: str, port: int) -> socket.socket | None:
     root: any user may take any name.
     """
     for address in _BOUND.get(host, ()) if sys.platform == "linux" else ():
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with suppress(OSError):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.connect(_name_here(address, port))
             _, user, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             if user in (0, os.geteuid()):
-                return sock
-        sock.close()
+                return socket.socket(fileno=sock.detach())
     return None
