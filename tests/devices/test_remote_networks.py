@@ -1,6 +1,7 @@
 """Networks that are compiled here for what another machine says of itself, and run there, agree with ONNX Runtime here.
 
-Every network is compiled once: that Weft agrees with it on this machine is tested elsewhere.
+Every network is compiled once: that Weft agrees with it on this machine is tested elsewhere. Inputs are parts of those
+that networks are timed with, as emulators compute each number of a vector by a function.
 """
 
 import numpy as np
@@ -14,7 +15,12 @@ from weft.runtime import tensor
 from weft.target import Target
 
 pytestmark = pytest.mark.skipif(environment.DEVICES.read() != "1", reason="minutes: make test-devices runs it")
-NETWORKS = ("minilm", "mobilenet_v3", "text_recogniser", "decoder_step")
+NETWORKS = {
+    "minilm": lambda v: v[:, :9],
+    "mobilenet_v3": lambda v: v[..., :97, :65],
+    "text_recogniser": lambda v: v[..., :101],
+    "decoder_step": lambda v: v,
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +39,8 @@ def machines():
 def test_networks_agree_with_this_machine(machines, processor, network, tmp_path):
     if processor not in machines:
         machines[processor] = Running(processor)
-    path, feeds = zoo.onnx_path(network), zoo.inputs(network, 0, seed=2)
+    path, part = zoo.onnx_path(network), NETWORKS[network]
+    feeds = {name: np.ascontiguousarray(part(v)) for name, v in zoo.inputs(network, 0, seed=2).items()}
     peer = peer_session(path)
     expected = peer.run(None, feeds)
     mod = frontend.onnx.from_onnx(path)

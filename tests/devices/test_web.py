@@ -52,7 +52,7 @@ def _devices() -> None:
 
 
 @contextmanager
-def opened_in_browser(handler: Any, profile: Path) -> Iterator[None]:
+def opened_in_browser(handler: Any, profile: Path, *options: str) -> Iterator[None]:
     """Chromium, without a window, on the page that a handler of requests serves."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:
@@ -60,7 +60,7 @@ def opened_in_browser(handler: Any, profile: Path) -> Iterator[None]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         command = [str(browser), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
-                   f"http://127.0.0.1:{server.server_port}/"]  # fmt: skip
+                   *options, f"http://127.0.0.1:{server.server_port}/"]  # fmt: skip
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
             try:
                 yield

@@ -1,6 +1,12 @@
 """Kernels of WGSL, computed by what browsers compute them with: wgpu (PyPI), on any adapter, such as Mesa's."""
 
+import base64
+import functools
+import json
 import math
+import queue
+import shutil
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -9,9 +15,12 @@ import weft
 from examples.minilm.network import write_onnx
 from tests.devices import missing
 from tests.devices.test_gpu_models import OPERATORS
+from tests.devices.test_web import ROOT, opened_in_browser
+from tests.devices.test_web_threads import Isolated
 from tests.target.programs import vector
 from weft import ir, relax, tir
 from weft.frontend.onnx import from_onnx
+from weft.runtime import tensor
 from weft.target import Target
 from weft.target.gpu import lower_for_gpu
 from weft.target.webgpu import emit_wgsl
@@ -42,37 +51,64 @@ def number(e, known):
     return ir.as_int(weft.arith.Analyzer().simplify(ir.substitute(e, values)))
 
 
-def launch(adapter, functions, func, arguments):
-    """Do what the host's half of a function does: launch its kernels in their order, on copies of arrays."""
-    module = adapter.create_shader_module(code=emit_wgsl(functions))
-    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
-    known, memory, buffers = {}, {}, dict(func.buffer_map)
+class Plan(NamedTuple):
+    """What a host's half of a function does: buffers, kernels in their order, and which buffers are its parameters'."""
+
+    text: str
+    memory: list[bytes]
+    dispatches: list[tuple[str, list[int], list[int], list[int]]]  # kernel, buffers, numbers' bits, groups
+    results: list[int | None]
+
+    def arrays(self, memory, arguments):
+        """The arguments as they are afterwards."""
+        return [a if i is None else np.frombuffer(memory[i], a.dtype)[: a.size].reshape(a.shape)
+                for i, a in zip(self.results, arguments, strict=True)]  # fmt: skip
+
+
+def planned(scheduled, arguments):
+    """Lower a scheduled function for WebGPU; the plan of a call of it."""
+    split = lower_for_gpu(weft.IRModule({"f": scheduled}), TARGET)
+    functions, func = split.device, split.host["f"]
+    known, places, memory, dispatches, buffers = {}, {}, [], [], dict(func.buffer_map)
     for p, a in zip(func.params, arguments, strict=True):
         if p not in buffers:
             known[p] = a
             continue
         known.update({d: n for d, n in zip(buffers[p].shape, a.shape, strict=True) if isinstance(d, ir.Var)})
-        memory[buffers[p].data] = adapter.create_buffer_with_data(data=a.tobytes(), usage=usage)
-
+        places[buffers[p].data] = len(memory)
+        memory.append(a.tobytes())
     for node in ir.walk(func.body):
         if isinstance(node, tir.LetStmt) and node.var.dtype == "handle":  # a workspace
-            memory[node.var] = adapter.create_buffer(size=number(node.value.args[1], known), usage=usage)
+            places[node.var] = len(memory)
+            memory.append(bytes(number(node.value.args[1], known)))
         if not (isinstance(node, tir.Evaluate) and isinstance(node.value, ir.CallIntrin)):
             continue
         name, *args = node.value.args
         if name.value not in functions:
             continue
         kernel = functions[name.value]
-        tags = kernel.attrs["tir.kernel_launch_params"]
         given = args[: len(kernel.params)]
+        tags = kernel.attrs["tir.kernel_launch_params"]
         extents = {t: number(e, known) for t, e in zip(tags, args[len(given) :], strict=True)}
-        numbers = b"".join(np.int32(number(a, known)).tobytes() for a in given if a not in memory)
-        pipeline = adapter.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": name.value})
+        numbers = [number(a, known) & 0xFFFFFFFF for a in given if a not in places]
         grid = [extents.get(f"blockIdx.{axis}", 1) for axis in "xyz"]
+        dispatches.append((name.value, [places[a] for a in given if a in places], numbers, grid))
+    results = [places[buffers[p].data] if p in buffers else None for p in func.params]
+    return Plan(emit_wgsl(functions), memory, dispatches, results)
+
+
+def run(adapter, scheduled, *arguments):
+    """Call a scheduled function on copies of arrays."""
+    plan = planned(scheduled, arguments)
+    module = adapter.create_shader_module(code=plan.text)
+    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
+    memory = [adapter.create_buffer_with_data(data=data, usage=usage) for data in plan.memory]
+    for name, buffers, numbers, grid in plan.dispatches:
+        pipeline = adapter.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": name})
         for first in range(0, grid[0], MOST_GROUPS):
-            place = np.array([first, 0, 0], "uint32").tobytes() + numbers
+            place = np.array([first, 0, 0, *numbers], "uint32").tobytes()
             args = adapter.create_buffer_with_data(data=place + bytes(-len(place) % 16), usage=wgpu.BufferUsage.UNIFORM)
-            bound = enumerate([*(memory[a] for a in given if a in memory), args])
+            bound = enumerate([*(memory[i] for i in buffers), args])
             entries = [{"binding": i, "resource": {"buffer": b, "offset": 0, "size": b.size}} for i, b in bound]
             encoder = adapter.create_command_encoder()
             work = encoder.begin_compute_pass()
@@ -81,13 +117,7 @@ def launch(adapter, functions, func, arguments):
             work.dispatch_workgroups(min(grid[0] - first, MOST_GROUPS), *grid[1:])
             work.end()
             adapter.queue.submit([encoder.finish()])
-    return [np.frombuffer(adapter.queue.read_buffer(memory[buffers[p].data]), a.dtype)[: a.size].reshape(a.shape)
-            if p in buffers else a for p, a in zip(func.params, arguments, strict=True)]  # fmt: skip
-
-
-def run(adapter, scheduled, *arguments):
-    split = lower_for_gpu(weft.IRModule({"f": scheduled}), TARGET)
-    return launch(adapter, split.device, split.host["f"], arguments)
+    return plan.arrays({i: adapter.queue.read_buffer(memory[i]) for i in plan.results if i is not None}, arguments)
 
 
 FLOATS = np.array([*RNG.standard_normal(90), 0.0, -0.0, 1e-3, 8.5, -8.5, 30.0, -30.0], "float32")
@@ -142,8 +172,8 @@ def kernels(mod):
     return [f for f in fused.functions.values() if isinstance(f, tir.PrimFunc)]
 
 
-def agree(adapter, mod, exact, size, rtol=2e-5, atol=2e-4):
-    """Run each function of a model on random numbers by WGSL, with GPUs' default schedule, and as `exact` here."""
+def calls(mod, exact, size):
+    """Functions of a model with the default schedule of GPUs, random numbers, and what `exact` makes of them here."""
     functions = kernels(mod)
     assert functions
     for plain, wide in zip(functions, kernels(exact), strict=True):
@@ -151,10 +181,14 @@ def agree(adapter, mod, exact, size, rtol=2e-5, atol=2e-4):
         for p, a in zip(wide.params, arguments, strict=True):
             here.append(weft.runtime.tensor(a.astype(wide.buffer_map[p].dtype)) if isinstance(a, np.ndarray) else a)
         weft.build(wide.with_attr("global_symbol", "f"), target="llvm")(*here)
-        bound = TARGET.attribute("tir.schedule")(plain, TARGET)
-        for found, expected in zip(run(adapter, bound, *arguments), here, strict=True):
-            if isinstance(found, np.ndarray):
-                np.testing.assert_allclose(found, expected.numpy(), rtol=rtol, atol=atol)
+        yield TARGET.attribute("tir.schedule")(plain, TARGET), arguments, here
+
+
+def agree(found, expected, rtol=2e-5, atol=2e-4):
+    """What was computed is what was computed here."""
+    for f, e in zip(found, expected, strict=True):
+        if isinstance(f, np.ndarray):
+            np.testing.assert_allclose(f, e.numpy(), rtol=rtol, atol=atol)
 
 
 def argument(func, param, size):
@@ -168,8 +202,8 @@ def argument(func, param, size):
     return RNG.standard_normal(shape).astype(buffer.dtype)
 
 
-@pytest.mark.parametrize("name", sorted(OPERATORS.keys() - {"order", "the largest of few"}))
-def test_operators_with_default_schedules(adapter, name):
+def operator(name):
+    """The calls of an operator's model."""
     op, shapes, attributes = OPERATORS[name]
     n = tir.SizeVar("n", "int64")
 
@@ -180,11 +214,81 @@ def test_operators_with_default_schedules(adapter, name):
             bb.emit_func_output(bb.emit(op(*xs, **attributes)))
         return bb.get()
 
-    agree(adapter, model("float32"), model("float64"), 37)
+    return calls(model("float32"), model("float64"), 37)
+
+
+TAKEN = sorted(OPERATORS.keys() - {"order", "the largest of few"})
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_operators_with_default_schedules(adapter, name):
+    for scheduled, arguments, expected in operator(name):
+        agree(run(adapter, scheduled, *arguments), expected)
 
 
 def test_a_trained_network(adapter, tmp_path):
     """Every kernel of MiniLM is taken, and computes what it computes here."""
     write_onnx(tmp_path / "minilm.onnx")
     mod = from_onnx(str(tmp_path / "minilm.onnx"))
-    agree(adapter, mod, mod, 11, 1e-4, 1e-4)
+    for scheduled, arguments, expected in calls(mod, mod, 11):
+        agree(run(adapter, scheduled, *arguments), expected, 1e-4, 1e-4)
+
+
+PAGE = """<script type="module">
+import { openGPU } from "/web/src/webgpu.js";
+const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+const text = (buffer) => btoa(Array.from(new Uint8Array(buffer), (v) => String.fromCharCode(v)).join(""));
+const raised = async (f) => { try { await f(); return null; } catch (e) { return [e.kind, e.message]; } };
+let answer = null;
+try {
+  const gpu = await openGPU();
+  answer = { results: [] };
+  for (const plan of await (await fetch("/plans.json")).json()) {
+    const kernels = await gpu.kernels(plan.text), memory = plan.memory.map((m) => gpu.buffer(bytes(m)));
+    for (const [name, at, numbers, grid] of plan.dispatches) kernels.run(name, at.map((i) => memory[i]), numbers, grid);
+    answer.results.push(await Promise.all(memory.map(async (m) => text(await gpu.read(m)))));
+  }
+  answer.zeros = Array.from(new Uint8Array(await gpu.read(gpu.buffer(5))));
+  answer.wrong = await raised(() => gpu.kernels("fn f() -> i32 { return 1.5; }"));
+  const { text: some, dispatches: [[name]] } = (await (await fetch("/plans.json")).json())[0];
+  answer.lost = await raised(async () => {
+    (await gpu.kernels(some)).run(name, [], [], [1]);
+    await gpu.read(gpu.buffer(4));
+  });
+} catch (e) { answer = String(e); }
+await fetch("/page", { method: "POST", body: JSON.stringify(answer) });
+</script>"""
+
+
+LONG = 500
+"""Lines of a kernel over which Chromium's GPU of software thinks for minutes: those are compiled alone."""
+
+
+def test_a_browser_computes_the_same(tmp_path):
+    """Through the package in web/, with the browser's own compiler of WGSL."""
+    made = [(planned(s, a), a, e) for name in TAKEN for s, a, e in operator(name)]
+    for f, x, reference in EXACT.values():
+        arguments = [x, np.zeros_like(reference(x))]
+        made.append((planned(vector(f, str(x.dtype)), arguments), arguments, [tensor(x), tensor(reference(x))]))
+    made.sort(key=lambda m: len(m[0].text))  # a short one is the page's example
+    write_onnx(tmp_path / "minilm.onnx")
+    for func in kernels(from_onnx(str(tmp_path / "minilm.onnx"))):
+        scheduled = weft.IRModule({"f": TARGET.attribute("tir.schedule")(func, TARGET)})
+        made.append((Plan(emit_wgsl(lower_for_gpu(scheduled, TARGET).device), [], [], []), [], []))
+    made = [(p if p.text.count("\n") < LONG else Plan(p.text, [], [], []), *m) for p, *m in made]
+    plans = [p._replace(memory=[base64.b64encode(m).decode() for m in p.memory])._asdict() for p, *_ in made]
+    (tmp_path / "plans.json").write_text(json.dumps(plans))
+    (tmp_path / "index.html").write_text(PAGE)
+    shutil.copytree(ROOT / "web/src", tmp_path / "web/src")
+    handler = type("Handler", (Isolated,), {"answers": queue.Queue()})
+    options = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
+    with opened_in_browser(functools.partial(handler, directory=str(tmp_path)), tmp_path / "profile", *options):
+        answer = handler.answers.get(timeout=170)
+    assert isinstance(answer, dict), answer
+    computed = [(m, memory) for m, memory in zip(made, answer["results"], strict=True) if memory]
+    assert len(computed) > 12
+    for (plan, arguments, expected), memory in computed:
+        agree(plan.arrays([base64.b64decode(m) for m in memory], arguments), expected)
+    assert answer["zeros"] == [0] * 8
+    assert answer["wrong"][0] == "CodegenError" and "line 1" in answer["wrong"][1]
+    assert answer["lost"][0] == "InternalError" and answer["lost"][1]

@@ -26,7 +26,7 @@ fn weft_min_{0}(a: {1}, b: {1}) -> {1} {{ return min(a, b); }}
 fn weft_max_{0}(a: {1}, b: {1}) -> {1} {{ return max(a, b); }}
 fn weft_abs_{0}(a: {1}) -> {1} {{ return abs(a); }}
 fn weft_shift_left_{0}(a: {1}, b: {1}) -> {1} {{ return select(0, a << (u32(b) & 31), u32(b) < 32); }}
-fn weft_shift_right_{0}(a: {1}, b: {1}) -> {1} {{ return a >> min(u32(b), 31) >> select(0u, 1u, u32(b) > 31); }}
+fn weft_shift_right_{0}(a: {1}, b: {1}) -> {1} {{ return (a >> min(u32(b), 31)) >> select(0u, 1u, u32(b) > 31); }}
 fn weft_popcount_{0}(a: {1}) -> {1} {{ return countOneBits(a); }}
 fn weft_clz_{0}(a: {1}) -> {1} {{ return countLeadingZeros(a); }}
 fn weft_pow_{0}(a: {1}, n: {1}) -> {1} {{
