@@ -36,7 +36,12 @@ class RayWorker:
 
     def __init__(self, threads: int = 1) -> None:
         self.ray, self.threads, self.actor = error.require("ray", extra="ray"), threads, None
-        self.is_alive = False  # whether it has what it was told before
+        self._told = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has what it was told before."""
+        return self._told
 
     def start(self) -> Any:
         """Begin an actor where there is none."""
@@ -46,7 +51,7 @@ class RayWorker:
 
     def stop(self) -> None:
         """End the actor."""
-        actor, self.actor, self.is_alive = self.actor, None, False
+        actor, self.actor, self._told = self.actor, None, False
         if actor is not None:
             self.ray.kill(actor)
 
@@ -65,9 +70,9 @@ class RayWorker:
             self.stop()
             raise WorkerHung(f"no answer of the cluster in {patience:.0f} s") from e
         except self.ray.exceptions.RayActorError as e:
-            self.actor, self.is_alive = None, False
+            self.actor, self._told = None, False
             raise WorkerCrashed("the worker ended, or its node") from e
-        self.is_alive = raised not in (WorkerCrashed, WorkerHung)
+        self._told = raised not in (WorkerCrashed, WorkerHung)
         if raised is not None:
             raise raised(reply)
         return reply
