@@ -284,6 +284,8 @@ def test_a_browser_computes_the_same(tmp_path):
     options = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
     with opened_in_browser(functools.partial(handler, directory=str(tmp_path)), tmp_path / "profile", *options):
         answer = handler.answers.get(timeout=170)
+    if "may use no GPU" in answer:
+        missing(f"WebGPU in Chromium: {answer}")
     assert isinstance(answer, dict), answer
     computed = [(m, memory) for m, memory in zip(made, answer["results"], strict=True) if memory]
     assert len(computed) > 12
