@@ -61,10 +61,10 @@ class CompiledKernel(NamedTuple):
 def compile_scheduled(
     func: tir.PrimFunc, name: str, target: Target, linkage: str, records: tune.Tuned
 ) -> CompiledKernel:
-    """Schedule a kernel by rule and compile it."""
+    """Schedule a kernel by rule and compile it; in its library it needs ``target.services`` beside it."""
     with noting_schedules() as noted:
         scheduled = schedule_kernel(func, name, target, records)
-    return CompiledKernel(compile_func(scheduled, target, linkage), noted[-1].as_json() if noted else "")
+    return CompiledKernel(compile_func(scheduled, target, linkage, beside=True), noted[-1].as_json() if noted else "")
 
 
 def schedule_kernel(func: tir.PrimFunc, name: str, target: Target, records: tune.Tuned) -> tir.PrimFunc:

@@ -31,7 +31,7 @@ from weft.relax.transform import (
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.relax.vm.vmtir import PREFIX
 from weft.runtime import Module, VMExecutable, cache
-from weft.target import Kernel, Target, TargetLike, compile_func, emit_object, load_objects
+from weft.target import Kernel, Target, TargetLike, compile_func, emit_object, load_objects, services
 from weft.target import build as build_target
 from weft.tir import PrimFunc
 from weft.tune import Tuned, current_database, open_database
@@ -250,7 +250,7 @@ def _compile_objects(
         if tir_pipeline is None:
             return compile_scheduled(job.func, job.name, target, job.linkage, records)
         func = _scheduled(job.func, job.name, target, tir_pipeline, records)
-        return CompiledKernel(compile_func(func, target, job.linkage))
+        return CompiledKernel(compile_func(func, target, job.linkage, beside=True))
 
     def made(job: KernelJob, kernel: CompiledKernel) -> None:
         key = keys.get(job.name)
@@ -274,7 +274,7 @@ def _compile_objects(
     if missing:
         compile_kernel_jobs(missing, here, target, records, made, plain=tir_pipeline is None and is_plain())
     names = [job.name for job in jobs]
-    return [objects[n].code for n in names], names, {n: objects[n].record for n in names if objects[n].record}
+    return [*(objects[n].code for n in names), *services(target)] if names else [], names, {n: objects[n].record for n in names if objects[n].record}
 
 
 def _key_of(job: KernelJob, target: Target, records: Tuned) -> str | None:

@@ -14,7 +14,7 @@ from weft._aliases import names_of
 from weft.ir import register_intrin_rule
 from weft.machine import Machine
 from weft.target import described as _described  # its import registers kinds
-from weft.target.build import build, compile_func, get_source, load_objects
+from weft.target.build import build, compile_func, get_source, load_objects, services
 from weft.target.cpu import host_features
 from weft.target.generic_func import GenericFunc, generic_func, get_native_generic_func, override_native_generic_func
 from weft.target.kind import TargetKind, register_attribute, register_target_kind

@@ -29,10 +29,11 @@ def _named(mod: IRModule | PrimFunc | Mapping[str, Any]) -> list[PrimFunc]:
     return [f for _, f in named.values()]
 
 
-def compile_func(func: PrimFunc, target: Target, linkage: str = "internal") -> bytes:
+def compile_func(func: PrimFunc, target: Target, linkage: str = "internal", *, beside: bool = False) -> bytes:
     """Compile one scheduled function to an object file that exports ``__tvm_ffi_<global_symbol>``.
 
-    With `linkage` ``"hidden"`` other objects of the same library may call its body, ``<global_symbol>_impl``.
+    With `linkage` ``"hidden"`` other objects of the same library may call its body, ``<global_symbol>_impl``; with
+    `beside` it needs those of :func:`services` beside it.
 
     Raises
     ------
@@ -41,7 +42,14 @@ def compile_func(func: PrimFunc, target: Target, linkage: str = "internal") -> b
     """
     if target.kind.compile is None:
         raise CodegenError(f"target '{target.kind}' makes no object code of single functions", help="use build")
+    if beside and target.kind.services is not None:
+        return target.kind.compile(func, target, linkage, beside=True)
     return target.kind.compile(func, target, linkage)
+
+
+def services(target: Target) -> list[bytes]:
+    """Return what objects that were compiled with ``beside=True`` need in their library."""
+    return [target.kind.services(target)] if target.kind.services is not None else []
 
 
 def load_objects(objects: list[bytes], names: list[str]) -> Module:

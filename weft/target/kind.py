@@ -35,6 +35,9 @@ class TargetKind:
     compile : callable, optional
         ``compile(func, target, linkage)`` compiles one function to object code that links with LLVM's. A kind with it
         has its kernels cached, compiled in parallel, called directly and tuned; without, ``build`` makes all at once.
+    services : callable, optional
+        ``services(target)`` compiles what all objects of a library need, once; those of kernels are made with
+        ``compile(func, target, linkage, beside=True)`` then.
     lower : callable
         ``lower(func, target)`` brings a scheduled function to the form that `compile` generates from: by default the
         passes of ``weft.tir.pipeline``. What `build` alone needs it does itself.
@@ -59,7 +62,8 @@ class TargetKind:
     build: Callable[[IRModule, Target], Any] | None = None
     source: Callable[[IRModule, Target, str], str | bytes] | None = None
     source_format: str = ""
-    compile: Callable[[PrimFunc, Target, str], bytes] | None = None
+    compile: Callable[..., bytes] | None = None
+    services: Callable[[Target], bytes] | None = None
     lower: Callable[[PrimFunc, Any], PrimFunc] = lower
     keys: tuple[str, ...] = ("cpu",)
     device: str = "cpu"
@@ -82,7 +86,7 @@ class TargetKind:
     @property
     def is_own(self) -> bool:
         """Whether all code of it is Weft's: what others bring has no name that would change with the code."""
-        parts = (self.build, self.source, self.compile, self.lower, self.check, self.attributes_text)
+        parts = (self.build, self.source, self.compile, self.services, self.lower, self.check, self.attributes_text)
         code = [f for f in (*parts, *self.attributes.values()) if callable(f)]
         return all(str(getattr(f, "__module__", "")).startswith("weft.") for f in code)
 

@@ -3,6 +3,7 @@
 from weft.target.c.build import build_c, source_c
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.llvm.kind import compile_llvm
+from weft.target.llvm.object import emit_services
 
 C = register_target_kind(
     TargetKind(
@@ -11,6 +12,7 @@ C = register_target_kind(
         source=source_c,
         source_format="c",
         compile=compile_llvm,  # kernels of a model lie beside what LLVM makes of the model
+        services=emit_services,
         options=("mcpu", "march", "keys", "device", "model", "host", "tag"),
     )
 )

@@ -51,13 +51,15 @@ class ModuleEmitter:
     intrinsics: Mapping[str, Callable[..., str]] = {}
     statements: Mapping[type, Callable[..., None]] = {}
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, services: str = "internal", mark: str = "") -> None:
         self.target = target
+        self.services, self.mark = services, mark
         self.functions: list[str] = []
         self.helpers: list[str] = []  # what serves functions, written behind them
         self.declarations: dict[str, str] = {}
         self.globals: list[str] = []
         self._strings: dict[str, str] = {}
+        self._constants: dict[str, str] = {}
         self._support: set[str] = set()
         self.has_scalar_loop = False
         self.imported: set[str] = set()  # functions of the modules that this one imports
@@ -82,6 +84,22 @@ class ModuleEmitter:
             self.helpers.append(make())
         return f"@{name}"
 
+    def service(self, name: str, result: str, params: str, body: Callable[[], str], attributes: str = "#0") -> str:
+        """Return the symbol of a helper function that all objects of a library may share.
+
+        It is defined with the linkage that `services` says, or, where that is ``"declared"``, in another object.
+        """
+        symbol = f"@weft.{name}{self.mark}"
+        if symbol not in self._support:
+            self._support.add(symbol)
+            if self.services == "declared":
+                types = ", ".join(p.split()[0] for p in params.split(","))
+                self.declare(symbol[1:], f"declare hidden {result} {symbol}({types})")
+            else:
+                text = f"define {self.services} {result} {symbol}({params}) {attributes} {{\n{body()}\n}}"
+                self.helpers.append(text)
+        return symbol
+
     def string(self, text: str) -> str:
         """Return the symbol of a zero-terminated string constant."""
         if text not in self._strings:
@@ -91,6 +109,13 @@ class ModuleEmitter:
             self.globals.append(f'{name} = private unnamed_addr constant [{len(data)} x i8] c"{body}"')
             self._strings[text] = name
         return self._strings[text]
+
+    def constant(self, initial: str) -> str:
+        """Return the symbol of a constant; `initial` is its type and value."""
+        if initial not in self._constants:
+            self._constants[initial] = f"@.constant{len(self._constants)}"
+            self.globals.append(f"{self._constants[initial]} = private unnamed_addr constant {initial}, align 8")
+        return self._constants[initial]
 
     def remainder(self, s: FunctionEmitter, dtype: str, a: str, b: str) -> str:
         """Emit the remainder of a truncating division of floats."""
@@ -276,7 +301,7 @@ class FunctionEmitter:
     def leave(self, code: str) -> None:
         """Return early with an error code, giving scratch memory back."""
         for pointer in reversed(self.cleanup):
-            self.emit(f"call void @weft.workspace_free(ptr {pointer})")
+            self.emit(f"call void @weft.workspace_free{self.module.mark}(ptr {pointer})")
         self.emit(f"ret i32 {code}")
 
     def check(self, code: str) -> None:

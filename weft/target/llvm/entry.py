@@ -16,12 +16,11 @@ from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.packed import DTYPE_CODES
 from weft.target.llvm.stmt import STMT, finish
-from weft.target.llvm.support import argument_error, raise_error, request_tiles
+from weft.target.llvm.services import Failure
+from weft.target.llvm.support import argument_error, checked_tensor, raise_error, request_tiles, tensor_spec
 from weft.target.llvm.types import llvm_type, tensor_member
 from weft.target.signature import called_intrinsics, origins, returns_value, signature
 
-(_WRONG_COUNT, _NOT_TENSOR, _DTYPE, _NDIM, _SHAPE, _STRIDES, _DEVICE, _ALIGN, _NOT_INT, _NOT_FLOAT, _SYMBOLIC,
- _RANGE, _DEVICE_ID) = range(13)  # fmt: skip
 _ANY = "{ i32, i32, i64 }"
 
 
@@ -151,7 +150,7 @@ class Entry:
         """Emit checks in the order of the arguments, then the call."""
         s = self.s
         n = len(self.func.params)
-        self.require(s.value(f"icmp eq i32 %num_args, {n}"), n, _WRONG_COUNT, -1, str(n))
+        self.require(s.value(f"icmp eq i32 %num_args, {n}"), n, Failure.COUNT, -1, str(n))
         args: list[str] = []
         order = sorted(
             range(n), key=lambda i: self.func.params[i] in self.buffers
@@ -215,7 +214,7 @@ class Entry:
         elif isinstance(expr, Var):
             expected = s.expr(cast("int64", expr))
             self.require(
-                s.value(f"icmp eq i64 {found}, {expected}"), arg, _SYMBOLIC if code == _SHAPE else code, dim, expected
+                s.value(f"icmp eq i64 {found}, {expected}"), arg, Failure.SYMBOLIC if code == Failure.SHAPE else code, dim, expected
             )
         else:
             var = Var("found", "int64")
@@ -236,8 +235,11 @@ class Entry:
         """The array of arguments in which an error message finds argument `arg`, and how many there are."""
         return "%args", "%num_args"
 
-    def refuse(self, label: str, call: str) -> None:
-        """Emit the block of a failed check, which leaves with what `call` gives."""
+    def refuse(self, label: str, call: str = "") -> None:
+        """Emit the block of a failed check, which leaves with what `call` gives; without one, the error is there."""
+        if not call:
+            self.failures += [f"{label}:", "  ret i32 -1"]
+            return
         result = self.s.fresh("rc")
         self.failures += [f"{label}:", f"  {result} = {call}", f"  ret i32 {result}"]
 
@@ -257,44 +259,39 @@ class Entry:
 
     def tensor(self, i: int, buffer: tir.Buffer) -> str:
         """Check a tensor argument; return its data pointer as an argument of the body."""
-        s = self.s
-        kind = self.field(i, 0, "i32")
-        is_object, is_pointer = s.value(f"icmp eq i32 {kind}, 70"), s.value(f"icmp eq i32 {kind}, 7")
-        self.require(s.value(f"or i1 {is_object}, {is_pointer}"), i, _NOT_TENSOR, -1, "0")
-        value = self.field(i, 2, "ptr")
-        inside = s.value(f"getelementptr inbounds i8, ptr {value}, i64 24")
-        tensor = s.value(f"select i1 {is_object}, ptr {inside}, ptr {value}")
-        dt, rank = DataType(buffer.dtype), len(buffer.shape)
-        packed = DTYPE_CODES[dt.code] | dt.bits << 8 | dt.lanes << 16
-        self.require(s.value(f"icmp eq i32 {self.member(tensor, 'ndim', 'i32')}, {rank}"), i, _NDIM, -1, str(rank))
-        self.require(
-            s.value(f"icmp eq i32 {self.member(tensor, 'dtype', 'i32')}, {packed}"), i, _DTYPE, -1, str(packed)
-        )
-        kind_of = str(device_type(self.func))
-        self.require(
-            s.value(f"icmp eq i32 {self.member(tensor, 'device_type', 'i32')}, {kind_of}"), i, _DEVICE, -1, kind_of
-        )
+        s, dt, rank = self.s, DataType(buffer.dtype), len(buffer.shape)
+        tensor = self.checked(i, buffer, dt)
         if self.device is not None:
             number = s.value(f"sext i32 {self.member(tensor, 'device_id', 'i32')} to i64")
-            self.match(self.device, number, i, _DEVICE_ID, -1)
+            self.match(self.device, number, i, Failure.DEVICE_ID, -1)
         shape = self.member(tensor, "shape", "ptr") if rank else ""
-        extents = [self.at(shape, 8 * d, "i64") for d in range(rank)]
         for d, dim in enumerate(buffer.shape):
-            self.match(dim, extents[d], i, _SHAPE, d)
+            if as_int(dim) is None:
+                self.match(dim, self.at(shape, 8 * d, "i64"), i, Failure.SHAPE, d)
         if buffer.strides:
-            self.declared_strides(i, buffer, tensor, extents)
-        elif rank:
-            self.compact(i, tensor, extents)
+            self.declared_strides(i, buffer, tensor, [self.at(shape, 8 * d, "i64") for d in range(rank)])
         data, offset = self.member(tensor, "data", "ptr"), self.member(tensor, "byte_offset", "i64")
         if buffer.elem_offset is not None:
             found = s.value(f"sdiv i64 {offset}, {dt.itemsize}")
-            self.match(buffer.elem_offset, found, i, _STRIDES, -1)
+            self.match(buffer.elem_offset, found, i, Failure.STRIDES, -1)
             return f"ptr {data}"
-        start = s.value(f"getelementptr inbounds i8, ptr {data}, i64 {offset}")
-        if dt.itemsize > 1:
-            low = s.value(f"and i64 {s.value(f'ptrtoint ptr {start} to i64')}, {(dt.itemsize & -dt.itemsize) - 1}")
-            self.require(s.value(f"icmp eq i64 {low}, 0"), i, _ALIGN, -1, str(dt.itemsize & -dt.itemsize))
-        return f"ptr {start}"
+        return f"ptr {s.value(f'getelementptr inbounds i8, ptr {data}, i64 {offset}')}"
+
+    def checked(self, i: int, buffer: tir.Buffer, dt: DataType) -> str:
+        """Check what is known of a tensor while compiling; return its DLTensor."""
+        s, module = self.s, self.module
+        alignment = 1 if buffer.elem_offset is not None else max(1, dt.itemsize & -dt.itemsize)
+        packed = DTYPE_CODES[dt.code] | dt.bits << 8 | dt.lanes << 16
+        spec = tensor_spec(
+            module, packed, device_type(self.func), alignment, not buffer.strides, [as_int(d) for d in buffer.shape]
+        )
+        args, count = self.arguments(i)
+        tensor = s.effect(checked_tensor(module, spec, i, self.signature, self.plain, args, count))
+        good, bad = s.label("ok"), s.label("bad")
+        s.branch(s.value(f"icmp ne ptr {tensor}, null"), good, bad, ", !prof !0")
+        self.refuse(bad)
+        s.start(good)
+        return tensor
 
     def _row_major(self, extents: list[str]) -> list[str]:
         """The strides of a compact tensor."""
@@ -305,29 +302,6 @@ class Entry:
             step = extent if step == "1" else self.s.value(f"mul i64 {step}, {extent}")
         return expected
 
-    def compact(self, i: int, tensor: str, extents: list[str]) -> None:
-        """Check that a tensor is compact.
-
-        Strides of dimensions of one element do not matter, nor any of an empty tensor.
-        """
-        s = self.s
-        pointer = self.member(tensor, "strides", "ptr")
-        check, done = s.label("strides"), s.label("compact")
-        row_major = self._row_major(extents)
-        s.branch(s.value(f"icmp eq ptr {pointer}, null"), done, check)
-        with s.scope():
-            s.start(check)
-            ok, empty = "true", "false"
-            for d, expected in enumerate(row_major):
-                stride = self.at(pointer, 8 * d, "i64")
-                unit = s.value(f"icmp sle i64 {extents[d]}, 1")
-                good = s.value(f"or i1 {s.value(f'icmp eq i64 {stride}, {expected}')}, {unit}")
-                ok = s.value(f"and i1 {ok}, {good}")
-                empty = s.value(f"or i1 {empty}, {s.value(f'icmp eq i64 {extents[d]}, 0')}")
-            self.require(s.value(f"or i1 {ok}, {empty}"), i, _STRIDES, -1, "0")
-            s.jump(done)
-        s.start(done)
-
     def declared_strides(self, i: int, buffer: tir.Buffer, tensor: str, extents: list[str]) -> None:
         """Match the strides that a buffer declares; a tensor without strides has those of a compact one."""
         s = self.s
@@ -336,7 +310,7 @@ class Entry:
         safe = s.value(f"select i1 {absent}, ptr {self.member(tensor, 'shape', 'ptr')}, ptr {pointer}")
         for d, expr in enumerate(buffer.strides):
             found = s.value(f"select i1 {absent}, i64 {row_major[d]}, i64 {self.at(safe, 8 * d, 'i64')}")
-            self.match(expr, found, i, _STRIDES, d, s.value(f"icmp sle i64 {extents[d]}, 1"))
+            self.match(expr, found, i, Failure.STRIDES, d, s.value(f"icmp sle i64 {extents[d]}, 1"))
 
     def scalar(self, i: int, p: Var) -> str:
         """Check a scalar argument and return it as an argument of the body."""
@@ -346,7 +320,7 @@ class Entry:
         bits = self.field(i, 2, "i64") if dt.code != "handle" else self.field(i, 2, "ptr")
         if dt.is_float:
             is_float = s.value(f"icmp eq i32 {kind}, 3")
-            self.require(s.value(f"or i1 {is_float}, {is_int}"), i, _NOT_FLOAT, -1, "0")
+            self.require(s.value(f"or i1 {is_float}, {is_int}"), i, Failure.NOT_FLOAT, -1, "0")
             exact = s.value(f"bitcast i64 {bits} to double")
             number = s.value(f"select i1 {is_float}, double {exact}, double {s.value(f'sitofp i64 {bits} to double')}")
             text = convert(s, number, DataType("float64"), dt)
@@ -354,11 +328,11 @@ class Entry:
             inside = s.value(f"getelementptr i8, ptr {bits}, i64 24")
             text = s.value(f"select i1 {s.value(f'icmp eq i32 {kind}, 70')}, ptr {inside}, ptr {bits}")
         else:
-            self.require(is_int, i, _NOT_INT, -1, str(int(dt.code == "bool")))
+            self.require(is_int, i, Failure.NOT_INT, -1, str(int(dt.code == "bool")))
             text = convert(s, bits, DataType("int64"), dt)
             if dt.is_integer and dt.bits < 64:
                 back = s.value(f"{'zext' if dt.code == 'uint' else 'sext'} {t} {text} to i64")
                 packed = DTYPE_CODES[dt.code] | dt.bits << 8
-                self.require(s.value(f"icmp eq i64 {back}, {bits}"), i, _RANGE, -1, str(packed))
+                self.require(s.value(f"icmp eq i64 {back}, {bits}"), i, Failure.RANGE, -1, str(packed))
         s.env[p] = text
         return f"{t} {text}"

@@ -44,13 +44,13 @@ class _Checks(Entry):
         """Load a field of argument `i`, which may have changed since another check."""
         return self.s.effect(f"load {t}, ptr {item_pointer(self.s, *self.places[i], index)}")
 
-    def refuse(self, label: str, call: str) -> None:
+    def refuse(self, label: str, call: str = "") -> None:
         """Leave with the error, and tell which call it was."""
         s = self.s
         with s.scope():
             block = s.block
             s.start(label)
-            code = s.effect(call)
+            code = s.effect(call) if call else "-1"
             leave_marked(s, code, self.call, self.call.args[1], always=True)
             s.block = block
 

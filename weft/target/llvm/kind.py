@@ -6,7 +6,7 @@ from weft import error, ir, runtime, tir
 from weft.target.cpu import check_cpu
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.llvm.jit import load_objects
-from weft.target.llvm.object import compile_ir, emit_assembly, emit_bitcode, emit_ir, emit_object
+from weft.target.llvm.object import compile_ir, emit_assembly, emit_bitcode, emit_ir, emit_object, emit_services
 from weft.target.llvm.subroutine import calls_functions
 from weft.target.target import Target
 from weft.tir.transform.make_packed_api import PREFIX
@@ -14,9 +14,9 @@ from weft.tir.transform.make_packed_api import PREFIX
 _FORMATS = {"": emit_ir, "ll": emit_ir, "asm": emit_assembly, "s": emit_assembly, "bc": emit_bitcode}
 
 
-def compile_llvm(func: tir.PrimFunc, target: Target, linkage: str = "internal") -> bytes:
+def compile_llvm(func: tir.PrimFunc, target: Target, linkage: str = "internal", *, beside: bool = False) -> bytes:
     """Compile one scheduled function to an object file that exports ``__tvm_ffi_<global_symbol>``."""
-    return emit_object([target.kind.lower(func, target)], target, linkage=linkage)
+    return emit_object([target.kind.lower(func, target)], target, linkage=linkage, beside=beside)
 
 
 def _functions(mod: ir.IRModule) -> list[tir.PrimFunc]:
@@ -28,7 +28,9 @@ def _build(mod: ir.IRModule, target: Target) -> runtime.Module:
     names = [str(f.attrs["global_symbol"]).removeprefix(PREFIX) for f in functions]
     if any(map(calls_functions, functions)):  # then they are one object
         return load_objects([emit_object([target.kind.lower(f, target) for f in functions], target)], names)
-    return load_objects([compile_llvm(f, target) for f in functions], names)
+    if len(functions) == 1:
+        return load_objects([compile_llvm(functions[0], target)], names)
+    return load_objects([*(compile_llvm(f, target, beside=True) for f in functions), emit_services(target)], names)
 
 
 def _source(mod: ir.IRModule, target: Target, fmt: str) -> str | bytes:
@@ -54,6 +56,7 @@ LLVM = register_target_kind(
         source=_source,
         source_format="ll",
         compile=compile_llvm,
+        services=emit_services,
         check=_check,
         options=("mcpu", "mattr", "mtriple", "mabi", "matrix-tiles", "opt-level", "keys", "device", "model", "host",
                  "system-lib", "tag", "libs", "target_device_type", "jit", "cl-opt", "mfloat-abi", "vector-width",

@@ -11,11 +11,13 @@ improve it.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from ctypes import string_at
+from functools import lru_cache
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -24,7 +26,7 @@ from llvmlite.binding import ffi
 from weft import environment
 from weft.error import CodegenError, InternalError
 from weft.ir import show_text
-from weft.target.llvm import anylist, expr, intrin, kernel_call, packed, parallel, scale, struct, subroutine  # noqa: F401 - rules of the tables
+from weft.target.llvm import anylist, expr, intrin, kernel_call, packed, parallel, scale, services, struct, subroutine  # noqa: F401 - rules of the tables
 from weft.target.llvm.emitter import ModuleEmitter
 from weft.target.llvm.entry import emit_function
 from weft.target.target import Target
@@ -55,9 +57,13 @@ def emit_ir(functions: Sequence[PrimFunc], target: Target) -> str:
 
 
 def _emitted(
-    functions: Sequence[PrimFunc], target: Target, linkage: str = "internal", kernels: Mapping[str, Any] | None = None
+    functions: Sequence[PrimFunc],
+    target: Target,
+    linkage: str = "internal",
+    kernels: Mapping[str, Any] | None = None,
+    beside: bool = False,
 ) -> ModuleEmitter:
-    module = ModuleEmitter(target)
+    module = ModuleEmitter(target, "declared", _mark(target)) if beside else ModuleEmitter(target)
     if kernels is not None:
         module.kernels.update(kernels)
         module.has_scalar_loop = True  # small functions are to be inlined
@@ -169,6 +175,7 @@ def emit_object(
     *,
     linkage: str = "internal",
     kernels: Mapping[str, Any] | None = None,
+    beside: bool = False,
 ) -> bytes:
     """Compile lowered functions to one object file.
 
@@ -180,14 +187,36 @@ def emit_object(
         Of the functions' bodies: ``"hidden"`` where other objects of the library call them directly.
     kernels : mapping of str to Kernel, optional
         The kernels that the functions call directly.
+    beside : bool
+        Whether :func:`emit_services` is linked beside the object, which leaves those functions out then.
     """
-    emitted = _emitted(functions, target, linkage, kernels)
+    emitted = _emitted(functions, target, linkage, kernels, beside)
     name = str(functions[0].attrs.get("global_symbol", "main"))
     with _optimised(emitted) as (module, machine):
         show_text(name, "emitted.ll", emitted.text)
         show_text(name, "optimised.ll", lambda: str(module))
         show_text(name, "assembly.s", lambda: _emit(machine, module, as_object=False).decode())
         return _emit(machine, module, as_object=True)
+
+
+@lru_cache
+def emit_services(target: Target) -> bytes:
+    """Compile the helper functions of objects that were made with ``beside=True``, to one object for each library.
+
+    They are weak, and their names have a mark of what they do: libraries that are linked into one program share them,
+    if they are of one version.
+    """
+    emitted = ModuleEmitter(target, "weak_odr hidden", _mark(target))
+    services.define_all(emitted)
+    with _optimised(emitted) as (module, machine):
+        return _emit(machine, module, as_object=True)
+
+
+@lru_cache
+def _mark(target: Target) -> str:
+    emitted = ModuleEmitter(target)
+    services.define_all(emitted)
+    return "." + hashlib.sha256(emitted.text().encode()).hexdigest()[:12]
 
 
 def emit_assembly(functions: Sequence[PrimFunc], target: Target) -> str:

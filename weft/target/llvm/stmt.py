@@ -9,7 +9,7 @@ from weft.ir import CallIntrin, DataType, Dispatch, IntImm, PrimExpr, Range, Str
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.memory import element_pointer, store
 from weft.target.llvm.stream import fence, streamed_buffers, versions
-from weft.target.llvm.support import allocate_workspace, raise_error
+from weft.target.llvm.support import allocate_workspace, free_workspace, raise_error
 from weft.target.llvm.types import llvm_type, memory_type
 
 
@@ -251,7 +251,7 @@ def _alloc(node: tir.AllocBuffer, s: FunctionEmitter) -> None:
     s.cleanup.append(pointer)
     STMT(node.body, s)
     s.cleanup.pop()
-    s.emit(f"call void @weft.workspace_free(ptr {pointer})")
+    free_workspace(s, pointer)
 
 
 def finish(s: FunctionEmitter, header: str) -> str:

@@ -1,17 +1,11 @@
-"""Helper functions inside each module: the runtime's services, with a fallback for where libweft_runtime is not loaded.
-
-Generated code refers to ``weft_*`` weakly. With the runtime in the process they are its functions; without it a
-library still loads and runs: loops run on one thread, scratch memory comes from the C library, and a failed check
-raises a fixed message through tvm-ffi.
-"""
+"""What generated code asks of the runtime, as calls of the functions in ``services``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from weft.target.llvm import services
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
-
-
-def _weak(module: ModuleEmitter, result: str, name: str, params: str) -> None:
-    module.declare(name, f"declare extern_weak {result} @{name}({params})")
 
 
 def parallel_for(s: FunctionEmitter, body: str, context: str, extent: str, grain: str, forwards: bool = False) -> str:
@@ -22,78 +16,16 @@ def parallel_for(s: FunctionEmitter, body: str, context: str, extent: str, grain
     forwards : bool
         Whether iterations ask for what the next ones read, so that threads should take pieces in ascending order.
     """
-    _weak(s.module, "i32", "weft_parallel_for", "ptr, ptr, i64, i64")
-    name = s.module.support(
-        "weft.parallel_for",
-        lambda: """define internal i32 @weft.parallel_for(ptr %body, ptr %ctx, i64 %extent, i64 %grain) #0 {
-  %here = icmp ne ptr @weft_parallel_for, null
-  br i1 %here, label %pool, label %serial
-pool:
-  %rc = call i32 @weft_parallel_for(ptr %body, ptr %ctx, i64 %extent, i64 %grain)
-  ret i32 %rc
-serial:
-  %any = icmp sgt i64 %extent, 0
-  br i1 %any, label %run, label %out
-run:
-  %alone = call i32 %body(i64 0, i64 %extent, ptr %ctx)
-  ret i32 %alone
-out:
-  ret i32 0
-}""")  # fmt: skip
-    if forwards:
-        _weak(s.module, "i32", "weft_parallel_forwards", "ptr, ptr, i64, i64")
-        name = s.module.support(
-            "weft.parallel_forwards",
-            lambda: f"""define internal i32 @weft.parallel_forwards(ptr %body, ptr %ctx, i64 %extent, i64 %grain) #0 {{
-  %here = icmp ne ptr @weft_parallel_forwards, null
-  br i1 %here, label %pool, label %older
-pool:
-  %rc = call i32 @weft_parallel_forwards(ptr %body, ptr %ctx, i64 %extent, i64 %grain)
-  ret i32 %rc
-older:
-  %any = call i32 {name}(ptr %body, ptr %ctx, i64 %extent, i64 %grain)
-  ret i32 %any
-}}""")  # fmt: skip
+    name = services.parallel_forwards(s.module) if forwards else services.parallel_for(s.module)
     return s.effect(f"call i32 {name}(ptr {body}, ptr {context}, i64 {extent}, i64 {grain})")
 
 
 def allocate_workspace(s: FunctionEmitter, nbytes: str) -> str:
     """Allocate scratch memory, 64-byte aligned; leave with -2 when there is none.
 
-    The caller frees it with ``@weft.workspace_free``.
+    The caller frees it with :func:`free_workspace`.
     """
-    module = s.module
-    _weak(module, "ptr", "weft_workspace_alloc", "i64")
-    _weak(module, "void", "weft_workspace_free", "ptr")
-    size = module.size_type
-    module.declare("aligned_alloc", f"declare ptr @aligned_alloc({size}, {size})")
-    module.declare("free", "declare void @free(ptr)")
-    module.support(
-        "weft.workspace_alloc",
-        lambda: f"""define internal noalias ptr @weft.workspace_alloc(i64 %nbytes) #0 {{
-  %here = icmp ne ptr @weft_workspace_alloc, null
-  br i1 %here, label %cached, label %plain
-cached:
-  %p = call ptr @weft_workspace_alloc(i64 %nbytes)
-  ret ptr %p
-plain:
-  %more = add i64 %nbytes, 64
-  %size = and i64 %more, -64
-  {"%bytes = trunc i64 %size to i32" if size == "i32" else ""}
-  %q = call ptr @aligned_alloc({size} 64, {size} {"%bytes" if size == "i32" else "%size"})
-  ret ptr %q
-}}
-define internal void @weft.workspace_free(ptr %p) #0 {{
-  %here = icmp ne ptr @weft_workspace_free, null
-  br i1 %here, label %cached, label %plain
-cached:
-  call void @weft_workspace_free(ptr %p)
-  ret void
-plain:
-  call void @free(ptr %p)
-  ret void
-}}""")  # fmt: skip
-    pointer = s.effect(f"call ptr @weft.workspace_alloc(i64 {nbytes})", "ws")
+    pointer = s.effect(f"call ptr {services.workspace_alloc(s.module)}(i64 {nbytes})", "ws")
     missing, there = s.label("nomem"), s.label("ok")
     s.branch(s.value(f"icmp eq ptr {pointer}, null"), missing, there)
     s.start(missing)
@@ -102,10 +34,15 @@ plain:
     return pointer
 
 
+def free_workspace(s: FunctionEmitter, pointer: str) -> None:
+    """Give scratch memory back."""
+    s.emit(f"call void {services.workspace_free(s.module)}(ptr {pointer})")
+
+
 def request_tiles(s: FunctionEmitter, function: str) -> None:
     """Leave with an error where the process may not use matrix tiles: without leave their instructions end it."""
     module = s.module
-    _weak(module, "i32", "weft_request_tiles", "")
+    services.weak(module, "i32", "weft_request_tiles", "")
     module.declare("syscall", "declare i64 @syscall(i64, ...)")
     for line in ("@.tiles_granted = internal global i32 0", "@__weft_needs_tiles = weak constant i8 1"):
         if line not in module.globals:
@@ -146,24 +83,7 @@ out:
 
 def raise_error(module: ModuleEmitter, kind: str, message: str) -> str:
     """Return the call expression that raises an error; its value is -1. `kind` and `message` are symbols of strings."""
-    _weak(module, "i32", "weft_set_error", "ptr, ptr")
-    _weak(module, "void", "TVMFFIErrorSetRaisedFromCStr", "ptr, ptr")
-    module.support("weft.set_error", lambda: """define internal i32 @weft.set_error(ptr %kind, ptr %message) #2 {
-  %here = icmp ne ptr @weft_set_error, null
-  br i1 %here, label %full, label %other
-full:
-  %rc = call i32 @weft_set_error(ptr %kind, ptr %message)
-  ret i32 %rc
-other:
-  %ffi = icmp ne ptr @TVMFFIErrorSetRaisedFromCStr, null
-  br i1 %ffi, label %plain, label %out
-plain:
-  call void @TVMFFIErrorSetRaisedFromCStr(ptr %kind, ptr %message)
-  br label %out
-out:
-  ret i32 -1
-}""")  # fmt: skip
-    return f"call i32 @weft.set_error(ptr {kind}, ptr {message})"
+    return f"call i32 {services.set_error(module)}(ptr {kind}, ptr {message})"
 
 
 def argument_error(
@@ -174,25 +94,37 @@ def argument_error(
     `args` points to the arguments, of which there are `n`; `text` is the symbol of a message for processes without
     libweft_runtime, in which nothing can tell more.
     """
-    _weak(module, "i32", "weft_arg_error", "ptr, i32, i32, i64, i64, ptr, i32")
-    fallback = raise_error(module, "%kind", "%text")
-    type_error, value_error = module.string("TypeError"), module.string("ValueError")
-    module.support(
-        "weft.arg_error",
-        lambda: f"""define internal i32 @weft.arg_error(
-    ptr %text, ptr %signature, i32 %arg, i32 %code, i64 %dim, i64 %expected, ptr %args, i32 %n) #2 {{
-  %here = icmp ne ptr @weft_arg_error, null
-  br i1 %here, label %full, label %plain
-full:
-  %rc = call i32 @weft_arg_error(ptr %signature, i32 %arg, i32 %code, i64 %dim, i64 %expected, ptr %args, i32 %n)
-  ret i32 %rc
-plain:
-  %is_value = icmp ugt i32 %code, 3
-  %kind = select i1 %is_value, ptr {value_error}, ptr {type_error}
-  %set = {fallback}
-  ret i32 %set
-}}""")  # fmt: skip
-    return (
-        f"call i32 @weft.arg_error(ptr {text}, ptr {signature}, i32 {arg}, i32 {code}, i64 {dim}, i64 {expected}, "
-        f"ptr {args}, i32 {n})"
-    )
+    given = f"ptr {text}, ptr {signature}, i32 {arg}, i32 {code}, i64 {dim}, i64 {expected}, ptr {args}, i32 {n}"
+    return f"call i32 {services.arg_error(module)}({given})"
+
+
+def checked_tensor(module: ModuleEmitter, spec: str, arg: int, signature: str, text: str, args: str, n: str) -> str:
+    """Return the call expression that checks argument `arg`: its DLTensor, or null where an error has been raised.
+
+    `spec` is the symbol of what is asked (:func:`tensor_spec`); the other operands are those of :func:`argument_error`.
+    """
+    given = f"ptr {args}, i32 {n}, i32 {arg}, ptr {spec}, ptr {text}, ptr {signature}"
+    return f"call ptr {services.tensor(module)}({given})"
+
+
+def tensor_spec(
+    module: ModuleEmitter, dtype: int, device_type: int, alignment: int, compact: bool, shape: Sequence[int | None]
+) -> str:
+    """Return the symbol of what :func:`checked_tensor` asks of a tensor, a ``services.SPEC``.
+
+    Parameters
+    ----------
+    dtype : int
+        Code, bits and lanes in one word.
+    alignment : int
+        Of the first element in bytes, a power of two.
+    compact : bool
+        Whether strides have to be those of a compact tensor.
+    shape : sequence of int or None
+        Extents; None where they may be any.
+    """
+    extents = ", ".join(f"i64 {-1 if n is None else n}" for n in shape)
+    kind, rank = f"[{len(shape)} x i64]", len(shape)
+    fields = f"i32 {rank}, i32 {dtype}, i32 {device_type}, i16 {alignment - 1}, i16 {int(compact)}"
+    listed = f"[ {extents} ]" if rank else "zeroinitializer"
+    return module.constant(f"{{ i32, i32, i32, i16, i16, {kind} }} {{ {fields}, {kind} {listed} }}")
