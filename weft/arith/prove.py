@@ -111,6 +111,8 @@ def _eliminations(cx: Context, p: Poly, atom: int, factor: Poly, sign: int) -> I
         yield [replace_atom(p, atom, part) for part in info.args]
     elif info.kind == "select":
         yield [replace_atom(p, atom, part) for part in info.args[1:]]
+    elif info.kind == "mod" and (whole := _through_quotient(cx, p, *info.args)) is not None:
+        yield [replace_atom(p, atom, whole)]
     for fact in _facts(cx, atom, sign):
         split = coefficient_of(fact, atom)
         if split is None:
@@ -128,6 +130,21 @@ def _eliminations(cx: Context, p: Poly, atom: int, factor: Poly, sign: int) -> I
         elif info.kind == "div" or bound_of(cx, scale(fact_factor, sign))[0] > 0:
             size, amount = scale(fact_factor, sign), scale(factor, sign)
             yield [add(add(mul(p, size), mul(amount, fact), -1), add(size, constant(-1)))]
+
+
+def _through_quotient(cx: Context, p: Poly, a: Poly, b: Poly) -> Poly | None:
+    """Write ``a % b`` as ``a - b * (a // b)`` where `p` has that quotient, so that the two meet."""
+    forms = {(key(a), key(b))}
+    if len(a) == 1:
+        ((m, c),) = a.items()
+        inner = cx.atoms[m[0]] if len(m) == c == 1 else None
+        if inner is not None and inner.kind == "div":  # a quotient of a quotient is one
+            forms.add((key(inner.args[0]), key(mul(inner.args[1], b))))
+    for q in atoms_of(p):
+        info = cx.atoms[q]
+        if info.kind == "div" and (key(info.args[0]), key(info.args[1])) in forms:
+            return add(a, mul(b, {(q,): 1}), -1)
+    return None
 
 
 def _facts(cx: Context, atom: int, sign: int) -> Iterator[Poly]:
