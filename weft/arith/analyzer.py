@@ -14,6 +14,7 @@ from weft.arith.form import expr_key, is_stable, poly_of
 from weft.arith.int_set import IntervalSet, eval_interval
 from weft.arith.linear import Poly, add, atoms_of, constant, key, scale
 from weft.arith.simplify import holds_nonneg, proves_zero, simplify
+from weft.arith.terms import expand
 from weft.error import InvalidArgument
 from weft.runtime import Object
 
@@ -296,6 +297,11 @@ class Analyzer:
 
     def _add_fact(self, p: Poly) -> None:
         """Add ``p >= 0`` to the facts, and to the limits of its atom where it has only one."""
+        self._add_one_fact(p)
+        if any(self.context.atoms[a].kind == "mod" for a in atoms_of(p)):
+            self._add_one_fact(expand(self.context, p))
+
+    def _add_one_fact(self, p: Poly) -> None:
         cx = self.context
         cx.untried.append(p)
         for atom in atoms_of(p):

@@ -9,13 +9,14 @@ does a loop with the pragma ``loop_partition_hint``.
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.structure import conjuncts, fresh_definitions
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, Evaluate, For, ForKind, IfThenElse, Stmt
+from weft.tir.stmt import AllocBuffer, AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from weft.tir.transform.extent import bound_over
 
 _TILE = (ForKind.UNROLLED, ForKind.VECTORIZED)
@@ -102,14 +103,12 @@ class _Partition:
         for _, c in conditions:
             if not _same_in(worst, c):
                 worst = ir.logical_and(worst, c)
-        fast = _assume(body, {c for c, _ in conditions})
         self.seen.update(c for c, _ in conditions)
         worst = self.analyzer.simplify(worst)
+        decided = frozenset(c for c, _ in conditions)
         if isinstance(worst, ir.IntImm):
-            return fast if worst.value else body
-        if ir.find(body, AllocBuffer):  # a buffer is allocated once
-            fast = ir.substitute(fast, fresh_definitions(fast))
-        return IfThenElse(worst, fast, body)
+            return _assume(body, decided) if worst.value else body
+        return _versions(body, worst, decided)
 
     def _decidable(self, body: Stmt) -> list[tuple[ir.PrimExpr, ir.PrimExpr]]:
         """List (condition, worst case) that depend on tile loops in `body` and else only on what is known outside."""
@@ -134,6 +133,38 @@ class _Partition:
                 if worst is not None:
                     out.append((c, worst))
         return out
+
+
+def _versions(stmt: Stmt, worst: ir.PrimExpr, conditions: frozenset[ir.PrimExpr]) -> Stmt:
+    """Version what `conditions` are asked in; a sum before it, which they have no part in, stays one loop."""
+    if not _has_loop_apart(stmt, conditions):
+        fast = _assume(stmt, conditions)
+        if ir.find(stmt, AllocBuffer):  # a buffer is allocated once
+            fast = ir.substitute(fast, fresh_definitions(fast))
+        return IfThenElse(worst, fast, stmt)
+    if not isinstance(stmt, SeqStmt):
+        return ir.rebuild(stmt, lambda n: _versions(n, worst, conditions) if isinstance(n, Stmt) else n)
+    parts: list[Stmt] = []
+    for at_once, run in groupby(stmt.seq, lambda x: _asks(x, conditions) and not _has_loop_apart(x, conditions)):
+        if at_once:
+            parts.append(_versions(seq(*run), worst, conditions))
+        else:
+            parts += [_versions(x, worst, conditions) if _asks(x, conditions) else x for x in run]
+    return seq(*parts)
+
+
+def _has_loop_apart(stmt: Stmt, conditions: frozenset[ir.PrimExpr]) -> bool:
+    """Whether a sequence in a statement has a loop that asks none of some conditions, before or behind what does."""
+    if isinstance(stmt, SeqStmt):
+        asking = [x for x in stmt.seq if _asks(x, conditions)]
+        apart = any(not _is_tile(f) for x in stmt.seq if x not in asking for f in ir.find(x, For))
+        return bool(asking) and (apart or any(_has_loop_apart(x, conditions) for x in asking))
+    through = isinstance(stmt, (AllocBuffer, AttrStmt, LetStmt)) or (isinstance(stmt, For) and not _is_tile(stmt))
+    return through and _has_loop_apart(stmt.body, conditions)
+
+
+def _asks(stmt: Stmt, conditions: frozenset[ir.PrimExpr]) -> bool:
+    return any(c in conditions for x in ir.find(stmt, IfThenElse) for c in conjuncts(x.condition))
 
 
 def _is_tile(loop: For) -> bool:

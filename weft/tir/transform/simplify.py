@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from contextlib import nullcontext
 from functools import cache
 from typing import Any, cast
 
@@ -83,7 +84,10 @@ def _loop(node: stmts.For, analyzer: Analyzer) -> Any:
     if once and not any(jumps_out(node.body)):
         return _stmt(ir.substitute(node.body, {node.loop_var: low}), analyzer)
     analyzer.bind(node.loop_var, ir.Range.from_min_extent(low, extent), allow_override=True)
-    body = _stmt(node.body, analyzer)
+    entered = analyzer.simplify(ir.const(0, extent.dtype) < extent)
+    guarded = not isinstance(entered, ir.IntImm) and ir.find(node.body, stmts.IfThenElse)  # else nothing would ask
+    with analyzer.constraint_scope(entered) if guarded else nullcontext():
+        body = _stmt(node.body, analyzer)
     if body is None:
         return None
     if low is node.min and extent is node.extent and body is node.body:
