@@ -60,6 +60,22 @@ def test_proofs_with_symbolic_ranges():
     assert not an.can_prove_less((n + 7) // 8 * 8, n + 7)
 
 
+@pytest.mark.parametrize("size", [n, (n + 7) // 8, (n - 1) // 2 + 1])
+def test_guards_behind_whole_tiles(size):
+    """Tiles of six, then of three, then of two take what is left each time, and need no guard."""
+    an = arith.Analyzer()
+    an.mark_global_non_neg(size)
+    rests = (size // 6 * 6, 3, size % 6 // 3), (size // 6 * 6 + size % 6 // 3 * 3, 2, size % 3 // 2)
+    for number, (begin, tile, count) in enumerate(rests):
+        at = ir.Var(f"t{number}", "int64")
+        an.bind(at, ir.Range.from_min_extent(ir.as_expr(0), count))
+        assert an.can_prove(begin + at * tile + (tile - 1) < size)
+        assert not an.can_prove(begin + at * tile + tile < size)
+        with an.constraint_scope(an.simplify(count > 0)):  # one tile at most, whose number is no part of the guard
+            assert an.can_prove(begin + (tile - 1) < size)
+        assert not an.can_prove(begin + (tile - 1) < size)
+
+
 def test_constraint_scope():
     an = arith.Analyzer()
     an.bind(ii, rng(8))

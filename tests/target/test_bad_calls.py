@@ -8,13 +8,17 @@ from weft import te
 from weft.error import InvalidArgument
 
 
-@pytest.fixture(scope="module", params=["llvm", "c"])
+@pytest.fixture(scope="module", params=["llvm", "llvm, of two", "c"])
 def kernel(request):
     n = te.size_var("n")
     a, b = te.placeholder((n, 4), name="A"), te.placeholder((n,), name="B")
     k, f = te.var("k", "int32"), te.var("f", "float32")
     c = te.compute((n, 4), lambda i, j: a[i, j] * b[i] + k.astype("float32") + f, name="C")
-    return weft.build(te.create_schedule(c.op), [a, b, k, f, c], request.param, name="kernel")
+    args = [a, b, k, f, c]
+    if request.param == "llvm, of two":  # which share what checks arguments
+        parts = [weft.lower(te.create_schedule(c.op), args, name=name) for name in ("other", "kernel")]
+        return weft.build(weft.IRModule({v.name_hint: f for part in parts for v, f in part.items()}), "llvm")["kernel"]
+    return weft.build(te.create_schedule(c.op), args, request.param, name="kernel")
 
 
 def good(rows=3):

@@ -274,7 +274,11 @@ def _compile_objects(
     if missing:
         compile_kernel_jobs(missing, here, target, records, made, plain=tir_pipeline is None and is_plain())
     names = [job.name for job in jobs]
-    return [*(objects[n].code for n in names), *services(target)] if names else [], names, {n: objects[n].record for n in names if objects[n].record}
+    return (
+        [*(objects[n].code for n in names), *services(target)] if names else [],
+        names,
+        {n: objects[n].record for n in names if objects[n].record},
+    )
 
 
 def _key_of(job: KernelJob, target: Target, records: Tuned) -> str | None:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+import weft
 from tests.target.programs import N, elementwise, function, load, loop, store
 from weft import error, tir
 from weft.ir import Broadcast, Ramp, const, int64
@@ -224,3 +225,17 @@ def test_masks_of_constant_vectors():
     out = np.zeros(20, np.float32)
     build(function([x], body), "llvm")["main"](out)
     assert out.tolist() == [0.0] * 2 + [3.0] * 5 + [0.0] * 13
+
+
+def test_kernels_of_a_library_share_what_checks_arguments():
+    alone = compile_func(add(), ZMM)
+    beside = compile_func(add(), ZMM, beside=True)
+    assert len(beside) < 0.8 * len(alone)
+    several = build(weft.IRModule({name: add(name) for name in ("one", "two", "three")}), "llvm")
+    x, y = np.arange(40, dtype="float32"), np.ones(40, "float32")
+    for name in ("one", "two", "three"):
+        out = np.zeros(40, "float32")
+        several[name](x, y, out)
+        np.testing.assert_array_equal(out, x + y)
+        with pytest.raises(ValueError, match=rf"(?s){name}\(.*== 3, found 40"):
+            several[name](x[:3], y, out)

@@ -120,7 +120,7 @@ def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
                 v = T.axis.spatial(10, i * 4 + j)
                 T.where(i * 4 + j < 10)
                 B[v] = X[v] + 7
-        for k in range(4):
+        for k in T.unroll(4):
             with T.sblock("C"):
                 v = T.axis.spatial(10, i * 4 + k)
                 T.where(i * 4 + k < 10)
@@ -131,3 +131,30 @@ def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
     y = np.zeros(10, "int32")
     weft.compile(func, "llvm")(np.arange(10, dtype="int32"), y)
     np.testing.assert_array_equal(y, np.arange(10) + 7)
+
+
+@pytest.mark.parametrize("columns", [8, 13, 16])
+def test_a_sum_before_what_asks_is_not_copied(columns):
+    """Only the write-back of the last columns is careful; the sum of all columns is one loop."""
+    text = f"""
+@T.prim_func
+def main(A: T.Buffer((5, 16), "float32"), B: T.Buffer((5, {columns}), "float32")):
+    for i, o in T.grid(5, {-(-columns // 8)}):
+        t = T.alloc_buffer((8,), "float32")
+        for v in T.unroll(8):
+            t[v] = T.float32(0)
+        for k in range(7):
+            for v in T.unroll(8):
+                t[v] = t[v] + A[i, o * 8 + v] * T.cast(k, "float32")
+        for v in T.unroll(8):
+            if o * 8 + v < {columns}:
+                B[i, o * 8 + v] = t[v]
+"""
+    func = loop_partition()(weft.IRModule({"main": from_source(text)}))["main"]
+    sums = [n for n in walk(func.body) if isinstance(n, tir.For) and n.loop_var.name.startswith("k")]
+    conditions = [n for n in walk(func.body) if isinstance(n, tir.IfThenElse)]
+    assert len(sums) == 1
+    assert len(conditions) == (0 if columns % 8 == 0 else 2)  # which version, and in the careful one each column
+    x, out = RNG.random((5, 16), "float32"), np.zeros((5, columns), "float32")
+    tir.interpret(func, x, out)
+    np.testing.assert_allclose(out, 21 * x[:, :columns], rtol=1e-6)

@@ -15,8 +15,8 @@ from weft.target.device_entry import bind_device, device_type
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
 from weft.target.llvm.packed import DTYPE_CODES
-from weft.target.llvm.stmt import STMT, finish
 from weft.target.llvm.services import Failure
+from weft.target.llvm.stmt import STMT, finish
 from weft.target.llvm.support import argument_error, checked_tensor, raise_error, request_tiles, tensor_spec
 from weft.target.llvm.types import llvm_type, tensor_member
 from weft.target.signature import called_intrinsics, origins, returns_value, signature
@@ -214,7 +214,11 @@ class Entry:
         elif isinstance(expr, Var):
             expected = s.expr(cast("int64", expr))
             self.require(
-                s.value(f"icmp eq i64 {found}, {expected}"), arg, Failure.SYMBOLIC if code == Failure.SHAPE else code, dim, expected
+                s.value(f"icmp eq i64 {found}, {expected}"),
+                arg,
+                Failure.SYMBOLIC if code == Failure.SHAPE else code,
+                dim,
+                expected,
             )
         else:
             var = Var("found", "int64")

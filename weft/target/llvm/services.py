@@ -167,9 +167,8 @@ plain:
 
 
 SPEC = "{ i32, i32, i32, i16, i16, [0 x i64] }"
-"""What a tensor has to be: its rank, its dtype in one word, its kind of device, which bits of its address are 0, whether
-it is compact, and its extents, -1 where they may be any."""
-_FIELDS = {"ndim": 0, "dtype": 1, "device_type": 2}
+"""What a tensor has to be: its rank, its dtype in one word, its kind of device, which bits of its address are 0,
+whether it is compact, and its extents, -1 where they may be any."""
 
 
 def tensor(module: ModuleEmitter) -> str:
@@ -195,13 +194,38 @@ tensor:
   %value = load ptr, ptr %place
   %inside = getelementptr inbounds i8, ptr %value, i64 24
   %found = select i1 %is_object, ptr %inside, ptr %value
-{_compared("ndim", "%found", "tensor", "rank")}
+{_compared("ndim", 0, "rank")}
 rank:
-{_compared("dtype", "%found", "rank", "typed")}
+{_compared("dtype", 1, "typed")}
 typed:
-{_compared("device_type", "%found", "typed", "here")}
+{_compared("device_type", 2, "here")}
 here:
-  %at_shape = {tensor_member("%found", "shape")}
+{_EXTENTS}
+{_START}
+refused:
+  %code = phi i32 [ {Failure.NOT_TENSOR:d}, %entry ], [ {Failure.NDIM:d}, %tensor ], [ {Failure.DTYPE:d}, %rank ],
+    [ {Failure.DEVICE:d}, %typed ], [ {Failure.SHAPE:d}, %axis ], [ {Failure.STRIDES:d}, %sparse ],
+    [ {Failure.ALIGN:d}, %start ]
+  %dim = phi i64 [ -1, %entry ], [ -1, %tensor ], [ -1, %rank ], [ -1, %typed ], [ %d, %axis ], [ -1, %sparse ],
+    [ -1, %start ]
+  %expected = phi i64 [ 0, %entry ], [ %wide.ndim, %tensor ], [ %wide.dtype, %rank ], [ %wide.device_type, %typed ],
+    [ %want, %axis ], [ 0, %sparse ], [ %alignment, %start ]
+  %raised = call i32 {arg_error(module)}({given})
+  ret ptr null"""
+
+
+def _compared(member: str, field: int, then: str) -> str:
+    """The end of a block, which goes on where a member of a tensor is what the specification says."""
+    return f"""  %at_want.{member} = getelementptr inbounds {SPEC}, ptr %spec, i64 0, i32 {field}
+  %want.{member} = load i32, ptr %at_want.{member}
+  %wide.{member} = zext i32 %want.{member} to i64
+  %at.{member} = {tensor_member("%found", member)}
+  %is.{member} = load i32, ptr %at.{member}
+  %ok.{member} = icmp eq i32 %is.{member}, %want.{member}
+  br i1 %ok.{member}, label %{then}, label %refused, !prof !0"""
+
+
+_EXTENTS = f"""  %at_shape = {tensor_member("%found", "shape")}
   %shape = load ptr, ptr %at_shape
   %rank64 = zext i32 %want.ndim to i64
   %flat = icmp eq i64 %rank64, 0
@@ -230,32 +254,28 @@ strides:
   %unasked = or i1 %loose, %absent
   br i1 %unasked, label %start, label %stride
 stride:
-  %e = phi i64 [ %rank64, %strides ], [ %e.next, %regular ]
-  %step = phi i64 [ 1, %strides ], [ %step.next, %regular ]
+  %e = phi i64 [ %rank64, %strides ], [ %e.next, %stride ]
+  %step = phi i64 [ 1, %strides ], [ %step.next, %stride ]
+  %gaps = phi i1 [ false, %strides ], [ %gaps.next, %stride ]
   %e.next = sub nuw nsw i64 %e, 1
   %at_stride = getelementptr inbounds i64, ptr %stride_list, i64 %e.next
   %stride.found = load i64, ptr %at_stride
   %at_length = getelementptr inbounds i64, ptr %shape, i64 %e.next
   %length = load i64, ptr %at_length
-  %unit = icmp sle i64 %length, 1
-  %right = icmp eq i64 %stride.found, %step
-  %dense = or i1 %unit, %right
-  br i1 %dense, label %regular, label %empty, !prof !0
-regular:
+  %long = icmp sgt i64 %length, 1
+  %off = icmp ne i64 %stride.found, %step
+  %gap = and i1 %long, %off
+  %gaps.next = or i1 %gaps, %gap
   %step.next = mul i64 %step, %length
   %outer = icmp ne i64 %e.next, 0
-  br i1 %outer, label %stride, label %start
-empty:
-  %z = phi i64 [ 0, %stride ], [ %z.next, %filled ]
-  %at_size = getelementptr inbounds i64, ptr %shape, i64 %z
-  %size = load i64, ptr %at_size
-  %zero = icmp eq i64 %size, 0
-  br i1 %zero, label %start, label %filled
-filled:
-  %z.next = add nuw nsw i64 %z, 1
-  %others = icmp ult i64 %z.next, %rank64
-  br i1 %others, label %empty, label %refused
-start:
+  br i1 %outer, label %stride, label %sparse
+sparse:
+  %filled = icmp ne i64 %step.next, 0
+  %refuse = and i1 %gaps.next, %filled
+  br i1 %refuse, label %refused, label %start, !prof !2"""
+"""Extents and strides, once the rank is right: the product of all extents is zero where strides do not matter."""
+
+_START = f"""start:
   %at_data = {tensor_member("%found", "data")}
   %data = load ptr, ptr %at_data
   %at_offset = {tensor_member("%found", "byte_offset")}
@@ -270,28 +290,7 @@ start:
   %alignment = add nuw nsw i64 %mask, 1
   br i1 %aligned, label %out, label %refused, !prof !0
 out:
-  ret ptr %found
-refused:
-  %code = phi i32 [ {Failure.NOT_TENSOR:d}, %entry ], [ {Failure.NDIM:d}, %tensor ], [ {Failure.DTYPE:d}, %rank ],
-    [ {Failure.DEVICE:d}, %typed ], [ {Failure.SHAPE:d}, %axis ], [ {Failure.STRIDES:d}, %filled ],
-    [ {Failure.ALIGN:d}, %start ]
-  %dim = phi i64 [ -1, %entry ], [ -1, %tensor ], [ -1, %rank ], [ -1, %typed ], [ %d, %axis ], [ -1, %filled ],
-    [ -1, %start ]
-  %expected = phi i64 [ 0, %entry ], [ %wide.ndim, %tensor ], [ %wide.dtype, %rank ], [ %wide.device_type, %typed ],
-    [ %want, %axis ], [ 0, %filled ], [ %alignment, %start ]
-  %raised = call i32 {arg_error(module)}({given})
-  ret ptr null"""
-
-
-def _compared(member: str, tensor: str, block: str, then: str) -> str:
-    """The end of a block, which goes on where a member of a tensor is what the specification says."""
-    return f"""  %at_want.{member} = getelementptr inbounds {SPEC}, ptr %spec, i64 0, i32 {_FIELDS[member]}
-  %want.{member} = load i32, ptr %at_want.{member}
-  %wide.{member} = zext i32 %want.{member} to i64
-  %at.{member} = {tensor_member(tensor, member)}
-  %is.{member} = load i32, ptr %at.{member}
-  %ok.{member} = icmp eq i32 %is.{member}, %want.{member}
-  br i1 %ok.{member}, label %{then}, label %refused, !prof !0"""
+  ret ptr %found"""
 
 
 def define_all(module: ModuleEmitter) -> None:
