@@ -147,3 +147,19 @@ def test_empty_tensors() -> None:
         {"x": ["n", 4]},
     )
     assert run(machine(model), f32(0, 4))[0].shape == (0, 3)
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(16, 16), (24, 4)])
+def test_rows_that_are_a_multiple_of_the_tile(channels: int, groups: int) -> None:
+    """Pixels of which only whole tiles can remain: the rest of a row is known to be empty."""
+    nodes = [
+        node("DepthToSpace", ["x"], ["pixels"], blocksize=4),
+        node("Conv", ["pixels", "w"], ["y"], group=groups, pads=[1, 1, 1, 1]),
+    ]
+    weights = {"w": f32(channels, channels // groups, 3, 3)}
+    x = f32(2, 16 * channels, 3, 2)
+    model = model_of(nodes, {"x": x}, ["y"], weights=weights, dims={"x": ["b", 16 * channels, "h", "k"]})
+    main = machine(model)
+    for size in ((3, 2), (1, 1), (2, 5), (0, 2)):
+        x = f32(2, 16 * channels, *size)
+        compare(run(main, x), oracle(model, {"x": x}), rtol=1e-3, atol=1e-4)

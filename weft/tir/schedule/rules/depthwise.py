@@ -7,6 +7,7 @@ ends of a row get code of their own, in which taps outside are left out, and a r
 from __future__ import annotations
 
 from weft import error, ir
+from weft.arith import Analyzer
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import is_plain_store, producers_of
 from weft.tir.analysis.pattern import Contraction, contraction_of, stride_along
@@ -152,14 +153,15 @@ class _Depthwise:
         return {iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom is not None}  # type: ignore[misc]
 
 
-def row_stretches(extent: ir.PrimExpr, tile: int, guarded: bool) -> list[tuple[ir.PrimExpr | int | None, int]]:
-    """Cut a row into (length, pixels a tile): whole tiles, and what is left.
+def row_stretches(extent: ir.PrimExpr, tile: int, guarded: bool) -> list[tuple[ir.PrimExpr | int, int]]:
+    """Cut a row into (length, pixels a tile): whole tiles, and what is left where that can be anything.
 
     Where tiles at the ends touch padding, they are stretches of their own.
     """
     n = ir.as_int(extent)
     if n is None:
-        return [(extent // tile * tile, tile), (None, 1)]
+        rest = Analyzer().simplify(extent % tile)
+        return [(extent, tile)] if ir.is_const_int(rest, 0) else [(extent // tile * tile, tile), (rest, 1)]
     if n <= tile:
         return [(n, n)]
     first, last = tile if guarded else 0, (n - 1) % tile + 1
