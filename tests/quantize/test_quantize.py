@@ -98,6 +98,45 @@ def test_activations_on_data(make, method):
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=0.05)  # a step of a byte, where roundings meet a half
 
 
+def branching():
+    """A product whose weight, and a constant of whose own, the branches of a choice read; names like those of parts."""
+    branches = {}
+    for branch, sign in (("then_branch", "Add"), ("else_branch", "Sub")):
+        nodes = [
+            helper.make_node("MatMul", ["h", "w.scale"], ["inner"]),
+            helper.make_node(sign, ["inner", "shift"], ["chosen"]),
+        ]
+        branches[branch] = helper.make_graph(nodes, branch, [], [helper.make_empty_tensor_value_info("chosen")])
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("ReduceSum", ["x", "axes"], ["s"], keepdims=0),
+        helper.make_node("Greater", ["s", "zero"], ["c"]),
+        helper.make_node("If", ["c"], ["b"], **branches),
+        helper.make_node("MatMul", ["b", "w.scale"], ["y"]),
+    ]
+    arrays = {"w": RNG.standard_normal((32, 32)) / 5, "w.scale": RNG.standard_normal((32, 32)) / 5}
+    arrays |= {"shift": RNG.standard_normal(32), "zero": np.zeros(())}
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32])],
+        [*constants(**arrays), numpy_helper.from_array(np.array([0, 1]), "axes")],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_what_branches_read_stays(calibrated):
+    model, x = branching(), RNG.standard_normal((5, 32)).astype(np.float32)
+    made, layers = quantize.quantize_model(model, samples=[{"x": x}, {"x": -x}] if calibrated else ())
+    onnx.checker.check_model(made, full_check=True)
+    assert len(layers) == 2 and not any(layer.kept for layer in layers)
+    for feed in (x, -x):
+        expected = ReferenceEvaluator(model).run(None, {"x": feed})[0]
+        theirs, ours = both(made, {"x": feed})
+        assert distance(ours, expected) < 0.05
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=0.05)
+
+
 def test_costly_layers_stay():
     made, layers = quantize.quantize_model(perceptron(spoiled=True), "int4", 32, max_loss=0.11)
     assert {x.node: x.kept for x in layers} == {"first": False, "middle": True, "last": False}

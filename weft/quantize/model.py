@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,10 @@ _OPSET = 21
 _WEIGHTS = {"int4": (4, 7), "int8": (8, 127)}
 _FACTORS = (1.0, 0.95, 0.9, 0.85, 0.8)
 """Parts of the largest magnitude at which weights of 4 bits are tried to be cut off."""
+
+
+_PARTS = ("q", "scale", "zero", "real")
+"""What a quantised tensor has beside it: its integers, their scale and zero, and the values that they stand for."""
 
 
 @dataclass
@@ -117,6 +121,15 @@ class _Work:
         self.made: dict[tuple[str, int], _Quantised | None] = {}
         self.nodes: list[Any] = []
         self.written: set[str] = set()
+        names = {*self.constants, *_mentioned(model.graph.node)}
+        self.mark = "."
+        while any(f"{name}{self.mark}{part}" in names for name in names for part in _PARTS):
+            self.mark += "."
+
+    def part(self, name: str, part: str) -> str:
+        """Name something that belongs to a tensor of the model, as nothing there is named."""
+        assert part in _PARTS
+        return f"{name}{self.mark}{part}"
 
     def weight(self, node: Any) -> _Weight | None:
         """Return the constant operand of a layer, if it has one of float32."""
@@ -143,10 +156,8 @@ class _Work:
             if weight is not None:
                 self.layer(node, weight, observed.get(node.input[0]), choose)
             self.nodes.append(node)
-        graph, used = (
-            self.model.graph,
-            {i for n in self.nodes for i in n.input} | {o.name for o in self.model.graph.output},
-        )
+        graph = self.model.graph
+        used = {*_mentioned(self.nodes), *(o.name for o in graph.output)}
         nodes, kept = [_copy(n) for n in self.nodes], [t for t in graph.initializer if t.name in used]
         kept = [_copy(t) for t in kept]
         del graph.node[:], graph.initializer[:]
@@ -172,10 +183,10 @@ class _Work:
         if layer.kept or made is None:
             return
         self.write_weight(weight.name, made, bits)
-        node.input[1] = f"{weight.name}.real"
+        node.input[1] = self.part(weight.name, "real")
         if bounds is not None:
             self.write_activation(node.input[0], bounds)
-            node.input[0] = f"{node.input[0]}.real"
+            node.input[0] = self.part(node.input[0], "real")
 
     def add(self, name: str, data: np.ndarray, dtype: int | None = None) -> str:
         """Add a constant; of a type of 4 bits, two in a byte."""
@@ -193,9 +204,9 @@ class _Work:
             return
         self.written.add(name)
         dtype = self.onnx.TensorProto.INT4 if bits == 4 else self.onnx.TensorProto.INT8
-        inputs = [self.add(f"{name}.q", made.q, dtype), self.add(f"{name}.scale", made.scale)]
+        inputs = [self.add(self.part(name, "q"), made.q, dtype), self.add(self.part(name, "scale"), made.scale)]
         attrs = {"axis": made.axis} | ({"block_size": made.block} if made.block else {})
-        self.nodes.append(self.onnx.helper.make_node("DequantizeLinear", inputs, [f"{name}.real"], **attrs))
+        self.nodes.append(self.onnx.helper.make_node("DequantizeLinear", inputs, [self.part(name, "real")], **attrs))
 
     def write_activation(self, name: str, bounds: tuple[float, float]) -> None:
         """Add the rounding of an activation to bytes."""
@@ -204,10 +215,23 @@ class _Work:
         self.written.add(name)
         scale = np.float32((bounds[1] - bounds[0]) / 255 or 1.0)
         zero = np.uint8(np.clip(np.rint(-bounds[0] / scale), 0, 255))
-        parameters = [self.add(f"{name}.scale", np.array(scale)), self.add(f"{name}.zero", np.array(zero))]
+        parameters = [
+            self.add(self.part(name, "scale"), np.array(scale)),
+            self.add(self.part(name, "zero"), np.array(zero)),
+        ]
         node = self.onnx.helper.make_node
-        self.nodes.append(node("QuantizeLinear", [name, *parameters], [f"{name}.q"]))
-        self.nodes.append(node("DequantizeLinear", [f"{name}.q", *parameters], [f"{name}.real"]))
+        self.nodes.append(node("QuantizeLinear", [name, *parameters], [self.part(name, "q")]))
+        self.nodes.append(node("DequantizeLinear", [self.part(name, "q"), *parameters], [self.part(name, "real")]))
+
+
+def _mentioned(nodes: Iterable[Any]) -> Iterator[str]:
+    """Yield the names of tensors that nodes, and the bodies of their branches and loops, read or make."""
+    for node in nodes:
+        yield from (*node.input, *node.output)
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs):
+                yield from _mentioned(graph.node)
+                yield from (o.name for o in graph.output)
 
 
 def _copy(message: Any) -> Any:
