@@ -19,6 +19,7 @@ from weft.frontend.torch import (  # importing a family registers its converters
     norm,
     order,
     pool,
+    random,
     recurrent,
     reduce,
     resize,

@@ -127,7 +127,7 @@ class _Support(OperatorSupportBase):
 
     def _is_converted(self, node: Any) -> bool:
         if str(node.target) not in HIGHER_ORDER:
-            return find_converter(node) is not None
+            return find_converter(node) is not None and not registry.is_drawn(node.target)
         return all(self.is_node_supported({}, n) for n in calls(node.all_input_nodes))
 
 
@@ -151,7 +151,8 @@ def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any], refu
     placeholders = [node for node in made.graph.nodes if node.op == "placeholder"]
     fixed = {node for i, node in enumerate(placeholders) if i in weights}
     left = sorted({str(n.target) for n in made.graph.nodes if n.op == "call_function" and not is_size(n)
-                   and n.target.__name__ != "getitem" and not str(n.target).startswith(_CHECK)})  # fmt: skip
+                   and n.target.__name__ != "getitem" and not str(n.target).startswith(_CHECK)
+                   and not registry.is_drawn(n.target)})  # fmt: skip
     if left and refused is None:
         warnings.warn(f"PyTorch runs what has no converter: {', '.join(left)}", stacklevel=2)
     for node in made.graph.nodes:

@@ -12,6 +12,7 @@ Condition = Callable[[Sequence[Any]], bool]
 
 _CONVERTERS: Registry[Callable[..., Any]] = Registry(once=True)
 _CONDITIONS: dict[str, Condition] = {}
+_DRAWS: set[str] = set()
 
 
 def aten(*names: str, when: Condition | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -23,6 +24,17 @@ def operators(*names: str, when: Condition | None = None) -> Callable[[Callable[
     """Register a converter for operators of any library, named with it: ``torchvision.nms``."""
     _CONDITIONS.update(dict.fromkeys(names, when) if when else {})
     return _CONVERTERS.on(*names)
+
+
+def draws(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a converter for operators of ATen that draw random numbers."""
+    _DRAWS.update(f"aten.{name}" for name in names)
+    return aten(*names)
+
+
+def is_drawn(target: Any) -> bool:
+    """Whether an overload draws random numbers."""
+    return str(target).rpartition(".")[0] in _DRAWS
 
 
 def find(target: Any, args: Sequence[Any] | None = None) -> Callable[..., Any] | None:
