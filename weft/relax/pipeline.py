@@ -73,6 +73,7 @@ def _graph_passes(
         t.fold_quantization(dot_forms=machine.dot_forms),
         *([_pack_nbits(machine, precision)] if tiled and machine.unpacks_weights else []),
         t.fold_batch_norm(),
+        t.join_convolutions(),
         t.decompose_ops(whole_attention=tiled),
         t.fold_constant(),
         t.eliminate_common_subexpr(),

@@ -35,6 +35,7 @@ from weft.relax.transform.fuse_private import FuseTIR
 from weft.relax.transform.fuse_tir import fuse_tir
 from weft.relax.transform.gradient import Gradient
 from weft.relax.transform.inline_private import inline_private_functions
+from weft.relax.transform.join_convolutions import join_convolutions
 from weft.relax.transform.lambda_lift import lambda_lift
 from weft.relax.transform.lazy_params import lazy_transform_params
 from weft.relax.transform.legalize_ops import LegalizeOps

@@ -104,33 +104,51 @@ def _fold(call: Call, definition: Any, uses: dict[Expr, int], bb: BlockBuilder) 
     data = call.args[0]
     dtype, ndim = data.ty.dtype, data.ty.ndim
     axis = call.attrs.get("axis", 1) % ndim
-    conv, bias = _convolution_before(data, definition, uses) if axis == 1 else (None, None)
+    conv, bias = convolution_before(data, definition, uses) if axis == 1 else (None, None)
     if conv is not None:
         weight = _array(conv.args[1])
         scaled = constant(weight * scale.reshape(-1, *[1] * (weight.ndim - 1)).astype(weight.dtype))  # type: ignore[union-attr]
         data = bb.emit(Call(conv.op, (conv.args[0], scaled), conv.attrs, span=conv.span))
         shift = shift + (0 if bias is None else bias * scale)
-        return _broadcast_op("add", data, shift, dtype, ndim, axis)
-    scaled_data = bb.emit(_broadcast_op("multiply", data, scale, dtype, ndim, axis))
-    return _broadcast_op("add", scaled_data, shift, dtype, ndim, axis)
+        return per_channel("add", data, shift, dtype, ndim, axis)
+    scaled_data = bb.emit(per_channel("multiply", data, scale, dtype, ndim, axis))
+    return per_channel("add", scaled_data, shift, dtype, ndim, axis)
 
 
-def _broadcast_op(name: str, data: Expr, values: np.ndarray, dtype: str, ndim: int, axis: int) -> Call:
+def per_channel(name: str, data: Expr, values: np.ndarray, dtype: str, ndim: int, axis: int) -> Call:
+    """Make a call on a tensor and a constant that has a number for each place along one of its axes."""
     shape = tuple(-1 if i == axis else 1 for i in range(ndim))
     return Call(Op.get("relax." + name), (data, constant(values.reshape(shape), dtype)), Attrs.of())
 
 
-def _convolution_before(data: Any, definition: Any, uses: dict[Expr, int]) -> tuple[Call | None, np.ndarray | None]:
-    """Find ``conv(x, constant)`` or ``conv(x, constant) + constant per channel`` behind `data`, used only here."""
-    value = definition(data)
-    bias = None
-    if is_op(value, "add") and uses.get(data) == 1:
-        bias = _array(value.args[1])
-        if bias is None or bias.size not in (1, bias.shape[-data.ty.ndim + 1] if bias.ndim >= data.ty.ndim - 1 else -1):
+def before_bias(data: Any, definition: Any, uses: dict[Expr, int]) -> tuple[Any, np.ndarray | None]:
+    """Find the call behind `data`, or behind additions of constants per channel; None where others read its result.
+
+    Returns the call and the sum of the constants.
+    """
+    value, bias = definition(data), None
+    while is_op(value, "add") and uses.get(data) == 1:
+        found = channels_of(value.args[1], data.ty.ndim)
+        if found is None:
             return None, None
-        data, bias = value.args[0], bias.reshape(-1).astype(np.float64)
+        bias = found if bias is None else bias + found
+        data = value.args[0]
         value = definition(data)
-    if not any(is_op(value, c) for c in _CONVS) or uses.get(data) != 1 or _array(value.args[1]) is None:
+    return (value, bias) if uses.get(data) == 1 else (None, None)
+
+
+def channels_of(expr: Expr, ndim: int) -> np.ndarray | None:
+    """Return the numbers of a constant that has one for all or for each channel of tensors with so many dimensions."""
+    found = _array(expr)
+    if found is None or found.size not in (1, found.shape[1 - ndim] if found.ndim >= ndim - 1 else -1):
+        return None
+    return found.reshape(-1).astype(np.float64)
+
+
+def convolution_before(data: Any, definition: Any, uses: dict[Expr, int]) -> tuple[Call | None, np.ndarray | None]:
+    """Find ``conv(x, constant)`` or ``conv(x, constant) + constant per channel`` behind `data`, used only here."""
+    value, bias = before_bias(data, definition, uses)
+    if not any(is_op(value, c) for c in _CONVS) or _array(value.args[1]) is None:
         return None, None
     layouts = value.attrs.get("kernel_layout", "OIHW"), value.attrs.get("data_layout", "NCHW")
     if (layouts[0][:2], layouts[1][:2]) != ("OI", "NC") or not all(map(str.isalpha, layouts)):

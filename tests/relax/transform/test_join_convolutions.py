@@ -1,0 +1,100 @@
+"""JoinConvolutions: which sums of convolutions become one, with the same results at every size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft import relax
+from weft.ir import SizeVar, walk
+from weft.relax.interpreter import evaluate
+from weft.relax.transform import dead_code_elimination, join_convolutions
+
+RNG = np.random.default_rng(4)
+CHANNELS = 6
+GROUPS = {"groups": CHANNELS}
+
+
+def sum_of(branches: list[Any], dims: int = 2, again: int | None = None) -> Any:
+    """Add branches of one image: kernels as window and attributes, scales as their number of values."""
+    x = relax.Var(
+        "x",
+        relax.tensor_type(
+            (SizeVar("n", "int64"), CHANNELS, *(SizeVar(f"d{i}", "int64") for i in range(dims))), "float32"
+        ),
+    )
+    bb, made = relax.BlockBuilder(), []
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            for branch in branches:
+                if isinstance(branch, int):
+                    scale = RNG.standard_normal((branch, *[1] * dims)).astype(np.float32)
+                    made.append(bb.emit(relax.op.multiply(x, relax.constant(scale))))
+                else:
+                    window, attrs = branch
+                    weights = RNG.standard_normal((CHANNELS, CHANNELS // attrs.get("groups", 1), *window)).astype(
+                        np.float32
+                    )
+                    made.append(bb.emit(getattr(relax.op.nn, f"conv{dims}d")(x, relax.constant(weights), **attrs)))
+                made[-1] = bb.emit(relax.op.add(made[-1], relax.const(0.25, "float32")))
+                if len(made) % 2:
+                    bias = relax.constant(RNG.standard_normal((1, CHANNELS, *[1] * dims)).astype(np.float32))
+                    made[-1] = bb.emit(relax.op.add(made[-1], bias))
+            total = made[0]
+            for other in made[1:]:
+                total = bb.emit(relax.op.add(total, other))
+            if again is not None:
+                total = bb.emit(relax.op.multiply(total, made[again]))
+            out = bb.emit_output(total)
+        bb.emit_func_output(out)
+    return bb.get()
+
+
+def convolutions(mod: Any) -> int:
+    return sum("conv" in c.op.name for c in walk(mod["main"]) if isinstance(c, relax.Call))
+
+
+def check(mod: Any, left: int, dims: int = 2) -> None:
+    joined = dead_code_elimination()(join_convolutions()(mod))
+    assert convolutions(joined) == left
+    for sizes in ((2, 9, 8, 7), (1, 5, 5, 6), (0, 5, 5, 5)):
+        x = RNG.standard_normal((sizes[0], CHANNELS, *sizes[1 : dims + 1])).astype(np.float32)
+        (found,), (expected,) = evaluate(joined, x), evaluate(mod, x)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("branches", "dims"),
+    [
+        ([((3, 3), {"padding": 1}), ((1, 1), {}), CHANNELS], 2),
+        ([CHANNELS, ((1, 1), GROUPS), 1, ((5, 5), GROUPS | {"padding": 2}), ((3, 3), GROUPS | {"padding": 1})], 2),
+        ([((1, 3), {"padding": (0, 1)}), ((3, 3), {"padding": 1}), ((3, 1), {"padding": (1, 0)})], 2),
+        ([((3, 3), {"padding": 1, "strides": 2}), ((1, 1), {"strides": 2})], 2),
+        ([((3, 3), {"padding": 2, "dilation": 2, "groups": 3}), ((1, 1), {"dilation": 2, "groups": 3}), CHANNELS], 2),
+        ([((4, 2), {"padding": (1, 0, 2, 1)}), ((1, 1), {}), ((2, 2), {"padding": (0, 0, 1, 1)})], 2),
+        ([((3,), {"padding": 1}), ((3,), {"padding": 1}), CHANNELS], 1),
+        ([((3, 3, 3), {"padding": 1}), ((1, 1, 1), {})], 3),
+    ],
+)  # fmt: skip
+def test_one_convolution_is_left(branches: list[Any], dims: int) -> None:
+    check(sum_of(branches, dims), 1, dims)
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        [((3, 3), {"padding": 1}), ((3, 3), {"padding": 1, "groups": 2})],
+        [((1, 3), {"padding": (0, 1)}), ((3, 1), {"padding": (1, 0)})],
+        [((3, 3), {"padding": 2, "dilation": 2}), ((1, 1), {})],
+        [((2, 2), {"padding": (1, 1, 0, 0)}), ((2, 2), {"padding": (0, 0, 1, 1)})],
+        [((3, 3), {"padding": 2, "dilation": 2}), ((2, 2), {"padding": 1, "dilation": 2})],
+    ],
+)
+def test_windows_that_do_not_lie_within_each_other_stay(branches: list[Any]) -> None:
+    check(sum_of(branches), 2)
+
+
+def test_a_result_that_is_read_twice_stays() -> None:
+    check(sum_of([((3, 3), {"padding": 1}), ((1, 1), {})], again=1), 2)
