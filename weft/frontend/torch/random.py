@@ -45,30 +45,18 @@ def _exponential(node: Node, dims: Sequence[Dim]) -> Any:
     return node.op("maximum", node.op("negative", node.op("log", rest)), node.scalar(2.0**-53, "float64"))
 
 
-@registry.draws("rand", "rand_like")
-def _rand(node: Node) -> Any:
-    node.get("self")  # gives its shape alone, here as below
-    return node.astype(_uniform(node, node.shape, node.dtype), node.dtype)
-
-
-@registry.draws("randn", "randn_like")
-def _randn(node: Node) -> Any:
-    node.get("self")
-    return node.astype(_drawn(node, "RandomNormal", node.shape, mean=0.0, scale=1.0), node.dtype)
-
-
-@registry.draws("uniform")
+@registry.draws("rand", "rand_like", "uniform")
 def _between(node: Node) -> Any:
-    node.get("self")
-    low, high = (node.tensor(node[name], "float64") for name in ("from", "to"))
+    node.get("self")  # gives its shape alone, here as below
+    low, high = (node.tensor(node.get(*name), "float64") for name in (("from", 0.0), ("to", 1.0)))
     drawn = node.op("multiply", _uniform(node, node.shape, node.dtype), node.op("subtract", high, low))
     return node.astype(node.op("add", drawn, low), node.dtype)
 
 
-@registry.draws("normal", "normal_functional")
+@registry.draws("randn", "randn_like", "normal", "normal_functional")
 def _normal(node: Node) -> Any:
     node.get("self")
-    mean, std = (node.tensor(node[name], "float64") for name in ("mean", "std"))
+    mean, std = (node.tensor(node.get(*name), "float64") for name in (("mean", 0.0), ("std", 1.0)))
     drawn = _drawn(node, "RandomNormal", node.shape, mean=0.0, scale=1.0)
     return node.astype(node.op("add", node.op("multiply", drawn, std), mean), node.dtype)
 
