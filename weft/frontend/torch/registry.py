@@ -32,7 +32,7 @@ def draws(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return aten(*names)
 
 
-def is_drawn(target: Any) -> bool:
+def is_drawn(target: object) -> bool:
     """Whether an overload draws random numbers."""
     return str(target).rpartition(".")[0] in _DRAWS
 

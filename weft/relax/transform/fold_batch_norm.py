@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,14 +122,14 @@ def per_channel(name: str, data: Expr, values: np.ndarray, dtype: str, ndim: int
     return Call(Op.get("relax." + name), (data, constant(values.reshape(shape), dtype)), Attrs.of())
 
 
-def before_bias(data: Any, definition: Any, uses: dict[Expr, int]) -> tuple[Any, np.ndarray | None]:
+def before_bias(data: Expr, definition: Callable[[Expr], Any], uses: dict[Expr, int]) -> tuple[Any, np.ndarray | None]:
     """Find the call behind `data`, or behind additions of constants per channel; None where others read its result.
 
     Returns the call and the sum of the constants.
     """
-    value, bias = definition(data), None
+    value, bias, rank = definition(data), None, getattr(data.ty, "ndim", 0)
     while is_op(value, "add") and uses.get(data) == 1:
-        found = channels_of(value.args[1], data.ty.ndim)
+        found = channels_of(value.args[1], rank)
         if found is None:
             return None, None
         bias = found if bias is None else bias + found
@@ -145,7 +146,9 @@ def channels_of(expr: Expr, ndim: int) -> np.ndarray | None:
     return found.reshape(-1).astype(np.float64)
 
 
-def convolution_before(data: Any, definition: Any, uses: dict[Expr, int]) -> tuple[Call | None, np.ndarray | None]:
+def convolution_before(
+    data: Expr, definition: Callable[[Expr], Any], uses: dict[Expr, int]
+) -> tuple[Call | None, np.ndarray | None]:
     """Find ``conv(x, constant)`` or ``conv(x, constant) + constant per channel`` behind `data`, used only here."""
     value, bias = before_bias(data, definition, uses)
     if not any(is_op(value, c) for c in _CONVS) or _array(value.args[1]) is None:
