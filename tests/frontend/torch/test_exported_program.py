@@ -158,6 +158,17 @@ def test_results():
     assert found[0].shape == (7,) and found[1].numpy() == 7
 
 
+def test_copies_that_are_asked_for():
+    class Copies(nn.Module):
+        def forward(self, x):
+            return x.to(x.device, x.dtype, copy=True), x.to(torch.int64, copy=True)
+
+    x = torch.tensor([1.5, -2.5])
+    run = machine(from_exported_program(exported(Copies(), (x,), ({0: Dim("n")},))))
+    for found, expected in zip(run(x.numpy()), Copies()(x), strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected.numpy(), strict=True)
+
+
 def test_what_has_no_converter_is_named_all_at_once():
     class Odd(nn.Module):
         def forward(self, x):

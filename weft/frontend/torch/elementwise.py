@@ -252,6 +252,7 @@ def _identity(node: Node) -> Any:
 @aten("_to_copy", "to", "copy", "type_as")
 def _convert(node: Node) -> Any:
     node.get("other")  # whose type is the result's
+    node.get("copy")  # what is computed is never written to
     x = next(node[k] for k in ("src", "a", "self") if k in node.args)
     node.get("self")
     if node.dtype == "bool":
