@@ -115,13 +115,8 @@ def branching():
         helper.make_node("MatMul", ["b", "w.scale"], ["y"]),
     ]
     arrays = {"w": RNG.standard_normal((32, 32)) / 5, "w.scale": RNG.standard_normal((32, 32)) / 5}
-    arrays |= {"shift": RNG.standard_normal(32), "zero": np.zeros(())}
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 32])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32])],
-        [*constants(**arrays), numpy_helper.from_array(np.array([0, 1]), "axes")],
-    )  # fmt: skip
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    weights = constants(**arrays, shift=RNG.standard_normal(32), zero=np.zeros(())) | {"axes": np.array([0, 1])}
+    return onnx_models.model(nodes, {"x": ("float32", ("n", 32))}, {"y": ("float32", ("n", 32))}, weights)
 
 
 @pytest.mark.parametrize("calibrated", [False, True])
