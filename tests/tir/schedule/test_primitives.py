@@ -372,6 +372,20 @@ def test_cache_write_and_read():
     check_matmul(sch.func, 8, 6, 4, relu=False)
 
 
+def test_blocks_that_share_a_copy_may_have_been_decomposed():
+    a, r = te.placeholder((3, 10), name="A"), te.reduce_axis((0, 10), name="k")
+    total = te.compute((3,), lambda i: te.sum(a[i, r], axis=r), name="S")
+    sch = Schedule(te.create_prim_func([a, total, te.compute((3, 10), lambda i, j: a[i, j] + 1.0, name="D")]))
+    blocks = [sch.get_block("S"), sch.get_block("D")]
+    sch.decompose_reduction(blocks[0], sch.get_loops(blocks[0])[1])
+    sch.cache_read(blocks[0], 0, "global", blocks)
+    x = np.random.default_rng(2).standard_normal((3, 10), np.float32)
+    sums, more = np.zeros(3, np.float32), np.zeros((3, 10), np.float32)
+    run(sch.func, x, sums, more)
+    np.testing.assert_allclose(sums, x.astype(np.float64).sum(1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(more, x + 1)
+
+
 def test_compute_at_rounds_up_over_padded_weights():
     """A tile over packed, padded weights needs no predicate in the reduction, though the output's width is odd."""
     m, n, k, panel = 5, 13, 3, 8

@@ -97,10 +97,11 @@ def cache_read(
     region = _region(tuple(r for r in block.reads if r.buffer not in own), index, name, "cache_read")
     old = region.buffer
     cache = _cache_of(old, storage_scope)
-    users = consumers if consumers else [name]
+    name = block.name_hint  # handles of decomposed reductions have the old one
+    users = [state.realize(user).block.name_hint for user in consumers or [name]]
     near = {r.block.name_hint for r in child_realizes(scope)}
     for user in users:
-        if state.realize(user).block.name_hint not in near:
+        if user not in near:
             raise refuse("cache_read", f"'{user}' is in another scope", block=name, help="list blocks of one scope")
         if not any(r.buffer is old for r in state.realize(user).block.reads):
             raise refuse("cache_read", f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")

@@ -25,17 +25,20 @@ def stores_in(loop):
     return [s for s in statements(loop) if isinstance(s, tir.BufferStore)]
 
 
-def product(m, k, n, dtype="float32", batch=()):
-    a, b = te.placeholder((*batch, m, k), dtype, name="a"), te.placeholder((*batch, k, n), dtype, name="b")
+def product(m, k, n, dtype="float32", batch=(), turned=False):
+    places = (*batch, n, k) if turned else (*batch, k, n)
+    a, b = te.placeholder((*batch, m, k), dtype, name="a"), te.placeholder(places, dtype, name="b")
     r = te.reduce_axis((0, k), name="r")
-    c = te.compute((*batch, m, n), lambda *i: te.sum(a(*i[:-1], r) * b(*i[:-2], r, i[-1]), r), name="c")
+    at = (lambda i: (*i[:-2], i[-1], r)) if turned else (lambda i: (*i[:-2], r, i[-1]))
+    c = te.compute((*batch, m, n), lambda *i: te.sum(a(*i[:-1], r) * b(*at(i)), r), name="c")
     return te.create_prim_func([a, b, c])
 
 
-def check(func, m, k, n, dtype="float32", batch=(), targets=(WIDE, HOST)):
+def check(func, m, k, n, dtype="float32", batch=(), targets=(WIDE, HOST), turned=False):
     rng = np.random.default_rng(m + k + n)
     a, b = ((rng.standard_normal(s) * 9).astype(dtype) for s in ((*batch, m, k), (*batch, k, n)))
     exact = a.astype(np.float64) @ b.astype(np.float64)
+    b = np.ascontiguousarray(b.swapaxes(-1, -2)) if turned else b
     for target in targets:
         found = np.full((*batch, m, n), 7, dtype)
         build(default_schedule(func, target), HOST)["main"](a, b, found)
@@ -59,6 +62,7 @@ def test_columns_of_unknown_number():
     for sizes in ((33, 77, 129), (1, 64, 513), (5, 3, 1), (2, 3, 0), (0, 3, 2), (2, 0, 3)):
         check(product(m, k, n), *sizes)
         check(product(sizes[0], k, n), *sizes)
+    check(product(m, k, n, turned=True), 33, 77, 129, targets=(HOST,), turned=True)
 
 
 @pytest.mark.parametrize(("rows", "copied"), [(1, False), (2, False), (3, True)])
@@ -68,6 +72,37 @@ def test_one_or_two_rows_read_the_second_operand_as_it_lies(rows, copied):
     check(func, rows, 64, 513, batch=(4,))
     refusals = explain_schedule(func, WIDE).kernels[0].record.refusals
     assert copied or any("few rows" in str(r) for r in refusals)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "batch"),
+    [
+        ((8, 70, 300), "float32", ()),
+        ((2, 17, 530), "float64", ()),
+        ((33, 64, 259), "float32", (3,)),
+        ((5, 3, 257), "int32", (2,)),
+        ((4, 0, 300), "float32", ()),
+        ((0, 5, 300), "float32", ()),
+    ],
+)
+def test_panels_of_a_turned_operand_are_copied_where_they_are_read(sizes, dtype, batch):
+    m, k, n = sizes
+    func = product(m, k, n, dtype, batch, turned=True)
+    for rows in (m, te.size_var("m", "int64")):
+        check(product(rows, k, n, dtype, batch, turned=True), m, k, n, dtype, batch, (HOST,), turned=True)
+    outer = [f for f in statements(default_schedule(func, WIDE).body) if isinstance(f, tir.For)]
+    if sizes == (8, 70, 300) and not batch:
+        assert any({"b_global", "c"} <= {s.buffer.name for s in stores_in(f)} for f in outer), "one task has both"
+        gathers = [f for f in outer if "pragma_transpose" in f.annotations]
+        assert gathers and all(s.buffer.name.startswith("b_global") for f in gathers for s in stores_in(f))
+
+
+@pytest.mark.parametrize("sizes", [(8, 1024, 1000), (33, 512, 999)])
+def test_panels_that_end_inside_a_vector_are_copied_where_they_are_read(sizes):
+    func = product(*sizes)
+    check(func, *sizes, targets=(HOST,))
+    nests = [f for f in statements(default_schedule(func, WIDE).body) if isinstance(f, tir.For)]
+    assert any({"b_global", "c"} <= {s.buffer.name for s in stores_in(f)} for f in nests)
 
 
 @pytest.mark.parametrize("n", [1, 3, 7, 8, 9, 15, 16, 17, 29, 31, 33])

@@ -15,12 +15,13 @@ from dataclasses import replace
 from math import prod
 
 from weft.error import ScheduleError
-from weft.ir import DataType, IterVar, PrimExpr, Var, as_int, const, int64, is_const_int
+from weft.ir import DataType, IterVar, PrimExpr, Var, as_int, int64, is_const_int
 from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
+from weft.tir.schedule.rules.panels import pack_near, pack_panels
 from weft.tir.schedule.rules.tile import RowPart, Tile, TileLoop, n_tiles, panel_of, panels_of, row_parts, tile_choices
 from weft.tir.stmt import Block
 from weft.tir.transform.dot_product import DOT_GROUPS
@@ -58,6 +59,8 @@ class _Product:
         self.lanes = ctx.lanes(c.output.buffer.dtype)
         self.extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
         self.copies: set[str] = set()
+        self.near = False
+        self.shared: list[tuple[LoopRV, int]] = []
         self.group = 1 if c.pair else _dot_group(ctx, c)
         self.panel: int | None = None
 
@@ -75,6 +78,8 @@ class _Product:
         if self.streamed and panel is not None:
             tile = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
+            if panel is None and not copied and self._only_narrow_near(columns):
+                copied, panels = True, 1
             width, far = (2 * self.lanes, True) if copied else (panel, self._is_far())
             registers = ctx.machine.vector_registers * (3 if self._widens() or self._converts() or c.pair else 4) // 4
             machine = replace(ctx.machine, vector_registers=registers)
@@ -83,12 +88,20 @@ class _Product:
             tile = Tile(shape[0], shape[1], tiles[0].lanes)
         if c.group is not None and c.group % tile.width:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
-        packed = None
+        packed: set[str] = set()
         if copied or (panel is None and not (stride_along(c.b, c.vector) == 1 and _divides(columns, tile.width))):
             if self._packable():
                 if not copied and (as_int(rows) or _FEW_ROWS + 1) <= _FEW_ROWS and stride_along(c.b, c.vector) == 1:
                     raise ScheduleError("contraction: panels of the second operand would be read for few rows only")
-                packed = self._pack(tile.width)
+                rows_first = self._rows_first(rows, columns)
+                self.near = ctx.choose(
+                    "near", (False, True), not rows_first and self._copies_near(columns, tile.vectors)
+                )
+                if not self.near:
+                    packed = pack_panels(ctx, self.rv, c, tile.width)
+                    new = contraction_of(ctx.block(self.rv), products=False)
+                    assert new is not None
+                    self.c = Contraction(new.block, new.output, new.a, new.b, c.vector, new.pair)
             elif stride_along(c.b, c.vector) != 1:
                 raise ScheduleError(
                     "contraction: the second operand neither is contiguous along the column nor can be packed"
@@ -99,16 +112,16 @@ class _Product:
         if row is None:
             row = self.sch.add_unit_loop(column)
             rows = ctx.extent(row)
-        rows_first = ctx.choose("rows_first", (False, True), self._rows_first(rows, columns))
-        ragged = panel is None and packed is None and not _divides(columns, tile.width)
+        rows_first = not self.near and ctx.choose("rows_first", (False, True), self._rows_first(rows, columns))
+        ragged = panel is None and not packed and not _divides(columns, tile.width)
         placed: list[TileLoop] = []
         for s, r, x, t in self._stretches(sink, row, column, tile) if ragged else [(sink, row, column, tile)]:
             placed += self._tile_sink(s, r, x, row_parts(rows, t), t, rows_first)
-        self._place(placed)
-        done = {self.rv.name, sink.name, *self.copies, *[x.sink.name for x in placed]}
-        if packed is not None:
-            done.add(packed)
-        return done
+        anchors = self._place(placed)
+        for shared, n in self.shared if self.near else ():
+            self.copies.add(pack_near(ctx, anchors[:n], self.c, shared))
+            anchors = anchors[n:]
+        return {self.rv.name, sink.name, *packed, *self.copies, *[x.sink.name for x in placed]}
 
     # --- reading the problem ---
 
@@ -198,7 +211,9 @@ class _Product:
     def _are_dots(self, rows: PrimExpr, columns: PrimExpr) -> bool:
         """Whether sums run over what lies side by side in both operands, and rows are few or there is one column."""
         a, b, inner = self.c.a, self.c.b, self.c.reduce[-1]
-        few = (as_int(rows) or _DOT_ROWS + 1) <= _DOT_ROWS and stride_along(b, self.c.vector) != 1
+        m = as_int(rows) or _DOT_ROWS + 1
+        few = m <= 1 or (m <= _DOT_ROWS and not self._copies_near(columns, 2))
+        few = few and stride_along(b, self.c.vector) != 1
         return (
             (few or is_const_int(columns, 1))
             and self.group == 1
@@ -223,45 +238,6 @@ class _Product:
         return many and n is not None and n >= _ROWS_WORTH_A_COPY and size > self.ctx.machine.l1_cache_bytes
 
     # --- steps ---
-
-    def _pack(self, width: int) -> str:
-        """Copy the second operand into panels of `width` columns."""
-        c, sch = self.c, self.sch
-        reads = [r.buffer for r in self.ctx.block(self.rv).reads if r.buffer is not c.output.buffer]
-        at = next(i for i, b in enumerate(reads) if b is c.b.buffer)
-        column_dims = [n for n, i in enumerate(c.b.indices) if i is c.vector]
-        sums = [n for n, i in enumerate(c.b.indices) if any(v in used_vars(i) for v in c.reduce)]
-        first = [n for n in range(len(c.b.indices)) if n not in sums and n != column_dims[0]]
-        copy = sch.cache_read(self.rv, at, "global")
-        col, before = column_dims[0], set(sch.state.block_names())
-        sch.transform_layout(
-            copy,
-            ("write", 0),
-            lambda *i: [*[i[n] for n in first], i[col] // width, *[i[n] for n in sums], i[col] % width],
-            None if _divides(self.extents[c.vector], width) else const(0, c.b.buffer.dtype),
-        )
-        for filled in set(sch.state.block_names()) - before:  # what lay there before may be slow to add up: denormals
-            self._share_copy(BlockRV(filled), sch.get_loops(BlockRV(filled)), len(first) + 1)
-            self.copies.add(filled)
-        loops = sch.get_loops(copy)
-        if len(loops) != len(c.b.indices):
-            raise ScheduleError("contraction: the copy of the second operand has lost dimensions")
-        outer, inner = sch.split(loops[col], [None, width])
-        order = [*[loops[n] for n in first], outer, *[loops[n] for n in sums], inner]
-        sch.reorder(*order)
-        self._share_copy(copy, order, len(first) + 1)
-        new = contraction_of(self.ctx.block(self.rv), products=False)
-        assert new is not None
-        self.c = Contraction(new.block, new.output, new.a, new.b, c.vector, new.pair)
-        return copy.name
-
-    def _share_copy(self, block: BlockRV, loops: list[LoopRV], n_shared: int) -> None:
-        """Write panels in vectors, the outer loops on threads."""
-        self.sch.vectorize(self.sch.split(loops[-1], [None, self.lanes])[-1])
-        row = self.ctx.fuse(loops[:n_shared])
-        assert row is not None
-        work = self.ctx.static_work(block, 1)
-        self.ctx.parallel(row, None if work is None else max(1, work // 4))
 
     def _stretches(
         self, sink: BlockRV, row: LoopRV, column: LoopRV, tile: Tile
@@ -304,7 +280,7 @@ class _Product:
             order = [*around, row, column_inner]
         sch.reorder(*order)
         work = self._tile_work(tile)
-        if len(parts) == 1:
+        if len(parts) == 1 and not self.near:
             row_outer, row_inner = sch.split(row, [None, parts[0].rows])
             order = [*outer, row_outer, column_outer] if rows_first else [*around, row_outer]
             sch.reorder(*order, row_inner, column_inner)
@@ -312,7 +288,7 @@ class _Product:
             assert tiles is not None
             ctx.parallel(tiles, work, ctx.machine.light_task_work if self.streamed else None)
             return [TileLoop(sink, tiles, parts[0], tile)]
-        pieces = sch.loop_partition(row, [p.length for p in parts])
+        pieces = sch.loop_partition(row, [p.length for p in parts]) if len(parts) > 1 else [row]
         result = []
         for piece, part in zip(pieces, parts, strict=True):
             block = sch.get_child_blocks(piece)[0]
@@ -331,12 +307,30 @@ class _Product:
             assert shared is not None
             m = as_int(parts[0].length) if all(isinstance(p.length, int) for p in parts) else None
             total = None if m is None or work is None else work * sum(int(p.length) // p.rows for p in parts)  # type: ignore[call-overload]
-            if (ctx.constant(shared) or 64) >= 2 * ctx.machine.cores:
+            self.shared.append((shared, len(result)))
+            if self.near or (ctx.constant(shared) or 64) >= 2 * ctx.machine.cores:
                 ctx.parallel(shared, total)
             else:
                 for x in result:
                     ctx.parallel(x.loop, work)
         return result
+
+    def _copies_near(self, columns: PrimExpr, vectors: int) -> bool:
+        """Whether the tasks that read panels copy them: enough of both, and the second cache holds a panel."""
+        machine, c, width = self.ctx.machine, self.c, vectors * self.lanes
+        tiled = {c.vector, *c.batch, *self._row_vars()}
+        if any(v not in tiled and not is_const_int(self.extents[v], 1) for v in (*c.rows, *c.columns)):
+            return False
+        size = width * DataType(c.b.dtype).itemsize
+        for v in c.reduce:
+            size *= as_int(self.extents[v]) or machine.l2_cache_bytes
+        tasks = (as_int(columns) or 0) // width * prod(as_int(self.extents[v]) or 1 for v in c.batch)
+        return tasks >= 2 * machine.cores and size <= machine.l2_cache_bytes // 4
+
+    def _only_narrow_near(self, columns: PrimExpr) -> bool:
+        """Whether the second operand is turned, and only panels of two vectors stay near."""
+        turned = stride_along(self.c.b, self.c.vector) != 1 and self._packable()
+        return turned and self._copies_near(columns, 2) and not self._copies_near(columns, 8)
 
     def _tile_work(self, tile: Tile) -> int | None:
         total = tile.rows * tile.vectors
@@ -347,8 +341,8 @@ class _Product:
             total *= n
         return max(1, total * 2)
 
-    def _place(self, tiles: list[TileLoop]) -> None:
-        """Put the sum into each tile and write out both."""
+    def _place(self, tiles: list[TileLoop]) -> list[BlockRV]:
+        """Put the sum into each tile and write out both; returns the blocks that sum."""
         anchors = [self.rv] if len(tiles) == 1 else self.sch.split_consumers(self.rv, [x.sink for x in tiles])
         longest = max(tiles, key=lambda t: n_tiles(t.part)).loop
         for anchor, (sink, loop, _, tile) in zip(anchors, tiles, strict=True):
@@ -362,6 +356,7 @@ class _Product:
                 self.sch.set_scope(anchor, 0, "local")
                 self._tile_sum(anchor, loop, tile, ahead if loop is longest else 0)
             self._write_back(sink, loop, tile)
+        return anchors
 
     def _is_streamed(self, rows: PrimExpr) -> bool:
         """Whether a product with one row reads a second operand that no near cache holds, panel by panel."""
