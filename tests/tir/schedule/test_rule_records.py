@@ -63,22 +63,24 @@ def test_lanes_are_no_more_than_columns(columns):
     assert lanes == {columns}
 
 
-@pytest.mark.parametrize("size", [(9, 1), (1, 40), (33, 35), (5, 64), (2, 0)])
-@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("size", [(9, 1), (1, 40), (33, 35), (5, 64), (2, 0), (7, 31)])
+@pytest.mark.parametrize(("window", "stride"), [((3, 3), (1, 1)), ((3, 3), (2, 2)), ((5, 5), (3, 2)), ((1, 4), (1, 3))])
 @pytest.mark.parametrize("mode", ["max", "avg"])
-def test_padded_windows_of_unknown_images_are_rows(mode, stride, size):
+def test_padded_windows_of_unknown_images_have_their_rule(mode, window, stride, size):
     h, w, rng = te.size_var("h", "int64"), te.size_var("w", "int64"), np.random.default_rng(5)
-    x = te.placeholder((2, 3, h, w), name="x")
-    func = te.create_prim_func([x, topi.nn.pool2d(x, (3, 3), (stride,) * 2, (1, 1), (1, 1, 1, 1), mode)])
-    assert not record_of(func).unfit()
+    x, pads = te.placeholder((2, 3, h, w), name="x"), tuple(k // 2 for k in window)
+    func = te.create_prim_func([x, topi.nn.pool2d(x, window, stride, (1, 1), (*pads, *pads), mode)])
+    taken = record_of(func).taken
+    assert {rule for block, rule in taken.items() if "pool" in block and block != "T_avg_pool"} == {"windows"}
     data = rng.standard_normal((2, 3, *size)).astype(np.float32)
-    outs = [(n - 1) // stride + 1 for n in size]
+    outs = [(n + 2 * p - k) // s + 1 for n, p, k, s in zip(size, pads, window, stride, strict=True)]
     found = np.zeros((2, 3, *outs), np.float32)
     weft.build(schedule_func(func, TARGETS[0]), TARGETS[0])(data, found)
-    edge = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=np.nan)
+    around = [(0, 0), (0, 0), *((p, p) for p in pads)]
+    edge = np.pad(data.astype(np.float64), around, constant_values=np.nan)
     if all(size):
-        seen = np.lib.stride_tricks.sliding_window_view(edge, (3, 3), (2, 3))[:, :, ::stride, ::stride]
-        exact = np.nanmax(seen, (4, 5)) if mode == "max" else np.nansum(seen, (4, 5)) / 9
+        seen = np.lib.stride_tricks.sliding_window_view(edge, window, (2, 3))[:, :, :: stride[0], :: stride[1]]
+        exact = np.nanmax(seen, (4, 5)) if mode == "max" else np.nansum(seen, (4, 5)) / np.prod(window)
         np.testing.assert_allclose(found, exact, atol=1e-6)
 
 

@@ -72,9 +72,19 @@ def _stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[int]:
     Return the lengths of the stretches between, in which they need no test; none where there is one stretch, or where
     sizes are unknown.
     """
-    realize, n = ctx.sch.state.realize(rv.name), ctx.constant(inner)
+    n = ctx.constant(inner)
+    cuts = {at for c in _cuts(ctx, rv, inner) if (at := as_int(c)) is not None and 0 < at < (n or 0)}
+    if n is None or not cuts or len(cuts) >= _MOST_STRETCHES:
+        return []
+    ends = [*sorted(cuts), n]
+    return [b - a for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def _cuts(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[PrimExpr]:
+    """List the values of a loop at which a condition of a block on its variable changes."""
+    realize = ctx.sch.state.realize(rv.name)
     own = [iv.var for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True) if v is inner.var]
-    if n is None or len(own) != 1:
+    if len(own) != 1:
         return []
     conditions = [
         c
@@ -82,26 +92,21 @@ def _stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[int]:
         if isinstance(e, CallIntrin) and getattr(e.op, "name", "") == "tir.if_then_else"
         for c in conjuncts(e.args[0])
     ]
-    cuts = {at for c in conditions for at in _cut(c, own[0]) if 0 < at < n}
-    if not cuts or len(cuts) >= _MOST_STRETCHES:
-        return []
-    ends = [*sorted(cuts), n]
-    return [b - a for a, b in zip([0, *ends], ends, strict=False)]
+    return [at for c in conditions for at in _cut(c, own[0])]
 
 
-def _cut(condition: PrimExpr, variable: Var) -> list[int]:
-    """Return the first value of a variable for which an inequality in it alone, by its steps of 1, changes."""
-    if not isinstance(condition, (LT, LE, GT, GE)) or used_vars(condition) != {variable}:
+def _cut(condition: PrimExpr, variable: Var) -> list[PrimExpr]:
+    """Return the first value of a variable for which an inequality, by its steps of 1, changes."""
+    if not isinstance(condition, (LT, LE, GT, GE)) or variable not in used_vars(condition):
         return []
     analyzer, zero = Analyzer(), const(0, variable.dtype)
     difference = condition.a - condition.b
-    at_zero, at_one = (
-        as_int(analyzer.simplify(substitute(difference, {variable: zero + k}))) for k in (zero, const(1, zero.dtype))
-    )
-    if at_zero is None or at_one is None or at_one - at_zero not in (1, -1):
+    at_zero, at_one = (substitute(difference, {variable: zero + k}) for k in (zero, const(1, zero.dtype)))
+    step = as_int(analyzer.simplify(at_one - at_zero))
+    if step not in (1, -1):
         return []
-    root = at_zero * (at_zero - at_one)
-    return [root if isinstance(condition, (LT, GE)) == (at_one > at_zero) else root + 1]
+    root = analyzer.simplify(at_zero * const(-step, zero.dtype))
+    return [root if isinstance(condition, (LT, GE)) == (step > 0) else root + const(1, zero.dtype)]
 
 
 def split_nest(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> tuple[list[LoopRV], LoopRV]:
@@ -168,7 +173,21 @@ def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int, unroll: int = 1
     if not loops:
         return
     _, inner = split_nest(ctx, rv, loops)
-    ctx.vectorize_loop(inner, vector_lanes(ctx, ctx.block(rv)), unroll)
+    lanes, lengths = vector_lanes(ctx, ctx.block(rv)), _unknown_stretches(ctx, rv, inner)
+    for part in ctx.sch.loop_partition(inner, lengths) if lengths else [inner]:
+        ctx.vectorize_loop(part, lanes, unroll)
+
+
+def _unknown_stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[PrimExpr | None]:
+    """Do the same for a loop of unknown length, if it is known in which order its stretches come."""
+    extent, analyzer = ctx.extent(inner), ctx.analyzer(rv)
+    if as_int(extent) is not None:
+        return []
+    starts = [const(0, extent.dtype), *_cuts(ctx, rv, inner)]
+    ends = [*starts[1:], extent]
+    if len(starts) == 1 or not all(analyzer.can_prove(a <= b) for a, b in zip(starts, ends, strict=True)):
+        return []
+    return [*(analyzer.simplify(b - a) for a, b in zip(starts, ends[:-1], strict=False)), None]
 
 
 def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -> int | None:

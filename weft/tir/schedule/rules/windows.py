@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 
 from weft.error import ScheduleError
-from weft.ir import CallIntrin, Select, Var, as_int, walk
+from weft.ir import CallIntrin, PrimExpr, Select, Var, as_int, int64, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import reduce_vars
 from weft.tir.analysis.pattern import stride_along
@@ -27,6 +27,9 @@ from weft.tir.stmt import Block, BufferStore
 _STRIP = 4
 """Vectors of results that are under way at once, as long as an operation takes."""
 
+_STRIP_OF_UNKNOWN = 1
+"""The same for rows of unknown length, which may be short."""
+
 _SHORTEST, _FURTHEST = 4, 8
 """Results of a row that are worth vectors, and elements between windows, whose lanes are picked from whole vectors."""
 
@@ -40,7 +43,7 @@ def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
     Raises
     ------
     ScheduleError
-        Where results are not contiguous, a row is short or of unknown length, or elements are conditional.
+        Where results are not contiguous, a row is short, or elements are conditional.
     """
     rv = BlockRV(name)
     block = ctx.block(rv)
@@ -56,9 +59,10 @@ def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
     sink, loop_of = attach_epilogue(ctx, rv)
     row = loop_over(loop_of, column, "windows")
     n, loops = ctx.constant(row), ctx.sch.get_loops(sink)
-    if n is None or n < min(lanes, _SHORTEST) or loops[-1].var is not row.var:
-        raise ScheduleError("windows: a row has no known length, or is short")
-    strips = _strips(n, lanes, ctx.choose("strip", (1, 2, 4, 8), _STRIP))
+    if (n is not None and n < min(lanes, _SHORTEST)) or loops[-1].var is not row.var:
+        raise ScheduleError("windows: a row is short")
+    together = ctx.choose("strip", (1, 2, 4, 8), _STRIP if n is not None else _STRIP_OF_UNKNOWN)
+    strips = _strips(n, lanes, together) if n is not None else _unknown_strips(ctx.extent(row), lanes, together)
     sch, padding = ctx.sch, padding_block(ctx, block)
     parts = sch.loop_partition(row, [length for length, _ in strips]) if len(strips) > 1 else [row]
     sinks = [sink] if len(parts) == 1 else [sch.get_child_blocks(p)[0] for p in parts]
@@ -66,18 +70,28 @@ def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
     for part, one, (_, tile) in zip(parts, sums, strips, strict=True):
         _strip(ctx, one, part, tile, min(lanes, tile), steps)
     done = {x.name for x in (*sums, *sinks)}
-    images, inside = loops[: -_moved(block)], prod(ctx.constant(x) or 1 for x in loops[-_moved(block) : -1])
-    if padding is not None and prod(ctx.constant(x) or 0 for x in images) >= 2 * ctx.machine.cores:
-        task, n = ctx.fuse(images), n * inside
+    # a row that was just copied is not read at once
+    moved = max(_moved(block), 2 if _are_enough(ctx, loops[:-2]) else 1)
+    images, rows = loops[:-moved], [ctx.constant(x) for x in loops[-moved:-1]]
+    apart = padding is not None or n is None or None in rows  # rows of unknown number are found by division
+    n = n or together * lanes
+    if apart and _are_enough(ctx, images):
+        task, n = ctx.fuse(images), n * prod(x or 1 for x in rows)
         assert task is not None
-        sch.compute_at(padding, task)  # a padded image stays near
-        vectorize_spatial(ctx, padding, 1)
-        done.add(padding.name)
+        if padding is not None:
+            sch.compute_at(padding, task)  # a padded image stays near
+            vectorize_spatial(ctx, padding, 1)
+            done.add(padding.name)
     else:
         task = ctx.fuse(loops[:-1])
     if task is not None:
         ctx.parallel(task, max(1, n * max(steps, 1) // lanes))
     return done
+
+
+def _are_enough(ctx: RuleContext, loops: list[LoopRV]) -> bool:
+    """Whether loops, where their sizes are known, make tasks for all cores."""
+    return prod(ctx.constant(x) or 1 for x in loops) >= 2 * ctx.machine.cores
 
 
 def ends_inside(ctx: RuleContext, block: Block) -> bool:
@@ -122,6 +136,14 @@ def _moved(block: Block) -> int:
 
 def _is_condition(n: object) -> bool:
     return isinstance(n, Select) or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.if_then_else")
+
+
+def _unknown_strips(n: PrimExpr, lanes: int, together: int) -> list[tuple[PrimExpr | None, int]]:
+    """Cut a row of unknown length: what is left behind whole vectors in halves, while these are worth vectors."""
+    halves = [lanes >> i for i in range(lanes.bit_length()) if i == 0 or lanes >> i >= _SHORTEST]
+    tiles = list(dict.fromkeys([together * lanes, *halves]))
+    ends = [int64(0), *(n // t * t for t in tiles)]
+    return [*((b - a, t) for a, b, t in zip(ends, ends[1:], tiles, strict=False)), (None, 1)]
 
 
 def _strips(n: int, lanes: int, together: int) -> list[tuple[int, int]]:
