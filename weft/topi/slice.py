@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from weft import ir, te, tir
@@ -13,6 +14,9 @@ from weft.topi.typing import Extent, Scalar, Shape, Whole
 
 FAR = 2**31 - 1
 """A constant bound from here on means the end."""
+
+_SHORT = 64
+"""Elements behind an axis from which on they are vectors by themselves."""
 
 
 def slice_bounds(
@@ -116,15 +120,15 @@ def pad(
         return ir.if_then_else(inside, data(*at), fill)
 
     def mapped(*i: Any) -> Any:
-        """Along the last axis most elements are inside, where neighbours lie together: these have no other index.
+        """Along the last axis that is padded most elements are inside, where neighbours lie together if few are behind.
 
-        Axes of one element behind it do not count.
+        These have no other index.
         """
         at = [v - b for v, (b, _) in zip(i, pairs, strict=True)]
         beside = [ir.as_int(b) != 0 or ir.as_int(a) != 0 for b, a in pairs]
         border = [_pad_index(j, d, pad_mode) if p else j for j, d, p in zip(at, data.shape, beside, strict=True)]
-        last = max((n for n, d in enumerate(shape) if ir.as_int(d) != 1), default=-1)
-        if last < 0 or not beside[last]:
+        last = max((n for n, p in enumerate(beside) if p), default=-1)
+        if last < 0 or not 0 <= prod(ir.as_int(d) or _SHORT for d in shape[last + 1 :]) < _SHORT:
             return data(*border)
         inside = tir.all(at[last] >= ir.int64(0), at[last] < data.shape[last])
         return ir.if_then_else(inside, data(*border[:last], at[last], *border[last + 1 :]), data(*border))

@@ -84,3 +84,14 @@ def test_what_is_merged(kind, inner, rank):
     body = collapse_dims(te.create_prim_func([a, b, kind(a, b)])).body
     (store,) = (n for n in walk(body) if isinstance(n, BufferStore))
     assert len(store.indices) == rank
+
+
+def test_an_index_that_is_looked_up_stays():
+    idx, x = te.placeholder((6,), "int64", name="idx"), te.placeholder((6, 4), name="x")
+    func = te.create_prim_func(
+        [idx, x, te.compute((6, 4), lambda v, c: tir.if_then_else(v < int64(2), x[v, c], x[idx[v], c]), name="picked")]
+    )
+    rows, data = np.array([5, 4, 3, 2, 1, 0]), np.arange(24, dtype=np.float32).reshape(6, 4)
+    found = np.zeros((6, 4), np.float32)
+    weft.build(schedule_func(func, Target("llvm")), "llvm")["main"](rows, data, found)
+    np.testing.assert_array_equal(found, np.concatenate([data[:2], data[rows][2:]]))

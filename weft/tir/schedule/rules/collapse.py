@@ -6,15 +6,37 @@ Buffers are viewed under the shorter shape; whoever schedules the result gives t
 back, which share the views' memory.
 
 A variable that is shifted or compared, as those of concatenations, slices and frames are, is merged with a short
-dimension behind it: ``v - 23 < 12`` of rows of 4 is ``m - 92 < 48``.
+dimension behind it: ``v - 23 < 12`` of rows of 4 is ``m - 92 < 48``. Where it is compared, another index that it
+decides alone, as beyond the border of an image that is reflected, becomes ``f(m // 4) * 4 + m % 4``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import GE, GT, LE, LT, Add, IntImm, IterVar, PrimExpr, Range, Sub, Var, as_int, cast, const, rebuild, walk
+from weft.ir import (
+    GE,
+    GT,
+    LE,
+    LT,
+    Add,
+    IntImm,
+    IterVar,
+    PrimExpr,
+    Range,
+    Sub,
+    Var,
+    as_int,
+    cast,
+    const,
+    floordiv,
+    floormod,
+    rebuild,
+    substitute,
+    walk,
+)
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
@@ -111,36 +133,48 @@ class _Collapse:
         """Record accesses, and the variables that occur anywhere but as a whole index."""
         loose: set[Var] = set()
         edged: set[Var] = set()
+        mapped: set[Var] = set()
+        compared: set[Var] = set()
         own = {iv.var for iv in block.iter_vars}
         stack: list[Any] = [block.body, block.init]
         while stack:
             node = stack.pop()
             if isinstance(node, (BufferLoad, BufferStore)):
-                self.accesses.append((n, node.buffer, node.indices))
-                self.dims.update((node.buffer, d) for d in range(len(node.buffer.shape) - 1))
-                if node.predicate is not None or node.buffer.strides:
-                    self.dims.difference_update((node.buffer, d) for d in range(len(node.buffer.shape)))
-                stack.extend(i for i in node.indices if _shifted(i, own) is None)
-                moved = (_shifted(i, own) for i in node.indices if not isinstance(i, Var))
-                edged.update(v for v in moved if v is not None)
-                if isinstance(node, BufferStore):
-                    stack.append(node.value)
+                stack.extend(self._access(n, node, own, edged, mapped))
             elif isinstance(node, Var):
                 loose.add(node)
             elif (at := _compared(node, own)) is not None:
                 edged.add(at)
+                compared.add(at)
             elif isinstance(node, Buffer):
                 continue
             elif hasattr(node, "__struct_fields__"):
                 stack.extend(getattr(node, f) for f in node.__struct_fields__ if f != "span")
             elif isinstance(node, tuple):
                 stack.extend(node)
-        self.loose.append(loose)
+        self.loose.append(loose | (mapped - compared))
         self.edged.append(edged)
         short = [0 < (as_int(iv.dom.extent) or 0) < _SHORT for iv in block.iter_vars]  # type: ignore[union-attr]
         for i, iv in enumerate(block.iter_vars):
             if iv.var in edged:
                 self.pairs -= {(n, i - 1), *([] if short[i + 1 : i + 2] == [True] else [(n, i)])}
+
+    def _access(
+        self, n: int, node: BufferLoad | BufferStore, own: set[Var], edged: set[Var], mapped: set[Var]
+    ) -> list[PrimExpr]:
+        """Record an access; returns what else is to be looked at."""
+        self.accesses.append((n, node.buffer, node.indices))
+        self.dims.update((node.buffer, d) for d in range(len(node.buffer.shape) - 1))
+        if node.predicate is not None or node.buffer.strides:
+            self.dims.difference_update((node.buffer, d) for d in range(len(node.buffer.shape)))
+        rest = [node.value] if isinstance(node, BufferStore) else []
+        for d, index in enumerate(node.indices):
+            at = _along(index, node.indices[d + 1 : d + 2], own)
+            if at is None:
+                rest.append(index)
+            elif at is not index:
+                (mapped if _shifted(index, own) is None else edged).add(at)
+        return rest
 
     def solve(self) -> None:
         """Remove what is inconsistent until nothing changes."""
@@ -165,7 +199,7 @@ class _Collapse:
         a, b = indices[d], indices[d + 1]
         if as_int(a) == 0 and as_int(b) == 0:
             return as_int(buffer.shape[d]) == 1 and as_int(buffer.shape[d + 1]) == 1
-        at = _shifted(a, set(position))
+        at = _along(a, (b,), set(position))
         i, k = None if at is None else position[at], position.get(b)
         if i is None or k != i + 1 or (n, i) not in self.pairs:
             return False
@@ -180,7 +214,7 @@ class _Collapse:
 
     def _drop_pairs(self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], position: dict[PrimExpr, int]) -> None:
         """A pair survives where both variables index neighbouring dimensions that merge, or neither occurs."""
-        found = [_shifted(index, set(position)) for index in indices]
+        found = [_along(index, indices[d + 1 : d + 2], set(position)) for d, index in enumerate(indices)]
         at = [None if v is None else position[v] for v in found]
         for d, i in enumerate(at):
             if i is None:
@@ -278,8 +312,21 @@ class _Collapse:
         for d, index in enumerate(indices):
             if d and (buffer, d - 1) in self.dims:
                 continue
-            out.append(merged.get(index, index) if isinstance(index, Var) else visit(index))
+            if isinstance(index, Var):
+                out.append(merged.get(index, index))
+            else:
+                mapped = self._mapped(index, indices[d + 1 : d + 2], merged)
+                out.append(visit(index) if mapped is None else mapped)
         return tuple(out)
+
+    def _mapped(self, index: PrimExpr, behind: tuple[PrimExpr, ...], own: Collection[PrimExpr]) -> PrimExpr | None:
+        """An index that a merged variable decides in another way than by moving, as one of both dimensions."""
+        at = _along(index, behind, own)
+        if at is None or at not in self.inner or _shifted(index, own) is not None:
+            return None
+        size = cast(at.dtype, self.inner[at])
+        row = substitute(index, {at: floordiv(at, size)})
+        return self.analyzer.simplify(row * cast(row.dtype, size) + floormod(at, size))
 
     def _region(self, region: BufferRegion) -> BufferRegion:
         buffer, out = region.buffer, []
@@ -287,8 +334,11 @@ class _Collapse:
             if d and (buffer, d - 1) in self.dims:
                 last = out[-1]
                 point = as_int(last.extent) == 1 and as_int(r.extent) == 1
+                mapped = self._mapped(last.min, (r.min,), {r.min, *self.inner}) if point else None
                 out[-1] = (
-                    Range.from_min_extent(self._wider(last.min, at), last.extent)
+                    Range.from_min_extent(mapped, last.extent)
+                    if mapped is not None
+                    else Range.from_min_extent(self._wider(last.min, at), last.extent)
                     if point and (at := _shifted(last.min, set(self.inner))) is not None
                     else last
                     if point
@@ -299,11 +349,20 @@ class _Collapse:
         return BufferRegion(self.view(buffer), tuple(out))
 
 
-def _shifted(index: Any, own: set[Any]) -> Var | None:
+def _shifted(index: Any, own: Collection[Any]) -> Var | None:
     """The variable of an index that is one, or one and what does not change."""
     if isinstance(index, (Add, Sub)) and index.a in own and not any(x in own for x in walk(index.b)):
         return index.a  # type: ignore[return-value]
     return index if index in own else None  # type: ignore[return-value]
+
+
+def _along(index: Any, behind: tuple[Any, ...], own: Collection[Any]) -> Var | None:
+    """The variable that an index moves with, or that alone decides it in front of an index that is a variable."""
+    shifted, nodes = _shifted(index, own), list(walk(index))
+    if shifted is not None or not behind or behind[0] not in own or any(isinstance(x, BufferLoad) for x in nodes):
+        return shifted
+    found = {x for x in nodes if x in own}
+    return found.pop() if len(found) == 1 and behind[0] not in found else None
 
 
 def _compared(e: Any, own: set[Any]) -> Var | None:
