@@ -24,6 +24,7 @@ from weft.relax.expr import MatchCast
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.desired_layouts import converted
+from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps
 from weft.relax.transform.panels import (
     LIKELY_SIZE,
     known_shape,
@@ -310,8 +311,11 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     call, attrs = _with_padding(s, call)
     group, panel = s.dot_group(call), _panel(s, channels)
     taps = prod(shape[2:])
-    few = s.machine.lanes(32) if taps == 1 and channels <= shape[1] else _FEW_CHANNELS
-    if groups == 1 and channels <= few and group == 1 and _lanes_are_pixels(s, call, taps):
+    few = s.machine.lanes(32) if taps == 1 and channels <= shape[1] else FEW_CHANNELS
+    has_last = s.has_last(call.args[0])
+    if group == 1 and (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
+        return _Kept(product.op, product.args, product.attrs, span=call.span)
+    if groups == 1 and channels <= few and group == 1 and lanes_are_pixels(s.machine, call, taps, has_last):
         return _Kept(call.op, call.args, attrs, span=call.span)
     if isinstance(weight, ir.Constant) and (tile := _winograd_tile(s, call, weight.data.numpy())):
         new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)
@@ -332,26 +336,10 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     else:
         packed, layout = moved_weight(weight, shape, (*range(2, len(shape)), 1, 0), bb), f"{sizes}IO"
     data, found = call.args[0], f"NC{sizes}"
-    if groups > 1 or shape[1] > _FEW_CHANNELS or group > 1 or s.has_last(data):
+    if groups > 1 or shape[1] > FEW_CHANNELS or group > 1 or s.has_last(data):
         data, found = s.to_last(data, bb), f"N{sizes}C"
     new_attrs = attrs.with_(data_layout=found, out_layout=f"N{sizes}C", kernel_layout=layout, channels=channels)
     return ir.Call(call.op, (data, packed), new_attrs, span=call.span)
-
-
-_WIDE = 4
-"""Vectors in a row of pixels from which on it does not matter that its rest is computed one by one."""
-
-_LIKE_A_MOVE = 12
-"""Taps of a window that take as long, where one lane of a vector is used, as an element's move into another order."""
-
-
-def _lanes_are_pixels(s: _Layouts, call: ir.Call, taps: int) -> bool:
-    """Whether a convolution to few channels is better computed for neighbouring pixels, of which a vector is read."""
-    shape, plain = _shape_of(call), getattr(call.args[0].ty, "dtype", "") == "float32"
-    if shape is None or not plain or np.ravel(call.attrs.get("strides", 1))[-1] != 1:
-        return False
-    row = prod(likely(d, LIKELY_SIZE) for d in (shape[2:] if taps == 1 else shape[-1:]))
-    return row >= _WIDE * s.machine.lanes(32) and (not s.has_last(call.args[0]) or taps > _LIKE_A_MOVE)
 
 
 _MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS = 16, 8
@@ -389,14 +377,6 @@ def _each_group(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Call:
         packed = ir.constant(pack_conv_weight(kernel, panel))
         parts.append(bb.emit(ir.Call(call.op, (own, packed), attrs, span=call.span)))
     return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
-
-
-_FEW_CHANNELS = 4
-"""Up to so many channels, an image is read as it is, its pixels broadcast, and one made leaves most lanes idle.
-
-A window of one pixel has nothing to gain from channels side by side while they fit one vector and are no more than are
-read: the order of the data, which is the larger, stays.
-"""
 
 
 def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:

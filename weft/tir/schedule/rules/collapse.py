@@ -361,7 +361,7 @@ def _along(index: Any, behind: tuple[Any, ...], own: Collection[Any]) -> Var | N
     shifted, nodes = _shifted(index, own), list(walk(index))
     if shifted is not None or not behind or behind[0] not in own or any(isinstance(x, BufferLoad) for x in nodes):
         return shifted
-    found = {x for x in nodes if x in own}
+    found = {x for x in nodes if isinstance(x, Var) and x in own}
     return found.pop() if len(found) == 1 and behind[0] not in found else None
 
 

@@ -132,8 +132,9 @@ class TileProblem(NamedTuple):
         return ir.substitute(self.c.b, {vector: ir.cast(vector.dtype, column), **self.places(int64(0), k)})
 
     def places(self, row: ir.PrimExpr, k: ir.PrimExpr) -> dict[ir.Var, ir.PrimExpr]:
-        """The values of the variables for a row and a summand."""
-        return _unravel(self.row_vars, self.extents, row) | _unravel(self.c.reduce, self.extents, k)
+        """The values of the variables for a row and a summand; others but the column have one."""
+        single = {v: ir.const(0, v.dtype) for v in (*self.c.batch, *self.c.columns) if v is not self.c.vector}
+        return single | _unravel(self.row_vars, self.extents, row) | _unravel(self.c.reduce, self.extents, k)
 
 
 def tile_problem(ctx: RuleContext, rv: BlockRV) -> TileProblem:

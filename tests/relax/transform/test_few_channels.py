@@ -1,0 +1,90 @@
+"""Convolutions to few channels as products whose rows are summed where their windows lie."""
+
+import numpy as np
+import pytest
+
+import weft
+from weft import relax, tir
+from weft.ir import Call, walk
+from weft.machine import Machine
+from weft.relax import transform
+
+torch = pytest.importorskip("torch")
+RNG = np.random.default_rng(3)
+
+CASES = [  # data, weights, transposed, attributes, whether as a product
+    ((1, 9, 7, 11), (1, 9, 3, 3), False, {"padding": 1}, True),
+    ((2, 8, 5, 3), (3, 8, 2, 3), False, {"padding": (1, 0, 0, 2), "dilation": (2, 1)}, True),
+    ((1, 24, 13), (2, 24, 4), False, {"padding": (3, 1)}, True),
+    ((1, 8, 4, 5, 6), (2, 8, 2, 3, 1), False, {"padding": (1, 1, 0, 0, 2, 0)}, True),
+    ((1, 30, 6, 7), (6, 10, 3, 2), False, {"groups": 3}, True),
+    ((1, 16, 5, 80), (2, 16, 3, 3), False, {"padding": 1}, True),
+    ((2, 9, 4, 6), (9, 1, 3, 3), True, {"padding": (1, 2, 0, 1)}, True),
+    ((1, 12, 5, 4), (12, 2, 4, 3), True, {"strides": (2, 1), "padding": 1}, True),
+    ((1, 9, 4, 5), (9, 1, 2, 2), True, {"dilation": 3}, True),
+    ((1, 9, 7, 7), (1, 9, 3, 3), False, {"padding": 3}, False),  # windows that see nothing but padding
+    ((1, 9, 7, 7), (1, 9, 3, 3), False, {"strides": 2}, False),
+    ((1, 7, 7, 7), (1, 7, 3, 3), False, {}, False),
+    ((1, 9, 7, 7), (13, 9, 3, 3), False, {}, False),
+    ((1, 8, 20, 20), (8, 8, 9, 9), False, {}, False),  # 81 times the data
+]
+
+
+def program(data, weights, transposed, attrs, dtype, weight):
+    bb, rank = relax.BlockBuilder(), len(data) - 2
+    x = relax.Var("x", relax.TensorType(data, dtype))
+    w = relax.Var("w", relax.TensorType(weights, dtype)) if weight is None else relax.const(weight)
+    with bb.function("main", [x] if weight is not None else [x, w]), bb.dataflow():
+        made = getattr(relax.op.nn, f"conv{rank}d{'_transpose' if transposed else ''}")(x, w, **attrs)
+        bb.emit_func_output(bb.emit_output(bb.emit(made)))
+    return bb.get()
+
+
+def exact(x, w, transposed, attrs):
+    rank, given = x.ndim - 2, dict(attrs)
+    pads = np.ravel(given.pop("padding", 0)).tolist()
+    pads = pads * (2 * rank // len(pads))
+    given = {{"strides": "stride"}.get(k, k): v for k, v in given.items()}
+    x, w = (torch.tensor(a.astype(np.float64)) for a in (x, w))
+    if not transposed:
+        around = [p for i in reversed(range(rank)) for p in (pads[i], pads[rank + i])]
+        return getattr(torch.nn.functional, f"conv{rank}d")(torch.nn.functional.pad(x, around), w, **given).numpy()
+    whole = getattr(torch.nn.functional, f"conv_transpose{rank}d")(x, w, **given).numpy()
+    ends = (slice(p, n - q) for p, q, n in zip(pads[:rank], pads[rank:], whole.shape[2:], strict=True))
+    return whole[(slice(None), slice(None), *ends)]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("dtype", "kind"), [("float32", "static"), ("float32", "loaded"), ("float16", "symbolic")])
+def test_values(case, dtype, kind):
+    data, weights, transposed, attrs, product = case
+    x, w = RNG.standard_normal(data).astype(dtype), (RNG.standard_normal(weights) * 0.2).astype(dtype)
+    names = [tir.Var(f"d{i}", "int64") for i in range(len(data))]
+    shape = [n if i == 1 else names[i] for i, n in enumerate(data)] if kind == "symbolic" else data
+    mod = program(shape, weights, transposed, attrs, dtype, None if kind == "loaded" else w)
+    if len(data) > 3:
+        after = transform.convert_layout(machine=Machine(vector_bits=512))(transform.normalize()(mod))["main"]
+        ops = {n.op.name for n in walk(after) if isinstance(n, Call) and hasattr(n.op, "name")}
+        assert ("relax.nn.overlap_add" in ops) == product and product != any("nn.conv" in name for name in ops)
+    vm = relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
+    for sizes in [data, (1, data[1], *(n + 4 for n in data[2:]))] if kind == "symbolic" else [data]:
+        x = RNG.standard_normal(sizes).astype(dtype)
+        args = [weft.runtime.tensor(a) for a in ([x, w] if kind == "loaded" else [x])]
+        wanted = exact(x, w, transposed, attrs)
+        found = vm["main"](*args).numpy()
+        assert found.shape == wanted.shape and found.dtype == np.dtype(dtype)
+        limit = {"float32": 2e-6, "float16": 2e-3}[dtype]
+        np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=limit, atol=limit * abs(wanted).max())
+
+
+def test_images_of_nothing():
+    names = [tir.Var(f"d{i}", "int64") for i in range(3)]
+    w = RNG.standard_normal((2, 9, 3, 3)).astype(np.float32)
+    mod = program((names[0], 9, *names[1:]), w.shape, False, {"padding": 1}, "float32", w)
+    vm = relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
+    for n, rows, columns in ((0, 5, 4), (2, 0, 4), (1, 4, 0), (1, 1, 1)):
+        x = RNG.standard_normal((n, 9, rows, columns)).astype(np.float32)
+        found = vm["main"](weft.runtime.tensor(x)).numpy()
+        assert found.shape == (n, 2, rows, columns)
+        if found.size:
+            np.testing.assert_allclose(found, exact(x, w, False, {"padding": 1}), rtol=1e-5, atol=1e-5)

@@ -1,0 +1,103 @@
+"""Convolutions to few channels, which leave most lanes of a vector of channels idle: pixels are lanes, channels first.
+
+Where rows are long, the kernel itself takes neighbouring pixels. Otherwise the taps of all channels are the rows of a
+matrix that is multiplied with all pixels, and its products are summed where their windows lie, an axis at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.ir import Call, Expr, PrimExpr, TensorType, int64, shape_expr
+from weft.machine import Machine
+from weft.op import make_call, simplify
+from weft.relax.transform.panels import LIKELY_SIZE, flipped_weight, known_shape, likely, moved_weight
+
+if TYPE_CHECKING:
+    from weft.relax.block_builder import BlockBuilder
+
+FEW_CHANNELS = 4
+"""Up to so many channels, an image is read as it is, its pixels broadcast, and one made leaves most lanes idle.
+
+A window of one pixel has nothing to gain from channels side by side while they fit one vector and are no more than are
+read: the order of the data, which is the larger, stays.
+"""
+
+_WIDE = 4
+"""Vectors in a row of pixels from which on it does not matter that its rest is computed one by one."""
+
+_LIKE_A_MOVE = 12
+"""Taps of a window that take as long, where one lane of a vector is used, as an element's move into another order."""
+
+_LEAST_SUMMED, _FEW_PRODUCTS = 8, 12
+"""Channels that are summed from which on products take longer than the sums of taps, and the most channels of a group
+whose products are worth that. Where neighbouring pixels are read anyway, twice as many are summed."""
+
+_LARGEST = 8
+"""How many times as large as the data the products may be, which all lie in memory."""
+
+
+def lanes_are_pixels(machine: Machine, call: Call, taps: int, has_last: bool) -> bool:
+    """Whether a convolution to few channels is better computed for neighbouring pixels, of which a vector is read."""
+    shape = _shape_of(call)
+    if not shape or getattr(call.args[0].ty, "dtype", "") != "float32":
+        return False
+    if np.ravel(call.attrs.get("strides", 1))[-1] != 1:
+        return False
+    row = prod(likely(d, LIKELY_SIZE) for d in (shape[2:] if taps == 1 else shape[-1:]))
+    return row >= _WIDE * machine.lanes(32) and (not has_last or taps > _LIKE_A_MOVE)
+
+
+def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuilder) -> Call | None:
+    """Emit a convolution to few channels as a product, whose rows are summed; None where that is no gain."""
+    (data, weight), attrs = call.args[:2], call.attrs
+    (channels, depth, *kernel), groups = known_shape(weight), attrs.get("groups", 1)
+    rank, taps, each = len(kernel), prod(kernel), channels // groups
+    shape, outs, pads = _shape_of(data), _shape_of(call), np.ravel(attrs.get("padding", 0)).tolist()
+    begins = (pads * (2 * rank // len(pads)))[:rank]
+    gaps, strides = (np.broadcast_to(attrs.get(n, 1), rank).tolist() for n in ("dilation", "strides"))
+    reach = [(k - 1) * d for k, d in zip(kernel, gaps, strict=True)]
+    if not shape or not outs or taps == 1 or any(s != 1 for s in strides) or attrs.get("pad_value", 0):
+        return None
+    if each > _FEW_PRODUCTS or channels > machine.lanes(32) or (has_last and taps <= _LIKE_A_MOVE):
+        return None
+    read_anyway = groups == 1 and channels <= FEW_CHANNELS and lanes_are_pixels(machine, call, taps, has_last)
+    least = _LEAST_SUMMED * (2 if read_anyway else 1)
+    if depth < least or taps * each > _LARGEST * depth or any(b > r for b, r in zip(begins, reach, strict=True)):
+        return None
+    dtype = str(getattr(call.ty, "dtype", ""))
+    wide = "float64" if dtype == "float64" else "float32"
+    rows = moved_weight(flipped_weight(weight, range(2, 2 + rank), bb), (groups, each, depth, taps), (0, 3, 1, 2), bb)
+    rows = moved_weight(rows, (groups, taps * each, depth), range(3), bb)
+    pixels = bb.emit(_reshape(data, (shape[0], groups, depth, _product(shape[2:]))))
+    value: Expr = bb.emit(make_call("matmul")(rows, pixels, out_dtype=wide))
+    inner: Sequence[PrimExpr | int] = ()
+    for i in reversed(range(rank)):
+        lead, middle = _product((shape[0], groups, *kernel[:i])), _product((each, *shape[2 : 2 + i]))
+        value = bb.emit(_reshape(value, (lead, kernel[i], middle, shape[2 + i], _product(inner))))
+        value = bb.emit(make_call("nn.overlap_add")(value, hop=gaps[i]))
+        begin = reach[i] - begins[i]
+        value = bb.emit(make_call("strided_slice")(value, axes=[2], begin=[begin], end=[outs[2 + i] + int64(begin)]))
+        inner = (outs[2 + i], *inner)
+    if dtype != wide:
+        value = bb.emit(make_call("astype")(value, dtype=dtype))
+    return _reshape(value, (shape[0], channels, *outs[2:]))
+
+
+def _shape_of(expr: Expr) -> tuple[PrimExpr, ...] | None:
+    return expr.ty.shape if isinstance(expr.ty, TensorType) else None
+
+
+def _product(sizes: Sequence[PrimExpr | int]) -> PrimExpr:
+    total: PrimExpr = int64(1)
+    for n in sizes:
+        total = total * n
+    return simplify(total)
+
+
+def _reshape(x: Expr, shape: Sequence[PrimExpr | int]) -> Call:
+    return make_call("reshape")(x, shape_expr(list(shape)))
