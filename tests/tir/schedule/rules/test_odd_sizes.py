@@ -247,3 +247,19 @@ def test_sums_over_pairs_are_tiled(of, exact, every):
         kernel(a, b, found)
         wanted = exact(a.astype(float)[:, :, None], b.astype(float)[:, None]).sum(-1)
         np.testing.assert_allclose(found, wanted, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("perm", [(2, 1, 0), (0, 2, 1), (1, 2, 0)])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_what_fills_no_tile_of_a_transpose_of_unknown_size_is_not_masked(perm, dtype):
+    names = [te.size_var(f"d{i}", "int64") for i in range(3)]
+    x = te.placeholder(names, dtype, name="x")
+    func = default_schedule(te.create_prim_func([x, topi.transpose(x, perm)]), HOST)
+    kernel = build(func, HOST)["main"]
+    for sizes in ((1, 5, 6), (0, 4, 3), (3, 0, 2), (17, 19, 40), (2, 33, 1), (16, 3, 35)):
+        data = np.random.default_rng(1).standard_normal(sizes).astype(dtype)
+        found = np.zeros([sizes[i] for i in perm], dtype)
+        kernel(data, found)
+        np.testing.assert_array_equal(found, data.transpose(perm))
+    tiles = [f for f in statements(func.body) if isinstance(f, tir.For) and "pragma_transpose" in f.annotations]
+    assert len(tiles) == 1

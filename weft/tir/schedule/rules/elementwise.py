@@ -221,6 +221,9 @@ def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: in
     cost = element_cost(ctx.block(rv).body)
     outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
     in_blocks = _meets_few_sets(ctx, rv, loops[-1], lanes)
+    if ctx.constant(loops[-1]) is None:
+        loops = _whole_tiles(ctx, loops, lanes, cost)
+        outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
     a_outer, a_inner = sch.split(loops[axis], [None, lanes])
     b_outer, b_inner = sch.split(loops[-1], [None, lanes])
     if in_blocks:
@@ -235,6 +238,24 @@ def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: in
     n = ctx.constant(b_outer)
     ctx.stream(row, rv)
     ctx.parallel(row, None if n is None else n * lanes * lanes * cost // 2)
+
+
+def _whole_tiles(ctx: RuleContext, loops: list[LoopRV], lanes: int, cost: int) -> list[LoopRV]:
+    """Leave what fills no tile to loops of its own, for a tile of masked lanes takes longer than a whole one.
+
+    Returns the loops around whole tiles.
+    """
+    sch = ctx.sch
+    sch.reorder(loops[-1], *loops[:-1])
+    pieces = sch.loop_partition(loops[-1], [ctx.extent(loops[-1]) // lanes * lanes, None])
+    nests = [sch.get_loops(sch.get_child_blocks(x)[0]) for x in pieces]
+    for column, *others in nests:
+        sch.reorder(*others, column)
+    if len(nests) > 1:
+        row = ctx.fuse(nests[1][1:])
+        assert row is not None
+        ctx.parallel(row, cost * lanes)
+    return [*nests[0][1:], nests[0][0]]
 
 
 def _meets_few_sets(ctx: RuleContext, rv: BlockRV, loop: LoopRV, lanes: int) -> bool:
