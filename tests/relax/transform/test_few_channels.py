@@ -19,10 +19,12 @@ CASES = [  # data, weights, transposed, attributes, whether as a product
     ((1, 8, 4, 5, 6), (2, 8, 2, 3, 1), False, {"padding": (1, 1, 0, 0, 2, 0)}, True),
     ((1, 30, 6, 7), (6, 10, 3, 2), False, {"groups": 3}, True),
     ((1, 16, 5, 80), (2, 16, 3, 3), False, {"padding": 1}, True),
+    ((1, 30, 3, 40), (9, 10, 1, 1), False, {"groups": 3}, True),
     ((2, 9, 4, 6), (9, 1, 3, 3), True, {"padding": (1, 2, 0, 1)}, True),
     ((1, 12, 5, 4), (12, 2, 4, 3), True, {"strides": (2, 1), "padding": 1}, True),
     ((1, 9, 4, 5), (9, 1, 2, 2), True, {"dilation": 3}, True),
     ((1, 9, 7, 7), (1, 9, 3, 3), False, {"padding": 3}, False),  # windows that see nothing but padding
+    ((1, 9, 7, 7), (1, 9, 3, 3), False, {"padding": (0, 0, 0, 3)}, False),
     ((1, 9, 7, 7), (1, 9, 3, 3), False, {"strides": 2}, False),
     ((1, 7, 7, 7), (1, 7, 3, 3), False, {}, False),
     ((1, 9, 7, 7), (13, 9, 3, 3), False, {}, False),
@@ -65,7 +67,8 @@ def test_values(case, dtype, kind):
     if len(data) > 3:
         after = transform.convert_layout(machine=Machine(vector_bits=512))(transform.normalize()(mod))["main"]
         ops = {n.op.name for n in walk(after) if isinstance(n, Call) and hasattr(n.op, "name")}
-        assert ("relax.nn.overlap_add" in ops) == product and product != any("nn.conv" in name for name in ops)
+        assert ("relax.matmul" in ops) == product and product != any("nn.conv" in name for name in ops)
+        assert ("relax.nn.overlap_add" in ops) == (product and np.prod(weights[2:]) > 1)
     vm = relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
     for sizes in [data, (1, data[1], *(n + 4 for n in data[2:]))] if kind == "symbolic" else [data]:
         x = RNG.standard_normal(sizes).astype(dtype)

@@ -58,16 +58,16 @@ def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuild
     (channels, depth, *kernel), groups = known_shape(weight), attrs.get("groups", 1)
     rank, taps, each = len(kernel), prod(kernel), channels // groups
     shape, outs, pads = _shape_of(data), _shape_of(call), np.ravel(attrs.get("padding", 0)).tolist()
-    begins = (pads * (2 * rank // len(pads)))[:rank]
+    pads = pads * (2 * rank // len(pads))
     gaps, strides = (np.broadcast_to(attrs.get(n, 1), rank).tolist() for n in ("dilation", "strides"))
     reach = [(k - 1) * d for k, d in zip(kernel, gaps, strict=True)]
-    if not shape or not outs or taps == 1 or any(s != 1 for s in strides) or attrs.get("pad_value", 0):
+    if not shape or not outs or taps == groups == 1 or any(s != 1 for s in strides) or attrs.get("pad_value", 0):
         return None
     if each > _FEW_PRODUCTS or channels > machine.lanes(32) or (has_last and taps <= _LIKE_A_MOVE):
         return None
     read_anyway = groups == 1 and channels <= FEW_CHANNELS and lanes_are_pixels(machine, call, taps, has_last)
     least = _LEAST_SUMMED * (2 if read_anyway else 1)
-    if depth < least or taps * each > _LARGEST * depth or any(b > r for b, r in zip(begins, reach, strict=True)):
+    if depth < least or taps * each > _LARGEST * depth or any(p > r for p, r in zip(pads, reach * 2, strict=True)):
         return None
     dtype = str(getattr(call.ty, "dtype", ""))
     wide = "float64" if dtype == "float64" else "float32"
@@ -76,11 +76,11 @@ def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuild
     pixels = bb.emit(_reshape(data, (shape[0], groups, depth, _product(shape[2:]))))
     value: Expr = bb.emit(make_call("matmul")(rows, pixels, out_dtype=wide))
     inner: Sequence[PrimExpr | int] = ()
-    for i in reversed(range(rank)):
+    for i in (i for i in reversed(range(rank)) if taps > 1):
         lead, middle = _product((shape[0], groups, *kernel[:i])), _product((each, *shape[2 : 2 + i]))
         value = bb.emit(_reshape(value, (lead, kernel[i], middle, shape[2 + i], _product(inner))))
         value = bb.emit(make_call("nn.overlap_add")(value, hop=gaps[i]))
-        begin = reach[i] - begins[i]
+        begin = reach[i] - pads[i]
         value = bb.emit(make_call("strided_slice")(value, axes=[2], begin=[begin], end=[outs[2 + i] + int64(begin)]))
         inner = (outs[2 + i], *inner)
     if dtype != wide:
