@@ -20,7 +20,6 @@ from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vectorize_spatial
-from weft.tir.schedule.rules.inline import is_window
 from weft.tir.stmt import Block, BufferStore
 
 _SHORTEST = 8
@@ -330,8 +329,7 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
             if iv.iter_type == "reduce" and iv.dom is not None:
                 per_output *= as_int(iv.dom.extent) or 64
     strips = [u for u in (1, 2, 4, 8, 16) if width is None or width >= u * lanes]
-    moved = width is None and any(is_window(ctx.block(BlockRV(n))) for n in names)
-    tile = lanes * ctx.choose("strip", strips, 2 if moved else _vectors_a_strip(ctx, width, lanes, len(names)))
+    tile = lanes * ctx.choose("strip", strips, _vectors_a_strip(ctx, width, lanes, len(names)))
     outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]
     inner = [x for i, x in enumerate(loops) if i not in rows]
     if width is not None and width <= lanes:

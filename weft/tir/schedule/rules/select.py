@@ -101,7 +101,7 @@ def schedule_of(
         if is_window(block) or (len(sums) == 1 and ends_inside(ctx, block)):
             done |= _attempt(ctx, "windows", block.name_hint, lambda b=block: schedule_windows(ctx, b.name_hint))
     for group in _chains(ctx, done):
-        done |= _attempt_rows(ctx, group)
+        done |= _attempt(ctx, "rows", group[-1].name_hint, lambda g=group: _rows(ctx, g), group)
     for block in ctx.blocks():
         if block.name_hint not in done:
             ctx.scope = block.name_hint
@@ -174,24 +174,9 @@ def _attempt(
     return finished | (set(ctx.sch.state.block_names()) - names)
 
 
-def _attempt_rows(ctx: RuleContext, group: list[Block]) -> set[str]:
-    """Apply the rule of rows to a group, or to what follows the padding of its windows, which several rows read."""
-    finished = _attempt(ctx, "rows", group[-1].name_hint, lambda: _rows(ctx, group), group)
-    rest = _without_padding(group)
-    if finished or len(rest) == len(group):
-        return finished
-    return _attempt(ctx, "rows", group[-1].name_hint, lambda: _rows(ctx, rest), rest)
-
-
 def _rows(ctx: RuleContext, group: list[Block]) -> set[str]:
     schedule_rows(ctx, group)
     return {b.name_hint for b in group}
-
-
-def _without_padding(group: list[Block]) -> list[Block]:
-    """Leave out the element-wise blocks before the first reduction of a group, if that one goes over windows."""
-    first = next(i for i, b in enumerate(group) if is_reduction_block(b))
-    return group[first:] if is_window(group[first]) else group
 
 
 def _chains(ctx: RuleContext, done: set[str]) -> list[list[Block]]:
