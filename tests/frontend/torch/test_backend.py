@@ -215,3 +215,26 @@ def test_results_lie_in_memory_as_in_pytorch() -> None:
         x = torch.randn(shape).to(memory_format=torch.channels_last)
         for found, expected in zip(compiled(x), program(x), strict=True):
             torch.testing.assert_close(found, expected, check_stride=x.numel() > 0)
+
+
+VIEWS = {
+    "rows": lambda y: y[1:].as_strided((2, 3), (3, 1), 0),
+    "columns": lambda y: y[:, 1:].as_strided((2, 5), (5, 1), 2),
+    "a row, where it begins": lambda y: y[1].as_strided((2, 4), (4, 1)),
+    "one of all rows": lambda y: y.unbind(0)[2].as_strided((3, 2), (5, 1), 1),
+    "turned": lambda y: y.t().as_strided((3, 4), (1, 3), 1),
+    "computed turned": lambda y: (y.t() + 1).as_strided((5, 4), (4, 1), 3),
+    "written": lambda y: torch.as_strided_scatter(y.t() + 1, torch.ones(2, 2), (2, 2), (6, 1), 2),
+}
+
+
+@pytest.mark.filterwarnings("ignore:PyTorch runs")
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_by_strides_read_the_memory_of_what_they_are_views_of(view, dynamic):
+    for x in (torch.arange(24.0).reshape(4, 6), torch.arange(48.0).reshape(8, 6)[::2]):
+        for function in (lambda x: VIEWS[view](x * 2), lambda x: VIEWS[view](x[:, :]) * 1):
+            torch._dynamo.reset()
+            with torch.no_grad():
+                found = torch.compile(function, backend=weft_backend, dynamic=dynamic)(x)
+                torch.testing.assert_close(found, function(x))

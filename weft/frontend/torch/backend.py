@@ -28,6 +28,7 @@ from weft.frontend.torch.control import HIGHER_ORDER
 from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size
 from weft.frontend.torch.node import dtype_name
 from weft.frontend.torch.symbols import as_expr
+from weft.frontend.torch.views import IN_PYTORCH, memory_order, read_bases
 from weft.ir import Pass
 
 __all__ = ["relax_dynamo", "weft_backend"]
@@ -65,6 +66,7 @@ def weft_backend(
                               found=", ".join(sorted(given.keys() - _OPTIONS)))  # fmt: skip
 
     def inference(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
+        read_bases(graph)
         return _boxed(_partitioned(graph, _weights(len(inputs)), given))
 
     compilers: dict[str, Any] = {"fw_compiler": _eager, "inference_compiler": inference}
@@ -118,7 +120,12 @@ class _Support(OperatorSupportBase):
         self.refused = refused
 
     def is_node_supported(self, submodules: Mapping[str, Any], node: Any) -> bool:
-        if node is self.refused or node.op != "call_function" or not _is_plain(node.meta.get("val")):
+        if (
+            node is self.refused
+            or IN_PYTORCH in node.meta
+            or node.op != "call_function"
+            or not _is_plain(node.meta.get("val"))
+        ):
             return False
         if node.target.__name__ == "getitem" or is_size(node):
             return all(not is_size(node) or n.op != "call_function" for n in node.all_input_nodes)
@@ -195,14 +202,8 @@ def _given(x: Any) -> Any:
 
 
 def _order(value: Any) -> list[int] | None:
-    """The axes of a result as PyTorch lays them in memory, the outermost first; None for the order of the shape."""
-    if not hasattr(value, "stride") or value.dtype.is_complex:
-        return None
-    steps = [s if isinstance(s, int) else s.node.hint for s in value.stride()]
-    if not all(steps):  # repeated, or not known
-        return None
-    order = sorted(range(len(steps)), key=lambda axis: -steps[axis])
-    return None if order == list(range(len(steps))) else order
+    """The axes of a result as PyTorch lays them in memory; None for the order of the shape."""
+    return memory_order(value) if hasattr(value, "stride") and not value.dtype.is_complex else None
 
 
 def _lay_out(part: Any) -> list[list[int] | None]:

@@ -9,6 +9,7 @@ from weft import ir, te, tir
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 from weft.frontend.torch.symbols import Dim, as_expr
+from weft.frontend.torch.views import memory_order
 
 
 @aten("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", "unflatten", "view_copy", "_reshape_alias",
@@ -267,34 +268,38 @@ def _windows(node: Node) -> Any:
     return node.permute(found, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
 
 
-def _strided(node: Node, sizes: Sequence[Dim]) -> tuple[Any, Any]:
-    """A tensor in the order of its memory, and the place there of each element of a view by strides."""
+def _strided(node: Node, sizes: Sequence[Dim]) -> tuple[Any, Any, list[int]]:
+    """A tensor's elements in the order of its memory, the place there of each of a view by strides, and that order."""
     value, offset = node.metas["self"], node["storage_offset"]
     start = 0 if offset is None else offset - node.symbols.dim(value.storage_offset())
     reach = [start, *((size - 1) * stride for size, stride in zip(sizes, node["stride"], strict=True))]
     numel = node.product(node.dims(node["self"]))
-    if not value.is_contiguous():
-        node.error("as_strided of a tensor that is no row-major one")
+    order = memory_order(value) or list(range(value.dim()))
+    if not value.permute(order).is_contiguous():
+        node.error("as_strided of a tensor with gaps between its elements")
     if all(isinstance(d, int) for d in (*reach, numel)) and (start < 0 or (0 not in sizes and sum(reach) >= numel)):
         node.error("as_strided beyond the elements of its tensor")
     place: Any = node.tensor(start, "int64")
     for i, (size, stride) in enumerate(zip(sizes, node["stride"], strict=True)):
         steps = node.op("multiply", node.arange(size), node.tensor(stride, "int64"))
         place = node.op("add", place, node.reshape(steps, [size if j == i else 1 for j in range(len(sizes))]))
-    return node.reshape(node["self"], [numel]), place
+    return node.reshape(node.permute(node["self"], order), [numel]), place, order
 
 
 @aten("as_strided", "as_strided_copy")
 def _as_strided(node: Node) -> Any:
-    return node.op("take", *_strided(node, node["size"]), axis=0)
+    flat, place, _ = _strided(node, node["size"])
+    return node.op("take", flat, place, axis=0)
 
 
 @aten("as_strided_scatter")
 def _as_strided_scatter(node: Node) -> Any:
-    flat, place = _strided(node, node["size"])
+    flat, place, order = _strided(node, node["size"])
     count = [node.product(node["size"])]
     parts = node.reshape(place, count), node.reshape(node.astype(node["src"], node.dtype), count)
-    return node.reshape(node.op("scatter_elements", flat, *parts, axis=0, reduction="update"), node.shape)
+    written = node.op("scatter_elements", flat, *parts, axis=0, reduction="update")
+    back = [order.index(axis) for axis in range(len(order))]
+    return node.permute(node.reshape(written, [node.shape[axis] for axis in order]), back)
 
 
 def _widths(pad: Sequence[Any], rank: int) -> tuple[Any, ...]:

@@ -1,0 +1,52 @@
+"""Views as PyTorch has them: other shapes and steps over the memory of one tensor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+IN_PYTORCH = "weft.in_pytorch"
+"""The mark of a node that PyTorch runs, among what is known of it."""
+
+
+def memory_order(value: Any) -> list[int] | None:
+    """The axes of a tensor as they lie in memory, the outermost first; None for the order of the shape."""
+    steps = [s if isinstance(s, int) else s.node.hint for s in value.stride()]
+    if not all(steps):  # repeated, or not known
+        return None
+    order = sorted(range(len(steps)), key=lambda axis: -steps[axis])
+    return None if order == list(range(len(steps))) else order
+
+
+def read_bases(graph: Any) -> None:
+    """Let ``as_strided`` of views read the tensors that they are views of, whose memory it means.
+
+    A view that has become a tensor of its own has no elements around it. Where a size decides at which element the view
+    begins, it and its views stay with PyTorch.
+    """
+    for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default):
+        view, size, stride, *offset = node.args
+        base, views = view, [node]
+        while _is_view(base):
+            views.append(base)
+            base = base.args[0]
+        if base is not view:
+            begin = offset[0] if offset and offset[0] is not None else node.meta["val"].storage_offset()
+            if isinstance(begin, (int, torch.fx.Node)):
+                node.args = (base, size, stride, begin)
+            else:
+                for n in views:
+                    n.meta[IN_PYTORCH] = True
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+
+
+def _is_view(node: Any) -> bool:
+    if node.op != "call_function":
+        return False
+    if node.target.__name__ == "getitem":
+        return _is_view(node.args[0])
+    returns = getattr(getattr(node.target, "_schema", None), "returns", ())
+    return bool(returns) and returns[0].alias_info is not None and not returns[0].alias_info.is_write
