@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-
 IN_PYTORCH = "weft.in_pytorch"
 """The mark of a node that PyTorch runs, among what is known of it."""
 
