@@ -284,10 +284,12 @@ Module factory_from_bytes(const Bytes& bytes) {
   return Module(tvm::ffi::make_object<GraphFactoryObj>(kind, name, json, read_params(data, static_cast<size_t>(n))));
 }
 
-// graph_executor(json, libraries, devices...)
+// graph_executor(json, libraries, devices...), or one library: a client of RPC has no list to send
 void executor_create(PackedArgs args, Any* ret) {
   std::string json = argument<String>(values(args, 2), 0);
-  *ret = Module(tvm::ffi::make_object<GraphExecutorObj>(parse_graph(json), list_of(at(args, 1)), devices_from(args, 2), Params()));
+  Any libraries = at(args, 1);
+  std::vector<Any> imports = libraries.as<Module>() ? std::vector<Any>{libraries} : list_of(libraries);
+  *ret = Module(tvm::ffi::make_object<GraphExecutorObj>(parse_graph(json), imports, devices_from(args, 2), Params()));
 }
 
 Any load_params(const Bytes& bytes) { return rows_of(read_params(bytes.data(), bytes.size())); }

@@ -19,6 +19,7 @@ class AotModule(GraphModule):
 
     def get_input_name(self, index: int) -> str:
         """Return the name of an input by its place."""
-        if not 0 <= index < len(self._names):
-            raise InvalidArgument(f"input {index} of {len(self._names)}", expected=f"0 to {len(self._names) - 1}")
-        return self._names[index]
+        names = list(self._inputs)
+        if not 0 <= index < len(names):
+            raise InvalidArgument(f"input {index} of {len(names)}", expected=f"0 to {len(names) - 1}")
+        return names[index]

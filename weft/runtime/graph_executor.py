@@ -7,7 +7,7 @@ The JSON is Apache TVM's: ``nodes`` (``null`` for inputs, ``tvm_op`` for calls),
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,9 @@ def create(
         When the graph is malformed, which the message says of each node, or when functions are missing.
     """
     text = graph_json_str if isinstance(graph_json_str, str) else json.dumps(graph_json_str)
+    if libmod is not None and _is_far(libmod):
+        devices = device if isinstance(device, (list, tuple)) else [device]
+        return GraphModule(libmod._server("weft.graph_executor")(text, libmod, *devices))
     libraries = [] if libmod is None else [_handle(libmod)]
     return GraphModule(Module(_create(text, libraries, *_ffi_devices(device))))
 
@@ -75,10 +78,36 @@ def _handle(module: Any) -> Any:
     return module.__tvm_ffi_object__() if hasattr(module, "__tvm_ffi_object__") else module
 
 
+class _FarInputs(Mapping[str, tuple[str, tuple[int, ...]]]):
+    """Dtypes and shapes of the inputs of an executor on another machine, which is asked for each; it lists no names."""
+
+    def __init__(self, module: Any) -> None:
+        self._count, self._place, self._get = (module[f"get_{what}"] for what in ("num_inputs", "input_index", "input"))
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str) and self._place(key) >= 0
+
+    def __getitem__(self, key: str) -> tuple[str, tuple[int, ...]]:
+        found = self._get(key)
+        return str(found.dtype), tuple(found.shape)
+
+    def __len__(self) -> int:
+        return int(self._count())
+
+    def __iter__(self) -> Iterator[str]:
+        raise error.InvalidArgument("an executor on another machine does not list the names of its inputs",
+                                    help="read graph_json, or ask get_input_index for a name")  # fmt: skip
+
+
+def _is_far(module: Any) -> bool:
+    return getattr(module, "kind", "") == "rpc"
+
+
 class GraphModule:
     """An executor with its storage; a run does not allocate.
 
-    Runs of one executor wait for each other, and outputs stay what they are until the next run.
+    Runs of one executor wait for each other, and outputs stay what they are until the next run. The executor may be of
+    another machine: values are copied to it, and outputs lie there.
 
     Parameters
     ----------
@@ -88,18 +117,27 @@ class GraphModule:
 
     def __init__(self, module: Any) -> None:
         self.module = module if isinstance(module, Module) else Module(_handle(module))
-        if self.module.kind != "weft.GraphExecutor":
+        far = _is_far(self.module)
+        if not far and self.module.kind != "weft.GraphExecutor":
             raise error.InvalidArgument("not a graph executor", expected="what lib['default'](device) returns",
                                         found=f"a module of kind '{self.module.kind}'")  # fmt: skip
         self._run = self.module["run"]
         self._set_input = self.module["set_input"]
         self._get_input = self.module["get_input"]
         self._get_output = self.module["get_output"]
-        self._inputs: dict[str, tuple[str, tuple[int, ...]]] = {
+        self._inputs: Mapping[str, tuple[str, tuple[int, ...]]]
+        if far:
+            self._inputs, self._names = _FarInputs(self.module), []
+            self._set_input = self._copy_there
+            return
+        self._inputs = {
             str(name): (str(dtype), tuple(int(d) for d in shape))
             for name, dtype, shape in self.module["get_input_info"]()
         }
         self._names = list(self._inputs)
+
+    def _copy_there(self, key: str | int, value: Any) -> None:
+        self._get_input(key).copyfrom(value)
 
     def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Copy values to inputs.
@@ -123,11 +161,10 @@ class GraphModule:
     def _value(self, key: str | int, value: Any) -> Any:
         if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
             return value
-        name = self._names[key] if isinstance(key, int) and 0 <= key < len(self._names) else key
-        array = np.asarray(value)
-        if name not in self._inputs:
+        array, dtype = np.asarray(value), self._dtype(key)
+        if dtype is None:
             return array  # which is refused with the names of those that there are
-        wanted = numpy_dtype(self._inputs[name][0])
+        wanted = numpy_dtype(dtype)
         if array.dtype != wanted:
             if not isinstance(value, np.ndarray) or np.can_cast(array.dtype, wanted, "same_kind"):
                 return ffi.convert_argument(array.astype(wanted))
@@ -136,6 +173,12 @@ class GraphModule:
                     made = array.astype(wanted)
                 array = made if np.array_equal(made, array) else array
         return ffi.convert_argument(array)
+
+    def _dtype(self, key: str | int) -> str | None:
+        if _is_far(self.module):
+            return str(self._get_input(key).dtype)
+        name = self._names[key] if isinstance(key, int) and 0 <= key < len(self._names) else key
+        return self._inputs[name][0] if isinstance(name, str) and name in self._inputs else None
 
     def set_input_zero_copy(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Let inputs lie where tensors do, which are contiguous and begin at a multiple of 64 bytes."""
@@ -160,7 +203,7 @@ class GraphModule:
 
     def get_num_inputs(self) -> int:
         """Return the number of inputs, parameters included."""
-        return len(self._names)
+        return len(self._inputs)
 
     def get_input(self, index: str | int, out: Any = None) -> Tensor:
         """Return an input by name or place, or copy it to `out`."""
@@ -182,6 +225,8 @@ class GraphModule:
     def _fetch(self, get: Any, index: Any, out: Any) -> Any:
         if out is None:
             return get(index)
+        if _is_far(self.module):
+            return get(index).copyto(out)
         get(index, out)
         return out
 
@@ -201,6 +246,9 @@ class GraphModule:
     def profile(self, **input_dict: Any) -> Report:
         """Run once and tell how long each node took."""
         self.set_input(**input_dict)
+        if _is_far(self.module):
+            raise error.InvalidArgument("nodes are timed in the process that runs them",
+                                        help="benchmark() times whole runs where they are")  # fmt: skip
         nodes = [(i, str(f)) for i, (_, f) in enumerate(self.module["get_nodes"]()) if f]
         run_node, profiler = self.module["run_node"], Profiler()
         for index, function in nodes:

@@ -1,0 +1,78 @@
+"""Graph executors on another machine: what `relay.build` made is uploaded, opened, fed, run and timed there."""
+
+import numpy as np
+import pytest
+from weft.contrib import graph_executor
+
+import weft
+from weft import relay
+from weft.error import InvalidArgument
+from weft.runtime import aot_executor, save_param_dict, tensor
+
+DATA = np.random.default_rng(0).standard_normal((3, 5)).astype("float32")
+WEIGHT = np.random.default_rng(1).standard_normal((4, 5)).astype("float32")
+EXPECTED = np.maximum(DATA.astype("float64") @ WEIGHT.T.astype("float64"), 0)
+
+
+def built(**options):
+    x, w = relay.var("x", shape=(3, 5)), relay.var("w", shape=(4, 5))
+    out = relay.nn.relu(relay.nn.dense(x, w))
+    return relay.build(weft.IRModule.from_expr(relay.Function([x, w], out)), target="llvm", **options)
+
+
+def library(remote, folder, lib, name):
+    remote.upload(str(lib.export_library(str(folder / name)) or folder / name))
+    return remote.load_module(name)
+
+
+@pytest.mark.parametrize("name", ["lib.so", "lib.tar"])
+def test_a_library_runs_where_it_lies(remote, tmp_path, name):
+    there = remote.cpu(0)
+    made = library(remote, tmp_path, built(params={"w": WEIGHT}), name)["default"](there)
+    module = graph_executor.GraphModule(made)
+    module.set_input("x", DATA)
+    module.run()
+    out = module.get_output(0)
+    assert "remote" in str(out.device)
+    np.testing.assert_allclose(out.numpy(), EXPECTED, rtol=1e-5)
+    module.set_input(no_such=1)  # compilation may have folded it
+    module.run(x=(DATA * 2).astype("float64"))  # values are converted to the input's dtype
+    here = module.get_output(0, tensor(np.zeros((3, 4), "float32")))
+    np.testing.assert_allclose(here.numpy(), EXPECTED * 2, rtol=1e-5)
+    assert module.benchmark(there, number=2, repeat=2, x=DATA).mean > 0
+    assert module.module.time_evaluator("run", there, number=2)().mean > 0
+
+
+def test_inputs_by_place_as_tensors_and_as_parameters(remote, tmp_path):
+    there = remote.cpu(0)
+    lib = built()
+    module = graph_executor.create(lib.get_graph_json(), library(remote, tmp_path, lib.lib, "k.so"), there)
+    assert module.get_num_inputs() == 2
+    assert module.get_num_outputs() == 1
+    assert module.get_input("x").shape == (3, 5)
+    assert [module.get_input_index(n) for n in ("x", "none")] == [0, -1]
+    module.load_params(save_param_dict({"w": tensor(WEIGHT)}))
+    module.set_input(0, tensor(DATA, there))
+    module.run()
+    np.testing.assert_allclose(module.get_output(0).numpy(), EXPECTED, rtol=1e-5)
+
+
+def test_wrong_inputs_are_refused(remote, tmp_path):
+    module = graph_executor.GraphModule(library(remote, tmp_path, built(), "lib.so")["default"](remote.cpu(0)))
+    with pytest.raises(Exception, match="no_such"):
+        module.set_input("no_such", DATA)
+    with pytest.raises(Exception, match="shapes differ"):
+        module.set_input("x", DATA[:2])
+    with pytest.raises(InvalidArgument, match="does not list the names"):
+        module.get_input_info()
+    with pytest.raises(InvalidArgument, match="in the process that runs them"):
+        module.profile(x=DATA)
+
+
+def test_models_compiled_ahead_of_time_run_there_too(remote, tmp_path):
+    lib = built(params={"w": WEIGHT}, executor=relay.backend.Executor("aot"))
+    module = aot_executor.AotModule(library(remote, tmp_path, lib, "aot.so")["default"](remote.cpu(0)))
+    module.run(x=DATA)
+    np.testing.assert_allclose(module.get_output(0).numpy(), EXPECTED, rtol=1e-5)
+    with pytest.raises(InvalidArgument, match="does not list"):
+        module.get_input_name(0)
