@@ -115,7 +115,7 @@ class BasePyModule:
 
     def _called_by_machine(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
-            result = fn(self, *[self._convert_tvm_to_pytorch(a) for a in args])
+            result = fn(*[self._convert_tvm_to_pytorch(a) for a in args])
             return self._convert_pytorch_to_tvm(result)
 
         return call
@@ -138,7 +138,7 @@ class BasePyModule:
     def call_dps_packed(self, func_name: str, args: Any, out_ty: Any) -> Any:
         """Call a global function, or a method, that writes its results into its last arguments."""
         if func_name in self.pyfuncs:
-            return self.call_py_func(func_name, args)
+            return vars(self)[func_name](*args)
         if func_name not in self.extern_funcs:
             found = get_global_func(func_name, allow_missing=True)
             if found is None:
@@ -153,12 +153,13 @@ class BasePyModule:
         return self.pyfuncs[func_name](self, *args)
 
     def add_python_function(self, name: str, func: Callable[..., Any]) -> None:
-        """Add a Python function, which takes the module first."""
+        """Add a Python function; one whose first parameter is called ``self`` gets the module there."""
         if not callable(func):
             raise InvalidArgument(f"'{name}' is no function", found=repr(func))
         self.pyfuncs[name] = func
-        vars(self)[name] = functools.partial(func, self)
-        _CALLED[name] = self._called_by_machine(func)
+        takes_module = next(iter(inspect.signature(func).parameters), "") == "self"
+        vars(self)[name] = functools.partial(func, self) if takes_module else func
+        _CALLED[name] = self._called_by_machine(vars(self)[name])
 
     def get_function(self, name: str) -> Any:
         """Return a function by name, or None."""

@@ -50,15 +50,15 @@ def all_global_vars(expr: Expr) -> list[GlobalVar]:
 
 
 def defined_symbolic_vars(func: Function) -> list[Var]:
-    """List the symbolic variables that a function introduces: by its parameters' types and ``match_cast``."""
+    """List the symbolic variables that parameters and ``match_cast`` give a value: dimensions that stand alone."""
     types = [p.ty for p in func.params] + [b.ty for b in all_bindings(func) if isinstance(b, MatchCast)]
-    return _distinct(n for ty in types if ty is not None for n in walk(ty) if isinstance(n, Var))
+    return _distinct(n for ty in types if ty is not None for n in definable_tir_vars_in_type(ty))
 
 
 def free_symbolic_vars(func: Function) -> list[Var]:
     """List the symbolic variables that a function uses and does not introduce."""
     known = set(defined_symbolic_vars(func))
-    return [n for n in walk(func) if isinstance(n, Var) and n not in known]
+    return _distinct(n for n in walk(func) if isinstance(n, Var) and n not in known)
 
 
 @also_called(fvisit="visit")

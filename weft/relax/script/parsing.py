@@ -159,7 +159,7 @@ def _body(p: Parser, state: _State) -> ir.Function:
     node, options = state.node, state.options
     saved, p.state = p.state, state
     bb = state.bb
-    p.scopes.append({v.name_hint: v for v in state.params})
+    p.scopes.append({**state.symbols, **{v.name_hint: v for v in state.params}})
     try:
         with bb.scope() as inner:
             state.scope = inner

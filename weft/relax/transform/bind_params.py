@@ -6,10 +6,24 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from weft.arith import Analyzer
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ir import Expr, ExprVar, Function, IRModule, Pass, PrimExpr, TensorType, constant, prim_value, substitute
+from weft.ir import (
+    Expr,
+    ExprVar,
+    Function,
+    IRModule,
+    Pass,
+    PrimExpr,
+    TensorType,
+    Type,
+    constant,
+    prim_value,
+    rewrite,
+    substitute,
+)
+from weft.relax.expr_functor import PyExprMutator
 from weft.relax.infer import function_type, unify_dims
-from weft.relax.rename import rename_vars
 
 
 def BindParams(func_name: str, params: Mapping[Any, Any]) -> Pass:
@@ -64,10 +78,36 @@ def bind_function_params(name: str, func: Function, params: Mapping[Any, Any]) -
     if not renamed:
         return func
     kept = tuple(p for p in func.params if p not in renamed)
-    new = func.replace(params=kept, body=rename_vars(func.body, renamed), ty=None)
+    new = Retype(IRModule(), renamed).visit_expr(func.replace(params=kept, ty=None))
     if symbols:
-        new = substitute(new, symbols)
+        new = simplify_types(substitute(new, symbols))
     return new.replace(ty=function_type(new))
+
+
+class Retype(PyExprMutator):
+    """Puts other parameters, or values, in the place of parameters and infers the types that follow again."""
+
+    def __init__(self, mod: IRModule, renamed: Mapping[Expr, Expr]) -> None:
+        super().__init__(mod)
+        self.params = renamed
+
+    def visit_var_def(self, var: Any) -> Any:
+        """Return the parameter of another type."""
+        return self.params.get(var, var)
+
+    def visit_var_(self, var: Any) -> Any:
+        """Return the value of a parameter."""
+        return self.params[var] if var in self.params else self.visit_expr_post_order(var)
+
+
+def simplify_types(func: Function) -> Function:
+    """Write the dimensions that follow from others simpler: ``n * 32`` for ``2 * n * 16``."""
+    analyzer = Analyzer()
+
+    def simpler(ty: Type) -> Type:
+        return rewrite(ty, lambda n: analyzer.simplify(n) if isinstance(n, PrimExpr) else n)
+
+    return rewrite(func, lambda n: simpler(n) if isinstance(n, Type) else n)
 
 
 def _is_number(value: Any) -> bool:

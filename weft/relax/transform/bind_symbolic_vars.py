@@ -8,10 +8,10 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import Expr, ExprVar, Function, IRModule, Pass, PrimExpr, Type, Var, const, structural_equal, substitute
-from weft.relax.analysis import defined_symbolic_vars
+from weft.relax.analysis import defined_symbolic_vars, free_symbolic_vars
 from weft.relax.expr import Var as RelaxVar
-from weft.relax.expr_functor import PyExprMutator
 from weft.relax.infer import function_type
+from weft.relax.transform.bind_params import Retype, simplify_types
 from weft.spelling import also_called
 
 
@@ -76,10 +76,17 @@ def _bound(name: str, func: Function, symbols: list[Var], binding_map: Mapping[A
         if len(found) > 1:
             raise InvalidArgument(f"'{name}' has several symbolic variables '{key}'", help="give the variable itself")
         for var in found:
+            if var in values:
+                raise InvalidArgument(
+                    f"'{name}' is told two values of '{var.name}'", help="name it or give it, not both"
+                )
             values[var] = value if isinstance(value, PrimExpr) else const(int(value), var.dtype)
     if not values:
         return func
-    new = substitute(func, values)
+    new = simplify_types(substitute(func, values))
+    if unbound := free_symbolic_vars(new):
+        raise InvalidArgument(f"a value of '{name}' has variables that no parameter defines",
+                              found=", ".join(v.name for v in unbound), help="bind them, too")  # fmt: skip
     return new.replace(ty=function_type(new))
 
 
@@ -102,23 +109,11 @@ def UpdateParamType(ty_func: Callable[[ExprVar], Type | None]) -> Pass:
     return Pass("UpdateParamType", run, 0, UpdateParamType.__doc__)
 
 
-class _Retype(PyExprMutator):
-    """Infers the types of a function again, from other parameters."""
-
-    def __init__(self, mod: IRModule, renamed: dict[ExprVar, Expr]) -> None:
-        super().__init__(mod)
-        self.params = renamed
-
-    def visit_var_def(self, var: Any) -> Any:
-        """Return the parameter of another type."""
-        return self.params.get(var, var)
-
-
 def _retyped(func: Function, ty_func: Callable[[ExprVar], Type | None], mod: IRModule) -> Function:
     types = {p: ty_func(p) for p in func.params}
-    renamed: dict[ExprVar, Expr] = {
+    renamed: dict[Expr, Expr] = {
         p: RelaxVar(p.name_hint, ty, span=p.span)
         for p, ty in types.items()
         if ty is not None and not structural_equal(ty, p.ty)
     }
-    return _Retype(mod, renamed).visit_expr(func) if renamed else func
+    return Retype(mod, renamed).visit_expr(func) if renamed else func
