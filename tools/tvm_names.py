@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+UNLISTED = "?"
 RELEASES = ("0.8", "0.9", "0.18", "0.26")
 # Microcontrollers, vendors' boards and their schedules, insides of importers and of printers, and TVM's second
 # spellings of one surface (``script.parser``, ``script.ir_builder``, which ``script.tir``, ``script.relax`` pass on).
@@ -166,7 +167,10 @@ def _parameters(node: ast.FunctionDef, own: int) -> list[str]:
 
 
 def collect(clone: str) -> tuple[dict[str, dict[str, list[str]]], dict[str, dict[str, list[str]]]]:
-    """For each module, without ``tvm.``: its names, and what callable ones take, with the releases that have them."""
+    """For each module, without ``tvm.``: its names, and what callable ones take, with the releases that have them.
+
+    Modules that are left out are the names of one that is called ``?``.
+    """
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     taken: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for version in RELEASES:
@@ -174,7 +178,9 @@ def collect(clone: str) -> tuple[dict[str, dict[str, list[str]]], dict[str, dict
         for module in sorted(release.sources):
             short = module.partition(".")[2]
             private = any(part.startswith("_") for part in module.split("."))
-            if not private and not any(fnmatchcase(short, pattern) for pattern in LEFT_OUT):
+            if not private and any(fnmatchcase(short, pattern) for pattern in LEFT_OUT):
+                found[UNLISTED][short].append(version)
+            elif not private:
                 for name in dict.fromkeys(release.own(module)):
                     found[short][name].append(version)
                     for full, parameters in release.parameters(module, name).items():

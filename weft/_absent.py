@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 FOLDER = Path(__file__).parent
+UNLISTED = "?"  # begins the lines of modules whose names are not listed
 _IMPORT_FROM = opmap["IMPORT_FROM"]
 
 
@@ -41,7 +42,15 @@ def tvm_names() -> dict[str, dict[str, str]]:
     for line in (FOLDER / "_tvm_names.txt").read_text().splitlines():
         module, releases, *names = line.split()
         found.setdefault(module, {}).update(dict.fromkeys(names, releases))
+    del found[UNLISTED]
     return found
+
+
+@cache
+def unlisted() -> dict[str, str]:
+    """Modules of TVM whose names are not listed, and the releases that have them."""
+    lines = (line.split() for line in (FOLDER / "_tvm_names.txt").read_text().splitlines())
+    return {name: releases for row, releases, *names in lines if row == UNLISTED for name in names}
 
 
 @cache
@@ -85,7 +94,8 @@ def _about_module(parent: str, name: str) -> str:
     from weft._aliases import MODULES
 
     around = [parent.removeprefix("weft."), *(alias for alias, meant in MODULES.items() if meant == parent)]
-    found = {f"{s}.{name}": ",".join(tvm_names().get(f"{s}.{name}", {}).values()) for s in around}
+    full_names = [f"{s}.{name}" for s in around]
+    found = {full: ",".join(tvm_names().get(full, {}).values()) or unlisted().get(full, "") for full in full_names}
     for full in found:
         for package, text in remarks("outside").items():
             if f"{full}.".startswith(f"{package}."):
@@ -96,6 +106,7 @@ def _about_module(parent: str, name: str) -> str:
 def watch(module: ModuleType) -> None:
     """Let a module's errors about names that it lacks say more; names that it has cost nothing."""
     own = module.__dict__.get("__getattr__")
+    module.__dict__.setdefault("__path__", [])  # without one, import does not ask for what may lie inside
     module.__dict__["__getattr__"] = partial(_lacking, module.__name__, own)
 
 

@@ -184,4 +184,3 @@ def compile(mod: Any, target: Any = None, **options: Any) -> Executable:
 
 
 __getattr__ = names_of("weft.driver")
-__path__: list[str] = []  # aliases lie inside, and import looks only into what has a path

@@ -23,7 +23,6 @@ from weft.relay.walk import subexpressions, substitute
 from weft.runtime import Tensor
 
 __all__ = ["ChangeDatatype", "from_onnx", "from_pytorch", "from_tflite"]
-__path__: list[str] = []  # TVM has a module of the datatypes inside
 
 Params = dict[str, Tensor]
 

@@ -102,6 +102,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return dir(_ROOT)
-
-
-__path__: list[str] = []  # nothing lies inside; an import of what TVM has there says so

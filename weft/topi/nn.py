@@ -485,4 +485,3 @@ def fast_softmax(x: Tensor, axis: int = -1) -> Any:
 
 
 __getattr__ = names_of("weft.topi.nn")
-__path__: list[str] = []  # aliases lie inside, and import looks only into what has a path

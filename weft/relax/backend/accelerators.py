@@ -20,8 +20,6 @@ from weft.relax.transform.merge_composite import merge_composite_functions
 
 __all__ = ["min_feature_level", "partition_for_coreml", "partition_for_nnapi", "partition_for_tensorrt"]
 
-__path__: list[str] = []  # TVM's modules of single accelerators are inside
-
 
 def _calls(library: str, count: int, names: str, renamed: Mapping[str, str] | None = None) -> list[Any]:
     """Make a pattern an operator of so many arguments, under its name or another; what Relax lacks is left out."""

@@ -26,7 +26,6 @@ from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, PatternCheckC
 
 __all__ = ["partition_for_cublas", "partition_for_cudnn", "partition_for_cutlass", "partition_for_hipblas"]
 
-__path__: list[str] = []  # TVM's modules of single libraries are inside
 cublas = cudnn = cutlass = hipblas = sys.modules[__name__]
 
 Check = Callable[[PatternCheckContext], bool]

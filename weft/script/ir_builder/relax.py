@@ -8,7 +8,6 @@ from weft.relax.script.building import FunctionFrame as function
 from weft.relax.script.language import named as _named
 
 __all__ = ["function", "py_print"]
-__path__: list[str] = []  # TVM's module of the same names is inside
 
 py_print = print
 ir = sys.modules[__name__]

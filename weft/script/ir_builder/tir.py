@@ -8,7 +8,6 @@ from weft.tir.script.building import WORDS as _WORDS
 from weft.tir.script.building import acting as _acting
 from weft.tir.script.language import named as _named
 
-__path__: list[str] = []  # TVM's module of the same names is inside
 ir = sys.modules[__name__]
 
 
