@@ -71,8 +71,60 @@ def test_nothing_to_lift():
     assert {v.name_hint for v in transform.LiftTransformParams()(two)} == {
         "main", "other", "main_transform_params", "other_transform_params"
     }  # fmt: skip
-    with pytest.raises(InvalidArgument, match="several functions have weights"):
-        transform.LiftTransformParams(True)(two)
+    for shared in (True, ["other", "main"]):
+        new = transform.LiftTransformParams(shared)(two)
+        assert {v.name_hint for v in new} == {"main", "other", "transform_params"}
+        vm = machine(new)
+        prepared = vm["transform_params"](tuple(WEIGHTS))
+        for name in ("main", "other"):
+            np.testing.assert_allclose(vm[name](X, *prepared).numpy(), EXPECTED, rtol=1e-5, atol=1e-5)
+    assert {v.name_hint for v in transform.LiftTransformParams(["main"])(two)} == {"main", "other", "transform_params"}
+    with pytest.raises(InvalidArgument, match=r"(?s)no such function with weights.*found none"):
+        transform.LiftTransformParams(["main", "none"])(two)
+
+
+SHARED = """@I.ir_module
+class Module:
+    @R.function
+    def first(x: R.Tensor(("n", 3), "float32"), w: R.Tensor((3, "k"), "float32"), v: R.Tensor((3, "k"), "float32")):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            one = R.ones((3, 1), "float32")
+            a = R.exp(w)
+            b = R.builtin.stop_lift_params(R.add(v, one))
+            c = R.add(R.negative(b), one)
+            y = R.add(R.matmul(x, R.add(a, c)), R.matmul(x, R.broadcast_to(one, R.shape([3, 1]))))
+            R.output(y)
+        return y
+
+    @R.function
+    def second(x: R.Tensor(("n", 3), "float32"), s: R.Tensor((3, "m"), "float32"), t: R.Tensor((3, "m"), "float32")):
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            b = R.add(t, R.ones((3, 1), "float32"))
+            a = R.exp(s)
+            c = R.exp(R.exp(t))
+            y = R.matmul(x, R.multiply(R.multiply(a, b), c))
+            R.output(y)
+        return y
+"""
+
+
+def test_functions_share_what_all_compute():
+    mod = from_source(SHARED)
+    new = transform.LiftTransformParams(shared_transform=True)(mod)
+    # what both have, and what one still uses
+    assert [p.name_hint for p in new["first"].params] == ["x", "v", "a", "lv"]
+    x, w, v = (RNG.standard_normal(s, np.float32) for s in ((5, 3), (3, 4), (3, 4)))
+    vm, old = machine(new), machine(mod)
+    prepared = vm["transform_params"]((w, v))
+    for name in ("first", "second"):
+        np.testing.assert_allclose(vm[name](x, *prepared).numpy(), old[name](x, w, v).numpy(), rtol=1e-5, atol=1e-5)
+    assert "exp" in str(new["transform_params"]) and "stop_lift" not in str(new)
+    last = 't: R.Tensor((3, "m"), "float32")'
+    other = from_source(SHARED.replace(last, f'{last}, more: R.Tensor((3,), "float32")'))
+    with pytest.raises(InvalidArgument, match="share a transform take the same weights"):
+        transform.LiftTransformParams(shared_transform=True)(other)
 
 
 def test_lazy():

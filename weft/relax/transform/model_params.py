@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft import ir
@@ -9,7 +10,7 @@ from weft.error import InvalidArgument
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
-from weft.relax.infer import function_type
+from weft.relax.infer import function_type, unify_dims
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import replace_value
 
@@ -22,17 +23,6 @@ def _weights(func: ir.Function) -> int | None:
     """Return how many parameters come before the weights."""
     count: Any = func.attrs.get("num_input")
     return None if count is None else int(count)
-
-
-def _items(bundle: Any, weights: tuple[Any, ...], used: set[ir.ExprVar]) -> tuple[list[Any], dict[ir.Expr, ir.Expr]]:
-    """Bind the weights that are used to elements of a tuple."""
-    bindings: list[Any] = []
-    renamed: dict[ir.Expr, ir.Expr] = {}
-    for i, p in enumerate(weights):
-        if p in used:
-            renamed[p] = var = DataflowVar(p.name_hint, p.ty, span=p.span)
-            bindings.append(VarBinding(var, ir.TupleGetItem(bundle, i, ty=p.ty)))
-    return bindings, renamed
 
 
 @ir.function_pass(kind=ir.Function)
@@ -100,12 +90,13 @@ def _taken(seq: SeqExpr, weight: Any, element: ir.Expr) -> SeqExpr:
 
 
 @ir.module_pass
-def lift_transform_params(mod: ir.IRModule, shared_transform: bool = False) -> ir.IRModule:
+def lift_transform_params(mod: ir.IRModule, shared_transform: bool | Sequence[str] = False) -> ir.IRModule:
     """Move what can be computed from the weights alone into a function of its own, to be run once.
 
     Requires: ``relax.normalized``.
     Ensures: ``relax.normalized``. For each function ``f`` with ``num_input`` there is ``f_transform_params``, which
-        takes the tuple of weights and returns the tuple of what ``f`` takes after its inputs.
+        takes the tuple of weights and returns the tuple of what ``f`` takes after its inputs. What follows from
+        ``builtin.stop_lift_params`` stays in ``f``.
     Before::
 
         @R.function
@@ -140,7 +131,8 @@ def lift_transform_params(mod: ir.IRModule, shared_transform: bool = False) -> i
             return output_tuple
 
     Options:
-        ``shared_transform``: the function is named ``transform_params``; the module then has one to lift from.
+        ``shared_transform``: all functions with weights, or those of a list of names, share one ``transform_params``,
+        which computes what all of them compute. They take the same weights.
     Cost: Linear.
     Source: TVM's ``LiftTransformParams``.
     """
@@ -148,21 +140,69 @@ def lift_transform_params(mod: ir.IRModule, shared_transform: bool = False) -> i
         v: f for v, f in mod.items()
         if isinstance(f, ir.Function) and _weights(f) and isinstance(f.body, SeqExpr) and f.attrs.get("global_symbol")
     }  # fmt: skip
-    if shared_transform and len(found) > 1:
-        raise InvalidArgument("several functions have weights, so none can share its transform",
-                              found=", ".join(v.name_hint for v in found))  # fmt: skip
+    groups = [[v] for v in found]
+    if shared_transform:
+        names = {v.name_hint for v in found} if shared_transform is True else set(shared_transform)
+        if missing := names - {v.name_hint for v in found}:
+            raise InvalidArgument("the module has no such function with weights", found=", ".join(sorted(missing)))
+        groups = [sorted((v for v in found if v.name_hint in names), key=lambda v: v.name_hint)]
+    left: dict[Any, ir.Function] = {}
+    transforms: dict[Any, tuple[str, ir.Function]] = {}
+    for group in (g for g in groups if g):
+        name = "transform_params" if shared_transform else f"{group[0].name_hint}_transform_params"
+        if name not in mod:
+            functions = [found[v] for v in group]
+            new, transform = _lift(functions, _common(functions, mod), name)
+            left.update(zip(group, new, strict=True))
+            transforms[group[0]] = (name, transform)
     out: dict[Any, Any] = {}
     for v, f in mod.items():
-        name = "transform_params" if shared_transform else f"{v.name_hint}_transform_params"
-        lifted = _lifted(f, mod) if v in found and name not in mod else None
-        out[v if lifted is None else v.name_hint] = f
-        if lifted is not None:
-            out[v.name_hint], out[name] = _lift(f, lifted, name)
+        out[v.name_hint if v in left else v] = left.get(v, f)
+        out.update([transforms[v]] if v in transforms else [])
     return mod.with_functions(out)
 
 
-def _lifted(func: Any, mod: ir.IRModule) -> list[Any] | None:
-    """List the bindings that follow from weights alone; None where there are none."""
+def _common(functions: list[Any], mod: ir.IRModule) -> list[list[Any]]:
+    """List the bindings that follow from weights alone in all functions, each as every function has it."""
+    first, *others = functions
+    rows = [[b] for b in _lifted(first, mod)]
+    for func in others:
+        same, sizes = _same_weights(first, func)
+        known = {_key(row[0].value): row for row in rows}
+        for b in _lifted(func, mod):
+            row = known.pop(_key(ir.substitute(rename_vars(b.value, same), sizes)), None)
+            if row is not None:
+                same[b.var] = row[0].var
+                row.append(b)
+    kept, out = set(first.params), []
+    for row in rows:
+        if len(row) == len(functions) and kept.issuperset(variables(row[0].value)):
+            kept.add(row[0].var)
+            out.append(row)
+    return out
+
+
+def _key(value: Any) -> Any:
+    """What two values share exactly when they are equal and of the same variables."""
+    return ir.fingerprint(value), *(n for n in ir.walk(value) if isinstance(n, (ir.ExprVar, ir.Var)))
+
+
+def _same_weights(first: Any, func: Any) -> tuple[dict[ir.Expr, ir.Expr], dict[Any, Any]]:
+    """Map the weights of a function, and the sizes in their types, to those of another."""
+    wanted, found = (f.params[_weights(f) :] for f in (first, func))
+    sizes: dict[Any, Any] = {}
+    for p, q in zip(wanted, found, strict=False):
+        if isinstance(p.ty, ir.TensorType) and isinstance(q.ty, ir.TensorType) and p.ty.dtype == q.ty.dtype:
+            unify_dims(q.ty.shape or (), p.ty.shape or (), sizes)
+    types = ([str(ir.substitute(p.ty, sizes)) for p in params] for params in (wanted, found))
+    expected, got = (", ".join(texts) for texts in types)
+    if expected != got:
+        raise InvalidArgument("functions that share a transform take the same weights", expected=expected, found=got)
+    return dict(zip(found, wanted, strict=True)), sizes
+
+
+def _lifted(func: Any, mod: ir.IRModule) -> list[Any]:
+    """List the bindings that follow from weights alone."""
     weights = func.params[_weights(func) :]
     known = set(weights)
     sizes = {n for p in weights for n in ir.walk(p.ty) if isinstance(n, ir.Var)}
@@ -174,39 +214,84 @@ def _lifted(func: Any, mod: ir.IRModule) -> list[Any] | None:
             value, b.var, mutable, mod
         )
         inside = all(v in known for v in variables(value))
-        if isinstance(b, MatchCast) or not pure or not inside:
+        if isinstance(b, MatchCast) or not pure or not inside or _stops(value):
             continue
         if all(n in sizes for root in (value, b.var.ty) for n in ir.walk(root) if isinstance(n, ir.Var)):
             known.add(b.var)
             out.append(b)
-    return out or None
+    return out
 
 
-def _lift(func: Any, lifted: list[Any], name: str) -> tuple[ir.Function, ir.Function]:
-    """Return what is left of a function, and the function that prepares its weights."""
-    count = _weights(func) or 0
-    weights = func.params[count:]
-    gone = set(lifted)
-    blocks = [
-        type(block)(tuple(b for b in block.bindings if b not in gone), span=block.span) for block in func.body.blocks
+def _stops(value: Any) -> bool:
+    return isinstance(value, ir.Call) and getattr(value.op, "name", "") == "relax.builtin.stop_lift_params"
+
+
+def _lift(functions: list[Any], rows: list[list[Any]], name: str) -> tuple[list[ir.Function], ir.Function]:
+    """Return what is left of the functions, and the function that prepares their weights."""
+    weights = [f.params[_weights(f) :] for f in functions]
+    known = [[*w, *(row[i].var for row in rows)] for i, w in enumerate(weights)]
+    rests = [
+        _rest(f.body, w, [row[i] for row in rows]) for i, (f, w) in enumerate(zip(functions, weights, strict=True))
     ]
-    rest = SeqExpr(tuple(b for b in blocks if b.bindings), func.body.body, span=func.body.span, ty=func.body.ty)
-    used = set(variables(rest))
-    outputs = [v for v in (*weights, *(b.var for b in lifted)) if v in used]
-    params = [RelaxVar(v.name_hint, v.ty, span=v.span) for v in outputs]
-    renamed: dict[ir.Expr, ir.Expr] = dict(zip(outputs, params, strict=True))
-    left = func.replace(params=(*func.params[:count], *params), body=rename_vars(rest, renamed))
+    uses = [set(variables(rest)) for rest in rests]
+    kept = [{b.var for block in rest.blocks for b in block.bindings} for rest in rests]
+    needed = [used - own for used, own in zip(uses, kept, strict=True)]
+    places = [n for n in range(len(known[0])) if any(own[n] in used for own, used in zip(known, needed, strict=True))]
+    left: list[ir.Function] = []
+    for f, own, rest in zip(functions, known, rests, strict=True):
+        renamed: dict[ir.Expr, ir.Expr] = {
+            own[n]: RelaxVar(own[n].name_hint, own[n].ty, span=own[n].span) for n in places
+        }
+        params = (*f.params[: _weights(f)], *renamed.values())
+        left.append(_typed(f.replace(params=params, body=rename_vars(rest, renamed))))
 
-    bundle = RelaxVar("model_params", ir.TupleType(tuple(p.ty for p in weights)))
-    inside = {v for b in lifted for v in variables(b.value)} | set(outputs)
-    bindings, names = _items(bundle, weights, inside)
-    for b in lifted:
+    bundle = RelaxVar("model_params", ir.TupleType(tuple(p.ty for p in weights[0])))
+    bindings: list[Any] = []
+    names: dict[ir.Expr, Any] = {}
+
+    def take(used: Iterable[Any]) -> None:
+        for v in used:
+            if v in weights[0] and v not in names:
+                names[v] = DataflowVar(v.name_hint, v.ty, span=v.span)
+                bindings.append(VarBinding(names[v], ir.TupleGetItem(bundle, weights[0].index(v), ty=v.ty)))
+
+    for b in (row[0] for row in rows):
+        take(reversed(variables(b.value)))
         var = DataflowVar(b.var.name_hint, b.var.ty, span=b.var.span)
         bindings.append(replace_value(b, rename_vars(b.value, names), var))
         names[b.var] = var
+    outputs = [known[0][n] for n in places]
+    take(outputs)
+    attrs = ir.Attrs.of({"num_input": 0, "global_symbol": name})
+    if outputs == list(weights[0]):  # there is nothing to prepare
+        return functions, _apart(ir.Function((bundle,), SeqExpr((), bundle, ty=bundle.ty), bundle.ty, True, attrs))
     fields = tuple(names[v] for v in outputs)
-    result = RelaxVar("output_tuple", ir.TupleType(tuple(f.ty for f in fields)))  # type: ignore[attr-defined]
+    result = RelaxVar("output_tuple", ir.TupleType(tuple(f.ty for f in fields)))
     bindings.append(VarBinding(result, ir.Tuple(fields, ty=result.ty)))
     body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=result.ty)
-    transform = ir.Function((bundle,), body, result.ty, True, ir.Attrs.of({"num_input": 0, "global_symbol": name}))
-    return _typed(left), _typed(transform)
+    return left, _apart(ir.Function((bundle,), body, result.ty, True, attrs))
+
+
+def _apart(func: ir.Function) -> ir.Function:
+    """Give a function that was made of another's parts symbolic sizes of its own."""
+    return _typed(ir.substitute(func, {n: type(n)(n.name, n.dtype) for n in ir.walk(func) if isinstance(n, ir.Var)}))
+
+
+def _rest(body: Any, weights: Any, lifted: list[Any]) -> SeqExpr:
+    """What stays of a body, where nothing is left to stop: also what depends on no weight and is used there."""
+    made: set[Any] = set(weights)
+    for b in lifted:
+        made.update([b.var] if made.intersection(variables(b.value)) else [])
+    gone = set(lifted)
+    needed = {v for block in body.blocks for b in block.bindings if b not in gone for v in variables(b.value)}
+    needed.update(variables(body.body))
+    for b in reversed(lifted):
+        if b.var in needed - made:
+            gone.remove(b)
+            needed.update(variables(b.value))
+    stopped = {b.var: b.value.args[0] for block in body.blocks for b in block.bindings if _stops(b.value)}
+    blocks = [
+        type(block)(tuple(b for b in block.bindings if b not in gone and b.var not in stopped), span=block.span)
+        for block in body.blocks
+    ]
+    return rename_vars(SeqExpr(tuple(b for b in blocks if b.bindings), body.body, span=body.span, ty=body.ty), stopped)
