@@ -240,13 +240,16 @@ class GraphFactoryObj final : public ModuleObj {
   const std::shared_ptr<const Graph> graph;
 };
 
-// (device, ...) -> an executor of the graph with its parameters.
-void make_executor(GraphFactoryObj* self, PackedArgs args, Any* ret) {
-  *ret = Module(tvm::ffi::make_object<GraphExecutorObj>(self->graph, list_of(Any(self->imports())), devices_from(args, 0), self->params));
+// An executor of the graph with its parameters on the devices that are the arguments from `first` on.
+void make_executor(GraphFactoryObj* self, PackedArgs args, int32_t first, Any* ret) {
+  *ret = Module(tvm::ffi::make_object<GraphExecutorObj>(self->graph, list_of(Any(self->imports())), devices_from(args, first),
+                                                        self->params));
 }
 
 const Method<GraphFactoryObj> kFactoryMethods[] = {
-    {"create", make_executor},
+    {"create", [](GraphFactoryObj* self, PackedArgs args, Any* ret) { make_executor(self, args, 0, ret); }},
+    {"debug_create",  // (name, device, ...); every executor can be watched
+     [](GraphFactoryObj* self, PackedArgs args, Any* ret) { make_executor(self, args, 1, ret); }},
     {"get_graph_json", [](GraphFactoryObj* self, PackedArgs, Any* ret) { *ret = String(self->json); }},
     {"get_module_name", [](GraphFactoryObj* self, PackedArgs, Any* ret) { *ret = String(self->name); }},
     {"get_executor_kind", [](GraphFactoryObj* self, PackedArgs, Any* ret) { *ret = String(self->executor_kind); }},

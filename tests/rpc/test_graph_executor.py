@@ -7,7 +7,7 @@ from weft.contrib import graph_executor
 import weft
 from weft import relay
 from weft.error import InvalidArgument
-from weft.runtime import aot_executor, save_param_dict, tensor
+from weft.runtime import VirtualMachine, aot_executor, debug_executor, save_param_dict, tensor
 
 DATA = np.random.default_rng(0).standard_normal((3, 5)).astype("float32")
 WEIGHT = np.random.default_rng(1).standard_normal((4, 5)).astype("float32")
@@ -76,3 +76,39 @@ def test_models_compiled_ahead_of_time_run_there_too(remote, tmp_path):
     np.testing.assert_allclose(module.get_output(0).numpy(), EXPECTED, rtol=1e-5)
     with pytest.raises(InvalidArgument, match="does not list"):
         module.get_input_name(0)
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_executors_that_are_watched(remote, tmp_path, far):
+    lib = built(params={"w": WEIGHT})
+    where, module = (remote.cpu(0), library(remote, tmp_path, lib, "lib.so")) if far else (weft.cpu(), lib)
+    made = module["debug_create"]("default", where)
+    watched = debug_executor.GraphModuleDebug(made, [where], lib.get_graph_json(), dump_root=str(tmp_path))
+    watched.run(x=DATA, number=1, repeat=1)
+    np.testing.assert_allclose(watched.get_output(0).numpy(), EXPECTED, rtol=1e-5)
+    np.testing.assert_allclose(
+        watched.debug_get_output(len(watched.debug_datum.nodes) - 1).numpy(), EXPECTED, rtol=1e-5
+    )
+    assert sum(watched.run_individual(2)) > 0
+    assert list(tmp_path.glob("_tvmdbg_device_*/*"))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_machine_of_relay_runs_where_its_executable_lies(remote, tmp_path, several):
+    x, n = relay.var("x", shape=(relay.Any(), 5)), relay.var("n", shape=(relay.Any(), 5))
+    out = relay.Tuple([relay.nn.relu(x), relay.Tuple([x + n])]) if several else relay.nn.relu(x + n)
+    executable = relay.vm.compile(weft.IRModule.from_expr(relay.Function([x, n], out)), "llvm")
+    machine = VirtualMachine(library(remote, tmp_path, executable.mod, "vm.so"), remote.cpu(0))
+    a, b = (tensor(value, remote.cpu(0)) for value in (DATA, DATA * 2))
+    found = machine.invoke("main", a, n=b)
+    if several:
+        np.testing.assert_allclose(found[0].numpy(), np.maximum(DATA, 0))
+        np.testing.assert_allclose(found[1][0].numpy(), DATA * 3, rtol=1e-6)
+    else:
+        np.testing.assert_allclose(found.numpy(), np.maximum(DATA * 3, 0), rtol=1e-6)
+        machine.set_input("main", b, b)
+        machine.invoke_stateful("main")
+        np.testing.assert_allclose(machine.get_outputs("main").numpy(), np.maximum(DATA * 4, 0), rtol=1e-6)
+        np.testing.assert_allclose(machine.run(x=a, n=a).numpy(), np.maximum(DATA * 2, 0), rtol=1e-6)
+    with pytest.raises(InvalidArgument, match="nowhere"):
+        machine.invoke("nowhere", a)

@@ -15,7 +15,7 @@ from weft.rpc.service import ServedModule
 from weft.runtime import Device, Module, VirtualMachine
 from weft.runtime.vm import arguments_in_order
 
-_EXECUTABLES = ("weft.Executable", "relax.VMExecutable")
+_EXECUTABLES = ("weft.Executable", "relax.VMExecutable", "weft.RelayExecutable")
 _ALLOCATORS = {1: "naive", 2: "pooled"}
 
 
@@ -38,12 +38,17 @@ class ServedMachine(ServedModule):
     def __init__(self, executable: Module) -> None:
         self._executable = executable
         self._made: VirtualMachine | None = None
+        self._results: dict[str, Any] = {}
 
     @property
     def _machine(self) -> VirtualMachine:
         if self._made is None:
             raise InvalidArgument("the virtual machine has no devices yet", help="call vm_initialization first")
         return self._made
+
+    @property
+    def _relay(self) -> bool:
+        return self._executable.kind == "weft.RelayExecutable"
 
     def function(self, name: str) -> Callable[..., Any] | None:
         """A function of the machine, else one of the program."""
@@ -65,21 +70,30 @@ class ServedMachine(ServedModule):
         self._machine.set_input(name, *args)
 
     def _do_invoke_stateful(self, name: str) -> None:
-        self._machine.invoke_stateful(name)
+        if self._relay:
+            self._results[name] = self._machine.invoke(name)
+        else:
+            self._machine.invoke_stateful(name)
 
     def _do_get_output(self, name: str, *path: int) -> Any:
-        out = self._machine.get_outputs(name)
+        out = self._results[name] if name in self._results else self._machine.get_outputs(name)
         for index in path:
             out = out[index]
         return out
 
     def _do_get_output_arity(self, name: str, *path: int) -> int:
+        if self._relay:
+            out = self._do_get_output(name, *path)
+            return len(out) if isinstance(out, tuple) else -1
         return self._machine.get_output_arity(name, *path)
 
     def _do_get_function_arity(self, name: str) -> int:
-        return self._machine.get_function_arity(name)
+        machine = self._machine
+        return len(machine.executable.get_function_params(name)) if self._relay else machine.get_function_arity(name)
 
     def _do_get_function_param_name(self, name: str, index: int) -> str:
+        if self._relay:
+            return self._machine.executable.get_function_params(name)[index]
         return self._machine.get_function_param_name(name, index)
 
     def _do_save_function(self, name: str, saved: str, include_return: int, *args: Any) -> None:
@@ -147,6 +161,16 @@ class RemoteVirtualMachine:
         """Bind arguments to a function and keep it as ``vm[saved_name]``, which takes none."""
         values = self._arguments(func_name, args, kwargs)
         self._do("save_function", func_name, saved_name, int(include_return), *values)
+
+    def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a function and return its outputs, of which a tuple comes as a tuple."""
+        self.set_input(func_name, *args, **kwargs)
+        self.invoke_stateful(func_name)
+        return self.get_outputs(func_name)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Call ``main``."""
+        return self.invoke("main", *args, **kwargs)
 
     def set_input(self, func_name: str, *args: Any, **kwargs: Any) -> None:
         """Keep the arguments of a later :meth:`invoke_stateful`."""

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ffi import convert_argument
 from weft.runtime import graph_executor
 from weft.runtime.device import Device, DeviceLike
 from weft.runtime.module import Module
 from weft.runtime.params import save_param_dict
 from weft.runtime.tensor import Tensor, empty
-from weft.runtime.timing import BenchmarkResult, time_function
+from weft.runtime.timing import BenchmarkResult
 
 __all__ = ["DebugResult", "GraphModuleDebug", "create"]
 
@@ -52,6 +51,7 @@ class GraphModuleDebug(graph_executor.GraphModule):
         root = Path(dump_root) if dump_root else Path(tempfile.mkdtemp(prefix="tvmdbg_"))
         self._dump_root: Path | None = None if dump_root else root
         where = Device(*first.__dlpack_device__()) if not isinstance(first, (str, Device)) else first
+        self._where = where if self.module.kind == "rpc" else Device("cpu")
         folder = root / f"_tvmdbg_device_{str(where).replace(':', '_').replace('(', '_').replace(')', '')}"
         folder.mkdir(parents=True, exist_ok=True)
         self._dump_path = str(folder)
@@ -85,9 +85,9 @@ class GraphModuleDebug(graph_executor.GraphModule):
         outputs = []
         for place, node in enumerate(self.debug_datum.nodes):
             for slot, (shape, dtype) in enumerate(node["outputs"]):
-                target = empty(shape, dtype)
+                target = empty(shape, dtype, self._where)
                 if slot == 0:  # of a node with several outputs the executor shows the first
-                    self.debug_get_output(place, target)
+                    target = self.debug_get_output(place, target).copyto(Device("cpu"))
                     outputs.append((f"{node['name']}____{slot}", target))
         times = [
             self.run_individual_node(i, number, repeat, min_repeat_ms, limit_zero_time_iterations,
@@ -135,18 +135,18 @@ class GraphModuleDebug(graph_executor.GraphModule):
             raise InvalidArgument("the graph has no such node", expected=f"0 to {len(nodes) - 1}", found=str(index))
         if nodes[index]["op"] == "param":
             return BenchmarkResult([0.0] * repeat)
-        run_node = self.module["run_node"]
-        return time_function(
-            convert_argument(lambda: run_node(index)), [], number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
+        timed = self.module.time_evaluator(
+            "run_node", self._where, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
             limit_zero_time_iterations=limit_zero_time_iterations, cooldown_interval_ms=cooldown_interval_ms,
             repeats_to_cooldown=repeats_to_cooldown,
         )  # fmt: skip
+        return timed(index)
 
     def debug_get_output(self, node: str | int, out: Any = None) -> Any:
         """Run up to a node, by name or number, and return its first output, in `out` where there is one."""
         if out is None:
             place = node if isinstance(node, int) else [n["name"] for n in self.debug_datum.nodes].index(node)
-            out = empty(*self.debug_datum.nodes[place]["outputs"][0])
+            out = empty(*self.debug_datum.nodes[place]["outputs"][0], self._where)
         return super().debug_get_output(node, out)
 
     def profile(self, collectors: Any = None, **input_dict: Any) -> Any:
