@@ -13,6 +13,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.runtime import graph_executor
 from weft.runtime.device import Device, DeviceLike
+from weft.runtime.device import device as as_device
 from weft.runtime.module import Module
 from weft.runtime.params import save_param_dict
 from weft.runtime.tensor import Tensor, empty
@@ -50,7 +51,7 @@ class GraphModuleDebug(graph_executor.GraphModule):
         first = device[0] if isinstance(device, (list, tuple)) else device
         root = Path(dump_root) if dump_root else Path(tempfile.mkdtemp(prefix="tvmdbg_"))
         self._dump_root: Path | None = None if dump_root else root
-        where = Device(*first.__dlpack_device__()) if not isinstance(first, (str, Device)) else first
+        where = as_device(first) if isinstance(first, (str, Device)) else Device(*first.__dlpack_device__())
         self._where = where if self.module.kind == "rpc" else Device("cpu")
         folder = root / f"_tvmdbg_device_{str(where).replace(':', '_').replace('(', '_').replace(')', '')}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -146,7 +147,8 @@ class GraphModuleDebug(graph_executor.GraphModule):
         """Run up to a node, by name or number, and return its first output, in `out` where there is one."""
         if out is None:
             place = node if isinstance(node, int) else [n["name"] for n in self.debug_datum.nodes].index(node)
-            out = empty(*self.debug_datum.nodes[place]["outputs"][0], self._where)
+            shape, dtype = self.debug_datum.nodes[place]["outputs"][0]
+            out = empty(shape, dtype, self._where)
         return super().debug_get_output(node, out)
 
     def profile(self, collectors: Any = None, **input_dict: Any) -> Any:
