@@ -85,3 +85,43 @@ def test_mutators_rewrite_blocks_and_branches():
         np.testing.assert_allclose(run(Subtract().visit_expr(func), x, c), np.exp(b - x) if c else b, rtol=1e-4)
         b = (2 * x + 2) * x
         np.testing.assert_allclose(run(Emit().visit_expr(func), x, c), np.exp(2 * b + x) if c else b, rtol=1e-4)
+
+
+@relax.expr_functor.mutator
+class Blocks(Subtract):
+    """Makes blocks itself, and looks at those that are inherited, as TVM's programs do."""
+
+    seen = 0
+
+    def visit_binding_block_(self, block):
+        self.builder_._begin_binding_block()
+        for b in block.bindings:
+            self.visit_binding(b)
+        return self.builder_._end_block()
+
+    def visit_dataflow_block_(self, block):
+        new = super().visit_dataflow_block_(block)
+        self.seen += len(new.bindings)
+        return new
+
+
+def test_mutators_return_blocks():
+    func = from_source(SOURCE)["main"]
+    x, mutator = np.random.default_rng(0).standard_normal(4, np.float32), Blocks()
+    new = mutator.visit_expr(func)
+    assert mutator.seen
+    weft.ir.assert_structural_equal(new, Subtract().visit_expr(func))
+    for c in (False, True):
+        b = (x - 2) * x
+        np.testing.assert_allclose(run(new, x, c), np.exp(b - x) if c else b, rtol=1e-4)
+
+
+def test_sequences_are_normalized_outside_of_functions():
+    x = relax.Var("x", relax.TensorType((2,), "float32"))
+    y = relax.Var("y", relax.TensorType((2,), "float32"))
+    seq = relax.SeqExpr([relax.BindingBlock([relax.VarBinding(y, relax.op.add(x, relax.op.exp(x)))])], y)
+    new = relax.BlockBuilder().normalize(seq)
+    assert [str(b.value.op.name) for b in new.blocks[0].bindings] == ["relax.exp", "relax.add"]
+    assert str(new.ty) == str(x.ty)
+    block = Blocks().visit_binding_block(new.blocks[0])
+    assert [b.value.op.name for b in block.bindings] == ["relax.exp", "relax.subtract"]

@@ -198,9 +198,20 @@ class BlockBuilder:
 
     def _end_block(self) -> BindingBlock:
         """Return the block that was begun last."""
-        frame = self._scopes.pop().frame
+        return self.block_of(self._scopes.pop())
+
+    @staticmethod
+    def block_of(scope: _Scope) -> BindingBlock:
+        """Return the block of a scope that is under construction."""
+        frame = scope.frame
         assert frame is not None
         return (DataflowBlock if frame.dataflow else BindingBlock)(tuple(frame.bindings))
+
+    def add_block(self, scope: _Scope, block: BindingBlock) -> None:
+        """Go on with a copy of a block as the last one of a scope."""
+        self.open_block(scope, isinstance(block, DataflowBlock))
+        assert scope.frame is not None
+        scope.frame.bindings += block.bindings
 
     def open_block(self, scope: _Scope, dataflow: bool) -> None:
         """Begin another block of a scope."""
@@ -210,6 +221,11 @@ class BlockBuilder:
     def next_block(self, dataflow: bool) -> None:
         """Begin another block of the function or branch under construction."""
         self.open_block(self._scope(), dataflow)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a block to bind in."""
+        return bool(self._scopes)
 
     @property
     def can_interrupt(self) -> bool:
@@ -438,11 +454,11 @@ class BlockBuilder:
 
         Outside of a block, where nothing can be bound, the normal form itself.
         """
-        bound = self._frame().operands.get(expr) if self._scopes else None
+        bound = self._frame().operands.get(expr) if self.is_open else None
         if bound is not None:
             return bound
         result: Any = NORMAL_FORM(expr, self)
-        if isinstance(result, (*ATOMS, ir.Tuple, ir.Op)) or not self._scopes:
+        if isinstance(result, (*ATOMS, ir.Tuple, ir.Op)) or not self.is_open:
             return cast(ir.Expr, result)
         frame = self._frame()
         frame.operands[expr] = var = self._bind(result, "lv" if frame.dataflow else "gv", frame.dataflow)

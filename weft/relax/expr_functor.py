@@ -200,13 +200,26 @@ class PyExprMutator(_Functor):
     def _sequence(self, seq: SeqExpr) -> SeqExpr:
         with self.builder_.scope() as inner:
             for block in seq.blocks:
-                self.builder_.open_block(inner, dataflow=isinstance(block, DataflowBlock))
-                self.visit_binding_block(block)
+                self.builder_.add_block(inner, self.visit_binding_block(block))
             body = self.builder_.atom(self.visit_expr(seq.body))
             new = self.builder_.finish(inner, body)
         old, now = ([b for block in s.blocks for b in block.bindings] for s in (seq, new))
         same = body is seq.body and len(old) == len(now) and all(a is b for a, b in zip(old, now, strict=True))
         return seq if same else new
+
+    def visit_binding_block_(self, block: BindingBlock) -> BindingBlock:
+        """Return a plain block of what the bindings became."""
+        return self._block(block, False)
+
+    def visit_dataflow_block_(self, block: DataflowBlock) -> BindingBlock:
+        """Return a dataflow block of what the bindings became."""
+        return self._block(block, True)
+
+    def _block(self, block: BindingBlock, dataflow: bool) -> BindingBlock:
+        with self.builder_.scope(dataflow) as inner:
+            for b in block.bindings:
+                self.visit_binding(b)
+            return self.builder_.block_of(inner)
 
     def visit_var_binding_(self, binding: VarBinding) -> None:
         """Emit the binding with its value rewritten."""

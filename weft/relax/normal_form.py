@@ -178,7 +178,7 @@ def _emit_binding(binding: Any, bb: Any, renamed: dict[ir.Expr, ir.Expr]) -> Non
 
 @NORMAL_FORM.on(SeqExpr)
 def _seq(expr: SeqExpr, bb: Any) -> ir.Expr:
-    return _inline_seq(expr, bb)
+    return _inline_seq(expr, bb) if bb.is_open else _branch(expr, bb)
 
 
 @NORMAL_FORM.on(ir.Function)
