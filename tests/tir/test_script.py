@@ -439,3 +439,25 @@ def test_slices_of_elements_are_vectors():
     assert_structural_equal(from_source(f.script()), f)
     with pytest.raises(error.WeftError, match="constant length"):
         from_source("@T.prim_func\ndef f(A: T.Buffer((32,), 'float32'), n: T.int32):\n    A[0:n] = T.float32(1)\n")
+
+
+def test_texts_read_as_tvm_writes_them():
+    @T.prim_func
+    def f(a: T.handle, B: T.Buffer((8, 8), "float32"), n: T.int32, m: T.int64) -> T.int32:
+        A = T.match_buffer(a, (8, n))
+        C = T.alloc_buffer((4, 4))
+        H = T.alloc_buffer((4, 4), "float16")
+        A.vstore([0, T.Ramp(0, 2, 4)], B.vload([0, T.Ramp(0, 4, 4)]), predicate=T.Broadcast(T.bool(False), 4))
+        C[1, 0:4] = B.vload([n, T.Ramp(m * T.int64(4), T.int64(1), 4)], predicate=T.Broadcast(n > 2, 4))
+        C[2, 0:4] = B[n, n * 4 : n * 4 + 4]
+        H[T.Div(n, 2), 0] = T.Let(H[n, 0], where={n: 1})
+        return T.Select(n > 3, 0, 2)
+
+    text = round_trip(f)
+    for line in ("A = T.match_buffer(a, (8, n))", "C = T.alloc_buffer((4, 4))", 'H = T.alloc_buffer((4, 4), "float16")',
+                 "return T.Select(n > 3, 0, 2)", "C[2, 0:4] = B[n, n * 4:n * 4 + 4]", 'B: T.Buffer((8, 8), "float32")',
+                 "A.vstore(", "B.vload(", "H[T.Div(n, 2), 0] = T.Let(H[n, 0], where={n: 1})"):  # fmt: skip
+        assert line in text, text
+    axis = ir.IterVar(ir.Range(0, 8), Var("a"), "data_par")
+    assert str(ir.Range(2, 8)) == "I.Range(2, 8)"
+    assert str(axis).endswith('T.iter_var(a, T.Range(0, 8), "DataPar", "")')

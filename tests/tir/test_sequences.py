@@ -11,7 +11,7 @@ from weft.tir.analysis import expr_deep_equal, verify_ssa
 def test_sequences_and_results():
     one, two = tir.Evaluate(ir.as_expr(1)), tir.Return(ir.const(2, "int64"))
     made = tir.stmt_seq(one, tir.stmt_seq(two, 3))
-    assert [str(s) for s in tir.stmt_list(made)] == ["T.evaluate(1)", "T.ret(T.int64(2))", "T.evaluate(3)"]
+    assert [str(s) for s in tir.stmt_list(made)] == ["T.evaluate(1)", "return T.int64(2)", "T.evaluate(3)"]
     assert tir.stmt_list(one) == [one]
     assert build(tir.PrimFunc((), tir.Return(ir.const(7, "int32"))).with_attr("global_symbol", "main"))["main"]() == 7
 

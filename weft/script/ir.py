@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import DummyGlobalInfo, GlobalVar, Op, VDevice
+from weft.ir import DummyGlobalInfo, GlobalVar, Op, Range, VDevice
 from weft.ir.text.parser import ModuleCommand, from_source, ir_module, meta_var, metadata, pyfunc
 
 __all__ = [
     "GlobalVar",
     "Op",
+    "Range",
     "dummy_global_info",
     "from_source",
     "ir_module",

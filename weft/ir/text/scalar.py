@@ -36,7 +36,7 @@ _INFIX: dict[type, tuple[str, int, Callable[[Any, Any], Any]]] = {
 _NAMED: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
     s.Min: ("T.min", arithmetic.min_),
     s.Max: ("T.max", arithmetic.max_),
-    s.Div: ("T.truncdiv", arithmetic.truncdiv),
+    s.Div: ("T.Div", arithmetic.truncdiv),
     s.Mod: ("T.truncmod", arithmetic.truncmod),
 }
 
@@ -167,12 +167,12 @@ def _cast(node: s.Cast, p: Printer) -> Doc:
 
 @EXPR.on(s.Select)
 def _select(node: s.Select, p: Printer) -> Doc:
-    return call("T.Select", [p.expr(node.condition), p.expr(node.true_value), p.expr(node.false_value)])
+    return call("T.Select", [p.expr(node.condition), argument(node.true_value, p), argument(node.false_value, p)])
 
 
 @EXPR.on(s.Let)
 def _let(node: s.Let, p: Printer) -> Doc:
-    var, value = p.expr(node.var), p.expr(node.value)
+    var, value = p.expr(node.var), argument(node.value, p)
     return call("T.Let", [p.expr(node.body)], [("where", mapping([(var, value)]))])
 
 
@@ -216,14 +216,24 @@ def _op(node: s.Op, p: Printer) -> Doc:
 
 
 @EXPR.on(s.Range)
-def _range(node: s.Range, p: Printer) -> Doc:
+def _range(node: s.Range, p: Printer, dialect: str = "I") -> Doc:
+    docs = slice_docs(node, p) if isinstance(node.min, s.IntImm) and isinstance(node.extent, s.IntImm) else None
+    if docs is not None and node.min.dtype == "int32":
+        return call(f"{dialect}.Range", docs)
     return call("T.Range.from_min_extent", [argument(node.min, p), argument(node.extent, p)])
+
+
+# What TVM calls the kinds in a text; they are read back as what they are here.
+_ITER_KINDS = {"data_par": "DataPar", "thread": "ThreadIndex", "reduce": "CommReduce", "ordered": "Ordered",
+               "opaque": "Opaque", "unrolled": "Unrolled", "vectorized": "Vectorized", "parallelized": "Parallelized",
+               "tensorized": "Tensorized"}  # fmt: skip
 
 
 @EXPR.on(s.IterVar)
 def _iter_var(node: s.IterVar, p: Printer) -> Doc:
-    dom = "None" if node.dom is None else p.expr(node.dom)
-    return call("T.iter_var", [p.expr(node.var), dom, quote(node.iter_type), quote(node.thread_tag)])
+    dom = "None" if node.dom is None else _range(node.dom, p, "T")
+    kind = _ITER_KINDS.get(node.iter_type, node.iter_type)
+    return call("T.iter_var", [p.expr(node.var), dom, quote(kind), quote(node.thread_tag)])
 
 
 @EXPR.on(PointerType)

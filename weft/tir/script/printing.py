@@ -18,7 +18,7 @@ from weft.ir.text.scalar import argument, number, same, slice_docs, var_declarat
 from weft.tir import stmt as stmts
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
-from weft.tir.script.printing_exprs import buffer_args, introduce, new_buffer, range_index
+from weft.tir.script.printing_exprs import access, buffer_args, element, introduce, new_buffer, range_index
 
 LOOP_KINDS = {
     stmts.ForKind.SERIAL: "serial",
@@ -174,14 +174,16 @@ def _several(node: stmts.Stmt, p: Printer) -> None:
 
 @STMT.on(stmts.BufferStore)
 def _store(node: stmts.BufferStore, p: Printer) -> None:
-    buffer = p.expr(node.buffer)
     lanes = DataType(node.indices[-1].dtype).lanes if node.indices else 1
     dtype = node.buffer.dtype if lanes == 1 else f"{node.buffer.dtype}x{lanes}"
-    if node.predicate is not None or node.value.dtype != dtype:
-        args = [buffer, p.expr(node.value), tuple_doc([argument(i, p) for i in node.indices])]
+    indices = [argument(i, p) for i in node.indices]
+    if node.value.dtype != dtype:
+        args = [p.expr(node.buffer), p.expr(node.value), tuple_doc(indices)]
         p.lines.add(call("T.BufferStore", args + ([p.expr(node.predicate)] if node.predicate is not None else [])))
-        return
-    p.lines.add(index(buffer, [argument(i, p) for i in node.indices]), " = ", p.expr(node.value))
+    elif node.predicate is not None:
+        p.lines.add(access(node.buffer, "vstore", [indices, p.expr(node.value)], node.predicate, p))
+    else:
+        p.lines.add(element(node.buffer, node.indices, p), " = ", p.expr(node.value))
 
 
 @STMT.on(stmts.Evaluate)
@@ -189,7 +191,15 @@ def _evaluate(node: stmts.Evaluate, p: Printer) -> None:
     if isinstance(node.value, Call) and getattr(node.value.op, "name", "") in ("tir.break_loop", "tir.continue_loop"):
         p.lines.add(node.value.op.name.removeprefix("tir.").removesuffix("_loop"))
         return
+    if isinstance(node.value, Call) and getattr(node.value.op, "name", "") == "tir.ret" and _returns(node.value):
+        p.lines.add("return ", argument(node.value.args[0], p))
+        return
     p.lines.add(p.expr(node.value) if isinstance(node.value, Call) else call("T.evaluate", [argument(node.value, p)]))
+
+
+def _returns(node: Call) -> bool:
+    """Whether ``return value`` is read back as a call of ``T.ret``."""
+    return len(node.args) == 1 and isinstance(node.args[0], ir.PrimExpr) and node.args[0].dtype == node.dtype
 
 
 @STMT.on(stmts.Prefetch)
@@ -431,7 +441,7 @@ def _prim_func(func: PrimFunc, name: str, p: Printer) -> None:
     for param in func.params:
         buffer = inline.get(param)
         if buffer is not None:
-            args, kwargs = buffer_args(buffer, p)
+            args, kwargs = buffer_args(buffer, p, typed=True)
             params.append(Seq(TERNARY, (introduce(buffer, p), ": ", call("T.Buffer", args, kwargs))))
         else:
             declaration = var_declaration(param, p)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
-from weft.ir.text.doc import TERNARY, Doc, Seq, call, index, tuple_doc
+from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, tuple_doc
 from weft.ir.text.printer import EXPR, Printer, any_literal, quote
 from weft.ir.text.scalar import argument, is_unit, same, slice_docs
 from weft.tir import intrin
@@ -13,12 +14,14 @@ from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.reduce import CommReducer, ProducerLoad, Reduce
 
 
-def buffer_args(b: Buffer, p: Printer) -> tuple[list[Doc], list[tuple[str, Doc]]]:
-    """Return shape, data type and what differs from a plain buffer.
+def buffer_args(b: Buffer, p: Printer, *, typed: bool = False) -> tuple[list[Doc], list[tuple[str, Doc]]]:
+    """Return shape, data type where it is not float32 or `typed`, and what differs from a plain buffer.
 
     The data pointer where something else introduced it.
     """
-    args: list[Doc] = [tuple_doc([argument(d, p) for d in b.shape]), quote(b.dtype)]
+    args: list[Doc] = [tuple_doc([argument(d, p) for d in b.shape])]
+    if typed or b.dtype != "float32":
+        args.append(quote(b.dtype))
     kwargs: list[tuple[str, Doc]] = []
     if p.is_defined(b.data) or b.data.dtype != "handle" or type(b.data) is not ir.Var:
         kwargs.append(("data", p.expr(b.data)))
@@ -74,9 +77,27 @@ def _buffer(b: Buffer, p: Printer) -> Doc:
 @EXPR.on(BufferLoad)
 def _load(node: BufferLoad, p: Printer) -> Doc:
     if node.predicate is not None:
-        indices = tuple_doc([argument(i, p) for i in node.indices])
-        return call("T.BufferLoad", [p.expr(node.buffer), indices, p.expr(node.predicate)])
-    return index(p.expr(node.buffer), [argument(i, p) for i in node.indices])
+        indices = [argument(i, p) for i in node.indices]
+        return access(node.buffer, "vload", [indices], node.predicate, p)
+    return element(node.buffer, node.indices, p)
+
+
+def access(buffer: Buffer, method: str, args: list[Any], predicate: ir.PrimExpr, p: Printer) -> Doc:
+    """Write an access with a mask; the indices are the first argument."""
+    listed = Group("[", tuple(args[0]), "]")
+    masked = call(f".{method}", [listed, *args[1:]], [("predicate", p.expr(predicate))])
+    return Seq(TERNARY, (p.expr(buffer), masked))
+
+
+def element(buffer: Buffer, indices: Sequence[ir.PrimExpr], p: Printer) -> Doc:
+    """Write elements of a buffer; neighbours in its last dimension are a slice."""
+    docs: list[Doc] = [argument(i, p) for i in indices]
+    last = indices[-1] if indices else None
+    plain = type(last) is ir.Ramp and ir.is_const_int(last.stride, 1) and last.stride.dtype == last.base.dtype
+    if type(last) is ir.Ramp and plain and type(last.lanes) is int:
+        r = ir.Range.from_min_extent(last.base, ir.const(last.lanes, last.base.dtype))
+        docs[-1] = range_index(r, p) if slice_docs(r, p) else docs[-1]
+    return index(p.expr(buffer), docs)
 
 
 @EXPR.on(BufferRegion)
@@ -194,7 +215,7 @@ def _reduce(node: Reduce, p: Printer) -> Doc:
 def _comm_reducer(node: CommReducer, p: Printer) -> Doc:
     for v in (*node.lhs, *node.rhs):
         p.define(v, v.name)
-    results = tuple_doc([p.expr(r) for r in node.result])
+    results = p.expr(node.result[0]) if len(node.result) == 1 else tuple_doc([p.expr(r) for r in node.result])
     params = [p.expr(v) for v in (*node.lhs, *node.rhs)]
     function = Seq(TERNARY, ("lambda ", *[x for d in params for x in (d, ", ")][:-1], ": ", results))
-    return call("T.comm_reducer", [function, tuple_doc([p.expr(e) for e in node.identity_element])])
+    return call("T.comm_reducer", [function, Group("[", tuple(p.expr(e) for e in node.identity_element), "]")])
