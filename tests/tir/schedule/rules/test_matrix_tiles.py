@@ -356,3 +356,19 @@ def test_assembly():
     products, loads = (len(re.findall(rf"\b{name}\b", text)) for name in ("tdpbf16ps", "tileloadd"))
     assert products % 24 == 0 and products * 16 == loads * 24
     assert len(re.findall(r"\bldtilecfg\b", text)) == len(re.findall(r"\btilerelease\b", text)) == 1
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+@pytest.mark.parametrize(("m", "n", "k"), [(37, 70, 75), (64, 32, 64), (33, 1, 40)])
+def test_a_batch_of_one(m, n, k, dtype):
+    sums = "int32" if dtype == "int8" else dtype
+    a, b = te.placeholder((1, m, k), dtype, name="A"), te.placeholder((1, k, n), dtype, name="B")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((1, m, n), lambda g, i, j: te.sum(a[g, i, r].astype(sums) * b[g, r, j].astype(sums), r), name="C")
+    d = te.compute(c.shape, lambda g, i, j: c[g, i, j] * weft.tir.const(2, sums), name="D")
+    func = scheduled(te.create_prim_func([a, b, d]), amx.target("-num-cores=2"))
+    rng = np.random.default_rng(k)
+    x, y = (rng.integers(-128, 128, s).astype(dtype) for s in ((1, m, k), (1, k, n)))
+    found = np.full((1, m, n), 77, sums)
+    weft.build(func, amx.target())(x, y, found)
+    np.testing.assert_allclose(found, 2 * (x.astype("float64") @ y.astype("float64")), rtol=1e-6, atol=1e-2)

@@ -132,8 +132,8 @@ class TileProblem(NamedTuple):
         return ir.substitute(self.c.b, {vector: ir.cast(vector.dtype, column), **self.places(int64(0), k)})
 
     def places(self, row: ir.PrimExpr, k: ir.PrimExpr) -> dict[ir.Var, ir.PrimExpr]:
-        """The values of the variables for a row and a summand; others but the column have one."""
-        single = {v: ir.const(0, v.dtype) for v in (*self.c.batch, *self.c.columns) if v is not self.c.vector}
+        """The values of the variables for a row and a summand; those that run over one value have it."""
+        single = {iv.var: iv.dom.min for iv in self.c.block.iter_vars if iv.dom and ir.is_const_int(iv.dom.extent, 1)}
         return single | _unravel(self.row_vars, self.extents, row) | _unravel(self.c.reduce, self.extents, k)
 
 
