@@ -19,7 +19,7 @@ class AotModule(GraphModule):
 
     def get_input_name(self, index: int) -> str:
         """Return the name of an input by its place."""
-        names = list(self._inputs)
+        names = list(self.get_input_info()[0])
         if not 0 <= index < len(names):
             raise InvalidArgument(f"input {index} of {len(names)}", expected=f"0 to {len(names) - 1}")
         return names[index]

@@ -7,7 +7,7 @@ The JSON is Apache TVM's: ``nodes`` (``null`` for inputs, ``tvm_op`` for calls),
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -78,27 +78,6 @@ def _handle(module: Any) -> Any:
     return module.__tvm_ffi_object__() if hasattr(module, "__tvm_ffi_object__") else module
 
 
-class _FarInputs(Mapping[str, tuple[str, tuple[int, ...]]]):
-    """Dtypes and shapes of the inputs of an executor on another machine, which is asked for each; it lists no names."""
-
-    def __init__(self, module: Any) -> None:
-        self._count, self._place, self._get = (module[f"get_{what}"] for what in ("num_inputs", "input_index", "input"))
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and self._place(key) >= 0
-
-    def __getitem__(self, key: str) -> tuple[str, tuple[int, ...]]:
-        found = self._get(key)
-        return str(found.dtype), tuple(found.shape)
-
-    def __len__(self) -> int:
-        return int(self._count())
-
-    def __iter__(self) -> Iterator[str]:
-        raise error.InvalidArgument("an executor on another machine does not list the names of its inputs",
-                                    help="read graph_json, or ask get_input_index for a name")  # fmt: skip
-
-
 def _is_far(module: Any) -> bool:
     return getattr(module, "kind", "") == "rpc"
 
@@ -125,16 +104,17 @@ class GraphModule:
         self._set_input = self.module["set_input"]
         self._get_input = self.module["get_input"]
         self._get_output = self.module["get_output"]
-        self._inputs: Mapping[str, tuple[str, tuple[int, ...]]]
-        if far:
-            self._inputs, self._names = _FarInputs(self.module), []
-            self._set_input = self._copy_there
-            return
-        self._inputs = {
-            str(name): (str(dtype), tuple(int(d) for d in shape))
-            for name, dtype, shape in self.module["get_input_info"]()
+        rows = [] if far else self.module["get_input_info"]()  # a client of RPC is sent no list
+        self._inputs: dict[str, tuple[str, tuple[int, ...]]] = {
+            str(name): (str(dtype), tuple(int(d) for d in shape)) for name, dtype, shape in rows
         }
         self._names = list(self._inputs)
+        if far:
+            self._set_input = self._copy_there
+
+    def _demand_here(self, what: str, instead: str) -> None:
+        if _is_far(self.module):
+            raise error.InvalidArgument(f"{what} in the process that runs the graph", help=instead)
 
     def _copy_there(self, key: str | int, value: Any) -> None:
         self._get_input(key).copyfrom(value)
@@ -155,7 +135,7 @@ class GraphModule:
         if key is not None:
             self._set_input(key, self._value(key, value))
         for name, given in params.items():
-            if name in self._inputs:
+            if self.get_input_index(name) >= 0:
                 self._set_input(name, self._value(name, given))
 
     def _value(self, key: str | int, value: Any) -> Any:
@@ -203,7 +183,7 @@ class GraphModule:
 
     def get_num_inputs(self) -> int:
         """Return the number of inputs, parameters included."""
-        return len(self._inputs)
+        return int(self.module["get_num_inputs"]())
 
     def get_input(self, index: str | int, out: Any = None) -> Tensor:
         """Return an input by name or place, or copy it to `out`."""
@@ -215,6 +195,7 @@ class GraphModule:
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Return shapes and dtypes of the inputs by name, parameters included."""
+        self._demand_here("names of inputs are listed", "read graph_json, or ask get_input_index for a name")
         items = self._inputs.items()
         return {name: shape for name, (_, shape) in items}, {name: dtype for name, (dtype, _) in items}
 
@@ -246,9 +227,7 @@ class GraphModule:
     def profile(self, **input_dict: Any) -> Report:
         """Run once and tell how long each node took."""
         self.set_input(**input_dict)
-        if _is_far(self.module):
-            raise error.InvalidArgument("nodes are timed in the process that runs them",
-                                        help="benchmark() times whole runs where they are")  # fmt: skip
+        self._demand_here("nodes are timed", "benchmark() times whole runs where they are")
         nodes = [(i, str(f)) for i, (_, f) in enumerate(self.module["get_nodes"]()) if f]
         run_node, profiler = self.module["run_node"], Profiler()
         for index, function in nodes:
