@@ -96,6 +96,10 @@ def test_shapes_that_are_expressions() -> None:
     assert relay.zeros(n).op.name == "dyn.zeros"
     assert relay.full(1.0, n, "float32").op.name == "dyn.full"
     assert relay.tile(x, n).op.name == "dyn.tile"
+    assert relay.squeeze(x, n).op.name == "dyn.squeeze"
+    assert relay.expand_dims(x, n).op.name == "dyn.expand_dims"
+    with pytest.raises(error.InvalidArgument, match="attribute 'axis' is no constant"):
+        relay.nn.softmax(x, axis=n)
     cut = relay.strided_slice(x, n, [1, 2])
     assert cut.op.name == "dyn.strided_slice"
     assert cut.args[2].data.numpy().tolist() == [1, 2]

@@ -192,7 +192,30 @@ def _squeeze(data: ir.Expr, axis: Any) -> ir.Expr:
     return shared("squeeze", data, axis=axis)
 
 
+def _dyn_squeeze(data: ir.Expr, axis: tuple[PrimExpr, ...]) -> ir.Expr:
+    """Reshape to the dimensions that stay; a dimension that goes and is not 1 leaves another number of elements."""
+    shape, n = dims(data), rank(data)
+    stays = [ir.all_of(*(ir.not_equal(a, int64(k)) for a in axis for k in (i, i - n))) for i in range(n)]
+    kept: list[PrimExpr] = []
+    for j in range(n - len(axis)):
+        place, size = int64(-1), int64(1)
+        for d, stay in zip(shape, stays, strict=True):
+            place = place + select(stay, int64(1), int64(0))
+            size = select(ir.all_of(stay, place.equal(int64(j))), d, size)
+        kept.append(simplify(size))
+    return shared("reshape", data, shape_of_dims(kept))
+
+
+@constructs("squeeze")
+def squeeze(data: Value, axis: Dims | int | None = None) -> ir.Expr:
+    """Drop dimensions of extent 1: all, or those of `axis`, which may be computed."""
+    if is_computed(axis):
+        return call("dyn.squeeze", data, shape_argument(axis))
+    return call("squeeze", data, axis=numbers(axis))
+
+
 declare("squeeze", "data", {"axis": None}, expand=_squeeze, doc="Drop dimensions of extent 1.")
+declare("dyn.squeeze", "data axis:values", expand=_dyn_squeeze, doc="Drop dimensions that are computed.")
 declare("nn.batch_flatten", "data", expand=lambda data: _reshape(data, (*dims(data)[:1], -1)),
         doc="Merge all dimensions but the first.")  # fmt: skip
 
@@ -202,8 +225,28 @@ def _expand_dims(data: ir.Expr, axis: int, num_newaxis: int = 1) -> ir.Expr:
     return shared("expand_dims", data, axis=tuple(range(at, at + num_newaxis))) if num_newaxis else data
 
 
+def _dyn_expand_dims(data: ir.Expr, axis: tuple[PrimExpr, ...], num_newaxis: int = 1) -> ir.Expr:
+    shape, n = dims(data), rank(data)
+    at = select(axis[0] < int64(0), axis[0] + int64(n + 1), axis[0])
+    one, sizes = int64(1), []
+    for j in range(n + num_newaxis):
+        inside = select(int64(j) < at + int64(num_newaxis), one, shape[j - num_newaxis] if j >= num_newaxis else one)
+        sizes.append(simplify(select(int64(j) < at, shape[j], inside) if j < n else inside))
+    return shared("reshape", data, shape_of_dims(sizes))
+
+
+@constructs("expand_dims")
+def expand_dims(data: Value, axis: Value | int, num_newaxis: int = 1) -> ir.Expr:
+    """Insert `num_newaxis` dimensions of extent 1 before `axis`, which may be computed."""
+    if is_computed(axis):
+        return call("dyn.expand_dims", data, shape_argument(axis), num_newaxis=num_newaxis)
+    return call("expand_dims", data, axis=numbers(axis), num_newaxis=num_newaxis)
+
+
 declare("expand_dims", "data", {"axis": REQUIRED, "num_newaxis": 1}, expand=_expand_dims,
         doc="Insert dimensions of extent 1.")  # fmt: skip
+declare("dyn.expand_dims", "data axis:values", {"num_newaxis": 1}, expand=_dyn_expand_dims,
+        doc="Insert dimensions of extent 1 where it is computed.")  # fmt: skip
 declare("reverse", "data", {"axis": 0}, expand=lambda data, axis: shared("flip", data, axis=axis),
         doc="Reverse along an axis.")  # fmt: skip
 

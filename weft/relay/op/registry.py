@@ -172,6 +172,11 @@ def op_call(name: str, *args: Any, **attrs: Any) -> Call:
     missing = [k for k, default in op.attrs.items() if default is REQUIRED and k not in attrs]
     if missing:
         raise InvalidArgument(f"{name}: missing attribute '{missing[0]}'")
+    computed = [k for k, v in attrs.items() if isinstance(v, ir.Expr) and not isinstance(v, (ir.Constant, PrimExpr))]
+    if computed:
+        raise InvalidArgument(
+            f"{name}: attribute '{computed[0]}' is no constant", found=type(attrs[computed[0]]).__name__
+        )
     given = [a for a in args if a is not None]
     return Call(op.op, tuple(as_expr(a) for a in given), Attrs.of({**op.attrs, **attrs}))
 
