@@ -6,22 +6,10 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
-from weft.ir import (
-    Expr,
-    ExprVar,
-    Function,
-    IRModule,
-    Pass,
-    PrimExpr,
-    TensorType,
-    Type,
-    constant,
-    prim_value,
-    rewrite,
-    substitute,
-)
+from weft.ir import Expr, ExprVar, Function, IRModule, Pass, PrimExpr, TensorType, constant, prim_value, substitute
 from weft.relax.expr_functor import PyExprMutator
 from weft.relax.infer import function_type, unify_dims
 
@@ -104,10 +92,10 @@ def simplify_types(func: Function) -> Function:
     """Write the dimensions that follow from others simpler: ``n * 32`` for ``2 * n * 16``."""
     analyzer = Analyzer()
 
-    def simpler(ty: Type) -> Type:
-        return rewrite(ty, lambda n: analyzer.simplify(n) if isinstance(n, PrimExpr) else n)
+    def simpler(ty: ir.Type) -> ir.Type:
+        return ir.rewrite(ty, lambda n: analyzer.simplify(n) if isinstance(n, PrimExpr) else n)
 
-    return rewrite(func, lambda n: simpler(n) if isinstance(n, Type) else n)
+    return ir.rewrite(func, lambda n: simpler(n) if isinstance(n, ir.Type) else n)
 
 
 def _is_number(value: Any) -> bool:
