@@ -171,3 +171,4 @@ Any_ = _Maker("Any", lambda: ir.AnyType())
 PackedFunc = _Maker("PackedFunc", lambda: ir.PackedFuncType())
 
 AnyProxy, TensorProxy, ShapeProxy, TupleProxy, CallableProxy = Any_, Tensor, Shape, TupleOf, Callable_  # as TVM says
+ObjectProxy, PrimProxy, TypeProxy, StructInfoProxy = AnyProxy, Prim, Proxy, Proxy
