@@ -349,6 +349,9 @@ def call_llvm_pure_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
 
 
 def _llvm_call(op: str, dtype: str, name: str, args: tuple[Any, ...]) -> PrimExpr:
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgument("an intrinsic of LLVM is called by its name", expected='"llvm.fma"', found=str(name),
+                              help="numbers mean other intrinsics in every version of LLVM")  # fmt: skip
     first = args[0] if args else None
     if isinstance(first, IntImm) and first.dtype == "uint32" and first.value < len(args):
         args = args[1:]

@@ -179,6 +179,7 @@ def _buffer(
     """Declare a buffer without a name; TVM's zero and negative values stand for the defaults."""
     dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
     element = getattr(dtype, "dtype", dtype)
+    strides = [Var(s, "int32") if isinstance(s, str) else s for s in strides or ()]
     if isinstance(elem_offset, Var) and elem_offset.name == "":
         elem_offset = type(elem_offset)("elem_offset", elem_offset.dtype)
     return declare(

@@ -103,9 +103,9 @@ def tvm_struct_get(arr: Value, index: Value, field: Value, dtype: str) -> PrimEx
     return _call("tvm_struct_get", dtype, (arr, index, field))
 
 
-def tvm_stack_alloca(dtype_str: str, num: Value) -> PrimExpr:
+def tvm_stack_alloca(dtype_str: str, num: Value, dtype: str = "handle") -> PrimExpr:
     """Reserve room on the stack."""
-    return _call("tvm_stack_alloca", "handle", (dtype_str, num))
+    return _call("tvm_stack_alloca", dtype, (dtype_str, num))
 
 
 def type_annotation(dtype: DTypeLike) -> PrimExpr:
