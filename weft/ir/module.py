@@ -189,6 +189,8 @@ class IRModule:
         """Return a module with the same functions."""
         return IRModule(self.functions, self.attrs, self.global_infos, type_definitions=self.type_definitions)
 
+    clone = copy
+
     def with_functions(self, functions: Mapping[Any, BaseFunc]) -> IRModule:
         """Return a module with these functions and this module's attributes.
 
