@@ -10,7 +10,7 @@ IN_PYTORCH = "weft.in_pytorch"
 """The mark of a node that PyTorch runs, among what is known of it."""
 
 
-def memory_order(value: Any) -> list[int] | None:
+def memory_order(value: torch.Tensor) -> list[int] | None:
     """The axes of a tensor as they lie in memory, the outermost first; None for the order of the shape."""
     steps = [s if isinstance(s, int) else s.node.hint for s in value.stride()]
     if not all(steps):  # repeated, or not known
@@ -19,7 +19,7 @@ def memory_order(value: Any) -> list[int] | None:
     return None if order == list(range(len(steps))) else order
 
 
-def read_bases(graph: Any) -> None:
+def read_bases(graph: torch.fx.GraphModule) -> None:
     """Let ``as_strided`` of views read the tensors that they are views of, whose memory it means.
 
     A view that has become a tensor of its own has no elements around it. Where a size decides at which element the view

@@ -203,7 +203,7 @@ def _same_in(worst: ir.PrimExpr, c: ir.PrimExpr) -> bool:
     return worst is not ir.TRUE and any(x is c or ir.structural_equal(x, c) for x in conjuncts(worst))
 
 
-def _assume(body: Stmt, true: set[ir.PrimExpr]) -> Stmt:
+def _assume(body: Stmt, true: frozenset[ir.PrimExpr]) -> Stmt:
     """Replace conditions by true and drop what that decides."""
 
     def rule(node: Any) -> Any:
