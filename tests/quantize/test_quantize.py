@@ -167,9 +167,14 @@ def test_settings_that_are_refused(options):
         quantize.quantize_model(perceptron(), **options)
 
 
-def test_old_models_are_refused():
+def test_old_models_and_those_of_float16_are_refused():
     with pytest.raises(error.InvalidArgument, match="too old"):
         quantize.quantize_model(perceptron(opset=11))
+    model = perceptron()
+    for t in model.graph.initializer:
+        t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(t).astype(np.float16), t.name))
+    with pytest.raises(error.InvalidArgument, match=r"(?s)no layer .*constants of float16"):
+        quantize.quantize_model(model)
 
 
 def scales(path):

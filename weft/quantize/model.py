@@ -89,7 +89,7 @@ def quantize_model(
     Raises
     ------
     InvalidArgument
-        For an unknown method, type or group, or a model that is too old.
+        For an unknown method, type or group, or a model that is too old or has nothing to quantise.
     """
     onnx = require("onnx", extra="onnx")
     if weights not in _WEIGHTS or method not in METHODS or group < 0 or group % 16:
@@ -105,6 +105,10 @@ def quantize_model(
         made.CopyFrom(model)
     made.ir_version = max(made.ir_version, 10)  # the first with types of 4 bits
     work = _Work(onnx, made, _WEIGHTS[weights], group, max_loss)
+    if not work.inputs():
+        types = sorted({onnx.TensorProto.DataType.Name(t.data_type).lower() for t in made.graph.initializer})
+        raise InvalidArgument("quantize: no layer can be quantised", found=f"constants of {', '.join(types) or 'none'}",
+                              expected="MatMul, Gemm or Conv with constant weights of float32")  # fmt: skip
     work.run(_observed(onnx, made, work.inputs(), samples, method), METHODS[method])
     if samples:
         _compare(onnx, model, made, work.layers, samples)
