@@ -71,7 +71,7 @@ class ServedMachine(ServedModule):
 
     def _do_invoke_stateful(self, name: str) -> None:
         if self._relay:
-            self._results[name] = self._machine.invoke(name)
+            self._results[name] = self._machine.invoke(name)  # pyright: ignore[reportAttributeAccessIssue] - Relay's
         else:
             self._machine.invoke_stateful(name)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -12,7 +12,7 @@ IN_PYTORCH = "weft.in_pytorch"
 
 def memory_order(value: torch.Tensor) -> list[int] | None:
     """The axes of a tensor as they lie in memory, the outermost first; None for the order of the shape."""
-    steps = [s if isinstance(s, int) else s.node.hint for s in value.stride()]
+    steps: list[Any] = [s if type(s) is int else s.node.hint for s in cast("tuple[Any, ...]", value.stride())]
     if not all(steps):  # repeated, or not known
         return None
     order = sorted(range(len(steps)), key=lambda axis: -steps[axis])

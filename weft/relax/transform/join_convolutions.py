@@ -91,7 +91,7 @@ def _branch(expr: Any, whole: Any, values: dict[Any, Expr], uses: dict[Expr, int
     if ty.ndim < 3 or not structural_equal(ty, whole):
         return None
     call, bias = convolution_before(expr, values.get, uses)
-    window = call.args[1].data.shape[2:] if call is not None else ()
+    window = call.args[1].data.shape[2:] if call is not None else ()  # pyright: ignore[reportArgumentType]
     if call is None:
         call, bias = before_bias(expr, values.get, uses)
         if not is_op(call, "multiply") or channels_of(call.args[1], ty.ndim) is None:

@@ -159,7 +159,7 @@ def _has_loop_apart(stmt: Stmt, conditions: frozenset[ir.PrimExpr]) -> bool:
         asking = [x for x in stmt.seq if _asks(x, conditions)]
         apart = any(not _is_tile(f) for x in stmt.seq if x not in asking for f in ir.find(x, For))
         return bool(asking) and (apart or any(_has_loop_apart(x, conditions) for x in asking))
-    through = isinstance(stmt, (AllocBuffer, AttrStmt, LetStmt)) or (isinstance(stmt, For) and not _is_tile(stmt))
+    through = isinstance(stmt, (AllocBuffer, AttrStmt, LetStmt, For)) and not (isinstance(stmt, For) and _is_tile(stmt))
     return through and _has_loop_apart(stmt.body, conditions)
 
 
