@@ -159,8 +159,9 @@ def _has_loop_apart(stmt: Stmt, conditions: frozenset[ir.PrimExpr]) -> bool:
         asking = [x for x in stmt.seq if _asks(x, conditions)]
         apart = any(not _is_tile(f) for x in stmt.seq if x not in asking for f in ir.find(x, For))
         return bool(asking) and (apart or any(_has_loop_apart(x, conditions) for x in asking))
-    through = isinstance(stmt, (AllocBuffer, AttrStmt, LetStmt, For)) and not (isinstance(stmt, For) and _is_tile(stmt))
-    return through and _has_loop_apart(stmt.body, conditions)
+    if isinstance(stmt, For) and _is_tile(stmt):
+        return False
+    return isinstance(stmt, (AllocBuffer, AttrStmt, For, LetStmt)) and _has_loop_apart(stmt.body, conditions)
 
 
 def _asks(stmt: Stmt, conditions: frozenset[ir.PrimExpr]) -> bool:
