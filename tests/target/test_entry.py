@@ -76,6 +76,18 @@ def test_strides_of_unit_and_empty_dimensions_do_not_matter(add):
     assert out[0] == 0
 
 
+def test_extents_whose_product_wraps_to_zero_are_not_empty():
+    """What is not compact is refused, however large it says that it is."""
+    x, y = decl_buffer((N, N), "float32", "x"), decl_buffer((int64(1),), "float32", "y")
+    first = build(function([x, y], store(y, (0,), load(x, 0, 1)), "first"), "llvm")["first"]
+    tensor = weft.runtime.tensor(f32(2, 2))
+    shape, strides = (ctypes.c_void_p.from_address(_dltensor(tensor) + at).value for at in (24, 32))
+    for place, values in ((shape, (1 << 32, 1 << 32)), (strides, (0, 1))):
+        (ctypes.c_int64 * 2).from_address(place)[:] = values
+    with pytest.raises(ValueError, match="compact"):
+        first(tensor, f32(1))
+
+
 def test_device(fixed):
     tensor = weft.runtime.tensor(f32(3, 4))
     handle = ctypes.c_int32.from_address(_dltensor(tensor) + 8)

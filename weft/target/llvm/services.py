@@ -257,6 +257,7 @@ stride:
   %e = phi i64 [ %rank64, %strides ], [ %e.next, %stride ]
   %step = phi i64 [ 1, %strides ], [ %step.next, %stride ]
   %gaps = phi i1 [ false, %strides ], [ %gaps.next, %stride ]
+  %empty = phi i1 [ false, %strides ], [ %empty.next, %stride ]
   %e.next = sub nuw nsw i64 %e, 1
   %at_stride = getelementptr inbounds i64, ptr %stride_list, i64 %e.next
   %stride.found = load i64, ptr %at_stride
@@ -266,14 +267,15 @@ stride:
   %off = icmp ne i64 %stride.found, %step
   %gap = and i1 %long, %off
   %gaps.next = or i1 %gaps, %gap
+  %nothing = icmp eq i64 %length, 0
+  %empty.next = or i1 %empty, %nothing
   %step.next = mul i64 %step, %length
   %outer = icmp ne i64 %e.next, 0
   br i1 %outer, label %stride, label %sparse
 sparse:
-  %filled = icmp ne i64 %step.next, 0
-  %refuse = and i1 %gaps.next, %filled
+  %refuse = icmp ugt i1 %gaps.next, %empty.next
   br i1 %refuse, label %refused, label %start, !prof !2"""
-"""Extents and strides, once the rank is right: the product of all extents is zero where strides do not matter."""
+"""Extents and strides, once the rank is right. An extent of zero is looked for, as a product of many may wrap to it."""
 
 _START = f"""start:
   %at_data = {tensor_member("%found", "data")}
