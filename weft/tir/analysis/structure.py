@@ -8,78 +8,66 @@ from typing import Any
 import msgspec
 
 from weft import ir
+from weft.tir import stmt as stmts
 from weft.tir.buffer import BufferRegion
-from weft.tir.stmt import (
-    AllocBuffer,
-    Block,
-    BlockRealize,
-    BufferStore,
-    Evaluate,
-    For,
-    IfThenElse,
-    SeqStmt,
-    Stmt,
-    While,
-    seq,
-)
 
 replace_node = msgspec.structs.replace
 """Return a copy of a node with some fields changed."""
 
-_IS_STMT = ir.SubclassTable(Stmt)
+_IS_STMT = ir.SubclassTable(stmts.Stmt)
 _children = ir.Dispatch(
     "statement children",
-    covers=(Stmt,),
+    covers=(stmts.Stmt,),
     default=lambda s: tuple([v for f in s.__struct_fields__ if _IS_STMT[type(v := getattr(s, f))]]),
 )
-_children.on(BufferStore, Evaluate)(lambda s: ())
-_children.on(SeqStmt)(lambda s: s.seq)
-_children.on(For)(lambda s: (s.body,))
-_children.on(BlockRealize)(lambda s: (s.block,))
-_children.on(Block)(lambda s: (s.body,) if s.init is None else (s.init, s.body))
-_children.on(IfThenElse)(lambda s: (s.then_case,) if s.else_case is None else (s.then_case, s.else_case))
+_children.on(stmts.BufferStore, stmts.Evaluate)(lambda s: ())
+_children.on(stmts.SeqStmt)(lambda s: s.seq)
+_children.on(stmts.For)(lambda s: (s.body,))
+_children.on(stmts.BlockRealize)(lambda s: (s.block,))
+_children.on(stmts.Block)(lambda s: (s.body,) if s.init is None else (s.init, s.body))
+_children.on(stmts.IfThenElse)(lambda s: (s.then_case,) if s.else_case is None else (s.then_case, s.else_case))
 
 
-def stmt_children(stmt: Stmt) -> tuple[Stmt, ...]:
+def stmt_children(stmt: stmts.Stmt) -> tuple[stmts.Stmt, ...]:
     """Return the statements directly inside `stmt`, in order of execution."""
     return _children(stmt)
 
 
-def statements(stmt: Stmt, into_blocks: bool = True) -> Iterator[Stmt]:
+def statements(stmt: stmts.Stmt, into_blocks: bool = True) -> Iterator[stmts.Stmt]:
     """Yield `stmt` and the statements below it, parents first; bodies of blocks below it only where `into_blocks`."""
     stack = [stmt]
     while stack:
         s = stack.pop()
         yield s
-        if into_blocks or s is stmt or type(s) is not Block:
+        if into_blocks or s is stmt or type(s) is not stmts.Block:
             stack += _children.rule[type(s)](s)[::-1]
 
 
 _JUMPS = {"tir.continue_loop": 1, "tir.break_loop": 2}
 
 
-def jump(stmt: Stmt) -> int:
+def jump(stmt: stmts.Stmt) -> int:
     """Return 1 for a statement that continues its loop, 2 for one that leaves it, 0 for any other."""
-    call = stmt.value if isinstance(stmt, Evaluate) else None
+    call = stmt.value if isinstance(stmt, stmts.Evaluate) else None
     return _JUMPS.get(getattr(call.op, "name", ""), 0) if isinstance(call, ir.CallIntrin) else 0
 
 
-def jumps_out(stmt: Stmt) -> Iterator[int]:
+def jumps_out(stmt: stmts.Stmt) -> Iterator[int]:
     """Yield the jumps in a statement that belong to a loop around it."""
     if jump(stmt):
         yield jump(stmt)
-    elif not isinstance(stmt, (For, While)):
+    elif not isinstance(stmt, (stmts.For, stmts.While)):
         for s in stmt_children(stmt):
             yield from jumps_out(s)
 
 
-def map_children(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
+def map_children(stmt: stmts.Stmt, f: Callable[[stmts.Stmt], stmts.Stmt]) -> stmts.Stmt:
     """Return `stmt` with `f` applied to the statements directly inside; itself where nothing changed."""
-    if type(stmt) is SeqStmt:
+    if type(stmt) is stmts.SeqStmt:
         new = [f(s) for s in stmt.seq]
         for a, b in zip(new, stmt.seq, strict=True):
             if a is not b:
-                return seq(*new)
+                return stmts.seq(*new)
         return stmt
     changes = {}
     for name in stmt.__struct_fields__:
@@ -91,14 +79,14 @@ def map_children(stmt: Stmt, f: Callable[[Stmt], Stmt]) -> Stmt:
     return replace_node(stmt, **changes) if changes else stmt
 
 
-def replace_stmt(root: Stmt, old: Stmt, new: Stmt) -> Stmt:
+def replace_stmt(root: stmts.Stmt, old: stmts.Stmt, new: stmts.Stmt) -> stmts.Stmt:
     """Replace the statement `old`, that very node, below `root`."""
     path = path_to(root, lambda s: s is old)
     assert path is not None, "the statement to replace is not in the tree"
     return rebuild_path(path, new)
 
 
-def rebuild_path(path: list[Stmt], new: Stmt | None) -> Stmt:
+def rebuild_path(path: list[stmts.Stmt], new: stmts.Stmt | None) -> stmts.Stmt:
     """Put `new` in place of the end of `path` and rebuild its ancestors."""
     below, current = path[-1], new
     for parent in reversed(path[:-1]):
@@ -109,27 +97,27 @@ def rebuild_path(path: list[Stmt], new: Stmt | None) -> Stmt:
     return current
 
 
-def remove_stmt(root: Stmt, old: Stmt) -> Stmt:
+def remove_stmt(root: stmts.Stmt, old: stmts.Stmt) -> stmts.Stmt:
     """Remove `old` below `root`, with the loops and sequences that it leaves empty.
 
     Its enclosing block must keep something.
     """
     path = path_to(root, lambda s: s is old)
     assert path is not None
-    while len(path) > 1 and not (isinstance(path[-2], SeqStmt) and len(path[-2].seq) > 1):
-        assert not isinstance(path[-2], Block), "a block cannot lose its whole body"
+    while len(path) > 1 and not (isinstance(path[-2], stmts.SeqStmt) and len(path[-2].seq) > 1):
+        assert not isinstance(path[-2], stmts.Block), "a block cannot lose its whole body"
         path = path[:-1]
     parent = path[-2]
-    assert isinstance(parent, SeqStmt)
-    rest = seq(*[s for s in parent.seq if s is not path[-1]])
+    assert isinstance(parent, stmts.SeqStmt)
+    rest = stmts.seq(*[s for s in parent.seq if s is not path[-1]])
     return rebuild_path(path[:-1], rest)
 
 
-def path_to(root: Stmt, found: Callable[[Stmt], bool]) -> list[Stmt] | None:
+def path_to(root: stmts.Stmt, found: Callable[[stmts.Stmt], bool]) -> list[stmts.Stmt] | None:
     """Return the statements from `root` down to the first for which `found` holds."""
-    path: list[Stmt] = []
+    path: list[stmts.Stmt] = []
 
-    def go(s: Stmt) -> bool:
+    def go(s: stmts.Stmt) -> bool:
         path.append(s)
         if found(s):
             return True
@@ -145,24 +133,24 @@ def path_to(root: Stmt, found: Callable[[Stmt], bool]) -> list[Stmt] | None:
 class Paths:
     """The ways from a statement down to those below it, found in one visit: of schedules, which ask many times."""
 
-    def __init__(self, root: Stmt) -> None:
+    def __init__(self, root: stmts.Stmt) -> None:
         self.root = root
-        self._parents: dict[Stmt, Stmt] = {}
-        self._named: dict[Any, Stmt] = {}
+        self._parents: dict[stmts.Stmt, stmts.Stmt] = {}
+        self._named: dict[Any, stmts.Stmt] = {}
         stack = [root]
         while stack:
             s = stack.pop()
             kind = type(s)
-            if kind is For:
+            if kind is stmts.For:
                 self._named.setdefault(s.loop_var, s)  # type: ignore[attr-defined]
-            elif kind is BlockRealize:
+            elif kind is stmts.BlockRealize:
                 self._named.setdefault(s.block.name_hint, s)  # type: ignore[attr-defined]
             below = _children.rule[kind](s)
             for child in below:
                 self._parents.setdefault(child, s)
             stack += below[::-1]
 
-    def to(self, stmt: Stmt) -> list[Stmt] | None:
+    def to(self, stmt: stmts.Stmt) -> list[stmts.Stmt] | None:
         """Return the statements from the root down to `stmt`, that very node; None where it is not below."""
         path = [stmt]
         while path[-1] is not self.root:
@@ -172,31 +160,31 @@ class Paths:
             path.append(parent)
         return path[::-1]
 
-    def named(self, name: ir.Var | str) -> list[Stmt] | None:
+    def named(self, name: ir.Var | str) -> list[stmts.Stmt] | None:
         """Return the statements from the root down to the loop of a variable or the realization of a block."""
         found = self._named.get(name)
         return None if found is None else self.to(found)
 
 
-def child_realizes(stmt: Stmt) -> list[BlockRealize]:
+def child_realizes(stmt: stmts.Stmt) -> list[stmts.BlockRealize]:
     """List the block realizations below `stmt` that are not inside another block below it, in order."""
-    result: list[BlockRealize] = []
+    result: list[stmts.BlockRealize] = []
 
-    def go(s: Stmt) -> None:
-        if isinstance(s, BlockRealize):
+    def go(s: stmts.Stmt) -> None:
+        if isinstance(s, stmts.BlockRealize):
             result.append(s)
             return
         for c in stmt_children(s):
             go(c)
 
-    for c in stmt_children(stmt) if isinstance(stmt, Block) else (stmt,):
+    for c in stmt_children(stmt) if isinstance(stmt, stmts.Block) else (stmt,):
         go(c)
     return result
 
 
-def blocks_in(stmt: Stmt) -> list[Block]:
+def blocks_in(stmt: stmts.Stmt) -> list[stmts.Block]:
     """List all blocks below `stmt`, outer ones first."""
-    return [s for s in statements(stmt) if type(s) is Block]
+    return [s for s in statements(stmt) if type(s) is stmts.Block]
 
 
 def used_vars(*nodes: Any) -> set[ir.Var]:
@@ -210,7 +198,9 @@ def subst_stmt(stmt: ir.Node | tuple[Any, ...], mapping: Mapping[Any, ir.PrimExp
     return ir.substitute(stmt, mapping) if mapping else stmt
 
 
-def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[ir.Var, ir.Var], dict[str, str]]:
+def clone_fresh(
+    stmt: stmts.Stmt, rename: Callable[[str], str]
+) -> tuple[stmts.Stmt, dict[ir.Var, ir.Var], dict[str, str]]:
     """Copy a statement with fresh loop and block variables and block names, to stand beside the original.
 
     Returns
@@ -221,9 +211,9 @@ def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[ir
     variables: dict[ir.Var, ir.Var] = {}
     names: dict[str, str] = {}
     for s in statements(stmt):
-        if isinstance(s, For):
+        if isinstance(s, stmts.For):
             variables[s.loop_var] = replace_node(s.loop_var)
-        elif isinstance(s, Block):
+        elif isinstance(s, stmts.Block):
             names[s.name_hint] = rename(s.name_hint)
             for iv in s.iter_vars:
                 variables[iv.var] = replace_node(iv.var)
@@ -235,7 +225,7 @@ def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[ir
         hit = memo.get(node)
         if hit is None:
             hit = ir.rebuild(node, go)
-            if isinstance(hit, Block):
+            if isinstance(hit, stmts.Block):
                 hit = replace_node(hit, name_hint=names[hit.name_hint])
             memo[node] = hit
         return hit
@@ -243,7 +233,7 @@ def clone_fresh(stmt: Stmt, rename: Callable[[str], str]) -> tuple[Stmt, dict[ir
     return go(stmt), variables, names
 
 
-def iter_values_of(realize: BlockRealize) -> dict[ir.Var, ir.PrimExpr]:
+def iter_values_of(realize: stmts.BlockRealize) -> dict[ir.Var, ir.PrimExpr]:
     """Map the variables of a block to the values that its realization gives them."""
     return {iv.var: value for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
 
@@ -265,7 +255,7 @@ def conjuncts(condition: ir.PrimExpr) -> list[ir.PrimExpr]:
     return [] if isinstance(condition, ir.IntImm) and condition.value else [condition]
 
 
-def init_nest(realize: BlockRealize, loops: list[For], name: str) -> Stmt:
+def init_nest(realize: stmts.BlockRealize, loops: list[stmts.For], name: str) -> stmts.Stmt:
     """Build the loops over a reduction block's spatial variables that run its init, as block `name`.
 
     `loops` are those around the block from the one before which the init is to run.
@@ -288,7 +278,7 @@ def init_nest(realize: BlockRealize, loops: list[For], name: str) -> Stmt:
         if used_vars(c).isdisjoint(dropped):
             predicate = ir.logical_and(predicate, subst_stmt(c, loop_map))
     assert block.init is not None
-    init_block = Block(
+    init_block = stmts.Block(
         tuple(iv for iv, _, _ in pairs),
         (),
         subst_regions(block.writes, to_new),
@@ -296,21 +286,23 @@ def init_nest(realize: BlockRealize, loops: list[For], name: str) -> Stmt:
         subst_stmt(block.init, to_new),
         annotations=block.annotations,
     )
-    body: Stmt = BlockRealize(tuple(subst_stmt(value, loop_map) for _, _, value in pairs), predicate, init_block)
+    body: stmts.Stmt = stmts.BlockRealize(
+        tuple(subst_stmt(value, loop_map) for _, _, value in pairs), predicate, init_block
+    )
     for f in reversed(chosen):
         body = replace_node(f, loop_var=loop_map[f.loop_var], body=body)
     return body
 
 
-def empty_inits(stmt: Stmt) -> Iterator[tuple[list[ir.PrimExpr], For, Stmt]]:
+def empty_inits(stmt: stmts.Stmt) -> Iterator[tuple[list[ir.PrimExpr], stmts.For, stmts.Stmt]]:
     """Yield for each reduction that may be empty its extents, its outermost loop, and the nest that runs its init.
 
     Where an extent is 0 the block itself never runs; the nest leaves the identity that the sum of nothing is.
     """
-    stack: list[tuple[Stmt, tuple[For, ...]]] = [(stmt, ())]
+    stack: list[tuple[stmts.Stmt, tuple[stmts.For, ...]]] = [(stmt, ())]
     while stack:
         s, loops = stack.pop()
-        if isinstance(s, BlockRealize) and s.block.init is not None:
+        if isinstance(s, stmts.BlockRealize) and s.block.init is not None:
             reducing = [
                 (iv.dom.extent, value)
                 for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True)
@@ -321,17 +313,17 @@ def empty_inits(stmt: Stmt) -> Iterator[tuple[list[ir.PrimExpr], For, Stmt]]:
             at = next((i for i, f in enumerate(loops) if f.loop_var in fed), None)
             if extents and at is not None:
                 yield extents, loops[at], init_nest(s, list(loops[at:]), s.block.name_hint)
-        inner = () if isinstance(s, Block) else (*loops, s) if isinstance(s, For) else loops
+        inner = () if isinstance(s, stmts.Block) else (*loops, s) if isinstance(s, stmts.For) else loops
         stack.extend((c, inner) for c in stmt_children(s))
 
 
-def fresh_definitions(node: Stmt) -> dict[Any, Any]:
+def fresh_definitions(node: stmts.Stmt) -> dict[Any, Any]:
     """What to put for the loop variables and the buffers that a statement defines, where a second copy of it stands."""
     fresh: dict[Any, Any] = {}
     for n in ir.walk(node):
-        if isinstance(n, For):
+        if isinstance(n, stmts.For):
             fresh[n.loop_var] = ir.Var(n.loop_var.name, n.loop_var.dtype)
-        elif isinstance(n, AllocBuffer):
+        elif isinstance(n, stmts.AllocBuffer):
             own = replace_node(n.buffer, data=ir.Var(n.buffer.data.name, n.buffer.data.dtype))
             fresh.update({n.buffer: own, n.buffer.data: own.data})
     return fresh

@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    TRUE,
-    Attrs,
-    DataType,
-    IterVar,
-    Range,
-    Var,
-    cast,
-    const,
-    is_const_int,
-    logical_and,
-    rewrite,
-    substitute,
-)
 from weft.tir.analysis.access import loads_of, point_region, relax_region, substitute_ranges
 from weft.tir.analysis.apart import initialises
 from weft.tir.analysis.cover import covers
@@ -69,13 +56,13 @@ def cache_write(
     copy = _copy_nest(cache, old, box, copy_name, _outside(state, path, top))
     state.replace(top, seq(top, copy))
     current = state.realize(name).block
-    state.replace(current, substitute(current, {old: cache}))
+    state.replace(current, ir.substitute(current, {old: cache}))
     state.alloc(state.scope_of_block(name), cache)
     for consumer in consumers or ():
         reader = state.realize(consumer).block
         if not any(r.buffer is old for r in reader.reads):
             raise refuse("cache_write", f"'{consumer}' does not read '{old.name}'", block=name, help="list its readers")
-        state.replace(reader, substitute(reader, {old: cache}))
+        state.replace(reader, ir.substitute(reader, {old: cache}))
     return copy_name
 
 
@@ -115,7 +102,7 @@ def cache_read(
         box = _whole_region(state, path, realize, region, top)
     else:
         tops = _statements_with(scope, users)
-        top, box = tops[0], tuple(Range.from_min_extent(const(0, d.dtype), d) for d in old.shape)
+        top, box = tops[0], tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in old.shape)
         if any(writes(r) for s in tops for r in child_realizes(s)):
             raise refuse("cache_read", f"'{old.name}' is written in the loop nests of the blocks or between them",
                          block=name)  # fmt: skip
@@ -123,7 +110,7 @@ def cache_read(
     state.replace(top, seq(_copy_nest(old, cache, box, copy_name, _outside(state, path, top)), top))
     for user in users:
         current = state.realize(user).block
-        state.replace(current, substitute(current, {old: cache}))
+        state.replace(current, ir.substitute(current, {old: cache}))
     state.alloc(state.scope_of_block(name), cache)
     return copy_name
 
@@ -143,14 +130,14 @@ def cache_inplace(
     state.check_loaded("cache_inplace", old, block)
     cache = _cache_of(old, storage_scope)
     top = _apart(scope, path, lambda r: r is not realize and touches(r.block, [old]))
-    whole = tuple(Range.from_min_extent(const(0, d.dtype), d) for d in old.shape)
+    whole = tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in old.shape)
     copies = [state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")]
     before = _copy_nest(old, cache, whole, copies[0], _outside(state, path, top))
     copies.append(state.fresh_name(f"{copies[0]}_1"))
     after = _copy_nest(cache, old, whole, copies[1], _outside(state, path, top))
     state.replace(top, seq(before, top, after))
     current = state.realize(name).block
-    state.replace(current, substitute(current, {old: cache}))
+    state.replace(current, ir.substitute(current, {old: cache}))
     state.alloc(state.scope_of_block(name), cache)
     return copies[0], copies[1]
 
@@ -185,7 +172,7 @@ def _region(regions: tuple[BufferRegion, ...], index: int, name: str, primitive:
 def _cache_of(old: Buffer, storage_scope: str) -> Buffer:
     name = f"{old.name}_{storage_scope.replace('.', '_')}"
     return replace_node(
-        old, data=Var(name, "handle"), name=name, scope=storage_scope, strides=(), elem_offset=None, offset_factor=0
+        old, data=ir.Var(name, "handle"), name=name, scope=storage_scope, strides=(), elem_offset=None, offset_factor=0
     )
 
 
@@ -214,30 +201,31 @@ def _place(path: list[Stmt], stmt: Stmt) -> int:
 
 def _whole_region(
     state: ScheduleState, path: list[Stmt], realize: BlockRealize, region: BufferRegion, top: Stmt
-) -> tuple[Range, ...]:
+) -> tuple[ir.Range, ...]:
     """Return what all instances of a block in one run of `top` touch, cut to the buffer."""
     at = _place(path, top)
     analyzer = state.analyzer_at(path)
-    loops = {s.loop_var: Range.from_min_extent(s.min, s.extent) for s in path[at:] if isinstance(s, For)}
+    loops = {s.loop_var: ir.Range.from_min_extent(s.min, s.extent) for s in path[at:] if isinstance(s, For)}
     box = relax_region(substitute_ranges(region.region, iter_values_of(realize)), loops, analyzer)
     result = []
     for r, d in zip(box, region.buffer.shape, strict=True):
         inside = r is not None and analyzer.can_prove(r.min >= 0) and analyzer.can_prove(r.min + r.extent <= d)
-        result.append(r if r is not None and inside else Range.from_min_extent(const(0, d.dtype), d))
+        result.append(r if r is not None and inside else ir.Range.from_min_extent(ir.const(0, d.dtype), d))
     return tuple(result)
 
 
-def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tuple[Range, ...], top: Stmt) -> bool:
+def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tuple[ir.Range, ...], top: Stmt) -> bool:
     """Whether a block, over all its instances in one run of `top`, writes each element of a box."""
     realize = path[-1]
     assert isinstance(realize, BlockRealize)
-    inner = [Var(f"r{i}", r.extent.dtype) for i, r in enumerate(region.region)]
+    inner = [ir.Var(f"r{i}", r.extent.dtype) for i, r in enumerate(region.region)]
     nest = [
-        For(v, const(0, v.dtype), r.extent, ForKind.SERIAL, realize) for v, r in zip(inner, region.region, strict=True)
+        For(v, ir.const(0, v.dtype), r.extent, ForKind.SERIAL, realize)
+        for v, r in zip(inner, region.region, strict=True)
     ]
     values = substitute_ranges(
         tuple(
-            Range.from_min_extent(r.min + v, r.extent) if not is_const_int(r.extent, 1) else r
+            ir.Range.from_min_extent(r.min + v, r.extent) if not ir.is_const_int(r.extent, 1) else r
             for v, r in zip(inner, region.region, strict=True)
         ),
         iter_values_of(realize),
@@ -247,11 +235,11 @@ def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tu
     )
 
 
-def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str, analyzer: Analyzer) -> Stmt:
+def _copy_nest(source: Buffer, target: Buffer, box: tuple[ir.Range, ...], name: str, analyzer: Analyzer) -> Stmt:
     """Build the loops and the block that copy what is in the buffers of a box of one to the same place of another."""
-    loops = [Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(box)]
+    loops = [ir.Var(f"ax{i}", r.extent.dtype) for i, r in enumerate(box)]
     iters = [
-        IterVar(Range.from_min_extent(const(0, d.dtype), d), Var(f"v{i}", d.dtype), "data_par")
+        ir.IterVar(ir.Range.from_min_extent(ir.const(0, d.dtype), d), ir.Var(f"v{i}", d.dtype), "data_par")
         for i, d in enumerate(source.shape)
     ]
     index = tuple(iv.var for iv in iters)
@@ -264,12 +252,12 @@ def _copy_nest(source: Buffer, target: Buffer, box: tuple[Range, ...], name: str
     )
     values = tuple(r.min + v for r, v in zip(box, loops, strict=True))
     for v, r in zip(loops, box, strict=True):
-        analyzer.bind(v, Range.from_min_extent(const(0, v.dtype), r.extent))
-    tests = (test for i, d in zip(values, source.shape, strict=True) for test in (i >= 0, i < cast(i.dtype, d)))
-    predicate = reduce(logical_and, (t for t in tests if not analyzer.can_prove(t)), TRUE)
+        analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), r.extent))
+    tests = (test for i, d in zip(values, source.shape, strict=True) for test in (i >= 0, i < ir.cast(i.dtype, d)))
+    predicate = reduce(ir.logical_and, (t for t in tests if not analyzer.can_prove(t)), ir.TRUE)
     body: Stmt = BlockRealize(values, predicate, block)
     for v, r in reversed(list(zip(loops, box, strict=True))):
-        body = For(v, const(0, v.dtype), r.extent, ForKind.SERIAL, body)
+        body = For(v, ir.const(0, v.dtype), r.extent, ForKind.SERIAL, body)
     return body
 
 
@@ -294,16 +282,16 @@ def set_dtype(state: ScheduleState, name: str, buffer_index: int | str | Buffer,
         raise refuse("unsafe_set_dtype", f"'{old.name}' is a parameter of the function", block=name,
                      help="use cache_write")  # fmt: skip
     state.check_loaded("unsafe_set_dtype", old)
-    new = replace_node(old, data=Var(old.name, "handle"), dtype=str(DataType(dtype)))
+    new = replace_node(old, data=ir.Var(old.name, "handle"), dtype=str(ir.DataType(dtype)))
 
     def rule(node: object) -> object:
         if isinstance(node, BufferLoad) and node.buffer is old:
-            return cast(old.dtype, replace_node(node, buffer=new))
+            return ir.cast(old.dtype, replace_node(node, buffer=new))
         if isinstance(node, BufferStore) and node.buffer is old:
-            return replace_node(node, buffer=new, value=cast(new.dtype, node.value))
+            return replace_node(node, buffer=new, value=ir.cast(new.dtype, node.value))
         return node
 
-    state.rewrite_body(lambda body: substitute(rewrite(body, rule), {old: new}))
+    state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), {old: new}))
 
 
 def _regions_of(block: Block, kind: str, primitive: str) -> str:
@@ -337,8 +325,8 @@ def state_access(state: ScheduleState, name: str, place: int, kind: str, ranges:
             what, f"{len(ends) // 2} ranges for the {len(old.region)} dimensions of '{old.buffer.name}'", block=name
         )
     analyzer = state.analyzer_at(state.path_to_block(name), inside=True)
-    box = [Range.from_min_extent(a, analyzer.simplify(b - a)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
+    box = [ir.Range.from_min_extent(a, analyzer.simplify(b - a)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
     regions[place] = replace_node(old, region=tuple(box))
     notes = {f"explicit_{kind}_region": place}
-    annotated = replace_node(block, **{field: tuple(regions)}, annotations=Attrs.of(block.annotations, **notes))
+    annotated = replace_node(block, **{field: tuple(regions)}, annotations=ir.Attrs.of(block.annotations, **notes))
     state.replace(block, annotated)

@@ -15,28 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from weft import ir
 from weft.arith import Analyzer
-from weft.ir import (
-    GE,
-    GT,
-    LE,
-    LT,
-    Add,
-    IntImm,
-    IterVar,
-    PrimExpr,
-    Range,
-    Sub,
-    Var,
-    as_int,
-    cast,
-    const,
-    floordiv,
-    floormod,
-    rebuild,
-    substitute,
-    walk,
-)
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
@@ -99,8 +79,8 @@ def _nests(func: PrimFunc) -> list[Nest] | None:
             or stmt.block.match_buffers
         ):
             return None
-        plain = all(v is f.loop_var and as_int(f.min) == 0 for v, f in zip(stmt.iter_values, loops, strict=True))
-        if not plain or any(isinstance(n, (For, BlockRealize)) for n in walk(stmt.block.body)):
+        plain = all(v is f.loop_var and ir.as_int(f.min) == 0 for v, f in zip(stmt.iter_values, loops, strict=True))
+        if not plain or any(isinstance(n, (For, BlockRealize)) for n in ir.walk(stmt.block.body)):
             return None
         out.append((loops, stmt))
     return out
@@ -118,10 +98,10 @@ class _Collapse:
         self.pairs: set[tuple[int, int]] = set()  # (nest, i): variables i and i + 1 become one
         self.dims: set[tuple[Buffer, int]] = set()  # (buffer, d): dimensions d and d + 1 become one
         self.views: dict[Buffer, Buffer] = {}
-        self.accesses: list[tuple[int, Buffer, tuple[PrimExpr, ...]]] = []
-        self.loose: list[set[Var]] = []
-        self.edged: list[set[Var]] = []  # variables that are shifted or compared
-        self.inner: dict[Var, PrimExpr] = {}  # of those, how many elements the dimensions behind have
+        self.accesses: list[tuple[int, Buffer, tuple[ir.PrimExpr, ...]]] = []
+        self.loose: list[set[ir.Var]] = []
+        self.edged: list[set[ir.Var]] = []  # variables that are shifted or compared
+        self.inner: dict[ir.Var, ir.PrimExpr] = {}  # of those, how many elements the dimensions behind have
         for n, (_, realize) in enumerate(nests):
             block = realize.block
             for i in range(len(block.iter_vars) - 1):
@@ -131,17 +111,17 @@ class _Collapse:
 
     def _collect(self, n: int, block: Block) -> None:
         """Record accesses, and the variables that occur anywhere but as a whole index."""
-        loose: set[Var] = set()
-        edged: set[Var] = set()
-        mapped: set[Var] = set()
-        compared: set[Var] = set()
+        loose: set[ir.Var] = set()
+        edged: set[ir.Var] = set()
+        mapped: set[ir.Var] = set()
+        compared: set[ir.Var] = set()
         own = {iv.var for iv in block.iter_vars}
         stack: list[Any] = [block.body, block.init]
         while stack:
             node = stack.pop()
             if isinstance(node, (BufferLoad, BufferStore)):
                 stack.extend(self._access(n, node, own, edged, mapped))
-            elif isinstance(node, Var):
+            elif isinstance(node, ir.Var):
                 loose.add(node)
             elif (at := _compared(node, own)) is not None:
                 edged.add(at)
@@ -154,14 +134,14 @@ class _Collapse:
                 stack.extend(node)
         self.loose.append(loose | (mapped - compared))
         self.edged.append(edged)
-        short = [0 < (as_int(iv.dom.extent) or 0) < _SHORT for iv in block.iter_vars]  # type: ignore[union-attr]
+        short = [0 < (ir.as_int(iv.dom.extent) or 0) < _SHORT for iv in block.iter_vars]  # type: ignore[union-attr]
         for i, iv in enumerate(block.iter_vars):
             if iv.var in edged:
                 self.pairs -= {(n, i - 1), *([] if short[i + 1 : i + 2] == [True] else [(n, i)])}
 
     def _access(
-        self, n: int, node: BufferLoad | BufferStore, own: set[Var], edged: set[Var], mapped: set[Var]
-    ) -> list[PrimExpr]:
+        self, n: int, node: BufferLoad | BufferStore, own: set[ir.Var], edged: set[ir.Var], mapped: set[ir.Var]
+    ) -> list[ir.PrimExpr]:
         """Record an access; returns what else is to be looked at."""
         self.accesses.append((n, node.buffer, node.indices))
         self.dims.update((node.buffer, d) for d in range(len(node.buffer.shape) - 1))
@@ -182,7 +162,7 @@ class _Collapse:
         while before != len(self.pairs) + len(self.dims):
             before = len(self.pairs) + len(self.dims)
             for n, buffer, indices in self.accesses:
-                position: dict[PrimExpr, int] = {iv.var: i for i, iv in enumerate(self.nests[n][1].block.iter_vars)}
+                position: dict[ir.PrimExpr, int] = {iv.var: i for i, iv in enumerate(self.nests[n][1].block.iter_vars)}
                 for d in range(len(indices) - 1):
                     if (buffer, d) in self.dims and not self._mergeable(n, buffer, indices, d, position):
                         self.dims.discard((buffer, d))
@@ -194,11 +174,11 @@ class _Collapse:
                 }
 
     def _mergeable(
-        self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], d: int, position: dict[PrimExpr, int]
+        self, n: int, buffer: Buffer, indices: tuple[ir.PrimExpr, ...], d: int, position: dict[ir.PrimExpr, int]
     ) -> bool:
         a, b = indices[d], indices[d + 1]
-        if as_int(a) == 0 and as_int(b) == 0:
-            return as_int(buffer.shape[d]) == 1 and as_int(buffer.shape[d + 1]) == 1
+        if ir.as_int(a) == 0 and ir.as_int(b) == 0:
+            return ir.as_int(buffer.shape[d]) == 1 and ir.as_int(buffer.shape[d + 1]) == 1
         at = _along(a, (b,), set(position))
         i, k = None if at is None else position[at], position.get(b)
         if i is None or k != i + 1 or (n, i) not in self.pairs:
@@ -207,12 +187,14 @@ class _Collapse:
         ends = (1,) if at in self.edged[n] else (0, 1)
         return all(self._same(ivs[i + e].dom.extent, buffer.shape[d + e]) for e in ends)  # type: ignore[union-attr]
 
-    def _same(self, a: PrimExpr, b: PrimExpr) -> bool:
-        if isinstance(a, IntImm) and isinstance(b, IntImm):
+    def _same(self, a: ir.PrimExpr, b: ir.PrimExpr) -> bool:
+        if isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm):
             return a.value == b.value
         return a is b or self.analyzer.can_prove_equal(a, b)
 
-    def _drop_pairs(self, n: int, buffer: Buffer, indices: tuple[PrimExpr, ...], position: dict[PrimExpr, int]) -> None:
+    def _drop_pairs(
+        self, n: int, buffer: Buffer, indices: tuple[ir.PrimExpr, ...], position: dict[ir.PrimExpr, int]
+    ) -> None:
         """A pair survives where both variables index neighbouring dimensions that merge, or neither occurs."""
         found = [_along(index, indices[d + 1 : d + 2], set(position)) for d, index in enumerate(indices)]
         at = [None if v is None else position[v] for v in found]
@@ -224,11 +206,11 @@ class _Collapse:
             if not (d > 0 and (buffer, d - 1) in self.dims and at[d - 1] == i - 1):
                 self.pairs.discard((n, i - 1))
 
-    def _wider(self, e: Any, at: Var) -> Any:
+    def _wider(self, e: Any, at: ir.Var) -> Any:
         """Count elements of the dimensions behind, too, where an expression shifts or compares a variable."""
-        if isinstance(e, (Add, Sub, GE, GT, LE, LT)):
+        if isinstance(e, (ir.Add, ir.Sub, ir.GE, ir.GT, ir.LE, ir.LT)):
             return type(e)(self._wider(e.a, at), self._wider(e.b, at))
-        return e if e is at else self.analyzer.simplify(e * cast(e.dtype, self.inner[at]))
+        return e if e is at else self.analyzer.simplify(e * ir.cast(e.dtype, self.inner[at]))
 
     # --- rewriting ----------------------------------------------------------------------------------------------------
 
@@ -236,7 +218,7 @@ class _Collapse:
         """The buffer under its merged shape."""
         view = self.views.get(buffer)
         if view is None:
-            shape: list[PrimExpr] = []
+            shape: list[ir.PrimExpr] = []
             for d, extent in enumerate(buffer.shape):
                 if d and (buffer, d - 1) in self.dims:
                     shape[-1] = self.analyzer.simplify(shape[-1] * extent)
@@ -261,15 +243,15 @@ class _Collapse:
         """Rewrite one nest."""
         n = next(i for i, (_, r) in enumerate(self.nests) if r is realize)
         block = realize.block
-        new_loops: list[tuple[Var, PrimExpr]] = []
-        block_vars: list[IterVar] = []
-        merged: dict[Var, PrimExpr] = {}
+        new_loops: list[tuple[ir.Var, ir.PrimExpr]] = []
+        block_vars: list[ir.IterVar] = []
+        merged: dict[ir.Var, ir.PrimExpr] = {}
         for i, (f, iv) in enumerate(zip(loops, block.iter_vars, strict=True)):
             if i and (n, i - 1) in self.pairs:
                 extent = self.analyzer.simplify(new_loops[-1][1] * f.extent)
                 new_loops[-1] = (new_loops[-1][0], extent)
                 last = block_vars[-1]
-                block_vars[-1] = IterVar(Range.from_min_extent(last.dom.min, extent), last.var, last.iter_type)  # type: ignore[union-attr]
+                block_vars[-1] = ir.IterVar(ir.Range.from_min_extent(last.dom.min, extent), last.var, last.iter_type)  # type: ignore[union-attr]
             else:
                 new_loops.append((f.loop_var, f.extent))
                 block_vars.append(iv)
@@ -279,7 +261,7 @@ class _Collapse:
                 self.inner[at] = self.analyzer.simplify(self.inner[at] * f.extent) if at in self.inner else f.extent
 
         def visit(node: Any) -> Any:
-            if not isinstance(node, Var):
+            if not isinstance(node, ir.Var):
                 for at in (_compared(node, set(self.inner)), _shifted(node, set(self.inner))):
                     if at is not None:
                         return self._wider(node, at)
@@ -293,7 +275,7 @@ class _Collapse:
             if isinstance(node, BufferStore):
                 at = self._indices(node.buffer, node.indices, merged, visit)
                 return BufferStore(self.view(node.buffer), visit(node.value), at, node.predicate, span=node.span)
-            return node if isinstance(node, (Var, Buffer)) else rebuild(node, visit)
+            return node if isinstance(node, (ir.Var, Buffer)) else ir.rebuild(node, visit)
 
         regions = tuple(tuple(self._region(r) for r in rs) for rs in (block.reads, block.writes))
         new_block = Block(
@@ -302,70 +284,76 @@ class _Collapse:
         )  # fmt: skip
         stmt: Stmt = BlockRealize(tuple(v for v, _ in new_loops), realize.predicate, new_block)
         for f, (var, extent) in zip(reversed(loops[: len(new_loops)]), reversed(new_loops), strict=True):
-            stmt = For(var, const(0, var.dtype), extent, f.kind, stmt)
+            stmt = For(var, ir.const(0, var.dtype), extent, f.kind, stmt)
         return stmt
 
     def _indices(
-        self, buffer: Buffer, indices: tuple[PrimExpr, ...], merged: dict[Var, PrimExpr], visit: Any
-    ) -> tuple[PrimExpr, ...]:
-        out: list[PrimExpr] = []
+        self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...], merged: dict[ir.Var, ir.PrimExpr], visit: Any
+    ) -> tuple[ir.PrimExpr, ...]:
+        out: list[ir.PrimExpr] = []
         for d, index in enumerate(indices):
             if d and (buffer, d - 1) in self.dims:
                 continue
-            if isinstance(index, Var):
+            if isinstance(index, ir.Var):
                 out.append(merged.get(index, index))
             else:
                 mapped = self._mapped(index, indices[d + 1 : d + 2], merged)
                 out.append(visit(index) if mapped is None else mapped)
         return tuple(out)
 
-    def _mapped(self, index: PrimExpr, behind: tuple[PrimExpr, ...], own: Collection[PrimExpr]) -> PrimExpr | None:
+    def _mapped(
+        self, index: ir.PrimExpr, behind: tuple[ir.PrimExpr, ...], own: Collection[ir.PrimExpr]
+    ) -> ir.PrimExpr | None:
         """An index that a merged variable decides in another way than by moving, as one of both dimensions."""
         at = _along(index, behind, own)
         if at is None or at not in self.inner or _shifted(index, own) is not None:
             return None
-        size = cast(at.dtype, self.inner[at])
-        row = substitute(index, {at: floordiv(at, size)})
-        return self.analyzer.simplify(row * cast(row.dtype, size) + floormod(at, size))
+        size = ir.cast(at.dtype, self.inner[at])
+        row = ir.substitute(index, {at: ir.floordiv(at, size)})
+        return self.analyzer.simplify(row * ir.cast(row.dtype, size) + ir.floormod(at, size))
 
     def _region(self, region: BufferRegion) -> BufferRegion:
         buffer, out = region.buffer, []
         for d, r in enumerate(region.region):
             if d and (buffer, d - 1) in self.dims:
                 last = out[-1]
-                point = as_int(last.extent) == 1 and as_int(r.extent) == 1
+                point = ir.as_int(last.extent) == 1 and ir.as_int(r.extent) == 1
                 mapped = self._mapped(last.min, (r.min,), {r.min, *self.inner}) if point else None
                 out[-1] = (
-                    Range.from_min_extent(mapped, last.extent)
+                    ir.Range.from_min_extent(mapped, last.extent)
                     if mapped is not None
-                    else Range.from_min_extent(self._wider(last.min, at), last.extent)
+                    else ir.Range.from_min_extent(self._wider(last.min, at), last.extent)
                     if point and (at := _shifted(last.min, set(self.inner))) is not None
                     else last
                     if point
-                    else Range.from_min_extent(const(0, last.min.dtype), self.analyzer.simplify(last.extent * r.extent))
+                    else ir.Range.from_min_extent(
+                        ir.const(0, last.min.dtype), self.analyzer.simplify(last.extent * r.extent)
+                    )
                 )
             else:
                 out.append(r)
         return BufferRegion(self.view(buffer), tuple(out))
 
 
-def _shifted(index: Any, own: Collection[Any]) -> Var | None:
+def _shifted(index: Any, own: Collection[Any]) -> ir.Var | None:
     """The variable of an index that is one, or one and what does not change."""
-    if isinstance(index, (Add, Sub)) and index.a in own and not any(x in own for x in walk(index.b)):
+    if isinstance(index, (ir.Add, ir.Sub)) and index.a in own and not any(x in own for x in ir.walk(index.b)):
         return index.a  # type: ignore[return-value]
     return index if index in own else None  # type: ignore[return-value]
 
 
-def _along(index: Any, behind: tuple[Any, ...], own: Collection[Any]) -> Var | None:
+def _along(index: Any, behind: tuple[Any, ...], own: Collection[Any]) -> ir.Var | None:
     """The variable that an index moves with, or that alone decides it in front of an index that is a variable."""
-    shifted, nodes = _shifted(index, own), list(walk(index))
+    shifted, nodes = _shifted(index, own), list(ir.walk(index))
     if shifted is not None or not behind or behind[0] not in own or any(isinstance(x, BufferLoad) for x in nodes):
         return shifted
-    found = {x for x in nodes if isinstance(x, Var) and x in own}
+    found = {x for x in nodes if isinstance(x, ir.Var) and x in own}
     return found.pop() if len(found) == 1 and behind[0] not in found else None
 
 
-def _compared(e: Any, own: set[Any]) -> Var | None:
+def _compared(e: Any, own: set[Any]) -> ir.Var | None:
     """The variable of ``v < c`` or ``v >= c``, which may be shifted: both sides may be multiplied."""
-    a, b = (e.a, e.b) if isinstance(e, (LT, GE)) else (e.b, e.a) if isinstance(e, (GT, LE)) else (None, None)
-    return _shifted(a, own) if a is not None and not any(x in own for x in walk(b)) else None
+    a, b = (
+        (e.a, e.b) if isinstance(e, (ir.LT, ir.GE)) else (e.b, e.a) if isinstance(e, (ir.GT, ir.LE)) else (None, None)
+    )
+    return _shifted(a, own) if a is not None and not any(x in own for x in ir.walk(b)) else None
