@@ -348,6 +348,8 @@ def _to_handle(value: Any) -> tvm_ffi.Tensor:
     if isinstance(value, np.ndarray):
         return _array_handle(value)
     if hasattr(value, "__dlpack__"):
+        if getattr(value, "is_neg", bool)():  # PyTorch exports the memory, and not that its numbers count negated
+            raise InvalidArgument("a tensor with the negative bit is not in memory", help="give x.resolve_neg()")
         return tvm_ffi.from_dlpack(value)
     return _array_handle(np.asarray(value))
 

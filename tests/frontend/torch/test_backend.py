@@ -13,6 +13,7 @@ from tests.frontend.torch.test_exported_program import Encoder, Images
 from weft.error import InvalidArgument
 from weft.frontend.torch import backend
 from weft.frontend.torch.backend import weft_backend
+from weft.runtime import from_dlpack
 
 
 @pytest.fixture(autouse=True)
@@ -224,6 +225,11 @@ VIEWS = {
     "one of all rows": lambda y: y.unbind(0)[2].as_strided((3, 2), (5, 1), 1),
     "turned": lambda y: y.t().as_strided((3, 4), (1, 3), 1),
     "computed turned": lambda y: (y.t() + 1).as_strided((5, 4), (4, 1), 3),
+    "of another type": lambda y: y.view(torch.int32).as_strided((2, 3), (3, 1), 1),
+    "of parts": lambda y: torch.view_as_real(torch.complex(y, y + 1)).as_strided((2, 3), (3, 1), 1),
+    "of pairs": lambda y: torch.view_as_complex(y.reshape(-1, 2)).as_strided((2, 3), (3, 1), 1).real,
+    "of conjugates": lambda y: torch.complex(y, y + 1).conj().as_strided((2, 3), (3, 1), 1).imag,
+    "of negative numbers": lambda y: torch.complex(y, y + 1).conj().imag.as_strided((2, 3), (3, 1), 1),
     "written": lambda y: torch.as_strided_scatter(y.t() + 1, torch.ones(2, 2), (2, 2), (6, 1), 2),
 }
 
@@ -238,3 +244,12 @@ def test_views_by_strides_read_the_memory_of_what_they_are_views_of(view, dynami
             with torch.no_grad():
                 found = torch.compile(function, backend=weft_backend, dynamic=dynamic)(x)
                 torch.testing.assert_close(found, function(x))
+
+
+def test_numbers_that_count_negated_are_written_out():
+    """PyTorch exports the memory of imaginary parts of conjugates, and not that they are negated."""
+    parts = torch.complex(torch.randn(5), torch.randn(5)).conj()
+    for function, x in ((lambda z: z.imag * 2, parts), (lambda x: x + 1, parts.imag)):
+        check(torch.compile(function, backend=weft_backend), function, (x,))
+    with pytest.raises(InvalidArgument, match="resolve_neg"):
+        from_dlpack(parts.imag)

@@ -50,7 +50,7 @@ def constant(tensor: Any) -> ir.Constant:
 
 def as_real(tensor: Any) -> Any:
     """A tensor as Weft takes it, in the same memory where it lies there in order: real, and without a gradient."""
-    tensor = tensor.detach()
+    tensor = tensor.detach().resolve_neg()
     if tensor.is_complex():
         import torch
 

@@ -23,7 +23,7 @@ def read_bases(graph: torch.fx.GraphModule) -> None:
     """Let ``as_strided`` of views read the tensors that they are views of, whose memory it means.
 
     A view that has become a tensor of its own has no elements around it. Where a size decides at which element the view
-    begins, it and its views stay with PyTorch.
+    begins, or a view reads the memory as other numbers, it and its views stay with PyTorch.
     """
     for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default):
         view, size, stride, *offset = node.args
@@ -33,7 +33,7 @@ def read_bases(graph: torch.fx.GraphModule) -> None:
             base = base.args[0]
         if base is not view:
             begin = offset[0] if offset and offset[0] is not None else node.meta["val"].storage_offset()
-            if isinstance(begin, (int, torch.fx.Node)):
+            if isinstance(begin, (int, torch.fx.Node)) and all(map(_moves_only, views)):
                 node.args = (base, size, stride, begin)
             else:
                 for n in views:
@@ -49,3 +49,9 @@ def _is_view(node: Any) -> bool:
         return _is_view(node.args[0])
     returns = getattr(getattr(node.target, "_schema", None), "returns", ())
     return bool(returns) and returns[0].alias_info is not None and not returns[0].alias_info.is_write
+
+
+def _moves_only(view: Any) -> bool:
+    """Whether a view has the numbers that its memory has; as another type, or for complex numbers, it may not."""
+    kinds = {n.meta["val"].dtype for n in (view, view.args[0]) if isinstance(n.meta["val"], torch.Tensor)}
+    return len(kinds) == 1 and not kinds.pop().is_complex and view.target is not torch.ops.aten._neg_view.default
