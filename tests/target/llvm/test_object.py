@@ -10,11 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-import weft
 from tests.target.programs import N, elementwise, function, load, loop, store
 from weft import error, tir
 from weft.ir import Broadcast, Ramp, const, int64
-from weft.target import Target, build, compile_func, get_source, load_objects
+from weft.target import Target, build, compile_func, get_source, load_objects, services
 from weft.tir import ForKind, call_intrin, decl_buffer
 
 ZMM = Target("llvm -mcpu=x86-64-v4 -mtriple=x86_64-unknown-linux-gnu")
@@ -231,9 +230,11 @@ def test_kernels_of_a_library_share_what_checks_arguments():
     alone = compile_func(add(), ZMM)
     beside = compile_func(add(), ZMM, beside=True)
     assert len(beside) < 0.8 * len(alone)
-    several = build(weft.IRModule({name: add(name) for name in ("one", "two", "three")}), "llvm")
+    host, names = Target("llvm"), ["one", "two", "three"]
+    objects = [compile_func(add(name), host, beside=True) for name in names]
+    several = load_objects([*objects, *services(host) * 2], names)  # as of two libraries in one program
     x, y = np.arange(40, dtype="float32"), np.ones(40, "float32")
-    for name in ("one", "two", "three"):
+    for name in names:
         out = np.zeros(40, "float32")
         several[name](x, y, out)
         np.testing.assert_array_equal(out, x + y)

@@ -120,12 +120,8 @@ class _Support(OperatorSupportBase):
         self.refused = refused
 
     def is_node_supported(self, submodules: Mapping[str, Any], node: Any) -> bool:
-        if (
-            node is self.refused
-            or IN_PYTORCH in node.meta
-            or node.op != "call_function"
-            or not _is_plain(node.meta.get("val"))
-        ):
+        value = node.meta.get("val")
+        if node is self.refused or IN_PYTORCH in node.meta or node.op != "call_function" or not _is_plain(value):
             return False
         if node.target.__name__ == "getitem" or is_size(node):
             return all(not is_size(node) or n.op != "call_function" for n in node.all_input_nodes)
