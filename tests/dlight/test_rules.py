@@ -6,6 +6,9 @@ import pytest
 from weft import dlight as dl
 from weft import ir, te, tir, topi
 from weft.target import Target, build
+from weft.target.gpu import lower_for_gpu
+from weft.tir.analysis import used_vars
+from weft.tir.analysis.apart import values_at
 from weft.tir.interpret import interpret
 
 CUDA = Target("cuda")
@@ -142,6 +145,27 @@ def test_rules_for_gpus(rule, graph):
 def test_products_of_odd_sizes(sizes):
     func = function(matmul(*sizes), CUDA)
     check(func, applied(func, dl.gpu.Matmul(), dl.gpu.Fallback()))
+
+
+@pytest.mark.parametrize("blocks", [1, 1 << 30])
+def test_products_are_staged_ahead(blocks, monkeypatch):
+    """In large and small tiles; neighbouring threads load neighbouring elements; one barrier for each step."""
+    monkeypatch.setattr("weft.dlight.gpu.matmul._BLOCKS", blocks)
+    func = function(matmul(130, 150, 50), CUDA)
+    scheduled = applied(func, dl.gpu.Matmul())
+    check(func, scheduled)
+    (kernel,) = lower_for_gpu(ir.IRModule({"main": scheduled}), CUDA).device.values()
+    assert {n.dtype for n in ir.walk(kernel.body) if isinstance(n, ir.Var)} == {"int32", "handle"}
+    steps, *_ = [n for n in ir.walk(kernel.body) if isinstance(n, tir.For) and n.kind is tir.ForKind.SERIAL]
+    waits = [n for n in ir.walk(steps) if isinstance(n, ir.CallIntrin) and n.op.name == "tir.tvm_storage_sync"]
+    loads = [n.value for n in ir.walk(steps) if isinstance(n, tir.BufferStore) and n.buffer.name.endswith("_ahead")]
+    assert len(waits) == 1 and loads
+    threads = {n.loop_var: n.thread_binding.thread_tag for n in ir.find(kernel.body, tir.For) if n.thread_binding}
+    for load in ir.find(tuple(loads), tir.BufferLoad):
+        moved = [{v: np.asarray(int(threads.get(v) == "threadIdx.x") * n) for v in used_vars(*load.indices)}
+                 for n in (1, 0)]  # fmt: skip
+        one, zero = (int(values_at(load.indices[0], at)) for at in moved)
+        assert one - zero == 1
 
 
 REFUSED = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft import ir
+from weft import ir, tir
 from weft.dlight.base import GPUScheduleRule, analysis
 from weft.dlight.inline import try_inline
 from weft.target import Target
@@ -14,14 +14,28 @@ from weft.tir.schedule import Schedule
 
 _DEPTH = 16  # products that are staged together
 _WRITTEN_OUT = 4  # of them, steps without a loop: more take long to compile
-_FEW = 4  # rows or columns of which a tile in registers would be mostly empty
+_RUN = 4  # neighbouring elements of a thread, which one instruction loads
+_BLOCKS = 256  # as many keep the units of the largest GPUs busy
 
 
 class _Tile(NamedTuple):
-    """Threads along an axis, and elements of each."""
+    """Threads along an axis, and how many runs of neighbouring elements each has, those of other threads between."""
 
     threads: int
-    registers: int
+    virtual: int
+
+    @property
+    def size(self) -> int:
+        """Elements along the axis."""
+        return self.threads * self.virtual * _RUN
+
+    @property
+    def stored(self) -> int:
+        """Elements that a row takes in shared memory, where the next one begins at another bank."""
+        return self.virtual * (-(-(self.threads * _RUN - 4) // 32) * 32 + 4)
+
+
+_LARGE = _Tile(16, 2)
 
 
 class Matmul(GPUScheduleRule):
@@ -42,7 +56,7 @@ class Matmul(GPUScheduleRule):
         if axes is None:
             return None
         block, staged = info.block_rv, []
-        for factor, kinds in zip(_factors(sch, info), ("KI", "KJ"), strict=True):
+        for factor, kinds in enumerate(("KI", "KJ")):
             along = _runs_along(sch, info, factor, axes)
             copy = sch.reindex_cache_read(block, factor, "shared", _places(info, axes, "BIJK", f"B{kinds}"))
             kinds = kinds if along == kinds[1] else kinds[::-1]
@@ -60,14 +74,14 @@ class Matmul(GPUScheduleRule):
 
     def _tile(self, sch: Schedule, target: Target, block: Any, staged: Sequence[Any], kept: Any) -> None:
         batch, rows, columns, depth = sch.get_loops(block)
-        y, x = _tiles(sch, target, rows, columns)
-        by, ty, i = sch.split(rows, [None, y.threads, y.registers])
-        bx, tx, j = sch.split(columns, [None, x.threads, x.registers])
-        ko, k = sch.split(depth, [None, _DEPTH])
-        sch.reorder(batch, by, bx, ty, tx, ko, k, i, j)
+        y, x, staged_depth = _tiles(sch, target, staged, batch, rows, columns)
+        by, vy, ty, i = sch.split(rows, [None, y.virtual, y.threads, _RUN])
+        bx, vx, tx, j = sch.split(columns, [None, x.virtual, x.threads, _RUN])
+        ko, k = sch.split(depth, [None, staged_depth])
+        sch.reorder(batch, by, bx, vy, vx, ty, tx, ko, k, i, j)
         # Rows may be many, as a convolution's are: a device has at most 65,535 blocks along all axes but the first.
-        for loop, thread in ((batch, "blockIdx.z"), (bx, "blockIdx.y"), (by, "blockIdx.x"), (ty, "threadIdx.y"),
-                             (tx, "threadIdx.x")):  # fmt: skip
+        for loop, thread in ((batch, "blockIdx.z"), (bx, "blockIdx.y"), (by, "blockIdx.x"), (vy, "vthread.y"),
+                             (vx, "vthread.x"), (ty, "threadIdx.y"), (tx, "threadIdx.x")):  # fmt: skip
             sch.bind(loop, thread)
         for copy in staged:
             sch.compute_at(copy, ko)
@@ -76,22 +90,36 @@ class Matmul(GPUScheduleRule):
             sch.bind(own_y, "threadIdx.y")
             sch.bind(own_x, "threadIdx.x")
             sch.unroll(step)
+        for note, value in (("stage", [0, 0, 1]), ("order", [0, 1, 2]), ("async_stages", [0])):
+            sch.annotate(ko, f"software_pipeline_{note}", value)
         sch.reverse_compute_at(kept, tx)
-        for loop in (sch.split(k, [None, _WRITTEN_OUT])[1], i, j):
+        written = k if staged_depth < _DEPTH else sch.split(k, [None, _WRITTEN_OUT])[1]
+        for loop in (written, i, j):
             sch.unroll(loop)
         sch.decompose_reduction(block, ko)
 
 
-def _tiles(sch: Schedule, target: Target, rows: Any, columns: Any) -> tuple[_Tile, _Tile]:
-    """The tiles of rows and of columns: small ones for short axes, and where large ones would leave units idle."""
-    extents = [ir.as_int(sch.get(loop).extent) for loop in (rows, columns)]
-    most = 16 if target.max_num_threads >= 256 else 8
-    wide = None not in extents and extents[0] * extents[1] >= 1 << 20  # type: ignore[operator]
-    found = []
-    for extent in extents:
-        threads = most if extent is None else min(most, 1 << (-(-extent // _FEW) - 1).bit_length())
-        found.append(_Tile(threads, 8 if wide else _FEW))
-    return found[0], found[1]
+def _tiles(sch: Schedule, target: Target, staged: Sequence[Any], *loops: Any) -> tuple[_Tile, _Tile, int]:
+    """The tiles of rows, of columns and of the depth: large ones where they keep all units busy, or what fits axes."""
+    batch, rows, columns = (ir.as_int(sch.get(loop).extent) for loop in loops)
+    element = max(ir.DataType(sch.get(copy).writes[0].buffer.dtype).itemsize for copy in staged)
+    most, room = target.max_num_threads, target.max_shared_memory_per_block // (2 * _DEPTH * element)
+    if batch is not None and rows is not None and columns is not None:
+        blocks = batch * -(-rows // _LARGE.size) * -(-columns // _LARGE.size)
+        if blocks >= _BLOCKS and _LARGE.threads**2 <= most and _LARGE.stored <= room:
+            return _LARGE, _LARGE, _DEPTH // 2
+    x = _fitting(columns, _Tile(8, 2))
+    y = _fitting(rows, _Tile(min(most, 64) // x.threads, 1))
+    while y.stored + x.stored > room and y.threads > 1:
+        y = _Tile(y.threads // 2, 1)
+    return y, x, _DEPTH
+
+
+def _fitting(extent: int | None, tile: _Tile) -> _Tile:
+    """A tile for an axis, smaller where the axis is short."""
+    if extent is None or extent > tile.threads * _RUN:
+        return tile
+    return _Tile(1 << (-(-extent // _RUN) - 1).bit_length(), 1)
 
 
 def _places(info: analysis.BlockInfo, axes: dict[str, list[int]], own: str, kinds: str) -> Callable[..., list[Any]]:
@@ -101,17 +129,17 @@ def _places(info: analysis.BlockInfo, axes: dict[str, list[int]], own: str, kind
 
 def _runs_along(sch: Schedule, info: analysis.BlockInfo, factor: int, axes: dict[str, list[int]]) -> str:
     """The kind of axis along which a factor lies in memory."""
-    region = sch.get(info.block_rv).reads[factor].region
+    region = _factors(sch, info)[factor].region
     last = next((used_vars(r.min) for r in reversed(region) if used_vars(r.min)), set())
     summed = {info.iters[a].var for a in axes["K"]}
     own = next(k for k in "IJ" if any(info.iters[a].var in used_vars(*(r.min for r in region)) for a in axes[k]))
     return "K" if last and last <= summed else own
 
 
-def _factors(sch: Schedule, info: analysis.BlockInfo) -> list[int]:
-    """Which reads of a block are its factors: all but of what it sums into."""
+def _factors(sch: Schedule, info: analysis.BlockInfo) -> list[tir.BufferRegion]:
+    """What a block reads as its factors: all but what it sums into, as primitives count what is read."""
     block = sch.get(info.block_rv)
-    return [i for i, r in enumerate(block.reads) if r.buffer is not block.writes[0].buffer]
+    return [r for r in block.reads if r.buffer is not block.writes[0].buffer]
 
 
 def _axes(sch: Schedule, info: analysis.BlockInfo) -> dict[str, list[int]] | None:
@@ -119,10 +147,8 @@ def _axes(sch: Schedule, info: analysis.BlockInfo) -> dict[str, list[int]] | Non
     block = sch.get(info.block_rv)
     if not info.is_reduction() or len(block.writes) != 1 or analysis.get_reduction_expr(block) is None:
         return None
-    factors = [
-        analysis.collect_block_iter_vars_used_in_access_region(block, block.reads[i].region)
-        for i in _factors(sch, info)
-    ]
+    reads = _factors(sch, info)
+    factors = [analysis.collect_block_iter_vars_used_in_access_region(block, r.region) for r in reads]
     if len(factors) != 2:
         return None
     axes: dict[str, list[int]] = {k: [] for k in "BIJK"}
@@ -134,7 +160,7 @@ def _axes(sch: Schedule, info: analysis.BlockInfo) -> dict[str, list[int]] | Non
             axes["B" if all(inside) else "I" if inside[0] else "J"].append(a)
         else:
             return None
-    axes["K"].sort(key=lambda a: _dimension(block.reads[_factors(sch, info)[1]].region, info.iters[a].var))
+    axes["K"].sort(key=lambda a: _dimension(reads[1].region, info.iters[a].var))
     return axes if axes["I"] and axes["J"] and axes["K"] else None
 
 

@@ -30,7 +30,7 @@ class DeviceEmitter(Emitter):
     def __init__(self) -> None:
         super().__init__()
         self.declared: list[str] = []  # lines at the top of the function
-        self.axes: set[str] = set()  # the thread axes around the current statement
+        self.axes: dict[str, ir.PrimExpr] = {}  # the thread axes around the current statement, and their extents
         self.dynamic_shared = 0  # bytes
 
     def body(self, func: tir.PrimFunc) -> list[ir.Var]:
@@ -139,8 +139,9 @@ def _bound(node: tir.For, low: str, of: str, s: DeviceEmitter) -> None:
     tag = node.thread_binding.thread_tag
     s.define(node.loop_var, s.cast(of, s.thread_axes[tag]) + ("" if ir.as_int(node.min) == 0 else f" + {low}"))
     if tag in s.axes:  # work that the threads share: each does one iteration of it
-        s.nested(f"if ({s.names[node.loop_var]} < {s.expr(node.min + node.extent)})", node.body)
+        all_work = ir.structural_equal(node.extent, s.axes[tag])
+        s.nested("" if all_work else f"if ({s.names[node.loop_var]} < {s.expr(node.min + node.extent)})", node.body)
         return
-    s.axes.add(tag)
+    s.axes[tag] = node.extent
     s.stmt(node.body)
-    s.axes.discard(tag)
+    del s.axes[tag]

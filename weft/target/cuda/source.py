@@ -13,6 +13,8 @@ from weft.target.cuda.prelude import HALF, PRELUDE
 from weft.target.gpu import AXES, lower_for_gpu
 from weft.target.target import Target
 
+_RESIDENT = 512  # threads that a multiprocessor has room for: registers of each may be up to 128
+
 
 class Kernel(NamedTuple):
     """A kernel: its text, the host's variables that it takes in order (pointers and scalars), and its launch."""
@@ -29,7 +31,8 @@ def emit_function(func: tir.PrimFunc, max_threads: int = 1024) -> str:
     s = Emitter()
     sizes = s.bounds(func, max_threads)
     params = s.function(func, restrict=" __restrict__")
-    bounds = f" __launch_bounds__({math.prod(sizes)})" if sizes is not None else ""
+    threads = math.prod(sizes or ())
+    bounds = f" __launch_bounds__({threads}, {max(1, _RESIDENT // max(1, threads))})" if sizes is not None else ""
     head = f'extern "C" __global__ void{bounds} {func.attrs["global_symbol"]}({params}) {{'
     shared = ["  extern __shared__ __align__(16) unsigned char weft_shared[];"] if s.dynamic_shared else []
     return "\n".join([head, *shared, *s.declared, *s.lines, "}", ""])

@@ -15,7 +15,7 @@ from weft import error, ir, runtime, tir
 from weft.target.target import Target
 from weft.tir.analysis import replace_node
 from weft.tir.pipeline import lower_module
-from weft.tir.transform import lower_intrin, split_host_device, thread_sync
+from weft.tir.transform import NarrowDataType, lower_intrin, split_host_device, thread_sync
 
 _DYNAMIC = "tir.use_dyn_shared_memory"
 _ON_CHIP = ("local", "shared", "warp", "shared.dyn", "wmma")
@@ -35,8 +35,9 @@ def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
     are checked to be tensors of one such device, on which kernels then run) and ``tir.kernels`` (names to look up in
     the module's imports). Functions with the attribute ``tir.is_host_func`` are the host's alone and take its memory.
 
-    Device functions are flat (one index of type int64 for each access), scalar and without blocks. ``buffer_map`` gives
-    the type of each pointer; loops are thread-bound, serial or unrolled; barriers are ``tir.tvm_storage_sync``.
+    Device functions are flat (one index for each access, of type int32 where bounds allow it), scalar and without
+    blocks. ``buffer_map`` gives the type of each pointer; loops are thread-bound, serial or unrolled; barriers are
+    ``tir.tvm_storage_sync``.
 
     Raises
     ------
@@ -62,7 +63,8 @@ def lower_for_gpu(mod: ir.IRModule, target: Target) -> SplitModule:
         name: func if func.attrs.get("tir.is_host_func") else _host(name, func, device, device_type)
         for name, func in host.items()
     }
-    return SplitModule(ir.IRModule(host), device)
+    narrow = NarrowDataType(32)(ir.IRModule(device))  # a GPU multiplies 64 bits by several instructions
+    return SplitModule(ir.IRModule(host), {v.name_hint: f for v, f in narrow.items() if isinstance(f, tir.PrimFunc)})
 
 
 def _with_bound_loops(func: Any) -> Any:

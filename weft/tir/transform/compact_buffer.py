@@ -55,7 +55,7 @@ def _walk(node: Any, analyzer: Analyzer, threads: tuple[For, ...]) -> Any:
     inside = threads
     if isinstance(node, For):
         analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
-        if node.thread_binding is not None and not node.thread_binding.thread_tag.startswith("blockIdx"):
+        if node.thread_binding is not None and node.thread_binding.thread_tag.startswith("threadIdx"):
             inside = (*threads, node)
     if isinstance(node, Stmt):
         node = ir.rebuild(node, lambda n: _walk(n, analyzer, inside) if isinstance(n, Stmt) else n)

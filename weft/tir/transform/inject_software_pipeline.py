@@ -24,7 +24,9 @@ def inject_software_pipeline(func: PrimFunc, mod: ir.IRModule, *, strict: bool =
     """Overlap the iterations of loops that are annotated with ``software_pipeline_stage`` and ``_order``.
 
     The statement of stage `s` runs, for iteration `i`, with those of stage 0 for iteration ``i + s``; in one step they
-    run in their order. Stages that are to be asynchronous run with the others.
+    run in their order. Stages that are to be asynchronous run with the others; of theirs, a copy to memory that threads
+    share is two: at its place it loads to the thread's own memory, and stores from there at the end of the step, so
+    that what stands between hides how long loads take.
 
     A loop of another number of statements than its annotations say is an error, or, unless `strict`, stays as it is.
 
@@ -87,6 +89,7 @@ class _Pipeline:
         self.stmts = self.opened(loop.body)
         self.versions: dict[Buffer, Buffer] = {}
         self.last = 0
+        self.twice: set[Buffer] = set()  # one copy is stored while the other is read: a barrier less
 
     def opened(self, stmt: stmts.Stmt) -> list[stmts.Stmt]:
         """Take a body apart: blocks of sequences without a condition, allocations and sequences."""
@@ -114,6 +117,7 @@ class _Pipeline:
             raise InvalidArgument(f"the pipeline of loop '{name}' needs a stage and a place for each statement",
                                 expected=f"{n} stages, and the numbers below {n} in some order",
                                 found=f"{STAGE} {stages}, {ORDER} {orders}")  # fmt: skip
+        self.split_copies(stages, orders, {ir.as_int(x) for x in notes.get(ASYNC) or ()})
         least = min(x for x in stages if x is not None)
         parts: list[_Part] = []
         for stmt, stage, order in zip(self.stmts, stages, orders, strict=True):
@@ -140,6 +144,17 @@ class _Pipeline:
             result = stmts.AllocBuffer(buffer, result)
         return result
 
+    def split_copies(self, stages: list[int | None], orders: list[int | None], asynchronous: set[int | None]) -> None:
+        """Part the copies to shared memory of asynchronous stages; loads keep their places, stores come last."""
+        for i in reversed(range(len(stages))):
+            halves = _load_and_store(self.stmts[i], ()) if stages[i] in asynchronous else None
+            if halves is not None:
+                self.stmts[i : i + 1] = halves[:2]
+                stages.insert(i, stages[i])
+                orders.insert(i + 1, len(orders))
+                self.buffers.append(halves[2])
+                self.twice |= {n.buffer for n in ir.find(halves[1], stmts.BufferStore)}
+
     def check(self, parts: list[_Part]) -> None:
         """Refuse what another order of the statements would change."""
         var, name = self.loop.loop_var, self.loop.loop_var.name
@@ -163,8 +178,9 @@ class _Pipeline:
             users = [p for p in parts if buffer in p.reads or buffer in p.writes]
             makers = [p.stage for p in users if buffer in p.writes]
             count = max((p.stage for p in users), default=0) - min(makers, default=0) + 1
-            ahead = buffer in doubled or any(a.stage < b.stage and a.order < b.order and _meet(a, b, buffer)
-                                             for a in users for b in users)  # fmt: skip
+            ahead = buffer in doubled | self.twice or any(
+                a.stage < b.stage and a.order < b.order and _meet(a, b, buffer) for a in users for b in users
+            )
             count = max(count, 2) if buffer in doubled else count
             if makers and (count > 2 or (count == 2 and ahead)):
                 dtype = buffer.shape[0].dtype if buffer.shape else "int32"
@@ -230,6 +246,31 @@ class _Pipeline:
         """Make a block of a statement."""
         reads, writes = access_regions([body], self.analyzer, buffers)
         return stmts.BlockRealize((), ir.TRUE, stmts.Block((), reads, writes, "", body, None, tuple(buffers)))
+
+
+def _load_and_store(node: stmts.Stmt, loops: tuple[stmts.For, ...]) -> tuple[stmts.Stmt, stmts.Stmt, Buffer] | None:
+    """Part a copy to shared memory inside of `loops`: to memory of the thread, from there, and that memory.
+
+    None where a statement is something else.
+    """
+    if isinstance(node, stmts.BufferStore):
+        shared = [n for n in ir.walk(node.value) if isinstance(n, BufferLoad) and n.buffer.scope.startswith("shared")]
+        own = [x for x in loops if x.thread_binding is None]
+        if shared or not node.buffer.scope.startswith("shared") or any(ir.as_int(x.extent) is None for x in own):
+            return None
+        name, one = f"{node.buffer.name}_ahead", ir.const(1, "int32")
+        kept = Buffer(ir.Var(name, "handle"), node.buffer.dtype, tuple(x.extent for x in own) or (one,), name=name,
+                      scope="local")  # fmt: skip
+        at = tuple(x.loop_var - x.min for x in own) or (one - one,)
+        return stmts.BufferStore(kept, node.value, at), replace_node(node, value=BufferLoad(kept, at)), kept
+    if not isinstance(node, (stmts.For, stmts.IfThenElse)) or getattr(node, "else_case", None) is not None:
+        return None
+    field, around = ("body", (*loops, node)) if isinstance(node, stmts.For) else ("then_case", loops)
+    found = _load_and_store(getattr(node, field), around)
+    if found is None:
+        return None
+    load, store = (replace_node(node, **{field: half}) for half in found[:2])
+    return load, store, found[2]
 
 
 def _meet(a: _Part, b: _Part, buffer: Buffer) -> bool:

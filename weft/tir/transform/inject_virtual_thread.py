@@ -82,10 +82,8 @@ def _one_by_one(
 
 
 def _opaque(loop: stmts.For) -> bool:
-    """Whether memory that is allocated inside is used by its pointer or another name, or has strides."""
+    """Whether memory that is allocated inside is used by its pointer or another name."""
     inside = [n.buffer for n in walk(loop.body) if isinstance(n, stmts.AllocBuffer)]
-    if any(b.strides for b in inside):
-        return True
     mine = {x for b in inside for x in (b, b.data)}
     calls = [n for n in walk(loop.body) if isinstance(n, CallIntrin) and n.op.name not in _ONCE and not is_pure(n)]
     views = [n.buffer.data for n in walk(loop.body) if isinstance(n, stmts.DeclBuffer)]
@@ -125,7 +123,9 @@ class _Injector:
         return self.place(rewrite(self.loop.body, rule))
 
     def copied(self, b: Buffer) -> Buffer:
-        return replace_node(b, data=Var(b.data.name, b.data.dtype), shape=(self.loop.extent, *b.shape))
+        strides = (b.strides[0] * b.shape[0], *b.strides) if b.strides else ()  # rows do not overlap
+        var = Var(b.data.name, b.data.dtype)
+        return replace_node(b, data=var, shape=(self.loop.extent, *b.shape), strides=strides)
 
     def depends(self, value: Any) -> bool:
         """Whether an expression, or part of a statement, differs between threads."""

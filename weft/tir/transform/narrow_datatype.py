@@ -91,12 +91,12 @@ class _Narrow:
 
     def define(self, var: ir.Var, first: ir.PrimExpr, extent: ir.PrimExpr | None) -> None:
         """Note where a variable begins and how far it goes; without an extent it is one value."""
+        if extent is not None:
+            self.analyzer.bind(var, ir.Range.from_min_extent(first, ir.cast(first.dtype, extent)), allow_override=True)
         if self.narrow(var.dtype) == var.dtype:
             return
         if extent is None:
             self.analyzer.bind_bounds(var, first)
-        else:
-            self.analyzer.bind(var, ir.Range.from_min_extent(first, ir.cast(first.dtype, extent)), allow_override=True)
         self.new[var] = ir.Var(var.name, self.narrow(var.dtype))
         if self.too_wide(first) or (extent is not None and (self.too_wide(extent) or self.too_wide(var))):
             self.kept.add(var)

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import LoweringError
-from weft.ir import CallIntrin, IRModule, Op, StringImm, Var, function_pass, rebuild, walk
+from weft.ir import CallIntrin, IRModule, Op, StringImm, function_pass, rebuild, structural_hash, walk
 from weft.tir.analysis.structure import replace_node
-from weft.tir.buffer import BufferLoad
+from weft.tir.analysis.threads import Access, ThreadPlaces, is_access
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, While, seq
+from weft.tir.stmt import AllocBuffer, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, While, seq
 
 
 @function_pass(kind=PrimFunc, name="ThreadSync")
 def thread_sync(func: PrimFunc, mod: IRModule, storage_scope: str = "shared") -> PrimFunc:
     """Put a barrier between statements where one writes memory of a scope that the other reads or writes.
 
-    Conservative: any two accesses to one buffer may meet. A loop that would conflict with its own next iteration
-    starts with a barrier.
+    Accesses by number meet where different threads touch one element; where indices are more than arithmetic of
+    threads and of loops of constant extents, or reach many elements, they may. A loop that would conflict with its own
+    next iteration starts with a barrier.
 
     Requires: No blocks.
     Ensures: The same form. Every thread of a block reaches each barrier; where a test that threads decide differently
@@ -40,40 +41,31 @@ def thread_sync(func: PrimFunc, mod: IRModule, storage_scope: str = "shared") ->
                 S[t] = A[t]
                 T.call_intrin("void", "tir.tvm_storage_sync", "shared")
                 B[t] = S[15 - t]
-    Cost: Quadratic in the statements of a sequence.
+    Cost: Quadratic in the statements of a sequence; each index is evaluated for all threads of a block.
     Source: TVM's ``ThreadSync``.
     """
-    threads = {
-        n.loop_var
-        for n in walk(func.body)
-        if isinstance(n, For) and n.thread_binding is not None and n.thread_binding.thread_tag.startswith("threadIdx")
-    }
-    return func.replace(body=_Planner(storage_scope, threads).visit(func.body))
-
-
-Accesses = tuple[frozenset[Var], frozenset[Var]]
+    return func.replace(body=_Planner(storage_scope, ThreadPlaces(func.body)).visit(func.body))
 
 
 class _Planner:
-    def __init__(self, scope: str, threads: set[Var]) -> None:
-        self.scope, self.threads = scope, threads
+    def __init__(self, scope: str, places: ThreadPlaces) -> None:
+        self.scope, self.places = scope, places
 
     def barrier(self) -> Stmt:
         return Evaluate(CallIntrin("void", Op.get("tir.tvm_storage_sync"), (StringImm(self.scope),)))
 
-    def accesses(self, node: Any) -> Accesses:
-        """Return which memory of the scope a statement reads, and which it writes."""
-        reads = {n.buffer.data for n in walk(node) if isinstance(n, BufferLoad) and n.buffer.scope == self.scope}
-        writes = {n.buffer.data for n in walk(node) if isinstance(n, BufferStore) and n.buffer.scope == self.scope}
-        return frozenset(reads), frozenset(writes)
+    def accesses(self, node: Any) -> list[Access]:
+        """Return what a statement does to memory of the scope, once for each element."""
+        found = [n for n in walk(node) if is_access(n) and n.buffer.scope == self.scope]
+        return list({(n.buffer, type(n), structural_hash(n.indices)): n for n in found}.values())
 
     def visit(self, node: Any) -> Any:
         """Place barriers inside a statement."""
         if not isinstance(node, Stmt):
             return node
         if isinstance(node, SeqStmt):
-            return self.sequence(node)
-        if isinstance(node, IfThenElse) and any(n in self.threads for n in walk(node.condition)):
+            return self.following(node, [], node)
+        if isinstance(node, IfThenElse) and any(n in self.places.tags for n in walk(node.condition)):
             inside = [self.visit(s) for s in (node.then_case, node.else_case) if s is not None]
             if any(_has_barrier(s) for s in inside):
                 raise LoweringError("threads that take another side of a test would not reach a barrier",
@@ -83,35 +75,24 @@ class _Planner:
         new = rebuild(node, self.visit)
         if not isinstance(new, (For, While)) or (isinstance(new, For) and new.kind == ForKind.THREAD_BINDING):
             return new
-        if _starts_with_barrier(new.body) or not self.meets_itself(new.body):
+        used = [] if _starts_with_barrier(new.body) else self.accesses(new.body)
+        # One iteration may conflict with the next one; memory declared inside is the same in each.
+        if not self.places.meet(used, used, within=new, writes=False):
             return new
         return replace_node(new, body=seq(self.barrier(), new.body))
 
-    def meets_itself(self, body: Stmt) -> bool:
-        """Whether one iteration conflicts with the next one; memory declared inside is the same in each."""
-        reads, writes = self.accesses(body)
-        return bool(reads & writes)
-
-    def sequence(self, node: SeqStmt) -> Stmt:
-        """Place barriers between statements of a sequence."""
-        out: list[Stmt] = []
-        pending: Accesses = (frozenset(), frozenset())
-        for part in node.seq:
-            reads, writes = self.accesses(part)
-            if is_barrier(part):
-                pending = (frozenset(), frozenset())
-            if writes & (pending[0] | pending[1]) or reads & pending[1]:
-                if not _starts_with_barrier(part):
-                    out.append(self.barrier())
-                pending = (frozenset(), frozenset())
-            new = self.visit(part)
-            out.append(new)
-            pending = (pending[0] | reads, pending[1] | writes)
-        return (
-            node
-            if all(a is b for a, b in zip(out, node.seq, strict=False)) and len(out) == len(node.seq)
-            else seq(*out)
-        )
+    def following(self, node: Stmt, pending: list[Access], within: Stmt) -> Stmt:
+        """Place barriers in a statement, and before it where it conflicts with what is `pending` since the last one."""
+        if isinstance(node, (SeqStmt, AllocBuffer)):
+            return rebuild(node, lambda n: self.following(n, pending, within) if isinstance(n, Stmt) else n)
+        used, before = self.accesses(node), []
+        if is_barrier(node):
+            pending.clear()
+        if self.places.meet(pending, used, within):
+            before = [] if _starts_with_barrier(node) else [self.barrier()]
+            pending.clear()
+        pending += used
+        return seq(*before, self.visit(node))
 
 
 def is_barrier(node: object) -> bool:
