@@ -1,16 +1,23 @@
 """ThreadSync leaves out no barrier that matters: threads may run in any order between barriers, with one result."""
 
+import itertools
+import operator
 import random
 
+import numpy as np
 import pytest
 
 from tests.tir.transform.test_device_passes import apply, barriers
-from weft import ir, script, tir
+from weft import dlight, ir, script, te, tir, topi
+from weft.target import Target
+from weft.target.gpu import lower_for_gpu
 from weft.tir import transform
 
 X, Y = 4, 3  # threads
-_ARITHMETIC = {ir.Add: lambda a, b: a + b, ir.Sub: lambda a, b: a - b, ir.Mul: lambda a, b: a * b,
-               ir.FloorDiv: lambda a, b: a // b, ir.FloorMod: lambda a, b: a % b}  # fmt: skip
+_ARITHMETIC = {
+    ir.Add: operator.add, ir.Sub: operator.sub, ir.Mul: operator.mul, ir.FloorDiv: operator.floordiv,
+    ir.FloorMod: operator.mod, ir.LT: operator.lt, ir.LE: operator.le, ir.And: operator.and_, ir.Min: min, ir.Max: max,
+}  # fmt: skip
 
 
 class Thread:
@@ -31,8 +38,10 @@ class Thread:
                 yield from self.run(part)
         elif isinstance(node, tir.AllocBuffer):
             own = self.memory if node.buffer.scope == "shared" else self.values
-            own.setdefault(node.buffer, {})
+            own.setdefault(node.buffer.data, {})
             yield from self.run(node.body)
+        elif isinstance(node, tir.IfThenElse):
+            yield from self.run(node.then_case) if self.value(node.condition) else ()
         elif isinstance(node, tir.BufferStore):
             self.buffer(node.buffer)[self.value(node.indices[0])] = self.value(node.value)
         else:
@@ -40,24 +49,40 @@ class Thread:
             yield
 
     def buffer(self, b):
-        return self.memory.get(b.name) if b.name in self.memory else self.values.get(b, self.memory.get(b))
+        return next(m[k] for m in (self.memory, self.values) for k in (b.name, b.data) if k in m)
 
     def value(self, e):
         if isinstance(e, tir.BufferLoad):
             return self.buffer(e.buffer).get(self.value(e.indices[0]), 0)
         if isinstance(e, ir.Var):
             return self.values[e]
-        return e.value if isinstance(e, ir.IntImm) else _ARITHMETIC[type(e)](self.value(e.a), self.value(e.b))
+        if isinstance(e, ir.CallIntrin):
+            return self.value(e.args[1] if self.value(e.args[0]) else e.args[2])
+        if isinstance(e, (ir.IntImm, ir.FloatImm, ir.Cast)):
+            return self.value(e.value) if isinstance(e, ir.Cast) else e.value
+        return _ARITHMETIC[type(e)](self.value(e.a), self.value(e.b))
+
+
+def run(func, memory, order):
+    """Run a kernel; between barriers the threads of a block run one after another, each time in another order."""
+    loops = {n.thread_binding.thread_tag: n.extent.value for n in ir.find(func.body, tir.For) if n.thread_binding}
+    places = [dict(zip(loops, at, strict=True)) for at in itertools.product(*map(range, loops.values()))]
+    blocks = itertools.groupby(sorted(places, key=_block), _block)
+    for _, threads in blocks:
+        on_chip = dict(memory)
+        left = [Thread(t, on_chip).run(func.body) for t in threads]
+        while left:
+            order.shuffle(left)
+            left = [t for t in left if next(t, "end") != "end"]
+
+
+def _block(place):
+    return [i for tag, i in sorted(place.items()) if tag.startswith("blockIdx")]
 
 
 def result(func, order):
-    """What a kernel stores when between barriers threads run one after another, each time in another order."""
     memory = {"A": dict(enumerate(range(100, 100 + X * Y))), "B": {}}
-    threads = [Thread({"threadIdx.x": x, "threadIdx.y": y}, memory) for x in range(X) for y in range(Y)]
-    left = [t.run(func.body) for t in threads]
-    while left:
-        order.shuffle(left)
-        left = [t for t in left if next(t, "end") != "end"]
+    run(func, memory, order)
     return memory["B"]
 
 
@@ -143,3 +168,21 @@ def f(A: T.Buffer((64,), 'float32'), B: T.Buffer((64,), 'float32')):
         B[t] = S[63 - t]
 """)
     assert len(barriers(apply(transform.ThreadSync("shared"), func)["main"])) == 1
+
+
+@pytest.mark.parametrize(("target", "blocks"), [("cuda", 1), ("cuda", 1 << 30), ("webgpu", 1)])
+def test_products_whose_tiles_are_staged(target, blocks, monkeypatch):
+    """Loads ahead of their use, two copies and virtual threads: what no run on a processor would see go wrong."""
+    monkeypatch.setattr("weft.dlight.gpu.matmul._BLOCKS", blocks)
+    n, m, depth = 35, 37, 20
+    a, b = te.placeholder((n, depth), name="a"), te.placeholder((depth, m), name="b")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)]).with_attr("target", Target(target))
+    (scheduled,) = dlight.ApplyDefaultSchedule(dlight.gpu.Matmul())(ir.IRModule({"main": func})).functions.values()
+    (kernel,) = lower_for_gpu(ir.IRModule({"main": scheduled}), Target(target)).device.values()
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-9, 9, s) for s in ((n, depth), (depth, m)))
+    names = [buffer.name for _, buffer in kernel.buffer_map]
+    memory = {name: dict(enumerate(v.ravel().tolist())) for name, v in zip(names, (x, y, x[:0]), strict=True)}
+    run(kernel, memory, random.Random(0))
+    found = [memory[names[2]][i] for i in range(n * m)]
+    np.testing.assert_array_equal(np.array(found).reshape(n, m), x @ y)
