@@ -168,6 +168,21 @@ def test_products_are_staged_ahead(blocks, monkeypatch):
         assert one - zero == 1
 
 
+def deep_windows():
+    x, w = te.placeholder((1, 96, 9, 9), name="x"), te.placeholder((20, 96, 3, 3), name="w")
+    return [x, w, topi.nn.relu(topi.nn.conv2d(x, w, 1, 1, 1))]
+
+
+@pytest.mark.parametrize("graph", [lambda: matmul(20, 30, 512), lambda: matmul(3, 70, 2310), deep_windows])
+def test_few_results_are_sums_of_parts(graph):
+    """Two kernels: parts of the depth, then their sum with what follows."""
+    func = function(graph(), CUDA)
+    scheduled = applied(func, dl.gpu.Matmul())
+    check(func, scheduled)
+    host, device = lower_for_gpu(ir.IRModule({"main": scheduled}), CUDA)
+    assert len(device) == 2 and len(host.functions) == 1
+
+
 REFUSED = [
     (dl.gpu.Matmul(), gemv), (dl.gpu.Matmul(), elementwise), (dl.gpu.GEMV(), total), (dl.gpu.GEMV(), elementwise),
     (dl.gpu.Reduction(), softmax), (dl.gpu.GeneralReduction(), elementwise), (dl.gpu.Transpose(), elementwise),

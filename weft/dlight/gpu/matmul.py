@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ _DEPTH = 16  # products that are staged together
 _WRITTEN_OUT = 4  # of them, steps without a loop: more take long to compile
 _RUN = 4  # neighbouring elements of a thread, which one instruction loads
 _BLOCKS = 256  # as many keep the units of the largest GPUs busy
+_LEAST = 64  # products that a part of a sum has
 
 
 class _Tile(NamedTuple):
@@ -35,7 +37,7 @@ class _Tile(NamedTuple):
         return self.virtual * (-(-(self.threads * _RUN - 4) // 32) * 32 + 4)
 
 
-_LARGE = _Tile(16, 2)
+_LARGE, _SMALL = _Tile(16, 2), (_Tile(8, 1), _Tile(8, 2))
 
 
 class Matmul(GPUScheduleRule):
@@ -49,10 +51,38 @@ class Matmul(GPUScheduleRule):
         """Schedule a function, or return None where it is no product."""
         infos = analysis.normalize_prim_func(sch)
         products = [i for i in infos or () if not i.is_injective()]
-        if not infos or len(products) != 1:
+        axes = _axes(sch, products[0]) if len(products) == 1 else None
+        if infos is None or axes is None:
             return None
-        at, info = infos.index(products[0]), products[0]
-        axes = _axes(sch, info)
+        parted = _in_parts(sch.copy(), products[0], axes)
+        whole = None if parted is None else self._two_kernels(parted, target)
+        return whole or self._staged(sch, target, infos)
+
+    def _two_kernels(self, sch: Schedule, target: Target) -> Schedule | None:
+        """Schedule sums of parts and, in a kernel behind, their sum with what follows."""
+        infos = analysis.normalize_prim_func(sch)
+        if infos is None:
+            return None
+        at = next(i for i, info in enumerate(infos) if not info.is_injective())
+        total, every = infos[at + 1], list(range(len(infos[at + 1].iters)))
+        spatial = [a for a in every if total.iters[a].kind == "S"]
+        kept = sch.reindex_cache_write(total.block_rv, 0, "local", analysis.numbering(total, every, [spatial]))
+        if try_inline(sch, infos[at + 2 :]):
+            return None
+        rest = [[a] for a in every if a not in spatial]
+        sch.transform_block_layout(total.block_rv, analysis.numbering(total, every, [spatial, *rest]))
+        sch.transform_block_layout(kept, analysis.numbering(total, spatial, [spatial]))
+        results, parts = sch.get_loops(total.block_rv)
+        block, thread = sch.split(results, [None, min(target.max_num_threads, 256)])
+        sch.bind(block, "blockIdx.x")
+        sch.bind(thread, "threadIdx.x")
+        sch.reverse_compute_at(kept, thread)
+        sch.decompose_reduction(total.block_rv, parts)
+        return self._staged(sch, target, infos[: at + 1])
+
+    def _staged(self, sch: Schedule, target: Target, infos: Sequence[analysis.BlockInfo]) -> Schedule | None:
+        at = next(i for i, info in enumerate(infos) if not info.is_injective())
+        info, axes = infos[at], _axes(sch, infos[at])
         if axes is None:
             return None
         block, staged = info.block_rv, []
@@ -66,7 +96,7 @@ class Matmul(GPUScheduleRule):
         sch.transform_block_layout(block, _places(info, axes, "BIJK", "BIJK"))
         for before in reversed(infos[:at]):
             sch.compute_inline(before.block_rv)
-        if try_inline(sch, infos[at + 1 :]):
+        if try_inline(sch, list(infos[at + 1 :])):
             return None
         sch.transform_block_layout(kept, _places(info, axes, "BIJ", "BIJ"))
         self._tile(sch, target, block, staged, kept)
@@ -99,6 +129,25 @@ class Matmul(GPUScheduleRule):
         sch.decompose_reduction(block, ko)
 
 
+def _in_parts(sch: Schedule, info: analysis.BlockInfo, axes: dict[str, list[int]]) -> Schedule | None:
+    """Make the sum of parts of the depth a block of its own, where results are too few to keep all units busy."""
+    sizes = {kind: [info.iters[a].dom for a in axes[kind]] for kind in "BIJK"}
+    if not all(isinstance(n, int) for own in sizes.values() for n in own):
+        return None
+    batch, rows, columns, depth = (math.prod(sizes[kind]) for kind in "BIJK")
+    tiles = batch * -(-rows // _SMALL[0].size) * -(-columns // _SMALL[1].size)
+    axis = max(axes["K"], key=lambda a: info.iters[a].dom)
+    most = min(_BLOCKS // tiles, depth // _LEAST)
+    parts = max((n for n in range(1, most + 1) if info.iters[axis].dom % n == 0), default=1)
+    if parts == 1:
+        return None
+    outer, _ = sch.split(sch.get_loops(info.block_rv)[axis], [parts, None])
+    for block in (sch.rfactor(outer, 0), info.block_rv):  # loops in the order of what they run over
+        loops = {sch.get(loop).loop_var: loop for loop in sch.get_loops(block)}
+        sch.reorder(*[loops[v] for v in sch.state.realize(block.name).iter_values])  # type: ignore[index]
+    return sch
+
+
 def _tiles(sch: Schedule, target: Target, staged: Sequence[Any], *loops: Any) -> tuple[_Tile, _Tile, int]:
     """The tiles of rows, of columns and of the depth: large ones where they keep all units busy, or what fits axes."""
     batch, rows, columns = (ir.as_int(sch.get(loop).extent) for loop in loops)
@@ -108,7 +157,7 @@ def _tiles(sch: Schedule, target: Target, staged: Sequence[Any], *loops: Any) ->
         blocks = batch * -(-rows // _LARGE.size) * -(-columns // _LARGE.size)
         if blocks >= _BLOCKS and _LARGE.threads**2 <= most and _LARGE.stored <= room:
             return _LARGE, _LARGE, _DEPTH // 2
-    x = _fitting(columns, _Tile(8, 2))
+    x = _fitting(columns, _SMALL[1])
     y = _fitting(rows, _Tile(min(most, 64) // x.threads, 1))
     while y.stored + x.stored > room and y.threads > 1:
         y = _Tile(y.threads // 2, 1)
@@ -131,9 +180,8 @@ def _runs_along(sch: Schedule, info: analysis.BlockInfo, factor: int, axes: dict
     """The kind of axis along which a factor lies in memory."""
     region = _factors(sch, info)[factor].region
     last = next((used_vars(r.min) for r in reversed(region) if used_vars(r.min)), set())
-    summed = {info.iters[a].var for a in axes["K"]}
-    own = next(k for k in "IJ" if any(info.iters[a].var in used_vars(*(r.min for r in region)) for a in axes[k]))
-    return "K" if last and last <= summed else own
+    own = "IJ"[factor]
+    return own if not last or not last.isdisjoint(info.iters[a].var for a in axes[own]) else "K"
 
 
 def _factors(sch: Schedule, info: analysis.BlockInfo) -> list[tir.BufferRegion]:

@@ -44,7 +44,13 @@ def thread_sync(func: PrimFunc, mod: IRModule, storage_scope: str = "shared") ->
     Cost: Quadratic in the statements of a sequence; each index is evaluated for all threads of a block.
     Source: TVM's ``ThreadSync``.
     """
-    return func.replace(body=_Planner(storage_scope, ThreadPlaces(func.body)).visit(func.body))
+
+    def kernel(node: Any) -> Any:
+        if isinstance(node, For) and node.kind == ForKind.THREAD_BINDING:
+            return _Planner(storage_scope, ThreadPlaces(node)).visit(node)
+        return rebuild(node, kernel) if isinstance(node, Stmt) else node
+
+    return func.replace(body=kernel(func.body))
 
 
 class _Planner:
