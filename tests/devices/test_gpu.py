@@ -8,6 +8,7 @@ import weft
 from tests.target.programs import bound, sum_of_many, vector
 from tests.threads import at_once
 from weft import error, rpc, runtime, te, tir
+from weft.cli import main
 from weft.ffi import get_global_func, remove_global_func
 from weft.script import tir as T
 
@@ -50,13 +51,16 @@ def test_copies(gpu, shape):
                 np.testing.assert_array_equal(there.numpy(), x)
 
 
-def test_a_device_says_what_it_is(gpu):
+def test_a_device_says_what_it_is(gpu, capsys):
     assert gpu.dev.device_name
     assert gpu.dev.max_threads_per_block >= 64
     assert gpu.dev.max_shared_memory_per_block >= 16 << 10
     assert gpu.dev.total_global_memory > 1 << 20
     assert gpu.dev.multi_processor_count is None if gpu.kind == "vulkan" else gpu.dev.multi_processor_count >= 1
     assert weft.target.Target.from_device(gpu.dev).max_num_threads == gpu.dev.max_threads_per_block
+    assert main(["doctor"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.strip().startswith(f"{gpu.dev}\t")]
+    assert gpu.dev.device_name in line and "None" not in line
 
 
 def test_streams_of_a_session(gpu):

@@ -70,6 +70,8 @@ def test_a_model_with_constants_and_conditions(gpu):
         a = (sign * RNG.random((3, 4))).astype("float32")
         (on,) = gpu.put(a)
         np.testing.assert_allclose(vm["main"](on).numpy(), a * value if sign > 0 else a - value, rtol=1e-6)
+    with pytest.raises(error.InvalidArgument, match=f"expected {gpu.kind}, found cpu"):
+        vm["main"](runtime.tensor(a))
 
 
 @pytest.mark.parametrize("form", ["most", "least", "other"])

@@ -5,8 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, suppress
-from functools import partial
+from contextlib import ExitStack
 
 import pytest
 
@@ -151,11 +150,6 @@ def test_nobody_behind_a_proxy():
     proxy.terminate()
 
 
-def listens(port):
-    with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-        return True
-
-
 def test_programs():
     """A tracker, a proxy that tells it of its servers, and a server behind that, each a command."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
@@ -167,7 +161,7 @@ def test_programs():
             command = [sys.executable, "-m", "weft", *words, "--host", "127.0.0.1", "--port", str(port)]
             program = programs.enter_context(subprocess.Popen([*command, "--port-end", str(port + 1)]))
             programs.callback(program.kill)
-            eventually(partial(listens, port))
+            base.connect_with_retry(("127.0.0.1", port), 600, 0.1).close()
         with rpc.connect_tracker("127.0.0.1", tracked).request("hidden") as session:
             assert session.get_function("rpc.test.addone")(1) == 2
         shown = run([sys.executable, "-m", "weft", "query-tracker", "--host", "127.0.0.1", "--port", str(tracked)])
