@@ -104,10 +104,10 @@ devices: venv debian $(VENV)/.stamp-extra-devices ## install all that tests of d
 # Servers take minutes to build; TARGET="armv7 riscv64" tests those of 32 bits and RISC-V, too.
 test-devices: TARGET = x86_64 aarch64
 test-devices: venv web/runtime.wasm rpc-server ## test on all hosts and devices; make devices installs them
-	WEFT_DEVICES=1 $(BIN)/python -m pytest -n 2 $(DEVICE_TESTS)
+	WEFT_DEVICES=1 $(BIN)/python -m pytest -n 2 -rs $(DEVICE_TESTS)
 
 test-here: venv ## test on the hosts and devices that are here; tests of others are skipped and name them
-	WEFT_DEVICES=here $(BIN)/python -m pytest -n 2 $(DEVICE_TESTS)
+	WEFT_DEVICES=here $(BIN)/python -m pytest -n 2 -rs $(DEVICE_TESTS)
 
 test-all: test fuzz ## run the test suite and the fuzzers
 

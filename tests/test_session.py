@@ -1,7 +1,6 @@
 """Session: inputs of every kind, outputs, and refusals that name what is wrong."""
 
 import os
-import time
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
@@ -12,6 +11,7 @@ from onnx import helper
 
 import weft
 from tests import onnx_models
+from tests.clock import eventually
 from tests.threads import at_once
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ModelImportError, ShapeMismatch
 
@@ -259,13 +259,11 @@ def test_forked_after_import(used):
             os._exit(0 if same == [(x + x).tolist()] * 2 else 1)
         except BaseException:
             os._exit(2)
-    end = time.monotonic() + 60
-    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < end:
-        time.sleep(0.02)
-    if done == (0, 0):
+    try:
+        assert eventually(lambda: os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)).si_status == 0
+    finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
-    assert done == (child, 0)
 
 
 def test_progress_is_reported():

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import tvm_ffi
 
+from tests import clock
+
 ROOT = Path(__file__).resolve().parent.parent
 SANITIZERS = {"address": "address,undefined", "thread": "thread"}
 PRELOAD = {"address": ("libasan.so", "libstdc++.so.6"), "thread": ("libtsan.so",)}
@@ -23,24 +25,8 @@ OPTIONS = {
     "thread": {"TSAN_OPTIONS": "die_after_fork=0:exitcode=66"},
 }
 TESTS = {
-    "address": (
-        "test_vm.py",
-        "test_executable.py",
-        "test_tensor.py",
-        "test_threads.py",
-        "test_mapped_weights.py",
-        "test_relay_vm.py",
-        "test_relay_machine.py",
-        "test_relay_executable.py",
-        "test_graph_executor.py",
-    ),
-    "thread": (
-        "test_threads.py",
-        "test_shared_executable.py",
-        "test_vm.py",
-        "test_relay_machine.py",
-        "test_graph_executor.py",
-    ),
+    "address": "vm executable tensor threads mapped_weights relay_vm relay_machine relay_executable graph_executor",
+    "thread": "threads shared_executable vm relay_machine graph_executor",
 }
 # They compare memory, wait for an idle machine or for a signal (which the thread sanitizer puts off), or start a Python
 # without the sanitizer.
@@ -63,13 +49,12 @@ relax.build(bb.get(), "llvm", relax_pipeline="zero").export_library(sys.argv[1])
 """
 
 
-def run(what: str, command: list[str], limit: float | None = 900, **environment: str) -> None:
-    """Run a command, for `limit` seconds at most; end with its output when it fails."""
+def run(what: str, command: list[str], limit: float = 900, **environment: str) -> None:
+    """Run a command, for `limit` seconds at most that others leave it; end with its output when it fails."""
     start = time.monotonic()
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace", timeout=limit)  # fmt: skip
+    done = clock.run(command, limit, ROOT, {**os.environ, **environment})
     if done.returncode != 0:
-        sys.exit(f"{done.stdout}\n{what}: failed with status {done.returncode}")
+        sys.exit(f"{done.stdout}{done.stderr}\n{what}: failed with status {done.returncode}")
     print(f"{what}: clean, {time.monotonic() - start:.0f} s", flush=True)
 
 
@@ -84,12 +69,10 @@ def sanitize(name: str) -> None:
     settings = {
         "WEFT_SANITIZE": SANITIZERS[name], "WEFT_LIBRARY_DIR": folder / "lib", "Python_EXECUTABLE": sys.executable,
     }  # fmt: skip
-    run(
-        f"{name}: configure",
-        ["cmake", "-S", str(ROOT), "-B", str(folder)] + [f"-D{k}={v}" for k, v in settings.items()],
-    )
+    configure = ["cmake", "-S", str(ROOT), "-B", str(folder), *(f"-D{k}={v}" for k, v in settings.items())]
+    run(f"{name}: configure", configure)
     build = ["cmake", "--build", str(folder), "--parallel", "2", "--target", "weft_stress"]
-    run(f"{name}: build", build, limit=None)  # compilers end, however busy the machine is
+    run(f"{name}: build", build, limit=3600)
     model = folder / "model.so"
     run(f"{name}: model", [sys.executable, "-c", MODEL, str(model)])
     tvm_ffi_folder = Path(tvm_ffi.libinfo.find_libtvm_ffi()).parent
@@ -101,7 +84,7 @@ def sanitize(name: str) -> None:
     broken = subprocess.run([*stress, "break"], env={**os.environ, **options}, capture_output=True, text=True)
     if "Sanitizer: " not in broken.stderr:
         sys.exit(f"{broken.stderr}\n{name}: a deliberate mistake went unseen")
-    tests = [str(ROOT / "tests" / "runtime" / file) for file in TESTS[name]]
+    tests = [str(ROOT / "tests" / "runtime" / f"test_{file}.py") for file in TESTS[name].split()]
     run(f"{name}: tests", [sys.executable, "-m", "pytest", "-x", "-q", "-s", "-p", "no:cacheprovider",
                            "-k", f"not ({NOT_UNDER})", *tests],
         **OPTIONS[name], WEFT_RUNTIME_LIBRARY=str(folder / "lib" / "libweft_runtime.so"),

@@ -101,20 +101,10 @@ def build(out: Path) -> None:
     headers = compiled(NATIVE / "small" / "precompiled.h", [*_own_options(), "-x", "c++-header"], ".pch")
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(lambda s: compiled(s[0], [*s[1], "-c"]), _sources(zig, headers)))
-    exports = [f"-Wl,--export={name}" for name in _EXPORTS]
-    command = [str(zig / "zig"), "c++", *_FLAGS, "-mexec-model=reactor", "-s", "-o", str(out), *objects, *exports]
-    subprocess.run(
-        [
-            *command,
-            "-Wl,--export-table",
-            "-Wl,--growable-table",
-            "-Wl,--import-memory",
-            "-Wl,--export-memory",
-            "-Wl,-z,stack-size=1048576",
-            "-Wl,--max-memory=4294901760",
-        ],
-        check=True,
-    )
+    linker = ("--export-table", "--growable-table", "--import-memory", "--export-memory", "-z,stack-size=1048576",
+              "--max-memory=4294901760", *(f"--export={name}" for name in _EXPORTS))  # fmt: skip
+    command = [str(zig / "zig"), "c++", *_FLAGS, "-mexec-model=reactor", "-s", "-o", str(out), *objects]
+    subprocess.run([*command, *(f"-Wl,{option}" for option in linker)], check=True)
     size = out.stat().st_size
     print(f"{out}: {size:,} bytes")
     if size > LIMIT:

@@ -6,7 +6,6 @@ Each side has a process of its own. ``make crossover`` installs Apache TVM into 
 
 import importlib.util
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests import clock
 from tests.crossover import programs
 from weft import environment, te
 
@@ -27,7 +27,7 @@ def missing() -> str:
     if TVM is None:
         return "apache-tvm is absent: `make crossover` installs it into .venv-crossover and runs these tests"
     command = [TVM, "-c", "from importlib.metadata import version; print(version('apache-tvm'))"]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    found = clock.run(command)
     if found.returncode:
         return f"{TVM} has no apache-tvm: `make crossover` makes an environment that has"
     if not found.stdout.startswith(VERSION):
@@ -41,9 +41,7 @@ needs_tvm = pytest.mark.skipif(bool(MISSING := missing()), reason=MISSING)
 def side(package, *words):
     python = TVM if package == "tvm" else sys.executable
     command = [python, str(ROOT / "tests/crossover/programs.py"), package, *map(str, words)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=100, env=os.environ | {"PYTHONPATH": str(ROOT)}
-    )
+    done = clock.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -84,5 +82,5 @@ def test_kernels_in_stock_loader(tmp_path):
         "f(a, out)\n"
         "assert (out == 2 * a).all() and 'weft' not in sys.modules, out\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = clock.run([sys.executable, "-c", script], cwd=tmp_path)
     assert done.returncode == 0, done.stderr

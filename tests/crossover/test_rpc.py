@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests import clock
 from tests.crossover.test_crossover import ROOT, TVM, needs_tvm
 from tests.relax_models import model
 from weft import relax
@@ -39,7 +40,7 @@ def running(package, *words):
 
 
 def done(package, *words):
-    found = subprocess.run(command(package, *words), capture_output=True, text=True, timeout=100, env=ENVIRONMENT)
+    found = clock.run(command(package, *words), env=ENVIRONMENT)
     assert found.returncode == 0, found.stderr[-3000:]
     return found.stdout
 

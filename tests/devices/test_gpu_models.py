@@ -32,6 +32,16 @@ class Convolutions(nn.Module):
         return self.head(nn.op.sum(x, axis=[2, 3]))
 
 
+def on_both(gpu, mod, name="main"):
+    """A function of a model as it was compiled for this machine and for a device; arrays go in and come back."""
+
+    def compiled(target, dev):
+        vm = relax.VirtualMachine(weft.compile(mod, target=target), dev)
+        return lambda *arrays: vm[name](*(runtime.tensor(a, device=dev) for a in arrays)).numpy()
+
+    return compiled("llvm", runtime.cpu()), compiled(gpu.kind, gpu.dev)
+
+
 @pytest.mark.parametrize(
     ("model", "shape", "inputs"),
     [(Perceptron, ("n", 20), [(5, 20), (1, 20), (64, 20)]), (Convolutions, (2, 3, 9, 11), [(2, 3, 9, 11)])],
@@ -39,16 +49,10 @@ class Convolutions(nn.Module):
 def test_models_compute_what_they_compute_on_the_host(gpu, model, shape, inputs):
     mod, named = model().export_tvm({"forward": {"x": nn.spec.Tensor(shape, "float32")}})
     weights = [(RNG.standard_normal([int(d) for d in p.shape]) * 0.3).astype("float32") for _, p in named]
-    machines = [
-        (relax.VirtualMachine(weft.compile(mod, target=target), dev), dev)
-        for target, dev in (("llvm", runtime.cpu()), (gpu.kind, gpu.dev))
-    ]
+    here, there = on_both(gpu, mod, "forward")
     for size in inputs:
         x = RNG.standard_normal(size).astype("float32")
-        expected, found = (
-            vm["forward"](*(runtime.tensor(v, device=dev) for v in (x, *weights))).numpy() for vm, dev in machines
-        )
-        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(there(x, *weights), here(x, *weights), rtol=2e-5, atol=2e-6)
 
 
 def test_a_model_with_constants_and_conditions(gpu):
@@ -66,6 +70,8 @@ def test_a_model_with_constants_and_conditions(gpu):
         a = (sign * RNG.random((3, 4))).astype("float32")
         (on,) = gpu.put(a)
         np.testing.assert_allclose(vm["main"](on).numpy(), a * value if sign > 0 else a - value, rtol=1e-6)
+    with pytest.raises(error.InvalidArgument, match=f"expected {gpu.kind}, found cpu"):
+        vm["main"](runtime.tensor(a))
 
 
 @pytest.mark.parametrize("form", ["most", "least", "other"])
@@ -97,16 +103,6 @@ def test_threads_reduce_by_what_they_keep(gpu, form):
     np.testing.assert_array_equal(args[1].numpy(), x.max(1) if form == "most" else x.min(1))
 
 
-def one_operator(op, *args, **kwargs):
-    bb, xs = (
-        relax.BlockBuilder(),
-        [relax.Var(f"x{i}", relax.TensorStructInfo(s, "float32")) for i, s in enumerate(args)],
-    )
-    with bb.function("main", xs), bb.dataflow():
-        bb.emit_func_output(bb.emit_output(op(*xs, **kwargs)))
-    return bb.get()
-
-
 OPERATORS = {
     "products": (relax.op.matmul, [(100, 70), (70, 90)], {}),
     "products of rows": (relax.op.matmul, [("n", 64), (64, 50)], {}),
@@ -136,11 +132,8 @@ def test_operators_that_nobody_scheduled(gpu, name):
         bb.emit_func_output(bb.emit(op(*xs, **attributes)))
     mod = bb.get()
     values = [RNG.standard_normal([37 if d == "n" else d for d in s]).astype("float32") for s in shapes]
-    found = []
-    for target, dev in (("llvm", runtime.cpu()), (gpu.kind, gpu.dev)):
-        vm = relax.VirtualMachine(weft.compile(mod, target=target), dev)
-        found.append(vm["main"](*(runtime.tensor(v, device=dev) for v in values)).numpy())
-    np.testing.assert_allclose(found[1], found[0], rtol=2e-5, atol=2e-4)
+    here, there = on_both(gpu, mod)
+    np.testing.assert_allclose(there(*values), here(*values), rtol=2e-5, atol=2e-4)
 
 
 def test_what_one_step_stores_the_next_one_reads(gpu):

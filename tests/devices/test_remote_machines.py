@@ -16,8 +16,11 @@ import numpy as np
 import pytest
 
 import weft
+from tests import clock
+from tests.clock import eventually
 from tests.devices import missing
 from tests.fuzz.server import fuzz, running
+from tests.rpc.functions import travels
 from weft import rpc, te
 from weft.error import ExecutableError, InvalidArgument, RPCError
 from weft.runtime import empty, tensor
@@ -50,7 +53,8 @@ class Running:
 
     def end(self):
         self.process.terminate()
-        assert self.process.wait(20) == 0
+        eventually(lambda: self.process.poll() is not None)
+        assert self.process.returncode == 0
         self.process.stdout.close()
 
 
@@ -64,10 +68,8 @@ def server():
 def library(path, target="llvm"):
     n = te.var("n")
     a = te.placeholder((n,), name="a")
-    weft.build(te.create_prim_func([a, te.compute((n,), lambda i: te.exp(a[i]), name="b")]), target).export_library(
-        path
-    )
-    return path
+    func = te.create_prim_func([a, te.compute((n,), lambda i: te.exp(a[i]), name="b")])
+    return Path(weft.build(func, target).export_library(path))
 
 
 def test_a_kernel_is_timed_where_it_lies(server, tmp_path):
@@ -113,15 +115,7 @@ def test_files_lie_in_the_folder_of_the_session(server, tmp_path):
         for outside in ("../evil", "/etc/passwd", "deep/../../evil", "a\0b"):
             with pytest.raises(InvalidArgument, match="lie in its folder"):
                 remote.upload(b"", outside)
-    wait_until(lambda: not folder.exists())
-
-
-def wait_until(done, seconds=10):
-    for _ in range(seconds * 20):
-        if done():
-            return
-        time.sleep(0.05)
-    pytest.fail("it takes too long")
+    eventually(lambda: not folder.exists())
 
 
 def test_damaged_libraries_are_refused(server, tmp_path):
@@ -169,10 +163,30 @@ def test_sessions_are_bounded():
             empty((1_000_001,), "uint8", remote.cpu())
         with pytest.raises(RPCError):
             remote.upload(bytes(200_000), "large")
-    with server.connect(session_timeout=0.3) as remote:
-        time.sleep(1)
+    with pytest.raises(RPCError, match="expired|closed"), server.connect(session_timeout=0.3) as remote:
+        remote.listdir(time.sleep(1) or "")
+    server.end()
+
+
+def test_what_it_lacks_is_an_error_that_says_so(server, tmp_path):
+    a = te.placeholder((4,), name="a")
+    weft.build(te.create_prim_func([a, te.compute((4,), lambda i: a[i], name="b")])).save(tmp_path / "kernel.o")
+    with server.connect() as remote:
+        with pytest.raises(InvalidArgument, match="takes no functions of its client"):
+            remote.get_function("ffi.Array")(abs)
+        remote.upload(tmp_path / "kernel.o")
+        with pytest.raises(ExecutableError, match="has no linker"):
+            remote.load_module("kernel.o")
+    for option in ("--tracker", "--tls-certificate"):
+        done = clock.run([server.program, option, "x"])
+        assert done.returncode == 2 and f'there is no option "{option}"' in done.stderr
+
+
+def test_a_session_waits_for_a_place_and_ends_in_time():
+    server = Running("x86_64", "--max-sessions", "1", "--timeout", "2")
+    with server.connect() as first, server.connect():  # when the first one's time is over
         with pytest.raises(RPCError, match="expired|closed"):
-            remote.listdir()
+            first.listdir()
     server.end()
 
 
@@ -187,16 +201,15 @@ def test_memory_stays_flat_over_sessions(server):
     def use(count):
         sessions = [server.connect() for _ in range(count)]
         for session in sessions:
-            data = np.ones(100_000, "float32")
-            np.testing.assert_array_equal(tensor(data, session.cpu()).numpy(), data)
+            travels(session, 100_000)
             session.close()
 
     use(32)
-    wait_until(lambda: held()[2] == 0)
+    eventually(lambda: held()[2] == 0)
     before, files, _ = held()
     for count in (*[1] * 100, 32, 32, 32):
         use(count)
-    wait_until(lambda: held()[1:] == (files, 0))
+    eventually(lambda: held()[1:] == (files, 0))
     assert held()[0] - before < 1 << 18
 
 
@@ -214,7 +227,7 @@ def test_a_session_that_crashes_is_told(server, tmp_path):
             kernel = remote.load_module("lib.so")
             with pytest.raises(RPCError, match="closed"):
                 kernel["main"](empty((4,), "int32", remote.cpu()))
-        wait_until(lambda: "a session crashed, by signal 11" in said.read_text())
+        eventually(lambda: "a session crashed, by signal 11" in said.read_text())
         with rpc.connect("127.0.0.1", port, key="fuzz") as remote:
             assert remote.listdir() == ""
 

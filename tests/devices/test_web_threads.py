@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
-import json
-import queue
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.devices.test_web import ROOT, _devices, node, opened_in_browser  # noqa: F401 - the fixture is for all here
+from tests.devices.test_web import ISOLATED, ROOT, _devices, node, opened_in_browser  # noqa: F401 - the fixture is for all here
 from weft import relax
 from weft.script import from_source
 
@@ -75,6 +71,13 @@ def test_threads_of_node_share_loops(model: Path) -> None:
     compare(model, node(model, IN_NODE + RUN + "answer(result);"))
 
 
+def test_schedules_for_one_core_have_no_loops_to_share(tmp_path: Path, model: Path) -> None:
+    shutil.copytree(model, tmp_path, dirs_exist_ok=True)
+    scheduled = from_source(SOURCE.replace("R.cumsum(x, axis=1)", "x"))  # without loops that are written by hand
+    relax.build(scheduled, "wasm32").export_library(tmp_path / "model.wasm")
+    assert node(tmp_path, IN_NODE + RUN + "answer(result[1]);") == [0, 0, 0]
+
+
 def test_two_threads_halve_the_work_of_the_first(model: Path) -> None:
     """By its own clock, which does not count what other programs take; once, as a busy machine may start no second."""
 
@@ -115,31 +118,12 @@ answer([wrong, raised(() => f(x))]);""",
     assert stopped[1] == "InternalError" and "packed function" in stopped[2]
 
 
-class Isolated(http.server.SimpleHTTPRequestHandler):
-    """Serves a page that may share memory, and takes what it found."""
-
-    answers: queue.Queue[object]
-    headers_sent = (("Cross-Origin-Opener-Policy", "same-origin"), ("Cross-Origin-Embedder-Policy", "require-corp"))
-
-    def end_headers(self) -> None:
-        for header in self.headers_sent:
-            self.send_header(*header)
-        super().end_headers()
-
-    def do_POST(self) -> None:
-        self.answers.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.send_response(204)
-        self.end_headers()
-
-
 @pytest.mark.parametrize("isolated", [True, False])
 def test_workers_of_a_page_share_loops(model: Path, tmp_path: Path, isolated: bool) -> None:
     shutil.copytree(ROOT / "web", model / "web", dirs_exist_ok=True)
     (model / "index.html").write_text(PAGE)
-    sent = Isolated.headers_sent if isolated else ()
-    handler = type("Handler", (Isolated,), {"answers": queue.Queue(), "headers_sent": sent})
-    with opened_in_browser(functools.partial(handler, directory=str(model)), tmp_path / "profile"):
-        answer = handler.answers.get(timeout=170)
+    with opened_in_browser(model, tmp_path / "profile", sent=ISOLATED if isolated else ()) as answer:
+        found = answer()
     if isolated:
-        return compare(model, answer)
-    assert "Cross-Origin-Opener-Policy" in str(answer)
+        return compare(model, found)
+    assert "Cross-Origin-Opener-Policy" in str(found)

@@ -1,10 +1,8 @@
 """Kernels of WGSL, computed by what browsers compute them with: wgpu (PyPI), on any adapter, such as Mesa's."""
 
 import base64
-import functools
 import json
 import math
-import queue
 import shutil
 from typing import NamedTuple
 
@@ -16,7 +14,6 @@ from examples.minilm.network import write_onnx
 from tests.devices import missing
 from tests.devices.test_gpu_models import OPERATORS
 from tests.devices.test_web import ROOT, opened_in_browser
-from tests.devices.test_web_threads import Isolated
 from tests.target.programs import vector
 from weft import ir, relax, tir
 from weft.frontend.onnx import from_onnx
@@ -280,10 +277,9 @@ def test_a_browser_computes_the_same(tmp_path):
     (tmp_path / "plans.json").write_text(json.dumps(plans))
     (tmp_path / "index.html").write_text(PAGE)
     shutil.copytree(ROOT / "web/src", tmp_path / "web/src")
-    handler = type("Handler", (Isolated,), {"answers": queue.Queue()})
     options = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader")
-    with opened_in_browser(functools.partial(handler, directory=str(tmp_path)), tmp_path / "profile", *options):
-        answer = handler.answers.get(timeout=170)
+    with opened_in_browser(tmp_path, tmp_path / "profile", *options) as posted:
+        answer = posted()
     if "may use no GPU" in answer:
         missing(f"WebGPU in Chromium: {answer}")
     assert isinstance(answer, dict), answer

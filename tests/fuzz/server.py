@@ -161,9 +161,8 @@ def small_library() -> bytes:
     x = te.placeholder((n, 4), name="x")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lib.so"
-        weft.build(te.create_prim_func([x, te.compute((n, 4), lambda i, j: te.exp(x[i, j]), name="y")])).export_library(
-            path
-        )
+        func = te.create_prim_func([x, te.compute((n, 4), lambda i, j: te.exp(x[i, j]), name="y")])
+        weft.build(func).export_library(path)
         return path.read_bytes()
 
 

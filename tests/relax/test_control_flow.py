@@ -1,13 +1,13 @@
 """Recursion, closures, nested ifs, effects and several devices, from TVMScript to the virtual machine."""
 
 import os
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 
 import weft
+from tests import clock
 from weft import relax
 from weft.relax.analysis import well_formed
 from weft.script import from_source
@@ -120,7 +120,7 @@ def test_recursion_that_is_no_tail_call_has_a_depth(exec_mode):
         "except RecursionError as e:\n    print(e)\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    out = clock.run([sys.executable, "-c", code], env=env)
     message, place = out.stdout.splitlines()
     assert message == "main: more than 1000 nested calls of VM functions", out.stderr
     assert place.startswith("  --> <script "), place

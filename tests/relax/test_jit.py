@@ -1,11 +1,10 @@
 """Executables of Relax: kernels of symbolic shapes are compiled for the shapes that stay hot."""
 
-import time
-
 import numpy as np
 import pytest
 
 import weft
+from tests.clock import eventually
 from weft import relax
 from weft.runtime import jit
 from weft.script import ir as I  # noqa: N812
@@ -39,9 +38,8 @@ def test_hot_shape_gets_a_kernel():
     assert exe.recompilable
     vm = relax.VirtualMachine(exe, weft.cpu(), jit=True)
     x = np.random.default_rng(0).standard_normal((5, 37)).astype(np.float32)
-    end = time.monotonic() + 60
-    while time.monotonic() < end and not any(h.state in ("specialised", "slower") for h in vm.hot_shapes()):
-        vm["main"](x)
+    run = vm["main"]
+    eventually(lambda: [run(x) for _ in range(50)] and {"specialised", "slower"} & {h.state for h in vm.hot_shapes()})
     assert {h.shape for h in vm.hot_shapes()} == {(5, 37)}
     for shape in ((5, 37), (1, 37), (4, 4)):
         y = np.random.default_rng(1).standard_normal(shape).astype(np.float32)

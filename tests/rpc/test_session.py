@@ -11,7 +11,7 @@ import tvm_ffi
 import weft
 from weft import relax, rpc, te
 from weft.error import ExecutableError, InvalidArgument, RPCError
-from weft.rpc import RPCSession
+from weft.rpc import RPCSession, service
 from weft.rpc.channel import SocketChannel
 from weft.rpc.codec import Opaque, RPCCode, encode, packet
 from weft.rpc.remote import RemoteEndpoint, RemoteModule, RPCObjectRef
@@ -360,15 +360,10 @@ def test_kernels_take_parts_of_memory(remote, library):
     wire = there.handle.wire._replace(shape=(102,))
     add.endpoint.call(add.handle, [wire._replace(byte_offset=384), out.handle.wire])
     np.testing.assert_array_equal(out.numpy(), data[96:198] + 1)
-    for wrong in (
-        {"byte_offset": 800},
-        {"byte_offset": 1 << 63},
-        {"shape": (1 << 62,)},
-        {"data": 1},
-        {"shape": (102, 0)},
-    ):
+    wrong = [("byte_offset", 800), ("byte_offset", 1 << 63), ("shape", (1 << 62,)), ("shape", (102, 0)), ("data", 1)]
+    for field, value in wrong:
         with pytest.raises(RPCError):
-            add.endpoint.call(add.handle, [wire._replace(**wrong), out.handle.wire])
+            add.endpoint.call(add.handle, [wire._replace(**{field: value}), out.handle.wire])
 
 
 def test_an_interrupted_call_ends_its_session(server):
@@ -384,6 +379,12 @@ def test_an_interrupted_call_ends_its_session(server):
         signal.signal(signal.SIGALRM, before)
     with pytest.raises(RPCError, match="closed"):
         sleep(0.0)
+
+
+def test_a_session_holds_so_many_objects(monkeypatch):
+    monkeypatch.setattr(service, "_MAX_HANDLES", 9)
+    with rpc.LocalSession() as session, pytest.raises(MemoryError, match="holds too many objects"):
+        _ = [session.get_function("testing.echo") for _ in range(10)]
 
 
 def test_a_packet_has_room_for_so_many_numbers():

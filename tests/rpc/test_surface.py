@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import weft
+from tests.rpc import functions
 from weft import rpc
 from weft.error import InvalidArgument, RPCError
 from weft.rpc.tracker import Tracker
-from weft.runtime import tensor
 
 SERVES_PIPES = f"""#!{sys.executable}
 import sys
@@ -34,8 +34,7 @@ def program(tmp_path):
 
 def used(session):
     with session:
-        data = np.random.default_rng(0).standard_normal((3, 0x4001)).astype("float32")
-        np.testing.assert_array_equal(tensor(data, session.cpu()).numpy(), data)
+        functions.travels(session, 3, 0x4001)
         assert session.get_function("testing.echo")("text") == "text"
         session.upload(b"content", "file")
         assert session.listdir() == "file"
@@ -119,8 +118,7 @@ def test_a_server_that_is_gone_is_asked_for_so_often():
     tracker = Tracker("127.0.0.1", port=0, silent=True)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with socket.create_connection(("127.0.0.1", tracker.port)) as offers:
-        _greeted(offers)
+    with functions.tracker_link(tracker.port) as offers:
         for i in range(2):
             rpc.base.sendjson(offers, [rpc.base.TrackerCode.PUT, "gone", (port, f"gone:{i}"), "127.0.0.1"])
             rpc.base.recvjson(offers)
@@ -130,9 +128,3 @@ def test_a_server_that_is_gone_is_asked_for_so_often():
             client.request("gone", max_retry=2)
         client.close()
     tracker.terminate()
-
-
-def _greeted(sock):
-    sock.sendall(rpc.base.number(rpc.base.RPC_TRACKER_MAGIC))
-    assert rpc.base.recvall(sock, 4) == rpc.base.number(rpc.base.RPC_TRACKER_MAGIC)
-    return sock

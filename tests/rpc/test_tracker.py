@@ -5,16 +5,17 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import ExitStack
 
-import numpy as np
 import pytest
 
+from tests.clock import eventually, run
+from tests.rpc import functions
 from weft import error, rpc
 from weft.rpc import base
 from weft.rpc.base import TrackerCode
 from weft.rpc.proxy import Proxy
 from weft.rpc.tracker import PriorityScheduler, Tracker
-from weft.runtime import tensor
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +37,7 @@ def offered(tracker, key, **options):
 
 
 def waits_for(client, key, free, pending=0):
-    end = time.monotonic() + 10
-    while client.summary()["queue_info"].get(key) != {"free": free, "pending": pending}:
-        assert time.monotonic() < end, client.summary()
-        time.sleep(0.02)
+    eventually(lambda: client.summary()["queue_info"].get(key) == {"free": free, "pending": pending})
 
 
 @pytest.mark.parametrize("key", ["device", "127.0.0.1:5555"])
@@ -67,7 +65,7 @@ def test_one_session_at_a_time(tracker, client):
     waiting.start()
     waits_for(client, "single", 0, 1)
     session.close()
-    waiting.join(10)
+    eventually(lambda: not waiting.is_alive())
     assert got == [3]
     waits_for(client, "single", 1)
     server.terminate()
@@ -79,6 +77,14 @@ def test_functions_run_with_whoever_is_free(tracker, client):
     with pytest.raises(error.RPCError, match="timed out"):
         client.request_and_run("runner", lambda s: time.sleep(0.4) or s.get_function("rpc.test.addone")(1),
                                session_timeout=0.2)  # fmt: skip
+    server.terminate()
+    server, sessions = offered(tracker, "lost", server_init_callback=functions.register), []
+
+    def lose_one_then_ask(session):
+        sessions.append(session)
+        return session.get_function("tests.rpc.end" if len(sessions) == 1 else "tests.rpc.pid")()
+
+    assert client.request_and_run("lost", lose_one_then_ask) > 0 and len(sessions) == 2
     server.terminate()
 
 
@@ -97,22 +103,17 @@ def test_who_asks_with_priority_comes_first():
 
 
 def test_a_client_that_leaves_waits_no_more(tracker, client):
-    with socket.create_connection(("127.0.0.1", tracker.port)) as sock:
-        sock.sendall(base.number(base.RPC_TRACKER_MAGIC))
-        base.recvall(sock, 4)
+    with functions.tracker_link(tracker.port) as sock:
         base.sendjson(sock, [TrackerCode.REQUEST, "nobody", "", 1])
         waits_for(client, "nobody", 0, 1)
     waits_for(client, "nobody", 0, 0)
 
 
-@pytest.mark.parametrize("message", [base.number(0x7FFFFFFF), base.number(-5), base.number(3) + b"[1,",
+@pytest.mark.parametrize("message", [base.number((1 << 20) + 1), base.number(-5), base.number(3) + b"[1,",
                                      base.json_message([99]), base.json_message({}), base.json_message([3, "k"]),
                                      base.json_message([5, {"addr": 1}])])  # fmt: skip
 def test_nonsense_ends_the_connection_alone(tracker, client, message):
-    with socket.create_connection(("127.0.0.1", tracker.port)) as sock:
-        sock.settimeout(5)
-        sock.sendall(base.number(base.RPC_TRACKER_MAGIC))
-        base.recvall(sock, 4)
+    with functions.tracker_link(tracker.port) as sock:
         sock.sendall(message)
         assert sock.recv(100) == b""
     assert "queue_info" in client.summary()
@@ -136,13 +137,10 @@ def proxied(request, tracker):
 def test_servers_behind_a_proxy(proxied):
     for _ in range(2):
         with proxied() as session:
-            data = np.random.default_rng(0).standard_normal(1_000_000).astype("float32")
-            np.testing.assert_array_equal(tensor(data, session.cpu()).numpy(), data)
+            functions.travels(session, 1_000_000)
             assert session.get_function("rpc.test.addone")(1) == 2
-    session = proxied(session_timeout=0.3)
-    time.sleep(0.6)
     with pytest.raises(error.RPCSessionTimeoutError):
-        session.get_function("rpc.test.addone")
+        proxied(session_timeout=0.3).get_function(time.sleep(0.6) or "rpc.test.addone")
 
 
 def test_nobody_behind_a_proxy():
@@ -152,32 +150,22 @@ def test_nobody_behind_a_proxy():
     proxy.terminate()
 
 
-def test_programs(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    words = ["--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 1)]
-    program = subprocess.Popen([sys.executable, "-m", "weft.exec.rpc_tracker", *words], stderr=subprocess.PIPE)
-    try:
-        rpc.connect_tracker("127.0.0.1", port).close() if not _listens(port) else None
-        query = [sys.executable, "-m", "weft.exec.query_rpc_tracker", "--host", "127.0.0.1", "--port", str(port)]
-        shown = subprocess.run(query, capture_output=True, text=True, timeout=60)
-        assert f"Tracker address 127.0.0.1:{port}" in shown.stdout, shown.stderr
-    finally:
-        program.kill()
-        program.wait()
-        program.stderr.close()
-    wrong = [sys.executable, "-m", "weft.exec.rpc_server", "--tracker", "nowhere"]
-    done = subprocess.run(wrong, capture_output=True, text=True, timeout=60)
+def test_programs():
+    """A tracker, a proxy that tells it of its servers, and a server behind that, each a command."""
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
+        tracked, passed = (s.getsockname()[1] for s in (one, two))
+    commands = [(tracked, ["rpc-tracker"]), (passed, ["rpc-proxy", "--tracker", f"127.0.0.1:{tracked}"]),
+                (passed, ["rpc-server", "--through-proxy", "--key", "hidden"])]  # fmt: skip
+    with ExitStack() as programs:
+        for port, words in commands:
+            command = [sys.executable, "-m", "weft", *words, "--host", "127.0.0.1", "--port", str(port)]
+            program = programs.enter_context(subprocess.Popen([*command, "--port-end", str(port + 1)]))
+            programs.callback(program.kill)
+            base.connect_with_retry(("127.0.0.1", port), 600, 0.1).close()
+        with rpc.connect_tracker("127.0.0.1", tracked).request("hidden") as session:
+            assert session.get_function("rpc.test.addone")(1) == 2
+        shown = run([sys.executable, "-m", "weft", "query-tracker", "--host", "127.0.0.1", "--port", str(tracked)])
+        assert f"Tracker address 127.0.0.1:{tracked}" in shown.stdout, shown.stderr
+    done = run([sys.executable, "-m", "weft.exec.rpc_server", "--tracker", "nowhere"])
     assert done.returncode == 1
     assert "host:port" in done.stderr
-
-
-def _listens(port):
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return True
-        except ConnectionRefusedError:
-            time.sleep(0.1)
-    return False

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from tests import clock
 from weft import ffi, relax
 from weft.script import tir as T
 
@@ -83,7 +84,7 @@ def run(guard: str, library: Path, program: str) -> tuple[int, str]:
     """What a child that runs a program ends with, and says."""
     code = CHILD.format(library=str(library)) + program
     environment = {**os.environ, "WEFT_GUARD": guard, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120)
+    done = clock.run([sys.executable, "-c", code], env=environment)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -185,5 +186,5 @@ def test_a_program_without_python_is_refused_a_wrong_value():
 def test_the_promises_of_the_readme_hold(guard):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_tiny.py"]
     environment = {**os.environ, "WEFT_GUARD": guard, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+    done = clock.run(command, 300, ROOT, environment)
     assert done.returncode == 0, done.stdout

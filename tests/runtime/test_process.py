@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.clock import eventually, run
 from tests.conftest import ROOT
 from tests.frontend.models import model_of
 
@@ -60,8 +61,7 @@ def test_nothing_in_the_current_folder_is_run(tmp_path: Path) -> None:
     program = tmp_path / "elsewhere" / "program.py"
     program.parent.mkdir()
     program.write_text(WORKERS)
-    done = subprocess.run([sys.executable, program], cwd=tmp_path, env=environment(tmp_path / "cache"), text=True,
-                          capture_output=True, timeout=120, check=False)  # fmt: skip
+    done = run([sys.executable, program], cwd=tmp_path, env=environment(tmp_path / "cache"))
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("WorkerError TypeError") == 2, done.stdout
@@ -91,11 +91,9 @@ def test_processes_end_quietly_when_their_parent_is_killed(tmp_path: Path, secon
     time.sleep(seconds)
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()
-    end = time.monotonic() + 10
-    while members(parent.pid) and time.monotonic() < end:
-        time.sleep(0.05)
-    left = members(parent.pid)
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert left == [], "processes outlived their parent"
+    try:
+        eventually(lambda: not members(parent.pid))
+    finally:
+        for pid in members(parent.pid):
+            os.kill(pid, signal.SIGKILL)
     assert (tmp_path / "said").read_bytes() == b""

@@ -1,5 +1,4 @@
 import os
-import subprocess
 import sys
 import traceback
 
@@ -7,6 +6,7 @@ import numpy as np
 import pytest
 import tvm_ffi
 
+from tests import clock
 from tests.runtime.programs import VM, VOID, Assembler, add_twice, context, imm, kernel_module, r
 from tests.threads import at_once
 from weft import error, ffi, runtime
@@ -505,7 +505,7 @@ def test_interrupt_stops_an_endless_loop():
         "try:\n    f()\nexcept KeyboardInterrupt:\n    print('stopped')\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=30)
+    out = clock.run([sys.executable, "-c", code], env=env)
     assert out.stdout.strip() == "stopped", out.stderr
 
 

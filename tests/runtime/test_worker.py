@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.clock import eventually
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError
 
 SECONDS = 120.0
@@ -54,10 +54,7 @@ def test_a_request_that_takes_too_long_ends_the_process(process):
 
 def test_a_process_without_work_ends_by_itself_but_not_at_work(process):
     process.ask({"do": "sleep", "seconds": 1.2}, SECONDS)
-    end = time.monotonic() + SECONDS
-    while process.is_alive and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not process.is_alive
+    eventually(lambda: not process.is_alive)
 
 
 def test_a_copy_answers_as_the_process_does_and_ends_with_it(process):
@@ -67,10 +64,7 @@ def test_a_copy_answers_as_the_process_does_and_ends_with_it(process):
     assert (said["forked"], said["counts"]) == (True, [2, 4])
     assert said["ended"].endswith("exit code 3")
     process.stop()
-    end = time.monotonic() + SECONDS
-    while runs(said["left"]) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not runs(said["left"])
+    eventually(lambda: not runs(said["left"]))
 
 
 def runs(pid: int) -> bool:

@@ -43,6 +43,13 @@ def vector(f: Callable[[Any], Any], dtype: str = "float32") -> PrimFunc:
     return te.schedule.schedule_to_prim_func(bound(b, 64), [a, b], "f")
 
 
+def sum_of_many(count: int) -> PrimFunc:
+    """Make the sum of so many arrays of 8 elements, the last argument; one element a thread."""
+    parts = [te.placeholder((8,), name=f"A{i}") for i in range(count)]
+    total = te.compute((8,), lambda i: sum((p[i] for p in parts[1:]), parts[0][i]), name="B")
+    return te.schedule.schedule_to_prim_func(bound(total, 8), [*parts, total], "f")
+
+
 def loop(extent: Any, body: Callable[[Var], Any], kind: ForKind = ForKind.SERIAL, name: str = "i", **notes: Any) -> For:
     """Make a loop."""
     i = Var(name, "int64")

@@ -9,6 +9,7 @@ import warnings
 
 import pytest
 
+from tests import clock
 from weft.error import InvalidArgument
 from weft.tune import Database, DatabaseError, Hardware, JSONDatabase, Trial, TuningRecord, open_database
 
@@ -179,7 +180,7 @@ def test_a_write_that_stops_in_the_middle_leaves_the_old_file(tmp_path):
     path = tmp_path / "t.json"
     saved(path, record("a"))
     before = path.read_bytes()
-    told = subprocess.run([sys.executable, "-c", SHORT, str(path)], capture_output=True, text=True, timeout=60)
+    told = clock.run([sys.executable, "-c", SHORT, path])
     assert "the file is as it was" in told.stdout, told
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["t.json"]
 

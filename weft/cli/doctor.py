@@ -49,8 +49,9 @@ def _device_rows(kind: str) -> list[tuple[str, str, str, str]]:
     rows: list[tuple[str, str, str, str]] = []
     while (dev := device(kind, len(rows))).exist:
         about = dev.driver_version or f"compute capability {dev.compute_version}"
-        name, driver = f"{dev.device_name}, {dev.multi_processor_count} units", [dev.api_version, about]
-        rows.append((str(dev), name, size_text(dev.total_global_memory or 0), ", ".join(filter(None, driver))))
+        units = f"{dev.multi_processor_count} units" if dev.multi_processor_count else None  # Vulkan does not say
+        name, driver = (", ".join(filter(None, said)) for said in ((dev.device_name, units), (dev.api_version, about)))
+        rows.append((str(dev), name, size_text(dev.total_global_memory or 0), driver))
     if not rows:
         try:
             dev.sync()

@@ -1,15 +1,14 @@
 """Kernels of symbolic shapes are compiled for the shapes that stay hot, behind everybody's back."""
 
 import os
-import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
 
 import weft
+from tests.clock import eventually, run
 from tests.threads import at_once
 from weft import relay
 from weft.relay.vm import VirtualMachine
@@ -42,15 +41,9 @@ def reference(x):
 
 def run_until(vm, *args, states=("specialised", "slower"), seconds=60):
     """Run until there is a shape in one of the states; the shapes."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        for _ in range(50):
-            vm.run(*args)
-        found = [h for h in vm.hot_shapes() if h.state in states]
-        if found:
-            return found
-        time.sleep(0.005)
-    raise AssertionError(f"no shape became {states}: {vm.hot_shapes()}")
+    return eventually(
+        lambda: [vm.run(*args) for _ in range(50)] and [h for h in vm.hot_shapes() if h.state in states], seconds
+    )
 
 
 def test_hot_shape_gets_a_kernel_and_others_do_not(softmax):
@@ -203,5 +196,5 @@ while vm.run(np.ones((3, 5), "float32")) and vm.hot_shapes()[0].state == "counti
 print("asked")
 """
     env = {**os.environ, "WEFT_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=100)
+    done = run([sys.executable, "-c", program], env=env)
     assert done.returncode == 0 and done.stdout == "asked\n", done.stderr

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import clock
+
 _FLAGS = ("-O0", "-w", "-pthread", "-fPIC")
 _ROOT = Path(__file__).parents[3]
 BEFORE = """
@@ -165,5 +167,5 @@ def run(program: str, driver: Path, folder: Path) -> None:
     env = {**os.environ, "WEFT_CUDA_DRIVER": str(driver), "STAND_IN_FOLDER": str(folder), "PYTHONPATH": path}
     file = folder / "program.py"  # a file, since functions of TVMScript are read from their source
     file.write_text(_HEAD + program)
-    done = subprocess.run([sys.executable, str(file)], env=env, capture_output=True, text=True, timeout=100)
+    done = clock.run([sys.executable, file], env=env)
     assert done.returncode == 0, done.stderr

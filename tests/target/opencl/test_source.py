@@ -2,12 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 
 import pytest
 
 import weft
+from tests import clock
 from tests.target import programs
 from weft import error, te, tir
 from weft.script import tir as T
@@ -128,7 +128,7 @@ for use in (dev.sync, lambda: rt.empty((3,), "float32", dev), lambda: rt.tensor(
         use()
 """
     env = {**os.environ, "WEFT_OPENCL_DRIVER": "/nowhere/libOpenCL.so"}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60)
+    done = clock.run([sys.executable, "-c", program], env=env)
     assert done.returncode == 0, done.stderr
 
 

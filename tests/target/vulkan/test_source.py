@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import weft
-from tests.target.programs import vector
+from tests.target.programs import sum_of_many, vector
 from weft import te, tir
 from weft.error import CodegenError, WeftError
 from weft.script import tir as T
@@ -38,12 +38,7 @@ def test_what_a_device_may_lack_is_there_only_where_it_is_needed():
 
 
 def test_more_arguments_than_travel_with_a_launch():
-    tensors = [te.placeholder((8,), name=f"A{i}") for i in range(15)]
-    b = te.compute((8,), lambda i: sum((t[i] for t in tensors[1:]), tensors[0][i]), name="B")
-    s = te.create_schedule(b.op)
-    s[b].bind(b.op.axis[0], te.thread_axis("threadIdx.x"))
-    body = text_of(te.schedule.schedule_to_prim_func(s, [*tensors, b], "f"))[1]
-    assert "weft_at_uint64_t(weft_words[0] + 120UL).v" in body
+    assert "weft_at_uint64_t(weft_words[0] + 120UL).v" in text_of(sum_of_many(15))[1]
 
 
 def test_memory_of_a_block_and_truth():
@@ -66,7 +61,9 @@ def test_memory_of_a_block_and_truth():
 
 
 def test_what_vulkan_has_no_code_for_is_refused():
-    for f, dtype, name in ((te.sin, "float64", "tir.sin"), (lambda v: tir.nextafter(v, v), "float32", "tir.nextafter")):
+    wide = [(f, "float64", f"tir.{f.__name__}") for f in (te.sin, te.cos, te.tan)]
+    pairs = [(lambda v, f=f: f(v, v), "float32", f"tir.{f.__name__}") for f in (tir.nextafter, tir.ldexp)]
+    for f, dtype, name in (*wide, *pairs):
         with pytest.raises(WeftError, match=f"target vulkan has no code for intrinsic '{name}' of {dtype}"):
             text_of(vector(f, dtype))
 
