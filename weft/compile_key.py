@@ -26,7 +26,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from weft import environment, ffi, machine, runtime
+from weft import environment
+from weft.ffi import find_library
+from weft.machine import host_facts
+from weft.runtime import cache
 
 KERNEL_SOURCES = (
     "arith", "compile_key.py", "environment.py", "ir", "machine.py", "relax/kernel_builder.py",
@@ -150,7 +153,7 @@ def _sources(parts: tuple[str, ...]) -> str:
     root = os.path.dirname(__file__)
     paths = sorted(_python_files([f"{root}/{p}" for p in parts] or [root]))
     memo = None if parts else _memo(root, paths)  # a warm start of a model waits for it
-    known = None if memo is None else runtime.cache.get(memo)
+    known = None if memo is None else cache.get(memo)
     if known is not None:
         return known.decode()
     digest = hashlib.blake2b(digest_size=32)
@@ -159,7 +162,7 @@ def _sources(parts: tuple[str, ...]) -> str:
             text = file.read()
         digest.update(f"{path[len(root) :]} {len(text)}\n".encode() + text)
     if memo is not None and _memo(root, paths) == memo:
-        runtime.cache.put(memo, digest.hexdigest().encode())
+        cache.put(memo, digest.hexdigest().encode())
     return digest.hexdigest()
 
 
@@ -216,7 +219,7 @@ def _versions() -> list[str]:
 @lru_cache(maxsize=1)
 def _runtime() -> str:
     """Hash the native library, which kernels and executables call."""
-    return hashlib.blake2b(ffi.find_library().read_bytes(), digest_size=32).hexdigest()
+    return hashlib.blake2b(find_library().read_bytes(), digest_size=32).hexdigest()
 
 
 @lru_cache(maxsize=1)
@@ -227,4 +230,4 @@ def _processor() -> str:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
         lines = {x for x in text.splitlines() if x.startswith(("model name", "flags", "Features", "CPU part", "cache"))}
     known_by = lines or {platform.processor()}  # which may ask another process
-    return " ".join([platform.system(), platform.machine(), str(machine.host_facts()), *sorted(known_by)])
+    return " ".join([platform.system(), platform.machine(), str(host_facts()), *sorted(known_by)])
