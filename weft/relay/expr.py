@@ -13,8 +13,8 @@ from msgspec.structs import force_setattr
 from weft import error, ir, runtime
 from weft.ir import NO_ATTRS, Attrs, Op, Type
 from weft.ir.structural import BIND
+from weft.operators import operator, operators
 from weft.relay.types import FuncType, IncompleteType, TensorType, TypeVar
-from weft.support.operators import operator, operators
 
 Expr = RelayExpr = ir.Expr
 

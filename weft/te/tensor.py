@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.support.operators import operator, operators
+from weft.operators import operator, operators
 from weft.tir import Buffer, ProducerLoad, Stmt
 
 _OUTPUTS: WeakValueDictionary[tuple[Operation, int], Tensor] = WeakValueDictionary()

@@ -16,10 +16,10 @@ import numpy as np
 
 from weft import error, ir, relax
 from weft.op import make_call
+from weft.operators import operator, operators
 from weft.relax import Var as RelaxVar
 from weft.runtime import Tensor as RuntimeTensor
 from weft.spelling import also_called
-from weft.support.operators import operator, operators
 
 _HERE = (str(Path(__file__).parent), operators.__code__.co_filename)
 _default_dtype = "float32"

@@ -7,8 +7,8 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import Ambient, Attrs, Expr, Node, OtherNames, PrimExpr, Type, as_shape
+from weft.operators import operator
 from weft.spelling import also_called
-from weft.support.operators import operator
 
 __all__ = [
     "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern",

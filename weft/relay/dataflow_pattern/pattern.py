@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import ir
 from weft.ir import Attrs, Op, as_shape
-from weft.support.operators import operator
+from weft.operators import operator
 
 __all__ = [
     "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern", "DominatorPattern",
