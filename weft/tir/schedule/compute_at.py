@@ -9,8 +9,16 @@ from collections.abc import Sequence
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis import access as touched
 from weft.tir.analysis import dependence, structure
+from weft.tir.analysis.access import (
+    addressed,
+    evaluate_interval,
+    is_box,
+    loads_inside,
+    relax_region,
+    substitute_ranges,
+    union_regions,
+)
 from weft.tir.analysis.cover import covers, covers_domain
 from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -126,11 +134,11 @@ def _check_filled(
         for w in p.block.writes:
             box = regions.get(w.buffer)
             bounds = [e for r in box or () if r is not None for e in (r.min, r.extent)]
-            if structure.used_vars(*bounds).isdisjoint(around) or touched.is_box(w):
+            if structure.used_vars(*bounds).isdisjoint(around) or is_box(w):
                 continue
             path = state.path_to_block(p.block.name_hint)
             below = path[next(i for i, s in enumerate(path) if s is loop) + 1 :]
-            made = touched.substitute_ranges(w.region, structure.iter_values_of(p))
+            made = substitute_ranges(w.region, structure.iter_values_of(p))
             whole = tuple(r for r in box or () if r is not None)
             if len(whole) < len(made) or not covers(below, tuple(r.min for r in made), whole, analyzer):
                 raise refuse(
@@ -171,7 +179,7 @@ def _check_made(
         made = regions.get(access.buffer)
         if made is None:
             continue
-        for read, box in zip(touched.relax_region(access.region, ranges, analyzer), made, strict=True):  # type: ignore[arg-type]
+        for read, box in zip(relax_region(access.region, ranges, analyzer), made, strict=True):  # type: ignore[arg-type]
             if box is None or structure.used_vars(box.min, box.extent).isdisjoint(around):
                 continue
             if (
@@ -342,11 +350,9 @@ def _add_region(
     inner = {s.loop_var: ir.Range.from_min_extent(s.min, s.extent) for s in (*threads, *path[1:]) if isinstance(s, For)}
     for v, r in inner.items():
         analyzer.bind(v, r)
-    box = touched.relax_region(
-        touched.substitute_ranges(region.region, structure.iter_values_of(realize)), inner, analyzer
-    )
+    box = relax_region(substitute_ranges(region.region, structure.iter_values_of(realize)), inner, analyzer)
     old = table.get(region.buffer)
-    table[region.buffer] = box if old is None else touched.union_regions(old, box, analyzer)
+    table[region.buffer] = box if old is None else union_regions(old, box, analyzer)
 
 
 def _solve_domain(
@@ -370,7 +376,7 @@ def _solve_domain(
                 continue
             old = domain.get(r.min)
             if old is not None:
-                merged = touched.union_regions((old,), (needed,), analyzer)[0]
+                merged = union_regions((old,), (needed,), analyzer)[0]
                 assert merged is not None
                 needed = merged
             domain[r.min] = needed
@@ -547,10 +553,10 @@ def _roundup(
     """
     if not isinstance(needed.extent, ir.IntImm) or len(block.writes) != 1:
         return None
-    if block.writes[0].buffer.data in touched.addressed(state.body):
+    if block.writes[0].buffer.data in addressed(state.body):
         return None
     around = {f.loop_var: (f.min, f.min + f.extent - 1) for f in _loops_outside(state, loop.loop_var)}
-    box = touched.evaluate_interval(needed.min, around)
+    box = evaluate_interval(needed.min, around)
     if box is None:
         return None
     end = analyzer.simplify(box[1] + needed.extent)
@@ -559,7 +565,7 @@ def _roundup(
         if iv.dom is not None:
             local.bind(iv.var, iv.dom if iv.var is not var else ir.Range.from_min_extent(iv.dom.min, end))
     stmts = (block.body, *((block.init,) if block.init is not None else ()))
-    return end if all(touched.loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
+    return end if all(loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
 
 
 def _grow(state: ScheduleState, name: str, larger: dict[ir.Var, ir.PrimExpr]) -> None:
