@@ -6,6 +6,7 @@ import pytest
 from weft import dlight as dl
 from weft import ir, te, tir, topi
 from weft.target import Target, build
+from weft.tir.interpret import interpret
 
 CUDA = Target("cuda")
 HOST = Target("llvm")
@@ -112,7 +113,7 @@ def test_the_interpreter_agrees():
         func = function(graph(), CUDA)
         scheduled = applied(func, rule)
         assert scheduled is not func
-        check(func, scheduled, run=tir.interpret)
+        check(func, scheduled, run=interpret)
 
 
 TAKEN = [
