@@ -13,8 +13,7 @@ import torch
 from torch import nn
 
 from benchmarks.networks.transformer import HEAD, Layer
-from weft import relay
-from weft.ir import IRModule
+from weft import ir, relay
 
 INPUT, HIDDEN, TREE_HIDDEN = 300, 512, 150
 BERT_HIDDEN, BERT_LAYERS = 768, 12
@@ -35,7 +34,7 @@ class _Weights:
         self.values.append(relay.const(np.ascontiguousarray(array)))
         return f"meta[relay.Constant][{len(self.values) - 1}]"
 
-    def parse(self, text: str) -> IRModule:
+    def parse(self, text: str) -> ir.IRModule:
         return relay.fromtext('#[version = "0.0.5"]\n' + text, init_meta_table={"relay.Constant": self.values})
 
 
@@ -87,7 +86,7 @@ def @layer_LAYER(%x: Tensor[(?, INPUTS), float32], %n: int32)
 """
 
 
-def lstm(layers: int, inputs: int = INPUT, hidden: int = HIDDEN) -> tuple[IRModule, nn.LSTM]:
+def lstm(layers: int, inputs: int = INPUT, hidden: int = HIDDEN) -> tuple[ir.IRModule, nn.LSTM]:
     """An LSTM as a recursive function over the list of a sequence's projected tokens.
 
     ``main(tokens: (n, inputs), n: int32) -> (1, hidden)``, the last hidden state of the last layer.
@@ -198,7 +197,7 @@ class TreeLSTM(nn.Module):
         return torch.sigmoid(o) * torch.tanh(c), c
 
 
-def tree_lstm(inputs: int = INPUT, hidden: int = TREE_HIDDEN) -> tuple[IRModule, TreeLSTM]:
+def tree_lstm(inputs: int = INPUT, hidden: int = TREE_HIDDEN) -> tuple[ir.IRModule, TreeLSTM]:
     """A child-sum Tree-LSTM over binary trees; ``main(tree) -> (1, hidden)``, the root's hidden state.
 
     The inputs of all nodes are collected and projected by one product before the recursion, which multiplies the states
@@ -247,7 +246,7 @@ class Encoder(nn.Module):
         return x
 
 
-def bert(layers: int = BERT_LAYERS, hidden: int = BERT_HIDDEN) -> tuple[IRModule, Encoder]:
+def bert(layers: int = BERT_LAYERS, hidden: int = BERT_HIDDEN) -> tuple[ir.IRModule, Encoder]:
     """The encoder as one function, ``main(x: (1, ?, hidden)) -> (1, ?, hidden)``."""
     torch.manual_seed(33)
     network = Encoder(layers, hidden).eval()
@@ -255,7 +254,7 @@ def bert(layers: int = BERT_LAYERS, hidden: int = BERT_HIDDEN) -> tuple[IRModule
     out: Any = relay.reshape(x, (-1, hidden))
     for layer in network.layers:
         out = _encoder_layer(out, layer, hidden)
-    return IRModule({"main": relay.Function([x], relay.expand_dims(out, axis=0))}), network
+    return ir.IRModule({"main": relay.Function([x], relay.expand_dims(out, axis=0))}), network
 
 
 def _weight(value: torch.Tensor) -> relay.Constant:

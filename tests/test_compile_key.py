@@ -11,14 +11,9 @@ import pytest
 
 import weft
 from weft import compile_key as module
-from weft import te, tune
+from weft import ir, relax, runtime, te, tir, tune
 from weft.compile_key import KERNEL_SOURCES, compile_key, ingredients
-from weft.ir import DeepPool, IRModule, PassContext, intrin_rules, register_config_option
-from weft.relax import compile_kernels, vm_build
-from weft.relax.kernel_builder import schedule_kernel
-from weft.runtime import cache
 from weft.target import Target, compile_func
-from weft.tir import custom_datatype
 
 ROOT = Path(weft.__file__).parent
 TARGET = Target("llvm")
@@ -34,7 +29,7 @@ def changed(name, value):
 
 def within(**options):
     def made(_):
-        with PassContext(**options):
+        with ir.PassContext(**options):
             return key()
 
     return made
@@ -62,7 +57,7 @@ INGREDIENTS = {
         within(config={"tir.disable_vectorize": True}),
         within(config={"tir.UnrollLoop": {"auto_max_step": 8}}),
     ],
-    "datatypes": [lambda m: (m.setitem(custom_datatype._CODES, "posit", 150), key())[1]],
+    "datatypes": [lambda m: (m.setitem(tir.custom_datatype._CODES, "posit", 150), key())[1]],
     "sources": [changed("_sources", "other"), lambda m: key(kind="model")],
     "versions": [changed("_versions", ["llvmlite 0"])],
     "runtime": [changed("_runtime", "other")],
@@ -89,8 +84,8 @@ def test_another_ingredient_is_another_key(name, monkeypatch):
 @pytest.mark.parametrize(
     "bring",
     [
-        lambda m: m.setitem(custom_datatype._OPS, ("Add", "llvm", "posit", ""), lambda op: op),
-        lambda m: m.setitem(intrin_rules._RULES, ("llvm", "tir.sigmoid"), (10, lambda op: op)),
+        lambda m: m.setitem(tir.custom_datatype._OPS, ("Add", "llvm", "posit", ""), lambda op: op),
+        lambda m: m.setitem(ir.intrin_rules._RULES, ("llvm", "tir.sigmoid"), (10, lambda op: op)),
     ],
     ids=["lowering of a type", "rule of an intrinsic"],
 )
@@ -100,9 +95,9 @@ def test_code_of_the_user_has_no_key(bring, monkeypatch):
 
 
 def test_passes_as_options_have_no_key():
-    register_config_option("test.opaque", object)
+    ir.register_config_option("test.opaque", object)
     for config in ({"tir.add_lower_pass": [(1, lambda f: f)]}, {"test.opaque": object()}):
-        with PassContext(config=config):
+        with ir.PassContext(config=config):
             assert key() is None
 
 
@@ -150,7 +145,7 @@ def test_all_that_makes_a_kernel_is_hashed():
     func, records = add_one(77), tune.Tuned(None, TARGET)
     sys.setprofile(note)
     try:
-        compile_func(schedule_kernel(func, "k", TARGET, records), TARGET)
+        compile_func(relax.schedule_kernel(func, "k", TARGET, records), TARGET)
     finally:
         sys.setprofile(None)
     files = {str(Path(f).relative_to(ROOT)) for f in ran if f.startswith(str(ROOT))}
@@ -162,7 +157,7 @@ def test_all_that_makes_a_kernel_is_hashed():
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WEFT_CACHE_DIR", str(tmp_path / "c"))
-    return lambda: cache.statistics().writes
+    return lambda: runtime.cache.statistics().writes
 
 
 def test_the_hash_of_sources_is_kept_until_a_file_changes(own_cache, monkeypatch, tmp_path):
@@ -185,27 +180,27 @@ def test_the_hash_of_sources_is_kept_until_a_file_changes(own_cache, monkeypatch
 
 
 def test_another_configuration_takes_other_code(own_cache):
-    func = IRModule({"f": add_one()})
-    compile_kernels(func, TARGET)
+    func = ir.IRModule({"f": add_one()})
+    relax.compile_kernels(func, TARGET)
     assert own_cache() == 1
-    with PassContext(disabled_pass=["VectorizeLoop"]):
-        compile_kernels(func, TARGET)
+    with ir.PassContext(disabled_pass=["VectorizeLoop"]):
+        relax.compile_kernels(func, TARGET)
         assert own_cache() == 2
-        compile_kernels(func, TARGET)
-    compile_kernels(func, TARGET)
-    assert own_cache() == 2 and cache.statistics().hits == 2
-    compile_kernels(IRModule({"f": add_one(name="another_name")}), TARGET)  # messages say it
+        relax.compile_kernels(func, TARGET)
+    relax.compile_kernels(func, TARGET)
+    assert own_cache() == 2 and runtime.cache.statistics().hits == 2
+    relax.compile_kernels(ir.IRModule({"f": add_one(name="another_name")}), TARGET)  # messages say it
     assert own_cache() == 3
 
 
 def test_a_context_is_of_its_thread():
     seen = []
-    with PassContext(opt_level=3, disabled_pass=["A"]):
-        thread = threading.Thread(target=lambda: seen.append(PassContext.current().opt_level))
+    with ir.PassContext(opt_level=3, disabled_pass=["A"]):
+        thread = threading.Thread(target=lambda: seen.append(ir.PassContext.current().opt_level))
         thread.start()
         thread.join()
-        with DeepPool(2) as pool:
-            seen += pool.map(lambda _: PassContext.current().opt_level, range(2))
+        with ir.DeepPool(2) as pool:
+            seen += pool.map(lambda _: ir.PassContext.current().opt_level, range(2))
     assert seen == [2, 3, 3]
 
 
@@ -213,10 +208,12 @@ def test_hot_kernels_are_made_as_their_model_was(own_cache, monkeypatch):
     """They are made later, by a thread where the context of the model is not."""
     from tests import onnx_models
 
-    with PassContext(disabled_pass=["VectorizeLoop"]):
+    with ir.PassContext(disabled_pass=["VectorizeLoop"]):
         made = weft.relax.build(weft.frontend.onnx.from_onnx(onnx_models.add()))
     seen = []
-    monkeypatch.setattr(vm_build, "_compile_objects", lambda *_: (seen.append(PassContext.current()), ([], [], {}))[1])
+    monkeypatch.setattr(
+        relax.vm_build, "_compile_objects", lambda *_: (seen.append(ir.PassContext.current()), ([], [], {}))[1]
+    )
     kernel = next(iter(made.recompilable.values()))
     with pytest.raises(weft.error.InternalError):
         kernel.compile([5] * len(kernel.places))

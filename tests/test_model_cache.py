@@ -13,8 +13,7 @@ from onnx import helper
 
 import weft
 from tests import onnx_models
-from weft import model_cache, relax, target
-from weft.error import ModelImportError, WeftError
+from weft import error, model_cache, relax, target
 
 
 @pytest.fixture(autouse=True)
@@ -286,7 +285,7 @@ def test_a_file_that_is_written_while_it_is_compiled_is_no_entry(tmp_path, monke
         "weft.frontend.onnx.from_onnx", lambda model, *a, **k: importer(write_model(path, 4.0), *a, **k)
     )
     before = entries(tmp_path)
-    with pytest.raises(WeftError, match="was changed"):
+    with pytest.raises(error.WeftError, match="was changed"):
         weft.Session(path)
     assert entries(tmp_path) == before
 
@@ -307,7 +306,7 @@ def test_weights_that_are_written_while_they_are_compiled_are_no_entry(tmp_path,
 
     with monkeypatch.context() as m:
         m.setattr(place, name, rewritten)
-        with pytest.raises(WeftError, match=r"(?s)was changed.*weights\.bin"):
+        with pytest.raises(error.WeftError, match=r"(?s)was changed.*weights\.bin"):
             weft.Session(path)
     assert not entries(tmp_path)
     x = np.ones((1, 64), "float32")
@@ -319,7 +318,7 @@ def test_a_broken_model_has_the_importers_error(tmp_path):
     path.write_bytes(b"no model")
     np.save(tmp_path / "x.npy", np.ones((1, 64), "float32"))
     assert "ModelImportError" in fresh(path, tmp_path / "x.npy", 1)
-    with pytest.raises(ModelImportError):
+    with pytest.raises(error.ModelImportError):
         weft.Session(tmp_path / "absent.onnx")
     assert entries(tmp_path) == []
 
@@ -365,6 +364,6 @@ def test_hot_kernels_begin_no_process_at_the_end():
     kernels = model_cache._HotKernels("", None)
     assert kernels in model_cache._hot
     kernels.close()
-    with pytest.raises(WeftError, match="was not compiled"):
+    with pytest.raises(error.WeftError, match="was not compiled"):
         kernels.compiler_of("k")([1])
     assert not kernels._worker.is_alive

@@ -9,8 +9,7 @@ import textwrap
 import pytest
 
 import weft
-from weft import relay
-from weft.ir import assert_structural_equal
+from weft import ir, relay
 from weft.ir.passes import _PASSES
 from weft.script import from_source
 
@@ -71,8 +70,8 @@ def test_example(name):
     text = before.script(show_meta=True)
     result = PASSES[name](**options)(before)
     typed = relay.transform.InferType()(result) if name.startswith("relay.") else result
-    assert_structural_equal(typed, after, map_free_vars=True)
+    ir.assert_structural_equal(typed, after, map_free_vars=True)
     assert before.script(show_meta=True) == text, "the input was changed"
     if name not in SAME_TEXT:
         with pytest.raises(ValueError, match="differ"):
-            assert_structural_equal(before, result, map_free_vars=True)
+            ir.assert_structural_equal(before, result, map_free_vars=True)

@@ -21,6 +21,21 @@ else:
     Loader = object  # the import of its module takes longer than all of this package's
 
 MODULES = {
+    **dict.fromkeys(("backend.cuda.op", "s_tir", "target.cuda.op", "tir.expr", "tirx"), "weft.tir"),
+    **dict.fromkeys(("contrib.debugger", "ffi.runtime_ctypes", "nd", "runtime.ndarray"), "weft.runtime"),
+    **{
+        f"relax.backend.{place}{library}": "weft.relax.backend.libraries"
+        for place, libraries in {
+            "contrib": ".cublas .cudnn .cutlass .hipblas",
+            "cuda": ".cublas .cudnn .cutlass",
+            "rocm": ".hipblas",
+        }.items()
+        for library in (*libraries.split(), "")
+    },
+    **{
+        f"relax.backend.{device}": "weft.relax.backend.accelerators"
+        for device in "contrib.example_npu contrib.nnapi contrib.tensorrt metal.coreml metal".split()
+    },
     "_ffi": "weft.ffi",
     "auto_scheduler.cost_model.cost_model": "weft.auto_scheduler.cost_model.models",
     "auto_scheduler.cost_model.xgb_model": "weft.auto_scheduler.cost_model.models",
@@ -28,10 +43,8 @@ MODULES = {
     "auto_scheduler.utils": "weft.auto_scheduler.workload_key",
     "autotvm.task.relay_integration": "weft.relay.autotvm",
     "backend": "weft.target",
-    "backend.cuda.op": "weft.tir",
     "container": "weft.runtime.container",
     "contrib.cblas": "weft.topi.cblas",
-    "contrib.debugger": "weft.runtime",
     "contrib.debugger.debug_executor": "weft.runtime.debug_executor",
     "contrib.graph_executor": "weft.runtime.graph_executor",
     "contrib.graph_runtime": "weft.runtime.graph_executor",
@@ -40,7 +53,6 @@ MODULES = {
     "contrib.torch": "weft.frontend.torch.as_torch",
     "contrib.tvmjs": "weft.runtime.tensor_cache",
     "ffi.base": "weft.error",
-    "ffi.runtime_ctypes": "weft.runtime",
     "ir.op": "weft.ir",
     "relax.relax_to_pyfunc_converter": "weft.relax.base_py_module",
     "relax.struct_info": "weft.relax",
@@ -64,24 +76,7 @@ MODULES = {
     "meta_schedule.relay_integration": "weft.relay.meta_schedule",
     "meta_schedule.tir_integration": "weft.meta_schedule.tune",
     "meta_schedule.utils": "weft.support.derived",
-    "nd": "weft.runtime",
     "parser": "weft.relay.text",
-    "relax.backend.contrib.cublas": "weft.relax.backend.libraries",
-    "relax.backend.contrib.cudnn": "weft.relax.backend.libraries",
-    "relax.backend.contrib.cutlass": "weft.relax.backend.libraries",
-    "relax.backend.contrib.hipblas": "weft.relax.backend.libraries",
-    "relax.backend.contrib.example_npu": "weft.relax.backend.accelerators",
-    "relax.backend.contrib.nnapi": "weft.relax.backend.accelerators",
-    "relax.backend.contrib.tensorrt": "weft.relax.backend.accelerators",
-    "relax.backend.contrib": "weft.relax.backend.libraries",
-    "relax.backend.cuda.cublas": "weft.relax.backend.libraries",
-    "relax.backend.cuda.cudnn": "weft.relax.backend.libraries",
-    "relax.backend.cuda.cutlass": "weft.relax.backend.libraries",
-    "relax.backend.cuda": "weft.relax.backend.libraries",
-    "relax.backend.metal.coreml": "weft.relax.backend.accelerators",
-    "relax.backend.metal": "weft.relax.backend.accelerators",
-    "relax.backend.rocm.hipblas": "weft.relax.backend.libraries",
-    "relax.backend.rocm": "weft.relax.backend.libraries",
     "relax.backend.utils": "weft.relax.backend.patterns",
     "relax.exec_builder": "weft.relax.vm.exec_builder",
     "relax.op.base": "weft.relax.gradient_rules",
@@ -100,17 +95,14 @@ MODULES = {
     "relay.transform.infer_layout_utils": "weft.relay.transform.infer_layout",
     "relay.ty": "weft.relay.types",
     "runtime.executor": "weft.runtime.aot_executor",
-    "runtime.ndarray": "weft.runtime",
     "runtime.script_printer": "weft.script.printer.config",
     "runtime.profiling": "weft.runtime.profiler",
-    "s_tir": "weft.tir",
     "script.ir_builder.base": "weft.script.ir_builder",
     "script.ir_builder.tir.ir": "weft.script.ir_builder.tir",
     "script.ir_builder.tirx": "weft.script.ir_builder.tir",
     "script.ir_builder.relax.ir": "weft.script.ir_builder.relax",
     "script.parser": "weft.script",
     "script.tirx": "weft.script.tir",
-    "target.cuda.op": "weft.tir",
     "target.datatype": "weft.tir.custom_datatype",
     "testing.utils": "weft.testing",
     "dlight.analysis": "weft.dlight.base.analysis",
@@ -119,20 +111,11 @@ MODULES = {
     "dlight.gpu.utils": "weft.dlight.base",
     "tir.block_scope": "weft.tir.schedule.stmt_refs",
     "tir.dlight": "weft.dlight",
-    "tir.expr": "weft.tir",
     "tir.expr_functor": "weft.tir.functor",
     "tir.meta_schedule": "weft.meta_schedule",
     "tir.sblock_scope": "weft.tir.schedule.stmt_refs",
     "tir.tensor_intrin": "weft.script.tensor_intrin",
     "tir.transform.transform": "weft.tir.transform",
-    "tirx": "weft.tir",
-    **{
-        f"topi.{kind}{inside}": "weft.topi.schedules"
-        for kind in "arm_cpu generic hls x86".split()
-        for inside in (".nn", "")
-    },
-    **{f"topi.{kind}": "weft.topi.cuda" for kind in "bifrost gpu intel_graphics mali".split()},
-    **{f"topi.cuda.{inside}": "weft.topi.cuda" for inside in ("conv3d_winograd", "nms")},
     "topi.nn.pooling": "weft.topi.nn",
     "topi.nn.qnn": "weft.topi.quant",
     "topi.nn.utils": "weft.topi.convolutions",
@@ -142,6 +125,13 @@ MODULES = {
     "topi.transform": "weft.topi",
     "topi.utils": "weft.topi.known_values",
     "transform": "weft.ir.pass_decorators",
+    **{
+        f"topi.{kind}{inside}": "weft.topi.schedules"
+        for kind in "arm_cpu generic hls x86".split()
+        for inside in (".nn", "")
+    },
+    **{f"topi.{kind}": "weft.topi.cuda" for kind in "bifrost gpu intel_graphics mali".split()},
+    **{f"topi.cuda.{inside}": "weft.topi.cuda" for inside in ("conv3d_winograd", "nms")},
 }
 
 

@@ -14,43 +14,6 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-__all__ = [
-    "CodegenError",
-    "DTypeMismatch",
-    "DiagnosticError",
-    "DuplicateSymbol",
-    "ErrorGroup",
-    "EvaluationError",
-    "ExecutableError",
-    "IndexOutOfRange",
-    "InternalError",
-    "InvalidArgument",
-    "LoweringError",
-    "MissingDependency",
-    "ModelImportError",
-    "NestedTooDeep",
-    "NoDefect",
-    "OutOfMemory",
-    "ParseError",
-    "RPCError",
-    "RPCSessionTimeoutError",
-    "ScheduleError",
-    "ScheduleWarning",
-    "ShapeMismatch",
-    "TVMError",
-    "TypeInferenceError",
-    "UnknownHandle",
-    "UnsupportedForm",
-    "UnsupportedOperator",
-    "VerifyError",
-    "WeftError",
-    "WrongAttribute",
-    "is_defect",
-    "own_errors",
-    "render_where",
-    "require",
-]
-
 
 class WeftError(RuntimeError):
     """The base of every error that Weft raises on purpose; a RuntimeError, as those of TVM's programs are.
@@ -80,7 +43,7 @@ class WeftError(RuntimeError):
         super().__init__(what)
 
     def __str__(self) -> str:
-        return render(self)
+        return _render(self)
 
 
 class InvalidArgument(WeftError, ValueError, TypeError):
@@ -119,7 +82,7 @@ class ParseError(WeftError, SyntaxError):
         self.msg = what  # what Python shows of a SyntaxError
 
     def __str__(self) -> str:
-        return render(self)
+        return _render(self)
 
 
 class VerifyError(WeftError):
@@ -182,14 +145,14 @@ class InternalError(WeftError):
     """A defect of Weft itself. Please report it."""
 
     def __str__(self) -> str:
-        return render(self) + "\n  this is a defect of Weft; please report it with the text above"
+        return _render(self) + "\n  this is a defect of Weft; please report it with the text above"
 
 
 class NoDefect(InternalError):
     """What a program did wrong, of which TVM says so by an internal error, so that programs catch it as one."""
 
     def __str__(self) -> str:
-        return render(self)
+        return _render(self)
 
 
 def is_defect(e: BaseException | None) -> bool:
@@ -232,7 +195,7 @@ TVMError = DiagnosticError = WeftError
 """TVM's names for the base class; the second is of errors in Relay programs."""
 
 
-def render(error: WeftError) -> str:
+def _render(error: WeftError) -> str:
     """Render `error` as text: a headline, the source line with a caret, then expected, found and help."""
     lines = [error.what]
     lines += render_where(error.where)

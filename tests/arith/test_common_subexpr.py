@@ -2,8 +2,7 @@
 
 import pytest
 
-from weft import arith, ir, tir
-from weft.error import InvalidArgument
+from weft import arith, error, ir, tir
 
 x, y, z = (ir.Var(name, "int32") for name in "xyz")
 
@@ -51,5 +50,5 @@ def test_a_variable_that_is_bound_inside_is_no_value_outside():
 
 
 def test_a_negative_threshold_is_refused():
-    with pytest.raises(InvalidArgument, match="threshold"):
+    with pytest.raises(error.InvalidArgument, match="threshold"):
         arith.detect_common_subexpr(x + y, -1)

@@ -6,28 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.arith.form import poly_of
 from weft.arith.witness import is_refuted
-from weft.ir import Range, SizeVar, Var, floordiv, floormod, max_, min_
 
 
-def refuted(an: Analyzer, expr) -> bool:
+def refuted(an: arith.Analyzer, expr) -> bool:
     return is_refuted(an.context, poly_of(an.context, expr))
 
 
 def test_a_guard_that_some_values_break_is_refuted():
-    an, n, i, j = Analyzer(), SizeVar("n"), Var("i"), Var("j")
-    an.bind(i, Range.from_min_extent(0, floordiv(n + 7, 8)))
-    an.bind(j, Range.from_min_extent(0, 8))
+    an, n, i, j = arith.Analyzer(), ir.SizeVar("n"), ir.Var("i"), ir.Var("j")
+    an.bind(i, ir.Range.from_min_extent(0, ir.floordiv(n + 7, 8)))
+    an.bind(j, ir.Range.from_min_extent(0, 8))
     assert refuted(an, n - 1 - i * 8 - j)
     assert refuted(an, i * 8 + j - n)
     assert not refuted(an, n + 7 - i * 8 - j)
 
 
 def test_facts_in_scope_count_and_are_forgotten_after_it():
-    an, n, i = Analyzer(), SizeVar("n"), Var("i")
-    an.bind(i, Range.from_min_extent(0, 64))
+    an, n, i = arith.Analyzer(), ir.SizeVar("n"), ir.Var("i")
+    an.bind(i, ir.Range.from_min_extent(0, 64))
     assert refuted(an, n - 1 - i)
     with an.constraint_scope(i < n):
         assert not refuted(an, n - 1 - i)
@@ -39,32 +38,32 @@ def test_facts_in_scope_count_and_are_forgotten_after_it():
 
 
 def test_another_range_of_a_variable_is_seen():
-    an, i = Analyzer(), Var("i")
-    an.bind(i, Range.from_min_extent(0, 4))
+    an, i = arith.Analyzer(), ir.Var("i")
+    an.bind(i, ir.Range.from_min_extent(0, 4))
     assert not refuted(an, 3 - i)
-    an.bind(i, Range.from_min_extent(0, 9), allow_override=True)
+    an.bind(i, ir.Range.from_min_extent(0, 9), allow_override=True)
     assert refuted(an, 3 - i)
     an.bind(i, 2, allow_override=True)
     assert not refuted(an, 3 - i)
 
 
 def test_contradicting_facts_refute_nothing():
-    an, i = Analyzer(), Var("i")
-    an.bind(i, Range.from_min_extent(0, 4))
+    an, i = arith.Analyzer(), ir.Var("i")
+    an.bind(i, ir.Range.from_min_extent(0, 4))
     with an.constraint_scope(i > 9):
         assert not refuted(an, i - 100)
     assert refuted(an, i - 100)
 
 
 @pytest.mark.parametrize("make", [
-    lambda i, j: floordiv(i * 4 + j, 3), lambda i, j: floormod(i - j, 5), lambda i, j: min_(i, j) - 2,
-    lambda i, j: max_(i * j, 7) - i,
+    lambda i, j: ir.floordiv(i * 4 + j, 3), lambda i, j: ir.floormod(i - j, 5), lambda i, j: ir.min_(i, j) - 2,
+    lambda i, j: ir.max_(i * j, 7) - i,
 ])  # fmt: skip
 @given(bound=st.integers(-20, 20), i_end=st.integers(1, 9), j_end=st.integers(1, 9))
 def test_what_holds_for_all_values_is_never_refuted(make, bound, i_end, j_end):
-    an, i, j = Analyzer(), Var("i"), Var("j")
-    an.bind(i, Range.from_min_extent(0, i_end))
-    an.bind(j, Range.from_min_extent(0, j_end))
+    an, i, j = arith.Analyzer(), ir.Var("i"), ir.Var("j")
+    an.bind(i, ir.Range.from_min_extent(0, i_end))
+    an.bind(j, ir.Range.from_min_extent(0, j_end))
     expr = make(i, j) + bound
     values = [int(an_at(x, y, make) + bound) for x, y in itertools.product(range(i_end), range(j_end))]
     if min(values) >= 0:
@@ -74,7 +73,7 @@ def test_what_holds_for_all_values_is_never_refuted(make, bound, i_end, j_end):
 
 
 def an_at(x: int, y: int, make) -> int:
-    an, i, j = Analyzer(), Var("i"), Var("j")
+    an, i, j = arith.Analyzer(), ir.Var("i"), ir.Var("j")
     an.bind(i, x)
     an.bind(j, y)
     return int(an.simplify(make(i, j)))

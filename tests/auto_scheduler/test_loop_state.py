@@ -6,13 +6,7 @@ import pytest
 import weft
 from weft import auto_scheduler, te
 from weft.auto_scheduler.measure_record import dump_record_to_string, load_record_from_string
-from weft.testing.auto_scheduler import (
-    conv2d_nchw_bn_relu_auto_scheduler_test,
-    get_tiled_matmul,
-    invalid_compute_definition,
-    matmul_auto_scheduler_test,
-    parallel_matmul_auto_scheduler_test,
-)
+from weft.testing import auto_scheduler as workloads
 
 
 def extents(state, stage):
@@ -28,7 +22,7 @@ def run(dag, state, shapes):
 
 
 def test_splits_orders_and_annotations():
-    tensors = matmul_auto_scheduler_test(512, 512, 512)
+    tensors = workloads.matmul_auto_scheduler_test(512, 512, 512)
     c = tensors[-1]
     state = auto_scheduler.ComputeDAG(tensors).get_init_state()
     i, j, k = state[c].iters
@@ -43,7 +37,7 @@ def test_splits_orders_and_annotations():
 
 
 def test_a_tiled_product_computes_the_product():
-    tensors = matmul_auto_scheduler_test(32, 32, 32)
+    tensors = workloads.matmul_auto_scheduler_test(32, 32, 32)
     dag, c = auto_scheduler.ComputeDAG(tensors), tensors[-1]
     state = dag.get_init_state()
     local = state.cache_write(c, "local")
@@ -65,7 +59,7 @@ def test_a_tiled_product_computes_the_product():
 
 
 def test_steps_as_python_make_the_same_loops():
-    dag, state = get_tiled_matmul()
+    dag, state = workloads.get_tiled_matmul()
     text = dag.print_python_code_from_state(state)
     a, b, c = dag.tensors
     s = te.create_schedule(c.op)
@@ -76,7 +70,7 @@ def test_steps_as_python_make_the_same_loops():
 
 
 def test_inlining():
-    dag = auto_scheduler.ComputeDAG(conv2d_nchw_bn_relu_auto_scheduler_test(1, 8, 8, 3, 4, 3, 1, 1))
+    dag = auto_scheduler.ComputeDAG(workloads.conv2d_nchw_bn_relu_auto_scheduler_test(1, 8, 8, 3, 4, 3, 1, 1))
     state = dag.get_init_state()
     added = next(op for op in state.stage_ops if op.name == "Bn_add")
     state.compute_inline(added)
@@ -86,8 +80,8 @@ def test_inlining():
 
 
 def test_a_record_is_read_as_it_was_written():
-    dag, state = get_tiled_matmul()
-    key = auto_scheduler.make_workload_key(matmul_auto_scheduler_test, (512, 512, 512))
+    dag, state = workloads.get_tiled_matmul()
+    key = auto_scheduler.make_workload_key(workloads.matmul_auto_scheduler_test, (512, 512, 512))
     task = auto_scheduler.SearchTask(compute_dag=dag, workload_key=key, target="llvm")
     inp = auto_scheduler.MeasureInput(task, state)
     res = auto_scheduler.MeasureResult([0.1], 0, "", 0.2, 1)
@@ -98,9 +92,9 @@ def test_a_record_is_read_as_it_was_written():
 
 
 def test_operations_and_what_is_refused():
-    assert auto_scheduler.ComputeDAG(matmul_auto_scheduler_test(16, 16, 16)).flop_ct == 2 * 16**3
-    assert len(auto_scheduler.ComputeDAG(parallel_matmul_auto_scheduler_test(16)).outputs) == 2
+    assert auto_scheduler.ComputeDAG(workloads.matmul_auto_scheduler_test(16, 16, 16)).flop_ct == 2 * 16**3
+    assert len(auto_scheduler.ComputeDAG(workloads.parallel_matmul_auto_scheduler_test(16)).outputs) == 2
     with pytest.raises(ValueError, match="one name"):
-        auto_scheduler.ComputeDAG(invalid_compute_definition())
+        auto_scheduler.ComputeDAG(workloads.invalid_compute_definition())
     with pytest.raises(ValueError, match="no workload"):
         auto_scheduler.ComputeDAG('["no such workload", 1]')

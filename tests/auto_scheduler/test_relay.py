@@ -7,9 +7,7 @@ import pytest
 from weft.contrib import graph_executor
 
 import weft
-from weft import auto_scheduler, relay
-from weft.error import LoweringError
-from weft.relay import build_module
+from weft import auto_scheduler, error, relay
 from weft.relay.database import kernel_sources
 from weft.relay.vm.compiler import VMCompiler
 
@@ -52,11 +50,11 @@ def test_tasks_with_and_without_control_flow(tmp_path):
 
 def test_a_graph_that_is_refused_is_not_lowered_once_more(monkeypatch):
     def refuse(mod, target):
-        raise LoweringError("no schedule")
+        raise error.LoweringError("no schedule")
 
-    monkeypatch.setattr(build_module, "scheduled", refuse)
+    monkeypatch.setattr(relay.build_module, "scheduled", refuse)
     monkeypatch.setattr(VMCompiler, "optimize", lambda *_: pytest.fail("lowered for the machine, too"))
-    with pytest.raises(LoweringError, match="no schedule"):
+    with pytest.raises(error.LoweringError, match="no schedule"):
         extracted(weft.IRModule.from_expr(program()))
 
 

@@ -7,15 +7,10 @@ import pytest
 
 import weft
 from weft import auto_scheduler, error, te
-from weft.testing.auto_scheduler import (
-    conv2d_nchw_bn_relu_auto_scheduler_test,
-    matmul_auto_scheduler_test,
-    softmax_nm_auto_scheduler_test,
-    zero_rank_reduce_auto_scheduler_test,
-)
+from weft.testing import auto_scheduler as workloads
 
 
-def task_of(func=matmul_auto_scheduler_test, args=(32, 32, 32)):
+def task_of(func=workloads.matmul_auto_scheduler_test, args=(32, 32, 32)):
     return auto_scheduler.SearchTask(func=func, args=args, target="llvm")
 
 
@@ -42,10 +37,10 @@ def options(log, trials=6, per_round=3):
 @pytest.mark.parametrize(
     ("func", "args"),
     [
-        (matmul_auto_scheduler_test, (16, 24, 8)),
-        (conv2d_nchw_bn_relu_auto_scheduler_test, (1, 6, 6, 3, 4, 3, 1, 1)),
-        (softmax_nm_auto_scheduler_test, (6, 10)),
-        (zero_rank_reduce_auto_scheduler_test, (10,)),
+        (workloads.matmul_auto_scheduler_test, (16, 24, 8)),
+        (workloads.conv2d_nchw_bn_relu_auto_scheduler_test, (1, 6, 6, 3, 4, 3, 1, 1)),
+        (workloads.softmax_nm_auto_scheduler_test, (6, 10)),
+        (workloads.zero_rank_reduce_auto_scheduler_test, (10,)),
     ],
 )
 def test_every_state_that_is_drawn_computes_the_same(func, args):

@@ -7,9 +7,8 @@ from onnx import TensorProto, helper
 
 import weft
 from tests import onnx_models
-from weft import error, tir
+from weft import error, ir, tir
 from weft.frontend.onnx import from_onnx
-from weft.ir import Call, walk
 from weft.target import Target
 
 pytestmark = pytest.mark.usefixtures("optimised")
@@ -175,7 +174,7 @@ def test_weights_of_qdq_models_stay_bytes():
     compare(proto, {"x": RNG.standard_normal((5, 40)).astype(np.float32)}, 1e-4)
     if has_dots():
         mod = weft.relax.get_pipeline("default", Target("llvm"))(from_onnx(proto))
-        large = [a for n in walk(mod["main"]) if isinstance(n, Call) for a in n.args if hasattr(a, "data")]
+        large = [a for n in ir.walk(mod["main"]) if isinstance(n, ir.Call) for a in n.args if hasattr(a, "data")]
         assert not any(a.data.dtype == "float32" and np.prod(a.data.shape) > 48 for a in large)
 
 

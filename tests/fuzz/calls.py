@@ -19,9 +19,8 @@ import weft
 from tests.fuzz.driver import Outcome
 from tests.op import cases  # noqa: F401 - registers the cases
 from tests.op.contract import CASES, SIZES, Array, Case, Dim, Fixed, Shape, Sizes, compare, with_cases
-from weft import relax, runtime
+from weft import ir, relax, runtime
 from weft.error import WeftError, is_defect
-from weft.ir import ExprVar, ShapeType, SizeVar, Tuple, TupleType, prim_value, shape_expr, tensor_type
 from weft.op import Fusion, get_op_def, make_call
 
 EXTENTS = (0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33)
@@ -154,15 +153,15 @@ class Params:
 
     def __init__(self, level: int) -> None:
         self.level, self.numbers, self.names = level, itertools.count(), {}
-        self.tensors: list[ExprVar] = []
-        self.scalars: list[SizeVar] = []
+        self.tensors: list[ir.ExprVar] = []
+        self.scalars: list[ir.SizeVar] = []
         self.places: list[Any] = []
         """What stands for each number of the inputs in turn: a variable, or itself."""
 
-    def variable(self, d: int) -> SizeVar:
+    def variable(self, d: int) -> ir.SizeVar:
         if self.level == 3:
-            return self.names.setdefault(d.name, SizeVar(d.name, "int64"))
-        return SizeVar(f"d{next(self.numbers)}", "int64")
+            return self.names.setdefault(d.name, ir.SizeVar(d.name, "int64"))
+        return ir.SizeVar(f"d{next(self.numbers)}", "int64")
 
     def dim(self, d: int, fixed: bool) -> Any:
         constant = (fixed and self.level > 0) or (self.level > 1 and not isinstance(d, Dim))
@@ -181,15 +180,15 @@ class Params:
         if isinstance(value, Fixed):
             return self.expr(value.array, name, fixed=True)
         if isinstance(value, Array):
-            ty = tensor_type([self.dim(d, fixed) for d in value.dims], str(value.value.dtype))
-            self.tensors.append(ExprVar(f"{name}_{len(self.tensors)}", ty))
+            ty = ir.tensor_type([self.dim(d, fixed) for d in value.dims], str(value.value.dtype))
+            self.tensors.append(ir.ExprVar(f"{name}_{len(self.tensors)}", ty))
             return self.tensors[-1]
         if isinstance(value, Shape):
-            return shape_expr([self.scalar(d) for d in value.values])
+            return ir.shape_expr([self.scalar(d) for d in value.values])
         if isinstance(value, tuple):
             fields = tuple(self.expr(v, name, fixed) for v in value)
-            return Tuple(fields, ty=TupleType(tuple(f.ty for f in fields)))
-        return prim_value(self.scalar(value) if isinstance(value, int) and not isinstance(value, bool) else value)
+            return ir.Tuple(fields, ty=ir.TupleType(tuple(f.ty for f in fields)))
+        return ir.prim_value(self.scalar(value) if isinstance(value, int) and not isinstance(value, bool) else value)
 
     def shapes(self) -> list[tuple[Any, ...]]:
         """The shapes of the tensors: variables and numbers."""
@@ -203,7 +202,7 @@ def compiled(name: str, case: Case, level: int) -> tuple[Any, Params]:
     node = make_call(name)(*exprs, **case.attrs)
     given = [*params.tensors]
     if params.scalars:
-        given.append(ExprVar("numbers", ShapeType(tuple(params.scalars), len(params.scalars))))
+        given.append(ir.ExprVar("numbers", ir.ShapeType(tuple(params.scalars), len(params.scalars))))
     builder = relax.BlockBuilder()
     with builder.function("main", given):
         builder.emit_func_output(builder.emit(node))
@@ -328,7 +327,7 @@ class Call:
         """Whether the numbers of shapes are those that were compiled, where they are no variables."""
         known: dict[Any, int] = {}
         pairs = zip(self.params.places, numbers_of(nested), strict=True)
-        return all(known.setdefault(p, n) == n if isinstance(p, SizeVar) else p == n for p, n in pairs)
+        return all(known.setdefault(p, n) == n if isinstance(p, ir.SizeVar) else p == n for p, n in pairs)
 
     def mismatch(self, nested: Any) -> str:
         """Why inputs cannot be given to what was compiled, whatever the operator means."""
@@ -340,10 +339,10 @@ class Call:
             if len(leaf.shape) != len(shape):
                 return f"there are {len(shape)} dimensions"
             for d, c in zip(leaf.shape, shape, strict=True):
-                if known.setdefault(c, d) != d if isinstance(c, SizeVar) else c != d:
+                if known.setdefault(c, d) != d if isinstance(c, ir.SizeVar) else c != d:
                     return f"the compiled shape is {[str(c) for c in shape]}"
         numbers = zip(self.params.places, numbers_of(nested), strict=True)
-        return "a dimension is negative" if any(isinstance(p, SizeVar) and n < 0 for p, n in numbers) else ""
+        return "a dimension is negative" if any(isinstance(p, ir.SizeVar) and n < 0 for p, n in numbers) else ""
 
     def run(self, nested: Any, values: list[Any]) -> list[Any]:
         arrays = [v for leaf, v in zip(flat(nested), values, strict=True) if leaf.kind == "tensor"]

@@ -10,10 +10,9 @@ import pytest
 from tests.fuzz import budget
 from tests.fuzz.binary import damage
 from tests.runtime.test_stored_model import CONSTANTS, executable, values
-from weft.error import ExecutableError
+from weft import error, target
 from weft.runtime.cache import Cache
 from weft.runtime.stored_model import read_model, write_model
-from weft.target import Target
 from weft.tune import Hardware, JSONDatabase, Trial, TuningRecord
 
 SHARE = 1.2  # of the suite's budget, each
@@ -65,7 +64,7 @@ def test_stored_models(tmp_path):
         path.write_bytes(bad)
         try:
             found = read_model(path, key=f"k{seed % 2 + 1}")
-        except ExecutableError:
+        except error.ExecutableError:
             assert bad != good[seed % 2]
             continue
         assert bad == good[seed % 2], f"seed {seed}: damage was not found"
@@ -75,7 +74,7 @@ def test_stored_models(tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_tuning_files(tmp_path):
     path = tmp_path / "t.json"
-    here = Hardware.of(Target("llvm"))
+    here = Hardware.of(target.Target("llvm"))
     database = JSONDatabase(path)
     for i in range(5):
         trials = [Trial({"tile": [i, 4]}, 0.5, "confirmed", "m"), Trial({"tile": [1, i]}, None, "crashed")]

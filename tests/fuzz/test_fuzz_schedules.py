@@ -8,10 +8,8 @@ import pytest
 from tests.fuzz.budget import seeds
 from tests.fuzz.schedules import PROGRAMS, WITH_CALLS, arrays_of, random_schedule
 from tests.tir.schedule.run_scheduled import run
+from weft import ir, target, tir
 from weft.error import WeftError
-from weft.ir import assert_structural_equal
-from weft.target import build
-from weft.tir import Schedule, interpret
 from weft.tir.pipeline import lower
 
 
@@ -28,15 +26,15 @@ def check(name: str, seed: int, steps: int = 7) -> None:
         run(sch.func, *found)
         for e, f in zip(expected, found, strict=True):
             np.testing.assert_array_equal(f, e)
-        again = Schedule(func)
+        again = tir.Schedule(func)
         sch.trace.apply_to_schedule(again)
-        assert_structural_equal(again.func, sch.func)
+        ir.assert_structural_equal(again.func, sch.func)
         if seed % 4 == 0 and name not in WITH_CALLS:
             found = [a.copy() for a in given]
             if seed % 8 == 0:
-                interpret(lower(sch.func), *found)
+                tir.interpret(lower(sch.func), *found)
             else:
-                build(sch.func, target="llvm")(*found)
+                target.build(sch.func, target="llvm")(*found)
             for e, f in zip(expected, found, strict=True):
                 np.testing.assert_array_equal(f, e)
     except (AssertionError, WeftError, Exception) as error:

@@ -3,50 +3,48 @@
 import numpy as np
 
 from weft import ir, relax, tir
-from weft.ir import Attrs, IntImm, SizeVar, Var, const
-from weft.tir import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, IterVar, PrimFunc, Range
 
 
 def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
     """A scheduled matrix product."""
     a, b, c = (tir.decl_buffer(s, dtype, x) for s, x in (((m, k), "A"), ((k, n), "B"), ((m, n), "C")))
-    params = tuple(Var(x.name.lower(), "handle") for x in (a, b, c))
-    loops = [Var(x, "int32") for x in names]
-    vs = [Var("v" + x, "int32") for x in names]
+    params = tuple(ir.Var(x.name.lower(), "handle") for x in (a, b, c))
+    loops = [ir.Var(x, "int32") for x in names]
+    vs = [ir.Var("v" + x, "int32") for x in names]
     ivs = tuple(
-        IterVar(Range.from_min_extent(const(0), const(e)), v, t)
+        tir.IterVar(tir.Range.from_min_extent(ir.const(0), ir.const(e)), v, t)
         for v, e, t in zip(vs, (m, n, k), ("data_par", "data_par", "reduce"), strict=True)
     )
-    one = const(1)
+    one = ir.const(1)
 
     def region(buf, idx):
-        return BufferRegion(buf, tuple(Range.from_min_extent(i, one) for i in idx))
+        return tir.BufferRegion(buf, tuple(tir.Range.from_min_extent(i, one) for i in idx))
 
-    body = BufferStore(c, c[vs[0], vs[1]] + a[vs[0], vs[2]] * b[vs[2], vs[1]], (vs[0], vs[1]))
-    block = Block(
+    body = tir.BufferStore(c, c[vs[0], vs[1]] + a[vs[0], vs[2]] * b[vs[2], vs[1]], (vs[0], vs[1]))
+    block = tir.Block(
         ivs,
         (region(a, (vs[0], vs[2])), region(b, (vs[2], vs[1]))),
         (region(c, vs[:2]),),
         "C",
         body,
-        BufferStore(c, const(0.0, dtype), (vs[0], vs[1])),
+        tir.BufferStore(c, ir.const(0.0, dtype), (vs[0], vs[1])),
     )
-    stmt = BlockRealize(tuple(loops), ir.TRUE, block)
+    stmt = tir.BlockRealize(tuple(loops), ir.TRUE, block)
     for v, e in zip(reversed(loops), (k, n, m), strict=True):
-        stmt = For(v, const(0), const(e), ForKind.SERIAL, stmt)
-    root = BlockRealize((), ir.TRUE, Block((), (), (), "root", stmt))
-    return PrimFunc(
+        stmt = tir.For(v, ir.const(0), ir.const(e), tir.ForKind.SERIAL, stmt)
+    root = tir.BlockRealize((), ir.TRUE, tir.Block((), (), (), "root", stmt))
+    return tir.PrimFunc(
         params,
         root,
         None,
         tuple(zip(params, (a, b, c), strict=True)),
-        Attrs.of({"tir.noalias": True, "global_symbol": "matmul"}),
+        ir.Attrs.of({"tir.noalias": True, "global_symbol": "matmul"}),
     )
 
 
 def relax_module(dim="n"):
     """A module with a symbolic dimension, a constant and a TIR function."""
-    n = SizeVar(dim, "int64")
+    n = ir.SizeVar(dim, "int64")
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.tensor_type((n, 16), "float32"))
     w = relax.constant(np.arange(128, dtype="float32").reshape(16, 8))
@@ -62,8 +60,8 @@ def relax_module(dim="n"):
 
 def long_chain(length):
     """A sum of `length` terms, nested to the left."""
-    x = Var("x", "int64")
+    x = ir.Var("x", "int64")
     e = x
     for i in range(length):
-        e = ir.Add(e, ir.Mul(x, IntImm("int64", i + 2)))
+        e = ir.Add(e, ir.Mul(x, ir.IntImm("int64", i + 2)))
     return e

@@ -14,7 +14,6 @@ from weft import error, relax, te, tir, tune
 from weft.ir import Ambient, CallersPool, DeepPool, IRModule, PassContext, register_config_option, with_deep_stack
 from weft.relax.dpl import PatternContext, wildcard
 from weft.target import Target
-from weft.te.compute import tag_scope
 
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
     ("llvm -mcpu=x86-64", {}), ("llvm -mcpu=x86-64", {"config": {"tir.disable_vectorize": True}}),
@@ -122,7 +121,7 @@ def test_tags_and_blocks_that_end_out_of_order() -> None:
     stack.leave(names[2])
     assert stack.current == "a"
     stack.leave("never entered")
-    with tag_scope("mine"):
+    with te.tag_scope("mine"):
         x = te.placeholder((4,), name="x")
         with ThreadPoolExecutor(1) as pool:
             assert pool.submit(lambda: te.compute((4,), lambda i: x[i]).op.tag).result() == ""

@@ -7,9 +7,8 @@ import pytest
 
 import weft
 from tests import onnx_models
-from weft import error, ir, relax, relay, te, tir
+from weft import error, ir, relax, relay, runtime, te, tir
 from weft.relax.op import add, exp, multiply
-from weft.runtime import cache
 
 
 @pytest.fixture
@@ -71,7 +70,7 @@ def test_nothing_comes_from_the_cache_or_goes_into_it(dumps):
     for _ in range(2):
         relax.build(program(), "llvm")
     first, second = (dumps / name / "kernels" / "fused_add_exp_multiply_kernel" for name in ("0001-main", "0002-main"))
-    assert files(first) == files(second) and cache.statistics().entries == 0
+    assert files(first) == files(second) and runtime.cache.statistics().entries == 0
 
 
 def test_kernels_that_processes_beside_would_compile_are_dumped(dumps, monkeypatch):

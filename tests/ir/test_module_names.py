@@ -2,8 +2,7 @@
 
 import pytest
 
-from weft import error
-from weft.ir import IRModule
+from weft import error, ir
 from weft.script import from_source
 
 MODULE = from_source("""
@@ -30,5 +29,5 @@ def test_calls_follow_new_names():
 
 def test_functions_beside_an_expression():
     func, other = MODULE["main"], MODULE["f"]
-    made = IRModule.from_expr(func, {"f": other})
+    made = ir.IRModule.from_expr(func, {"f": other})
     assert made["main"] is func and made["f"] is other

@@ -2,8 +2,7 @@
 
 import pytest
 
-from weft import relax, relay, tir
-from weft.ir import IRModule, module_pass, pass_decorators
+from weft import ir, relax, relay, tir
 from weft.ir.passes import _PASSES
 
 
@@ -19,7 +18,7 @@ def test_every_pass_is_found_where_it_is_declared():
 
 
 def test_a_pass_of_another_package_is_not():
-    @module_pass
+    @ir.module_pass
     def nowhere_else(mod):
         return mod
 
@@ -32,7 +31,7 @@ def test_a_pass_of_another_package_is_not():
 
 
 def test_what_describes_a_pass_has_tvms_names():
-    mod = IRModule()
-    assert isinstance(relax.transform.FoldConstant(), pass_decorators.ModulePass)
-    assert pass_decorators.PassInfo(opt_level=1, name="xyz").name == "xyz"
-    assert mod.same_as(pass_decorators.Sequential([])(mod)) and not mod.same_as(IRModule())
+    mod = ir.IRModule()
+    assert isinstance(relax.transform.FoldConstant(), ir.pass_decorators.ModulePass)
+    assert ir.pass_decorators.PassInfo(opt_level=1, name="xyz").name == "xyz"
+    assert mod.same_as(ir.pass_decorators.Sequential([])(mod)) and not mod.same_as(ir.IRModule())

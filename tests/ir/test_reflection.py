@@ -8,7 +8,6 @@ import pytest
 import weft.relax.dpl as dpl
 from weft import arith, ir, relax, relay, te, tir
 from weft.ir import node as nodes
-from weft.ir import walk
 from weft.relay.quantize.annotate import QAnnotateExpr
 from weft.relay.quantize.partition import QPartitionExpr
 from weft.relay.quantize.realize import QRealizeIntExpr
@@ -133,7 +132,7 @@ def samples() -> dict[type, object]:
     ]  # fmt: skip
     table: dict[type, object] = {}
     for root in roots:
-        for n in walk(root):
+        for n in ir.walk(root):
             if isinstance(n, nodes.Node):
                 table.setdefault(type(n), n)
                 for f in type(n).__struct_fields__:

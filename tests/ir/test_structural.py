@@ -6,96 +6,95 @@ import pytest
 
 from tests.ir.programs import long_chain, matmul_func, relax_module
 from weft import error, ir, relax, tir
-from weft.ir import Attrs, SizeVar, Var, assert_structural_equal, const, fingerprint, structural_equal, structural_hash
 
 
 def test_names_of_variables_do_not_count():
     a, b = matmul_func(), matmul_func(names=("x", "y", "z"))
-    assert structural_equal(a, b)
-    assert fingerprint(a) == fingerprint(b) and structural_hash(a) == structural_hash(b)
+    assert ir.structural_equal(a, b)
+    assert ir.fingerprint(a) == ir.fingerprint(b) and ir.structural_hash(a) == ir.structural_hash(b)
 
 
 @pytest.mark.parametrize("other", [dict(m=17), dict(dtype="float64"), dict(k=5)])
 def test_content_counts(other):
     a, b = matmul_func(), matmul_func(**other)
-    assert not structural_equal(a, b)
-    assert fingerprint(a) != fingerprint(b)
+    assert not ir.structural_equal(a, b)
+    assert ir.fingerprint(a) != ir.fingerprint(b)
 
 
 def test_variables_map_one_to_one():
-    x, y = Var("x", "int32"), Var("y", "int32")
-    assert structural_equal(x + y, x + y)
-    assert not structural_equal(x + y, y + x)
-    assert structural_equal(x + y, y + x, map_free_vars=True)
-    assert not structural_equal(x + y, x + x, map_free_vars=True)
-    assert not structural_equal(x + x, x + y, map_free_vars=True)
-    assert fingerprint(x + x) != fingerprint(x + y)
+    x, y = ir.Var("x", "int32"), ir.Var("y", "int32")
+    assert ir.structural_equal(x + y, x + y)
+    assert not ir.structural_equal(x + y, y + x)
+    assert ir.structural_equal(x + y, y + x, map_free_vars=True)
+    assert not ir.structural_equal(x + y, x + x, map_free_vars=True)
+    assert not ir.structural_equal(x + x, x + y, map_free_vars=True)
+    assert ir.fingerprint(x + x) != ir.fingerprint(x + y)
 
 
 def test_kinds_of_variables_differ():
-    assert not structural_equal(Var("n", "int64"), SizeVar("n", "int64"), map_free_vars=True)
-    assert not structural_equal(Var("n", "int64"), Var("n", "int32"), map_free_vars=True)
+    assert not ir.structural_equal(ir.Var("n", "int64"), ir.SizeVar("n", "int64"), map_free_vars=True)
+    assert not ir.structural_equal(ir.Var("n", "int64"), ir.Var("n", "int32"), map_free_vars=True)
 
 
 def test_let_binds():
-    x, y, free = Var("x"), Var("y"), Var("free")
-    assert structural_equal(ir.Let(x, const(1), x + free), ir.Let(y, const(1), y + free))
-    assert not structural_equal(ir.Let(x, const(1), x + free), ir.Let(y, const(1), free + y))
+    x, y, free = ir.Var("x"), ir.Var("y"), ir.Var("free")
+    assert ir.structural_equal(ir.Let(x, ir.const(1), x + free), ir.Let(y, ir.const(1), y + free))
+    assert not ir.structural_equal(ir.Let(x, ir.const(1), x + free), ir.Let(y, ir.const(1), free + y))
 
 
 def test_order_of_attributes_does_not_count():
-    a, b = Attrs.of(x=1, y=(2, 3)), Attrs.of(y=(2, 3), x=1)
-    assert structural_equal(a, b) and fingerprint(a) == fingerprint(b)
-    assert not structural_equal(a, Attrs.of(x=1, y=(2, 4)))
-    assert not structural_equal(a, Attrs.of(x=1))
-    assert not structural_equal(a, Attrs.of(x=True, y=(2, 3)))
+    a, b = ir.Attrs.of(x=1, y=(2, 3)), ir.Attrs.of(y=(2, 3), x=1)
+    assert ir.structural_equal(a, b) and ir.fingerprint(a) == ir.fingerprint(b)
+    assert not ir.structural_equal(a, ir.Attrs.of(x=1, y=(2, 4)))
+    assert not ir.structural_equal(a, ir.Attrs.of(x=1))
+    assert not ir.structural_equal(a, ir.Attrs.of(x=True, y=(2, 3)))
 
 
 def test_constants_compare_by_content():
     a, b = relax.constant(np.ones((2, 3), "float32")), relax.constant(np.ones((2, 3), "float32"))
-    assert structural_equal(a, b) and fingerprint(a) == fingerprint(b)
+    assert ir.structural_equal(a, b) and ir.fingerprint(a) == ir.fingerprint(b)
     c = relax.constant(np.array([[1, 1, 1], [1, 2, 1]], "float32"))
-    assert not structural_equal(a, c) and fingerprint(a) != fingerprint(c)
-    assert not structural_equal(a, relax.constant(np.ones((3, 2), "float32")))
+    assert not ir.structural_equal(a, c) and ir.fingerprint(a) != ir.fingerprint(c)
+    assert not ir.structural_equal(a, relax.constant(np.ones((3, 2), "float32")))
     with pytest.raises(ValueError, match=r"\.data at \[1, 1\]"):
-        assert_structural_equal(a, c)
+        ir.assert_structural_equal(a, c)
 
 
 def test_nan_equals_itself():
-    assert structural_equal(ir.FloatImm("float32", float("nan")), ir.FloatImm("float32", float("nan")))
+    assert ir.structural_equal(ir.FloatImm("float32", float("nan")), ir.FloatImm("float32", float("nan")))
 
 
 def test_shared_and_repeated_subtrees_are_equal():
-    x = Var("x")
+    x = ir.Var("x")
     shared = x + 1
-    assert fingerprint(ir.Mul(shared, shared)) == fingerprint(ir.Mul(x + 1, x + 1))
+    assert ir.fingerprint(ir.Mul(shared, shared)) == ir.fingerprint(ir.Mul(x + 1, x + 1))
 
 
 def test_modules():
     a, b = relax_module("n"), relax_module("batch")
-    assert structural_equal(a, b) and structural_hash(a) == structural_hash(b)
+    assert ir.structural_equal(a, b) and ir.structural_hash(a) == ir.structural_hash(b)
     b["other"] = matmul_func()
     with pytest.raises(ValueError, match="names of functions"):
-        assert_structural_equal(a, b)
-    assert not structural_equal(a, a.with_attr("system_lib_prefix", "x"))
-    assert not structural_equal(a, matmul_func())
+        ir.assert_structural_equal(a, b)
+    assert not ir.structural_equal(a, a.with_attr("system_lib_prefix", "x"))
+    assert not ir.structural_equal(a, matmul_func())
 
 
 def test_message_names_path_and_both_sides():
     a, b = matmul_func(), matmul_func(k=5)
     with pytest.raises(ValueError, match=r"root\.buffer_map\[0\]\[1\]\.shape\[1\]\.value\n  left:  4\n  right: 5"):
-        assert_structural_equal(a, b)
+        ir.assert_structural_equal(a, b)
 
 
 def test_undefined_variable_is_named():
-    x, y = Var("x"), Var("y")
+    x, y = ir.Var("x"), ir.Var("y")
     with pytest.raises(ValueError, match=r"neither side defines"):
-        assert_structural_equal(x + 1, y + 1)
+        ir.assert_structural_equal(x + 1, y + 1)
 
 
 def test_long_chains_do_not_recurse():
-    assert structural_equal(long_chain(50000), long_chain(50000), map_free_vars=True)
-    assert fingerprint(long_chain(50000)) == fingerprint(long_chain(50000))
+    assert ir.structural_equal(long_chain(50000), long_chain(50000), map_free_vars=True)
+    assert ir.fingerprint(long_chain(50000)) == ir.fingerprint(long_chain(50000))
 
 
 def test_fingerprint_is_the_same_in_another_process():
@@ -103,22 +102,22 @@ def test_fingerprint_is_the_same_in_another_process():
         "from tests.ir.programs import matmul_func; from weft.ir import fingerprint; print(fingerprint(matmul_func()))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == fingerprint(matmul_func())
+    assert out.stdout.strip() == ir.fingerprint(matmul_func())
 
 
 def test_derived_types_do_not_count():
     a = relax.ExternFunc("f")
-    assert structural_equal(a, relax.ExternFunc("f", ty=relax.PackedFuncType()))
+    assert ir.structural_equal(a, relax.ExternFunc("f", ty=relax.PackedFuncType()))
     s = relax.ShapeExpr((ir.int64(3),))
-    assert structural_equal(s, relax.shape_expr((3,)))
+    assert ir.structural_equal(s, relax.shape_expr((3,)))
 
 
 def test_buffers_map_consistently():
     a, b = tir.decl_buffer((4,), "float32", "A"), tir.decl_buffer((4,), "float32", "B")
-    i = Var("i")
+    i = ir.Var("i")
     lhs = tir.BufferStore(a, a[i], (i,))
-    assert structural_equal(lhs, tir.BufferStore(b, b[i], (i,)), map_free_vars=True)
-    assert not structural_equal(lhs, tir.BufferStore(b, a[i], (i,)), map_free_vars=True)
+    assert ir.structural_equal(lhs, tir.BufferStore(b, b[i], (i,)), map_free_vars=True)
+    assert not ir.structural_equal(lhs, tir.BufferStore(b, a[i], (i,)), map_free_vars=True)
 
 
 def test_lists_are_taken_for_tuples():
@@ -167,12 +166,12 @@ def test_a_node_is_a_key_that_only_it_finds():
 def test_buffers_that_nothing_defines_are_equal_over_the_same_memory_only():
     a, b = (tir.decl_buffer((1,), "int64", name) for name in "ab")
     again = tir.decl_buffer((1,), "int64", "again", data=a.data)
-    at = (const(0, "int64"),)
+    at = (ir.const(0, "int64"),)
     loads = {name: tir.BufferLoad(x, at) for name, x in (("a", a), ("b", b), ("again", again))}
-    assert not structural_equal(loads["a"], loads["b"]) and structural_equal(loads["a"], loads["again"])
-    assert structural_equal(loads["a"], loads["b"], map_free_vars=True)
+    assert not ir.structural_equal(loads["a"], loads["b"]) and ir.structural_equal(loads["a"], loads["again"])
+    assert ir.structural_equal(loads["a"], loads["b"], map_free_vars=True)
     moved = tir.BufferStore(b, tir.BufferLoad(b, (loads["b"],)), (loads["a"],))
-    handles = [Var(name, "handle") for name in "ab"]
+    handles = [ir.Var(name, "handle") for name in "ab"]
     func = tir.PrimFunc(tuple(handles), moved, None, tuple(zip(handles, (a, b), strict=True)))
     assert tir.transform.remove_no_op()(ir.IRModule({"f": func}))["f"].body is moved
 

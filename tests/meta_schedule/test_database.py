@@ -3,9 +3,8 @@
 import pytest
 
 import weft
+from weft import meta_schedule, te, tir
 from weft import meta_schedule as ms
-from weft import te, tir
-from weft.meta_schedule.database import TuningRecord, Workload
 
 
 def product(n=16, name="C"):
@@ -25,7 +24,7 @@ def split(func, factor, block="C"):
 def record(database, func, factor, seconds):
     workload = database.commit_workload(weft.IRModule({"main": func}))
     args = ms.arg_info.ArgInfo.from_prim_func(func)
-    return TuningRecord(split(func, factor).trace, workload, seconds, weft.target.Target("llvm"), args)
+    return meta_schedule.TuningRecord(split(func, factor).trace, workload, seconds, weft.target.Target("llvm"), args)
 
 
 @pytest.fixture(params=["memory", "json"])
@@ -85,4 +84,4 @@ def test_databases_together():
 def test_schedules_of_a_function():
     database = ms.database.create(lambda sch: sch.compute_inline(sch.get_block("none")) if False else True)
     found = database.query_tuning_record(weft.IRModule({"main": product()}), weft.target.Target("llvm"))
-    assert isinstance(found.workload, Workload) and len(found.trace) == 0
+    assert isinstance(found.workload, meta_schedule.Workload) and len(found.trace) == 0

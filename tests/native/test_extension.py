@@ -11,9 +11,7 @@ import pytest
 
 import weft
 from tests.runtime.programs import HERE, include_flags
-from weft import error, ir
-from weft.ffi import get_global_func
-from weft.runtime import empty, tensor
+from weft import error, ffi, ir, runtime
 
 pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 
@@ -29,7 +27,7 @@ def library(tmp_path_factory):
 
 @pytest.fixture
 def point():
-    make = get_global_func("extension.point")
+    make = ffi.get_global_func("extension.point")
     inner = make(4, -0.5, "b", [])
     return make(3, 1.5, "a", [inner, "two", inner])
 
@@ -61,34 +59,34 @@ def test_objects_travel_inside_nodes(point):
 
 
 def test_a_field_that_cannot_be_saved_is_said(point):
-    made = get_global_func("extension.point")(1, 2.0, "f", [get_global_func("extension.live")])
+    made = ffi.get_global_func("extension.point")(1, 2.0, "f", [ffi.get_global_func("extension.live")])
     with pytest.raises(error.InvalidArgument, match="cannot be written as JSON"):
         ir.save_json(made)
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 7)])
 def test_tensors_on_a_device(shape):
-    before = get_global_func("extension.live")()
+    before = ffi.get_global_func("extension.live")()
     x = np.random.default_rng(0).standard_normal(shape).astype("float32")
-    on_device = tensor(x, weft.device("ext_dev", 1))
+    on_device = runtime.tensor(x, weft.device("ext_dev", 1))
     assert str(on_device.device) == "ext_dev:1" and on_device.device.exist
-    get_global_func("extension.double_on_device")(on_device)
+    ffi.get_global_func("extension.double_on_device")(on_device)
     on_device.device.sync()
     np.testing.assert_array_equal(on_device.numpy(), 2 * x)
-    there = empty(shape, "float32", weft.device("ext_dev"))
+    there = runtime.empty(shape, "float32", weft.device("ext_dev"))
     there.copyfrom(on_device)
     np.testing.assert_array_equal(there.copyto(weft.cpu()).numpy(), 2 * x)
-    assert get_global_func("extension.live")() == before + 2
+    assert ffi.get_global_func("extension.live")() == before + 2
     del on_device, there
     gc.collect()
-    assert get_global_func("extension.live")() == before
+    assert ffi.get_global_func("extension.live")() == before
 
 
 def test_errors_of_a_device():
     assert not weft.device("ext_dev", 2).exist and not weft.device("maia").exist
     with pytest.raises(MemoryError, match="ext_dev:0 has 1 MiB"):
-        empty((1 << 20,), "float32", weft.device("ext_dev"))
+        runtime.empty((1 << 20,), "float32", weft.device("ext_dev"))
     with pytest.raises(ValueError, match="cannot allocate on device type 17"):
-        empty((1,), "float32", weft.device("maia"))
+        runtime.empty((1,), "float32", weft.device("maia"))
     with pytest.raises(ValueError, match="expected a tensor on ext_dev"):
-        get_global_func("extension.double_on_device")(tensor(np.zeros(3, "float32")))
+        ffi.get_global_func("extension.double_on_device")(runtime.tensor(np.zeros(3, "float32")))

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import arith, ir, op, te, tir
+from weft import arith, ir, op, target, te, tir
 from weft.relax.te_bridge import undefined_vars
 from weft.runtime import tensor
-from weft.target import Target, build
 from weft.tir.schedule import default_schedule
 
 # Odd sizes, ones, empty dimensions, sizes around a vector's length.
@@ -110,7 +109,7 @@ def call(
     return Case(inputs, attrs, rtol, atol, symbolic, steps)
 
 
-TARGET = Target("llvm")
+TARGET = target.Target("llvm")
 Maker = Callable[[Sizes], "Case | None"]
 CASES: dict[str, list[Maker]] = {}
 
@@ -256,7 +255,7 @@ def compile_call(name: str, case: Case, symbolic: bool, scheduled: bool) -> Prog
     """Infer and lower a call to native code."""
     func, ty, extra, values = prim_func(name, case, symbolic)
     func = default_schedule(func, TARGET) if scheduled else func
-    return Program(ty, build(func, TARGET)["main"], extra, values)
+    return Program(ty, target.build(func, TARGET)["main"], extra, values)
 
 
 def tensor_types(ty: Any) -> list[ir.TensorType]:

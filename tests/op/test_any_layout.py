@@ -5,9 +5,7 @@ import pytest
 
 import weft
 from tests.relax_models import model
-from weft import relax
-from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import IRModule
+from weft import error, ir, relax
 from weft.op.layout import layout_reference
 from weft.script import relax as R  # noqa: N812
 
@@ -64,9 +62,9 @@ def test_wrong_layouts_and_blocks_are_refused():
     x, w = relax.Var("x", R.Tensor((1, 2, 5, 5, 4), "float32")), relax.Var("w", R.Tensor((4, 8, 3, 3), "float32"))
     bb = relax.BlockBuilder()
     for layout in ("NCHW4d", "NCHC4c", "NCW4c", "NCHWc"):
-        with pytest.raises(InvalidArgument, match="data_layout"):
+        with pytest.raises(error.InvalidArgument, match="data_layout"):
             relax.op.nn.conv2d(x, w, data_layout=layout)
-    with pytest.raises(ShapeMismatch, match="block"):
+    with pytest.raises(error.ShapeMismatch, match="block"):
         bb.normalize(relax.op.nn.conv2d(x, w, data_layout="NCHW8c", kernel_layout="OIHW"))
 
 
@@ -80,7 +78,7 @@ def test_elements_go_where_an_index_map_says():
     bb, ints = relax.BlockBuilder(), relax.Var("x", R.Tensor((4, 4), "int32"))
     with pytest.raises(TypeError, match="pad_value"):
         bb.normalize(relax.op.layout_transform(ints, index_map=lambda i, j: (j, i), pad_value=2.5))
-    with pytest.raises(InvalidArgument, match="another number of indices"):
+    with pytest.raises(error.InvalidArgument, match="another number of indices"):
         bb.normalize(relax.op.layout_transform(ints, index_map=lambda i: i))
 
 
@@ -100,7 +98,7 @@ def test_programs_are_brought_into_blocked_layouts(channels):
     mod = relax.transform.BindSymbolicVars({"c": channels})(Before)
     out = relax.transform.ConvertLayout({"relax.nn.conv2d": ["NCHW4c", "OIHW4o", "NCHW4c"]})(mod)
     assert ("OIHW4o" in out.script()) == (channels % 4 == 0)
-    assert isinstance(out, IRModule)
+    assert isinstance(out, ir.IRModule)
     rng = np.random.default_rng(6)
     x, w = rng.standard_normal((2, 8, 6, 7), "float32"), rng.standard_normal((channels, 8, 3, 3), "float32")
     got, want = (

@@ -11,8 +11,7 @@ from tests.op import (
     contract,
 )
 from tests.relax_models import model
-from weft import error, relax, runtime
-from weft.ir import ExprVar, ShapeType, TensorType, Tuple, TupleType, shape_expr
+from weft import error, ir, relax, runtime
 from weft.op import get_op_def, list_ops, make_call
 
 WITHOUT_LOWER = {
@@ -111,21 +110,21 @@ def test_decomposed_operators(name: str) -> None:
 
 def relax_program(name: str, case):
     node, _ = contract.make(name, case, symbolic=True)
-    params = [a for a in node.args if isinstance(a, ExprVar)]
+    params = [a for a in node.args if isinstance(a, ir.ExprVar)]
     mod = model(lambda *_: node, *params)
     return runtime.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())["main"]
 
 
 def opened(expr, ndim: bool, dtype: bool):
     """The same argument with a shape (and rank, and data type) that is not known."""
-    if isinstance(expr, ExprVar):
+    if isinstance(expr, ir.ExprVar):
         ty = expr.ty
-        return ExprVar(expr.name_hint, TensorType(None, ty.dtype if dtype else "", ty.ndim if ndim else -1))
-    if isinstance(expr, Tuple):
+        return ir.ExprVar(expr.name_hint, ir.TensorType(None, ty.dtype if dtype else "", ty.ndim if ndim else -1))
+    if isinstance(expr, ir.Tuple):
         fields = tuple(opened(f, ndim, dtype) for f in expr.fields)
-        return Tuple(fields, ty=TupleType(tuple(f.ty for f in fields)))
-    if not ndim and isinstance(getattr(expr, "ty", None), ShapeType):
-        return ExprVar("shape", ShapeType(None, len(expr.ty.values)))
+        return ir.Tuple(fields, ty=ir.TupleType(tuple(f.ty for f in fields)))
+    if not ndim and isinstance(getattr(expr, "ty", None), ir.ShapeType):
+        return ir.ExprVar("shape", ir.ShapeType(None, len(expr.ty.values)))
     return expr
 
 
@@ -144,7 +143,7 @@ def test_unknown_types_propagate(name: str) -> None:
             continue
         assert len(found) == len(exact)
         for f, e in zip(found, exact, strict=True):
-            assert isinstance(f, TensorType), f"{name}: {f}"
+            assert isinstance(f, ir.TensorType), f"{name}: {f}"
             assert f.ndim in (-1, e.ndim), f"{name}: {f.ndim} dimensions instead of {e.ndim}"
             assert f.dtype in ("", e.dtype), f"{name}: {f.dtype} instead of {e.dtype}"
             assert f.shape is None or len(f.shape) == e.ndim
@@ -159,7 +158,7 @@ def test_wrong_kinds_of_arguments_are_errors(name: str) -> None:
         if spec.kind != "tensor":
             continue
         args = list(node.args)
-        args[i] = shape_expr((2, 3))
+        args[i] = ir.shape_expr((2, 3))
         with pytest.raises(error.WeftError) as e:
             get_op_def(name).infer(*args, **dict(node.attrs.items))
         assert name.rsplit(".", 1)[-1] in str(e.value), str(e.value)
@@ -167,7 +166,7 @@ def test_wrong_kinds_of_arguments_are_errors(name: str) -> None:
 
 
 def test_numbers_take_the_type_of_the_tensor_beside_them() -> None:
-    x = ExprVar("x", TensorType((), "float16", 0))
+    x = ir.ExprVar("x", ir.TensorType((), "float16", 0))
     node = make_call("add")(x, 2)
     assert node.args[1].ty.dtype == "float16"
     assert np.asarray(node.args[1].data.numpy()) == 2

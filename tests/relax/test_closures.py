@@ -7,7 +7,6 @@ import weft
 from weft import ir, relax
 from weft.ir.spec import violations
 from weft.relax.analysis.well_formed import WELL_FORMED
-from weft.relax.expr import SeqExpr
 from weft.script import from_source
 
 HEAD = "@I.ir_module\nclass Module:\n"
@@ -205,7 +204,7 @@ def test_no_inner_function_is_left(name):
     out = relax.transform.lambda_lift()(mod)
     bodies = [f.body for f in out.functions.values()]
     assert len(bodies) == (3 if name == "nested" else 2)
-    assert all(isinstance(b, SeqExpr) for b in bodies)
+    assert all(isinstance(b, relax.SeqExpr) for b in bodies)
     assert not [b for s in bodies for block in s.blocks for b in block.bindings if isinstance(b.value, ir.Function)]
     assert not violations(out, WELL_FORMED)
     again = relax.transform.lambda_lift()(out)

@@ -6,18 +6,16 @@ import numpy as np
 import pytest
 
 import weft
-from weft import error, ir, relax, target, tir, tune
-from weft.relax import kernel_builder
+from weft import error, ir, relax, target, te, tir, tune
 from weft.relax.kernel_builder import CompiledKernel, KernelJob, compile_kernel_jobs, compile_scheduled
-from weft.te import compute, create_prim_func, placeholder
 
 TARGET = target.Target("llvm")
 RECORDS = tune.Tuned(None, TARGET)
 
 
 def scaled(factor: int) -> tir.PrimFunc:
-    x = placeholder((64 + factor,), name="x")
-    return create_prim_func([x, compute(x.shape, lambda i: x[i] * float(factor), name="y")])
+    x = te.placeholder((64 + factor,), name="x")
+    return te.create_prim_func([x, te.compute(x.shape, lambda i: x[i] * float(factor), name="y")])
 
 
 def jobs(n: int) -> list[KernelJob]:
@@ -48,7 +46,7 @@ def compiled(todo: list[KernelJob], compile_here=here) -> tuple[dict[str, Compil
 
 def waiting_for_it(monkeypatch):
     """Let this process take nothing from the queue, so that the other one does all."""
-    monkeypatch.setattr(kernel_builder, "_threads_here", lambda jobs, cores, beside: 0)
+    monkeypatch.setattr(relax.kernel_builder, "_threads_here", lambda jobs, cores, beside: 0)
 
 
 def test_a_process_beside_makes_the_same_code_and_record(two_processes, monkeypatch):
@@ -70,7 +68,7 @@ def test_this_process_works_too(two_processes):
 def test_a_process_that_ends_leaves_its_kernels_to_this_one(two_processes, monkeypatch, tmp_path, program):
     waiting_for_it(monkeypatch)
     (tmp_path / "program.py").write_text(program)
-    monkeypatch.setattr(kernel_builder, "_PROGRAM", str(tmp_path / "program.py"))
+    monkeypatch.setattr(relax.kernel_builder, "_PROGRAM", str(tmp_path / "program.py"))
     todo = jobs(9)
     made, by_this_process = compiled(todo)
     assert made == {job.name: here(job) for job in todo}
@@ -121,25 +119,25 @@ def chain(n: int) -> ir.IRModule:
 
 def test_a_process_that_was_started_ahead_is_used(two_processes, monkeypatch):
     waiting_for_it(monkeypatch)
-    with kernel_builder.processes_ahead(chain(90), TARGET):
-        (ahead,) = kernel_builder._ahead
+    with relax.kernel_builder.processes_ahead(chain(90), TARGET):
+        (ahead,) = relax.kernel_builder._ahead
         pid = ahead.start().pid
         used = []
-        monkeypatch.setattr(kernel_builder, "_new_process", lambda: used.append("another"))
+        monkeypatch.setattr(relax.kernel_builder, "_new_process", lambda: used.append("another"))
         made, by_this_process = compiled(jobs(9))
         assert len(made) == 9 and not by_this_process and not used
-        assert kernel_builder._ahead == []
+        assert relax.kernel_builder._ahead == []
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
 
 def test_a_process_that_was_started_for_nothing_ends(two_processes):
-    with kernel_builder.processes_ahead(chain(3), TARGET):
-        assert kernel_builder._ahead == []  # so few kernels are compiled here
-    with kernel_builder.processes_ahead(chain(90), TARGET):
-        (ahead,) = kernel_builder._ahead
+    with relax.kernel_builder.processes_ahead(chain(3), TARGET):
+        assert relax.kernel_builder._ahead == []  # so few kernels are compiled here
+    with relax.kernel_builder.processes_ahead(chain(90), TARGET):
+        (ahead,) = relax.kernel_builder._ahead
         pid = ahead.start().pid
-    assert kernel_builder._ahead == []
+    assert relax.kernel_builder._ahead == []
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 

@@ -5,8 +5,7 @@ import pytest
 import tvm_ffi
 
 import weft as tvm
-from weft import ir, relax
-from weft.ffi import get_global_func
+from weft import ffi, ir, relax
 from weft.relax.testing.runtime_builtin import MakeShapeCode, MatchShapeCode
 from weft.relax.testing.vm import check_saved_func
 from weft.script import ir as I
@@ -142,9 +141,9 @@ def test_types_of_operators_on_data():
 
 def test_builtins_are_global_functions():
     heap = tvm.runtime.tensor(np.arange(10))
-    make = get_global_func("vm.builtin.make_shape")
+    make = ffi.get_global_func("vm.builtin.make_shape")
     assert make(heap, 2, MakeShapeCode.USE_IMM, 10, MakeShapeCode.LOAD_SHAPE, 3) == tvm_ffi.Shape([10, 3])
-    check = get_global_func("vm.builtin.check_tensor_info")
+    check = ffi.get_global_func("vm.builtin.check_tensor_info")
     x = tvm.runtime.tensor(np.zeros((2, 3), "int32"))
     for args in ((2, "int32", ""), (-1, None, ""), (2, "")):
         check(x, *args)
@@ -153,8 +152,8 @@ def test_builtins_are_global_functions():
     with pytest.raises(ValueError, match="here: expected ndim 3, found 2"):
         check(x, 3, "here")
     with pytest.raises(RuntimeError):
-        get_global_func("vm.builtin.match_shape")(tvm_ffi.Shape([1, 2]), heap, 2, 0, 1, 0, 3, "")
-    assert get_global_func("vm.builtin.nothing", allow_missing=True) is None
+        ffi.get_global_func("vm.builtin.match_shape")(tvm_ffi.Shape([1, 2]), heap, 2, 0, 1, 0, 3, "")
+    assert ffi.get_global_func("vm.builtin.nothing", allow_missing=True) is None
 
 
 def test_declared_results_are_checked():

@@ -6,9 +6,7 @@ import pytest
 
 import weft
 from tests.relax_models import model
-from weft import relax
-from weft.ir import Call, Op, as_int, walk
-from weft.relax import transform
+from weft import ir, relax
 from weft.relax.transform.fold_constant import evaluate
 from weft.target import Target
 
@@ -70,13 +68,13 @@ def test_weights_lie_in_groups(form):
     data, weight, out, group = form
     w = operand(np.random.default_rng(0), weight, (6, 40))
     mod = one_call(relax.op.matmul, (4, 6), data, w, out_dtype=out)
-    after = transform.convert_layout(panel=32, dot_forms=ALL_FORMS)(mod)["main"]
-    (call,) = (n for n in walk(after) if isinstance(n, Call) and n.op is Op.get("relax.nn.matmul_packed"))
-    assert [as_int(d) for d in call.args[1].ty.shape] == [2, -(-6 // group), 32 * group]
+    after = relax.transform.convert_layout(panel=32, dot_forms=ALL_FORMS)(mod)["main"]
+    (call,) = (n for n in ir.walk(after) if isinstance(n, ir.Call) and n.op is ir.Op.get("relax.nn.matmul_packed"))
+    assert [ir.as_int(d) for d in call.args[1].ty.shape] == [2, -(-6 // group), 32 * group]
     packed = call.args[1].data.numpy()
     np.testing.assert_array_equal(packed[1, 0, group : 2 * group], w[:group, 33])
-    left = transform.convert_layout()(mod)["main"]
-    assert not any(isinstance(n, Call) and n.op is Op.get("relax.nn.matmul_packed") for n in walk(left))
+    left = relax.transform.convert_layout()(mod)["main"]
+    assert not any(isinstance(n, ir.Call) and n.op is ir.Op.get("relax.nn.matmul_packed") for n in ir.walk(left))
 
 
 @pytest.mark.usefixtures("optimised")

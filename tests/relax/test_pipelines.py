@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import ir, relax, target
-from weft.error import InvalidArgument
+from weft import error, ir, relax, target
 from weft.relax.pipeline import _PIPELINES, default_passes
 from weft.script import from_source
 
@@ -207,7 +206,7 @@ def test_a_pipeline_of_a_users_own_makes_a_pass_or_a_list_and_takes_what_it_name
         check("mlp", program("mlp"), relax_pipeline="test.one_pass")
         check("mlp", relax.get_pipeline("test.list", target.Target("llvm"), "bf16")(program("mlp")))
         assert asked == [3, 1, (target.Target("llvm"), "bf16")]
-        with pytest.raises(InvalidArgument, match="computes in float32"):
+        with pytest.raises(error.InvalidArgument, match="computes in float32"):
             relax.get_pipeline("test.one_pass", precision="bf16")
     finally:
         _PIPELINES.pop("test.one_pass", None)

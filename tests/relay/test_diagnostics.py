@@ -3,33 +3,32 @@
 import pytest
 
 from weft import error, ir, relay
-from weft.ir import diagnostics
 from weft.script import from_source
 
 
 def test_a_renderer_sees_errors_before_they_are_raised():
     seen = []
-    diagnostics.override_renderer(lambda context: seen.extend(context.diagnostics))
+    ir.diagnostics.override_renderer(lambda context: seen.extend(context.diagnostics))
     try:
         with pytest.raises(error.DiagnosticError, match="broadcast"):
             relay.transform.InferType()(relay.fromtext(
                 "def @main(%x: Tensor[(2), float32], %y: Tensor[(3), float32]) { add(%x, %y) }"))  # fmt: skip
     finally:
-        diagnostics.override_renderer(None)
+        ir.diagnostics.override_renderer(None)
     (only,) = seen
     seen.clear()
-    diagnostics.override_renderer(lambda context: seen.extend(context.diagnostics))
+    ir.diagnostics.override_renderer(lambda context: seen.extend(context.diagnostics))
     try:
         with pytest.raises(error.DiagnosticError, match="not defined"):
             from_source("@T.prim_func\ndef f():\n    T.evaluate(a)\n")
     finally:
-        diagnostics.override_renderer(None)
+        ir.diagnostics.override_renderer(None)
     assert [d.span.line for d in seen] == [3] and "'a' is not defined" in seen[0].message
-    assert only.level == diagnostics.DiagnosticLevel.ERROR and "broadcast" in only.message
-    context = diagnostics.DiagnosticContext(None, diagnostics.get_renderer())
-    context.emit(diagnostics.Diagnostic(diagnostics.DiagnosticLevel.NOTE, None, "a note"))
+    assert only.level == ir.diagnostics.DiagnosticLevel.ERROR and "broadcast" in only.message
+    context = ir.diagnostics.DiagnosticContext(None, ir.diagnostics.get_renderer())
+    context.emit(ir.diagnostics.Diagnostic(ir.diagnostics.DiagnosticLevel.NOTE, None, "a note"))
     context.render()
-    context.emit(diagnostics.Diagnostic(diagnostics.DiagnosticLevel.ERROR, None, "too long"))
+    context.emit(ir.diagnostics.Diagnostic(ir.diagnostics.DiagnosticLevel.ERROR, None, "too long"))
     with pytest.raises(error.DiagnosticError, match="too long"):
         context.render()
 

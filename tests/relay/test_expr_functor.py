@@ -3,15 +3,12 @@
 import pytest
 
 from weft import ir, relay
-from weft.relay.adt import Clause, Match, PatternVar
 from weft.relay.expr import lets
-from weft.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
-from weft.relay.type_functor import TypeMutator, TypeVisitor
 
 
 def program():
     x, y, z, c = (relay.var(n) for n in "xyzc")
-    match = Match(relay.Tuple([x, c]), (Clause(PatternVar(z), relay.TupleGetItem(z, 0)),))
+    match = relay.Match(relay.Tuple([x, c]), (relay.Clause(relay.PatternVar(z), relay.TupleGetItem(z, 0)),))
     body = lets([(y, relay.RefCreate(x)), (relay.var("u"), relay.RefWrite(y, x))], relay.If(c, match, relay.RefRead(y)))
     return relay.Function([x, c], body)
 
@@ -19,7 +16,7 @@ def program():
 def test_visitor():
     seen = []
 
-    class Names(ExprVisitor):
+    class Names(relay.ExprVisitor):
         def visit_var(self, var):
             seen.append(var.name_hint)
 
@@ -33,9 +30,9 @@ def test_visitor():
 
 def test_mutator():
     func = program()
-    assert ExprMutator().visit(func) is func
+    assert relay.ExprMutator().visit(func) is func
 
-    class Fresh(ExprMutator):
+    class Fresh(relay.ExprMutator):
         def visit_var(self, var):
             return relay.var(var.name_hint + "_")
 
@@ -43,7 +40,7 @@ def test_mutator():
     ir.assert_structural_equal(made, func)
     assert made.params[0].name_hint == "x_" and made.body.body.body.true_branch.clauses[0].lhs.var.name_hint == "z_"
 
-    class Swap(ExprMutator):
+    class Swap(relay.ExprMutator):
         def visit_call(self, call):
             call = super().visit_call(call)
             return relay.Call(ir.Op.get("subtract"), call.args) if call.op.name == "add" else call
@@ -54,14 +51,14 @@ def test_mutator():
 
 def test_functor_without_methods():
     with pytest.raises(NotImplementedError, match="Var"):
-        ExprFunctor().visit(relay.var("x"))
+        relay.ExprFunctor().visit(relay.var("x"))
 
 
 def test_long_chains():
     x = relay.var("x")
     body = lets([(relay.var("v"), x + x) for _ in range(10_000)], x)
-    assert ExprMutator().visit(body) is body
-    visitor = ExprVisitor()
+    assert relay.ExprMutator().visit(body) is body
+    visitor = relay.ExprVisitor()
     visitor.visit(body)
     assert len(visitor.memo_map) > 20_000
 
@@ -71,14 +68,14 @@ def test_types():
     ty = relay.FuncType([relay.RefType(t)], relay.TupleType([relay.TensorType((2,)), t]), [t])
     seen = []
 
-    class Names(TypeVisitor):
+    class Names(relay.TypeVisitor):
         def visit_tensor_type(self, typ):
             seen.append(typ)
 
     Names().visit(ty)
-    assert seen == [relay.TensorType((2,))] and TypeMutator().visit(ty) is ty
+    assert seen == [relay.TensorType((2,))] and relay.TypeMutator().visit(ty) is ty
 
-    class Wide(TypeMutator):
+    class Wide(relay.TypeMutator):
         def visit_tensor_type(self, typ):
             return relay.TensorType(typ.shape, "float64")
 
@@ -89,7 +86,7 @@ def test_a_relation_of_types_is_visited_and_is_a_constraint():
     related = relay.TypeRelation("broadcast", (relay.TypeVar("a"), relay.TensorType((2,), "float32")), 1)
     seen = []
 
-    class Tensors(TypeVisitor):
+    class Tensors(relay.TypeVisitor):
         def visit_tensor_type(self, typ):
             seen.append(typ)
 

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import ir, relay
-from weft.error import InvalidArgument
-from weft.relay import parse, parse_expr
+from weft import error, ir, relay
 from weft.relay.interpreter import Interpreter
 from weft.relay.prelude import Prelude, StaticTensorArrayOps, get_tensor_array_shape, import_std
 from weft.relay.values import ConstructorValue
@@ -37,7 +35,7 @@ def python(value):
 
 
 def run(text, mod=P.mod):
-    return python(Interpreter(mod).evaluate(parse_expr(text, mod=mod)))
+    return python(Interpreter(mod).evaluate(relay.parse_expr(text, mod=mod)))
 
 
 def lst(values, write=str):
@@ -102,7 +100,7 @@ def test_types_are_inferred():
 
 
 def test_the_text_of_a_prelude_is_a_program():
-    ir.assert_structural_equal(parse(P.mod.astext()), P.mod)
+    ir.assert_structural_equal(relay.parse(P.mod.astext()), P.mod)
     ir.assert_structural_equal(ir.load_json(ir.save_json(P.mod)), P.mod)
 
 
@@ -113,19 +111,19 @@ def test_it_goes_into_modules():
     p = Prelude(mod)
     assert len(mod) == again and p.mod is mod and p.mod.get_type("List") == (p.l, p.cons, p.nil)
     assert p.get_ctor("List", "Cons") is p.cons and p.get_type("List")[0] is p.l
-    from_text = parse(mod.astext())
+    from_text = relay.parse(mod.astext())
     Prelude(from_text)
     assert len(from_text) == again
 
 
 def test_mistakes():
-    with pytest.raises(InvalidArgument, match=r"(?s)no standard text 'none.rly'.*prelude.rly"):
+    with pytest.raises(error.InvalidArgument, match=r"(?s)no standard text 'none.rly'.*prelude.rly"):
         import_std(ir.IRModule(), "none.rly")
-    with pytest.raises(InvalidArgument, match="another data type 'List'"):
-        Prelude(parse("type List[A] { Cons(List[A], A), Nil }"))
-    with pytest.raises(InvalidArgument, match="no constructor 'Snoc'"):
+    with pytest.raises(error.InvalidArgument, match="another data type 'List'"):
+        Prelude(relay.parse("type List[A] { Cons(List[A], A), Nil }"))
+    with pytest.raises(error.InvalidArgument, match="no constructor 'Snoc'"):
         P.get_ctor("List", "Snoc")
-    with pytest.raises(InvalidArgument, match="no such data type"):
+    with pytest.raises(error.InvalidArgument, match="no such data type"):
         P.get_global_var("tensor_array_read", "flaot32")
     with pytest.raises(AttributeError, match="the prelude has no 'mpa'"):
         P.mpa  # noqa: B018
@@ -136,7 +134,7 @@ def test_mistakes():
 
 def tensors(*arrays):
     """Arguments that are a list of tensors of any ranks."""
-    value = Interpreter(P.mod).evaluate(parse_expr("Nil", mod=P.mod))
+    value = Interpreter(P.mod).evaluate(relay.parse_expr("Nil", mod=P.mod))
     for a in reversed(arrays):
         ctor = P.get_tensor_ctor(f"tensor{np.ndim(a)}", str(a.dtype))
         value = ConstructorValue(P.cons.tag, [ConstructorValue(ctor.tag, [a], ctor), value], P.cons)

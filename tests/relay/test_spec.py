@@ -4,7 +4,6 @@ import pytest
 
 from weft import error, ir, relay
 from weft.ir.spec import verify
-from weft.relay import transform
 from weft.relay.op import op_call
 
 TEXT = """
@@ -30,19 +29,19 @@ def violation(body, form, params=(), passes=()):
 
 
 def test_the_passes_lead_through_the_forms():
-    typed = transform.InferType()(relay.fromtext(TEXT))
+    typed = relay.transform.InferType()(relay.fromtext(TEXT))
     verify(typed, "relay.typed")
     with pytest.raises(error.ErrorGroup, match="not 'relay.anf'"):
         verify(typed, "relay.anf")
-    lifted = transform.LambdaLift()(transform.ToANormalForm()(typed))
+    lifted = relay.transform.LambdaLift()(relay.transform.ToANormalForm()(typed))
     verify(lifted, "relay.anf")
-    again = transform.InferType()(lifted)
+    again = relay.transform.InferType()(lifted)
     verify(again, "relay.typed")
     with pytest.raises(error.ErrorGroup, match="operator 'exp' is left"):
         verify(again, "relay.lowered")
-    lowered = transform.ManifestAlloc("llvm")(transform.LowerRegions("llvm")(again))
+    lowered = relay.transform.ManifestAlloc("llvm")(relay.transform.LowerRegions("llvm")(again))
     verify(lowered, "relay.lowered")
-    verify(transform.InferType()(lowered), "relay.typed")
+    verify(relay.transform.InferType()(lowered), "relay.typed")
 
 
 def test_scopes():
@@ -71,5 +70,5 @@ def test_a_normal_form():
 def test_lowered():
     t = relay.var("t", shape=(2,))
     y = relay.Var("y")
-    text = violation(relay.Let(y, op_call("exp", t), y), "relay.lowered", (t,), [transform.InferType()])
+    text = violation(relay.Let(y, op_call("exp", t), y), "relay.lowered", (t,), [relay.transform.InferType()])
     assert "operator 'exp' is left, which no kernel computes" in text

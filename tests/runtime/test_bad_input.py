@@ -9,7 +9,6 @@ import tvm_ffi
 from tests.runtime.programs import add_twice
 from weft import relax, runtime, tir
 from weft.error import ExecutableError
-from weft.runtime import VMExecutable
 
 DATA = add_twice(1).bytes
 KIND_AT = 8 + 8 + len("0.14") + 8  # of the first function: after the magic number, the version and a count
@@ -35,11 +34,11 @@ def changed(at, form, value):
 )
 def test_file(data, message):
     with pytest.raises(ExecutableError, match=message):
-        VMExecutable.from_bytes(data)
+        runtime.VMExecutable.from_bytes(data)
 
 
 def test_missing_kernel():
-    executable = VMExecutable.from_bytes(DATA)  # without the module that it imports
+    executable = runtime.VMExecutable.from_bytes(DATA)  # without the module that it imports
     with pytest.raises(ExecutableError, match=r"1 functions that it calls are neither .*\n- add\n  help: import"):
         runtime.VirtualMachine(executable)
 

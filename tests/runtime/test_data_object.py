@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from weft import target, te
 from weft.runtime.data_object import fill_reserved, write_data_object
 from weft.runtime.link import link_library
-from weft.target import Target, compile_func
-from weft.te import compute, create_prim_func, placeholder
 
 
 class Bytes:
@@ -24,9 +23,9 @@ class Bytes:
 
 @pytest.fixture(scope="module")
 def code() -> bytes:
-    x = placeholder((4,), name="x")
-    func = create_prim_func([x, compute((4,), lambda i: x[i] + 1.0, name="y")])
-    return compile_func(func.with_attr("global_symbol", "f"), Target("llvm"))
+    x = te.placeholder((4,), name="x")
+    func = te.create_prim_func([x, te.compute((4,), lambda i: x[i] + 1.0, name="y")])
+    return target.compile_func(func.with_attr("global_symbol", "f"), target.Target("llvm"))
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 64, 65, 4096, 1_000_003])

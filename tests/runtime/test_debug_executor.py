@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relay
-from weft.error import InvalidArgument
+from weft import error, relay, runtime
 from weft.runtime import debug_executor, profiler_vm
-from weft.runtime.params import load_param_dict
 
 
 def build():
@@ -34,7 +32,7 @@ def test_a_run_writes_graph_outputs_and_times(capsys):
     assert all(m.debug_datum.get_graph_node_output_num(n) == 1 for n in m.debug_datum.get_graph_nodes())
     e = np.exp(x @ w.T)
     last = computing[-1]["name"]
-    dumped = load_param_dict((folder / "output_tensors.params").read_bytes())
+    dumped = runtime.load_param_dict((folder / "output_tensors.params").read_bytes())
     for got in (m.get_output(0), m.debug_get_output(last), m.debug_datum.get_output_tensors()[f"{last}____0"],
                 dumped[f"{last}____0"]):  # fmt: skip
         np.testing.assert_allclose(got.numpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
@@ -54,7 +52,7 @@ def test_single_nodes_are_timed(tmp_path):
     ]
     assert len(m.run_individual(1)) == len(nodes)
     assert len(m.profile(x=np.zeros((2, 3), "float32")).calls) == sum(n["op"] != "param" for n in nodes)
-    with pytest.raises(InvalidArgument, match=f"expected 0 to {len(nodes) - 1}"):
+    with pytest.raises(error.InvalidArgument, match=f"expected 0 to {len(nodes) - 1}"):
         m.run_individual_node(len(nodes))
     m.exit()
     assert Path(m._dump_path).exists()

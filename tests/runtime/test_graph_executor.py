@@ -10,7 +10,6 @@ import pytest
 
 import weft
 from weft import error, runtime, te
-from weft.runtime import graph_executor
 
 N = 33
 
@@ -73,7 +72,7 @@ def check(m, x, w):
 
 
 def test_runs(kernels):
-    m = graph_executor.create(json.dumps(graph()), kernels, weft.cpu())
+    m = runtime.graph_executor.create(json.dumps(graph()), kernels, weft.cpu())
     x, w = random(0), random(1)
     m.set_input("x", x)
     m.set_input(1, w)
@@ -93,7 +92,7 @@ def test_runs(kernels):
 
 
 def test_values_are_converted(kernels):
-    m = graph_executor.create(graph(), kernels, "cpu")
+    m = runtime.graph_executor.create(graph(), kernels, "cpu")
     m.set_input(x=np.arange(N, dtype=np.float64), w=[1] * N, unknown=3)
     m.run()
     check(m, np.arange(N, dtype=np.float32), np.ones(N, np.float32))
@@ -115,7 +114,7 @@ def test_values_are_converted(kernels):
 
 
 def test_without_copies(kernels):
-    m = graph_executor.create(graph(), kernels, "cpu")
+    m = runtime.graph_executor.create(graph(), kernels, "cpu")
     x, w, y = runtime.tensor(random(0)), runtime.tensor(random(1)), runtime.empty((N,))
     m.set_input_zero_copy("x", x)
     m.set_input("w", w)
@@ -147,7 +146,7 @@ def test_views_share_storage(kernels):
     g["nodes"][4] = op("z", "__copy", [[2, 0, 0]])
     g["attrs"]["storage_id"][1] = [0, 1, 2, 2, 3]
     g["attrs"]["shape"][1] = [[3, 11]] * 3 + [[N, 1], [3, 11]]
-    m = graph_executor.create(g, kernels, "cpu")
+    m = runtime.graph_executor.create(g, kernels, "cpu")
     x, w = random(0, (3, 11)), random(1, (3, 11))
     m.run(x=x, w=w)
     np.testing.assert_allclose(m.get_output(0).numpy(), (x + w).reshape(N, 1))
@@ -167,7 +166,7 @@ def test_python_functions_are_kernels_and_their_errors_name_the_node(kernels):
 
     g = graph()
     g["nodes"][3] = op("y", "test.graph.square", [[2, 0, 0]])
-    m = graph_executor.create(g, kernels, "cpu")
+    m = runtime.graph_executor.create(g, kernels, "cpu")
     x, w = random(0), random(1)
     m.run(x=x, w=w)
     np.testing.assert_allclose(m.get_output(0).numpy(), (x + w) ** 2)
@@ -178,13 +177,13 @@ def test_python_functions_are_kernels_and_their_errors_name_the_node(kernels):
 
 
 def test_parameters(kernels):
-    m = graph_executor.create(graph(), kernels, "cpu")
+    m = runtime.graph_executor.create(graph(), kernels, "cpu")
     x, w = random(0), random(1)
     data = runtime.save_param_dict({"w": w, "elsewhere": np.zeros(3)})
     m.load_params(data)
     m.run(x=x)
     check(m, x, w)
-    other = graph_executor.create(graph(), kernels, "cpu")
+    other = runtime.graph_executor.create(graph(), kernels, "cpu")
     other.share_params(m, runtime.save_param_dict({"w": w}))
     other.run(x=w)
     check(other, w, w)
@@ -228,7 +227,7 @@ def test_saved_parameters(tmp_path):
 
 
 def factory(kernels):
-    return graph_executor.create_factory(json.dumps(graph()), kernels, {"w": random(1)})
+    return runtime.graph_executor.create_factory(json.dumps(graph()), kernels, {"w": random(1)})
 
 
 def test_factory(kernels, tmp_path):
@@ -236,17 +235,17 @@ def test_factory(kernels, tmp_path):
     path = lib.export_library(tmp_path / "model.so")
     x, w = random(0), random(1)
     for module in (lib, runtime.load_module(path)):
-        m = graph_executor.GraphModule(module["default"](weft.cpu()))
+        m = runtime.graph_executor.GraphModule(module["default"](weft.cpu()))
         m.run(x=x)
         check(m, x, w)
-        second = graph_executor.GraphModule(module["default"](weft.cpu()))
+        second = runtime.graph_executor.GraphModule(module["default"](weft.cpu()))
         second.run(x=x, w=x)  # parameters are shared until one sets them
         check(second, x, x)
         m.run()
         check(m, x, w)
         assert json.loads(module["get_graph_json"]()) == graph()
     with pytest.raises(ValueError, match="not a graph executor"):
-        graph_executor.GraphModule(lib)
+        runtime.graph_executor.GraphModule(lib)
 
 
 def test_exported_without_the_compiler(kernels, tmp_path):
@@ -332,7 +331,7 @@ def test_malformed_graphs(kernels, alter, message):
     g = graph()
     alter(g)
     with pytest.raises(error.ExecutableError, match=message):
-        graph_executor.create(json.dumps(g), kernels, "cpu")
+        runtime.graph_executor.create(json.dumps(g), kernels, "cpu")
 
 
 @pytest.mark.parametrize(
@@ -340,7 +339,7 @@ def test_malformed_graphs(kernels, alter, message):
 )
 def test_no_graph_at_all(kernels, text):
     with pytest.raises(error.ExecutableError, match="graph: "):
-        graph_executor.create(text, kernels, "cpu")
+        runtime.graph_executor.create(text, kernels, "cpu")
 
 
 def test_altered_text_never_crashes(kernels):
@@ -351,7 +350,7 @@ def test_altered_text_never_crashes(kernels):
         at, n = rng.integers(len(text)), int(rng.integers(1, 9))
         bad = text[:at] + "".join(chr(c) for c in rng.integers(32, 127, int(rng.integers(0, n + 1)))) + text[at + n :]
         try:
-            graph_executor.create(bad, kernels, "cpu")
+            runtime.graph_executor.create(bad, kernels, "cpu")
         except (error.ExecutableError, MemoryError) as e:
             refused += 1
             assert str(e)
@@ -363,26 +362,26 @@ def test_all_errors_are_told_at_once(kernels):
     g["nodes"][2]["inputs"][0] = [9, 0, 0]
     g["heads"][1] = [0, 4, 0]
     with pytest.raises(error.ExecutableError, match="2 errors") as e:
-        graph_executor.create(g, kernels, "cpu")
+        runtime.graph_executor.create(g, kernels, "cpu")
     assert "nodes[2].inputs[0] 'sum'" in str(e.value) and "heads[1]" in str(e.value)
 
 
 def test_missing_functions_and_devices(kernels):
     with pytest.raises(error.ExecutableError, match="2 functions that it calls are neither(.|\n)*- add\n- twice"):
-        graph_executor.create(graph(), None, "cpu")
+        runtime.graph_executor.create(graph(), None, "cpu")
     with pytest.raises(error.ExecutableError, match="for a device of type 2"):
-        graph_executor.create(graph(device=2), kernels, "cpu")
-    graph_executor.create(graph(device=1), kernels, ["cpu"])
+        runtime.graph_executor.create(graph(device=2), kernels, "cpu")
+    runtime.graph_executor.create(graph(device=1), kernels, ["cpu"])
 
 
 def test_wrong_arguments_of_kernels_are_errors(kernels):
-    m = graph_executor.create(graph((N + 1,)), kernels, "cpu")
+    m = runtime.graph_executor.create(graph((N + 1,)), kernels, "cpu")
     with pytest.raises(ValueError, match="add"):
         m.run()
 
 
 def test_benchmark_and_profile(kernels):
-    m = graph_executor.create(graph(), kernels, "cpu")
+    m = runtime.graph_executor.create(graph(), kernels, "cpu")
     assert m.benchmark(weft.cpu(), number=3, repeat=2, x=random(0)).mean > 0
     assert m.benchmark(weft.cpu(), number=3, repeat=2, end_to_end=True, x=random(0)).mean > 0
     rows = m.profile(x=random(0), w=random(1)).rows()
@@ -391,7 +390,7 @@ def test_benchmark_and_profile(kernels):
 
 
 def test_runs_wait_for_each_other(kernels):
-    m = graph_executor.create(graph(), kernels, "cpu")
+    m = runtime.graph_executor.create(graph(), kernels, "cpu")
     m.set_input(x=random(0), w=random(1))
     threads = [threading.Thread(target=lambda: [m.run() for _ in range(200)]) for _ in range(4)]
     for t in threads:
@@ -415,7 +414,7 @@ def test_empty_tensors_and_graphs():
             },
         }
 
-    m = graph_executor.create(inputs([[0, 3], []]), None, "cpu")
+    m = runtime.graph_executor.create(inputs([[0, 3], []]), None, "cpu")
     m.run(x0=np.zeros((0, 3), np.int64), x1=5)
     assert m.get_output(0).shape == (0, 3) and m.get_output(1).numpy() == 5
-    graph_executor.create(inputs([]), None, "cpu").run()
+    runtime.graph_executor.create(inputs([]), None, "cpu").run()

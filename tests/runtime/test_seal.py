@@ -13,8 +13,7 @@ from onnx import helper
 import weft
 from tests import onnx_models
 from tests.runtime.programs import add_twice
-from weft.ffi.native import find_library
-from weft.runtime import seal
+from weft import ffi, runtime
 from weft.runtime.elf import find_section
 from weft.runtime.link import CONTAINER_MAGIC, UNSEALED_MAGIC
 
@@ -49,7 +48,7 @@ def test_pieces_put_together_are_refused(exported, tmp_path):
 
 def test_every_cut_is_refused(exported, tmp_path):
     """Also one that takes the digest and nothing else, by Python and by the C entry."""
-    path, library, out = tmp_path / "model.so", ctypes.CDLL(str(find_library())), ctypes.c_void_p()
+    path, library, out = tmp_path / "model.so", ctypes.CDLL(str(ffi.find_library())), ctypes.c_void_p()
     path.write_bytes(exported)
     for size in [*range(len(exported) - 1, len(exported) - 300, -1), *range(len(exported) - 300, -1, -31)]:
         os.truncate(path, size)
@@ -66,12 +65,12 @@ def test_a_library_without_a_digest_is_loaded(exported, tmp_path):
         path.write_bytes(exported[:-96].replace(CONTAINER_MAGIC, UNSEALED_MAGIC))
     else:
         subprocess.run(["strip", path], check=True)
-    assert not seal.check_seal(path)
+    assert not runtime.seal.check_seal(path)
     assert weft.runtime.load_module(path) is not None
 
 
 def test_large_weights_are_summed_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(seal, "_LARGE", 1000)
+    monkeypatch.setattr(runtime.seal, "_LARGE", 1000)
     path = tmp_path / "model.so"
     weights = np.arange(5000, dtype=np.float32)
     weft.Session(model_with(weights)).executable.export_library(path)
@@ -97,7 +96,7 @@ def test_large_weights_are_summed_up(tmp_path, monkeypatch):
 def test_the_c_entry_refuses_what_is_damaged(tmp_path):
     path = tmp_path / "model.so"
     add_twice(2).export_library(path)
-    library, out = ctypes.CDLL(str(find_library())), ctypes.c_void_p()
+    library, out = ctypes.CDLL(str(ffi.find_library())), ctypes.c_void_p()
     assert library.weft_load_module(os.fsencode(path), ctypes.byref(out)) == 0
     sound = path.read_bytes()
     for at in (len(sound) // 2, len(sound) - 64, len(sound) - 1, len(sound) - 200):

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import tvm_ffi
 
-from weft.error import ExecutableError
-from weft.ffi import wrap
+from weft import error, ffi
 from weft.runtime import VirtualMachine, VMExecutable, VMFuncInfo, dtype_constant, from_dlpack, shape_constant
 from weft.runtime.opcodes import FuncKind
 from weft.runtime.stored_model import read_model, write_model
@@ -65,7 +64,7 @@ def test_what_is_written_comes_back(tmp_path):
 def test_dtypes_that_numpy_lacks(tmp_path):
     view = tvm_ffi.get_global_func("weft.tensor_view")
     bits = np.arange(0x3F80, 0x3F86, dtype="uint16").reshape(2, 3)
-    write_model(tmp_path / "m", executable([wrap(view(from_dlpack(bits), (2, 3), "bfloat16", 0))]), None)
+    write_model(tmp_path / "m", executable([ffi.wrap(view(from_dlpack(bits), (2, 3), "bfloat16", 0))]), None)
     (got,) = values(read_model(tmp_path / "m").executable, 1)
     assert str(got.dtype) == "bfloat16" and got.shape == (2, 3)
     np.testing.assert_array_equal(np.from_dlpack(view(got, (2, 3), "uint16", 0)), bits)
@@ -90,11 +89,11 @@ def test_every_damaged_byte_is_found(tmp_path):
     good = path.read_bytes()
     for at in range(0, len(good), 7):
         path.write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :])
-        with pytest.raises(ExecutableError, match="damaged"):
+        with pytest.raises(error.ExecutableError, match="damaged"):
             read_model(path)
     for n in range(0, len(good), 11):
         path.write_bytes(good[:n])
-        with pytest.raises(ExecutableError, match="damaged"):
+        with pytest.raises(error.ExecutableError, match="damaged"):
             read_model(path)
     path.write_bytes(good)
     assert read_model(path) is not None
@@ -106,7 +105,7 @@ def test_a_block_of_large_weights_that_was_lost_is_found(tmp_path):
     good = bytearray(path.read_bytes())
     good[9 << 20 : (9 << 20) + 4096] = bytes(4096)
     path.write_bytes(good)
-    with pytest.raises(ExecutableError, match="damaged"):
+    with pytest.raises(error.ExecutableError, match="damaged"):
         read_model(path)
 
 
@@ -126,7 +125,7 @@ def test_pages_that_changed_places_are_found(tmp_path):
         swapped[a : a + n], swapped[b : b + n] = good[b : b + n], good[a : a + n]
         assert sum(swapped) == sum(good) and swapped != good
         path.write_bytes(swapped)
-        with pytest.raises(ExecutableError, match="damaged"):
+        with pytest.raises(error.ExecutableError, match="damaged"):
             read_model(path)
 
 
@@ -134,5 +133,5 @@ def test_a_model_of_another_key_is_refused(tmp_path):
     write_model(tmp_path / "m", executable([1]), None, "this")
     assert read_model(tmp_path / "m", key="this") is not None
     for other in ("", "that"):
-        with pytest.raises(ExecutableError, match="damaged"):
+        with pytest.raises(error.ExecutableError, match="damaged"):
             read_model(tmp_path / "m", key=other)

@@ -8,15 +8,14 @@ import time
 import numpy as np
 import pytest
 
-from weft.ffi import LIBRARY, symbol_address
-from weft.runtime import num_threads, set_num_threads
+from weft import ffi, runtime
 
 BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
-LIBRARY.weft_parallel_for.argtypes = [BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
-LIBRARY.weft_parallel_forwards.argtypes = LIBRARY.weft_parallel_for.argtypes
-LIBRARY.weft_workspace_alloc.restype = ctypes.c_void_p
-LIBRARY.weft_workspace_alloc.argtypes = [ctypes.c_int64]
-LIBRARY.weft_workspace_free.argtypes = [ctypes.c_void_p]
+ffi.LIBRARY.weft_parallel_for.argtypes = [BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+ffi.LIBRARY.weft_parallel_forwards.argtypes = ffi.LIBRARY.weft_parallel_for.argtypes
+ffi.LIBRARY.weft_workspace_alloc.restype = ctypes.c_void_p
+ffi.LIBRARY.weft_workspace_alloc.argtypes = [ctypes.c_int64]
+ffi.LIBRARY.weft_workspace_free.argtypes = [ctypes.c_void_p]
 
 
 def covered(extent, grain):
@@ -29,15 +28,15 @@ def covered(extent, grain):
             pieces.append((begin, end))
         return 0
 
-    assert LIBRARY.weft_parallel_for(body, None, extent, grain) == 0
+    assert ffi.LIBRARY.weft_parallel_for(body, None, extent, grain) == 0
     return sorted(pieces)
 
 
 @pytest.fixture(params=[1, 2, 5])
 def threads(request):
-    set_num_threads(request.param)
+    runtime.set_num_threads(request.param)
     yield request.param
-    set_num_threads(0)
+    runtime.set_num_threads(0)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +60,7 @@ def test_more_iterations_than_fit_in_32_bits(threads):
 
 
 def test_a_thread_has_its_part_again_forwards_and_backwards_in_turn():
-    set_num_threads(2)
+    runtime.set_num_threads(2)
     caller, pieces = threading.get_ident(), []
 
     @BODY
@@ -74,15 +73,15 @@ def test_a_thread_has_its_part_again_forwards_and_backwards_in_turn():
     ends = set()
     for _ in range(2):
         pieces.clear()
-        assert LIBRARY.weft_parallel_for(body, None, 120, 1) == 0
+        assert ffi.LIBRARY.weft_parallel_for(body, None, 120, 1) == 0
         assert len({begin < 60 for begin, _ in pieces[:3]}) == 1
         ends.add(pieces[0][0] if pieces[0][0] == 0 else pieces[0][1])
     assert ends == {0, 60}
-    set_num_threads(0)
+    runtime.set_num_threads(0)
 
 
 def test_what_a_slow_thread_leaves_is_done_by_others():
-    set_num_threads(2)
+    runtime.set_num_threads(2)
     caller, done = threading.get_ident(), {True: 0, False: 0}
 
     @BODY
@@ -92,14 +91,14 @@ def test_what_a_slow_thread_leaves_is_done_by_others():
         time.sleep(0.0 if mine else 0.2)
         return 0
 
-    assert LIBRARY.weft_parallel_for(body, None, 120, 1) == 0
+    assert ffi.LIBRARY.weft_parallel_for(body, None, 120, 1) == 0
     assert done[True] + done[False] == 120 and done[True] >= 100
-    set_num_threads(0)
+    runtime.set_num_threads(0)
 
 
 def test_a_loop_that_looks_ahead_runs_forwards():
-    set_num_threads(2)
-    for run in (LIBRARY.weft_parallel_forwards, LIBRARY.weft_parallel_for):
+    runtime.set_num_threads(2)
+    for run in (ffi.LIBRARY.weft_parallel_forwards, ffi.LIBRARY.weft_parallel_for):
         ascending = []
         for _ in range(4):
             taken = {}
@@ -113,8 +112,8 @@ def test_a_loop_that_looks_ahead_runs_forwards():
             assert run(body, None, 64, 1) == 0
             own = taken[threading.get_ident()][:8]  # before it helps the other thread
             ascending.append(own == sorted(own))
-        assert all(ascending) == (run is LIBRARY.weft_parallel_forwards)
-    set_num_threads(0)
+        assert all(ascending) == (run is ffi.LIBRARY.weft_parallel_forwards)
+    runtime.set_num_threads(0)
 
 
 def light_loop(seconds):
@@ -127,29 +126,29 @@ def light_loop(seconds):
         time.sleep(seconds)
         return 0
 
-    assert LIBRARY.weft_parallel_for(body, None, 8, -2) == 0
+    assert ffi.LIBRARY.weft_parallel_for(body, None, 8, -2) == 0
     return len(seen)
 
 
 def test_a_light_loop_wakes_nobody():
-    set_num_threads(2)
+    runtime.set_num_threads(2)
     covered(1000, 1)
     time.sleep(0.3)
     assert light_loop(0.001) == 1
-    set_num_threads(0)
+    runtime.set_num_threads(0)
 
 
 def test_light_loops_that_keep_coming_are_shared():
-    set_num_threads(2)
+    runtime.set_num_threads(2)
     nothing, end = BODY(lambda begin, end, ctx: 0), time.monotonic() + 90
     while time.monotonic() < end:  # beside a neighbour that compiles on all cores they do not keep coming
         for _ in range(100):
-            LIBRARY.weft_parallel_for(nothing, None, 8, -2)
+            ffi.LIBRARY.weft_parallel_for(nothing, None, 8, -2)
         if light_loop(0.001) == 2:
             break
     else:
         pytest.fail("light loops were never shared")
-    set_num_threads(0)
+    runtime.set_num_threads(0)
 
 
 def test_nested_runs_inline(threads):
@@ -165,11 +164,11 @@ def test_nested_runs_inline(threads):
     @BODY
     def outer(begin, end, _ctx):
         for _ in range(begin, end):
-            if LIBRARY.weft_parallel_for(inner, None, 100, 1) != 0:
+            if ffi.LIBRARY.weft_parallel_for(inner, None, 100, 1) != 0:
                 return 1
         return 0
 
-    assert LIBRARY.weft_parallel_for(outer, None, 8, 1) == 0
+    assert ffi.LIBRARY.weft_parallel_for(outer, None, 8, 1) == 0
     assert sum(e - b for b, e in seen) == 800
     if threads > 1:
         assert seen == [(0, 100)] * 8
@@ -180,7 +179,7 @@ def test_first_error_code_comes_back(threads):
     def body(begin, end, _ctx):
         return 17 if begin <= 500 < end else 0
 
-    assert LIBRARY.weft_parallel_for(body, None, 1000, 1) == 17
+    assert ffi.LIBRARY.weft_parallel_for(body, None, 1000, 1) == 17
     assert covered(10, 1)[-1][1] == 10
 
 
@@ -201,7 +200,7 @@ def test_several_callers(threads):
 
 
 def test_fork_after_use():
-    set_num_threads(3)
+    runtime.set_num_threads(3)
     covered(1000, 1)
     pid = os.fork()
     if pid == 0:
@@ -209,7 +208,7 @@ def test_fork_after_use():
         os._exit(0 if flat == list(range(1000)) else 1)
     assert os.waitpid(pid, 0)[1] == 0
     assert covered(1000, 1)[-1][1] == 1000
-    set_num_threads(0)
+    runtime.set_num_threads(0)
 
 
 def run(code, **env):
@@ -234,39 +233,39 @@ def test_affinity_bounds_the_number():
 
 
 def test_default_number():
-    set_num_threads(0)
-    assert 1 <= num_threads() <= max(os.cpu_count() or 1, int(os.environ.get("WEFT_NUM_THREADS", "0")))
-    set_num_threads(2)
-    assert num_threads() == 2
-    set_num_threads(0)
+    runtime.set_num_threads(0)
+    assert 1 <= runtime.num_threads() <= max(os.cpu_count() or 1, int(os.environ.get("WEFT_NUM_THREADS", "0")))
+    runtime.set_num_threads(2)
+    assert runtime.num_threads() == 2
+    runtime.set_num_threads(0)
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 64, 1000, 1 << 16, (1 << 20) + 3, 5 << 20])
 def test_workspace(nbytes):
-    a = LIBRARY.weft_workspace_alloc(nbytes)
-    b = LIBRARY.weft_workspace_alloc(nbytes)
+    a = ffi.LIBRARY.weft_workspace_alloc(nbytes)
+    b = ffi.LIBRARY.weft_workspace_alloc(nbytes)
     assert a != b
     assert a % 64 == b % 64 == 0
     view = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(a))
     view[:] = 7
     np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(b))[:] = 8
     assert (view == 7).all()
-    LIBRARY.weft_workspace_free(b)
-    LIBRARY.weft_workspace_free(a)
-    again = LIBRARY.weft_workspace_alloc(nbytes)
+    ffi.LIBRARY.weft_workspace_free(b)
+    ffi.LIBRARY.weft_workspace_free(a)
+    again = ffi.LIBRARY.weft_workspace_alloc(nbytes)
     assert again in (a, b)
-    LIBRARY.weft_workspace_free(again)
-    LIBRARY.weft_workspace_free(None)
+    ffi.LIBRARY.weft_workspace_free(again)
+    ffi.LIBRARY.weft_workspace_free(None)
 
 
 def test_workspace_of_other_threads_is_apart():
     found = []
 
     def work():
-        p = LIBRARY.weft_workspace_alloc(4096)
+        p = ffi.LIBRARY.weft_workspace_alloc(4096)
         found.append(p)
         barrier.wait()
-        LIBRARY.weft_workspace_free(p)
+        ffi.LIBRARY.weft_workspace_free(p)
 
     barrier = threading.Barrier(4)
     workers = [threading.Thread(target=work) for _ in range(4)]
@@ -280,4 +279,4 @@ def test_workspace_of_other_threads_is_apart():
 def test_symbol_addresses():
     names = ("weft_parallel_for", "weft_parallel_forwards", "weft_workspace_alloc", "weft_workspace_free",
              "weft_arg_error", "weft_set_error", "weft_num_threads")  # fmt: skip
-    assert len({symbol_address(n) for n in names}) == len(names)
+    assert len({ffi.symbol_address(n) for n in names}) == len(names)

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft import error, te
-from weft.runtime.module import object_code
+from weft import error, runtime, te
 from weft.runtime.wasm_link import link_wasm
 from weft.runtime.wasm_object import MAGIC, read_object, uleb
 from weft.target import Target
@@ -19,7 +18,7 @@ def objects_of(*names: str) -> list[bytes]:
     a = te.placeholder((n,), name="a")
     b = te.compute((n,), lambda i: te.exp(a[i]) * 2, name="b")
     functions = {name: te.create_prim_func([a, b]).with_attr("global_symbol", name) for name in names}
-    return object_code(weft.build(weft.IRModule(functions), target="wasm32"))[0]
+    return runtime.object_code(weft.build(weft.IRModule(functions), target="wasm32"))[0]
 
 
 def sections(data: bytes) -> list[tuple[int, bytes]]:

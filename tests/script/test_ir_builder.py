@@ -2,9 +2,7 @@
 
 import pytest
 
-from weft import IRModule
-from weft.error import InvalidArgument
-from weft.ir import assert_structural_equal
+from weft import IRModule, error, ir
 from weft.script import ir as I  # noqa: E741, N812
 from weft.script import relax as R  # noqa: N812
 from weft.script import tir as T  # noqa: N812
@@ -41,7 +39,7 @@ def test_a_function_is_what_its_text_is():
     with IRBuilder() as builder:
         written()
     func = builder.get()
-    assert_structural_equal(IRModule({"main": func}), Expected)
+    ir.assert_structural_equal(IRModule({"main": func}), Expected)
     assert func.body.blocks[0].bindings[0].var.name_hint == "product"
 
 
@@ -52,20 +50,20 @@ def test_a_module_has_several_functions():
             R.func_name("other")
             R.func_ret_value(R.const(1, "int32"))
     mod = builder.get()
-    assert_structural_equal(mod["main"], Expected["main"])
+    ir.assert_structural_equal(mod["main"], Expected["main"])
     assert "global_symbol" not in mod["other"].attrs.keys()
 
 
 def test_what_is_missing_is_said():
     with pytest.raises(ValueError, match="there is no builder"):
         IRBuilder.current()
-    with pytest.raises(InvalidArgument, match="nothing was built"):
+    with pytest.raises(error.InvalidArgument, match="nothing was built"):
         IRBuilder().get()
-    with pytest.raises(InvalidArgument, match="no function under construction"):
+    with pytest.raises(error.InvalidArgument, match="no function under construction"):
         R.emit(R.const(1))
-    with pytest.raises(InvalidArgument, match="has no result"):
+    with pytest.raises(error.InvalidArgument, match="has no result"):
         finish()
-    with pytest.raises(InvalidArgument, match="another type"):
+    with pytest.raises(error.InvalidArgument, match="another type"):
         finish(R.Tensor((3,), "float32"), R.const(1, "int32"))
 
 
@@ -114,7 +112,7 @@ def test_tir_is_what_its_text_is():
             with t.Else():
                 t.evaluate(0)
     built = builder.get()
-    assert_structural_equal(built, written)
+    ir.assert_structural_equal(built, written)
     assert "for i, j in T.grid(16, 8):" in built.script()
 
 
@@ -122,5 +120,5 @@ def test_tir_statements_without_a_function():
     with IRBuilder() as builder, build_tir.serial(4) as i, build_tir.While(i < 3):
         build_tir.evaluate(i)
     assert str(builder.get()).splitlines() == ["for v in range(4):", "    while v < 3:", "        T.evaluate(v)"]
-    with IRBuilder(), pytest.raises(InvalidArgument, match="no function"):
+    with IRBuilder(), pytest.raises(error.InvalidArgument, match="no function"):
         build_tir.func_name("f")

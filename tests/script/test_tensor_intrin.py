@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te
+from weft import te, tir
 from weft.script import tir as T
 from weft.script.tensor_intrin import arm_cpu, cuda, hexagon, rocm, x86
 from weft.target import Target
 from weft.testing.tir import mma_schedule
-from weft.tir.schedule import Schedule, TensorIntrin
 
 ARM, HEXAGON = "llvm -mtriple=aarch64-linux-gnu -mattr=+neon,+dotprod", None
 IN_VECTORS = [  # name, sums, products of each, dtypes, what stands in the code (or the program) of which target
@@ -37,7 +36,7 @@ def product(of_a, of_b, of_c, rows, columns, depth):
 
 def in_vectors(name, lanes, group, dtypes):
     """A product of 3 rows and twice as many columns and depths as the instruction has, which calls it."""
-    sch = Schedule(product(*dtypes.split(), 3, 2 * lanes, 2 * group))
+    sch = tir.Schedule(product(*dtypes.split(), 3, 2 * lanes, 2 * group))
     block = sch.get_block("c")
     sch.transform_layout(block, "b", lambda j, k: [j // lanes, k // group, j % lanes, k % group])
     _, j, k = sch.get_loops(block)
@@ -60,7 +59,7 @@ def test_a_product_calls_the_instruction(name, lanes, group, dtypes, instruction
 @pytest.mark.parametrize(("name", "lanes", "group", "dtypes"), [r[:4] for r in IN_VECTORS])
 def test_what_the_instruction_computes(name, lanes, group, dtypes):
     of_a, of_b, of_c = dtypes.split()
-    rng, found = np.random.default_rng(0), TensorIntrin.get(name)
+    rng, found = np.random.default_rng(0), tir.TensorIntrin.get(name)
     a, b = (rng.integers(*_ends(t), s, t, endpoint=True) for t, s in ((of_a, group), (of_b, (lanes, group))))
     c = np.arange(lanes, dtype=of_c)
     out = weft.runtime.tensor(c)
@@ -90,7 +89,7 @@ def test_a_product_of_bytes_runs_on_a_processor_with_the_instruction():
     (rocm.AMDGPU_SDOT4_INTRIN, "int8 int8 int32"),
 ])  # fmt: skip
 def test_a_product_on_a_gpu_calls_the_instruction(name, dtypes):
-    sch = Schedule(product(*dtypes.split(), 8, 8, 8))
+    sch = tir.Schedule(product(*dtypes.split(), 8, 8, 8))
     block = sch.get_block("c")
     i, j, k = sch.get_loops(block)
     sch.bind(i, "blockIdx.x")
@@ -144,10 +143,10 @@ def by_places(A: T.Buffer((4,), "float32", offset_factor=1), B: T.Buffer((4,), "
 
 def test_the_offset_of_a_matched_buffer_is_where_its_region_begins():
     a = te.placeholder((3, 8), "float32", "a")
-    sch = Schedule(te.create_prim_func([a, te.compute((3, 8), lambda i, j: a[i, j] * 2.0, name="b")]))
+    sch = tir.Schedule(te.create_prim_func([a, te.compute((3, 8), lambda i, j: a[i, j] * 2.0, name="b")]))
     _, j = sch.get_loops(sch.get_block("b"))
     _, inside = sch.split(j, [None, 4])
-    sch.tensorize(inside, TensorIntrin(described, by_places, "places"))
+    sch.tensorize(inside, tir.TensorIntrin(described, by_places, "places"))
     assert sch.get(sch.get_block("b_o")).annotations["by"] == "places"
     given, out = weft.runtime.tensor(np.ones((3, 8), "float32")), weft.runtime.tensor(np.zeros((3, 8), "float32"))
     weft.build(sch.mod, target="llvm")(given, out)
@@ -175,7 +174,7 @@ def test_what_the_instructions_of_a_warp_compute(of, out, turned, layout_a, layo
 
     def call(name, *given):
         tensors = [weft.runtime.tensor(x) for x in given]
-        weft.build(TensorIntrin.get(name).desc, target="llvm")(*tensors)
+        weft.build(tir.TensorIntrin.get(name).desc, target="llvm")(*tensors)
         return tensors[-1].numpy()
 
     parts = [call(names[n], x, np.zeros((32, depth // 2), of)) for n, x in (("load_a", a), ("load_b", lying))]
@@ -231,4 +230,4 @@ def test_instructions_of_a_warp_are_refused_by_name():
     assert cuda.WMMA_LOAD_16x16x16_F16_A_DYN_INTRIN == "wmma_load_16x16x16_f16_a_shared_dyn"
     for target in ("llvm", "cuda"):
         with pytest.raises(weft.error.CodegenError, match="tvm_mma_sync"):
-            weft.build(TensorIntrin.get(cuda.WMMA_SYNC_16x16x16_s8s8s32_INTRIN).impl, target=target)
+            weft.build(tir.TensorIntrin.get(cuda.WMMA_SYNC_16x16x16_s8s8s32_INTRIN).impl, target=target)

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te
-from weft.runtime import tensor
+from weft import runtime, te
 
 TARGETS = ["llvm", "llvm -mcpu=x86-64-v3"]  # the second has no instruction that rounds
 
@@ -26,8 +25,8 @@ def values(n: int = 512) -> np.ndarray:
 def test_rounding(target):
     x = te.placeholder((512,), "float32", "x")
     func = te.create_prim_func([x, te.compute((512,), lambda i: x[i].astype("bfloat16"), name="y")])
-    given, out = values(), tensor(np.zeros(512, ml_dtypes.bfloat16))
-    weft.build(func, target=target)["main"](tensor(given), out)
+    given, out = values(), runtime.tensor(np.zeros(512, ml_dtypes.bfloat16))
+    weft.build(func, target=target)["main"](runtime.tensor(given), out)
     expected = given.astype(ml_dtypes.bfloat16).astype(np.float32)
     np.testing.assert_array_equal(out.numpy().astype(np.float32), expected)
 
@@ -39,8 +38,8 @@ def test_extremes(target):
     func = te.create_prim_func([x, y, z])
     a = values().astype(ml_dtypes.bfloat16)
     b = np.roll(a, 7)
-    out = tensor(np.zeros(512, ml_dtypes.bfloat16))
-    weft.build(func, target=target)["main"](tensor(a), tensor(b), out)
+    out = runtime.tensor(np.zeros(512, ml_dtypes.bfloat16))
+    weft.build(func, target=target)["main"](runtime.tensor(a), runtime.tensor(b), out)
     np.testing.assert_array_equal(
         out.numpy().astype(np.float32), np.maximum(a.astype(np.float32), b.astype(np.float32))
     )

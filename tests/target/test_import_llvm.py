@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import CodegenError, InvalidArgument
-from weft.ir import IRModule
+from weft import error, ir, te, tir
 from weft.script import tir as T
 
 DEFINED = """
@@ -62,7 +60,7 @@ def test_of_two_definitions_the_later_one_holds():
 
 def test_kernels_of_one_library_import_the_same_names(tmp_path):
     both = {"one": kernel(ADD), "two": kernel(SUBTRACT)}
-    mod = IRModule({weft.ir.GlobalVar(n): f.with_attr("global_symbol", n) for n, f in both.items()})
+    mod = ir.IRModule({weft.ir.GlobalVar(n): f.with_attr("global_symbol", n) for n, f in both.items()})
     weft.build(mod, target="llvm").export_library(str(tmp_path / "lib.so"))
     loaded = weft.runtime.load_module(str(tmp_path / "lib.so"))
     for name, expected in (("one", 2), ("two", -2)):
@@ -83,10 +81,10 @@ def test_pragma_of_a_tensor_expression():
 @pytest.mark.parametrize(
     ("given", "kind", "message"),
     [
-        ("no IR\nat all", CodegenError, "pragma_import_llvm"),
-        ("/no/such/file.ll", InvalidArgument, "cannot be read"),
-        (7, InvalidArgument, "found 7"),
-        (ADD.replace("float %y", "double %y"), CodegenError, "cannot be linked"),
+        ("no IR\nat all", error.CodegenError, "pragma_import_llvm"),
+        ("/no/such/file.ll", error.InvalidArgument, "cannot be read"),
+        (7, error.InvalidArgument, "found 7"),
+        (ADD.replace("float %y", "double %y"), error.CodegenError, "cannot be linked"),
     ],
 )
 def test_what_is_no_llvm_ir_is_refused(given, kind, message):

@@ -4,8 +4,7 @@ import pytest
 
 import weft
 from tests.target.programs import vector
-from weft import error, te
-from weft.ffi import remove_global_func
+from weft import error, ffi, te
 from weft.target import Target, get_source, host_features
 
 
@@ -165,5 +164,5 @@ def test_hooks_see_the_text_of_kernels(kind, hook):
     try:
         text = weft.build(vector(te.exp), kind).imported_modules[0].get_source()
     finally:
-        remove_global_func(name)
+        ffi.remove_global_func(name)
     assert text in (f"// {kind}\n{plain}", f"// {len(plain)}\n{plain}")

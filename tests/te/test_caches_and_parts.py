@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import ScheduleError
-from weft.ir import walk
-from weft.tir import AllocBuffer
+from weft import error, ir, te, tir
 
 RNG = np.random.default_rng(13)
 
@@ -90,12 +87,12 @@ def test_refusals_of_outputs():
     first, second = te.compute((8,), lambda i: (a[i] + 1.0, a[i] * 2.0), name="B")
     other = te.compute((8,), lambda i: first[i] + second[i], name="C")
     s = te.create_schedule(other.op)
-    with pytest.raises(ScheduleError, match="'B' computes 2 outputs together"):
+    with pytest.raises(error.ScheduleError, match="'B' computes 2 outputs together"):
         s.cache_write(first, "local")
     for wrong in ([first, other], [], "B"):
-        with pytest.raises(ScheduleError, match="the outputs of one operation"):
+        with pytest.raises(error.ScheduleError, match="the outputs of one operation"):
             s.cache_write(wrong, "local")
-        with pytest.raises(ScheduleError, match="the outputs of one operation"):
+        with pytest.raises(error.ScheduleError, match="the outputs of one operation"):
             s.rfactor(wrong, a.op)
 
 
@@ -103,7 +100,9 @@ def strides(func):
     """The strides of what is allocated, after the sizes are final."""
     for p in (tir.transform.lower_blocks(), tir.transform.simplify(), tir.transform.compact_buffer()):
         func = p(func)["main"]
-    return {n.buffer.name: [d.value for d in n.buffer.strides] for n in walk(func.body) if isinstance(n, AllocBuffer)}
+    return {
+        n.buffer.name: [d.value for d in n.buffer.strides] for n in ir.walk(func.body) if isinstance(n, tir.AllocBuffer)
+    }
 
 
 def stages(rows=20, columns=24):

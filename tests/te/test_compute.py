@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from tests.clock import soon
-from weft import op, te, tir
+from weft import op, target, te, tir
 from weft.error import InvalidArgument
 from weft.ir import SizeVar, as_int, int64, walk
-from weft.target import build
 from weft.topi.norm import softmax
 
 
 def run(args, *arrays):
-    build(te.create_prim_func(args))["main"](*arrays)
+    target.build(te.create_prim_func(args))["main"](*arrays)
     return arrays
 
 
@@ -38,7 +37,7 @@ def test_several_outputs_share_one_nest() -> None:
     func = te.create_prim_func([a, twice, square])
     assert len(blocks(func)) == 2  # as in TVM, side by side in one nest
     x, one, two = np.arange(6, dtype="int32"), np.empty(6, "int32"), np.empty(6, "int32")
-    build(func)["main"](x, one, two)
+    target.build(func)["main"](x, one, two)
     assert one.tolist() == (x * 2).tolist()
     assert two.tolist() == (x * x).tolist()
 
@@ -100,7 +99,7 @@ def test_scalar_parameters() -> None:
     a = te.placeholder((n,), name="a")
     func = te.create_prim_func([a, factor, te.compute((n,), lambda i: a[i] * factor)])
     out = np.empty(3, "float32")
-    build(func)["main"](np.ones(3, "float32"), 2.5, out)
+    target.build(func)["main"](np.ones(3, "float32"), 2.5, out)
     assert out.tolist() == [2.5] * 3
 
 

@@ -7,8 +7,7 @@ import pytest
 import tvm_ffi
 
 import weft
-from weft import error, te, tir
-from weft.ir import walk
+from weft import error, ir, te, tir
 
 
 def chain(n=20, m=12):
@@ -185,7 +184,7 @@ def test_a_data_type_of_indices():
     func = te.create_prim_func([a, te.compute((4, 8), lambda i, j: a[j, i] + i, name="T")], "int64")
     buffers = [b for _, b in func.buffer_map]
     assert {d.dtype for b in buffers for d in b.shape} == {"int64"}
-    assert {n.loop_var.dtype for n in walk(func) if isinstance(n, tir.For)} == {"int64"}
+    assert {n.loop_var.dtype for n in ir.walk(func) if isinstance(n, tir.For)} == {"int64"}
     x, out = np.random.default_rng(4).random((8, 4), "float32"), np.zeros((4, 8), "float32")
     weft.build(func)(x, out)
     np.testing.assert_allclose(out, x.T + np.arange(4)[:, None], rtol=1e-6)
@@ -197,5 +196,5 @@ def test_layouts_that_are_free():
     d = te.compute((4,), lambda i: c[i] + 1.0, name="D", attrs={"layout_free_placeholders": [c]})
     func = te.create_prim_func([a, b, d])
     assert func.attrs["layout_free_buffers"] == (1,)
-    (noted,) = [n.annotations for n in walk(func) if isinstance(n, tir.Block) and n.annotations]
+    (noted,) = [n.annotations for n in ir.walk(func) if isinstance(n, tir.Block) and n.annotations]
     assert [t.name for t in noted["layout_free_placeholders"]] == ["C"]

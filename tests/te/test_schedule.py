@@ -5,8 +5,7 @@ import pytest
 
 import weft
 from tests.tir.schedule.run_scheduled import run
-from weft import error, te
-from weft.ir import walk
+from weft import error, ir, te
 from weft.tir import AllocBuffer, For, ForKind, decl_buffer, if_then_else
 
 rng = np.random.default_rng(0)
@@ -29,7 +28,7 @@ def check_matmul(sch, A, B, C, n, m, k_extent, args=None):
 
 
 def loops(func):
-    return {node.loop_var.name: node for node in walk(func.body) if isinstance(node, For)}
+    return {node.loop_var.name: node for node in ir.walk(func.body) if isinstance(node, For)}
 
 
 @pytest.mark.parametrize(("n", "m", "k_extent"), [(4, 8, 6), (5, 7, 9), (1, 1, 1), (3, 17, 2)])
@@ -104,7 +103,7 @@ def test_nested_compute_at_with_halo(symbolic, size):
     bo, bi = s[B].split(B.op.axis[0], factor=2)
     s[P].compute_at(s[B], bo)
     func = te.schedule_to_prim_func(s, [A, C])
-    shapes = sorted(node.buffer.shape[0].value for node in walk(func.body) if isinstance(node, AllocBuffer))
+    shapes = sorted(node.buffer.shape[0].value for node in ir.walk(func.body) if isinstance(node, AllocBuffer))
     if size >= 4 or symbolic:
         assert shapes == [4, 4]
     check_stencil(s, [A, C], size)
@@ -117,7 +116,7 @@ def test_inline_and_root():
     s[B].compute_at(s[C], C.op.axis[0])
     s[B].compute_root()
     func = te.schedule_to_prim_func(s, [A, C])
-    assert [n.buffer.name for n in walk(func.body) if isinstance(n, AllocBuffer)] == ["B"]
+    assert [n.buffer.name for n in ir.walk(func.body) if isinstance(n, AllocBuffer)] == ["B"]
     check_stencil(s, [A, C], 9)
 
 
@@ -134,7 +133,7 @@ def test_caches():
     func = te.schedule_to_prim_func(s, [A, B, C])
     scopes = {
         n.buffer.name: (n.buffer.scope, [d.value for d in n.buffer.shape])
-        for n in walk(func.body)
+        for n in ir.walk(func.body)
         if isinstance(n, AllocBuffer)
     }
     assert scopes == {"C_local": ("local", [4, 4]), "A_shared": ("shared", [4, 2])}

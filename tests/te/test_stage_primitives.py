@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import error, te, tir
-from weft.ir import walk
+from weft import error, ir, te, tir
 from weft.target import get_source
 
 
@@ -20,7 +19,7 @@ def test_prefetch():
     s = te.create_schedule(b.op)
     s[b].prefetch(a, b.op.axis[0], 2)
     written = te.schedule.ScheduleOps(s, te.schedule.InferBound(s))
-    found = [n for n in walk(written) if isinstance(n, tir.Prefetch)]
+    found = [n for n in ir.walk(written) if isinstance(n, tir.Prefetch)]
     assert len(found) == 1 and found[0].bounds[1].extent.value == 64
     assert str(weft.lower(s, [a, b], simple_mode=True)).count("tir.prefetch") == 4  # lines of 16
     func = te.schedule.schedule_to_prim_func(s, [a, b])
@@ -43,7 +42,7 @@ def test_double_buffer():
     s[b].double_buffer()
     func = te.schedule.schedule_to_prim_func(s, [a, c])
     lowered = tir.transform.InjectDoubleBuffer()(weft.IRModule({"main": func}))["main"]
-    allocated = [n.buffer for n in walk(lowered.body) if isinstance(n, tir.AllocBuffer)]
+    allocated = [n.buffer for n in ir.walk(lowered.body) if isinstance(n, tir.AllocBuffer)]
     assert [d.value for d in allocated[0].shape] == [2, 1, 32]
     x, out = np.random.default_rng(0).random((10, 32), "float32"), np.zeros((10, 32), "float32")
     run(s, [a, c], x, out)
@@ -55,7 +54,7 @@ def prefetched(s):
     body = te.schedule.ScheduleOps(s, te.schedule.InferBound(s))
     return [
         [str(weft.arith.Analyzer().simplify(r.min)) for r in n.bounds]
-        for n in walk(body)
+        for n in ir.walk(body)
         if isinstance(n, tir.Prefetch)
     ]
 
@@ -91,8 +90,8 @@ def halves(s, args):
     """The first dimensions of what is allocated, where they are two halves."""
     func = te.schedule.schedule_to_prim_func(s, args)
     lowered = tir.transform.InjectDoubleBuffer()(tir.transform.InjectPrefetch()(weft.IRModule({"main": func})))["main"]
-    assert not any(isinstance(n, tir.AllocBuffer) and n.annotations for n in walk(lowered.body))
-    return {n.buffer.name for n in walk(lowered.body) if isinstance(n, tir.AllocBuffer) and len(n.buffer.shape) == 3}
+    assert not any(isinstance(n, tir.AllocBuffer) and n.annotations for n in ir.walk(lowered.body))
+    return {n.buffer.name for n in ir.walk(lowered.body) if isinstance(n, tir.AllocBuffer) and len(n.buffer.shape) == 3}
 
 
 def test_prefetch_in_front_of_a_double_buffered_fill():

@@ -5,8 +5,7 @@ import re
 import pytest
 from weft.contrib import tedd
 
-from weft import te, topi
-from weft.error import MissingDependency
+from weft import error, te, topi
 
 
 def test_stages_and_tensors():
@@ -58,5 +57,5 @@ def test_a_picture_is_not_shown_without_what_shows_it(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "graphviz", None)
     a = te.placeholder((4,), name="A")
-    with pytest.raises(MissingDependency, match="graphviz"):
+    with pytest.raises(error.MissingDependency, match="graphviz"):
         tedd.viz_dataflow_graph(te.create_schedule(te.compute((4,), lambda i: a[i]).op), show_svg=True)

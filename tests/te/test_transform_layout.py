@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import InvalidArgument, ScheduleError
-from weft.ir import load_json, save_json
+from weft import error, ir, te, tir
 from weft.script import tir as T
 
 WAYS = {  # where the elements of 12 x 8 lie, and the same of an array
@@ -39,7 +37,7 @@ def test_elements_lie_where_functions_say(of_a, of_c):
         if WAYS[way][0] is not None:
             s[t].transform_layout(WAYS[way][0])
     s[tensors[2]].split(s[tensors[2]].leaf_iter_vars[0], 5)
-    s = load_json(save_json(s))
+    s = ir.load_json(ir.save_json(s))
     a, c = s.stages[0].op.output(0), s.stages[2].op.output(0)
     given = np.arange(96, dtype="int32").reshape(12, 8)
     expected = WAYS[of_c][1]((given * 2)[::-1].sum(1)[:, None] * np.arange(1, 9))
@@ -60,21 +58,21 @@ def test_twice_and_loops_over_places():
 
 def test_refused():
     s, (a, b, c) = program(inside=False)
-    with pytest.raises(ScheduleError, match="no inverse"):
+    with pytest.raises(error.ScheduleError, match="no inverse"):
         s[b].transform_layout(lambda i, j: [i])
-    with pytest.raises(ScheduleError, match="another number|inverse"):
+    with pytest.raises(error.ScheduleError, match="another number|inverse"):
         s[b].transform_layout(lambda i, j: [i % 2, j])
     s[b].split(b.op.axis[0], 4)
-    with pytest.raises(ScheduleError, match="not a loop"):
+    with pytest.raises(error.ScheduleError, match="not a loop"):
         s[b].transform_layout(lambda i, j: [j, i])
     s[c].reorder(c.op.axis[1], c.op.axis[0])
-    with pytest.raises(ScheduleError, match="reordered"):
+    with pytest.raises(error.ScheduleError, match="reordered"):
         s[c].transform_layout(lambda i, j: [j, i])
     s[a].transform_layout(lambda i, j: [j, i])
     s[b].prefetch(a, s[b].leaf_iter_vars[0], 1)
-    with pytest.raises(ScheduleError, match="element by element"):
+    with pytest.raises(error.ScheduleError, match="element by element"):
         weft.lower(s, [a, c])
-    with pytest.raises(InvalidArgument, match="in order"):
+    with pytest.raises(error.InvalidArgument, match="in order"):
         tir.decl_buffer((2, 3), axis_separators=[3])
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import ir, tir
-from weft.error import InvalidArgument
+from weft import error, ir, tir
 
 
 @pytest.mark.parametrize(("shape", "strides", "first", "size"), [
@@ -31,7 +30,7 @@ def test_offsets_of_symbolic_sizes():
     buffer = tir.decl_buffer((m, n), "float32", elem_offset=100)
     assert ir.structural_equal(buffer.offset_of([2, 3]), [n * 2 + 103])
     assert ir.structural_equal(buffer.get_flattened_buffer().shape, (m * n,))
-    with pytest.raises(InvalidArgument, match="2 indices"):
+    with pytest.raises(error.InvalidArgument, match="2 indices"):
         buffer.offset_of([1])
 
 
@@ -84,5 +83,5 @@ def f(a: T.handle, b: T.handle, c: T.handle):
 def test_types_of_buffers():
     assert [int(s) for s in tir.decl_buffer((1, 3, 1), buffer_type="auto_broadcast").strides] == [0, 1, 0]
     assert tir.decl_buffer((2, 3), buffer_type="default").strides == ()
-    with pytest.raises(InvalidArgument, match="type of buffers"):
+    with pytest.raises(error.InvalidArgument, match="type of buffers"):
         tir.decl_buffer((2,), buffer_type="broadcast")

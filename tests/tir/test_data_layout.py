@@ -5,8 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from weft import tir
-from weft.error import InvalidArgument
+from weft import error, tir
 
 SHAPE = {"A": 8, "B": 12, "C": 5}
 
@@ -49,12 +48,12 @@ def test_names_and_factors():
 
 @pytest.mark.parametrize("bad", ["[N4o]C", "C4o", "OI[4o4i][]", "C4c[4c]", "NN", "N-C", "N0n"])
 def test_what_is_no_layout_is_refused(bad):
-    with pytest.raises(InvalidArgument, match="unknown layout"):
+    with pytest.raises(error.InvalidArgument, match="unknown layout"):
         tir.layout(bad)
 
 
 def test_layouts_of_other_axes_have_no_way():
     for pair in (("NCHW", "ABCD"), ("", "NCHW"), ("__undef__", "__undef__"), ("", "")):
         assert tir.bijective_layout(*pair) is None
-    with pytest.raises(InvalidArgument, match="has 4 dimensions"):
+    with pytest.raises(error.InvalidArgument, match="has 4 dimensions"):
         tir.BijectiveLayout("NCHW", "NHWC").forward_index((1, 2))

@@ -5,15 +5,13 @@ import pytest
 
 import weft
 from tests.relax_models import model
-from weft import error
-from weft.relax import op
+from weft import error, relax, tir
 from weft.script import from_source
 from weft.tir.float8 import FLOAT8
-from weft.tir.interpret import interpret
 
 
 def converter(source: str, target: str) -> object:
-    mod = model(lambda x: op.astype(x, target), ("n",), dtype=source)
+    mod = model(lambda x: relax.op.astype(x, target), ("n",), dtype=source)
     return weft.relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())["main"]
 
 
@@ -65,7 +63,7 @@ def f(A: T.Buffer((256,), "{dtype}"), B: T.Buffer((256,), "{dtype}"), C: T.Buffe
     with np.errstate(all="ignore"):
         total = a * b + (c * np.float32(3)).astype(kind) - kind.type(1.5)
     expected = [x.astype("float32") for x in (a, total, a.astype("float32") < b.astype("float32"))]
-    for run in (weft.build(func, target="llvm")["f"], lambda *args: interpret(func, *args)):
+    for run in (weft.build(func, target="llvm")["f"], lambda *args: tir.interpret(func, *args)):
         found = [c.copy(), np.zeros(256, kind), np.zeros(256, bool)]
         run(a, b, *found)
         np.testing.assert_array_equal([x.astype("float32") for x in found], expected)

@@ -4,7 +4,6 @@ import pytest
 
 from weft import ir, tir
 from weft.script import tir as T
-from weft.tir import functor, stmt_functor
 
 
 @T.prim_func
@@ -15,20 +14,20 @@ def program(A: T.Buffer((16,), "float32"), n: T.int32):
 
 
 def kinds(names):
-    return {cls.__name__: getattr(functor, cls)._names if isinstance(cls, str) else cls._names for cls in names}
+    return {cls.__name__: getattr(tir.functor, cls)._names if isinstance(cls, str) else cls._names for cls in names}
 
 
 def test_every_kind_of_node_has_a_method():
     scalars = {c for c in vars(ir).values() if isinstance(c, type) and issubclass(c, (ir.BinaryOp, ir.CmpOp))}
-    for cls in (functor.StmtExprVisitor, functor.PyStmtExprVisitor):
+    for cls in (tir.functor.StmtExprVisitor, tir.functor.PyStmtExprVisitor):
         assert not [c for c in scalars - {ir.BinaryOp, ir.CmpOp} if c not in cls._names and c.__subclasses__() == []
                     and c.__name__ in dir(tir)]  # fmt: skip
-    assert kinds([functor.ExprVisitor])["ExprVisitor"][ir.FloorDiv] == "floordiv"
-    assert functor.PyStmtExprVisitor._names[ir.FloorDiv] == "floor_div"
+    assert kinds([tir.functor.ExprVisitor])["ExprVisitor"][ir.FloorDiv] == "floordiv"
+    assert tir.functor.PyStmtExprVisitor._names[ir.FloorDiv] == "floor_div"
 
 
 def test_a_visitor_sees_all():
-    class Count(stmt_functor.StmtExprVisitor):
+    class Count(tir.stmt_functor.StmtExprVisitor):
         def __init__(self):
             self.seen = []
 
@@ -48,7 +47,7 @@ def test_a_visitor_sees_all():
     assert sorted(count.seen) == ["add", "for", "i", "i", "i", "n"]
 
 
-@pytest.mark.parametrize("base", [stmt_functor.StmtExprMutator, tir.PyStmtExprMutator])
+@pytest.mark.parametrize("base", [tir.stmt_functor.StmtExprMutator, tir.PyStmtExprMutator])
 def test_a_mutator_rewrites_and_keeps(base):
     class Double(base):
         def visit_float_imm_(self, op):
@@ -65,4 +64,4 @@ def test_a_mutator_rewrites_and_keeps(base):
 
 def test_a_kind_without_a_method_is_an_error():
     with pytest.raises(NotImplementedError, match="says nothing about Add"):
-        functor.ExprFunctor().visit_expr(ir.Var("x", "int32") + ir.Var("y", "int32"))
+        tir.functor.ExprFunctor().visit_expr(ir.Var("x", "int32") + ir.Var("y", "int32"))

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import ir, te, tir
-from weft.error import InvalidArgument
+from weft import error, ir, te, tir
 
 X = te.var("x", "int64")
 BUFFER = tir.decl_buffer((4, 4), "float16", "B")
@@ -50,16 +49,16 @@ def test_kinds_of_axes_as_tvm_names_them():
         iv = tir.IterVar((0, 8), "i", kind)
         assert (iv.iter_type, iv.var.name, int(iv.dom.extent)) == ("data_par", "i", 8)
     assert tir.IterVar((0, 8), "t", tir.IterVar.ThreadIndex, "threadIdx.x").iter_type == "thread"
-    with pytest.raises(InvalidArgument, match="no such kind"):
+    with pytest.raises(error.InvalidArgument, match="no such kind"):
         tir.IterVar((0, 8), "i", "sideways")
 
 
 def test_slices_of_buffers_are_regions():
     buffer = tir.decl_buffer((8, 6), "float32", name="A", layout=None)
     assert str(buffer[2:5, 1]) == "A[2:5, 1]" and str(buffer[:, 3:]) == "A[0:8, 3:6]"
-    with pytest.raises(InvalidArgument, match="for each dimension"):
+    with pytest.raises(error.InvalidArgument, match="for each dimension"):
         buffer[2:5]
-    with pytest.raises(InvalidArgument, match="by rows"):
+    with pytest.raises(error.InvalidArgument, match="by rows"):
         tir.decl_buffer((8,), layout="swizzled")
 
 
@@ -79,5 +78,5 @@ def test_conditions_are_bools_and_shifts_stay_in_the_word():
     x = tir.Var("x", "int32")
     for make in (lambda: tir.all(tir.const(1, "bool"), x), lambda: tir.any(x, tir.const(1, "bool")),
                  lambda: tir.if_then_else(x, 1, 2), lambda: x << 32, lambda: x >> -1):  # fmt: skip
-        with pytest.raises(InvalidArgument):
+        with pytest.raises(error.InvalidArgument):
             make()

@@ -4,7 +4,6 @@ import pytest
 import tvm_ffi
 
 from weft import error, ir, tir
-from weft.ir import assert_structural_equal, walk
 from weft.script import from_source
 from weft.script import tir as T
 
@@ -32,7 +31,7 @@ def test_the_type_of_a_function():
     assert total.ty.purity and total.ty.ret == ir.PrimType("float32")
     assert total.ty.params[0] == ir.PrimType("int32") and [d.value for d in total.ty.params[1].shape] == [4]
     assert not copy.ty.purity and isinstance(copy.ty.ret, ir.TupleType)
-    assert_structural_equal(from_source(total.script()), total)
+    ir.assert_structural_equal(from_source(total.script()), total)
 
 
 @pytest.mark.parametrize("order", ['A: T.Buffer(("n + 1",), "float32"), n: T.int64',
@@ -82,7 +81,7 @@ def test_macros_take_what_functions_take():
         A[0] = 7
         A[3] = 7
 
-    assert_structural_equal(written, expected)
+    ir.assert_structural_equal(written, expected)
     with pytest.raises(ValueError, match="options by name"):
         T.inline(True)
 
@@ -102,7 +101,7 @@ def test_one_name_for_several_loops():
         for i, j, k in T.grid(2, 3, 4):
             B[i, j] = B[i, j] + A[i, j, k]
 
-    assert_structural_equal(written, expected)
+    ir.assert_structural_equal(written, expected)
 
 
 def test_annotations_in_parts_and_attributes_by_newer_names():
@@ -133,9 +132,9 @@ def test_dtype_by_name_and_vectors_at_a_place():
         T.evaluate(T.call_extern("consume", A.data, dtype="int32"))
         A.vstore([4], A.vload([8], "float32x4"))
 
-    stored = [s for s in walk(f) if isinstance(s, tir.BufferStore)][-1]
+    stored = [s for s in ir.walk(f) if isinstance(s, tir.BufferStore)][-1]
     assert isinstance(stored.indices[0], ir.Ramp) and stored.indices[0].lanes == 4 and stored.value.dtype == "float32x4"
-    assert_structural_equal(from_source(f.script()), f)
+    ir.assert_structural_equal(from_source(f.script()), f)
 
 
 def test_lanes_that_the_machine_decides():
@@ -143,8 +142,8 @@ def test_lanes_that_the_machine_decides():
     def f(A: T.Buffer((64,), "float32")):
         A[T.Ramp(0, 1, T.vscale() * 4)] = T.Broadcast(T.float32(1), 4 * T.vscale())
 
-    (store,) = [s for s in walk(f) if isinstance(s, tir.BufferStore)]
+    (store,) = [s for s in ir.walk(f) if isinstance(s, tir.BufferStore)]
     assert store.value.dtype == "float32xvscalex4" and ir.DataType(store.value.dtype).element == "float32"
     assert store.value.lanes != 4 and ir.with_lanes("int8", store.value.lanes) == "int8xvscalex4"
     assert "T.vscale() * 4" in f.script()
-    assert_structural_equal(from_source(f.script()), f)
+    ir.assert_structural_equal(from_source(f.script()), f)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 
 
 def run(action, dtype, n=5):
@@ -38,7 +37,7 @@ def test_nothing_runs_without_values():
 
 
 def test_values_come_as_a_list():
-    with pytest.raises(InvalidArgument, match="takes its arguments as a list"):
+    with pytest.raises(error.InvalidArgument, match="takes its arguments as a list"):
         tir.trace((1, 2))
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import te
-from weft.target import build
+from weft import target, te
 
 
 def evaluate(fn: Any, *arrays: np.ndarray) -> Any:
@@ -15,7 +14,7 @@ def evaluate(fn: Any, *arrays: np.ndarray) -> Any:
     tensors = [te.placeholder(a.shape, str(a.dtype), f"x{i}") for i, a in enumerate(arrays)]
     result = fn(*tensors)
     outs = list(result) if isinstance(result, (tuple, list)) else [result]
-    kernel = build(te.create_prim_func([*tensors, *outs]))["main"]
+    kernel = target.build(te.create_prim_func([*tensors, *outs]))["main"]
     found = [np.empty([int(d) for d in o.shape], str(o.dtype)) for o in outs]
     kernel(*arrays, *found)
     return found if isinstance(result, (tuple, list)) else found[0]

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.topi.running import evaluate
-from weft import te
-from weft.ir import int64
+from weft import ir, te
 from weft.target import Target, build
 from weft.tir.schedule import default_schedule
 from weft.topi.sort import topk
@@ -64,7 +63,7 @@ def test_lines_and_counts_of_unknown_size():
 
 def test_few_of_many_do_not_sort_all():
     """What is read beforehand is one number for 64, so that a long line costs about its length."""
-    x = te.placeholder((1, int64(100000)), name="x")
+    x = te.placeholder((1, ir.int64(100000)), name="x")
     func = te.create_prim_func([x, *topk(x, 100, 1)])
     shapes = [tuple(int(d) for d in b.shape) for b in func.root.alloc_buffers]
     assert all(np.prod(s) < 2000 for s in shapes)

@@ -6,9 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from tests.topi.running import evaluate
-from weft import error, te, tir, topi
-from weft.ir import walk
-from weft.target import Target, build
+from weft import error, ir, target, te, tir, topi
 from weft.tir.schedule import schedule_func
 
 RNG = np.random.default_rng(6)
@@ -175,16 +173,16 @@ def test_padding_before_short_axes(mode, shape, before, after) -> None:
     np.testing.assert_array_equal(evaluate(lambda t: _PADDINGS[mode](t, before, after), x), expected)
     sizes = [te.size_var(f"d{i}", "int64") if n > 3 and i < 3 else n for i, n in enumerate(shape)]
     t, found = te.placeholder(sizes), np.zeros_like(expected)
-    func = schedule_func(te.create_prim_func([t, _PADDINGS[mode](t, before, after)]), Target("llvm"))
-    build(func, Target("llvm"))["main"](x, found)
+    func = schedule_func(te.create_prim_func([t, _PADDINGS[mode](t, before, after)]), target.Target("llvm"))
+    target.build(func, target.Target("llvm"))["main"](x, found)
     np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("behind", [1, 3, 5])
 def test_most_of_what_is_padded_is_copied_in_vectors(behind) -> None:
     x = te.placeholder((1008, behind))
-    func = schedule_func(te.create_prim_func([x, nn.circular_pad(x, (3, 0))]), Target("llvm"))
-    stores = [s for s in walk(func.body) if isinstance(s, tir.BufferStore)]
+    func = schedule_func(te.create_prim_func([x, nn.circular_pad(x, (3, 0))]), target.Target("llvm"))
+    stores = [s for s in ir.walk(func.body) if isinstance(s, tir.BufferStore)]
     assert len(stores) in (3, 4) and all(len(s.indices) == 1 for s in stores)  # both ends apart
 
 
@@ -269,7 +267,7 @@ def test_lstm(reverse: bool, projected: int) -> None:
     projection = {"proj": tensors[5]} if projected else {}
     hs, cs = nn.lstm(*tensors[:5], **projection, reverse=reverse, weight_layout="IFGO")
     schedule = te.create_schedule([hs.op, cs.op])
-    kernel = build(te.schedule_to_prim_func(schedule, [*tensors, hs, cs]))["main"]
+    kernel = target.build(te.schedule_to_prim_func(schedule, [*tensors, hs, cs]))["main"]
     found = [np.empty([int(d) for d in t.shape], "float32") for t in (hs, cs)]
     kernel(x.numpy(), *weights, *found)
     np.testing.assert_allclose(found[0], out.detach().numpy(), atol=1e-5)

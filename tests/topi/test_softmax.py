@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 
-from weft import te, topi
-from weft.target import Target, build
+from weft import target, te, topi
 from weft.tir.schedule import default_schedule
 
-TARGET = Target("llvm")
+TARGET = target.Target("llvm")
 
 
 def compiled(shape, axis, dtype="float32", fn=topi.nn.softmax):
     x = te.placeholder(shape, dtype, name="x")
-    return build(default_schedule(te.create_prim_func([x, fn(x, axis)]), TARGET), TARGET)["main"]
+    return target.build(default_schedule(te.create_prim_func([x, fn(x, axis)]), TARGET), TARGET)["main"]
 
 
 def expected(x, axis):

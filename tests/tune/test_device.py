@@ -14,7 +14,6 @@ from weft.rpc.tracker import Tracker
 from weft.runtime.worker import WorkerError
 from weft.testing.auto_scheduler import matmul_auto_scheduler_test
 from weft.tir.schedule import default_schedule
-from weft.tune.measure import Measurer
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def measurer(tracker):
 
 def measuring(tracker):
     device = tune.TrackerDevice(tracker, "board")
-    with Measurer(device.target(), 2, builders=1, runner=device) as made:
+    with tune.Measurer(device.target(), 2, builders=1, runner=device) as made:
         yield made
 
 

@@ -7,7 +7,6 @@ import weft
 from tests.tune.test_tuned import TARGET, choices, product, run
 from weft import error, ir, te, tune
 from weft.tir.schedule import schedule_func
-from weft.tune.measure import Built
 from weft.tune.space import mark_of, schedule_as_decided
 
 HARDWARE = tune.Hardware.of(TARGET)
@@ -30,8 +29,8 @@ class Clock:
         try:
             scheduled = schedule_as_decided(func, TARGET, decisions)
         except error.ScheduleError as e:
-            return Built("refused", why=e.what)
-        return Built("built", scheduled, mark_of(scheduled))
+            return tune.Built("refused", why=e.what)
+        return tune.Built("built", scheduled, mark_of(scheduled))
 
     def measure(self, built, rounds=7):
         func = built.code

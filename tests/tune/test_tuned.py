@@ -5,10 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from weft import ir, target, te, topi
+from weft import ir, relax, runtime, target, te, topi
 from weft.relax.transform import schedule_tir
-from weft.relax.vm_build import compile_kernels
-from weft.runtime import cache, tensor
 from weft.tir.schedule import Knobs, default_schedule, schedule_func
 from weft.tune import CONFIG, Database, Hardware, Trial, Tuned, TuningRecord, workload_of
 
@@ -42,8 +40,8 @@ def others(func):
 def run(func):
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((M, K), np.float32), rng.standard_normal((N // 32, K, 32), np.float32)
-    y = tensor(np.full((M, N), np.nan, np.float32))
-    compile_kernels(ir.IRModule({"f": func}), TARGET)["main"](tensor(x), tensor(w), y)
+    y = runtime.tensor(np.full((M, N), np.nan, np.float32))
+    relax.compile_kernels(ir.IRModule({"f": func}), TARGET)["main"](runtime.tensor(x), runtime.tensor(w), y)
     np.testing.assert_allclose(y.numpy(), np.maximum(x @ np.concatenate(list(w), 1), 0), rtol=1e-4, atol=1e-4)
 
 
@@ -100,12 +98,12 @@ def test_decisions_are_part_of_the_cached_codes_key(tmp_path, monkeypatch):
     run(func)
     with database(func, others(func)):
         run(func)
-    assert cache.statistics().entries == 2
-    before = cache.statistics().hits
+    assert runtime.cache.statistics().entries == 2
+    before = runtime.cache.statistics().hits
     with database(func, others(func)):
         run(func)
     run(func)
-    assert cache.statistics().entries == 2 and cache.statistics().hits == before + 2
+    assert runtime.cache.statistics().entries == 2 and runtime.cache.statistics().hits == before + 2
 
 
 @pytest.mark.parametrize("decisions", [{"gone.tile": [6, 4]}, {"y.tile": [999, 4]}, {"y.tile": "all"}])

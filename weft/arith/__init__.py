@@ -41,12 +41,3 @@ from weft.arith.solve import (
 from weft.arith.subspace import subspace_divide
 
 IntSet = IntervalSet
-
-__all__ = [
-    "Analyzer", "CompareResult", "ConstIntBound", "Extension", "IntSet", "IntervalSet", "IterMapExpr", "IterMapLevel",
-    "IterMapResult", "IterMark", "IterSplitExpr", "IterSumExpr", "ModularSet", "ProofStrength", "deduce_bound",
-    "detect_clip_bound", "detect_common_subexpr", "detect_iter_map", "detect_linear_equation",
-    "estimate_region_lower_bound", "estimate_region_strict_bound", "estimate_region_upper_bound", "intersect",
-    "inverse_affine_iter_map", "iter_map_simplify", "neg_inf", "normalize_iter_map_to_expr", "normalize_to_iter_sum",
-    "pos_inf", "solve_linear_equations", "solve_linear_inequalities", "subspace_divide", "union",
-]  # fmt: skip

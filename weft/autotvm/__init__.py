@@ -22,10 +22,3 @@ from weft.autotvm.task import ApplyGraphBest as apply_graph_best
 from weft.autotvm.task import ApplyHistoryBest as apply_history_best
 from weft.autotvm.task import ConfigEntity, ConfigSpace, DispatchContext, FallbackContext, create, get_config, template
 from weft.autotvm.tuner import callback
-
-__all__ = [
-    "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackContext", "GLOBAL_SCOPE", "LocalBuilder", "LocalRunner",
-    "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner", "apply_fixed_config", "apply_graph_best",
-    "apply_history_best", "callback", "create", "database", "env", "get_config", "measure", "measure_option", "record",
-    "task", "template", "tuner",
-]  # fmt: skip

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-__all__ = ["GLOBAL_SCOPE", "AutotvmGlobalScope", "reset_global_scope"]
-
 
 class AutotvmGlobalScope:
     """State of this process; the last one made is ``AutotvmGlobalScope.current``."""

@@ -6,5 +6,3 @@ is not plainly among the operators and types that are known (:class:`NotInBaseli
 
 from weft.baseline.program import BaselineInput, BaselineProgram
 from weft.baseline.refusal import NotInBaseline
-
-__all__ = ["BaselineInput", "BaselineProgram", "NotInBaseline"]

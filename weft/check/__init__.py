@@ -8,5 +8,3 @@ Read in this order: ``difference`` (when two arrays differ), ``nodes`` (the impo
 from weft.check.difference import Difference, Tolerance, compare
 from weft.check.model import Finding, Report, check_model
 from weft.check.stages import Stages
-
-__all__ = ["Difference", "Finding", "Report", "Stages", "Tolerance", "check_model", "compare"]

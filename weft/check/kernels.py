@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import relax, runtime, tir, tune
+from weft import ir, relax, runtime, tir, tune
 from weft.check.difference import Difference, Tolerance, compare
-from weft.ir import IRModule, walk
 from weft.target import Target, compile_func, load_objects
 
 
@@ -68,18 +67,18 @@ class _Compared:
         return self.compiled[func]
 
 
-def program_of_kernels(programs: Mapping[str, IRModule]) -> IRModule | None:
+def program_of_kernels(programs: Mapping[str, ir.IRModule]) -> ir.IRModule | None:
     """The last stage that calls kernels for their results, or None."""
     calls = ("relax.call_tir", "relax.call_tir_inplace")
     for mod in reversed(list(programs.values())):
         functions = [f for _, f in mod.items() if not isinstance(f, tir.PrimFunc)]
-        if any(getattr(getattr(n, "op", None), "name", "") in calls for f in functions for n in walk(f)):
+        if any(getattr(getattr(n, "op", None), "name", "") in calls for f in functions for n in ir.walk(f)):
             return mod
     return None
 
 
 def wrong_kernels(
-    mod: IRModule, feeds: Sequence[Any], target: Target, sites: Mapping[str, Sequence[tuple[str, ...]]],
+    mod: ir.IRModule, feeds: Sequence[Any], target: Target, sites: Mapping[str, Sequence[tuple[str, ...]]],
     tolerance: Tolerance, each: bool = False,
 ) -> tuple[list[WrongKernel], int]:  # fmt: skip
     """Compare the kernels that a program calls, in the order of the calls.

@@ -9,25 +9,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft import ir, relax
 from weft.check.difference import Difference, Tolerance, compare, compare_all
 from weft.error import WeftError
-from weft.ir import IRModule, Pass, PassInstrument, walk
-from weft.relax import Interpreter, MachineOnly, UnscheduledKernels
 
 
-class Stages(PassInstrument):
+class Stages(ir.PassInstrument):
     """Keeps the program after each pass that a pipeline runs, by the pass's name; its second run is ``FuseOps:2``."""
 
-    def __init__(self, imported: IRModule) -> None:
-        self.programs: dict[str, IRModule] = {"import": imported}
+    def __init__(self, imported: ir.IRModule) -> None:
+        self.programs: dict[str, ir.IRModule] = {"import": imported}
         self.last = "import"
         """The pass that ran last, or runs."""
 
-    def run_before_pass(self, mod: IRModule, info: Pass) -> None:
+    def run_before_pass(self, mod: ir.IRModule, info: ir.Pass) -> None:
         """Note which pass it is that may fail."""
         self.last = info.name
 
-    def run_after_pass(self, mod: IRModule, info: Pass) -> None:
+    def run_after_pass(self, mod: ir.IRModule, info: ir.Pass) -> None:
         """Keep the program."""
         name, count = info.name, 1
         while name in self.programs:
@@ -63,7 +62,7 @@ class WrongPass(NamedTuple):
     """The first value inside the program that differs from one of the same name before the pass, or nothing."""
 
 
-def outcome_of(mod: IRModule, feeds: Sequence[Any], kernels: Callable[..., None]) -> Outcome:
+def outcome_of(mod: ir.IRModule, feeds: Sequence[Any], kernels: Callable[..., None]) -> Outcome:
     """Interpret ``main`` of a program."""
     values: dict[str, tuple[Any, str]] = {}
 
@@ -72,27 +71,27 @@ def outcome_of(mod: IRModule, feeds: Sequence[Any], kernels: Callable[..., None]
             values[binding.var.name_hint] = value, str(binding.span or "")
 
     try:
-        out = Interpreter(mod, kernels, watch).run("main", *feeds)
-    except MachineOnly as e:
+        out = relax.Interpreter(mod, kernels, watch).run("main", *feeds)
+    except relax.MachineOnly as e:
         return Outcome([], values, e.what, beyond=True)
     except (WeftError, ValueError, TypeError, IndexError, ArithmeticError, RuntimeError) as e:
         return Outcome([], values, f"{type(e).__name__}: {e}")
     return Outcome(list(out) if isinstance(out, tuple) else [out], values)
 
 
-def is_beyond(mod: IRModule) -> bool:
+def is_beyond(mod: ir.IRModule) -> bool:
     """Whether only the virtual machine can run a program: its dimensions lie on the machine's heap of shapes."""
     heap = "vm.builtin.alloc_shape_heap"
-    return any(getattr(n, "global_symbol", "") == heap for _, f in mod.items() for n in walk(f))
+    return any(getattr(n, "global_symbol", "") == heap for _, f in mod.items() for n in ir.walk(f))
 
 
 class _Judge:
     """Compares programs with the first one, each once."""
 
-    def __init__(self, programs: Mapping[str, IRModule], feeds: Sequence[Any], outputs: Sequence[str],
+    def __init__(self, programs: Mapping[str, ir.IRModule], feeds: Sequence[Any], outputs: Sequence[str],
                  tolerance: Tolerance) -> None:  # fmt: skip
         self.programs, self.feeds, self.outputs, self.tolerance = programs, feeds, outputs, tolerance
-        self.kernels = UnscheduledKernels()  # most kernels are those of the stage before
+        self.kernels = relax.UnscheduledKernels()  # most kernels are those of the stage before
         self.right = self.outcome("import")
 
     def outcome(self, name: str) -> Outcome:

@@ -4,5 +4,3 @@ Read in this order: ``main``, ``arguments``, ``screen``, then the commands.
 """
 
 from weft.cli.main import main
-
-__all__ = ["main"]

@@ -10,11 +10,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 import weft
-from weft import error, tir
+from weft import error, ir, runtime, tir
 from weft.cli.arguments import parse_shapes
 from weft.cli.screen import print_table, size_text
-from weft.ir import Call, Function, GlobalVar, Op, PassContext, walk
-from weft.runtime import VMExecutable, opcodes
 from weft.session import Session
 from weft.tir.schedule import explain_schedule
 
@@ -53,7 +51,7 @@ def inspect_model(
     mod = weft.frontend.onnx.from_onnx(model, shape_dict=parse_shapes(shape))
     chosen = weft.target.Target(target)
     stages = weft.check.Stages(mod)
-    with PassContext(instruments=[stages]):
+    with ir.PassContext(instruments=[stages]):
         final = weft.relax.get_pipeline("default", chosen)(mod)
     known = ["stages", *_AFTER_PASSES, *stages.programs]
     name = _find("schedule" if schedule else stage, known)
@@ -99,7 +97,7 @@ def _inspect_library(path: Path, stage: str) -> None:
         _print_executable(Session(path).executable, name)
 
 
-def _print_executable(executable: VMExecutable, name: str) -> None:
+def _print_executable(executable: runtime.VMExecutable, name: str) -> None:
     if name == "bytecode":
         print(executable.as_text())
     elif name == "python":
@@ -112,17 +110,17 @@ def _print_executable(executable: VMExecutable, name: str) -> None:
         _print_summary(executable)
 
 
-def _print_summary(executable: VMExecutable) -> None:
+def _print_summary(executable: runtime.VMExecutable) -> None:
     session = Session(executable)
     rows = [("input", i.name, i.dtype or "?", _shape(i.shape)) for i in session.inputs]
     rows += [("output", i.name, i.dtype or "?", _shape(i.shape)) for i in session.outputs]
     print_table("interface", ("", "name", "dtype", "shape"), rows)
     functions = executable.functions
-    kernels = [f for f in functions if f.kind == opcodes.FuncKind.PACKED_FUNC and not f.name.startswith("vm.")]
+    kernels = [f for f in functions if f.kind == runtime.opcodes.FuncKind.PACKED_FUNC and not f.name.startswith("vm.")]
     constants = executable.constants
     held = sum(c.nbytes for c in constants if hasattr(c, "nbytes"))
     rows = [
-        ("functions", len(functions) - sum(f.kind == opcodes.FuncKind.PACKED_FUNC for f in functions)),
+        ("functions", len(functions) - sum(f.kind == runtime.opcodes.FuncKind.PACKED_FUNC for f in functions)),
         ("instructions", len(executable.instr_offset)),
         ("kernels", len(kernels)),
         ("constants", f"{len(constants)}, {size_text(held)}"),
@@ -146,18 +144,18 @@ def _print_kernels(mod: Any) -> None:
 def _print_kernel_table(final: Any) -> None:
     calls: dict[str, int] = {}
     for _, function in final.items():
-        if isinstance(function, Function):
-            for node in walk(function):
-                if isinstance(node, Call):
+        if isinstance(function, ir.Function):
+            for node in ir.walk(function):
+                if isinstance(node, ir.Call):
                     for name in _called_kernels(node):
                         calls[name] = calls.get(name, 0) + 1
     rows = [(name, len(kernel.params), calls.get(name, 0)) for name, kernel in _kernels(final)]
     print_table("kernels", ("name", "arguments", "calls"), rows)
 
 
-def _called_kernels(call: Call) -> list[str]:
+def _called_kernels(call: ir.Call) -> list[str]:
     """Names of the kernels that a call runs: its operator, or an argument of ``call_tir``."""
-    return [v.name_hint for v in (call.op, *call.args) if isinstance(v, GlobalVar)]
+    return [v.name_hint for v in (call.op, *call.args) if isinstance(v, ir.GlobalVar)]
 
 
 def _print_memory(programs: dict[str, Any]) -> None:
@@ -166,10 +164,10 @@ def _print_memory(programs: dict[str, Any]) -> None:
     rows: list[tuple[Any, ...]] = []
     tensors = fresh = 0
     for var, function in planned.items():
-        if not isinstance(function, Function):
+        if not isinstance(function, ir.Function):
             continue
-        for node in walk(function):
-            if not isinstance(node, Call) or not isinstance(node.op, Op):
+        for node in ir.walk(function):
+            if not isinstance(node, ir.Call) or not isinstance(node.op, ir.Op):
                 continue
             if node.op.name.endswith("memory.alloc_storage"):
                 rows.append((var.name_hint, len(rows), _storage_size(node)))
@@ -179,7 +177,7 @@ def _print_memory(programs: dict[str, Any]) -> None:
     print(f"{tensors} planned tensors share {len(rows)} blocks; {fresh} tensors that leave their function are fresh")
 
 
-def _storage_size(call: Call) -> str:
+def _storage_size(call: ir.Call) -> str:
     size = call.args[0]
     values = getattr(size, "values", (size,))
     number = getattr(values[0], "value", None)

@@ -10,8 +10,3 @@ from weft.dlight.base.analysis import BlockInfo, IterInfo, normalize_prim_func
 from weft.dlight.inline import try_inline, try_inline_contiguous_spatial
 
 SBlockInfo = BlockInfo
-
-__all__ = [
-    "ApplyDefaultSchedule", "BlockInfo", "IterInfo", "SBlockInfo", "ScheduleRule", "cpu", "gpu",
-    "normalize_prim_func", "try_inline", "try_inline_contiguous_spatial",
-]  # fmt: skip

@@ -58,6 +58,6 @@ __all__ = [
 ]
 
 # An error that crosses the border comes back as its own class; a group is made of errors, not of a message.
-for _error in (RecursionError, ZeroDivisionError, *(getattr(_errors, _name) for _name in _errors.__all__)):
-    if isinstance(_error, type) and not issubclass(_error, _errors.ErrorGroup):
+for _error in (RecursionError, ZeroDivisionError, *vars(_errors).values()):
+    if isinstance(_error, type) and issubclass(_error, Exception) and not issubclass(_error, _errors.ErrorGroup):
         register_error(_error.__name__, _error)

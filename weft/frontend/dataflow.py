@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Expr, ExprVar, Function, If, Tuple, TupleGetItem
-from weft.relax import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft import ir, relax
 
 
 def to_dataflow(func: Any) -> Any:
@@ -13,7 +12,7 @@ def to_dataflow(func: Any) -> Any:
     return func.replace(body=_sequence(func.body, {}))
 
 
-def _sequence(seq: Any, renamed: dict[Expr, Any]) -> SeqExpr:
+def _sequence(seq: Any, renamed: dict[ir.Expr, Any]) -> relax.SeqExpr:
     bindings = [b for block in seq.blocks for b in block.bindings]
     runs = _runs(bindings)
     last_use = _last_runs(runs, seq.body)
@@ -21,8 +20,8 @@ def _sequence(seq: Any, renamed: dict[Expr, Any]) -> SeqExpr:
     for i, run in enumerate(runs):
         plain = _is_alone(run[0].value)
         new = tuple([_binding(b, renamed, local=not plain and last_use.get(b.var, i) == i) for b in run])
-        blocks.append((BindingBlock if plain else DataflowBlock)(new))
-    return SeqExpr(tuple(blocks), _rename(seq.body, renamed), ty=seq.ty, span=seq.span)
+        blocks.append((relax.BindingBlock if plain else relax.DataflowBlock)(new))
+    return relax.SeqExpr(tuple(blocks), _rename(seq.body, renamed), ty=seq.ty, span=seq.span)
 
 
 def _runs(bindings: list[Any]) -> list[list[Any]]:
@@ -37,12 +36,12 @@ def _runs(bindings: list[Any]) -> list[list[Any]]:
 
 
 def _is_alone(value: Any) -> bool:
-    return isinstance(value, (If, Function)) or (isinstance(value, Call) and isinstance(value.op, ExprVar))
+    return isinstance(value, (ir.If, ir.Function)) or (isinstance(value, ir.Call) and isinstance(value.op, ir.ExprVar))
 
 
-def _last_runs(runs: list[list[Any]], body: Any) -> dict[Expr, int]:
+def _last_runs(runs: list[list[Any]], body: Any) -> dict[ir.Expr, int]:
     """Return the last run that uses each variable; the result counts as one more run."""
-    last: dict[Expr, int] = {}
+    last: dict[ir.Expr, int] = {}
     for i, run in enumerate(runs):
         for b in run:
             for v in _variables(b.value):
@@ -57,41 +56,41 @@ def _variables(expr: Any) -> list[Any]:
     stack = [expr]
     while stack:
         e = stack.pop()
-        if isinstance(e, ExprVar):
+        if isinstance(e, ir.ExprVar):
             found.append(e)
-        elif isinstance(e, Call):
+        elif isinstance(e, ir.Call):
             stack += [e.op, *e.args]
-        elif isinstance(e, Function):
+        elif isinstance(e, ir.Function):
             stack.append(e.body)
-        elif isinstance(e, Tuple):
+        elif isinstance(e, ir.Tuple):
             stack += e.fields
-        elif isinstance(e, TupleGetItem):
+        elif isinstance(e, ir.TupleGetItem):
             stack.append(e.tuple_value)
-        elif isinstance(e, If):
+        elif isinstance(e, ir.If):
             stack += [e.cond, e.true_branch, e.false_branch]
-        elif isinstance(e, SeqExpr):
+        elif isinstance(e, relax.SeqExpr):
             bindings: list[Any] = [b for block in e.blocks for b in block.bindings]
             stack += [b.value for b in bindings]
             stack.append(e.body)
     return found
 
 
-def _binding(b: Any, renamed: dict[Expr, Any], local: bool) -> Any:
+def _binding(b: Any, renamed: dict[ir.Expr, Any], local: bool) -> Any:
     value = _rename(b.value, renamed)
     var = b.var
-    if local != isinstance(var, DataflowVar):
-        var = (DataflowVar if local else ExprVar)(var.name_hint, var.ty, span=var.span)
+    if local != isinstance(var, relax.DataflowVar):
+        var = (relax.DataflowVar if local else ir.ExprVar)(var.name_hint, var.ty, span=var.span)
         renamed[b.var] = var
-    if isinstance(b, MatchCast):
-        return MatchCast(var, value, b.ty, span=b.span)
-    return VarBinding(var, value, span=b.span)
+    if isinstance(b, relax.MatchCast):
+        return relax.MatchCast(var, value, b.ty, span=b.span)
+    return relax.VarBinding(var, value, span=b.span)
 
 
-def _rename(e: Any, renamed: dict[Expr, Any]) -> Any:
-    if isinstance(e, ExprVar):
+def _rename(e: Any, renamed: dict[ir.Expr, Any]) -> Any:
+    if isinstance(e, ir.ExprVar):
         return renamed.get(e, e)
-    if isinstance(e, Call):
-        return Call(
+    if isinstance(e, ir.Call):
+        return ir.Call(
             _rename(e.op, renamed),
             tuple([_rename(a, renamed) for a in e.args]),
             e.attrs,
@@ -99,18 +98,18 @@ def _rename(e: Any, renamed: dict[Expr, Any]) -> Any:
             ty=e.ty,
             span=e.span,
         )
-    if isinstance(e, Tuple):
-        return Tuple(tuple([_rename(f, renamed) for f in e.fields]), ty=e.ty, span=e.span)
-    if isinstance(e, TupleGetItem):
-        return TupleGetItem(_rename(e.tuple_value, renamed), e.index, ty=e.ty, span=e.span)
-    if isinstance(e, If):
-        return If(
+    if isinstance(e, ir.Tuple):
+        return ir.Tuple(tuple([_rename(f, renamed) for f in e.fields]), ty=e.ty, span=e.span)
+    if isinstance(e, ir.TupleGetItem):
+        return ir.TupleGetItem(_rename(e.tuple_value, renamed), e.index, ty=e.ty, span=e.span)
+    if isinstance(e, ir.If):
+        return ir.If(
             _rename(e.cond, renamed),
             _sequence(e.true_branch, renamed),
             _sequence(e.false_branch, renamed),
             ty=e.ty,
             span=e.span,
         )
-    if isinstance(e, Function):
+    if isinstance(e, ir.Function):
         return e.replace(body=_sequence(e.body, renamed))
     return e

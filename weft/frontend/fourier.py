@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import IntImm, as_expr, const, constant, numpy_dtype, shape_expr
+from weft import ir, relax
 from weft.op import make_call
-from weft.relax import BlockBuilder, core_ops
 
 _DIRECT = 64
 """Transforms of up to this length are one product; longer ones are split in two where the length has factors."""
@@ -18,7 +17,7 @@ Parts = tuple[Any, Any]
 """Real and imaginary part; None is zero."""
 
 
-def transformed(bb: BlockBuilder, parts: Parts, inverse: bool) -> Parts:
+def transformed(bb: relax.BlockBuilder, parts: Parts, inverse: bool) -> Parts:
     """Transform the last axis; nothing is divided by its length.
 
     Parameters
@@ -32,7 +31,7 @@ def transformed(bb: BlockBuilder, parts: Parts, inverse: bool) -> Parts:
 
 
 class _Transform:
-    def __init__(self, bb: BlockBuilder, dtype: Any, inverse: bool) -> None:
+    def __init__(self, bb: relax.BlockBuilder, dtype: Any, inverse: bool) -> None:
         self.bb, self.dtype, self.sign = bb, str(dtype), 1 if inverse else -1
 
     def op(self, name: str, *args: Any, **attrs: Any) -> Any:
@@ -40,7 +39,7 @@ class _Transform:
 
     def of(self, x: Parts) -> Parts:
         """By two shorter transforms where the axis is long and has a factor."""
-        *lead, n = (d.value if isinstance(d, IntImm) else d for d in x[0].ty.shape)
+        *lead, n = (d.value if isinstance(d, ir.IntImm) else d for d in x[0].ty.shape)
         factor = _factor(n) if isinstance(n, int) and n > _DIRECT else 1
         if factor == 1:
             return self._combined("matmul", x, *self._matrix(n))
@@ -59,22 +58,22 @@ class _Transform:
         return re, im
 
     def _reshape(self, x: Any, dims: list[Any]) -> Any:
-        return self.op("reshape", x, shape_expr([as_expr(d) for d in dims]))
+        return self.op("reshape", x, ir.shape_expr([ir.as_expr(d) for d in dims]))
 
     def _constant(self, values: np.ndarray) -> Any:
-        return constant(values.astype(numpy_dtype(self.dtype)))
+        return ir.constant(values.astype(ir.numpy_dtype(self.dtype)))
 
     def _matrix(self, n: Any) -> Parts:
         """The matrix of a transform, computed at run time where its length is not known."""
         if isinstance(n, int):
             angles = np.outer(np.arange(n), np.arange(n)) % max(n, 1) * (2 * math.pi / max(n, 1))
             return self._constant(np.cos(angles)), self._constant(self.sign * np.sin(angles))
-        line = self.op("arange", const(0, "int64"), n, const(1, "int64"), dtype="int64")
-        length = self.op("reshape", self.bb.emit(core_ops.shape_to_tensor(shape_expr([n]))), shape_expr([]))
+        line = self.op("arange", ir.const(0, "int64"), n, ir.const(1, "int64"), dtype="int64")
+        length = self.op("reshape", self.bb.emit(relax.core_ops.shape_to_tensor(ir.shape_expr([n]))), ir.shape_expr([]))
         turns = self.op("mod", self.op("multiply", self._reshape(line, [n, 1]), line), length)
         ratio = self.op("divide", self.op("astype", turns, dtype="float64"), self.op("astype", length, dtype="float64"))
-        angles = self.op("multiply", ratio, constant(np.asarray(2 * math.pi, "float64")))
-        sine = self.op("multiply", self.op("sin", angles), constant(np.asarray(self.sign, "float64")))
+        angles = self.op("multiply", ratio, ir.constant(np.asarray(2 * math.pi, "float64")))
+        sine = self.op("multiply", self.op("sin", angles), ir.constant(np.asarray(self.sign, "float64")))
         return self.op("astype", self.op("cos", angles), dtype=self.dtype), self.op("astype", sine, dtype=self.dtype)
 
     def _combined(self, name: str, x: Parts, c: Any, d: Any) -> Parts:

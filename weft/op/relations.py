@@ -13,8 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from weft.arith import Analyzer
-from weft.error import IndexOutOfRange, InvalidArgument, ShapeMismatch
+from weft import arith, error
 from weft.ir import Expr, PrimExpr, Span, as_expr, as_int, cast, equal, floormod, logical_or, max_, min_, select
 
 Dim = PrimExpr | int
@@ -52,7 +51,7 @@ class IndexRange:
 
 
 _COLLECTED: ContextVar[list[Relation | IndexRange] | None] = ContextVar("relations", default=None)
-_ERRORS = {c.__name__: c for c in (ShapeMismatch, InvalidArgument, IndexOutOfRange)}
+_ERRORS = {c.__name__: c for c in (error.ShapeMismatch, error.InvalidArgument, error.IndexOutOfRange)}
 
 
 @contextmanager
@@ -66,7 +65,7 @@ def collect_relations() -> Generator[list[Relation | IndexRange]]:
         _COLLECTED.reset(token)
 
 
-def refused(relation: Relation) -> InvalidArgument:
+def refused(relation: Relation) -> error.InvalidArgument:
     """Make the error of a relation that does not hold."""
     return _ERRORS[relation.kind](
         relation.what, expected=str(relation.expected), found=str(relation.found), where=relation.where
@@ -81,7 +80,7 @@ def _demand(what: str, found: Any, expected: Any, where: Any, kind: str) -> None
         if f != e:
             raise refused(Relation(what, as_expr(found), as_expr(expected), where, kind))
         return
-    if (apart := as_int(Analyzer().simplify(_int64(found) - _int64(expected)))) is not None:
+    if (apart := as_int(arith.Analyzer().simplify(_int64(found) - _int64(expected)))) is not None:
         if apart:  # they differ by a number, whatever the variables are
             raise refused(Relation(what, as_expr(found), as_expr(expected), where, kind))
     elif collected is not None:
@@ -166,7 +165,7 @@ def demand_broadcast_to(what: str, dim: Dim, target: Dim, where: Where = None) -
     if known == 1:
         return
     if known is not None and wanted is not None and known != wanted:
-        raise ShapeMismatch(what, expected=f"1 or {wanted}", found=str(known), where=where)
+        raise error.ShapeMismatch(what, expected=f"1 or {wanted}", found=str(known), where=where)
     wide = _int64(dim)
     expected = target if as_int(dim) is not None else select(equal(wide, 1), wide, _int64(target))
     _demand(what, dim, expected, where, "ShapeMismatch")
@@ -179,7 +178,7 @@ def demand_same_shape(
     if found is None or expected is None:
         return
     if len(found) != len(expected):
-        raise ShapeMismatch(
+        raise error.ShapeMismatch(
             f"{what} has a wrong number of dimensions", expected=str(len(expected)), found=str(len(found)), where=where
         )
     for i, (f, e) in enumerate(zip(found, expected, strict=True)):

@@ -6,5 +6,3 @@ Read in this order: ``ceilings`` (what the machine can do), ``model`` (the profi
 from weft.profile.ceilings import fma_peak, read_bandwidth
 from weft.profile.model import KernelProfile, ModelProfile, profile_model
 from weft.profile.page import write_page
-
-__all__ = ["KernelProfile", "ModelProfile", "fma_peak", "profile_model", "read_bandwidth", "write_page"]

@@ -13,7 +13,6 @@ import numpy as np
 
 from weft import error, ir, runtime, tir
 from weft.profile.ceilings import fma_peak, read_bandwidth
-from weft.runtime.profiler import Report
 from weft.session import Session
 from weft.target import Target
 from weft.tir.analysis.work import Work, work_of
@@ -53,7 +52,7 @@ class ModelProfile:
     threads: int
     peak_gflops: float
     peak_gbytes: float
-    last: Report = field(repr=False)
+    last: runtime.Report = field(repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the calls of the last run as numbers and strings."""
@@ -177,7 +176,7 @@ def _rules(sources: Sources, target: Target) -> dict[str, tuple[str, str]]:
 
 
 def _kernels(
-    reports: Sequence[Report],
+    reports: Sequence[runtime.Report],
     sources: Sources,
     total: float,
     peak: tuple[float, float],

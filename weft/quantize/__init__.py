@@ -2,5 +2,3 @@
 
 from weft.quantize.model import Layer, quantize_model
 from weft.support.ranges import METHODS
-
-__all__ = ["METHODS", "Layer", "quantize_model"]

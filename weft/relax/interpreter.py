@@ -16,12 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import error, ir, op, tir
-from weft.ffi import get_global_func
+from weft import error, ffi, ir, op, runtime, tir
 from weft.op.relations import Relation, refused
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast, SeqExpr
-from weft.runtime import aligned, tensor
 from weft.runtime.host import HOST_FUNCTION, Kind, call_host, from_machine, known_texts, to_machine
 from weft.target import build as build_kernels
 from weft.tir.interpret import evaluate as evaluate_scalar
@@ -150,12 +148,12 @@ def evaluate(mod: ir.IRModule, *args: Any) -> list[Any]:
 
 def _fresh(dims: Sequence[int], dtype: str) -> np.ndarray:
     kind = ir.numpy_dtype(dtype)
-    memory = aligned(np.full(prod(dims) * kind.itemsize, _UNWRITTEN, np.uint8))
+    memory = runtime.aligned(np.full(prod(dims) * kind.itemsize, _UNWRITTEN, np.uint8))
     return memory.view(kind).reshape(dims)
 
 
 def _packed_named(name: str) -> Any:
-    return get_global_func(name)
+    return ffi.get_global_func(name)
 
 
 def _array(value: Any) -> np.ndarray:
@@ -354,7 +352,7 @@ def _call_tir(e: ir.Call, run: Interpreter, frame: _Frame) -> Any:
             outs.append(run.fresh(t, frame))
             fresh.append(outs[-1])
     scalars = run.eval(e.args[2], frame) if len(e.args) > 2 else ()
-    run.run_kernel(callee, [*(aligned(a) if isinstance(a, np.ndarray) else a for a in args), *fresh, *scalars])
+    run.run_kernel(callee, [*(runtime.aligned(a) if isinstance(a, np.ndarray) else a for a in args), *fresh, *scalars])
     return tuple(outs) if isinstance(ty, ir.TupleType) else outs[0]
 
 
@@ -430,8 +428,8 @@ def _through_runtime(name: str) -> Callable[..., Any]:
     """Make the meaning of an operator of the machine's function for it."""
 
     def compute(run: Interpreter, x: Any, *rest: Any) -> Any:
-        function: Any = get_global_func(name)
-        found = function(tensor(np.ascontiguousarray(x)), *rest)
+        function: Any = ffi.get_global_func(name)
+        found = function(runtime.tensor(np.ascontiguousarray(x)), *rest)
         return tuple(f.numpy() for f in found) if isinstance(found, tuple) else found.numpy()
 
     return compute

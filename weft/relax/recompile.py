@@ -6,18 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any
 
-from weft.error import InternalError
-from weft.ir import IRModule, load_json, save_json
-from weft.op import Fusion
+from weft import error, ir, op, tir
 from weft.runtime import Module
 from weft.runtime.jit import Recompilable
-from weft.tir import PrimFunc
 from weft.tir.specialize import dimension_places, specialize
 
 _MOST_DIMS = 4  # that the machine compares at each call
 
 
-def recompilable_kernels(mod: IRModule, compile: Callable[[IRModule], Module | None]) -> dict[str, Recompilable]:
+def recompilable_kernels(mod: ir.IRModule, compile: Callable[[ir.IRModule], Module | None]) -> dict[str, Recompilable]:
     """Find the TIR functions of a module that are worth compiling for given dimensions of their arguments, by name.
 
     Products and convolutions are not: their tiles take symbolic rows as they are, a shape of their own gains some
@@ -33,9 +30,9 @@ def recompilable_kernels(mod: IRModule, compile: Callable[[IRModule], Module | N
     out: dict[str, Recompilable] = {}
     for v, func in mod.items():
         if (
-            isinstance(func, PrimFunc)
+            isinstance(func, tir.PrimFunc)
             and not func.attrs.get("tir.is_scheduled")
-            and func.attrs.get("op_pattern", 0) <= Fusion.REDUCTION
+            and func.attrs.get("op_pattern", 0) <= op.Fusion.REDUCTION
         ):
             places = dimension_places(func)
             if places and len(places) <= _MOST_DIMS:
@@ -48,7 +45,7 @@ class _Source:
     """A function to be compiled for values of its dimensions, in the contexts of the first compilation."""
 
     def __init__(
-        self, func: PrimFunc, name: str, dims: Sequence[Any], compile: Callable[[IRModule], Module | None]
+        self, func: tir.PrimFunc, name: str, dims: Sequence[Any], compile: Callable[[ir.IRModule], Module | None]
     ) -> None:
         self.func, self.name, self.dims, self.compile = func, name, dims, compile
         self.contexts = copy_context()
@@ -56,9 +53,9 @@ class _Source:
     def __call__(self, shape: Sequence[int]) -> tuple[Module, str]:
         """Compile."""
         made = specialize(self.func, dict(zip(self.dims, shape, strict=True)))
-        module = self.contexts.copy().run(self.compile, IRModule({self.name: made}))
+        module = self.contexts.copy().run(self.compile, ir.IRModule({self.name: made}))
         if module is None:
-            raise InternalError("a kernel became no code", found=self.name)
+            raise error.InternalError("a kernel became no code", found=self.name)
         return module, self.name
 
 
@@ -74,10 +71,10 @@ def kernels_to_json(kernels: Mapping[str, Recompilable]) -> dict[str, Any] | Non
         return None
     places = {name: [list(p) for p in k.places] for name, k in kernels.items()}
     sources = {name: k.compile.func for name, k in kernels.items() if isinstance(k.compile, _Source)}
-    return {"places": places, "module": save_json(IRModule(sources))}
+    return {"places": places, "module": ir.save_json(ir.IRModule(sources))}
 
 
-def kernels_from_json(text: str, compile: Callable[[IRModule], Module | None]) -> dict[str, Recompilable]:
+def kernels_from_json(text: str, compile: Callable[[ir.IRModule], Module | None]) -> dict[str, Recompilable]:
     """Read the module that :func:`kernels_to_json` wrote.
 
     Parameters
@@ -87,4 +84,4 @@ def kernels_from_json(text: str, compile: Callable[[IRModule], Module | None]) -
     compile : callable
         From TIR functions to a module.
     """
-    return recompilable_kernels(load_json(text), compile)
+    return recompilable_kernels(ir.load_json(text), compile)

@@ -6,8 +6,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from weft import error, tir
-from weft.ir import Call, Function, GlobalVar, IRModule, walk
+from weft import error, ir, tir
 from weft.target import Target
 from weft.tir.schedule import KernelReport, ScheduleRecord, ScheduleReport, report_of
 
@@ -21,7 +20,7 @@ _NODES = 3
 """Of the nodes of a kernel, so many are named."""
 
 
-def schedule_report(kernels: IRModule, noted: Mapping[str, str], target: Target) -> ScheduleReport:
+def schedule_report(kernels: ir.IRModule, noted: Mapping[str, str], target: Target) -> ScheduleReport:
     """Put the records of kernels together, which came from this process, one beside it or the cache.
 
     Parameters
@@ -41,7 +40,7 @@ def schedule_report(kernels: IRModule, noted: Mapping[str, str], target: Target)
     return ScheduleReport(found)
 
 
-def slow_kernels(mod: IRModule, report: ScheduleReport) -> tuple[str, ...]:
+def slow_kernels(mod: ir.IRModule, report: ScheduleReport) -> tuple[str, ...]:
     """Say of each kernel that no rule suits and that is estimated to cost more than a tenth of a model, what to do.
 
     Parameters
@@ -70,14 +69,14 @@ def warn_of_slow_kernels(messages: Iterable[str]) -> None:
         warnings.warn(message, error.ScheduleWarning, stacklevel=4)
 
 
-def _calls(mod: IRModule) -> tuple[Counter[str], dict[str, dict[str, None]]]:
+def _calls(mod: ir.IRModule) -> tuple[Counter[str], dict[str, dict[str, None]]]:
     """Count the calls of each kernel, and list the nodes of the model that they compute."""
     calls: Counter[str] = Counter()
     nodes: dict[str, dict[str, None]] = defaultdict(dict)
     for _, function in mod.items():
-        for node in walk(function) if isinstance(function, Function) else ():
-            for kernel in (node.op, *node.args) if isinstance(node, Call) else ():
-                if isinstance(kernel, GlobalVar):
+        for node in ir.walk(function) if isinstance(function, ir.Function) else ():
+            for kernel in (node.op, *node.args) if isinstance(node, ir.Call) else ():
+                if isinstance(kernel, ir.GlobalVar):
                     calls[kernel.name_hint] += 1
                     if node.span is not None:
                         nodes[kernel.name_hint][str(node.span)] = None

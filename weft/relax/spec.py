@@ -15,8 +15,6 @@ from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.normal_form import is_atom, operands
 
-__all__ = ["LEGALIZED", "NORMALIZED", "PLANNED", "RUNTIME_CALLS", "VM_READY", "WELL_FORMED"]
-
 NORMALIZED = Spec(
     "relax.normalized", ir.Function, [WELL_FORMED], "each binding is one operation on atoms, and everything has a type"
 )

@@ -9,15 +9,13 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import weft
-from weft.ir import Ambient, BaseFunc, IRModule, PassContext
-from weft.meta_schedule import Database
+from weft import ir, meta_schedule, tir
 from weft.relax.transform import MetaScheduleApplyDatabase
 from weft.relax.transform.lower_ops import KERNEL_SOURCES, KernelSource, kernel_key
 from weft.target import Target
-from weft.tir import PrimFunc
 
 Sources = dict[str, KernelSource]
-_FromLog = Callable[[Target, KernelSource, str], PrimFunc | None]
+_FromLog = Callable[[Target, KernelSource, str], tir.PrimFunc | None]
 
 
 @contextmanager
@@ -35,9 +33,9 @@ def kernel_sources(wanted: bool = False) -> Generator[Sources | None]:
 
 def _logs() -> list[_FromLog]:
     """The logs that are open: of ``weft.auto_scheduler`` where the context of the passes wants it."""
-    asked = PassContext.current().config.get("relay.backend.use_auto_scheduler")
-    sketches = Ambient.current_of("auto_scheduler.DispatchContext") if asked else None
-    templates = Ambient.current_of("autotvm.DispatchContext")
+    asked = ir.PassContext.current().config.get("relay.backend.use_auto_scheduler")
+    sketches = ir.Ambient.current_of("auto_scheduler.DispatchContext") if asked else None
+    templates = ir.Ambient.current_of("autotvm.DispatchContext")
     logs: list[_FromLog] = []
     if sketches is not None:
         logs.append(lambda target, source, name: sketches.kernel(target, source.args, name))
@@ -49,21 +47,21 @@ def _logs() -> list[_FromLog]:
     return logs
 
 
-def scheduled(kernels: IRModule, target: Target) -> IRModule:
+def scheduled(kernels: ir.IRModule, target: Target) -> ir.IRModule:
     """Schedule kernels as the current logs and database say; others, and all without them, are scheduled as ever."""
     logs, sources = _logs(), KERNEL_SOURCES.current
     if logs and sources:
         kernels = kernels.with_functions(
             {v: _from_logs(f, v.name_hint, logs, sources, target) for v, f in kernels.items()}
         )
-    if Database.current() is None:
+    if meta_schedule.Database.current() is None:
         return kernels
     with target:
         return MetaScheduleApplyDatabase()(kernels)
 
 
-def _from_logs(func: BaseFunc, name: str, logs: list[_FromLog], sources: Sources, target: Target) -> BaseFunc:
-    if not isinstance(func, PrimFunc):
+def _from_logs(func: ir.BaseFunc, name: str, logs: list[_FromLog], sources: Sources, target: Target) -> ir.BaseFunc:
+    if not isinstance(func, tir.PrimFunc):
         return func
     source = sources.get(kernel_key(func))
     made = next(filter(None, (log(target, source, name) for log in logs)), None) if source is not None else None

@@ -13,11 +13,18 @@ from msgspec.structs import force_setattr
 from weft import error, ir, runtime
 from weft.ir import NO_ATTRS, Attrs, Op, Type
 from weft.ir.structural import BIND
+from weft.operators import operator, operators
 from weft.relay.types import FuncType, IncompleteType, TensorType, TypeVar
 
 Expr = RelayExpr = ir.Expr
 
 _DTYPES = {"float64": "float32", "int64": "int32"}  # of Python's numbers and of NumPy's arrays made from them
+
+
+def binary(op: str, lhs: Any, rhs: Any) -> Call:
+    """Call an operator of two tensors; a number becomes a constant of the other operand's type."""
+    like = next((e.ty.dtype for e in (lhs, rhs) if isinstance(getattr(e, "ty", None), ir.TensorType)), None)
+    return Call(Op.get(op), (as_expr(lhs, like), as_expr(rhs, like)))
 
 
 class Operators:
@@ -26,50 +33,19 @@ class Operators:
     __slots__ = ()
     __uncompared__ = ("ty",)
 
-    def __add__(self, other: Any) -> Call:
-        return binary("add", self, other)
-
-    def __radd__(self, other: Any) -> Call:
-        return binary("add", other, self)
-
-    def __sub__(self, other: Any) -> Call:
-        return binary("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Call:
-        return binary("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Call:
-        return binary("multiply", self, other)
-
-    def __rmul__(self, other: Any) -> Call:
-        return binary("multiply", other, self)
-
-    def __truediv__(self, other: Any) -> Call:
-        return binary("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Call:
-        return binary("divide", other, self)
-
-    def __floordiv__(self, other: Any) -> Call:
-        return binary("floor_divide", self, other)
-
-    def __mod__(self, other: Any) -> Call:
-        return binary("mod", self, other)
+    __add__, __radd__ = operators(binary, "add")
+    __sub__, __rsub__ = operators(binary, "subtract")
+    __mul__, __rmul__ = operators(binary, "multiply")
+    __truediv__, __rtruediv__ = operators(binary, "divide")
+    __floordiv__ = operator(binary, "floor_divide")
+    __mod__ = operator(binary, "mod")
+    __lt__ = operator(binary, "less")
+    __gt__ = operator(binary, "greater")
+    __le__ = operator(binary, "less_equal")
+    __ge__ = operator(binary, "greater_equal")
 
     def __neg__(self) -> Call:
         return Call(Op.get("negative"), (as_expr(self),))
-
-    def __lt__(self, other: Any) -> Call:
-        return binary("less", self, other)
-
-    def __gt__(self, other: Any) -> Call:
-        return binary("greater", self, other)
-
-    def __le__(self, other: Any) -> Call:
-        return binary("less_equal", self, other)
-
-    def __ge__(self, other: Any) -> Call:
-        return binary("greater_equal", self, other)
 
     def __call__(self, *args: Any) -> Call:
         """Call this expression, whose value is a function."""
@@ -89,12 +65,6 @@ class Operators:
 def _each(node: Any, field: str) -> tuple[Any, ...]:
     value = getattr(node, field)
     return value if type(value) is tuple else (value,)
-
-
-def binary(op: str, lhs: Any, rhs: Any) -> Call:
-    """Call an operator of two tensors; a number becomes a constant of the other operand's type."""
-    like = next((e.ty.dtype for e in (lhs, rhs) if isinstance(getattr(e, "ty", None), ir.TensorType)), None)
-    return Call(Op.get(op), (as_expr(lhs, like), as_expr(rhs, like)))
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import error, ir
+from weft import error, ir, runtime
 from weft.relay.build_module import as_target, build_function
 from weft.relay.build_options import Executor as Kind
 from weft.relay.executor import Executor, register_executor
 from weft.relay.transform.infer_type import infer_type
-from weft.runtime import Tensor, cpu, tensor
 from weft.runtime.graph_executor import GraphModule
 
 
@@ -27,7 +26,7 @@ class GraphExecutor(Executor):
         mod = infer_type()(mod)
         func: Any = mod[name]
         built = build_function(mod, name, as_target(self.target), Kind(self.kind))
-        module = GraphModule(built["default"](self.device if self.device is not None else cpu()))
+        module = GraphModule(built["default"](self.device if self.device is not None else runtime.cpu()))
         returned = func.body.ty
 
         def run(*args: Any) -> Any:
@@ -37,7 +36,7 @@ class GraphExecutor(Executor):
             for i, value in enumerate(_fields(args)):
                 module.set_input(i, value)
             module.run()
-            outputs = (tensor(module.get_output(i)) for i in range(module.get_num_outputs()))
+            outputs = (runtime.tensor(module.get_output(i)) for i in range(module.get_num_outputs()))
             return _packed(returned, outputs)
 
         return run
@@ -52,14 +51,14 @@ class AotExecutor(GraphExecutor):
 
 def _fields(value: Any) -> Iterator[Any]:
     """Tensors of nested tuples, in order."""
-    if isinstance(value, (tuple, list)) and not isinstance(value, (Tensor, np.ndarray)):
+    if isinstance(value, (tuple, list)) and not isinstance(value, (runtime.Tensor, np.ndarray)):
         for v in value:
             yield from _fields(v)
     else:
         yield value
 
 
-def _packed(ty: Any, outputs: Iterator[Tensor]) -> Any:
+def _packed(ty: Any, outputs: Iterator[runtime.Tensor]) -> Any:
     """The next outputs as a value of a type."""
     if isinstance(ty, ir.TupleType):
         return tuple([_packed(f, outputs) for f in ty.fields])

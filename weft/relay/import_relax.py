@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
+from weft import ir, relax
 from weft.error import UnsupportedOperator, WeftError
-from weft.ir import Attrs, Dispatch, IRModule, Op, as_int
 from weft.op import get_op_def, list_ops, simplify
-from weft.relax import MatchCast, SeqExpr
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Let, Tuple, TupleGetItem, Var, const
 from weft.relay.expr import If as RelayIf
 from weft.relay.from_relax import relay_type_of
@@ -26,7 +24,7 @@ from weft.relay.op.registry import REQUIRED, expand, get, has, op_call
 from weft.relay.op.shapes import shape_argument
 
 
-def import_relax(mod: IRModule) -> IRModule:
+def import_relax(mod: ir.IRModule) -> ir.IRModule:
     """Convert a module of Relax functions of operators to Relay.
 
     Parameters
@@ -44,7 +42,7 @@ def import_relax(mod: IRModule) -> IRModule:
     UnsupportedOperator
         For what Relay has no form for: calls of kernels and of packed functions, closures.
     """
-    out = IRModule()
+    out = ir.IRModule()
     for gvar, func in mod.items():
         if not isinstance(func, ir.Function):
             raise UnsupportedOperator("only Relax functions of operators become Relay", found=type(func).__name__,
@@ -104,7 +102,7 @@ class _Importer:
                     local.append(self.local(b.var, b.value))
                     continue
                 value = self.value(b.value)
-                if isinstance(b, MatchCast):
+                if isinstance(b, relax.MatchCast):
                     self.match(value, b.ty)
                 self.env[b.var] = value
         if not local:
@@ -166,7 +164,7 @@ _SCALARS: dict[type, str] = {
 
 def constants(dims: Sequence[Any]) -> tuple[int | None, ...]:
     """Return the numbers that scalar expressions are; None for those that are none."""
-    return tuple(as_int(simplify(d) if isinstance(d, ir.PrimExpr) else d) for d in dims)
+    return tuple(ir.as_int(simplify(d) if isinstance(d, ir.PrimExpr) else d) for d in dims)
 
 
 def element(vector: ir.Expr, i: int) -> Any:
@@ -174,7 +172,7 @@ def element(vector: ir.Expr, i: int) -> Any:
     return op_call("take", vector, const(i, "int64"), axis=0)
 
 
-_CONVERT = Dispatch("Relax to Relay", (ir.Expr,), default=lambda e, im: _refuse(e))
+_CONVERT = ir.Dispatch("Relax to Relay", (ir.Expr,), default=lambda e, im: _refuse(e))
 
 
 def _refuse(expr: Any) -> Any:
@@ -222,7 +220,7 @@ def _call(expr: Any, im: _Importer) -> Any:
     if isinstance(expr.op, ir.GlobalVar):
         from_module = GlobalVar(expr.op.name_hint)
         return from_module(*map(im.tensor, expr.args))
-    if not isinstance(expr.op, Op):
+    if not isinstance(expr.op, ir.Op):
         return _refuse(expr)
     name = expr.op.name.removeprefix("relax.")
     if name in _LANGUAGE:
@@ -234,7 +232,7 @@ def _call(expr: Any, im: _Importer) -> Any:
     return _own_name(expr, im) if made is None else made
 
 
-@_CONVERT.on(SeqExpr)
+@_CONVERT.on(relax.SeqExpr)
 def _seq(expr: Any, im: _Importer) -> Any:
     return im.sequence(expr)
 
@@ -300,11 +298,11 @@ def _checked(expr: Any, name: str, args: Sequence[Any], attrs: dict[str, Any], i
     if any(v is REQUIRED for v in values.values()):
         return None
     try:
-        again = expand(ir.Call(Op.get(name), tuple(args), Attrs.of(values)))
+        again = expand(ir.Call(ir.Op.get(name), tuple(args), ir.Attrs.of(values)))
     except (WeftError, TypeError, ValueError):  # these attributes are not what the operator takes
         return None
     same = isinstance(again, ir.Call) and again.op is expr.op and ir.structural_equal(again, expr)
-    return Call(Op.get(name), tuple(map(im.tensor, args)), Attrs.of(values), span=expr.span) if same else None
+    return Call(ir.Op.get(name), tuple(map(im.tensor, args)), ir.Attrs.of(values), span=expr.span) if same else None
 
 
 def _own_name(expr: Any, im: _Importer) -> Any:
@@ -318,7 +316,7 @@ def _own_name(expr: Any, im: _Importer) -> Any:
     return Call(expr.op, tuple(args), expr.attrs, span=expr.span)
 
 
-def _is_symbolic(attrs: Attrs) -> bool:
+def _is_symbolic(attrs: ir.Attrs) -> bool:
     """Whether an attribute depends on a symbolic dimension."""
     return any(isinstance(n, ir.Var) for _, v in attrs.items for n in _scalars(v))
 
@@ -334,8 +332,8 @@ def _matmul(expr: Any, im: _Importer) -> Any:
     a, b = expr.args
     ranks, turned = (a.ty.ndim, b.ty.ndim), im.tensor(b)
     if ranks[1] == 2 and ranks[0] >= 1 and is_transposed(turned):
-        attrs = {"units": as_int(b.ty.shape[1]), "out_dtype": expr.attrs.get("out_dtype") or ""}
-        return Call(Op.get("nn.dense"), (im.tensor(a), turned.args[0]), Attrs.of(attrs), span=expr.span)
+        attrs = {"units": ir.as_int(b.ty.shape[1]), "out_dtype": expr.attrs.get("out_dtype") or ""}
+        return Call(ir.Op.get("nn.dense"), (im.tensor(a), turned.args[0]), ir.Attrs.of(attrs), span=expr.span)
     if ranks == (3, 3):
         return _checked(expr, "nn.batch_matmul", expr.args, {"transpose_b": False}, im)
     return _checked(expr, "nn.matmul", expr.args, {}, im) if ranks[1] == 2 else None
@@ -343,7 +341,7 @@ def _matmul(expr: Any, im: _Importer) -> Any:
 
 def is_transposed(expr: ir.Expr) -> bool:
     """Whether a Relay expression is a matrix that is transposed."""
-    return type(expr) is Call and expr.op is Op.get("transpose") and expr.attrs.get("axes") in (None, (1, 0))
+    return type(expr) is Call and expr.op is ir.Op.get("transpose") and expr.attrs.get("axes") in (None, (1, 0))
 
 
 def _take(expr: Any, im: _Importer) -> Any:
@@ -408,7 +406,7 @@ def _conv(expr: Any, im: _Importer) -> Any:
     """Say channels and the kernel's size, which Relay's passes read."""
     name = expr.op.name.removeprefix("relax.")
     layout, weight = expr.attrs["kernel_layout"], expr.args[1].ty.shape
-    known = dict(zip(layout, map(as_int, weight), strict=True))
+    known = dict(zip(layout, map(ir.as_int, weight), strict=True))
     spatial = tuple(known[c] for c in layout if c not in "OI")
     if None in (*spatial, known["O"]) or name.endswith("transpose"):
         return None

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
+from weft import error, runtime
 from weft.ir import IRModule, Type, substitute
 from weft.relay.adt import Constructor, type_data
 from weft.relay.types import FuncType, TupleType, TypeCall
 from weft.relay.values import ConstructorValue, inward
-from weft.runtime import Tensor
 from weft.runtime.relay_vm import ADT, TupleValue, tuple_object
 
 
@@ -78,7 +77,7 @@ def _machine_value(value: Any, fields: list[Any]) -> Any:
         return tuple(fields)
     if isinstance(value, np.ndarray):
         return value
-    raise InvalidArgument("the virtual machine takes tensors, tuples and values of data types", found=repr(value))
+    raise error.InvalidArgument("the virtual machine takes tensors, tuples and values of data types", found=repr(value))
 
 
 class _Reader:
@@ -128,7 +127,7 @@ class _Reader:
 
         def run(*args: Any) -> Any:
             if len(args) != len(ty.arg_types):
-                raise InvalidArgument("a function takes other arguments", expected=str(ty), found=f"{len(args)}")
+                raise error.InvalidArgument("a function takes other arguments", expected=str(ty), found=f"{len(args)}")
             given = [to_machine(a, t) for a, t in zip(args, ty.arg_types, strict=True)]
             return from_machine(self.call(value, *given), ty.ret_type, self.mod, self.call)
 
@@ -139,4 +138,4 @@ def _inner(value: Any) -> Any:
     """Return a field as values of data types hold it."""
     if isinstance(value, tuple):
         return tuple(map(_inner, value))
-    return value.numpy() if isinstance(value, Tensor) else value
+    return value.numpy() if isinstance(value, runtime.Tensor) else value

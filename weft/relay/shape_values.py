@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from weft import error, ir, op
-from weft.ir import Op, PrimExpr, as_int, const, floordiv, floormod, min_, select
 
 _MOST = 64  # elements of a tensor that is followed
 _MOVES = frozenset(
@@ -25,12 +24,12 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a - b,
     "multiply": lambda a, b: a * b,
-    "floor_divide": floordiv,
-    "floor_mod": floormod,
-    "mod": floormod,
-    "maximum": lambda a, b: select(a > b, a, b),  # Max is what broadcasting makes, which run time checks
-    "minimum": min_,
-    "negative": lambda a: const(0, "int64") - a,
+    "floor_divide": ir.floordiv,
+    "floor_mod": ir.floormod,
+    "mod": ir.floormod,
+    "maximum": lambda a, b: ir.select(a > b, a, b),  # Max is what broadcasting makes, which run time checks
+    "minimum": ir.min_,
+    "negative": lambda a: ir.const(0, "int64") - a,
 }
 
 
@@ -44,10 +43,10 @@ class ShapeValues:
         """Say what the elements of a tensor are."""
         array = np.empty(len(elements), object)
         array[:] = list(elements)
-        shape = tuple(as_int(d) for d in tensor.ty.shape)
+        shape = tuple(ir.as_int(d) for d in tensor.ty.shape)
         self._known[tensor] = array.reshape(shape)  # type: ignore[arg-type]
 
-    def of(self, tensor: Any) -> tuple[PrimExpr, ...] | None:
+    def of(self, tensor: Any) -> tuple[ir.PrimExpr, ...] | None:
         """Return the elements of a tensor, or None where they are not known."""
         array = self._array(tensor)
         return None if array is None else tuple(array.reshape(-1))
@@ -63,7 +62,7 @@ class ShapeValues:
             return  # an operator that does not take expressions for numbers
         arrays = list(found) if isinstance(found, (tuple, list)) else [found]
         for t, array in zip(types, arrays, strict=len(types) == len(arrays)):
-            if array is not None and all(isinstance(e, PrimExpr) for e in array.reshape(-1)):
+            if array is not None and all(isinstance(e, ir.PrimExpr) for e in array.reshape(-1)):
                 self._known[t] = array
 
     def _array(self, tensor: Any) -> np.ndarray | None:
@@ -72,7 +71,7 @@ class ShapeValues:
                 return None
             numbers = tensor.data.numpy()
             array = np.empty(numbers.shape, object)
-            array.reshape(-1)[:] = [const(int(v), "int64") for v in numbers.reshape(-1)]
+            array.reshape(-1)[:] = [ir.const(int(v), "int64") for v in numbers.reshape(-1)]
             return array
         return self._known.get(tensor)
 
@@ -84,8 +83,8 @@ class ShapeValues:
             value = self._evaluate(expr.tuple_value)
             return None if value is None else value[expr.index]
         if isinstance(expr, ir.ShapeExpr):
-            return tuple(as_int(d) for d in expr.values)
-        if not isinstance(expr, ir.Call) or not isinstance(expr.op, Op):
+            return tuple(ir.as_int(d) for d in expr.values)
+        if not isinstance(expr, ir.Call) or not isinstance(expr.op, ir.Op):
             return self._array(expr)
         args = [self._evaluate(a) for a in expr.args]
         if any(a is None for a in args):
@@ -96,11 +95,11 @@ class ShapeValues:
         if name == "astype":
             return args[0] if str(expr.attrs["dtype"]) in ("int32", "int64") else None
         if name == "prod" and args[0].ndim == 1:
-            total: Any = prod(args[0].reshape(-1), start=const(1, "int64"))  # type: ignore[type-var]
+            total: Any = prod(args[0].reshape(-1), start=ir.const(1, "int64"))  # type: ignore[type-var]
             return _object(total).reshape((1,) if expr.attrs["keepdims"] else ())
         if name in _MOVES:
             if name == "take":
-                args[1] = np.vectorize(as_int, otypes=[np.int64])(args[1])
+                args[1] = np.vectorize(ir.as_int, otypes=[np.int64])(args[1])
             reference = op.get_op_def(expr.op).reference
             assert reference is not None
             found = reference(*args, **dict(expr.attrs.items))
@@ -121,5 +120,5 @@ def _is_small(tensor: Any) -> bool:
     ty = getattr(tensor, "ty", None)
     if not isinstance(ty, ir.TensorType) or ty.dtype not in ("int32", "int64") or ty.shape is None:
         return False
-    dims = [as_int(d) for d in ty.shape]
+    dims = [ir.as_int(d) for d in ty.shape]
     return None not in dims and prod(dims) <= _MOST  # type: ignore[arg-type]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft import ir
-from weft.meta_schedule.tune_config import TuneConfig
+from weft import ir, meta_schedule
 from weft.relay import meta_schedule as now
 from weft.target import Target
 
@@ -22,7 +21,7 @@ def extract_task_from_relay(
 def tune_relay(
     mod: ir.IRModule | ir.BaseFunc,
     target: Target | str,
-    config: TuneConfig,
+    config: meta_schedule.TuneConfig,
     work_dir: str,
     *,
     params: Mapping[str, Any] | None = None,

@@ -12,22 +12,6 @@ from weft.rpc import base, client, proxy, server, testing, tracker
 from weft.rpc.client import LocalSession, PopenSession, RPCSession, TrackerSession, connect, connect_tracker
 from weft.rpc.server import Server
 
-__all__ = [
-    "LocalSession",
-    "PopenSession",
-    "RPCSession",
-    "Server",
-    "TrackerSession",
-    "base",
-    "client",
-    "connect",
-    "connect_tracker",
-    "proxy",
-    "server",
-    "testing",
-    "tracker",
-]
-
 
 def __getattr__(name: str) -> Any:
     if name in ("with_minrpc", "minrpc"):

@@ -59,6 +59,14 @@ class Pipeline:
             self.wait()
 
 
+def _device(kind: str, doc: str) -> Callable[..., RemoteDevice]:
+    def of_kind(self: RPCSession, dev_id: int = 0) -> RemoteDevice:
+        return self.device(kind, dev_id)
+
+    of_kind.__doc__ = doc
+    return of_kind
+
+
 class RPCSession:
     """A session with another machine. :func:`connect` makes one.
 
@@ -150,43 +158,15 @@ class RPCSession:
         """Link object files of the session's folder there, and return the library."""
         return bytearray(self._do("download_linked_module", path))
 
-    def cpu(self, dev_id: int = 0) -> RemoteDevice:
-        """The server's CPU."""
-        return self.device("cpu", dev_id)
-
-    def cuda(self, dev_id: int = 0) -> RemoteDevice:
-        """A CUDA GPU of the server."""
-        return self.device("cuda", dev_id)
-
-    gpu = cuda
-
-    def cl(self, dev_id: int = 0) -> RemoteDevice:
-        """An OpenCL device of the server."""
-        return self.device("opencl", dev_id)
-
-    def vulkan(self, dev_id: int = 0) -> RemoteDevice:
-        """A Vulkan device of the server."""
-        return self.device("vulkan", dev_id)
-
-    def metal(self, dev_id: int = 0) -> RemoteDevice:
-        """A Metal device of the server."""
-        return self.device("metal", dev_id)
-
-    def rocm(self, dev_id: int = 0) -> RemoteDevice:
-        """A ROCm GPU of the server."""
-        return self.device("rocm", dev_id)
-
-    def ext_dev(self, dev_id: int = 0) -> RemoteDevice:
-        """A device of the server that an extension brings."""
-        return self.device("ext_dev", dev_id)
-
-    def hexagon(self, dev_id: int = 0) -> RemoteDevice:
-        """A Hexagon processor of the server."""
-        return self.device("hexagon", dev_id)
-
-    def webgpu(self, dev_id: int = 0) -> RemoteDevice:
-        """A WebGPU device of the server."""
-        return self.device("webgpu", dev_id)
+    cpu = _device("cpu", "The server's CPU.")
+    cuda = gpu = _device("cuda", "A CUDA GPU of the server.")
+    cl = _device("opencl", "An OpenCL device of the server.")
+    vulkan = _device("vulkan", "A Vulkan device of the server.")
+    metal = _device("metal", "A Metal device of the server.")
+    rocm = _device("rocm", "A ROCm GPU of the server.")
+    ext_dev = _device("ext_dev", "A device of the server that an extension brings.")
+    hexagon = _device("hexagon", "A Hexagon processor of the server.")
+    webgpu = _device("webgpu", "A WebGPU device of the server.")
 
     def close(self) -> None:
         """End the session now; what it held there is freed."""

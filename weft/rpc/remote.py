@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
+from weft import ffi, runtime
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch, own_errors
-from weft.ffi import PackedFunc, builtin, convert_func
 from weft.rpc import codec
 from weft.rpc.base import RPC_SESS_MASK
 from weft.rpc.endpoint import Endpoint
 from weft.rpc.machine import RemoteVirtualMachine
-from weft.runtime import BenchmarkResult, Device, Module, Tensor, empty, numpy_dtype, tensor
 from weft.runtime.module import MissingFunction
 
 
@@ -37,7 +36,7 @@ class RemoteEndpoint(Endpoint):
         return _outgoing(self, value)
 
 
-class RemoteDevice(Device):
+class RemoteDevice(runtime.Device):
     """A device of the machine that a session is with."""
 
     __slots__ = ("_rpc_sess", "endpoint")
@@ -54,7 +53,7 @@ class RemoteDevice(Device):
     @property
     def type(self) -> str:
         """Name of the kind, ``"cpu"``, behind the session's."""
-        return f"remote[{self.endpoint.number}]:{Device(*self.there).type}"
+        return f"remote[{self.endpoint.number}]:{runtime.Device(*self.there).type}"
 
     @property
     def exist(self) -> bool:
@@ -154,14 +153,14 @@ class _RemoteArray:
         if str(source.dtype) != str(target.dtype):
             raise DTypeMismatch("copy: dtypes differ", expected=str(target.dtype), found=str(source.dtype))
         if not isinstance(source, _RemoteArray):
-            here = Tensor(source)
-            if not here.is_contiguous() or here.device.device_type != Device.kDLCPU:
+            here = runtime.Tensor(source)
+            if not here.is_contiguous() or here.device.device_type != runtime.Device.kDLCPU:
                 here = _contiguous(here)
             target.device.endpoint.copy_to(target.wire, _elements(here))
         elif not isinstance(target, _RemoteArray):
-            whole = Tensor(target)
-            here = whole if whole.is_contiguous() and whole.device.device_type == Device.kDLCPU else None
-            into = here or empty(source.shape, source.dtype)
+            whole = runtime.Tensor(target)
+            here = whole if whole.is_contiguous() and whole.device.device_type == runtime.Device.kDLCPU else None
+            into = here or runtime.empty(source.shape, source.dtype)
             source.device.endpoint.copy_from(source.wire, _elements(into))
             if here is None:
                 whole.copyfrom(into)
@@ -175,11 +174,11 @@ class _RemoteArray:
 _view = tvm_ffi.get_global_func("weft.tensor_view")
 
 
-def _contiguous(value: Tensor) -> Tensor:
-    return tensor(np.ascontiguousarray(value.numpy()))
+def _contiguous(value: runtime.Tensor) -> runtime.Tensor:
+    return runtime.tensor(np.ascontiguousarray(value.numpy()))
 
 
-def _elements(value: Tensor) -> memoryview:
+def _elements(value: runtime.Tensor) -> memoryview:
     """The bytes of a contiguous tensor on the CPU."""
     size = codec.element_bytes(str(value.dtype), math.prod(value.shape))
     if not size:
@@ -189,7 +188,7 @@ def _elements(value: Tensor) -> memoryview:
     return view
 
 
-class RemoteTensor(Tensor):
+class RemoteTensor(runtime.Tensor):
     """A tensor of another machine; a function of that machine takes it, and :meth:`numpy` fetches it."""
 
     handle: _RemoteArray
@@ -215,7 +214,7 @@ class RemoteTensor(Tensor):
 
     def _converted(self) -> np.ndarray[Any, Any]:
         with own_errors("fetching a tensor"):
-            out = np.empty(self.shape, numpy_dtype(self.dtype))
+            out = np.empty(self.shape, runtime.numpy_dtype(self.dtype))
         if out.nbytes != self.handle.n_bytes:
             raise DTypeMismatch(f"NumPy has no elements of {self.dtype}", help="copy it to a tensor of this process")
         if out.nbytes:
@@ -245,7 +244,7 @@ class RemoteTensor(Tensor):
         self.copyfrom(data)
 
 
-class RemoteFunction(PackedFunc):
+class RemoteFunction(ffi.PackedFunc):
     """A function of another machine."""
 
     __slots__ = ("_owner", "endpoint", "handle")
@@ -275,7 +274,7 @@ def _function(endpoint: Endpoint, handle: int) -> RemoteFunction:
     return out
 
 
-_same = builtin("copy").plain
+_same = ffi.builtin("copy").plain
 
 
 class RPCObjectRef:
@@ -295,7 +294,7 @@ class RPCObjectRef:
         return f"RPCObjectRef({self.handle:#x})"
 
 
-class RemoteModule(Module):
+class RemoteModule(runtime.Module):
     """A module of another machine, or the session itself as one: its functions are the global ones."""
 
     __slots__ = ("_owner", "endpoint", "module_handle")
@@ -331,7 +330,7 @@ class RemoteModule(Module):
             When the module has none of that name. (It is an AttributeError too, as in TVM.)
         """
         if name == "CloseRPCConnection":
-            return convert_func(self.endpoint.close)  # pyright: ignore[reportReturnType]
+            return ffi.convert_func(self.endpoint.close)  # pyright: ignore[reportReturnType]
         if self.module_handle:
             found = self._server("tvm.rpc.server.ModuleGetFunction")(self, name, True)
         else:
@@ -352,7 +351,7 @@ class RemoteModule(Module):
         return True
 
     @property
-    def imports(self) -> list[Module]:
+    def imports(self) -> list[runtime.Module]:
         """A client does not see them."""
         return []
 
@@ -401,7 +400,7 @@ class RemoteModule(Module):
         f_preproc: str = "",
     ) -> Any:
         """Return a function that times calls of `func_name` where it lies; see :meth:`Module.time_evaluator`."""
-        where = dev if dev is not None else RemoteDevice(self.endpoint, Device.kDLCPU, 0)
+        where = dev if dev is not None else RemoteDevice(self.endpoint, runtime.Device.kDLCPU, 0)
         if not isinstance(where, RemoteDevice) or where.endpoint is not self.endpoint:
             raise InvalidArgument("a function is timed by the clock of a device of its session", found=str(where),
                                   help="pass remote.cpu()")  # fmt: skip
@@ -411,11 +410,11 @@ class RemoteModule(Module):
             limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown, cache_flush_bytes, f_preproc,
         )  # fmt: skip
 
-        def evaluate(*args: Any) -> BenchmarkResult:
+        def evaluate(*args: Any) -> runtime.BenchmarkResult:
             data = timed(*args)
             if not isinstance(data, bytes) or len(data) % 8:
                 raise codec.malformed("times that are no numbers")
-            return BenchmarkResult(struct.unpack(f"={len(data) // 8}d", data))
+            return runtime.BenchmarkResult(struct.unpack(f"={len(data) // 8}d", data))
 
         return evaluate
 
@@ -498,7 +497,7 @@ def _outgoing(endpoint: Endpoint, value: Any) -> Any:
     for cls, convert in _CONVERSIONS:
         if isinstance(value, cls):
             return convert(value)
-    if isinstance(value, (Tensor, tvm_ffi.Tensor, np.ndarray, Device, tvm_ffi.Device, Module)):
+    if isinstance(value, (runtime.Tensor, tvm_ffi.Tensor, np.ndarray, runtime.Device, tvm_ffi.Device, runtime.Module)):
         raise InvalidArgument("a function of another machine takes what lies there", found=type(value).__name__,
                               help="make tensors with runtime.tensor(array, remote.cpu())")  # fmt: skip
     if callable(value):

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from tvm_ffi.access_path import AccessPath as ObjectPath
 
-__all__ = ["ObjectPath", "ObjectPathPair"]
-
 _STEPS = {
     "array_index": "array_item",
     "missing_array_element": "array_item_missing",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["derived_object"]
-
 
 def derived_object(cls: Any) -> Any:
     """Return a class as it is.

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from weft.error import InvalidArgument
-from weft.ffi import get_global_func
+from weft import error, ffi
 from weft.runtime.process import command
 
 ASK_LLVM = str(Path(__file__).with_name("ask_llvm.py"))
@@ -55,7 +54,7 @@ def host_features() -> frozenset[str]:
     process use them, which is asked here.
     """
     found = frozenset(name for name, on in llvm.get_host_cpu_features().items() if on)
-    granted = get_global_func("weft.matrix_tiles_granted") if "amx-tile" in found else None
+    granted = ffi.get_global_func("weft.matrix_tiles_granted") if "amx-tile" in found else None
     return without(found, ("amx-tile",)) if granted is not None and not granted() else found
 
 
@@ -121,7 +120,7 @@ def check_cpu(triple: str, model: str | None, features: Iterable[str]) -> None:
         if known and name not in known:
             near = difflib.get_close_matches(name, known, 3)
             option = "-mcpu=" if what == "model" else "-mattr=+"
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"{architecture} has no {what} '{name}'",
                 expected=f"a {what} that LLVM {'.'.join(map(str, llvm.llvm_version_info))} knows",
                 help=f"did you mean {' or '.join(repr(option + n) for n in near)}?" if near else None,

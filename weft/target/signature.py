@@ -9,40 +9,39 @@ import re
 from collections.abc import Iterator, Mapping
 from weakref import WeakKeyDictionary
 
-from weft.ir import CallIntrin, IntImm, PrimExpr, Var, as_int, find, rewrite
-from weft.tir import Buffer, PrimFunc, Stmt
+from weft import ir, tir
 
 
-def signature(func: PrimFunc, name: str) -> str:
+def signature(func: tir.PrimFunc, name: str) -> str:
     """The function as messages show it: ``add(a: Tensor([n, 4], float32), k: int32)``."""
     buffers = dict(func.buffer_map)
     return f"{name}({', '.join(_shown(p, buffers.get(p)) for p in func.params)})"
 
 
-def _shown(p: Var, buffer: Buffer | None) -> str:
+def _shown(p: ir.Var, buffer: tir.Buffer | None) -> str:
     if buffer is None:
         return f"{p.name}: {p.dtype}"
-    dims = (str(d.value) if isinstance(d, IntImm) else _text(d, {}, typed=True) for d in buffer.shape)
+    dims = (str(d.value) if isinstance(d, ir.IntImm) else _text(d, {}, typed=True) for d in buffer.shape)
     return f"{buffer.name}: Tensor([{', '.join(dims)}], {buffer.dtype})"
 
 
-def called_intrinsics(body: Stmt) -> frozenset[str]:
+def called_intrinsics(body: tir.Stmt) -> frozenset[str]:
     """Return the names of the operators that are called in a body."""
     found = _CALLED.get(body)
     if found is None:
-        found = _CALLED[body] = frozenset(str(n.op.name) for n in find(body, CallIntrin))
+        found = _CALLED[body] = frozenset(str(n.op.name) for n in ir.find(body, ir.CallIntrin))
     return found
 
 
-_CALLED: WeakKeyDictionary[Stmt, frozenset[str]] = WeakKeyDictionary()
+_CALLED: WeakKeyDictionary[tir.Stmt, frozenset[str]] = WeakKeyDictionary()
 
 
-def returns_value(body: Stmt) -> bool:
+def returns_value(body: tir.Stmt) -> bool:
     """Whether a function returns a value, ``T.ret(x)``, besides what it writes into buffers."""
     return "tir.ret" in called_intrinsics(body)
 
 
-def origins(func: PrimFunc) -> dict[tuple[int, str], str]:
+def origins(func: tir.PrimFunc) -> dict[tuple[int, str], str]:
     """Say where the expected values of fields come from that are no constants.
 
     Returns
@@ -53,32 +52,32 @@ def origins(func: PrimFunc) -> dict[tuple[int, str], str]:
     """
     buffers = dict(func.buffer_map)
     known = {p: p.name for p in func.params if p not in buffers}
-    asked: list[tuple[tuple[int, str], PrimExpr]] = []
+    asked: list[tuple[tuple[int, str], ir.PrimExpr]] = []
     for i, p in enumerate(func.params):
         buffer = buffers.get(p)
         for field, e in _fields(buffer) if buffer is not None else ():
-            if isinstance(e, Var) and e not in known:
+            if isinstance(e, ir.Var) and e not in known:
                 known[e] = f"{p.name if buffer is None else buffer.name}.{field}"
-            elif as_int(e) is None:
+            elif ir.as_int(e) is None:
                 asked.append(((i, field), e))
     return {at: _text(e, known) for at, e in asked}
 
 
-def _fields(buffer: Buffer) -> Iterator[tuple[str, PrimExpr]]:
+def _fields(buffer: tir.Buffer) -> Iterator[tuple[str, ir.PrimExpr]]:
     yield from ((f"shape[{d}]", e) for d, e in enumerate(buffer.shape))
     yield from ((f"strides[{d}]", e) for d, e in enumerate(buffer.strides))
 
 
-def _text(e: PrimExpr, known: Mapping[Var, str], typed: bool = False) -> str:
+def _text(e: ir.PrimExpr, known: Mapping[ir.Var, str], typed: bool = False) -> str:
     """An expression in terms of fields, which are no names that the printer knows; constants with their types, or not.
 
     The printer leaves the types of constants out, so that those stand for the others as variables.
     """
-    if isinstance(e, Var):
+    if isinstance(e, ir.Var):
         return known.get(e, e.name)
-    texts = {v: known[v] for v in find(e, Var) if v in known}
+    texts = {v: known[v] for v in ir.find(e, ir.Var) if v in known}
     if typed:
-        texts |= {n: f"T.{n.dtype}({n.value})" for n in find(e, IntImm) if n.dtype != "int32"}
-    stand_ins = {n: Var(f"stand_in_{i}", n.dtype) for i, n in enumerate(texts)}
-    shown = str(rewrite(e, lambda n: stand_ins.get(n)))
+        texts |= {n: f"T.{n.dtype}({n.value})" for n in ir.find(e, ir.IntImm) if n.dtype != "int32"}
+    stand_ins = {n: ir.Var(f"stand_in_{i}", n.dtype) for i, n in enumerate(texts)}
+    shown = str(ir.rewrite(e, lambda n: stand_ins.get(n)))
     return re.sub(r"\bstand_in_(\d+)\b", lambda m: list(texts.values())[int(m[1])], shown)

@@ -14,8 +14,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from weft import ir, runtime
-from weft.error import InvalidArgument
+from weft import error, ir, runtime
 from weft.machine import OPTION_OF, OPTIONS, UNKNOWN, Machine, host_facts, option_fields
 from weft.target.cpu import host_features, known_host_features, model_features, with_implied, without
 from weft.target.kind import TargetKind, kind_named, kind_names
@@ -63,7 +62,7 @@ class Target:
         self.kind: TargetKind = kind
         host = host if host is not None else attrs.pop("host", None)
         if host is not None and not isinstance(host, (str, Mapping, Target)):
-            raise InvalidArgument("the target host has to be a string or dictionary", found=repr(host))
+            raise error.InvalidArgument("the target host has to be a string or dictionary", found=repr(host))
         self.host: Target | None = None if host is None else Target(host)
         self.attrs: dict[str, Any] = attrs
         if kind.check is not None:
@@ -74,7 +73,7 @@ class Target:
         """Return the innermost ``with Target(...)``."""
         found = Target._open.current
         if found is None and not allow_none:
-            raise InvalidArgument("there is no current target", help="use `with Target('llvm'):`")
+            raise error.InvalidArgument("there is no current target", help="use `with Target('llvm'):`")
         return found
 
     @staticmethod
@@ -89,7 +88,7 @@ class Target:
         if found.type == "cpu":
             return Target("llvm")
         if not found.exist:
-            raise InvalidArgument(f"cannot describe {found}: there is no such device", found=str(device))
+            raise error.InvalidArgument(f"cannot describe {found}: there is no such device", found=str(device))
         facts = {"max_threads_per_block": found.max_threads_per_block, "thread_warp_size": found.warp_size,
                  "max_shared_memory_per_block": found.max_shared_memory_per_block}  # fmt: skip
         arch = {"arch": "sm_" + str(found.compute_version).replace(".", "")} if found.type == "cuda" else {}
@@ -117,7 +116,7 @@ class Target:
         """
         found = Target.current() if target is None else Target(target)
         if found is None:
-            raise InvalidArgument("no target is given and none is current", help="with Target(...): around it")
+            raise error.InvalidArgument("no target is given and none is current", help="with Target(...): around it")
         return found
 
     @staticmethod
@@ -424,7 +423,7 @@ _FLAGS = ("system-lib",)
 def _check_plain(kind: TargetKind, name: str, value: Any) -> None:
     """Refuse a mapping as an option's value."""
     if isinstance(value, Mapping):
-        raise InvalidArgument(f"option '-{name}' of target '{kind}' is no mapping", found=repr(value))
+        raise error.InvalidArgument(f"option '-{name}' of target '{kind}' is no mapping", found=repr(value))
 
 
 def _check_options(kind: TargetKind, attrs: Mapping[str, Any]) -> None:
@@ -434,21 +433,21 @@ def _check_options(kind: TargetKind, attrs: Mapping[str, Any]) -> None:
             _check_plain(kind, name, value)
         if kind.options is not None and name not in (*kind.options, *OPTIONS):
             near = difflib.get_close_matches(name, (*kind.options, *OPTIONS), 1)
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 f"target '{kind}' has no option '-{name}'",
                 expected="one of " + ", ".join("-" + o for o in (*kind.options, *OPTIONS)),
                 help=f"did you mean '-{near[0]}'?" if near else None,
             )
         if value is True and name not in _FLAGS and (name in OPTIONS or kind.options is not None):
-            raise InvalidArgument(f"option '-{name}' of target '{kind}' has no value", expected=f"-{name}=value")
+            raise error.InvalidArgument(f"option '-{name}' of target '{kind}' has no value", expected=f"-{name}=value")
         if (name in OPTIONS or name in _NUMBERS) and not str(value).isdigit():
-            raise InvalidArgument(f"option '-{name}' of target '{kind}' is a number", found=repr(value))
+            raise error.InvalidArgument(f"option '-{name}' of target '{kind}' is a number", found=repr(value))
         if name in OPTIONS and int(value) == 0:
-            raise InvalidArgument(f"option '-{name}' of target '{kind}' is a positive number", found=repr(value))
+            raise error.InvalidArgument(f"option '-{name}' of target '{kind}' is a positive number", found=repr(value))
         if name == "cache-line-bytes" and int(value) not in (32, 64, 128, 256):
-            raise InvalidArgument("lines of caches have 32, 64, 128 or 256 bytes", found=f"-{name}={value}")
+            raise error.InvalidArgument("lines of caches have 32, 64, 128 or 256 bytes", found=f"-{name}={value}")
         if name == "matrix-tiles" and value not in ("on", "off"):
-            raise InvalidArgument(f"option '-matrix-tiles' of target '{kind}' is on or off", found=repr(value))
+            raise error.InvalidArgument(f"option '-matrix-tiles' of target '{kind}' is on or off", found=repr(value))
 
 
 class Features(frozenset[str]):
@@ -474,14 +473,14 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
         return str(options.pop("kind", "llvm")), options
     words = shlex.split(text)
     if not words:
-        raise InvalidArgument("an empty target", expected="'llvm', 'c', 'cuda', ...")
+        raise error.InvalidArgument("an empty target", expected="'llvm', 'c', 'cuda', ...")
     attrs: dict[str, Any] = {}
     rest = words[:0:-1]
     while rest:
         w = rest.pop()
         name, eq, value = w.lstrip("-").partition("=")
         if not w.startswith("-"):
-            raise InvalidArgument(f"target option '{w}' is malformed", expected="-name=value", found=text)
+            raise error.InvalidArgument(f"target option '{w}' is malformed", expected="-name=value", found=text)
         if not eq and rest and not rest[-1].startswith("-"):  # -name value
             eq, value = "=", rest.pop()
         attrs[name] = (value.split(",") if name in _LISTS else value) if eq else True
@@ -495,7 +494,7 @@ def _json_options(text: str) -> dict[str, Any]:
     try:
         options = json.loads(text)
     except json.JSONDecodeError as e:
-        raise InvalidArgument("the text of a target is no JSON", found=f"column {e.colno}: {e.msg}") from None
+        raise error.InvalidArgument("the text of a target is no JSON", found=f"column {e.colno}: {e.msg}") from None
     return options
 
 

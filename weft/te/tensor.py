@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.operators import operator, operators
 from weft.tir import Buffer, ProducerLoad, Stmt
 
 _OUTPUTS: WeakValueDictionary[tuple[Operation, int], Tensor] = WeakValueDictionary()
@@ -166,63 +167,6 @@ class ExternOp(Operation, kw_only=True):
         return self.output_placeholders[index].dtype
 
 
-class _ScalarOperators:
-    """Arithmetic on tensors and slices, which stand for the element they denote."""
-
-    __slots__ = ()
-
-    def __add__(self, other: Any) -> Any:
-        return _binary(ir.add, self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return _binary(ir.add, other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return _binary(ir.sub, self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return _binary(ir.sub, other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return _binary(ir.mul, self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return _binary(ir.mul, other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return _binary(ir.div, self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return _binary(ir.div, other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return _binary(ir.floordiv, self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return _binary(ir.floordiv, other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return _binary(ir.floormod, self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return _binary(ir.floormod, other, self)
-
-    def __neg__(self) -> Any:
-        return _binary(ir.mul, self, -1)
-
-    def __lt__(self, other: Any) -> Any:
-        return _binary(ir.less, self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return _binary(ir.less_equal, self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return _binary(ir.greater, self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return _binary(ir.greater_equal, self, other)
-
-
 _TENSOR_BINARY: list[Any] = []
 _TENSOR_CONVERT: list[Any] = []
 
@@ -245,6 +189,26 @@ def _binary(op: Any, a: Any, b: Any) -> Any:
             )
         return _TENSOR_BINARY[0](op, a, b)
     return op(a.asobject() if isinstance(a, TensorSlice) else a, b.asobject() if isinstance(b, TensorSlice) else b)
+
+
+class _ScalarOperators:
+    """Arithmetic on tensors and slices, which stand for the element they denote."""
+
+    __slots__ = ()
+
+    __add__, __radd__ = operators(_binary, ir.add)
+    __sub__, __rsub__ = operators(_binary, ir.sub)
+    __mul__, __rmul__ = operators(_binary, ir.mul)
+    __truediv__, __rtruediv__ = operators(_binary, ir.div)
+    __floordiv__, __rfloordiv__ = operators(_binary, ir.floordiv)
+    __mod__, __rmod__ = operators(_binary, ir.floormod)
+    __lt__ = operator(_binary, ir.less)
+    __le__ = operator(_binary, ir.less_equal)
+    __gt__ = operator(_binary, ir.greater)
+    __ge__ = operator(_binary, ir.greater_equal)
+
+    def __neg__(self) -> Any:
+        return _binary(ir.mul, self, -1)
 
 
 class TensorSlice(_ScalarOperators):

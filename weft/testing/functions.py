@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from weft import error, runtime
-from weft.ffi import PackedFunc, get_global_func, register_global_func
+from weft import error, ffi, runtime
 
 
 def _echo(value: Any, *_: Any) -> Any:
@@ -17,12 +16,12 @@ def _nop(*args: Any) -> None:
     pass
 
 
-register_global_func("testing.echo", _echo, override=True)
-register_global_func("testing.nop", _nop, override=True)
+ffi.register_global_func("testing.echo", _echo, override=True)
+ffi.register_global_func("testing.nop", _nop, override=True)
 
 
-def _function(name: str) -> PackedFunc:
-    function = get_global_func(name)
+def _function(name: str) -> ffi.PackedFunc:
+    function = ffi.get_global_func(name)
     assert function is not None
     return function
 

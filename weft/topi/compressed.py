@@ -15,9 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
-from weft.error import InvalidArgument
-from weft.ir import as_int, cast, floordiv, floormod, int64
+from weft import error, ir, te, tir
 from weft.te import Tensor
 from weft.topi.matmul import matmul_packed
 
@@ -50,35 +48,35 @@ def _weights(w: Any, base: Any) -> Any:
     """Return the weights (panels, rows, panel) of words (panels, rows / 8, 7, panel)."""
 
     def element(panel: Any, row: Any, lane: Any) -> Any:
-        group, place = floordiv(row, int64(GROUP)), floormod(row, int64(GROUP))
-        own = w(panel, group, tir.min(place, int64(WORDS - 1)), lane)
-        last = _last([w(panel, group, int64(j), lane) for j in range(WORDS)])
-        fields = tir.bitwise_and(tir.if_then_else(place < int64(WORDS), own, last), _int32(_SIGN | _FIELDS))
+        group, place = ir.floordiv(row, ir.int64(GROUP)), ir.floormod(row, ir.int64(GROUP))
+        own = w(panel, group, tir.min(place, ir.int64(WORDS - 1)), lane)
+        last = _last([w(panel, group, ir.int64(j), lane) for j in range(WORDS)])
+        fields = tir.bitwise_and(tir.if_then_else(place < ir.int64(WORDS), own, last), _int32(_SIGN | _FIELDS))
         bits = tir.Var("bits", "int32")
         nonzero = tir.NE(tir.bitwise_and(bits, _int32(_FIELDS)), _int32(0))
         value = tir.Let(bits, fields, tir.Select(nonzero, bits + base(panel, lane), bits))
         return tir.reinterpret("float32", value)
 
-    return te.compute((w.shape[0], w.shape[1] * int64(GROUP), w.shape[3]), element, name="T_weights")
+    return te.compute((w.shape[0], w.shape[1] * ir.int64(GROUP), w.shape[3]), element, name="T_weights")
 
 
 def _rare_products(x: Any, rows: Any, lanes: Any, values: Any, panel: Any, n: int) -> Any:
     """Sum the products of the listed weights of each panel in their columns; entries of lane -1 are none."""
-    entry = te.reduce_axis((int64(0), rows.shape[1]), "entry")
+    entry = te.reduce_axis((ir.int64(0), rows.shape[1]), "entry")
 
     def element(*i: Any) -> Any:
-        at = (floordiv(i[-1], panel), entry.var)
-        here = tir.EQ(lanes(*at), cast("int32", floormod(i[-1], panel)))
-        term = x(*i[:-1], cast("int64", rows(*at))) * values(*at)
+        at = (ir.floordiv(i[-1], panel), entry.var)
+        here = tir.EQ(lanes(*at), ir.cast("int32", ir.floormod(i[-1], panel)))
+        term = x(*i[:-1], ir.cast("int64", rows(*at))) * values(*at)
         return te.sum(tir.Select(here, term, tir.const(0.0, x.dtype)), axis=entry)
 
-    return te.compute((*x.shape[:-1], int64(n)), element, name="T_rare")
+    return te.compute((*x.shape[:-1], ir.int64(n)), element, name="T_rare")
 
 
 def matmul_compressed(x: Tensor, w: Tensor, base: Tensor, rows: Tensor, lanes: Tensor, values: Tensor, n: int) -> Any:
     """Multiply by a matrix of weights in 28 bits: words, exponents of columns in place, and lists of the others."""
-    if as_int(w.shape[3]) is None:
-        raise InvalidArgument("matmul_compressed: the width of a panel must be constant", found=str(w.shape[3]))
+    if ir.as_int(w.shape[3]) is None:
+        raise error.InvalidArgument("matmul_compressed: the width of a panel must be constant", found=str(w.shape[3]))
     product = matmul_packed(x, _weights(w, base), n)
     rare = _rare_products(x, rows, lanes, values, w.shape[3], int(n))
     return te.compute(product.shape, lambda *i: product(*i) + rare(*i), name="T_matmul_compressed")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te
+from weft import te, tir
 from weft.ir import PrimExpr, cast, const, logical_and, select
-from weft.te import Tensor
-from weft.tir import ir_builder, max_value, min_value
 from weft.tir import max as tir_max
 from weft.tir import min as tir_min
 
 
-def couple_pairs(pairs: Tensor) -> Any:
+def couple_pairs(pairs: te.Tensor) -> Any:
     """Couple the probabilities of pairs (Wu, Lin and Weng 2004, their second method), rows in parallel.
 
     It seeks the shares ``p`` with the least sum of ``(pairs[j, i] p[i] - pairs[i, j] p[j]) ** 2``, one class after the
@@ -31,7 +29,7 @@ def couple_pairs(pairs: Tensor) -> Any:
     rows, count, dtype = pairs.shape[0], pairs.shape[1], pairs.dtype
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         given, shares = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         classes = cast("int64", count)
         some = cast(dtype, tir_max(classes, const(1, "int64")))
@@ -54,7 +52,7 @@ def couple_pairs(pairs: Tensor) -> Any:
                 shares[row * classes + i] = const(1, dtype) / some
             left[0] = tir_max(classes, const(100, "int64"))
             with ib.while_loop(left[0] > const(0, "int64")):
-                total[0], low[0], high[0] = const(0, dtype), max_value(dtype), min_value(dtype)
+                total[0], low[0], high[0] = const(0, dtype), tir.max_value(dtype), tir.min_value(dtype)
                 with ib.for_range(0, classes) as i:
                     cross[0] = gradient(i)
                     total[0] = total[0] + shares[row * classes + i] * cross[0]

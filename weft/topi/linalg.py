@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import te, tir
-from weft.ir import PrimExpr, const
-from weft.te import Tensor
-from weft.tir import ir_builder
+from weft import ir, te, tir
 
 
-def solve(a: Tensor, b: Tensor, refusal: str = "") -> Any:
+def solve(a: te.Tensor, b: te.Tensor, refusal: str = "") -> Any:
     """Solve ``a @ x == b`` by elimination, each column from its largest element.
 
     Parameters
@@ -32,13 +29,13 @@ def solve(a: Tensor, b: Tensor, refusal: str = "") -> Any:
     dtype = a.dtype
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         matrix, given, x, u, diagonal, sign, info = (ib.buffer_ptr(v) for v in (*ins, *outs))
         widths = ((u, n), (x, columns))
         with ib.for_range(0, batch, kind="parallel") as g:
             best = ib.allocate("int64", (1,), name="best", scope="local")
             kept = ib.allocate(dtype, (1,), name="kept", scope="local")
-            sign[g], info[g] = const(1, dtype), const(0, "int32")
+            sign[g], info[g] = ir.const(1, dtype), ir.const(0, "int32")
             with ib.for_range(0, n) as i:
                 for (target, width), source in zip(widths, (matrix, given), strict=True):
                     with ib.for_range(0, width) as j:
@@ -48,20 +45,20 @@ def solve(a: Tensor, b: Tensor, refusal: str = "") -> Any:
                 with ib.for_range(0, n - k) as i, ib.if_scope(tir.abs(u[g, k + i, k]) > tir.abs(u[g, best[0], k])):
                     best[0] = k + i
                 with ib.if_scope(best[0] != k):
-                    sign[g] = const(0, dtype) - sign[g]
+                    sign[g] = ir.const(0, dtype) - sign[g]
                     for part, width in widths:
                         with ib.for_range(0, width) as j:
                             kept[0] = part[g, k, j]
                             part[g, k, j] = part[g, best[0], j]
                             part[g, best[0], j] = kept[0]
                 diagonal[g, k] = u[g, k, k]
-                with ib.if_scope(u[g, k, k] == const(0, dtype)):
+                with ib.if_scope(u[g, k, k] == ir.const(0, dtype)):
                     with ib.if_scope(info[g] == 0):
                         info[g] = tir.Cast("int32", k + 1)
                 with ib.else_scope(), ib.for_range(0, n - 1 - k) as i:
                     row = k + 1 + i
                     kept[0] = u[g, row, k] / u[g, k, k]
-                    u[g, row, k] = const(0, dtype)
+                    u[g, row, k] = ir.const(0, dtype)
                     for part, width, first in ((u, n, k + 1), (x, columns, 0)):
                         with ib.for_range(0, width - first) as j:
                             part[g, row, first + j] = part[g, row, first + j] - kept[0] * part[g, k, first + j]
@@ -77,7 +74,7 @@ def solve(a: Tensor, b: Tensor, refusal: str = "") -> Any:
     return te.extern(shapes, [a, b], body, name="solve", dtype=[dtype] * 4 + ["int32"])
 
 
-def cholesky(a: Tensor, refusal: str = "") -> Any:
+def cholesky(a: te.Tensor, refusal: str = "") -> Any:
     """The lower triangular L with ``L @ L.T == a``, and the order of the first leading part that has none, or 0.
 
     Parameters and results are those of :func:`solve`: (batch, n, n), and (batch,) int32.
@@ -86,22 +83,22 @@ def cholesky(a: Tensor, refusal: str = "") -> Any:
     dtype = a.dtype
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         matrix, low, info = (ib.buffer_ptr(v) for v in (*ins, *outs))
         with ib.for_range(0, batch, kind="parallel") as g:
             left = ib.allocate(dtype, (1,), name="left", scope="local")
-            info[g] = const(0, "int32")
+            info[g] = ir.const(0, "int32")
             with ib.for_range(0, n) as i, ib.for_range(0, n) as j:
                 left[0] = matrix[g, i, j]
-                with ib.for_range(0, tir.if_then_else(j > i, const(0, "int64"), j)) as k:
+                with ib.for_range(0, tir.if_then_else(j > i, ir.const(0, "int64"), j)) as k:
                     left[0] = left[0] - low[g, i, k] * low[g, j, k]
                 with ib.if_scope(j > i):
-                    low[g, i, j] = const(0, dtype)
+                    low[g, i, j] = ir.const(0, dtype)
                 with ib.else_scope(), ib.if_scope(j < i):
                     low[g, i, j] = left[0] / low[g, j, j]
                 with ib.if_scope(i.equal(j)):
                     low[g, i, j] = tir.sqrt(left[0])
-                    with ib.if_scope(tir.all(info[g] == 0, tir.Not(left[0] > const(0, dtype)))):
+                    with ib.if_scope(tir.all(info[g] == 0, tir.Not(left[0] > ir.const(0, dtype)))):
                         info[g] = tir.Cast("int32", i + 1)
         _refuse(ib, info, batch, refusal)
         return ib.get()
@@ -109,7 +106,7 @@ def cholesky(a: Tensor, refusal: str = "") -> Any:
     return te.extern([a.shape, (batch,)], [a], body, name="cholesky", dtype=[dtype, "int32"])
 
 
-def qr(a: Tensor, columns: PrimExpr) -> Any:
+def qr(a: te.Tensor, columns: ir.PrimExpr) -> Any:
     """Factor by Householder's reflections, with the signs that LAPACK gives.
 
     Parameters
@@ -125,11 +122,11 @@ def qr(a: Tensor, columns: PrimExpr) -> Any:
         Q (batch, m, columns), and (batch, m, n): R in the upper triangle, reflections below it.
     """
     batch, m, n = a.shape
-    dtype, one, zero = a.dtype, const(1, a.dtype), const(0, a.dtype)
+    dtype, one, zero = a.dtype, ir.const(1, a.dtype), ir.const(0, a.dtype)
     steps = tir.min(m, n)
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         matrix, q, r, tau = (ib.buffer_ptr(v) for v in (*ins, *outs))
         with ib.for_range(0, batch, kind="parallel") as g:
             total = ib.allocate(dtype, (1,), name="total", scope="local")
@@ -174,7 +171,7 @@ _SWEEPS = 60
 """Of rotations, far more than any matrix takes; they end where a whole one finds nothing to do."""
 
 
-def orthogonal_rows(a: Tensor) -> Any:
+def orthogonal_rows(a: te.Tensor) -> Any:
     """Rotate pairs of rows until all are orthogonal: one-sided Jacobi.
 
     Parameters
@@ -188,23 +185,23 @@ def orthogonal_rows(a: Tensor) -> Any:
         The rows (batch, n, m), the rotation (batch, n, n) that makes them of `a`, and their squares' sums (batch, n).
     """
     batch, n, m = a.shape
-    dtype, one, zero = a.dtype, const(1, a.dtype), const(0, a.dtype)
+    dtype, one, zero = a.dtype, ir.const(1, a.dtype), ir.const(0, a.dtype)
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         matrix, rows, turn, squares = (ib.buffer_ptr(v) for v in (*ins, *outs))
         with ib.for_range(0, batch, kind="parallel") as g:
             busy = ib.allocate("int32", (1,), name="busy", scope="local")
             part = ib.allocate(dtype, (3,), name="part", scope="local")  # two squares and a product; cosine, sine
             kept = ib.allocate(dtype, (1,), name="kept", scope="local")
-            busy[0] = const(1, "int32")
+            busy[0] = ir.const(1, "int32")
             with ib.for_range(0, n) as i:
                 with ib.for_range(0, m) as j:
                     rows[g, i, j] = matrix[g, i, j]
                 with ib.for_range(0, n) as j:
                     turn[g, i, j] = tir.Select(i.equal(j), one, zero)
             with ib.for_range(0, _SWEEPS), ib.if_scope(busy[0] != 0):
-                busy[0] = const(0, "int32")
+                busy[0] = ir.const(0, "int32")
                 with ib.for_range(0, n) as p, ib.for_range(0, n - 1 - p) as rest:
                     q = p + 1 + rest
                     for i in range(3):
@@ -212,9 +209,9 @@ def orthogonal_rows(a: Tensor) -> Any:
                     with ib.for_range(0, m) as j:
                         for i, (x, y) in enumerate(((p, p), (q, q), (p, q))):
                             part[i] = part[i] + rows[g, x, j] * rows[g, y, j]
-                    with ib.if_scope(tir.abs(part[2]) > const(1e-15, dtype) * tir.sqrt(part[0]) * tir.sqrt(part[1])):
-                        busy[0] = const(1, "int32")
-                        kept[0] = (part[1] - part[0]) / (const(2, dtype) * part[2])
+                    with ib.if_scope(tir.abs(part[2]) > ir.const(1e-15, dtype) * tir.sqrt(part[0]) * tir.sqrt(part[1])):
+                        busy[0] = ir.const(1, "int32")
+                        kept[0] = (part[1] - part[0]) / (ir.const(2, dtype) * part[2])
                         part[2] = one / (tir.abs(kept[0]) + tir.hypot(one, kept[0]))
                         with ib.if_scope(kept[0] < zero):
                             part[2] = zero - part[2]

@@ -6,10 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from weft import ir, te
-from weft.error import ShapeMismatch
+from weft import error, ir, te, tir
 from weft.spelling import also_called
-from weft.tir import BijectiveLayout
 from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
 from weft.topi.typing import Axes, Extent, Extents, Scalar, Shape, Tensors, Whole
 
@@ -25,7 +23,7 @@ def permutation(axes: Sequence[Whole] | None, ndim: int) -> tuple[int, ...]:
         tuple(reversed(range(ndim))) if axes is None else tuple(normalize_axis("permute_dims", a, ndim) for a in axes)
     )
     if sorted(order) != list(range(ndim)):
-        raise ShapeMismatch(
+        raise error.ShapeMismatch(
             "permute_dims: axes are no permutation", expected=f"each of 0..{ndim - 1} once", found=str(order)
         )
     return order
@@ -59,7 +57,7 @@ def squeezed_axes(shape: Shape, axis: Axes) -> tuple[int, ...]:
     axes = normalize_axes("squeeze", axis, len(shape))
     for a in axes:
         if ir.as_int(shape[a]) not in (1, None):
-            raise ShapeMismatch(f"squeeze: dimension {a} is not 1", expected="1", found=str(shape[a]))
+            raise error.ShapeMismatch(f"squeeze: dimension {a} is not 1", expected="1", found=str(shape[a]))
     return axes
 
 
@@ -241,7 +239,7 @@ def _moved(array: te.Tensor, index_map: Any, pad: Any) -> Any:
 
 def layout_shape(shape: Shape, src_layout: str, dst_layout: str) -> tuple[Any, ...]:
     """The shape of a tensor in another layout."""
-    return BijectiveLayout(src_layout, dst_layout).forward_shape(shape)
+    return tir.BijectiveLayout(src_layout, dst_layout).forward_shape(shape)
 
 
 @also_called(tensor="array", current_layout="src_layout", desired_layout="dst_layout")
@@ -254,5 +252,5 @@ def layout_transform(
     """
     if index_map is not None:
         return _moved(array, index_map, ir.const(pad_value or 0, array.dtype))
-    way = BijectiveLayout(src_layout, dst_layout)
+    way = tir.BijectiveLayout(src_layout, dst_layout)
     return te.compute(way.forward_shape(array.shape), lambda *i: array(*way.backward_index(i)), name="T_layout_trans")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import te, tir
-from weft.error import InvalidArgument
-from weft.ir import DataType, as_int, cast, floordiv, floormod, int64, select, walk
+from weft import error, ir, te, tir
 from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis
@@ -25,7 +23,7 @@ _REDUCTIONS = {
 
 def _combine(reduction: str, old: Any, new: Any) -> Any:
     if reduction not in _REDUCTIONS:
-        raise InvalidArgument(f"scatter: unknown reduction '{reduction}'", expected=", ".join(_REDUCTIONS))
+        raise error.InvalidArgument(f"scatter: unknown reduction '{reduction}'", expected=", ".join(_REDUCTIONS))
     if old.dtype == "bool" and reduction in ("add", "max"):
         return tir.logical_or(old, new)
     if old.dtype == "bool" and reduction in ("mul", "min"):
@@ -40,11 +38,11 @@ def _loops(shape: Any, body: Any, name: str) -> Any:
     """
     loop_vars = [tir.Var(f"{name}{d}", "int64") for d in range(len(shape))]
     stmt, test = body(*loop_vars)
-    tested = set() if test is None else set(walk(test))
+    tested = set() if test is None else set(ir.walk(test))
     for v, d in reversed(list(zip(loop_vars, shape, strict=True))):
         if test is not None and v in tested:
             stmt, test = tir.IfThenElse(test, stmt), None
-        stmt = tir.For(v, int64(0), cast("int64", d), tir.ForKind.SERIAL, stmt)
+        stmt = tir.For(v, ir.int64(0), ir.cast("int64", d), tir.ForKind.SERIAL, stmt)
     return stmt if test is None else tir.IfThenElse(test, stmt)
 
 
@@ -80,15 +78,15 @@ def _scatter_mean(data: Any, sources: list[Any], shape: Any, place: Any, name: s
         def update(*i: Any) -> Any:
             at, inside, value = place(ins, i)
             total = tir.BufferStore(outs[0], tir.BufferLoad(outs[0], at) + value, at)
-            count = tir.BufferStore(outs[1], tir.BufferLoad(outs[1], at) + int64(1), at)
+            count = tir.BufferStore(outs[1], tir.BufferLoad(outs[1], at) + ir.int64(1), at)
             return tir.seq(total, count), inside
 
-        ones = _loops(data.shape, lambda *i: (tir.BufferStore(outs[1], int64(1), i), None), "n")
+        ones = _loops(data.shape, lambda *i: (tir.BufferStore(outs[1], ir.int64(1), i), None), "n")
         return tir.seq(_copy(ins[0], outs[0], data.shape), ones, _loops(shape, update, "u"))
 
     total, count = te.extern([data.shape, data.shape], [data, *sources], body, name=name, dtype=[data.dtype, "int64"])
-    divide = (lambda a, b: a / b) if DataType(data.dtype).is_float else floordiv
-    return te.compute(data.shape, lambda *i: divide(total(*i), cast(data.dtype, count(*i))), name="mean")
+    divide = (lambda a, b: a / b) if ir.DataType(data.dtype).is_float else ir.floordiv
+    return te.compute(data.shape, lambda *i: divide(total(*i), ir.cast(data.dtype, count(*i))), name="mean")
 
 
 def scatter_elements(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: str = "update") -> Any:
@@ -101,7 +99,7 @@ def scatter_elements(data: Tensor, indices: Tensor, updates: Tensor, axis: int =
     def place(ins: Any, i: Any) -> Any:
         index = _from_end(tir.BufferLoad(ins[1], i), data.shape[a])
         at = tuple(index if d == a else v for d, v in enumerate(i))
-        return at, tir.all(index >= int64(0), index < data.shape[a]), tir.BufferLoad(ins[2], i)
+        return at, tir.all(index >= ir.int64(0), index < data.shape[a]), tir.BufferLoad(ins[2], i)
 
     return scatter_at(data, [indices, updates], indices.shape, place, reduction, "scatter_elements")
 
@@ -117,21 +115,21 @@ def scatter_add(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0) -
 
 
 def _from_end(index: Any, extent: Any) -> Any:
-    index = cast("int64", index)
-    return select(index < int64(0), index + extent, index)
+    index = ir.cast("int64", index)
+    return ir.select(index < ir.int64(0), index + extent, index)
 
 
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, reduction: str = "update") -> Any:
     """Write slices by tuples of indices; indices outside are skipped, those from -size count from the end."""
-    depth, outer = as_int(indices.shape[-1]), indices.ndim - 1
+    depth, outer = ir.as_int(indices.shape[-1]), indices.ndim - 1
     if depth is None:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "scatter_nd: the last dimension of the indices must be constant", found=str(indices.shape[-1])
         )
 
     def place(ins: Any, i: Any) -> Any:
-        index = [_from_end(tir.BufferLoad(ins[1], (*i[:outer], int64(k))), data.shape[k]) for k in range(depth)]
-        inside = tir.all(*(tir.all(v >= int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
+        index = [_from_end(tir.BufferLoad(ins[1], (*i[:outer], ir.int64(k))), data.shape[k]) for k in range(depth)]
+        inside = tir.all(*(tir.all(v >= ir.int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
         return (*index, *i[outer:]), inside, tir.BufferLoad(ins[2], i)
 
     return scatter_at(data, [indices, updates], updates.shape, place, reduction, "scatter_nd")
@@ -148,7 +146,7 @@ def index_put(data: te.Tensor, indices: Tensors, values: te.Tensor, accumulate: 
             _from_end(tir.BufferLoad(ins[1 + n], broadcast_index(t.shape, shape, outer)), data.shape[n])
             for n, t in enumerate(indices)
         ]
-        inside = tir.all(*(tir.all(v >= int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
+        inside = tir.all(*(tir.all(v >= ir.int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
         return (*index, *i[len(shape) :]), inside, tir.BufferLoad(ins[-1], broadcast_index(values.shape, full, i))
 
     return scatter_at(data, [*indices, values], full, place, "add" if accumulate else "update", "index_put")
@@ -171,9 +169,9 @@ def tensor_scatter(data: Tensor, updates: Tensor, starts: Tensor, axis: int = -2
     axis = normalize_axis("tensor_scatter", axis, data.ndim)
 
     def element(*i: Any) -> Any:
-        place = i[axis] - cast("int64", starts(i[0]))
-        place = floormod(place, data.shape[axis]) if circular else place
-        inside = tir.all(place >= int64(0), place < updates.shape[axis])
+        place = i[axis] - ir.cast("int64", starts(i[0]))
+        place = ir.floormod(place, data.shape[axis]) if circular else place
+        inside = tir.all(place >= ir.int64(0), place < updates.shape[axis])
         return tir.if_then_else(inside, updates(*i[:axis], place, *i[axis + 1 :]), data(*i))
 
     return te.compute(data.shape, element, name="tensor_scatter")

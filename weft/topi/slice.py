@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from weft import ir, te, tir
-from weft.error import InvalidArgument, ShapeMismatch
-from weft.te import Tensor
+from weft import error, ir, te, tir
 from weft.topi.shape import normalize_axis, simplify
 from weft.topi.typing import Extent, Scalar, Shape, Whole
 
@@ -63,7 +61,7 @@ def slice_plan(
     """(begin, length, stride) for each axis that is sliced."""
     steps = strides if strides is not None else [1] * len(axes)
     if not len(axes) == len(begin) == len(end) == len(steps):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "strided_slice: axes, begin, end and strides differ in length",
             found=f"{len(axes)}, {len(begin)}, {len(end)}, {len(steps)}",
         )
@@ -72,7 +70,7 @@ def slice_plan(
         axis = normalize_axis("strided_slice", int(a), len(shape))
         step = int(s)
         if step == 0:
-            raise InvalidArgument("strided_slice: a stride is 0")
+            raise error.InvalidArgument("strided_slice: a stride is 0")
         first, length = slice_bounds(shape[axis], b, e, step, inside)
         plan[axis] = (first, length, step)
     return plan
@@ -95,12 +93,12 @@ def pad_pairs(ndim: int, pad_width: Shape) -> list[tuple[Any, Any]]:
     """(before, after) of each axis."""
     flat = list(ir.as_shape(pad_width))
     if len(flat) != 2 * ndim:
-        raise ShapeMismatch("nn.pad: pad_width has a wrong length", expected=str(2 * ndim), found=str(len(flat)))
+        raise error.ShapeMismatch("nn.pad: pad_width has a wrong length", expected=str(2 * ndim), found=str(len(flat)))
     return [(flat[2 * i], flat[2 * i + 1]) for i in range(ndim)]
 
 
 def pad(
-    data: Tensor, pad_width: Shape, pad_mode: str = "constant", pad_value: Scalar = 0.0, name: str = "T_pad"
+    data: te.Tensor, pad_width: Shape, pad_mode: str = "constant", pad_value: Scalar = 0.0, name: str = "T_pad"
 ) -> Any:
     """Pad each axis with a constant, or with elements of the tensor (reflect, edge, wrap)."""
     pairs = pad_pairs(data.ndim, pad_width)
@@ -150,7 +148,7 @@ def _pad_index(j: Any, d: Any, mode: str) -> Any:
     return tir.min(k, period - k) if not (isinstance(last, ir.IntImm) and last.value == 0) else zero
 
 
-def pad_between(data: Tensor, before: list[Any], after: list[Any], value: Scalar, name: str) -> Any:
+def pad_between(data: te.Tensor, before: list[Any], after: list[Any], value: Scalar, name: str) -> Any:
     """Pad each axis with a scalar, which may be an expression."""
     widths = [w for pair in zip(ir.as_shape(before), ir.as_shape(after), strict=True) for w in pair]
     return pad(data, widths, "constant", value, name)

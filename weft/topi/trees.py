@@ -7,8 +7,6 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, floordiv, int64, logical_and, max_, min_, select
-from weft.te import Tensor
-from weft.tir import ir_builder
 
 _WALKS = 8
 """Ways that are walked together: one waits for its next node while the others go on."""
@@ -17,7 +15,7 @@ _TILE = 128
 """Rows that one tree, whose nodes stay in the cache, sees after each other."""
 
 
-def tree_scores(x: Tensor, nodes: Tensor, roots: Tensor, weights: Tensor, aggregate: str) -> Any:
+def tree_scores(x: te.Tensor, nodes: te.Tensor, roots: te.Tensor, weights: te.Tensor, aggregate: str) -> Any:
     """Walk down trees from their roots and put their leaves' weights together.
 
     Parameters
@@ -47,7 +45,7 @@ def tree_scores(x: Tensor, nodes: Tensor, roots: Tensor, weights: Tensor, aggreg
     keys = te.compute((rows, int64(2), x.shape[1]), lambda r, side, f: _key(x[r, f], dtype, side), name="keys")
 
     def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         key, node, root, weight = (ib.buffer_ptr(b) for b in ins)
         forest = _Forest(
             ib, key, node, weight, ib.buffer_ptr(outs[0]), 2 * x.shape[1], nodes.shape[0], shape[1], aggregate

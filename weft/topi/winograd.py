@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import error, te, tir
-from weft.ir import PrimExpr, as_int, const, floordiv, floormod, if_then_else, int64
+from weft import error, ir, te, tir
 from weft.machine import UNKNOWN, Machine
 from weft.topi.conv import conv_size, paddings
 from weft.topi.precision import narrowed
@@ -79,7 +78,7 @@ def weight_transform(kernel: te.Tensor, tile: int, spatial: Sequence[int], last:
     Tensor
         The transformed axes, the spatial axes that are not, out, in.
     """
-    sizes = [as_int(kernel.shape[a]) or 0 for a in spatial]
+    sizes = [ir.as_int(kernel.shape[a]) or 0 for a in spatial]
     if len(set(sizes)) != 1:
         raise error.InvalidArgument("winograd: a filter has as many taps along each axis", found=str(sizes))
     g = winograd_matrices(tile, sizes[0])[1]
@@ -111,7 +110,7 @@ def weight_transform(kernel: te.Tensor, tile: int, spatial: Sequence[int], last:
 
 def winograd_convolution(data: te.Tensor, weight: te.Tensor, padding: Padding, out_dtype: str = "") -> Any:
     """Convolve 3x3 with stride 1 over channels-last data, weights (n, n, out, in) of :func:`weight_transform`."""
-    n, channels = as_int(weight.shape[0]) or 0, as_int(weight.shape[2]) or 0
+    n, channels = ir.as_int(weight.shape[0]) or 0, ir.as_int(weight.shape[2]) or 0
     panel = (weight.shape[0], weight.shape[1], 1, weight.shape[3], weight.shape[2])
     packed = te.compute(panel, lambda i, j, _, c, o: weight(i, j, o, c), name="weight_panel")
     return narrowed(conv2d_winograd(data, packed, padding, n - 2, channels), out_dtype or data.dtype)
@@ -140,81 +139,81 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
     b, _, a = winograd_matrices(tile)
     n, batch, c, panel = tile + 2, x.shape[0], x.shape[3], u.shape[-1]
     before, after = paddings(padding, 2)
-    rows, columns = (conv_size(x.shape[1 + i], int64(3), 1, 1, before[i], after[i]) for i in range(2))
-    down, across = (simplify(floordiv(size + int64(tile - 1), int64(tile))) for size in (rows, columns))
+    rows, columns = (conv_size(x.shape[1 + i], ir.int64(3), 1, 1, before[i], after[i]) for i in range(2))
+    down, across = (simplify(ir.floordiv(size + ir.int64(tile - 1), ir.int64(tile))) for size in (rows, columns))
     tiles = simplify(batch * down * across)
-    reach = [simplify(down * int64(tile) + int64(2)), simplify(across * int64(tile) + int64(2))]
-    extra = [simplify(r - s - int64(p)) for r, s, p in zip(reach, x.shape[1:3], before, strict=True)]
+    reach = [simplify(down * ir.int64(tile) + ir.int64(2)), simplify(across * ir.int64(tile) + ir.int64(2))]
+    extra = [simplify(r - s - ir.int64(p)) for r, s, p in zip(reach, x.shape[1:3], before, strict=True)]
     padded = _padded(x, before, extra)
 
-    def data(i: Any, s: Any, p: Any, k: Any) -> PrimExpr:
-        image, place = floordiv(p, down * across), floormod(p, down * across)
-        y, z = floordiv(place, across) * int64(tile), floormod(place, across) * int64(tile) + s
-        return _row(b, i, lambda r: padded(image, y + int64(r), z, k))
+    def data(i: Any, s: Any, p: Any, k: Any) -> ir.PrimExpr:
+        image, place = ir.floordiv(p, down * across), ir.floormod(p, down * across)
+        y, z = ir.floordiv(place, across) * ir.int64(tile), ir.floormod(place, across) * ir.int64(tile) + s
+        return _row(b, i, lambda r: padded(image, y + ir.int64(r), z, k))
 
-    half = te.compute((int64(n), int64(n), tiles, c), data, name="winograd_rows")
+    half = te.compute((ir.int64(n), ir.int64(n), tiles, c), data, name="winograd_rows")
     moved = te.compute(
-        (int64(n), int64(n), tiles, c),
-        lambda i, j, p, k: _row(b, j, lambda s: half(i, int64(s), p, k)),
+        (ir.int64(n), ir.int64(n), tiles, c),
+        lambda i, j, p, k: _row(b, j, lambda s: half(i, ir.int64(s), p, k)),
         name="winograd_data",
     )
-    rc = te.reduce_axis((int64(0), c), "rc")
+    rc = te.reduce_axis((ir.int64(0), c), "rc")
     products = te.compute(
-        (int64(n), int64(n), tiles, int64(channels)),
+        (ir.int64(n), ir.int64(n), tiles, ir.int64(channels)),
         lambda i, j, p, o: te.sum(
-            moved(i, j, p, rc.var) * u(i, j, floordiv(o, panel), rc.var, floormod(o, panel)), axis=[rc]
+            moved(i, j, p, rc.var) * u(i, j, ir.floordiv(o, panel), rc.var, ir.floormod(o, panel)), axis=[rc]
         ),
         name="winograd_products",
     )
     sums = te.compute(
-        (int64(tile), int64(n), tiles, int64(channels)),
-        lambda i, s, p, o: _row(a, i, lambda r: products(int64(r), s, p, o)),
+        (ir.int64(tile), ir.int64(n), tiles, ir.int64(channels)),
+        lambda i, s, p, o: _row(a, i, lambda r: products(ir.int64(r), s, p, o)),
         name="winograd_sums",
     )
-    t = int64(tile)
+    t = ir.int64(tile)
 
-    def output(image: Any, y: Any, z: Any, o: Any) -> PrimExpr:
-        place = (image * down + floordiv(y, t)) * across + floordiv(z, t)
-        return _row(a, floormod(z, t), lambda s: sums(floormod(y, t), int64(s), place, o))
+    def output(image: Any, y: Any, z: Any, o: Any) -> ir.PrimExpr:
+        place = (image * down + ir.floordiv(y, t)) * across + ir.floordiv(z, t)
+        return _row(a, ir.floormod(z, t), lambda s: sums(ir.floormod(y, t), ir.int64(s), place, o))
 
-    return te.compute((batch, rows, columns, int64(channels)), output, name="winograd_outputs")
+    return te.compute((batch, rows, columns, ir.int64(channels)), output, name="winograd_outputs")
 
 
 def _padded(x: Any, before: Any, extra: Any) -> Any:
     """Surround the data by zeros, as far as the last tiles reach."""
-    fill = const(0, x.dtype)
-    shape = [x.shape[0], *(simplify(x.shape[1 + i] + int64(before[i]) + extra[i]) for i in range(2)), x.shape[3]]
+    fill = ir.const(0, x.dtype)
+    shape = [x.shape[0], *(simplify(x.shape[1 + i] + ir.int64(before[i]) + extra[i]) for i in range(2)), x.shape[3]]
 
-    def element(image: Any, y: Any, z: Any, k: Any) -> PrimExpr:
-        i, j = y - int64(before[0]), z - int64(before[1])
-        inside = tir.all(i >= int64(0), i < x.shape[1], j >= int64(0), j < x.shape[2])
-        return if_then_else(inside, x(image, i, j, k), fill)
+    def element(image: Any, y: Any, z: Any, k: Any) -> ir.PrimExpr:
+        i, j = y - ir.int64(before[0]), z - ir.int64(before[1])
+        inside = tir.all(i >= ir.int64(0), i < x.shape[1], j >= ir.int64(0), j < x.shape[2])
+        return ir.if_then_else(inside, x(image, i, j, k), fill)
 
     return te.compute(tuple(shape), element, name="pad")
 
 
-def _row(matrix: np.ndarray, which: Any, element: Any) -> PrimExpr:
+def _row(matrix: np.ndarray, which: Any, element: Any) -> ir.PrimExpr:
     """The product of one row of a constant matrix with a vector; the row is decided once `which` is unrolled."""
     rows = [_dot(row, element) for row in matrix]
     result = rows[-1]
     for i in range(len(rows) - 2, -1, -1):
-        result = if_then_else(which == int64(i), rows[i], result)
+        result = ir.if_then_else(which == ir.int64(i), rows[i], result)
     return result
 
 
-def _dot(row: np.ndarray, element: Any) -> PrimExpr:
+def _dot(row: np.ndarray, element: Any) -> ir.PrimExpr:
     """Sum the terms whose factor is not zero."""
-    total: PrimExpr | None = None
+    total: ir.PrimExpr | None = None
     for r, factor in enumerate(row):
         if factor == 0:
             continue
         x = element(r)
         if total is None:
-            total = x if factor == 1 else x * const(float(factor), x.dtype)
+            total = x if factor == 1 else x * ir.const(float(factor), x.dtype)
         elif abs(factor) == 1:
             total = total + x if factor > 0 else total - x
         else:
-            total = total + x * const(float(factor), x.dtype)
+            total = total + x * ir.const(float(factor), x.dtype)
     assert total is not None
     return total
 

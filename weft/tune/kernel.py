@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import error, tir
-from weft.ir import IRModule
-from weft.runtime import Tensor, tensor
+from weft import error, ir, runtime, tir
 from weft.target import Target, TargetLike
 from weft.tune.case import Case
 from weft.tune.database import Database, JSONDatabase
@@ -19,7 +17,7 @@ from weft.tune.task import Progress, Task, tune_tasks
 
 
 def tune_tir(
-    mod: IRModule | tir.PrimFunc,
+    mod: ir.IRModule | tir.PrimFunc,
     target: TargetLike | None = None,
     database: Database | str | Any = None,
     max_trials_global: int | None = None,
@@ -99,4 +97,4 @@ def _cases(name: str, func: tir.PrimFunc, calls: Sequence[Sequence[Any]] | None)
 
 
 def _value(value: Any) -> Any:
-    return value if isinstance(value, (int, Tensor)) else tensor(np.asarray(value))
+    return value if isinstance(value, (int, runtime.Tensor)) else runtime.tensor(np.asarray(value))

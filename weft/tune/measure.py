@@ -13,8 +13,6 @@ from weft.runtime.worker import Process, WorkerCrashed, WorkerError, WorkerHung
 from weft.target import Target
 from weft.tune.case import Case
 
-__all__ = ["Built", "Measured", "Measurer", "Timed", "Worker", "WorkerError"]
-
 _COMPILE_SECONDS = 30.0
 _RUN_SECONDS = 5.0
 _START_SECONDS = 60.0

@@ -8,8 +8,7 @@ from weft.relax.frontend.nn import op, spec
 
 import weft
 from tests.frontend.nn.tracing import check, compiled, trace
-from weft import ir, te
-from weft.error import DTypeMismatch, InvalidArgument, WeftError
+from weft import error, ir, te
 from weft.script import tir as T
 
 
@@ -149,7 +148,7 @@ def test_multinomial():
         want = [min(int(np.searchsorted(t, x, "right")), 6) for t, x in zip(total, u[:, 0], strict=True)]
         assert found.numpy().dtype == dtype
         np.testing.assert_array_equal(found.numpy()[:, 0], want)
-    with pytest.raises(InvalidArgument, match="one for each row"):
+    with pytest.raises(error.InvalidArgument, match="one for each row"):
         trace(lambda p, u: op.multinomial_from_uniform(p, u), p=[3, "v"], u=[2, 1])
 
 
@@ -211,7 +210,7 @@ class TestErrors:
     )
     def test_points_at_the_line(self, function, text):
         """The error shows the line of the model that made it."""
-        with pytest.raises(WeftError) as e:
+        with pytest.raises(error.WeftError) as e:
             trace(function, x=["n", 4])
         shown = str(e.value)
         assert text in shown and f"{__file__}:" in shown and "(lambda x:" in shown
@@ -223,7 +222,7 @@ class TestErrors:
 
     def test_outside_of_an_export(self):
         x = nn.Tensor.placeholder(["n", 4], "float32")
-        with pytest.raises(InvalidArgument, match="only while a module is exported"):
+        with pytest.raises(error.InvalidArgument, match="only while a module is exported"):
             x + 1
 
     def test_result(self):
@@ -231,13 +230,13 @@ class TestErrors:
             (lambda x: None, "without a return"),
             (lambda x: {"a": x}, "returns what no function can"),
         ):
-            with pytest.raises(InvalidArgument, match=text):
+            with pytest.raises(error.InvalidArgument, match=text):
                 trace(function, x=["n"])
 
     def test_unfit_tensors(self):
-        with pytest.raises(InvalidArgument, match="wraps an expression of a tensor"):
+        with pytest.raises(error.InvalidArgument, match="wraps an expression of a tensor"):
             nn.Tensor(_expr=weft.relax.Var("x", weft.relax.ShapeType(None)))
-        with pytest.raises(DTypeMismatch):
+        with pytest.raises(error.DTypeMismatch):
             trace(lambda x: op.astype(x, "int32") * 1.5, x=["n"])
 
 
@@ -254,7 +253,7 @@ def test_a_failed_export_leaves_the_module_whole():
 
     model = Model()
     specs = {"x": spec.Tensor(["n", 4], "float32")}
-    with pytest.raises(WeftError):
+    with pytest.raises(error.WeftError):
         model.export_tvm({"bad": specs})
     assert weft.relax.BlockBuilder.current() is None
     mod, _ = model.export_tvm({"good": specs})
@@ -290,5 +289,5 @@ def test_unknown_tensors():
         ("own", "none", "found fc.weight"),
         ("size", "plain", "the size 'k'"),
     ):
-        with pytest.raises(InvalidArgument, match=f"method '{method}' uses what it does not get[\\s\\S]*{text}"):
+        with pytest.raises(error.InvalidArgument, match=f"method '{method}' uses what it does not get[\\s\\S]*{text}"):
             Model().export_tvm({method: {"x": x, "$": {"param_mode": mode}}})

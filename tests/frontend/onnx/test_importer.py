@@ -13,9 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import convert_model_to_external_data
 
 from tests.frontend.models import calls, check, compare, model_of, oracle, symbolic
-from weft import error, relax
+from weft import error, ir, relax
 from weft.frontend.onnx import from_onnx, supported_operators
-from weft.ir import If, IntImm, SizeVar
 from weft.relax.interpreter import evaluate
 
 node = helper.make_node
@@ -64,7 +63,7 @@ def test_names_types_and_shapes_are_described() -> None:
     assert main.params[0].name_hint == "x_0"
     assert main.attrs["num_input"] == 1
     assert main.attrs["params"] == ()
-    assert isinstance(main.params[0].ty.shape[0], SizeVar)
+    assert isinstance(main.params[0].ty.shape[0], ir.SizeVar)
 
 
 def test_one_variable_for_each_named_dimension() -> None:
@@ -122,8 +121,8 @@ def test_shape_dict_fixes_a_name_everywhere() -> None:
         dims={"a": ["n", 3], "b": ["n", "m"]},
     )
     b = from_onnx(model, shape_dict={"a": [2, 3]})["main"].params[1].ty.shape
-    assert isinstance(b[0], IntImm) and b[0].value == 2
-    assert isinstance(b[1], SizeVar)
+    assert isinstance(b[0], ir.IntImm) and b[0].value == 2
+    assert isinstance(b[1], ir.SizeVar)
 
 
 def test_shape_dict_gives_a_missing_rank() -> None:
@@ -300,7 +299,7 @@ def test_condition_is_data(value: bool) -> None:
         mod = from_onnx(m)
         compare(evaluate(mod, *inputs.values()), oracle(model, inputs))
         blocks = mod["main"].body.blocks
-        assert sum(isinstance(b.value, If) for block in blocks for b in block.bindings) == 1
+        assert sum(isinstance(b.value, ir.If) for block in blocks for b in block.bindings) == 1
         assert isinstance(blocks[0], relax.DataflowBlock)
         assert isinstance(blocks[-1], relax.DataflowBlock)
 

@@ -11,10 +11,9 @@ import pytest
 from onnx import TensorProto, helper, parser
 
 import weft
-from weft.error import ModelImportError
+from weft import error, runtime
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
-from weft.runtime import VirtualMachine
 
 RNG = np.random.default_rng(3)
 ML = "ai.onnx.ml"
@@ -285,9 +284,9 @@ def test_maps() -> None:
         (got,) = weft.Session(made).run({"x": x})
         assert got == [dict(zip(keys, row.tolist(), strict=True)) for row in x]
         assert evaluate(from_onnx(made), x) == [got]
-        rows = VirtualMachine(weft.compile(from_onnx(made)), weft.cpu())["main"](x)  # which needs no Python
+        rows = runtime.VirtualMachine(weft.compile(from_onnx(made)), weft.cpu())["main"](x)  # which needs no Python
         np.testing.assert_array_equal(rows.numpy(), x)
-    with pytest.raises(ModelImportError, match="as many columns as there are labels"):
+    with pytest.raises(error.ModelImportError, match="as many columns as there are labels"):
         from_onnx(model("ZipMap", x, classlabels_int64s=[1, 2, 3]))
 
 

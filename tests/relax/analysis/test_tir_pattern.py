@@ -3,8 +3,7 @@
 import pytest
 
 import weft
-from weft import relax
-from weft.op import Fusion
+from weft import op, relax
 from weft.relax.analysis import has_reshape_pattern, tir_op_pattern
 from weft.script import from_source
 from weft.tir import PrimFunc
@@ -15,24 +14,24 @@ W, IDX = 'w: R.Tensor((6, 4), "float32")', 'i: R.Tensor((3,), "int64")'
 IM, K = 'im: R.Tensor((1, 3, 8, 8), "float32")', 'k: R.Tensor((4, 3, 3, 3), "float32")'
 
 PATTERNS = [
-    ("R.exp(x)", Fusion.ELEMENTWISE, X),
-    ("R.add(x, y)", Fusion.ELEMENTWISE, X, Y),
-    ("R.broadcast_to(y, (4, 6))", Fusion.BROADCAST, Y),
-    ("R.permute_dims(x)", Fusion.INJECTIVE, X),
-    ("R.flip(x, axis=0)", Fusion.INJECTIVE, X),
-    ("R.concat([x, x])", Fusion.INJECTIVE, X),
-    ("R.strided_slice(x, [0], [1], [3])", Fusion.INJECTIVE, X),
-    ("R.nn.pad(x, (1, 1, 1, 1))", Fusion.INJECTIVE, X),
-    ("R.take(x, i, axis=0)", Fusion.OPAQUE, X, IDX),
-    ("R.sum(x, axis=1)", Fusion.REDUCTION, X),
-    ("R.max(x, axis=0)", Fusion.REDUCTION, X),
-    ("R.mean(x, axis=0)", Fusion.ANCHOR, X),
-    ("R.argmax(x, axis=1)", Fusion.ANCHOR, X),
-    ("R.matmul(x, w)", Fusion.ANCHOR, X, W),
-    ("R.nn.softmax(x)", Fusion.ANCHOR, X),
-    ("R.nn.layer_norm(x, y, y, axes=[-1])", Fusion.ANCHOR, X, Y),
-    ("R.nn.conv2d(im, k)", Fusion.ANCHOR, IM, K),
-    ("R.nn.max_pool2d(im, pool_size=(2, 2))", Fusion.ANCHOR, IM),
+    ("R.exp(x)", op.Fusion.ELEMENTWISE, X),
+    ("R.add(x, y)", op.Fusion.ELEMENTWISE, X, Y),
+    ("R.broadcast_to(y, (4, 6))", op.Fusion.BROADCAST, Y),
+    ("R.permute_dims(x)", op.Fusion.INJECTIVE, X),
+    ("R.flip(x, axis=0)", op.Fusion.INJECTIVE, X),
+    ("R.concat([x, x])", op.Fusion.INJECTIVE, X),
+    ("R.strided_slice(x, [0], [1], [3])", op.Fusion.INJECTIVE, X),
+    ("R.nn.pad(x, (1, 1, 1, 1))", op.Fusion.INJECTIVE, X),
+    ("R.take(x, i, axis=0)", op.Fusion.OPAQUE, X, IDX),
+    ("R.sum(x, axis=1)", op.Fusion.REDUCTION, X),
+    ("R.max(x, axis=0)", op.Fusion.REDUCTION, X),
+    ("R.mean(x, axis=0)", op.Fusion.ANCHOR, X),
+    ("R.argmax(x, axis=1)", op.Fusion.ANCHOR, X),
+    ("R.matmul(x, w)", op.Fusion.ANCHOR, X, W),
+    ("R.nn.softmax(x)", op.Fusion.ANCHOR, X),
+    ("R.nn.layer_norm(x, y, y, axes=[-1])", op.Fusion.ANCHOR, X, Y),
+    ("R.nn.conv2d(im, k)", op.Fusion.ANCHOR, IM, K),
+    ("R.nn.max_pool2d(im, pool_size=(2, 2))", op.Fusion.ANCHOR, IM),
 ]
 
 
@@ -100,4 +99,4 @@ def test_reshapes_of_symbolic_sizes():
             B[v] = A[v // 4, v % 4]
 """)
     assert has_reshape_pattern(program)
-    assert tir_op_pattern(program) == Fusion.INJECTIVE
+    assert tir_op_pattern(program) == op.Fusion.INJECTIVE

@@ -4,8 +4,6 @@ import pytest
 
 import weft
 from weft import ir, relax
-from weft.relax import analysis
-from weft.relax.expr import DataflowBlock
 from weft.relax.transform import dataflowblock_pass
 from weft.script import from_source
 
@@ -15,17 +13,17 @@ BOTH = relax.TupleType((TENSOR, relax.ShapeType((M,), 1)))
 
 
 def test_symbolic_sizes():
-    assert {v.name for v in analysis.tir_vars_in_type(BOTH)} == {"n", "m"}
-    assert [v.name for v in analysis.definable_tir_vars_in_type(TENSOR)] == ["n"]
-    assert [v.name for v in analysis.definable_tir_vars_in_type(BOTH)] == ["n", "m"]
+    assert {v.name for v in relax.analysis.tir_vars_in_type(BOTH)} == {"n", "m"}
+    assert [v.name for v in relax.analysis.definable_tir_vars_in_type(TENSOR)] == ["n"]
+    assert [v.name for v in relax.analysis.definable_tir_vars_in_type(BOTH)] == ["n", "m"]
 
 
 def test_erasing():
-    assert analysis.erase_to_well_defined(TENSOR, [N, M]) is TENSOR
-    assert ir.structural_equal(analysis.erase_to_well_defined(TENSOR, [N]), relax.TensorType(None, "float32", 3))
-    erased = analysis.erase_to_well_defined(BOTH, [M])
+    assert relax.analysis.erase_to_well_defined(TENSOR, [N, M]) is TENSOR
+    assert ir.structural_equal(relax.analysis.erase_to_well_defined(TENSOR, [N]), relax.TensorType(None, "float32", 3))
+    erased = relax.analysis.erase_to_well_defined(BOTH, [M])
     assert erased.fields[0].shape is None and erased.fields[1].values is not None
-    static = analysis.get_static_type(relax.TensorType((3, 4), "int8"))
+    static = relax.analysis.get_static_type(relax.TensorType((3, 4), "int8"))
     assert ir.structural_equal(static, relax.TensorType(None, "int8", 2))
 
 
@@ -44,17 +42,17 @@ def test_erasing():
     ],
 )
 def test_base_check(base, derived, expected):
-    assert analysis.type_base_check(base, derived) == analysis.BaseCheckResult[expected]
+    assert relax.analysis.type_base_check(base, derived) == relax.analysis.BaseCheckResult[expected]
 
 
 def test_common_types():
-    lca = analysis.type_lca(relax.TensorType((2, 3), "float32"), relax.TensorType((2, 4), "float32"))
+    lca = relax.analysis.type_lca(relax.TensorType((2, 3), "float32"), relax.TensorType((2, 4), "float32"))
     assert ir.structural_equal(lca, relax.TensorType(None, "float32", 2))
     func = relax.FuncType((relax.TensorType((N,), "float32"),), relax.TensorType((N, N), "float32"))
     x = relax.Var("x", relax.TensorType((7,), "float32"))
-    ret = analysis.derive_call_ret_type(func, relax.Call(relax.Var("f", func), (x,)))
+    ret = relax.analysis.derive_call_ret_type(func, relax.Call(relax.Var("f", func), (x,)))
     assert ir.structural_equal(ret, relax.TensorType((7, 7), "float32"))
-    assert analysis.used_vars(relax.Tuple((x, x))) == [x]
+    assert relax.analysis.used_vars(relax.Tuple((x, x))) == [x]
 
 
 MOD = from_source("""@I.ir_module
@@ -76,7 +74,7 @@ def test_passes_over_blocks():
     @dataflowblock_pass(opt_level=1)
     def keep_last(block, mod, ctx):
         seen.append(len(block.bindings))
-        return DataflowBlock(block.bindings[-1:])
+        return relax.DataflowBlock(block.bindings[-1:])
 
     new = keep_last(MOD)
     assert seen == [2]

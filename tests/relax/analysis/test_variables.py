@@ -1,8 +1,6 @@
 """Variables, bindings and calls of small programs, counted by hand."""
 
 from weft import relax
-from weft.relax import analysis
-from weft.relax.expr import DataflowBlock
 from weft.script import from_source
 from weft.script import relax as R
 from weft.script import tir as T
@@ -48,47 +46,47 @@ def names(variables):
 
 
 def test_variables():
-    assert set(names(analysis.bound_vars(MAIN))) == {"x", "w", "a", "b", "v", "inner", "z"} | (
-        set(names(analysis.bound_vars(MAIN))) & {"_"}
+    assert set(names(relax.analysis.bound_vars(MAIN))) == {"x", "w", "a", "b", "v", "inner", "z"} | (
+        set(names(relax.analysis.bound_vars(MAIN))) & {"_"}
     )
-    assert names(analysis.free_vars(MAIN)) == []
-    value = analysis.name_to_binding(MAIN)["b"][0].value
-    assert sorted(names(analysis.free_vars(value))) == ["a", "x"]
-    assert set(names(analysis.all_vars(value))) == {"a", "x"}
-    assert names(analysis.all_global_vars(MOD["even"].body)) == ["odd"]
+    assert names(relax.analysis.free_vars(MAIN)) == []
+    value = relax.analysis.name_to_binding(MAIN)["b"][0].value
+    assert sorted(names(relax.analysis.free_vars(value))) == ["a", "x"]
+    assert set(names(relax.analysis.all_vars(value))) == {"a", "x"}
+    assert names(relax.analysis.all_global_vars(MOD["even"].body)) == ["odd"]
 
 
 def test_chains_and_values():
-    block = next(b for b in MAIN.body.blocks if isinstance(b, DataflowBlock))
-    chain = {v.name_hint: names(users) for v, users in analysis.udchain(block).items()}
+    block = next(b for b in MAIN.body.blocks if isinstance(b, relax.DataflowBlock))
+    chain = {v.name_hint: names(users) for v, users in relax.analysis.udchain(block).items()}
     assert chain == {"x": ["a", "b"], "a": ["b"], "b": [], "w": ["v"], "v": []}
-    values = {v.name_hint: e for v, e in analysis.get_var2val(MAIN).items()}
+    values = {v.name_hint: e for v, e in relax.analysis.get_var2val(MAIN).items()}
     assert values["a"].op.name == "relax.add"
-    assert names(analysis.computable_at_compile_time(MAIN)) == ["w", "v"]  # the weight, and what follows from it
+    assert names(relax.analysis.computable_at_compile_time(MAIN)) == ["w", "v"]  # the weight, and what follows from it
 
 
 def test_symbols():
-    assert [v.name for v in analysis.defined_symbolic_vars(MAIN)] == ["n"]
-    assert analysis.free_symbolic_vars(MAIN) == []
+    assert [v.name for v in relax.analysis.defined_symbolic_vars(MAIN)] == ["n"]
+    assert relax.analysis.free_symbolic_vars(MAIN) == []
 
 
 def test_order_of_visits():
     seen = []
     x = relax.Var("x", relax.TensorType((3,), "float32"))
     call = relax.op.add(x, x)
-    analysis.post_order_visit(call, seen.append)
+    relax.analysis.post_order_visit(call, seen.append)
     assert seen[-1] is call
     assert sum(e is x for e in seen) == 1
 
 
 def test_effects():
-    assert not analysis.contains_impure_call(MAIN)  # the inner function prints; nobody calls it
-    inner = analysis.name_to_binding(MAIN)["inner"][0].value
-    assert analysis.contains_impure_call(inner)
+    assert not relax.analysis.contains_impure_call(MAIN)  # the inner function prints; nobody calls it
+    inner = relax.analysis.name_to_binding(MAIN)["inner"][0].value
+    assert relax.analysis.contains_impure_call(inner)
 
 
 def test_recursion():
-    assert [names(g) for g in analysis.detect_recursion(MOD)] == [["even", "odd"], ["own"]]
+    assert [names(g) for g in relax.analysis.detect_recursion(MOD)] == [["even", "odd"], ["own"]]
 
 
 def test_sizes_of_weights_are_known_at_compile_time():
@@ -102,4 +100,4 @@ def test_sizes_of_weights_are_known_at_compile_time():
         b = R.ones([n], "int32")
         return (a, b, w2)
 
-    assert names(analysis.computable_at_compile_time(main.with_attrs({"num_input": 1}))) == ["w", "w2", "a"]
+    assert names(relax.analysis.computable_at_compile_time(main.with_attrs({"num_input": 1}))) == ["w", "w2", "a"]

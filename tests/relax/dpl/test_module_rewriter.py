@@ -2,9 +2,8 @@
 
 import pytest
 
+from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import IRModule, assert_structural_equal
-from weft.ir.passes import Sequential
 from weft.script import ir as I  # noqa: E741, N812
 from weft.script import relax as R  # noqa: N812
 
@@ -65,13 +64,13 @@ class Expected:
 
 
 def test_a_match_becomes_the_replacement_and_its_subroutines_come_along():
-    assert_structural_equal(Doubled(program()), Expected)
-    assert_structural_equal(Sequential([Doubled])(program()), Expected)
+    ir.assert_structural_equal(Doubled(program()), Expected)
+    ir.assert_structural_equal(ir.Sequential([Doubled])(program()), Expected)
 
 
 @pytest.mark.parametrize("mod", [program("float16"), program(effect=True)])
 def test_other_types_and_effects_between_are_no_match(mod):
-    assert_structural_equal(Doubled(mod), mod)
+    ir.assert_structural_equal(Doubled(mod), mod)
 
 
 @I.ir_module
@@ -92,4 +91,4 @@ class Parts:
 ])  # fmt: skip
 def test_incomplete_rewriters(functions, error, says):
     with pytest.raises(error, match=says):
-        R.rewriter(IRModule({name: Parts[of] for name, of in functions.items()}))
+        R.rewriter(ir.IRModule({name: Parts[of] for name, of in functions.items()}))

@@ -8,7 +8,6 @@ from tests.relax_models import model
 from weft import relax
 from weft.ir import Attrs, Call, Op, walk
 from weft.machine import Machine
-from weft.relax import transform
 
 torch = pytest.importorskip("torch")
 RNG = np.random.default_rng(7)
@@ -27,7 +26,7 @@ def program(middle, shape=(1, 8, 12, 10)):
 
 def check(mod, shape=(1, 8, 12, 10)):
     """Only entry and exit are transposed, and the result is that of the program without any pass."""
-    after = transform.dead_code_elimination()(transform.convert_layout()(transform.normalize()(mod)))
+    after = relax.transform.dead_code_elimination()(relax.transform.convert_layout()(relax.transform.normalize()(mod)))
     found = [n for n in walk(after["main"]) if isinstance(n, Call) and n.op is Op.get("relax.permute_dims")]
     assert len(found) == 2
     x = weft.runtime.tensor(RNG.standard_normal(shape).astype(np.float32))
@@ -86,7 +85,7 @@ def test_parts_and_frames():
 
     mod = program(middle)
     check(mod)
-    after = transform.dead_code_elimination()(transform.convert_layout()(transform.normalize()(mod)))
+    after = relax.transform.dead_code_elimination()(relax.transform.convert_layout()(relax.transform.normalize()(mod)))
     pads = [n for n in walk(after["main"]) if isinstance(n, Call) and n.op is Op.get("relax.nn.pad")]
     assert len(pads) == 2
 
@@ -115,7 +114,7 @@ def test_sequences_are_images_of_one_row(symbolic):
     x = relax.Var("x", relax.TensorType((n, 6, w), "float32"))
     weights = [relax.const(RNG.standard_normal(s).astype(np.float32)) for s in ((8, 6, 3), (8, 1, 4))]
     mod = sequences(x, weights)
-    after = transform.widen_conv1d()(transform.normalize()(mod))
+    after = relax.transform.widen_conv1d()(relax.transform.normalize()(mod))
     assert not [c for c in walk(after["main"]) if isinstance(c, Call) and "1d" in getattr(c.op, "name", "")]
     data = weft.runtime.tensor(RNG.standard_normal((2, 6, 41)).astype(np.float32))
     results = [
@@ -182,7 +181,7 @@ def pixelwise(bb, y):
 @pytest.mark.parametrize("first", [((2, 2), 24), ((2, 2), 1), ((3, 2), 5), ((1, 4), 8)])
 def test_transposed_convolutions_without_overlap_are_products(symbolic, first):
     mod = transposed(symbolic, first, ((2, 2), 1), channelwise)
-    after = transform.dead_code_elimination()(transform.convert_layout()(transform.normalize()(mod)))
+    after = relax.transform.dead_code_elimination()(relax.transform.convert_layout()(relax.transform.normalize()(mod)))
     assert not [n for n in walk(after["main"]) if isinstance(n, Call) and n.op is Op.get("relax.nn.conv2d_transpose")]
     check_values(mod, [(2, 6, 7, 5), (1, 6, 1, 16)] if symbolic else [(2, 6, 7, 5)])
 
@@ -222,7 +221,7 @@ def test_groups_as_wide_as_panels_are_packed(outs, ins):
         for name in ("default", "zero")
     )
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
-    after = transform.convert_layout(panel=32, winograd=False)(transform.normalize()(mod))["main"]
+    after = relax.transform.convert_layout(panel=32, winograd=False)(relax.transform.normalize()(mod))["main"]
     (conv,) = (n for n in walk(after) if isinstance(n, Call) and n.op is Op.get("relax.nn.conv2d"))
     assert conv.attrs["kernel_layout"] == "OHWI32o"
 
@@ -257,7 +256,7 @@ def test_one_channel_is_computed_for_pixels_and_odd_groups_each_by_itself(
         y = bb.emit(relax.op.nn.conv2d(y, relax.const(weight), **attributes))
         bb.emit_func_output(bb.emit_output(bb.emit(relax.op.nn.relu(y))))
     machine = Machine(vector_bits=512, vector_registers=32)
-    after = transform.convert_layout(machine=machine)(transform.normalize()(bb.get()))["main"]
+    after = relax.transform.convert_layout(machine=machine)(relax.transform.normalize()(bb.get()))["main"]
     convs = [n for n in walk(after) if isinstance(n, Call) and n.op is Op.get("relax.nn.conv2d")][before:]
     assert len(convs) == count
     twin = before and channels[0] > 16  # that of few channels is computed for pixels too
@@ -284,7 +283,7 @@ def test_a_convolution_that_scales_channels_is_a_multiplication(multiplier, attr
     weight = RNG.standard_normal((5 * multiplier, 1, 1, 1)).astype(dtype)
     convolved = lambda x: relax.op.nn.conv2d(x, relax.const(weight, dtype), groups=5, **attributes)  # noqa: E731
     mod = model(convolved, (batch, 5, height, 7), dtype=dtype)
-    after = transform.decompose_ops()(transform.normalize()(mod))["main"]
+    after = relax.transform.decompose_ops()(relax.transform.normalize()(mod))["main"]
     assert any(isinstance(n, Call) and n.op is Op.get("relax.multiply") for n in walk(after)) == scales
     vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
     for shape in ((2, 5, 6, 7), (0, 5, 1, 7), (3, 5, 1, 7)):
@@ -301,7 +300,7 @@ def test_a_transposed_matrix_is_read_as_it_lies(rows, axes):
     given = (inner, 70) if axes == (0, 1) else (70, inner)
     x, w = (relax.Var(n, relax.TensorType(d, "float32")) for n, d in (("x", (count, inner)), ("w", given)))
     mod = model(lambda x, w: relax.op.nn.relu(relax.op.matmul(x, relax.op.permute_dims(w, axes))), x, w)
-    after = transform.convert_layout()(transform.normalize()(mod))["main"]
+    after = relax.transform.convert_layout()(relax.transform.normalize()(mod))["main"]
     read = any(isinstance(n, Call) and n.op is Op.get("relax.linear") for n in walk(after))
     assert read == (rows != "m" and axes != (0, 1))
     a, b = (RNG.standard_normal(d).astype(np.float32) for d in ((5 if rows == "m" else rows, inner), given))

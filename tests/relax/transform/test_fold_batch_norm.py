@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from weft import relax
-from weft.ir import SizeVar, walk
+from weft import ir, relax
 from weft.relax.transform import dead_code_elimination, fold_batch_norm
 
 
 def network(use_twice=False, whole=False, axis=1):
     """A convolution with a batch normalisation after it; `whole` returns the statistics too."""
     rng = np.random.default_rng(0)
-    n = SizeVar("n", "int64")
+    n = ir.SizeVar("n", "int64")
     x = relax.Var("x", relax.tensor_type((n, 3, 8, 8), "float32"))
     bb = relax.BlockBuilder()
     params = [relax.constant(rng.random(4, np.float32) + 0.5) for _ in range(4)]
@@ -26,7 +25,7 @@ def network(use_twice=False, whole=False, axis=1):
 
 
 def operators(mod):
-    return [c.op.name.removeprefix("relax.") for c in walk(mod["main"]) if isinstance(c, relax.Call)]
+    return [c.op.name.removeprefix("relax.") for c in ir.walk(mod["main"]) if isinstance(c, relax.Call)]
 
 
 def test_the_weights_take_the_scale():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax, tir
-from weft.ir import PassContext, Sequential, walk
+from weft import ir, relax, tir
 from weft.relax import transform as t
 from weft.relax.rewriter import all_bindings
 from weft.script import from_source
@@ -51,12 +50,12 @@ CASES = {
 def test_kernels_of_a_group_become_one(name):
     body, names, expected = CASES[name]
     mod = module(body)
-    fused = Sequential(ZERO)(mod)
+    fused = ir.Sequential(ZERO)(mod)
     assert not any(f.attrs.get("Primitive") for _, f in fused.items())
     if names is not None:
         assert kernels_called(fused) == names == [v.name_hint for v, f in fused.items() if isinstance(f, tir.PrimFunc)]
     np.testing.assert_allclose(run(fused, X, Y), expected(), rtol=2e-5, atol=1e-6)
-    again = Sequential(ZERO)(fused)
+    again = ir.Sequential(ZERO)(fused)
     assert kernels_called(again) == kernels_called(fused)
 
 
@@ -69,9 +68,9 @@ def test_dimensions_that_no_operand_has_come_to_a_group():
 
 def test_blocks_and_variables_are_each_kernels_own():
     """One kernel merged twice shares no node that a schedule could confuse."""
-    fused = Sequential(ZERO)(module(["a = R.exp(x)", "z = R.exp(a)"]))
+    fused = ir.Sequential(ZERO)(module(["a = R.exp(x)", "z = R.exp(a)"]))
     (name,) = kernels_called(fused)
-    blocks = [n for n in walk(fused[name].body) if type(n) is tir.Block and n.iter_vars]
+    blocks = [n for n in ir.walk(fused[name].body) if type(n) is tir.Block and n.iter_vars]
     assert len({b.name_hint for b in blocks}) == len(blocks) == 2
     assert len({id(iv.var) for b in blocks for iv in b.iter_vars}) == 4
 
@@ -102,8 +101,8 @@ def test_kernels_of_the_user_fuse_by_their_pattern():
         'z = R.call_tir(cls.shift, (a,), out_ty=R.Tensor((n, 8), "float32"), tir_vars=R.shape([n + 2]))',
     ]
     mod = module(body, 'x: R.Tensor(("n", 8), "float32")', more)
-    assert kernels_called(Sequential(ZERO[2:])(mod)) == ["double", "shift"]  # nothing says what they do
-    fused = Sequential(ZERO)(mod)
+    assert kernels_called(ir.Sequential(ZERO[2:])(mod)) == ["double", "shift"]  # nothing says what they do
+    fused = ir.Sequential(ZERO)(mod)
     assert kernels_called(fused) == ["fused_double_shift"]
     for m in (mod, fused):
         np.testing.assert_allclose(run(m, X), 2 * X + 7, rtol=1e-6)
@@ -111,7 +110,7 @@ def test_kernels_of_the_user_fuse_by_their_pattern():
 
 def test_level_0_fuses_nothing():
     mod = module(["a = R.add(x, y)", "z = R.nn.relu(a)"])
-    with PassContext(opt_level=0):
+    with ir.PassContext(opt_level=0):
         assert t.fuse_ops()(mod) is mod
         assert t.fuse_ops(fuse_opt_level=2)(mod) is not mod
 
@@ -121,7 +120,7 @@ def test_disabled_and_required_passes(name):
     mod = module(["a = R.add(x, y)", "z = R.nn.relu(a)"])
 
     def kernels(**context):
-        with PassContext(**context):
+        with ir.PassContext(**context):
             new = relax.get_pipeline("default", weft.target.Target("llvm"))(mod)
         return {v.name_hint for v, f in new.items() if isinstance(f, tir.PrimFunc) and "shape_func" not in v.name_hint}
 
@@ -129,13 +128,13 @@ def test_disabled_and_required_passes(name):
     assert len(kernels(disabled_pass=[name])) == 2
     assert len(kernels(opt_level=0)) == 2
     assert len(kernels(opt_level=1)) == 1
-    with PassContext(disabled_pass=[name]):
+    with ir.PassContext(disabled_pass=[name]):
         np.testing.assert_allclose(run(mod, X, Y), np.maximum(X + Y, 0), rtol=1e-6)
-    passes = Sequential([weft.ir.Pass("Late", lambda m: mod, opt_level=3)])
+    passes = ir.Sequential([weft.ir.Pass("Late", lambda m: mod, opt_level=3)])
     empty = weft.IRModule({})
-    with PassContext(opt_level=1):
+    with ir.PassContext(opt_level=1):
         assert passes(empty) is empty
-    with PassContext(opt_level=1, required_pass=["Late"]):
+    with ir.PassContext(opt_level=1, required_pass=["Late"]):
         assert passes(empty) is mod
 
 
@@ -150,7 +149,7 @@ def test_kernels_of_a_selective_context_are_kept_apart(tmp_path, monkeypatch):
             seen.append(info.name)
 
     run(func, X, Y)
-    with PassContext(disabled_pass=["tir.UnrollLoop"], instruments=[Names()]):
+    with ir.PassContext(disabled_pass=["tir.UnrollLoop"], instruments=[Names()]):
         np.testing.assert_allclose(run(func, X, Y), np.exp(X), rtol=1e-5)
     assert "VectorizeLoop" in seen and "UnrollLoop" not in seen
 

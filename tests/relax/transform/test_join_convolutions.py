@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft import relax
-from weft.ir import SizeVar, walk
+from weft import ir, relax
 from weft.relax.interpreter import evaluate
 from weft.relax.transform import dead_code_elimination, join_convolutions
 
@@ -22,7 +21,7 @@ def sum_of(branches: list[Any], dims: int = 2, again: int | None = None) -> Any:
     x = relax.Var(
         "x",
         relax.tensor_type(
-            (SizeVar("n", "int64"), CHANNELS, *(SizeVar(f"d{i}", "int64") for i in range(dims))), "float32"
+            (ir.SizeVar("n", "int64"), CHANNELS, *(ir.SizeVar(f"d{i}", "int64") for i in range(dims))), "float32"
         ),
     )
     bb, made = relax.BlockBuilder(), []
@@ -53,7 +52,7 @@ def sum_of(branches: list[Any], dims: int = 2, again: int | None = None) -> Any:
 
 
 def convolutions(mod: Any) -> int:
-    return sum("conv" in c.op.name for c in walk(mod["main"]) if isinstance(c, relax.Call))
+    return sum("conv" in c.op.name for c in ir.walk(mod["main"]) if isinstance(c, relax.Call))
 
 
 def check(mod: Any, left: int, dims: int = 2) -> None:

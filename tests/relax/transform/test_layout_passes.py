@@ -3,16 +3,14 @@
 import numpy as np
 import pytest
 
-from weft import compile, cpu, error, ir, relax, tir
-from weft.relax import transform
-from weft.runtime import tensor
+from weft import compile, cpu, error, ir, relax, runtime, tir
 from weft.script import ir as I
 from weft.script import relax as R
 from weft.script import tir as T
 
 
 def run(mod, *arrays):
-    found = relax.VirtualMachine(compile(mod), cpu())["main"](*map(tensor, arrays))
+    found = relax.VirtualMachine(compile(mod), cpu())["main"](*map(runtime.tensor, arrays))
     return (
         [f.numpy() for f in found] if isinstance(found, (list, tuple)) or not hasattr(found, "numpy") else found.numpy()
     )
@@ -51,7 +49,7 @@ def blocked(x: T.Buffer((4, 4), "float32"), y: T.Buffer((4, 4), "float32"), z: T
 
 def test_kernels_of_an_operator_become_others_in_another_layout_with_padding():
     blocks = lambda i: (i // 4, i % 4)  # noqa: E731
-    new = transform.AlterOpImpl({"my.both": blocked}, {"my.both": [blocks, blocks, lambda i: i]})(Twice)
+    new = relax.transform.AlterOpImpl({"my.both": blocked}, {"my.both": [blocks, blocks, lambda i: i]})(Twice)
     names = {v.name_hint for v in new}
     assert {"my_both_replacement", "remove_pad"} <= names and "kernel" in names
     text = new["main"].script()
@@ -59,9 +57,9 @@ def test_kernels_of_an_operator_become_others_in_another_layout_with_padding():
     x = np.arange(14, dtype="float32")
     for got, want in zip(run(new, x), (2 * x, x + 1), strict=True):
         np.testing.assert_array_equal(got, want)
-    assert transform.AlterOpImpl({"other": blocked}, {})(Twice) is Twice
+    assert relax.transform.AlterOpImpl({"other": blocked}, {})(Twice) is Twice
     with pytest.raises(error.InvalidArgument, match="1 of arguments and 2 of results"):
-        transform.AlterOpImpl({"my.both": blocked}, {"my.both": [blocks]})(Twice)
+        relax.transform.AlterOpImpl({"my.both": blocked}, {"my.both": [blocks]})(Twice)
 
 
 @T.prim_func
@@ -86,9 +84,9 @@ def test_layouts_that_go_with_that_of_the_result_compute_the_same():
         else:
             sch.transform_block_layout("pool", layout)
     x, w = (np.random.default_rng(0).random(s, "float32") for s in ((2, 8, 6, 6), (8,)))
-    got = tensor(np.zeros((2, 3, 3, 2, 4), "float32"))
+    got = runtime.tensor(np.zeros((2, 3, 3, 2, 4), "float32"))
     shown = x.reshape(2, 2, 4, 6, 6).transpose(0, 3, 4, 1, 2)
-    compile(sch.mod)["main"](tensor(np.ascontiguousarray(shown)), tensor(w.reshape(2, 4)), got)
+    compile(sch.mod)["main"](runtime.tensor(np.ascontiguousarray(shown)), runtime.tensor(w.reshape(2, 4)), got)
     want = x.astype("float64").reshape(2, 8, 3, 2, 3, 2).sum((3, 5)) * w[None, :, None, None]
     np.testing.assert_allclose(got.numpy(), want.reshape(2, 2, 4, 3, 3).transpose(0, 3, 4, 1, 2), rtol=1e-5)
     (region,) = (r for r in sch.get(sch.get_sblock("pool")).reads if r.buffer.name == "w")
@@ -130,7 +128,7 @@ def test_kernels_that_only_copy_are_views_where_their_results_stay_inside():
                 R.output(b, c)
             return (b, c)
 
-    after = transform.RewriteDataflowReshape()(Before)
+    after = relax.transform.RewriteDataflowReshape()(Before)
     kinds = [b.value.op.name for b in after["main"].body.blocks[0].bindings]
     assert kinds == ["relax.reshape", "relax.call_tir", "relax.call_tir"]
     x = np.random.default_rng(0).random((3, 4), "float32")
@@ -148,11 +146,11 @@ def test_sizes_that_a_cast_names_are_those_of_its_value():
         s = R.add(z, x)
         return (s, w)
 
-    once = transform.CanonicalizeBindings()(ir.IRModule({"before": before}))
+    once = relax.transform.CanonicalizeBindings()(ir.IRModule({"before": before}))
     text = once["before"].script()
     assert "R.add(x, x)" in text and "match_cast(y" in text and "match_cast(x" not in text
     assert str(once["before"].ret_ty.fields[0]) == 'R.Tensor((m, 4), dtype="float32")'
-    assert transform.CanonicalizeBindings()(once) is once
+    assert relax.transform.CanonicalizeBindings()(once) is once
 
     @R.function
     def wrong(x: R.Tensor((2,), "float32"), y: R.Tensor((3,), "float32")):
@@ -162,7 +160,7 @@ def test_sizes_that_a_cast_names_are_those_of_its_value():
         return (a, b)
 
     with pytest.raises(ValueError, match="MatchCast statements must be consistent: 'n' has two values"):
-        transform.CanonicalizeBindings()(ir.IRModule({"wrong": wrong}))
+        relax.transform.CanonicalizeBindings()(ir.IRModule({"wrong": wrong}))
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
@@ -173,7 +171,7 @@ def test_a_handle_that_a_kernel_takes_is_what_describes_a_tensor(target):
         T.ret(T.Cast("int64", T.tvm_struct_get(x, 0, 4, "int32")))
 
     assert rank.attrs["tir.noalias"] is True is rank.attrs["tir.is_host_func"]
-    assert compile(ir.IRModule({"rank": rank}), target)["rank"](tensor(np.zeros((2, 3, 5)))) == 3
+    assert compile(ir.IRModule({"rank": rank}), target)["rank"](runtime.tensor(np.zeros((2, 3, 5)))) == 3
 
 
 @pytest.mark.parametrize("index", [1, -1])

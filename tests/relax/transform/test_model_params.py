@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax
-from weft.error import InvalidArgument
+from weft import error, relax
 from weft.relax import transform
 from weft.relax.analysis import well_formed
 from weft.script import from_source
@@ -79,7 +78,7 @@ def test_nothing_to_lift():
         for name in ("main", "other"):
             np.testing.assert_allclose(vm[name](X, *prepared).numpy(), EXPECTED, rtol=1e-5, atol=1e-5)
     assert {v.name_hint for v in transform.LiftTransformParams(["main"])(two)} == {"main", "other", "transform_params"}
-    with pytest.raises(InvalidArgument, match=r"(?s)no such function with weights.*found none"):
+    with pytest.raises(error.InvalidArgument, match=r"(?s)no such function with weights.*found none"):
         transform.LiftTransformParams(["main", "none"])(two)
 
 
@@ -123,7 +122,7 @@ def test_functions_share_what_all_compute():
     assert "exp" in str(new["transform_params"]) and "stop_lift" not in str(new)
     last = 't: R.Tensor((3, "m"), "float32")'
     other = from_source(SHARED.replace(last, f'{last}, more: R.Tensor((3,), "float32")'))
-    with pytest.raises(InvalidArgument, match="share a transform take the same weights"):
+    with pytest.raises(error.InvalidArgument, match="share a transform take the same weights"):
         transform.LiftTransformParams(shared_transform=True)(other)
 
 

@@ -9,14 +9,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import weft
 from tests.target import amx_emulation
-from weft import te
+from weft import ir, te, tir
 from weft.frontend import onnx as frontend
-from weft.ir import Op, walk
 from weft.relax.transform import fold_constant, pack_nbits
 from weft.script import from_source
 from weft.target import Target, get_source
-from weft.tir import interpret, ir_builder
-from weft.tir.intrin import dot_pairs
 from weft.topi.nbits import matmul_nbits_dot
 
 RNG = np.random.default_rng(4)
@@ -40,7 +37,7 @@ def product(nodes, constants, k, n, dtype="float32"):
 def names(model):
     """The operators that are left of a model's products, after constants are folded."""
     mod = pack_nbits(panel=16)(frontend.from_onnx(model))
-    calls = [n for n in walk(fold_constant()(mod)["main"].body) if isinstance(getattr(n, "op", None), Op)]
+    calls = [n for n in ir.walk(fold_constant()(mod)["main"].body) if isinstance(getattr(n, "op", None), ir.Op)]
     return {c.op.name.removeprefix("relax.") for c in calls}
 
 
@@ -117,7 +114,7 @@ def test_weights_are_never_written_out():
     def dequantised(mod):
         return [
             n
-            for n in walk(mod["main"].body)
+            for n in ir.walk(mod["main"].body)
             if getattr(getattr(n, "op", None), "name", "") == "relax.dequantize_groups"
         ]
 
@@ -135,7 +132,7 @@ def main(x: R.Tensor((2,), "float32")):
         R.output(y)
     return y
 """)
-    calls = [n.op.name for n in walk(fold_constant()(mod)["main"].body) if isinstance(getattr(n, "op", None), Op)]
+    calls = [n.op.name for n in ir.walk(fold_constant()(mod)["main"].body) if isinstance(getattr(n, "op", None), ir.Op)]
     assert sorted(calls) == ["relax.add", "relax.exp", "relax.negative"]
 
 
@@ -228,11 +225,11 @@ def pairs(narrow, lanes):
     a, b = te.placeholder((lanes,), left, name="a"), te.placeholder((lanes,), right, name="b")
 
     def body(ins, outs):
-        ib = ir_builder.create()
+        ib = tir.ir_builder.create()
         x, y, out = (ib.buffer_ptr(v) for v in (*ins, *outs))
         every = weft.ir.Ramp(weft.ir.const(0, "int32"), weft.ir.const(1, "int32"), lanes)
         half = weft.ir.Ramp(weft.ir.const(0, "int32"), weft.ir.const(1, "int32"), lanes // 2)
-        out[half] = dot_pairs(x[every], y[every])
+        out[half] = tir.dot_pairs(x[every], y[every])
         return ib.get()
 
     return te.create_prim_func([a, b, te.extern((lanes // 2,), [a, b], body, name="c", dtype=f"int{2 * narrow}")])
@@ -247,7 +244,7 @@ def test_pairs_of_products(narrow, lanes, cpu):
     b = RNG.integers(-128, 128, lanes).astype(np.int8 if narrow == 8 else np.int16)
     expected = (a.astype(np.int32) * b).reshape(-1, 2).sum(1)
     found = np.zeros(lanes // 2, f"int{2 * narrow}")
-    interpret(func, a, b, found)
+    tir.interpret(func, a, b, found)
     np.testing.assert_array_equal(found, expected)
     text = get_source(func, Target(target), "asm")
     assert ("pmadd" in text) == (cpu != "x86-64" and (narrow, lanes) != (8, 16)) or cpu == "x86-64"

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import error, relax
-from weft.ir import VDevice, walk
+from weft import error, ir, relax
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import RealizeVDevice, UpdateVDevice
 from weft.script import from_source
@@ -101,10 +100,10 @@ def test_hints_where_nothing_is_known_place_the_input():
 
 def test_update():
     mod = from_source(SOURCE)
-    new = UpdateVDevice(VDevice("llvm", 5), 1)(mod)
-    ids = {n.vdevice_id for n in walk(new["main"]) if isinstance(n, VDevice)}
+    new = UpdateVDevice(ir.VDevice("llvm", 5), 1)(mod)
+    ids = {n.vdevice_id for n in ir.walk(new["main"]) if isinstance(n, ir.VDevice)}
     assert ids == {0, 5}
     assert [d.vdevice_id for d in new.global_infos["vdevice"]] == [0, 5]
-    assert UpdateVDevice(VDevice("llvm", 1), 1)(mod) is mod
+    assert UpdateVDevice(ir.VDevice("llvm", 1), 1)(mod) is mod
     with pytest.raises(error.InvalidArgument, match="no virtual device 2"):
-        UpdateVDevice(VDevice("llvm", 5), 2)(mod)
+        UpdateVDevice(ir.VDevice("llvm", 5), 2)(mod)

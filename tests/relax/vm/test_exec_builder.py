@@ -7,7 +7,6 @@ import tvm_ffi
 
 import weft as tvm
 from weft import error, ir, relax, runtime
-from weft.relax import ExecBuilder
 from weft.runtime.opcodes import FuncKind, Opcode, encode_arg
 from weft.script import ir as I
 from weft.script import relax as R
@@ -56,7 +55,7 @@ Relax VM executable statistics:
 
 
 def listed():
-    ib = ExecBuilder()
+    ib = relax.ExecBuilder()
     ib.declare_function("other")
     with ib.function("main", num_inputs=2, param_names=["x", "y"]):
         ib.emit_call("vm.builtin.copy", args=[ib.r(0)], dst=ib.r(2))
@@ -90,7 +89,7 @@ def test_texts_are_those_of_apache_tvm():
 
 
 def values_of(pool):
-    ib = ExecBuilder()
+    ib = relax.ExecBuilder()
     with ib.function("main", num_inputs=0):
         ib.emit_call("vm.builtin.make_tuple", args=[ib.add_constant(v) for v in pool], dst=ib.r(0))
         ib.emit_ret(ib.r(0))
@@ -170,12 +169,12 @@ def test_words():
     assert data[:5].tolist() == [Opcode.CALL, 2, 2, 1, 0]
     assert data[5:9].tolist() == [Opcode.CALL, 3, 3, 8]
     assert data[11:14].tolist() == [encode_arg(1, -5), 2**54 + 1, encode_arg(3, 0)]
-    ib = ExecBuilder()
+    ib = relax.ExecBuilder()
     assert (ib.r(3), ib.imm(2), ib.void_arg(), ib.vm_state()) == (3, (1 << 56) + 2, 2**54, 2**54 + 1)
 
 
 def test_values_in_place_of_operands():
-    ib = ExecBuilder()
+    ib = relax.ExecBuilder()
     array = np.float32([1, 2])
     with ib.function("main", num_inputs=1):
         args = [(1, ("a", 2.5, ()), array), array, True, "a", 2.5, ir.DataType("int8")]
@@ -196,7 +195,7 @@ def test_values_in_place_of_operands():
 
 
 def test_equal_constants_share_a_place():
-    ib = ExecBuilder()
+    ib = relax.ExecBuilder()
     for v in ("a", 2.5, tvm_ffi.Shape((1, 2)), ir.DataType("int8"), float("nan")):
         assert ib.convert_constant(v) == ib.convert_constant(v)
     assert ib.convert_constant((1, 2)) == ib.convert_constant(tvm_ffi.Shape((1, 2)))
@@ -207,7 +206,7 @@ def test_equal_constants_share_a_place():
 
 def test_loops_and_branches_by_hand():
     """Add x to itself as often as a scalar says."""
-    ib = ExecBuilder()
+    ib = relax.ExecBuilder()
     with ib.function("main", num_inputs=1, param_names=["x"]):
         ib.emit_call("vm.builtin.copy", [ib.r(0)], ib.r(1))
         ib.emit_call("vm.builtin.copy", [ib.imm(0)], ib.r(2))
@@ -223,7 +222,7 @@ def test_loops_and_branches_by_hand():
 
 def in_function(act):
     def run():
-        ib = ExecBuilder()
+        ib = relax.ExecBuilder()
         with ib.function("main", num_inputs=1):
             act(ib)
             ib.emit_ret(ib.r(0))
@@ -233,7 +232,7 @@ def in_function(act):
 
 
 def twice():
-    ib = ExecBuilder()
+    ib = relax.ExecBuilder()
     for _ in range(2):
         with ib.function("f", num_inputs=1):
             ib.emit_ret(ib.r(0))
@@ -247,14 +246,14 @@ def nested(ib):
 @pytest.mark.parametrize(
     ("act", "message"),
     [
-        (lambda: ExecBuilder().emit_call("f"), "outside of a function"),
-        (lambda: ExecBuilder().r(-1), "numbered from 0"),
-        (lambda: ExecBuilder().imm(1 << 55), "56 bits"),
-        (lambda: ExecBuilder().c(0), "there is no constant 0"),
-        (lambda: ExecBuilder().convert_constant(("a",)), "holds no tuples"),
-        (lambda: ExecBuilder().convert_constant(None), "not a value that a constant pool holds"),
-        (lambda: ExecBuilder().add_constant(object()), "found: object|object"),
-        (lambda: ExecBuilder().function("f", 2, ["x"]).__enter__(), "each argument has one name"),
+        (lambda: relax.ExecBuilder().emit_call("f"), "outside of a function"),
+        (lambda: relax.ExecBuilder().r(-1), "numbered from 0"),
+        (lambda: relax.ExecBuilder().imm(1 << 55), "56 bits"),
+        (lambda: relax.ExecBuilder().c(0), "there is no constant 0"),
+        (lambda: relax.ExecBuilder().convert_constant(("a",)), "holds no tuples"),
+        (lambda: relax.ExecBuilder().convert_constant(None), "not a value that a constant pool holds"),
+        (lambda: relax.ExecBuilder().add_constant(object()), "found: object|object"),
+        (lambda: relax.ExecBuilder().function("f", 2, ["x"]).__enter__(), "each argument has one name"),
         (in_function(lambda ib: ib.emit_ret(ib.imm(1))), "the result of a function is a register"),
         (in_function(lambda ib: ib.emit_if(ib.imm(1), 1)), "the condition of an If is a register"),
         (in_function(lambda ib: ib.emit_call("f", [], ib.f("g"))), "the destination of a call is a register"),

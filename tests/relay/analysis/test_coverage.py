@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft import ir, relay
-from weft.error import InvalidArgument
-from weft.ir import Span
+from weft import error, ir, relay
 from weft.relay import Clause, Match, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
 from weft.relay.analysis import UnmatchedWarning, unmatched_cases, warn_unmatched
 
@@ -75,7 +73,7 @@ def test_patterns_of_a_wrong_number_of_fields():
 
 def test_unknown_type():
     stranger = relay.Constructor("S", (), relay.GlobalTypeVar("Stranger"))
-    with pytest.raises(InvalidArgument, match="no data type 'Stranger'"):
+    with pytest.raises(error.InvalidArgument, match="no data type 'Stranger'"):
         unmatched_cases(match(pattern(stranger)), MOD)
 
 
@@ -125,7 +123,7 @@ def test_what_is_listed_is_what_is_missed(patterns):
 
 
 def test_warning_names_the_constructor_and_the_place():
-    m = match(pattern(CONS, ANY, ANY), span=Span("net.rly", 3, column=5))
+    m = match(pattern(CONS, ANY, ANY), span=ir.Span("net.rly", 3, column=5))
     with pytest.warns(UnmatchedWarning, match=r"does not cover `Nil`\n  --> net.rly:3:5") as caught:
         warn_unmatched([m], MOD)
     assert (caught[0].filename, caught[0].lineno) == ("net.rly", 3)

@@ -3,7 +3,6 @@
 import pytest
 
 from weft import error, ir, relay
-from weft.relay import TypeKind
 from weft.relay.analysis import CallGraph, Feature, check_kind, detect_feature, get_total_mac_number
 from weft.relay.op import op_call
 
@@ -16,12 +15,12 @@ def var(name, *shape):
 
 def test_kinds():
     a = relay.TypeVar("A")
-    assert check_kind(INT) == TypeKind.Type
-    assert check_kind(relay.TupleType((INT, a))) == TypeKind.Type
-    assert check_kind(relay.FuncType((a,), INT, (a,))) == TypeKind.Type
-    assert check_kind(relay.RefType(INT)) == TypeKind.Type
-    assert check_kind(relay.TypeVar("s", TypeKind.ShapeVar)) == TypeKind.ShapeVar
-    assert check_kind(relay.IncompleteType()) == TypeKind.Type
+    assert check_kind(INT) == relay.TypeKind.Type
+    assert check_kind(relay.TupleType((INT, a))) == relay.TypeKind.Type
+    assert check_kind(relay.FuncType((a,), INT, (a,))) == relay.TypeKind.Type
+    assert check_kind(relay.RefType(INT)) == relay.TypeKind.Type
+    assert check_kind(relay.TypeVar("s", relay.TypeKind.ShapeVar)) == relay.TypeKind.ShapeVar
+    assert check_kind(relay.IncompleteType()) == relay.TypeKind.Type
 
 
 def test_data_types_have_kinds():
@@ -29,9 +28,9 @@ def test_data_types_have_kinds():
     a, header = relay.TypeVar("A"), relay.GlobalTypeVar("List")
     data = relay.TypeData(header, (a,), (relay.Constructor("Cons", (a, header(a)), header),))
     mod[header] = data
-    assert check_kind(header, mod) == TypeKind.AdtHandle
-    assert check_kind(data, mod) == TypeKind.TypeData
-    assert check_kind(header(INT), mod) == TypeKind.Type
+    assert check_kind(header, mod) == relay.TypeKind.AdtHandle
+    assert check_kind(data, mod) == relay.TypeKind.TypeData
+    assert check_kind(header(INT), mod) == relay.TypeKind.Type
     with pytest.raises(error.InvalidArgument, match="number of type parameters"):
         check_kind(header(INT, INT), mod)
     with pytest.raises(error.InvalidArgument, match="no data type 'Set'"):
@@ -40,7 +39,7 @@ def test_data_types_have_kinds():
         check_kind(relay.TupleType((header,)), mod)
 
 
-@pytest.mark.parametrize("kind", [TypeKind.ShapeVar, TypeKind.BaseType, TypeKind.AdtHandle])
+@pytest.mark.parametrize("kind", [relay.TypeKind.ShapeVar, relay.TypeKind.BaseType, relay.TypeKind.AdtHandle])
 def test_parts_that_are_no_types_of_values(kind):
     v = relay.TypeVar("v", kind)
     for wrong in (

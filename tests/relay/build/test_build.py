@@ -10,7 +10,6 @@ from weft.runtime.executor import AotModule
 
 import weft
 from weft import error, relay, runtime
-from weft.runtime import graph_executor
 
 RNG = np.random.default_rng(0)
 
@@ -27,7 +26,7 @@ def check(func, *args, params=None, rtol=1e-4, executor="graph"):
     """The executor gives what the interpreter gives, twice; returns the graph."""
     mod = func if isinstance(func, weft.IRModule) else weft.IRModule.from_expr(func)
     lib = relay.build(mod, "llvm", params=params, executor=executor)
-    m = graph_executor.GraphModule(lib["default"](weft.cpu()))
+    m = runtime.graph_executor.GraphModule(lib["default"](weft.cpu()))
     expected = flat(relay.create_executor("debug", mod, weft.cpu(), params=params).evaluate()(*args))
     for _ in range(2):
         for i, a in enumerate(args):
@@ -151,14 +150,14 @@ def test_results_are_unpacked_exported_and_loaded(tmp_path):
     graph, lib, values = relay.build(func, target="llvm", params=params)
     x = rand(7, 33)
     expected = relay.create_executor("debug", weft.IRModule.from_expr(func), params=params).evaluate()(x).numpy()
-    m = graph_executor.create(graph, lib, weft.cpu())
+    m = runtime.graph_executor.create(graph, lib, weft.cpu())
     m.set_input("x", x)
     m.set_input(**values)
     m.run()
     np.testing.assert_allclose(m.get_output(0).numpy(), expected, rtol=1e-4, atol=1e-6)
     saved = relay.save_param_dict(values)
     lib.export_library(tmp_path / "kernels.so")
-    m = graph_executor.create(graph, runtime.load_module(tmp_path / "kernels.so"), weft.cpu())
+    m = runtime.graph_executor.create(graph, runtime.load_module(tmp_path / "kernels.so"), weft.cpu())
     m.load_params(saved)
     m.run(x=x)
     np.testing.assert_allclose(m.get_output(0).numpy(), expected, rtol=1e-4, atol=1e-6)
@@ -186,7 +185,7 @@ assert not [n for n in sys.modules if n.startswith(("weft.tir", "weft.relay", "w
 def test_library_without_kernels(tmp_path):
     x = relay.var("x", shape=(2, 3))
     path = relay.build(relay.Function([x], relay.reshape(x, (3, 2)))).export_library(tmp_path / "view.so")
-    m = graph_executor.GraphModule(runtime.load_module(path)["default"](weft.cpu()))
+    m = runtime.graph_executor.GraphModule(runtime.load_module(path)["default"](weft.cpu()))
     m.run(x=np.arange(6).reshape(2, 3))
     np.testing.assert_array_equal(m.get_output(0).numpy(), np.arange(6).reshape(3, 2))
 

@@ -5,8 +5,7 @@ import pytest
 
 import weft as tvm
 from weft import meta_schedule as ms
-from weft import relay
-from weft.error import InvalidArgument
+from weft import error, relay
 from weft.relay.build_module import lower_to_graph
 
 TARGET = tvm.target.Target("llvm --num-cores=1")
@@ -48,7 +47,7 @@ def test_what_was_tuned_is_what_is_built(tmp_path):
         ms.relay_integration.compile_relay(database, mod, TARGET, {"w": w}, backend="vm"), tvm.cpu()
     )
     np.testing.assert_allclose(machine.invoke("main", x).numpy(), wanted, rtol=1e-5)
-    with pytest.raises(InvalidArgument, match="no such backend"):
+    with pytest.raises(error.InvalidArgument, match="no such backend"):
         ms.relay_integration.compile_relay(database, mod, TARGET, backend="aot2")
-    with pytest.raises(InvalidArgument, match="unknown option 'levels'"):
+    with pytest.raises(error.InvalidArgument, match="unknown option 'levels'"):
         ms.relay_integration.extract_tasks(mod, TARGET, levels=3)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relay
-from weft.error import WeftError
+from weft import error, relay
 
 R = relay.random
 
@@ -59,5 +58,5 @@ def test_generators_that_were_split_draw_other_numbers():
     lambda: R.uniform(R.threefry_key(1), (4,), "float16"),
 ])  # fmt: skip
 def test_mistakes(make):
-    with pytest.raises(WeftError):
+    with pytest.raises(error.WeftError):
         relay.infer_type(make())

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relay
-from weft.error import InvalidArgument, TypeInferenceError
+from weft import error, relay
 from weft.relay.op import op as registry
 
 
@@ -49,13 +48,13 @@ def test_legalize_gives_them_meaning():
     ("test.bad4", 1, ("own", lambda types, attrs: types[7]), "its type relation failed"),
 ])  # fmt: skip
 def test_mistakes(name, n, relation, match):
-    with pytest.raises(TypeInferenceError, match=match):
+    with pytest.raises(error.TypeInferenceError, match=match):
         type_of(registered(name, n, *relation), (2,))
 
 
 def test_a_name_is_registered_once():
-    with pytest.raises(InvalidArgument, match="registered already"):
+    with pytest.raises(error.InvalidArgument, match="registered already"):
         registry.register("nn.dense")
     registry.register("test.bare")
-    with pytest.raises(TypeInferenceError, match="no type relation"):
+    with pytest.raises(error.TypeInferenceError, match="no type relation"):
         type_of(registry.get("test.bare"), (1,))

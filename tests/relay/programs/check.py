@@ -5,7 +5,6 @@ import numpy as np
 from tests.relay.programs.kinds import has_any, is_tensor, replace, shape_of
 from weft import ir, relay
 from weft.relay.backend.interpreter import Closure, ConstructorValue, RefValue
-from weft.relay.text import fromtext
 from weft.relay.transform import infer_type
 
 PASSES = (
@@ -118,7 +117,7 @@ def _text(mod):
     """Printing and parsing gives the same program."""
     text = mod.astext(show_meta_data=True) if hasattr(mod, "astext") else str(mod)
     try:
-        parsed = fromtext(text)
+        parsed = relay.fromtext(text)
         ir.assert_structural_equal(parsed, mod)
     except Exception as e:
         raise Disagreement(f"the text is not read back: {e}", mod) from e

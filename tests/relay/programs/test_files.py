@@ -13,7 +13,6 @@ import pytest
 from tests.relay.programs.check import FIRST_ORDER, KINDS, equal, show
 from weft import error, ir, relay
 from weft.relay.prelude import import_std
-from weft.relay.text import parse, parse_expr
 
 FILES = sorted(Path(__file__).parent.glob("*.rly"))
 LINE = re.compile(r"^// (run|fails|uses): (.*)$", re.M)
@@ -27,7 +26,7 @@ def read(path):
     for kind, name in lines:
         if kind == "uses":
             import_std(mod, name)
-    return parse(text, str(path), mod=mod), [line for line in lines if line[0] != "uses"]
+    return relay.parse(text, str(path), mod=mod), [line for line in lines if line[0] != "uses"]
 
 
 @pytest.fixture(scope="module", params=FILES, ids=lambda p: p.stem)
@@ -39,12 +38,12 @@ def program(request):
 
 def value(mod, text):
     """The value of an expression without variables."""
-    return relay.create_executor("debug", mod).evaluate(parse_expr(text, mod=mod))
+    return relay.create_executor("debug", mod).evaluate(relay.parse_expr(text, mod=mod))
 
 
 def call(mod, text):
     """The function's name in the text of a call, and the values of its arguments."""
-    made = parse_expr(f"@{text}", mod=mod)
+    made = relay.parse_expr(f"@{text}", mod=mod)
     return made.op.name_hint, [relay.create_executor("debug", mod).evaluate(a) for a in made.args]
 
 

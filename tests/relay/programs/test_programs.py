@@ -8,9 +8,8 @@ from tests.relay.programs.check import Disagreement, check, equal, has_type
 from tests.relay.programs.draw import programs
 from tests.relay.programs.kinds import scalar
 from tests.relay.programs.library import Library
-from weft import ir, relay
+from weft import ir, relay, runtime
 from weft.relay.backend.interpreter import ConstructorValue
-from weft.runtime import tensor
 
 PROFILE = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -51,9 +50,9 @@ def test_values_are_compared():
     one = ConstructorValue(2, [1, ConstructorValue(1, [], nil)], cons)
     other = ConstructorValue(2, [2, ConstructorValue(1, [], nil)], cons)
     assert equal(one, one) and not equal(one, other) and not equal(one, ConstructorValue(1, [], nil))
-    a = tensor(np.float32([1, 2]))
-    assert equal(a, tensor(np.float32([1, 2.000001]))) and not equal(a, tensor(np.float32([1, 2.1])))
-    assert not equal(a, tensor(np.float64([1, 2]))) and not equal(a, tensor(np.float32([[1, 2]])))
+    a = runtime.tensor(np.float32([1, 2]))
+    assert equal(a, runtime.tensor(np.float32([1, 2.000001]))) and not equal(a, runtime.tensor(np.float32([1, 2.1])))
+    assert not equal(a, runtime.tensor(np.float64([1, 2]))) and not equal(a, runtime.tensor(np.float32([[1, 2]])))
     assert not equal((a,), (a, a)) and equal((a, (a,)), (a, (a,)))
 
 
@@ -64,7 +63,7 @@ def test_values_have_types():
     good = ConstructorValue(2, [1, ConstructorValue(1, [], nil)], cons)
     bad = ConstructorValue(2, [1.5, ConstructorValue(1, [], nil)], cons)
     assert has_type(lib.mod, good, ints) and not has_type(lib.mod, bad, ints)
-    x = tensor(np.zeros((2, 3), "float32"))
+    x = runtime.tensor(np.zeros((2, 3), "float32"))
     assert has_type(lib.mod, x, relay.TensorType((2, relay.Any())))
     assert not has_type(lib.mod, x, relay.TensorType((3, 3))) and not has_type(lib.mod, x, relay.TensorType((2,)))
     assert not has_type(lib.mod, (x,), relay.TupleType((scalar(), scalar())))

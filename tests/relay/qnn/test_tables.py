@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import relay
-from weft.error import InvalidArgument
+from weft import error, relay
 from weft.relay.qnn.op import canonicalizations, legalizations
 
 F, Z = (lambda v: relay.const(v, "float32")), (lambda v: relay.const(v, "int32"))
@@ -25,9 +24,9 @@ def test_a_table_is_the_function_of_all_numbers(source, made):
 def test_what_is_no_number_and_tables_that_are_refused():
     table = canonicalizations.create_integer_lookup_table(np.log, F(1.0), Z(0), F(1.0), Z(0), in_dtype="int8")
     assert table[0] == 0 and table[200] == 0 and table[8] == 2
-    with pytest.raises(InvalidArgument, match="an entry for each input"):
+    with pytest.raises(error.InvalidArgument, match="an entry for each input"):
         canonicalizations.create_integer_lookup_table(np.log, F(1.0), Z(0), F(1.0), Z(0), in_dtype="int16")
-    with pytest.raises(InvalidArgument, match="one input_scale"):
+    with pytest.raises(error.InvalidArgument, match="one input_scale"):
         canonicalizations.create_integer_lookup_table(np.log, F([1.0, 2.0]), Z(0), F(1.0), Z(0))
 
 

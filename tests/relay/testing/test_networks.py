@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from weft import IRModule, error, relay
-from weft.relay import testing
 from weft.relay.testing import init
 
 # Arguments, the shape of the result, and how many numbers the parameters have together, where that is known.
@@ -33,7 +32,7 @@ NETWORKS: list[tuple[str, tuple[Any, ...], tuple[int, ...], int | None]] = [
 
 @pytest.mark.parametrize(("name", "args", "shape", "numbers"), NETWORKS)
 def test_networks(name: str, args: tuple[Any, ...], shape: tuple[int, ...], numbers: int | None) -> None:
-    mod, params = getattr(testing, name).get_workload(*args)
+    mod, params = getattr(relay.testing, name).get_workload(*args)
     assert mod["main"].ret_type == relay.TensorType(shape, "float32")
     wanted = {p.name_hint for p in mod["main"].params} - {"data"}
     assert set(params) == wanted
@@ -52,30 +51,30 @@ def test_deep_networks_type_check() -> None:
 
 def test_unknown_sizes_are_errors() -> None:
     with pytest.raises(error.InvalidArgument, match="resnet"):
-        testing.resnet.get_net(1, 10, 19)
+        relay.testing.resnet.get_net(1, 10, 19)
     with pytest.raises(error.InvalidArgument, match="vgg"):
-        testing.vgg.get_net(1, (3, 224, 224), 10, "float32", 12)
+        relay.testing.vgg.get_net(1, (3, 224, 224), 10, "float32", 12)
     with pytest.raises(error.InvalidArgument, match="squeezenet"):
-        testing.squeezenet.get_net(1, (3, 224, 224), 10, "2", "float32")
+        relay.testing.squeezenet.get_net(1, (3, 224, 224), 10, "2", "float32")
 
 
 def test_initial_values() -> None:
-    _, params = testing.mlp.get_workload(1)
-    again = testing.mlp.get_workload(1)[1]
+    _, params = relay.testing.mlp.get_workload(1)
+    again = relay.testing.mlp.get_workload(1)[1]
     assert all(np.array_equal(params[k].numpy(), again[k].numpy()) for k in params)
     weight = params["fc1_weight"].numpy()
     assert abs(weight).max() <= np.sqrt(3 / ((784 + 128) / 2)) + 1e-6
     assert abs(weight).max() > 0.9 * np.sqrt(3 / ((784 + 128) / 2))
     assert not params["fc1_bias"].numpy().any()
     x = relay.var("data", shape=(2, 3))
-    _, params = testing.create_workload(relay.nn.dense(x, relay.var("weight"), units=4), init.Constant(0.5))
+    _, params = relay.testing.create_workload(relay.nn.dense(x, relay.var("weight"), units=4), init.Constant(0.5))
     assert (params["weight"].numpy() == 0.5).all()
     with pytest.raises(error.InvalidArgument, match="scale"):
-        testing.create_workload(relay.add(x, relay.var("scale", shape=(3,))))
+        relay.testing.create_workload(relay.add(x, relay.var("scale", shape=(3,))))
 
 
 def test_the_interpreter_runs_a_network() -> None:
-    mod, params = testing.mlp.get_workload(2)
+    mod, params = relay.testing.mlp.get_workload(2)
     x = np.random.default_rng(1).normal(size=(2, 1, 28, 28)).astype("float32")
     found = relay.create_executor("debug", mod).evaluate()(x, **params).numpy()
     y = x.reshape(2, -1)
@@ -89,7 +88,7 @@ def test_the_interpreter_runs_a_network() -> None:
 @pytest.mark.parametrize("kind", ["vm", "graph", "aot"])
 def test_networks_are_compiled(kind: str, name: str) -> None:
     args = {"mlp": (3,), "synthetic": ()}[name]
-    mod, params = getattr(testing, name).get_workload(*args)
+    mod, params = getattr(relay.testing, name).get_workload(*args)
     data = next(p.ty for p in mod["main"].params if p.name_hint == "data")
     x = np.random.default_rng(3).normal(size=data.concrete_shape).astype("float32")
     expected = relay.create_executor("debug", mod).evaluate()(x, **params).numpy()
@@ -98,7 +97,7 @@ def test_networks_are_compiled(kind: str, name: str) -> None:
 
 
 def test_the_lstm_is_an_lstm() -> None:
-    mod, params = testing.lstm.get_workload(2, 4, batch_size=3)
+    mod, params = relay.testing.lstm.get_workload(2, 4, batch_size=3)
     rng = np.random.default_rng(2)
     params = {k: rng.normal(size=v.shape).astype("float32") for k, v in params.items()}
     given = {id(p): rng.normal(size=(3, 4)).astype("float32") for p in mod["main"].params if p.name_hint == "data"}

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from weft import IRModule, error, relay
-from weft.relay import loops, testing
 from weft.relay.prelude import Prelude
 from weft.testing import enabled_targets
 
@@ -19,45 +18,45 @@ def _naturals() -> Prelude:
 
 def test_natural_numbers_in_and_out() -> None:
     p = _naturals()
-    assert testing.count(p, testing.make_nat_value(p, 5)) == 5
-    assert testing.count(p, testing.make_nat_value(p, 0)) == 0
-    expr = testing.make_nat_expr(p, 3)
-    assert testing.count(p, relay.create_executor("debug", p.mod).evaluate(expr)) == 3
+    assert relay.testing.count(p, relay.testing.make_nat_value(p, 5)) == 5
+    assert relay.testing.count(p, relay.testing.make_nat_value(p, 0)) == 0
+    expr = relay.testing.make_nat_expr(p, 3)
+    assert relay.testing.count(p, relay.create_executor("debug", p.mod).evaluate(expr)) == 3
     with pytest.raises(error.InvalidArgument, match="negative"):
-        testing.make_nat_expr(p, -1)
+        relay.testing.make_nat_expr(p, -1)
 
 
 def test_large_numbers_are_counted_without_recursion() -> None:
     p = _naturals()
-    assert testing.count(p, testing.make_nat_value(p, 100_000)) == 100_000
+    assert relay.testing.count(p, relay.testing.make_nat_value(p, 100_000)) == 100_000
 
 
 def test_arithmetic_of_natural_numbers() -> None:
     p = _naturals()
     run = relay.create_executor("debug", p.mod).evaluate
     add, double = (p.mod.get_global_var(n) for n in ("nat_add", "nat_double"))
-    assert testing.count(p, run(add(testing.make_nat_expr(p, 3), testing.make_nat_expr(p, 4)))) == 7
-    assert testing.count(p, run(double(testing.make_nat_expr(p, 3)))) == 6
+    assert relay.testing.count(p, run(add(relay.testing.make_nat_expr(p, 3), relay.testing.make_nat_expr(p, 4)))) == 7
+    assert relay.testing.count(p, run(double(relay.testing.make_nat_expr(p, 3)))) == 6
     x = relay.var("x", "int32")
     twice = relay.Function([x], relay.multiply(x, relay.const(2)))
-    power = p.mod.get_global_var("nat_iterate")(twice, testing.make_nat_expr(p, 5))
+    power = p.mod.get_global_var("nat_iterate")(twice, relay.testing.make_nat_expr(p, 5))
     assert int(run(relay.Call(power, [relay.const(1)])).numpy()) == 32
 
 
 def test_passes_on_expressions() -> None:
     x = relay.var("x", shape=(2, 3))
-    typed = testing.run_infer_type(relay.nn.relu(x))
+    typed = relay.testing.run_infer_type(relay.nn.relu(x))
     assert typed.checked_type == relay.TensorType((2, 3))
-    func = testing.run_opt_pass(relay.Function([x], relay.nn.relu(x)), relay.transform.ToANormalForm())
+    func = relay.testing.run_opt_pass(relay.Function([x], relay.nn.relu(x)), relay.transform.ToANormalForm())
     assert isinstance(func.body, relay.Let)
-    assert testing.rand("float64", 3, 4).dtype == "float64"
+    assert relay.testing.rand("float64", 3, 4).dtype == "float64"
     assert relay.testing.enabled_targets() == enabled_targets()
 
 
 def test_while_loop() -> None:
     i, total = relay.var("i", "int32"), relay.var("total", shape=(2,))
     step = relay.var("step", shape=(2,))
-    loop = loops.while_loop(
+    loop = relay.loops.while_loop(
         lambda i, total: relay.less(i, relay.const(5)), [i, total], lambda i, total: [i + relay.const(1), total + step]
     )
     func = relay.Function([step], relay.Call(loop, [relay.const(0), relay.zeros((2,))]))
@@ -83,6 +82,6 @@ def test_while_loop() -> None:
     ],
 )  # fmt: skip
 def test_types_of_parameters_follow_from_the_data(text: str, expected: tuple[int, ...]) -> None:
-    func = testing.run_infer_type(relay.parse_expr(text))
+    func = relay.testing.run_infer_type(relay.parse_expr(text))
     assert func.params[1].ty.concrete_shape == expected
     assert func.params[1].ty.dtype == func.params[0].ty.dtype

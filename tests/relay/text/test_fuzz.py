@@ -8,12 +8,11 @@ import pytest
 
 from tests.relay.text.programs import PROGRAMS
 from weft import error, ir, relay
-from weft.relay.text import fromtext, parse
 
 WITH_META = relay.Function(
     [x := relay.var("x", shape=(2, 3))], x + relay.const(np.arange(6, dtype="float32").reshape(2, 3))
 ).astext()
-TEXTS = [*PROGRAMS.values(), *(parse(t).astext() for t in PROGRAMS.values()), WITH_META]
+TEXTS = [*PROGRAMS.values(), *(relay.parse(t).astext() for t in PROGRAMS.values()), WITH_META]
 WORD = re.compile(r"[%@.]?\w+|[-+*/<>]")
 PIECES = [
     "(", ")", "{", "}", "[", "]", "%0", "%x", "@main", "let", "fn", "if", "else", "match", "match?", "=>", "->", "=",
@@ -54,12 +53,12 @@ def test_mutated_texts(seed):
     for _ in range(250):
         text = mutate(rng, rng.choice(TEXTS))
         try:
-            made = fromtext(text)
+            made = relay.fromtext(text)
         except error.WeftError as e:
             assert str(e)
             continue
         accepted += 1
-        again = fromtext(made.astext())
+        again = relay.fromtext(made.astext())
         assert ir.structural_equal(again, made, map_free_vars=True), text
     assert accepted > 5
 
@@ -69,6 +68,6 @@ def test_random_words():
     for _ in range(800):
         text = " ".join(rng.choices(PIECES, k=rng.randint(1, 25)))
         try:
-            fromtext(text)
+            relay.fromtext(text)
         except error.WeftError as e:
             assert str(e)

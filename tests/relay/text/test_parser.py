@@ -6,21 +6,20 @@ import pytest
 import weft
 from tests.relay.text.programs import PROGRAMS
 from weft import error, ir, relay
-from weft.relay import fromtext, parse, parse_expr
 
 UNIT = relay.Tuple([])
 
 
 def same(text, expr):
-    parsed = parse_expr(text)
+    parsed = relay.parse_expr(text)
     ir.assert_structural_equal(parsed, expr, map_free_vars=True)
-    ir.assert_structural_equal(parse_expr(parsed.astext()), expr, map_free_vars=True)
+    ir.assert_structural_equal(relay.parse_expr(parsed.astext()), expr, map_free_vars=True)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_survive_printing(name):
-    mod = parse(PROGRAMS[name])
-    again = parse(mod.astext())
+    mod = relay.parse(PROGRAMS[name])
+    again = relay.parse(mod.astext())
     ir.assert_structural_equal(again, mod)
     assert again.astext() == mod.astext()
     ir.assert_structural_equal(ir.load_json(ir.save_json(mod)), mod)
@@ -38,8 +37,8 @@ def test_operators(sign, op):
 def test_precedence():
     for a, b in [("1 * 1 + 1 < 1 == 1", "(((1 * 1) + 1) < 1) == 1"), ("1 == 1 < 1 + 1 * 1", "1 == (1 < (1 + (1 * 1)))"),
                  ("1 - 2 - 3", "(1 - 2) - 3"), ("-1f * 2f", "(-1f) * 2f")]:  # fmt: skip
-        assert ir.structural_equal(parse_expr(a), parse_expr(b))
-    assert not ir.structural_equal(parse_expr("1 * 1 + 1"), parse_expr("1 * (1 + 1)"))
+        assert ir.structural_equal(relay.parse_expr(a), relay.parse_expr(b))
+    assert not ir.structural_equal(relay.parse_expr("1 * 1 + 1"), relay.parse_expr("1 * (1 + 1)"))
 
 
 @pytest.mark.parametrize(("text", "value", "dtype"), [
@@ -49,7 +48,7 @@ def test_precedence():
     ("1.0E+1f", 10, "float32"), ("3f16", 3, "float16"), ("3f64", 3, "float64"), ("2.5", 2.5, "float32"),
 ])  # fmt: skip
 def test_literals(text, value, dtype):
-    made = parse_expr(text)
+    made = relay.parse_expr(text)
     assert str(made.data.dtype) == dtype and made.data.numpy() == np.array(value, dtype)
 
 
@@ -63,7 +62,7 @@ def test_lets_and_numbers():
     same("(); ()", relay.Let(relay.Var("_"), UNIT, UNIT))
     same("%0 = (); %7 = 1; (%0, %0, %7)", relay.Tuple([UNIT, UNIT, relay.const(1)]))
     same("let %_ : _ = (); ()", relay.Let(relay.Var("_"), UNIT, UNIT))
-    shared = parse_expr("%0 = 1 + 2; (%0, %0)")
+    shared = relay.parse_expr("%0 = 1 + 2; (%0, %0)")
     assert shared[0] is shared[1]
 
 
@@ -72,8 +71,8 @@ def test_atoms():
     same("(0)", relay.const(0))
     same("free_var %x: float32; %x((%x,).0, %x)",
          (lambda x: relay.Call(x, [relay.TupleGetItem(relay.Tuple([x]), 0), x]))(relay.var("x", shape=())))  # fmt: skip
-    assert parse_expr("add") is ir.Op.get("add") and parse_expr("nn.relu").name == "nn.relu"
-    assert isinstance(parse_expr("@foo"), relay.GlobalVar)
+    assert relay.parse_expr("add") is ir.Op.get("add") and relay.parse_expr("nn.relu").name == "nn.relu"
+    assert isinstance(relay.parse_expr("@foo"), relay.GlobalVar)
     same("if (True) { 0 } else { 1 }", relay.If(relay.const(True), relay.const(0), relay.const(1)))
     same("(fn (%x) { %x })(0)", relay.Call(relay.Function([x := relay.Var("x")], x), [relay.const(0)]))
     same("((1, (2, 3)).1.0)", relay.TupleGetItem(relay.TupleGetItem(
@@ -88,21 +87,21 @@ def test_atoms():
     ("ref(int64)", relay.RefType(relay.scalar_type("int64"))),
 ])  # fmt: skip
 def test_types(text, ty):
-    assert parse_expr(f"fn (%x: {text}) {{ 1 }}").params[0].ty == ty
+    assert relay.parse_expr(f"fn (%x: {text}) {{ 1 }}").params[0].ty == ty
 
 
 def test_attributes():
-    call = parse_expr("free_var %x: Tensor[(2, 3), float32]; transpose(%x, axes=[1, 0])")
+    call = relay.parse_expr("free_var %x: Tensor[(2, 3), float32]; transpose(%x, axes=[1, 0])")
     assert call.attrs.axes == (1, 0)
-    mod = parse('def @f(a=-1, b=2.5f, c=3i64, d=[?, "x"], e={"k"=None}, "odd key"=float32) { 1 }')
+    mod = relay.parse('def @f(a=-1, b=2.5f, c=3i64, d=[?, "x"], e={"k"=None}, "odd key"=float32) { 1 }')
     attrs = mod["f"].attrs
     assert (attrs["a"], attrs["b"], attrs["c"].value, attrs["d"][1], attrs["e"]["k"]) == (-1, 2.5, 3, "x", None)
     assert attrs["odd key"] == "float32" and isinstance(attrs["d"][0], relay.Any) and attrs["c"].dtype == "int64"
-    assert ir.structural_equal(parse(mod.astext()), mod)
+    assert ir.structural_equal(relay.parse(mod.astext()), mod)
 
 
 def test_spans():
-    mod = parse("def @main(%x: int32) {\n  let %y = %x +\n    1;\n  (%y,)\n}", "prog.rly")
+    mod = relay.parse("def @main(%x: int32) {\n  let %y = %x +\n    1;\n  (%y,)\n}", "prog.rly")
     let = mod["main"].body
     assert str(let.value.span) == "prog.rly:2:12" and (let.value.span.end_line, let.value.span.end_column) == (3, 6)
     assert str(let.body.span).endswith(":4:3") and str(let.var.span).endswith(":2:7")
@@ -110,13 +109,13 @@ def test_spans():
 
 
 def test_text_that_stands_on_a_module():
-    base = parse("type Box { Full(int32) } def @f(%y: int32) -> Box { Full(%y) }")
+    base = relay.parse("type Box { Full(int32) } def @f(%y: int32) -> Box { Full(%y) }")
     table = {"relay.Constant": [relay.const(np.ones((2, 3), "float32"))]}
-    mod = parse("def @main(%x: int32) -> (Box, float32) { (@f(%x), meta[relay.Constant][0]) }", None, base, table)
+    mod = relay.parse("def @main(%x: int32) -> (Box, float32) { (@f(%x), meta[relay.Constant][0]) }", None, base, table)
     assert "f" in mod and mod["main"].body[1] is table["relay.Constant"][0] and "main" not in base
     assert mod["main"].body[0].op is base.get_global_var("f")
     with pytest.raises(error.ParseError, match="@f is defined twice"):
-        parse("def @f() { 1 }", mod=base)
+        relay.parse("def @f() { 1 }", mod=base)
 
 
 def test_metadata_of_wrong_kinds():
@@ -126,18 +125,18 @@ def test_metadata_of_wrong_kinds():
     ]:  # fmt: skip
         assert old in text
         with pytest.raises(error.ParseError, match="the metadata section cannot be read"):
-            parse_expr(text.replace(old, new))
+            relay.parse_expr(text.replace(old, new))
 
 
 def test_modules_and_expressions():
-    assert isinstance(fromtext('#[version = "0.0.5"]\ndef @main() { 1 }'), ir.IRModule)
-    assert isinstance(fromtext('#[version = "0.0.5"]\n1'), relay.Constant)
-    assert len(parse("")) == 0 and weft.parser.parse is parse
+    assert isinstance(relay.fromtext('#[version = "0.0.5"]\ndef @main() { 1 }'), ir.IRModule)
+    assert isinstance(relay.fromtext('#[version = "0.0.5"]\n1'), relay.Constant)
+    assert len(relay.parse("")) == 0 and weft.parser.parse is relay.parse
     with pytest.raises(error.InvalidArgument, match="Relay text is a str"):
-        parse(3)
+        relay.parse(3)
 
 
-def check_error(text, line, column, message, read=parse_expr):
+def check_error(text, line, column, message, read=relay.parse_expr):
     with pytest.raises(error.ParseError) as e:
         read(text)
     assert message in str(e.value)
@@ -195,18 +194,18 @@ def test_errors_of_expressions(text, line, column, message):
     ("def @main() { 1 }\n#[metadata]\n{", 2, 1, "the metadata section cannot be read"),
 ])  # fmt: skip
 def test_errors_of_modules(text, line, column, message):
-    check_error(text, line, column, message, parse)
+    check_error(text, line, column, message, relay.parse)
 
 
 def test_all_wrong_functions_are_named():
     with pytest.raises(error.ErrorGroup) as e:
-        parse("def @f() { 1 + }\ndef @g() { %y }\ndef @h() { 1 }")
+        relay.parse("def @f() { 1 + }\ndef @g() { %y }\ndef @h() { 1 }")
     assert len(e.value.errors) == 2 and "2 definitions" in str(e.value) and ":2:12" in str(e.value)
 
 
 def test_long_texts():
-    assert str(parse_expr("1" + " + 1" * 20_000)).count("add(") == 20_000
-    chain = parse_expr("let %x = 1;\n" * 20_000 + "%x")
+    assert str(relay.parse_expr("1" + " + 1" * 20_000)).count("add(") == 20_000
+    chain = relay.parse_expr("let %x = 1;\n" * 20_000 + "%x")
     assert str(chain).count("let") == 20_000
-    nested = parse_expr("(" * 5000 + "1" + ",)" * 5000)
-    assert ir.structural_equal(parse_expr(nested.astext()), nested)
+    nested = relay.parse_expr("(" * 5000 + "1" + ",)" * 5000)
+    assert ir.structural_equal(relay.parse_expr(nested.astext()), nested)

@@ -5,7 +5,6 @@ import pytest
 
 from tests.relay.text.programs import PROGRAMS
 from weft import ir, relay, tir
-from weft.relay import parse, parse_expr
 from weft.script import from_source
 
 X = relay.var("x", shape=(2, 3))
@@ -23,13 +22,13 @@ X = relay.var("x", shape=(2, 3))
 def test_scalars(value, dtype, text):
     made = relay.const(value, dtype)
     assert str(made) == text
-    assert ir.structural_equal(parse_expr(text), made)
+    assert ir.structural_equal(relay.parse_expr(text), made)
 
 
 def test_a_nan_with_a_payload_is_metadata():
     odd = relay.const(np.array(0x7FC01234, "uint32").view("float32"))
     assert str(odd).startswith("meta[relay.Constant][0]")
-    assert parse_expr(odd.astext()).data.numpy().tobytes() == odd.data.numpy().tobytes()
+    assert relay.parse_expr(odd.astext()).data.numpy().tobytes() == odd.data.numpy().tobytes()
 
 
 def test_numbers_are_given_in_order_of_use():
@@ -59,9 +58,9 @@ def test_a_shared_node_stays_where_its_variables_are_known():
     inner = v + v
     one, two = (relay.Function([], relay.Let(v, relay.const(k), relay.Tuple([inner]))) for k in (1, 2))
     both = relay.Tuple([one, two])
-    assert ir.structural_equal(parse_expr(both.astext()), both)
+    assert ir.structural_equal(relay.parse_expr(both.astext()), both)
     again = relay.Function([v], relay.Tuple([inner, relay.Function([v], inner)]))
-    assert ir.structural_equal(parse_expr(again.astext()), again)
+    assert ir.structural_equal(relay.parse_expr(again.astext()), again)
 
 
 def test_lets_are_lines_and_nested_lets_stand_between_braces():
@@ -77,18 +76,18 @@ def test_names():
     assert "%v1" in relay.var("1").astext()
     assert "%base/x" in str(relay.var("base/x"))
     odd = relay.Function([relay.var("layer.0.weight"), relay.var('a\n"b')], relay.const(1))
-    assert [p.name_hint for p in parse_expr(odd.astext()).params] == ["layer.0.weight", 'a\n"b']
+    assert [p.name_hint for p in relay.parse_expr(odd.astext()).params] == ["layer.0.weight", 'a\n"b']
     two = relay.Function([relay.var("x"), relay.var("x")], relay.const(1))
     assert str(two).startswith("fn (%x, %x1)")
 
 
 def test_types_are_comments_and_annotations():
-    mod = relay.transform.InferType()(parse("def @main(%x: int32) { let %y = %x + 1; (%y + 2, 3) }"))
+    mod = relay.transform.InferType()(relay.parse("def @main(%x: int32) { let %y = %x + 1; (%y + 2, 3) }"))
     text = str(mod)
     assert "let %y: int32 = add(%x, 1 /* ty=int32 */);" in text
     assert "add(%y, 2 /* ty=int32 */) /* ty=int32 */;" in text
     assert "-> (int32, int32)" in text
-    assert ir.structural_equal(parse(mod.astext()), mod)
+    assert ir.structural_equal(relay.parse(mod.astext()), mod)
 
 
 def test_comments_may_be_given():
@@ -102,7 +101,7 @@ def test_the_metadata_stands_at_the_end():
     assert "meta[relay.Constant][0]" in str(f) and "#[metadata]" not in str(f)
     assert f.astext().startswith('#[version = "0.0.5"]\n') and "#[metadata]" in f.astext()
     assert "#[metadata]" not in f.astext(show_meta_data=False)
-    assert ir.structural_equal(parse_expr(f.astext()), f)
+    assert ir.structural_equal(relay.parse_expr(f.astext()), f)
 
 
 def test_symbolic_dimensions():
@@ -110,7 +109,7 @@ def test_symbolic_dimensions():
     x = relay.var("x", shape=(n, n * 2, relay.Any(), 4))
     assert "Tensor[(meta[tir.SizeVar][0], meta[tir.Mul][0], ?, 4), float32]" in x.astext()
     assert str(x.ty) == "Tensor[(n, n * 2, ?, 4), float32]"
-    shape = parse_expr(x.astext()).ty.shape
+    shape = relay.parse_expr(x.astext()).ty.shape
     assert isinstance(shape[2], relay.Any) and ir.structural_equal(shape[1].a, shape[0])
 
 
@@ -119,26 +118,26 @@ def test_attributes_that_differ_from_the_defaults():
     assert "nn.softmax(%x, axis=0)" in str(relay.nn.softmax(X, axis=0))
     lacking = relay.Call(ir.Op.get("nn.softmax"), [X])
     assert "nn.softmax(%x, axis=_)" in str(lacking)
-    assert ir.structural_equal(parse_expr(lacking.astext()), lacking, True)
+    assert ir.structural_equal(relay.parse_expr(lacking.astext()), lacking, True)
     f = relay.Function([X], X).with_attr("Note", None)
     assert "Note=None" in str(f)
 
 
 def test_data_types_and_free_variables():
-    text = str(parse(PROGRAMS["patterns"]))
+    text = str(relay.parse(PROGRAMS["patterns"]))
     assert "extern type Handle[A]" in text and "type Pair[A, B] {\n  Both(A, B),\n  Neither,\n}" in text
     assert (X + X).astext().splitlines()[1:] == ["free_var %x: Tensor[(2, 3), float32];", "add(%x, %x)"]
     assert str(X) == "%x"
 
 
 def test_constructors_that_are_not_called():
-    mod = parse(
+    mod = relay.parse(
         "type Box { Full(int32), Empty } def @main() { (Empty, Full, meta[relay.Constructor][Empty], Empty()) }"
     )
     call, full, empty, same = mod["main"].body.fields
     assert isinstance(call, relay.Call) and isinstance(same, relay.Call) and full.name_hint == "Full"
     assert empty is call.op and str(empty) == "Empty"
-    ir.assert_structural_equal(parse(mod.astext()), mod)
+    ir.assert_structural_equal(relay.parse(mod.astext()), mod)
 
 
 def test_a_lowered_module_shows_both_languages():
@@ -170,11 +169,11 @@ def test_malformed_nodes_are_still_printed():
 
 @pytest.mark.parametrize("text", ["(64).0", "(1f).1", "(@main).0", "(add).2", "(%x).0", "(%x, %x).1"])
 def test_an_item_of_an_atom_is_no_number_and_no_name(text):
-    mod = parse(f'#[version = "0.0.5"]\ndef @main(%x: int32) {{\n  let %f = fn () {{ {text} }};\n  %x\n}}')
-    ir.assert_structural_equal(parse(mod.astext()), mod)
+    mod = relay.parse(f'#[version = "0.0.5"]\ndef @main(%x: int32) {{\n  let %f = fn () {{ {text} }};\n  %x\n}}')
+    ir.assert_structural_equal(relay.parse(mod.astext()), mod)
 
 
 def test_a_program_without_functions_is_read_back():
-    empty = parse('#[version = "0.0.5"]\n')
-    assert not empty.functions and ir.structural_equal(parse(empty.astext()), empty)
+    empty = relay.parse('#[version = "0.0.5"]\n')
+    assert not empty.functions and ir.structural_equal(relay.parse(empty.astext()), empty)
     assert "@I.ir_module" in str(empty)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from weft import relay
-from weft.ir import IRModule, Op
+from weft import ir, relay
 from weft.relay.expr import let_chain, lets
 from weft.relay.transform import DeadCodeElimination, RemoveUnusedFunctions
 from weft.relay.transform.effects import Effects
@@ -12,14 +11,14 @@ CELL = relay.TensorType((2,))
 
 
 def names(body, *params, functions=None, **options):
-    mod = DeadCodeElimination(**options)(IRModule({"main": relay.Function(params, body), **(functions or {})}))
+    mod = DeadCodeElimination(**options)(ir.IRModule({"main": relay.Function(params, body), **(functions or {})}))
     assert DeadCodeElimination(**options)(mod) is mod
     return [v.name_hint for v, _ in let_chain(mod["main"].body)[0]]
 
 
 def test_chains_of_unused_values():
     x, a, b, c = (relay.var(n, CELL) for n in "xabc")
-    body = lets([(a, x + x), (b, a * x), (c, relay.Call(Op.get("negative"), (x,)))], c)
+    body = lets([(a, x + x), (b, a * x), (c, relay.Call(ir.Op.get("negative"), (x,)))], c)
     assert names(body, x) == ["c"]
 
 
@@ -58,7 +57,7 @@ def test_unused_recursive_functions():
 
 def test_inline_once():
     x, a, b, c, f, y = (relay.var(n, CELL) for n in "xabcfy")
-    body = lets([(a, x + x), (b, a * a), (c, relay.Call(Op.get("negative"), (b,)))], c + x)
+    body = lets([(a, x + x), (b, a * a), (c, relay.Call(ir.Op.get("negative"), (b,)))], c + x)
     assert names(body, x, inline_once=True) == ["a"]
     loop = lets([(a, x + x), (f, relay.Function([y], y + a))], f(f(x)))
     assert names(loop, x, inline_once=True) == ["a", "f"]
@@ -73,7 +72,7 @@ def test_inline_once():
 def test_long_chains(inline_once):
     x = relay.var("x", CELL)
     variables = [relay.var("v", CELL) for _ in range(10_000)]
-    bindings = [(v, relay.Call(Op.get("add"), (w, x))) for w, v in zip([x, *variables], variables, strict=False)]
+    bindings = [(v, relay.Call(ir.Op.get("add"), (w, x))) for w, v in zip([x, *variables], variables, strict=False)]
     assert len(names(lets(bindings, variables[-1]), x, inline_once=inline_once)) == (0 if inline_once else 10_000)
     assert len(names(lets(bindings, variables[5]), x)) == 6
 
@@ -82,7 +81,7 @@ def test_effects_of_graphs():
     x = wide = relay.var("x", CELL)
     for _ in range(100):
         wide = wide + wide
-    effects = Effects(IRModule())
+    effects = Effects(ir.IRModule())
     assert not effects.any(wide) and effects.any(relay.Tuple([wide, relay.RefRead(x)]))
     assert not effects.any(relay.Function([x], relay.RefRead(x)))
 
@@ -91,6 +90,6 @@ def test_unused_functions():
     x, main, helper = relay.var("x", CELL), relay.GlobalVar("main"), relay.GlobalVar("helper")
     functions = {main: relay.Function([x], helper(x)), helper: relay.Function([x], main(x)), "other": main(x)}
     functions["other"] = relay.Function([x], helper(x))
-    mod = IRModule(functions)
+    mod = ir.IRModule(functions)
     assert [v.name_hint for v in RemoveUnusedFunctions()(mod)] == ["main", "helper"]
     assert RemoveUnusedFunctions(entry_functions=["other"])(mod) is mod

@@ -6,7 +6,6 @@ import pytest
 import weft
 from weft import error, relay
 from weft.relay.transform import Defunctionalization, InferType
-from weft.relay.types import FuncType
 from weft.relay.walk import subexpressions
 
 CLOSURES = """
@@ -74,7 +73,7 @@ def test_functions_become_data(text, meaning, executor):
                 reached.add(e.name_hint)
                 waiting.append(e.name_hint)
             args = e.args if isinstance(e, relay.Call) else ()
-            assert not any(isinstance(t, FuncType) for a in args for t in weft.ir.walk(a.ty)), str(e)
+            assert not any(isinstance(t, relay.FuncType) for a in args for t in weft.ir.walk(a.ty)), str(e)
 
 
 def test_functions_from_outside_are_refused():

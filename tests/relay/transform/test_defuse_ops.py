@@ -4,16 +4,15 @@ import numpy as np
 
 import weft
 from weft import ir, relay
-from weft.relay import transform
 
 
 def test_fused_groups_come_apart():
     x, w = relay.var("x", shape=(3, 5)), relay.var("w", shape=(4, 5))
     y = relay.squeeze(relay.exp(relay.nn.relu(relay.nn.dense(x, w)) + relay.const(1.0)))
-    mod = transform.InferType()(weft.IRModule.from_expr(relay.Function([x, w], relay.Tuple([y, relay.tanh(y)]))))
-    fused = transform.FuseOps(2)(mod)
+    mod = relay.transform.InferType()(weft.IRModule.from_expr(relay.Function([x, w], relay.Tuple([y, relay.tanh(y)]))))
+    fused = relay.transform.FuseOps(2)(mod)
     assert "Primitive" in str(fused)
-    apart = transform.InferType()(transform.DefuseOps()(fused))
+    apart = relay.transform.InferType()(relay.transform.DefuseOps()(fused))
     ir.assert_structural_equal(apart, mod)
 
 
@@ -24,7 +23,7 @@ def @main(%x: Tensor[(2), float32]) {
   let %y = %f(%x);
   add(%f(%y), %y)
 }''')  # fmt: skip
-    after = transform.DefuseOps()(mod)
+    after = relay.transform.DefuseOps()(mod)
     x = np.array([0.5, -1.0], "float32")
     one, two = (relay.create_executor("debug", mod=m).evaluate()(x).numpy() for m in (mod, after))
     np.testing.assert_allclose(two, one)

@@ -4,7 +4,6 @@ import numpy as np
 
 from tests.relay.lower.machine import check, kernels, lowered, typed
 from weft import ir, relay
-from weft.relay.expr import Function
 from weft.relay.transform import FuseOps, InferType, ToANormalForm
 
 rng = np.random.default_rng(7)
@@ -26,7 +25,7 @@ def floats(*shape):
 
 def groups(mod):
     """The names of the operators of each primitive function, in order."""
-    found = [n for n in ir.walk(mod["main"].body) if isinstance(n, Function) and n.attrs.get("Primitive")]
+    found = [n for n in ir.walk(mod["main"].body) if isinstance(n, relay.Function) and n.attrs.get("Primitive")]
     return [sorted(c.op.name for c in ir.walk(f.body) if isinstance(c, ir.Call)) for f in found]
 
 
@@ -50,8 +49,8 @@ def test_graphs_stay_graphs_and_lets_stay_lets():
 
 def test_what_only_moves_elements_is_marked():
     x = relay.var("x", shape=(2, 6))
-    mod = fused(Function([x], relay.squeeze(relay.reshape(x, (1, 3, 4)))))
-    (call,) = [n for n in ir.walk(mod["main"].body) if isinstance(n, ir.Call) and isinstance(n.op, Function)]
+    mod = fused(relay.Function([x], relay.squeeze(relay.reshape(x, (1, 3, 4)))))
+    (call,) = [n for n in ir.walk(mod["main"].body) if isinstance(n, ir.Call) and isinstance(n.op, relay.Function)]
     assert call.op.attrs["relay.reshape_only"] == 1
     check(mod, (floats(2, 6),))
 
@@ -59,7 +58,7 @@ def test_what_only_moves_elements_is_marked():
 def test_fields_join_what_reads_the_tuple():
     x = relay.var("x", shape=(2, 3))
     both = relay.concatenate((relay.exp(x), relay.tanh(x)), axis=1)
-    mod = fused(Function([x], relay.add(both, relay.const(1.0))))
+    mod = fused(relay.Function([x], relay.add(both, relay.const(1.0))))
     assert groups(mod) == [["add", "concatenate", "exp", "tanh"]]
     check(mod, (floats(2, 3),))
 
@@ -67,7 +66,7 @@ def test_fields_join_what_reads_the_tuple():
 def test_an_anchor_takes_what_follows_and_no_other_anchor():
     x, w = relay.var("x", shape=(4, 4)), relay.var("w", shape=(4, 4))
     out = relay.nn.relu(relay.nn.dense(relay.exp(x), w))
-    mod = fused(Function([x, w], relay.nn.dense(out, w)))
+    mod = fused(relay.Function([x, w], relay.nn.dense(out, w)))
     assert sorted(groups(mod)) == [["exp"], ["nn.dense"], ["nn.dense", "nn.relu"]]
     check(mod, (floats(4, 4), floats(4, 4)))
 
@@ -84,9 +83,9 @@ def test_expected_function():
     def @main(%x: Tensor[(2, 3), float32]) { exp(add(%x, 1f)) }
     """
     p = relay.var("p", shape=(2, 3))
-    group = Function([p], relay.exp(relay.add(p, relay.const(1.0))), attrs={"Primitive": 1})
+    group = relay.Function([p], relay.exp(relay.add(p, relay.const(1.0))), attrs={"Primitive": 1})
     x = relay.var("x", shape=(2, 3))
-    wanted = InferType()(ir.IRModule({"main": Function([x], relay.Call(group, [x]))}))
+    wanted = InferType()(ir.IRModule({"main": relay.Function([x], relay.Call(group, [x]))}))
     assert ir.structural_equal(fused(text)["main"], wanted["main"])
 
 
@@ -101,8 +100,8 @@ def test_levels():
 def test_constants_that_are_no_scalars_are_arguments():
     x = relay.var("x", shape=(3,))
     weight = relay.const(floats(3))
-    mod = fused(Function([x], relay.exp(x * weight)))
-    (call,) = [n for n in ir.walk(mod["main"].body) if isinstance(n, ir.Call) and isinstance(n.op, Function)]
+    mod = fused(relay.Function([x], relay.exp(x * weight)))
+    (call,) = [n for n in ir.walk(mod["main"].body) if isinstance(n, ir.Call) and isinstance(n.op, relay.Function)]
     assert [type(a) for a in call.args] == [relay.Var, relay.Constant] and call.args[1].data is weight.data
 
 
@@ -131,7 +130,7 @@ def test_branches_and_dynamic_shapes():
 def test_nothing_is_fused_across_stop_fusion():
     x = relay.var("x", shape=(2,))
     stop = relay.op.op_call("annotation.stop_fusion", relay.add(x, x))
-    func = Function([x], relay.exp(stop))
+    func = relay.Function([x], relay.exp(stop))
     assert groups(fused(func)) == [["exp"], ["add"]]
     assert len(kernels(lowered(func))) == 2
     check(func, (floats(2),))

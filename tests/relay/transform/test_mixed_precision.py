@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relay
-from weft.error import UnsupportedOperator
+from weft import error, relay
 from weft.relay.testing.temp_op_attr import TempOpAttr
 from weft.relay.transform import InferType, ToMixedPrecision
 from weft.relay.transform.mixed_precision import MIXED_PRECISION_NEVER, register_mixed_precision_conversion
@@ -85,7 +84,7 @@ def test_operators_may_have_another_kind():
 
 def test_operators_of_unknown_kind():
     mod = module(relay.erf(relay.ceil(dense(relay.var("x", shape=(3, 4))))))
-    with pytest.raises(UnsupportedOperator, match="ceil"):
+    with pytest.raises(error.UnsupportedOperator, match="ceil"):
         ToMixedPrecision("float16", 0)(mod)
     with pytest.warns(UserWarning, match="leaves: ceil"):
         ToMixedPrecision("float16")(mod)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import relay
-from weft.ir import IRModule, assert_structural_equal
+from weft import ir, relay
 from weft.relay.expr import lets
 from weft.relay.interpreter import Interpreter
 from weft.relay.op.registry import op_call
@@ -26,7 +25,7 @@ def names(mod):
 
 def run(make, body, *params, tolerance=1e-5):
     """The operators that are left; values stay, and what is left stays."""
-    mod = InferType()(IRModule({"main": relay.Function(params, body)}))
+    mod = InferType()(ir.IRModule({"main": relay.Function(params, body)}))
     result = InferType()(make()(mod))
     assert make()(result) is result
     rng = np.random.default_rng(0)
@@ -110,14 +109,14 @@ def test_simplified(body, left):
 def test_lets_are_seen_through():
     x, a, b = relay.var("x", shape=(2, 3)), relay.var("a"), relay.var("b")
     body = lets([(a, op_call("transpose", x)), (b, op_call("transpose", a))], relay.Tuple([a, b]))
-    mod = SimplifyExpr()(InferType()(IRModule({"main": relay.Function([x], body)})))
+    mod = SimplifyExpr()(InferType()(ir.IRModule({"main": relay.Function([x], body)})))
     assert mod["main"].body.body.value is mod["main"].params[0]
 
 
 def test_unknown_dimensions_stay():
     x = relay.var("x", shape=(relay.Any(), 3))
     body = op_call("reshape", x + relay.const(0.0), newshape=(-1, 3))
-    mod = InferType()(IRModule({"main": relay.Function([x], body)}))
+    mod = InferType()(ir.IRModule({"main": relay.Function([x], body)}))
     assert SimplifyExpr()(mod) is mod
 
 
@@ -132,13 +131,13 @@ def test_casts():
     x = relay.var("x", shape=(2,), dtype="float16")
     wide, narrow = op_call("cast", x, dtype="float32"), op_call("cast", x, dtype="int8")
     body = relay.Tuple([op_call("exp", wide), op_call("negative", wide), narrow, op_call("negative", narrow)])
-    mod = InferType()(IRModule({"main": relay.Function([x], body)}))
+    mod = InferType()(ir.IRModule({"main": relay.Function([x], body)}))
     result = CanonicalizeCast()(mod)
     uses = [
         p for e in subexpressions(result["main"]) for p in parts(e) if type(p) is relay.Call and p.op.name == "cast"
     ]
     assert len(uses) == 4 and len({id(p) for p in uses}) == 3
-    assert_structural_equal(result, mod)
+    ir.assert_structural_equal(result, mod)
     assert CanonicalizeCast()(result) is result
 
 
@@ -152,7 +151,7 @@ def test_dynamic_to_static():
     top = relay.TupleGetItem(op_call("dyn.topk", y, relay.const(2)), 0)
     assert run(DynamicToStatic, top, y) == ["topk"]
     n = relay.var("n", shape=(1,), dtype="int64")
-    mod = InferType()(IRModule({"main": relay.Function([y, n], op_call("dyn.reshape", y, n))}))
+    mod = InferType()(ir.IRModule({"main": relay.Function([y, n], op_call("dyn.reshape", y, n))}))
     assert DynamicToStatic()(mod) is mod
 
 

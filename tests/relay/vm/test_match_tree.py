@@ -4,16 +4,15 @@ import random
 
 import pytest
 
-from weft.relay import Clause, GlobalTypeVar, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, Tuple, Var
-from weft.relay.adt import Constructor, TypeData
+from weft import relay
 from weft.relay.vm.match_tree import Fail, Leaf, Switch, decision_tree
 
-T = GlobalTypeVar("T")
-ONE = GlobalTypeVar("One")
-A, B, C = Constructor("A", (), T), Constructor("B", (T(),), T), Constructor("C", (T(), T()), T)
-ONLY = Constructor("Only", (T(), T()), ONE)
-TYPES = {d.header.name_hint: d for d in (TypeData(T, (), (A, B, C)), TypeData(ONE, (), (ONLY,)))}
-HERE = Tuple(())
+T = relay.GlobalTypeVar("T")
+ONE = relay.GlobalTypeVar("One")
+A, B, C = relay.Constructor("A", (), T), relay.Constructor("B", (T(),), T), relay.Constructor("C", (T(), T()), T)
+ONLY = relay.Constructor("Only", (T(), T()), ONE)
+TYPES = {d.header.name_hint: d for d in (relay.TypeData(T, (), (A, B, C)), relay.TypeData(ONE, (), (ONLY,)))}
+HERE = relay.Tuple(())
 
 
 def siblings(c):
@@ -23,11 +22,11 @@ def siblings(c):
 def pattern(rng, depth, kind="T"):
     """A random pattern for values of a kind: T, One, or a pair of T."""
     if depth == 0 or rng.random() < 0.3:
-        return PatternWildcard() if rng.random() < 0.5 else PatternVar(Var(f"v{rng.randrange(1000)}"))
+        return relay.PatternWildcard() if rng.random() < 0.5 else relay.PatternVar(relay.Var(f"v{rng.randrange(1000)}"))
     if kind == "pair":
-        return PatternTuple(tuple(pattern(rng, depth - 1) for _ in range(2)))
+        return relay.PatternTuple(tuple(pattern(rng, depth - 1) for _ in range(2)))
     c = rng.choice((A, B, C)) if kind == "T" else ONLY
-    return PatternConstructor(c, tuple(pattern(rng, depth - 1) for _ in c.inputs))
+    return relay.PatternConstructor(c, tuple(pattern(rng, depth - 1) for _ in c.inputs))
 
 
 def value(rng, depth, kind="T"):
@@ -39,11 +38,11 @@ def value(rng, depth, kind="T"):
 
 
 def matches(p, v, place, found):
-    if isinstance(p, PatternVar):
+    if isinstance(p, relay.PatternVar):
         found[p.var] = place
-    if isinstance(p, (PatternVar, PatternWildcard)):
+    if isinstance(p, (relay.PatternVar, relay.PatternWildcard)):
         return True
-    if isinstance(p, PatternConstructor) and p.constructor is not v[0]:
+    if isinstance(p, relay.PatternConstructor) and p.constructor is not v[0]:
         return False
     return all(matches(q, f, (*place, i), found) for i, (q, f) in enumerate(zip(p.patterns, v[1], strict=True)))
 
@@ -70,7 +69,7 @@ def walk(tree, v):
 def test_first_match(kind):
     rng = random.Random(kind)
     for _ in range(400):
-        clauses = tuple(Clause(pattern(rng, 3, kind), HERE) for _ in range(rng.randrange(1, 6)))
+        clauses = tuple(relay.Clause(pattern(rng, 3, kind), HERE) for _ in range(rng.randrange(1, 6)))
         tree = decision_tree(clauses, siblings)
         for _ in range(12):
             v = value(rng, 4, kind)
@@ -88,9 +87,9 @@ def test_first_match(kind):
 
 
 def test_what_is_missing_is_named():
-    wild = PatternWildcard()
-    pair = PatternTuple((PatternConstructor(B, (PatternConstructor(A),)), wild))
-    tree = decision_tree((Clause(pair, HERE),), siblings)
+    wild = relay.PatternWildcard()
+    pair = relay.PatternTuple((relay.PatternConstructor(B, (relay.PatternConstructor(A),)), wild))
+    tree = decision_tree((relay.Clause(pair, HERE),), siblings)
 
     def failures(t):
         if isinstance(t, Switch):

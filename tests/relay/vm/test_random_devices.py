@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 import weft
 from tests.relay.programs.check import Disagreement, equal, show
 from tests.relay.programs.draw import programs
-from weft import relay
-from weft.error import InvalidArgument, LoweringError
+from weft import error, relay
 from weft.ir import Op, TensorType
 from weft.relay.machine_values import from_machine, to_machine
 from weft.relay.transform import InferType
@@ -45,7 +44,7 @@ def check(program, seed):
     main = there["main"]
     try:
         exe = relay.vm.compile(there, ["llvm", "llvm"])
-    except (InvalidArgument, LoweringError) as e:
+    except (error.InvalidArgument, error.LoweringError) as e:
         if any(s in str(e) for s in SAID):
             return False
         raise Disagreement(f"two devices: {e}", there, args) from e

@@ -14,7 +14,6 @@ from tests.target.programs import N, elementwise, function, load, loop, store
 from weft import error, tir
 from weft.ir import Broadcast, Ramp, const, int64
 from weft.target import Target, build, compile_func, get_source, load_objects, services
-from weft.tir import ForKind, call_intrin, decl_buffer
 
 ZMM = Target("llvm -mcpu=x86-64-v4 -mtriple=x86_64-unknown-linux-gnu")
 
@@ -27,22 +26,22 @@ def add(name="main", **attrs):
 def microkernel(rows, columns, depth, lanes=16):
     """One tile of a product: `rows` x `columns` accumulators in a local buffer."""
     a, b = (
-        decl_buffer((int64(depth), int64(rows)), "float32", "a"),
-        decl_buffer((int64(depth), int64(columns)), "float32", "b"),
+        tir.decl_buffer((int64(depth), int64(rows)), "float32", "a"),
+        tir.decl_buffer((int64(depth), int64(columns)), "float32", "b"),
     )
-    c = decl_buffer((int64(rows), int64(columns)), "float32", "c")
-    acc = decl_buffer((int64(rows), int64(columns)), "float32", "acc", scope="local")
+    c = tir.decl_buffer((int64(rows), int64(columns)), "float32", "c")
+    acc = tir.decl_buffer((int64(rows), int64(columns)), "float32", "acc", scope="local")
 
     def tile(body):
         def vectors(i):
             return loop(
                 columns // lanes,
-                lambda v: loop(lanes, lambda j: body(i, v * lanes + j), ForKind.VECTORIZED, "j"),
-                ForKind.UNROLLED,
+                lambda v: loop(lanes, lambda j: body(i, v * lanes + j), tir.ForKind.VECTORIZED, "j"),
+                tir.ForKind.UNROLLED,
                 "v",
             )
 
-        return loop(rows, vectors, ForKind.UNROLLED, "i")
+        return loop(rows, vectors, tir.ForKind.UNROLLED, "i")
 
     zero = tile(lambda i, j: store(acc, (i, j), const(0.0, "float32")))
     step = loop(
@@ -164,10 +163,10 @@ print("fine")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a linker")
 def test_a_library_runs_without_the_runtime(tmp_path):
     """Parallel loops, scratch memory and failed checks fall back where libweft_runtime is not loaded."""
-    x, scratch = decl_buffer((N,), "float32", "x"), decl_buffer((N,), "float32", "scratch")
+    x, scratch = tir.decl_buffer((N,), "float32", "x"), tir.decl_buffer((N,), "float32", "scratch")
     body = tir.seq(
-        loop(N, lambda i: store(scratch, i, load(x, i)), ForKind.PARALLEL),
-        loop(N, lambda i: store(x, i, load(scratch, i) + const(1.0, "float32")), ForKind.PARALLEL),
+        loop(N, lambda i: store(scratch, i, load(x, i)), tir.ForKind.PARALLEL),
+        loop(N, lambda i: store(x, i, load(scratch, i) + const(1.0, "float32")), tir.ForKind.PARALLEL),
     )
     (tmp_path / "f.o").write_bytes(compile_func(function([x], tir.AllocBuffer(scratch, body)), Target("llvm")))
     subprocess.run(["cc", "-shared", "-o", tmp_path / "f.so", tmp_path / "f.o"], check=True)
@@ -178,8 +177,8 @@ def test_a_library_runs_without_the_runtime(tmp_path):
 
 
 def test_parallel_loops_use_the_pool():
-    x = decl_buffer((N,), "int64", "x")
-    body = loop(N, lambda i: store(x, i, tir.call_extern("int64", "weft_test_thread", i)), ForKind.PARALLEL)
+    x = tir.decl_buffer((N,), "int64", "x")
+    body = loop(N, lambda i: store(x, i, tir.call_extern("int64", "weft_test_thread", i)), tir.ForKind.PARALLEL)
     text = get_source(function([x], body), Target("llvm"), "ll")
     assert "@weft.parallel_for(ptr @main_impl.par" in text
     assert "ptr noalias" in text
@@ -187,10 +186,10 @@ def test_parallel_loops_use_the_pool():
 
 def test_work_that_is_not_worth_a_thread():
     """The grain grows with cheap bodies; an annotation decides."""
-    x = decl_buffer((N,), "float32", "x")
+    x = tir.decl_buffer((N,), "float32", "x")
 
     def grain(**notes):
-        body = loop(N, lambda i: store(x, i, load(x, i) + const(1.0, "float32")), ForKind.PARALLEL, **notes)
+        body = loop(N, lambda i: store(x, i, load(x, i) + const(1.0, "float32")), tir.ForKind.PARALLEL, **notes)
         return int(
             re.search(
                 r"weft.parallel_for\(ptr @main_impl.*, i64 (-?\d+)\)\n", get_source(function([x], body), "llvm", "ll")
@@ -203,22 +202,22 @@ def test_work_that_is_not_worth_a_thread():
 
 
 def test_a_loop_that_asks_for_what_comes_next_runs_forwards():
-    x = decl_buffer((N,), "float32", "x")
+    x = tir.decl_buffer((N,), "float32", "x")
 
     def source(ahead):
         def body(i):
-            address = call_intrin("handle", "tir.address_of", load(x, i + const(64, "int64")))
-            asked = tir.Evaluate(call_intrin("void", "tir.prefetch", address, 0, 3, 1))
+            address = tir.call_intrin("handle", "tir.address_of", load(x, i + const(64, "int64")))
+            asked = tir.Evaluate(tir.call_intrin("void", "tir.prefetch", address, 0, 3, 1))
             return tir.SeqStmt([*([asked] if ahead else []), store(x, i, load(x, i) + const(1.0, "float32"))])
 
-        return get_source(function([x], loop(N, body, ForKind.PARALLEL, pragma_grain=7)), Target("llvm"), "ll")
+        return get_source(function([x], loop(N, body, tir.ForKind.PARALLEL, pragma_grain=7)), Target("llvm"), "ll")
 
     assert re.search(r"call i32 @weft.parallel_forwards\(ptr @main_impl.*, i64 7\)", source(True))
     assert re.search(r"call i32 @weft.parallel_for\(ptr @main_impl.*, i64 7\)", source(False))
 
 
 def test_masks_of_constant_vectors():
-    x = decl_buffer((int64(20),), "float32", "x")
+    x = tir.decl_buffer((int64(20),), "float32", "x")
     mask = Ramp(int64(0), int64(1), 16) < Broadcast(int64(5), 16)
     body = tir.BufferStore(x, Broadcast(const(3.0, "float32"), 16), (Ramp(int64(2), int64(1), 16),), mask)
     out = np.zeros(20, np.float32)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft import te
-from weft.ir import floordiv, floormod, truncdiv, truncmod
-from weft.target import Target, build, get_source
+from weft import ir, target, te
 from weft.tir.schedule import default_schedule
 
-TARGET = Target("llvm")
+TARGET = target.Target("llvm")
 
 
 def exact(kind: str, a: int, b: int) -> int:
@@ -21,7 +19,7 @@ def exact(kind: str, a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32"])
-@pytest.mark.parametrize("operation", [truncdiv, truncmod, floordiv, floormod])
+@pytest.mark.parametrize("operation", [ir.truncdiv, ir.truncmod, ir.floordiv, ir.floormod])
 def test_quotients_and_remainders(operation, dtype):
     info, rng = np.iinfo(dtype), np.random.default_rng(0)
     ends = np.array([info.min, info.min + 1, info.max, info.max - 1, info.max // 2, 0, 1, 2, 3, 7], dtype)
@@ -32,8 +30,8 @@ def test_quotients_and_remainders(operation, dtype):
     a, b = te.placeholder(x.shape, dtype, name="a"), te.placeholder(x.shape, dtype, name="b")
     func = default_schedule(te.create_prim_func([a, b, te.compute(x.shape, lambda i: operation(a[i], b[i]))]), TARGET)
     found = np.zeros(x.shape, dtype)
-    build(func, TARGET)["main"](x, y, found)
+    target.build(func, TARGET)["main"](x, y, found)
     whole = [exact(operation.__name__, int(p), int(q)) for p, q in zip(x, y, strict=True)]
     expected = [(n - int(info.min)) % (1 << info.bits) + int(info.min) for n in whole]
     np.testing.assert_array_equal(found, np.array(expected, dtype))
-    assert "fdiv <" in get_source(func, TARGET)
+    assert "fdiv <" in target.get_source(func, TARGET)

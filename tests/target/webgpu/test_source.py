@@ -6,17 +6,16 @@ import pytest
 
 import weft
 from tests.target.programs import vector
-from weft import te, tir
+from weft import target, te, tir
 from weft.error import CodegenError, WeftError
 from weft.script import tir as T
-from weft.target import Target
 from weft.target.gpu import lower_for_gpu
 from weft.target.webgpu import emit_wgsl
 
 
 def text_of(func):
     """The text of a function's kernels, all of it, and what kernels have of their own."""
-    text = emit_wgsl(lower_for_gpu(weft.IRModule({"f": func}), Target("webgpu")).device)
+    text = emit_wgsl(lower_for_gpu(weft.IRModule({"f": func}), target.Target("webgpu")).device)
     return text, text[text.index("struct k0_Args") :]
 
 

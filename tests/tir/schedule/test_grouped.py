@@ -8,14 +8,11 @@ import pytest
 
 import weft
 from tests.tir.schedule.run_scheduled import run
-from weft import machine, te, tir
-from weft.error import InvalidArgument
-from weft.ir import const, int64
-from weft.target import Target, build
+from weft import error, ir, machine, target, te, tir
 from weft.tir.schedule import explain_schedule, noting_schedules, schedule_func
 from weft.topi.conv import conv
 
-HOST = Target("llvm")
+HOST = target.Target("llvm")
 WIDE = machine.Machine(vector_bits=512, vector_registers=32, cores=2)
 
 
@@ -44,7 +41,7 @@ def function(n, h, w, case, *, epilogue, dtype="float32"):
     if not epilogue:
         return te.create_prim_func([x, k, y])
     b = te.placeholder((y.shape[-1],), dtype, "b")
-    z = te.compute(y.shape, lambda *i: tir.max(y(*i) + b(i[-1]), const(0, dtype)), "z")
+    z = te.compute(y.shape, lambda *i: tir.max(y(*i) + b(i[-1]), ir.const(0, dtype)), "z")
     return te.create_prim_func([x, k, b, z])
 
 
@@ -69,7 +66,7 @@ def check(func, case, sizes, epilogue, *, taken=True):
     with noting_schedules() as records:
         scheduled = schedule_func(func, HOST)
     assert ("grouped" in records[0].taken.values()) == taken, records[0]
-    kernel = build(scheduled, HOST)["main"]
+    kernel = target.build(scheduled, HOST)["main"]
     for n, h, w in sizes:
         x, k, b = values(case, n, h, w)
         want = expected(case, x, k, b, epilogue)
@@ -94,7 +91,7 @@ def test_random_shapes(seed):
     case, sizes = drawn(seed)
     n, h, w = sizes[0]
     epilogue = bool(seed % 2)
-    check(function(int64(n), int64(h), int64(w), case, epilogue=epilogue), case, sizes[:1], epilogue)
+    check(function(ir.int64(n), ir.int64(h), ir.int64(w), case, epilogue=epilogue), case, sizes[:1], epilogue)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -110,7 +107,7 @@ def test_random_shapes_of_symbolic_size(seed):
 )
 def test_long_vectors(sizes):
     case = case_of(**sizes)
-    func = function(int64(1), int64(6), int64(9), case, epilogue=True)
+    func = function(ir.int64(1), ir.int64(6), ir.int64(9), case, epilogue=True)
     x, k, b = values(case, 1, 6, 9)
     want = expected(case, x, k, b, True)
     found = np.zeros(want.shape, np.float32)
@@ -120,7 +117,7 @@ def test_long_vectors(sizes):
 
 def test_groups_of_whole_vectors_stay_with_the_contraction():
     case = case_of(per_out=16, per_in=16)
-    check(function(int64(1), int64(8), int64(8), case, epilogue=False), case, [(1, 8, 8)], False, taken=False)
+    check(function(ir.int64(1), ir.int64(8), ir.int64(8), case, epilogue=False), case, [(1, 8, 8)], False, taken=False)
 
 
 def test_groups_of_one_output_channel():
@@ -132,12 +129,12 @@ def test_groups_of_one_output_channel():
 @pytest.mark.parametrize("epilogue", [False, True])
 def test_one_pixel(epilogue):
     case = case_of(kernel=1, pad=0)
-    check(function(int64(1), int64(1), int64(1), case, epilogue=epilogue), case, [(1, 1, 1)], epilogue)
+    check(function(ir.int64(1), ir.int64(1), ir.int64(1), case, epilogue=epilogue), case, [(1, 1, 1)], epilogue)
 
 
 def test_the_estimate_finds_nothing_slow():
-    func = function(int64(1), int64(56), int64(56), case_of(groups=32), epilogue=True)
-    with pytest.raises(InvalidArgument, match="only functions of TIR"):
+    func = function(ir.int64(1), ir.int64(56), ir.int64(56), case_of(groups=32), epilogue=True)
+    with pytest.raises(error.InvalidArgument, match="only functions of TIR"):
         explain_schedule("conv", HOST)
     (report,) = explain_schedule(func, HOST).kernels
     assert not report.slow and report.record.rules() == ["grouped"]

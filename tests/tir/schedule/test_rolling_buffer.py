@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import ScheduleError
+from weft import error, te, tir
 from weft.script import tir as T
-from weft.tir import AllocBuffer
 from weft.tir.pipeline import lower
 
 
@@ -93,7 +91,7 @@ def test_blocks_keep_their_values_and_shrink(tile, order):
     values, found = _run(weft.build(sch.mod, "llvm"), 14, 10)
     np.testing.assert_array_equal(found, _maxima(_maxima(values, 3), 3))
     if order == "ijkl":
-        (ring,) = {n.buffer for n in weft.ir.walk(lower(sch.mod["main"]).body) if isinstance(n, AllocBuffer)}
+        (ring,) = {n.buffer for n in weft.ir.walk(lower(sch.mod["main"]).body) if isinstance(n, tir.AllocBuffer)}
         assert int(np.prod(ring.shape)) == (12 * 4 if tile[0] == 10 else (tile[0] + 2) * 12)
     replayed = tir.Schedule(cascade)
     sch.trace.apply_to_schedule(replayed, remove_postproc=False)
@@ -125,22 +123,22 @@ def test_each_element_is_computed_once():
 def test_what_cannot_roll_is_refused():
     sch, loops = _tiled((4, 4))
     sch.parallel(loops["i"])
-    with pytest.raises(ScheduleError, match="not made one after another"):
+    with pytest.raises(error.ScheduleError, match="not made one after another"):
         sch.rolling_buffer(sch.get_block("B"), 0)
-    with pytest.raises(ScheduleError, match="no loop is around"):
+    with pytest.raises(error.ScheduleError, match="no loop is around"):
         tir.Schedule(cascade).rolling_buffer("B", 0)
-    with pytest.raises(ScheduleError, match="writes 1 buffers"):
+    with pytest.raises(error.ScheduleError, match="writes 1 buffers"):
         _tiled((4, 4))[0].rolling_buffer("B", 1)
-    with pytest.raises(ScheduleError, match="used outside"):
+    with pytest.raises(error.ScheduleError, match="used outside"):
         _tiled((4, 4))[0].rolling_buffer("C", 0)
     x = te.placeholder((12,), name="x")
     a = te.compute((12,), lambda i: x[i] * 2, name="a")
     b = te.compute((10,), lambda i: a[i] + a[i + 2], name="b")
     sch = te.create_schedule(b.op)
     sch[a].rolling_buffer()
-    with pytest.raises(ScheduleError, match="compute_at puts it into a loop"):
+    with pytest.raises(error.ScheduleError, match="compute_at puts it into a loop"):
         weft.build(sch, [x, b], "llvm")
-    with pytest.raises(ScheduleError, match="is an output"):
+    with pytest.raises(error.ScheduleError, match="is an output"):
         sch[b].rolling_buffer()
 
 
@@ -159,5 +157,5 @@ def two_tiles_back(A: T.Buffer((20,), "int32"), C: T.Buffer((16,), "int32")):
 
 
 def test_what_is_read_of_older_tiles_is_refused():
-    with pytest.raises(ScheduleError, match="more of 'B' is read than the tile"):
+    with pytest.raises(error.ScheduleError, match="more of 'B' is read than the tile"):
         tir.Schedule(two_tiles_back).rolling_buffer("B", 0)

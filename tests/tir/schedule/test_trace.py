@@ -8,7 +8,6 @@ import pytest
 from tests.tir.schedule.test_primitives import check_matmul, matmul
 from weft import error, ir, tir
 from weft.script import tir as T
-from weft.tir import Schedule
 from weft.tir.schedule import BlockRV, Instruction, InstructionKind, LoopRV, Trace
 
 SHAPE = (12, 10, 8)
@@ -16,11 +15,11 @@ SHAPE = (12, 10, 8)
 
 def every_way(sch, source):
     """Replay a schedule in each way that there is."""
-    direct = Schedule(source)
+    direct = tir.Schedule(source)
     sch.trace.apply_to_schedule(direct)
-    saved = Schedule(source)
+    saved = tir.Schedule(source)
     Trace.apply_json_to_schedule(json.loads(json.dumps(sch.trace.as_json())), saved)
-    written = Schedule(source)
+    written = tir.Schedule(source)
     exec("\n".join(sch.trace.as_python()), {"sch": written, "T": T})
     for other in (direct, saved, written):
         ir.assert_structural_equal(other.func, sch.func)
@@ -30,7 +29,7 @@ def every_way(sch, source):
 def random_schedule(seed):
     """Apply random primitives to a product with a ReLU; what is refused leaves the schedule as it was."""
     rng = random.Random(seed)
-    sch = Schedule(matmul(*SHAPE), seed=seed)
+    sch = tir.Schedule(matmul(*SHAPE), seed=seed)
     for _ in range(8):
         block = sch.get_block(rng.choice(["C", "D"]))
         loops = sch.get_loops(block)
@@ -69,7 +68,7 @@ def test_replay(seed):
 
 
 def test_decisions_are_kept():
-    sch = Schedule(matmul(*SHAPE), seed=3)
+    sch = tir.Schedule(matmul(*SHAPE), seed=3)
     i, *_ = sch.get_loops("C")
     factors = sch.sample_perfect_tile(i, 3)
     sch.split(i, factors)
@@ -78,19 +77,19 @@ def test_decisions_are_kept():
 
 
 def test_a_trace_of_another_function():
-    sch = Schedule(matmul(*SHAPE))
+    sch = tir.Schedule(matmul(*SHAPE))
     sch.split(sch.get_loops("C")[2], [None, 2])
-    other = Schedule(matmul(*SHAPE, relu=False))
+    other = tir.Schedule(matmul(*SHAPE, relu=False))
     sch.trace.apply_to_schedule(other)
     check_matmul(other.func, *SHAPE, relu=False)
-    relu = Schedule(matmul(*SHAPE))
+    relu = tir.Schedule(matmul(*SHAPE))
     relu.get_block("D")
     with pytest.raises(error.ScheduleError, match="no block 'D'"):
-        relu.trace.apply_to_schedule(Schedule(matmul(*SHAPE, relu=False)))
+        relu.trace.apply_to_schedule(tir.Schedule(matmul(*SHAPE, relu=False)))
 
 
 def test_expressions_of_loop_variables():
-    sch = Schedule(matmul(*SHAPE))
+    sch = tir.Schedule(matmul(*SHAPE))
     i, j, _ = sch.get_loops("C")
     sch.specialize(j, i.var < 5)
     sch.split(j, [None, tir.min(i.var + 1, 4)])
@@ -100,20 +99,20 @@ def test_expressions_of_loop_variables():
 
 
 def test_index_map_in_text():
-    sch = Schedule(matmul(*SHAPE))
+    sch = tir.Schedule(matmul(*SHAPE))
     sch.transform_layout("C", "A", lambda i, k: (k // 4, i, k % 4))
     assert "lambda i, k: (k // 4, i, k % 4,)" in str(sch.trace)
     every_way(sch, matmul(*SHAPE))
 
 
 def test_simplified_leaves_out_what_nothing_uses():
-    sch = Schedule(matmul(*SHAPE))
+    sch = tir.Schedule(matmul(*SHAPE))
     sch.get_consumers("C")
     sch.get_loops("D")
     sch.split(sch.get_loops("C")[0], [None, 5])
     short = sch.trace.simplified()
     assert [i.kind.name for i in short.insts] == ["GetSBlock", "GetLoops", "Split"]
-    other = Schedule(matmul(*SHAPE))
+    other = tir.Schedule(matmul(*SHAPE))
     short.apply_to_schedule(other, remove_postproc=True)
     ir.assert_structural_equal(other.func, sch.func)
     check_matmul(other.func, *SHAPE)
@@ -122,18 +121,18 @@ def test_simplified_leaves_out_what_nothing_uses():
 @pytest.mark.parametrize("seed", range(6))
 def test_simplified_replays(seed):
     sch = random_schedule(seed)
-    other = Schedule(matmul(*SHAPE))
+    other = tir.Schedule(matmul(*SHAPE))
     exec("\n".join(sch.trace.simplified().as_python()), {"sch": other})
     ir.assert_structural_equal(other.func, sch.func)
 
 
 def test_postprocessing_can_be_left_out():
-    sch = Schedule(matmul(*SHAPE))
+    sch = tir.Schedule(matmul(*SHAPE))
     sch.split(sch.get_loops("C")[0], [None, 5])
     before = sch.func
     sch.enter_postproc()
     sch.parallel(sch.get_loops("C")[0])
-    short, whole = Schedule(matmul(*SHAPE)), Schedule(matmul(*SHAPE))
+    short, whole = tir.Schedule(matmul(*SHAPE)), tir.Schedule(matmul(*SHAPE))
     sch.trace.apply_to_schedule(short, remove_postproc=True)
     ir.assert_structural_equal(short.func, before)
     every_way(sch, matmul(*SHAPE))
@@ -142,7 +141,7 @@ def test_postprocessing_can_be_left_out():
 
 
 def test_references_know_what_is_around():
-    sch = Schedule(matmul(*SHAPE))
+    sch = tir.Schedule(matmul(*SHAPE))
     block = sch.get_block("C")
     i, _, k = sch.get_loops(block)
     sref = sch.get_sref(block)
@@ -158,14 +157,14 @@ def test_references_know_what_is_around():
 
 def test_options_of_a_schedule():
     with pytest.raises(error.InvalidArgument, match="unknown debug_mask"):
-        Schedule(matmul(*SHAPE), debug_mask="some")
+        tir.Schedule(matmul(*SHAPE), debug_mask="some")
     with pytest.raises(error.InvalidArgument, match="unknown error_render_level"):
-        Schedule(matmul(*SHAPE), error_render_level="loud")
+        tir.Schedule(matmul(*SHAPE), error_render_level="loud")
     for level, message in (("fast", "get_block: there is no block 'X'"), ("none", "get_block: refused")):
         with pytest.raises(error.ScheduleError) as caught:
-            Schedule(matmul(*SHAPE), debug_mask="all", error_render_level=level).get_block("X")
+            tir.Schedule(matmul(*SHAPE), debug_mask="all", error_render_level=level).get_block("X")
         assert caught.value.what == message and caught.value.found is None
-    sch = Schedule(matmul(*SHAPE), seed=7, debug_mask="all")
+    sch = tir.Schedule(matmul(*SHAPE), seed=7, debug_mask="all")
     sch.fuse(*sch.get_loops("D"))
     draws = [sch.sample_categorical(range(9), [1] * 9) for _ in range(20)]
     sch.seed(7)
@@ -179,12 +178,12 @@ def test_options_of_a_schedule():
 
 def test_what_was_drawn_can_be_decided_otherwise():
     """Factors reach the split that uses them, by a provider and in a changed trace, and the function follows."""
-    sch = Schedule(matmul(*SHAPE), seed=3)
+    sch = tir.Schedule(matmul(*SHAPE), seed=3)
     i, *_ = sch.get_loops("C")
     sch.split(i, sch.sample_perfect_tile(i, 2))
     drew = sch.trace.insts[2]
     assert [drew.kind.name, drew.kind.is_pure, len(drew.inputs), drew.attrs] == ["SamplePerfectTile", True, 1, [2, 16]]
-    provided, changed, fresh = (Schedule(matmul(*SHAPE), seed=5) for _ in range(3))
+    provided, changed, fresh = (tir.Schedule(matmul(*SHAPE), seed=5) for _ in range(3))
     sch.trace.apply_to_schedule(provided, decision_provider=lambda inst, inputs, attrs, d: [6, 2] if d else None)
     sch.trace.with_decision(drew, [6, 2]).apply_to_schedule(changed)
     for other in (provided, changed):
@@ -213,7 +212,7 @@ def test_a_trace_made_by_hand():
     assert (
         trace.as_json()[0][2] == ["Split", ["l1", "None", 4], [True, False], ["l4", "l5"]] and trace.as_json()[1] == []
     )
-    sch, other = Schedule(matmul(*SHAPE)), Schedule(matmul(*SHAPE))
+    sch, other = tir.Schedule(matmul(*SHAPE)), tir.Schedule(matmul(*SHAPE))
     trace.apply_to_schedule(sch)
     other.split(other.get_loops("C")[0], [None, 4])
     ir.assert_structural_equal(sch.func, other.func)
@@ -227,7 +226,7 @@ def test_instructions_that_are_none():
         Instruction(InstructionKind.get("ComputeInline"), [BlockRV(), 1], [], [])
     with pytest.raises(error.ScheduleError, match="Bind lacks arguments"):
         Instruction(InstructionKind.get("Bind"), [LoopRV()], [], [])
-    sch = Schedule(matmul(*SHAPE))
+    sch = tir.Schedule(matmul(*SHAPE))
     with pytest.raises(error.ScheduleError, match="saved in another form"):
         Trace.apply_json_to_schedule([["get_block", ["C"], {}, 1, None]], sch)
     with pytest.raises(error.ScheduleError, match="nothing in it returned"):

@@ -7,7 +7,6 @@ import weft
 from tests.relax_models import model
 from weft import ir, te, tir
 from weft.script import tir as T
-from weft.tir.interpret import interpret
 
 CHECKED = {"tir.instrument_bound_checkers": True}
 
@@ -45,7 +44,7 @@ def test_in_the_interpreter():
     with ir.PassContext(config=CHECKED):
         lowered = tir.transform.InstrumentBoundCheckers()(tir.transform.lower_blocks()(weft.IRModule({"main": gather})))
     with pytest.raises(IndexError, match="A: index 9 of axis 0"):
-        interpret(lowered["main"], np.zeros(5, "float32"), np.array([9], "int32"), np.zeros(1, "float32"))
+        tir.interpret(lowered["main"], np.zeros(5, "float32"), np.array([9], "int32"), np.zeros(1, "float32"))
 
 
 def test_a_store_and_an_inner_axis():

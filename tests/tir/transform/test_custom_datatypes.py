@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft import error, relay, te, tir
-from weft.ir import DataType, walk
+from weft import error, ir, relay, te, tir
 from weft.support import cc
 from weft.target import datatype
-from weft.tir import custom_datatype
 
 SOURCE = """
 #include <math.h>
@@ -46,7 +44,7 @@ def functions(tmp_path_factory):
 @pytest.fixture
 def mybf(functions, monkeypatch):
     for table in ("_NAMES", "_CODES", "_OPS"):
-        monkeypatch.setattr(custom_datatype, table, {})
+        monkeypatch.setattr(tir.custom_datatype, table, {})
     datatype.register("mybf", 150)
     one = datatype.create_lower_func
     for target in ("llvm", "c"):
@@ -64,7 +62,7 @@ def bf(x):
 
 
 def test_types():
-    dt = DataType("custom[mybf]16x4")
+    dt = ir.DataType("custom[mybf]16x4")
     assert (dt.code, dt.bits, dt.lanes, dt.itemsize) == ("custom[mybf]", 16, 4, 8)
     assert dt.is_custom and not dt.is_float and not dt.is_integer
 
@@ -106,7 +104,7 @@ def test_structure(mybf):
     func = te.schedule.schedule_to_prim_func(te.create_schedule(b.op), [a, b])
     out = tir.transform.LowerCustomDatatypes()(weft.IRModule({"main": func}))["main"]
     assert {buffer.dtype for _, buffer in out.buffer_map} == {"uint16"}
-    assert not any(DataType(n.dtype).is_custom for n in walk(out) if getattr(n, "dtype", None))
+    assert not any(ir.DataType(n.dtype).is_custom for n in ir.walk(out) if getattr(n, "dtype", None))
     plain = te.create_prim_func([te.placeholder((4,), name="x"), te.compute((4,), lambda i: tir.const(0.0), name="y")])
     assert tir.transform.LowerCustomDatatypes()(weft.IRModule({"main": plain}))["main"] is plain
 
@@ -198,7 +196,7 @@ def test_the_least_value_is_a_function_of_the_library(arithmetic):
 
 def test_the_example_type_needs_no_library(monkeypatch):
     for table in ("_NAMES", "_CODES", "_OPS"):
-        monkeypatch.setattr(custom_datatype, table, {})
+        monkeypatch.setattr(tir.custom_datatype, table, {})
     datatype.register("myfloat", 131)
     one = datatype.create_lower_func
     for src, dest in (("float", "myfloat"), ("myfloat", "float"), ("int", "myfloat")):

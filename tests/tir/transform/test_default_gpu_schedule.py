@@ -2,10 +2,8 @@
 
 import numpy as np
 
-from weft import te, tir, topi
-from weft.ir import IRModule, walk
+from weft import ir, te, tir, topi
 from weft.target import Target
-from weft.tir.interpret import interpret
 from weft.tir.transform import DefaultGPUSchedule
 
 
@@ -16,16 +14,16 @@ def kernel(target):
 
 
 def scheduled(func, **options):
-    return DefaultGPUSchedule(**options)(IRModule({"main": func}))["main"]
+    return DefaultGPUSchedule(**options)(ir.IRModule({"main": func}))["main"]
 
 
 def test_each_block_has_threads():
     func = scheduled(kernel("cuda"), max_threads=64)
-    bound = [n for n in walk(func.body) if isinstance(n, tir.For) and n.kind == tir.ForKind.THREAD_BINDING]
+    bound = [n for n in ir.walk(func.body) if isinstance(n, tir.For) and n.kind == tir.ForKind.THREAD_BINDING]
     assert sorted(n.extent.value for n in bound) == [4, 17, 64, 64]
     x = np.random.default_rng(0).random((7, 5, 30), "float32")
     out = np.zeros((7, 30), "float32")
-    interpret(func, x, out)
+    tir.interpret(func, x, out)
     np.testing.assert_allclose(out, np.exp(x).sum(1), rtol=1e-5)
 
 

@@ -5,9 +5,7 @@ import pytest
 
 import weft
 from weft import error, ir, te, tir
-from weft.ir import walk
 from weft.script import tir as T
-from weft.tir import transform
 
 
 def apply(p, func, name="main"):
@@ -15,7 +13,7 @@ def apply(p, func, name="main"):
 
 
 def barriers(func):
-    return [n for n in walk(func.body) if isinstance(n, tir.Call) and n.op.name == "tir.tvm_storage_sync"]
+    return [n for n in ir.walk(func.body) if isinstance(n, tir.Call) and n.op.name == "tir.tvm_storage_sync"]
 
 
 def test_a_barrier_stands_between_writer_and_reader_only():
@@ -29,8 +27,8 @@ def test_a_barrier_stands_between_writer_and_reader_only():
             B[t] = A[t]
             B[t] = S[15 - t] + S[t]
 
-    assert len(barriers(apply(transform.ThreadSync("shared"), f)["main"])) == 1
-    assert apply(transform.ThreadSync("warp"), f)["main"] is f
+    assert len(barriers(apply(tir.transform.ThreadSync("shared"), f)["main"])) == 1
+    assert apply(tir.transform.ThreadSync("warp"), f)["main"] is f
 
 
 def test_a_loop_waits_for_its_last_iteration():
@@ -42,9 +40,9 @@ def test_a_loop_waits_for_its_last_iteration():
                 S[t] = A[k, t]
                 B[k, t] = S[15 - t]
 
-    out = apply(transform.ThreadSync("shared"), f)["main"]
+    out = apply(tir.transform.ThreadSync("shared"), f)["main"]
     assert len(barriers(out)) == 2
-    loop = next(n for n in walk(out.body) if isinstance(n, tir.For) and n.kind == tir.ForKind.SERIAL)
+    loop = next(n for n in ir.walk(out.body) if isinstance(n, tir.For) and n.kind == tir.ForKind.SERIAL)
     first = loop.body.seq[0]
     assert isinstance(first, tir.Evaluate)
 
@@ -59,7 +57,7 @@ def test_a_barrier_in_a_test_of_threads_is_refused():
                 B[t] = S[7 - t]
 
     with pytest.raises(error.LoweringError, match="would not reach a barrier"):
-        apply(transform.ThreadSync("shared"), f)
+        apply(tir.transform.ThreadSync("shared"), f)
 
 
 def bound(n, factor=32):
@@ -73,18 +71,18 @@ def bound(n, factor=32):
 
 
 def test_split_with_a_symbolic_length():
-    mod = apply(transform.SplitHostDevice(), bound(te.size_var("n")), "double")
+    mod = apply(tir.transform.SplitHostDevice(), bound(te.size_var("n")), "double")
     assert sorted(v.name_hint for v, _ in mod.items()) == ["double", "double_kernel"]
     host, device = mod["double"], mod["double_kernel"]
-    (call,) = [n for n in walk(host.body) if isinstance(n, tir.Call) and n.op.name == "tir.tvm_call_packed"]
+    (call,) = [n for n in ir.walk(host.body) if isinstance(n, tir.Call) and n.op.name == "tir.tvm_call_packed"]
     assert call.args[0].value == "double_kernel"
     assert [b.name for b in call.args[1:3]] == ["B", "A"] and call.args[3].name == "n"
     assert len(call.args) == 6 and call.args[5].value == 32
     assert device.attrs["tir.is_global_func"] and device.attrs["calling_conv"] == 2
     assert list(device.attrs["tir.kernel_launch_params"]) == ["blockIdx.x", "threadIdx.x"]
-    assert not any(isinstance(n, tir.For) for n in walk(host.body))
+    assert not any(isinstance(n, tir.For) for n in ir.walk(host.body))
     assert tir.analysis.verify_well_formed(mod)
-    again = transform.SplitHostDevice()(mod)
+    again = tir.transform.SplitHostDevice()(mod)
     assert again["double"] is host and again["double_kernel"] is device
 
 
@@ -96,7 +94,7 @@ def test_two_nests_become_two_kernels():
         for t in T.thread_binding(8, thread="threadIdx.x"):
             B[t] = B[t] + 1.0
 
-    mod = apply(transform.SplitHostDevice(), f)
+    mod = apply(tir.transform.SplitHostDevice(), f)
     assert sorted(v.name_hint for v, _ in mod.items()) == ["f_kernel", "f_kernel_1", "main"]
 
 
@@ -108,7 +106,7 @@ def test_an_extent_that_only_the_device_knows():
                 B[t] = 0.0
 
     with pytest.raises(error.LoweringError, match="known only on the device"):
-        apply(transform.SplitHostDevice(), f)
+        apply(tir.transform.SplitHostDevice(), f)
 
 
 @pytest.mark.parametrize(("scope", "expected"), [("shared", 1), ("warp", 2)])
@@ -121,7 +119,7 @@ def test_a_barrier_that_stands_there_is_enough_if_the_whole_block_waits(scope, e
             T.evaluate(T.call_intrin("void", "tir.tvm_storage_sync", scope))
             B[t] = S[63 - t]
 
-    assert len(barriers(apply(transform.thread_sync("shared"), f)["main"])) == expected
+    assert len(barriers(apply(tir.transform.thread_sync("shared"), f)["main"])) == expected
 
 
 def test_what_a_block_shares_shrinks_to_what_its_threads_use():
@@ -136,8 +134,8 @@ def test_what_a_block_shares_shrinks_to_what_its_threads_use():
                 S[row, t] = A[row, t]
                 B[row, t] = S[row, 15 - t]
 
-    out = apply(transform.compact_buffer(), f)["main"]
-    (shared,) = [n.buffer for n in walk(out.body) if isinstance(n, tir.AllocBuffer)]
+    out = apply(tir.transform.compact_buffer(), f)["main"]
+    (shared,) = [n.buffer for n in ir.walk(out.body) if isinstance(n, tir.AllocBuffer)]
     assert [int(d) for d in shared.shape] == [1, 16]
 
 
@@ -169,8 +167,8 @@ def test_buffers_of_a_kernel_take_turns_in_one_memory():
             return tir.For(node.loop_var, node.min, node.extent, tir.ForKind.SERIAL, node.body)
         return tir.Evaluate(0) if isinstance(node, tir.Evaluate) and "tvm_storage_sync" in str(node) else node
 
-    merged = apply(transform.MergeSharedMemoryAllocations(), taking_turns)["main"]
-    (memory,) = [n.buffer for n in walk(merged.body) if isinstance(n, tir.AllocBuffer)]
+    merged = apply(tir.transform.MergeSharedMemoryAllocations(), taking_turns)["main"]
+    (memory,) = [n.buffer for n in ir.walk(merged.body) if isinstance(n, tir.AllocBuffer)]
     assert memory.dtype == "uint8" and int(memory.shape[0]) == 528 + 512  # E lies over B and C, D behind E
     results = [weft.runtime.tensor(np.arange(64, dtype="float32")) for _ in range(2)]
     for func, given in zip((taking_turns, merged), results, strict=True):

@@ -8,7 +8,6 @@ import weft
 from weft import machine, te, tir
 from weft.ir import IRModule, cast, walk
 from weft.target import Target, get_source
-from weft.tir.interpret import interpret
 from weft.tir.pipeline import lower
 from weft.tir.schedule import default_schedule
 from weft.tir.transform import dot_product
@@ -106,7 +105,7 @@ def test_interpreter_defines_it(group):
     assert found
     a, w, expected = operands(3, 32, 8, group)
     out = np.zeros((3, 32), FORMS[group][2])
-    interpret(func, a, w, out)
+    tir.interpret(func, a, w, out)
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-3)
 
 

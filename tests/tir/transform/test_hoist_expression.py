@@ -6,14 +6,13 @@ import pytest
 from weft import error, tir
 from weft.ir import IRModule, PassContext, structural_equal, walk
 from weft.script import tir as T
-from weft.tir import transform
 from weft.tir.transform import HoistedConditionals, HoistedLetBindings
 
 
 def hoisted(func, conditionals=HoistedConditionals.All, lets=HoistedLetBindings.All):
     config = {"tir.HoistExpression": {"hoisted_conditionals": conditionals.value, "hoisted_let_bindings": lets.value}}
     with PassContext(config=config):
-        return transform.HoistExpression()(IRModule({"main": func}))["main"]
+        return tir.transform.HoistExpression()(IRModule({"main": func}))["main"]
 
 
 def depth_of_tests(func):
@@ -88,7 +87,7 @@ def test_what_memory_says_stays():
 
 def test_hoist_if_then_else_has_variants():
     with pytest.raises(error.InvalidArgument, match="unknown variant"):
-        transform.HoistIfThenElse("other")
+        tir.transform.HoistIfThenElse("other")
     for variant in (None, "basic"):
-        out = transform.HoistIfThenElse(variant)(IRModule({"main": bound}))["main"]
+        out = tir.transform.HoistIfThenElse(variant)(IRModule({"main": bound}))["main"]
         assert structural_equal(out, hoisted(bound, HoistedConditionals.IfElseStmt))

@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 
-from weft import error, tir
-from weft.ir import IRModule, walk
-from weft.ir.passes import PrintIR
+from weft import error, ir, tir
 from weft.script import tir as T
-from weft.tir import transform
 
 
 def test_indices_of_32_bits_compute_the_same():
@@ -19,8 +16,8 @@ def test_indices_of_32_bits_compute_the_same():
                 for j in range(n):
                     B[vi * T.int64(5) + j] = A[vi, j] + T.Cast("float32", T.Cast("int64", j) + T.int64(1))
 
-    out = transform.ForceNarrowIndexToInt32()(IRModule({"f": f}))["f"]
-    assert "int64" not in {n.dtype for n in walk(out) if isinstance(n, tir.PrimExpr)}
+    out = tir.transform.ForceNarrowIndexToInt32()(ir.IRModule({"f": f}))["f"]
+    assert "int64" not in {n.dtype for n in ir.walk(out) if isinstance(n, tir.PrimExpr)}
     x, want, got = np.random.default_rng(0).random((6, 5), "float32"), np.zeros(30, "float32"), np.zeros(30, "float32")
     tir.interpret(f, x, want, 4)
     tir.interpret(out, x, got, 4)
@@ -38,7 +35,7 @@ def test_what_32_bits_cannot_hold():
 
     for f, what in ((wide, "holds int64"), (large, "does not fit")):
         with pytest.raises(error.LoweringError, match=what):
-            transform.ForceNarrowIndexToInt32()(IRModule({"f": f}))
+            tir.transform.ForceNarrowIndexToInt32()(ir.IRModule({"f": f}))
 
 
 def test_undefined_values_are_not_stored():
@@ -52,11 +49,11 @@ def test_undefined_values_are_not_stored():
     def index(A: T.Buffer((2,), "int32")):
         A[T.undef(dtype="int32")] = 1
 
-    out, got = transform.RemoveStoreUndef()(IRModule({"f": f}))["f"], np.zeros(2, "int32")
+    out, got = tir.transform.RemoveStoreUndef()(ir.IRModule({"f": f}))["f"], np.zeros(2, "int32")
     tir.interpret(out, got)
     assert got.tolist() == [3, 0]
     with pytest.raises(error.LoweringError, match="undefined"):
-        transform.RemoveStoreUndef()(IRModule({"f": index}))
+        tir.transform.RemoveStoreUndef()(ir.IRModule({"f": index}))
 
 
 def test_sides_that_read_are_guarded():
@@ -65,9 +62,9 @@ def test_sides_that_read_are_guarded():
         for i in range(4):
             B[i] = T.Select(i > 2, T.Select(i > 0, A[i - 1], T.float32(0)), T.Select(i > 1, T.float32(1), T.float32(2)))
 
-    mod = transform.RewriteUnsafeSelect()(IRModule({"f": f}))
-    left = [n for n in walk(mod["f"].body) if isinstance(n, tir.Select)]
-    calls = [n for n in walk(mod["f"].body) if isinstance(n, tir.Call)]
+    mod = tir.transform.RewriteUnsafeSelect()(ir.IRModule({"f": f}))
+    left = [n for n in ir.walk(mod["f"].body) if isinstance(n, tir.Select)]
+    calls = [n for n in ir.walk(mod["f"].body) if isinstance(n, tir.Call)]
     assert len(left) == 2 and [c.op.name for c in calls] == ["tir.if_then_else"]
 
 
@@ -77,8 +74,8 @@ def test_older_names(capsys):
         for i, j in T.grid(4, 4):
             A[i, j] = T.float32(0)
 
-    mod = IRModule({"f": f})
-    flat = transform.StorageFlatten(64)(mod)["f"]
-    assert all(len(n.indices) == 1 for n in walk(flat.body) if isinstance(n, tir.BufferStore))
-    assert PrintIR("heading")(mod) is mod
+    mod = ir.IRModule({"f": f})
+    flat = tir.transform.StorageFlatten(64)(mod)["f"]
+    assert all(len(n.indices) == 1 for n in ir.walk(flat.body) if isinstance(n, tir.BufferStore))
+    assert ir.PrintIR("heading")(mod) is mod
     assert capsys.readouterr().out.startswith("heading\n")

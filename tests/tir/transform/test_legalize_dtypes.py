@@ -5,10 +5,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.ir import IRModule
+from weft import ir, target, tir
 from weft.script import tir as T
-from weft.target import Target
-from weft.tir import transform
 
 
 def program(dtype, n):
@@ -20,7 +18,7 @@ def program(dtype, n):
         for i in range(n):
             C[i] = T.Select(A[i] < B[i], T.max(kept[i], B[i]), kept[i] - A[i])
 
-    return IRModule({"main": f.with_attr("global_symbol", "main")})
+    return ir.IRModule({"main": f.with_attr("global_symbol", "main")})
 
 
 def values(dtype, n):
@@ -31,9 +29,9 @@ def values(dtype, n):
 
 
 CASES = [
-    ("bfloat16", transform.BF16ComputeLegalize(), transform.BF16StorageLegalize(), "float32"),
-    ("float8_e4m3fn", transform.FP8ComputeLegalize("float32"), transform.FP8StorageLegalize(), "float32"),
-    ("float8_e5m2", transform.FP8ComputeLegalize(), transform.FP8StorageLegalize(), "float16"),
+    ("bfloat16", tir.transform.BF16ComputeLegalize(), tir.transform.BF16StorageLegalize(), "float32"),
+    ("float8_e4m3fn", tir.transform.FP8ComputeLegalize("float32"), tir.transform.FP8StorageLegalize(), "float32"),
+    ("float8_e5m2", tir.transform.FP8ComputeLegalize(), tir.transform.FP8StorageLegalize(), "float16"),
 ]
 
 
@@ -68,7 +66,7 @@ def test_what_is_called_and_what_it_points_to_keep_their_types():
         for i in range(4):
             B[i] = T.call_pure_extern("bfloat16", "g", A[i] + seen[i])
 
-    body = transform.BF16ComputeLegalize()(IRModule({"f": f}))["f"]
+    body = tir.transform.BF16ComputeLegalize()(ir.IRModule({"f": f}))["f"]
     calls = [n for n in weft.ir.walk(body) if isinstance(n, weft.tir.Call) and n.op.name == "tir.call_pure_extern"]
     assert [(c.dtype, c.args[1].dtype) for c in calls] == [("bfloat16", "bfloat16")]
     assert [n.buffer.dtype for n in weft.ir.walk(body) if isinstance(n, weft.tir.AllocBuffer)] == ["bfloat16"]
@@ -76,5 +74,5 @@ def test_what_is_called_and_what_it_points_to_keep_their_types():
 
 def test_a_device_that_computes_in_the_type_keeps_the_program():
     for arch, same in (("sm_75", False), ("sm_86", True)):
-        mod = transform.BindTarget(Target({"kind": "cuda", "arch": arch}))(program("bfloat16", 4))
-        assert (transform.BF16ComputeLegalize()(mod)["main"] is mod["main"]) is same
+        mod = tir.transform.BindTarget(target.Target({"kind": "cuda", "arch": arch}))(program("bfloat16", 4))
+        assert (tir.transform.BF16ComputeLegalize()(mod)["main"] is mod["main"]) is same

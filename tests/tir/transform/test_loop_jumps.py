@@ -5,7 +5,6 @@ import pytest
 
 from weft import build, error, ir, tir
 from weft.script import from_source
-from weft.tir.interpret import interpret
 
 BODIES = {
     "nested, both": """for i in range(n):
@@ -62,7 +61,7 @@ def test_what_runs_is_what_python_runs(name):
     ir.assert_structural_equal(from_source(func.script()), func)
     with ir.PassContext(config={"tir.UnrollLoop": {"auto_max_step": 64, "explicit_unroll": True}}):
         passed = [getattr(tir.transform, p)()(ir.IRModule({"f": func}))["f"] for p in PASSES]
-    runs = [lambda *args, f=f: interpret(f, *args) for f in (func, *passed)]
+    runs = [lambda *args, f=f: tir.interpret(f, *args) for f in (func, *passed)]
     runs += [build(func, target=t)["f"] for t in ("llvm", "c")]
     for values in ([1, 2, 6, 3], [], [0, 3, 4, 2, 8, 1, 3], [7], [1, 1, 1, 5, 2]):
         a, expected = np.array(values, "int32"), np.zeros(8, "int32")

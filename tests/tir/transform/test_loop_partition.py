@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import error, te, tir
-from weft.ir import PassContext, walk
+from weft import error, ir, te, tir
 from weft.script import from_source
 from weft.tir.transform import loop_partition
 
@@ -13,13 +12,13 @@ RNG = np.random.default_rng(9)
 
 
 def conditions_in(loop):
-    return sum(isinstance(n, tir.IfThenElse) for n in walk(loop.body))
+    return sum(isinstance(n, tir.IfThenElse) for n in ir.walk(loop.body))
 
 
 def innermost(func):
     """How many conditions stand in each innermost loop."""
-    loops = [n for n in walk(func.body) if isinstance(n, tir.For)]
-    return [conditions_in(f) for f in loops if not any(isinstance(n, tir.For) for n in walk(f.body))]
+    loops = [n for n in ir.walk(func.body) if isinstance(n, tir.For)]
+    return [conditions_in(f) for f in loops if not any(isinstance(n, tir.For) for n in ir.walk(f.body))]
 
 
 def tail(n, factor=8, kind=None):
@@ -93,14 +92,14 @@ def test_loops_of_constant_extent():
     for n, left in ((100, [1]), (te.size_var("n"), [0, 1])):
         s, a, b, _ = tail(n)
         func = te.schedule.schedule_to_prim_func(s, [a, b])
-        with PassContext(config={"tir.LoopPartition": {"partition_const_loop": False}}):
+        with ir.PassContext(config={"tir.LoopPartition": {"partition_const_loop": False}}):
             assert innermost(loop_partition()(func)["main"]) == left
         assert innermost(loop_partition()(func)["main"]) == [0, 1]
 
 
 def test_option_names():
     with pytest.raises(error.InvalidArgument, match="no option 'constant'"):
-        PassContext(config={"tir.LoopPartition": {"constant": True}})
+        ir.PassContext(config={"tir.LoopPartition": {"constant": True}})
 
 
 def test_what_divides_has_no_conditions():
@@ -126,7 +125,7 @@ def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
                 T.where(i * 4 + k < 10)
                 Y[v] = B[v]
 """)
-    allocated = [n.buffer.data for n in walk(tir.pipeline.lower(func).body) if isinstance(n, tir.AllocBuffer)]
+    allocated = [n.buffer.data for n in ir.walk(tir.pipeline.lower(func).body) if isinstance(n, tir.AllocBuffer)]
     assert len(allocated) == 2 == len(set(allocated))
     y = np.zeros(10, "int32")
     weft.compile(func, "llvm")(np.arange(10, dtype="int32"), y)
@@ -151,8 +150,8 @@ def main(A: T.Buffer((5, 16), "float32"), B: T.Buffer((5, {columns}), "float32")
                 B[i, o * 8 + v] = t[v]
 """
     func = loop_partition()(weft.IRModule({"main": from_source(text)}))["main"]
-    sums = [n for n in walk(func.body) if isinstance(n, tir.For) and n.loop_var.name.startswith("k")]
-    conditions = [n for n in walk(func.body) if isinstance(n, tir.IfThenElse)]
+    sums = [n for n in ir.walk(func.body) if isinstance(n, tir.For) and n.loop_var.name.startswith("k")]
+    conditions = [n for n in ir.walk(func.body) if isinstance(n, tir.IfThenElse)]
     assert len(sums) == 1
     assert len(conditions) == (0 if columns % 8 == 0 else 2)  # which version, and in the careful one each column
     x, out = RNG.random((5, 16), "float32"), np.zeros((5, columns), "float32")

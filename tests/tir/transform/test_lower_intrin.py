@@ -5,13 +5,12 @@ import pytest
 
 import weft
 from tests.relax_models import model
-from weft import error, te, tir
-from weft.ir import intrin_rules, register_intrin_lowering, register_intrin_rule
+from weft import error, ir, te, tir
 
 
 @pytest.fixture(autouse=True)
 def own_rules(monkeypatch):
-    monkeypatch.setattr(intrin_rules, "_RULES", {})
+    monkeypatch.setattr(ir.intrin_rules, "_RULES", {})
 
 
 def call(name, x):
@@ -34,37 +33,37 @@ def run(f):
 def test_a_new_intrinsic(target):
     with pytest.raises(error.CodegenError, match=r"mine\.square"):
         build("mine.square", target)
-    register_intrin_lowering("mine.square", target, f=lambda e: e.args[0] * e.args[0])
+    ir.register_intrin_lowering("mine.square", target, f=lambda e: e.args[0] * e.args[0])
     assert run(build("mine.square", target)) == [0, 1, 4, 9, 16]
 
 
 def test_the_kind_comes_before_the_default():
-    register_intrin_lowering("mine.scale", f=lambda e: e.args[0] * 2.0)
+    ir.register_intrin_lowering("mine.scale", f=lambda e: e.args[0] * 2.0)
     assert run(build("mine.scale")) == [0, 2, 4, 6, 8]
-    register_intrin_lowering("mine.scale", "llvm", f=lambda e: e.args[0] * 3.0)
+    ir.register_intrin_lowering("mine.scale", "llvm", f=lambda e: e.args[0] * 3.0)
     assert run(build("mine.scale")) == [0, 3, 6, 9, 12] and run(build("mine.scale", "c")) == [0, 2, 4, 6, 8]
 
 
 def test_older_form_decorator_and_override():
-    @register_intrin_rule("llvm", "exp")
+    @ir.register_intrin_rule("llvm", "exp")
     def rule(e):
         return e.args[0] + 1.0
 
     assert run(build("tir.exp")) == [1, 2, 3, 4, 5]
     with pytest.raises(error.InvalidArgument, match="override=True"):
-        register_intrin_rule("llvm", "exp", rule)
-    register_intrin_rule("llvm", "exp", lambda e: None, override=True)
+        ir.register_intrin_rule("llvm", "exp", rule)
+    ir.register_intrin_rule("llvm", "exp", lambda e: None, override=True)
     np.testing.assert_allclose(run(build("tir.exp")), np.exp(np.arange(5)), rtol=1e-6)
 
 
 def test_rules_that_use_rules_and_rules_that_never_end():
-    register_intrin_lowering("mine.a", f=lambda e: call("mine.b", e.args[0]) + 1.0)
-    register_intrin_lowering("mine.b", f=lambda e: e.args[0] * 10.0)
+    ir.register_intrin_lowering("mine.a", f=lambda e: call("mine.b", e.args[0]) + 1.0)
+    ir.register_intrin_lowering("mine.b", f=lambda e: e.args[0] * 10.0)
     assert run(build("mine.a")) == [1, 11, 21, 31, 41]
-    register_intrin_lowering("mine.loop", f=lambda e: call("mine.loop", e.args[0]))
+    ir.register_intrin_lowering("mine.loop", f=lambda e: call("mine.loop", e.args[0]))
     with pytest.raises(error.LoweringError, match="do not end"):
         build("mine.loop")
-    register_intrin_lowering("mine.type", f=lambda e: tir.const(1, "int32"))
+    ir.register_intrin_lowering("mine.type", f=lambda e: tir.const(1, "int32"))
     with pytest.raises(error.LoweringError, match="changes the type"):
         build("mine.type")
 
@@ -77,5 +76,5 @@ def test_a_whole_model_takes_the_rule():
 
     x = np.arange(4, dtype="float32")
     np.testing.assert_allclose(compiled()["main"](x).numpy(), np.exp(x), rtol=1e-6)
-    register_intrin_rule("llvm", "exp", lambda e: e.args[0] + 5.0)
+    ir.register_intrin_rule("llvm", "exp", lambda e: e.args[0] + 5.0)
     np.testing.assert_array_equal(compiled()["main"](x).numpy(), x + 5)

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft.ir import CallIntrin, walk
+from weft import ir, tir
 from weft.script import tir as T
-from weft.tir import transform
 
 _SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 5e-324, -5e-324, 2.0**-1022, 1e308, -1e308])
 _N = 4000
@@ -31,8 +30,8 @@ def _compiled(name, arguments):
             for i in range(n):
                 C[i] = op(A[i])
 
-    mod = transform.lower_math(library=False)(weft.IRModule({"f": f}))
-    assert not any(isinstance(x, CallIntrin) and x.op.name == f"tir.{name}" for x in walk(mod["f"].body))
+    mod = tir.transform.lower_math(library=False)(weft.IRModule({"f": f}))
+    assert not any(isinstance(x, ir.CallIntrin) and x.op.name == f"tir.{name}" for x in ir.walk(mod["f"].body))
     built = weft.build(mod, "llvm")["f"]
 
     def run(*xs):

@@ -5,17 +5,15 @@ import pytest
 
 import weft
 from weft import ir, tir
-from weft.ir import assert_structural_equal, walk
 from weft.script import ir as I
 from weft.script import tir as T
-from weft.tir import transform
 
 SVE = weft.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mattr": ["+v8.2a", "+sve"]})
 
 
 def vectorized(func, target="llvm", **config):
     with weft.target.Target(target), weft.transform.PassContext(config=config):
-        (made,) = transform.VectorizeLoop()(weft.IRModule.from_expr(func)).functions.values()
+        (made,) = tir.transform.VectorizeLoop()(weft.IRModule.from_expr(func)).functions.values()
     return made
 
 
@@ -35,7 +33,7 @@ def test_a_statement_without_a_vector_form_becomes_a_loop():
                 A[i_s] = 2.0
 
     made = vectorized(f)
-    assert_structural_equal(made.with_attr("global_symbol", "expected"), expected)
+    ir.assert_structural_equal(made.with_attr("global_symbol", "expected"), expected)
     a = np.zeros(16, "float32")
     tir.interpret(made, a, 5)
     assert a.tolist() == [2.0] * 5 + [1.0] * 11
@@ -49,7 +47,7 @@ def test_predicates_where_they_are_asked_for():
                 B[i + 8] = A[i + 8] + 1.0
 
     def masks(func):
-        return [x for x in walk(func) if getattr(x, "predicate", None) is not None]
+        return [x for x in ir.walk(func) if getattr(x, "predicate", None) is not None]
 
     assert not masks(vectorized(f))
     assert len(masks(vectorized(f, **{"tirx.enable_buffer_level_predication": True}))) == 2
@@ -63,7 +61,7 @@ def test_lanes_that_the_machine_decides():
         for i in T.vectorized(T.vscale() * 4):
             A[i] = A[i] * 2.0
 
-    (store,) = [n for n in walk(vectorized(f, SVE)) if isinstance(n, tir.BufferStore)]
+    (store,) = [n for n in ir.walk(vectorized(f, SVE)) if isinstance(n, tir.BufferStore)]
     assert store.value.dtype == "float32xvscalex4"
     with pytest.raises(weft.error.InternalError, match=r"extent T.vscale\(\) \* 4 for target"):
         vectorized(f)
@@ -86,10 +84,10 @@ def test_loops_over_local_memory_are_unrolled():
         for i in range(4):
             B[i] = 1.0
 
-    made = transform.UnrollLoop(unroll_local_access=True)(weft.IRModule({"f": f}))
-    made = transform.StmtSimplify()(made)["f"]
-    assert len([n for n in walk(made) if isinstance(n, tir.For)]) == 1
-    values = [n.value for n in walk(made) if isinstance(n, tir.BufferStore) and n.buffer.name == "A"]
+    made = tir.transform.UnrollLoop(unroll_local_access=True)(weft.IRModule({"f": f}))
+    made = tir.transform.StmtSimplify()(made)["f"]
+    assert len([n for n in ir.walk(made) if isinstance(n, tir.For)]) == 1
+    values = [n.value for n in ir.walk(made) if isinstance(n, tir.BufferStore) and n.buffer.name == "A"]
     assert [v.value for v in values] == [0.0, 1.0, 2.0, 3.0]
 
 
@@ -103,15 +101,15 @@ class Regions:
 
 
 def test_regions_of_another_device_become_kernels():
-    made = transform.SplitHostDevice()(Regions)
+    made = tir.transform.SplitHostDevice()(Regions)
     kernel, host = made["main_kernel"], made["main"]
     assert [p.name for p in kernel.params] == ["A", "n"] and kernel.params[0] is not host.buffer_map[0][1].data
     assert kernel.attrs["calling_conv"] == 2 and kernel.attrs["tirx.kernel_launch_params"] == ("threadIdx.x",)
     assert kernel.attrs["target"] == weft.target.Target("cuda")
-    (call,) = [n for n in walk(host.body) if isinstance(n, tir.Call)]
+    (call,) = [n for n in ir.walk(host.body) if isinstance(n, tir.Call)]
     assert call.op is ir.Op.get("tir.tvm_call_packed") and call.args[0].value == "main_kernel"
     assert call.args[1] is host.buffer_map[0][1].data and call.args[2] is call.args[3] is host.params[1]
-    assert transform.SplitHostDevice()(made)["main"] is host
+    assert tir.transform.SplitHostDevice()(made)["main"] is host
 
 
 def test_calls_of_other_targets():
@@ -137,8 +135,8 @@ def test_calls_of_other_targets():
             A = T.decl_buffer((16,), data=A_data)
             A[0] = 0.0
 
-    made = transform.SplitHostDevice()(Calls)
-    launch, extern = [n for n in walk(made["main"].body) if isinstance(n, tir.Call)]
+    made = tir.transform.SplitHostDevice()(Calls)
+    launch, extern = [n for n in ir.walk(made["main"].body) if isinstance(n, tir.Call)]
     assert launch.args[0].value == "other" and str(launch.args[-1]) == "n + 1"
     assert extern.op is ir.Op.get("tir.call_extern") and extern.args[0].value == "beside"
     assert made["on_device"].attrs["calling_conv"] == 2 and not made["beside"].attrs.get("calling_conv")

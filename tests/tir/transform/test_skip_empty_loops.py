@@ -10,16 +10,14 @@ from onnx import helper
 import weft
 from tests import onnx_models
 from tests.clock import soon
-from weft import ir
-from weft.ir import IRModule
+from weft import ir, tir
 from weft.script import tir as T
-from weft.tir import transform
 
 ROWS = 2**34  # 5 seconds at the least, when they are counted
 
 
 def body_of(func) -> str:
-    return transform.skip_empty_loops()(IRModule({"f": func}))["f"].script().split("):\n", 1)[1].strip()
+    return tir.transform.skip_empty_loops()(ir.IRModule({"f": func}))["f"].script().split("):\n", 1)[1].strip()
 
 
 def test_the_parts_of_a_row_are_tested_before_the_rows():
@@ -69,7 +67,7 @@ def f(A: T.Buffer((16,), "int64"), n: T.int64, m: T.int64):
             A[j] = T.int64(1)
 """
     func = weft.script.from_source(source, {"T": T})
-    assert ir.structural_equal(transform.skip_empty_loops()(IRModule({"f": func}))["f"], func)
+    assert ir.structural_equal(tir.transform.skip_empty_loops()(ir.IRModule({"f": func}))["f"], func)
 
 
 def test_an_effect_of_each_row_is_kept():

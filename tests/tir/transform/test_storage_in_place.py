@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.ir import walk
+from weft import ir, te, tir
 from weft.script import from_source
-from weft.tir import interpret
 from weft.tir.transform import storage_rewrite
 
 RNG = np.random.default_rng(11)
@@ -21,13 +19,13 @@ def check(text, count, size=8, n=None):
     shared = storage_rewrite()(func)["main"]
     x = RNG.random(size, "float32")
     want, found, native = (np.zeros(size, "float32") for _ in range(3))
-    interpret(func, x, want, n or size)
-    interpret(shared, x, found, n or size)
+    tir.interpret(func, x, want, n or size)
+    tir.interpret(shared, x, found, n or size)
     weft.build(func, target="llvm")(x, native, n or size)
     assert want.any()
     np.testing.assert_array_equal(found, want)
     np.testing.assert_allclose(native, want, rtol=1e-6)
-    assert sum(isinstance(s, tir.AllocBuffer) for s in walk(shared.body)) == count
+    assert sum(isinstance(s, tir.AllocBuffer) for s in ir.walk(shared.body)) == count
     return shared
 
 
@@ -87,7 +85,7 @@ def test_calls():
         text = START + f"for i in range(8):\n    C[i] = {value}" + END
         body = "\n".join("    " + line for line in text.strip("\n").splitlines())
         shared = storage_rewrite()(from_source(f"@T.prim_func\ndef main({head}):\n{body}"))["main"]
-        assert sum(isinstance(s, tir.AllocBuffer) for s in walk(shared.body)) == count
+        assert sum(isinstance(s, tir.AllocBuffer) for s in ir.walk(shared.body)) == count
 
 
 def test_another_type_of_elements():
@@ -157,7 +155,7 @@ def test_a_chain_of_stages_in_one_buffer():
         t = te.compute((50,), lambda j, t=t: te.sqrt(t[j]) + 1.0, name=f"t{i}")
     out = te.compute((50,), lambda j: t[49 - j], name="out")
     lowered = weft.lower(te.create_schedule(out.op), [x, out])["main"]
-    assert sum(isinstance(n, tir.AllocBuffer) for n in walk(lowered.body)) == 1
+    assert sum(isinstance(n, tir.AllocBuffer) for n in ir.walk(lowered.body)) == 1
     values, found = RNG.random(50, "float32"), np.zeros(50, "float32")
     want = values
     for _ in range(5):

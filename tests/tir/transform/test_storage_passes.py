@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
-from weft.error import InvalidArgument
+from weft import error, te, tir
 from weft.ir import PassContext, walk
 from weft.script import tir as T
-from weft.tir import transform
-from weft.tir.interpret import interpret
 
 
 def apply(p, func):
@@ -37,12 +34,12 @@ def chain(sizes, kind=tir.ForKind.SERIAL):
 def test_dead_buffers_are_used_again(sizes, count):
     func = chain(sizes)
     assert len(allocations(func)) == len(sizes)
-    shared = apply(transform.StorageRewrite(), func)
+    shared = apply(tir.transform.StorageRewrite(), func)
     assert len(allocations(shared)) == count
     x = np.random.default_rng(0).random(16, "float32")
     first, second, native = (np.zeros(16, "float32") for _ in range(3))
-    interpret(func, x, first)
-    interpret(shared, x, second)
+    tir.interpret(func, x, first)
+    tir.interpret(shared, x, second)
     weft.build(shared, target="llvm")(x, native)
     np.testing.assert_array_equal(first, second)
     np.testing.assert_allclose(native, first, rtol=1e-6)
@@ -61,7 +58,7 @@ def test_what_lives_on_is_not_shared():
         for i in range(8):
             D[i] = B[i]
 
-    assert len(allocations(apply(transform.StorageRewrite(), f))) == 2
+    assert len(allocations(apply(tir.transform.StorageRewrite(), f))) == 2
 
     @T.prim_func
     def g(A: T.Buffer((8,), "float32"), D: T.Buffer((8,), "float32")):
@@ -76,7 +73,7 @@ def test_what_lives_on_is_not_shared():
                 C[i] = D[i]
             D[p] = C[p]
 
-    assert len(allocations(apply(transform.StorageRewrite(), g))) == 2
+    assert len(allocations(apply(tir.transform.StorageRewrite(), g))) == 2
 
 
 def test_types_and_symbolic_sizes_are_not_mixed():
@@ -87,7 +84,7 @@ def test_types_and_symbolic_sizes_are_not_mixed():
     c = te.compute((n,), lambda i: b[i] + 1.0, name="c")
     d = te.compute((n,), lambda i: c[i] + 1.0, name="d")
     func = te.schedule.schedule_to_prim_func(te.create_schedule(d.op), [x, d])
-    assert apply(transform.StorageRewrite(), func) is func
+    assert apply(tir.transform.StorageRewrite(), func) is func
 
 
 def test_no_ops_go():
@@ -103,12 +100,12 @@ def test_no_ops_go():
         for i in range(0):
             B[i] = 1.0
 
-    out = apply(transform.RemoveNoOp(), f)
+    out = apply(tir.transform.RemoveNoOp(), f)
     kinds = {type(n) for n in walk(out.body)}
     assert tir.For not in kinds and tir.AllocBuffer not in kinds and tir.IfThenElse in kinds
     for n, expected in ((2, 2), (5, 0)):
         a = np.zeros(8, "float32")
-        interpret(out, a, n)
+        tir.interpret(out, a, n)
         assert a[1] == expected
 
 
@@ -120,7 +117,7 @@ def test_calls_stay():
         if T.call_extern("int32", "getpid") > 0:
             A[0] = A[0]
 
-    out = apply(transform.RemoveNoOp(), f)
+    out = apply(tir.transform.RemoveNoOp(), f)
     calls = [n for n in walk(out.body) if isinstance(n, tir.Call) and n.op.name == "tir.call_extern"]
     assert len(calls) == 2
 
@@ -134,17 +131,17 @@ def repeated(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), n: T.
 
 
 def test_common_expressions():
-    out = apply(transform.CommonSubexprElim(), repeated)
+    out = apply(tir.transform.CommonSubexprElim(), repeated)
     assert sum(isinstance(n, tir.LetStmt) for n in walk(out.body)) >= 3
     a = np.random.default_rng(0).random(64, "float32")
     for n, m in ((3, 2), (5, 0)):
         first, second, native = (np.zeros(64, "float32") for _ in range(3))
-        interpret(repeated, a, first, n, m)
-        interpret(out, a, second, n, m)  # with m == 0, no division came out of its test
+        tir.interpret(repeated, a, first, n, m)
+        tir.interpret(out, a, second, n, m)  # with m == 0, no division came out of its test
         weft.build(out, target="llvm")(a, native, n, m)
         np.testing.assert_array_equal(first, second)
         np.testing.assert_allclose(native, first, rtol=1e-6)
-    assert apply(transform.CommonSubexprElim(enable_cse_tir=False), repeated) is repeated
+    assert apply(tir.transform.CommonSubexprElim(enable_cse_tir=False), repeated) is repeated
 
 
 def loops_left(func):
@@ -173,12 +170,12 @@ def nested(A: T.Buffer((4, 3, 2), "float32")):
     ],
 )
 def test_unroll_limits(options, left):
-    out = apply(transform.UnrollLoop(**options), nested)
+    out = apply(tir.transform.UnrollLoop(**options), nested)
     assert loops_left(out) == left
     with PassContext(config={"tir.UnrollLoop": options}):
-        assert loops_left(apply(transform.UnrollLoop(), nested)) == left
+        assert loops_left(apply(tir.transform.UnrollLoop(), nested)) == left
     a = np.zeros((4, 3, 2), "float32")
-    interpret(out, a)
+    tir.interpret(out, a)
     assert (a == 1).all()
 
 
@@ -188,12 +185,12 @@ def kinds(func):
 
 def test_loops_that_are_only_marked():
     """Without explicit_unroll what would be expanded is marked; but what is within auto_max_extent is expanded."""
-    marked = apply(transform.UnrollLoop(auto_max_step=6, explicit_unroll=False), nested)
+    marked = apply(tir.transform.UnrollLoop(auto_max_step=6, explicit_unroll=False), nested)
     assert kinds(marked) == ["SERIAL", "UNROLLED", "UNROLLED"]
-    short = apply(transform.UnrollLoop(auto_max_step=6, auto_max_extent=2, explicit_unroll=False), nested)
+    short = apply(tir.transform.UnrollLoop(auto_max_step=6, auto_max_extent=2, explicit_unroll=False), nested)
     assert kinds(short) == ["SERIAL", "UNROLLED"]
     a, b = np.zeros((4, 3, 2), "float32"), np.zeros((4, 3, 2), "float32")
-    interpret(marked, a)
+    tir.interpret(marked, a)
     weft.build(marked, target="llvm")(b)
     assert (a == 1).all() and (b == 1).all()
 
@@ -202,9 +199,9 @@ def test_pragmas_around_statements():
     """An AttrStmt holds for what is inside of it, and not for what follows."""
     once = tir.AttrStmt(tir.IntImm("int32", 0), "pragma_auto_unroll_max_step", tir.IntImm("int32", 24), nested.body)
     func = nested.replace(body=tir.seq(once, nested.body))
-    assert loops_left(apply(transform.UnrollLoop(), func)) == 3
+    assert loops_left(apply(tir.transform.UnrollLoop(), func)) == 3
     off = tir.AttrStmt(tir.IntImm("int32", 0), "pragma_unroll_explicit", tir.IntImm("int32", 0), nested.body)
-    assert kinds(apply(transform.UnrollLoop(auto_max_step=2), nested.replace(body=off))) == ["SERIAL"] * 2 + [
+    assert kinds(apply(tir.transform.UnrollLoop(auto_max_step=2), nested.replace(body=off))) == ["SERIAL"] * 2 + [
         "UNROLLED"
     ]
 
@@ -219,7 +216,7 @@ def test_calls_are_steps(max_step, left):
             for j in range(4):
                 T.evaluate(T.call_extern("int32", "tick", i * 4 + j))
 
-    assert loops_left(apply(transform.UnrollLoop(auto_max_step=max_step), calls)) == left
+    assert loops_left(apply(tir.transform.UnrollLoop(auto_max_step=max_step), calls)) == left
 
 
 def test_a_tensorized_product_stays_short():
@@ -246,15 +243,15 @@ def test_unroll_explicit_and_pragmas():
         for i in T.unroll(4):
             A[i] = 1.0
 
-    assert loops_left(apply(transform.UnrollLoop(), marked)) == 0
-    assert loops_left(apply(transform.UnrollLoop(explicit_unroll=False), marked)) == 1
+    assert loops_left(apply(tir.transform.UnrollLoop(), marked)) == 0
+    assert loops_left(apply(tir.transform.UnrollLoop(explicit_unroll=False), marked)) == 1
     x = te.placeholder((8, 4), name="x")
     y = te.compute((8, 4), lambda i, j: x[i, j] + 1.0, name="y")
     s = te.create_schedule(y.op)
     s[y].pragma(y.op.axis[0], "auto_unroll_max_step", 16)
     func = te.schedule.schedule_to_prim_func(s, [x, y])
-    assert loops_left(apply(transform.UnrollLoop(), func)) == 1
-    with pytest.raises(InvalidArgument, match="no option 'max_step'"):
+    assert loops_left(apply(tir.transform.UnrollLoop(), func)) == 1
+    with pytest.raises(error.InvalidArgument, match="no option 'max_step'"):
         PassContext(config={"tir.UnrollLoop": {"max_step": 3}})
 
 
@@ -279,7 +276,7 @@ def test_pointers_keep_memory_alive():
             T.evaluate(T.call_extern("int32", "f", p))
 
     for func in (by_call, by_name):
-        assert apply(transform.StorageRewrite(), func) is func
+        assert apply(tir.transform.StorageRewrite(), func) is func
 
 
 def test_scopes_are_not_mixed():
@@ -292,7 +289,7 @@ def test_scopes_are_not_mixed():
         C[0] = A[1]
         D[1] = C[0]
 
-    assert apply(transform.StorageRewrite(scopes=("local", "shared")), f) is f
+    assert apply(tir.transform.StorageRewrite(scopes=("local", "shared")), f) is f
 
 
 def test_double_buffers_have_no_pointers():
@@ -315,7 +312,7 @@ def test_double_buffers_have_no_pointers():
             B[i] = C[0] + C[3]
 
     for func in (f, writes_input):
-        (kept,) = allocations(apply(transform.InjectDoubleBuffer(), func))
+        (kept,) = allocations(apply(tir.transform.InjectDoubleBuffer(), func))
         assert tuple(d.value for d in kept.buffer.shape) == (4,)
 
 
@@ -330,10 +327,10 @@ def test_double_buffered_fill_with_its_own_memory():
                 C[j] = t[0]
             B[i] = C[0] + C[3]
 
-    doubled = apply(transform.InjectDoubleBuffer(), f)
+    doubled = apply(tir.transform.InjectDoubleBuffer(), f)
     x = np.random.default_rng(1).random((8, 4), "float32")
     slow, native = np.zeros(8, "float32"), np.zeros(8, "float32")
-    interpret(doubled, x, slow)
+    tir.interpret(doubled, x, slow)
     weft.build(doubled, target="llvm")(x, native)
     np.testing.assert_allclose(slow, 2 * (x[:, 0] + x[:, 3]), rtol=1e-6)
     np.testing.assert_allclose(native, slow, rtol=1e-6)
@@ -350,19 +347,19 @@ def test_double_buffer_split_loop(factor):
             B[i] = C[0] + C[3]
 
     with PassContext(config={"tir.InjectDoubleBuffer": {"split_loop": factor}}):
-        doubled = apply(transform.InjectDoubleBuffer(), f)
+        doubled = apply(tir.transform.InjectDoubleBuffer(), f)
     unrolled = [n for n in walk(doubled.body) if isinstance(n, tir.For) and n.kind == tir.ForKind.UNROLLED]
     assert [n.extent.value for n in unrolled] == ([] if factor == 1 else [factor])
     x = np.random.default_rng(2).random((8, 4), "float32")
     slow, native = np.zeros(8, "float32"), np.zeros(8, "float32")
-    interpret(doubled, x, slow)
+    tir.interpret(doubled, x, slow)
     weft.build(doubled, target="llvm")(x, native)
     np.testing.assert_allclose(slow[1:], 2 * (x[1:, 0] + x[1:, 3]), rtol=1e-6)
     np.testing.assert_allclose(native, slow, rtol=1e-6)
 
 
 def test_double_buffer_option_names():
-    with pytest.raises(InvalidArgument, match="split"):
+    with pytest.raises(error.InvalidArgument, match="split"):
         PassContext(config={"tir.InjectDoubleBuffer": {"split": 2}})
 
 
@@ -372,7 +369,7 @@ def test_flat_buffers_keep_the_type_of_indices_where_asked():
         for i, j in T.grid(4, 6):
             B[i * 6 + j] = A[3 - i, j] * T.float32(2)
 
-    out = transform.FlattenBuffer()(weft.IRModule({"f": f}))["f"]
+    out = tir.transform.FlattenBuffer()(weft.IRModule({"f": f}))["f"]
     assert {str(n.indices[0].dtype) for n in walk(out) if isinstance(n, (tir.BufferLoad, tir.BufferStore))} == {"int32"}
     assert isinstance(out.body, tir.DeclBuffer) and len(out.body.buffer.shape) == 1
     x, got = np.arange(24, dtype="float32").reshape(4, 6), np.zeros(24, "float32")

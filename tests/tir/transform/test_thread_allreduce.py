@@ -2,18 +2,16 @@
 
 import pytest
 
-from weft import error, tir
-from weft.ir import IRModule, structural_equal, walk
+from weft import error, ir, tir
 from weft.script import tir as T
-from weft.tir import transform
 
 
 def lowered(func):
-    return transform.LowerCrossThreadReduction()(IRModule({"main": func}))["main"]
+    return tir.transform.LowerCrossThreadReduction()(ir.IRModule({"main": func}))["main"]
 
 
 def blocks(func):
-    return {b.name_hint: b for b in walk(func.body) if isinstance(b, tir.Block)}
+    return {b.name_hint: b for b in ir.walk(func.body) if isinstance(b, tir.Block)}
 
 
 @T.prim_func
@@ -34,12 +32,12 @@ def test_parts_of_a_reduction():
     found = blocks(out)
     assert list(found) == ["root", "B_in_thread_init", "B_in_thread", "B_cross_thread", "B_write_back"]
     assert [b.scope for b in found["root"].alloc_buffers] == ["local", "local"]
-    call = next(n for n in walk(found["B_cross_thread"]) if isinstance(n, tir.Call))
+    call = next(n for n in ir.walk(found["B_cross_thread"]) if isinstance(n, tir.Call))
     assert call.op.name == "tir.tvm_thread_allreduce" and len(call.args) == 5
-    realize = next(r for r in walk(out.body) if isinstance(r, tir.BlockRealize) and r.block is found["B_write_back"])
-    thread = next(n for n in walk(out.body) if isinstance(n, tir.For) and n.thread_binding is not None)
-    assert structural_equal(realize.predicate.b, thread.loop_var == 0) and "i < 7" in str(realize.predicate)
-    assert sum(isinstance(n, tir.For) and n.thread_binding is not None for n in walk(out.body)) == 1
+    realize = next(r for r in ir.walk(out.body) if isinstance(r, tir.BlockRealize) and r.block is found["B_write_back"])
+    thread = next(n for n in ir.walk(out.body) if isinstance(n, tir.For) and n.thread_binding is not None)
+    assert ir.structural_equal(realize.predicate.b, thread.loop_var == 0) and "i < 7" in str(realize.predicate)
+    assert sum(isinstance(n, tir.For) and n.thread_binding is not None for n in ir.walk(out.body)) == 1
 
 
 def test_several_values_at_once():
@@ -57,9 +55,9 @@ def test_several_values_at_once():
                             P[vi] = a
                             M[vi] = b
 
-    node = next(n.node for n in walk(lowered(argmax).body) if isinstance(n, tir.AttrStmt))
+    node = next(n.node for n in ir.walk(lowered(argmax).body) if isinstance(n, tir.AttrStmt))
     x0, x1, y0, y1 = *node.lhs, *node.rhs
-    assert structural_equal(node.result, (tir.Select(x1 >= y1, x0, y0), tir.Select(x1 >= y1, x1, y1)))
+    assert ir.structural_equal(node.result, (tir.Select(x1 >= y1, x0, y0), tir.Select(x1 >= y1, x1, y1)))
     script = T.comm_reducer(lambda a, b: a + b, [T.float32(0)])
     assert isinstance(script, tir.CommReducer) and script.lhs[0].dtype == "float32"
 
@@ -79,7 +77,7 @@ def test_one_thread_stores_what_follows():
                 vi = T.axis.spatial(8, i)
                 B[vi] = S[vi] * T.float32(2)
 
-    realize = [r for r in walk(lowered(f).body) if isinstance(r, tir.BlockRealize)][-1]
+    realize = [r for r in ir.walk(lowered(f).body) if isinstance(r, tir.BlockRealize)][-1]
     assert realize.block.name_hint == "B" and isinstance(realize.predicate, tir.EQ)
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import te
-from weft.ir import Shuffle, Var, as_int
+from weft import ir, te
 from weft.target import Target, build, get_source
 from weft.tir.pipeline import lower
 from weft.tir.schedule import default_schedule
@@ -16,14 +15,14 @@ def test_network_transposes(n, unit):
     values = {}
     rows = []
     for i in range(n):
-        rows.append(Var(f"r{i}", f"float32x{n}"))
+        rows.append(ir.Var(f"r{i}", f"float32x{n}"))
         values[rows[-1]] = np.arange(n) + i * n
 
     def bound(value):
-        assert isinstance(value, Shuffle)
+        assert isinstance(value, ir.Shuffle)
         both = np.concatenate([values[v] for v in value.vectors])
-        var = Var("t", value.dtype)
-        values[var] = both[[as_int(i) for i in value.indices]]
+        var = ir.Var("t", value.dtype)
+        values[var] = both[[ir.as_int(i) for i in value.indices]]
         return var
 
     result = transpose_network(rows, unit, bound)

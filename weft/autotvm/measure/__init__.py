@@ -14,8 +14,3 @@ from weft.autotvm.measure.measure import (
     create_measure_batch,
 )
 from weft.autotvm.measure.methods import LocalBuilder, LocalRunner, RPCRunner, measure_option, request_remote
-
-__all__ = [
-    "Builder", "Executor", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult",
-    "RPCRunner", "Runner", "create_measure_batch", "executor", "measure", "measure_option", "request_remote",
-]  # fmt: skip

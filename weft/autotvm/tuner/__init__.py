@@ -10,5 +10,3 @@ from weft.autotvm.tuner.ga_tuner import GATuner
 from weft.autotvm.tuner.index_based_tuner import GridSearchTuner, RandomTuner
 from weft.autotvm.tuner.tuner import Tuner
 from weft.autotvm.tuner.xgboost_tuner import XGBTuner
-
-__all__ = ["DropletTuner", "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner", "callback"]

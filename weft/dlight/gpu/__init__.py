@@ -5,6 +5,3 @@ from weft.dlight.gpu.matmul import Matmul
 from weft.dlight.gpu.reduction import GEMV, GeneralReduction, LowBatchGEMV, Reduction, RMSNorm
 from weft.dlight.gpu.schedule import gpu_schedule
 from weft.dlight.gpu.transpose import Transpose
-
-__all__ = ["GEMV", "Fallback", "GeneralReduction", "LowBatchGEMV", "Matmul", "RMSNorm", "Reduction", "Transpose",
-           "gpu_schedule"]  # fmt: skip

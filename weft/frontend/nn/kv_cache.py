@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft.error import InvalidArgument, ShapeMismatch
+from weft import error, ir, op
 from weft.frontend.nn.effect import Effect
 from weft.frontend.nn.tensor import Tensor, caller, emit, get_default_dtype
-from weft.ir import AnyType, DataType, as_int, prim_value, shape_expr, tensor_type
-from weft.op import make_call
 from weft.relax import BlockBuilder, call_inplace_packed, call_pure_packed
 from weft.relax import Var as RelaxVar
 from weft.spelling import also_called
@@ -32,22 +30,22 @@ class KVCache(Effect):
 
     def __init__(self, init_seq_len: int, unit_shape: Sequence[int], dtype: str | None = None) -> None:
         if init_seq_len < 1 or any(d < 0 for d in unit_shape):
-            raise InvalidArgument("sizes of a KVCache are positive", found=f"{init_seq_len}, {list(unit_shape)}")
+            raise error.InvalidArgument("sizes of a KVCache are positive", found=f"{init_seq_len}, {list(unit_shape)}")
         self.init_seq_len, self.unit_shape = init_seq_len, list(unit_shape)
-        self.dtype = str(DataType(dtype or get_default_dtype()))
+        self.dtype = str(ir.DataType(dtype or get_default_dtype()))
         self.cache = None
 
     @also_called(bb="builder")
     def emit_init(self, name_hint: str, builder: BlockBuilder) -> list[Any]:
         """Emit an empty cache."""
-        shape = shape_expr([self.init_seq_len, *self.unit_shape])
-        like = builder.emit(make_call("zeros")(shape, dtype=self.dtype))
+        shape = ir.shape_expr([self.init_seq_len, *self.unit_shape])
+        like = builder.emit(op.make_call("zeros")(shape, dtype=self.dtype))
         create = "vm.builtin.attention_kv_cache_create"
-        return [builder.emit(call_pure_packed(create, like, shape, prim_value(0), ty_args=AnyType()), name_hint)]
+        return [builder.emit(call_pure_packed(create, like, shape, ir.prim_value(0), ty_args=ir.AnyType()), name_hint)]
 
     def create(self, name_hint: str) -> list[RelaxVar]:
         """Make one variable."""
-        self.cache = RelaxVar(name_hint, AnyType())
+        self.cache = RelaxVar(name_hint, ir.AnyType())
         return [self.cache]
 
     def set_state(self, state_vars: list[Any]) -> None:
@@ -62,7 +60,7 @@ class KVCache(Effect):
     def to(self, dtype: str | None = None) -> None:
         """Change the data type."""
         if dtype is not None:
-            self.dtype = str(DataType(dtype))
+            self.dtype = str(ir.DataType(dtype))
 
     def view(self, seq_len: Any) -> Tensor:
         """Read the first `seq_len` rows, an int or symbolic number: (seq_len, ...)."""
@@ -70,28 +68,28 @@ class KVCache(Effect):
         call = call_pure_packed(
             "vm.builtin.attention_kv_cache_view",
             self._state(),
-            shape_expr(shape),
-            ty_args=tensor_type(shape, self.dtype),
+            ir.shape_expr(shape),
+            ty_args=ir.tensor_type(shape, self.dtype),
         )
         return Tensor(_expr=emit(call, "view"))
 
     def append(self, new_element: Tensor) -> None:
         """Add rows, (n, ...), or one row."""
-        one = [as_int(d) for d in new_element.shape] == self.unit_shape
+        one = [ir.as_int(d) for d in new_element.shape] == self.unit_shape
         if new_element.dtype != self.dtype or not (one or new_element.ndim == len(self.unit_shape) + 1):
-            raise ShapeMismatch(
+            raise error.ShapeMismatch(
                 "the rows are not those of the KVCache",
                 expected=f"(n, {', '.join(map(str, self.unit_shape))}) {self.dtype}",
                 found=f"{tuple(new_element.shape)} {new_element.dtype}",
                 where=caller(),
             )
         append = "vm.builtin.attention_kv_cache_append"
-        call = call_inplace_packed(append, self._state(), new_element._expr, inplace_indices=0, ty_args=AnyType())
+        call = call_inplace_packed(append, self._state(), new_element._expr, inplace_indices=0, ty_args=ir.AnyType())
         self.cache = emit(call, "cache")
 
     def _state(self) -> Any:
         if self.cache is None:
-            raise InvalidArgument(
+            raise error.InvalidArgument(
                 "this function does not get the KVCache", where=caller(), help="use effect_mode 'plain' or 'packed'"
             )
         return self.cache

@@ -16,11 +16,12 @@ import numpy as np
 
 from weft import error, ir, relax
 from weft.op import make_call
+from weft.operators import operator, operators
 from weft.relax import Var as RelaxVar
 from weft.runtime import Tensor as RuntimeTensor
 from weft.spelling import also_called
 
-_HERE = str(Path(__file__).parent)
+_HERE = (str(Path(__file__).parent), operators.__code__.co_filename)
 _default_dtype = "float32"
 
 
@@ -53,7 +54,7 @@ def builder() -> relax.BlockBuilder:
 
 
 def caller() -> ir.Span | None:
-    """Find the innermost line outside of this package, which is the model's."""
+    """Find the innermost line outside of this package and of what its operators are made by: the model's."""
     frame: Any = sys._getframe(1)
     while frame is not None and str(frame.f_code.co_filename).startswith(_HERE):
         frame = frame.f_back
@@ -113,47 +114,18 @@ class _Operators:
 
     _expr: Any
 
-    def __add__(self, other: Any) -> Any:
-        return apply("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return apply("add", self, other)
-
-    def __sub__(self, other: Any) -> Any:
-        return apply("subtract", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return apply("subtract", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return apply("multiply", self, other, name="mul")
-
-    def __rmul__(self, other: Any) -> Any:
-        return apply("multiply", self, other, name="mul")
-
-    def __truediv__(self, other: Any) -> Any:
-        return apply("divide", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return apply("divide", other, self)
-
-    def __matmul__(self, other: Any) -> Any:
-        return apply("matmul", self, other)
+    __add__ = __radd__ = operator(apply, "add")
+    __sub__, __rsub__ = operators(apply, "subtract")
+    __mul__ = __rmul__ = operator(apply, "multiply", name="mul")
+    __truediv__, __rtruediv__ = operators(apply, "divide")
+    __matmul__ = operator(apply, "matmul")
+    __lt__ = operator(apply, "less")
+    __le__ = operator(apply, "less_equal")
+    __gt__ = operator(apply, "greater")
+    __ge__ = operator(apply, "greater_equal")
 
     def __neg__(self) -> Any:
         return apply("negative", self, name="neg")
-
-    def __lt__(self, other: Any) -> Any:
-        return apply("less", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return apply("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return apply("greater", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return apply("greater_equal", self, other)
 
     def astype(self, dtype: str) -> Any:
         """Convert to another data type."""

@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
+from weft import ir, relax
 from weft.error import ModelImportError
 from weft.frontend.building import Emitter
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import ELEMENT_TYPES, TensorReader
 from weft.frontend.onnx.value import Dim, Value, as_dim
-from weft.relax import BlockBuilder
 from weft.relax import Var as RelaxVar
 from weft.relax import op as relax_op
 
@@ -48,7 +47,7 @@ class Graph(Emitter):
     """What converters build into."""
 
     def __init__(self, reader: TensorReader, keep_params: bool) -> None:
-        self.bb = BlockBuilder()
+        self.bb = relax.BlockBuilder()
         self.reader = reader
         self.keep_params = keep_params
         self.params: list[tuple[RelaxVar, ir.Constant]] = []

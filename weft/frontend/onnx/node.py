@@ -8,8 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.error import ModelImportError, UnsupportedOperator
 from weft.frontend.building import Emitter
 from weft.frontend.onnx import scalars as s
@@ -350,7 +349,7 @@ def _equal_when_large(a: ir.PrimExpr, b: ir.PrimExpr) -> bool:
     """Whether two dimensions are equal for large sizes that strides divide, another one for each variable."""
     names = dict.fromkeys(v for v in ir.walk(a) if isinstance(v, ir.Var))
     sizes = {v: const(7680 * (i + 1), v.dtype) for i, v in enumerate(names)}
-    return Analyzer().can_prove_equal(ir.substitute(a, sizes), ir.substitute(b, sizes))
+    return arith.Analyzer().can_prove_equal(ir.substitute(a, sizes), ir.substitute(b, sizes))
 
 
 def _variables(e: ir.PrimExpr) -> set[ir.Var]:

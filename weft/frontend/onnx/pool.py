@@ -14,7 +14,6 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim
 from weft.frontend.onnx.window import Window, read_window
-from weft.ir import DataType
 
 
 @converter("GlobalAveragePool", "GlobalMaxPool")
@@ -57,7 +56,7 @@ def reach(node: Node, window: Window, sizes: list[Dim]) -> Window:
 
 
 def _smallest(dtype: str) -> Any:
-    dt = DataType(dtype)
+    dt = ir.DataType(dtype)
     if dt.is_float:
         return -np.inf
     return 0 if dt.code == "uint" else -(2 ** (dt.bits - 1))

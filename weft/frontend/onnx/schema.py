@@ -13,33 +13,12 @@ from weft.runtime.host import Kind
 _A = onnx.AttributeProto
 NEWEST_OPSET: int = onnx.defs.onnx_opset_version()
 ATTRIBUTE_KINDS = {
-    _A.FLOAT: "float",
-    _A.INT: "int",
-    _A.STRING: "string",
-    _A.TENSOR: "tensor",
-    _A.GRAPH: "graph",
-    _A.SPARSE_TENSOR: "sparse_tensor",
-    _A.FLOATS: "floats",
-    _A.INTS: "ints",
-    _A.STRINGS: "strings",
-    _A.TENSORS: "tensors",
-    _A.GRAPHS: "graphs",
-    _A.TYPE_PROTO: "type_proto",
+    code: name.lower()
+    for name, code in _A.AttributeType.items()
+    if name not in ("UNDEFINED", "SPARSE_TENSORS", "TYPE_PROTOS")
 }
-_FIELDS = {
-    _A.FLOAT: "f",
-    _A.INT: "i",
-    _A.STRING: "s",
-    _A.TENSOR: "t",
-    _A.GRAPH: "g",
-    _A.SPARSE_TENSOR: "sparse_tensor",
-    _A.FLOATS: "floats",
-    _A.INTS: "ints",
-    _A.STRINGS: "strings",
-    _A.TENSORS: "tensors",
-    _A.GRAPHS: "graphs",
-    _A.TYPE_PROTO: "tp",
-}
+_SHORT = {_A.FLOAT: "f", _A.INT: "i", _A.STRING: "s", _A.TENSOR: "t", _A.GRAPH: "g", _A.TYPE_PROTO: "tp"}
+_FIELDS = ATTRIBUTE_KINDS | _SHORT
 _NAMES = {f"tensor({known})": name for name, known in ONNX_TYPES.items()}
 
 

@@ -4,7 +4,3 @@ from weft.frontend.weights.binding import bind_weights
 from weft.frontend.weights.blocks import FORMATS, Format
 from weft.frontend.weights.files import GGUF, Groups, Stored, load_gguf, load_safetensors
 from weft.frontend.weights.quantize import quantize_matrix
-
-__all__ = [
-    "FORMATS", "GGUF", "Format", "Groups", "Stored", "bind_weights", "load_gguf", "load_safetensors", "quantize_matrix",
-]  # fmt: skip

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import error, ir, op, runtime
+from weft import error, ir, op, relax, runtime
 from weft.frontend.weights.files import Groups, Stored
-from weft.relax.expr import SeqExpr
-from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform import normalize
 
 
@@ -30,7 +28,7 @@ def bind_weights(
         For names that are no parameters, and other shapes.
     """
     func = mod[function]
-    assert isinstance(func, ir.Function) and isinstance(func.body, SeqExpr)
+    assert isinstance(func, ir.Function) and isinstance(func.body, relax.SeqExpr)
     params = {p.name_hint: p for p in func.params}
     unknown = sorted(set(weights) - set(params))
     if unknown:
@@ -46,7 +44,7 @@ def bind_weights(
 
     body = ir.substitute(func.body, {p: v for p, v in bound.items() if p not in calls})
     kept = tuple(p for p in func.params if p not in bound)
-    made = rewrite_bindings(func.replace(params=kept, body=body, ty=None), mod, rule)
+    made = relax.rewrite_bindings(func.replace(params=kept, body=body, ty=None), mod, rule)
     return normalize()(mod.with_functions({**mod.functions, mod.get_global_var(function): made}))
 
 

@@ -10,5 +10,3 @@ from weft.ir.text import scalar, types
 from weft.ir.text.printer import script
 
 set_printer(script)
-
-__all__ = ["script"]

@@ -1,5 +1,3 @@
 """What tests of tuning need: computations to tune, and objects that stand in for builders, runners and mutators."""
 
 from weft.meta_schedule.testing import dummy_object, te_workload
-
-__all__ = ["dummy_object", "te_workload"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import arith, tir
-from weft.ir import PrimExpr, Range, Var, const, walk
-from weft.op import Fusion
+from weft import arith, ir, op, tir
 from weft.tir.analysis import blocks_in, loads_of, stores_of
 
 
@@ -15,7 +13,7 @@ def _leaves(func: tir.PrimFunc) -> list[tir.Block]:
     return [b for b in blocks_in(func.body) if not any(x is not b for x in blocks_in(b.body))]
 
 
-def tir_op_pattern(func: tir.PrimFunc) -> Fusion:
+def tir_op_pattern(func: tir.PrimFunc) -> op.Fusion:
     """Classify a kernel of blocks, such as TE makes: how it may take part in fusion.
 
     Element-wise work reads with the indices it writes; a broadcast with some of them, in order; an injective function
@@ -24,61 +22,61 @@ def tir_op_pattern(func: tir.PrimFunc) -> Fusion:
     """
     blocks = _leaves(func)
     if not blocks:
-        return Fusion.OPAQUE
+        return op.Fusion.OPAQUE
     kinds = [_block_pattern(b) for b in blocks]
     worst = max(kinds)
-    return Fusion.ANCHOR if worst == Fusion.REDUCTION and len(blocks) > 1 else worst
+    return op.Fusion.ANCHOR if worst == op.Fusion.REDUCTION and len(blocks) > 1 else worst
 
 
-def _block_pattern(block: tir.Block) -> Fusion:
+def _block_pattern(block: tir.Block) -> op.Fusion:
     stores: list[tir.BufferStore] = stores_of(block.body)
     reduced = {iv.var for iv in block.iter_vars if iv.iter_type == "reduce"}
     if block.init is not None or reduced:
         return _reduction_pattern(stores, reduced)
     spatial = {iv.var for iv in block.iter_vars}
     if len(stores) != 1 or not _distinct_vars(stores[0].indices, spatial):
-        return Fusion.OPAQUE
+        return op.Fusion.OPAQUE
     written: list[Any] = list(stores[0].indices)
     kinds = [_load_pattern(load, written, spatial) for load in loads_of(stores[0].value)]
-    if kinds and max(kinds) == Fusion.BROADCAST and Fusion.ELEMENTWISE in kinds:
-        return Fusion.ELEMENTWISE
-    return max(kinds, default=Fusion.ELEMENTWISE)
+    if kinds and max(kinds) == op.Fusion.BROADCAST and op.Fusion.ELEMENTWISE in kinds:
+        return op.Fusion.ELEMENTWISE
+    return max(kinds, default=op.Fusion.ELEMENTWISE)
 
 
-def _distinct_vars(indices: Any, allowed: set[Var]) -> bool:
-    names = [i for i in indices if isinstance(i, Var)]
-    fixed = [i for i in indices if not isinstance(i, Var)]
+def _distinct_vars(indices: Any, allowed: set[ir.Var]) -> bool:
+    names = [i for i in indices if isinstance(i, ir.Var)]
+    fixed = [i for i in indices if not isinstance(i, ir.Var)]
     return len(set(names)) == len(names) and set(names) <= allowed and all(_is_zero(i) for i in fixed)
 
 
-def _is_zero(e: PrimExpr) -> bool:
+def _is_zero(e: ir.PrimExpr) -> bool:
     return getattr(e, "value", None) == 0
 
 
-def _load_pattern(load: tir.BufferLoad, written: list[Any], spatial: set[Var]) -> Fusion:
+def _load_pattern(load: tir.BufferLoad, written: list[Any], spatial: set[ir.Var]) -> op.Fusion:
     read: list[Any] = list(load.indices)
     same = [a is b or (_is_zero(a) and _is_zero(b)) for a, b in zip(read, written, strict=False)]
     if len(read) == len(written) and all(same):
-        return Fusion.ELEMENTWISE
+        return op.Fusion.ELEMENTWISE
     places = [next((k for k, w in enumerate(written) if w is i), -1) for i in read if not _is_zero(i)]
     if -1 not in places and places == sorted(set(places)):
-        return Fusion.BROADCAST
-    parts = [n for i in read for n in walk(i)]
+        return op.Fusion.BROADCAST
+    parts = [n for i in read for n in ir.walk(i)]
     if any(isinstance(n, tir.BufferLoad) for n in parts):
-        return Fusion.OPAQUE
-    return Fusion.INJECTIVE
+        return op.Fusion.OPAQUE
+    return op.Fusion.INJECTIVE
 
 
-def _reduction_pattern(stores: list[tir.BufferStore], reduced: set[Var]) -> Fusion:
+def _reduction_pattern(stores: list[tir.BufferStore], reduced: set[ir.Var]) -> op.Fusion:
     """Classify a reduction: plain if each load has its own indices as they are, over one accumulator."""
     if len(stores) != 1:
-        return Fusion.ANCHOR
+        return op.Fusion.ANCHOR
     own = stores[0].buffer
     loads = [load for load in loads_of(stores[0].value) if load.buffer is not own]
     buffers = {load.buffer for load in loads}
-    plain = all(isinstance(i, Var) or _is_zero(i) for load in loads for i in load.indices)
+    plain = all(isinstance(i, ir.Var) or _is_zero(i) for load in loads for i in load.indices)
     over = [load for load in loads if any(i in reduced for i in load.indices)]
-    return Fusion.REDUCTION if len(buffers) == 1 and len(over) == len(loads) and plain else Fusion.ANCHOR
+    return op.Fusion.REDUCTION if len(buffers) == 1 and len(over) == len(loads) and plain else op.Fusion.ANCHOR
 
 
 def has_reshape_pattern(func: tir.PrimFunc) -> bool:
@@ -111,25 +109,25 @@ def _copied(func: tir.PrimFunc) -> tuple[tir.Buffer, tir.Buffer] | None:
         return None
     analyzer = arith.Analyzer()
     for iv in block.iter_vars:
-        analyzer.bind(iv.var, iv.dom if isinstance(iv.dom, Range) else Range(const(0, iv.var.dtype), iv.dom))
+        analyzer.bind(iv.var, iv.dom if isinstance(iv.dom, ir.Range) else ir.Range(ir.const(0, iv.var.dtype), iv.dom))
     same = analyzer.can_prove_equal(analyzer.simplify(_offset(source)), analyzer.simplify(_offset(target)))
     return (source.buffer, target.buffer) if same else None
 
 
-def _product(shape: Any) -> PrimExpr:
-    size: Any = const(1, "int64")
+def _product(shape: Any) -> ir.PrimExpr:
+    size: Any = ir.const(1, "int64")
     for d in shape:
         size = size * _wide(d)
     return size
 
 
-def _offset(access: tir.BufferLoad | tir.BufferStore) -> PrimExpr:
+def _offset(access: tir.BufferLoad | tir.BufferStore) -> ir.PrimExpr:
     """Return the place of an element, counted in the order of memory."""
-    place: Any = const(0, "int64")
+    place: Any = ir.const(0, "int64")
     for i, d in zip(access.indices, access.buffer.shape, strict=True):
         place = place * _wide(d) + _wide(i)
     return place
 
 
 def _wide(e: Any) -> Any:
-    return const(e.value, "int64") if hasattr(e, "value") and not hasattr(e, "args") else e
+    return ir.const(e.value, "int64") if hasattr(e, "value") and not hasattr(e, "args") else e

@@ -8,8 +8,3 @@ by ``RunCodegen``, which calls ``relax.ext.<generator>``.
 
 from weft.relax.backend import c_source, libraries, pattern_registry, patterns
 from weft.relax.backend.pattern_registry import get_pattern, get_patterns_with_prefix, register_patterns
-
-__all__ = [
-    "c_source", "get_pattern", "get_patterns_with_prefix", "libraries", "pattern_registry", "patterns",
-    "register_patterns",
-]  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import Ambient, Attrs, Expr, Node, OtherNames, PrimExpr, Type, as_shape
+from weft.operators import operator
 from weft.spelling import also_called
 
 __all__ = [
@@ -27,6 +28,10 @@ def _context() -> Any:
         raise InvalidArgument("a constraint between patterns belongs to a context",
                               help="make it inside of `with PatternContext() as ctx:`")  # fmt: skip
     return OPEN_CONTEXTS.current
+
+
+def _called(op: str, *args: DFPattern) -> CallPattern:
+    return is_op(op)(*args)
 
 
 class DFPattern(Node, abstract=True):
@@ -55,17 +60,10 @@ class DFPattern(Node, abstract=True):
     def __invert__(self) -> NotPattern:
         return NotPattern(self)
 
-    def __add__(self, other: DFPattern) -> CallPattern:
-        return is_op("relax.add")(self, other)
-
-    def __sub__(self, other: DFPattern) -> CallPattern:
-        return is_op("relax.subtract")(self, other)
-
-    def __mul__(self, other: DFPattern) -> CallPattern:
-        return is_op("relax.multiply")(self, other)
-
-    def __truediv__(self, other: DFPattern) -> CallPattern:
-        return is_op("relax.divide")(self, other)
+    __add__ = operator(_called, "relax.add")
+    __sub__ = operator(_called, "relax.subtract")
+    __mul__ = operator(_called, "relax.multiply")
+    __truediv__ = operator(_called, "relax.divide")
 
     def __getitem__(self, index: int) -> TupleItemPattern:
         return TupleItemPattern(self, index)

@@ -2,5 +2,3 @@
 
 from weft.relax.testing import nn
 from weft.relax.testing.ast_printer import dump_ast
-
-__all__ = ["dump_ast", "nn"]

@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime
-from weft.ffi import register_global_func
-from weft.runtime import Tensor, VirtualMachine, tensor
+from weft import ffi, runtime
 
 
 def _registered(name: str) -> Callable[[Any], Any]:
-    return register_global_func(f"test.vm.{name}", override=True)
+    return ffi.register_global_func(f"test.vm.{name}", override=True)
 
 
 @_registered("move")
@@ -26,39 +24,39 @@ def move(src: Any) -> Any:
 
 
 @_registered("add")
-def add(a: Tensor, b: Tensor) -> Tensor:
+def add(a: runtime.Tensor, b: runtime.Tensor) -> runtime.Tensor:
     """Add two tensors."""
-    return tensor(a.numpy() + b.numpy())
+    return runtime.tensor(a.numpy() + b.numpy())
 
 
 @_registered("mul")
-def mul(a: Tensor, b: Tensor) -> Tensor:
+def mul(a: runtime.Tensor, b: runtime.Tensor) -> runtime.Tensor:
     """Multiply two tensors."""
-    return tensor(a.numpy() * b.numpy())
+    return runtime.tensor(a.numpy() * b.numpy())
 
 
 @_registered("equal_zero")
-def equal_zero(a: Tensor) -> Tensor:
+def equal_zero(a: runtime.Tensor) -> runtime.Tensor:
     """Tell whether all elements are zero, as a tensor of no dimensions."""
-    return tensor(np.all(a.numpy() == 0))
+    return runtime.tensor(np.all(a.numpy() == 0))
 
 
 @_registered("subtract_one")
-def subtract_one(a: Tensor) -> Tensor:
+def subtract_one(a: runtime.Tensor) -> runtime.Tensor:
     """Subtract one from each element."""
-    return tensor(np.subtract(a.numpy(), 1))
+    return runtime.tensor(np.subtract(a.numpy(), 1))
 
 
 @_registered("identity")
-def identity_packed(a: Tensor, b: Tensor) -> None:
+def identity_packed(a: runtime.Tensor, b: runtime.Tensor) -> None:
     """Copy the first tensor into the second."""
     b[:] = a
 
 
 @_registered("tile")
-def tile_packed(a: Tensor, b: Tensor) -> None:
+def tile_packed(a: runtime.Tensor, b: runtime.Tensor) -> None:
     """Write the first tensor twice, side by side, into the second."""
-    b[:] = tensor(np.tile(a.numpy(), (1, 2)))
+    b[:] = runtime.tensor(np.tile(a.numpy(), (1, 2)))
 
 
 @_registered("add_scalar")
@@ -79,7 +77,7 @@ def check_if_defined(obj: Any) -> bool:
     return obj is not None
 
 
-def check_saved_func(vm: VirtualMachine, func_name: str, *inputs: Any) -> Any:
+def check_saved_func(vm: runtime.VirtualMachine, func_name: str, *inputs: Any) -> Any:
     """Call a function, check that it gives the same once its arguments are saved with it, and return its result."""
     saved_name = f"{func_name}_saved"
     vm.save_function(func_name, saved_name, *inputs)

@@ -8,5 +8,3 @@ from weft.relax.training import loss, optimizer, trainer
 from weft.relax.training.append_loss import AppendLoss
 from weft.relax.training.setup_trainer import SetupTrainer
 from weft.relax.training.trainer import Trainer
-
-__all__ = ["AppendLoss", "SetupTrainer", "Trainer", "loss", "optimizer", "register_te_gradient", "trainer"]

@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.machine import UNKNOWN
+from weft import arith, ir, machine
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.runtime import aligned
 from weft.topi.compressed import GROUP, WORDS
@@ -43,8 +41,8 @@ def compress_weights(
     func: ir.Function,
     mod: ir.IRModule,
     *,
-    cached_bytes: int = UNKNOWN.memory_bound_bytes,
-    matrix_bytes: int = UNKNOWN.lost_weight_bytes,
+    cached_bytes: int = machine.UNKNOWN.memory_bound_bytes,
+    matrix_bytes: int = machine.UNKNOWN.lost_weight_bytes,
 ) -> ir.Function:
     """Store the weights of products with one row in 28 bits each, where the model's weights come from memory.
 
@@ -116,7 +114,7 @@ def _is_packed(value: Any, matrix_bytes: int) -> bool:
 
 def _has_one_row(call: ir.Call) -> bool:
     """Whether a product has one row, or at most one."""
-    ty, analyzer = call.args[0].ty, Analyzer()
+    ty, analyzer = call.args[0].ty, arith.Analyzer()
     if not isinstance(ty, ir.TensorType) or ty.shape is None:
         return False
     return all(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import LT, CallIntrin, IntImm, PrimExpr, Range, Sub, as_int, const, rewrite, substitute
-from weft.te import compute, kernel_of_stages, placeholder
+from weft import ir, te
 from weft.tir import BlockRealize, BufferLoad, BufferRegion, BufferStore, PrimFunc, seq
 from weft.tir.analysis import child_realizes, is_plain_store, plain_indices, replace_node, writes_buffer
 
@@ -26,31 +25,31 @@ def concatenated(func: PrimFunc, n_inputs: int) -> tuple[int, list[int]] | None:
     conditions: list[Any] = []
     loads: list[Any] = []
     value: Any = store.value
-    while isinstance(value, CallIntrin) and value.op.name == "tir.if_then_else":
+    while isinstance(value, ir.CallIntrin) and value.op.name == "tir.if_then_else":
         conditions.append(value.args[0])
         loads.append(value.args[1])
         value = value.args[2]
     loads.append(value)
-    if not conditions or not all(isinstance(c, LT) and isinstance(c.b, IntImm) for c in conditions):
+    if not conditions or not all(isinstance(c, ir.LT) and isinstance(c.b, ir.IntImm) for c in conditions):
         return None
     axis = next((d for d, i in enumerate(store.indices) if all(c.a is i for c in conditions)), -1)
     if axis < 0 or not plain_indices(store.indices, realizes[0].block) or len(loads) != n_inputs:
         return None
     begins = [0, *[c.b.value for c in conditions]]
-    ends = [*begins[1:], as_int(out.shape[axis])]
+    ends = [*begins[1:], ir.as_int(out.shape[axis])]
     for load, buffer, begin, end in zip(loads, inputs, begins, ends, strict=True):
         if not isinstance(load, BufferLoad) or buffer is None or load.buffer is not buffer or end is None:
             return None
-        if as_int(buffer.shape[axis]) != end - begin or not _earlier(load.indices, store.indices, axis, begin):
+        if ir.as_int(buffer.shape[axis]) != end - begin or not _earlier(load.indices, store.indices, axis, begin):
             return None
     return axis, begins
 
 
-def _earlier(indices: tuple[PrimExpr, ...], of: tuple[PrimExpr, ...], axis: int, begin: int) -> bool:
+def _earlier(indices: tuple[ir.PrimExpr, ...], of: tuple[ir.PrimExpr, ...], axis: int, begin: int) -> bool:
     """Whether indices are those `of` the result, `begin` less along the axis."""
     for d, (a, b) in enumerate(zip(indices, of, strict=True)):
-        moved = isinstance(a, Sub) and a.a is b and as_int(a.b) == begin
-        same = a is b or (as_int(a) == 0 and as_int(b) == 0)
+        moved = isinstance(a, ir.Sub) and a.a is b and ir.as_int(a.b) == begin
+        same = a is b or (ir.as_int(a) == 0 and ir.as_int(b) == 0)
         if not (moved if d == axis and begin else same):
             return False
     return True
@@ -66,7 +65,7 @@ def writes_once(func: PrimFunc, n_inputs: int) -> bool:
     return sum(writes_buffer(r.block, out) for r in child_realizes(func.body.block)) == 1
 
 
-def written_at(func: PrimFunc, n_inputs: int, axis: int, begin: int, total: PrimExpr) -> PrimFunc:
+def written_at(func: PrimFunc, n_inputs: int, axis: int, begin: int, total: ir.PrimExpr) -> PrimFunc:
     """Let a function write its output into a part of a tensor.
 
     Parameters
@@ -91,13 +90,13 @@ def written_at(func: PrimFunc, n_inputs: int, axis: int, begin: int, total: Prim
     body, root = func.body, func.body.block
     writer = next(r.block for r in child_realizes(root) if writes_buffer(r.block, part))
     if is_plain_store(writer) is None or any(r.buffer is part for r in writer.reads):
-        source = placeholder(
+        source = te.placeholder(
             part.shape, part.dtype, name=part.name
         )  # a sum stays where it is, and is copied at its end
-        copy = kernel_of_stages([source, compute(part.shape, lambda *i: source(*i), name=f"{part.name}_placed")])
+        copy = te.kernel_of_stages([source, te.compute(part.shape, lambda *i: source(*i), name=f"{part.name}_placed")])
         from_, to = [b for _, b in copy.buffer_map]
         assert isinstance(copy.body, BlockRealize)
-        nest = substitute(copy.body.block.body, {from_: part})
+        nest = ir.substitute(copy.body.block.body, {from_: part})
         root = replace_node(root, body=seq(root.body, nest), alloc_buffers=(*root.alloc_buffers, part))
         part = to
     shape = tuple(total if d == axis else e for d, e in enumerate(part.shape))
@@ -105,16 +104,16 @@ def written_at(func: PrimFunc, n_inputs: int, axis: int, begin: int, total: Prim
 
     def move(node: Any) -> Any:
         if isinstance(node, (BufferStore, BufferLoad)) and node.buffer is part:
-            at = tuple(i + const(begin, i.dtype) if d == axis else i for d, i in enumerate(node.indices))
+            at = tuple(i + ir.const(begin, i.dtype) if d == axis else i for d, i in enumerate(node.indices))
             return replace_node(node, buffer=whole, indices=at)
         if isinstance(node, BufferRegion) and node.buffer is part:
             ranges = list(node.region)
             r = ranges[axis]
-            ranges[axis] = Range.from_min_extent(r.min + const(begin, r.min.dtype), r.extent)
+            ranges[axis] = ir.Range.from_min_extent(r.min + ir.const(begin, r.min.dtype), r.extent)
             return BufferRegion(whole, tuple(ranges))
         return node
 
-    body = replace_node(body, block=rewrite(root, move))
+    body = replace_node(body, block=ir.rewrite(root, move))
     moved = func.replace(
         body=body, buffer_map=tuple((p, whole if p is param else b) for p, b in func.buffer_map)
     ).without_attr("inplace_inputs")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import error, ir, runtime, tir
+from weft import error, ir, runtime, target, tir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.infer import function_type, type_of
@@ -14,7 +14,6 @@ from weft.relax.rename import rename_vars
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.fold_constant import constant_value, evaluate
 from weft.relax.unused import remove_all_unused
-from weft.target import build
 
 _MOST_MADE = 1024  # elements of a tensor that is made of no other, which costs little at run time
 
@@ -126,7 +125,7 @@ class _Kernels:
         """Return a kernel as a function; None where this machine cannot run it."""
         if kernel not in self.built:
             try:
-                module = build(kernel.with_attr("global_symbol", "folded"), "llvm")
+                module = target.build(kernel.with_attr("global_symbol", "folded"), "llvm")
                 self.built[kernel] = module["folded"]
             except error.WeftError:  # such as a kernel scheduled for another device
                 self.built[kernel] = None

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.error import InvalidArgument
-from weft.ir import Call, Constant, Expr, ExprVar, Function, IRModule, Op, TensorType, Tuple, constant, function_pass
-from weft.op import get_op_def, make_call
+from weft import error, ir, op
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
@@ -32,10 +30,10 @@ _FOLLOW = SELECTIONS | frozenset(
 _HALF, _FULL = "float16", "float32"
 
 
-@function_pass(kind=Function)
+@ir.function_pass(kind=ir.Function)
 def to_mixed_precision(
-    func: Function, mod: IRModule, out_dtype: str = "float32", fp16_input_names: Sequence[str] | None = None
-) -> Function:
+    func: ir.Function, mod: ir.IRModule, out_dtype: str = "float32", fp16_input_names: Sequence[str] | None = None
+) -> ir.Function:
     """Compute products of float32 tensors on float16 operands, and element-wise work on what is float16 already.
 
     Requires: ``relax.normalized``.
@@ -70,7 +68,7 @@ def to_mixed_precision(
     Source: TVM's ``ToMixedPrecision``; Micikevicius et al., Mixed Precision Training, 2018.
     """
     if out_dtype not in (_HALF, _FULL):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "products have one of two types", expected="'float16' or 'float32'", found=repr(out_dtype)
         )
     state = _Mixed(out_dtype)
@@ -80,7 +78,7 @@ def to_mixed_precision(
     return func if new is func else remove_all_unused(new, mod)
 
 
-def _with_half_params(func: Function, names: set[str], state: _Mixed) -> Function:
+def _with_half_params(func: ir.Function, names: set[str], state: _Mixed) -> ir.Function:
     params: list[Any] = []
     casts: list[Any] = []
     for p in func.params:
@@ -88,10 +86,10 @@ def _with_half_params(func: Function, names: set[str], state: _Mixed) -> Functio
             params.append(p)
             continue
         ty: Any = p.ty
-        half = RelaxVar(p.name_hint, TensorType(ty.shape, _HALF, ty.ndim, ty.vdevice), span=p.span)
+        half = RelaxVar(p.name_hint, ir.TensorType(ty.shape, _HALF, ty.ndim, ty.vdevice), span=p.span)
         params.append(half)
-        cast: Any = make_call("astype")(half, dtype=_FULL)
-        casts.append(VarBinding(p, Call(cast.op, cast.args, cast.attrs, ty=ty)))
+        cast: Any = op.make_call("astype")(half, dtype=_FULL)
+        casts.append(VarBinding(p, ir.Call(cast.op, cast.args, cast.attrs, ty=ty)))
         state.half[p] = half
     seq: Any = func.body
     if not casts or not isinstance(seq, SeqExpr):
@@ -102,7 +100,7 @@ def _with_half_params(func: Function, names: set[str], state: _Mixed) -> Functio
 
 
 def _is_float32(e: Any) -> bool:
-    return isinstance(e.ty, TensorType) and e.ty.dtype == _FULL
+    return isinstance(e.ty, ir.TensorType) and e.ty.dtype == _FULL
 
 
 class _Mixed:
@@ -110,31 +108,31 @@ class _Mixed:
 
     def __init__(self, out_dtype: str) -> None:
         self.out_dtype = out_dtype
-        self.half: dict[Expr, Any] = {}  # the variable of a float32 value to that of its float16 form
-        self.products: set[Expr] = set()  # variables whose values are no worse in float16
-        self.casts: dict[tuple[Expr, int], Any] = {}  # variable and block to its float16 form
+        self.half: dict[ir.Expr, Any] = {}  # the variable of a float32 value to that of its float16 form
+        self.products: set[ir.Expr] = set()  # variables whose values are no worse in float16
+        self.casts: dict[tuple[ir.Expr, int], Any] = {}  # variable and block to its float16 form
         self.blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
 
-    def rule(self, binding: Binding, value: Any, bb: BlockBuilder) -> Expr | None:
+    def rule(self, binding: Binding, value: Any, bb: BlockBuilder) -> ir.Expr | None:
         """Replace one value; its type stays."""
-        if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
+        if isinstance(binding, MatchCast) or not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
             return None
         name = value.op.name.removeprefix("relax.")
         if name in CORE_OPS or not _is_float32(value):
             return None
-        tensors = [t for a in value.args for t in (a.fields if isinstance(a, Tuple) else (a,)) if _is_tensor(t)]
+        tensors = [t for a in value.args for t in (a.fields if isinstance(a, ir.Tuple) else (a,)) if _is_tensor(t)]
         floats = [t for t in tensors if t.ty.dtype in (_FULL, _HALF)]  # type: ignore[union-attr]
         if name in _ALWAYS and floats and all(map(_is_float32, floats)):
             return self.product(binding, value, bb)
-        cheap = [t in self.half or t in self.products for t in floats if not isinstance(t, Constant)]
+        cheap = [t in self.half or t in self.products for t in floats if not isinstance(t, ir.Constant)]
         if name in _FOLLOW and cheap and all(cheap):
             out = bb.emit(self.on_halves(value, value.attrs, bb), f"{binding.var.name_hint}16")
             return self.widened(binding, out)
         return None
 
-    def product(self, binding: Binding, value: Call, bb: BlockBuilder) -> Expr:
+    def product(self, binding: Binding, value: ir.Call, bb: BlockBuilder) -> ir.Expr:
         """Compute a product on float16 operands."""
-        takes = "out_dtype" in get_op_def(value.op).attrs  # type: ignore[arg-type]
+        takes = "out_dtype" in op.get_op_def(value.op).attrs  # type: ignore[arg-type]
         attrs = value.attrs.with_(out_dtype=self.out_dtype) if takes else value.attrs
         new = self.on_halves(value, attrs, bb)
         if takes and self.out_dtype == _FULL:
@@ -142,35 +140,35 @@ class _Mixed:
             return new
         return self.widened(binding, bb.emit(new, f"{binding.var.name_hint}16"))
 
-    def widened(self, binding: Binding, half: Any) -> Expr:
+    def widened(self, binding: Binding, half: Any) -> ir.Expr:
         """Return the float32 form of a result, and remember its float16 form."""
         self.half[binding.var] = half
-        return make_call("astype")(half, dtype=_FULL)
+        return op.make_call("astype")(half, dtype=_FULL)
 
-    def on_halves(self, value: Call, attrs: Any, bb: BlockBuilder) -> Call:
+    def on_halves(self, value: ir.Call, attrs: Any, bb: BlockBuilder) -> ir.Call:
         """Return an operation on the float16 forms of its operands."""
 
         def narrow(e: Any) -> Any:
-            if isinstance(e, Tuple):
-                return Tuple(tuple(map(narrow, e.fields)), span=e.span)
+            if isinstance(e, ir.Tuple):
+                return ir.Tuple(tuple(map(narrow, e.fields)), span=e.span)
             if not _is_tensor(e) or e.ty.dtype != _FULL:
                 return e
-            if isinstance(e, Constant):
-                return constant(e.data.numpy().astype(_HALF))
+            if isinstance(e, ir.Constant):
+                return ir.constant(e.data.numpy().astype(_HALF))
             if e in self.half:
                 return self.half[e]
             key = (e, id(bb.bindings()))
             if key not in self.casts:
                 self.blocks.append(bb.bindings())
-                self.casts[key] = bb.emit(make_call("astype")(e, dtype=_HALF), f"{_name(e)}16")
+                self.casts[key] = bb.emit(op.make_call("astype")(e, dtype=_HALF), f"{_name(e)}16")
             return self.casts[key]
 
-        return Call(value.op, tuple(map(narrow, value.args)), attrs, value.ty_args, span=value.span)
+        return ir.Call(value.op, tuple(map(narrow, value.args)), attrs, value.ty_args, span=value.span)
 
 
 def _is_tensor(e: Any) -> bool:
-    return isinstance(getattr(e, "ty", None), TensorType)
+    return isinstance(getattr(e, "ty", None), ir.TensorType)
 
 
 def _name(e: Any) -> str:
-    return e.name_hint if isinstance(e, ExprVar) else "c"
+    return e.name_hint if isinstance(e, ir.ExprVar) else "c"

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.op import get_op_def, list_ops
+from weft import arith, ir, op, tir
 from weft.relax.analysis.memory import MemorySets, live_ranges
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import call_tir_inplace
@@ -16,7 +14,6 @@ from weft.relax.expr import BindingBlock, DataflowBlock, VarBinding
 from weft.relax.infer import typed_call
 from weft.relax.transform.block_pass import over_blocks
 from weft.relax.transform.legalize_ops.common import legalized
-from weft.tir import PrimFunc
 
 Opportunity = tuple[int, set[int]]
 """The number of a binding, and the operands that its result may be written over."""
@@ -31,9 +28,9 @@ def inplace_opportunities(
     found: tuple[list[Opportunity], list[Opportunity]] = ([], [])
     for i, b in enumerate(block.bindings):
         value: Any = b.value
-        if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op) or value.op.name[6:] not in list_ops():
+        if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op) or value.op.name[6:] not in op.list_ops():
             continue
-        if {"binary", "unary"} & get_op_def(value.op).tags:
+        if {"binary", "unary"} & op.get_op_def(value.op).tags:
             own = [(j, a) for j, a in enumerate(value.args) if isinstance(a, ir.ExprVar) and _ends(a, i, memory, live)]
             for chosen, measure in zip(found, (prod, tuple), strict=True):
                 places = {j for j, a in own if _same(a.ty, value.ty, measure)}
@@ -53,7 +50,7 @@ def _same(a: Any, b: Any, measure: Any) -> bool:
         return False
     pairs = zip(a.shape, b.shape, strict=False) if measure is tuple else [(prod(a.shape), prod(b.shape))]
     fits = a.dtype == b.dtype and (measure is prod or a.ndim == b.ndim)
-    return fits and all(Analyzer().can_prove(p - q == 0) for p, q in pairs)
+    return fits and all(arith.Analyzer().can_prove(p - q == 0) for p, q in pairs)
 
 
 def inplace_call(bb: BlockBuilder, call: ir.Call, indices: Sequence[int]) -> ir.Call:
@@ -72,7 +69,7 @@ def inplace_call(bb: BlockBuilder, call: ir.Call, indices: Sequence[int]) -> ir.
         return swapped[node] if node in swapped else ir.rebuild(node, over)
 
     params = (*kernel.params[: len(operands)], *kernel.params[len(operands) + 1 :])
-    written = PrimFunc(params, over(kernel.body), kernel.ret_type, buffers, kernel.attrs)
+    written = tir.PrimFunc(params, over(kernel.body), kernel.ret_type, buffers, kernel.attrs)
     gvar = bb.add_func(written, f"{plain.args[0].name_hint}_inplace")
     return call_tir_inplace(gvar, operands, [place], [call.ty], *plain.args[2:])
 

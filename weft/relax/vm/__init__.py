@@ -6,5 +6,3 @@
 from weft.relax.vm.codegen import vm_codegen
 from weft.relax.vm.exec_builder import ExecBuilder
 from weft.relax.vm.vmtir import vmtir_codegen
-
-__all__ = ["ExecBuilder", "vm_codegen", "vmtir_codegen"]

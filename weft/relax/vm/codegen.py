@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import CodegenError
+from weft import error, ir, runtime, tir
 from weft.relax.expr import SeqExpr
 from weft.relax.transform.lower_builtin import lower_call
 from weft.relax.vm.exec_builder import ExecBuilder
-from weft.runtime import dtype_constant, shape_constant
 from weft.runtime.opcodes import FuncKind
-from weft.tir import PrimFunc
 
 
 def vm_codegen(builder: ExecBuilder, mod: ir.IRModule) -> ir.IRModule:
@@ -120,7 +117,7 @@ class _FunctionCodegen:
                 self.builder.emit_call("vm.builtin.null_value", [], self.operand(call.args[0]))
                 return
             if op.name not in ("relax.call_builtin", "relax.call_builtin_with_ctx"):
-                raise CodegenError(
+                raise error.CodegenError(
                     f"operator '{op.name}' reached the code generator",
                     where=call.span,
                     help="run LegalizeOps and LowerRuntimeBuiltin first",
@@ -144,11 +141,11 @@ class _FunctionCodegen:
     def callee(self, op: Any) -> str:
         """The symbol of a function of the module."""
         if not isinstance(op, ir.GlobalVar):
-            raise CodegenError(
+            raise error.CodegenError(
                 "only functions of the module and packed functions can be called directly", found=str(op)
             )
         if op not in self.mod:
-            raise CodegenError(f"the module has no function '{op.name_hint}'")
+            raise error.CodegenError(f"the module has no function '{op.name_hint}'")
         return _symbol(op, self.mod[op])
 
     def to_register(self, word: int) -> int:
@@ -172,7 +169,7 @@ def _is_unit(call: ir.Call) -> bool:
 _OPERAND = ir.Dispatch(
     "operand of an instruction",
     (ir.Expr,),
-    leaves_out=(ir.Function, PrimFunc, ir.TupleGetItem, ir.Call, ir.If, SeqExpr),
+    leaves_out=(ir.Function, tir.PrimFunc, ir.TupleGetItem, ir.Call, ir.If, SeqExpr),
 )
 
 
@@ -181,7 +178,7 @@ def _var(expr: ir.ExprVar, s: _FunctionCodegen) -> int:
     if expr not in s.registers:
         if isinstance(expr.ty, ir.TupleType) and not expr.ty.fields:  # what a call for its effect gives
             return _tuple(ir.Tuple(()), s)
-        raise CodegenError(f"variable '{expr.name_hint}' is used before it is defined", where=expr.span)
+        raise error.CodegenError(f"variable '{expr.name_hint}' is used before it is defined", where=expr.span)
     return s.registers[expr]
 
 
@@ -196,10 +193,10 @@ def _constant(expr: ir.Constant, s: _FunctionCodegen) -> int:
 def _shape(expr: ir.ShapeExpr, s: _FunctionCodegen) -> int:
     dims = tuple(d.value for d in expr.values if isinstance(d, ir.IntImm))
     if len(dims) != len(expr.values):
-        raise CodegenError(
+        raise error.CodegenError(
             "a symbolic shape reached the code generator", found=str(expr.values), help="run VMShapeLower first"
         )
-    return s.builder.convert_constant(shape_constant(dims), ("shape", dims))
+    return s.builder.convert_constant(runtime.shape_constant(dims), ("shape", dims))
 
 
 @_OPERAND.on(ir.PrimValue)
@@ -208,7 +205,7 @@ def _prim(expr: ir.PrimValue, s: _FunctionCodegen) -> int:
         return s.builder.convert_constant(expr.value.value)
     if isinstance(expr.value, ir.FloatImm):
         return s.builder.convert_constant(float(expr.value.value))
-    raise CodegenError(
+    raise error.CodegenError(
         "a symbolic scalar reached the code generator", found=str(expr.value), help="run VMShapeLower first"
     )
 
@@ -220,7 +217,7 @@ def _string(expr: ir.ExprStringImm, s: _FunctionCodegen) -> int:
 
 @_OPERAND.on(ir.DataTypeImm)
 def _dtype(expr: ir.DataTypeImm, s: _FunctionCodegen) -> int:
-    return s.builder.convert_constant(dtype_constant(ir.DataType(expr.value)), ("dtype", str(expr.value)))
+    return s.builder.convert_constant(runtime.dtype_constant(ir.DataType(expr.value)), ("dtype", str(expr.value)))
 
 
 @_OPERAND.on(ir.Tuple)

@@ -30,11 +30,3 @@ from weft.relay.analysis.variables import (
     post_order_visit,
 )
 from weft.relay.analysis.well_formed import scope_errors, unbound, well_formed
-
-__all__ = [
-    "AnnotatedRegion", "AnnotatedRegionSet", "CallGraph", "Feature", "UnmatchedWarning", "all_dtypes",
-    "all_type_vars", "all_vars", "alpha_equal", "bound_type_vars", "bound_vars", "check_basic_block_normal_form",
-    "check_kind", "count_layers", "detect_feature", "excerpt", "extract_fused_functions", "free_type_vars",
-    "free_vars", "get_total_mac_number", "list_fake_quantized_op_freqs", "list_op_freqs", "post_order_visit",
-    "scope_errors", "unbound", "unmatched_cases", "warn_unmatched", "well_formed",
-]  # fmt: skip

@@ -2,5 +2,3 @@
 
 from weft.relay.backend import executor_factory, interpreter, name_transforms, te_compiler, utils, vm
 from weft.relay.build_options import Executor, Runtime
-
-__all__ = ["Executor", "Runtime", "executor_factory", "interpreter", "name_transforms", "te_compiler", "utils", "vm"]

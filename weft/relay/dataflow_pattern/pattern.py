@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import ir
 from weft.ir import Attrs, Op, as_shape
+from weft.operators import operator
 
 __all__ = [
     "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern", "DominatorPattern",
@@ -16,8 +17,14 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _called(op: str, *args: DFPattern) -> CallPattern:
+    return is_op(op)(*args)
+
+
 class DFPattern:
     """A pattern. It is equal only to itself: where it occurs twice, both must match the same expression."""
+
+    _parts: tuple[str, ...] = ()  # attributes that are patterns, sequences of them, or None for any
 
     def __call__(self, *args: Any) -> CallPattern:
         """Match a call of what this matches; ``pattern(None)`` with any arguments."""
@@ -26,21 +33,18 @@ class DFPattern:
     def __or__(self, other: DFPattern) -> AltPattern:
         return AltPattern(self, other)
 
-    def __add__(self, other: DFPattern) -> CallPattern:
-        return is_op("add")(self, other)
-
-    def __sub__(self, other: DFPattern) -> CallPattern:
-        return is_op("subtract")(self, other)
-
-    def __mul__(self, other: DFPattern) -> CallPattern:
-        return is_op("multiply")(self, other)
-
-    def __truediv__(self, other: DFPattern) -> CallPattern:
-        return is_op("divide")(self, other)
+    __add__ = operator(_called, "add")
+    __sub__ = operator(_called, "subtract")
+    __mul__ = operator(_called, "multiply")
+    __truediv__ = operator(_called, "divide")
 
     def parts(self) -> list[DFPattern]:
         """List the patterns that this one is made of, in the order in which they are matched."""
-        return []
+        found: list[DFPattern] = []
+        for name in self._parts:
+            value = getattr(self, name)
+            found += [value] if isinstance(value, DFPattern) else value or ()
+        return found
 
     def has_attr(self, attrs: Mapping[str, Any]) -> AttrPattern:
         """Match what this does, with these attributes."""
@@ -92,51 +96,45 @@ class WildcardPattern(DFPattern):
 class CallPattern(DFPattern):
     """A call; `args` of None are any."""
 
+    _parts = ("op", "args")
+
     def __init__(self, op: DFPattern, args: Sequence[DFPattern] | None) -> None:
         self.op = op
         self.args = None if args is None else tuple(args)
-
-    def parts(self) -> list[DFPattern]:
-        """The callee, then the arguments."""
-        return [self.op, *(self.args or ())]
 
 
 class FunctionPattern(DFPattern):
     """A function; `params` of None are any."""
 
+    _parts = ("params", "body")
+
     def __init__(self, params: Sequence[DFPattern] | None, body: DFPattern) -> None:
         self.params = None if params is None else tuple(params)
         self.body = body
-
-    def parts(self) -> list[DFPattern]:
-        """The parameters, then the body."""
-        return [*(self.params or ()), self.body]
 
 
 class IfPattern(DFPattern):
     """A choice."""
 
+    _parts = ("cond", "true_branch", "false_branch")
+
     def __init__(self, cond: DFPattern, true_branch: DFPattern, false_branch: DFPattern) -> None:
         self.cond, self.true_branch, self.false_branch = cond, true_branch, false_branch
-
-    def parts(self) -> list[DFPattern]:
-        """Condition and branches."""
-        return [self.cond, self.true_branch, self.false_branch]
 
 
 class LetPattern(DFPattern):
     """A binding and what it is for."""
 
+    _parts = ("var", "value", "body")
+
     def __init__(self, var: DFPattern, value: DFPattern, body: DFPattern) -> None:
         self.var, self.value, self.body = var, value, body
-
-    def parts(self) -> list[DFPattern]:
-        """Variable, value and body."""
-        return [self.var, self.value, self.body]
 
 
 class TuplePattern(DFPattern):
     """A tuple; `fields` of None are any."""
+
+    _parts = ("fields",)
 
     def __init__(self, fields: Sequence[DFPattern] | None) -> None:
         self.fields = None if fields is None else tuple(fields)
@@ -149,43 +147,33 @@ class TuplePattern(DFPattern):
     def __len__(self) -> int:
         return len(self.fields or ())
 
-    def parts(self) -> list[DFPattern]:
-        """The fields."""
-        return list(self.fields or ())
-
 
 class TupleGetItemPattern(DFPattern):
     """An item of a tuple; an `index` of None or -1 is any."""
+
+    _parts = ("tuple",)
 
     def __init__(self, tuple_value: DFPattern, index: int | None = None) -> None:
         self.tuple = tuple_value
         self.index = -1 if index is None else index
 
-    def parts(self) -> list[DFPattern]:
-        """The tuple."""
-        return [self.tuple]
-
 
 class AltPattern(DFPattern):
     """One pattern or another."""
 
+    _parts = ("left", "right")
+
     def __init__(self, left: DFPattern, right: DFPattern) -> None:
         self.left, self.right = left, right
-
-    def parts(self) -> list[DFPattern]:
-        """Both."""
-        return [self.left, self.right]
 
 
 class _Restricted(DFPattern):
     """What a pattern matches, and something more."""
 
+    _parts = ("pattern",)
+
     def __init__(self, pattern: DFPattern) -> None:
         self.pattern = pattern
-
-    def parts(self) -> list[DFPattern]:
-        """The pattern."""
-        return [self.pattern]
 
 
 class TypePattern(_Restricted):
@@ -224,12 +212,10 @@ class AttrPattern(_Restricted):
 class DominatorPattern(DFPattern):
     """A child that a parent dominates, with what lies on all ways between."""
 
+    _parts = ("parent", "path", "child")
+
     def __init__(self, parent: DFPattern, path: DFPattern, child: DFPattern) -> None:
         self.parent, self.path, self.child = parent, path, child
-
-    def parts(self) -> list[DFPattern]:
-        """Parent, path and child."""
-        return [self.parent, self.path, self.child]
 
 
 def is_var(name: str = "") -> DFPattern:

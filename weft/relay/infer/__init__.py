@@ -4,5 +4,3 @@ Read in this order: ``unify``, ``state``, ``operators``, ``pending``, ``data_typ
 """
 
 from weft.relay.infer.program import infer, infer_module, infer_type, inferred_type
-
-__all__ = ["infer", "infer_module", "infer_type", "inferred_type"]

@@ -6,10 +6,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from weft import ir
-from weft.error import TypeInferenceError
-from weft.ir import IRModule
-from weft.ir.deep import with_deep_stack
+from weft import error, ir
 from weft.relay.analysis.coverage import keep_warned, warn_unmatched
 from weft.relay.analysis.variables import free_type_vars
 from weft.relay.expr import Function
@@ -20,7 +17,7 @@ from weft.relay.infer.rebuild import Rebuild
 from weft.relay.infer.state import Inference
 
 
-def infer_type(program: ir.IRModule | ir.Expr, mod: IRModule | None = None) -> Any:
+def infer_type(program: ir.IRModule | ir.Expr, mod: ir.IRModule | None = None) -> Any:
     """Infer the types of an expression or of all functions of a module.
 
     Parameters
@@ -40,10 +37,10 @@ def infer_type(program: ir.IRModule | ir.Expr, mod: IRModule | None = None) -> A
     TypeInferenceError
         When it is ill-typed, or a type cannot be inferred; several errors come in one :class:`ErrorGroup`.
     """
-    return infer_module(program) if isinstance(program, IRModule) else infer(program, mod)
+    return infer_module(program) if isinstance(program, ir.IRModule) else infer(program, mod)
 
 
-def infer(expr: ir.Expr, mod: IRModule | None = None) -> Any:
+def infer(expr: ir.Expr, mod: ir.IRModule | None = None) -> Any:
     """Infer the types in an expression, whose free variables must be annotated; see :func:`infer_type`."""
 
     def run() -> tuple[Any, Rebuild]:
@@ -54,7 +51,7 @@ def infer(expr: ir.Expr, mod: IRModule | None = None) -> Any:
         again = Rebuild(s)
         return again(expr), again
 
-    return _finish(*with_deep_stack(run))
+    return _finish(*ir.with_deep_stack(run))
 
 
 def _finish(out: Any, again: Rebuild) -> Any:
@@ -69,10 +66,10 @@ def _finish(out: Any, again: Rebuild) -> Any:
     return out
 
 
-def infer_module(mod: IRModule) -> IRModule:
+def infer_module(mod: ir.IRModule) -> ir.IRModule:
     """Infer the types in all functions of a module; see :func:`infer_type`."""
 
-    def run() -> tuple[IRModule, Rebuild]:
+    def run() -> tuple[ir.IRModule, Rebuild]:
         s = Inference(mod)
         check_definitions(s)
         functions = {v: f for v, f in mod.items() if isinstance(f, Function)}
@@ -85,10 +82,10 @@ def infer_module(mod: IRModule) -> IRModule:
         again = Rebuild(s)
         return _rebuilt(mod, s, again), again
 
-    return _finish(*with_deep_stack(run))
+    return _finish(*ir.with_deep_stack(run))
 
 
-def _rebuilt(mod: IRModule, s: Inference, again: Rebuild) -> IRModule:
+def _rebuilt(mod: ir.IRModule, s: Inference, again: Rebuild) -> ir.IRModule:
     functions: dict[Any, Any] = {}
     for v, f in mod.items():
         s.function = v.name_hint
@@ -98,7 +95,7 @@ def _rebuilt(mod: IRModule, s: Inference, again: Rebuild) -> IRModule:
             _check_type_variables(f, done, s)
     if all(a is b and f is mod.functions[b] for (a, f), b in zip(functions.items(), mod.functions, strict=True)):
         return mod
-    return IRModule(functions, mod.attrs, mod.global_infos, type_definitions=mod.type_definitions)
+    return ir.IRModule(functions, mod.attrs, mod.global_infos, type_definitions=mod.type_definitions)
 
 
 def _check_type_variables(old: Any, new: Function, s: Inference) -> None:
@@ -126,7 +123,7 @@ def settle(s: Inference) -> None:
                    help="annotate it: its use comes before what would tell it")  # fmt: skip
 
 
-def inferred_type(expr: ir.Expr, mod: IRModule | None = None) -> ir.Type:
+def inferred_type(expr: ir.Expr, mod: ir.IRModule | None = None) -> ir.Type:
     """Return the type of an expression, which also notes it where it has none.
 
     Raises
@@ -136,7 +133,7 @@ def inferred_type(expr: ir.Expr, mod: IRModule | None = None) -> ir.Type:
     """
     ty = infer(expr, mod).ty
     if ty is None:
-        raise TypeInferenceError("the expression has no type", where=expr)
+        raise error.TypeInferenceError("the expression has no type", where=expr)
     if getattr(expr, "ty", ty) is None:
         force_setattr(expr, "ty", ty)
     return ty

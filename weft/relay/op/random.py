@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relay.expr import Constant, const
 from weft.relay.op.construct import constructs, namespace
 from weft.relay.op.elementwise import scalar
@@ -27,7 +26,7 @@ def _item(pair: ir.Expr, i: int) -> Any:
 def _unit(key: ir.Expr, shape: Any, dtype: str) -> tuple[Any, ir.Expr]:
     """The next generator, and numbers in [0, 1): the first bits of words, as many as a fraction has."""
     if dtype not in _BITS:
-        raise InvalidArgument(f"random numbers of {dtype} are not drawn", expected=" or ".join(_BITS))
+        raise error.InvalidArgument(f"random numbers of {dtype} are not drawn", expected=" or ".join(_BITS))
     word, bits, fraction = _BITS[dtype]
     drawn = shared("threefry_generate", key, out_shape=tuple(shape))
     words = shared("astype", _item(drawn, 1), dtype=word)

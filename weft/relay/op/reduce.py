@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.op import normalize_axes, product
+from weft import ir, op
 from weft.relay.expr import Tuple, TupleWrapper
 from weft.relay.op.construct import call, constructs
 from weft.relay.op.create import scalars
@@ -43,12 +42,12 @@ def _arg(name: str) -> Any:
     ) -> ir.Expr:
         """Reduce one axis; several are moved to the end and merged."""
         ndim = rank(data)
-        over = normalize_axes(name, excluded(name, axis, exclude, ndim), ndim)
+        over = op.normalize_axes(name, excluded(name, axis, exclude, ndim), ndim)
         kept = [i for i in range(ndim) if i not in over]
         shape = dims(data)
         if len(over) != 1:
             moved = shared("permute_dims", data, axes=(*kept, *over)) if ndim else data
-            merged = (*(shape[i] for i in kept), product([shape[i] for i in over]))
+            merged = (*(shape[i] for i in kept), op.product([shape[i] for i in over]))
             data, over = shared("reshape", moved, ir.shape_expr(merged)), (len(kept),)
             out = _index(name, data, over[0], False, select_last_index)
             full = [ir.int64(1) if i not in kept else shape[i] for i in range(ndim)]
@@ -80,7 +79,7 @@ def _variance(
         return shared("mean", square, axis=over, keepdims=keepdims)
     total = shared("sum", square, axis=over, keepdims=keepdims)
     shape = dims(data)
-    count = product([shape[i] for i in normalize_axes("variance", over, len(shape))])
+    count = op.product([shape[i] for i in op.normalize_axes("variance", over, len(shape))])
     return shared("divide", total, number(count - ir.int64(1), dtype_of(data)))
 
 

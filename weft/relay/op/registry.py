@@ -15,7 +15,6 @@ from msgspec.structs import force_setattr
 
 from weft import ir
 from weft.error import InvalidArgument, TypeInferenceError, UnsupportedOperator, WeftError
-from weft.ir import Attrs, DataType, Op, PrimExpr, Type, as_int, const, register_op_attr
 from weft.op import Input, get_op_def
 from weft.op import list_ops as list_shared_ops
 from weft.op.registry import make_call
@@ -43,16 +42,16 @@ class RelayOp:
     inputs: tuple[Input, ...]
     attrs: dict[str, Any]
     expand: Callable[..., ir.Expr] | None
-    infer: Callable[[tuple[Type, ...], Attrs], Type] | None = None
+    infer: Callable[[tuple[ir.Type, ...], ir.Attrs], ir.Type] | None = None
     pure: bool = True
     outputs: int | Callable[[Call], int] = 0
-    completes: Callable[..., Sequence[Type | None]] | None = None
+    completes: Callable[..., Sequence[ir.Type | None]] | None = None
     doc: str = ""
 
     @property
-    def op(self) -> Op:
+    def op(self) -> ir.Op:
         """The operator's node, which calls refer to."""
-        return Op.get(self.name)
+        return ir.Op.get(self.name)
 
     @property
     def variadic(self) -> bool:
@@ -69,10 +68,10 @@ def declare(
     attrs: dict[str, Any] | None = None,
     *,
     expand: Callable[..., ir.Expr] | str | None = None,
-    infer: Callable[[tuple[Type, ...], Attrs], Type] | None = None,
+    infer: Callable[[tuple[ir.Type, ...], ir.Attrs], ir.Type] | None = None,
     pure: bool = True,
     outputs: int | Callable[[Call], int] = 0,
-    completes: Callable[..., Sequence[Type | None]] | None = None,
+    completes: Callable[..., Sequence[ir.Type | None]] | None = None,
     doc: str = "",
 ) -> RelayOp:
     """Declare an operator.
@@ -105,11 +104,11 @@ def declare(
         completes,
         doc,
     )
-    register_op_attr(name, "num_inputs", -1 if made.variadic else len(made.inputs))
+    ir.register_op_attr(name, "num_inputs", -1 if made.variadic else len(made.inputs))
     return made
 
 
-def get(op: Op | str) -> RelayOp:
+def get(op: ir.Op | str) -> RelayOp:
     """Return the declaration of an operator.
 
     Raises
@@ -172,13 +171,13 @@ def op_call(name: str, *args: Any, **attrs: Any) -> Call:
     missing = [k for k, default in op.attrs.items() if default is REQUIRED and k not in attrs]
     if missing:
         raise InvalidArgument(f"{name}: missing attribute '{missing[0]}'")
-    computed = [k for k, v in attrs.items() if isinstance(v, ir.Expr) and not isinstance(v, (ir.Constant, PrimExpr))]
+    computed = [k for k, v in attrs.items() if isinstance(v, ir.Expr) and not isinstance(v, (ir.Constant, ir.PrimExpr))]
     if computed:
         raise InvalidArgument(
             f"{name}: attribute '{computed[0]}' is no constant", found=type(attrs[computed[0]]).__name__
         )
     given = [a for a in args if a is not None]
-    return Call(op.op, tuple(as_expr(a) for a in given), Attrs.of({**op.attrs, **attrs}))
+    return Call(op.op, tuple(as_expr(a) for a in given), ir.Attrs.of({**op.attrs, **attrs}))
 
 
 def shared(name: str, *args: Any, **attrs: Any) -> ir.Call:
@@ -190,7 +189,7 @@ def shared(name: str, *args: Any, **attrs: Any) -> ir.Call:
     return call
 
 
-def expand(call: ir.Call, values: Callable[[ir.Expr], tuple[PrimExpr, ...]] | None = None) -> ir.Expr:
+def expand(call: ir.Call, values: Callable[[ir.Expr], tuple[ir.PrimExpr, ...]] | None = None) -> ir.Expr:
     """Replace a call of a Relay operator by shared operators over the same arguments, which have types.
 
     Parameters
@@ -244,18 +243,18 @@ def check_arity(op: RelayOp, call: ir.Call) -> None:
         raise TypeInferenceError(f"'{op.name}' needs the attribute '{missing[0]}'", where=call.span)
 
 
-def known_values(arg: ir.Expr) -> tuple[PrimExpr, ...]:
+def known_values(arg: ir.Expr) -> tuple[ir.PrimExpr, ...]:
     """Return what the elements of an argument are as far as its text tells: numbers, else unknown dimensions."""
     ty = arg.ty
-    dtype = "float64" if isinstance(ty, ir.TensorType) and DataType(ty.dtype).is_float else "int64"
+    dtype = "float64" if isinstance(ty, ir.TensorType) and ir.DataType(ty.dtype).is_float else "int64"
     if isinstance(arg, ir.Constant):
         number = float if dtype == "float64" else int
-        return tuple(const(number(v), dtype) for v in arg.data.numpy().reshape(-1))
+        return tuple(ir.const(number(v), dtype) for v in arg.data.numpy().reshape(-1))
     if not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim > 1:
         raise TypeInferenceError(
             "an argument whose elements become dimensions is a vector", found=str(ty), where=arg.span
         )
-    n = 1 if ty.ndim == 0 else as_int(ty.shape[0])
+    n = 1 if ty.ndim == 0 else ir.as_int(ty.shape[0])
     if n is None:
         raise TypeInferenceError(
             "a shape that is computed must have a known number of dimensions", found=str(ty), where=arg.span
@@ -263,7 +262,7 @@ def known_values(arg: ir.Expr) -> tuple[PrimExpr, ...]:
     return tuple(AnyDim(dtype=dtype) for _ in range(n))
 
 
-def infer_call(call: ir.Call) -> Type:
+def infer_call(call: ir.Call) -> ir.Type:
     """Return the type of a call of an operator whose arguments have types.
 
     Raises
@@ -278,7 +277,7 @@ def infer_call(call: ir.Call) -> Type:
     return relay_type(expand(call).ty)
 
 
-def complete_arguments(call: ir.Call, types: Sequence[Type | None]) -> list[Type | None]:
+def complete_arguments(call: ir.Call, types: Sequence[ir.Type | None]) -> list[ir.Type | None]:
     """Return the types that arguments of unknown type (None) must have, as far as the first one's type tells."""
     op = get(call.op)  # type: ignore[arg-type]
     first = types[0] if types else None
@@ -291,7 +290,7 @@ def complete_arguments(call: ir.Call, types: Sequence[Type | None]) -> list[Type
     return [None, *(None if t is not None else f for t, f in zip(types[1:], found, strict=False))]
 
 
-def relay_type(ty: Any) -> Type:
+def relay_type(ty: Any) -> ir.Type:
     """Turn a type that shared operators infer into Relay's: what is computed from unknown dimensions is unknown."""
     if isinstance(ty, ir.TensorType):
         if ty.shape is None:
@@ -302,7 +301,7 @@ def relay_type(ty: Any) -> Type:
     return ty
 
 
-def _dimension(d: PrimExpr) -> PrimExpr:
+def _dimension(d: ir.PrimExpr) -> ir.PrimExpr:
     if isinstance(d, (ir.IntImm, AnyDim)):
         return d
     return AnyDim() if any(isinstance(v, AnyDim) for v in ir.walk(d)) else d

@@ -18,9 +18,3 @@ from weft.relay.quantize.config import (
 from weft.relay.quantize.partition import partition, register_partition_function
 from weft.relay.quantize.pipeline import prerequisite_optimize, quantize
 from weft.relay.quantize.realize import realize
-
-__all__ = [
-    "QAnnotateKind", "QConfig", "QuantizeContext", "annotate", "calibrate", "current_qconfig", "kind2str", "partition",
-    "prerequisite_optimize", "qconfig", "quantize", "quantize_context", "realize", "register_annotate_function",
-    "register_partition_function",
-]  # fmt: skip

@@ -31,13 +31,6 @@ from weft.relay.testing.nat import count, make_nat_expr, make_nat_value
 from weft.relay.testing.py_converter import run_as_python, to_python
 from weft.relay.testing.run import rand, run_infer_type, run_opt_pass
 
-__all__ = [
-    "Initializer", "Xavier", "_np_randn_from_type", "check_grad", "count", "count_ops", "create_workload", "dcgan",
-    "densenet", "dqn", "inception_v3", "init", "layers", "lstm", "make_nat_expr", "make_nat_value", "mlp",
-    "mobilenet", "nat", "rand", "resnet", "resnet_3d", "run_as_python", "run_infer_type", "run_opt_pass", "squeezenet",
-    "synthetic", "temp_op_attr", "to_python", "vgg",
-]  # fmt: skip
-
 
 def __getattr__(name: str) -> Any:
     if name == "enabled_targets":

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import ir
-from weft.ir import Expr, IRModule, Node, Type, save_json
-from weft.ir.deep import with_deep_stack
 from weft.ir.node import plain_text
 from weft.ir.text import script
 from weft.relay.adt import Clause, Constructor, Pattern, TypeData
@@ -22,15 +20,15 @@ VERSION = "0.0.5"
 _OMITTED = "/* The metadata section is left out; astext(show_meta_data=True) shows it. */"
 
 
-def is_relay(node: IRModule | ir.Node) -> bool:
+def is_relay(node: ir.IRModule | ir.Node) -> bool:
     """Whether a node or module is written in Relay rather than in TVMScript."""
-    if isinstance(node, IRModule):
+    if isinstance(node, ir.IRModule):
         return bool(node.type_definitions) or any(isinstance(f, Function) for _, f in node.items())
     return type(node).__module__.startswith("weft.relay")
 
 
 def text_of(
-    node: IRModule | ir.Node, *, show_meta: bool = False, annotate: Callable[[Any], str] | None = None,
+    node: ir.IRModule | ir.Node, *, show_meta: bool = False, annotate: Callable[[Any], str] | None = None,
     whole: bool = False, **options: Any,
 ) -> str:  # fmt: skip
     """Write a node or module of any dialect: what stands behind ``str`` and ``astext``. Never fails.
@@ -44,26 +42,26 @@ def text_of(
     whole : bool
         Whether the text is a program, with a version line, and declares a variable that stands alone.
     """
-    empty = whole and isinstance(node, IRModule) and not node.functions
+    empty = whole and isinstance(node, ir.IRModule) and not node.functions
     if not (is_relay(node) or empty):  # an empty module is of any dialect, and as a program it is one of Relay
         return script(node, show_meta=show_meta, **options)
     try:
-        return with_deep_stack(lambda: _text(node, show_meta, annotate, whole))
+        return ir.with_deep_stack(lambda: _text(node, show_meta, annotate, whole))
     except Exception:  # a printer that fails hides the error that it was to show
-        return plain_text(node) if isinstance(node, Node) else object.__repr__(node)
+        return plain_text(node) if isinstance(node, ir.Node) else object.__repr__(node)
 
 
 def _text(node: Any, show_meta: bool, annotate: Any, whole: bool) -> str:
-    p = Printer(annotate, [h.name_hint for h in node.type_definitions] if isinstance(node, IRModule) else ())
-    if isinstance(node, IRModule):
+    p = Printer(annotate, [h.name_hint for h in node.type_definitions] if isinstance(node, ir.IRModule) else ())
+    if isinstance(node, ir.IRModule):
         body = _module(node, p, show_meta)
-    elif isinstance(node, Function) or (isinstance(node, Expr) and (whole or not is_atom(node))):
+    elif isinstance(node, Function) or (isinstance(node, ir.Expr) and (whole or not is_atom(node))):
         body = "\n".join(p.root(node))
-    elif isinstance(node, Expr):
+    elif isinstance(node, ir.Expr):
         body = node.name_hint if isinstance(node, Constructor) else p.expr(node)
     elif isinstance(node, TypeData):
         body = definition(node, p)
-    elif isinstance(node, Type):
+    elif isinstance(node, ir.Type):
         p.is_program = whole
         body = p.type(node)
     elif isinstance(node, Pattern):
@@ -75,7 +73,7 @@ def _text(node: Any, show_meta: bool, annotate: Any, whole: bool) -> str:
     else:
         return "?" if isinstance(node, AnyDim) else plain_text(node)
     version = f'#[version = "{VERSION}"]\n' if whole else ""
-    return version + body + _metadata(p, show_meta, isinstance(node, (IRModule, Function)))
+    return version + body + _metadata(p, show_meta, isinstance(node, (ir.IRModule, Function)))
 
 
 def _metadata(p: Printer, show: bool, mention: bool) -> str:
@@ -83,10 +81,10 @@ def _metadata(p: Printer, show: bool, mention: bool) -> str:
         return ""
     if not show:
         return "\n\n" + _OMITTED if mention else ""
-    return "\n\n#[metadata]\n" + save_json(tuple((k, tuple(v)) for k, v in p.metadata.items()), indent=2)
+    return "\n\n#[metadata]\n" + ir.save_json(tuple((k, tuple(v)) for k, v in p.metadata.items()), indent=2)
 
 
-def _module(mod: IRModule, p: Printer, show_meta: bool) -> str:
+def _module(mod: ir.IRModule, p: Printer, show_meta: bool) -> str:
     parts = []
     for data in mod.type_definitions.values():
         p.reset()

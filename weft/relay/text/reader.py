@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft import error, ir
-from weft.ir import Attrs, FloatImm, IntImm, IRModule, PrimExpr, Type, load_json, numpy_dtype, walk
 from weft.relay.adt import Constructor, TypeData
 from weft.relay.op.memory import STORAGE
 from weft.relay.text.lexer import Token, Tokens
@@ -45,7 +44,7 @@ class Reader:
         What ``meta[key][i]`` refers to, where the text does not say.
     """
 
-    def __init__(self, tokens: Tokens, mod: IRModule, meta: Any = None) -> None:
+    def __init__(self, tokens: Tokens, mod: ir.IRModule, meta: Any = None) -> None:
         self.t, self.mod = tokens, mod
         self.meta: dict[str, Any] = {**(meta or {}), **self._metadata()}
         self.types: dict[str, GlobalTypeVar] = {h.name_hint: h for h in mod.type_definitions}
@@ -83,8 +82,8 @@ class Reader:
         if section is None:
             return {}
         try:
-            table = {str(k): tuple(v) for k, v in load_json(section.text)}
-            for node in walk(tuple(table.values())):
+            table = {str(k): tuple(v) for k, v in ir.load_json(section.text)}
+            for node in ir.walk(tuple(table.values())):
                 _check_loaded(node)
             return table
         except (error.WeftError, ValueError, TypeError, AttributeError) as e:
@@ -137,11 +136,11 @@ class Reader:
         """Forget the type variables of the innermost scope."""
         self._type_vars.pop()
 
-    def annotation(self) -> Type | None:
+    def annotation(self) -> ir.Type | None:
         """Read a type; ``_`` is none."""
         return None if self.t.take("_") else self.type()
 
-    def type(self) -> Type:
+    def type(self) -> ir.Type:
         """Read a type."""
         start = self.t.peek()
         with self.deeper():
@@ -154,7 +153,7 @@ class Reader:
             if start.kind != "name":
                 self.t.fail("a type is expected", expected="a type", found=str(start))
             if start.text == "meta":
-                return self.reference(Type, "type")
+                return self.reference(ir.Type, "type")
             self.t.next()
             return self._named_type(start)
 
@@ -167,7 +166,7 @@ class Reader:
         self.leave_types()
         return FuncType(tuple(args), result, params, span=self.t.since(start))
 
-    def _named_type(self, start: Token) -> Type:
+    def _named_type(self, start: Token) -> ir.Type:
         name = start.text
         var = next((s[name] for s in reversed(self._type_vars) if name in s), None)
         if var is not None:
@@ -190,7 +189,7 @@ class Reader:
         known = ["Tensor", "float32", "int32", "int64", "bool", *self.types, *(n for s in self._type_vars for n in s)]
         return self.t.fail(f"'{name}' is no type", start, help=near(name, known))
 
-    def _applied(self, head: Type, start: Token) -> TypeCall:
+    def _applied(self, head: ir.Type, start: Token) -> TypeCall:
         args = self.t.sequence("]", self.type, "a list of type arguments")[0] if self.t.take("[") else ()
         return TypeCall(head, tuple(args), span=self.t.since(start))
 
@@ -209,11 +208,11 @@ class Reader:
         self.t.expect("]", "a tensor type")
         return TensorType(tuple(dims), dtype, span=self.t.since(start))
 
-    def _dimension(self) -> PrimExpr:
+    def _dimension(self) -> ir.PrimExpr:
         if self.t.take("?"):
             return AnyDim()
         if self.t.sees("meta"):
-            return self.reference(PrimExpr, "dimension")
+            return self.reference(ir.PrimExpr, "dimension")
         token = self.t.expect_kind("number", "dimension")
         if not token.text.isdecimal() or len(token.text) > 18:
             self.t.fail("a dimension is a number without a suffix", token, found=token.text)
@@ -229,13 +228,13 @@ class Reader:
         if "float" in dtype:
             value: Any = -float(digits) if negative else float(digits)
             with np.errstate(over="ignore"):
-                array = np.array(value, numpy_dtype(dtype))
+                array = np.array(value, ir.numpy_dtype(dtype))
             if not np.isfinite(array) and digits not in ("inf", "nan"):
                 self.t.fail(f"the number does not fit {dtype}", token, found=token.text)
             return array
         value = self._whole(token, digits)
         value = -value if negative else value
-        info = np.iinfo(numpy_dtype(dtype))
+        info = np.iinfo(ir.numpy_dtype(dtype))
         if not info.min <= value <= info.max:
             hint = "write i64 behind it" if not suffix and abs(value) < 1 << 63 else None
             self.t.fail(
@@ -245,7 +244,7 @@ class Reader:
                 found=str(value),
                 help=hint,
             )
-        return np.array(value, numpy_dtype(dtype))
+        return np.array(value, ir.numpy_dtype(dtype))
 
     def _parts(self, token: Token) -> tuple[str, str, str]:
         m = NUMBER.fullmatch(token.text)
@@ -309,7 +308,7 @@ class Reader:
                 self.read_attribute(items)
 
             self.t.sequence("}", one, "a list of attributes")
-            return Attrs(tuple(items.items()))
+            return ir.Attrs(tuple(items.items()))
         if token.text == "-" and self.t.peek().kind == "number":
             return self._scalar(self.t.next(), negative=True)
         return self._no_attribute(token)
@@ -327,7 +326,7 @@ class Reader:
         digits, suffix, dtype = self._parts(token)
         if suffix not in ("", "f"):
             value = self.number(token, negative).item()
-            return FloatImm(dtype, float(value)) if "float" in dtype else IntImm(dtype, value)
+            return ir.FloatImm(dtype, float(value)) if "float" in dtype else ir.IntImm(dtype, value)
         if suffix == "f" or not digits.isdecimal():
             return -float(digits) if negative else float(digits)
         if len(digits) > 4000:
@@ -340,7 +339,7 @@ def _check_loaded(node: Any) -> None:
     if isinstance(node, ir.TensorType):
         dtype: Any = node.dtype
         dims: tuple[Any, ...] = node.shape or ()
-        if not isinstance(dtype, str) or not all(isinstance(d, PrimExpr) for d in dims):
+        if not isinstance(dtype, str) or not all(isinstance(d, ir.PrimExpr) for d in dims):
             raise ValueError("a tensor type is malformed")
     elif isinstance(node, ir.Constant):
         data: Any = node.data

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
-from weft.ir import DataType, IRModule, as_int, module_pass
+from weft import error, ir
 from weft.relay.expr import Call, Function, Let, Tuple, TupleGetItem, Var
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.walk import rewrite, subexpressions
 
 
-@module_pass
-def annotate_used_memory(mod: IRModule) -> IRModule:
+@ir.module_pass
+def annotate_used_memory(mod: ir.IRModule) -> ir.IRModule:
     """Note at functions with the attribute ``Primitive`` the bytes that live while each of their calls runs.
 
     These are the call's arguments, its result, and what later calls use. The attribute ``used_memory`` has one number
@@ -87,7 +85,7 @@ def _tensors(e: Any, parts: dict[Any, Any]) -> list[Any]:
 def _bytes(ty: Any) -> int:
     if isinstance(ty, ir.TupleType):
         return sum(map(_bytes, ty.fields))
-    sizes = [as_int(d) for d in ty.shape] if isinstance(ty, ir.TensorType) and ty.shape is not None else [None]
+    sizes = [ir.as_int(d) for d in ty.shape] if isinstance(ty, ir.TensorType) and ty.shape is not None else [None]
     if None in sizes:
-        raise InvalidArgument("AnnotateUsedMemory does not support dynamic shapes", found=str(ty))
-    return math.prod(sizes) * DataType(ty.dtype).itemsize  # type: ignore[arg-type]
+        raise error.InvalidArgument("AnnotateUsedMemory does not support dynamic shapes", found=str(ty))
+    return math.prod(sizes) * ir.DataType(ty.dtype).itemsize  # type: ignore[arg-type]

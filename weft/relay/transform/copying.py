@@ -8,7 +8,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft import ir
-from weft.ir import Type
 from weft.relay.adt import Clause, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from weft.relay.expr import Function, Let, Var, lets
 from weft.relay.types import TypeVar
@@ -16,7 +15,7 @@ from weft.relay.walk import bound_by, rewrite, subexpressions
 
 
 def fresh_copy(
-    expr: ir.Expr, values: Mapping[Var, Any] | None = None, types: Mapping[TypeVar, Type] | None = None
+    expr: ir.Expr, values: Mapping[Var, Any] | None = None, types: Mapping[TypeVar, ir.Type] | None = None
 ) -> Any:
     """Copy an expression with new variables for those that it binds.
 
@@ -46,7 +45,7 @@ def fresh_copy(
     return rewrite(expr, rule, pre=lambda e: new.get(e) if type(e) is Var else None)
 
 
-def body_for_call(func: Function, args: tuple[Any, ...], ty_args: tuple[Type, ...], named: list[bool]) -> Any:
+def body_for_call(func: Function, args: tuple[Any, ...], ty_args: tuple[ir.Type, ...], named: list[bool]) -> Any:
     """Return a function's body over the arguments of a call.
 
     Parameters
@@ -66,14 +65,14 @@ def body_for_call(func: Function, args: tuple[Any, ...], ty_args: tuple[Type, ..
     return lets(bindings, fresh_copy(func.body, values, types))
 
 
-def typed(ty: Type | None, types: Mapping[TypeVar, Type]) -> Any:
+def typed(ty: ir.Type | None, types: Mapping[TypeVar, ir.Type]) -> Any:
     """Replace type variables in a type; None stays None."""
     if ty is None or not types:
         return ty
     return ir.rewrite(ty, lambda t: t, pre=lambda t: types.get(t) if type(t) is TypeVar else None)
 
 
-def _retyped(e: Any, types: Mapping[TypeVar, Type]) -> Any:
+def _retyped(e: Any, types: Mapping[TypeVar, ir.Type]) -> Any:
     ty = typed(getattr(e, "ty", None), types)
     ty_args = tuple(typed(t, types) for t in getattr(e, "ty_args", ()))
     if ty is getattr(e, "ty", None) and all(a is b for a, b in zip(ty_args, getattr(e, "ty_args", ()), strict=True)):

@@ -8,11 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from weft.error import LoweringError
-from weft.ir import Attrs, BaseFunc, IRModule, Op, module_pass
+from weft import error, ir
 from weft.ir import TensorType as IRTensorType
 from weft.ir import TupleType as IRTupleType
-from weft.ir.deep import with_deep_stack
 from weft.relay import expr as nodes
 from weft.relay.adt import Match
 from weft.relay.op.registry import get, has
@@ -29,8 +27,8 @@ _OPERANDS: dict[type, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-@module_pass
-def plan_devices(mod: IRModule, devices: Sequence[str] = ("cpu:0",), host: int = 0) -> IRModule:
+@ir.module_pass
+def plan_devices(mod: ir.IRModule, devices: Sequence[str] = ("cpu:0",), host: int = 0) -> ir.IRModule:
     """Decide on which device each value is, from what ``on_device`` says, and copy where that is not where it is used.
 
     Parameters
@@ -69,7 +67,7 @@ def plan_devices(mod: IRModule, devices: Sequence[str] = ("cpu:0",), host: int =
     named = {name: i for i, name in enumerate(devices)}
     lonely = mod.with_functions({v: _LonelyConstants(f).function() if isinstance(f, nodes.Function) else f
                                  for v, f in mod.items()})  # fmt: skip
-    return with_deep_stack(lambda: _Plan(lonely, named, host).module())
+    return ir.with_deep_stack(lambda: _Plan(lonely, named, host).module())
 
 
 class _LonelyConstants:
@@ -107,32 +105,32 @@ class _LonelyConstants:
         constant = self.named.get(e, e)
         if not isinstance(constant, nodes.Constant):
             return e
-        attrs = Attrs.of(device=0, constrain_result=False, constrain_body=False)
-        return nodes.Call(Op.get("on_device"), (constant,), attrs, ty=constant.ty)
+        attrs = ir.Attrs.of(device=0, constrain_result=False, constrain_body=False)
+        return nodes.Call(ir.Op.get("on_device"), (constant,), attrs, ty=constant.ty)
 
 
 def _values(call: nodes.Call) -> Callable[[int], bool]:
     """Make the question whether the elements of an argument are dimensions or sizes, which are where no device is."""
-    if isinstance(call.op, Op) and call.op.name == "memory.alloc_storage":
+    if isinstance(call.op, ir.Op) and call.op.name == "memory.alloc_storage":
         return lambda i: True
-    if not isinstance(call.op, Op) or not has(call.op.name) or get(call.op).expand is None:
+    if not isinstance(call.op, ir.Op) or not has(call.op.name) or get(call.op).expand is None:
         return lambda i: False
     inputs = get(call.op).inputs
     return lambda i: bool(inputs) and inputs[min(i, len(inputs) - 1)].kind == "values"
 
 
 class _Plan:
-    def __init__(self, mod: IRModule, devices: dict[str, int], host: int) -> None:
+    def __init__(self, mod: ir.IRModule, devices: dict[str, int], host: int) -> None:
         self.mod = mod
         self.constraints = DeviceConstraints(mod, devices, host)
         self.copies = self.constraints.wishes.grant(0)
         self.kinds = {i: name.split(":")[0] for name, i in devices.items()}
         self.kinds.setdefault(host, "cpu")
-        self.kernels: dict[nodes.GlobalVar, BaseFunc] = {}
+        self.kernels: dict[nodes.GlobalVar, ir.BaseFunc] = {}
         self.bindings: list[tuple[nodes.Var, Any]] = []  # of the chain that is rewritten
         self.made: dict[tuple[Any, int], nodes.Var] = {}  # copies that the chain has: of what, where
 
-    def module(self) -> IRModule:
+    def module(self) -> ir.IRModule:
         functions = {v: self.function(v.name_hint, f) for v, f in self.mod.items() if isinstance(f, nodes.Function)}
         others = {v: f for v, f in self.mod.items() if not isinstance(f, nodes.Function)}
         return self.mod.with_functions({**others, **functions, **self.kernels})
@@ -183,10 +181,10 @@ class _Plan:
     def operation(self, e: Any) -> Any:
         """Rewrite an operation and its operands."""
         if isinstance(e, nodes.Call):
-            if isinstance(e.op, Op) and e.op.name == "on_device":
+            if isinstance(e.op, ir.Op) and e.op.name == "on_device":
                 return self.on_device(e)
             args = tuple(self.operand(e, i, a) for i, a in enumerate(e.args))
-            if isinstance(e.op, Op) and e.op.name == "vm.invoke_tvm_op":
+            if isinstance(e.op, ir.Op) and e.op.name == "vm.invoke_tvm_op":
                 args = (self.kernel(args[0], device_of(self.constraints.kernels[e], 0)), *args[1:])
             return _with(e, args=args, attrs=self.attrs(e))
         if isinstance(e, nodes.Tuple):
@@ -196,8 +194,8 @@ class _Plan:
             return _with(with_bodies(e, self.body), cond=cond)
         return with_bodies(_with_operands(e, self.operation), self.body)
 
-    def attrs(self, e: nodes.Call) -> Attrs:
-        name = e.op.name if isinstance(e.op, Op) else ""
+    def attrs(self, e: nodes.Call) -> ir.Attrs:
+        name = e.op.name if isinstance(e.op, ir.Op) else ""
         if name == "memory.alloc_storage":
             return e.attrs.with_(device_index=device_of(self.constraints.results[e], 0))
         if name == "device_copy":
@@ -229,11 +227,11 @@ class _Plan:
         if move is None:
             return e
         if not isinstance(ty, IRTensorType):
-            raise LoweringError("only tensors are copied between devices", found=str(ty), where=e.span)
+            raise error.LoweringError("only tensors are copied between devices", found=str(ty), where=e.span)
         known = self.made.get((e, move[1]))
         if known is None:
-            attrs = Attrs.of(src_device=move[0], dst_device=move[1])
-            known = self.made[e, move[1]] = self.named(nodes.Call(Op.get("device_copy"), (e,), attrs, ty=ty))
+            attrs = ir.Attrs.of(src_device=move[0], dst_device=move[1])
+            known = self.made[e, move[1]] = self.named(nodes.Call(ir.Op.get("device_copy"), (e,), attrs, ty=ty))
         return known
 
 

@@ -6,5 +6,3 @@ Read in this order: ``compiler``, ``codegen``, ``function_code``, ``values``, ``
 
 from weft.relay.vm.compiler import VMCompiler, bind_params, compile
 from weft.runtime.relay_vm import Executable, VirtualMachine
-
-__all__ = ["Executable", "VMCompiler", "VirtualMachine", "bind_params", "compile"]

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from weft.error import CodegenError, InvalidArgument
-from weft.ir import BaseFunc, Expr, IRModule, dumped
+from weft import error, ir, runtime, tir
 from weft.relax import compile_kernels, recompilable_kernels
 from weft.relay.analysis import warn_unmatched
 from weft.relay.bind import bind_params_by_name
@@ -19,12 +18,10 @@ from weft.relay.typing import Program
 from weft.relay.vm.codegen import CodeUnit
 from weft.relay.vm.pipeline import vm_pipeline
 from weft.relay.vm.targets import Targets
-from weft.runtime import Module
 from weft.runtime.relay_vm import Executable, VMFunction
-from weft.tir import PrimFunc
 
 
-@dumped
+@ir.dumped
 def compile(
     mod: Program, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None
 ) -> Executable:
@@ -59,9 +56,9 @@ class VMCompiler:
 
     def __init__(self) -> None:
         self._params: dict[str, Any] = {}
-        self._lowered: IRModule | None = None
+        self._lowered: ir.IRModule | None = None
         self._code: tuple[list[VMFunction], CodeUnit] | None = None
-        self._kernels: Module | None = None
+        self._kernels: runtime.Module | None = None
         self._recompilable: dict[str, Any] = {}
         self._targets = Targets.of()
 
@@ -75,7 +72,7 @@ class VMCompiler:
 
     def optimize(
         self, mod: Any, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None
-    ) -> tuple[IRModule, dict[str, Any]]:
+    ) -> tuple[ir.IRModule, dict[str, Any]]:
         """Run the passes in front of code generation.
 
         Returns
@@ -101,15 +98,15 @@ class VMCompiler:
     def codegen(self) -> None:
         """Compile the kernels of the lowered program."""
         if self._lowered is None:
-            raise InvalidArgument("there is no program to compile", help="call lower(mod, target) before")
-        by_device: dict[int, IRModule] = {}
+            raise error.InvalidArgument("there is no program to compile", help="call lower(mod, target) before")
+        by_device: dict[int, ir.IRModule] = {}
         for v, f in self._lowered.items():
-            if isinstance(f, PrimFunc):
-                by_device.setdefault(f.attrs.get(KERNEL_DEVICE, 0), IRModule({}))[v] = f
+            if isinstance(f, tir.PrimFunc):
+                by_device.setdefault(f.attrs.get(KERNEL_DEVICE, 0), ir.IRModule({}))[v] = f
         targets = (*self._targets.targets, self._targets.host_target)
         gpus = [f"{targets[d]}" for d in sorted(by_device) if targets[d].kind.device != "cpu"]
         if gpus:
-            raise CodegenError("the kernels of a Relay program are made for CPUs only", found=", ".join(gpus))
+            raise error.CodegenError("the kernels of a Relay program are made for CPUs only", found=", ".join(gpus))
         by_device = {d: scheduled(part, targets[d]) for d, part in by_device.items()}
         self._recompilable = {}
         for d, part in by_device.items():
@@ -123,7 +120,7 @@ class VMCompiler:
     def get_exec(self) -> Executable:
         """Return the executable: code, constants and kernels."""
         if self._code is None:
-            raise InvalidArgument("there is no code", help="call lower(mod, target) and codegen() before")
+            raise error.InvalidArgument("there is no code", help="call lower(mod, target) and codegen() before")
         functions, unit = self._code
         pool = unit.constants
         made = Executable.from_parts(functions, pool.values, list(unit.primitives), self._kernels, pool.devices)
@@ -131,16 +128,16 @@ class VMCompiler:
         return made
 
 
-def as_module(mod: Any) -> IRModule:
+def as_module(mod: Any) -> ir.IRModule:
     """Return a module itself, or a module whose ``main`` is an expression."""
-    if isinstance(mod, IRModule):
+    if isinstance(mod, ir.IRModule):
         return mod
-    if isinstance(mod, Expr):
-        return IRModule({"main": mod if isinstance(mod, BaseFunc) else Function((), mod)})
-    raise InvalidArgument("a module or function is compiled", found=type(mod).__name__)
+    if isinstance(mod, ir.Expr):
+        return ir.IRModule({"main": mod if isinstance(mod, ir.BaseFunc) else Function((), mod)})
+    raise error.InvalidArgument("a module or function is compiled", found=type(mod).__name__)
 
 
-def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") -> IRModule:
+def bind_params(mod: ir.IRModule, params: Mapping[str, Any], name: str = "main") -> ir.IRModule:
     """Replace parameters of a function by constants, by name.
 
     Raises
@@ -150,6 +147,6 @@ def bind_params(mod: IRModule, params: Mapping[str, Any], name: str = "main") ->
     """
     func = mod[name]
     if not isinstance(func, Function):
-        raise InvalidArgument(f"'{name}' is not a Relay function", found=type(func).__name__)
+        raise error.InvalidArgument(f"'{name}' is not a Relay function", found=type(func).__name__)
     made = bind_params_by_name(func, params)
     return mod.with_functions({**dict(mod.items()), mod.get_global_var(name): made})

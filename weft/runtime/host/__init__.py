@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from weft.runtime.host.numbers import unique_rows
     from weft.runtime.host.reference import register_operator
 
-__all__ = [
-    "HOST_FUNCTION", "STORED", "Kind", "call_host", "from_machine", "host_operators", "known_texts",
-    "register_operator", "to_machine", "unique_rows",
-]  # fmt: skip
-
 __getattr__ = names_of(
     __name__,
     {

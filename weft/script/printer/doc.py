@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum, unique
-from typing import Any
+from typing import Any, Self
 
 
 class Doc:
     """A part of a program; equal to itself only."""
 
-    def __init__(self) -> None:
-        self.source_paths: list[Any] = []
+    source_paths: list[Any]
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> Self:
+        """Make a part that shows no object yet."""
+        doc = super().__new__(cls)
+        doc.source_paths = []
+        return doc
 
 
 class ExprDoc(Doc):
@@ -38,16 +43,13 @@ class ExprDoc(Doc):
 class StmtDoc(Doc):
     """A statement; ``comment`` is written behind it or, for one with a body, before or inside it."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.comment: str | None = None
+    comment: str | None = None
 
 
 class StmtBlockDoc(Doc):
     """Statements one after another."""
 
     def __init__(self, stmts: Sequence[StmtDoc]) -> None:
-        super().__init__()
         self.stmts = list(stmts)
 
 
@@ -55,7 +57,6 @@ class LiteralDoc(ExprDoc):
     """None, a text, a number or a truth value."""
 
     def __init__(self, value: str | float | bool | None, path: Any = None) -> None:
-        super().__init__()
         if value is not None and type(value) not in (str, int, float, bool):
             raise TypeError(f"a literal is None, str, int, float or bool; found {type(value).__name__}")
         self.value = value
@@ -66,7 +67,6 @@ class IdDoc(ExprDoc):
     """A name."""
 
     def __init__(self, name: str) -> None:
-        super().__init__()
         self.name = name
 
 
@@ -74,7 +74,6 @@ class AttrAccessDoc(ExprDoc):
     """``value.name``."""
 
     def __init__(self, value: ExprDoc, name: str) -> None:
-        super().__init__()
         self.value, self.name = value, name
 
 
@@ -82,7 +81,6 @@ class IndexDoc(ExprDoc):
     """``value[indices]``."""
 
     def __init__(self, value: ExprDoc, indices: Sequence[Doc]) -> None:
-        super().__init__()
         self.value, self.indices = value, list(indices)
 
 
@@ -90,7 +88,6 @@ class CallDoc(ExprDoc):
     """``callee(args, key=value)``."""
 
     def __init__(self, callee: ExprDoc, *args: ExprDoc, **kwargs: ExprDoc) -> None:
-        super().__init__()
         self.callee, self.args = callee, list(args)
         self.kwargs_keys, self.kwargs_values = list(kwargs), list(kwargs.values())
 
@@ -136,7 +133,6 @@ class OperationDoc(ExprDoc):
     """An operator with its operands; of a conditional expression the condition is the first."""
 
     def __init__(self, kind: OperationKind, operands: Sequence[ExprDoc]) -> None:
-        super().__init__()
         self.kind, self.operands = OperationKind(kind), list(operands)
 
 
@@ -144,7 +140,6 @@ class LambdaDoc(ExprDoc):
     """``lambda args: body``."""
 
     def __init__(self, args: Sequence[IdDoc], body: ExprDoc) -> None:
-        super().__init__()
         self.args, self.body = list(args), body
 
 
@@ -152,7 +147,6 @@ class TupleDoc(ExprDoc):
     """``(elements)``."""
 
     def __init__(self, elements: Sequence[ExprDoc]) -> None:
-        super().__init__()
         self.elements = list(elements)
 
 
@@ -160,7 +154,6 @@ class ListDoc(ExprDoc):
     """``[elements]``."""
 
     def __init__(self, elements: Sequence[ExprDoc]) -> None:
-        super().__init__()
         self.elements = list(elements)
 
 
@@ -168,7 +161,6 @@ class DictDoc(ExprDoc):
     """``{key: value}``."""
 
     def __init__(self, content: Mapping[ExprDoc, ExprDoc]) -> None:
-        super().__init__()
         self.keys, self.values = list(content), list(content.values())
 
 
@@ -176,7 +168,6 @@ class SliceDoc(Doc):
     """``start:stop:step`` among indices."""
 
     def __init__(self, start: ExprDoc | None = None, stop: ExprDoc | None = None, step: ExprDoc | None = None) -> None:
-        super().__init__()
         self.start, self.stop, self.step = start, stop, step
 
 
@@ -184,7 +175,6 @@ class AssignDoc(StmtDoc):
     """``lhs: annotation = rhs``; without ``rhs`` it declares."""
 
     def __init__(self, lhs: ExprDoc, rhs: ExprDoc | None, annotation: ExprDoc | None = None) -> None:
-        super().__init__()
         if rhs is None and annotation is None:
             raise ValueError("an assignment has a right side or an annotation")
         if annotation is not None and not isinstance(lhs, (IdDoc, AttrAccessDoc, IndexDoc)):
@@ -196,7 +186,6 @@ class IfDoc(StmtDoc):
     """``if predicate: ... else: ...``."""
 
     def __init__(self, predicate: ExprDoc, then_branch: Sequence[StmtDoc], else_branch: Sequence[StmtDoc]) -> None:
-        super().__init__()
         if not then_branch and not else_branch:
             raise ValueError("an 'if' has a branch that is not empty")
         self.predicate, self.then_branch, self.else_branch = predicate, list(then_branch), list(else_branch)
@@ -206,7 +195,6 @@ class WhileDoc(StmtDoc):
     """``while predicate: ...``."""
 
     def __init__(self, predicate: ExprDoc, body: Sequence[StmtDoc]) -> None:
-        super().__init__()
         self.predicate, self.body = predicate, list(body)
 
 
@@ -214,7 +202,6 @@ class ForDoc(StmtDoc):
     """``for lhs in rhs: ...``."""
 
     def __init__(self, lhs: ExprDoc, rhs: ExprDoc, body: Sequence[StmtDoc]) -> None:
-        super().__init__()
         self.lhs, self.rhs, self.body = lhs, rhs, list(body)
 
 
@@ -222,7 +209,6 @@ class ScopeDoc(StmtDoc):
     """``with rhs as lhs: ...``."""
 
     def __init__(self, lhs: ExprDoc | None, rhs: ExprDoc, body: Sequence[StmtDoc]) -> None:
-        super().__init__()
         self.lhs, self.rhs, self.body = lhs, rhs, list(body)
 
 
@@ -230,7 +216,6 @@ class ExprStmtDoc(StmtDoc):
     """An expression as a statement."""
 
     def __init__(self, expr: ExprDoc) -> None:
-        super().__init__()
         self.expr = expr
 
 
@@ -238,7 +223,6 @@ class AssertDoc(StmtDoc):
     """``assert test, msg``."""
 
     def __init__(self, test: ExprDoc, msg: ExprDoc | None = None) -> None:
-        super().__init__()
         self.test, self.msg = test, msg
 
 
@@ -246,7 +230,6 @@ class ReturnDoc(StmtDoc):
     """``return value``."""
 
     def __init__(self, value: ExprDoc) -> None:
-        super().__init__()
         self.value = value
 
 
@@ -257,7 +240,6 @@ class FunctionDoc(StmtDoc):
         self, name: IdDoc, args: Sequence[AssignDoc], decorators: Sequence[ExprDoc], return_type: ExprDoc | None,
         body: Sequence[StmtDoc],
     ) -> None:  # fmt: skip
-        super().__init__()
         self.name, self.args, self.decorators = name, list(args), list(decorators)
         self.return_type, self.body = return_type, list(body)
 
@@ -266,7 +248,6 @@ class ClassDoc(StmtDoc):
     """A class."""
 
     def __init__(self, name: IdDoc, decorators: Sequence[ExprDoc], body: Sequence[StmtDoc]) -> None:
-        super().__init__()
         self.name, self.decorators, self.body = name, list(decorators), list(body)
 
 
@@ -274,7 +255,6 @@ class CommentDoc(StmtDoc):
     """Lines of comment."""
 
     def __init__(self, comment: str) -> None:
-        super().__init__()
         self.comment = comment
 
 
@@ -282,5 +262,4 @@ class DocStringDoc(StmtDoc):
     """A docstring."""
 
     def __init__(self, docs: str) -> None:
-        super().__init__()
         self.comment = docs

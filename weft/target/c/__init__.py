@@ -8,5 +8,3 @@ from weft.target.c.emitter import TYPES
 from weft.target.c.entry import emit_c, lower_c
 from weft.target.c.kind import C
 from weft.target.c.prelude import CALLS
-
-__all__ = ["CALLS", "TYPES", "C", "build_c", "compile_c", "emit_c", "lower_c"]

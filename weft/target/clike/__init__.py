@@ -9,6 +9,3 @@ from weft.target.clike.device import DEVICE_STMT, DeviceEmitter, address, extern
 from weft.target.clike.emitter import Emitter, string
 from weft.target.clike.expr import EXPR
 from weft.target.clike.stmt import STMT
-
-__all__ = ["DEVICE_STMT", "EXPR", "STMT", "DeviceEmitter", "Emitter", "address", "arithmetic", "external", "let",
-           "string"]  # fmt: skip

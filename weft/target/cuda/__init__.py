@@ -9,8 +9,3 @@ from weft.target.cuda.kind import CUDA, NVPTX
 from weft.target.cuda.nvptx import emit_nvvm, emit_ptx
 from weft.target.cuda.nvrtc import compile_cuda, nvrtc_version
 from weft.target.cuda.source import Kernel, emit_cuda, emit_kernel
-
-__all__ = [
-    "CUDA", "NVPTX", "Kernel", "compile_cuda", "emit_cuda", "emit_kernel", "emit_nvvm", "emit_ptx", "gpu_arch",
-    "nvrtc_version",
-]  # fmt: skip

@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from weft import error, tir
-from weft.ffi import get_global_func
-from weft.runtime import cuda
+from weft import error, ffi, runtime, tir
 from weft.target.cuda.nvptx import emit_nvvm, emit_ptx
 from weft.target.cuda.nvrtc import compile_cuda
 from weft.target.cuda.source import emit_cuda
@@ -22,7 +20,7 @@ def gpu_arch(target: Target) -> str | None:
     named = target.attrs.get("arch") or target.attrs.get("mcpu")
     if named:
         return str(named)
-    version = cuda(0).compute_version
+    version = runtime.cuda(0).compute_version
     return None if version is None else "sm_" + version.replace(".", "")
 
 
@@ -38,7 +36,7 @@ def cuda_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceCo
 
 def _compile(text: str, arch: str | None, functions: Mapping[str, tir.PrimFunc], target: Target) -> tuple[bytes, str]:
     """Return an image and its format: machine code for a known GPU, else PTX, which any driver compiles."""
-    own = get_global_func("tvm_callback_cuda_compile", allow_missing=True)
+    own = ffi.get_global_func("tvm_callback_cuda_compile", allow_missing=True)
     if own is not None:
         made = called_back(own, text, target)
         image = made.encode() if isinstance(made, str) else bytes(made)

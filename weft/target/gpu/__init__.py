@@ -7,8 +7,3 @@ Read in this order: ``lower``, ``threads``, ``build``. A kind of GPU brings what
 from weft.target.gpu.build import DEVICE_CODE, DeviceCode, called_back, device_module, register_gpu, rewritten
 from weft.target.gpu.lower import dynamic_bytes, lower_for_gpu
 from weft.target.gpu.threads import AXES, check_allocations, launch_extents
-
-__all__ = [
-    "AXES", "DEVICE_CODE", "DeviceCode", "called_back", "check_allocations", "device_module", "dynamic_bytes",
-    "launch_extents", "lower_for_gpu", "register_gpu", "rewritten",
-]  # fmt: skip

@@ -12,16 +12,13 @@ from typing import Any, NamedTuple
 
 import tvm_ffi
 
+from weft import ffi, ir, runtime, tir
 from weft.error import CodegenError, InvalidArgument
-from weft.ffi import get_global_func
-from weft.ir import IRModule
-from weft.runtime import Device, Module
 from weft.target.build import get_source
 from weft.target.gpu.lower import lower_for_gpu
 from weft.target.gpu.threads import check_allocations
 from weft.target.kind import TargetKind, register_target_kind
 from weft.target.target import Target
-from weft.tir import PrimFunc
 
 _device_module = tvm_ffi.get_global_func("weft.device_module")
 
@@ -45,7 +42,7 @@ DEVICE_CODE = "gpu.device_code"
 """The attribute of a kind of target that turns device functions, as ``lower_for_gpu`` makes them, into code."""
 
 
-def device_module(functions: Mapping[str, PrimFunc], target: Target) -> Module:
+def device_module(functions: Mapping[str, tir.PrimFunc], target: Target) -> runtime.Module:
     """Compile device functions to a module whose functions launch them."""
     for func in functions.values():
         check_allocations(func, target.max_shared_memory_per_block)
@@ -62,10 +59,12 @@ def device_module(functions: Mapping[str, PrimFunc], target: Target) -> Module:
 
     image, form = code.image()
     saved = _saved(functions, image, form)
-    return Module(_device_module(Device(target.kind.device).device_type, saved, tvm_ffi.convert(source)))
+    return runtime.Module(
+        _device_module(runtime.Device(target.kind.device).device_type, saved, tvm_ffi.convert(source))
+    )
 
 
-def _saved(functions: Mapping[str, PrimFunc], image: bytes, form: str) -> bytes:
+def _saved(functions: Mapping[str, tir.PrimFunc], image: bytes, form: str) -> bytes:
     """A module of kernels as libraries keep it; its layout is Apache TVM's."""
 
     def text(value: str) -> bytes:
@@ -81,7 +80,7 @@ def _saved(functions: Mapping[str, PrimFunc], image: bytes, form: str) -> bytes:
     return b"".join([*rows, struct.pack("<Q", len(image)), image])
 
 
-def build_gpu(mod: IRModule, target: Target) -> Module:
+def build_gpu(mod: ir.IRModule, target: Target) -> runtime.Module:
     """Compile functions whose loops are bound to GPU threads.
 
     Parameters
@@ -108,7 +107,7 @@ def build_gpu(mod: IRModule, target: Target) -> Module:
 def register_gpu(
     name: str,
     source_format: str,
-    code: Callable[[Mapping[str, PrimFunc], Target], DeviceCode],
+    code: Callable[[Mapping[str, tir.PrimFunc], Target], DeviceCode],
     *,
     like: str = "",
     attributes: Mapping[str, Any] | None = None,
@@ -127,7 +126,7 @@ def register_gpu(
 
 def rewritten(text: str, target: Target) -> str:
     """Return a text as the user's ``tvm_callback_{kind}_postproc`` leaves it, where that is registered."""
-    post = get_global_func(f"tvm_callback_{target.kind}_postproc", allow_missing=True)
+    post = ffi.get_global_func(f"tvm_callback_{target.kind}_postproc", allow_missing=True)
     return text if post is None else str(called_back(post, text, target))
 
 
@@ -141,14 +140,14 @@ def called_back(callback: Callable[..., Any], text: str, target: Target) -> Any:
         return callback(text)
 
 
-def _host_generator(target: Target) -> Callable[[IRModule, Target], Module]:
+def _host_generator(target: Target) -> Callable[[ir.IRModule, Target], runtime.Module]:
     kind = (target.host or Target("llvm")).kind
     if kind.build is None or kind.device != "cpu":
         raise CodegenError(f"'{kind}' is no target of host code", expected="'llvm' or 'c'", found=str(target.host))
     return kind.build
 
 
-def source_gpu(mod: IRModule, target: Target, fmt: str) -> str:
+def source_gpu(mod: ir.IRModule, target: Target, fmt: str) -> str:
     """Write the text of functions: the kernels', or the host's half as the host's target has it."""
     host, device = lower_for_gpu(mod, target)
     code: DeviceCode = target.attribute(DEVICE_CODE)(device, target)

@@ -9,5 +9,3 @@ from weft.target.llvm.jit import load_objects
 from weft.target.llvm.kernel_call import Kernel
 from weft.target.llvm.kind import LLVM, compile_llvm
 from weft.target.llvm.object import emit_assembly, emit_ir, emit_object
-
-__all__ = ["LLVM", "Kernel", "compile_llvm", "emit_assembly", "emit_ir", "emit_object", "load_objects"]

@@ -9,8 +9,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 import weft.ffi  # noqa: F401 - loads libweft_runtime, whose weft_* functions kernels call
-from weft.error import CodegenError
-from weft.runtime import Module, is_foreign, jit_module, placed_module
+from weft import error, runtime
 from weft.runtime.wasm_object import MAGIC as WASM_MAGIC
 from weft.target.llvm.object import initialise
 
@@ -38,7 +37,7 @@ class _Engine:
         try:
             self._tracker: Any = library.link(self._jit, f"weft{next(_COUNT)}")
         except RuntimeError as e:
-            raise CodegenError(
+            raise error.CodegenError(
                 "the compiled code does not link",
                 found=str(e).strip(),
                 help="is it for this machine, and is every external function of the program loaded?",
@@ -47,7 +46,7 @@ class _Engine:
         self.context = self._tracker[_CONTEXT] if imports else 0
 
 
-def load_objects(objects: Sequence[bytes], names: Sequence[str]) -> Module:
+def load_objects(objects: Sequence[bytes], names: Sequence[str]) -> runtime.Module:
     """Link objects into this process and return a module of their functions.
 
     Parameters
@@ -62,10 +61,10 @@ def load_objects(objects: Sequence[bytes], names: Sequence[str]) -> Module:
     CodegenError
         When an object lacks a function, or needs one that the process does not have.
     """
-    if any(is_foreign(data) or data.startswith(WASM_MAGIC) for data in objects):  # to be exported
-        return jit_module(list(names), [0] * len(names), list(objects), None, 0)
-    placed = placed_module(objects, names)  # quicker, and LLVM's linker may stay out of memory
+    if any(runtime.is_foreign(data) or data.startswith(WASM_MAGIC) for data in objects):  # to be exported
+        return runtime.jit_module(list(names), [0] * len(names), list(objects), None, 0)
+    placed = runtime.placed_module(objects, names)  # quicker, and LLVM's linker may stay out of memory
     if placed is not None:
         return placed
     engine = _Engine(objects, names)
-    return jit_module(list(names), engine.addresses, list(objects), engine, engine.context)
+    return runtime.jit_module(list(names), engine.addresses, list(objects), engine, engine.context)

@@ -5,5 +5,3 @@ Read in this order: ``emitter``, ``source``, ``kind``. What all GPUs share is in
 
 from weft.target.opencl.kind import OPENCL
 from weft.target.opencl.source import emit_opencl
-
-__all__ = ["OPENCL", "emit_opencl"]

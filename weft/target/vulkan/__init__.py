@@ -5,5 +5,3 @@ Read in this order: ``emitter``, ``source``, ``assemble``, ``kind``. What all GP
 
 from weft.target.vulkan.kind import VULKAN
 from weft.target.vulkan.source import emit_glsl
-
-__all__ = ["VULKAN", "emit_glsl"]

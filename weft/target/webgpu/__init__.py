@@ -5,5 +5,3 @@ Read in this order: ``emitter``, ``source``, ``kind``. What all GPUs share is in
 
 from weft.target.webgpu.kind import WEBGPU
 from weft.target.webgpu.source import emit_wgsl
-
-__all__ = ["WEBGPU", "emit_wgsl"]

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from weft import ir
-from weft.arith import Analyzer, detect_linear_equation
+from weft import arith, ir
 from weft.tir.stmt import For, ForKind
 
 NO_OVERLAP = "no two tiles overlap"
@@ -27,7 +26,7 @@ class Rolling(msgspec.Struct, frozen=True):
         wrapped = ir.floormod(indices[self.axis], ir.const(self.extent, indices[self.axis].dtype))
         return (*indices[: self.axis], wrapped, *indices[self.axis + 1 :])
 
-    def is_new(self, indices: Sequence[ir.PrimExpr], analyzer: Analyzer) -> list[ir.PrimExpr]:
+    def is_new(self, indices: Sequence[ir.PrimExpr], analyzer: arith.Analyzer) -> list[ir.PrimExpr]:
         """List what holds of an element that no iteration before made."""
         return [
             ir.logical_or(f.loop_var < f.min + 1, analyzer.simplify(indices[i] - self.region[i].min) >= kept)
@@ -73,7 +72,7 @@ def _step(start: ir.PrimExpr, loop: For) -> int | None:
         start = start.value
     if isinstance(start, ir.FloorDiv) and isinstance(start.b, ir.IntImm):
         start, divisor = start.a, start.b.value
-    parts = detect_linear_equation(start, [loop.loop_var])
+    parts = arith.detect_linear_equation(start, [loop.loop_var])
     if len(parts) != 2 or not all(isinstance(p, ir.IntImm) for p in parts):
         return None
     factor = ir.as_int(parts[0])

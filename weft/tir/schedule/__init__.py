@@ -26,12 +26,4 @@ from weft.tir.schedule.stmt_refs import StmtRefs as ScheduleState
 from weft.tir.schedule.tensorize import TensorIntrin
 from weft.tir.schedule.trace import Trace
 
-__all__ = [
-    "BlockRV", "BlockScope", "CachedFlags", "DepKind", "Dependency", "Estimate", "ExprRV",
-    "IndexMap", "Instruction", "InstructionKind", "KernelReport", "Knob", "Knobs", "LoopRV", "Refusal",
-    "Schedule", "ScheduleError", "ScheduleRecord",
-    "ScheduleDebugMask", "ScheduleReport", "ScheduleState", "StmtSRef", "TensorIntrin", "Trace", "default_schedule",
-    "explain_schedule", "noting_schedules", "report_of", "schedule_choices", "schedule_func",
-]  # fmt: skip
-
 SBlockRV, SBlockScope = BlockRV, BlockScope

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.error import WeftError
+from weft import arith, error, ir
 from weft.tir.analysis import dependence
 from weft.tir.analysis.access import access_regions, addressed, is_pure, loads_of
 from weft.tir.analysis.cover import covers, covers_domain
@@ -69,7 +67,7 @@ def _check_inputs(realize: BlockRealize, others: list[BlockRealize], primitive: 
 
 def _check_reads(store: BufferStore, index_vars: list[ir.Var | None], block: Block, consumer: Block) -> None:
     """Refuse to compute elements outside of the block's domain, where what it loads may not exist."""
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for iv in consumer.iter_vars:
         if iv.dom is not None:
             analyzer.bind(iv.var, iv.dom)
@@ -230,10 +228,10 @@ def _inverse(
     there = IndexMap(tuple(domains), tuple(reads[i] for i in places))
     try:
         back = there.inverse(extents)
-    except (WeftError, ValueError):  # of what is rounded up to whole tiles, there may be one
+    except (error.WeftError, ValueError):  # of what is rounded up to whole tiles, there may be one
         try:
             back, _ = there.non_surjective_inverse(extents)
-        except (WeftError, ValueError) as e:
+        except (error.WeftError, ValueError) as e:
             raise refuse("reverse_compute_inline", "where the consumer reads has no inverse", block=name) from e
     analyzer = state.analyzer_at([*state.path_to_block(producer.block.name_hint), producer.block], inside=True)
     written = dict(zip(back.initial_indices, (target.indices[i] for i in places), strict=True))

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.analysis.access import evaluate_interval, point_region
 from weft.tir.analysis.apart import numbered, values_at
 from weft.tir.analysis.structure import blocks_in, replace_node, subst_stmt, used_vars
@@ -39,7 +38,7 @@ def transform_layout(
     if old.strides:
         raise refuse("transform_layout", f"'{old.name}' has strides", block=name)
     state.check_loaded("transform_layout", old)
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     sources = [ir.Var(f"i{n}", d.dtype) for n, d in enumerate(old.shape)]
     for v, d in zip(sources, old.shape, strict=True):
         analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), d))
@@ -74,7 +73,7 @@ def transform_layout(
 
 
 def _grown(
-    image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffer, analyzer: Analyzer
+    image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffer, analyzer: arith.Analyzer
 ) -> tuple[int, ir.PrimExpr] | None:
     """Find the one index of the new buffer along which it grows at its end, and where its last, partial piece begins.
 
@@ -101,7 +100,7 @@ def _fill_first(
     starts = [
         grown[1] if grown is not None and i == grown[0] else ir.const(0, d.dtype) for i, d in enumerate(new.shape)
     ]
-    extents = [Analyzer().simplify(d - s) for d, s in zip(new.shape, starts, strict=True)]
+    extents = [arith.Analyzer().simplify(d - s) for d, s in zip(new.shape, starts, strict=True)]
     iters = [ir.IterVar(ir.Range.from_min_extent(s, d), ir.Var(f"v{i}", d.dtype), "data_par")
              for i, (s, d) in enumerate(zip(starts, extents, strict=True))]  # fmt: skip
     value = ir.as_expr(pad_value, old.dtype)
@@ -113,7 +112,7 @@ def _fill_first(
                   BufferStore(new, value, index))  # fmt: skip
     loops = [ir.Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iters)]
     nest: Stmt = BlockRealize(
-        tuple(Analyzer().simplify(v + s) for v, s in zip(loops, starts, strict=True)), ir.TRUE, block
+        tuple(arith.Analyzer().simplify(v + s) for v, s in zip(loops, starts, strict=True)), ir.TRUE, block
     )
     for v, d in reversed(list(zip(loops, extents, strict=True))):
         nest = For(v, ir.const(0, v.dtype), d, ForKind.SERIAL, nest)
@@ -122,7 +121,7 @@ def _fill_first(
 
 
 def _image_shape(
-    image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffer, analyzer: Analyzer, name: str
+    image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffer, analyzer: arith.Analyzer, name: str
 ) -> tuple[ir.PrimExpr, ...]:
     """Find how far each component of the map reaches."""
     domain = {v: (ir.const(0, v.dtype), d - 1) for v, d in zip(sources, old.shape, strict=True)}
@@ -184,7 +183,7 @@ def _corner(extents: list[int], most: int) -> list[int]:
 
 def _simplified(block: Block, buffer: Buffer) -> Block:
     """Simplify the indices with which a block addresses `buffer`."""
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for iv in block.iter_vars:
         if iv.dom is not None:
             analyzer.bind(iv.var, iv.dom)

@@ -9,22 +9,10 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
+from weft.tir import stmt as stmts
 from weft.tir.analysis.access import is_pure
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import (
-    AllocBuffer,
-    AttrStmt,
-    Block,
-    DeclBuffer,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    SeqStmt,
-    Stmt,
-    seq,
-)
 
 
 class HoistedConditionals(IntFlag):
@@ -120,42 +108,42 @@ class _Hoister:
 
     def visit(self, node: Any) -> Any:
         """Hoist out of the loops below a statement, the outermost first."""
-        if not isinstance(node, Stmt):
+        if not isinstance(node, stmts.Stmt):
             return node
         var = _loop_var(node)
         if var is None:
             return ir.rebuild(node, self.visit)
-        on_threads = not isinstance(node, For) or node.kind is ForKind.THREAD_BINDING
-        if not isinstance(node, For) and not self.conditionals & HoistedConditionals.UsingBlockVar:
+        on_threads = not isinstance(node, stmts.For) or node.kind is stmts.ForKind.THREAD_BINDING
+        if not isinstance(node, stmts.For) and not self.conditionals & HoistedConditionals.UsingBlockVar:
             self.threads.add(var)
             return ir.rebuild(node, self.visit)
         found = self.candidate(node)
         if found is None:
             self.threads |= {var} if on_threads else set()
             return ir.rebuild(node, self.visit)
-        if isinstance(found, (LetStmt, ir.Let)):
-            return LetStmt(found.var, found.value, self.visit(_without(node, found)))
+        if isinstance(found, (stmts.LetStmt, ir.Let)):
+            return stmts.LetStmt(found.var, found.value, self.visit(_without(node, found)))
         then, other = (_assuming(node, found, holds) for holds in (True, False))
         if then is None:
-            return IfThenElse(ir.logical_not(found), self.visit(other))
-        return IfThenElse(found, self.visit(then), None if other is None else self.visit(other))
+            return stmts.IfThenElse(ir.logical_not(found), self.visit(other))
+        return stmts.IfThenElse(found, self.visit(then), None if other is None else self.visit(other))
 
     def candidate(self, loop: Any) -> Any:
         """Find the first condition or binding in a loop that depends on nothing defined in it."""
         inside = _defined(loop)
         found = list(self.inside(loop.body))
         for node in found:
-            is_let = isinstance(node, (LetStmt, ir.Let))
+            is_let = isinstance(node, (stmts.LetStmt, ir.Let))
             value = node.value if is_let else node
             if not self.is_free(value, inside):
                 continue
-            if not is_let or self.wants(node, [c for c in found if not isinstance(c, (LetStmt, ir.Let))]):
+            if not is_let or self.wants(node, [c for c in found if not isinstance(c, (stmts.LetStmt, ir.Let))]):
                 return node
         return None
 
     def wants(self, let: Any, conditions: list[Any]) -> bool:
         """Whether a binding is to be hoisted."""
-        kind = HoistedLetBindings.LetStmt if isinstance(let, LetStmt) else HoistedLetBindings.LetExpr
+        kind = HoistedLetBindings.LetStmt if isinstance(let, stmts.LetStmt) else HoistedLetBindings.LetExpr
         if self.lets & kind:
             return True
         required = self.lets & HoistedLetBindings.RequiredByConditional
@@ -172,15 +160,15 @@ class _Hoister:
 
     def inside(self, node: Any) -> Iterator[Any]:
         """Yield the conditions and bindings of a loop's body in order, up to where statements follow each other."""
-        if isinstance(node, (SeqStmt, Block)):
+        if isinstance(node, (stmts.SeqStmt, stmts.Block)):
             return
         flags, kind = self.conditionals, HoistedConditionals
-        if isinstance(node, IfThenElse):
+        if isinstance(node, stmts.IfThenElse):
             yield from self.parts(node.condition) if flags & kind.IfElseStmt else ()
             yield from self.inside(node.then_case)
             yield from self.inside(node.else_case) if node.else_case is not None else ()
             return
-        if isinstance(node, (LetStmt, ir.Let)):
+        if isinstance(node, (stmts.LetStmt, ir.Let)):
             yield node
         elif flags & kind.IfElseExpr and _is_choice(node):
             yield from self.parts(_choice(node)[0])
@@ -197,9 +185,9 @@ class _Hoister:
 
 def _loop_var(node: Any) -> ir.Var | None:
     """Return the variable of a loop or of threads; None for other statements."""
-    if isinstance(node, For):
+    if isinstance(node, stmts.For):
         return node.loop_var
-    if isinstance(node, AttrStmt) and node.attr_key in ("thread_extent", "virtual_thread"):
+    if isinstance(node, stmts.AttrStmt) and node.attr_key in ("thread_extent", "virtual_thread"):
         return node.node.var if isinstance(node.node, ir.IterVar) else None
     return None
 
@@ -211,9 +199,9 @@ def _defined(node: Any) -> set[ir.Var]:
         var = _loop_var(n)
         if var is not None:
             found.add(var)
-        elif isinstance(n, (LetStmt, ir.Let, ir.IterVar)):
+        elif isinstance(n, (stmts.LetStmt, ir.Let, ir.IterVar)):
             found.add(n.var)
-        elif isinstance(n, (AllocBuffer, DeclBuffer)):
+        elif isinstance(n, (stmts.AllocBuffer, stmts.DeclBuffer)):
             found.add(n.buffer.data)
     return found
 
@@ -232,7 +220,7 @@ def _without(node: Any, let: Any) -> Any:
     return ir.rewrite(node, lambda n: n.body if n is let else n)
 
 
-def _assuming(node: Stmt, condition: ir.PrimExpr, holds: bool) -> Stmt | None:
+def _assuming(node: stmts.Stmt, condition: ir.PrimExpr, holds: bool) -> stmts.Stmt | None:
     """Return a statement where a condition is known; None where nothing remains of it."""
     analyzer = Analyzer()
     with analyzer.constraint_scope(condition if holds else ir.logical_not(condition)):
@@ -262,7 +250,7 @@ class _Resolver:
             return True
         return False if self.analyzer.can_prove(ir.logical_not(c)) else c
 
-    def branches(self, node: IfThenElse) -> Stmt | None:
+    def branches(self, node: stmts.IfThenElse) -> stmts.Stmt | None:
         """Rewrite a test: the branch that is taken, or those that may be."""
         known = self.truth(node.condition)
         if isinstance(known, bool):
@@ -271,16 +259,16 @@ class _Resolver:
         then = self.visit(node.then_case)
         other = None if node.else_case is None else self.visit(node.else_case)
         if then is None:
-            return None if other is None else IfThenElse(ir.logical_not(known), other)
-        return IfThenElse(known, then, other)
+            return None if other is None else stmts.IfThenElse(ir.logical_not(known), other)
+        return stmts.IfThenElse(known, then, other)
 
     def visit(self, node: Any) -> Any:
         """Rewrite a statement or expression; None for a statement of which nothing remains."""
-        if isinstance(node, IfThenElse):
+        if isinstance(node, stmts.IfThenElse):
             return self.branches(node)
-        if isinstance(node, SeqStmt):
+        if isinstance(node, stmts.SeqStmt):
             kept = [s for s in map(self.visit, node.seq) if s is not None]
-            return seq(*kept) if kept else None
+            return stmts.seq(*kept) if kept else None
         known: dict[Any, Any] = {}
         if _is_choice(node):
             condition, yes, no = _choice(node)
@@ -289,7 +277,7 @@ class _Resolver:
                 return self.visit(yes if truth else no)
             known = {condition: truth}
         body = getattr(node, "body", None)
-        if isinstance(body, Stmt) and not isinstance(node, Block):
+        if isinstance(body, stmts.Stmt) and not isinstance(node, stmts.Block):
             known = {body: self.visit(body)}
             if known[body] is None:
                 return None

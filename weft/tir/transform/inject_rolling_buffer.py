@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.error import ScheduleError
+from weft import arith, error, ir
 from weft.tir.analysis.rolling import NO_OVERLAP, Rolling, rolling_of
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
@@ -89,14 +87,14 @@ class _Injector:
 
     def realize(self, node: BufferRealize, loops: tuple[For, ...]) -> Stmt:
         """Make a ring of a region, if its tiles overlap."""
-        buffer, an = node.buffer, Analyzer()
+        buffer, an = node.buffer, arith.Analyzer()
         for f in loops:
             an.bind(f.loop_var, ir.Range.from_min_extent(f.min, f.extent), allow_override=True)
         rolling = rolling_of([ir.Range.from_min_extent(an.simplify(r.min), _most(r.extent, an)) for r in node.bounds],
                              loops)  # fmt: skip
         if isinstance(rolling, str):
             if rolling != NO_OVERLAP:
-                raise ScheduleError(f"rolling_buffer of '{buffer.name}': {rolling}")
+                raise error.ScheduleError(f"rolling_buffer of '{buffer.name}': {rolling}")
             return replace_node(node, body=self.visit(node.body, loops))
         self.rings.add(buffer)
         body = self.visit(ir.rewrite(node.body, lambda n: _use(n, buffer, rolling, an)), loops)
@@ -112,18 +110,18 @@ class _Injector:
         return body
 
 
-def _most(extent: ir.PrimExpr, an: Analyzer) -> ir.PrimExpr:
+def _most(extent: ir.PrimExpr, an: arith.Analyzer) -> ir.PrimExpr:
     """Return the most that an extent may be, where that is known."""
     most = an.const_int_bound(extent).max_value
     return ir.const(most, extent.dtype) if most < 1 << 31 else extent
 
 
-def _use(node: Any, buffer: Buffer, rolling: Rolling, an: Analyzer) -> Any:
+def _use(node: Any, buffer: Buffer, rolling: Rolling, an: arith.Analyzer) -> Any:
     """Wrap the indices of a load or store around; store only what is new."""
     if not isinstance(node, (BufferLoad, BufferStore)) or node.buffer is not buffer:
         return node
     if node.predicate is not None:
-        raise ScheduleError(f"rolling_buffer of '{buffer.name}': it is used under a mask of lanes")
+        raise error.ScheduleError(f"rolling_buffer of '{buffer.name}': it is used under a mask of lanes")
     used: Any = replace_node(node, indices=rolling.indices(node.indices))
     for test in rolling.is_new(node.indices, an) if isinstance(node, BufferStore) else ():
         used = IfThenElse(likely(test), used)

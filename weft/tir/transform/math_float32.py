@@ -14,37 +14,8 @@ from typing import Any
 
 from weft.ir import Cast, Or, PrimExpr, Var
 from weft.ir.scalar import LE
+from weft.tir.transform import math_terms as m
 from weft.tir.transform.math_power import power
-from weft.tir.transform.math_terms import (
-    Add,
-    Div,
-    Max,
-    Min,
-    Mul,
-    Select,
-    Steps,
-    Sub,
-    above,
-    absolute,
-    below,
-    bits_of,
-    bound,
-    call,
-    convert,
-    double,
-    equal,
-    float_of,
-    fma,
-    horner,
-    integer,
-    is_nan,
-    let,
-    negated,
-    number,
-    shift_left,
-    shift_right,
-    with_sign_of,
-)
 from weft.tir.transform.math_trig import acos, asin, atan, atan2, cos, sin, tan
 
 EXP_COEFFICIENTS = (
@@ -79,32 +50,34 @@ _BELOW_HALF = 0.4999999701976776  # taken from a number that is then rounded, wh
 _LEAST = 1.17549435e-38
 
 
-@bound
-def _exp_reduced(r: PrimExpr, rounded: PrimExpr, bias: int = 0) -> Steps:
+@m.bound
+def _exp_reduced(r: PrimExpr, rounded: PrimExpr, bias: int = 0) -> m.Steps:
     """``exp(r) * 2**(n + bias)``, where `rounded` is the integer ``n`` plus the magic number."""
     r = yield r, "r"
-    p = horner(EXP_COEFFICIENTS, r)
-    bits = bits_of(rounded) if not bias else Add(bits_of(rounded), integer(bias, r))
-    return float_of(Add(bits_of(p), shift_left(bits, 23)))
+    p = m.horner(EXP_COEFFICIENTS, r)
+    bits = m.bits_of(rounded) if not bias else m.Add(m.bits_of(rounded), m.integer(bias, r))
+    return m.float_of(m.Add(m.bits_of(p), m.shift_left(bits, 23)))
 
 
-@bound
-def _exp_core(x: PrimExpr, bias: int = 0) -> Steps:
+@m.bound
+def _exp_core(x: PrimExpr, bias: int = 0) -> m.Steps:
     """``exp(x) * 2**bias`` for arguments whose result is a normal number or underflows; no upper clamp."""
-    v = yield Max(x, number(-87.33654, x)), "v"
-    t = yield fma(v, number(math.log2(math.e), x), number(MAGIC, x)), "t"
-    n = yield Sub(t, number(MAGIC, x)), "n"
-    return _exp_reduced(fma(n, number(-LN2_LO, x), fma(n, number(-LN2_HI, x), v)), t, bias)
+    v = yield m.Max(x, m.number(-87.33654, x)), "v"
+    t = yield m.fma(v, m.number(math.log2(math.e), x), m.number(MAGIC, x)), "t"
+    n = yield m.Sub(t, m.number(MAGIC, x)), "n"
+    return _exp_reduced(m.fma(n, m.number(-LN2_LO, x), m.fma(n, m.number(-LN2_HI, x), v)), t, bias)
 
 
 def _between(x: PrimExpr, low: float, high: float) -> PrimExpr:
     """Limit `x`, written so that NaN, which fails comparisons, stays NaN."""
-    return Max(number(low, x), Min(number(high, x), x))
+    return m.Max(m.number(low, x), m.Min(m.number(high, x), x))
 
 
 def _limited(x: PrimExpr, result: PrimExpr, low: float, high: float) -> PrimExpr:
     """Zero below `low`, infinity above `high`, NaN for NaN."""
-    return Select(LE(x, number(high, x)), Select(below(x, low), number(0.0, x), result), Mul(x, number(math.inf, x)))
+    return m.Select(
+        LE(x, m.number(high, x)), m.Select(m.below(x, low), m.number(0.0, x), result), m.Mul(x, m.number(math.inf, x))
+    )
 
 
 def exp(x: PrimExpr) -> PrimExpr:
@@ -112,31 +85,31 @@ def exp(x: PrimExpr) -> PrimExpr:
 
     The exponent is rounded down, so that its power of two is infinite or zero where the result is, and a factor.
     """
-    return let(_between(x, -88.0, 88.9), lambda v: _power_of_e(v, v, 1.0, _EXP, _BELOW_HALF), "v")
+    return m.let(_between(x, -88.0, 88.9), lambda v: _power_of_e(v, v, 1.0, _EXP, _BELOW_HALF), "v")
 
 
 def _exp_of_negated(x: PrimExpr) -> PrimExpr:
     """``exp(-x)``, infinite from ``2**127.5`` on."""
-    return let(_between(x, -88.9, 88.0), lambda v: _power_of_e(v, negated(v), -1.0, EXP_COEFFICIENTS), "v")
+    return m.let(_between(x, -88.9, 88.0), lambda v: _power_of_e(v, m.negated(v), -1.0, EXP_COEFFICIENTS), "v")
 
 
-@bound
-def _power_of_e(v: Var, signed: PrimExpr, sign: float, coefficients: tuple[float, ...], below: float = 0.0) -> Steps:
-    """``exp(sign * v)``, given ``sign * v``, too: a polynomial times 2 to the rounded power, less `below` before."""
-    magic, power = number(MAGIC + 127, v), number(sign * math.log2(math.e), v)
-    t = yield Add(fma(v, power, number(-below, v)), magic) if below else fma(v, power, magic), "t"
-    r = let(Sub(t, magic), lambda n: fma(n, number(-LN2_LO, v), fma(n, number(-LN2_HI, v), signed)), "n")
-    return Mul(let(r, lambda r: horner(coefficients, r), "r"), float_of(shift_left(bits_of(t), 23)))
+@m.bound
+def _power_of_e(v: Var, signed: PrimExpr, sign: float, coefficients: tuple[float, ...], less: float = 0.0) -> m.Steps:
+    """``exp(sign * v)``, given ``sign * v``, too: a polynomial times 2 to the rounded power, less `less` before."""
+    magic, power = m.number(MAGIC + 127, v), m.number(sign * math.log2(math.e), v)
+    t = yield m.Add(m.fma(v, power, m.number(-less, v)), magic) if less else m.fma(v, power, magic), "t"
+    r = m.let(m.Sub(t, magic), lambda n: m.fma(n, m.number(-LN2_LO, v), m.fma(n, m.number(-LN2_HI, v), signed)), "n")
+    return m.Mul(m.let(r, lambda r: m.horner(coefficients, r), "r"), m.float_of(m.shift_left(m.bits_of(t), 23)))
 
 
 def exp2(x: PrimExpr) -> PrimExpr:
     """2 to the x. At most 2 ULP."""
 
-    @bound
-    def value() -> Steps:
-        v = yield Max(Min(x, number(127.99999, x)), number(-126.0, x)), "v"
-        t = yield Add(v, number(MAGIC, x)), "t"
-        return _exp_reduced(Mul(Sub(v, Sub(t, number(MAGIC, x))), number(math.log(2), x)), t)
+    @m.bound
+    def value() -> m.Steps:
+        v = yield m.Max(m.Min(x, m.number(127.99999, x)), m.number(-126.0, x)), "v"
+        t = yield m.Add(v, m.number(MAGIC, x)), "t"
+        return _exp_reduced(m.Mul(m.Sub(v, m.Sub(t, m.number(MAGIC, x))), m.number(math.log(2), x)), t)
 
     return _limited(x, value(), -126.0, 127.99999)
 
@@ -144,13 +117,13 @@ def exp2(x: PrimExpr) -> PrimExpr:
 def exp10(x: PrimExpr) -> PrimExpr:
     """10 to the x. At most 2 ULP."""
 
-    @bound
-    def value() -> Steps:
-        v = yield Max(Min(x, number(38.531837, x)), number(-37.929775, x)), "v"
-        t = yield fma(v, number(math.log2(10), x), number(MAGIC, x)), "t"
-        n = yield Sub(t, number(MAGIC, x)), "n"
-        f = fma(n, number(-4.6050390665e-06, x), fma(n, number(-0.301025390625, x), v))
-        return _exp_reduced(Mul(f, number(math.log(10), x)), t)
+    @m.bound
+    def value() -> m.Steps:
+        v = yield m.Max(m.Min(x, m.number(38.531837, x)), m.number(-37.929775, x)), "v"
+        t = yield m.fma(v, m.number(math.log2(10), x), m.number(MAGIC, x)), "t"
+        n = yield m.Sub(t, m.number(MAGIC, x)), "n"
+        f = m.fma(n, m.number(-4.6050390665e-06, x), m.fma(n, m.number(-0.301025390625, x), v))
+        return _exp_reduced(m.Mul(f, m.number(math.log(10), x)), t)
 
     return _limited(x, value(), -37.929775, 38.531837)
 
@@ -161,19 +134,19 @@ def exp10(x: PrimExpr) -> PrimExpr:
 def _log_parts(x: PrimExpr, combine: Callable[[Var, Var, PrimExpr], PrimExpr]) -> PrimExpr:
     """``combine(k, f, rest)`` with ``x == 2**k (1 + f)``, ``log(1 + f) == f - f**2 / 2 + rest``, and special values."""
 
-    @bound
-    def value() -> Steps:
-        y = yield Select(below(x, _LEAST), Mul(x, number(8388608.0, x)), x), "y"
-        bits = yield bits_of(y), "b"
+    @m.bound
+    def value() -> m.Steps:
+        y = yield m.Select(m.below(x, _LEAST), m.Mul(x, m.number(8388608.0, x)), x), "y"
+        bits = yield m.bits_of(y), "b"
         # 0x3F3504F3 is sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2))
-        e = yield shift_right(Sub(bits, integer(0x3F3504F3, x)), 23), "e"
-        f = yield Sub(float_of(Sub(bits, shift_left(e, 23))), number(1.0, x)), "f"
-        k = yield Add(Cast(x.dtype, e), Select(below(x, _LEAST), number(-23.0, x), number(0.0, x))), "k"
-        return combine(k, f, Mul(Mul(Mul(f, f), f), horner(_LOG, f)))
+        e = yield m.shift_right(m.Sub(bits, m.integer(0x3F3504F3, x)), 23), "e"
+        f = yield m.Sub(m.float_of(m.Sub(bits, m.shift_left(e, 23))), m.number(1.0, x)), "f"
+        k = yield m.Add(Cast(x.dtype, e), m.Select(m.below(x, _LEAST), m.number(-23.0, x), m.number(0.0, x))), "k"
+        return combine(k, f, m.Mul(m.Mul(m.Mul(f, f), f), m.horner(_LOG, f)))
 
-    result = Select(equal(x, math.inf), x, value())
-    result = Select(equal(x, 0.0), number(-math.inf, x), result)
-    return Select(x >= number(0.0, x), result, number(math.nan, x))
+    result = m.Select(m.equal(x, math.inf), x, value())
+    result = m.Select(m.equal(x, 0.0), m.number(-math.inf, x), result)
+    return m.Select(x >= m.number(0.0, x), result, m.number(math.nan, x))
 
 
 def log(x: PrimExpr) -> PrimExpr:
@@ -183,8 +156,8 @@ def log(x: PrimExpr) -> PrimExpr:
     """
 
     def combine(k: Var, f: Var, rest: PrimExpr) -> PrimExpr:
-        p = fma(Mul(f, f), number(-0.5, x), fma(k, number(-2.12194440e-4, x), rest))
-        return fma(k, number(0.693359375, x), Add(f, p))
+        p = m.fma(m.Mul(f, f), m.number(-0.5, x), m.fma(k, m.number(-2.12194440e-4, x), rest))
+        return m.fma(k, m.number(0.693359375, x), m.Add(f, p))
 
     return _log_parts(x, combine)
 
@@ -195,21 +168,21 @@ def _log_base(x: PrimExpr, per_nat: float, hi: float, per_two_hi: float, per_two
     ``per_nat`` units a nat, of which `hi` has few bits, and ``per_two`` units a factor of two.
     """
 
-    @bound
-    def combine(k: Var, f: Var, rest: PrimExpr) -> Steps:
+    @m.bound
+    def combine(k: Var, f: Var, rest: PrimExpr) -> m.Steps:
         h = yield _cleared(f), "h"
-        low = yield Add(Sub(f, h), Add(Mul(number(-0.5, x), Mul(f, f)), rest)), "low"
-        small = fma(h, number(per_nat - hi, x), Mul(low, number(per_nat, x)))
+        low = yield m.Add(m.Sub(f, h), m.Add(m.Mul(m.number(-0.5, x), m.Mul(f, f)), rest)), "low"
+        small = m.fma(h, m.number(per_nat - hi, x), m.Mul(low, m.number(per_nat, x)))
         if per_two_lo:
-            small = fma(k, number(per_two_lo, x), small)
-        return fma(k, number(per_two_hi, x), fma(h, number(hi, x), small))
+            small = m.fma(k, m.number(per_two_lo, x), small)
+        return m.fma(k, m.number(per_two_hi, x), m.fma(h, m.number(hi, x), small))
 
     return _log_parts(x, combine)
 
 
 def _cleared(f: PrimExpr) -> PrimExpr:
     """`f` without its twelve lowest bits, so that its product with a short constant is exact."""
-    return float_of(call("bitwise_and", bits_of(f), integer(-4096, f)))
+    return m.float_of(m.call("bitwise_and", m.bits_of(f), m.integer(-4096, f)))
 
 
 def log2(x: PrimExpr) -> PrimExpr:
@@ -222,23 +195,23 @@ def log10(x: PrimExpr) -> PrimExpr:
     return _log_base(x, math.log10(math.e), 0.434326171875, 0.301025390625, 4.605038981195214e-06)
 
 
-@bound
-def log1p(x: PrimExpr, *, log: Callable[..., PrimExpr] = log) -> Steps:
+@m.bound
+def log1p(x: PrimExpr, *, log: Callable[..., PrimExpr] = log) -> m.Steps:
     """``log(1 + x)``, exact for small `x`. At most 3 ULP."""
-    u = yield Add(x, number(1.0, x)), "u"
-    lost = Div(Sub(x, Sub(u, number(1.0, x))), u)
-    result = Add(log(u), Select(below(absolute(u), math.inf), lost, number(0.0, x)))
-    return Select(equal(u, 0.0), number(-math.inf, x), Select(equal(u, 1.0), x, result))
+    u = yield m.Add(x, m.number(1.0, x)), "u"
+    lost = m.Div(m.Sub(x, m.Sub(u, m.number(1.0, x))), u)
+    result = m.Add(log(u), m.Select(m.below(m.absolute(u), math.inf), lost, m.number(0.0, x)))
+    return m.Select(m.equal(u, 0.0), m.number(-math.inf, x), m.Select(m.equal(u, 1.0), x, result))
 
 
 # --- hyperbolic functions, error function -----------------------------------------------------------------------------
 
 
-@bound
-def _odd_ratio(x: PrimExpr, ratio: tuple[tuple[float, ...], tuple[float, ...]], reach: float) -> Steps:
+@m.bound
+def _odd_ratio(x: PrimExpr, ratio: tuple[tuple[float, ...], tuple[float, ...]], reach: float) -> m.Steps:
     """``x P(x^2) / Q(x^2)`` between -1 and 1, which it meets at `reach`."""
     t = yield _between(x, -reach, reach), "t"
-    quotient = let(Mul(t, t), lambda s: Div(Mul(t, horner(ratio[0], s)), horner(ratio[1], s)), "s")
+    quotient = m.let(m.Mul(t, t), lambda s: m.Div(m.Mul(t, m.horner(ratio[0], s)), m.horner(ratio[1], s)), "s")
     return _between(quotient, -1.0, 1.0)
 
 
@@ -247,58 +220,58 @@ def tanh(x: PrimExpr) -> PrimExpr:
     return _odd_ratio(x, _TANH, 9.02)
 
 
-@bound
-def sinh(x: PrimExpr) -> Steps:
+@m.bound
+def sinh(x: PrimExpr) -> m.Steps:
     """The hyperbolic sine. At most 3 ULP."""
-    a = yield absolute(x), "a"
-    small = let(Mul(x, x), lambda s: fma(Mul(s, x), horner(_SINH, s), x), "s")
-    return Select(is_nan(x), x, Select(below(a, 1.0), small, with_sign_of(_half_exponentials(a, -1.0), x)))
+    a = yield m.absolute(x), "a"
+    small = m.let(m.Mul(x, x), lambda s: m.fma(m.Mul(s, x), m.horner(_SINH, s), x), "s")
+    return m.Select(m.is_nan(x), x, m.Select(m.below(a, 1.0), small, m.with_sign_of(_half_exponentials(a, -1.0), x)))
 
 
 def cosh(x: PrimExpr) -> PrimExpr:
     """The hyperbolic cosine. At most 3 ULP."""
-    return let(absolute(x), lambda a: Select(is_nan(x), x, _half_exponentials(a, 1.0)), "a")
+    return m.let(m.absolute(x), lambda a: m.Select(m.is_nan(x), x, _half_exponentials(a, 1.0)), "a")
 
 
 def _half_exponentials(a: Var, sign: float) -> PrimExpr:
     """``(exp(a) + sign * exp(-a)) / 2`` for `a` of at least 0, without overflow before the result overflows."""
-    half = let(Min(a, number(89.41598, a)), lambda v: _exp_core(v, -1), "c")
-    result = let(half, lambda h: Add(h, Div(number(0.25 * sign, a), h)), "h")
-    return Select(above(a, 89.41598), number(math.inf, a), result)
+    half = m.let(m.Min(a, m.number(89.41598, a)), lambda v: _exp_core(v, -1), "c")
+    result = m.let(half, lambda h: m.Add(h, m.Div(m.number(0.25 * sign, a), h)), "h")
+    return m.Select(m.above(a, 89.41598), m.number(math.inf, a), result)
 
 
-@bound
-def asinh(x: PrimExpr, *, log: Callable[..., PrimExpr] = log, log1p: Callable[..., PrimExpr] = log1p) -> Steps:
+@m.bound
+def asinh(x: PrimExpr, *, log: Callable[..., PrimExpr] = log, log1p: Callable[..., PrimExpr] = log1p) -> m.Steps:
     """The inverse hyperbolic sine. At most 4 ULP."""
-    a = yield absolute(x), "a"
-    square = Mul(a, a)
-    root = call("sqrt", Add(square, number(1.0, x)))
-    small = let(Add(a, Div(square, Add(number(1.0, x), root))), log1p, "l")
-    large = Add(let(a, log, "l"), number(math.log(2), x))
-    return with_sign_of(Select(above(a, 1e18), large, small), x)
+    a = yield m.absolute(x), "a"
+    square = m.Mul(a, a)
+    root = m.call("sqrt", m.Add(square, m.number(1.0, x)))
+    small = m.let(m.Add(a, m.Div(square, m.Add(m.number(1.0, x), root))), log1p, "l")
+    large = m.Add(m.let(a, log, "l"), m.number(math.log(2), x))
+    return m.with_sign_of(m.Select(m.above(a, 1e18), large, small), x)
 
 
-@bound
-def acosh(x: PrimExpr, *, log: Callable[..., PrimExpr] = log, log1p: Callable[..., PrimExpr] = log1p) -> Steps:
+@m.bound
+def acosh(x: PrimExpr, *, log: Callable[..., PrimExpr] = log, log1p: Callable[..., PrimExpr] = log1p) -> m.Steps:
     """The inverse hyperbolic cosine; NaN below 1. At most 4 ULP."""
-    t = yield Sub(x, number(1.0, x)), "t"
-    root = call("sqrt", fma(t, t, Mul(number(2.0, x), t)))
-    small = let(Add(t, root), log1p, "l")
-    large = Add(log(x), number(math.log(2), x))
-    return Select(below(x, 1.0), number(math.nan, x), Select(above(x, 1e18), large, small))
+    t = yield m.Sub(x, m.number(1.0, x)), "t"
+    root = m.call("sqrt", m.fma(t, t, m.Mul(m.number(2.0, x), t)))
+    small = m.let(m.Add(t, root), log1p, "l")
+    large = m.Add(log(x), m.number(math.log(2), x))
+    return m.Select(m.below(x, 1.0), m.number(math.nan, x), m.Select(m.above(x, 1e18), large, small))
 
 
-@bound
-def atanh(x: PrimExpr, *, log1p: Callable[..., PrimExpr] = log1p) -> Steps:
+@m.bound
+def atanh(x: PrimExpr, *, log1p: Callable[..., PrimExpr] = log1p) -> m.Steps:
     """The inverse hyperbolic tangent; NaN outside of -1 ... 1. At most 4 ULP."""
-    a = yield absolute(x), "a"
-    ratio = Div(Mul(number(2.0, x), a), Sub(number(1.0, x), a))
-    return with_sign_of(Mul(number(0.5, x), let(ratio, log1p, "l")), x)
+    a = yield m.absolute(x), "a"
+    ratio = m.Div(m.Mul(m.number(2.0, x), a), m.Sub(m.number(1.0, x), a))
+    return m.with_sign_of(m.Mul(m.number(0.5, x), m.let(ratio, log1p, "l")), x)
 
 
 def sigmoid(x: PrimExpr, *, exp_of_negated: Callable[..., PrimExpr] = _exp_of_negated) -> PrimExpr:
     """``1 / (1 + exp(-x))``. At most 4 ULP."""
-    return Div(number(1.0, x), Add(number(1.0, x), exp_of_negated(x)))
+    return m.Div(m.number(1.0, x), m.Add(m.number(1.0, x), exp_of_negated(x)))
 
 
 def erf(x: PrimExpr) -> PrimExpr:
@@ -309,14 +282,14 @@ def erf(x: PrimExpr) -> PrimExpr:
 def hypot(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """``sqrt(x**2 + y**2)`` without overflow. At most 1 ULP."""
 
-    @bound
-    def wide() -> Steps:
-        a = yield double(x), "a"
-        b = yield double(y), "b"
-        return convert("float32", call("sqrt", fma(a, a, Mul(b, b))))
+    @m.bound
+    def wide() -> m.Steps:
+        a = yield m.double(x), "a"
+        b = yield m.double(y), "b"
+        return m.convert("float32", m.call("sqrt", m.fma(a, a, m.Mul(b, b))))
 
-    infinite = Or(equal(absolute(x), math.inf), equal(absolute(y), math.inf))
-    return Select(infinite, number(math.inf, x), wide())
+    infinite = Or(m.equal(m.absolute(x), math.inf), m.equal(m.absolute(y), math.inf))
+    return m.Select(infinite, m.number(math.inf, x), wide())
 
 
 POLYNOMIALS: dict[str, Callable[..., Any]] = {

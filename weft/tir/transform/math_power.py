@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from weft.ir import And, Or, PrimExpr, Var
-from weft.ir.scalar import EQ, NE
+from weft import ir
 from weft.tir.transform import math_terms as terms
 
 _LOG2 = (
@@ -22,7 +21,7 @@ _TWO_52 = 0x4330000000000000
 
 
 @terms.bound
-def _log2(a: PrimExpr) -> terms.Steps:
+def _log2(a: ir.PrimExpr) -> terms.Steps:
     """The logarithm to base 2 of a positive float64, to 44 bits."""
     bits = yield terms.bits_of(a), "b"
     # 0x3FE6A09E667F3BCD is sqrt(1/2); the difference is positive for every positive float32
@@ -36,13 +35,13 @@ def _log2(a: PrimExpr) -> terms.Steps:
     return terms.fma(s, terms.horner(_LOG2, terms.Mul(s, s)), exponent)
 
 
-def _unsigned_shift(x: PrimExpr) -> PrimExpr:
+def _unsigned_shift(x: ir.PrimExpr) -> ir.PrimExpr:
     """The exponent field of some bits that are not negative."""
     return terms.call("shift_right", x, terms.integer(52, x))
 
 
 @terms.bound
-def _exp2(t: PrimExpr) -> terms.Steps:
+def _exp2(t: ir.PrimExpr) -> terms.Steps:
     """2 to the t, in float64, for t within -1000 ... 1000."""
     m = yield terms.Add(t, terms.number(_MAGIC, t)), "m"
     f = terms.Sub(t, terms.Sub(m, terms.number(_MAGIC, t)))
@@ -50,10 +49,10 @@ def _exp2(t: PrimExpr) -> terms.Steps:
     return terms.float_of(terms.Add(terms.bits_of(p), terms.shift_left(terms.bits_of(m), 52)))
 
 
-def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+def power(x: ir.PrimExpr, y: ir.PrimExpr) -> ir.PrimExpr:
     """`x` to the power of `y`, with the special values of C's ``pow``. At most 1 ULP, denormal results included."""
 
-    def limited(t: Var) -> PrimExpr:
+    def limited(t: ir.Var) -> ir.PrimExpr:
         return terms.let(terms.Max(terms.Min(t, terms.number(1000.0, t)), terms.number(-1000.0, t)), _exp2, "c")
 
     @terms.bound
@@ -68,15 +67,15 @@ def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
         return signed_power(x, y, p)
 
     result = terms.Select(terms.is_nan(x), x, terms.Select(terms.is_nan(y), y, value()))
-    return terms.Select(Or(terms.equal(y, 0.0), terms.equal(x, 1.0)), terms.number(1.0, x), result)
+    return terms.Select(ir.Or(terms.equal(y, 0.0), terms.equal(x, 1.0)), terms.number(1.0, x), result)
 
 
-def signed_power(x: PrimExpr, y: PrimExpr, magnitude: Var) -> PrimExpr:
+def signed_power(x: ir.PrimExpr, y: ir.PrimExpr, magnitude: ir.Var) -> ir.PrimExpr:
     """Give the result the sign that an odd exponent keeps; a negative base with a broken exponent has no power."""
     half = terms.Mul(y, terms.number(0.5, y))
-    is_whole = EQ(terms.call("floor", y), y)
-    is_odd = And(is_whole, NE(terms.call("floor", half), half))
+    is_whole = ir.EQ(terms.call("floor", y), y)
+    is_odd = ir.And(is_whole, ir.NE(terms.call("floor", half), half))
     is_negative = terms.bits_of(x) < terms.integer(0, terms.bits_of(x))
-    result = terms.Select(And(is_negative, is_odd), terms.negated(magnitude), magnitude)
-    broken = And(And(terms.below(x, 0.0), NE(terms.call("floor", y), y)), terms.above(x, -math.inf))
+    result = terms.Select(ir.And(is_negative, is_odd), terms.negated(magnitude), magnitude)
+    broken = ir.And(ir.And(terms.below(x, 0.0), ir.NE(terms.call("floor", y), y)), terms.above(x, -math.inf))
     return terms.Select(broken, terms.number(math.nan, x), result)

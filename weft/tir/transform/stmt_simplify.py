@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
-from weft.ir import IntImm, IRModule, Range, Var, as_expr, function_pass, rebuild
+from weft import arith, ir
 from weft.tir import stmt
 from weft.tir.analysis.access import is_pure
 from weft.tir.analysis.structure import replace_node, used_vars
@@ -14,8 +12,8 @@ from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 
 
-@function_pass(kind=PrimFunc)
-def stmt_simplify(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=PrimFunc)
+def stmt_simplify(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Simplify expressions under what loops, conditions and lets around them say; loops and evaluations stay.
 
     Requires: A well-formed function.
@@ -53,7 +51,7 @@ class _Simplifier:
     """Simplifies statements; the analyzer knows what holds where it is."""
 
     def __init__(self) -> None:
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
 
     def node(self, node: Any) -> Any:
         """Simplify a node."""
@@ -62,26 +60,26 @@ class _Simplifier:
         visit = _STATEMENTS.get(type(node))
         if visit is not None:
             return visit(self, node)
-        return node if isinstance(node, Buffer) else rebuild(node, self.node)
+        return node if isinstance(node, Buffer) else ir.rebuild(node, self.node)
 
     def expr(self, expr: ir.PrimExpr) -> ir.PrimExpr:
         """Simplify an expression, also one of floats around whole numbers."""
-        if isinstance(expr, Var):
+        if isinstance(expr, ir.Var):
             return self.analyzer.simplify(expr)
         kind = ir.DataType(expr.dtype) if expr.dtype not in ("void", "handle") else None
         if kind is not None and (kind.is_integer or kind.code == "bool") and not isinstance(expr, BufferLoad):
             expr = self.analyzer.simplify(expr)
             if not isinstance(expr, (ir.CallIntrin, ir.Select)):
                 return expr
-        new = rebuild(expr, lambda n: self.expr(n) if isinstance(n, ir.PrimExpr) else n)
-        if isinstance(new, ir.Cast) and isinstance(new.value, (IntImm, ir.FloatImm)):
+        new = ir.rebuild(expr, lambda n: self.expr(n) if isinstance(n, ir.PrimExpr) else n)
+        if isinstance(new, ir.Cast) and isinstance(new.value, (ir.IntImm, ir.FloatImm)):
             return ir.cast(new.dtype, new.value)
         return new if new is expr else self.analyzer.simplify(new)
 
     def loop(self, node: stmt.For) -> Any:
         """Simplify a loop: its variable lies in its range."""
         low, extent = self.expr(node.min), self.expr(node.extent)
-        self.analyzer.bind(node.loop_var, Range.from_min_extent(low, extent), allow_override=True)
+        self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(low, extent), allow_override=True)
         with self.analyzer.constraint_scope(extent > 0):
             body = self.node(node.body)
         if low is node.min and extent is node.extent and body is node.body:
@@ -91,9 +89,9 @@ class _Simplifier:
     def test(self, node: stmt.IfThenElse) -> Any:
         """Return the branch that is taken where that is known."""
         condition = self.expr(node.condition)
-        if isinstance(condition, IntImm):
+        if isinstance(condition, ir.IntImm):
             taken = node.then_case if condition.value else node.else_case
-            return self.node(taken) if taken is not None else stmt.Evaluate(as_expr(0))
+            return self.node(taken) if taken is not None else stmt.Evaluate(ir.as_expr(0))
         with self.analyzer.constraint_scope(condition):
             then_case = self.node(node.then_case)
         else_case = node.else_case
@@ -106,17 +104,17 @@ class _Simplifier:
 
     def store(self, node: stmt.BufferStore) -> Any:
         """Drop a store of the element that is read."""
-        new: Any = rebuild(node, lambda n: n if isinstance(n, Buffer) else self.node(n))
+        new: Any = ir.rebuild(node, lambda n: n if isinstance(n, Buffer) else self.node(n))
         value = new.value
         if not (isinstance(value, BufferLoad) and value.buffer is new.buffer and new.predicate is None):
             return new
         same = all(self.analyzer.can_prove_equal(a, b) for a, b in zip(value.indices, new.indices, strict=True))
-        return stmt.Evaluate(as_expr(0)) if same and is_pure(value.indices) else new
+        return stmt.Evaluate(ir.as_expr(0)) if same and is_pure(value.indices) else new
 
     def let(self, node: stmt.LetStmt) -> Any:
         """Put a value in the places that use it; keep the let where some place needs the variable itself."""
         value = self.expr(node.value)
-        constant = isinstance(value, (IntImm, ir.FloatImm, Var))
+        constant = isinstance(value, (ir.IntImm, ir.FloatImm, ir.Var))
         if not (constant or (ir.DataType(value.dtype).is_integer and is_pure(value) and not _loads(value))):
             node = replace_node(node, value=value) if value is not node.value else node
             return self._body(node)
@@ -132,8 +130,8 @@ class _Simplifier:
     def attr(self, node: stmt.AttrStmt) -> Any:
         """Simplify under the extent of a thread."""
         if isinstance(node.node, ir.IterVar) and node.attr_key in ("thread_extent", "virtual_thread"):
-            extent = as_expr(node.value)
-            dom = Range.from_min_extent(ir.const(0, extent.dtype), extent)
+            extent = ir.as_expr(node.value)
+            dom = ir.Range.from_min_extent(ir.const(0, extent.dtype), extent)
             self.analyzer.bind(node.node.var, dom, allow_override=True)
         return self._body(node)
 
@@ -151,7 +149,7 @@ class _Simplifier:
         for iv in node.iter_vars:
             if iv.dom is not None:
                 self.analyzer.bind(iv.var, iv.dom, allow_override=True)
-        return rebuild(node, lambda n: n if isinstance(n, ir.IterVar) else self.node(n))
+        return ir.rebuild(node, lambda n: n if isinstance(n, ir.IterVar) else self.node(n))
 
 
 def _loads(value: ir.PrimExpr) -> bool:

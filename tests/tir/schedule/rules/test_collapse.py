@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir, topi
+from weft import target, te, tir, topi
 from weft.ir import int64, walk
-from weft.target import Target
-from weft.tir import BufferStore
 from weft.tir.schedule import schedule_func
 from weft.tir.schedule.rules.collapse import collapse_dims
 
@@ -63,7 +61,7 @@ def test_rows_of_two_tensors(kind, sizes, dtype):
     first, second, *inner = (s if s is N else int64(s) for s in sizes)
     a, b = (te.placeholder((N, rows, *inner), dtype, name=name) for name, rows in (("a", first), ("b", second)))
     func = te.create_prim_func([a, b, kind(a, b)])
-    kernel = weft.build(schedule_func(func, Target("llvm")), "llvm")["main"]
+    kernel = weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"]
     rng = np.random.default_rng(0)
     for n in (1, 2, 9) if sizes == (5, N, 3) else (0, 1, 3, 33):
         rows, others, *rest = (n if s is N else s for s in sizes)
@@ -82,7 +80,7 @@ def test_what_is_merged(kind, inner, rank):
     sizes = [int64(n) for n in inner]
     a, b = (te.placeholder((int64(6), int64(rows), *sizes), name=name) for name, rows in (("a", 5), ("b", 3)))
     body = collapse_dims(te.create_prim_func([a, b, kind(a, b)])).body
-    (store,) = (n for n in walk(body) if isinstance(n, BufferStore))
+    (store,) = (n for n in walk(body) if isinstance(n, tir.BufferStore))
     assert len(store.indices) == rank
 
 
@@ -93,5 +91,5 @@ def test_an_index_that_is_looked_up_stays():
     )
     rows, data = np.array([5, 4, 3, 2, 1, 0]), np.arange(24, dtype=np.float32).reshape(6, 4)
     found = np.zeros((6, 4), np.float32)
-    weft.build(schedule_func(func, Target("llvm")), "llvm")["main"](rows, data, found)
+    weft.build(schedule_func(func, target.Target("llvm")), "llvm")["main"](rows, data, found)
     np.testing.assert_array_equal(found, np.concatenate([data[:2], data[rows][2:]]))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft import te, tir, topi
-from weft.ir import cast
+from weft import ir, te, tir, topi
 from weft.target import Target, build
 from weft.tir.analysis import statements
 from weft.tir.schedule import default_schedule, explain_schedule
@@ -149,7 +148,7 @@ def test_half_precision_weights_are_widened_one_step_at_a_time(shape):
     m, k, n = shape
     a, w = te.placeholder((m, k), name="a"), te.placeholder((-(-n // 32), k, 32), "float16", name="w")
     r = te.reduce_axis((0, k), name="r")
-    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * cast("float32", w[j // 32, r, j % 32]), r), name="c")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, r] * ir.cast("float32", w[j // 32, r, j % 32]), r), name="c")
     func = default_schedule(te.create_prim_func([a, w, c]), WIDE)
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((-(-n // 32), k, 32)).astype(np.float16)

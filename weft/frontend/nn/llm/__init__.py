@@ -5,5 +5,3 @@ Read in this order: ``kernel``, ``position_embedding``, ``page_kernels``, ``atte
 """
 
 from weft.frontend.nn.llm import kv_cache, position_embedding, tree_attn
-
-__all__ = ["kv_cache", "position_embedding", "tree_attn"]

@@ -11,8 +11,6 @@ from weft.frontend.nn.llm.kernel import check_target
 from weft.target import Target
 from weft.tir import PrimFunc
 
-__all__ = ["tree_attn", "tree_attn_cpu", "tree_attn_with_paged_kv_cache", "tree_attn_with_paged_kv_cache_cpu"]
-
 
 def tree_attn(
     h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], target: Target | str

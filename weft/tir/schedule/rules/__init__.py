@@ -5,14 +5,3 @@ from weft.tir.schedule.rules.record import Refusal, ScheduleRecord, noting_sched
 from weft.tir.schedule.rules.select import schedule_choices, schedule_func
 
 default_schedule = schedule_func
-
-__all__ = [
-    "Knob",
-    "Knobs",
-    "Refusal",
-    "ScheduleRecord",
-    "default_schedule",
-    "noting_schedules",
-    "schedule_choices",
-    "schedule_func",
-]
