@@ -433,9 +433,12 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return made
     base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
     value, channels = bb.emit(made), kernel[1] * groups
+    if plan.is_sparse and channels <= FEW_CHANNELS and not isinstance(made, _Kept):
+        value, made = bb.emit(permute(value, _to_first(len(shape)))), _Kept(made.op, made.args)
     if isinstance(made, _Kept):
-        image = image_of_planes(value, base, block, channels, plan.crop, bb)
+        image = image_of_planes(value, base, plan, kernel[1], groups, bb)
         return _Kept(image.op, image.args, image.attrs, span=call.span)
+    value = plan.filled(value, (*base, groups), (kernel[1],), bb)
     return s.bind_phased(Phased(value, base, block, channels, True, groups, plan.crop), bb)
 
 
