@@ -6,6 +6,7 @@ Element-wise blocks disappear into their consumers where that saves memory traff
 from __future__ import annotations
 
 from math import prod
+from typing import TypeGuard
 
 from weft.error import ScheduleError, UnknownHandle
 from weft.ir import CallIntrin, Cast, DataType, PrimExpr, Select, as_int, is_const_int, walk
@@ -117,8 +118,8 @@ def _along_rows(block: Block, copied: BufferStore) -> bool:
         return False
     column, reducing = store.indices[-1], set(reduce_vars(block))
     inside = [used_vars(*load.indices[-1:]) for load in loads_of(block.body, copied.buffer)]
-    asked = [n for n in walk(copied.value) if is_condition(n)]
-    tests = used_vars(*(n.args[0] if isinstance(n, CallIntrin) else n.condition for n in asked))
+    asked = (n for n in walk(copied.value) if is_condition(n))
+    tests = used_vars(*(n.condition if isinstance(n, Select) else n.args[0] for n in asked))
     lanes_ask = not tests.isdisjoint(used_vars(*copied.indices[-1:]))
     return any(column in variables and (lanes_ask or variables & reducing) for variables in inside)
 
@@ -139,6 +140,6 @@ def _has_condition(value: object) -> bool:
     return any(is_condition(n) for n in walk(value))
 
 
-def is_condition(n: object) -> bool:
+def is_condition(n: object) -> TypeGuard[Select | CallIntrin]:
     """Whether a node chooses one of two values."""
     return isinstance(n, Select) or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.if_then_else")
