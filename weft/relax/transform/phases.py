@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import op, runtime
-from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, as_int, constant, shape_expr
+from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, as_int, constant
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.transform.panels import flipped_weight, known_shape, moved_weight, padded_weight
+from weft.relax.transform.panels import flipped_weight, known_shape, moved_weight, padded_weight, reshaped
 
 Crop = tuple[tuple[int, PrimExpr], ...]
 """Where the image begins in what the blocks make, and its size, for each spatial axis."""
@@ -46,12 +46,12 @@ class Phased:
         (n, *sizes), block, value, rank = self.base, self.block, self.value, len(self.block)
         if self.together:
             apart = (n, *sizes, self.groups, *block, self.channels // self.groups)
-            value = bb.emit(_reshape(value, apart))
+            value = bb.emit(reshaped(value, apart))
             places = [d for i in range(rank) for d in (1 + i, 2 + rank + i)]
             axes = (0, *places, 1 + rank, 2 + 2 * rank)
             value = bb.emit(Call(Op.get("relax.permute_dims"), (value,), Attrs.of(axes=axes)))
         whole = [size * by for size, by in zip(sizes, block, strict=True)]
-        value = bb.emit(_reshape(value, (n, *whole, self.channels)))
+        value = bb.emit(reshaped(value, (n, *whole, self.channels)))
         return value if self.crop is None else bb.emit(_cropped(value, self.crop, 1))
 
     def alike(self, other: Phased) -> bool:
@@ -100,19 +100,15 @@ class Phases(NamedTuple):
         return any(m < s for (m, _), s in zip(self.made, self.block, strict=True))
 
     def filled(self, value: Expr, lead: Sequence[Any], tail: Sequence[Any], bb: BlockBuilder) -> Expr:
-        """Put zeros where no phases were made.
-
-        Phases lie in one dimension with the last of `lead`, the groups, ahead of them, and the first of `tail`, the
-        channels of a group, behind.
-        """
+        """Put zeros where no phases were made; they share a dimension with the groups ahead and channels behind."""
         if not self.is_sparse:
             return value
         both = [n for m, _ in self.made for n in (m, 1)]
         after = [n for s, (m, by) in zip(self.block, self.made, strict=True) for n in (s // by - m, by - 1)]
-        value = bb.emit(_reshape(value, (*lead, *both, *tail)))
+        value = bb.emit(reshaped(value, (*lead, *both, *tail)))
         widths = [w for n in (*[0] * len(lead), *after, *[0] * len(tail)) for w in (0, n)]
         value = bb.emit(op.make_call("nn.pad")(value, pad_width=widths))
-        return bb.emit(_reshape(value, (*lead[:-1], lead[-1] * prod(self.block) * tail[0], *tail[1:])))
+        return bb.emit(reshaped(value, (*lead[:-1], lead[-1] * prod(self.block) * tail[0], *tail[1:])))
 
 
 def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], outs: Sequence[PrimExpr]) -> Phases:
@@ -188,11 +184,11 @@ def image_of_planes(
     """Put planes of phases (n, groups * made * channels, h, w) in their places: the image, channels first."""
     (n, *sizes), rank, block = base, len(plan.block), plan.block
     value = plan.filled(value, (n, groups), (channels, *sizes), bb)
-    value = bb.emit(_reshape(value, (n, groups, *block, channels, *sizes)))
+    value = bb.emit(reshaped(value, (n, groups, *block, channels, *sizes)))
     places = [d for i in range(rank) for d in (3 + rank + i, 2 + i)]
     value = bb.emit(Call(Op.get("relax.permute_dims"), (value,), Attrs.of(axes=(0, 1, 2 + rank, *places))))
     whole = (size * by for size, by in zip(sizes, block, strict=True))
-    image = _reshape(value, (n, groups * channels, *whole))
+    image = reshaped(value, (n, groups * channels, *whole))
     return image if plan.crop is None else _cropped(bb.emit(image), plan.crop, 2)
 
 
@@ -201,16 +197,12 @@ def _cropped(image: Expr, crop: Crop, axis: int) -> Call:
     return op.make_call("strided_slice")(image, axes=list(range(axis, axis + len(crop))), begin=begin, end=end)
 
 
-def _reshape(x: Expr, shape: tuple[Any, ...]) -> Call:
-    return Call(Op.get("relax.reshape"), (x, shape_expr(list(shape))))
-
-
 def product_of_blocks(pixels: Expr, base: tuple[PrimExpr, ...], kernel: Expr, bb: BlockBuilder) -> Phased:
     """Emit the product of pixels (n, h, w, in) with weights (in, out, rows, columns), the rows of blocks apart."""
     n, h, w = base
     c, channels, rows, columns = known_shape(kernel)
     weight = moved_weight(kernel, (c, channels, rows, columns), (2, 0, 3, 1), bb)
     weight = moved_weight(weight, (rows, c, columns * channels), range(3), bb)
-    apart = bb.emit(_reshape(pixels, (n, h, 1, w, c)))
+    apart = bb.emit(reshaped(pixels, (n, h, 1, w, c)))
     value = bb.emit(op.make_call("matmul")(apart, weight))
     return Phased(value, base, (rows, columns), channels, together=False)
