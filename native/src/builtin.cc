@@ -10,6 +10,7 @@
 
 #include "builtin.h"
 #include "guard.h"
+#include "index_bounds.h"
 
 namespace weft {
 
@@ -357,19 +358,6 @@ int tensor_to_shape(const Call& c) {
   return give_shape(c, dims.data(), n);
 }
 
-// The least and the greatest of every n-th of `size` integers from the first on, of which there is one.
-template <typename Read>
-void bounds_of(Read read, int64_t width, const char* data, int64_t size, int64_t n, int64_t* bounds) {
-  int64_t least = read(data), greatest = least;
-  for (int64_t i = n; i < size; i += n) {
-    int64_t v = read(data + i * width);
-    least = std::min(least, v);
-    greatest = std::max(greatest, v);
-  }
-  bounds[0] = least;
-  bounds[1] = greatest;
-}
-
 // index_bounds(tensor, n): the least and the greatest of the integers in each of n places, which follow one another in
 // the last dimension (n is 1: of all); 0 and -1 where there are none.
 int index_bounds(const Call& c) {
@@ -389,7 +377,12 @@ int index_bounds(const Call& c) {
     if (size == 0) continue;
     const char* first = data + place * width;
     if (read == load<int64_t>) {  // the usual one, without a call for each
-      bounds_of([](const char* p) { return load<int64_t>(p); }, 8, first, size - place, n, &bounds[2 * place]);
+      int64_t count = size - place, eighths[16];
+      if (kByEight && n == 1 && size >= 8) {
+        bounds_of_eighths(first, size, eighths);
+        first = reinterpret_cast<const char*>(eighths), count = 16;
+      }
+      bounds_of([](const char* p) { return load<int64_t>(p); }, 8, first, count, n, &bounds[2 * place]);
     } else {
       bounds_of(read, width, first, size - place, n, &bounds[2 * place]);
     }

@@ -9,7 +9,9 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+import weft
 from tests.frontend.models import check, model_of
+from weft import relax
 from weft.error import ModelImportError, UnsupportedOperator
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
@@ -97,6 +99,19 @@ def test_reduce(op: str, keepdims: int, opset: int) -> None:
         one(op, {"x": x}, opset, weights=weights, keepdims=keepdims, **attrs)
     if opset >= 18:
         one(op, {"x": x}, opset, weights={"axes": np.array([], np.int64)}, keepdims=keepdims, noop_with_empty_axes=1)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint32", "uint64"])
+def test_sums_of_powers_of_integers(dtype: str) -> None:
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max // 2
+    rows = [[low, low, low], [low, high, 0], [5, 4, 3], [100, 0, 99], [low, low + 119, low + 121], [20, 20, 20]]
+    x = np.array(rows + ([[-7, -7, -7], [-3, -4, -90]] if low else []), dtype)
+    node = helper.make_node("ReduceLogSumExp", ["x", "axes"], ["y"], keepdims=0)
+    program = from_onnx(model_of([node], {"x": x}, ["y"], 18, {"axes": np.array([1])}))
+    vm = relax.VirtualMachine(weft.compile(program, target="llvm"), weft.cpu())
+    powers = [np.exp([-float(int(max(r)) - int(v)) for v in r]).sum() for r in x]
+    wanted = [int(float(max(r)) + np.log(p)) for r, p in zip(x, powers, strict=True)]
+    assert vm["main"](x).numpy().tolist() == wanted
 
 
 @pytest.mark.parametrize("opset", [7, 12, 13])

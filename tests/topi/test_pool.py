@@ -79,6 +79,27 @@ def test_volumes_get_the_rule_for_windows(width, stride):
     np.testing.assert_array_equal(out, windows.max((-1, -2, -3)) * np.float32(2) + np.float32(1))
 
 
+@pytest.mark.parametrize("strides", [(1, 2, 1), (2, 1, 2), (3, 3, 1)])
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_padded_volumes_of_unknown_size_are_copied_once_and_then_windows(kind, strides):
+    t = te.placeholder((te.size_var("n", "int64"), 3, *(te.size_var(v, "int64") for v in "dhw")), name="x")
+    y = topi.nn.pool3d(t, (2, 3, 3), strides, (1,) * 3, (1, 0, 1, 0, 1, 1), kind, count_include_pad=False)
+    func, chosen = te.create_prim_func([t, y]), Target("llvm")
+    taken = explain_schedule(func, chosen).kernels[0].record.taken
+    assert {rule for block, rule in taken.items() if "pool" in block and block != "T_avg_pool"} == {"windows"}
+    assert taken["pad"] != "inline"
+    compiled = build(default_schedule(func, chosen), chosen)["main"]
+    for size in ((2, 3, 5, 6, 19), (1, 3, 2, 3, 3), (1, 3, 9, 4, 67)):
+        x = np.random.default_rng(3).standard_normal(size, np.float32)
+        padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 0), (0, 1), (1, 1)), constant_values=np.nan)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (2, 3, 3), (2, 3, 4))
+        windows = windows[:, :, :: strides[0], :: strides[1], :: strides[2]]
+        wanted = (np.nanmax if kind == "max" else np.nanmean)(windows, (-1, -2, -3))
+        out = np.zeros(wanted.shape, np.float32)
+        compiled(x, out)
+        np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("shape", [(33, 7, 129), (64, 1, 13), (17, 50, 8 * 9 + 1), (300, 5, 9)])
 def test_sums_over_columns_that_end_inside_a_vector(shape):
     x = np.random.default_rng(3).standard_normal(shape, np.float32)

@@ -103,9 +103,10 @@ _LARGE_WINDOW = 16
 
 
 def _together(k: Any, s: Any) -> list[tuple[int, ...]]:
-    """Which axes of a window are taken at once, in order, the last axis first."""
+    """Which axes of a window are taken at once, in order: those first that leave least, and a row's own behind them."""
     axes = tuple(range(len(k)))
-    return [(i,) for i in reversed(axes) if k[i] > 1 or s[i] > 1] if prod(k) >= _LARGE_WINDOW else [axes]
+    order = [*sorted(axes[:-1], key=lambda i: -s[i]), axes[-1]]
+    return [(i,) for i in order if k[i] > 1 or s[i] > 1] if prod(k) >= _LARGE_WINDOW else [axes]
 
 
 def _windows(kind: str, x: Any, axes: tuple[int, ...], outs: Any, k: Any, s: Any, d: Any, last: bool) -> Any:

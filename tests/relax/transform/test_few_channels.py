@@ -23,6 +23,8 @@ CASES = [  # data, weights, transposed, attributes, whether as a product
     ((2, 9, 4, 6), (9, 1, 3, 3), True, {"padding": (1, 2, 0, 1)}, True),
     ((1, 12, 5, 4), (12, 2, 4, 3), True, {"strides": (2, 1), "padding": 1}, True),
     ((1, 9, 4, 5), (9, 1, 2, 2), True, {"dilation": 3}, True),
+    ((1, 27, 4, 5), (27, 1, 3, 1), True, {"strides": 2, "groups": 3}, True),
+    ((1, 16, 4, 5), (16, 1, 2, 3), True, {"strides": 3, "groups": 2, "dilation": (1, 2)}, True),
     ((1, 9, 7, 7), (1, 9, 3, 3), False, {"padding": 3}, False),  # windows that see nothing but padding
     ((1, 9, 7, 7), (1, 9, 3, 3), False, {"padding": (0, 0, 0, 3)}, False),
     ((1, 9, 7, 7), (1, 9, 3, 3), False, {"strides": 2}, False),

@@ -255,9 +255,12 @@ def test_checks_of_indices_cost_three_calls():
     main = relax.VirtualMachine(executable, tvm.cpu())["lookup"]
     table = np.arange(14, dtype="float32").reshape(7, 2)
     np.testing.assert_array_equal(main(table, np.array([6, -7, 0])).numpy(), table[[6, 0, 0]])
-    for wrong in (-8, 7):
+    for wrong, count, at in ((-8, 2, 1), (7, 2, 1), (7, 8, 0), (-(2**63), 27, 26), (2**63 - 1, 27, 18), (-8, 64, 11)):
+        rows = np.arange(count) % 14 - 7
+        np.testing.assert_array_equal(main(table, rows).numpy(), table[rows])
+        rows[at] = wrong
         with pytest.raises(error.WeftError, match=f"found {wrong}"):
-            main(table, np.array([0, wrong]))
+            main(table, rows)
 
 
 @pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.frontend.onnx.axes import remaining, split_axes
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
@@ -12,6 +14,7 @@ from weft.frontend.onnx.value import Dim
 from weft.ir import DataType
 
 _PLAIN = {"ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod"}
+_FAR = 120
 
 
 class _Reduction:
@@ -66,22 +69,33 @@ def _reduce(node: Node) -> Any:
         return reduction("sum", node.op("abs", x))
     if node.op_type == "ReduceSumSquare":
         return reduction("sum", node.op("multiply", x, x))
+    if node.op_type == "ReduceLogSumExp":
+        return _log_sum_exp(node, x, reduction)
     wide = x if is_float else node.astype(x, "float64")
     if node.op_type == "ReduceL2":
         out = node.op("sqrt", reduction("sum", node.op("multiply", wide, wide)))
-    elif node.op_type == "ReduceLogSum":
-        out = node.op("log", reduction("sum", wide))
     else:
-        out = _log_sum_exp(node, wide, reduction)
+        out = node.op("log", reduction("sum", wide))
     return node.astype(out, dtype)
 
 
 def _log_sum_exp(node: Node, x: Any, reduction: _Reduction) -> Any:
-    """Subtract the largest first, so that nothing overflows; a largest of infinity counts as zero."""
-    top = reduction("max", x, keepdims=True)
-    top = node.op("where", node.op("isfinite", top), top, node.scalar(0.0, x.ty.dtype))
-    total = node.op("log", reduction("sum", node.op("exp", node.op("subtract", x, top)), keepdims=True))
-    out = node.op("add", total, node.reshape(top, node.dims(total)))
+    """Subtract the largest first, so that nothing overflows; a largest of infinity counts as zero.
+
+    How far integers lie below the largest is an integer. Beyond `_FAR` it has no power in float32, whose sums are wide.
+    """
+    top, dtype = reduction("max", x, keepdims=True), x.ty.dtype
+    if DataType(dtype).is_float:
+        top = node.op("where", node.op("isfinite", top), top, node.scalar(0.0, dtype))
+        powers = node.op("exp", node.op("subtract", x, top))
+    else:
+        least, far = node.scalar(np.iinfo(dtype).min + _FAR, dtype), node.scalar(_FAR, dtype)
+        nearest = node.op("subtract", node.op("maximum", top, least), far)
+        below = node.op("subtract", top, node.op("maximum", x, nearest))
+        powers = node.op("exp", node.op("negative", node.astype(below, "float32")))
+        powers, top = node.astype(powers, "float64"), node.astype(top, "float64")
+    total = node.op("log", reduction("sum", powers, keepdims=True))
+    out = node.astype(node.op("add", total, node.reshape(top, node.dims(total))), dtype)
     return out if reduction.keepdims else reduction.drop(out)
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.ir import Call, Expr, PrimExpr, TensorType, int64, shape_expr
+from weft.ir import Call, Expr, PrimExpr, int64
 from weft.machine import Machine
 from weft.op import make_call, simplify
-from weft.relax.transform.panels import LIKELY_SIZE, flipped_weight, known_shape, likely, moved_weight
+from weft.relax.transform import panels
 
 if TYPE_CHECKING:
     from weft.relax.block_builder import BlockBuilder
@@ -43,21 +43,21 @@ _LARGEST = 8
 
 def lanes_are_pixels(machine: Machine, call: Call, taps: int, has_last: bool) -> bool:
     """Whether a convolution to few channels is better computed for neighbouring pixels, of which a vector is read."""
-    shape = _shape_of(call)
+    shape = panels.shape_of(call)
     if not shape or getattr(call.args[0].ty, "dtype", "") != "float32":
         return False
     if np.ravel(call.attrs.get("strides", 1))[-1] != 1:
         return False
-    row = prod(likely(d, LIKELY_SIZE) for d in (shape[2:] if taps == 1 else shape[-1:]))
+    row = prod(panels.likely(d, panels.LIKELY_SIZE) for d in (shape[2:] if taps == 1 else shape[-1:]))
     return row >= _WIDE * machine.lanes(32) and (not has_last or taps > _LIKE_A_MOVE)
 
 
 def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuilder) -> Call | None:
     """Emit a convolution to few channels as a product, whose rows are summed; None where that is no gain."""
     (data, weight), attrs = call.args[:2], call.attrs
-    (channels, depth, *kernel), groups = known_shape(weight), attrs.get("groups", 1)
+    (channels, depth, *kernel), groups = panels.known_shape(weight), attrs.get("groups", 1)
     rank, taps, each = len(kernel), prod(kernel), channels // groups
-    shape, outs, pads = _shape_of(data), _shape_of(call), np.ravel(attrs.get("padding", 0)).tolist()
+    shape, outs, pads = panels.shape_of(data), panels.shape_of(call), np.ravel(attrs.get("padding", 0)).tolist()
     pads = pads * (2 * rank // len(pads))
     gaps, strides = (np.broadcast_to(attrs.get(n, 1), rank).tolist() for n in ("dilation", "strides"))
     reach = [(k - 1) * d for k, d in zip(kernel, gaps, strict=True)]
@@ -71,25 +71,23 @@ def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuild
         return None
     dtype = str(getattr(call.ty, "dtype", ""))
     wide = "float64" if dtype == "float64" else "float32"
-    rows = moved_weight(flipped_weight(weight, range(2, 2 + rank), bb), (groups, each, depth, taps), (0, 3, 1, 2), bb)
-    rows = moved_weight(rows, (groups, taps * each, depth), range(3), bb)
-    pixels = bb.emit(_reshape(data, (shape[0], groups, depth, _product(shape[2:]))))
+    rows = panels.moved_weight(
+        panels.flipped_weight(weight, range(2, 2 + rank), bb), (groups, each, depth, taps), (0, 3, 1, 2), bb
+    )
+    rows = panels.moved_weight(rows, (groups, taps * each, depth), range(3), bb)
+    pixels = bb.emit(panels.reshaped(data, (shape[0], groups, depth, _product(shape[2:]))))
     value: Expr = bb.emit(make_call("matmul")(rows, pixels, out_dtype=wide))
     inner: Sequence[PrimExpr | int] = ()
     for i in (i for i in reversed(range(rank)) if taps > 1):
         lead, middle = _product((shape[0], groups, *kernel[:i])), _product((each, *shape[2 : 2 + i]))
-        value = bb.emit(_reshape(value, (lead, kernel[i], middle, shape[2 + i], _product(inner))))
+        value = bb.emit(panels.reshaped(value, (lead, kernel[i], middle, shape[2 + i], _product(inner))))
         value = bb.emit(make_call("nn.overlap_add")(value, hop=gaps[i]))
         begin = reach[i] - pads[i]
         value = bb.emit(make_call("strided_slice")(value, axes=[2], begin=[begin], end=[outs[2 + i] + int64(begin)]))
         inner = (outs[2 + i], *inner)
     if dtype != wide:
         value = bb.emit(make_call("astype")(value, dtype=dtype))
-    return _reshape(value, (shape[0], channels, *outs[2:]))
-
-
-def _shape_of(expr: Expr) -> tuple[PrimExpr, ...] | None:
-    return expr.ty.shape if isinstance(expr.ty, TensorType) else None
+    return panels.reshaped(value, (shape[0], channels, *outs[2:]))
 
 
 def _product(sizes: Sequence[PrimExpr | int]) -> PrimExpr:
@@ -97,7 +95,3 @@ def _product(sizes: Sequence[PrimExpr | int]) -> PrimExpr:
     for n in sizes:
         total = total * n
     return simplify(total)
-
-
-def _reshape(x: Expr, shape: Sequence[PrimExpr | int]) -> Call:
-    return make_call("reshape")(x, shape_expr(list(shape)))

@@ -19,6 +19,16 @@ def known_shape(expr: ir.Expr) -> tuple[int, ...]:
     return () if None in sizes else tuple(sizes)  # type: ignore[arg-type]
 
 
+def shape_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:
+    """Return the shape of a tensor, where it has one."""
+    return expr.ty.shape if isinstance(expr.ty, ir.TensorType) else None
+
+
+def reshaped(x: ir.Expr, shape: Sequence[ir.PrimExpr | int]) -> ir.Call:
+    """Return a call that gives a tensor another shape."""
+    return op.make_call("reshape")(x, ir.shape_expr(list(shape)))
+
+
 def permute(x: ir.Expr, axes: tuple[int, ...]) -> ir.Call:
     """Return a call that reorders dimensions."""
     return ir.Call(ir.Op.get("relax.permute_dims"), (x,), ir.Attrs.of(axes=axes))
@@ -28,7 +38,7 @@ def moved_weight(weight: ir.Expr, shape: Sequence[int], axes: Sequence[int], bb:
     """Return weights in another shape and order of dimensions: at once, or computed where they come at run time."""
     if isinstance(weight, ir.Constant):
         return ir.constant(runtime.aligned(weight.data.numpy().reshape(shape).transpose(axes)))
-    return bb.emit(permute(bb.emit(op.make_call("reshape")(weight, ir.shape_expr(shape))), tuple(axes)))
+    return bb.emit(permute(bb.emit(reshaped(weight, shape)), tuple(axes)))
 
 
 def padded_weight(weight: ir.Expr, after: Sequence[int], bb: BlockBuilder) -> ir.Expr:

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft import op, runtime
-from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, as_int, constant, shape_expr
+from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, as_int, constant
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.transform.panels import flipped_weight, known_shape, moved_weight, padded_weight
+from weft.relax.transform.panels import flipped_weight, known_shape, moved_weight, padded_weight, reshaped
 
 Crop = tuple[tuple[int, PrimExpr], ...]
 """Where the image begins in what the blocks make, and its size, for each spatial axis."""
@@ -46,12 +46,12 @@ class Phased:
         (n, *sizes), block, value, rank = self.base, self.block, self.value, len(self.block)
         if self.together:
             apart = (n, *sizes, self.groups, *block, self.channels // self.groups)
-            value = bb.emit(_reshape(value, apart))
+            value = bb.emit(reshaped(value, apart))
             places = [d for i in range(rank) for d in (1 + i, 2 + rank + i)]
             axes = (0, *places, 1 + rank, 2 + 2 * rank)
             value = bb.emit(Call(Op.get("relax.permute_dims"), (value,), Attrs.of(axes=axes)))
         whole = [size * by for size, by in zip(sizes, block, strict=True)]
-        value = bb.emit(_reshape(value, (n, *whole, self.channels)))
+        value = bb.emit(reshaped(value, (n, *whole, self.channels)))
         return value if self.crop is None else bb.emit(_cropped(value, self.crop, 1))
 
     def alike(self, other: Phased) -> bool:
@@ -81,7 +81,8 @@ class Phases(NamedTuple):
     """A transposed convolution as an ordinary one whose channels are phases.
 
     The window of the convolution has `taps` elements along each axis, `dilation` apart; its output is `more` longer
-    than its input. `spread` is what lay between elements of the kernel and lies between its zeros now.
+    than its input. `spread` is what lay between elements of the kernel and lies between its zeros now. Phases that meet
+    no element of the kernel are zeros: `made` says how many others an axis has, and how far apart they are.
     """
 
     block: tuple[int, ...]
@@ -91,6 +92,23 @@ class Phases(NamedTuple):
     spread: tuple[int, ...]
     more: tuple[int, ...]
     crop: Crop | None
+    made: tuple[tuple[int, int], ...]
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether some phases are not made."""
+        return any(m < s for (m, _), s in zip(self.made, self.block, strict=True))
+
+    def filled(self, value: Expr, lead: Sequence[Any], tail: Sequence[Any], bb: BlockBuilder) -> Expr:
+        """Put zeros where no phases were made; they share a dimension with the groups ahead and channels behind."""
+        if not self.is_sparse:
+            return value
+        both = [n for m, _ in self.made for n in (m, 1)]
+        after = [n for s, (m, by) in zip(self.block, self.made, strict=True) for n in (s // by - m, by - 1)]
+        value = bb.emit(reshaped(value, (*lead, *both, *tail)))
+        widths = [w for n in (*[0] * len(lead), *after, *[0] * len(tail)) for w in (0, n)]
+        value = bb.emit(op.make_call("nn.pad")(value, pad_width=widths))
+        return bb.emit(reshaped(value, (*lead[:-1], lead[-1] * prod(self.block) * tail[0], *tail[1:])))
 
 
 def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], outs: Sequence[PrimExpr]) -> Phases:
@@ -117,9 +135,17 @@ def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], ou
         before, after = (taps - 1) * gap - first, max(0, -(-(length - cut - s) // s))
         begin, more = pads[i] - first * s, before + after - (taps - 1) * gap
         whole = whole and begin == 0 and (more + 1) * s == length - pads[i] - cut
-        axes.append((s, taps, before, after, gap, spread, more, (begin, outs[i])))
-    block, taps, before, after, gap, spread, more, crop = zip(*axes, strict=True)
-    return Phases(block, taps, (*before, *after), gap, spread, more, None if whole else crop)
+        axes.append((s, taps, before, after, gap, spread, more, (begin, outs[i]), _phases_made(k, spread, s)))
+    block, taps, before, after, gap, spread, more, crop, made = zip(*axes, strict=True)
+    return Phases(block, taps, (*before, *after), gap, spread, more, None if whole else crop, made)
+
+
+def _phases_made(k: int, dilation: int, stride: int) -> tuple[int, int]:
+    """How many phases meet elements of a kernel, and how far apart these are; all where they are neither."""
+    met, apart = {j * dilation % stride for j in range(k)}, gcd(dilation, stride)
+    if met == set(range(len(met))):
+        return len(met), 1
+    return (stride // apart, apart) if len(met) == stride // apart else (stride, 1)
 
 
 def phase_weights(weight: Expr, plan: Phases, groups: int, bb: BlockBuilder) -> Expr:
@@ -140,31 +166,35 @@ def phase_weights(weight: Expr, plan: Phases, groups: int, bb: BlockBuilder) -> 
     both = [n for t, s in zip(plan.taps, plan.block, strict=True) for n in (t, s)]
     taps = tuple(3 + 2 * i for i in range(rank))
     order = (0, *(t + 1 for t in taps), 2, 1, *taps)
+    if plan.is_sparse:
+        both = [n for t, s, (_, by) in zip(plan.taps, plan.block, plan.made, strict=True) for n in (t, s // by, by)]
+        weight = moved_weight(weight, (c, channels, *both), range(2 + 3 * rank), bb)
+        cut = [n for s, (m, by) in zip(plan.block, plan.made, strict=True) for n in (0, m - s // by, 1 - by)]
+        weight = padded_weight(weight, [0, 0, *cut], bb)
+        both = [n for t, (m, _) in zip(plan.taps, plan.made, strict=True) for n in (t, m)]
     apart_weight = moved_weight(weight, (groups, c // groups, channels, *both), order, bb)
-    flat = (groups * prod(plan.block) * channels, c // groups, *plan.taps)
+    flat = (groups * prod(m for m, _ in plan.made) * channels, c // groups, *plan.taps)
     flat_weight = moved_weight(apart_weight, flat, range(2 + rank), bb)
     return flipped_weight(flat_weight, range(2, 2 + rank), bb)
 
 
 def image_of_planes(
-    value: Expr, base: tuple[PrimExpr, ...], block: tuple[int, ...], channels: int, crop: Crop | None, bb: BlockBuilder
+    value: Expr, base: tuple[PrimExpr, ...], plan: Phases, channels: int, groups: int, bb: BlockBuilder
 ) -> Call:
-    """Put planes of phases (n, block * channels, h, w) in their places: the image, channels first."""
-    (n, *sizes), rank = base, len(block)
-    value = bb.emit(_reshape(value, (n, *block, channels, *sizes)))
-    places = [d for i in range(rank) for d in (2 + rank + i, 1 + i)]
-    value = bb.emit(Call(Op.get("relax.permute_dims"), (value,), Attrs.of(axes=(0, 1 + rank, *places))))
-    image = _reshape(value, (n, channels, *(size * by for size, by in zip(sizes, block, strict=True))))
-    return image if crop is None else _cropped(bb.emit(image), crop, 2)
+    """Put planes of phases (n, groups * made * channels, h, w) in their places: the image, channels first."""
+    (n, *sizes), rank, block = base, len(plan.block), plan.block
+    value = plan.filled(value, (n, groups), (channels, *sizes), bb)
+    value = bb.emit(reshaped(value, (n, groups, *block, channels, *sizes)))
+    places = [d for i in range(rank) for d in (3 + rank + i, 2 + i)]
+    value = bb.emit(Call(Op.get("relax.permute_dims"), (value,), Attrs.of(axes=(0, 1, 2 + rank, *places))))
+    whole = (size * by for size, by in zip(sizes, block, strict=True))
+    image = reshaped(value, (n, groups * channels, *whole))
+    return image if plan.crop is None else _cropped(bb.emit(image), plan.crop, 2)
 
 
 def _cropped(image: Expr, crop: Crop, axis: int) -> Call:
     begin, end = [b for b, _ in crop], [b + size for b, size in crop]
     return op.make_call("strided_slice")(image, axes=list(range(axis, axis + len(crop))), begin=begin, end=end)
-
-
-def _reshape(x: Expr, shape: tuple[Any, ...]) -> Call:
-    return Call(Op.get("relax.reshape"), (x, shape_expr(list(shape))))
 
 
 def product_of_blocks(pixels: Expr, base: tuple[PrimExpr, ...], kernel: Expr, bb: BlockBuilder) -> Phased:
@@ -173,6 +203,6 @@ def product_of_blocks(pixels: Expr, base: tuple[PrimExpr, ...], kernel: Expr, bb
     c, channels, rows, columns = known_shape(kernel)
     weight = moved_weight(kernel, (c, channels, rows, columns), (2, 0, 3, 1), bb)
     weight = moved_weight(weight, (rows, c, columns * channels), range(3), bb)
-    apart = bb.emit(_reshape(pixels, (n, h, 1, w, c)))
+    apart = bb.emit(reshaped(pixels, (n, h, 1, w, c)))
     value = bb.emit(op.make_call("matmul")(apart, weight))
     return Phased(value, base, (rows, columns), channels, together=False)

@@ -6,6 +6,7 @@ Element-wise blocks disappear into their consumers where that saves memory traff
 from __future__ import annotations
 
 from math import prod
+from typing import TypeGuard
 
 from weft.error import ScheduleError, UnknownHandle
 from weft.ir import CallIntrin, Cast, DataType, PrimExpr, Select, as_int, is_const_int, walk
@@ -60,7 +61,7 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
             and is_window(c.block)
             and (
                 is_costly(store.value)
-                or (_has_condition(store.value) and (_is_large(c.block) or _along_rows(c.block, buffer)))
+                or (_has_condition(store.value) and (_is_large(c.block) or _along_rows(c.block, store)))
             )
         ):  # elements of a window are read many times
             return False
@@ -110,14 +111,17 @@ def _is_large(block: Block) -> bool:
     return prod(n or _LARGE_WINDOW for n in extents) >= _LARGE_WINDOW and len([n for n in extents if n != 1]) < 2
 
 
-def _along_rows(block: Block, buffer: Buffer) -> bool:
-    """Whether windows go along what results are contiguous along, so that a test differs between lanes."""
+def _along_rows(block: Block, copied: BufferStore) -> bool:
+    """Whether windows, or a test of what they read, go along what results are contiguous along: lanes differ."""
     store = block.body
     if not isinstance(store, BufferStore) or not store.indices:
         return False
     column, reducing = store.indices[-1], set(reduce_vars(block))
-    inside = [used_vars(*load.indices[-1:]) for load in loads_of(block.body, buffer)]
-    return any(column in variables and variables & reducing for variables in inside)
+    inside = [used_vars(*load.indices[-1:]) for load in loads_of(block.body, copied.buffer)]
+    asked = (n for n in walk(copied.value) if is_condition(n))
+    tests = used_vars(*(n.condition if isinstance(n, Select) else n.args[0] for n in asked))
+    lanes_ask = not tests.isdisjoint(used_vars(*copied.indices[-1:]))
+    return any(column in variables and (lanes_ask or variables & reducing) for variables in inside)
 
 
 def is_window(block: Block) -> bool:
@@ -133,7 +137,9 @@ def is_window(block: Block) -> bool:
 
 
 def _has_condition(value: object) -> bool:
-    return any(
-        isinstance(n, Select) or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.if_then_else")
-        for n in walk(value)
-    )
+    return any(is_condition(n) for n in walk(value))
+
+
+def is_condition(n: object) -> TypeGuard[Select | CallIntrin]:
+    """Whether a node chooses one of two values."""
+    return isinstance(n, Select) or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.if_then_else")

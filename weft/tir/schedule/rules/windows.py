@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from math import prod
 
+from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.ir import CallIntrin, PrimExpr, Select, Var, as_int, int64, walk
+from weft.ir import PrimExpr, Var, as_int, int64, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import reduce_vars
 from weft.tir.analysis.pattern import stride_along
@@ -22,6 +23,7 @@ from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.depthwise import padding_block
 from weft.tir.schedule.rules.elementwise import vector_lanes, vectorize_spatial
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
+from weft.tir.schedule.rules.inline import is_condition
 from weft.tir.stmt import Block, BufferStore
 
 _STRIP = 4
@@ -50,7 +52,7 @@ def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
     column = _column(block)
     if column is None:
         raise ScheduleError("windows: results are not contiguous along what the windows move by little")
-    if any(_is_condition(n) for n in walk(block.body)):
+    if any(is_condition(n) for n in walk(block.body)):
         raise ScheduleError("windows: elements stand under conditions")
     lanes = vector_lanes(ctx, block)
     steps = prod(
@@ -90,8 +92,9 @@ def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
 
 
 def _are_enough(ctx: RuleContext, loops: list[LoopRV]) -> bool:
-    """Whether loops, where their sizes are known, make tasks for all cores."""
-    return prod(ctx.constant(x) or 1 for x in loops) >= 2 * ctx.machine.cores
+    """Whether loops make tasks for all cores by what is known of their sizes: numbers, or what divides them."""
+    known = [(ctx.constant(x), Analyzer().modular_set(ctx.extent(x))) for x in loops]
+    return prod(n or (m.coeff if m.base == 0 else 1) for n, m in known) >= 2 * ctx.machine.cores
 
 
 def ends_inside(ctx: RuleContext, block: Block) -> bool:
@@ -129,13 +132,12 @@ def _overlaps(block: Block, load: BufferLoad, column: Var) -> bool:
 
 
 def _moved(block: Block) -> int:
-    """How many dimensions of the results move a window; the others name images."""
+    """How many dimensions of the results there are from the first that moves a window; those ahead name images."""
     reducing, indices = set(reduce_vars(block)), [used_vars(i) for x in loads_of(block.body) for i in x.indices]
-    return len({v for i in indices if i & reducing for v in i - reducing}) or 1
-
-
-def _is_condition(n: object) -> bool:
-    return isinstance(n, Select) or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.if_then_else")
+    moving = {v for i in indices if i & reducing for v in i - reducing}
+    assert isinstance(block.body, BufferStore)
+    results = block.body.indices
+    return next((len(results) - at for at, v in enumerate(results) if v in moving), 1)
 
 
 def _unknown_strips(n: PrimExpr, lanes: int, together: int) -> list[tuple[PrimExpr | None, int]]:
