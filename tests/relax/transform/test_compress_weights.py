@@ -10,7 +10,7 @@ from weft.ir import Call, Constant, Op, Var, const, walk
 from weft.relax.pipeline import default_passes
 from weft.relax.transform import compress_weights, convert_layout
 from weft.relax.transform.compress_weights import compress
-from weft.relax.transform.convert_layout import pack_matmul_weight
+from weft.relax.transform.panels import pack_matmul_weight
 from weft.target import Target
 from weft.tir.schedule import schedule_func
 from weft.tir.transform.prefetch_streams import PREFETCH_MARK

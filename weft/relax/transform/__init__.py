@@ -2,6 +2,7 @@
 
 from weft.ir import passes_inside
 from weft.ir.pass_decorators import function_pass
+from weft.relax.transform import matmul_algebra
 from weft.relax.transform.alter_op_impl import AlterOpImpl
 from weft.relax.transform.annotate_pattern import annotate_tir_op_pattern
 from weft.relax.transform.attach_extern import EXTERNAL_MODULES, AttachExternModules

@@ -23,20 +23,9 @@ from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import rewrite_bindings
+from weft.relax.transform import panels
 from weft.relax.transform.desired_layouts import converted
 from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps
-from weft.relax.transform.panels import (
-    LIKELY_SIZE,
-    known_shape,
-    likely,
-    moved_weight,
-    pack_conv_weight,
-    pack_matmul_weight,
-    permute,
-    round_up,
-    weight_panels,
-    weights_bytes,
-)
 from weft.relax.transform.phases import Phased, image_of_planes, phase_weights, phases_of, product_of_blocks
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
@@ -47,7 +36,7 @@ if TYPE_CHECKING:
     from weft.relax.block_builder import BlockBuilder
     from weft.relax.expr import Binding
 
-__all__ = ["convert_layout", "pack_conv_weight", "pack_matmul_weight"]
+__all__ = ["convert_layout"]
 
 _RANKS = (4, 5)
 """Of what may have a twin: images and volumes."""
@@ -121,7 +110,7 @@ def convert_layout(
         return func
     forms = machine.dot_forms if dot_forms is None else dot_forms
     state = _Layouts(machine, panel or machine.panel_columns, winograd, frozenset(f[:3] for f in forms), tuned)
-    state.near = weights_bytes(func) <= machine.near_model_bytes
+    state.near = panels.weights_bytes(func) <= machine.near_model_bytes
     return rewrite_bindings(func, mod, state.rule)
 
 
@@ -186,7 +175,7 @@ class _Layouts:
 
     def bind_last(self, twin: Any, binding: Any, bb: BlockBuilder) -> ir.Expr:
         """Record that the value of `binding` is the transpose of `twin`."""
-        original = bb.emit(permute(twin, _to_first(twin.ty.ndim)))
+        original = bb.emit(panels.permute(twin, _to_first(twin.ty.ndim)))
         self.last[id(original)] = twin
         self.first[id(twin)] = original
         self.alive += [original, twin, binding]
@@ -238,7 +227,7 @@ class _Layouts:
             return self.last[id(expr)]
         if isinstance(expr, ir.Constant):
             return ir.constant(aligned(expr.data.numpy().transpose(_to_last(expr.data.numpy().ndim))))
-        twin = bb.emit(permute(expr, _to_last(expr.ty.ndim)))
+        twin = bb.emit(panels.permute(expr, _to_last(expr.ty.ndim)))
         self.last[id(expr)] = twin
         self.alive += [expr, twin]
         return twin
@@ -300,7 +289,7 @@ _RULES: Registry[Callable[[_Layouts, ir.Call, Any], Any]] = Registry()
 @_RULES.on("nn.conv2d", "nn.conv3d")
 def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     weight, attrs = call.args[1], call.attrs
-    shape = known_shape(weight)
+    shape = panels.known_shape(weight)
     sizes = _letters(len(shape)) if shape else ""
     if not shape or any(
         attrs.get(name) not in (None, "", first + sizes)
@@ -328,13 +317,13 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     if isinstance(weight, ir.Constant) and group == 1 and _has_odd_groups(s, shape, groups, apart):
         return _each_group(s, call, bb)
     if groups == 1 or channels // groups % panel == 0:
-        packed = weight_panels(weight, panel, group, bb)
+        packed = panels.weight_panels(weight, panel, group, bb)
         layout = f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
     elif shape[1] == 1 and groups == channels:
-        packed = moved_weight(weight, (channels, *shape[2:]), (*range(1, len(shape) - 1), 0), bb)
+        packed = panels.moved_weight(weight, (channels, *shape[2:]), (*range(1, len(shape) - 1), 0), bb)
         layout = f"{sizes}C"
     else:
-        packed, layout = moved_weight(weight, shape, (*range(2, len(shape)), 1, 0), bb), f"{sizes}IO"
+        packed, layout = panels.moved_weight(weight, shape, (*range(2, len(shape)), 1, 0), bb), f"{sizes}IO"
     data, found = call.args[0], f"NC{sizes}"
     if groups > 1 or shape[1] > FEW_CHANNELS or group > 1 or s.has_last(data):
         data, found = s.to_last(data, bb), f"N{sizes}C"
@@ -374,7 +363,7 @@ def _each_group(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Call:
         own = bb.emit(make_call("strided_slice")(data, axes=[axis], begin=[i * c], end=[(i + 1) * c]))
         layouts = {"data_layout": f"N{sizes}C", "out_layout": f"N{sizes}C", "kernel_layout": f"O{sizes}I{panel}o"}
         attrs = call.attrs.with_(groups=1, channels=len(kernel), **layouts)
-        packed = ir.constant(pack_conv_weight(kernel, panel))
+        packed = ir.constant(panels.pack_conv_weight(kernel, panel))
         parts.append(bb.emit(ir.Call(call.op, (own, packed), attrs, span=call.span)))
     return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
 
@@ -399,7 +388,7 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     """
     data, weight = call.args[:2]
     attrs, shape, outs = call.attrs, _shape_of(data), _shape_of(call)
-    kernel = known_shape(weight)
+    kernel = panels.known_shape(weight)
     if not kernel or shape is None or outs is None:
         return None
     sizes = _letters(len(shape))
@@ -458,8 +447,8 @@ def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
         return 0
     if kernel.dtype != np.float32 or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.dtype != "float32":
         return 0
-    n, _, h, w = (likely(d, 1 if i == 0 else LIKELY_SIZE) for i, d in enumerate(ty.shape))
-    channels = (c, round_up(o, _panel(s, o)))
+    n, _, h, w = (panels.likely(d, 1 if i == 0 else panels.LIKELY_SIZE) for i, d in enumerate(ty.shape))
+    channels = (c, panels.round_up(o, _panel(s, o)))
     near = s.near and all(ir.as_int(d) is not None for d in ty.shape)
     best = winograd_tile((n, h, w), channels, near, s.machine)
     if s.tuned is None:
@@ -471,7 +460,7 @@ def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
 
 def _panel(s: _Layouts, channels: int) -> int:
     """Choose the width of panels: no wider than the output's channels need."""
-    return min(s.panel, round_up(channels, 16))
+    return min(s.panel, panels.round_up(channels, 16))
 
 
 @_RULES.on("matmul")
@@ -489,18 +478,22 @@ def _matmul(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     n = array.shape[1]
     if group == 1 and (not plain or n == 1):  # one column lies as dot products read it
         return None
-    panel = s.panel if n >= s.panel else round_up(n, 16)
+    panel = s.panel if n >= s.panel else panels.round_up(n, 16)
     attrs = ir.Attrs.of(n=n, group=group, out_dtype=(call.attrs.get("out_dtype", "") or "") if group > 1 else "")
     lone = data.ty.shape is not None and all(ir.as_int(d) == 1 for d in data.ty.shape[:-1])
     step = 1 if lone or group == 1 else s.machine.rows_together(str(weight.ty.dtype), len(array))  # type: ignore[union-attr]
-    packed = ir.constant(pack_matmul_weight(array, panel, group, step))
+    packed = ir.constant(panels.pack_matmul_weight(array, panel, group, step))
     return _Kept(ir.Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
 
 
 def _transposed_product(call: ir.Call, weight: RelaxVar, bb: BlockBuilder) -> ir.Expr | None:
     """Read a transposed matrix as it lies where rows are known: few are dot products, for more it is packed anyway."""
     made, shape, dtype = bb.lookup_binding(weight), _shape_of(call.args[0]), getattr(call.ty, "dtype", "")
-    if not isinstance(made, ir.Call) or made.op is not ir.Op.get("relax.permute_dims") or len(known_shape(weight)) != 2:
+    if (
+        not isinstance(made, ir.Call)
+        or made.op is not ir.Op.get("relax.permute_dims")
+        or len(panels.known_shape(weight)) != 2
+    ):
         return None
     if [a % 2 for a in made.attrs.get("axes") or (1, 0)] != [1, 0] or call.attrs.get("out_dtype"):
         return None
