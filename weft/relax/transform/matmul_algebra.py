@@ -23,28 +23,16 @@ _matmul, _permute_dims = make_call("matmul"), make_call("permute_dims")
 _product, _permuted = form.is_op("matmul"), form.is_op("permute_dims")
 
 
-@ir.function_pass(kind=ir.Function, opt_level=1)
-def adjust_matmul_order(func: ir.Function, mod: ir.IRModule) -> ir.Function:
-    """Compute products of three factors in the order that takes fewer multiplications.
+def AdjustMatmulOrder() -> ir.Pass:
+    """Make the pass that computes products of three factors in the order that takes fewer multiplications.
 
-    Requires: ``relax.normalized``.
-    Ensures: ``relax.normalized``. Two factors that are known at compile time are multiplied first; else the order
-        changes where that is provably cheaper for all sizes, which ``tir_var_upper_bound`` limits, and nothing else
-        needs the inner product.
-    Before::
-
-        @R.function
-        def main(x: R.Tensor((1, 9)), a: R.Tensor((9, 2)), b: R.Tensor((2, 9))):
-            return R.matmul(x, R.matmul(a, b))
-
-    After::
-
-        @R.function
-        def main(x: R.Tensor((1, 9)), a: R.Tensor((9, 2)), b: R.Tensor((2, 9))):
-            return R.matmul(R.matmul(x, a), b)
-    Cost: Linear.
-    Source: TVM's ``AdjustMatmulOrder``.
+    Two factors that are known at compile time are multiplied first; else the order changes where that is provably
+    cheaper for all sizes, which ``tir_var_upper_bound`` limits, and nothing else needs the inner product.
     """
+    return _over_functions(_adjusted, AdjustMatmulOrder)
+
+
+def _adjusted(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     a, b, c = form.wildcard(), form.wildcard(), form.wildcard()
     left, right = _product(a, b), _product(b, c)
     turned_left, turned_right = _permuted(_product(b, a)), _permuted(_product(c, b))
@@ -92,26 +80,12 @@ def _is_left_cheaper(shapes: list[Any], sizes: KnownSizes, unless_known: bool) -
         return sizes.analyzer.can_prove(left < right) or (unless_known and not sizes.analyzer.can_prove(right < left))
 
 
-@ir.function_pass(kind=ir.Function, opt_level=1)
-def expand_matmul_of_sum(func: ir.Function, mod: ir.IRModule) -> ir.Function:
-    """Multiply by each part of a sum, unless the sum is known at compile time.
+def ExpandMatmulOfSum() -> ir.Pass:
+    """Make the pass that multiplies by each part of a sum of equal shapes, unless these are known at compile time."""
+    return _over_functions(_expanded, ExpandMatmulOfSum)
 
-    Requires: ``relax.normalized``.
-    Ensures: ``relax.normalized``. No right factor is a sum of tensors of one shape, or a permutation of one.
-    Before::
 
-        @R.function
-        def main(x: R.Tensor((1, 9)), v: R.Tensor((9, 2)), w: R.Tensor((9, 2))):
-            return R.matmul(x, R.add(v, w))
-
-    After::
-
-        @R.function
-        def main(x: R.Tensor((1, 9)), v: R.Tensor((9, 2)), w: R.Tensor((9, 2))):
-            return R.add(R.matmul(x, v), R.matmul(x, w))
-    Cost: Linear.
-    Source: TVM's ``ExpandMatmulOfSum``.
-    """
+def _expanded(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     x, a, b, known = form.wildcard(), form.wildcard(), form.wildcard(), _all_known(func)
     total = form.is_op("add")(a, b)
     turned = _permuted(total)
@@ -128,26 +102,15 @@ def expand_matmul_of_sum(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     return rewrite_call(_product(x, total | turned), rule, func, mod)
 
 
-@ir.function_pass(kind=ir.Function, opt_level=1)
-def reorder_take_after_matmul(func: ir.Function, mod: ir.IRModule) -> ir.Function:
-    """Multiply by a whole table and select from the product, instead of selecting what is multiplied by.
+def ReorderTakeAfterMatmul() -> ir.Pass:
+    """Make the pass that multiplies by a whole table and selects from the product.
 
-    Requires: ``relax.normalized``.
-    Ensures: ``relax.normalized``. No right factor has selected columns, or is selected for each batch of the left.
-    Before::
-
-        @R.function
-        def main(x: R.Tensor((1, 9)), table: R.Tensor((9, 4)), i: R.Tensor((2,), "int64")):
-            return R.matmul(x, R.take(table, i, axis=1))
-
-    After::
-
-        @R.function
-        def main(x: R.Tensor((1, 9)), table: R.Tensor((9, 4)), i: R.Tensor((2,), "int64")):
-            return R.take(R.matmul(x, table), i, axis=1)
-    Cost: Linear.
-    Source: TVM's ``ReorderTakeAfterMatmul``.
+    Where columns of a right factor are selected, or one matrix for each batch of the left factor.
     """
+    return _over_functions(_taken_after, ReorderTakeAfterMatmul)
+
+
+def _taken_after(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     x, table, indices = form.wildcard(), form.wildcard(), form.wildcard()
     selected = form.is_op("take")(table, indices)
 
@@ -174,26 +137,12 @@ def reorder_take_after_matmul(func: ir.Function, mod: ir.IRModule) -> ir.Functio
     return rewrite_call(_product(x, selected), rule, func, mod)
 
 
-@ir.function_pass(kind=ir.Function, opt_level=1)
-def reorder_permute_dims_after_concat(func: ir.Function, mod: ir.IRModule) -> ir.Function:
-    """Concatenate before dimensions are permuted, where they are permuted alike.
+def ReorderPermuteDimsAfterConcat() -> ir.Pass:
+    """Make the pass that permutes what is concatenated, where all parts would have the same permutation."""
+    return _over_functions(_permuted_after, ReorderPermuteDimsAfterConcat)
 
-    Requires: ``relax.normalized``.
-    Ensures: ``relax.normalized``. No tensors are concatenated that all have the same permutation.
-    Before::
 
-        @R.function
-        def main(x: R.Tensor((2, 9)), y: R.Tensor((2, 9))):
-            return R.concat((R.permute_dims(x), R.permute_dims(y)), axis=1)
-
-    After::
-
-        @R.function
-        def main(x: R.Tensor((2, 9)), y: R.Tensor((2, 9))):
-            return R.permute_dims(R.concat((x, y), axis=0))
-    Cost: Linear.
-    Source: TVM's ``ReorderPermuteDimsAfterConcat``.
-    """
+def _permuted_after(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     tuples = [b.value.args[0].ty for b in all_bindings(func) if is_op(b.value, "concat")]
 
     def rewritten(func: ir.Function, count: int) -> ir.Function:
@@ -212,6 +161,13 @@ def reorder_permute_dims_after_concat(func: ir.Function, mod: ir.IRModule) -> ir
     for count in {len(t.fields) for t in tuples if isinstance(t, ir.TupleType)} - {1}:
         func = rewritten(func, count)
     return func
+
+
+def _over_functions(rewrite: Callable[[ir.Function, ir.IRModule], ir.Function], make: Callable[[], ir.Pass]) -> ir.Pass:
+    def run(mod: ir.IRModule) -> ir.IRModule:
+        return mod.with_functions({v: rewrite(f, mod) if isinstance(f, ir.Function) else f for v, f in mod.items()})
+
+    return ir.Pass(make.__name__, run, 1, make.__doc__)
 
 
 def _all_known(func: ir.Function) -> Callable[[Iterable[Any]], bool]:
