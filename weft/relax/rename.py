@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Node, Tuple, TupleGetItem
+from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Node, Tuple, TupleGetItem, Type, Var, substitute, walk
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 
 __all__ = ["copy_with_new_vars", "rename_vars", "variables"]
@@ -91,8 +91,12 @@ def _rename_function(expr: Function, renamed: dict[Expr, Expr]) -> Any:
 
 
 def copy_with_new_vars(func: Function) -> Function:
-    """Return a function with variables of its own: parameters, bindings, those of branches and inner functions."""
+    """Return a function with variables and symbolic sizes of its own, in branches and inner functions, too."""
     renamed: dict[Expr, Expr] = {}
+    symbols: dict[Var, Var] = {}
+
+    def renew(ty: Type | None) -> None:
+        symbols.update({n: type(n)(n.name, n.dtype) for n in walk(ty) if isinstance(n, Var) and n not in symbols})
 
     def fresh(var: Any) -> Any:
         renamed[var] = new = type(var)(var.name_hint, var.ty, span=var.span)
@@ -113,13 +117,16 @@ def copy_with_new_vars(func: Function) -> Function:
             return VarBinding(var, value_of(b.value), span=b.span)
         value = value_of(b.value)
         if isinstance(b, MatchCast):
+            renew(b.ty)
             return MatchCast(fresh(b.var), value, b.ty, span=b.span)
         return VarBinding(fresh(b.var), value, span=b.span)
 
     def function(f: Function) -> Function:
+        for p in f.params:
+            renew(p.ty)
         return f.replace(params=tuple(fresh(p) for p in f.params), body=value_of(f.body))
 
-    return function(func)
+    return substitute(function(func), symbols)
 
 
 def variables(expr: Node | None) -> list[ExprVar]:
