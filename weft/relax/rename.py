@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Node, Tuple, TupleGetItem, Type, Var, substitute, walk
-from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, VarBinding
 
-__all__ = ["copy_with_new_vars", "rename_vars", "variables"]
+__all__ = ["copy_with_new_vars", "rename_vars", "replace_value", "variables"]
 
 
 def rename_vars(expr: Expr, renamed: dict[Expr, Expr]) -> Any:
@@ -77,17 +77,22 @@ def _rename_block(block: BindingBlock, renamed: dict[Expr, Expr]) -> BindingBloc
 
 
 def _rename_binding(b: Any, renamed: dict[Expr, Expr]) -> Any:
-    value = _RENAME(b.value, renamed)
-    if value is b.value:
-        return b
-    if isinstance(b, MatchCast):
-        return MatchCast(b.var, value, b.ty, span=b.span)
-    return VarBinding(b.var, value, span=b.span)
+    return replace_value(b, _RENAME(b.value, renamed))
 
 
 @_RENAME.on(Function)
 def _rename_function(expr: Function, renamed: dict[Expr, Expr]) -> Any:
     return expr.replace(body=_RENAME(expr.body, renamed))
+
+
+def replace_value(binding: Binding, value: Expr, var: ExprVar | None = None) -> Any:
+    """Return a binding with another value, and another variable if one is given; itself when nothing differs."""
+    var = binding.var if var is None else var
+    if value is binding.value and var is binding.var:
+        return binding
+    if isinstance(binding, MatchCast):
+        return MatchCast(var, value, binding.ty, span=binding.span)
+    return VarBinding(var, value, span=binding.span)
 
 
 def copy_with_new_vars(func: Function) -> Function:
@@ -114,12 +119,9 @@ def copy_with_new_vars(func: Function) -> Function:
     def binding(b: Any) -> Any:
         if isinstance(b.value, Function):  # it may call itself
             var = fresh(b.var)
-            return VarBinding(var, value_of(b.value), span=b.span)
-        value = value_of(b.value)
-        if isinstance(b, MatchCast):
-            renew(b.ty)
-            return MatchCast(fresh(b.var), value, b.ty, span=b.span)
-        return VarBinding(fresh(b.var), value, span=b.span)
+            return replace_value(b, value_of(b.value), var)
+        renew(b.ty if isinstance(b, MatchCast) else None)
+        return replace_value(b, value_of(b.value), fresh(b.var))
 
     def function(f: Function) -> Function:
         for p in f.params:
