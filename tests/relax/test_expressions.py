@@ -41,8 +41,11 @@ def test_elements_of_tuples():
     made = relax.Tuple([X, pair])
     assert made[0] is X and made[-1] is pair and len(made) == 2 and made
     ir.assert_structural_equal(made.ty, relax.TupleType([X.ty, pair.ty]))
-    for wrong in (lambda: pair[2], lambda: made[-3], lambda: X[0], lambda: relax.ShapeExpr([1])[1]):
+    for wrong in (lambda: pair[2], lambda: made[-3], lambda: relax.ShapeExpr([1])[1]):
         with pytest.raises(error.IndexOutOfRange):
+            wrong()
+    for wrong in (lambda: X[0], lambda: list(X), lambda: list(second), lambda: relax.op.sum(X, axis=X)):
+        with pytest.raises(TypeError):  # no element is not "no axes", and there is an end of them
             wrong()
     with pytest.raises(ValueError, match="not enough values"):
         _, _, _ = pair
