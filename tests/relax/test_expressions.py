@@ -51,6 +51,16 @@ def test_elements_of_tuples():
         _, _, _ = pair
 
 
+def test_types_of_scalars_and_of_tuples_on_a_device():
+    bb, n, f = relax.BlockBuilder(), *(relax.Var(t, ir.PrimType(t)) for t in ("int64", "float32"))
+    assert bb.normalize(n + n).ty.dtype == "int64" and bb.normalize(f < f).ty.dtype == "bool"
+    for wrong in (lambda: n + f, lambda: relax.op.bitwise_and(f, f)):
+        with pytest.raises(error.DTypeMismatch):
+            bb.normalize(wrong())
+    here = relax.Var("x", relax.TensorType((2, 3), "float32", vdevice=ir.VDevice("llvm")))
+    assert bb.normalize(relax.op.concat([here, X])).ty.vdevice is here.ty.vdevice
+
+
 def test_calls_of_values():
     f = relax.Var("f", relax.FuncType([X.ty], X.ty))
     call = f(X)

@@ -157,7 +157,8 @@ def _own_rule(op: ir.Op) -> Callable[[ir.Call, object], ir.Type] | None:
 
 def _placed(ty: ir.Type, call: ir.Call) -> ir.Type:
     """Put results on the virtual device of the arguments, where these have one."""
-    types = [a.ty for a in call.args if isinstance(a, ir.ExprVar)]
+    flat = [a for arg in call.args for a in (arg.fields if isinstance(arg, ir.Tuple) else (arg,))]
+    types = [a.ty for a in flat if isinstance(a, ir.ExprVar)]
     where = next((t.vdevice for t in types if isinstance(t, ir.TensorType) and t.vdevice is not None), None)
     return ty if where is None else _on_device(ty, where)
 

@@ -409,8 +409,9 @@ def _tensor_types(call: ir.Call) -> list[ir.TensorType]:
     for t in types:
         if not isinstance(t, ir.TensorType) or t.shape is None or not t.dtype:
             name = call.op.name if isinstance(call.op, ir.Op) else getattr(call.op, "name_hint", str(call.op))
+            help = "scalars are computed by R.prim_value(a + b)" if isinstance(t, ir.PrimType) else "use match_cast"
             raise error.LoweringError(
-                f"{name}: the shape of the result is not known", where=call.span, found=str(t), help="use match_cast"
+                f"{name}: the result is no tensor of known shape", where=call.span, found=str(t), help=help
             )
     return types  # type: ignore[return-value]
 
