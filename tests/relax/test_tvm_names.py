@@ -147,6 +147,11 @@ def test_copies_have_variables_of_their_own():
     assert copy.params[0] is not Nested["inner"].params[0]
 
 
+def test_devices_in_programs_are_those_of_the_runtime():
+    assert R.device(4, 2) == R.opencl(2) == weft.opencl(2) and R.cpu() == weft.cpu()
+    assert relax.call_tir_with_grad is relax.op.call_tir_with_grad
+
+
 @pytest.mark.parametrize("indices", [[-1], [2], [0, 0], []])
 def test_places_of_results(indices):
     x = relax.Var("x", relax.TensorType((2, 3), "int32"))

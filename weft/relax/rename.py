@@ -69,11 +69,8 @@ def _rename_seq(expr: SeqExpr, renamed: dict[Expr, Expr]) -> Any:
 
 def _rename_block(block: BindingBlock, renamed: dict[Expr, Expr]) -> BindingBlock:
     bindings = tuple([_rename_binding(b, renamed) for b in block.bindings])
-    return (
-        block
-        if all(a is b for a, b in zip(bindings, block.bindings, strict=True))
-        else type(block)(bindings, span=block.span)
-    )
+    same = all(a is b for a, b in zip(bindings, block.bindings, strict=True))
+    return block if same else type(block)(bindings, span=block.span)
 
 
 def _rename_binding(b: Any, renamed: dict[Expr, Expr]) -> Any:

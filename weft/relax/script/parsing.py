@@ -440,9 +440,7 @@ def _branch(p: Parser, node: ast.If, nodes: list[ast.stmt]) -> tuple[SeqExpr, st
 
 
 def _last(p: Parser, node: ast.stmt) -> tuple[ir.Expr, str, ir.Type | None]:
-    target = (
-        node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
-    )
+    target = _target(node)
     if isinstance(node, ast.Expr):
         value = p.evaluate(node.value)
         if isinstance(value, ir.Expr):
@@ -467,19 +465,18 @@ def _last(p: Parser, node: ast.stmt) -> tuple[ir.Expr, str, ir.Type | None]:
     return bind(p, target, new, note), target.id, note
 
 
+def _target(node: ast.stmt) -> ast.expr | None:
+    """Return what an assignment gives a value."""
+    return node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
+
+
 def _assigned(node: ast.stmt) -> str | None:
     """Return the name that an ``if`` or an inner function at the end of a branch gives a value."""
     if isinstance(node, ast.FunctionDef):
         return node.name
     if isinstance(node, ast.If) and node.body:
         last = node.body[-1]
-        target = (
-            last.targets[0]
-            if isinstance(last, ast.Assign)
-            else last.target
-            if isinstance(last, ast.AnnAssign)
-            else None
-        )
+        target = _target(last)
         return target.id if isinstance(target, ast.Name) else _assigned(last)
     return None
 

@@ -95,8 +95,6 @@ def device_index(where: ir.VDevice | None, devices: tuple[Any, ...]) -> int:
 
 
 def _arguments(args: ir.Expr, bb: Any) -> list[ir.Expr]:
-    return (
-        list(bb.atom(args).fields)
-        if isinstance(args, ir.Tuple)
-        else [bb.emit(ir.TupleGetItem(args, i)) for i in range(len(args.ty.fields))]
-    )  # type: ignore[union-attr]
+    if isinstance(args, ir.Tuple):
+        return list(bb.atom(args).fields)
+    return [bb.emit(ir.TupleGetItem(args, i)) for i in range(len(args.ty.fields))]  # type: ignore[attr-defined]
