@@ -152,16 +152,9 @@ _called: dict[str, Any] = {"__call__": _call, "__tvm_ffi_object__": as_opaque}
 for _cls in (ir.ExprVar, ir.Constant, ir.Tuple, ir.TupleGetItem, ir.Call, ir.If, ir.ExternFunc, ir.ShapeExpr):
     _put(_cls, {**_operators, "__getitem__": _item, "__iter__": _elements, **_called, "astype": _astype})
 _put(ir.GlobalVar, _called)
-_put(
-    ir.Function,
-    {
-        **_called,
-        "bind_params": _bind_params,
-        "bind_symbolic_vars": _bind_symbolic_vars,
-        "inline_functions": _inline_functions,
-        "create_empty": staticmethod(_create_empty),
-    },
-)
+_bound: dict[str, Any] = {"bind_params": _bind_params, "bind_symbolic_vars": _bind_symbolic_vars}
+_put(ir.Function, {**_called, **_bound, "inline_functions": _inline_functions})
+_put(ir.Function, {"create_empty": staticmethod(_create_empty)})
 _put(ir.Type, {"is_base_of": _is_base_of})
 _put(ir.FuncType, {"opaque_func": staticmethod(_opaque_func), "derive_func": None})
 _put(ir.Tuple, {"__getitem__": _field, "__iter__": lambda value: iter(value.fields)})

@@ -14,16 +14,8 @@ from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast,
 from weft.relax.infer import function_type, infer_call, merge_types, type_of
 from weft.relax.rename import rename_vars, replace_value
 
-ATOMS = (
-    ir.ExprVar,
-    ir.Constant,
-    ir.GlobalVar,
-    ir.ShapeExpr,
-    ir.PrimValue,
-    ir.ExprStringImm,
-    ir.DataTypeImm,
-    ir.ExternFunc,
-)
+_IMMEDIATES = (ir.ShapeExpr, ir.PrimValue, ir.ExprStringImm, ir.DataTypeImm)
+ATOMS = (ir.ExprVar, ir.Constant, ir.GlobalVar, ir.ExternFunc, *_IMMEDIATES)
 
 
 def is_atom(e: ir.Expr) -> bool:

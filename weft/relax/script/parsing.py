@@ -177,14 +177,8 @@ def _body(p: Parser, state: _State) -> ir.Function:
     if not options.get("private") and "global_symbol" not in attrs and state.outer is None:
         attrs["global_symbol"] = options.get("name", node.name)
     outer = state.outer.symbols.values() if state.outer is not None else ()
-    func = ir.Function(
-        state.params,
-        body,
-        result_type(state.ret_ty, type_outside(state.params, body, outer)),
-        options.get("pure", True),
-        ir.Attrs.of(attrs),
-        span=p.span(node),
-    )
+    ret_ty, pure = result_type(state.ret_ty, type_outside(state.params, body, outer)), options.get("pure", True)
+    func = ir.Function(state.params, body, ret_ty, pure, ir.Attrs.of(attrs), span=p.span(node))
     _add_te_functions(p, state)
     return func.replace(ty=function_type(func))
 

@@ -73,15 +73,8 @@ def _expand(
         callee_args += tuple(ir.prim_value(v) for v in call.args[2].values)
         bb.emit(ir.Call(callee, callee_args, span=call.span, ty_args=(ir.TupleType(()),)), "_")
     elif len(call.args) > 2:
-        bb.emit(
-            ir.Call(
-                ir.Op.get("relax.vm.call_tir_dyn"),
-                (callee, ir.Tuple((*callee_args, call.args[2]))),
-                ir.Attrs.of(),
-                span=call.span,
-            ),
-            "_",
-        )
+        operands = callee, ir.Tuple((*callee_args, call.args[2]))
+        bb.emit(ir.Call(ir.Op.get("relax.vm.call_tir_dyn"), operands, ir.Attrs.of(), span=call.span), "_")
     else:
         bb.emit(ir.Call(callee, callee_args, span=call.span, ty_args=(ir.TupleType(()),)), "_")
     return outs[0] if len(outs) == 1 and not isinstance(call.ty, ir.TupleType) else ir.Tuple(tuple(outs))

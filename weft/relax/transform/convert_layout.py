@@ -406,16 +406,8 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return s.bind_phased(product_of_blocks(s.to_last(data, bb), base, weight, bb), bb)
     taps = phase_weights(weight, plan, groups, bb)
     name = call.op.name.removeprefix("relax.").removesuffix("_transpose")  # type: ignore[union-attr]
-    convolve = bb.normalize(
-        make_call(name)(
-            data,
-            taps,
-            padding=plan.padding,
-            dilation=plan.dilation,
-            groups=groups,
-            out_dtype=attrs.get("out_dtype", ""),
-        )
-    )
+    window = {"padding": plan.padding, "dilation": plan.dilation, "out_dtype": attrs.get("out_dtype", "")}
+    convolve = bb.normalize(make_call(name)(data, taps, groups=groups, **window))
     made = _convolution(s, convolve, bb)
     assert made is not None
     if plan.crop is None and all(n == 1 for n in block):

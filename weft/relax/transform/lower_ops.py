@@ -418,14 +418,9 @@ def _tensor_types(call: ir.Call) -> list[ir.TensorType]:
 
 def _inplace_inputs(inputs: list[ir.Expr], out: ir.TensorType) -> tuple[int, ...]:
     """List the inputs whose memory the output may take over: same shape and element size, each element read once."""
-    return tuple(
-        i
-        for i, e in enumerate(inputs)
-        if isinstance(e, ir.ExprVar)
-        and isinstance(e.ty, ir.TensorType)
-        and e.ty.dtype == out.dtype
-        and _identical(e.ty.shape, out.shape)
-    )
+    tensors = [(i, e.ty) for i, e in enumerate(inputs) if isinstance(e, ir.ExprVar)]
+    alike = [(i, ty) for i, ty in tensors if isinstance(ty, ir.TensorType) and ty.dtype == out.dtype]
+    return tuple(i for i, ty in alike if _identical(ty.shape, out.shape))
 
 
 def _identical(a: Any, b: Any) -> bool:
