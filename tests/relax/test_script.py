@@ -458,3 +458,19 @@ def test_unknown_operator_lists_near_names():
         from_source("@R.function\ndef f(x: R.Tensor((2,), 'float32')):\n    return R.nn.softmx(x)\n")
     assert "R.nn.softmax" in str(e.value) or "nn.softmax" in str(e.value)
     assert e.value.where.line == 3
+
+
+def test_names_of_outside_may_be_declared():
+    dtype = "float32"
+
+    @R.function
+    def graph(x: R.Tensor((2,), "int8")):
+        nonlocal dtype
+        return R.astype(x, dtype)
+
+    @T.prim_func
+    def kernel(x: T.Buffer((2,), "float32")):
+        nonlocal dtype
+        x[0] = T.Cast(dtype, x[1])
+
+    assert graph.ret_ty.dtype == dtype and 'T.Cast("float32", x[1])' in kernel.script()

@@ -14,6 +14,7 @@ from weft.ffi import as_opaque
 from weft.op import make_call
 from weft.relax.core_ops import as_relax
 from weft.relax.infer import function_type, result_type
+from weft.relax.inspect_ops import attribute_of
 from weft.relax.transform.bind_params import bind_function_params
 from weft.relax.transform.bind_symbolic_vars import bind_function_symbols
 from weft.relax.transform.inline_private import inline_functions
@@ -151,6 +152,7 @@ for _name, _op in {**_BINARY, **_COMPARISONS}.items():
 _called: dict[str, Any] = {"__call__": _call, "__tvm_ffi_object__": as_opaque}
 for _cls in (ir.ExprVar, ir.Constant, ir.Tuple, ir.TupleGetItem, ir.Call, ir.If, ir.ExternFunc, ir.ShapeExpr):
     _put(_cls, {**_operators, "__getitem__": _item, "__iter__": _elements, **_called, "astype": _astype})
+_put(ir.ExprVar, {"attribute_in_program": attribute_of})
 _put(ir.GlobalVar, _called)
 _bound: dict[str, Any] = {"bind_params": _bind_params, "bind_symbolic_vars": _bind_symbolic_vars}
 _put(ir.Function, {**_called, **_bound, "inline_functions": _inline_functions})

@@ -531,7 +531,7 @@ _STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
     ast.For: _for,
     ast.Assert: _assert,
     ast.FunctionDef: _inner_function,
-    ast.Pass: lambda p, node: None,
+    **dict.fromkeys((ast.Pass, ast.Nonlocal, ast.Global), lambda p, node: None),  # names of outside are known anyway
 }
 
 

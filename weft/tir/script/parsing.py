@@ -545,7 +545,7 @@ _STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
     ast.Break: _jump,
     ast.Continue: _jump,
     ast.FunctionDef: _nested_function,
-    ast.Pass: lambda p, node: None,
+    **dict.fromkeys((ast.Pass, ast.Nonlocal, ast.Global), lambda p, node: None),  # names of outside are known anyway
 }
 
 
