@@ -57,6 +57,7 @@ def test_types_of_scalars_and_of_tuples_on_a_device():
     for wrong in (lambda: n + f, lambda: relax.op.bitwise_and(f, f)):
         with pytest.raises(error.DTypeMismatch):
             bb.normalize(wrong())
+    assert bb.normalize(relax.op.grad.no_grad(relax.ShapeExpr([2]))).ty.ndim == 1
     here = relax.Var("x", relax.TensorType((2, 3), "float32", vdevice=ir.VDevice("llvm")))
     assert bb.normalize(relax.op.concat([here, X])).ty.vdevice is here.ty.vdevice
 

@@ -20,14 +20,8 @@ from weft.relax.transform.bind_symbolic_vars import bind_function_symbols
 from weft.relax.transform.inline_private import inline_functions
 from weft.spelling import also_called
 
-_BINARY = {
-    "__sub__": "subtract",
-    "__mul__": "multiply",
-    "__truediv__": "divide",
-    "__floordiv__": "floor_divide",
-    "__mod__": "mod",
-    "__pow__": "power",
-}
+_DIVISIONS = {"__truediv__": "divide", "__floordiv__": "floor_divide", "__mod__": "mod"}
+_BINARY = {"__sub__": "subtract", "__mul__": "multiply", "__pow__": "power", **_DIVISIONS}
 _COMPARISONS = {"__lt__": "less", "__le__": "less_equal", "__gt__": "greater", "__ge__": "greater_equal"}
 
 
