@@ -474,3 +474,13 @@ def test_names_of_outside_may_be_declared():
         x[0] = T.Cast(dtype, x[1])
 
     assert graph.ret_ty.dtype == dtype and 'T.Cast("float32", x[1])' in kernel.script()
+
+
+def test_a_variable_made_under_the_name_of_a_size_is_that_size():
+    func = from_source("""
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.Var("n", "int64")
+    return R.call_dps_packed("f", x, out_ty=R.Tensor((n, 2), "float32"))
+""")
+    assert func.ret_ty.shape[0] is func.params[0].ty.shape[0]

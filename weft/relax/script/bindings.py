@@ -36,7 +36,7 @@ def assign(p: Parser, target: ast.expr, value: Any, note: ir.Type | None = None)
         raise p.fail(target, "a name must stand before '='", found=ast.unparse(target))
     if isinstance(value, MetaVar):
         p.define(target.id, value.value)
-    elif isinstance(value, ir.Var) and value.name == "":
+    elif isinstance(value, ir.Var) and (value.name == "" or value.name == target.id in p.state.symbols):
         p.define(target.id, _declare(p, target.id, value))
     elif isinstance(value, Command) and value.kind == "match_cast":
         source, ty = value.value
