@@ -366,12 +366,8 @@ def _closure_type(call: ir.Call) -> ir.Type:
     if not isinstance(ty, ir.FuncType) or ty.params is None or fields is None:
         return ir.AnyType()
     if len(fields) > len(ty.params):
-        raise TypeInferenceError(
-            "make_closure: more values are captured than the function has parameters",
-            expected=f"at most {len(ty.params)}",
-            found=str(len(fields)),
-            where=call.span,
-        )
+        what, most = "make_closure: more values are captured than the function has parameters", len(ty.params)
+        raise TypeInferenceError(what, expected=f"at most {most}", found=str(len(fields)), where=call.span)
     return ir.FuncType(ty.params[: len(ty.params) - len(fields)], ty.ret, ty.purity)
 
 

@@ -182,13 +182,9 @@ def derive_call_type(ty: ir.FuncType, call: ir.Call) -> ir.Type:
     if ty.params is None:
         return ty.ret
     if len(ty.params) != len(call.args):
-        name = getattr(call.op, "name_hint", "function")
-        raise TypeInferenceError(
-            f"{name}: wrong number of arguments",
-            expected=str(len(ty.params)),
-            found=str(len(call.args)),
-            where=call.span,
-        )
+        name, expected = getattr(call.op, "name_hint", "function"), str(len(ty.params))
+        found = str(len(call.args))
+        raise TypeInferenceError(f"{name}: wrong number of arguments", expected=expected, found=found, where=call.span)
     binding: dict[ir.Var, Any] = {}
     for param, arg in zip(ty.params, call.args, strict=True):
         bind_type(param, type_of(arg), binding, call)

@@ -80,12 +80,8 @@ def checked(p: Parser, target: ast.AST, value: ir.Expr, note: ir.Type) -> ir.Exp
     if isinstance(value, ir.Call) and (_is_unknown(inferred, p) and not isinstance(note, ir.AnyType)):
         return ir.Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=note)
     if inferred is not None and _contradicts(inferred, note):
-        raise error.TypeInferenceError(
-            "the annotation differs from the type of the value",
-            where=p.span(target),
-            expected=str(inferred),
-            found=str(note),
-        )
+        what = "the annotation differs from the type of the value"
+        raise error.TypeInferenceError(what, where=p.span(target), expected=str(inferred), found=str(note))
     return value
 
 
