@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from weft.relax.block_builder import BlockBuilder
     from weft.relax.expr import Binding
 
-__all__ = ["convert_layout"]
-
 _RANKS = (4, 5)
 """Of what may have a twin: images and volumes."""
 
