@@ -32,11 +32,16 @@ from weft.relax.analysis.variables import (
 from weft.relax.analysis.well_formed import check_well_formed, well_formed
 from weft.relax.unused import remove_all_unused
 
+struct_info_lca, struct_info_base_check = type_lca, type_base_check  # struct info is the type since 0.20
+tir_vars_in_struct_info, definable_tir_vars_in_struct_info = tir_vars_in_type, definable_tir_vars_in_type
+derive_call_ret_struct_info = derive_call_ret_type
+
 __all__ = [
     "BaseCheckResult", "all_global_vars", "all_vars", "bound_vars", "check_well_formed", "computable_at_compile_time",
-    "contains_impure_call", "definable_tir_vars_in_type", "defined_symbolic_vars", "derive_call_ret_type",
-    "detect_recursion", "erase_to_well_defined", "estimate_memory_usage", "free_symbolic_vars", "free_vars",
-    "get_static_type", "get_var2val",
-    "has_reshape_pattern", "name_to_binding", "post_order_visit", "remove_all_unused", "suggest_layout_transforms",
-    "tir_op_pattern", "tir_vars_in_type", "type_base_check", "type_lca", "udchain", "used_vars", "well_formed",
+    "contains_impure_call", "definable_tir_vars_in_struct_info", "definable_tir_vars_in_type", "defined_symbolic_vars",
+    "derive_call_ret_struct_info", "derive_call_ret_type", "detect_recursion", "erase_to_well_defined",
+    "estimate_memory_usage", "free_symbolic_vars", "free_vars", "get_static_type", "get_var2val",
+    "has_reshape_pattern", "name_to_binding", "post_order_visit", "remove_all_unused", "struct_info_base_check",
+    "struct_info_lca", "suggest_layout_transforms", "tir_op_pattern", "tir_vars_in_struct_info", "tir_vars_in_type",
+    "type_base_check", "type_lca", "udchain", "used_vars", "well_formed",
 ]  # fmt: skip
