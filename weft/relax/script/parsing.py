@@ -100,21 +100,13 @@ def _declared(p: Parser, node: ast.FunctionDef) -> dict[str, tuple[str, bool | N
     """
     found: dict[str, tuple[str, bool | None]] = {}
     for s in node.body:
-        if not (
-            isinstance(s, ast.Assign)
-            and isinstance(s.value, ast.Call)
-            and isinstance(s.value.func, ast.Attribute)
-            and not s.value.args
-        ):
+        call = s.value if isinstance(s, ast.Assign) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.args:
             continue
-        target, kinds = s.targets[0], {k.arg: k.value for k in s.value.keywords}
-        if (
-            isinstance(target, ast.Name)
-            and set(kinds) <= {"is_size_var"}
-            and s.value.func.attr.startswith(("int", "uint"))
-        ):
+        target, kinds, made = _target(s), {k.arg: k.value for k in call.keywords}, call.func.attr
+        if isinstance(target, ast.Name) and set(kinds) <= {"is_size_var"} and made.startswith(("int", "uint")):
             kind = kinds.get("is_size_var")
-            found[target.id] = (s.value.func.attr, bool(kind.value) if isinstance(kind, ast.Constant) else None)
+            found[target.id] = (made, bool(kind.value) if isinstance(kind, ast.Constant) else None)
     return found
 
 
