@@ -139,6 +139,8 @@ def test_what_is_given_by_tvms_names_arrives():
     ty = relax.TensorType((2,), "float32")
     x = tir.Var("x", "float32")
     assert relax.Var(name="a", struct_info=ty).ty is ty and relax.DataflowVar("b", struct_info=ty).ty is ty
+    call = relax.Call(relax.Var("f"), [], sinfo_args=[ty])
+    assert call.sinfo_args is call.ty_args and relax.Function([], call, ret_struct_info=ty).ret_struct_info is ty
     assert relax.Call(relax.ExternFunc("f"), [], sinfo_args=[ty]).ty_args == (ty,)
     assert relax.Constant(weft.runtime.tensor(np.zeros(2, "float32")), ty).ty is ty
     assert ir.FuncType(arg_types=[ty], ret_type=ty).ret is ty

@@ -41,11 +41,25 @@ def test_elements_of_tuples():
     made = relax.Tuple([X, pair])
     assert made[0] is X and made[-1] is pair and len(made) == 2 and made
     ir.assert_structural_equal(made.ty, relax.TupleType([X.ty, pair.ty]))
-    for wrong in (lambda: pair[2], lambda: made[-3], lambda: X[0], lambda: relax.ShapeExpr([1])[1]):
+    for wrong in (lambda: pair[2], lambda: made[-3], lambda: relax.ShapeExpr([1])[1]):
         with pytest.raises(error.IndexOutOfRange):
+            wrong()
+    for wrong in (lambda: X[0], lambda: list(X), lambda: list(second), lambda: relax.op.sum(X, axis=X)):
+        with pytest.raises(TypeError):  # no element is not "no axes", and there is an end of them
             wrong()
     with pytest.raises(ValueError, match="not enough values"):
         _, _, _ = pair
+
+
+def test_types_of_scalars_and_of_tuples_on_a_device():
+    bb, n, f = relax.BlockBuilder(), *(relax.Var(t, ir.PrimType(t)) for t in ("int64", "float32"))
+    assert bb.normalize(n + n).ty.dtype == "int64" and bb.normalize(f < f).ty.dtype == "bool"
+    for wrong in (lambda: n + f, lambda: relax.op.bitwise_and(f, f)):
+        with pytest.raises(error.DTypeMismatch):
+            bb.normalize(wrong())
+    assert bb.normalize(relax.op.grad.no_grad(relax.ShapeExpr([2]))).ty.ndim == 1
+    here = relax.Var("x", relax.TensorType((2, 3), "float32", vdevice=ir.VDevice("llvm")))
+    assert bb.normalize(relax.op.concat([here, X])).ty.vdevice is here.ty.vdevice
 
 
 def test_calls_of_values():

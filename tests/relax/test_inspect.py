@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from weft import error, ir, relax
+from weft.script import from_source
 
 CODES = {"int32": (0, 32, 1), "uint8": (1, 8, 1), "float32": (2, 32, 1), "float16": (2, 16, 1)}
 
@@ -45,6 +46,19 @@ def test_offsets():
     part = whole._create_view((4,), relative_byte_offset=64)
     assert (asked("tensor_byte_offset", part), asked("tensor_elem_offset", part)) in ((64, 16), (0, 0))
     assert asked("tensor_byte_offset", whole) == asked("tensor_elem_offset", whole) == 0
+
+
+def test_attributes_in_programs():
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor, i: R.Prim("int64")):
+        bits, size = x.dtype.bits, x.shape[1]
+        return (x.dtype.type_code, bits, x.dtype.lanes, x.ndim, x.shape[i], size, x.strides[0], x.elem_offset)
+""")
+    vm = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())
+    assert [int(n) for n in vm["main"](np.zeros((4, 3), "float32"), 0)] == [2, 32, 1, 2, 4, 3, 3, 0]
 
 
 def test_refusals():

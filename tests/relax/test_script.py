@@ -458,3 +458,29 @@ def test_unknown_operator_lists_near_names():
         from_source("@R.function\ndef f(x: R.Tensor((2,), 'float32')):\n    return R.nn.softmx(x)\n")
     assert "R.nn.softmax" in str(e.value) or "nn.softmax" in str(e.value)
     assert e.value.where.line == 3
+
+
+def test_names_of_outside_may_be_declared():
+    dtype = "float32"
+
+    @R.function
+    def graph(x: R.Tensor((2,), "int8")):
+        nonlocal dtype
+        return R.astype(x, dtype)
+
+    @T.prim_func
+    def kernel(x: T.Buffer((2,), "float32")):
+        nonlocal dtype
+        x[0] = T.Cast(dtype, x[1])
+
+    assert graph.ret_ty.dtype == dtype and 'T.Cast("float32", x[1])' in kernel.script()
+
+
+def test_a_variable_made_under_the_name_of_a_size_is_that_size():
+    func = from_source("""
+@R.function
+def main(x: R.Tensor(("n",), "float32")):
+    n = T.Var("n", "int64")
+    return R.call_dps_packed("f", x, out_ty=R.Tensor((n, 2), "float32"))
+""")
+    assert func.ret_ty.shape[0] is func.params[0].ty.shape[0]

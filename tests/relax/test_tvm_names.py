@@ -147,6 +147,13 @@ def test_copies_have_variables_of_their_own():
     assert copy.params[0] is not Nested["inner"].params[0]
 
 
+def test_names_of_other_releases_are_the_same_objects():
+    assert R.device(4, 2) == R.opencl(2) == weft.opencl(2) and R.cpu() == weft.cpu()
+    assert relax.call_tir_with_grad is relax.op.call_tir_with_grad
+    for name in ("{}_lca", "{}_base_check", "tir_vars_in_{}", "definable_tir_vars_in_{}", "derive_call_ret_{}"):
+        assert getattr(relax.analysis, name.format("struct_info")) is getattr(relax.analysis, name.format("type"))
+
+
 @pytest.mark.parametrize("indices", [[-1], [2], [0, 0], []])
 def test_places_of_results(indices):
     x = relax.Var("x", relax.TensorType((2, 3), "int32"))

@@ -246,7 +246,7 @@ class ChangeDatatype(ExprMutator):
 
     def visit_var(self, expr: Var) -> Var:
         """Make a variable of the other type."""
-        ty: Any = expr.type_annotation
+        ty: Any = expr.ty
         return Var(expr.name_hint, TensorType(ty.shape, self.dst)) if getattr(ty, "dtype", "") == self.src else expr
 
     def visit_function(self, expr: Function) -> Function:

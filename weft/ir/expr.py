@@ -200,11 +200,6 @@ class Call(TypedExpr, metaclass=OtherNames):
         if self.op is None:  # pyright: ignore[reportUnnecessaryComparison] - in programs it may be
             raise error.InvalidArgument("a call needs a defined operator or function", found="None")
 
-    @property
-    def sinfo_args(self) -> tuple[Type, ...]:
-        """The type arguments, under the name that TVM used before types and structure information became one."""
-        return self.ty_args
-
 
 class If(TypedExpr):
     """A choice between two expressions by a scalar bool."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, dataclass_transform
 
 import msgspec
@@ -134,7 +135,13 @@ class NodeMeta(type(msgspec.Struct)):
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 class OtherNames(_OtherNames, NodeMeta):
-    """Of nodes whose fields have other names in releases of TVM."""
+    """Of nodes whose fields have other names in releases of TVM, by which they are given and read."""
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **_options: Any) -> None:
+        super().__init__(name, bases, namespace)
+        for other, own in namespace.get("__other_names__", {}).items():
+            if not hasattr(cls, other):
+                setattr(cls, other, property(attrgetter(own)))
 
 
 @Object.register

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Expr, TensorType, as_int
+from weft.ir import Expr, TensorType, Tuple, TupleType, as_int
 from weft.op.attributes import axis, number
 from weft.op.infer import broadcast, normalize_axis, same_as, same_dtype, tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_equal
 from weft.topi.activation import ACTIVATIONS, prelu
 from weft.topi.broadcast import elementwise
+from weft.topi.create import full_like
 
 
 def _erf(x: Any) -> Any:
@@ -36,7 +37,7 @@ def _activation(name: str, doc: str, reference: Any, rtol: float = 1e-5, **attrs
             wide = x if x.dtype.kind in "iu" else x.astype(np.float64)
             return np.asarray(reference(wide, **values)).astype(x.dtype)
 
-    any_type = name in ("relu", "relu6", "dropout")
+    any_type = name in ("relu", "relu6")
     declare(
         f"nn.{name}",
         "x",
@@ -145,13 +146,8 @@ declare(
 )
 
 declare(
-    "nn.dropout",
-    "x",
-    {"rate": number(0.5)},
-    infer=same_as("nn.dropout"),
-    lower=lambda x: elementwise(lambda v: v, x, name="T_dropout"),
-    reference=lambda x: x,
-    decompose=lambda x: x,
-    fusion=Fusion.ELEMENTWISE,
-    doc="Nothing, at inference.",
-)
+    "nn.dropout", "x", {"rate": number(0.5)}, infer=lambda x, rate: TupleType((tensor_arg("nn.dropout", "x", x),) * 2),
+    lower=lambda x: [elementwise(lambda v: v, x, name="compute"), full_like(x, 1)],
+    reference=lambda x: (x, np.ones_like(x)), decompose=lambda x: Tuple((x, make_call("ones_like")(x))),
+    fusion=Fusion.ELEMENTWISE, doc="What is left, at inference all, and the mask that says so.",
+)  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from weft import error, tir
-from weft.ir import DataType, Expr, PrimType, TensorType, numpy_dtype
+from weft.ir import DataType, Expr, ExprVar, PrimType, TensorType, numpy_dtype
 from weft.op.attributes import dtype, number
 from weft.op.infer import broadcast, broadcast_dims, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
@@ -170,12 +170,13 @@ _LOGICAL = ("logical_and", "logical_or", "logical_xor")
 _INTEGER = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 
 
-def _binary_infer(name: str, dtype: str | None, only: str, lhs: Expr, rhs: Expr) -> TensorType:
+def _binary_infer(name: str, dtype: str | None, only: str, lhs: Expr, rhs: Expr) -> TensorType | PrimType:
     scalars = [arg for arg in (lhs, rhs) if isinstance(arg.ty, PrimType)]
     for side, arg in (("lhs", lhs), ("rhs", rhs)):
-        if arg not in scalars or len(scalars) == 2:
-            tensor_arg(name, side, arg, kind=only)
-    same_dtype(name, lhs, rhs)
+        tensor_arg(name, side, ExprVar(side, TensorType((), arg.ty.dtype, 0)) if arg in scalars else arg, kind=only)  # type: ignore[union-attr]
+    shared = same_dtype(name, lhs, rhs)
+    if len(scalars) == 2:
+        return PrimType(dtype or shared)
     if not scalars:
         return broadcast(name, lhs, rhs, dtype=dtype)
     ty: TensorType = (rhs if lhs in scalars else lhs).ty

@@ -187,6 +187,7 @@ declare(
 
 for _name in ("no_grad", "start_checkpoint", "end_checkpoint"):
     declare(
-        f"grad.{_name}", "x", infer=same_as(f"grad.{_name}"), reference=lambda x: x, fusion=Fusion.ELEMENTWISE,
-        lower=lambda x: x, doc="Its operand, with a note for ``Gradient``.",
+        f"grad.{_name}", "x", infer=same_as(f"grad.{_name}") if "point" in _name else lambda x: x.ty,  # or of a shape
+        lower=lambda x: x, reference=lambda x: x, decompose=lambda x: x, fusion=Fusion.ELEMENTWISE,
+        doc="Its operand, with a note for ``Gradient``.",
     )  # fmt: skip

@@ -33,6 +33,7 @@ from weft.relax.core_ops import (
     call_pure_packed,
     call_tir,
     call_tir_inplace,
+    call_tir_with_grad,
     invoke_closure,
     invoke_pure_closure,
     make_closure,

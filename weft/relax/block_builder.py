@@ -16,7 +16,7 @@ from weft.relax.core_ops import as_relax, call_tir, null_value
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, type_of
 from weft.relax.normal_form import ATOMS, NORMAL_FORM
-from weft.relax.rename import rename_vars
+from weft.relax.rename import rename_vars, replace_value
 from weft.relax.te_bridge import prim_func_from_te
 from weft.spelling import also_called
 
@@ -466,10 +466,8 @@ class BlockBuilder:
 
 
 def _renamed(binding: Any, renamed: dict[ir.Expr, ir.Expr]) -> Any:
-    var, value = renamed.get(binding.var, binding.var), rename_vars(binding.value, renamed)
-    if isinstance(binding, MatchCast):
-        return MatchCast(var, value, binding.ty, span=binding.span)  # type: ignore[arg-type]
-    return VarBinding(var, value, span=binding.span)  # type: ignore[arg-type]
+    var: Any = renamed.get(binding.var, binding.var)
+    return replace_value(binding, rename_vars(binding.value, renamed), var)
 
 
 def _params(params: Any) -> tuple[Var, ...] | None:

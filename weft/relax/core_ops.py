@@ -319,13 +319,8 @@ def to_vdevice(x: ir.Expr, dst_vdevice: VirtualDevice) -> ir.Call:
 def alloc_tensor(shape: Dims, dtype: str, runtime_device_index: int = 0, storage_scope: str = "global") -> ir.Call:
     """Allocate a tensor (``relax.builtin.alloc_tensor``), before memory is planned."""
     shape = shape if isinstance(shape, ir.Expr) else ir.shape_expr(shape)
-    args = (
-        shape,
-        ir.DataTypeImm(dtype, ty=ir.AnyType()),
-        ir.prim_value(runtime_device_index),
-        ir.ExprStringImm(storage_scope, ty=ir.AnyType()),
-    )
-    return ir.Call(ir.Op.get("relax.builtin.alloc_tensor"), args)
+    kind, scope = ir.DataTypeImm(dtype, ty=ir.AnyType()), ir.ExprStringImm(storage_scope, ty=ir.AnyType())
+    return ir.Call(ir.Op.get("relax.builtin.alloc_tensor"), (shape, kind, ir.prim_value(runtime_device_index), scope))
 
 
 def alloc_storage(
@@ -333,13 +328,8 @@ def alloc_storage(
 ) -> ir.Call:
     """Allocate a block of `size` (a 1-element shape, bytes)."""
     size = size if isinstance(size, ir.Expr) else ir.shape_expr(size)
-    args = (
-        size,
-        ir.prim_value(virtual_device_index),
-        ir.ExprStringImm(storage_scope, ty=ir.AnyType()),
-        ir.DataTypeImm(dtype, ty=ir.AnyType()),
-    )
-    return ir.Call(ir.Op.get("relax.memory.alloc_storage"), args)
+    kind, scope = ir.DataTypeImm(dtype, ty=ir.AnyType()), ir.ExprStringImm(storage_scope, ty=ir.AnyType())
+    return ir.Call(ir.Op.get("relax.memory.alloc_storage"), (size, ir.prim_value(virtual_device_index), scope, kind))
 
 
 def storage_tensor(storage: ir.Expr, offset: ir.PrimExpr | int, shape: Dims, dtype: str) -> ir.Call:
@@ -376,12 +366,8 @@ def _closure_type(call: ir.Call) -> ir.Type:
     if not isinstance(ty, ir.FuncType) or ty.params is None or fields is None:
         return ir.AnyType()
     if len(fields) > len(ty.params):
-        raise TypeInferenceError(
-            "make_closure: more values are captured than the function has parameters",
-            expected=f"at most {len(ty.params)}",
-            found=str(len(fields)),
-            where=call.span,
-        )
+        what, most = "make_closure: more values are captured than the function has parameters", len(ty.params)
+        raise TypeInferenceError(what, expected=f"at most {most}", found=str(len(fields)), where=call.span)
     return ir.FuncType(ty.params[: len(ty.params) - len(fields)], ty.ret, ty.purity)
 
 

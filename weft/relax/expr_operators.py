@@ -5,7 +5,7 @@ Importing this module puts them on the expressions that Relax shares with Relay,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from weft import ir
@@ -14,19 +14,14 @@ from weft.ffi import as_opaque
 from weft.op import make_call
 from weft.relax.core_ops import as_relax
 from weft.relax.infer import function_type, result_type
+from weft.relax.inspect_ops import attribute_of
 from weft.relax.transform.bind_params import bind_function_params
 from weft.relax.transform.bind_symbolic_vars import bind_function_symbols
 from weft.relax.transform.inline_private import inline_functions
 from weft.spelling import also_called
 
-_BINARY = {
-    "__sub__": "subtract",
-    "__mul__": "multiply",
-    "__truediv__": "divide",
-    "__floordiv__": "floor_divide",
-    "__mod__": "mod",
-    "__pow__": "power",
-}
+_DIVISIONS = {"__truediv__": "divide", "__floordiv__": "floor_divide", "__mod__": "mod"}
+_BINARY = {"__sub__": "subtract", "__mul__": "multiply", "__pow__": "power", **_DIVISIONS}
 _COMPARISONS = {"__lt__": "less", "__le__": "less_equal", "__gt__": "greater", "__ge__": "greater_equal"}
 
 
@@ -57,13 +52,22 @@ def _item(value: Any, index: Any) -> ir.Expr:
     place = int(index.value if isinstance(index, ir.IntImm) else index)
     ty = value.ty
     count = len(ty.fields) if isinstance(ty, ir.TupleType) else None
-    if isinstance(ty, ir.TensorType) or (count is not None and not -count <= place < count):
-        kind = "only elements of tuples are taken by an index" if count is None else "Tuple index out of range"
-        raise IndexOutOfRange(kind, found=f"index {place} of {ty}", help="use R.take or R.strided_slice on a tensor")
+    if isinstance(ty, ir.TensorType):
+        raise InvalidArgument("only elements of tuples are taken by an index", found=f"index {place} of {ty}",
+                              help="use R.take or R.strided_slice on a tensor")  # fmt: skip
+    if count is not None and not -count <= place < count:
+        raise IndexOutOfRange("Tuple index out of range", found=f"index {place} of {ty}")
     if count is None:
         return ir.TupleGetItem(value, place)
     place %= count
     return ir.TupleGetItem(value, place, ty=ty.fields[place])
+
+
+def _elements(value: Any) -> Iterator[ir.Expr]:
+    """Take a tuple apart; without this, Python would ask anything else for elements until an index is refused."""
+    if not isinstance(value.ty, ir.TupleType):
+        raise InvalidArgument("only tuples of known elements are taken apart", found=str(value.ty))
+    return iter([_item(value, i) for i in range(len(value.ty.fields))])
 
 
 def _field(value: ir.Tuple, index: Any) -> ir.Expr:
@@ -141,19 +145,13 @@ for _name, _op in {**_BINARY, **_COMPARISONS}.items():
 # What can be called would travel to the runtime as a function.
 _called: dict[str, Any] = {"__call__": _call, "__tvm_ffi_object__": as_opaque}
 for _cls in (ir.ExprVar, ir.Constant, ir.Tuple, ir.TupleGetItem, ir.Call, ir.If, ir.ExternFunc, ir.ShapeExpr):
-    _put(_cls, {**_operators, "__getitem__": _item, **_called, "astype": _astype})
+    _put(_cls, {**_operators, "__getitem__": _item, "__iter__": _elements, **_called, "astype": _astype})
+_put(ir.ExprVar, {"attribute_in_program": attribute_of})
 _put(ir.GlobalVar, _called)
-_put(
-    ir.Function,
-    {
-        **_called,
-        "bind_params": _bind_params,
-        "bind_symbolic_vars": _bind_symbolic_vars,
-        "inline_functions": _inline_functions,
-        "create_empty": staticmethod(_create_empty),
-    },
-)
+_bound: dict[str, Any] = {"bind_params": _bind_params, "bind_symbolic_vars": _bind_symbolic_vars}
+_put(ir.Function, {**_called, **_bound, "inline_functions": _inline_functions})
+_put(ir.Function, {"create_empty": staticmethod(_create_empty)})
 _put(ir.Type, {"is_base_of": _is_base_of})
 _put(ir.FuncType, {"opaque_func": staticmethod(_opaque_func), "derive_func": None})
-_put(ir.Tuple, {"__getitem__": _field})
-_put(ir.ShapeExpr, {"__getitem__": _dimension})
+_put(ir.Tuple, {"__getitem__": _field, "__iter__": lambda value: iter(value.fields)})
+_put(ir.ShapeExpr, {"__getitem__": _dimension, "__iter__": lambda value: iter(value.values)})

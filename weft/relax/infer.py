@@ -157,7 +157,8 @@ def _own_rule(op: ir.Op) -> Callable[[ir.Call, object], ir.Type] | None:
 
 def _placed(ty: ir.Type, call: ir.Call) -> ir.Type:
     """Put results on the virtual device of the arguments, where these have one."""
-    types = [a.ty for a in call.args if isinstance(a, ir.ExprVar)]
+    flat = [a for arg in call.args for a in (arg.fields if isinstance(arg, ir.Tuple) else (arg,))]
+    types = [a.ty for a in flat if isinstance(a, ir.ExprVar)]
     where = next((t.vdevice for t in types if isinstance(t, ir.TensorType) and t.vdevice is not None), None)
     return ty if where is None else _on_device(ty, where)
 
@@ -181,13 +182,9 @@ def derive_call_type(ty: ir.FuncType, call: ir.Call) -> ir.Type:
     if ty.params is None:
         return ty.ret
     if len(ty.params) != len(call.args):
-        name = getattr(call.op, "name_hint", "function")
-        raise TypeInferenceError(
-            f"{name}: wrong number of arguments",
-            expected=str(len(ty.params)),
-            found=str(len(call.args)),
-            where=call.span,
-        )
+        name, expected = getattr(call.op, "name_hint", "function"), str(len(ty.params))
+        found = str(len(call.args))
+        raise TypeInferenceError(f"{name}: wrong number of arguments", expected=expected, found=found, where=call.span)
     binding: dict[ir.Var, Any] = {}
     for param, arg in zip(ty.params, call.args, strict=True):
         bind_type(param, type_of(arg), binding, call)

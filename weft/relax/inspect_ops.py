@@ -6,6 +6,7 @@ Each is a call of a function of the host that reads the tensor's DLPack structur
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from weft import error, ir, tir
@@ -31,6 +32,29 @@ def _maker(name: str) -> Callable[..., ir.Call]:
 
 OPERATORS = {f"inspect.{name}": _maker(name) for name in _TYPES}
 """Constructors, by the name of the operator; those that end in ``_i`` take an axis."""
+
+
+class _Axes:
+    """What a tensor says of each of its dimensions."""
+
+    def __init__(self, name: str, tensor: ir.Expr) -> None:
+        self._name, self._tensor = name, tensor
+
+    def __getitem__(self, axis: int | ir.Expr) -> ir.Call:
+        return OPERATORS[self._name](self._tensor, axis)
+
+
+def attribute_of(value: ir.ExprVar, name: str) -> Any:
+    """Return what ``x.ndim``, ``x.dtype.bits`` or ``x.shape[i]`` is in a program, where `x` is a tensor."""
+    if not isinstance(value.ty, ir.TensorType):
+        return getattr(value, name)
+    if name in ("shape", "strides"):
+        return _Axes(f"inspect.tensor_{name.removesuffix('s')}_i", value)
+    if name == "dtype":
+        parts = {"type_code": "code", "bits": "bits", "lanes": "lanes"}
+        return SimpleNamespace(**{k: OPERATORS[f"inspect.tensor_dtype_{v}"](value) for k, v in parts.items()})
+    read = OPERATORS.get(f"inspect.tensor_{name}")
+    return getattr(value, name) if read is None else read(value)
 
 
 def _type(name: str) -> Callable[[ir.Call], ir.Type]:

@@ -75,13 +75,9 @@ def view(
         Where it begins, counted from the first element.
     """
     nothing = ir.Tuple((), ty=ir.TupleType(()))
-    return _call(
-        "memory.view",
-        data,
-        nothing if shape is None else _shape(shape),
-        nothing if dtype is None else as_dtype(dtype),
-        nothing if relative_byte_offset is None else as_relax(relative_byte_offset),
-    )
+    dims, kind = nothing if shape is None else _shape(shape), nothing if dtype is None else as_dtype(dtype)
+    offset = nothing if relative_byte_offset is None else as_relax(relative_byte_offset)
+    return _call("memory.view", data, dims, kind, offset)
 
 
 def ensure_zero_offset(data: ir.Expr) -> ir.Call:

@@ -10,20 +10,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft import error, ir, tir
-from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var
 from weft.relax.infer import function_type, infer_call, merge_types, type_of
-from weft.relax.rename import rename_vars
+from weft.relax.rename import rename_vars, replace_value
 
-ATOMS = (
-    ir.ExprVar,
-    ir.Constant,
-    ir.GlobalVar,
-    ir.ShapeExpr,
-    ir.PrimValue,
-    ir.ExprStringImm,
-    ir.DataTypeImm,
-    ir.ExternFunc,
-)
+_IMMEDIATES = (ir.ShapeExpr, ir.PrimValue, ir.ExprStringImm, ir.DataTypeImm)
+ATOMS = (ir.ExprVar, ir.Constant, ir.GlobalVar, ir.ExternFunc, *_IMMEDIATES)
 
 
 def is_atom(e: ir.Expr) -> bool:
@@ -168,12 +160,7 @@ def _emit_binding(binding: Any, bb: Any, renamed: dict[ir.Expr, ir.Expr]) -> Non
         typed = kind(var.name_hint, var.ty or new.ty, span=var.span)  # type: ignore[attr-defined]
         renamed[var] = typed
         var = typed
-    if new is binding.value and var is binding.var:
-        bb.emit_normalized(binding)
-    elif isinstance(binding, MatchCast):
-        bb.emit_normalized(MatchCast(var, new, binding.ty, span=binding.span))
-    else:
-        bb.emit_normalized(VarBinding(var, new, span=binding.span))
+    bb.emit_normalized(replace_value(binding, new, var))
 
 
 @NORMAL_FORM.on(SeqExpr)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Node, Tuple, TupleGetItem
-from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
+from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Node, Tuple, TupleGetItem, Type, Var, substitute, walk
+from weft.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, VarBinding
 
-__all__ = ["copy_with_new_vars", "rename_vars", "variables"]
+__all__ = ["copy_with_new_vars", "rename_vars", "replace_value", "variables"]
 
 
 def rename_vars(expr: Expr, renamed: dict[Expr, Expr]) -> Any:
@@ -69,20 +69,12 @@ def _rename_seq(expr: SeqExpr, renamed: dict[Expr, Expr]) -> Any:
 
 def _rename_block(block: BindingBlock, renamed: dict[Expr, Expr]) -> BindingBlock:
     bindings = tuple([_rename_binding(b, renamed) for b in block.bindings])
-    return (
-        block
-        if all(a is b for a, b in zip(bindings, block.bindings, strict=True))
-        else type(block)(bindings, span=block.span)
-    )
+    same = all(a is b for a, b in zip(bindings, block.bindings, strict=True))
+    return block if same else type(block)(bindings, span=block.span)
 
 
 def _rename_binding(b: Any, renamed: dict[Expr, Expr]) -> Any:
-    value = _RENAME(b.value, renamed)
-    if value is b.value:
-        return b
-    if isinstance(b, MatchCast):
-        return MatchCast(b.var, value, b.ty, span=b.span)
-    return VarBinding(b.var, value, span=b.span)
+    return replace_value(b, _RENAME(b.value, renamed))
 
 
 @_RENAME.on(Function)
@@ -90,9 +82,23 @@ def _rename_function(expr: Function, renamed: dict[Expr, Expr]) -> Any:
     return expr.replace(body=_RENAME(expr.body, renamed))
 
 
+def replace_value(binding: Binding, value: Expr, var: ExprVar | None = None) -> Any:
+    """Return a binding with another value, and another variable if one is given; itself when nothing differs."""
+    var = binding.var if var is None else var
+    if value is binding.value and var is binding.var:
+        return binding
+    if isinstance(binding, MatchCast):
+        return MatchCast(var, value, binding.ty, span=binding.span)
+    return VarBinding(var, value, span=binding.span)
+
+
 def copy_with_new_vars(func: Function) -> Function:
-    """Return a function with variables of its own: parameters, bindings, those of branches and inner functions."""
+    """Return a function with variables and symbolic sizes of its own, in branches and inner functions, too."""
     renamed: dict[Expr, Expr] = {}
+    symbols: dict[Var, Var] = {}
+
+    def renew(ty: Type | None) -> None:
+        symbols.update({n: type(n)(n.name, n.dtype) for n in walk(ty) if isinstance(n, Var) and n not in symbols})
 
     def fresh(var: Any) -> Any:
         renamed[var] = new = type(var)(var.name_hint, var.ty, span=var.span)
@@ -110,16 +116,16 @@ def copy_with_new_vars(func: Function) -> Function:
     def binding(b: Any) -> Any:
         if isinstance(b.value, Function):  # it may call itself
             var = fresh(b.var)
-            return VarBinding(var, value_of(b.value), span=b.span)
-        value = value_of(b.value)
-        if isinstance(b, MatchCast):
-            return MatchCast(fresh(b.var), value, b.ty, span=b.span)
-        return VarBinding(fresh(b.var), value, span=b.span)
+            return replace_value(b, value_of(b.value), var)
+        renew(b.ty if isinstance(b, MatchCast) else None)
+        return replace_value(b, value_of(b.value), fresh(b.var))
 
     def function(f: Function) -> Function:
+        for p in f.params:
+            renew(p.ty)
         return f.replace(params=tuple(fresh(p) for p in f.params), body=value_of(f.body))
 
-    return function(func)
+    return substitute(function(func), symbols)
 
 
 def variables(expr: Node | None) -> list[ExprVar]:

@@ -9,7 +9,7 @@ from typing import Any
 from weft.ir import Constant, Expr, ExprVar, Function, If, IRModule, PrimValue, ShapeExpr, structural_equal
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Binding, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
-from weft.relax.rename import rename_vars, variables
+from weft.relax.rename import rename_vars, replace_value, variables
 
 Rule = Callable[[Any, Expr, BlockBuilder], "Expr | None"]
 _RESULT_ATOMS = (ExprVar, Constant, ShapeExpr, PrimValue)
@@ -103,16 +103,6 @@ class _State:
                 self.renamed[var] = target
             self.bb.emit_normalized(VarBinding(target, new, span=binding.span))
         self.bb.span = outer_span
-
-
-def replace_value(binding: Binding, value: Expr, var: ExprVar | None = None) -> Any:
-    """Return a binding with another value, and another variable if one is given; itself when nothing differs."""
-    var = binding.var if var is None else var
-    if value is binding.value and var is binding.var:
-        return binding
-    if isinstance(binding, MatchCast):
-        return MatchCast(var, value, binding.ty, span=binding.span)
-    return VarBinding(var, value, span=binding.span)
 
 
 def localize(bindings: Iterable[Any], outside: Container[Expr], renamed: dict[Expr, Expr]) -> list[Any]:

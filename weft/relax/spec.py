@@ -47,11 +47,8 @@ def _binding(node: Any, func: ir.Function, mod: ir.IRModule) -> str | None:
         return f"the operand `{bad[0]}` is no variable or constant"
     if node.var.ty is None:
         return f"variable '{node.var.name_hint}' has no type"
-    return (
-        "the value has no type"
-        if getattr(node.value, "ty", None) is None and isinstance(node.value, (ir.Call, ir.If))
-        else None
-    )
+    untyped = getattr(node.value, "ty", None) is None and isinstance(node.value, (ir.Call, ir.If))
+    return "the value has no type" if untyped else None
 
 
 @NORMALIZED.on(ir.If)
@@ -78,11 +75,8 @@ def _is_primitive(func: ir.Function) -> bool:
 @PLANNED.on(ir.Call)
 def _no_destination_passing(node: ir.Call, func: ir.Function, mod: ir.IRModule) -> str | None:
     name = node.op.name.removeprefix("relax.") if isinstance(node.op, ir.Op) else ""
-    return (
-        f"'{name}' is left, whose result has no memory yet"
-        if name in ("call_tir", "call_tir_inplace", "call_dps_packed")
-        else None
-    )
+    left = name in ("call_tir", "call_tir_inplace", "call_dps_packed")
+    return f"'{name}' is left, whose result has no memory yet" if left else None
 
 
 @PLANNED.on(DataflowBlock)

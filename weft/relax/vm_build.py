@@ -14,20 +14,12 @@ from weft import tune
 from weft.compile_key import compile_key, is_plain
 from weft.error import InvalidArgument, own_errors
 from weft.ir import Attrs, DeepPool, Function, IntImm, IRModule, Pass, Sequential, dumped, fingerprint, show_text
+from weft.relax import transform as passes
 from weft.relax.kernel_builder import CompiledKernel, KernelJob, compile_kernel_jobs, compile_scheduled, schedule_kernel
 from weft.relax.pipeline import PRECISIONS, get_pipeline, lowering_passes
 from weft.relax.recompile import recompilable_kernels
 from weft.relax.schedule_report import schedule_report, slow_kernels, warn_of_slow_kernels
 from weft.relax.spec import VM_READY
-from weft.relax.transform import (
-    EXTERNAL_MODULES,
-    BindParams,
-    check_relations,
-    fuse_tir,
-    lambda_lift,
-    lower_ops,
-    normalize,
-)
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.relax.vm.vmtir import PREFIX
 from weft.runtime import Module, VMExecutable, cache
@@ -80,17 +72,17 @@ def build(
         raise InvalidArgument("the module has a function without a body")
     target = target if isinstance(target, Target) else Target(target or "llvm")
     if params:
-        mod = BindParams("main", params)(mod)
+        mod = passes.BindParams("main", params)(mod)
     records = _records(tuned, target)
     metadata = _metadata(mod)
-    external = mod.attrs.get(EXTERNAL_MODULES, ())
+    external = mod.attrs.get(passes.EXTERNAL_MODULES, ())
     if relax_pipeline is not None:
         with records.database if records.database is not None else nullcontext():
             chosen = _pipeline(relax_pipeline, target, precision)
             mod = chosen(mod)
             if not _ends_in_calls(chosen):
-                rest = [normalize(), lambda_lift(), check_relations(), lower_ops(), fuse_tir()]
-                mod = Sequential([*rest, *lowering_passes(target)])(mod)
+                rest = passes.normalize, passes.lambda_lift, passes.check_relations, passes.lower_ops, passes.fuse_tir
+                mod = Sequential([*(make() for make in rest), *lowering_passes(target)])(mod)
     builder = ExecBuilder()
     kernels = vm_codegen(builder, mod)
     if exec_mode == "compiled":

@@ -138,7 +138,7 @@ def _as_type(value: Any, ty: Any) -> Any:
 
 def _has_registered_types(func: Any) -> bool:
     """Whether a parameter or what a call names has a type that a program registered."""
-    named = (e.attrs.get("dtype") if isinstance(e, ir.Call) else getattr(e.type_annotation, "dtype", None)
+    named = (e.attrs.get("dtype") if isinstance(e, ir.Call) else getattr(e.ty, "dtype", None)
              for e in subexpressions(func) if isinstance(e, (ir.Call, Var)))  # fmt: skip
     return any(str(d).startswith("custom[") for d in named)
 

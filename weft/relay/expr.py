@@ -83,11 +83,6 @@ class Var(Operators, ir.ExprVar):
     __other_names__ = {"type_annotation": "ty"}
 
     @property
-    def type_annotation(self) -> Type | None:
-        """The annotated type."""
-        return self.ty
-
-    @property
     def vid(self) -> Var:
         """What distinguishes it from other variables of the name: itself."""
         return self

@@ -75,7 +75,7 @@ class ScopeBuilder:
     def type_of(self, expr: Any) -> Any:
         """Return the type of an expression as far as it is known; an unknown type that inference finds otherwise."""
         if isinstance(expr, Var):
-            return expr.type_annotation
+            return expr.ty
         unknown = IncompleteType()
         self.let(var("unify", unknown), expr)
         return unknown

@@ -13,7 +13,7 @@ FLOAT_ONLY = {
 }  # fmt: skip
 ACTIVATIONS = (
     "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.softplus", "nn.mish", "nn.hardswish", "nn.softsign", "nn.leakyrelu",
-    "nn.elu", "nn.selu", "nn.hardsigmoid", "nn.celu", "nn.thresholded_relu", "nn.shrink", "nn.dropout",
+    "nn.elu", "nn.selu", "nn.hardsigmoid", "nn.celu", "nn.thresholded_relu", "nn.shrink",
 )  # fmt: skip
 ANY_NUMBER = ("abs", "ceil", "floor", "negative", "round", "square", "trunc", "sign", "nn.relu")
 
@@ -36,7 +36,7 @@ def _half(s: Sizes, name: str) -> Case:
 
 case(*ACTIVATIONS, make=lambda s, name: call(s.real(s.a, s.b, s.c, low=-6, high=6), rtol=1e-4, atol=1e-5))
 case(*ANY_NUMBER, make=lambda s, name: call(s.real(s.a, s.b, low=-6, high=6)))
-case(*ANY_NUMBER, make=lambda s, name: call(s.integer(s.b)))
+case(*ANY_NUMBER, "nn.dropout", make=lambda s, name: call(s.integer(s.b)))
 
 
 @cases("round")

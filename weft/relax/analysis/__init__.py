@@ -31,3 +31,7 @@ from weft.relax.analysis.variables import (
 )
 from weft.relax.analysis.well_formed import check_well_formed, well_formed
 from weft.relax.unused import remove_all_unused
+
+struct_info_lca, struct_info_base_check = type_lca, type_base_check  # struct info is the type since 0.20
+tir_vars_in_struct_info, definable_tir_vars_in_struct_info = tir_vars_in_type, definable_tir_vars_in_type
+derive_call_ret_struct_info = derive_call_ret_type

@@ -14,18 +14,8 @@ from weft.relax.effects import VIEWS
 from weft.relax.expr import BindingBlock, DataflowVar, SeqExpr
 from weft.relax.rename import variables
 
-_SHARING = {
-    *VIEWS,
-    "call_inplace_packed",
-    "call_tir_inplace",
-    "expand_dims",
-    "flatten",
-    "invoke_closure",
-    "invoke_pure_closure",
-    "nn.batch_flatten",
-    "permute_dims",
-    "squeeze",
-}
+_CALLS = {"call_inplace_packed", "call_tir_inplace", "invoke_closure", "invoke_pure_closure"}
+_SHARING = {*VIEWS, *_CALLS, "expand_dims", "flatten", "nn.batch_flatten", "permute_dims", "squeeze"}
 """Operators whose result may be, or hold, the memory of an operand, also where the machine makes views of them."""
 
 

@@ -263,12 +263,8 @@ class _Checker:
     def _if(self, node: ir.If) -> None:
         ty = getattr(node.cond, "ty", None)
         scalar_bool = isinstance(ty, ir.TensorType) and (ty.dtype in ("bool", "") and ty.ndim in (0, -1))
-        if (
-            ty is not None
-            and not scalar_bool
-            and not (isinstance(ty, ir.PrimType) and ty.dtype == "bool")
-            and not _is_any(ty)
-        ):
+        scalar_bool |= isinstance(ty, ir.PrimType) and ty.dtype == "bool"
+        if ty is not None and not scalar_bool and not _is_any(ty):
             self.say(f"the condition of an if is no scalar bool but {ty}")
         if self.dataflow:
             self.say("an if stands in a dataflow block")
@@ -289,11 +285,8 @@ class _Checker:
             self.say(message)
         pure = is_pure_call(call, self.mod)
         if (self.dataflow or self.pure) and not pure and not _is_bookkeeping(call):
-            what = (
-                call.op.name
-                if isinstance(call.op, ir.Op)
-                else getattr(call.op, "global_symbol", getattr(call.op, "name_hint", "it"))
-            )
+            names = (getattr(call.op, field, None) for field in ("global_symbol", "name_hint", "name"))
+            what = next(filter(None, names), "it")
             where = "a dataflow block" if self.dataflow else "a pure function"
             self.say(f"the call of '{what}' may have effects and stands in {where}")
 

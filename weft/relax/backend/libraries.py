@@ -13,15 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import arith, ir
+from weft.relax.backend import patterns as forms
 from weft.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
-from weft.relax.backend.patterns import (
-    has_leaking_intermediate_variables,
-    make_attention_pattern,
-    make_conv2d_pattern,
-    make_layer_norm_pattern,
-    make_matmul_pattern,
-    make_residual_block_pattern,
-)
 from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, PatternCheckContext
 
 __all__ = ["partition_for_cublas", "partition_for_cudnn", "partition_for_cutlass", "partition_for_hipblas"]
@@ -52,7 +45,7 @@ def _types(context: PatternCheckContext, *names: str) -> list[Any] | None:
 def _check_blas(context: PatternCheckContext) -> bool:
     """Whether a batched product of BLAS computes it: equal types, one batch, a constant length of sums."""
     types = _types(context, "lhs", "rhs")
-    if has_leaking_intermediate_variables(context) or types is None:
+    if forms.has_leaking_intermediate_variables(context) or types is None:
         return False
     lhs, rhs = types
     if lhs.dtype != rhs.dtype or lhs.dtype not in _EQUAL or ir.as_int(lhs.shape[-1]) is None:
@@ -71,7 +64,7 @@ def _check_blas(context: PatternCheckContext) -> bool:
 def _check_cutlass_matmul(context: PatternCheckContext) -> bool:
     """Whether the batches of both operands agree, or one of them has none."""
     types = _types(context, "lhs", "rhs")
-    if has_leaking_intermediate_variables(context) or types is None or not _cutlass_types(*types):
+    if forms.has_leaking_intermediate_variables(context) or types is None or not _cutlass_types(*types):
         return False
     lhs, rhs = types
     if not _residual_fits(context) or ir.as_int(lhs.shape[-1]) is None:
@@ -119,7 +112,7 @@ def _follows(var: Any, source: Any, usages: Any) -> bool:
 def _check_conv2d(layouts: Sequence[tuple[str, str]], whole: bool) -> Check:
     def check(context: PatternCheckContext) -> bool:
         types = _types(context, "input", "weight")
-        if has_leaking_intermediate_variables(context) or types is None or not _cutlass_types(*types):
+        if forms.has_leaking_intermediate_variables(context) or types is None or not _cutlass_types(*types):
             return False
         root: Any = context.annotated_expr["root"]
         data, weight = types
@@ -147,12 +140,12 @@ def _products(library: str, check: Check) -> list[Any]:
     rows = []
     for transposed, (suffix, bias, activation) in itertools.product((False, True), _EPILOGUES):
         name = f"{library}.matmul{'_transposed' if transposed else ''}{suffix}"
-        rows.append((name, *make_matmul_pattern(bias, activation, transposed), check))
+        rows.append((name, *forms.make_matmul_pattern(bias, activation, transposed), check))
     return rows
 
 
 def _convolutions(library: str, check: Check, epilogues: Sequence[Any]) -> list[Any]:
-    return [(f"{library}.conv2d{suffix}", *make_conv2d_pattern(bias, activation), check)
+    return [(f"{library}.conv2d{suffix}", *forms.make_conv2d_pattern(bias, activation), check)
             for suffix, bias, activation in epilogues]  # fmt: skip
 
 
@@ -163,7 +156,7 @@ def _residuals(rows: Sequence[Any]) -> list[Any]:
         (("", None), ("_relu", "relax.nn.relu")), rows
     ):
         for op in ("add", "multiply") if "bias" in name else ():
-            made = make_residual_block_pattern((pattern, dict(parts)), f"relax.{op}", activation)
+            made = forms.make_residual_block_pattern((pattern, dict(parts)), f"relax.{op}", activation)
             out.append((f"{name}_residual_{op}{ending}", *made, check))
     return out
 
@@ -183,9 +176,9 @@ register_patterns(
         *_CUTLASS_CONVOLUTIONS,
         *_CUTLASS_PRODUCTS,
         *_residuals([*_CUTLASS_CONVOLUTIONS, *_CUTLASS_PRODUCTS]),
-        ("cutlass.attention", *make_attention_pattern()),
-        ("cutlass.attention_bias", *make_attention_pattern(with_bias=True)),
-        ("cutlass.layer_norm", make_layer_norm_pattern(), {}, _check_layer_norm),
+        ("cutlass.attention", *forms.make_attention_pattern()),
+        ("cutlass.attention_bias", *forms.make_attention_pattern(with_bias=True)),
+        ("cutlass.layer_norm", forms.make_layer_norm_pattern(), {}, _check_layer_norm),
         *_products("cublas", _check_blas),
         *_products("hipblas", _check_blas),
         *_convolutions("cudnn", _check_conv2d([_NHWC, _NCHW], False), _EPILOGUES[:3]),

@@ -36,7 +36,7 @@ def assign(p: Parser, target: ast.expr, value: Any, note: ir.Type | None = None)
         raise p.fail(target, "a name must stand before '='", found=ast.unparse(target))
     if isinstance(value, MetaVar):
         p.define(target.id, value.value)
-    elif isinstance(value, ir.Var) and value.name == "":
+    elif isinstance(value, ir.Var) and (value.name == "" or value.name == target.id in p.state.symbols):
         p.define(target.id, _declare(p, target.id, value))
     elif isinstance(value, Command) and value.kind == "match_cast":
         source, ty = value.value
@@ -80,12 +80,8 @@ def checked(p: Parser, target: ast.AST, value: ir.Expr, note: ir.Type) -> ir.Exp
     if isinstance(value, ir.Call) and (_is_unknown(inferred, p) and not isinstance(note, ir.AnyType)):
         return ir.Call(value.op, value.args, value.attrs, value.ty_args, span=value.span, ty=note)
     if inferred is not None and _contradicts(inferred, note):
-        raise error.TypeInferenceError(
-            "the annotation differs from the type of the value",
-            where=p.span(target),
-            expected=str(inferred),
-            found=str(note),
-        )
+        what = "the annotation differs from the type of the value"
+        raise error.TypeInferenceError(what, where=p.span(target), expected=str(inferred), found=str(note))
     return value
 
 

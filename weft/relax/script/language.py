@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft import ir
+from weft import ir, runtime
 from weft.error import InvalidArgument
 from weft.ir import AnyType, Attrs, Constant, DataTypeImm, Expr, ExprStringImm, Op, Type, prim_value, shape_expr
 from weft.ir import Call as CallNode
@@ -303,6 +303,7 @@ _CONSTRUCTORS: dict[str, Any] = {
     "memory.ensure_zero_offset": memory_ops.ensure_zero_offset,
     "memory.view": memory_ops.view,
     "nonzero": data_ops.nonzero,
+    **{name: getattr(runtime, name) for name in ("cpu", "cuda", "device", "opencl", "vulkan")},
     "unique": data_ops.unique,
     "vm.alloc_storage": memory_ops.vm_alloc_storage,
     "vm.alloc_tensor": memory_ops.vm_alloc_tensor,

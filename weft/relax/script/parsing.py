@@ -100,21 +100,13 @@ def _declared(p: Parser, node: ast.FunctionDef) -> dict[str, tuple[str, bool | N
     """
     found: dict[str, tuple[str, bool | None]] = {}
     for s in node.body:
-        if not (
-            isinstance(s, ast.Assign)
-            and isinstance(s.value, ast.Call)
-            and isinstance(s.value.func, ast.Attribute)
-            and not s.value.args
-        ):
+        call = s.value if isinstance(s, ast.Assign) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.args:
             continue
-        target, kinds = s.targets[0], {k.arg: k.value for k in s.value.keywords}
-        if (
-            isinstance(target, ast.Name)
-            and set(kinds) <= {"is_size_var"}
-            and s.value.func.attr.startswith(("int", "uint"))
-        ):
+        target, kinds, made = _target(s), {k.arg: k.value for k in call.keywords}, call.func.attr
+        if isinstance(target, ast.Name) and set(kinds) <= {"is_size_var"} and made.startswith(("int", "uint")):
             kind = kinds.get("is_size_var")
-            found[target.id] = (s.value.func.attr, bool(kind.value) if isinstance(kind, ast.Constant) else None)
+            found[target.id] = (made, bool(kind.value) if isinstance(kind, ast.Constant) else None)
     return found
 
 
@@ -177,14 +169,8 @@ def _body(p: Parser, state: _State) -> ir.Function:
     if not options.get("private") and "global_symbol" not in attrs and state.outer is None:
         attrs["global_symbol"] = options.get("name", node.name)
     outer = state.outer.symbols.values() if state.outer is not None else ()
-    func = ir.Function(
-        state.params,
-        body,
-        result_type(state.ret_ty, type_outside(state.params, body, outer)),
-        options.get("pure", True),
-        ir.Attrs.of(attrs),
-        span=p.span(node),
-    )
+    ret_ty, pure = result_type(state.ret_ty, type_outside(state.params, body, outer)), options.get("pure", True)
+    func = ir.Function(state.params, body, ret_ty, pure, ir.Attrs.of(attrs), span=p.span(node))
     _add_te_functions(p, state)
     return func.replace(ty=function_type(func))
 
@@ -440,9 +426,7 @@ def _branch(p: Parser, node: ast.If, nodes: list[ast.stmt]) -> tuple[SeqExpr, st
 
 
 def _last(p: Parser, node: ast.stmt) -> tuple[ir.Expr, str, ir.Type | None]:
-    target = (
-        node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
-    )
+    target = _target(node)
     if isinstance(node, ast.Expr):
         value = p.evaluate(node.value)
         if isinstance(value, ir.Expr):
@@ -467,19 +451,18 @@ def _last(p: Parser, node: ast.stmt) -> tuple[ir.Expr, str, ir.Type | None]:
     return bind(p, target, new, note), target.id, note
 
 
+def _target(node: ast.stmt) -> ast.expr | None:
+    """Return what an assignment gives a value."""
+    return node.targets[0] if isinstance(node, ast.Assign) else node.target if isinstance(node, ast.AnnAssign) else None
+
+
 def _assigned(node: ast.stmt) -> str | None:
     """Return the name that an ``if`` or an inner function at the end of a branch gives a value."""
     if isinstance(node, ast.FunctionDef):
         return node.name
     if isinstance(node, ast.If) and node.body:
         last = node.body[-1]
-        target = (
-            last.targets[0]
-            if isinstance(last, ast.Assign)
-            else last.target
-            if isinstance(last, ast.AnnAssign)
-            else None
-        )
+        target = _target(last)
         return target.id if isinstance(target, ast.Name) else _assigned(last)
     return None
 
@@ -540,7 +523,7 @@ _STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
     ast.For: _for,
     ast.Assert: _assert,
     ast.FunctionDef: _inner_function,
-    ast.Pass: lambda p, node: None,
+    **dict.fromkeys((ast.Pass, ast.Nonlocal, ast.Global), lambda p, node: None),  # names of outside are known anyway
 }
 
 

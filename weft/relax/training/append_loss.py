@@ -49,20 +49,22 @@ def _one_block(func: ir.Function, what: str) -> tuple[Any, Any]:
 def _joined(model: ir.Function, loss: ir.Function, count: int) -> ir.Function:
     model, loss = copy_with_new_vars(model), copy_with_new_vars(loss)
     block, result = _one_block(model, "the model")
-    loss_block, loss_result = _one_block(loss, "the loss")
     results = list(result.fields) if isinstance(result, ir.Tuple) else [result]
     if not all(isinstance(r, ir.ExprVar) for r in results):
         raise error.InvalidArgument("the model must return a variable, or a tuple of variables")
-    if not isinstance(loss_result, ir.ExprVar) or getattr(type_of(loss_result), "ndim", -1) != 0:
-        raise error.ShapeMismatch("the loss must return a scalar", expected="R.Tensor(())", found=str(loss_result.ty))
     if count > len(results) or count > len(loss.params):
         raise error.InvalidArgument(
             "the loss takes more results than there are", expected=f"at most {len(results)}", found=str(count)
         )
-    for r, p in zip(results[:count], loss.params[:count], strict=True):
-        if not ir.structural_equal(type_of(r), p.ty):
-            raise error.InvalidArgument("the loss takes another type than the model returns", expected=str(r.ty),
-                                        found=str(p.ty))  # fmt: skip
+    given, taken = (ir.TupleType(tuple(map(type_of, some[:count]))) for some in (results, loss.params))
+    if not ir.structural_equal(given, taken, True):
+        raise error.InvalidArgument("the loss takes another type than the model returns", expected=str(given),
+                                    found=str(taken))  # fmt: skip
+    sizes = [[n for n in ir.walk(ty) if isinstance(n, ir.Var)] for ty in (taken, given)]
+    loss = ir.substitute(loss, dict(zip(*sizes, strict=True)))
+    loss_block, loss_result = _one_block(loss, "the loss")
+    if not isinstance(loss_result, ir.ExprVar) or getattr(type_of(loss_result), "ndim", -1) != 0:
+        raise error.ShapeMismatch("the loss must return a scalar", expected="R.Tensor(())", found=str(loss_result.ty))
     rest, targets = results[count:], loss.params[count:]
     renamed: dict[Any, Any] = dict(zip(loss.params[:count], results[:count], strict=True))
     bindings = [*block.bindings]

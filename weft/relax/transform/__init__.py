@@ -41,6 +41,12 @@ from weft.relax.transform.lazy_params import lazy_transform_params
 from weft.relax.transform.legalize_ops import LegalizeOps
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
 from weft.relax.transform.lower_ops import legalize_mutable, lower_ops
+from weft.relax.transform.matmul_algebra import (
+    AdjustMatmulOrder,
+    ExpandMatmulOfSum,
+    ReorderPermuteDimsAfterConcat,
+    ReorderTakeAfterMatmul,
+)
 from weft.relax.transform.merge_composite import merge_composite_functions
 from weft.relax.transform.meta_schedule import MetaScheduleApplyDatabase, MetaScheduleTuneIRMod, MetaScheduleTuneTIR
 from weft.relax.transform.mixed_precision import to_mixed_precision

@@ -73,15 +73,8 @@ def _expand(
         callee_args += tuple(ir.prim_value(v) for v in call.args[2].values)
         bb.emit(ir.Call(callee, callee_args, span=call.span, ty_args=(ir.TupleType(()),)), "_")
     elif len(call.args) > 2:
-        bb.emit(
-            ir.Call(
-                ir.Op.get("relax.vm.call_tir_dyn"),
-                (callee, ir.Tuple((*callee_args, call.args[2]))),
-                ir.Attrs.of(),
-                span=call.span,
-            ),
-            "_",
-        )
+        operands = callee, ir.Tuple((*callee_args, call.args[2]))
+        bb.emit(ir.Call(ir.Op.get("relax.vm.call_tir_dyn"), operands, ir.Attrs.of(), span=call.span), "_")
     else:
         bb.emit(ir.Call(callee, callee_args, span=call.span, ty_args=(ir.TupleType(()),)), "_")
     return outs[0] if len(outs) == 1 and not isinstance(call.ty, ir.TupleType) else ir.Tuple(tuple(outs))
@@ -95,8 +88,6 @@ def device_index(where: ir.VDevice | None, devices: tuple[Any, ...]) -> int:
 
 
 def _arguments(args: ir.Expr, bb: Any) -> list[ir.Expr]:
-    return (
-        list(bb.atom(args).fields)
-        if isinstance(args, ir.Tuple)
-        else [bb.emit(ir.TupleGetItem(args, i)) for i in range(len(args.ty.fields))]
-    )  # type: ignore[union-attr]
+    if isinstance(args, ir.Tuple):
+        return list(bb.atom(args).fields)
+    return [bb.emit(ir.TupleGetItem(args, i)) for i in range(len(args.ty.fields))]  # type: ignore[attr-defined]

@@ -26,7 +26,6 @@ from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform import panels
 from weft.relax.transform.desired_layouts import converted
 from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps
-from weft.relax.transform.panels import pack_conv_weight, pack_matmul_weight
 from weft.relax.transform.phases import Phased, image_of_planes, phase_weights, phases_of, product_of_blocks
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
@@ -36,8 +35,6 @@ from weft.tune import Tuned
 if TYPE_CHECKING:
     from weft.relax.block_builder import BlockBuilder
     from weft.relax.expr import Binding
-
-__all__ = ["convert_layout", "pack_conv_weight", "pack_matmul_weight"]
 
 _RANKS = (4, 5)
 """Of what may have a twin: images and volumes."""
@@ -364,7 +361,7 @@ def _each_group(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Call:
         own = bb.emit(make_call("strided_slice")(data, axes=[axis], begin=[i * c], end=[(i + 1) * c]))
         layouts = {"data_layout": f"N{sizes}C", "out_layout": f"N{sizes}C", "kernel_layout": f"O{sizes}I{panel}o"}
         attrs = call.attrs.with_(groups=1, channels=len(kernel), **layouts)
-        packed = ir.constant(pack_conv_weight(kernel, panel))
+        packed = ir.constant(panels.pack_conv_weight(kernel, panel))
         parts.append(bb.emit(ir.Call(call.op, (own, packed), attrs, span=call.span)))
     return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
 
@@ -407,16 +404,8 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return s.bind_phased(product_of_blocks(s.to_last(data, bb), base, weight, bb), bb)
     taps = phase_weights(weight, plan, groups, bb)
     name = call.op.name.removeprefix("relax.").removesuffix("_transpose")  # type: ignore[union-attr]
-    convolve = bb.normalize(
-        make_call(name)(
-            data,
-            taps,
-            padding=plan.padding,
-            dilation=plan.dilation,
-            groups=groups,
-            out_dtype=attrs.get("out_dtype", ""),
-        )
-    )
+    window = {"padding": plan.padding, "dilation": plan.dilation, "out_dtype": attrs.get("out_dtype", "")}
+    convolve = bb.normalize(make_call(name)(data, taps, groups=groups, **window))
     made = _convolution(s, convolve, bb)
     assert made is not None
     if plan.crop is None and all(n == 1 for n in block):
@@ -482,7 +471,7 @@ def _matmul(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     attrs = ir.Attrs.of(n=n, group=group, out_dtype=(call.attrs.get("out_dtype", "") or "") if group > 1 else "")
     lone = data.ty.shape is not None and all(ir.as_int(d) == 1 for d in data.ty.shape[:-1])
     step = 1 if lone or group == 1 else s.machine.rows_together(str(weight.ty.dtype), len(array))  # type: ignore[union-attr]
-    packed = ir.constant(pack_matmul_weight(array, panel, group, step))
+    packed = ir.constant(panels.pack_matmul_weight(array, panel, group, step))
     return _Kept(ir.Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
 
 

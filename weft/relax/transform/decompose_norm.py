@@ -82,12 +82,8 @@ def _both(call: ir.Call) -> ir.Expr | None:
     if is_op(call, "nn.layer_norm"):
         return _layer_norm(call)
     if is_op(call, "nn.dropout"):
-        return ir.Tuple((call.args[0], make_call("ones_like")(call.args[0]))) if _is_pair(call) else call.args[0]
+        return ir.Tuple((call.args[0], make_call("ones_like")(call.args[0])))
     return None
-
-
-def _is_pair(call: ir.Call) -> bool:
-    return isinstance(call.ty, ir.TupleType)
 
 
 def _along(vector: ir.Expr, ndim: int, axis: int) -> ir.Expr:

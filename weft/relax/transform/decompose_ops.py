@@ -28,8 +28,12 @@ def decompose_ops(func: Function, mod: IRModule, *, whole_attention: bool = Fals
     After::
 
         @R.function
-        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-            return x
+        def main(x: R.Tensor((2, 3), "float32")):
+            with R.dataflow():
+                mask = R.ones_like(x)
+                y = (x, mask)
+                R.output(y)
+            return y
 
     Options:
         ``whole_attention``: leaves attention of float32 heads of constant size, for targets that have a kernel for it.

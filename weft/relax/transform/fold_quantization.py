@@ -286,12 +286,9 @@ def _by_channel(value: np.ndarray, channels: tuple[int, int] | None, rank: int) 
 
 def _same_dims(a: Any, b: Any) -> bool:
     left, right = a.ty.shape, b.ty.shape
-    return (
-        left is not None
-        and right is not None
-        and len(left) == len(right)
-        and all(equal_dims(x, y) for x, y in zip(left, right, strict=True))
-    )
+    if left is None or right is None or len(left) != len(right):
+        return False
+    return all(map(equal_dims, left, right))
 
 
 def _along(value: Any, channels: tuple[int, int] | None, rank: int) -> Constant:

@@ -369,13 +369,8 @@ def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[
         value = binding.value
         new_args = tuple(_outline_arg(a, inside, renamed, parameter) for a in value.args)
         var = (Var if m == members[-1] else DataflowVar)(binding.var.name_hint, binding.var.ty)
-        bindings.append(
-            VarBinding(
-                var,
-                ir.Call(value.op, new_args, value.attrs, value.ty_args, span=value.span, ty=value.ty),
-                span=binding.span,
-            )
-        )
+        call = ir.Call(value.op, new_args, value.attrs, value.ty_args, span=value.span, ty=value.ty)
+        bindings.append(VarBinding(var, call, span=binding.span))
         renamed[binding.var] = var
     out = bindings[-1].var
     body = SeqExpr((DataflowBlock(tuple(bindings)),), out, ty=out.ty)

@@ -21,7 +21,7 @@ from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, VarBinding
 from weft.relax.gradient_rules import te_gradient_of
 from weft.relax.infer import function_type, type_of
 from weft.relax.rename import copy_with_new_vars
-from weft.relax.rewriter import rewrite_bindings
+from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.unused import remove_all_unused
 
 
@@ -35,7 +35,7 @@ def Gradient(
     Parameters
     ----------
     require_grads : Var or sequence of Var, optional
-        Parameters whose adjoints are returned; by default all.
+        Parameters, or variables of the block, whose adjoints are returned; by default all parameters.
     target_index : int
         Which result is differentiated, where there are several.
     """
@@ -60,19 +60,23 @@ def Gradient(
 
 
 def _places(func: ir.Function, wanted: Sequence[Any] | None) -> list[int]:
-    """Return which parameters need adjoints."""
+    """Return which of a function's variables need adjoints."""
     if wanted is None:
         return list(range(len(func.params)))
     places = []
     for v in wanted:
-        at = next((i for i, p in enumerate(func.params) if p is v), None)
+        at = next((i for i, own in enumerate(_variables(func)) if own is v), None)
         if at is None or at in places:
-            problem = "is no parameter of the function" if at is None else "is asked for twice"
+            problem = "is no variable of the function" if at is None else "is asked for twice"
             raise InvalidArgument(f"'{getattr(v, 'name_hint', v)}' {problem}")
         if not _is_float(type_of(v)):
             raise InvalidArgument(f"'{v.name_hint}' has no gradient: it is no float tensor", found=str(v.ty))
         places.append(at)
     return places
+
+
+def _variables(func: ir.Function) -> list[Any]:
+    return [*func.params, *(b.var for b in all_bindings(func))]
 
 
 def _is_float(ty: Any) -> bool:
@@ -115,11 +119,11 @@ class _Adjoint:
                 if b.var in self.adjoint:
                     self.back(b)
             outs = []
-            for i in self.places:
-                param = self.func.params[i]
-                if param not in self.adjoint:
-                    self.set(param, self.zeros(type_of(param)))
-                outs.append(self.bb.emit_output(self.adjoint[param], f"{param.name_hint}_adjoint_out"))
+            for var in (_variables(self.func)[i] for i in self.places):
+                known = self.forward.renamed.get(var, var)
+                if known not in self.adjoint:
+                    self.set(known, self.zeros(type_of(known)))
+                outs.append(self.bb.emit_output(self.adjoint[known], f"{var.name_hint}_adjoint_out"))
             result: Any = ir.Tuple((self.seq.body, ir.Tuple(tuple(outs))))
             body = self.bb.finish(scope, self.bb.normalize(result, atom=False))
         made = self.func.replace(body=body, ret_ty=body.ty)
@@ -222,10 +226,10 @@ class _Checkpoints:
         self.kept: dict[Any, Any] = {p: p for p in params}
         self.values: dict[Any, Any] = {}
         self.bindings: list[Any] = []
-        renamed: dict[Any, Any] = {}
+        self.renamed: dict[Any, Any] = {}
         again: set[Any] = set()  # what is computed again, and so what uses it, up to the end of its part
         for b in bindings:
-            value = _renamed(b.value, renamed)
+            value = _renamed(b.value, self.renamed)
             start, end = (is_op(value, f"grad.{n}_checkpoint") for n in ("start", "end"))
             if start or end:
                 source = value.args[0]
@@ -233,7 +237,7 @@ class _Checkpoints:
                     self.bindings.append(VarBinding(b.var, source, span=b.span))
                     self.kept[b.var] = b.var
                 else:
-                    renamed[b.var] = source
+                    self.renamed[b.var] = source
                 if start:
                     again.add(b.var)
                     self.kept[source] = source

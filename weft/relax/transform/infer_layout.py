@@ -39,8 +39,9 @@ class _Case(NamedTuple):
 
     def placed(self, layout: str, *more: Any) -> Inferred:
         """All in one layout but `more`, and the dimensions that attributes name where it has them."""
-        places = [layout.index(c) for c in sorted(layout)]
-        attrs = in_places(self.definition.attrs, self.attrs, places, len(layout))
+        letters = [p for p, _ in layout_parts(layout)]
+        places = [letters.index(c) for c in sorted(letters) if c.isupper()]
+        attrs = in_places(self.definition.attrs, self.attrs, places, len(letters))
         return Inferred([layout, *more, *self.own[1 + len(more) :]], layout, attrs)
 
 
@@ -78,7 +79,9 @@ def has_blocks(layout: Any) -> bool:
 
 
 def _fits(ty: Any, layout: Any) -> bool:
-    """Whether blocks divide the dimensions of a tensor, which are known then."""
+    """Whether blocks divide the dimensions of tensors, which are known then."""
+    if isinstance(layout, tuple):
+        return all(map(_fits, ty.fields, layout))
     sizes = [(LETTERS.index(p.upper()), n) for p, n in layout_parts(layout or "") if n is not None]
     return not sizes or (ty.shape is not None and all((ir.as_int(ty.shape[i]) or 1) % n == 0 for i, n in sizes))
 
@@ -112,14 +115,31 @@ def infer_layouts(call: Any, have: Sequence[Any], wanted: Mapping[str, Sequence[
         rule = _reduced if definition.attrs["axis"].names_axes == "some" else None
     attrs = ir.Attrs.of({**definition.defaults, **dict(call.attrs.items)})
     case = _Case(call, definition, attrs, have, wanted.get(call.op.name))
-    if has_blocks(tuple(have)) and rule not in (_named, _convolution):
-        plain = rule is _along_axes and not definition.names_axes(attrs) and not any(isinstance(v, tuple) for v in have)
-        return _in_blocks(case) if plain else None
+    if has_blocks(tuple(have)) and rule not in (_named, _convolution, _reduced):
+        if rule is not _along_axes:
+            return None
+        if not definition.names_axes(attrs) and not any(isinstance(v, tuple) for v in have):
+            return _in_blocks(case)
+        if not _keeps_blocks(case):
+            return None
     found = rule and rule(case)
     if found is None or not has_blocks((*found.inputs, found.output)):
         return found
     ends = zip((*call.args, call), (*found.inputs, found.output), strict=True)
-    return found if all(isinstance(v, tuple) or _fits(a.ty, v) for a, v in ends) else None
+    return found if all(_fits(a.ty, v) for a, v in ends) else None
+
+
+def _keeps_blocks(case: _Case) -> bool:
+    """Whether nothing happens along a dimension in blocks but that tensors of whole blocks are joined or split."""
+    if isinstance(case.have[0], tuple) or isinstance(case.attrs.get("indices_or_sections"), int):
+        return True
+    touched: set[str] = set()
+    for name, kind in case.definition.attrs.items():
+        value = case.attrs[name] if kind.names_axes else None
+        if kind.names_axes == "pairs":
+            value = tuple(i // 2 for i, n in enumerate(value) if ir.as_int(n) != 0)
+        touched |= set() if value is None else _letters(case.own[0], value)
+    return not any(size and p.upper() in touched for p, size in layout_parts(case.have[0]))
 
 
 def _in_blocks(case: _Case) -> Inferred | None:
@@ -138,6 +158,12 @@ def _named(case: _Case) -> Inferred | None:
         return None
     layout = _from_named(own, case.wanted[0]) if case.wanted else case.have[0]
     new = dict.fromkeys(names, _renamed(layout, LETTERS[: len(own)], own))
+    try:
+        case.definition.attrs[names[0]].of(new[names[0]], names[0])
+    except InvalidArgument:
+        if case.wanted:
+            raise
+        return None  # it knows no blocks
     return Inferred([layout, *case.own[1:]], layout, case.attrs.with_(**new))
 
 
@@ -201,18 +227,21 @@ def _letters(own: str, axis: Any) -> set[str]:
     return {own[int(a) % len(own)] for a in (axis if isinstance(axis, tuple) else (axis,))}
 
 
-def _reduced(case: _Case) -> Inferred:
+def _reduced(case: _Case) -> Inferred | None:
     axis, layout, own = case.attrs["axis"], case.have[0], case.own[0]
-    gone = set(own) if axis is None else _letters(own, axis)
+    gone, parts = set(own) if axis is None else _letters(own, axis), layout_parts(layout)
+    if case.attrs["keepdims"] and any(size and p.upper() in gone for p, size in parts):
+        return None
     output = layout if case.attrs["keepdims"] else _without(layout, gone)
-    places = tuple(i for i, c in enumerate(layout) if c in gone)
+    places = tuple(i for i, (p, _) in enumerate(parts) if p.upper() in gone)
     return Inferred([layout], output, case.attrs.with_(axis=places))
 
 
 def _without(layout: str, gone: set[str]) -> str:
     """Return a layout of what is left."""
-    kept = "".join(c for c in sorted(layout) if c not in gone)
-    return _renamed("".join(c for c in layout if c not in gone), kept, LETTERS[: len(kept)])
+    parts = [(p, size) for p, size in layout_parts(layout) if p.upper() not in gone]
+    kept = "".join(sorted(p for p, _ in parts if p.isupper()))
+    return _renamed("".join(f"{size or ''}{p}" for p, size in parts), kept, LETTERS[: len(kept)])
 
 
 def _permuted(case: _Case) -> Inferred:

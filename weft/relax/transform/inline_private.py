@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import Call, Expr, Function, GlobalVar, If, IRModule, Var, module_pass, substitute, walk
+from weft.ir import Call, Expr, Function, GlobalVar, If, IRModule, module_pass, substitute, walk
 from weft.relax.analysis import detect_recursion
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import MatchCast, SeqExpr
@@ -125,17 +125,11 @@ def _inline(func: Function, mod: IRModule, functions: dict[str, Function]) -> Fu
 
 def expand(func: Function, call: Call, bb: BlockBuilder) -> Expr:
     """Emit the bindings of a function for one call, and return its result."""
-    symbols: dict[Any, Any] = {}
-    for p, a in zip(func.params, call.args, strict=True):
+    copy, symbols = copy_with_new_vars(func), dict[Any, Any]()
+    for p, a in zip(copy.params, call.args, strict=True):
         if p.ty is not None:
             bind_type(p.ty, type_of(a), symbols, call)
-    known = set(symbols)
-    for b in all_bindings(func):
-        for n in walk(b.ty) if isinstance(b, MatchCast) else ():
-            if isinstance(n, Var) and n not in known:
-                known.add(n)
-                symbols[n] = type(n)(n.name, n.dtype)
-    copy = substitute(copy_with_new_vars(func), symbols)
+    copy = substitute(copy, symbols)
     renamed: dict[Expr, Expr] = dict(zip(copy.params, call.args, strict=True))
     seq: Any = copy.body
     for block in seq.blocks:

@@ -409,22 +409,18 @@ def _tensor_types(call: ir.Call) -> list[ir.TensorType]:
     for t in types:
         if not isinstance(t, ir.TensorType) or t.shape is None or not t.dtype:
             name = call.op.name if isinstance(call.op, ir.Op) else getattr(call.op, "name_hint", str(call.op))
+            help = "scalars are computed by R.prim_value(a + b)" if isinstance(t, ir.PrimType) else "use match_cast"
             raise error.LoweringError(
-                f"{name}: the shape of the result is not known", where=call.span, found=str(t), help="use match_cast"
+                f"{name}: the result is no tensor of known shape", where=call.span, found=str(t), help=help
             )
     return types  # type: ignore[return-value]
 
 
 def _inplace_inputs(inputs: list[ir.Expr], out: ir.TensorType) -> tuple[int, ...]:
     """List the inputs whose memory the output may take over: same shape and element size, each element read once."""
-    return tuple(
-        i
-        for i, e in enumerate(inputs)
-        if isinstance(e, ir.ExprVar)
-        and isinstance(e.ty, ir.TensorType)
-        and e.ty.dtype == out.dtype
-        and _identical(e.ty.shape, out.shape)
-    )
+    tensors = [(i, e.ty) for i, e in enumerate(inputs) if isinstance(e, ir.ExprVar)]
+    alike = [(i, ty) for i, ty in tensors if isinstance(ty, ir.TensorType) and ty.dtype == out.dtype]
+    return tuple(i for i, ty in alike if _identical(ty.shape, out.shape))
 
 
 def _identical(a: Any, b: Any) -> bool:

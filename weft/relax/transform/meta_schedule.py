@@ -186,11 +186,9 @@ def MetaScheduleApplyDatabase(work_dir: str | None = None, enable_warning: bool 
     def run(mod: IRModule) -> IRModule:
         """Schedule what has a record."""
         target = _current_target()
-        database = (
-            weft.meta_schedule.Database.current()
-            if work_dir is None
-            else weft.meta_schedule.database.create("json", work_dir=work_dir)
-        )
+        search = weft.meta_schedule
+        current = work_dir is None
+        database = search.Database.current() if current else search.database.create("json", work_dir=work_dir)
         if database is None:
             raise InvalidArgument("there is no database", help="use `with database:`, or pass work_dir")
         functions: dict[Any, Any] = {}

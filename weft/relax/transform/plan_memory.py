@@ -206,11 +206,8 @@ class _Plan:
         if isinstance(size, ir.IntImm):
             constant: list[Any] = [t for t in here if isinstance(t.size, ir.IntImm)]
             enough = [t for t in constant if t.size.value >= size.value]  # type: ignore[attr-defined]
-            best = (
-                min(enough, key=lambda t: t.size.value)
-                if enough
-                else max(constant, key=lambda t: t.size.value, default=None)
-            )  # type: ignore[attr-defined]
+            smallest = min(enough, key=lambda t: t.size.value, default=None)
+            best = smallest or max(constant, key=lambda t: t.size.value, default=None)
             if best is not None and best.size.value <= 16 * size.value + 4096:  # type: ignore[attr-defined]
                 free.remove(best)
                 best.size = ir.int64(max(best.size.value, size.value))  # type: ignore[attr-defined]

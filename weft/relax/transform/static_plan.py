@@ -88,11 +88,8 @@ class KnownSizes:
 
 
 def _factor_last(e: Any) -> Any:
-    return (
-        ir.Mul(e.b, e.a)
-        if isinstance(e, ir.Mul) and isinstance(e.a, ir.IntImm) and not isinstance(e.b, ir.IntImm)
-        else e
-    )
+    is_first = isinstance(e, ir.Mul) and isinstance(e.a, ir.IntImm) and not isinstance(e.b, ir.IntImm)
+    return ir.Mul(e.b, e.a) if is_first else e
 
 
 def _bounds(func: ir.Function, key: str) -> dict[str, int]:

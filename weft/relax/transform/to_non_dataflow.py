@@ -7,8 +7,8 @@ from typing import Any
 
 from weft.ir import Call, Expr, ExternFunc, Function, If, IRModule, Op, Tuple, function_pass
 from weft.relax.core_ops import is_op
-from weft.relax.expr import BindingBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
-from weft.relax.rename import rename_vars
+from weft.relax.expr import BindingBlock, DataflowVar, SeqExpr, Var
+from weft.relax.rename import rename_vars, replace_value
 
 _PURE_PACKED = ("relax.call_pure_packed", "relax.call_inplace_packed")
 
@@ -68,11 +68,7 @@ def _plain_binding(b: Any, renamed: dict[Expr, Any]) -> Any:
     var = b.var
     if isinstance(var, DataflowVar):
         var = renamed[b.var] = Var(var.name_hint, var.ty, span=var.span)
-    if var is b.var and value is b.value:
-        return b
-    if isinstance(b, MatchCast):
-        return MatchCast(var, value, b.ty, span=b.span)
-    return VarBinding(var, value, span=b.span)
+    return replace_value(b, value, var)
 
 
 @function_pass(kind=Function, opt_level=0)
@@ -111,15 +107,8 @@ def remove_purity_checking(func: Function, mod: IRModule, *, keep_indices: bool 
             callee = ExternFunc("vm.builtin.call_py_func")
             return Call(callee, (name, *fields), ty_args=value.ty_args, span=value.span, ty=value.ty)
         if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _PURE_PACKED:
-            callee = value.args[0]
-            return Call(
-                callee,
-                value.args[1:],
-                value.attrs if keep_indices else value.attrs.without("inplace_indices"),
-                value.ty_args,
-                span=value.span,
-                ty=value.ty,
-            )
+            attrs = value.attrs if keep_indices else value.attrs.without("inplace_indices")
+            return Call(value.args[0], value.args[1:], attrs, value.ty_args, span=value.span, ty=value.ty)
         return value
 
     body = map_values(func.body, unwrap)
@@ -148,13 +137,7 @@ def map_values(seq: Expr, fn: Callable[[Expr], Expr]) -> Any:
                 value = value if inner is value.body else value.replace(body=inner)
             else:
                 value = fn(value)
-            if value is not b.value:
-                changed = True
-                b = (
-                    MatchCast(b.var, value, b.ty, span=b.span)
-                    if isinstance(b, MatchCast)
-                    else VarBinding(b.var, value, span=b.span)
-                )
-            bindings.append(b)
+            changed |= value is not b.value
+            bindings.append(replace_value(b, value))
         blocks.append(type(block)(tuple(bindings), span=block.span))
     return SeqExpr(tuple(blocks), seq.body, span=seq.span, ty=seq.ty) if changed else seq

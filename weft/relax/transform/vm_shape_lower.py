@@ -426,11 +426,8 @@ class Lowerer:
             return self.prim(value.value)
         if isinstance(value, ir.Tuple):
             fields = tuple(self.value(f) for f in value.fields)
-            return (
-                value
-                if all(a is b for a, b in zip(fields, value.fields, strict=True))
-                else ir.Tuple(fields, span=value.span, ty=value.ty)
-            )
+            same = all(a is b for a, b in zip(fields, value.fields, strict=True))
+            return value if same else ir.Tuple(fields, span=value.span, ty=value.ty)
         if isinstance(value, ir.Call):
             args = tuple(self.value(a) for a in value.args)
             if all(a is b for a, b in zip(args, value.args, strict=True)):

@@ -149,14 +149,9 @@ def _conv1d(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
     keep = {k: attrs[k] for k in ("groups", "out_dtype", "pad_value") if attrs.get(k)}
     if attrs.get("output_padding"):
         keep["output_padding"] = (0, int(np.ravel(attrs["output_padding"])[0]))
-    return make_call(call.op.name.removeprefix("relax.").replace("1d", "2d"))(
-        s.of(call.args[0], bb),
-        kernel,
-        strides=_pair(attrs.get("strides", 1)),
-        padding=_padding(attrs.get("padding", 0)),
-        dilation=_pair(attrs.get("dilation", 1)),
-        **keep,
-    )
+    keep |= {k: _pair(attrs.get(k, 1)) for k in ("strides", "dilation")}
+    keep["padding"] = _padding(attrs.get("padding", 0))
+    return make_call(call.op.name.removeprefix("relax.").replace("1d", "2d"))(s.of(call.args[0], bb), kernel, **keep)
 
 
 def _along_axes(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:

@@ -409,14 +409,8 @@ class ExecBuilder:
             Modules with the functions that the program calls.
         """
         infos = [VMFuncInfo(f.kind, f.name, f.start, f.end, f.num_args, f.registers, f.params) for f in self._functions]
-        made = VMExecutable.from_parts(
-            infos,
-            list(self._constants),
-            self._scopes,
-            np.asarray(self._offsets, np.int64),
-            np.asarray(self._data, np.int64),
-            list(imports),
-        )
+        offsets, data = np.asarray(self._offsets, np.int64), np.asarray(self._data, np.int64)
+        made = VMExecutable.from_parts(infos, list(self._constants), self._scopes, offsets, data, list(imports))
         made.places = {name: places for name, places in self._places.items() if places}
         return made
 

@@ -182,19 +182,9 @@ def _buffer(
     strides = [Var(s, "int32") if isinstance(s, str) else s for s in strides or ()]
     if isinstance(elem_offset, Var) and elem_offset.name == "":
         elem_offset = type(elem_offset)("elem_offset", elem_offset.dtype)
-    return declare(
-        dims,
-        element,
-        "",
-        data,
-        strides,
-        elem_offset,
-        scope or "global",
-        align if align > 0 else 64,
-        max_int(offset_factor, 0),
-        buffer_type,
-        axis_separators,
-    )
+    align, factor = align if align > 0 else 64, max_int(offset_factor, 0)
+    place = (data, strides, elem_offset, scope or "global", align, factor, buffer_type, axis_separators)
+    return declare(dims, element, "", *place)
 
 
 def max_int(a: int, b: int) -> int:

@@ -54,17 +54,8 @@ def finished(p: Parser, state: FunctionUnderWay, body: stmts.Stmt) -> PrimFunc:
     wants_root = state.wants_root and (state.has_blocks or root.allocs)
     if root.allocs or (wants_root and not _is_root(body)):
         facts = root.facts
-        block = stmts.Block(
-            (),
-            facts.get("reads", ()),
-            facts.get("writes", ()),
-            "root",
-            body,
-            root.init,
-            tuple(root.allocs),
-            (),
-            ir.Attrs.of(facts.get("annotations")),
-        )
+        reads, writes, notes = facts.get("reads", ()), facts.get("writes", ()), ir.Attrs.of(facts.get("annotations"))
+        block = stmts.Block((), reads, writes, "root", body, root.init, tuple(root.allocs), (), notes)
         body = stmts.BlockRealize((), ir.TRUE, block, span=p.span(node))
     attrs = dict(state.attrs)
     if options.get("private") and "global_symbol" in attrs:
@@ -170,12 +161,8 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     try:
         stored = ir.cast(dtype, value) if isinstance(value, ir.PrimExpr) else ir.const(value, dtype)
     except DTypeMismatch as e:
-        raise p.fail(
-            target,
-            f"buffer '{buffer.name}' holds another data type",
-            expected=str(dtype),
-            found=str(getattr(value, "dtype", value)),
-        ) from e
+        found = str(getattr(value, "dtype", value))
+        raise p.fail(target, f"buffer '{buffer.name}' holds another data type", expected=str(dtype), found=found) from e
     emit(p, stmts.BufferStore(buffer, stored, indices, span=p.span(target)))
 
 
@@ -384,12 +371,8 @@ def _loop_targets(target: ast.expr, n_loops: int) -> tuple[list[ast.expr], dict[
 def _thread(loops: Loops, r: ir.Range, var: ir.Var) -> ir.IterVar | None:
     if loops.binding is not None or loops.kind != stmts.ForKind.THREAD_BINDING or loops.thread is None:
         return loops.binding
-    return ir.IterVar(
-        ir.Range.from_min_extent(ir.const(0, var.dtype), r.extent),
-        ir.Var(loops.thread, ir.DataType(var.dtype)),
-        "thread",
-        loops.thread,
-    )
+    dom = ir.Range.from_min_extent(ir.const(0, var.dtype), r.extent)
+    return ir.IterVar(dom, ir.Var(loops.thread, ir.DataType(var.dtype)), "thread", loops.thread)
 
 
 def _unrolled(p: Parser, node: ast.For, values: Any) -> None:
@@ -545,7 +528,7 @@ _STATEMENTS: dict[type, Callable[[Parser, Any], None]] = {
     ast.Break: _jump,
     ast.Continue: _jump,
     ast.FunctionDef: _nested_function,
-    ast.Pass: lambda p, node: None,
+    **dict.fromkeys((ast.Pass, ast.Nonlocal, ast.Global), lambda p, node: None),  # names of outside are known anyway
 }
 
 
