@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from weft import ir
@@ -20,7 +19,7 @@ _UNARY = {
 }  # fmt: skip
 _ROUNDING = {"ceil", "floor", "round", "trunc"}
 _BINARY = {
-    "mul": "multiply", "atan2": "arctan2", "maximum": "maximum", "minimum": "minimum", "bitwise_and": "bitwise_and",
+    "mul": "multiply", "atan2": "atan2", "maximum": "maximum", "minimum": "minimum", "bitwise_and": "bitwise_and",
     "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor", "remainder": "floor_mod",
     "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "__lshift__": "left_shift",
     "__rshift__": "right_shift", "floor_divide": "floor_divide", "logaddexp": "log_add_exp",
@@ -63,8 +62,6 @@ def _binary(node: Node) -> Any:
         return node.op("logical_or" if name == "maximum" else "logical_and", a, b)
     if node.dtype == "bool" and name.startswith("bitwise_"):
         return node.op(name.replace("bitwise", "logical"), a, b)
-    if name == "atan2":
-        return _arctan2(node, a, b)
     if name in ("remainder", "floor_divide") and ir.DataType(node.dtype).is_float:
         return _floored(node, name, a, b)
     return node.op(_BINARY[name], a, b)
@@ -82,26 +79,6 @@ def _floored(node: Node, name: str, a: Any, b: Any) -> Any:
     quotient = node.op("divide", a, b)
     rounded = node.op("round", whole)
     return node.op("where", node.op("equal", b, zero), quotient, rounded)
-
-
-def _arctan2(node: Node, y: Any, x: Any) -> Any:
-    """The angle of (x, y), from the quotient's arc tangent and the quadrant."""
-    dtype = node.dtype
-    zero, pi = node.scalar(0, dtype), node.scalar(math.pi, dtype)
-    below = node.op("logical_or", node.op("less", y, zero), _is_minus_zero(node, y))
-    left = node.op("logical_or", node.op("less", x, zero), _is_minus_zero(node, x))
-    size = node.op("atan", node.op("divide", node.op("abs", y), node.op("abs", x)))
-    both_zero = node.op("logical_and", node.op("equal", x, zero), node.op("equal", y, zero))
-    both_inf = node.op("logical_and", node.op("isinf", x), node.op("isinf", y))
-    size = node.op("where", both_zero, zero, node.op("where", both_inf, node.scalar(math.pi / 4, dtype), size))
-    angle = node.op("where", left, node.op("subtract", pi, size), size)
-    return node.op("where", below, node.op("negative", angle), angle)
-
-
-def _is_minus_zero(node: Node, x: Any) -> Any:
-    zero = node.scalar(0, node.dtype)
-    inverse = node.op("divide", node.scalar(1, node.dtype), x)
-    return node.op("logical_and", node.op("equal", x, zero), node.op("less", inverse, zero))
 
 
 def _operands(node: Node, dtype: str | None = None) -> tuple[Any, Any]:
