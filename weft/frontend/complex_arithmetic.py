@@ -5,11 +5,14 @@ At a program's ends they are one tensor with one dimension of 2 more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from weft import ir
+from weft.error import UnsupportedOperator
 from weft.frontend.building import Emitter
 from weft.frontend.fourier import transformed
 from weft.op import make_call
@@ -39,11 +42,6 @@ def split(bb: Any, x: Any) -> Complex:
 def joined(bb: Any, x: Complex) -> Any:
     """Both parts along a new last dimension."""
     return bb.emit(make_call("stack")(ir.Tuple((x.re, x.im)), axis=len(x.re.ty.shape)))
-
-
-def number(b: Emitter, value: complex, dtype: Any) -> Complex:
-    """A number whose parts have an element type."""
-    return Complex(b.scalar(value.real, dtype), b.scalar(value.imag, dtype))
 
 
 def both(b: Emitter, name: str, *given: Complex) -> Complex:
@@ -112,13 +110,13 @@ def root(b: Emitter, x: Complex) -> Complex:
     return Complex(*(b.op("where", right, near, far) for near, far in parts))
 
 
-def circular(b: Emitter, kind: str, x: Complex) -> Complex:
+def circular(kind: str, b: Emitter, x: Complex) -> Complex:
     """Sine, cosine and tangent: those of the hyperbola, turned by a quarter, ``sinh(iz) = i sin(z)``."""
-    turned = hyperbolic(b, kind + "h", Complex(b.op("negative", x.im), x.re))
+    turned = hyperbolic(kind + "h", b, Complex(b.op("negative", x.im), x.re))
     return turned if kind == "cos" else Complex(turned.im, b.op("negative", turned.re))
 
 
-def hyperbolic(b: Emitter, kind: str, x: Complex) -> Complex:
+def hyperbolic(kind: str, b: Emitter, x: Complex) -> Complex:
     """``sinh``, ``cosh`` and ``tanh``."""
     if kind != "tanh":
         first, second = ("sinh", "cosh") if kind == "sinh" else ("cosh", "sinh")
@@ -156,7 +154,7 @@ def power(b: Emitter, x: Complex, exponent: Complex) -> Complex:
     )
 
 
-def compared(b: Emitter, name: str, x: Complex, y: Complex) -> Any:
+def compared(name: str, b: Emitter, x: Complex, y: Complex) -> Any:
     """Whether both parts are equal, or one is not."""
     found = both(b, name, x, y)
     return b.op("logical_and" if name == "equal" else "logical_or", found.re, found.im)
@@ -178,55 +176,84 @@ def cut(b: Emitter, x: Any, axis: int, begin: int, end: Any) -> Any:
     return b.op("strided_slice", x, axes=(axis,), begin=(begin,), end=(end,), assume_inbound=True)
 
 
-def whole(b: Emitter, x: Complex, axis: int, size: Any) -> Complex:
-    """A spectrum of which half is given: the other half is the mirror image, conjugated."""
+def fourier(b: Any, x: Any, axes: Sequence[int], kind: str, inverse: bool, size: Any = None) -> Complex:
+    """Transform axes; nothing is divided by their lengths.
+
+    `kind` is ``c2c``; ``r2c`` from a real tensor, whose last axis is cut to `size`; or ``c2r``, where the last axis is
+    half a spectrum of `size` elements: the other half is the mirror image, conjugated.
+    """
+    *others, last = axes
+    if kind == "r2c":
+        x = along(b, Complex(x, None), last, inverse)
+        x = x if size is None else Complex(*(cut(b, part, last, 0, size) for part in (x.re, x.im)))
+    for axis in axes if kind == "c2c" else others:
+        x = along(b, x, axis, inverse)
+    if kind != "c2r":
+        return x
     inner = (size - 1) // 2 + 1 if isinstance(size, int) else ir.floordiv(size - 1, 2) + 1
-    tail = Complex(*(b.op("flip", cut(b, p, axis, 1, inner), axis=axis) for p in (x.re, x.im)))
-    pairs = zip((x.re, x.im), (tail.re, conjugate(b, tail).im), strict=True)
-    return Complex(*(b.op("concat", ir.Tuple(pair), axis=axis) for pair in pairs))
+    tail = Complex(*(b.op("flip", cut(b, part, last, 1, inner), axis=last) for part in (x.re, x.im)))
+    pairs = ((x.re, tail.re), (x.im, b.op("negative", tail.im)))
+    return along(b, Complex(*(b.op("concat", ir.Tuple(pair), axis=last) for pair in pairs)), last, inverse)
 
 
 # --- operators --------------------------------------------------------------------------------------------------------
 
 
-def _one(b: Emitter, x: Complex) -> Complex:
-    return number(b, 1, x.ty.dtype)
+def _reciprocal(b: Emitter, x: Complex) -> Complex:
+    one = b.op("full", ir.shape_expr(x.ty.shape), b.scalar(1, x.ty.dtype))
+    return quotient(b, Complex(one, b.op("multiply", one, b.scalar(0, x.ty.dtype))), x)
 
 
-def _expm1(b: Emitter, x: Complex) -> Complex:
-    """Of which nothing cancels near zero: ``cos(y) - 1`` is ``-2 sin(y / 2)**2``."""
-    half = b.op("sin", b.op("multiply", x.im, b.scalar(0.5, x.ty.dtype)))
-    below = b.op("multiply", b.op("multiply", half, half), b.scalar(2, x.ty.dtype))
-    re = b.op("multiply", b.op("expm1", x.re), b.op("cos", x.im))
-    return Complex(b.op("subtract", re, below), b.op("multiply", b.op("exp", x.re), b.op("sin", x.im)))
+def _logarithm_of(base: int, b: Emitter, x: Complex) -> Complex:
+    return scaled(b, logarithm(b, x), b.scalar(1 / math.log(base), x.ty.dtype))
 
 
-def _log1p(b: Emitter, x: Complex) -> Complex:
-    """The square of the size is ``1 + re * (re + 2) + im**2``, exact near zero."""
-    far = both(b, "add", x, _one(b, x))
-    square = b.op("multiply", x.re, b.op("add", x.re, b.scalar(2, x.ty.dtype)))
-    square = b.op("log1p", b.op("add", square, b.op("multiply", x.im, x.im)))
-    small = b.op("less", size(b, x), b.scalar(0.5, x.ty.dtype))
-    near = b.op("multiply", square, b.scalar(0.5, x.ty.dtype))
-    return Complex(b.op("where", small, near, logarithm(b, far).re), b.op("atan2", x.im, far.re))
-
-
-OPERATORS: dict[str, Callable[..., Any]] = {
+_OPERATORS: dict[str, Callable[..., Any]] = {
     "abs": size, "multiply": times, "divide": quotient, "exp": exponential, "log": logarithm, "sqrt": root,
-    "rsqrt": lambda b, x: quotient(b, _one(b, x), root(b, x)), "power": power, "sign": direction,
-    "square": lambda b, x: times(b, x, x), "expm1": _expm1, "log1p": _log1p,
-    "sigmoid": lambda b, x: quotient(b, _one(b, x), both(b, "add", _one(b, x), exponential(b, both(b, "negative", x)))),
+    "rsqrt": lambda b, x: _reciprocal(b, root(b, x)), "power": power, "sign": direction, "reciprocal": _reciprocal,
+    "square": lambda b, x: times(b, x, x), "log2": partial(_logarithm_of, 2), "log10": partial(_logarithm_of, 10),
+    **{name: partial(hyperbolic, name) for name in ("sinh", "cosh", "tanh")},
+    **{name: partial(circular, name) for name in ("sin", "cos", "tan")},
+    **{name: partial(compared, name) for name in ("equal", "not_equal")},
+    **{name: partial(times, name=name) for name in ("matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d")},
 }  # fmt: skip
-"""What operators of real tensors are for complex ones, by their names."""
-for _name in ("sin", "cos", "tan"):
-    OPERATORS[_name] = lambda b, x, name=_name: circular(b, name, x)
-    OPERATORS[_name + "h"] = lambda b, x, name=_name + "h": hyperbolic(b, name, x)
-for _name in ("equal", "not_equal"):
-    OPERATORS[_name] = lambda b, x, y, name=_name: compared(b, name, x, y)
-for _name in ("matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d"):
-    OPERATORS[_name] = lambda b, x, y, name=_name, **attrs: times(b, x, y, name, **attrs)
-MOVED = frozenset(
+"""What operators of real tensors are for complex ones, by their names: called with what binds calls first."""
+_MOVED = frozenset(
     """add subtract negative sum where reshape broadcast_to permute_dims strided_slice concat take gather_elements
     gather_nd scatter_nd flip cumsum astype""".split()
 )
 """What treats real and imaginary parts alike."""
+
+
+class Arithmetic(Emitter):
+    """Binds calls of operators whose operands may be complex."""
+
+    __slots__ = ()
+
+    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
+        """Bind a call of an operator; one of complex tensors is calls for their parts."""
+        if not any(isinstance(x, Complex) for a in args for x in (a.fields if isinstance(a, ir.Tuple) else (a,))):
+            return super().op(name, *args, **attrs)
+        if name in ("multiply", "divide") and not isinstance(args[1], Complex):
+            return scaled(self, args[0], args[1], name)
+        if name in _OPERATORS:
+            return _OPERATORS[name](self, *map(self.complex_of, args), **attrs)
+        if name not in _MOVED or attrs.get("reduction", "add") not in ("add", "update"):
+            raise UnsupportedOperator(f"'{name}' of complex numbers is not supported",
+                                      expected=", ".join(sorted(_MOVED.union(_OPERATORS))))  # fmt: skip
+        plain = super().op
+        return Complex(*(plain(name, *(self._part(a, i) for a in args), **attrs) for i in (0, 1)))
+
+    def complex_of(self, x: Any) -> Complex:
+        """A tensor as a complex one."""
+        return x if isinstance(x, Complex) else Complex(x, self._part(x, 1))
+
+    def _part(self, x: Any, i: int) -> Any:
+        """The real or the imaginary part of an operand, which real floats have not; indices and shapes are both's."""
+        if isinstance(x, ir.Tuple):
+            return ir.Tuple(tuple(self._part(v, i) for v in x.fields))
+        if isinstance(x, Complex):
+            return (x.re, x.im)[i]
+        if i == 0 or isinstance(x, ir.ShapeExpr) or not ir.DataType(x.ty.dtype).is_float:
+            return x
+        return super().op("full", ir.shape_expr(x.ty.shape), self.scalar(0, str(x.ty.dtype)))

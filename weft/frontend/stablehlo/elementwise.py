@@ -171,24 +171,9 @@ def _convert(node: Node) -> Any:
 
 @CONVERTERS.on("stablehlo.bitcast_convert")
 def _bitcast(node: Node) -> Any:
-    """Bits as another type; a last dimension has the parts of what is wider, the lowest first."""
-    graph, bits = node.graph, [ir.DataType(dtype).bits for dtype in (node.x.ty.dtype, node.dtype)]
-    if min(bits) < 8:
-        node.unsupported("elements smaller than bytes", found=f"{node.x.ty.dtype} to {node.dtype}")
-
-    def read(x: Any, dtype: str) -> Any:
-        return x if x.ty.dtype == dtype else node.op("reinterpret", x, dtype=dtype)
-
-    if bits[0] == bits[1]:
-        return read(node.x, node.dtype)
-    wide, count = f"uint{max(bits)}", max(bits) // min(bits)
-    shifts = ir.constant(np.arange(count).astype(wide) * np.array(min(bits), wide))
-    x = read(node.x, f"uint{bits[0]}")
-    if bits[0] > bits[1]:
-        x = node.op("right_shift", graph.reshape(x, [*node.dims(x), 1]), shifts)
-        return read(graph.astype(x, f"uint{bits[1]}"), node.dtype)
-    x = node.op("left_shift", graph.astype(x, wide), shifts)
-    return read(node.op("sum", x, axis=(-1,), keepdims=False), node.dtype)
+    if ir.DataType(node.x.ty.dtype).bits != ir.DataType(node.dtype).bits:
+        node.unsupported("element types of different sizes", found=f"{node.x.ty.dtype} to {node.dtype}")
+    return node.x if node.x.ty.dtype == node.dtype else node.op("reinterpret", node.x, dtype=node.dtype)
 
 
 @CONVERTERS.on("stablehlo.iota", "stablehlo.dynamic_iota")

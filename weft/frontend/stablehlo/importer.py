@@ -11,7 +11,7 @@ import numpy as np
 from weft import ir, relax
 from weft.error import ModelImportError, ParseError, UnsupportedOperator, WeftError, own_errors, require
 from weft.frontend.building import DAMAGE, Builder, objects
-from weft.frontend.complex_arithmetic import MOVED, OPERATORS, Complex, joined, split
+from weft.frontend.complex_arithmetic import Arithmetic, Complex, joined, split
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.stablehlo.text import Func, Operation, Region, Type, parse
 from weft.registry import Registry
@@ -115,7 +115,7 @@ def _check_inputs(main: Func, info: Sequence[tuple[Sequence[int], str]] | None) 
                                found=str(own))  # fmt: skip
 
 
-class _Graph(Builder):
+class _Graph(Arithmetic, Builder):
     """The state of one import: functions by name, values by name."""
 
     def __init__(self, funcs: dict[str, Func]) -> None:
@@ -141,31 +141,6 @@ class _Graph(Builder):
         return mod
 
     # --- complex numbers ----------------------------------------------------------------------------------------------
-
-    def op(self, name: str, *args: Any, **attrs: Any) -> Any:
-        """Bind a call of an operator; one of complex tensors is calls for their parts."""
-        if not any(isinstance(x, Complex) for a in args for x in (a.fields if isinstance(a, ir.Tuple) else (a,))):
-            return super().op(name, *args, **attrs)
-        if name in OPERATORS:
-            return OPERATORS[name](self, *map(self.complex_of, args), **attrs)
-        if name not in MOVED or attrs.get("reduction", "add") not in ("add", "update"):
-            raise UnsupportedOperator(f"'{name}' of complex numbers is not supported",
-                                      expected=", ".join(sorted(MOVED.union(OPERATORS))))  # fmt: skip
-        return Complex(*(super(_Graph, self).op(name, *(self._part(a, i) for a in args), **attrs) for i in (0, 1)))
-
-    def complex_of(self, x: Any) -> Complex:
-        """A tensor as a complex one."""
-        return x if isinstance(x, Complex) else Complex(x, self._part(x, 1))
-
-    def _part(self, x: Any, i: int) -> Any:
-        """The real or the imaginary part of an operand, which real floats have not; indices and shapes are both's."""
-        if isinstance(x, ir.Tuple):
-            return ir.Tuple(tuple(self._part(v, i) for v in x.fields))
-        if isinstance(x, Complex):
-            return (x.re, x.im)[i]
-        if i == 0 or isinstance(x, ir.ShapeExpr) or not ir.DataType(x.ty.dtype).is_float:
-            return x
-        return super().op("full", ir.shape_expr(self.dims(x)), self.scalar(0, str(x.ty.dtype)))
 
     def choice(self, test: Any, branches: Sequence[Callable[[], Sequence[Any]]]) -> list[Any]:
         """The results of one of two branches, complex ones in their parts."""

@@ -271,18 +271,12 @@ def _dot(node: Node) -> Any:
 def _fft(node: Node) -> Any:
     """Transforms of the last axes; of real numbers the last one is halved, or made whole again."""
     kind = str(node.attr("type", node.attr("fft_type"))).split()[-1]
-    lengths, x, graph = node.attr("length", node.attr("fft_length")), node.x, node.graph
-    last = len(node.dims(x)) - 1
-    axes = [last - i for i in range(len(lengths))]
-    if kind == "RFFT":
-        x = numbers.along(graph, Complex(x, None), last, False)
-        x = Complex(*(numbers.cut(graph, part, last, 0, lengths[-1] // 2 + 1) for part in (x.re, x.im)))
-    for axis in axes[1:] if kind.endswith("RFFT") else axes:
-        x = numbers.along(graph, x, axis, kind.startswith("I"))
-    if kind == "IRFFT":
-        x = numbers.along(graph, numbers.whole(graph, x, last, lengths[-1]), last, True)
+    lengths, rank = node.attr("length", node.attr("fft_length")), len(node.dims(node.x))
+    form, size = {"RFFT": ("r2c", lengths[-1] // 2 + 1), "IRFFT": ("c2r", lengths[-1])}.get(kind, ("c2c", None))
+    axes = range(rank - len(lengths), rank)
+    x = numbers.fourier(node.graph, node.x, axes, form, kind.startswith("I"), size)
     if kind.startswith("I"):
-        x = numbers.scaled(graph, x, graph.scalar(1 / math.prod(lengths), str(x.ty.dtype)))
+        x = numbers.scaled(node.graph, x, node.graph.scalar(1 / math.prod(lengths), str(x.ty.dtype)))
     return x.re if kind == "IRFFT" else x
 
 

@@ -9,14 +9,11 @@ from weft.frontend.torch.node import Node, dtype_name
 from weft.frontend.torch.registry import aten, operators
 
 _UNARY = {
-    "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
-    "atanh": "atanh", "ceil": "ceil", "cos": "cos", "cosh": "cosh", "erf": "erf", "exp": "exp", "expm1": "expm1",
-    "floor": "floor", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2", "neg": "negative",
-    "reciprocal": "reciprocal", "round": "round", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sign": "sign",
-    "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
-    "relu": "nn.relu", "silu": "nn.silu", "hardswish": "nn.hardswish", "hardsigmoid": "nn.hardsigmoid",
-    "relu6": "nn.relu6", "mish": "nn.mish", "bitwise_not": "bitwise_not", "square": "square", "selu": "nn.selu",
-}  # fmt: skip
+    name: name
+    for name in """abs acos acosh asin asinh atan atanh ceil cos cosh erf exp expm1 floor log log10 log1p
+    log2 reciprocal round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc bitwise_not""".split()
+} | {name: f"nn.{name}" for name in ("relu", "silu", "hardswish", "hardsigmoid", "relu6", "mish", "selu")}
+_UNARY["neg"] = "negative"
 _ROUNDING = {"ceil", "floor", "round", "trunc"}
 _BINARY = {
     "mul": "multiply", "atan2": "atan2", "maximum": "maximum", "minimum": "minimum", "bitwise_and": "bitwise_and",
@@ -31,7 +28,6 @@ _OTHER_NAMES = {
 _COMPARISON = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
 }  # fmt: skip
-_LOGICAL = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
 
 
 @aten(*_UNARY)
@@ -105,9 +101,9 @@ def _compare(node: Node) -> Any:
     return node.op(_COMPARISON[node.name.split(".")[1]], a, b)
 
 
-@aten(*_LOGICAL)
+@aten("logical_and", "logical_or", "logical_xor")
 def _logical(node: Node) -> Any:
-    return node.op(_LOGICAL[node.name.split(".")[1]], *(_truth(node, x) for x in (node["self"], node["other"])))
+    return node.op(node.name.split(".")[1], *(_truth(node, x) for x in (node["self"], node["other"])))
 
 
 @aten("logical_not")
