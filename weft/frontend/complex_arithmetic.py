@@ -167,8 +167,9 @@ def along(b: Any, x: Complex, axis: int, inverse: bool) -> Complex:
     """Transform one axis; nothing is divided by its length. An imaginary part of None is zero."""
     rank = len(x.ty.shape)
     there = [i for i in range(rank) if i != axis % rank] + [axis % rank]
-    parts = tuple(None if p is None else b.permute(p, there) for p in (x.re, x.im))
-    return Complex(*(b.permute(p, [there.index(i) for i in range(rank)]) for p in transformed(b.bb, parts, inverse)))
+    re, im = (None if p is None else b.permute(p, there) for p in (x.re, x.im))
+    back = [there.index(i) for i in range(rank)]
+    return Complex(*(b.permute(p, back) for p in transformed(b.bb, (re, im), inverse)))
 
 
 def cut(b: Emitter, x: Any, axis: int, begin: int, end: Any) -> Any:
@@ -176,7 +177,7 @@ def cut(b: Emitter, x: Any, axis: int, begin: int, end: Any) -> Any:
     return b.op("strided_slice", x, axes=(axis,), begin=(begin,), end=(end,), assume_inbound=True)
 
 
-def fourier(b: Any, x: Any, axes: Sequence[int], kind: str, inverse: bool, size: Any = None) -> Complex:
+def fourier(b: Any, x: Any, axes: Sequence[int], kind: str, inverse: bool, size: Any) -> Complex:
     """Transform axes; nothing is divided by their lengths.
 
     `kind` is ``c2c``; ``r2c`` from a real tensor, whose last axis is cut to `size`; or ``c2r``, where the last axis is
@@ -190,7 +191,8 @@ def fourier(b: Any, x: Any, axes: Sequence[int], kind: str, inverse: bool, size:
         x = along(b, x, axis, inverse)
     if kind != "c2r":
         return x
-    inner = (size - 1) // 2 + 1 if isinstance(size, int) else ir.floordiv(size - 1, 2) + 1
+    assert size is not None
+    inner = (size + 1) // 2 if isinstance(size, int) else ir.floordiv(size + 1, 2)
     tail = Complex(*(b.op("flip", cut(b, part, last, 1, inner), axis=last) for part in (x.re, x.im)))
     pairs = ((x.re, tail.re), (x.im, b.op("negative", tail.im)))
     return along(b, Complex(*(b.op("concat", ir.Tuple(pair), axis=last) for pair in pairs)), last, inverse)

@@ -199,12 +199,13 @@ def _sort_keys(node: Node, result: str) -> list[tuple[int, bool]]:
     if (found := sides(test, "LT", "GT", "LE", "GE")) is not None:
         return [(found[0], (comparison(test)[0] == "G") != found[1])]
     if test is not None and test.name == "stablehlo.or":  # of the first, or of the others where that is equal
-        first, rest = (made.get(name) for name in test.operands)
-        first, rest = (rest, first) if first is not None and first.name == "stablehlo.and" else (first, rest)
-        key = sides(first, "LT", "GT")
-        for i, name in enumerate(rest.operands if rest is not None and rest.name == "stablehlo.and" else ()):
-            if key is not None and (equal := sides(made.get(name), "EQ")) is not None and equal[0] == key[0]:
-                return [*_sort_keys(node, first.results[0]), *_sort_keys(node, rest.operands[1 - i])]
+        for first, other in (test.operands, test.operands[::-1]):
+            rest, key = made.get(other), sides(made.get(first), "LT", "GT")
+            if key is None or rest is None or rest.name != "stablehlo.and":
+                continue
+            for name, further in (rest.operands, rest.operands[::-1]):
+                if (equal := sides(made.get(name), "EQ")) is not None and equal[0] == key[0]:
+                    return [*_sort_keys(node, first), *_sort_keys(node, further)]
     return node.unsupported("an order of this kind", expected="a comparison of operands' elements, one after another")
 
 

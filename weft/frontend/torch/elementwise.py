@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from weft import ir
@@ -156,6 +157,14 @@ def _power(node: Node) -> Any:
         if exponent in simple:
             return simple[exponent]()
     return node.op("power", a, b)
+
+
+@aten("angle")
+def _angle(node: Node) -> Any:
+    """Of real numbers: zero, or half a turn; what is no number stays."""
+    x, zero = node.astype(node["self"], node.dtype), node.scalar(0, node.dtype)
+    found = node.op("where", node.op("less", x, zero), node.scalar(math.pi, node.dtype), zero)
+    return node.op("where", node.op("isnan", x), x, found)
 
 
 @aten("isnan", "isinf", "isfinite")
