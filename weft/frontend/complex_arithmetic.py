@@ -16,6 +16,7 @@ from weft.error import UnsupportedOperator
 from weft.frontend.building import Emitter
 from weft.frontend.fourier import transformed
 from weft.op import make_call
+from weft.relax import BlockBuilder
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class Complex:
         return self.re.ty
 
 
-def split(bb: Any, x: Any) -> Complex:
+def split(bb: BlockBuilder, x: Any) -> Complex:
     """The parts of a tensor whose last dimension has both."""
     axis = len(x.ty.shape) - 1
     parts = bb.emit(make_call("split")(x, indices_or_sections=2, axis=axis))
@@ -39,14 +40,9 @@ def split(bb: Any, x: Any) -> Complex:
     return Complex(re, im)
 
 
-def joined(bb: Any, x: Complex) -> Any:
+def joined(bb: BlockBuilder, x: Complex) -> Any:
     """Both parts along a new last dimension."""
     return bb.emit(make_call("stack")(ir.Tuple((x.re, x.im)), axis=len(x.re.ty.shape)))
-
-
-def both(b: Emitter, name: str, *given: Complex) -> Complex:
-    """What an operator does to the real parts, and to the imaginary ones."""
-    return Complex(b.op(name, *(x.re for x in given)), b.op(name, *(x.im for x in given)))
 
 
 def times(b: Emitter, x: Complex, y: Complex, name: str = "multiply", **attrs: Any) -> Complex:
@@ -57,7 +53,7 @@ def times(b: Emitter, x: Complex, y: Complex, name: str = "multiply", **attrs: A
     )
 
 
-def scaled(b: Emitter, x: Complex, by: Any, name: str = "multiply") -> Complex:
+def scaled(b: Emitter, x: Complex, by: ir.Expr, name: str = "multiply") -> Complex:
     """The product with a real number, or the quotient."""
     return Complex(b.op(name, x.re, by), b.op(name, x.im, by))
 
@@ -156,14 +152,14 @@ def power(b: Emitter, x: Complex, exponent: Complex) -> Complex:
 
 def compared(name: str, b: Emitter, x: Complex, y: Complex) -> Any:
     """Whether both parts are equal, or one is not."""
-    found = both(b, name, x, y)
-    return b.op("logical_and" if name == "equal" else "logical_or", found.re, found.im)
+    parts = b.op(name, x.re, y.re), b.op(name, x.im, y.im)
+    return b.op("logical_and" if name == "equal" else "logical_or", *parts)
 
 
 # --- Fourier transforms -----------------------------------------------------------------------------------------------
 
 
-def along(b: Any, x: Complex, axis: int, inverse: bool) -> Complex:
+def _along(b: Emitter, x: Complex, axis: int, inverse: bool) -> Complex:
     """Transform one axis; nothing is divided by its length. An imaginary part of None is zero."""
     rank = len(x.ty.shape)
     there = [i for i in range(rank) if i != axis % rank] + [axis % rank]
@@ -172,12 +168,14 @@ def along(b: Any, x: Complex, axis: int, inverse: bool) -> Complex:
     return Complex(*(b.permute(p, back) for p in transformed(b.bb, (re, im), inverse)))
 
 
-def cut(b: Emitter, x: Any, axis: int, begin: int, end: Any) -> Any:
+def _cut(b: Emitter, x: Any, axis: int, begin: int, end: Any) -> Any:
     """Take a part along an axis."""
     return b.op("strided_slice", x, axes=(axis,), begin=(begin,), end=(end,), assume_inbound=True)
 
 
-def fourier(b: Any, x: Any, axes: Sequence[int], kind: str, inverse: bool, size: Any) -> Complex:
+def fourier(
+    b: Emitter, x: Any, axes: Sequence[int], kind: str, inverse: bool, size: int | ir.PrimExpr | None
+) -> Complex:
     """Transform axes; nothing is divided by their lengths.
 
     `kind` is ``c2c``; ``r2c`` from a real tensor, whose last axis is cut to `size`; or ``c2r``, where the last axis is
@@ -185,35 +183,32 @@ def fourier(b: Any, x: Any, axes: Sequence[int], kind: str, inverse: bool, size:
     """
     *others, last = axes
     if kind == "r2c":
-        x = along(b, Complex(x, None), last, inverse)
-        x = x if size is None else Complex(*(cut(b, part, last, 0, size) for part in (x.re, x.im)))
+        x = _along(b, Complex(x, None), last, inverse)
+        x = x if size is None else Complex(*(_cut(b, part, last, 0, size) for part in (x.re, x.im)))
     for axis in axes if kind == "c2c" else others:
-        x = along(b, x, axis, inverse)
+        x = _along(b, x, axis, inverse)
     if kind != "c2r":
         return x
     assert size is not None
     inner = (size + 1) // 2 if isinstance(size, int) else ir.floordiv(size + 1, 2)
-    tail = Complex(*(b.op("flip", cut(b, part, last, 1, inner), axis=last) for part in (x.re, x.im)))
+    tail = Complex(*(b.op("flip", _cut(b, part, last, 1, inner), axis=last) for part in (x.re, x.im)))
     pairs = ((x.re, tail.re), (x.im, b.op("negative", tail.im)))
-    return along(b, Complex(*(b.op("concat", ir.Tuple(pair), axis=last) for pair in pairs)), last, inverse)
+    return _along(b, Complex(*(b.op("concat", ir.Tuple(pair), axis=last) for pair in pairs)), last, inverse)
 
 
 # --- operators --------------------------------------------------------------------------------------------------------
 
 
 def _reciprocal(b: Emitter, x: Complex) -> Complex:
-    one = b.op("full", ir.shape_expr(x.ty.shape), b.scalar(1, x.ty.dtype))
-    return quotient(b, Complex(one, b.op("multiply", one, b.scalar(0, x.ty.dtype))), x)
-
-
-def _logarithm_of(base: int, b: Emitter, x: Complex) -> Complex:
-    return scaled(b, logarithm(b, x), b.scalar(1 / math.log(base), x.ty.dtype))
+    return quotient(b, Complex(b.scalar(1, x.ty.dtype), b.scalar(0, x.ty.dtype)), x)
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
     "abs": size, "multiply": times, "divide": quotient, "exp": exponential, "log": logarithm, "sqrt": root,
     "rsqrt": lambda b, x: _reciprocal(b, root(b, x)), "power": power, "sign": direction, "reciprocal": _reciprocal,
-    "square": lambda b, x: times(b, x, x), "log2": partial(_logarithm_of, 2), "log10": partial(_logarithm_of, 10),
+    "square": lambda b, x: times(b, x, x),
+    "log2": lambda b, x: scaled(b, logarithm(b, x), b.scalar(1 / math.log(2), x.ty.dtype)),
+    "log10": lambda b, x: scaled(b, logarithm(b, x), b.scalar(1 / math.log(10), x.ty.dtype)),
     **{name: partial(hyperbolic, name) for name in ("sinh", "cosh", "tanh")},
     **{name: partial(circular, name) for name in ("sin", "cos", "tan")},
     **{name: partial(compared, name) for name in ("equal", "not_equal")},

@@ -99,13 +99,12 @@ def test_a_part_whose_inputs_show_no_size_that_stands_alone(monkeypatch):
 
 
 def test_what_is_missing_stays_with_pytorch():
-    class Mixed(nn.Module):
-        def forward(self, x):
-            x = torch.special.airy_ai(torch.sin(x)) + 1
-            torch._dynamo.graph_break()
-            return torch.cos(x) * 2
+    def mixed(x):
+        x = torch.special.airy_ai(torch.sin(x)) + 1
+        torch._dynamo.graph_break()
+        return torch.cos(x) * 2
 
-    module = Mixed()
+    module = Call(mixed)
     with pytest.warns(UserWarning, match="PyTorch runs what has no converter: aten.special_airy_ai"):
         check(torch.compile(module, backend=weft_backend), module, (torch.randn(5),))
 
@@ -147,13 +146,12 @@ def test_a_call_that_a_converter_refuses_stays_alone_with_pytorch(monkeypatch):
 
 @pytest.mark.filterwarnings("error:PyTorch runs")
 def test_choices_and_loops():
-    class Both(nn.Module):
-        def forward(self, x):
-            y = torch.cond(x.sum() > 0, lambda a: a.sin() * 2, lambda a: a.cos(), (x,))
-            total, rows = scan(lambda c, v: (c + v, c * v), torch.zeros(3), y, dim=0)
-            return total, rows + 1
+    def both(x):
+        y = torch.cond(x.sum() > 0, lambda a: a.sin() * 2, lambda a: a.cos(), (x,))
+        total, rows = scan(lambda c, v: (c + v, c * v), torch.zeros(3), y, dim=0)
+        return total, rows + 1
 
-    module = Both()
+    module = Call(both)
     check(torch.compile(module, backend=weft_backend), module, *((torch.full((4, 3), x),) for x in (1.0, -1.0)))
 
 

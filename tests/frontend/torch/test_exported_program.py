@@ -193,10 +193,8 @@ def test_refusals_name_the_node():
 
 
 def test_sizes_that_a_later_argument_names():
-    dims = tuple({i: Dim.AUTO for i in range(n)} for n in (2, 3))
-    mod = from_exported_program(
-        exported(Call(lambda x, y: x.view_as(y)), (torch.ones(6, 4), torch.ones(2, 3, 4)), dims)
-    )
+    call, dims = Call(lambda x, y: x.view_as(y)), tuple({i: Dim.AUTO for i in range(n)} for n in (2, 3))
+    mod = from_exported_program(exported(call, (torch.ones(6, 4), torch.ones(2, 3, 4)), dims))
     (found,) = evaluate(mod, np.arange(30.0, dtype="float32").reshape(15, 2), np.zeros((5, 3, 2), np.float32))
     np.testing.assert_array_equal(found, np.arange(30).reshape(5, 3, 2))
 

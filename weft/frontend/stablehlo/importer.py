@@ -202,9 +202,8 @@ class _Graph(Arithmetic, Builder):
     def _converted(self, op: Operation, operands: list[Any], values: dict[str, Any], scalars: bool) -> list[Any]:
         try:
             if op.name in _CALLS:
-                return self.call(
-                    op.attrs.get("decomposition", op.attrs.get("callee", "")).lstrip("@"), operands, scalars
-                )
+                name = op.attrs.get("decomposition", op.attrs.get("callee", ""))
+                return self.call(name.lstrip("@"), operands, scalars)
             node = Node(self, op, operands, values, scalars)
             counts = node.name in ON_SIZES and not scalars and node.dtype in ("int32", "int64", "bool")
             sizes = self.sizes_of(operands, 0 <= math.prod(op.types[0].shape) <= _SIZES) if counts else None

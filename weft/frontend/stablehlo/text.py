@@ -104,8 +104,7 @@ class _Reader:
         self.tokens = [(m.lastgroup, m.group(), m.start()) for m in _TOKEN.finditer(text) if m.lastgroup != "space"]
         self.at = 0
         self.aliases: dict[str, Any] = {}
-        self.dense_type: Any = None
-        """Of the constant that was read last."""
+        self.dense_type: Any = None  # of the constant that was read last
         self.starts = [0, *(m.end() for m in re.finditer("\n", text))]
 
     # --- tokens -------------------------------------------------------------------------------------------------------

@@ -36,6 +36,8 @@ def _unary(node: Node) -> Any:
     name, x = node.name.split(".")[1], node["self"]
     if name in _ROUNDING and not ir.DataType(x.ty.dtype).is_float:
         return x
+    if name == "sign" and ir.DataType(x.ty.dtype).is_float:  # zero for what is no number
+        x = node.op("where", node.op("isnan", x), node.scalar(0, x.ty.dtype), x)
     if name in ("abs", "sign", "neg", "relu", "bitwise_not", "square"):
         if name == "bitwise_not" and x.ty.dtype == "bool":
             return node.op("logical_not", x)
@@ -202,6 +204,14 @@ def _gelu(node: Node) -> Any:
 @aten("leaky_relu")
 def _leaky_relu(node: Node) -> Any:
     return node.op("nn.leakyrelu", node["self"], alpha=float(node["negative_slope"]))
+
+
+@aten("rrelu", "rrelu_with_noise", "rrelu_with_noise_functional")
+def _rrelu(node: Node) -> Any:
+    if node["training"]:
+        node.error("random slopes in training mode", help="export the module after .eval()")
+    found = node.op("nn.leakyrelu", node["self"], alpha=(float(node["lower"]) + float(node["upper"])) / 2)
+    return [found, node["noise"]] if isinstance(node.value, (tuple, list)) else found
 
 
 @aten("prelu", "_prelu_kernel")
