@@ -104,9 +104,8 @@ def test_what_is_missing_stays_with_pytorch():
         torch._dynamo.graph_break()
         return torch.cos(x) * 2
 
-    module = Call(mixed)
     with pytest.warns(UserWarning, match="PyTorch runs what has no converter: aten.special_airy_ai"):
-        check(torch.compile(module, backend=weft_backend), module, (torch.randn(5),))
+        check(torch.compile(mixed, backend=weft_backend), mixed, (torch.randn(5),))
 
 
 @pytest.mark.filterwarnings("error:PyTorch runs")
@@ -151,8 +150,7 @@ def test_choices_and_loops():
         total, rows = scan(lambda c, v: (c + v, c * v), torch.zeros(3), y, dim=0)
         return total, rows + 1
 
-    module = Call(both)
-    check(torch.compile(module, backend=weft_backend), module, *((torch.full((4, 3), x),) for x in (1.0, -1.0)))
+    check(torch.compile(both, backend=weft_backend), both, *((torch.full((4, 3), x),) for x in (1.0, -1.0)))
 
 
 def test_results_that_are_sizes_or_nothing():
