@@ -33,6 +33,7 @@ class Emitter:
     """The steps that importers of all formats share; what has them says how expressions are bound."""
 
     __slots__ = ()
+    bb: BlockBuilder
 
     def emit(self, expr: Any) -> Any:
         """Bind an expression."""

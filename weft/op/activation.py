@@ -69,8 +69,8 @@ _activation(
 _activation("silu", "``x * sigmoid(x)``.", lambda x: x / (1 + np.exp(-x)))
 _activation(
     "softplus",
-    "``log(1 + exp(beta * x)) / beta``; it is computed so that no `threshold` is needed.",
-    lambda x, beta, threshold: _softplus(x * beta) / beta,
+    "``log(1 + exp(beta * x)) / beta``, and `x` itself where ``beta * x`` is beyond the `threshold`.",
+    lambda x, beta, threshold: np.where(x * beta > threshold, x, _softplus(x * beta) / beta),
     1e-4,
     beta=1.0,
     threshold=20.0,

@@ -105,6 +105,8 @@ class Interpreter:
                                         found=str(len(given)))  # fmt: skip
         for p, a in zip(function.func.params, given, strict=True):
             frame.values[p] = a
+            _name_dims(a, p.ty, frame)
+        for p, a in zip(function.func.params, given, strict=True):
             _check_type(a, p.ty, frame, p.name_hint)
         self._depth += 1
         try:
@@ -158,6 +160,14 @@ def _packed_named(name: str) -> Any:
 
 def _array(value: Any) -> np.ndarray:
     return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+
+def _name_dims(value: Any, ty: Any, frame: _Frame) -> None:
+    """Give the variables among a tensor's dimensions their values: an argument before it may compute with them."""
+    if isinstance(ty, ir.TensorType) and ty.shape is not None and isinstance(value, np.ndarray):
+        for n, d in zip(value.shape, ty.shape, strict=False):
+            if isinstance(d, ir.Var):
+                frame.dims.setdefault(d, np.int64(n))
 
 
 def _check_type(value: Any, ty: Any, frame: _Frame, what: str) -> None:

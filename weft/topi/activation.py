@@ -31,7 +31,8 @@ def _gelu_tanh(x: Any) -> Any:
 def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     scaled = x if beta == 1.0 else x * _c(x, beta)
     rest = tir.log1p(tir.exp(-tir.abs(scaled)))  # a sum with one would lose all but the exponent of large negatives
-    return tir.max(x, _c(x, 0)) + (rest if beta == 1.0 else rest * _c(x, 1 / beta))
+    soft = tir.max(x, _c(x, 0)) + (rest if beta == 1.0 else rest * _c(x, 1 / beta))
+    return soft if threshold >= 20 else ir.select(scaled > _c(x, threshold), x, soft)  # beyond 20 both are `x`
 
 
 def _hard_sigmoid(x: Any, alpha: float = 1 / 6, beta: float = 0.5) -> Any:

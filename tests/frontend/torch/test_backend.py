@@ -99,15 +99,13 @@ def test_a_part_whose_inputs_show_no_size_that_stands_alone(monkeypatch):
 
 
 def test_what_is_missing_stays_with_pytorch():
-    class Mixed(nn.Module):
-        def forward(self, x):
-            x = torch.special.airy_ai(torch.sin(x)) + 1
-            torch._dynamo.graph_break()
-            return torch.cos(x) * 2
+    def mixed(x):
+        x = torch.special.airy_ai(torch.sin(x)) + 1
+        torch._dynamo.graph_break()
+        return torch.cos(x) * 2
 
-    module = Mixed()
     with pytest.warns(UserWarning, match="PyTorch runs what has no converter: aten.special_airy_ai"):
-        check(torch.compile(module, backend=weft_backend), module, (torch.randn(5),))
+        check(torch.compile(mixed, backend=weft_backend), mixed, (torch.randn(5),))
 
 
 @pytest.mark.filterwarnings("error:PyTorch runs")
@@ -147,23 +145,16 @@ def test_a_call_that_a_converter_refuses_stays_alone_with_pytorch(monkeypatch):
 
 @pytest.mark.filterwarnings("error:PyTorch runs")
 def test_choices_and_loops():
-    class Both(nn.Module):
-        def forward(self, x):
-            y = torch.cond(x.sum() > 0, lambda a: a.sin() * 2, lambda a: a.cos(), (x,))
-            total, rows = scan(lambda c, v: (c + v, c * v), torch.zeros(3), y, dim=0)
-            return total, rows + 1
+    def both(x):
+        y = torch.cond(x.sum() > 0, lambda a: a.sin() * 2, lambda a: a.cos(), (x,))
+        total, rows = scan(lambda c, v: (c + v, c * v), torch.zeros(3), y, dim=0)
+        return total, rows + 1
 
-    module = Both()
-    check(torch.compile(module, backend=weft_backend), module, *((torch.full((4, 3), x),) for x in (1.0, -1.0)))
+    check(torch.compile(both, backend=weft_backend), both, *((torch.full((4, 3), x),) for x in (1.0, -1.0)))
 
 
 def test_results_that_are_sizes_or_nothing():
-    class Sizes(nn.Module):
-        def forward(self, x):
-            return x * 2, x.shape[0] + 1, None
-
-    module = Sizes()
-    compiled = torch.compile(module, backend=weft_backend, dynamic=True)
+    compiled = torch.compile(lambda x: (x * 2, x.shape[0] + 1, None), backend=weft_backend, dynamic=True)
     with torch.no_grad():
         doubled, size, nothing = compiled(torch.ones(3))
     assert doubled.tolist() == [2, 2, 2] and size == 4 and nothing is None

@@ -51,19 +51,13 @@ def test_scan_of_any_length():
 
 
 def test_scan_backwards_over_another_axis():
-    class Backwards(nn.Module):
-        def forward(self, start, xs):
-            return scan(lambda c, x: (c + x, c * x), start, xs, dim=1, reverse=True)
-
-    check(Backwards(), (torch.randn(3), torch.randn(3, 6)))
+    backwards = Call(lambda start, xs: scan(lambda c, x: (c + x, c * x), start, xs, dim=1, reverse=True))
+    check(backwards, (torch.randn(3), torch.randn(3, 6)))
 
 
 def test_map():
-    class Rows(nn.Module):
-        def forward(self, xs, y):
-            return rows(lambda x, y: (x.sin() @ y, x.sum()), xs, y)
-
-    check(Rows(), (torch.randn(4, 2, 3), torch.randn(3, 5)), (torch.randn(7, 2, 3), torch.randn(3, 5)),
+    call = Call(lambda xs, y: rows(lambda x, y: (x.sin() @ y, x.sum()), xs, y))
+    check(call, (torch.randn(4, 2, 3), torch.randn(3, 5)), (torch.randn(7, 2, 3), torch.randn(3, 5)),
           dynamic=({0: Dim("n", min=2)}, {}))  # fmt: skip
 
 
@@ -107,11 +101,8 @@ def test_boxes_that_overlap_no_better_one(count):
 
 
 def test_histogram_and_windows():
-    class Both(nn.Module):
-        def forward(self, x):
-            return torch.histc(x, 7, -1.0, 2.0), x.unfold(0, 5, 3), x.unfold(0, 1, 2)
-
-    check(Both(), (torch.tensor([-1.0, 2.0, -1.01, 2.01, float("nan"), float("inf"), 0.5, 0.4285715, 0, 1]),),
+    both = Call(lambda x: (torch.histc(x, 7, -1.0, 2.0), x.unfold(0, 5, 3), x.unfold(0, 1, 2)))
+    check(both, (torch.tensor([-1.0, 2.0, -1.01, 2.01, float("nan"), float("inf"), 0.5, 0.4285715, 0, 1]),),
           (torch.randn(41),), dynamic=({0: Dim("n", min=8)},))  # fmt: skip
     with pytest.raises(weft.error.ModelImportError, match="expected min < max"):
         imported(lambda x: torch.histc(x, 7), torch.randn(9))

@@ -10,9 +10,10 @@ from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 
 import weft
-from tests.frontend.torch.programs import QUICK, check, exported, machine
+from tests.frontend.torch.programs import QUICK, Call, check, exported, machine
 from weft import error, relax
 from weft.frontend.torch import from_exported_program
+from weft.relax.interpreter import evaluate
 
 
 class Images(nn.Module):
@@ -74,25 +75,16 @@ def test_recurrence():
 def test_what_data_counts():
     """Elements by a mask and places of what is not zero: their number is a size of what follows."""
 
-    class Chosen(nn.Module):
-        def forward(self, x):
-            return x[x > 0] * 2, x.nonzero(), x[:, x[0] > 0]
-
-    check(Chosen(), (torch.randn(4, 5),))
-    check(Chosen(), (torch.randn(4, 5),), (torch.randn(7, 5),), dynamic=({0: Dim("n")},))
+    chosen = Call(lambda x: (x[x > 0] * 2, x.nonzero(), x[:, x[0] > 0]))
+    check(chosen, (torch.randn(4, 5),))
+    check(chosen, (torch.randn(4, 5),), (torch.randn(7, 5),), dynamic=({0: Dim("n")},))
 
 
 def test_choices_and_loops():
-    class Choice(nn.Module):
-        def forward(self, x):
-            return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos(), (x,))
-
-    class Steps(nn.Module):
-        def forward(self, i, x):
-            return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 2 + 1), (i, x))
-
-    check(Choice(), (torch.ones(3),), (-torch.ones(3),), (torch.ones(9),), dynamic=({0: Dim("n")},))
-    check(Steps(), (torch.tensor(0), torch.ones(3)), (torch.tensor(4), torch.ones(8)), dynamic=(None, {0: Dim("n")}))
+    choice = Call(lambda x: torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos(), (x,)))
+    steps = Call(lambda i, x: while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 2 + 1), (i, x)))
+    check(choice, (torch.ones(3),), (-torch.ones(3),), (torch.ones(9),), dynamic=({0: Dim("n")},))
+    check(steps, (torch.tensor(0), torch.ones(3)), (torch.tensor(4), torch.ones(8)), dynamic=(None, {0: Dim("n")}))
 
 
 def test_a_program_of_known_operators_is_not_traced_again(monkeypatch):
@@ -147,50 +139,36 @@ def _constants(func):
 
 
 def test_results():
-    class Two(nn.Module):
-        def forward(self, x):
-            return x + 1, x.shape[0]
-
     one = from_exported_program(exported(nn.ReLU(), (torch.ones(2),)), unwrap_unit_return_tuple=True)
     assert isinstance(one["main"].ret_ty, weft.ir.TensorType)
-    both = from_exported_program(exported(Two(), (torch.ones(2),), ({0: Dim("n")},)))
+    both = from_exported_program(exported(Call(lambda x: (x + 1, x.shape[0])), (torch.ones(2),), ({0: Dim("n")},)))
     found = machine(both)(weft.runtime.tensor(np.zeros(7, np.float32)))
     assert found[0].shape == (7,) and found[1].numpy() == 7
 
 
 def test_copies_that_are_asked_for():
-    class Copies(nn.Module):
-        def forward(self, x):
-            return x.to(x.device, x.dtype, copy=True), x.to(torch.int64, copy=True)
-
+    copies = Call(lambda x: (x.to(x.device, x.dtype, copy=True), x.to(torch.int64, copy=True)))
     x = torch.tensor([1.5, -2.5])
-    run = machine(from_exported_program(exported(Copies(), (x,), ({0: Dim("n")},))))
-    for found, expected in zip(run(x.numpy()), Copies()(x), strict=True):
+    run = machine(from_exported_program(exported(copies, (x,), ({0: Dim("n")},))))
+    for found, expected in zip(run(x.numpy()), copies(x), strict=True):
         np.testing.assert_array_equal(found.numpy(), expected.numpy(), strict=True)
 
 
 def test_what_has_no_converter_is_named_all_at_once():
-    class Odd(nn.Module):
-        def forward(self, x):
-            return torch.special.airy_ai(x) + torch.special.bessel_j0(x), torch.special.airy_ai(x)
-
+    odd = Call(lambda x: (torch.special.airy_ai(x) + torch.special.bessel_j0(x), torch.special.airy_ai(x)))
     with pytest.raises(error.UnsupportedOperator, match=r"bessel_j0.*\(1x\)|airy_ai.*\(2x\)") as caught:
-        from_exported_program(exported(Odd(), (torch.ones(2),)))
+        from_exported_program(exported(odd, (torch.ones(2),)))
     assert "aten.special_airy_ai.default (2x)" in str(caught.value) and "bessel_j0" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["aten.i0.default", "i0.default", "i0"])
 def test_a_converter_of_the_user(name):
-    class Odd(nn.Module):
-        def forward(self, x):
-            return torch.special.i0(x)
-
     def twice(node, importer):
         (x,) = importer.retrieve_args(node)
         assert importer.env[node.args[0]] is x
         return importer.block_builder.emit(relax.op.add(x, x))
 
-    mod = from_exported_program(exported(Odd(), (torch.ones(2),)), custom_convert_map={name: twice})
+    mod = from_exported_program(exported(Call(torch.special.i0), (torch.ones(2),)), custom_convert_map={name: twice})
     assert machine(mod)(weft.runtime.tensor(np.ones(2, np.float32)))[0].numpy().tolist() == [2, 2]
 
 
@@ -210,12 +188,15 @@ def test_an_argument_that_is_not_read_is_refused():
 
 
 def test_refusals_name_the_node():
-    class Complex(nn.Module):
-        def forward(self, x):
-            return torch.complex(x, x).atan().abs()
-
     with pytest.raises((error.ModelImportError, error.UnsupportedOperator), match=r"aten\.atan\.default"):
-        from_exported_program(exported(Complex(), (torch.ones(2),)))
+        from_exported_program(exported(Call(lambda x: torch.complex(x, x).atan().abs()), (torch.ones(2),)))
+
+
+def test_sizes_that_a_later_argument_names():
+    call, dims = Call(lambda x, y: x.view_as(y)), tuple({i: Dim.AUTO for i in range(n)} for n in (2, 3))
+    mod = from_exported_program(exported(call, (torch.ones(6, 4), torch.ones(2, 3, 4)), dims))
+    (found,) = evaluate(mod, np.arange(30.0, dtype="float32").reshape(15, 2), np.zeros((5, 3, 2), np.float32))
+    np.testing.assert_array_equal(found, np.arange(30).reshape(5, 3, 2))
 
 
 def test_ranges_of_dimensions():

@@ -6,24 +6,15 @@ from torch import nn
 from torch.export import Dim
 from torch.nn import functional as F
 
-from tests.frontend.torch.programs import check
+from tests.frontend.torch.programs import Call, check
 from weft.error import ModelImportError
-
-
-class Called(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, a, *rest):
-        return self.function(a, *rest)
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags_of_any_number(mode):
     """Two bags are empty, and one index is the padding's."""
     weight, offsets = torch.randn(10, 5), torch.tensor([0, 2, 2, 5])
-    function = Called(lambda i, o: F.embedding_bag(i, weight, o, mode=mode, padding_idx=3))
+    function = Call(lambda i, o: F.embedding_bag(i, weight, o, mode=mode, padding_idx=3))
     first = (torch.tensor([1, 3, 3, 3, 3, 9, 0]), offsets)
     check(function, first, (torch.randint(0, 10, (9,)), torch.tensor([0, 2, 9])),
           dynamic=({0: Dim("n")}, ({0: Dim("bags")},)))  # fmt: skip
@@ -31,41 +22,41 @@ def test_bags_of_any_number(mode):
 
 def test_bags_with_weights_and_a_last_offset():
     weight = torch.randn(10, 5)
-    function = Called(
+    function = Call(
         lambda i, o, p: F.embedding_bag(i, weight, o, mode="sum", per_sample_weights=p, include_last_offset=True)
     )
     check(function, (torch.randint(0, 10, (7,)), torch.tensor([0, 2, 2, 7]), torch.randn(7)))
 
 
 def test_triangles():
-    check(Called(lambda x: x[tuple(torch.triu_indices(*x.shape, 1))] + torch.tril_indices(6, 5, -2)[0, 3]),
+    check(Call(lambda x: x[tuple(torch.triu_indices(*x.shape, 1))] + torch.tril_indices(6, 5, -2)[0, 3]),
           (torch.randn(5, 6),))  # fmt: skip
 
 
 @pytest.mark.parametrize("order", [0.0, 1.0, 2.0, 2.5, float("inf")])
 def test_distances(order):
-    check(Called(lambda a, b: (torch.cdist(a, b, order), F.pdist(b[0], order))),
+    check(Call(lambda a, b: (torch.cdist(a, b, order), F.pdist(b[0], order))),
           (torch.randn(2, 5, 6), torch.randn(1, 3, 6)))  # fmt: skip
 
 
 def test_windows_are_put_back():
     shape = {"kernel_size": (3, 2), "dilation": (1, 2), "padding": (1, 0), "stride": (2, 1)}
-    check(Called(lambda x: F.fold(F.unfold(x, **shape), (7, 8), **shape)), (torch.randn(2, 3, 7, 8),))
-    check(Called(lambda x: F.fold(x, (7, 8), **shape)), (torch.randn(2, 18, 24),), (torch.randn(5, 18, 24),),
+    check(Call(lambda x: F.fold(F.unfold(x, **shape), (7, 8), **shape)), (torch.randn(2, 3, 7, 8),))
+    check(Call(lambda x: F.fold(x, (7, 8), **shape)), (torch.randn(2, 18, 24),), (torch.randn(5, 18, 24),),
           dynamic=({0: Dim("n")},))  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ["amax", "amin", "sum", "prod"])
 def test_truth_is_gathered_with_and_and_or(how):
     x, places = torch.rand(4, 5) > 0.5, torch.randint(0, 4, (3, 5))
-    check(Called(lambda x, i, y: x.scatter_reduce(0, i, y, how, include_self=False)),
+    check(Call(lambda x, i, y: x.scatter_reduce(0, i, y, how, include_self=False)),
           (x, places, torch.rand(3, 5) > 0.5))  # fmt: skip
 
 
 def test_arguments_that_say_nothing_of_a_scalar():
     """`keepdim` is an argument that the converter knows, also where it does not matter; no index has any rank."""
-    check(Called(lambda x: x.min(0, True).values), (torch.tensor(3.0),))
-    check(Called(lambda x, i: x.gather(0, i)), (torch.randn(3, 4), torch.zeros(0, dtype=torch.int64)))
+    check(Call(lambda x: x.min(0, True).values), (torch.tensor(3.0),))
+    check(Call(lambda x, i: x.gather(0, i)), (torch.randn(3, 4), torch.zeros(0, dtype=torch.int64)))
 
 
 def test_a_normalisation_in_training_mode():
@@ -74,7 +65,7 @@ def test_a_normalisation_in_training_mode():
     def normalise(x, mean, spread):
         return torch.ops.aten._native_batch_norm_legit_functional(x, None, None, mean, spread, True, 0.1, 1e-5)
 
-    check(Called(normalise), (torch.randn(4, 3, 5), torch.randn(3), torch.rand(3)))
+    check(Call(normalise), (torch.randn(4, 3, 5), torch.randn(3), torch.rand(3)))
 
 
 def test_gradients_of_the_greatest_elements():
@@ -83,11 +74,11 @@ def test_gradients_of_the_greatest_elements():
 
     x = torch.randn(2, 3, 5, 6)
     out, places = F.max_pool2d(x, 2, 1, return_indices=True)
-    check(Called(back), (x, torch.randn_like(out), places))
+    check(Call(back), (x, torch.randn_like(out), places))
 
 
 def test_differences():
-    check(Called(lambda x: (x.diff(2, 0), x.diff(prepend=x[:, :1]), (x > 0).diff(), x.diff(9))), (torch.randn(4, 5),),
+    check(Call(lambda x: (x.diff(2, 0), x.diff(prepend=x[:, :1]), (x > 0).diff(), x.diff(9))), (torch.randn(4, 5),),
           (torch.randn(7, 5),), dynamic=({0: Dim("n", min=4)},))  # fmt: skip
 
 
@@ -95,12 +86,12 @@ def test_operators_by_their_other_names():
     def logic(x, y):
         return (x > 0) & (y > 0) | (x < y) ^ (y < 0), (x.int() & 3 | 8 ^ y.int()).type_as(x)
 
-    check(Called(logic), (torch.randn(4, 5) * 9, torch.randn(5) * 9))
+    check(Call(logic), (torch.randn(4, 5) * 9, torch.randn(5) * 9))
 
 
 def test_resizes_by_a_factor_of_open_dimensions():
     """The size of the result is computed in float64, and cut."""
-    function = Called(lambda x: F.interpolate(x, scale_factor=(0.7, 1.3), mode="bilinear"))
+    function = Call(lambda x: F.interpolate(x, scale_factor=(0.7, 1.3), mode="bilinear"))
     check(function, (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 10, 30),),
           dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
 
@@ -112,14 +103,14 @@ def test_resizes_that_cover_what_they_shrink(mode):
                 F.interpolate(x, scale_factor=(0.4, 1.3), mode=mode, antialias=True),
                 F.interpolate(x.double(), (3, x.shape[3] // 2), mode=mode, antialias=True))  # fmt: skip
 
-    check(Called(function), (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 20, 9),),
+    check(Call(function), (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 20, 9),),
           dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
 
 
 def test_regions_of_images():
     define_regions()
     boxes = torch.tensor([[0, 1, 2, 9, 7.5], [1, 0, 0, 3, 3], [0, 4, 4, 4, 4]])
-    call = Called(lambda x, b: torch.ops.torchvision.roi_align(x, b, 0.5, 3, 2, 2, True))
+    call = Call(lambda x, b: torch.ops.torchvision.roi_align(x, b, 0.5, 3, 2, 2, True))
     check(call, (torch.randn(2, 3, 8, 9), boxes), dynamic=({0: Dim("images")}, ({0: Dim("boxes")},)))
 
 
@@ -155,7 +146,7 @@ def test_greatest_elements_of_windows_of_several_lengths():
     """Equal ones among them, and one that is no number."""
     x = torch.randint(0, 3, (2, 3, 7, 11)).float()
     x[0, 0, 3, 4] = torch.nan
-    check(Called(lambda x: (*F.adaptive_max_pool2d(x, (3, 4), True), *F.adaptive_max_pool1d(x[0], 5, True),
+    check(Call(lambda x: (*F.adaptive_max_pool2d(x, (3, 4), True), *F.adaptive_max_pool1d(x[0], 5, True),
                             *F.adaptive_max_pool3d(x, (2, 1, 6), True))),
           (x,), (torch.randn(1, 2, 9, 6),), dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
 
@@ -166,9 +157,9 @@ def test_elements_by_strides():
         torch.as_strided(x, (2, 3), (4, 1), 2).mul_(y)
         return x, torch.as_strided_scatter(x, y, (2, 3), (1, 2)), x[1:].as_strided((2, 2), (1, 3))
 
-    check(Called(written), (torch.randn(3, 4), torch.randn(2, 3)))
+    check(Call(written), (torch.randn(3, 4), torch.randn(2, 3)))
     with pytest.raises(ModelImportError, match="beyond the elements"):
-        check(Called(lambda x: x[1:].as_strided((2,), (1,), 0) + 1), (torch.randn(3, 4),))
+        check(Call(lambda x: x[1:].as_strided((2,), (1,), 0) + 1), (torch.randn(3, 4),))
 
 
 def test_convolutions_with_weights_for_each_sample():
@@ -184,12 +175,12 @@ def test_convolutions_with_weights_for_each_sample():
 
     shapes = [((n, 3, 7, 8), (n, 4, 3, 3, 2)) for n in (2, 5, 1)]
     inputs = [tuple(map(torch.randn, pair)) for pair in shapes]
-    check(Called(convolved), *inputs, dynamic=({0: Dim.AUTO}, ({0: Dim.AUTO},)))
+    check(Call(convolved), *inputs, dynamic=({0: Dim.AUTO}, ({0: Dim.AUTO},)))
 
 
 def test_layers_of_two_inputs():
     layer = nn.Bilinear(4, 6, 3)
-    call = Called(lambda x, y: layer(x, y))
+    call = Call(lambda x, y: layer(x, y))
     call.layer = layer
     check(call, (torch.randn(5, 2, 4), torch.randn(5, 2, 6)), (torch.randn(1, 7, 4), torch.randn(1, 7, 6)),
           dynamic=({0: Dim.AUTO, 1: Dim.AUTO}, ({0: Dim.AUTO, 1: Dim.AUTO},)))  # fmt: skip

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import weft
+from tests.frontend.torch.programs import Call, exported
 from weft.frontend.torch import from_exported_program
 
 COUNT = 4000
@@ -34,19 +35,9 @@ def assert_follows(found: np.ndarray, share_below: Callable[[np.ndarray], np.nda
     assert distance < 3.1 / math.sqrt(len(ordered))
 
 
-class Module(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
-
-
 def machine(function: Callable[..., Any], x: torch.Tensor) -> Any:
     """Export with every dimension dynamic; the results of a call as arrays."""
-    dims = ({i: torch.export.Dim.AUTO for i in range(x.ndim)},)
-    program = torch.export.export(Module(function), (x,), dynamic_shapes=dims)
+    program = exported(Call(function), (x,), ({i: torch.export.Dim.AUTO for i in range(x.ndim)},))
     main = weft.relax.VirtualMachine(weft.compile(from_exported_program(program)), weft.cpu())["main"]
     return lambda given: [v.numpy() for v in main(given.numpy())]
 

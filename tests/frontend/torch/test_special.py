@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from tests.frontend.torch.programs import Call, check
 from tests.frontend.torch.test_order import compare
@@ -34,4 +35,6 @@ def test_integers_and_open_dimensions():
 def test_parts_of_numbers():
     a, b = (torch.tensor(v) for v in ([1.0, -2, NAN, 3, -0.0, NAN, INF], [-0.0, 5, 1, NAN, 0, NAN, -INF]))
     compare(lambda a, b: (a.copysign(b), a.fmax(b), a.fmin(b), a.signbit(), a.copysign(-2), torch.hypot(a, b),
-                          torch.nextafter(a, b), torch.ldexp(a, torch.tensor([3]))), a, b)  # fmt: skip
+                          torch.nextafter(a, b), torch.ldexp(a, torch.tensor([3])), a.angle(), torch.rrelu(a), a.sign(),
+                          F.softplus(a, 2.0, 0.4), torch.unbind_copy(a)[1],
+                          torch.narrow_copy(a, 0, 1, 3)), a, b)  # fmt: skip

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
+import numpy as np
+
+from weft import ir, tir
+from weft.frontend.complex_arithmetic import Complex
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 from weft.topi import elementwise, special
 
@@ -31,7 +34,21 @@ _COMPARISON = {
 
 @CONVERTERS.on("stablehlo.constant")
 def _constant(node: Node) -> Any:
-    return ir.constant(node.source.attrs["value"])
+    value = node.source.attrs["value"]
+    if not node.source.types[0].is_complex:
+        return ir.constant(value)
+    return Complex(*(ir.constant(np.array(value[..., i])) for i in (0, 1)))
+
+
+@CONVERTERS.on("stablehlo.complex")
+def _complex(node: Node) -> Any:
+    return Complex(*node.operands)
+
+
+@CONVERTERS.on("stablehlo.real", "stablehlo.imag")
+def _one_part(node: Node) -> Any:
+    x = node.graph.complex_of(node.x)
+    return x.re if node.name == "real" else x.im
 
 
 @CONVERTERS.on(*_UNARY)
@@ -78,12 +95,13 @@ def _round_away(node: Node) -> Any:
 
 
 _SPECIAL = {"erfc": special.erfc, "erf_inv": special.erfinv, "lgamma": special.lgamma, "digamma": special.digamma,
-            "bessel_i1e": special.bessel(1, True)}  # fmt: skip
+            "bessel_i1e": special.bessel(1, True), "next_after": tir.nextafter, "popcnt": tir.popcount,
+            "count_leading_zeros": tir.clz}  # fmt: skip
 
 
-@CONVERTERS.on(*(f"chlo.{name}" for name in _SPECIAL))
+@CONVERTERS.on(*(f"{dialect}.{name}" for name in _SPECIAL for dialect in ("chlo", "stablehlo")))
 def _special(node: Node) -> Any:
-    return node.graph.emit(node.graph.bb.call_te(lambda x: elementwise(_SPECIAL[node.name], x), node.x))
+    return node.graph.emit(node.graph.bb.call_te(lambda *x: elementwise(_SPECIAL[node.name], *x), *node.operands))
 
 
 @CONVERTERS.on("stablehlo.shift_left", "stablehlo.shift_right_arithmetic", "stablehlo.shift_right_logical")
@@ -113,9 +131,18 @@ def _compare(node: Node) -> Any:
     a, b = node.operands
     if a.ty.dtype == "bool":
         a, b = (node.graph.astype(v, "uint8") for v in (a, b))
-    if "TOTALORDER" in (node.source.words[-1:] or [node.attr("compare_type")]) and ir.DataType(a.ty.dtype).is_float:
-        node.unsupported("the total order of floats is known to sorts only")
+    if "TOTALORDER" in str(node.source.words[-1:] or node.attr("compare_type")) and ir.DataType(a.ty.dtype).is_float:
+        a, b = _in_total_order(node, a), _in_total_order(node, b)
     return node.op(_COMPARISON[direction], a, b)
+
+
+def _in_total_order(node: Node, x: Any) -> Any:
+    """Floats as integers in their total order: negative NaN, negative infinity, -0, 0, infinity, NaN."""
+    bits = ir.DataType(x.ty.dtype).bits
+    dtype = f"int{bits}"
+    x = node.op("reinterpret", x, dtype=dtype)
+    sign = node.op("right_shift", x, node.graph.scalar(bits - 1, dtype))
+    return node.op("bitwise_xor", x, node.op("bitwise_and", sign, node.graph.scalar((1 << (bits - 1)) - 1, dtype)))
 
 
 def comparison(op: Any) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from weft import ir, relax
 from weft.error import ModelImportError, ParseError, UnsupportedOperator, WeftError, own_errors, require
 from weft.frontend.building import DAMAGE, Builder, objects
+from weft.frontend.complex_arithmetic import Arithmetic, Complex, joined, split
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.stablehlo.text import Func, Operation, Region, Type, parse
 from weft.registry import Registry
@@ -41,7 +42,8 @@ def from_stablehlo(stablehlo_module: Any, input_info: Sequence[tuple[Sequence[in
     -------
     IRModule
         One function ``main`` that returns the result, or a tuple of several. Other functions are inlined. Each open
-        dimension of an input is a variable; those that the program says are equal have to be.
+        dimension of an input is a variable; those that the program says are equal have to be. Complex inputs and
+        results have both parts in a last dimension of 2.
 
     Raises
     ------
@@ -107,13 +109,13 @@ def _all_of(region: Region) -> Iterator[Operation]:
 
 
 def _check_inputs(main: Func, info: Sequence[tuple[Sequence[int], str]] | None) -> None:
-    own = [(tuple(ty.shape), ty.dtype) for _, ty in main.region.params]
+    own = [(ty.stored, ty.dtype) for _, ty in main.region.params]
     if info is not None and [(tuple(shape), str(dtype)) for shape, dtype in info] != own:
         raise ModelImportError("the program has other inputs than input_info says", expected=str(list(info)),
                                found=str(own))  # fmt: skip
 
 
-class _Graph(Builder):
+class _Graph(Arithmetic, Builder):
     """The state of one import: functions by name, values by name."""
 
     def __init__(self, funcs: dict[str, Func]) -> None:
@@ -126,24 +128,49 @@ class _Graph(Builder):
         params = []
         for given, ty in main.region.params:
             name = given[1:].replace(".", "_")
-            shape = [ir.SizeVar(f"{name}_{i}", "int64") if n < 0 else n for i, n in enumerate(ty.shape)]
+            shape = [ir.SizeVar(f"{name}_{i}", "int64") if n < 0 else n for i, n in enumerate(ty.stored)]
             params.append(relax.Var(name, ir.tensor_type(shape, ty.dtype)))
         with self.bb.function("main", params):
-            found = self.call(main.name, params)
+            parts = [split(self.bb, x) if ty.is_complex else x
+                     for x, (_, ty) in zip(params, main.region.params, strict=True)]  # fmt: skip
+            found = [joined(self.bb, x) if isinstance(x, Complex) else x for x in self.call(main.name, parts)]
             result = found[0] if len(found) == 1 else ir.Tuple(tuple(found))
             self.bb.emit_func_output(self.bb.emit(result))
         mod = self.bb.get()
         mod.update_func(mod.get_global_var("main"), to_dataflow(mod["main"]))
         return mod
 
-    def call(self, name: str, args: Sequence[Any]) -> list[Any]:
+    # --- complex numbers ----------------------------------------------------------------------------------------------
+
+    def choice(self, test: Any, branches: Sequence[Callable[[], Sequence[Any]]]) -> list[Any]:
+        """The results of one of two branches, complex ones in their parts."""
+        kinds: list[Any] = []
+
+        def parts(branch: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+            kinds[:] = branch()
+            return _flat(kinds)
+
+        return _packed(super().choice(test, [lambda branch=b: parts(branch) for b in branches]), kinds)
+
+    def loop(
+        self, start: Sequence[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], Sequence[Any]]
+    ) -> list[Any]:
+        """A loop whose state has complex tensors in their parts."""
+        found = super().loop(
+            _flat(start), lambda state: test(_packed(state, start)), lambda state: _flat(body(_packed(state, start)))
+        )
+        return _packed(found, start)
+
+    # --- functions ----------------------------------------------------------------------------------------------------
+
+    def call(self, name: str, args: Sequence[Any], scalars: bool = False) -> list[Any]:
         """Convert a function where it is called."""
         if name not in self.funcs:
             raise ModelImportError(f"function '@{name}' is not in the program", found=", ".join(self.funcs))
         if name in self.active:
             raise ModelImportError(f"function '@{name}' calls itself", expected="no recursion")
         self.active.append(name)
-        found = self.run(self.funcs[name].region, args, {}, scalars=False)
+        found = self.run(self.funcs[name].region, args, {}, scalars)
         self.active.pop()
         return found
 
@@ -175,7 +202,8 @@ class _Graph(Builder):
     def _converted(self, op: Operation, operands: list[Any], values: dict[str, Any], scalars: bool) -> list[Any]:
         try:
             if op.name in _CALLS:
-                return self.call(op.attrs.get("decomposition", op.attrs.get("callee", "")).lstrip("@"), operands)
+                name = op.attrs.get("decomposition", op.attrs.get("callee", ""))
+                return self.call(name.lstrip("@"), operands, scalars)
             node = Node(self, op, operands, values, scalars)
             counts = node.name in ON_SIZES and not scalars and node.dtype in ("int32", "int64", "bool")
             sizes = self.sizes_of(operands, 0 <= math.prod(op.types[0].shape) <= _SIZES) if counts else None
@@ -205,6 +233,9 @@ class _Graph(Builder):
 
     def _checked(self, op: Operation, x: Any, ty: Type) -> Any:
         """Bind a result, which must have the type that the program says it has."""
+        if ty.is_complex:
+            x, part = self.complex_of(x), Type(ty.shape, ty.dtype)
+            return Complex(self._checked(op, x.re, part), self._checked(op, x.im, part))
         x = x if isinstance(x, (ir.ExprVar, ir.Constant)) else self.emit(x)
         if any(isinstance(d, ir.PrimExpr) and n >= 0 for d, n in zip(self.dims(x), ty.shape, strict=False)):
             known = [n if n >= 0 else d for d, n in zip(self.dims(x), ty.shape, strict=True)]
@@ -214,6 +245,16 @@ class _Graph(Builder):
             raise ModelImportError("an operation's result is not what the program says", where=_place(op),
                                    expected=f"{ty.shape} {ty.dtype}", found=f"{self.dims(x)} {x.ty.dtype}")  # fmt: skip
         return x
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [part for x in values for part in ((x.re, x.im) if isinstance(x, Complex) else (x,))]
+
+
+def _packed(parts: Sequence[Any], like: Sequence[Any]) -> list[Any]:
+    """Values from their parts, complex where those of a list are."""
+    rest = iter(parts)
+    return [Complex(next(rest), next(rest)) if isinstance(x, Complex) else next(rest) for x in like]
 
 
 def _place(op: Operation) -> str:

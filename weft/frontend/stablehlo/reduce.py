@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft import ir
+from weft.frontend import complex_arithmetic as numbers
+from weft.frontend.complex_arithmetic import Complex
 from weft.frontend.stablehlo.elementwise import comparison
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 from weft.frontend.stablehlo.text import Region
@@ -67,7 +69,8 @@ def _reduce(node: Node) -> Any:
     axes = sorted(node.attr("dimensions"))
     name, combine = _combiner(node)
     dtype = str(xs[0].ty.dtype)
-    if name in _REDUCERS and (dtype == "bool") == (name in ("or", "and")):
+    plain = name == "add" or not isinstance(xs[0], Complex)
+    if plain and name in _REDUCERS and (dtype == "bool") == (name in ("or", "and")):
         x = node.graph.astype(xs[0], "uint8") if dtype == "bool" else xs[0]
         found = node.op(_REDUCERS[name][0], x, axis=tuple(axes), keepdims=False) if axes else x
         found = node.graph.astype(found, dtype)
@@ -168,25 +171,42 @@ def _windows(node: Node, xs: Sequence[Any], axis: int, size: int, step: int, com
 
 @CONVERTERS.on("stablehlo.sort")
 def _sort(node: Node) -> Any:
-    """Sort by one of the operands, the others in its order."""
+    """Sort by some of the operands, from the last one to the first; what is equal keeps its order."""
     axis = node.attr("dimension", -1) % max(len(node.dims(node.x)), 1)
-    key, descending = _sort_key(node)
-    order = node.op("argsort", node.operands[key], axis=axis, descending=descending, dtype="int64")
+    order = None
+    for key, descending in reversed(_sort_keys(node, node.source.regions[0].body[-1].operands[0])):
+        x = node.operands[key]
+        x = x if order is None else node.op("gather_elements", x, order, axis=axis)
+        found = node.op("argsort", x, axis=axis, descending=descending, dtype="int64")
+        order = found if order is None else node.op("gather_elements", order, found, axis=axis)
     return [node.op("gather_elements", x, order, axis=axis) for x in node.operands]
 
 
-def _sort_key(node: Node) -> tuple[int, bool]:
-    """The operand that a comparison of pairs of elements compares, and whether the greater one comes first."""
+def _sort_keys(node: Node, result: str) -> list[tuple[int, bool]]:
+    """The operands that a comparison of pairs of elements compares, the first one first, and which are descending."""
     region = node.source.regions[0]
     made = {r: op for op in region.body for r in op.results}
     names = [n for n, _ in region.params]
-    test = made.get(region.body[-1].operands[0])
-    if test is not None and test.name == "stablehlo.compare" and comparison(test) in ("LT", "GT", "LE", "GE"):
-        a, b = (_origin(node, made, name) for name in test.operands)
-        if a in names and b in names and names.index(a) // 2 == names.index(b) // 2 and a != b:
-            swapped = names.index(a) > names.index(b)
-            return names.index(a) // 2, (comparison(test)[0] == "G") != swapped
-    return node.unsupported("an order of this kind", expected="a comparison of one operand's elements")
+
+    def sides(test: Any, *directions: str) -> tuple[int, bool] | None:
+        """The operand that is compared with itself in a direction, and whether from behind."""
+        if test is None or test.name != "stablehlo.compare" or comparison(test) not in directions:
+            return None
+        a, b = (names.index(n) if n in names else -1 for n in (_origin(node, made, name) for name in test.operands))
+        return (a // 2, a > b) if a ^ 1 == b else None
+
+    test = made.get(result)
+    if (found := sides(test, "LT", "GT", "LE", "GE")) is not None:
+        return [(found[0], (comparison(test)[0] == "G") != found[1])]
+    if test is not None and test.name == "stablehlo.or":  # of the first, or of the others where that is equal
+        for first, other in (test.operands, test.operands[::-1]):
+            rest, key = made.get(other), sides(made.get(first), "LT", "GT")
+            if key is None or rest is None or rest.name != "stablehlo.and":
+                continue
+            for name, further in (rest.operands, rest.operands[::-1]):
+                if (equal := sides(made.get(name), "EQ")) is not None and equal[0] == key[0]:
+                    return [*_sort_keys(node, first), *_sort_keys(node, further)]
+    return node.unsupported("an order of this kind", expected="a comparison of operands' elements, one after another")
 
 
 def _origin(node: Node, made: dict[str, Any], name: str) -> str:
@@ -248,6 +268,19 @@ def _dot(node: Node) -> Any:
     return graph.reshape(found, [*outer, *(node.dims(x)[a] for x, own in zip(sides, free, strict=True) for a in own)])
 
 
+@CONVERTERS.on("stablehlo.fft")
+def _fft(node: Node) -> Any:
+    """Transforms of the last axes; of real numbers the last one is halved, or made whole again."""
+    kind = str(node.attr("type", node.attr("fft_type"))).split()[-1]
+    lengths, rank = node.attr("length", node.attr("fft_length")), len(node.dims(node.x))
+    form, size = {"RFFT": ("r2c", lengths[-1] // 2 + 1), "IRFFT": ("c2r", lengths[-1])}.get(kind, ("c2c", None))
+    axes = range(rank - len(lengths), rank)
+    x = numbers.fourier(node.graph, node.x, axes, form, kind.startswith("I"), size)
+    if kind.startswith("I"):
+        x = numbers.scaled(node.graph, x, node.graph.scalar(1 / math.prod(lengths), str(x.ty.dtype)))
+    return x.re if kind == "IRFFT" else x
+
+
 _LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
 
 
@@ -256,9 +289,9 @@ def _convolution(node: Node) -> Any:
     x, kernel, *widths = node.operands
     inputs, weights, outputs = _conv_numbers(node)
     space = len(inputs) - 2
-    if space not in _LAYOUTS or node.attr("batch_group_count", 1) != 1:
-        node.unsupported("one to three dimensions of space and one group of batches are supported",
-                         found=f"{space} dimensions, {node.attr('batch_group_count', 1)} groups")  # fmt: skip
+    batches = node.attr("batch_group_count", 1)
+    if space not in _LAYOUTS:
+        node.unsupported("one to three dimensions of space are supported", found=f"{space} dimensions")
     window = node.attr("window", {})
 
     def each(pretty: str, generic: str, default: Any) -> list[Any]:
@@ -269,6 +302,7 @@ def _convolution(node: Node) -> Any:
         pad = [node.sizes(2)[2 * i : 2 * i + 2] for i in range(space)]
     spread, dilation = each("lhs_dilate", "lhs_dilation", 1), each("rhs_dilate", "rhs_dilation", 1)
     graph = node.graph
+    x, kernel = graph.astype(x, node.dtype), graph.astype(kernel, node.dtype)  # sums are not rounded before the end
     x = graph.permute(x, [inputs.index(d) for d in ("b", "f", *range(space))])
     kernel = graph.permute(kernel, [weights.index(d) for d in ("o", "i", *range(space))])
     for axis, turned in enumerate(each("reverse", "window_reversal", False)):
@@ -278,9 +312,13 @@ def _convolution(node: Node) -> Any:
         x = graph.pad(x, graph.scalar(0, str(x.ty.dtype)), low, high, [0, 0, *(n - 1 for n in spread)])
         pad = [[0, 0]] * space
     sides = tuple(p[i] for i in (0, 1) for p in pad)
+    if batches > 1:  # groups of batches are groups of features
+        count, features, *rest = node.dims(x)
+        x = graph.reshape(x, [batches, count // batches, features, *rest])
+        x = graph.permute(x, [1, 0, *range(2, space + 3)])
+        x = graph.reshape(x, [count // batches, batches * features, *rest])
     found = node.op(f"nn.conv{space}d", x, kernel, strides=tuple(stride), padding=sides, dilation=tuple(dilation),
-                    groups=node.attr("feature_group_count", 1))  # fmt: skip
-    found = graph.astype(found, node.dtype)
+                    groups=node.attr("feature_group_count", 1) * batches)  # fmt: skip
     return graph.permute(found, [["b", "f", *range(space)].index(d) for d in outputs])
 
 

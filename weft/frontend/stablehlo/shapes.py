@@ -187,7 +187,7 @@ def _gather(node: Node) -> Any:
     return graph.permute(found, [next(inner) if i in offset else next(outer) for i in range(len(batch) + len(kept))])
 
 
-_UPDATES = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
+_UPDATES = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min", "subtract": "sub"}
 
 
 @CONVERTERS.on("stablehlo.scatter")
@@ -197,6 +197,8 @@ def _scatter(node: Node) -> Any:
         node.unsupported("several operands", expected="1", found=str(len(node.operands) // 2))
     x, starts, updates = node.operands
     kind = _update_of(node)
+    if kind == "sub":
+        updates, kind = node.op("negative", updates), "add"
     names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims",
              "scatter_indices_batching_dims")  # fmt: skip
     window, inserted, mapped, batched, of_starts = _numbers(node, "scatter_dimension_numbers", *names)
@@ -240,9 +242,10 @@ def _update_of(node: Node) -> str:
     if len(region.body) == 1 and last.operands == [region.params[1][0]]:
         return "update"
     only = region.body[0]
-    names = {name for name, _ in region.params}
-    kind = _UPDATES.get(only.name.removeprefix("stablehlo."))
-    if len(region.body) == 2 and kind and set(only.operands) == names and last.operands == only.results:
+    names = [name for name, _ in region.params]
+    kind, given = _UPDATES.get(only.name.removeprefix("stablehlo.")), list(only.operands)
+    right = given in (names, names[::-1]) if kind != "sub" else given == names
+    if len(region.body) == 2 and kind and right and last.operands == only.results:
         return kind
     return node.unsupported("an update of this kind", expected=", ".join(["replacement", *_UPDATES]))
 

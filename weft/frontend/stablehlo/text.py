@@ -27,10 +27,16 @@ _DTYPES = {"i1": "bool", "bf16": "bfloat16", "f8E4M3FN": "float8_e4m3fn", "f8E5M
 
 
 class Type(msgspec.Struct, frozen=True):
-    """A tensor's type: dimensions, -1 for an open one, and Weft's name of the element type."""
+    """A tensor's type: dimensions, -1 for an open one, and Weft's name of the element type, or of complex parts."""
 
     shape: tuple[int, ...]
     dtype: str
+    is_complex: bool = False
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The dimensions in memory, where both parts of a complex number are the last one."""
+        return (*self.shape, 2) if self.is_complex else self.shape
 
 
 class Region(msgspec.Struct):
@@ -80,13 +86,14 @@ def tensor_type(text: str) -> Type:
         For dimensions or element types that Weft does not have here.
     """
     body = text[len("tensor<") : -1].split(",")[0].strip()
-    *dims, element = body.split("x") if not body.startswith("complex") else (body,)
+    real = re.sub(r"complex<(f32|f64)>$", r"\1", body)
+    *dims, element = re.sub("index$", "i64", real).split("x")  # of layouts, which are read over
     match = re.fullmatch(r"(f|i|ui|si)(\d+)", element)
     names = {"f": "float", "i": "int", "ui": "uint", "si": "int"}
     dtype = _DTYPES.get(element) or (names[match[1]] + match[2] if match else "")
     if dtype in ("", "int2", "uint2") or not text.startswith("tensor<"):
         raise UnsupportedOperator("a type of StableHLO is not supported", found=text)
-    return Type(tuple(-1 if d == "?" else int(d) for d in dims), dtype)
+    return Type(tuple(-1 if d == "?" else int(d) for d in dims), dtype, real != body)
 
 
 class _Reader:
@@ -97,6 +104,7 @@ class _Reader:
         self.tokens = [(m.lastgroup, m.group(), m.start()) for m in _TOKEN.finditer(text) if m.lastgroup != "space"]
         self.at = 0
         self.aliases: dict[str, Any] = {}
+        self.dense_type: Any = None  # of the constant that was read last
         self.starts = [0, *(m.end() for m in re.finditer("\n", text))]
 
     # --- tokens -------------------------------------------------------------------------------------------------------
@@ -255,7 +263,7 @@ class _Reader:
                 break
         if self.accept(":"):
             before = self.types()
-            op.types = self.types() if self.accept("->") else before[-1:] if op.name != "stablehlo.while" else before
+            op.types = self.types() if self.accept("->") else before[-max(len(op.results), 1) :]
         self.trailing_regions(op)
         self.location()
         return op
@@ -290,7 +298,7 @@ class _Reader:
             op.attrs[name] = self.joined()
         elif self.word in ("dense", "dense_resource"):
             op.attrs["value"] = self.value()
-            op.types = [Type(op.attrs["value"].shape, str(op.attrs["value"].dtype))]
+            op.types = [self.dense_type]
         elif self.kind in ("word", "string"):
             op.words.append(self.take().strip('"'))
             self.accept(":") if op.words[-1] == "init" else None
@@ -346,6 +354,8 @@ class _Reader:
             return self.take()[1:-1]
         if self.word == "[":
             return self.sequence("[", "]")
+        if self.word == "(":  # the parts of a complex number
+            return self.sequence("(", ")")
         if self.word == "{":
             return self.dictionary("{", "}")
         if self.kind == "hash":
@@ -428,8 +438,8 @@ class _Reader:
                 self.at += 1
         self.expect(">")
         self.expect(":")
-        ty = self.type()
-        dtype, count = ir.numpy_dtype(ty.dtype), int(np.prod(ty.shape))
+        self.dense_type = ty = self.type()
+        dtype, count, each = ir.numpy_dtype(ty.dtype), int(np.prod(ty.stored)), 1 + ty.is_complex
         if isinstance(data, str) and data.startswith('"'):
             raw = np.frombuffer(bytes.fromhex(data.strip('"')[2:]), np.uint8)
             if ty.dtype == "bool" and len(raw) * 8 >= count > len(raw):
@@ -438,11 +448,9 @@ class _Reader:
                 found = raw.view(dtype)
         else:
             found = _elements(data, dtype)
-        if found.size not in (1, count):
+        if found.size not in (each, count):
             self.fail(f"{count} elements before this")
-        return np.ascontiguousarray(np.broadcast_to(found.reshape(-1), (count,)) if found.size == 1 else found).reshape(
-            ty.shape
-        )
+        return (found if found.size == count else np.resize(found, count)).reshape(ty.stored)
 
     def resource(self, name: str) -> str:
         """Find a large constant's data, which may stand behind all that has been read."""

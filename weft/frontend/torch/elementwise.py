@@ -10,17 +10,14 @@ from weft.frontend.torch.node import Node, dtype_name
 from weft.frontend.torch.registry import aten, operators
 
 _UNARY = {
-    "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan",
-    "atanh": "atanh", "ceil": "ceil", "cos": "cos", "cosh": "cosh", "erf": "erf", "exp": "exp", "expm1": "expm1",
-    "floor": "floor", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2", "neg": "negative",
-    "reciprocal": "reciprocal", "round": "round", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sign": "sign",
-    "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
-    "relu": "nn.relu", "silu": "nn.silu", "hardswish": "nn.hardswish", "hardsigmoid": "nn.hardsigmoid",
-    "relu6": "nn.relu6", "mish": "nn.mish", "bitwise_not": "bitwise_not", "square": "square", "selu": "nn.selu",
-}  # fmt: skip
+    name: name
+    for name in """abs acos acosh asin asinh atan atanh ceil cos cosh erf exp expm1 floor log log10 log1p
+    log2 reciprocal round rsqrt sigmoid sign sin sinh sqrt square tan tanh trunc bitwise_not""".split()
+} | {name: f"nn.{name}" for name in ("relu", "silu", "hardswish", "hardsigmoid", "relu6", "mish", "selu")}
+_UNARY["neg"] = "negative"
 _ROUNDING = {"ceil", "floor", "round", "trunc"}
 _BINARY = {
-    "mul": "multiply", "atan2": "arctan2", "maximum": "maximum", "minimum": "minimum", "bitwise_and": "bitwise_and",
+    "mul": "multiply", "atan2": "atan2", "maximum": "maximum", "minimum": "minimum", "bitwise_and": "bitwise_and",
     "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor", "remainder": "floor_mod",
     "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "__lshift__": "left_shift",
     "__rshift__": "right_shift", "floor_divide": "floor_divide", "logaddexp": "log_add_exp",
@@ -32,7 +29,6 @@ _OTHER_NAMES = {
 _COMPARISON = {
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
 }  # fmt: skip
-_LOGICAL = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
 
 
 @aten(*_UNARY)
@@ -40,6 +36,8 @@ def _unary(node: Node) -> Any:
     name, x = node.name.split(".")[1], node["self"]
     if name in _ROUNDING and not ir.DataType(x.ty.dtype).is_float:
         return x
+    if name == "sign" and ir.DataType(x.ty.dtype).is_float:  # zero for what is no number
+        x = node.op("where", node.op("isnan", x), node.scalar(0, x.ty.dtype), x)
     if name in ("abs", "sign", "neg", "relu", "bitwise_not", "square"):
         if name == "bitwise_not" and x.ty.dtype == "bool":
             return node.op("logical_not", x)
@@ -63,8 +61,6 @@ def _binary(node: Node) -> Any:
         return node.op("logical_or" if name == "maximum" else "logical_and", a, b)
     if node.dtype == "bool" and name.startswith("bitwise_"):
         return node.op(name.replace("bitwise", "logical"), a, b)
-    if name == "atan2":
-        return _arctan2(node, a, b)
     if name in ("remainder", "floor_divide") and ir.DataType(node.dtype).is_float:
         return _floored(node, name, a, b)
     return node.op(_BINARY[name], a, b)
@@ -82,26 +78,6 @@ def _floored(node: Node, name: str, a: Any, b: Any) -> Any:
     quotient = node.op("divide", a, b)
     rounded = node.op("round", whole)
     return node.op("where", node.op("equal", b, zero), quotient, rounded)
-
-
-def _arctan2(node: Node, y: Any, x: Any) -> Any:
-    """The angle of (x, y), from the quotient's arc tangent and the quadrant."""
-    dtype = node.dtype
-    zero, pi = node.scalar(0, dtype), node.scalar(math.pi, dtype)
-    below = node.op("logical_or", node.op("less", y, zero), _is_minus_zero(node, y))
-    left = node.op("logical_or", node.op("less", x, zero), _is_minus_zero(node, x))
-    size = node.op("atan", node.op("divide", node.op("abs", y), node.op("abs", x)))
-    both_zero = node.op("logical_and", node.op("equal", x, zero), node.op("equal", y, zero))
-    both_inf = node.op("logical_and", node.op("isinf", x), node.op("isinf", y))
-    size = node.op("where", both_zero, zero, node.op("where", both_inf, node.scalar(math.pi / 4, dtype), size))
-    angle = node.op("where", left, node.op("subtract", pi, size), size)
-    return node.op("where", below, node.op("negative", angle), angle)
-
-
-def _is_minus_zero(node: Node, x: Any) -> Any:
-    zero = node.scalar(0, node.dtype)
-    inverse = node.op("divide", node.scalar(1, node.dtype), x)
-    return node.op("logical_and", node.op("equal", x, zero), node.op("less", inverse, zero))
 
 
 def _operands(node: Node, dtype: str | None = None) -> tuple[Any, Any]:
@@ -128,9 +104,9 @@ def _compare(node: Node) -> Any:
     return node.op(_COMPARISON[node.name.split(".")[1]], a, b)
 
 
-@aten(*_LOGICAL)
+@aten("logical_and", "logical_or", "logical_xor")
 def _logical(node: Node) -> Any:
-    return node.op(_LOGICAL[node.name.split(".")[1]], *(_truth(node, x) for x in (node["self"], node["other"])))
+    return node.op(node.name.split(".")[1], *(_truth(node, x) for x in (node["self"], node["other"])))
 
 
 @aten("logical_not")
@@ -185,6 +161,14 @@ def _power(node: Node) -> Any:
     return node.op("power", a, b)
 
 
+@aten("angle")
+def _angle(node: Node) -> Any:
+    """Of real numbers: zero, or half a turn; what is no number stays."""
+    x, zero = node.astype(node["self"], node.dtype), node.scalar(0, node.dtype)
+    found = node.op("where", node.op("less", x, zero), node.scalar(math.pi, node.dtype), zero)
+    return node.op("where", node.op("isnan", x), x, found)
+
+
 @aten("isnan", "isinf", "isfinite")
 def _is(node: Node) -> Any:
     x, name = node["self"], node.name.split(".")[1]
@@ -220,6 +204,14 @@ def _gelu(node: Node) -> Any:
 @aten("leaky_relu")
 def _leaky_relu(node: Node) -> Any:
     return node.op("nn.leakyrelu", node["self"], alpha=float(node["negative_slope"]))
+
+
+@aten("rrelu", "rrelu_with_noise", "rrelu_with_noise_functional")
+def _rrelu(node: Node) -> Any:
+    if node["training"]:
+        node.error("random slopes in training mode", help="export the module after .eval()")
+    found = node.op("nn.leakyrelu", node["self"], alpha=(float(node["lower"]) + float(node["upper"])) / 2)
+    return [found, node["noise"]] if isinstance(node.value, (tuple, list)) else found
 
 
 @aten("prelu", "_prelu_kernel")

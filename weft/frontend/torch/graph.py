@@ -12,6 +12,7 @@ import numpy as np
 import weft
 from weft import ir, relax
 from weft.error import ModelImportError, UnsupportedOperator
+from weft.frontend import complex_arithmetic
 from weft.frontend.torch import complex_numbers, control, registry
 from weft.frontend.torch.node import Node, dtype_name, number
 from weft.frontend.torch.symbols import Symbols, as_expr
@@ -90,7 +91,7 @@ class Graph:
 
     def opened(self, x: Any, value: Any) -> Any:
         """A tensor from outside; a complex one in its parts."""
-        return complex_numbers.split(self.bb, x) if complex_numbers.involved(value) else x
+        return complex_arithmetic.split(self.bb, x) if complex_numbers.involved(value) else x
 
     def inlined(self, graph_module: Any, args: list[Any]) -> list[Any]:
         """Convert another graph where this one stands: its results for some arguments."""
@@ -109,8 +110,8 @@ class Graph:
 
     def as_tensor(self, found: Any, value: Any = None) -> Any:
         """A value as a tensor: numbers and sizes become one, parts of a complex one lie side by side."""
-        if isinstance(found, complex_numbers.Complex):
-            return complex_numbers.joined(self.bb, found)
+        if isinstance(found, complex_arithmetic.Complex):
+            return complex_arithmetic.joined(self.bb, found)
         if isinstance(found, (bool, int, float)):
             return ir.constant(np.asarray(found, "float32" if isinstance(found, float) else None))
         if isinstance(found, ir.PrimExpr):
@@ -230,8 +231,8 @@ class Graph:
 
     def settled(self, x: Any, value: Any) -> Any:
         """A result with the element type and the shape that PyTorch says it has; new sizes get their variables."""
-        if isinstance(x, complex_numbers.Complex):
-            return complex_numbers.Complex(self.settled(x.re, value), self.settled(x.im, value))
+        if isinstance(x, complex_arithmetic.Complex):
+            return complex_arithmetic.Complex(self.settled(x.re, value), self.settled(x.im, value))
         if x is None or not isinstance(x, ir.Expr) or not hasattr(value, "dtype"):
             return x
         if not isinstance(x, (ir.ExprVar, ir.Constant)):

@@ -98,7 +98,7 @@ def _slice(node: Node) -> Any:
     return _cut(node, x, axis, start, node.shape[axis], node["step"])
 
 
-@aten("narrow")
+@aten("narrow", "narrow_copy")
 def _narrow(node: Node) -> Any:
     x = node["self"]
     axis = node.axis(node["dim"], len(x.ty.shape))
@@ -130,7 +130,7 @@ def _split(node: Node) -> Any:
     return found
 
 
-@aten("unbind")
+@aten("unbind", "unbind_copy")
 def _unbind(node: Node) -> Any:
     x = node["self"]
     axis = node.axis(node["dim"], len(x.ty.shape))

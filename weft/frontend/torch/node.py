@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft import ir, te
 from weft.error import ModelImportError
-from weft.frontend.building import Emitter
+from weft.frontend.complex_arithmetic import Arithmetic, Complex
 from weft.frontend.torch.symbols import Dim, Symbols, as_expr
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def number(bb: BlockBuilder, value: ir.PrimExpr, dtype: str) -> Any:
     return bb.call_te(lambda v: te.compute((), lambda: ir.cast(dtype, v), name="number"), value)
 
 
-class Node(Emitter):
+class Node(Arithmetic):
     """One call of an operator.
 
     Attributes
@@ -139,6 +139,8 @@ class Node(Emitter):
             return self.scalar(x, dtype)
         if isinstance(x, ir.PrimExpr):
             return self.emit(number(self.bb, x, dtype))
+        if isinstance(x, complex):
+            return Complex(self.scalar(x.real, dtype), self.scalar(x.imag, dtype))
         return self.astype(x, dtype)
 
     def shape_expr(self, dims: Sequence[Dim]) -> ir.ShapeExpr:
