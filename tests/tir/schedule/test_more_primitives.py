@@ -14,6 +14,7 @@ from tests.tir.schedule.test_trace import every_way
 from weft import ir, te, tir
 from weft.error import ScheduleError
 from weft.script import from_source
+from weft.script import tir as T
 from weft.tir import Schedule
 
 
@@ -108,6 +109,16 @@ def test_decompose_padding_refuses():
     with pytest.raises(ScheduleError, match="decompose_padding: the loop is not around"):
         sch.decompose_padding("D", sch.get_loops("C")[0])
     assert not sch.can_decompose_padding("D", sch.get_loops("D")[0])
+
+    @T.prim_func
+    def whole(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("P"):
+                v = T.axis.spatial(4, i)
+                B[v] = T.if_then_else(0 <= v and v < 4, A[v], 0.0)
+
+    with pytest.raises(ScheduleError, match="decompose_padding: nothing lies outside"):
+        Schedule(whole).decompose_padding("P", Schedule(whole).get_loops("P")[0])
 
 
 def test_transform_block_layout():
@@ -232,7 +243,7 @@ def test_stated_and_hidden_accesses():
     sch.annotate_buffer_access("C", 0, "read", lambda i, j: ((i, i + 1), (0, 4)))
     (read,) = sch.get(sch.get_block("C")).reads
     assert [(str(r.min), ir.as_int(r.extent)) for r in read.region] == [("v_i", 1), ("0", 4)]
-    assert sch.get(sch.get_block("C")).annotations.get("explicit_read_region") == 0
+    assert sch.get(sch.get_block("C")).annotations.get("explicit_read_region") == (0,)
     sch.unsafe_hide_buffer_access("C", "read", [0])
     assert sch.get(sch.get_block("C")).reads == ()
     same(sch, func)

@@ -327,6 +327,8 @@ def state_access(state: ScheduleState, name: str, place: int, kind: str, ranges:
     analyzer = state.analyzer_at(state.path_to_block(name), inside=True)
     box = [ir.Range.from_min_extent(a, analyzer.simplify(b - a)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
     regions[place] = replace_node(old, region=tuple(box))
-    notes = {f"explicit_{kind}_region": place}
+    key = f"explicit_{kind}_region"
+    stated = tuple(block.annotations.get(key, ()))
+    notes = {key: stated if place in stated else (*stated, place)}
     annotated = replace_node(block, **{field: tuple(regions)}, annotations=ir.Attrs.of(block.annotations, **notes))
     state.replace(block, annotated)

@@ -9,16 +9,7 @@ from collections.abc import Sequence
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis import dependence, structure
-from weft.tir.analysis.access import (
-    addressed,
-    evaluate_interval,
-    is_box,
-    loads_inside,
-    relax_region,
-    substitute_ranges,
-    union_regions,
-)
+from weft.tir.analysis import access, dependence, structure
 from weft.tir.analysis.cover import covers, covers_domain
 from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -36,7 +27,7 @@ def compute_at(
     block = realize.block
     if any(state.is_argument(w.buffer) for w in block.writes):
         raise refuse(
-            "compute_at", "the block writes an output of the function, all of which must be computed", block=name
+            "compute_at", "the block is an output block of the function: all of it must be computed", block=name
         )
     consumers = dependence.consumers_of(block, scope)
     inside = structure.child_realizes(loop.body)
@@ -44,7 +35,7 @@ def compute_at(
     if not consumers or outside:
         raise refuse(
             "compute_at",
-            "a consumer is not under the loop" if consumers else "the block has no consumer",
+            "it requires all the consumers under the loop" if consumers else "the block has no consumer",
             loops=loop,
             block=outside[0] if outside else name,
         )
@@ -134,11 +125,11 @@ def _check_filled(
         for w in p.block.writes:
             box = regions.get(w.buffer)
             bounds = [e for r in box or () if r is not None for e in (r.min, r.extent)]
-            if structure.used_vars(*bounds).isdisjoint(around) or is_box(w):
+            if structure.used_vars(*bounds).isdisjoint(around) or access.is_box(w):
                 continue
             path = state.path_to_block(p.block.name_hint)
             below = path[next(i for i, s in enumerate(path) if s is loop) + 1 :]
-            made = substitute_ranges(w.region, structure.iter_values_of(p))
+            made = access.substitute_ranges(w.region, structure.iter_values_of(p))
             whole = tuple(r for r in box or () if r is not None)
             if len(whole) < len(made) or not covers(below, tuple(r.min for r in made), whole, analyzer):
                 raise refuse(
@@ -175,11 +166,11 @@ def _check_made(
     """Refuse a block that would read elements of a producer that another iteration of the loops makes."""
     around = {f.loop_var for f in _loops_outside(state, loop.loop_var)}
     ranges = {iv.var: domain.get(iv.var, iv.dom) for iv in block.iter_vars if iv.dom is not None}
-    for access in block.reads:
-        made = regions.get(access.buffer)
+    for touched in block.reads:
+        made = regions.get(touched.buffer)
         if made is None:
             continue
-        for read, box in zip(relax_region(access.region, ranges, analyzer), made, strict=True):  # type: ignore[arg-type]
+        for read, box in zip(access.relax_region(touched.region, ranges, analyzer), made, strict=True):  # type: ignore[arg-type]
             if box is None or structure.used_vars(box.min, box.extent).isdisjoint(around):
                 continue
             if (
@@ -189,7 +180,7 @@ def _check_made(
             ):
                 raise refuse(
                     "reverse_compute_at",
-                    f"the block reads elements of '{access.buffer.name}' that another iteration of the loop makes",
+                    f"the block reads elements of '{touched.buffer.name}' that another iteration of the loop makes",
                     loops=loop,
                     block=block.name_hint,
                     help="use compute_at on the producer, which computes again what several iterations need",
@@ -315,13 +306,13 @@ def _common_scope(state: ScheduleState, name: str, var: ir.Var, primitive: str) 
     scope, realize, loop = state.scope_of(path), path[-1], loop_path[-1]
     assert isinstance(realize, BlockRealize) and isinstance(loop, For)
     if state.scope_of(loop_path) is not scope:
-        raise refuse(primitive, "block and loop are in different scopes", loops=loop, block=name)
+        raise refuse(primitive, "block and loop are not in the same block scope", loops=loop, block=name)
     if any(s is loop for s in path):
-        raise refuse(primitive, "the block is already under the loop", loops=loop, block=name)
+        raise refuse(primitive, f"the loop is already an ancestor of block '{name}'", loops=loop, block=name)
     if not dependence.is_complete(realize, scope) and not dependence.is_reduction(realize, scope):
         raise refuse(
             primitive,
-            "the block is neither complete nor a whole reduction",
+            "the block is neither a complete block nor a whole reduction",
             block=name,
             help="move a reduction before decomposing it",
         )
@@ -350,9 +341,11 @@ def _add_region(
     inner = {s.loop_var: ir.Range.from_min_extent(s.min, s.extent) for s in (*threads, *path[1:]) if isinstance(s, For)}
     for v, r in inner.items():
         analyzer.bind(v, r)
-    box = relax_region(substitute_ranges(region.region, structure.iter_values_of(realize)), inner, analyzer)
+    box = access.relax_region(
+        access.substitute_ranges(region.region, structure.iter_values_of(realize)), inner, analyzer
+    )
     old = table.get(region.buffer)
-    table[region.buffer] = box if old is None else union_regions(old, box, analyzer)
+    table[region.buffer] = box if old is None else access.union_regions(old, box, analyzer)
 
 
 def _solve_domain(
@@ -367,23 +360,23 @@ def _solve_domain(
     """
     own = {iv.var for iv in block.iter_vars}
     domain: dict[ir.Var, ir.Range] = {}
-    for access in accesses:
-        box = regions.get(access.buffer)
+    for touched in accesses:
+        box = regions.get(touched.buffer)
         if box is None:
             continue
-        for r, needed in zip(access.region, box, strict=True):
+        for r, needed in zip(touched.region, box, strict=True):
             if not (isinstance(r.min, ir.Var) and r.min in own and ir.is_const_int(r.extent, 1)) or needed is None:
                 continue
             old = domain.get(r.min)
             if old is not None:
-                merged = union_regions((old,), (needed,), analyzer)[0]
+                merged = access.union_regions((old,), (needed,), analyzer)[0]
                 assert merged is not None
                 needed = merged
             domain[r.min] = needed
     # a variable that also appears in a compound index must keep its whole domain
-    for access in accesses:
-        if access.buffer in regions:
-            for r in access.region:
+    for touched in accesses:
+        if touched.buffer in regions:
+            for r in touched.region:
                 if not isinstance(r.min, ir.Var):
                     for v in structure.used_vars(r.min, r.extent) & own:
                         domain.pop(v, None)
@@ -464,8 +457,9 @@ def _move(
         if unit_loops or not ir.is_const_int(extent, 1):
             v = ir.Var(f"ax{n}", dtype)
             new_loops.append((v, extent))
+            value = start + v  # names a loop of one iteration, too
             analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, dtype), extent))
-            value = analyzer.simplify(start + v)
+            value = value if ir.is_const_int(extent, 1) else analyzer.simplify(value)
         values.append(value)
         if needed is dom:
             predicate = ir.logical_and(predicate, _within(value, made, dom, analyzer))
@@ -553,10 +547,10 @@ def _roundup(
     """
     if not isinstance(needed.extent, ir.IntImm) or len(block.writes) != 1:
         return None
-    if block.writes[0].buffer.data in addressed(state.body):
+    if block.writes[0].buffer.data in access.addressed(state.body):
         return None
     around = {f.loop_var: (f.min, f.min + f.extent - 1) for f in _loops_outside(state, loop.loop_var)}
-    box = evaluate_interval(needed.min, around)
+    box = access.evaluate_interval(needed.min, around)
     if box is None:
         return None
     end = analyzer.simplify(box[1] + needed.extent)
@@ -565,7 +559,7 @@ def _roundup(
         if iv.dom is not None:
             local.bind(iv.var, iv.dom if iv.var is not var else ir.Range.from_min_extent(iv.dom.min, end))
     stmts = (block.body, *((block.init,) if block.init is not None else ()))
-    return end if all(loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
+    return end if all(access.loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
 
 
 def _grow(state: ScheduleState, name: str, larger: dict[ir.Var, ir.PrimExpr]) -> None:
