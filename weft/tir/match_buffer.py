@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
+from weft.arith import Analyzer
 from weft.error import LoweringError
-from weft.ir import IntImm, PrimExpr, Range, Var, const, is_const_int, rewrite, substitute
+from weft.ir import PrimExpr, Range, Var, const, is_const_int, rewrite, substitute
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.stmt import BufferStore, Stmt
@@ -20,7 +21,7 @@ def lower_match_buffers(body: Stmt, matches: tuple[MatchBufferRegion, ...], wher
     Raises
     ------
     LoweringError
-        When the region does not have the declared shape.
+        When the region is not known to have the declared shape, strides and offset.
     """
     for match in reversed(matches):  # an inner match may name a region of an outer one
         body = _lower(body, match, where)
@@ -50,7 +51,7 @@ def _lower(body: Stmt, match: MatchBufferRegion, where: Any) -> Stmt:
     for expected, found in declared:
         if isinstance(expected, Var) and expected not in values:
             values[expected] = found.astype(expected.dtype)
-        elif isinstance(expected, IntImm) and isinstance(found, IntImm) and expected.value != found.value:
+        elif not Analyzer().can_prove_equal(substitute(expected, values), found.astype(expected.dtype)):
             raise LoweringError(
                 f"match_buffer: '{target.name}' does not fit its region of '{source.name}'",
                 expected=str(expected),
