@@ -10,6 +10,7 @@ import ast
 import base64
 import binascii
 import inspect
+import linecache
 import sys
 import zlib
 from collections.abc import Callable, Mapping
@@ -355,6 +356,11 @@ def _outer_of(fn: Any, frame: Any) -> dict[str, Any]:
     return names
 
 
+def _is_decorated(body: FrameType) -> bool:
+    """Return whether the class whose body runs in this frame has a decorator, with whose line its code begins."""
+    return linecache.getline(body.f_code.co_filename, body.f_code.co_firstlineno).lstrip().startswith("@")
+
+
 class FunctionDecorator:
     """``@T.prim_func``, ``@R.function``: reads the function it decorates, or leaves that to the module around it."""
 
@@ -368,11 +374,12 @@ class FunctionDecorator:
             return FunctionDecorator(self.dialect, {**self.options, **options})
         if isinstance(fn, BaseFunc):
             return fn
+        frame = sys._getframe(1)
         scope = fn.__qualname__.rpartition(".")[0]
-        if scope and not scope.endswith("<locals>"):
+        if scope and not scope.endswith("<locals>") and _is_decorated(frame):
             return fn  # inside a class: the module's decorator reads the whole
         source, definition = source_of_function(fn)
-        p = Parser(source, _outer_of(fn, sys._getframe(1)), self.dialect)
+        p = Parser(source, _outer_of(fn, frame), self.dialect)
         return _told(lambda: p.function(definition, {"name": fn.__name__, **self.options}))
 
 

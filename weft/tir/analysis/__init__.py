@@ -48,20 +48,27 @@ from weft.tir.analysis.structure import (
     subst_stmt,
     used_vars,
 )
-from weft.tir.analysis.verify import expr_deep_equal, undefined_vars, verify_ssa, verify_well_formed
+from weft.tir.analysis.verify import (
+    assert_pure_function,
+    expr_deep_equal,
+    is_pure_function,
+    undefined_vars,
+    verify_ssa,
+    verify_well_formed,
+)
 from weft.tir.analysis.work import estimate_tir_flops
 
 detect_buffer_access_lca = buffer_access_lca
 get_sblock_access_region, get_sblock_read_write_region = get_block_access_region, get_block_read_write_region
 
 __all__ = [
-    "OOBChecker", "access_regions", "accessed_buffers", "block_regions", "blocks_in", "buffer_access_lca",
-    "calculate_allocated_bytes", "child_realizes", "clone_fresh", "consumers_of", "detect_buffer_access_lca",
-    "estimate_tir_flops", "evaluate_interval", "expr_deep_equal", "get_block_access_region",
-    "get_block_read_write_region", "get_sblock_access_region", "get_sblock_read_write_region", "is_complete",
-    "is_data_parallel", "is_plain_store", "is_reduction", "loads_of", "map_children", "path_to", "plain_indices",
-    "point_region", "producers_of", "reads_buffer", "reduce_vars", "region_extents", "relax_region", "remove_stmt",
-    "replace_node", "replace_stmt", "spatial_vars", "statements", "stmt_children", "stores_of", "subst_stmt",
-    "undefined_vars", "union_regions", "used_vars", "verify_ssa", "verify_vtcm_limit", "verify_well_formed",
-    "whole_region", "writes_buffer",
+    "OOBChecker", "access_regions", "accessed_buffers", "assert_pure_function", "block_regions", "blocks_in",
+    "buffer_access_lca", "calculate_allocated_bytes", "child_realizes", "clone_fresh", "consumers_of",
+    "detect_buffer_access_lca", "estimate_tir_flops", "evaluate_interval", "expr_deep_equal",
+    "get_block_access_region", "get_block_read_write_region", "get_sblock_access_region",
+    "get_sblock_read_write_region", "is_complete", "is_data_parallel", "is_plain_store", "is_pure_function",
+    "is_reduction", "loads_of", "map_children", "path_to", "plain_indices", "point_region", "producers_of",
+    "reads_buffer", "reduce_vars", "region_extents", "relax_region", "remove_stmt", "replace_node", "replace_stmt",
+    "spatial_vars", "statements", "stmt_children", "stores_of", "subst_stmt", "undefined_vars", "union_regions",
+    "used_vars", "verify_ssa", "verify_vtcm_limit", "verify_well_formed", "whole_region", "writes_buffer",
 ]  # fmt: skip

@@ -20,12 +20,14 @@ _PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.cal
 
 def is_pure(expr: ir.Node | tuple[Any, ...]) -> bool:
     """Whether evaluating an expression does nothing but give a value."""
-    return all(n.op.name in _PURE or _is_said_pure(n.op) for n in ir.find(expr, ir.CallIntrin))
+    return all(has_no_effect(n.op) for n in ir.find(expr, ir.CallIntrin))
 
 
-def _is_said_pure(op: Any) -> bool:
-    """Whether a program registered an operator of its own as one without effect; a function's call may have any."""
-    kind = ir.as_int(op.get_attr("TCallEffectKind")) if isinstance(op, ir.Op) else None
+def has_no_effect(op: ir.Op | ir.GlobalVar) -> bool:
+    """Whether an operator, or one that a program registered so, only gives a value; a function's call may do more."""
+    if not isinstance(op, ir.Op) or op.name in _PURE:
+        return isinstance(op, ir.Op)
+    kind = ir.as_int(op.get_attr("TCallEffectKind"))
     return kind is not None and kind <= CallEffectKind.Pure
 
 
