@@ -7,7 +7,8 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import LoweringError
-from weft.ir import PrimExpr, Range, Var, const, is_const_int, rewrite, substitute
+from weft.ir import PrimExpr, Var, const, is_const_int, rewrite, substitute
+from weft.tir.analysis.access import source_ranges
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.stmt import BufferStore, Stmt
@@ -67,10 +68,7 @@ def _lower(body: Stmt, match: MatchBufferRegion, where: Any) -> Stmt:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is target:
             return replace_node(node, buffer=source, indices=moved(node.indices))
         if isinstance(node, BufferRegion) and node.buffer is target:
-            ranges = (
-                Range.from_min_extent(r.min + x.min, x.extent) for r, x in zip(region[lead:], node.region, strict=True)
-            )
-            return BufferRegion(source, (*region[:lead], *ranges))
+            return BufferRegion(source, source_ranges(match.source, node.region))
         return node
 
     return substitute(rewrite(body, rule), values)

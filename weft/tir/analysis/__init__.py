@@ -7,10 +7,12 @@ block), ``pattern`` (what a block computes: contractions, reductions, how operan
 from weft.tir.analysis.access import (
     access_regions,
     accessed_buffers,
+    assert_pure_function,
     block_regions,
     evaluate_interval,
     get_block_access_region,
     get_block_read_write_region,
+    is_pure_function,
     loads_of,
     point_region,
     region_extents,
@@ -48,14 +50,7 @@ from weft.tir.analysis.structure import (
     subst_stmt,
     used_vars,
 )
-from weft.tir.analysis.verify import (
-    assert_pure_function,
-    expr_deep_equal,
-    is_pure_function,
-    undefined_vars,
-    verify_ssa,
-    verify_well_formed,
-)
+from weft.tir.analysis.verify import expr_deep_equal, undefined_vars, verify_ssa, verify_well_formed
 from weft.tir.analysis.work import estimate_tir_flops
 
 detect_buffer_access_lca = buffer_access_lca

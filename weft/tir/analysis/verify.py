@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument, WeftError
-from weft.ir import BaseFunc, CallIntrin, IRModule, IterVar, Let, Node, Op, Var, children, find, structural_equal, walk
+from weft.ir import BaseFunc, IRModule, IterVar, Let, Node, Var, children, structural_equal, walk
 from weft.ir.spec import verify
-from weft.tir.analysis.access import has_no_effect, stores_of
 from weft.tir.stmt import AllocBuffer, AttrStmt, Block, DeclBuffer, For, LetStmt
 
 
@@ -22,18 +21,10 @@ def verify_ssa(func: BaseFunc) -> bool:
 
     One binding in an expression may stand in several places.
     """
-    seen: set[Var] = set(getattr(func, "params", ()))
-    visited: set[int] = set()
-    stack: list[Node] = [func]
-    while stack:
-        n = stack.pop()
-        var = n.loop_var if isinstance(n, For) else n.var if isinstance(n, (LetStmt, Let, IterVar)) else None
-        if var is not None and var in seen and (not isinstance(n, (IterVar, Let)) or id(n) not in visited):
-            return False
-        if var is not None:
-            seen.add(var)
-        visited.add(id(n))
-        stack.extend(children(n))
+    try:
+        _note_definitions(func, set())
+    except InvalidArgument:
+        return False
     return True
 
 
@@ -41,9 +32,8 @@ def undefined_vars(node: Node, defs: Sequence[Var] = ()) -> list[Var]:
     """List the variables that are used below `node` and that neither it nor `defs` define, in order of first use."""
     known = set(defs) | set(getattr(node, "params", ()))
     for n in walk(node):
-        if isinstance(n, For):
-            known.add(n.loop_var)
-        elif isinstance(n, (LetStmt, Let, IterVar)):
+        known.update(_introduced(n))
+        if isinstance(n, IterVar):
             known.add(n.var)
         elif isinstance(n, (AllocBuffer, DeclBuffer)):
             known.add(n.buffer.data)
@@ -74,7 +64,8 @@ def verify_well_formed(obj: IRModule | BaseFunc, assert_mode: bool = True) -> bo
 
 def _note_definitions(func: BaseFunc, seen: set[Var]) -> None:
     """Add the variables that a function introduces to those `seen` so far, of which it may introduce none."""
-    threads: set[Var] = set()
+    here: set[Var] = set()  # indices of threads
+    lets: set[int] = set()  # one let may stand in several places
     around: set[Var] = set()
     stack: list[Any] = [func]
     while stack:
@@ -82,16 +73,16 @@ def _note_definitions(func: BaseFunc, seen: set[Var]) -> None:
         if isinstance(n, frozenset):  # the variables whose scope ends here
             around -= n
             continue
-        for var in _introduced(n):
-            if var in around or (var in seen and not (var in threads and isinstance(n, AttrStmt))):
-                nested = "nested " if var in around else ""
-                raise InvalidArgument(f"ill-formed, due to multiple {nested}definitions of variable {var.name}",
-                                      where=n.span, help="give each its own Var, or run ConvertSSA")  # fmt: skip
-            threads |= {var} if isinstance(n, AttrStmt) else set()
-            seen.add(var)
-            around.add(var)
-            stack.append(frozenset((var,)))
-        stack.extend(reversed([c for c in children(n) if not isinstance(c, Var)]))
+        new = frozenset(_introduced(n)) if id(n) not in lets else frozenset()
+        for var in new & (around | seen if not isinstance(n, AttrStmt) else around | seen - here):
+            nested = "nested " if var in around else ""
+            raise InvalidArgument(f"ill-formed, due to multiple {nested}definitions of variable {var.name}",
+                                  where=n.span, help="give each its own Var, or run ConvertSSA")  # fmt: skip
+        here |= new if isinstance(n, AttrStmt) else set()
+        lets |= {id(n)} if isinstance(n, Let) else set()
+        seen |= new
+        around |= new
+        stack += [new, *reversed([c for c in children(n) if not isinstance(c, Var)])]
 
 
 def _introduced(node: Any) -> Iterator[Var]:
@@ -106,23 +97,3 @@ def _introduced(node: Any) -> Iterator[Var]:
         yield from (iv.var for iv in node.iter_vars)
     elif isinstance(node, AttrStmt) and node.attr_key in ("thread_extent", "virtual_thread"):
         yield from (node.node.var,) if isinstance(node.node, IterVar) else ()
-
-
-def is_pure_function(func: BaseFunc) -> bool:
-    """Whether a function writes no memory but what it allocates itself and calls nothing that has an effect."""
-    own = {n.buffer for n in find(func, AllocBuffer)} | {b for n in find(func, Block) for b in n.alloc_buffers}
-    owned = {b.data for b in own}
-    calls = (n for n in find(func, CallIntrin) if n.op is not Op.get("tir.ret"))
-    return all(s.buffer.data in owned for s in stores_of(func)) and all(has_no_effect(n.op) for n in calls)
-
-
-def assert_pure_function(func: BaseFunc) -> bool:
-    """Check that a function is pure.
-
-    Raises
-    ------
-    AssertionError
-        When it has an effect.
-    """
-    assert is_pure_function(func), f"the function writes memory that it is given or calls what has an effect:\n{func}"
-    return True

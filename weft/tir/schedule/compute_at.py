@@ -425,18 +425,13 @@ def _move(
     new_loops: list[tuple[ir.Var, ir.PrimExpr]] = []
     predicate: ir.PrimExpr = ir.TRUE
     padded: dict[ir.Var, ir.PrimExpr] = {}
+    around = {f.loop_var for f in _loops_outside(state, loop.loop_var)}
     for n, iv in enumerate(block.iter_vars):
         dom = iv.dom
         assert dom is not None
         needed = domain.get(iv.var, dom)
         made = dom if over_compute else needed
-        if (
-            needed is not dom
-            and not isinstance(needed.extent, ir.IntImm)
-            and not structure.used_vars(needed.extent).isdisjoint(
-                f.loop_var for f in _loops_outside(state, loop.loop_var)
-            )
-        ):
+        if needed is not dom and not structure.used_vars(needed.extent).isdisjoint(around):
             needed = dom  # the box grows with a loop: cover everything rather than guess
         if (
             needed is not dom
@@ -444,11 +439,8 @@ def _move(
             and analyzer.can_prove(needed.extent >= dom.extent)
             and (over_compute or contains(needed, dom, analyzer))
         ):
-            wider = (
-                over_compute
-                and isinstance(dom.extent, ir.IntImm)
-                and not analyzer.can_prove_equal(needed.extent, dom.extent)
-            )
+            wider = over_compute and isinstance(dom.extent, ir.IntImm)
+            wider = wider and not analyzer.can_prove_equal(needed.extent, dom.extent)
             if not (wider and _roundup(state, block, iv.var, needed, loop, analyzer) is not None):
                 needed = dom
         dtype = iv.var.dtype
@@ -531,9 +523,7 @@ def _is_domain_guard(condition: ir.PrimExpr, realize: BlockRealize) -> bool:
     analyzer = Analyzer()
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if iv.dom is not None and ir.is_const_int(iv.dom.min, 0) and from_split[0].dtype == value.dtype:
-            if analyzer.can_prove_equal(from_split[0], value) and analyzer.can_prove_equal(
-                from_split[1], iv.dom.extent
-            ):
+            if all(analyzer.can_prove_equal(a, b) for a, b in zip(from_split, (value, iv.dom.extent), strict=True)):
                 return True
     return False
 

@@ -90,9 +90,8 @@ class ScheduleState:
                 for iv in s.iter_vars:
                     if iv.dom is not None:
                         analyzer.bind(iv.var, iv.dom)
-                reads, writes = access_regions(
-                    [x for x in (s.init, s.body) if x is not None], analyzer, s.alloc_buffers
-                )
+                stmts = [x for x in (s.init, s.body) if x is not None]
+                reads, writes = access_regions(stmts, analyzer, s.alloc_buffers, s.match_buffers)
                 own = {w.buffer for w in writes} if s.init is not None else set()
                 s = structure.replace_node(s, reads=tuple(r for r in reads if r.buffer not in own), writes=writes)
             return structure.map_children(s, exact)
