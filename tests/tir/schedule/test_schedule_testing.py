@@ -83,7 +83,6 @@ class TestMethod(testing.CompareBeforeAfter):
 
 
 class TestFunctionOfModules(testing.CompareBeforeAfter):
-    @pytest.fixture
     def transform(self):
         return lambda mod: transform.StmtSimplify()(mod)
 

@@ -356,11 +356,6 @@ def _outer_of(fn: Any, frame: Any) -> dict[str, Any]:
     return names
 
 
-def _is_decorated(body: FrameType) -> bool:
-    """Return whether the class whose body runs in this frame has a decorator, with whose line its code begins."""
-    return linecache.getline(body.f_code.co_filename, body.f_code.co_firstlineno).lstrip().startswith("@")
-
-
 class FunctionDecorator:
     """``@T.prim_func``, ``@R.function``: reads the function it decorates, or leaves that to the module around it."""
 
@@ -376,7 +371,10 @@ class FunctionDecorator:
             return fn
         frame = sys._getframe(1)
         scope = fn.__qualname__.rpartition(".")[0]
-        if scope and not scope.endswith("<locals>") and _is_decorated(frame):
+        first = linecache.getline(
+            frame.f_code.co_filename, frame.f_code.co_firstlineno
+        )  # of a class with its decorator
+        if scope and not scope.endswith("<locals>") and first.lstrip().startswith("@"):
             return fn  # inside a class: the module's decorator reads the whole
         source, definition = source_of_function(fn)
         p = Parser(source, _outer_of(fn, frame), self.dialect)

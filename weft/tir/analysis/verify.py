@@ -17,10 +17,7 @@ def expr_deep_equal(lhs: Node, rhs: Node) -> bool:
 
 
 def verify_ssa(func: BaseFunc) -> bool:
-    """Whether no variable is introduced twice in a function: as a parameter, by a loop, a binding, an axis of a block.
-
-    One binding in an expression may stand in several places.
-    """
+    """Whether no variable is introduced twice in a function: as a parameter, by a loop, a binding or an axis."""
     try:
         _note_definitions(func, set())
     except InvalidArgument:

@@ -42,7 +42,7 @@ def cache_write(
     if loads_of(block.body, old) and not initialises(block):
         raise refuse("cache_write", f"the block reads '{old.name}', which it writes", block=name,
                      help="the new buffer would not hold what is read")  # fmt: skip
-    state.check_loaded("cache_write", old, block, *(state.realize(c).block for c in consumers or ()))
+    state.check_loaded("cache_write", old, block, *(state.realize(c).block for c in consumers or ()), views=True)
     order = [r.block.name_hint for r in child_realizes(scope)]
     early = [c for c in consumers or () if c not in order or order.index(c) < order.index(block.name_hint)]
     if early:
@@ -92,7 +92,7 @@ def cache_read(
             raise refuse("cache_read", f"'{user}' is in another scope", block=name, help="list blocks of one scope")
         if not any(r.buffer is old for r in state.realize(user).block.reads):
             raise refuse("cache_read", f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
-    state.check_loaded("cache_read", old, *(state.realize(user).block for user in users))
+    state.check_loaded("cache_read", old, *(state.realize(user).block for user in users), views=True)
 
     def writes(r: BlockRealize) -> bool:
         return touches(r.block, [old], writes_only=True)

@@ -48,12 +48,8 @@ def compute_at(
                 together = r.buffer.scope.startswith("shared")
                 _add_region(regions, r, c, loop, analyzer, _threads_around(state, var) if together else ())
     domain = _solve_domain(block, block.writes, regions, analyzer)
-    positions = [
-        i
-        for i, s in enumerate(_items(loop.body))
-        if any(any(c is r for r in structure.child_realizes(s)) for c in consumers)
-    ]
-    position = positions[0] if index == -1 else 0 if index == -2 else min(index, positions[0])
+    first = _places(_items(loop.body), consumers)[0]
+    position = first if index == -1 else 0 if index == -2 else min(index, first)
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=True)
 
 
@@ -73,12 +69,10 @@ def reverse_compute_at(
         raise refuse("reverse_compute_at", "no producer of the block is under the loop", loops=loop, block=name)
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
     regions: dict[Buffer, tuple[ir.Range | None, ...]] = {}
+    around = _loops_outside(state, var)
     for p in under:
-        if any(
-            iv.iter_type == "reduce"
-            and not structure.used_vars(v).isdisjoint(s.loop_var for s in _loops_outside(state, var))
-            for iv, v in zip(p.block.iter_vars, p.iter_values, strict=True)
-        ):
+        sums = (v for iv, v in zip(p.block.iter_vars, p.iter_values, strict=True) if iv.iter_type == "reduce")
+        if not structure.used_vars(*sums).isdisjoint(f.loop_var for f in around):
             raise refuse(
                 "reverse_compute_at",
                 "the producer's result is not complete at this loop: its reduction runs around it",
@@ -90,8 +84,7 @@ def reverse_compute_at(
                 _add_region(regions, w, p, loop, analyzer)
     _check_filled(state, under, regions, loop, analyzer)
     domain = _solve_domain(block, block.reads, regions, analyzer)
-    _check_partition(state, block, domain, var, name)
-    around = _loops_outside(state, var)
+    _check_partition(state, block, domain, var)
     beside: dict[Buffer, tuple[ir.Range | None, ...]] = {}  # what loops further out make before this one
     for p in producers:
         shared = [s for s in state.path_to_block(p.block.name_hint) if any(s is f for f in around)]
@@ -102,9 +95,7 @@ def reverse_compute_at(
     _check_earlier(realize, [p for p in producers if not any(p is r for r in under)], inside, loop, scope)
     _check_reached(state, block, domain, loop, analyzer)
     items = _items(loop.body)
-    last = (
-        max(i for i, s in enumerate(items) if any(any(p is r for r in structure.child_realizes(s)) for p in under)) + 1
-    )
+    last = _places(items, under)[-1] + 1
     position = last if index == -2 else len(items) if index == -1 else max(index, last)
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=False)
 
@@ -140,9 +131,7 @@ def _check_filled(
                 )
 
 
-def _check_partition(
-    state: ScheduleState, block: Block, domain: dict[ir.Var, ir.Range], var: ir.Var, name: str
-) -> None:
+def _check_partition(state: ScheduleState, block: Block, domain: dict[ir.Var, ir.Range], var: ir.Var) -> None:
     """Refuse a reduction whose reduction range would be cut by the loops around it."""
     around = {f.loop_var for f in _loops_outside(state, var)}
     for v in dependence.reduce_vars(block):
@@ -150,7 +139,7 @@ def _check_partition(
             raise refuse(
                 "reverse_compute_at",
                 f"each iteration would see only a part of the reduction '{v.name}'",
-                block=name,
+                block=block.name_hint,
                 help="use rfactor, or a loop outside of it",
             )
 
@@ -173,11 +162,7 @@ def _check_made(
         for read, box in zip(access.relax_region(touched.region, ranges, analyzer), made, strict=True):  # type: ignore[arg-type]
             if box is None or structure.used_vars(box.min, box.extent).isdisjoint(around):
                 continue
-            if (
-                read is None
-                or not analyzer.can_prove(read.min >= box.min)
-                or not analyzer.can_prove(read.min + read.extent <= box.min + box.extent)
-            ):
+            if read is None or not contains(box, read, analyzer):
                 raise refuse(
                     "reverse_compute_at",
                     f"the block reads elements of '{touched.buffer.name}' that another iteration of the loop makes",
@@ -288,12 +273,10 @@ def _runs_a_box(path: list[Stmt], realize: BlockRealize) -> bool:
         if len(walked) != 1 or sum(v in every for part in parts for v in structure.used_vars(part)) != 1:
             return False
         loop = loops.pop(walked[0].loop_var)
-        if iv.iter_type not in ("data_par", "spatial") and not (
-            iv.dom is not None
-            and isinstance(value, ir.Var)
-            and ir.structural_equal((loop.min, loop.extent), (iv.dom.min, iv.dom.extent))
-        ):
-            return False
+        if iv.iter_type not in ("data_par", "spatial"):
+            dom = (iv.dom.min, iv.dom.extent) if iv.dom is not None and isinstance(value, ir.Var) else ()
+            if not ir.structural_equal((loop.min, loop.extent), dom):
+                return False
     return True
 
 
@@ -374,12 +357,9 @@ def _solve_domain(
                 needed = merged
             domain[r.min] = needed
     # a variable that also appears in a compound index must keep its whole domain
-    for touched in accesses:
-        if touched.buffer in regions:
-            for r in touched.region:
-                if not isinstance(r.min, ir.Var):
-                    for v in structure.used_vars(r.min, r.extent) & own:
-                        domain.pop(v, None)
+    compound = (r for a in accesses if a.buffer in regions for r in a.region if not isinstance(r.min, ir.Var))
+    for v in structure.used_vars(*(e for r in compound for e in (r.min, r.extent))) & own:
+        domain.pop(v, None)
     return domain
 
 
@@ -403,6 +383,10 @@ def _within(value: ir.PrimExpr, made: ir.Range, dom: ir.Range, analyzer: Analyze
         return ir.TRUE
     start, end = ir.cast(value.dtype, made.min), ir.cast(value.dtype, made.min + made.extent)
     return ir.logical_and(value >= start, value < end)
+
+
+def _places(items: list[Stmt], realizes: list[BlockRealize]) -> list[int]:
+    return [i for i, s in enumerate(items) if any(r is c for r in structure.child_realizes(s) for c in realizes)]
 
 
 def _items(body: Stmt) -> list[Stmt]:
@@ -449,9 +433,8 @@ def _move(
         if unit_loops or not ir.is_const_int(extent, 1):
             v = ir.Var(f"ax{n}", dtype)
             new_loops.append((v, extent))
-            value = start + v  # names a loop of one iteration, too
             analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, dtype), extent))
-            value = value if ir.is_const_int(extent, 1) else analyzer.simplify(value)
+            value = start + v if ir.is_const_int(extent, 1) else analyzer.simplify(start + v)
         values.append(value)
         if needed is dom:
             predicate = ir.logical_and(predicate, _within(value, made, dom, analyzer))
@@ -501,11 +484,8 @@ def _carry_predicate(
             continue
         free = {v for v in structure.used_vars(c) if v not in plain}
         used = free & structure.used_vars(*realize.iter_values)
-        if (
-            not used
-            and free & left.keys()
-            and analyzer.can_prove(ir.substitute(c, {v: f.min for v, f in left.items()}))
-        ):
+        first = ir.substitute(c, {v: f.min for v, f in left.items()})
+        if not used and free & left.keys() and analyzer.can_prove(first):
             continue
         if used or free & left.keys():
             raise refuse(
@@ -517,13 +497,12 @@ def _carry_predicate(
 
 def _is_domain_guard(condition: ir.PrimExpr, realize: BlockRealize) -> bool:
     """Whether a condition says that the value of a block variable is below the end of its domain."""
-    from_split = getattr(condition, "a", None), getattr(condition, "b", None)
-    if type(condition).__name__ != "LT" or from_split[0] is None:
+    if not isinstance(condition, ir.LT):
         return False
     analyzer = Analyzer()
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        if iv.dom is not None and ir.is_const_int(iv.dom.min, 0) and from_split[0].dtype == value.dtype:
-            if all(analyzer.can_prove_equal(a, b) for a, b in zip(from_split, (value, iv.dom.extent), strict=True)):
+        if iv.dom is not None and ir.is_const_int(iv.dom.min, 0) and condition.a.dtype == value.dtype:
+            if analyzer.can_prove_equal(condition.a, value) and analyzer.can_prove_equal(condition.b, iv.dom.extent):
                 return True
     return False
 

@@ -52,15 +52,13 @@ def decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> str:
     fill = init_nest(replace_node(realize, block=filling), nest, fill_name)
     copied = replace_node(block, body=replace_node(store, value=inside))
     state.replace(nest[0], seq(fill, _copy(nest, replace_node(realize, block=copied), box, outside)))
-    current = state.realize(name).block
-    state.replace(current, refresh_accesses(state, ir.rewrite(current, _simplified), name))
+    current, accesses, simple = state.realize(name).block, (BufferLoad, BufferStore), arith.Analyzer().simplify
+
+    def rule(n: object) -> object:
+        return replace_node(n, indices=tuple(map(simple, n.indices))) if isinstance(n, accesses) else n
+
+    state.replace(current, refresh_accesses(state, ir.rewrite(current, rule), name))
     return fill_name
-
-
-def _simplified(node: object) -> object:
-    if not isinstance(node, (BufferLoad, BufferStore)):
-        return node
-    return replace_node(node, indices=tuple(map(arith.Analyzer().simplify, node.indices)))
 
 
 def _perfect(loops: list[For], realize: BlockRealize) -> list[For]:
