@@ -120,6 +120,7 @@ MODULES = {
     "tir.block_scope": "weft.tir.schedule.stmt_refs",
     "tir.dlight": "weft.dlight",
     "tir.expr": "weft.tir",
+    "tir.op": "weft.tir",
     "tir.expr_functor": "weft.tir.functor",
     "tir.meta_schedule": "weft.meta_schedule",
     "tir.sblock_scope": "weft.tir.schedule.stmt_refs",
