@@ -21,7 +21,7 @@ else:
     Loader = object  # the import of its module takes longer than all of this package's
 
 MODULES = {
-    **dict.fromkeys(("backend.cuda.op", "s_tir", "target.cuda.op", "tir.expr", "tirx"), "weft.tir"),
+    **dict.fromkeys(("backend.cuda.op", "s_tir", "target.cuda.op", "tir.expr", "tir.op", "tirx"), "weft.tir"),
     **dict.fromkeys(("contrib.debugger", "ffi.runtime_ctypes", "nd", "runtime.ndarray"), "weft.runtime"),
     **{
         f"relax.backend.{place}{library}": "weft.relax.backend.libraries"

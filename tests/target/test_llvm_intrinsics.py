@@ -13,6 +13,13 @@ def build(name, target="llvm", n_args=1):
     return weft.build(te.create_prim_func([a, call]), target)
 
 
+def test_a_number_names_no_intrinsic():
+    func = tir.PrimFunc((), tir.Evaluate(tir.call_llvm_pure_intrin("float32", 4217, tir.const(1.0, "float32"))))
+    assert "4217" in str(func)  # it is read, printed and rewritten as another call
+    with pytest.raises(error.CodegenError, match="needs the name of an LLVM intrinsic"):
+        weft.build(func.with_attr("global_symbol", "f"))
+
+
 @pytest.mark.parametrize(("name", "n_args"), [("llvm.sqrt", 1), ("llvm.sqrt.f32", 1), ("llvm.fma", 3)])
 def test_names_with_and_without_suffix(name, n_args):
     x, y = np.arange(16, dtype="float32"), np.zeros(16, "float32")

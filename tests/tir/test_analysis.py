@@ -116,3 +116,22 @@ def test_programs_say_what_calls_of_their_operators_do(kind, left):
     mod = IRModule({"f": tir.PrimFunc((), tir.SeqStmt((body, body)))})
     kept = [n for n in walk(tir.transform.RemoveNoOp()(mod)["f"].body) if isinstance(n, ir.CallIntrin)]
     assert len(kept) == left  # one object, twice
+
+
+def test_regions_of_matched_buffers_are_those_of_their_sources():
+    @T.prim_func
+    def f(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+        for i in range(2):
+            with T.block("rows"):
+                v = T.axis.spatial(2, i)
+                top = T.match_buffer(A[v * 4 : v * 4 + 2, 0:8], (2, 8))
+                low = T.match_buffer(A[v * 4 + 2 : v * 4 + 4, 0:8], (2, 8))
+                out = T.match_buffer(B[v * 4 + 1, 0:8], (8,))
+                T.evaluate(T.call_extern("int32", "f", top.data, low.data))
+                for j in range(4):
+                    out[j] = top[0, j + 1]
+
+    block = f.body.block.body.body.block
+    assert [str(r) for r in (*block.reads, *block.writes)] == ["A[v * 4, 1:5]", "B[v * 4 + 1, 0:4]"]
+    *_, opaque = tir.analysis.get_block_access_region(block, {b.data: b for b in f.buffer_map.values()})
+    assert [str(r) for r in opaque] == ["A[v * 4:v * 4 + 4, 0:8]"]

@@ -463,7 +463,7 @@ def test_texts_read_as_tvm_writes_them():
     assert str(axis).endswith('T.iter_var(a, T.Range(0, 8), "DataPar", "")')
 
 
-def test_strides_by_name_and_intrinsics_by_number():
+def test_strides_by_name():
     @T.prim_func
     def f(a: T.handle, n: T.int32):
         A = T.match_buffer(a, (n, 4), strides=("s", 1))
@@ -472,5 +472,3 @@ def test_strides_by_name_and_intrinsics_by_number():
     (buffer,) = f.buffer_map.values()
     assert (buffer.strides[0].name, buffer.strides[0].dtype) == ("s", "int32")
     round_trip(f)
-    with pytest.raises(error.InvalidArgument, match="by its name"):
-        T.call_llvm_pure_intrin("float32x4", T.uint32(97), 1.0)

@@ -5,7 +5,7 @@ import pytest
 
 from weft import build, error, ir, te, tir
 from weft.script import tir as T
-from weft.tir.analysis import expr_deep_equal, verify_ssa
+from weft.tir.analysis import assert_pure_function, expr_deep_equal, is_pure_function, verify_ssa, verify_well_formed
 
 
 def test_sequences_and_results():
@@ -36,6 +36,43 @@ def test_names_introduced_once():
     other = tir.For(ir.Var("i", "int32"), 0, 4, tir.ForKind.SERIAL, tir.Evaluate(ir.as_expr(0)))
     assert verify_ssa(tir.PrimFunc((), tir.seq(loop, other)))
     assert not verify_ssa(tir.PrimFunc((), tir.seq(loop, loop)))
+    assert not verify_ssa(tir.PrimFunc((i,), loop))
+    let = tir.Let(i, 1, i + 1)
+    assert verify_ssa(tir.PrimFunc((), tir.Evaluate(let + let)))
+    assert not verify_ssa(tir.PrimFunc((), tir.Evaluate(let + tir.Let(i, 2, i + 1))))
+
+
+def test_names_of_two_places_are_not_well_formed():
+    i = ir.Var("i", "int32")
+    let = tir.LetStmt(i, 1, tir.Evaluate(i))
+    assert verify_well_formed(ir.IRModule({"f": tir.PrimFunc((), let)}))
+    for bodies, nested in (([tir.LetStmt(i, 2, let)], "nested "), ([tir.seq(let, let)], ""), ([let, let], "")):
+        mod = ir.IRModule({f"f{n}": tir.PrimFunc((), body) for n, body in enumerate(bodies)})
+        with pytest.raises(ValueError, match=f"multiple {nested}definitions of variable i"):
+            verify_well_formed(mod)
+        assert not verify_well_formed(mod, assert_mode=False)
+
+
+def test_a_function_that_writes_only_its_own_memory_is_pure():
+    @T.prim_func
+    def inside(A: T.Buffer((4,), "float32")) -> T.float32:
+        total = T.alloc_buffer((1,), "float32")
+        total[0] = T.cos(A[0])
+        T.ret(total[0])
+
+    @T.prim_func
+    def outside(A: T.Buffer((4,), "float32")):
+        A[0] = 1.0
+
+    @T.prim_func
+    def calls():
+        T.call_extern("int32", "puts", "x")
+
+    assert is_pure_function(inside) and assert_pure_function(inside)
+    for func in (outside, calls):
+        assert not is_pure_function(func)
+        with pytest.raises(AssertionError, match="writes memory that it is given or calls"):
+            assert_pure_function(func)
 
 
 def test_a_function_as_a_tensor_operation():

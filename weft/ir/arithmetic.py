@@ -437,4 +437,5 @@ for _name, _build in _ONE_WAY.items():
     setattr(scalar.IterVar, f"__{_name}__", _of_variable(_build))
 scalar.PrimExpr.__eq__, scalar.PrimExpr.__ne__ = _comparison(equal), _comparison(not_equal)  # type: ignore[method-assign]
 scalar.PrimExpr.equal = equal  # type: ignore[method-assign]
+scalar.PrimExpr.asobject = lambda self: self  # type: ignore[method-assign] - comparisons of TVM are not yet nodes
 scalar.PrimExpr.astype = lambda self, dtype: cast(dtype, self)  # type: ignore[method-assign]

@@ -155,6 +155,7 @@ class HandleType(DataType):
 
 @cache
 def _parse(text: str) -> DataType:
+    text = re.sub("^(e4m3|e5m2)_float8", lambda m: f"float8_{m[1]}{'fn' if m[1] == 'e4m3' else ''}", text)  # of 0.18
     match = _PATTERN.match(text) or _CUSTOM.match(text)
     if match is None:
         raise InvalidArgument(

@@ -61,6 +61,7 @@ class PrimExpr(Node, abstract=True):
         def __ne__(self, other: Any) -> Any: ...
         def __invert__(self) -> PrimExpr: ...
         def equal(self, other: Any) -> PrimExpr: ...  # noqa: D102
+        def asobject(self) -> PrimExpr: ...  # noqa: D102
         def astype(self, dtype: str) -> PrimExpr: ...  # noqa: D102
 
     __hash__ = object.__hash__

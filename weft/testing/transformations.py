@@ -81,10 +81,10 @@ def _parsed(function: Any) -> Any:
 
 
 def _applied(transform: Any) -> Callable[[Any], Any]:
-    """Return what a transformation makes of a function or a module."""
+    """Return what a transformation of modules makes of a function or a module."""
 
     def apply(program: Any) -> Any:
-        if not isinstance(transform, ir.Pass) or isinstance(program, ir.IRModule):
+        if isinstance(program, ir.IRModule):
             return transform(program)
         return transform(ir.IRModule({"main": program}))["main"]
 

@@ -72,6 +72,7 @@ from weft.tir.tiles import TILE_BYTES, TILE_COUNT, TILE_KINDS, TILE_ROWS, tile_i
 
 PrimFunc.specialize = specialize_params  # type: ignore[attr-defined] - what it calls stands on PrimFunc
 Allocate = AllocBuffer
+EqualOp, NotEqualOp = EQ, NE  # noqa: F405
 ProducerRealize = BufferRealize
 
 if TYPE_CHECKING:  # the others are found when they are asked for

@@ -335,7 +335,7 @@ def call_pure_extern(dtype: str, name: str, *args: Any) -> PrimExpr:
     return Call(result, Op.get("tir.call_pure_extern"), (StringImm(name), *values))
 
 
-def call_llvm_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
+def call_llvm_intrin(dtype: str, name: str | int, *args: Any) -> PrimExpr:
     """Call an LLVM intrinsic by name (``"llvm.fma"``), overloaded on the result type; ``""`` is void.
 
     Older programs of TVM say first how many of the arguments overload the name, as a uint32; LLVM knows that itself.
@@ -343,19 +343,17 @@ def call_llvm_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
     return _llvm_call("tir.call_llvm_intrin", dtype, name, args)
 
 
-def call_llvm_pure_intrin(dtype: str, name: str, *args: Any) -> PrimExpr:
+def call_llvm_pure_intrin(dtype: str, name: str | int, *args: Any) -> PrimExpr:
     """Call an LLVM intrinsic without effects."""
     return _llvm_call("tir.call_llvm_pure_intrin", dtype, name, args)
 
 
-def _llvm_call(op: str, dtype: str, name: str, args: tuple[Any, ...]) -> PrimExpr:
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidArgument("an intrinsic of LLVM is called by its name", expected='"llvm.fma"', found=str(name),
-                              help="numbers mean other intrinsics in every version of LLVM")  # fmt: skip
+def _llvm_call(op: str, dtype: str, name: str | int, args: tuple[Any, ...]) -> PrimExpr:
+    named = StringImm(name) if isinstance(name, str) else as_expr(name)  # code is made of names only
     first = args[0] if args else None
     if isinstance(first, IntImm) and first.dtype == "uint32" and first.value < len(args):
         args = args[1:]
-    return Call(DataType(dtype or "void"), Op.get(op), (StringImm(name), *(as_expr(a) for a in args)))
+    return Call(DataType(dtype or "void"), Op.get(op), (named, *(as_expr(a) for a in args)))
 
 
 def reinterpret(dtype: str, value: Value) -> PrimExpr:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
+from weft.arith import Analyzer
 from weft.error import LoweringError
-from weft.ir import IntImm, PrimExpr, Range, Var, const, is_const_int, rewrite, substitute
+from weft.ir import PrimExpr, Var, const, is_const_int, rewrite, substitute
+from weft.tir.analysis.access import source_ranges
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.stmt import BufferStore, Stmt
@@ -20,7 +22,7 @@ def lower_match_buffers(body: Stmt, matches: tuple[MatchBufferRegion, ...], wher
     Raises
     ------
     LoweringError
-        When the region does not have the declared shape.
+        When the region is not known to have the declared shape, strides and offset.
     """
     for match in reversed(matches):  # an inner match may name a region of an outer one
         body = _lower(body, match, where)
@@ -50,7 +52,7 @@ def _lower(body: Stmt, match: MatchBufferRegion, where: Any) -> Stmt:
     for expected, found in declared:
         if isinstance(expected, Var) and expected not in values:
             values[expected] = found.astype(expected.dtype)
-        elif isinstance(expected, IntImm) and isinstance(found, IntImm) and expected.value != found.value:
+        elif not Analyzer().can_prove_equal(substitute(expected, values), found.astype(expected.dtype)):
             raise LoweringError(
                 f"match_buffer: '{target.name}' does not fit its region of '{source.name}'",
                 expected=str(expected),
@@ -66,10 +68,7 @@ def _lower(body: Stmt, match: MatchBufferRegion, where: Any) -> Stmt:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is target:
             return replace_node(node, buffer=source, indices=moved(node.indices))
         if isinstance(node, BufferRegion) and node.buffer is target:
-            ranges = (
-                Range.from_min_extent(r.min + x.min, x.extent) for r, x in zip(region[lead:], node.region, strict=True)
-            )
-            return BufferRegion(source, (*region[:lead], *ranges))
+            return BufferRegion(source, source_ranges(match.source, node.region))
         return node
 
     return substitute(rewrite(body, rule), values)

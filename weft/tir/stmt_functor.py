@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import Node, PrimExpr, Var, rebuild, rewrite
+from weft.ir import Node, PrimExpr, Var, as_expr, rebuild, rewrite
 from weft.ir import post_order as _post_order
 from weft.ir import substitute as _substitute
 from weft.spelling import also_called
@@ -38,9 +38,9 @@ def pre_order_visit(stmt: Node, fvisit: Callable[[Node], bool | None]) -> None:
     rewrite(stmt, lambda n: n, pre=visit)
 
 
-def substitute(node: ir.Node, vmap: Mapping[Var, PrimExpr]) -> Any:
-    """Replace variables by expressions."""
-    return _substitute(node, vmap)
+def substitute(node: ir.Node, vmap: Mapping[Var, PrimExpr | float]) -> Any:
+    """Replace variables by expressions, or by numbers of their types."""
+    return _substitute(node, {v: as_expr(e, v.dtype) for v, e in vmap.items()})
 
 
 def renew_defs(func: PrimFunc) -> PrimFunc:

@@ -180,8 +180,11 @@ def test_one_function_is_lowered_and_compiled_by_itself() -> None:
     compiler = relay.backend.te_compiler.get()
     func = transform.InferType()(weft.IRModule.from_expr(relay.Function([x, y], relay.exp(x) + y)))["main"]
     assert compiler.lower(func, "llvm").same_as(compiler.lower(func, "llvm"))
+    kernel = relay.backend.te_compiler.lower_to_primfunc(func, "llvm")
     a, b = _arrays(2)
     out = weft.nd.empty((3, 5))
+    weft.build(kernel, target="llvm")(weft.nd.array(a), weft.nd.array(b), out)
+    np.testing.assert_allclose(out.numpy(), np.exp(a) + b, rtol=1e-5)
     compiler.jit(func, "llvm")(weft.nd.array(a), weft.nd.array(b), out)
     np.testing.assert_allclose(out.numpy(), np.exp(a) + b, rtol=1e-5)
 

@@ -81,14 +81,24 @@ def test_blockize_a_reduction():
     check_matmul(sch.func, 8, 6, 16, relu=False)
 
 
-def test_blockize_keeps_the_init_inside_where_the_reduction_is():
+def test_blockize_starts_outside_of_a_whole_reduction():
     sch = Schedule(matmul(8, 6, 16, relu=False))
     block = sch.get_block("C")
     i, j, _ = sch.get_loops(block)
     outer = sch.blockize(j)
-    assert sch.get(outer).init is None and sch.get(block).init is not None
+    assert sch.get(outer).init is not None and sch.get(block).init is None
     sch.parallel(i)
     check_matmul(sch.func, 8, 6, 16, relu=False)
+
+
+@pytest.mark.parametrize(("unit", "values"), [(True, ["i_0", "0"]), (False, ["0", "0"])])
+def test_blockize_of_what_is_whole_inside_has_variables_of_one_step(unit, values):
+    sch = Schedule(chain(6, 4))
+    sch.blockize(sch.split(sch.get_loops("B")[0], [1, None])[1], preserve_unit_iters=unit)
+    realize = sch.state.realize("B_o")
+    assert [str(v) for v in realize.iter_values] == values
+    assert [ir.as_int(iv.dom.extent) for iv in realize.block.iter_vars] == [1, 1]
+    check_chain(sch.func, 6, 4)
 
 
 def test_blockize_elementwise_interprets_too():
@@ -179,10 +189,18 @@ def test_tensorize_with_an_extern_call():
     np.testing.assert_array_equal(out, x)
 
 
+def test_tensorize_of_a_reduction_with_its_start():
+    sch = Schedule(matmul(4, 2, 8, relu=False))
+    sch.tensorize(sch.get_loops("C")[0], "tests.dot_4x2x8")
+    check_native(sch.func, 4, 2, 8)
+
+
 def test_tensorize_refusals():
-    with_init = Schedule(matmul(4, 2, 8, relu=False))
+    a, b, r = te.placeholder((4, 8)), te.placeholder((8, 2)), te.reduce_axis((0, 8))
+    c = te.compute((4, 2), lambda i, j: te.sum(a[i, r] + b[r, j], axis=r), name="C")
+    sums = Schedule(te.create_prim_func([a, b, c]))
     with pytest.raises(error.ScheduleError, match=r"does not compute what 'tests.dot_4x2x8' describes"):
-        with_init.tensorize(with_init.get_loops("C")[0], "tests.dot_4x2x8")
+        sums.tensorize(sums.get_loops("C")[0], "tests.dot_4x2x8")
     other = Schedule(matmul(8, 2, 16, relu=False))
     block = other.get_block("C")
     other.decompose_reduction(block, other.get_loops(block)[0])

@@ -34,6 +34,15 @@ def test_tensors_move_as_indices_do(func, shape):
         assert moved[tuple(ir.as_int(i) for i in m.map_indices(index))] == x[index]
 
 
+def test_the_shape_of_an_image_of_unknown_size():
+    n = ir.Var("n", "int64")
+    shape = IndexMap.from_func(lambda i, j: [i // 4, i % 4, 7 - j]).map_shape([n, 6])
+    for size in (1, 3, 4, 17):
+        values = [ir.as_int(arith.Analyzer().simplify(ir.substitute(d, {n: ir.const(size, "int64")}))) for d in shape]
+        assert values == [-(-size // 4), min(size, 4), 8]
+    assert {d.dtype for d in IndexMap.from_func(lambda i: [i // 4], index_dtype="int32").map_shape([n])} == {"int64"}
+
+
 def test_what_is_not_one_to_one_has_no_inverse():
     with pytest.raises(error.InvalidArgument, match="no inverse"):
         IndexMap.from_func(lambda i: [i // 4, i % 4]).inverse((14,))

@@ -14,6 +14,7 @@ from tests.tir.schedule.test_trace import every_way
 from weft import ir, te, tir
 from weft.error import ScheduleError
 from weft.script import from_source
+from weft.script import tir as T
 from weft.tir import Schedule
 
 
@@ -108,6 +109,10 @@ def test_decompose_padding_refuses():
     with pytest.raises(ScheduleError, match="decompose_padding: the loop is not around"):
         sch.decompose_padding("D", sch.get_loops("C")[0])
     assert not sch.can_decompose_padding("D", sch.get_loops("D")[0])
+
+    sch = Schedule(padded(p=0))
+    with pytest.raises(ScheduleError, match="decompose_padding: nothing lies outside"):
+        sch.decompose_padding("P", sch.get_loops("P")[0])
 
 
 def test_transform_block_layout():
@@ -232,7 +237,7 @@ def test_stated_and_hidden_accesses():
     sch.annotate_buffer_access("C", 0, "read", lambda i, j: ((i, i + 1), (0, 4)))
     (read,) = sch.get(sch.get_block("C")).reads
     assert [(str(r.min), ir.as_int(r.extent)) for r in read.region] == [("v_i", 1), ("0", 4)]
-    assert sch.get(sch.get_block("C")).annotations.get("explicit_read_region") == 0
+    assert sch.get(sch.get_block("C")).annotations.get("explicit_read_region") == (0,)
     sch.unsafe_hide_buffer_access("C", "read", [0])
     assert sch.get(sch.get_block("C")).reads == ()
     same(sch, func)
@@ -351,3 +356,28 @@ def test_blocks_of_blocks_where_sizes_and_variables_have_other_types():
     sch.blockize(sch.get_loops(sch.cache_read("B", 0, "global"))[0])
     ir.assert_structural_equal(from_source(sch.func.script()), sch.func, map_free_vars=True)
     same(sch, func)
+
+
+def test_what_is_viewed_keeps_its_values_or_its_place():
+    @T.prim_func
+    def func(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+        B = T.alloc_buffer((4,), "float32")
+        for i in range(4):
+            with T.block("B"):
+                v = T.axis.spatial(4, i)
+                B[v] = A[v] * 2.0
+        for i in range(4):
+            with T.block("C"):
+                w = T.axis.spatial(4, i)
+                one = T.match_buffer(B[w : w + 1], (1,))
+                C[w] = one[0] + 1.0
+
+    sch = Schedule(func)
+    for refused in (lambda: sch.compute_inline("B"), lambda: sch.unsafe_set_dtype("B", 0, "float64")):
+        with pytest.raises(ScheduleError, match="'B' is reached by match_buffer"):
+            refused()
+    sch.compute_at("B", sch.get_loops("C")[0])
+    sch.cache_read("C", 0, "global")
+    x, found = np.arange(4, dtype="float32"), np.zeros(4, "float32")
+    tir.interpret(sch.func, x, found)
+    np.testing.assert_array_equal(found, x * 2 + 1)

@@ -63,7 +63,7 @@ CASES = {
         lambda s: s.decompose_reduction("S", s.get_loops("S")[2]),
     ),
     "rfactor: the block is not a reduction": ("crossed", lambda s: s.rfactor(s.get_loops("S")[2])),
-    "compute_at: the block is neither complete": ("shrinking", lambda s: s.compute_at("A", s.get_loops("E")[0])),
+    "compute_at: the block is neither a complete": ("shrinking", lambda s: s.compute_at("A", s.get_loops("E")[0])),
     "compute_inline: 'B' is reached by its address": ("pointers", lambda s: s.compute_inline("A")),
     "cache_read: 'B' is reached": ("pointers", lambda s: s.cache_read("P", 0, "global")),
     "cache_write: 'C' is reached": ("pointers", lambda s: s.cache_write("P", 0, "global")),

@@ -82,6 +82,19 @@ class TestMethod(testing.CompareBeforeAfter):
             A[0] = 1
 
 
+class TestFunctionOfModules(testing.CompareBeforeAfter):
+    def transform(self):
+        return lambda mod: transform.StmtSimplify()(mod)
+
+    @T.prim_func
+    def before(A: T.Buffer((4,), "int32")):  # noqa: N805 - no module around: it is read at once
+        A[0] = A[1] * 0
+
+    @T.prim_func
+    def expected(A: T.Buffer((4,), "int32")):  # noqa: N805
+        A[0] = 0
+
+
 class TestError(testing.CompareBeforeAfter):
     transform = transform.ConvertBlocksToOpaque()
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from weft import error
 from weft.ir import GlobalVar, IRModule, walk
 from weft.script import tir as T
 from weft.tir import analysis, transform
@@ -119,3 +120,15 @@ def test_functions_as_wholes():
     bound = transform.BindTarget(target)(mod)
     assert bound["main"].attrs["target"] == target and bound["other"].attrs["target"].host is None
     assert isinstance(next(iter(bound)), GlobalVar)
+
+
+def test_one_stride_is_not_two():
+    @T.prim_func
+    def f(A: T.Buffer((8, 8), "float32")):
+        with T.block("b"):
+            s = T.int32()
+            sub = T.match_buffer(A[0:1, 0:8], (1, 8), strides=[s, s], offset_factor=1)
+            sub[0, 1] = 1.0
+
+    with pytest.raises(error.LoweringError, match="'sub' does not fit its region of 'A'"):
+        transform.LowerMatchBuffer()(IRModule({"main": f}))

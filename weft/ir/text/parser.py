@@ -10,6 +10,7 @@ import ast
 import base64
 import binascii
 import inspect
+import linecache
 import sys
 import zlib
 from collections.abc import Callable, Mapping
@@ -368,11 +369,15 @@ class FunctionDecorator:
             return FunctionDecorator(self.dialect, {**self.options, **options})
         if isinstance(fn, BaseFunc):
             return fn
+        frame = sys._getframe(1)
         scope = fn.__qualname__.rpartition(".")[0]
-        if scope and not scope.endswith("<locals>"):
+        first = linecache.getline(
+            frame.f_code.co_filename, frame.f_code.co_firstlineno
+        )  # of a class with its decorator
+        if scope and not scope.endswith("<locals>") and first.lstrip().startswith("@"):
             return fn  # inside a class: the module's decorator reads the whole
         source, definition = source_of_function(fn)
-        p = Parser(source, _outer_of(fn, sys._getframe(1)), self.dialect)
+        p = Parser(source, _outer_of(fn, frame), self.dialect)
         return _told(lambda: p.function(definition, {"name": fn.__name__, **self.options}))
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, cast
 
-from weft import ir
+from weft import ir, tir
 from weft.error import LoweringError
 from weft.ir import IRModule
 from weft.relax import compile_kernels
@@ -38,6 +38,14 @@ class LoweredFunction:
         whole = len(called) == 1 and [e.node for e in called[0].inputs] == inputs and len(graph.heads) == len(outputs)
         self.prim_fn_var = lowered.get_global_var(str(called[0].function)) if whole and not graph.params else None
 
+    def single(self) -> ir.GlobalVar:
+        """Return the kernel that computes it all."""
+        if self.prim_fn_var is None:
+            raise LoweringError("a function that is compiled by itself becomes one kernel",
+                                found=f"{len(self.funcs.functions)} kernels",
+                                help="relay.build compiles any")  # fmt: skip
+        return self.prim_fn_var
+
     def same_as(self, other: Any) -> bool:
         """Whether it is that very one."""
         return self is other
@@ -66,17 +74,25 @@ class TECompiler:
             When it is more than one kernel.
         """
         lowered = self.lower(source_func, target)
-        if lowered.prim_fn_var is None:
-            raise LoweringError("a function that is compiled by itself becomes one kernel", where=source_func.span,
-                                found=f"{len(lowered.funcs.functions)} kernels",
-                                help="relay.build compiles any")  # fmt: skip
         module = compile_kernels(lowered.funcs, lowered.target)
         assert module is not None
-        return module[lowered.prim_fn_var.name_hint]
+        return module[lowered.single().name_hint]
 
     def clear(self) -> None:
         """Forget what was lowered."""
         self._made.clear()
+
+
+def lower_to_primfunc(relay_func: Function, target: Target | str) -> tir.PrimFunc:
+    """Return the TIR function that computes a function of operators.
+
+    Raises
+    ------
+    LoweringError
+        When it is more than one kernel.
+    """
+    lowered = get().lower(relay_func, target)
+    return cast(tir.PrimFunc, lowered.funcs[lowered.single()])
 
 
 @functools.cache

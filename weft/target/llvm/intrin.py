@@ -449,8 +449,9 @@ def llvm_intrinsic(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     name = e.args[0]
     if not isinstance(name, ir.StringImm) or not name.value.startswith("llvm."):
         raise error.CodegenError(
-            "call_llvm_intrin needs the name of an LLVM intrinsic", where=e.span, expected="'llvm.fma'", found=str(name)
-        )
+            "call_llvm_intrin needs the name of an LLVM intrinsic", where=e.span, expected="'llvm.fma'",
+            found=str(name), help="numbers mean other intrinsics in every version of LLVM",
+        )  # fmt: skip
     args = [(llvm_type(a.dtype), s.expr(a)) for a in e.args[1:]]
     parts = name.value.split(".")
     is_full = len(parts) > 2 and parts[-1][:1] in "fiv" and any(c.isdigit() for c in parts[-1])

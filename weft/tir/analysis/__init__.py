@@ -7,10 +7,12 @@ block), ``pattern`` (what a block computes: contractions, reductions, how operan
 from weft.tir.analysis.access import (
     access_regions,
     accessed_buffers,
+    assert_pure_function,
     block_regions,
     evaluate_interval,
     get_block_access_region,
     get_block_read_write_region,
+    is_pure_function,
     loads_of,
     point_region,
     region_extents,

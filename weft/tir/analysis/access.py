@@ -7,26 +7,49 @@ from typing import Any
 
 from weft import arith, ir
 from weft.tir.analysis.structure import used_vars
-from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.intrin import INTRINSICS, CallEffectKind
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, For, LetStmt, Stmt
 
 Interval = tuple[ir.PrimExpr, ir.PrimExpr]
 """The smallest and the largest value of an integer expression."""
 
+_Matches = Iterable[MatchBufferRegion]
 _PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.call_llvm_pure_intrin",
                    "tir.call_pure_extern", "tir.address_of")) | {f"tir.{name}" for name in INTRINSICS}  # fmt: skip
 
 
 def is_pure(expr: ir.Node | tuple[Any, ...]) -> bool:
     """Whether evaluating an expression does nothing but give a value."""
-    return all(n.op.name in _PURE or _is_said_pure(n.op) for n in ir.find(expr, ir.CallIntrin))
+    return all(has_no_effect(n.op) for n in ir.find(expr, ir.CallIntrin))
 
 
-def _is_said_pure(op: Any) -> bool:
-    """Whether a program registered an operator of its own as one without effect; a function's call may have any."""
-    kind = ir.as_int(op.get_attr("TCallEffectKind")) if isinstance(op, ir.Op) else None
+def has_no_effect(op: ir.Op | ir.GlobalVar) -> bool:
+    """Whether an operator, or one that a program registered so, only gives a value; a function's call may do more."""
+    if not isinstance(op, ir.Op) or op.name in _PURE:
+        return isinstance(op, ir.Op)
+    kind = ir.as_int(op.get_attr("TCallEffectKind"))
     return kind is not None and kind <= CallEffectKind.Pure
+
+
+def is_pure_function(func: ir.BaseFunc) -> bool:
+    """Whether a function writes no memory but what it allocates itself and calls nothing that has an effect."""
+    own = [n.buffer for n in ir.find(func, AllocBuffer)] + [b for n in ir.find(func, Block) for b in n.alloc_buffers]
+    owned = {b.data for b in own}
+    calls = (n for n in ir.find(func, ir.CallIntrin) if n.op is not ir.Op.get("tir.ret"))
+    return all(s.buffer.data in owned for s in stores_of(func)) and all(has_no_effect(n.op) for n in calls)
+
+
+def assert_pure_function(func: ir.BaseFunc) -> bool:
+    """Check that a function is pure.
+
+    Raises
+    ------
+    AssertionError
+        When it has an effect.
+    """
+    assert is_pure_function(func), f"the function writes memory that it is given or calls what has an effect:\n{func}"
+    return True
 
 
 def loads_of(node: ir.Node | tuple[Any, ...], buffer: Buffer | None = None) -> list[BufferLoad]:
@@ -183,7 +206,7 @@ def region_extents(region: BufferRegion) -> tuple[int | None, ...]:
 
 
 def access_regions(
-    stmts: Iterable[Stmt], analyzer: arith.Analyzer, skip: Iterable[Buffer] = ()
+    stmts: Iterable[Stmt], analyzer: arith.Analyzer, skip: Iterable[Buffer] = (), matches: _Matches = ()
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Find the regions that statements read and write, relaxed over the loops inside them.
 
@@ -193,18 +216,25 @@ def access_regions(
         The init and the body of a block to be.
     skip : iterable of Buffer
         Buffers allocated inside, which do not count.
+    matches : iterable of MatchBufferRegion
+        Other names of regions: what is touched by one is touched of what it stands for.
     """
-    found = _Accesses(analyzer, set(skip))
+    found = _Accesses(analyzer, set(skip), {m.buffer: m.source for m in matches})
     for s in stmts:
         found.visit(s, {})
     return _boxes(found.reads), _boxes(found.writes)
 
 
 def block_regions(
-    init: Stmt | None, body: Stmt, skip: Iterable[Buffer] = (), analyzer: arith.Analyzer | None = None
+    init: Stmt | None,
+    body: Stmt,
+    skip: Iterable[Buffer] = (),
+    analyzer: arith.Analyzer | None = None,
+    matches: _Matches = (),
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """Find the regions that a block reads and writes; the value before its first step is not read from outside."""
-    reads, writes = access_regions([x for x in (init, body) if x is not None], analyzer or arith.Analyzer(), skip)
+    stmts = [x for x in (init, body) if x is not None]
+    reads, writes = access_regions(stmts, analyzer or arith.Analyzer(), skip, matches)
     if init is not None:
         written = {w.buffer: w.region for w in writes}
         reads = tuple(r for r in reads if not ir.structural_equal(r.region, written.get(r.buffer)))
@@ -221,19 +251,17 @@ def get_block_access_region(block: Block, buffer_var_map: Mapping[ir.Var | Buffe
         The buffers that exist outside of the block, by their data or, as in TVM's newest release, by themselves.
     """
     buffer_var_map = {b.data: b for b in buffer_var_map.values()}
-    loaded = {n.buffer for n in ir.walk(block.body) if isinstance(n, (BufferLoad, BufferStore))}
     matched = {m.buffer.data: m.source for m in block.match_buffers}
     inside = {b.data for n in ir.walk(block) if isinstance(n, Block) for b in n.alloc_buffers}
     raw = _addressed((block.init, block.body))
-    opaque = [matched[v] if v in matched else whole_region(buffer_var_map[v]) for v in raw
-              if (v in matched or v in buffer_var_map) and v not in inside]  # fmt: skip
-    for match in block.match_buffers:
-        if match.buffer in loaded and match.buffer.data not in raw:
-            opaque.append(match.source)
-    hidden = {*block.alloc_buffers, *(m.buffer for m in block.match_buffers)}
-    reads, writes = block_regions(block.init, block.body, hidden)
+    opaque: dict[Buffer, _Box] = {}
+    for v in raw:
+        if (v in matched or v in buffer_var_map) and v not in inside:
+            r = matched[v] if v in matched else whole_region(buffer_var_map[v])
+            opaque[r.buffer] = union_regions(opaque.get(r.buffer, r.region), r.region, arith.Analyzer())
+    reads, writes = block_regions(block.init, block.body, block.alloc_buffers, matches=block.match_buffers)
     known = set(buffer_var_map.values())
-    return [[r for r in regions if r.buffer in known] for regions in (reads, writes)] + [opaque]
+    return [[r for r in regions if r.buffer in known] for regions in (reads, writes)] + [list(_boxes(opaque))]
 
 
 def get_block_read_write_region(
@@ -284,8 +312,8 @@ _Box = tuple[ir.Range | None, ...]
 class _Accesses:
     """Collects one box per buffer read, and one per buffer written."""
 
-    def __init__(self, analyzer: arith.Analyzer, hidden: set[Buffer]) -> None:
-        self.analyzer, self.hidden = analyzer, hidden
+    def __init__(self, analyzer: arith.Analyzer, hidden: set[Buffer], sources: Mapping[Buffer, BufferRegion]) -> None:
+        self.analyzer, self.hidden, self.sources = analyzer, hidden, sources
         self.inner: set[ir.Var] = set()
         self.reads: dict[Buffer, _Box] = {}
         self.writes: dict[Buffer, _Box] = {}
@@ -326,6 +354,8 @@ class _Accesses:
         self, table: dict[Buffer, _Box], buffer: Buffer, ranges: tuple[ir.Range, ...], domain: dict[ir.Var, ir.Range]
     ) -> None:
         """Widen the box of a buffer by ranges, relaxed over the loops of `domain`."""
+        while buffer in self.sources:
+            ranges, buffer = source_ranges(self.sources[buffer], ranges), self.sources[buffer].buffer
         if buffer in self.hidden:
             return
         box = relax_region(ranges, domain, self.analyzer)
@@ -333,6 +363,14 @@ class _Accesses:
             box = tuple(r if r is None or self.inner.isdisjoint(used_vars((r.min, r.extent))) else None for r in box)
         old = table.get(buffer)
         table[buffer] = box if old is None else union_regions(old, box, self.analyzer)
+
+
+def source_ranges(source: BufferRegion, ranges: tuple[ir.Range, ...]) -> tuple[ir.Range, ...]:
+    """Return where ranges of a matched buffer lie in the buffer of its source, whose first dimensions it may lack."""
+    lead = len(source.region) - len(ranges)
+    inner = (ir.Range.from_min_extent(r.min + x.min, x.extent)
+             for r, x in zip(source.region[max(lead, 0):], ranges, strict=lead >= 0))  # fmt: skip
+    return (*source.region[:lead], *inner) if lead >= 0 else source.region
 
 
 def substitute_ranges(ranges: tuple[ir.Range, ...], mapping: Mapping[ir.Var, ir.PrimExpr]) -> tuple[ir.Range, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
+from weft.arith import Analyzer
 from weft.tir.analysis.access import evaluate_interval, relax_region
 from weft.tir.analysis.structure import conjuncts, init_nest, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import BufferRegion
@@ -20,11 +21,12 @@ def _check_start(block: Block, iters: list[ir.IterVar], nest: list[For]) -> None
                      loops=nest, block=block.name_hint)  # fmt: skip
 
 
-def blockize(state: ScheduleState, var: ir.Var) -> str:
+def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True) -> str:
     """Make one block of a loop and all inside it; returns the new block's name.
 
     Each iteration variable of the block inside is taken apart: what the loops outside decide becomes a variable of the
-    new block, what those inside decide one of the old block.
+    new block, what those inside decide one of the old block. Where no loop outside counts, it is a variable of extent
+    one, whose value names the loops of one step where `preserve_unit_iters` is set and is zero otherwise.
     """
     path = state.path_to_loop(var)
     nest, realize = _perfect_nest(path)
@@ -42,7 +44,8 @@ def blockize(state: ScheduleState, var: ir.Var) -> str:
     inner_iters: list[tuple[ir.IterVar, ir.PrimExpr]] = []
     split: dict[ir.Var, ir.PrimExpr] = {}
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        base = analyzer.simplify(ir.substitute(value, {v: r.min for v, r in inner.items()}))
+        start = ir.substitute(value, {v: r.min for v, r in inner.items()})
+        base = analyzer.simplify(start)
         part = analyzer.simplify(value - base)
         assert iv.dom is not None
         if ir.is_const_int(part, 0):
@@ -63,13 +66,13 @@ def blockize(state: ScheduleState, var: ir.Var) -> str:
             iv.iter_type,
         )
         inner_iters.append((low, ir.cast(iv.dtype, part)))
-        split[iv.var] = low.var
-        if not ir.is_const_int(base, 0):
-            count = analyzer.simplify(ir.ceildiv(iv.dom.extent, extent))
-            outside = replace_node(iv.var, name=f"{iv.var.name}_o")
-            high = ir.IterVar(ir.Range.from_min_extent(ir.const(0, iv.dtype), count), outside, iv.iter_type)
-            outer_iters.append((high, ir.cast(iv.dtype, analyzer.simplify(base // extent))))
-            split[iv.var] = high.var * extent + low.var
+        once = ir.is_const_int(base, 0)
+        count = ir.const(1, iv.dtype) if once else analyzer.simplify(ir.ceildiv(iv.dom.extent, extent))
+        outside = replace_node(iv.var, name=f"{iv.var.name}_o")
+        high = ir.IterVar(ir.Range.from_min_extent(ir.const(0, iv.dtype), count), outside, iv.iter_type)
+        step = (Analyzer() if once and preserve_unit_iters else analyzer).simplify(start // extent)
+        outer_iters.append((high, ir.cast(iv.dtype, step)))
+        split[iv.var] = low.var if once else high.var * extent + low.var
     block = subst_stmt(realize.block, split)
     assert isinstance(block, Block)
     block = replace_node(block, iter_vars=tuple(iv for iv, _ in inner_iters))

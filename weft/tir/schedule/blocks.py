@@ -247,7 +247,7 @@ def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:
     """Compute anew the regions that a block reads and writes after its body changed."""
     analyzer = state.analyzer_at(state.path_to_block(place))
     stmts = [s for s in (block.init, block.body) if s is not None]
-    reads, writes = access_regions(stmts, analyzer, block.alloc_buffers)
+    reads, writes = access_regions(stmts, analyzer, block.alloc_buffers, block.match_buffers)
     if opaque := addressed(*stmts):  # what is reached by address, the regions that are there say
         reads, writes = (
             (*(r for r in found if r.buffer.data not in opaque), *(r for r in said if r.buffer.data in opaque))

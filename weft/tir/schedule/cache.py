@@ -42,7 +42,7 @@ def cache_write(
     if loads_of(block.body, old) and not initialises(block):
         raise refuse("cache_write", f"the block reads '{old.name}', which it writes", block=name,
                      help="the new buffer would not hold what is read")  # fmt: skip
-    state.check_loaded("cache_write", old, block, *(state.realize(c).block for c in consumers or ()))
+    state.check_loaded("cache_write", old, block, *(state.realize(c).block for c in consumers or ()), views=True)
     order = [r.block.name_hint for r in child_realizes(scope)]
     early = [c for c in consumers or () if c not in order or order.index(c) < order.index(block.name_hint)]
     if early:
@@ -92,7 +92,7 @@ def cache_read(
             raise refuse("cache_read", f"'{user}' is in another scope", block=name, help="list blocks of one scope")
         if not any(r.buffer is old for r in state.realize(user).block.reads):
             raise refuse("cache_read", f"'{user}' does not read '{old.name}'", block=name, help="list its consumers")
-    state.check_loaded("cache_read", old, *(state.realize(user).block for user in users))
+    state.check_loaded("cache_read", old, *(state.realize(user).block for user in users), views=True)
 
     def writes(r: BlockRealize) -> bool:
         return touches(r.block, [old], writes_only=True)
@@ -327,6 +327,8 @@ def state_access(state: ScheduleState, name: str, place: int, kind: str, ranges:
     analyzer = state.analyzer_at(state.path_to_block(name), inside=True)
     box = [ir.Range.from_min_extent(a, analyzer.simplify(b - a)) for a, b in zip(ends[::2], ends[1::2], strict=True)]
     regions[place] = replace_node(old, region=tuple(box))
-    notes = {f"explicit_{kind}_region": place}
+    key = f"explicit_{kind}_region"
+    stated = tuple(block.annotations.get(key, ()))
+    notes = {key: stated if place in stated else (*stated, place)}
     annotated = replace_node(block, **{field: tuple(regions)}, annotations=ir.Attrs.of(block.annotations, **notes))
     state.replace(block, annotated)

@@ -9,16 +9,7 @@ from collections.abc import Sequence
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis import dependence, structure
-from weft.tir.analysis.access import (
-    addressed,
-    evaluate_interval,
-    is_box,
-    loads_inside,
-    relax_region,
-    substitute_ranges,
-    union_regions,
-)
+from weft.tir.analysis import access, dependence, structure
 from weft.tir.analysis.cover import covers, covers_domain
 from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -36,7 +27,7 @@ def compute_at(
     block = realize.block
     if any(state.is_argument(w.buffer) for w in block.writes):
         raise refuse(
-            "compute_at", "the block writes an output of the function, all of which must be computed", block=name
+            "compute_at", "the block is an output block of the function: all of it must be computed", block=name
         )
     consumers = dependence.consumers_of(block, scope)
     inside = structure.child_realizes(loop.body)
@@ -44,7 +35,7 @@ def compute_at(
     if not consumers or outside:
         raise refuse(
             "compute_at",
-            "a consumer is not under the loop" if consumers else "the block has no consumer",
+            "it requires all the consumers under the loop" if consumers else "the block has no consumer",
             loops=loop,
             block=outside[0] if outside else name,
         )
@@ -57,12 +48,8 @@ def compute_at(
                 together = r.buffer.scope.startswith("shared")
                 _add_region(regions, r, c, loop, analyzer, _threads_around(state, var) if together else ())
     domain = _solve_domain(block, block.writes, regions, analyzer)
-    positions = [
-        i
-        for i, s in enumerate(_items(loop.body))
-        if any(any(c is r for r in structure.child_realizes(s)) for c in consumers)
-    ]
-    position = positions[0] if index == -1 else 0 if index == -2 else min(index, positions[0])
+    first = _places(_items(loop.body), consumers)[0]
+    position = first if index == -1 else 0 if index == -2 else min(index, first)
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=True)
 
 
@@ -82,12 +69,10 @@ def reverse_compute_at(
         raise refuse("reverse_compute_at", "no producer of the block is under the loop", loops=loop, block=name)
     analyzer = state.analyzer_at(state.path_to_loop(var), inside=True)
     regions: dict[Buffer, tuple[ir.Range | None, ...]] = {}
+    around = _loops_outside(state, var)
     for p in under:
-        if any(
-            iv.iter_type == "reduce"
-            and not structure.used_vars(v).isdisjoint(s.loop_var for s in _loops_outside(state, var))
-            for iv, v in zip(p.block.iter_vars, p.iter_values, strict=True)
-        ):
+        sums = (v for iv, v in zip(p.block.iter_vars, p.iter_values, strict=True) if iv.iter_type == "reduce")
+        if not structure.used_vars(*sums).isdisjoint(f.loop_var for f in around):
             raise refuse(
                 "reverse_compute_at",
                 "the producer's result is not complete at this loop: its reduction runs around it",
@@ -99,8 +84,7 @@ def reverse_compute_at(
                 _add_region(regions, w, p, loop, analyzer)
     _check_filled(state, under, regions, loop, analyzer)
     domain = _solve_domain(block, block.reads, regions, analyzer)
-    _check_partition(state, block, domain, var, name)
-    around = _loops_outside(state, var)
+    _check_partition(state, block, domain, var)
     beside: dict[Buffer, tuple[ir.Range | None, ...]] = {}  # what loops further out make before this one
     for p in producers:
         shared = [s for s in state.path_to_block(p.block.name_hint) if any(s is f for f in around)]
@@ -111,9 +95,7 @@ def reverse_compute_at(
     _check_earlier(realize, [p for p in producers if not any(p is r for r in under)], inside, loop, scope)
     _check_reached(state, block, domain, loop, analyzer)
     items = _items(loop.body)
-    last = (
-        max(i for i, s in enumerate(items) if any(any(p is r for r in structure.child_realizes(s)) for p in under)) + 1
-    )
+    last = _places(items, under)[-1] + 1
     position = last if index == -2 else len(items) if index == -1 else max(index, last)
     return _move(state, realize, loop, domain, position, analyzer, preserve_unit_loops, over_compute=False)
 
@@ -134,11 +116,11 @@ def _check_filled(
         for w in p.block.writes:
             box = regions.get(w.buffer)
             bounds = [e for r in box or () if r is not None for e in (r.min, r.extent)]
-            if structure.used_vars(*bounds).isdisjoint(around) or is_box(w):
+            if structure.used_vars(*bounds).isdisjoint(around) or access.is_box(w):
                 continue
             path = state.path_to_block(p.block.name_hint)
             below = path[next(i for i, s in enumerate(path) if s is loop) + 1 :]
-            made = substitute_ranges(w.region, structure.iter_values_of(p))
+            made = access.substitute_ranges(w.region, structure.iter_values_of(p))
             whole = tuple(r for r in box or () if r is not None)
             if len(whole) < len(made) or not covers(below, tuple(r.min for r in made), whole, analyzer):
                 raise refuse(
@@ -149,9 +131,7 @@ def _check_filled(
                 )
 
 
-def _check_partition(
-    state: ScheduleState, block: Block, domain: dict[ir.Var, ir.Range], var: ir.Var, name: str
-) -> None:
+def _check_partition(state: ScheduleState, block: Block, domain: dict[ir.Var, ir.Range], var: ir.Var) -> None:
     """Refuse a reduction whose reduction range would be cut by the loops around it."""
     around = {f.loop_var for f in _loops_outside(state, var)}
     for v in dependence.reduce_vars(block):
@@ -159,7 +139,7 @@ def _check_partition(
             raise refuse(
                 "reverse_compute_at",
                 f"each iteration would see only a part of the reduction '{v.name}'",
-                block=name,
+                block=block.name_hint,
                 help="use rfactor, or a loop outside of it",
             )
 
@@ -175,21 +155,17 @@ def _check_made(
     """Refuse a block that would read elements of a producer that another iteration of the loops makes."""
     around = {f.loop_var for f in _loops_outside(state, loop.loop_var)}
     ranges = {iv.var: domain.get(iv.var, iv.dom) for iv in block.iter_vars if iv.dom is not None}
-    for access in block.reads:
-        made = regions.get(access.buffer)
+    for touched in block.reads:
+        made = regions.get(touched.buffer)
         if made is None:
             continue
-        for read, box in zip(relax_region(access.region, ranges, analyzer), made, strict=True):  # type: ignore[arg-type]
+        for read, box in zip(access.relax_region(touched.region, ranges, analyzer), made, strict=True):  # type: ignore[arg-type]
             if box is None or structure.used_vars(box.min, box.extent).isdisjoint(around):
                 continue
-            if (
-                read is None
-                or not analyzer.can_prove(read.min >= box.min)
-                or not analyzer.can_prove(read.min + read.extent <= box.min + box.extent)
-            ):
+            if read is None or not contains(box, read, analyzer):
                 raise refuse(
                     "reverse_compute_at",
-                    f"the block reads elements of '{access.buffer.name}' that another iteration of the loop makes",
+                    f"the block reads elements of '{touched.buffer.name}' that another iteration of the loop makes",
                     loops=loop,
                     block=block.name_hint,
                     help="use compute_at on the producer, which computes again what several iterations need",
@@ -297,12 +273,10 @@ def _runs_a_box(path: list[Stmt], realize: BlockRealize) -> bool:
         if len(walked) != 1 or sum(v in every for part in parts for v in structure.used_vars(part)) != 1:
             return False
         loop = loops.pop(walked[0].loop_var)
-        if iv.iter_type not in ("data_par", "spatial") and not (
-            iv.dom is not None
-            and isinstance(value, ir.Var)
-            and ir.structural_equal((loop.min, loop.extent), (iv.dom.min, iv.dom.extent))
-        ):
-            return False
+        if iv.iter_type not in ("data_par", "spatial"):
+            dom = (iv.dom.min, iv.dom.extent) if iv.dom is not None and isinstance(value, ir.Var) else ()
+            if not ir.structural_equal((loop.min, loop.extent), dom):
+                return False
     return True
 
 
@@ -315,13 +289,13 @@ def _common_scope(state: ScheduleState, name: str, var: ir.Var, primitive: str) 
     scope, realize, loop = state.scope_of(path), path[-1], loop_path[-1]
     assert isinstance(realize, BlockRealize) and isinstance(loop, For)
     if state.scope_of(loop_path) is not scope:
-        raise refuse(primitive, "block and loop are in different scopes", loops=loop, block=name)
+        raise refuse(primitive, "block and loop are not in the same block scope", loops=loop, block=name)
     if any(s is loop for s in path):
-        raise refuse(primitive, "the block is already under the loop", loops=loop, block=name)
+        raise refuse(primitive, f"the loop is already an ancestor of block '{name}'", loops=loop, block=name)
     if not dependence.is_complete(realize, scope) and not dependence.is_reduction(realize, scope):
         raise refuse(
             primitive,
-            "the block is neither complete nor a whole reduction",
+            "the block is neither a complete block nor a whole reduction",
             block=name,
             help="move a reduction before decomposing it",
         )
@@ -350,9 +324,11 @@ def _add_region(
     inner = {s.loop_var: ir.Range.from_min_extent(s.min, s.extent) for s in (*threads, *path[1:]) if isinstance(s, For)}
     for v, r in inner.items():
         analyzer.bind(v, r)
-    box = relax_region(substitute_ranges(region.region, structure.iter_values_of(realize)), inner, analyzer)
+    box = access.relax_region(
+        access.substitute_ranges(region.region, structure.iter_values_of(realize)), inner, analyzer
+    )
     old = table.get(region.buffer)
-    table[region.buffer] = box if old is None else union_regions(old, box, analyzer)
+    table[region.buffer] = box if old is None else access.union_regions(old, box, analyzer)
 
 
 def _solve_domain(
@@ -367,26 +343,23 @@ def _solve_domain(
     """
     own = {iv.var for iv in block.iter_vars}
     domain: dict[ir.Var, ir.Range] = {}
-    for access in accesses:
-        box = regions.get(access.buffer)
+    for touched in accesses:
+        box = regions.get(touched.buffer)
         if box is None:
             continue
-        for r, needed in zip(access.region, box, strict=True):
+        for r, needed in zip(touched.region, box, strict=True):
             if not (isinstance(r.min, ir.Var) and r.min in own and ir.is_const_int(r.extent, 1)) or needed is None:
                 continue
             old = domain.get(r.min)
             if old is not None:
-                merged = union_regions((old,), (needed,), analyzer)[0]
+                merged = access.union_regions((old,), (needed,), analyzer)[0]
                 assert merged is not None
                 needed = merged
             domain[r.min] = needed
     # a variable that also appears in a compound index must keep its whole domain
-    for access in accesses:
-        if access.buffer in regions:
-            for r in access.region:
-                if not isinstance(r.min, ir.Var):
-                    for v in structure.used_vars(r.min, r.extent) & own:
-                        domain.pop(v, None)
+    compound = (r for a in accesses if a.buffer in regions for r in a.region if not isinstance(r.min, ir.Var))
+    for v in structure.used_vars(*(e for r in compound for e in (r.min, r.extent))) & own:
+        domain.pop(v, None)
     return domain
 
 
@@ -412,6 +385,10 @@ def _within(value: ir.PrimExpr, made: ir.Range, dom: ir.Range, analyzer: Analyze
     return ir.logical_and(value >= start, value < end)
 
 
+def _places(items: list[Stmt], realizes: list[BlockRealize]) -> list[int]:
+    return [i for i, s in enumerate(items) if any(r is c for r in structure.child_realizes(s) for c in realizes)]
+
+
 def _items(body: Stmt) -> list[Stmt]:
     return list(body.seq) if isinstance(body, SeqStmt) else [body]
 
@@ -432,18 +409,13 @@ def _move(
     new_loops: list[tuple[ir.Var, ir.PrimExpr]] = []
     predicate: ir.PrimExpr = ir.TRUE
     padded: dict[ir.Var, ir.PrimExpr] = {}
+    around = {f.loop_var for f in _loops_outside(state, loop.loop_var)}
     for n, iv in enumerate(block.iter_vars):
         dom = iv.dom
         assert dom is not None
         needed = domain.get(iv.var, dom)
         made = dom if over_compute else needed
-        if (
-            needed is not dom
-            and not isinstance(needed.extent, ir.IntImm)
-            and not structure.used_vars(needed.extent).isdisjoint(
-                f.loop_var for f in _loops_outside(state, loop.loop_var)
-            )
-        ):
+        if needed is not dom and not structure.used_vars(needed.extent).isdisjoint(around):
             needed = dom  # the box grows with a loop: cover everything rather than guess
         if (
             needed is not dom
@@ -451,11 +423,8 @@ def _move(
             and analyzer.can_prove(needed.extent >= dom.extent)
             and (over_compute or contains(needed, dom, analyzer))
         ):
-            wider = (
-                over_compute
-                and isinstance(dom.extent, ir.IntImm)
-                and not analyzer.can_prove_equal(needed.extent, dom.extent)
-            )
+            wider = over_compute and isinstance(dom.extent, ir.IntImm)
+            wider = wider and not analyzer.can_prove_equal(needed.extent, dom.extent)
             if not (wider and _roundup(state, block, iv.var, needed, loop, analyzer) is not None):
                 needed = dom
         dtype = iv.var.dtype
@@ -465,7 +434,7 @@ def _move(
             v = ir.Var(f"ax{n}", dtype)
             new_loops.append((v, extent))
             analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, dtype), extent))
-            value = analyzer.simplify(start + v)
+            value = start + v if ir.is_const_int(extent, 1) else analyzer.simplify(start + v)
         values.append(value)
         if needed is dom:
             predicate = ir.logical_and(predicate, _within(value, made, dom, analyzer))
@@ -515,11 +484,8 @@ def _carry_predicate(
             continue
         free = {v for v in structure.used_vars(c) if v not in plain}
         used = free & structure.used_vars(*realize.iter_values)
-        if (
-            not used
-            and free & left.keys()
-            and analyzer.can_prove(ir.substitute(c, {v: f.min for v, f in left.items()}))
-        ):
+        first = ir.substitute(c, {v: f.min for v, f in left.items()})
+        if not used and free & left.keys() and analyzer.can_prove(first):
             continue
         if used or free & left.keys():
             raise refuse(
@@ -531,15 +497,12 @@ def _carry_predicate(
 
 def _is_domain_guard(condition: ir.PrimExpr, realize: BlockRealize) -> bool:
     """Whether a condition says that the value of a block variable is below the end of its domain."""
-    from_split = getattr(condition, "a", None), getattr(condition, "b", None)
-    if type(condition).__name__ != "LT" or from_split[0] is None:
+    if not isinstance(condition, ir.LT):
         return False
     analyzer = Analyzer()
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        if iv.dom is not None and ir.is_const_int(iv.dom.min, 0) and from_split[0].dtype == value.dtype:
-            if analyzer.can_prove_equal(from_split[0], value) and analyzer.can_prove_equal(
-                from_split[1], iv.dom.extent
-            ):
+        if iv.dom is not None and ir.is_const_int(iv.dom.min, 0) and condition.a.dtype == value.dtype:
+            if analyzer.can_prove_equal(condition.a, value) and analyzer.can_prove_equal(condition.b, iv.dom.extent):
                 return True
     return False
 
@@ -553,10 +516,10 @@ def _roundup(
     """
     if not isinstance(needed.extent, ir.IntImm) or len(block.writes) != 1:
         return None
-    if block.writes[0].buffer.data in addressed(state.body):
+    if block.writes[0].buffer.data in access.addressed(state.body):
         return None
     around = {f.loop_var: (f.min, f.min + f.extent - 1) for f in _loops_outside(state, loop.loop_var)}
-    box = evaluate_interval(needed.min, around)
+    box = access.evaluate_interval(needed.min, around)
     if box is None:
         return None
     end = analyzer.simplify(box[1] + needed.extent)
@@ -565,7 +528,7 @@ def _roundup(
         if iv.dom is not None:
             local.bind(iv.var, iv.dom if iv.var is not var else ir.Range.from_min_extent(iv.dom.min, end))
     stmts = (block.body, *((block.init,) if block.init is not None else ()))
-    return end if all(loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
+    return end if all(access.loads_inside(s, var, block.writes[0].buffer, local) for s in stmts) else None
 
 
 def _grow(state: ScheduleState, name: str, larger: dict[ir.Var, ir.PrimExpr]) -> None:

@@ -17,6 +17,7 @@ from weft.ir.text.printer import EXPR, Printer
 from weft.runtime import Tensor, tensor
 from weft.spelling import also_called
 from weft.tir.analysis.apart import values_at
+from weft.tir.analysis.structure import used_vars
 
 
 class IndexMap(ir.Node):
@@ -106,16 +107,27 @@ class IndexMap(ir.Node):
         return self.map_indices(indices)
 
     def map_shape(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> tuple[ir.PrimExpr, ...]:
-        """Return the shape that holds the image of a box of the given shape."""
-        analyzer = analyzer or Analyzer()
-        for v, d in zip(self.initial_indices, shape, strict=True):
-            analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), ir.as_expr(d, v.dtype)))
-        last = self.map_indices([ir.as_expr(d) - 1 for d in shape], analyzer)
+        """Return the shape that holds the image of a box of the given shape, in the widest type of both.
+
+        Raises
+        ------
+        InvalidArgument
+            When an index has no bound that the sizes tell.
+        """
+        analyzer, extents = analyzer or Analyzer(), [ir.as_expr(d) for d in shape]
+        wide = max((e.dtype for e in (*self.final_indices, *extents)), key=lambda t: ir.DataType(t).bits)
+        box = {v: ir.Range.from_min_extent(ir.const(0, v.dtype), ir.cast(v.dtype, d))
+               for v, d in zip(self.initial_indices, extents, strict=True)}  # fmt: skip
+        for v, r in box.items():
+            analyzer.bind(v, r)
+        exact = all(isinstance(d, ir.IntImm) for d in extents)
         out = []
-        for e, top in zip(self.final_indices, last, strict=True):
-            bound = analyzer.const_int_bound(analyzer.simplify(e))
-            known = bound.max_value < 2**31 - 1
-            out.append(analyzer.simplify(ir.const(bound.max_value + 1, e.dtype) if known else top + 1))
+        for e in map(analyzer.simplify, self.final_indices):
+            top = ir.const(analyzer.const_int_bound(e).max_value, e.dtype) if exact else None
+            top = top or analyzer.int_set(e, box).max_value
+            if not isinstance(top, ir.PrimExpr) or not used_vars(top).isdisjoint(box):
+                raise InvalidArgument(f"the index {e} has no bound", found=f"({', '.join(map(str, extents))})")
+            out.append(analyzer.simplify(ir.cast(wide, top + 1)))
         return tuple(out)
 
     def is_equivalent_to(self, other_map: IndexMap, analyzer: Analyzer | None = None) -> bool:

@@ -211,7 +211,7 @@ def storage_align(state: ScheduleState, name: str, buffer_index: int, axis: int,
         raise refuse(
             "storage_align", f"'{buffer.name}' is a parameter of the function", block=name, help="cache it first"
         )
-    state.check_loaded("storage_align", buffer)
+    state.check_loaded("storage_align", buffer, views=True)
     kept = tuple(t for t in (block.annotations.get("buffer_dim_align") or ()) if tuple(t[:2]) != (buffer_index, axis))
     notes = (*kept, (buffer_index, axis, factor, offset))
     state.replace(block, replace_node(block, annotations=ir.Attrs.of(block.annotations, buffer_dim_align=notes)))

@@ -7,6 +7,7 @@ from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import is_complete, is_plain_store
 from weft.tir.analysis.structure import conjuncts, init_nest, replace_node, subst_stmt, used_vars
+from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
@@ -39,16 +40,24 @@ def decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> str:
         raise refuse("decompose_padding", "the loop is not around the block", loops=[var.name], block=name)
     store, condition, inside, padding = _padded(realize, scope)
     box = _box(block, condition)
+    if all(ir.structural_equal(box[iv.var], iv.dom) for iv in block.iter_vars):
+        raise refuse("decompose_padding", f"nothing lies outside of {condition}", block=name)
     if not covers_domain(path, state.analyzer_at(path)):
         raise refuse("decompose_padding", "the loops do not run the block on its whole domain", block=name)
     nest = _perfect(loops[at:], realize)
+    outside = state.analyzer_at(path[: next(i for i, s in enumerate(path) if s is nest[0])], inside=True)
+    realize = replace_node(realize, iter_values=tuple(map(outside.simplify, realize.iter_values)))
     fill_name = state.fresh_name(f"{name}_pad_const")
     filling = replace_node(block, init=replace_node(store, value=padding), reads=())
     fill = init_nest(replace_node(realize, block=filling), nest, fill_name)
     copied = replace_node(block, body=replace_node(store, value=inside))
-    state.replace(nest[0], seq(fill, _copy(nest, replace_node(realize, block=copied), box)))
-    current = state.realize(name).block
-    state.replace(current, refresh_accesses(state, current, name))
+    state.replace(nest[0], seq(fill, _copy(nest, replace_node(realize, block=copied), box, outside)))
+    current, accesses, simple = state.realize(name).block, (BufferLoad, BufferStore), arith.Analyzer().simplify
+
+    def rule(n: object) -> object:
+        return replace_node(n, indices=tuple(map(simple, n.indices))) if isinstance(n, accesses) else n
+
+    state.replace(current, refresh_accesses(state, ir.rewrite(current, rule), name))
     return fill_name
 
 
@@ -60,10 +69,12 @@ def _perfect(loops: list[For], realize: BlockRealize) -> list[For]:
     return loops
 
 
-def _copy(nest: list[For], realize: BlockRealize, box: dict[ir.Var, ir.Range]) -> Stmt:
+def _copy(nest: list[For], realize: BlockRealize, box: dict[ir.Var, ir.Range], known: arith.Analyzer) -> Stmt:
     """Build the loops that run a block inside a box: shorter ones where a loop is a variable, else with conditions."""
     block = realize.block
     ranges = {f.loop_var: (f.min, f.extent) for f in nest}
+    for f in nest:
+        known.bind(f.loop_var, ir.Range.from_min_extent(f.min, f.extent))
     values, iter_vars = [], []
     predicate: ir.PrimExpr = realize.predicate
     for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
@@ -83,9 +94,8 @@ def _copy(nest: list[For], realize: BlockRealize, box: dict[ir.Var, ir.Range]) -
             block = _subst_body(block, {iv.var: iv.var + inside.min})
             continue
         if not whole:
-            predicate = ir.logical_and(
-                predicate, ir.logical_and(value >= inside.min, value < inside.min + inside.extent)
-            )
+            low, high = value >= inside.min, value < inside.min + inside.extent
+            predicate = ir.logical_and(predicate, high if known.can_prove(low) else ir.logical_and(low, high))
         values.append(value)
         iter_vars.append(iv)
     body: Stmt = BlockRealize(tuple(values), predicate, replace_node(block, iter_vars=tuple(iter_vars)))

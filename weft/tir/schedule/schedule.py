@@ -251,7 +251,7 @@ class Schedule(Recorder):
     @also_called(loop="target")
     def blockize(self, target: LoopRV, preserve_unit_iters: bool = True) -> BlockRV:
         """Make one block of a loop and all inside it."""
-        return BlockRV(blockize.blockize(self.state, target.var))
+        return BlockRV(blockize.blockize(self.state, target.var, preserve_unit_iters))
 
     @primitive
     def tensorize(
@@ -264,7 +264,7 @@ class Schedule(Recorder):
         name = (
             block_or_loop.name
             if isinstance(block_or_loop, BlockRV)
-            else blockize.blockize(self.state, block_or_loop.var)
+            else blockize.blockize(self.state, block_or_loop.var, preserve_unit_iters)
         )
         tensorize.tensorize(self.state, name, tensor_intrin)
 

@@ -90,9 +90,8 @@ class ScheduleState:
                 for iv in s.iter_vars:
                     if iv.dom is not None:
                         analyzer.bind(iv.var, iv.dom)
-                reads, writes = access_regions(
-                    [x for x in (s.init, s.body) if x is not None], analyzer, s.alloc_buffers
-                )
+                stmts = [x for x in (s.init, s.body) if x is not None]
+                reads, writes = access_regions(stmts, analyzer, s.alloc_buffers, s.match_buffers)
                 own = {w.buffer for w in writes} if s.init is not None else set()
                 s = structure.replace_node(s, reads=tuple(r for r in reads if r.buffer not in own), writes=writes)
             return structure.map_children(s, exact)
@@ -190,11 +189,14 @@ class ScheduleState:
         """Whether a buffer is a parameter of the function."""
         return any(b is buffer for _, b in self.func.buffer_map)
 
-    def check_loaded(self, primitive: str, buffer: Buffer, *users: Stmt) -> None:
-        """Refuse to move the elements of a buffer that statements (by default all) reach by address."""
-        if buffer.data in addressed(*(users or (self.body,))):
-            raise refuse(primitive, f"'{buffer.name}' is reached by its address, not only by loads and stores",
-                         help="apply it before the address is taken")  # fmt: skip
+    def check_loaded(self, primitive: str, buffer: Buffer, *users: Stmt, views: bool = False) -> None:
+        """Refuse to move the elements of a buffer that statements (by default all) reach by address or `views`."""
+        where = users or (self.body,)
+        viewed = not views and any(m.source.buffer is buffer for b in ir.find(where, Block) for m in b.match_buffers)
+        if viewed or buffer.data in addressed(*where):
+            way = "match_buffer" if viewed else "its address"
+            raise refuse(primitive, f"'{buffer.name}' is reached by {way}, not only by loads and stores",
+                         help="apply it before that is taken")  # fmt: skip
 
     def allocating_block(self, buffer: Buffer) -> Block | None:
         """Return the block that allocates a buffer, or None for a parameter."""

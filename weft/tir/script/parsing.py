@@ -479,7 +479,7 @@ def _regions(block: BlockUnderWay, body: stmts.Stmt) -> tuple[tuple[BufferRegion
     facts = block.facts
     if "reads" in facts and "writes" in facts:
         return facts["reads"], facts["writes"]
-    found_reads, found_writes = block_regions(block.init, body, block.allocs)
+    found_reads, found_writes = block_regions(block.init, body, block.allocs, matches=block.matches)
     return facts.get("reads", found_reads), facts.get("writes", found_writes)
 
 
