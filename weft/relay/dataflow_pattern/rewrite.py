@@ -12,18 +12,9 @@ from weft.error import InvalidArgument
 from weft.ir import IRModule, Op, structural_equal
 from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Match
+from weft.relay.dataflow_pattern import pattern as patterns
 from weft.relay.dataflow_pattern.graph import Graph
 from weft.relay.dataflow_pattern.match import Matcher
-from weft.relay.dataflow_pattern.pattern import (
-    AltPattern,
-    CallPattern,
-    ConstantPattern,
-    DFPattern,
-    DominatorPattern,
-    ExprPattern,
-    FunctionPattern,
-    TuplePattern,
-)
 from weft.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var
 from weft.relay.infer import infer_module
 from weft.relay.walk import map_parts, subexpressions
@@ -36,7 +27,7 @@ class _Group(NamedTuple):
     """A match: the expression, what the parts of the pattern matched, and both as a function of what flows in."""
 
     root: Any
-    found: dict[DFPattern, list[Any]]
+    found: dict[patterns.DFPattern, list[Any]]
     func: Function
     args: list[Any]
     name: str
@@ -45,7 +36,7 @@ class _Group(NamedTuple):
 class _Grouper:
     """Finds matches that share nothing, the last ones first."""
 
-    def __init__(self, pattern: DFPattern, root: Any) -> None:
+    def __init__(self, pattern: patterns.DFPattern, root: Any) -> None:
         self.pattern = pattern
         self.patterns = [node.expr for node in Graph(pattern, lambda p: p.parts()).order]
         self.matcher = Matcher(root)
@@ -81,15 +72,15 @@ class _Grouper:
         func = Function(tuple(inputs.values()), body)
         self.groups[root] = _Group(root, found, func, list(inputs), extracted.name)
 
-    def _inputs(self, found: dict[DFPattern, list[Any]]) -> dict[Any, Var]:
+    def _inputs(self, found: dict[patterns.DFPattern, list[Any]]) -> dict[Any, Var]:
         """Give a variable to each expression that flows into a match: what leaves of the pattern matched."""
         inside = self._fuzzy(found)
         inputs: dict[Any, Var] = {}
         for p in self.patterns:
             exprs = found.get(p, [])
-            if type(p) is TuplePattern and p.fields is None:
+            if type(p) is patterns.TuplePattern and p.fields is None:
                 exprs = [f for e in exprs for f in e.fields]
-            elif type(p) is CallPattern and p.args is None:
+            elif type(p) is patterns.CallPattern and p.args is None:
                 exprs = [a for e in exprs for a in e.args]
             elif p.parts():
                 continue
@@ -98,13 +89,13 @@ class _Grouper:
                     inputs.setdefault(e, Var(f"FunctionVar_{len(self.groups)}_{len(inputs)}"))
         return inputs
 
-    def _fuzzy(self, found: dict[DFPattern, list[Any]]) -> set[Any]:
+    def _fuzzy(self, found: dict[patterns.DFPattern, list[Any]]) -> set[Any]:
         """What is inside although no leaf of the pattern says so: ways to a dominator, bodies of functions."""
         inside: set[Any] = set()
         for p in self.patterns:
-            if type(p) is DominatorPattern:
+            if type(p) is patterns.DominatorPattern:
                 inside.update(e for part in (p.parent, p.path) for e in found.get(part, ()))
-            elif type(p) is FunctionPattern:
+            elif type(p) is patterns.FunctionPattern:
                 inside.update(n.expr for f in found.get(p, ()) for n in Graph(f.body).order)
         return inside
 
@@ -112,9 +103,11 @@ class _Grouper:
         """Whether a constant belongs to the match, because the pattern asks for one."""
         if not isinstance(expr, Constant):
             return False
-        if type(pattern) is AltPattern:
+        if type(pattern) is patterns.AltPattern:
             return self._embeds(pattern.left, expr) or self._embeds(pattern.right, expr)
-        return type(pattern) is ConstantPattern or (type(pattern) is ExprPattern and isinstance(pattern.expr, Constant))
+        return type(pattern) is patterns.ConstantPattern or (
+            type(pattern) is patterns.ExprPattern and isinstance(pattern.expr, Constant)
+        )
 
 
 class _Extracted:
@@ -162,7 +155,7 @@ class DFPatternCallback:
         Whether one round is all.
     """
 
-    pattern: DFPattern
+    pattern: patterns.DFPattern
 
     def __init__(self, require_type: bool = False, rewrite_once: bool = False) -> None:
         self.require_type, self.rewrite_once = require_type, rewrite_once
@@ -171,7 +164,7 @@ class DFPatternCallback:
         """Rewrite an expression until nothing changes."""
         return rewrite(self, expr)
 
-    def callback(self, pre: Any, post: Any, node_map: Mapping[DFPattern, list[Any]]) -> Any:
+    def callback(self, pre: Any, post: Any, node_map: Mapping[patterns.DFPattern, list[Any]]) -> Any:
         """Return what stands for a match.
 
         Parameters
@@ -247,7 +240,7 @@ def _typed(expr: Any, mod: IRModule | None) -> Any:
 
 
 def partition(
-    pattern: DFPattern, expr: ir.Expr, attrs: Mapping[str, Any] | None = None,
+    pattern: patterns.DFPattern, expr: ir.Expr, attrs: Mapping[str, Any] | None = None,
     check: Callable[[Any], bool] = lambda expr: True,
 ) -> Any:  # fmt: skip
     """Make functions of matches, called where these stood.
@@ -259,7 +252,7 @@ def partition(
     check : callable
         Asked of each match; one that it refuses stays.
     """
-    if isinstance(pattern, FunctionPattern):  # a function that nobody calls
+    if isinstance(pattern, patterns.FunctionPattern):  # a function that nobody calls
         return expr
     groups = _Grouper(pattern, expr).groups
     memo: dict[Any, Any] = {}
@@ -274,9 +267,12 @@ def partition(
 
 
 def _partition_method(
-    self: DFPattern, expr: Any, attrs: Mapping[str, Any] | None = None, check: Callable[[Any], bool] = lambda expr: True
+    self: patterns.DFPattern,
+    expr: Any,
+    attrs: Mapping[str, Any] | None = None,
+    check: Callable[[Any], bool] = lambda expr: True,
 ) -> Any:
     return partition(self, expr, attrs, check)
 
 
-DFPattern.partition = _partition_method  # type: ignore[attr-defined]
+patterns.DFPattern.partition = _partition_method  # type: ignore[attr-defined]

@@ -13,36 +13,9 @@ from typing import Any
 
 from weft.ir import Cast, Or, PrimExpr, Var
 from weft.tir.transform import math_float32 as single
+from weft.tir.transform import math_terms as mt
 from weft.tir.transform import math_trig as trig
 from weft.tir.transform.math_power import signed_power
-from weft.tir.transform.math_terms import (
-    Add,
-    Div,
-    Max,
-    Min,
-    Mul,
-    Select,
-    Steps,
-    Sub,
-    above,
-    absolute,
-    below,
-    bits_of,
-    bound,
-    call,
-    equal,
-    float_of,
-    fma,
-    horner,
-    integer,
-    is_nan,
-    let,
-    negated,
-    number,
-    shift_left,
-    shift_right,
-    with_sign_of,
-)
 
 _EXP = (
     0.5, 0.16666666666666669, 0.04166666666662416, 0.008333333333330063, 0.0013888888917199863, 0.00019841269863042963,
@@ -90,44 +63,44 @@ _LEAST = 2.0**-1022
 
 def _power_of_two(n: PrimExpr) -> PrimExpr:
     """2 to the `n`, the bits of an int64 within -1022 ... 1023."""
-    return float_of(shift_left(Add(n, integer(1023, n)), 52))
+    return mt.float_of(mt.shift_left(mt.Add(n, mt.integer(1023, n)), 52))
 
 
 def _scaled(p: Var, n: Var) -> PrimExpr:
     """``p * 2**n`` in two steps, of which only the second can round."""
-    return let(shift_right(n, 1), lambda h: Mul(Mul(p, _power_of_two(h)), _power_of_two(Sub(n, h))), "h")
+    return mt.let(mt.shift_right(n, 1), lambda h: mt.Mul(mt.Mul(p, _power_of_two(h)), _power_of_two(mt.Sub(n, h))), "h")
 
 
-@bound
-def _near(x: PrimExpr, scale: float, body: Callable[[Var, Var], PrimExpr]) -> Steps:
+@mt.bound
+def _near(x: PrimExpr, scale: float, body: Callable[[Var, Var], PrimExpr]) -> mt.Steps:
     """``body(n, bits)`` with the integer next to ``x * scale``, as a float64 and as an int64."""
-    t = yield fma(x, number(scale, x), number(_MAGIC, x)), "t"
-    n = yield Sub(t, number(_MAGIC, x)), "n"
-    bits = yield Sub(bits_of(t), integer(0x4338000000000000, t)), "i"
+    t = yield mt.fma(x, mt.number(scale, x), mt.number(_MAGIC, x)), "t"
+    n = yield mt.Sub(t, mt.number(_MAGIC, x)), "n"
+    bits = yield mt.Sub(mt.bits_of(t), mt.integer(0x4338000000000000, t)), "i"
     return body(n, bits)
 
 
-@bound
-def _exp_of(r: PrimExpr, n: Var) -> Steps:
+@mt.bound
+def _exp_of(r: PrimExpr, n: Var) -> mt.Steps:
     """``exp(r) * 2**n`` for `r` within half of log 2."""
     r = yield r, "r"
-    p = yield Add(fma(Mul(r, r), horner(_EXP, r), r), number(1.0, r)), "p"
+    p = yield mt.Add(mt.fma(mt.Mul(r, r), mt.horner(_EXP, r), r), mt.number(1.0, r)), "p"
     return _scaled(p, n)
 
 
 def _limited(x: PrimExpr, low: float, high: float, body: Callable[[Var], PrimExpr]) -> PrimExpr:
     """`body` of an argument moved between limits beyond which its value is 0 or infinite; NaN for NaN."""
-    result = let(Max(Min(x, number(high, x)), number(low, x)), body, "v")
-    return Select(is_nan(x), x, result)
+    result = mt.let(mt.Max(mt.Min(x, mt.number(high, x)), mt.number(low, x)), body, "v")
+    return mt.Select(mt.is_nan(x), x, result)
 
 
 def _exp_core(x: PrimExpr, rest: PrimExpr | None = None, bias: int = 0) -> PrimExpr:
     """``exp(x + rest) * 2**bias`` within limits that keep `n` small."""
 
     def value(n: Var, bits: Var) -> PrimExpr:
-        r = fma(n, number(-_LN2_LO, x), fma(n, number(-_LN2_HI, x), x))
-        r = Add(r, rest) if rest is not None else r
-        return let(Add(bits, integer(bias, bits)) if bias else bits, lambda b: _exp_of(r, b), "k")
+        r = mt.fma(n, mt.number(-_LN2_LO, x), mt.fma(n, mt.number(-_LN2_HI, x), x))
+        r = mt.Add(r, rest) if rest is not None else r
+        return mt.let(mt.Add(bits, mt.integer(bias, bits)) if bias else bits, lambda b: _exp_of(r, b), "k")
 
     return _near(x, math.log2(math.e), value)
 
@@ -140,7 +113,7 @@ def exp(x: PrimExpr) -> PrimExpr:
 def exp2(x: PrimExpr) -> PrimExpr:
     """2 to the x. At most 1 ULP."""
     return _limited(x, -1076.0, 1025.0, lambda v: _near(
-        v, 1.0, lambda n, bits: _exp_of(Mul(Sub(v, n), number(math.log(2), x)), bits)))  # fmt: skip
+        v, 1.0, lambda n, bits: _exp_of(mt.Mul(mt.Sub(v, n), mt.number(math.log(2), x)), bits)))  # fmt: skip
 
 
 def exp10(x: PrimExpr) -> PrimExpr:
@@ -148,8 +121,8 @@ def exp10(x: PrimExpr) -> PrimExpr:
 
     def value(v: Var) -> PrimExpr:
         def reduced(n: Var, bits: Var) -> PrimExpr:
-            f = fma(n, number(-_LOG10_2_LO, x), fma(n, number(-_LOG10_2_HI, x), v))
-            return _exp_of(Mul(f, number(math.log(10), x)), bits)
+            f = mt.fma(n, mt.number(-_LOG10_2_LO, x), mt.fma(n, mt.number(-_LOG10_2_HI, x), v))
+            return _exp_of(mt.Mul(f, mt.number(math.log(10), x)), bits)
 
         return _near(v, math.log2(10), reduced)
 
@@ -160,9 +133,9 @@ def _expm1(x: Var) -> PrimExpr:
     """``exp(x) - 1`` for arguments within -30 ... 30."""
 
     def value(n: Var, bits: Var) -> PrimExpr:
-        r = fma(n, number(-_LN2_LO, x), fma(n, number(-_LN2_HI, x), x))
-        p = let(r, lambda r: fma(Mul(r, r), horner(_EXP, r), r), "r")
-        return let(_power_of_two(bits), lambda s: fma(s, p, Sub(s, number(1.0, x))), "s")
+        r = mt.fma(n, mt.number(-_LN2_LO, x), mt.fma(n, mt.number(-_LN2_HI, x), x))
+        p = mt.let(r, lambda r: mt.fma(mt.Mul(r, r), mt.horner(_EXP, r), r), "r")
+        return mt.let(_power_of_two(bits), lambda s: mt.fma(s, p, mt.Sub(s, mt.number(1.0, x))), "s")
 
     return _near(x, math.log2(math.e), value)
 
@@ -173,45 +146,45 @@ def _expm1(x: Var) -> PrimExpr:
 def _parts(x: PrimExpr, combine: Callable[[Var, Var], PrimExpr]) -> PrimExpr:
     """``combine(k, f)`` with ``x == 2**k (1 + f)`` and ``1 + f`` around 1, and special values."""
 
-    @bound
-    def value() -> Steps:
-        y = yield Select(below(x, _LEAST), Mul(x, number(2.0**54, x)), x), "y"
-        e = yield shift_right(Sub(bits_of(y), integer(_SQRT_HALF, y)), 52), "e"
-        f = yield Sub(float_of(Sub(bits_of(y), shift_left(e, 52))), number(1.0, x)), "f"
-        k = yield Add(Cast(x.dtype, e), Select(below(x, _LEAST), number(-54.0, x), number(0.0, x))), "k"
+    @mt.bound
+    def value() -> mt.Steps:
+        y = yield mt.Select(mt.below(x, _LEAST), mt.Mul(x, mt.number(2.0**54, x)), x), "y"
+        e = yield mt.shift_right(mt.Sub(mt.bits_of(y), mt.integer(_SQRT_HALF, y)), 52), "e"
+        f = yield mt.Sub(mt.float_of(mt.Sub(mt.bits_of(y), mt.shift_left(e, 52))), mt.number(1.0, x)), "f"
+        k = yield mt.Add(Cast(x.dtype, e), mt.Select(mt.below(x, _LEAST), mt.number(-54.0, x), mt.number(0.0, x))), "k"
         return combine(k, f)
 
-    result = Select(equal(x, math.inf), x, value())
-    result = Select(equal(x, 0.0), number(-math.inf, x), result)
-    return Select(x >= number(0.0, x), result, number(math.nan, x))
+    result = mt.Select(mt.equal(x, math.inf), x, value())
+    result = mt.Select(mt.equal(x, 0.0), mt.number(-math.inf, x), result)
+    return mt.Select(x >= mt.number(0.0, x), result, mt.number(math.nan, x))
 
 
-@bound
-def _log_of(f: Var, added: PrimExpr | None = None) -> Steps:
+@mt.bound
+def _log_of(f: Var, added: PrimExpr | None = None) -> mt.Steps:
     """``log(1 + f) + added``, by the series of the inverse hyperbolic tangent."""
-    s = yield Div(f, Add(number(2.0, f), f)), "s"
-    series = let(Mul(s, s), lambda z: Mul(z, horner(_LOG, z)), "z")
-    half = yield Mul(Mul(f, f), number(0.5, f)), "half"
-    tail = Mul(s, Add(half, series))
-    return Sub(f, Sub(half, tail if added is None else Add(tail, added)))
+    s = yield mt.Div(f, mt.Add(mt.number(2.0, f), f)), "s"
+    series = mt.let(mt.Mul(s, s), lambda z: mt.Mul(z, mt.horner(_LOG, z)), "z")
+    half = yield mt.Mul(mt.Mul(f, f), mt.number(0.5, f)), "half"
+    tail = mt.Mul(s, mt.Add(half, series))
+    return mt.Sub(f, mt.Sub(half, tail if added is None else mt.Add(tail, added)))
 
 
 def log(x: PrimExpr) -> PrimExpr:
     """The natural logarithm. At most 1 ULP; zero gives minus infinity, negative numbers NaN."""
-    return _parts(x, lambda k, f: fma(k, number(_LN2_HI, x), _log_of(f, Mul(k, number(_LN2_LO, x)))))
+    return _parts(x, lambda k, f: mt.fma(k, mt.number(_LN2_HI, x), _log_of(f, mt.Mul(k, mt.number(_LN2_LO, x)))))
 
 
 def log2(x: PrimExpr) -> PrimExpr:
     """The logarithm to base 2. At most 2 ULP."""
-    return _parts(x, lambda k, f: fma(_log_of(f), number(math.log2(math.e), x), k))
+    return _parts(x, lambda k, f: mt.fma(_log_of(f), mt.number(math.log2(math.e), x), k))
 
 
 def log10(x: PrimExpr) -> PrimExpr:
     """The logarithm to base 10. At most 2 ULP."""
 
     def combine(k: Var, f: Var) -> PrimExpr:
-        small = fma(_log_of(f), number(math.log10(math.e), x), Mul(k, number(_LOG10_2_LO, x)))
-        return fma(k, number(_LOG10_2_HI, x), small)
+        small = mt.fma(_log_of(f), mt.number(math.log10(math.e), x), mt.Mul(k, mt.number(_LOG10_2_LO, x)))
+        return mt.fma(k, mt.number(_LOG10_2_HI, x), small)
 
     return _parts(x, combine)
 
@@ -224,135 +197,137 @@ def log1p(x: PrimExpr) -> PrimExpr:
 # --- powers -----------------------------------------------------------------------------------------------------------
 
 
-@bound
-def _log_pair(k: Var, f: Var, body: Callable[[Var, PrimExpr], PrimExpr]) -> Steps:
+@mt.bound
+def _log_pair(k: Var, f: Var, body: Callable[[Var, PrimExpr], PrimExpr]) -> mt.Steps:
     """``body(high, low)`` of a logarithm to 65 bits: twice the series of ``s = f / (2 + f)``, in pairs of numbers."""
-    d = yield Add(number(2.0, f), f), "d"
-    lost = Sub(f, Sub(d, number(2.0, f)))
-    s = yield Div(f, d), "s"
-    s_low = yield Div(fma(negated(s), lost, fma(negated(s), d, f)), d), "sl"
-    z = yield Mul(s, s), "z"  # k log 2 + 2 (s + s z (1/3 + z Q(z)))
-    third = number(1 / 3, z)
-    z_low = fma(s, s, negated(z)) + Mul(Mul(number(2.0, s), s), s_low)
-    q = yield Mul(z, horner(_LOG_TAIL, z)), "q"
-    c = yield Add(third, q), "c"
-    c_low = Add(Add(Sub(third, c), q), number(1 / 3 * 2.0**-54, z))  # 1/3 lacks that much as a float64
-    w = yield Mul(z, c), "w"
-    w_low = Add(fma(z, c, negated(w)), Add(Mul(z, c_low), Mul(z_low, c)))
-    u = yield Mul(s, w), "u"
-    u_low = Add(fma(s, w, negated(u)), Add(Mul(s, w_low), Mul(s_low, w)))
-    rest = let(Add(s, u), lambda h: Add(Add(Sub(s, h), u), Add(s_low, u_low)), "h")
-    h = yield Add(s, u), "h"
-    twice = Mul(number(2.0, h), h)
-    a = yield Mul(k, number(_LN2_HI, h)), "a"
-    low = fma(k, number(_LN2_LO, h), Mul(number(2.0, h), rest))
-    high = yield Add(a, twice), "high"
-    return body(high, Add(Add(Sub(a, high), twice), low))
+    d = yield mt.Add(mt.number(2.0, f), f), "d"
+    lost = mt.Sub(f, mt.Sub(d, mt.number(2.0, f)))
+    s = yield mt.Div(f, d), "s"
+    s_low = yield mt.Div(mt.fma(mt.negated(s), lost, mt.fma(mt.negated(s), d, f)), d), "sl"
+    z = yield mt.Mul(s, s), "z"  # k log 2 + 2 (s + s z (1/3 + z Q(z)))
+    third = mt.number(1 / 3, z)
+    z_low = mt.fma(s, s, mt.negated(z)) + mt.Mul(mt.Mul(mt.number(2.0, s), s), s_low)
+    q = yield mt.Mul(z, mt.horner(_LOG_TAIL, z)), "q"
+    c = yield mt.Add(third, q), "c"
+    c_low = mt.Add(mt.Add(mt.Sub(third, c), q), mt.number(1 / 3 * 2.0**-54, z))  # 1/3 lacks that much as a float64
+    w = yield mt.Mul(z, c), "w"
+    w_low = mt.Add(mt.fma(z, c, mt.negated(w)), mt.Add(mt.Mul(z, c_low), mt.Mul(z_low, c)))
+    u = yield mt.Mul(s, w), "u"
+    u_low = mt.Add(mt.fma(s, w, mt.negated(u)), mt.Add(mt.Mul(s, w_low), mt.Mul(s_low, w)))
+    rest = mt.let(mt.Add(s, u), lambda h: mt.Add(mt.Add(mt.Sub(s, h), u), mt.Add(s_low, u_low)), "h")
+    h = yield mt.Add(s, u), "h"
+    twice = mt.Mul(mt.number(2.0, h), h)
+    a = yield mt.Mul(k, mt.number(_LN2_HI, h)), "a"
+    low = mt.fma(k, mt.number(_LN2_LO, h), mt.Mul(mt.number(2.0, h), rest))
+    high = yield mt.Add(a, twice), "high"
+    return body(high, mt.Add(mt.Add(mt.Sub(a, high), twice), low))
 
 
 def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """`x` to the power of `y`, with the special values of C's ``pow``. At most 2 ULP."""
 
-    @bound
-    def raised(high: Var, low: PrimExpr) -> Steps:
-        p = yield Mul(y, high), "product"
-        small = below(absolute(p), 800.0)
-        rest = yield Select(small, Add(fma(y, high, negated(p)), Mul(y, low)), number(0.0, x)), "rest"
-        near = yield Max(Min(p, number(800.0, x)), number(-800.0, x)), "v"
+    @mt.bound
+    def raised(high: Var, low: PrimExpr) -> mt.Steps:
+        p = yield mt.Mul(y, high), "product"
+        small = mt.below(mt.absolute(p), 800.0)
+        rest = yield mt.Select(small, mt.Add(mt.fma(y, high, mt.negated(p)), mt.Mul(y, low)), mt.number(0.0, x)), "rest"
+        near = yield mt.Max(mt.Min(p, mt.number(800.0, x)), mt.number(-800.0, x)), "v"
         return _exp_core(near, rest)
 
-    @bound
-    def value() -> Steps:
-        a = yield absolute(x), "a"
+    @mt.bound
+    def value() -> mt.Steps:
+        a = yield mt.absolute(x), "a"
         magnitude = _parts(a, lambda k, f: _log_pair(k, f, raised))
-        up = above(y, 0.0)
-        endless = Select(Or(equal(a, 0.0), equal(a, math.inf)),
-                         Select(equal(a, 0.0), Select(up, number(0.0, x), number(math.inf, x)),
-                                Select(up, number(math.inf, x), number(0.0, x))), magnitude)  # fmt: skip
-        m = yield Select(equal(a, 1.0), number(1.0, x), endless), "m"
+        up = mt.above(y, 0.0)
+        endless = mt.Select(Or(mt.equal(a, 0.0), mt.equal(a, math.inf)),
+                         mt.Select(mt.equal(a, 0.0), mt.Select(up, mt.number(0.0, x), mt.number(math.inf, x)),
+                                mt.Select(up, mt.number(math.inf, x), mt.number(0.0, x))), magnitude)  # fmt: skip
+        m = yield mt.Select(mt.equal(a, 1.0), mt.number(1.0, x), endless), "m"
         return signed_power(x, y, m)
 
-    result = Select(is_nan(x), x, Select(is_nan(y), y, value()))
-    return Select(Or(equal(y, 0.0), equal(x, 1.0)), number(1.0, x), result)
+    result = mt.Select(mt.is_nan(x), x, mt.Select(mt.is_nan(y), y, value()))
+    return mt.Select(Or(mt.equal(y, 0.0), mt.equal(x, 1.0)), mt.number(1.0, x), result)
 
 
-@bound
-def hypot(x: PrimExpr, y: PrimExpr) -> Steps:
+@mt.bound
+def hypot(x: PrimExpr, y: PrimExpr) -> mt.Steps:
     """``sqrt(x**2 + y**2)`` without overflow. At most 2 ULP."""
-    a = yield absolute(x), "a"
-    b = yield absolute(y), "b"
+    a = yield mt.absolute(x), "a"
+    b = yield mt.absolute(y), "b"
 
-    @bound
-    def root() -> Steps:
-        h = yield Max(a, b), "h"
-        r = yield Div(Min(a, b), Select(equal(h, 0.0), number(1.0, x), h)), "r"
-        return Mul(h, call("sqrt", fma(r, r, number(1.0, x))))
+    @mt.bound
+    def root() -> mt.Steps:
+        h = yield mt.Max(a, b), "h"
+        r = yield mt.Div(mt.Min(a, b), mt.Select(mt.equal(h, 0.0), mt.number(1.0, x), h)), "r"
+        return mt.Mul(h, mt.call("sqrt", mt.fma(r, r, mt.number(1.0, x))))
 
-    return Select(Or(equal(a, math.inf), equal(b, math.inf)), number(math.inf, x), root())
+    return mt.Select(Or(mt.equal(a, math.inf), mt.equal(b, math.inf)), mt.number(math.inf, x), root())
 
 
 # --- hyperbolic functions, angles, error function ---------------------------------------------------------------------
 
 
-@bound
-def tanh(x: PrimExpr) -> Steps:
+@mt.bound
+def tanh(x: PrimExpr) -> mt.Steps:
     """The hyperbolic tangent. At most 2 ULP."""
-    a = yield absolute(x), "a"
-    e = let(Mul(Min(a, number(20.0, x)), number(2.0, x)), _expm1_or_exp, "c")
-    result = let(e, lambda e: Div(e, Add(e, number(2.0, x))), "e")
-    return Select(is_nan(x), x, with_sign_of(result, x))
+    a = yield mt.absolute(x), "a"
+    e = mt.let(mt.Mul(mt.Min(a, mt.number(20.0, x)), mt.number(2.0, x)), _expm1_or_exp, "c")
+    result = mt.let(e, lambda e: mt.Div(e, mt.Add(e, mt.number(2.0, x))), "e")
+    return mt.Select(mt.is_nan(x), x, mt.with_sign_of(result, x))
 
 
 def _expm1_or_exp(x: Var) -> PrimExpr:
     """``exp(x) - 1``; beyond 30 the one is lost."""
-    return let(Min(x, number(40.0, x)), _expm1, "v")
+    return mt.let(mt.Min(x, mt.number(40.0, x)), _expm1, "v")
 
 
-@bound
-def sinh(x: PrimExpr) -> Steps:
+@mt.bound
+def sinh(x: PrimExpr) -> mt.Steps:
     """The hyperbolic sine. At most 2 ULP."""
-    a = yield absolute(x), "a"
-    e = let(Min(a, number(1.0, x)), _expm1, "v")
-    near = let(e, lambda e: Mul(number(0.5, x), Add(e, Div(e, Add(e, number(1.0, x))))), "e")
-    return Select(is_nan(x), x, with_sign_of(Select(below(a, 1.0), near, _half_exponentials(a, -1.0)), x))
+    a = yield mt.absolute(x), "a"
+    e = mt.let(mt.Min(a, mt.number(1.0, x)), _expm1, "v")
+    near = mt.let(e, lambda e: mt.Mul(mt.number(0.5, x), mt.Add(e, mt.Div(e, mt.Add(e, mt.number(1.0, x))))), "e")
+    return mt.Select(
+        mt.is_nan(x), x, mt.with_sign_of(mt.Select(mt.below(a, 1.0), near, _half_exponentials(a, -1.0)), x)
+    )
 
 
 def cosh(x: PrimExpr) -> PrimExpr:
     """The hyperbolic cosine. At most 2 ULP."""
-    return let(absolute(x), lambda a: Select(is_nan(x), x, _half_exponentials(a, 1.0)), "a")
+    return mt.let(mt.absolute(x), lambda a: mt.Select(mt.is_nan(x), x, _half_exponentials(a, 1.0)), "a")
 
 
 def _half_exponentials(a: Var, sign: float) -> PrimExpr:
     """``(exp(a) + sign * exp(-a)) / 2`` for `a` of at least 0, without overflow before the result overflows."""
-    half = let(Min(a, number(711.0, a)), lambda v: _exp_core(v, bias=-1), "c")
-    return let(half, lambda h: Add(h, Div(number(0.25 * sign, a), h)), "h")
+    half = mt.let(mt.Min(a, mt.number(711.0, a)), lambda v: _exp_core(v, bias=-1), "c")
+    return mt.let(half, lambda h: mt.Add(h, mt.Div(mt.number(0.25 * sign, a), h)), "h")
 
 
 def _atan_unit(z: PrimExpr) -> PrimExpr:
     """The inverse tangent of 0 ... 1."""
-    return let(z, lambda z: let(Mul(z, z), lambda s: fma(Mul(s, z), horner(_ATAN, s), z), "s"), "z")
+    return mt.let(z, lambda z: mt.let(mt.Mul(z, z), lambda s: mt.fma(mt.Mul(s, z), mt.horner(_ATAN, s), z), "s"), "z")
 
 
 def _asin_small(a: Var, s: Var) -> PrimExpr:
-    return fma(Mul(s, a), horner(_ASIN, s), a)
+    return mt.fma(mt.Mul(s, a), mt.horner(_ASIN, s), a)
 
 
-@bound
-def erf(x: PrimExpr) -> Steps:
+@mt.bound
+def erf(x: PrimExpr) -> mt.Steps:
     """The error function. At most 2 ULP."""
-    a = yield absolute(x), "a"
-    small = let(Mul(x, x), lambda s: fma(x, horner(_ERF_SMALL, s), x), "s")
-    u = Sub(Min(a, number(6.0, x)), number(3.0, x))
-    log_erfc = negated(let(u, lambda u: horner(_ERF_LARGE, u), "u"))
-    large = Sub(number(1.0, x), let(log_erfc, _exp_core, "l"))
-    return Select(is_nan(x), x, Select(below(a, 0.92), small, with_sign_of(large, x)))
+    a = yield mt.absolute(x), "a"
+    small = mt.let(mt.Mul(x, x), lambda s: mt.fma(x, mt.horner(_ERF_SMALL, s), x), "s")
+    u = mt.Sub(mt.Min(a, mt.number(6.0, x)), mt.number(3.0, x))
+    log_erfc = mt.negated(mt.let(u, lambda u: mt.horner(_ERF_LARGE, u), "u"))
+    large = mt.Sub(mt.number(1.0, x), mt.let(log_erfc, _exp_core, "l"))
+    return mt.Select(mt.is_nan(x), x, mt.Select(mt.below(a, 0.92), small, mt.with_sign_of(large, x)))
 
 
 POLYNOMIALS64: dict[str, Callable[..., Any]] = {
     "tir." + f.__name__: f for f in (exp, exp2, exp10, log, log2, log10, log1p, tanh, sinh, cosh, erf, hypot)
 } | {
     "tir.pow": power,
-    "tir.sigmoid": lambda x: single.sigmoid(x, exp_of_negated=lambda x: let(negated(x), exp, "m")),
+    "tir.sigmoid": lambda x: single.sigmoid(x, exp_of_negated=lambda x: mt.let(mt.negated(x), exp, "m")),
     "tir.asinh": lambda x: single.asinh(x, log=log, log1p=log1p),
     "tir.acosh": lambda x: single.acosh(x, log=log, log1p=log1p),
     "tir.atanh": lambda x: single.atanh(x, log1p=log1p),

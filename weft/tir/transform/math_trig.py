@@ -11,32 +11,7 @@ from collections.abc import Callable
 
 from weft.ir import CallIntrin, Op, PrimExpr, Var
 from weft.ir.scalar import EQ, GT, NE
-from weft.tir.transform.math_terms import (
-    Add,
-    Div,
-    Max,
-    Min,
-    Mul,
-    Select,
-    Steps,
-    Sub,
-    above,
-    absolute,
-    below,
-    bits_of,
-    bound,
-    call,
-    convert,
-    double,
-    equal,
-    fma,
-    horner,
-    integer,
-    let,
-    negated,
-    number,
-    with_sign_of,
-)
+from weft.tir.transform import math_terms as m
 
 _SIN = (-0.16666655242443085, 0.008332177996635437, -0.00019517327018547803)
 _COS = (0.04166664555668831, -0.0013887368841096759, 2.443855191813782e-05)
@@ -50,49 +25,49 @@ _MAGIC = 6755399441055744.0  # 1.5 * 2**52
 _EXACT = 1048576.0
 
 
-@bound
-def _reduced(x: PrimExpr, value: Callable[[Var, PrimExpr], PrimExpr]) -> Steps:
+@m.bound
+def _reduced(x: PrimExpr, value: Callable[[Var, PrimExpr], PrimExpr]) -> m.Steps:
     """``value(r, n)`` with ``x == n * pi / 2 + r``, `r` at most pi / 4 and `n` an int32, right in its low bits."""
-    d = yield double(x), "d"
-    t = yield fma(d, number(2 / math.pi, d), number(_MAGIC, d)), "t"
-    whole = Sub(t, number(_MAGIC, d))
-    near = let(whole, lambda n: fma(n, number(-_HALF_PI_LO, d), fma(n, number(-_HALF_PI_HI, d), d)), "n")
-    r = yield convert("float32", near), "r"
-    return value(r, convert("int32", bits_of(t)))
+    d = yield m.double(x), "d"
+    t = yield m.fma(d, m.number(2 / math.pi, d), m.number(_MAGIC, d)), "t"
+    whole = m.Sub(t, m.number(_MAGIC, d))
+    near = m.let(whole, lambda n: m.fma(n, m.number(-_HALF_PI_LO, d), m.fma(n, m.number(-_HALF_PI_HI, d), d)), "n")
+    r = yield m.convert("float32", near), "r"
+    return value(r, m.convert("int32", m.bits_of(t)))
 
 
 def _sin_of(r: Var, s: Var) -> PrimExpr:
-    return fma(Mul(s, r), horner(_SIN, s), r)
+    return m.fma(m.Mul(s, r), m.horner(_SIN, s), r)
 
 
 def _cos_of(s: Var) -> PrimExpr:
-    return fma(Mul(s, s), horner(_COS, s), fma(s, number(-0.5, s), number(1.0, s)))
+    return m.fma(m.Mul(s, s), m.horner(_COS, s), m.fma(s, m.number(-0.5, s), m.number(1.0, s)))
 
 
 def _has_bit(n: PrimExpr, bit: int) -> PrimExpr:
-    return NE(call("bitwise_and", n, integer(bit, n)), integer(0, n))
+    return NE(m.call("bitwise_and", n, m.integer(bit, n)), m.integer(0, n))
 
 
 def _with_far_arguments(x: PrimExpr, near: PrimExpr, name: str) -> PrimExpr:
     """Choose the C library's function where an argument is too far out for `near`."""
-    far = convert("float32", CallIntrin(double(x).dtype, Op.get("tir." + name), (double(x),)))
-    any_far = CallIntrin("bool", Op.get("tir.any_lane"), (GT(absolute(x), number(_EXACT, x)),))
+    far = m.convert("float32", CallIntrin(m.double(x).dtype, Op.get("tir." + name), (m.double(x),)))
+    any_far = CallIntrin("bool", Op.get("tir.any_lane"), (GT(m.absolute(x), m.number(_EXACT, x)),))
     return CallIntrin(x.dtype, Op.get("tir.if_then_else"), (any_far, far, near))
 
 
 def _wave(x: PrimExpr, quarter: int, name: str) -> PrimExpr:
-    @bound
-    def value(r: Var, n: PrimExpr) -> Steps:
-        q = yield Add(n, integer(quarter, n)) if quarter else n, "q"
-        p = yield let(Mul(r, r), lambda s: Select(_has_bit(q, 1), _cos_of(s), _sin_of(r, s)), "s"), "p"
-        return Select(_has_bit(q, 2), negated(p), p)
+    @m.bound
+    def value(r: Var, n: PrimExpr) -> m.Steps:
+        q = yield m.Add(n, m.integer(quarter, n)) if quarter else n, "q"
+        p = yield m.let(m.Mul(r, r), lambda s: m.Select(_has_bit(q, 1), _cos_of(s), _sin_of(r, s)), "s"), "p"
+        return m.Select(_has_bit(q, 2), m.negated(p), p)
 
     return _with_far_arguments(x, _reduced(x, value), name)
 
 
 def sin(x: PrimExpr) -> PrimExpr:
     """The sine. At most 2 ULP."""
-    return Select(equal(x, 0.0), x, _wave(x, 0, "sin"))
+    return m.Select(m.equal(x, 0.0), x, _wave(x, 0, "sin"))
 
 
 def cos(x: PrimExpr) -> PrimExpr:
@@ -103,62 +78,62 @@ def cos(x: PrimExpr) -> PrimExpr:
 def tan(x: PrimExpr) -> PrimExpr:
     """The tangent. At most 4 ULP."""
 
-    @bound
-    def value(r: Var, n: PrimExpr) -> Steps:
-        s = yield Mul(r, r), "s"
+    @m.bound
+    def value(r: Var, n: PrimExpr) -> m.Steps:
+        s = yield m.Mul(r, r), "s"
         a = yield _sin_of(r, s), "a"
         b = yield _cos_of(s), "b"
         odd = _has_bit(n, 1)
-        return Div(Select(odd, negated(b), a), Select(odd, a, b))
+        return m.Div(m.Select(odd, m.negated(b), a), m.Select(odd, a, b))
 
-    return Select(equal(x, 0.0), x, _with_far_arguments(x, _reduced(x, value), "tan"))
+    return m.Select(m.equal(x, 0.0), x, _with_far_arguments(x, _reduced(x, value), "tan"))
 
 
 def _atan_unit(z: PrimExpr) -> PrimExpr:
     """The inverse tangent of 0 ... 1."""
-    return let(z, lambda z: let(Mul(z, z), lambda s: fma(Mul(s, z), horner(_ATAN, s), z), "s"), "z")
+    return m.let(z, lambda z: m.let(m.Mul(z, z), lambda s: m.fma(m.Mul(s, z), m.horner(_ATAN, s), z), "s"), "z")
 
 
-@bound
-def atan(x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_unit) -> Steps:
+@m.bound
+def atan(x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_unit) -> m.Steps:
     """The inverse tangent. At most 3 ULP."""
-    a = yield absolute(x), "a"
-    p = yield unit(Select(above(a, 1.0), Div(number(1.0, x), a), a)), "p"
-    return with_sign_of(Select(above(a, 1.0), Sub(number(math.pi / 2, x), p), p), x)
+    a = yield m.absolute(x), "a"
+    p = yield unit(m.Select(m.above(a, 1.0), m.Div(m.number(1.0, x), a), a)), "p"
+    return m.with_sign_of(m.Select(m.above(a, 1.0), m.Sub(m.number(math.pi / 2, x), p), p), x)
 
 
 def atan2(y: PrimExpr, x: PrimExpr, *, unit: Callable[..., PrimExpr] = _atan_unit) -> PrimExpr:
     """The angle of the point (x, y). At most 4 ULP."""
 
-    @bound
-    def value() -> Steps:
-        ay = yield absolute(y), "ay"
-        ax = yield absolute(x), "ax"
-        low, high = Min(ax, ay), Max(ax, ay)
-        p = yield unit(let(low, lambda lo: let(high, lambda hi: _ratio(lo, hi), "hi"), "lo")), "p"
-        q = yield Select(GT(ay, ax), Sub(number(math.pi / 2, x), p), p), "q"
-        is_left = bits_of(x) < integer(0, bits_of(x))  # minus zero too
-        return with_sign_of(Select(is_left, Sub(number(math.pi, x), q), q), y)
+    @m.bound
+    def value() -> m.Steps:
+        ay = yield m.absolute(y), "ay"
+        ax = yield m.absolute(x), "ax"
+        low, high = m.Min(ax, ay), m.Max(ax, ay)
+        p = yield unit(m.let(low, lambda lo: m.let(high, lambda hi: _ratio(lo, hi), "hi"), "lo")), "p"
+        q = yield m.Select(GT(ay, ax), m.Sub(m.number(math.pi / 2, x), p), p), "q"
+        is_left = m.bits_of(x) < m.integer(0, m.bits_of(x))  # minus zero too
+        return m.with_sign_of(m.Select(is_left, m.Sub(m.number(math.pi, x), q), q), y)
 
-    return Select(NE(x, x), x, Select(NE(y, y), y, value()))
+    return m.Select(NE(x, x), x, m.Select(NE(y, y), y, value()))
 
 
 def _ratio(low: Var, high: Var) -> PrimExpr:
     """``low / high``; 0 for 0 / 0 and 1 for two infinities."""
-    plain = Select(EQ(low, high), number(1.0, low), Div(low, high))
-    return Select(equal(high, 0.0), number(0.0, low), plain)
+    plain = m.Select(EQ(low, high), m.number(1.0, low), m.Div(low, high))
+    return m.Select(m.equal(high, 0.0), m.number(0.0, low), plain)
 
 
 def _asin_small(a: Var, s: Var) -> PrimExpr:
-    return fma(Mul(s, a), horner(_ASIN, s), a)
+    return m.fma(m.Mul(s, a), m.horner(_ASIN, s), a)
 
 
-@bound
-def _asin_parts(a: Var, small_arc: Callable[..., PrimExpr], value: Callable[[Var, PrimExpr], PrimExpr]) -> Steps:
+@m.bound
+def _asin_parts(a: Var, small_arc: Callable[..., PrimExpr], value: Callable[[Var, PrimExpr], PrimExpr]) -> m.Steps:
     """``value(p, is_small)`` with ``p`` the inverse sine of `a` up to 0.5, and of ``sqrt((1 - a) / 2)`` above."""
-    small = below(a, 0.5)
-    s = yield Select(small, Mul(a, a), fma(a, number(-0.5, a), number(0.5, a))), "s"
-    z = yield Select(small, a, call("sqrt", s)), "z"
+    small = m.below(a, 0.5)
+    s = yield m.Select(small, m.Mul(a, a), m.fma(a, m.number(-0.5, a), m.number(0.5, a))), "s"
+    z = yield m.Select(small, a, m.call("sqrt", s)), "z"
     p = yield small_arc(z, s), "p"
     return value(p, small)
 
@@ -167,18 +142,18 @@ def asin(x: PrimExpr, *, small_arc: Callable[..., PrimExpr] = _asin_small) -> Pr
     """The inverse sine; NaN outside of -1 ... 1. At most 3 ULP."""
 
     def value(p: Var, small: PrimExpr) -> PrimExpr:
-        return with_sign_of(Select(small, p, fma(p, number(-2.0, x), number(math.pi / 2, x))), x)
+        return m.with_sign_of(m.Select(small, p, m.fma(p, m.number(-2.0, x), m.number(math.pi / 2, x))), x)
 
-    return let(absolute(x), lambda a: _asin_parts(a, small_arc, value), "a")
+    return m.let(m.absolute(x), lambda a: _asin_parts(a, small_arc, value), "a")
 
 
 def acos(x: PrimExpr, *, small_arc: Callable[..., PrimExpr] = _asin_small) -> PrimExpr:
     """The inverse cosine; NaN outside of -1 ... 1. At most 3 ULP."""
 
     def value(p: Var, small: PrimExpr) -> PrimExpr:
-        middle = Sub(number(math.pi / 2, x), with_sign_of(p, x))
-        twice = Mul(number(2.0, x), p)
-        outer = Select(below(x, 0.0), Sub(number(math.pi, x), twice), twice)
-        return Select(small, middle, outer)
+        middle = m.Sub(m.number(math.pi / 2, x), m.with_sign_of(p, x))
+        twice = m.Mul(m.number(2.0, x), p)
+        outer = m.Select(m.below(x, 0.0), m.Sub(m.number(math.pi, x), twice), twice)
+        return m.Select(small, middle, outer)
 
-    return let(absolute(x), lambda a: _asin_parts(a, small_arc, value), "a")
+    return m.let(m.absolute(x), lambda a: _asin_parts(a, small_arc, value), "a")
