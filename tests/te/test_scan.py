@@ -37,7 +37,7 @@ def test_cumulative_sum(m, n, init_is_input):
     np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("moved", "loop", "message"), [("step", 0, "outside of it"), ("first", 1, "before its steps")])
+@pytest.mark.parametrize(("moved", "loop", "message"), [("step", 0, "outside of it"), ("first", 1, "before its step")])
 def test_steps_and_first_rows_keep_their_place(moved, loop, message):
     """What a step computes is in the innermost loop of the steps, however they were split; first rows are before it."""
     x, first, update, out = cumulative(7, 5)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from itertools import pairwise
+from functools import reduce
 from typing import Any
 
 from weft.error import InvalidArgument, ScheduleError
@@ -322,12 +322,8 @@ class Stage(_Placed):
         loops = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
         if not loops:
             return self._once()
-        for outer, inner in pairwise(loops):  # all of them first: what is refused changes nothing
-            self._check_pair(outer, inner)
-        fused = loops[0]
-        for iv in loops[1:]:
-            fused = self._fuse_pair(fused, iv)
-        return fused
+        reduce(self._next_to, loops)  # all of them first: what is refused changes nothing
+        return reduce(self._fuse_pair, loops)
 
     def _once(self) -> IterVar:
         """Make a loop that runs once, around all others."""
@@ -337,15 +333,14 @@ class Stage(_Placed):
         self.leaf_iter_vars.insert(0, once)
         return once
 
-    def _check_pair(self, outer: IterVar, inner: IterVar) -> None:
+    def _next_to(self, outer: IterVar, inner: IterVar) -> IterVar:
         if self._position(inner, "fuse") != self._position(outer, "fuse") + 1:
-            raise ScheduleError(
-                f"fuse: loops '{outer.var.name}' and '{inner.var.name}' are not adjacent in this order",
-                found="the order " + ", ".join(v.var.name for v in self.leaf_iter_vars),
-                help="reorder them first",
-            )
+            order = ", ".join(v.var.name for v in self.leaf_iter_vars)
+            what = f"fuse: loops '{outer.var.name}' and '{inner.var.name}' are not adjacent in this order"
+            raise ScheduleError(what, found=f"the order {order}", help="reorder them first")
         if "ordered" in (outer.iter_type, inner.iter_type):
             raise ScheduleError(f"fuse: the scan axis of '{self.name}' cannot be fused")
+        return inner
 
     def _fuse_pair(self, outer: IterVar, inner: IterVar) -> IterVar:
         i = self._position(outer, "fuse")
@@ -424,8 +419,7 @@ class Stage(_Placed):
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
         """Attach a hint such as ``("auto_unroll_max_step", 16)`` to a loop."""
         if pragma_type in ("vectorize", "unroll"):
-            getattr(self, pragma_type)(var)
-            return
+            return getattr(self, pragma_type)(var)
         self._position(var, "pragma")
         self.attr(var).pragmas.append((pragma_type, pragma_value))
 

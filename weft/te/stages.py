@@ -80,6 +80,8 @@ class Schedule(StageGraph):
             When such a stage is placed elsewhere, where the state has not this step's rows.
         """
         states, updates = [self[t] for t in op.state_placeholder], [self[t] for t in op.update]
+        if any(self[t].placement[1] is scan for t in op.init):
+            raise ScheduleError(f"compute_at: the first rows of scan '{scan.name}' are computed before its steps")
         for stage in self.stages:
             step = any(stage is u for u in updates)
             if not step and not (

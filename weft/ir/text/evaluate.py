@@ -294,7 +294,7 @@ def _or(a: Any, b: Callable[[], Any]) -> Any:
     return a if truth(a) else b()
 
 
-def truth(value: Any) -> bool:
+def truth(value: object) -> bool:
     """Whether a value that is known while the program is read holds; buffers and tensors have no truth."""
     if isinstance(value, Node):
         raise TypeError(f"a {type(value).__name__} is neither true nor false; a condition compares elements of it")
