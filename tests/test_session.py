@@ -125,6 +125,7 @@ REFUSED = {
     "dtype of a list": ({"x": [[1j, 0, 0, 0]], "y": X}, DTypeMismatch, r"input 'x'.*\n  expected float32"),
     "byte order": ({"x": X.astype(">f4"), "y": X}, DTypeMismatch, r"input 'x'.*\n  expected float32, found >f4"),
     "words": ({"x": "abc", "y": X}, InvalidArgument, r"input 'x' is not an array of numbers"),
+    "unshared": ({"x": torch.ones(2, 4, device="meta"), "y": X}, InvalidArgument, r"input 'x' is memory.*\n.*on meta"),
     "ragged": ({"x": [[1.0], [1.0, 2.0]], "y": X}, InvalidArgument, r"input 'x' is not an array"),
     "rank": ({"x": X[0], "y": X}, ShapeMismatch, r"input 'x'.*rank\n  expected 2 dimensions \(n, 4\), found 1 \(4\)"),
     "dimension": ({"x": X, "y": X[:, :3]}, ShapeMismatch, r"input 'y'.*dimension 1\n  expected 4 of .*found 3 of"),

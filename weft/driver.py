@@ -11,6 +11,7 @@ from typing import Any
 from weft._aliases import names_of
 from weft.error import InvalidArgument, own_errors
 from weft.ir import Function, IRModule, Pass
+from weft.ir.spec import verify
 from weft.relax import build as build_relax
 from weft.runtime import Executable, Module
 from weft.spelling import also_called
@@ -68,7 +69,9 @@ def _to_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[T
                 "lowering a schedule needs args",
                 help="pass the tensors in the order of the parameters, lower(s, [A, B, C])",
             )
-        return IRModule({name: schedule_to_prim_func(inp, args, name, binds, to_read=to_read)})
+        inp = IRModule({name: schedule_to_prim_func(inp, args, name, binds, to_read=to_read)})
+    if isinstance(inp, (PrimFunc, IRModule)):
+        verify(inp, "tir.well_formed")
     if isinstance(inp, PrimFunc):
         symbol = inp.attrs.get("global_symbol") or name
         return IRModule({symbol: inp if inp.attrs.get("global_symbol") else inp.with_attr("global_symbol", symbol)})
@@ -180,7 +183,7 @@ def compile(mod: Any, target: Any = None, **options: Any) -> Executable:
     mod = IRModule.from_expr(mod)
     if any(isinstance(f, Function) for _, f in mod.items()):
         return build_relax(mod, target, **options)
-    return Executable(build_target(_through(options.get("tir_pipeline"), mod), target))
+    return Executable(build_target(_through(options.get("tir_pipeline"), _to_module(mod, None, "main", None)), target))
 
 
 __getattr__ = names_of("weft.driver")

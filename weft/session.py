@@ -381,7 +381,10 @@ class _InputCheck:
     def _as_tensor(self, value: Any) -> Any:
         if not hasattr(value, "__dlpack__"):
             return self._as_array(value)
-        tensor = value if isinstance(value, Tensor) else from_dlpack(value)
+        try:
+            tensor = value if isinstance(value, Tensor) else from_dlpack(value)
+        except InvalidArgument as e:
+            raise InvalidArgument(f"input '{self.name}' is {e.what}", found=e.found, help=e.help) from e
         if self.dtype is not None and tensor.dtype != self.dtype:
             raise self._wrong_dtype(tensor.dtype)
         return tensor if tensor.is_contiguous() else np.ascontiguousarray(tensor.numpy())

@@ -61,10 +61,22 @@ struct TailCall {
 };
 
 struct RelaxStack : RegisterStack {
+  RelaxStack();
+  // Whether calls are to be counted: the thread's own stack has no more room than kernels, callbacks and errors take, or
+  // this is another stack, as those of coroutines are.
+  bool counts() const {
+    const char* here = static_cast<const char*>(__builtin_frame_address(0));
+    return here < floor_ || here >= end_;
+  }
+  int no_room(const FuncInfo& f) const;
+
   int depth = 0;
   VM* vm = nullptr;
   TailCall* tail = nullptr;  // of the innermost frame, if that is a compiled function's
   SignalWatch signals;
+
+ private:
+  const char *begin_ = nullptr, *floor_ = nullptr, *end_ = nullptr;  // of the thread's stack, where the system tells
 };
 
 // One call's registers and argument area; releases what the registers hold. The caller fills those of the arguments.

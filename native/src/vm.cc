@@ -12,24 +12,32 @@
 #include "register_stack.h"
 #include "relax_frame.h"
 
+#if defined(__linux__) && !defined(__EMSCRIPTEN__)
+#include <pthread.h>
+#endif
+
 namespace weft {
 
 using tvm::ffi::Any;
 
 namespace {
 
-constexpr int kMaxDepth = 1000;
+constexpr int kMaxDepth = 1000;  // on stacks that are not the thread's own
 constexpr int kWatchedDepth = 100;  // instruments are told of tail calls as of others down to this depth
 
 thread_local RelaxStack* stack_ptr __attribute__((tls_model("initial-exec"))) = nullptr;
 
-[[gnu::noinline]] RelaxStack& make_stack() {
+[[gnu::cold, gnu::noinline]] RelaxStack& make_stack() {
   static thread_local RelaxStack stack;
   stack_ptr = &stack;
   return stack;
 }
 
 inline RelaxStack& stack() { return __builtin_expect(stack_ptr != nullptr, 1) ? *stack_ptr : make_stack(); }
+
+[[gnu::cold, gnu::noinline]] int no_memory(const FuncInfo& f) {
+  return fail("MemoryError", "no memory for a frame of %s", f.name.c_str());
+}
 
 inline bool truthy(const TVMFFIAny& value, bool* ok) {
   *ok = value.type_index == kTVMFFIInt || value.type_index == kTVMFFIBool;
@@ -38,13 +46,35 @@ inline bool truthy(const TVMFFIAny& value, bool* ok) {
 
 }  // namespace
 
-[[gnu::noinline]] bool interrupted() {
+[[gnu::cold]] RelaxStack::RelaxStack() {
+#if defined(__linux__) && !defined(__EMSCRIPTEN__)
+  constexpr size_t kReserve = size_t{1} << 19;  // bytes, half of a small stack
+  pthread_attr_t attributes;
+  void* begin = nullptr;
+  size_t size = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+  pthread_attr_getstack(&attributes, &begin, &size);
+  begin_ = static_cast<const char*>(begin);
+  floor_ = begin_ + std::min(size / 2, kReserve);
+  end_ = begin_ + size;
+  pthread_attr_destroy(&attributes);
+#endif
+}
+
+// Raises the error of a call that its stack has no room for; 0 where it has.
+[[gnu::cold]] int RelaxStack::no_room(const FuncInfo& f) const {
+  const char* here = static_cast<const char*>(__builtin_frame_address(0));
+  if (depth < kMaxDepth && (here < begin_ || here >= end_)) return 0;
+  return fail("RecursionError", "%s: more than %d nested calls fill this thread's stack", f.name.c_str(), depth);
+}
+
+[[gnu::cold, gnu::noinline]] bool interrupted() {
   if (TVMFFIEnvCheckSignals() == 0) return false;
   fail("EnvErrorAlreadySet", "interrupted");
   return true;
 }
 
-[[gnu::noinline]] bool SignalWatch::look() {
+[[gnu::cold, gnu::noinline]] bool SignalWatch::look() {
   constexpr std::chrono::milliseconds kInterval(50);
   auto now = std::chrono::steady_clock::now();
   auto passed = now - last_;
@@ -118,11 +148,11 @@ int32_t VM::tail_target(const Insn& insn, const TVMFFIAny* regs, TailArguments* 
   if (stack().signals.interrupt()) return -3;
   const Frame& shape = frames_[static_cast<size_t>(target)];
   if (frame->become(static_cast<size_t>(shape.num_regs), static_cast<size_t>(shape.max_args), &next)) return target;
-  fail("MemoryError", "no memory for a frame of %s", program_->functions[static_cast<size_t>(target)].name.c_str());
+  no_memory(program_->functions[static_cast<size_t>(target)]);
   return -3;
 }
 
-int VM::arity_error(const FuncInfo& f, int32_t num_args) {
+[[gnu::cold]] int VM::arity_error(const FuncInfo& f, int32_t num_args) {
   std::string names;
   for (const auto& p : f.params) names += (names.empty() ? "" : ", ") + p;
   return fail("TypeError", "%s(%s): expected %lld arguments, found %d", f.name.c_str(), names.c_str(),
@@ -139,7 +169,7 @@ int VM::call_insn(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
   return guard_call(program_->functions[static_cast<size_t>(insn.func)].name.c_str(), insn.call, insn.self, args, insn.num_args, ret);
 }
 
-[[gnu::noinline]] int VM::run_instrumented(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
+[[gnu::cold, gnu::noinline]] int VM::run_instrumented(const Insn& insn, const TVMFFIAny* args, TVMFFIAny* ret) {
   const Instrument* instrument = instrument_.load();
   if (instrument == nullptr) return call_insn(insn, args, ret);
   std::vector<TVMFFIAny> call;
@@ -199,14 +229,12 @@ int VM::run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* re
     return run_instrumented(code_[static_cast<size_t>(frames_[static_cast<size_t>(func)].entry)], args, ret);
   }
   RelaxStack& st = stack();
-  if (__builtin_expect(st.depth >= kMaxDepth, 0)) {
-    return fail("RecursionError", "%s: more than %d nested calls of VM functions", f.name.c_str(), kMaxDepth);
-  }
+  if (__builtin_expect(st.counts(), 0) && st.no_room(f) != 0) return -1;
   const Frame* shape = &frames_[static_cast<size_t>(func)];
   FrameGuard frame(&st, this, static_cast<size_t>(num_args), static_cast<size_t>(shape->num_regs),
                    static_cast<size_t>(shape->borrowed), static_cast<size_t>(shape->max_args));
   TVMFFIAny* regs = frame.regs();
-  if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f.name.c_str());
+  if (__builtin_expect(regs == nullptr, 0)) return no_memory(f);
   for (int32_t i = 0; i < num_args; ++i) {
     set_any(regs + i, args[i]);
     if (shape->borrowed == 0) retain(args[i]);
@@ -338,14 +366,12 @@ int VM::run_compiled(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMF
   const FuncInfo* f = &program_->functions[static_cast<size_t>(func)];
   if (__builtin_expect(num_args != f->num_args, 0)) return arity_error(*f, num_args);
   RelaxStack& st = stack();
-  if (__builtin_expect(st.depth >= kMaxDepth, 0)) {
-    return fail("RecursionError", "%s: more than %d nested calls of VM functions", f->name.c_str(), kMaxDepth);
-  }
+  if (__builtin_expect(st.counts(), 0) && st.no_room(*f) != 0) return -1;
   auto registers = [&f] { return static_cast<size_t>(std::max(f->register_file_size, f->num_args + 1)); };
   TailCall tail;
   FrameGuard frame(&st, this, static_cast<size_t>(num_args), registers(), 0, 0, &tail);
   TVMFFIAny* regs = frame.regs();
-  if (__builtin_expect(regs == nullptr, 0)) return fail("MemoryError", "no memory for a frame of %s", f->name.c_str());
+  if (__builtin_expect(regs == nullptr, 0)) return no_memory(*f);
   for (int32_t i = 0; i < num_args; ++i) {
     regs[i] = args[i];
     retain(args[i]);
@@ -378,9 +404,7 @@ int VM::run_compiled(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMF
     if (st.signals.interrupt()) return -1;
     func = tail.func;
     f = &program_->functions[static_cast<size_t>(func)];
-    if (!frame.become(registers(), 0, &tail.args)) {
-      return fail("MemoryError", "no memory for a frame of %s", f->name.c_str());
-    }
+    if (!frame.become(registers(), 0, &tail.args)) return no_memory(*f);
     regs = frame.regs();
     tail.func = -1;
   }

@@ -58,6 +58,12 @@ TIR = [
     ("def inner(): pass", 1, "a TIR program has no inner functions"),
     ("x = True if n > 0 else undefined", 24, "name 'undefined' is not defined"),
     ("lambda: 3", 1, "the statement has no effect"),
+    ("if A: pass", 1, "a Buffer is neither true nor false"),
+    ("x = not A", 5, "a Buffer is neither true nor false"),
+    ("x = A and 1", 5, "a Buffer is neither true nor false"),
+    ("while A: pass", 1, "cannot make a scalar expression"),
+    ("x = T.uint8(300)", 5, "uint8 does not hold 300"),
+    ("B = T.Buffer((-3,), 'float32')", 5, "expected an integer, not negative, found -3"),
     ("x = [i for i in undefined]", 5, "NameError"),
     ("x = 1 +", 8, "invalid syntax"),
 ]

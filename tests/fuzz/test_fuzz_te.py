@@ -68,7 +68,25 @@ def diamond(n: Any, rows: int, m: int, k: int) -> Program:
     return Program([a], d, [(rows, m)], lambda p: 2 * p * (2 * p + 1)[:, ::-1])
 
 
-PROGRAMS = {f.__name__: f for f in (product, stencil, softmax, two_outputs, diamond)}
+def recurrence(n: Any, rows: int, m: int, k: int) -> Program:
+    a, w, h = te.placeholder((n, m), name="A"), te.placeholder((m, m), name="W"), te.placeholder((n, m), name="H")
+    x = te.reduce_axis((0, m), "x")
+    first = te.compute((1, m), lambda _, j: a[0, j] * 2.0, name="F")
+    b = te.compute((n, m), lambda i, j: te.sum(w[j, x] * h[i - 1, x], axis=x), name="B")
+    step = te.compute((n, m), lambda i, j: b[i, j] / m + a[i, j], name="S")
+    c = te.scan(first, step, h, inputs=[a, w], name="C")
+    d = te.compute((n, m), lambda i, j: c[i, m - 1 - j] + 1.0, name="D")
+
+    def reference(p: Any, q: Any) -> Any:
+        y = p * 2
+        for i in range(1, len(p)):
+            y[i] = q @ y[i - 1] / m + p[i]
+        return y[:, ::-1] + 1
+
+    return Program([a, w], d, [(rows, m), (m, m)], reference)
+
+
+PROGRAMS = {f.__name__: f for f in (product, stencil, softmax, two_outputs, diamond, recurrence)}
 
 
 def outputs(stage: Any) -> Any:
@@ -95,7 +113,9 @@ STEPS: dict[str, Callable[[random.Random, Any, Any, list[Any]], Any]] = {
     "cache_write": lambda r, s, st, loops: s.cache_write(outputs(st), r.choice(["local", "global"])),
     "rfactor": lambda r, s, st, loops: s.rfactor(outputs(st), r.choice(loops), r.choice([0, -1])),
     "double_buffer": lambda r, s, st, loops: st.double_buffer(),
-    "storage_align": lambda r, s, st, loops: st.storage_align(r.choice(st.axis), r.choice([4, 16]), r.choice([0, 1])),
+    "storage_align": lambda r, s, st, loops: st.storage_align(
+        r.choice(st.axis or loops), r.choice([4, 16]), r.choice([0, 1])
+    ),
 }
 
 

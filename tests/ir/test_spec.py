@@ -1,5 +1,6 @@
 import pytest
 
+import weft
 from tests.ir.programs import matmul_func, relax_module
 from weft import error, ir, relax, tir
 from weft.ir import IRModule, PassContext, Var, const, module_pass
@@ -75,7 +76,7 @@ CASES = [
     (store(A, const(0), const(1)), "'A' has 1 dimensions and is accessed with 2 indices"),
     (store(A, const(1.0)), "the index `T.float32(1.0)` of 'A' is no integer but float32"),
     (store(A, const(0), value=const(1)), "a value of type int32 is stored where 'A' holds float32"),
-    (tir.IfThenElse(const(1), store(A, const(0))), "the condition is no bool but int32"),
+    (tir.IfThenElse(const(1), store(A, const(0))), "the condition `1` is no bool but int32"),
     (
         tir.For(LOOP, const(0, "int64"), const(4), tir.ForKind.SERIAL, store(A, LOOP)),
         "loop variable, start and extent have different types: int32, int64",
@@ -84,12 +85,29 @@ CASES = [
         store(A, ir.Add(const(1), const(1, "int64"))),
         "operands of Add have different types: int32 and int64 in `T.Add(T.int32(1), T.int64(1))`",
     ),
+    (
+        store(A, const(0), value=ir.Cast("float32", ir.StringImm("3"))),
+        'a string or pointer is no float32 in `T.Cast("float32", "3")`',
+    ),
+    (store(A, ir.Cast("int32", ir.Add(A.data, A.data))), "operands of Add are no numbers in `A + A`"),
+    (store(A, ir.IntImm("int32", 1 << 31)), "int32 does not hold 2147483648"),
+    (
+        store(A, const(0), value=ir.Select(const(1.0), const(1.0), const(0.0))),
+        "the condition `T.float32(1.0)` is no bool but float32",
+    ),
+    (
+        tir.For(Var("x", "float32"), const(0.0), const(2.0), tir.ForKind.SERIAL, store(A, const(0))),
+        "the loop counts in float32, and not in integers",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("body", "message"), CASES, ids=[m for _, m in CASES])
 def test_tir_well_formed(body, message):
     broken("tir.well_formed", plain(body, A), message)
+    for use in (weft.build, weft.lower, weft.compile):
+        with pytest.raises(error.ErrorGroup, match="not 'tir.well_formed'"):
+            use(plain(body, A))
 
 
 def test_views_of_known_memory_are_known():

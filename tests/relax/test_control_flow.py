@@ -1,6 +1,7 @@
 """Recursion, closures, nested ifs, effects and several devices, from TVMScript to the virtual machine."""
 
 import os
+import re
 import sys
 
 import numpy as np
@@ -17,13 +18,16 @@ N = 'R.Tensor(("n",), "float32")'
 BOOL, INT = 'R.Tensor((), "bool")', 'R.Tensor((), "int64")'
 
 
-def run(source, *args, devices=None, name="main", exec_mode="bytecode"):
+def machine(source, devices=None, exec_mode="bytecode"):
     mod = from_source(HEAD + source)
     well_formed(mod)
     again = from_source(mod.script(show_meta=True))
     well_formed(again)
-    vm = relax.VirtualMachine(weft.compile(mod, target="llvm", exec_mode=exec_mode), devices or weft.cpu())
-    return plain(vm[name](*args))
+    return relax.VirtualMachine(weft.compile(mod, target="llvm", exec_mode=exec_mode), devices or weft.cpu())
+
+
+def run(source, *args, devices=None, name="main", exec_mode="bytecode"):
+    return plain(machine(source, devices, exec_mode)[name](*args))
 
 
 def plain(value):
@@ -110,19 +114,23 @@ SUM = f"""
 
 
 @MODES
-def test_recursion_that_is_no_tail_call_has_a_depth(exec_mode):
+@pytest.mark.parametrize(("kilobytes", "deep"), [(0, 900), (64, 9), (1 << 17, 50_000)])
+def test_recursion_that_is_no_tail_call_has_the_depth_of_its_threads_stack(exec_mode, kilobytes, deep):
     """In a process of its own, which a stack that overflows would take down."""
     code = (
-        "import numpy as np\n"
-        "from tests.relax.test_control_flow import SUM, run\n"
-        f"assert run(SUM, np.array(900), exec_mode={exec_mode!r}) == 900 * 901 // 2\n"
-        f"try:\n    run(SUM, np.array(1_000_000), exec_mode={exec_mode!r})\n"
-        "except RecursionError as e:\n    print(e)\n"
+        "import threading\nfrom tests.relax.test_control_flow import SUM, machine, np\n"
+        f"total = machine(SUM, exec_mode={exec_mode!r})['main']\n"
+        f"threading.stack_size({kilobytes << 10})\n"
+        "def check():\n"
+        f"    assert total(np.array({deep})).numpy() == {deep} * {deep + 1} // 2\n"
+        f"    try:\n        total(np.array(1_000_000))\n"
+        "    except RecursionError as e:\n        print(e)\n"
+        "thread = threading.Thread(target=check)\nthread.start()\nthread.join()\n"
     )
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
     out = clock.run([sys.executable, "-c", code], env=env)
     message, place = out.stdout.splitlines()
-    assert message == "main: more than 1000 nested calls of VM functions", out.stderr
+    assert re.fullmatch(r"main: more than \d+ nested calls fill this thread's stack", message), out.stderr
     assert place.startswith("  --> <script "), place
 
 

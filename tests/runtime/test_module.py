@@ -148,8 +148,9 @@ def test_load_errors(tmp_path):
     (tmp_path / "bad.so").write_bytes(b"junk" * 100)
     with pytest.raises(error.ExecutableError, match="cannot open the library"):
         load_module(tmp_path / "bad.so")
-    with pytest.raises(error.InvalidArgument, match="no such directory"):
-        add_twice(1).export_library(tmp_path / "none" / "m.so")
+    for place, found in ((tmp_path / "none" / "m.so", "no such directory"), (tmp_path, "no regular file")):
+        with pytest.raises(error.InvalidArgument, match=found):
+            add_twice(1).export_library(place)
 
 
 def test_runtime_loads_no_compiler(tmp_path):

@@ -193,7 +193,7 @@ def counting(registered):
 def test_depth_limit(counting, closure):
     down = VirtualMachine(recursion(closure=closure).build())["down"]
     assert down(100) == -100
-    with pytest.raises(RecursionError, match="more than 1000 nested calls"):
+    with pytest.raises(RecursionError, match=r"more than \d{4,} nested calls fill"):
         down(1_000_000)
     assert down(5) == -5
 

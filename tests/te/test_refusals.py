@@ -36,7 +36,7 @@ STAGES = [
     (lambda s: s[C].split(0, 2), "'0' is not a loop of stage 'C'"),
     (lambda s: s[A].split(I, 2), "is not a loop of stage 'A'"),
     (lambda s: (s[C].split(I, 2), s[C].vectorize(I)), "not a loop of stage 'C' any more"),
-    (lambda s: s[C].tile(I, I, 2, 2), "not a loop of stage 'C' any more"),
+    (lambda s: s[C].tile(I, I, 2, 2), "names a loop twice"),
     (lambda s: s[C].reorder(I, I), "names a loop twice"),
     (lambda s: s[C].reorder(J, B.op.axis[0]), "is not a loop of stage 'C'"),
     (lambda s: s[C].fuse(J, I), "not adjacent in this order"),
@@ -91,6 +91,15 @@ REDUCTIONS = [
     (lambda s: s[P].parallel(K), "is a reduction"),
     (lambda s: s[P].bind(K, te.thread_axis("vthread")), "is a reduction"),
     (lambda s: (s[P].fuse(P.op.axis[1], K), s.cache_write(P, "local")), "was fused with a reduction"),
+    (lambda s: (s[P].fuse(s[P].split(P.op.axis[1], 2)[1], K), s.cache_write(P, "local")), "was fused with a reduction"),
+    (
+        lambda s: (
+            s[P].reorder(K, s[P].split(P.op.axis[1], 2)[0]),
+            s[P].fuse(K, s[P].leaf_iter_vars[2]),
+            s.cache_write(P, "local"),
+        ),
+        "was fused with a reduction",
+    ),
     (lambda s: s.rfactor(P, P.op.axis[0]), "no reduction loop"),
     (lambda s: s.rfactor(P, s[P].fuse(P.op.axis[1], K)), "fused of axes of both kinds"),
     (lambda s: s.rfactor(P, K, 3), "no axis 3.*expected -3 to 2"),
@@ -115,6 +124,14 @@ def test_loops_around_each_other():
     s[C].compute_at(s[B], B.op.axis[0])
     with pytest.raises(error.ScheduleError, match="stage 'B' does not use 'C'"):
         weft.lower(s, [A, d])
+
+
+def test_what_is_refused_changes_no_loop():
+    for use in (lambda s: s[C].tile(I, J, 2, 0), lambda s: s[C].tile(I, I, 2, 2), lambda s: s[C].fuse(I, J, I)):
+        s = te.create_schedule(C.op)
+        with pytest.raises(error.ScheduleError):
+            use(s)
+        assert s[C].leaf_iter_vars == [I, J]
 
 
 def test_a_reduction_is_not_inlined():

@@ -37,6 +37,21 @@ def test_cumulative_sum(m, n, init_is_input):
     np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("moved", "loop", "message"), [("step", 0, "outside of it"), ("first", 1, "before its step")])
+def test_steps_and_first_rows_keep_their_place(moved, loop, message):
+    """What a step computes is in the innermost loop of the steps, however they were split; first rows are before it."""
+    x, first, update, out = cumulative(7, 5)
+    s = te.create_schedule(out.op)
+    cached = s.cache_write(update, "local")
+    s[out].split(out.op.scan_axis, factor=4)
+    values, result = np.random.default_rng(0).random((7, 5), "float32"), np.zeros((7, 5), "float32")
+    compile_and_run(s, [x, out], values, result)
+    np.testing.assert_allclose(result, values.cumsum(0), rtol=1e-5)
+    s[cached if moved == "step" else first].compute_at(s[out], s[out].leaf_iter_vars[loop])
+    with pytest.raises(weft.error.ScheduleError, match=message):
+        weft.lower(s, [x, out])
+
+
 def test_symbolic_length_and_a_consumer():
     m = te.size_var("m")
     x, _, update, out = cumulative(m, 6)

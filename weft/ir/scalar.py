@@ -573,7 +573,7 @@ def as_expr(value: Any, dtype: str | None = None) -> PrimExpr:
         return StringImm(value)
     if hasattr(value, "asobject"):
         return value.asobject()
-    if isinstance(value, (bool, int, float)) or hasattr(value, "dtype"):
+    if isinstance(value, (bool, int, float)) or (hasattr(value, "dtype") and not isinstance(value, Node)):
         return const(value, dtype)
     raise InvalidArgument("cannot make a scalar expression", expected="a number or an expression", found=repr(value))
 

@@ -14,6 +14,7 @@ from weft import tune
 from weft.compile_key import compile_key, is_plain
 from weft.error import InvalidArgument, own_errors
 from weft.ir import Attrs, DeepPool, Function, IntImm, IRModule, Pass, Sequential, dumped, fingerprint, show_text
+from weft.ir.spec import verify
 from weft.relax import transform as passes
 from weft.relax.kernel_builder import CompiledKernel, KernelJob, compile_kernel_jobs, compile_scheduled, schedule_kernel
 from weft.relax.pipeline import PRECISIONS, get_pipeline, lowering_passes
@@ -70,6 +71,7 @@ def build(
         raise InvalidArgument(f"unknown exec_mode '{exec_mode}'", expected="'bytecode' or 'compiled'")
     if any(isinstance(f, Function) and getattr(f, "body", None) is None for _, f in mod.items()):
         raise InvalidArgument("the module has a function without a body")
+    verify(mod, "tir.well_formed")
     target = target if isinstance(target, Target) else Target(target or "llvm")
     if params:
         mod = passes.BindParams("main", params)(mod)

@@ -156,8 +156,9 @@ def link_library(
     ExecutableError
         When linkers were found and all failed; the message lists them with what they said.
     """
-    if not path.parent.is_dir():
-        raise InvalidArgument("cannot write the library", where=str(path), found="no such directory")
+    wrong = "no such directory" if not path.parent.is_dir() else "it is no regular file"
+    if not path.parent.is_dir() or (path.exists() and not path.is_file()):
+        raise InvalidArgument("cannot write the library", where=str(path), found=wrong)
     wasm = importlib.import_module("weft.runtime.wasm_link")  # not where a library is loaded
     if path.suffix == ".wasm" or any(o.startswith(wasm.MAGIC) for o in objects):
         return wasm.link_wasm(path, objects, names, None if blob is None else (blob.size, blob.append_to))

@@ -350,7 +350,13 @@ def _to_handle(value: Any) -> tvm_ffi.Tensor:
     if hasattr(value, "__dlpack__"):
         if getattr(value, "is_neg", bool)():  # PyTorch exports the memory, and not that its numbers count negated
             raise InvalidArgument("a tensor with the negative bit is not in memory", help="give x.resolve_neg()")
-        return tvm_ffi.from_dlpack(value)
+        try:
+            return tvm_ffi.from_dlpack(value)
+        except Exception as e:  # whatever the other library raises
+            found = f"{type(value).__name__}: {next(iter(str(e).splitlines()), type(e).__name__)}"
+            raise InvalidArgument(
+                "memory that its library does not share", found=found, help="give an array of it"
+            ) from e
     return _array_handle(np.asarray(value))
 
 

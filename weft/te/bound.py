@@ -84,7 +84,8 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
     if isinstance(scan, ScanOp) and any(t.op is stage.origin_op for t in scan.update):  # one row a step
         axis, first = scan.scan_axis, stage.axis[0]
         assert axis is not None and axis.dom is not None
-        row = an.simplify(cast(first.var.dtype, axis.var) + cast(first.var.dtype, axis.dom.min))
+        step = loop_values(parent, bounds)[axis]  # type: ignore[arg-type]
+        row = an.simplify(cast(first.var.dtype, step) + cast(first.var.dtype, axis.dom.min))
         return {**whole, first: Range.from_min_extent(row, const(1, first.var.dtype))}  # type: ignore[dict-item]
     fixed = {iv for parent, iv in enclosing_loops(stage) if not _shared_over(stage, parent, iv)}
     regions: list[list[IntervalSet]] = [[] for _ in stage.axis]

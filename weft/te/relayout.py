@@ -39,7 +39,7 @@ def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr,
     )
     values: dict[ir.IterVar, ir.PrimExpr] = {iv: new.var for iv, new in zip(leaves, axis, strict=True)}
     for r in reversed(stage.relations):
-        if isinstance(r, Split) and r.inner in values:
+        if isinstance(r, Split) and r.outer in values and r.inner in values:
             values[r.parent] = values[r.outer] * extents[r.inner] + values[r.inner]
         elif isinstance(r, Fuse) and r.fused in values:
             values[r.outer] = ir.floordiv(values[r.fused], extents[r.inner])

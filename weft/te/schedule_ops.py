@@ -91,7 +91,7 @@ class _Writer:
             dims = tuple(self.bounds[iv] for iv in stage.axis)
             scan = self.sch.state_of(tensor)
             if scan is not None:
-                if stage.is_attached or self.sch[scan].is_output:
+                if stage.placement[1] is self.sch[scan] or self.sch[scan].is_output:
                     continue
                 dims = ()
                 tensor = scan

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from functools import reduce
 from typing import Any
 
 from weft.error import InvalidArgument, ScheduleError
@@ -321,10 +322,8 @@ class Stage(_Placed):
         loops = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
         if not loops:
             return self._once()
-        fused = loops[0]
-        for iv in loops[1:]:
-            fused = self._fuse_pair(fused, iv)
-        return fused
+        reduce(self._next_to, loops)  # all of them first: what is refused changes nothing
+        return reduce(self._fuse_pair, loops)
 
     def _once(self) -> IterVar:
         """Make a loop that runs once, around all others."""
@@ -334,28 +333,32 @@ class Stage(_Placed):
         self.leaf_iter_vars.insert(0, once)
         return once
 
-    def _fuse_pair(self, outer: IterVar, inner: IterVar) -> IterVar:
-        i, j = self._position(outer, "fuse"), self._position(inner, "fuse")
-        if j != i + 1:
-            raise ScheduleError(
-                f"fuse: loops '{outer.var.name}' and '{inner.var.name}' are not adjacent in this order",
-                found="the order " + ", ".join(v.var.name for v in self.leaf_iter_vars),
-                help="reorder them first",
-            )
+    def _next_to(self, outer: IterVar, inner: IterVar) -> IterVar:
+        if self._position(inner, "fuse") != self._position(outer, "fuse") + 1:
+            order = ", ".join(v.var.name for v in self.leaf_iter_vars)
+            what = f"fuse: loops '{outer.var.name}' and '{inner.var.name}' are not adjacent in this order"
+            raise ScheduleError(what, found=f"the order {order}", help="reorder them first")
         if "ordered" in (outer.iter_type, inner.iter_type):
             raise ScheduleError(f"fuse: the scan axis of '{self.name}' cannot be fused")
+        return inner
+
+    def _fuse_pair(self, outer: IterVar, inner: IterVar) -> IterVar:
+        i = self._position(outer, "fuse")
         kind = "reduce" if "reduce" in (outer.iter_type, inner.iter_type) else outer.iter_type
         dtype = "int64" if "int64" in (outer.var.dtype, inner.var.dtype) else outer.var.dtype
         fused = IterVar(None, Var(f"{outer.var.name}_{inner.var.name}_fused", dtype), kind)
         self.relations.append(Fuse(outer, inner, fused))
         self.all_iter_vars.append(fused)
-        self.leaf_iter_vars[i : j + 1] = [fused]
+        self.leaf_iter_vars[i : i + 2] = [fused]
         return fused
 
     def tile(
         self, x_parent: IterVar, y_parent: IterVar, x_factor: Any, y_factor: Any
     ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
         """Split two loops and order the four ``x_outer, y_outer, x_inner, y_inner``."""
+        if self._position(x_parent, "tile") == self._position(y_parent, "tile"):
+            raise ScheduleError(f"tile in stage '{self.name}' names a loop twice")
+        y_factor = self._size(y_parent, y_factor)
         x_outer, x_inner = self.split(x_parent, factor=x_factor)
         y_outer, y_inner = self.split(y_parent, factor=y_factor)
         self.reorder(x_outer, y_outer, x_inner, y_inner)
@@ -416,8 +419,7 @@ class Stage(_Placed):
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
         """Attach a hint such as ``("auto_unroll_max_step", 16)`` to a loop."""
         if pragma_type in ("vectorize", "unroll"):
-            getattr(self, pragma_type)(var)
-            return
+            return getattr(self, pragma_type)(var)
         self._position(var, "pragma")
         self.attr(var).pragmas.append((pragma_type, pragma_value))
 
@@ -454,6 +456,10 @@ class Stage(_Placed):
             raise ScheduleError(f"compute_at: '{self.name}' is an {kind}", help="only intermediate stages can move")
         if parent is self:
             raise ScheduleError(f"compute_at: stage '{self.name}' cannot run inside itself")
+        if isinstance(parent.origin_op, ScanOp) and any(t.op is self.origin_op for t in parent.origin_op.init):
+            raise ScheduleError(
+                f"compute_at: '{self.name}' is the first rows of scan '{parent.name}', before its steps"
+            )
         if not self.schedule.depends(parent, self):
             raise ScheduleError(f"compute_at: stage '{parent.name}' does not use '{self.name}'")
 

@@ -69,12 +69,33 @@ class Schedule(StageGraph):
             alone = isinstance(init.op, ComputeOp) and not first.is_output and self.consumers(first) == [scan]
             if alone and init.op.num_outputs == 1:
                 self._states[init] = out
-        states = [self[t] for t in op.state_placeholder]
-        updates = [self[t] for t in op.update]
+        self._place_steps(scan, op)
+
+    def _place_steps(self, scan: Stage, op: ScanOp) -> None:
+        """Put what is placed nowhere and computes an update from the state into the loop of the steps.
+
+        Raises
+        ------
+        ScheduleError
+            When such a stage is placed elsewhere, where the state has not this step's rows.
+        """
+        states, updates = [self[t] for t in op.state_placeholder], [self[t] for t in op.update]
+        if any(self[t].placement[1] is scan for t in op.init):
+            raise ScheduleError(f"compute_at: the first rows of scan '{scan.name}' are computed before its steps")
         for stage in self.stages:
             step = any(stage is u for u in updates)
-            if step or (any(self.depends(u, stage) for u in updates) and any(self.depends(stage, x) for x in states)):
+            if not step and not (
+                any(self.depends(u, stage) for u in updates) and any(self.depends(stage, x) for x in states)
+            ):
+                continue
+            if stage.placement[0] == AttachType.GROUP_ROOT:
                 stage._attach(AttachType.SCOPE, scan, op.scan_axis)
+            place = stage.placement
+            while place[1] is not None and place[1] is not scan:
+                place = place[1].placement
+            if stage.is_attached and place[1:] != (scan, scan.leaf_iter_vars[-1]):
+                raise ScheduleError(f"compute_at: '{stage.name}' computes a step of scan '{scan.name}' outside of it",
+                                    expected=f"a place in the innermost loop of '{scan.name}'")  # fmt: skip
 
     def state_of(self, tensor: Tensor) -> Tensor | None:
         """Return the output of a scan that a tensor is a part of (its state, first rows or update), else None."""
@@ -122,6 +143,10 @@ class Schedule(StageGraph):
         """Substitute inlined stages into their consumers; returns the schedule itself."""
         for stage in self.stages:
             stage.check_place()
+        for stage in self.stages:
+            if isinstance(stage.origin_op, ScanOp):  # caches and parts of reductions were added since
+                self._place_steps(stage, stage.origin_op)
+        for stage in self.stages:
             if stage.attach_type == AttachType.INLINE:
                 self._inline(stage)
         return self

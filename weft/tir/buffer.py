@@ -257,13 +257,16 @@ def decl_buffer(
     Raises
     ------
     InvalidArgument
-        When `layout` or `buffer_type` has another value, or a separator stands nowhere.
+        When `layout` or `buffer_type` has another value, a separator stands nowhere, or a dimension is no size.
     """
     if layout not in (None, "default"):
         raise InvalidArgument(
             "elements of a buffer lie by rows or by strides", expected="layout=None", found=str(layout)
         )
     dims = tuple(ir.as_expr(d) for d in (shape if isinstance(shape, (tuple, list)) else (shape,)))
+    wrong = next((d for d in dims if not ir.DataType(d.dtype).is_integer or (ir.as_int(d) or 0) < 0), None)
+    if wrong is not None:
+        raise InvalidArgument(f"a dimension of buffer '{name}'", expected="an integer, not negative", found=str(wrong))
     if buffer_type in ("auto_broadcast", "auto"):
         strides = strides or _broadcast_strides(dims)
     elif buffer_type not in ("", "default", None):

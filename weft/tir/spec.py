@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Set
 from functools import cache
 from typing import Any
 
+from weft import ir
 from weft.ir import CHILD_FIELDS, BinaryOp, CallIntrin, CmpOp, DataType, IRModule, IterVar, Let, Ramp, Var, walk
 from weft.ir.spec import Spec
 from weft.tir import stmt as stmts
@@ -194,9 +195,38 @@ def _names(func: PrimFunc, mod: IRModule) -> Iterator[tuple[Any, str]]:
 
 @WELL_FORMED.on(BinaryOp, CmpOp)
 def _operands(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
-    if node.a.dtype == node.b.dtype:
+    kind = type(node).__name__
+    if node.a.dtype != node.b.dtype:
+        return f"operands of {kind} have different types: {node.a.dtype} and {node.b.dtype} in `{node}`"
+    if kind in ("And", "Or"):
+        return _condition_type(node.a)
+    return (
+        None if kind in ("EQ", "NE") or node.a.dtype != "handle" else f"operands of {kind} are no numbers in `{node}`"
+    )
+
+
+@WELL_FORMED.on(ir.IntImm)
+def _number(node: ir.IntImm, func: PrimFunc, mod: IRModule) -> str | None:
+    dtype = DataType(node.dtype)
+    signed = dtype.code == "int"
+    half = 1 << (dtype.bits - signed)
+    return None if -half * signed <= node.value < half else f"{dtype} does not hold {node.value}"
+
+
+@WELL_FORMED.on(ir.Cast)
+def _converted(node: ir.Cast, func: PrimFunc, mod: IRModule) -> str | None:
+    if node.value.dtype != "handle" or not (isinstance(node.value, ir.StringImm) or DataType(node.dtype).is_float):
         return None
-    return f"operands of {type(node).__name__} have different types: {node.a.dtype} and {node.b.dtype} in `{node}`"
+    return f"a string or pointer is no {node.dtype} in `{node}`"
+
+
+@WELL_FORMED.on(ir.Not, ir.Select, stmts.IfThenElse, stmts.While, stmts.AssertStmt)
+def _condition(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
+    return _condition_type(node.a if isinstance(node, ir.Not) else node.condition)
+
+
+def _condition_type(value: Any) -> str | None:
+    return None if DataType(value.dtype).element == "bool" else f"the condition `{value}` is no bool but {value.dtype}"
 
 
 @WELL_FORMED.on(BufferLoad)
@@ -223,27 +253,20 @@ def _access(buffer: Buffer, indices: tuple[Any, ...]) -> str | None:
     return None if bad is None else f"the index `{bad}` of '{buffer.name}' is no integer but {bad.dtype}"
 
 
-@WELL_FORMED.on(stmts.IfThenElse, stmts.While)
-def _condition(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
-    return None if node.condition.dtype == "bool" else f"the condition is no bool but {node.condition.dtype}"
-
-
 @WELL_FORMED.on(stmts.For)
 def _loop(node: stmts.For, func: PrimFunc, mod: IRModule) -> str | None:
     types = {str(node.loop_var.dtype), str(node.min.dtype), str(node.extent.dtype)}
-    return (
-        None if len(types) == 1 else f"loop variable, start and extent have different types: {', '.join(sorted(types))}"
-    )
+    if len(types) > 1:
+        return f"loop variable, start and extent have different types: {', '.join(sorted(types))}"
+    return None if DataType(*types).is_integer else f"the loop counts in {types.pop()}, and not in integers"
 
 
 @WELL_FORMED.on(stmts.BlockRealize)
 def _block_values(node: stmts.BlockRealize, func: PrimFunc, mod: IRModule) -> str | None:
     names, values = len(node.block.iter_vars), len(node.iter_values)
-    return (
-        None
-        if names == values
-        else f"block '{node.block.name_hint}' has {names} iteration variables and {values} values"
-    )
+    if names != values:
+        return f"block '{node.block.name_hint}' has {names} iteration variables and {values} values"
+    return _condition_type(node.predicate)
 
 
 @WELL_FORMED.on(BufferRegion)

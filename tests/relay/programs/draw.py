@@ -7,19 +7,7 @@ programs shrink to what fails. All recursion counts down or follows a value of a
 
 from hypothesis import strategies as st
 
-from tests.relay.programs import control, tensors
-from tests.relay.programs.kinds import (
-    any_type,
-    data_type,
-    holds_function,
-    is_data,
-    is_tensor,
-    replace,
-    same,
-    tensor_type,
-    tuple_type,
-    value,
-)
+from tests.relay.programs import control, kinds, tensors
 from tests.relay.programs.library import Library
 from tests.relay.programs.scope import Scope
 from weft import ir, relay
@@ -55,22 +43,22 @@ class Drawer:
 
     def leaf_type(self, scope):
         """A type that stands where one may be any: tensors, and what the scope has."""
-        return tensor_type(self, scope.types, self.dynamic)
+        return kinds.tensor_type(self, scope.types, self.dynamic)
 
     def data_type(self, scope):
         """A type of values that can be compared."""
-        return (tuple_type if self.first_order else data_type)(self, lambda: self.leaf_type(scope))
+        return (kinds.tuple_type if self.first_order else kinds.data_type)(self, lambda: self.leaf_type(scope))
 
     def any_type(self, scope):
         """A type of any values."""
-        return self.data_type(scope) if self.first_order else any_type(self, lambda: self.leaf_type(scope))
+        return self.data_type(scope) if self.first_order else kinds.any_type(self, lambda: self.leaf_type(scope))
 
     def expr(self, ty, scope):
         """An expression of a type."""
         self.fuel -= 1
         if self.fuel <= 0 or self.depth > MAX_DEPTH or self.number(0, 24) == 0:
             return self.leaf(ty, scope)
-        old = [e for e, t in scope.shared if same(t, ty)]
+        old = [e for e, t in scope.shared if kinds.same(t, ty)]
         if old and self.chance(5):
             return self.pick(old)
         self.depth += 1
@@ -83,7 +71,7 @@ class Drawer:
     def rules(self, ty, scope):
         """The rules that fit a type, simplest first."""
         out = []
-        if is_tensor(ty):
+        if kinds.is_tensor(ty):
             out += [tensors.operation] * 5
         elif not isinstance(ty, relay.TypeVar):
             out += [Drawer.composed] * 4
@@ -96,26 +84,26 @@ class Drawer:
         if isinstance(ty, relay.FuncType) and self.function_values(ty):
             out += [control.named_function] * 3
         out += [control.match, control.match]
-        if is_data(ty):
+        if kinds.is_data(ty):
             out.append(control.through_cell)
-        if scope.find(lambda t: isinstance(t, relay.FuncType) and same(t.ret_type, ty)):
+        if scope.find(lambda t: isinstance(t, relay.FuncType) and kinds.same(t.ret_type, ty)):
             out += [control.call_variable] * 4
         if scope.find(lambda t: isinstance(t, relay.RefType)):
             out.append(control.write_first)
-        if scope.find(lambda t: isinstance(t, relay.RefType) and same(t.value, ty)):
+        if scope.find(lambda t: isinstance(t, relay.RefType) and kinds.same(t.value, ty)):
             out += [control.read] * 2
         if self.loops > 0:
             out += [control.loop, control.loop_over_list]
-        if any(same(t, ty) for _, t in self.counters):
+        if any(kinds.same(t, ty) for _, t in self.counters):
             out += [control.call_counter] * 3
         return out
 
     def leaf(self, ty, scope):
         """A variable of the type, else the simplest value."""
-        found = scope.find(lambda t: same(t, ty))
-        if found and (not is_tensor(ty) or not self.chance(4) or ty in self.dynamic):
+        found = scope.find(lambda t: kinds.same(t, ty))
+        if found and (not kinds.is_tensor(ty) or not self.chance(4) or ty in self.dynamic):
             return found[-1 - self.number(0, len(found) - 1)][0]
-        if is_tensor(ty):
+        if kinds.is_tensor(ty):
             return tensors.constant(self, ty)
         if isinstance(ty, relay.TupleType):
             return relay.Tuple(tuple(self.leaf(t, scope) for t in ty.fields))
@@ -138,8 +126,8 @@ class Drawer:
     def construct(self, ty, scope, constructor, draw_field):
         """A value made by a constructor. Its type arguments stand there where the fields may not tell them."""
         known = self.parameters_of(ty)
-        fields = [draw_field(replace(t, known), scope) for t in constructor.inputs]
-        explicit = ty.args if not fields or any(map(holds_function, ty.args)) or self.chance(3) else ()
+        fields = [draw_field(kinds.replace(t, known), scope) for t in constructor.inputs]
+        explicit = ty.args if not fields or any(map(kinds.holds_function, ty.args)) or self.chance(3) else ()
         return relay.Call(constructor, tuple(fields), ty_args=tuple(explicit))
 
     def parameters_of(self, ty):
@@ -152,12 +140,12 @@ class Drawer:
 
         A constructor without fields is none: nothing at a call of it would tell the type arguments.
         """
-        found = [gv for gv, t in self.functions if not t.type_params and same(t, ty)]
+        found = [gv for gv, t in self.functions if not t.type_params and kinds.same(t, ty)]
         if isinstance(ty.ret_type, relay.TypeCall):
             known = self.parameters_of(ty.ret_type)
             for c in self.lib.types[ty.ret_type.func.name_hint][1]:
-                types = [replace(t, known) for t in c.inputs]
-                if types and len(types) == len(ty.arg_types) and all(map(same, types, ty.arg_types)):
+                types = [kinds.replace(t, known) for t in c.inputs]
+                if types and len(types) == len(ty.arg_types) and all(map(kinds.same, types, ty.arg_types)):
                     found.append(c)
         return found
 
@@ -204,7 +192,7 @@ def program(number, fuel=60, first_order=False):
     body = d.expr(ret, scope)
     d.lib.mod["main"] = relay.Function(params, body, ret if d.chance(2) else None)
     _drop_unused(d.lib.mod)
-    return d.lib.mod, [value(d, p.ty) for p in params]
+    return d.lib.mod, [kinds.value(d, p.ty) for p in params]
 
 
 def _global_function(d, name):

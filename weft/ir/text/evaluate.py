@@ -17,7 +17,7 @@ from typing import Any
 from weft.error import ParseError, WeftError
 from weft.ir import arithmetic
 from weft.ir.dispatch import Dispatch
-from weft.ir.node import Span
+from weft.ir.node import Node, Span
 from weft.ir.scalar import PrimExpr
 from weft.ir.text.source import Source
 
@@ -229,7 +229,7 @@ class Evaluator:
     def _unary(self, node: ast.UnaryOp) -> Any:
         value = self.evaluate(node.operand)
         if isinstance(node.op, ast.Not):
-            return arithmetic.logical_not(value) if isinstance(value, PrimExpr) else not value
+            return arithmetic.logical_not(value) if isinstance(value, PrimExpr) else not truth(value)
         rule = BINARY.get(type(value))
         if rule is not None:
             return rule(value, None, "negative" if isinstance(node.op, ast.USub) else "bitwise_not", self)
@@ -239,7 +239,7 @@ class Evaluator:
         condition = self.evaluate(node.test)
         if isinstance(condition, PrimExpr):
             return arithmetic.if_then_else(condition, self.evaluate(node.body), self.evaluate(node.orelse))
-        return self.evaluate(node.body if condition else node.orelse)
+        return self.evaluate(node.body if truth(condition) else node.orelse)
 
     def _call(self, node: ast.Call) -> Any:
         function = self.evaluate(node.func)
@@ -285,13 +285,20 @@ _EVALUATE: dict[type, Callable[[Evaluator, Any], Any]] = {
 def _and(a: Any, b: Callable[[], Any]) -> Any:
     if isinstance(a, PrimExpr):
         return arithmetic.logical_and(a, b())
-    return a and b()
+    return b() if truth(a) else a
 
 
 def _or(a: Any, b: Callable[[], Any]) -> Any:
     if isinstance(a, PrimExpr):
         return arithmetic.logical_or(a, b())
-    return a or b()
+    return a if truth(a) else b()
+
+
+def truth(value: object) -> bool:
+    """Whether a value that is known while the program is read holds; buffers and tensors have no truth."""
+    if isinstance(value, Node):
+        raise TypeError(f"a {type(value).__name__} is neither true nor false; a condition compares elements of it")
+    return bool(value)
 
 
 def _message(error: Exception) -> str:

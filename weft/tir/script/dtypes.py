@@ -19,7 +19,7 @@ class DTypeMaker:
             return (ir.SizeVar if is_size_var else ir.Var)("", self.dtype)
         if isinstance(value, str):
             return ir.const(float(value), self.dtype)
-        return ir.cast(self.dtype, value) if isinstance(value, ir.PrimExpr) else ir.const(value, self.dtype)
+        return ir.cast(self.dtype, value) if isinstance(value, ir.PrimExpr) else ir.exact_const(value, self.dtype)
 
     def __repr__(self) -> str:
         return f"T.{self.dtype}"

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from weft import ir
 from weft.error import DTypeMismatch, ParseError
+from weft.ir.text.evaluate import truth
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
 from weft.tir import stmt as stmts
 from weft.tir.analysis.access import block_regions
@@ -159,7 +160,7 @@ def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     if isinstance(value, ir.PrimExpr) and ir.DataType(value.dtype).lanes not in (1, ir.DataType(dtype).lanes):
         raise p.fail(target, "as many elements as a vector has must stand before '='", found=f"{dtype}, {value.dtype}")
     try:
-        stored = ir.cast(dtype, value) if isinstance(value, ir.PrimExpr) else ir.const(value, dtype)
+        stored = ir.cast(dtype, value) if isinstance(value, ir.PrimExpr) else ir.exact_const(value, dtype)
     except DTypeMismatch as e:
         found = str(getattr(value, "dtype", value))
         raise p.fail(target, f"buffer '{buffer.name}' holds another data type", expected=str(dtype), found=found) from e
@@ -278,7 +279,7 @@ def _as_region(p: Parser, node: ast.AST, value: Any) -> BufferRegion:
 def _if(p: Parser, node: ast.If) -> None:
     condition = p.evaluate(node.test)
     if not isinstance(condition, ir.PrimExpr):  # known while the program is read: only that branch is the program
-        for n in node.body if condition else node.orelse:
+        for n in node.body if truth(condition) else node.orelse:
             _statement(p, n)
         return
     then_case = _sequence(p, node.body)
