@@ -59,6 +59,6 @@ def test_a_library_runs_where_tiles_are_granted(tmp_path):
 @pytest.mark.parametrize("granted", [True, False])
 def test_this_machine_has_tiles_where_they_are_granted(granted, monkeypatch):
     monkeypatch.setattr(cpu.llvm, "get_host_cpu_features", lambda: {"avx2": True, "amx-tile": True, "amx-bf16": True})
-    monkeypatch.setattr(cpu, "get_global_func", lambda name: lambda: granted)
+    monkeypatch.setattr(cpu.ffi, "get_global_func", lambda name: lambda: granted)
     assert ("amx-bf16" in cpu.host_features.__wrapped__()) == ("amx-tile" in cpu.host_features.__wrapped__()) == granted
     assert "avx2" in cpu.host_features.__wrapped__()

@@ -47,7 +47,7 @@ class Layout(Enum):
 
 @dataclass(frozen=True)
 class Input:
-    """An input: its name, its kind (``tensor``, ``tensors``, ``shape``, ``prim``) and whether it may be left out."""
+    """An input: its name, its kind (``tensor``, ``tensors``, ``shape``, ``prim``, ``any``), whether it is needed."""
 
     name: str
     kind: str = "tensor"

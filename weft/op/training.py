@@ -187,7 +187,8 @@ declare(
 
 for _name in ("no_grad", "start_checkpoint", "end_checkpoint"):
     declare(
-        f"grad.{_name}", "x", infer=same_as(f"grad.{_name}") if "point" in _name else lambda x: x.ty,  # or of a shape
+        f"grad.{_name}", "x" if "point" in _name else "x:any",
+        infer=same_as(f"grad.{_name}") if "point" in _name else lambda x: x.ty,
         lower=lambda x: x, reference=lambda x: x, decompose=lambda x: x, fusion=Fusion.ELEMENTWISE,
         doc="Its operand, with a note for ``Gradient``.",
     )  # fmt: skip

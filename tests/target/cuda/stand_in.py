@@ -30,7 +30,7 @@ BEFORE = """
 #define __global__
 #define __device__
 #define __shared__ static
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 struct dim { unsigned x, y, z; };
 static thread_local dim blockIdx, threadIdx;
 static pthread_barrier_t barrier;
@@ -137,7 +137,7 @@ def for_host(source: str) -> str:
 def host_compile(source: str) -> bytes:
     """Compile CUDA C for the host; return an image that the stand-in loads."""
     folder = Path(tempfile.mkdtemp(dir=os.environ["STAND_IN_FOLDER"]))
-    names = re.findall(r'extern "C" __global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(', source)
+    names = re.findall(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?(\w+)\(', source)
     together = "true" if "__syncthreads" in source else "false"
     entries = [
         f'extern "C" int stub_{n}(const unsigned* g, const unsigned* b, unsigned, void** a) '

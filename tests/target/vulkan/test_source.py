@@ -24,7 +24,7 @@ def text_of(func):
 def test_elements_have_addresses_of_64_bits():
     text, body = text_of(vector(lambda v: v * 2.0))
     assert "double" not in text
-    assert re.search(r"weft_at_float\(v_B \+ uint64_t\(int64_t\(.*\)\) \* 4UL\)\.v = ", body)
+    assert re.search(r"weft_at_float\(v_B \+ uint64_t\(int\(.*\)\) \* 4UL\)\.v = ", body)
     assert "int v_n = int(uint(weft_words[2]));" in body
     assert "(gl_WorkGroupID.x + weft_base.x)" in body  # grids may be larger than one dispatch
     assert "coherent" not in body

@@ -18,11 +18,13 @@ def used_vars(expr: ir.Expr) -> list[ir.ExprVar]:
     return list(dict.fromkeys(reversed(variables(expr))))
 
 
+@also_called(sinfo="ty")
 def tir_vars_in_type(ty: ir.Type) -> list[ir.Var]:
     """List the symbolic variables in a type, each once."""
     return list(dict.fromkeys(n for n in ir.walk(ty) if isinstance(n, ir.Var)))
 
 
+@also_called(sinfo="ty")
 def definable_tir_vars_in_type(ty: ir.Type) -> list[ir.Var]:
     """List the symbolic variables that a value of a type gives a value: those that stand alone as a dimension."""
     if isinstance(ty, ir.TupleType):
@@ -38,6 +40,7 @@ def type_lca(lhs: ir.Type, rhs: ir.Type) -> ir.Type:
     return merge_types(lhs, rhs)
 
 
+@also_called(func_sinfo="func_ty")
 def derive_call_ret_type(func_ty: ir.FuncType, call: ir.Call, ctx: Any = None) -> ir.Type:
     """Return the type of what a call of a function of a type returns."""
     return derive_call_type(func_ty, call)
