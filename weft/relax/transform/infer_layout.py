@@ -137,7 +137,7 @@ def _keeps_blocks(case: _Case) -> bool:
     for name, kind in case.definition.attrs.items():
         value = case.attrs[name] if kind.names_axes else None
         if kind.names_axes == "pairs":
-            value = tuple(i // 2 for i, n in enumerate(value) if ir.as_int(n) != 0)
+            value = tuple(i // 2 for i, n in enumerate(value or ()) if ir.as_int(n) != 0)
         touched |= set() if value is None else _letters(case.own[0], value)
     return not any(size and p.upper() in touched for p, size in layout_parts(case.have[0]))
 
