@@ -267,3 +267,20 @@ def test_pad_einsum_refusals():
     sch.split(sch.get_loops("C")[0], [None, 2])
     with pytest.raises(error.ScheduleError, match="scheduled already"):
         sch.pad_einsum("C", [4, 4, 4])
+
+
+def test_a_block_that_starts_from_other_elements_is_not_made_one_of_blocks():
+    """Elements would be set that an earlier iteration has changed already."""
+
+    @T.prim_func
+    def crossed(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
+        for i, j, k in T.grid(4, 4, 4):
+            with T.sblock("S"):
+                v, w, u = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    Y[v, w] = 1
+                Y[w, v] = Y[w, v] + X[v, u]
+
+    sch = Schedule(crossed)
+    with pytest.raises(error.ScheduleError, match="starts from other elements"):
+        sch.blockize(sch.get_loops("S")[0])

@@ -7,6 +7,7 @@ from typing import Any
 from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.access import evaluate_interval, relax_region
+from weft.tir.analysis.apart import initialises
 from weft.tir.analysis.structure import conjuncts, init_nest, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import BufferRegion
 from weft.tir.schedule.reduction import with_self_reads
@@ -14,11 +15,10 @@ from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, For, Stmt
 
 
-def _check_start(block: Block, iters: list[ir.IterVar], nest: list[For]) -> None:
-    summed = {iv.var for iv in iters if iv.iter_type == "reduce"}
-    if not used_vars(block.init).isdisjoint(summed):
-        raise refuse("blockize", "where the block starts from depends on a variable that it reduces over",
-                     loops=nest, block=block.name_hint)  # fmt: skip
+def _check_start(block: Block, nest: list[For]) -> None:
+    if not initialises(block):
+        raise refuse("blockize", "the block starts from other elements than those that it changes, or from what a "
+                     "variable that it reduces over decides", loops=nest, block=block.name_hint)  # fmt: skip
 
 
 def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True) -> str:
@@ -80,7 +80,7 @@ def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True
     init: Stmt | None = None
     new_name = state.fresh_name(f"{name}_o")
     if block.init is not None and any(iv.iter_type == "reduce" for iv, _ in outer_iters):
-        _check_start(block, [iv for iv, _ in (*outer_iters, *inner_iters)], nest)
+        _check_start(realize.block, nest)
         init = init_nest(small, nest, state.fresh_name(f"{name}_init"))
         small = replace_node(small, block=replace_node(block, init=None, reads=with_self_reads(block)))
     body: Stmt = small
