@@ -16,9 +16,9 @@ from weft.tir.stmt import AllocBuffer, Evaluate, For, ForKind, IfThenElse, SeqSt
 def thread_sync(func: PrimFunc, mod: IRModule, storage_scope: str = "shared") -> PrimFunc:
     """Put a barrier between statements where one writes memory of a scope that the other reads or writes.
 
-    Accesses by number meet where different threads touch one element; where indices are more than arithmetic of
-    threads and of loops of constant extents, or reach many elements, they may. A loop that would conflict with its own
-    next iteration starts with a barrier.
+    Two accesses conflict where different threads touch one element, and are taken to where an index is more than
+    arithmetic of threads and of loops of constant extents, or reaches many elements. A loop that would conflict with
+    its own next iteration starts with a barrier.
 
     Requires: No blocks.
     Ensures: The same form. Every thread of a block reaches each barrier; where a test that threads decide differently
