@@ -186,3 +186,17 @@ def test_products_whose_tiles_are_staged(target, blocks, monkeypatch):
     run(kernel, memory, random.Random(0))
     found = [memory[names[2]][i] for i in range(n * m)]
     np.testing.assert_array_equal(np.array(found).reshape(n, m), x @ y)
+
+
+def test_accesses_by_other_threads_are_not_taken_for_one():
+    """Indices alike but for their variables: the second read is another thread's."""
+    func = script.from_source("""
+@T.prim_func
+def f(A: T.Buffer((16,), 'float32'), B: T.Buffer((16,), 'float32')):
+    for y in T.thread_binding(4, thread='threadIdx.y'):
+        for x in T.thread_binding(4, thread='threadIdx.x'):
+            S = T.alloc_buffer((16,), 'float32', scope='shared')
+            S[y * 4 + x] = A[y * 4 + x]
+            B[y * 4 + x] = S[x * 4 + y] + S[y * 4 + x]
+""")
+    assert len(barriers(apply(transform.ThreadSync("shared"), func)["main"])) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import LoweringError
-from weft.ir import CallIntrin, IRModule, Op, StringImm, function_pass, rebuild, structural_hash, walk
+from weft.ir import CallIntrin, IRModule, Op, StringImm, function_pass, rebuild, structural_equal, structural_hash, walk
 from weft.tir.analysis.structure import replace_node
 from weft.tir.analysis.threads import Access, ThreadPlaces, is_access
 from weft.tir.function import PrimFunc
@@ -62,8 +62,12 @@ class _Planner:
 
     def accesses(self, node: Any) -> list[Access]:
         """Return what a statement does to memory of the scope, once for each element."""
-        found = [n for n in walk(node) if is_access(n) and n.buffer.scope == self.scope]
-        return list({(n.buffer, type(n), structural_hash(n.indices)): n for n in found}.values())
+        kept: dict[Any, list[Access]] = {}
+        for n in (n for n in walk(node) if is_access(n) and n.buffer.scope == self.scope):
+            alike = kept.setdefault((n.buffer, type(n), structural_hash(n.indices)), [])  # whatever the variables are
+            if not any(structural_equal(n.indices, other.indices) for other in alike):
+                alike.append(n)
+        return [n for alike in kept.values() for n in alike]
 
     def visit(self, node: Any) -> Any:
         """Place barriers inside a statement."""
