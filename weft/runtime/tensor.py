@@ -352,7 +352,7 @@ def _to_handle(value: Any) -> tvm_ffi.Tensor:
             raise InvalidArgument("a tensor with the negative bit is not in memory", help="give x.resolve_neg()")
         try:
             return tvm_ffi.from_dlpack(value)
-        except Exception as e:  # whatever the other library raises
+        except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as e:  # as libraries raise them
             found = f"{type(value).__name__}: {next(iter(str(e).splitlines()), type(e).__name__)}"
             raise InvalidArgument(
                 "memory that its library does not share", found=found, help="give an array of it"
