@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir, tir
@@ -26,7 +27,7 @@ class Fallback(GPUScheduleRule):
             loops = sch.get_loops(block)
             if _has_threads(sch.get(block)) or any(sch.get(loop).thread_binding is not None for loop in loops):
                 continue
-            kept = _with_own_sum(sch, info) if "R" in info.dom_kind() else None
+            kept = with_own_sum(sch, info) if "R" in info.dom_kind() else None
             kinds: dict[str, list[Any]] = {"S": [], "R": [], "O": []}
             for loop, iv in zip(sch.get_loops(block), sch.get(block).iter_vars, strict=True):
                 kinds[{"data_par": "S", "reduce": "R"}.get(iv.iter_type, "O")].append(loop)
@@ -45,18 +46,19 @@ class Fallback(GPUScheduleRule):
         return sch
 
 
-def _with_own_sum(sch: Schedule, info: BlockInfo) -> Any:
+def with_own_sum(sch: Schedule, info: BlockInfo, behind: Sequence[BlockInfo] = ()) -> Any:
     """Let a reduction collect in registers, over one axis for all elements; returns the block that stores the results.
 
-    None where it writes several buffers.
+    None where it writes several buffers, or blocks `behind` cannot all be computed where results are stored.
     """
     if len(sch.get(info.block_rv).writes) != 1:
         return None
-
     every = list(range(len(info.iters)))
     spatial = [a for a in every if info.iters[a].kind == "S"]
     rest = [[a] for a in every if a not in spatial]
     kept = sch.reindex_cache_write(info.block_rv, 0, "local", numbering(info, every, [spatial]))
+    if try_inline(sch, list(behind)):
+        return None
     sch.transform_block_layout(info.block_rv, numbering(info, every, [spatial, *rest]))
     sch.transform_block_layout(kept, numbering(info, spatial, [spatial]))
     return kept

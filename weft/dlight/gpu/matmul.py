@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from weft import ir, tir
 from weft.dlight.base import GPUScheduleRule, analysis
+from weft.dlight.gpu.fallback import with_own_sum
 from weft.dlight.inline import try_inline
 from weft.target import Target
 from weft.tir.analysis import used_vars
@@ -64,14 +65,10 @@ class Matmul(GPUScheduleRule):
         if infos is None:
             return None
         at = next(i for i, info in enumerate(infos) if not info.is_injective())
-        total, every = infos[at + 1], list(range(len(infos[at + 1].iters)))
-        spatial = [a for a in every if total.iters[a].kind == "S"]
-        kept = sch.reindex_cache_write(total.block_rv, 0, "local", analysis.numbering(total, every, [spatial]))
-        if try_inline(sch, infos[at + 2 :]):
+        total = infos[at + 1]
+        kept = with_own_sum(sch, total, infos[at + 2 :])
+        if kept is None:
             return None
-        rest = [[a] for a in every if a not in spatial]
-        sch.transform_block_layout(total.block_rv, analysis.numbering(total, every, [spatial, *rest]))
-        sch.transform_block_layout(kept, analysis.numbering(total, spatial, [spatial]))
         results, parts = sch.get_loops(total.block_rv)
         block, thread = sch.split(results, [None, min(target.max_num_threads, 256)])
         sch.bind(block, "blockIdx.x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,11 +19,6 @@ _LINEAR = (ir.Add, ir.Sub, ir.Mul, ir.Var, ir.IntImm, ir.Cast)
 
 Access: TypeAlias = BufferLoad | BufferStore
 _Points: TypeAlias = tuple[np.ndarray, np.ndarray]  # elements, and the numbers of the threads that touch them
-
-
-def is_access(node: object) -> TypeGuard[Access]:
-    """Whether a node reads or writes an element."""
-    return isinstance(node, (BufferLoad, BufferStore))
 
 
 class ThreadPlaces:
@@ -41,7 +36,7 @@ class ThreadPlaces:
                 self.tags[loop.loop_var] = tag
                 before = self.extents.get(tag, 0)
                 self.extents[tag] = None if None in (extent, before) else max(extent or 0, before or 0)
-        used = [n for n in ir.walk(body) if is_access(n) and n.buffer.scope.startswith("shared")]
+        used = [n for n in ir.walk(body) if isinstance(n, Access) and n.buffer.scope.startswith("shared")]
         periods = _periods(i for n in used for i in n.indices)
         self.ranges |= {v: (0, n) for v, n in periods.items() if v not in self.tags}
 
@@ -51,12 +46,12 @@ class ThreadPlaces:
         Loops outside of `within` are in one iteration for both, those inside in any. Without `writes`, two writes of
         one element do not count.
         """
-        mine = [{n.buffer.data: n for n in side if isinstance(n, BufferStore)} for side in (first, then)]
-        if not any(n.buffer.data in mine[1] for n in first) and not any(n.buffer.data in mine[0] for n in then):
+        common = {n.buffer.data for n in then} & {n.buffer.data for n in first}
+        if not any(isinstance(n, BufferStore) and n.buffer.data in common for n in (*first, *then)):
             return False
         inner = {n.loop_var for n in ir.find(within, For)}
         fixed = tuple(used_vars(*(i for n in (*first, *then) for i in n.indices)) - inner - self.tags.keys())
-        for data in {n.buffer.data for n in then} & {n.buffer.data for n in first}:
+        for data in common:
             a, b = ([n for n in side if n.buffer.data is data] for side in (first, then))
             stores = [[n for n in side if isinstance(n, BufferStore)] for side in (a, b)]
             loads = [[n for n in side if isinstance(n, BufferLoad)] for side in (a, b)]
@@ -80,8 +75,7 @@ class ThreadPlaces:
         return bool((apart[0] & apart[1]).any())
 
     def _points(self, access: Access, fixed: tuple[ir.Var, ...]) -> _Points | None:
-        key = access, fixed
-        if key not in self.known:
+        if (key := (access, fixed)) not in self.known:
             self.known[key] = self._evaluated(access, fixed)
         return self.known[key]
 
@@ -124,12 +118,9 @@ def _periods(indices: Iterable[ir.PrimExpr]) -> dict[ir.Var, int]:
 def _outside(exprs: Iterable[Any], found: dict[ir.Var, int]) -> Iterator[ir.Var]:
     """The variables that stand outside of remainders by constants; those inside are `found`, with the constants."""
     for e in exprs:
-        if (
-            isinstance(e, ir.FloorMod)
-            and (ir.as_int(e.b) or 0) > 0
-            and all(isinstance(n, _LINEAR) for n in ir.walk(e.a))
-        ):
-            found |= {v: math.lcm(found.get(v, 1), ir.as_int(e.b) or 1) for v in used_vars(e.a)}
+        by = ir.as_int(e.b) or 0 if isinstance(e, ir.FloorMod) else 0
+        if by > 0 and all(isinstance(n, _LINEAR) for n in ir.walk(e.a)):
+            found |= {v: math.lcm(found.get(v, 1), by) for v in used_vars(e.a)}
         elif isinstance(e, ir.Var):
             yield e
         else:

@@ -7,7 +7,7 @@ from typing import Any
 from weft.error import LoweringError
 from weft.ir import CallIntrin, IRModule, Op, StringImm, function_pass, rebuild, structural_equal, structural_hash, walk
 from weft.tir.analysis.structure import replace_node
-from weft.tir.analysis.threads import Access, ThreadPlaces, is_access
+from weft.tir.analysis.threads import Access, ThreadPlaces
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, While, seq
 
@@ -63,7 +63,7 @@ class _Planner:
     def accesses(self, node: Any) -> list[Access]:
         """Return what a statement does to memory of the scope, once for each element."""
         kept: dict[Any, list[Access]] = {}
-        for n in (n for n in walk(node) if is_access(n) and n.buffer.scope == self.scope):
+        for n in (n for n in walk(node) if isinstance(n, Access) and n.buffer.scope == self.scope):
             alike = kept.setdefault((n.buffer, type(n), structural_hash(n.indices)), [])  # whatever the variables are
             if not any(structural_equal(n.indices, other.indices) for other in alike):
                 alike.append(n)
