@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft import arith, ir
+from weft import arith, ir, tir
 
 X, Y, Z = ir.Var("x", "int32"), ir.Var("y", "int32"), ir.Var("z", "int32")
 N = ir.SizeVar("n", "int32")
@@ -93,21 +93,6 @@ def check(e):
     return an, s
 
 
-def same_shape(a, b):
-    if a is b:
-        return True
-    if type(a) is not type(b) or isinstance(a, ir.Var):
-        return False
-    if type(a) is ir.IntImm:
-        return a.value == b.value
-    return all(
-        same_shape(p, q)
-        for f in a.__struct_fields__
-        if f != "span" and hasattr(p := getattr(a, f), "span")
-        for q in [getattr(b, f)]
-    )
-
-
 @settings(max_examples=300, deadline=None)
 @given(ints)
 def test_integers_keep_their_value_and_bounds(e):
@@ -118,6 +103,17 @@ def test_integers_keep_their_value_and_bounds(e):
         v = evaluate(e, env)
         assert lo <= v <= hi
         assert v == base if coeff == 0 else (v - base) % coeff == 0
+
+
+large = st.sampled_from([3, 2**16, 2**30, 2**31 - 1, -(2**31)]).map(ir.as_expr)
+shifted = st.builds(tir.shift_left, st.sampled_from([X, Y]), st.integers(0, 31).map(ir.as_expr))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.recursive(leaf | large | shifted, grow, max_leaves=9))
+def test_numbers_stay_in_their_type(e):
+    func = tir.PrimFunc([X, Y, Z, N], tir.Evaluate(fresh().simplify(e)))
+    assert tir.analysis.verify_well_formed(func)
 
 
 @settings(max_examples=200, deadline=None)

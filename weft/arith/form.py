@@ -136,9 +136,9 @@ def _call(e: ir.CallIntrin, cx: Context) -> Poly | None:
     name = getattr(e.op, "name", "")
     if name == "tir.likely":
         return poly_of(cx, e.args[0])
-    if name in ("tir.shift_left", "tir.shift_right") and isinstance(e.args[1], ir.IntImm) and 0 <= e.args[1].value < 63:
+    if name in ("tir.shift_left", "tir.shift_right") and isinstance(e.args[1], ir.IntImm):
         a = poly_of(cx, e.args[0])
-        if a is not None:
+        if a is not None and 0 <= e.args[1].value < e.dtype.bits - 1:  # a longer shift is no product of its type
             power = 1 << e.args[1].value
             return scale(a, power) if name == "tir.shift_left" else floordiv(cx, a, constant(power), e.dtype)
     return _opaque(cx, e)
@@ -279,10 +279,15 @@ _BINARY = frozenset(_COSTS) - {ir.Select, ir.Cast}
 
 
 def cost(cx: Context, e: Any) -> int:
-    """Estimate the work that an expression stands for; the simplifier never returns a costlier one."""
+    """Estimate the work that an expression stands for; the simplifier never returns a costlier one.
+
+    A number that its type does not hold costs more than anything, so that nothing is written with it.
+    """
     kind = type(e)
-    if kind is ir.Var or kind is ir.SizeVar or kind is ir.IntImm:
+    if kind is ir.Var or kind is ir.SizeVar:
         return 1
+    if kind is ir.IntImm:
+        return 1 if e.dtype not in _LIMITS or _LIMITS[e.dtype][0] <= e.value <= _LIMITS[e.dtype][1] else 1 << 60
     hit = cx.costs.get(e)
     if hit is not None:
         return hit
