@@ -1,5 +1,6 @@
-// Blocks come in size classes (four per power of two, at most 25 % waste). Small blocks and tensor headers live in
-// per-thread caches, large ones in one pool behind a mutex; what the pool keeps is bounded by what was live at the peak.
+// Blocks come in size classes (four per power of two, at most 25 % waste). Small blocks and the headers of tensors,
+// storages and shapes live in per-thread caches, and what those do not hold in a pool behind a mutex, one for blocks
+// and one for headers; what a pool keeps is bounded by what was live at the peak.
 #include "memory.h"
 
 #if !defined(__wasm__)
@@ -39,23 +40,12 @@ inline int class_of(size_t nbytes) {
   return (log - 6) * 4 + static_cast<int>(quarter);
 }
 
-// ---- the shared pool ------------------------------------------------------------------------------------------------
+// ---- the shared pools -----------------------------------------------------------------------------------------------
 
 struct Pool {
   std::mutex mutex;
   std::vector<void*> free[kClasses];
   size_t free_bytes = 0, live_bytes = 0, peak_bytes = 0;
-
-  static Pool& get() {
-    static Pool* pool = [] {
-      auto* p = new Pool();  // never destroyed: tensors may outlive static destruction
-      instance = p;
-      pthread_atfork([] { instance->mutex.lock(); }, [] { instance->mutex.unlock(); },
-                     [] { instance->mutex.unlock(); });
-      return p;
-    }();
-    return *pool;
-  }
 
   void count(int64_t bytes) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -120,11 +110,37 @@ struct Pool {
     }
     for (auto& [data, bytes] : out) system_free(data, bytes);
   }
-
-  static Pool* instance;
 };
 
-Pool* Pool::instance = nullptr;
+struct Pools {
+  Pool blocks, headers;
+
+  static Pools& get() {
+    static Pools* pools = [] {
+      instance = new Pools();  // never destroyed: tensors may outlive static destruction
+      pthread_atfork([] { instance->lock(); }, [] { instance->unlock(); }, [] { instance->unlock(); });
+      return instance;
+    }();
+    return *pools;
+  }
+
+ private:
+  static Pools* instance;
+  void lock() {
+    blocks.mutex.lock();
+    headers.mutex.lock();
+  }
+  void unlock() {
+    headers.mutex.unlock();
+    blocks.mutex.unlock();
+  }
+};
+
+Pools* Pools::instance = nullptr;
+
+// A header on its own cache lines, since headers are written by the thread that made them. Null when out of memory.
+void* header_alloc(size_t nbytes) { return Pools::get().headers.alloc(class_of(nbytes)); }
+void header_free(void* header, size_t nbytes) { Pools::get().headers.release(header, class_of(nbytes)); }
 
 // ---- per-thread caches ----------------------------------------------------------------------------------------------
 
@@ -135,12 +151,7 @@ struct TensorHeader {  // layout of TensorObj, then ours
   TVMFFIObject object;
   DLTensor tensor;
   TVMFFIObject* owner;
-  TensorHeader* next;
   int64_t dims[2 * kInlineDims];  // shape, then strides; longer ones follow the header
-};
-
-struct FreeStorage {
-  FreeStorage* next;
 };
 
 struct ShapeHeader {  // layout of ShapeObj, then the dimensions
@@ -149,26 +160,47 @@ struct ShapeHeader {  // layout of ShapeObj, then the dimensions
   int64_t dims[kInlineDims];
 };
 
+size_t header_bytes(int32_t ndim) {
+  return sizeof(TensorHeader) + sizeof(int64_t) * 2 * static_cast<size_t>(ndim > kInlineDims ? ndim - kInlineDims : 0);
+}
+size_t shape_bytes(size_t n) { return sizeof(ShapeHeader) + sizeof(int64_t) * (n > kInlineDims ? n - kInlineDims : 0); }
+
+// Free headers of one size, each with the next in its first word.
+struct Free {
+  void* first = nullptr;
+  int n = 0;
+
+  bool push(void* header) {
+    if (n == kMaxHeaders) return false;
+    *static_cast<void**>(header) = first;
+    first = header;
+    ++n;
+    return true;
+  }
+  void* pop() {
+    void* header = first;
+    if (header != nullptr) {
+      first = *static_cast<void**>(header);
+      --n;
+    }
+    return header;
+  }
+  void clear(size_t nbytes) {
+    while (void* header = pop()) header_free(header, nbytes);
+  }
+};
+
 struct Cache {
   void* blocks[kSmallClasses][kSlots];
   uint8_t count[kSmallClasses] = {0};
-  TensorHeader* headers = nullptr;
-  FreeStorage* storages = nullptr;
-  FreeStorage* shapes = nullptr;
-  int n_headers = 0, n_storages = 0, n_shapes = 0;
+  Free headers, storages, shapes;
   // While functions of the VM run on this thread: the header freed last, still holding a reference to its owner. The
   // next tensor is often in the same storage, and then neither gives the reference back nor takes one.
   TensorHeader* warm = nullptr;
   bool in_function = false;
 
   void push(TensorHeader* header) {
-    if (n_headers < kMaxHeaders) {
-      header->next = headers;
-      headers = header;
-      ++n_headers;
-    } else {
-      std::free(header);
-    }
+    if (!headers.push(header)) header_free(header, sizeof(TensorHeader));
   }
   void cool() {
     while (warm != nullptr) {  // the owner of a view is a tensor, which may become the next one
@@ -182,20 +214,11 @@ struct Cache {
   ~Cache() {
     cool();
     for (int c = 0; c < kSmallClasses; ++c) {
-      while (count[c] != 0) Pool::get().release(blocks[c][--count[c]], c);
+      while (count[c] != 0) Pools::get().blocks.release(blocks[c][--count[c]], c);
     }
-    while (headers != nullptr) {
-      TensorHeader* next = headers->next;
-      std::free(headers);
-      headers = next;
-    }
-    for (FreeStorage* list : {storages, shapes}) {
-      while (list != nullptr) {
-        FreeStorage* next = list->next;
-        std::free(list);
-        list = next;
-      }
-    }
+    headers.clear(sizeof(TensorHeader));
+    storages.clear(sizeof(StorageObj));
+    shapes.clear(sizeof(ShapeHeader));
   }
 };
 
@@ -227,7 +250,7 @@ void* block_alloc(size_t nbytes, Allocator kind, size_t* actual) {
   if (nbytes > kMaxBytes) return nullptr;
   if (guarded()) {
     void* data = guard_alloc(*actual = nbytes, "tensor");
-    if (data != nullptr) Pool::get().count(static_cast<int64_t>(nbytes));
+    if (data != nullptr) Pools::get().blocks.count(static_cast<int64_t>(nbytes));
     return data;
   }
   if (kind == Allocator::kNaive) {
@@ -241,13 +264,13 @@ void* block_alloc(size_t nbytes, Allocator kind, size_t* actual) {
     Cache* local = cache();
     if (local != nullptr && local->count[c] != 0) return local->blocks[c][--local->count[c]];
   }
-  return Pool::get().alloc(c);
+  return Pools::get().blocks.alloc(c);
 }
 
 void block_free(void* data, size_t actual, Allocator kind) {
   if (guarded()) {
     guard_free(data);
-    return Pool::get().count(-static_cast<int64_t>(actual));
+    return Pools::get().blocks.count(-static_cast<int64_t>(actual));
   }
   if (kind == Allocator::kNaive) return system_free(data, actual);
   int c = class_of(actual);
@@ -258,17 +281,17 @@ void block_free(void* data, size_t actual, Allocator kind) {
       return;
     }
   }
-  Pool::get().release(data, c);
+  Pools::get().blocks.release(data, c);
 }
 
 PoolStatistics pool_statistics() {
-  Pool& pool = Pool::get();
+  Pool& pool = Pools::get().blocks;
   std::lock_guard<std::mutex> lock(pool.mutex);
   return {static_cast<int64_t>(pool.live_bytes), static_cast<int64_t>(pool.peak_bytes),
           static_cast<int64_t>(pool.free_bytes), system_allocations.load(std::memory_order_relaxed)};
 }
 
-void pool_trim() { Pool::get().trim(0); }
+void pool_trim() { Pools::get().blocks.trim(0); }
 
 // ---- storage --------------------------------------------------------------------------------------------------------
 
@@ -287,14 +310,7 @@ static void storage_delete(void* self, int flags) {
   }
   if ((flags & kTVMFFIObjectDeleterFlagBitMaskWeak) != 0) {
     Cache* local = cache();
-    if (local != nullptr && local->n_storages < kMaxHeaders) {
-      auto* slot = static_cast<FreeStorage*>(self);
-      slot->next = local->storages;
-      local->storages = slot;
-      ++local->n_storages;
-    } else {
-      std::free(self);
-    }
+    if (local == nullptr || !local->storages.push(self)) header_free(self, sizeof(StorageObj));
   }
 }
 
@@ -327,18 +343,12 @@ TVMFFIObject* storage_new(int64_t nbytes, DLDevice device, Allocator kind) {
     fail("MemoryError", "cannot allocate %lld bytes", static_cast<long long>(nbytes));
     return nullptr;
   }
-  void* memory;
-  if (local != nullptr && local->storages != nullptr) {
-    memory = local->storages;
-    local->storages = local->storages->next;
-    --local->n_storages;
-  } else {
-    memory = system_malloc(sizeof(StorageObj));
-    if (memory == nullptr) {
-      storage_release(data, actual, device, kind);
-      fail("MemoryError", "cannot allocate a storage object");
-      return nullptr;
-    }
+  void* memory = local != nullptr ? local->storages.pop() : nullptr;
+  if (memory == nullptr) memory = header_alloc(sizeof(StorageObj));
+  if (memory == nullptr) {
+    storage_release(data, actual, device, kind);
+    fail("MemoryError", "cannot allocate a storage object");
+    return nullptr;
   }
   static const int32_t type_index = StorageObj::RuntimeTypeIndex();
   auto* storage = static_cast<StorageObj*>(memory);
@@ -371,7 +381,7 @@ static void tensor_delete(void* self, int flags) {
   if (local != nullptr) {
     local->push(header);
   } else {
-    std::free(self);
+    header_free(self, header_bytes(header->tensor.ndim));
   }
 }
 
@@ -396,21 +406,13 @@ static inline TVMFFIObject* make_tensor(TVMFFIObject* owner, void* data, DLDevic
     local->warm = nullptr;
     if (kTake) decref(owner);
   } else {
-    if (local != nullptr && local->headers != nullptr) {
-      header = local->headers;
-      local->headers = header->next;
-      --local->n_headers;
-    } else {
-      size_t extra = ndim > kInlineDims ? sizeof(int64_t) * 2 * static_cast<size_t>(ndim - kInlineDims) : 0;
-      void* memory = nullptr;  // on its own cache lines: headers are written by the thread that made them
-      system_allocations.fetch_add(1, std::memory_order_relaxed);
-      if (posix_memalign(&memory, kAlignment, sizeof(TensorHeader) + extra) != 0) memory = nullptr;
-      header = static_cast<TensorHeader*>(memory);
-      if (header == nullptr) {
-        fail("MemoryError", "cannot allocate a tensor header");
-        return nullptr;
-      }
+    void* memory = local != nullptr ? local->headers.pop() : nullptr;
+    if (memory == nullptr) memory = header_alloc(header_bytes(ndim));
+    if (memory == nullptr) {
+      fail("MemoryError", "cannot allocate a tensor header");
+      return nullptr;
     }
+    header = static_cast<TensorHeader*>(memory);
     header->owner = owner;
     if (!kTake) __atomic_fetch_add(&owner->combined_ref_count, 1, __ATOMIC_RELAXED);
   }
@@ -456,31 +458,18 @@ TVMFFIObject* tensor_empty(const int64_t* shape, int32_t ndim, DLDataType dtype,
 
 static void shape_delete(void* self, int flags) {
   if ((flags & kTVMFFIObjectDeleterFlagBitMaskWeak) == 0) return;
-  Cache* local = cache();
-  if (static_cast<ShapeHeader*>(self)->cell.size <= kInlineDims && local != nullptr && local->n_shapes < kMaxHeaders) {
-    auto* slot = static_cast<FreeStorage*>(self);
-    slot->next = local->shapes;
-    local->shapes = slot;
-    ++local->n_shapes;
-  } else {
-    std::free(self);
-  }
+  size_t n = static_cast<ShapeHeader*>(self)->cell.size;
+  Cache* local = n <= kInlineDims ? cache() : nullptr;
+  if (local == nullptr || !local->shapes.push(self)) header_free(self, shape_bytes(n));
 }
 
 TVMFFIObject* shape_new(const int64_t* dims, int64_t n) {
-  Cache* local = cache();
-  void* memory;
-  if (n <= kInlineDims && local != nullptr && local->shapes != nullptr) {
-    memory = local->shapes;
-    local->shapes = local->shapes->next;
-    --local->n_shapes;
-  } else {
-    size_t extra = n > kInlineDims ? sizeof(int64_t) * static_cast<size_t>(n - kInlineDims) : 0;
-    memory = system_malloc(sizeof(ShapeHeader) + extra);
-    if (memory == nullptr) {
-      fail("MemoryError", "cannot allocate a shape of %lld dimensions", static_cast<long long>(n));
-      return nullptr;
-    }
+  Cache* local = n <= kInlineDims ? cache() : nullptr;
+  void* memory = local != nullptr ? local->shapes.pop() : nullptr;
+  if (memory == nullptr) memory = header_alloc(shape_bytes(static_cast<size_t>(n)));
+  if (memory == nullptr) {
+    fail("MemoryError", "cannot allocate a shape of %lld dimensions", static_cast<long long>(n));
+    return nullptr;
   }
   auto* header = static_cast<ShapeHeader*>(memory);
   init_header(&header->object, kTVMFFIShape, shape_delete);

@@ -12,11 +12,6 @@ namespace weft {
 
 std::atomic<int64_t> system_allocations{0};
 
-void* system_malloc(size_t nbytes) {
-  system_allocations.fetch_add(1, std::memory_order_relaxed);
-  return std::malloc(nbytes);
-}
-
 #if defined(__wasm__)  // one memory that only grows: nothing to map
 void* system_alloc(size_t nbytes) {
   system_allocations.fetch_add(1, std::memory_order_relaxed);

@@ -10,8 +10,6 @@ namespace weft {
 
 extern std::atomic<int64_t> system_allocations;  // since the process began
 
-// A small object of the runtime's own; `free` gives it back.
-void* system_malloc(size_t nbytes);
 // Memory for tensors: from a megabyte on mapped, from two on in huge pages; system_free wants the same size.
 void* system_alloc(size_t nbytes);
 void system_free(void* data, size_t nbytes);
