@@ -135,6 +135,11 @@ def test_torch_tensors():
     assert torch.equal(torch.from_dlpack(out), x)
     np.testing.assert_array_equal(runtime.from_dlpack(x.t()).numpy(), x.t().numpy())
     assert torch.equal(torch.from_dlpack(runtime.tensor(x)), x)
+    for unshared in (torch.empty(2, device="meta"), torch.ones(2).to_sparse()):
+        with pytest.raises(error.InvalidArgument, match="argument 1 is memory that its library does not share"):
+            ffi.builtin("copy")(x, unshared)
+    with pytest.raises(RuntimeError, match="invalid for input"):
+        ffi.convert_func(lambda _: torch.ones(2).reshape(3))(x)
 
 
 def test_ml_dtypes_bits():

@@ -11,7 +11,7 @@ from typing import Any
 
 import tvm_ffi
 
-from weft.error import WeftError
+from weft.error import InvalidArgument, WeftError
 
 Wrapper = Callable[[Any], Any]
 NativeTensor = tvm_ffi.Tensor
@@ -105,6 +105,13 @@ class PackedFunc(tvm_ffi.Function):
         except WeftError as e:
             if hasattr(self, "on_error"):
                 self.on_error(e)
+            raise
+        except RuntimeError:  # a callback's, or of a library that has no memory to share, which converting tells
+            for place, value in enumerate(args):
+                try:
+                    convert_argument(value)
+                except InvalidArgument as e:
+                    raise InvalidArgument(f"argument {place} is {e.what}", found=e.found, help=e.help) from e
             raise
         if type(value) is _usual_class:
             return _usual_wrapper(value)

@@ -445,6 +445,8 @@ def _convert_argument(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         items = [_convert_argument(v) for v in value]
         return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
+    if hasattr(value, "__dlpack__"):
+        _to_handle(value)  # raises, and says why, where a library does not share its memory
     return value
 
 
