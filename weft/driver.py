@@ -20,6 +20,7 @@ from weft.target import build as build_target
 from weft.te import Schedule, Tensor
 from weft.te.schedule import schedule_to_prim_func
 from weft.tir import Buffer, PrimFunc
+from weft.tir.analysis import refuse_accesses_outside
 from weft.tir.pipeline import lower_module
 
 __all__ = ["build", "compile", "lower", "schedule_to_module"]
@@ -137,6 +138,7 @@ def build(
 
 
 def _through(pipeline: Pass | str | None, mod: IRModule) -> IRModule:
+    refuse_accesses_outside(mod)
     if pipeline is None or pipeline == "default":
         return mod
     if not callable(pipeline):

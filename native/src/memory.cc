@@ -53,7 +53,7 @@ struct Pool {
     if (live_bytes > peak_bytes) peak_bytes = live_bytes;
   }
 
-  void* alloc(int c) {
+  [[gnu::noinline]] void* alloc(int c) noexcept {
     size_t bytes = class_bytes(c);
     {
       std::lock_guard<std::mutex> lock(mutex);
@@ -78,7 +78,7 @@ struct Pool {
     return data;
   }
 
-  void release(void* data, int c) {
+  [[gnu::noinline]] void release(void* data, int c) noexcept {
     size_t bytes = class_bytes(c);
     size_t keep;
     {
@@ -115,7 +115,7 @@ struct Pool {
 struct Pools {
   Pool blocks, headers;
 
-  static Pools& get() {
+  [[gnu::noinline]] static Pools& get() {
     static Pools* pools = [] {
       instance = new Pools();  // never destroyed: tensors may outlive static destruction
       pthread_atfork([] { instance->lock(); }, [] { instance->unlock(); }, [] { instance->unlock(); });
@@ -139,8 +139,10 @@ struct Pools {
 Pools* Pools::instance = nullptr;
 
 // A header on its own cache lines, since headers are written by the thread that made them. Null when out of memory.
-void* header_alloc(size_t nbytes) { return Pools::get().headers.alloc(class_of(nbytes)); }
-void header_free(void* header, size_t nbytes) { Pools::get().headers.release(header, class_of(nbytes)); }
+[[gnu::noinline]] void* header_alloc(size_t nbytes) noexcept { return Pools::get().headers.alloc(class_of(nbytes)); }
+[[gnu::noinline]] void header_free(void* header, size_t nbytes) noexcept {
+  Pools::get().headers.release(header, class_of(nbytes));
+}
 
 // ---- per-thread caches ----------------------------------------------------------------------------------------------
 
@@ -203,6 +205,9 @@ struct Cache {
     if (!headers.push(header)) header_free(header, sizeof(TensorHeader));
   }
   void cool() {
+    if (warm != nullptr) cool_all();
+  }
+  [[gnu::noinline]] void cool_all() noexcept {
     while (warm != nullptr) {  // the owner of a view is a tensor, which may become the next one
       TensorHeader* header = warm;
       warm = nullptr;

@@ -3,8 +3,9 @@
 import pytest
 
 import weft
-from weft import error, ir, tir
+from weft import error, ir, te, tir
 from weft.ir import IRModule, structural_equal, walk
+from weft.script import from_source
 from weft.script import tir as T
 from weft.tir.analysis import OOBChecker, calculate_allocated_bytes, estimate_tir_flops, verify_vtcm_limit
 
@@ -44,30 +45,67 @@ def test_memory_at_one_time():
     assert verify_vtcm_limit(nested, 72) and not verify_vtcm_limit(nested, 71) and verify_vtcm_limit(nested, 0)
 
 
-def test_accesses_outside():
-    @T.prim_func
-    def inside(A: T.Buffer((4,), "float32"), B: T.Buffer((2, 4), "float32"), n: T.int32):
-        for i in range(8):
-            if i < 4:
-                A[i] = B[i // 2, i]
-        A[n] = T.float32(0)
+def accessing(body):
+    """Write a function whose loop i of 8 and parameter n say what is read of A, a buffer of 8 elements."""
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
+    for i in range(8):
+        {body}
+"""
+    return IRModule({"f": from_source(text)})
 
-    @T.prim_func
-    def above(A: T.Buffer((4,), "float32")):
-        for i in range(4):
-            A[i + 1] = A[i]
 
-    @T.prim_func
-    def below(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
-        for i in range(4):
-            B[i] = A[i - 1]
-
-    mod = IRModule({"f": inside})
+@pytest.mark.parametrize(
+    "body",
+    [
+        "B[i] = T.if_then_else(i > 0, A[i - 1], T.float32(0))",
+        "B[i] = T.Select(i < 7, A[i + 1], T.float32(0))",
+        "B[i] = T.Select(T.And(i > 0, A[i - 1] > 0), T.float32(1), T.float32(0))",
+        "B[i] = T.Select(T.Or(i == 0, A[i - 1] > 0), T.float32(1), T.float32(0))",
+        "B[i] = A[n]",
+        "B[i] = A[i + n]",
+        "B[i] = A[T.Cast('int32', A[i]) + 8]",
+        "T.evaluate(T.address_of(A[8]))",
+        "for j in range(i):\n            B[j] = A[i - j - 1]",
+        "for j in range(0):\n            B[j] = A[9]",
+        "if n < 3:\n            B[i] = A[i + 9]",
+        "with T.block(''):\n            v = T.axis.spatial(8, i)\n            T.where(i < 7)\n            A[v + 1] = 1",
+    ],
+)
+def test_accesses_that_may_be_inside(body):
+    mod = accessing(body)
     assert OOBChecker()(mod) is mod
-    with pytest.raises(error.ScheduleError, match=r"buffer A dimension 0.*\[1, 4\]"):
-        OOBChecker()(IRModule({"f": above}))
-    with pytest.raises(error.ScheduleError, match="buffer A dimension 0"):
-        OOBChecker()(IRModule({"f": below}))
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("B[i] = A[i + 1]", "A dimension 0. index i . 1 is 8 where i = 7, outside the range .0, 8"),
+        ("B[7 - i * 2] = A[i]", "B dimension 0. index 7 - i . 2 is -7 where i = 7"),
+        ("B[i] = A[9]", "A dimension 0. index 9 is 9, outside"),
+        ("if i > 3:\n            B[i] = A[i + 5]", "A dimension 0. index i . 5 is 12"),
+        ("B[i] = T.if_then_else(i < 7, A[i], A[i + 1])", "A dimension 0. index i . 1 is 8"),
+        ("for j in range(i, 8):\n            B[j - i] = A[j + i]", "j . i is 14 where i = 7, j = 7"),
+        ("with T.block('b'):\n            v = T.axis.spatial(9, i + 1)\n            B[v] = A[0]", "index i . 1 is 8"),
+        ("x: T.int32 = i * 2\n        B[i] = A[x]", "index i . 2 is 14"),
+    ],
+)
+def test_accesses_outside(body, found):
+    mod = accessing(body)
+    for refuse in (OOBChecker(), weft.build, weft.compile):
+        with pytest.raises(error.ScheduleError, match=found):
+            refuse(mod)
+    with weft.transform.PassContext(config={"tir.instrument_bound_checkers": True}):
+        weft.build(mod)
+
+
+def test_accesses_outside_of_any_size():
+    n = te.size_var("n")
+    A = te.placeholder((n,), name="A")
+    B = te.compute((n,), lambda i: A[i + 1], name="B")
+    with pytest.raises(error.ScheduleError, match="A dimension 0. index i . 1 is n where i = n - 1, outside"):
+        weft.build(te.create_prim_func([A, B]))
 
 
 def test_renewed_functions_share_nothing():

@@ -27,6 +27,7 @@ from weft.runtime import Module, VMExecutable, cache
 from weft.target import Kernel, Target, TargetLike, compile_func, emit_object, load_objects, services
 from weft.target import build as build_target
 from weft.tir import PrimFunc
+from weft.tir.analysis import refuse_accesses_outside
 from weft.tune import Tuned, current_database, open_database
 
 METADATA_FUNCTION = "weft.metadata"
@@ -72,6 +73,7 @@ def build(
     if any(isinstance(f, Function) and getattr(f, "body", None) is None for _, f in mod.items()):
         raise InvalidArgument("the module has a function without a body")
     verify(mod, "tir.well_formed")
+    refuse_accesses_outside(mod)
     target = target if isinstance(target, Target) else Target(target or "llvm")
     if params:
         mod = passes.BindParams("main", params)(mod)

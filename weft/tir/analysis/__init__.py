@@ -35,7 +35,8 @@ from weft.tir.analysis.dependence import (
     writes_buffer,
 )
 from weft.tir.analysis.lca import buffer_access_lca
-from weft.tir.analysis.memory import OOBChecker, calculate_allocated_bytes, verify_vtcm_limit
+from weft.tir.analysis.memory import calculate_allocated_bytes, verify_vtcm_limit
+from weft.tir.analysis.outside import OOBChecker, refuse_accesses_outside
 from weft.tir.analysis.structure import (
     blocks_in,
     child_realizes,

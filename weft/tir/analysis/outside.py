@@ -1,0 +1,135 @@
+"""Accesses that leave their buffers, told by an iteration in which they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from weft import arith, error, ir
+from weft.tir import stmt
+from weft.tir.analysis.structure import used_vars
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.function import PrimFunc
+
+_MOST = 4  # of an index of more loops' variables, nothing is said
+_NO_ACCESS = frozenset(("tir.address_of", "tir.prefetch"))
+_JUMPS = frozenset(("tir.ret", "tir.break_loop", "tir.continue_loop", "tir.thread_return"))
+
+
+def OOBChecker() -> ir.Pass:
+    """Make a pass that refuses accesses which provably leave their buffers, and changes nothing."""
+
+    def run(mod: ir.IRModule) -> ir.IRModule:
+        refuse_accesses_outside(mod)
+        return mod
+
+    return ir.Pass("tir.analysis.OOBChecker", run, 0, OOBChecker.__doc__)
+
+
+def refuse_accesses_outside(mod: ir.IRModule) -> None:
+    """Refuse functions that leave their buffers wherever their loops run at all.
+
+    An access whose index or conditions depend on memory or on a parameter passes, as one behind a ``return``,
+    ``break`` or ``continue`` does, and all do where ``tir.instrument_bound_checkers`` asks for checks at run time.
+
+    Raises
+    ------
+    ScheduleError
+        With each access, and an iteration in which it is outside.
+    """
+    if ir.PassContext.current().config.get("tir.instrument_bound_checkers"):
+        return
+    funcs = [f for _, f in mod.items() if isinstance(f, PrimFunc)]
+    jumping = {f for f in funcs if any(getattr(n.op, "name", "") in _JUMPS for n in ir.find(f.body, ir.CallIntrin))}
+    found = [text for f in funcs if f not in jumping for text in _Walk(f).found]
+    if found:
+        raise error.ScheduleError("\n".join(found), help="bound the loop, or test the index before the access")
+
+
+class _Walk:
+    """A walk over a function: what the names around a node stand for, and what holds there."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.found: list[str] = []
+        self.analyzer = arith.Analyzer()
+        self.loops: list[tuple[ir.Var, Any, Any]] = []  # from outside to inside, with the first and the last value
+        self.values: dict[ir.Var, Any] = {}  # of names, and of blocks' axes
+        self.holds: list[ir.PrimExpr] = []
+        for d in (d for _, buffer in func.buffer_map for d in buffer.shape if isinstance(d, ir.Var)):
+            self.analyzer.mark_global_non_neg(d)
+        self.visit(func.body)
+
+    def of(self, expr: ir.PrimExpr) -> ir.PrimExpr:
+        """Write an expression in variables of loops and parameters."""
+        return ir.substitute(expr, self.values)
+
+    def under(self, node: Any, *conditions: ir.PrimExpr) -> None:
+        """Visit what runs where conditions hold."""
+        self.holds += map(self.of, conditions)
+        self.visit(node)
+        del self.holds[len(self.holds) - len(conditions) :]
+
+    def visit(self, node: Any) -> None:
+        """Look for accesses in a node."""
+        name = getattr(node.op, "name", "") if isinstance(node, ir.CallIntrin) else ""
+        if isinstance(node, stmt.For):
+            first = self.of(node.min)
+            self.loops.append((node.loop_var, first, first + self.of(node.extent) - 1))
+            self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(first, self.of(node.extent)), True)
+            self.visit(node.body)
+            self.loops.pop()
+        elif isinstance(node, (stmt.LetStmt, ir.Let)):
+            self.visit(node.value)
+            self.values[node.var] = self.of(node.value)
+            self.visit(node.body)
+        elif isinstance(node, stmt.BlockRealize):
+            axes = node.block.iter_vars
+            self.values.update((iv.var, self.of(v)) for iv, v in zip(axes, node.iter_values, strict=True))
+            self.under(node.block.body, node.predicate)
+            if node.block.init is not None:
+                starts = [ir.equal(iv.var, iv.dom.min) for iv in axes if iv.iter_type == iv.CommReduce and iv.dom]
+                self.under(node.block.init, node.predicate, *starts)
+        elif isinstance(node, (stmt.AssertStmt, stmt.While)):
+            self.visit(node.condition)
+            self.under(node.body, node.condition)
+        elif isinstance(node, (stmt.IfThenElse, ir.Select)) or name == "tir.if_then_else":
+            condition, then, *otherwise = node.args if isinstance(node, ir.CallIntrin) else ir.children(node)
+            self.visit(condition)
+            self.under(then, condition)
+            for case in otherwise:
+                self.under(case, ir.logical_not(condition))
+        elif isinstance(node, (ir.And, ir.Or)):
+            self.visit(node.a)
+            self.under(node.b, node.a if isinstance(node, ir.And) else ir.logical_not(node.a))
+        elif name not in _NO_ACCESS:
+            if isinstance(node, (BufferLoad, stmt.BufferStore)) and node.predicate is None:
+                self.found += self.outside(node.buffer, node.indices)
+            for child in ir.children(node):
+                self.visit(child)
+
+    def outside(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> Iterator[str]:
+        """Say how indices leave a buffer."""
+        for axis, (index, size) in enumerate(zip(map(self.of, indices), map(self.of, buffer.shape), strict=True)):
+            prove = self.analyzer.can_prove
+            if ir.DataType(index.dtype).lanes != 1 or (prove(index >= 0) and prove(index < size)):
+                continue
+            for point in self.points(index):
+                at, end = (self.analyzer.simplify(ir.substitute(e, point)) for e in (index, size))
+                if (prove(at < 0) or prove(at >= end)) and all(prove(ir.substitute(c, point)) for c in self.holds):
+                    where = ", ".join(f"{v.name} = {point[v]}" for v in point if v in used_vars(index))
+                    found = f"index {index} is {at}{where and f' where {where}'}, outside the range [0, {end})"
+                    yield f"Out of bounds memory access on buffer {buffer.name} dimension {axis}. {found}"
+                    break
+
+    def points(self, index: ir.PrimExpr) -> Iterator[dict[ir.Var, ir.PrimExpr]]:
+        """Yield iterations: the first or the last of each loop that an index moves with, and of all others."""
+        moving = [v for v, *_ in self.loops if v in used_vars(index)]
+        for ends in product((0, 1), repeat=len(moving) + 1) if len(moving) <= _MOST else ():
+            chosen, point = dict(zip(moving, ends, strict=False)), dict[ir.Var, ir.PrimExpr]()
+            for v, *bounds in self.loops:
+                first, last = (self.analyzer.simplify(ir.substitute(e, point)) for e in bounds)
+                if self.analyzer.can_prove(last < first):
+                    return  # it does not run
+                point[v] = last if chosen.get(v, ends[-1]) else first
+            yield point
