@@ -31,7 +31,8 @@ def refuse_accesses_outside(mod: ir.IRModule) -> None:
     """Refuse functions that leave their buffers wherever their loops run at all.
 
     An access whose index or conditions depend on memory or on a parameter passes, as one behind a ``return``,
-    ``break`` or ``continue`` does, and all do where ``tir.instrument_bound_checkers`` asks for checks at run time.
+    ``break`` or ``continue`` does, one of memory that is declared to be two buffers, and each where
+    ``tir.instrument_bound_checkers`` asks for checks at run time.
 
     Raises
     ------
@@ -56,6 +57,10 @@ class _Walk:
         self.loops: list[tuple[ir.Var, Any, Any]] = []  # from outside to inside, with the first and the last value
         self.values: dict[ir.Var, Any] = {}  # of names, and of blocks' axes
         self.holds: list[ir.PrimExpr] = []
+        sized = [b for _, b in func.buffer_map] + [n.buffer for n in ir.find(func.body, stmt.AllocBuffer)]
+        sized += [b for n in ir.find(func.body, stmt.Block) for b in n.alloc_buffers]
+        views = {n.buffer for n in ir.find(func.body, BufferLoad, stmt.BufferStore)}.difference(sized)
+        self.sized = {b for b in sized if all(b.data is not v.data for v in views)}
         for d in (d for _, buffer in func.buffer_map for d in buffer.shape if isinstance(d, ir.Var)):
             self.analyzer.mark_global_non_neg(d)
         self.visit(func.body)
@@ -103,7 +108,7 @@ class _Walk:
             self.visit(node.a)
             self.under(node.b, node.a if isinstance(node, ir.And) else ir.logical_not(node.a))
         elif name not in _NO_ACCESS:
-            if isinstance(node, (BufferLoad, stmt.BufferStore)) and node.predicate is None:
+            if isinstance(node, (BufferLoad, stmt.BufferStore)) and not node.predicate and node.buffer in self.sized:
                 self.found += self.outside(node.buffer, node.indices)
             for child in ir.children(node):
                 self.visit(child)
