@@ -1,7 +1,5 @@
 """A speech encoder in Conformer's manner: attention and depthwise convolutions over frames, of any number."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """A generator in DCGAN's manner: transposed convolutions from a point to an image of 64 by 64, for any batch."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from benchmarks.networks import torch_export

@@ -1,7 +1,5 @@
 """HiFi-GAN's generator: transposed convolutions from frames to samples, and dilated ones between; any length."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

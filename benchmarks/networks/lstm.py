@@ -1,7 +1,5 @@
 """LSTMs of one and two layers, input 300, hidden 512, over sequences of any length."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """The LSTM of two layers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from benchmarks.networks import lstm

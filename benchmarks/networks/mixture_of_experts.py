@@ -1,7 +1,5 @@
 """A mixture of experts: each token goes through the two of eight that its gate prefers; any number of tokens."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

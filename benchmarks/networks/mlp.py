@@ -1,7 +1,5 @@
 """Three layers of 256 units with ReLU, for any batch: little work, so that a call's own cost shows."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from benchmarks.networks import torch_export

@@ -1,7 +1,5 @@
 """MobileNetV2 with a symbolic batch, with its batch norms left in the graph."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """MobileNetV3-large for any image size, with its batch norms left in the graph."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional as F

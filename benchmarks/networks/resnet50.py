@@ -1,7 +1,5 @@
 """ResNet-50 (stride in the 3x3 convolution) with a symbolic batch, with its batch norms left in the graph."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

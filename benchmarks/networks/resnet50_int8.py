@@ -1,7 +1,5 @@
 """ResNet-50 quantised by ONNX Runtime: quantised and dequantised around every product, weights per channel."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

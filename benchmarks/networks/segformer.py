@@ -1,7 +1,5 @@
 """SegFormer-B0's encoder and head: attention over images whose keys are reduced, any batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

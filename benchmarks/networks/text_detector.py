@@ -4,8 +4,6 @@ Any height and width that are multiples of 32. The top-down path of the pyramid 
 level, which the model computes from its input, and elsewhere by constant scales.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional as F

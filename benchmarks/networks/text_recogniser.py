@@ -3,8 +3,6 @@
 Any batch and any width; the height is 32.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """What the zoo's PyTorch networks share: weights that keep activations near 1, and the export to ONNX."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A U-Net for volumes: convolutions in three dimensions, pooling down, transposed convolutions up, three levels."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """ViT-B/16: patches of 16x16, 12 layers of width 768, for any batch of 224x224 images."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

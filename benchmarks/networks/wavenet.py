@@ -1,7 +1,5 @@
 """WaveNet: gated convolutions of a sequence, each dilated twice as far as the one before, any length."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """TFLite models against TFLite's own runtime: operators one by one, and networks, in floats and quantised."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Imported models, compiled and run: the parts of an import that only the virtual machine can show."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators over the opsets in which their form changed, with static and symbolic shapes, against ONNX Runtime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

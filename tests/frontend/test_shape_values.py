@@ -1,7 +1,5 @@
 """Shapes that a model computes from its inputs become symbolic dimensions; nothing is left to compute."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

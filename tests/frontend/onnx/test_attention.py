@@ -1,7 +1,5 @@
 """The operator Attention is one kernel that reads heads of keys and values where they lie: beside float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What from_onnx takes and gives: forms of a model, shapes and types from outside, weights, choices, functions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Operators of ``com.microsoft`` against ONNX Runtime on random inputs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Quantised weights and decoders' small operators of ``com.microsoft`` against ONNX Runtime on random inputs."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime
 import pytest

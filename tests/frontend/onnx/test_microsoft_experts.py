@@ -1,7 +1,5 @@
 """Mixtures of experts of ``com.microsoft`` against ONNX Runtime on random inputs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pools, regions, displaced convolutions, Fourier transforms: against ONNX Runtime or ONNX's reference, and NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

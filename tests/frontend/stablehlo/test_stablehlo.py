@@ -1,7 +1,5 @@
 """StableHLO texts against NumPy: each form of operation, regions, control flow, and what is refused."""
 
-from __future__ import annotations
-
 import math
 import sys
 from typing import Any

@@ -5,8 +5,6 @@ This holds for known and unknown dimensions; macros that are not one-to-one have
 A case is made like those of ``tests/op/contract.py``, from named sizes.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
