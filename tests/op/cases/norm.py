@@ -21,15 +21,13 @@ def _layer_norm(s: Sizes) -> Case | None:
     return None if s.b == 0 else call(s.real(s.a, s.d, s.b), s.real(s.b), s.real(s.b), rtol=1e-3, atol=1e-4)
 
 
-@cases("nn.layer_norm")
-def _layer_norm_axes(s: Sizes) -> Case | None:
-    if 0 in (s.b, s.c):
-        return None
+@cases("nn.layer_norm", when=lambda s: s.b * s.c > 0)
+def _layer_norm_axes(s: Sizes) -> Case:
     return call(s.real(s.a, s.b, s.c), s.real(s.b, s.c), axes=[-2, -1], epsilon=1e-3, rtol=1e-3, atol=1e-4)
 
 
 @cases("nn.layer_norm")
-def _layer_norm_plain(s: Sizes) -> Case | None:
+def _layer_norm_plain(s: Sizes) -> Case:
     return call(s.real(s.a, 9), s.real(9), s.real(9), axes=-1, center=False, scale=False, rtol=1e-3, atol=1e-4)
 
 
@@ -43,14 +41,14 @@ def _instance_norm(s: Sizes) -> Case | None:
 
 
 @cases("nn.group_norm")
-def _group_norm(s: Sizes) -> Case | None:
+def _group_norm(s: Sizes) -> Case:
     return call(
         s.real(s.a, 6, s.c, 3), s.real(6), s.real(6), num_groups=3, channel_axis=1, axes=[2, 3], rtol=1e-3, atol=1e-4
     )
 
 
 @cases("nn.group_norm")
-def _group_norm_last(s: Sizes) -> Case | None:
+def _group_norm_last(s: Sizes) -> Case:
     return call(
         s.real(s.a, s.c, 3, 4), s.real(4), s.real(4), num_groups=2, channel_axis=-1, axes=[1, 2], rtol=1e-3, atol=1e-4
     )
@@ -73,15 +71,13 @@ case("nn.lrn", make=lambda s: call(s.real(s.a, s.c, s.b), size=3, alpha=0.3, bet
 case("nn.lrn", make=lambda s: call(s.real(s.a, s.b, s.c), size=4, axis=2))
 
 
-@cases("nn.attention")
-def _attention(s: Sizes) -> Case | None:
-    if s.b == 0:
-        return None
+@cases("nn.attention", when=lambda s: s.b > 0)
+def _attention(s: Sizes) -> Case:
     return call(s.real(s.a, s.c, 2, 4), s.real(s.a, s.b, 2, 4), s.real(s.a, s.b, 2, 5), rtol=1e-4, atol=1e-5)
 
 
 @cases("nn.attention")
-def _attention_causal(s: Sizes) -> Case | None:
+def _attention_causal(s: Sizes) -> Case:
     return call(
         s.real(s.a, s.c, 2, 4),
         s.real(s.a, s.c, 2, 4),
@@ -93,10 +89,8 @@ def _attention_causal(s: Sizes) -> Case | None:
     )
 
 
-@cases("nn.attention")
-def _attention_causal_end(s: Sizes) -> Case | None:
-    if s.b < s.c:
-        return None
+@cases("nn.attention", when=lambda s: s.b >= s.c)
+def _attention_causal_end(s: Sizes) -> Case:
     return call(
         s.real(1, s.c, 2, 4),
         s.real(1, s.b, 2, 4),
@@ -109,17 +103,15 @@ def _attention_causal_end(s: Sizes) -> Case | None:
 
 
 @cases("nn.attention")
-def _attention_window(s: Sizes) -> Case | None:
+def _attention_window(s: Sizes) -> Case:
     q = s.real(1, s.c, 1, 4)
     return call(
         q, s.real(1, s.c, 1, 4), s.real(1, s.c, 1, 4), causal_mask="TopLeft", window_size=3, rtol=1e-4, atol=1e-5
     )
 
 
-@cases("nn.attention")
-def _attention_bias(s: Sizes) -> Case | None:
-    if s.b == 0:
-        return None
+@cases("nn.attention", when=lambda s: s.b > 0)
+def _attention_bias(s: Sizes) -> Case:
     return call(
         s.real(s.a, s.c, 2, 4),
         s.real(s.a, s.b, 2, 4),
@@ -130,24 +122,20 @@ def _attention_bias(s: Sizes) -> Case | None:
     )
 
 
-@cases("nn.attention")
-def _attention_shared_heads(s: Sizes) -> Case | None:
-    if s.b == 0:
-        return None
+@cases("nn.attention", when=lambda s: s.b > 0)
+def _attention_shared_heads(s: Sizes) -> Case:
     return call(s.real(s.a, s.c, 6, 4), s.real(s.a, s.b, 2, 4), s.real(s.a, s.b, 2, 3), rtol=1e-4, atol=1e-5)
 
 
 @cases("nn.group_norm")
-def _group_norm_plain(s: Sizes) -> Case | None:
+def _group_norm_plain(s: Sizes) -> Case:
     return call(
         s.real(2, 6, s.c), s.real(6), s.real(6), num_groups=2, axes=[2], center=False, scale=False, rtol=1e-3, atol=1e-4
     )
 
 
-@cases("nn.attention_heads")
-def _attention_heads_in_rows(s: Sizes) -> Case | None:
-    if s.b == 0:
-        return None
+@cases("nn.attention_heads", when=lambda s: s.b > 0)
+def _attention_heads_in_rows(s: Sizes) -> Case:
     packed = s.real(s.a, s.b, 25)
     return call(
         packed, packed, packed, num_heads=2, num_key_heads=2, size=4, value_size=4, offsets=(0, 8, 17), rtol=1e-4,
@@ -155,20 +143,16 @@ def _attention_heads_in_rows(s: Sizes) -> Case | None:
     )  # fmt: skip
 
 
-@cases("nn.attention_heads")
-def _attention_heads_first(s: Sizes) -> Case | None:
-    if s.b == 0:
-        return None
+@cases("nn.attention_heads", when=lambda s: s.b > 0)
+def _attention_heads_first(s: Sizes) -> Case:
     return call(
         s.real(s.a, s.c, 24), s.real(s.a, 3, s.b, 4), s.real(s.a, 3, s.b, 5), s.real(s.c, s.b), num_heads=6,
         num_key_heads=3, size=4, value_size=5, scale=0.7, rtol=1e-4, atol=1e-5,
     )  # fmt: skip
 
 
-@cases("nn.attention_past")
-def _attention_past(s: Sizes) -> Case | None:
-    if s.b + s.c == 0:
-        return None
+@cases("nn.attention_past", when=lambda s: s.b + s.c > 0)
+def _attention_past(s: Sizes) -> Case:
     return call(
         s.real(s.a, s.c, 24), s.real(s.a, 3, s.c, 4), s.real(s.a, 3, s.c, 5), s.real(s.a, 3, s.b, 4),
         s.real(s.a, 3, s.b, 5), num_heads=6, num_key_heads=3, size=4, value_size=5, scale=0.7, rtol=1e-4, atol=1e-5,
