@@ -80,9 +80,7 @@ def fuse_ops(mod: ir.IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -
 def _fuse_seq(seq: SeqExpr, mod: ir.IRModule, max_ops: int, mutable: set[ir.ExprVar]) -> SeqExpr:
     used_outside = _uses_by_block(seq)
     blocks = tuple(_fuse_block(block, mod, max_ops, used_outside[i], mutable) for i, block in enumerate(seq.blocks))
-    if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-        return seq
-    return SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty)
+    return ir.with_fields(seq, blocks=blocks)
 
 
 def _uses_by_block(seq: SeqExpr) -> list[set[ir.ExprVar]]:
