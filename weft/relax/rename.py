@@ -102,7 +102,7 @@ def replace_value(binding: Binding, value: Expr, var: ExprVar | None = None) -> 
     return VarBinding(var, value, span=binding.span)
 
 
-def with_sequences(value: Any, rewrite: Callable[[Any], Any]) -> Any:
+def with_sequences(value: Expr, rewrite: Callable[[Any], Any]) -> Any:
     """Return a value with its branches, or the body of an inner function, rewritten; itself where they stay."""
     if isinstance(value, If):
         return with_fields(value, true_branch=rewrite(value.true_branch), false_branch=rewrite(value.false_branch))
