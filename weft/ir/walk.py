@@ -187,7 +187,7 @@ def rebuild(node: N, f: Callable[[Any], Any]) -> N:
 def with_fields(node: N, **fields: Any) -> N:
     """Return `node` with other values in some fields; itself where they are the same, or tuples of the same."""
     same = all(_is_same(getattr(node, f), new) for f, new in fields.items())
-    return node if same else replace(node, **fields)
+    return node if same else replace(node, **fields)  # type: ignore[arg-type]
 
 
 def _is_same(old: Any, new: Any) -> bool:

@@ -5,22 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import (
-    Call,
-    Dispatch,
-    Expr,
-    ExprVar,
-    Function,
-    If,
-    Node,
-    Tuple,
-    TupleGetItem,
-    Type,
-    Var,
-    substitute,
-    walk,
-    with_fields,
-)  # fmt: skip
+from weft import ir
+from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Node, Tuple, TupleGetItem, Type, Var
 from weft.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, VarBinding
 
 __all__ = ["copy_with_new_vars", "rename_vars", "replace_value", "variables", "with_sequences"]
@@ -69,18 +55,18 @@ def _rename_get_item(expr: TupleGetItem, renamed: dict[Expr, Expr]) -> Any:
 @_RENAME.on(If)
 def _rename_if(expr: If, renamed: dict[Expr, Expr]) -> Any:
     parts = {f: _RENAME(getattr(expr, f), renamed) for f in ("cond", "true_branch", "false_branch")}
-    return with_fields(expr, **parts)
+    return ir.with_fields(expr, **parts)
 
 
 @_RENAME.on(SeqExpr)
 def _rename_seq(expr: SeqExpr, renamed: dict[Expr, Expr]) -> Any:
     blocks = tuple([_rename_block(b, renamed) for b in expr.blocks])
-    return with_fields(expr, blocks=blocks, body=_RENAME(expr.body, renamed))
+    return ir.with_fields(expr, blocks=blocks, body=_RENAME(expr.body, renamed))
 
 
 def _rename_block(block: BindingBlock, renamed: dict[Expr, Expr]) -> BindingBlock:
     bindings = tuple([_rename_binding(b, renamed) for b in block.bindings])
-    return with_fields(block, bindings=bindings)
+    return ir.with_fields(block, bindings=bindings)
 
 
 def _rename_binding(b: Any, renamed: dict[Expr, Expr]) -> Any:
@@ -105,7 +91,7 @@ def replace_value(binding: Binding, value: Expr, var: ExprVar | None = None) -> 
 def with_sequences(value: Expr, rewrite: Callable[[Any], Any]) -> Any:
     """Return a value with its branches, or the body of an inner function, rewritten; itself where they stay."""
     if isinstance(value, If):
-        return with_fields(value, true_branch=rewrite(value.true_branch), false_branch=rewrite(value.false_branch))
+        return ir.with_fields(value, true_branch=rewrite(value.true_branch), false_branch=rewrite(value.false_branch))
     return value.replace(body=rewrite(value.body)) if isinstance(value, Function) else value
 
 
@@ -115,7 +101,7 @@ def copy_with_new_vars(func: Function) -> Function:
     symbols: dict[Var, Var] = {}
 
     def renew(ty: Type | None) -> None:
-        symbols.update({n: type(n)(n.name, n.dtype) for n in walk(ty) if isinstance(n, Var) and n not in symbols})
+        symbols.update({n: type(n)(n.name, n.dtype) for n in ir.walk(ty) if isinstance(n, Var) and n not in symbols})
 
     def fresh(var: Any) -> Any:
         renamed[var] = new = type(var)(var.name_hint, var.ty, span=var.span)
@@ -142,7 +128,7 @@ def copy_with_new_vars(func: Function) -> Function:
             renew(p.ty)
         return f.replace(params=tuple(fresh(p) for p in f.params), body=value_of(f.body))
 
-    return substitute(function(func), symbols)
+    return ir.substitute(function(func), symbols)
 
 
 def variables(expr: Node | None) -> list[ExprVar]:
