@@ -134,8 +134,7 @@ def rewrite_with_original(
             memo[e] = result
             break
         for let, value in reversed(chain):
-            same = value is let.value and result is let.body
-            result = rule(let, let if same else nodes.Let(let.var, value, result, ty=let.ty, span=let.span))
+            result = rule(let, ir.with_fields(let, value=value, body=result))
             memo[let] = result
         return result
 
