@@ -1,12 +1,19 @@
 """Convolutions."""
 
-from tests.op.contract import Case, Fixed, Sizes, call, case, cases
+from typing import Any
+
+from tests.op.contract import Array, Case, Fixed, Sizes, call, case, cases
 
 NEAR = {"rtol": 1e-4, "atol": 1e-4}
 
 
 def _enough(s: Sizes, size: int) -> bool:
     return min(int(s.b), int(s.c)) + 2 >= size
+
+
+def _last(x: Array, w: Array, kernel_layout: str, **more: Any) -> Case:
+    """A convolution of images whose channels come last."""
+    return call(x, w, data_layout="NHWC", kernel_layout=kernel_layout, **NEAR, **more)
 
 
 case("nn.conv1d", make=lambda s: call(s.real(s.a, 3, s.c), Fixed(s.real(5, 3, 1)), strides=2, padding=(1, 2), **NEAR))
@@ -38,9 +45,7 @@ def _conv2d_dilated(s: Sizes) -> Case:
 
 @cases("nn.conv2d", when=lambda s: _enough(s, 3))
 def _conv2d_last(s: Sizes) -> Case:
-    return call(
-        s.real(s.a, s.b, s.c, 3), s.real(3, 3, 3, 5), padding=1, data_layout="NHWC", kernel_layout="HWIO", **NEAR
-    )
+    return _last(s.real(s.a, s.b, s.c, 3), s.real(3, 3, 3, 5), "HWIO", padding=1)
 
 
 @cases("nn.conv2d", when=lambda s: _enough(s, 3))
@@ -58,16 +63,7 @@ def _conv2d_first_from_last(s: Sizes) -> Case:
 
 @cases("nn.conv2d", when=lambda s: _enough(s, 3))
 def _conv2d_depthwise(s: Sizes) -> Case:
-    return call(
-        s.real(s.a, s.b, s.c, 19),
-        s.real(3, 3, 19),
-        padding=1,
-        strides=2,
-        groups=19,
-        data_layout="NHWC",
-        kernel_layout="HWC",
-        **NEAR,
-    )
+    return _last(s.real(s.a, s.b, s.c, 19), s.real(3, 3, 19), "HWC", padding=1, strides=2, groups=19)
 
 
 case("nn.conv2d", make=lambda s: call(s.real(s.a, 3, s.c, 4), s.real(6, 1, 1, 3), groups=3, **NEAR))
@@ -75,28 +71,12 @@ case("nn.conv2d", make=lambda s: call(s.real(s.a, 3, s.c, 4), s.real(6, 1, 1, 3)
 
 @cases("nn.conv2d", when=lambda s: _enough(s, 3))
 def _conv2d_packed(s: Sizes) -> Case:
-    return call(
-        s.real(s.a, s.b, s.c, 5),
-        s.real(2, 3, 3, 5, 16),
-        padding=1,
-        data_layout="NHWC",
-        kernel_layout="OHWI16o",
-        channels=21,
-        **NEAR,
-    )
+    return _last(s.real(s.a, s.b, s.c, 5), s.real(2, 3, 3, 5, 16), "OHWI16o", padding=1, channels=21)
 
 
 @cases("nn.conv2d", when=lambda s: _enough(s, 3))
 def _conv2d_packed_in_groups(s: Sizes) -> Case:
-    return call(
-        s.real(s.a, s.b, s.c, 5),
-        s.real(2, 3, 3, 2, 64),
-        padding=1,
-        data_layout="NHWC",
-        kernel_layout="OHWI16o4i",
-        channels=21,
-        **NEAR,
-    )
+    return _last(s.real(s.a, s.b, s.c, 5), s.real(2, 3, 3, 2, 64), "OHWI16o4i", padding=1, channels=21)
 
 
 @cases("nn.conv2d", when=lambda s: _enough(s, 3))
@@ -105,16 +85,7 @@ def _conv2d_padded_with_a_value(s: Sizes) -> Case:
     return call(x, w, padding=(1, 2, 0, 1), out_dtype="int32", pad_value=130)
 
 
-@cases("nn.conv2d")
-def _conv2d_pointwise(s: Sizes) -> Case:
-    return call(
-        s.real(s.a, s.b, s.c, 8),
-        s.real(1, 1, 1, 8, 32),
-        data_layout="NHWC",
-        kernel_layout="OHWI32o",
-        channels=32,
-        **NEAR,
-    )
+case("nn.conv2d", make=lambda s: _last(s.real(s.a, s.b, s.c, 8), s.real(1, 1, 1, 8, 32), "OHWI32o", channels=32))
 
 
 @cases("nn.conv2d", when=lambda s: _enough(s, 3))
@@ -193,9 +164,7 @@ def _conv1d_outer(s: Sizes) -> Case:
     return call(s.real(s.a, 9, 4), s.real(6, 3, 2), data_layout="NWC", kernel_layout="OWI", groups=2, **NEAR)
 
 
-@cases("nn.conv2d")
-def _conv2d_outer(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b, 7, 3), s.real(5, 3, 2, 3), padding=1, data_layout="NHWC", kernel_layout="OHWI", **NEAR)
+case("nn.conv2d", make=lambda s: _last(s.real(s.a, s.b, 7, 3), s.real(5, 3, 2, 3), "OHWI", padding=1))
 
 
 case("nn.conv3d", make=lambda s: call(s.real(s.a, 2, 5, 4, 3), s.real(2, 1, 2, 2, 2), kernel_layout="ODHWI", **NEAR))
