@@ -117,15 +117,8 @@ def _transpose1d(s: Sizes) -> Case | None:
 
 @cases("nn.conv2d_transpose", when=lambda s: s.b > 0)
 def _transpose2d(s: Sizes) -> Case:
-    return call(
-        s.real(s.a, 4, s.b, s.c),
-        s.real(4, 3, 3, 2),
-        strides=(2, 3),
-        padding=(1, 0, 0, 1),
-        output_padding=(1, 2),
-        groups=2,
-        **NEAR,
-    )
+    x, w = s.real(s.a, 4, s.b, s.c), s.real(4, 3, 3, 2)
+    return call(x, w, strides=(2, 3), padding=(1, 0, 0, 1), output_padding=(1, 2), groups=2, **NEAR)
 
 
 @cases("nn.conv2d_transpose", when=lambda s: s.b > 0)

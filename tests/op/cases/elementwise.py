@@ -159,19 +159,8 @@ case("power", make=lambda s: call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=-
 case("atan2", make=lambda s: call(s.real(s.a, s.b), s.real(s.a, s.b), rtol=1e-4))
 
 
-@cases(
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "maximum",
-    "minimum",
-    "equal",
-)
-def _bools(s: Sizes, name: str) -> Case:
-    return call(s.boolean(s.a, s.b), s.boolean(s.b))
+BOOLS = "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor maximum minimum equal".split()
+case(*BOOLS, make=lambda s, name: call(s.boolean(s.a, s.b), s.boolean(s.b)))
 
 
 case(*BITWISE, make=lambda s, name: call(s.integer(s.a, s.b, dtype="int32"), s.integer(s.b, dtype="int32")))

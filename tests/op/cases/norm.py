@@ -81,14 +81,8 @@ def _attention_causal(s: Sizes) -> Case:
 
 @cases("nn.attention", when=lambda s: s.b >= s.c)
 def _attention_causal_end(s: Sizes) -> Case:
-    return call(
-        s.real(1, s.c, 2, 4),
-        s.real(1, s.b, 2, 4),
-        s.real(1, s.b, 2, 4),
-        causal_mask="BottomRight",
-        **NEAR,
-        symbolic=False,
-    )
+    q, k, v = s.real(1, s.c, 2, 4), s.real(1, s.b, 2, 4), s.real(1, s.b, 2, 4)
+    return call(q, k, v, causal_mask="BottomRight", symbolic=False, **NEAR)
 
 
 @cases("nn.attention")
@@ -120,34 +114,16 @@ def _attention_heads_in_rows(s: Sizes) -> Case:
     return call(packed, packed, packed, num_heads=2, num_key_heads=2, size=4, value_size=4, offsets=(0, 8, 17), **NEAR)
 
 
+HEADS = {"num_heads": 6, "num_key_heads": 3, "size": 4, "value_size": 5, "scale": 0.7}
+
+
 @cases("nn.attention_heads", when=lambda s: s.b > 0)
 def _attention_heads_first(s: Sizes) -> Case:
-    return call(
-        s.real(s.a, s.c, 24),
-        s.real(s.a, 3, s.b, 4),
-        s.real(s.a, 3, s.b, 5),
-        s.real(s.c, s.b),
-        num_heads=6,
-        num_key_heads=3,
-        size=4,
-        value_size=5,
-        scale=0.7,
-        **NEAR,
-    )
+    q, k, v = s.real(s.a, s.c, 24), s.real(s.a, 3, s.b, 4), s.real(s.a, 3, s.b, 5)
+    return call(q, k, v, s.real(s.c, s.b), **HEADS, **NEAR)
 
 
 @cases("nn.attention_past", when=lambda s: s.b + s.c > 0)
 def _attention_past(s: Sizes) -> Case:
-    return call(
-        s.real(s.a, s.c, 24),
-        s.real(s.a, 3, s.c, 4),
-        s.real(s.a, 3, s.c, 5),
-        s.real(s.a, 3, s.b, 4),
-        s.real(s.a, 3, s.b, 5),
-        num_heads=6,
-        num_key_heads=3,
-        size=4,
-        value_size=5,
-        scale=0.7,
-        **NEAR,
-    )
+    new = s.real(s.a, s.c, 24), s.real(s.a, 3, s.c, 4), s.real(s.a, 3, s.c, 5)
+    return call(*new, s.real(s.a, 3, s.b, 4), s.real(s.a, 3, s.b, 5), **HEADS, **NEAR)

@@ -47,15 +47,8 @@ for _rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
 
 @cases("image.resize")
 def _exclude(s: Sizes) -> Case:
-    return call(
-        s.real(1, 1, 4, 4),
-        Shape((1, 1, 9, 3)),
-        method="cubic",
-        cubic_exclude=True,
-        cubic_alpha=-0.5,
-        symbolic=False,
-        **NEAR,
-    )
+    cubic = {"method": "cubic", "cubic_exclude": True, "cubic_alpha": -0.5}
+    return call(s.real(1, 1, 4, 4), Shape((1, 1, 9, 3)), symbolic=False, **cubic, **NEAR)
 
 
 def _shrunk(mode: str) -> None:
@@ -116,15 +109,8 @@ case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(1, 2, 4,
 def _sample(method: str, padding: str, align: bool) -> None:
     @cases("image.grid_sample", when=lambda s: s.b > 0)
     def make(s: Sizes) -> Case:
-        return call(
-            s.real(s.a, 2, s.b, s.c),
-            s.real(s.a, 2, 3, 4, low=-1.4, high=1.4),
-            method=method,
-            padding_mode=padding,
-            align_corners=align,
-            rtol=1e-3,
-            atol=1e-4,
-        )
+        x, places = s.real(s.a, 2, s.b, s.c), s.real(s.a, 2, 3, 4, low=-1.4, high=1.4)
+        return call(x, places, method=method, padding_mode=padding, align_corners=align, rtol=1e-3, atol=1e-4)
 
 
 for _method in ("bilinear", "nearest", "bicubic"):
