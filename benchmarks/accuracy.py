@@ -1,7 +1,5 @@
 """Outputs beside ONNX Runtime's: the zoo at five sizes each, from one compilation that is given no shapes."""
 
-from __future__ import annotations
-
 import sys
 
 from benchmarks import report, zoo

@@ -2,8 +2,6 @@
 cache, then with the cache it left; and time of ``weft compile``, which writes a library, with that cache.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

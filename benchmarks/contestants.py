@@ -4,8 +4,6 @@ A process each, because a runtime's worker threads spin for a while after a call
 so that one that fails or hangs takes nothing with it. Requests and answers are lines of JSON; arrays go through files.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.metadata
 import json

@@ -5,8 +5,6 @@ are timed by hand-made programs whose loops hold nothing else: the time of a cal
 none, over the instructions of the steps.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

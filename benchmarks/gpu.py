@@ -4,8 +4,6 @@
 host; without it, operators and networks are timed beside PyTorch on CUDA, in float32 without TF32.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

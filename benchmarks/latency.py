@@ -1,7 +1,5 @@
 """Latency of whole networks beside ONNX Runtime: ResNet-50, MobileNetV2, MiniLM at 128 tokens, the text detector."""
 
-from __future__ import annotations
-
 import sys
 
 from benchmarks import report, zoo

@@ -3,8 +3,6 @@
 Their weights are constants of one value and the input counts from 0 to 1, as the suite's own runner makes it.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

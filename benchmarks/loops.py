@@ -1,7 +1,5 @@
 """ONNX loops of one addition: time of a trip beside ONNX Runtime, memory, and outputs of trips; a process for each."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys

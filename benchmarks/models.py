@@ -5,8 +5,6 @@ them. A row's ratio is the median over rounds of the best peer's time divided by
 Runtime's before anything is timed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -6,8 +6,6 @@ its place (``..._expanded``); such a repetition is counted where the original is
 Cases run in worker processes, so that one that crashes or hangs costs itself only.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import json

@@ -4,8 +4,6 @@ A case is a row of `CASES`; models are made from rows. What a row says of shapes
 `constants` are initializers. With `symbolic` the axes in `free` of the first input have names in place of sizes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

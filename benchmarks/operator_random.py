@@ -6,8 +6,6 @@ The same seed gives the same cases. A row is noted as ``slow`` beside its peers,
 both take more than ten times what the bytes and multiply-adds need at the machine's ceilings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cases of the operators that have no family of their own in `operator_cases`: each operator once, common ones more."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@
 They are run on what is there, to find what `operator_cases` does not meet.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

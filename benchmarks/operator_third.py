@@ -5,8 +5,6 @@
 Like the second, it is run on what is there. Operators of the domain ``com.microsoft`` are those that converters write.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

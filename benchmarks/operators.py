@@ -10,8 +10,6 @@ out of its row. `ceiling` is the share of Weft's time that the machine needs at 
 below `FAR`, a row that is not slow is noted as `far`.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import math
 import statistics

@@ -1,7 +1,5 @@
 """What surrounds the kernels: a Python call of a function with one operator, import time, the library's size."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import statistics

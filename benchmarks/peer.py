@@ -1,7 +1,5 @@
 """ONNX Runtime and Weft on the same ONNX file with the same number of threads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ after its last call and would take the other's cores. The first call of a block 
 of the ratios of neighbouring blocks; a time is the median over all calls.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Mapping

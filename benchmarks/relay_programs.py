@@ -3,8 +3,6 @@
 Each maker returns a module whose weights are those of a PyTorch network, so that results can be compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What every benchmark writes: rows on the screen and, where asked, JSON with what the numbers depend on."""
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import json

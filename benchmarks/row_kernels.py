@@ -3,16 +3,11 @@
 Cases for ``benchmarks/kernels.py`` (which times them), each with its peers in ONNX Runtime and PyTorch. All contenders
 read the same arrays and write into arrays allocated alike (NumPy asks for 2 MiB pages from 4 MiB on), so none of them
 pays for fresh pages inside the timed call.
-
-    python -m benchmarks.row_kernels --threads 1 --only softmax --json out.json
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
-import os
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,28 +17,12 @@ from typing import Any
 
 import numpy as np
 
-
-def parse() -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--only", default="", help="comma-separated parts of case names")
-    parser.add_argument("--slices", type=int, default=8)
-    parser.add_argument("--no-peer", action="store_true", help="time Weft alone")
-    parser.add_argument("--json", default="")
-    return parser.parse_args()
-
-
-ARGS = parse() if __name__ == "__main__" else None
-if ARGS is not None:
-    os.environ["WEFT_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(ARGS.threads)
-
-from weft import te, topi  # noqa: E402 - the pool reads its size at import
-from weft.ir import int64  # noqa: E402
-from weft.support.cc import run_compiler  # noqa: E402
-from weft.target import Target, build  # noqa: E402
-from weft.tir.schedule import default_schedule  # noqa: E402
-from weft.topi.activation import ACTIVATIONS  # noqa: E402
+from weft import te, topi
+from weft.ir import int64
+from weft.support.cc import run_compiler
+from weft.target import Target, build
+from weft.tir.schedule import default_schedule
+from weft.topi.activation import ACTIVATIONS
 
 RNG = np.random.default_rng(0)
 
@@ -466,20 +445,3 @@ def show(row: dict[str, Any]) -> str:
     wrong = "" if row["error"] < 1e-4 else f"  WRONG BY {row['error']:.2g}"
     scalar = f"  C's scalar calls {us['C'][0] / us['weft'][0]:5.1f}" if "C" in us else ""
     return f"{row['name']:34} {cells} {rate}  ratio {ratios[0]:5.2f} ({ratios[1]:5.2f}){scalar}{wrong}"
-
-
-def main(args: argparse.Namespace) -> None:
-    """Measure and print."""
-    wanted = [p.strip() for p in args.only.split(",") if p.strip()]
-    rows = []
-    for case in cases():
-        if not wanted or any(w in case.name for w in wanted):
-            rows.append(measure(case, args.threads, args.slices, not args.no_peer))
-            print(show(rows[-1]), flush=True)
-    if args.json:
-        with open(args.json, "w") as f:
-            json.dump({"threads": args.threads, "rows": rows}, f, indent=1)
-
-
-if __name__ == "__main__" and ARGS is not None:
-    main(ARGS)

@@ -7,8 +7,6 @@ a single feed differs by a fifth from run to run of the same arithmetic, since a
 changes all that follows.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import tempfile

@@ -4,8 +4,6 @@ Weights are random, and each model is small. Its results are compared with PyTor
 where dimensions are open; ``--speed`` times ``torch.compile`` with Weft, with inductor, and eager, in turns.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import time

@@ -3,8 +3,6 @@
 Each engine runs in a process of its own (`vm_lanes`), several times in turn; the least of the runs counts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

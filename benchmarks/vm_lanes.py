@@ -5,8 +5,6 @@ call are the difference of a function of 200 calls and one of 100. Every number 
 since other processes share the machine.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """Loading executables, and calling them from several threads: Weft alone."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import threading

@@ -1,7 +1,5 @@
 """The zoo by name: ONNX files made on demand, and inputs of five sizes."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import sys

@@ -3,8 +3,6 @@
 Runs with whatever ``weft`` is on the path, so that :mod:`kernels_diff` can run it with another commit's.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

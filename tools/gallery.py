@@ -4,8 +4,6 @@ A page is Markdown. Its Python blocks run one after the other in a scratch folde
 language with ``title="name"`` is a file of that name there. What a block prints stands in the ``text`` block below it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -4,8 +4,6 @@ A change that only moves code must leave this empty. The other commit is checked
 checkout's native library and ONNX files, so only the compiler differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import os

@@ -3,8 +3,6 @@
 ``python tools/onnx_conformance.py`` writes the page.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

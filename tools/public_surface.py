@@ -6,8 +6,6 @@ A line that disappears, or that takes less than it did, breaks programs: it is r
 was deprecated for as long as ``docs/decisions/023`` asks.
 """
 
-from __future__ import annotations
-
 import ast
 import enum
 import importlib

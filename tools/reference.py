@@ -6,8 +6,6 @@
 picture of the floors in ``docs/architecture.md`` are written, too.
 """
 
-from __future__ import annotations
-
 import configparser
 import importlib
 import inspect

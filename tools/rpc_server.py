@@ -5,8 +5,6 @@ linker are those of the ``ziglang`` package; tvm-ffi's sources come with its whe
 ``build/rpc-server/<target>/weft_rpc_server``. With ``--sanitize`` the host's compiler builds for the host, with checks.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import subprocess

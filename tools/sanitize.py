@@ -4,8 +4,6 @@ Usage: ``python tools/sanitize.py [address] [thread]``. Each sanitizer has its b
 the program is `native/tests/stress.cc`, the tests those of `tests/runtime` with the sanitizer loaded into Python.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The generator calls ``on_files`` once and ``on_page_markdown`` for each page.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

@@ -3,8 +3,6 @@
 Growth past a budget needs an edit of ``docs/size.toml``, where a reviewer sees it.
 """
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

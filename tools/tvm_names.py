@@ -7,8 +7,6 @@ while it runs (its FFI's tables) are not seen. Parameters are those of functions
 release by release, less ``span`` and those that begin with an underscore.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import subprocess

@@ -6,8 +6,6 @@ WebAssembly's own exceptions, which every browser has. Objects are kept in ``bui
 that they include is newer.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor

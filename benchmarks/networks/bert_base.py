@@ -1,7 +1,5 @@
 """BERT-base's encoder with embeddings: 12 layers of width 768, any batch and length, with an attention mask."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

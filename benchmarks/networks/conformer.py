@@ -1,10 +1,5 @@
 """A speech encoder in Conformer's manner: attention and depthwise convolutions over frames, of any number."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -54,18 +49,7 @@ class Conformer(nn.Module):
         return torch.log_softmax(self.head(y), -1)
 
 
-def network() -> nn.Module:
-    return torch_export.build(44, Conformer)
-
-
-def export(path: str | Path) -> None:
-    axes = {0: "batch", 2: "frames"}
-    torch_export.export(network(), (_sample(),), path, ["x"], ["y"], {"x": axes, "y": {0: "batch", 1: "steps"}})
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    return {"x": rng.standard_normal((1, BANDS, SIZES[size]), np.float32)}
-
-
-def _sample() -> torch.Tensor:
-    return torch.randn(1, BANDS, 128, generator=torch.Generator().manual_seed(0))
+NETWORK = torch_export.OneTensor(
+    44, Conformer, (1, BANDS, None), 128, SIZES, ("x", {0: "batch", 2: "frames"}), ("y", {0: "batch", 1: "steps"})
+)
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

@@ -4,8 +4,6 @@ Batch, number of new tokens and length of the past are dynamic, and the past may
 positions are computed from the lengths.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

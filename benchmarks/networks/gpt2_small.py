@@ -3,8 +3,6 @@
 12 layers of width 768; number of new tokens and length of the past are dynamic, and the past may be empty (prefill).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,10 +1,5 @@
 """HiFi-GAN's generator: transposed convolutions from frames to samples, and dilated ones between; any length."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -52,18 +47,7 @@ class HiFiGAN(nn.Module):
         return torch.tanh(self.head(nn.functional.leaky_relu(x)))
 
 
-def network() -> nn.Module:
-    return torch_export.build(46, HiFiGAN)
-
-
-def export(path: str | Path) -> None:
-    axes = {0: "batch", 2: "frames"}
-    torch_export.export(network(), (_sample(),), path, ["x"], ["y"], {"x": axes, "y": {0: "batch", 2: "samples"}})
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    return {"x": rng.standard_normal((1, BANDS, SIZES[size]), np.float32)}
-
-
-def _sample() -> torch.Tensor:
-    return torch.randn(1, BANDS, 16, generator=torch.Generator().manual_seed(0))
+NETWORK = torch_export.OneTensor(
+    46, HiFiGAN, (1, BANDS, None), 16, SIZES, ("x", {0: "batch", 2: "frames"}), ("y", {0: "batch", 2: "samples"})
+)
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

@@ -3,8 +3,6 @@
 With constant weights all channels are alike and values overflow or vanish, which is no measure of speed.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -4,8 +4,6 @@ RMS norms, rotary positions, grouped queries, gated MLPs. Batch, new tokens and 
 in blocks of 32 with a scale each, as ``MatMulNBits`` has them; the file is in the form that ONNX Runtime runs best.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,22 +1,11 @@
 """The LSTM of two layers."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-from torch import nn
+from dataclasses import replace
 
 from benchmarks.networks import lstm
-from benchmarks.networks.lstm import SIZES, inputs
+from benchmarks.networks.lstm import SIZES
 
 __all__ = ["SIZES", "export", "inputs", "network"]
 
-LAYERS = 2
-
-
-def network() -> nn.Module:
-    return lstm.network(LAYERS)
-
-
-def export(path: str | Path) -> None:
-    lstm.export(path, LAYERS)
+NETWORK = replace(lstm.NETWORK, make=lambda: lstm.Lstm(2))
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

@@ -1,7 +1,5 @@
 """MiniLM-L6-v2 with its trained weights, as the demo writes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

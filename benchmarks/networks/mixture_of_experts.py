@@ -1,10 +1,5 @@
 """A mixture of experts: each token goes through the two of eight that its gate prefers; any number of tokens."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -37,18 +32,5 @@ class Mixture(nn.Sequential):
         super().__init__(*(Layer() for _ in range(LAYERS)))
 
 
-def network() -> nn.Module:
-    return torch_export.build(47, Mixture)
-
-
-def export(path: str | Path) -> None:
-    axes = {0: "tokens"}
-    torch_export.export(network(), (_sample(),), path, ["x"], ["y"], {"x": axes, "y": axes})
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    return {"x": rng.standard_normal((SIZES[size], WIDTH), np.float32)}
-
-
-def _sample() -> torch.Tensor:
-    return torch.randn(16, WIDTH, generator=torch.Generator().manual_seed(0))
+NETWORK = torch_export.OneTensor(47, Mixture, (None, WIDTH), 16, SIZES, ("x", {0: "tokens"}), ("y", {0: "tokens"}))
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

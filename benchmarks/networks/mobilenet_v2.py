@@ -1,10 +1,5 @@
 """MobileNetV2 with a symbolic batch, with its batch norms left in the graph."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -50,18 +45,8 @@ class MobileNetV2(nn.Module):
         return self.head(self.features(image).mean((2, 3)))
 
 
-def network() -> nn.Module:
-    return torch_export.build(14, MobileNetV2, _sample())
-
-
-def export(path: str | Path) -> None:
-    axes = {"image": {0: "batch"}, "logits": {0: "batch"}}
-    torch_export.export(network(), (_sample(),), path, ["image"], ["logits"], axes, keep_batch_norm=True)
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    return {"image": rng.standard_normal((SIZES[size], 3, 224, 224), np.float32)}
-
-
-def _sample() -> torch.Tensor:
-    return torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+AXES = {0: "batch"}
+NETWORK = torch_export.OneTensor(
+    14, MobileNetV2, (None, 3, 224, 224), 2, SIZES, ("image", AXES), ("logits", AXES), keep_batch_norm=True
+)
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

@@ -1,10 +1,5 @@
 """MobileNetV3-large for any image size, with its batch norms left in the graph."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -86,19 +81,8 @@ class MobileNetV3(nn.Module):
         return self.head(torch.flatten(x, 1))
 
 
-def network() -> nn.Module:
-    return torch_export.build(13, MobileNetV3, _sample())
-
-
-def export(path: str | Path) -> None:
-    axes = {"image": {0: "batch", 2: "height", 3: "width"}, "logits": {0: "batch"}}
-    torch_export.export(network(), (_sample(),), path, ["image"], ["logits"], axes, keep_batch_norm=True)
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    n, height, width = SIZES[size]
-    return {"image": rng.standard_normal((n, 3, height, width), np.float32)}
-
-
-def _sample() -> torch.Tensor:
-    return torch.randn(4, 3, 128, 128, generator=torch.Generator().manual_seed(0))
+AXES = {0: "batch", 2: "height", 3: "width"}
+NETWORK = torch_export.OneTensor(
+    13, MobileNetV3, (None, 3, None, None), (4, 128, 128), SIZES, ("image", AXES), ("logits", {0: "batch"}), True
+)
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

@@ -3,8 +3,6 @@
 Each is an :class:`Architecture`, which does what the other modules of the zoo do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,10 +1,5 @@
 """ResNet-50 (stride in the 3x3 convolution) with a symbolic batch, with its batch norms left in the graph."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -54,18 +49,8 @@ class ResNet50(nn.Module):
         return self.head(torch.flatten(self.pool(self.layers(self.stem(image))), 1))
 
 
-def network() -> nn.Module:
-    return torch_export.build(15, ResNet50, _sample())
-
-
-def export(path: str | Path) -> None:
-    axes = {"image": {0: "batch"}, "logits": {0: "batch"}}
-    torch_export.export(network(), (_sample(),), path, ["image"], ["logits"], axes, keep_batch_norm=True)
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    return {"image": rng.standard_normal((SIZES[size], 3, 224, 224), np.float32)}
-
-
-def _sample() -> torch.Tensor:
-    return torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+AXES = {0: "batch"}
+NETWORK = torch_export.OneTensor(
+    15, ResNet50, (None, 3, 224, 224), 2, SIZES, ("image", AXES), ("logits", AXES), keep_batch_norm=True
+)
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

@@ -1,17 +1,18 @@
 """ResNet-50 quantised by ONNX Runtime: quantised and dequantised around every product, weights per channel."""
 
-from __future__ import annotations
-
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
-from benchmarks.networks import resnet50, torch_export
+from benchmarks.networks import resnet50
+from benchmarks.networks.resnet50 import SIZES, inputs
 
-SIZES = resnet50.SIZES
+__all__ = ["SIZES", "export", "inputs"]
+
 CALIBRATION_SAMPLES = 4
 
 
@@ -29,12 +30,6 @@ class _Samples(CalibrationDataReader):
 def export(path: str | Path, activations: QuantType = QuantType.QUInt8) -> None:
     with tempfile.TemporaryDirectory() as folder:
         plain = Path(folder) / "plain.onnx"
-        axes = {"image": {0: "batch"}, "logits": {0: "batch"}}
-        sample = resnet50._sample()
-        torch_export.export(resnet50.network(), (sample,), plain, ["image"], ["logits"], axes)
+        replace(resnet50.NETWORK, keep_batch_norm=False).export(plain)
         options: dict[str, Any] = {"per_channel": True, "activation_type": activations, "weight_type": QuantType.QInt8}
         quantize_static(plain, path, _Samples(), quant_format=QuantFormat.QDQ, **options)
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    return resnet50.inputs(rng, size)

@@ -1,7 +1,5 @@
 """ResNet-50 quantised with signed activations, otherwise as `resnet50_int8`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from onnxruntime.quantization import QuantType

@@ -1,10 +1,5 @@
 """SegFormer-B0's encoder and head: attention over images whose keys are reduced, any batch."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -73,18 +68,7 @@ class SegFormer(nn.Module):
 SIDE = 256
 
 
-def network() -> nn.Module:
-    return torch_export.build(43, SegFormer)
-
-
-def export(path: str | Path) -> None:
-    axes = {0: "batch"}
-    torch_export.export(network(), (_sample(),), path, ["x"], ["y"], {"x": axes, "y": axes})
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    return {"x": rng.standard_normal((SIZES[size], 3, SIDE, SIDE), np.float32)}
-
-
-def _sample() -> torch.Tensor:
-    return torch.randn(1, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0))
+NETWORK = torch_export.OneTensor(
+    43, SegFormer, (None, 3, SIDE, SIDE), 1, SIZES, ("x", {0: "batch"}), ("y", {0: "batch"})
+)
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

@@ -4,11 +4,6 @@ Any height and width that are multiples of 32. The top-down path of the pyramid 
 level, which the model computes from its input, and elsewhere by constant scales.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -139,19 +134,8 @@ class TextDetector(nn.Module):
         return self.head(self.pyramid(self.backbone(image)))
 
 
-def network() -> nn.Module:
-    return torch_export.build(11, TextDetector, _sample())
-
-
-def export(path: str | Path) -> None:
-    axes = {0: "batch", 2: "height", 3: "width"}
-    torch_export.export(network(), (_sample(),), path, ["image"], ["probability"], {"image": axes, "probability": axes})
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    n, height, width = SIZES[size]
-    return {"image": rng.standard_normal((n, 3, height, width), np.float32)}
-
-
-def _sample() -> torch.Tensor:
-    return torch.randn(2, 3, 96, 128, generator=torch.Generator().manual_seed(0))
+AXES = {0: "batch", 2: "height", 3: "width"}
+NETWORK = torch_export.OneTensor(
+    11, TextDetector, (None, 3, None, None), (2, 96, 128), SIZES, ("image", AXES), ("probability", AXES)
+)
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

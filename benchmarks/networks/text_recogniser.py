@@ -3,11 +3,6 @@
 Any batch and any width; the height is 32.
 """
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -45,21 +40,19 @@ class TextRecogniser(nn.Module):
         return torch.softmax(self.head(hidden), dim=2)
 
 
-def network() -> nn.Module:
-    made = torch_export.build(12, TextRecogniser, _sample())
+def _made() -> nn.Module:
+    made = TextRecogniser()
     made.head.weight.data.mul_(20.0)
     return made
 
 
-def export(path: str | Path) -> None:
-    axes = {"image": {0: "batch", 3: "width"}, "classes": {0: "batch", 1: "columns"}}
-    torch_export.export(network(), (_sample(),), path, ["image"], ["classes"], axes)
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    n, width = SIZES[size]
-    return {"image": rng.standard_normal((n, 1, HEIGHT, width), np.float32)}
-
-
-def _sample() -> torch.Tensor:
-    return torch.randn(2, 1, HEIGHT, 100, generator=torch.Generator().manual_seed(0))
+NETWORK = torch_export.OneTensor(
+    12,
+    _made,
+    (None, 1, HEIGHT, None),
+    (2, 100),
+    SIZES,
+    ("image", {0: "batch", 3: "width"}),
+    ("classes", {0: "batch", 1: "columns"}),
+)
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

@@ -1,11 +1,11 @@
 """What the zoo's PyTorch networks share: weights that keep activations near 1, and the export to ONNX."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -71,3 +71,51 @@ def export(
             training=mode,
             dynamo=False,
         )
+
+
+@dataclass(frozen=True)
+class OneTensor:
+    """A network of one tensor, whose methods are what a module of the zoo has.
+
+    Attributes
+    ----------
+    seed : int
+        What its weights depend on.
+    shape : tuple of int or None
+        Of what it is fed with; a size says, in order, the dimensions that are None.
+    traced, sizes : int or tuple of int, and a sequence of them
+        The size that it is exported with, and those that it is fed with.
+    given, returned : (str, mapping of int to str)
+        The names of its input and of its output, and those of their dynamic dimensions.
+    """
+
+    seed: int
+    make: Callable[[], nn.Module]
+    shape: tuple[int | None, ...]
+    traced: int | tuple[int, ...]
+    sizes: Sequence[int | tuple[int, ...]]
+    given: tuple[str, Mapping[int, str]]
+    returned: tuple[str, Mapping[int, str]]
+    keep_batch_norm: bool = False
+
+    def sample(self) -> torch.Tensor:
+        """What it is exported with."""
+        return torch.randn(*self._filled(self.traced), generator=torch.Generator().manual_seed(0))
+
+    def network(self) -> nn.Module:
+        """The PyTorch module."""
+        return build(self.seed, self.make, self.sample())
+
+    def export(self, path: str | Path) -> None:
+        """Write the ONNX file."""
+        (given, _), (returned, _) = ends = self.given, self.returned
+        made, keep = self.network(), self.keep_batch_norm
+        export(made, (self.sample(),), path, [given], [returned], dict(ends), keep_batch_norm=keep)
+
+    def inputs(self, rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
+        """Feeds of one of its sizes."""
+        return {self.given[0]: rng.standard_normal(self._filled(self.sizes[size]), np.float32)}
+
+    def _filled(self, size: int | tuple[int, ...]) -> tuple[int, ...]:
+        left = iter(size if isinstance(size, tuple) else (size,))
+        return tuple(next(left) if d is None else d for d in self.shape)

@@ -1,7 +1,5 @@
 """Transformer layers that several networks here are made of: attention with a mask, norms before or after."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional as F

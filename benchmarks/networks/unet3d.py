@@ -1,10 +1,5 @@
 """A U-Net for volumes: convolutions in three dimensions, pooling down, transposed convolutions up, three levels."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -43,16 +38,6 @@ class UNet(nn.Module):
         return self.head(x)
 
 
-def network() -> nn.Module:
-    return torch_export.build(32, UNet)
-
-
-def export(path: str | Path) -> None:
-    sample = torch.randn(1, 1, 8, 16, 16, generator=torch.Generator().manual_seed(0))
-    sizes = {0: "batch", 2: "depth", 3: "height", 4: "width"}
-    torch_export.export(network(), (sample,), path, ["x"], ["y"], {"x": sizes, "y": sizes})
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    n, *volume = SIZES[size]
-    return {"x": rng.standard_normal((n, 1, *volume), np.float32)}
+AXES = {0: "batch", 2: "depth", 3: "height", 4: "width"}
+NETWORK = torch_export.OneTensor(32, UNet, (None, 1, None, None, None), (1, 8, 16, 16), SIZES, ("x", AXES), ("y", AXES))
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

@@ -1,10 +1,5 @@
 """ViT-B/16: patches of 16x16, 12 layers of width 768, for any batch of 224x224 images."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -32,15 +27,7 @@ class ViT(nn.Module):
         return self.head(self.norm(x)[:, 0])
 
 
-def network() -> nn.Module:
-    return torch_export.build(22, ViT)
-
-
-def export(path: str | Path) -> None:
-    sample = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
-    axes = {"image": {0: "batch"}, "logits": {0: "batch"}}
-    torch_export.export(network(), (sample,), path, ["image"], ["logits"], axes)
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    return {"image": rng.standard_normal((SIZES[size], 3, 224, 224), np.float32)}
+NETWORK = torch_export.OneTensor(
+    22, ViT, (None, 3, 224, 224), 2, SIZES, ("image", {0: "batch"}), ("logits", {0: "batch"})
+)
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

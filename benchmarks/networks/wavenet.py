@@ -1,10 +1,5 @@
 """WaveNet: gated convolutions of a sequence, each dilated twice as far as the one before, any length."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import numpy as np
 import torch
 from torch import nn
 
@@ -46,18 +41,6 @@ class WaveNet(nn.Module):
         return self.head(total)
 
 
-def network() -> nn.Module:
-    return torch_export.build(45, WaveNet)
-
-
-def export(path: str | Path) -> None:
-    axes = {0: "batch", 2: "samples"}
-    torch_export.export(network(), (_sample(),), path, ["x"], ["y"], {"x": axes, "y": axes})
-
-
-def inputs(rng: np.random.Generator, size: int) -> dict[str, np.ndarray]:
-    return {"x": rng.standard_normal((1, 1, SIZES[size]), np.float32)}
-
-
-def _sample() -> torch.Tensor:
-    return torch.randn(1, 1, 512, generator=torch.Generator().manual_seed(0))
+AXES = {0: "batch", 2: "samples"}
+NETWORK = torch_export.OneTensor(45, WaveNet, (1, 1, None), 512, SIZES, ("x", AXES), ("y", AXES))
+network, export, inputs = NETWORK.network, NETWORK.export, NETWORK.inputs

@@ -1,7 +1,5 @@
 """Architectures of the package ``transformers``, by their configurations: one row each, weights are random."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Architectures that are written here: diffusion, detection, graphs, sequences, recommendation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -7,8 +7,6 @@ One table says what each statement becomes, one what each expression does. `weft
 stands on this plan: other error messages, symbolic strides, arithmetic that C leaves open, memory from the heap.
 """
 
-from __future__ import annotations
-
 import ctypes
 import subprocess
 import tempfile

@@ -6,8 +6,6 @@ and a repetitive one with guesses that are checked several at once. The program 
 if guesses change what is said.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

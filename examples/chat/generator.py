@@ -1,7 +1,5 @@
 """Sequences of different length that grow together: one call of the compiled decoder gives each its next tokens."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -4,8 +4,6 @@ Both forms have the same parameters. The one that is trained sees whole rows of 
 and values of any number of conversations in pages, reads weights of 4 bits and draws the next tokens itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training of the decoder by Weft: characters of this project's documentation, Adam, some hundred steps."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The sentences of this project's own documentation: README, the pages under ``docs/``, docstrings of the package."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ vector is nearest. ONNX Runtime does the same beside it. The program fails if an
 of the largest value, or an answer is not the expected one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@ are needed to write the file. The graph is the one of the encoder's authors: wor
 transformer layers, the mean over the tokens that the mask keeps, and division by the Euclidean norm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

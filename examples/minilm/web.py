@@ -4,8 +4,6 @@
 package and the sentences of the documentation, and serves the folder on this machine. The page computes everything.
 """
 
-from __future__ import annotations
-
 import functools
 import http.server
 import json

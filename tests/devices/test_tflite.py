@@ -1,13 +1,12 @@
 """TFLite models against TFLite's own runtime: operators one by one, and networks, in floats and quantised."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.arrays import floats
 from weft import environment
 
 if environment.DEVICES.read() == "1":
@@ -24,12 +23,9 @@ from weft.frontend.tflite import from_tflite
 from weft.relax.interpreter import evaluate
 
 RNG = np.random.default_rng(5)
+f32 = floats(RNG)
 Q = (0.05, 3)
 """Scale and zero point of quantised tensors."""
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def i8(*shape: int) -> np.ndarray:

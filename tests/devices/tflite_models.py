@@ -1,7 +1,5 @@
 """TFLite files written with the schema's builders, for tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flatbuffers

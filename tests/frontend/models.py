@@ -1,7 +1,5 @@
 """Small ONNX models for tests, and the comparison with an oracle."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ONNX's backend suite, node cases, through the operators' references: what the importer means, without compiling."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections import defaultdict

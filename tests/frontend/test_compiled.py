@@ -1,7 +1,5 @@
 """Imported models, compiled and run: the parts of an import that only the virtual machine can show."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,15 +8,13 @@ import pytest
 from onnx import helper
 
 import weft
+from tests.arrays import floats
 from tests.frontend.models import compare, model_of, oracle
 from weft.frontend.onnx import from_onnx
 
 node = helper.make_node
 RNG = np.random.default_rng(5)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+f32 = floats(RNG)
 
 
 def machine(model: onnx.ModelProto, **options: Any) -> Any:

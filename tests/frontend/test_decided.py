@@ -1,7 +1,5 @@
 """What Weft gives where ONNX Runtime, ONNX's reference and PyTorch do not agree."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Malformed models: each gives a ModelImportError that names the place, whatever is wrong, and never anything else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators over the opsets in which their form changed, with static and symbolic shapes, against ONNX Runtime."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import weft
+from tests.arrays import floats
 from tests.frontend.models import check, model_of
 from weft import relax
 from weft.error import ModelImportError, UnsupportedOperator
@@ -17,10 +16,7 @@ from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
 RNG = np.random.default_rng(7)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+f32 = floats(RNG)
 
 
 def one(

@@ -3,8 +3,6 @@
 Each case has inputs that fit, whose answer is ONNX Runtime's, and changes to them with the error that they get.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

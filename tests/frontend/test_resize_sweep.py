@@ -4,8 +4,6 @@ specification's reference evaluator where ONNX Runtime refuses.
 Scales and regions are fractions that floats hold exactly, so that no position lies on an edge by rounding alone.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Shapes that a model computes from its inputs become symbolic dimensions; nothing is left to compute."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,6 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import weft
+from tests.arrays import floats
 from tests.frontend.models import calls, check, compare, model_of, oracle
 from weft.frontend.onnx import from_onnx
 from weft.frontend.onnx import scalars as s
@@ -17,10 +16,7 @@ from weft.relax.interpreter import evaluate
 
 node = helper.make_node
 RNG = np.random.default_rng(3)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+f32 = floats(RNG)
 
 
 def i64(*values: Any) -> np.ndarray:

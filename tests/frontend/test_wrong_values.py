@@ -3,8 +3,6 @@
 Every third of the cases that ``python -m tests.frontend.wrong_values`` runs.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import onnx

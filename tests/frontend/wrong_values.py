@@ -6,8 +6,6 @@ ONNX Runtime judges: where it refuses Weft must refuse with an error that names 
 answer the same or refuse. ``python -m tests.frontend.wrong_values [operators]`` runs all of it.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections import Counter, defaultdict

@@ -4,8 +4,6 @@ Files are flipped, cut, spliced and, where their fields are known, changed field
 ``onnx:linear``, ``parameters``, ``cache``. Entries of caches must be read as they were written, or not at all.
 """
 
-from __future__ import annotations
-
 import signal
 import tempfile
 import warnings

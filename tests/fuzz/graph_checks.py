@@ -8,8 +8,6 @@ How far two oracles are apart, and how far rounding at each node moves one of th
 rounding, and what Weft is allowed.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import itertools

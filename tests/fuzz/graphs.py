@@ -7,8 +7,6 @@ Most of the time that a compiled graph takes is that of its kernels. Where numbe
 those of other graphs, which the cache has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

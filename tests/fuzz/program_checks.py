@@ -4,8 +4,6 @@ Relay programs on the machine against the interpreter (and through passes, text 
 both kinds against unscheduled code, and text: what is printed is read back, and damaged text is refused with a place.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

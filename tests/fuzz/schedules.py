@@ -123,7 +123,6 @@ def argmax(r: random.Random) -> tir.PrimFunc:
 
 _WRITTEN = {
     "scatter": """
-@T.prim_func
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32")):
     for i in range(4):
         with T.block("Z"):
@@ -135,7 +134,6 @@ def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32")):
             Y[v % 4] = Y[v % 4] * 2 + X[v]
 """,
     "in_place": """
-@T.prim_func
 def f(X: T.Buffer((6, 5), "int32"), Y: T.Buffer((6, 5), "int32")):
     B = T.alloc_buffer((6, 5), "int32")
     for i, j in T.grid(6, 5):
@@ -152,7 +150,6 @@ def f(X: T.Buffer((6, 5), "int32"), Y: T.Buffer((6, 5), "int32")):
             Y[v, w] = B[v, w] - B[0, w]
 """,
     "prefix": """
-@T.prim_func
 def f(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32")):
     for i in range(9):
         with T.block("P"):
@@ -160,7 +157,6 @@ def f(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32")):
             Y[v] = X[v] + T.if_then_else(v > 0, Y[v - 1], 0)
 """,
     "halves": """
-@T.prim_func
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((8,), "int32")
     for i in range(4):
@@ -177,7 +173,6 @@ def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32")):
             Y[v] = B[7 - v]
 """,
     "where": """
-@T.prim_func
 def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
     B = T.alloc_buffer((10,), "int32")
     for i, j in T.grid(3, 4):
@@ -192,7 +187,6 @@ def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
             Y[v] = B[v] + B[9 - v]
 """,
     "triangle": """
-@T.prim_func
 def f(X: T.Buffer((6, 6), "int32"), Y: T.Buffer((6,), "int32")):
     for i in range(6):
         for j in range(i + 1):
@@ -204,7 +198,6 @@ def f(X: T.Buffer((6, 6), "int32"), Y: T.Buffer((6,), "int32")):
                 Y[v] = Y[v] + X[v, k]
 """,
     "two_stores": """
-@T.prim_func
 def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32"), Z: T.Buffer((4,), "int32")):
     B = T.alloc_buffer((6, 4), "int32")
     for i, j in T.grid(6, 4):
@@ -220,7 +213,6 @@ def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32"), Z: T.Buffer((4
             Z[w] = Z[w] + B[k, w]
 """,
     "one_nest": """
-@T.prim_func
 def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32")):
     B = T.alloc_buffer((6, 4), "int32")
     for i in range(6):
@@ -234,7 +226,6 @@ def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32")):
                 Y[v, w] = B[v, 3 - w] * 2
 """,
     "overwritten": """
-@T.prim_func
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), "int32")):
     for i in range(8):
         with T.block("A"):
@@ -250,7 +241,6 @@ def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), 
             Y[v] = X[7 - v]
 """,
     "repeated": """
-@T.prim_func
 def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
     B = T.alloc_buffer((6,), "int32")
     for i in range(6):
@@ -268,7 +258,6 @@ def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
             Y[v] = B[5 - v]
 """,
     "strided": """
-@T.prim_func
 def f(X: T.Buffer((4, 3), "int32"), Y: T.Buffer((4, 6), "int32")):
     B = T.alloc_buffer((4, 6), "int32")
     for i, j in T.grid(4, 3):
@@ -287,7 +276,6 @@ def f(X: T.Buffer((4, 3), "int32"), Y: T.Buffer((4, 6), "int32")):
             Y[v, w * 2 + 1] = B[v, w] * 3
 """,
     "stale": """
-@T.prim_func
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((8,), "int32")
     for i in range(8):
@@ -304,7 +292,6 @@ def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), 
             Z[v] = B[v] + Y[v]
 """,
     "offset": """
-@T.prim_func
 def f(X: T.Buffer((12,), "int32"), Y: T.Buffer((12,), "int32")):
     B = T.alloc_buffer((12,), "int32")
     for i in range(2, 10):
@@ -317,7 +304,6 @@ def f(X: T.Buffer((12,), "int32"), Y: T.Buffer((12,), "int32")):
             Y[v] = B[v + 2] * B[9 - v]
 """,
     "opaque": """
-@T.prim_func
 def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
     B = T.alloc_buffer((4, 4), "int32")
     for i in range(4):
@@ -333,7 +319,6 @@ def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
             Y[v, w] = B[w, v] + T.Select(v < 2, X[v, w], 1)
 """,
     "squares": """
-@T.prim_func
 def f(X: T.Buffer((6, 10), "int32"), Y: T.Buffer((10,), "int32"), Z: T.Buffer((6,), "int32")):
     for i, j in T.grid(4, 4):
         with T.block("A"):
@@ -348,7 +333,6 @@ def f(X: T.Buffer((6, 10), "int32"), Y: T.Buffer((10,), "int32"), Z: T.Buffer((6
             Z[v] = Z[v] + X[v, k] * 2
 """,
     "crossed": """
-@T.prim_func
 def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32"), Z: T.Buffer((4,), "int32")):
     for i, j, k in T.grid(4, 4, 4):
         with T.block("S"):
@@ -364,7 +348,6 @@ def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32"), Z: T.Buffer((4
             Z[k] = Z[k] + X[v, k]
 """,
     "pointers": """
-@T.prim_func
 def f(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32"), Z: T.Buffer((4,), "int32")):
     B = T.alloc_buffer((4, 6), "int32")
     C = T.alloc_buffer((4, 6), "int32")
@@ -389,7 +372,6 @@ def f(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32"), Z: T.Buffer((4
             Z[v] = C[v, 0] * 2
 """,
     "steps": """
-@T.prim_func
 def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
     B = T.alloc_buffer((6,), "int32")
     for i in range(6):
@@ -407,7 +389,6 @@ def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
                 Y[v] = B[v] * 2 - v
 """,
     "shrinking": """
-@T.prim_func
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((4,), "int32")
     for i in range(8):
@@ -427,7 +408,7 @@ def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), 
 
 
 def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:
-    return lambda r: from_source(_WRITTEN[name])
+    return lambda r: from_source("@T.prim_func" + _WRITTEN[name])
 
 
 PROGRAMS: dict[str, Callable[[random.Random], tir.PrimFunc]] = {

@@ -1,7 +1,5 @@
 """Random schedules of tensor expressions give NumPy's values, or are refused with a ScheduleError."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple

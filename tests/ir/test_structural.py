@@ -181,3 +181,14 @@ def test_a_function_with_the_same_fields_is_the_same_function():
     func = ir.Function((x,), x)
     assert func.replace(body=x, params=func.params) is func
     assert func.replace(is_pure=False) is not func
+
+
+def test_fields_that_stay_the_same_leave_the_node():
+    a, b = (ir.Var(n, "int64") for n in "ab")
+    both = ir.Tuple((a, b), ty=ir.TupleType(()))
+    assert ir.with_fields(both, fields=both.fields) is both
+    assert ir.with_fields(both, fields=(a, b), ty=both.ty) is both  # another tuple, of the same
+    assert ir.with_fields(both) is both
+    for fields in ((b, a), (a,), (a, b, a), ()):
+        other = ir.with_fields(both, fields=fields)
+        assert type(other) is ir.Tuple and other.fields == fields and other.ty is both.ty

@@ -114,21 +114,31 @@ Maker = Callable[[Sizes], "Case | None"]
 CASES: dict[str, list[Maker]] = {}
 
 
-def cases(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function from sizes (and the operator's name, if it takes two arguments) to a case."""
+def registering(table: dict[str, list[Callable[..., Any]]]) -> tuple[Callable[..., Any], Callable[..., None]]:
+    """Make what enters cases into a table: a decorator, and a function for what one expression says."""
 
-    def register(fn: Callable[..., Any]) -> Callable[..., Any]:
-        for name in names:
-            takes_name = fn.__code__.co_argcount > 1
-            CASES.setdefault(name, []).append((lambda s, name=name: fn(s, name)) if takes_name else fn)
-        return fn
+    def cases(*names: str, when: Callable[[Sizes], Any] = lambda s: True) -> Callable[..., Any]:
+        """Register a function from sizes (and the operator's name, if it takes two arguments) to a case.
 
-    return register
+        There is none for the sizes that `when` refuses.
+        """
+
+        def register(fn: Callable[..., Any]) -> Callable[..., Any]:
+            for name in names:
+                given = (name,) if fn.__code__.co_argcount > 1 else ()
+                table.setdefault(name, []).append(lambda s, given=given: fn(s, *given) if when(s) else None)
+            return fn
+
+        return register
+
+    def case(*names: str, when: Callable[[Sizes], Any] = lambda s: True, make: Callable[..., Any]) -> None:
+        """Register one call of operators, made of its sizes, where an expression says it."""
+        cases(*names, when=when)(make)
+
+    return cases, case
 
 
-def case(*names: str, make: Callable[..., Any]) -> None:
-    """Register one call of operators, made of its sizes, where an expression says it."""
-    cases(*names)(make)
+cases, case = registering(CASES)
 
 
 def with_cases() -> list[tuple[str, int]]:

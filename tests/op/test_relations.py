@@ -3,8 +3,6 @@
 Each row has operands that fit, and changes to one of them with the error that it gets. All rows are one program.
 """
 
-from __future__ import annotations
-
 import itertools
 from typing import Any, NamedTuple
 

@@ -7,15 +7,13 @@ import pytest
 from onnx import helper
 
 import weft
+from tests.arrays import floats
 from tests.frontend.models import model_of
 from tests.relax_models import model
 from weft import error, ir, op, runtime
 
 RNG = np.random.default_rng(5)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+f32 = floats(RNG)
 
 
 def attention(arrays: list[np.ndarray], **attrs: Any) -> np.ndarray:

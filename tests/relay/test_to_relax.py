@@ -32,7 +32,6 @@ def tensors(value):
 
 def test_functions_call_each_other_with_branches():
     text = """
-    #[version = "0.0.5"]
     def @act(%x: Tensor[(3, 4), float32]) -> Tensor[(3, 4), float32] { nn.relu(%x) }
     def @main(%c: bool, %x: Tensor[(3, 4), float32], %w: Tensor[(4, 4), float32]) -> Tensor[(3, 4), float32] {
       %0 = @act(nn.dense(%x, %w));
@@ -44,7 +43,6 @@ def test_functions_call_each_other_with_branches():
 
 def test_unknown_dimensions_are_variables_of_their_own():
     text = """
-    #[version = "0.0.5"]
     def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
       concatenate((exp(%x), add(%y, %x)), axis=0)
     }
@@ -56,7 +54,6 @@ def test_unknown_dimensions_are_variables_of_their_own():
 
 def test_tuples_and_shared_constants():
     text = """
-    #[version = "0.0.5"]
     def @main(%p: (Tensor[(2, 4), float32], Tensor[(4), float32])) {
       %0 = split(add(%p.0, %p.1), indices_or_sections=2, axis=1);
       (%0.1, (%0.0, 2f))
@@ -72,7 +69,6 @@ def test_tuples_and_shared_constants():
 
 def test_elements_become_dimensions():
     text = """
-    #[version = "0.0.5"]
     def @main(%x: Tensor[(?, 4), float32], %s: Tensor[(2), int32]) { exp(dyn.reshape(%x, %s)) }
     """
     check(text, (floats(3, 4), np.array([2, 6], "int32")))

@@ -143,3 +143,21 @@ __all__ = [
     "sample",
     "store",
 ]
+
+
+def staged(n: int, k: int, tile: int):
+    """A product of a matrix and a vector whose blocks fetch a tile of the vector, which their threads share."""
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k,), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((n,), lambda i: te.sum(a[i, r] * b[r], axis=r), name="C")
+    s = te.create_schedule(c.op)
+    staged = s.cache_read(b, "shared", [c])
+    block, thread = s[c].split(c.op.axis[0], factor=tile)
+    outer, inner = s[c].split(c.op.reduce_axis[0], factor=tile)
+    s[c].reorder(block, thread, outer, inner)
+    s[c].bind(block, te.thread_axis("blockIdx.x"))
+    lane = te.thread_axis("threadIdx.x")
+    s[c].bind(thread, lane)
+    s[staged].compute_at(s[c], outer)
+    s[staged].bind(s[staged].op.axis[0], lane)
+    return s, (a, b, c)

@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 
 import weft
+from tests.arrays import floats
 from tests.target.programs import N, assert_same, check_native, elementwise, function, load, loop, sample, store
 from weft import error, te, tir, topi
 from weft.ir import Let, Select, Var, cast, const, floordiv, floormod, int64, truncdiv, truncmod
 from weft.target import Target, get_source
 
 RNG = np.random.default_rng(7)
+f32 = floats(RNG)
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
-
-
-def f32(*shape):
-    return RNG.normal(size=shape).astype(np.float32)
 
 
 def check_te(tensors, inputs, shape, dtype="float32", **close):

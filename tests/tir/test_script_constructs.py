@@ -6,9 +6,8 @@ import pytest
 from weft import ir, tir
 from weft.script import from_source
 
-CASES = {
+FUNCTIONS = {
     "strides": """
-@T.prim_func
 def f(a: T.handle):
     n = T.int32()
     s = T.int32()
@@ -16,27 +15,23 @@ def f(a: T.handle):
     A[0, 0] = T.float32(1)
 """,
     "elem_offset": """
-@T.prim_func
 def f(a: T.handle):
     o = T.int32()
     A = T.match_buffer(a, (16,), "float16", elem_offset=o, scope="shared", buffer_type="auto")
     A[0] = T.float16(1)
 """,
     "axis_separators": """
-@T.prim_func
 def f(a: T.handle):
     A = T.match_buffer(a, (16, 16), "int8", axis_separators=[1])
     A[0, 0] = T.int8(1)
 """,
     "buffer annotation": """
-@T.prim_func
 def f(A: T.Buffer((4, 4), "float32", strides=[8, 1], elem_offset=2),
       B: T.Buffer((4,), scope="local"), C: T.Buffer(4, "int32")):
     A[0, 1] = B[2]
     C[3] = 5
 """,
     "alloc old": """
-@T.prim_func
 def f(A: T.Buffer((16,), "float32")):
     B = T.alloc_buffer((16,), "float32", scope="shared", strides=[1])
     for i in range(16):
@@ -48,7 +43,6 @@ def f(A: T.Buffer((16,), "float32")):
             B[vi] = A[vi]
 """,
     "where": """
-@T.prim_func
 def f(A: T.Buffer((15,), "float32")):
     for i, j in T.grid(4, 4):
         with T.block():
@@ -57,7 +51,6 @@ def f(A: T.Buffer((15,), "float32")):
             A[v] = T.float32(1)
 """,
     "init": """
-@T.prim_func
 def f(A: T.Buffer((4, 5), "float32"), C: T.Buffer((4,), "float32")):
     for i, j in T.grid(4, 5):
         with T.block("C"):
@@ -68,7 +61,6 @@ def f(A: T.Buffer((4, 5), "float32"), C: T.Buffer((4,), "float32")):
             C[vi] += A[vi, vj]
 """,
     "LetStmt": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32")):
     y: T.int32 = A[0] * 2
     with T.LetStmt(y + 1) as z:
@@ -77,13 +69,11 @@ def f(A: T.Buffer((4,), "int32")):
     A[3] = w
 """,
     "Let": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32")):
     x = T.int32()
     A[0] = T.Let(x + 1, where={x: A[1]})
 """,
     "attr": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32")):
     with T.attr(A.data, "storage_alignment", 64):
         A[0] = 1
@@ -91,28 +81,24 @@ def f(A: T.Buffer((4,), "int32")):
     A[1] = 2
 """,
     "launch": """
-@T.prim_func
 def f(A: T.Buffer((128,), "int32")):
     bx = T.launch_thread("blockIdx.x", 4)
     with T.launch_thread("threadIdx.x", 32) as tx:
         A[bx * 32 + tx] = 1
 """,
     "env_thread": """
-@T.prim_func
 def f(A: T.Buffer((128,), "int32")):
     tx = T.env_thread("threadIdx.x")
     T.launch_thread(tx, 128)
     A[tx] = 1
 """,
     "thread loops": """
-@T.prim_func
 def f(A: T.Buffer((128,), "int32")):
     for i in T.thread_binding(4, thread="blockIdx.x", annotations={"k": 1}):
         for j in T.thread_binding(0, 32, thread="threadIdx.x"):
             A[i * 32 + j] = 1
 """,
     "loops": """
-@T.prim_func
 def f(A: T.Buffer((128,), "int32")):
     for i in T.serial(0, 4, annotations={"a": "b"}):
         for j in T.parallel(2):
@@ -125,7 +111,6 @@ def f(A: T.Buffer((128,), "int32")):
         A[i] = 3
 """,
     "assert": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32")):
     assert A[0] > 0, "positive"
     with T.Assert(A[1] > 0, "also"):
@@ -133,7 +118,6 @@ def f(A: T.Buffer((4,), "int32")):
     T.Assert(A[3] == 1, "x")
 """,
     "while": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32")):
     while A[0] < 10:
         A[0] = A[0] + 1
@@ -141,7 +125,6 @@ def f(A: T.Buffer((4,), "int32")):
         A[1] = A[1] + 1
 """,
     "calls": """
-@T.prim_func
 def f(A: T.Buffer((4,), "float32"), h: T.handle):
     T.evaluate(T.call_packed("foo", A.data, 1, T.float32(2), "text"))
     T.call_packed("bar")
@@ -154,7 +137,6 @@ def f(A: T.Buffer((4,), "float32"), h: T.handle):
     T.evaluate(0)
 """,
     "tvm_": """
-@T.prim_func
 def f(A: T.Buffer((4,), "float32"), h: T.handle):
     sh = T.tvm_stack_make_shape(4, 5)
     T.evaluate(T.tvm_stack_make_array(A.data, sh, 0, 1, T.float32(0), 0, dtype="handle"))
@@ -169,7 +151,6 @@ def f(A: T.Buffer((4,), "float32"), h: T.handle):
     T.evaluate(T.tvm_warp_shuffle(T.uint32(1), A[0], 0, 32, 32))
 """,
     "ptr": """
-@T.prim_func
 def f(p: T.handle("float32"), q: T.handle("int8", "shared"), r: T.handle):
     A = T.Buffer((16,), "float32", data=p)
     B = T.decl_buffer((4,), "int8", data=q, scope="shared")
@@ -177,7 +158,6 @@ def f(p: T.handle("float32"), q: T.handle("int8", "shared"), r: T.handle):
     T.evaluate(T.address_of(A[3]))
 """,
     "dtypes": """
-@T.prim_func
 def f(a: T.Buffer((1,), "int8"), b: T.Buffer((1,), "uint16"), c: T.Buffer((1,), "bfloat16"),
       d: T.Buffer((1,), "float8_e4m3fn"), e: T.Buffer((1,), "bool"), g: T.Buffer((1,), "float64"),
       h: T.Buffer((1,), "uint64"), i: T.Buffer((1,), "float8_e5m2"), j: T.Buffer((1,), "int4")):
@@ -192,7 +172,6 @@ def f(a: T.Buffer((1,), "int8"), b: T.Buffer((1,), "uint16"), c: T.Buffer((1,), 
     j[0] = T.Cast("int4", 3)
 """,
     "vectors": """
-@T.prim_func
 def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
     A[0:4] = T.Broadcast(T.float32(1), 4)
     A[T.Ramp(0, 2, 8)] = T.broadcast(T.float32(2), 8)
@@ -203,7 +182,6 @@ def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
     A[0:4] = T.Cast("float32x4", B[0:4])
 """,
     "scalars": """
-@T.prim_func
 def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
     A[0] = T.Select(B[0] > 0, A[1], A[2])
     A[1] = T.if_then_else(B[0] > 0 and not B[1] == 2 or B[2] != 1, A[1], T.float32(0))
@@ -229,19 +207,16 @@ def f(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "int32")):
     T.ret(0)
 """,
     "func attr": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32")) -> T.int32:
     T.func_attr({"global_symbol": "g", "tir.noalias": True, "n": 3, "list": ["a", "b"], "d": {"x": 1}})
     return A[0]
 """,
     "target": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32")):
     T.func_attr({"target": T.target("llvm"), "calling_conv": 2})
     A[0] = 1
 """,
     "match inside": """
-@T.prim_func
 def f(A: T.Buffer((16, 16), "float32")):
     for i in range(4):
         with T.block("b"):
@@ -254,7 +229,6 @@ def f(A: T.Buffer((16, 16), "float32")):
             W[0, 0] = W[1, 1]
 """,
     "axes": """
-@T.prim_func
 def f(A: T.Buffer((16, 16), "float32")):
     for i, j, k, l, m in T.grid(4, 4, 4, 4, 4):
         with T.block("b"):
@@ -268,7 +242,6 @@ def f(A: T.Buffer((16, 16), "float32")):
             A[v, z] = T.float32(1)
 """,
     "nested block": """
-@T.prim_func
 def f(A: T.Buffer((16,), "float32")):
     with T.block("root"):
         T.reads(A[0:16])
@@ -284,7 +257,6 @@ def f(A: T.Buffer((16,), "float32")):
                         A[v * 4 + w] = B[w]
 """,
     "allocate": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32")):
     d = T.allocate([16], "int32", "global", annotations={"k": 1})
     B = T.decl_buffer((16,), "int32", data=d)
@@ -295,7 +267,6 @@ def f(A: T.Buffer((4,), "int32")):
     A[0] = B[0]
 """,
     "if": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32"), n: T.int32):
     if n > 3:
         A[0] = 1
@@ -312,21 +283,34 @@ def f(A: T.Buffer((4,), "int32"), n: T.int32):
             A[0] = 4
 """,
     "scalar args": """
-@T.prim_func
 def f(x: T.int64, y: T.float32, z: T.bool, h: T.handle, A: T.Buffer((1,), "float32")):
     A[0] = T.Select(z, y, T.Cast("float32", x))
 """,
     "realize": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32")):
     with T.realize(A[0:4], "global", True):
         A[0] = 1
 """,
     "prefetch": """
-@T.prim_func
 def f(A: T.Buffer((4,), "int32")):
     T.buffer_store(A, 1, [0])
 """,
+    "meta": """
+def f(A: T.Buffer((16,), "int32")):
+    n = T.meta_var(4)
+    for i in T.unroll(n):
+        A[i + n] = 1
+""",
+    "comment var ops": """
+def f(A: T.Buffer((16,), "int32")):
+    '''A doc string.'''
+    A[1] = T.Add(A[0], 2)
+    A[2] = T.Mul(T.Sub(A[0], 1), T.FloorMod(A[1], 3)) + T.Div(A[0], 2) + T.Mod(A[0], 2)
+    T.evaluate(T.And(T.LT(A[0], 1), T.Or(T.GE(A[1], 2), T.Not(T.EQ(A[2], 3)))))
+    T.evaluate(T.NE(A[0], 1) and T.LE(A[0], 2) and T.GT(A[0], 1))
+""",
+}
+CASES = {name: "@T.prim_func" + text for name, text in FUNCTIONS.items()} | {
     "module": """
 @I.ir_module
 class M:
@@ -338,23 +322,7 @@ class M:
     def main(A: T.Buffer((4,), "int32")):
         M.helper(A.data)
         T.evaluate(M.helper(A.data))
-""",
-    "meta": """
-@T.prim_func
-def f(A: T.Buffer((16,), "int32")):
-    n = T.meta_var(4)
-    for i in T.unroll(n):
-        A[i + n] = 1
-""",
-    "comment var ops": """
-@T.prim_func
-def f(A: T.Buffer((16,), "int32")):
-    '''A doc string.'''
-    A[1] = T.Add(A[0], 2)
-    A[2] = T.Mul(T.Sub(A[0], 1), T.FloorMod(A[1], 3)) + T.Div(A[0], 2) + T.Mod(A[0], 2)
-    T.evaluate(T.And(T.LT(A[0], 1), T.Or(T.GE(A[1], 2), T.Not(T.EQ(A[2], 3)))))
-    T.evaluate(T.NE(A[0], 1) and T.LE(A[0], 2) and T.GT(A[0], 1))
-""",
+"""
 }
 
 

@@ -103,7 +103,7 @@ from weft.ir.types import (
     as_shape,
     tensor_type,
 )
-from weft.ir.walk import CHILD_FIELDS, children, find, post_order, rebuild, rewrite, substitute, walk
+from weft.ir.walk import CHILD_FIELDS, children, find, post_order, rebuild, rewrite, substitute, walk, with_fields
 
 # Expressions nest: a bicubic sample inlined into its consumers is some hundred levels deep, and each level takes a
 # few Python frames.
@@ -125,7 +125,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "register_json_form",
     "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr", "rewrite",
     "save_json", "set_printer", "shape_expr", "show_text", "structural_equal", "structural_hash", "substitute",
-    "tensor_type", "vector_of", "walk", "with_deep_stack", "with_lanes",
+    "tensor_type", "vector_of", "walk", "with_deep_stack", "with_fields", "with_lanes",
     *_scalar_names, *_constructors,
 ]  # fmt: skip
 

@@ -240,17 +240,7 @@ class IRModule:
         """Return the module as TVMScript."""
         return _PRINTER[0](self, **options)
 
-    def astext(self, show_meta_data: bool = True, annotate: Any = None) -> str:
-        """Return the module as text that can be parsed again: Relay with a version line, else TVMScript.
-
-        Parameters
-        ----------
-        show_meta_data : bool
-            Whether large constants are part of it.
-        annotate : callable, optional
-            Gives the comment behind a Relay expression instead of its type.
-        """
-        return _PRINTER[0](self, show_meta=show_meta_data, annotate=annotate, whole=True)
+    astext = Node.astext
 
     def show(self, **options: Any) -> None:
         """Print the module as TVMScript."""

@@ -8,7 +8,7 @@ known by ``id``, since any node may come: ``==`` of some dialects' types compare
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from operator import attrgetter, itemgetter
+from operator import attrgetter, is_, itemgetter
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -182,6 +182,16 @@ _REBUILDERS = _Rebuilders()
 def rebuild(node: N, f: Callable[[Any], Any]) -> N:
     """Return `node` with ``f`` applied to each child node; `node` itself if no child changed."""
     return _REBUILDERS[type(node)](node, f)
+
+
+def with_fields(node: N, **fields: Any) -> N:
+    """Return `node` with other values in some fields; itself where they are the same, or tuples of the same."""
+    same = all(_is_same(getattr(node, f), new) for f, new in fields.items())
+    return node if same else replace(node, **fields)  # type: ignore[arg-type]
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    return old is new or (type(old) is type(new) is tuple and len(old) == len(new) and all(map(is_, old, new)))
 
 
 def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | None = None) -> N:

@@ -11,7 +11,7 @@ from typing import Any
 from weft import error, ir, runtime
 from weft.ffi import get_global_func
 from weft.meta_schedule.arg_info import entry_of
-from weft.meta_schedule.part import Named
+from weft.meta_schedule.part import Named, made
 from weft.target import Target
 from weft.tune import Measurer
 
@@ -41,8 +41,8 @@ class Builder(Named):
 
     @staticmethod
     def create(kind: str = "local", *args: Any, **kwargs: Any) -> Builder:
-        """Make a builder."""
-        return create(kind, *args, **kwargs)
+        """Make a builder; ``"local"`` is the only kind."""
+        return made("builder", {"local": LocalBuilder}, kind, *args, **kwargs)
 
 
 class PyBuilder(Builder):
@@ -120,8 +120,4 @@ def _function(given: Any) -> Any:
     return get_global_func(given) if isinstance(given, str) else given
 
 
-def create(kind: str = "local", *args: Any, **kwargs: Any) -> Builder:
-    """Make a builder; ``"local"`` is the only kind."""
-    if kind != "local":
-        raise error.InvalidArgument(f"unknown builder '{kind}'", expected="'local'")
-    return LocalBuilder(*args, **kwargs)
+create = Builder.create

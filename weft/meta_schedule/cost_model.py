@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.error import InvalidArgument
 from weft.ir import IntImm
-from weft.meta_schedule.part import Named
+from weft.meta_schedule.part import Named, made
 from weft.tir import For, ForKind
 from weft.tir.analysis import statements
 from weft.tune.boost import Experience
@@ -41,7 +41,11 @@ class CostModel(Named):
     @staticmethod
     def create(kind: str = "xgb", *args: Any, **kwargs: Any) -> CostModel:
         """Make a model: ``"xgb"``, ``"random"`` or ``"none"``."""
-        return create(kind, *args, **kwargs)
+        if kind == "none":
+            return None  # type: ignore[return-value]
+        if kind == "random":
+            return RandomModel()
+        return made("cost model", {"xgb": XGBModel, "random": RandomModel}, kind, *args, **kwargs)
 
 
 class PyCostModel(CostModel):
@@ -155,11 +159,4 @@ def features_of(func: Any) -> np.ndarray:
     return row
 
 
-def create(kind: str = "xgb", *args: Any, **kwargs: Any) -> CostModel:
-    """Make a model: ``"xgb"``, ``"random"`` or ``"none"``."""
-    kinds: dict[str, Any] = {"xgb": XGBModel, "random": RandomModel}
-    if kind == "none":
-        return None  # type: ignore[return-value]
-    if kind not in kinds:
-        raise InvalidArgument(f"unknown cost model '{kind}'", expected=", ".join(kinds))
-    return kinds[kind](*args, **kwargs) if kind == "xgb" else RandomModel()
+create = CostModel.create

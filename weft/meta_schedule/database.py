@@ -14,6 +14,7 @@ from typing import Any, Self
 from weft import error, tir
 from weft.ir import Ambient, IRModule, fingerprint, load_json, rewrite, save_json
 from weft.meta_schedule.arg_info import ArgInfo, Seconds, entry_of
+from weft.meta_schedule.part import made
 from weft.target import Target
 from weft.tir.analysis import blocks_in, replace_node
 from weft.tir.schedule import Schedule, Trace
@@ -201,7 +202,13 @@ class Database:
     @staticmethod
     def create(kind: Any = "json", *args: Any, **kwargs: Any) -> Database:
         """Make a database: ``"json"``, ``"memory"``, ``"union"``, ``"ordered_union"``, or of a schedule function."""
-        return create(kind, *args, **kwargs)
+        if not isinstance(kind, str):
+            return ScheduleFnDatabase(kind, *args, **kwargs)
+        kinds: dict[str, Any] = {
+            "json": JSONDatabase, "memory": MemoryDatabase, "union": UnionDatabase,
+            "ordered_union": OrderedUnionDatabase,
+        }  # fmt: skip
+        return made("database", kinds, kind, *args, **kwargs)
 
 
 class PyDatabase(Database):
@@ -380,13 +387,4 @@ class ScheduleFnDatabase(Database):
         return TuningRecord(sch.trace, Workload(mod), None, target, None)
 
 
-def create(kind: Any = "json", *args: Any, **kwargs: Any) -> Database:
-    """Make a database: ``"json"``, ``"memory"``, ``"union"``, ``"ordered_union"``, or of a schedule function."""
-    if not isinstance(kind, str):
-        return ScheduleFnDatabase(kind, *args, **kwargs)
-    kinds: dict[str, Any] = {
-        "json": JSONDatabase, "memory": MemoryDatabase, "union": UnionDatabase, "ordered_union": OrderedUnionDatabase,
-    }  # fmt: skip
-    if kind not in kinds:
-        raise error.InvalidArgument(f"unknown database '{kind}'", expected=", ".join(kinds))
-    return kinds[kind](*args, **kwargs)
+create = Database.create

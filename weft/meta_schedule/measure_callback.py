@@ -7,9 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from weft.error import InvalidArgument
 from weft.meta_schedule.database import TuningRecord
-from weft.meta_schedule.part import Named
+from weft.meta_schedule.part import Named, made
 
 __all__ = ["AddToDatabase", "MeasureCallback", "PyMeasureCallback", "RemoveBuildArtifact", "UpdateCostModel", "create"]
 
@@ -88,6 +87,4 @@ def create(kind: str = "default") -> Any:
     }
     if kind == "default":
         return [made() for made in kinds.values()]
-    if kind not in kinds:
-        raise InvalidArgument(f"unknown callback '{kind}'", expected=", ".join(kinds))
-    return kinds[kind]()
+    return made("callback", kinds, kind)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from weft.error import InvalidArgument
 
 
 class Named:
@@ -22,3 +25,16 @@ class Part(Named):
     def clone(self) -> Any:
         """Return a copy."""
         return copy.copy(self)
+
+
+def made(what: str, kinds: Mapping[str, Callable[..., Any]], kind: str, *args: Any, **kwargs: Any) -> Any:
+    """Make something of a kind.
+
+    Raises
+    ------
+    InvalidArgument
+        When there is no such kind.
+    """
+    if kind not in kinds:
+        raise InvalidArgument(f"unknown {what} '{kind}'", expected=", ".join(kinds))
+    return kinds[kind](*args, **kwargs)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from weft import error, tune
+from weft import tune
 from weft.meta_schedule.arg_info import ArgInfo, Seconds, case_of
-from weft.meta_schedule.part import Named
+from weft.meta_schedule.part import Named, made
 from weft.tune.front_end import Timer
 
 __all__ = [
@@ -75,8 +75,8 @@ class Runner(Named):
 
     @staticmethod
     def create(kind: str = "local", *args: Any, **kwargs: Any) -> Runner:
-        """Make a runner."""
-        return create(kind, *args, **kwargs)
+        """Make a runner, ``"local"`` or ``"rpc"``."""
+        return made("runner", _KINDS, kind, *args, **kwargs)
 
 
 class PyRunner(Runner):
@@ -168,8 +168,4 @@ class RPCRunner(LocalRunner):
 _KINDS: dict[str, type[Runner]] = {"local": LocalRunner, "rpc": RPCRunner}
 
 
-def create(kind: str = "local", *args: Any, **kwargs: Any) -> Runner:
-    """Make a runner, ``"local"`` or ``"rpc"``."""
-    if kind not in _KINDS:
-        raise error.InvalidArgument(f"unknown runner '{kind}'", expected="'local' or 'rpc'")
-    return _KINDS[kind](*args, **kwargs)
+create = Runner.create

@@ -10,7 +10,7 @@ from typing import Any
 from weft.error import InvalidArgument, WeftError
 from weft.meta_schedule.arg_info import ArgInfo
 from weft.meta_schedule.database import MeasureCandidate, workload_hash
-from weft.meta_schedule.part import Named
+from weft.meta_schedule.part import Named, made
 from weft.tir.schedule import Schedule, Trace
 
 __all__ = [
@@ -122,7 +122,8 @@ class SearchStrategy(Named):
     @staticmethod
     def create(kind: str = "evolutionary", *args: Any, **kwargs: Any) -> SearchStrategy:
         """Make a strategy: ``"evolutionary"``, ``"replay-trace"`` or ``"replay-func"``."""
-        return create(kind, *args, **kwargs)
+        kinds = {"evolutionary": EvolutionarySearch, "replay-trace": ReplayTrace, "replay-func": ReplayFunc}
+        return made("search strategy", kinds, kind, *args, **kwargs)
 
 
 class PySearchStrategy(SearchStrategy):
@@ -303,9 +304,4 @@ def _draws(trace: Trace) -> bool:
     return bool(trace.decisions)
 
 
-def create(kind: str = "evolutionary", *args: Any, **kwargs: Any) -> SearchStrategy:
-    """Make a strategy: ``"evolutionary"``, ``"replay-trace"`` or ``"replay-func"``."""
-    kinds: dict[str, Any] = {"evolutionary": EvolutionarySearch, "replay-trace": ReplayTrace, "replay-func": ReplayFunc}
-    if kind not in kinds:
-        raise InvalidArgument(f"unknown search strategy '{kind}'", expected=", ".join(kinds))
-    return kinds[kind](*args, **kwargs)
+create = SearchStrategy.create

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import error, ir
 from weft.meta_schedule.arg_info import entry_of
-from weft.meta_schedule.part import Part
+from weft.meta_schedule.part import Part, made
 from weft.meta_schedule.schedule_rule import ScheduleRule
 from weft.tir.analysis import blocks_in
 from weft.tir.schedule import Schedule, schedule_choices
@@ -48,7 +48,10 @@ class SpaceGenerator(Part):
     @staticmethod
     def create(kind: Any = "post-order-apply", *args: Any, **kwargs: Any) -> SpaceGenerator:
         """Make a generator: ``"post-order-apply"``, ``"union"``, or of a function that schedules."""
-        return create(kind, *args, **kwargs)
+        if callable(kind):
+            return ScheduleFn(kind, *args, **kwargs)
+        kinds = {"post-order-apply": PostOrderApply, "union": SpaceGeneratorUnion}
+        return made("space generator", kinds, kind, *args, **kwargs)
 
 
 class PySpaceGenerator(SpaceGenerator):
@@ -142,11 +145,4 @@ class SpaceGeneratorUnion(SpaceGenerator):
         return [s for g in self.space_generators for s in g.generate_design_space(mod)]
 
 
-def create(kind: Any = "post-order-apply", *args: Any, **kwargs: Any) -> SpaceGenerator:
-    """Make a generator: ``"post-order-apply"``, ``"union"``, or of a function that schedules."""
-    if callable(kind):
-        return ScheduleFn(kind, *args, **kwargs)
-    kinds: dict[str, Any] = {"post-order-apply": PostOrderApply, "union": SpaceGeneratorUnion}
-    if kind not in kinds:
-        raise error.InvalidArgument(f"unknown space generator '{kind}'", expected=", ".join(kinds))
-    return kinds[kind](*args, **kwargs)
+create = SpaceGenerator.create

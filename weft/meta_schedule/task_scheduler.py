@@ -6,11 +6,10 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
 from weft.meta_schedule.builder import Builder, BuilderInput
 from weft.meta_schedule.database import Database
 from weft.meta_schedule.measure_callback import create as create_callbacks
-from weft.meta_schedule.part import Named
+from weft.meta_schedule.part import Named, made
 from weft.meta_schedule.runner import Runner, RunnerInput, RunnerResult
 
 __all__ = ["GradientBased", "PyTaskScheduler", "RoundRobin", "TaskRecord", "TaskScheduler", "create"]
@@ -105,7 +104,7 @@ class TaskScheduler(Named):
     @staticmethod
     def create(kind: str = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
         """Make a scheduler: ``"gradient"`` or ``"round-robin"``."""
-        return create(kind, *args, **kwargs)
+        return made("task scheduler", {"gradient": GradientBased, "round-robin": RoundRobin}, kind, *args, **kwargs)
 
 
 class PyTaskScheduler(TaskScheduler):
@@ -158,12 +157,7 @@ class GradientBased(TaskScheduler):
         return task.task_weight * (self.alpha * lately + (1 - self.alpha) * task.best[-1] / max(1, task.trials))
 
 
-def create(kind: str = "gradient", *args: Any, **kwargs: Any) -> TaskScheduler:
-    """Make a scheduler: ``"gradient"`` or ``"round-robin"``."""
-    kinds: dict[str, Any] = {"gradient": GradientBased, "round-robin": RoundRobin}
-    if kind not in kinds:
-        raise InvalidArgument(f"unknown task scheduler '{kind}'", expected=", ".join(kinds))
-    return kinds[kind](*args, **kwargs)
+create = TaskScheduler.create
 
 
 def callbacks_of(given: Any) -> list[Any]:

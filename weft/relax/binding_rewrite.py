@@ -100,8 +100,7 @@ class DataflowBlockRewrite:
         blocks: list[Any] = []
         for block in self._blocks():
             bindings = tuple(replace_value(b, rename_vars(b.value, renamed)) for b in block.bindings)  # type: ignore[attr-defined]
-            same = all(a is b for a, b in zip(bindings, block.bindings, strict=True))
-            blocks.append(block if same else type(block)(bindings, span=block.span))
+            blocks.append(ir.with_fields(block, bindings=bindings))
         if self._place is not None:
             self.dfb = blocks[self._place]
         self._set_body(blocks, rename_vars(self._body.body, renamed))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft import error, ir, op
-from weft.relax.gradient_rules import Gradient, fit, like, operators, rule, shape_of
+from weft.relax.gradient_rules import fit, like, of_one_element, operators, rule, shape_of
 
 if TYPE_CHECKING:
     from weft.relax.block_builder import BlockBuilder
@@ -49,12 +49,8 @@ _DERIVATIVES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _of_derivative(derivative: Callable[[Any, Any], Any]) -> Gradient:
-    return lambda y, call, g, _bb: [_o.multiply(g, derivative(call.args[0], y))]
-
-
 for _name, _derivative in _DERIVATIVES.items():
-    rule(_name)(_of_derivative(_derivative))
+    rule(_name)(of_one_element(lambda x, y, g, derivative=_derivative: _o.multiply(g, derivative(x, y))))
 
 
 @rule("floor", "ceil", "round", "trunc", "sign", "floor_divide", "logical_and", "logical_or", "logical_not",

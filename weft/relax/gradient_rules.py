@@ -20,8 +20,8 @@ from weft.registry import Registry
 from weft.relax.block_builder import BlockBuilder
 
 __all__ = [
-    "Gradient", "fit", "gradient_of", "like", "operators", "register_gradient", "register_te_gradient", "rule",
-    "shape_of", "te_gradient_of",
+    "Gradient", "fit", "gradient_of", "like", "of_one_element", "operators", "register_gradient",
+    "register_te_gradient", "rule", "shape_of", "te_gradient_of",
 ]  # fmt: skip
 
 Gradient = Callable[[ir.ExprVar, ir.Call, ir.ExprVar, Any], list[ir.Expr]]
@@ -159,56 +159,35 @@ def _triangle(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [ir.Call(call.op, (g, *call.args[1:]), call.attrs), *rest]
 
 
-@rule("abs")
-def _abs(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
+_OF_ONE_ELEMENT: dict[str, Callable[[Any, Any, Any], Any]] = {  # of x, of y = f(x) and of the adjoint of y
+    "abs": lambda x, y, g: _o.multiply(g, _o.where(_o.less(x, like(0, x)), _o.negative(like(1, x)), like(1, x))),
+    "cos": lambda x, y, g: _o.multiply(_o.negative(g), _o.sin(x)),
+    "sin": lambda x, y, g: _o.multiply(g, _o.cos(x)),
+    "exp": lambda x, y, g: _o.multiply(g, y),
+    "log": lambda x, y, g: _o.divide(g, x),
+    "negative": lambda x, y, g: _o.negative(g),
+    "square": lambda x, y, g: _o.multiply(_o.multiply(like(2, x), x), g),
+    "sigmoid": lambda x, y, g: _o.multiply(_o.multiply(g, y), _o.subtract(like(1, x), y)),
+    "sqrt": lambda x, y, g: _o.divide(_o.multiply(like(0.5, x), g), y),
+    "tanh": lambda x, y, g: _o.multiply(g, _o.subtract(like(1, x), _o.multiply(y, y))),
+    "nn.relu": lambda x, y, g: _o.where(_o.less(x, like(0, x)), like(0, x), g),
+}
+
+
+def of_one_element(flow: Callable[[Any, Any, Any], Any]) -> Gradient:
+    """Make the rule of a function of elements: ``flow(x, y, g)`` from x, y = f(x) and the adjoint of y."""
+    return lambda y, call, g, _bb: [flow(call.args[0], y, g)]
+
+
+for _name, _flow in _OF_ONE_ELEMENT.items():
+    rule(_name)(of_one_element(_flow))
+
+
+@rule("nn.silu")
+def _silu(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
-    return [_o.multiply(g, _o.where(_o.less(x, like(0, x)), _o.negative(like(1, x)), like(1, x)))]
-
-
-@rule("cos")
-def _cos(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.multiply(_o.negative(g), _o.sin(call.args[0]))]
-
-
-@rule("sin")
-def _sin(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.multiply(g, _o.cos(call.args[0]))]
-
-
-@rule("exp")
-def _exp(y: ir.Expr, _call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.multiply(g, y)]
-
-
-@rule("log")
-def _log(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.divide(g, call.args[0])]
-
-
-@rule("negative")
-def _negative(_y: ir.Expr, _call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.negative(g)]
-
-
-@rule("square")
-def _square(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    x = call.args[0]
-    return [_o.multiply(_o.multiply(like(2, x), x), g)]
-
-
-@rule("sigmoid")
-def _sigmoid(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.multiply(_o.multiply(g, y), _o.subtract(like(1, call.args[0]), y))]
-
-
-@rule("sqrt")
-def _sqrt(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.divide(_o.multiply(like(0.5, call.args[0]), g), y)]
-
-
-@rule("tanh")
-def _tanh(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    return [_o.multiply(g, _o.subtract(like(1, call.args[0]), _o.multiply(y, y)))]
+    s = _o.sigmoid(x)
+    return [_o.multiply(g, _o.add(s, _o.multiply(y, _o.subtract(like(1, x), s))))]
 
 
 def _reduced_dims(call: ir.Call) -> tuple[Any, ...]:
@@ -344,19 +323,6 @@ def _matmul(_y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
 @rule("astype")
 def _astype(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.astype(g, call.args[0].ty.dtype)]
-
-
-@rule("nn.relu")
-def _relu(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    x = call.args[0]
-    return [_o.where(_o.less(x, like(0, x)), like(0, x), g)]
-
-
-@rule("nn.silu")
-def _silu(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    x = call.args[0]
-    s = _o.sigmoid(x)
-    return [_o.multiply(g, _o.add(s, _o.multiply(y, _o.subtract(like(1, x), s))))]
 
 
 @rule("nn.softmax")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Node, Tuple, TupleGetItem, Type, Var, substitute, walk
+from weft import ir
+from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Node, Tuple, TupleGetItem, Type, Var
 from weft.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, VarBinding
 
-__all__ = ["copy_with_new_vars", "rename_vars", "replace_value", "variables"]
+__all__ = ["copy_with_new_vars", "rename_vars", "replace_value", "variables", "with_sequences"]
 
 
 def rename_vars(expr: Expr, renamed: dict[Expr, Expr]) -> Any:
@@ -52,25 +54,19 @@ def _rename_get_item(expr: TupleGetItem, renamed: dict[Expr, Expr]) -> Any:
 
 @_RENAME.on(If)
 def _rename_if(expr: If, renamed: dict[Expr, Expr]) -> Any:
-    parts = (_RENAME(expr.cond, renamed), _RENAME(expr.true_branch, renamed), _RENAME(expr.false_branch, renamed))
-    if parts[0] is expr.cond and parts[1] is expr.true_branch and parts[2] is expr.false_branch:
-        return expr
-    return If(*parts, span=expr.span, ty=expr.ty)
+    parts = {f: _RENAME(getattr(expr, f), renamed) for f in ("cond", "true_branch", "false_branch")}
+    return ir.with_fields(expr, **parts)
 
 
 @_RENAME.on(SeqExpr)
 def _rename_seq(expr: SeqExpr, renamed: dict[Expr, Expr]) -> Any:
     blocks = tuple([_rename_block(b, renamed) for b in expr.blocks])
-    body = _RENAME(expr.body, renamed)
-    if body is expr.body and all(a is b for a, b in zip(blocks, expr.blocks, strict=True)):
-        return expr
-    return SeqExpr(blocks, body, span=expr.span, ty=expr.ty)
+    return ir.with_fields(expr, blocks=blocks, body=_RENAME(expr.body, renamed))
 
 
 def _rename_block(block: BindingBlock, renamed: dict[Expr, Expr]) -> BindingBlock:
     bindings = tuple([_rename_binding(b, renamed) for b in block.bindings])
-    same = all(a is b for a, b in zip(bindings, block.bindings, strict=True))
-    return block if same else type(block)(bindings, span=block.span)
+    return ir.with_fields(block, bindings=bindings)
 
 
 def _rename_binding(b: Any, renamed: dict[Expr, Expr]) -> Any:
@@ -92,13 +88,20 @@ def replace_value(binding: Binding, value: Expr, var: ExprVar | None = None) -> 
     return VarBinding(var, value, span=binding.span)
 
 
+def with_sequences(value: Expr, rewrite: Callable[[Any], Any]) -> Any:
+    """Return a value with its branches, or the body of an inner function, rewritten; itself where they stay."""
+    if isinstance(value, If):
+        return ir.with_fields(value, true_branch=rewrite(value.true_branch), false_branch=rewrite(value.false_branch))
+    return value.replace(body=rewrite(value.body)) if isinstance(value, Function) else value
+
+
 def copy_with_new_vars(func: Function) -> Function:
     """Return a function with variables and symbolic sizes of its own, in branches and inner functions, too."""
     renamed: dict[Expr, Expr] = {}
     symbols: dict[Var, Var] = {}
 
     def renew(ty: Type | None) -> None:
-        symbols.update({n: type(n)(n.name, n.dtype) for n in walk(ty) if isinstance(n, Var) and n not in symbols})
+        symbols.update({n: type(n)(n.name, n.dtype) for n in ir.walk(ty) if isinstance(n, Var) and n not in symbols})
 
     def fresh(var: Any) -> Any:
         renamed[var] = new = type(var)(var.name_hint, var.ty, span=var.span)
@@ -125,7 +128,7 @@ def copy_with_new_vars(func: Function) -> Function:
             renew(p.ty)
         return f.replace(params=tuple(fresh(p) for p in f.params), body=value_of(f.body))
 
-    return substitute(function(func), symbols)
+    return ir.substitute(function(func), symbols)
 
 
 def variables(expr: Node | None) -> list[ExprVar]:

@@ -9,7 +9,7 @@ from typing import Any
 from weft.ir import Constant, Expr, ExprVar, Function, If, IRModule, PrimValue, ShapeExpr, structural_equal
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Binding, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
-from weft.relax.rename import rename_vars, replace_value, variables
+from weft.relax.rename import rename_vars, replace_value, variables, with_sequences
 
 Rule = Callable[[Any, Expr, BlockBuilder], "Expr | None"]
 _RESULT_ATOMS = (ExprVar, Constant, ShapeExpr, PrimValue)
@@ -60,10 +60,7 @@ class _State:
         """Rewrite one binding into the builder; whether anything changed."""
         before = len(self.bb.bindings())
         value = rename_vars(binding.value, self.renamed) if self.renamed else binding.value
-        if isinstance(value, If):
-            value = self._branches(value)
-        elif isinstance(value, Function):
-            value = self._nested(value)
+        value = with_sequences(value, lambda s: self.seq(s) if isinstance(s, SeqExpr) else s)
         self.bb.span = binding.span  # what the rule emits comes from where the binding comes from
         replaced = self.rule(binding, value, self.bb)
         if replaced is None or replaced is binding.value:
@@ -74,15 +71,6 @@ class _State:
         checked = any(isinstance(b, MatchCast) for b in self.bb.bindings()[before:])
         self._emit(binding, replaced, checked)
         return True
-
-    def _branches(self, value: If) -> If:
-        parts = [self.seq(b) if isinstance(b, SeqExpr) else b for b in (value.true_branch, value.false_branch)]
-        if parts[0] is value.true_branch and parts[1] is value.false_branch:
-            return value
-        return If(value.cond, parts[0], parts[1], span=value.span, ty=value.ty)
-
-    def _nested(self, value: Function) -> Function:
-        return value.replace(body=self.seq(value.body) if isinstance(value.body, SeqExpr) else value.body)
 
     def _emit(self, binding: Binding, replaced: Expr, checked: bool) -> None:
         var = binding.var

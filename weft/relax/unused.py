@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from weft.ir import Expr, Function, If, IRModule
+from weft.ir import Expr, Function, IRModule, with_fields
 from weft.relax.effects import is_foreign, is_removable
-from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr, VarBinding
-from weft.relax.rename import variables
+from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr
+from weft.relax.rename import replace_value, variables, with_sequences
 from weft.relax.rewriter import use_counts
 
 
@@ -48,24 +48,11 @@ def _prune(seq: SeqExpr, counts: dict[Expr, int], mod: IRModule | None) -> SeqEx
             else:
                 kept.append(_inside(b, counts, mod))
         kept.reverse()
-        if len(kept) == len(block.bindings) and all(a is b for a, b in zip(kept, block.bindings, strict=True)):
-            blocks.append(block)
-        elif kept:
-            blocks.append(type(block)(tuple(kept), span=block.span))
-    blocks.reverse()
-    if len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-        return seq
-    return SeqExpr(tuple(blocks), seq.body, span=seq.span, ty=seq.ty)
+        if kept or not block.bindings:
+            blocks.append(with_fields(block, bindings=tuple(kept)))
+    return with_fields(seq, blocks=tuple(reversed(blocks)))
 
 
 def _inside(binding: Any, counts: dict[Expr, int], mod: IRModule | None) -> Any:
-    value = binding.value
-    if isinstance(value, If):
-        old = (value.true_branch, value.false_branch)
-        new = tuple(_prune(b, counts, mod) if isinstance(b, SeqExpr) else b for b in old)
-        changed = new[0] is not old[0] or new[1] is not old[1]
-        value = If(value.cond, *new, span=value.span, ty=value.ty) if changed else value
-    elif isinstance(value, Function) and isinstance(value.body, SeqExpr):
-        body = _prune(value.body, counts, mod)
-        value = value.replace(body=body)
-    return binding if value is binding.value else VarBinding(binding.var, value, span=binding.span)
+    value = with_sequences(binding.value, lambda s: _prune(s, counts, mod) if isinstance(s, SeqExpr) else s)
+    return replace_value(binding, value)

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from weft import ir
 from weft.relay import expr as nodes
 from weft.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
@@ -42,22 +40,15 @@ def parts(expr: ir.Node) -> Iterator[Any]:
 
 def map_parts(expr: ir.Node, f: Callable[[Any], Any]) -> Any:
     """Return `expr` with ``f`` applied to each of its :func:`parts`; `expr` itself if none changed."""
-    changed: dict[str, Any] = {}
+    made: dict[str, Any] = {}
     for name in _PARTS.get(type(expr), ()):
         old = getattr(expr, name)
-        new = tuple([_map_part(v, f) for v in old]) if type(old) is tuple else f(old)
-        if any(a is not b for a, b in zip(new, old, strict=True)) if type(old) is tuple else new is not old:
-            changed[name] = new
-    if not changed:
-        return expr
-    return replace(expr, **changed)
+        made[name] = tuple([_map_part(v, f) for v in old]) if type(old) is tuple else f(old)
+    return ir.with_fields(expr, **made)
 
 
 def _map_part(value: Any, f: Callable[[Any], Any]) -> Any:
-    if type(value) is not Clause:
-        return f(value)
-    rhs = f(value.rhs)
-    return value if rhs is value.rhs else Clause(value.lhs, rhs, span=value.span)
+    return ir.with_fields(value, rhs=f(value.rhs)) if type(value) is Clause else f(value)
 
 
 def pattern_vars(pattern: Pattern) -> Iterator[nodes.Var]:
@@ -143,8 +134,7 @@ def rewrite_with_original(
             memo[e] = result
             break
         for let, value in reversed(chain):
-            same = value is let.value and result is let.body
-            result = rule(let, let if same else nodes.Let(let.var, value, result, ty=let.ty, span=let.span))
+            result = rule(let, ir.with_fields(let, value=value, body=result))
             memo[let] = result
         return result
 

@@ -10,6 +10,7 @@ from weft.ir import Broadcast, Ramp, as_int, cast, ceildiv, const, floordiv, flo
 from weft.topi.attention import attention_scale
 from weft.topi.shape import simplify
 from weft.topi.typing import Shape
+from weft.topi.written import written
 
 _LANES = 8
 
@@ -33,8 +34,7 @@ def cache_append(cache: te.Tensor, new: te.Tensor, first: te.Tensor, shape: Shap
     batch, heads, count, _ = new.shape
     held, length = cache.shape[2], shape[2]
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         old, added, place, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
 
         def rows(begin: Any, end: Any, value: Callable[[Any, int], Any]) -> None:
@@ -52,9 +52,8 @@ def cache_append(cache: te.Tensor, new: te.Tensor, first: te.Tensor, shape: Shap
             rows(start, stop, lambda t, v: added[b, h, t - start, _lanes(v)])
             rows(stop, kept, lambda t, v: old[b, h, t, _lanes(v)])
             rows(tir.max(stop, kept), length, lambda t, v: zero)
-        return ib.get()
 
-    return te.extern((*new.shape[:2], length, new.shape[3]), [cache, new, first], body, name="T_cache_append",
+    return written((*new.shape[:2], length, new.shape[3]), [cache, new, first], body, name="T_cache_append",
                      dtype=cache.dtype)  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from weft import te
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import cast, const, floordiv, floormod
 from weft.te import Tensor
-from weft.tir import ir_builder
 from weft.topi.shape import simplify
+from weft.topi.written import written
 
 
 def _count(indptr: Any) -> Any:
@@ -35,8 +35,7 @@ def rows_times(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor, nam
                             found=f"{data.dtype}, {dense.dtype} of {dense.ndim} dimensions")  # fmt: skip
     shape = (simplify(_count(indptr) * height), dense.shape[0 if turned else 1])
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         values, places, starts, factor, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, shape[0], name="row", kind="parallel") as row, ib.for_range(0, shape[1], name="n") as n:
             block_row, inner = floordiv(row, height), floormod(row, height)
@@ -46,9 +45,8 @@ def rows_times(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor, nam
                     column = cast("int32", places[at]) * width + w
                     value = values[(at, inner, w)[: data.ndim]] if data.ndim > 1 else values[at]
                     out[row, n] = out[row, n] + value * factor[(n, column) if turned else (column, n)]
-        return ib.get()
 
-    return te.extern(shape, [data, indices, indptr, dense], body, name=name, dtype=data.dtype)
+    return written(shape, [data, indices, indptr, dense], body, name=name, dtype=data.dtype)
 
 
 def sparse_dense_sp_lhs(data_data: Tensor, data_indices: Tensor, data_indptr: Tensor, weight: Tensor) -> Any:
@@ -100,18 +98,16 @@ def sparse_add(dense_data: Tensor, sparse_data: Tensor, sparse_indices: Tensor, 
     """Add a sparse matrix to a dense one."""
     rows, columns = dense_data.shape
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         dense, values, places, starts, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, rows, name="row", kind="parallel") as row:
             with ib.for_range(0, columns, name="column") as column:
                 out[row, column] = dense[row, column]
             with ib.for_range(starts[row], starts[row + 1], name="at") as at:
                 out[row, places[at]] = out[row, places[at]] + values[at]
-        return ib.get()
 
     inputs = [dense_data, sparse_data, sparse_indices, sparse_indptr]
-    return te.extern(dense_data.shape, inputs, body, name="sparse_add", dtype=dense_data.dtype)
+    return written(dense_data.shape, inputs, body, name="sparse_add", dtype=dense_data.dtype)
 
 
 def sparse_transpose(sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor) -> Any:
@@ -124,8 +120,7 @@ def sparse_transpose(sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr:
     """
     n, elements = _count(sparse_indptr), sparse_data.shape[0]
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         values, places, starts, out, out_places, out_starts = (ib.buffer_ptr(b) for b in (*ins, *outs))
         kept = ib.allocate(out_starts.dtype, (1,), name="kept", scope="local")
         with ib.for_range(0, n + 1) as i:
@@ -142,9 +137,8 @@ def sparse_transpose(sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr:
             kept[0] = out_starts[n - 1 - i]
             out_starts[n - i] = kept[0]
         out_starts[0] = 0
-        return ib.get()
 
     shapes = [sparse_data.shape, sparse_indices.shape, sparse_indptr.shape]
     dtypes = [sparse_data.dtype, sparse_indices.dtype, sparse_indptr.dtype]
     inputs = [sparse_data, sparse_indices, sparse_indptr]
-    return te.extern(shapes, inputs, body, name="sparse_transpose", dtype=dtypes)
+    return written(shapes, inputs, body, name="sparse_transpose", dtype=dtypes)

@@ -8,6 +8,7 @@ from weft import error, te, tir
 from weft.ir import as_expr, as_int, cast, const, floordiv, floormod
 from weft.topi.scatter import scatter_at
 from weft.topi.typing import Scalar, Shape
+from weft.topi.written import written
 
 
 def sparse_to_dense(
@@ -60,8 +61,7 @@ def sparse_reshape(
     count, old_rank = sparse_indices.shape
     rank = new_shape.shape[0]
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         given, before, wanted, found, shape = (ib.buffer_ptr(b) for b in (*ins, *outs))
         _resolve_shape(ib, before, wanted, shape, old_rank, rank)
         with ib.for_range(0, count, kind="parallel") as i:
@@ -73,11 +73,10 @@ def sparse_reshape(
                 extent = cast("int64", shape[rank - 1 - j])
                 found[i, rank - 1 - j] = cast(found.dtype, floormod(flat[0], extent))
                 flat[0] = floordiv(flat[0], extent)
-        return ib.get()
 
     shapes = [tuple(new_sparse_indices_shape), tuple(new_shape_shape)]
     dtypes = [sparse_indices.dtype, prev_shape.dtype]
-    return te.extern(shapes, [sparse_indices, prev_shape, new_shape], body, name="sparse_reshape", dtype=dtypes)
+    return written(shapes, [sparse_indices, prev_shape, new_shape], body, name="sparse_reshape", dtype=dtypes)
 
 
 def _resolve_shape(ib: Any, before: Any, wanted: Any, shape: Any, old_rank: Any, rank: Any) -> None:
@@ -116,8 +115,7 @@ def sparse_fill_empty_rows(
     count, rank = sparse_indices.shape
     rows = as_expr(empty_row_indicator_shape[0])
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         places, values, _, default, found, numbers, empty = (ib.buffer_ptr(b) for b in (*ins, *outs))
         read, written = (ib.allocate("int64", (1,), name=name, scope="local") for name in ("read", "written"))
         more, zero = ib.allocate("bool", (1,), name="more", scope="local"), const(0, "int64")
@@ -142,8 +140,7 @@ def sparse_fill_empty_rows(
                 numbers[written[0]] = cast("int64", values[read[0]])
                 read[0], written[0] = read[0] + 1, written[0] + 1
                 look(row)
-        return ib.get()
 
     shapes = [tuple(new_sparse_indices_shape), tuple(new_sparse_values_shape), tuple(empty_row_indicator_shape)]
     inputs = [sparse_indices, sparse_values, dense_shape, default_value]
-    return te.extern(shapes, inputs, body, name="sparse_fill_empty_rows", dtype=["int64"] * 3)
+    return written(shapes, inputs, body, name="sparse_fill_empty_rows", dtype=["int64"] * 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir, te, tir
+from weft.topi.written import written
 
 
 def solve(a: te.Tensor, b: te.Tensor, refusal: str = "") -> Any:
@@ -28,8 +29,7 @@ def solve(a: te.Tensor, b: te.Tensor, refusal: str = "") -> Any:
     batch, n, columns = b.shape
     dtype = a.dtype
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         matrix, given, x, u, diagonal, sign, info = (ib.buffer_ptr(v) for v in (*ins, *outs))
         widths = ((u, n), (x, columns))
         with ib.for_range(0, batch, kind="parallel") as g:
@@ -68,10 +68,9 @@ def solve(a: te.Tensor, b: te.Tensor, refusal: str = "") -> Any:
                 with ib.for_range(0, i) as above:
                     x[g, above, j] = x[g, above, j] - u[g, above, i] * x[g, i, j]
         _refuse(ib, info, batch, refusal)
-        return ib.get()
 
     shapes = [b.shape, a.shape, (batch, n), (batch,), (batch,)]
-    return te.extern(shapes, [a, b], body, name="solve", dtype=[dtype] * 4 + ["int32"])
+    return written(shapes, [a, b], body, name="solve", dtype=[dtype] * 4 + ["int32"])
 
 
 def cholesky(a: te.Tensor, refusal: str = "") -> Any:
@@ -82,8 +81,7 @@ def cholesky(a: te.Tensor, refusal: str = "") -> Any:
     batch, n, _ = a.shape
     dtype = a.dtype
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         matrix, low, info = (ib.buffer_ptr(v) for v in (*ins, *outs))
         with ib.for_range(0, batch, kind="parallel") as g:
             left = ib.allocate(dtype, (1,), name="left", scope="local")
@@ -101,9 +99,8 @@ def cholesky(a: te.Tensor, refusal: str = "") -> Any:
                     with ib.if_scope(tir.all(info[g] == 0, tir.Not(left[0] > ir.const(0, dtype)))):
                         info[g] = tir.Cast("int32", i + 1)
         _refuse(ib, info, batch, refusal)
-        return ib.get()
 
-    return te.extern([a.shape, (batch,)], [a], body, name="cholesky", dtype=[dtype, "int32"])
+    return written([a.shape, (batch,)], [a], body, name="cholesky", dtype=[dtype, "int32"])
 
 
 def qr(a: te.Tensor, columns: ir.PrimExpr) -> Any:
@@ -125,8 +122,7 @@ def qr(a: te.Tensor, columns: ir.PrimExpr) -> Any:
     dtype, one, zero = a.dtype, ir.const(1, a.dtype), ir.const(0, a.dtype)
     steps = tir.min(m, n)
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         matrix, q, r, tau = (ib.buffer_ptr(v) for v in (*ins, *outs))
         with ib.for_range(0, batch, kind="parallel") as g:
             total = ib.allocate(dtype, (1,), name="total", scope="local")
@@ -161,10 +157,9 @@ def qr(a: te.Tensor, columns: ir.PrimExpr) -> Any:
                 q[g, i, j] = tir.Select(i.equal(j), one, zero)
             with ib.for_range(0, steps) as back, ib.for_range(0, columns) as j:
                 reflect(q, steps - 1 - back, j)
-        return ib.get()
 
     shapes = [(batch, m, columns), a.shape, (batch, steps)]
-    return te.extern(shapes, [a], body, name="qr", dtype=[dtype] * 3)
+    return written(shapes, [a], body, name="qr", dtype=[dtype] * 3)
 
 
 _SWEEPS = 60
@@ -187,8 +182,7 @@ def orthogonal_rows(a: te.Tensor) -> Any:
     batch, n, m = a.shape
     dtype, one, zero = a.dtype, ir.const(1, a.dtype), ir.const(0, a.dtype)
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         matrix, rows, turn, squares = (ib.buffer_ptr(v) for v in (*ins, *outs))
         with ib.for_range(0, batch, kind="parallel") as g:
             busy = ib.allocate("int32", (1,), name="busy", scope="local")
@@ -226,9 +220,8 @@ def orthogonal_rows(a: te.Tensor) -> Any:
                 squares[g, i] = zero
                 with ib.for_range(0, m) as j:
                     squares[g, i] = squares[g, i] + rows[g, i, j] * rows[g, i, j]
-        return ib.get()
 
-    return te.extern([a.shape, (batch, n, n), (batch, n)], [a], body, name="orthogonal_rows", dtype=[dtype] * 3)
+    return written([a.shape, (batch, n, n), (batch, n)], [a], body, name="orthogonal_rows", dtype=[dtype] * 3)
 
 
 def _refuse(ib: Any, info: Any, batch: Any, refusal: str) -> None:

@@ -21,6 +21,7 @@ from weft.te import Tensor
 from weft.tir import TILE_BYTES, TILE_ROWS, tile_intrinsic
 from weft.tir.intrin import dot_pairs
 from weft.topi.shape import simplify
+from weft.topi.written import written
 
 _LANES = 8
 """Columns that a step of a dot product has."""
@@ -72,14 +73,12 @@ def quantize_groups(x: Tensor, group: int) -> list[Any]:
                               found=f"rows of {x.shape[-1]}, groups of {group}")  # fmt: skip
     groups, outer = -(-k // size), x.shape[:-1]
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         given, *made = (ib.buffer_ptr(_matrix(ib, b)) for b in (*ins, *outs))
         _quantize_rows(ib, given, made, size)
-        return ib.get()
 
     shapes = [(*outer, int64(groups * size)), (*outer, int64(groups)), (*outer, int64(groups))]
-    return te.extern(shapes, [x], body, name="quantize_groups", dtype=["int8", "float32", "int32"])
+    return written(shapes, [x], body, name="quantize_groups", dtype=["int8", "float32", "int32"])
 
 
 def _quantize_rows(ib: Any, x: Any, made: Sequence[Any], size: int) -> None:
@@ -537,8 +536,7 @@ def matmul_nbits_packed(
         raise InvalidArgument("matmul_nbits_packed: tiles take panels of 32 columns", found=str(w.shape[-1]))
     given, groups = [x, w, scale, *([] if offset is None else [offset])], -(-k // group)
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         matrix, out = _matrix(ib, ins[0]), _matrix(ib, outs[0])
         common, m = (*ins[1:3], None if offset is None else ins[3], out, n, bits), out.shape[0]
 
@@ -558,6 +556,5 @@ def matmul_nbits_packed(
                 few()
         else:
             few()
-        return ib.get()
 
-    return te.extern((*x.shape[:-1], int64(n)), given, body, name="T_matmul_nbits", dtype=x.dtype)
+    return written((*x.shape[:-1], int64(n)), given, body, name="T_matmul_nbits", dtype=x.dtype)

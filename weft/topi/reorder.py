@@ -15,6 +15,7 @@ from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, simplify
 from weft.topi.slice import FAR
 from weft.topi.typing import Axes, Bounds, Shape
+from weft.topi.written import written
 
 
 def _number(values: Any, d: int) -> Any:
@@ -214,14 +215,12 @@ def unravel_index(indices: Tensor, shape: Shape) -> Any:
 def invert_permutation(data: Tensor) -> Any:
     """The permutation that undoes one."""
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         given, found = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         with ib.for_range(0, data.shape[0]) as i:
             found[given[i]] = cast(data.dtype, i)
-        return ib.get()
 
-    return te.extern(data.shape, [data], body, name="invert_permutation", dtype=data.dtype)
+    return written(data.shape, [data], body, name="invert_permutation", dtype=data.dtype)
 
 
 def matrix_set_diag(data: Tensor, diagonal: Tensor, k: int = 0, align: str = "RIGHT_LEFT") -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 from weft import te, tir
 from weft.ir import cast, const, int64, logical_and, logical_or, select
 from weft.topi.threefry import encrypted
+from weft.topi.written import written
 
 _DIGITS = ((21, 11), (10, 11), (0, 10))
 """Places and numbers of bits of a score that a pass looks at, from the highest."""
@@ -23,8 +24,7 @@ _FRACTION = 52
 def uniform_at(seed: te.Tensor, position: te.Tensor) -> Any:
     """Draw a number in [0, 1) for each seed and position, (n, 1) int64 each, by Threefry: (n, 1) float64."""
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         seeds, positions, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         zero, one = const(0, "uint64"), const(1023 << _FRACTION, "uint64")
         with ib.for_range(int64(0), cast("int64", seed.shape[0]), name="row", kind="parallel") as row:
@@ -32,9 +32,8 @@ def uniform_at(seed: te.Tensor, position: te.Tensor) -> Any:
             word = encrypted(ib, [key, zero, zero, zero], [counter, zero, zero, zero])[0]
             fraction = tir.bitwise_or(tir.shift_right(word, const(64 - _FRACTION, "uint64")), one)
             out[row, int64(0)] = tir.reinterpret("float64", fraction) - const(1.0, "float64")
-        return ib.get()
 
-    return te.extern([seed.shape], [seed, position], body, name="uniform_at", dtype="float64")
+    return written([seed.shape], [seed, position], body, name="uniform_at", dtype="float64")
 
 
 def sample_token(
@@ -54,8 +53,7 @@ def sample_token(
     heat = te.compute((n,), lambda i: _heat(cast("float32", temperature[i, int64(0)])), name="heat")
     weights = te.compute((n, v), lambda i, j: tir.exp((scores[i, j] - greatest[i]) / heat[i]), name="weights")
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         given, out = [ib.buffer_ptr(b) for b in ins], ib.buffer_ptr(outs[0])
         with ib.for_range(int64(0), n, name="row", kind="parallel") as row:
             u, heat, k, p = (b[row, int64(0)] for b in given[2:])
@@ -65,10 +63,9 @@ def sample_token(
             line = _Row(ib, given[0], given[1], row, v)
             line.draw(cast("float64", u), k, cast("float64", p))
             out[row, int64(0)] = cast(dtype, line.token[0])
-        return ib.get()
 
     given = [scores, weights, uniform, temperature, top_k, top_p]
-    return te.extern([(logits.shape[0], int64(1))], given, body, name="T_sample_token", dtype=dtype)
+    return written([(logits.shape[0], int64(1))], given, body, name="T_sample_token", dtype=dtype)
 
 
 def _heat(temperature: Any) -> Any:
@@ -85,8 +82,7 @@ def _penalised(logits: Any, penalty: Any, history: Any) -> Any:
     if history is None:
         return te.compute(logits.shape, lambda *i: cast("float32", logits(*i)), name="scores")
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         given, factor, seen, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         n, v = (cast("int64", d) for d in logits.shape)
         with ib.for_range(int64(0), n, name="row", kind="parallel") as row:
@@ -97,9 +93,8 @@ def _penalised(logits: Any, penalty: Any, history: Any) -> Any:
                 with ib.if_scope(token >= int64(0)):
                     value, by = cast("float32", given[row, token]), cast("float32", factor[row, int64(0)])
                     out[row, token] = select(value > const(0.0, "float32"), value / by, value * by)
-        return ib.get()
 
-    return te.extern([logits.shape], [logits, penalty, history], body, name="scores", dtype="float32")
+    return written([logits.shape], [logits, penalty, history], body, name="scores", dtype="float32")
 
 
 class _Row:

@@ -10,6 +10,7 @@ from weft.topi.manipulate import view
 from weft.topi.shape import product, unravel
 from weft.topi.sort import argsort
 from weft.topi.typing import Extent, Scalar, Shape
+from weft.topi.written import written
 
 
 def binary_search(
@@ -41,15 +42,13 @@ def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = Fa
     """Where values would be put into sorted sequences: one sequence, or one for each row of the values."""
     extent = sorted_sequence.shape[-1]
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         sequence, given, found = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, product(values.shape), kind="parallel") as i:
             offset = floordiv(i, values.shape[-1]) * extent if sorted_sequence.ndim > 1 else 0
             found[i] = binary_search(ib, offset, extent, sequence, given[i], right, out_dtype)
-        return ib.get()
 
-    return te.extern(values.shape, [sorted_sequence, values], body, name="searchsorted", dtype=out_dtype)
+    return written(values.shape, [sorted_sequence, values], body, name="searchsorted", dtype=out_dtype)
 
 
 def argwhere(output_shape: Shape, condition: te.Tensor) -> Any:
@@ -65,8 +64,7 @@ def argwhere(output_shape: Shape, condition: te.Tensor) -> Any:
     held = te.compute(condition.shape, lambda *i: cast("int32", condition(*i) != const(0, condition.dtype)), "held")
     flat = view(held, (product(held.shape),)) if held.ndim else te.compute((1,), lambda _: held(), name="held")
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         given, found = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         count = ib.allocate("int32", (1,), name="count", scope="local")
         count[0] = 0
@@ -76,16 +74,14 @@ def argwhere(output_shape: Shape, condition: te.Tensor) -> Any:
             for d, v in enumerate(unravel(i, condition.shape)):
                 found[count[0], d] = cast("int32", v)
             count[0] = count[0] + 1
-        return ib.get()
 
-    return te.extern(shape, [flat], body, name="argwhere", dtype="int32")
+    return written(shape, [flat], body, name="argwhere", dtype="int32")
 
 
 def places(mask: te.Tensor) -> Any:
     """Where a vector of truth values holds: positions (n,) int64 with zeros behind them, and their number (1,)."""
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         given, found, number = (ib.buffer_ptr(b) for b in (*ins, *outs))
         count, size = ib.allocate("int64", (1,), name="count", scope="local"), cast("int64", mask.shape[0])
         count[0] = const(0, "int64")
@@ -95,9 +91,8 @@ def places(mask: te.Tensor) -> Any:
         number[0] = count[0]
         with ib.for_range(number[0], size) as i:
             found[i] = const(0, "int64")
-        return ib.get()
 
-    return te.extern([mask.shape, (1,)], [mask], body, name="places", dtype=["int64", "int64"])
+    return written([mask.shape, (1,)], [mask], body, name="places", dtype=["int64", "int64"])
 
 
 def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> Any:
@@ -132,8 +127,7 @@ def _distinct(data: Any, order: Any) -> Any:
     """Go over the elements in sorted order; each that differs from the one before opens a run."""
     extent = data.shape[0]
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         given, sequence, values, first, places, number, counts = (ib.buffer_ptr(b) for b in (*ins, *outs))
         number[0] = 0
         with ib.for_range(0, extent) as i:
@@ -147,8 +141,7 @@ def _distinct(data: Any, order: Any) -> Any:
                 number[0] = number[0] + 1
             places[at] = number[0] - 1
             counts[number[0] - 1] = counts[number[0] - 1] + 1
-        return ib.get()
 
     shapes = [data.shape, data.shape, data.shape, (1,), data.shape]
     dtypes = [data.dtype, "int32", "int32", "int32", "int32"]
-    return te.extern(shapes, [data, order], body, name="unique", dtype=dtypes)
+    return written(shapes, [data, order], body, name="unique", dtype=dtypes)

@@ -18,6 +18,7 @@ from weft import error, ir, te, tir
 from weft.topi.manipulate import view
 from weft.topi.shape import product
 from weft.topi.typing import Shape
+from weft.topi.written import written
 
 STATE = 10
 """The words of a generator."""
@@ -87,8 +88,7 @@ def threefry_split(gen: te.Tensor) -> Any:
         Two generators, (10,) uint64 each.
     """
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         old, left, right = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.if_scope(_full(old)):
             _rekeyed(ib, [old[i] for i in range(4)], [old[4 + i] for i in range(4)], left, 1 << 62)
@@ -100,9 +100,8 @@ def threefry_split(gen: te.Tensor) -> Any:
                 right[i] = tir.bitwise_or(old[i], old[i + 4]) if i in (4, 5) else old[i]
             _shift_mask(ib, old[8], old[9], left)
             _shift_mask(ib, old[8], old[9], right)
-        return ib.get()
 
-    return te.extern([(STATE,), (STATE,)], [gen], body, name="threefry_split", dtype=[_U64, _U64])
+    return written([(STATE,), (STATE,)], [gen], body, name="threefry_split", dtype=[_U64, _U64])
 
 
 def threefry_generate(gen: te.Tensor, out_shape: Shape) -> Any:
@@ -119,8 +118,7 @@ def threefry_generate(gen: te.Tensor, out_shape: Shape) -> Any:
         raise error.InvalidArgument("threefry_generate: how many numbers must be known", found=str(out_shape))
     blocks = math.ceil(count / _WORDS)
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         old, new, words = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.if_scope(old[7] < _word((1 << 64) - 1 - count)):
             for i in range(STATE):
@@ -134,9 +132,8 @@ def threefry_generate(gen: te.Tensor, out_shape: Shape) -> Any:
                 with ib.if_scope(block * ir.int64(_WORDS) + ir.int64(i) < ir.int64(count)):
                     words[block * ir.int64(_WORDS) + ir.int64(i)] = drawn[i]
         new[6], new[7] = _word(0), new[7] + _word(blocks * _WORDS)
-        return ib.get()
 
-    found = te.extern([(STATE,), (count,)], [gen], body, name="threefry_generate", dtype=[_U64, _U64])
+    found = written([(STATE,), (count,)], [gen], body, name="threefry_generate", dtype=[_U64, _U64])
     return [found[0], view(found[1], shape)]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, floordiv, int64, logical_and, max_, min_, select
+from weft.topi.written import written
 
 _WALKS = 8
 """Ways that are walked together: one waits for its next node while the others go on."""
@@ -44,8 +45,7 @@ def tree_scores(x: te.Tensor, nodes: te.Tensor, roots: te.Tensor, weights: te.Te
     rows, dtype, shape = x.shape[0], nodes.dtype, (x.shape[0], weights.shape[1])
     keys = te.compute((rows, int64(2), x.shape[1]), lambda r, side, f: _key(x[r, f], dtype, side), name="keys")
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         key, node, root, weight = (ib.buffer_ptr(b) for b in ins)
         forest = _Forest(
             ib, key, node, weight, ib.buffer_ptr(outs[0]), 2 * x.shape[1], nodes.shape[0], shape[1], aggregate
@@ -62,9 +62,8 @@ def tree_scores(x: te.Tensor, nodes: te.Tensor, roots: te.Tensor, weights: te.Te
             with ib.for_range(groups * side, count) as rest, ib.for_range(0, floordiv(trees + side - 1, side)) as some:
                 at = some * side
                 forest.walk(lambda w: (first + rest, root[min_(at + w, trees - 1)]), lambda w: at + w < trees)
-        return ib.get()
 
-    return te.extern(shape, [keys, nodes, roots, weights], body, name="tree_scores", dtype=weights.dtype)
+    return written(shape, [keys, nodes, roots, weights], body, name="tree_scores", dtype=weights.dtype)
 
 
 def _key(x: Any, dtype: str, side: Any) -> Any:

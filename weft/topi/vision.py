@@ -14,6 +14,7 @@ from weft.topi.nms import suppressed
 from weft.topi.norm import softmax
 from weft.topi.sort import argsort
 from weft.topi.typing import Extents, Operand, Shape
+from weft.topi.written import written
 
 __all__ = [
     "all_class_non_max_suppression", "get_valid_counts", "multibox_transform_loc", "non_max_suppression", "roi_align",
@@ -60,8 +61,7 @@ def roi_align(
     _, height, width, channels = data.shape
     regions, dtype = rois.shape[0], rois.dtype
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, regions * rows * columns, kind="parallel") as part:
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
@@ -105,10 +105,9 @@ def roi_align(
                 mean = total / cast(data.dtype, samples)
                 most = select(logical_and(counts[0] > 0, counts[1] > 0), total, const(0, data.dtype))
                 out[r, row, column, c] = select(sound, mean if mode == "avg" else most, const(math.nan, data.dtype))
-        return ib.get()
 
     shape = (regions, rows, columns, channels)
-    return te.extern(shape, [data, rois], body, name="roi_align", dtype=data.dtype)
+    return written(shape, [data, rois], body, name="roi_align", dtype=data.dtype)
 
 
 def _samples_inside(start: Any, step: Any, count: Any, size: Any, dtype: str) -> tuple[Any, Any]:
@@ -164,8 +163,7 @@ def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: fl
     _, channels, height, width = data.shape
     regions, dtype = rois.shape[0], rois.dtype
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, regions * rows * columns, kind="parallel") as part:
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
@@ -185,10 +183,9 @@ def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: fl
                 out[r, row, column, c] = select(sound, least, const(math.nan, data.dtype))
             with ib.for_range(*spans[0]) as y, ib.for_range(*spans[1]) as x, ib.for_range(0, channels) as c:
                 out[r, row, column, c] = tir.max(out[r, row, column, c], image[batch, y, x, c])
-        return ib.get()
 
     given = [transpose(data, (0, 2, 3, 1)), rois]
-    last = te.extern((regions, rows, columns, channels), given, body, name="roi_pool", dtype=data.dtype)
+    last = written((regions, rows, columns, channels), given, body, name="roi_pool", dtype=data.dtype)
     return transpose(last, (0, 3, 1, 2))
 
 
@@ -219,8 +216,7 @@ def get_valid_counts(data: Tensor, score_threshold: Operand = 0, id_index: int =
     batch, boxes, numbers = data.shape
     given = [data, *([score_threshold] if isinstance(score_threshold, te.Tensor) else [])]
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         source, *least = (ib.buffer_ptr(b) for b in ins)
         counts, moved, places = (ib.buffer_ptr(b) for b in outs)
         bound = least[0][0] if least else const(as_float(score_threshold), data.dtype)
@@ -240,10 +236,9 @@ def get_valid_counts(data: Tensor, score_threshold: Operand = 0, id_index: int =
             with ib.for_range(count[0], cast("int32", boxes)) as j:
                 _fill(ib, moved, b, j, numbers, data.dtype)
                 places[b, j] = const(-1, "int32")
-        return ib.get()
 
     shapes = [(batch,), (batch, boxes, numbers), (batch, boxes)]
-    return list(te.extern(shapes, given, body, name="get_valid_counts", dtype=["int32", data.dtype, "int32"]))
+    return list(written(shapes, given, body, name="get_valid_counts", dtype=["int32", data.dtype, "int32"]))
 
 
 def as_float(value: Any) -> float:
@@ -298,8 +293,7 @@ def non_max_suppression(
     scalars = [x for x in (max_output_size, iou_threshold) if isinstance(x, te.Tensor)]
     same_class = None if force_suppress or id_index < 0 else id_index
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         source, order, valid, before, *rest = (ib.buffer_ptr(b) for b in ins)
         rows, places, kept, *_ = (ib.buffer_ptr(b) for b in outs)
         read = lambda x: rest[scalars.index(x)][0] if isinstance(x, te.Tensor) else x  # noqa: E731
@@ -323,11 +317,10 @@ def non_max_suppression(
             if return_indices or invalid_to_bottom:
                 line.compact(cast("int32", boxes), before if return_indices else None)
             kept[b, 0] = line.count[0]
-        return ib.get()
 
     shapes = [data.shape, (batch, boxes), (batch, 1)]
     dtypes = [data.dtype, "int32", "int32"]
-    out = list(te.extern(shapes, [*given, *scalars], body, name="non_max_suppression", dtype=dtypes))
+    out = list(written(shapes, [*given, *scalars], body, name="non_max_suppression", dtype=dtypes))
     if not return_indices:
         return out[0]
     return out if soft else out[1:]
@@ -455,8 +448,7 @@ def all_class_non_max_suppression(
     kept = suppressed(boxes, scores, argsort(scores, -1, False, "int64"), *limits)
     onnx = output_format == "onnx"
 
-    def body(ins: Any, outs: Any) -> Any:
-        ib = tir.ir_builder.create()
+    def body(ib: Any, ins: Any, outs: Any) -> None:
         chosen, found = (ib.buffer_ptr(b) for b in ins)
         places, *values, counts = (ib.buffer_ptr(b) for b in outs)
         count = ib.allocate("int64", (1,), name="count", scope="local")
@@ -481,12 +473,11 @@ def all_class_non_max_suppression(
                 counts[b] = count[0]
         if onnx:
             counts[0] = count[0]
-        return ib.get()
 
     listed = (batch * classes * n, 3) if onnx else (batch, classes * n, 2)
     shapes = [listed, (1,)] if onnx else [listed, (batch, classes * n), (batch,)]
     kinds = ["int64", "int64"] if onnx else ["int64", scores.dtype, "int64"]
-    return list(te.extern(shapes, [kept, scores], body, name="all_class_nms", dtype=kinds))
+    return list(written(shapes, [kept, scores], body, name="all_class_nms", dtype=kinds))
 
 
 def _single(value: Any, dtype: str) -> Any:

@@ -1,7 +1,5 @@
 """The operator Attention is one kernel that reads heads of keys and values where they lie: beside float64."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,14 +8,12 @@ import pytest
 from onnx import helper
 
 import weft
+from tests.arrays import floats
 from tests.frontend.models import model_of
 from weft import error
 
 RNG = np.random.default_rng(11)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+f32 = floats(RNG)
 
 
 def arguments(

@@ -1,7 +1,5 @@
 """Operators that Weft does not have, on the host."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

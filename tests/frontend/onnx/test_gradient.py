@@ -1,7 +1,5 @@
 """Gradient of the preview of training."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What from_onnx takes and gives: forms of a model, shapes and types from outside, weights, choices, functions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import convert_model_to_external_data
 
+from tests.arrays import floats
 from tests.frontend.models import calls, check, compare, model_of, oracle, symbolic
 from weft import error, ir, relax
 from weft.frontend.onnx import from_onnx, supported_operators
@@ -19,10 +18,7 @@ from weft.relax.interpreter import evaluate
 
 node = helper.make_node
 RNG = np.random.default_rng(11)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+f32 = floats(RNG)
 
 
 def linear(dims: Any = None, weight: np.ndarray | None = None) -> onnx.ModelProto:

@@ -1,7 +1,5 @@
 """Operators of ``ai.onnx.ml`` against ONNX Runtime on random inputs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

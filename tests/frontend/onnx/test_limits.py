@@ -1,7 +1,5 @@
 """Small models that stand for enormous ones are refused at once, by a limit that the error names."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators of ``com.microsoft`` against ONNX Runtime on random inputs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 from onnx import helper, numpy_helper, parser
 
 import weft
+from tests.arrays import floats, octets
 from tests.frontend.models import value_info
 from tools.onnx_conformance import CONTRIB
 from weft.error import ModelImportError, UnsupportedOperator
@@ -19,15 +18,8 @@ from weft.frontend.onnx import from_onnx, supported_operators
 from weft.relax.interpreter import evaluate
 
 RNG = np.random.default_rng(11)
+f32, u8 = floats(RNG), octets(RNG)
 onnxruntime.set_default_logger_severity(4)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def u8(*shape: int) -> np.ndarray:
-    return RNG.integers(0, 256, shape).astype(np.uint8)
 
 
 def model(op: str, given: list[Any], outputs: Any, weights: tuple[int, ...] = (), **attrs: Any) -> onnx.ModelProto:

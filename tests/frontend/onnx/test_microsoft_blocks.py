@@ -1,26 +1,18 @@
 """Quantised weights and decoders' small operators of ``com.microsoft`` against ONNX Runtime on random inputs."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from tests.arrays import floats, octets
 from tests.frontend.onnx.test_microsoft import check, model
 from weft.error import UnsupportedOperator
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
 RNG = np.random.default_rng(12)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def u8(*shape: int) -> np.ndarray:
-    return RNG.integers(0, 256, shape).astype(np.uint8)
+f32, u8 = floats(RNG), octets(RNG)
 
 
 def ints(limit: int, *shape: int) -> np.ndarray:

@@ -1,7 +1,5 @@
 """Operators of ``com.microsoft`` of single families of decoders, against ONNX Runtime or by their definition."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

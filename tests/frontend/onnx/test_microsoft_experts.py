@@ -1,13 +1,12 @@
 """Mixtures of experts of ``com.microsoft`` against ONNX Runtime on random inputs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import onnxruntime
 import pytest
 
+from tests.arrays import floats, octets
 from tests.frontend.onnx.test_microsoft import check, model
 from weft.error import UnsupportedOperator
 from weft.frontend.onnx import from_onnx
@@ -15,14 +14,7 @@ from weft.relax.interpreter import evaluate
 
 ROWS, HIDDEN, INNER, EXPERTS = 5, 32, 48, 8
 RNG = np.random.default_rng(13)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
-
-
-def u8(*shape: int) -> np.ndarray:
-    return RNG.integers(0, 256, shape).astype(np.uint8)
+f32, u8 = floats(RNG), octets(RNG)
 
 
 def floats(fused: int = 1, bias: bool = True) -> list:

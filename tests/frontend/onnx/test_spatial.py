@@ -1,7 +1,5 @@
 """Pools, regions, displaced convolutions, Fourier transforms: against ONNX Runtime or ONNX's reference, and NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -9,15 +7,13 @@ import pytest
 from onnx import helper
 
 import weft
+from tests.arrays import floats
 from tests.frontend.models import check, model_of
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
 RNG = np.random.default_rng(23)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+f32 = floats(RNG)
 
 
 def one(op: str, inputs: dict[str, Any], opset: int = 20, weights: Any = None, names: Any = None, dynamic: Any = ("x",),

@@ -1,7 +1,5 @@
 """Values that are no tensors of the machine's types: strings, sequences, optionals, maps and small element types."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

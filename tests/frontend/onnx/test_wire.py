@@ -1,7 +1,5 @@
 """Weights that stay in the model's bytes: the same tensors come out, and damaged files give the same errors as ever."""
 
-from __future__ import annotations
-
 import numpy as np
 import onnx
 import pytest

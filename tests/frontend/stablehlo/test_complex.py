@@ -1,7 +1,5 @@
 """StableHLO's complex numbers against NumPy: operations, Fourier transforms, and programs with control flow."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

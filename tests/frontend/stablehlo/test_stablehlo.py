@@ -1,7 +1,5 @@
 """StableHLO texts against NumPy: each form of operation, regions, control flow, and what is refused."""
 
-from __future__ import annotations
-
 import math
 import sys
 from typing import Any
@@ -9,16 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.arrays import floats
 from weft.error import MissingDependency, ModelImportError, ParseError, UnsupportedOperator, WeftError
 from weft.frontend.stablehlo import from_stablehlo
 from weft.frontend.tflite import from_tflite
 from weft.relax.interpreter import evaluate
 
 RNG = np.random.default_rng(3)
-
-
-def f32(*shape: int) -> np.ndarray:
-    return RNG.standard_normal(shape).astype(np.float32)
+f32 = floats(RNG)
 
 
 def program(params: str, body: str, results: str) -> str:

@@ -4,8 +4,6 @@ Each sample input of each operator in core ATen (float32, int64, bool) is export
 dynamic, imported, and compared with eager. What eager or ``torch.export`` refuse is left out.
 """
 
-from __future__ import annotations
-
 import argparse
 import warnings
 from collections import Counter

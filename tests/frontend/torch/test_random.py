@@ -1,7 +1,5 @@
 """Random numbers of exported programs, new in each call and of the right distribution; PyTorch's own when compiled."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """GGUF and safetensors: each block format as its specification draws it, damaged files, models bound to weights."""
 
-from __future__ import annotations
-
 import json
 import struct
 

@@ -120,11 +120,9 @@ def _broadcast(s: Sizes, name: str) -> Case:
 case(*ARITHMETIC, "atan2", make=lambda s, name: call(s.real(s.a, s.b), s.real()))
 
 
-@cases("add", "maximum", "equal", "where")
+@cases("add", "maximum", "equal", "where", when=lambda s: s.a == s.d or 1 in (s.a, s.d))
 def _maybe_one(s: Sizes, name: str) -> Case | None:
     """Two symbolic dimensions of which one is 1 at run time, or which are equal."""
-    if int(s.a) != int(s.d) and 1 not in (int(s.a), int(s.d)):
-        return None
     pair = s.real(s.a, s.b), s.real(s.d, s.b)
     return call(s.boolean(s.a, 1), *pair) if name == "where" else call(*pair)
 
@@ -161,19 +159,8 @@ case("power", make=lambda s: call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=-
 case("atan2", make=lambda s: call(s.real(s.a, s.b), s.real(s.a, s.b), rtol=1e-4))
 
 
-@cases(
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "maximum",
-    "minimum",
-    "equal",
-)
-def _bools(s: Sizes, name: str) -> Case:
-    return call(s.boolean(s.a, s.b), s.boolean(s.b))
+BOOLS = "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor maximum minimum equal".split()
+case(*BOOLS, make=lambda s, name: call(s.boolean(s.a, s.b), s.boolean(s.b)))
 
 
 case(*BITWISE, make=lambda s, name: call(s.integer(s.a, s.b, dtype="int32"), s.integer(s.b, dtype="int32")))

@@ -11,71 +11,48 @@ def _pool1d(s: Sizes, name: str) -> Case | None:
 
 
 @cases("nn.max_pool1d", "nn.avg_pool1d")
-def _pool1d_ceil(s: Sizes, name: str) -> Case | None:
+def _pool1d_ceil(s: Sizes, name: str) -> Case:
     return call(s.real(s.a, 3, s.c), pool_size=3, strides=2, padding=(1, 1), ceil_mode=True, **NEAR)
 
 
-@cases("nn.max_pool2d", "nn.avg_pool2d")
-def _pool2d(s: Sizes, name: str) -> Case | None:
-    if min(s.b, s.c) < 2:
-        return None
+@cases("nn.max_pool2d", "nn.avg_pool2d", when=lambda s: min(s.b, s.c) > 1)
+def _pool2d(s: Sizes, name: str) -> Case:
     return call(s.real(s.a, 3, s.b, s.c), pool_size=(3, 2), strides=(2, 1), padding=(1, 1, 0, 0), **NEAR)
 
 
-@cases("nn.max_pool2d", "nn.avg_pool2d")
-def _pool2d_last(s: Sizes, name: str) -> Case | None:
-    if s.b < 1:
-        return None
+@cases("nn.max_pool2d", "nn.avg_pool2d", when=lambda s: s.b > 0)
+def _pool2d_last(s: Sizes, name: str) -> Case:
     return call(s.real(s.a, s.b, s.c, 17), pool_size=3, strides=2, padding=1, ceil_mode=True, layout="NHWC", **NEAR)
 
 
-@cases("nn.max_pool2d", "nn.avg_pool2d")
-def _pool2d_dilated(s: Sizes, name: str) -> Case | None:
-    if s.b < 3:
-        return None
+@cases("nn.max_pool2d", "nn.avg_pool2d", when=lambda s: s.b > 2)
+def _pool2d_dilated(s: Sizes, name: str) -> Case:
     return call(s.real(s.a, s.c, s.b, 6), pool_size=2, dilation=2, padding=(0, 1), **NEAR)
 
 
-@cases("nn.avg_pool2d")
-def _include_pad(s: Sizes) -> Case | None:
-    if s.b < 1:
-        return None
+@cases("nn.avg_pool2d", when=lambda s: s.b > 0)
+def _include_pad(s: Sizes) -> Case:
     return call(s.real(s.a, 2, s.b, s.c), pool_size=3, strides=2, padding=(1, 1, 1, 1), count_include_pad=True, **NEAR)
 
 
-@cases("nn.avg_pool2d")
-def _include_pad_ceil(s: Sizes) -> Case | None:
-    if s.b < 1:
-        return None
-    return call(
-        s.real(s.a, 2, s.b, s.c),
-        pool_size=3,
-        strides=2,
-        padding=(1, 1, 1, 1),
-        count_include_pad=True,
-        ceil_mode=True,
-        **NEAR,
-    )
+@cases("nn.avg_pool2d", when=lambda s: s.b > 0)
+def _include_pad_ceil(s: Sizes) -> Case:
+    x = s.real(s.a, 2, s.b, s.c)
+    return call(x, pool_size=3, strides=2, padding=(1, 1, 1, 1), count_include_pad=True, ceil_mode=True, **NEAR)
 
 
-@cases("nn.max_pool2d")
-def _integers(s: Sizes) -> Case | None:
-    if s.b < 2 or s.c < 2:
-        return None
+@cases("nn.max_pool2d", when=lambda s: min(s.b, s.c) > 1)
+def _integers(s: Sizes) -> Case:
     return call(s.integer(s.a, 2, s.b, s.c, dtype="int8"), pool_size=2, padding=1)
 
 
-@cases("nn.max_pool2d")
-def _bytes(s: Sizes) -> Case | None:
-    if s.b < 2 or s.c < 2:
-        return None
+@cases("nn.max_pool2d", when=lambda s: min(s.b, s.c) > 1)
+def _bytes(s: Sizes) -> Case:
     return call(s.integer(s.a, 2, s.b, s.c, low=0, high=200, dtype="uint8"), pool_size=2, strides=2)
 
 
-@cases("nn.max_pool3d", "nn.avg_pool3d")
-def _pool3d(s: Sizes, name: str) -> Case | None:
-    if s.b < 1:
-        return None
+@cases("nn.max_pool3d", "nn.avg_pool3d", when=lambda s: s.b > 0)
+def _pool3d(s: Sizes, name: str) -> Case:
     return call(s.real(1, 2, s.b, s.c, 4), pool_size=(1, 2, 2), strides=2, padding=(0, 1, 0, 0, 0, 1), **NEAR)
 
 
@@ -90,26 +67,22 @@ def _global(s: Sizes, name: str) -> Case | None:
 
 
 @cases("nn.adaptive_max_pool1d", "nn.adaptive_avg_pool1d")
-def _adaptive1d(s: Sizes, name: str) -> Case | None:
+def _adaptive1d(s: Sizes, name: str) -> Case:
     return call(s.real(s.a, s.b, s.c), output_size=4, **NEAR)
 
 
 @cases("nn.adaptive_max_pool3d", "nn.adaptive_avg_pool3d")
-def _adaptive3d(s: Sizes, name: str) -> Case | None:
+def _adaptive3d(s: Sizes, name: str) -> Case:
     return call(s.real(1, 2, s.a, s.c, 3), output_size=(1, 2, 3), **NEAR)
 
 
-@cases("nn.max_pool_with_indices")
-def _indices(s: Sizes) -> Case | None:
-    if s.b < 2 or s.c < 2:
-        return None
+@cases("nn.max_pool_with_indices", when=lambda s: min(s.b, s.c) > 1)
+def _indices(s: Sizes) -> Case:
     return call(s.real(s.a, 2, s.b, s.c), pool_size=(2, 3), strides=(2, 1), padding=(0, 1, 1, 1))
 
 
-@cases("nn.max_pool_with_indices")
-def _indices_columns(s: Sizes) -> Case | None:
-    if s.b < 2:
-        return None
+@cases("nn.max_pool_with_indices", when=lambda s: s.b > 1)
+def _indices_columns(s: Sizes) -> Case:
     return call(s.real(s.a, 2, s.b, 4), pool_size=2, strides=2, storage_order=1, ceil_mode=True)
 
 

@@ -16,10 +16,8 @@ MODES = (
 
 
 def _resize(method: str, mode: str) -> None:
-    @cases("image.resize")
-    def make(s: Sizes) -> Case | None:
-        if s.b == 0 or s.c < 2:
-            return None
+    @cases("image.resize", when=lambda s: s.b > 0 and s.c > 1)
+    def make(s: Sizes) -> Case:
         return call(
             s.real(s.a, 2, s.b, s.c), Shape((s.a, 2, 7, 11)), method=method, coordinate_transformation_mode=mode, **NEAR
         )
@@ -35,10 +33,8 @@ for _method, _mode in (
 
 
 def _nearest(rounding: str) -> None:
-    @cases("image.resize")
-    def make(s: Sizes) -> Case | None:
-        if s.b == 0:
-            return None
+    @cases("image.resize", when=lambda s: s.b > 0)
+    def make(s: Sizes) -> Case:
         return call(
             s.integer(s.a, s.b, 4), Shape((s.a, s.b, 6)), scales=(1.0, 1.0, 1.5), method="nearest",
             rounding_method=rounding, coordinate_transformation_mode="asymmetric",
@@ -50,23 +46,16 @@ for _rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
 
 
 @cases("image.resize")
-def _exclude(s: Sizes) -> Case | None:
-    return call(
-        s.real(1, 1, 4, 4),
-        Shape((1, 1, 9, 3)),
-        method="cubic",
-        cubic_exclude=True,
-        cubic_alpha=-0.5,
-        symbolic=False,
-        **NEAR,
-    )
+def _exclude(s: Sizes) -> Case:
+    cubic = {"method": "cubic", "cubic_exclude": True, "cubic_alpha": -0.5}
+    return call(s.real(1, 1, 4, 4), Shape((1, 1, 9, 3)), symbolic=False, **cubic, **NEAR)
 
 
 def _shrunk(mode: str) -> None:
     """A length that is rounded down: the scale is not the quotient of the lengths."""
 
     @cases("image.resize")
-    def make(s: Sizes) -> Case | None:
+    def make(s: Sizes) -> Case:
         return call(
             s.real(1, 1, 4, 7), Shape((1, 1, 2, 4)), scales=(1.0, 1.0, 0.6, 0.6),
             coordinate_transformation_mode=mode, symbolic=False, **NEAR,
@@ -78,7 +67,7 @@ for _mode in MODES:
 
 
 @cases("image.resize")
-def _crop(s: Sizes) -> Case | None:
+def _crop(s: Sizes) -> Case:
     return call(
         s.real(1, 1, 4, 4), Shape((1, 1, 3, 5)), roi=(0.0, 0.0, 0.4, -0.2, 1.0, 1.0, 0.8, 0.7),
         coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0, symbolic=False, **NEAR,
@@ -86,7 +75,7 @@ def _crop(s: Sizes) -> Case | None:
 
 
 @cases("image.resize")
-def _bytes(s: Sizes) -> Case | None:
+def _bytes(s: Sizes) -> Case:
     return call(
         s.integer(s.a, 1, 3, 3, low=0, high=250, dtype="uint8"),
         Shape((s.a, 1, 6, 6)),
@@ -95,10 +84,8 @@ def _bytes(s: Sizes) -> Case | None:
     )
 
 
-@cases("image.resize")
-def _beyond_the_scale(s: Sizes) -> Case | None:
-    if 0 in (s.b, s.c):
-        return None
+@cases("image.resize", when=lambda s: s.b * s.c > 0)
+def _beyond_the_scale(s: Sizes) -> Case:
     return call(
         s.integer(s.a, s.b, s.c), Shape((s.a, 2 * s.b + 3, s.c)), scales=(1.0, 2.0, 1.0), method="nearest",
         rounding_method="floor", coordinate_transformation_mode="asymmetric", symbolic=False,
@@ -109,7 +96,7 @@ case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(s.a, 3, 
 
 
 @cases("image.resize2d")
-def _resize2d_last(s: Sizes) -> Case | None:
+def _resize2d_last(s: Sizes) -> Case:
     return call(
         s.real(s.a, 4, 5, 19), Shape((8, 10)), layout="NHWC", method="nearest_neighbor",
         coordinate_transformation_mode="asymmetric", rounding_method="floor", **NEAR,
@@ -120,19 +107,10 @@ case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(1, 2, 4,
 
 
 def _sample(method: str, padding: str, align: bool) -> None:
-    @cases("image.grid_sample")
-    def make(s: Sizes) -> Case | None:
-        if s.b == 0:
-            return None
-        return call(
-            s.real(s.a, 2, s.b, s.c),
-            s.real(s.a, 2, 3, 4, low=-1.4, high=1.4),
-            method=method,
-            padding_mode=padding,
-            align_corners=align,
-            rtol=1e-3,
-            atol=1e-4,
-        )
+    @cases("image.grid_sample", when=lambda s: s.b > 0)
+    def make(s: Sizes) -> Case:
+        x, places = s.real(s.a, 2, s.b, s.c), s.real(s.a, 2, 3, 4, low=-1.4, high=1.4)
+        return call(x, places, method=method, padding_mode=padding, align_corners=align, rtol=1e-3, atol=1e-4)
 
 
 for _method in ("bilinear", "nearest", "bicubic"):
@@ -141,27 +119,23 @@ for _method in ("bilinear", "nearest", "bicubic"):
 
 
 @cases("image.resize2d")
-def _narrowed(s: Sizes) -> Case | None:
+def _narrowed(s: Sizes) -> Case:
     return call(s.real(1, 2, 4, s.c), Shape((5, 6)), out_dtype="float16", rtol=1e-2, atol=1e-2)
 
 
-@cases("image.resize3d")
-def _volumes(s: Sizes) -> Case | None:
-    return call(s.real(s.a, 2, 3, 4, 5), Shape((s.b, 5, s.c)), out_dtype="float64", **NEAR)
+case("image.resize3d", make=lambda s: call(s.real(s.a, 2, 3, 4, 5), Shape((s.b, 5, s.c)), out_dtype="float64", **NEAR))
 
 
 @cases("image.resize3d")
-def _volumes_last(s: Sizes) -> Case | None:
+def _volumes_last(s: Sizes) -> Case:
     size = Shape((6, 4, 7))
     return call(s.real(s.a, 3, 4, 5, s.c), size, layout="NDHWC", method="nearest_neighbor",
                 coordinate_transformation_mode="asymmetric", rounding_method="floor", **NEAR)  # fmt: skip
 
 
 def _grid(rank: int, align: bool) -> None:
-    @cases("image.affine_grid")
-    def make(s: Sizes) -> Case | None:
-        if s.b < 2 or s.c < 2:
-            return None
+    @cases("image.affine_grid", when=lambda s: min(s.b, s.c) > 1)
+    def make(s: Sizes) -> Case:
         size = Shape((s.b, 3, s.c)[-rank:])
         return call(s.real(s.a, rank, rank + 1), size, align_corners=align, **NEAR)
 

@@ -1,7 +1,5 @@
 """JoinConvolutions: which sums of convolutions become one, with the same results at every size."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Each case is answered rightly or refused with a reason.
 """
 
-from __future__ import annotations
-
 import argparse
 import collections
 import random

@@ -5,8 +5,6 @@ This holds for known and unknown dimensions; macros that are not one-to-one have
 A case is made like those of ``tests/op/contract.py``, from named sizes.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.op.contract import CASES as SHARED
-from tests.op.contract import SIZES, Array, Dim, Fixed, Sizes
+from tests.op.contract import SIZES, Array, Dim, Fixed, Sizes, registering
 from weft import relay
 from weft.relay.op import declaration, list_ops, op_call
 from weft.relay.types import TensorType, TupleType
@@ -47,23 +45,7 @@ def call(*inputs: Any, expect: Any = None, rtol: float = 1e-4, atol: float = 1e-
 
 Maker = Callable[..., "Case | None"]
 CASES: dict[str, list[Maker]] = {}
-
-
-def cases(*names: str) -> Callable[[Maker], Maker]:
-    """Register a function from sizes (and the operator's name, if it takes two arguments) to a case."""
-
-    def register(fn: Maker) -> Maker:
-        for name in names:
-            takes_name = fn.__code__.co_argcount > 1
-            CASES.setdefault(name, []).append((lambda s, name=name: fn(s, name)) if takes_name else fn)
-        return fn
-
-    return register
-
-
-def case(*names: str, make: Maker) -> None:
-    """Register one call of operators, made of its sizes, where an expression says it."""
-    cases(*names)(make)
+cases, case = registering(CASES)
 
 
 def take_cases_of_shared() -> None:

@@ -1,7 +1,5 @@
 """Coordinates of what is not zero: how many there are is known at run time only."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -3,8 +3,6 @@
 Operators that stand for one shared operator are compiled by the contract of the shared registry.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

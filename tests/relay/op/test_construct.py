@@ -1,7 +1,5 @@
 """Constructors have TVM's names, parameter order and defaults, and say what was wrong with a call."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 

@@ -1,7 +1,5 @@
 """The contract of every operator of Relay's registry."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What operators refuse, with what was expected and what was found."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

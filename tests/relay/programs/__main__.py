@@ -3,8 +3,6 @@
 Every fourth program is without control flow, so that all executors take it.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 

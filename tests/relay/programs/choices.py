@@ -1,7 +1,5 @@
 """Numbers that a program is drawn from, kept so that the program can be drawn again, and made small."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What an expression of a random program may refer to."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

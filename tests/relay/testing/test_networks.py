@@ -1,7 +1,5 @@
 """The networks have the types and the numbers of parameters that they are known for, in both layouts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

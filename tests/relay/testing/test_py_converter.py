@@ -1,7 +1,5 @@
 """Relay as Python programs: they compute what the interpreter does."""
 
-from __future__ import annotations
-
 import ast
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Natural numbers, single passes, loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

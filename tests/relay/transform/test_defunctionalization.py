@@ -9,7 +9,6 @@ from weft.relay.transform import Defunctionalization, InferType
 from weft.relay.walk import subexpressions
 
 CLOSURES = """
-#[version = "0.0.5"]
 type List[A] { Cons(A, List[A]), Nil, }
 def @foldr[A, B](%f: fn (A, B) -> B, %z: B, %l: List[A]) -> B {
   match (%l) { Cons(%h, %t) => %0 = @foldr(%f, %z, %t); %f(%h, %0), Nil => %z, }
@@ -30,7 +29,6 @@ def @main(%x: Tensor[(3), float32], %b: Tensor[(), bool], %n: Tensor[(), int32])
 }
 """
 CELLS = """
-#[version = "0.0.5"]
 def @main(%x: Tensor[(3), float32], %b: Tensor[(), bool], %n: Tensor[(), int32]) -> Tensor[(3), float32] {
   let %p = (fn (%y: Tensor[(3), float32]) -> Tensor[(3), float32] { add(%y, %x) },
             fn (%y: Tensor[(3), float32]) -> Tensor[(3), float32] { negative(%y) });
@@ -79,7 +77,6 @@ def test_functions_become_data(text, meaning, executor):
 def test_functions_from_outside_are_refused():
     mod = InferType()(
         relay.fromtext("""
-#[version = "0.0.5"]
 def @main(%f: fn (Tensor[(3), float32]) -> Tensor[(3), float32], %x: Tensor[(3), float32]) { %f(%x) }
 """)
     )

@@ -1,7 +1,5 @@
 """FakeQuantizationToInteger: integers between dequantize and quantize compute the same but for rounding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

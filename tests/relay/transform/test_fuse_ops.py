@@ -8,7 +8,6 @@ from weft.relay.transform import FuseOps, InferType, ToANormalForm
 
 rng = np.random.default_rng(7)
 PROGRAM = """
-#[version = "0.0.5"]
 def @main(%x: Tensor[(4, 4), float32], %w: Tensor[(4, 4), float32]) {
   %0 = tanh(exp(add(%x, 1f)));
   %1 = nn.relu(nn.dense(%0, %w));
@@ -79,7 +78,6 @@ def test_patterns_can_be_asked_for_and_registered():
 
 def test_expected_function():
     text = """
-    #[version = "0.0.5"]
     def @main(%x: Tensor[(2, 3), float32]) { exp(add(%x, 1f)) }
     """
     p = relay.var("p", shape=(2, 3))
@@ -118,7 +116,6 @@ def test_fused_twice_is_fused_once():
 
 def test_branches_and_dynamic_shapes():
     text = """
-    #[version = "0.0.5"]
     def @main(%c: bool, %x: Tensor[(?, 4), float32]) {
       %0 = exp(add(%x, %x));
       if (%c) { tanh(negative(%0)) } else { %0 }

@@ -14,7 +14,6 @@ def floats(*shape):
 
 
 CHAIN = """
-#[version = "0.0.5"]
 def @main(%x: Tensor[(2, 3), float32], %y: Tensor[(3), float32]) {
   %0 = add(%x, %y);
   %1 = exp(%0);
@@ -31,7 +30,6 @@ def test_a_chain_is_one_kernel():
 
 def test_equal_kernels_are_one_function():
     text = """
-    #[version = "0.0.5"]
     def @f(%x: Tensor[(4), float32]) -> Tensor[(4), float32] { exp(add(%x, %x)) }
     def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] { exp(add(@f(%x), @f(%x))) }
     """
@@ -42,7 +40,6 @@ def test_equal_kernels_are_one_function():
 
 def test_tuples_cross_the_border_of_a_region():
     text = """
-    #[version = "0.0.5"]
     def @main(%p: (Tensor[(2, 4), float32], (Tensor[(2, 4), float32], Tensor[(4), float32]))) {
       %0 = %p.1;
       %1 = add(%p.0, %0.1);
@@ -57,7 +54,6 @@ def test_tuples_cross_the_border_of_a_region():
 
 def test_a_number_of_the_machine_inside_of_tuples_crosses_the_border():
     text = """
-    #[version = "0.0.5"]
     def @main(%p: (Tensor[(2), float32], (Tensor[(2), float32], (int64,)))) {
       %0 = %p.1;
       (multiply(%p.0, %0.0), %0)
@@ -78,7 +74,6 @@ def test_weights_are_packed_and_epilogues_fused():
 
 def test_scalars_of_the_machine_stay_operators():
     text = """
-    #[version = "0.0.5"]
     def @main(%i: int32, %x: Tensor[(3), float32]) {
       %0 = add(%i, 1);
       %1 = less(%0, 10);
@@ -92,7 +87,6 @@ def test_scalars_of_the_machine_stay_operators():
 
 def test_branches_have_regions_of_their_own():
     text = """
-    #[version = "0.0.5"]
     def @main(%c: bool, %x: Tensor[(3), float32]) {
       %0 = add(%x, %x);
       %1 = if (%c) { exp(negative(%0)) } else { tanh(%0) };
@@ -104,7 +98,6 @@ def test_branches_have_regions_of_their_own():
 
 def test_a_region_goes_on_behind_what_does_not_need_it():
     text = """
-    #[version = "0.0.5"]
     def @f(%x: Tensor[(4), float32]) -> Tensor[(4), float32] { exp(%x) }
     def @main(%x: Tensor[(4), float32]) -> Tensor[(4), float32] {
       let %a = tanh(%x);
@@ -119,7 +112,6 @@ def test_a_region_goes_on_behind_what_does_not_need_it():
 
 def test_results_that_are_inputs_or_constants():
     text = """
-    #[version = "0.0.5"]
     def @main(%x: Tensor[(2), float32]) { %0 = copy(%x); (%0, add(1f, 2f), %x) }
     """
     check(text, (floats(2),))
@@ -127,7 +119,6 @@ def test_results_that_are_inputs_or_constants():
 
 def test_dimensions_are_bound_once_a_region():
     text = """
-    #[version = "0.0.5"]
     def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
       %0 = exp(add(%x, %y));
       %1 = concatenate((%0, %x), axis=0);
@@ -141,7 +132,6 @@ def test_dimensions_are_bound_once_a_region():
 
 def test_equal_regions_with_unknown_dimensions():
     text = """
-    #[version = "0.0.5"]
     def @f(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) -> Tensor[(?, 4), float32] { exp(add(%x, %y)) }
     def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
       let %a = @f(%x, %y);
@@ -163,7 +153,6 @@ def test_large_constants_of_equal_structure_are_told_apart():
 
 def test_what_does_not_broadcast_is_an_error_at_run_time():
     text = """
-    #[version = "0.0.5"]
     def @main(%x: Tensor[(?), float32], %y: Tensor[(?), float32]) { add(%x, %y) }
     """
     for n, m in ((2, 3), (0, 2), (3, 0)):

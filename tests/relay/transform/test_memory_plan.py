@@ -9,7 +9,6 @@ from weft.relay.transform import ManifestAlloc, MemoryPlan
 
 rng = np.random.default_rng(6)
 STATIC = """
-#[version = "0.0.5"]
 def @main(%x: Tensor[(4, 4), float32], %y: Tensor[(4, 4), float32]) {
   %0 = nn.softmax(%x, axis=1);
   %1 = nn.softmax(%0, axis=0);
@@ -64,7 +63,6 @@ def test_a_constant_arena_has_aligned_places():
 
 def test_what_escapes_has_a_storage_of_its_own():
     text = """
-    #[version = "0.0.5"]
     def @main(%x: Tensor[(4, 4), float32], %y: Tensor[(4, 4), float32]) {
       %0 = nn.softmax(%x, axis=0);
       %1 = nn.softmax(%0, axis=1);
@@ -77,7 +75,6 @@ def test_what_escapes_has_a_storage_of_its_own():
 
 def test_element_wise_results_lie_over_dying_operands():
     text = """
-    #[version = "0.0.5"]
     def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
       %0 = concatenate((%x, %y), axis=0);
       concatenate((exp(%0), %x), axis=0)
@@ -90,7 +87,6 @@ def test_element_wise_results_lie_over_dying_operands():
 
 def test_no_storage_is_held_across_a_call():
     text = """
-    #[version = "0.0.5"]
     def @f(%x: Tensor[(4, 4), float32]) -> Tensor[(4, 4), float32] { nn.dense(%x, %x) }
     def @main(%x: Tensor[(4, 4), float32]) -> Tensor[(4, 4), float32] {
       let %a = nn.dense(nn.softmax(nn.dense(%x, %x)), %x);
@@ -119,7 +115,6 @@ def test_no_storage_is_held_across_a_call():
 
 def test_numbers_reach_kernels_as_tensors():
     text = """
-    #[version = "0.0.5"]
     def @main(%x: Tensor[(?, 4), float32], %y: Tensor[(?, 4), float32]) {
       %0 = concatenate((%x, %y), axis=0);
       reverse(exp(strided_slice(%0, begin=[1, 0], end=[2147483647, 4], strides=[2, 1])), axis=0)

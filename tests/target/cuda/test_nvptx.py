@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from tests.target.nvptx_emulation import assembled, emulate
-from tests.target.programs import bound
+from tests.target.programs import bound, staged
 from weft import te, tir
 from weft.error import CodegenError, WeftError
 from weft.script import tir as T
@@ -193,20 +193,8 @@ def test_a_barrier_of_a_warp_and_intrinsics_of_llvm():
 
 
 def test_threads_fetch_a_tile_together_and_share_it():
-    n, k, tile = 32, 24, 8
-    a, b = te.placeholder((n, k), name="A"), te.placeholder((k,), name="B")
-    r = te.reduce_axis((0, k), name="r")
-    c = te.compute((n,), lambda i: te.sum(a[i, r] * b[r], axis=r), name="C")
-    s = te.create_schedule(c.op)
-    staged = s.cache_read(b, "shared", [c])
-    block, thread = s[c].split(c.op.axis[0], factor=tile)
-    outer, inner = s[c].split(c.op.reduce_axis[0], factor=tile)
-    s[c].reorder(block, thread, outer, inner)
-    s[c].bind(block, te.thread_axis("blockIdx.x"))
-    lane = te.thread_axis("threadIdx.x")
-    s[c].bind(thread, lane)
-    s[staged].compute_at(s[c], outer)
-    s[staged].bind(s[staged].op.axis[0], lane)
+    n, k = 32, 24
+    s, (a, b, c) = staged(n, k, tile=8)
     functions = _lowered(s, [a, b, c])
     rng = np.random.default_rng(0)
     x, y, out = rng.random((n, k), "float32"), rng.random(k, "float32"), np.zeros(n, "float32")
@@ -329,13 +317,6 @@ def test_an_error_shows_the_line():
             A[tx] = T.call_extern("float32", "on_the_host", A[tx])
 
     assert "test_nvptx.py" in str(_refused(f, "on_the_host")) and "A[tx] = T.call_extern" in str(_refused(f, "host"))
-
-
-def test_an_unbound_function_asks_for_bind():
-    a = te.placeholder((8,), name="A")
-    c = te.compute((8,), lambda i: a[i] + 1.0, name="C")
-    with pytest.raises(CodegenError, match="'f' accesses GPU memory outside of GPU threads: did you forget to bind"):
-        emit_ptx(_lowered(te.create_schedule(c.op), [a, c]))
 
 
 def test_too_many_threads_and_too_much_shared_memory():

@@ -158,18 +158,28 @@ def test_reduce_axes(shape, axes, kind):
     compare(te.create_prim_func([x, y]), rand(*shape), np.zeros(out_shape, np.float32), rtol=1e-4)
 
 
+def padded(x, pad, value=0.0):
+    """Images, channels last, in a frame of a value."""
+    if not pad:
+        return x
+    n, h, w, c = x.shape
+    return te.compute(
+        (n, h + 2 * pad, w + 2 * pad, c),
+        lambda b, i, j, o: tir.if_then_else(
+            tir.all(i >= pad, i < h + pad, j >= pad, j < w + pad),
+            x[b, i - pad, j - pad, o],
+            tir.const(value, "float32"),
+        ),
+        name="pad",
+    )
+
+
 @pytest.mark.parametrize("shape", [(1, 7, 7, 5), (2, 6, 5, 32)])
 def test_max_pool_nhwc(shape):
     n, h, w, c = shape
     oh, ow = (h - 1) // 2 + 1, (w - 1) // 2 + 1
     x = te.placeholder(shape, name="X")
-    pad = te.compute(
-        (n, h + 2, w + 2, c),
-        lambda a, i, j, k: tir.if_then_else(
-            tir.all(i >= 1, i < h + 1, j >= 1, j < w + 1), x[a, i - 1, j - 1, k], tir.const(-1e30, "float32")
-        ),
-        name="pad",
-    )
+    pad = padded(x, 1, -1e30)
     kh, kw = te.reduce_axis((0, 3), "kh"), te.reduce_axis((0, 3), "kw")
     y = te.compute(
         (n, oh, ow, c), lambda a, i, j, k: te.max(pad[a, i * 2 + kh, j * 2 + kw, k], axis=[kh, kw]), name="Y"
@@ -258,16 +268,7 @@ def conv2d(n, h, w, ci, co, kernel, stride, pad, panel, epilogue=True):
     kh, kw = kernel
     weight = te.placeholder((-(-co // panel), kh, kw, ci, panel), name="W")
     bias = te.placeholder((co,), name="bias")
-    data = x
-    if pad:
-        zero = tir.const(0, "float32")
-        data = te.compute(
-            (n, h + 2 * pad, w + 2 * pad, ci),
-            lambda b, i, j, c: tir.if_then_else(
-                tir.all(i >= pad, i < h + pad, j >= pad, j < w + pad), x[b, i - pad, j - pad, c], zero
-            ),
-            name="pad",
-        )
+    data = padded(x, pad)
     oh, ow = (h + 2 * pad - kh) // stride + 1, (w + 2 * pad - kw) // stride + 1
     rh, rw, rc = te.reduce_axis((0, kh), "rh"), te.reduce_axis((0, kw), "rw"), te.reduce_axis((0, ci), "rc")
     c = te.compute(
@@ -327,16 +328,7 @@ def test_depthwise(case, static):
     n, h, w, c, k, stride, pad = case
     sh, sw = sym(static, h, "h"), sym(static, w, "w")
     x, weight = te.placeholder((n, sh, sw, c), name="X"), te.placeholder((k, k, c), name="W")
-    data = x
-    if pad:
-        zero = tir.const(0, "float32")
-        data = te.compute(
-            (n, sh + 2 * pad, sw + 2 * pad, c),
-            lambda b, i, j, o: tir.if_then_else(
-                tir.all(i >= pad, i < sh + pad, j >= pad, j < sw + pad), x[b, i - pad, j - pad, o], zero
-            ),
-            name="pad",
-        )
+    data = padded(x, pad)
     oh, ow = (sh + 2 * pad - k) // stride + 1, (sw + 2 * pad - k) // stride + 1
     rh, rw = te.reduce_axis((0, k), "rh"), te.reduce_axis((0, k), "rw")
     d = te.compute(

@@ -24,18 +24,28 @@ def products(A: T.Buffer((3, 20), "float32"), B: T.Buffer((3, 20), "float32"), C
                 C[o * 16 + i] = t[o * 16 + i]
 
 
-@T.prim_func
-def maxima(A: T.Buffer((3, 20), "float32"), C: T.Buffer((32,), "float32")):
-    for o in range(2):
-        t = T.alloc_buffer((32,), "float32", scope="local")
-        for i in T.vectorized(16):
-            t[o * 16 + i] = T.float32(-9)
-        for k in range(3):
+def extremes(first, chosen):
+    """What `chosen` makes, from `first` on, of the values so far and the elements of each row."""
+
+    @T.prim_func
+    def f(A: T.Buffer((3, 20), "float32"), C: T.Buffer((32,), "float32")):
+        for o in range(2):
+            t = T.alloc_buffer((32,), "float32", scope="local")
             for i in T.vectorized(16):
-                if o * 16 + i < 20:
-                    t[o * 16 + i] = T.max(t[o * 16 + i], A[k, o * 16 + i])
-        for i in T.vectorized(16):
-            C[o * 16 + i] = t[o * 16 + i]
+                t[o * 16 + i] = T.float32(first)
+            for k in range(3):
+                for i in T.vectorized(16):
+                    if o * 16 + i < 20:
+                        t[o * 16 + i] = chosen(t[o * 16 + i], A[k, o * 16 + i])
+            for i in T.vectorized(16):
+                C[o * 16 + i] = t[o * 16 + i]
+
+    return f
+
+
+MAXIMA = extremes(-9, T.max)
+CHOSEN = extremes(9, lambda old, new: T.Select(new < old, new, old))
+FLAGGED = extremes(9, lambda old, new: T.Select(T.float32(0.5) < old, new, old))
 
 
 @T.prim_func
@@ -64,40 +74,12 @@ def test_other_reductions_keep_their_condition():
     assert guards(strided) == 1
 
 
-@T.prim_func
-def chosen(A: T.Buffer((3, 20), "float32"), C: T.Buffer((32,), "float32")):
-    for o in range(2):
-        t = T.alloc_buffer((32,), "float32", scope="local")
-        for i in T.vectorized(16):
-            t[o * 16 + i] = T.float32(9)
-        for k in range(3):
-            for i in T.vectorized(16):
-                if o * 16 + i < 20:
-                    t[o * 16 + i] = T.Select(A[k, o * 16 + i] < t[o * 16 + i], A[k, o * 16 + i], t[o * 16 + i])
-        for i in T.vectorized(16):
-            C[o * 16 + i] = t[o * 16 + i]
-
-
-@T.prim_func
-def flagged(A: T.Buffer((3, 20), "float32"), C: T.Buffer((32,), "float32")):
-    for o in range(2):
-        t = T.alloc_buffer((32,), "float32", scope="local")
-        for i in T.vectorized(16):
-            t[o * 16 + i] = T.float32(9)
-        for k in range(3):
-            for i in T.vectorized(16):
-                if o * 16 + i < 20:
-                    t[o * 16 + i] = T.Select(T.float32(0.5) < t[o * 16 + i], A[k, o * 16 + i], t[o * 16 + i])
-        for i in T.vectorized(16):
-            C[o * 16 + i] = t[o * 16 + i]
-
-
 def test_the_greater_of_an_element_and_a_load_is_the_element_where_nothing_is_loaded():
-    assert guards(maxima) == guards(chosen) == 0
-    assert guards(flagged) == 1  # compares something else than it chooses from
+    assert guards(MAXIMA) == guards(CHOSEN) == 0
+    assert guards(FLAGGED) == 1  # compares something else than it chooses from
     a = np.random.default_rng(1).standard_normal((3, 20)).astype("float32")
     m = weft.runtime.tensor(np.zeros(32, "float32"))
-    weft.build(chosen, target="llvm")["chosen"](weft.runtime.tensor(a), m)
+    weft.build(CHOSEN, target="llvm")["f"](weft.runtime.tensor(a), m)
     np.testing.assert_array_equal(m.numpy(), np.concatenate([np.minimum(a.min(0), 9), np.full(12, 9, "float32")]))
 
 
@@ -108,7 +90,7 @@ def test_values():
     weft.build(products, target="llvm")["products"](weft.runtime.tensor(a), weft.runtime.tensor(b), c)
     np.testing.assert_allclose(c.numpy(), (a * b).sum(0), rtol=1e-6, atol=1e-6)
     m = weft.runtime.tensor(np.zeros(32, "float32"))
-    weft.build(maxima, target="llvm")["maxima"](weft.runtime.tensor(a), m)
+    weft.build(MAXIMA, target="llvm")["f"](weft.runtime.tensor(a), m)
     np.testing.assert_array_equal(m.numpy(), np.concatenate([np.maximum(a.max(0), -9), np.full(12, -9, "float32")]))
 
 

@@ -81,28 +81,20 @@ def test_one_thread_stores_what_follows():
     assert realize.block.name_hint == "B" and isinstance(realize.predicate, tir.EQ)
 
 
-def test_refusals():
+@pytest.mark.parametrize(
+    ("threads", "step", "match"),
+    [("blockIdx.x", T.Add, "blocks of threads"), ("threadIdx.x", T.Sub, "no sum, product")],
+)
+def test_refusals(threads, step, match):
     @T.prim_func
-    def on_blocks(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32")):
+    def f(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32")):
         for i in range(8):
-            for k in T.thread_binding(32, thread="blockIdx.x"):
+            for k in T.thread_binding(32, thread=threads):
                 with T.block("B"):
                     vi, vk = T.axis.remap("SR", [i, k])
                     with T.init():
                         B[vi] = T.float32(0)
-                    B[vi] = B[vi] + A[vi, vk]
+                    B[vi] = step(B[vi], A[vi, vk])
 
-    @T.prim_func
-    def no_reducer(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32")):
-        for i in range(8):
-            for k in T.thread_binding(32, thread="threadIdx.x"):
-                with T.block("B"):
-                    vi, vk = T.axis.remap("SR", [i, k])
-                    with T.init():
-                        B[vi] = T.float32(0)
-                    B[vi] = B[vi] - A[vi, vk]
-
-    with pytest.raises(error.InvalidArgument, match="blocks of threads"):
-        lowered(on_blocks)
-    with pytest.raises(error.InvalidArgument, match="no sum, product"):
-        lowered(no_reducer)
+    with pytest.raises(error.InvalidArgument, match=match):
+        lowered(f)

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.ir import Function, IRModule, Pass, PassContext
+from weft.ir import Function, IRModule, Pass, PassContext, with_fields
 from weft.relax.expr import DataflowBlock, SeqExpr
 
 
@@ -51,6 +51,4 @@ def over_blocks(func: Function, fn: Callable[[DataflowBlock], DataflowBlock]) ->
     if not isinstance(seq, SeqExpr):
         return func
     blocks = tuple(fn(b) if isinstance(b, DataflowBlock) else b for b in seq.blocks)
-    if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-        return func
-    return func.replace(body=SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty))
+    return func.replace(body=with_fields(seq, blocks=blocks))

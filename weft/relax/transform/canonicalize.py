@@ -9,7 +9,7 @@ from weft import arith, error, ir
 from weft.relax.analysis.types import type_outside
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.infer import function_type, result_type, type_of
-from weft.relax.rename import rename_vars, variables
+from weft.relax.rename import rename_vars, variables, with_sequences
 from weft.relax.rewriter import all_bindings, localize, replace_value, rewrite_bindings
 from weft.tir.analysis.structure import replace_node
 
@@ -111,9 +111,7 @@ class _Canonical:
                 blocks[-1] = type(new)(blocks[-1].bindings + new.bindings, span=blocks[-1].span)
             elif new.bindings:
                 blocks.append(new)
-        body = rename_vars(seq.body, self.renamed)
-        same = len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True))
-        return seq if same and body is seq.body else SeqExpr(tuple(blocks), body, span=seq.span, ty=seq.ty)
+        return ir.with_fields(seq, blocks=tuple(blocks), body=rename_vars(seq.body, self.renamed))
 
     @staticmethod
     def localized(seq: SeqExpr) -> list[Any]:
@@ -121,9 +119,7 @@ class _Canonical:
         outside, blocks = set(variables(seq.body)), list(seq.blocks)
         for i, block in reversed([*enumerate(blocks)]):
             if isinstance(block, DataflowBlock):
-                inner = tuple(localize(block.bindings, outside, {}))
-                same = all(a is b for a, b in zip(inner, block.bindings, strict=True))
-                blocks[i] = block if same else DataflowBlock(inner, span=block.span)
+                blocks[i] = ir.with_fields(block, bindings=tuple(localize(block.bindings, outside, {})))
             outside |= {v for b in block.bindings for v in variables(b.value)}
         return blocks
 
@@ -143,9 +139,7 @@ class _Canonical:
                 self.values[b.var] = plain
                 new = replace_value(b, plain)
                 kept.append(VarBinding(new.var, new.value, span=b.span) if isinstance(new, MatchCast) else new)
-        if len(kept) == len(block.bindings) and all(a is b for a, b in zip(kept, block.bindings, strict=True)):
-            return block
-        return type(block)(tuple(kept), span=block.span)
+        return ir.with_fields(block, bindings=tuple(kept))
 
     @staticmethod
     def is_name(var: ir.ExprVar, value: Any) -> bool:
@@ -185,11 +179,4 @@ class _Canonical:
 
     def inside(self, value: Any) -> Any:
         """Rewrite branches and inner functions."""
-        if isinstance(value, ir.If):
-            old = (value.true_branch, value.false_branch)
-            new = tuple(self.sequence(b) if isinstance(b, SeqExpr) else b for b in old)
-            same = new[0] is old[0] and new[1] is old[1]
-            return value if same else ir.If(value.cond, *new, span=value.span, ty=value.ty)
-        if isinstance(value, ir.Function) and isinstance(value.body, SeqExpr):
-            return value.replace(body=self.sequence(value.body))
-        return value
+        return with_sequences(value, lambda s: self.sequence(s) if isinstance(s, SeqExpr) else s)

@@ -77,10 +77,8 @@ def combine_parallel_matmul(
             found = _heads(block, uses) if for_attention else None
             block = _combine(block, bb, renamed, check, uses, found)
         blocks.append(block)
-    if all(a is b for a, b in zip(blocks, func.body.blocks, strict=True)):
-        return func
     body = rename_vars(func.body.body, renamed)
-    return func.replace(body=SeqExpr(tuple(blocks), body, span=func.body.span, ty=func.body.ty))
+    return func.replace(body=ir.with_fields(func.body, blocks=tuple(blocks), body=body))
 
 
 def _combine(

@@ -6,13 +6,12 @@ blocks that follow, where its variable is visible. The default pipeline's ``elim
 
 from __future__ import annotations
 
-from operator import is_
 from typing import Any
 
 from weft import ir
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
-from weft.relax.rename import rename_vars
+from weft.relax.rename import rename_vars, with_sequences
 from weft.relax.rewriter import replace_value
 
 
@@ -56,14 +55,11 @@ class Eliminator:
         blocks = []
         for block in seq.blocks:
             bindings = tuple(new for b in block.bindings if (new := self.binding(b)) is not None)
-            same = len(bindings) == len(block.bindings) and all(map(is_, bindings, block.bindings))
-            blocks.append(block if same else type(block)(bindings, span=block.span))
+            blocks.append(ir.with_fields(block, bindings=bindings))
             self.leave_block()
         body = rename_vars(seq.body, self.renamed)
         self.known, self.renamed = saved
-        if body is seq.body and all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-            return seq
-        return SeqExpr(tuple(blocks), body, span=seq.span, ty=seq.ty)
+        return ir.with_fields(seq, blocks=tuple(blocks), body=body)
 
     def leave_block(self) -> None:
         """Forget the variables that are visible inside of the block only."""
@@ -72,7 +68,7 @@ class Eliminator:
 
     def binding(self, b: Any) -> Any:
         """Rewrite a binding."""
-        value = self.inside(rename_vars(b.value, self.renamed))
+        value = with_sequences(rename_vars(b.value, self.renamed), self.apart)
         key = self.key(b, value)
         if key is None:
             return replace_value(b, value)
@@ -84,17 +80,6 @@ class Eliminator:
         if not self.names and (isinstance(b.var, DataflowVar) or not isinstance(found[0], DataflowVar)):
             return None
         return VarBinding(b.var, found[0], span=b.span)
-
-    def inside(self, value: Any) -> Any:
-        """Rewrite the sequences of a value."""
-        if isinstance(value, ir.Function):
-            return self.function(value)
-        if not isinstance(value, ir.If):
-            return value
-        parts = [self.apart(value.true_branch), self.apart(value.false_branch)]
-        if parts[0] is value.true_branch and parts[1] is value.false_branch:
-            return value
-        return ir.If(value.cond, *parts, span=value.span, ty=value.ty)
 
     def key(self, b: Any, value: Any) -> Any:
         """What equal operations have in common; None where each is computed for itself."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, Expr, Function, If, IRModule, Op, function_pass
+from weft.ir import Call, Expr, Function, If, IRModule, Op, function_pass, with_fields
 from weft.relax.effects import is_pure_call, written_arguments
 from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr
-from weft.relax.rename import rename_vars, variables
+from weft.relax.rename import rename_vars, variables, with_sequences
 from weft.relax.rewriter import localize, replace_value
 
 
@@ -73,9 +73,7 @@ def _sequence(seq: Any, min_size: int, mod: IRModule) -> Any:
             blocks.append((DataflowBlock if flow else BindingBlock)(tuple(kept)))
     known = {tuple(block.bindings): block for block in seq.blocks}
     blocks = [old if type(old := known.get(tuple(b.bindings))) is type(b) else b for b in blocks]
-    if len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-        return seq
-    return SeqExpr(tuple(blocks), rename_vars(seq.body, renamed), span=seq.span, ty=seq.ty)
+    return with_fields(seq, blocks=tuple(blocks), body=rename_vars(seq.body, renamed))
 
 
 def _is_pure(value: Any, mod: IRModule) -> bool:
@@ -85,13 +83,4 @@ def _is_pure(value: Any, mod: IRModule) -> bool:
 
 
 def _inside(binding: Any, min_size: int, mod: IRModule) -> Any:
-    value = binding.value
-    if isinstance(value, If):
-        old = (value.true_branch, value.false_branch)
-        new = tuple(_sequence(b, min_size, mod) for b in old)
-        if new[0] is not old[0] or new[1] is not old[1]:
-            return replace_value(binding, If(value.cond, *new, span=value.span, ty=value.ty))
-    elif isinstance(value, Function):
-        body = _sequence(value.body, min_size, mod)
-        return binding if body is value.body else replace_value(binding, value.replace(body=body))
-    return binding
+    return replace_value(binding, with_sequences(binding.value, lambda s: _sequence(s, min_size, mod)))

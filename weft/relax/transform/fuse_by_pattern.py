@@ -135,9 +135,7 @@ class _Partition:
         if not isinstance(seq, SeqExpr):
             return self.func
         blocks = tuple(self.block(b, seq) if isinstance(b, DataflowBlock) else b for b in seq.blocks)
-        if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-            return self.func
-        return self.func.replace(body=SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty))
+        return self.func.replace(body=ir.with_fields(seq, blocks=blocks))
 
     def block(self, block: DataflowBlock, seq: SeqExpr) -> DataflowBlock:
         """Group the bindings of a block, the last first, so that groups are as large as they can be."""

@@ -19,6 +19,7 @@ from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.rename import variables
+from weft.relax.transform.dominators import post_dominators
 from weft.relax.transform.grouping import with_free_dims
 
 _STANDALONE = ("relax.reshape", "relax.concat", "relax.split", "relax.nn.pad")
@@ -64,7 +65,7 @@ def fuse_ops(mod: ir.IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -
         ``fuse_opt_level``: 0 leaves everything as it is; by default the level of the context.
         ``max_ops``: the largest group.
     Cost: Linear in bindings times the depth of the post-dominator tree on the way.
-    Source: TVM's ``FuseOps``; post-dominators as in Cooper, Harvey and Kennedy, 2001.
+    Source: TVM's ``FuseOps``.
     """
     if (ir.PassContext.current().opt_level if fuse_opt_level < 0 else fuse_opt_level) == 0:
         return mod
@@ -80,9 +81,7 @@ def fuse_ops(mod: ir.IRModule, fuse_opt_level: int = -1, *, max_ops: int = 64) -
 def _fuse_seq(seq: SeqExpr, mod: ir.IRModule, max_ops: int, mutable: set[ir.ExprVar]) -> SeqExpr:
     used_outside = _uses_by_block(seq)
     blocks = tuple(_fuse_block(block, mod, max_ops, used_outside[i], mutable) for i, block in enumerate(seq.blocks))
-    if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-        return seq
-    return SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty)
+    return ir.with_fields(seq, blocks=blocks)
 
 
 def _uses_by_block(seq: SeqExpr) -> list[set[ir.ExprVar]]:
@@ -126,34 +125,8 @@ class _Graph:
             for v in dict.fromkeys(variables(b.value)):
                 if v in self.index:
                     self.users[self.index[v]].append(i)
-        self.parent, self.depth, self.edge_kind = self._post_dominators()
-
-    def _post_dominators(self) -> tuple[list[int], list[int], list[int]]:
-        n = len(self.bindings)
-        parent, depth, kind = [-1] * n, [1] * n, [int(Fusion.OPAQUE)] * n
-        for i in reversed(range(n)):
-            if self.extern[i] or not self.users[i]:
-                continue
-            node, worst = self.users[i][0], self.kind[self.users[i][0]]
-            for u in self.users[i][1:]:
-                node, worst = self._common(node, u, max(worst, self.kind[u]), parent, depth, kind)
-                if node < 0:
-                    break
-            if node >= 0:
-                parent[i], depth[i], kind[i] = node, depth[node] + 1, worst
-        return parent, depth, kind
-
-    @staticmethod
-    def _common(a: int, b: int, worst: int, parent: list[int], depth: list[int], kind: list[int]) -> tuple[int, int]:
-        """Lowest common ancestor of two nodes, and the largest kind on the way."""
-        while a != b:
-            if a < 0 or b < 0:
-                return -1, int(Fusion.OPAQUE)
-            if depth[a] < depth[b]:
-                a, b = b, a
-            worst = max(worst, kind[a])
-            a = parent[a]
-        return a, worst
+        uses = [[(u, 0) for u in us if not out] for us, out in zip(self.users, self.extern, strict=True)]
+        self.parent = [d.parent for d in post_dominators(uses)]
 
     def find(self, i: int) -> int:
         """The representative of a node's group."""

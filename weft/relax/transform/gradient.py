@@ -277,17 +277,11 @@ def _renamed(expr: Any, renamed: dict[Any, Any]) -> Any:
     if expr in renamed:
         return renamed[expr]
     if isinstance(expr, ir.Call):
-        args = tuple(_renamed(a, renamed) for a in expr.args)
-        if all(a is b for a, b in zip(args, expr.args, strict=True)):
-            return expr
-        return ir.Call(expr.op, args, expr.attrs, expr.ty_args, span=expr.span, ty=expr.ty)
+        return ir.with_fields(expr, args=tuple(_renamed(a, renamed) for a in expr.args))
     if isinstance(expr, ir.Tuple):
-        fields = tuple(_renamed(f, renamed) for f in expr.fields)
-        same = all(a is b for a, b in zip(fields, expr.fields, strict=True))
-        return expr if same else ir.Tuple(fields, span=expr.span, ty=expr.ty)
+        return ir.with_fields(expr, fields=tuple(_renamed(f, renamed) for f in expr.fields))
     if isinstance(expr, ir.TupleGetItem):
-        whole = _renamed(expr.tuple_value, renamed)
-        return expr if whole is expr.tuple_value else ir.TupleGetItem(whole, expr.index, span=expr.span, ty=expr.ty)
+        return ir.with_fields(expr, tuple_value=_renamed(expr.tuple_value, renamed))
     return expr
 
 

@@ -11,7 +11,7 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, type_of
-from weft.relax.rename import variables
+from weft.relax.rename import replace_value, variables, with_sequences
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform.partition import Group
 
@@ -40,31 +40,13 @@ class _Grouping:
     def seq(self, seq: Any) -> Any:
         if not isinstance(seq, SeqExpr):
             return seq
-        blocks = tuple(self.block(b) for b in seq.blocks)
-        if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-            return seq
-        return SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty)
+        return ir.with_fields(seq, blocks=tuple(self.block(b) for b in seq.blocks))
 
     def block(self, block: Any) -> Any:
         if isinstance(block, DataflowBlock):
             return self.dataflow(block)
-        bindings = tuple(self.inner(b) for b in block.bindings)
-        if all(a is b for a, b in zip(bindings, block.bindings, strict=True)):
-            return block
-        return type(block)(bindings, span=block.span)
-
-    def inner(self, binding: Any) -> Any:
-        """Look into branches and inner functions."""
-        value = binding.value
-        if isinstance(value, ir.If):
-            parts = [self.seq(b) for b in (value.true_branch, value.false_branch)]
-            if parts[0] is value.true_branch and parts[1] is value.false_branch:
-                return binding
-            return VarBinding(binding.var, ir.If(value.cond, *parts, span=value.span, ty=value.ty), span=binding.span)
-        if isinstance(value, ir.Function):
-            body = self.seq(value.body)
-            return binding if body is value.body else VarBinding(binding.var, value.replace(body=body))
-        return binding
+        bindings = tuple(replace_value(b, with_sequences(b.value, self.seq)) for b in block.bindings)
+        return ir.with_fields(block, bindings=bindings)
 
     def group_of(self, var: Any) -> Group | None:
         """Return the group that a variable belongs to, if it becomes a function."""

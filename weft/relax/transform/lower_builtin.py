@@ -196,20 +196,25 @@ def _copy(call: Any, on_cpu: bool) -> ir.Call:
     return _typed(call_builtin("vm.builtin.to_device", place, call.ty), call)
 
 
-@_LOWER.on("memory.alloc_storage")
-def _alloc_storage(call: ir.Call) -> ir.Expr:
-    size, device, scope, dtype = call.args
-    return call_builtin("vm.builtin.alloc_storage", [size, device, dtype, scope], with_ctx=True)
-
-
-@_LOWER.on("memory.alloc_tensor")
-def _alloc_tensor(call: ir.Call) -> ir.Expr:
-    return call_builtin("vm.builtin.alloc_tensor", call.args)
+_SAME_ARGUMENTS = {
+    "memory.alloc_tensor": "vm.builtin.alloc_tensor", "memory.ensure_zero_offset": "vm.builtin.ensure_zero_offset",
+    "builtin.stop_lift_params": "vm.builtin.copy", "shape_of": "vm.builtin.shape_of",
+    "tensor_to_shape": "vm.builtin.tensor_to_shape", "index_bounds": "vm.builtin.index_bounds",
+    "null_value": "vm.builtin.null_value", "nonzero": "weft.run.nonzero", "shape_to_tensor": "weft.run.shape_to_tensor",
+}  # fmt: skip
+for _op, _function in _SAME_ARGUMENTS.items():
+    _LOWER.on(_op)(lambda call, function=_function: call_builtin(function, call.args))
 
 
 @_LOWER.on("vm.alloc_storage")
 def _vm_alloc_storage(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.alloc_storage", call.args, with_ctx=True)
+
+
+@_LOWER.on("memory.alloc_storage")
+def _alloc_storage(call: ir.Call) -> ir.Expr:
+    size, device, scope, dtype = call.args
+    return call_builtin("vm.builtin.alloc_storage", [size, device, dtype, scope], with_ctx=True)
 
 
 @_LOWER.on("vm.alloc_tensor")
@@ -222,21 +227,11 @@ def _kill_memory(call: ir.Call) -> ir.Expr:
     return ir.Call(ir.Op.get("relax.vm.kill_object"), call.args)
 
 
-@_LOWER.on("builtin.stop_lift_params")
-def _stop_lift_params(call: ir.Call) -> ir.Expr:
-    return call_builtin("vm.builtin.copy", call.args)
-
-
 @_LOWER.on("memory.view")
 def _view(call: ir.Call) -> ir.Expr:
     given = [None if isinstance(a, ir.Tuple) else a for a in call.args[1:]]
     nothing = ir.ExprStringImm("", ty=ir.AnyType())
     return call_builtin("weft.run.view", [call.args[0], *(nothing if a is None else a for a in given)])
-
-
-@_LOWER.on("memory.ensure_zero_offset")
-def _ensure_zero_offset(call: ir.Call) -> ir.Expr:
-    return call_builtin("vm.builtin.ensure_zero_offset", call.args)
 
 
 @_LOWER.on("unique")
@@ -248,36 +243,11 @@ def _unique(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.unique" if sorted_here else "weft.run.unique", call.args)
 
 
-@_LOWER.on("nonzero", "shape_to_tensor")
-def _of_data(call: ir.Call) -> ir.Expr:
-    return call_builtin(f"weft.run.{call.op.name.removeprefix('relax.')}", call.args)  # type: ignore[attr-defined]
-
-
 @_LOWER.on("reshape")
 def _reshape(call: ir.Call) -> ir.Expr:
     """The builtin takes sizes only; a -1 or 0 of the operator stands resolved in its type."""
     dims = call.ty.shape if isinstance(call.ty, ir.TensorType) else None
     return call_builtin("vm.builtin.reshape", call.args if dims is None else (call.args[0], ir.shape_expr(dims)))
-
-
-@_LOWER.on("shape_of")
-def _shape_of(call: ir.Call) -> ir.Expr:
-    return call_builtin("vm.builtin.shape_of", call.args)
-
-
-@_LOWER.on("tensor_to_shape")
-def _tensor_to_shape(call: ir.Call) -> ir.Expr:
-    return call_builtin("vm.builtin.tensor_to_shape", call.args)
-
-
-@_LOWER.on("index_bounds")
-def _index_bounds(call: ir.Call) -> ir.Expr:
-    return call_builtin("vm.builtin.index_bounds", call.args)
-
-
-@_LOWER.on("null_value")
-def _null_value(call: ir.Call) -> ir.Expr:
-    return call_builtin("vm.builtin.null_value", [])
 
 
 @_LOWER.on("vm.call_tir_dyn")

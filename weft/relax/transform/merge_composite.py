@@ -79,8 +79,8 @@ def merge_composite_functions(mod: ir.IRModule) -> ir.IRModule:
                 _Merge(block, composite, out, used, mutable, names).run() if isinstance(block, DataflowBlock) else block
                 for block, used in zip(func.body.blocks, after, strict=True)
             )
-            if any(a is not b for a, b in zip(blocks, func.body.blocks, strict=True)):
-                out[gvar] = func.replace(body=SeqExpr(blocks, func.body.body, span=func.body.span, ty=func.body.ty))
+            if (body := ir.with_fields(func.body, blocks=blocks)) is not func.body:
+                out[gvar] = func.replace(body=body)
     left = {n.name_hint for _, f in out.items() for n in _named(f)}
     return mod.with_functions({v: f for v, f in out.items() if v.name_hint not in composite or v.name_hint in left})
 

@@ -8,6 +8,7 @@ from weft import error, ir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, result_type
+from weft.relax.rename import replace_value, with_sequences
 
 
 def Normalize() -> ir.Pass:
@@ -37,10 +38,8 @@ def _normal(func: ir.Function, mod: ir.IRModule) -> ir.Function:
 def _flat(expr: Any) -> Any:
     """Put the blocks of sequences that bindings hold beside these bindings."""
     if isinstance(expr, ir.If):
-        parts = [_flat(expr.true_branch), _flat(expr.false_branch)]
-        if parts[0] is expr.true_branch and parts[1] is expr.false_branch:
-            return expr
-        return ir.If(expr.cond, *parts, span=expr.span)
+        new = ir.with_fields(expr, true_branch=_flat(expr.true_branch), false_branch=_flat(expr.false_branch))
+        return ir.with_fields(new, ty=expr.ty if new is expr else None)
     if isinstance(expr, ir.Function):
         body = _flat(expr.body)
         return expr if body is expr.body else expr.replace(body=body, ty=None)
@@ -102,25 +101,13 @@ def _merged(seq: Any) -> Any:
     blocks: list[BindingBlock] = []
     for block in seq.blocks:
         bindings = tuple(_merged_binding(b) for b in block.bindings)
-        if not all(a is b for a, b in zip(bindings, block.bindings, strict=True)):
-            block = type(block)(bindings, span=block.span)
+        block = ir.with_fields(block, bindings=bindings)
         if blocks and type(blocks[-1]) is type(block):
             block = type(block)((*blocks.pop().bindings, *block.bindings), span=block.span)
         if block.bindings:
             blocks.append(block)
-    if len(blocks) == len(seq.blocks) and all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-        return seq
-    return SeqExpr(tuple(blocks), seq.body, span=seq.span, ty=seq.ty)
+    return ir.with_fields(seq, blocks=tuple(blocks))
 
 
 def _merged_binding(b: Any) -> Any:
-    value = b.value
-    if isinstance(value, ir.If):
-        parts = [_merged(value.true_branch), _merged(value.false_branch)]
-        if parts[0] is not value.true_branch or parts[1] is not value.false_branch:
-            return VarBinding(b.var, ir.If(value.cond, *parts, span=value.span, ty=value.ty), span=b.span)
-    elif isinstance(value, ir.Function):
-        body = _merged(value.body)
-        if body is not value.body:
-            return VarBinding(b.var, value.replace(body=body), span=b.span)
-    return b
+    return replace_value(b, with_sequences(b.value, _merged))

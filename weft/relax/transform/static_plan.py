@@ -15,6 +15,7 @@ from weft.relax.analysis import tir_vars_in_type
 from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
 from weft.relax.expr import MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, typed_call
+from weft.relax.rename import replace_value, with_sequences
 
 _UPPER, _LOWER, _OUTPUTS = "tir_var_upper_bound", "tir_var_lower_bound", "relax.memory_plan_dynamic_func_output"
 _VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
@@ -282,23 +283,15 @@ class _Rewrite:
         """Rewrite a sequence; itself where nothing is planned."""
         if not isinstance(seq, SeqExpr):
             return seq
-        blocks = tuple(self.block(b) for b in seq.blocks)
-        if all(a is b for a, b in zip(blocks, seq.blocks, strict=True)):
-            return seq
-        return SeqExpr(blocks, seq.body, span=seq.span, ty=seq.ty)
+        return ir.with_fields(seq, blocks=tuple(self.block(b) for b in seq.blocks))
 
     def block(self, block: Any) -> Any:
-        out = [new for b in block.bindings for new in self.binding(b)]
-        same = len(out) == len(block.bindings) and all(a is b for a, b in zip(out, block.bindings, strict=True))
-        return block if same else type(block)(tuple(out), span=block.span)
+        return ir.with_fields(block, bindings=tuple(new for b in block.bindings for new in self.binding(b)))
 
     def binding(self, b: Any) -> list[Any]:
         value = b.value
         if isinstance(value, ir.If):
-            parts = [self.seq(s) for s in (value.true_branch, value.false_branch)]
-            if parts[0] is value.true_branch and parts[1] is value.false_branch:
-                return [b]
-            return [VarBinding(b.var, ir.If(value.cond, *parts, span=value.span, ty=value.ty), span=b.span)]
+            return [replace_value(b, with_sequences(value, self.seq))]
         token = self.taken.get(b.var)
         if token is not None:
             out = []

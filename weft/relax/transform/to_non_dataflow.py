@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Call, Expr, ExternFunc, Function, If, IRModule, Op, Tuple, function_pass
+from weft.ir import Call, Expr, ExternFunc, Function, If, IRModule, Op, Tuple, function_pass, with_fields
 from weft.relax.core_ops import is_op
 from weft.relax.expr import BindingBlock, DataflowVar, SeqExpr, Var
-from weft.relax.rename import rename_vars, replace_value
+from weft.relax.rename import rename_vars, replace_value, with_sequences
 
 _PURE_PACKED = ("relax.call_pure_packed", "relax.call_inplace_packed")
 
@@ -57,12 +57,9 @@ def _plain(seq: Any, renamed: dict[Expr, Any]) -> Any:
 def _plain_binding(b: Any, renamed: dict[Expr, Any]) -> Any:
     value = b.value
     if isinstance(value, If):
-        branches = _plain(value.true_branch, renamed), _plain(value.false_branch, renamed)
-        cond = rename_vars(value.cond, renamed)
-        if cond is not value.cond or branches[0] is not value.true_branch or branches[1] is not value.false_branch:
-            value = If(cond, *branches, span=value.span, ty=value.ty)
-    elif isinstance(value, Function):
-        value = value.replace(body=_plain(value.body, renamed))
+        value = with_fields(value, cond=rename_vars(value.cond, renamed))
+    if isinstance(value, (If, Function)):
+        value = with_sequences(value, lambda s: _plain(s, renamed))
     else:
         value = rename_vars(value, renamed)
     var = b.var
@@ -122,22 +119,11 @@ def map_values(seq: Expr, fn: Callable[[Expr], Expr]) -> Any:
     """Apply ``fn`` to the value of each binding of plain blocks, branches included; untouched parts keep identity."""
     if not isinstance(seq, SeqExpr):
         return seq
-    changed = False
-    blocks = []
-    for block in seq.blocks:
-        bindings = []
-        for b in block.bindings:
-            value = b.value
-            if isinstance(value, If):
-                t, f = map_values(value.true_branch, fn), map_values(value.false_branch, fn)
-                if t is not value.true_branch or f is not value.false_branch:
-                    value = If(value.cond, t, f, span=value.span, ty=value.ty)
-            elif isinstance(value, Function):
-                inner = map_values(value.body, fn)
-                value = value if inner is value.body else value.replace(body=inner)
-            else:
-                value = fn(value)
-            changed |= value is not b.value
-            bindings.append(replace_value(b, value))
-        blocks.append(type(block)(tuple(bindings), span=block.span))
-    return SeqExpr(tuple(blocks), seq.body, span=seq.span, ty=seq.ty) if changed else seq
+
+    def mapped(value: Any) -> Any:
+        if isinstance(value, (If, Function)):
+            return with_sequences(value, lambda s: map_values(s, fn))
+        return fn(value)
+
+    blocks = (with_fields(b, bindings=tuple(replace_value(x, mapped(x.value)) for x in b.bindings)) for b in seq.blocks)
+    return with_fields(seq, blocks=tuple(blocks))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import Function, IRModule, function_pass
+from weft.ir import Function, IRModule, function_pass, with_fields
 from weft.relax.expr import DataflowBlock, SeqExpr
 from weft.relax.ordering import dependencies, sort_bindings
 
@@ -56,9 +56,7 @@ def topological_sort(
     if not isinstance(func.body, SeqExpr):
         return func
     blocks = tuple(_block(b, order, direction) if isinstance(b, DataflowBlock) else b for b in func.body.blocks)
-    if all(a is b for a, b in zip(blocks, func.body.blocks, strict=True)):
-        return func
-    return func.replace(body=SeqExpr(blocks, func.body.body, span=func.body.span, ty=func.body.ty))
+    return func.replace(body=with_fields(func.body, blocks=blocks))
 
 
 def _block(block: DataflowBlock, order: str, direction: str) -> DataflowBlock:
@@ -73,10 +71,7 @@ def _block(block: DataflowBlock, order: str, direction: str) -> DataflowBlock:
         rank = _depth_first(needs, users)
     else:
         rank = _before_use(needs, users)
-    new = sort_bindings(block.bindings, lambda i: (rank[i], i))
-    if all(a is b for a, b in zip(new, block.bindings, strict=True)):
-        return block
-    return DataflowBlock(tuple(new), span=block.span)
+    return with_fields(block, bindings=tuple(sort_bindings(block.bindings, lambda i: (rank[i], i))))
 
 
 def _levels(needs: Sequence[Any]) -> list[int]:

@@ -425,14 +425,9 @@ class Lowerer:
         if isinstance(value, ir.PrimValue):
             return self.prim(value.value)
         if isinstance(value, ir.Tuple):
-            fields = tuple(self.value(f) for f in value.fields)
-            same = all(a is b for a, b in zip(fields, value.fields, strict=True))
-            return value if same else ir.Tuple(fields, span=value.span, ty=value.ty)
+            return ir.with_fields(value, fields=tuple(map(self.value, value.fields)))
         if isinstance(value, ir.Call):
-            args = tuple(self.value(a) for a in value.args)
-            if all(a is b for a, b in zip(args, value.args, strict=True)):
-                return value
-            return ir.Call(value.op, args, value.attrs, value.ty_args, span=value.span, ty=value.ty)
+            return ir.with_fields(value, args=tuple(map(self.value, value.args)))
         return value
 
     def call(self, name: str, args: list[Any], ty: ir.Type) -> ir.Call:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import ir
+from weft.relax.transform.dominators import post_dominators
 from weft.relay.expr import Function, Let
 from weft.relay.walk import parts
 
@@ -13,7 +14,7 @@ from weft.relay.walk import parts
 class GraphNode:
     """An expression, what it is made of, what uses it, and where it stands in the post-dominator tree."""
 
-    __slots__ = ("depth", "expr", "external", "index", "inputs", "outputs", "parent", "under")
+    __slots__ = ("expr", "external", "index", "inputs", "outputs", "parent", "under")
 
     def __init__(self, expr: Any, index: int) -> None:
         self.expr, self.index = expr, index
@@ -21,7 +22,6 @@ class GraphNode:
         self.outputs: list[GraphNode] = []
         self.external = False
         self.parent: GraphNode | None = None
-        self.depth = 1
         self.under: list[GraphNode] = []
 
     def dominates(self, other: GraphNode) -> bool:
@@ -75,22 +75,8 @@ class Graph:
         self._post_dominators()
 
     def _post_dominators(self) -> None:
-        for node in reversed(self.order):
-            if node.external or not node.outputs:
-                continue
-            parent: GraphNode | None = node.outputs[0]
-            for other in node.outputs[1:]:
-                parent = _common(parent, other)
-            if parent is not None:
-                node.parent, node.depth = parent, parent.depth + 1
-                parent.under.append(node)
-
-
-def _common(a: GraphNode | None, b: GraphNode | None) -> GraphNode | None:
-    while a is not b:
-        if a is None or b is None:
-            return None
-        deeper = a.depth - b.depth
-        a = a.parent if deeper >= 0 else a
-        b = b.parent if deeper <= 0 else b
-    return a
+        uses = [[] if node.external else [(user.index, 0) for user in node.outputs] for node in self.order]
+        for node, found in reversed([*zip(self.order, post_dominators(uses), strict=True)]):
+            if found.parent >= 0:
+                node.parent = self.order[found.parent]
+                node.parent.under.append(node)

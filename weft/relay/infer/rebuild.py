@@ -91,9 +91,7 @@ class Rebuild:
             ty = e.ty
         if len(type_args) == len(e.ty_args) and all(map(types_equal, type_args, e.ty_args)):
             type_args = e.ty_args
-        same = op is e.op and all(a is b for a, b in zip(args, e.args, strict=True))
-        if not (same and ty is e.ty and type_args is e.ty_args):
-            e = Call(op, args, e.attrs, type_args, ty=ty, span=e.span)
+        e = ir.with_fields(e, op=op, args=args, ty_args=type_args, ty=ty)
         if isinstance(op, ir.Op):
             remember(e)
         return e
@@ -117,8 +115,7 @@ class Rebuild:
         params = tuple([self(p) for p in f.params])
         body = self(f.body)
         ret = f.ret_type if f.ret_type is not None and types_equal(f.ret_type, ty.ret_type) else ty.ret_type
-        same = body is f.body and ret is f.ret_type and all(a is b for a, b in zip(params, f.params, strict=True))
-        return self._typed(f if same else replace(f, params=params, body=body, ret_type=ret), ty)
+        return self._typed(ir.with_fields(f, params=params, body=body, ret_type=ret), ty)
 
     def _constructor(self, c: Constructor) -> Constructor:
         data = self.s.data.get(c.belong_to.name_hint)

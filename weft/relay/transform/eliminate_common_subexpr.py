@@ -90,8 +90,7 @@ class _Numbering:
         result = self.go(e) if chain else self.number(e)
         for let, value in reversed(chain):
             self.names.pop(value, None)
-            same = value is let.value and result is let.body
-            result = let if same else Let(let.var, value, result, ty=let.ty, span=let.span)
+            result = ir.with_fields(let, value=value, body=result)
         return result
 
     def number(self, e: Any) -> Any:

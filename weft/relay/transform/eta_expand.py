@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import IRModule, function_pass
+from weft.ir import IRModule, function_pass, with_fields
 from weft.relay.adt import Constructor, type_data
 from weft.relay.expr import Call, Function, GlobalVar, Var
 from weft.relay.transform.copying import typed
@@ -58,9 +58,7 @@ def eta_expand(
         if type(e) is not Call:
             return map_parts(e, expanded)
         args = tuple(map(expanded, e.args))
-        if all(a is b for a, b in zip(args, e.args, strict=True)):
-            return e
-        return Call(e.op, args, e.attrs, e.ty_args, ty=e.ty, span=e.span)
+        return with_fields(e, args=args)
 
     if is_closure(func) and type(func.body) is Function:
         return func.replace(body=rewrite(func.body, rule))

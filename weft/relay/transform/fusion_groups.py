@@ -8,19 +8,10 @@ only moves elements joins what does likewise. Tuples join last, for operators su
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from weft.relax.transform.dominators import Dominated, post_dominators
 from weft.relay.op.pattern import OpPattern
-from weft.relay.transform.fusion_graph import FusionGraph, FusionNode
-
-
-@dataclass(eq=False)
-class _Dominated:
-    """A node of the post-dominator tree: its parent, and the heaviest kind of work on the ways there."""
-
-    parent: int = -1
-    depth: int = 1
-    pattern: int = OpPattern.OPAQUE
+from weft.relay.transform.fusion_graph import FusionGraph
 
 
 class FusionGroups:
@@ -44,7 +35,8 @@ class FusionGroups:
         self._anchored = [k == OpPattern.OUT_ELEMWISE_FUSABLE for k in self._kind]
         self._size = [1] * n
         if level > 0:
-            tree = _post_dominators(self.nodes)
+            uses = [[] if n.external else [(user.index, kind) for user, kind in n.outputs] for n in self.nodes]
+            tree = post_dominators(uses)
             for phase in (_grow_by_elements, _grow_by_elements_and_moves, _grow_into_tuples):
                 for i in range(n):
                     self._offer(i, tree[i], phase)
@@ -60,7 +52,7 @@ class FusionGroups:
         """Return the kind of work of the group that a node is in."""
         return self._kind[self.root(i)]
 
-    def _offer(self, i: int, at: _Dominated, phase: Callable[[FusionGroups, int, _Dominated, list[int]], bool]) -> None:
+    def _offer(self, i: int, at: Dominated, phase: Callable[[FusionGroups, int, Dominated, list[int]], bool]) -> None:
         if self.own(i) == OpPattern.OPAQUE or at.parent < 0:
             return
         between = self._between(i, at.parent)
@@ -103,16 +95,16 @@ class FusionGroups:
             self._kind[root] = max(self._kind[root], self._kind[child])
 
 
-def _grow_by_elements(groups: FusionGroups, i: int, at: _Dominated, between: list[int], moves: bool = False) -> bool:
+def _grow_by_elements(groups: FusionGroups, i: int, at: Dominated, between: list[int], moves: bool = False) -> bool:
     """Decide for element-wise work, and for what an anchor's group ends in; with `moves`, for what moves elements."""
     own, sink = groups.own(i), at.parent
     if groups.same(i, sink) or groups.own(sink) == OpPattern.TUPLE:
         return False
     if own == OpPattern.OUT_ELEMWISE_FUSABLE:
-        by_elements = not moves and at.pattern == OpPattern.ELEMWISE
+        by_elements = not moves and at.kind == OpPattern.ELEMWISE
         return by_elements and groups.up_to(OpPattern.BROADCAST, [*between, sink])
     if own <= OpPattern.BROADCAST:
-        on_edges = at.pattern <= OpPattern.INJECTIVE or at.pattern == OpPattern.COMM_REDUCE
+        on_edges = at.kind <= OpPattern.INJECTIVE or at.kind == OpPattern.COMM_REDUCE
         takes = groups.kind(sink) <= OpPattern.OUT_ELEMWISE_FUSABLE
         return on_edges and takes and groups.up_to(OpPattern.INJECTIVE, between)
     if own in (OpPattern.INJECTIVE, OpPattern.TUPLE) and moves:
@@ -120,41 +112,12 @@ def _grow_by_elements(groups: FusionGroups, i: int, at: _Dominated, between: lis
     return False
 
 
-def _grow_by_elements_and_moves(groups: FusionGroups, i: int, at: _Dominated, between: list[int]) -> bool:
+def _grow_by_elements_and_moves(groups: FusionGroups, i: int, at: Dominated, between: list[int]) -> bool:
     return _grow_by_elements(groups, i, at, between, moves=True)
 
 
-def _grow_into_tuples(groups: FusionGroups, i: int, at: _Dominated, between: list[int]) -> bool:
+def _grow_into_tuples(groups: FusionGroups, i: int, at: Dominated, between: list[int]) -> bool:
     """Decide for fields of a tuple that an operator which only moves elements reads."""
     if groups.own(i) > OpPattern.INJECTIVE or groups.own(at.parent) != OpPattern.TUPLE:
         return False
     return groups.up_to(OpPattern.INJECTIVE, [*between, at.parent])
-
-
-def _post_dominators(nodes: list[FusionNode]) -> list[_Dominated]:
-    """Return the post-dominator tree; what is used from outside has no parent."""
-    tree = [_Dominated() for _ in nodes]
-    for i in reversed(range(len(nodes))):
-        users = [user.index for user, _ in nodes[i].outputs]
-        if nodes[i].external or not users:
-            continue
-        worst = max((OpPattern.ELEMWISE, *(kind for _, kind in nodes[i].outputs)))
-        parent = users[0]
-        for other in users[1:]:
-            parent, worst = _common(tree, parent, other, worst)
-        if parent >= 0:
-            tree[i] = _Dominated(parent, tree[parent].depth + 1, worst)
-    return tree
-
-
-def _common(tree: list[_Dominated], a: int, b: int, worst: int) -> tuple[int, int]:
-    """Return the lowest common ancestor of two nodes, and the heaviest kind on the ways there."""
-    while a != b:
-        if a < 0 or b < 0:
-            return -1, worst
-        deeper = tree[a].depth - tree[b].depth
-        if deeper >= 0:
-            worst, a = max(worst, tree[a].pattern), tree[a].parent
-        if deeper <= 0:
-            worst, b = max(worst, tree[b].pattern), tree[b].parent
-    return a, worst

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from weft.ir import Attrs, Expr, IRModule, module_pass, with_deep_stack
+from weft.ir import Attrs, Expr, IRModule, module_pass, with_deep_stack, with_fields
 from weft.relay.expr import Call, Function, GlobalVar, Let, Var, lets
 from weft.relay.transform.free import Captures, free_type_variables
 from weft.relay.transform.to_a_normal_form import is_primitive
@@ -95,8 +95,7 @@ class _Lifter:
             self.memo[e] = result
         for let, value in zip(reversed(chain), reversed(bindings), strict=True):
             if value is not None:
-                same = value is let.value and result is let.body
-                result = let if same else Let(let.var, value, result, ty=let.ty, span=let.span)
+                result = with_fields(let, value=value, body=result)
             self.memo[let] = result
         return result
 

@@ -156,8 +156,7 @@ class _Mixed:
             kind = MIXED_PRECISION_ALWAYS if follows else MIXED_PRECISION_NEVER
         if kind == MIXED_PRECISION_NEVER or not any(map(_has_float32, (a.ty for a in e.args))):
             new = tuple(map(self.original, e.args))
-            same = all(a is b for a, b in zip(new, e.args, strict=True))
-            return e if same else Call(e.op, new, e.attrs, ty=e.ty, span=e.span)
+            return ir.with_fields(e, args=new)
         attrs = dict(e.attrs.items)
         if "out_dtype" in attrs and attrs["out_dtype"] in ("", None, "float32"):
             attrs["out_dtype"] = accumulated

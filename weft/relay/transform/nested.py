@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import ir
 from weft.ir import Expr, walk
-from weft.relay.adt import Clause, Match
+from weft.relay.adt import Match
 from weft.relay.expr import Function, If, Var, let_chain
 from weft.relay.walk import pattern_vars
 
@@ -56,16 +56,8 @@ def with_bodies(value: ir.Expr, rewrite: Callable[[Any], Any]) -> Any:
     if isinstance(value, Function) and not value.attrs.get("Primitive"):
         return value.replace(body=rewrite(value.body))
     if isinstance(value, If):
-        yes, no = rewrite(value.true_branch), rewrite(value.false_branch)
-        same = yes is value.true_branch and no is value.false_branch
-        return value if same else If(value.cond, yes, no, span=value.span, ty=value.ty)
+        return ir.with_fields(value, true_branch=rewrite(value.true_branch), false_branch=rewrite(value.false_branch))
     if isinstance(value, Match):
-        clauses = tuple(_clause(c, rewrite) for c in value.clauses)
-        same = all(a is b for a, b in zip(clauses, value.clauses, strict=True))
-        return value if same else Match(value.data, clauses, value.complete, span=value.span, ty=value.ty)
+        clauses = tuple(ir.with_fields(c, rhs=rewrite(c.rhs)) for c in value.clauses)
+        return ir.with_fields(value, clauses=clauses)
     return value
-
-
-def _clause(clause: Clause, rewrite: Callable[[Any], Any]) -> Clause:
-    rhs = rewrite(clause.rhs)
-    return clause if rhs is clause.rhs else Clause(clause.lhs, rhs, span=clause.span)

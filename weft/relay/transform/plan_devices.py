@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from weft import error, ir
 from weft.ir import TensorType as IRTensorType
 from weft.ir import TupleType as IRTupleType
@@ -78,7 +76,7 @@ class _LonelyConstants:
         self.named: dict[Any, nodes.Constant] = {}
 
     def function(self) -> nodes.Function:
-        return _with(self.func, body=self.body(self.func.body))
+        return ir.with_fields(self.func, body=self.body(self.func.body))
 
     def body(self, expr: Any) -> Any:
         bindings, tail = nodes.let_chain(expr)
@@ -96,9 +94,9 @@ class _LonelyConstants:
         if isinstance(e, nodes.Call):
             is_value = _values(e)
             args = [self.named.get(a, a) if is_value(i) else self.operation(a) for i, a in enumerate(e.args)]
-            return _with(e, args=tuple(args))
+            return ir.with_fields(e, args=tuple(args))
         if isinstance(e, nodes.Tuple):
-            return _with(e, fields=tuple(map(self.operation, e.fields)))
+            return ir.with_fields(e, fields=tuple(map(self.operation, e.fields)))
         return with_bodies(_with_operands(e, self.operation), self.body)
 
     def lonely(self, e: Any) -> Any:
@@ -154,7 +152,7 @@ class _Plan:
             RESULT_DEVICES: tuple(device_of(leaf, 0) for leaf in leaves(domain.result)),
         }
         planned = all(func.attrs.get(k) == v for k, v in attrs.items())
-        return _with(func if planned else func.with_attr(attrs), body=self.body(func.body))
+        return ir.with_fields(func if planned else func.with_attr(attrs), body=self.body(func.body))
 
     def body(self, expr: Any) -> Any:
         """Rewrite a chain of lets; what its operations need from other devices is bound in front of them."""
@@ -186,12 +184,12 @@ class _Plan:
             args = tuple(self.operand(e, i, a) for i, a in enumerate(e.args))
             if isinstance(e.op, ir.Op) and e.op.name == "vm.invoke_tvm_op":
                 args = (self.kernel(args[0], device_of(self.constraints.kernels[e], 0)), *args[1:])
-            return _with(e, args=args, attrs=self.attrs(e))
+            return ir.with_fields(e, args=args, attrs=self.attrs(e))
         if isinstance(e, nodes.Tuple):
-            return _with(e, fields=tuple(self.operand(e, i, f) for i, f in enumerate(e.fields)))
+            return ir.with_fields(e, fields=tuple(self.operand(e, i, f) for i, f in enumerate(e.fields)))
         if isinstance(e, nodes.If):
             cond = self.operand(e, 0, e.cond)
-            return _with(with_bodies(e, self.body), cond=cond)
+            return ir.with_fields(with_bodies(e, self.body), cond=cond)
         return with_bodies(_with_operands(e, self.operation), self.body)
 
     def attrs(self, e: nodes.Call) -> ir.Attrs:
@@ -209,7 +207,7 @@ class _Plan:
         device = device_of(made, 0)
         if device == 0:
             return e.args[0]
-        return self.named(_with(e, attrs=e.attrs.with_(device=device, constrain_result=True)))
+        return self.named(ir.with_fields(e, attrs=e.attrs.with_(device=device, constrain_result=True)))
 
     def operand(self, owner: Any, index: int, e: Any) -> Any:
         """Rewrite an operand, and copy what is in it to where its user needs it."""
@@ -238,13 +236,4 @@ class _Plan:
 def _with_operands(e: Any, f: Callable[[Any], Any]) -> Any:
     """Rewrite the operands of what is neither a call nor a tuple."""
     names = _OPERANDS.get(type(e), ())
-    return _with(e, **{n: f(getattr(e, n)) for n in names}) if names else e
-
-
-def _with(node: Any, **changes: Any) -> Any:
-    """Return a node with some fields changed; itself where they are what they were."""
-    return node if all(_same(getattr(node, f), new) for f, new in changes.items()) else replace(node, **changes)
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is tuple and len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True)))
+    return ir.with_fields(e, **{n: f(getattr(e, n)) for n in names}) if names else e

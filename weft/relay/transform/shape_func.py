@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from weft import arith, ir
 from weft.tir import AssertStmt, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Stmt, decl_buffer, seq
 from weft.tir.intrin import message
@@ -107,6 +105,4 @@ def _without(buffer: Buffer, numbers: tuple[ir.Var, ...]) -> Buffer:
     """Return a buffer whose extents are variables of their own where they depend on `numbers`."""
     among = set(numbers)
     shape = tuple(ir.Var("extent", "int64") if any(n in among for n in ir.walk(d)) else d for d in buffer.shape)
-    if all(a is b for a, b in zip(shape, buffer.shape, strict=True)):
-        return buffer
-    return replace(buffer, shape=shape)
+    return ir.with_fields(buffer, shape=shape)

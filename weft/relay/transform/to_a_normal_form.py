@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
 from weft import ir
-from weft.relay.adt import Clause, Match
+from weft.relay.adt import Match
 from weft.relay.analysis.scopes import Scope, Scopes
 from weft.relay.expr import Call, Constant, Function, If, Let, Var, lets
 from weft.relay.op.registry import get, has
@@ -129,10 +127,10 @@ class _Namer:
             return expr if is_primitive(expr) else self.with_bodies(expr)
         if type(expr) is If:
             cond = self.value(expr.cond, home)
-            return _with_head(self.with_bodies(expr), "cond", cond)
+            return ir.with_fields(self.with_bodies(expr), cond=cond)
         if type(expr) is Match:
             data = self.value(expr.data, home)
-            return _with_head(self.with_bodies(expr), "data", data)
+            return ir.with_fields(self.with_bodies(expr), data=data)
         if type(expr) is Call:
             self.fixed.update(_dimensions(expr))
         return map_parts(expr, lambda e: self.value(e, home))
@@ -158,18 +156,12 @@ def _bodies(expr: Any) -> Sequence[Any]:
 
 
 def _with_bodies(expr: Any, new: list[Any]) -> Any:
-    if all(a is b for a, b in zip(new, _bodies(expr), strict=True)):
-        return expr
     if type(expr) is Match:
-        clauses = tuple(Clause(c.lhs, rhs, span=c.span) for c, rhs in zip(expr.clauses, new, strict=True))
-        return Match(expr.data, clauses, expr.complete, ty=expr.ty, span=expr.span)
+        clauses = (ir.with_fields(c, rhs=rhs) for c, rhs in zip(expr.clauses, new, strict=True))
+        return ir.with_fields(expr, clauses=tuple(clauses))
     if type(expr) is If:
-        return If(expr.cond, *new, ty=expr.ty, span=expr.span)
+        return ir.with_fields(expr, true_branch=new[0], false_branch=new[1])
     return expr.replace(body=new[0])
-
-
-def _with_head(expr: Any, field: str, head: Any) -> Any:
-    return expr if getattr(expr, field) is head else replace(expr, **{field: head})
 
 
 def _same_or(old: Any, bindings: list[tuple[Var, Any]], result: Any) -> Any:

@@ -137,8 +137,7 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
         return _guarded(node, (node.value,), analyzer)
     if isinstance(node, LetStmt):
         analyzer.bind(node.var, node.value, allow_override=True)
-        body = _stmt(node.body, analyzer)
-        return _guarded(node if body is node.body else replace_node(node, body=body), (node.value,), analyzer)
+        return _guarded(ir.with_fields(node, body=_stmt(node.body, analyzer)), (node.value,), analyzer)
     if isinstance(node, IfThenElse):
         with analyzer.constraint_scope(node.condition):
             then_case = _stmt(node.then_case, analyzer)
@@ -146,8 +145,7 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
         if else_case is not None:
             with analyzer.constraint_scope(ir.logical_not(node.condition)):
                 else_case = _stmt(else_case, analyzer)
-        if then_case is not node.then_case or else_case is not node.else_case:
-            node = replace_node(node, then_case=then_case, else_case=else_case)
+        node = ir.with_fields(node, then_case=then_case, else_case=else_case)
         return _guarded(node, (node.condition,), analyzer)
     if isinstance(node, For):
         analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
@@ -161,8 +159,7 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
     if isinstance(node, While):
         return _while(node, analyzer)
     if isinstance(node, AssertStmt):
-        body = _stmt(node.body, analyzer)
-        node = node if body is node.body else replace_node(node, body=body)
+        node = ir.with_fields(node, body=_stmt(node.body, analyzer))
         return _guarded(node, (node.condition, node.message), analyzer)
     if isinstance(node, Stmt):
         return ir.rebuild(node, lambda n: _stmt(n, analyzer) if isinstance(n, Stmt) else n)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft import ir
-from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, LetStmt
@@ -98,13 +97,12 @@ class _Ssa:
             ends = self.visit(node.min), self.visit(node.extent)
             with self.defining([node.loop_var]):
                 new = ir.rebuild(node, self.visit)
-            same = new.min is ends[0] and new.extent is ends[1]
-            return new if same else replace_node(new, min=ends[0], extent=ends[1])
+            return ir.with_fields(new, min=ends[0], extent=ends[1])
         if isinstance(node, (LetStmt, ir.Let)):
             value = self.visit(node.value)
             with self.defining([node.var]):
                 new = ir.rebuild(node, self.visit)
-            return new if new.value is value else replace_node(new, value=value)
+            return ir.with_fields(new, value=value)
         if isinstance(node, AllocBuffer):
             with self.defining([node.buffer.data]):
                 return ir.rebuild(node, self.visit)
@@ -113,9 +111,7 @@ class _Ssa:
         if isinstance(node, BlockRealize):
             values = self.visit_all(node.iter_values)
             predicate = self.visit(node.predicate)
-            block = self.block(node.block)
-            same = block is node.block and values is node.iter_values and predicate is node.predicate
-            return node if same else replace_node(node, iter_values=values, predicate=predicate, block=block)
+            return ir.with_fields(node, iter_values=values, predicate=predicate, block=self.block(node.block))
         return ir.rebuild(node, self.visit)
 
     def visit_all(self, nodes: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -140,9 +140,8 @@ class _Compute(_Visit):
             return replace_node(new, value=value) if value is not new.value else new
         if isinstance(node, (ir.Let, LetStmt)):
             value = self.wide_value(node.value)
-            new = (self.retyped(node.var, value), value, self.visit(node.body))
-            same = all(a is b for a, b in zip(new, (node.var, node.value, node.body), strict=True))
-            return node if same else replace_node(node, var=new[0], value=value, body=new[2])
+            var = self.retyped(node.var, value)
+            return ir.with_fields(node, var=var, value=value, body=self.visit(node.body))
         if isinstance(node, CommReducer):
             identity = tuple(self.wide_value(e) for e in node.identity_element)
             for var, value in zip((*node.lhs, *node.rhs), identity * 2, strict=True):

@@ -82,9 +82,7 @@ class _Partition:
             with self.analyzer.constraint_scope(condition):
                 then_case = self.visit(node.then_case)
             else_case = self.visit(node.else_case) if node.else_case is not None else None
-            if condition is node.condition and then_case is node.then_case and else_case is node.else_case:
-                return node
-            return IfThenElse(condition, then_case, else_case, span=node.span)
+            return ir.with_fields(node, condition=condition, then_case=then_case, else_case=else_case)
         if isinstance(node, For):
             self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent), allow_override=True)
             self.around.append(node)

@@ -90,9 +90,7 @@ def _loop(node: stmts.For, analyzer: Analyzer) -> Any:
         body = _stmt(node.body, analyzer)
     if body is None:
         return None
-    if low is node.min and extent is node.extent and body is node.body:
-        return node
-    return stmts.For(node.loop_var, low, extent, node.kind, body, node.thread_binding, node.annotations, span=node.span)
+    return ir.with_fields(node, min=low, extent=extent, body=body)
 
 
 def _condition(node: stmts.IfThenElse, analyzer: Analyzer) -> Any:
@@ -105,9 +103,8 @@ def _condition(node: stmts.IfThenElse, analyzer: Analyzer) -> Any:
     else_case = _stmt(node.else_case, analyzer) if node.else_case is not None else None
     if then_case is None and else_case is None:
         return None
-    if condition is node.condition and then_case is node.then_case and else_case is node.else_case:
-        return node
-    return stmts.IfThenElse(condition, then_case if then_case is not None else stmts.seq(()), else_case, span=node.span)
+    then_case = stmts.seq(()) if then_case is None else then_case
+    return ir.with_fields(node, condition=condition, then_case=then_case, else_case=else_case)
 
 
 def _expr(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:

@@ -82,9 +82,7 @@ class _Simplifier:
         self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(low, extent), allow_override=True)
         with self.analyzer.constraint_scope(extent > 0):
             body = self.node(node.body)
-        if low is node.min and extent is node.extent and body is node.body:
-            return node
-        return replace_node(node, min=low, extent=extent, body=body)
+        return ir.with_fields(node, min=low, extent=extent, body=body)
 
     def test(self, node: stmt.IfThenElse) -> Any:
         """Return the branch that is taken where that is known."""
@@ -98,9 +96,7 @@ class _Simplifier:
         if else_case is not None:
             with self.analyzer.constraint_scope(ir.logical_not(condition)):
                 else_case = self.node(else_case)
-        if condition is node.condition and then_case is node.then_case and else_case is node.else_case:
-            return node
-        return stmt.IfThenElse(condition, then_case, else_case, span=node.span)
+        return ir.with_fields(node, condition=condition, then_case=then_case, else_case=else_case)
 
     def store(self, node: stmt.BufferStore) -> Any:
         """Drop a store of the element that is read."""
@@ -140,9 +136,7 @@ class _Simplifier:
         condition = self.expr(node.condition)
         with self.analyzer.constraint_scope(condition):
             body = self.node(node.body)
-        if condition is node.condition and body is node.body:
-            return node
-        return replace_node(node, condition=condition, body=body)
+        return ir.with_fields(node, condition=condition, body=body)
 
     def block(self, node: stmt.Block) -> Any:
         """Simplify a block: its variables lie in their domains."""

@@ -1,7 +1,5 @@
 """Activation functions."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.relay.op.contract import call, case

@@ -1,7 +1,5 @@
 """Tensors from shapes, shapes from tensors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.relay.op.contract import Case, Known, Sizes, call, case, cases

@@ -1,7 +1,5 @@
 """Element-wise operators."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.relay.op.contract import Case, Sizes, call, case, cases

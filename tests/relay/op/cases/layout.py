@@ -1,7 +1,5 @@
 """Other layouts, grids, and indices taken apart."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Moving, joining, cutting and repeating tensors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

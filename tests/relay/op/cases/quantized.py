@@ -1,7 +1,5 @@
 """Operators on quantized tensors; those whose scales must be constants are in ``tests/relay/qnn``."""
 
-from __future__ import annotations
-
 import numpy as np
 
 import weft

@@ -1,7 +1,5 @@
 """Draws: from the words of generators, which ``tests/relay/op/test_random.py`` compares with published ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Resizing and sampling."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 import torch.nn.functional as torch_nn

@@ -1,7 +1,5 @@
 """Scattering."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.relay.op.contract import Case, Known, Sizes, call, cases

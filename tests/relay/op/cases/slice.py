@@ -1,7 +1,5 @@
 """Slices and padding."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.relay.op.contract import Case, Known, Sizes, call, case, cases

@@ -1,7 +1,5 @@
 """The different elements of vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.relay.op.contract import Case, Sizes, call, cases

@@ -1,7 +1,5 @@
 """Boxes and regions: the cases of the shared operators, whose references they have."""
 
-from __future__ import annotations
-
 import tests.op.cases  # noqa: F401 - registers them
 from tests.op.contract import CASES as SHARED
 from tests.relay.op.contract import SIZES, Case, Sizes, call, cases

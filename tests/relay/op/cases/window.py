@@ -1,7 +1,5 @@
 """Windows that slide along axes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tests.relay.op.contract import Case, Sizes, call, cases

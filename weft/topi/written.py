@@ -1,0 +1,23 @@
+"""Tensors that a program writes, where no expression says each element by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import te, tir
+from weft.topi.typing import Shape
+
+
+def written(
+    shape: Shape | Sequence[Shape], inputs: Sequence[te.Tensor], body: Callable[[Any, Any, Any], None], name: str,
+    dtype: str | Sequence[str],
+) -> Any:  # fmt: skip
+    """Return the tensor, or the tensors, that ``body(ib, ins, outs)`` writes with an IR builder."""
+
+    def program(ins: Any, outs: Any) -> Any:
+        ib = tir.ir_builder.create()
+        body(ib, ins, outs)
+        return ib.get()
+
+    return te.extern(shape, inputs, program, name=name, dtype=dtype)
