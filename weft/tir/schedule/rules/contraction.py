@@ -83,7 +83,7 @@ class _Product:
             width, far = (2 * self.lanes, True) if copied else (panel, self._is_far())
             registers = ctx.machine.vector_registers * (3 if self._widens() or self._converts() or c.pair else 4) // 4
             machine = replace(ctx.machine, vector_registers=registers)
-            tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far)
+            tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far, self.group > 1)
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
             tile = Tile(shape[0], shape[1], tiles[0].lanes)
         if c.group is not None and c.group % tile.width:
