@@ -20,6 +20,8 @@ CASES = [  # data, weights, transposed, attributes, whether as a product
     ((1, 30, 6, 7), (6, 10, 3, 2), False, {"groups": 3}, True),
     ((1, 16, 5, 80), (2, 16, 3, 3), False, {"padding": 1}, True),
     ((1, 30, 3, 40), (9, 10, 1, 1), False, {"groups": 3}, True),
+    ((2, 27, 31), (90, 9, 1), False, {"groups": 3}, True),
+    ((1, 24, 31), (96, 8, 1), False, {"groups": 3}, False),  # whole vectors of channels
     ((2, 9, 4, 6), (9, 1, 3, 3), True, {"padding": (1, 2, 0, 1)}, True),
     ((1, 12, 5, 4), (12, 2, 4, 3), True, {"strides": (2, 1), "padding": 1}, True),
     ((1, 9, 4, 5), (9, 1, 2, 2), True, {"dilation": 3}, True),
