@@ -10,7 +10,7 @@ accumulator.
 from __future__ import annotations
 
 from weft.error import ScheduleError
-from weft.ir import CallIntrin, Cast, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
+from weft.ir import CallIntrin, Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
@@ -197,11 +197,23 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
         if is_reduction_block(ctx.block(rv)):
             _inner_reduction(ctx, rv, 1)
         else:
-            vectorize_spatial(ctx, rv, 1, unroll)
+            _elements(ctx, rv, unroll)
     if inner:
-        vectorize_spatial(ctx, sink, 1, unroll)
+        _elements(ctx, sink, unroll)
         ctx.stream(row, sink)
     ctx.parallel(row, work)
+
+
+def _elements(ctx: RuleContext, rv: BlockRV, unroll: int) -> None:
+    """Compute the elements of a row in vectors; those of a short row one by one, so that rows are lanes for LLVM.
+
+    It does not make vectors of functions of float64.
+    """
+    inner, narrow = ctx.sch.get_loops(rv)[1:], DataType(ctx.block(rv).writes[0].buffer.dtype).bits < 64
+    if narrow and len(inner) == 1 and (ctx.constant(inner[0]) or _SHORTEST) < _SHORTEST:
+        ctx.sch.unroll(inner[0])
+    else:
+        vectorize_spatial(ctx, rv, 1, unroll)
 
 
 def _work(ctx: RuleContext, names: list[str], rows: set[int], loops: list[LoopRV]) -> int | None:
@@ -302,7 +314,7 @@ def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
     if reducing:
         n = ctx.constant(reducing[-1])
         sch.decompose_reduction(rv, reducing[0])
-        if n is not None and n <= 4:
+        if n is not None and n < _SHORTEST:
             sch.unroll(reducing[-1])
         elif spatial:
             _peel_last(ctx, rv, reducing[-1])
