@@ -94,7 +94,4 @@ def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuild
 
 
 def _product(sizes: Sequence[PrimExpr | int]) -> PrimExpr:
-    total: PrimExpr = int64(1)
-    for n in sizes:
-        total = total * n
-    return simplify(total)
+    return simplify(int64(1) * prod(sizes))

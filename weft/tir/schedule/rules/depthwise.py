@@ -6,6 +6,8 @@ ends of a row get code of their own, in which taps outside are left out, and a r
 
 from __future__ import annotations
 
+from math import prod
+
 from weft import error, ir
 from weft.arith import Analyzer
 from weft.tir.analysis.access import loads_of
@@ -178,11 +180,8 @@ def padding_block(ctx: RuleContext, block: Block) -> BlockRV | None:
 
 
 def _taps(c: Contraction) -> int:
-    total = 1
-    for iv in c.block.iter_vars:
-        if iv.iter_type == "reduce" and iv.dom is not None:
-            total *= ir.as_int(iv.dom.extent) or 16
-    return total
+    reducing = (iv.dom for iv in c.block.iter_vars if iv.iter_type == "reduce" and iv.dom is not None)
+    return prod(ir.as_int(dom.extent) or 16 for dom in reducing)
 
 
 def _pixel_tile(ctx: RuleContext, row: LoopRV | None) -> int:

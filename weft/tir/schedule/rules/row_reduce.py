@@ -9,6 +9,8 @@ accumulator.
 
 from __future__ import annotations
 
+from math import prod
+
 from weft.error import ScheduleError
 from weft.ir import CallIntrin, Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
 from weft.tir.analysis.access import loads_of
@@ -218,10 +220,7 @@ def _elements(ctx: RuleContext, rv: BlockRV, unroll: int) -> None:
 
 def _work(ctx: RuleContext, names: list[str], rows: set[int], loops: list[LoopRV]) -> int | None:
     """Estimate the work of one row over all stages."""
-    total = 0
-    n_rows = 1
-    for i in rows:
-        n_rows *= ctx.constant(loops[i]) or 0
+    total, n_rows = 0, prod(ctx.constant(loops[i]) or 0 for i in rows)
     for name in names:
         work = ctx.static_work(BlockRV(name))
         if work is None or n_rows == 0:
@@ -275,11 +274,8 @@ def _feeds(ctx: RuleContext, name: str, loop: LoopRV, variables: set[Var]) -> bo
 
 def _keep_near(ctx: RuleContext, rv: BlockRV) -> None:
     """Put a row buffer on the stack when it is small."""
-    size, limit = 1, ctx.machine.stack_buffer_bytes
-    for f, value in ((f, f.extent) for f in ctx.loops(rv)[1:]):
-        if f.loop_var in _spatial_loop_vars(ctx, rv):
-            size *= as_int(value) or limit
-    if size * 4 <= limit:
+    limit, spatial = ctx.machine.stack_buffer_bytes, _spatial_loop_vars(ctx, rv)
+    if 4 * prod(as_int(f.extent) or limit for f in ctx.loops(rv)[1:] if f.loop_var in spatial) <= limit:
         ctx.sch.set_scope(rv, 0, "local")
 
 
@@ -314,7 +310,7 @@ def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
     if reducing:
         n = ctx.constant(reducing[-1])
         sch.decompose_reduction(rv, reducing[0])
-        if n is not None and n < _SHORTEST:
+        if n is not None and n < (5 if spatial else _SHORTEST):
             sch.unroll(reducing[-1])
         elif spatial:
             _peel_last(ctx, rv, reducing[-1])
@@ -335,11 +331,8 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     lanes = min(vector_lanes(ctx, ctx.block(BlockRV(n))) for n in [*names, sink.name])
     width = ctx.constant(loops[-1])
     cost = sum(element_cost(ctx.block(BlockRV(n)).body) for n in names)
-    per_output = 1
-    for name in names:
-        for iv in ctx.block(BlockRV(name)).iter_vars:
-            if iv.iter_type == "reduce" and iv.dom is not None:
-                per_output *= as_int(iv.dom.extent) or 64
+    variables = [iv for name in names for iv in ctx.block(BlockRV(name)).iter_vars if iv.iter_type == "reduce"]
+    per_output = prod(as_int(iv.dom.extent) or 64 for iv in variables if iv.dom is not None)
     strips = [u for u in (1, 2, 4, 8, 16) if width is None or width >= u * lanes]
     tile = lanes * ctx.choose("strip", strips, _vectors_a_strip(ctx, width, lanes, len(names)))
     outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]
