@@ -84,6 +84,16 @@ def test_values(case, dtype, kind):
         np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=limit, atol=limit * abs(wanted).max())
 
 
+@pytest.mark.parametrize("width", [80, tir.Var("w", "int64")])
+def test_pixels_of_rows_of_unknown_length_are_multiplied(width):
+    """A long row is walked in vectors; what is left of one of unknown length may be most of it."""
+    w = np.ones((1, 12, 3, 3), np.float32)
+    mod = transform.normalize()(program((1, 12, 9, width), w.shape, False, {"padding": 1}, "float32", w))
+    after = transform.convert_layout(machine=Machine(vector_bits=512))(mod)["main"]
+    names = {n.op.name for n in walk(after) if isinstance(n, Call) and hasattr(n.op, "name")}
+    assert ("relax.matmul" in names) == isinstance(width, tir.Var)
+
+
 def test_images_of_nothing():
     names = [tir.Var(f"d{i}", "int64") for i in range(3)]
     w = RNG.standard_normal((2, 9, 3, 3)).astype(np.float32)
