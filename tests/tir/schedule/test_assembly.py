@@ -8,7 +8,8 @@ import re
 import pytest
 
 from tests.tir.schedule.test_rules import conv2d, packed_gemm
-from weft import te, topi
+from weft import te, tir, topi
+from weft.ir import walk
 from weft.target import Target, get_source
 from weft.tir.schedule import default_schedule
 
@@ -66,3 +67,11 @@ def test_short_rows_are_lanes(operator, register, columns):
     body = hot_loop(get_source(func, target, "asm"))
     assert count(body, "vfmadd") >= 4 * columns
     assert all(re.search("%[yz]mm", x) for x in body if "vfmadd" in x)
+
+
+@pytest.mark.parametrize(("columns", "dtype"), [(3, "float32"), (6, "float16"), (7, "float32")])
+def test_short_rows_are_summed_as_they_lie(columns, dtype):
+    x = te.placeholder((7, 38, 5, columns), dtype, name="x")
+    func = te.create_prim_func([x, topi.max(x, (1, 3))])
+    loops = [n for n in walk(default_schedule(func, Target(TARGETS["ymm"])).body) if isinstance(n, tir.For)]
+    assert [f.extent.value for f in loops if f.kind is tir.ForKind.VECTORIZED] == [columns, columns]

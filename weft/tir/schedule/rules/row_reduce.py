@@ -244,7 +244,9 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     if n is not None and n < 2 * lanes:
         lanes = min(lanes, (1 << n.bit_length()) // 2)
         if lanes < _SHORTEST:
-            return [name]
+            if len(loops) == 1 or n < 3:
+                return [name]
+            return [sch.rfactor(fused, len(block.writes[0].buffer.shape)).name, name]  # rows are summed as they lie
     many = ctx.machine.fma_latency  # independent partial results, while an addition takes its time
     accumulators = many if n is None or n >= many * lanes else 1
     options = [a for a in (1, 2, 4, 8) if n is None or n >= a * lanes]
