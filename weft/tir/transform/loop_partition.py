@@ -112,10 +112,7 @@ class _Partition:
         return _versions(body, worst, decided)
 
     def _decidable(self, body: Stmt) -> list[tuple[ir.PrimExpr, ir.PrimExpr, ir.PrimExpr]]:
-        """List (condition, when all of a tile meets it, when a part does) of those that depend on tile loops in `body`.
-
-        Else they depend only on what is known outside.
-        """
+        """List conditions on tile loops in `body`, else on what is known outside: each, for whole tiles, for parts."""
         loops = ir.find(body, For)
         inner = {f.loop_var: (f.min, f.min + f.extent - 1) for f in loops}
         tiles = {f.loop_var: inner[f.loop_var] for f in loops if _is_tile(f)}
