@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
@@ -189,10 +190,7 @@ def _flops(op: Any) -> float:
 
 
 def _length(axes: Sequence[Any]) -> int:
-    size = 1
-    for a in axes:
-        size *= a.dom.extent.value if isinstance(a.dom.extent, ir.IntImm) else 1
-    return size
+    return math.prod(a.dom.extent.value if isinstance(a.dom.extent, ir.IntImm) else 1 for a in axes)
 
 
 def _count(expr: ir.PrimExpr, floats: bool) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from weft import ir
@@ -80,7 +81,4 @@ def _padded(node: Any, x: Any, axis: int, before: int, after: int) -> Any:
 
 
 def _product(*dims: Any) -> Any:
-    out: Any = 1
-    for d in dims:
-        out = out * d
-    return out
+    return prod(dims)

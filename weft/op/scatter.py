@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from weft.error import DTypeMismatch, ShapeMismatch
-from weft.ir import Expr, TensorType, as_int
+from weft.ir import Expr, TensorType, as_int, int64, shape_expr
 from weft.op import relations
 from weft.op.attributes import axis, flag, word
-from weft.op.infer import broadcast_dims, dims_of, fields_of, index_arg, normalize_axis, tensor_arg
-from weft.op.registry import Fusion, declare
+from weft.op.infer import broadcast_dims, dims_of, fields_of, index_arg, normalize_axis, simplify, tensor_arg
+from weft.op.registry import Fusion, declare, make_call
 from weft.topi.scatter import index_put, scatter_elements, scatter_nd, tensor_scatter
 
 _REDUCTION = word("update", "update", "none", "add", "mul", "mean", "max", "min")
+_LONG_ROW = 16
+"""Elements of a row from which on it may be written as it is."""
 _NUMPY = {"add": np.add, "mean": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
@@ -59,6 +62,20 @@ def _scatter_nd_infer(data: Expr, indices: Expr, updates: Expr) -> TensorType:
     return ty
 
 
+def _scatter_nd_decompose(data: Expr, indices: Expr, updates: Expr, reduction: str) -> Expr | None:
+    """Write slices whose rows are short as if they had one dimension, which is copied in whole vectors."""
+    shape, at, written = (dims_of(e) for e in (data, indices, updates))
+    depth = as_int(at[-1]) if at else None
+    if depth is None or shape is None or written is None or len(shape) < depth + 2:
+        return None
+    if (as_int(shape[-1]) or _LONG_ROW) >= _LONG_ROW:
+        return None
+    tail, reshape = (simplify(prod(shape[depth:], start=int64(1))),), make_call("reshape")
+    flat = reshape(data, shape_expr((*shape[:depth], *tail)))
+    slices = reshape(updates, shape_expr((*written[: len(written) - len(shape) + depth], *tail)))
+    return reshape(make_call("scatter_nd")(flat, indices, slices, reduction=reduction), shape_expr(shape))
+
+
 def _apply(data: Any, writes: Any, reduction: str) -> Any:
     """Write (place, value) pairs one after another; an index outside is an IndexError."""
     out, count = data.copy(), np.ones(data.shape, np.int64)
@@ -83,6 +100,7 @@ declare(
 
 declare(
     "scatter_nd", "data indices updates", {"reduction": _REDUCTION}, infer=_scatter_nd_infer, lower=scatter_nd,
+    decompose=_scatter_nd_decompose,
     reference=lambda data, indices, updates, reduction: _apply(
         data, ((tuple(indices[i]), updates[i]) for i in np.ndindex(*indices.shape[:-1])), reduction
     ),

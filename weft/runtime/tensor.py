@@ -136,10 +136,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
     @property
     def size(self) -> int:
         """Number of elements."""
-        count = 1
-        for d in self.handle.shape:
-            count *= d
-        return count
+        return math.prod(self.handle.shape)
 
     @property
     def nbytes(self) -> int:

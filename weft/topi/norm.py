@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -77,9 +78,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Any:
 
 def _moments(x: Any, axes: Any, epsilon: float, prefix: str) -> tuple[Any, Any]:
     """Mean and reciprocal standard deviation over axes, which stay as extents of 1."""
-    n: Any = int64(1)
-    for a in axes:
-        n = n * x.shape[a]
+    n = prod((x.shape[a] for a in axes), start=int64(1))
     scale = (
         const(1.0, x.dtype) / cast(x.dtype, n) if not isinstance(n, IntImm) else const(1.0 / max(n.value, 1), x.dtype)
     )

@@ -69,10 +69,7 @@ def arg_reduce(
 ) -> Tensor:
     """The index of the greatest (``kind="max"``) or least element; the first of equals, or the last."""
     if axis is None:
-        size: Any = int64(1)
-        for d in x.shape:
-            size = size * d
-        flat = compute((size,), lambda i: x(*unravel(i, x.shape)), name="flat")
+        flat = compute((product(x.shape),), lambda i: x(*unravel(i, x.shape)), name="flat")
         result = arg_reduce(kind, flat, 0, False, select_last, dtype)
         return compute((int64(1),) * x.ndim, lambda *_: result(), name="argreduce") if keepdims else result
     extent = as_int(x.shape[axis])

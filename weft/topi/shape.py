@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from weft import arith, error
@@ -19,10 +20,7 @@ def simplify(expr: PrimExpr) -> PrimExpr:
 
 def product(dims: Sequence[PrimExpr]) -> PrimExpr:
     """Multiply dimensions."""
-    result: PrimExpr = int64(1)
-    for d in dims:
-        result = result * d
-    return simplify(result)
+    return simplify(prod(dims, start=int64(1)))
 
 
 def equal_dims(a: Extent, b: Extent) -> bool:

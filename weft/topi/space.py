@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from weft import te
@@ -55,9 +56,7 @@ def batch_to_space_nd(
     """Undo :func:`space_to_batch_nd`: what leads in the first axis is the place inside a block; then crop."""
     rank = _rank("batch_to_space_nd", data, block_shape, crop_begin_list, crop_end_list)
     blocks, first = [int(b) for b in block_shape], [int(c) for c in crop_begin_list]
-    places = 1
-    for b in blocks:
-        places *= b
+    places = prod(blocks)
     batch = simplify(floordiv(data.shape[0], places))
 
     def element(*i: Any) -> Any:

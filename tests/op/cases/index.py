@@ -53,6 +53,11 @@ def _scatter_reduce(kind: str) -> None:
     def make_nd(s: Sizes) -> Case:
         return call(s.integer(4, s.c), s.integer(s.b, 1, low=0, high=4), s.integer(s.b, s.c), reduction=kind)
 
+    @cases("scatter_nd")
+    def make_short_rows(s: Sizes) -> Case:
+        at = s.integer(s.b, 1, low=0, high=4)
+        return call(s.integer(4, s.c, s.a, 3), at, s.integer(s.b, s.c, s.a, 3), reduction=kind)
+
 
 for _kind in ("add", "mul", "max", "min", "mean"):
     _scatter_reduce(_kind)

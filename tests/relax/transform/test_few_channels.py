@@ -20,6 +20,8 @@ CASES = [  # data, weights, transposed, attributes, whether as a product
     ((1, 30, 6, 7), (6, 10, 3, 2), False, {"groups": 3}, True),
     ((1, 16, 5, 80), (2, 16, 3, 3), False, {"padding": 1}, True),
     ((1, 30, 3, 40), (9, 10, 1, 1), False, {"groups": 3}, True),
+    ((2, 27, 31), (90, 9, 1), False, {"groups": 3}, True),
+    ((1, 24, 31), (96, 8, 1), False, {"groups": 3}, False),  # whole vectors of channels
     ((2, 9, 4, 6), (9, 1, 3, 3), True, {"padding": (1, 2, 0, 1)}, True),
     ((1, 12, 5, 4), (12, 2, 4, 3), True, {"strides": (2, 1), "padding": 1}, True),
     ((1, 9, 4, 5), (9, 1, 2, 2), True, {"dilation": 3}, True),
@@ -80,6 +82,16 @@ def test_values(case, dtype, kind):
         assert found.shape == wanted.shape and found.dtype == np.dtype(dtype)
         limit = {"float32": 2e-6, "float16": 2e-3}[dtype]
         np.testing.assert_allclose(found.astype(np.float64), wanted, rtol=limit, atol=limit * abs(wanted).max())
+
+
+@pytest.mark.parametrize("width", [80, tir.Var("w", "int64")])
+def test_pixels_of_rows_of_unknown_length_are_multiplied(width):
+    """A long row is walked in vectors; what is left of one of unknown length may be most of it."""
+    w = np.ones((1, 12, 3, 3), np.float32)
+    mod = transform.normalize()(program((1, 12, 9, width), w.shape, False, {"padding": 1}, "float32", w))
+    after = transform.convert_layout(machine=Machine(vector_bits=512))(mod)["main"]
+    names = {n.op.name for n in walk(after) if isinstance(n, Call) and hasattr(n.op, "name")}
+    assert ("relax.matmul" in names) == isinstance(width, tir.Var)
 
 
 def test_images_of_nothing():

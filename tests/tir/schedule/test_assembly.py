@@ -8,6 +8,8 @@ import re
 import pytest
 
 from tests.tir.schedule.test_rules import conv2d, packed_gemm
+from weft import te, tir, topi
+from weft.ir import walk
 from weft.target import Target, get_source
 from weft.tir.schedule import default_schedule
 
@@ -52,3 +54,24 @@ def test_hot_loop_does_not_spill(name, register):
     whole = [x for x in body if re.search(r"%[yz]mm", x) and "broadcast" not in x and "{1to" not in x]
     spills = [x for x in whole if re.search(r"\(%r[sb]p\)", x)]  # elements are spread from any register's address
     assert not spills, spills
+
+
+@pytest.mark.usefixtures("optimised")
+@pytest.mark.parametrize("register", list(TARGETS))
+@pytest.mark.parametrize("operator", [topi.nn.softmax, topi.nn.log_softmax])
+@pytest.mark.parametrize("columns", [3, 6, 7])
+def test_short_rows_are_lanes(operator, register, columns):
+    """The exponentials of a row would fill a part of a vector, or none."""
+    target, x = Target(TARGETS[register]), te.placeholder((1000, columns), name="x")
+    func = default_schedule(te.create_prim_func([x, operator(x)]), target)
+    body = hot_loop(get_source(func, target, "asm"))
+    assert count(body, "vfmadd") >= 4 * columns
+    assert all(re.search("%[yz]mm", x) for x in body if "vfmadd" in x)
+
+
+@pytest.mark.parametrize(("columns", "dtype"), [(3, "float32"), (6, "float16"), (7, "float32")])
+def test_short_rows_are_summed_as_they_lie(columns, dtype):
+    x = te.placeholder((7, 38, 5, columns), dtype, name="x")
+    func = te.create_prim_func([x, topi.max(x, (1, 3))])
+    loops = [n for n in walk(default_schedule(func, Target(TARGETS["ymm"])).body) if isinstance(n, tir.For)]
+    assert [f.extent.value for f in loops if f.kind is tir.ForKind.VECTORIZED] == [columns, columns]

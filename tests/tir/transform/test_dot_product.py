@@ -51,7 +51,7 @@ def needs(group: int) -> Target:
 
 
 @pytest.mark.parametrize("group", [4, 2])
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 32, 16), (7, 64, 24), (13, 96, 100), (64, 19, 48)])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 32, 16), (7, 64, 24), (13, 96, 100), (64, 19, 48), (9, 5, 24)])
 def test_products(group, m, n, k):
     target = needs(group)
     func = default_schedule(product(m, n, k, group), target)
@@ -63,10 +63,11 @@ def test_products(group, m, n, k):
 
 
 @pytest.mark.usefixtures("optimised")
+@pytest.mark.parametrize("columns", [1, 3, 8, 64])
 @pytest.mark.parametrize("group", [4, 2])
-def test_instruction_is_used(group):
+def test_instruction_is_used(group, columns):
     target = needs(group)
-    text = get_source(default_schedule(product(16, 64, 64, group), target), target, "asm")
+    text = get_source(default_schedule(product(16, columns, 64, group), target), target, "asm")
     bytes_ = "vpdpbusd" if target.machine.adds_four_bytes else "vpmaddwd"
     assert (bytes_ if group == 4 else "vdpbf16ps") in text
 

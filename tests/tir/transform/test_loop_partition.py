@@ -157,3 +157,22 @@ def main(A: T.Buffer((5, 16), "float32"), B: T.Buffer((5, {columns}), "float32")
     x, out = RNG.random((5, 16), "float32"), np.zeros((5, columns), "float32")
     tir.interpret(func, x, out)
     np.testing.assert_allclose(out, 21 * x[:, :columns], rtol=1e-6)
+
+
+@pytest.mark.parametrize("n", [40, 45, 48, 50])
+def test_tiles_with_no_element_inside_are_left_out(n):
+    """Blocks of four tiles of eight end behind the last tile: there each access would be masked in all its lanes."""
+    func = from_source(f"""
+@T.prim_func
+def main(A: T.Buffer(({n},), "float32"), B: T.Buffer(({n},), "float32")):
+    for b, t in T.grid(2, 4):
+        for v in T.vectorized(8):
+            if (b * 4 + t) * 8 + v < {n}:
+                B[(b * 4 + t) * 8 + v] = A[(b * 4 + t) * 8 + v]
+""")
+    func = loop_partition()(func)["main"]
+    asked = [n.condition for n in ir.walk(func.body) if isinstance(n, tir.IfThenElse)]
+    assert len(asked) == (3 if n % 8 else 1)  # all lanes inside; some, and which
+    x, out = RNG.random(n, "float32"), np.zeros(n, "float32")
+    tir.interpret(func, x, out)
+    np.testing.assert_array_equal(out, x)

@@ -191,9 +191,7 @@ class TensorReader:
             raise ModelImportError(f"{what} has a negative dimension", found=str(dims))
         if dtype is None:
             return self._stored(proto, what)
-        count = 1
-        for d in dims:
-            count *= d
+        count = math.prod(dims)
         if proto.data_location == _T.EXTERNAL:
             raw: Any = self._external(proto, count * dtype.itemsize, what)
         elif proto.HasField("raw_data"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.ir import Call, Expr, PrimExpr, int64
+from weft.ir import Call, Expr, PrimExpr, as_int, int64
 from weft.machine import Machine
 from weft.op import make_call, simplify
 from weft.relax.transform import panels
@@ -35,7 +35,8 @@ _LIKE_A_MOVE = 12
 
 _LEAST_SUMMED, _FEW_PRODUCTS = 8, 12
 """Channels that are summed from which on products take longer than the sums of taps, and the most channels of a group
-whose products are worth that. Where neighbouring pixels are read anyway, twice as many are summed."""
+whose products are worth that. Where neighbouring pixels of rows of known length are read anyway, twice as many are
+summed. Groups of any size that are no whole vectors are products where a window is one pixel: nothing is summed."""
 
 _LARGEST = 8
 """How many times as large as the data the products may be, which all lie in memory."""
@@ -63,10 +64,12 @@ def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuild
     reach = [(k - 1) * d for k, d in zip(kernel, gaps, strict=True)]
     if not shape or not outs or taps == groups == 1 or any(s != 1 for s in strides) or attrs.get("pad_value", 0):
         return None
-    if each > _FEW_PRODUCTS or channels > machine.lanes(32) or (has_last and taps <= _LIKE_A_MOVE):
+    lanes = machine.lanes(32)
+    few = each <= _FEW_PRODUCTS and channels <= lanes
+    if not (few or (taps == 1 and each % lanes)) or (has_last and taps <= _LIKE_A_MOVE):
         return None
     read_anyway = groups == 1 and channels <= FEW_CHANNELS and lanes_are_pixels(machine, call, taps, has_last)
-    least = _LEAST_SUMMED * (2 if read_anyway else 1)
+    least = _LEAST_SUMMED * (2 if read_anyway and as_int(shape[-1]) is not None else 1)
     if depth < least or taps * each > _LARGEST * depth or any(p > r for p, r in zip(pads, reach * 2, strict=True)):
         return None
     dtype = str(getattr(call.ty, "dtype", ""))
@@ -91,7 +94,4 @@ def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuild
 
 
 def _product(sizes: Sequence[PrimExpr | int]) -> PrimExpr:
-    total: PrimExpr = int64(1)
-    for n in sizes:
-        total = total * n
-    return simplify(total)
+    return simplify(int64(1) * prod(sizes))

@@ -8,6 +8,7 @@ write over their operands (``plan_memory``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import prod
 from typing import Any
 
 from weft import arith, error, ir, tir
@@ -302,9 +303,7 @@ class _Rewrite:
         shaped = is_op(value, "builtin.alloc_tensor") and isinstance(value.args[0], ir.ShapeExpr)
         if self.outputs is None or not shaped or all(isinstance(d, ir.IntImm) for d in value.args[0].values):
             return [b]
-        size: Any = ir.int64(1)
-        for d in self.outputs.largest(value.args[0].values):
-            size = size * d
+        size = prod(self.outputs.largest(value.args[0].values), start=ir.int64(1))
         var, made = _storage(size * ir.int64(ir.DataType(value.args[1].value).itemsize), value)
         return [made, _tensor(b, var)]
 

@@ -7,6 +7,7 @@ checked once. A tensor that only direct calls use is no object: its memory is a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 from weft import environment, ir, runtime, tir
@@ -194,10 +195,7 @@ class _Planner:
 
 
 def _count(shape: Sequence[int]) -> int:
-    total = 1
-    for d in shape:
-        total *= int(d)
-    return total
+    return prod(int(d) for d in shape)
 
 
 def kernel_signature(func: tir.PrimFunc) -> tuple[_Type | None, ...] | None:

@@ -43,10 +43,7 @@ def perfect_tile(
     extent = loop.extent.value
     if decision is not None:
         factors = [int(f) for f in decision]
-        product = 1
-        for f in factors:
-            product *= f
-        if len(factors) != n or product != extent or any(f < 0 for f in factors):
+        if len(factors) != n or math.prod(factors) != extent or any(f < 0 for f in factors):
             raise refuse(
                 what, f"the decision {factors}", loops=loop, help=f"give {n} factors whose product is {extent}"
             )

@@ -9,12 +9,13 @@ does a loop with the pragma ``loop_partition_hint``.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from itertools import groupby
 from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.structure import conjuncts, fresh_definitions
+from weft.tir.analysis.structure import conjuncts, fresh_definitions, stmt_children
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from weft.tir.transform.extent import bound_over
@@ -98,18 +99,18 @@ class _Partition:
         if not conditions:
             return body
         worst: ir.PrimExpr = ir.TRUE
-        for _, c in conditions:
+        for _, c, _ in conditions:
             if not _same_in(worst, c):
                 worst = ir.logical_and(worst, c)
-        self.seen.update(c for c, _ in conditions)
+        decided = {c: self.analyzer.simplify(some) for c, _, some in conditions}
+        self.seen.update(decided)
         worst = self.analyzer.simplify(worst)
-        decided = frozenset(c for c, _ in conditions)
         if isinstance(worst, ir.IntImm):
             return _assume(body, decided) if worst.value else body
         return _versions(body, worst, decided)
 
-    def _decidable(self, body: Stmt) -> list[tuple[ir.PrimExpr, ir.PrimExpr]]:
-        """List (condition, worst case) that depend on tile loops in `body` and else only on what is known outside."""
+    def _decidable(self, body: Stmt) -> list[tuple[ir.PrimExpr, ir.PrimExpr, ir.PrimExpr]]:
+        """List conditions on tile loops in `body`, else on what is known outside: each, for whole tiles, for parts."""
         loops = ir.find(body, For)
         inner = {f.loop_var: (f.min, f.min + f.extent - 1) for f in loops}
         tiles = {f.loop_var: inner[f.loop_var] for f in loops if _is_tile(f)}
@@ -127,19 +128,23 @@ class _Partition:
                     continue
                 if not self.constant and used <= fixed:
                     continue
-                worst = _worst_case(c, tile)
-                if worst is not None:
-                    out.append((c, worst))
+                cases = _cases(c, tile)
+                if cases is not None:
+                    out.append((c, *cases))
         return out
 
 
-def _versions(stmt: Stmt, worst: ir.PrimExpr, conditions: frozenset[ir.PrimExpr]) -> Stmt:
+def _versions(stmt: Stmt, worst: ir.PrimExpr, conditions: dict[ir.PrimExpr, ir.PrimExpr]) -> Stmt:
     """Version what `conditions` are asked in; a sum before it, which they have no part in, stays one loop."""
     if not _has_loop_apart(stmt, conditions):
         fast = _assume(stmt, conditions)
         if ir.find(stmt, AllocBuffer):  # a buffer is allocated once
             fast = ir.substitute(fast, fresh_definitions(fast))
-        return IfThenElse(worst, fast, stmt)
+        careful: Stmt | None = stmt
+        for c, some in conditions.items():  # of a tile with no element inside every lane would be masked
+            if careful is not None and not ir.is_const_int(some, 1) and _guards(c, stmt):
+                careful = None if ir.structural_equal(some, worst) else IfThenElse(some, careful)
+        return IfThenElse(worst, fast, careful)
     if not isinstance(stmt, SeqStmt):
         return ir.rebuild(stmt, lambda n: _versions(n, worst, conditions) if isinstance(n, Stmt) else n)
     parts: list[Stmt] = []
@@ -151,7 +156,15 @@ def _versions(stmt: Stmt, worst: ir.PrimExpr, conditions: frozenset[ir.PrimExpr]
     return seq(*parts)
 
 
-def _has_loop_apart(stmt: Stmt, conditions: frozenset[ir.PrimExpr]) -> bool:
+def _guards(c: ir.PrimExpr, stmt: Stmt) -> bool:
+    """Whether a statement does nothing where a condition is false."""
+    if isinstance(stmt, IfThenElse) and stmt.else_case is None and c in conjuncts(stmt.condition):
+        return True
+    inside = stmt_children(stmt)
+    return bool(inside) and all(_guards(c, x) for x in inside)
+
+
+def _has_loop_apart(stmt: Stmt, conditions: Container[ir.PrimExpr]) -> bool:
     """Whether a sequence in a statement has a loop that asks none of some conditions, before or behind what does."""
     if isinstance(stmt, SeqStmt):
         asking = [x for x in stmt.seq if _asks(x, conditions)]
@@ -162,7 +175,7 @@ def _has_loop_apart(stmt: Stmt, conditions: frozenset[ir.PrimExpr]) -> bool:
     return isinstance(stmt, (AllocBuffer, AttrStmt, For, LetStmt)) and _has_loop_apart(stmt.body, conditions)
 
 
-def _asks(stmt: Stmt, conditions: frozenset[ir.PrimExpr]) -> bool:
+def _asks(stmt: Stmt, conditions: Container[ir.PrimExpr]) -> bool:
     return any(c in conditions for x in ir.find(stmt, IfThenElse) for c in conjuncts(x.condition))
 
 
@@ -185,24 +198,24 @@ def _with_body(loop: For, body: Stmt) -> For:
     )
 
 
-def _worst_case(c: ir.PrimExpr, tile: Any) -> ir.PrimExpr | None:
-    """A condition on outer variables that implies `c` for all values of the tile variables."""
+def _cases(c: ir.PrimExpr, tile: Any) -> tuple[ir.PrimExpr, ir.PrimExpr] | None:
+    """Conditions on outer variables: one implies `c` for a whole tile, `c` for a part of it implies the other."""
     if _is_likely(c):
         c = c.args[0]  # type: ignore[attr-defined]
-    if isinstance(c, (ir.LT, ir.LE)):
-        a, b = bound_over(c.a, tile), bound_over(c.b, tile)
-        return type(c)(a[1], b[0]) if a is not None and b is not None else None
-    if isinstance(c, (ir.GT, ir.GE)):
-        a, b = bound_over(c.a, tile), bound_over(c.b, tile)
-        return type(c)(a[0], b[1]) if a is not None and b is not None else None
-    return None
+    if not isinstance(c, (ir.LT, ir.LE, ir.GT, ir.GE)):
+        return None
+    a, b = bound_over(c.a, tile), bound_over(c.b, tile)
+    if a is None or b is None:
+        return None
+    low, high = type(c)(a[0], b[1]), type(c)(a[1], b[0])
+    return (high, low) if isinstance(c, (ir.LT, ir.LE)) else (low, high)
 
 
 def _same_in(worst: ir.PrimExpr, c: ir.PrimExpr) -> bool:
     return worst is not ir.TRUE and any(x is c or ir.structural_equal(x, c) for x in conjuncts(worst))
 
 
-def _assume(body: Stmt, true: frozenset[ir.PrimExpr]) -> Stmt:
+def _assume(body: Stmt, true: Container[ir.PrimExpr]) -> Stmt:
     """Replace conditions by true and drop what that decides."""
 
     def rule(node: Any) -> Any:

@@ -68,7 +68,7 @@ class _Product:
         """Apply the rule."""
         ctx, c = self.ctx, self.c
         row_vars = self._row_vars()
-        rows = _product([self.extents[v] for v in row_vars])
+        rows = prod((self.extents[v] for v in row_vars), start=int64(1))
         columns = self.extents[c.vector]
         self._require_fit(rows, columns)
         panel = self.panel = panel_of(c)
@@ -83,7 +83,7 @@ class _Product:
             width, far = (2 * self.lanes, True) if copied else (panel, self._is_far())
             registers = ctx.machine.vector_registers * (3 if self._widens() or self._converts() or c.pair else 4) // 4
             machine = replace(ctx.machine, vector_registers=registers)
-            tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far)
+            tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far, self.group > 1)
             shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
             tile = Tile(shape[0], shape[1], tiles[0].lanes)
         if c.group is not None and c.group % tile.width:
@@ -126,13 +126,8 @@ class _Product:
     # --- reading the problem ---
 
     def _madds(self) -> int | None:
-        total = 1
-        for e in self.extents.values():
-            n = as_int(e)
-            if n is None:
-                return None
-            total *= n
-        return total
+        known = [as_int(e) for e in self.extents.values()]
+        return None if None in known else prod(n or 0 for n in known)
 
     def _row_vars(self) -> list[Var]:
         """Choose the rows that tiles cover.
@@ -173,14 +168,11 @@ class _Product:
     def _rows_first(self, rows: PrimExpr, columns: PrimExpr) -> bool:
         """Whether to walk rows outside and panels inside: when the whole second operand stays in the cache."""
         c = self.c
-        size = 4
-        for v in [*c.reduce, *c.columns]:
-            n = as_int(self.extents[v])
-            if n is None:
-                return False
-            size *= n
+        sizes = [as_int(self.extents[v]) for v in (*c.reduce, *c.columns)]
+        if None in sizes or 4 * prod(n or 0 for n in sizes) > self.ctx.machine.resident_operand_bytes:
+            return False
         m, n = as_int(rows), as_int(columns)
-        return size <= self.ctx.machine.resident_operand_bytes and not (m is not None and n is not None and m * 4 <= n)
+        return m is None or n is None or m * 4 > n
 
     def _panels_first(self) -> bool:
         """Whether to walk panels outside of all else: when the second operand is larger than what all rows read.
@@ -232,8 +224,7 @@ class _Product:
         Columns that fit one vector are a panel.
         """
         n, size = as_int(rows), DataType(self.c.b.buffer.dtype).itemsize
-        for v in [*self.c.reduce, *self.c.columns]:
-            size *= as_int(self.extents[v]) or 0
+        size *= prod(as_int(self.extents[v]) or 0 for v in (*self.c.reduce, *self.c.columns))
         many = (as_int(self.extents[self.c.vector]) or 0) > self.lanes
         return many and n is not None and n >= _ROWS_WORTH_A_COPY and size > self.ctx.machine.l1_cache_bytes
 
@@ -322,8 +313,7 @@ class _Product:
         if any(v not in tiled and not is_const_int(self.extents[v], 1) for v in (*c.rows, *c.columns)):
             return False
         size = width * DataType(c.b.dtype).itemsize
-        for v in c.reduce:
-            size *= as_int(self.extents[v]) or machine.l2_cache_bytes
+        size *= prod(as_int(self.extents[v]) or machine.l2_cache_bytes for v in c.reduce)
         tasks = (as_int(columns) or 0) // width * prod(as_int(self.extents[v]) or 1 for v in c.batch)
         return tasks >= 2 * machine.cores and size <= machine.l2_cache_bytes // 4
 
@@ -585,10 +575,3 @@ def _dot_group(ctx: RuleContext, c: Contraction) -> int:
 def _divides(extent: PrimExpr, width: int) -> bool:
     n = as_int(extent)
     return n is not None and n % width == 0
-
-
-def _product(extents: list[PrimExpr]) -> PrimExpr:
-    result: PrimExpr = int64(1)
-    for e in extents:
-        result = result * e
-    return result

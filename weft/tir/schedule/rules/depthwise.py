@@ -6,6 +6,8 @@ ends of a row get code of their own, in which taps outside are left out, and a r
 
 from __future__ import annotations
 
+from math import prod
+
 from weft import error, ir
 from weft.arith import Analyzer
 from weft.tir.analysis.access import loads_of
@@ -140,14 +142,11 @@ class _Depthwise:
 
     def _work(self, task: LoopRV, pixels: list[LoopRV], width: int | None) -> int | None:
         """Estimate the work of a task, in vectors."""
-        total = self.taps * 3 * (width or 64)
         counts = [ir.as_int(e) for v, e in self._extents().items() if v in self.c.rows or v in self.c.batch]
-        if any(n is None for n in counts):
-            return None
         tasks = self.ctx.constant(task)
-        for n in counts:
-            total *= n or 1
-        return None if tasks is None else max(1, total // (width or 64) // tasks // 8)
+        if tasks is None or None in counts:
+            return None
+        return max(1, self.taps * 3 * prod(n or 1 for n in counts) // tasks // 8)
 
     def _extents(self) -> dict[ir.Var, object]:
         return {iv.var: iv.dom.extent for iv in self.c.block.iter_vars if iv.dom is not None}  # type: ignore[misc]
@@ -178,11 +177,8 @@ def padding_block(ctx: RuleContext, block: Block) -> BlockRV | None:
 
 
 def _taps(c: Contraction) -> int:
-    total = 1
-    for iv in c.block.iter_vars:
-        if iv.iter_type == "reduce" and iv.dom is not None:
-            total *= ir.as_int(iv.dom.extent) or 16
-    return total
+    reducing = (iv.dom for iv in c.block.iter_vars if iv.iter_type == "reduce" and iv.dom is not None)
+    return prod(ir.as_int(dom.extent) or 16 for dom in reducing)
 
 
 def _pixel_tile(ctx: RuleContext, row: LoopRV | None) -> int:

@@ -9,8 +9,10 @@ accumulator.
 
 from __future__ import annotations
 
+from math import prod
+
 from weft.error import ScheduleError
-from weft.ir import CallIntrin, Cast, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
+from weft.ir import CallIntrin, Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
@@ -197,19 +199,28 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
         if is_reduction_block(ctx.block(rv)):
             _inner_reduction(ctx, rv, 1)
         else:
-            vectorize_spatial(ctx, rv, 1, unroll)
+            _elements(ctx, rv, unroll)
     if inner:
-        vectorize_spatial(ctx, sink, 1, unroll)
+        _elements(ctx, sink, unroll)
         ctx.stream(row, sink)
     ctx.parallel(row, work)
 
 
+def _elements(ctx: RuleContext, rv: BlockRV, unroll: int) -> None:
+    """Compute the elements of a row in vectors; those of a short row one by one, so that rows are lanes for LLVM.
+
+    It does not make vectors of functions of float64.
+    """
+    inner, narrow = ctx.sch.get_loops(rv)[1:], DataType(ctx.block(rv).writes[0].buffer.dtype).bits < 64
+    if narrow and len(inner) == 1 and (ctx.constant(inner[0]) or _SHORTEST) < _SHORTEST:
+        ctx.sch.unroll(inner[0])
+    else:
+        vectorize_spatial(ctx, rv, 1, unroll)
+
+
 def _work(ctx: RuleContext, names: list[str], rows: set[int], loops: list[LoopRV]) -> int | None:
     """Estimate the work of one row over all stages."""
-    total = 0
-    n_rows = 1
-    for i in rows:
-        n_rows *= ctx.constant(loops[i]) or 0
+    total, n_rows = 0, prod(ctx.constant(loops[i]) or 0 for i in rows)
     for name in names:
         work = ctx.static_work(BlockRV(name))
         if work is None or n_rows == 0:
@@ -233,7 +244,9 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     if n is not None and n < 2 * lanes:
         lanes = min(lanes, (1 << n.bit_length()) // 2)
         if lanes < _SHORTEST:
-            return [name]
+            if len(loops) == 1 or n < 3:
+                return [name]
+            return [sch.rfactor(fused, len(block.writes[0].buffer.shape)).name, name]  # rows are summed as they lie
     many = ctx.machine.fma_latency  # independent partial results, while an addition takes its time
     accumulators = many if n is None or n >= many * lanes else 1
     options = [a for a in (1, 2, 4, 8) if n is None or n >= a * lanes]
@@ -263,11 +276,8 @@ def _feeds(ctx: RuleContext, name: str, loop: LoopRV, variables: set[Var]) -> bo
 
 def _keep_near(ctx: RuleContext, rv: BlockRV) -> None:
     """Put a row buffer on the stack when it is small."""
-    size, limit = 1, ctx.machine.stack_buffer_bytes
-    for f, value in ((f, f.extent) for f in ctx.loops(rv)[1:]):
-        if f.loop_var in _spatial_loop_vars(ctx, rv):
-            size *= as_int(value) or limit
-    if size * 4 <= limit:
+    limit, spatial = ctx.machine.stack_buffer_bytes, _spatial_loop_vars(ctx, rv)
+    if 4 * prod(as_int(f.extent) or limit for f in ctx.loops(rv)[1:] if f.loop_var in spatial) <= limit:
         ctx.sch.set_scope(rv, 0, "local")
 
 
@@ -302,7 +312,7 @@ def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
     if reducing:
         n = ctx.constant(reducing[-1])
         sch.decompose_reduction(rv, reducing[0])
-        if n is not None and n <= 4:
+        if n is not None and n < (5 if spatial else _SHORTEST):
             sch.unroll(reducing[-1])
         elif spatial:
             _peel_last(ctx, rv, reducing[-1])
@@ -323,11 +333,8 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     lanes = min(vector_lanes(ctx, ctx.block(BlockRV(n))) for n in [*names, sink.name])
     width = ctx.constant(loops[-1])
     cost = sum(element_cost(ctx.block(BlockRV(n)).body) for n in names)
-    per_output = 1
-    for name in names:
-        for iv in ctx.block(BlockRV(name)).iter_vars:
-            if iv.iter_type == "reduce" and iv.dom is not None:
-                per_output *= as_int(iv.dom.extent) or 64
+    variables = [iv for name in names for iv in ctx.block(BlockRV(name)).iter_vars if iv.iter_type == "reduce"]
+    per_output = prod(as_int(iv.dom.extent) or 64 for iv in variables if iv.dom is not None)
     strips = [u for u in (1, 2, 4, 8, 16) if width is None or width >= u * lanes]
     tile = lanes * ctx.choose("strip", strips, _vectors_a_strip(ctx, width, lanes, len(names)))
     outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]

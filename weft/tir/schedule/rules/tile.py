@@ -87,19 +87,20 @@ def tile_choices(
     group: int | None = None,
     panels: int | None = None,
     far: bool = False,
+    whole: bool = False,
 ) -> list[Tile]:
     """List the tiles worth measuring, the one that :func:`choose_tile` chooses first; parameters are its.
 
     Where there are fewer columns than lanes, vectors have as many lanes as columns: sums of other lanes than those that
     are stored would be cut and put together in each step. From panels most of a vector is read at once, where its
-    columns alone would be read in pieces.
+    columns alone would be read in pieces, and all of it where an instruction takes `whole` vectors only.
     """
     m, n = as_int(rows), as_int(columns)
     tiles = [choose_tile(rows, columns, lanes, machine, panel, group, panels, far)]
     for vectors, tallest in _widths(rows, columns, lanes, machine, panel, group, panels):
         heights = {h if m is None else _even(m, h, vectors) for h in range(max(1, tallest // 3), tallest + 1)}
         tiles += [Tile(h, vectors, lanes) for h in sorted(heights, reverse=True)]
-    narrow = n is not None and n < lanes and group is None and (panel is None or 2 * n <= lanes)
+    narrow = n is not None and n < lanes and group is None and not whole and (panel is None or 2 * n <= lanes)
     return list(dict.fromkeys(t._replace(lanes=n) if narrow else t for t in tiles))
 
 

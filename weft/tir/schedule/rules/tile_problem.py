@@ -162,9 +162,7 @@ def tile_problem(ctx: RuleContext, rv: BlockRV) -> TileProblem:
     if len(summed) > 1 and (ir.as_int(extents[summed[-1]]) or 1) % together:
         raise ScheduleError(f"matrix tiles: channels are no multiple of {together}")
     c.reduce = summed
-    rows: ir.PrimExpr = int64(1)
-    for v in order:
-        rows = rows * ir.cast("int64", extents[v])
+    rows = prod((ir.cast("int64", extents[v]) for v in order), start=int64(1))
     return TileProblem(
         c, order, Analyzer().simplify(rows), columns, prod(n or 0 for n in depth), 3 if types[0] == "float32" else 1
     )

@@ -7,6 +7,8 @@ read neighbouring inputs.
 
 from __future__ import annotations
 
+from math import prod
+
 from weft.error import ScheduleError
 from weft.ir import Add, CallIntrin, FloorDiv, IntImm, Mul, Var, as_int, walk
 from weft.tir.analysis.access import loads_of
@@ -59,10 +61,7 @@ def schedule_transposed(ctx: RuleContext, name: str) -> set[str]:
     reducing = [iv for iv in block.iter_vars if iv.iter_type == "reduce"]
     taps = [iv.var for iv in reducing if not any(i is iv.var for i in data.indices)]
     extents = {iv.var: as_int(iv.dom.extent) for iv in block.iter_vars if iv.dom is not None}
-    count = 1
-    for v in taps:
-        count *= extents[v] or _MOST_TAPS + 1
-    if count > _MOST_TAPS:
+    if prod(extents[v] or _MOST_TAPS + 1 for v in taps) > _MOST_TAPS:
         raise ScheduleError("transposed: too many taps to write out")
     sink, loop_of = attach_epilogue(ctx, rv)
     return _tile(ctx, rv, sink, loop_of, spatial, channels[0] if channels else None, strides, taps)

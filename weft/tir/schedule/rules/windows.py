@@ -1,8 +1,8 @@
 """Maxima and sums over windows whose results are contiguous: pooling, channels first, and sums over odd columns.
 
 Lanes are neighbouring results. A row is cut into strips of some vectors, whose results stay in registers while the
-window is walked, and what is left of it into vectors half as long, then half of that: no lane is masked, and no strip
-asks where it is.
+window is walked, and what is left of it into vectors half as long, then half of that: no lane is masked but behind rows
+of unknown length where that is free, and no strip asks where it is.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def schedule_windows(ctx: RuleContext, name: str) -> set[str]:
     if (n is not None and n < min(lanes, _SHORTEST)) or loops[-1].var is not row.var:
         raise ScheduleError("windows: a row is short")
     together = ctx.choose("strip", (1, 2, 4, 8), _STRIP if n is not None else _STRIP_OF_UNKNOWN)
-    strips = _strips(n, lanes, together) if n is not None else _unknown_strips(ctx.extent(row), lanes, together)
+    beside = all(stride_along(x, column) in (0, 1) for x in loads_of(block.body)) and ctx.machine.masks_freely
+    strips = _strips(n, lanes, together) if n else _unknown_strips(ctx.extent(row), lanes, together, beside)
     sch, padding = ctx.sch, padding_block(ctx, block)
     parts = sch.loop_partition(row, [length for length, _ in strips]) if len(strips) > 1 else [row]
     sinks = [sink] if len(parts) == 1 else [sch.get_child_blocks(p)[0] for p in parts]
@@ -140,8 +141,10 @@ def _moved(block: Block) -> int:
     return next((len(results) - at for at, v in enumerate(results) if v in moving), 1)
 
 
-def _unknown_strips(n: PrimExpr, lanes: int, together: int) -> list[tuple[PrimExpr | None, int]]:
-    """Cut a row of unknown length: what is left behind whole vectors in halves, while these are worth vectors."""
+def _unknown_strips(n: PrimExpr, lanes: int, together: int, masked: bool) -> list[tuple[PrimExpr | None, int]]:
+    """Cut a row of unknown length: what is left behind whole vectors in halves while they are vectors, or in a mask."""
+    if masked:
+        return [(n // lanes * lanes, lanes), (None, lanes)]
     halves = [lanes >> i for i in range(lanes.bit_length()) if i == 0 or lanes >> i >= _SHORTEST]
     tiles = list(dict.fromkeys([together * lanes, *halves]))
     ends = [int64(0), *(n // t * t for t in tiles)]
