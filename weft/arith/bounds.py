@@ -7,7 +7,7 @@ to be at least zero counts as positive: a division by a zero extent is never exe
 from __future__ import annotations
 
 from functools import cache
-from math import gcd
+from math import gcd, lcm
 from typing import NamedTuple
 
 from weft.arith.context import NEG_INF, POS_INF, Atom, Context
@@ -221,12 +221,8 @@ def _atom_modular(cx: Context, atom: int) -> ModularSet:
         return _union([modular_of(cx, p) for p in info.args])
     if info.kind == "select":
         return _union([modular_of(cx, p) for p in info.args[1:]])
-    if info.kind == "mod":
-        den = info.args[1]
-        if len(den) == 1 and () in den:
-            coeff, base = modular_of(cx, info.args[0])
-            step = gcd(coeff, den[()])
-            return ModularSet(step, base % step)
+    if info.kind in ("div", "mod", "opaque"):
+        return _quotient_modular(cx, info)
     if info.kind == "var":
         first, last = cx.ranges.get(atom, (None, None))
         if first is not None and first == last:
@@ -239,3 +235,30 @@ def _union(parts: list[ModularSet]) -> ModularSet:
     for c, b in parts[1:]:
         coeff = gcd(gcd(coeff, c), base - b)
     return ModularSet(coeff, base % coeff if coeff else base)
+
+
+def _quotient_modular(cx: Context, info: Atom) -> ModularSet:
+    """Return the residue class of a quotient, a remainder or masked bits, by a constant."""
+    node, kind = info.node, info.kind
+    masks = isinstance(node, CallIntrin) and getattr(node.op, "name", "") == "tir.bitwise_and"
+    known = kind != "opaque" or masks or isinstance(node, (Div, Mod))
+    if not known or len(info.args) != 2 or set(info.args[1]) != {()}:
+        return ModularSet(1, 0)
+    den = info.args[1][()] + masks
+    coeff, base = modular_of(cx, info.args[0])
+    step = gcd(coeff, den)
+    if den <= 0 or (masks and den & (den - 1)) or (isinstance(node, (Div, Mod)) and base):
+        return ModularSet(1, 0)
+    if kind == "mod" or masks or isinstance(node, Mod):
+        return ModularSet(step, base % step)
+    return ModularSet(coeff // den, base // den % (coeff // den)) if coeff and step == den else ModularSet(1, 0)
+
+
+def both_residues(a: ModularSet, b: ModularSet) -> ModularSet:
+    """Return the residue class of what is in two of them; the first, where nothing is in both."""
+    common = gcd(a.coeff, b.coeff)
+    if (b.base - a.base) % common:
+        return a
+    turns = (b.base - a.base) // common * pow(a.coeff // common, -1, b.coeff // common)
+    coeff = lcm(a.coeff, b.coeff)
+    return ModularSet(coeff, (a.base + a.coeff * turns) % coeff)
