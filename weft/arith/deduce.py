@@ -9,7 +9,7 @@ from weft.arith.analyzer import Analyzer
 from weft.arith.int_set import IntervalSet, neg_inf, pos_inf
 from weft.arith.solve import detect_linear_equation
 
-Domains = Mapping[ir.Var, IntervalSet]
+Domains = Mapping[ir.Var, IntervalSet] | Mapping[ir.Var, ir.Range]
 
 
 def deduce_bound(var: ir.Var, cond: ir.PrimExpr, hint_map: Domains, relax_map: Domains) -> IntervalSet:
@@ -80,7 +80,7 @@ def _dividend(
     """Return values of a variable for which a quotient by a number is in `found`, which has one end."""
     low, divisor = found.has_lower_bound, quotient.b
     end = found.min_value * divisor if low else (found.max_value + 1) * divisor
-    least = low == (divisor.value > 0)  # whether the dividend is no less than something, or no more
+    least = low == ((ir.as_int(divisor) or 0) > 0)  # whether the dividend is no less than something, or no more
     strict = 0 if low else 1  # a quotient below the next number is one whose dividend has not reached its multiple
     difference = quotient.a - end - strict if least else end - quotient.a - strict
     return _at_least_zero(analyzer, var, difference, relax_map)

@@ -18,17 +18,19 @@ from weft.tir.analysis.structure import conjuncts, fresh_definitions
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from weft.tir.transform.extent import bound_over
+from weft.tir.transform.loop_cut import cut_loops
 
 _TILE = (ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
 @ir.function_pass(kind=PrimFunc)
-def loop_partition(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
+def loop_partition(func: PrimFunc, mod: ir.IRModule, *, cut: bool = False) -> PrimFunc:
     """Version tile bodies on whether their boundary conditions can fail.
 
     Requires: No blocks.
     Ensures: The same form; conditions that hold everywhere are gone. ``PassContext(config={"tir.LoopPartition":
         {"partition_const_loop": False}})`` leaves those alone that only constants and loops of constant extent decide.
+        With `cut`, as under TVM's name, loops are first cut where a ``likely`` condition changes (``loop_cut``).
     Before::
 
         @T.prim_func
@@ -62,6 +64,17 @@ def loop_partition(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
+    if cut or config.get("partition_const_loop", False):
+        names = (
+            "partition_const_loop",
+            "no_unroll_loop_with_extent_one",
+            "unroll_loop_with_partition_hint_no_interval",
+        )
+        constant, unit, unroll = (config.get(n, False) for n in names)
+        body = cut_loops(func.body, analyzer, constant=constant, keep_unit_loops=unit, unroll=unroll)
+        func = func.replace(body=body)
+    if cut:
+        return func
     return func.replace(body=_Partition(analyzer, config.get("partition_const_loop", True)).visit(func.body))
 
 
