@@ -3,6 +3,7 @@ import sys
 
 import numpy as np
 import pytest
+from tvm_ffi.access_path import AccessPath
 
 from tests.ir.programs import long_chain, matmul_func, relax_module
 from weft import error, ir, relax, tir
@@ -181,3 +182,12 @@ def test_a_function_with_the_same_fields_is_the_same_function():
     func = ir.Function((x,), x)
     assert func.replace(body=x, params=func.params) is func
     assert func.replace(is_pure=False) is not func
+
+
+def test_where_two_nodes_first_differ():
+    x, root, first = tir.Var("x", "int32"), AccessPath.root(), ir.get_first_structural_mismatch
+    assert first(x + 1, x + 1) is None and first([1, [2]], [1, [2]]) is None
+    assert first([1, 2, 3], [1, 4, 3]) == (root.array_item(1),) * 2
+    assert first([1], [1, 2]) == (root.array_item_missing(1), root.array_item(1))
+    assert first({"a": 1}, {"a": 1, "b": 2}) == (root.map_item_missing(None), root.map_item("b"))
+    assert first(x * 2 + 1, x * 3 + 1) == (root.attr("a").attr("b").attr("value"),) * 2

@@ -9,7 +9,7 @@ from math import gcd
 from typing import Any
 
 from weft import ir
-from weft.arith.bounds import ConstIntBound, ModularSet, both_residues, bound_of, modular_of
+from weft.arith.bounds import ConstIntBound, ModularSet, both_residues, bound_of, dtype_limits, modular_of
 from weft.arith.context import NEG_INF, POS_INF, Context
 from weft.arith.form import expr_key, is_stable, poly_of
 from weft.arith.int_set import IntervalSet, eval_interval
@@ -388,7 +388,7 @@ class Analyzer:
         p = poly_of(self.context, ir.as_expr(expr))
         if p is None:
             value = expr.value if isinstance(expr, ir.IntImm) else None
-            return ConstIntBound(value, value) if value is not None else ConstIntBound(*_type_limits(expr.dtype))
+            return ConstIntBound(value, value) if value is not None else ConstIntBound(*dtype_limits(expr.dtype))
         lo, hi = bound_of(self.context, p)
         return ConstIntBound(lo, hi)
 
@@ -432,20 +432,9 @@ class Analyzer:
             dom_map = {
                 v: IntervalSet(ir.const(b.min_value, v.dtype), ir.const(b.max_value, v.dtype))
                 for v, b in known.items()
-                if b.min_value > max(NEG_INF, _type_limits(v.dtype)[0]) and b.max_value < _type_limits(v.dtype)[1]
+                if b.min_value > max(NEG_INF, dtype_limits(v.dtype)[0]) and b.max_value < dtype_limits(v.dtype)[1]
             }
         return eval_interval(expr, dom_map, self)
 
 
 _OPPOSITE = {ir.LT: ir.GE, ir.LE: ir.GT, ir.GT: ir.LE, ir.GE: ir.LT, ir.EQ: ir.NE, ir.NE: ir.EQ}
-
-
-def _type_limits(dtype: str) -> tuple[int, int]:
-    if dtype == "bool":
-        return 0, 1
-    digits = dtype.lstrip("uint")
-    if dtype.startswith("uint") and digits.isdigit():
-        return 0, min(POS_INF, (1 << int(digits)) - 1)
-    if dtype.startswith("int") and digits.isdigit():
-        return max(NEG_INF, -(1 << (int(digits) - 1))), min(POS_INF, (1 << (int(digits) - 1)) - 1)
-    return NEG_INF, POS_INF

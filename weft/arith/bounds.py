@@ -86,7 +86,7 @@ def atom_bound(cx: Context, atom: int) -> Limits:
     if known is not None:
         return known
     info = cx.atoms[atom]
-    cx.bounds[atom] = _dtype_limits(info.dtype)  # what holds while a range that names itself is looked at
+    cx.bounds[atom] = dtype_limits(info.dtype)  # what holds while a range that names itself is looked at
     lo, hi = _KINDS[info.kind](cx, info)
     limit = cx.limits.get(atom)
     if limit is not None:
@@ -96,7 +96,8 @@ def atom_bound(cx: Context, atom: int) -> Limits:
 
 
 @cache
-def _dtype_limits(dtype: str) -> Limits:
+def dtype_limits(dtype: str) -> Limits:
+    """Return the least and the largest value of a data type, as far as it has some."""
     dt = DataType(dtype)
     if dt == "bool":
         return 0, 1
@@ -108,7 +109,7 @@ def _dtype_limits(dtype: str) -> Limits:
 
 
 def _var(cx: Context, info: Atom) -> Limits:
-    lo, hi = _dtype_limits(info.dtype)
+    lo, hi = dtype_limits(info.dtype)
     if isinstance(info.node, SizeVar):
         lo = 0
     first, last = cx.ranges.get(info.index, (None, None))
@@ -126,7 +127,7 @@ def _floordiv(x: int, y: int) -> int:
 def _div(cx: Context, info: Atom) -> Limits:
     num, den = (bound_of(cx, p) for p in info.args)
     if not is_positive_divisor(cx, info.args[1]):
-        return _dtype_limits(info.dtype)
+        return dtype_limits(info.dtype)
     low, high = max(1, den[0]), max(1, den[1])
     least = _floordiv(num[0], low) if num[0] < 0 else 0 if high == POS_INF else _floordiv(num[0], high)
     most = _floordiv(num[1], low) if num[1] >= 0 else -1 if high == POS_INF else _floordiv(num[1], high)
@@ -136,7 +137,7 @@ def _div(cx: Context, info: Atom) -> Limits:
 def _mod(cx: Context, info: Atom) -> Limits:
     num, den = (bound_of(cx, p) for p in info.args)
     if not is_positive_divisor(cx, info.args[1]):
-        return _dtype_limits(info.dtype)
+        return dtype_limits(info.dtype)
     top = POS_INF if den[1] == POS_INF else max(0, den[1] - 1)
     if num[0] >= 0:
         top = min(top, num[1])
@@ -164,12 +165,12 @@ def _select(cx: Context, info: Atom) -> Limits:
 
 
 def _opaque(cx: Context, info: Atom) -> Limits:
-    limits = _dtype_limits(info.dtype)
+    limits = dtype_limits(info.dtype)
     node = info.node
     if isinstance(node, Cast):
         source = DataType(node.value.dtype)
         if source == "bool" or source.is_integer:
-            inner = _dtype_limits(source)
+            inner = dtype_limits(source)
             if limits[0] <= inner[0] and inner[1] <= limits[1]:
                 return inner
     if isinstance(node, (Div, Mod)):  # rounded to zero: no further from it than the dividend

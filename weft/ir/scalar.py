@@ -21,7 +21,7 @@ __all__ = [
     "Cast", "CmpOp", "Div", "FloatImm", "FloorDiv", "FloorMod", "IntImm", "IterVar", "Let", "Max", "Min", "Mod",
     "Mul", "Not", "Op", "Or", "PrimExpr", "Ramp", "Range", "Select", "Shuffle", "SizeVar", "StringImm", "Sub", "Var",
     "as_expr", "as_int", "const", "int32", "int64", "is_const_int", "is_prim_expr", "is_prim_var", "lanes_from",
-    "make_bound", "make_exprs", "vscale",
+    "make_exprs", "vscale",
 ]  # fmt: skip
 
 

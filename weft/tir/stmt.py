@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft import ir
+from weft.ir.scalar import make_bound
 from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion, check_predicate, index_exprs
 
 
@@ -68,7 +69,7 @@ class LetStmt(Stmt):
 
     def __post_init__(self) -> None:
         """Make an expression of a number."""
-        ir.make_bound(self)
+        make_bound(self)
 
 
 class AttrStmt(Stmt):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from weft import ir, tir
-from weft.ir import FloorDiv
 from weft.script import from_source
 
 CONDITIONS = {  # of i, j and n; how many tests remain where all ranges are numbers
@@ -58,4 +57,3 @@ def test_what_a_loop_of_numbers_asks_stays_without_the_option():
     func = program("i * 4 + j < {n}", ("7", "21"), marked=True)
     cut = tir.transform.LoopPartition()(ir.IRModule({"main": func}))["main"]
     assert len(ir.find(cut.body, tir.IfThenElse)) == 1
-    assert not ir.find(cut.body, FloorDiv)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -13,31 +14,20 @@ from weft.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, IfThenE
 
 _HINT = "pragma_loop_partition_hint"
 _MOST_CUTS = 16
+NOTHING = Evaluate(ir.const(0))
 _OPPOSITE: dict[type, Any] = {ir.LT: ir.GE, ir.LE: ir.GT, ir.GT: ir.LE, ir.GE: ir.LT}
 
 
-def cut_loops(
-    body: Stmt, analyzer: arith.Analyzer, *, constant: bool = False, keep_unit_loops: bool = False, unroll: bool = False
-) -> Stmt:
-    """Cut loops in which a condition is marked ``likely``, or which have the pragma ``loop_partition_hint``.
+class Cut:
+    """Cuts loops where a condition is marked ``likely``, or which have the pragma ``loop_partition_hint``.
 
-    Parameters
-    ----------
-    constant : bool
-        Whether loops of a constant range are cut, too, that have no hint.
-    keep_unit_loops : bool
-        Whether a part of one iteration stays a loop.
-    unroll : bool
-        Whether the parts of a loop with a hint are written out where they still ask conditions.
+    Visits statements top-down; `analyzer` knows the ranges of the loops around. `options` are those of the pass, by
+    which loops of a constant range are cut without a hint, parts of one iteration stay loops, and parts of a loop with
+    a hint are written out where they still ask conditions.
     """
-    return _Cut(analyzer, constant, keep_unit_loops, unroll).visit(body)
 
-
-class _Cut:
-    """Visits statements top-down; `analyzer` knows the ranges of the loops around."""
-
-    def __init__(self, analyzer: arith.Analyzer, constant: bool, keep_unit_loops: bool, unroll: bool) -> None:
-        self.analyzer, self.constant, self.keep_unit_loops, self.unroll = analyzer, constant, keep_unit_loops, unroll
+    def __init__(self, analyzer: arith.Analyzer, options: Mapping[str, bool]) -> None:
+        self.analyzer, self.options = analyzer, options
         self.around: dict[ir.Var, ir.Range] = {}
         self.hinted: set[ir.Var] = set()
 
@@ -52,7 +42,7 @@ class _Cut:
             return self.visit(node.body)
         if isinstance(node, ir.Select):
             choice = (node.condition, node.true_value, node.false_value)
-        elif isinstance(node, ir.CallIntrin) and _is(node, "if_then_else"):
+        elif isinstance(node, ir.CallIntrin) and calls(node, "if_then_else"):
             choice = node.args
         else:
             return ir.rebuild(node, self.visit)
@@ -68,7 +58,7 @@ class _Cut:
         """Rewrite a test."""
         decided = self.decided(node.condition)
         if decided is not None:
-            return self.visit((node.then_case if decided else node.else_case) or Evaluate(ir.const(0)))
+            return self.visit((node.then_case if decided else node.else_case) or NOTHING)
         kept = [c for c in conjuncts(node.condition) if not self.decided(c)]
         with self.analyzer.constraint_scope(_plain(node.condition)):
             then_case = self.visit(node.then_case)
@@ -79,10 +69,12 @@ class _Cut:
         hint = self.is_hinted(loop)
         first, extent = ir.as_int(loop.min), ir.as_int(loop.extent)
         fixed = (first, first + extent) if first is not None and extent is not None else None
-        if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED) or (fixed and not (hint or self.constant)):
+        if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED) or (
+            fixed and not (hint or self.options.get("partition_const_loop"))
+        ):
             return self.inside(loop)
-        sets = [(c, s) for c in _conditions(loop.body, hint) for s in self.ends(loop, c)]
-        points = _constant_cuts(*fixed, [s for _, s in sets]) if fixed else None
+        sets = {c: self.ends(loop, c) for c in _conditions(loop.body, hint)}
+        points = _constant_cuts(*fixed, [s for both in sets.values() for s in both]) if fixed else None
         if points is None or fixed is None:
             return self.symbolic_parts(loop, sets)
         if not points:
@@ -96,33 +88,32 @@ class _Cut:
         own = {n.var for n in ir.find(loop.body, LetStmt, ir.Let)}
         own |= {n.node.var for n in ir.find(loop.body, AttrStmt) if isinstance(n.node, ir.IterVar)}
         used = set(ir.find(condition, ir.Var))
-        if loop.loop_var not in used or used & own or not is_stable(condition):
+        relaxed = {v: inner[v] for v in inner if v in used}
+        limits = [e for r in relaxed.values() for e in (r.min, r.extent)]
+        if loop.loop_var not in used or used & own or not all(is_stable(e) for e in (condition, *limits)):
             return []
         opposite = _OPPOSITE.get(type(condition))
         compared: Any = condition
         both = [compared, opposite(compared.a, compared.b)] if opposite else [compared]
-        relaxed = {v: inner[v] for v in inner if v in used}
         found = [arith.deduce_bound(loop.loop_var, c, self.around, relaxed) for c in both]
         hidden = {*inner, loop.loop_var}
         return [s if hidden.isdisjoint(ir.find((s.min_value, s.max_value), ir.Var)) else arith.IntervalSet.nothing()
                 for s in found]  # fmt: skip
 
-    def symbolic_parts(self, loop: For, sets: list[tuple[ir.PrimExpr, arith.IntervalSet]]) -> Stmt:
+    def symbolic_parts(self, loop: For, sets: dict[ir.PrimExpr, list[arith.IntervalSet]]) -> Stmt:
         """Cut a loop around the iterations in which all of some conditions hold."""
-        true = [next(((c, s) for k, s in sets if k is c), None) for c in dict.fromkeys(c for c, _ in sets)]
-        known = [(c, s) for c, s in (t for t in true if t is not None) if not s.is_nothing()]
+        known = {c: both[0] for c, both in sets.items() if both and not both[0].is_nothing()}
         if not known:
             return self.inside(loop)
         first, last = loop.min, loop.min + loop.extent
         begin, end = first, last
-        for _, s in known:
+        for s in known.values():
             begin = ir.max_(begin, s.min_value) if s.has_lower_bound else begin
             end = ir.min_(end, s.max_value + 1) if s.has_upper_bound else end
         begin = begin if begin is first else self.analyzer.simplify(ir.min_(begin, last))
         end = self.analyzer.simplify(ir.max_(begin, end))
         last = self.analyzer.simplify(last)
-        held = {c: ir.TRUE for c, _ in known}
-        parts = [(first, begin, {}), (begin, end, held), (end, last, {})]
+        parts = [(first, begin, {}), (begin, end, dict.fromkeys(known, ir.TRUE)), (end, last, {})]
         real = [p for p in parts if not self.analyzer.can_prove_equal(p[0], p[1])]
         return seq(*(self.part(loop, a, b, n > 0, true, whole=len(real) == 1) for n, (a, b, true) in enumerate(real)))
 
@@ -133,18 +124,18 @@ class _Cut:
         body = ir.rewrite(loop.body, lambda n: n, pre=lambda n: held.get(n) if held else None)
         body = ir.substitute(body, fresh_definitions(body)) if again else body
         extent = self.analyzer.simplify(last - first)
-        if ir.is_const_int(extent, 1) and not self.keep_unit_loops:
+        if ir.is_const_int(extent, 1) and not self.options.get("no_unroll_loop_with_extent_one"):
             return self.visit(ir.substitute(body, {loop.loop_var: first}))
         var = ir.Var(loop.loop_var.name, loop.loop_var.dtype) if again or not whole else loop.loop_var
         notes = ir.Attrs.of({k: v for k, v in loop.annotations.items() if k != _HINT})
         shifted = self.analyzer.simplify(ir.cast(var.dtype, first) + var)
         body = ir.rewrite(ir.substitute(body, {loop.loop_var: shifted}), self.expanded)
-        made = replace_node(
-            loop, loop_var=var, min=ir.const(0, extent.dtype), extent=extent, annotations=notes, body=body
-        )
+        zero = ir.const(0, extent.dtype)
+        made = replace_node(loop, loop_var=var, min=zero, extent=extent, annotations=notes, body=body)
         done = self.inside(made)
-        left = self.unroll and any(var in ir.find(c, ir.Var) for c in _conditions(done.body, every=True))
-        return replace_node(done, kind=ForKind.UNROLLED) if left and self.is_hinted(loop) else done
+        unroll = self.options.get("unroll_loop_with_partition_hint_no_interval") and self.is_hinted(loop)
+        left = unroll and any(var in ir.find(c, ir.Var) for c in _conditions(done.body, every=True))
+        return replace_node(done, kind=ForKind.UNROLLED) if left else done
 
     def expanded(self, node: Any) -> Any:
         """Write the indices of an access as sums of products."""
@@ -183,17 +174,18 @@ def _constant_cuts(first: int, last: int, sets: list[arith.IntervalSet]) -> list
 
 def _plain(condition: ir.PrimExpr) -> ir.PrimExpr:
     """Return a condition without the marks of what is likely and what cuts no loop."""
-    return ir.rewrite(condition, lambda n: n.args[0] if _is(n, "likely") or _is(n, "ignore_loop_partition") else n)
+    return ir.rewrite(condition, lambda n: n.args[0] if calls(n, "likely") or calls(n, "ignore_loop_partition") else n)
 
 
-def _is(n: Any, name: str) -> bool:
+def calls(n: object, name: str) -> bool:
+    """Whether an expression is a call of an intrinsic."""
     return isinstance(n, ir.CallIntrin) and n.op is ir.Op.get(f"tir.{name}")
 
 
 def _conditions(body: Stmt, every: bool) -> list[ir.PrimExpr]:
     """List the comparisons that are marked as likely in a statement, or all that its conditions are made of."""
     if not every:
-        return [c for n in ir.find(body, ir.CallIntrin) if _is(n, "likely") for c in conjuncts(n.args[0])]
+        return [c for n in ir.find(body, ir.CallIntrin) if calls(n, "likely") for c in conjuncts(n.args[0])]
     tests = [n.condition for n in ir.find(body, IfThenElse, ir.Select)]
-    tests += [n.args[0] for n in ir.find(body, ir.CallIntrin) if _is(n, "if_then_else")]
-    return [c for t in tests if not _is(t, "ignore_loop_partition") for c in conjuncts(_plain(t))]
+    tests += [n.args[0] for n in ir.find(body, ir.CallIntrin) if calls(n, "if_then_else")]
+    return [c for t in tests if not calls(t, "ignore_loop_partition") for c in conjuncts(_plain(t))]

@@ -14,11 +14,11 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.structure import conjuncts, fresh_definitions
+from weft.tir.analysis.structure import conjuncts, fresh_definitions, replace_node
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+from weft.tir.stmt import AllocBuffer, AttrStmt, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from weft.tir.transform.extent import bound_over
-from weft.tir.transform.loop_cut import cut_loops
+from weft.tir.transform.loop_cut import NOTHING, Cut, calls
 
 _TILE = (ForKind.UNROLLED, ForKind.VECTORIZED)
 
@@ -65,14 +65,7 @@ def loop_partition(func: PrimFunc, mod: ir.IRModule, *, cut: bool = False) -> Pr
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
     if cut or config.get("partition_const_loop", False):
-        names = (
-            "partition_const_loop",
-            "no_unroll_loop_with_extent_one",
-            "unroll_loop_with_partition_hint_no_interval",
-        )
-        constant, unit, unroll = (config.get(n, False) for n in names)
-        body = cut_loops(func.body, analyzer, constant=constant, keep_unit_loops=unit, unroll=unroll)
-        func = func.replace(body=body)
+        func = func.replace(body=Cut(analyzer, config).visit(func.body))
     if cut:
         return func
     return func.replace(body=_Partition(analyzer, config.get("partition_const_loop", True)).visit(func.body))
@@ -91,7 +84,7 @@ class _Partition:
             if isinstance(condition, ir.IntImm):
                 if condition.value:
                     return self.visit(node.then_case)
-                return self.visit(node.else_case) if node.else_case is not None else nothing()
+                return self.visit(node.else_case) if node.else_case is not None else NOTHING
             with self.analyzer.constraint_scope(condition):
                 then_case = self.visit(node.then_case)
             else_case = self.visit(node.else_case) if node.else_case is not None else None
@@ -104,7 +97,7 @@ class _Partition:
             body = node.body if _is_tile(node) else self.version(node.body)
             body = self.visit(body)
             self.around.pop()
-            return node if body is node.body else _with_body(node, body)
+            return node if body is node.body else replace_node(node, body=body)
         return ir.rebuild(node, self.visit) if isinstance(node, Stmt) else node
 
     def version(self, body: Stmt) -> Stmt:
@@ -136,7 +129,7 @@ class _Partition:
                     continue
                 used = set(ir.find(c, ir.Var))
                 tile = tiles
-                if _is_likely(c) and (own := [v for v in inner if v in used]):
+                if calls(c, "likely") and (own := [v for v in inner if v in used]):
                     tile = {**tiles, own[-1]: inner[own[-1]]}
                 if not used & tile.keys() or (used & inner.keys()) - tile.keys():
                     continue
@@ -185,24 +178,9 @@ def _is_tile(loop: For) -> bool:
     return loop.kind in _TILE or bool(ir.as_int(loop.annotations.get("pragma_loop_partition_hint", 0)))
 
 
-def _is_likely(c: ir.PrimExpr) -> bool:
-    return isinstance(c, ir.CallIntrin) and c.op.name == "tir.likely"
-
-
-def nothing() -> Stmt:
-    """A statement without effect."""
-    return Evaluate(ir.const(0, "int32"))
-
-
-def _with_body(loop: For, body: Stmt) -> For:
-    return For(
-        loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations, span=loop.span
-    )
-
-
 def _worst_case(c: ir.PrimExpr, tile: Any) -> ir.PrimExpr | None:
     """A condition on outer variables that implies `c` for all values of the tile variables."""
-    if _is_likely(c):
+    if calls(c, "likely"):
         c = c.args[0]  # type: ignore[attr-defined]
     if isinstance(c, (ir.LT, ir.LE)):
         a, b = bound_over(c.a, tile), bound_over(c.b, tile)
@@ -224,7 +202,7 @@ def _assume(body: Stmt, true: frozenset[ir.PrimExpr]) -> Stmt:
         if isinstance(node, ir.And):
             return ir.logical_and(node.a, node.b)
         if isinstance(node, IfThenElse) and isinstance(node.condition, ir.IntImm):
-            return node.then_case if node.condition.value else (node.else_case or nothing())
+            return node.then_case if node.condition.value else (node.else_case or NOTHING)
         return node
 
     return ir.rewrite(body, rule, pre=lambda n: ir.TRUE if n in true else None)
