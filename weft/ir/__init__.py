@@ -28,27 +28,9 @@ from weft.ir.dtype import (
     with_lanes,
 )
 from weft.ir.dump import DumpPrograms, compilation, dumped
-from weft.ir.expr import (
-    BaseFunc,
-    Call,
-    Constant,
-    DataTypeImm,
-    Expr,
-    ExprStringImm,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    If,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-    TypedExpr,
-    constant,
-    prim_value,
-    shape_expr,
-)
+from weft.ir.expr import *  # noqa: F403 - all expressions of graphs are
 from weft.ir.expr import Var as ExprVar
+from weft.ir.expr import __all__ as _expr_names
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
 from weft.ir.module import IRModule
 from weft.ir.node import (
@@ -101,19 +83,17 @@ from weft.ir.walk import CHILD_FIELDS, children, find, post_order, rebuild, rewr
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
-    "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyDim", "Attrs", "BaseFunc", "Call", "CallersPool", "ConfigOption",
-    "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "Dispatch", "HandleType", "ScalableLanes",
-    "own_name", "said", "DumpPrograms", "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "Function", "GlobalVar",
-    "IRModule", "If", "Node", "Pass", "PassContext", "PassInstrument", "PrimValue", "PrintIR", "Sequential",
-    "ShapeExpr", "SourceName", "Span", "SubclassTable", "TimePasses", "Tuple", "TupleGetItem", "TypedExpr",
-    "assert_structural_equal", "children", "find", "compilation", "config_options", "constant", "dtype_of",
-    "dumped", "fingerprint", "function_pass", "get_first_structural_mismatch", "intrin_rule", "is_float",
-    "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify",
-    "passes_inside", "passes_named", "post_order", "prim_value", "rebuild", "register_config_option",
+    "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyDim", "Attrs", "CallersPool", "ConfigOption", "DataType",
+    "DataTypeCode", "DeepPool", "Dispatch", "HandleType", "ScalableLanes", "own_name", "said", "DumpPrograms",
+    "ExprVar", "IRModule", "Node", "Pass", "PassContext", "PassInstrument", "PrintIR", "Sequential", "SourceName",
+    "Span", "SubclassTable", "TimePasses", "assert_structural_equal", "children", "find", "compilation",
+    "config_options", "dtype_of", "dumped", "fingerprint", "function_pass", "get_first_structural_mismatch",
+    "intrin_rule", "is_float", "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype",
+    "on_verify", "passes_inside", "passes_named", "post_order", "rebuild", "register_config_option",
     "register_json_form", "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr", "rewrite", "save_json",
-    "set_printer", "shape_expr", "show_text", "structural_equal", "structural_hash", "substitute", "vector_of",
-    "walk", "with_deep_stack", "with_lanes",
-    *_scalar_names, *_constructors, *_type_names,
+    "set_printer", "show_text", "structural_equal", "structural_hash", "substitute", "vector_of", "walk",
+    "with_deep_stack", "with_lanes",
+    *_scalar_names, *_constructors, *_expr_names, *_type_names,
 ]  # fmt: skip
 
 # What TVM has here and Weft in its dialect.

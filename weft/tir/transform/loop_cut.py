@@ -21,9 +21,7 @@ _OPPOSITE: dict[type, Any] = {ir.LT: ir.GE, ir.LE: ir.GT, ir.GT: ir.LE, ir.GE: i
 class Cut:
     """Cuts loops where a condition is marked ``likely``, or which have the pragma ``loop_partition_hint``.
 
-    Visits statements top-down; `analyzer` knows the ranges of the loops around. `options` are those of the pass, by
-    which loops of a constant range are cut without a hint, parts of one iteration stay loops, and parts of a loop with
-    a hint are written out where they still ask conditions.
+    Visits statements top-down; `analyzer` knows the ranges of the loops around, `options` are TVM's of the pass.
     """
 
     def __init__(self, analyzer: arith.Analyzer, options: Mapping[str, bool]) -> None:
