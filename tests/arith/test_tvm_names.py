@@ -47,21 +47,21 @@ def test_deduce_bound(factor, compare):
     holds = {LT: f for LT, f in zip(
         (tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ),
         (int.__lt__, int.__le__, int.__gt__, int.__ge__, int.__eq__), strict=True)}[compare]  # fmt: skip
+    if compare is tir.EQ:  # no value of `a` for all of `b`
+        assert found.is_nothing()
+        return
     good = {x for x in range(-40, 41) if all(holds(x * factor + y, 7) for y in range(4))}
     low = found.min_value.value if found.has_lower_bound else -40
     high = found.max_value.value if found.has_upper_bound else 40
-    if compare is tir.EQ:
-        assert not set(range(low, high + 1)) - good
-    else:
-        assert set(range(low, high + 1)) == good
+    assert set(range(low, high + 1)) == good
 
 
 def test_deduce_bound_keeps_other_variables():
     a, b, c = te.var("a"), te.var("b"), te.var("c")
     found = arith.deduce_bound(a, a + b < c, {b: arith.IntervalSet(0, 3), c: arith.IntervalSet(0, 9)}, {})
     assert arith.Analyzer().can_prove_equal(found.max_value, c - b - 1)
-    assert arith.deduce_bound(a, a * b < 3, {}, {}).is_everything()
-    assert arith.deduce_bound(a, tir.Not(a < 3), {}, {}).is_everything()
+    assert arith.deduce_bound(a, a * b < 3, {}, {}).is_nothing()
+    assert arith.deduce_bound(a, tir.Not(a < 3), {}, {}).is_nothing()
 
 
 def test_iter_map_over_ranges_of_numbers():
@@ -71,3 +71,45 @@ def test_iter_map_over_ranges_of_numbers():
     assert not arith.detect_iter_map(
         [x * 4 + y], {x: ir.Range.from_min_extent(0, 3), y: ir.Range.from_min_extent(0, 5)}
     ).indices
+
+
+def test_deduce_bound_through_divisions():
+    """Every value that is given meets the condition, and those beside it do not."""
+    a = te.var("a")
+    for divisor in (8, -8):
+        for compare, holds in ((tir.LT, int.__lt__), (tir.LE, int.__le__), (tir.GT, int.__gt__), (tir.GE, int.__ge__)):
+            found = arith.deduce_bound(a, compare(tir.FloorDiv(a * 3 + 1, divisor) + 2, -3), {}, {})
+            good = {x for x in range(-90, 91) if holds((x * 3 + 1) // divisor + 2, -3)}
+            low = found.min_value.value if found.has_lower_bound else -90
+            high = found.max_value.value if found.has_upper_bound else 90
+            assert set(range(low, high + 1)) == good
+    assert arith.deduce_bound(a, tir.FloorDiv(8, a) >= 2, {}, {}).is_nothing()
+    assert arith.deduce_bound(a, tir.FloorDiv(a, 8) + tir.FloorDiv(a, 8) >= 2, {}, {}).is_nothing()
+
+
+RESIDUES = [
+    (lambda a, b: tir.truncmod(a * 4, 4), 4), (lambda a, b: tir.truncmod(a * 6 + 3, 4), 1),
+    (lambda a, b: tir.truncdiv(b * 8, 4), 2), (lambda a, b: tir.truncdiv(a * 4 + 2, 4), 1),
+    (lambda a, b: (a * 16 + b * 4) & 31, 4), (lambda a, b: (a * 6 + 3) & 7, 2), (lambda a, b: (a * 6 + 3) & 6, 1),
+    (lambda a, b: tir.floordiv(a * 12 + b * 8 + 2, 4), 1), (lambda a, b: tir.floormod(a * 6 + 4, 9), 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("expr", "least"), RESIDUES)
+def test_residues_hold(expr, least):
+    """All values of an expression are in its residue class, which is as narrow as it can be."""
+    a, b = te.var("a"), te.var("b")
+    coeff, base = arith.Analyzer().modular_set(expr(a, b))
+    assert coeff == least
+    for x, y in ((x, y) for x in range(-9, 10) for y in range(-9, 10)):
+        assert (int(expr(tir.const(x), tir.const(y))) - base) % coeff == 0
+
+
+def test_residues_of_facts_meet():
+    a, an = te.var("a"), arith.Analyzer()
+    for mod in (tir.truncmod, tir.floormod):
+        with an.constraint_scope(mod(a, 3).equal(2)), an.constraint_scope(mod(a, 5).equal(3)):
+            with an.constraint_scope(mod(a, 7).equal(2)):
+                assert an.modular_set(a) == (105, 23)
+        assert an.modular_set(a) == (1, 0)
+    assert an.modular_set(tir.Let(te.var("b"), a * 10, a * 5 + 1)) == (5, 1)

@@ -3,6 +3,7 @@ import sys
 
 import numpy as np
 import pytest
+from tvm_ffi.access_path import AccessPath
 
 from tests.ir.programs import long_chain, matmul_func, relax_module
 from weft import error, ir, relax, tir
@@ -192,3 +193,12 @@ def test_fields_that_stay_the_same_leave_the_node():
     for fields in ((b, a), (a,), (a, b, a), ()):
         other = ir.with_fields(both, fields=fields)
         assert type(other) is ir.Tuple and other.fields == fields and other.ty is both.ty
+
+
+def test_where_two_nodes_first_differ():
+    x, root, first = tir.Var("x", "int32"), AccessPath.root(), ir.get_first_structural_mismatch
+    assert first(x + 1, x + 1) is None and first([1, [2]], [1, [2]]) is None
+    assert first([1, 2, 3], [1, 4, 3]) == (root.array_item(1),) * 2
+    assert first([1], [1, 2]) == (root.array_item_missing(1), root.array_item(1))
+    assert first({"a": 1}, {"a": 1, "b": 2}) == (root.map_item_missing(None), root.map_item("b"))
+    assert first(x * 2 + 1, x * 3 + 1) == (root.attr("a").attr("b").attr("value"),) * 2

@@ -202,3 +202,33 @@ def test_a_chain_of_sums_chooses_its_size_once():
     for sizes in itertools.product((1, 4), repeat=3):
         value = ir.substitute(chain[0], dict(zip((n, m, k), map(ir.int64, sizes), strict=True)))
         assert ir.as_int(arith.Analyzer().simplify(value)) == max(sizes)
+
+
+def _of_rank(ndim: int, dtype: str = "float32") -> relax.Var:
+    return relax.Var("x", ir.TensorType(None, dtype, ndim))
+
+
+CONV1D = (_of_rank(3), relax.Var("w", ir.TensorType((4, 3, 6, 3), "float32", 4)))
+TURNED = (_of_rank(4), _of_rank(4))
+OF_RANKS = {
+    "concat behind the last axis": lambda: relax.op.concat([_of_rank(1)], axis=1),
+    "broadcast_to fewer dimensions": lambda: relax.op.broadcast_to(_of_rank(2), (2,)),
+    "broadcast_to a shape of fewer": lambda: relax.op.broadcast_to(_of_rank(2), relax.Var("s", ir.ShapeType(ndim=1))),
+    "full of an unknown number of values": lambda: relax.op.full((2, 3), _of_rank(1)),
+    "full_like of the same": lambda: relax.op.full_like(_of_rank(2), _of_rank(1)),
+    "labels of another rank": lambda: relax.op.nn.cross_entropy_with_logits(_of_rank(2), _of_rank(4)),
+    "weights of another rank": lambda: relax.op.nn.conv1d(*CONV1D),
+    "packed weights of another rank": lambda: relax.op.nn.conv2d(*TURNED, kernel_layout="OHWI8o"),
+    "padding as wide as a stride": lambda: relax.op.nn.conv2d_transpose(*TURNED, strides=2, output_padding=2),
+}
+
+
+@pytest.mark.parametrize("case", OF_RANKS)
+def test_ranks_contradict_where_shapes_are_unknown(case):
+    with pytest.raises(SHAPE):
+        relax.BlockBuilder().normalize(OF_RANKS[case]())
+
+
+def test_a_dimension_that_follows_from_an_unknown_shape_is_unknown():
+    ty = relax.BlockBuilder().normalize(relax.op.reshape(_of_rank(2), (2, 3, -1))).ty
+    assert ty.shape is None and ty.ndim == 3

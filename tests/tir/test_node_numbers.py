@@ -80,3 +80,28 @@ def test_conditions_are_bools_and_shifts_stay_in_the_word():
                  lambda: tir.if_then_else(x, 1, 2), lambda: x << 32, lambda: x >> -1):  # fmt: skip
         with pytest.raises(error.InvalidArgument):
             make()
+
+
+REFUSED = {
+    "a let of another type": lambda: tir.Let(tir.Var("s", "int16"), tir.Var("v", "int32"), X),
+    "a binding of another type": lambda: tir.LetStmt(tir.Var("s", "float32"), tir.Var("v", "int32"), NOTHING),
+    "no name": lambda: tir.Var(name=1, dtype="int32"),
+    "a float of integers": lambda: tir.FloatImm("int32", 1.0),
+    "lanes that nothing tells": lambda: tir.Ramp(0, 1, tir.vscale() + 3),
+    "lanes that run": lambda: tir.Broadcast(0, X),
+    "a predicate of other lanes": lambda: tir.BufferStore(BUFFER, tir.Broadcast(1, 4), [0, tir.Ramp(0, 1, 4)],
+                                                          tir.Broadcast(tir.const(True), 2)),
+    "a predicate of numbers": lambda: tir.BufferLoad(BUFFER, [0, tir.Ramp(0, 1, 4)], tir.Broadcast(1, 4)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_right_is_not_made(case):
+    with pytest.raises(error.InvalidArgument):
+        REFUSED[case]()
+
+
+def test_numbers_of_numpy_keep_their_width():
+    for kind in "bool uint8 int16 int64 float16 float32 float64".split():
+        assert tir.const(np.dtype(kind).type(1)).dtype == kind
+    assert tir.const(1.5).dtype == "float32"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum, IntFlag
+from math import gcd
 from typing import Any
 
 from weft import ir
-from weft.arith.bounds import ConstIntBound, ModularSet, bound_of, modular_of
+from weft.arith.bounds import ConstIntBound, ModularSet, both_residues, bound_of, dtype_limits, modular_of
 from weft.arith.context import NEG_INF, POS_INF, Context
 from weft.arith.form import expr_key, is_stable, poly_of
 from weft.arith.int_set import IntervalSet, eval_interval
@@ -286,14 +287,21 @@ class Analyzer:
         value = constant(-c * d.get((), 0))
         cx.equal[atom] = value
         info = cx.atoms[atom]
-        if info.kind == "mod" and not any(info.args[1].keys()):
-            num, den = info.args
-            if len(num) == 1 and list(num.values()) == [1] and len(next(iter(num))) == 1:
-                target = next(iter(num))[0]
-                step = den[()]
-                cx.moduli[target] = (step, value.get((), 0))
-                quotient = cx.intern(("div", key(num), key(den)), "div", (num, den), None, info.dtype)
-                cx.equal[target] = add({(quotient,): step}, value)
+        if (info.kind != "mod" and not isinstance(info.node, ir.Mod)) or any(info.args[1].keys()):
+            return
+        num, den = info.args
+        target, *more = [m for m in num if m] or [()]
+        if more or len(target) != 1 or den[()] <= 0:
+            return
+        step, first = den[()], value.get((), 0) - num.get((), 0)  # num[target] * target is first modulo step
+        common = gcd(num[target], step)
+        if first % common == 0:
+            known, step = ModularSet(*cx.moduli.get(target[0], (1, 0))), step // common
+            found = ModularSet(step, first // common * pow(num[target] // common, -1, step) % step)
+            cx.moduli[target[0]] = both_residues(found, known)
+        if info.kind == "mod" and num == {target: 1}:
+            quotient = cx.intern(("div", key(num), key(den)), "div", (num, den), None, info.dtype)
+            cx.equal[target[0]] = add({(quotient,): den[()]}, value)
 
     def _add_fact(self, p: Poly) -> None:
         """Add ``p >= 0`` to the facts, and to the limits of its atom where it has only one."""
@@ -380,7 +388,7 @@ class Analyzer:
         p = poly_of(self.context, ir.as_expr(expr))
         if p is None:
             value = expr.value if isinstance(expr, ir.IntImm) else None
-            return ConstIntBound(value, value) if value is not None else ConstIntBound(*_type_limits(expr.dtype))
+            return ConstIntBound(value, value) if value is not None else ConstIntBound(*dtype_limits(expr.dtype))
         lo, hi = bound_of(self.context, p)
         return ConstIntBound(lo, hi)
 
@@ -406,6 +414,8 @@ class Analyzer:
 
     def modular_set(self, expr: Any) -> ModularSet:
         """Return the residue class of an integer expression."""
+        while isinstance(expr, ir.Let):
+            expr = ir.substitute(expr.body, {expr.var: expr.value})
         p = poly_of(self.context, ir.as_expr(expr))
         return ModularSet(1, 0) if p is None else modular_of(self.context, p)
 
@@ -422,20 +432,9 @@ class Analyzer:
             dom_map = {
                 v: IntervalSet(ir.const(b.min_value, v.dtype), ir.const(b.max_value, v.dtype))
                 for v, b in known.items()
-                if b.min_value > max(NEG_INF, _type_limits(v.dtype)[0]) and b.max_value < _type_limits(v.dtype)[1]
+                if b.min_value > max(NEG_INF, dtype_limits(v.dtype)[0]) and b.max_value < dtype_limits(v.dtype)[1]
             }
         return eval_interval(expr, dom_map, self)
 
 
 _OPPOSITE = {ir.LT: ir.GE, ir.LE: ir.GT, ir.GT: ir.LE, ir.GE: ir.LT, ir.EQ: ir.NE, ir.NE: ir.EQ}
-
-
-def _type_limits(dtype: str) -> tuple[int, int]:
-    if dtype == "bool":
-        return 0, 1
-    digits = dtype.lstrip("uint")
-    if dtype.startswith("uint") and digits.isdigit():
-        return 0, min(POS_INF, (1 << int(digits)) - 1)
-    if dtype.startswith("int") and digits.isdigit():
-        return max(NEG_INF, -(1 << (int(digits) - 1))), min(POS_INF, (1 << (int(digits) - 1)) - 1)
-    return NEG_INF, POS_INF

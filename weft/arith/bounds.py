@@ -7,7 +7,7 @@ to be at least zero counts as positive: a division by a zero extent is never exe
 from __future__ import annotations
 
 from functools import cache
-from math import gcd
+from math import gcd, lcm
 from typing import NamedTuple
 
 from weft.arith.context import NEG_INF, POS_INF, Atom, Context
@@ -86,7 +86,7 @@ def atom_bound(cx: Context, atom: int) -> Limits:
     if known is not None:
         return known
     info = cx.atoms[atom]
-    cx.bounds[atom] = _dtype_limits(info.dtype)  # what holds while a range that names itself is looked at
+    cx.bounds[atom] = dtype_limits(info.dtype)  # what holds while a range that names itself is looked at
     lo, hi = _KINDS[info.kind](cx, info)
     limit = cx.limits.get(atom)
     if limit is not None:
@@ -96,7 +96,8 @@ def atom_bound(cx: Context, atom: int) -> Limits:
 
 
 @cache
-def _dtype_limits(dtype: str) -> Limits:
+def dtype_limits(dtype: str) -> Limits:
+    """Return the least and the largest value of a data type, as far as it has some."""
     dt = DataType(dtype)
     if dt == "bool":
         return 0, 1
@@ -108,7 +109,7 @@ def _dtype_limits(dtype: str) -> Limits:
 
 
 def _var(cx: Context, info: Atom) -> Limits:
-    lo, hi = _dtype_limits(info.dtype)
+    lo, hi = dtype_limits(info.dtype)
     if isinstance(info.node, SizeVar):
         lo = 0
     first, last = cx.ranges.get(info.index, (None, None))
@@ -126,7 +127,7 @@ def _floordiv(x: int, y: int) -> int:
 def _div(cx: Context, info: Atom) -> Limits:
     num, den = (bound_of(cx, p) for p in info.args)
     if not is_positive_divisor(cx, info.args[1]):
-        return _dtype_limits(info.dtype)
+        return dtype_limits(info.dtype)
     low, high = max(1, den[0]), max(1, den[1])
     least = _floordiv(num[0], low) if num[0] < 0 else 0 if high == POS_INF else _floordiv(num[0], high)
     most = _floordiv(num[1], low) if num[1] >= 0 else -1 if high == POS_INF else _floordiv(num[1], high)
@@ -136,7 +137,7 @@ def _div(cx: Context, info: Atom) -> Limits:
 def _mod(cx: Context, info: Atom) -> Limits:
     num, den = (bound_of(cx, p) for p in info.args)
     if not is_positive_divisor(cx, info.args[1]):
-        return _dtype_limits(info.dtype)
+        return dtype_limits(info.dtype)
     top = POS_INF if den[1] == POS_INF else max(0, den[1] - 1)
     if num[0] >= 0:
         top = min(top, num[1])
@@ -164,12 +165,12 @@ def _select(cx: Context, info: Atom) -> Limits:
 
 
 def _opaque(cx: Context, info: Atom) -> Limits:
-    limits = _dtype_limits(info.dtype)
+    limits = dtype_limits(info.dtype)
     node = info.node
     if isinstance(node, Cast):
         source = DataType(node.value.dtype)
         if source == "bool" or source.is_integer:
-            inner = _dtype_limits(source)
+            inner = dtype_limits(source)
             if limits[0] <= inner[0] and inner[1] <= limits[1]:
                 return inner
     if isinstance(node, (Div, Mod)):  # rounded to zero: no further from it than the dividend
@@ -221,12 +222,8 @@ def _atom_modular(cx: Context, atom: int) -> ModularSet:
         return _union([modular_of(cx, p) for p in info.args])
     if info.kind == "select":
         return _union([modular_of(cx, p) for p in info.args[1:]])
-    if info.kind == "mod":
-        den = info.args[1]
-        if len(den) == 1 and () in den:
-            coeff, base = modular_of(cx, info.args[0])
-            step = gcd(coeff, den[()])
-            return ModularSet(step, base % step)
+    if info.kind in ("div", "mod", "opaque"):
+        return _quotient_modular(cx, info)
     if info.kind == "var":
         first, last = cx.ranges.get(atom, (None, None))
         if first is not None and first == last:
@@ -239,3 +236,30 @@ def _union(parts: list[ModularSet]) -> ModularSet:
     for c, b in parts[1:]:
         coeff = gcd(gcd(coeff, c), base - b)
     return ModularSet(coeff, base % coeff if coeff else base)
+
+
+def _quotient_modular(cx: Context, info: Atom) -> ModularSet:
+    """Return the residue class of a quotient, a remainder or masked bits, by a constant."""
+    node, kind = info.node, info.kind
+    masks = isinstance(node, CallIntrin) and getattr(node.op, "name", "") == "tir.bitwise_and"
+    known = kind != "opaque" or masks or isinstance(node, (Div, Mod))
+    if not known or len(info.args) != 2 or set(info.args[1]) != {()}:
+        return ModularSet(1, 0)
+    den = info.args[1][()] + masks
+    coeff, base = modular_of(cx, info.args[0])
+    step = gcd(coeff, den)
+    if den <= 0 or (masks and den & (den - 1)) or (isinstance(node, (Div, Mod)) and base):
+        return ModularSet(1, 0)
+    if kind == "mod" or masks or isinstance(node, Mod):
+        return ModularSet(step, base % step)
+    return ModularSet(coeff // den, base // den % (coeff // den)) if coeff and step == den else ModularSet(1, 0)
+
+
+def both_residues(a: ModularSet, b: ModularSet) -> ModularSet:
+    """Return the residue class of what is in two of them; the first, where nothing is in both."""
+    common = gcd(a.coeff, b.coeff)
+    if (b.base - a.base) % common:
+        return a
+    turns = (b.base - a.base) // common * pow(a.coeff // common, -1, b.coeff // common)
+    coeff = lcm(a.coeff, b.coeff)
+    return ModularSet(coeff, (a.base + a.coeff * turns) % coeff)

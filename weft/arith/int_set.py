@@ -64,6 +64,11 @@ class IntervalSet(Node):
         return IntervalSet(_NEG, _POS)
 
     @staticmethod
+    def nothing() -> IntervalSet:
+        """Return the empty set."""
+        return IntervalSet(_POS, _NEG)
+
+    @staticmethod
     @also_called(point="value")
     def single_point(value: PrimExpr) -> IntervalSet:
         """Return the set of one value."""
@@ -89,7 +94,9 @@ class IntervalSet(Node):
         return not self.has_lower_bound and not self.has_upper_bound
 
     def is_nothing(self) -> bool:
-        """Whether the ends are constants in the wrong order."""
+        """Whether the set is :meth:`nothing`, or the ends are constants in the wrong order."""
+        if self.min_value is _POS or self.max_value is _NEG:
+            return True
         lo, hi = getattr(self.min_value, "value", None), getattr(self.max_value, "value", None)
         return lo is not None and hi is not None and lo > hi
 

@@ -28,27 +28,9 @@ from weft.ir.dtype import (
     with_lanes,
 )
 from weft.ir.dump import DumpPrograms, compilation, dumped
-from weft.ir.expr import (
-    BaseFunc,
-    Call,
-    Constant,
-    DataTypeImm,
-    Expr,
-    ExprStringImm,
-    ExternFunc,
-    Function,
-    GlobalVar,
-    If,
-    PrimValue,
-    ShapeExpr,
-    Tuple,
-    TupleGetItem,
-    TypedExpr,
-    constant,
-    prim_value,
-    shape_expr,
-)
+from weft.ir.expr import *  # noqa: F403 - all expressions of graphs are
 from weft.ir.expr import Var as ExprVar
+from weft.ir.expr import __all__ as _expr_names
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
 from weft.ir.module import IRModule
 from weft.ir.node import (
@@ -84,25 +66,16 @@ from weft.ir.scalar import *  # noqa: F403 - the whole scalar language is this p
 from weft.ir.scalar import FALSE, TRUE
 from weft.ir.scalar import __all__ as _scalar_names
 from weft.ir.serialize import load_json, register_json_form, save_json
-from weft.ir.structural import assert_structural_equal, fingerprint, structural_equal, structural_hash
-from weft.ir.text import script as _script  # its import installs the printer
-from weft.ir.types import (
-    AnyType,
-    DummyGlobalInfo,
-    FuncType,
-    PackedFuncType,
-    PointerType,
-    PrimType,
-    ShapeType,
-    TensorAffineType,
-    TensorType,
-    TupleAffineType,
-    TupleType,
-    Type,
-    VDevice,
-    as_shape,
-    tensor_type,
+from weft.ir.structural import (
+    assert_structural_equal,
+    fingerprint,
+    get_first_structural_mismatch,
+    structural_equal,
+    structural_hash,
 )
+from weft.ir.text import script as _script  # its import installs the printer
+from weft.ir.types import *  # noqa: F403 - all types are this package's
+from weft.ir.types import __all__ as _type_names
 from weft.ir.walk import CHILD_FIELDS, children, find, post_order, rebuild, rewrite, substitute, walk, with_fields
 
 # Expressions nest: a bicubic sample inlined into its consumers is some hundred levels deep, and each level takes a
@@ -110,23 +83,17 @@ from weft.ir.walk import CHILD_FIELDS, children, find, post_order, rebuild, rewr
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
-    "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyDim", "AnyType", "Attrs", "BaseFunc", "Call", "CallersPool",
-    "ConfigOption", "Constant", "DataType", "DataTypeCode", "DataTypeImm", "DeepPool", "Dispatch",
-    "HandleType", "ScalableLanes", "own_name", "said", "DummyGlobalInfo", "DumpPrograms",
-    "Expr", "ExprStringImm", "ExprVar", "ExternFunc", "FuncType", "Function", "GlobalVar", "IRModule", "If", "Node",
-    "PackedFuncType", "Pass", "PassContext", "PassInstrument", "PointerType", "PrimType", "PrimValue", "PrintIR",
-    "Sequential", "ShapeExpr", "ShapeType", "SourceName", "Span", "SubclassTable", "TensorAffineType",
-    "TensorType", "TimePasses",
-    "Tuple", "TupleAffineType", "TupleGetItem", "TupleType", "Type",
-    "TypedExpr", "VDevice", "as_shape", "assert_structural_equal", "children", "find",
-    "compilation", "config_options", "constant", "dtype_of", "dumped", "fingerprint", "function_pass", "intrin_rule",
-    "is_float", "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype", "on_verify",
-    "passes_inside", "passes_named", "post_order", "prim_value", "rebuild", "register_config_option",
-    "register_json_form",
-    "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr", "rewrite",
-    "save_json", "set_printer", "shape_expr", "show_text", "structural_equal", "structural_hash", "substitute",
-    "tensor_type", "vector_of", "walk", "with_deep_stack", "with_fields", "with_lanes",
-    *_scalar_names, *_constructors,
+    "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyDim", "Attrs", "CallersPool", "ConfigOption", "DataType",
+    "DataTypeCode", "DeepPool", "Dispatch", "HandleType", "ScalableLanes", "own_name", "said", "DumpPrograms",
+    "ExprVar", "IRModule", "Node", "Pass", "PassContext", "PassInstrument", "PrintIR", "Sequential", "SourceName",
+    "Span", "SubclassTable", "TimePasses", "assert_structural_equal", "children", "find", "compilation",
+    "config_options", "dtype_of", "dumped", "fingerprint", "function_pass", "get_first_structural_mismatch",
+    "intrin_rule", "is_float", "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype",
+    "on_verify", "passes_inside", "passes_named", "post_order", "rebuild", "register_config_option",
+    "register_json_form", "default_op_attr", "op_attr", "register_op_attr", "reset_op_attr", "rewrite", "save_json",
+    "set_printer", "show_text", "structural_equal", "structural_hash", "substitute", "vector_of", "walk",
+    "with_deep_stack", "with_fields", "with_lanes",
+    *_scalar_names, *_constructors, *_expr_names, *_type_names,
 ]  # fmt: skip
 
 # What TVM has here and Weft in its dialect.

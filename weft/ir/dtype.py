@@ -182,7 +182,7 @@ def dtype_of(value: Any) -> DataType:
         return DataType("bool")
     if isinstance(value, int):
         return DataType("int32" if -(2**31) <= value < 2**31 else "int64")
-    if isinstance(value, float):
+    if isinstance(value, float) and not isinstance(value, np.float64):  # which is a float, too
         return DataType("float64" if 3.4028235677973366e38 <= abs(value) < np.inf else "float32")
     return DataType(np.dtype(getattr(value, "dtype", value)).name)
 

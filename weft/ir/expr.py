@@ -15,6 +15,11 @@ from weft.ir.scalar import Op, PrimExpr, const
 from weft.ir.types import PrimType, ShapeType, TupleType, Type, as_shape, tensor_type
 from weft.spelling import also_called
 
+__all__ = [
+    "BaseFunc", "Call", "Constant", "DataTypeImm", "Expr", "ExprStringImm", "ExternFunc", "Function", "GlobalVar",
+    "If", "PrimValue", "ShapeExpr", "Tuple", "TupleGetItem", "TypedExpr", "constant", "prim_value", "shape_expr",
+]  # fmt: skip
+
 
 class Expr(Node, abstract=True):
     """A graph-level expression. Every subclass has ``ty``: its type, None before inference."""

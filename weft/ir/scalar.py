@@ -5,11 +5,12 @@ Node classes, and constants. Python operators on expressions call the checked co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
 from msgspec.structs import force_setattr
 
-from weft.error import InvalidArgument
+from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, ScalableLanes, dtype_of, name_type, vector_of, with_lanes
 from weft.ir.iter_kinds import ITER_TYPES, iter_type
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
@@ -80,12 +81,19 @@ IS_EXPR = SubclassTable(PrimExpr)
 _MAKE: Any = type(Node).__call__
 
 
+def _data_type(of: Callable[[Any], str]) -> property:
+    """Return the property ``dtype`` of a class whose operands say it."""
+    return property(of, doc="The data type of the value.")
+
+
 @dataclass_transform(frozen_default=True, eq_default=False)
 class _VarMeta(NodeMeta):
     """Lets ``Var(name, ty="int64")`` say the data type by TVM's newer name."""
 
     def __call__(cls, name: str = "", dtype: Any = "int32", *, ty: Any = None, span: Any = None) -> Any:
         """Make a variable of a name and a data type."""
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument("a variable has a name", expected="a text", found=repr(name))
         named = DataType(dtype if ty is None else ty) if ty is not None or not isinstance(dtype, str) else dtype
         return _MAKE(cls, name, named) if span is None else _MAKE(cls, name, named, span=span)  # keywords cost
 
@@ -135,6 +143,10 @@ class FloatImm(PrimExpr):
     dtype: str
     value: float
 
+    def __post_init__(self) -> None:
+        if self.dtype.startswith(("int", "uint", "bool", "handle")):
+            raise DTypeMismatch("a FloatImm is of a floating-point type", found=self.dtype)
+
     def __float__(self) -> float:
         return self.value
 
@@ -144,10 +156,7 @@ class StringImm(PrimExpr):
 
     value: str
 
-    @property
-    def dtype(self) -> str:
-        """The data type of the value."""
-        return "handle"
+    dtype = _data_type(lambda e: "handle")
 
 
 _NUMBERS: frozenset[Any] = frozenset((int, float, bool))
@@ -166,8 +175,7 @@ class Cast(PrimExpr):
     value: PrimExpr
 
     def __post_init__(self) -> None:
-        if type(self.value) in _NUMBERS:
-            make_exprs(self, None, "value")
+        make_exprs(self, None, "value")
         name_type(self)
 
 
@@ -232,10 +240,7 @@ class CmpOp(PrimExpr, abstract=True):
 
     __post_init__ = _operands
 
-    @property
-    def dtype(self) -> str:
-        """The data type of the value."""
-        return with_lanes("bool", DataType(self.a.dtype).lanes)
+    dtype = _data_type(lambda e: with_lanes("bool", DataType(e.a.dtype).lanes))
 
 
 class EQ(CmpOp):
@@ -282,23 +287,34 @@ class Not(PrimExpr):
     a: PrimExpr
 
     def __post_init__(self) -> None:
-        if type(self.a) in _NUMBERS:
-            make_exprs(self, "bool", "a")
+        make_exprs(self, "bool", "a")
 
-    @property
-    def dtype(self) -> str:
-        """The data type of the value."""
-        return self.a.dtype
+    dtype = _data_type(lambda e: e.a.dtype)
 
 
 def make_exprs(node: Node, dtype: str | None, *fields: str) -> None:
     """Make expressions of numbers in fields of a new node; those of a tuple, where the field holds one."""
     for f in fields:
         value = getattr(node, f)
-        if isinstance(value, (tuple, list)):
-            force_setattr(node, f, tuple(as_expr(v, dtype) for v in value))
-        elif not isinstance(value, PrimExpr):
-            force_setattr(node, f, as_expr(value, dtype))
+        if IS_EXPR[type(value)]:
+            continue
+        made = tuple(as_expr(v, dtype) for v in value) if isinstance(value, (tuple, list)) else as_expr(value, dtype)
+        force_setattr(node, f, made)
+
+
+def _make_alike(node: Node, first: str, second: str) -> None:
+    """Make expressions of numbers in two fields of a new node; the other one says the data type."""
+    a, b = getattr(node, first), getattr(node, second)
+    if not (IS_EXPR[type(a)] and IS_EXPR[type(b)]):
+        make_exprs(node, getattr(a, "dtype", None) or getattr(b, "dtype", None), first, second)
+
+
+def make_bound(node: Node) -> None:
+    """Make an expression of the value of a binding, which has its variable's data type."""
+    var: Var = getattr(node, "var")  # noqa: B009 - of Let and of LetStmt
+    make_exprs(node, var.dtype, "value")
+    if (found := getattr(node, "value").dtype) != var.dtype:  # noqa: B009
+        raise DTypeMismatch(f"'{var.name}' is bound to a value of another type", expected=var.dtype, found=found)
 
 
 class Select(PrimExpr):
@@ -310,17 +326,10 @@ class Select(PrimExpr):
 
     def __post_init__(self) -> None:
         """Make expressions of numbers."""
-        given: Any = self
-        if not isinstance(given.true_value, PrimExpr) or not isinstance(given.false_value, PrimExpr):
-            like = getattr(given.true_value, "dtype", None) or getattr(given.false_value, "dtype", None)
-            make_exprs(self, like, "true_value", "false_value")
-        if not isinstance(given.condition, PrimExpr):
-            make_exprs(self, "bool", "condition")
+        _make_alike(self, "true_value", "false_value")
+        make_exprs(self, "bool", "condition")
 
-    @property
-    def dtype(self) -> str:
-        """The data type of the value."""
-        return self.true_value.dtype
+    dtype = _data_type(lambda e: e.true_value.dtype)
 
 
 class Let(PrimExpr):
@@ -332,15 +341,10 @@ class Let(PrimExpr):
 
     def __post_init__(self) -> None:
         """Make expressions of numbers."""
-        if type(self.value) in _NUMBERS:
-            make_exprs(self, self.var.dtype, "value")
-        if type(self.body) in _NUMBERS:
-            make_exprs(self, None, "body")
+        make_bound(self)
+        make_exprs(self, None, "body")
 
-    @property
-    def dtype(self) -> str:
-        """The data type of the value."""
-        return self.body.dtype
+    dtype = _data_type(lambda e: e.body.dtype)
 
 
 def vscale() -> PrimExpr:
@@ -360,6 +364,15 @@ def lanes_from(value: object) -> Any:
     return ScalableLanes(1) if isinstance(value, CallIntrin) and value.op is Op.get("tir.vscale") else None
 
 
+def _set_lanes(node: Any) -> None:
+    """Make a number of the lanes of a new vector."""
+    if type(node.lanes) is not int:
+        found = lanes_from(node.lanes)
+        if found is None:
+            raise InvalidArgument("a vector's lanes are a number, or one times vscale", found=str(node.lanes))
+        force_setattr(node, "lanes", found)
+
+
 class Ramp(PrimExpr):
     """The vector ``base, base + stride, ...`` of `lanes` values."""
 
@@ -369,18 +382,10 @@ class Ramp(PrimExpr):
 
     def __post_init__(self) -> None:
         """Make expressions of numbers."""
-        given: Any = self
-        if not isinstance(given.base, PrimExpr) or not isinstance(given.stride, PrimExpr):
-            like = getattr(given.base, "dtype", None) or getattr(given.stride, "dtype", None)
-            make_exprs(self, like, "base", "stride")
+        _make_alike(self, "base", "stride")
+        _set_lanes(self)
 
-        if type(self.lanes) is not int:
-            force_setattr(self, "lanes", lanes_from(self.lanes))
-
-    @property
-    def dtype(self) -> str:
-        """The data type of the value."""
-        return vector_of(self.base.dtype, self.lanes)
+    dtype = _data_type(lambda e: vector_of(e.base.dtype, e.lanes))
 
 
 class Broadcast(PrimExpr):
@@ -391,15 +396,10 @@ class Broadcast(PrimExpr):
 
     def __post_init__(self) -> None:
         """Make an expression of a number."""
-        if not isinstance(self.value, PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
-            make_exprs(self, None, "value")
-        if type(self.lanes) is not int:
-            force_setattr(self, "lanes", lanes_from(self.lanes))
+        make_exprs(self, None, "value")
+        _set_lanes(self)
 
-    @property
-    def dtype(self) -> str:
-        """The data type of the value."""
-        return vector_of(self.value.dtype, self.lanes)
+    dtype = _data_type(lambda e: vector_of(e.value.dtype, e.lanes))
 
 
 class Shuffle(PrimExpr):
@@ -408,10 +408,10 @@ class Shuffle(PrimExpr):
     vectors: tuple[PrimExpr, ...]
     indices: tuple[PrimExpr, ...]
 
-    @property
-    def dtype(self) -> str:
-        """The data type of the value."""
-        return with_lanes(self.vectors[0].dtype, len(self.indices))
+    def __post_init__(self) -> None:
+        make_exprs(self, None, "vectors", "indices")
+
+    dtype = _data_type(lambda e: with_lanes(e.vectors[0].dtype, len(e.indices)))
 
 
 class CallIntrin(PrimExpr):

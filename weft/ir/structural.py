@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
+from tvm_ffi.access_path import AccessPath
 
 from weft.ir import expr as exprs
 from weft.ir.module import IRModule
@@ -144,22 +145,30 @@ def _name_of(node: Any) -> str:
 # --- equality ---------------------------------------------------------------------------------------------------------
 
 
+_NAMES = " (names of attributes)"
+
+
 class _Mismatch(Exception):
     """The first difference: the path to it and both sides."""
 
     def __init__(self, path: Any, lhs: Any, rhs: Any, note: str = "") -> None:
-        self.lhs, self.rhs = lhs, rhs
+        self.lhs, self.rhs, self.where, self.note = lhs, rhs, path, note
         self.path = _path_text(path) + note
         super().__init__(self.path)
 
 
-def _path_text(path: Any) -> str:
-    """Write the linked path ``(parent, label)`` from its root."""
-    labels: list[str] = []
+def _labels(path: Any) -> list[Any]:
+    """List the labels of the linked path ``(parent, label)`` from its root."""
+    labels: list[Any] = []
     while path is not None:
         path, label = path
-        labels.append(label if isinstance(label, str) else f"[{label}]")
-    return "".join(reversed(labels))
+        labels.append(label)
+    return labels[::-1]
+
+
+def _path_text(path: Any) -> str:
+    """Write a linked path."""
+    return "".join(label if isinstance(label, str) else f"[{label}]" for label in _labels(path))
 
 
 _SIZES = (Var, SizeVar)
@@ -210,7 +219,7 @@ class _Equal:
                 raise _Mismatch(where, _name_of(a), _name_of(b))
         elif kind == _ATTRS:
             if set(a.keys()) != set(b.keys()):
-                raise _Mismatch(where, a.keys(), b.keys(), " (names of attributes)")
+                raise _Mismatch(where, a.keys(), b.keys(), _NAMES)
             for k, v in reversed(a.pairs):
                 self.stack.append((v, b[k], (where, f"[{k!r}]"), defining))
         else:
@@ -338,6 +347,33 @@ def structural_equal(lhs: object, rhs: object, map_free_vars: bool | Callable[[A
 
 
 _STRUCTURE.append(structural_equal)
+
+
+def get_first_structural_mismatch(
+    lhs: object, rhs: object, map_free_vars: bool = False
+) -> tuple[AccessPath, AccessPath] | None:
+    """Return where two nodes first differ, a path in each of them; None where :func:`structural_equal` holds.
+
+    Where one sequence is longer, the path in the other ends in ``array_item_missing``; so it is with mappings.
+    """
+    try:
+        _compare(lhs, rhs, map_free_vars)
+        return None
+    except _Mismatch as e:
+        path, a, b, note = AccessPath.root(), e.lhs, e.rhs, e.note
+        for label in _labels(e.where)[1:]:
+            if isinstance(label, int):
+                path = path.array_item(label)
+            else:
+                path = path.attr(label[1:]) if label[0] == "." else path.map_item(label[2:-2])
+    if note == _NAMES:
+        key = min({*a} ^ {*b})
+        return tuple(path.map_item(key) if key in x else path.map_item_missing(None) for x in (a, b))  # type: ignore[return-value]
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) != len(b):
+        pairs = enumerate(zip(a, b, strict=False))
+        i = next((i for i, (x, y) in pairs if not structural_equal(x, y, map_free_vars=True)), min(len(a), len(b)))
+        return tuple((path.array_item if i < len(x) else path.array_item_missing)(i) for x in (a, b))  # type: ignore[return-value]
+    return path, path
 
 
 def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> None:

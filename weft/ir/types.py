@@ -13,6 +13,11 @@ from weft.ir.dtype import DataType, HandleType
 from weft.ir.node import Node, OtherNames
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
 
+__all__ = [
+    "AnyType", "DummyGlobalInfo", "FuncType", "PackedFuncType", "PointerType", "PrimType", "ShapeType",
+    "TensorAffineType", "TensorType", "TupleAffineType", "TupleType", "Type", "VDevice", "as_shape", "tensor_type",
+]  # fmt: skip
+
 
 class Type(Node, abstract=True):
     """A type."""

@@ -35,7 +35,8 @@ def _conv_infer(rank: int) -> Any:
         data: Expr, weight: Expr, strides: Any, padding: Any, dilation: Any, groups: int, data_layout: str,
         kernel_layout: str, out_layout: str | None, out_dtype: str, channels: int | None,
     ) -> TensorType:  # fmt: skip
-        x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight)
+        letters = sum(c.isupper() for c in kernel_layout) + ("o" in kernel_layout)  # panels have a dimension more
+        x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight, ndim=letters)
         dtype = out_dtype or same_dtype(name, data, weight)
         if x.shape is None or w.shape is None:
             return TensorType(None, dtype, rank + 2)
@@ -217,9 +218,12 @@ def _transpose_infer(rank: int) -> Any:
         demand_same_layout(name, data_layout, out_layout, data.span)
         x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight, ndim=rank + 2)
         dtype = out_dtype or same_dtype(name, data, weight)
+        s, d, e, before, after = strides, dilation, output_padding, padding[:rank], padding[rank:]
+        for i in range(rank):
+            most = max(s[i], d[i]) - 1
+            demand_at_least(f"{name}: what output_padding {e[i]} leaves of {most}", int64(most - e[i]), 0, data.span)
         if x.shape is None or w.shape is None:
             return TensorType(None, dtype, rank + 2)
-        s, d, e, before, after = strides, dilation, output_padding, padding[:rank], padding[rank:]
         last = channels_last(data_layout)
         sizes, c = spatial(x.shape, last), x.shape[-1] if last else x.shape[1]
         demand_equal(f"{name}: channels of 'data'", c, w.shape[0], data.span)

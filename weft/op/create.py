@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.error import ShapeMismatch
 from weft.ir import DataType, Expr, TensorType, as_shape, cast, numpy_dtype
 from weft.op.attributes import dtype, integer
 from weft.op.infer import product, tensor_arg, values_of
@@ -26,16 +27,23 @@ def _shaped(shape: Expr, dtype: str) -> TensorType:
 def _full_infer(shape: Expr, fill_value: Expr, dtype: str) -> TensorType:
     value = fill_value.ty  # type: ignore[attr-defined]
     if isinstance(value, TensorType):
-        demand_equal("full: elements of 'fill_value'", product(value.shape or ()), 1, fill_value.span)
+        _demand_one("full", value, fill_value.span)
     return _shaped(shape, dtype or tensor_arg("full", "fill_value", fill_value).dtype)
+
+
+def _demand_one(op: str, value: TensorType, where: Any) -> None:
+    """Demand that a value to fill with is one."""
+    if value.shape is None and value.ndim != 0:
+        raise ShapeMismatch(f"{op}: how many elements 'fill_value' has is not known", expected="a scalar",
+                            found=str(value), where=where, help="match_cast gives it a shape")  # fmt: skip
+    demand_equal(f"{op}: elements of 'fill_value'", product(value.shape or ()), 1, where)
 
 
 def _like(op: str) -> Any:
     def infer(x: Expr, *rest: Any, dtype: str) -> TensorType:
         ty = tensor_arg(op, "x", x)
         for value in rest:
-            filled = tensor_arg(op, "fill_value", value)
-            demand_equal(f"{op}: elements of 'fill_value'", product(filled.shape or ()), 1, x.span)
+            _demand_one(op, tensor_arg(op, "fill_value", value), x.span)
         return TensorType(ty.shape, DataType(dtype) if dtype else ty.dtype, ty.ndim)
 
     return infer

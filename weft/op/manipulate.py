@@ -59,6 +59,8 @@ def _reshape_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
     if values is None:
         return ir.TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
     dims = _reshape_dims(ty, values)
+    if any(ir.as_int(d) == -1 for d in dims):  # what it is follows from a shape that is not known
+        return ir.TensorType(None, ty.dtype, len(dims))
     if ty.shape is not None:
         old, new = infer.product(ty.shape), infer.product(dims)
         shown = ", ".join(map(str, ty.shape))
@@ -199,11 +201,11 @@ def _concat_infer(tensors: ir.Expr, axis: int | None) -> ir.TensorType:
     ndim = max(t.ndim for t in types)
     if axis is None and ndim > 1:
         raise ShapeMismatch("concat: without an axis, tensors have one dimension", found=f"{ndim}", where=tensors.span)
-    if any(t.shape is None for t in types):
-        return ir.TensorType(None, dtype, ndim)
     if ndim == 0:
         raise ShapeMismatch("concat: scalars cannot be joined", help="use stack", where=tensors.span)
-    a = infer.normalize_axis("concat", axis or 0, ndim)
+    a = infer.normalize_axis("concat", axis or 0, ndim) if ndim > 0 else 0
+    if any(t.shape is None for t in types):
+        return ir.TensorType(None, dtype, ndim)
     dims = _common("concat", types, a, tensors.span)
     dims[a] = ir.int64(0)
     for t in types:
@@ -280,16 +282,17 @@ declare(
 def _broadcast_to_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
     ty = infer.tensor_arg("broadcast_to", "x", x)
     values = infer.values_of(shape)
+    ndim = getattr(shape.ty, "ndim", -1) if values is None else len(values)  # type: ignore[attr-defined]
+    if ty.ndim > ndim >= 0:
+        raise ShapeMismatch(
+            "broadcast_to: the target has fewer dimensions",
+            expected=f"{ty.ndim} or more",
+            found=str(ndim),
+            where=x.span,
+        )
     if values is None:
-        return ir.TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
+        return ir.TensorType(None, ty.dtype, ndim)
     if ty.shape is not None:
-        if len(ty.shape) > len(values):
-            raise ShapeMismatch(
-                "broadcast_to: the target has fewer dimensions",
-                expected=f"at least {len(ty.shape)}",
-                found=str(len(values)),
-                where=x.span,
-            )
         for d, v in zip(reversed(ty.shape), reversed(values), strict=False):
             demand_broadcast_to("broadcast_to: a dimension that is not 1", d, v, x.span)
     for v in values:

@@ -61,8 +61,9 @@ def _cross_entropy_infer(predictions: ir.Expr, labels: ir.Expr) -> ir.TensorType
     op = "nn.cross_entropy_with_logits"
     types = tensor_arg(op, "predictions", predictions), tensor_arg(op, "labels", labels)
     dtype = same_dtype(op, predictions, labels)
-    if types[0].shape is not None and types[1].shape is not None:
-        demand_same_shape(f"{op}: the labels", types[0].shape, types[1].shape, predictions.span)
+    if types[0].ndim >= 0:
+        tensor_arg(op, "labels", labels, ndim=types[0].ndim)
+    demand_same_shape(f"{op}: the labels", types[0].shape, types[1].shape, predictions.span)
     return ir.TensorType((), dtype, 0)
 
 

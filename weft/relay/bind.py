@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from weft import ir
 from weft.error import InvalidArgument
 from weft.relay.expr import Constant, Function, Var, const
@@ -63,9 +65,14 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
         if p.name_hint in params and p.name_hint in named:
             raise InvalidArgument(f"two parameters are called '{p.name_hint}'", help="bind them with relay.bind")
         named[p.name_hint] = p
-    values = {
-        named[n]: v if isinstance(v, Constant) else const(v, getattr(named[n].ty, "dtype", None))
-        for n, v in params.items()
-        if n in named
-    }
-    return bind(func, values)
+    given = {n: v for n, v in params.items() if n in named}
+    return bind(func, {named[n]: v if isinstance(v, Constant) else _typed(named[n], v) for n, v in given.items()})
+
+
+def _typed(param: Var, value: Any) -> Constant:
+    """Return a constant of a parameter's data type; an integer is not made of what lies between two."""
+    made = const(value, getattr(param.ty, "dtype", None))
+    found = made.data.numpy()
+    if found.dtype.kind in "iu" and (found != np.asarray(value.numpy() if hasattr(value, "numpy") else value)).any():
+        raise InvalidArgument(f"the value of '{param.name_hint}' is no {found.dtype}", found=str(value))
+    return made

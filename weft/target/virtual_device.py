@@ -42,6 +42,10 @@ class VirtualDevice:
                             ("memory_scope", memory_scope)):  # fmt: skip
             object.__setattr__(self, name, value)
 
+    def dlpack_device_type(self) -> int:
+        """Return the kind of the device, by its number."""
+        return self.device_type_int
+
     def __dlpack_device__(self) -> tuple[int, int]:
         """What functions take it for: a device."""
         return self.device_type_int, self.virtual_device_id

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.error import InvalidArgument
+from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.text.scalar import slice_of
 from weft.tir.typing import Dims, Value
 
@@ -171,6 +171,13 @@ def index_exprs(node: Any) -> None:
     ir.make_exprs(node, None, "indices")
 
 
+def check_predicate(predicate: ir.PrimExpr, dtype: str) -> None:
+    """Raise a DTypeMismatch unless a predicate masks the lanes of a vector of a data type."""
+    needed = ir.vector_of("bool", ir.DataType(dtype).lanes)
+    if predicate.dtype.replace("uint1x", "boolx") != needed:
+        raise DTypeMismatch("a predicate has one bool for each lane", expected=needed, found=predicate.dtype)
+
+
 class BufferLoad(ir.PrimExpr):
     """The value at `indices`; a :class:`~weft.ir.Ramp` as last index loads a vector.
 
@@ -185,6 +192,8 @@ class BufferLoad(ir.PrimExpr):
     def __post_init__(self) -> None:
         """Make expressions of numbers."""
         index_exprs(self)
+        if self.predicate is not None:
+            check_predicate(self.predicate, self.dtype)
 
     @property
     def dtype(self) -> str:

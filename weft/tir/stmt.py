@@ -12,7 +12,8 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft import ir
-from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion, index_exprs
+from weft.ir.scalar import make_bound
+from weft.tir.buffer import Buffer, BufferRegion, MatchBufferRegion, check_predicate, index_exprs
 
 
 class ForKind(IntEnum):
@@ -42,6 +43,8 @@ class BufferStore(Stmt):
         if not isinstance(self.value, ir.PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
             ir.make_exprs(self, self.buffer.dtype, "value")
         index_exprs(self)
+        if self.predicate is not None:
+            check_predicate(self.predicate, self.value.dtype)
 
 
 def _vstore(self: Buffer, begin: Any, value: Any, predicate: ir.PrimExpr | None = None) -> BufferStore:
@@ -66,8 +69,7 @@ class LetStmt(Stmt):
 
     def __post_init__(self) -> None:
         """Make an expression of a number."""
-        if not isinstance(self.value, ir.PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
-            ir.make_exprs(self, self.var.dtype, "value")
+        make_bound(self)
 
 
 class AttrStmt(Stmt):
@@ -79,9 +81,12 @@ class AttrStmt(Stmt):
     body: Stmt
 
     def __post_init__(self) -> None:
-        """Make an expression of a number of threads."""
-        if isinstance(self.node, ir.IterVar) and isinstance(self.value, int):
-            force_setattr(self, "value", ir.const(self.value, self.node.var.dtype))
+        """Make an expression of a number; ``reduce_scope`` has no value, for which older programs have a null."""
+        if type(self.value) in (int, float, bool):
+            dtype = self.node.var.dtype if isinstance(self.node, ir.IterVar) else None
+            force_setattr(self, "value", ir.const(self.value, dtype))
+        elif self.attr_key == "reduce_scope" and not isinstance(self.value, ir.IntImm):
+            force_setattr(self, "value", ir.const(0))
 
 
 class AssertStmt(Stmt):

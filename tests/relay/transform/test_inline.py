@@ -1,6 +1,8 @@
 """Bodies take the place of calls; arguments with effects are computed once."""
 
-from weft import ir, relay
+import pytest
+
+from weft import error, ir, relay
 from weft.relay.bind import bind, bind_params_by_name
 from weft.relay.expr import lets
 from weft.relay.transform import Inline
@@ -103,3 +105,7 @@ def test_bind_params_by_name():
     x, y = relay.var("x", CELL), relay.var("y", CELL)
     made = bind_params_by_name(relay.Function([x, y], x + y), {"y": relay.const([1.0, 2.0]).data, "other": None})
     assert made.params == (x,) and made.body.args[1].data.numpy().tolist() == [1.0, 2.0]
+    whole = relay.Function([n := relay.var("n", shape=(), dtype="int32")], n)
+    assert bind_params_by_name(whole, {"n": 2.0}).body.data.numpy() == 2
+    with pytest.raises(error.InvalidArgument, match="'n' is no int32"):
+        bind_params_by_name(whole, {"n": -0.5})

@@ -98,3 +98,19 @@ def test_refusals(threads, step, match):
 
     with pytest.raises(error.InvalidArgument, match=match):
         lowered(f)
+
+
+def test_no_reduction_is_left_to_a_race():
+    @T.prim_func
+    def f(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32")):
+        for i in range(8):
+            for k in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("B"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    C[0] = A[vi, vk]
+                    B[vi] = B[vi] + C[0]
+
+    with pytest.raises(error.InvalidArgument, match="does more than"):
+        lowered(f)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -315,6 +315,13 @@ def empty_inits(stmt: stmts.Stmt) -> Iterator[tuple[list[ir.PrimExpr], stmts.For
                 yield extents, loops[at], init_nest(s, list(loops[at:]), s.block.name_hint)
         inner = () if isinstance(s, stmts.Block) else (*loops, s) if isinstance(s, stmts.For) else loops
         stack.extend((c, inner) for c in stmt_children(s))
+
+
+def loops_around(body: stmts.Stmt, variables: Sequence[ir.Var], extents: Iterable[Any]) -> stmts.Stmt:
+    """Put serial loops of variables from 0 around a statement, the first outermost."""
+    for v, extent in reversed(list(zip(variables, extents, strict=True))):
+        body = stmts.For(v, ir.const(0, v.dtype), extent, stmts.ForKind.SERIAL, body)
+    return body
 
 
 def fresh_definitions(node: stmts.Stmt) -> dict[Any, Any]:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from weft.tir.buffer import Buffer
+from collections.abc import Sequence
+
+from weft import ir
+from weft.tir.analysis.access import point_region
+from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.schedule.state import refuse
-from weft.tir.stmt import Block
+from weft.tir.stmt import Block, BufferStore
 
 BufferName = tuple[str, int] | str | Buffer
 """A buffer of a block: ``("read" or "write", index)``, its name, or itself."""
+
+
+def copy_block(
+    iters: Sequence[ir.IterVar], source: Buffer, at: tuple[ir.PrimExpr, ...], target: Buffer,
+    to: tuple[ir.PrimExpr, ...], name: str,
+) -> Block:  # fmt: skip
+    """Make the block that copies one element of a buffer, at indices of its variables, into another."""
+    store = BufferStore(target, BufferLoad(source, at), to)
+    return Block(tuple(iters), (point_region(source, at),), (point_region(target, to),), name, store)
 
 
 def place_of(block: Block, buffer: BufferName, primitive: str) -> tuple[str, int]:

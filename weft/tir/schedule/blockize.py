@@ -93,14 +93,8 @@ def blockize(state: ScheduleState, var: ir.Var, preserve_unit_iters: bool = True
 
     for iv, _ in (*outer_iters, *inner_iters):
         analyzer.bind(iv.var, iv.dom)
-    outer_block = Block(
-        tuple(iv for iv, _ in outer_iters),
-        relaxed(small.block.reads if init is None else block.reads),
-        relaxed(block.writes),
-        new_name,
-        body,
-        init,
-    )
+    reads, axes = relaxed(small.block.reads if init is None else block.reads), tuple(iv for iv, _ in outer_iters)
+    outer_block = Block(axes, reads, relaxed(block.writes), new_name, body, init)
     state.replace(path[-1], BlockRealize(tuple(v for _, v in outer_iters), outer_pred, outer_block))
     return new_name
 

@@ -7,13 +7,13 @@ from functools import reduce
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.access import loads_of, point_region, relax_region, substitute_ranges
+from weft.tir.analysis.access import loads_of, relax_region, substitute_ranges
 from weft.tir.analysis.apart import initialises
 from weft.tir.analysis.cover import covers
 from weft.tir.analysis.dependence import consumers_of, touches
-from weft.tir.analysis.structure import child_realizes, iter_values_of, replace_node
+from weft.tir.analysis.structure import child_realizes, iter_values_of, loops_around, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.schedule.block_buffers import index_of
+from weft.tir.schedule.block_buffers import copy_block, index_of
 from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, check_scope, refuse
@@ -243,22 +243,13 @@ def _copy_nest(source: Buffer, target: Buffer, box: tuple[ir.Range, ...], name: 
         for i, d in enumerate(source.shape)
     ]
     index = tuple(iv.var for iv in iters)
-    block = Block(
-        tuple(iters),
-        (point_region(source, index),),
-        (point_region(target, index),),
-        name,
-        BufferStore(target, BufferLoad(source, index), index),
-    )
+    block = copy_block(iters, source, index, target, index, name)
     values = tuple(r.min + v for r, v in zip(box, loops, strict=True))
     for v, r in zip(loops, box, strict=True):
         analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), r.extent))
     tests = (test for i, d in zip(values, source.shape, strict=True) for test in (i >= 0, i < ir.cast(i.dtype, d)))
     predicate = reduce(ir.logical_and, (t for t in tests if not analyzer.can_prove(t)), ir.TRUE)
-    body: Stmt = BlockRealize(values, predicate, block)
-    for v, r in reversed(list(zip(loops, box, strict=True))):
-        body = For(v, ir.const(0, v.dtype), r.extent, ForKind.SERIAL, body)
-    return body
+    return loops_around(BlockRealize(values, predicate, block), loops, [r.extent for r in box])
 
 
 def set_scope(state: ScheduleState, name: str, buffer_index: int | str | Buffer, storage_scope: str) -> None:

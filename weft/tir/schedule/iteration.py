@@ -9,12 +9,12 @@ from weft.arith import Analyzer, detect_iter_map, inverse_affine_iter_map
 from weft.ir import TRUE, IterVar, Node, PrimExpr, Range, Var, const, is_const_int, rebuild
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import is_complete, is_reduction
-from weft.tir.analysis.structure import replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import loops_around, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
+from weft.tir.stmt import Block, BlockRealize, BufferStore, Stmt
 
 
 def reorder_block_iter_var(state: ScheduleState, name: str, new_order: Sequence[int]) -> None:
@@ -56,11 +56,8 @@ def transform_block_layout(state: ScheduleState, name: str, index_map: IndexMap)
     fresh = [Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iter_vars)]
     moved = _with_plain_indices(subst_stmt(replace_node(block, iter_vars=()), inverse), iter_vars)
     new = replace_node(moved, iter_vars=tuple(iter_vars))
-    body: Stmt = BlockRealize(tuple(fresh), TRUE, new)
-    for v, iv in reversed(list(zip(fresh, iter_vars, strict=True))):
-        assert iv.dom is not None
-        body = For(v, const(0, v.dtype), iv.dom.extent, ForKind.SERIAL, body)
-    state.replace(top, body)
+    extents = [iv.dom.extent for iv in iter_vars if iv.dom]
+    state.replace(top, loops_around(BlockRealize(tuple(fresh), TRUE, new), fresh, extents))
     current = state.realize(name).block
     state.replace(current, with_regions(state, current, name))
 

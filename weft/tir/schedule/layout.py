@@ -12,7 +12,7 @@ import numpy as np
 from weft import arith, ir
 from weft.tir.analysis.access import evaluate_interval, point_region
 from weft.tir.analysis.apart import numbered, values_at
-from weft.tir.analysis.structure import blocks_in, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import blocks_in, loops_around, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at
 from weft.tir.schedule.cache import top_child
@@ -20,7 +20,7 @@ from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.iteration import with_regions
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
+from weft.tir.stmt import Block, BlockRealize, BufferStore, seq
 from weft.tir.typing import Value
 
 
@@ -111,11 +111,8 @@ def _fill_first(
     block = Block(tuple(iters), (), (point_region(new, index),), state.fresh_name(f"{old.name}_pad"),
                   BufferStore(new, value, index))  # fmt: skip
     loops = [ir.Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iters)]
-    nest: Stmt = BlockRealize(
-        tuple(arith.Analyzer().simplify(v + s) for v, s in zip(loops, starts, strict=True)), ir.TRUE, block
-    )
-    for v, d in reversed(list(zip(loops, extents, strict=True))):
-        nest = For(v, ir.const(0, v.dtype), d, ForKind.SERIAL, nest)
+    values = tuple(arith.Analyzer().simplify(v + s) for v, s in zip(loops, starts, strict=True))
+    nest = loops_around(BlockRealize(values, ir.TRUE, block), loops, extents)
     top = top_child(scope, path)
     state.replace(top, seq(nest, top))
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from weft import ir
 from weft.tir.analysis.access import point_region
 from weft.tir.analysis.dependence import is_reduction
-from weft.tir.analysis.structure import replace_node, replace_stmt
+from weft.tir.analysis.structure import loops_around, replace_node, replace_stmt
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 
 
 def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
@@ -166,7 +166,4 @@ def _copy(
     block = Block(tuple(axes), (point_region(source, index),), (point_region(target, index),), name,
                   BufferStore(target, value, index))  # fmt: skip
     loops = [ir.Var(f"ax{i}", v.dtype) for i, v in enumerate(index)]
-    nest: Stmt = BlockRealize(tuple(loops), ir.TRUE, block)
-    for v, d in reversed(list(zip(loops, shape, strict=True))):
-        nest = For(v, ir.const(0, v.dtype), d, ForKind.SERIAL, nest)
-    return nest
+    return loops_around(BlockRealize(tuple(loops), ir.TRUE, block), loops, shape)

@@ -291,11 +291,8 @@ def _partial_block(
     init = BufferStore(partial, identity, indices)
     reads, writes = access_regions([body], arith.Analyzer())
     reads = tuple(r for r in reads if r.buffer is not partial)
-    return BlockRealize(
-        tuple(values),
-        conditions[0],
-        Block(tuple(iter_vars), reads, writes, name, body, init, annotations=block.annotations),
-    )
+    part = Block(tuple(iter_vars), reads, writes, name, body, init, annotations=block.annotations)
+    return BlockRealize(tuple(values), conditions[0], part)
 
 
 def _final_nest(

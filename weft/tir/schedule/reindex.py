@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from weft import arith, ir
-from weft.tir.analysis.access import loads_of, point_region, stores_of
+from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.cover import covers_domain
 from weft.tir.analysis.dependence import is_complete, is_reduction, touches
-from weft.tir.analysis.structure import child_realizes, replace_node, statements, used_vars
+from weft.tir.analysis.structure import child_realizes, loops_around, replace_node, statements, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.schedule.block_buffers import BufferName, buffer_at, place_of
+from weft.tir.schedule.block_buffers import BufferName, buffer_at, copy_block, place_of
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, check_scope, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, Stmt, seq
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, Stmt, seq
 
 
 def reindex(
@@ -62,18 +62,10 @@ def reindex(
     here, there = ir.substitute(mine, fresh), ir.substitute(pattern, fresh)
     source, target, at, to = (old, new, there, here) if kind == "read" else (new, old, here, there)
     copy_name = state.fresh_name(new_name)
-    copy = Block(
-        tuple(ir.IterVar(iv.dom, fresh[iv.var], "data_par") for iv in axes),
-        (point_region(source, at),),
-        (point_region(target, to),),
-        copy_name,
-        BufferStore(target, BufferLoad(source, at), to),
-    )
+    iters = [ir.IterVar(iv.dom, fresh[iv.var], "data_par") for iv in axes]
+    copy = copy_block(iters, source, at, target, to, copy_name)
     loops = [ir.Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(axes)]
-    nest: Stmt = BlockRealize(tuple(loops), ir.TRUE, copy)
-    for v, iv in reversed(list(zip(loops, axes, strict=True))):
-        assert iv.dom is not None
-        nest = For(v, ir.const(0, v.dtype), iv.dom.extent, ForKind.SERIAL, nest)
+    nest = loops_around(BlockRealize(tuple(loops), ir.TRUE, copy), loops, [iv.dom.extent for iv in axes if iv.dom])
     top = top_child(scope, path)
     state.replace(top, seq(nest, top) if kind == "read" else seq(top, nest))
 

@@ -72,7 +72,7 @@ InjectSoftwarePipeline = inject_software_pipeline
 PrefetchStreams = prefetch_streams
 InjectVirtualThread = inject_virtual_thread
 InstrumentBoundCheckers = instrument_bound_checkers
-LoopPartition = loop_partition
+LoopPartition = update_wrapper(partial(loop_partition, cut=True), loop_partition)
 LowerCrossThreadReduction = lower_cross_thread_reduction
 LowerCustomDatatypes = lower_custom_datatypes
 LowerIntrin = lower_intrin

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import IRModule, PrimExpr, Var, function_pass, logical_and, rebuild, walk
-from weft.tir.analysis.structure import conjuncts
+from weft.ir import IRModule, PrimExpr, Var, all_of, function_pass, rebuild, walk
+from weft.tir.analysis.structure import conjuncts, replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import For, IfThenElse, Stmt
@@ -58,20 +58,11 @@ def _out_of(loop: For, test: IfThenElse) -> Stmt:
     body = test.then_case
     inner = [c for c, s in zip(parts, stays, strict=True) if s]
     if inner:
-        body = IfThenElse(_all(inner), body, span=test.span)
-    moved = For(
-        loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations, span=loop.span
-    )
-    return IfThenElse(_all([c for c, s in zip(parts, stays, strict=True) if not s]), moved, span=test.span)
+        body = IfThenElse(all_of(*inner), body, span=test.span)
+    moved = replace_node(loop, body=body)
+    return IfThenElse(all_of(*(c for c, s in zip(parts, stays, strict=True) if not s)), moved, span=test.span)
 
 
 def _depends(condition: PrimExpr, var: Var) -> bool:
     """Whether a test uses the loop variable, or memory, which the loop may write."""
     return any(n is var or isinstance(n, BufferLoad) for n in walk(condition))
-
-
-def _all(conditions: list[PrimExpr]) -> PrimExpr:
-    result = conditions[0]
-    for c in conditions[1:]:
-        result = logical_and(result, c)
-    return result

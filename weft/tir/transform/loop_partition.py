@@ -15,21 +15,23 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.structure import conjuncts, fresh_definitions, stmt_children
+from weft.tir.analysis.structure import conjuncts, fresh_definitions, replace_node, stmt_children
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+from weft.tir.stmt import AllocBuffer, AttrStmt, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from weft.tir.transform.extent import bound_over
+from weft.tir.transform.loop_cut import NOTHING, Cut, calls
 
 _TILE = (ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
 @ir.function_pass(kind=PrimFunc)
-def loop_partition(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
+def loop_partition(func: PrimFunc, mod: ir.IRModule, *, cut: bool = False) -> PrimFunc:
     """Version tile bodies on whether their boundary conditions can fail.
 
     Requires: No blocks.
     Ensures: The same form; conditions that hold everywhere are gone. ``PassContext(config={"tir.LoopPartition":
         {"partition_const_loop": False}})`` leaves those alone that only constants and loops of constant extent decide.
+        With `cut`, as under TVM's name, loops are first cut where a ``likely`` condition changes (``loop_cut``).
     Before::
 
         @T.prim_func
@@ -63,6 +65,10 @@ def loop_partition(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
+    if cut or config.get("partition_const_loop", False):
+        func = func.replace(body=Cut(analyzer, config).visit(func.body))
+    if cut:
+        return func
     return func.replace(body=_Partition(analyzer, config.get("partition_const_loop", True)).visit(func.body))
 
 
@@ -79,7 +85,7 @@ class _Partition:
             if isinstance(condition, ir.IntImm):
                 if condition.value:
                     return self.visit(node.then_case)
-                return self.visit(node.else_case) if node.else_case is not None else nothing()
+                return self.visit(node.else_case) if node.else_case is not None else NOTHING
             with self.analyzer.constraint_scope(condition):
                 then_case = self.visit(node.then_case)
             else_case = self.visit(node.else_case) if node.else_case is not None else None
@@ -90,7 +96,7 @@ class _Partition:
             body = node.body if _is_tile(node) else self.version(node.body)
             body = self.visit(body)
             self.around.pop()
-            return node if body is node.body else _with_body(node, body)
+            return node if body is node.body else replace_node(node, body=body)
         return ir.rebuild(node, self.visit) if isinstance(node, Stmt) else node
 
     def version(self, body: Stmt) -> Stmt:
@@ -122,7 +128,7 @@ class _Partition:
                     continue
                 used = set(ir.find(c, ir.Var))
                 tile = tiles
-                if _is_likely(c) and (own := [v for v in inner if v in used]):
+                if calls(c, "likely") and (own := [v for v in inner if v in used]):
                     tile = {**tiles, own[-1]: inner[own[-1]]}
                 if not used & tile.keys() or (used & inner.keys()) - tile.keys():
                     continue
@@ -183,24 +189,9 @@ def _is_tile(loop: For) -> bool:
     return loop.kind in _TILE or bool(ir.as_int(loop.annotations.get("pragma_loop_partition_hint", 0)))
 
 
-def _is_likely(c: ir.PrimExpr) -> bool:
-    return isinstance(c, ir.CallIntrin) and c.op.name == "tir.likely"
-
-
-def nothing() -> Stmt:
-    """A statement without effect."""
-    return Evaluate(ir.const(0, "int32"))
-
-
-def _with_body(loop: For, body: Stmt) -> For:
-    return For(
-        loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations, span=loop.span
-    )
-
-
 def _cases(c: ir.PrimExpr, tile: Any) -> tuple[ir.PrimExpr, ir.PrimExpr] | None:
     """Conditions on outer variables: one implies `c` for a whole tile, `c` for a part of it implies the other."""
-    if _is_likely(c):
+    if calls(c, "likely"):
         c = c.args[0]  # type: ignore[attr-defined]
     if not isinstance(c, (ir.LT, ir.LE, ir.GT, ir.GE)):
         return None
@@ -222,7 +213,7 @@ def _assume(body: Stmt, true: Container[ir.PrimExpr]) -> Stmt:
         if isinstance(node, ir.And):
             return ir.logical_and(node.a, node.b)
         if isinstance(node, IfThenElse) and isinstance(node.condition, ir.IntImm):
-            return node.then_case if node.condition.value else (node.else_case or nothing())
+            return node.then_case if node.condition.value else (node.else_case or NOTHING)
         return node
 
     return ir.rewrite(body, rule, pre=lambda n: ir.TRUE if n in true else None)

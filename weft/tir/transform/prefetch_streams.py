@@ -72,10 +72,7 @@ def prefetch_streams(func: PrimFunc, mod: ir.IRModule, *, line_bytes: int = UNKN
             return node
         ahead = int(node.annotations[PREFETCH_MARK])
         asked = [_ask(load, ahead) for load in _streams(node)]
-        return For(
-            node.loop_var, node.min, node.extent, node.kind, seq(*asked, node.body), node.thread_binding,
-            node.annotations.without(PREFETCH_MARK), span=node.span,
-        )  # fmt: skip
+        return replace_node(node, body=seq(*asked, node.body), annotations=node.annotations.without(PREFETCH_MARK))
 
     return ir.rewrite(func, mark, pre=_as_it_is)
 
@@ -217,9 +214,8 @@ def _asking_at_run_time(
     begin = (tile * number(steps) * lines) + ir.cast(t, block) * number(stretch) * now
     asked = For(i, number(0), now * number(stretch), ForKind.SERIAL, ask(begin + i))
     place = loop.min + block * ir.const(stretch, own) + inner
-    body = For(
-        inner, ir.const(0, own), ir.const(stretch, own), loop.kind, ir.substitute(loop.body, {loop.loop_var: place})
-    )
+    body = ir.substitute(loop.body, {loop.loop_var: place})
+    body = For(inner, ir.const(0, own), ir.const(stretch, own), loop.kind, body)
     blocks = For(block, ir.const(0, own), ir.const(steps // stretch, own), loop.kind, seq(asked, body), span=loop.span)
     share = ir.Min((number(whole - 1) + n_tiles) // n_tiles, number(_MOST_LINES))
     left = ir.Max(ir.Min(lines, number(whole) - tile * lines), number(0))

@@ -103,7 +103,8 @@ class _Lower:
     def reduction_below(self, loop: For, around: tuple[Stmt, ...], scope: Block) -> Any:
         """Return the first block, and its loops, whose outermost reduction loop is `loop`, if threads share it."""
         for realize, path in _realizes(loop, ()):
-            if not is_reduction(realize, scope):
+            known = is_reduction(realize, scope)
+            if not known and realize.block.init is None:
                 continue
             axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
             variables = structure.used_vars(tuple(v for iv, v in axes if iv.iter_type == "reduce"))
@@ -111,6 +112,8 @@ class _Lower:
             if not loops or loops[0] is not loop or all(f.thread_binding is None for f in loops):
                 continue
             name = realize.block.name_hint
+            if not known:
+                raise _unknown(realize.block, "it does more than to update what it sets first")
             if [s for s in path if not isinstance(s, SeqStmt)] != loops:
                 raise InvalidArgument(f"loops of the reduction '{name}', which threads share, are not the innermost",
                                       help="reorder the loops")  # fmt: skip

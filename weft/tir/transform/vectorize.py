@@ -11,7 +11,7 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.structure import jumps_out
+from weft.tir.analysis.structure import jumps_out, replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
@@ -108,9 +108,7 @@ class Vectorizer:
             low, extent = self.expr(s.min, mask), self.expr(s.extent, mask)
             if ir.DataType(low.dtype).lanes > 1 or ir.DataType(extent.dtype).lanes > 1:
                 raise NoVector
-            return For(
-                s.loop_var, low, extent, s.kind, self.stmt(s.body, mask), s.thread_binding, s.annotations, span=s.span
-            )
+            return replace_node(s, min=low, extent=extent, body=self.stmt(s.body, mask))
         if isinstance(s, Evaluate):
             if any(isinstance(n, ir.Var) and n in self.env for n in ir.walk(s.value)):
                 raise NoVector

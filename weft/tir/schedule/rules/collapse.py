@@ -17,6 +17,7 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
+from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt, seq
@@ -41,17 +42,8 @@ def collapse_dims(func: PrimFunc) -> PrimFunc:
         return func
     root = func.body.block  # type: ignore[attr-defined]
     body = seq(*[state.rewrite(loops, realize) for loops, realize in nests])
-    new_root = Block(
-        (),
-        (),
-        (),
-        root.name_hint,
-        body,
-        None,
-        tuple(state.view(b) for b in root.alloc_buffers),
-        root.match_buffers,
-        root.annotations,
-    )
+    views = tuple(state.view(b) for b in root.alloc_buffers)
+    new_root = replace_node(root, iter_vars=(), reads=(), writes=(), body=body, init=None, alloc_buffers=views)
     return func.replace(
         body=BlockRealize((), func.body.predicate, new_root),  # type: ignore[attr-defined]
         buffer_map=tuple((p, state.view(b)) for p, b in func.buffer_map),
@@ -278,10 +270,9 @@ class _Collapse:
             return node if isinstance(node, (ir.Var, Buffer)) else ir.rebuild(node, visit)
 
         regions = tuple(tuple(self._region(r) for r in rs) for rs in (block.reads, block.writes))
-        new_block = Block(
-            tuple(block_vars), regions[0], regions[1], block.name_hint, visit(block.body),
-            None if block.init is None else visit(block.init), (), (), block.annotations, span=block.span,
-        )  # fmt: skip
+        body, init = visit(block.body), None if block.init is None else visit(block.init)
+        bare = replace_node(block, iter_vars=tuple(block_vars), alloc_buffers=(), match_buffers=())
+        new_block = replace_node(bare, reads=regions[0], writes=regions[1], body=body, init=init)
         stmt: Stmt = BlockRealize(tuple(v for v, _ in new_loops), realize.predicate, new_block)
         for f, (var, extent) in zip(reversed(loops[: len(new_loops)]), reversed(new_loops), strict=True):
             stmt = For(var, ir.const(0, var.dtype), extent, f.kind, stmt)

@@ -14,18 +14,18 @@ from typing import NamedTuple
 from weft import ir
 from weft.error import ScheduleError
 from weft.ir import DataType, PrimExpr, Var, as_int
-from weft.tir.analysis.access import point_region
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
 from weft.tir.analysis.pattern import Contraction, contraction_of, stride_along
-from weft.tir.analysis.structure import replace_node, used_vars
+from weft.tir.analysis.structure import loops_around, replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.schedule.block_buffers import copy_block
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.depthwise import order_sum, row_stretches
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt, seq
+from weft.tir.stmt import BlockRealize, seq
 
 _MOST_ROWS = 16
 _WIDTH = 64
@@ -241,18 +241,12 @@ def spread_groups(ctx: RuleContext, rv: BlockRV, c: Contraction) -> BlockRV:
     source.insert(at, ir.substitute(c.a.indices[at], fresh))  # type: ignore[arg-type]
     variables = [*plain, *fresh.values()]
     name = state.fresh_name(f"{old.name}_spread")
-    copy = Block(
-        tuple(ir.IterVar(ir.Range.from_min_extent(ir.const(0, v.dtype), d), v, "data_par")
-              for v, d in zip(variables, shape, strict=True)),
-        (point_region(old, tuple(source)),),
-        (point_region(new, tuple(variables)),),
-        name,
-        BufferStore(new, BufferLoad(old, tuple(source)), tuple(variables)),
-    )  # fmt: skip
+    ranges = [ir.Range.from_min_extent(ir.const(0, v.dtype), d) for v, d in zip(variables, shape, strict=True)]
+    iters = [ir.IterVar(r, v, "data_par") for r, v in zip(ranges, variables, strict=True)]
+    copy = copy_block(iters, old, tuple(source), new, tuple(variables), name)
     loops = [ir.Var(f"ax{i}", v.dtype) for i, v in enumerate(variables)]
-    nest: Stmt = BlockRealize(tuple(loops), ir.TRUE, copy)
-    for v, extent in reversed(list(zip(loops, shape, strict=True))):
-        nest = For(v, ir.const(0, v.dtype), ir.cast(v.dtype, extent), ForKind.SERIAL, nest)
+    extents = [ir.cast(v.dtype, d) for v, d in zip(loops, shape, strict=True)]
+    nest = loops_around(BlockRealize(tuple(loops), ir.TRUE, copy), loops, extents)
     path = state.path_to_block(rv.name)
     top = top_child(state.scope_of(path), path)
     state.replace(top, seq(nest, top))

@@ -1,0 +1,59 @@
+"""LoopPartition under TVM's name: loops are cut where their conditions change; what is computed stays the same."""
+
+import numpy as np
+import pytest
+
+from weft import ir, tir
+from weft.script import from_source
+
+CONDITIONS = {  # of i, j and n; how many tests remain where all ranges are numbers
+    "i * 4 + j < {n}": 0,
+    "{n} - 3 > j - i * 2": 0,
+    "i == 3": 0,
+    "0 - i * 3 + 7 >= j": 0,
+    "i * 4 + j < 17 and i >= 2": 0,
+    "(i * 4 + j) // 3 < 5": 0,
+    "i % 2 == j": 1,
+    "X[i] < 3": 1,
+}
+
+
+def program(condition, sizes, marked):
+    rows, n = sizes
+    condition = condition.format(n=n)
+    test = f"T.likely({condition})" if marked else condition
+    hint = "" if marked else ', annotations={"pragma_loop_partition_hint": 1}'
+    return from_source(f"""
+@T.prim_func
+def main(X: T.Buffer((64,), "int32"), Y: T.Buffer((64,), "int32"), m: T.int32, k: T.int32):
+    for i in T.serial({rows}{hint}):
+        for j in T.serial(4{hint}):
+            if {test}:
+                Y[i * 4 + j] = X[i] * 2 + 1
+            else:
+                Y[i * 4 + j] = Y[i * 4 + j] - T.Select({test}, 3, i)
+            X[j + 1] = X[j + 1] + 1
+""")
+
+
+@pytest.mark.parametrize("marked", [True, False])
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("sizes", [("7", "21"), ("m", "k")])
+def test_parts_compute_the_same(condition, sizes, marked):
+    func = program(condition, sizes, marked)
+    with ir.PassContext(config={"tir.LoopPartition": {"partition_const_loop": True}}):
+        cut = tir.transform.LoopPartition()(ir.IRModule({"main": func}))["main"]
+    tests = ir.find(cut.body, tir.IfThenElse)
+    if sizes == ("7", "21") and "X" not in condition and "%" not in condition:
+        assert len(tests) == CONDITIONS[condition]
+    for m, k in ((7, 21), (0, 0), (1, 9), (9, 2), (16, 64), (-2, 5), (5, -3)):
+        outs = [np.full(64, 5, "int32") for _ in range(2)]
+        for f, y in zip((func, cut), outs, strict=True):
+            tir.interpret(f, np.arange(64, dtype="int32") % 7, y, m, k)
+        np.testing.assert_array_equal(*outs)
+
+
+def test_what_a_loop_of_numbers_asks_stays_without_the_option():
+    func = program("i * 4 + j < {n}", ("7", "21"), marked=True)
+    cut = tir.transform.LoopPartition()(ir.IRModule({"main": func}))["main"]
+    assert len(ir.find(cut.body, tir.IfThenElse)) == 1
