@@ -262,6 +262,27 @@ def test_a_model_with_anything_unknown_is_refused(tmp_path, changes):
         program(linear(**changes), tmp_path)
 
 
+def test_weights_wherever_they_lie_in_the_file(tmp_path):
+    rng, types = np.random.default_rng(8), ("float32", "int64", "float16", "uint8", "int32")
+    proto, weights = onnx_models.linear()[0], {}
+    for n in range(80):
+        name = "w" * int(rng.integers(1, 9)) + str(n)
+        weights[name] = rng.integers(0, 99, rng.integers(0, 70)).astype(types[n % len(types)])
+        proto.graph.initializer.append(numpy_helper.from_array(weights[name], name))
+    made = program(proto, tmp_path)
+    for name, value in weights.items():
+        found = made._weights[name]
+        assert found.dtype == value.dtype and found.flags.aligned, name
+        np.testing.assert_array_equal(found, value)
+
+
+def test_an_empty_cache_is_no_reason_to_wait(tmp_path):
+    past, new = np.empty((1, 0, 4), "float32"), np.ones((1, 3, 4), "float32")
+    assert one(tmp_path, "Concat", past, new, axis=1).tolist() == new.tolist()
+    assert one(tmp_path, "Transpose", past, perm=[1, 0, 2]).shape == (0, 1, 4)
+    assert all(one(tmp_path, op, past) is None for op in ("ReduceMax", "Softmax", "Relu"))
+
+
 def test_weights_beside_the_model(tmp_path):
     proto, w, b = onnx_models.linear()
     path = tmp_path / "m.onnx"

@@ -8,8 +8,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
+
+from weft.later import side_by_side
+
+CHUNK = 1 << 20
+"""Bytes that are read at once, which stay in the core's cache while they are looked at."""
 
 _KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket",
           stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}  # fmt: skip
@@ -37,6 +44,52 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
     """Read all of a file; errors as of :func:`open_regular`."""
     with open_regular(path) as file:
         return file.read()
+
+
+def read_parts(
+    file: int, memory: memoryview, offset: int = 0, look: Callable[[memoryview], bytes] = lambda chunk: b""
+) -> list[bytes]:
+    """Fill memory with what a file has from an offset on, on all cores.
+
+    Parameters
+    ----------
+    file : int
+        Its descriptor.
+    memory : memoryview
+        Bytes.
+    offset : int
+        In the file.
+    look : callable
+        Called with each chunk when it is there.
+
+    Returns
+    -------
+    list of bytes
+        What `look` returned, in the order of chunks.
+
+    Raises
+    ------
+    ValueError
+        When the file ends before.
+    """
+    starts = range(0, len(memory), CHUNK)
+    found = [b""] * len(starts)
+
+    def read(part: range) -> None:
+        for at in part:
+            chunk = memory[at : at + CHUNK]
+            got = 0
+            while got < len(chunk):
+                more = os.preadv(file, [chunk[got:]], offset + at + got)
+                if more == 0:
+                    raise ValueError("the file ends before its weights do")
+                got += more
+            found[at // CHUNK] = look(chunk)
+
+    workers = min(len(os.sched_getaffinity(0)), 8, max(1, len(starts) // 8))
+    shares = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
+    side_by_side([partial(read, share) for share in shares])
+    return found
 
 
 def file_identity(path: str | os.PathLike[str]) -> str:

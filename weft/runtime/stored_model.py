@@ -16,7 +16,6 @@ import os
 import struct
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -25,17 +24,15 @@ import numpy as np
 import tvm_ffi
 
 from weft import error, runtime
-from weft.later import side_by_side
 from weft.runtime.bytecode import VMFuncInfo
 from weft.runtime.executable import VMExecutable, dtype_constant, shape_constant
 from weft.runtime.module import Module, object_code, placed_module
-from weft.runtime.regular_file import open_regular
+from weft.runtime.regular_file import CHUNK, open_regular, read_parts
 from weft.runtime.tensor import Tensor, from_dlpack
 from weft.runtime.weight_file import release
 
 _MAGIC = b"WEFTM\x02\x00\x00"
 _LINE = 64
-_CHUNK = 1 << 20
 _PIECE = 16 << 20
 _DIGEST = 32
 _HUGE_PAGE = 2 << 20
@@ -91,24 +88,24 @@ def write_model(path: Path, executable: VMExecutable, note: object, key: str = "
     head += bytes(_up(len(head)) - len(head))
     with path.open("wb") as file:
         file.write(head)
-        digests, chunk, room = [], hashlib.sha256(), _CHUNK
+        digests, chunk, room = [], hashlib.sha256(), CHUNK
         for piece in _pieces(weights):
             file.write(piece)
             while len(piece) >= room:
                 chunk.update(piece[:room])
                 digests.append(chunk.digest())
-                piece, chunk, room = piece[room:], hashlib.sha256(), _CHUNK
+                piece, chunk, room = piece[room:], hashlib.sha256(), CHUNK
             chunk.update(piece)
             room -= len(piece)
-        file.write(_digest(head, b"".join([*digests, chunk.digest()] if room < _CHUNK else digests)))
+        file.write(_digest(head, b"".join([*digests, chunk.digest()] if room < CHUNK else digests)))
     return True
 
 
 def _pieces(weights: Sequence[np.ndarray[Any, Any]]) -> Generator[memoryview]:
     """The bytes of weights, each up to a cache line; of files that they lie in, no more than a piece is in memory."""
     for w in weights:
-        for at in range(0, len(w), _CHUNK):
-            yield w[at : at + _CHUNK].data
+        for at in range(0, len(w), CHUNK):
+            yield w[at : at + CHUNK].data
             if at % _PIECE == 0:
                 release()
         yield memoryview(bytes(_up(w.nbytes) - w.nbytes))
@@ -186,8 +183,9 @@ def read_model(
                 raise _damaged(path)
             if not accept(header["note"]):
                 return None
-            memory, digest = _read_weights(file.fileno(), len(head), weights)
-            if os.pread(file.fileno(), _DIGEST, size - _DIGEST) != _digest(head, digest):
+            memory = _large_pages(weights)
+            digests = read_parts(file.fileno(), memory.data, len(head), _chunk_digest)
+            if os.pread(file.fileno(), _DIGEST, size - _DIGEST) != _digest(head, b"".join(digests)):
                 raise _damaged(path)
             return StoredModel(_executable(header, objects, memory, path, load), header["note"])
         except (ValueError, LookupError, TypeError) as e:
@@ -222,30 +220,6 @@ def _load_with_compiler(path: Path) -> Callable[..., Module]:
     return lambda objects, names: runtime.link.load_objects(objects, names, path)
 
 
-def _read_weights(file: int, offset: int, size: int) -> tuple[np.ndarray[Any, Any], bytes]:
-    """Read the weights, on all cores, into large pages; and digests of their chunks."""
-    starts = range(0, size, _CHUNK)
-    digests = [b""] * len(starts)
-    memory = _large_pages(size)
-
-    def read(part: range) -> None:
-        for at in part:
-            n = min(_CHUNK, size - at)
-            chunk = memory[at : at + n]
-            got = 0
-            while got < n:
-                more = os.preadv(file, [chunk[got:].data], offset + at + got)
-                if more == 0:
-                    raise ValueError("the file ends before its weights do")
-                got += more
-            digests[at // _CHUNK] = hashlib.sha256(chunk.data).digest()
-
-    workers = min(len(os.sched_getaffinity(0)), 8, max(1, len(starts) // 8))
-    shares = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
-    side_by_side([partial(read, share) for share in shares])
-    return memory, b"".join(digests)
-
-
 def _large_pages(size: int) -> np.ndarray[Any, Any]:
     """Memory on a cache line, and from 2 MiB on in pages of 2 MiB where the system has them."""
     if size < _HUGE_PAGE:
@@ -265,6 +239,10 @@ def _digest(head: bytes, weights: bytes) -> bytes:
     digest = hashlib.blake2b(head, digest_size=_DIGEST)
     digest.update(weights)
     return digest.digest()
+
+
+def _chunk_digest(chunk: memoryview) -> bytes:
+    return hashlib.sha256(chunk).digest()
 
 
 def _up(n: int) -> int:
