@@ -158,7 +158,7 @@ def _look(path: Path) -> Content:
     """Hash a file, on all cores; no more than some chunks of it are in memory."""
     open_regular(path).close()  # a pipe has no content to be known by
     known_as, before = file_identity(path), path.stat()
-    settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED_NS
+    settled = _is_settled(before)
     memo = f"content\n{path.resolve()}\n{known_as}" if before.st_size >= _LARGE else None
     known = cache.get(memo) if memo is not None else None
     if known is not None:
@@ -185,15 +185,35 @@ def find(request: Request) -> VMExecutable | None:
     """Return the executable of a model that was compiled before, or None."""
     store = cache.default_cache()
     file = store.open(request.key)
-    return None if file is None else _read(store.path, request, store, file)
+    if file is None:
+        return None
+    memo = _memo_of_entry(file.fileno())
+    known = memo is not None and store.get(memo) is not None
+    found = _read(store.path, request, store, file, known)
+    if found is not None and memo is not None and not known:
+        store.put(memo, b"")
+    return found
+
+
+def _memo_of_entry(file: int) -> str | None:
+    """Name a large entry that was found sound: as it is, and since the system started, which may have lost writes."""
+    with suppress(OSError):
+        if os.fstat(file).st_size >= _LARGE and _is_settled(os.fstat(file)):
+            return f"sound\n{file_identity(file)}\n{Path('/proc/sys/kernel/random/boot_id').read_text()}"
+    return None
+
+
+def _is_settled(status: os.stat_result) -> bool:
+    return time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED_NS
 
 
 def _read(
-    path: Path, request: Request, store: cache.Cache | None, opened: BinaryIO | None = None
+    path: Path, request: Request, store: cache.Cache | None, opened: BinaryIO | None = None, is_sound: bool = False
 ) -> VMExecutable | None:
     name = cache.key_digest(request.key).hex()
     try:
-        found = read_model(path, lambda note: _is_current(note["files"], request.path.parent), key=name, opened=opened)
+        found = read_model(path, lambda note: _is_current(note["files"], request.path.parent), key=name, opened=opened,
+                           is_sound=is_sound)  # fmt: skip
     except (ExecutableError, KeyError, TypeError):
         if store is not None:
             store.drop(request.key)
