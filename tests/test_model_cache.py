@@ -134,9 +134,9 @@ def test_a_damaged_entry_is_made_again(tmp_path, monkeypatch, found_sound):
     good = entry.read_bytes()
     for bad in (good[:-100], good[:300], good[: len(good) // 2] + b"\x55" * 64 + good[len(good) // 2 + 64 :]):
         run(weft.Session(path))
-        with monkeypatch.context() as m:
-            m.setattr("weft.runtime.stored_model._digest", None)
-            if found_sound:  # it is compared no more
+        if found_sound:  # it is compared no more
+            with monkeypatch.context() as m:
+                m.setattr("weft.runtime.stored_model._digest", None)
                 run(weft.Session(path))
         status = entry.stat()
         entry.write_bytes(bad)

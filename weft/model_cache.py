@@ -28,16 +28,15 @@ from weft import environment
 from weft.compile_key import SETTLED_NS as _SETTLED_NS
 from weft.compile_key import brings_models, compile_key, is_plain, is_watched
 from weft.error import ExecutableError, InvalidArgument, ScheduleWarning, WeftError
-from weft.later import side_by_side
 from weft.runtime import Module, VMExecutable, cache, file_identity, num_threads, open_regular, placed_module
 from weft.runtime.jit import Recompilable
+from weft.runtime.regular_file import CHUNK, in_shares
 from weft.runtime.stored_model import read_model, write_model
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError
 
 if TYPE_CHECKING:
     from weft.baseline import BaselineProgram
 
-_CHUNK = 1 << 20
 _LARGE = 16 << 20
 """Bytes of a file from which on its hash is kept with its times and place, as long as these do not change."""
 _COMPILER = "weft.relax.vm_build"
@@ -165,13 +164,11 @@ def _look(path: Path) -> Content:
         return Content(known.decode(), known_as, settled)
 
     def digests(part: range) -> bytes:
-        chunk = memoryview(bytearray(_CHUNK))  # which stays in the core's cache
+        chunk = memoryview(bytearray(CHUNK))
         return b"".join(hashlib.sha256(chunk[: os.preadv(file.fileno(), [chunk], at)]).digest() for at in part)
 
-    starts, workers = range(0, before.st_size, _CHUNK), min(4, len(os.sched_getaffinity(0)))
-    shares = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
     with open_regular(path) as file:
-        parts = b"".join(side_by_side([partial(digests, share) for share in shares]))
+        parts = in_shares(before.st_size, digests)
     found = hashlib.blake2b(parts + str(before.st_size).encode(), digest_size=32).hexdigest()
     if memo is not None and settled and file_identity(path) == known_as:
         cache.put(memo, found.encode())
@@ -212,8 +209,7 @@ def _read(
 ) -> VMExecutable | None:
     name = cache.key_digest(request.key).hex()
     try:
-        found = read_model(path, lambda note: _is_current(note["files"], request.path.parent), key=name, opened=opened,
-                           is_sound=is_sound)  # fmt: skip
+        found = read_model(path, partial(_is_current, request.path.parent), key=name, opened=opened, is_sound=is_sound)
     except (ExecutableError, KeyError, TypeError):
         if store is not None:
             store.drop(request.key)
@@ -235,10 +231,10 @@ def _read(
     return found.executable
 
 
-def _is_current(files: Mapping[str, str], folder: Path) -> bool:
+def _is_current(folder: Path, note: Mapping[str, Any]) -> bool:
     """Whether the weights in files beside the model are those that it was compiled with."""
     with suppress(OSError):
-        return all(_content(folder / name) == digest for name, digest in files.items())
+        return all(_content(folder / name) == digest for name, digest in note["files"].items())
     return False
 
 

@@ -108,13 +108,8 @@ def test_log_of_sums_of_powers(tmp_path):
 @pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 def test_recurrent_layers(tmp_path, op, gates, direction):
     rng, n, batch, size, hidden = np.random.default_rng(6), 5, 3, 4, 7
-    ways = 2 if direction == "bidirectional" else 1
-    shapes = [
-        (n, batch, size),
-        (ways, gates * hidden, size),
-        (ways, gates * hidden, hidden),
-        (ways, 2 * gates * hidden),
-    ]
+    ways, rows = 2 if direction == "bidirectional" else 1, gates * hidden
+    shapes = [(n, batch, size), (ways, rows, size), (ways, rows, hidden), (ways, 2 * rows)]
     values = [(rng.standard_normal(s) / 2).astype("float32") for s in shapes]
     values += [np.full(batch, n, "int32"), rng.standard_normal((ways, batch, hidden)).astype("float32")]
     own = [{}, {"linear_before_reset": 1}] if op == "GRU" else [{}]

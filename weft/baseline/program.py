@@ -108,8 +108,8 @@ class BaselineProgram:
         known.update(outputs)
         if name == "Split" and "num_outputs" not in attributes and not any(inputs[1:]):
             attributes["num_outputs"] = len(outputs)
-        return _Step(compute if name in _MIXED else partial(_in_float32, compute), inputs, outputs, attributes, (),
-                     name in _EMPTY)  # fmt: skip
+        compute = compute if name in _MIXED else partial(_in_float32, compute)
+        return _Step(compute, inputs, outputs, attributes, (), name in _EMPTY)
 
     def _constant(self, value: np.ndarray) -> str:
         """Keep a value that is no tensor of the file, and return its name, which none in a file can have."""

@@ -46,50 +46,30 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
         return file.read()
 
 
-def read_parts(
-    file: int, memory: memoryview, offset: int = 0, look: Callable[[memoryview], bytes] = lambda chunk: b""
-) -> list[bytes]:
-    """Fill memory with what a file has from an offset on, on all cores.
+def in_shares(size: int, work: Callable[[range], bytes]) -> bytes:
+    """Join what a function returns for ranges of the places where chunks begin, which cores of the machine share."""
+    starts = range(0, size, CHUNK)
+    n = min(len(os.sched_getaffinity(0)), 8, max(1, len(starts) // 8))
+    shares = [starts[len(starts) * i // n : len(starts) * (i + 1) // n] for i in range(n)]
+    return b"".join(side_by_side([partial(work, share) for share in shares]))
 
-    Parameters
-    ----------
-    file : int
-        Its descriptor.
-    memory : memoryview
-        Bytes.
-    offset : int
-        In the file.
-    look : callable
-        Called with each chunk when it is there.
 
-    Returns
-    -------
-    list of bytes
-        What `look` returned, in the order of chunks.
+def read_parts(file: int, memory: memoryview, offset: int, look: Callable[[memoryview], bytes] | None = None) -> bytes:
+    """Fill memory from an open file, on all cores; join what `look` returns for each chunk. A ValueError at its end."""
 
-    Raises
-    ------
-    ValueError
-        When the file ends before.
-    """
-    starts = range(0, len(memory), CHUNK)
-    found = [b""] * len(starts)
-
-    def read(part: range) -> None:
+    def read(part: range) -> bytes:
+        found = b""
         for at in part:
-            chunk = memory[at : at + CHUNK]
-            got = 0
+            chunk, got = memory[at : at + CHUNK], 0
             while got < len(chunk):
                 more = os.preadv(file, [chunk[got:]], offset + at + got)
                 if more == 0:
                     raise ValueError("the file ends before its weights do")
                 got += more
-            found[at // CHUNK] = look(chunk)
+            found += look(chunk) if look is not None else b""
+        return found
 
-    workers = min(len(os.sched_getaffinity(0)), 8, max(1, len(starts) // 8))
-    shares = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
-    side_by_side([partial(read, share) for share in shares])
-    return found
+    return in_shares(len(memory), read)
 
 
 def file_identity(path: int | str | os.PathLike[str]) -> str:

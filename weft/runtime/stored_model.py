@@ -187,9 +187,8 @@ def read_model(
             if not accept(header["note"]):
                 return None
             memory = _large_pages(weights)
-            look = () if is_sound else (_chunk_digest,)
-            digests = read_parts(file.fileno(), memory.data, len(head), *look)
-            if not is_sound and os.pread(file.fileno(), _DIGEST, size - _DIGEST) != _digest(head, b"".join(digests)):
+            digests = read_parts(file.fileno(), memory.data, len(head), None if is_sound else _chunk_digest)
+            if not is_sound and os.pread(file.fileno(), _DIGEST, size - _DIGEST) != _digest(head, digests):
                 raise _damaged(path)
             return StoredModel(_executable(header, objects, memory, path, load), header["note"])
         except (ValueError, LookupError, TypeError) as e:
