@@ -25,7 +25,6 @@ _FLOAT = np.dtype("float32")
 _MOST_ELEMENTS = 1 << 28
 _PART = 1 << 15  # elements that stay in the core's cache from one step of a formula to the next
 
-
 operator = OPERATORS.on
 """Register the decorated function under names of operators."""
 
