@@ -124,13 +124,23 @@ def test_what_another_process_cannot_know_is_not_kept(tmp_path, monkeypatch):
     assert model_cache.request_of(path, options) is None
 
 
-def test_a_damaged_entry_is_made_again(tmp_path):
+@pytest.mark.parametrize("found_sound", [False, True])
+def test_a_damaged_entry_is_made_again(tmp_path, monkeypatch, found_sound):
+    monkeypatch.setattr(model_cache, "_SETTLED_NS", 0)
+    monkeypatch.setattr(model_cache, "_LARGE", 0 if found_sound else 1 << 40)
     path = write_model(tmp_path / "m.onnx")
     run(weft.Session(path))
     (entry,) = entries(tmp_path)
     good = entry.read_bytes()
     for bad in (good[:-100], good[:300], good[: len(good) // 2] + b"\x55" * 64 + good[len(good) // 2 + 64 :]):
+        run(weft.Session(path))
+        if found_sound:  # it is compared no more
+            with monkeypatch.context() as m:
+                m.setattr("weft.runtime.stored_model._digest", None)
+                run(weft.Session(path))
+        status = entry.stat()
         entry.write_bytes(bad)
+        os.utime(entry, ns=(status.st_atime_ns, status.st_mtime_ns))
         run(weft.Session(path))
         assert entry.read_bytes() == good
 

@@ -28,16 +28,15 @@ from weft import environment
 from weft.compile_key import SETTLED_NS as _SETTLED_NS
 from weft.compile_key import brings_models, compile_key, is_plain, is_watched
 from weft.error import ExecutableError, InvalidArgument, ScheduleWarning, WeftError
-from weft.later import side_by_side
 from weft.runtime import Module, VMExecutable, cache, file_identity, num_threads, open_regular, placed_module
 from weft.runtime.jit import Recompilable
+from weft.runtime.regular_file import CHUNK, in_shares
 from weft.runtime.stored_model import read_model, write_model
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError
 
 if TYPE_CHECKING:
     from weft.baseline import BaselineProgram
 
-_CHUNK = 1 << 20
 _LARGE = 16 << 20
 """Bytes of a file from which on its hash is kept with its times and place, as long as these do not change."""
 _COMPILER = "weft.relax.vm_build"
@@ -158,20 +157,18 @@ def _look(path: Path) -> Content:
     """Hash a file, on all cores; no more than some chunks of it are in memory."""
     open_regular(path).close()  # a pipe has no content to be known by
     known_as, before = file_identity(path), path.stat()
-    settled = time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED_NS
+    settled = _is_settled(before)
     memo = f"content\n{path.resolve()}\n{known_as}" if before.st_size >= _LARGE else None
     known = cache.get(memo) if memo is not None else None
     if known is not None:
         return Content(known.decode(), known_as, settled)
 
     def digests(part: range) -> bytes:
-        chunk = memoryview(bytearray(_CHUNK))  # which stays in the core's cache
+        chunk = memoryview(bytearray(CHUNK))
         return b"".join(hashlib.sha256(chunk[: os.preadv(file.fileno(), [chunk], at)]).digest() for at in part)
 
-    starts, workers = range(0, before.st_size, _CHUNK), min(4, len(os.sched_getaffinity(0)))
-    shares = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
     with open_regular(path) as file:
-        parts = b"".join(side_by_side([partial(digests, share) for share in shares]))
+        parts = in_shares(before.st_size, digests)
     found = hashlib.blake2b(parts + str(before.st_size).encode(), digest_size=32).hexdigest()
     if memo is not None and settled and file_identity(path) == known_as:
         cache.put(memo, found.encode())
@@ -185,15 +182,34 @@ def find(request: Request) -> VMExecutable | None:
     """Return the executable of a model that was compiled before, or None."""
     store = cache.default_cache()
     file = store.open(request.key)
-    return None if file is None else _read(store.path, request, store, file)
+    if file is None:
+        return None
+    memo = _memo_of_entry(file.fileno())
+    known = memo is not None and store.get(memo) is not None
+    found = _read(store.path, request, store, file, known)
+    if found is not None and memo is not None and not known:
+        store.put(memo, b"")
+    return found
+
+
+def _memo_of_entry(file: int) -> str | None:
+    """Name a large entry that was found sound: as it is, and since the system started, which may have lost writes."""
+    with suppress(OSError):
+        if os.fstat(file).st_size >= _LARGE and _is_settled(os.fstat(file)):
+            return f"sound\n{file_identity(file)}\n{Path('/proc/sys/kernel/random/boot_id').read_text()}"
+    return None
+
+
+def _is_settled(status: os.stat_result) -> bool:
+    return time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED_NS
 
 
 def _read(
-    path: Path, request: Request, store: cache.Cache | None, opened: BinaryIO | None = None
+    path: Path, request: Request, store: cache.Cache | None, opened: BinaryIO | None = None, is_sound: bool = False
 ) -> VMExecutable | None:
     name = cache.key_digest(request.key).hex()
     try:
-        found = read_model(path, lambda note: _is_current(note["files"], request.path.parent), key=name, opened=opened)
+        found = read_model(path, partial(_is_current, request.path.parent), key=name, opened=opened, is_sound=is_sound)
     except (ExecutableError, KeyError, TypeError):
         if store is not None:
             store.drop(request.key)
@@ -215,10 +231,10 @@ def _read(
     return found.executable
 
 
-def _is_current(files: Mapping[str, str], folder: Path) -> bool:
+def _is_current(folder: Path, note: Mapping[str, Any]) -> bool:
     """Whether the weights in files beside the model are those that it was compiled with."""
     with suppress(OSError):
-        return all(_content(folder / name) == digest for name, digest in files.items())
+        return all(_content(folder / name) == digest for name, digest in note["files"].items())
     return False
 
 

@@ -108,13 +108,8 @@ def test_log_of_sums_of_powers(tmp_path):
 @pytest.mark.parametrize(("op", "gates"), [("LSTM", 4), ("GRU", 3), ("RNN", 1)])
 def test_recurrent_layers(tmp_path, op, gates, direction):
     rng, n, batch, size, hidden = np.random.default_rng(6), 5, 3, 4, 7
-    ways = 2 if direction == "bidirectional" else 1
-    shapes = [
-        (n, batch, size),
-        (ways, gates * hidden, size),
-        (ways, gates * hidden, hidden),
-        (ways, 2 * gates * hidden),
-    ]
+    ways, rows = 2 if direction == "bidirectional" else 1, gates * hidden
+    shapes = [(n, batch, size), (ways, rows, size), (ways, rows, hidden), (ways, 2 * rows)]
     values = [(rng.standard_normal(s) / 2).astype("float32") for s in shapes]
     values += [np.full(batch, n, "int32"), rng.standard_normal((ways, batch, hidden)).astype("float32")]
     own = [{}, {"linear_before_reset": 1}] if op == "GRU" else [{}]
@@ -260,6 +255,27 @@ def linear(**changes):
 def test_a_model_with_anything_unknown_is_refused(tmp_path, changes):
     with pytest.raises(NotInBaseline):
         program(linear(**changes), tmp_path)
+
+
+def test_weights_wherever_they_lie_in_the_file(tmp_path):
+    rng, types = np.random.default_rng(8), ("float32", "int64", "float16", "uint8", "int32")
+    proto, weights = onnx_models.linear()[0], {}
+    for n in range(80):
+        name = "w" * int(rng.integers(1, 9)) + str(n)
+        weights[name] = rng.integers(0, 99, rng.integers(0, 70)).astype(types[n % len(types)])
+        proto.graph.initializer.append(numpy_helper.from_array(weights[name], name))
+    made = program(proto, tmp_path)
+    for name, value in weights.items():
+        found = made._weights[name]
+        assert found.dtype == value.dtype and found.flags.aligned, name
+        np.testing.assert_array_equal(found, value)
+
+
+def test_an_empty_cache_is_no_reason_to_wait(tmp_path):
+    past, new = np.empty((1, 0, 4), "float32"), np.ones((1, 3, 4), "float32")
+    assert one(tmp_path, "Concat", past, new, axis=1).tolist() == new.tolist()
+    assert one(tmp_path, "Transpose", past, perm=[1, 0, 2]).shape == (0, 1, 4)
+    assert all(one(tmp_path, op, past) is None for op in ("ReduceMax", "Softmax", "Relu"))
 
 
 def test_weights_beside_the_model(tmp_path):

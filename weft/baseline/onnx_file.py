@@ -10,15 +10,17 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Mapping
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.baseline.refusal import NotInBaseline
-from weft.runtime import open_regular, read_regular
+from weft.runtime import open_regular
 from weft.runtime.protobuf import BYTES, FIXED32, FIXED64, VARINT, read_varint
 from weft.runtime.protobuf import fields as message_fields
+from weft.runtime.regular_file import read_parts
 
 _NUMBERS = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool", 10: "float16"}
 ELEMENT_TYPES = {number: np.dtype(name) for number, name in _NUMBERS.items()}
@@ -47,13 +49,14 @@ def read_onnx(path: Path) -> tuple[dict[str, Any], Any]:
         When it is no well-formed model, or has what baseline programs do not.
     """
     try:
-        data: Any = read_regular(path)
+        with open_regular(path) as file:
+            data = _bytes_of(file.fileno(), 0, os.fstat(file.fileno()).st_size)
         return _message(data, 0, len(data), _MODEL), data
     except (OSError, IndexError, TypeError, ValueError, struct.error) as e:
         raise NotInBaseline(f"the file cannot be read: {e}") from e
 
 
-def tensor_values(tensor: Mapping[str, Any], data: Any, folder: Path) -> np.ndarray:
+def tensor_values(tensor: dict[str, Any], data: memoryview, folder: Path) -> np.ndarray:
     """Return a tensor's values; views where they are bytes in the model's file or in one beside it."""
     dtype, dims = ELEMENT_TYPES.get(tensor.get("data_type", 0)), tuple(tensor["dims"])
     if dtype is None or any(d < 0 for d in dims):
@@ -61,8 +64,7 @@ def tensor_values(tensor: Mapping[str, Any], data: Any, folder: Path) -> np.ndar
     if tensor.get("data_location"):
         return _beside(tensor, dtype, folder).reshape(dims)
     if "raw_data" in tensor:
-        first, last = tensor["raw_data"]
-        return _aligned(memoryview(data)[first:last], dtype).reshape(dims)
+        return _in_place(tensor, data, dtype).reshape(dims)
     field = {"float32": "float_data", "int64": "int64_data"}.get(dtype.name, "int32_data")
     if dtype == np.float16:  # as the integers that their bits are
         return np.array(tensor[field], np.uint16).view(dtype).reshape(dims)
@@ -80,13 +82,28 @@ def _beside(tensor: Mapping[str, Any], dtype: np.dtype[Any], folder: Path) -> np
     with open_regular(path) as file:  # of which other tensors are, too
         if offset < 0 or int(info.get("length", length)) != length or offset + length > os.fstat(file.fileno()).st_size:
             raise NotInBaseline("weights that are not all in their file")
-        file.seek(offset)
-        return _aligned(memoryview(file.read(length)), dtype)
+        return np.frombuffer(_bytes_of(file.fileno(), offset, length), dtype)
 
 
-def _aligned(data: memoryview, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return bytes as elements, copied where they lie across the bounds of elements: products of these are slow."""
-    values = np.frombuffer(data, dtype)
+def _bytes_of(file: int, offset: int, size: int) -> memoryview:
+    """Read a part of a file; into pages of the usual size, as memory that is used once is not worth larger ones."""
+    data = memoryview(mmap(-1, max(1, size), flags=MAP_PRIVATE | MAP_ANONYMOUS))[:size]
+    read_parts(file, data, offset)
+    return data
+
+
+def _in_place(tensor: dict[str, Any], data: memoryview, dtype: np.dtype[Any]) -> np.ndarray:
+    """View a tensor's bytes as elements, where no element lies across the bounds of two: products of these are slow.
+
+    They are moved there by up to three bytes, onto what is read: before them lie at least a tag and a length, and in
+    front of these the tensor's own. Longer elements, which are indices more often than weights, are copied.
+    """
+    first, last = tensor["raw_data"]
+    across = first % dtype.itemsize
+    if 0 < across < 4:
+        data[first - across : last - across] = data[first:last]
+        first, last = tensor["raw_data"] = first - across, last - across
+    values = np.frombuffer(data[first:last].toreadonly(), dtype)
     return values if values.flags.aligned else values.copy()
 
 
@@ -119,7 +136,7 @@ def _enter(out: dict[str, Any], field: Any, wire: int, value: Any, data: Any) ->
     if inner is not None:
         value = _message(data, value[0], value[1], inner)
     elif kind == "s":
-        value = data[value[0] : value[1]].decode()
+        value = str(data[value[0] : value[1]], "utf-8")
     elif wire == BYTES and kind != "b":
         out[name] += _packed(data, value[0], value[1], kind)
         return

@@ -23,7 +23,7 @@ OPERATORS: Registry[Callable[..., Any]] = Registry()
 
 _FLOAT = np.dtype("float32")
 _MOST_ELEMENTS = 1 << 28
-
+_PART = 1 << 15  # elements that stay in the core's cache from one step of a formula to the next
 
 operator = OPERATORS.on
 """Register the decorated function under names of operators."""
@@ -79,31 +79,25 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
+_ERF = [np.array(p, np.float32) for p in (
+    (2.0747468e-08, -1.9792461e-06, 1.3763431e-04, 3.4629248e-03, 4.9786904e-02, 0.19390024, 1.1283791),
+    (9.0308206e-04, 0.013852472, 0.11252043, 0.50517157, 1))]  # fmt: skip
+"""Polynomials of x², the highest power first, whose quotient is erf(x) / x up to 3.85 within 4.2e-8 of itself."""
+
+
 def erf(x: np.ndarray) -> np.ndarray:
-    """Return the error function of float32 values within two units in the last place or so.
+    """Return the error function of float32 values within four units in the last place or so.
 
-    Source: its series around 0; further out, Abramowitz and Stegun, 7.1.26.
+    Source: a fit by weighted least squares whose weights follow the largest error; beyond 3.85 it is 1.
     """
-    square, series = x * x, np.zeros_like(x)
-    for n in range(11, -1, -1):  # terms of (-1)^n x^(2n+1) / (n! (2n+1)), by Horner's scheme
-        series = series * square + np.float32(_SERIES[n])
-    small = np.abs(x)
-    t = 1 / (1 + np.float32(0.3275911) * small)
-    tail = np.zeros_like(x)
-    for c in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        tail = (tail + np.float32(c)) * t
-    return np.where(small < 0.8, x * series, np.copysign(1 - tail * np.exp(-square), x))
+    flat, one, far = x.reshape(-1), np.float32(1), np.float32(3.85)
+    out = np.empty(flat.shape, np.float32)
+    for at in range(0, flat.size, _PART):
+        part = np.clip(flat[at : at + _PART], -far, far)
+        above, below = (np.polyval(p, part * part) for p in _ERF)
+        np.clip(part * (above / below), -one, one, out=out[at : at + _PART])
+    return out.reshape(x.shape)
 
-
-def _series() -> list[float]:
-    terms, factorial = [], 1.0
-    for n in range(12):
-        factorial *= max(n, 1)
-        terms.append((-1) ** n * 2 / np.sqrt(np.pi) / (factorial * (2 * n + 1)))
-    return terms
-
-
-_SERIES = _series()
 
 _UNARY: dict[str, Callable[[np.ndarray], Any]] = {
     "Sigmoid": sigmoid, "Tanh": np.tanh, "Exp": np.exp, "Log": np.log, "Sqrt": np.sqrt, "Floor": np.floor,

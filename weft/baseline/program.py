@@ -18,6 +18,8 @@ from weft.baseline.threads import few_threads
 
 _MIXED = ("Cast", "Resize")
 """Operators whose operands or results may be of several types of floats."""
+_EMPTY = ("Cast", "Concat", "Identity", "Shape", "Slice", "Transpose")
+"""Operators that do with no elements what they do with some, as a decoder's empty cache needs."""
 _signature = cache(inspect.signature)
 _ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints"}
 
@@ -37,6 +39,7 @@ class _Step(NamedTuple):
     attributes: dict[str, Any]
     last: tuple[str, ...]
     """Values that nobody reads behind it."""
+    takes_empty: bool
 
 
 class BaselineProgram:
@@ -66,7 +69,7 @@ class BaselineProgram:
         if opsets.get("") not in OPSETS:
             raise NotInBaseline(f"opset {opsets.get('')}")
 
-        def read(tensor: Mapping[str, Any]) -> np.ndarray:
+        def read(tensor: dict[str, Any]) -> np.ndarray:
             try:
                 return tensor_values(tensor, data, path.parent)
             except (OSError, ValueError, OverflowError) as e:
@@ -83,7 +86,7 @@ class BaselineProgram:
         self._forget_early()
 
     def _step(
-        self, node: Mapping[str, Any], known: set[str], opset: int, read: Callable[[Mapping[str, Any]], np.ndarray]
+        self, node: Mapping[str, Any], known: set[str], opset: int, read: Callable[[dict[str, Any]], np.ndarray]
     ) -> _Step:
         """Look an operator up, and bind its inputs and attributes to the parameters of its function."""
         name, inputs, outputs = node.get("op_type", ""), tuple(node["input"]), tuple(node["output"])
@@ -105,7 +108,8 @@ class BaselineProgram:
         known.update(outputs)
         if name == "Split" and "num_outputs" not in attributes and not any(inputs[1:]):
             attributes["num_outputs"] = len(outputs)
-        return _Step(compute if name in _MIXED else partial(_in_float32, compute), inputs, outputs, attributes, ())
+        compute = compute if name in _MIXED else partial(_in_float32, compute)
+        return _Step(compute, inputs, outputs, attributes, (), name in _EMPTY)
 
     def _constant(self, value: np.ndarray) -> str:
         """Keep a value that is no tensor of the file, and return its name, which none in a file can have."""
@@ -124,8 +128,6 @@ class BaselineProgram:
 
     def try_run(self, values: Sequence[np.ndarray]) -> list[np.ndarray] | None:
         """Return the outputs; None where the compiled program had better give them, or say what is wrong."""
-        if not all(v.size for v in values):
-            return None
         try:
             with few_threads():
                 return self.run(values)
@@ -141,9 +143,12 @@ class BaselineProgram:
             Any, when an operator does not take what it gets.
         """
         known = {**self._weights, **{i.name: v for i, v in zip(self.inputs, values, strict=True)}}
+        full = all(v.size for v in values)
         with np.errstate(all="ignore"):
             for step in self._steps:
                 given = [known[n] if n else None for n in step.inputs]
+                if not (full or step.takes_empty or all(v is None or v.size for v in given)):
+                    raise NotInBaseline("an operator on nothing, which may be an error or have a value of its own")
                 made = step.compute(*given, **step.attributes)
                 results = made if isinstance(made, tuple) else (made,)
                 if len(results) < len(step.outputs):
@@ -175,7 +180,7 @@ def _in_float32(compute: Callable[..., Any], *values: Any, **attributes: Any) ->
     return tuple(r.astype(np.float16) if r.dtype == np.float32 else r for r in results)
 
 
-def _attribute(attribute: Mapping[str, Any], read: Callable[[Mapping[str, Any]], np.ndarray]) -> Any:
+def _attribute(attribute: Mapping[str, Any], read: Callable[[dict[str, Any]], np.ndarray]) -> Any:
     field = _ATTRIBUTE_FIELDS.get(attribute.get("type", 0))
     if field is None:
         raise NotInBaseline(f"an attribute of type {attribute.get('type')}")

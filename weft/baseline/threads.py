@@ -14,7 +14,6 @@ from typing import Any
 
 _MAPPED = re.compile(r"/\S*openblas\S*\.so\S*$")
 
-
 _LOCK = threading.Lock()
 _BEFORE: list[int] = []
 """How many threads there were before, once for each block that is under way."""

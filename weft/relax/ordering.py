@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import ExprVar, walk
+from weft.ir import ExprVar, find
 from weft.ir import Var as ScalarVar
 from weft.relax.effects import written_arguments
 from weft.relax.expr import MatchCast
@@ -25,7 +25,8 @@ def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
     check = -1
     touched: dict[ExprVar, list[int]] = {}  # who reads a variable since it was written last, behind who wrote it
     casts = any(isinstance(b, MatchCast) for b in bindings)
-    defined = _definers(bindings) if casts else {}
+    symbols_of = [_symbols(b) for b in bindings] if casts else []
+    defined = _definers(bindings, symbols_of) if casts else {}
     needs: list[set[int]] = []
     for i, b in enumerate(bindings):
         uses = set(variables(b.value))
@@ -36,7 +37,7 @@ def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
             needed |= set(before) if v in written else {before[0]}
             touched[v] = [i] if v in written else [*before, i]
         if casts:
-            symbols = _symbols(b)
+            symbols = symbols_of[i]
             needed |= {defined[n] for n in symbols if n in defined} | {checked[n] for n in symbols if n in checked}
             if isinstance(b, MatchCast):
                 needed.add(check)
@@ -46,21 +47,20 @@ def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
     return needs
 
 
-def _definers(bindings: Sequence[Any]) -> dict[ScalarVar, int]:
+def _definers(bindings: Sequence[Any], symbols_of: Sequence[set[ScalarVar]]) -> dict[ScalarVar, int]:
     """Map symbols to the ``match_cast`` that defines each, wherever it stands."""
     out: dict[ScalarVar, int] = {}
     seen: set[ScalarVar] = set()
     for i, b in enumerate(bindings):
         if isinstance(b, MatchCast):
-            out |= {n: i for n in walk(b.ty) if isinstance(n, ScalarVar) and n not in seen}
-        seen |= _symbols(b)
+            out |= {n: i for n in find(b.ty, ScalarVar) if n not in seen}
+        seen |= symbols_of[i]
     return out
 
 
 def _symbols(binding: Any) -> set[ScalarVar]:
     """The scalar variables in a binding's value and type."""
-    roots = (binding.value, binding.var.ty, getattr(binding, "ty", None))
-    return {n for root in roots if root is not None for n in walk(root) if isinstance(n, ScalarVar)}
+    return set(find((binding.value, binding.var.ty, getattr(binding, "ty", None)), ScalarVar))
 
 
 def sort_bindings(bindings: Sequence[Any], key: Callable[[int], Any] | None = None) -> list[Any]:

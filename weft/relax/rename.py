@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from weft import ir
@@ -134,22 +134,21 @@ def copy_with_new_vars(func: Function) -> Function:
 def variables(expr: Node | None) -> list[ExprVar]:
     """List the uses of graph-level variables in an expression, branches and nested functions included."""
     out: list[ExprVar] = []
-    stack = [expr]
+    stack: list[Any] = [expr]
     while stack:
         e = stack.pop()
         if isinstance(e, ExprVar):
             out.append(e)
-        elif isinstance(e, Call):
-            stack += [*e.args, e.op]
-        elif isinstance(e, Tuple):
-            stack.extend(e.fields)
-        elif isinstance(e, TupleGetItem):
-            stack.append(e.tuple_value)
-        elif isinstance(e, If):
-            stack += [e.cond, e.true_branch, e.false_branch]
-        elif isinstance(e, SeqExpr):
-            stack.extend(b.value for block in e.blocks for b in block.bindings)
-            stack.append(e.body)
-        elif isinstance(e, Function):
-            stack.append(e.body)
+        elif (below := _BELOW.get(type(e))) is not None:
+            stack += below(e)
     return out
+
+
+_BELOW: dict[type, Callable[[Any], Iterable[Any]]] = {
+    Call: lambda e: (*e.args, e.op),
+    Tuple: lambda e: e.fields,
+    TupleGetItem: lambda e: (e.tuple_value,),
+    If: lambda e: (e.cond, e.true_branch, e.false_branch),
+    SeqExpr: lambda e: (*(b.value for block in e.blocks for b in block.bindings), e.body),
+    Function: lambda e: (e.body,),
+}

@@ -28,6 +28,8 @@ __all__ = ["Cache", "CacheStatistics", "clear", "default_cache", "directory", "g
 _MAGIC = b"WEFTC\x02\x00\x00"
 _DIGEST = 32
 _HEADER = len(_MAGIC) + 2 * _DIGEST
+_LATELY = 3600.0
+"""Seconds in which an entry is marked as read once: what is known of a file is known until its inode changes."""
 _ENTRY = re.compile(r"[0-9a-f]{38}|\.tmp-.*")
 
 
@@ -146,7 +148,8 @@ class Cache:
                 opened.append(os.open(name, os.O_RDONLY | os.O_NONBLOCK | flags | links, dir_fd=at))
                 _check_owner(opened[-1], Path(name) if at is None else path.parent if flags else path)
             with suppress(OSError):
-                os.utime(opened[-1])
+                if time.time() - os.fstat(opened[-1]).st_mtime > _LATELY:
+                    os.utime(opened[-1])
             self.hits += 1
             return os.fdopen(opened.pop(), "rb")
         except OSError as e:

@@ -16,7 +16,6 @@ import os
 import struct
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -25,17 +24,15 @@ import numpy as np
 import tvm_ffi
 
 from weft import error, runtime
-from weft.later import side_by_side
 from weft.runtime.bytecode import VMFuncInfo
 from weft.runtime.executable import VMExecutable, dtype_constant, shape_constant
 from weft.runtime.module import Module, object_code, placed_module
-from weft.runtime.regular_file import open_regular
+from weft.runtime.regular_file import CHUNK, open_regular, read_parts
 from weft.runtime.tensor import Tensor, from_dlpack
 from weft.runtime.weight_file import release
 
 _MAGIC = b"WEFTM\x02\x00\x00"
 _LINE = 64
-_CHUNK = 1 << 20
 _PIECE = 16 << 20
 _DIGEST = 32
 _HUGE_PAGE = 2 << 20
@@ -91,24 +88,24 @@ def write_model(path: Path, executable: VMExecutable, note: object, key: str = "
     head += bytes(_up(len(head)) - len(head))
     with path.open("wb") as file:
         file.write(head)
-        digests, chunk, room = [], hashlib.sha256(), _CHUNK
+        digests, chunk, room = [], hashlib.sha256(), CHUNK
         for piece in _pieces(weights):
             file.write(piece)
             while len(piece) >= room:
                 chunk.update(piece[:room])
                 digests.append(chunk.digest())
-                piece, chunk, room = piece[room:], hashlib.sha256(), _CHUNK
+                piece, chunk, room = piece[room:], hashlib.sha256(), CHUNK
             chunk.update(piece)
             room -= len(piece)
-        file.write(_digest(head, b"".join([*digests, chunk.digest()] if room < _CHUNK else digests)))
+        file.write(_digest(head, b"".join([*digests, chunk.digest()] if room < CHUNK else digests)))
     return True
 
 
 def _pieces(weights: Sequence[np.ndarray[Any, Any]]) -> Generator[memoryview]:
     """The bytes of weights, each up to a cache line; of files that they lie in, no more than a piece is in memory."""
     for w in weights:
-        for at in range(0, len(w), _CHUNK):
-            yield w[at : at + _CHUNK].data
+        for at in range(0, len(w), CHUNK):
+            yield w[at : at + CHUNK].data
             if at % _PIECE == 0:
                 release()
         yield memoryview(bytes(_up(w.nbytes) - w.nbytes))
@@ -140,6 +137,7 @@ def read_model(
     *,
     key: str = "",
     opened: BinaryIO | None = None,
+    is_sound: bool = False,
 ) -> StoredModel | None:
     """Read a compiled model.
 
@@ -156,6 +154,8 @@ def read_model(
         What the model was written as.
     opened : file, optional
         The file, where it is open; it is closed.
+    is_sound : bool
+        Whether its weights were compared with their digests since it was written last.
 
     Returns
     -------
@@ -186,8 +186,10 @@ def read_model(
                 raise _damaged(path)
             if not accept(header["note"]):
                 return None
-            memory, digest = _read_weights(file.fileno(), len(head), weights)
-            if os.pread(file.fileno(), _DIGEST, size - _DIGEST) != _digest(head, digest):
+            memory = _large_pages(weights)
+            look = None if is_sound else lambda chunk: hashlib.sha256(chunk).digest()
+            digests = read_parts(file.fileno(), memory.data, len(head), look)
+            if not is_sound and os.pread(file.fileno(), _DIGEST, size - _DIGEST) != _digest(head, digests):
                 raise _damaged(path)
             return StoredModel(_executable(header, objects, memory, path, load), header["note"])
         except (ValueError, LookupError, TypeError) as e:
@@ -220,30 +222,6 @@ def _executable(
 
 def _load_with_compiler(path: Path) -> Callable[..., Module]:
     return lambda objects, names: runtime.link.load_objects(objects, names, path)
-
-
-def _read_weights(file: int, offset: int, size: int) -> tuple[np.ndarray[Any, Any], bytes]:
-    """Read the weights, on all cores, into large pages; and digests of their chunks."""
-    starts = range(0, size, _CHUNK)
-    digests = [b""] * len(starts)
-    memory = _large_pages(size)
-
-    def read(part: range) -> None:
-        for at in part:
-            n = min(_CHUNK, size - at)
-            chunk = memory[at : at + n]
-            got = 0
-            while got < n:
-                more = os.preadv(file, [chunk[got:].data], offset + at + got)
-                if more == 0:
-                    raise ValueError("the file ends before its weights do")
-                got += more
-            digests[at // _CHUNK] = hashlib.sha256(chunk.data).digest()
-
-    workers = min(len(os.sched_getaffinity(0)), 8, max(1, len(starts) // 8))
-    shares = [starts[len(starts) * i // workers : len(starts) * (i + 1) // workers] for i in range(workers)]
-    side_by_side([partial(read, share) for share in shares])
-    return memory, b"".join(digests)
 
 
 def _large_pages(size: int) -> np.ndarray[Any, Any]:
