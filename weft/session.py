@@ -69,7 +69,8 @@ class Session:
     target : Target, str or dict, optional
         What to compile for; this machine's CPU by default. Not for libraries and executables.
     shape_dict : mapping of str to sequence of int or str, optional
-        Input shapes in place of the model's symbolic ones.
+        Input shapes in place of the model's symbolic ones; an input that the file has a value for takes another one
+        only where it is named here.
     dtype_dict : mapping of str to str, or str, optional
         Input dtypes in place of the model's.
     opset : int, optional
@@ -315,7 +316,8 @@ class Session:
         problems = [f"missing: {', '.join(missing)}"] if missing else []
         problems += [f"unknown: {', '.join(unknown)}"] if unknown else []
         expected = ", ".join(info.name for info in self.inputs) or "no inputs"
-        return InvalidArgument("wrong inputs", expected=expected, found="; ".join(problems))
+        hint = "what the file has a value for becomes an input where shape_dict names it" if unknown else None
+        return InvalidArgument("wrong inputs", expected=expected, found="; ".join(problems), help=hint)
 
     def __repr__(self) -> str:
         def text(infos: list[TensorInfo]) -> str:

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import convert_model_to_external_data
 
+import weft
 from tests.frontend.models import calls, check, compare, model_of, oracle, symbolic
 from weft import error, ir, relax
 from weft.frontend.onnx import from_onnx, supported_operators
@@ -87,10 +88,16 @@ def test_bindings_carry_their_node() -> None:
     assert [isinstance(b.var, relax.DataflowVar) for b in block.bindings] == [True, False]
 
 
-def test_weights_as_graph_inputs_are_weights() -> None:
-    model = linear()
+def test_weights_as_graph_inputs_are_weights_unless_a_shape_names_them() -> None:
+    model, x, weight = linear(), f32(2, 4), f32(4, 3)
+    with pytest.raises(error.ModelImportError, match="does not have"):
+        from_onnx(model, shape_dict={"w": [4, 3]})  # no input of the graph
     model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 3]))
     assert len(from_onnx(model)["main"].params) == 1
+    found = weft.Session(model, shape_dict={"w": [4, 3]}).run({"x:0": x, "w": weight})[0].numpy()
+    compare([found], evaluate(from_onnx(linear(weight=weight)), x))
+    with pytest.raises(error.InvalidArgument, match="where shape_dict names it"):
+        weft.Session(model).run({"x:0": x, "w": weight})
 
 
 def test_unsorted_nodes_are_sorted() -> None:

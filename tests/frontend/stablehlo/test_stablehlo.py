@@ -563,3 +563,77 @@ def test_damaged_texts_are_refused_or_read() -> None:
         except WeftError:
             refused += 1
     assert refused > 500
+
+
+@pytest.mark.parametrize(("window", "stride", "low", "high"), [
+    ((2, 2), (2, 2), (0, 0), (0, 1)), ((3, 2), (1, 1), (1, 0), (1, 1)), ((3, 3), (2, 2), (0, 1), (0, 1)),
+])  # fmt: skip
+def test_sources_go_where_windows_select(window: Any, stride: Any, low: Any, high: Any) -> None:
+    x, start = RNG.integers(-3, 1, (6, 7)).astype("f"), np.float32(0.5)  # padding, which is no element, would win
+    out = [(n + a + b - w) // s + 1 for n, a, b, w, s in zip(x.shape, low, high, window, stride, strict=True)]
+    source, expected = f32(*out), np.full(x.shape, start)
+    for at in np.ndindex(*out):
+        first = [i * s - a for i, s, a in zip(at, stride, low, strict=True)]
+        places = [tuple(f + k for f, k in zip(first, w, strict=True)) for w in np.ndindex(*window)]
+        inside = [p for p in places if all(0 <= i < n for i, n in zip(p, x.shape, strict=True))]
+        expected[max(inside, key=lambda p: x[p])] += source[at]
+    body = f"""
+    %0 = "stablehlo.select_and_scatter"(%x, %s, %i) <{{padding = dense<[[{low[0]}, {high[0]}], [{low[1]}, {high[1]}]]> :
+      tensor<2x2xi64>, window_dimensions = array<i64: {window[0]}, {window[1]}>, window_strides = array<i64: {stride[0]},
+      {stride[1]}>}}> ({{
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %1 = stablehlo.compare GE, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+      stablehlo.return %1 : tensor<i1>
+    }}, {{
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %1 = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %1 : tensor<f32>
+    }}) : (tensor<6x7xf32>, tensor<{out[0]}x{out[1]}xf32>, tensor<f32>) -> tensor<6x7xf32>
+    return %0 : tensor<6x7xf32>"""
+    params = f"%x: tensor<6x7xf32>, %s: tensor<{out[0]}x{out[1]}xf32>, %i: tensor<f32>"
+    same(run(program(params, body, "tensor<6x7xf32>"), x, source, start), expected)
+
+
+@pytest.mark.parametrize(("form", "dtype"), [("e5m10", np.float16), ("e8m23", np.float32)])
+def test_reduced_precision(form: str, dtype: Any) -> None:
+    x = np.float32([0, -0.0, 1 / 3, -65504, 65520, -1e30, np.inf, np.nan, 2**-14, 1 + 2**-11, 1 + 3 * 2**-11])
+    with np.errstate(over="ignore"):
+        expected = x.astype(dtype).astype("f")
+    computed("stablehlo.reduce_precision", f", format = {form}", expected, x)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_updates_without_an_index(shape: tuple[int, ...]) -> None:
+    x, update = f32(*shape), f32(*(max(n - 1, 1) for n in shape))
+    expected, window = x.copy(), [*range(len(shape))]
+    expected[tuple(slice(n) for n in update.shape)] += update.reshape(update.shape if shape else ())
+    types = ["tensor<" + "".join(f"{n}x" for n in s) + "f32>" for s in (shape, update.shape if shape else ())]
+    numbers = f"update_window_dims = {window}" if shape else ""
+    body = f"""
+    %c = stablehlo.constant dense<> : tensor<0xi32>
+    %0 = "stablehlo.scatter"(%x, %c, %u) <{{scatter_dimension_numbers = #stablehlo.scatter<{numbers}>}}> ({{
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %1 = stablehlo.add %a, %b : tensor<f32>
+      stablehlo.return %1 : tensor<f32>
+    }}) : ({types[0]}, tensor<0xi32>, {types[1]}) -> {types[0]}
+    return %0 : {types[0]}"""
+    same(run(program(f"%x: {types[0]}, %u: {types[1]}", body, types[0]), x, update), expected)
+
+
+def test_approximate_best_ones_are_exact() -> None:
+    body = """
+    %0 = stablehlo.iota dim = 1 : tensor<2x5xi32>
+    %1 = stablehlo.constant dense<0xFF800000> : tensor<f32>
+    %2 = stablehlo.constant dense<-1> : tensor<i32>
+    %3:2 = stablehlo.custom_call @ApproxTopK(%x, %0, %1, %2) {called_computations = [@least], mhlo.backend_config =
+      {aggregate_to_topk = true, reduction_dim = 1 : i64, top_k = 2 : i64}} : (tensor<2x5xf32>, tensor<2x5xi32>,
+      tensor<f32>, tensor<i32>) -> (tensor<2x2xf32>, tensor<2x2xi32>)
+    return %3#0, %3#1 : tensor<2x2xf32>, tensor<2x2xi32>
+  }
+  func.func private @least(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>) -> (tensor<i1>) {
+    %0 = stablehlo.compare LT, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    return %0 : tensor<i1>"""
+    x = f32(2, 5)
+    values, places = run(program("%x: tensor<2x5xf32>", body, "tensor<2x2xf32>, tensor<2x2xi32>"), x)
+    same(places, np.argsort(x, 1)[:, :2].astype("int32"))
+    same(values, np.sort(x, 1)[:, :2])

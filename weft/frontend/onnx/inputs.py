@@ -34,18 +34,20 @@ def make_inputs(
 ) -> list[GraphInput]:
     """Make the parameters of the graph's inputs and enter them into the scope.
 
+    Inputs that the file has values for are among them where `shape_dict` names them; else they have these values.
+
     Raises
     ------
     ModelImportError
         When an input is no tensor of known rank, or `shape_dict` or `dtype_dict` do not fit.
     """
     weights = {t.name for t in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
-    infos = [i for i in proto.input if i.name not in weights]
     shapes = {k: list(v) for k, v in (shape_dict or {}).items()}
+    infos = [i for i in proto.input if i.name not in weights or i.name in shapes]
     dtypes = {i.name: dtype_dict for i in infos} if isinstance(dtype_dict, str) else dict(dtype_dict or {})
     for given, what in ((shapes, "shape_dict"), (dtypes, "dtype_dict")):
         for name in given:
-            if name not in {i.name for i in infos} and name not in weights:
+            if name not in {i.name for i in infos}:
                 raise ModelImportError(
                     f"{what} names an input that the model does not have",
                     expected=", ".join(i.name for i in infos) or "none",
