@@ -580,7 +580,8 @@ def test_sources_go_where_windows_select(window: Any, stride: Any, low: Any, hig
     body = f"""
     %0 = "stablehlo.select_and_scatter"(%x, %s, %i) <{{padding =
       dense<[[{low[0]}, {high[0]}], [{low[1]}, {high[1]}]]> : tensor<2x2xi64>,
-      window_dimensions = array<i64: {window[0]}, {window[1]}>, window_strides = array<i64: {stride[0]}, {stride[1]}>}}> ({{
+      window_dimensions = array<i64: {window[0]}, {window[1]}>,
+      window_strides = array<i64: {stride[0]}, {stride[1]}>}}> ({{
     ^bb0(%a: tensor<f32>, %b: tensor<f32>):
       %1 = stablehlo.compare GE, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
       stablehlo.return %1 : tensor<i1>
