@@ -17,22 +17,10 @@ def call_lapack(
     b: Arithmetic, routine: str, operands: Sequence[Any], results: Sequence[tuple[Sequence[Any], str, bool]],
     batch: int, **options: str | int,
 ) -> list[Any]:  # fmt: skip
-    """Call a routine for each matrix of a stack.
+    """Call a routine, named as for real numbers, for each matrix of stacks with `batch` dimensions.
 
-    Parameters
-    ----------
-    b : Arithmetic
-        What binds calls.
-    routine : str
-        Its name for real numbers, ``"getrf"``.
-    operands : sequence of Expr or Complex
-        Stacks of matrices and vectors, float32, float64 or int32.
-    results : sequence of (shape, dtype, bool)
-        What it returns, and whether that is complex.
-    batch : int
-        How many dimensions are the stack's.
-    options
-        The routine's letters and numbers by its names for them.
+    Operands and results are float32, float64, int32 or complex; `results` has shapes, dtypes and whether they are
+    complex. Options are the routine's letters and numbers by its names for them.
     """
     given = [numbers.joined(b.bb, x) if isinstance(x, Complex) else x for x in operands]
     attrs = {"routine": routine, "paired": [isinstance(x, Complex) for x in operands], "batch": batch, **options}

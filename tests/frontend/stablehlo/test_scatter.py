@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.frontend.stablehlo.test_stablehlo import RNG, computed, f32, program, run, same
+from tests.frontend.stablehlo.test_stablehlo import RNG, computed, f32
 
 ADD = """{
     ^bb0(%a: tensor<f32>, %b: tensor<f32>):
@@ -49,21 +49,3 @@ def test_reduced_precision(form: str, dtype: Any) -> None:
     x = np.float32([0, -0.0, 1 / 3, -65504, 65520, -1e30, np.inf, np.nan, 2**-14, 1 + 2**-11, 1 + 3 * 2**-11])
     with np.errstate(over="ignore"):
         computed("stablehlo.reduce_precision", f", format = {form}", x.astype(dtype).astype("f"), x)
-
-
-def test_approximate_best_ones_are_exact() -> None:
-    body = """
-    %0 = stablehlo.iota dim = 1 : tensor<2x5xi32>
-    %1 = stablehlo.constant dense<-1> : tensor<i32>
-    %2:2 = stablehlo.custom_call @ApproxTopK(%x, %0, %s, %1) {called_computations = [@least], mhlo.backend_config =
-      {aggregate_to_topk = true, reduction_dim = 1 : i64, top_k = 2 : i64}} : (tensor<2x5xf32>, tensor<2x5xi32>,
-      tensor<f32>, tensor<i32>) -> (tensor<2x2xf32>, tensor<2x2xi32>)
-    return %2#0, %2#1 : tensor<2x2xf32>, tensor<2x2xi32>
-  }
-  func.func private @least(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>) -> (tensor<i1>) {
-    %0 = stablehlo.compare LT, %a, %b, FLOAT : (tensor<f32>, tensor<f32>) -> tensor<i1>
-    return %0 : tensor<i1>"""
-    x, text = f32(2, 5), program("%x: tensor<2x5xf32>, %s: tensor<f32>", body, "tensor<2x2xf32>, tensor<2x2xi32>")
-    values, places = run(text, x, np.float32(np.inf))
-    same(places, np.argsort(x, 1)[:, :2].astype("int32"))
-    same(values, np.sort(x, 1)[:, :2])

@@ -271,19 +271,6 @@ def _top_k(node: Node) -> Any:
     return node.graph.fields(found)
 
 
-@CONVERTERS.on("stablehlo.custom_call @ApproxTopK")
-def _approximate_top_k(node: Node) -> Any:
-    """The exact ones, which are among the approximate answers."""
-    x, numbers, config = node.x, node.operands[1], node.attr("mhlo.backend_config", {})
-    if len(node.operands) != 4 or not config.get("aggregate_to_topk"):
-        node.unsupported("parts of an approximate answer", expected="one array, aggregate_to_topk = true")
-    own = node.graph.funcs[node.attr("called_computations")[0].lstrip("@")].region.body[0]
-    axis, largest = config["reduction_dim"], comparison(own) == "GT"
-    found = node.op("topk", x, k=config["top_k"], axis=axis, ret_type="both", largest=largest, dtype="int64")
-    values, places = node.graph.fields(found)
-    return [values, node.op("gather_elements", numbers, places, axis=axis)]
-
-
 # --- products ---------------------------------------------------------------------------------------------------------
 
 

@@ -74,6 +74,16 @@ def _scatter(node: Node) -> Any:
     return node.reshape(found, []) if flat else found
 
 
+@aten("index_reduce")
+def _index_reduce(node: Node) -> Any:
+    """Parts that are combined with others: an index for each of their elements."""
+    source, rank = _row(node, node["source"]), max(len(node.shape), 1)
+    dims, axis = node.dims(source), node.axis(node["dim"], rank)
+    places = node.reshape(node["index"], [n if i == axis else 1 for i, n in enumerate(dims)])
+    given = {k: node[k] for k in ("self", "reduce", "include_self")}
+    return _scatter(node.with_args({**given, "dim": axis, "index": node.expand(places, dims), "src": source}))
+
+
 def _cut_to(node: Node, x: Any, dims: Any) -> Any:
     """The first elements of each axis: a source may be wider than its indices."""
     if node.same(node.dims(x), dims):
