@@ -105,17 +105,8 @@ def _declared_dims(info: Any) -> list[int | str | None] | None:
     """Return an input's dimensions: a number, a name, or None for each; None where the rank is unknown."""
     if not info.type.tensor_type.HasField("shape"):
         return None
-    dims: list[int | str | None] = []
-    for d in info.type.tensor_type.shape.dim:
-        field = d.WhichOneof("value")
-        dims.append(
-            d.dim_value
-            if field == "dim_value" and d.dim_value >= 0
-            else d.dim_param
-            if field == "dim_param" and d.dim_param
-            else None
-        )
-    return dims
+    dims = info.type.tensor_type.shape.dim
+    return [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or None for d in dims]
 
 
 def _fixed_names(
@@ -166,12 +157,7 @@ def _dims_of_input(
             )
         if g is None or g == -1:
             dims.append(fixed.get(d, d) if isinstance(d, str) else d)
-        elif (
-            isinstance(g, (int, str))
-            and not isinstance(g, bool)
-            and g not in ("", "?")
-            and not (isinstance(g, int) and g < 0)
-        ):
+        elif (isinstance(g, str) and g not in ("", "?")) or (isinstance(g, int) and not isinstance(g, bool) and g >= 0):
             dims.append(g)
         else:
             raise ModelImportError(

@@ -264,12 +264,8 @@ def _nearest(lines: _Lines, x: Any, mode: str, scale: Any) -> Any:
 
 
 def _is_identity(a: _Axis) -> bool:
-    return (
-        a.region is None
-        and isinstance(a.scale, (int, float))
-        and a.scale == 1.0
-        and s.provably_equal(a.size_in, a.size_out)
-    )
+    kept = a.region is None and isinstance(a.scale, (int, float)) and a.scale == 1.0
+    return kept and s.provably_equal(a.size_in, a.size_out)
 
 
 def _resize_at_once(node: Node, moved: list[_Axis], mode: str, coordinates: str, nearest_mode: str) -> Any:

@@ -69,15 +69,8 @@ def _slice(node: Node) -> Any:
 @CONVERTERS.on("stablehlo.real_dynamic_slice")
 def _real_dynamic_slice(node: Node) -> Any:
     begin, end = ([node.graph.simplified(ir.max_(n, 0)) for n in node.sizes(i)] for i in (1, 2))
-    return node.op(
-        "strided_slice",
-        node.x,
-        axes=tuple(range(len(begin))),
-        begin=tuple(begin),
-        end=tuple(end),
-        strides=tuple(node.sizes(3)),
-        assume_inbound=False,
-    )
+    bounds = {"begin": tuple(begin), "end": tuple(end), "strides": tuple(node.sizes(3))}
+    return node.op("strided_slice", node.x, axes=tuple(range(len(begin))), **bounds, assume_inbound=False)
 
 
 @CONVERTERS.on("stablehlo.dynamic_pad")

@@ -11,15 +11,7 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
 
-_REDUCTIONS = {
-    "sum": "add",
-    "add": "add",
-    "prod": "mul",
-    "multiply": "mul",
-    "mean": "mean",
-    "amax": "max",
-    "amin": "min",
-}
+_REDUCTIONS = dict(sum="add", add="add", prod="mul", multiply="mul", mean="mean", amax="max", amin="min")
 
 
 @aten("embedding")
