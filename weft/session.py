@@ -409,12 +409,8 @@ class _InputCheck:
         return array.astype(self.numpy_type)
 
     def _wrong_dtype(self, found: Any) -> DTypeMismatch:
-        return DTypeMismatch(
-            f"input '{self.name}' has a wrong dtype",
-            expected=str(self.dtype),
-            found=str(found),
-            help=f"convert it, array.astype('{self.dtype}')",
-        )
+        what, hint = f"input '{self.name}' has a wrong dtype", f"convert it, array.astype('{self.dtype}')"
+        return DTypeMismatch(what, expected=str(self.dtype), found=str(found), help=hint)
 
     def _check_shape(self, shape: tuple[int, ...], sizes: dict[str, tuple[int, str, int]]) -> None:
         if len(shape) != self.rank:

@@ -66,7 +66,7 @@ def test_orthogonal_factors(char: str) -> None:
     (q,) = called("orgqr", moved, tau)
     close(q @ np.triu(moved[:, :3]), np.take_along_axis(r, order[:, None] - 1, 2))
     for mode in "AS":
-        _, s, u, v, _ = called("gesdd", r, mode=mode, full=mode == "A")
+        _, s, u, v, _ = called("gesdd", r, mode=mode, full=False)
         close(u[..., :3] * s[:, None] @ v, r)
     h = (a + turned(a)).astype(char)
     v, w, _ = called("syevd", h, mode="V", uplo="L")

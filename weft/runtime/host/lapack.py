@@ -76,7 +76,8 @@ def _one(name: str, given: list[np.ndarray], options: dict[str, Any]) -> list[np
     """Call a routine for one matrix."""
     spec, dtype, real = _ROUTINES[name], given[0].dtype, np.zeros(0, given[0].dtype).real.dtype
     call, integer = _linked(name, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char])
-    values: dict[str, Any] = {"one": np.ones(1, dtype), "info": np.zeros((), integer), "-": None, **options}
+    values: dict[str, Any] = {k: v.upper() if isinstance(v, str) else v for k, v in options.items()}
+    values |= {"one": np.ones(1, dtype), "info": np.zeros((), integer), "-": None}
     fits = True
     for (word, _, dims), x in zip((w.partition(":") for w in spec.given.split()), given, strict=True):
         fits = fits and all(values.setdefault(d, n) == n for d, n in zip(dims.split(","), x.shape, strict=True))
@@ -84,7 +85,7 @@ def _one(name: str, given: list[np.ndarray], options: dict[str, Any]) -> list[np
     n, m = values["n"], values.get("m", values["n"])
     if not (fits and spec.holds(values)):
         raise InvalidArgument(f"{name}: matrices do not belong together", found=", ".join(str(x.shape) for x in given))
-    full, k = options.get("full", False), min(m, n)
+    full, k = values.get("full") or values.get("mode") == "A", min(m, n)
     values |= {"k": k, "e": max(n - 1, 0), "f": m if full else k, "g": n if full else k}
     absent = {"x"} if dtype.kind == "c" else {"R"}
     for word, dims, kind in ((w + "::").split(":")[:3] for w in spec.made.split()):
