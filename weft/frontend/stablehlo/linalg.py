@@ -15,7 +15,7 @@ _REAL = "getrf potrf trsm geqrf geqp3 orgqr ormqr syevd gesdd geev gees gehrd sy
 @CONVERTERS.on(*(f"stablehlo.custom_call @lapack_{t}{name}_ffi" for name in (*_REAL, *_NAMES) for t in "sdcz"))
 def _lapack(node: Node) -> Any:
     """A routine for each matrix of a stack; letters of options are numbers in the text."""
-    name = node.attr("callee").split("_")[1][1:]
+    name = str(node.attr("callee")).split("_")[1][1:]
     name, options = _NAMES.get(name, name), node.attr("mhlo.backend_config", node.attr("backend_config", {}))
     options = {k: chr(v) if type(v) is int and k not in ("low", "high") else v for k, v in options.items()}
     dims, types = node.dims(node.x), node.source.types

@@ -74,7 +74,7 @@ def _linked(routine: str, letter: str) -> tuple[Any, Any]:
 
 def _one(name: str, given: list[np.ndarray], options: dict[str, Any]) -> list[np.ndarray]:
     """Call a routine for one matrix."""
-    spec, dtype, real = _ROUTINES[name], given[0].dtype, np.zeros(0, given[0].dtype).real.dtype
+    spec, dtype, real = _ROUTINES[name], given[0].dtype, np.finfo(given[0].dtype).dtype
     call, integer = _linked(name, {"f": "s", "d": "d", "F": "c", "D": "z"}[dtype.char])
     values: dict[str, Any] = {k: v.upper() if isinstance(v, str) else v for k, v in options.items()}
     values |= {"one": np.ones(1, dtype), "info": np.zeros((), integer), "-": None}
@@ -136,4 +136,4 @@ def _lapack(*arrays: Any, routine: str, paired: list[bool], batch: int, **option
     found = [_one(routine, [a[at] for a in given], options) for at in np.ndindex(lead)]
     like = found[0] if found else _one(routine, [np.zeros(a.shape[batch:], a.dtype) for a in given], options)
     made = [np.array([f[i] for f in found], x.dtype).reshape(lead + x.shape) for i, x in enumerate(like)]
-    return tuple(np.stack([x.real, x.imag], -1) if x.dtype.kind == "c" else x for x in made)
+    return tuple(np.stack([np.real(x), np.imag(x)], -1) if x.dtype.kind == "c" else x for x in made)
