@@ -21,7 +21,7 @@ class _Routine(NamedTuple):
 
     `given` names operands and their sizes, `made` what it fills: ``s:k:real`` has k numbers, the least of m and n.
     `call` has its arguments in order: ``/a`` is the leading dimension of `a`, ``a+`` is `a` from its second element,
-    W, R and I are memory to work in, ``-`` is no function. `holds` says of sizes and options whether they fit.
+    W, R and I are memory to work in, lr and li how much, ``-`` is no function. `holds` says whether all fits.
     """
 
     given: str
@@ -43,7 +43,7 @@ _ROUTINES = {
     "geqp3": _Routine("a:m,n p:n", "t:k", "m n a /a p t W R info", "a p t"),
     "orgqr": _Routine("a:m,n t:j", "", "m n j a /a t W info", "a", lambda v: v["m"] >= v["n"] >= v["j"]),
     "ormqr": _Routine("a:q,j t:j c:m,n", "", "side trans m n j a /a t c /c W info", "c", _side),
-    "syevd": _Routine("a:n,n", "w:n:real", "mode uplo n a /a w W R info", "a w info"),
+    "syevd": _Routine("a:n,n", "w:n:real", "mode uplo n a /a w W R lr I li info", "a w info"),
     "gesdd": _Routine("a:m,n", "s:k:real u:m,f v:g,n", "mode m n a /a s u /u v /v W R I info", "a s u v info"),
     "geev": _Routine("a:n,n", "w:n x:n:imag l:n,n r:n,n", "compute_left compute_right n a /a w x l /l r /r W R info",
                      "w x l r info"),
@@ -63,7 +63,6 @@ _HERMITIAN = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "he
 def _linked(routine: str, letter: str) -> tuple[Any, Any]:
     """A routine of the library, and the type of its integers."""
     name = letter + (_HERMITIAN.get(routine, routine) if letter in "cz" else routine)
-    name = name.replace("evd", "ev")  # which works in less memory
     library = ctypes.CDLL(np.linalg._umath_linalg.__file__)  # finds what it is linked with
     for symbol, integer in ((f"scipy_{name}_64_", np.int64), (f"{name}_64_", np.int64), (f"{name}_", np.int32)):
         if hasattr(library, symbol):
@@ -87,13 +86,14 @@ def _one(name: str, given: list[np.ndarray], options: dict[str, Any]) -> list[np
         raise InvalidArgument(f"{name}: matrices do not belong together", found=", ".join(str(x.shape) for x in given))
     full, k = values.get("full") or values.get("mode") == "A", min(m, n)
     values |= {"k": k, "e": max(n - 1, 0), "f": m if full else k, "g": n if full else k}
-    absent = {"x"} if dtype.kind == "c" else {"R"}
+    absent = {"x"} if dtype.kind == "c" else {"R", "lr"}
     for word, dims, kind in ((w + "::").split(":")[:3] for w in spec.made.split()):
         shape = [values[d] for d in dims.split(",") if d]
         unit = np.eye(*shape) if len(shape) == 2 else np.zeros(shape)
         values[word] = np.array(unit, {"int": integer, "real": real}.get(kind, dtype), order="F")
     most = max(m, n) + 1
     values |= {"R": np.zeros(8 * most + k * (5 * k + 2 * most), real), "I": np.zeros(8 * most, integer)}
+    values |= {"lr": len(values["R"]), "li": len(values["I"])}
     words = [w for w in spec.call.split() if w not in absent]
     values["W"] = np.zeros(1, dtype)
     if "W" in words:  # how much is needed
