@@ -69,7 +69,8 @@ class Session:
     target : Target, str or dict, optional
         What to compile for; this machine's CPU by default. Not for libraries and executables.
     shape_dict : mapping of str to sequence of int or str, optional
-        Input shapes in place of the model's symbolic ones.
+        Input shapes in place of the model's symbolic ones; an input that the file has a value for takes another one
+        only where it is named here.
     dtype_dict : mapping of str to str, or str, optional
         Input dtypes in place of the model's.
     opset : int, optional
@@ -315,7 +316,8 @@ class Session:
         problems = [f"missing: {', '.join(missing)}"] if missing else []
         problems += [f"unknown: {', '.join(unknown)}"] if unknown else []
         expected = ", ".join(info.name for info in self.inputs) or "no inputs"
-        return InvalidArgument("wrong inputs", expected=expected, found="; ".join(problems))
+        hint = "what the file has a value for becomes an input where shape_dict names it" if unknown else None
+        return InvalidArgument("wrong inputs", expected=expected, found="; ".join(problems), help=hint)
 
     def __repr__(self) -> str:
         def text(infos: list[TensorInfo]) -> str:
@@ -407,12 +409,8 @@ class _InputCheck:
         return array.astype(self.numpy_type)
 
     def _wrong_dtype(self, found: Any) -> DTypeMismatch:
-        return DTypeMismatch(
-            f"input '{self.name}' has a wrong dtype",
-            expected=str(self.dtype),
-            found=str(found),
-            help=f"convert it, array.astype('{self.dtype}')",
-        )
+        what, hint = f"input '{self.name}' has a wrong dtype", f"convert it, array.astype('{self.dtype}')"
+        return DTypeMismatch(what, expected=str(self.dtype), found=str(found), help=hint)
 
     def _check_shape(self, shape: tuple[int, ...], sizes: dict[str, tuple[int, str, int]]) -> None:
         if len(shape) != self.rank:

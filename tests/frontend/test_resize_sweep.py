@@ -14,6 +14,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from tests.frontend.models import compare, oracle
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
@@ -121,3 +122,16 @@ def test_centre_of_a_region_where_the_length_is_named(length: int) -> None:
     proto = model(attrs, x, inputs, 13, True)
     expected = peer(proto, x, attrs, inputs, {2})
     np.testing.assert_allclose(evaluate(from_onnx(proto), x)[0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scales", [[0.6, 1.7], [0.6, 0.3], [1.7, 2.0]])
+@pytest.mark.parametrize("given", [False, True])
+def test_nearest_of_opset_10_rounds_up_where_it_shrinks(scales: list[float], given: bool) -> None:
+    x, scales = np.arange(35, dtype="f").reshape(5, 7), np.float32(scales)
+    whole = model({"mode": "nearest"}, x, {"scales": scales}, 10, False)
+    feeds = {"x": x}
+    if given:
+        whole.graph.input.append(helper.make_tensor_value_info("scales", 1, [2]))
+        del whole.graph.initializer[:]
+        feeds["scales"] = scales
+    compare(evaluate(from_onnx(whole), *feeds.values()), oracle(whole, feeds))

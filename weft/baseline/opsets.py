@@ -20,7 +20,7 @@ _INPUTS = {
     "TopK": (10, ("k",)), "Unsqueeze": (13, ("axes",)), "Upsample": (9, ("scales",)),
 }  # fmt: skip
 """What is an input from an opset on and an attribute before."""
-_SINCE = {"GroupNormalization": 21}
+_SINCE = {"GroupNormalization": 21, "Resize": 11}
 """Operators that meant something else before."""
 
 
@@ -37,7 +37,7 @@ def modern_node(
         inputs = (*inputs, *("" if v is None else constant(_array(v)) for v in given))
     if opset < 9 and name == "BatchNormalization" and kept.get("spatial") == 1:
         del kept["spatial"]
-    if (opset < 10 and name == "Upsample") or (opset == 10 and name == "Resize"):
+    if name == "Upsample":
         kept |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         name, inputs = "Resize", (inputs[0], "", *inputs[1:])
     if name.startswith("Reduce") and "axes" in kept:

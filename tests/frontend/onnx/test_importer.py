@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import convert_model_to_external_data
 
+import weft
 from tests.arrays import floats
 from tests.frontend.models import calls, check, compare, model_of, oracle, symbolic
 from weft import error, ir, relax
@@ -23,14 +24,8 @@ f32 = floats(RNG)
 
 def linear(dims: Any = None, weight: np.ndarray | None = None) -> onnx.ModelProto:
     w = f32(4, 3) if weight is None else weight
-    return model_of(
-        [node("MatMul", ["x:0", "w"], ["m"], name="mm"), node("Relu", ["m"], ["y"])],
-        {"x:0": f32(2, 4)},
-        ["y"],
-        17,
-        {"w": w},
-        {"x:0": dims} if dims else None,
-    )
+    nodes = [node("MatMul", ["x:0", "w"], ["m"], name="mm"), node("Relu", ["m"], ["y"])]
+    return model_of(nodes, {"x:0": f32(2, 4)}, ["y"], 17, {"w": w}, {"x:0": dims} if dims else None)
 
 
 def io(mod: Any) -> dict:
@@ -63,13 +58,8 @@ def test_names_types_and_shapes_are_described() -> None:
 
 
 def test_one_variable_for_each_named_dimension() -> None:
-    model = model_of(
-        [node("Add", ["a", "b"], ["y"])],
-        {"a": f32(2, 3), "b": f32(2, 3)},
-        ["y"],
-        17,
-        dims={"a": ["n", None], "b": ["n", None]},
-    )
+    given, dims = {"a": f32(2, 3), "b": f32(2, 3)}, {"a": ["n", None], "b": ["n", None]}
+    model = model_of([node("Add", ["a", "b"], ["y"])], given, ["y"], 17, dims=dims)
     a, b = (p.ty.shape for p in from_onnx(model)["main"].params)
     assert a[0] is b[0]
     assert a[1] is not b[1]
@@ -83,10 +73,16 @@ def test_bindings_carry_their_node() -> None:
     assert [isinstance(b.var, relax.DataflowVar) for b in block.bindings] == [True, False]
 
 
-def test_weights_as_graph_inputs_are_weights() -> None:
-    model = linear()
+def test_weights_as_graph_inputs_are_weights_unless_a_shape_names_them() -> None:
+    model, x, weight = linear(), f32(2, 4), f32(4, 3)
+    with pytest.raises(error.ModelImportError, match="does not have"):
+        from_onnx(model, shape_dict={"w": [4, 3]})  # no input of the graph
     model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 3]))
     assert len(from_onnx(model)["main"].params) == 1
+    found = weft.Session(model, shape_dict={"w": [4, 3]}).run({"x:0": x, "w": weight})[0].numpy()
+    compare([found], evaluate(from_onnx(linear(weight=weight)), x))
+    with pytest.raises(error.InvalidArgument, match="where shape_dict names it"):
+        weft.Session(model).run({"x:0": x, "w": weight})
 
 
 def test_unsorted_nodes_are_sorted() -> None:
@@ -109,13 +105,8 @@ def test_shape_dict_fixes_and_names() -> None:
 
 
 def test_shape_dict_fixes_a_name_everywhere() -> None:
-    model = model_of(
-        [node("Concat", ["a", "b"], ["y"], axis=1)],
-        {"a": f32(2, 3), "b": f32(2, 1)},
-        ["y"],
-        17,
-        dims={"a": ["n", 3], "b": ["n", "m"]},
-    )
+    given, dims = {"a": f32(2, 3), "b": f32(2, 1)}, {"a": ["n", 3], "b": ["n", "m"]}
+    model = model_of([node("Concat", ["a", "b"], ["y"], axis=1)], given, ["y"], 17, dims=dims)
     b = from_onnx(model, shape_dict={"a": [2, 3]})["main"].params[1].ty.shape
     assert isinstance(b[0], ir.IntImm) and b[0].value == 2
     assert isinstance(b[1], ir.SizeVar)
@@ -249,13 +240,8 @@ def branch(name: str, nodes: Any, output: str) -> onnx.GraphProto:
 def test_known_condition_takes_its_branch() -> None:
     then, other = branch("t", [node("Relu", ["x"], ["a"])], "a"), branch("e", [node("Neg", ["x"], ["b"])], "b")
     for value, op in ((True, "nn.relu"), (False, "negative")):
-        model = model_of(
-            [node("If", ["c"], ["y"], then_branch=then, else_branch=other)],
-            {"x": f32(3)},
-            ["y"],
-            17,
-            {"c": np.array(value)},
-        )
+        nodes = [node("If", ["c"], ["y"], then_branch=then, else_branch=other)]
+        model = model_of(nodes, {"x": f32(3)}, ["y"], 17, {"c": np.array(value)})
         assert calls(check(model, {"x": f32(3)}, dynamic=("x",))) == [op]
 
 
@@ -307,23 +293,15 @@ def test_choice_with_two_results_and_condition_of_one_element(value: bool) -> No
         return helper.make_graph(nodes, name, [], [helper.make_empty_tensor_value_info(n) for n in "pq"])
 
     inputs = {"x": f32(2, 3), "c": np.array([value])}
-    model = model_of(
-        [node("If", ["c"], ["u", "v"], then_branch=two("t", "Relu", "Neg"), else_branch=two("e", "Abs", "Exp"))],
-        inputs,
-        ["u", "v"],
-        17,
-    )
+    nodes = [node("If", ["c"], ["u", "v"], then_branch=two("t", "Relu", "Neg"), else_branch=two("e", "Abs", "Exp"))]
+    model = model_of(nodes, inputs, ["u", "v"], 17)
     compare(evaluate(from_onnx(model), *inputs.values()), oracle(model, inputs))
 
 
 def test_branches_of_different_rank_are_refused() -> None:
     then, other = branch("t", [node("Flatten", ["x"], ["p"])], "p"), branch("e", [node("Identity", ["x"], ["q"])], "q")
-    model = model_of(
-        [node("If", ["c"], ["y"], then_branch=then, else_branch=other)],
-        {"x": f32(2, 3, 4), "c": np.array(True)},
-        ["y"],
-        17,
-    )
+    nodes = [node("If", ["c"], ["y"], then_branch=then, else_branch=other)]
+    model = model_of(nodes, {"x": f32(2, 3, 4), "c": np.array(True)}, ["y"], 17)
     with pytest.raises(error.ModelImportError, match="different type or rank"):
         from_onnx(model)
 
@@ -342,13 +320,8 @@ def test_operators_with_a_body_are_inlined() -> None:
     model = model_of([node("RMSNormalization", ["x", "s"], ["y"])], {"x": x, "s": scale}, ["y"], 23)
     check(model, {"x": x, "s": scale}, dynamic=("x",))
     x = f32(2, 4, 5)
-    model = model_of(
-        [node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)],
-        {"x": x},
-        ["y"],
-        21,
-        {"s": f32(4), "b": f32(4)},
-    )
+    nodes = [node("GroupNormalization", ["x", "s", "b"], ["y"], num_groups=2)]
+    model = model_of(nodes, {"x": x}, ["y"], 21, {"s": f32(4), "b": f32(4)})
     check(model, {"x": x}, dynamic=("x",))
 
 

@@ -98,11 +98,32 @@ def test_exponentials():
     turn = torch.tensor([[0.0, -3000, 0], [3000, 0, 0], [0, 0, -1]])
     given = torch.stack([PIVOTED[0], -40 * POSITIVE[0], turn, torch.ones(3, 3).triu(1)])
     call = Call(lambda a: torch.linalg.matrix_exp(a).float())
-    check(
-        call,
-        (given.double(),),
-        (torch.randn(2, 5, 5).double() * 3,),
-        dynamic=(({0: Dim.AUTO, 1: Dim.AUTO, 2: Dim.AUTO},),),
-    )
+    opened = ({0: Dim.AUTO, 1: Dim.AUTO, 2: Dim.AUTO},)
+    check(call, (given.double(),), (torch.randn(2, 5, 5).double() * 3,), dynamic=(opened,))
     check(Call(torch.linalg.matrix_exp), (torch.zeros(2, 0, 0),))
     check(Call(lambda a: torch.linalg.matrix_exp(a[0])), (POSITIVE / 9,))
+
+
+def test_eigenvalues_and_reflections():
+    """By the host's LAPACK, as PyTorch; a real matrix with pairs of conjugate values, and a complex one."""
+    a = torch.randn(2, 4, 4)
+    compare(lambda a: [torch.view_as_real(x) for x in (*torch.linalg.eig(a), torch.linalg.eigvals(a))], a)
+    sizes = Call(lambda a: [x.abs() for x in (*torch.linalg.eig(a), torch.geqrf(a).tau)])
+    check(Call(lambda a: sizes(torch.complex(a, a.mT))), (a,))
+    reflected = Call(lambda r: (torch.linalg.householder_product(*torch.geqrf(r)), torch.ormqr(*torch.geqrf(r), r)))
+    check(reflected, (torch.randn(2, 5, 3),))
+
+
+@pytest.mark.parametrize("how", ["prod", "mean", "amax", "amin"])
+def test_parts_that_are_combined_by_index(how):
+    places = torch.tensor([0, 2, 0])
+    compare(lambda x, s: [x.index_reduce(1, places, s, how, include_self=b) for b in (True, False)],
+            torch.randn(3, 4), torch.randn(3, 3))  # fmt: skip
+
+
+def test_what_is_cut_off_counts_in_padding():
+    pad = torch.nn.functional.pad
+    sides = [("replicate", (-1, 2)), ("replicate", (-5, 6)), ("reflect", (3, -2)), ("reflect", (-3, 3)),
+             ("constant", (-1, 2))]  # fmt: skip
+    compare(lambda x: [pad(x, side, mode) for mode, side in sides], torch.randn(1, 2, 5))
+    compare(lambda a: [torch.dist(a[0], a[1], p) for p in (2, 3, 0, float("inf"))], torch.randn(2, 4))

@@ -91,14 +91,8 @@ def sorted_nodes(graph: Any, outer: Iterable[str], what: str) -> list[tuple[int,
 def _check_text(graph: Any, what: str) -> None:
     """Refuse names that are not UTF-8, which protobuf hands over as bytes."""
     for i, node in enumerate(graph.node):
-        for name in (
-            node.op_type,
-            node.domain,
-            node.name,
-            *node.input,
-            *node.output,
-            *(a.name for a in node.attribute),
-        ):
+        names = (node.op_type, node.domain, node.name, *node.input, *node.output)
+        for name in (*names, *(a.name for a in node.attribute)):
             if isinstance(name, bytes):
                 raise ModelImportError(f"{what} has a name that is no text", where=f"ONNX node {i}", found=repr(name))
     for info in (*graph.input, *graph.output, *getattr(graph, "initializer", ())):

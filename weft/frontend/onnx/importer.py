@@ -164,9 +164,9 @@ def _declare(graph: Graph, proto: Any, inputs: Sequence[str], what: str) -> list
             scope.values[tensor.name] = graph.initializer(tensor.name, graph.read(tensor))
     for tensor in proto.sparse_initializer:
         name = tensor.values.name
-        scope.values[name] = graph.initializer(
-            name, Value.of_array(graph.reader.read_sparse(tensor, f"tensor '{name}'"))
-        )
+        if name not in inputs:
+            data = graph.reader.read_sparse(tensor, f"tensor '{name}'")
+            scope.values[name] = graph.initializer(name, Value.of_array(data))
     return order
 
 

@@ -34,18 +34,20 @@ def make_inputs(
 ) -> list[GraphInput]:
     """Make the parameters of the graph's inputs and enter them into the scope.
 
+    Inputs that the file has values for are among them where `shape_dict` names them; else they have these values.
+
     Raises
     ------
     ModelImportError
         When an input is no tensor of known rank, or `shape_dict` or `dtype_dict` do not fit.
     """
     weights = {t.name for t in proto.initializer} | {t.values.name for t in proto.sparse_initializer}
-    infos = [i for i in proto.input if i.name not in weights]
     shapes = {k: list(v) for k, v in (shape_dict or {}).items()}
+    infos = [i for i in proto.input if i.name not in weights or i.name in shapes]
     dtypes = {i.name: dtype_dict for i in infos} if isinstance(dtype_dict, str) else dict(dtype_dict or {})
     for given, what in ((shapes, "shape_dict"), (dtypes, "dtype_dict")):
         for name in given:
-            if name not in {i.name for i in infos} and name not in weights:
+            if name not in {i.name for i in infos}:
                 raise ModelImportError(
                     f"{what} names an input that the model does not have",
                     expected=", ".join(i.name for i in infos) or "none",
@@ -103,17 +105,8 @@ def _declared_dims(info: Any) -> list[int | str | None] | None:
     """Return an input's dimensions: a number, a name, or None for each; None where the rank is unknown."""
     if not info.type.tensor_type.HasField("shape"):
         return None
-    dims: list[int | str | None] = []
-    for d in info.type.tensor_type.shape.dim:
-        field = d.WhichOneof("value")
-        dims.append(
-            d.dim_value
-            if field == "dim_value" and d.dim_value >= 0
-            else d.dim_param
-            if field == "dim_param" and d.dim_param
-            else None
-        )
-    return dims
+    dims = info.type.tensor_type.shape.dim
+    return [d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or None for d in dims]
 
 
 def _fixed_names(
@@ -164,12 +157,7 @@ def _dims_of_input(
             )
         if g is None or g == -1:
             dims.append(fixed.get(d, d) if isinstance(d, str) else d)
-        elif (
-            isinstance(g, (int, str))
-            and not isinstance(g, bool)
-            and g not in ("", "?")
-            and not (isinstance(g, int) and g < 0)
-        ):
+        elif (isinstance(g, str) and g not in ("", "?")) or (isinstance(g, int) and not isinstance(g, bool) and g >= 0):
             dims.append(g)
         else:
             raise ModelImportError(

@@ -152,9 +152,5 @@ def _lp_norm(node: Node) -> Any:
     total = node.op("sum", node.op("abs", x) if p == 1 else node.op("multiply", x, x), axis=(axis,), keepdims=True)
     length = total if p == 1 else node.op("sqrt", total)
     zero = node.op("equal", length, node.scalar(0, node.dtype()))
-    return node.op(
-        "where",
-        zero,
-        node.scalar(0, node.dtype()),
-        node.op("divide", x, node.op("where", zero, node.scalar(1, node.dtype()), length)),
-    )
+    quotient = node.op("divide", x, node.op("where", zero, node.scalar(1, node.dtype()), length))
+    return node.op("where", zero, node.scalar(0, node.dtype()), quotient)

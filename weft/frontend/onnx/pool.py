@@ -68,16 +68,8 @@ def pool(node: Node, name: str, x: ir.Expr, window: Window, fill: Any, **attrs: 
     if not window.has_constant_pads or any(p < 0 for p in window.padding):
         x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", fill)
         window = replace(window, before=[0] * rank, after=[0] * rank)
-    return node.op(
-        f"nn.{name}{rank}d",
-        x,
-        pool_size=tuple(window.kernel),
-        strides=tuple(window.strides),
-        padding=window.padding,
-        dilation=tuple(window.dilations),
-        ceil_mode=False,
-        **attrs,
-    )
+    steps = {"pool_size": tuple(window.kernel), "strides": tuple(window.strides), "dilation": tuple(window.dilations)}
+    return node.op(f"nn.{name}{rank}d", x, **steps, padding=window.padding, ceil_mode=False, **attrs)
 
 
 def pool_window(node: Node) -> Window:

@@ -101,11 +101,6 @@ def _log_sum_exp(node: Node, x: Any, reduction: _Reduction) -> Any:
 
 @converter("ArgMax", "ArgMin")
 def _arg_reduce(node: Node) -> Any:
-    return node.op(
-        node.op_type.lower(),
-        node.x(),
-        axis=node.axis(node.attr("axis", 0)),
-        keepdims=bool(node.attr("keepdims", 1)),
-        select_last_index=bool(node.attr("select_last_index", 0)),
-        dtype="int64",
-    )
+    name, axis = node.op_type.lower(), node.axis(node.attr("axis", 0))
+    keep, last = bool(node.attr("keepdims", 1)), bool(node.attr("select_last_index", 0))
+    return node.op(name, node.x(), axis=axis, keepdims=keep, select_last_index=last, dtype="int64")

@@ -45,6 +45,9 @@ class _Axis:
         return s.is_known(*parts) and not any(isinstance(p, Expr) for p in parts)
 
 
+_OF_OPSET_10 = "floor, or ceil where the scale is below 1"
+
+
 @converter("Upsample")
 def _upsample(node: Node) -> Any:
     scales = node.attr("scales") if node.opset < 9 else _elements(node, 1)
@@ -57,7 +60,7 @@ def _upsample(node: Node) -> Any:
 def _resize_node(node: Node) -> Any:
     if node.opset < 11:
         axes = _from_scales(node, list(range(node.ndim())), _elements(node, 1), [None] * node.ndim())
-        return _resize(node, axes, node.attr("mode", "nearest"), "asymmetric", "floor")
+        return _resize(node, axes, node.attr("mode", "nearest"), "asymmetric", _OF_OPSET_10)
     over = node.distinct_axes(node.attr("axes")) if node.attr("axes") is not None else list(range(node.ndim()))
     coordinates = node.attr("coordinate_transformation_mode", "half_pixel")
     if coordinates not in _COORDINATES:
@@ -245,7 +248,12 @@ def _cropped(lines: _Lines, a: _Axis, o: Any) -> Any:
     return lines.do("add", lines.do("multiply", o, step), first)
 
 
-def _nearest(lines: _Lines, x: Any, mode: str) -> Any:
+def _nearest(lines: _Lines, x: Any, mode: str, scale: Any) -> Any:
+    if mode == _OF_OPSET_10:
+        if not isinstance(scale, (int, float)):
+            below = lines.do("less", lines.number(scale), 1.0)
+            return lines.node.op("where", below, lines.do("ceil", x), lines.do("floor", x))
+        mode = "ceil" if scale < 1 else "floor"
     if mode == "floor":
         return lines.do("floor", x)
     if mode == "ceil":
@@ -256,12 +264,8 @@ def _nearest(lines: _Lines, x: Any, mode: str) -> Any:
 
 
 def _is_identity(a: _Axis) -> bool:
-    return (
-        a.region is None
-        and isinstance(a.scale, (int, float))
-        and a.scale == 1.0
-        and s.provably_equal(a.size_in, a.size_out)
-    )
+    kept = a.region is None and isinstance(a.scale, (int, float)) and a.scale == 1.0
+    return kept and s.provably_equal(a.size_in, a.size_out)
 
 
 def _resize_at_once(node: Node, moved: list[_Axis], mode: str, coordinates: str, nearest_mode: str) -> Any:
@@ -298,7 +302,12 @@ def _resize(node: Node, axes: list[_Axis], mode: str, coordinates: str, nearest_
         )
     antialias = bool(node.attr("antialias", 0)) and mode != "nearest"
     moved = [a for a in axes if not _is_identity(a)]
-    few = len(moved) <= {"nearest": 8, "cubic": 2}.get(mode, 3)  # the operator multiplies the taps of all axes
+    apart = mode == "nearest" and nearest_mode == _OF_OPSET_10
+    if apart and all(isinstance(a.scale, (int, float)) for a in moved) and len({a.scale < 1 for a in moved}) <= 1:
+        nearest_mode, apart = "ceil" if moved and moved[0].scale < 1 else "floor", False
+    few = not apart and len(moved) <= {"nearest": 8, "cubic": 2}.get(
+        mode, 3
+    )  # the operator multiplies the taps of all axes
     if few and not antialias and not any(isinstance(p, Expr) for a in moved for p in (a.scale, *(a.region or ()))):
         return _resize_at_once(node, moved, mode, coordinates, nearest_mode) if moved else node.value(0)
     x, dtype = node.x(), node.dtype()
@@ -312,7 +321,7 @@ def _resize(node: Node, axes: list[_Axis], mode: str, coordinates: str, nearest_
             beyond = lines.do("greater", positions, lines.number(s.subtract(_float(a.size_in), 1.0)))
             outside.append((a, lines.do("logical_or", lines.do("less", positions, 0.0), beyond)))
         if mode == "nearest":
-            x = _take(lines, x, a, _nearest(lines, positions, nearest_mode))
+            x = _take(lines, x, a, _nearest(lines, positions, nearest_mode, a.scale))
         elif antialias:
             x = _antialiased(lines, x, a, positions, mode)
         else:

@@ -35,14 +35,9 @@ def to_expr(e: Element, dtype: str = "int64") -> ir.PrimExpr:
         return ir.cast("int64", e) if _type_of(e).is_integer else e
     if isinstance(e, (bool, np.bool_)):
         return ir.const(bool(e), "bool")
-    return ir.const(
-        e,
-        dtype
-        if ir.DataType(dtype).is_float and isinstance(e, float)
-        else "float32"
-        if isinstance(e, float)
-        else "int64",
-    )
+    if not isinstance(e, float):
+        return ir.const(e, "int64")
+    return ir.const(e, dtype if ir.DataType(dtype).is_float else "float32")
 
 
 def simplify(e: Element) -> Element:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir, tir
-from weft.frontend.complex_arithmetic import Complex
+from weft.frontend.complex_arithmetic import Complex, conjugate
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 from weft.topi import elementwise, special
 
@@ -49,6 +49,11 @@ def _complex(node: Node) -> Any:
 def _one_part(node: Node) -> Any:
     x = node.graph.complex_of(node.x)
     return x.re if node.name == "real" else x.im
+
+
+@CONVERTERS.on("chlo.conj")
+def _conjugate(node: Node) -> Any:
+    return conjugate(node.graph, node.x) if isinstance(node.x, Complex) else node.x
 
 
 @CONVERTERS.on(*_UNARY)
@@ -167,6 +172,34 @@ def _convert(node: Node) -> Any:
     if node.dtype == "bool" and x.ty.dtype != "bool":
         return node.op("not_equal", x, node.graph.scalar(0, x.ty.dtype))
     return node.graph.astype(x, node.dtype)
+
+
+@CONVERTERS.on("stablehlo.reduce_precision")
+def _reduced(node: Node) -> Any:
+    """Round to fewer digits, to even; what leaves the range of the exponents is infinite, or zero of its sign."""
+    given = str(node.attr("format", ""))
+    exponent, mantissa = (int(n) for n in given[1:].split("m")) if given else (
+        node.attr("exponent_bits"), node.attr("mantissa_bits"))  # fmt: skip
+    info = np.finfo(ir.numpy_dtype(str(node.x.ty.dtype)))
+    dtype, digits, bias = f"uint{info.bits}", int(info.nmant), (1 << (int(info.nexp) - 1)) - 1
+    op, bits = node.op, node.op("reinterpret", node.x, dtype=dtype)
+
+    def number(value: int) -> Any:
+        return node.graph.scalar(value, dtype)
+
+    infinite, sign = ((1 << int(info.nexp)) - 1) << digits, 1 << (info.bits - 1)
+    if mantissa < digits:
+        last = op("right_shift", bits, number(digits - mantissa))
+        last = op("bitwise_and", last, number(1))
+        bits = op("add", bits, op("add", last, number((1 << (digits - mantissa - 1)) - 1)))
+        bits = op("bitwise_and", bits, number((1 << info.bits) - (1 << (digits - mantissa))))
+    if exponent < int(info.nexp):
+        own, most = op("bitwise_and", bits, number(infinite)), (1 << (exponent - 1)) - 1
+        zero = op("bitwise_and", bits, number(sign))
+        far = op("bitwise_or", zero, number(infinite))
+        bits = op("where", op("greater", own, number((bias + most) << digits)), far, bits)
+        bits = op("where", op("less_equal", own, number((bias - most) << digits)), zero, bits)
+    return op("where", op("isnan", node.x), node.x, op("reinterpret", bits, dtype=str(node.x.ty.dtype)))
 
 
 @CONVERTERS.on("stablehlo.bitcast_convert")

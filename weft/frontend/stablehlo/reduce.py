@@ -166,6 +166,39 @@ def _windows(node: Node, xs: Sequence[Any], axis: int, size: int, step: int, com
     return found or list(xs)
 
 
+@CONVERTERS.on("stablehlo.select_and_scatter")
+def _select_and_scatter(node: Node) -> Any:
+    """Add each of the sources to the element that its window selects, as a maximum's gradient does."""
+    graph, (x, source, start), rank = node.graph, node.operands, len(node.dims(node.x))
+    size, stride = (node.ints(k, rank, 1) for k in ("window_dimensions", "window_strides"))
+    low, high = ([p[i] for p in node.attr("padding", [[0, 0]] * rank)] for i in (0, 1))
+    out, whole = node.dims(source), [a + n + b for a, n, b in zip(low, node.dims(x), high, strict=True)]
+    padded = graph.pad(x, graph.scalar(0, str(x.ty.dtype)), low, high)
+    inside = graph.pad(graph.expand(graph.scalar(1, "int8"), node.dims(x)), graph.scalar(0, "int8"), low, high)
+    found, held, place = None, None, graph.expand(graph.scalar(-1, "int32"), out)
+    places = list(np.ndindex(*size))
+    for k, at in enumerate(places):
+        ends = [a + (n - 1) * s + 1 for a, n, s in zip(at, out, stride, strict=True)]
+        here, own = graph.slice(padded, at, ends, stride), graph.astype(graph.slice(inside, at, ends, stride), "bool")
+        if found is None:
+            taken = own
+        else:
+            keeps = node.op("logical_and", held, node.inlined(0, [found, here])[0])
+            taken = node.op("logical_and", own, node.op("logical_not", keeps))
+        found = here if found is None else node.op("where", taken, here, found)
+        held = own if held is None else node.op("logical_or", held, own)
+        place = node.op("where", taken, graph.scalar(k, "int32"), place)
+    made = graph.expand(start, whole)
+    for k, at in enumerate(places):  # of one place in the windows, no two are the same element
+        behind = [w - a - max((n - 1) * s + 1, 0) for w, a, n, s in zip(whole, at, out, stride, strict=True)]
+        gaps = [s - 1 for s in stride]
+        hit = graph.astype(node.op("equal", place, graph.scalar(k, "int32")), "int8")
+        hit = graph.astype(graph.pad(hit, graph.scalar(0, "int8"), at, behind, gaps), "bool")
+        given = graph.pad(source, graph.scalar(0, str(source.ty.dtype)), at, behind, gaps)
+        made = node.op("where", hit, node.inlined(1, [made, given])[0], made)
+    return graph.slice(made, low, [n + a for n, a in zip(node.dims(x), low, strict=True)])
+
+
 # --- sorting ----------------------------------------------------------------------------------------------------------
 
 

@@ -69,15 +69,8 @@ def _slice(node: Node) -> Any:
 @CONVERTERS.on("stablehlo.real_dynamic_slice")
 def _real_dynamic_slice(node: Node) -> Any:
     begin, end = ([node.graph.simplified(ir.max_(n, 0)) for n in node.sizes(i)] for i in (1, 2))
-    return node.op(
-        "strided_slice",
-        node.x,
-        axes=tuple(range(len(begin))),
-        begin=tuple(begin),
-        end=tuple(end),
-        strides=tuple(node.sizes(3)),
-        assume_inbound=False,
-    )
+    bounds = {"begin": tuple(begin), "end": tuple(end), "strides": tuple(node.sizes(3))}
+    return node.op("strided_slice", node.x, axes=tuple(range(len(begin))), **bounds, assume_inbound=False)
 
 
 @CONVERTERS.on("stablehlo.dynamic_pad")
@@ -115,7 +108,7 @@ def _dynamic_update(node: Node) -> Any:
 
 def _numbers(node: Node, group: str, *names: str) -> list[list[int]]:
     """Lists of dimensions out of the attribute that describes a gather or scatter."""
-    numbers = node.attr(group)
+    numbers = node.attr(group) or {}  # none of them reads as an empty list
     return [list(numbers.get(name, [])) for name in names]
 
 
@@ -158,7 +151,7 @@ def _gather(node: Node) -> Any:
     names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
              "start_indices_batching_dims")  # fmt: skip
     offset, collapsed, mapped, batched, of_starts = _numbers(node, "dimension_numbers", *names)
-    vector = node.attr("dimension_numbers").get("index_vector_dim", 0)
+    vector = (node.attr("dimension_numbers") or {}).get("index_vector_dim", 0)
     sizes, whole, graph = node.sizes(2) if node.name != "gather" else node.attr("slice_sizes"), node.dims(x), node.graph
     dims = node.dims(starts)
     spread = [len(mapped) if i == vector else 1 for i in range(len(dims))] if vector < len(dims) else []
@@ -202,17 +195,21 @@ def _scatter(node: Node) -> Any:
     names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims",
              "scatter_indices_batching_dims")  # fmt: skip
     window, inserted, mapped, batched, of_starts = _numbers(node, "scatter_dimension_numbers", *names)
-    vector = node.attr("scatter_dimension_numbers").get("index_vector_dim", 0)
+    vector = (node.attr("scatter_dimension_numbers") or {}).get("index_vector_dim", 0)
     whole, graph = node.dims(x), node.graph
     given = iter([node.dims(updates)[i] for i in window])
     sizes = [1 if a in inserted or a in batched else next(given) for a in range(len(whole))]
-    axes, places, batch, windows = _places(node, starts, vector, mapped, (batched, of_starts), sizes)
+    if not whole:
+        x, whole, sizes = graph.reshape(x, [1]), [1], [1]
+    first = [a for a in range(len(whole)) if a not in (*batched, *mapped) and sizes[a] != whole[a]]
+    first = first or ([] if mapped or batched else [0])
+    if first:  # windows begin there with the first element
+        dims = node.dims(starts)
+        starts = graph.reshape(starts, [*dims, 1][: max(len(dims), vector + 1)])
+        zeros = [len(first) if i == vector else n for i, n in enumerate(node.dims(starts))]
+        starts = graph.concat([starts, graph.expand(graph.scalar(0, str(starts.ty.dtype)), zeros)], vector)
+    axes, places, batch, windows = _places(node, starts, vector, mapped + first, (batched, of_starts), sizes)
     rest = [a for a in range(len(whole)) if a not in axes]
-    if any(sizes[a] != whole[a] for a in rest):
-        extra = [a for a in rest if sizes[a] != whole[a]]
-        node.unsupported("updates that are parts of dimensions without an index", found=f"dimensions {extra}")
-    if not axes:
-        node.unsupported("updates without an index")
     # the update's dimensions: those of the batch, then the window's in the operand's order
     outer = [i for i in range(len(node.dims(updates))) if i not in window]
     updates = graph.permute(updates, [*outer, *window])
@@ -232,7 +229,7 @@ def _scatter(node: Node) -> Any:
     row = node.op("full", ir.shape_expr([1, *node.dims(standing)[1:]]), graph.scalar(0, str(x.ty.dtype)))
     found = node.op("scatter_nd", graph.concat([standing, row], 0), places, updates, reduction=kind)
     found = graph.narrow(found, 0, 0, whole[axes[0]])
-    return graph.permute(found, np.argsort([*axes, *rest]).tolist())
+    return graph.reshape(graph.permute(found, np.argsort([*axes, *rest]).tolist()), node.dims(node.x))
 
 
 def _update_of(node: Node) -> str:

@@ -11,15 +11,7 @@ from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
 
-_REDUCTIONS = {
-    "sum": "add",
-    "add": "add",
-    "prod": "mul",
-    "multiply": "mul",
-    "mean": "mean",
-    "amax": "max",
-    "amin": "min",
-}
+_REDUCTIONS = dict(sum="add", add="add", prod="mul", multiply="mul", mean="mean", amax="max", amin="min")
 
 
 @aten("embedding")
@@ -72,6 +64,16 @@ def _scatter(node: Node) -> Any:
         x = _left_out(node, x, places, axis, how)
     found = node.op("scatter_elements", x, places, src, axis=axis, reduction=how)
     return node.reshape(found, []) if flat else found
+
+
+@aten("index_reduce")
+def _index_reduce(node: Node) -> Any:
+    """Parts that are combined with others: an index for each of their elements."""
+    source, rank = _row(node, node["source"]), max(len(node.shape), 1)
+    dims, axis = node.dims(source), node.axis(node["dim"], rank)
+    places = node.reshape(node["index"], [n if i == axis else 1 for i, n in enumerate(dims)])
+    given = {k: node[k] for k in ("self", "reduce", "include_self")}
+    return _scatter(node.with_args({**given, "dim": axis, "index": node.expand(places, dims), "src": source}))
 
 
 def _cut_to(node: Node, x: Any, dims: Any) -> Any:

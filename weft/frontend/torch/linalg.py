@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from weft import ir, topi
-from weft.frontend.torch.node import Node
+from weft.frontend.complex_arithmetic import Complex
+from weft.frontend.lapack import call_lapack
+from weft.frontend.torch.node import Node, dtype_name
 from weft.frontend.torch.registry import aten
 from weft.frontend.torch.symbols import Dim, as_expr
 
@@ -41,10 +43,14 @@ def _checked(node: Node) -> bool:
     return bool(node.get("check_errors", "_ex" not in node.name))
 
 
+def _on_diagonal(node: Node, rows: Dim, columns: Dim) -> Any:
+    """What is true on the diagonal alone."""
+    return node.op("equal", node.reshape(node.arange(rows), [rows, 1]), node.arange(columns))
+
+
 def _unit(node: Node, like: Any) -> Any:
     """Unit matrices of a stack's shape."""
-    size = node.dims(like)[-1]
-    unit = node.op("equal", node.reshape(node.arange(size), [size, 1]), node.arange(size))
+    unit = _on_diagonal(node, *node.dims(like)[-2:])
     return node.expand(node.astype(unit, node.dtype), node.dims(like))
 
 
@@ -102,8 +108,7 @@ def _cholesky(node: Node) -> Any:
 def _triangular(node: Node) -> Any:
     a, b = node.op("triu" if node["upper"] else "tril", node["self"]), node["B"]
     if node["unitriangular"]:
-        size = node.dims(a)[-1]
-        unit = node.op("equal", node.reshape(node.arange(size), [size, 1]), node.arange(size))
+        unit = _on_diagonal(node, *node.dims(a)[-2:])
         a = node.op("where", unit, node.scalar(1, node.dtype), a)
     if not node["left"]:
         a, b = _turned(node, a), _turned(node, b)
@@ -160,8 +165,7 @@ def _cut(node: Node, x: Any, back: int, count: Dim) -> Any:
 
 def _diagonal(node: Node, x: Any) -> Any:
     """The diagonal's elements, one for each row; zeros where it has ended."""
-    rows, columns = node.dims(x)[-2:]
-    here = node.op("equal", node.reshape(node.arange(rows), [rows, 1]), node.arange(columns))
+    here = _on_diagonal(node, *node.dims(x)[-2:])
     return node.op("sum", node.op("where", here, x, node.scalar(0, _EXACT)), axis=(len(x.ty.shape) - 1,))
 
 
@@ -236,8 +240,40 @@ def _symmetric(node: Node) -> Any:
     low = node.op("tril", a)
     a = node.op("add", low, _turned(node, node.op("tril", a, k=-1)))
     shift = node.op("max", node.op("sum", node.op("abs", a), axis=(rank - 1,)), axis=(rank - 2,), keepdims=True)
-    unit = node.op("equal", node.reshape(node.arange(size), [size, 1]), node.arange(size))
+    unit = _on_diagonal(node, size, size)
     shift = node.op("multiply", node.astype(unit, _EXACT), node.reshape(shift, [*node.dims(shift), 1]))
     _, turn, _ = _rotated(node, node.op("add", a, shift), False)
     values = node.op("sum", node.op("multiply", turn, node.op("matmul", turn, a)), axis=(rank - 1,))
     return values if "eigvalsh" in node.name else [values, _turned(node, turn)]
+
+
+# --- what the host's LAPACK factors -----------------------------------------------------------------------------------
+
+
+def _factors(node: Node, routine: str, *operands: Any, made: Any = None, **options: Any) -> list[Any]:
+    """A routine's results, which have the types of the call's, or of `made`: shape, dtype, whether complex."""
+    whole = node.value if isinstance(node.value, (tuple, list)) else [node.value]
+    made = made or [([node.symbols.dim(d) for d in v.shape], dtype_name(v.dtype), v.dtype.is_complex) for v in whole]
+    return call_lapack(node, routine, operands, made, len(node.dims(operands[0])) - 2, **options)
+
+
+@aten("geqrf", "linalg_householder_product", "ormqr")
+def _reflections(node: Node) -> Any:
+    if "geqrf" in node.name:
+        return _factors(node, "geqrf", node["self"])
+    if "ormqr" not in node.name:
+        return _factors(node, "orgqr", node["input"], node["tau"])[0]
+    turned = ("C" if isinstance(node["self"], Complex) else "T") if node["transpose"] else "N"
+    side = "L" if node["left"] else "R"
+    return _factors(node, "ormqr", node["self"], node["input2"], node["input3"], side=side, trans=turned)[0]
+
+
+@aten("linalg_eig", "_linalg_eigvals", "linalg_eigvals")
+def _eigen(node: Node) -> Any:
+    a = node.get("self", node.args.get("A"))
+    dims, dtype, both = node.dims(a), str(a.ty.dtype), isinstance(node.value, (tuple, list))
+    values = (dims[:-1], dtype, isinstance(a, Complex))
+    made = [*[values] * (1 if isinstance(a, Complex) else 2), *[(dims, dtype, True)] * 2, (dims[:-2], "int32", False)]
+    *w, _, right, _ = _factors(node, "geev", a, made=made, compute_left="N", compute_right="V" if both else "N")
+    found = w[0] if isinstance(a, Complex) else Complex(*w)
+    return [found, right] if both else found

@@ -69,12 +69,8 @@ def _convolution(node: Node) -> Any:
     if padding == "same":  # PyTorch takes it with strides of 1 only
         total = [d * (size - 1) for d, size in zip(dilation, node.dims(weight)[2:], strict=True)]
         low, high = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
-    attrs: dict[str, Any] = {
-        "strides": each(node["stride"], rank),
-        "padding": (*low, *high),
-        "dilation": dilation,
-        "groups": node["groups"],
-    }
+    strides, padding = each(node["stride"], rank), (*low, *high)
+    attrs: dict[str, Any] = {"strides": strides, "padding": padding, "dilation": dilation, "groups": node["groups"]}
     output_padding = node.get("output_padding", 0)  # it says nothing of a convolution that is not transposed
     if node.get("transposed", False):
         attrs["output_padding"] = each(output_padding, rank)

@@ -333,19 +333,26 @@ def _pad(node: Node) -> Any:
     pad = node.get("pad", node.get("padding"))
     mode = next((m for key, m in (("reflection", "reflect"), ("replication", "edge")) if key in node.name), "constant")
     widths = list(_widths(pad, len(x.ty.shape)))
-    for axis in range(len(x.ty.shape)):  # less than nothing is cut off
+    cuts = [_positive(node, -w) for w in widths]  # less than nothing is cut off
+    x = _cut_sides(node, x, cuts) if mode == "constant" else x  # others repeat elements that are cut off, too
+    for axis in range(len(x.ty.shape)):
         low, high = widths[2 * axis], widths[2 * axis + 1]
-        cut = [_positive(node, -w) for w in (low, high)]
-        if cut != [0, 0]:
-            x = _cut(node, x, axis, cut[0], node.dims(x)[axis] - cut[0] - cut[1])
         if not (isinstance(low, int) and isinstance(high, int)):
             x = _padded(node, x, axis, _positive(node, low), _positive(node, high), mode)
             widths[2 * axis : 2 * axis + 2] = [0, 0]
     widths = [max(w, 0) for w in widths]
-    if not any(widths):
-        return x
-    x = node.astype(x, "uint8") if x.ty.dtype == "bool" else x
-    return node.op("nn.pad", x, pad_width=tuple(widths), pad_mode=mode, pad_value=float(node.get("value", 0)))
+    if any(widths):
+        x = node.astype(x, "uint8") if x.ty.dtype == "bool" else x
+        x = node.op("nn.pad", x, pad_width=tuple(widths), pad_mode=mode, pad_value=float(node.get("value", 0)))
+    return x if mode == "constant" else _cut_sides(node, x, cuts)
+
+
+def _cut_sides(node: Node, x: Any, cuts: list[Dim]) -> Any:
+    """`x` without so many elements before and behind along each axis."""
+    for axis, (low, high) in enumerate(zip(cuts[::2], cuts[1::2], strict=True)):
+        if [low, high] != [0, 0]:
+            x = _cut(node, x, axis, low, node.dims(x)[axis] - low - high)
+    return x
 
 
 def _positive(node: Node, d: Dim) -> Dim:

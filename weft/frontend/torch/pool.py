@@ -17,12 +17,8 @@ def _batched(node: Node, x: Any, rank: int) -> Any:
 def _windows(node: Node, rank: int) -> dict[str, Any]:
     kernel = each(node["kernel_size"], rank)
     padding = each(node["padding"], rank)
-    return {
-        "pool_size": kernel,
-        "strides": each(node["stride"], rank) if node.get("stride") else kernel,
-        "padding": (*padding, *padding),
-        "ceil_mode": node["ceil_mode"],
-    }
+    strides, padding = each(node["stride"], rank) if node.get("stride") else kernel, (*padding, *padding)
+    return {"pool_size": kernel, "strides": strides, "padding": padding, "ceil_mode": node["ceil_mode"]}
 
 
 @aten("max_pool1d", "max_pool2d", "max_pool3d", "max_pool2d_with_indices", "max_pool3d_with_indices",

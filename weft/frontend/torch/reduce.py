@@ -155,3 +155,9 @@ def _vector_norm(node: Node) -> Any:
         return node.op("sqrt", _reduced(node, "sum", node.op("multiply", x, x), axes, keep))
     total = _reduced(node, "sum", node.op("power", x, node.scalar(order, dtype)), axes, keep)
     return node.op("power", total, node.scalar(1 / order, dtype))
+
+
+@aten("dist")
+def _distance(node: Node) -> Any:
+    apart = node.op("subtract", *(node.tensor(node[k]) for k in ("self", "other")))
+    return _vector_norm(node.with_args({"self": apart, "ord": node["p"], "dim": None, "keepdim": False}))

@@ -11,6 +11,7 @@ import numpy as np
 
 from weft import error, ffi
 from weft.runtime.host import image as image  # importing a family registers it
+from weft.runtime.host import lapack as lapack
 from weft.runtime.host import ml as ml
 from weft.runtime.host import numbers as numbers
 from weft.runtime.host import random as random

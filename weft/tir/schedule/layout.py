@@ -141,9 +141,16 @@ def _check_injective(image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffe
     """Refuse a map that puts two elements in one place, as far as a corner of the buffer and a sample of it show."""
     mapped = f"the map ({', '.join(map(str, image))})"
     symbols = sorted(used_vars(*old.shape), key=lambda v: v.name)
+    choices = []
     for sizes in _SIZES if symbols else _SIZES[:1]:
         values = {v: np.asarray(n) for v, n in zip(symbols, itertools.cycle(sizes), strict=False)}
         extents = [values_at(d, values) for d in old.shape]
+        if all(e is None or e >= 0 for e in extents):  # others are no buffer's
+            choices.append((values, extents))
+    if not choices:
+        raise refuse("transform_layout", f"{mapped} is of a buffer whose sizes are not known", block=name,
+                     help="assume_injective_transform=True says that elements stay apart")  # fmt: skip
+    for values, extents in choices:
         for points in _looks([_POINTS if e is None else int(e) for e in extents]):
             places = [values_at(e, values | dict(zip(sources, points, strict=True))) for e in image]
             known = [p for p in places if p is not None]
