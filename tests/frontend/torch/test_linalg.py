@@ -107,7 +107,13 @@ def test_exponentials():
 def test_eigenvalues_and_reflections():
     """By the host's LAPACK, as PyTorch; a real matrix with pairs of conjugate values, and a complex one."""
     a = torch.randn(2, 4, 4)
-    compare(lambda a: [torch.view_as_real(x) for x in (*torch.linalg.eig(a), torch.linalg.eigvals(a))], a)
+
+    def residuals(a):  # vectors are as they come but for a factor of absolute value 1
+        values, vectors = torch.linalg.eig(a)
+        zero = torch.complex(a, torch.zeros_like(a)) @ vectors - vectors * values[..., None, :]
+        return [torch.view_as_real(x) for x in (values, torch.linalg.eigvals(a), zero)] + [vectors.abs()]
+
+    compare(residuals, a)
     sizes = Call(lambda a: [x.abs() for x in (*torch.linalg.eig(a), torch.geqrf(a).tau)])
     check(Call(lambda a: sizes(torch.complex(a, a.mT))), (a,))
     reflected = Call(lambda r: (torch.linalg.householder_product(*torch.geqrf(r)), torch.ormqr(*torch.geqrf(r), r)))

@@ -268,7 +268,7 @@ def test_unbound_loops(program):
 A = te.placeholder((100,), name="A")
 B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
 for target in ("cuda", "nvptx"):
-    text = "'main' accesses GPU memory outside of GPU threads: did you forget to bind"
+    text = "'default_function' accesses GPU memory outside of GPU threads: did you forget to bind"
     with pytest.raises(weft.error.CodegenError, match=text):
         weft.build(te.create_schedule(B.op), [A, B], target)
 """)

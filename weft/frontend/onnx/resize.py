@@ -60,7 +60,8 @@ def _upsample(node: Node) -> Any:
 def _resize_node(node: Node) -> Any:
     if node.opset < 11:
         axes = _from_scales(node, list(range(node.ndim())), _elements(node, 1), [None] * node.ndim())
-        return _resize(node, axes, node.attr("mode", "nearest"), "asymmetric", _OF_OPSET_10)
+        mode = node.attr("mode", "nearest")
+        return _resize(node, axes, mode, "asymmetric", _OF_OPSET_10 if mode == "nearest" else "floor")
     over = node.distinct_axes(node.attr("axes")) if node.attr("axes") is not None else list(range(node.ndim()))
     coordinates = node.attr("coordinate_transformation_mode", "half_pixel")
     if coordinates not in _COORDINATES:
@@ -302,12 +303,11 @@ def _resize(node: Node, axes: list[_Axis], mode: str, coordinates: str, nearest_
         )
     antialias = bool(node.attr("antialias", 0)) and mode != "nearest"
     moved = [a for a in axes if not _is_identity(a)]
-    apart = mode == "nearest" and nearest_mode == _OF_OPSET_10
+    apart = nearest_mode == _OF_OPSET_10
     if apart and all(isinstance(a.scale, (int, float)) for a in moved) and len({a.scale < 1 for a in moved}) <= 1:
         nearest_mode, apart = "ceil" if moved and moved[0].scale < 1 else "floor", False
-    few = not apart and len(moved) <= {"nearest": 8, "cubic": 2}.get(
-        mode, 3
-    )  # the operator multiplies the taps of all axes
+    most = {"nearest": 8, "cubic": 2}.get(mode, 3)  # the operator multiplies the taps of all axes
+    few = not apart and len(moved) <= most
     if few and not antialias and not any(isinstance(p, Expr) for a in moved for p in (a.scale, *(a.region or ()))):
         return _resize_at_once(node, moved, mode, coordinates, nearest_mode) if moved else node.value(0)
     x, dtype = node.x(), node.dtype()
