@@ -108,14 +108,19 @@ class _Walk:
             self.visit(node.a)
             self.under(node.b, node.a if isinstance(node, ir.And) else ir.logical_not(node.a))
         elif name not in _NO_ACCESS:
-            if isinstance(node, (BufferLoad, stmt.BufferStore)) and node.predicate is None and node.buffer in self.sized:
+            if (
+                isinstance(node, (BufferLoad, stmt.BufferStore))
+                and node.predicate is None
+                and node.buffer in self.sized
+            ):
                 self.found += self.outside(node.buffer, node.indices)
             for child in ir.children(node):
                 self.visit(child)
 
     def outside(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> Iterator[str]:
         """Say how indices leave a buffer."""
-        for axis, (index, size) in enumerate(zip(map(self.of, indices), map(self.of, buffer.shape), strict=True)):
+        axes = zip(map(self.of, indices), map(self.of, buffer.shape), strict=True) if buffer in self.sized else ()
+        for axis, (index, size) in enumerate(axes):
             prove = self.analyzer.can_prove
             if ir.DataType(index.dtype).lanes != 1 or (prove(index >= 0) and prove(index < size)):
                 continue
