@@ -70,6 +70,7 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
         "for j in range(i):\n            B[j] = A[i - j - 1]",
         "for j in range(0):\n            B[j] = A[9]",
         "if n < 3:\n            B[i] = A[i + 9]",
+        "with T.block(''):\n            k = T.axis.reduce(8, i)\n            with T.init(): A[k * 2] = 0",
         "with T.block(''):\n            v = T.axis.spatial(8, i)\n            T.where(i < 7)\n            A[v + 1] = 1",
     ],
 )

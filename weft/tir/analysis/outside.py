@@ -93,17 +93,17 @@ class _Walk:
             self.values.update((iv.var, self.of(v)) for iv, v in zip(axes, node.iter_values, strict=True))
             self.under(node.block.body, node.predicate)
             if node.block.init is not None:
-                starts = [ir.equal(iv.var, iv.dom.min) for iv in axes if iv.iter_type == iv.CommReduce and iv.dom]
+                starts = [ir.equal(iv.var, iv.dom.min) for iv in axes if iv.iter_type == "reduce" and iv.dom]
                 self.under(node.block.init, node.predicate, *starts)
         elif isinstance(node, (stmt.AssertStmt, stmt.While)):
             self.visit(node.condition)
             self.under(node.body, node.condition)
         elif isinstance(node, (stmt.IfThenElse, ir.Select)) or name == "tir.if_then_else":
-            condition, then, *otherwise = node.args if isinstance(node, ir.CallIntrin) else ir.children(node)
-            self.visit(condition)
-            self.under(then, condition)
-            for case in otherwise:
-                self.under(case, ir.logical_not(condition))
+            parts: list[Any] = [*(node.args if isinstance(node, ir.CallIntrin) else ir.children(node))]
+            self.visit(parts[0])
+            self.under(parts[1], parts[0])
+            for case in parts[2:]:
+                self.under(case, ir.logical_not(parts[0]))
         elif isinstance(node, (ir.And, ir.Or)):
             self.visit(node.a)
             self.under(node.b, node.a if isinstance(node, ir.And) else ir.logical_not(node.a))
