@@ -138,7 +138,7 @@ def _call(e: ir.CallIntrin, cx: Context) -> Poly | None:
         return poly_of(cx, e.args[0])
     if name in ("tir.shift_left", "tir.shift_right") and isinstance(e.args[1], ir.IntImm):
         a = poly_of(cx, e.args[0])
-        if a is not None and 0 <= e.args[1].value < e.dtype.bits - 1:  # a longer shift is no product of its type
+        if a is not None and 0 <= e.args[1].value < ir.DataType(e.dtype).bits - 1:  # longer ones are no product
             power = 1 << e.args[1].value
             return scale(a, power) if name == "tir.shift_left" else floordiv(cx, a, constant(power), e.dtype)
     return _opaque(cx, e)
