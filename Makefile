@@ -118,7 +118,7 @@ $(CROSSOVER)/.stamp:
 	@touch $@
 
 crossover: venv $(CROSSOVER)/.stamp ## exchange libraries with Apache TVM 0.27, which is installed into .venv-crossover
-	WEFT_TVM_PYTHON=$(CROSSOVER)/bin/python $(BIN)/python -m pytest -n 2 tests/crossover
+	WEFT_TVM_PYTHON=$(abspath $(CROSSOVER))/bin/python $(BIN)/python -m pytest -n 2 tests/crossover
 
 lint: venv ## check style, and who imports whom
 	$(BIN)/ruff check .
