@@ -353,14 +353,8 @@ def test_upsample_and_old_resize() -> None:
 
 
 def test_cast() -> None:
-    x = f32(3, 4) * 10
-    for to in (
-        onnx.TensorProto.INT32,
-        onnx.TensorProto.DOUBLE,
-        onnx.TensorProto.FLOAT16,
-        onnx.TensorProto.BOOL,
-        onnx.TensorProto.INT8,
-    ):
+    x, kinds = f32(3, 4) * 10, onnx.TensorProto
+    for to in (kinds.INT32, kinds.DOUBLE, kinds.FLOAT16, kinds.BOOL, kinds.INT8):
         for opset in (7, 9, 13):
             one("Cast", {"x": x}, opset, to=to)
     one("Cast", {"x": x > 0}, 13, to=onnx.TensorProto.FLOAT)

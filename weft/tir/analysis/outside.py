@@ -108,11 +108,7 @@ class _Walk:
             self.visit(node.a)
             self.under(node.b, node.a if isinstance(node, ir.And) else ir.logical_not(node.a))
         elif name not in _NO_ACCESS:
-            if (
-                isinstance(node, (BufferLoad, stmt.BufferStore))
-                and node.predicate is None
-                and node.buffer in self.sized
-            ):
+            if isinstance(node, (BufferLoad, stmt.BufferStore)) and node.predicate is None:
                 self.found += self.outside(node.buffer, node.indices)
             for child in ir.children(node):
                 self.visit(child)

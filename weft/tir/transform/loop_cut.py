@@ -8,7 +8,7 @@ from typing import Any
 
 from weft import arith, ir
 from weft.arith.form import is_stable, poly_of, to_expr
-from weft.tir.analysis.structure import conjuncts, fresh_definitions, replace_node
+from weft.tir.analysis.structure import conjuncts, fresh_definitions, jumps_out, replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, seq
 
@@ -67,10 +67,9 @@ class Cut:
         hint = self.is_hinted(loop)
         first, extent = ir.as_int(loop.min), ir.as_int(loop.extent)
         fixed = (first, first + extent) if first is not None and extent is not None else None
-        if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED) or (
-            fixed and not (hint or self.options.get("partition_const_loop"))
-        ):
-            return self.inside(loop)
+        unasked = fixed and not (hint or self.options.get("partition_const_loop"))
+        if unasked or loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED) or any(jumps_out(loop.body)):
+            return self.inside(loop)  # a jump is one of its loop, not of a part
         sets = {c: self.ends(loop, c) for c in _conditions(loop.body, hint)}
         points = _constant_cuts(*fixed, [s for both in sets.values() for s in both]) if fixed else None
         if points is None or fixed is None:
