@@ -8,6 +8,7 @@ from types import ModuleType
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tools import reference
 from weft import _absent
 
@@ -29,8 +30,7 @@ def test_every_absent_name_says_its_release_and_why(module):
         assert _absent.remark("absent", module, name), f"{module}.{name}: weft/_absent.toml does not say why"
         here = reference.module_of_tvm(module)
         if here is None:
-            with pytest.raises(ModuleNotFoundError, match="Apache TVM"):
-                importlib.import_module(f"weft.{module}")
+            refuses(ModuleNotFoundError, "Apache TVM", importlib.import_module, f"weft.{module}")
             return
         assert not hasattr(here, name)
         if not isinstance(here, ModuleType):
@@ -51,11 +51,9 @@ def test_every_remark_meets_a_name():
 
 def test_an_import_of_an_absent_name_says_so_too():
     module, name = next((m, n) for m, n in ABSENT if m == "relay.frontend" or m == "relay")
-    with pytest.raises(ImportError, match=f"cannot import name '{name}'.*Apache TVM"):
-        exec(f"from weft.{module} import {name}")
+    refuses(ImportError, f"cannot import name '{name}'.*Apache TVM", exec, f"from weft.{module} import {name}")
     for said in ("from weft.topi.sparse import utils", "import weft.topi.sparse.utils"):  # its names are not listed
-        with pytest.raises(ImportError, match=r"Apache TVM 0\.8, 0\.9 and 0\.18 has it as tvm\.topi\.sparse\.utils"):
-            exec(said)
+        refuses(ImportError, r"Apache TVM 0\.8, 0\.9 and 0\.18 has it as tvm\.topi\.sparse\.utils", exec, said)
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'weft\.topi\.nowhere'$"):
         importlib.import_module("weft.topi.nowhere")
 
@@ -84,7 +82,6 @@ def test_nothing_of_it_is_read_by_programs_that_lack_nothing():
 def test_modules_say_why_in_both_forms_of_an_import(name):
     parent, _, last = name.rpartition(".")
     for statement in (f"import weft.{name}", f"from weft.{parent} import {last}"):
-        with pytest.raises(ImportError, match=r"Apache TVM.*\(docs/reference/tvm.md\)"):
-            exec(statement)
+        refuses(ImportError, r"Apache TVM.*\(docs/reference/tvm.md\)", exec, statement)
     with pytest.raises(ImportError, match=r"No module named 'weft\.support\.nowhere'$"):
         importlib.import_module("weft.contrib.nowhere")

@@ -13,6 +13,7 @@ from onnx import helper
 
 import weft
 from tests import onnx_models
+from tests.refusals import refuses
 from weft import error, model_cache, relax, target
 
 
@@ -295,8 +296,7 @@ def test_a_file_that_is_written_while_it_is_compiled_is_no_entry(tmp_path, monke
         "weft.frontend.onnx.from_onnx", lambda model, *a, **k: importer(write_model(path, 4.0), *a, **k)
     )
     before = entries(tmp_path)
-    with pytest.raises(error.WeftError, match="was changed"):
-        weft.Session(path)
+    refuses(error.WeftError, "was changed", weft.Session, path)
     assert entries(tmp_path) == before
 
 
@@ -316,8 +316,7 @@ def test_weights_that_are_written_while_they_are_compiled_are_no_entry(tmp_path,
 
     with monkeypatch.context() as m:
         m.setattr(place, name, rewritten)
-        with pytest.raises(error.WeftError, match=r"(?s)was changed.*weights\.bin"):
-            weft.Session(path)
+        refuses(error.WeftError, r"(?s)was changed.*weights\.bin", weft.Session, path)
     assert not entries(tmp_path)
     x = np.ones((1, 64), "float32")
     np.testing.assert_allclose(weft.Session(path).run({"x": x})[0].numpy(), 2 * expected(x), rtol=1e-5)
@@ -374,6 +373,5 @@ def test_hot_kernels_begin_no_process_at_the_end():
     kernels = model_cache._HotKernels("", None)
     assert kernels in model_cache._hot
     kernels.close()
-    with pytest.raises(error.WeftError, match="was not compiled"):
-        kernels.compiler_of("k")([1])
+    refuses(error.WeftError, "was not compiled", kernels.compiler_of("k"), [1])
     assert not kernels._worker.is_alive

@@ -12,6 +12,7 @@ from onnx import helper
 import weft
 from tests import onnx_models
 from tests.clock import eventually
+from tests.refusals import refuses
 from tests.threads import at_once
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ModelImportError, ShapeMismatch
 
@@ -50,8 +51,7 @@ def test_outputs_by_name_and_order(split):
     np.testing.assert_array_equal(y.numpy(), -x)
     assert len(split.run(None, {"x": x})) == 2
     assert split.run([], {"x": x}) == []
-    with pytest.raises(InvalidArgument, match=r"no such output.*\n.*expected y, n, found z"):
-        split.run(["z"], {"x": x})
+    refuses(InvalidArgument, r"no such output.*\n.*expected y, n, found z", split.run, ["z"], {"x": x})
 
 
 def test_outputs_are_fresh(add):
@@ -140,8 +140,7 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_refuses(add, kind):
     feeds, error, message = REFUSED[kind]
-    with pytest.raises(error, match=message):
-        add.run(feeds)
+    refuses(error, message, add.run, feeds)
     (z,) = add.run({"x": X, "y": X})  # and stays usable
     np.testing.assert_array_equal(z.numpy(), X + X)
 
@@ -159,15 +158,12 @@ def test_fixed_shapes_are_checked_and_converted_alike():
         expected = np.asarray(x.numpy() if hasattr(x, "numpy") else x, np.float32)
         (y,) = session.run(MappingProxyType({"x": x}))
         np.testing.assert_array_equal(y.numpy(), -expected)
-    with pytest.raises(ShapeMismatch, match=r"dimension 0\n  expected 4 of \(4, 4\), found 3 of"):
-        session.run({"x": square[:3]})
-    with pytest.raises(DTypeMismatch, match="expected float32, found float64"):
-        session.run({"x": square.astype(np.float64)})
+    refuses(ShapeMismatch, r"dimension 0\n  expected 4 of \(4, 4\), found 3 of", session.run, {"x": square[:3]})
+    refuses(DTypeMismatch, "expected float32, found float64", session.run, {"x": square.astype(np.float64)})
 
 
 def test_refuses_wrong_counts_of_arguments(add):
-    with pytest.raises(InvalidArgument, match=r"expected run\(feeds\) or run\(output_names, feeds\), found 0"):
-        add.run()
+    refuses(InvalidArgument, r"expected run\(feeds\) or run\(output_names, feeds\), found 0", add.run)
 
 
 def test_shape_and_dtype_overrides():
@@ -175,8 +171,7 @@ def test_shape_and_dtype_overrides():
     assert session.inputs[0].shape == (3, 4)
     x = np.random.rand(3, 4)
     np.testing.assert_array_equal(session.run({"x": x, "y": x})[0].numpy(), x + x)
-    with pytest.raises(ModelImportError, match="nothing"):
-        weft.Session(onnx_models.add(), shape_dict={"nothing": [3, 4]})
+    refuses(ModelImportError, "nothing", weft.Session, onnx_models.add(), shape_dict={"nothing": [3, 4]})
 
 
 @pytest.mark.filterwarnings("ignore:precision")
@@ -188,10 +183,8 @@ def test_precision(tmp_path):
     (found,) = session.run({"x": x})
     assert found.dtype == "float32"
     np.testing.assert_allclose(found.numpy(), expected, atol=2e-2 * np.abs(expected).max())
-    with pytest.raises(InvalidArgument, match="precision is for models"):
-        weft.Session(session.executable, precision="bf16")
-    with pytest.raises(InvalidArgument, match="unknown precision 'half'"):
-        weft.Session(proto, precision="half")
+    refuses(InvalidArgument, "precision is for models", weft.Session, session.executable, precision="bf16")
+    refuses(InvalidArgument, "unknown precision 'half'", weft.Session, proto, precision="half")
     with pytest.raises(InvalidArgument, match="pipelines by name"):
         weft.compile(weft.frontend.onnx.from_onnx(proto), relax_pipeline=weft.relax.get_pipeline(), precision="bf16")
 
@@ -218,10 +211,8 @@ def test_refuses_sources(tmp_path):
     (tmp_path / "broken.so").write_bytes(b"abc")
     with pytest.raises(ExecutableError):
         weft.Session(tmp_path / "broken.so")
-    with pytest.raises(ExecutableError, match="no such library"):
-        weft.Session(tmp_path / "missing.so")
-    with pytest.raises(ModelImportError, match=r"missing\.onnx"):
-        weft.Session(tmp_path / "missing.onnx")
+    refuses(ExecutableError, "no such library", weft.Session, tmp_path / "missing.so")
+    refuses(ModelImportError, r"missing\.onnx", weft.Session, tmp_path / "missing.onnx")
 
 
 def test_many_threads(add):

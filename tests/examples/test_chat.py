@@ -5,6 +5,7 @@ import pytest
 
 from examples.chat.generator import Generator, Sampling
 from examples.chat.model import THETA, Config, compile_decoder, training_module
+from tests.refusals import refuses
 from weft.error import InvalidArgument
 from weft.frontend.weights import quantize_matrix
 
@@ -102,8 +103,7 @@ def test_guesses_change_calls_and_not_tokens(machine):
         said[ahead] = first, [made.tokens(n)[:60] for n in numbers]
     assert said[0][1] == said[3][1]
     assert said[3][0] < said[0][0]
-    with pytest.raises(InvalidArgument, match="cannot come back"):
-        Generator(machine, ahead=2, window=8)
+    refuses(InvalidArgument, "cannot come back", Generator, machine, ahead=2, window=8)
 
 
 def test_a_seed_decides_whatever_runs_beside_it(machine):
@@ -122,13 +122,10 @@ def test_a_seed_decides_whatever_runs_beside_it(machine):
 
 def test_what_is_refused(machine):
     made = Generator(machine, tokens=16)
-    with pytest.raises(InvalidArgument, match="a token or more"):
-        made.add([])
+    refuses(InvalidArgument, "a token or more", made.add, [])
     number = made.add([1] * 6)
-    with pytest.raises(InvalidArgument, match="keeps a token or more"):
-        made.truncate(number, 7)
+    refuses(InvalidArgument, "keeps a token or more", made.truncate, number, 7)
     assert made.step()
     made.add([2], Sampling(-1.0))
-    with pytest.raises(InvalidArgument, match="are no distribution"):
-        made.step()
+    refuses(InvalidArgument, "are no distribution", made.step)
     assert Generator(machine).step() == {}

@@ -3,6 +3,7 @@ import pytest
 import tvm_ffi
 
 import weft
+from tests.refusals import refuses
 from weft import error, ffi, runtime
 
 
@@ -30,14 +31,12 @@ def test_register_and_call(name):
 
 def test_names_are_taken_once(name):
     ffi.register_global_func(name, lambda: 1)
-    with pytest.raises(error.InvalidArgument, match="already registered"):
-        ffi.register_global_func(name, lambda: 2)
+    refuses(error.InvalidArgument, "already registered", ffi.register_global_func, name, lambda: 2)
     ffi.register_global_func(name, lambda: 2, override=True)
     assert ffi.get_global_func(name)() == 2
     ffi.remove_global_func(name)
     assert ffi.get_global_func(name, allow_missing=True) is None
-    with pytest.raises(error.InvalidArgument, match="no global function"):
-        ffi.get_global_func(name)
+    refuses(error.InvalidArgument, "no global function", ffi.get_global_func, name)
 
 
 def test_tensors_cross_as_our_class(name):
@@ -63,8 +62,7 @@ def test_python_errors_keep_their_class(name):
         raise KeyError("gone")
 
     ffi.register_func(name, fail)
-    with pytest.raises(KeyError, match="gone"):
-        ffi.get_global_func(name)()
+    refuses(KeyError, "gone", ffi.get_global_func(name))
 
 
 def test_callbacks_as_arguments(name):
@@ -87,14 +85,12 @@ def test_builtins():
     assert tuple(ffi.builtin("shape_of")(np.zeros((2, 3)))) == (2, 3)
     assert ffi.builtin("vm.builtin.copy")(5) == 5
     assert tvm_ffi.get_global_func("vm.builtin.copy", allow_missing=True) is None
-    with pytest.raises(error.InvalidArgument, match=r"no builtin 'nope'(.|\n)*alloc_storage"):
-        ffi.builtin("nope")
+    refuses(error.InvalidArgument, r"no builtin 'nope'(.|\n)*alloc_storage", ffi.builtin, "nope")
 
 
 def test_missing_library(monkeypatch, tmp_path):
     monkeypatch.setenv("WEFT_RUNTIME_LIBRARY", str(tmp_path / "none.so"))
-    with pytest.raises(error.InternalError, match=r"was not found(.|\n)*cmake"):
-        ffi.find_library()
+    refuses(error.InternalError, r"was not found(.|\n)*cmake", ffi.find_library)
 
 
 def test_import_is_light():

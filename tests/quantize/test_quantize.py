@@ -9,6 +9,7 @@ from onnx.reference import ReferenceEvaluator
 
 import weft
 from tests import onnx_models
+from tests.refusals import refuses
 from weft import error, quantize
 from weft.cli.main import main
 from weft.support.ranges import Observed
@@ -163,18 +164,15 @@ def test_entropy_does_not_cut_off_what_few_values_or_many_zeros_hide(of, count):
 
 @pytest.mark.parametrize("options", [{"weights": "int5"}, {"method": "mean"}, {"group": 24}])
 def test_settings_that_are_refused(options):
-    with pytest.raises(error.InvalidArgument, match="unknown setting"):
-        quantize.quantize_model(perceptron(), **options)
+    refuses(error.InvalidArgument, "unknown setting", quantize.quantize_model, perceptron(), **options)
 
 
 def test_old_models_and_those_of_float16_are_refused():
-    with pytest.raises(error.InvalidArgument, match="too old"):
-        quantize.quantize_model(perceptron(opset=11))
+    refuses(error.InvalidArgument, "too old", quantize.quantize_model, perceptron(opset=11))
     model = perceptron()
     for t in model.graph.initializer:
         t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(t).astype(np.float16), t.name))
-    with pytest.raises(error.InvalidArgument, match=r"(?s)no layer .*constants of float16"):
-        quantize.quantize_model(model)
+    refuses(error.InvalidArgument, r"(?s)no layer .*constants of float16", quantize.quantize_model, model)
 
 
 def scales(path):

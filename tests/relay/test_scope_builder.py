@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.refusals import refuses
 from weft import error, ir, relay
 
 
@@ -39,17 +40,13 @@ def test_nested_choices_and_types():
 
 def test_mistakes():
     sb, c = relay.ScopeBuilder(), relay.var("c", "bool")
-    with pytest.raises(error.EvaluationError, match="no result"):
-        sb.get()
+    refuses(error.EvaluationError, "no result", sb.get)
     with pytest.raises(error.EvaluationError, match="must follow"), sb.else_scope():
         pass
     with sb.if_scope(c):
         sb.ret(c)
-        with pytest.raises(error.EvaluationError, match="behind the result"):
-            sb.ret(c)
-        with pytest.raises(error.EvaluationError, match="outside of all"):
-            sb.get()
-    with pytest.raises(error.EvaluationError, match="no result"):
-        sb.get()
+        refuses(error.EvaluationError, "behind the result", sb.ret, c)
+        refuses(error.EvaluationError, "outside of all", sb.get)
+    refuses(error.EvaluationError, "no result", sb.get)
     with pytest.raises(error.InvalidArgument):
         sb.let(("a", None, 3), c)

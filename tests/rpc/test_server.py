@@ -14,6 +14,7 @@ import pytest
 
 from tests import clock
 from tests.clock import eventually
+from tests.refusals import refuses
 from tests.rpc import functions
 from weft import rpc
 from weft.error import InvalidArgument, RPCError, RPCSessionTimeoutError
@@ -42,8 +43,7 @@ def greeting(key):
 
 
 def test_a_wrong_key_is_refused(server):
-    with pytest.raises(RPCError, match="does not take this key"):
-        connected(server, "another")
+    refuses(RPCError, "does not take this key", connected, server, "another")
     with raw(server.port, greeting("another"), b"\xff" * 100) as sock:
         assert sock.recv(100) == base.number(base.RPC_CODE_MISMATCH)
 
@@ -98,8 +98,7 @@ def test_a_server_of_this_machine_is_reached_without_tcp(server):
         with rpc.connect(host, server.port, key="tests") as session:
             assert session._sess.endpoint.link.socket.family == family
             assert session.get_function("rpc.test.addone")(1) == 2
-    with pytest.raises(RPCError, match="key"):
-        connected(server, "other")
+    refuses(RPCError, "key", connected, server, "other")
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="root alone becomes another user")
@@ -128,8 +127,7 @@ def test_a_session_times_out(server):
 
 def test_a_session_that_dies_is_an_error(server):
     session = connected(server, "tests")
-    with pytest.raises(RPCError, match=r"closed the connection|was lost"):
-        session.get_function("tests.rpc.end")()
+    refuses(RPCError, r"closed the connection|was lost", session.get_function("tests.rpc.end"))
     assert connected(server, "tests").get_function("rpc.test.addone")(1) == 2
 
 
@@ -162,8 +160,7 @@ def test_a_session_may_not_take_more_than_it_may():
     server = made(limits=Limits(max_message_bytes=1 << 20, max_memory_bytes=1 << 16))
     session = connected(server)
     kept = empty((1 << 15,), "uint8", session.cpu())
-    with pytest.raises(MemoryError, match="may not allocate"):
-        empty((1 << 16,), "uint8", session.cpu())
+    refuses(MemoryError, "may not allocate", empty, (1 << 16,), "uint8", session.cpu())
     del kept
     empty((1 << 16,), "uint8", session.cpu())
 
@@ -171,11 +168,9 @@ def test_a_session_may_not_take_more_than_it_may():
         return session._sess.time_evaluator("testing.echo", session.cpu(), 1, cache_flush_bytes=size)(1)
 
     assert time_after_flushing(1 << 16).mean > 0
-    with pytest.raises(MemoryError, match="may not allocate"):
-        time_after_flushing((1 << 16) + 1)
+    refuses(MemoryError, "may not allocate", time_after_flushing, (1 << 16) + 1)
     empty((1 << 16,), "uint8", session.cpu())
-    with pytest.raises(RPCError, match="packet of"):
-        session.upload(b"x" * (1 << 21), "large")
+    refuses(RPCError, "packet of", session.upload, b"x" * (1 << 21), "large")
 
 
 def test_many_sessions_at_once_and_no_more():
@@ -239,8 +234,7 @@ def test_through_another_server(server):
                         session_constructor_args=["rpc.Connect", "127.0.0.1", server.port, "tests", False])  # fmt: skip
     functions.travels(session, 100_000)
     assert session.get_function("tests.rpc.twice")(lambda x: 2 * x, 1) == 4
-    with pytest.raises(ValueError, match="abc"):
-        session.get_function("rpc.test.except")("abc")
+    refuses(ValueError, "abc", session.get_function("rpc.test.except"), "abc")
     with pytest.raises(RPCError, match="no session constructor"):
         connected(first, "first", session_constructor_args=["rpc.NoSuchThing"])
 
@@ -254,15 +248,12 @@ def test_sessions_that_start_afresh():
 def test_a_secret():
     server = made(secret="of both", key="k")
     assert connected(server, "k", secret=b"of both").get_function("rpc.test.addone")(1) == 2
-    with pytest.raises(RPCError, match="does not accept"):
-        connected(server, "k", secret="wrong")
-    with pytest.raises(RPCError, match="asks for a secret"):
-        connected(server, "k")
+    refuses(RPCError, "does not accept", connected, server, "k", secret="wrong")
+    refuses(RPCError, "asks for a secret", connected, server, "k")
 
 
 def test_a_client_with_a_secret_does_not_talk_to_servers_without(server):
-    with pytest.raises(RPCError, match="asks for no secret"):
-        connected(server, "tests", secret="mine")
+    refuses(RPCError, "asks for no secret", connected, server, "tests", secret="mine")
 
 
 def test_a_server_that_ends_leaves_no_files(tmp_path, monkeypatch):
@@ -294,25 +285,21 @@ def test_tls(certificate):
         assert session.get_function("rpc.test.addone")(1) == 2
     with pytest.raises(RPCError):
         connected(server, tls=True, secret="s")
-    with pytest.raises(InvalidArgument, match="afresh"):
-        made(tls_certificate=certificate / "cert.pem", no_fork=True)
+    refuses(InvalidArgument, "afresh", made, tls_certificate=certificate / "cert.pem", no_fork=True)
 
 
 def test_what_a_server_cannot_do_is_raised_here(tmp_path):
     taken = socket.create_server(("127.0.0.1", 0))
     port = taken.getsockname()[1]
-    with pytest.raises(RPCError, match="is free"):
-        rpc.Server("127.0.0.1", port=port, port_end=port + 1, silent=True)
+    refuses(RPCError, "is free", rpc.Server, "127.0.0.1", port=port, port_end=port + 1, silent=True)
     with pytest.raises(RPCError, match="no library"):
         rpc.Server("127.0.0.1", port=0, silent=True, load_library=str(tmp_path / "absent.so"))
-    with pytest.raises(RPCError, match="cannot connect"):
-        rpc.connect("127.0.0.1", 1)
+    refuses(RPCError, "cannot connect", rpc.connect, "127.0.0.1", 1)
 
 
 def test_a_session_that_crashes_is_told(capfd):
     server = made()
-    with pytest.raises(RPCError, match="closed"):
-        connected(server).get_function("tests.rpc.crash")()
+    refuses(RPCError, "closed", connected(server).get_function("tests.rpc.crash"))
     said = []
     eventually(lambda: said.append(capfd.readouterr().err) or "a session crashed, by signal 11" in "".join(said))
     assert connected(server).get_function("rpc.test.addone")(1) == 2

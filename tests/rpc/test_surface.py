@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.rpc import functions
 from weft import rpc
 from weft.error import InvalidArgument, RPCError
@@ -46,11 +47,9 @@ def test_programs_serve_over_pipes(program, server, tmp_path):
     used(rpc.connect("127.0.0.1", server.port, "tests", session_constructor_args=["rpc.PopenSession", str(program)]))
     (tmp_path / "plain").write_text("no program")
     for wrong, said in (("none", "does not exist"), ("plain", "not executable")):
-        with pytest.raises(RPCError, match=said):
-            rpc.PopenSession(tmp_path / wrong)
+        refuses(RPCError, said, rpc.PopenSession, tmp_path / wrong)
     program.write_text("no program")
-    with pytest.raises(RPCError, match="cannot be started"):
-        rpc.PopenSession(program)
+    refuses(RPCError, "cannot be started", rpc.PopenSession, program)
 
 
 def evaluator(remote, name, number=1, repeat=1, least_ms=0, zeros=100, cool_ms=0, to_cool=1, flushed=0, before=""):
@@ -78,8 +77,7 @@ def test_every_parameter_of_timing(remote):
     assert calls(0.001, name="tests.rpc.sleep", repeat=3, before="tests.rpc.keep")[0] == 3
     with pytest.raises(ValueError, match=r"no such|no function"):
         evaluator(remote, "tests.rpc.keep", before="no such function")(0)
-    with pytest.raises(ValueError, match="no function"):
-        evaluator(remote, "no such function")
+    refuses(ValueError, "no function", evaluator, remote, "no such function")
 
 
 def test_what_runs_before_a_timing_is_the_last_thing_that_does():
@@ -124,7 +122,6 @@ def test_a_server_that_is_gone_is_asked_for_so_often():
             rpc.base.recvjson(offers)
         client = rpc.connect_tracker("127.0.0.1", tracker.port)
         assert client.summary()["queue_info"]["gone"] == {"free": 2, "pending": 0}
-        with pytest.raises(RPCError, match="after 2 tries"):
-            client.request("gone", max_retry=2)
+        refuses(RPCError, "after 2 tries", client.request, "gone", max_retry=2)
         client.close()
     tracker.terminate()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tvm_ffi
 
+from tests.refusals import refuses
 from tests.runtime.programs import add_twice
 from weft import relax, runtime, tir
 from weft.error import ExecutableError
@@ -33,8 +34,7 @@ def changed(at, form, value):
     ],
 )
 def test_file(data, message):
-    with pytest.raises(ExecutableError, match=message):
-        runtime.VMExecutable.from_bytes(data)
+    refuses(ExecutableError, message, runtime.VMExecutable.from_bytes, data)
 
 
 def test_missing_kernel():
@@ -93,12 +93,10 @@ def test_good_arguments(main):
     ],
 )  # fmt: skip
 def test_argument(main, name, value, error, message):
-    with pytest.raises(error, match=message):
-        main(*{**GOOD, name: value}.values())
+    refuses(error, message, main, *{**GOOD, name: value}.values())
 
 
 @pytest.mark.parametrize("count", [0, 4, 6])
 def test_argument_count(main, count):
     args = [*GOOD.values(), 1][:count]
-    with pytest.raises(TypeError, match=rf"main\(a, b, s, p, t\): expected 5 arguments, found {count}"):
-        main(*args)
+    refuses(TypeError, rf"main\(a, b, s, p, t\): expected 5 arguments, found {count}", main, *args)

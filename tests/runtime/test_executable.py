@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tvm_ffi
 
+from tests.refusals import refuses
 from tests.runtime.programs import VOID, Assembler, add_twice, imm, r
 from weft import runtime
 from weft.error import ExecutableError, WeftError
@@ -84,14 +85,12 @@ def test_every_truncation_is_an_error():
     for n in range(len(data)):
         with pytest.raises(ExecutableError, match=r"section (header|globals|memory scopes|constants|code), offset \d+"):
             VMExecutable.from_bytes(data[:n])
-    with pytest.raises(ExecutableError, match="1 bytes after the end"):
-        VMExecutable.from_bytes(data + b"\0")
+    refuses(ExecutableError, "1 bytes after the end", VMExecutable.from_bytes, data + b"\0")
 
 
 def test_header_errors():
     data = add_twice(1).bytes
-    with pytest.raises(ExecutableError, match="not an executable"):
-        VMExecutable.from_bytes(b"x" * 100)
+    refuses(ExecutableError, "not an executable", VMExecutable.from_bytes, b"x" * 100)
     with pytest.raises(ExecutableError, match='expected version "0.14", found "0.99"'):
         VMExecutable.from_bytes(data.replace(b"0.14", b"0.99", 1))
 
@@ -99,8 +98,7 @@ def test_header_errors():
 def test_counts_are_bounded_by_the_file():
     data = bytearray(add_twice(1).bytes)
     data[20:28] = struct.pack("<Q", 1 << 60)
-    with pytest.raises(ExecutableError, match="do not fit"):
-        VMExecutable.from_bytes(bytes(data))
+    refuses(ExecutableError, "do not fit", VMExecutable.from_bytes, bytes(data))
 
 
 def build(words, offset=(0,), functions=None, constants=()):
@@ -132,26 +130,22 @@ def build(words, offset=(0,), functions=None, constants=()):
     ],
 )
 def test_verifier(words, message):
-    with pytest.raises(ExecutableError, match=message):
-        build(words)
+    refuses(ExecutableError, message, build, words)
 
 
 def test_verifier_tables():
     ret = [Opcode.Ret, 0]
     with pytest.raises(ExecutableError, match="defined twice"):
         build(ret, functions=[VMFuncInfo(1, "f", 0, 1, 1, 1), VMFuncInfo(0, "f")])
-    with pytest.raises(ExecutableError, match="unknown function kind 5"):
-        build(ret, functions=[VMFuncInfo(5, "f", 0, 1, 1, 1)])
+    refuses(ExecutableError, "unknown function kind 5", build, ret, functions=[VMFuncInfo(5, "f", 0, 1, 1, 1)])
     with pytest.raises(ExecutableError, match=r"instructions \[0, 2\) of 1"):
         build(ret, functions=[VMFuncInfo(1, "f", 0, 2, 1, 1)])
     with pytest.raises(ExecutableError, match="1 registers for 2 arguments"):
         build(ret, functions=[VMFuncInfo(1, "f", 0, 1, 2, 1)])
     with pytest.raises(ExecutableError, match="2 arguments but 1 names"):
         build(ret, functions=[VMFuncInfo(1, "f", 0, 1, 2, 2, ("x",))])
-    with pytest.raises(ExecutableError, match="registers for"):
-        build(ret, functions=[VMFuncInfo(1, "f", 0, 1, 1, 1 << 40)])
-    with pytest.raises(ExecutableError, match="instruction 1 has words"):
-        build(ret * 2, offset=(0, 9))
+    refuses(ExecutableError, "registers for", build, ret, functions=[VMFuncInfo(1, "f", 0, 1, 1, 1 << 40)])
+    refuses(ExecutableError, "instruction 1 has words", build, ret * 2, offset=(0, 9))
     with pytest.raises(ExecutableError, match="constant 3 does not exist"):
         VMExecutable.from_parts([VMFuncInfo(1, "f", 0, 1, 1, 1)], [], {3: "global"}, [0], ret)
 
@@ -177,8 +171,7 @@ def test_vmtir_function_needs_its_native_code():
     again = VMExecutable.from_bytes(ex.bytes)
     assert again.functions == ex.functions
     assert "@g num_inputs=1 vm_tir_func;" in again.as_text()
-    with pytest.raises(ExecutableError, match="__vmtir__g"):
-        runtime.VirtualMachine(again)
+    refuses(ExecutableError, "__vmtir__g", runtime.VirtualMachine, again)
 
 
 def test_mutations_never_crash():

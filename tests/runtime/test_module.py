@@ -7,6 +7,7 @@ import pytest
 import tvm_ffi
 
 import weft
+from tests.refusals import refuses
 from tests.runtime.programs import add_twice, kernel_module, kernel_object
 from weft import error, runtime, te
 from weft.runtime import link, load_module
@@ -37,8 +38,7 @@ def test_interface():
     assert mod.time_evaluator("main", runtime.cpu(), number=2, repeat=3)(x).min > 0
     with pytest.raises(AttributeError, match="no function 'nope'"):
         mod["nope"]
-    with pytest.raises(error.InvalidArgument, match="no function 'nope'"):
-        mod.get_function("nope")
+    refuses(error.InvalidArgument, "no function 'nope'", mod.get_function, "nope")
 
 
 def test_entry_function_of_one_kernel():
@@ -50,8 +50,7 @@ def test_entry_function_of_one_kernel():
 
 
 def test_jit_module_checks_lengths():
-    with pytest.raises(ValueError, match="as many names as addresses"):
-        runtime.jit_module(["a", "b"], [1])
+    refuses(ValueError, "as many names as addresses", runtime.jit_module, ["a", "b"], [1])
 
 
 def test_export_and_load(tmp_path):
@@ -65,8 +64,7 @@ def test_export_and_load(tmp_path):
     x = rand(5, 4)
     np.testing.assert_array_equal(np.from_dlpack(stock["main"](x)), x * 4)
     again = load_module(path).export_library  # a loaded library has no object files
-    with pytest.raises(error.ExecutableError, match="cannot be put into a library"):
-        again(tmp_path / "again.so")
+    refuses(error.ExecutableError, "cannot be put into a library", again, tmp_path / "again.so")
 
 
 def test_export_kernels_only(tmp_path):
@@ -85,8 +83,7 @@ def test_host_tvm_writes_its_kind(tmp_path):
     assert b"relax.VMExecutable" in (tmp_path / "model.so").read_bytes()
     check(load_module(path))
     assert tvm_ffi.get_global_func("ffi.Module.load_from_bytes.relax.VMExecutable", allow_missing=True) is None
-    with pytest.raises(error.InvalidArgument, match="unknown host"):
-        add_twice(1).export_library(tmp_path / "m.so", host="other")
+    refuses(error.InvalidArgument, "unknown host", add_twice(1).export_library, tmp_path / "m.so", host="other")
 
 
 def test_function_outlives_module(tmp_path):
@@ -101,8 +98,7 @@ def test_container(tmp_path, monkeypatch):
     monkeypatch.setattr("weft.runtime.module.placed_module", lambda objects, names: None)  # as on other platforms
     saved, link._object_loader[:] = list(link._object_loader), []
     try:
-        with pytest.raises(error.ExecutableError, match="just-in-time linker"):
-            load_module(path)
+        refuses(error.ExecutableError, "just-in-time linker", load_module, path)
         objects = []
 
         def loader(found, names):
@@ -116,8 +112,7 @@ def test_container(tmp_path, monkeypatch):
         content = (tmp_path / "model.so").read_bytes()
         for n in [*range(8, len(content) - 96, 97), len(content) - 80, len(content) - 1]:
             (tmp_path / "cut.so").write_bytes(content[:n])
-            with pytest.raises(error.ExecutableError, match="cut short|damaged"):
-                load_module(tmp_path / "cut.so")
+            refuses(error.ExecutableError, "cut short|damaged", load_module, tmp_path / "cut.so")
     finally:
         link._object_loader[:] = saved
 
@@ -143,14 +138,11 @@ def test_cc_variable_is_tried_first(monkeypatch):
 
 
 def test_load_errors(tmp_path):
-    with pytest.raises(error.ExecutableError, match="no such library"):
-        load_module(tmp_path / "none.so")
+    refuses(error.ExecutableError, "no such library", load_module, tmp_path / "none.so")
     (tmp_path / "bad.so").write_bytes(b"junk" * 100)
-    with pytest.raises(error.ExecutableError, match="cannot open the library"):
-        load_module(tmp_path / "bad.so")
+    refuses(error.ExecutableError, "cannot open the library", load_module, tmp_path / "bad.so")
     for place, found in ((tmp_path / "none" / "m.so", "no such directory"), (tmp_path, "no regular file")):
-        with pytest.raises(error.InvalidArgument, match=found):
-            add_twice(1).export_library(place)
+        refuses(error.InvalidArgument, found, add_twice(1).export_library, place)
 
 
 def test_runtime_loads_no_compiler(tmp_path):
@@ -183,8 +175,7 @@ def test_source_of_a_built_module(tmp_path):
     assert (tmp_path / "m.ll").read_text() == module.get_source("ll")
     library = tmp_path / "m.so"
     module.export_library(library)
-    with pytest.raises(error.InvalidArgument, match="no source"):
-        load_module(library).get_source()
+    refuses(error.InvalidArgument, "no source", load_module(library).get_source)
 
 
 def test_object_file_of_several_functions(tmp_path):

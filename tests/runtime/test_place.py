@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft.runtime.place import NotPlaced, place_objects
 from weft.te import compute, create_prim_func, exp, placeholder, power, reduce_axis
 from weft.te import sum as te_sum
@@ -54,19 +55,16 @@ def test_a_function_keeps_its_code(objects):
 
 def test_errors_of_arguments_come_through(objects):
     module = weft.runtime.placed_module(objects[1:], ["rows"])
-    with pytest.raises(ValueError, match="rows"):
-        module["rows"](np.zeros((4, 37), "float32"), np.zeros(5, "float32"))
+    refuses(ValueError, "rows", module["rows"], np.zeros((4, 37), "float32"), np.zeros(5, "float32"))
 
 
 def test_a_missing_function_asks_for_a_linker(objects):
-    with pytest.raises(NotPlaced, match="absent"):
-        place_objects(objects, ["absent"])
+    refuses(NotPlaced, "absent", place_objects, objects, ["absent"])
     assert weft.runtime.placed_module(objects, ["absent"]) is None
 
 
 def test_a_function_defined_twice_asks_for_a_linker(objects):
-    with pytest.raises(NotPlaced, match="twice"):
-        place_objects([objects[0], objects[0]], ["raised"])
+    refuses(NotPlaced, "twice", place_objects, [objects[0], objects[0]], ["raised"])
 
 
 def test_a_missing_symbol_of_the_process_asks_for_a_linker(objects):

@@ -11,6 +11,7 @@ import pytest
 
 import weft
 from tests.frontend.models import model_of
+from tests.refusals import refuses
 from weft import runtime, tune
 from weft.cli.arguments import read_inputs
 from weft.error import ExecutableError, InvalidArgument, ModelImportError
@@ -51,8 +52,7 @@ def made(kind: str) -> Path:
 @pytest.mark.parametrize("reader", READERS)
 def test_only_regular_files_are_read(here: Path, kind: str, reader: str) -> None:
     read, error = READERS[reader]
-    with pytest.raises(error, match=KINDS[kind]):
-        read(made(kind))
+    refuses(error, KINDS[kind], read, made(kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,8 +60,7 @@ def test_inputs_and_external_data_are_regular_files(here: Path, kind: str) -> No
     path = made(kind)
     with pytest.raises(ModelImportError, match=KINDS[kind] if kind != "device" else "in the model's folder"):
         from_onnx(model_with(location=str(path)))
-    with pytest.raises(InvalidArgument, match=KINDS[kind]):
-        read_inputs([f"x=@{path}"])
+    refuses(InvalidArgument, KINDS[kind], read_inputs, [f"x=@{path}"])
 
 
 def model_with(**external: str) -> Path:
@@ -117,8 +116,7 @@ def test_a_model_behind_a_link_finds_the_data_beside_it(here: Path) -> None:
 )  # fmt: skip
 def test_places_of_external_data(here: Path, offset: str, length: str, message: str) -> None:
     Path("weights").write_bytes(bytes(48))
-    with pytest.raises(ModelImportError, match=message):
-        from_onnx(model_with(location="weights", offset=offset, length=length))
+    refuses(ModelImportError, message, from_onnx, model_with(location="weights", offset=offset, length=length))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="everything is readable")
@@ -127,5 +125,4 @@ def test_files_that_may_not_be_read(here: Path) -> None:
     path.write_bytes(b"x")
     path.chmod(0)
     for read, error in READERS.values():
-        with pytest.raises(error, match="Permission denied"):
-            read(path)
+        refuses(error, "Permission denied", read, path)

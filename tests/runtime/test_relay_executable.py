@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.runtime.relay_programs import I, countdown, executable, fold_sum, function, kernels, machine, make_list
 from weft.error import ExecutableError, InvalidArgument
 from weft.runtime.relay_instruction import Instruction
@@ -59,8 +60,7 @@ def test_the_library_is_saved_beside_the_code(tmp_path):
     x = np.arange(5, dtype=np.float32)
     np.testing.assert_array_equal(VirtualMachine(loaded).run(x, np.zeros_like(x)).numpy(), 2 * x)
     assert VirtualMachine(loaded.mod).run(x, np.zeros_like(x)).shape == (5,)
-    with pytest.raises(ExecutableError, match="- double"):
-        VirtualMachine(Executable.load_exec(code, None))
+    refuses(ExecutableError, "- double", VirtualMachine, Executable.load_exec(code, None))
 
 
 def test_an_executable_in_a_library(tmp_path):
@@ -103,10 +103,8 @@ def test_other_files_are_refused():
         Executable.load_exec(b"\x00" + code[1:], None)
     with pytest.raises(ExecutableError, match='expected version "1", found "2"'):
         Executable.load_exec(code.replace(struct.pack("<Q", 1) + b"1", struct.pack("<Q", 1) + b"2", 1), None)
-    with pytest.raises(InvalidArgument, match="bytes"):
-        Executable.load_exec("text", None)
-    with pytest.raises(InvalidArgument, match="weft.RelayExecutable"):
-        Executable(kernels())
+    refuses(InvalidArgument, "bytes", Executable.load_exec, "text", None)
+    refuses(InvalidArgument, "weft.RelayExecutable", Executable, kernels())
     huge = struct.pack("<Q", 0xD225DE2F42145752) + struct.pack("<Q", 1) + b"1" + struct.pack("<Q", 1 << 60)
     with pytest.raises(ExecutableError, match="section globals, offset 25: cut short: 1152921504606846976 func"):
         Executable.load_exec(huge, None)
@@ -174,8 +172,7 @@ def test_falling_off_the_end(last):
 
 def test_functions_that_are_refused():
     def refused(message, *functions, **parts):
-        with pytest.raises(ExecutableError, match=message):
-            Executable.from_parts(functions, **parts)
+        refuses(ExecutableError, message, Executable.from_parts, functions, **parts)
 
     refused('function 1 "one" is defined twice', ONE, ONE)
     refused('function 0 "" has no name', VMFunction("", [], 1, [I.ret(0)]))
@@ -199,14 +196,10 @@ def test_all_errors_are_told_at_once():
 
 
 def test_instructions_check_their_fields():
-    with pytest.raises(InvalidArgument, match="unknown instruction"):
-        Instruction("Jump", to=1)
-    with pytest.raises(InvalidArgument, match="Goto: wrong fields"):
-        Instruction("Goto", to=1)
-    with pytest.raises(InvalidArgument, match="invoke_packed: wrong arity"):
-        I.invoke_packed(0, 3, 1, [0, 1])
-    with pytest.raises(InvalidArgument, match="unknown scalar operation"):
-        I.scalar("sin", 0, 1, 2)
+    refuses(InvalidArgument, "unknown instruction", Instruction, "Jump", to=1)
+    refuses(InvalidArgument, "Goto: wrong fields", Instruction, "Goto", to=1)
+    refuses(InvalidArgument, "invoke_packed: wrong arity", I.invoke_packed, 0, 3, 1, [0, 1])
+    refuses(InvalidArgument, "unknown scalar operation", I.scalar, "sin", 0, 1, 2)
     assert I.goto(3).pc_offset == 3
     assert I.goto(3) == I.goto(3) != I.goto(4)
     with pytest.raises(AttributeError, match="the instruction Goto has no field 'dst'"):

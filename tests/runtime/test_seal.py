@@ -12,6 +12,7 @@ from onnx import helper
 
 import weft
 from tests import onnx_models
+from tests.refusals import refuses
 from tests.runtime.programs import add_twice
 from weft import ffi, runtime
 from weft.runtime.elf import find_section
@@ -34,16 +35,14 @@ def test_damage_anywhere_is_refused(exported, tmp_path):
         path.write_bytes(data)
         if at in range(len(exported) - 56, len(exported) - 48):  # zeros that mean nothing
             continue
-        with pytest.raises(weft.error.ExecutableError, match="damaged"):
-            weft.runtime.load_module(path)
+        refuses(weft.error.ExecutableError, "damaged", weft.runtime.load_module, path)
 
 
 def test_pieces_put_together_are_refused(exported, tmp_path):
     path = tmp_path / "model.so"
     for at, other in ((4096, 4097), (5000, 4000), (0, 8)):
         path.write_bytes(exported[:at] + exported[other:])
-        with pytest.raises(weft.error.ExecutableError, match="damaged"):
-            weft.runtime.load_module(path)
+        refuses(weft.error.ExecutableError, "damaged", weft.runtime.load_module, path)
 
 
 def test_every_cut_is_refused(exported, tmp_path):
@@ -83,8 +82,7 @@ def test_large_weights_are_summed_up(tmp_path, monkeypatch):
         data[place] ^= 1
         os.remove(path)
         path.write_bytes(data)
-        with pytest.raises(weft.error.ExecutableError, match="damaged"):
-            weft.runtime.load_module(path)
+        refuses(weft.error.ExecutableError, "damaged", weft.runtime.load_module, path)
         data[place] ^= 1
     data[sums : sums + 8] = bytes(8)  # as early versions wrote it: weights are not looked at
     data[at] ^= 1

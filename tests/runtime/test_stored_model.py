@@ -1,9 +1,9 @@
 """Stored models: what is written comes back, on cache lines; what is damaged is refused."""
 
 import numpy as np
-import pytest
 import tvm_ffi
 
+from tests.refusals import refuses
 from weft import error, ffi
 from weft.runtime import VirtualMachine, VMExecutable, VMFuncInfo, dtype_constant, from_dlpack, shape_constant
 from weft.runtime.opcodes import FuncKind
@@ -89,12 +89,10 @@ def test_every_damaged_byte_is_found(tmp_path):
     good = path.read_bytes()
     for at in range(0, len(good), 7):
         path.write_bytes(good[:at] + bytes([good[at] ^ 0x10]) + good[at + 1 :])
-        with pytest.raises(error.ExecutableError, match="damaged"):
-            read_model(path)
+        refuses(error.ExecutableError, "damaged", read_model, path)
     for n in range(0, len(good), 11):
         path.write_bytes(good[:n])
-        with pytest.raises(error.ExecutableError, match="damaged"):
-            read_model(path)
+        refuses(error.ExecutableError, "damaged", read_model, path)
     path.write_bytes(good)
     assert read_model(path) is not None
 
@@ -105,8 +103,7 @@ def test_a_block_of_large_weights_that_was_lost_is_found(tmp_path):
     good = bytearray(path.read_bytes())
     good[9 << 20 : (9 << 20) + 4096] = bytes(4096)
     path.write_bytes(good)
-    with pytest.raises(error.ExecutableError, match="damaged"):
-        read_model(path)
+    refuses(error.ExecutableError, "damaged", read_model, path)
 
 
 def test_modules_that_are_no_machine_code_are_not_stored(tmp_path):
@@ -125,13 +122,11 @@ def test_pages_that_changed_places_are_found(tmp_path):
         swapped[a : a + n], swapped[b : b + n] = good[b : b + n], good[a : a + n]
         assert sum(swapped) == sum(good) and swapped != good
         path.write_bytes(swapped)
-        with pytest.raises(error.ExecutableError, match="damaged"):
-            read_model(path)
+        refuses(error.ExecutableError, "damaged", read_model, path)
 
 
 def test_a_model_of_another_key_is_refused(tmp_path):
     write_model(tmp_path / "m", executable([1]), None, "this")
     assert read_model(tmp_path / "m", key="this") is not None
     for other in ("", "that"):
-        with pytest.raises(error.ExecutableError, match="damaged"):
-            read_model(tmp_path / "m", key=other)
+        refuses(error.ExecutableError, "damaged", read_model, tmp_path / "m", key=other)

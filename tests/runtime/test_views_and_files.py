@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft.runtime import Executable, Module, load_module, tensor
 from weft.script import tir as T
 
@@ -31,16 +32,13 @@ def test_views():
     assert whole.numpy()[4:].sum() == 0
     with pytest.raises(ValueError, match="only contains 64 bytes, .* would occupy bytes 64 <= i_byte < 128"):
         half._create_view([16], relative_byte_offset=64)
-    with pytest.raises(ValueError, match="would occupy bytes -4"):
-        half._create_view([1], relative_byte_offset=-4)
-    with pytest.raises(ValueError, match="cannot view"):
-        whole.reshape(4, 4)
+    refuses(ValueError, "would occupy bytes -4", half._create_view, [1], relative_byte_offset=-4)
+    refuses(ValueError, "cannot view", whole.reshape, 4, 4)
 
 
 def test_dimensions_are_whole():
     assert weft.runtime.empty((2.0, np.float64(3))).shape == (2, 3)
-    with pytest.raises(weft.error.InvalidArgument, match="whole number"):
-        weft.runtime.empty((2.5,))
+    refuses(weft.error.InvalidArgument, "whole number", weft.runtime.empty, (2.5,))
 
 
 @pytest.mark.parametrize("name", ["f.o", "f.ll", "f.bc", "f.so", "f.tar"])
@@ -57,8 +55,7 @@ def test_files(name, tmp_path):
 
 def test_no_llvm(tmp_path):
     (tmp_path / "f.ll").write_text("this is nothing")
-    with pytest.raises(weft.error.CodegenError, match="no LLVM IR"):
-        load_module(tmp_path / "f.ll")
+    refuses(weft.error.CodegenError, "no LLVM IR", load_module, tmp_path / "f.ll")
 
 
 def test_a_linker_of_ones_own(tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, runtime, te
 from weft.runtime.wasm_link import link_wasm
 from weft.runtime.wasm_object import MAGIC, read_object, uleb
@@ -78,8 +79,7 @@ def test_a_function_of_two_objects_is_refused(tmp_path: Path) -> None:
 def test_objects_of_other_machines_are_refused(tmp_path: Path) -> None:
     n = te.placeholder((4,), name="a")
     here = weft.build(te.create_prim_func([n, te.compute((4,), lambda i: n[i], name="b")]), target="llvm")
-    with pytest.raises(error.ExecutableError, match="no WebAssembly object"):
-        here.export_library(tmp_path / "x.wasm")
+    refuses(error.ExecutableError, "no WebAssembly object", here.export_library, tmp_path / "x.wasm")
 
 
 def test_objects_that_are_cut_short_are_refused() -> None:
@@ -106,8 +106,7 @@ def test_the_target_has_vectors_of_128_bits() -> None:
     assert target.pointer_bits == 32 and target.vector_bits == 128 and "simd128" in target.features
     assert "v128" in weft.build(te_add(), target="wasm32").get_source("asm")
     assert "simd128" not in Target("llvm -mtriple=wasm32-unknown-unknown -mattr=-simd128").features
-    with pytest.raises(error.InvalidArgument, match="simd129"):
-        Target("llvm -mtriple=wasm32-unknown-unknown -mattr=+simd129")
+    refuses(error.InvalidArgument, "simd129", Target, "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd129")
 
 
 def te_add() -> object:
@@ -118,5 +117,4 @@ def te_add() -> object:
 
 def test_code_for_webassembly_is_not_called_here() -> None:
     module = weft.build(te_add(), target="wasm32")
-    with pytest.raises(error.CodegenError, match="for another machine"):
-        module["main"]()
+    refuses(error.CodegenError, "for another machine", module["main"])

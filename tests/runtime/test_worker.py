@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clock import eventually
+from tests.refusals import refuses
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError
 
 SECONDS = 120.0
@@ -35,21 +36,18 @@ def test_a_request_that_fails_leaves_the_process(process):
     process.ask({"do": "count", "by": 1}, SECONDS)
     for wrong, why in (({"do": "fail"}, "ValueError: on purpose"), ({"do": "nothing"}, "AttributeError"),
                        ({"do": "count"}, "TypeError")):  # fmt: skip
-        with pytest.raises(WorkerError, match=why):
-            process.ask(wrong, SECONDS)
+        refuses(WorkerError, why, process.ask, wrong, SECONDS)
     assert process.ask({"do": "count", "by": 1}, SECONDS) == {"calls": 2}
 
 
 def test_a_process_that_ends_is_told_and_started_again(process):
-    with pytest.raises(WorkerCrashed, match="exit code 3"):
-        process.ask({"do": "end", "code": 3}, SECONDS)
+    refuses(WorkerCrashed, "exit code 3", process.ask, {"do": "end", "code": 3}, SECONDS)
     assert not process.is_alive
     assert process.ask({"do": "count", "by": 1}, SECONDS) == {"calls": 1}
 
 
 def test_a_request_that_takes_too_long_ends_the_process(process):
-    with pytest.raises(WorkerCrashed, match="signal 14"):
-        process.ask({"do": "sleep", "seconds": 60}, SECONDS)
+    refuses(WorkerCrashed, "signal 14", process.ask, {"do": "sleep", "seconds": 60}, SECONDS)
 
 
 def test_a_process_without_work_ends_by_itself_but_not_at_work(process):

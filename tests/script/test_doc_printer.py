@@ -2,9 +2,9 @@
 
 import ast
 
-import pytest
 from tvm_ffi.access_path import AccessPath
 
+from tests.refusals import refuses
 from weft.script.printer import doc as D
 from weft.script.printer.doc_printer import to_python_script
 
@@ -83,11 +83,7 @@ def test_underlines_the_nearest_part():
 def test_refusals():
     line = D.ReturnDoc(X)
     line.comment = "1\n2"
-    with pytest.raises(ValueError, match="cannot have newline"):
-        to_python_script(line)
-    with pytest.raises(ValueError, match="right side or an annotation"):
-        D.AssignDoc(X, None)
-    with pytest.raises(TypeError, match="a literal is"):
-        D.LiteralDoc(X)
-    with pytest.raises(RuntimeError, match="not a sequence"):
-        list(X)
+    refuses(ValueError, "cannot have newline", to_python_script, line)
+    refuses(ValueError, "right side or an annotation", D.AssignDoc, X, None)
+    refuses(TypeError, "a literal is", D.LiteralDoc, X)
+    refuses(RuntimeError, "not a sequence", list, X)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.refusals import refuses
 from weft import IRModule, error, ir
 from weft.script import ir as I  # noqa: E741, N812
 from weft.script import relax as R  # noqa: N812
@@ -55,16 +56,11 @@ def test_a_module_has_several_functions():
 
 
 def test_what_is_missing_is_said():
-    with pytest.raises(ValueError, match="there is no builder"):
-        IRBuilder.current()
-    with pytest.raises(error.InvalidArgument, match="nothing was built"):
-        IRBuilder().get()
-    with pytest.raises(error.InvalidArgument, match="no function under construction"):
-        R.emit(R.const(1))
-    with pytest.raises(error.InvalidArgument, match="has no result"):
-        finish()
-    with pytest.raises(error.InvalidArgument, match="another type"):
-        finish(R.Tensor((3,), "float32"), R.const(1, "int32"))
+    refuses(ValueError, "there is no builder", IRBuilder.current)
+    refuses(error.InvalidArgument, "nothing was built", IRBuilder().get)
+    refuses(error.InvalidArgument, "no function under construction", R.emit, R.const(1))
+    refuses(error.InvalidArgument, "has no result", finish)
+    refuses(error.InvalidArgument, "another type", finish, R.Tensor((3,), "float32"), R.const(1, "int32"))
 
 
 def finish(ret_ty=None, value=None):

@@ -1,8 +1,7 @@
 """Functions with specializations: the current target's keys choose."""
 
-import pytest
-
 import weft
+from tests.refusals import refuses
 from weft import error, target
 
 
@@ -22,18 +21,15 @@ def test_the_target_chooses():
         assert f(1) == 3 and f.get_packed_func() is on_cpu
     with weft.target.Target("cuda"):
         assert f(1) == 4
-    with pytest.raises(ValueError, match="override=True"):
-        f.register("cpu", lambda x: x)
+    refuses(ValueError, "override=True", f.register, "cpu", lambda x: x)
 
 
 def test_functions_known_by_name():
     native = target.get_native_generic_func("weft.test.by_name")
     native.register(lambda x: -x, ["cuda"])
-    with pytest.raises(error.InvalidArgument, match="no function for the target"):
-        native(1)
+    refuses(error.InvalidArgument, "no function for the target", native, 1)
     f = target.override_native_generic_func("weft.test.by_name")(lambda x: x)
     assert f is native and f(1) == 1
     with weft.target.Target("cuda"):
         assert f(1) == -1
-    with pytest.raises(error.InvalidArgument, match="has a default"):
-        native.set_default(lambda x: x)
+    refuses(error.InvalidArgument, "has a default", native.set_default, lambda x: x)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, relax, runtime, te
 from weft.compile_key import compile_key
 from weft.relax.pipeline import get_pipeline, graph_passes
@@ -108,17 +109,12 @@ def test_what_is_missing_is_said(toy, seen):
     x = te.placeholder((4,), name="x")
     func = te.create_prim_func([x, te.compute((4,), lambda i: x[i] * 2.0, name="y")])
     assert "weft_fail" in get_source(func, "toy_c")
-    with pytest.raises(error.InvalidArgument, match="did you mean '-speed'"):
-        Target("toy_c -sped=3")
-    with pytest.raises(error.InvalidArgument, match="a toy moves"):
-        Target("toy_c -speed=0")
+    refuses(error.InvalidArgument, "did you mean '-speed'", Target, "toy_c -sped=3")
+    refuses(error.InvalidArgument, "a toy moves", Target, "toy_c -speed=0")
     with pytest.raises(error.InvalidArgument, match="there is a target kind 'toy_c' already"):
         register_target_kind(TargetKind("toy_c"))
-    with pytest.raises(error.CodegenError, match="makes no object code"):
-        compile_func(func, Target("toy_c"))
+    refuses(error.CodegenError, "makes no object code", compile_func, func, Target("toy_c"))
     register_target_kind(TargetKind("mute"))
-    with pytest.raises(error.CodegenError, match="'mute' has no code generator"):
-        build(func, "mute")
-    with pytest.raises(error.CodegenError, match="'mute' shows no source"):
-        get_source(func, "mute")
+    refuses(error.CodegenError, "'mute' has no code generator", build, func, "mute")
+    refuses(error.CodegenError, "'mute' shows no source", get_source, func, "mute")
     assert relax.compile_kernels(weft.IRModule({}), Target("toy_c")) is None

@@ -3,6 +3,7 @@
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, target
 from weft import target as targets
 
@@ -16,8 +17,7 @@ def test_tags():
     assert "nvidia/nvidia-a100" in targets.list_tags()
     targets.register_tag("mine/board", {"kind": "llvm", "num-cores": 3}, override=True)
     assert target.Target("mine/board").num_cores == 3
-    with pytest.raises(error.InvalidArgument, match="already"):
-        targets.register_tag("mine/board", {"kind": "llvm"})
+    refuses(error.InvalidArgument, "already", targets.register_tag, "mine/board", {"kind": "llvm"})
 
 
 def test_texts():
@@ -27,12 +27,9 @@ def test_texts():
     assert target.Target(str(spaced)).attrs["device_name"] == "a GPU of mine"
     given = target.Target("cuda -model=unknown -libs=cublas,cudnn")
     assert (given.model, given.libs, given.keys) == ("unknown", ["cublas", "cudnn"], ["cuda", "gpu"])
-    with pytest.raises(error.InvalidArgument, match="is no JSON"):
-        target.Target("{kind: llvm}")
-    with pytest.raises(error.InvalidArgument, match="is no mapping"):
-        target.Target({"kind": "llvm", "libs": {"a": "b"}})
-    with pytest.raises(error.InvalidArgument, match="a string or dictionary"):
-        target.Target("cuda", 12.5)
+    refuses(error.InvalidArgument, "is no JSON", target.Target, "{kind: llvm}")
+    refuses(error.InvalidArgument, "is no mapping", target.Target, {"kind": "llvm", "libs": {"a": "b"}})
+    refuses(error.InvalidArgument, "a string or dictionary", target.Target, "cuda", 12.5)
 
 
 def test_functions():
@@ -48,8 +45,7 @@ def test_described_kinds():
         assert weft.device_from_target(kind).device_type == target.Target(kind).get_target_device_type()
     both = target.Target({"kind": "composite", "devices": ["cuda", "opencl"]})
     assert [t.kind.name for t in both.attrs["devices"]] == ["cuda", "opencl"]
-    with pytest.raises(error.CodegenError, match="no code generator"):
-        weft.build(weft.IRModule({}), target="metal")
+    refuses(error.CodegenError, "no code generator", weft.build, weft.IRModule({}), target="metal")
     assert target.Target({"kind": "webgpu", "supports_subgroups": True}).thread_warp_size == 32
     with pytest.raises(error.InvalidArgument, match="requires supports_subgroups=true"):
         target.Target({"kind": "webgpu", "thread_warp_size": 32})
@@ -57,8 +53,7 @@ def test_described_kinds():
 
 def test_of_a_device():
     assert target.Target.from_device("cpu").kind == "llvm" and target.Target.from_device(weft.cpu()).kind == "llvm"
-    with pytest.raises(error.InvalidArgument, match="no such device"):
-        target.Target.from_device("metal")
+    refuses(error.InvalidArgument, "no such device", target.Target.from_device, "metal")
 
 
 def test_features():

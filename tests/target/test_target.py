@@ -3,6 +3,7 @@
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.target.programs import vector
 from weft import error, ffi, te
 from weft.target import Target, get_source, host_features
@@ -45,8 +46,7 @@ def test_current_target():
     assert Target.current() is None
     with Target("llvm -mcpu=haswell") as t:
         assert Target.current() is t
-    with pytest.raises(error.InvalidArgument, match="with Target"):
-        Target.current(allow_none=False)
+    refuses(error.InvalidArgument, "with Target", Target.current, allow_none=False)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,7 @@ def test_current_target():
     ],
 )  # fmt: skip
 def test_what_is_unknown_suggests_the_near_one(text, near):
-    with pytest.raises(error.InvalidArgument, match=f"did you mean '{near}'"):
-        Target(text)
+    refuses(error.InvalidArgument, f"did you mean '{near}'", Target, text)
 
 
 @pytest.mark.parametrize("text", ["", "llvm mcpu=haswell"])
@@ -94,8 +93,7 @@ def test_nvptx_takes_a_version_of_ptx_that_has_the_architecture(attribute):
     ],
 )
 def test_values_of_options(target, message):
-    with pytest.raises(error.InvalidArgument, match=message):
-        Target(target)
+    refuses(error.InvalidArgument, message, Target, target)
 
 
 X86 = "llvm -mtriple=x86_64-unknown-linux-gnu"
@@ -145,8 +143,7 @@ def test_targets_in_any_form():
     assert list(mapped.values()) == [1, 2] and found == host
     with host:
         assert Target.target_or_current(None) == host
-    with pytest.raises(error.InvalidArgument, match="none is current"):
-        Target.target_or_current(None)
+    refuses(error.InvalidArgument, "none is current", Target.target_or_current, None)
 
 
 @pytest.mark.parametrize(

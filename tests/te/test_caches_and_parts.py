@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, ir, te, tir
 
 RNG = np.random.default_rng(13)
@@ -87,13 +88,10 @@ def test_refusals_of_outputs():
     first, second = te.compute((8,), lambda i: (a[i] + 1.0, a[i] * 2.0), name="B")
     other = te.compute((8,), lambda i: first[i] + second[i], name="C")
     s = te.create_schedule(other.op)
-    with pytest.raises(error.ScheduleError, match="'B' computes 2 outputs together"):
-        s.cache_write(first, "local")
+    refuses(error.ScheduleError, "'B' computes 2 outputs together", s.cache_write, first, "local")
     for wrong in ([first, other], [], "B"):
-        with pytest.raises(error.ScheduleError, match="the outputs of one operation"):
-            s.cache_write(wrong, "local")
-        with pytest.raises(error.ScheduleError, match="the outputs of one operation"):
-            s.rfactor(wrong, a.op)
+        refuses(error.ScheduleError, "the outputs of one operation", s.cache_write, wrong, "local")
+        refuses(error.ScheduleError, "the outputs of one operation", s.rfactor, wrong, a.op)
 
 
 def strides(func):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, te
 from weft.te.hybrid import HYBRID_GLOBALS, HybridModule, script
 
@@ -171,11 +172,7 @@ def test_refusals():
         return a
 
     a = te.placeholder((4,), name="a")
-    with pytest.raises(error.InvalidArgument, match="returns other things than output_tensor made"):
-        unreturned(a)
-    with pytest.raises(error.InvalidArgument, match="a list is indexed by a variable"):
-        variable_index(a, [1, 2, 3, 4])
-    with pytest.raises(error.ParseError, match="hybrid script has no while"):
-        looping(a)
-    with pytest.raises(error.ParseError, match="source of a hybrid script"):
-        script(eval("lambda x: x"))
+    refuses(error.InvalidArgument, "returns other things than output_tensor made", unreturned, a)
+    refuses(error.InvalidArgument, "a list is indexed by a variable", variable_index, a, [1, 2, 3, 4])
+    refuses(error.ParseError, "hybrid script has no while", looping, a)
+    refuses(error.ParseError, "source of a hybrid script", script, eval("lambda x: x"))

@@ -3,6 +3,7 @@
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, te, tir
 
 
@@ -82,8 +83,7 @@ STAGES = [
 @pytest.mark.parametrize("case", range(len(STAGES)))
 def test_stages(case):
     use, message = STAGES[case]
-    with pytest.raises(error.ScheduleError, match=f"(?s){message}"):
-        use(te.create_schedule(C.op))
+    refuses(error.ScheduleError, f"(?s){message}", use, te.create_schedule(C.op))
 
 
 REDUCTIONS = [
@@ -110,8 +110,7 @@ REDUCTIONS = [
 @pytest.mark.parametrize("case", range(len(REDUCTIONS)))
 def test_reductions(case):
     use, message = REDUCTIONS[case]
-    with pytest.raises(error.ScheduleError, match=f"(?s){message}"):
-        use(te.create_schedule(P.op))
+    refuses(error.ScheduleError, f"(?s){message}", use, te.create_schedule(P.op))
 
 
 def test_loops_around_each_other():
@@ -119,11 +118,9 @@ def test_loops_around_each_other():
     d = te.compute((20, 20), lambda i, j: C[i, j] + B[i, j], name="D")
     s = te.create_schedule(d.op)
     s[B].compute_at(s[C], I)
-    with pytest.raises(error.ScheduleError, match=r"'D' reads it outside"):
-        weft.lower(s, [A, d])
+    refuses(error.ScheduleError, r"'D' reads it outside", weft.lower, s, [A, d])
     s[C].compute_at(s[B], B.op.axis[0])
-    with pytest.raises(error.ScheduleError, match="stage 'B' does not use 'C'"):
-        weft.lower(s, [A, d])
+    refuses(error.ScheduleError, "stage 'B' does not use 'C'", weft.lower, s, [A, d])
 
 
 def test_what_is_refused_changes_no_loop():
@@ -136,8 +133,7 @@ def test_what_is_refused_changes_no_loop():
 
 def test_a_reduction_is_not_inlined():
     d = te.compute((12, 10), lambda i, j: P[i, j] + 1.0, name="D")
-    with pytest.raises(error.ScheduleError, match="'C' is a reduction"):
-        te.create_schedule(d.op)[P].compute_inline()
+    refuses(error.ScheduleError, "'C' is a reduction", te.create_schedule(d.op)[P].compute_inline)
 
 
 V = te.placeholder((4,), name="V")
@@ -189,15 +185,13 @@ EXPRESSIONS = [
 @pytest.mark.parametrize("case", range(len(EXPRESSIONS)))
 def test_expressions(case):
     use, message = EXPRESSIONS[case]
-    with pytest.raises(error.InvalidArgument, match=message):
-        use()
+    refuses(error.InvalidArgument, message, use)
 
 
 def test_tags():
     with te.tag_scope("one"):
         assert te.compute((3,), lambda i: V[i]).op.tag == "one"
-        with pytest.raises(error.InvalidArgument, match="one tag"):
-            te.compute((3,), lambda i: V[i], tag="two")
+        refuses(error.InvalidArgument, "one tag", te.compute, (3,), lambda i: V[i], tag="two")
         with pytest.raises(error.InvalidArgument, match="do not nest"), te.tag_scope("two"):
             pass
     assert te.compute((3,), lambda i: V[i], tag="two").op.tag == "two"
@@ -220,8 +214,7 @@ ARGUMENTS = [
 @pytest.mark.parametrize("case", range(len(ARGUMENTS)))
 def test_arguments(case):
     use, message = ARGUMENTS[case]
-    with pytest.raises(error.WeftError, match=message):
-        use(te.create_schedule(C.op))
+    refuses(error.WeftError, message, use, te.create_schedule(C.op))
 
 
 def test_extents_may_be_any_integer_expression():

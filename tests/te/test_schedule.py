@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.tir.schedule.run_scheduled import run
 from weft import error, ir, te
 from weft.tir import AllocBuffer, For, ForKind, decl_buffer, if_then_else
@@ -218,23 +219,16 @@ def test_refusals():
     s = te.create_schedule(E.op)
     x, y = C.op.axis
     xo, xi = s[C].split(x, factor=2)
-    with pytest.raises(error.ScheduleError, match="not a loop of stage 'C' any more"):
-        s[C].split(x, factor=2)
-    with pytest.raises(error.ScheduleError, match="not adjacent"):
-        s[C].fuse(xo, y)
-    with pytest.raises(error.ScheduleError, match="is a reduction"):
-        s[C].vectorize(k)
-    with pytest.raises(error.ScheduleError, match="either factor or nparts"):
-        s[C].split(y)
-    with pytest.raises(error.ScheduleError, match="is a reduction"):
-        s[C].compute_inline()
+    refuses(error.ScheduleError, "not a loop of stage 'C' any more", s[C].split, x, factor=2)
+    refuses(error.ScheduleError, "not adjacent", s[C].fuse, xo, y)
+    refuses(error.ScheduleError, "is a reduction", s[C].vectorize, k)
+    refuses(error.ScheduleError, "either factor or nparts", s[C].split, y)
+    refuses(error.ScheduleError, "is a reduction", s[C].compute_inline)
     s[D].compute_at(s[C], y)
-    with pytest.raises(error.ScheduleError, match="does not use"):
-        s.normalize()
+    refuses(error.ScheduleError, "does not use", s.normalize)
     s[D].compute_root()
     s[C].compute_at(s[D], D.op.axis[0])
-    with pytest.raises(error.ScheduleError, match="reads it outside"):
-        te.InferBound(s)
+    refuses(error.ScheduleError, "reads it outside", te.InferBound, s)
     with pytest.raises(error.ScheduleError, match="no stage"):
         s[te.placeholder((1,))]
 

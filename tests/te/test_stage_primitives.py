@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, ir, te, tir
 from weft.target import get_source
 
@@ -234,13 +235,10 @@ def test_tensorize_refusals():
         s[c].tensorize(ji, intrin)
         return weft.lower(s, [a, b, c])
 
-    with pytest.raises(error.ScheduleError, match="do not cover what 'dot_row' describes"):
-        scheduled(2, dot_row(12, 4))
-    with pytest.raises(error.ScheduleError, match="overshoot"):
-        scheduled(3, dot_row(12, 3))
+    refuses(error.ScheduleError, "do not cover what 'dot_row' describes", scheduled, 2, dot_row(12, 4))
+    refuses(error.ScheduleError, "overshoot", scheduled, 3, dot_row(12, 3))
     x, w = te.placeholder((12,), name="x"), te.placeholder((4, 12), name="w")
     k = te.reduce_axis((0, 12), name="k")
     other = te.compute((4,), lambda i: te.sum(x[k] + w[i, k], axis=k), name="y")
     wrong = te.decl_tensor_intrin(other.op, lambda ins, outs: tir.Evaluate(0), name="sum_row")
-    with pytest.raises(error.ScheduleError, match="does not compute what 'sum_row' describes"):
-        scheduled(4, wrong)
+    refuses(error.ScheduleError, "does not compute what 'sum_row' describes", scheduled, 4, wrong)

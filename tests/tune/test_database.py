@@ -10,6 +10,7 @@ import warnings
 import pytest
 
 from tests import clock
+from tests.refusals import refuses
 from weft.error import InvalidArgument
 from weft.tune import Database, DatabaseError, Hardware, JSONDatabase, Trial, TuningRecord, open_database
 
@@ -93,8 +94,7 @@ def test_a_foreign_file_is_told_and_never_overwritten(tmp_path, content, why):
         database = JSONDatabase(path)
     assert len(database) == 0
     database.commit(record("a"))
-    with pytest.raises(DatabaseError, match="left as it is"):
-        database.save()
+    refuses(DatabaseError, "left as it is", database.save)
     assert path.read_bytes() == content
 
 
@@ -186,17 +186,14 @@ def test_a_write_that_stops_in_the_middle_leaves_the_old_file(tmp_path):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(DatabaseError, match="cannot write"):
-        saved(tmp_path / "no" / "t.json", record("a"))
+    refuses(DatabaseError, "cannot write", saved, tmp_path / "no" / "t.json", record("a"))
 
 
 def test_databases_by_what_users_give(tmp_path):
     database = Database()
     assert open_database(database) is database and open_database(None) is None
-    with pytest.raises(InvalidArgument, match="no such tuning database"):
-        open_database(tmp_path / "no.json")
-    with pytest.raises(InvalidArgument, match="not a tuning database"):
-        open_database(3)
+    refuses(InvalidArgument, "no such tuning database", open_database, tmp_path / "no.json")
+    refuses(InvalidArgument, "not a tuning database", open_database, 3)
     with database:
         assert Database.current() is database
     assert Database.current() is None

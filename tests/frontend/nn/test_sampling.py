@@ -7,6 +7,7 @@ from onnx import helper
 import weft
 from tests import onnx_models
 from tests.frontend.nn.tracing import compiled, trace
+from tests.refusals import refuses
 from weft.frontend.nn import op
 from weft.op import get_op_def
 
@@ -113,14 +114,11 @@ def test_what_is_no_distribution(draw):
     assert draw(logits, np.arange(7), heat=heat, p=p).tolist() == [-1] * 6 + [0]
     assert draw(np.zeros((0, 5), "float32"), np.arange(0)).shape == (0,)
     assert draw(np.array([[1e-9, 2e-9, 0]], "float32"), [0], heat=0).tolist() == [1]
-    with pytest.raises(weft.error.WeftError, match="history"):
-        draw(logits, np.arange(7), history=(5,))
-    with pytest.raises(weft.error.WeftError, match="tokens to choose from"):
-        draw(np.zeros((1, 0), "float32"), [0])
+    refuses(weft.error.WeftError, "history", draw, logits, np.arange(7), history=(5,))
+    refuses(weft.error.WeftError, "tokens to choose from", draw, np.zeros((1, 0), "float32"), [0])
 
 
 def test_wrong_arguments_are_refused():
     with pytest.raises(weft.error.WeftError, match="seeds and positions are int64"):
         trace(lambda s, q: op.uniform_at(s, q), s=(["n", 1], "int32"), q=(["n", 1], "int64"))
-    with pytest.raises(weft.error.WeftError, match="uniform"):
-        trace(lambda x, u: op.sample_token(x, u), x=[3, 4], u=[2, 1])
+    refuses(weft.error.WeftError, "uniform", trace, lambda x, u: op.sample_token(x, u), x=[3, 4], u=[2, 1])

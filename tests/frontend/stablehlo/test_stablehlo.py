@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.arrays import floats
+from tests.refusals import refuses
 from weft.error import MissingDependency, ModelImportError, ParseError, UnsupportedOperator, WeftError
 from weft.frontend.stablehlo import from_stablehlo
 from weft.frontend.tflite import from_tflite
@@ -392,8 +393,7 @@ def test_bounds_of_slices_that_follow_from_open_dimensions(rows: int) -> None:
     if rows <= 5:
         same(run(text, x), x[1:, :4:2])
     else:
-        with pytest.raises(WeftError, match="real_dynamic_slice"):
-            run(text, x)
+        refuses(WeftError, "real_dynamic_slice", run, text, x)
 
 
 def test_convolution_with_padding_that_is_an_operand() -> None:
@@ -515,24 +515,20 @@ def vectors(*lines: str) -> str:
     ],
 )
 def test_what_is_no_program_or_not_known_is_refused(error: type[Exception], text: str, message: str) -> None:
-    with pytest.raises(error, match=message):
-        from_stablehlo(text)
+    refuses(error, message, from_stablehlo, text)
 
 
 def test_inputs_are_what_they_are_said_to_be() -> None:
     text = program("%x: tensor<2xf32>", "  return %x : tensor<2xf32>", "tensor<2xf32>")
     from_stablehlo(text, [((2,), "float32")])
-    with pytest.raises(ModelImportError, match="other inputs"):
-        from_stablehlo(text, [((3,), "float32")])
+    refuses(ModelImportError, "other inputs", from_stablehlo, text, [((3,), "float32")])
 
 
 def test_packages_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tflite", None)
-    with pytest.raises(MissingDependency, match=r"weft\[tflite\]"):
-        from_tflite(b"")
+    refuses(MissingDependency, r"weft\[tflite\]", from_tflite, b"")
     monkeypatch.setitem(sys.modules, "jaxlib.mlir.ir", None)
-    with pytest.raises(MissingDependency, match=r"weft\[jax\]"):
-        from_stablehlo(b"ML\xefR")
+    refuses(MissingDependency, r"weft\[jax\]", from_stablehlo, b"ML\xefR")
 
 
 def test_damaged_texts_are_refused_or_read() -> None:

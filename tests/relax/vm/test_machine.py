@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft as tvm
+from tests.refusals import refuses
 from weft import error, relax
 from weft.script import ir as I
 from weft.script import relax as R
@@ -109,8 +110,7 @@ def test_stateful(vm, arguments):
 def test_closures(vm):
     closure = vm["closure"](V)
     np.testing.assert_allclose(vm.invoke_closure(closure, V * 3).numpy(), V * 2)
-    with pytest.raises(TypeError, match="expected a function or closure, found a str"):
-        vm.invoke_closure("add_one", V)
+    refuses(TypeError, "expected a function or closure, found a str", vm.invoke_closure, "add_one", V)
 
 
 def test_saved_functions(vm):
@@ -202,8 +202,7 @@ def test_instrument_that_fails(vm):
         raise KeyError("broken instrument")
 
     vm.set_instrument(instrument)
-    with pytest.raises(KeyError, match="broken instrument"):
-        vm["add_one"](V)
+    refuses(KeyError, "broken instrument", vm["add_one"], V)
     vm.set_instrument(None)
     np.testing.assert_allclose(vm["add_one"](V).numpy(), V + 1)
 
@@ -237,8 +236,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("act", "message"), WRONG, ids=[m for _, m in WRONG])
 def test_wrong_uses(vm, act, message):
-    with pytest.raises((error.WeftError, ValueError, TypeError, IndexError), match=message):
-        act(vm)
+    refuses((error.WeftError, ValueError, TypeError, IndexError), message, act, vm)
 
 
 @R.function
@@ -259,8 +257,7 @@ def test_checks_of_indices_cost_three_calls():
         rows = np.arange(count) % 14 - 7
         np.testing.assert_array_equal(main(table, rows).numpy(), table[rows])
         rows[at] = wrong
-        with pytest.raises(error.WeftError, match=f"found {wrong}"):
-            main(table, rows)
+        refuses(error.WeftError, f"found {wrong}", main, table, rows)
 
 
 @pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])

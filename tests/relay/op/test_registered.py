@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, relay
 from weft.relay.op import op as registry
 
@@ -48,13 +49,10 @@ def test_legalize_gives_them_meaning():
     ("test.bad4", 1, ("own", lambda types, attrs: types[7]), "its type relation failed"),
 ])  # fmt: skip
 def test_mistakes(name, n, relation, match):
-    with pytest.raises(error.TypeInferenceError, match=match):
-        type_of(registered(name, n, *relation), (2,))
+    refuses(error.TypeInferenceError, match, type_of, registered(name, n, *relation), (2,))
 
 
 def test_a_name_is_registered_once():
-    with pytest.raises(error.InvalidArgument, match="registered already"):
-        registry.register("nn.dense")
+    refuses(error.InvalidArgument, "registered already", registry.register, "nn.dense")
     registry.register("test.bare")
-    with pytest.raises(error.TypeInferenceError, match="no type relation"):
-        type_of(registry.get("test.bare"), (1,))
+    refuses(error.TypeInferenceError, "no type relation", type_of, registry.get("test.bare"), (1,))

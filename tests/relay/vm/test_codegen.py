@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.refusals import refuses
 from tests.relay.vm import programs as P
 from tests.relay.vm.programs import BOOL, I64, INTS, NIL, WILD, Chain, clauses, cons, i64, module, op
 from weft import ir, relay
@@ -129,10 +130,8 @@ def test_missing_case_names_constructor_and_place():
     )
     vm = VirtualMachine(relay.vm.compile(module({"main": Function([xs], match)})), "cpu")
     nil = ADT(2, [])
-    with pytest.raises(RuntimeError, match=r"no clause of the match in 'main' at list.rly:4:7 takes Nil"):
-        vm.invoke("main", nil)
-    with pytest.raises(RuntimeError, match=r"takes Cons\(_, Nil\)"):
-        vm.invoke("main", ADT(1, [np.int64(1), nil]))
+    refuses(RuntimeError, r"no clause of the match in 'main' at list.rly:4:7 takes Nil", vm.invoke, "main", nil)
+    refuses(RuntimeError, r"takes Cons\(_, Nil\)", vm.invoke, "main", ADT(1, [np.int64(1), nil]))
 
 
 def test_value_of_if_and_match_inside():
@@ -232,8 +231,7 @@ def test_what_has_no_code_is_said():
     f = Var("f", relay.FuncType((I64,), I64))
     with pytest.raises(LoweringError, match="run LambdaLift before"):
         CodeUnit(module({"main": Function([x], Let(f, Function([y], y), Call(f, (x,))))})).compile()
-    with pytest.raises(WeftError, match="does not bind the variable 'y'"):
-        CodeUnit(module({"main": Function([x], y)})).compile()
+    refuses(WeftError, "does not bind the variable 'y'", CodeUnit(module({"main": Function([x], y)})).compile)
     with pytest.raises(WeftError, match="no Relay function 'nobody'"):
         CodeUnit(module({"main": Function([x], Call(GlobalVar("nobody"), (x,)))})).compile()
     v = Var("v", relay.TensorType((3,)))

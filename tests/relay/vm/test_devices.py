@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, relay
 from weft.relay.transform import InferType, PlanDevices, ToANormalForm
 from weft.runtime.relay_vm import VirtualMachine
@@ -142,17 +143,14 @@ def test_planning_twice_changes_nothing():
 
 def test_errors():
     mod = text('def @main(%x: Tensor[(4), float32]) { on_device(exp(%x), device="cuda:0") }')
-    with pytest.raises(error.WeftError, match="device cuda:0, which there is no target for"):
-        relay.vm.compile(mod, TARGETS)
+    refuses(error.WeftError, "device cuda:0, which there is no target for", relay.vm.compile, mod, TARGETS)
     mod = text("""
     def @main(%x: Tensor[(4), float32], %c: bool) {
       if (%c) { on_device(exp(%x), device="cpu:0", constrain_result=True) }
       else { on_device(exp(%x), device="cpu:1", constrain_result=True) }
     }""")
-    with pytest.raises(error.WeftError, match="on two devices"):
-        relay.vm.compile(mod, TARGETS)
-    with pytest.raises(error.WeftError, match="there is no target"):
-        relay.vm.compile(mod, {})
+    refuses(error.WeftError, "on two devices", relay.vm.compile, mod, TARGETS)
+    refuses(error.WeftError, "there is no target", relay.vm.compile, mod, {})
 
 
 def test_kernels_of_other_kinds_of_devices():
@@ -172,5 +170,4 @@ def test_kernels_of_other_kinds_of_devices():
     main = str(alone["main"])
     assert "@shape_func_device_1," in main and "@fused_exp," in main
     assert main.count("device_index=1") == 1, "the machine adds a CPU, where shapes are"
-    with pytest.raises(error.WeftError, match="made for CPUs only"):
-        relay.vm.compile(mod, {"cpu": "llvm", "cuda": cuda})
+    refuses(error.WeftError, "made for CPUs only", relay.vm.compile, mod, {"cpu": "llvm", "cuda": cuda})

@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from tests.refusals import refuses
 from weft.error import CodegenError, InvalidArgument, MissingDependency
 from weft.target.cuda import compile_cuda, nvrtc_version
 
@@ -66,18 +67,14 @@ def test_an_error_in_the_program_shows_the_log() -> None:
 
 @needs_nvrtc
 def test_an_architecture_that_nvrtc_does_not_know() -> None:
-    with pytest.raises(CodegenError, match=r"invalid value for --gpu-architecture"):
-        compile_cuda(ADD, arch="sm_11")
+    refuses(CodegenError, r"invalid value for --gpu-architecture", compile_cuda, ADD, arch="sm_11")
 
 
 def test_an_unknown_format_and_architecture_are_refused() -> None:
-    with pytest.raises(InvalidArgument, match="'cubin' or 'ptx'"):
-        compile_cuda(ADD, "fatbin")
-    with pytest.raises(InvalidArgument, match="not a CUDA architecture"):
-        compile_cuda(ADD, arch="hopper")
+    refuses(InvalidArgument, "'cubin' or 'ptx'", compile_cuda, ADD, "fatbin")
+    refuses(InvalidArgument, "not a CUDA architecture", compile_cuda, ADD, arch="hopper")
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEFT_NVRTC", "/nowhere/libnvrtc.so")
-    with pytest.raises(MissingDependency, match=r"(?s)/nowhere/libnvrtc\.so.*pip install 'weft\[cuda\]'"):
-        compile_cuda(ADD)
+    refuses(MissingDependency, r"(?s)/nowhere/libnvrtc\.so.*pip install 'weft\[cuda\]'", compile_cuda, ADD)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.tir.schedule.run_scheduled import run
 from tests.tir.schedule.test_primitives import chain, check_chain, check_matmul, matmul
 from weft import error, ir, te
@@ -129,13 +130,11 @@ def test_blockize_refusals():
     sch = Schedule(matmul(7, 6, 16, relu=False))
     i, _, _ = sch.get_loops("C")
     _, ii = sch.split(i, [None, 4])
-    with pytest.raises(error.ScheduleError, match="blockize: the condition .* cuts the nest"):
-        sch.blockize(ii)
+    refuses(error.ScheduleError, "blockize: the condition .* cuts the nest", sch.blockize, ii)
     sch = Schedule(matmul(4, 4, 4))
     root = sch.get_loops("C")[0]
     sch.reverse_compute_at("D", root)
-    with pytest.raises(error.ScheduleError, match="do not hold one block"):
-        sch.blockize(root)
+    refuses(error.ScheduleError, "do not hold one block", sch.blockize, root)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -205,10 +204,8 @@ def test_tensorize_refusals():
     block = other.get_block("C")
     other.decompose_reduction(block, other.get_loops(block)[0])
     outer = other.blockize(other.get_loops(block)[0])
-    with pytest.raises(error.ScheduleError, match=r"touches \['8', '2'\] of 'C'"):
-        other.tensorize(outer, "tests.dot_4x2x8")
-    with pytest.raises(error.InvalidArgument, match="no tensor intrinsic 'nothing'"):
-        other.tensorize(outer, "nothing")
+    refuses(error.ScheduleError, r"touches \['8', '2'\] of 'C'", other.tensorize, outer, "tests.dot_4x2x8")
+    refuses(error.InvalidArgument, "no tensor intrinsic 'nothing'", other.tensorize, outer, "nothing")
 
 
 @pytest.mark.parametrize("where", [("read", 0), ("read", 1), ("write", 0), "A", "C"])
@@ -233,10 +230,8 @@ def test_reindex_gathers():
 
 def test_reindex_refusals():
     sch = Schedule(matmul(7, 5, 6))
-    with pytest.raises(error.ScheduleError, match="does not touch 'Z'"):
-        sch.reindex("C", "Z")
-    with pytest.raises(error.ScheduleError, match="index 5 is out of range"):
-        sch.reindex("C", ("read", 5))
+    refuses(error.ScheduleError, "does not touch 'Z'", sch.reindex, "C", "Z")
+    refuses(error.ScheduleError, "index 5 is out of range", sch.reindex, "C", ("read", 5))
 
 
 @pytest.mark.parametrize(("size", "padding"), [((7, 5, 6), [4, 4, 4]), ((8, 5, 6), [4, 1, 8]), ((4, 4, 4), [4, 2, 1])])
@@ -260,13 +255,10 @@ def test_pad_einsum_symbolic():
 
 def test_pad_einsum_refusals():
     sch = Schedule(matmul(7, 5, 6))
-    with pytest.raises(error.ScheduleError, match="positive number for each of 3"):
-        sch.pad_einsum("C", [4, 4])
-    with pytest.raises(error.ScheduleError, match="no sum of products"):
-        sch.pad_einsum("D", [4, 4])
+    refuses(error.ScheduleError, "positive number for each of 3", sch.pad_einsum, "C", [4, 4])
+    refuses(error.ScheduleError, "no sum of products", sch.pad_einsum, "D", [4, 4])
     sch.split(sch.get_loops("C")[0], [None, 2])
-    with pytest.raises(error.ScheduleError, match="scheduled already"):
-        sch.pad_einsum("C", [4, 4, 4])
+    refuses(error.ScheduleError, "scheduled already", sch.pad_einsum, "C", [4, 4, 4])
 
 
 def test_a_block_that_starts_from_other_elements_is_not_made_one_of_blocks():
@@ -282,5 +274,4 @@ def test_a_block_that_starts_from_other_elements_is_not_made_one_of_blocks():
                 Y[w, v] = Y[w, v] + X[v, u]
 
     sch = Schedule(crossed)
-    with pytest.raises(error.ScheduleError, match="starts from other elements"):
-        sch.blockize(sch.get_loops("S")[0])
+    refuses(error.ScheduleError, "starts from other elements", sch.blockize, sch.get_loops("S")[0])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.refusals import refuses
 from tests.tir.schedule.run_scheduled import run
 from tests.tir.schedule.test_primitives import check_matmul, matmul
 from weft import ir, te, tir
@@ -143,16 +144,13 @@ def test_symbolic_extents():
     with pytest.raises(ScheduleError, match="vectorize: the extent n is not a constant") as caught:
         sch.vectorize(i)
     assert "split off a constant factor" in str(caught.value)
-    with pytest.raises(ScheduleError, match="sample_perfect_tile: the extent n is not a constant"):
-        sch.sample_perfect_tile(i, 2)
-    with pytest.raises(ScheduleError, match="split: the factors cover"):
-        sch.split(i, [4, 4])
+    refuses(ScheduleError, "sample_perfect_tile: the extent n is not a constant", sch.sample_perfect_tile, i, 2)
+    refuses(ScheduleError, "split: the factors cover", sch.split, i, [4, 4])
     sch.vectorize(sch.split(i, [None, 4])[1])
 
 
 def test_a_function_that_the_module_has_not():
-    with pytest.raises(InvalidArgument, match="no function 'f'"):
-        Schedule(matmul(*SHAPE)).get_block("C", func_name="f")
+    refuses(InvalidArgument, "no function 'f'", Schedule(matmul(*SHAPE)).get_block, "C", func_name="f")
 
 
 def test_rebinding_the_axis_in_another_nest():

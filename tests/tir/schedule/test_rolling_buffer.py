@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, te, tir
 from weft.script import tir as T
 from weft.tir.pipeline import lower
@@ -123,23 +124,17 @@ def test_each_element_is_computed_once():
 def test_what_cannot_roll_is_refused():
     sch, loops = _tiled((4, 4))
     sch.parallel(loops["i"])
-    with pytest.raises(error.ScheduleError, match="not made one after another"):
-        sch.rolling_buffer(sch.get_block("B"), 0)
-    with pytest.raises(error.ScheduleError, match="no loop is around"):
-        tir.Schedule(cascade).rolling_buffer("B", 0)
-    with pytest.raises(error.ScheduleError, match="writes 1 buffers"):
-        _tiled((4, 4))[0].rolling_buffer("B", 1)
-    with pytest.raises(error.ScheduleError, match="used outside"):
-        _tiled((4, 4))[0].rolling_buffer("C", 0)
+    refuses(error.ScheduleError, "not made one after another", sch.rolling_buffer, sch.get_block("B"), 0)
+    refuses(error.ScheduleError, "no loop is around", tir.Schedule(cascade).rolling_buffer, "B", 0)
+    refuses(error.ScheduleError, "writes 1 buffers", _tiled((4, 4))[0].rolling_buffer, "B", 1)
+    refuses(error.ScheduleError, "used outside", _tiled((4, 4))[0].rolling_buffer, "C", 0)
     x = te.placeholder((12,), name="x")
     a = te.compute((12,), lambda i: x[i] * 2, name="a")
     b = te.compute((10,), lambda i: a[i] + a[i + 2], name="b")
     sch = te.create_schedule(b.op)
     sch[a].rolling_buffer()
-    with pytest.raises(error.ScheduleError, match="compute_at puts it into a loop"):
-        weft.build(sch, [x, b], "llvm")
-    with pytest.raises(error.ScheduleError, match="is an output"):
-        sch[b].rolling_buffer()
+    refuses(error.ScheduleError, "compute_at puts it into a loop", weft.build, sch, [x, b], "llvm")
+    refuses(error.ScheduleError, "is an output", sch[b].rolling_buffer)
 
 
 @T.prim_func

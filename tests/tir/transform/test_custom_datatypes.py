@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, ir, relay, te, tir
 from weft.support import cc
 from weft.target import datatype
@@ -122,16 +123,12 @@ def test_what_was_not_registered(mybf):
 def test_registration_errors(mybf):
     assert datatype.get_type_name(150) == "mybf" and datatype.get_type_code("mybf") == 150
     assert datatype.get_type_registered(150) and not datatype.get_type_registered(151)
-    with pytest.raises(error.InvalidArgument, match="code 100 is taken"):
-        datatype.register("other", 100)
-    with pytest.raises(error.InvalidArgument, match="code 150 is taken"):
-        datatype.register("other", 150)
-    with pytest.raises(error.InvalidArgument, match="no type 'nothing'"):
-        datatype.get_type_code("nothing")
+    refuses(error.InvalidArgument, "code 100 is taken", datatype.register, "other", 100)
+    refuses(error.InvalidArgument, "code 150 is taken", datatype.register, "other", 150)
+    refuses(error.InvalidArgument, "no type 'nothing'", datatype.get_type_code, "nothing")
     with pytest.raises(error.InvalidArgument, match="a Cast goes to a type"):
         datatype.register_op(lambda e: e, "Cast", "llvm", "float")
-    with pytest.raises(error.InvalidArgument, match="least value of 'custom\\[none\\]8'"):
-        tir.min_value("custom[none]8")
+    refuses(error.InvalidArgument, "least value of 'custom\\[none\\]8'", tir.min_value, "custom[none]8")
 
 
 @pytest.fixture
@@ -188,10 +185,8 @@ def test_the_least_value_is_a_function_of_the_library(arithmetic):
     pool = relay.Function([x], relay.nn.max_pool2d(x, (2, 2)))
     out = converted("float32", relay.create_executor("graph").evaluate(pool)(converted(T, data)))
     np.testing.assert_allclose(out.numpy(), data[:, :, :3, :3], rtol=0.01)
-    with pytest.raises(error.CodegenError, match="no least value of 32 bits"):
-        te.lowest("custom[mybf]32")
-    with pytest.raises(error.InvalidArgument, match="greatest value"):
-        te.highest(T)
+    refuses(error.CodegenError, "no least value of 32 bits", te.lowest, "custom[mybf]32")
+    refuses(error.InvalidArgument, "greatest value", te.highest, T)
 
 
 def test_the_example_type_needs_no_library(monkeypatch):

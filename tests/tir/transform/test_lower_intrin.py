@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.relax_models import model
 from weft import error, ir, te, tir
 
@@ -31,8 +32,7 @@ def run(f):
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_a_new_intrinsic(target):
-    with pytest.raises(error.CodegenError, match=r"mine\.square"):
-        build("mine.square", target)
+    refuses(error.CodegenError, r"mine\.square", build, "mine.square", target)
     ir.register_intrin_lowering("mine.square", target, f=lambda e: e.args[0] * e.args[0])
     assert run(build("mine.square", target)) == [0, 1, 4, 9, 16]
 
@@ -50,8 +50,7 @@ def test_older_form_decorator_and_override():
         return e.args[0] + 1.0
 
     assert run(build("tir.exp")) == [1, 2, 3, 4, 5]
-    with pytest.raises(error.InvalidArgument, match="override=True"):
-        ir.register_intrin_rule("llvm", "exp", rule)
+    refuses(error.InvalidArgument, "override=True", ir.register_intrin_rule, "llvm", "exp", rule)
     ir.register_intrin_rule("llvm", "exp", lambda e: None, override=True)
     np.testing.assert_allclose(run(build("tir.exp")), np.exp(np.arange(5)), rtol=1e-6)
 
@@ -61,11 +60,9 @@ def test_rules_that_use_rules_and_rules_that_never_end():
     ir.register_intrin_lowering("mine.b", f=lambda e: e.args[0] * 10.0)
     assert run(build("mine.a")) == [1, 11, 21, 31, 41]
     ir.register_intrin_lowering("mine.loop", f=lambda e: call("mine.loop", e.args[0]))
-    with pytest.raises(error.LoweringError, match="do not end"):
-        build("mine.loop")
+    refuses(error.LoweringError, "do not end", build, "mine.loop")
     ir.register_intrin_lowering("mine.type", f=lambda e: tir.const(1, "int32"))
-    with pytest.raises(error.LoweringError, match="changes the type"):
-        build("mine.type")
+    refuses(error.LoweringError, "changes the type", build, "mine.type")
 
 
 def test_a_whole_model_takes_the_rule():

@@ -6,6 +6,7 @@ import pytest
 from tvm_ffi import Shape
 
 import weft
+from tests.refusals import refuses
 from weft.frontend.nn.llm import kv_cache
 from weft.frontend.nn.llm.kv_cache import RopeMode
 
@@ -274,18 +275,15 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(kernels):
         (lambda: function("attention_kv_cache_enable_sliding_window_for_seq")(cache, 1, 4, 0), "without support"),
     ]
     for attempt, message in refused:
-        with pytest.raises(ValueError, match=message):
-            attempt()
+        refuses(ValueError, message, attempt)
         assert function("attention_kv_cache_get_total_sequence_length")(cache) == 7
         assert function("attention_kv_cache_get_num_available_pages")(cache) == 1
     begin(cache, Shape([1]), Shape([1]))  # no tree is left of a step that did not fit
     function("kv_state_popn")(cache, 1, 1)
     commit = function("attention_kv_cache_commit_accepted_token_tree_nodes")
-    with pytest.raises(ValueError, match="a sequence with a token tree"):
-        commit(cache, Shape([1]), Shape([-1]))
+    refuses(ValueError, "a sequence with a token tree", commit, cache, Shape([1]), Shape([-1]))
     for tokens in (2**31 - 1, 2**63 - 1):
-        with pytest.raises(ValueError, match="less than 2\\^31 tokens|expected sizes"):
-            create(kernels, tokens=tokens)
+        refuses(ValueError, "less than 2\\^31 tokens|expected sizes", create, kernels, tokens=tokens)
     out = weft.runtime.empty((1, HEADS, SIZE), "float32")
     attention = function("attention_kv_cache_attention_with_fused_qkv")
     with pytest.raises(ValueError, match="no step is open"):
@@ -295,5 +293,4 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(kernels):
         attention(cache, 0, SCALE, weft.runtime.empty((1, 7, SIZE), "float32"), out)
     with pytest.raises(IndexError, match="layer 2: expected 0 to 1"):
         attention(cache, 2, SCALE, weft.runtime.empty((1, 8, SIZE), "float32"), out)
-    with pytest.raises(TypeError, match="expected 28 arguments"):
-        function("paged_attention_kv_cache_create")(1)
+    refuses(TypeError, "expected 28 arguments", function("paged_attention_kv_cache_create"), 1)

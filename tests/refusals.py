@@ -1,0 +1,15 @@
+"""What must be refused, in one statement."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+def refuses(kind: type[BaseException] | tuple, pattern: str, call: Callable[..., Any], /, *args, **named) -> None:
+    """Expect `call` to raise an error of `kind` whose text has `pattern` in it.
+
+    Nothing but the call may raise it: what it is given exists before.
+    """
+    with pytest.raises(kind, match=pattern):
+        call(*args, **named)
