@@ -74,14 +74,7 @@ class ComputeDAG:
         return made if all(isinstance(op, (te.ComputeOp, te.PlaceholderOp)) for op in made.ops) else None
 
     def _reached(self) -> list[Any]:
-        found: dict[Any, None] = {}
-        waiting = [t.op for t in self.tensors]
-        while waiting:
-            op = waiting.pop()
-            if op not in found:
-                found[op] = None
-                waiting += [t.op for t in op.input_tensors_tuple]
-        return list(found)
+        return list(ir.reached((t.op for t in self.tensors), lambda op: [t.op for t in op.input_tensors_tuple]))
 
     @property
     def ops(self) -> list[Any]:

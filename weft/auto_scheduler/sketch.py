@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from weft import error, te, tir
+from weft import error, ir, te, tir
 from weft.auto_scheduler.loop_state import State
 from weft.ir import IntImm, walk
 
@@ -97,15 +97,12 @@ def _consumers(state: State, stage_id: int) -> list[int]:
 
 def _reads(state: State, stage: Any) -> set[Any]:
     """The operations that a stage reads, through what is inlined."""
-    found: set[Any] = set()
     inlined = {s.op for s in state.stages if s.compute_at == 1}
-    waiting = [t.op for t in stage.te_stage.reads()]
-    while waiting:
-        op = waiting.pop()
-        if op not in found:
-            found.add(op)
-            waiting += [t.op for t in op.input_tensors_tuple] if op in inlined else []
-    return found
+
+    def read(op: Any) -> list[Any]:
+        return [t.op for t in op.input_tensors_tuple] if op in inlined else []
+
+    return set(ir.reached((t.op for t in stage.te_stage.reads()), read))
 
 
 def _tile(state: State, stage_id: int) -> list[list[Any]]:

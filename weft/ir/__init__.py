@@ -62,6 +62,7 @@ from weft.ir.passes import (
     passes_named,
     show_text,
 )
+from weft.ir.reach import operands_first, reached
 from weft.ir.scalar import *  # noqa: F403 - the whole scalar language is this package's face
 from weft.ir.scalar import FALSE, TRUE
 from weft.ir.scalar import __all__ as _scalar_names

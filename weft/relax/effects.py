@@ -144,12 +144,7 @@ def mutable_variables(
         for v in _aliased(b, mod):
             related.setdefault(b.var, set()).add(v)
             related.setdefault(v, set()).add(b.var)
-    waiting = list(written)
-    while waiting:
-        new = related.get(waiting.pop(), set()) - written
-        written |= new
-        waiting += new
-    return written
+    return set(ir.reached(written, lambda v: related.get(v, ())))
 
 
 def _name(call: Any) -> str:

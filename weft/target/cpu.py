@@ -11,6 +11,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from weft import error, ffi
+from weft.ir import reached
 from weft.runtime.process import command
 
 ASK_LLVM = str(Path(__file__).with_name("ask_llvm.py"))
@@ -73,13 +74,7 @@ def _implied_by(feature: str) -> tuple[str, ...]:
 
 def with_implied(features: Iterable[str]) -> frozenset[str]:
     """Add the features that others cannot be without."""
-    found, stack = set[str](), list(features)
-    while stack:
-        f = stack.pop()
-        if f not in found:
-            found.add(f)
-            stack.extend(_implied_by(f))
-    return frozenset(found)
+    return frozenset(reached(features, _implied_by))
 
 
 def without(features: frozenset[str], off: Iterable[str]) -> frozenset[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft import arith, error, ir, tir
 from weft.spelling import also_called
-from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor
+from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor, producers
 from weft.tir.analysis import block_regions, used_vars
 from weft.tir.analysis.structure import replace_node
 
@@ -155,19 +155,8 @@ class _State:
 
 
 def _topological(args: Sequence[Any]) -> list[Operation]:
-    """List the operations behind the arguments, producers first; iterative, because graphs may be deep."""
-    done: set[Operation] = set()
-    order: list[Operation] = []
-    stack: list[tuple[Operation, bool]] = [(a.op, False) for a in reversed(args) if isinstance(a, Tensor)]
-    while stack:
-        op, ready = stack.pop()
-        if ready:
-            order.append(op)
-        elif op not in done:
-            done.add(op)
-            stack.append((op, True))
-            stack.extend((t.op, False) for t in reversed(op.input_tensors))
-    return order
+    """List the operations behind the arguments, producers first."""
+    return ir.operands_first([a.op for a in args if isinstance(a, Tensor)], producers)
 
 
 _STAGE = ir.Dispatch("te stage to TIR", covers=(Operation,), leaves_out=(Operation, BaseComputeOp, ComputeOp))

@@ -14,7 +14,7 @@ from weft import arith, error, ir, tir
 from weft.te.compute import comm_reducer, compute, reduce_axis
 from weft.te.compute import sum as te_sum
 from weft.te.derivative import derivative
-from weft.te.tensor import ComputeOp, Operation, Tensor
+from weft.te.tensor import ComputeOp, Operation, Tensor, producers
 from weft.tir.analysis.structure import used_vars
 
 
@@ -90,18 +90,9 @@ def _added(parts: list[Tensor]) -> Tensor:
 def _between(output: Tensor, wanted: list[Tensor]) -> list[Operation]:
     """List the operations on the ways from the inputs to the output, producers first."""
     depends: dict[Operation, bool] = {}
-    order: list[Operation] = []
-    stack: list[tuple[Operation, bool]] = [(output.op, False)]
-    while stack:
-        op, ready = stack.pop()
-        if ready:
-            depends[op] = any(t in wanted or depends[t.op] for t in op.input_tensors)
-            if depends[op]:
-                order.append(op)
-        elif op not in depends:
-            depends[op] = False
-            stack.append((op, True))
-            stack.extend((t.op, False) for t in op.input_tensors)
+    for op in ir.operands_first((output.op,), lambda op: producers(op)[::-1]):
+        depends[op] = any(t in wanted or depends[t.op] for t in op.input_tensors)
+    order = [op for op, does in depends.items() if does]
     for op in order:
         if not isinstance(op, ComputeOp) or (isinstance(op.body[0], tir.Reduce) and len(op.body) > 1):
             raise error.UnsupportedForm(f"te.gradient: '{op.name}' is no te.compute of one value an element",
@@ -118,17 +109,7 @@ def _reads_of(op: Any, output: int, wanted: list[Tensor]) -> list[Tensor]:
 
 
 def _reaches(tensor: Tensor, wanted: list[Tensor]) -> bool:
-    seen: set[Operation] = set()
-    stack = [tensor.op]
-    while stack:
-        op = stack.pop()
-        if op in seen:
-            continue
-        seen.add(op)
-        if any(t in wanted for t in op.input_tensors):
-            return True
-        stack.extend(t.op for t in op.input_tensors)
-    return False
+    return any(t in wanted for op in ir.reached((tensor.op,), producers) for t in op.input_tensors)
 
 
 def _distinct_loads(expr: Any, tensor: Tensor) -> list[tir.ProducerLoad]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft.error import ScheduleError
-from weft.ir import IterVar, Range, Var, const, load_json, rewrite, save_json, substitute
+from weft.ir import IterVar, Range, Var, const, load_json, operands_first, rewrite, save_json, substitute
 from weft.te.relayout import relaid_out
 from weft.te.rfactor import factor_reduction
 from weft.te.saved import restore_groups, restore_stages, saved_groups, saved_stages
 from weft.te.stage import AttachType, Stage, StageGraph, StageGroup, check_scope
-from weft.te.tensor import ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
+from weft.te.tensor import ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor, producers
 from weft.tir import Buffer, ProducerLoad, decl_buffer
 
 
@@ -21,7 +21,7 @@ class Schedule(StageGraph):
     def __init__(self, outputs: Sequence[Operation]) -> None:
         super().__init__(outputs)
         self._buffers: dict[Tensor, Buffer] = {}
-        for op in _operations(self.outputs):
+        for op in operands_first(self.outputs, producers):
             stage = Stage(self, op)
             self.stages.append(stage)
             self.stage_map[op] = stage
@@ -303,22 +303,6 @@ class Schedule(StageGraph):
         self._insert(op, "", self.stages.index(stage))
         partial = [op.output(i) for i in range(op.num_outputs)]
         return partial if several or len(partial) > 1 else partial[0]
-
-
-def _operations(outputs: Iterable[Operation]) -> list[Operation]:
-    """List all operations, producers first (iterative: graphs may be deep)."""
-    done: set[Operation] = set()
-    order: list[Operation] = []
-    stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(list(outputs))]
-    while stack:
-        op, ready = stack.pop()
-        if ready:
-            order.append(op)
-        elif op not in done:
-            done.add(op)
-            stack.append((op, True))
-            stack.extend((t.op, False) for t in reversed(op.input_tensors))
-    return order
 
 
 def create_schedule(ops: Tensor | Operation | Sequence[Tensor | Operation]) -> Schedule:

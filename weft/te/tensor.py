@@ -57,6 +57,11 @@ class Operation(ir.Node):
         raise NotImplementedError
 
 
+def producers(op: Operation) -> list[Operation]:
+    """List the operations whose tensors an operation reads, in order of first use."""
+    return [t.op for t in op.input_tensors_tuple]
+
+
 class PlaceholderOp(Operation, kw_only=True):
     """An input."""
 

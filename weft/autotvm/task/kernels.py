@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import te, tir
+from weft import ir, te, tir
 from weft.autotvm.task.dispatcher import DispatchContext
 from weft.autotvm.task.space import ConfigEntity, ConfigSpace
 from weft.autotvm.task.task import TASK_TABLE, args_to_workload, get_config, register
@@ -27,13 +27,8 @@ def register_kernel_template(name: str, compute: Callable[..., te.Tensor]) -> No
 
 def anchor_of(args: Sequence[Any]) -> te.Tensor | None:
     """Return the one reduction that a kernel has; None where there are none or several, or other operations."""
-    found: dict[Any, None] = {}
-    waiting = [t for t in args if isinstance(t, te.Tensor)]
-    while waiting:
-        t = waiting.pop()
-        if t.op not in found:
-            found[t.op] = None
-            waiting += t.op.input_tensors_tuple
+    roots = (t.op for t in args if isinstance(t, te.Tensor))
+    found = ir.reached(roots, lambda op: [t.op for t in op.input_tensors_tuple])
     if not all(isinstance(op, (te.ComputeOp, te.PlaceholderOp)) for op in found):
         return None
     reductions = [op for op in found if isinstance(op, te.ComputeOp) and isinstance(op.body[0], tir.Reduce)]

@@ -194,19 +194,14 @@ def compute_flop(sch: te.Schedule) -> int:
     FlopCalculationError
         When there are none, or they are of a kind that is not counted.
     """
-    total, waiting, seen = 0, list(sch.outputs), set()
-    while waiting:
-        op = waiting.pop()
-        if op in seen:
-            continue
-        seen.add(op)
+    total = 0
+    for op in ir.reached(sch.outputs, lambda op: [t.op for t in op.input_tensors_tuple]):
         if isinstance(op, te.ComputeOp):
             if len(op.body) != 1:
                 raise FlopCalculationError(f"'{op.name}' computes several values", help="use cfg.add_flop")
             total += _length(op.axis) * _operations(op.body[0])
         elif not isinstance(op, te.PlaceholderOp):
             raise FlopCalculationError(f"'{op.name}' is no compute operation", help="use cfg.add_flop")
-        waiting += [t.op for t in op.input_tensors_tuple]
     if not total:
         raise FlopCalculationError("there are no operations to be counted", help="use cfg.add_flop")
     return total

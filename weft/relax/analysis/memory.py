@@ -50,13 +50,7 @@ class MemorySets:
 
     def within(self, places: Iterable[int]) -> set[int]:
         """Return places and what the tuples that lie there hold."""
-        found: set[int] = set()
-        todo = list(places)
-        while todo:
-            i = todo.pop()
-            todo += [] if i in found else [j for part in self.parts.get(i, ()) for j in part]
-            found.add(i)
-        return found
+        return set(ir.reached(places, lambda i: [j for part in self.parts.get(i, ()) for j in part]))
 
     def fresh(self, ty: ir.Type | None) -> set[int]:
         """Return a place of its own, and in it places for the elements of a tuple."""

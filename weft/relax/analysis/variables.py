@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Call, Expr, ExprVar, Function, GlobalVar, IRModule, Var, post_order, walk
+from weft.ir import Call, Expr, ExprVar, Function, GlobalVar, IRModule, Var, post_order, reached, walk
 from weft.relax.analysis.types import definable_tir_vars_in_type
 from weft.relax.effects import is_mergeable, is_pure_call, mutable_variables
 from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr
@@ -129,14 +129,11 @@ def detect_recursion(mod: IRModule) -> list[list[GlobalVar]]:
 
 def _reachable(start: str, calls: dict[Any, list[GlobalVar]], by_name: dict[str, GlobalVar]) -> set[str]:
     """Collect the names that calls lead to, at least one call away."""
-    seen: set[str] = set()
-    stack = [start]
-    while stack:
-        for g in calls[by_name[stack.pop()]]:
-            if g.name_hint not in seen:
-                seen.add(g.name_hint)
-                stack.append(g.name_hint)
-    return seen
+
+    def called(name: str) -> list[str]:
+        return [g.name_hint for g in calls[by_name[name]]]
+
+    return set(reached(called(start), called))
 
 
 def computable_at_compile_time(func: Function) -> list[ExprVar]:

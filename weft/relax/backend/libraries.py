@@ -97,13 +97,7 @@ def _residual_fits(context: PatternCheckContext) -> bool:
 
 def _follows(var: Any, source: Any, usages: Any) -> bool:
     """Whether a variable is computed from `source`, or is it."""
-    seen, todo = {source}, [source]
-    while todo:
-        for user in usages.get(todo.pop(), ()):
-            if user not in seen:
-                seen.add(user)
-                todo.append(user)
-    return var in seen
+    return var in ir.reached((source,), lambda v: usages.get(v, ()))
 
 
 # --- convolutions, norms ----------------------------------------------------------------------------------------------

@@ -213,12 +213,4 @@ def _key(value: Any) -> Any:
 
 def _reaches(start: int, wanted: set[int], needs: list[set[int]]) -> bool:
     """Whether a binding needs one of others."""
-    seen: set[int] = set()
-    stack = [start]
-    while stack:
-        for j in needs[stack.pop()] - seen:
-            if j in wanted:
-                return True
-            seen.add(j)
-            stack.append(j)
-    return False
+    return not wanted.isdisjoint(ir.reached(needs[start], lambda i: needs[i]))

@@ -87,10 +87,10 @@ def dead_code_elimination(mod: ir.IRModule, entry_functions: Sequence[str] | Non
     roots = entry_functions if entry_functions is not None else [
         n for n, f in functions.items() if f.attrs.get("global_symbol") or not isinstance(f, (ir.Function, PrimFunc))
     ]  # fmt: skip
-    alive, waiting = set(roots), list(roots)
-    while waiting:
-        for n in ir.walk(functions[waiting.pop()]):
-            if isinstance(n, ir.GlobalVar) and n.name_hint in functions and n.name_hint not in alive:
-                alive.add(n.name_hint)
-                waiting.append(n.name_hint)
+
+    def called(name: str) -> list[str]:
+        inside = ir.walk(functions[name])
+        return [n.name_hint for n in inside if isinstance(n, ir.GlobalVar) and n.name_hint in functions]
+
+    alive = ir.reached(roots, called)
     return mod.with_functions({v: functions[v.name_hint] for v in mod if v.name_hint in alive})

@@ -55,11 +55,13 @@ def _giving_fresh(functions: Mapping[str, ir.Function]) -> frozenset[str]:
     """
     ends = {name: list(map(_last_call, _ends(f.body))) for name, f in functions.items()}
     public = [name for name, f in functions.items() if f.attrs.get("global_symbol")]
-    found, todo = set(public), list(public)
-    while todo:
-        called = {c.op.name_hint for c in ends[todo.pop()] if c is not None and isinstance(c.op, ir.GlobalVar)}
-        todo += (new := (called & functions.keys()) - found)
-        found |= new
+
+    def called(name: str) -> set[str]:
+        return {
+            c.op.name_hint for c in ends[name] if c is not None and isinstance(c.op, ir.GlobalVar)
+        } & functions.keys()
+
+    found = set(ir.reached(public, called))
     left_alone = True
     while left_alone:
         left_alone = {name for name in found.difference(public) for call in ends[name] if _is_unknown(call, found)}

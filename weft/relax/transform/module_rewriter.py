@@ -110,13 +110,12 @@ class _Replace:
 def without_unused(mod: ir.IRModule, names: set[str]) -> ir.IRModule:
     """Drop functions of these names that nothing calls."""
     rest = {v.name_hint: f for v, f in mod.items()}
-    todo = [f for n, f in rest.items() if n not in names]
-    left: set[str] = set()
-    while todo:
-        called = {n.name_hint for n in ir.walk(todo.pop()) if type(n) is ir.GlobalVar} & names - left
-        left |= called
-        todo += [rest[n] for n in called]
-    return mod.with_functions({v: f for v, f in mod.items() if v.name_hint not in names - left})
+
+    def called(name: str) -> set[str]:
+        return {n.name_hint for n in ir.walk(rest[name]) if type(n) is ir.GlobalVar} & names
+
+    left = ir.reached((n for n in rest if n not in names), called)
+    return mod.with_functions({v: f for v, f in mod.items() if v.name_hint in left})
 
 
 forms.OPERATIONS.update(from_module=rewriter_of, without_unused=without_unused)

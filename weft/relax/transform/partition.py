@@ -203,14 +203,8 @@ class _Partitioner:
 
     def _between(self, node: _Node, sink: _Node) -> Iterator[_Node]:
         """Walk the nodes on the ways from a node to its post-dominator, that one included."""
-        seen, stack = {node}, [u for u, _ in node.users]
-        while stack:
-            n = stack.pop()
-            if n not in seen:
-                seen.add(n)
-                yield n
-                if n is not sink:
-                    stack.extend(u for u, _ in n.users)
+        found = ir.reached((node,), lambda n: [u for u, _ in n.users] if n is not sink else ())
+        return iter(list(found)[1:])
 
     def _all(self, node: _Node, sink: _Node, rule: Callable[[int, bool], bool]) -> bool:
         return all(rule(self.groups[n.index].root.pattern, n is sink) for n in self._between(node, sink))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.ir import BaseFunc, GlobalVar, IRModule
+from weft.ir import BaseFunc, GlobalVar, IRModule, reached
 from weft.relay.expr import Function
 from weft.relay.walk import parts, subexpressions
 
@@ -65,14 +65,7 @@ class CallGraph:
 
     def reachable(self, var: GlobalVar | str) -> list[GlobalVar]:
         """List a function and all that its calls lead to."""
-        seen: dict[str, None] = {}
-        stack = [self._name(var)]
-        while stack:
-            name = stack.pop()
-            if name not in seen:
-                seen[name] = None
-                stack.extend(reversed(list(self._uses[name])))
-        return self._vars(list(seen))
+        return self._vars(list(reached([self._name(var)], lambda name: list(self._uses[name])[::-1])))
 
     def groups(self) -> list[list[GlobalVar]]:
         """List the groups of functions that call each other, callees before their callers."""

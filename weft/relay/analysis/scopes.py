@@ -6,7 +6,7 @@ A function's body, each branch of a choice and each clause of a match is a scope
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from weft import ir
@@ -64,23 +64,10 @@ def users_first(root: ir.Expr, enter: Callable[[Any], bool] = lambda e: True) ->
     What is below those that `enter` does not accept is left out.
     """
 
-    def below(e: Any) -> Iterator[Any]:
-        return iter(list(parts(e))[::-1] if enter(e) else ())
+    def below(e: Any) -> list[Any]:
+        return [p for p in list(parts(e))[::-1] if not isinstance(p, _UNSCOPED)] if enter(e) else []
 
-    seen: set[ir.Expr] = {root}
-    done: list[Any] = []
-    stack: list[tuple[Any, Iterator[Any]]] = [(root, below(root))]
-    while stack:
-        e, rest = stack[-1]
-        for part in rest:
-            if part not in seen and not isinstance(part, _UNSCOPED):
-                seen.add(part)
-                stack.append((part, below(part)))
-                break
-        else:
-            done.append(e)
-            stack.pop()
-    return done[::-1]
+    return ir.operands_first((root,), below)[::-1]
 
 
 def _common(a: Scope, b: Scope) -> Scope:

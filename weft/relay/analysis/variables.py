@@ -44,18 +44,8 @@ def _used(expr: Expr) -> list[Var]:
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Any], Any]) -> None:
     """Call `fvisit` on each expression, operands first; a shared one is visited once."""
-    seen: set[Expr] = {expr}
-    stack: list[tuple[Any, Iterator[Any]]] = [(expr, _below(expr))]
-    while stack:
-        node, below = stack[-1]
-        for e in below:
-            if e not in seen:
-                seen.add(e)
-                stack.append((e, _below(e)))
-                break
-        else:
-            stack.pop()
-            fvisit(node)
+    for node in ir.operands_first((expr,), _below):
+        fvisit(node)
 
 
 def _below(expr: Any) -> Iterator[Any]:

@@ -87,10 +87,5 @@ class Effects:
                 elif type(callee) is Function:
                     callers.setdefault(callee, []).append(f)
                     stack.append(callee)
-        marked: set[Function] = set()
-        while impure:
-            f = impure.pop()
-            if f not in marked:
-                marked.add(f)
-                impure += callers.get(f, [])
+        marked = ir.reached(impure, lambda f: callers.get(f, ()))
         self._functions.update((f, f in marked) for f in found)

@@ -179,7 +179,7 @@ class _Forward:
 
     def run(self) -> Any:
         self.ask(self.body, None)
-        for e in reversed(_post_order(self.body)):
+        for e in reversed(ir.operands_first((self.body,), parts)):
             for part, axes in self.demands(e):
                 self.ask(part, axes)
         return ir.with_deep_stack(lambda: self.made(self.body)) if any(self.wanted.values()) else self.body
@@ -253,22 +253,6 @@ class _Forward:
         return new
 
 
-def _post_order(body: Any) -> list[Any]:
-    """List the expressions, parts before wholes, each once."""
-    order: list[Any] = []
-    done: set[Any] = set()
-    stack: list[tuple[Any, bool]] = [(body, False)]
-    while stack:
-        e, ready = stack.pop()
-        if ready:
-            order.append(e)
-        elif e not in done:
-            done.add(e)
-            stack.append((e, True))
-            stack.extend((p, False) for p in reversed(list(parts(e))))
-    return order
-
-
 # --- backward ---------------------------------------------------------------------------------------------------------
 
 
@@ -282,7 +266,7 @@ class _Backward:
         self.memo: dict[Any, Any] = {}
 
     def run(self) -> Any:
-        for e in _post_order(self.body):
+        for e in ir.operands_first((self.body,), parts):
             axes = self.offer(e) if self.uses[e] == 1 else None
             if axes:
                 self.takes[e] = axes

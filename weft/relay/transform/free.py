@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from weft import ir
@@ -28,16 +29,10 @@ class Captures:
         return self._types[func]
 
     def _analyze(self, func: Function) -> None:
-        if func in self._vars:
-            return
-        stack = [(func, iter(_inner(func)))]
-        while stack:
-            f, inner = stack[-1]
-            below = next((g for g in inner if g not in self._vars), None)
-            if below is not None:
-                stack.append((below, iter(_inner(below))))
-                continue
-            stack.pop()
+        def unknown(functions: Iterable[Function]) -> list[Function]:
+            return [f for f in functions if f not in self._vars]
+
+        for f in ir.operands_first(unknown([func]), lambda f: unknown(_inner(f))):
             self._of_one(f)
 
     def _of_one(self, func: Function) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from weft import ir
 from weft.relax.transform.dominators import Dominated, post_dominators
 from weft.relay.op.pattern import OpPattern
 from weft.relay.transform.fusion_graph import FusionGraph
@@ -63,14 +64,11 @@ class FusionGroups:
 
     def _between(self, i: int, sink: int) -> list[int]:
         """List the nodes on the ways from one to its post-dominator, both left out."""
-        seen: dict[int, None] = {}
-        stack = [user.index for user, _ in self.nodes[i].outputs]
-        while stack:
-            j = stack.pop()
-            if j != sink and j not in seen:
-                seen[j] = None
-                stack.extend(user.index for user, _ in self.nodes[j].outputs)
-        return list(seen)
+
+        def users(j: int) -> list[int]:
+            return [user.index for user, _ in self.nodes[j].outputs if user.index != sink]
+
+        return list(ir.reached(users(i), users))
 
     def own(self, i: int) -> int:
         """Return the kind of work of a node and of what joined it, but not of what it joined."""

@@ -78,30 +78,13 @@ def first_order_gradient(mod: ir.IRModule) -> ir.IRModule:
 
 
 def _first_order(func: Function) -> Function:
-    order = ir.with_deep_stack(lambda: _post_order(func.body))
+    order = ir.operands_first((func.body,), lambda e: [p for p in parts(e) if not isinstance(p, ir.Op)])
     adjoints: dict[Any, Any] = {func.body: ones_of(func.body, func.body.ty)}
     for e in reversed(order):
         if e in adjoints:
             _back(e, adjoints)
     found = tuple(adjoints[p] if p in adjoints else zeros_of(p, p.ty) for p in func.params)
     return Function(func.params, Tuple((func.body, Tuple(found))), None, func.type_params)
-
-
-def _post_order(body: Any) -> list[Any]:
-    order: list[Any] = []
-    done: set[Any] = set()
-
-    def visit(e: Any) -> None:
-        if e in done:
-            return
-        done.add(e)
-        for p in parts(e):
-            if not isinstance(p, ir.Op):
-                visit(p)
-        order.append(e)
-
-    visit(body)
-    return order
 
 
 def _back(e: Any, adjoints: dict[Any, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from weft import ir
 from weft.ir import IRModule, module_pass
 from weft.relay.expr import Call, Function, GlobalVar, Var
 from weft.relay.transform.copying import body_for_call, fresh_copy
@@ -68,20 +69,7 @@ def _may_go(func: Any, once: bool) -> bool:
 
 def _callees_first(uses: dict[str, Counter[str]]) -> tuple[list[str], set[str]]:
     """Order functions so that each comes behind those that it refers to; find those that reach themselves."""
-    order: list[str] = []
-    entered: set[str] = set()
-    for root in uses:
-        stack: list[tuple[str, Any]] = [] if root in entered else [(root, iter(uses[root]))]
-        entered.add(root)
-        while stack:
-            name, rest = stack[-1]
-            callee = next((c for c in rest if c in uses and c not in entered), None)
-            if callee is None:
-                stack.pop()
-                order.append(name)
-            else:
-                entered.add(callee)
-                stack.append((callee, iter(uses[callee])))
+    order = ir.operands_first(uses, lambda name: [c for c in uses[name] if c in uses])
     return order, _in_cycles(uses, order)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from weft.ir import IRModule, module_pass, walk
+from weft.ir import IRModule, module_pass, reached, walk
 from weft.relay.expr import Function, GlobalVar
 from weft.relay.walk import subexpressions
 
@@ -37,14 +37,10 @@ def remove_unused_functions(mod: IRModule, entry_functions: Iterable[str] = ("ma
 
 def reached_from(mod: IRModule, entries: Iterable[str]) -> set[str]:
     """Return the names of entries and of all functions that they reach."""
-    found: set[str] = set()
-    stack = [name for name in entries if name in mod]
-    while stack:
-        name = stack.pop()
-        if name in found:
-            continue
-        found.add(name)
+
+    def used(name: str) -> list[str]:
         func = mod[name]
         inside = subexpressions(func) if isinstance(func, Function) else walk(func)
-        stack += [e.name_hint for e in inside if isinstance(e, GlobalVar) and e.name_hint in mod]
-    return found
+        return [e.name_hint for e in inside if isinstance(e, GlobalVar) and e.name_hint in mod]
+
+    return set(reached((name for name in entries if name in mod), used))
