@@ -6,7 +6,7 @@ that lose nothing, disappear. Everything else of an integer type is an opaque at
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from typing import Any
 
 from weft import ir
@@ -168,6 +168,20 @@ def is_stable(e: ir.PrimExpr) -> bool:
             return False
         stack.extend(ir.children(e))
     return True
+
+
+def mentions(cx: Context, e: Any, atoms: Container[int]) -> bool:
+    """Whether a variable in an expression is one of `atoms`."""
+    stack = [e]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, ir.Var) and cx.var_atom(e) in atoms:
+            return True
+        if isinstance(e, ir.PrimExpr):
+            stack.extend(getattr(e, f) for f in e.__struct_fields__)
+        elif type(e) is tuple:
+            stack.extend(e)
+    return False
 
 
 def expr_key(cx: Context, e: Any) -> Hashable:

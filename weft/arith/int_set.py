@@ -14,7 +14,7 @@ import msgspec
 
 from weft.arith.bounds import bound_of
 from weft.arith.context import NEG_INF, POS_INF, Context
-from weft.arith.form import poly_of, to_expr
+from weft.arith.form import mentions, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, key, mul, scale
 from weft.arith.prove import prove_nonneg
 from weft.arith.simplify import simplify
@@ -139,21 +139,9 @@ class _Running:
             info = self.cx.atoms[atom]
             known = atom in self.ends
             known = known or any(self.depends(a) for p in info.args if isinstance(p, dict) for a in atoms_of(p))
-            known = known or (info.kind in ("opaque", "select") and self._mentions(info.node))
+            known = known or (info.kind in ("opaque", "select") and mentions(self.cx, info.node, self.ends))
             self._depends[atom] = known
         return known
-
-    def _mentions(self, node: Any) -> bool:
-        stack = [node]
-        while stack:
-            e = stack.pop()
-            if isinstance(e, Var) and self.cx.var_atom(e) in self.ends:
-                return True
-            if isinstance(e, PrimExpr):
-                stack.extend(getattr(e, f) for f in e.__struct_fields__)
-            elif type(e) is tuple:
-                stack.extend(e)
-        return False
 
     def of(self, p: Poly) -> Ends:
         """Return both ends of a polynomial."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.arith.analyzer import Analyzer
-from weft.arith.form import poly_of, to_expr
+from weft.arith.form import mentions, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, content, divide_exact, scale
 from weft.arith.prove import replace_atom
 from weft.arith.terms import floordiv, minimum
-from weft.ir import EQ, GE, GT, LE, LT, And, PrimExpr, Var
+from weft.ir import EQ, GE, GT, LE, LT, And, PrimExpr, Var, cast, walk
+from weft.ir import floordiv as floor_divided
 from weft.spelling import also_called
 
 
@@ -34,6 +35,23 @@ def detect_linear_equation(expr: PrimExpr, variables: Sequence[Var]) -> list[Pri
     return [to_expr(an.context, q, expr.dtype) for q in (*factors, p)]
 
 
+def determined(found: Sequence[tuple[PrimExpr, Var]], known: Container[Any]) -> Iterator[tuple[Var, PrimExpr]]:
+    """Yield the variables that expressions and their values determine: ``2 * n + 1`` and an extent give ``n``, int64.
+
+    Whoever asks for the next one has made the last one `known`.
+    """
+    progress = True
+    while progress:
+        progress = False
+        for expr, value in found:
+            free = {v for v in walk(expr) if isinstance(v, Var) and v not in known}
+            parts = detect_linear_equation(expr, list(free)) if len(free) == 1 else []
+            if len(parts) == 2:
+                factor, base = (cast("int64", x) for x in parts)
+                yield free.pop(), floor_divided(value - base, factor)
+                progress = True
+
+
 def _mentions(an: Analyzer, atom: int, wanted: set[int]) -> bool:
     """Whether an atom, or what it is made of, is one of `wanted`."""
     if atom in wanted:
@@ -41,17 +59,7 @@ def _mentions(an: Analyzer, atom: int, wanted: set[int]) -> bool:
     info = an.context.atoms[atom]
     if any(_mentions(an, a, wanted) for q in info.args if isinstance(q, dict) for a in atoms_of(q)):
         return True
-    if info.kind == "opaque":
-        stack: list[Any] = [info.node]
-        while stack:
-            e = stack.pop()
-            if isinstance(e, Var) and an.context.var_atom(e) in wanted:
-                return True
-            if isinstance(e, PrimExpr):
-                stack.extend(getattr(e, f) for f in e.__struct_fields__)
-            elif type(e) is tuple:
-                stack.extend(e)
-    return False
+    return info.kind == "opaque" and mentions(an.context, info.node, wanted)
 
 
 def _comparisons(condition: PrimExpr) -> list[PrimExpr]:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from weft import arith, error, runtime, tir
-from weft.ir import DataType, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, floordiv, walk
+from weft import error, runtime, tir
+from weft.arith.solve import determined
+from weft.ir import DataType, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, walk
 from weft.machine import Machine, TargetLike, machine_of
 from weft.target.c.emitter import HostEmitter
 from weft.target.c.expr import EXPR, SPECIAL
@@ -216,18 +217,10 @@ class _Entry:
 
     def solve(self) -> None:
         """Find dimensions that occur only inside expressions: ``2 * n + 1`` and an extent give ``n``."""
-        s, progress = self.s, True
-        while progress:
-            progress = False
-            for _, _, expr, found, _ in self.late:
-                free = {v for v in walk(expr) if isinstance(v, Var) and v not in s.names}
-                parts = arith.detect_linear_equation(expr, list(free)) if len(free) == 1 else []
-                if len(parts) == 2:
-                    (v,) = free
-                    factor, base = (cast("int64", x) for x in parts)
-                    value = s.expr(floordiv(found - base, factor))
-                    s.emit(f"{s.type_of(v.dtype, v)} {s.fresh(v)} = {value};")
-                    progress = True
+        s = self.s
+        for v, value in determined([(late.expr, late.found) for late in self.late], s.names):
+            text = s.expr(value)
+            s.emit(f"{s.type_of(v.dtype, v)} {s.fresh(v)} = {text};")
 
     def scalar(self, i: int, p: Var) -> str:
         """Check a number, and return its name."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from weft import arith, error, tir
-from weft.ir import DataType, PrimExpr, Var, as_int, cast, floordiv, walk
+from weft import error, tir
+from weft.arith.solve import determined
+from weft.ir import DataType, PrimExpr, Var, as_int, cast, walk
 from weft.target.device_entry import bind_device, device_type
 from weft.target.llvm.convert import convert
 from weft.target.llvm.emitter import FunctionEmitter, ModuleEmitter
@@ -186,21 +187,8 @@ class Entry:
     def solve(self) -> None:
         """Find dimensions that occur only inside expressions: ``2 * n + 1`` and an extent give ``n``."""
         s = self.s
-        progress = True
-        while progress:
-            progress = False
-            for late in self.late:
-                free = {v for v in walk(late.expr) if isinstance(v, Var) and v not in s.env}
-                if len(free) != 1:
-                    continue
-                (v,) = free
-                parts = arith.detect_linear_equation(late.expr, [v])
-                if len(parts) != 2:
-                    continue
-                factor, base = (cast("int64", x) for x in parts)
-                value = s.expr(floordiv(late.found - base, factor))
-                s.env[v] = convert(s, value, DataType("int64"), DataType(v.dtype))
-                progress = True
+        for v, value in determined([(late.expr, late.found) for late in self.late], s.env):
+            s.env[v] = convert(s, s.expr(value), DataType("int64"), DataType(v.dtype))
 
     def match(self, expr: PrimExpr, found: str, arg: int, code: int, dim: int, unless: str = "") -> None:
         """Require that a value found in an argument is `expr`; a variable without a value takes it."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft import arith, error, ir
+from weft import error, ir
+from weft.arith.solve import determined
 from weft.ir import int64
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
@@ -222,17 +223,8 @@ class _Binder:
 
     def solve(self) -> None:
         """Find variables that occur only inside expressions: ``2 * n + 1`` and an extent give ``n``."""
-        progress = True
-        while progress:
-            progress = False
-            for _, _, expr, found in self.late:
-                free = {v for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound}
-                parts = arith.detect_linear_equation(expr, list(free)) if len(free) == 1 else []
-                if len(parts) == 2:
-                    (v,) = free
-                    factor, base = (ir.cast("int64", x) for x in parts)
-                    self.let(v, ir.cast(v.dtype, ir.floordiv(found - base, factor)))
-                    progress = True
+        for v, value in determined([(expr, found) for _, _, expr, found in self.late], self.bound):
+            self.let(v, ir.cast(v.dtype, value))
         for where, what, expr, found in self.late:
             unknown = [v.name for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound]
             if unknown:

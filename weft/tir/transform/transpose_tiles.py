@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import arith, ir
+from weft.tir.analysis.structure import conjuncts
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt, seq
@@ -101,13 +102,7 @@ def _match(outer: For) -> _Tile | None:
 
 def _unguarded(stmt: Stmt, guards: list[ir.PrimExpr]) -> Stmt:
     while isinstance(stmt, IfThenElse) and stmt.else_case is None:
-        stack = [stmt.condition]
-        while stack:
-            c = stack.pop()
-            if isinstance(c, ir.And):
-                stack += [c.a, c.b]
-            else:
-                guards.append(c)
+        guards += conjuncts(stmt.condition)[::-1]
         stmt = stmt.then_case
     return stmt
 
