@@ -39,7 +39,9 @@ class _ObjectPass(Pass):
         return getattr(self.of, name)
 
 
-def _decorator(run: Callable[[Callable[..., Any], IRModule], IRModule], method: str) -> Callable[..., Any]:
+def pass_decorator(run: Callable[[Callable[..., Any], IRModule], IRModule], method: str) -> Callable[..., Any]:
+    """Make the decorator of functions, or of classes with this method, that `run` makes of a module another one."""
+
     def decorate(
         pass_func: Any = None,
         opt_level: int = 0,
@@ -68,6 +70,15 @@ def _decorator(run: Callable[[Callable[..., Any], IRModule], IRModule], method: 
     return decorate
 
 
+def over_functions(face: Callable[..., Pass], rewrite: Callable[[Any, IRModule], Any], opt_level: int = 0) -> Pass:
+    """Make the pass that `face` returns, with its name and text: ``rewrite(function, mod)`` of each function."""
+
+    def run(mod: IRModule) -> IRModule:
+        return mod.with_functions({v: rewrite(f, mod) if isinstance(f, Function) else f for v, f in mod.items()})
+
+    return Pass(face.__name__, run, opt_level, face.__doc__)
+
+
 def function_pass_over(kind: type) -> Callable[..., Any]:
     """Make the decorator of passes over functions of class `kind`."""
 
@@ -75,10 +86,10 @@ def function_pass_over(kind: type) -> Callable[..., Any]:
         context = PassContext.current()
         return mod.with_functions({v: fn(f, mod, context) if isinstance(f, kind) else f for v, f in mod.items()})
 
-    return _decorator(run, "transform_function")
+    return pass_decorator(run, "transform_function")
 
 
-module_pass = _decorator(lambda fn, mod: fn(mod, PassContext.current()), "transform_module")
+module_pass = pass_decorator(lambda fn, mod: fn(mod, PassContext.current()), "transform_module")
 """``@module_pass(opt_level=0, name=...)`` over ``fn(mod, ctx) -> IRModule``, or a class with ``transform_module``."""
 function_pass = function_pass_over(Function)
 """The same over each graph function: ``fn(func, mod, ctx) -> function``, or a class with ``transform_function``."""

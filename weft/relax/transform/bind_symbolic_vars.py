@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import Expr, ExprVar, Function, IRModule, Pass, PrimExpr, Type, Var, const, structural_equal, substitute
+from weft.ir.pass_decorators import over_functions
 from weft.relax.analysis import defined_symbolic_vars, free_symbolic_vars
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type
@@ -99,14 +100,7 @@ def UpdateParamType(ty_func: Callable[[ExprVar], Type | None]) -> Pass:
     ty_func : callable
         From a parameter to its new type, or None where it stays.
     """
-
-    def run(mod: IRModule) -> IRModule:
-        """Change the types."""
-        return mod.with_functions(
-            {v: _retyped(f, ty_func, mod) if isinstance(f, Function) else f for v, f in mod.items()}
-        )
-
-    return Pass("UpdateParamType", run, 0, UpdateParamType.__doc__)
+    return over_functions(UpdateParamType, lambda f, mod: _retyped(f, ty_func, mod))
 
 
 def _retyped(func: Function, ty_func: Callable[[ExprVar], Type | None], mod: IRModule) -> Function:

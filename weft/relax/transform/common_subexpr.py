@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
+from weft.ir.pass_decorators import over_functions
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import rename_vars, with_sequences
@@ -23,14 +24,7 @@ def EliminateCommonSubexpr(call_only: bool = False) -> ir.Pass:
     call_only : bool
         Whether only calls are looked at, not tuples, their elements and casts.
     """
-
-    def run(mod: ir.IRModule) -> ir.IRModule:
-        """Look at each function."""
-        return mod.with_functions(
-            {v: Eliminator(f, mod, call_only).function(f) if isinstance(f, ir.Function) else f for v, f in mod.items()}
-        )
-
-    return ir.Pass("EliminateCommonSubexpr", run, 1, EliminateCommonSubexpr.__doc__)
+    return over_functions(EliminateCommonSubexpr, lambda f, mod: Eliminator(f, mod, call_only).function(f), 1)
 
 
 class Eliminator:

@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from weft import ir
+from weft.ir.pass_decorators import over_functions
 from weft.op import broadcast_dims, dims_of, equal_dims, make_call
 from weft.relax.analysis.variables import computable_at_compile_time
 from weft.relax.core_ops import is_op
@@ -29,7 +30,7 @@ def AdjustMatmulOrder() -> ir.Pass:
     Two factors that are known at compile time are multiplied first; else the order changes where that is provably
     cheaper for all sizes, which ``tir_var_upper_bound`` limits, and nothing else needs the inner product.
     """
-    return _over_functions(_adjusted, AdjustMatmulOrder)
+    return over_functions(AdjustMatmulOrder, _adjusted, 1)
 
 
 def _adjusted(func: ir.Function, mod: ir.IRModule) -> ir.Function:
@@ -82,7 +83,7 @@ def _is_left_cheaper(shapes: list[Any], sizes: KnownSizes, unless_known: bool) -
 
 def ExpandMatmulOfSum() -> ir.Pass:
     """Make the pass that multiplies by each part of a sum of equal shapes, unless these are known at compile time."""
-    return _over_functions(_expanded, ExpandMatmulOfSum)
+    return over_functions(ExpandMatmulOfSum, _expanded, 1)
 
 
 def _expanded(func: ir.Function, mod: ir.IRModule) -> ir.Function:
@@ -107,7 +108,7 @@ def ReorderTakeAfterMatmul() -> ir.Pass:
 
     Where columns of a right factor are selected, or one matrix for each batch of the left factor.
     """
-    return _over_functions(_taken_after, ReorderTakeAfterMatmul)
+    return over_functions(ReorderTakeAfterMatmul, _taken_after, 1)
 
 
 def _taken_after(func: ir.Function, mod: ir.IRModule) -> ir.Function:
@@ -139,7 +140,7 @@ def _taken_after(func: ir.Function, mod: ir.IRModule) -> ir.Function:
 
 def ReorderPermuteDimsAfterConcat() -> ir.Pass:
     """Make the pass that permutes what is concatenated, where all parts would have the same permutation."""
-    return _over_functions(_permuted_after, ReorderPermuteDimsAfterConcat)
+    return over_functions(ReorderPermuteDimsAfterConcat, _permuted_after, 1)
 
 
 def _permuted_after(func: ir.Function, mod: ir.IRModule) -> ir.Function:
@@ -161,13 +162,6 @@ def _permuted_after(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     for count in {len(t.fields) for t in tuples if isinstance(t, ir.TupleType)} - {1}:
         func = rewritten(func, count)
     return func
-
-
-def _over_functions(rewrite: Callable[[ir.Function, ir.IRModule], ir.Function], make: Callable[[], ir.Pass]) -> ir.Pass:
-    def run(mod: ir.IRModule) -> ir.IRModule:
-        return mod.with_functions({v: rewrite(f, mod) if isinstance(f, ir.Function) else f for v, f in mod.items()})
-
-    return ir.Pass(make.__name__, run, 1, make.__doc__)
 
 
 def _all_known(func: ir.Function) -> Callable[[Iterable[Any]], bool]:

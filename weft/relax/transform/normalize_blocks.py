@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import error, ir
+from weft.ir.pass_decorators import over_functions
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, result_type
@@ -17,12 +18,7 @@ def Normalize() -> ir.Pass:
     Sequences within bindings become blocks beside them, neighbouring blocks of one kind become one. A type that a
     function says it returns stays unless that of its body says more.
     """
-
-    def run(mod: ir.IRModule) -> ir.IRModule:
-        """Normalize each function."""
-        return mod.with_functions({v: _normal(f, mod) if isinstance(f, ir.Function) else f for v, f in mod.items()})
-
-    return ir.Pass("Normalize", run, 0, Normalize.__doc__)
+    return over_functions(Normalize, _normal)
 
 
 def _normal(func: ir.Function, mod: ir.IRModule) -> ir.Function:

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from weft import arith, error, ir, tir
+from weft.ir.pass_decorators import over_functions
 from weft.relax.analysis import tir_vars_in_type
 from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
 from weft.relax.expr import MatchCast, SeqExpr, Var, VarBinding
@@ -30,12 +31,7 @@ def StaticPlanBlockMemory() -> ir.Pass:
     which sizes are known; ``tir_var_lower_bound`` and ``tir_non_negative_var`` help to compare sizes. With
     ``relax.memory_plan_dynamic_func_output``, results get storage of such a size, too.
     """
-
-    def run(mod: ir.IRModule) -> ir.IRModule:
-        """Plan each function."""
-        return mod.with_functions({v: _planned(f, mod) if isinstance(f, ir.Function) else f for v, f in mod.items()})
-
-    return ir.Pass("StaticPlanBlockMemory", run, 0, StaticPlanBlockMemory.__doc__)
+    return over_functions(StaticPlanBlockMemory, _planned)
 
 
 def _planned(func: ir.Function, mod: ir.IRModule) -> ir.Function:
