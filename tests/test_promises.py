@@ -11,6 +11,7 @@ from onnx import helper
 
 import weft
 from tests import onnx_models
+from tests.refusals import refuses
 from weft.error import InvalidArgument, NestedTooDeep, OutOfMemory
 
 
@@ -180,8 +181,7 @@ def test_deep_programs_are_compiled_or_refused():
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(700)
     try:
-        with pytest.raises(NestedTooDeep, match="nested deeper"):
-            weft.build(func)
+        refuses(NestedTooDeep, "nested deeper", weft.build, func)
     finally:
         sys.setrecursionlimit(limit)
     source = """
@@ -195,8 +195,7 @@ class Module:
         return w
 """
     machine = weft.relax.VirtualMachine(weft.compile(weft.script.from_source(source)), weft.cpu())
-    with pytest.raises(NestedTooDeep, match="nested calls"):
-        machine["main"](np.ones(2, "float32"))
+    refuses(NestedTooDeep, "nested calls", machine["main"], np.ones(2, "float32"))
 
 
 def field(number: int, data: bytes) -> bytes:

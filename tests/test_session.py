@@ -206,8 +206,7 @@ def test_sources(tmp_path):
 
 
 def test_refuses_sources(tmp_path):
-    with pytest.raises(InvalidArgument, match="target is for models"):
-        weft.Session(weft.Session(onnx_models.add()).executable, "llvm")
+    refuses(InvalidArgument, "target is for models", weft.Session, weft.Session(onnx_models.add()).executable, "llvm")
     (tmp_path / "broken.so").write_bytes(b"abc")
     with pytest.raises(ExecutableError):
         weft.Session(tmp_path / "broken.so")

@@ -1,9 +1,9 @@
 """States: primitives, their loops, replay on a schedule, and log files."""
 
 import numpy as np
-import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import auto_scheduler, te
 from weft.auto_scheduler.measure_record import dump_record_to_string, load_record_from_string
 from weft.testing import auto_scheduler as workloads
@@ -94,7 +94,5 @@ def test_a_record_is_read_as_it_was_written():
 def test_operations_and_what_is_refused():
     assert auto_scheduler.ComputeDAG(workloads.matmul_auto_scheduler_test(16, 16, 16)).flop_ct == 2 * 16**3
     assert len(auto_scheduler.ComputeDAG(workloads.parallel_matmul_auto_scheduler_test(16)).outputs) == 2
-    with pytest.raises(ValueError, match="one name"):
-        auto_scheduler.ComputeDAG(workloads.invalid_compute_definition())
-    with pytest.raises(ValueError, match="no workload"):
-        auto_scheduler.ComputeDAG('["no such workload", 1]')
+    refuses(ValueError, "one name", auto_scheduler.ComputeDAG, workloads.invalid_compute_definition())
+    refuses(ValueError, "no workload", auto_scheduler.ComputeDAG, '["no such workload", 1]')

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import auto_scheduler, error, te
 from weft.testing import auto_scheduler as workloads
 
@@ -124,8 +125,7 @@ def test_tasks_in_turns(tmp_path):
     scheduler.tune(options(tmp_path / "log.json", 4, 1), "sketch.random")
     keys = [i.task.workload_key for i, _ in auto_scheduler.load_records(str(tmp_path / "log.json"))]
     assert [keys.count(t.workload_key) for t in tasks] == [2, 2]
-    with pytest.raises(ValueError, match="strategy"):
-        auto_scheduler.TaskScheduler(tasks, strategy="other")
+    refuses(ValueError, "strategy", auto_scheduler.TaskScheduler, tasks, strategy="other")
 
 
 def test_measuring_on_this_machine(tmp_path):
@@ -143,7 +143,6 @@ def test_a_workload_goes_to_another_process_and_is_named_by_where_it_lies():
     assert json.loads(key)[0] == auto_scheduler.utils.get_func_name(inner) == inner.__qualname__ != inner.__name__
     entry = registry.serialize_workload_registry_entry(key)
     del registry.WORKLOAD_FUNC_REGISTRY[entry[0]]
-    with pytest.raises(error.InvalidArgument, match="no workload"):
-        registry.serialize_workload_registry_entry(key)
+    refuses(error.InvalidArgument, "no workload", registry.serialize_workload_registry_entry, key)
     registry.deserialize_workload_registry_entry(entry)
     assert registry.workload_key_to_tensors(key)[0].shape[0] == 4

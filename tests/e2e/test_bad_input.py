@@ -78,8 +78,7 @@ def test_missing_operators_are_listed_together(healthy):
 @pytest.mark.parametrize("opset", [0, 9999])
 def test_opset_that_is_not_there(healthy, opset):
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
-    with pytest.raises(ModelImportError, match=str(opset)):
-        weft.Session(onnx_models.model(nodes, SPEC, {"y": SPEC["x"]}, opset=opset))
+    refuses(ModelImportError, str(opset), weft.Session, onnx_models.model(nodes, SPEC, {"y": SPEC["x"]}, opset=opset))
 
 
 MALFORMED = {

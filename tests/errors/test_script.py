@@ -3,6 +3,7 @@
 import pytest
 
 from tests.errors.check import check_error
+from tests.refusals import refuses
 from weft.error import ParseError, ShapeMismatch, TypeInferenceError, WeftError
 from weft.script import from_source, ir_module
 from weft.script import relax as R
@@ -196,13 +197,11 @@ def test_places_in_classes_are_the_users():
 def test_no_source():
     namespace = {"T": T}
     exec("def f(A: T.int32): pass", namespace)
-    with pytest.raises(ParseError, match="weft.script.from_source"):
-        T.prim_func(namespace["f"])
+    refuses(ParseError, "weft.script.from_source", T.prim_func, namespace["f"])
 
 
 def test_empty_text():
-    with pytest.raises(ParseError, match="defines no function and no module"):
-        from_source("x = 3")
+    refuses(ParseError, "defines no function and no module", from_source, "x = 3")
 
 
 def test_columns_count_characters():

@@ -7,6 +7,7 @@ from onnx import helper, numpy_helper
 
 import weft
 from tests.onnx_models import model
+from tests.refusals import refuses
 
 
 def test_nonzero():
@@ -54,10 +55,8 @@ def test_an_overlap_that_is_no_share_is_refused(share):
     feeds = {"b": np.array([[[0, 0, 1, 1], [0, 0, 1, 2]]], np.float32), "s": np.array([[[0.5, 0.4]]], np.float32),
              "k": np.array([9]), "o": np.array([share], np.float32)}  # fmt: skip
     session = weft.Session(model([node], {**types, "o": ("float32", [1])}, out))
-    with pytest.raises(weft.WeftError, match="iou_threshold outside of 0 to 1"):
-        session.run(feeds)
+    refuses(weft.WeftError, "iou_threshold outside of 0 to 1", session.run, feeds)
     assert session.run({**feeds, "o": np.array([0.4], np.float32)})[0].shape == (1, 3)
     graph = model([node], types, out)
     graph.graph.initializer.append(numpy_helper.from_array(feeds["o"], "o"))
-    with pytest.raises(weft.WeftError, match="iou_threshold is no share"):
-        weft.Session(graph)
+    refuses(weft.WeftError, "iou_threshold is no share", weft.Session, graph)

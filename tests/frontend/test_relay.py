@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import weft
 from tests import onnx_models
+from tests.refusals import refuses
 from weft import error, relay
 
 torch = pytest.importorskip("torch")
@@ -158,13 +159,11 @@ def test_a_network_of_pytorch(form):
     ("test_resize_upsample_sizes_nearest_not_larger", "an attribute depends on a symbolic dimension"),
 ])  # fmt: skip
 def test_what_relay_has_no_values_for_is_refused_by_name(suite, name, says):
-    with pytest.raises(error.UnsupportedOperator, match=says):
-        relay.frontend.from_onnx(suite[name].model)
+    refuses(error.UnsupportedOperator, says, relay.frontend.from_onnx, suite[name].model)
 
 
 def test_what_is_refused():
     with pytest.raises(error.InvalidArgument, match="described by its name and shape"):
         relay.frontend.from_pytorch(Net(), [(1, 3, 8, 8)])
     mod = weft.IRModule({"main": weft.te.create_prim_func([weft.te.placeholder((2,))])})
-    with pytest.raises(error.UnsupportedOperator, match="only Relax functions"):
-        weft.relay.import_relax.import_relax(mod)
+    refuses(error.UnsupportedOperator, "only Relax functions", weft.relay.import_relax.import_relax, mod)

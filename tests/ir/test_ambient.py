@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, relax, te, tir, tune
 from weft.ir import Ambient, CallersPool, DeepPool, IRModule, PassContext, register_config_option, with_deep_stack
 from weft.relax.dpl import PatternContext, wildcard
@@ -130,8 +131,7 @@ def test_tags_and_blocks_that_end_out_of_order() -> None:
 
 
 def test_too_deep_is_an_error_of_wefts() -> None:
-    with pytest.raises(error.WeftError, match="nested too deeply"):
-        with_deep_stack(lambda: _deep(10**7, int))
+    refuses(error.WeftError, "nested too deeply", with_deep_stack, lambda: _deep(10**7, int))
     with ThreadPoolExecutor(4) as pool:  # together, and one inside of another
         nested = [pool.submit(with_deep_stack, lambda: with_deep_stack(lambda: _deep(30_000, int))) for _ in range(4)]
         assert [n.result() for n in nested] == [0] * 4
@@ -167,8 +167,7 @@ def test_other_threads_keep_their_limit() -> None:
      ({"relay.FuseOps.max_depth": 1.5}, "expected int"), ({"tir.add_lower_pass": "x"}, "wrong type")],
 )  # fmt: skip
 def test_options_that_nobody_reads_are_refused(config: dict[str, Any], message: str) -> None:
-    with pytest.raises(error.InvalidArgument, match=message):
-        PassContext(config=config)
+    refuses(error.InvalidArgument, message, PassContext, config=config)
 
 
 OWN = PassContext.list_configs()

@@ -1,8 +1,7 @@
 """Instruments of passes: entering, leaving, refusing to run a pass, timing, writing."""
 
-import pytest
-
 import weft
+from tests.refusals import refuses
 from weft import ir
 from weft.ir import instrument
 
@@ -63,8 +62,7 @@ def test_a_pass_is_left_out_where_one_instrument_says_so():
 def test_where_entering_fails_those_that_entered_leave():
     first, third = [], []
     context = ir.PassContext(instruments=[Watching(first), Watching([], "enter"), Watching(third)])
-    with pytest.raises(ValueError, match="bad enter"):
-        context.__enter__()
+    refuses(ValueError, "bad enter", context.__enter__)
     assert first == ["enter", "exit"] and third == [] and context.instruments == []
 
 
@@ -98,5 +96,4 @@ def test_printing_and_writing(capsys, tmp_path):
     assert "before: TestInner" in printed and printed.count("After Running Pass") == 2
     assert sorted(p.name for p in (tmp_path / "d").iterdir()) == ["000_TestInner.py", "001_TestOuter.py"]
     (tmp_path / "d" / "mine.txt").touch()
-    with pytest.raises(ValueError, match="other files"):
-        instrument.DumpIR(tmp_path / "d", refresh=True)
+    refuses(ValueError, "other files", instrument.DumpIR, tmp_path / "d", refresh=True)

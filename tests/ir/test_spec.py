@@ -2,6 +2,7 @@ import pytest
 
 import weft
 from tests.ir.programs import matmul_func, relax_module
+from tests.refusals import refuses
 from weft import error, ir, relax, tir
 from weft.ir import IRModule, PassContext, Var, const, module_pass
 from weft.ir.spec import SPECS, Spec, verify, violations
@@ -106,8 +107,7 @@ CASES = [
 def test_tir_well_formed(body, message):
     broken("tir.well_formed", plain(body, A), message)
     for use in (weft.build, weft.lower, weft.compile):
-        with pytest.raises(error.ErrorGroup, match="not 'tir.well_formed'"):
-            use(plain(body, A))
+        refuses(error.ErrorGroup, "not 'tir.well_formed'", use, plain(body, A))
 
 
 def test_views_of_known_memory_are_known():
@@ -299,8 +299,7 @@ def test_a_broken_function_is_said_each_time():
     same = module_pass(lambda mod: mod, name="Same")
     with PassContext(verify=True):
         for _ in range(2):
-            with pytest.raises(error.ErrorGroup, match="variable 'x' is not introduced here"):
-                same(unknown)
+            refuses(error.ErrorGroup, "variable 'x' is not introduced here", same, unknown)
 
 
 def test_a_name_is_not_known_behind_its_loop_though_the_expression_was_seen():

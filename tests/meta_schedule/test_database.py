@@ -3,6 +3,7 @@
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import meta_schedule, te, tir
 from weft import meta_schedule as ms
 
@@ -43,8 +44,7 @@ def test_the_fastest_record_is_found(database):
     assert not database.has_workload(weft.IRModule({"main": product(8)}))
     sch = database.query_schedule(mod, weft.target.Target("llvm"))
     weft.ir.assert_structural_equal(sch.mod, split(func, 4).mod)
-    with pytest.raises(ValueError, match="count"):
-        database.get_top_k(workload, -1)
+    refuses(ValueError, "count", database.get_top_k, workload, -1)
 
 
 def test_blocks_may_have_other_names(database):
@@ -62,8 +62,7 @@ def test_files_are_read_again(tmp_path):
     assert found.run_secs[0].value == 1.0 and str(found.target).startswith("llvm")
     assert str(found.trace) == str(split(product(), 4).trace)
     assert [a.as_json() for a in found.args_info] == [["TENSOR", "float32", [16, 16]]] * 3
-    with pytest.raises(ValueError, match="no such database"):
-        ms.database.JSONDatabase(work_dir=tmp_path / "none", allow_missing=False)
+    refuses(ValueError, "no such database", ms.database.JSONDatabase, work_dir=tmp_path / "none", allow_missing=False)
 
 
 def test_databases_together():

@@ -10,6 +10,7 @@ from tests.op import (
     cases,  # noqa: F401 - registers the cases
     contract,
 )
+from tests.refusals import refuses
 from tests.relax_models import model
 from weft import error, ir, relax, runtime
 from weft.op import get_op_def, list_ops, make_call
@@ -62,10 +63,8 @@ def test_enough_is_compared(name: str) -> None:
 def test_a_case_that_takes_no_sizes_fails(monkeypatch) -> None:
     monkeypatch.setitem(contract.CASES, "add", [lambda s: None])
     for check in (test_enough_is_compared, test_unknown_types_propagate, test_wrong_kinds_of_arguments_are_errors):
-        with pytest.raises(AssertionError, match="case 0 of add takes none"):
-            check("add")
-    with pytest.raises(AssertionError, match="case 0 of add takes none"):
-        test_values_and_types("add", 0)
+        refuses(AssertionError, "case 0 of add takes none", check, "add")
+    refuses(AssertionError, "case 0 of add takes none", test_values_and_types, "add", 0)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, ir, relax, target, te, tir, tune
 from weft.relax.kernel_builder import CompiledKernel, KernelJob, compile_kernel_jobs, compile_scheduled
 
@@ -81,8 +82,7 @@ def test_what_fails_there_fails_here_with_the_reason(two_processes):
     def refuse(job: KernelJob) -> bytes:
         raise error.CodegenError(f"no code for {job.name}")
 
-    with pytest.raises(error.CodegenError, match="no code for k"):
-        compiled(todo, refuse)
+    refuses(error.CodegenError, "no code for k", compiled, todo, refuse)
 
 
 def test_few_kernels_are_compiled_here(two_processes):
@@ -146,5 +146,4 @@ def test_an_error_of_any_kind_ends_the_compilation():
     def fails(job: KernelJob) -> CompiledKernel:
         raise IndexError(job.name)
 
-    with pytest.raises(IndexError, match="k"):
-        compiled(jobs(3), fails)
+    refuses(IndexError, "k", compiled, jobs(3), fails)

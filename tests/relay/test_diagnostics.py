@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.refusals import refuses
 from weft import error, ir, relay
 from weft.script import from_source
 
@@ -19,8 +20,7 @@ def test_a_renderer_sees_errors_before_they_are_raised():
     seen.clear()
     ir.diagnostics.override_renderer(lambda context: seen.extend(context.diagnostics))
     try:
-        with pytest.raises(error.DiagnosticError, match="not defined"):
-            from_source("@T.prim_func\ndef f():\n    T.evaluate(a)\n")
+        refuses(error.DiagnosticError, "not defined", from_source, "@T.prim_func\ndef f():\n    T.evaluate(a)\n")
     finally:
         ir.diagnostics.override_renderer(None)
     assert [d.span.line for d in seen] == [3] and "'a' is not defined" in seen[0].message
@@ -29,12 +29,10 @@ def test_a_renderer_sees_errors_before_they_are_raised():
     context.emit(ir.diagnostics.Diagnostic(ir.diagnostics.DiagnosticLevel.NOTE, None, "a note"))
     context.render()
     context.emit(ir.diagnostics.Diagnostic(ir.diagnostics.DiagnosticLevel.ERROR, None, "too long"))
-    with pytest.raises(error.DiagnosticError, match="too long"):
-        context.render()
+    refuses(error.DiagnosticError, "too long", context.render)
 
 
 def test_expressions_without_a_place():
     mod = ir.IRModule.from_expr(relay.exp(relay.var("x", shape=(2,))))
-    with pytest.raises(error.VerifyError, match="no place"):
-        relay.text.SpanCheck()(mod)
+    refuses(error.VerifyError, "no place", relay.text.SpanCheck(), mod)
     relay.text.SpanCheck()(relay.transform.AnnotateSpans()(mod))

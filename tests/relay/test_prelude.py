@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.refusals import refuses
 from weft import error, ir, relay
 from weft.relay.interpreter import Interpreter
 from weft.relay.prelude import Prelude, StaticTensorArrayOps, get_tensor_array_shape, import_std
@@ -121,10 +122,8 @@ def test_mistakes():
         import_std(ir.IRModule(), "none.rly")
     with pytest.raises(error.InvalidArgument, match="another data type 'List'"):
         Prelude(relay.parse("type List[A] { Cons(List[A], A), Nil }"))
-    with pytest.raises(error.InvalidArgument, match="no constructor 'Snoc'"):
-        P.get_ctor("List", "Snoc")
-    with pytest.raises(error.InvalidArgument, match="no such data type"):
-        P.get_global_var("tensor_array_read", "flaot32")
+    refuses(error.InvalidArgument, "no constructor 'Snoc'", P.get_ctor, "List", "Snoc")
+    refuses(error.InvalidArgument, "no such data type", P.get_global_var, "tensor_array_read", "flaot32")
     with pytest.raises(AttributeError, match="the prelude has no 'mpa'"):
         P.mpa  # noqa: B018
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.refusals import refuses
 from weft import error, ir, relay
 from weft.ir.spec import verify
 from weft.relay.op import op_call
@@ -31,14 +32,12 @@ def violation(body, form, params=(), passes=()):
 def test_the_passes_lead_through_the_forms():
     typed = relay.transform.InferType()(relay.fromtext(TEXT))
     verify(typed, "relay.typed")
-    with pytest.raises(error.ErrorGroup, match="not 'relay.anf'"):
-        verify(typed, "relay.anf")
+    refuses(error.ErrorGroup, "not 'relay.anf'", verify, typed, "relay.anf")
     lifted = relay.transform.LambdaLift()(relay.transform.ToANormalForm()(typed))
     verify(lifted, "relay.anf")
     again = relay.transform.InferType()(lifted)
     verify(again, "relay.typed")
-    with pytest.raises(error.ErrorGroup, match="operator 'exp' is left"):
-        verify(again, "relay.lowered")
+    refuses(error.ErrorGroup, "operator 'exp' is left", verify, again, "relay.lowered")
     lowered = relay.transform.ManifestAlloc("llvm")(relay.transform.LowerRegions("llvm")(again))
     verify(lowered, "relay.lowered")
     verify(relay.transform.InferType()(lowered), "relay.typed")

@@ -103,8 +103,7 @@ def test_what_lies_here_is_refused_there(remote):
     echo = remote.get_function("testing.echo")
     for value in (tensor(np.zeros(3)), np.zeros(3), weft.cpu()):
         refuses(InvalidArgument, "what lies there", echo, value)
-    with pytest.raises(InvalidArgument, match="do not reach"):
-        weft.get_global_func("testing.echo")(tensor(np.zeros(3), remote.cpu()))
+    refuses(InvalidArgument, "do not reach", weft.get_global_func("testing.echo"), tensor(np.zeros(3), remote.cpu()))
 
 
 def test_what_is_of_another_session_is_refused(server):

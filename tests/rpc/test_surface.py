@@ -75,8 +75,7 @@ def test_every_parameter_of_timing(remote):
     for flushed in (0, 4096):
         assert calls(0, repeat=5, cool_ms=30, to_cool=2, flushed=flushed)[1] > 0.09  # after repeats 0, 2 and 4
     assert calls(0.001, name="tests.rpc.sleep", repeat=3, before="tests.rpc.keep")[0] == 3
-    with pytest.raises(ValueError, match=r"no such|no function"):
-        evaluator(remote, "tests.rpc.keep", before="no such function")(0)
+    refuses(ValueError, r"no such|no function", evaluator(remote, "tests.rpc.keep", before="no such function"), 0)
     refuses(ValueError, "no function", evaluator, remote, "no such function")
 
 

@@ -91,8 +91,7 @@ def test_layout():
 def test_every_truncation_is_refused_with_its_place():
     code = bytes(sample().save()[0])
     for size in range(len(code)):
-        with pytest.raises(ExecutableError, match=r"executable: section [a-z ]+, offset \d+: "):
-            Executable.load_exec(code[:size], None)
+        refuses(ExecutableError, r"executable: section [a-z ]+, offset \d+: ", Executable.load_exec, code[:size], None)
     with pytest.raises(ExecutableError, match="section code, offset [0-9]+: 3 bytes after the end"):
         Executable.load_exec(code + b"abc", None)
 

@@ -4,6 +4,7 @@ import stat
 
 import pytest
 
+from tests.refusals import refuses
 from weft.support import clang
 
 
@@ -11,8 +12,7 @@ def test_no_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(clang, "find_spec", lambda name: None)
     assert clang.find_clang(required=False) == []
-    with pytest.raises(RuntimeError, match="no clang was found"):
-        clang.create_llvm("int f() { return 1; }")
+    refuses(RuntimeError, "no clang was found", clang.create_llvm, "int f() { return 1; }")
 
 
 def test_the_compiler_of_a_package(monkeypatch, tmp_path):
@@ -30,5 +30,4 @@ def test_the_compiler_is_called(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     out = tmp_path / "f.ll"
     assert "@f()" in clang.create_llvm("int f() { return 1; }", output=str(out)) and out.exists()
-    with pytest.raises(RuntimeError, match="no source"):
-        clang.create_llvm(str(tmp_path / "absent.cc"))
+    refuses(RuntimeError, "no source", clang.create_llvm, str(tmp_path / "absent.cc"))

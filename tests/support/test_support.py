@@ -40,8 +40,7 @@ def test_compile_and_link(tmp_path):
     assert subprocess.run([tmp_path / "main"], check=False).returncode == 42
     source.write_text("int f(int x) { return y; }\n")
     refuses(CodegenError, "y. undeclared", cc.create_shared, tmp_path / "g.so", source)
-    with pytest.raises(MissingDependency, match="no-such-compiler"):
-        cc.create_shared(tmp_path / "g.so", source, cc="no-such-compiler")
+    refuses(MissingDependency, "no-such-compiler", cc.create_shared, tmp_path / "g.so", source, cc="no-such-compiler")
 
 
 def test_worker():

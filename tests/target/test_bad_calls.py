@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import te
 from weft.error import InvalidArgument
 
@@ -52,8 +53,7 @@ def test_wrong_argument(kernel, case):
     place, value, error, message = WRONG[case]
     arguments = good()
     arguments[place] = value
-    with pytest.raises(error, match="(?s)" + message):
-        kernel(*arguments)
+    refuses(error, "(?s)" + message, kernel, *arguments)
     arguments = good()
     kernel(*arguments)
     np.testing.assert_array_equal(arguments[4], np.full((3, 4), 5.5, "float32"))
@@ -61,8 +61,7 @@ def test_wrong_argument(kernel, case):
 
 @pytest.mark.parametrize("count", [0, 4, 6])
 def test_wrong_count(kernel, count):
-    with pytest.raises(TypeError, match=rf"Expected 5 arguments .*\n.*kernel\(A: .*\n.*found {count}"):
-        kernel(*(good() + [1])[:count])
+    refuses(TypeError, rf"Expected 5 arguments .*\n.*kernel\(A: .*\n.*found {count}", kernel, *(good() + [1])[:count])
 
 
 def test_what_is_allowed(kernel):
@@ -91,8 +90,7 @@ def test_outputs_that_cannot_be_written(kernel):
     kernel(*arguments)
     np.testing.assert_array_equal(arguments[4], np.full((3, 4), 5.5, "float32"))
     arguments[4] = frozen(np.zeros((3, 4), "float32"))
-    with pytest.raises(InvalidArgument, match="argument 4: the function writes this array, which is read-only"):
-        kernel(*arguments)
+    refuses(InvalidArgument, "argument 4: the function writes this array, which is read-only", kernel, *arguments)
     np.testing.assert_array_equal(arguments[4], 0)
     arguments[4] = np.zeros((3, 4), ">f4")
     with pytest.raises(InvalidArgument, match="argument 4: the function writes this array, which has a layout or byte"):

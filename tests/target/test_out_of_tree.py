@@ -111,8 +111,7 @@ def test_what_is_missing_is_said(toy, seen):
     assert "weft_fail" in get_source(func, "toy_c")
     refuses(error.InvalidArgument, "did you mean '-speed'", Target, "toy_c -sped=3")
     refuses(error.InvalidArgument, "a toy moves", Target, "toy_c -speed=0")
-    with pytest.raises(error.InvalidArgument, match="there is a target kind 'toy_c' already"):
-        register_target_kind(TargetKind("toy_c"))
+    refuses(error.InvalidArgument, "there is a target kind 'toy_c' already", register_target_kind, TargetKind("toy_c"))
     refuses(error.CodegenError, "makes no object code", compile_func, func, Target("toy_c"))
     register_target_kind(TargetKind("mute"))
     refuses(error.CodegenError, "'mute' has no code generator", build, func, "mute")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft.script import tir as T
 
 TARGETS = pytest.mark.parametrize("target", ["llvm", "c"])
@@ -76,8 +77,7 @@ def test_parallel_loops_do_not_return():
             if A[i] > T.float32(1):
                 return i
 
-    with pytest.raises(weft.error.CodegenError, match="cannot be returned from here"):
-        weft.build(bad)
+    refuses(weft.error.CodegenError, "cannot be returned from here", weft.build, bad)
 
 
 @TARGETS
@@ -96,5 +96,4 @@ def test_expressions_of_dimensions_in_messages(target):
         "  `f(A: Tensor([n + T.int64(1)], int32), B: Tensor([n], int32))`,\n"
         "  expected B.shape[0] + 1 == 5, found 10"
     )
-    with pytest.raises(ValueError, match="^" + re.escape(expected)):
-        built(np.zeros(10, "int32"), np.zeros(4, "int32"))
+    refuses(ValueError, "^" + re.escape(expected), built, np.zeros(10, "int32"), np.zeros(4, "int32"))

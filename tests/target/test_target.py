@@ -77,8 +77,7 @@ def test_nvptx_describes_a_device():
 
 @pytest.mark.parametrize("attribute", ["+ptx60", "+ptx79", "-ptx80", "+avx2"])
 def test_nvptx_takes_a_version_of_ptx_that_has_the_architecture(attribute):
-    with pytest.raises(error.InvalidArgument, match=r"(?s)PTX that has sm_80.*\+ptx70"):
-        Target(f"nvptx -mcpu=sm_80 -mattr={attribute}")
+    refuses(error.InvalidArgument, r"(?s)PTX that has sm_80.*\+ptx70", Target, f"nvptx -mcpu=sm_80 -mattr={attribute}")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import te
 
 
@@ -48,8 +49,7 @@ def test_steps_and_first_rows_keep_their_place(moved, loop, message):
     compile_and_run(s, [x, out], values, result)
     np.testing.assert_allclose(result, values.cumsum(0), rtol=1e-5)
     s[cached if moved == "step" else first].compute_at(s[out], s[out].leaf_iter_vars[loop])
-    with pytest.raises(weft.error.ScheduleError, match=message):
-        weft.lower(s, [x, out])
+    refuses(weft.error.ScheduleError, message, weft.lower, s, [x, out])
 
 
 def test_symbolic_length_and_a_consumer():
@@ -117,5 +117,4 @@ def test_one_input_of_a_scan_is_no_list():
     sums = te.scan(init, te.compute((5, 3), lambda t, i: state[t - 1, i] + x[t, i], name="sum"), state, inputs=x)
     assert list(sums.op.inputs) == [x]
     for tensor in (x, x[0]):  # without an end it would be filled for ever
-        with pytest.raises(TypeError, match="not iterable"):
-            tuple(tensor)
+        refuses(TypeError, "not iterable", tuple, tensor)

@@ -30,8 +30,7 @@ def test_prefetch():
         run(s, [a, b], x, out, target=target)
         np.testing.assert_allclose(out, x.sum(1), rtol=1e-5)
         out[:] = 0
-    with pytest.raises(error.ScheduleError, match="does not read 'C'"):
-        s[b].prefetch(te.placeholder((4,), name="C"), b.op.axis[0], 1)
+    refuses(error.ScheduleError, "does not read 'C'", s[b].prefetch, te.placeholder((4,), name="C"), b.op.axis[0], 1)
 
 
 def test_double_buffer():

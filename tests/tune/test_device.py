@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from tests import onnx_models
+from tests.refusals import refuses
 from tests.tune.test_measure import CASES, crashes, doubled, good, hangs, outcome
 from weft import auto_scheduler, autotvm, error, rpc, target, te, tune
 from weft import meta_schedule as ms
@@ -77,8 +78,7 @@ def test_a_device_that_is_lost_is_replaced(ready):
 
 def test_what_cannot_be_reached_is_said(tracker, monkeypatch):
     for address, key, words in (("nowhere", "board", "HOST:PORT"), (tracker, "", "needs its key")):
-        with pytest.raises(error.InvalidArgument, match=words):
-            tune.TrackerDevice(address, key)
+        refuses(error.InvalidArgument, words, tune.TrackerDevice, address, key)
     monkeypatch.setattr(tune.device, "_FREE_SECONDS", 0.2)
     with pytest.raises(WorkerError, match="no device 'other' of .* is free"):
         tune.TrackerDevice(tracker, "other").ask({"do": "time"}, 1.0)
@@ -156,5 +156,4 @@ def test_traces(tracker, monkeypatch, tmp_path):
     records = database.get_all_tuning_records()
     assert records and all(len(r.run_secs) == 2 and min(r.run_secs) > 0 for r in records)
     monkeypatch.delenv("TVM_TRACKER_HOST")
-    with pytest.raises(error.InvalidArgument, match="where is the tracker"):
-        ms.runner.create("rpc")
+    refuses(error.InvalidArgument, "where is the tracker", ms.runner.create, "rpc")

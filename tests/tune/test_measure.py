@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.refusals import refuses
 from weft import target, te
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError, WorkerHung
 from weft.script import tir as T
@@ -131,8 +132,7 @@ def test_integers_scalars_cold_weights_and_several_cases(measurer):
 def test_a_process_that_was_killed_says_so():
     process = Process("weft.tune.worker")
     process.start().kill()
-    with pytest.raises(WorkerCrashed, match="signal 9"):
-        process.ask({"do": "compile", "func": "", "target": "llvm"}, 30)
+    refuses(WorkerCrashed, "signal 9", process.ask, {"do": "compile", "func": "", "target": "llvm"}, 30)
     with pytest.raises(WorkerError, match="malformed"):  # another one has started
         process.ask({"do": "compile", "func": "", "target": "llvm"}, 30)
     process.stop()
@@ -140,6 +140,5 @@ def test_a_process_that_was_killed_says_so():
 
 def test_time_limits_are_kept():
     process = Process("weft.tune.worker")
-    with pytest.raises(WorkerHung, match="no answer in 0 s"):
-        process.ask({"do": "compile", "func": "", "target": "llvm"}, 0.01)
+    refuses(WorkerHung, "no answer in 0 s", process.ask, {"do": "compile", "func": "", "target": "llvm"}, 0.01)
     assert process.process is None

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.tune.test_tuned import TARGET, choices, product, run
 from weft import error, ir, te, tune
 from weft.tir.schedule import schedule_func
@@ -201,8 +202,7 @@ def test_an_interrupt_saves_what_was_found(tmp_path):
 
 
 def test_no_time_for_one_measurement_is_an_error():
-    with pytest.raises(tune.BudgetError, match="before one candidate was measured"):
-        tuned([task()], lambda *_: 1.0, seconds=-1)
+    refuses(tune.BudgetError, "before one candidate was measured", tuned, [task()], lambda *_: 1.0, seconds=-1)
 
 
 def space(sch):
@@ -236,8 +236,7 @@ def test_a_trace_that_does_not_apply_is_told():
 
 
 def test_rules_refuse_choices_they_do_not_have():
-    with pytest.raises(error.ScheduleError, match=r"choices no\.such"):
-        tune.RuleSpace(product(), TARGET).schedule({"no.such": 1})
+    refuses(error.ScheduleError, r"choices no\.such", tune.RuleSpace(product(), TARGET).schedule, {"no.such": 1})
 
 
 def test_tune_tir_measures_for_real():
@@ -252,8 +251,7 @@ def test_tune_tir_of_symbolic_shapes_needs_arguments():
     n = te.var("n", "int64")
     x = te.placeholder((n, 32), "float32", "x")
     func = te.create_prim_func([x, te.compute((n, 32), lambda i, j: x[i, j] * 2.0, "y")])
-    with pytest.raises(error.InvalidArgument, match="without being told with what"):
-        tune.tune_tir(func)
+    refuses(error.InvalidArgument, "without being told with what", tune.tune_tir, func)
     with pytest.raises(error.InvalidArgument, match="wrong arguments"):
         tune.tune_tir(func, arguments={"main": [[np.zeros((4, 32), np.float32)]]})
     calls = [[np.zeros((m, 32), np.float32)] * 2 for m in (4, 400)]

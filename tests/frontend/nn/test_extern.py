@@ -83,11 +83,9 @@ def test_jit(source):
 
 def test_errors(source, tmp_path):
     refuses(error.InvalidArgument, "export with allow_extern=True", Model(source).export_tvm, SPECS)
-    with pytest.raises(error.InvalidArgument, match="there is no such object file"):
-        nn.ObjectModule(SYMBOLS, tmp_path / "none.o")
+    refuses(error.InvalidArgument, "there is no such object file", nn.ObjectModule, SYMBOLS, tmp_path / "none.o")
     refuses(error.InvalidArgument, "unsupported format", nn.SourceModule, SYMBOLS, SOURCE, "f90")
-    with pytest.raises(error.CodegenError, match=r"does not compile[\s\S]*error"):
-        nn.SourceModule(SYMBOLS, "int f( {", "cpp").load()
+    refuses(error.CodegenError, r"does not compile[\s\S]*error", nn.SourceModule(SYMBOLS, "int f( {", "cpp").load)
     with pytest.raises(error.CodegenError, match="the C\\+\\+ compiler does not run"):
         nn.SourceModule(SYMBOLS, SOURCE, "cpp", compiler=str(tmp_path / "none")).load()
 

@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
+from tests.refusals import refuses
 from weft.error import ModelImportError
 from weft.frontend.onnx import from_onnx
 
@@ -202,10 +203,8 @@ def test_scan_of_two_inputs():
     session = weft.Session(loop_model(*scan_of_two(["t", 2], [2, "u"])))
     assert session.run({"h": x(2), "a": x(0, 2), "b": x(2, 0)})[1].shape == (2, 0)
     for n in (3, 5):
-        with pytest.raises(ValueError, match=f"must be 4 .*found {n}"):
-            session.run({"h": x(2), "a": x(4, 2), "b": x(2, n)})
-    with pytest.raises(ModelImportError, match="must agree"):
-        from_onnx(loop_model(*scan_of_two([4, 2], [2, 3])))
+        refuses(ValueError, f"must be 4 .*found {n}", session.run, {"h": x(2), "a": x(4, 2), "b": x(2, n)})
+    refuses(ModelImportError, "must agree", from_onnx, loop_model(*scan_of_two([4, 2], [2, 3])))
 
 
 @pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])

@@ -302,8 +302,7 @@ def test_optimised_images_come_in_blocks_of_channels(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known_is_refused() -> None:
-    with pytest.raises(UnsupportedOperator, match="its attribute 'theta'"):
-        from_onnx(model("QuickGelu", [f32(3)], (1,), theta=1.0))
+    refuses(UnsupportedOperator, "its attribute 'theta'", from_onnx, model("QuickGelu", [f32(3)], (1,), theta=1.0))
     refuses(ModelImportError, "wrong number of inputs", from_onnx, model("FusedMatMul", [f32(3, 3)], (1,)))
     refuses(UnsupportedOperator, "PagedAttention", from_onnx, model("PagedAttention", [f32(3)], (1,)))
 

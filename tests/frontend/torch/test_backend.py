@@ -10,6 +10,7 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 
 from tests.frontend.torch.test_exported_program import Encoder, Images
+from tests.refusals import refuses
 from weft.error import InvalidArgument
 from weft.frontend.torch import backend
 from weft.frontend.torch.backend import weft_backend
@@ -172,8 +173,7 @@ def test_options():
     check(torch.compile(module, backend=weft_backend, options={"precision": "float32"}), module, (torch.ones(1, 3),))
     torch._dynamo.reset()
     check(torch.compile(module, backend=weft_backend, mode="max-autotune"), module, (torch.ones(1, 3),))
-    with pytest.raises(InvalidArgument, match="unknown mode of torch.compile"):
-        weft_backend(None, [], mode="fast")
+    refuses(InvalidArgument, "unknown mode of torch.compile", weft_backend, None, [], mode="fast")
     torch._dynamo.reset()
     compiled = torch.compile(module, backend=weft_backend, options={"speed": 9})
     with torch.no_grad(), pytest.raises(Exception, match="unknown options of the backend 'weft'"):
@@ -242,5 +242,4 @@ def test_numbers_that_count_negated_are_written_out():
     parts = torch.complex(torch.randn(5), torch.randn(5)).conj()
     for function, x in ((lambda z: z.imag * 2, parts), (lambda x: x + 1, parts.imag)):
         check(torch.compile(function, backend=weft_backend), function, (x,))
-    with pytest.raises(InvalidArgument, match="resolve_neg"):
-        from_dlpack(parts.imag)
+    refuses(InvalidArgument, "resolve_neg", from_dlpack, parts.imag)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, relax
 from weft.relax.backend import get_pattern, get_patterns_with_prefix, patterns, register_patterns
 from weft.relax.dpl import is_op, wildcard
@@ -63,8 +64,7 @@ def test_a_generator_of_ones_own_gets_functions_and_options():
 
 def test_an_unknown_generator_is_said():
     mod = FuseOpsByPattern([("nobody.sum", SUM)], annotate_codegen=True)(from_source(TEXT))
-    with pytest.raises(error.CodegenError, match=r"relax\.ext\.nobody"):
-        RunCodegen()(mod)
+    refuses(error.CodegenError, r"relax\.ext\.nobody", RunCodegen(), mod)
     plain = from_source(TEXT)
     assert RunCodegen()(plain) is plain
 
@@ -73,8 +73,7 @@ def test_patterns_are_found_by_name():
     register_patterns([("reg.a", SUM), ("reg.b", SUM)])
     assert [p.name for p in get_patterns_with_prefix("reg.")] == ["reg.b", "reg.a"]
     assert get_pattern("reg.a").name == "reg.a" and get_pattern("reg.c") is None
-    with pytest.raises(error.InvalidArgument, match="FusionPattern"):
-        register_patterns(["reg.a"])
+    refuses(error.InvalidArgument, "FusionPattern", register_patterns, ["reg.a"])
 
 
 @pytest.mark.parametrize(("made", "parts"), [

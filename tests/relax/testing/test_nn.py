@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, relax, tir
 from weft.relax.testing import nn
 
@@ -30,10 +31,8 @@ def test_mlp():
 
 
 def test_errors():
-    with pytest.raises(error.InvalidArgument, match="no function under construction"):
-        nn.ReLU()(nn.Placeholder((3,)))
-    with pytest.raises(error.InvalidArgument, match="needs a Relax function 'main'"):
-        nn.init_params(weft.IRModule())
+    refuses(error.InvalidArgument, "no function under construction", nn.ReLU(), nn.Placeholder((3,)))
+    refuses(error.InvalidArgument, "needs a Relax function 'main'", nn.init_params, weft.IRModule())
 
 
 @pytest.mark.parametrize("how", ["checkpoint", "emit_checkpoint", "sequential"])
@@ -62,7 +61,6 @@ def test_what_is_computed_again_has_the_same_gradient(how: str):
 
 
 def test_segments_that_are_none():
-    with pytest.raises(error.InvalidArgument, match="number of segments"):
-        nn.emit_checkpoint_sequential([abs], 2, nn.Placeholder((3,)))
+    refuses(error.InvalidArgument, "number of segments", nn.emit_checkpoint_sequential, [abs], 2, nn.Placeholder((3,)))
     with pytest.raises(error.InvalidArgument, match="where segments begin"):
         nn.emit_checkpoint_sequential([abs] * 3, [0, 2, 1], nn.Placeholder((3,)))

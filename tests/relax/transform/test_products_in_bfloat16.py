@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.relax_models import model
 from weft import error, relax
 from weft.relax.analysis import well_formed
@@ -129,10 +130,8 @@ def test_targets_without_bfloat16_say_so():
 
 
 def test_unknown_precisions():
-    with pytest.raises(error.InvalidArgument, match="unknown precision 'fp8'"):
-        default_passes(Target("llvm"), "fp8")
-    with pytest.raises(error.InvalidArgument, match="computes in float32"):
-        get_pipeline("zero", Target("llvm"), "bf16")
+    refuses(error.InvalidArgument, "unknown precision 'fp8'", default_passes, Target("llvm"), "fp8")
+    refuses(error.InvalidArgument, "computes in float32", get_pipeline, "zero", Target("llvm"), "bf16")
 
 
 def test_embeddings_and_constants():

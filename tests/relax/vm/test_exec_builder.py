@@ -6,6 +6,7 @@ import pytest
 import tvm_ffi
 
 import weft as tvm
+from tests.refusals import refuses
 from weft import error, ir, relax, runtime
 from weft.runtime.opcodes import FuncKind, Opcode, encode_arg
 from weft.script import ir as I
@@ -158,8 +159,7 @@ def test_programs_rebuild_tables_of_other_builders():
     assert rebuilt(ex).bytes == ex.bytes
     assert rebuilt(ex).memory_scopes == {0: "global.texture"}
     hole = runtime.VMExecutable.from_parts([runtime.VMFuncInfo(1, "f", 1, 2, 1, 1)], [], {}, [0, 2], data)
-    with pytest.raises(error.InvalidArgument, match="belong to no function"):
-        hole.as_python()
+    refuses(error.InvalidArgument, "belong to no function", hole.as_python)
 
 
 def test_words():
@@ -265,5 +265,4 @@ def nested(ib):
     ],
 )
 def test_wrong_uses(act, message):
-    with pytest.raises(tvm.error.WeftError, match=message):
-        act()
+    refuses(tvm.error.WeftError, message, act)

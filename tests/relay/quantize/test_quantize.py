@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft as tvm
+from tests.refusals import refuses
 from weft import error, relay
 from weft.relay.quantize.conversions import NotIntegral
 
@@ -155,16 +156,13 @@ def test_floats_between_integers_are_refused_where_none_may_be():
 
 
 def test_what_is_wrong_with_a_configuration_is_said():
-    with pytest.raises(error.InvalidArgument, match="calibrate_mode"):
-        relay.quantize.qconfig(calibrate_mode="kl")
+    refuses(error.InvalidArgument, "calibrate_mode", relay.quantize.qconfig, calibrate_mode="kl")
     with pytest.warns(UserWarning, match="no option 'skip_dense_layers'"):
         relay.quantize.qconfig(skip_dense_layers=True)
     with relay.quantize.qconfig(calibrate_mode="percentile", skip_conv_layers=[]):
         assert relay.quantize.current_qconfig().calibrate_mode == "percentile"
-        with pytest.raises(error.InvalidArgument, match="needs a data set"):
-            relay.quantize.quantize(_network())
-        with pytest.raises(error.InvalidArgument, match="has no 'x'"):
-            relay.quantize.quantize(_network(), None, [{"y": np.zeros(1)}])
+        refuses(error.InvalidArgument, "needs a data set", relay.quantize.quantize, _network())
+        refuses(error.InvalidArgument, "has no 'x'", relay.quantize.quantize, _network(), None, [{"y": np.zeros(1)}])
     assert relay.quantize.current_qconfig().calibrate_mode == "global_scale"
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.refusals import refuses
 from weft import IRModule, error, relay
 from weft.relay.testing import init
 
@@ -48,10 +49,8 @@ def test_deep_networks_type_check() -> None:
 
 
 def test_unknown_sizes_are_errors() -> None:
-    with pytest.raises(error.InvalidArgument, match="resnet"):
-        relay.testing.resnet.get_net(1, 10, 19)
-    with pytest.raises(error.InvalidArgument, match="vgg"):
-        relay.testing.vgg.get_net(1, (3, 224, 224), 10, "float32", 12)
+    refuses(error.InvalidArgument, "resnet", relay.testing.resnet.get_net, 1, 10, 19)
+    refuses(error.InvalidArgument, "vgg", relay.testing.vgg.get_net, 1, (3, 224, 224), 10, "float32", 12)
     with pytest.raises(error.InvalidArgument, match="squeezenet"):
         relay.testing.squeezenet.get_net(1, (3, 224, 224), 10, "2", "float32")
 

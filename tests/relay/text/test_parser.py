@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.relay.text.programs import PROGRAMS
 from weft import error, ir, relay
 
@@ -114,8 +115,7 @@ def test_text_that_stands_on_a_module():
     mod = relay.parse("def @main(%x: int32) -> (Box, float32) { (@f(%x), meta[relay.Constant][0]) }", None, base, table)
     assert "f" in mod and mod["main"].body[1] is table["relay.Constant"][0] and "main" not in base
     assert mod["main"].body[0].op is base.get_global_var("f")
-    with pytest.raises(error.ParseError, match="@f is defined twice"):
-        relay.parse("def @f() { 1 }", mod=base)
+    refuses(error.ParseError, "@f is defined twice", relay.parse, "def @f() { 1 }", mod=base)
 
 
 def test_metadata_of_wrong_kinds():
@@ -124,16 +124,14 @@ def test_metadata_of_wrong_kinds():
         ('"d": "float32"', '"d": "int32"'), ('"value": 3', '"value": 4'), ('"t": 0', '"n": 0'), ('"n": 2', '"t": 0'),
     ]:  # fmt: skip
         assert old in text
-        with pytest.raises(error.ParseError, match="the metadata section cannot be read"):
-            relay.parse_expr(text.replace(old, new))
+        refuses(error.ParseError, "the metadata section cannot be read", relay.parse_expr, text.replace(old, new))
 
 
 def test_modules_and_expressions():
     assert isinstance(relay.fromtext('#[version = "0.0.5"]\ndef @main() { 1 }'), ir.IRModule)
     assert isinstance(relay.fromtext('#[version = "0.0.5"]\n1'), relay.Constant)
     assert len(relay.parse("")) == 0 and weft.parser.parse is relay.parse
-    with pytest.raises(error.InvalidArgument, match="Relay text is a str"):
-        relay.parse(3)
+    refuses(error.InvalidArgument, "Relay text is a str", relay.parse, 3)
 
 
 def check_error(text, line, column, message, read=relay.parse_expr):

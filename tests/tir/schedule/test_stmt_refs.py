@@ -1,7 +1,6 @@
 """References to blocks and loops: what they refer to after a replacement, and what holds of blocks."""
 
-import pytest
-
+from tests.refusals import refuses
 from weft import arith, error, ir, tir
 from weft.arith.int_set import neg_inf, pos_inf, union_lower_bound
 from weft.script import tir as T
@@ -66,10 +65,8 @@ def test_replaced_loops_and_blocks():
     assert first.stmt is wide and root.stmt is s.mod["main"].body.block
     assert block.stmt is None and kept.stmt is of(s, "C").stmt
     assert s.mod["other"] is late and chain.body.block.body is outer
-    with pytest.raises(error.InvalidArgument, match="nothing in the module"):
-        s.replace(block, wide)
-    with pytest.raises(error.InvalidArgument, match="takes the place"):
-        s.replace(kept, wide)
+    refuses(error.InvalidArgument, "nothing in the module", s.replace, block, wide)
+    refuses(error.InvalidArgument, "takes the place", s.replace, kept, wide)
 
 
 def test_references_go_on_to_the_blocks_that_are_named():

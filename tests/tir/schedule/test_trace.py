@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from tests.refusals import refuses
 from tests.tir.schedule.test_primitives import check_matmul, matmul
 from weft import error, ir, tir
 from weft.script import tir as T
@@ -156,8 +157,7 @@ def test_references_know_what_is_around():
 
 
 def test_options_of_a_schedule():
-    with pytest.raises(error.InvalidArgument, match="unknown debug_mask"):
-        tir.Schedule(matmul(*SHAPE), debug_mask="some")
+    refuses(error.InvalidArgument, "unknown debug_mask", tir.Schedule, matmul(*SHAPE), debug_mask="some")
     with pytest.raises(error.InvalidArgument, match="unknown error_render_level"):
         tir.Schedule(matmul(*SHAPE), error_render_level="loud")
     for level, message in (("fast", "get_block: there is no block 'X'"), ("none", "get_block: refused")):
@@ -220,12 +220,10 @@ def test_a_trace_made_by_hand():
 
 
 def test_instructions_that_are_none():
-    with pytest.raises(error.InvalidArgument, match="no primitive is called 'Sort'"):
-        InstructionKind.get("Sort")
+    refuses(error.InvalidArgument, "no primitive is called 'Sort'", InstructionKind.get, "Sort")
     with pytest.raises(error.ScheduleError, match="ComputeInline takes other arguments"):
         Instruction(InstructionKind.get("ComputeInline"), [BlockRV(), 1], [], [])
-    with pytest.raises(error.ScheduleError, match="Bind lacks arguments"):
-        Instruction(InstructionKind.get("Bind"), [LoopRV()], [], [])
+    refuses(error.ScheduleError, "Bind lacks arguments", Instruction, InstructionKind.get("Bind"), [LoopRV()], [], [])
     sch = tir.Schedule(matmul(*SHAPE))
     with pytest.raises(error.ScheduleError, match="saved in another form"):
         Trace.apply_json_to_schedule([["get_block", ["C"], {}, 1, None]], sch)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error
 from weft.ir import GlobalVar, IRModule, walk
 from weft.script import tir as T
@@ -79,10 +80,8 @@ def test_regions_of_a_block():
 
 def test_refusals():
     mod = IRModule({"main": sums})
-    with pytest.raises(weft.error.LoweringError, match="LowerInitBlock goes first"):
-        transform.ConvertBlocksToOpaque()(mod)
-    with pytest.raises(weft.error.LoweringError, match="ConvertBlocksToOpaque goes first"):
-        transform.LowerOpaqueBlock()(mod)
+    refuses(weft.error.LoweringError, "LowerInitBlock goes first", transform.ConvertBlocksToOpaque(), mod)
+    refuses(weft.error.LoweringError, "ConvertBlocksToOpaque goes first", transform.LowerOpaqueBlock(), mod)
 
     @T.prim_func
     def uneven(A: T.Buffer((4,), "float32")):

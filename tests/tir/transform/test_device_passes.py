@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, ir, te, tir
 from weft.script import tir as T
 
@@ -56,8 +57,7 @@ def test_a_barrier_in_a_test_of_threads_is_refused():
                 S[t] = A[t]
                 B[t] = S[7 - t]
 
-    with pytest.raises(error.LoweringError, match="would not reach a barrier"):
-        apply(tir.transform.ThreadSync("shared"), f)
+    refuses(error.LoweringError, "would not reach a barrier", apply, tir.transform.ThreadSync("shared"), f)
 
 
 def bound(n, factor=32):
@@ -105,8 +105,7 @@ def test_an_extent_that_only_the_device_knows():
             for t in T.thread_binding(A[b], thread="threadIdx.x"):
                 B[t] = 0.0
 
-    with pytest.raises(error.LoweringError, match="known only on the device"):
-        apply(tir.transform.SplitHostDevice(), f)
+    refuses(error.LoweringError, "known only on the device", apply, tir.transform.SplitHostDevice(), f)
 
 
 @pytest.mark.parametrize(("scope", "expected"), [("shared", 1), ("warp", 2)])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.refusals import refuses
 from weft import build, error, ir, tir
 from weft.script import from_source
 
@@ -73,14 +74,11 @@ def test_what_runs_is_what_python_runs(name):
 
 
 def test_what_is_refused():
-    with pytest.raises(error.ParseError, match="written out"):
-        program("for i in [1, 2]:\n    break")
+    refuses(error.ParseError, "written out", program, "for i in [1, 2]:\n    break")
     for kind in ("parallel", "vectorized", "unroll"):
         with pytest.raises(error.LoweringError, match="'i' has 'break'"):
             build(program(f"for i in T.{kind}(4):\n    if A[i] == 0:\n        break\n    B[i] = 1"), target="llvm")
-    with pytest.raises(error.LoweringError, match="outside of a loop"):
-        build(program("T.evaluate(T.break_loop())"), target="llvm")
+    refuses(error.LoweringError, "outside of a loop", build, program("T.evaluate(T.break_loop())"), target="llvm")
     schedule = tir.Schedule(program('for i in range(4):\n    if A[i] == 0:\n        break\n'
                                     '    with T.block("b"):\n        B[i] = 1'))  # fmt: skip
-    with pytest.raises(error.ScheduleError, match="'break'"):
-        schedule.get_loops("b")
+    refuses(error.ScheduleError, "'break'", schedule.get_loops, "b")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, ir, te, tir
 from weft.script import tir as T
 from weft.tir.transform import MakePackedAPI
@@ -64,8 +65,7 @@ def test_errors_as_other_entries_give_them(target):
         ((a, b, 1.0, 0.5), TypeError, "expected an int, found a value of type index 3"),
         ((a, b, 1.0, 128), ValueError, "expected an int that int8 can hold, found 128"),
     ):
-        with pytest.raises(kind, match=message):
-            f(*args)
+        refuses(kind, message, f, *args)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -85,8 +85,7 @@ def test_strides_and_sizes_inside_expressions(target):
     out = np.zeros(1, "int32")
     call(np.arange(21, dtype="int32")[::3], out)
     assert out[0] == 15
-    with pytest.raises(ValueError, match=r"shape\[0\] == 7, found 8"):
-        call(np.arange(8, dtype="int32"), out)
+    refuses(ValueError, r"shape\[0\] == 7, found 8", call, np.arange(8, dtype="int32"), out)
 
 
 def test_what_is_left_alone_and_what_is_refused():

@@ -1,9 +1,9 @@
 """VectorizeLoop, UnrollLoop and SplitHostDevice as programs for TVM use them."""
 
 import numpy as np
-import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import ir, tir
 from weft.script import ir as I
 from weft.script import tir as T
@@ -63,16 +63,14 @@ def test_lanes_that_the_machine_decides():
 
     (store,) = [n for n in ir.walk(vectorized(f, SVE)) if isinstance(n, tir.BufferStore)]
     assert store.value.dtype == "float32xvscalex4"
-    with pytest.raises(weft.error.InternalError, match=r"extent T.vscale\(\) \* 4 for target"):
-        vectorized(f)
+    refuses(weft.error.InternalError, r"extent T.vscale\(\) \* 4 for target", vectorized, f)
 
     @T.prim_func
     def of_vectors(A: T.Buffer((64,), "float32")):
         for i in T.vectorized(T.vscale() * 4):
             A[i * 4 : i * 4 + 4] = T.Broadcast(T.float32(1), 4)
 
-    with pytest.raises(weft.error.LoweringError, match="from existing vectors"):
-        vectorized(of_vectors, SVE)
+    refuses(weft.error.LoweringError, "from existing vectors", vectorized, of_vectors, SVE)
 
 
 def test_loops_over_local_memory_are_unrolled():

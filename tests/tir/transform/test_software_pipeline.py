@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import tir
 from weft.error import InvalidArgument
 from weft.ir import walk
@@ -111,8 +112,7 @@ def test_what_is_no_pipeline_is_refused(stages, orders, message):
     notes = {"software_pipeline_stage": stages, "software_pipeline_order": orders}
     body = weft.ir.rewrite(func.body, lambda n: tir.For(n.loop_var, n.min, n.extent, n.kind, n.body, None, notes)
                            if isinstance(n, tir.For) and n.annotations else n)  # fmt: skip
-    with pytest.raises(InvalidArgument, match=message):
-        InjectSoftwarePipeline()(weft.IRModule({"f": func.replace(body=body)}))
+    refuses(InvalidArgument, message, InjectSoftwarePipeline(), weft.IRModule({"f": func.replace(body=body)}))
 
 
 def test_memory_that_iterations_share_is_refused():
@@ -122,5 +122,4 @@ def f(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
         A[0] = i
         C[i] = A[0]
 """)
-    with pytest.raises(InvalidArgument, match="share 'A'"):
-        InjectSoftwarePipeline()(weft.IRModule({"f": func}))
+    refuses(InvalidArgument, "share 'A'", InjectSoftwarePipeline(), weft.IRModule({"f": func}))

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.refusals import refuses
 from weft import error, ir, tir
 from weft.script import tir as T
 
@@ -96,8 +97,7 @@ def test_refusals(threads, step, match):
                         B[vi] = T.float32(0)
                     B[vi] = step(B[vi], A[vi, vk])
 
-    with pytest.raises(error.InvalidArgument, match=match):
-        lowered(f)
+    refuses(error.InvalidArgument, match, lowered, f)
 
 
 def test_no_reduction_is_left_to_a_race():
@@ -112,5 +112,4 @@ def test_no_reduction_is_left_to_a_race():
                     C[0] = A[vi, vk]
                     B[vi] = B[vi] + C[0]
 
-    with pytest.raises(error.InvalidArgument, match="does more than"):
-        lowered(f)
+    refuses(error.InvalidArgument, "does more than", lowered, f)
