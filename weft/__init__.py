@@ -3,8 +3,6 @@
 Everything public is reachable from here and loaded at the first use: ``import weft`` itself loads nothing heavy.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from typing import Any

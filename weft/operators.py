@@ -1,7 +1,5 @@
 """Python's operators as methods that one function makes: what ``a + b`` means is said once for a family of classes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

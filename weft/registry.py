@@ -1,7 +1,5 @@
 """Tables of functions by name that decorators fill."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

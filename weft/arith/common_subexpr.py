@@ -1,7 +1,5 @@
 """What an expression computes more than once."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 
 from weft import ir

@@ -1,7 +1,5 @@
 """deduce_bound: for which values of a variable does a condition hold, whatever the others are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from weft import ir

@@ -170,9 +170,9 @@ def is_stable(e: ir.PrimExpr) -> bool:
     return True
 
 
-def mentions(cx: Context, e: Any, atoms: Container[int]) -> bool:
+def mentions(cx: Context, node: object, atoms: Container[int]) -> bool:
     """Whether a variable in an expression is one of `atoms`."""
-    stack = [e]
+    stack: list[Any] = [node]
     while stack:
         e = stack.pop()
         if isinstance(e, ir.Var) and cx.var_atom(e) in atoms:

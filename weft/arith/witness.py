@@ -5,8 +5,6 @@ gets its value when it is first asked for: a variable one within its range, ever
 witness that contradicts a fact, or a bound that proofs rely on, is given up.
 """
 
-from __future__ import annotations
-
 from weft.arith.bounds import atom_bound
 from weft.arith.context import Context, Witness
 from weft.arith.linear import Poly

@@ -1,7 +1,5 @@
 """Values of inputs that random numbers do not suit, such as indices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

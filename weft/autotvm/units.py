@@ -1,7 +1,5 @@
 """Numbers with prefixes of units."""
 
-from __future__ import annotations
-
 from weft.error import InvalidArgument
 
 _EXPONENTS = dict(zip("yzafpnum kMGTPEZY", range(-24, 25, 3), strict=True))

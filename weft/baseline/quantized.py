@@ -1,7 +1,5 @@
 """Quantized values, in NumPy: numbers of 8 bits, and products of them whose sums are exact."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

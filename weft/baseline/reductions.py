@@ -1,7 +1,5 @@
 """Products, reductions and norms, in NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators that move elements to or from places that are data, in NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``weft cache info`` and ``weft cache clear``: the disk cache of compiled kernels."""
 
-from __future__ import annotations
-
 import cyclopts
 
 from weft.cli.screen import print_table, size_text

@@ -1,7 +1,5 @@
 """``weft config --cmake``: where build systems of programs in C and C++ find headers, libraries and sources."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

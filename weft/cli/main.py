@@ -3,8 +3,6 @@
 Exit codes: 0 done, 1 an error of the model, a file or the data, 2 a command line that makes no sense, 130 interrupted.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

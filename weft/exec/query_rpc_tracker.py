@@ -1,7 +1,5 @@
 """``python -m weft.exec.query_rpc_tracker``, ``weft query-tracker``: print which servers a tracker knows."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """``python -m weft.exec.rpc_proxy``, ``weft rpc-proxy``: pass on what servers behind a firewall and clients send."""
 
-from __future__ import annotations
-
 import sys
 
 from weft.exec.command import address, run

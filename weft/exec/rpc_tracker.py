@@ -1,7 +1,5 @@
 """``python -m weft.exec.rpc_tracker``, ``weft rpc-tracker``: know which servers are free, and give them to clients."""
 
-from __future__ import annotations
-
 import sys
 
 from weft.exec.command import run

@@ -5,8 +5,6 @@ The library is looked for at ``$WEFT_RUNTIME_LIBRARY``, else in ``weft/lib`` of 
 with global visibility: exported kernels leave ``weft_*`` undefined and the dynamic linker finds them here.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import importlib.util

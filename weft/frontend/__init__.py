@@ -3,8 +3,6 @@
 ``relay`` makes Relay programs of what the importers make.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

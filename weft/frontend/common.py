@@ -1,7 +1,5 @@
 """What all importers share."""
 
-from __future__ import annotations
-
 from weft import ir, runtime
 
 

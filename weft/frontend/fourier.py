@@ -1,7 +1,5 @@
 """Fourier transforms of the last axis as products with small matrices, for every importer."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

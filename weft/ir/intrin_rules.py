@@ -1,7 +1,5 @@
 """What targets do with intrinsics that they have no instruction for: rules from a call to another expression."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kinds of iteration variables: their names here, and TVM's numbers and names for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.error import InvalidArgument

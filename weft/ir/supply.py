@@ -1,7 +1,5 @@
 """Supplies of names that nobody has taken yet."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.error import InvalidArgument

@@ -1,7 +1,5 @@
 """What becomes of each batch of measurements."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Mutators: traces with something decided otherwise."""
 
-from __future__ import annotations
-
 from weft.meta_schedule.part import Part
 from weft.tir.schedule import Trace
 

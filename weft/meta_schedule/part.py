@@ -1,7 +1,5 @@
 """What a search is made of has a text, hears of the task, and can be copied."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Postprocessors: what is done to a schedule when all is decided; each says whether the schedule is good."""
 
-from __future__ import annotations
-
 from weft import ir, tir
 from weft.meta_schedule.part import Part
 from weft.tir.analysis import statements

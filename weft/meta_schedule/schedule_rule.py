@@ -1,7 +1,5 @@
 """Rules of users: how a block is scheduled."""
 
-from __future__ import annotations
-
 from weft.meta_schedule.part import Part
 from weft.tir.schedule import BlockRV, Schedule
 

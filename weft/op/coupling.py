@@ -1,7 +1,5 @@
 """Probabilities of classes from those of pairs of classes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

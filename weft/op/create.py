@@ -1,7 +1,5 @@
 """Operators that make tensors from a shape, and triangles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Systems of linear equations."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

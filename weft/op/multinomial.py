@@ -1,7 +1,5 @@
 """Drawing indices by probability."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Weights of 2, 4 and 8 bits in groups, and products with them."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Non-maximum suppression."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Normalisations and softmax."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The next token of each sequence, and the numbers that decide it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

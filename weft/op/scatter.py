@@ -1,7 +1,5 @@
 """Scattering: tensors with some elements replaced or combined."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

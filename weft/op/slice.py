@@ -1,7 +1,5 @@
 """Slices and padding."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sorting and the k greatest."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

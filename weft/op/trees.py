@@ -1,7 +1,5 @@
 """Decision trees."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A profile as one HTML page that needs nothing else."""
 
-from __future__ import annotations
-
 import html
 import json
 import math

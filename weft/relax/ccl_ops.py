@@ -4,8 +4,6 @@ A process is one worker here: its collectives are copies, and those of more work
 who has workers registers functions of these names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tuning the kernels of Relax programs by ``weft.meta_schedule``, and compiling with what was found."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

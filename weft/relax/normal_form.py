@@ -3,8 +3,6 @@
 Operands become atoms, what is nested is bound before, and everything gets its type.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """What printing, ``relax.assert_op`` and the debugging functions of ``nn`` do at run time, as packed functions."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

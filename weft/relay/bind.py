@@ -1,7 +1,5 @@
 """Replacing variables by expressions: ``relay.bind`` and the parameters of functions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Each kind of expression has a method, ``visit_call`` for :class:`Call`, that a subclass overrides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Executors of programs without control flow: ``create_executor("graph")`` and ``create_executor("aot")``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -4,8 +4,6 @@ LowerRegions leaves such calls where they are, and code generation makes an inst
 loop over counters runs without kernels.
 """
 
-from __future__ import annotations
-
 from weft import ir
 
 _ARITHMETIC = ("add", "subtract", "multiply", "floor_divide", "floor_mod", "minimum", "maximum")

@@ -1,7 +1,5 @@
 """Building expressions statement by statement: lets, choices with scopes of their own, and a result."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any

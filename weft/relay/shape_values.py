@@ -5,8 +5,6 @@ shape gets the expressions themselves. Movement of elements is what the operator
 expressions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import prod
 from typing import Any

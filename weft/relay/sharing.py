@@ -4,8 +4,6 @@ A Relay program is a graph: a node with several users is one value. It is evalua
 holds all its users: before the choice, match or function through whose parts it is first reached.
 """
 
-from __future__ import annotations
-
 from weft.ir import Expr
 from weft.relay.analysis.scopes import Scopes, users_first
 from weft.relay.walk import ATOMS

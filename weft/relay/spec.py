@@ -1,7 +1,5 @@
 """Forms of Relay along the pipeline: with types, in A-normal form, and lowered to what code is generated from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

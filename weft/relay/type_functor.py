@@ -1,7 +1,5 @@
 """Visitor classes over Relay's types, as users of TVM write them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Each takes the service first. A client asks for them as for global functions.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ its own and the HMAC-SHA256 of both under the secret; the server answers with an
 the other has the secret, and nobody who listens learns it. A client that was given a secret accepts no less.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import socket

@@ -4,8 +4,6 @@ Nothing waits inside: payload is read as it is asked for, and a frame that is se
 began. Pings, which no browser sends, are dropped.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import socket

@@ -1,7 +1,5 @@
 """The executor of models compiled ahead of time: one native function, and storage for what goes in and out."""
 
-from __future__ import annotations
-
 from weft.error import InvalidArgument
 from weft.runtime.graph_executor import GraphModule
 

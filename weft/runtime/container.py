@@ -1,7 +1,5 @@
 """Containers of the runtime, under TVM's names: values that cross the language border as one."""
 
-from __future__ import annotations
-
 from abc import ABC
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """How processes of Weft's own are started."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """The size of the thread pool that kernels run on."""
 
-from __future__ import annotations
-
 from weft.ffi import LIBRARY
 
 

@@ -1,7 +1,5 @@
 """Timing of functions, in TVM's form."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

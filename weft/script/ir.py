@@ -1,7 +1,5 @@
 """``I``: modules, their attributes and global information."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import DummyGlobalInfo, GlobalVar, Op, Range, VDevice

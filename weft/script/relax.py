@@ -1,7 +1,5 @@
 """``R``: the language of Relax programs; see :mod:`weft.relax.script.language`."""
 
-from __future__ import annotations
-
 from weft.relax.script import annotation as entry  # noqa: F401 - R.entry
 from weft.relax.script.language import named as _named
 from weft.relax.script.parsing import function

@@ -1,7 +1,5 @@
 """``T``: the language of TIR programs; see :mod:`weft.tir.script.language`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.target import Target

@@ -1,7 +1,5 @@
 """Classes of users that stand in for a compiler's own; here any subclass does, and none needs to be wrapped."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

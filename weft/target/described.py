@@ -1,7 +1,5 @@
 """Kinds of targets that are only described: programs may ask about them, and Weft generates no code for them."""
 
-from __future__ import annotations
-
 from weft.target.kind import TargetKind, register_attribute, register_target_kind
 from weft.target.target import Target
 

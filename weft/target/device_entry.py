@@ -1,7 +1,5 @@
 """What the entry of a host function does for the device of its arguments, whatever language it is written in."""
 
-from __future__ import annotations
-
 from weft import ir, tir
 
 CPU = 1

@@ -1,7 +1,5 @@
 """Targets by functions: ``target.cuda("a100")``, ``target.arm_cpu("rasp4b64")``."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 from types import ModuleType

@@ -4,8 +4,6 @@ A server's ``weft.machine_facts`` returns lines of ``name=value``: ``architectur
 fields of :class:`weft.machine.Machine`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.error import InvalidArgument

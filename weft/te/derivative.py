@@ -1,7 +1,5 @@
 """The derivative of a scalar expression with respect to one of the elements that it reads."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

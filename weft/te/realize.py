@@ -1,7 +1,5 @@
 """Turn realized regions into allocations: buffers of the region's size, indexed from its start."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import arith, ir, tir

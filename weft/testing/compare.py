@@ -1,7 +1,5 @@
 """Comparisons with messages that say what differs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

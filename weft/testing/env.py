@@ -1,7 +1,5 @@
 """What this installation and machine can do, as questions that tests ask before they run."""
 
-from __future__ import annotations
-
 import platform
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Packed functions that tests call across the language border."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Statements and expressions built by TVM's helper functions: sequences, results, conversions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir

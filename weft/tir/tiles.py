@@ -11,8 +11,6 @@ Statements use them through intrinsics with explicit tile numbers:
 :class:`TileRegisters` is what they mean; the interpreter runs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

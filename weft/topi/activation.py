@@ -1,7 +1,5 @@
 """Activation functions, each one scalar expression."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ The functions ``tvm.contrib.cblas.*`` are registered when this module is importe
 BLAS computes them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

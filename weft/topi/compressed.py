@@ -11,8 +11,6 @@ All zeros but the sign is zero. Weights outside of the window are stored as zero
 lane, value.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir, te, tir

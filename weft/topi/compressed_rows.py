@@ -1,7 +1,5 @@
 """Products with sparse matrices in compressed rows (CSR), or compressed rows of blocks (BSR)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import te

@@ -1,7 +1,5 @@
 """Gradients of depthwise convolutions and of pooling."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, te, tir

@@ -1,7 +1,5 @@
 """Sparse tensors as lists of coordinates and values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, te, tir

@@ -1,7 +1,5 @@
 """Pairwise coupling: probabilities of classes from those of each class against each other one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import te, tir

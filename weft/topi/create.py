@@ -1,7 +1,5 @@
 """Tensors made from nothing but their shape, and triangles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir, te, tir

@@ -1,7 +1,5 @@
 """Deformable convolution, and the correlation of displaced patches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Products with fixed-point numbers, and logarithms of integers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gathering and scattering by index."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir, te, tir

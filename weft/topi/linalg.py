@@ -1,7 +1,5 @@
 """Systems of linear equations, and the triangular factors of matrices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir, te, tir

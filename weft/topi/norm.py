@@ -1,7 +1,5 @@
 """Softmax and normalisations, written as stages that one kernel can fuse."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """16-bit floats are computed with in float32: sums of many of them would lose most of their digits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir, te

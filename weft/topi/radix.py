@@ -4,8 +4,6 @@ A word holds an element's key, whose order as an unsigned number is that of the 
 over digits of eight bits, the lowest first, bring the words from one half of the scratch memory to the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The names of ``tvm.topi.random``: draws from distributions, each with the generator for what is drawn next."""
 
-from __future__ import annotations
-
 import importlib
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Reductions under the names and parameter orders of ``tvm.topi``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.te import Tensor

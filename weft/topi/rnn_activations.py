@@ -1,7 +1,5 @@
 """The activations of recurrent layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sampling of images at points given by data."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

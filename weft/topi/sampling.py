@@ -5,8 +5,6 @@ weigh, says in which of them the last that is kept lies; two more of the bits be
 index. The draw then walks over what is kept, by index.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

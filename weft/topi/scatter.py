@@ -1,7 +1,5 @@
 """Scattering by index: copies with some elements replaced or combined."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Finding: where values would stand in sorted ones, which are distinct, and which elements hold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import te, tir

@@ -1,7 +1,5 @@
 """Tags of operations: what a schedule may take from how their elements are computed."""
 
-from __future__ import annotations
-
 ELEMWISE = "elemwise"
 BROADCAST = "broadcast"
 INJECTIVE = "injective"

@@ -1,7 +1,5 @@
 """Whether a target's words wrap around, which random numbers depend on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir, runtime, te, tir

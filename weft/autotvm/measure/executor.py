@@ -1,7 +1,5 @@
 """Where measurements may be sent: executors that return futures."""
 
-from __future__ import annotations
-
 import concurrent.futures
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Which configuration a template gets: contexts that are asked with a target and a workload."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What log files say: contexts that give templates the best configurations that were measured."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Rules for processors. A build schedules what no rule has; these are for programs that schedule by rules alone."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.dlight.base import ScheduleRule

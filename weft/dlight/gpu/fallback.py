@@ -1,7 +1,5 @@
 """Fallback: one thread for each element of whatever could not be inlined."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Transpose: tiles go through shared memory, so that both sides are read and written in rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import tir

@@ -1,7 +1,5 @@
 """Mutator: replaces parts of a module."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.frontend.nn.containers import ModuleDict, ModuleList, ParameterDict, ParameterList

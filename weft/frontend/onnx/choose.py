@@ -1,7 +1,5 @@
 """Elements that data choose: as many as there happen to be, counted at run time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Comparisons and the choice by a mask."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.frontend.onnx.node import Node

@@ -1,7 +1,5 @@
 """Choices: ``If`` with a known condition takes its branch; otherwise both branches become Relax expressions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.error import ModelImportError

@@ -1,7 +1,5 @@
 """Element-wise operators: arithmetic, activations, casts, clipping."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Operators that make tensors: constants, ranges, one-hot, triangles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Gradient, of the preview of training: the graph between some values and a result, differentiated in reverse."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir, relax

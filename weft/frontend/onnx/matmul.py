@@ -1,7 +1,5 @@
 """Matrix products: MatMul, Gemm, Einsum."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.frontend.onnx.node import Node

@@ -3,8 +3,6 @@
 Source: schemas of ONNX Runtime 1.32; behaviour is that of its CPU kernels, where these compute in floats.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

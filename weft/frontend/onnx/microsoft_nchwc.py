@@ -4,8 +4,6 @@ Values are imported as images of whole blocks of channels, in the usual order; o
 schemas and reordering of ONNX Runtime 1.32.
 """
 
-from __future__ import annotations
-
 import platform
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Conversion to element types that are stored as wider ones: integers of 4 and 2 bits, floats of 8, 6 and 4."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """Nodes of opsets before 7, brought into the form that opset 7 has: then one converter serves every opset."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pooling of any rank, with the indices of maxima where they are asked for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

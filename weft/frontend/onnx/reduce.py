@@ -1,7 +1,5 @@
 """Reductions over axes, and the index of the largest or smallest."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ sequence of them (None for an output that is not there). It handles every opset 
 ``node.opset`` where they differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

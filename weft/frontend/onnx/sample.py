@@ -1,7 +1,5 @@
 """AffineGrid and GridSample: points that an affine map makes, and images read at points that are data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.frontend.onnx import scalars as s

@@ -1,7 +1,5 @@
 """Running sums and products."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.frontend.onnx.axes import around_axis

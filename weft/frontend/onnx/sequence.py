@@ -1,7 +1,5 @@
 """Sequences and optionals: values of the machine that the host's operators make and take apart."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fourier transforms, and what audio models do around them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir, relax

@@ -1,7 +1,5 @@
 """The largest or smallest k."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.frontend.onnx import scalars as s

@@ -1,7 +1,5 @@
 """Tensors of strings: what moves texts is done on their numbers, as ever; what reads them is done by the host."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

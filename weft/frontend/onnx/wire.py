@@ -4,8 +4,6 @@ Only the path from the model over its graph to the initializers' ``raw_data`` is
 unread. Source: the field numbers of ``onnx.proto``.
 """
 
-from __future__ import annotations
-
 from mmap import mmap
 
 from weft.runtime.protobuf import BYTES, VARINT, fields

@@ -1,7 +1,5 @@
 """Factors of matrices, which JAX asks LAPACK for by custom calls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.frontend.complex_arithmetic import Complex

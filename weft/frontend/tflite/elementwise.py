@@ -1,7 +1,5 @@
 """Element by element: activations, arithmetic, comparison, conversion; loops and choices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.frontend.tflite.importer import CONVERTERS, Node

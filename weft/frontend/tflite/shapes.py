@@ -1,7 +1,5 @@
 """Where elements lie: reshapes, slices, padding, gathers; what is made of nothing; order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tensors out of nothing: constants, ranges, triangles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

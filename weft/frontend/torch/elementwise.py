@@ -1,7 +1,5 @@
 """Element by element: arithmetic, comparison, logic, activations."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

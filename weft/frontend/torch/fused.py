@@ -1,7 +1,5 @@
 """Layers that PyTorch runs as one operator where no gradient is wanted: attention and layers of encoders."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.frontend.torch.node import Node

@@ -1,7 +1,5 @@
 """Index geometry: triangles, distances of all pairs, bags of embeddings, windows put back."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

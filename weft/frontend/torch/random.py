@@ -3,8 +3,6 @@
 Behind ``torch.compile`` they stay with PyTorch, whose generator programs seed.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Recurrent layers as one operator each, for sequences of any length; PyTorch takes those with projections apart."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reductions over axes, running sums, sorting."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Images of another size, or sampled at points."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.frontend.torch.node import Node

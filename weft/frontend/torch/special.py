@@ -1,7 +1,5 @@
 """Special functions, and arithmetic on the parts of floating-point numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Views as PyTorch has them: other shapes and steps over the memory of one tensor."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import torch

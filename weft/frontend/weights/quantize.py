@@ -1,7 +1,5 @@
 """Matrices of floats as integers of few bits in groups."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from weft.error import InvalidArgument

@@ -1,7 +1,5 @@
 """Print rules of the types that Relax and Relay share (``R``), and of global information (``I``)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import types

@@ -1,7 +1,5 @@
 """How much memory functions allocate, as their calls of allocation say it."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

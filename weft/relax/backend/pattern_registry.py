@@ -1,7 +1,5 @@
 """The patterns that code generators take, by name: ``generator.what``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

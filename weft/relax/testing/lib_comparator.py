@@ -1,7 +1,5 @@
 """An instrument of the virtual machine that holds each kernel against one of the same name in another module."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 They are registered when this module is imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """AppendLoss: a model's function and a loss become one function."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir

@@ -1,7 +1,5 @@
 """Losses: each is called with the types of predictions and targets and returns a function of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

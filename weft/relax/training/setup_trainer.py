@@ -1,7 +1,5 @@
 """SetupTrainer: a model's function becomes a module that trains."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

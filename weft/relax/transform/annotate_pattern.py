@@ -1,7 +1,5 @@
 """AnnotateTIROpPattern: kernels say how they may be fused."""
 
-from __future__ import annotations
-
 from weft.ir import IRModule, function_pass
 from weft.relax.analysis.tir_pattern import tir_op_pattern
 from weft.tir import PrimFunc

@@ -1,7 +1,5 @@
 """AttachExternModules: a program brings functions of external modules along."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

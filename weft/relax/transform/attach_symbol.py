@@ -1,7 +1,5 @@
 """AttachGlobalSymbol: every function of the module is exported under its name."""
 
-from __future__ import annotations
-
 from weft import ir, tir
 
 

@@ -1,7 +1,5 @@
 """Passes over dataflow blocks, as TVM's programs write them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ The names stay, so that whoever looks for a binding finds it, and what was compu
 blocks that follow, where its variable is visible. The default pipeline's ``eliminate_common_subexpr`` drops the names.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

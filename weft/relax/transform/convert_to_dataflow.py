@@ -1,7 +1,5 @@
 """ConvertToDataflow: runs of pure bindings become dataflow blocks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import Call, Expr, Function, If, IRModule, Op, function_pass, with_fields

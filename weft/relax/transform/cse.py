@@ -1,7 +1,5 @@
 """EliminateCommonSubexpr and DeadCodeElimination."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

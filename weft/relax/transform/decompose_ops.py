@@ -1,7 +1,5 @@
 """DecomposeOps: operators that declare how they are made of simpler ones are replaced by those."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import Call, Expr, Function, IRModule, Op, TupleGetItem, as_int, function_pass

@@ -1,7 +1,5 @@
 """ExpandTupleArguments: private functions take the elements of tuples as parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import Call, Expr, Function, IRModule, Tuple, TupleGetItem, TupleType, Type, module_pass

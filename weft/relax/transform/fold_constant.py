@@ -1,7 +1,5 @@
 """FoldConstant: operations on constants are done at compile time, by each operator's NumPy reference."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

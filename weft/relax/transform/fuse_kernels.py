@@ -1,7 +1,5 @@
 """FuseOps of programs that call kernels: by what ``op_pattern`` says of each, groups become functions."""
 
-from __future__ import annotations
-
 from weft import ir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.transform.grouping import group_functions

@@ -1,7 +1,5 @@
 """FuseTIR for programs that somebody wrote: kernels that groups become are private."""
 
-from __future__ import annotations
-
 from weft import ir, tir
 from weft.relax.transform.canonicalize import canonicalize_bindings
 from weft.relax.transform.cse import dead_code_elimination

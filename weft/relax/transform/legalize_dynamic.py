@@ -1,7 +1,5 @@
 """Operators whose result has a shape that the data decides: one kernel for the shape, one for the elements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Normalize: every function in normal form with all types inferred."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import Function, IRModule, function_pass

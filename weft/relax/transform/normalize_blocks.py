@@ -1,7 +1,5 @@
 """Normalize for programs that somebody wrote or built: normal form in which blocks are as large as they can be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir

@@ -1,7 +1,5 @@
 """ReshapeBeforeSlice: part of the columns, taken apart into heads, is a part of the heads."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.arith import Analyzer

@@ -1,7 +1,5 @@
 """ScheduleTIR: every unscheduled TIR function gets the loop structure that the schedule rules choose for the target."""
 
-from __future__ import annotations
-
 from weft.ir import IRModule, function_pass
 from weft.target import Target
 from weft.tir import PrimFunc

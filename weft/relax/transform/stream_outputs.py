@@ -1,7 +1,5 @@
 """StreamOutputs: results that leave the caches before anybody reads them are written past the caches."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ToNonDataflow and RemovePurityChecking: from here on, order matters and blocks are plain."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -4,8 +4,6 @@ One register a variable, parameters in registers 0 to N-1; ``If`` becomes If and
 register; each function ends in Ret.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir, runtime, tir

@@ -1,7 +1,5 @@
 """Programs in one line, for messages about places that have no source text."""
 
-from __future__ import annotations
-
 import re
 
 from weft import ir

@@ -1,7 +1,5 @@
 """Which parts of the language a program uses."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How many multiplications with addition a network takes."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

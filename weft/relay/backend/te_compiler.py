@@ -1,7 +1,5 @@
 """Compiling one function of operators, under TVM's names: ``te_compiler.get().lower(func, target)`` and ``jit``."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Names of generated modules."""
 
-from __future__ import annotations
-
 from weft.error import InvalidArgument
 
 

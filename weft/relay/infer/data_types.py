@@ -1,7 +1,5 @@
 """Data types in inference: constructors, patterns, and whether annotations are well formed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """The program with the types that were found put in. What has them already keeps its identity."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import force_setattr, replace

@@ -1,7 +1,5 @@
 """Convolutions of any rank and transposed convolutions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """Boxes cut out of images and resized."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

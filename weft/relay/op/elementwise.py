@@ -1,7 +1,5 @@
 """Element-wise operators of one and more operands; activations are in ``activation``."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from weft import ir

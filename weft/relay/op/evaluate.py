@@ -3,8 +3,6 @@
 This is the meaning of Relay's operators: the interpreter, constant folding and the contract tests stand on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gathering by index, and masks and orders by length."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir, op

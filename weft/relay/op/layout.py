@@ -1,7 +1,5 @@
 """Other layouts: blocks of space as channels or batches, named layouts, grids, and indices taken apart."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """Layouts by their letters: ``NCHW``, ``NHWC``, and with blocks of an axis ``NCHW8c``."""
 
-from __future__ import annotations
-
 import re
 
 from weft import error, ir

@@ -1,7 +1,5 @@
 """Losses."""
 
-from __future__ import annotations
-
 from weft import ir
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.relay.op.elementwise import scalar

@@ -1,7 +1,5 @@
 """Matrix products and biases."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir

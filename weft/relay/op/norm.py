@@ -1,7 +1,5 @@
 """Softmax, normalisations, dropout."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

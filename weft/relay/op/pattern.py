@@ -1,7 +1,5 @@
 """How operators take part in fusion: the pattern of each, as FuseOps and tuners ask for it (``TOpPattern``)."""
 
-from __future__ import annotations
-
 from weft.ir import Op, register_op_attr
 
 

@@ -1,7 +1,5 @@
 """Pooling over windows, over everything, and to a given size."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

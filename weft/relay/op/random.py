@@ -1,7 +1,5 @@
 """``relay.random``: draws that are a function of a generator, each with the generator for what is drawn next."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reductions and scans. `axis` None or () means all axes; `exclude` reduces all axes but those given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

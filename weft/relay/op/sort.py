@@ -1,7 +1,5 @@
 """Sorting, the k greatest, searching."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir, op

@@ -1,7 +1,5 @@
 """Choices that depend on data: the different elements, and where elements are not zero."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir, op

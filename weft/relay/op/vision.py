@@ -1,7 +1,5 @@
 """``relay.vision``: operators on boxes and regions, and constructors of all whose names begin with ``vision.``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir

@@ -1,7 +1,5 @@
 """Windows that slide along axes, and dilation by them."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

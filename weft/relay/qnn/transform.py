@@ -1,7 +1,5 @@
 """Passes over quantized operators."""
 
-from __future__ import annotations
-
 from weft.ir import Pass
 from weft.relay.transform import Legalize as legalize_by
 

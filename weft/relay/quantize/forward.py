@@ -1,7 +1,5 @@
 """Rewriting from operands to results, where what stands for a value may be more than an expression."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any

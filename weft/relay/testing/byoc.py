@@ -1,7 +1,5 @@
 """An annotator for tests of external compilers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.relay.expr import Call, Var

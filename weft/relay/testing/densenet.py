@@ -1,7 +1,5 @@
 """DenseNet: each layer reads what all layers of its block before it have made."""
 
-from __future__ import annotations
-
 from weft import error, ir
 from weft.relay.expr import Function
 from weft.relay.op import constructor, nn

@@ -1,7 +1,5 @@
 """A deep Q network: three convolutions and two dense layers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.relay.expr import Function, var

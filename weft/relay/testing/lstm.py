@@ -1,7 +1,5 @@
 """A long short-term memory, unrolled: a function for each step, called in a chain of lets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import as_shape

@@ -1,7 +1,5 @@
 """A network of three dense layers."""
 
-from __future__ import annotations
-
 from weft.relay.expr import Function
 from weft.relay.op import nn
 from weft.relay.testing.init import workload_of

@@ -1,7 +1,5 @@
 """Natural numbers as an algebraic data type: ``nat`` of the standard module ``nat.rly``, in and out of Python."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.error import InvalidArgument

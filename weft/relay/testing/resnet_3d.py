@@ -1,7 +1,5 @@
 """Residual networks of 3-D volumes; :mod:`weft.relay.testing.resnet` builds them."""
 
-from __future__ import annotations
-
 from weft.relay.expr import Function
 from weft.relay.testing import resnet
 from weft.relay.testing.init import workload_of

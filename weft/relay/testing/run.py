@@ -1,7 +1,5 @@
 """Run one pass on one expression."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A small network of one layer of each kind, for fast tests."""
 
-from __future__ import annotations
-
 from weft.relay.expr import Function, var
 from weft.relay.op import constructor, nn
 from weft.relay.testing.init import workload_of

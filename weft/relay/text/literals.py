@@ -1,7 +1,5 @@
 """Numbers and names as Relay text writes them: ``1``, ``1i64``, ``0.5f``, ``True``; ``%x``, ``%"a name"``."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

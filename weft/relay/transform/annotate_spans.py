@@ -1,7 +1,5 @@
 """AnnotateSpans: every expression has a place, that in the module's own text."""
 
-from __future__ import annotations
-
 from weft.ir import IRModule, module_pass
 from weft.relay.infer import infer_module
 from weft.relay.text import parse

@@ -1,7 +1,5 @@
 """CanonicalizeOps and CanonicalizeCast: the forms in which operators fuse best."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """Functions of external compilers, as literals where they are called or as functions of the module."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

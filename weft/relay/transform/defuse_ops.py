@@ -1,7 +1,5 @@
 """DefuseOps: functions that stand for one kernel become the operators that they are made of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import IRModule, module_pass

@@ -1,7 +1,5 @@
 """What each kind of expression says about devices: the rules by which PlanDevices places values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir

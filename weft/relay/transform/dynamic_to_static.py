@@ -1,7 +1,5 @@
 """DynamicToStatic: operators whose shape arguments are known take them as attributes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -4,8 +4,6 @@ Operations on references have effects, and calls of functions whose bodies have,
 that may fail. A function that nobody knows to have effects has none, recursion included.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """EtaExpand: constructors and functions of the module that are used as values become functions that call them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import IRModule, function_pass, with_fields

@@ -1,7 +1,5 @@
 """FastMath: functions of one element become the operators that may be less exact."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import IRModule, Op, module_pass

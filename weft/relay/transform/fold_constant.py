@@ -1,7 +1,5 @@
 """FoldConstant: what is known at compile time is computed then."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import Expr, IRModule, module_pass

@@ -1,7 +1,5 @@
 """FoldExplicitPadding: a ``nn.pad`` before a convolution or a pool becomes part of its attribute ``padding``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """FuseOps: operators whose intermediate values need never reach memory become functions that stand for one kernel."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """InferType: every expression has its type."""
 
-from __future__ import annotations
-
 from weft.ir import IRModule, module_pass
 from weft.relay.infer import infer_module
 

@@ -1,7 +1,5 @@
 """InlinePrimitives: functions that stand for kernels are called where they are known."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

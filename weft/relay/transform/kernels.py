@@ -1,7 +1,5 @@
 """The TIR functions that passes add to a module of Relay functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import IRModule, fingerprint

@@ -1,7 +1,5 @@
 """LazyGradientInit: tensors of zeros and ones, with which adjoints begin, are not made where sums absorb them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

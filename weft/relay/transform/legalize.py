@@ -1,7 +1,5 @@
 """Legalize: calls of operators become what a function registered with the operator makes of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import force_setattr

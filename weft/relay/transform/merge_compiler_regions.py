@@ -1,7 +1,5 @@
 """MergeCompilerRegions: neighbouring regions of one external compiler become one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import Pass

@@ -1,7 +1,5 @@
 """MergeComposite: what matches a pattern becomes a function that stands for one operation of an outside library."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

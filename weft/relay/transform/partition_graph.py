@@ -1,7 +1,5 @@
 """PartitionGraph: annotated regions become functions of the module, one an external compiler each."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs of operator calls in chains of lets: taken together as regions, and replaced by what a pass makes of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

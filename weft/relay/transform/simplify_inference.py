@@ -1,7 +1,5 @@
 """SimplifyInference: layers that differ between training and inference become what they are in inference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """SplitArgs: concatenations of more tensors than a kernel may have arguments are made in parts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.error import InvalidArgument

@@ -1,7 +1,5 @@
 """ToBasicBlockNormalForm: what several scopes use is named in the scope around them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import IRModule, function_pass, with_deep_stack

@@ -1,7 +1,5 @@
 """ToGraphNormalForm: names of intermediate results become edges of a graph."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import IRModule, module_pass

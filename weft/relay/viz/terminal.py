@@ -1,7 +1,5 @@
 """Programs as trees of text, from what a function returns down to its inputs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from weft.relay.viz.interface import DefaultVizParser, Plotter, VizEdge, VizGraph, VizNode

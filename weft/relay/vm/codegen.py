@@ -1,7 +1,5 @@
 """From lowered Relay in A-normal form to instructions of the Relay machine."""
 
-from __future__ import annotations
-
 from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Constructor
 from weft.relay.vm.constants import placed

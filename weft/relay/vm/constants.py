@@ -1,7 +1,5 @@
 """The constants of an executable: equal ones once, those of a device together."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A comparison whose only reader is the ``If`` right behind it becomes the test of that ``If``."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from weft.relay.vm.assembly import Row, uses

@@ -1,7 +1,5 @@
 """The passes from Relay to what the virtual machine's code is generated from, top to bottom."""
 
-from __future__ import annotations
-
 from weft.ir import Pass, Sequential
 from weft.relay.external import CallExternal
 from weft.relay.transform.compiler_functions import OutlineCompilerFunctionsWithExistingGlobalSymbols

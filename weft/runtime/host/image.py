@@ -3,8 +3,6 @@
 Source: the Netpbm format `P6`; Microsoft's BITMAPINFOHEADER.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import struct

@@ -1,7 +1,5 @@
 """Operators on numbers whose result has a shape that data decides, or that NumPy computes best."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The operators of the host by name; each family's file registers its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``R`` for building: its names are those of ``weft.script.relax``, but ``function()`` opens a function."""
 
-from __future__ import annotations
-
 import sys
 
 from weft.relax.script.building import FunctionFrame as function

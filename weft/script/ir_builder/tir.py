@@ -1,7 +1,5 @@
 """``T`` for building: its names are those of ``weft.script.tir``, but what they say is done by the call."""
 
-from __future__ import annotations
-
 import sys
 
 from weft.tir.script.building import WORDS as _WORDS

@@ -1,7 +1,5 @@
 """C text to a module: the system's C compiler makes a shared library, which the runtime opens."""
 
-from __future__ import annotations
-
 import ctypes
 import tempfile
 from pathlib import Path

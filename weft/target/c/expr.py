@@ -1,7 +1,5 @@
 """Expressions of host functions as C, beside what all languages like C share."""
 
-from __future__ import annotations
-
 from weft import ir
 from weft.error import CodegenError
 from weft.target import clike

@@ -4,8 +4,6 @@ Loops of every kind run in order on one thread; the C compiler vectorizes. Not e
 vector expressions, 16-bit floats, tensors as arguments of packed functions, external functions, GPU threads.
 """
 
-from __future__ import annotations
-
 from weft import error, ir, tir
 from weft.target import clike
 from weft.target.c.emitter import HostEmitter

@@ -4,8 +4,6 @@ Division by zero gives 0, minimum and maximum pass NaN on, float to integer satu
 too many bits leave zeros or the sign.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 _INTEGER = r"""#define WEFT_INT(N, T, U, BITS, LOW, HIGH) \

@@ -1,7 +1,5 @@
 """Statements: a rule for each kind of node that languages like C write alike."""
 
-from __future__ import annotations
-
 from weft import ir, tir
 from weft.target.clike.emitter import Emitter
 from weft.target.clike.expr import refused

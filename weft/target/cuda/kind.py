@@ -1,7 +1,5 @@
 """The kinds ``cuda`` and ``nvptx``: NVIDIA's GPUs, by NVIDIA's compiler or by LLVM."""
 
-from __future__ import annotations
-
 import difflib
 
 from weft.error import InvalidArgument

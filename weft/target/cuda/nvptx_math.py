@@ -1,7 +1,5 @@
 """Functions of floats in device code, without a library: what LLVM has no instruction for and no pass writes out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """What device code emits in a way of its own: thread axes, barriers, shuffles, memory of a thread and of a block."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@ The argument times ``2 / pi`` modulo 4 comes from a window of 192 bits of ``2 / 
 argument is too large; what is left, within ``-pi / 4 ... pi / 4``, goes into Taylor polynomials.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -4,8 +4,6 @@ The lists are the machine's registers, constants and functions: pointers to valu
 Functions are called through their tvm-ffi cell, with bit copies of values as borrowed arguments.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ nearest even value; where the target has no instruction for them they are done o
 needs a helper library.
 """
 
-from __future__ import annotations
-
 from weft.ir import CallIntrin, Cast, DataType, Op, with_lanes
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.types import float_constant, llvm_type

@@ -4,8 +4,6 @@ Integers wrap. Division by zero gives 0, and so does its remainder; the least in
 program stops the process. Minimum and maximum pass NaN on. Arithmetic of 16-bit floats is done in float32.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

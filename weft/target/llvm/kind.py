@@ -1,7 +1,5 @@
 """The kind ``llvm``: CPUs, by LLVM's code generators."""
 
-from __future__ import annotations
-
 from weft import error, ir, runtime, tir
 from weft.target.cpu import check_cpu
 from weft.target.kind import TargetKind, register_target_kind

@@ -1,7 +1,5 @@
 """Emission of calls of packed functions by their global name, in the calling convention of tvm-ffi."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.error import CodegenError

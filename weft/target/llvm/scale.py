@@ -3,8 +3,6 @@
 They multiply by a power of two, and take a number apart into a power of two and a factor.
 """
 
-from __future__ import annotations
-
 from weft.error import CodegenError
 from weft.ir import CallIntrin, Cast, DataType, with_lanes
 from weft.target.llvm.emitter import FunctionEmitter

@@ -6,8 +6,6 @@ is entered: two versions of it are emitted. The stores are ordered before what f
 and of each task.
 """
 
-from __future__ import annotations
-
 from weft.ir import DataType, PrimExpr, Var, as_int, walk
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.tir import Buffer, BufferStore, For

@@ -1,7 +1,5 @@
 """Emission of what functions in packed form read by themselves: fields of packed values and tensors."""
 
-from __future__ import annotations
-
 from weft import error, ir
 from weft.target.llvm.emitter import FunctionEmitter
 from weft.target.llvm.intrin import on

@@ -1,7 +1,5 @@
 """Emission of calls between the TIR functions of a module: raw pointers and numbers, with no entry point between."""
 
-from __future__ import annotations
-
 from weft import error, tir
 from weft.ir import CallIntrin, DataType, GlobalVar, PrimExpr, walk
 from weft.target.llvm.convert import convert

@@ -1,7 +1,5 @@
 """What generated code asks of the runtime, as calls of the functions in ``services``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from weft.target.llvm import services

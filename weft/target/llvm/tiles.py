@@ -1,7 +1,5 @@
 """Emission of matrix tiles as AMX instructions, whose tile numbers are in the instruction."""
 
-from __future__ import annotations
-
 from weft.error import CodegenError
 from weft.ir import CallIntrin, StringImm, as_int
 from weft.target.llvm.emitter import FunctionEmitter

@@ -1,7 +1,5 @@
 """LLVM types and constants as text."""
 
-from __future__ import annotations
-
 import math
 import struct
 from functools import cache

@@ -1,7 +1,5 @@
 """GLSL to SPIR-V, by ``glslangValidator``."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import struct

@@ -1,7 +1,5 @@
 """Device functions to GLSL: one text with all kernels, of which ``WEFT_KERNEL`` chooses one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Device functions to WGSL: one text, of which each kernel is an entry point."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from weft import error, ir, tir

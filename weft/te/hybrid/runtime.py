@@ -1,7 +1,5 @@
 """Hybrid script as Python: what its words mean on arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Hybrid script as text: the statements of a scheduled function, written as a script again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import error, ir, tir

@@ -1,7 +1,5 @@
 """Where buffers are used: the innermost block or loop that has all uses of one."""
 
-from __future__ import annotations
-
 from itertools import takewhile
 from typing import Any
 

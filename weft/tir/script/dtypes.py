@@ -1,7 +1,5 @@
 """Data types of scripts: ``T.float32`` annotates, makes constants and variables, and converts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """Elements and regions of buffers in TIR programs: what subscripts give, and operators on slices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

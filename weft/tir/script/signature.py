@@ -1,7 +1,5 @@
 """Signatures of TIR functions: parameters with their types, and the variables that shapes in quotes name."""
 
-from __future__ import annotations
-
 import ast
 from typing import Any
 

@@ -1,7 +1,5 @@
 """DefaultGPUSchedule: kernels for a GPU that nobody scheduled become threads, one for each element."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Strides that schedules ask for (``storage_align``), noted on allocations until their shapes are final."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import Attrs, PrimExpr, as_int, const, floormod, rewrite

@@ -1,7 +1,5 @@
 """HoistIfThenElse: a test leaves the loops that it does not depend on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import IRModule, PrimExpr, Var, all_of, function_pass, rebuild, walk

@@ -1,7 +1,5 @@
 """ImportLLVM: code that comes as LLVM IR moves from the loops that ask for it to their function."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from weft.error import InvalidArgument

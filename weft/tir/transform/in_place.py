@@ -1,7 +1,5 @@
 """Whether a statement may write its result over what it reads."""
 
-from __future__ import annotations
-
 from weft.arith import detect_iter_map
 from weft.ir import CallIntrin, DataType, Range, Var, structural_equal, walk
 from weft.tir.buffer import Buffer, BufferLoad

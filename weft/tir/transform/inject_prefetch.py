@@ -1,7 +1,5 @@
 """InjectPrefetch: prefetches of regions become prefetches of cache lines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.arith import Analyzer

@@ -1,7 +1,5 @@
 """InjectRollingBuffer: regions that are marked so keep what overlapping tiles share, in a ring."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import arith, error, ir

@@ -4,8 +4,6 @@ Virtual threads share what is the same for all of them; of memory that holds som
 for each. So their statements stand side by side in the innermost loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

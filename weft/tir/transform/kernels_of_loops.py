@@ -1,7 +1,5 @@
 """Loops that were written for a CPU's threads become kernels of a GPU's."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

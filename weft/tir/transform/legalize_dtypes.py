@@ -1,7 +1,5 @@
 """BF16 and FP8 on targets without them: ComputeLegalize computes in a wider type, StorageLegalize stores their bits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Loops that are left early: which they are, and how they become loops that are not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """LowerCustomDatatypes: numbers of registered types become their bits, and operations on them what was registered."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.ir import BinaryOp, CallIntrin, Cast, CmpOp, DataType, Div, FloatImm, IRModule, Node, Var, function_pass

@@ -1,7 +1,5 @@
 """LowerIntrin: a target's own way to write an intrinsic."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """MakePackedAPI: a function that takes packed arguments, checks them, and binds what the body needs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from weft import error, ir

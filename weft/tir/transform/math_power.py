@@ -1,7 +1,5 @@
 """The power of float32 numbers, by a logarithm and an exponential in float64."""
 
-from __future__ import annotations
-
 import math
 
 from weft import ir

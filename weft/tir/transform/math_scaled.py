@@ -6,8 +6,6 @@ results below the least normal number are cleared by the mask of that one instru
 negative come out of the formula as the logarithm's: 19 operations instead of 31.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

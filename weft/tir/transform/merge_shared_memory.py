@@ -1,7 +1,5 @@
 """MergeSharedMemoryAllocations: the threads of a kernel have one memory, in which buffers take turns."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ForceNarrowIndexToInt32: loops, shapes and indices of 64 bits become those of 32."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """RemoveNoOp: statements without effect go."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft.arith import Analyzer

@@ -1,7 +1,5 @@
 """Scalarize: vectors become loops over their lanes, for code generators without vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Simplify: arithmetic under the bounds of the loops and conditions around; statements that do nothing disappear."""
 
-from __future__ import annotations
-
 import operator
 from contextlib import nullcontext
 from functools import cache

@@ -1,7 +1,5 @@
 """SkipEmptyLoops: loops around a loop without iterations are not run."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """StmtSimplify: expressions are simplified where they stand; statements stay unless a condition decides them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import arith, ir

@@ -1,7 +1,5 @@
 """Values that no program may use: stores of ``T.undef()``, and what a Select reads though it is not chosen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import ir

@@ -1,7 +1,5 @@
 """UnifyThreadBinding: one kernel has one variable for each kind of thread."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from weft import arith, error, ir

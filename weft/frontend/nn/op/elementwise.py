@@ -1,7 +1,5 @@
 """Arithmetic, comparisons and functions of each element."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

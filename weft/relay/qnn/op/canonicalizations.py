@@ -1,7 +1,5 @@
 """Functions of one quantized tensor as tables, under TVM's names: ``relay.qnn.op.canonicalizations``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What stands for quantized operators on floats, under TVM's name: ``relay.qnn.op.legalizations``."""
 
-from __future__ import annotations
-
 import numpy as np
 
 
