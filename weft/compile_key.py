@@ -32,7 +32,7 @@ from weft.machine import host_facts
 from weft.runtime import cache
 
 KERNEL_SOURCES = (
-    "arith", "compile_key.py", "environment.py", "ir", "machine.py", "relax/kernel_builder.py",
+    "arith", "compile_key.py", "environment.py", "ir", "machine.py", "reach.py", "relax/kernel_builder.py",
     "relax/transform/schedule_tir.py", "relax/vm_build.py", "spelling.py", "target", "tir", "tune",
 )  # fmt: skip
 """Where the code is that makes kernels of TIR functions; whole models depend on all of Weft."""

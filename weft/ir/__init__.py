@@ -62,7 +62,6 @@ from weft.ir.passes import (
     passes_named,
     show_text,
 )
-from weft.ir.reach import operands_first, reached
 from weft.ir.scalar import *  # noqa: F403 - the whole scalar language is this package's face
 from weft.ir.scalar import FALSE, TRUE
 from weft.ir.scalar import __all__ as _scalar_names
@@ -78,6 +77,7 @@ from weft.ir.text import script as _script  # its import installs the printer
 from weft.ir.types import *  # noqa: F403 - all types are this package's
 from weft.ir.types import __all__ as _type_names
 from weft.ir.walk import CHILD_FIELDS, children, find, post_order, rebuild, rewrite, substitute, walk, with_fields
+from weft.reach import operands_first, reached
 
 # Expressions nest: a bicubic sample inlined into its consumers is some hundred levels deep, and each level takes a
 # few Python frames.

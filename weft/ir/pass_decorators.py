@@ -70,15 +70,6 @@ def pass_decorator(run: Callable[[Callable[..., Any], IRModule], IRModule], meth
     return decorate
 
 
-def over_functions(face: Callable[..., Pass], rewrite: Callable[[Any, IRModule], Any], opt_level: int = 0) -> Pass:
-    """Make the pass that `face` returns, with its name and text: ``rewrite(function, mod)`` of each function."""
-
-    def run(mod: IRModule) -> IRModule:
-        return mod.with_functions({v: rewrite(f, mod) if isinstance(f, Function) else f for v, f in mod.items()})
-
-    return Pass(face.__name__, run, opt_level, face.__doc__)
-
-
 def function_pass_over(kind: type) -> Callable[..., Any]:
     """Make the decorator of passes over functions of class `kind`."""
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import Expr, ExprVar, Function, IRModule, Pass, PrimExpr, Type, Var, const, structural_equal, substitute
-from weft.ir.pass_decorators import over_functions
 from weft.relax.analysis import defined_symbolic_vars, free_symbolic_vars
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type
 from weft.relax.transform.bind_params import Retype, simplify_types
+from weft.relax.transform.block_pass import over_functions
 from weft.spelling import also_called
 
 

@@ -1,11 +1,20 @@
-"""Passes over dataflow blocks, as TVM's programs write them."""
+"""What makes passes over the functions of a module, and over dataflow blocks, as TVM's programs write them."""
 
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Function, IRModule, PassContext, with_fields
+from weft.ir import Function, IRModule, Pass, PassContext, with_fields
 from weft.ir.pass_decorators import pass_decorator
 from weft.relax.expr import DataflowBlock, SeqExpr
+
+
+def over_functions(face: Callable[..., Pass], rewrite: Callable[[Any, IRModule], Any], opt_level: int = 0) -> Pass:
+    """Make the pass that `face` returns, with its name and text: ``rewrite(function, mod)`` of each function."""
+
+    def run(mod: IRModule) -> IRModule:
+        return mod.with_functions({v: rewrite(f, mod) if isinstance(f, Function) else f for v, f in mod.items()})
+
+    return Pass(face.__name__, run, opt_level, face.__doc__)
 
 
 def over_blocks(func: Function, fn: Callable[[DataflowBlock], DataflowBlock]) -> Function:

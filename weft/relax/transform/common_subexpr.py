@@ -7,11 +7,11 @@ blocks that follow, where its variable is visible. The default pipeline's ``elim
 from typing import Any
 
 from weft import ir
-from weft.ir.pass_decorators import over_functions
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import rename_vars, with_sequences
 from weft.relax.rewriter import replace_value
+from weft.relax.transform.block_pass import over_functions
 
 
 def EliminateCommonSubexpr(call_only: bool = False) -> ir.Pass:

@@ -11,13 +11,13 @@ from math import prod
 from typing import Any
 
 from weft import ir
-from weft.ir.pass_decorators import over_functions
 from weft.op import broadcast_dims, dims_of, equal_dims, make_call
 from weft.relax.analysis.variables import computable_at_compile_time
 from weft.relax.core_ops import is_op
 from weft.relax.dpl import pattern as form
 from weft.relax.dpl.rewrite import rewrite_call
 from weft.relax.rewriter import all_bindings, use_counts
+from weft.relax.transform.block_pass import over_functions
 from weft.relax.transform.static_plan import KnownSizes
 
 _matmul, _permute_dims = make_call("matmul"), make_call("permute_dims")

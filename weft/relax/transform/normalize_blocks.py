@@ -3,11 +3,11 @@
 from typing import Any
 
 from weft import error, ir
-from weft.ir.pass_decorators import over_functions
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, result_type
 from weft.relax.rename import replace_value, with_sequences
+from weft.relax.transform.block_pass import over_functions
 
 
 def Normalize() -> ir.Pass:

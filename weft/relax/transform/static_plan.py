@@ -12,12 +12,12 @@ from math import prod
 from typing import Any
 
 from weft import arith, error, ir, tir
-from weft.ir.pass_decorators import over_functions
 from weft.relax.analysis import tir_vars_in_type
 from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
 from weft.relax.expr import MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, typed_call
 from weft.relax.rename import replace_value, with_sequences
+from weft.relax.transform.block_pass import over_functions
 
 _UPPER, _LOWER, _OUTPUTS = "tir_var_upper_bound", "tir_var_lower_bound", "relax.memory_plan_dynamic_func_output"
 _VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
