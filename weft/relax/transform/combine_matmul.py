@@ -213,4 +213,5 @@ def _key(value: Any) -> Any:
 
 def _reaches(start: int, wanted: set[int], needs: list[set[int]]) -> bool:
     """Whether a binding needs one of others."""
-    return not wanted.isdisjoint(ir.reached(needs[start], lambda i: needs[i]))
+    found = ir.reached(needs[start], lambda i: needs[i])
+    return not wanted.isdisjoint(found)
