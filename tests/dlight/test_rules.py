@@ -5,6 +5,7 @@ import pytest
 
 from weft import dlight as dl
 from weft import ir, te, tir, topi
+from weft.dlight.gpu.elementwise import Elementwise
 from weft.target import Target, build
 from weft.target.gpu import lower_for_gpu
 from weft.tir.analysis import used_vars
@@ -73,6 +74,12 @@ def everything(x=3):
     return [x, topi.sum(x)]
 
 
+def many():
+    """As many elements as are made four a thread, read in another order and beside the edge."""
+    x = placeholder(1024, 3, 171)
+    return [x, te.compute((3, 1024, 256), lambda c, i, j: te.if_then_else(j < 171, x[i, c, te.min(j, 170)], 2.0))]
+
+
 def few():
     return gemv(3, 5)
 
@@ -122,7 +129,8 @@ def test_the_interpreter_agrees():
 TAKEN = [
     (dl.gpu.Matmul(), matmul), (dl.gpu.Matmul(), batched), (dl.gpu.GEMV(), gemv), (dl.gpu.Reduction(), total),
     (dl.gpu.Reduction(), gemv), (dl.gpu.GeneralReduction(), softmax), (dl.gpu.Transpose(), transpose),
-    (dl.gpu.GEMV(), few), (dl.gpu.Reduction(), few),
+    (dl.gpu.GEMV(), few), (dl.gpu.Reduction(), few), (Elementwise(), many),
+    (dl.gpu.Reduction(selective=True), lambda: total(300, 600)),
     (dl.gpu.LowBatchGEMV(), few_rows), (dl.gpu.RMSNorm(), rms_norm),
     *[(dl.gpu.Fallback(), f) for f in (elementwise, matmul, softmax, transpose, everything)],
 ]  # fmt: skip
@@ -185,6 +193,7 @@ def test_few_results_are_sums_of_parts(graph):
 
 REFUSED = [
     (dl.gpu.Matmul(), gemv), (dl.gpu.Matmul(), elementwise), (dl.gpu.GEMV(), total), (dl.gpu.GEMV(), elementwise),
+    (Elementwise(), elementwise), (Elementwise(), total), (Elementwise(), lambda: elementwise(1021, 1023)),
     (dl.gpu.Reduction(), softmax), (dl.gpu.GeneralReduction(), elementwise), (dl.gpu.Transpose(), elementwise),
     (dl.cpu.GEMV(), total), (dl.cpu.Reduction(), softmax), (dl.gpu.Reduction(selective=True), few),
     (dl.gpu.LowBatchGEMV(), matmul),

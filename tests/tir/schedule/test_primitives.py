@@ -5,7 +5,7 @@ import pytest
 
 from tests.refusals import refuses
 from tests.tir.schedule.run_scheduled import run
-from weft import te, tir
+from weft import ir, te, tir
 from weft.error import ScheduleError
 from weft.tir import interpret
 from weft.tir.pipeline import lower
@@ -351,6 +351,7 @@ def test_cache_write_and_read():
     sch.compute_at(c, io)
     check_matmul(sch.func, 8, 6, 4, relu=False)
     sch.transform_layout(b, ("write", 0), lambda k, j: (j // 4, k, j % 4))
+    assert not ir.find(sch.func, ir.Cast)  # the map computes in the block's own integers
     sch.compute_at(b, io)
     check_matmul(sch.func, 8, 6, 4, relu=False)
 

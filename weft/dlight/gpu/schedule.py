@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from weft import error, ir, tir
 from weft.dlight.base import ApplyDefaultSchedule
+from weft.dlight.gpu.elementwise import Elementwise
 from weft.dlight.gpu.fallback import Fallback
 from weft.dlight.gpu.matmul import Matmul
 from weft.dlight.gpu.reduction import GEMV, GeneralReduction, Reduction
@@ -12,7 +13,8 @@ from weft.target import Target
 from weft.target.gpu import check_allocations, launch_extents, lower_for_gpu
 from weft.tir.transform import default_gpu_schedule
 
-_RULES = (Matmul(), GEMV(selective=True), Reduction(selective=True), GeneralReduction(), Transpose(), Fallback())
+_SUMS = (Matmul(), GEMV(selective=True), Reduction(selective=True), GeneralReduction())
+_RULES = (*_SUMS, Transpose(), Elementwise(), Fallback())
 
 
 def gpu_schedule(func: tir.PrimFunc, target: Target) -> tir.PrimFunc:

@@ -197,7 +197,8 @@ class Recorder:
             ndim = len(block.iter_vars)
             if "buffer" in given:
                 ndim = len(buffer_at(block, given["buffer"], fn.__name__).shape)
-            given["index_map"] = IndexMap.from_func(index_map, ndim)
+            dtype = str(block.iter_vars[0].var.dtype) if block.iter_vars else "int64"
+            given["index_map"] = IndexMap.from_func(index_map, ndim, index_dtype=dtype)
         ranges = given.get("gen_new_ranges")
         if ranges is not None and not isinstance(ranges, IndexMap):
             block = self.state.realize(given["block"].name).block
