@@ -271,3 +271,14 @@ def test_what_fills_no_tile_of_a_transpose_of_unknown_size_is_not_masked(perm, d
     assert len(tiles) == 1
     inner = [f for f in loops_in(func.body) if not loops_in(f.body)]
     assert any(names[2] in set(ir.walk(f.extent)) for f in inner)  # what is left is read as it lies
+
+
+def test_places_of_short_rows_are_found_for_many_at_once():
+    x = te.placeholder((5, 1, 34, 1, 23, 1, 8), name="x")
+    y = te.compute((5, 2, 34, 2, 23, 2, 8), lambda a, b, c, d, e, f, g: x[a, 0, c, 0, e, 0, g], name="y")
+    func = default_schedule(te.create_prim_func([x, y]), HOST)
+    assert [ir.as_int(f.extent) for f in loops_in(func.body)][-3:] == [23, 2, 8]
+    data = np.random.default_rng(0).standard_normal((5, 1, 34, 1, 23, 1, 8)).astype(np.float32)
+    found = np.zeros((5, 2, 34, 2, 23, 2, 8), np.float32)
+    build(func, HOST)["main"](data, found)
+    np.testing.assert_array_equal(found, np.broadcast_to(data, found.shape))
