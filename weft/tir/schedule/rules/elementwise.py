@@ -240,11 +240,10 @@ def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: in
     widest = min(vector_lanes(ctx, ctx.block(rv)), _TILE_ROWS)
     lanes = ctx.choose("tile", [n for n in (4, 8, 16) if n <= widest], widest)
     cost = element_cost(ctx.block(rv).body)
-    outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
     in_blocks = _meets_few_sets(ctx, rv, loops[-1], lanes)
     if ctx.constant(loops[-1]) is None:
-        loops = _whole_tiles(ctx, loops, axis, lanes, cost)
-        outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
+        loops = _whole_tiles(ctx, loops, axis, lanes)
+    outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
     a_outer, a_inner = sch.split(loops[axis], [None, lanes])
     b_outer, b_inner = sch.split(loops[-1], [None, lanes])
     if in_blocks:
@@ -261,7 +260,7 @@ def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: in
     ctx.parallel(row, None if n is None else n * lanes * lanes * cost // 2)
 
 
-def _whole_tiles(ctx: RuleContext, loops: list[LoopRV], axis: int, lanes: int, cost: int) -> list[LoopRV]:
+def _whole_tiles(ctx: RuleContext, loops: list[LoopRV], axis: int, lanes: int) -> list[LoopRV]:
     """Leave what fills no tile to loops of its own, for a tile of masked lanes takes longer than a whole one.
 
     There the loop along `axis`, whose elements are loaded side by side, is innermost: the other has few steps.
@@ -275,9 +274,7 @@ def _whole_tiles(ctx: RuleContext, loops: list[LoopRV], axis: int, lanes: int, c
     for left, *around in rest:
         long = around.pop(axis)
         sch.reorder(*around, left, long)
-        row = ctx.fuse([*around, left])
-        assert row is not None
-        ctx.parallel(row, None)
+        ctx.parallel(sch.fuse(*around, left) if around else left, None)
     return [*others, column]
 
 
