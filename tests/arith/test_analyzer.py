@@ -1,5 +1,7 @@
 """What passes rely on: fused indices, ceiling divisions, proofs under loop ranges and guards, speed and identity."""
 
+from math import prod
+
 import pytest
 
 from tests.clock import soon
@@ -26,6 +28,17 @@ def test_fused_index_reassembles(h, w):
     assert an.can_prove_equal(ir.FloorDiv(f, h * w), ir.FloorDiv(ir.FloorDiv(f, w), h))
     assert an.can_prove(ir.FloorDiv(f, h * w) < N)
     assert an.can_prove(ir.FloorMod(ir.FloorDiv(f, w), h) * w + ir.FloorMod(f, w) < h * w)
+
+
+@pytest.mark.parametrize("shape", [(6, 16, 48, 5), (3, 7, 32), (9, 5, 16, 7, 3)])
+def test_fused_and_split_index_reassembles(shape):
+    an, e, size = arith.Analyzer(), ir.as_expr(0), 1
+    an.bind(io, rng(prod(shape) // 16))
+    an.bind(ii, rng(16))
+    for n in reversed(shape):
+        e, size = e + (io * 16 + ii) // size % n * size, size * n
+    assert an.can_prove_equal(e, io * 16 + ii)
+    assert not any(isinstance(x, ir.FloorDiv | ir.FloorMod) for x in ir.walk(an.simplify(e)))
 
 
 @pytest.mark.parametrize("w", [W, ir.as_expr(8)])

@@ -35,7 +35,8 @@ def sample(shape, dtype, ties):
     [((3, 1000), 1, 7, "float32"), ((2, 300, 5), 1, 33, "float16"), ((1, 5000), 1, 100, "float32"),
      ((4, 257), 1, 1, "int32"), ((7,), 0, 3, "uint8"), ((2, 400), 1, 0, "float32"), ((3, 64), 1, 20, "int32"),
      ((0, 50), 1, 2, "float32"), ((1, 1000, 3), 1, 450, "float32"), ((2, 700), 1, 300, "uint8"),
-     ((300, 1), 0, 9, "bfloat16"), ((90, 3, 2), 0, 4, "int64")],
+     ((300, 1), 0, 9, "bfloat16"), ((90, 3, 2), 0, 4, "int64"), ((90, 300), 0, 1, "float32"),
+     ((2, 30, 3, 17), 1, 1, "float16"), ((1, 16), 0, 1, "float64"), ((5, 0, 20), 0, 1, "int8")],
 )  # fmt: skip
 def test_first_of_lines(shape, axis, k, dtype):
     for largest, ties in ((True, True), (False, False)):
@@ -44,6 +45,21 @@ def test_first_of_lines(shape, axis, k, dtype):
         wanted, places = expected(x, k, axis, largest)
         np.testing.assert_array_equal(order, places)
         np.testing.assert_array_equal(values, wanted)
+
+
+def test_columns_of_unknown_number():
+    b, n, c = (te.size_var(name, "int64") for name in "bnc")
+    x = te.placeholder((b, n, c), name="x")
+    for largest in (True, False):
+        func = te.create_prim_func([x, *topk(x, 1, 1, "both", not largest)])
+        kernel = build(default_schedule(func, Target("llvm")), Target("llvm"))["main"]
+        for shape in ((3, 70, 5), (2, 40, 16), (1, 9, 300), (2, 1, 40), (0, 3, 20), (2, 5, 0)):
+            data, found = sample(shape, "float32", largest), np.empty((shape[0], 1, shape[2]), np.float32)
+            places = np.empty(found.shape, np.int64)
+            kernel(data, found, places)
+            wanted = expected(data, 1, 1, largest)
+            np.testing.assert_array_equal(found, wanted[0])
+            np.testing.assert_array_equal(places, wanted[1])
 
 
 def test_lines_and_counts_of_unknown_size():

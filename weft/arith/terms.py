@@ -15,6 +15,7 @@ from weft.arith.bounds import bound_of
 from weft.arith.context import Context
 from weft.arith.linear import Mono, Poly, add, atoms_of, constant, divmod_poly, key, mono_quotient, mul, scale
 from weft.arith.prove import prove_nonneg, replace_atom
+from weft.ir import DataType
 
 
 def _single(p: Poly) -> tuple[Mono, int] | None:
@@ -64,7 +65,7 @@ def floordiv(cx: Context, a: Poly, b: Poly, dtype: str) -> Poly:
         reduced = _drop_low(cx, rest, m, c)
         if reduced is not None:
             return add(whole, floordiv(cx, *reduced, dtype))
-        merged = _merge_nested(cx, rest, b)
+        merged = _merge_nested(cx, rest, b, dtype)
         if merged is not None:
             return add(whole, floordiv(cx, *merged, dtype))
     return add(whole, _atom(cx, "div", rest, b, dtype))
@@ -96,7 +97,7 @@ def _floordiv_sum(cx: Context, a: Poly, b: Poly, dtype: str) -> Poly:
     if bound_of(cx, rest)[1] < 0 and _below(cx, add(rest, b), b):
         return add(whole, constant(-1))
     if bound_of(cx, b)[0] >= 0:
-        merged = _merge_nested(cx, rest, b)
+        merged = _merge_nested(cx, rest, b, dtype)
         if merged is not None:
             return add(whole, floordiv(cx, *merged, dtype))
     return add(whole, _atom(cx, "div", rest, b, dtype))
@@ -136,15 +137,17 @@ def _drop_low(cx: Context, rest: Poly, m: Mono, c: int) -> tuple[Poly, Poly] | N
     return None
 
 
-def _merge_nested(cx: Context, rest: Poly, b: Poly) -> tuple[Poly, Poly] | None:
-    """Use ``(x // d + k) // b == (x + k*d) // (d*b)`` for positive divisors."""
-    if len(rest) > 2 or (len(rest) == 2 and () not in rest):
-        return None
+def _merge_nested(cx: Context, rest: Poly, b: Poly, dtype: str) -> tuple[Poly, Poly] | None:
+    """Use ``(x // d + k) // b == (x + k*d) // (d*b)`` for positive divisors; where `k` varies, if the type holds it."""
     for m, coefficient in rest.items():
         if len(m) == 1 and coefficient == 1 and cx.atoms[m[0]].kind == "div":
             num, den = cx.atoms[m[0]].args
             if bound_of(cx, den)[0] >= 0:
-                return add(num, scale(den, rest.get((), 0))), mul(den, b)
+                k = add(rest, {m: 1}, -1)
+                merged, by = add(num, mul(k, den)), mul(den, b)
+                reach = (abs(n) for p in (merged, by) for n in bound_of(cx, p))
+                if k.keys() <= {()} or max(reach) < 1 << min(DataType(dtype).bits - 1, 62):
+                    return merged, by
     return None
 
 

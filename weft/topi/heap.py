@@ -21,6 +21,10 @@ _LONG = 4 * _TOGETHER
 """Lines that are worth looking over beforehand."""
 
 
+FEW_COLUMNS, _STRIP = 16, 256
+"""Neighbouring lines from which on they are walked together, and how many stay in the near cache meanwhile."""
+
+
 def before(a: ir.PrimExpr, ia: ir.PrimExpr, b: ir.PrimExpr, ib: ir.PrimExpr, largest: bool) -> Any:
     """Whether (a, ia) comes before (b, ib): by value, NaN counting as greatest, then by index."""
     first = a > b if largest else a < b
@@ -90,6 +94,50 @@ def _best(x: Any, axis: int, largest: bool) -> Any:
     return te.compute((*x.shape[:axis], count, *x.shape[axis + 1 :]), element, name="best")
 
 
+def _beats(value: Any, root: Any, largest: bool) -> Any:
+    """Whether a later element comes before the root: one that equals it does not."""
+    if not DataType(value.dtype).is_float:
+        return value > root if largest else value < root
+    if largest:
+        return logical_and(root.equal(root), tir.logical_not(value <= root))
+    return logical_and(value.equal(value), tir.logical_not(value >= root))
+
+
+def first_of_columns(x: te.Tensor, axis: int, largest: bool) -> tuple[Any, Any]:
+    """Value and position (int64) of the first of each line along an axis that is not the last.
+
+    Neighbouring lines are walked together, in vectors; where there are few, one after the other.
+    """
+    shape, last = tuple(int64(1) if i == axis else d for i, d in enumerate(x.shape)), cast("int64", x.shape[-1])
+    strips = (*x.shape[:-1], floordiv(last + int64(_STRIP - 1), int64(_STRIP)))
+
+    def body(ins: Any, outs: Any) -> Any:
+        return lines(strips, axis, lambda at: strip(at, ins[0], *outs))
+
+    def strip(at: Any, *buffers: Any) -> Any:
+        ib = tir.ir_builder.create()
+        source, values, places = (ib.buffer_ptr(b) for b in buffers)
+        begin = at(int64(0))[-1] * int64(_STRIP)
+        end, rows, first = tir.min(begin + int64(_STRIP), last), cast("int64", x.shape[axis]), at(int64(0))[:-1]
+        with ib.for_range(begin, end, "i") as i:
+            values[(*first, i)], places[(*first, i)] = source[(*first, i)], int64(0)
+        with ib.if_scope(last >= int64(FEW_COLUMNS)), ib.for_range(int64(1), rows, "j") as j:
+            with ib.for_range(begin, end, "i") as i:
+                value, place = source[(*at(j)[:-1], i)], (*first, i)
+                beats = _beats(value, values[place], largest)
+                places[place] = select(beats, j, places[place])
+                values[place] = select(beats, value, values[place])
+        with ib.else_scope(), ib.for_range(begin, end, "i") as i:
+            with ib.for_range(int64(1), rows, "j") as j:
+                value, place = source[(*at(j)[:-1], i)], (*first, i)
+                with ib.if_scope(_beats(value, values[place], largest)):
+                    values[place], places[place] = value, j
+        return ib.get()
+
+    values, places = te.extern([shape, shape], [x], body, name="topk", dtype=[x.dtype, "int64"])
+    return values, places
+
+
 class _Line:
     """One line on its way through the heap, which lies where its results go."""
 
@@ -130,28 +178,19 @@ class _Line:
         blocks = floordiv(self.extent + together - int64(1), together)
         with ib.for_range(floordiv(self.k, together), blocks, "block") as block:
             candidate = best[self.at(block)]
-            beats = self._beats(candidate)
+            beats = _beats(candidate, self.root[0], self.largest)
             if DataType(candidate.dtype).is_float:
                 beats = logical_or(beats, candidate.equal(_bound(candidate.dtype, self.largest)))
             with ib.if_scope(beats):
                 start = block * together
                 self._let_through(tir.max(start, self.k), tir.min(start + together, self.extent))
 
-    def _beats(self, value: Any) -> Any:
-        """Whether a later element comes before the root: one that equals it does not."""
-        root = self.root[0]
-        if not DataType(value.dtype).is_float:
-            return value > root if self.largest else value < root
-        if self.largest:
-            return logical_and(root.equal(root), tir.logical_not(value <= root))
-        return logical_and(value.equal(value), tir.logical_not(value >= root))
-
     def _let_through(self, begin: Any, end: Any) -> None:
         """Let the elements of a stretch that come before the root take its place."""
         ib = self.ib
         with ib.for_range(begin, end, "j") as j:
             (value,) = self._let(self.source[self.at(j)])
-            with ib.if_scope(self._beats(value)):
+            with ib.if_scope(_beats(value, self.root[0], self.largest)):
                 self._sift(int64(0), self.k, value, j)
                 self.root[0] = self._kept(int64(0))[0]
 

@@ -70,7 +70,7 @@ def pool(
     if kind == "avg" and wide != x.dtype:
         out = te.compute(out.shape, lambda *i, t=out: cast(wide, t(*i)), name="wide")
     outs = spatial(shape, last)
-    for axes in _together(k, s):
+    for axes in _together(k, s, last):
         out = _windows(kind, out, axes, outs, k, s, d, last)
     if kind == "max":
         return out
@@ -102,11 +102,15 @@ _LARGE_WINDOW = 16
 """Elements of a window from which on it is taken along one axis after the other: all axes' sizes add up then."""
 
 
-def _together(k: Any, s: Any) -> list[tuple[int, ...]]:
-    """Which axes of a window are taken at once, in order: those first that leave least, and a row's own behind them."""
+def _together(k: Any, s: Any, last: bool) -> list[tuple[int, ...]]:
+    """Which axes of a window are taken at once, in order: those first that leave least, and a row's own behind them.
+
+    Elements further than 2 apart in a row are picked from so many vectors.
+    """
     axes = tuple(range(len(k)))
     order = [*sorted(axes[:-1], key=lambda i: -s[i]), axes[-1]]
-    return [(i,) for i in order if k[i] > 1 or s[i] > 1] if prod(k) >= _LARGE_WINDOW else [axes]
+    picked = s[-1] if s[-1] > 2 and not last else 1
+    return [(i,) for i in order if k[i] > 1 or s[i] > 1] if prod(k) * picked >= _LARGE_WINDOW else [axes]
 
 
 def _windows(kind: str, x: Any, axes: tuple[int, ...], outs: Any, k: Any, s: Any, d: Any, last: bool) -> Any:

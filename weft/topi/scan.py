@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, int64
-from weft.topi.precision import accumulator, narrowed
+from weft.topi.precision import accumulator, narrowed, widened
 from weft.topi.shape import normalize_axis, product, unravel
 from weft.topi.typing import Scalar
 
@@ -31,8 +31,7 @@ def cumulative(
         x = te.compute((product(x.shape),), lambda i: whole(*unravel(i, whole.shape)), name="flat")
     a = normalize_axis("cum" + kind, axis or 0, x.ndim)
     dtype = dtype or x.dtype
-    wide = accumulator(dtype)
-
+    wide, x = accumulator(dtype), widened(x)  # in vectors: sums are taken one by one
     identity = const(0 if kind == "sum" else 1, wide)
     combine = (lambda u, v: u + v) if kind == "sum" else (lambda u, v: u * v)
 

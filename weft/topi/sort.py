@@ -13,7 +13,8 @@ from typing import Any
 from weft import te, tir
 from weft.ir import DataType, as_int, cast, const, int64, is_float, logical_and
 from weft.te import Tensor
-from weft.topi.heap import before, first_of_lines, lines
+from weft.topi.heap import FEW_COLUMNS, before, first_of_columns, first_of_lines, lines
+from weft.topi.precision import narrowed
 from weft.topi.radix import SHORT, has_key, radix_line
 from weft.topi.reduce import reduced_index, reduced_shape
 from weft.topi.shape import normalize_axes, normalize_axis, product, unravel
@@ -143,6 +144,10 @@ def _first(data: Tensor, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
     rank, wide = data.ndim, "float32" if is_float(data.dtype) and DataType(data.dtype).bits < 32 else data.dtype
     if wide == data.dtype and all(as_int(d) == 1 for d in data.shape[axis + 1 :]):
         return first_of_lines(data, k, axis, largest)
+    if as_int(k) == 1 and (as_int(data.shape[-1]) or FEW_COLUMNS) >= FEW_COLUMNS and axis < rank - 1:
+        x = data if wide == data.dtype else te.compute(data.shape, lambda *i: cast(wide, data(*i)), name="wide")
+        values, places = first_of_columns(x, axis, largest)
+        return narrowed(values, data.dtype), places
     order = [*(d for d in range(rank) if d != axis), axis]
 
     def line(*i: Any) -> Any:

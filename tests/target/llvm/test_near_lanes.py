@@ -20,6 +20,7 @@ PLACES = {
     "backwards": (lambda i, n: int64(n - 1) - i, 1),
     "around": (lambda i, n: floormod(i, int64(4)) + floordiv(i, int64(4)) * int64(4), 1),
     "every third": (lambda i, n: i * int64(3), 1 / 3),
+    "every fifth": (lambda i, n: i * int64(5), 1 / 5),
     "every eleventh": (lambda i, n: i * int64(11), 1 / 11),
     "of two halves": (lambda i, n: floormod(i, int64(2)) * int64(n // 2) + floordiv(i, int64(2)), 1),
 }
@@ -58,14 +59,16 @@ def test_few_channels_are_interleaved(channels, dtype):
             assert not re.search(r"masked\.gather", module.inspect_source("ll"))
 
 
-@pytest.mark.parametrize("name", ["twice each", "backwards"])
-def test_no_gather_is_left(name):
+@pytest.mark.parametrize("name", ["twice each", "backwards", "every third", "every fifth"])
+def test_lanes_are_picked_from_whole_vectors(name):
+    """No gather is left, and no vector of odd length, whose lanes LLVM puts together one by one."""
     place, times = PLACES[name]
-    t = te.placeholder((4, 64), "float32", "x")
-    y = te.compute((4, int(64 * times)), lambda r, i: t(r, place(i, 64)), "y")
-    target = Target("llvm")
-    module = build(default_schedule(te.create_prim_func([t, y]), target), target)
-    assert not re.search(r"masked\.gather", module.inspect_source("ll"))
+    t = te.placeholder((4, 320), "float32", "x")
+    y = te.compute((4, int(320 * times) // 16 * 16), lambda r, i: t(r, place(i, 320)), "y")
+    target = Target("llvm -mcpu=x86-64-v4")
+    text = build(default_schedule(te.create_prim_func([t, y]), target), target).inspect_source("ll")
+    assert not re.search(r"masked\.gather", text)
+    assert set(re.findall(r"load <(\d+) x float>", text)) <= {"4", "8", "16"}
 
 
 def test_nothing_outside_is_read():

@@ -102,26 +102,36 @@ _Lanes = tuple[ir.PrimExpr, list[int]]
 
 
 class _Window(NamedTuple):
-    """Lanes that lie within two vectors: the least index, and by lane how far it is from there."""
+    """Lanes that lie within one vector: its least index, how many elements it has, and which is whose lane's."""
 
     least: ir.PrimExpr
+    size: int
     steps: dict[int, int]
 
 
 def _near_lanes(index: ir.PrimExpr) -> list[_Window] | None:
-    """Return the windows in which all lanes lie, where it is known how far they are apart, and windows are few."""
+    """Return the windows in which all lanes lie, where it is known how far they are apart, and windows are few.
+
+    Sizes are powers of two where that leads past neither end of the whole: LLVM picks from others element by element.
+    """
     found = _lanes(index)
     if found is None:
         return None
     base, steps = found
-    n, windows = len(steps), []
+    n, groups = len(steps), []
     for lane in sorted(range(n), key=steps.__getitem__):
-        if not windows or steps[lane] - windows[-1][0] >= 2 * n:
-            windows.append((steps[lane], {}))
-        windows[-1][1][lane] = steps[lane] - windows[-1][0]
-    if len(windows) > max(1, n // 2):
+        if not groups or steps[lane] - steps[groups[-1][0]] >= n:
+            groups.append([])
+        groups[-1].append(lane)
+    if len(groups) > max(1, n // 2):
         return None
-    return [_Window(base + ir.const(least, base.dtype), near) for least, near in windows]
+    low, high, windows = steps[groups[0][0]], steps[groups[-1][-1]], []
+    for lanes in groups:
+        first, size = steps[lanes[0]], steps[lanes[-1]] - steps[lanes[0]] + 1
+        size = whole if (whole := 1 << (size - 1).bit_length()) <= high - low + 1 else size
+        least = min(first, high - size + 1)
+        windows.append(_Window(base + ir.const(least, base.dtype), size, {i: steps[i] - least for i in lanes}))
+    return windows
 
 
 def _lanes(index: ir.PrimExpr) -> _Lanes | None:
@@ -157,22 +167,27 @@ def _lanes(index: ir.PrimExpr) -> _Lanes | None:
 
 
 def _picked(e: tir.BufferLoad, windows: list[_Window], s: FunctionEmitter) -> str:
-    """Load each window from its first lane to its last at once, pick the lanes, and put those of windows together."""
+    """Load each window at once, pick its lanes, and put those of windows together."""
     lanes, element, result = ir.DataType(e.dtype).lanes, ir.DataType(e.buffer.dtype), ""
-    for least, steps in windows:
-        n = max(steps.values()) + 1
+    held: dict[int, int] = {}
+
+    def pick(n: int, a: str, b: str, steps: dict[int, int]) -> str:
+        order = ", ".join(f"i32 {steps[i]}" if i in steps else "i32 poison" for i in range(lanes))
+        t = memory_type(f"{element}x{n}")
+        return s.value(f"shufflevector {t} {a}, {t} {b}, <{lanes} x i32> <{order}>")
+
+    for least, n, steps in windows:
         m = memory_type(f"{element}x{n}" if n > 1 else element)
         part = s.effect(f"load {m}, ptr {element_pointer(s, e.buffer, least)}, align {alignment(e.buffer)}")
         if n == 1:
             part = s.splat(part, "uint8" if element.code == "bool" else element, lanes)
-        else:
-            order = ", ".join(f"i32 {steps[i]}" if i in steps else "i32 poison" for i in range(lanes))
-            part = s.value(f"shufflevector {m} {part}, {m} poison, <{lanes} x i32> <{order}>")
+        if n != lanes:
+            part, steps = part if n == 1 else pick(n, part, "poison", steps), {i: i for i in steps}
         if result:
-            order, m = ", ".join(f"i32 {lanes + i if i in steps else i}" for i in range(lanes)), memory_type(e.dtype)
-            part = s.value(f"shufflevector {m} {result}, {m} {part}, <{lanes} x i32> <{order}>")
-        result = part
-    return result
+            steps = held | {i: lanes + p for i, p in steps.items()}
+            part, steps = pick(lanes, result, part, steps), {i: i for i in steps}
+        result, held = part, steps
+    return result if all(i == p for i, p in held.items()) else pick(lanes, result, "poison", held)
 
 
 def _whole(buffer: tir.Buffer, index: ir.Ramp) -> bool:

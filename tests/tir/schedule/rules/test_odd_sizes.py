@@ -20,6 +20,10 @@ def stores(func):
     return stores_in(func.body)
 
 
+def loops_in(body):
+    return [s for s in statements(body) if isinstance(s, tir.For)]
+
+
 def stores_in(loop):
     return [s for s in statements(loop) if isinstance(s, tir.BufferStore)]
 
@@ -190,9 +194,12 @@ def test_what_a_written_block_reads_is_computed_before_it():
         ((3, 7, 5, 53), (1, 7), (1, 5), 0),
         ((1, 33, 9, 8), (4, 5), (2, 1), 1),
         ((1, 1, 40, 40), (3, 3), (2, 2), 1),
+        ((2, 3, 7, 50), (3, 3), (1, 3), 1),
+        ((1, 2, 7, 68), (2, 2), (3, 7), 0),
+        ((1, 2, 5, 49), (1, 3), (1, 3), 0),
     ],
 )
-def test_windows_that_overlap_are_read_in_vectors(shape, window, step, pad, kind):
+def test_windows_are_read_in_vectors(shape, window, step, pad, kind):
     x = te.placeholder(shape, name="x")
     func = te.create_prim_func([x, topi.nn.pool2d(x, window, step, 1, (pad,) * 4, kind)])
     assert "windows" in explain_schedule(func, WIDE).kernels[0].record.taken.values()
@@ -260,5 +267,18 @@ def test_what_fills_no_tile_of_a_transpose_of_unknown_size_is_not_masked(perm, d
         found = np.zeros([sizes[i] for i in perm], dtype)
         kernel(data, found)
         np.testing.assert_array_equal(found, data.transpose(perm))
-    tiles = [f for f in statements(func.body) if isinstance(f, tir.For) and "pragma_transpose" in f.annotations]
+    tiles = [f for f in loops_in(func.body) if "pragma_transpose" in f.annotations]
     assert len(tiles) == 1
+    inner = [f for f in loops_in(func.body) if not loops_in(f.body)]
+    assert any(names[2] in set(ir.walk(f.extent)) for f in inner)  # what is left is read as it lies
+
+
+def test_places_of_short_rows_are_found_for_many_at_once():
+    x = te.placeholder((5, 1, 34, 1, 23, 1, 8), name="x")
+    y = te.compute((5, 2, 34, 2, 23, 2, 8), lambda a, b, c, d, e, f, g: x[a, 0, c, 0, e, 0, g], name="y")
+    func = default_schedule(te.create_prim_func([x, y]), HOST)
+    assert [ir.as_int(f.extent) for f in loops_in(func.body)][-3:] == [23, 2, 8]
+    data = np.random.default_rng(0).standard_normal((5, 1, 34, 1, 23, 1, 8)).astype(np.float32)
+    found = np.zeros((5, 2, 34, 2, 23, 2, 8), np.float32)
+    build(func, HOST)["main"](data, found)
+    np.testing.assert_array_equal(found, np.broadcast_to(data, found.shape))

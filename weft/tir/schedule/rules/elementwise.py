@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from weft.arith import Analyzer
 from weft.ir import GE, GT, LE, LT, CallIntrin, PrimExpr, Var, as_int, const, rewrite, substitute, walk
 from weft.tir.analysis.access import loads_of, stores_of
@@ -43,13 +45,14 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     outer, inner = split_nest(ctx, rv, loops)
     cost = element_cost(block.body)
     lanes = vector_lanes(ctx, block)
-    row = ctx.fuse(outer)
     n = ctx.constant(inner)
+    times = _around_short_row(ctx, outer, n, lanes)
+    row = ctx.fuse(outer)
     unroll = few if few and lanes % few else ctx.choose("unroll", (1, 2, 4), 1)
     lengths = _stretches(ctx, rv, inner)
     if row is not None:
         ctx.stream(row, rv)
-        ctx.parallel(row, None if n is None else max(1, cost * n // lanes))
+        ctx.parallel(row, None if n is None else max(1, cost * n * times // lanes))
     elif lengths:
         ctx.stream(inner, rv)
     for length, part in zip(lengths or [n], sch.loop_partition(inner, lengths) if lengths else [inner], strict=True):
@@ -61,6 +64,24 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
         if row is None or ctx.constant(row) == 1:
             ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
 
+
+def _around_short_row(ctx: RuleContext, outer: list[LoopRV], n: int | None, lanes: int) -> int:
+    """Take short loops around a row of few vectors off `outer`: their places are not found by division for each row.
+
+    Returns how many rows they walk.
+    """
+    times = 1
+    while n is not None and n <= 2 * lanes and len(outer) > 2 and times < _ROWS_APART:
+        inside, tasks = ctx.constant(outer[-1]), prod(ctx.constant(x) or _ROWS_APART for x in outer[:-1])
+        if inside is None or inside > _ROWS_APART or tasks < 2 * ctx.machine.cores:
+            break
+        times *= inside
+        outer.pop()
+    return times
+
+
+_ROWS_APART = 64
+"""Short rows for which places are found once."""
 
 _MOST_STRETCHES = 16
 """Pieces that a row is cut into at most: each is code of its own."""
@@ -219,11 +240,10 @@ def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: in
     widest = min(vector_lanes(ctx, ctx.block(rv)), _TILE_ROWS)
     lanes = ctx.choose("tile", [n for n in (4, 8, 16) if n <= widest], widest)
     cost = element_cost(ctx.block(rv).body)
-    outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
     in_blocks = _meets_few_sets(ctx, rv, loops[-1], lanes)
     if ctx.constant(loops[-1]) is None:
-        loops = _whole_tiles(ctx, loops, lanes, cost)
-        outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
+        loops = _whole_tiles(ctx, loops, axis, lanes)
+    outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
     a_outer, a_inner = sch.split(loops[axis], [None, lanes])
     b_outer, b_inner = sch.split(loops[-1], [None, lanes])
     if in_blocks:
@@ -240,22 +260,22 @@ def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: in
     ctx.parallel(row, None if n is None else n * lanes * lanes * cost // 2)
 
 
-def _whole_tiles(ctx: RuleContext, loops: list[LoopRV], lanes: int, cost: int) -> list[LoopRV]:
+def _whole_tiles(ctx: RuleContext, loops: list[LoopRV], axis: int, lanes: int) -> list[LoopRV]:
     """Leave what fills no tile to loops of its own, for a tile of masked lanes takes longer than a whole one.
 
+    There the loop along `axis`, whose elements are loaded side by side, is innermost: the other has few steps.
     Returns the loops around whole tiles.
     """
     sch = ctx.sch
     sch.reorder(loops[-1], *loops[:-1])
     pieces = sch.loop_partition(loops[-1], [ctx.extent(loops[-1]) // lanes * lanes, None])
-    nests = [sch.get_loops(sch.get_child_blocks(x)[0]) for x in pieces]
-    for column, *others in nests:
-        sch.reorder(*others, column)
-    if len(nests) > 1:
-        row = ctx.fuse(nests[1][1:])
-        assert row is not None
-        ctx.parallel(row, cost * lanes)
-    return [*nests[0][1:], nests[0][0]]
+    (column, *others), *rest = (sch.get_loops(sch.get_child_blocks(x)[0]) for x in pieces)
+    sch.reorder(*others, column)
+    for left, *around in rest:
+        long = around.pop(axis)
+        sch.reorder(*around, left, long)
+        ctx.parallel(sch.fuse(*around, left) if around else left, None)
+    return [*others, column]
 
 
 def _meets_few_sets(ctx: RuleContext, rv: BlockRV, loop: LoopRV, lanes: int) -> bool:

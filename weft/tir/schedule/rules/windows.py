@@ -16,7 +16,6 @@ from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import reduce_vars
 from weft.tir.analysis.pattern import stride_along
 from weft.tir.analysis.structure import used_vars
-from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext
@@ -118,18 +117,7 @@ def _column(block: Block) -> Var | None:
     loads = [x for x in loads_of(block.body) if x.buffer is not store.buffer]
     if not isinstance(column, Var) or not loads:
         return None
-    return column if all(_overlaps(block, x, column) for x in loads) else None
-
-
-def _overlaps(block: Block, load: BufferLoad, column: Var) -> bool:
-    """Whether windows move by 1 or 2, or by less than they are wide, so that an element is read several times."""
-    step, inside = stride_along(load, column) or 0, used_vars(*load.indices[-1:])
-    width = 1 + sum(
-        (stride_along(load, iv.var) or 0) * ((as_int(iv.dom.extent) or 1) - 1)
-        for iv in block.iter_vars
-        if iv.iter_type == "reduce" and iv.dom is not None and iv.var in inside
-    )
-    return 0 < step <= 2 or 2 < step < min(width, _FURTHEST)
+    return column if all(0 < (stride_along(x, column) or 0) < _FURTHEST for x in loads) else None
 
 
 def _moved(block: Block) -> int:
