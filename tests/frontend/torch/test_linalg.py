@@ -46,9 +46,15 @@ def test_diagonals_that_a_program_writes_to(offset, dims):
     compare(moved, torch.randn(4, 6, 5))
 
 
-@pytest.mark.parametrize(("function", "text"), [(torch.linalg.inv, "singular"), (torch.linalg.cholesky, "positive")])
-def test_matrices_that_have_none_stop_the_program(function, text):
-    run = machine(from_exported_program(exported(Call(function), (POSITIVE,))))
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [(torch.linalg.inv, "singular"), (torch.linalg.cholesky, "positive"), (torch.linalg.lu_factor, "singular")],
+)
+def test_matrices_that_have_none_stop_the_program(function, text, apart):
+    """Also in programs that have been taken apart, whose checks are calls with tokens."""
+    program = exported(Call(function), (POSITIVE,))
+    run = machine(from_exported_program(program.run_decompositions() if apart else program))
     run(runtime.from_dlpack(POSITIVE))
     with pytest.raises(RuntimeError, match=text):
         run(runtime.from_dlpack(torch.zeros(2, 3, 3)))
@@ -118,6 +124,43 @@ def test_eigenvalues_and_reflections():
     check(Call(lambda a: sizes(torch.complex(a, a.mT))), (a,))
     reflected = Call(lambda r: (torch.linalg.householder_product(*torch.geqrf(r)), torch.ormqr(*torch.geqrf(r), r)))
     check(reflected, (torch.randn(2, 5, 3),))
+
+
+@pytest.mark.parametrize("kind", ["float64", "complex64"])
+def test_packed_factors(kind):
+    """What they are and solve: wide and high matrices, from both sides, transposed; and those of symmetric ones."""
+    import_as = torch.view_as_complex if kind == "complex64" else lambda x: x[..., 0].double()
+    solve, real = torch.linalg.lu_solve, lambda *found: [torch.view_as_real(x + 0j).float() for x in found]
+
+    def wide(x):
+        packed, pivots = torch.linalg.lu_factor(import_as(x))
+        return [*real(*torch.linalg.lu(import_as(x)), packed, *torch.lu_unpack(packed, pivots)), pivots]
+
+    def solved(x, y):
+        a, b = import_as(x), import_as(y)
+        packed, pivots, info = torch.linalg.lu_factor_ex(a)
+        same = a + a.mT
+        low, places = torch.linalg.ldl_factor(same)
+        right = [] if a.is_complex() else [solve(packed, pivots, b.mT, left=False, adjoint=True)]
+        found = [solve(packed, pivots, b), solve(packed, pivots, b, adjoint=True), low, torch.lu_solve(b, packed, pivots),
+                 solve(packed, pivots, b.mT, left=False), torch.linalg.ldl_solve(low, places, b), *right]  # fmt: skip
+        hermitian = torch.linalg.ldl_factor(a + a.mH, hermitian=True)
+        return [*real(*found, torch.linalg.ldl_solve(*hermitian, b, hermitian=True)), info, places]
+
+    for shape in ((2, 5, 3, 2), (3, 5, 2), (1, 1, 2), (0, 2, 2, 2)):
+        check(Call(wide), (torch.randn(shape),))
+    check(Call(solved), (torch.randn(2, 4, 4, 2), torch.randn(2, 4, 3, 2)))
+
+
+@pytest.mark.parametrize("pivots", [[1, 2, 9], [0, 2, 3], [-1, 2, 3]])
+def test_exchanges_with_rows_that_there_are_not_are_refused(pivots):
+    a, b = torch.eye(3)[None], torch.ones(1, 3, 2)
+    for call in (torch.linalg.lu_solve, torch.linalg.ldl_solve, lambda a, p, _: torch.lu_unpack(a, p)):
+        program = exported(Call(call), (a, torch.tensor([[1, 2, 3]], dtype=torch.int32), b))
+        run = machine(from_exported_program(program))
+        given = [runtime.from_dlpack(x) for x in (a, torch.tensor([pivots], dtype=torch.int32), b)]
+        with pytest.raises(RuntimeError, match="do not belong together"):
+            run(*given)
 
 
 @pytest.mark.parametrize("how", ["prod", "mean", "amax", "amin"])

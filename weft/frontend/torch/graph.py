@@ -25,8 +25,11 @@ _IN_THE_TYPE = frozenset(
     cudnn_enable sizes split_size split_sizes split_size_or_sections sections chunks end dim dims start_dim end_dim
     shape generator n m enabled requires_grad compute_log_sumexp return_debug_mask""".split()
 )
+_CHECK = "aten._linalg_check_errors"
+"""Stops the program by the number that tells an operator's failure, which the operator itself does here."""
 # Calls that say something to PyTorch's own tracer or allocator, and nothing about values.
-_SILENT = ("aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten._assert_scalar", "aten._assert_async")
+_SILENT = ("aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten._assert_scalar", "aten._assert_async",
+           _CHECK)  # fmt: skip
 
 
 def find_custom(custom: Mapping[str, Converter], target: Any) -> Converter | None:
@@ -133,7 +136,7 @@ class Graph:
 
     def has_converter(self, node: Any) -> bool:
         """Whether a call of a plain operator, one that takes no graphs, can be converted as it stands."""
-        if node.target is operator.getitem or is_size(node) or str(node.target).startswith(_SILENT):
+        if node.target is operator.getitem or is_size(node) or _effect(node).startswith(_SILENT):
             return True
         return self._converter(node) is not None
 
@@ -160,7 +163,10 @@ class Graph:
 
     def convert(self, node: Any) -> None:
         """Convert one node, where it says anything about values."""
-        if node.op != "call_function" or str(node.target).startswith(_SILENT):
+        if node.op != "call_function":
+            return
+        if _effect(node).startswith(_SILENT):
+            self.values[node] = [None]  # the token, which calls with effects pass on
             return
         self.at = node if self.at is None or node.graph is self.at.graph else self.at
         if node.target is operator.getitem:
@@ -197,10 +203,10 @@ class Graph:
         assert converter is not None
         metas = _named(node, lambda n: n.meta.get("val"))
         readers = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
-        context = Node(
-            self.bb, self.symbols, str(node.target), _named(node, self.value), metas, node.meta["val"],
-            frozenset(readers),
-        )  # fmt: skip
+        args = _named(node, self.value)
+        if "check_errors" in args and any(_effect(r).startswith(_CHECK) for user in node.users for r in user.users):
+            args["check_errors"] = True
+        context = Node(self.bb, self.symbols, str(node.target), args, metas, node.meta["val"], frozenset(readers))
         try:
             if find_custom(self.custom, node.target) is not None:
                 return self._checked(context, converter(node, self))
@@ -278,6 +284,11 @@ def calls(nodes: Any) -> Iterator[Any]:
         elif node.op == "get_attr":
             inner: Any = getattr(node.graph.owning_module, node.target, None)
             yield from calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
+
+
+def _effect(node: Any) -> str:
+    """The operator that a call is of, also where a token orders it among others."""
+    return str(node.args[1] if str(node.target) == "with_effects" else node.target)
 
 
 def mutates(node: Any) -> bool:
