@@ -141,9 +141,9 @@ def test_packed_factors(kind):
         packed, pivots, info = torch.linalg.lu_factor_ex(a)
         same = a + a.mT
         low, places = torch.linalg.ldl_factor(same)
-        right = [] if a.is_complex() else [solve(packed, pivots, b.mT, left=False, adjoint=True)]
-        found = [solve(packed, pivots, b), solve(packed, pivots, b, adjoint=True), low, torch.lu_solve(b, packed, pivots),
-                 solve(packed, pivots, b.mT, left=False), torch.linalg.ldl_solve(low, places, b), *right]  # fmt: skip
+        found = [solve(packed, pivots, b), solve(packed, pivots, b, adjoint=True), torch.lu_solve(b, packed, pivots),
+                 solve(packed, pivots, b.mT, left=False), torch.linalg.ldl_solve(low, places, b), low]  # fmt: skip
+        found += [] if a.is_complex() else [solve(packed, pivots, b.mT, left=False, adjoint=True)]
         hermitian = torch.linalg.ldl_factor(a + a.mH, hermitian=True)
         return [*real(*found, torch.linalg.ldl_solve(*hermitian, b, hermitian=True)), info, places]
 
