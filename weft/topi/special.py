@@ -172,10 +172,11 @@ def _zeta(s: PrimExpr, q: PrimExpr) -> PrimExpr:
         found = found + tir.power(q + _number(k), -s)
 
     def tail(z: PrimExpr) -> PrimExpr:
-        rest, rising = _number(0.5), s / z
+        held = tir.min(s, _number(1e6))  # whose powers are finite
+        rest, rising = _number(0.5), held / z
         for k, b in enumerate(_BERNOULLI, 1):
             rest = rest + rising * _number(b / math.factorial(2 * k))
-            rising = rising * ((s + _number(2 * k - 1)) * (s + _number(2 * k))) / (z * z)
+            rising = rising * ((held + _number(2 * k - 1)) * (held + _number(2 * k))) / (z * z)
         return tir.power(z, _number(1) - s) * (_number(1) / (s - _number(1)) + rest / z)
 
     return found + _let(q + _number(12), tail)

@@ -28,8 +28,7 @@ _IN_THE_TYPE = frozenset(
 _CHECK = "aten._linalg_check_errors"
 """Stops the program by the number that tells an operator's failure, which the operator itself does here."""
 # Calls that say something to PyTorch's own tracer or allocator, and nothing about values.
-_SILENT = ("aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten._assert_scalar", "aten._assert_async",
-           _CHECK)  # fmt: skip
+_SILENT = ("aten.sym_constrain_range", "aten._assert_", _CHECK)
 
 
 def find_custom(custom: Mapping[str, Converter], target: Any) -> Converter | None:

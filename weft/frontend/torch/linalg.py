@@ -299,8 +299,13 @@ def _of_factors(node: Node, a: Any) -> list[Any]:
     return [(dims, str(a.ty.dtype), isinstance(a, Complex)), *counts]
 
 
-def _unpacked(node: Node, packed: Any, pivots: Any) -> list[Any]:
+@aten("lu_unpack", "linalg_lu")
+def _unpacked(node: Node) -> list[Any]:
     """P, L and U of packed factors: P has the exchanges of rows of a unit matrix, the last first."""
+    node.read.update(("unpack_data", "unpack_pivots"))  # what is not unpacked is empty, and nothing reads it
+    a = node.get("A", node.get("LU_data"))
+    packed, pivots = _factors(node, "getrf", a, made=_of_factors(node, a))[:2] if "A" in node.args else (
+        a, node["LU_pivots"])  # fmt: skip
     *lead, m, n = node.dims(packed)
     small, dtype = _smaller(m, n), str(packed.ty.dtype)
     eye = node.expand(node.astype(_on_diagonal(node, m, m), dtype), [*lead, m, m])
@@ -309,18 +314,6 @@ def _unpacked(node: Node, packed: Any, pivots: Any) -> list[Any]:
     if isinstance(packed, Complex):
         p, unit = (Complex(x, node.op("zeros_like", x)) for x in (p, unit))
     return [p, node.op("add", low, unit), node.op("triu", _cut(node, packed, 2, small))]
-
-
-@aten("lu_unpack")
-def _unpack(node: Node) -> Any:
-    node.read.update(("unpack_data", "unpack_pivots"))  # what is not unpacked is empty, and nothing reads it
-    return _unpacked(node, node["LU_data"], node["LU_pivots"])
-
-
-@aten("linalg_lu")
-def _lu(node: Node) -> Any:
-    packed, pivots, _ = _factors(node, "getrf", node["A"], made=_of_factors(node, node["A"]))
-    return _unpacked(node, packed, pivots)
 
 
 @aten("linalg_lu_solve", "linalg_ldl_solve")
