@@ -26,9 +26,8 @@ _MOVED = frozenset(
 """What treats real and imaginary part alike."""
 _COMPUTED = frozenset(
     """abs reciprocal exp log log2 log10 sqrt rsqrt square sin cos tan sinh cosh tanh mul div mm bmm matmul mv dot addmm
-    baddbmm addmv linear eq ne linalg_eig linalg_eigvals geqrf ormqr linalg_lu_factor_ex linalg_ldl_factor_ex
-    linalg_householder_product linalg_lu_factor linalg_lu_solve linalg_ldl_factor linalg_ldl_solve
-    linalg_lu lu_unpack""".split()
+    baddbmm addmv linear eq ne linalg_eig linalg_eigvals geqrf ormqr
+    linalg_householder_product""".split()
 )
 """Whose converters are those of real tensors: operators know what they are for complex ones."""
 _VALUES = ("self", "other", "tensors", "value", "values", "src", "source", "fill_value", "s")

@@ -279,57 +279,41 @@ def _eigen(node: Node) -> Any:
     return [found, right] if both else found
 
 
-@aten("linalg_lu_factor_ex", "linalg_lu_factor", "linalg_ldl_factor_ex", "linalg_ldl_factor")
-def _packed_factors(node: Node) -> Any:
+def _packed(node: Node) -> list[Any]:
     """Both factors in one matrix, the exchanges of rows, and which element of the diagonal is zero."""
-    a = node.get("A", node.args.get("self"))
+    a, refusal = node.get("A", node.args.get("self")), SINGULAR if _checked(node) and "factor" in node.name else ""
+    dims, dtype = node.dims(a), str(a.ty.dtype)
     if not node.get("pivot", True):
         node.error("factors without exchanges of rows")
-    refusal = SINGULAR if _checked(node) else ""
-    if "ldl" not in node.name:
-        return _factors(node, "getrf", a, made=_of_factors(node, a), refusal=refusal)
-    routine = "hetrf" if node["hermitian"] and isinstance(a, Complex) else "sytrf"
-    packed, *rest = _factors(node, routine, a, made=_of_factors(node, a), uplo="L", refusal=refusal)
-    return [node.op("tril", packed), *rest]
+    made = [(dims, dtype, False), ([*dims[:-2], _smaller(*dims[-2:])], "int32", False), (dims[:-2], "int32", False)]
+    return _factors(node, "getrf", a, made=made, refusal=refusal)
 
 
-def _of_factors(node: Node, a: Any) -> list[Any]:
-    dims, pivots = node.dims(a), _smaller(*node.dims(a)[-2:])
-    counts = [([*dims[:-2], pivots], "int32", False), (dims[:-2], "int32", False)]
-    return [(dims, str(a.ty.dtype), isinstance(a, Complex)), *counts]
+@aten("linalg_lu_factor_ex", "linalg_lu_factor")
+def _packed_factors(node: Node) -> Any:
+    return _packed(node)[: len(node.value)]
 
 
 @aten("lu_unpack", "linalg_lu")
 def _unpacked(node: Node) -> list[Any]:
     """P, L and U of packed factors: P has the exchanges of rows of a unit matrix, the last first."""
     node.read.update(("unpack_data", "unpack_pivots"))  # what is not unpacked is empty, and nothing reads it
-    a = node.get("A", node.get("LU_data"))
-    packed, pivots = _factors(node, "getrf", a, made=_of_factors(node, a))[:2] if "A" in node.args else (
-        a, node["LU_pivots"])  # fmt: skip
+    packed, pivots = _packed(node)[:2] if "A" in node.args else (node["LU_data"], node["LU_pivots"])
     *lead, m, n = node.dims(packed)
     small, dtype = _smaller(m, n), str(packed.ty.dtype)
     eye = node.expand(node.astype(_on_diagonal(node, m, m), dtype), [*lead, m, m])
     p = _factors(node, "laswp", eye, pivots, made=[([*lead, m, m], dtype, False)], first=1, step=-1)[0]
     low, unit = node.op("tril", _cut(node, packed, 1, small), k=-1), node.astype(_on_diagonal(node, m, small), dtype)
-    if isinstance(packed, Complex):
-        p, unit = (Complex(x, node.op("zeros_like", x)) for x in (p, unit))
     return [p, node.op("add", low, unit), node.op("triu", _cut(node, packed, 2, small))]
 
 
-@aten("linalg_lu_solve", "linalg_ldl_solve")
+@aten("linalg_lu_solve")
 def _factored_solution(node: Node) -> Any:
     """Solve with the packed factors of a matrix; from the right it is the transposed one's solution."""
-    packed, pivots, b = node.get("LU", node.args.get("LD")), node["pivots"], node["B"]
-    dims, left, adjoint = node.shape, node.get("left", True), node.get("adjoint", False)
+    packed, pivots, b, dims, left = node["LU"], node["pivots"], node["B"], node.shape, node["left"]
     packed = node.expand(packed, [*dims[:-2], *node.dims(packed)[-2:]])
     pivots = node.expand(pivots, [*dims[:-2], node.dims(pivots)[-1]])
     b = node.expand(b, dims) if left else _turned(node, node.expand(b, dims))
-    made = [(node.dims(b), str(b.ty.dtype), isinstance(b, Complex))]
-    if "ldl" in node.name:
-        return _factors(node, "hetrs" if node["hermitian"] and isinstance(b, Complex) else "sytrs",
-                        packed, pivots, b, made=made, uplo="L")[0]  # fmt: skip
-    if not left and adjoint and isinstance(b, Complex):
-        node.error("a solution from the right of a complex matrix's adjoint")
-    trans = ("C" if left else "N") if adjoint else ("N" if left else "T")
+    made, trans = [(node.dims(b), str(b.ty.dtype), False)], "N" if left != node["adjoint"] else "T"
     x = _factors(node, "getrs", packed, pivots, b, made=made, trans=trans)[0]
     return x if left else _turned(node, x)

@@ -36,19 +36,15 @@ def _side(v: dict[str, Any]) -> bool:
 
 
 def _pivots(v: dict[str, Any]) -> bool:
-    """Whether rows are exchanged with rows that there are; below zero they are of blocks, which have two."""
+    """Whether rows are exchanged with rows that there are."""
     rows = v.get("m", v["n"])
-    signs = "".join("-" if i < 0 else "+" for i in v["p"])
-    paired = not any(len(run) % 2 for run in signs.split("+")) if "uplo" in v else "-" not in signs
-    return paired and len(signs) <= rows and all(1 <= abs(i) <= rows for i in v["p"].tolist())
+    return len(v["p"]) <= rows and all(1 <= i <= rows for i in v["p"].tolist())
 
 
 _ROUTINES = {
     "getrf": _Routine("a:m,n", "p:k:int", "m n a /a p info", "a p info"),
     "getrs": _Routine("a:n,n p:n b:n,j", "", "trans n j a /a p b /b info", "b", _pivots),
     "laswp": _Routine("a:m,n p:j", "", "n a /a first j p step", "a", _pivots),
-    "sytrf": _Routine("a:n,n", "p:n:int", "uplo n a /a p W info", "a p info"),
-    "sytrs": _Routine("a:n,n p:n b:n,j", "", "uplo n j a /a p b /b info", "b", _pivots),
     "potrf": _Routine("a:n,n", "", "uplo n a /a info", "a info"),
     "trsm": _Routine("a:q,q b:m,n", "", "side uplo trans_x diag m n one a /a b /b", "b", _side),
     "geqrf": _Routine("a:m,n", "t:k", "m n a /a t W info", "a t"),
@@ -66,7 +62,7 @@ _ROUTINES = {
     "sytrd": _Routine("a:n,n", "d:n:real o:e:real t:e", "uplo n a /a d o t W info", "a d o t info"),
     "gtsv": _Routine("l:n d:n h:n b:n,j", "", "n j l+ d h b /b info", "l d h b info"),
 }  # fmt: skip
-_ROUTINES |= {"hetrf": _ROUTINES["sytrf"], "hetrs": _ROUTINES["sytrs"]}
+
 
 _HERMITIAN = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "hetrd"}
 
