@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from weft import tir
-from weft.ir import DataType, Let, PrimExpr, Var, cast, const, select
+from weft.ir import Let, PrimExpr, Var, cast, const, select
 
 _WIDE = "float64"
 _BERNOULLI = tuple(map(float, (Fraction(1, 6), Fraction(-1, 30), Fraction(1, 42), Fraction(-1, 30), Fraction(5, 66),
@@ -205,19 +205,6 @@ def polygamma_of(order: Any, x: Any) -> PrimExpr:
         return select(whole, found, _number(math.nan))
 
     return cast(x.dtype, _let(cast(_WIDE, order), lambda n: _let(cast(_WIDE, x), lambda y: of(n, y))))
-
-
-def multiply_high(a: Any, b: Any) -> PrimExpr:
-    """The upper half of a product's bits, of integers of up to 64 bits."""
-    dtype, bits = a.dtype, DataType(a.dtype).bits
-    wide = "int64" if dtype.startswith("int") else "uint64"
-    if bits < 64:
-        return cast(dtype, (cast(wide, a) * cast(wide, b)) >> const(bits, wide))
-    (a1, a0), (b1, b0) = ((v >> const(32, wide), v & const(0xFFFFFFFF, wide)) for v in (a, b))
-    low = cast(wide, (cast("uint64", a0) * cast("uint64", b0)) >> const(32, "uint64"))
-    first = a1 * b0 + low
-    second = a0 * b1 + (first & const(0xFFFFFFFF, wide))
-    return a1 * b1 + (first >> const(32, wide)) + (second >> const(32, wide))
 
 
 def polygamma(order: int) -> Callable[[Any], PrimExpr]:

@@ -24,11 +24,8 @@ def test_medians():
     check(Call(lambda x: (*x.median(0), *x.nanmedian(0, keepdim=True), x.median())), (torch.tensor(3.0),))
 
 
-def test_most_frequent_values_and_elements_that_are_put():
-    x = torch.tensor([[3, 1, 3, 1, 2], [5, 4, 3, 2, 1], [7, 7, 7, 0, 0]])
-    compare(lambda x: (*x.mode(), *x.mode(0, keepdim=True), *x[1].mode(), *(x > 2).mode(1), *x[0, 0].mode()), x)
-    compare(lambda x: x.mode(1).values, LINES.nan_to_num())
-    places, more = torch.tensor([[0, -1], [7, 0]]), torch.tensor([[10, 20], [30, 40]])
+def test_elements_that_are_put():
+    x, places, more = torch.arange(9).view(3, 3), torch.tensor([[0, -1], [7, 0]]), torch.tensor([[10, 20], [30, 40]])
     compare(lambda x, p, m: (x.put(p, m, accumulate=True), x.put(p[0], m[0]), (x > 2).put(p, m > 20, accumulate=True),
                              x[0, 0].put(p[0, :1], m[0, :1])), x, places, more)  # fmt: skip
 

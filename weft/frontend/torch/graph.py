@@ -11,7 +11,7 @@ import numpy as np
 
 import weft
 from weft import ir, relax
-from weft.error import ModelImportError, UnsupportedOperator
+from weft.error import ModelImportError, UnsupportedOperator, require
 from weft.frontend import complex_arithmetic
 from weft.frontend.torch import complex_numbers, control, registry
 from weft.frontend.torch.node import Node, dtype_name, number
@@ -43,7 +43,7 @@ def find_converter(node: Any) -> Converter | None:
     known = [n.meta.get("val") for n in node.all_input_nodes]
     if complex_numbers.involved([node.meta.get("val"), known, list(node.args)]):
         return complex_numbers.find(node.target)
-    return registry.find(node.target, node.args)
+    return registry.find(target_of(node), node.args)
 
 
 def constant(tensor: Any) -> ir.Constant:
@@ -140,7 +140,10 @@ class Graph:
         return self._converter(node) is not None
 
     def _converter(self, node: Any) -> Converter | None:
-        return find_custom(self.custom, node.target) or find_converter(node)
+        return self._custom(node) or find_converter(node)
+
+    def _custom(self, node: Any) -> Converter | None:
+        return find_custom(self.custom, node.target) or find_custom(self.custom, target_of(node))
 
     # --- what converters of users know --------------------------------------------------------------------------------
 
@@ -205,9 +208,10 @@ class Graph:
         args = _named(node, self.value)
         if "check_errors" in args and any(_effect(r).startswith(_CHECK) for user in node.users for r in user.users):
             args["check_errors"] = True
-        context = Node(self.bb, self.symbols, str(node.target), args, metas, node.meta["val"], frozenset(readers))
+        name = str(target_of(node))
+        context = Node(self.bb, self.symbols, name, args, metas, node.meta["val"], frozenset(readers))
         try:
-            if find_custom(self.custom, node.target) is not None:
+            if self._custom(node) is not None:
                 return self._checked(context, converter(node, self))
             found = converter(context)
             self._refuse_unread(node, context, converter)
@@ -291,8 +295,28 @@ def _effect(node: Any) -> str:
 
 
 def mutates(node: Any) -> bool:
-    """Whether a call writes to one of its arguments."""
-    return getattr(getattr(node.target, "_schema", None), "is_mutable", False)
+    """Whether a call writes to one of its arguments that anything else may read."""
+    return getattr(getattr(target_of(node), "_schema", None), "is_mutable", False)
+
+
+_NEW = tuple(f"aten.{name}.default" for name in ("conv1d", "conv2d", "conv3d", "batch_norm", "linear", "layer_norm"))
+"""Operators that PyTorch takes apart, whose results are in memory of their own all the same."""
+
+
+def target_of(node: Any) -> Any:
+    """A call's operator; of one that writes to a new tensor that nothing else reads, the one that makes another."""
+    target, given = node.target, node.args[0] if node.args else None
+    if not getattr(getattr(target, "_schema", None), "is_mutable", False) or len(getattr(given, "users", ())) != 1:
+        return target
+    schema, tensors = getattr(given.target, "_schema", None), [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+    fresh = schema is not None and all(r.alias_info is None for r in schema.returns) and (
+        str(given.target) in _NEW or not given.target._can_decompose())  # fmt: skip
+    fresh = fresh or target_of(given) is not given.target
+    alike = len({getattr(v, "dtype", None) for v in tensors}) == 1 and len(target._schema.returns) == 1
+    pure = getattr(require("torch", extra="torch").ops.aten, str(target).split(".")[1].removesuffix("_"), None)
+    pure = getattr(pure, target._overloadname, None) if fresh and alike else None
+    same = pure is not None and [a.name for a in pure._schema.arguments] == [a.name for a in target._schema.arguments]
+    return pure if same else target
 
 
 def is_size(node: Any) -> bool:

@@ -57,22 +57,6 @@ def _median(node: Node) -> Any:
     return found if isinstance(node.value, (list, tuple)) else found[0]
 
 
-@aten("mode")
-def _most_frequent(node: Node) -> Any:
-    """The least of the values that occur most often, and the last place of it: where the longest run ends."""
-    x, axis, keep = _lines(node)
-    if not x.ty.shape:
-        return [x, node.scalar(0, "int64")]
-    values, dims = ordered(node, x, axis, False)[0], node.dims(x)
-    before = node.op("concat", ir.Tuple(tuple(node.op("strided_slice", values, axes=(axis,), begin=(0,), end=(e,))
-                                              for e in (1, dims[axis] - 1))), axis=axis)  # fmt: skip
-    line = [d if i == axis else 1 for i, d in enumerate(dims)]
-    places = node.expand(node.reshape(node.arange(dims[axis]), line), dims)
-    starts = node.op("where", node.op("equal", values, before), node.scalar(0, "int64"), places)
-    length = node.op("subtract", places, _scanned(node, starts, axis, tir.Max, "cumlast"))
-    return _picked(node, x, axis, node.op("argmax", length, axis=axis, keepdims=True), keep)
-
-
 def _scanned(node: Node, x: Any, axis: int, combine: Any, name: str) -> Any:
     neutral = ir.const(0, str(x.ty.dtype))
     return node.emit(node.bb.call_te(lambda t: topi.scanop(t, combine, neutral, name, axis), x))
