@@ -321,8 +321,7 @@ def test_zeta_and_polygamma() -> None:
     body = "\n".join(f"    %{i} = chlo.{n} %x, %y : {t}, {t} -> {t}" for i, n in enumerate(("zeta", "polygamma")))
     text = program(f"%x: {t}, %y: {t}", f"{body}\n    return %0, %1 : {t}, {t}", f"{t}, {t}")
     x, y = np.array([2.0, 4, 2, 1, 0.5, 2, 1e40]), np.array([1.0, 1, 0.5, 1, 1, -3, 1])
-    found = run(text, x, y)[0]
-    np.testing.assert_allclose(found, [pi**2 / 6, pi**4 / 90, pi**2 / 2, np.inf, np.nan, np.inf, 1], 1e-14)
+    np.testing.assert_allclose(run(text, x, y)[0], [pi**2 / 6, pi**4 / 90, pi**2 / 2, np.inf, np.nan, np.inf, 1], 1e-14)
     x, y = np.array([1.0, 2, 3, 0, 1.5, -1, 1]), np.array([1.0, 1, 0.5, 1, 1, 1, 0.5])
     expected = [pi**2 / 6, -2.4041138063191886, pi**4, -0.5772156649015329, np.nan, np.nan, pi**2 / 2]
     np.testing.assert_allclose(run(text, x, y)[1], expected, 1e-13)

@@ -126,7 +126,7 @@ def test_eigenvalues_and_reflections():
     check(reflected, (torch.randn(2, 5, 3),))
 
 
-def test_packed_factors(kind=torch.float64):
+def test_packed_factors():
     """What they are and solve: wide and high matrices, from both sides, transposed."""
 
     def factors(a):
@@ -140,8 +140,8 @@ def test_packed_factors(kind=torch.float64):
         return *sides, torch.lu_solve(b, packed, pivots), info
 
     for shape in ((2, 5, 3), (3, 5), (1, 1), (0, 2, 2)):
-        check(Call(factors), (torch.randn(shape, dtype=kind),))
-    check(Call(solved), (torch.randn(2, 4, 4, dtype=kind), torch.randn(2, 4, 3, dtype=kind)))
+        check(Call(factors), (torch.randn(shape),))
+    check(Call(solved), (torch.randn(2, 4, 4), torch.randn(2, 4, 3)))
 
 
 @pytest.mark.parametrize("pivots", [[1, 2, 9], [0, 2, 3], [-1, 2, 3]])

@@ -102,9 +102,8 @@ class Graph(Emitter):
             if ty.ndim < 0:
                 raise ModelImportError("the rank of a value depends on data", expected="a known number of dimensions")
             return self.bb.match_cast(var, ir.tensor_type([self.size_var("d") for _ in range(ty.ndim)], ty.dtype))
-        tangled = [_is_tangled(d) for d in (isinstance(ty, ir.TensorType) and ty.shape) or ()]
-        if any(tangled):
-            dims = [self.size_var("d") if t else d for t, d in zip(tangled, ty.shape, strict=True)]
+        if isinstance(ty, ir.TensorType) and ty.shape and any(map(_is_tangled, ty.shape)):
+            dims = [self.size_var("d") if _is_tangled(d) else d for d in ty.shape]
             return self.bb.match_cast(var, ir.tensor_type(dims, ty.dtype))
         return var
 

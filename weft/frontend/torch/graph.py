@@ -305,18 +305,21 @@ _NEW = tuple(f"aten.{name}.default" for name in ("conv1d", "conv2d", "conv3d", "
 
 def target_of(node: Any) -> Any:
     """A call's operator; of one that writes to a new tensor that nothing else reads, the one that makes another."""
-    target, given = node.target, node.args[0] if node.args else None
-    if not getattr(getattr(target, "_schema", None), "is_mutable", False) or len(getattr(given, "users", ())) != 1:
+    target, given = node.target, node
+    source: Any = target
+    while getattr(getattr(source, "_schema", None), "is_mutable", False):
+        given: Any = given.args[0] if given.args else None
+        if len(getattr(given, "users", ())) != 1:
+            return target
+        source = given.target
+    schema, tensors = getattr(source, "_schema", None), [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+    if source is target or schema is None or any(r.alias_info is not None for r in schema.returns):
         return target
-    schema, tensors = getattr(given.target, "_schema", None), [n.meta.get("val") for n in (node, *node.all_input_nodes)]
-    fresh = schema is not None and all(r.alias_info is None for r in schema.returns) and (
-        str(given.target) in _NEW or not given.target._can_decompose())  # fmt: skip
-    fresh = fresh or target_of(given) is not given.target
     alike = len({getattr(v, "dtype", None) for v in tensors}) == 1 and len(target._schema.returns) == 1
     pure = getattr(require("torch", extra="torch").ops.aten, str(target).split(".")[1].removesuffix("_"), None)
-    pure = getattr(pure, target._overloadname, None) if fresh and alike else None
+    pure = getattr(pure, target._overloadname, None) if str(source) in _NEW or not source._can_decompose() else None
     same = pure is not None and [a.name for a in pure._schema.arguments] == [a.name for a in target._schema.arguments]
-    return pure if same else target
+    return pure if same and alike else target
 
 
 def is_size(node: Any) -> bool:
