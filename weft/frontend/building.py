@@ -220,7 +220,7 @@ class Builder(Emitter):
         return loop(self.bb, start, test, body)
 
 
-def choice(bb: BlockBuilder, test: Any, branches: Sequence[Callable[[], Sequence[Any]]]) -> list[Any]:
+def choice(bb: BlockBuilder, test: ir.Expr, branches: Sequence[Callable[[], Sequence[Any]]]) -> list[Any]:
     """The results of the first branch where a tensor of one boolean is true, else of the second."""
     test, sequences = bb.emit(relax_op.reshape(test, ir.shape_expr([]))), []
     for branch in branches:

@@ -182,7 +182,7 @@ def _zeta(s: PrimExpr, q: PrimExpr) -> PrimExpr:
     return found + _let(q + _number(12), tail)
 
 
-def zeta(s: Any, q: Any) -> PrimExpr:
+def zeta(s: PrimExpr, q: PrimExpr) -> PrimExpr:
     """Hurwitz' zeta function: infinite for ``s == 1`` and at whole numbers up to 0, no number elsewhere outside."""
 
     def of(x: PrimExpr, y: PrimExpr) -> PrimExpr:
@@ -194,7 +194,7 @@ def zeta(s: Any, q: Any) -> PrimExpr:
     return cast(s.dtype, _let(cast(_WIDE, s), lambda x: _let(cast(_WIDE, q), lambda y: of(x, y))))
 
 
-def polygamma_of(order: Any, x: Any) -> PrimExpr:
+def polygamma_of(order: PrimExpr, x: PrimExpr) -> PrimExpr:
     """The polygamma function of an order that is data, of positive numbers; no number elsewhere."""
 
     def of(n: PrimExpr, y: PrimExpr) -> PrimExpr:

@@ -43,7 +43,7 @@ def find_converter(node: Any) -> Converter | None:
     known = [n.meta.get("val") for n in node.all_input_nodes]
     if complex_numbers.involved([node.meta.get("val"), known, list(node.args)]):
         return complex_numbers.find(node.target)
-    return registry.find(target_of(node), node.args)
+    return registry.find(_target_of(node), node.args)
 
 
 def constant(tensor: Any) -> ir.Constant:
@@ -143,7 +143,7 @@ class Graph:
         return self._custom(node) or find_converter(node)
 
     def _custom(self, node: Any) -> Converter | None:
-        return find_custom(self.custom, node.target) or find_custom(self.custom, target_of(node))
+        return find_custom(self.custom, node.target) or find_custom(self.custom, _target_of(node))
 
     # --- what converters of users know --------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class Graph:
         args = _named(node, self.value)
         if "check_errors" in args and any(_effect(r).startswith(_CHECK) for user in node.users for r in user.users):
             args["check_errors"] = True
-        name = str(target_of(node))
+        name = str(_target_of(node))
         context = Node(self.bb, self.symbols, name, args, metas, node.meta["val"], frozenset(readers))
         try:
             if self._custom(node) is not None:
@@ -296,14 +296,14 @@ def _effect(node: Any) -> str:
 
 def mutates(node: Any) -> bool:
     """Whether a call writes to one of its arguments that anything else may read."""
-    return getattr(getattr(target_of(node), "_schema", None), "is_mutable", False)
+    return getattr(getattr(_target_of(node), "_schema", None), "is_mutable", False)
 
 
 _NEW = tuple(f"aten.{name}.default" for name in ("conv1d", "conv2d", "conv3d", "batch_norm", "linear", "layer_norm"))
 """Operators that PyTorch takes apart, whose results are in memory of their own all the same."""
 
 
-def target_of(node: Any) -> Any:
+def _target_of(node: Any) -> Any:
     """A call's operator; of one that writes to a new tensor that nothing else reads, the one that makes another."""
     target, given = node.target, node
     source: Any = target
