@@ -18,6 +18,7 @@ from weft.relax import op as relax_op
 DAMAGE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """What reading a file that contradicts itself ends with, where nothing has checked it before."""
 
+Step = Callable[[list[Any]], Any]
 _LONGEST = 1 << 26
 """Numbers of a table of indices that an importer makes."""
 
@@ -212,26 +213,39 @@ class Builder(Emitter):
 
     def choice(self, test: Any, branches: Sequence[Callable[[], Sequence[Any]]]) -> list[Any]:
         """The results of the first branch where a boolean scalar is true, else of the second."""
-        sequences = []
-        for branch in branches:
-            with self.bb.scope() as inner:
-                sequences.append(self.bb.finish(inner, self.bb.atom(ir.Tuple(tuple(branch())))))
-        return self.fields(self.emit(ir.If(self.reshape(test, []), *sequences)))
+        return choice(self.bb, test, branches)
 
-    def loop(
-        self, start: Sequence[Any], test: Callable[[list[Any]], Any], body: Callable[[list[Any]], Sequence[Any]]
-    ) -> list[Any]:
-        """What `body` makes of a state while `test` holds: a function that calls itself as its last act."""
-        types = tuple(x.ty for x in start)
-        outside = ir.TupleType(types)
-        itself = Var(self.bb.fresh_name("loop"), ir.FuncType(types, outside, True))
-        params: list[Any] = [Var(self.bb.fresh_name("state"), ty) for ty in types]
-        with self.bb.scope() as whole:
-            go_on = self.emit(relax_op.reshape(test(params), ir.shape_expr([])))
-            with self.bb.scope() as inner:
-                taken = self.bb.finish(inner, self.emit(ir.Call(itself, tuple(body(params)))))
-            with self.bb.scope() as inner:
-                left = self.bb.finish(inner, self.bb.atom(ir.Tuple(tuple(params))))
-            sequence = self.bb.finish(whole, self.emit(ir.If(go_on, taken, left)))
-        self.bb.emit_normalized(VarBinding(itself, ir.Function(tuple(params), sequence, outside, ty=itself.ty)))
-        return self.fields(self.emit(ir.Call(itself, tuple(start))))
+    def loop(self, start: Sequence[Any], test: Step, body: Callable[[list[Any]], Sequence[Any]]) -> list[Any]:
+        """What `body` makes of a state while `test` holds."""
+        return loop(self.bb, start, test, body)
+
+
+def choice(bb: BlockBuilder, test: ir.Expr, branches: Sequence[Callable[[], Sequence[Any]]]) -> list[Any]:
+    """The results of the first branch where a tensor of one boolean is true, else of the second."""
+    test, sequences = bb.emit(relax_op.reshape(test, ir.shape_expr([]))), []
+    for branch in branches:
+        with bb.scope() as inner:
+            sequences.append(bb.finish(inner, bb.atom(ir.Tuple(tuple(branch())))))
+    found: Any = bb.emit(ir.If(test, *sequences))
+    return [bb.emit(ir.TupleGetItem(found, i)) for i in range(len(found.ty.fields))]
+
+
+def loop(
+    bb: BlockBuilder, start: Sequence[Any], test: Step, body: Callable[[list[Any]], Sequence[Any]],
+    types: Sequence[Any] | None = None,
+) -> list[Any]:  # fmt: skip
+    """What `body` makes of a state of some types while `test` holds: a function that calls itself as its last act."""
+    types = tuple(types or (x.ty for x in start))
+    outside = ir.TupleType(types)
+    itself = Var(bb.fresh_name("loop"), ir.FuncType(types, outside, True))
+    params: list[Any] = [Var(bb.fresh_name("state"), ty) for ty in types]
+    with bb.scope() as whole:
+        go_on = bb.emit(relax_op.reshape(test(params), ir.shape_expr([])))
+        with bb.scope() as inner:
+            taken = bb.finish(inner, bb.emit(ir.Call(itself, tuple(body(params)))))
+        with bb.scope() as inner:
+            left = bb.finish(inner, bb.atom(ir.Tuple(tuple(params))))
+        sequence = bb.finish(whole, bb.emit(ir.If(go_on, taken, left)))
+    bb.emit_normalized(VarBinding(itself, ir.Function(tuple(params), sequence, outside, ty=itself.ty)))
+    found = bb.emit(ir.Call(itself, tuple(start)))
+    return [bb.emit(ir.TupleGetItem(found, i)) for i in range(len(types))]

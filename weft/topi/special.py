@@ -165,20 +165,46 @@ def bessel(order: int, scaled: bool) -> Callable[[Any], PrimExpr]:
     return _widened(lambda x: _bessel(order, x, scaled))
 
 
-def _zeta(s: int, q: PrimExpr) -> PrimExpr:
+def _zeta(s: PrimExpr, q: PrimExpr) -> PrimExpr:
     """Hurwitz' sum of ``(q + k) ** -s`` over k >= 0 by Euler and Maclaurin, for ``s > 1`` and ``q > 0``."""
     found = _number(0)
     for k in range(12):
-        found = found + tir.power(q + _number(k), _number(-s))
+        found = found + tir.power(q + _number(k), -s)
 
     def tail(z: PrimExpr) -> PrimExpr:
-        rest, rising = _number(0.5), _number(s) / z
+        held = tir.min(s, _number(1e6))  # whose powers are finite
+        rest, rising = _number(0.5), held / z
         for k, b in enumerate(_BERNOULLI, 1):
             rest = rest + rising * _number(b / math.factorial(2 * k))
-            rising = rising * _number((s + 2 * k - 1) * (s + 2 * k)) / (z * z)
-        return tir.power(z, _number(1 - s)) * (_number(1 / (s - 1)) + rest / z)
+            rising = rising * ((held + _number(2 * k - 1)) * (held + _number(2 * k))) / (z * z)
+        return tir.power(z, _number(1) - s) * (_number(1) / (s - _number(1)) + rest / z)
 
     return found + _let(q + _number(12), tail)
+
+
+def zeta(s: PrimExpr, q: PrimExpr) -> PrimExpr:
+    """Hurwitz' zeta function: infinite for ``s == 1`` and at whole numbers up to 0, no number elsewhere outside."""
+
+    def of(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+        held = _zeta(tir.max(x, _number(1 + 2.0**-40)), tir.max(y, _number(1e-300)))
+        pole = tir.any(x.equal(_number(1)), tir.all(y <= _number(0), y.equal(tir.floor(y)), x > _number(1)))
+        inside = tir.all(x > _number(1), y > _number(0))
+        return select(pole, _number(math.inf), select(inside, held, _number(math.nan)))
+
+    return cast(s.dtype, _let(cast(_WIDE, s), lambda x: _let(cast(_WIDE, q), lambda y: of(x, y))))
+
+
+def polygamma_of(order: PrimExpr, x: PrimExpr) -> PrimExpr:
+    """The polygamma function of an order that is data, of positive numbers; no number elsewhere."""
+
+    def of(n: PrimExpr, y: PrimExpr) -> PrimExpr:
+        size = _let(_lgamma_positive(n + _number(1)), tir.exp) * zeta(n + _number(1), y)
+        odd = tir.floor(n / _number(2)) * _number(2) < n
+        found = select(n.equal(_number(0)), digamma(y), select(odd, size, -size))
+        whole = tir.all(n >= _number(0), n.equal(tir.floor(n)))
+        return select(whole, found, _number(math.nan))
+
+    return cast(x.dtype, _let(cast(_WIDE, order), lambda n: _let(cast(_WIDE, x), lambda y: of(n, y))))
 
 
 def polygamma(order: int) -> Callable[[Any], PrimExpr]:
@@ -190,8 +216,8 @@ def polygamma(order: int) -> Callable[[Any], PrimExpr]:
         cotangent = [a + b for a, b in zip([*slopes, 0, 0], [0, 0, *slopes], strict=True)]
 
     def of(x: PrimExpr) -> PrimExpr:
-        positive = _number(sign * math.factorial(order)) * _zeta(order + 1, tir.max(x, _number(1e-300)))
-        mirrored = _number(math.factorial(order)) * _zeta(order + 1, _number(1) - tir.min(x, _number(0)))
+        positive = _number(sign * math.factorial(order)) * _zeta(_number(order + 1), tir.max(x, _number(1e-300)))
+        mirrored = _number(math.factorial(order)) * _zeta(_number(order + 1), _number(1) - tir.min(x, _number(0)))
         angle = _number(math.pi) * (x - tir.round(x))
         turned = _let(_number(1) / tir.tan(angle), lambda c: _polynomial(c, cotangent[::-1]))
         return select(x > _number(0), positive, -mirrored - turned)

@@ -348,3 +348,13 @@ def test_result_may_be_an_input_or_a_weight() -> None:
     model = model_of([node("Identity", ["x"], ["y"])], {"x": f32(2)}, ["y", "x", "w"], 17, {"w": f32(3)})
     x = f32(2)
     compare(evaluate(from_onnx(model), x), [x, x, numpy_helper.to_array(model.graph.initializer[0])])
+
+
+@pytest.mark.parametrize("counts", [(3, 3), (3, 1), (1, 3), (1, 1)])
+def test_sums_of_many_tensors_of_lengths_that_only_data_tell(counts: tuple[int, int]) -> None:
+    """The length of a sum of two is chosen by theirs, and that of the next by such a choice."""
+    x, kept = f32(5), [np.arange(5) < n for n in counts]
+    nodes = [node("Compress", ["x", f"k{i % 2}"], [f"p{i}"]) for i in range(20)]
+    nodes += [node("Add", [f"s{i}" if i else "p0", f"p{i + 1}"], [f"s{i + 1}"]) for i in range(19)]
+    model = model_of(nodes, {"x": x, "k0": kept[0], "k1": kept[1]}, ["s19"], 17)
+    compare(evaluate(from_onnx(model), x, *kept), [10 * (x[: counts[0]] + x[: counts[1]])])

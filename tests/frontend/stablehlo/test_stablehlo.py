@@ -317,6 +317,34 @@ def test_numbers_far_from_zero() -> None:
     assert found[4] == np.inf
 
 
+def test_zeta_and_polygamma() -> None:
+    t, pi = "tensor<7xf64>", math.pi
+    body = "\n".join(f"    %{i} = chlo.{n} %x, %y : {t}, {t} -> {t}" for i, n in enumerate(("zeta", "polygamma")))
+    text = program(f"%x: {t}, %y: {t}", f"{body}\n    return %0, %1 : {t}, {t}", f"{t}, {t}")
+    x, y = np.array([2.0, 4, 2, 1, 0.5, 2, 1e40]), np.array([1.0, 1, 0.5, 1, 1, -3, 1])
+    np.testing.assert_allclose(run(text, x, y)[0], [pi**2 / 6, pi**4 / 90, pi**2 / 2, np.inf, np.nan, np.inf, 1], 1e-14)
+    x, y = np.array([1.0, 2, 3, 0, 1.5, -1, 1]), np.array([1.0, 1, 0.5, 1, 1, 1, 0.5])
+    expected = [pi**2 / 6, -2.4041138063191886, pi**4, -0.5772156649015329, np.nan, np.nan, pi**2 / 2]
+    np.testing.assert_allclose(run(text, x, y)[1], expected, 1e-13)
+
+
+@pytest.mark.parametrize(("way", "count"), [("GT", 2), ("LT", 2), ("GT", 5)])
+def test_nearly_the_largest(way: str, count: int) -> None:
+    t, k = "tensor<5x3xf32>, tensor<5x3xi32>, tensor<f32>, tensor<i32>", f"tensor<{count}x3xf32>, tensor<{count}x3xi32>"
+    order = f"""  func.func @order(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<i32>, %d: tensor<i32>) -> tensor<i1> {{
+    %0 = stablehlo.compare {way}, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    return %0 : tensor<i1>\n  }}\n}}"""
+    body = f"""    %0:2 = stablehlo.custom_call @ApproxTopK(%a, %b, %c, %d) {{called_computations = [@order],
+        mhlo.backend_config = {{reduction_dim = 0 : i64, top_k = 2 : i64}}}} : ({t}) -> ({k})
+    return %0#0, %0#1 : {k}"""
+    text = program(", ".join(f"%{n}: {ty}" for n, ty in zip("abcd", t.split(", "), strict=True)), body, k)
+    x, beside = f32(5, 3), np.arange(15, dtype=np.int32).reshape(5, 3)
+    values, names = run(text[: text.rindex("}")] + order, x, beside, np.float32(0), np.int32(0))
+    expected = np.sort(x, 0)[:: -1 if way == "GT" else 1][:count]
+    np.testing.assert_array_equal(values, expected)
+    np.testing.assert_array_equal(x.ravel()[names], expected)
+
+
 @pytest.mark.parametrize("rows", [3, 1, 0])
 def test_open_dimensions(rows: int) -> None:
     """The sum of each row, taken off it; pairs of rows; and the number of rows as a number."""

@@ -274,3 +274,24 @@ def test_a_normalisation_that_learns():
             np.testing.assert_allclose(
                 function(weft.runtime.from_dlpack(x))[0].numpy(), module(x), rtol=1e-4, atol=1e-5
             )
+
+
+def _half_written(x):
+    y = x * 2
+    first = y[0]
+    y.relu_()
+    return first
+
+
+@pytest.mark.parametrize(("function", "is_whole"), [
+    (lambda x: (x * 2).relu_().add_(1).clamp_(-1, 1.5), True), (lambda x: (x + 1).copy_(x).expand_as(x), True),
+    (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(inplace=True)), True), (_half_written, False),
+    (lambda x: (x * 2).view(-1).mul_(2), False), (lambda x: (x > 0).float().mul_(x.double()), False)])  # fmt: skip
+def test_what_writes_to_new_tensors_is_imported_as_it_stands(monkeypatch, function, is_whole):
+    """Taking a program apart traces it again, which takes seconds."""
+    program = exported(Call(function), (x := torch.randn(3, 4),))
+    taken, whole = [], type(program).run_decompositions
+    monkeypatch.setattr(type(program), "run_decompositions", lambda p, t: taken.append(p) or whole(p, t))
+    found = machine(from_exported_program(program))(weft.runtime.from_dlpack(x))[0].numpy()
+    np.testing.assert_allclose(found, function(x).detach().numpy(), 1e-5, 1e-6)
+    assert bool(taken) != is_whole

@@ -46,9 +46,15 @@ def test_diagonals_that_a_program_writes_to(offset, dims):
     compare(moved, torch.randn(4, 6, 5))
 
 
-@pytest.mark.parametrize(("function", "text"), [(torch.linalg.inv, "singular"), (torch.linalg.cholesky, "positive")])
-def test_matrices_that_have_none_stop_the_program(function, text):
-    run = machine(from_exported_program(exported(Call(function), (POSITIVE,))))
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [(torch.linalg.inv, "singular"), (torch.linalg.cholesky, "positive"), (torch.linalg.lu_factor, "singular")],
+)
+def test_matrices_that_have_none_stop_the_program(function, text, apart):
+    """Also in programs that have been taken apart, whose checks are calls with tokens."""
+    program = exported(Call(function), (POSITIVE,))
+    run = machine(from_exported_program(program.run_decompositions() if apart else program))
     run(runtime.from_dlpack(POSITIVE))
     with pytest.raises(RuntimeError, match=text):
         run(runtime.from_dlpack(torch.zeros(2, 3, 3)))
@@ -118,6 +124,35 @@ def test_eigenvalues_and_reflections():
     check(Call(lambda a: sizes(torch.complex(a, a.mT))), (a,))
     reflected = Call(lambda r: (torch.linalg.householder_product(*torch.geqrf(r)), torch.ormqr(*torch.geqrf(r), r)))
     check(reflected, (torch.randn(2, 5, 3),))
+
+
+def test_packed_factors():
+    """What they are and solve: wide and high matrices, from both sides, transposed."""
+
+    def factors(a):
+        packed, pivots = torch.linalg.lu_factor(a)
+        return *torch.linalg.lu(a), packed, pivots, *torch.lu_unpack(packed, pivots)
+
+    def solved(a, b):
+        packed, pivots, info = torch.linalg.lu_factor_ex(a)
+        sides = [torch.linalg.lu_solve(packed, pivots, x, left=left, adjoint=adjoint)
+                 for x, left in ((b, True), (b.mT, False), (b[:1], True)) for adjoint in (False, True)]  # fmt: skip
+        return *sides, torch.lu_solve(b, packed, pivots), info
+
+    for shape in ((2, 5, 3), (3, 5), (1, 1), (0, 2, 2)):
+        check(Call(factors), (torch.randn(shape),))
+    check(Call(solved), (torch.randn(2, 4, 4), torch.randn(2, 4, 3)))
+
+
+@pytest.mark.parametrize("pivots", [[1, 2, 9], [0, 2, 3], [-1, 2, 3]])
+def test_exchanges_with_rows_that_there_are_not_are_refused(pivots):
+    a, b = torch.eye(3)[None], torch.ones(1, 3, 2)
+    for call in (torch.linalg.lu_solve, lambda a, p, _: torch.lu_unpack(a, p)):
+        program = exported(Call(call), (a, torch.tensor([[1, 2, 3]], dtype=torch.int32), b))
+        run = machine(from_exported_program(program))
+        given = [runtime.from_dlpack(x) for x in (a, torch.tensor([pivots], dtype=torch.int32), b)]
+        with pytest.raises(RuntimeError, match="do not belong together"):
+            run(*given)
 
 
 @pytest.mark.parametrize("how", ["prod", "mean", "amax", "amin"])

@@ -24,6 +24,12 @@ def test_medians():
     check(Call(lambda x: (*x.median(0), *x.nanmedian(0, keepdim=True), x.median())), (torch.tensor(3.0),))
 
 
+def test_elements_that_are_put():
+    x, places, more = torch.arange(9).view(3, 3), torch.tensor([[0, -1], [7, 0]]), torch.tensor([[10, 20], [30, 40]])
+    compare(lambda x, p, m: (x.put(p, m, accumulate=True), x.put(p[0], m[0]), (x > 2).put(p, m > 20, accumulate=True),
+                             x[0, 0].put(p[0, :1], m[0, :1])), x, places, more)  # fmt: skip
+
+
 def test_running_extremes():
     compare(lambda x: (*x.cummax(1), *x.cummin(1), *x.cummax(0), x.nan_to_num().logcumsumexp(1)), LINES)
     compare(lambda x: (*x.cummax(0), *(x > 2).cummin(0)), torch.randint(0, 5, (9,)))

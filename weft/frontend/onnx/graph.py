@@ -102,6 +102,9 @@ class Graph(Emitter):
             if ty.ndim < 0:
                 raise ModelImportError("the rank of a value depends on data", expected="a known number of dimensions")
             return self.bb.match_cast(var, ir.tensor_type([self.size_var("d") for _ in range(ty.ndim)], ty.dtype))
+        if isinstance(ty, ir.TensorType) and ty.shape and any(map(_is_tangled, ty.shape)):
+            dims = [self.size_var("d") if _is_tangled(d) else d for d in ty.shape]
+            return self.bb.match_cast(var, ir.tensor_type(dims, ty.dtype))
         return var
 
     def named(self, dims: Sequence[Dim], hint: str = "v", sizes: bool = True) -> list[Dim]:
@@ -328,3 +331,8 @@ def _select(e: ir.Select, graph: Graph) -> Any:
 def _intrinsic(e: ir.CallIntrin, graph: Graph) -> Any:
     name = _UNARY.get(e.op.name)
     return _integer(e, graph) if name is None else graph.op(name, _SCALAR(e.args[0], graph))
+
+
+def _is_tangled(dim: ir.PrimExpr) -> bool:
+    """Whether a dimension is chosen from chosen ones: that of a chain of broadcasts is three times as long each."""
+    return not isinstance(dim, (ir.Var, ir.IntImm)) and sum(isinstance(n, ir.Select) for n in ir.walk(dim)) > 3

@@ -101,7 +101,7 @@ def _round_away(node: Node) -> Any:
 
 _SPECIAL = {"erfc": special.erfc, "erf_inv": special.erfinv, "lgamma": special.lgamma, "digamma": special.digamma,
             "bessel_i1e": special.bessel(1, True), "next_after": tir.nextafter, "popcnt": tir.popcount,
-            "count_leading_zeros": tir.clz}  # fmt: skip
+            "count_leading_zeros": tir.clz, "zeta": special.zeta, "polygamma": special.polygamma_of}  # fmt: skip
 
 
 @CONVERTERS.on(*(f"{dialect}.{name}" for name in _SPECIAL for dialect in ("chlo", "stablehlo")))

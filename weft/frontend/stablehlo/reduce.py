@@ -271,6 +271,19 @@ def _top_k(node: Node) -> Any:
     return node.graph.fields(found)
 
 
+@CONVERTERS.on("stablehlo.custom_call @ApproxTopK")
+def _nearly_top_k(node: Node) -> Any:
+    """All of the largest or smallest, in order, with what lies beside them."""
+    x, beside, *_ = node.operands
+    options, order = node.attr("mhlo.backend_config", {}), node.graph.funcs[node.attr("called_computations")[0][1:]]
+    axis, way = int(options["reduction_dim"]), comparison(order.region.body[0])
+    if len(node.operands) != 4 or len(order.region.body) != 2 or way not in ("GT", "LT"):
+        node.unsupported("another order than that of one operand's numbers", found=way)
+    found = node.op("topk", x, k=node.shape[axis], axis=axis, ret_type="both", largest=way == "GT", dtype="int32")
+    values, places = node.graph.fields(found)
+    return [values, node.op("gather_elements", beside, places, axis=axis)]
+
+
 # --- products ---------------------------------------------------------------------------------------------------------
 
 

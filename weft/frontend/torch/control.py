@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft import ir
-from weft.relax import Var, VarBinding, core_ops
+from weft.frontend.building import Step, choice, loop
+from weft.relax import core_ops
 from weft.relax import op as relax_op
 
 if TYPE_CHECKING:
     from weft.frontend.torch.graph import Graph
-
-Step = Callable[[Sequence[Any]], Any]
 
 
 def _cond(graph: Graph, node: Any) -> list[Any]:
@@ -20,14 +19,8 @@ def _cond(graph: Graph, node: Any) -> list[Any]:
     test, *branches, operands = (graph.value(v) for v in node.args)
     if isinstance(test, bool):
         return graph.inlined(branches[0 if test else 1], operands)
-    test = graph.bb.emit(relax_op.reshape(graph.as_tensor(test), ir.shape_expr([])))
-    sequences = []
-    for branch in branches:
-        with graph.bb.scope() as inner:
-            results = tuple(graph.as_tensor(v) for v in graph.inlined(branch, operands))
-            sequences.append(graph.bb.finish(inner, graph.bb.atom(ir.Tuple(results))))
-    merged = graph.bb.emit(ir.If(test, *sequences))
-    fields = [graph.bb.emit(ir.TupleGetItem(merged, i)) for i in range(len(node.meta["val"]))]
+    ways = [lambda b=branch: [graph.as_tensor(v) for v in graph.inlined(b, operands)] for branch in branches]
+    fields = choice(graph.bb, graph.as_tensor(test), ways)
     return [graph.settled(graph.opened(x, v), v) for x, v in zip(fields, node.meta["val"], strict=True)]
 
 
@@ -49,24 +42,10 @@ def _while_loop(graph: Graph, node: Any) -> list[Any]:
 
 def _loop(
     graph: Graph, start: list[Any], test_of: Step, body_of: Step, types: Sequence[Any] | None = None
-) -> list[Any]:
-    """A function of what the loop carries, which calls itself as its last act."""
-    types = tuple(types or (x.ty for x in start))
-    outside = ir.TupleType(types)
-    itself = Var(graph.bb.fresh_name("loop"), ir.FuncType(types, outside, True))
-    params = [Var(graph.bb.fresh_name("state"), ty) for ty in types]
-    with graph.bb.scope() as body:
-        test = graph.bb.emit(relax_op.reshape(graph.as_tensor(test_of(params)), ir.shape_expr([])))
-        with graph.bb.scope() as inner:
-            after = [graph.as_tensor(v) for v in body_of(params)]
-            taken = graph.bb.finish(inner, graph.bb.emit(ir.Call(itself, tuple(after))))
-        with graph.bb.scope() as inner:
-            left = graph.bb.finish(inner, graph.bb.atom(ir.Tuple(tuple(params))))
-        sequence = graph.bb.finish(body, graph.bb.emit(ir.If(test, taken, left)))
-    func = ir.Function(tuple(params), sequence, outside, ty=itself.ty)
-    graph.bb.emit_normalized(VarBinding(itself, func))
-    found = graph.bb.emit(ir.Call(itself, tuple(start)))
-    return [graph.bb.emit(ir.TupleGetItem(found, i)) for i in range(len(start))]
+) -> list[Any]:  # fmt: skip
+    """A loop that carries tensors: what its graphs give may be numbers."""
+    return loop(graph.bb, start, lambda state: graph.as_tensor(test_of(state)),
+                lambda state: [graph.as_tensor(v) for v in body_of(state)], types)  # fmt: skip
 
 
 def _scan(graph: Graph, node: Any) -> list[Any]:

@@ -133,6 +133,8 @@ class ExportedProgramImporter(Graph):
                     inputs.append(value)
                     self.places |= {node.name: node} if node.name in self.written else {}
                 continue
+            if spec.kind is InputKind.TOKEN:
+                continue
             self.values[node] = value = self._held(spec)
             self.places |= {spec.target: node} if spec.target in self.written else {}
             if keep_params and spec.kind is not InputKind.CONSTANT_TENSOR:

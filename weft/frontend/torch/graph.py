@@ -11,7 +11,7 @@ import numpy as np
 
 import weft
 from weft import ir, relax
-from weft.error import ModelImportError, UnsupportedOperator
+from weft.error import ModelImportError, UnsupportedOperator, require
 from weft.frontend import complex_arithmetic
 from weft.frontend.torch import complex_numbers, control, registry
 from weft.frontend.torch.node import Node, dtype_name, number
@@ -25,8 +25,10 @@ _IN_THE_TYPE = frozenset(
     cudnn_enable sizes split_size split_sizes split_size_or_sections sections chunks end dim dims start_dim end_dim
     shape generator n m enabled requires_grad compute_log_sumexp return_debug_mask""".split()
 )
+_CHECK = "aten._linalg_check_errors"
+"""Stops the program by the number that tells an operator's failure, which the operator itself does here."""
 # Calls that say something to PyTorch's own tracer or allocator, and nothing about values.
-_SILENT = ("aten._assert_tensor_metadata", "aten.sym_constrain_range", "aten._assert_scalar", "aten._assert_async")
+_SILENT = ("aten.sym_constrain_range", "aten._assert_", _CHECK)
 
 
 def find_custom(custom: Mapping[str, Converter], target: Any) -> Converter | None:
@@ -41,7 +43,7 @@ def find_converter(node: Any) -> Converter | None:
     known = [n.meta.get("val") for n in node.all_input_nodes]
     if complex_numbers.involved([node.meta.get("val"), known, list(node.args)]):
         return complex_numbers.find(node.target)
-    return registry.find(node.target, node.args)
+    return registry.find(_target_of(node), node.args)
 
 
 def constant(tensor: Any) -> ir.Constant:
@@ -133,12 +135,15 @@ class Graph:
 
     def has_converter(self, node: Any) -> bool:
         """Whether a call of a plain operator, one that takes no graphs, can be converted as it stands."""
-        if node.target is operator.getitem or is_size(node) or str(node.target).startswith(_SILENT):
+        if node.target is operator.getitem or is_size(node) or _effect(node).startswith(_SILENT):
             return True
         return self._converter(node) is not None
 
     def _converter(self, node: Any) -> Converter | None:
-        return find_custom(self.custom, node.target) or find_converter(node)
+        return self._custom(node) or find_converter(node)
+
+    def _custom(self, node: Any) -> Converter | None:
+        return find_custom(self.custom, node.target) or find_custom(self.custom, _target_of(node))
 
     # --- what converters of users know --------------------------------------------------------------------------------
 
@@ -160,7 +165,10 @@ class Graph:
 
     def convert(self, node: Any) -> None:
         """Convert one node, where it says anything about values."""
-        if node.op != "call_function" or str(node.target).startswith(_SILENT):
+        if node.op != "call_function":
+            return
+        if _effect(node).startswith(_SILENT):
+            self.values[node] = [None]  # the token, which calls with effects pass on
             return
         self.at = node if self.at is None or node.graph is self.at.graph else self.at
         if node.target is operator.getitem:
@@ -197,12 +205,13 @@ class Graph:
         assert converter is not None
         metas = _named(node, lambda n: n.meta.get("val"))
         readers = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
-        context = Node(
-            self.bb, self.symbols, str(node.target), _named(node, self.value), metas, node.meta["val"],
-            frozenset(readers),
-        )  # fmt: skip
+        args = _named(node, self.value)
+        if "check_errors" in args and any(_effect(r).startswith(_CHECK) for user in node.users for r in user.users):
+            args["check_errors"] = True
+        name = str(_target_of(node))
+        context = Node(self.bb, self.symbols, name, args, metas, node.meta["val"], frozenset(readers))
         try:
-            if find_custom(self.custom, node.target) is not None:
+            if self._custom(node) is not None:
                 return self._checked(context, converter(node, self))
             found = converter(context)
             self._refuse_unread(node, context, converter)
@@ -280,9 +289,37 @@ def calls(nodes: Any) -> Iterator[Any]:
             yield from calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
 
 
+def _effect(node: Any) -> str:
+    """The operator that a call is of, also where a token orders it among others."""
+    return str(node.args[1] if str(node.target) == "with_effects" else node.target)
+
+
 def mutates(node: Any) -> bool:
-    """Whether a call writes to one of its arguments."""
-    return getattr(getattr(node.target, "_schema", None), "is_mutable", False)
+    """Whether a call writes to one of its arguments that anything else may read."""
+    return getattr(getattr(_target_of(node), "_schema", None), "is_mutable", False)
+
+
+_NEW = tuple(f"aten.{name}.default" for name in ("conv1d", "conv2d", "conv3d", "batch_norm", "linear", "layer_norm"))
+"""Operators that PyTorch takes apart, whose results are in memory of their own all the same."""
+
+
+def _target_of(node: Any) -> Any:
+    """A call's operator; of one that writes to a new tensor that nothing else reads, the one that makes another."""
+    target, given = node.target, node
+    source: Any = target
+    while getattr(getattr(source, "_schema", None), "is_mutable", False):
+        given: Any = given.args[0] if given.args else None
+        if len(getattr(given, "users", ())) != 1:
+            return target
+        source = given.target
+    schema, tensors = getattr(source, "_schema", None), [n.meta.get("val") for n in (node, *node.all_input_nodes)]
+    if source is target or schema is None or any(r.alias_info is not None for r in schema.returns):
+        return target
+    alike = len({getattr(v, "dtype", None) for v in tensors}) == 1 and len(target._schema.returns) == 1
+    pure = getattr(require("torch", extra="torch").ops.aten, str(target).split(".")[1].removesuffix("_"), None)
+    pure = getattr(pure, target._overloadname, None) if str(source) in _NEW or not source._can_decompose() else None
+    same = pure is not None and [a.name for a in pure._schema.arguments] == [a.name for a in target._schema.arguments]
+    return pure if same and alike else target
 
 
 def is_size(node: Any) -> bool:

@@ -66,6 +66,15 @@ def _scatter(node: Node) -> Any:
     return node.reshape(found, []) if flat else found
 
 
+@aten("put")
+def _put(node: Node) -> Any:
+    """Elements by their places among all of them."""
+    x, places, src = (node.reshape(node[k], [node.product(node.dims(node[k]))]) for k in ("self", "index", "source"))
+    how = "sum" if node["accumulate"] else None
+    return node.reshape(_scatter(node.with_args({"self": x, "dim": 0, "index": places, "src": src, "reduce": how})),
+                        node.shape)  # fmt: skip
+
+
 @aten("index_reduce")
 def _index_reduce(node: Node) -> Any:
     """Parts that are combined with others: an index for each of their elements."""

@@ -277,3 +277,43 @@ def _eigen(node: Node) -> Any:
     *w, _, right, _ = _factors(node, "geev", a, made=made, compute_left="N", compute_right="V" if both else "N")
     found = w[0] if isinstance(a, Complex) else Complex(*w)
     return [found, right] if both else found
+
+
+def _packed(node: Node) -> list[Any]:
+    """Both factors in one matrix, the exchanges of rows, and which element of the diagonal is zero."""
+    a, refusal = node.get("A", node.args.get("self")), SINGULAR if _checked(node) and "factor" in node.name else ""
+    dims, dtype = node.dims(a), str(a.ty.dtype)
+    if not node.get("pivot", True):
+        node.error("factors without exchanges of rows")
+    made = [(dims, dtype, False), ([*dims[:-2], _smaller(*dims[-2:])], "int32", False), (dims[:-2], "int32", False)]
+    return _factors(node, "getrf", a, made=made, refusal=refusal)
+
+
+@aten("linalg_lu_factor_ex", "linalg_lu_factor")
+def _packed_factors(node: Node) -> Any:
+    return _packed(node)[: len(node.value)]
+
+
+@aten("lu_unpack", "linalg_lu")
+def _unpacked(node: Node) -> list[Any]:
+    """P, L and U of packed factors: P has the exchanges of rows of a unit matrix, the last first."""
+    node.read.update(("unpack_data", "unpack_pivots"))  # what is not unpacked is empty, and nothing reads it
+    packed, pivots = _packed(node)[:2] if "A" in node.args else (node["LU_data"], node["LU_pivots"])
+    *lead, m, n = node.dims(packed)
+    small, dtype = _smaller(m, n), str(packed.ty.dtype)
+    eye = node.expand(node.astype(_on_diagonal(node, m, m), dtype), [*lead, m, m])
+    p = _factors(node, "laswp", eye, pivots, made=[([*lead, m, m], dtype, False)], first=1, step=-1)[0]
+    low, unit = node.op("tril", _cut(node, packed, 1, small), k=-1), node.astype(_on_diagonal(node, m, small), dtype)
+    return [p, node.op("add", low, unit), node.op("triu", _cut(node, packed, 2, small))]
+
+
+@aten("linalg_lu_solve")
+def _factored_solution(node: Node) -> Any:
+    """Solve with the packed factors of a matrix; from the right it is the transposed one's solution."""
+    packed, pivots, b, dims, left = node["LU"], node["pivots"], node["B"], node.shape, node["left"]
+    packed = node.expand(packed, [*dims[:-2], *node.dims(packed)[-2:]])
+    pivots = node.expand(pivots, [*dims[:-2], node.dims(pivots)[-1]])
+    b = node.expand(b, dims) if left else _turned(node, node.expand(b, dims))
+    made, trans = [(node.dims(b), str(b.ty.dtype), False)], "N" if left != node["adjoint"] else "T"
+    x = _factors(node, "getrs", packed, pivots, b, made=made, trans=trans)[0]
+    return x if left else _turned(node, x)

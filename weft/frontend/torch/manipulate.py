@@ -20,8 +20,9 @@ def _view(node: Node) -> Any:
     return node.reshape(node["self"], node.shape)
 
 
-@aten("expand", "expand_copy")
+@aten("expand", "expand_copy", "expand_as")
 def _expand(node: Node) -> Any:
+    node.get("other")  # gives its shape alone
     return node.expand(node["self"], node.shape)
 
 

@@ -35,8 +35,16 @@ def _side(v: dict[str, Any]) -> bool:
     return v["q"] == v["m" if v["side"] == "L" else "n"] and v.get("j", 0) <= v["q"]
 
 
+def _pivots(v: dict[str, Any]) -> bool:
+    """Whether rows are exchanged with rows that there are."""
+    rows = v.get("m", v["n"])
+    return len(v["p"]) <= rows and all(1 <= i <= rows for i in v["p"].tolist())
+
+
 _ROUTINES = {
     "getrf": _Routine("a:m,n", "p:k:int", "m n a /a p info", "a p info"),
+    "getrs": _Routine("a:n,n p:n b:n,j", "", "trans n j a /a p b /b info", "b", _pivots),
+    "laswp": _Routine("a:m,n p:j", "", "n a /a first j p step", "a", _pivots),
     "potrf": _Routine("a:n,n", "", "uplo n a /a info", "a info"),
     "trsm": _Routine("a:q,q b:m,n", "", "side uplo trans_x diag m n one a /a b /b", "b", _side),
     "geqrf": _Routine("a:m,n", "t:k", "m n a /a t W info", "a t"),
@@ -127,13 +135,20 @@ def _paired(vectors: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
 
 
 @host_operator("Lapack")
-def _lapack(*arrays: Any, routine: str, paired: list[bool], batch: int, **options: Any) -> Any:
-    """Call a routine for each matrix; numbers that are complex have both parts in a last dimension of 2."""
+def _lapack(
+    *arrays: Any, routine: str, paired: list[bool], batch: int, refusal: str = "", **options: Any
+) -> Any:  # fmt: skip
+    """Call a routine for each matrix; numbers that are complex have both parts in a last dimension of 2.
+
+    With a `refusal`, what the routine has no answer for ends the call, with this as the reason.
+    """
     given = [a.view(f"c{2 * a.itemsize}")[..., 0] if c else a for a, c in zip(arrays, paired, strict=True)]
     lead = given[0].shape[:batch]
     if any(a.shape[:batch] != lead for a in given):
         raise InvalidArgument(f"{routine}: stacks differ", found=", ".join(str(a.shape) for a in given))
     found = [_one(routine, [a[at] for a in given], options) for at in np.ndindex(lead)]
-    like = found[0] if found else _one(routine, [np.zeros(a.shape[batch:], a.dtype) for a in given], options)
+    if refusal and any(f[-1] != 0 for f in found):
+        raise InvalidArgument(f"{routine}: {refusal}")
+    like = found[0] if found else _one(routine, [np.ones(a.shape[batch:], a.dtype) for a in given], options)
     made = [np.array([f[i] for f in found], x.dtype).reshape(lead + x.shape) for i, x in enumerate(like)]
     return tuple(np.stack([np.real(x), np.imag(x)], -1) if x.dtype.kind == "c" else x for x in made)
