@@ -102,3 +102,12 @@ def test_argument_count(main, count):
     args = [*GOOD.values(), 1][:count]
     with pytest.raises(TypeError, match=rf"main\(a, b, s, p, t\): expected 5 arguments, found {count}"):
         main(*args)
+
+
+def test_a_tensor_without_memory(main):
+    torch = pytest.importorskip("torch")
+    for given in ("a", "b"):
+        with pytest.raises(ValueError, match=f"'{given}': expected a tensor with memory, found a null pointer"):
+            main(*{**GOOD, given: torch._efficientzerotensor(GOOD[given].shape)}.values())
+    nothing = {"a": torch.empty(0, 3), "b": torch.empty(3, 0), "s": tvm_ffi.Shape((0,)), "t": [torch.empty(0, 3)]}
+    assert main(*{**GOOD, **nothing}.values()).shape == (0, 0)

@@ -138,6 +138,9 @@ def test_torch_tensors():
     for unshared in (torch.empty(2, device="meta"), torch.ones(2).to_sparse()):
         with pytest.raises(error.InvalidArgument, match="argument 1 is memory that its library does not share"):
             ffi.builtin("copy")(x, unshared)
+    for negated in (torch._neg_view(x), [x, torch.ones(2, dtype=torch.complex64).conj().imag]):
+        with pytest.raises(error.InvalidArgument, match="negative bit"):
+            ffi.builtin("copy")(negated)
     with pytest.raises(RuntimeError, match="invalid for input"):
         ffi.convert_func(lambda _: torch.ones(2).reshape(3))(x)
 
