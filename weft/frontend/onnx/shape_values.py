@@ -64,8 +64,8 @@ def _array(result: Any) -> Array:
 
 
 def _rounded(array: Array, dtype: str) -> Array:
-    """Round known elements to the data type; 64-bit integers and truth values need none."""
-    if dtype in ("int64", "bool"):
+    """Round known elements to the data type, which integers wrap in; truth values need none."""
+    if dtype == "bool":
         return array
     return _map(lambda e: s.cast_element(e, dtype) if s.is_known(e) else e, array)
 
@@ -112,18 +112,11 @@ def _folded(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return rule
 
 
-for _name, _fn in (("Sub", s.subtract), ("Div", s.divide)):
+_UNARY = {"Neg": s.negate, "Floor": s.floor, "Ceil": s.ceil, "Round": s.round_even, "Sqrt": s.square_root}
+for _name, _fn in {"Sub": s.subtract, "Div": s.divide, **_UNARY}.items():
     _RULES[_name] = _elementwise(_fn)
 for _name, _fn in (("Add", s.add), ("Sum", s.add), ("Mul", s.multiply), ("Min", s.minimum), ("Max", s.maximum)):
     _RULES[_name] = _folded(_fn)
-for _name, _fn in (
-    ("Neg", s.negate),
-    ("Floor", s.floor),
-    ("Ceil", s.ceil),
-    ("Round", s.round_even),
-    ("Sqrt", s.square_root),
-):
-    _RULES[_name] = _elementwise(_fn)
 _RULES["Abs"] = _elementwise(
     lambda e: abs(e) if s.is_known(e) else e if s.non_negative(e) else s.maximum(e, s.negate(e))
 )
