@@ -77,10 +77,8 @@ def test_a_model_with_a_size_of_more_bits_is_refused(name: str, opset: int, by: 
 @pytest.mark.parametrize("first", ["float32", "float64", "int32", "int8", "uint8", "uint64", "bool"])
 @pytest.mark.parametrize("second", ["float64", "int64", "bool"])
 def test_sizes_are_cast_as_numbers_are(first: str, second: str) -> None:
-    casts = [
-        (helper.np_dtype_to_tensor_dtype(np.dtype(t)), a, b) for t, a, b in [(first, "d", "c"), (second, "c", "y")]
-    ]
+    to = [helper.np_dtype_to_tensor_dtype(np.dtype(t)) for t in (first, second)]
     nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Sub", ["s", "two"], ["d"])]
-    nodes += [helper.make_node("Cast", [a], [b], to=t) for t, a, b in casts]
+    nodes += [helper.make_node("Cast", [a], [b], to=t) for a, b, t in zip("dc", "cy", to, strict=True)]
     x = np.zeros((2, 0, 3, 300), "int8")
     check(model_of(nodes, {"x": x}, ["y"], weights={"two": np.array(2)}), {"x": x}, ["x"])

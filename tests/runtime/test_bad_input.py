@@ -106,8 +106,7 @@ def test_argument_count(main, count):
 
 def test_a_tensor_without_memory(main):
     torch = pytest.importorskip("torch")
-    for given in ("a", "b"):
-        with pytest.raises(ValueError, match=f"'{given}': expected a tensor with memory, found a null pointer"):
-            main(*{**GOOD, given: torch._efficientzerotensor(GOOD[given].shape)}.values())
+    with pytest.raises(ValueError, match="'b': expected a tensor with memory, found a null pointer"):
+        main(*{**GOOD, "b": torch._efficientzerotensor((3, 2))}.values())
     nothing = {"a": torch.empty(0, 3), "b": torch.empty(3, 0), "s": tvm_ffi.Shape((0,)), "t": [torch.empty(0, 3)]}
     assert main(*{**GOOD, **nothing}.values()).shape == (0, 0)

@@ -252,13 +252,7 @@ def compare(op: str, a: Element, b: Element) -> Element:
         # A size is never a negative number, which is what exporters compare it with.
         if _proves(a > b) or _proves(a < b):
             return False
-    build = {
-        "Equal": ir.equal,
-        "Less": ir.less,
-        "LessOrEqual": ir.less_equal,
-        "Greater": ir.greater,
-        "GreaterOrEqual": ir.greater_equal,
-    }[op]
+    build = getattr(ir, op.replace("OrEqual", "_equal").lower())
     return simplify(build(*_pair(a, b)))
 
 

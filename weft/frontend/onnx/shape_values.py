@@ -7,6 +7,7 @@ elements (an object array) or None where the operator has to be computed at run 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -274,24 +275,18 @@ def _tile(node: Any, data: Array, repeats: Array) -> Any:
 
 @_RULES.on("Range")
 def _range(node: Any, start: Array, limit: Array, delta: Array) -> Any:
-    bounds = (
-        _numbers(np.array([a.reshape(-1)[0] for a in (start, limit, delta)], object))
-        if DataType(node.dtype()).is_integer
-        else None
-    )
-    if bounds is None or bounds[2] == 0 or len(range(*bounds)) > MAX_ELEMENTS:
+    if not DataType(node.dtype()).is_integer:
+        return None
+    bounds = _numbers(np.array([a.reshape(-1)[0] for a in (start, limit, delta)], object))
+    if bounds is None or bounds[2] == 0 or -((bounds[0] - bounds[1]) // bounds[2]) > MAX_ELEMENTS:
         return None
     return elements_of(np.arange(*bounds))
 
 
 # --- reductions -------------------------------------------------------------------------------------------------------
 
-for _name, _fn in (
-    ("ReduceSum", s.add),
-    ("ReduceProd", s.multiply),
-    ("ReduceMin", s.minimum),
-    ("ReduceMax", s.maximum),
-):
+_REDUCED = {"ReduceSum": s.add, "ReduceProd": s.multiply, "ReduceMin": s.minimum, "ReduceMax": s.maximum}
+for _name, _fn in _REDUCED.items():
 
     def _reduce(node: Any, data: Array, axes: Array | None = None, *, fn: Any = _fn) -> Any:
         given = _numbers(axes) if axes is not None else node.attr("axes")
@@ -304,10 +299,7 @@ for _name, _fn in (
         rows = np.transpose(data, [*kept, *over]).reshape([*(data.shape[i] for i in kept), -1])
         out = np.empty(rows.shape[:-1], object)
         for index in np.ndindex(*out.shape):
-            total = rows[index][0]
-            for e in rows[index][1:]:
-                total = fn(total, e)
-            out[index] = total
+            out[index] = functools.reduce(fn, rows[index])
         return np.expand_dims(out, over) if node.attr("keepdims", 1) else out
 
     _RULES[_name] = _reduce
