@@ -85,7 +85,11 @@ static int check_tensor_info(const Call& c) {
   if (t == nullptr) {
     return fail("TypeError", "%s: expected a tensor, found %s", where_of(c.args[c.n - 1]).c_str(), describe(c.args[0]).c_str());
   }
-  int64_t ndim;
+  int64_t ndim, nbytes;
+  if (t->data == nullptr && !(tensor_nbytes(t->shape, t->ndim, t->dtype, &nbytes) && nbytes == 0)) {
+    return fail("ValueError", "%s: expected a tensor with memory, found a null pointer: %s",
+                where_of(c.args[c.n - 1]).c_str(), describe(c.args[0]).c_str());
+  }
   if (!int_at(c, 1, &ndim)) return c.wrong(1, "the number of dimensions");
   if (ndim >= 0 && t->ndim != ndim) {
     return fail("ValueError", "%s: expected ndim %lld, found %d: %s", where_of(c.args[c.n - 1]).c_str(),

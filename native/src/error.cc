@@ -235,6 +235,10 @@ extern "C" int32_t weft_arg_error(const char* signature, int32_t arg_index, int3
       if (tensor != nullptr) found = std::to_string(tensor->device.device_id);
       break;
     case kWeftArgAlignment: {
+      if (tensor != nullptr && tensor->data == nullptr) {
+        how = "Missing ", what = "Tensor data", want = "memory", found = "a null pointer";
+        break;
+      }
       how = "Misaligned ", what = "Tensor data", want = "data alignment=" + want + " bytes";
       char address[32];
       std::snprintf(address, sizeof(address), "address %p", tensor != nullptr

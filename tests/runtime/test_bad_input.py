@@ -100,3 +100,11 @@ def test_argument(main, name, value, error, message):
 def test_argument_count(main, count):
     args = [*GOOD.values(), 1][:count]
     refuses(TypeError, rf"main\(a, b, s, p, t\): expected 5 arguments, found {count}", main, *args)
+
+
+def test_a_tensor_without_memory(main):
+    torch = pytest.importorskip("torch")
+    empty = {**GOOD, "b": torch._efficientzerotensor((3, 2))}.values()
+    refuses(ValueError, "'b': expected a tensor with memory, found a null pointer", main, *empty)
+    nothing = {"a": torch.empty(0, 3), "b": torch.empty(3, 0), "s": tvm_ffi.Shape((0,)), "t": [torch.empty(0, 3)]}
+    assert main(*{**GOOD, **nothing}.values()).shape == (0, 0)

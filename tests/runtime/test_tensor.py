@@ -134,6 +134,8 @@ def test_torch_tensors():
     for unshared in (torch.empty(2, device="meta"), torch.ones(2).to_sparse()):
         with pytest.raises(error.InvalidArgument, match="argument 1 is memory that its library does not share"):
             ffi.builtin("copy")(x, unshared)
+    for negated in (torch._neg_view(x), [x, torch.ones(2, dtype=torch.complex64).conj().imag]):
+        refuses(error.InvalidArgument, "negative bit", ffi.builtin("copy"), negated)
     refuses(RuntimeError, "invalid for input", ffi.convert_func(lambda _: torch.ones(2).reshape(3)), x)
 
 

@@ -59,6 +59,16 @@ def test_wrong_argument(kernel, case):
     np.testing.assert_array_equal(arguments[4], np.full((3, 4), 5.5, "float32"))
 
 
+@pytest.mark.parametrize("place", [0, 1, 4])
+def test_a_tensor_without_memory(kernel, place):
+    torch = pytest.importorskip("torch")
+    arguments = good()
+    arguments[place] = torch._efficientzerotensor(arguments[place].shape)
+    with pytest.raises(ValueError, match=f"(?s)Missing Tensor data on argument #{place} .*found a null pointer"):
+        kernel(*arguments)
+    kernel(torch.empty(0, 4), torch.empty(0), 3, 0.5, torch.empty(0, 4))
+
+
 @pytest.mark.parametrize("count", [0, 4, 6])
 def test_wrong_count(kernel, count):
     refuses(TypeError, rf"Expected 5 arguments .*\n.*kernel\(A: .*\n.*found {count}", kernel, *(good() + [1])[:count])

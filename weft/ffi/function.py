@@ -6,7 +6,8 @@ leaves those classes alone and wraps what its own functions return: `register_wr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from sys import modules
 from typing import Any
 
 import tvm_ffi
@@ -17,6 +18,7 @@ Wrapper = Callable[[Any], Any]
 NativeTensor = tvm_ffi.Tensor
 """What functions return as tensors, for who may not be the first to import tvm_ffi."""
 
+_AS_THEY_ARE: set[type] = set()  # classes of arguments whose memory holds their numbers
 _BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class that needs none
 
 
@@ -92,6 +94,9 @@ class PackedFunc(tvm_ffi.Function):
 
     def __call__(self, *args: Any) -> Any:
         """Call the function."""
+        for value in args if "torch" in modules else ():
+            if type(value) not in _AS_THEY_ARE:
+                _check_lent(value)
         try:
             value = self._plain(*args)
         except BufferError:
@@ -107,11 +112,7 @@ class PackedFunc(tvm_ffi.Function):
                 self.on_error(e)
             raise
         except RuntimeError:  # a callback's, or of a library that has no memory to share, which converting tells
-            for place, value in enumerate(args):
-                try:
-                    convert_argument(value)
-                except InvalidArgument as e:
-                    raise InvalidArgument(f"argument {place} is {e.what}", found=e.found, help=e.help) from e
+            _check_converted(args)
             raise
         if type(value) is _usual_class:
             return _usual_wrapper(value)
@@ -123,6 +124,27 @@ class PackedFunc(tvm_ffi.Function):
 
 
 Function = PackedFunc
+
+
+def _check_converted(args: Iterable[Any]) -> None:
+    for place, value in enumerate(args):
+        try:
+            convert_argument(value)
+        except InvalidArgument as e:
+            raise InvalidArgument(f"argument {place} is {e.what}", found=e.found, help=e.help) from e
+
+
+def _check_lent(value: Any) -> None:
+    """Refuse tensors of PyTorch with the negative bit: their memory goes in, and not that its numbers count negated."""
+    negated = getattr(value, "is_neg", None)
+    if negated is not None:
+        if negated():
+            convert_argument(value)  # raises, with the reason
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            _check_lent(item)
+    else:
+        _AS_THEY_ARE.add(type(value))
 
 
 def packed(function: tvm_ffi.Function) -> PackedFunc:

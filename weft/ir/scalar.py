@@ -5,6 +5,7 @@ Node classes, and constants. Python operators on expressions call the checked co
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
@@ -529,6 +530,8 @@ def const(value: Any, dtype: str | None = None) -> PrimExpr:
         By default bool, int32 (int64 where 32 bits are too few) or float32.
     """
     dt = DataType(dtype_of(value) if dtype is None else dtype)
+    if dtype is None and type(value) is int:
+        return IntImm(dt, _in_range(value))
     if type(value) is int and -_PLAIN.get(dt, 0) <= value < _PLAIN.get(dt, 0):
         return IntImm(dt, value)
     if dt.lanes > 1:
@@ -545,7 +548,29 @@ def _wrap(value: int, dt: DataType) -> int:
     if dt.code == "uint":
         return value & ((1 << dt.bits) - 1)
     half = 1 << (dt.bits - 1)
-    return value if -half <= value < half else (value + half) % (2 * half) - half
+    if -half <= value < half:
+        return value
+    exact = dt == "int64" and getattr(_sizes, "exact", False)
+    return _in_range(value) if exact else (value + half) % (2 * half) - half
+
+
+_sizes = threading.local()
+
+
+class exact_sizes:
+    """Inside, int64 constants that come out of range are refused: sizes of tensors are not counted modulo ``2**64``."""
+
+    def __enter__(self) -> None:
+        self.before, _sizes.exact = getattr(_sizes, "exact", False), True
+
+    def __exit__(self, _kind: object, _e: BaseException | None, _trace: object) -> None:
+        _sizes.exact = self.before
+
+
+def _in_range(value: int) -> int:
+    if -_PLAIN["int64"] <= value < _PLAIN["int64"]:
+        return value
+    raise InvalidArgument("a size or number has more than 64 bits", expected="at most 2**63 - 1", found=str(value))
 
 
 def int32(value: int) -> IntImm:
@@ -554,8 +579,8 @@ def int32(value: int) -> IntImm:
 
 
 def int64(value: int) -> IntImm:
-    """Make an int64 constant."""
-    return IntImm(_INT64, value)
+    """Make an int64 constant, which must be in range."""
+    return IntImm(_INT64, _in_range(value))
 
 
 _INT32, _INT64, _BOOL = DataType("int32"), DataType("int64"), DataType("bool")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft import error, ir
+from weft.ir.scalar import exact_sizes
 from weft.op.attributes import Attribute, checked_axes, normal_values
 
 
@@ -114,11 +115,13 @@ class _WithAttributes:
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         values = normal_values(self.op, self.kinds, attrs)
-        if self.checks:
-            ndim = getattr(getattr(args[0], "ty", None), "ndim", -1) if args else -1
-            if ndim >= 0:
-                checked_axes(self.op, self.kinds, values, ndim)
-        return self.fn(*args, **{name: values[name] for name in self.names})
+        if not self.checks:
+            return self.fn(*args, **{name: values[name] for name in self.names})
+        ndim = getattr(getattr(args[0], "ty", None), "ndim", -1) if args else -1
+        if ndim >= 0:
+            checked_axes(self.op, self.kinds, values, ndim)
+        with exact_sizes():
+            return self.fn(*args, **{name: values[name] for name in self.names})
 
 
 _OPS: dict[str, OpDef] = {}

@@ -26,6 +26,7 @@ from weft.frontend.onnx.registry import find_converter
 from weft.frontend.onnx.schema import find_schema, normal_domain, type_text
 from weft.frontend.onnx.value import Value
 from weft.ir import IRModule, Tuple
+from weft.ir.scalar import exact_sizes
 from weft.runtime.host import STORED
 
 WEIGHT_FILES = "weft.weight_files"
@@ -298,16 +299,14 @@ def _as_values(results: Any) -> list[Value | None]:
     return [r if r is None or isinstance(r, Value) else Value.of_expr(r) for r in items]
 
 
-class _as_import_errors:
+class _as_import_errors(exact_sizes):
     """Turn whatever an import raises into :class:`ModelImportError` that names the place, the cause behind it."""
 
     def __init__(self, where: str) -> None:
         self.where = where
 
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: Any, e: BaseException | None, _trace: Any) -> None:
+    def __exit__(self, _kind: object, e: BaseException | None, _trace: object) -> None:
+        super().__exit__(_kind, e, _trace)
         if isinstance(e, ModelImportError):
             e.where = self.where if e.where is None else e.where
         elif is_defect(e) or isinstance(e, (MemoryError, RecursionError)):

@@ -252,13 +252,7 @@ def compare(op: str, a: Element, b: Element) -> Element:
         # A size is never a negative number, which is what exporters compare it with.
         if _proves(a > b) or _proves(a < b):
             return False
-    build = {
-        "Equal": ir.equal,
-        "Less": ir.less,
-        "LessOrEqual": ir.less_equal,
-        "Greater": ir.greater,
-        "GreaterOrEqual": ir.greater_equal,
-    }[op]
+    build = getattr(ir, op.replace("OrEqual", "_equal").lower())
     return simplify(build(*_pair(a, b)))
 
 
@@ -322,16 +316,12 @@ def cast_element(e: Element, dtype: str) -> Element:
         return _cast_number(e, dt)
     source = _type_of(e)
     if dt == "bool":
-        return (
-            e
-            if source == "bool"
-            else compare("Equal", e, 0)
-            if source.is_float
-            else logic("Not", compare("Equal", e, 0))
-        )
+        return e if source == "bool" else logic("Not", compare("Equal", e, 0))
     if dt.is_integer:
         if source == "bool":
             return ir.cast("int64", e)
+        if dt.bits < 32 or (dt.code == "uint" and not non_negative(e)):  # it may wrap
+            return None
         return _truncate(e) if source.is_float else e
     if dt not in ("float32", "float64") or source == "bool":
         return None

@@ -7,6 +7,7 @@ elements (an object array) or None where the operator has to be computed at run 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -64,8 +65,8 @@ def _array(result: Any) -> Array:
 
 
 def _rounded(array: Array, dtype: str) -> Array:
-    """Round known elements to the data type; 64-bit integers and truth values need none."""
-    if dtype in ("int64", "bool"):
+    """Round known elements to the data type, which integers wrap in; truth values need none."""
+    if dtype == "bool":
         return array
     return _map(lambda e: s.cast_element(e, dtype) if s.is_known(e) else e, array)
 
@@ -112,18 +113,11 @@ def _folded(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     return rule
 
 
-for _name, _fn in (("Sub", s.subtract), ("Div", s.divide)):
+_UNARY = {"Neg": s.negate, "Floor": s.floor, "Ceil": s.ceil, "Round": s.round_even, "Sqrt": s.square_root}
+for _name, _fn in {"Sub": s.subtract, "Div": s.divide, **_UNARY}.items():
     _RULES[_name] = _elementwise(_fn)
 for _name, _fn in (("Add", s.add), ("Sum", s.add), ("Mul", s.multiply), ("Min", s.minimum), ("Max", s.maximum)):
     _RULES[_name] = _folded(_fn)
-for _name, _fn in (
-    ("Neg", s.negate),
-    ("Floor", s.floor),
-    ("Ceil", s.ceil),
-    ("Round", s.round_even),
-    ("Sqrt", s.square_root),
-):
-    _RULES[_name] = _elementwise(_fn)
 _RULES["Abs"] = _elementwise(
     lambda e: abs(e) if s.is_known(e) else e if s.non_negative(e) else s.maximum(e, s.negate(e))
 )
@@ -281,24 +275,18 @@ def _tile(node: Any, data: Array, repeats: Array) -> Any:
 
 @_RULES.on("Range")
 def _range(node: Any, start: Array, limit: Array, delta: Array) -> Any:
-    bounds = (
-        _numbers(np.array([a.reshape(-1)[0] for a in (start, limit, delta)], object))
-        if DataType(node.dtype()).is_integer
-        else None
-    )
-    if bounds is None or bounds[2] == 0 or len(range(*bounds)) > MAX_ELEMENTS:
+    if not DataType(node.dtype()).is_integer:
+        return None
+    bounds = _numbers(np.array([a.reshape(-1)[0] for a in (start, limit, delta)], object))
+    if bounds is None or bounds[2] == 0 or -((bounds[0] - bounds[1]) // bounds[2]) > MAX_ELEMENTS:
         return None
     return elements_of(np.arange(*bounds))
 
 
 # --- reductions -------------------------------------------------------------------------------------------------------
 
-for _name, _fn in (
-    ("ReduceSum", s.add),
-    ("ReduceProd", s.multiply),
-    ("ReduceMin", s.minimum),
-    ("ReduceMax", s.maximum),
-):
+_REDUCED = {"ReduceSum": s.add, "ReduceProd": s.multiply, "ReduceMin": s.minimum, "ReduceMax": s.maximum}
+for _name, _fn in _REDUCED.items():
 
     def _reduce(node: Any, data: Array, axes: Array | None = None, *, fn: Any = _fn) -> Any:
         given = _numbers(axes) if axes is not None else node.attr("axes")
@@ -311,10 +299,7 @@ for _name, _fn in (
         rows = np.transpose(data, [*kept, *over]).reshape([*(data.shape[i] for i in kept), -1])
         out = np.empty(rows.shape[:-1], object)
         for index in np.ndindex(*out.shape):
-            total = rows[index][0]
-            for e in rows[index][1:]:
-                total = fn(total, e)
-            out[index] = total
+            out[index] = functools.reduce(fn, rows[index])
         return np.expand_dims(out, over) if node.attr("keepdims", 1) else out
 
     _RULES[_name] = _reduce

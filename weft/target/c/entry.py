@@ -259,6 +259,7 @@ class _Entry:
         if not buffer.strides and rank:
             self.fail(f"!weft_compact({x})", "ValueError", i, f"Mismatched {name}.strides", "to be compact array",
                       "other strides")  # fmt: skip
+        self.fail(f"!weft_placed({x})", "ValueError", i, "Missing Tensor data", "memory", "a null pointer")
         if buffer.elem_offset is None:
             if dt.itemsize > 1:
                 unit = dt.itemsize & -dt.itemsize

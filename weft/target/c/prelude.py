@@ -64,6 +64,13 @@ static inline __attribute__((unused)) int64_t weft_stride(const DLTensor* t, int
   return t->strides ? t->strides[d] : weft_row_major(t, d);
 }
 
+static inline __attribute__((unused)) bool weft_placed(const DLTensor* t) {
+  for (int d = 0; t->data == NULL && d < t->ndim; ++d) {
+    if (t->shape[d] == 0) return true;
+  }
+  return t->data != NULL;
+}
+
 static inline __attribute__((unused)) bool weft_compact(const DLTensor* t) {
   bool same = true;
   for (int d = 0; d < t->ndim; ++d) {

@@ -205,11 +205,11 @@ here:
 refused:
   %code = phi i32 [ {Failure.NOT_TENSOR:d}, %entry ], [ {Failure.NDIM:d}, %tensor ], [ {Failure.DTYPE:d}, %rank ],
     [ {Failure.DEVICE:d}, %typed ], [ {Failure.SHAPE:d}, %axis ], [ {Failure.STRIDES:d}, %sparse ],
-    [ {Failure.ALIGN:d}, %start ]
+    [ {Failure.ALIGN:d}, %start ], [ {Failure.ALIGN:d}, %look ]
   %dim = phi i64 [ -1, %entry ], [ -1, %tensor ], [ -1, %rank ], [ -1, %typed ], [ %d, %axis ], [ -1, %sparse ],
-    [ -1, %start ]
+    [ -1, %start ], [ -1, %look ]
   %expected = phi i64 [ 0, %entry ], [ %wide.ndim, %tensor ], [ %wide.dtype, %rank ], [ %wide.device_type, %typed ],
-    [ %want, %axis ], [ 0, %sparse ], [ %alignment, %start ]
+    [ %want, %axis ], [ 0, %sparse ], [ %alignment, %start ], [ %alignment, %look ]
   %raised = call i32 {arg_error(module)}({given})
   ret ptr null"""
 
@@ -290,9 +290,23 @@ _START = f"""start:
   %low = and i64 %address, %mask
   %aligned = icmp eq i64 %low, 0
   %alignment = add nuw nsw i64 %mask, 1
-  br i1 %aligned, label %out, label %refused, !prof !0
+  br i1 %aligned, label %placed, label %refused, !prof !0
+placed:
+  %nowhere = icmp eq ptr %data, null
+  br i1 %nowhere, label %look, label %out, !prof !2
+look:
+  %l = phi i64 [ 0, %placed ], [ %l.next, %length.of ]
+  %left = icmp ult i64 %l, %rank64
+  br i1 %left, label %length.of, label %refused
+length.of:
+  %l.next = add nuw nsw i64 %l, 1
+  %at_dim = getelementptr inbounds i64, ptr %shape, i64 %l
+  %dim.found = load i64, ptr %at_dim
+  %vacant = icmp eq i64 %dim.found, 0
+  br i1 %vacant, label %out, label %look
 out:
   ret ptr %found"""
+"""The address, which only a tensor without elements may lack."""
 
 
 def define_all(module: ModuleEmitter) -> None:

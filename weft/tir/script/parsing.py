@@ -20,21 +20,7 @@ from weft.tir import stmt as stmts
 from weft.tir.analysis.access import block_regions
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.function import PrimFunc, signature_type
-from weft.tir.script.commands import (
-    AllocBlockBuffer,
-    Axis,
-    BlockFact,
-    BlockScope,
-    Branch,
-    IfScope,
-    InitScope,
-    LetAnnotation,
-    Loops,
-    MatchBuffer,
-    Remap,
-    Scope,
-    WhileScope,
-)
+from weft.tir.script import commands as cmd
 from weft.tir.script.elements import as_lanes
 from weft.tir.script.language import DTypeMaker, serial
 from weft.tir.script.names import BlockUnderWay, FunctionUnderWay, assign, emit, let, name_scope
@@ -176,7 +162,7 @@ def _annotated(p: Parser, node: ast.AnnAssign) -> None:
         p.define(node.target.id, ir.Var(node.target.id, ir.DataType(dtype or "int32")))
         return
     value = p.evaluate(node.value)
-    if isinstance(note, (LetAnnotation, DTypeMaker, ir.Var)) or note is None or dtype is None:
+    if isinstance(note, (cmd.LetAnnotation, DTypeMaker, ir.Var)) or note is None or dtype is None:
         if isinstance(value, (ir.PrimExpr, int, float)):
             p.define(node.target.id, let(p, node.target, ir.as_expr(value, dtype), dtype))
             return
@@ -203,14 +189,14 @@ def _expression(p: Parser, node: ast.Expr) -> None:
     value = p.evaluate(node.value)
     if isinstance(value, stmts.Stmt):
         emit(p, _with_span(value, p, node))
-    elif isinstance(value, Scope):
+    elif isinstance(value, cmd.Scope):
         _launch_named(p, value)
         emit(p, (value, value.value))
-    elif isinstance(value, BlockFact):
+    elif isinstance(value, cmd.BlockFact):
         state_fact(p, node, value)
     elif isinstance(value, ir.PrimExpr):
         emit(p, stmts.Evaluate(value, span=p.span(node)))
-    elif isinstance(value, (AllocBlockBuffer, MatchBuffer, Axis, Remap, Loops, BlockScope)):
+    elif isinstance(value, (cmd.AllocBlockBuffer, cmd.MatchBuffer, cmd.Axis, cmd.Remap, cmd.Loops, cmd.BlockScope)):
         said = node.value.func if isinstance(node.value, ast.Call) else node
         raise p.fail(node, f"the result of '{ast.unparse(said)}' is not used")
     elif value is not None and not isinstance(value, (str, MetaVar)):
@@ -221,7 +207,7 @@ def _with_span(stmt: stmts.Stmt, p: Parser, node: ast.AST) -> stmts.Stmt:
     return replace(stmt, span=p.span(node)) if stmt.span is None else stmt
 
 
-def _launch_named(p: Parser, scope: Scope) -> None:
+def _launch_named(p: Parser, scope: cmd.Scope) -> None:
     """Refuse a thread that would stay without a name."""
     if scope.kind == "thread" and isinstance(scope.value, ir.Var) and scope.value.name == "":
         scope_name = str(scope.annotations)
@@ -231,7 +217,7 @@ def _launch_named(p: Parser, scope: Scope) -> None:
 _FACTS = {"reads": "T.reads", "writes": "T.writes", "where": "T.where", "annotations": "T.sblock_attr"}
 
 
-def state_fact(p: Parser, node: Any, fact: BlockFact) -> None:
+def state_fact(p: Parser, node: Any, fact: cmd.BlockFact) -> None:
     """Note a fact about the block or function under way."""
     state: FunctionUnderWay = p.state
     if fact.kind == "func_attr":
@@ -309,7 +295,7 @@ def _jump(p: Parser, node: ast.Break | ast.Continue) -> None:
 
 def _for(p: Parser, node: ast.For) -> None:
     loops = p.evaluate(node.iter)
-    if not isinstance(loops, Loops):
+    if not isinstance(loops, cmd.Loops):
         _unrolled(p, node, loops)
         return
     targets, names = _loop_targets(node.target, len(loops.ranges))
@@ -340,7 +326,7 @@ def _for(p: Parser, node: ast.For) -> None:
     emit(p, nest(loops, variables, body, p.span(node.target)))
 
 
-def nest(loops: Loops, variables: list[ir.Var], body: stmts.Stmt, span: ir.Span | None = None) -> stmts.Stmt:
+def nest(loops: cmd.Loops, variables: list[ir.Var], body: stmts.Stmt, span: ir.Span | None = None) -> stmts.Stmt:
     """Put loops with their variables around a statement."""
     for var, r in zip(reversed(variables), reversed(loops.ranges), strict=True):
         if loops.step != 1:  # loops count in steps of one: the name stands for where the step is
@@ -369,7 +355,7 @@ def _loop_targets(target: ast.expr, n_loops: int) -> tuple[list[ast.expr], dict[
     return result, names
 
 
-def _thread(loops: Loops, r: ir.Range, var: ir.Var) -> ir.IterVar | None:
+def _thread(loops: cmd.Loops, r: ir.Range, var: ir.Var) -> ir.IterVar | None:
     if loops.binding is not None or loops.kind != stmts.ForKind.THREAD_BINDING or loops.thread is None:
         return loops.binding
     dom = ir.Range.from_min_extent(ir.const(0, var.dtype), r.extent)
@@ -409,14 +395,14 @@ def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
     item, *rest = items
     command = p.evaluate(item.context_expr)
     inner: list[ast.stmt] = node.body if not rest else [ast.copy_location(ast.With(rest, node.body), node)]
-    if isinstance(command, BlockScope):
+    if isinstance(command, cmd.BlockScope):
         _block(p, node, command, inner)
-    elif isinstance(command, InitScope):
+    elif isinstance(command, cmd.InitScope):
         block = p.state.blocks[-1]
         if block.init is not None or len(p.state.blocks) == 1:
             raise p.fail(item.context_expr, "T.init stands once, inside a block")
         block.init = _sequence(p, inner)
-    elif isinstance(command, Scope):
+    elif isinstance(command, cmd.Scope):
         value = command.value
         p.scopes.append({})
         if isinstance(item.optional_vars, ast.Name):
@@ -427,11 +413,11 @@ def _with_items(p: Parser, node: ast.With, items: list[ast.withitem]) -> None:
         body = _sequence(p, inner)
         p.scopes.pop()
         emit(p, command.make(value, body, p))
-    elif isinstance(command, IfScope):
+    elif isinstance(command, cmd.IfScope):
         _if_scope(p, node, command.condition, inner)
-    elif isinstance(command, WhileScope):
+    elif isinstance(command, cmd.WhileScope):
         emit(p, stmts.While(command.condition, _loop_body(p, inner), span=p.span(item.context_expr)))
-    elif isinstance(command, Loops):
+    elif isinstance(command, cmd.Loops):
         raise p.fail(item.context_expr, "a loop is written with 'for'")
     else:
         raise p.fail(item.context_expr, "'with' needs a block, T.init or a scope", found=repr(command))
@@ -442,7 +428,7 @@ def _if_scope(p: Parser, node: ast.With, condition: ir.PrimExpr, inner: list[ast
     cases: dict[bool, stmts.Stmt] = {}
     for n in inner:
         command = p.evaluate(n.items[0].context_expr) if isinstance(n, ast.With) and len(n.items) == 1 else None
-        if not isinstance(command, Branch) or command.holds in cases or (not command.holds and True not in cases):
+        if not isinstance(command, cmd.Branch) or command.holds in cases or (not command.holds and True not in cases):
             raise p.fail(n, "T.If holds one T.Then and after it at most one T.Else")
         cases[command.holds] = _sequence(p, n.body)  # type: ignore[attr-defined]
     if True not in cases:
@@ -450,7 +436,7 @@ def _if_scope(p: Parser, node: ast.With, condition: ir.PrimExpr, inner: list[ast
     emit(p, stmts.IfThenElse(condition, cases[True], cases.get(False), span=p.span(node.items[0].context_expr)))
 
 
-def _block(p: Parser, node: ast.With, command: BlockScope, inner: list[ast.stmt]) -> None:
+def _block(p: Parser, node: ast.With, command: cmd.BlockScope, inner: list[ast.stmt]) -> None:
     state: FunctionUnderWay = p.state
     if (name := node.items[0].optional_vars) is not None:
         raise p.fail(name, "a block gives no value to a name")
@@ -494,7 +480,7 @@ def _assert(p: Parser, node: ast.Assert) -> None:
     if isinstance(said, tuple) and len(said) == 2 and isinstance(said[1], (list, tuple)):  # its kind, and parts of it
         kind, said = str(said[0]), "".join(map(str, said[1]))
     message = ir.as_expr(said)
-    emit(p, (Scope(None, lambda _, body, __: stmts.AssertStmt(condition, message, body, kind, span=span)), None))
+    emit(p, (cmd.Scope(None, lambda _, body, __: stmts.AssertStmt(condition, message, body, kind, span=span)), None))
 
 
 def _return(p: Parser, node: ast.Return) -> None:
