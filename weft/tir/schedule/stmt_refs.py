@@ -28,7 +28,7 @@ from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, For, Stmt
 
-__all__ = ["BlockScope", "CachedFlags", "DepKind", "Dependency", "ScheduleDebugMask", "StmtRefs", "StmtSRef"]
+__all__ = ["BlockDependenceInfo", "BlockScope", "CachedFlags", "DepKind", "Dependency", "ScheduleDebugMask", "StmtRefs", "StmtSRef"]
 
 
 class ScheduleDebugMask(IntEnum):
@@ -129,6 +129,8 @@ class StmtRefs:
         Taken for TVM's programs; nothing is checked here but what :meth:`replace` may exchange.
     """
 
+    _kinds: tuple[type, ...] = (Block, For)
+
     def __init__(self, mod: IRModule | PrimFunc, *, debug_mask: str | int = "none", enable_check: bool = True) -> None:
         self.mod = mod if isinstance(mod, IRModule) else IRModule({"main": mod})
         masks = {"all": sum(ScheduleDebugMask), "none": 0}
@@ -143,7 +145,7 @@ class StmtRefs:
         """Make a reference of each block and loop that has none, and set what is around each."""
 
         def visit(stmt: Stmt, above: StmtSRef | None) -> None:
-            if isinstance(stmt, (Block, For)):
+            if isinstance(stmt, self._kinds):
                 sref = self._known.setdefault(stmt, StmtSRef(stmt))
                 sref.parent = above
                 found[stmt] = above = sref
@@ -316,3 +318,9 @@ def _regions(realize: BlockRealize, kind: str) -> list[BufferRegion]:
     """List the regions that an instance of a block touches, in terms of the loops around it."""
     regions = getattr(realize.block, kind)
     return list(subst_regions(regions, iter_values_of(realize)))
+
+
+class BlockDependenceInfo(StmtRefs):
+    """The references of a module's blocks alone, each with the block around it, and how the blocks depend."""
+
+    _kinds = (Block,)
