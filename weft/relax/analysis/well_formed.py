@@ -53,7 +53,7 @@ def well_formed(
     Raises
     ------
     ErrorGroup
-        With everything that is not well formed, under the bindings that are guilty, unless `check_struct_info` is given.
+        With all that is not well formed, under the bindings that are guilty, unless `check_struct_info` is given.
     """
     if check_struct_info is not None:
         return check_well_formed(mod)

@@ -27,8 +27,7 @@ def place_of(block: Block, buffer: BufferName, primitive: str) -> tuple[str, int
     """Return a buffer of a block, given in any of its forms, as ``("read" or "write", index)``."""
     if isinstance(buffer, (tuple, list)):
         return buffer[0], buffer[1]
-    own = {w.buffer for w in block.writes}
-    reads = [r.buffer for r in block.reads if r.buffer not in own]
+    reads = [r.buffer for r in block.reads]
     for kind, buffers in (("write", [w.buffer for w in block.writes]), ("read", reads)):
         for i, b in enumerate(buffers):
             if b is buffer or b.name == buffer:
@@ -41,7 +40,7 @@ def place_of(block: Block, buffer: BufferName, primitive: str) -> tuple[str, int
 def index_of(block: Block, kind: str, buffer: int | str | Buffer, primitive: str) -> int:
     """Return the place of a buffer, given by its place, its name or itself, among those that a block reads or writes.
 
-    What a block writes does not count as read.
+    What a block writes is not found among what it reads, unless by its place there.
     """
     if isinstance(buffer, int):
         return buffer
@@ -56,10 +55,9 @@ def index_of(block: Block, kind: str, buffer: int | str | Buffer, primitive: str
 def buffer_at(block: Block, where: BufferName, primitive: str) -> Buffer:
     """Return a buffer of a block, given in any of its forms."""
     kind, index = place_of(block, where, primitive)
-    own = {w.buffer for w in block.writes}
     if kind not in ("read", "write"):
         raise refuse(primitive, f"unknown kind of buffer '{kind}'", block=block.name_hint, help="'read' or 'write'")
-    regions = block.writes if kind == "write" else tuple(r for r in block.reads if r.buffer not in own)
+    regions = block.writes if kind == "write" else block.reads
     if not 0 <= index < len(regions):
         raise refuse(primitive, f"buffer index {index} is out of range", block=block.name_hint,
                      help="the buffers are " + ", ".join(r.buffer.name for r in regions))  # fmt: skip

@@ -79,10 +79,13 @@ def cache_read(
     """
     path, scope, realize = _found(state, "cache_read", name, storage_scope)
     block = realize.block
-    own = {w.buffer for w in block.writes}
-    index = index_of(block, "read", read_index, "cache_read")
-    region = _region(tuple(r for r in block.reads if r.buffer not in own), index, name, "cache_read")
+    region = _region(block.reads, index_of(block, "read", read_index, "cache_read"), name, "cache_read")
     old = region.buffer
+    if any(w.buffer is old for w in block.writes):
+        others = [f"{i} is '{r.buffer.name}'" for i, r in enumerate(block.reads) if r.buffer is not old]
+        raise refuse(
+            "cache_read", f"the block writes '{old.name}'", block=name, help=f"of its reads, {', '.join(others)}"
+        )
     cache = _cache_of(old, storage_scope)
     name = block.name_hint  # handles of decomposed reductions have the old one
     users = [state.realize(user).block.name_hint for user in consumers or [name]]

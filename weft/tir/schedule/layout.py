@@ -15,10 +15,10 @@ from weft.tir.analysis.apart import numbered, values_at
 from weft.tir.analysis.structure import blocks_in, loops_around, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at
+from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.index_map import IndexMap
-from weft.tir.schedule.iteration import with_regions
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, seq
 from weft.tir.typing import Value
@@ -65,7 +65,7 @@ def transform_layout(
     state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), {old: new}))
     for user in users:
         current = state.realize(user).block
-        state.replace(current, with_regions(state, _simplified(current, new), user))
+        state.replace(current, refresh_accesses(state, _simplified(current, new), user))
     if state.is_argument(old):
         state.func = replace_node(
             state.func, buffer_map=tuple((p, new if b is old else b) for p, b in state.func.buffer_map)

@@ -28,7 +28,16 @@ from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, For, Stmt
 
-__all__ = ["BlockDependenceInfo", "BlockScope", "CachedFlags", "DepKind", "Dependency", "ScheduleDebugMask", "StmtRefs", "StmtSRef"]
+__all__ = [
+    "BlockDependenceInfo",
+    "BlockScope",
+    "CachedFlags",
+    "DepKind",
+    "Dependency",
+    "ScheduleDebugMask",
+    "StmtRefs",
+    "StmtSRef",
+]
 
 
 class ScheduleDebugMask(IntEnum):
