@@ -99,4 +99,4 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
 # What TVM has here and Weft in its dialect or its runtime.
 _OF_RELAY = ("GlobalTypeVar", "RelayExpr", "TypeCall", "TypeData", "TypeKind", "TypeRelation", "TypeVar")
 _CONTAINERS = dict.fromkeys(("Array", "Map"), "weft.runtime.container")
-__getattr__ = names_of("weft.ir", dict.fromkeys(_OF_RELAY, "weft.relay") | _CONTAINERS)
+__getattr__ = names_of("weft.ir", dict.fromkeys(_OF_RELAY, "weft.relay") | _CONTAINERS | {"analysis": ""})

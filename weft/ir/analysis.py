@@ -6,8 +6,6 @@ from weft.ir.expr import GlobalVar
 from weft.ir.module import IRModule
 from weft.ir.walk import walk
 
-__all__ = ["collect_call_map"]
-
 
 def collect_call_map(module: IRModule) -> dict[GlobalVar, list[GlobalVar]]:
     """Return which functions of a module each of its functions names, each once, in the order written."""

@@ -38,7 +38,7 @@ def lower_match_buffers(
 
 def bound_names(func: PrimFunc) -> frozenset[Var]:
     """Return the variables that a function introduces otherwise than by the matched buffers of its blocks."""
-    declared = ((*b.shape, *b.strides, b.elem_offset) for b in func.buffer_map.values())
+    declared = ((*b.shape, *b.strides, b.elem_offset) for _, b in func.buffer_map)
     return frozenset(v for n in walk(func) for v in introduced(n)) | used_vars(*(e for es in declared for e in es))
 
 

@@ -468,7 +468,7 @@ def test_places_of_reads_are_those_that_the_block_lists():
     assert [ir.as_int(d) for d in next(b for _, b in sch.func.buffer_map).shape] == [10, 6]
     sch = Schedule(product)
     sch.reindex_cache_read("C", 2, "global", lambda i, j, k: (j, k))
-    assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["A", "B_global"]  # what a reduction adds to is no read
+    assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["A", "B_global"]  # not what it adds to
 
 
 def test_conditions_of_consumers_are_inlined_into():

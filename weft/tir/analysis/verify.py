@@ -82,7 +82,7 @@ def _note_definitions(func: BaseFunc, seen: set[Var]) -> None:
         stack += [new, *reversed([c for c in children(n) if not isinstance(c, Var)])]
 
 
-def introduced(node: Any) -> Iterator[Var]:
+def introduced(node: object) -> Iterator[Var]:
     """The variables that are known inside of a node, and not outside."""
     if isinstance(node, BaseFunc):
         yield from getattr(node, "params", ())

@@ -15,6 +15,7 @@ from weft.arith import Analyzer, IntervalSet, detect_iter_map, estimate_region_l
 from weft.arith.int_set import intersect, union_lower_bound
 from weft.error import InvalidArgument
 from weft.ir import IRModule, Range, Var, is_const_int
+from weft.spelling import also_called
 from weft.tir.analysis.structure import (
     child_realizes,
     iter_values_of,
@@ -138,7 +139,7 @@ class StmtRefs:
         Taken for TVM's programs; nothing is checked here but what :meth:`replace` may exchange.
     """
 
-    _kinds: tuple[type, ...] = (Block, For)
+    _kinds: tuple[type[Block] | type[For], ...] = (Block, For)
 
     def __init__(self, mod: IRModule | PrimFunc, *, debug_mask: str | int = "none", enable_check: bool = True) -> None:
         self.mod = mod if isinstance(mod, IRModule) else IRModule({"main": mod})
@@ -170,6 +171,7 @@ class StmtRefs:
                 sref.stmt = None
         self._known = found
 
+    @also_called(block="stmt")
     def get_sref(self, stmt: Block | For) -> StmtSRef | None:
         """Return the reference to a block or loop; None where it is not in the module."""
         return self._known.get(stmt)
