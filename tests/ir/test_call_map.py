@@ -2,6 +2,7 @@
 
 from weft import ir, runtime
 from weft.ir.analysis import collect_call_map
+from weft.runtime import relax_vm
 from weft.script import from_source
 
 
@@ -24,9 +25,4 @@ class Module:
 """)
     found = {v.name_hint: [called.name_hint for called in callees] for v, callees in collect_call_map(mod).items()}
     assert found == {"main": ["kernel", "again"], "again": ["again"], "kernel": []}
-
-
-def test_the_machine_has_its_old_name():
-    from weft.runtime import relax_vm
-
     assert relax_vm.VirtualMachine is runtime.vm.VirtualMachine and ir.Array is runtime.container.Array

@@ -9,7 +9,7 @@ from weft.error import ScheduleError
 from weft.script import tir as T
 from weft.tir import interpret
 from weft.tir.pipeline import lower
-from weft.tir.schedule import Schedule
+from weft.tir.schedule import IndexMap, Schedule
 
 
 def matmul(m, n, k, relu: bool = True):
@@ -464,8 +464,9 @@ def test_places_of_reads_are_those_that_the_block_lists():
         else:
             assert sch.get(sch.cache_read("C", place, "global")).reads[0].buffer.name == name
     sch = Schedule(product)
-    sch.transform_layout("C", ("read", 1), lambda i, j: (j, i))
-    assert [ir.as_int(d) for d in next(b for _, b in sch.func.buffer_map).shape] == [10, 6]
+    sch.transform_layout("C", ("read", 1), lambda i, j: (j, IndexMap.AXIS_SEPARATOR, i))
+    (_, moved), *_ = sch.func.buffer_map
+    assert ([ir.as_int(d) for d in moved.shape], moved.axis_separators) == ([10, 6], (1,))
     sch = Schedule(product)
     sch.reindex_cache_read("C", 2, "global", lambda i, j, k: (j, k))
     assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["A", "B_global"]  # not what it adds to
