@@ -469,7 +469,7 @@ def test_places_of_reads_are_those_that_the_block_lists():
     assert ([ir.as_int(d) for d in moved.shape], moved.axis_separators) == ([10, 6], (1,))
     sch = Schedule(product)
     sch.reindex_cache_read("C", 2, "global", lambda i, j, k: (j, k))
-    assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["A", "B_global"]  # not what it adds to
+    assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["C", "A", "B_global"]
 
 
 def test_conditions_of_consumers_are_inlined_into():

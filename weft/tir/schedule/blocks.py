@@ -243,7 +243,7 @@ def _inverse(
 
 
 def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:
-    """Compute anew the regions that a block reads and writes after its body changed; what it sums up is not read."""
+    """Compute anew what a block reads and writes after its body changed; what it sums up only if it was listed."""
     analyzer = state.analyzer_at(state.path_to_block(place))
     stmts = [s for s in (block.init, block.body) if s is not None]
     reads, writes = access_regions(stmts, analyzer, block.alloc_buffers, block.match_buffers)
@@ -252,7 +252,8 @@ def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:
             (*(r for r in found if r.buffer.data not in opaque), *(r for r in said if r.buffer.data in opaque))
             for said, found in ((block.reads, reads), (block.writes, writes))
         )
-    own = {w.buffer for w in writes} if block.init is not None else set()
+    listed = any(r.buffer is w.buffer for r in block.reads for w in block.writes)
+    own = {w.buffer for w in writes} if block.init is not None and not listed else set()
     return replace_node(block, reads=tuple(r for r in reads if r.buffer not in own), writes=writes)
 
 
