@@ -5,7 +5,6 @@ import pytest
 
 import weft
 from weft import error, te, tir
-from weft.script import tir as T
 
 
 def build(name, target="llvm", n_args=1):
@@ -50,18 +49,3 @@ def test_functions_of_bits_are_for_integers():
         tir.popcount(tir.Var("x", "float32"))
     with pytest.raises(error.InvalidArgument, match="shift_left is for integers"):
         tir.shift_left(tir.Var("x", "float32"), 2)
-
-
-def test_numbers_that_stand_for_names():
-    number = weft.target.codegen.llvm_lookup_intrinsic_id("llvm.ctpop")
-    assert weft.target.codegen.llvm_get_intrinsic_name(number) == "llvm.ctpop" and number > 1 << 29
-    assert weft.target.codegen.llvm_lookup_intrinsic_id("popcount") == 0
-
-    @T.prim_func
-    def f(A: T.Buffer((4,), "int32")):
-        for k in range(4):
-            A[k] = T.call_llvm_pure_intrin("int32", T.llvm_lookup_intrinsic_id("llvm.ctpop"), T.uint32(1), A[k])
-
-    values = weft.runtime.tensor(np.array([1, 3, 7, 8], "int32"))
-    weft.compile(f, target="llvm")(values)
-    assert values.numpy().tolist() == [1, 2, 3, 1]

@@ -9,7 +9,6 @@ import llvmlite.binding as llvm
 
 from weft.target.cpu import host_features
 from weft.target.target import Target, TargetLike
-from weft.tir import llvm_get_intrinsic_name, llvm_lookup_intrinsic_id  # noqa: F401 - also names of this module
 
 
 def llvm_version_major(allow_none: bool = False) -> int:

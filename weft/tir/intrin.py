@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -24,8 +23,7 @@ __all__ = [
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin",
     "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "ceil", "clz", "copysign", "cos", "cosh", "dot_pairs",
     "erf", "exp", "exp10", "exp2",
-    "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely",
-    "llvm_get_intrinsic_name", "llvm_lookup_intrinsic_id", "log",
+    "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely", "log",
     "log10", "log1p", "log2", "logb", "max_value", "message", "min_value", "nearbyint", "nextafter", "popcount",
     "pow", "power", "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt",
     "tan", "tanh", "trace", "trunc",
@@ -350,30 +348,8 @@ def call_llvm_pure_intrin(dtype: str, name: str | int, *args: Any) -> PrimExpr:
     return _llvm_call("tir.call_llvm_pure_intrin", dtype, name, args)
 
 
-_LLVM_NAMES: dict[int, str] = {}
-
-
-def llvm_lookup_intrinsic_id(name: str) -> int:
-    """Return a number for the name of an LLVM intrinsic, which stands for it in calls; 0 for any other name.
-
-    LLVM's own numbers are others in every version; Weft's are one in all of its processes, and greater than those.
-    """
-    if not name.startswith("llvm."):
-        return 0
-    number = 1 << 30 | zlib.crc32(name.encode()) & (1 << 30) - 1
-    if _LLVM_NAMES.setdefault(number, name) != name:
-        raise InvalidArgument(f"'{name}' and '{_LLVM_NAMES[number]}' have one number", help="call it by its name")
-    return number
-
-
-def llvm_get_intrinsic_name(intrin_id: int) -> str:
-    """Return the name for which :func:`llvm_lookup_intrinsic_id` gave a number; an empty one for other numbers."""
-    return _LLVM_NAMES.get(intrin_id, "")
-
-
-def _llvm_call(op: str, dtype: str, name: str | int | PrimExpr, args: tuple[Any, ...]) -> PrimExpr:
-    known = name if isinstance(name, str) else _LLVM_NAMES.get(ir.as_int(as_expr(name)) or 0)
-    named = as_expr(name) if known is None else StringImm(known)  # code is made of names only
+def _llvm_call(op: str, dtype: str, name: str | int, args: tuple[Any, ...]) -> PrimExpr:
+    named = StringImm(name) if isinstance(name, str) else as_expr(name)  # code is made of names only
     first = args[0] if args else None
     if isinstance(first, IntImm) and first.dtype == "uint32" and first.value < len(args):
         args = args[1:]
