@@ -94,6 +94,7 @@ MODULES = {
     "relay.frontend": "weft.frontend.relay",
     "relay.transform.infer_layout_utils": "weft.relay.transform.infer_layout",
     "relay.ty": "weft.relay.types",
+    "runtime.relax_vm": "weft.runtime",
     "runtime.executor": "weft.runtime.aot_executor",
     "runtime.script_printer": "weft.script.printer.config",
     "runtime.profiling": "weft.runtime.profiler",

@@ -1,6 +1,7 @@
 """Iteration maps and linear solving against brute force over the iterators."""
 
 import itertools
+import random
 
 import pytest
 
@@ -74,18 +75,10 @@ def test_regions():
     region = [Range.from_min_extent(x * 4 + y, as_expr(1))]
     (s,) = arith.estimate_region_strict_bound(region, iters, TRUE, arith.Analyzer())
     assert (s.min_value.value, s.max_value.value) == (0, 11)
-    assert (
-        arith.estimate_region_strict_bound(
-            [Range.from_min_extent(x * 5 + y, as_expr(1))], iters, TRUE, arith.Analyzer()
-        )
-        is None
-    )
-    assert (
-        arith.estimate_region_strict_bound(
-            [Range.from_min_extent(x, as_expr(1)), Range.from_min_extent(x, as_expr(1))], iters, TRUE, arith.Analyzer()
-        )
-        is None
-    )
+    for starts in ([x * 5 + y], [x, x]):
+        region = [Range.from_min_extent(e, as_expr(1)) for e in starts]
+        assert arith.estimate_region_strict_bound(region, iters, TRUE, arith.Analyzer()) is None
+    region = [Range.from_min_extent(x * 4 + y, as_expr(1))]
     (s,) = arith.estimate_region_upper_bound(region, iters, x * 4 + y < 10, arith.Analyzer())
     assert s.max_value.value == 9
     (s,) = arith.estimate_region_upper_bound(
@@ -118,3 +111,34 @@ def test_a_stride_that_may_be_zero_is_no_bijection():
     assert not fits(i * (n - n), i=4) and not fits(i * n, i=4) and not fits(i * n, "surjective", i=4)
     assert fits(i * 3, i=4) and fits(i * n + j, i=4, j=n) and fits(i * n, i=n) and fits(i * n, "nocheck", i=4)
     assert not fits(i * (n - n) + j, i=4, j=5) and fits(i * (n - n) + j, i=1, j=5)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_regions_cover_under_conditions(seed):
+    r = random.Random(seed)
+    iters = dom(x=r.randint(1, 5), y=r.randint(1, 4), z=2)
+    inner = r.choice([x, x * 4 + y, y - x, x * 2 - y * 8])
+    start, extent = inner * r.choice([-4, -1, 1, 3]) + r.randint(-9, 9), r.randint(1, 9)
+    about = r.choice([inner, inner, inner * 3, x + y, y, z])
+    conditions = [about < r.randint(-2, 12), 1 - about <= r.randint(0, 6)][: r.randint(0, 2)]
+    predicate = all_of(*conditions) if conditions else TRUE
+    found = arith.estimate_region_lower_bound([Range.from_min_extent(start, as_expr(extent))], iters, predicate)
+    if found is None:
+        return
+    points = [
+        {v: k for v, k in zip(iters, at, strict=True)}
+        for at in itertools.product(*(range(d.extent.value) for d in iters.values()))
+    ]
+    covered = {value(start, p) + k for p in points if value(predicate, p) for k in range(extent)}
+    low, high = value(found[0].min_value, {}), value(found[0].max_value, {})
+    assert covered == set(range(low, high + 1)), (start, extent, predicate)
+
+
+def test_most_conditions_on_what_runs_are_followed():
+    h = Var("h", "int32")
+    start = h * 8 + x * 5 + y
+    iters, region = dom(x=2, y=5), [Range.from_min_extent(start, as_expr(1))]
+    (s,) = arith.estimate_region_lower_bound(region, iters, all_of(start >= 1, start < 224))
+    assert [value(e, {h: 0}) for e in (s.min_value, s.max_value)] == [1, 9]
+    assert [value(e, {h: 27}) for e in (s.min_value, s.max_value)] == [216, 223]
+    assert arith.estimate_region_lower_bound(region, iters, h * 8 + y * 2 + x < 224) is None

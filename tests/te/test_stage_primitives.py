@@ -241,3 +241,20 @@ def test_tensorize_refusals():
     other = te.compute((4,), lambda i: te.sum(x[k] + w[i, k], axis=k), name="y")
     wrong = te.decl_tensor_intrin(other.op, lambda ins, outs: tir.Evaluate(0), name="sum_row")
     refuses(error.ScheduleError, "does not compute what 'sum_row' describes", scheduled, 4, wrong)
+
+
+@pytest.mark.parametrize("rolling", [False, True])
+@pytest.mark.parametrize(("outer", "middle"), [("int32", "int64"), ("int64", "int32")])
+def test_stages_whose_indices_have_other_types(outer, middle, rolling):
+    shape = (ir.const(14, middle),)
+    a = te.placeholder(shape, name="A")
+    b = te.compute((ir.const(12, middle),), lambda i: a[i] + a[i + 2], name="B")
+    c = te.compute((ir.const(24, outer),), lambda i: b[i // 2] * 2.0, name="C")
+    s = te.create_schedule(c.op)
+    block, _ = s[c].split(c.op.axis[0], 5)
+    s[b].compute_at(s[c], block)
+    if rolling:
+        s[b].rolling_buffer()
+    x, out = np.random.default_rng(0).random(14, "float32"), np.zeros(24, "float32")
+    run(s, [a, c], x, out)
+    np.testing.assert_allclose(out, np.repeat(x[:12] + x[2:], 2) * 2, rtol=1e-6)

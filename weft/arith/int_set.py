@@ -15,7 +15,7 @@ import msgspec
 from weft.arith.bounds import bound_of
 from weft.arith.context import NEG_INF, POS_INF, Context
 from weft.arith.form import mentions, poly_of, to_expr
-from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, key, mul, scale
+from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, key, mul, scale
 from weft.arith.prove import prove_nonneg
 from weft.arith.simplify import simplify
 from weft.arith.terms import floordiv, minimum
@@ -395,26 +395,84 @@ def estimate_region_lower_bound(
 def estimate_region_strict_bound(
     region: Sequence[Range], var_dom: Mapping[Var, Range], predicate: PrimExpr = TRUE, analyzer: Knowledge | None = None
 ) -> list[IntervalSet] | None:
-    """Return the intervals that `region` covers exactly; None where it may leave holes or tie dimensions."""
-    analyzer = _analyzer(analyzer)
-    cx: Context = analyzer.context
+    """Return the intervals that `region` covers exactly; None where it may leave holes or tie dimensions.
+
+    Each comparison of `predicate` holds throughout, or bounds what runs in one of the ranges; else nothing is known.
+    """
+    cx: Context = _analyzer(analyzer).context
+    running = _Running(cx, var_dom)
+    conditions: list[Poly] = []
+    for part in _conjuncts(as_expr(predicate)):
+        known = inequalities(cx, part)
+        if not known:
+            return None
+        lows = [running.of(d)[0] for d in known]
+        conditions += [d for d, low in zip(known, lows, strict=True) if low is None or not prove_nonneg(cx, low)]
+    result: list[IntervalSet] = []
     used: set[int] = set()
     for dom in region:
-        atoms = _dense_atoms(cx, dom, var_dom)
-        if atoms is None or atoms & used:
+        p, extent = poly_of(cx, dom.min), poly_of(cx, dom.extent)
+        if p is None or extent is None or any(running.depends(a) for a in atoms_of(extent)):
             return None
+        atoms = {cx.var_atom(v) for v in var_dom} & atoms_of(p)
+        own = [d for d in conditions if atoms & atoms_of(d)]
+        interval = _covered(running, (p, extent, dom.min.dtype), var_dom, own)
+        if interval is None or atoms & used:
+            return None
+        conditions = [d for d in conditions if not any(d is o for o in own)]
         used |= atoms
-    return estimate_region_upper_bound(region, var_dom, predicate, analyzer)
+        result.append(_interval(cx, interval, dom.min.dtype))
+    return None if conditions else result
 
 
-def _dense_atoms(cx: Context, dom: Range, var_dom: Mapping[Var, Range]) -> set[int] | None:
-    """Return the running variables of a range if they make it cover an interval without holes."""
-    p, extent = poly_of(cx, dom.min), poly_of(cx, dom.extent)
-    if p is None or extent is None:
+def _conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
+    """Return the parts of a conjunction, without those that are true."""
+    if isinstance(predicate, And):
+        return _conjuncts(predicate.a) + _conjuncts(predicate.b)
+    return [] if as_int(predicate) == 1 else [predicate]
+
+
+def _covered(
+    running: _Running, dom: tuple[Poly, Poly, str], var_dom: Mapping[Var, Range], conditions: list[Poly]
+) -> Ends | None:
+    """Return the ends of what a range (start, extent, dtype) covers where the conditions, each >= 0, hold.
+
+    None where they may leave holes, or where a condition is about something else than what moves `p`.
+    """
+    (p, extent, dtype), cx = dom, running.cx
+    moving = _moving(running, p)
+    step = content(moving) or 1
+    t = {m: c // step for m, c in moving.items()}
+    low, high = running.of(t)
+    dense = _is_dense(running, p, var_dom, extent)
+    if conditions:  # then `t` takes each value between its ends
+        dense = _is_dense(running, t, var_dom, constant(1)) and prove_nonneg(cx, add(extent, constant(-step)))
+    if not dense or low is None or high is None:
         return None
-    running = _Running(cx, var_dom)
-    if any(running.depends(a) for a in atoms_of(extent)):
-        return None
+    for d in conditions:
+        part = _moving(running, d)
+        q = next((part[m] // c for m, c in t.items() if m in part), 0)
+        if key(scale(t, q)) != key(part):
+            return None
+        rest = add(d, part, -1)
+        if q > 0:
+            low = minimum(cx, "max", low, floordiv(cx, add(constant(q - 1), rest, -1), constant(q), dtype), dtype)
+        else:
+            high = minimum(cx, "min", high, floordiv(cx, rest, constant(-q), dtype), dtype)
+    if conditions and key(extent) != key(constant(1)) and not prove_nonneg(cx, add(high, low, -1)):
+        return None  # perhaps the conditions never hold
+    base = add(p, moving, -1)
+    return add(base, scale(low, step)), add(add(add(base, scale(high, step)), extent), constant(-1))
+
+
+def _moving(running: _Running, p: Poly) -> Poly:
+    """Return the terms of a polynomial that change while the variables run."""
+    return {m: c for m, c in p.items() if any(running.depends(a) for a in m)}
+
+
+def _is_dense(running: _Running, p: Poly, var_dom: Mapping[Var, Range], covered: Poly) -> bool:
+    """Whether `covered` elements from `p` on, while the variables run, leave no holes."""
+    cx = running.cx
     steps = []
     for var, d in var_dom.items():
         atom = cx.var_atom(var)
@@ -423,16 +481,16 @@ def _dense_atoms(cx: Context, dom: Range, var_dom: Mapping[Var, Range]) -> set[i
         split = coefficient_of(p, atom)
         size = poly_of(cx, d.extent)
         if split is None or size is None:
-            return None
-        steps.append((split[0], size, atom))
+            return False
+        factor = scale(split[0], -1) if prove_nonneg(cx, scale(split[0], -1)) else split[0]
+        steps.append((factor, size))
         p = split[1]
-    if any(running.depends(a) for a in atoms_of(p)):
-        return None
-    covered = extent
+    if _moving(running, p):
+        return False
     while steps:
         ready = next((s for s in steps if prove_nonneg(cx, s[0]) and prove_nonneg(cx, add(covered, s[0], -1))), None)
         if ready is None:
-            return None
+            return False
         steps.remove(ready)
         covered = add(covered, mul(ready[0], add(ready[1], constant(-1))))
-    return {cx.var_atom(v) for v in var_dom if cx.var_atom(v) in atoms_of(poly_of(cx, dom.min) or {})}
+    return True

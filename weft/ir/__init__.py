@@ -97,6 +97,7 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     *_scalar_names, *_constructors, *_expr_names, *_type_names,
 ]  # fmt: skip
 
-# What TVM has here and Weft in its dialect.
+# What TVM has here and Weft in its dialect or its runtime.
 _OF_RELAY = ("GlobalTypeVar", "RelayExpr", "TypeCall", "TypeData", "TypeKind", "TypeRelation", "TypeVar")
-__getattr__ = names_of("weft.ir", dict.fromkeys(_OF_RELAY, "weft.relay"))
+_CONTAINERS = dict.fromkeys(("Array", "Map"), "weft.runtime.container")
+__getattr__ = names_of("weft.ir", dict.fromkeys(_OF_RELAY, "weft.relay") | _CONTAINERS | {"analysis": ""})

@@ -267,10 +267,10 @@ class MemoryDatabase(Database):
         self.records.append(record)
 
     def get_top_k(self, workload: Workload, top_k: int) -> list[TuningRecord]:
-        """Return the fastest records of a workload; those that failed come last."""
+        """Return the fastest records of a workload, without those that failed."""
         if top_k < 0:
             raise error.InvalidArgument("top_k is a count", found=str(top_k))
-        found = [r for r in self.records if r.workload.hash == workload.hash and r.run_secs]
+        found = [r for r in self.records if r.workload.hash == workload.hash and r.is_valid()]
         return sorted(found, key=lambda r: r.mean_seconds)[:top_k]
 
     def get_all_tuning_records(self) -> list[TuningRecord]:

@@ -73,17 +73,20 @@ from weft.tir.tiles import TILE_BYTES, TILE_COUNT, TILE_KINDS, TILE_ROWS, tile_i
 PrimFunc.specialize = specialize_params  # type: ignore[attr-defined] - what it calls stands on PrimFunc
 Allocate = AllocBuffer
 EqualOp, NotEqualOp = EQ, NE  # noqa: F405
+subtract, multiply = sub, mul  # noqa: F405
 ProducerRealize = BufferRealize
 
 if TYPE_CHECKING:  # the others are found when they are asked for
     from weft.tir import ir_builder as ir_builder
 
 _LATER = {  # packages above this face, loaded when asked for
+    "BlockDependenceInfo": "weft.tir.schedule",
     "BlockRV": "weft.tir.schedule",
     "BlockScope": "weft.tir.schedule",
     "IndexMap": "weft.tir.schedule",
     "LoopRV": "weft.tir.schedule",
     "ScheduleError": "weft.tir.schedule",
+    "SBlockDependenceInfo": "weft.tir.schedule",
     "SBlockScope": "weft.tir.schedule",
     "ScheduleState": "weft.tir.schedule",
     "StmtSRef": "weft.tir.schedule",

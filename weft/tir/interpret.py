@@ -423,7 +423,7 @@ def _evaluate(node: stmts.Evaluate, s: _State) -> None:
 def _block(node: stmts.BlockRealize, s: _State) -> None:
     block = node.block
     body, init = (
-        part if part is None else lower_match_buffers(part, block.match_buffers, block.span)
+        part if part is None else lower_match_buffers(part, block.match_buffers, block.span, s.env)
         for part in (block.body, block.init)
     )
     if body is not block.body:

@@ -16,7 +16,7 @@ TENSOR = relax.TensorType((4,), "float32")
 
 def refused(mod, place, message, beneath=None):
     """Check that a module breaks one rule, at a place, with the message under a line that begins with `beneath`."""
-    assert not check_well_formed(mod)
+    assert not check_well_formed(mod) and not well_formed(mod, check_struct_info=False)
     with pytest.raises(error.ErrorGroup) as e:
         well_formed(mod)
     assert [str(x.what) for x in e.value.errors] == [f"{place}: {message}"]

@@ -7,9 +7,10 @@ from tests.refusals import refuses
 from tests.tir.schedule.run_scheduled import run
 from weft import ir, te, tir
 from weft.error import ScheduleError
+from weft.script import tir as T
 from weft.tir import interpret
 from weft.tir.pipeline import lower
-from weft.tir.schedule import Schedule
+from weft.tir.schedule import IndexMap, Schedule
 
 
 def matmul(m, n, k, relu: bool = True):
@@ -362,7 +363,7 @@ def test_blocks_that_share_a_copy_may_have_been_decomposed():
     sch = Schedule(te.create_prim_func([a, total, te.compute((3, 10), lambda i, j: a[i, j] + 1.0, name="D")]))
     blocks = [sch.get_block("S"), sch.get_block("D")]
     sch.decompose_reduction(blocks[0], sch.get_loops(blocks[0])[1])
-    sch.cache_read(blocks[0], 0, "global", blocks)
+    sch.cache_read(blocks[0], "A", "global", blocks)
     x = np.random.default_rng(2).standard_normal((3, 10), np.float32)
     sums, more = np.zeros(3, np.float32), np.zeros((3, 10), np.float32)
     run(sch.func, x, sums, more)
@@ -424,3 +425,52 @@ def test_annotate_and_sampling():
     replayed = Schedule(matmul(8, 8, 8))
     sch.trace.apply_to_schedule(replayed)
     assert choice in (3, 5) and replayed.trace.insts[-1].outputs == [choice]
+
+
+def test_places_of_reads_are_those_that_the_block_lists():
+    @T.prim_func
+    def product(A: T.Buffer((6, 10), "float32"), B: T.Buffer((10, 4), "float32"), C: T.Buffer((6, 4), "float32")):
+        for i, j, k in T.grid(6, 4, 10):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                T.reads(C[vi, vj], A[vi, vk], B[vk, vj])
+                T.writes(C[vi, vj])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+    for place, name in enumerate("CAB"):
+        sch = Schedule(product)
+        if name == "C":
+            with pytest.raises(ScheduleError, match="the block writes 'C'"):
+                sch.cache_read("C", place, "global")
+        else:
+            assert sch.get(sch.cache_read("C", place, "global")).reads[0].buffer.name == name
+    sch = Schedule(product)
+    sch.transform_layout("C", ("read", 1), lambda i, j: (j, IndexMap.AXIS_SEPARATOR, i))
+    (_, moved), *_ = sch.func.buffer_map
+    assert ([ir.as_int(d) for d in moved.shape], moved.axis_separators) == ([10, 6], (1,))
+    sch = Schedule(product)
+    sch.reindex_cache_read("C", 2, "global", lambda i, j, k: (j, k))
+    assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["C", "A", "B_global"]
+
+
+def test_conditions_of_consumers_are_inlined_into():
+    @T.prim_func
+    def chosen(A: T.Buffer((9,), "float32"), C: T.Buffer((9,), "float32")):
+        B = T.alloc_buffer((9,), "float32")
+        for i in range(9):
+            with T.block("B"):
+                v = T.axis.spatial(9, i)
+                B[v] = A[v] * T.float32(2)
+        for i in range(9):
+            with T.block("C"):
+                v = T.axis.spatial(9, i)
+                T.where(B[i] < T.float32(1))
+                C[v] = B[v] + T.float32(1)
+
+    sch = Schedule(chosen)
+    sch.compute_inline("B")
+    x, out = np.random.default_rng(0).random(9, np.float32), np.zeros(9, np.float32)
+    run(sch.func, x, out)
+    np.testing.assert_array_equal(out, np.where(2 * x < 1, 2 * x + 1, 0))

@@ -53,6 +53,8 @@ def test_dependencies():
     (dep,) = scope.get_deps_by_src(of(s, "B"))
     assert (dep.kind, dep.dst.same_as(of(s, "C"))) == (DepKind.RAW, True)
     assert scope.get_deps_by_dst(of(s, "B")) == []
+    info = tir.BlockDependenceInfo(chain)  # which knows blocks alone, so that a parent is the block around
+    assert info.get_block_scope(of(info, "B").parent).get_deps_by_src(of(info, "B"))[0].dst is of(info, "C")
 
 
 def test_replaced_loops_and_blocks():

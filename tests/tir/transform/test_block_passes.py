@@ -9,6 +9,7 @@ from weft import error
 from weft.ir import GlobalVar, IRModule, walk
 from weft.script import tir as T
 from weft.tir import analysis, transform
+from weft.tir.interpret import interpret
 from weft.tir.schedule import Schedule
 from weft.tir.stmt import Block
 
@@ -121,13 +122,38 @@ def test_functions_as_wholes():
     assert isinstance(next(iter(bound)), GlobalVar)
 
 
-def test_one_stride_is_not_two():
-    @T.prim_func
-    def f(A: T.Buffer((8, 8), "float32")):
-        with T.block("b"):
-            s = T.int32()
-            sub = T.match_buffer(A[0:1, 0:8], (1, 8), strides=[s, s], offset_factor=1)
-            sub[0, 1] = 1.0
+CLAIMS = {
+    "one stride is not two": (
+        "s = T.int32()",
+        "A[0:1, 0:8], (1, 8), strides=[s, s], offset_factor=1",
+        "sub[0, 1] = 1.0",
+    ),
+    "a parameter is a stride": ("", "A[0:1, 0:8], (1, 8), strides=[m, 1], offset_factor=1", "sub[0, 1] = 1.0"),
+    "a dimension of an argument": ("", "A[0:4, 0:8], (4, n), offset_factor=1", "sub[0, 1] = 1.0"),
+    "a loop's variable": ("", "A[i, 0:8], (i,), offset_factor=1", "sub[1] = 1.0"),
+    "no offset": ("", "A[i, 0:8], (8,), elem_offset=0", "sub[1] = 1.0"),
+    "an address of what declares none": ("", "A[i, 0:8], (8,)", 'T.evaluate(T.call_extern("int32", "f", sub.data))'),
+}
 
-    with pytest.raises(error.LoweringError, match="'sub' does not fit its region of 'A'"):
-        transform.LowerMatchBuffer()(IRModule({"main": f}))
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_what_a_matched_buffer_claims_of_its_region_holds(claim):
+    before, matched, use = CLAIMS[claim]
+    body = f"{before}\n            sub = T.match_buffer({matched})\n            {use}"
+    f = weft.script.from_source(f"""
+@T.prim_func(check_well_formed=False)
+def f(A: T.Buffer((8, 8), "float32"), b: T.handle, m: T.int32):
+    n = T.int32()
+    B = T.match_buffer(b, (n,), "float32")
+    for i in range(4):
+        with T.block("b"):
+            T.reads()
+            T.writes(A[0:8, 0:8])
+            {body}
+""")
+    mod = IRModule({"main": f})
+    for pass_ in (transform.LowerMatchBuffer(), transform.lower_blocks):
+        with pytest.raises(error.LoweringError, match="match_buffer: 'sub' "):
+            pass_(mod)
+    with pytest.raises(error.LoweringError, match="match_buffer: 'sub' "):
+        interpret(f, np.zeros((8, 8), "float32"), np.zeros(8, "float32"), 3)

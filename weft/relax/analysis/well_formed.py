@@ -35,8 +35,10 @@ AS_WRITTEN = Spec(
 _ALONE = Spec("relax.function_as_written", ir.Function, doc="as relax.as_written, in a module that is not known")
 
 
-@also_called(obj="mod", check_struct_info="check_ty")
-def well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> bool:
+@also_called(obj="mod")
+def well_formed(
+    mod: ir.IRModule | ir.Function, check_ty: bool = True, *, check_struct_info: bool | None = None
+) -> bool:
     """Return True for a well-formed module or function, or one function whose module is not known.
 
     Its functions are in normal form, and share no symbolic variables; whether everything has its type is not asked.
@@ -45,12 +47,16 @@ def well_formed(mod: ir.IRModule | ir.Function, check_ty: bool = True) -> bool:
     ----------
     check_ty : bool
         Taken for TVM's sake: types are always checked.
+    check_struct_info : bool, optional
+        The name of `check_ty` up to 0.24. Where it is given, the answer is a bool, as it was then.
 
     Raises
     ------
     ErrorGroup
-        With everything that is not well formed, under the bindings that are guilty.
+        With all that is not well formed, under the bindings that are guilty, unless `check_struct_info` is given.
     """
+    if check_struct_info is not None:
+        return check_well_formed(mod)
     verify(mod, AS_WRITTEN if isinstance(mod, ir.IRModule) else _ALONE)
     return True
 

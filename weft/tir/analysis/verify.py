@@ -29,7 +29,7 @@ def undefined_vars(node: Node, defs: Sequence[Var] = ()) -> list[Var]:
     """List the variables that are used below `node` and that neither it nor `defs` define, in order of first use."""
     known = set(defs) | set(getattr(node, "params", ()))
     for n in walk(node):
-        known.update(_introduced(n))
+        known.update(introduced(n))
         if isinstance(n, IterVar):
             known.add(n.var)
         elif isinstance(n, (AllocBuffer, DeclBuffer)):
@@ -70,7 +70,7 @@ def _note_definitions(func: BaseFunc, seen: set[Var]) -> None:
         if isinstance(n, frozenset):  # the variables whose scope ends here
             around -= n
             continue
-        new = frozenset(_introduced(n)) if id(n) not in lets else frozenset()
+        new = frozenset(introduced(n)) if id(n) not in lets else frozenset()
         for var in new & (around | seen if not isinstance(n, AttrStmt) else around | seen - here):
             nested = "nested " if var in around else ""
             raise InvalidArgument(f"ill-formed, due to multiple {nested}definitions of variable {var.name}",
@@ -82,7 +82,7 @@ def _note_definitions(func: BaseFunc, seen: set[Var]) -> None:
         stack += [new, *reversed([c for c in children(n) if not isinstance(c, Var)])]
 
 
-def _introduced(node: Any) -> Iterator[Var]:
+def introduced(node: object) -> Iterator[Var]:
     """The variables that are known inside of a node, and not outside."""
     if isinstance(node, BaseFunc):
         yield from getattr(node, "params", ())

@@ -21,9 +21,18 @@ from weft.tir.schedule.rules import (
     schedule_func,
 )
 from weft.tir.schedule.schedule import Schedule
-from weft.tir.schedule.stmt_refs import BlockScope, CachedFlags, Dependency, DepKind, ScheduleDebugMask, StmtSRef
+from weft.tir.schedule.stmt_refs import (
+    BlockDependenceInfo,
+    BlockScope,
+    CachedFlags,
+    Dependency,
+    DepKind,
+    ScheduleDebugMask,
+    StmtSRef,
+)
 from weft.tir.schedule.stmt_refs import StmtRefs as ScheduleState
 from weft.tir.schedule.tensorize import TensorIntrin
 from weft.tir.schedule.trace import Trace
 
 SBlockRV, SBlockScope = BlockRV, BlockScope
+SBlockDependenceInfo = BlockDependenceInfo

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from weft import ir
 from weft.tir.analysis.access import point_region
-from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.state import refuse
 from weft.tir.stmt import Block, BufferStore
 
@@ -27,8 +27,7 @@ def place_of(block: Block, buffer: BufferName, primitive: str) -> tuple[str, int
     """Return a buffer of a block, given in any of its forms, as ``("read" or "write", index)``."""
     if isinstance(buffer, (tuple, list)):
         return buffer[0], buffer[1]
-    own = {w.buffer for w in block.writes}
-    reads = [r.buffer for r in block.reads if r.buffer not in own]
+    reads = [r.buffer for r in block.reads]
     for kind, buffers in (("write", [w.buffer for w in block.writes]), ("read", reads)):
         for i, b in enumerate(buffers):
             if b is buffer or b.name == buffer:
@@ -38,29 +37,30 @@ def place_of(block: Block, buffer: BufferName, primitive: str) -> tuple[str, int
     raise refuse(primitive, f"the block does not touch '{asked}'", block=block.name_hint, help=f"it touches {names}")
 
 
-def index_of(block: Block, kind: str, buffer: int | str | Buffer, primitive: str) -> int:
-    """Return the place of a buffer, given by its place, its name or itself, among those that a block reads or writes.
+def region_of(block: Block, kind: str, buffer: int | str | Buffer, primitive: str) -> BufferRegion:
+    """Return what a block reads or writes of a buffer, which is given by its place there, its name or itself.
 
-    What a block writes does not count as read.
+    What a block writes is not found among what it reads, unless by its place there.
     """
-    if isinstance(buffer, int):
-        return buffer
-    found, index = place_of(block, buffer, primitive)
+    found, index = (kind, buffer) if isinstance(buffer, int) else place_of(block, buffer, primitive)
     if found != kind:
         verb = "does not write" if kind == "write" else "writes"
-        name = buffer if isinstance(buffer, str) else buffer.name
+        name = buffer if isinstance(buffer, str) else buffer.name  # type: ignore[union-attr]
         raise refuse(primitive, f"the block {verb} '{name}'", block=block.name_hint)
-    return index
+    return region_at(block.writes if kind == "write" else block.reads, index, block.name_hint, primitive)
+
+
+def region_at(regions: Sequence[BufferRegion], index: int, name: str, primitive: str) -> BufferRegion:
+    """Return one of the regions of the block that is called `name`."""
+    if not 0 <= index < len(regions):
+        raise refuse(primitive, f"buffer index {index} is out of range", block=name,
+                     help="the buffers are " + ", ".join(r.buffer.name for r in regions))  # fmt: skip
+    return regions[index]
 
 
 def buffer_at(block: Block, where: BufferName, primitive: str) -> Buffer:
     """Return a buffer of a block, given in any of its forms."""
     kind, index = place_of(block, where, primitive)
-    own = {w.buffer for w in block.writes}
     if kind not in ("read", "write"):
         raise refuse(primitive, f"unknown kind of buffer '{kind}'", block=block.name_hint, help="'read' or 'write'")
-    regions = block.writes if kind == "write" else tuple(r for r in block.reads if r.buffer not in own)
-    if not 0 <= index < len(regions):
-        raise refuse(primitive, f"buffer index {index} is out of range", block=block.name_hint,
-                     help="the buffers are " + ", ".join(r.buffer.name for r in regions))  # fmt: skip
-    return regions[index].buffer
+    return region_of(block, kind, index, primitive).buffer

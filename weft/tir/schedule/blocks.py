@@ -46,10 +46,9 @@ def compute_inline(state: ScheduleState, name: str) -> None:
         current = state.realize(consumer.block.name_hint)
         body = ir.rewrite(current.block.body, inline)
         init = ir.rewrite(current.block.init, inline) if current.block.init is not None else None
-        state.replace(
-            current.block,
-            refresh_accesses(state, replace_node(current.block, body=body, init=init), current.block.name_hint),
-        )
+        block = refresh_accesses(state, replace_node(current.block, body=body, init=init), current.block.name_hint)
+        values, predicate = ir.rewrite(current.iter_values, inline), ir.rewrite(current.predicate, inline)
+        state.replace(current, replace_node(current, iter_values=values, predicate=predicate, block=block))
     state.remove(state.realize(name))
     state.dealloc(store.buffer)
 
@@ -244,7 +243,7 @@ def _inverse(
 
 
 def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:
-    """Compute anew the regions that a block reads and writes after its body changed."""
+    """Compute anew what a block reads and writes after its body changed; what it sums up only if it was listed."""
     analyzer = state.analyzer_at(state.path_to_block(place))
     stmts = [s for s in (block.init, block.body) if s is not None]
     reads, writes = access_regions(stmts, analyzer, block.alloc_buffers, block.match_buffers)
@@ -253,7 +252,9 @@ def refresh_accesses(state: ScheduleState, block: Block, place: str) -> Block:
             (*(r for r in found if r.buffer.data not in opaque), *(r for r in said if r.buffer.data in opaque))
             for said, found in ((block.reads, reads), (block.writes, writes))
         )
-    return replace_node(block, reads=reads, writes=writes)
+    listed = any(r.buffer is w.buffer for r in block.reads for w in block.writes)
+    own = {w.buffer for w in writes} if block.init is not None and not listed else set()
+    return replace_node(block, reads=tuple(r for r in reads if r.buffer not in own), writes=writes)
 
 
 def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> list[str]:

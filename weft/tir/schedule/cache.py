@@ -13,7 +13,7 @@ from weft.tir.analysis.cover import covers
 from weft.tir.analysis.dependence import consumers_of, touches
 from weft.tir.analysis.structure import child_realizes, iter_values_of, loops_around, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.schedule.block_buffers import copy_block, index_of
+from weft.tir.schedule.block_buffers import copy_block, region_at, region_of
 from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, check_scope, refuse
@@ -33,7 +33,7 @@ def cache_write(
     """
     path, scope, realize = _found(state, "cache_write", name, storage_scope)
     block = realize.block
-    region = _region(block.writes, index_of(block, "write", write_index, "cache_write"), name, "cache_write")
+    region = region_of(block, "write", write_index, "cache_write")
     old = region.buffer
     if sum(any(w.buffer is old for w in r.block.writes) for r in child_realizes(scope)) != 1:
         raise refuse("cache_write", f"several blocks write '{old.name}'", block=name)
@@ -79,10 +79,13 @@ def cache_read(
     """
     path, scope, realize = _found(state, "cache_read", name, storage_scope)
     block = realize.block
-    own = {w.buffer for w in block.writes}
-    index = index_of(block, "read", read_index, "cache_read")
-    region = _region(tuple(r for r in block.reads if r.buffer not in own), index, name, "cache_read")
+    region = region_of(block, "read", read_index, "cache_read")
     old = region.buffer
+    if any(w.buffer is old for w in block.writes):
+        others = [f"{i} is '{r.buffer.name}'" for i, r in enumerate(block.reads) if r.buffer is not old]
+        raise refuse(
+            "cache_read", f"the block writes '{old.name}'", block=name, help=f"of its reads, {', '.join(others)}"
+        )
     cache = _cache_of(old, storage_scope)
     name = block.name_hint  # handles of decomposed reductions have the old one
     users = [state.realize(user).block.name_hint for user in consumers or [name]]
@@ -121,10 +124,8 @@ def cache_inplace(
     """Let a block work on a copy of a buffer that it reads and writes; returns the names of the copies in and out."""
     path, scope, realize = _found(state, "cache_inplace", name, storage_scope)
     block = realize.block
-    if isinstance(read_index, int):
-        old = _region(block.reads, read_index, name, "cache_inplace").buffer
-    else:
-        old = block.writes[index_of(block, "write", read_index, "cache_inplace")].buffer
+    kind = "read" if isinstance(read_index, int) else "write"
+    old = region_of(block, kind, read_index, "cache_inplace").buffer
     if not any(w.buffer is old for w in block.writes):
         raise refuse("cache_inplace", f"the block does not write '{old.name}'", block=name, help="use cache_read")
     state.check_loaded("cache_inplace", old, block)
@@ -156,17 +157,6 @@ def _statements_with(scope: Block, names: list[str]) -> list[Stmt]:
     items = list(scope.body.seq) if isinstance(scope.body, SeqStmt) else [scope.body]
     at = [i for i, s in enumerate(items) if any(r.block.name_hint in names for r in child_realizes(s))]
     return items[at[0] : at[-1] + 1]
-
-
-def _region(regions: tuple[BufferRegion, ...], index: int, name: str, primitive: str) -> BufferRegion:
-    if not 0 <= index < len(regions):
-        raise refuse(
-            primitive,
-            f"buffer index {index} is out of range",
-            block=name,
-            help="the buffers are " + ", ".join(r.buffer.name for r in regions),
-        )
-    return regions[index]
 
 
 def _cache_of(old: Buffer, storage_scope: str) -> Buffer:
@@ -256,8 +246,7 @@ def set_scope(state: ScheduleState, name: str, buffer_index: int | str | Buffer,
     """Choose where the buffer that a block writes lives."""
     check_scope("set_scope", storage_scope)
     block = state.realize(name).block
-    index = index_of(block, "write", buffer_index, "set_scope")
-    buffer = _region(block.writes, index, name, "set_scope").buffer
+    buffer = region_of(block, "write", buffer_index, "set_scope").buffer
     if state.is_argument(buffer):
         raise refuse("set_scope", f"'{buffer.name}' is a parameter of the function", block=name, help="use cache_write")
     if buffer.scope != storage_scope:
@@ -267,8 +256,7 @@ def set_scope(state: ScheduleState, name: str, buffer_index: int | str | Buffer,
 def set_dtype(state: ScheduleState, name: str, buffer_index: int | str | Buffer, dtype: str) -> None:
     """Keep the buffer that a block writes in another data type; values are converted where it is stored and loaded."""
     block = state.realize(name).block
-    index = index_of(block, "write", buffer_index, "unsafe_set_dtype")
-    old = _region(block.writes, index, name, "unsafe_set_dtype").buffer
+    old = region_of(block, "write", buffer_index, "unsafe_set_dtype").buffer
     if state.is_argument(old):
         raise refuse("unsafe_set_dtype", f"'{old.name}' is a parameter of the function", block=name,
                      help="use cache_write")  # fmt: skip
@@ -298,7 +286,7 @@ def hide_accesses(state: ScheduleState, name: str, kind: str, places: Sequence[i
     field = _regions_of(block, kind, "unsafe_hide_buffer_access")
     regions = getattr(block, field)
     for place in places:
-        _region(regions, place, name, "unsafe_hide_buffer_access")
+        region_at(regions, place, name, "unsafe_hide_buffer_access")
     kept = tuple(r for i, r in enumerate(regions) if i not in places)
     state.replace(block, replace_node(block, **{field: kept}))
 
@@ -309,7 +297,7 @@ def state_access(state: ScheduleState, name: str, place: int, kind: str, ranges:
     block = state.realize(name).block
     field = _regions_of(block, kind, what)
     regions = list(getattr(block, field))
-    old = _region(tuple(regions), place, name, what)
+    old = region_at(regions, place, name, what)
     ends = ranges(*[iv.var for iv in block.iter_vars])
     if len(ends) != 2 * len(old.region):
         raise refuse(

@@ -59,7 +59,7 @@ def transform_block_layout(state: ScheduleState, name: str, index_map: IndexMap)
     extents = [iv.dom.extent for iv in iter_vars if iv.dom]
     state.replace(top, loops_around(BlockRealize(tuple(fresh), TRUE, new), fresh, extents))
     current = state.realize(name).block
-    state.replace(current, with_regions(state, current, name))
+    state.replace(current, refresh_accesses(state, current, name))
 
 
 def _with_plain_indices(block: Block, iter_vars: Iterable[IterVar]) -> Block:
@@ -76,13 +76,6 @@ def _with_plain_indices(block: Block, iter_vars: Iterable[IterVar]) -> Block:
 
     body, init = visit(block.body), visit(block.init)
     return replace_node(block, body=body, init=init)
-
-
-def with_regions(state: ScheduleState, block: Block, name: str) -> Block:
-    """Compute what the block reads and writes in the new variables; what a reduction adds to is no read."""
-    new = refresh_accesses(state, block, name)
-    own = {w.buffer for w in new.writes} if block.init is not None else set()
-    return replace_node(new, reads=tuple(r for r in new.reads if r.buffer not in own))
 
 
 def _transformed(block: Block, index_map: IndexMap, name: str) -> tuple[list[IterVar], dict[Var, PrimExpr]]:

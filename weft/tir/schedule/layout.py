@@ -15,10 +15,10 @@ from weft.tir.analysis.apart import numbered, values_at
 from weft.tir.analysis.structure import blocks_in, loops_around, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at
+from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.index_map import IndexMap
-from weft.tir.schedule.iteration import with_regions
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, seq
 from weft.tir.typing import Value
@@ -30,8 +30,9 @@ def transform_layout(
 ) -> None:  # fmt: skip
     """Store a buffer in another order: element ``[i...]`` moves to ``[index_map(i...)]`` and all accesses follow.
 
-    The buffer grows where the map does not fill its image; the surplus is never read. With a `pad_value` a buffer that
-    the function fills holds that there; of a parameter that is read the caller promises it.
+    ``IndexMap.AXIS_SEPARATOR`` between indices separates the dimensions of the new buffer there. The buffer grows where
+    the map does not fill its image; the surplus is never read. With a `pad_value` a buffer that the function fills
+    holds that there; of a parameter that is read the caller promises it.
     """
     block = state.realize(name).block
     old = buffer_at(block, where, "transform_layout")
@@ -42,11 +43,14 @@ def transform_layout(
     sources = [ir.Var(f"i{n}", d.dtype) for n, d in enumerate(old.shape)]
     for v, d in zip(sources, old.shape, strict=True):
         analyzer.bind(v, ir.Range.from_min_extent(ir.const(0, v.dtype), d))
-    image = [ir.as_expr(e, "int64") for e in index_map(*sources)]
+    marked = [ir.as_expr(e, "int64") for e in index_map(*sources)]
+    image = [e for e in marked if not isinstance(e, ir.StringImm)]
+    separators = (n for n, e in enumerate(marked) if isinstance(e, ir.StringImm) and e.value == IndexMap.AXIS_SEPARATOR)
     shape = _image_shape(image, sources, old, analyzer, name)
     if not assume_injective:
         _check_injective(image, sources, old, name)
-    new = replace_node(old, data=ir.Var(old.name, "handle"), shape=shape)
+    places = tuple(n - i for i, n in enumerate(separators))
+    new = replace_node(old, data=ir.Var(old.name, "handle"), shape=shape, axis_separators=places)
 
     def indices(point: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:
         values = {v: ir.cast(v.dtype, i) for v, i in zip(sources, point, strict=True)}
@@ -65,11 +69,15 @@ def transform_layout(
     state.rewrite_body(lambda body: ir.substitute(ir.rewrite(body, rule), {old: new}))
     for user in users:
         current = state.realize(user).block
-        state.replace(current, with_regions(state, _simplified(current, new), user))
+        state.replace(current, refresh_accesses(state, _simplified(current, new), user))
+    _exchange_argument(state, old, new)
+
+
+def _exchange_argument(state: ScheduleState, old: Buffer, new: Buffer) -> None:
+    """Let the function take a buffer in the place of another, if that is an argument."""
     if state.is_argument(old):
-        state.func = replace_node(
-            state.func, buffer_map=tuple((p, new if b is old else b) for p, b in state.func.buffer_map)
-        )
+        pairs = tuple((v, new if b is old else b) for v, b in state.func.buffer_map)
+        state.func = replace_node(state.func, buffer_map=pairs)
 
 
 def _grown(
@@ -237,6 +245,4 @@ def set_axis_separator(state: ScheduleState, name: str, where: BufferName, separ
                      f"'{old.name}'", block=name, help="increasing numbers from 1")  # fmt: skip
     new = replace_node(old, axis_separators=steps)
     replace_buffer(state, old, new)
-    if state.is_argument(old):
-        pairs = tuple((v, new if b is old else b) for v, b in state.func.buffer_map)
-        state.func = replace_node(state.func, buffer_map=pairs)
+    _exchange_argument(state, old, new)

@@ -15,6 +15,7 @@ from weft.arith import Analyzer, IntervalSet, detect_iter_map, estimate_region_l
 from weft.arith.int_set import intersect, union_lower_bound
 from weft.error import InvalidArgument
 from weft.ir import IRModule, Range, Var, is_const_int
+from weft.spelling import also_called
 from weft.tir.analysis.structure import (
     child_realizes,
     iter_values_of,
@@ -28,7 +29,16 @@ from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, For, Stmt
 
-__all__ = ["BlockScope", "CachedFlags", "DepKind", "Dependency", "ScheduleDebugMask", "StmtRefs", "StmtSRef"]
+__all__ = [
+    "BlockDependenceInfo",
+    "BlockScope",
+    "CachedFlags",
+    "DepKind",
+    "Dependency",
+    "ScheduleDebugMask",
+    "StmtRefs",
+    "StmtSRef",
+]
 
 
 class ScheduleDebugMask(IntEnum):
@@ -129,6 +139,8 @@ class StmtRefs:
         Taken for TVM's programs; nothing is checked here but what :meth:`replace` may exchange.
     """
 
+    _kinds: tuple[type[Block] | type[For], ...] = (Block, For)
+
     def __init__(self, mod: IRModule | PrimFunc, *, debug_mask: str | int = "none", enable_check: bool = True) -> None:
         self.mod = mod if isinstance(mod, IRModule) else IRModule({"main": mod})
         masks = {"all": sum(ScheduleDebugMask), "none": 0}
@@ -143,7 +155,7 @@ class StmtRefs:
         """Make a reference of each block and loop that has none, and set what is around each."""
 
         def visit(stmt: Stmt, above: StmtSRef | None) -> None:
-            if isinstance(stmt, (Block, For)):
+            if isinstance(stmt, self._kinds):
                 sref = self._known.setdefault(stmt, StmtSRef(stmt))
                 sref.parent = above
                 found[stmt] = above = sref
@@ -159,6 +171,7 @@ class StmtRefs:
                 sref.stmt = None
         self._known = found
 
+    @also_called(block="stmt")
     def get_sref(self, stmt: Block | For) -> StmtSRef | None:
         """Return the reference to a block or loop; None where it is not in the module."""
         return self._known.get(stmt)
@@ -316,3 +329,9 @@ def _regions(realize: BlockRealize, kind: str) -> list[BufferRegion]:
     """List the regions that an instance of a block touches, in terms of the loops around it."""
     regions = getattr(realize.block, kind)
     return list(subst_regions(regions, iter_values_of(realize)))
+
+
+class BlockDependenceInfo(StmtRefs):
+    """The references of a module's blocks alone, each with the block around it, and how the blocks depend."""
+
+    _kinds = (Block,)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
+from msgspec import structs
+
 from weft import ir, tir
 from weft.arith import Analyzer
 from weft.error import InvalidArgument
@@ -224,10 +226,11 @@ def match_buffer(
     if isinstance(param, BufferLoadNode):
         one = [Range.from_min_extent(i, const(1, i.dtype)) for i in param.indices]
         param = BufferRegion(param.buffer, tuple(one))
-    return commands.MatchBuffer(
-        param,
-        _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators),
-    )
+    place = (data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
+    buffer = _buffer(shape, dtype, *place)
+    if isinstance(param, BufferRegion) and elem_offset is not None:  # a zero is a claim about the region
+        buffer = structs.replace(buffer, elem_offset=as_expr(elem_offset))
+    return commands.MatchBuffer(param, buffer)
 
 
 def sblock_alloc_buffer(

@@ -58,6 +58,7 @@ from weft.tir.transform.vectorize import vectorize_loop
 from weft.tir.transform.vectorize_statements import vectorize_statements
 
 CommonSubexprElim = CommonSubexprElimTIR = common_subexpr_elim
+CompactBufferAllocation = compact_buffer
 DefaultGPUSchedule = default_gpu_schedule
 DotProduct = dot_product
 FlattenBuffer = update_wrapper(partial(flatten_buffer, wide=False), flatten_buffer)

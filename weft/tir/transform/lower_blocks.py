@@ -8,7 +8,7 @@ from weft import arith, ir
 from weft.tir.analysis.structure import init_nest, replace_node, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
-from weft.tir.match_buffer import lower_match_buffers
+from weft.tir.match_buffer import bound_names, lower_match_buffers
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, DeclBuffer, For, ForKind, IfThenElse, SeqStmt, Stmt, seq
 from weft.tir.transform.dim_align import DIM_ALIGN
 
@@ -42,7 +42,7 @@ def lower_blocks(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """
     if not any(isinstance(n, BlockRealize) for n in ir.walk(func.body)):
         return func
-    state = _Lower()
+    state = _Lower(bound_names(func))
     body = state.stmt(func.body)
     uses = _Uses()
     for buffer in state.allocated:
@@ -53,7 +53,8 @@ def lower_blocks(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 class _Lower:
     """Collects what blocks allocate, and which loops carry a buffer from one iteration to the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, bound: frozenset[ir.Var]) -> None:
+        self.bound = bound
         self.allocated: list[Buffer] = []
         self.depth: dict[Buffer, int] = {}  # how many loops are around the block that allocates a buffer
         self.carried: dict[Buffer, frozenset[ir.Var]] = {}
@@ -80,8 +81,8 @@ class _Lower:
         if block.match_buffers:
             block = replace_node(
                 block,
-                body=lower_match_buffers(block.body, block.match_buffers, block.span),
-                init=block.init and lower_match_buffers(block.init, block.match_buffers, block.span),
+                body=lower_match_buffers(block.body, block.match_buffers, block.span, self.bound),
+                init=block.init and lower_match_buffers(block.init, block.match_buffers, block.span, self.bound),
                 match_buffers=(),
             )
         self.allocated.extend(block.alloc_buffers)

@@ -10,7 +10,7 @@ from weft.ir import Attrs, IRModule, PrimExpr, Range, function_pass
 from weft.tir.analysis.structure import iter_values_of, jumps_out, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
-from weft.tir.match_buffer import lower_match_buffers
+from weft.tir.match_buffer import bound_names, lower_match_buffers
 from weft.tir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, ForKind, IfThenElse, seq
 
 
@@ -153,13 +153,14 @@ def lower_match_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Cost: Linear, times the number of matched buffers.
     Source: TVM's ``LowerMatchBuffer``.
     """
+    bound = bound_names(func)
 
     def outer_first(node: Any) -> Any:
         if type(node) is not Block:
             return None
         if node.match_buffers:
             bare = replace_node(node, match_buffers=())
-            node = lower_match_buffers(bare, node.match_buffers, node.span)
+            node = lower_match_buffers(bare, node.match_buffers, node.span, bound)
         return ir.rebuild(node, lambda child: ir.rewrite(child, lambda n: n, pre=outer_first))
 
     return func.replace(body=ir.rewrite(func.body, lambda n: n, pre=outer_first))
