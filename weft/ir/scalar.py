@@ -5,7 +5,6 @@ Node classes, and constants. Python operators on expressions call the checked co
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
@@ -13,6 +12,7 @@ from msgspec.structs import force_setattr
 
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, ScalableLanes, dtype_of, name_type, vector_of, with_lanes
+from weft.ir.int_range import HALVES, in_range, wrap
 from weft.ir.iter_kinds import ITER_TYPES, iter_type
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
 from weft.ir.op_attrs import Op
@@ -531,8 +531,8 @@ def const(value: Any, dtype: str | None = None) -> PrimExpr:
     """
     dt = DataType(dtype_of(value) if dtype is None else dtype)
     if dtype is None and type(value) is int:
-        return IntImm(dt, _in_range(value))
-    if type(value) is int and -_PLAIN.get(dt, 0) <= value < _PLAIN.get(dt, 0):
+        return IntImm(dt, in_range(value))
+    if type(value) is int and -HALVES.get(dt, 0) <= value < HALVES.get(dt, 0):
         return IntImm(dt, value)
     if dt.lanes > 1:
         return Broadcast(const(value, dt.element), dt.lanes)
@@ -540,37 +540,7 @@ def const(value: Any, dtype: str | None = None) -> PrimExpr:
         return FloatImm(dt, float(value))
     if dt.code == "handle":
         return CallIntrin(dt, Op.get("tir.reinterpret"), (IntImm(DataType("uint64"), int(value)),))
-    return IntImm(dt, int(bool(value)) if dt == "bool" else _wrap(int(value), dt))
-
-
-def _wrap(value: int, dt: DataType) -> int:
-    """Reduce to the range of the type, as two's complement arithmetic does."""
-    if dt.code == "uint":
-        return value & ((1 << dt.bits) - 1)
-    half = 1 << (dt.bits - 1)
-    if -half <= value < half:
-        return value
-    exact = dt == "int64" and getattr(_sizes, "exact", False)
-    return _in_range(value) if exact else (value + half) % (2 * half) - half
-
-
-_sizes = threading.local()
-
-
-class exact_sizes:
-    """Inside, int64 constants that come out of range are refused: sizes of tensors are not counted modulo ``2**64``."""
-
-    def __enter__(self) -> None:
-        self.before, _sizes.exact = getattr(_sizes, "exact", False), True
-
-    def __exit__(self, _kind: object, _e: BaseException | None, _trace: object) -> None:
-        _sizes.exact = self.before
-
-
-def _in_range(value: int) -> int:
-    if -_PLAIN["int64"] <= value < _PLAIN["int64"]:
-        return value
-    raise InvalidArgument("a size or number has more than 64 bits", expected="at most 2**63 - 1", found=str(value))
+    return IntImm(dt, int(bool(value)) if dt == "bool" else wrap(int(value), dt))
 
 
 def int32(value: int) -> IntImm:
@@ -580,11 +550,10 @@ def int32(value: int) -> IntImm:
 
 def int64(value: int) -> IntImm:
     """Make an int64 constant, which must be in range."""
-    return IntImm(_INT64, _in_range(value))
+    return IntImm(_INT64, in_range(value))
 
 
 _INT32, _INT64, _BOOL = DataType("int32"), DataType("int64"), DataType("bool")
-_PLAIN: dict[str, int] = {_INT32: 1 << 31, _INT64: 1 << 63}  # of nearly all constants
 TRUE, FALSE = IntImm(_BOOL, 1), IntImm(_BOOL, 0)
 
 

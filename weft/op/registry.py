@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft import error, ir
-from weft.ir.scalar import exact_sizes
+from weft.ir.int_range import exact_sizes
 from weft.op.attributes import Attribute, checked_axes, normal_values
 
 

@@ -26,7 +26,7 @@ from weft.frontend.onnx.registry import find_converter
 from weft.frontend.onnx.schema import find_schema, normal_domain, type_text
 from weft.frontend.onnx.value import Value
 from weft.ir import IRModule, Tuple
-from weft.ir.scalar import exact_sizes
+from weft.ir.int_range import exact_sizes
 from weft.runtime.host import STORED
 
 WEIGHT_FILES = "weft.weight_files"
