@@ -144,8 +144,9 @@ def _merge_nested(cx: Context, rest: Poly, b: Poly, dtype: str) -> tuple[Poly, P
             num, den = cx.atoms[m[0]].args
             if bound_of(cx, den)[0] >= 0:
                 k = add(rest, {m: 1}, -1)
-                merged, by = add(num, mul(k, den)), mul(den, b)
-                reach = (abs(n) for p in (merged, by) for n in bound_of(cx, p))
+                moved, by = mul(k, den), mul(den, b)
+                merged = add(num, moved)
+                reach = (abs(n) for p in (num, moved, merged, by) for n in bound_of(cx, p))
                 if k.keys() <= {()} or max(reach) < 1 << min(DataType(dtype).bits - 1, 62):
                     return merged, by
     return None
