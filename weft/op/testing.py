@@ -181,10 +181,8 @@ def conv2d_transpose_nhwc_python(
     a_nhwc: Array, weight: Array, weight_format: str, stride: Numbers, padding: Padding,
     output_padding: Numbers = (0, 0),
 ) -> Array:  # fmt: skip
-    """Convolve NHWC data the other way; `weight_format` says the order of the letters H, W, I and O, or of TVM's."""
-    w = weight.transpose([weight_format.index(c) for c in ("IOHW" if weight_format in ("IOHW", "HWIO") else "OIHW")])
-    if weight_format in ("HWIO", "OIHW"):  # there the letters are those of the convolution that is turned around
-        w = weight.transpose([weight_format.index(c) for c in "OIHW"])
+    """Convolve NHWC data the other way; `weight_format` says the order of the letters H, W, I (of the data) and O."""
+    w = weight.transpose([weight_format.index(c) for c in "IOHW"])
     return _last(_transposed(_second(a_nhwc), w, stride, padding, output_padding))
 
 
