@@ -203,13 +203,13 @@ class Prelude:
         """Return the data type ``tensor_t`` of arrays of tensors of one shape."""
         return StaticTensorArrayOps(self, dtype, shape).get_type(canonical)
 
-    def get_tensor_ctor_static(self, canonical: str, dtype: str, shape: Sequence[Any]) -> Constructor:
+    def get_tensor_ctor_static(self, name: str, dtype: str, shape: Sequence[Any]) -> Constructor:
         """Return a constructor of an element: ``tensor_constructor`` or ``tensor_nil``."""
-        return StaticTensorArrayOps(self, dtype, shape).get_ctor(canonical)
+        return StaticTensorArrayOps(self, dtype, shape).get_ctor(name)
 
-    def get_ctor_static(self, ty_name: str, canonical: str, dtype: str, shape: Sequence[Any]) -> Constructor:
+    def get_ctor_static(self, ty_name: str, name: str, dtype: str, shape: Sequence[Any]) -> Constructor:
         """Return a constructor of the data type ``ty_name``, which is ``"tensor_t"``."""
-        return self.get_ctor(name_static(ty_name, dtype, shape), name_static(canonical, dtype, shape))
+        return self.get_ctor(name_static(ty_name, dtype, shape), name_static(name, dtype, shape))
 
 
 def get_tensor_array_shape(expr: ir.Expr, dtype: str, prelude: Prelude) -> tuple[Any, ...] | None:
