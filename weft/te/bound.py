@@ -106,8 +106,8 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
     for iv, sets in zip(stage.axis, regions, strict=True):
         merged = union_of(sets, an)
         if merged.has_lower_bound and merged.has_upper_bound:
-            low = merged.min_value
-            extent = an.simplify(merged.max_value - low + 1)
+            low, extent = merged.min_value, an.simplify(merged.max_value - merged.min_value + 1)
+            low, extent = (cast(iv.var.dtype, v) for v in (low, extent))  # indices of other types read it, too
             result[iv] = _within(iv.dom, Range.from_min_extent(low, extent), an)  # type: ignore[arg-type]
     return result  # type: ignore[return-value]
 
