@@ -39,10 +39,11 @@ def convert(
         kept = (blocks != 0).any(axis=(2, 3))
         starts = np.concatenate(([0], np.cumsum(kept.sum(axis=1))))
         arrays = (np.ascontiguousarray(blocks[kept]), np.nonzero(kept)[1].astype("int32"), starts.astype("int32"))
-        stored = [Var(f"{name}.{n}", TensorType(a.shape, str(a.dtype))) for n, a in zip(_PARTS, arrays, strict=True)]
+        types: list[Any] = [TensorType(a.shape, str(a.dtype)) for a in arrays]  # type: ignore[arg-type]
+        stored = [Var(f"{name}.{n}", ty) for n, ty in zip(_PARTS, types, strict=True)]
         params.update({v.name_hint: runtime.tensor(a) for v, a in zip(stored, arrays, strict=True)})
         del params[name]
-        made[weight] = _whole(*stored, blocks.shape)
+        made[weight] = _whole(stored[0], stored[1], stored[2], blocks.shape)
     return replaced(func, made), params
 
 

@@ -14,7 +14,7 @@ def convert(func: Function, params: Params) -> tuple[Function, Params]:
     """Read ``w.T`` where layers transpose a weight ``w``; it takes its place in `params`, which are returned, too."""
     made: dict[Any, Any] = {}
     for e in weights_of(func):
-        weight = e.args[0] if type(e) is Call and e.op is ir.Op.get("transpose") else None
+        weight: Any = e.args[0] if type(e) is Call and e.op is ir.Op.get("transpose") else None
         axes = e.attrs["axes"] if weight is not None else None
         turned = axes is None or [ir.as_int(a) for a in axes] == [1, 0]
         if weight not in func.params or weight.name_hint not in params or not turned:
