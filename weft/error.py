@@ -278,3 +278,8 @@ def require(module: str, *, extra: str) -> ModuleType:
             found=str(e),
             help=f"pip install 'weft[{extra}]'",
         ) from e
+
+
+def py_str(x: bytes) -> str:
+    """Return text that came from C as bytes; TVM has it where its errors are (``tvm._ffi.base``)."""
+    return x.decode()

@@ -7,12 +7,19 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from weft import auto_scheduler, error, te
+from weft import auto_scheduler, error, te, topi
 from weft.testing import auto_scheduler as workloads
 
 
 def task_of(func=workloads.matmul_auto_scheduler_test, args=(32, 32, 32)):
     return auto_scheduler.SearchTask(func=func, args=args, target="llvm")
+
+
+def test_stages_of_ones_own_have_a_text():
+    a = te.placeholder((4, 6), name="a")
+    out = te.compute((4, 6), lambda i, j: topi.cumsum(a, axis=1)[i, j] + 1, name="out")
+    text = str(auto_scheduler.ComputeDAG([a, out]))
+    assert "= ExternOp [a]" in text and "out(i, j) =" in text
 
 
 class Timed(auto_scheduler.measure.ProgramRunner):

@@ -198,3 +198,13 @@ def test_where_two_nodes_first_differ():
     assert first([1], [1, 2]) == (root.array_item_missing(1), root.array_item(1))
     assert first({"a": 1}, {"a": 1, "b": 2}) == (root.map_item_missing(None), root.map_item("b"))
     assert first(x * 2 + 1, x * 3 + 1) == (root.attr("a").attr("b").attr("value"),) * 2
+
+
+def test_hashes_tell_free_variables_apart_unless_they_are_mapped() -> None:
+    x, y = (ir.Var(n, "int32") for n in "xy")
+    pairs = [(x, y), (x + 1, y + 1), ((x, y), (x, x)), (relax.Var("v"), relax.Var("w")), ({"k": x}, {"k": y})]
+    for a, b in pairs:
+        assert ir.structural_hash(a) == ir.structural_hash(a) != ir.structural_hash(b)
+        assert (ir.structural_hash(a, True) == ir.structural_hash(b, True)) == ir.structural_equal(a, b, True)
+    func = [tir.PrimFunc((v,), tir.Evaluate(v + 1)) for v in (x, y)]
+    assert ir.structural_hash(func[0]) == ir.structural_hash(func[1])

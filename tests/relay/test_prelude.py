@@ -108,9 +108,11 @@ def test_the_text_of_a_prelude_is_a_program():
 def test_it_goes_into_modules():
     mod = ir.IRModule()
     mod.import_from_std("prelude.rly")
-    again = len(mod)
+    listed = dict(mod.items())
     p = Prelude(mod)
-    assert len(mod) == again and p.mod is mod and p.mod.get_type("List") == (p.l, p.cons, p.nil)
+    again = len(mod)
+    assert all(mod[v] is f for v, f in listed.items()) and "tensor_concatenate_int64" in mod
+    assert len(Prelude(mod).mod) == again and p.mod is mod and p.mod.get_type("List") == (p.l, p.cons, p.nil)
     assert p.get_ctor("List", "Cons") is p.cons and p.get_type("List")[0] is p.l
     from_text = relay.parse(mod.astext())
     Prelude(from_text)

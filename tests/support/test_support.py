@@ -62,6 +62,18 @@ def test_worker():
     worker.kill()
 
 
+def test_workers_are_renewed_and_the_time_to_start_is_not_the_function_s():
+    worker, seen = popen_pool.PopenWorker(os.umask, (0o123,), maximum_uses=2), []
+    for _ in range(3):
+        worker.send(os.getpid, timeout=0.05)
+        seen.append(worker.recv())
+    assert seen[0] == seen[1] != seen[2]
+    with pytest.raises(ProcessLookupError):
+        os.kill(seen[0], 0)
+    worker.send(os.umask, (0,))
+    assert worker.recv() == 0o123
+
+
 def test_cross_compiler(tmp_path):
     one, two = tmp_path / "f.c", tmp_path / "g.c"
     one.write_text("int f(void) { return VALUE; }\n")

@@ -6,6 +6,9 @@ import pytest
 import weft
 from tests.refusals import refuses
 from weft import error, te, tir
+from weft.target import codegen
+
+FMA = codegen.llvm_lookup_intrinsic_id("llvm.fma")
 
 
 def build(name, target="llvm", n_args=1):
@@ -17,11 +20,11 @@ def build(name, target="llvm", n_args=1):
 def test_a_number_names_no_intrinsic():
     func = tir.PrimFunc((), tir.Evaluate(tir.call_llvm_pure_intrin("float32", 4217, tir.const(1.0, "float32"))))
     assert "4217" in str(func)  # it is read, printed and rewritten as another call
-    with pytest.raises(error.CodegenError, match="needs the name of an LLVM intrinsic"):
+    with pytest.raises(error.CodegenError, match="no intrinsic has this number"):
         weft.build(func.with_attr("global_symbol", "f"))
 
 
-@pytest.mark.parametrize(("name", "n_args"), [("llvm.sqrt", 1), ("llvm.sqrt.f32", 1), ("llvm.fma", 3)])
+@pytest.mark.parametrize(("name", "n_args"), [("llvm.sqrt", 1), ("llvm.sqrt.f32", 1), ("llvm.fma", 3), (FMA, 3)])
 def test_names_with_and_without_suffix(name, n_args):
     x, y = np.arange(16, dtype="float32"), np.zeros(16, "float32")
     build(name, n_args=n_args)(x, y)
@@ -47,3 +50,13 @@ def test_what_is_refused(name, n_args, target, message):
 def test_functions_of_bits_are_for_integers():
     refuses(error.InvalidArgument, "popcount is for integers", tir.popcount, tir.Var("x", "float32"))
     refuses(error.InvalidArgument, "shift_left is for integers", tir.shift_left, tir.Var("x", "float32"), 2)
+
+
+@pytest.mark.parametrize("name", ["llvm.fma", "llvm.x86.sse2.pmadd.wd", "llvm.x86.sse41.ptestc"])
+def test_numbers_stand_for_names_in_this_process(name: str) -> None:
+    number = codegen.llvm_lookup_intrinsic_id(name)
+    assert number == codegen.llvm_lookup_intrinsic_id(name) > 0 and codegen.llvm_get_intrinsic_name(number) == name
+
+
+def test_what_is_no_intrinsic_has_no_number() -> None:
+    assert [codegen.llvm_lookup_intrinsic_id(n) for n in ("llvm.nonsense", "fma", "llvm.x() {\n}", "")] == [0, 0, 0, 0]

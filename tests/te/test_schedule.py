@@ -176,6 +176,21 @@ def test_argmax_and_two_outputs():
     np.testing.assert_array_equal(got_v, a.max(1))
 
 
+@pytest.mark.parametrize("attached", [False, True])
+def test_indices_of_other_types_than_the_axis(attached):
+    a = te.placeholder((9,), name="a")
+    b = te.compute((9,), lambda i: a[i] + 1.0, name="b")
+    n = ir.const(4, "int64")
+    c = te.compute((n,), lambda i: b[i * 2 + 1] * 3.0, name="c")
+    sch = te.create_schedule(c.op)
+    if attached:
+        sch[b].compute_at(sch[c], sch[c].split(c.op.axis[0], factor=3)[0])
+    x = np.random.default_rng(0).normal(size=9).astype("float32")
+    out = weft.runtime.empty((4,), "float32")
+    weft.build(sch, [a, c], "llvm")(weft.runtime.tensor(x), out)
+    np.testing.assert_allclose(out.numpy(), (x[1::2] + 1) * 3, rtol=1e-6)
+
+
 def test_annotations_reach_the_loops():
     A, B, C, k = matmul(8, 8, 8)
     s = te.create_schedule(C.op)

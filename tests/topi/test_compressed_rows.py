@@ -5,8 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import weft
 from tests.topi.running import evaluate
-from weft import error, topi
+from weft import error, te, topi
+from weft.topi import compressed_array as sparse
 
 RNG = np.random.default_rng(4)
 
@@ -79,3 +81,18 @@ def test_sum_and_transpose() -> None:
     np.testing.assert_allclose(found, dense + m, rtol=1e-6)
     for f, e in zip(evaluate(topi.nn.sparse_transpose, *compressed(m)), compressed(m.T.copy()), strict=True):
         np.testing.assert_array_equal(f, e)
+
+
+def test_arrays_and_placeholders_in_compressed_rows() -> None:
+    a, count = sparse.array(sparse_matrix(5, 7)), te.var("count")
+    parts = (a.data, a.indices, a.indptr)
+    np.testing.assert_array_equal(sparse.array(parts, shape=(5, 7)).numpy(), a.numpy())
+    held, dense = sparse.placeholder((te.var("rows"), 7), nonzeros=count), te.placeholder((7, 2), name="B")
+    product = topi.sparse.csrmm(held, dense)
+    out = weft.runtime.tensor(np.zeros((5, 2), "f"))
+    f = weft.build(te.create_schedule(product.op), [held.data, held.indices, held.indptr, dense, product])
+    f(*parts, weft.runtime.tensor(np.ones((7, 2), "f")), out)
+    np.testing.assert_allclose(out.numpy(), a.numpy() @ np.ones((7, 2), "f"), rtol=1e-5, atol=1e-5)
+    for wrong in ((parts[0].numpy(),), (parts,), (parts, None, (6, 7)), (parts, None, (5, 7), "coo")):
+        with pytest.raises(error.InvalidArgument):
+            sparse.array(*wrong)

@@ -76,6 +76,22 @@ def test_references_are_what_kernels_compute(layout, method):
         np.testing.assert_allclose(found, topi.testing.conv2d_nhwc_python(data, w, (2, 1), "SAME"), rtol=1e-5)
 
 
+@pytest.mark.parametrize("order", ["HWIO", "HWOI", "OIHW", "IOHW"])
+def test_references_of_transposed_convolutions_take_weights_in_any_order(order: str):
+    data, w = RNG.random((1, 4, 5, 3)), RNG.random((3, 2, 2, 3))
+    expected = topi.testing.conv2d_transpose_nchw_python(data.transpose(0, 3, 1, 2), w, 2, 1, 0).transpose(0, 2, 3, 1)
+    given = w.transpose(["IOHW".index(c) for c in order])
+    np.testing.assert_allclose(topi.testing.conv2d_transpose_nhwc_python(data, given, order, 2, 1), expected)
+
+
+def test_comparing_with_numpy():
+    a = RNG.random((3, 5)).astype("float32")
+    compare = [weft.target.Target("llvm"), weft.cpu(0), topi.sum, topi.generic.schedule_reduce]
+    topi.testing.compare_numpy_tvm([a], a.sum(), *compare)
+    with pytest.raises(AssertionError, match="Mismatched"):
+        topi.testing.compare_numpy_tvm([a], a.sum() + np.float32(1), *compare)
+
+
 def test_a_text_shows_outputs_that_are_no_arguments():
     a = te.placeholder((4, 16), name="a")
     out = topi.sum(a, axis=1)

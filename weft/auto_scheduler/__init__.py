@@ -5,6 +5,8 @@ Read in this order: ``workload_registry``, ``transform_step``, ``loop_state``, `
 models are tuned by ``weft.tune``.
 """
 
+import sys
+
 from weft._aliases import names_of
 from weft.auto_scheduler import (
     compute_dag,
@@ -44,6 +46,8 @@ __all__ = [
     "dispatcher", "load_best_record", "load_records", "loop_state", "make_workload_key", "measure", "measure_record",
     "register_workload", "save_records", "search_policy", "search_task", "task_scheduler", "workload_registry",
 ]  # fmt: skip
+
+_ffi_api = sys.modules[__name__]  # TVM's name of what its C++ calls
 
 _RELAY = {n: "weft.relay.auto_scheduler" for n in ("extract_tasks", "is_auto_scheduler_enabled")}
 __getattr__ = names_of("weft.auto_scheduler", _RELAY, listed=True)

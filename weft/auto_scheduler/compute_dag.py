@@ -136,8 +136,11 @@ class ComputeDAG:
             if isinstance(op, te.PlaceholderOp):
                 lines.append(f"{op.name} = PLACEHOLDER [{', '.join(map(str, op.output(0).shape))}]")
                 continue
+            if not isinstance(op, te.ComputeOp):
+                lines.append(f"{op.name} = {type(op).__name__} [{', '.join(i.op.name for i in op.input_tensors)}]")
+                continue
             indices = ", ".join(a.var.name for a in op.axis)
-            for body in getattr(op, "body", ()):
+            for body in op.body:
                 reduce = isinstance(body, tir.Reduce)
                 value, sign = (_combined(body), "") if reduce else (str(body), "=")
                 lines.append(f"{op.name}({indices}) {sign}{' ' if sign else ''}{value}")

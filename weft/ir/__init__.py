@@ -34,6 +34,7 @@ from weft.ir.expr import __all__ as _expr_names
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
 from weft.ir.module import IRModule
 from weft.ir.node import (
+    DERIVED,
     NO_ATTRS,
     Attrs,
     Node,
@@ -86,8 +87,8 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are all of them
     "FALSE", "NO_ATTRS", "TRUE", "Ambient", "AnyDim", "Attrs", "CallersPool", "ConfigOption", "DataType",
     "DataTypeCode", "DeepPool", "Dispatch", "HandleType", "ScalableLanes", "own_name", "said", "DumpPrograms",
-    "ExprVar", "IRModule", "Node", "Pass", "PassContext", "PassInstrument", "PrintIR", "Sequential", "SourceName",
-    "Span", "SubclassTable", "TimePasses", "assert_structural_equal", "children", "find", "compilation",
+    "DERIVED", "ExprVar", "IRModule", "Node", "Pass", "PassContext", "PassInstrument", "PrintIR", "Sequential",
+    "SourceName", "Span", "SubclassTable", "TimePasses", "assert_structural_equal", "children", "find", "compilation",
     "config_options", "dtype_of", "dumped", "fingerprint", "function_pass", "get_first_structural_mismatch",
     "intrin_rule", "is_float", "is_integer", "load_json", "make_node", "module_pass", "near_names", "numpy_dtype",
     "on_verify", "passes_inside", "passes_named", "post_order", "rebuild", "register_config_option",

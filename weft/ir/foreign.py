@@ -54,7 +54,7 @@ def _equal(lhs: Any, rhs: Any, compare: Callable[..., bool]) -> bool:
 
 def _hash(value: Any, seed: int, combine: Callable[..., int]) -> int:
     _refuse_foreign(value)
-    return combine(structural_hash(value) >> 1, seed, 0)
+    return combine(structural_hash(value, map_free_vars=True) >> 1, seed, 0)  # it does not say whether they are
 
 
 def _refuse_foreign(value: Any) -> None:

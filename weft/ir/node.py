@@ -257,6 +257,10 @@ def said(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v != 0 if k in _TRUTHS and type(v) is int else v for k, v in named.items()}
 
 
+DERIVED: dict[str, tuple[str, Callable[[Attrs], Any]]] = {}
+"""What else attributes answer to: TVM's name, the name of what it follows from, and how."""
+
+
 class Attrs(Node):
     """Named attributes of a call, function or loop: an immutable mapping in insertion order.
 
@@ -301,6 +305,8 @@ class Attrs(Node):
         for k, v in self.pairs:
             if k == key:
                 return v
+        if key in DERIVED and DERIVED[key][0] in self:
+            return DERIVED[key][1](self)
         raise AttributeError(f"no attribute '{key}'; there are: {', '.join(k for k, _ in self.pairs) or 'none'}")
 
     def __contains__(self, key: object) -> bool:

@@ -504,5 +504,8 @@ def fingerprint(node: object) -> str:
 
 
 def structural_hash(node: object, map_free_vars: bool = False) -> int:
-    """Return a 64-bit hash that agrees with :func:`structural_equal`, with free variables mapped or not."""
-    return int(fingerprint(node)[:16], 16)
+    """Return a 64-bit hash that agrees with :func:`structural_equal`; free variables count unless they are mapped."""
+    free: list[int] = []
+    if not map_free_vars:  # compared with itself, a structure meets each variable that it does not define
+        _compare(node, node, lambda a, _: free.append(id(a)) is None)
+    return int(hashlib.sha256("".join([fingerprint(node), *map(str, free)]).encode()).hexdigest()[:16], 16)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import runtime, te
 from weft.error import InvalidArgument
 from weft.op.displaced import (
     Array,
@@ -30,7 +31,8 @@ from weft.op.registry import get_op_def
 from weft.op.vision import get_valid_counts as get_valid_counts_python
 from weft.op.vision import non_max_suppression as non_max_suppression_python
 from weft.op.vision import roi_align, roi_pool
-from weft.target import Target, TargetLike
+from weft.target import Target, TargetLike, build
+from weft.te.schedule import schedule_to_prim_func
 from weft.topi import nn
 from weft.topi.schedules import default_schedule
 
@@ -40,7 +42,7 @@ __all__ = [
     "conv2d_nchw_python", "conv2d_nhwc_python", "conv2d_transpose_nchw_python", "conv2d_transpose_nhwc_python",
     "conv3d_ncdhw_python", "conv3d_ndhwc_python", "conv3d_transpose_ncdhw_python", "correlation_nchw_python",
     "crop_and_resize_python", "deformable_conv2d_nchw_python", "deformable_conv2d_nhwc_python", "dense",
-    "depth_to_space_python",
+    "compare_numpy_tvm", "depth_to_space_python",
     "depthwise_conv2d_python_nchw", "depthwise_conv2d_python_nhwc", "dilate_python", "dispatch", "gather_nd_python",
     "gather_python", "get_broadcast_schedule", "get_conv2d_nchw_implement", "get_elemwise_schedule",
     "get_injective_schedule",
@@ -68,6 +70,20 @@ def dispatch(target: TargetLike, dispatch_map: Mapping[str, Any]) -> Any:
 def get_conv2d_nchw_implement(target: object) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the computation and the schedule of convolutions, channels first."""
     return nn.conv2d_nchw, default_schedule
+
+
+def compare_numpy_tvm(
+    inputs: Sequence[Array], output: Array, target: TargetLike, device: runtime.Device,
+    compute: Callable[..., te.Tensor], schedule: Callable[..., te.Schedule],
+) -> None:  # fmt: skip
+    """Build an operator for a target, run it, and raise an AssertionError unless it gives `output`, to 1e-4."""
+    given = [te.placeholder(i.shape, str(i.dtype)) for i in inputs]
+    with Target(target) as made:
+        out = compute(*given)
+        func = build(schedule_to_prim_func(schedule([out]), [*given, out]), made)["main"]
+    found = runtime.tensor(np.zeros(output.shape, output.dtype), device=device)
+    func(*(runtime.tensor(i, device=device) for i in inputs), found)
+    np.testing.assert_allclose(found.numpy(), output, atol=1e-4, rtol=1e-4)
 
 
 get_broadcast_schedule = get_elemwise_schedule = get_reduce_schedule = get_injective_schedule
@@ -165,10 +181,8 @@ def conv2d_transpose_nhwc_python(
     a_nhwc: Array, weight: Array, weight_format: str, stride: Numbers, padding: Padding,
     output_padding: Numbers = (0, 0),
 ) -> Array:  # fmt: skip
-    """Convolve NHWC data the other way; `weight_format` says the order of the letters H, W, I and O, or of TVM's."""
-    w = weight.transpose([weight_format.index(c) for c in ("IOHW" if weight_format in ("IOHW", "HWIO") else "OIHW")])
-    if weight_format in ("HWIO", "OIHW"):  # there the letters are those of the convolution that is turned around
-        w = weight.transpose([weight_format.index(c) for c in "OIHW"])
+    """Convolve NHWC data the other way; `weight_format` says the order of the letters H, W, I (of the data) and O."""
+    w = weight.transpose([weight_format.index(c) for c in "IOHW"])
     return _last(_transposed(_second(a_nhwc), w, stride, padding, output_padding))
 
 

@@ -23,41 +23,24 @@ def fma_peak(threads: int) -> float:
     """Return multiply-adds in registers, counted as two operations each, in 1e9 a second, on `threads` cores."""
     target = Target("llvm")
     lanes, vectors = target.vector_bits // 32, min(24, target.num_vector_registers - 4)
-    source, sink = (
-        decl_buffer((int64(lanes),), "float32", "a"),
-        decl_buffer((int64(threads * vectors * lanes),), "float32", "c"),
-    )
+    source = decl_buffer((int64(lanes),), "float32", "a")
+    sink = decl_buffer((int64(threads * vectors * lanes),), "float32", "c")
     sums = decl_buffer((int64(vectors * lanes),), "float32", "sums", scope="local")
     task, step, v, j = (Var(n, "int64") for n in ("task", "step", "v", "j"))
-
     at = v * int64(lanes) + j
-    place = task * int64(vectors * lanes)
 
     def loop(var: Var, extent: int, kind: ForKind, body: Any) -> For:
         return For(var, int64(0), int64(extent), kind, body)
 
-    def tile(value: Callable[[Any], Any]) -> For:
-        return loop(
-            v, vectors, ForKind.UNROLLED, loop(j, lanes, ForKind.VECTORIZED, BufferStore(sums, value(at), (at,)))
-        )
+    def tile(buffer: Any, value: Any, place: Any) -> For:
+        lanes_of = loop(j, lanes, ForKind.VECTORIZED, BufferStore(buffer, value, (place,)))
+        return loop(v, vectors, ForKind.UNROLLED, lanes_of)
 
-    body = tir.SeqStmt(
-        (
-            tile(lambda at: BufferLoad(source, (j,)) + cast("float32", v)),  # all different, so that none is left out
-            loop(
-                step,
-                _STEPS,
-                ForKind.SERIAL,
-                tile(lambda at: sums[at] * BufferLoad(source, (j,)) + const(0.5, "float32")),
-            ),
-            loop(
-                v,
-                vectors,
-                ForKind.UNROLLED,
-                loop(j, lanes, ForKind.VECTORIZED, BufferStore(sink, sums[at], (place + at,))),
-            ),
-        )
-    )
+    first = BufferLoad(source, (j,)) + cast("float32", v)  # all different, so that none is left out
+    again = BufferLoad(sums, (at,)) * BufferLoad(source, (j,)) + const(0.5, "float32")
+    steps = loop(step, _STEPS, ForKind.SERIAL, tile(sums, again, at))
+    last = tile(sink, BufferLoad(sums, (at,)), task * int64(vectors * lanes) + at)
+    body = tir.SeqStmt((tile(sums, first, at), steps, last))
     whole = loop(task, threads, ForKind.PARALLEL, tir.AllocBuffer(sums, body))
     func = _function([source, sink], whole)
     kernel = build(func, target)["main"]

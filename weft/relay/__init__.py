@@ -79,6 +79,6 @@ _operator, __dir__ = namespace("")  # constructors of operators: relay.add, rela
 
 
 def __getattr__(name: str) -> object:
-    if name in ("frontend", "loops", "quantize", "testing"):  # importers and networks: only when asked for
+    if name in ("data_dep_optimization", "frontend", "loops", "quantize", "testing"):  # when asked for
         return importlib.import_module(f"weft.relay.{name}")
     return _operator(name)

@@ -119,8 +119,8 @@ class Prelude:
     """A module with the standard library.
 
     The functions are attributes: ``p.map``, ``p.foldl``, ``p.length``; so are the constructors ``p.cons``, ``p.nil``,
-    ``p.some``, ``p.none`` and ``p.rose``. The functions of arrays of tensors of a data type are added when they are
-    first asked for.
+    ``p.some``, ``p.none`` and ``p.rose``. The functions of arrays of tensors are there for the usual data types; those
+    of others are added when they are first asked for.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Prelude:
         self.mod = IRModule() if mod is None else mod
         import_std(self.mod, "prelude.rly")
         for dtype in _DTYPES:
-            _merge(self.mod, _library("tensor.rly", dtype))
+            TensorArrayOps(self, dtype).register()
         for var in _library("prelude.rly").get_global_vars():
             setattr(self, var.name_hint, self.mod.get_global_var(var.name_hint))
         self.optional, self.some, self.none = self.mod.get_type("Option")
@@ -203,13 +203,13 @@ class Prelude:
         """Return the data type ``tensor_t`` of arrays of tensors of one shape."""
         return StaticTensorArrayOps(self, dtype, shape).get_type(canonical)
 
-    def get_tensor_ctor_static(self, canonical: str, dtype: str, shape: Sequence[Any]) -> Constructor:
+    def get_tensor_ctor_static(self, name: str, dtype: str, shape: Sequence[Any]) -> Constructor:
         """Return a constructor of an element: ``tensor_constructor`` or ``tensor_nil``."""
-        return StaticTensorArrayOps(self, dtype, shape).get_ctor(canonical)
+        return StaticTensorArrayOps(self, dtype, shape).get_ctor(name)
 
-    def get_ctor_static(self, ty_name: str, canonical: str, dtype: str, shape: Sequence[Any]) -> Constructor:
+    def get_ctor_static(self, ty_name: str, name: str, dtype: str, shape: Sequence[Any]) -> Constructor:
         """Return a constructor of the data type ``ty_name``, which is ``"tensor_t"``."""
-        return self.get_ctor(name_static(ty_name, dtype, shape), name_static(canonical, dtype, shape))
+        return self.get_ctor(name_static(ty_name, dtype, shape), name_static(name, dtype, shape))
 
 
 def get_tensor_array_shape(expr: ir.Expr, dtype: str, prelude: Prelude) -> tuple[Any, ...] | None:

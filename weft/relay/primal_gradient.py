@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import ir, relax
+from weft.error import InvalidArgument
 from weft.relax.transform import DecomposeOpsForInference
 from weft.relax.transform.gradient import pullback
 from weft.relay.expr import Call, Constant, Tuple, TupleGetItem
@@ -27,6 +28,23 @@ def zeros_of(value: ir.Expr, ty: ir.Type | None) -> Any:
     if isinstance(ty, ir.TupleType):
         return Tuple(tuple(zeros_of(field_of(value, i), t) for i, t in enumerate(ty.fields)))
     return op_call("zeros_like", value)
+
+
+def ones_of(value: ir.Expr, ty: ir.Type | None) -> Any:
+    """Return the adjoint of a result: 1, of several results that of the first, and 0 for the others.
+
+    Raises
+    ------
+    InvalidArgument
+        When what is differentiated are integers or truth values.
+    """
+    if isinstance(ty, ir.TupleType):
+        rest = (zeros_of(field_of(value, i), t) for i, t in enumerate(ty.fields) if i)
+        return Tuple((ones_of(field_of(value, 0), ty.fields[0]), *rest)) if ty.fields else Tuple(())
+    if isinstance(ty, ir.TensorType) and not is_float(ty):
+        raise InvalidArgument("gradient: only results that are real numbers have derivatives", found=ty.dtype,
+                              where=value.span, help="cast the arguments to float32")  # fmt: skip
+    return op_call("ones_like", value)
 
 
 def field_of(value: ir.Expr, i: int) -> Any:

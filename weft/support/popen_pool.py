@@ -20,6 +20,7 @@ def _serve(pipe: Connection, initializer: Callable[..., Any] | None, initargs: S
             function, args, kwargs = pipe.recv()
         except EOFError:
             return
+        pipe.send(None)  # the time counts from here
         try:
             answer = (True, function(*args, **kwargs))
         except Exception as e:
@@ -37,10 +38,16 @@ class PopenWorker:
     ----------
     initializer, initargs : callable and its arguments, optional
         Called once in each new process.
+    maximum_uses : int, optional
+        After so many functions the next one gets a new process.
     """
 
-    def __init__(self, initializer: Callable[..., Any] | None = None, initargs: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, initializer: Callable[..., Any] | None = None, initargs: Sequence[Any] = (),
+        maximum_uses: int | None = None,
+    ) -> None:  # fmt: skip
         self._initializer, self._initargs = initializer, tuple(initargs)
+        self._maximum_uses, self._uses = maximum_uses or None, 0
         self._process: Any = None
         self._pipe: Connection | None = None
         self._limit: float | None = None
@@ -57,9 +64,12 @@ class PopenWorker:
         self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None,
         timeout: float | None = None,
     ) -> None:  # fmt: skip
-        """Start ``fn(*args, **kwargs)`` in the worker; `timeout` seconds are the limit for :meth:`recv`."""
-        pipe = self._pipe if self.is_alive() and self._pipe is not None else self._start()
-        self._limit = timeout
+        """Start ``fn(*args, **kwargs)`` in the worker; it may run for `timeout` seconds, which :meth:`recv` counts."""
+        if not self.is_alive() or self._uses == self._maximum_uses:
+            self.kill()
+            self._uses = 0
+        pipe, self._limit = self._pipe or self._start(), timeout
+        self._uses += 1
         pipe.send((fn, tuple(args), kwargs or {}))
 
     def recv(self) -> Any:
@@ -74,12 +84,13 @@ class PopenWorker:
         """
         if self._pipe is None:
             raise WeftError("nothing was sent to the worker", help="call send first")
-        if self._limit is not None and not self._pipe.poll(self._limit):
-            self.kill()
-            raise TimeoutError(f"no answer within {self._limit} s")
         try:
+            self._pipe.recv()  # says that the function begins
+            if self._limit is not None and not self._pipe.poll(self._limit):
+                self.kill()
+                raise TimeoutError(f"no answer within {self._limit} s")
             good, value = self._pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
             self.kill()
             raise ChildProcessError("the worker process died") from None
         if good:

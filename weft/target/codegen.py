@@ -8,6 +8,8 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from weft.target.cpu import host_features
+from weft.target.llvm.trial import llvm_get_intrinsic_name as llvm_get_intrinsic_name
+from weft.target.llvm.trial import llvm_lookup_intrinsic_id as llvm_lookup_intrinsic_id
 from weft.target.target import Target, TargetLike
 
 

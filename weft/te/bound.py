@@ -106,7 +106,7 @@ def _axis_ranges(sch: Schedule, stage: Stage, bounds: Bounds, an: Analyzer) -> d
     for iv, sets in zip(stage.axis, regions, strict=True):
         merged = union_of(sets, an)
         if merged.has_lower_bound and merged.has_upper_bound:
-            low, high = (cast(iv.var.dtype, e) for e in (merged.min_value, merged.max_value))
+            low, high = (cast(iv.var.dtype, e) for e in (merged.min_value, merged.max_value))  # others' may be wider
             extent = an.simplify(high - low + 1)
             result[iv] = _within(iv.dom, Range.from_min_extent(low, extent), an)  # type: ignore[arg-type]
     return result  # type: ignore[return-value]

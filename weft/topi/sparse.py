@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from weft import error, te
 from weft.topi.compressed_rows import rows_times
 from weft.topi.typing import Compressed
 
-__all__ = ["csrmm", "csrmv", "dense"]
+__all__ = ["csrmm", "csrmv", "dense", "random_bsr_matrix"]
 
 
 def _is_compressed(x: Any) -> TypeGuard[Compressed]:
@@ -40,3 +42,16 @@ def dense(data: Compressed | te.Tensor, weight: Compressed | te.Tensor, bias: te
         raise error.InvalidArgument("dense: one factor is compressed, the other is not",
                                     found=f"{type(data).__name__}, {type(weight).__name__}")  # fmt: skip
     return out if bias is None else te.compute(out.shape, lambda i, j: out(i, j) + bias(j), name="dense_bias")
+
+
+def random_bsr_matrix(m: int, n: int, bs_r: int, bs_c: int, density: float, dtype: str) -> Any:
+    """Draw a matrix (m, n) of SciPy's, of which about a part of `density` is blocks (bs_r, bs_c) of numbers."""
+    if min(bs_r, bs_c) < 1 or m % bs_r or n % bs_c:
+        raise error.InvalidArgument("a sparse matrix is made of whole blocks", found=f"{bs_r}x{bs_c}",
+                                    expected=f"blocks that divide {m}x{n}")  # fmt: skip
+    kept = np.zeros((m // bs_r) * (n // bs_c), dtype)
+    count = min(int(density * m * n) // (bs_r * bs_c) + 1, kept.size)
+    kept[np.random.choice(kept.size, count, replace=False)] = 1
+    blocks = np.kron(kept.reshape(m // bs_r, n // bs_c), np.ones((bs_r, bs_c), dtype))
+    drawn = blocks * np.random.randn(m, n).astype(dtype)
+    return error.require("scipy.sparse", extra="scipy").bsr_matrix(drawn, blocksize=(bs_r, bs_c))

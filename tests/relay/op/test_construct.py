@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tests.refusals import refuses
-from weft import IRModule, error, relay
+from weft import IRModule, cpu, error, relay
 from weft.relay.op import evaluate, infer_call
+from weft.target import VirtualDevice
 
 x = relay.var("x", shape=(2, 3, 4))
 
@@ -139,3 +140,11 @@ def test_every_operator_is_reached_by_its_name() -> None:
                 assert part in dir(found), name
                 found = getattr(found, part)
             assert callable(found), name
+
+
+@pytest.mark.parametrize(("given", "kind"), [("cuda", 2), (cpu(0), 1), (VirtualDevice("cuda:1"), 2)])
+def test_operators_on_devices_describe_them(given, kind: int) -> None:
+    there, copied = relay.annotation.on_device(x, given).attrs, relay.op.device_copy(x, given, "cpu").attrs
+    assert [there.virtual_device.device_type_int, copied.src_virtual_device.device_type_int] == [kind, kind]
+    assert copied.dst_virtual_device.device_type_int == 1 and not hasattr(relay.exp(x).attrs, "virtual_device")
+    assert relay.annotation.on_device(x, "cpu", constrain_body=False).attrs.virtual_device.device is None

@@ -108,6 +108,20 @@ def test_concatenate_brings_operands_to_one_scale():
     np.testing.assert_array_equal(run(y, a, b), np.concatenate([a, (b - 4) * 2], 1))
 
 
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_fields_of_what_a_call_returns(scale):
+    a = RNG.integers(-9, 9, 6, "int8")
+    one, zero = relay.const(1.0), relay.const(0)
+    halves = relay.split(relay.var("a", shape=(6,), dtype="int8"), 2)
+    y = qnn.concatenate(halves, [one, relay.const(np.float32(scale))], [zero, zero], one, zero, axis=0)
+    expected = a * np.repeat([1, int(scale)], 3)
+    np.testing.assert_array_equal(run(y, a), expected)
+    func = relay.Function(relay.analysis.free_vars(y), y)
+    for kind in ("graph", "vm"):  # as it is written, too
+        found = relay.create_executor(kind, weft.IRModule.from_expr(func)).evaluate()(a)
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
 def test_scales_must_be_constants_where_they_become_integers():
     y = qnn.requantize(relay.var("q", shape=(2,), dtype="int32"), relay.var("s", shape=()), relay.const(np.int32(0)),
                        relay.const(np.float32(1)), relay.const(np.int32(0)))  # fmt: skip

@@ -153,6 +153,17 @@ def test_what_is_refused():
         check_grad(jumps, [np.array([1 / 3, 0.2])], eps=1e-3)
 
 
+@pytest.mark.parametrize("mode", ["first_order", "higher_order"])
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
+@pytest.mark.parametrize("made", [
+    lambda x: relay.nn.avg_pool2d(x, (2, 2)), lambda x: x, lambda x: relay.Tuple([relay.reshape(x, (-1,)), x]),
+])  # fmt: skip
+def test_results_that_are_no_real_numbers_have_no_derivative(mode: str, dtype: str, made):
+    x = relay.var("x", shape=(1, 1, 4, 4), dtype=dtype)
+    with pytest.raises(error.InvalidArgument, match="only results that are real numbers have derivatives"):
+        gradient(run_infer_type(relay.Function([x], made(x))), mode=mode)
+
+
 def test_a_module_of_gradients():
     x = x64("x", 3)
     mod = relay.transform.InferType()(weft.IRModule({"f": relay.Function([x], x * x), "g": relay.Function([x], -x)}))

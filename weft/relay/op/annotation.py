@@ -6,6 +6,7 @@ of devices in the machine's list. ``device_copy`` is made by PlanDevices, or wri
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from weft import ir, runtime
@@ -76,6 +77,18 @@ def device_name(device: runtime.Device | str) -> str:
 
 def _place(device: Any) -> str | VirtualDevice:
     return device if isinstance(device, VirtualDevice) else device_name(device)  # with its target and memory scope
+
+
+def _described(name: str, attrs: ir.Attrs) -> VirtualDevice:
+    device = attrs[name]
+    if isinstance(device, VirtualDevice):
+        return device
+    return VirtualDevice(device if attrs.get("constrain_result", True) or attrs["constrain_body"] else None)
+
+
+for _which in ("", "src_", "dst_"):
+    _named = f"{_which}device"
+    ir.DERIVED[f"{_which}virtual_device"] = (_named, functools.partial(_described, _named))
 
 
 @constructs("on_device")

@@ -141,14 +141,18 @@ def segment_sum(data: Value, segment_ids: Value, num_segments: ir.Expr | int | N
     return call("segment_sum", data, segment_ids, num_segments=count[0] if isinstance(count, tuple) else count)
 
 
+_FAR = 2**31 - 1  # beyond every axis
+
+
 def _strided_set(
     data: ir.Expr, v: ir.Expr, begin: tuple[PrimExpr, ...], end: tuple[PrimExpr, ...], strides: tuple[PrimExpr, ...]
 ) -> ir.Expr:
     """Write where the slice's indices say: one vector of indices for each axis, which broadcast together."""
     shape = dims(data)
-    if not 0 < len(begin) <= len(shape):
+    longest = max(len(begin), len(end), len(strides))
+    if not begin or longest > len(shape):
         raise error.ShapeMismatch("strided_set: a bound for each of the leading axes", expected=f"1 to {len(shape)}",
-                                  found=str(len(begin)), where=data.span)  # fmt: skip
+                                  found=str(longest), where=data.span)  # fmt: skip
     if rank(v) != len(shape):
         raise error.ShapeMismatch("strided_set: 'v' has the wrong rank", expected=str(len(shape)), found=str(rank(v)),
                                   where=v.span)  # fmt: skip
@@ -158,10 +162,11 @@ def _strided_set(
     indices = []
     for i, d in enumerate(shape):
         places: ir.Expr = shared("arange", int64(0), d, int64(1), dtype="int64")
-        if i < len(begin):
-            steps = known[2][i] if i < len(known[2]) else 1
-            places = shared("strided_slice", places, axes=(0,), begin=(known[0][i],), end=(known[1][i],),
-                            strides=(steps,))  # fmt: skip
+        if i < longest:  # bounds that are left out are those of the axis
+            step = known[2][i] if i < len(strides) else 1
+            edges = (0, _FAR) if step > 0 else (_FAR, -_FAR)  # type: ignore[operator]
+            first, last = (given[i] if i < len(given) else edge for given, edge in zip(known, edges, strict=False))
+            places = shared("strided_slice", places, axes=(0,), begin=(first,), end=(last,), strides=(step,))
         count = dims(places)[0]
         if None not in (as_int(count), as_int(dims(v)[i])) and as_int(count) != as_int(dims(v)[i]):
             raise error.ShapeMismatch(f"strided_set: dimension {i} of 'v' is not the slice's", expected=str(count),

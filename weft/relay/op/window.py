@@ -51,8 +51,9 @@ def _dilation2d(
     w = relaid(weight, plain(op, kernel_layout, "IHW"), "IHW")
     tensor_arg(op, "data", x, ndim=4)
     tensor_arg(op, "weight", w, ndim=3)
-    if len(padding) not in (2, 4):
-        raise InvalidArgument(f"{op}: padding has a wrong length", expected="2 or 4 numbers", found=str(len(padding)))
+    for name, given, fit in (("padding", padding, "2 or 4"), ("strides", strides, "2"), ("dilations", dilations, "2")):
+        if str(len(given)) not in fit.split():
+            raise InvalidArgument(f"{op}: {name} has a wrong length", expected=f"{fit} numbers", found=str(len(given)))
     top, left, bottom, right = padding if len(padding) == 4 else (*padding, *padding)
     dtype = dtype_of(x)
     if dtype == "bool":

@@ -59,6 +59,8 @@ def _expanded(expr: Any, memo: dict[Any, Any]) -> Any:
     elif isinstance(expr, ir.Tuple) and expr.ty is None:
         fields = tuple(_expanded(f, memo) for f in expr.fields)
         made = ir.Tuple(fields, ty=ir.TupleType(tuple(f.ty for f in fields)))
+    elif isinstance(expr, ir.TupleGetItem):  # Relay's own node is none of a program in Relax
+        made = ir.TupleGetItem(_expanded(expr.tuple_value, memo), expr.index, ty=expr.ty)
     memo[expr] = made
     return made
 

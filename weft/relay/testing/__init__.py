@@ -6,6 +6,7 @@ Read ``init`` and ``layers`` first, then any network; ``nat`` holds natural numb
 import importlib
 from typing import Any
 
+from weft.relay.prelude import Prelude as Prelude
 from weft.relay.testing import (
     dcgan,
     densenet,

@@ -17,7 +17,7 @@ from weft.error import InvalidArgument
 from weft.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from weft.relay.infer import infer_type
 from weft.relay.op.registry import op_call
-from weft.relay.primal_gradient import field_of, primal_gradient, zeros_of
+from weft.relay.primal_gradient import field_of, ones_of, primal_gradient, zeros_of
 from weft.relay.transform.reverse_mode import reverse_mode
 from weft.relay.walk import parts
 
@@ -118,11 +118,3 @@ def _plus(a: Any, b: Any, ty: Any) -> Any:
     if isinstance(ty, ir.TupleType):
         return Tuple(tuple(_plus(field_of(a, i), field_of(b, i), t) for i, t in enumerate(ty.fields)))
     return op_call("add", a, b)
-
-
-def ones_of(value: ir.Expr, ty: ir.Type | None) -> Any:
-    """Return the adjoint of a result."""
-    if isinstance(ty, ir.TupleType):
-        rest = (zeros_of(field_of(value, i), t) for i, t in enumerate(ty.fields) if i)
-        return Tuple((ones_of(field_of(value, 0), ty.fields[0]), *rest)) if ty.fields else Tuple(())
-    return op_call("ones_like", value)

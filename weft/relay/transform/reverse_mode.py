@@ -13,7 +13,7 @@ from weft.error import InvalidArgument, UnsupportedOperator
 from weft.relay import expr
 from weft.relay.adt import Clause, Constructor, Match, PatternVar
 from weft.relay.op.registry import op_call
-from weft.relay.primal_gradient import is_float, primal_gradient
+from weft.relay.primal_gradient import is_float, ones_of, primal_gradient
 from weft.relay.scope_builder import ScopeBuilder
 from weft.relay.types import FuncType, IncompleteType, RefType, TupleType, unit_type
 from weft.relay.walk import map_parts
@@ -47,9 +47,8 @@ def _seed(scope: ScopeBuilder, result: Any, ty: Any) -> None:
     if isinstance(ty, ir.TupleType) and ty.fields:
         _seed(scope, expr.TupleGetItem(result, 0), ty.fields[0])
     elif isinstance(ty, ir.TensorType):
-        scope.let(
-            "seed", expr.RefWrite(expr.TupleGetItem(result, 1), op_call("ones_like", expr.TupleGetItem(result, 0)))
-        )
+        one = ones_of(expr.TupleGetItem(result, 0), ty)
+        scope.let("seed", expr.RefWrite(expr.TupleGetItem(result, 1), one))
     else:
         raise InvalidArgument("gradient: the result is made of tensors", found=str(ty))
 

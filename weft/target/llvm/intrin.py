@@ -17,7 +17,7 @@ from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suff
 from weft.target.llvm.expr import guarded
 from weft.target.llvm.memory import alignment, element_pointer
 from weft.target.llvm.support import raise_error
-from weft.target.llvm.trial import check_intrinsic
+from weft.target.llvm.trial import check_intrinsic, llvm_get_intrinsic_name
 from weft.target.llvm.types import float_constant, llvm_type, memory_type
 
 _LLVM = {
@@ -447,10 +447,12 @@ _ARCHITECTURES = frozenset(("aarch64", "amdgcn", "arm", "hexagon", "loongarch", 
 def llvm_intrinsic(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """Emit a call of the intrinsic of LLVM that the first argument names; its suffix may be left out."""
     name = e.args[0]
+    if isinstance(name, ir.IntImm):
+        name = ir.StringImm(llvm_get_intrinsic_name(name.value))
     if not isinstance(name, ir.StringImm) or not name.value.startswith("llvm."):
         raise error.CodegenError(
             "call_llvm_intrin needs the name of an LLVM intrinsic", where=e.span, expected="'llvm.fma'",
-            found=str(name), help="numbers mean other intrinsics in every version of LLVM",
+            found=str(name),
         )  # fmt: skip
     args = [(llvm_type(a.dtype), s.expr(a)) for a in e.args[1:]]
     parts = name.value.split(".")

@@ -5,6 +5,7 @@ LLVM ends the process over a name that it once had with other types, and over an
 
 from __future__ import annotations
 
+import re
 import subprocess
 from functools import lru_cache
 
@@ -12,6 +13,8 @@ from weft.error import CodegenError
 from weft.runtime.process import command
 from weft.target.cpu import ASK_LLVM
 from weft.target.target import Target
+
+_UNKNOWN = "LLVM does not know the name"  # what ASK_LLVM says
 
 
 def check_intrinsic(name: str, result: str, args: list[tuple[str, str]], target: Target) -> None:
@@ -51,6 +54,29 @@ define {result} @try({params}) {{
             found=f"{result} {name}({types}): {problem}",
             help="LLVM's language reference lists names and types; -mcpu and -mattr name what the machine has",
         )
+
+
+_ASKED: list[str] = []  # intrinsics by their numbers here, from 1
+
+
+def llvm_lookup_intrinsic_id(name: str) -> int:
+    """Return the number of an intrinsic of LLVM, such as ``"llvm.fma"``, in this process; 0 where there is none.
+
+    It is not LLVM's own number, which every version changes.
+    """
+    if name not in _ASKED:
+        text = f"declare void @{name}()"
+        if not re.fullmatch(r"llvm\.[\w.]+", name) or _UNKNOWN in _problem(text, Target("llvm").triple, "", ""):
+            return 0
+        _ASKED.append(name)
+    return _ASKED.index(name) + 1
+
+
+def llvm_get_intrinsic_name(intrin_id: int) -> str:
+    """Return the name of an intrinsic by a number that :func:`llvm_lookup_intrinsic_id` returned; refuse others."""
+    if 0 < intrin_id <= len(_ASKED):
+        return _ASKED[intrin_id - 1]
+    raise CodegenError("no intrinsic has this number", found=str(intrin_id), help="name it: 'llvm.fma'")
 
 
 @lru_cache(maxsize=256)

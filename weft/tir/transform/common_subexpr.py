@@ -69,7 +69,7 @@ class _Eliminator:
             for e in _expressions(part, leaf):
                 if any(n in bound for n in ir.walk(e)):
                     continue
-                bucket = seen.setdefault(ir.structural_hash(e), [])
+                bucket = seen.setdefault(ir.structural_hash(e, map_free_vars=True), [])
                 known = next((x for x in bucket if ir.structural_equal(x[0], e)), None)
                 if known is None:
                     bucket.append((e, {place}))

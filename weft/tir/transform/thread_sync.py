@@ -64,7 +64,7 @@ class _Planner:
         """Return what a statement does to memory of the scope, once for each element."""
         kept: dict[Any, list[Access]] = {}
         for n in (n for n in walk(node) if isinstance(n, Access) and n.buffer.scope == self.scope):
-            alike = kept.setdefault((n.buffer, type(n), structural_hash(n.indices)), [])  # whatever the variables are
+            alike = kept.setdefault((n.buffer, type(n), structural_hash(n.indices, True)), [])  # of any variables
             if not any(structural_equal(n.indices, other.indices) for other in alike):
                 alike.append(n)
         return [n for alike in kept.values() for n in alike]

@@ -99,6 +99,17 @@ def _strided_set(s: Sizes) -> Case:
     return call(s.real(8, 7, s.c), s.real(3, 3, s.c), *bounds, expect=expect)
 
 
+@cases("strided_set")
+def _strided_set_of_few_bounds(s: Sizes) -> Case:
+    def expect(data, v, *_):
+        out = data.copy()
+        out[1::2, :4, ::-3] = v
+        return out
+
+    bounds = [Known(np.int64(b)) for b in ([1], [100, 4], [2, 1, -3])]
+    return call(s.real(8, 7, 5), s.real(4, 4, 2), *bounds, expect=expect)
+
+
 def _segments(n: int):
     def expect(x, ids, *_):
         out = np.zeros((n, *x.shape[1:]))
