@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import zlib
 from functools import lru_cache
 
 from weft.error import CodegenError
@@ -56,26 +57,28 @@ define {result} @try({params}) {{
         )
 
 
-_ASKED: list[str] = []  # intrinsics by their numbers here, from 1
+_NUMBERED: dict[int, str] = {}  # the names behind numbers that were asked for
 
 
 def llvm_lookup_intrinsic_id(name: str) -> int:
-    """Return the number of an intrinsic of LLVM, such as ``"llvm.fma"``, in this process; 0 where there is none.
+    """Return a number that calls may have for an intrinsic of LLVM, such as ``"llvm.fma"``; 0 where there is none.
 
-    It is not LLVM's own number, which every version changes.
+    It is the same in every process, and no number of LLVM's own, which mean other intrinsics in every version.
     """
-    if name not in _ASKED:
+    number = 1 << 30 | zlib.crc32(name.encode()) >> 2
+    if _NUMBERED.get(number) != name:
         text = f"declare void @{name}()"
         if not re.fullmatch(r"llvm\.[\w.]+", name) or _UNKNOWN in _problem(text, Target("llvm").triple, "", ""):
             return 0
-        _ASKED.append(name)
-    return _ASKED.index(name) + 1
+        if _NUMBERED.setdefault(number, name) != name:
+            raise CodegenError("two intrinsics have one number", found=f"{name} and {_NUMBERED[number]}")
+    return number
 
 
 def llvm_get_intrinsic_name(intrin_id: int) -> str:
     """Return the name of an intrinsic by a number that :func:`llvm_lookup_intrinsic_id` returned; refuse others."""
-    if 0 < intrin_id <= len(_ASKED):
-        return _ASKED[intrin_id - 1]
+    if intrin_id in _NUMBERED:
+        return _NUMBERED[intrin_id]
     raise CodegenError("no intrinsic has this number", found=str(intrin_id), help="name it: 'llvm.fma'")
 
 
