@@ -77,6 +77,21 @@ def test_no_case_of_the_suite_comes_out_wrong(tmp_path):
     assert computed.total() > 500
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_boxes_that_better_ones_cover(tmp_path, seed):
+    rng = np.random.default_rng(seed)
+    batch, classes, n = (int(rng.integers(1, most)) for most in (3, 4, 60))
+    boxes, scores = (rng.random(s, "float32") for s in ((batch, n, 4), (batch, classes, n)))
+    boxes = boxes if seed % 3 else np.round(boxes * 8) / 8  # shares that equal the limit
+    limits = np.array([rng.integers(20)]), np.array([rng.choice([0, 0.25, 0.5, 1])], "float32"), scores[0, 0, :1] / 2
+    given = [boxes, scores, *limits[: rng.integers(4)]]
+    model = model_of("NonMaxSuppression", given, 1, 17, {"center_point_box": seed % 2})
+    model.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = session.run(None, {i.name: x for i, x in zip(session.get_inputs(), given, strict=True)})
+    np.testing.assert_array_equal(program(model, tmp_path).run(given), expected)
+
+
 def test_layer_normalization(tmp_path):
     rng = np.random.default_rng(1)
     x, scale, bias = (rng.standard_normal(s).astype("float32") for s in ((3, 5, 7), (7,), (7,)))

@@ -20,6 +20,33 @@ def _top_k(x: np.ndarray, k: np.ndarray, *, axis: int = -1, largest: int = 1, so
     return np.take_along_axis(x, order, at), order.astype(np.int64)
 
 
+@operator("NonMaxSuppression")
+def _non_max_suppression(boxes: np.ndarray, scores: np.ndarray, most: np.ndarray | None = None,
+                         overlap: np.ndarray | None = None, least: np.ndarray | None = None, *,
+                         center_point_box: int = 0) -> np.ndarray:  # fmt: skip
+    """Batch, class and box of those that no better box of the class covers by more than a share of both."""
+    if boxes.shape[::2] != (len(scores), 4) or boxes.shape[1] != scores.shape[2] or np.isnan(scores).any():
+        raise NotInBaseline("boxes without a score each")
+    first, second = boxes[..., :2], boxes[..., 2:]
+    if center_point_box:
+        first, second = first - second / 2, first + second / 2
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    area, share, found = (high - low).prod(-1), 0 if overlap is None else overlap.item(), []
+    for batch, kind in np.ndindex(*scores.shape[:2]):
+        score, (lo, hi, size) = scores[batch, kind], (v[batch] for v in (low, high, area))
+        left = np.argsort(-score, kind="stable")
+        left = left if least is None else left[score[left] > least.item()]
+        for _ in range(0 if most is None else min(most.item(), len(left))):
+            if not left.size:
+                break
+            best, left = left[0], left[1:]
+            found.append((batch, kind, best))
+            shared = np.maximum(np.minimum(hi[best], hi[left]) - np.maximum(lo[best], lo[left]), 0).prod(-1)
+            whole = np.where(shared > 0, size[best] + size[left] - shared, 1)
+            left = left[~(shared / whole > share)]
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
 @operator("NonZero")
 def _non_zero(x: np.ndarray) -> np.ndarray:
     return np.array(np.nonzero(x), np.int64)
