@@ -245,6 +245,13 @@ def test_normal_form():
     assert (info.dom_kind(), info.dom(), info.is_reduction()) == ("SR", [1, 8], True)
 
 
+@pytest.mark.parametrize(("rows", "terms", "threads"), [(300, 600, 32), (300, 4096, 256), (20, 4096, 1024)])
+def test_a_thread_of_many_rows_has_sixteen_terms(rows, terms, threads):
+    scheduled = applied(function(total(rows, terms), CUDA), dl.gpu.Reduction(selective=True))
+    loops = [n for n in ir.find(scheduled.body, tir.For) if n.thread_binding]
+    assert {ir.as_int(n.extent) for n in loops if n.thread_binding.thread_tag == "threadIdx.x"} == {threads}
+
+
 def test_many_rows_are_blocks_along_the_first_axis():
     scheduled = applied(function(matmul(1 << 23, 16, 8), CUDA), dl.gpu.Matmul())
     loops = [n for n in ir.walk(scheduled.body) if isinstance(n, tir.For) and n.thread_binding]

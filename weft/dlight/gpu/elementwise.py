@@ -6,7 +6,8 @@ from math import prod
 
 from weft import ir
 from weft.dlight.base import GPUScheduleRule
-from weft.dlight.base.analysis import normalize_prim_func, numbering
+from weft.dlight.base.analysis import normalize_prim_func
+from weft.dlight.gpu.fallback import in_registers
 from weft.dlight.inline import try_inline
 from weft.target import Target
 from weft.tir.schedule import Schedule
@@ -32,11 +33,7 @@ class Elementwise(GPUScheduleRule):
         many = 0 if None in extents else prod(e or 0 for e in extents)
         if many < _MANY or many % (_EACH * threads):
             return None
-        every = list(range(len(info.iters)))
-        number, each = numbering(info, every, [every]), _EACH * threads
-        kept = sch.reindex_cache_write(info.block_rv, 0, "local", number)
-        for block in (info.block_rv, kept):
-            sch.transform_block_layout(block, number)
+        kept, each = in_registers(sch, info), _EACH * threads
 
         def place(n: ir.PrimExpr) -> list[ir.PrimExpr]:
             return [n // each, n // threads % _EACH, n % threads]

@@ -25,7 +25,7 @@ class Fallback(GPUScheduleRule):
             loops = sch.get_loops(block)
             if _has_threads(sch.get(block)) or any(sch.get(loop).thread_binding is not None for loop in loops):
                 continue
-            kept = with_own_sum(sch, info) if "R" in info.dom_kind() else None
+            kept = in_registers(sch, info) if "R" in info.dom_kind() else None
             kinds: dict[str, list[Any]] = {"S": [], "R": [], "O": []}
             for loop, iv in zip(sch.get_loops(block), sch.get(block).iter_vars, strict=True):
                 kinds[{"data_par": "S", "reduce": "R"}.get(iv.iter_type, "O")].append(loop)
@@ -44,8 +44,8 @@ class Fallback(GPUScheduleRule):
         return sch
 
 
-def with_own_sum(sch: Schedule, info: BlockInfo, behind: Sequence[BlockInfo] = ()) -> Any:
-    """Let a reduction collect in registers, over one axis for all elements; returns the block that stores the results.
+def in_registers(sch: Schedule, info: BlockInfo, behind: Sequence[BlockInfo] = ()) -> Any:
+    """Let a block make its results in registers, over one axis for all of them; returns the block that stores them.
 
     None where it writes several buffers, or blocks `behind` cannot all be computed where results are stored.
     """

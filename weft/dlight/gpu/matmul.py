@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from weft import ir, tir
 from weft.dlight.base import GPUScheduleRule, analysis
-from weft.dlight.gpu.fallback import with_own_sum
+from weft.dlight.gpu.fallback import in_registers
 from weft.dlight.inline import try_inline
 from weft.target import Target
 from weft.tir.analysis import used_vars
@@ -66,7 +66,7 @@ class Matmul(GPUScheduleRule):
             return None
         at = next(i for i, info in enumerate(infos) if not info.is_injective())
         total = infos[at + 1]
-        kept = with_own_sum(sch, total, infos[at + 2 :])
+        kept = in_registers(sch, total, infos[at + 2 :])
         if kept is None:
             return None
         results, parts = sch.get_loops(total.block_rv)
