@@ -62,10 +62,21 @@ def test_worker():
     worker.kill()
 
 
-def test_workers_are_renewed_and_the_time_to_start_is_not_the_function_s():
+def test_the_time_to_start_is_not_the_function_s_and_has_an_end(monkeypatch):
+    slow = popen_pool.PopenWorker(time.sleep, (1.2,))
+    slow.send(abs, (-3,), timeout=1.0)
+    assert slow.recv() == 3
+    monkeypatch.setattr(popen_pool, "_STARTING", 0.1)
+    hung = popen_pool.PopenWorker(time.sleep, (60,))
+    hung.send(abs, (-3,), timeout=0.1)
+    with pytest.raises(TimeoutError):
+        hung.recv()
+
+
+def test_workers_are_renewed():
     worker, seen = popen_pool.PopenWorker(os.umask, (0o123,), maximum_uses=2), []
     for _ in range(3):
-        worker.send(os.getpid, timeout=0.05)
+        worker.send(os.getpid)
         seen.append(worker.recv())
     assert seen[0] == seen[1] != seen[2]
     with pytest.raises(ProcessLookupError):

@@ -11,6 +11,8 @@ from weft.error import WeftError
 
 __all__ = ["PopenWorker"]
 
+_STARTING = 30.0  # seconds more that a process and its initializer may take
+
 
 def _serve(pipe: Connection, initializer: Callable[..., Any] | None, initargs: Sequence[Any]) -> None:
     if initializer is not None:
@@ -85,10 +87,9 @@ class PopenWorker:
         if self._pipe is None:
             raise WeftError("nothing was sent to the worker", help="call send first")
         try:
+            self._wait(_STARTING)
             self._pipe.recv()  # says that the function begins
-            if self._limit is not None and not self._pipe.poll(self._limit):
-                self.kill()
-                raise TimeoutError(f"no answer within {self._limit} s")
+            self._wait(0)
             good, value = self._pipe.recv()
         except (EOFError, ConnectionError):
             self.kill()
@@ -96,6 +97,11 @@ class PopenWorker:
         if good:
             return value
         raise value
+
+    def _wait(self, more: float) -> None:
+        if self._limit is not None and self._pipe is not None and not self._pipe.poll(self._limit + more):
+            self.kill()
+            raise TimeoutError(f"no answer within {self._limit + more} s")
 
     def is_alive(self) -> bool:
         """Whether the process runs."""
