@@ -170,6 +170,13 @@ def is_stable(e: ir.PrimExpr) -> bool:
     return True
 
 
+def conjuncts(condition: ir.PrimExpr) -> list[ir.PrimExpr]:
+    """Split a condition at its ``and``s."""
+    if isinstance(condition, ir.And):
+        return conjuncts(condition.a) + conjuncts(condition.b)
+    return [] if isinstance(condition, ir.IntImm) and condition.value else [condition]
+
+
 def mentions(cx: Context, node: object, atoms: Container[int]) -> bool:
     """Whether a variable in an expression is one of `atoms`."""
     stack: list[Any] = [node]

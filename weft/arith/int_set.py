@@ -14,7 +14,7 @@ import msgspec
 
 from weft.arith.bounds import bound_of
 from weft.arith.context import NEG_INF, POS_INF, Context
-from weft.arith.form import mentions, poly_of, to_expr
+from weft.arith.form import conjuncts, mentions, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, key, mul, scale
 from weft.arith.prove import prove_nonneg
 from weft.arith.simplify import simplify
@@ -402,7 +402,7 @@ def estimate_region_strict_bound(
     cx: Context = _analyzer(analyzer).context
     running = _Running(cx, var_dom)
     conditions: list[Poly] = []
-    for part in _conjuncts(as_expr(predicate)):
+    for part in conjuncts(as_expr(predicate)):
         known = inequalities(cx, part)
         if not known:
             return None
@@ -423,13 +423,6 @@ def estimate_region_strict_bound(
         used |= atoms
         result.append(_interval(cx, interval, dom.min.dtype))
     return None if conditions else result
-
-
-def _conjuncts(predicate: PrimExpr) -> list[PrimExpr]:
-    """Return the parts of a conjunction, without those that are true."""
-    if isinstance(predicate, And):
-        return _conjuncts(predicate.a) + _conjuncts(predicate.b)
-    return [] if as_int(predicate) == 1 else [predicate]
 
 
 def _covered(

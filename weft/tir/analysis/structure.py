@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from weft import ir
+from weft.arith.form import conjuncts
 from weft.tir import stmt as stmts
 from weft.tir.buffer import BufferRegion
 
@@ -246,13 +247,6 @@ def fresh_iter_var(iv: ir.IterVar) -> ir.IterVar:
 def subst_regions(regions: tuple[BufferRegion, ...], mapping: Mapping[ir.Var, ir.PrimExpr]) -> tuple[BufferRegion, ...]:
     """Replace variables in regions; the buffers stay."""
     return tuple(replace_node(r, region=subst_stmt(r.region, mapping)) for r in regions)
-
-
-def conjuncts(condition: ir.PrimExpr) -> list[ir.PrimExpr]:
-    """Split a condition at its ``and``s."""
-    if isinstance(condition, ir.And):
-        return conjuncts(condition.a) + conjuncts(condition.b)
-    return [] if isinstance(condition, ir.IntImm) and condition.value else [condition]
 
 
 def init_nest(realize: stmts.BlockRealize, loops: list[stmts.For], name: str) -> stmts.Stmt:
