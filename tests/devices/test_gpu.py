@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.target.programs import bound, sum_of_many, vector
 from tests.threads import at_once
 from weft import error, rpc, runtime, te, tir
@@ -70,11 +71,9 @@ def test_streams_of_a_session(gpu):
         dev.set_raw_stream(stream)
         np.testing.assert_array_equal(runtime.tensor(np.ones(3, "float32"), dev).numpy(), np.ones(3))
         dev.sync(stream)
-        with pytest.raises(error.InvalidArgument, match="another device's"):
-            session.cpu().sync(stream)
+        refuses(error.InvalidArgument, "another device's", session.cpu().sync, stream)
         dev.free_raw_stream(stream)
-        with pytest.raises(error.InvalidArgument, match="handle"):
-            dev.sync(stream)
+        refuses(error.InvalidArgument, "handle", dev.sync, stream)
 
 
 def test_streams(gpu):
@@ -99,10 +98,8 @@ def test_streams(gpu):
 def test_errors_of_devices(gpu):
     with pytest.raises(ValueError, match=f"there is no device {gpu.kind}:99"):
         runtime.empty((3,), "float32", runtime.device(gpu.kind, 99))
-    with pytest.raises(MemoryError, match=f"cannot allocate .* bytes on {gpu.kind}:0"):
-        runtime.empty((1 << 50,), "uint8", gpu.dev)
-    with pytest.raises(ValueError, match="strided"):
-        runtime.from_dlpack(np.ones((4, 4), "float32").T).copyto(gpu.dev)
+    refuses(MemoryError, f"cannot allocate .* bytes on {gpu.kind}:0", runtime.empty, (1 << 50,), "uint8", gpu.dev)
+    refuses(ValueError, "strided", runtime.from_dlpack(np.ones((4, 4), "float32").T).copyto, gpu.dev)
 
 
 def test_memory_that_was_freed_is_taken_again(gpu):
@@ -116,11 +113,9 @@ def test_memory_that_was_freed_is_taken_again(gpu):
     assert other.value != again.value
     for block in (again, other):
         give(block)
-    with pytest.raises(MemoryError, match="cannot allocate"):  # after what is kept has gone back
-        take(1 << 50)
+    refuses(MemoryError, "cannot allocate", take, 1 << 50)  # after what is kept has gone back
     give(take(1 << 20))
-    with pytest.raises(ValueError, match="is no workspace"):
-        give(first)
+    refuses(ValueError, "is no workspace", give, first)
 
 
 # --- functions and launches -------------------------------------------------------------------------------------------
@@ -143,10 +138,8 @@ def test_arguments_are_checked(gpu):
     with pytest.raises(ValueError, match=r"(?s)B.shape\[0\] on argument #1 .*expected to match A.shape\[0\] == 8"):
         f(a, *gpu.put(np.zeros(9, "float32")), c)
     kernel = f.imported_modules[0]["fadd_kernel"]
-    with pytest.raises(TypeError, match="expected 4 arguments and 2 launch parameters, found 5"):
-        kernel(c, a, b, 8, 1)
-    with pytest.raises(TypeError, match="fadd_kernel: argument 3: expected an int, found .*float"):
-        kernel(c, a, b, 8.5, 1, 64)
+    refuses(TypeError, "expected 4 arguments and 2 launch parameters, found 5", kernel, c, a, b, 8, 1)
+    refuses(TypeError, "fadd_kernel: argument 3: expected an int, found .*float", kernel, c, a, b, 8.5, 1, 64)
     with pytest.raises(
         RuntimeError, match=rf"cannot launch fadd_kernel .*\(1048576, 1, 1\) threads .* on {gpu.kind}:0: "
     ):
@@ -159,8 +152,7 @@ def test_a_host_in_c(gpu, tmp_path):
     a, b = gpu.put(x, x * 0)
     f(a, b)
     np.testing.assert_array_equal(b.numpy(), x * 2)
-    with pytest.raises(ValueError, match=f"(?s)expected {gpu.kind}, found cpu"):
-        f(a, runtime.tensor(x))
+    refuses(ValueError, f"(?s)expected {gpu.kind}, found cpu", f, a, runtime.tensor(x))
 
 
 def test_a_library_has_its_kernels_inside(gpu, tmp_path):
@@ -186,8 +178,7 @@ def test_the_text_of_kernels(gpu):
         remove_global_func(f"tvm_callback_{gpu.kind}_postproc")
     assert code.is_device_module
     assert code.get_source().startswith(f"// {gpu.kind}\n")
-    with pytest.raises(error.InvalidArgument, match="no source of kind 'wasm'"):
-        code.get_source("wasm")
+    refuses(error.InvalidArgument, "no source of kind 'wasm'", code.get_source, "wasm")
 
 
 def test_a_program_that_the_driver_refuses(gpu):

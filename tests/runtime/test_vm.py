@@ -472,8 +472,7 @@ def test_kernel_module_keeps_alive():
     ):
         f(x, np.zeros(3, np.int32), out)
     refuses(TypeError, r"(?s)Expected 3 arguments .*`add\(a: .*found 1", f, x)
-    with pytest.raises(TypeError, match="(?s)type on argument #0 .*expected Tensor, found the int 1"):
-        f(1, x, out)
+    refuses(TypeError, "(?s)type on argument #0 .*expected Tensor, found the int 1", f, 1, x, out)
 
 
 def test_interrupt_stops_an_endless_loop():

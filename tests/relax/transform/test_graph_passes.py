@@ -273,8 +273,7 @@ def test_symbolic_sizes_take_values(by):
 def test_symbolic_sizes_that_are_not_there():
     with pytest.raises(error.InvalidArgument, match=r"(?s)no symbolic variable 'nn'.*did you mean 'n'"):
         transform.BindSymbolicVars({"nn": 2})(SYMBOLIC)
-    with pytest.raises(error.InvalidArgument, match="no Relax function 'other'"):
-        transform.BindSymbolicVars({"n": 2}, "other")(SYMBOLIC)
+    refuses(error.InvalidArgument, "no Relax function 'other'", transform.BindSymbolicVars({"n": 2}, "other"), SYMBOLIC)
 
 
 def test_parameters_of_other_types():
