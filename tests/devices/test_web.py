@@ -23,6 +23,7 @@ import weft
 from tests.clock import eventually, run
 from tests.devices import missing
 from tests.refusals import refuses
+from tests.relax_models import written
 from weft import relax, rpc, te, tir
 from weft.error import InvalidArgument, RPCError
 from weft.rpc.proxy import Proxy
@@ -166,16 +167,11 @@ answer(names.map((name) => {{
 
 
 def test_a_model_takes_every_shape_that_it_allows(tmp_path: Path) -> None:
-    module = from_source("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 24), "float32"), w: R.Tensor((24, 9), "float32")):
-        with R.dataflow():
-            y = R.nn.softmax(R.matmul(x, w), axis=-1)
-            total = R.sum(R.astype(y, "float64"), axis=[0])
-            R.output(y, total)
-        return (y, total)
+    module = written("""
+x: (n, 24), w: (24, 9)
+y = R.nn.softmax(R.matmul(x, w), axis=-1)
+total = R.sum(R.astype(y, "float64"), axis=[0])
+return (y, total)
 """)
     weft.relax.build(module, "wasm32").export_library(tmp_path / "model.wasm")
     rng = np.random.default_rng(1)

@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.relax_models import written
 from weft import error, ir, relax
 from weft.relax import transform
 from weft.relax.analysis import well_formed
@@ -227,19 +228,15 @@ def test_dataflow_blocks_begin_and_end_where_effects_are():
 
 
 def test_orders():
-    func = main_of(f"""
-    @R.function
-    def main(x: {T}):
-        with R.dataflow():
-            a = R.exp(x)
-            b = R.sin(x)
-            c = R.cos(a)
-            d = R.add(b, c)
-            e = R.tan(x)
-            f = R.add(d, e)
-            R.output(f)
-        return f
-""")
+    func = written("""
+x: (2, 3)
+a = R.exp(x)
+b = R.sin(x)
+c = R.cos(a)
+d = R.add(b, c)
+e = R.tan(x)
+f = R.add(d, e)
+""")["main"]
 
     def names(order, direction):
         new = transform.TopologicalSort(order, direction)(weft.IRModule({"main": func}))["main"]
@@ -457,15 +454,11 @@ def test_legalization_by_the_user():
 
 
 def test_groups_become_kernels():
-    plain = module(f"""
-    @R.function
-    def main(x: {T}, y: {T}):
-        with R.dataflow():
-            a = R.exp(R.add(x, y))
-            b = R.split(R.nn.relu(a), 2, axis=0)
-            c = R.sin(b[0])
-            R.output(c)
-        return c
+    plain = written("""
+x: (2, 3), y: (2, 3)
+a = R.exp(R.add(x, y))
+b = R.split(R.nn.relu(a), 2, axis=0)
+c = R.sin(b[0])
 """)
     mod = transform.fuse_ops()(plain)
     assert {v.name_hint for v, f in mod.items() if f.attrs.get("Primitive")}

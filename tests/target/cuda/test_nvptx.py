@@ -8,7 +8,7 @@ import pytest
 import weft
 from tests.refusals import refuses
 from tests.target.nvptx_emulation import assembled, emulate
-from tests.target.programs import bound, staged
+from tests.target.programs import bound, pairwise, staged
 from weft import te, tir
 from weft.error import CodegenError, WeftError
 from weft.script import tir as T
@@ -26,9 +26,7 @@ def _params(ptx, name):
 
 @pytest.mark.parametrize("n", [0, 1, 31, 100])
 def test_vector_addition_of_symbolic_length(n):
-    size = te.var("n")
-    a, b = te.placeholder((size,), name="A"), te.placeholder((size,), name="B")
-    c = te.compute((size,), lambda i: a[i] + b[i], name="C")
+    a, b, c = pairwise(lambda x, y: x + y)
     x, y = np.random.default_rng(n).random((2, n), "float32")
     out = np.full(n, np.nan, "float32")
     functions = _lowered(bound(c), [a, b, c])

@@ -15,7 +15,7 @@ import pytest
 import weft
 from tests.refusals import refuses
 from tests.target.cuda.stand_in import for_host
-from tests.target.programs import bound, staged
+from tests.target.programs import bound, pairwise, staged
 from weft import error, ir, te, tir
 from weft.target.cuda import Kernel, compile_cuda, emit_kernel
 
@@ -68,9 +68,7 @@ def _compiles(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 31, 100])
 def test_vector_addition_of_symbolic_length(n: int, tmp_path: Path) -> None:
-    size = te.var("n")
-    a, b = te.placeholder((size,), name="A"), te.placeholder((size,), name="B")
-    c = te.compute((size,), lambda i: a[i] + b[i], name="C")
+    a, b, c = pairwise(lambda x, y: x + y)
     kernel = _kernel(bound(c), [a, b, c])
     _compiles(kernel)
     assert [str(e) for e in kernel.block] == ["32", "1", "1"]
