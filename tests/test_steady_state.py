@@ -4,7 +4,6 @@ import threading
 
 import numpy as np
 import pytest
-from onnx import helper
 
 import weft
 from tests import onnx_models
@@ -24,13 +23,9 @@ def session(rows, columns: int = 96) -> weft.Session:
     """Products, a normalisation and element-wise operators; two outputs, one of them returned as it is computed."""
     rng = np.random.default_rng(0)
     weights = {n: rng.standard_normal((columns, columns), np.float32) / columns for n in ("w1", "w2")}
-    nodes = [
-        helper.make_node("MatMul", ["x", "w1"], ["a"]),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("MatMul", ["b", "w2"], ["c"]),
-        helper.make_node("Softmax", ["c"], ["y"], axis=-1),
-        helper.make_node("Transpose", ["b"], ["t"], perm=[1, 0]),
-    ]
+    nodes = onnx_models.onnx_nodes("""
+        a = MatMul(x, w1); b = Relu(a); c = MatMul(b, w2); y = Softmax <axis = -1> (c);
+        t = Transpose <perm = [1, 0]> (b)""")
     matrix, turned = ("float32", (rows, columns)), ("float32", (columns, rows))
     return weft.Session(onnx_models.model(nodes, {"x": matrix}, {"y": matrix, "t": turned}, weights))
 
