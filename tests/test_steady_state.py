@@ -1,12 +1,11 @@
 """After some calls a session takes no memory from the system, whatever it returns: outputs come back to the pool."""
 
-import threading
-
 import numpy as np
 import pytest
 
 import weft
 from tests import onnx_models
+from tests.threads import at_once
 
 _statistics = weft.ffi.get_global_func("weft.pool_statistics")
 
@@ -84,11 +83,7 @@ def test_threads_share_what_comes_back():
             s.run(f)
 
     def together(times: int) -> None:
-        threads = [threading.Thread(target=work, args=(times,)) for _ in range(3)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        at_once(lambda _: work(times), 3)
 
     together(20)
     free = free_bytes()

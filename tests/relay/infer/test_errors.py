@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.refusals import refuses
 from weft import relay
 from weft.error import ErrorGroup, TypeInferenceError, WeftError
 
@@ -261,9 +262,7 @@ def message(error):
 def test_message(name):
     program, golden = told(WRONG[name])
     mod = relay.fromtext(program, source_name="program")
-    with pytest.raises(TypeInferenceError) as caught:
-        relay.transform.InferType()(mod)
-    assert message(caught.value) == golden
+    assert message(refuses(TypeInferenceError, "", relay.transform.InferType(), mod)) == golden
 
 
 @pytest.mark.parametrize(
@@ -280,13 +279,11 @@ def test_message(name):
     ],
 )
 def test_what_the_parser_finds_has_its_place(text, golden):
-    with pytest.raises(WeftError) as caught:
-        relay.transform.InferType()(relay.fromtext(text, source_name="program"))
-    assert golden in message(caught.value)
+    caught = refuses(WeftError, "", relay.transform.InferType(), relay.fromtext(text, source_name="program"))
+    assert golden in message(caught)
 
 
 def test_several_errors_are_a_group():
     mod = relay.fromtext(told(WRONG["two mistakes"])[0])
-    with pytest.raises(TypeInferenceError) as caught:
-        relay.infer_type(mod)
-    assert isinstance(caught.value, ErrorGroup) and len(caught.value.errors) == 2
+    caught = refuses(TypeInferenceError, "", relay.infer_type, mod)
+    assert isinstance(caught, ErrorGroup) and len(caught.errors) == 2

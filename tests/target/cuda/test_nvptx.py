@@ -289,9 +289,7 @@ def test_every_function_of_floats_has_code_without_a_library(dtype):
 
 
 def _refused(func, match, target="nvptx -mcpu=sm_80"):
-    with pytest.raises(WeftError, match="(?s)" + match) as caught:
-        emit_ptx({"f": func}, target)
-    return caught.value
+    return refuses(WeftError, "(?s)" + match, emit_ptx, {"f": func}, target)
 
 
 @pytest.mark.parametrize(
