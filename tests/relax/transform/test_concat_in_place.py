@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.relax_models import written
+from tests.relax_models import model, written
 from weft import relax, tir
 from weft.relax.core_ops import is_op
 from weft.relax.pipeline import graph_passes, lowering_passes
@@ -84,17 +84,11 @@ def test_convolutions(channels):
     """The two convolutions of a fire module: the rules find them through the shifted result."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1, 12, 9, 7)).astype("float32")
-    bb = relax.BlockBuilder()
-    var = relax.Var("x", relax.TensorType(x.shape, "float32"))
     weights = [rng.standard_normal((c, 12, k, k)).astype("float32") for c, k in zip(channels, (1, 3), strict=True)]
-    with bb.function("main", [var]):
-        with bb.dataflow():
-            parts = [
-                bb.emit(relax.op.nn.relu(relax.op.nn.conv2d(var, relax.const(w), padding=w.shape[-1] // 2)))
-                for w in weights
-            ]
-            out = bb.emit_output(relax.op.concat(parts, axis=1))
-        bb.emit_func_output(out)
-    mod = bb.get()
+
+    def part(image, w):
+        return relax.op.nn.relu(relax.op.nn.conv2d(image, relax.const(w), padding=w.shape[-1] // 2))
+
+    mod = model(lambda image: relax.op.concat([part(image, w) for w in weights], axis=1), x.shape)
     assert calls(mod)[1] == 1
     np.testing.assert_array_max_ulp(run(mod, x), run(mod, x, placed=False), 4)

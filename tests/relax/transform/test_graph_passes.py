@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from tests.relax_models import written
+from tests.relax_models import model, written
 from weft import error, ir, relax
 from weft.relax import transform
 from weft.relax.analysis import well_formed
@@ -473,13 +473,11 @@ def test_split_whose_parts_are_read_elementwise_becomes_slices():
     """The gates of a recurrent cell: one kernel reads them in place; a part that a product reads keeps the split."""
 
     def kernels(use):
-        bb, x = relax.BlockBuilder(), relax.Var("x", relax.tensor_type((2, 12), "float32"))
-        with bb.function("main", [x]):
-            with bb.dataflow():
-                parts = bb.emit(relax.op.split(x, 3, axis=-1))
-                out = bb.emit_output(use(*(bb.emit(ir.TupleGetItem(parts, i)) for i in range(3))))
-            bb.emit_func_output(out)
-        mod = bb.get()
+        def main(x):
+            parts = relax.BlockBuilder.current().emit(relax.op.split(x, 3, axis=-1))
+            return use(*(ir.TupleGetItem(parts, i) for i in range(3)))
+
+        mod = model(main, (2, 12))
         value = np.random.default_rng(0).standard_normal((2, 12)).astype(np.float32)
         found = relax.VirtualMachine(relax.build(mod), "cpu")["main"](value).numpy()
         passed = transform.DeadCodeElimination()(transform.SplitToSlices()(mod))
