@@ -76,17 +76,15 @@ def test_axes_and_bounds_by_data() -> None:
     nodes = onnx_nodes("""
         part = Slice(x, start, end, axes, step); sum = ReduceSum <keepdims = 0> (part, axes);
         y = Unsqueeze(sum, axes)""")
-    inputs = {"x": f32(5, 6)} | {k: np.array([v]) for k, v in dict(start=-1, end=0, axes=1, step=-2).items()}
+
+    def of(**bounds: int) -> dict[str, np.ndarray]:
+        return {"x": f32(5, 6)} | {name: np.array([v]) for name, v in bounds.items()}
+
+    inputs = of(start=-1, end=0, axes=1, step=-2)
     model = model_of(nodes, inputs, ["part", "sum", "y"], 13, dims={"x": ["n", "m"]})
     main = machine(model)
     for axis, (start, end, step) in ((1, (-1, 0, -2)), (0, (1, 4, 1)), (-2, (0, 99, 3))):
-        feed = {
-            "x": f32(5, 6),
-            "start": np.array([start]),
-            "end": np.array([end]),
-            "axes": np.array([axis]),
-            "step": np.array([step]),
-        }
+        feed = of(start=start, end=end, axes=axis, step=step)
         compare(run(main, *feed.values()), oracle(model, feed))
 
 
@@ -103,14 +101,8 @@ def test_sizes_as_outputs_and_params_as_inputs() -> None:
 
 
 def test_empty_tensors() -> None:
-    model = model_of(
-        [node("MatMul", ["x", "w"], ["m"]), node("Relu", ["m"], ["y"])],
-        {"x": f32(2, 4)},
-        ["y"],
-        17,
-        {"w": f32(4, 3)},
-        {"x": ["n", 4]},
-    )
+    nodes = onnx_nodes("m = MatMul(x, w); y = Relu(m)")
+    model = model_of(nodes, {"x": f32(2, 4)}, ["y"], 17, {"w": f32(4, 3)}, {"x": ["n", 4]})
     assert run(machine(model), f32(0, 4))[0].shape == (0, 3)
 
 

@@ -80,9 +80,8 @@ WRONG: list[tuple[Any, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("index", range(len(WRONG)))
-def test_messages(index: int) -> None:
-    make, words = WRONG[index]
+@pytest.mark.parametrize(("make", "words"), WRONG)
+def test_messages(make: Any, words: tuple[str, ...]) -> None:
     call = make()
     message = str(refuses(error.WeftError, "", infer_call, call))
     assert all(w in message for w in words), message
