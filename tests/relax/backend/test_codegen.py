@@ -25,9 +25,7 @@ RULES = [("ccompiler.add_relu", is_op("relax.nn.relu")(SUM)),
 
 def compiled(merge):
     register_patterns(RULES)
-    mod = MODULE
-    found = get_patterns_with_prefix("ccompiler.")
-    mod = FuseOpsByPattern(found, annotate_codegen=not merge)(mod)
+    mod = FuseOpsByPattern(get_patterns_with_prefix("ccompiler."), annotate_codegen=not merge)(MODULE)
     return RunCodegen()(MergeCompositeFunctions()(mod) if merge else mod)
 
 
@@ -59,8 +57,7 @@ def test_a_generator_of_ones_own_gets_functions_and_options():
 def test_an_unknown_generator_is_said():
     mod = FuseOpsByPattern([("nobody.sum", SUM)], annotate_codegen=True)(MODULE)
     refuses(error.CodegenError, r"relax\.ext\.nobody", RunCodegen(), mod)
-    plain = MODULE
-    assert RunCodegen()(plain) is plain
+    assert RunCodegen()(MODULE) is MODULE
 
 
 def test_patterns_are_found_by_name():

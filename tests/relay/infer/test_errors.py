@@ -279,7 +279,7 @@ def test_message(name):
     ],
 )
 def test_what_the_parser_finds_has_its_place(text, golden):
-    caught = refuses(WeftError, "", relay.transform.InferType(), relay.fromtext(text, source_name="program"))
+    caught = refuses(WeftError, "", lambda: relay.infer_type(relay.fromtext(text, source_name="program")))
     assert golden in message(caught)
 
 
