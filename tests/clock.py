@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TypeVar
 
@@ -68,3 +69,11 @@ def run(command: Sequence[str | Path], seconds: float = 100.0, cwd: Path | None 
             return subprocess.CompletedProcess(command, program.returncode, out, err)
         finally:
             program.kill()
+
+
+def ended(process: BaseProcess, seconds: float = 100.0) -> None:
+    """Wait for a process as `eventually` does; one that hangs is ended."""
+    try:
+        eventually(lambda: not process.is_alive(), seconds)
+    finally:
+        process.kill()

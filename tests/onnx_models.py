@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 from onnx import helper, numpy_helper
 
 Values = Mapping[str, tuple[str, Sequence[int | str] | None]]
@@ -13,6 +14,11 @@ Values = Mapping[str, tuple[str, Sequence[int | str] | None]]
 def element(dtype: str) -> int:
     """ONNX's number of a data type."""
     return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+def onnx_nodes(text: str) -> list[onnx.NodeProto]:
+    """Nodes in ONNX's own syntax, apart by semicolons: ``s = Shape (x); y = Concat <axis = 0> (s, t)``."""
+    return list(onnx.parser.parse_graph("g () => () {" + text.replace(";", "\n") + "}").node)
 
 
 def model(

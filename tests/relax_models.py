@@ -1,9 +1,11 @@
 """Small Relax programs that several test files build."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
-from weft import relax, tir
+from weft import ir, relax, tir
+from weft.script import from_source
 
 
 def model(make: Callable[..., Any], *inputs: Any, dtype: str = "float32") -> Any:
@@ -24,3 +26,30 @@ def model(make: Callable[..., Any], *inputs: Any, dtype: str = "float32") -> Any
     with bb.function("main", params), bb.dataflow():
         bb.emit_func_output(bb.emit_output(make(*params)))
     return bb.get()
+
+
+def written(*text: str, more: str = "") -> ir.IRModule:
+    """``main`` of a line of parameters and of bindings, a line each, in one dataflow block; `more` are other functions.
+
+    Parameters such as ``x: (n, 4), i: (3) int64`` are tensors, of float32 unless it is said; sizes of other names are
+    symbolic, and bindings may use them. What is bound last is returned, or what a last line ``return (a, b)`` says.
+    """
+    sizes: set[str] = set()
+
+    def tensor(found: re.Match[str]) -> str:
+        dims = [d.strip().strip('"') for d in found[1].split(",") if d.strip()]
+        sizes.update(name for d in dims for name in re.findall(r"[a-z]\w*", d))
+        shape = "".join(f"{d}, " if d.isdigit() else f'"{d}", ' for d in dims)
+        return f'R.Tensor(({shape}), "{found[2] or "float32"}")'
+
+    params, *lines, last = "\n".join(part.strip() for part in text).split("\n")
+    params = re.sub(r"(?<=: )\(([^()]*)\)(?: (\w+))?", tensor, params)
+    if not last.startswith("return "):
+        lines, last = [*lines, last], "return " + last.split(" = ")[0]
+    outputs = [name for name in re.findall(r"\w+", last) if any(line.startswith(f"{name} = ") for line in lines)]
+    flow = "".join(f"            {line}\n" for line in (*lines, f"R.output({', '.join(dict.fromkeys(outputs))})"))
+    declared = "".join(f"        {name} = T.int64()\n" for name in sorted(sizes))
+    return from_source(
+        f"@I.ir_module\nclass Module:\n{more}\n    @R.function\n    def main({params}):\n{declared}"
+        f"        with R.dataflow():\n{flow}        {last}\n"
+    )

@@ -13,6 +13,7 @@ import pytest
 
 TESTS = Path(__file__).parent
 ASSERTING = {"raises", "warns", "fail", "check_grad"}  # the last compares with differences, and raises
+ENDS = ("run", "ended")  # of tests.clock: they wait for a program
 
 
 class Module:
@@ -53,7 +54,7 @@ def asserts(node, module, known, seen):
     """What running `node` may fail a test by."""
     found = NOTHING
     nodes = list(ast.walk(node))
-    child = any(isinstance(n, ast.Attribute) and n.attr == "executable" for n in nodes)
+    child = any(isinstance(n, ast.Attribute) and n.attr in ("executable", "Process") for n in nodes)
     for n in nodes:
         if found == VALUE:
             break
@@ -62,15 +63,23 @@ def asserts(node, module, known, seen):
         elif isinstance(n, ast.Call) and any(k.arg == "check" and is_true(k.value) for k in n.keywords):
             found = max(found, CHILD if child else VALUE)
         elif isinstance(n, ast.Call):
-            found = max(found, names_assertion(n.func, module, known, seen))
+            checks = names_assertion(n.func, module, known, seen)
+            found = max(found, min(checks, CHILD) if child and waits(n.func, module) else checks)
         elif isinstance(n, ast.Raise) and n.exc is not None:
             found = max(found, VALUE * ("AssertionError" in ast.dump(n.exc) or raises_own(n.exc, module, known)))
     return found
 
 
+def waits(func, module):
+    """Whether what is called checks that a program ends, and not how: two functions of ``tests.clock``."""
+    if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
+        return func.attr in ENDS and module.imports.get(func.value.id) == ("tests", "clock")
+    return isinstance(func, ast.Name) and module.imports.get(func.id) in [("tests.clock", name) for name in ENDS]
+
+
 def tells_the_end_only(condition):
     left = condition.left if isinstance(condition, ast.Compare) else None
-    return isinstance(left, ast.Attribute) and left.attr == "returncode"
+    return isinstance(left, ast.Attribute) and left.attr in ("returncode", "exitcode")
 
 
 def raises_own(exc, module, known):
@@ -156,11 +165,14 @@ def test_every_test_asserts():
      ("subprocess.run(['cc'], check=False)", True), ("raise Wrong(1)", False), ("raise ValueError(1)", True),
      ("subprocess.run([sys.executable, '-c', 'x = 1'], check=True)", True), ("child('x = 1')", True),
      ("subprocess.run([sys.executable, '-c', 'assert x'], check=True)", False), ("child('assert x')", False),
-     ("assert child('x = 1') == 3", False)],
+     ("assert child('x = 1') == 3", False), ("waited('x = 1')", True), ("waited('assert x')", False)],
 )  # fmt: skip
 def test_the_search_itself(body, finds):
     helpers = "def run(x): return x\ndef check(x): assert x\ndef deep(x): return check(x)\n"
     helpers += "class Wrong(AssertionError): pass\n"
     helpers += "def child(x):\n    assert subprocess.run([sys.executable, '-c', x]).returncode == 0\n"
+    helpers += "from tests import clock\ndef waited(x):\n    done = clock.run([sys.executable, '-c', x])\n"
+    helpers += "    assert done.returncode == 0\n"
     module = Module("tests.test_sample", ast.parse(f"{helpers}def test_it():\n    {body}\n"))
-    assert bool(list(toothless({"tests.test_sample": module}))) == finds
+    clock = Module("tests.clock", ast.parse((TESTS / "clock.py").read_text()))
+    assert bool(list(toothless({"tests.test_sample": module, "tests.clock": clock}))) == finds

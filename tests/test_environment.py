@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.refusals import refuses
 from weft import environment, error
 from weft.cli import main
 
@@ -49,9 +50,7 @@ def test_empty_is_the_default(variable, monkeypatch):
 )  # fmt: skip
 def test_a_wrong_value_is_refused_with_what_is_allowed(name, text, monkeypatch):
     monkeypatch.setenv(name, text)
-    with pytest.raises(error.InvalidArgument) as raised:
-        environment.VARIABLES[name].read()
-    told = str(raised.value)
+    told = str(refuses(error.InvalidArgument, "", environment.VARIABLES[name].read))
     assert name in told and repr(text) in told and environment.VARIABLES[name].values in told and "unset" in told
 
 

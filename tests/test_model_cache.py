@@ -26,11 +26,7 @@ def empty_cache(tmp_path, monkeypatch):
 def write_model(path: Path, factor: float = 2.0, *, external: bool = False) -> Path:
     """x @ w + x * factor, with symbolic rows."""
     w = (np.arange(64 * 64, dtype="float32").reshape(64, 64) % 7) - 3
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["p"]),
-        helper.make_node("Mul", ["x", "f"], ["q"]),
-        helper.make_node("Add", ["p", "q"], ["y"]),
-    ]
+    nodes = onnx_models.onnx_nodes("p = MatMul(x, w); q = Mul(x, f); y = Add(p, q)")
     rows = ("float32", ("rows", 64))
     model = onnx_models.model(nodes, {"x": rows}, {"y": rows}, {"w": w, "f": np.float32(factor)})
     onnx.save(model, str(path), save_as_external_data=external, location="weights.bin", size_threshold=0)

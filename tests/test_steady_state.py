@@ -1,13 +1,11 @@
 """After some calls a session takes no memory from the system, whatever it returns: outputs come back to the pool."""
 
-import threading
-
 import numpy as np
 import pytest
-from onnx import helper
 
 import weft
 from tests import onnx_models
+from tests.threads import at_once
 
 _statistics = weft.ffi.get_global_func("weft.pool_statistics")
 
@@ -24,13 +22,9 @@ def session(rows, columns: int = 96) -> weft.Session:
     """Products, a normalisation and element-wise operators; two outputs, one of them returned as it is computed."""
     rng = np.random.default_rng(0)
     weights = {n: rng.standard_normal((columns, columns), np.float32) / columns for n in ("w1", "w2")}
-    nodes = [
-        helper.make_node("MatMul", ["x", "w1"], ["a"]),
-        helper.make_node("Relu", ["a"], ["b"]),
-        helper.make_node("MatMul", ["b", "w2"], ["c"]),
-        helper.make_node("Softmax", ["c"], ["y"], axis=-1),
-        helper.make_node("Transpose", ["b"], ["t"], perm=[1, 0]),
-    ]
+    nodes = onnx_models.onnx_nodes("""
+        a = MatMul(x, w1); b = Relu(a); c = MatMul(b, w2); y = Softmax <axis = -1> (c);
+        t = Transpose <perm = [1, 0]> (b)""")
     matrix, turned = ("float32", (rows, columns)), ("float32", (columns, rows))
     return weft.Session(onnx_models.model(nodes, {"x": matrix}, {"y": matrix, "t": turned}, weights))
 
@@ -89,11 +83,7 @@ def test_threads_share_what_comes_back():
             s.run(f)
 
     def together(times: int) -> None:
-        threads = [threading.Thread(target=work, args=(times,)) for _ in range(3)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
+        at_once(lambda _: work(times), 3)
 
     together(20)
     free = free_bytes()

@@ -9,6 +9,7 @@ from onnx import helper
 
 import weft
 from tests import onnx_models
+from tests.refusals import refuses
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +77,7 @@ def test_outputs_are_fresh(session):
     ],
 )
 def test_wrong_inputs_are_refused_by_name(session, feeds, message):
-    with pytest.raises(weft.WeftError, match=message) as caught:
-        session.run(feeds)
-    assert "x" in str(caught.value)
+    assert "x" in str(refuses(weft.WeftError, message, session.run, feeds))
     assert session.run({"x": np.ones((1, 8), np.float32)})[0].shape == (1, 5)
 
 
@@ -95,10 +94,9 @@ def test_missing_operators_come_in_one_message():
     ]
     proto = onnx_models.model(nodes, {"x": ("float32", (2,))}, {"y": ("float32", (2,))})
     proto.opset_import.append(helper.make_opsetid("ai.example", 1))
-    with pytest.raises(weft.WeftError) as caught:
-        weft.Session(proto)
+    caught = refuses(weft.WeftError, "", weft.Session, proto)
     for part in ("Frobnicate", "/first", "NoSuchOperator", "/second"):
-        assert part in str(caught.value)
+        assert part in str(caught)
 
 
 def test_exported_library_needs_no_compiler(session, model, tmp_path):

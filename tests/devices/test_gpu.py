@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import weft
-from tests.target.programs import bound, sum_of_many, vector
+from tests.refusals import refuses
+from tests.target.programs import fadd, rows_by_their_sums, sum_of_many, tiled_product, vector
 from tests.threads import at_once
 from weft import error, rpc, runtime, te, tir
 from weft.cli import main
@@ -13,21 +14,6 @@ from weft.ffi import get_global_func, remove_global_func
 from weft.script import tir as T
 
 RNG = np.random.default_rng(0)
-
-
-def threads(s, tensor, *axes, factor=64):
-    """Bind the axes of a tensor, fused, to blocks of threads."""
-    axis = s[tensor].fuse(*axes) if len(axes) > 1 else axes[0]
-    block, thread = s[tensor].split(axis, factor=factor)
-    s[tensor].bind(block, te.thread_axis("blockIdx.x"))
-    s[tensor].bind(thread, te.thread_axis("threadIdx.x"))
-
-
-def fadd(gpu):
-    n = te.var("n")
-    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
-    c = te.compute(a.shape, lambda i: a[i] + b[i], name="C")
-    return weft.build(bound(c, 64), [a, b, c], gpu.kind, name="fadd")
 
 
 # --- memory, streams, the device itself -------------------------------------------------------------------------------
@@ -70,15 +56,13 @@ def test_streams_of_a_session(gpu):
         dev.set_raw_stream(stream)
         np.testing.assert_array_equal(runtime.tensor(np.ones(3, "float32"), dev).numpy(), np.ones(3))
         dev.sync(stream)
-        with pytest.raises(error.InvalidArgument, match="another device's"):
-            session.cpu().sync(stream)
+        refuses(error.InvalidArgument, "another device's", session.cpu().sync, stream)
         dev.free_raw_stream(stream)
-        with pytest.raises(error.InvalidArgument, match="handle"):
-            dev.sync(stream)
+        refuses(error.InvalidArgument, "handle", dev.sync, stream)
 
 
 def test_streams(gpu):
-    f, x = fadd(gpu), RNG.random(1000).astype("float32")
+    f, x = fadd(gpu.kind), RNG.random(1000).astype("float32")
     first, then = gpu.dev.create_raw_stream(), gpu.dev.create_raw_stream()
     gpu.dev.set_raw_stream(first)
     a, b, c, d = gpu.put(x, x, x * 0, x * 0)
@@ -99,10 +83,8 @@ def test_streams(gpu):
 def test_errors_of_devices(gpu):
     with pytest.raises(ValueError, match=f"there is no device {gpu.kind}:99"):
         runtime.empty((3,), "float32", runtime.device(gpu.kind, 99))
-    with pytest.raises(MemoryError, match=f"cannot allocate .* bytes on {gpu.kind}:0"):
-        runtime.empty((1 << 50,), "uint8", gpu.dev)
-    with pytest.raises(ValueError, match="strided"):
-        runtime.from_dlpack(np.ones((4, 4), "float32").T).copyto(gpu.dev)
+    refuses(MemoryError, f"cannot allocate .* bytes on {gpu.kind}:0", runtime.empty, (1 << 50,), "uint8", gpu.dev)
+    refuses(ValueError, "strided", runtime.from_dlpack(np.ones((4, 4), "float32").T).copyto, gpu.dev)
 
 
 def test_memory_that_was_freed_is_taken_again(gpu):
@@ -116,18 +98,16 @@ def test_memory_that_was_freed_is_taken_again(gpu):
     assert other.value != again.value
     for block in (again, other):
         give(block)
-    with pytest.raises(MemoryError, match="cannot allocate"):  # after what is kept has gone back
-        take(1 << 50)
+    refuses(MemoryError, "cannot allocate", take, 1 << 50)  # after what is kept has gone back
     give(take(1 << 20))
-    with pytest.raises(ValueError, match="is no workspace"):
-        give(first)
+    refuses(ValueError, "is no workspace", give, first)
 
 
 # --- functions and launches -------------------------------------------------------------------------------------------
 
 
 def test_a_symbolic_size(gpu):
-    f = fadd(gpu)
+    f = fadd(gpu.kind)
     for n in (1, 63, 64, 1000, 0, 64 * 65536 + 1):  # more blocks than a dispatch of Vulkan has on Mesa's driver
         x, y = RNG.random((2, n), "float32")
         a, b, c = gpu.put(x, y, x * 0)
@@ -136,17 +116,15 @@ def test_a_symbolic_size(gpu):
 
 
 def test_arguments_are_checked(gpu):
-    f, x = fadd(gpu), np.zeros(8, "float32")
+    f, x = fadd(gpu.kind), np.zeros(8, "float32")
     a, b, c = gpu.put(x, x, x)
     with pytest.raises(ValueError, match=rf"(?s)B.device_type on argument #1 .*expected {gpu.kind}, found cpu"):
         f(a, runtime.tensor(x), c)
     with pytest.raises(ValueError, match=r"(?s)B.shape\[0\] on argument #1 .*expected to match A.shape\[0\] == 8"):
         f(a, *gpu.put(np.zeros(9, "float32")), c)
     kernel = f.imported_modules[0]["fadd_kernel"]
-    with pytest.raises(TypeError, match="expected 4 arguments and 2 launch parameters, found 5"):
-        kernel(c, a, b, 8, 1)
-    with pytest.raises(TypeError, match="fadd_kernel: argument 3: expected an int, found .*float"):
-        kernel(c, a, b, 8.5, 1, 64)
+    refuses(TypeError, "expected 4 arguments and 2 launch parameters, found 5", kernel, c, a, b, 8, 1)
+    refuses(TypeError, "fadd_kernel: argument 3: expected an int, found .*float", kernel, c, a, b, 8.5, 1, 64)
     with pytest.raises(
         RuntimeError, match=rf"cannot launch fadd_kernel .*\(1048576, 1, 1\) threads .* on {gpu.kind}:0: "
     ):
@@ -159,12 +137,11 @@ def test_a_host_in_c(gpu, tmp_path):
     a, b = gpu.put(x, x * 0)
     f(a, b)
     np.testing.assert_array_equal(b.numpy(), x * 2)
-    with pytest.raises(ValueError, match=f"(?s)expected {gpu.kind}, found cpu"):
-        f(a, runtime.tensor(x))
+    refuses(ValueError, f"(?s)expected {gpu.kind}, found cpu", f, a, runtime.tensor(x))
 
 
 def test_a_library_has_its_kernels_inside(gpu, tmp_path):
-    f, path = fadd(gpu), str(tmp_path / "f.so")
+    f, path = fadd(gpu.kind), str(tmp_path / "f.so")
     f.export_library(path)
     again = runtime.load_module(path)
     assert [m.kind for m in again.imported_modules] == [gpu.kind]
@@ -181,13 +158,12 @@ def test_a_library_has_its_kernels_inside(gpu, tmp_path):
 def test_the_text_of_kernels(gpu):
     weft.register_global_func(f"tvm_callback_{gpu.kind}_postproc", lambda text, target: f"// {target.kind}\n{text}")
     try:
-        code = fadd(gpu).imported_modules[0]
+        code = fadd(gpu.kind).imported_modules[0]
     finally:
         remove_global_func(f"tvm_callback_{gpu.kind}_postproc")
     assert code.is_device_module
     assert code.get_source().startswith(f"// {gpu.kind}\n")
-    with pytest.raises(error.InvalidArgument, match="no source of kind 'wasm'"):
-        code.get_source("wasm")
+    refuses(error.InvalidArgument, "no source of kind 'wasm'", code.get_source, "wasm")
 
 
 def test_a_program_that_the_driver_refuses(gpu):
@@ -198,13 +174,13 @@ def test_a_program_that_the_driver_refuses(gpu):
 
 def test_timing_is_by_the_clock_of_the_device(gpu):
     x = np.ones(1 << 16, "float32")
-    result = fadd(gpu).time_evaluator("fadd", gpu.dev, number=4, repeat=3)(*gpu.put(x, x, x))
+    result = fadd(gpu.kind).time_evaluator("fadd", gpu.dev, number=4, repeat=3)(*gpu.put(x, x, x))
     assert len(result.results) == 3
     assert all(0 < r < 1 for r in result.results)
 
 
 def test_threads_share_a_kernel(gpu):
-    f, wrong = fadd(gpu), []
+    f, wrong = fadd(gpu.kind), []
 
     def work(seed):
         x = np.random.default_rng(seed).random(5000).astype("float32")
@@ -282,31 +258,8 @@ def test_truth_and_values_that_are_no_numbers(gpu):
 
 @pytest.mark.parametrize("scope", ["shared", "shared.dyn"])
 def test_a_product_with_shared_tiles(gpu, scope):
-    m, n, depth, tile = 48, 32, 20, 4
-    a, b = te.placeholder((m, depth), name="A"), te.placeholder((depth, n), name="B")
-    k = te.reduce_axis((0, depth), name="k")
-    c = te.compute((m, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
-    s = te.create_schedule(c.op)
-    shared = [s.cache_read(t, scope, [c]) for t in (a, b)]
-    acc = s.cache_write(c, "local")
-    axes = [te.thread_axis(tag) for tag in ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")]
-    yo, yi = s[c].split(s[c].op.axis[0], factor=8)
-    xo, xi = s[c].split(s[c].op.axis[1], factor=8)
-    vy, yi = s[c].split(yi, nparts=4)
-    vx, xi = s[c].split(xi, nparts=4)
-    s[c].reorder(yo, xo, vy, vx, yi, xi)
-    for axis, tag in zip((yo, xo, vy, vx), axes, strict=True):
-        s[c].bind(axis, tag)
-    s[acc].compute_at(s[c], vx)
-    ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=tile)
-    s[acc].reorder(ko, ki, *s[acc].op.axis)
-    for t in shared:
-        s[t].compute_at(s[acc], ko)
-        first, then = s[t].split(s[t].fuse(*s[t].op.axis), nparts=4)
-        then, _ = s[t].split(then, nparts=4)
-        s[t].bind(first, axes[2])
-        s[t].bind(then, axes[3])
-    f = weft.build(s, [a, b, c], gpu.kind, name="f")
+    m, n, depth = 48, 32, 20
+    f = weft.build(*tiled_product(m, n, depth, scope), gpu.kind, name="f")
     x, y = RNG.random((m, depth), "float32"), RNG.random((depth, n), "float32")
     args = gpu.put(x, y, np.zeros((m, n), "float32"))
     f(*args)
@@ -333,15 +286,7 @@ def test_threads_reduce_together(gpu, reduce, dtype):
 
 
 def test_kernels_pass_memory_of_the_device(gpu):
-    n = te.var("n")
-    a = te.placeholder((n, 8), name="A")
-    k = te.reduce_axis((0, 8), name="k")
-    b = te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="B")
-    c = te.compute((n, 8), lambda i, j: a[i, j] / b[i], name="C")
-    s = te.create_schedule(c.op)
-    threads(s, b, b.op.axis[0], factor=16)
-    threads(s, c, *c.op.axis, factor=16)
-    f = weft.build(s, [a, c], gpu.kind, name="share")
+    f = weft.build(*rows_by_their_sums(), gpu.kind, name="share")
     assert f.imported_modules[0].function_names() == ["share_kernel", "share_kernel_1"]
     for rows in (5, 100, 5, 99):
         x = RNG.random((rows, 8), "float32")

@@ -7,6 +7,7 @@ from weft.relax.frontend import nn
 
 import weft
 from examples.minilm.network import feeds_of, load_tokenizer, write_onnx
+from tests.refusals import refuses
 from weft import environment, error, relax, relay, runtime, te, tir
 from weft.frontend.onnx import from_onnx
 from weft.script import tir as T
@@ -70,8 +71,7 @@ def test_a_model_with_constants_and_conditions(gpu):
         a = (sign * RNG.random((3, 4))).astype("float32")
         (on,) = gpu.put(a)
         np.testing.assert_allclose(vm["main"](on).numpy(), a * value if sign > 0 else a - value, rtol=1e-6)
-    with pytest.raises(error.InvalidArgument, match=f"expected {gpu.kind}, found cpu"):
-        vm["main"](runtime.tensor(a))
+    refuses(error.InvalidArgument, f"expected {gpu.kind}, found cpu", vm["main"], runtime.tensor(a))
 
 
 @pytest.mark.parametrize("form", ["most", "least", "other"])
@@ -94,8 +94,7 @@ def test_threads_reduce_by_what_they_keep(gpu, form):
     sch.bind(i, "blockIdx.x")
     sch.bind(inner, "threadIdx.x")
     if form == "other":
-        with pytest.raises(error.WeftError, match="not one thread's own"):
-            weft.build(sch.mod, target=gpu.kind)
+        refuses(error.WeftError, "not one thread's own", weft.build, sch.mod, target=gpu.kind)
         return
     x = RNG.standard_normal((n, m)).astype("float32")
     args = gpu.put(x, x[:, 0] * 0)
@@ -166,8 +165,7 @@ def test_more_shared_memory_than_a_block_has_is_refused(gpu):
             S[t * 16644] = A[t]
             B[t] = S[(63 - t) * 16644]
 
-    with pytest.raises(error.CodegenError, match="(?s)too much shared memory.*41942.. for 'S'"):
-        weft.build(f, target=gpu.kind)
+    refuses(error.CodegenError, "(?s)too much shared memory.*41942.. for 'S'", weft.build, f, target=gpu.kind)
 
 
 def test_graphs_of_relay(gpu):

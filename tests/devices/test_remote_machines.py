@@ -20,6 +20,7 @@ from tests import clock
 from tests.clock import eventually
 from tests.devices import missing
 from tests.fuzz.server import fuzz, running
+from tests.refusals import refuses
 from tests.rpc.functions import travels
 from weft import rpc, te
 from weft.error import ExecutableError, InvalidArgument, RPCError
@@ -87,8 +88,7 @@ def test_a_kernel_is_timed_where_it_lies(server, tmp_path):
             kernel.time_evaluator("main", remote.cpu(), f_preproc="none")(there, out)
         with pytest.raises(MemoryError, match="may not allocate"):
             kernel.time_evaluator("main", remote.cpu(), cache_flush_bytes=1 << 60)(there, out)
-        with pytest.raises(ValueError, match="float32"):
-            kernel["main"](there, empty((1001,), "float64", remote.cpu()))
+        refuses(ValueError, "float32", kernel["main"], there, empty((1001,), "float64", remote.cpu()))
 
 
 def test_clients_of_this_machine_need_no_tcp(server):
@@ -113,8 +113,7 @@ def test_files_lie_in_the_folder_of_the_session(server, tmp_path):
         assert remote.download("deep/file.bin") == b"content"
         folder = Path(remote.get_function("tvm.rpc.server.workpath")("deep"))
         for outside in ("../evil", "/etc/passwd", "deep/../../evil", "a\0b"):
-            with pytest.raises(InvalidArgument, match="lie in its folder"):
-                remote.upload(b"", outside)
+            refuses(InvalidArgument, "lie in its folder", remote.upload, b"", outside)
     eventually(lambda: not folder.exists())
 
 
@@ -128,8 +127,7 @@ def test_damaged_libraries_are_refused(server, tmp_path):
             damaged = bytearray(whole[:-96])  # without it, as it would tell first
             struct.pack_into("<H" if at in (16, 18) else "<B" if at < 16 else "<Q", damaged, at, value)
             remote.upload(bytes(damaged), "damaged.so")
-            with pytest.raises(ExecutableError, match="cannot open the library"):
-                remote.load_module("damaged.so")
+            refuses(ExecutableError, "cannot open the library", remote.load_module, "damaged.so")
         remote.upload(bytes(whole[: len(whole) // 2]), "half.so")
         with pytest.raises(ExecutableError):
             remote.load_module("half.so")
@@ -141,10 +139,8 @@ def test_a_secret_is_proved(tmp_path):
     with server.connect(secret="open sesame") as remote:
         assert remote.listdir() == ""
     for wrong in ({"secret": "sesame"}, {}):
-        with pytest.raises(RPCError, match="secret"):
-            server.connect(**wrong)
-    with pytest.raises(RPCError, match="key"):
-        rpc.connect("127.0.0.1", server.port, key="other", secret="open sesame")
+        refuses(RPCError, "secret", server.connect, **wrong)
+    refuses(RPCError, "key", rpc.connect, "127.0.0.1", server.port, key="other", secret="open sesame")
     server.end()
 
 
@@ -159,8 +155,7 @@ def test_sessions_are_bounded():
             with refused:  # what flushes a cache counts while it does
                 remote._sess.time_evaluator("ffi.Array", remote.cpu(), 1, cache_flush_bytes=size)()
         del held
-        with pytest.raises(RPCError, match="may not allocate"):
-            empty((1_000_001,), "uint8", remote.cpu())
+        refuses(RPCError, "may not allocate", empty, (1_000_001,), "uint8", remote.cpu())
         with pytest.raises(RPCError):
             remote.upload(bytes(200_000), "large")
     with pytest.raises(RPCError, match="expired|closed"), server.connect(session_timeout=0.3) as remote:
@@ -172,11 +167,9 @@ def test_what_it_lacks_is_an_error_that_says_so(server, tmp_path):
     a = te.placeholder((4,), name="a")
     weft.build(te.create_prim_func([a, te.compute((4,), lambda i: a[i], name="b")])).save(tmp_path / "kernel.o")
     with server.connect() as remote:
-        with pytest.raises(InvalidArgument, match="takes no functions of its client"):
-            remote.get_function("ffi.Array")(abs)
+        refuses(InvalidArgument, "takes no functions of its client", remote.get_function("ffi.Array"), abs)
         remote.upload(tmp_path / "kernel.o")
-        with pytest.raises(ExecutableError, match="has no linker"):
-            remote.load_module("kernel.o")
+        refuses(ExecutableError, "has no linker", remote.load_module, "kernel.o")
     for option in ("--tracker", "--tls-certificate"):
         done = clock.run([server.program, option, "x"])
         assert done.returncode == 2 and f'there is no option "{option}"' in done.stderr
@@ -185,8 +178,7 @@ def test_what_it_lacks_is_an_error_that_says_so(server, tmp_path):
 def test_a_session_waits_for_a_place_and_ends_in_time():
     server = Running("x86_64", "--max-sessions", "1", "--timeout", "2")
     with server.connect() as first, server.connect():  # when the first one's time is over
-        with pytest.raises(RPCError, match="expired|closed"):
-            first.listdir()
+        refuses(RPCError, "expired|closed", first.listdir)
     server.end()
 
 

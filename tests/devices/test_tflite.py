@@ -18,6 +18,7 @@ else:
 
 import weft
 from tests.devices.tflite_models import Subgraph, write
+from tests.refusals import refuses
 from weft.error import ModelImportError, UnsupportedOperator, WeftError
 from weft.frontend.tflite import from_tflite
 from weft.relax.interpreter import evaluate
@@ -420,12 +421,9 @@ def test_what_is_not_known_is_refused() -> None:
     x = g.input((2, 3))
     y = g.op("WHERE", [x], ((2, 2), "int64"))
     g.outputs = [g.op("UNIQUE", [y], ((2,), "int64"), ((2,), "int32"))[0]]
-    with pytest.raises(UnsupportedOperator, match=r"UNIQUE \(operator 1 of subgraph 0, 1x\), WHERE \(operator 0"):
-        from_tflite(write(g))
-    with pytest.raises(ModelImportError, match="no TFLite model"):
-        from_tflite(b"none")
-    with pytest.raises(ModelImportError, match="not in the model"):
-        from_tflite(_named(), shape_dict={"other": [1]})
+    refuses(UnsupportedOperator, r"UNIQUE \(operator 1 of subgraph 0, 1x\), WHERE \(operator 0", from_tflite, write(g))
+    refuses(ModelImportError, "no TFLite model", from_tflite, b"none")
+    refuses(ModelImportError, "not in the model", from_tflite, _named(), shape_dict={"other": [1]})
 
 
 def test_damaged_files_are_refused_or_read() -> None:

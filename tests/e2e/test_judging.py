@@ -6,6 +6,7 @@ from onnx import TensorProto, helper
 
 from benchmarks.models import _differences
 from benchmarks.peer import largest_difference, logits, softmax_outputs
+from tests.onnx_models import onnx_nodes
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -31,12 +32,7 @@ def test_numbers_that_float32_has_no_room_for_are_alike():
 
 
 def test_outputs_of_a_softmax_are_found_behind_reshapes(tmp_path):
-    nodes = [
-        helper.make_node("Softmax", ["x"], ["p"]),
-        helper.make_node("Flatten", ["p"], ["flat"]),
-        helper.make_node("Relu", ["x"], ["r"]),
-        helper.make_node("Add", ["p", "r"], ["sum"]),
-    ]
+    nodes = onnx_nodes("p = Softmax(x); flat = Flatten(p); r = Relu(x); sum = Add(p, r)")
     io = {n: helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in ("x", "p", "flat", "r", "sum")}
     graph = helper.make_graph(nodes, "g", [io["x"]], [io[n] for n in ("flat", "r", "p", "sum")])
     onnx.save(helper.make_model(graph), tmp_path / "m.onnx")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.refusals import refuses
 from weft import error, ir, relay
 from weft.script import from_source
 
@@ -31,10 +32,8 @@ def test_scripts(case: str) -> None:
 
 @pytest.mark.parametrize("case", RELAY)
 def test_relay(case: str) -> None:
-    with pytest.raises(error.WeftError, match="nests too deep"):
-        relay.parse('#[version = "0.0.5"]\n' + RELAY[case])
+    refuses(error.WeftError, "nests too deep", relay.parse, '#[version = "0.0.5"]\n' + RELAY[case])
 
 
 def test_json() -> None:
-    with pytest.raises(error.WeftError, match="nests too deep"):
-        ir.load_json("[" * N + "]" * N)
+    refuses(error.WeftError, "nests too deep", ir.load_json, "[" * N + "]" * N)

@@ -10,6 +10,7 @@ from onnx import helper
 import weft
 from tests.arrays import floats
 from tests.frontend.models import compare, model_of, oracle
+from tests.onnx_models import onnx_nodes
 from weft.frontend.onnx import from_onnx
 
 node = helper.make_node
@@ -29,27 +30,13 @@ def run(main: Any, *inputs: np.ndarray) -> list[np.ndarray]:
 
 def attention() -> onnx.ModelProto:
     """One attention block whose shapes all come from Shape."""
-    nodes = [
-        node("Shape", ["x"], ["s"]),
-        node("Gather", ["s", "zero"], ["b"]),
-        node("Gather", ["s", "one"], ["t"]),
-        node("Unsqueeze", ["b", "axis"], ["b1"]),
-        node("Unsqueeze", ["t", "axis"], ["t1"]),
-        node("Concat", ["b1", "t1", "heads"], ["split"], axis=0),
-        node("Concat", ["b1", "t1", "minus"], ["merged"], axis=0),
-        node("MatMul", ["x", "w"], ["q"]),
-        node("Reshape", ["q", "split"], ["q4"]),
-        node("Transpose", ["q4"], ["qh"], perm=[0, 2, 1, 3]),
-        node("Transpose", ["q4"], ["kh"], perm=[0, 2, 3, 1]),
-        node("MatMul", ["qh", "kh"], ["scores"]),
-        node("Softmax", ["scores"], ["p"], axis=-1),
-        node("MatMul", ["p", "qh"], ["o"]),
-        node("Transpose", ["o"], ["ot"], perm=[0, 2, 1, 3]),
-        node("Reshape", ["ot", "merged"], ["flat"]),
-        node("Slice", ["table", "from", "t1", "axis"], ["positions"]),
-        node("Add", ["flat", "positions"], ["h"]),
-        node("LayerNormalization", ["h", "g"], ["y"]),
-    ]
+    nodes = onnx_nodes("""
+        s = Shape(x); b = Gather(s, zero); t = Gather(s, one); b1 = Unsqueeze(b, axis); t1 = Unsqueeze(t, axis);
+        split = Concat <axis = 0> (b1, t1, heads); merged = Concat <axis = 0> (b1, t1, minus); q = MatMul(x, w);
+        q4 = Reshape(q, split); qh = Transpose <perm = [0, 2, 1, 3]> (q4); kh = Transpose <perm = [0, 2, 3, 1]> (q4);
+        scores = MatMul(qh, kh); p = Softmax <axis = -1> (scores); o = MatMul(p, qh);
+        ot = Transpose <perm = [0, 2, 1, 3]> (o); flat = Reshape(ot, merged);
+        positions = Slice(table, from, t1, axis); h = Add(flat, positions); y = LayerNormalization(h, g)""")
     weights = {
         "zero": np.int64(0), "one": np.int64(1), "axis": np.array([0]), "heads": np.array([2, 4]),
         "minus": np.array([-1]), "from": np.array([0]), "w": f32(8, 8), "table": f32(16, 8), "g": f32(8),
@@ -73,13 +60,8 @@ def branches() -> onnx.ModelProto:
 
     then = branch("t", [node("Relu", ["h"], ["r"]), node("Concat", ["r", "x"], ["out"], axis=0)])
     other = branch("e", [node("Sub", ["x", "h"], ["out"])])
-    nodes = [
-        node("Mul", ["x", "x"], ["h"]),
-        node("ReduceSum", ["x"], ["total"], keepdims=0),
-        node("Greater", ["total", "limit"], ["c"]),
-        node("If", ["c"], ["y"], then_branch=then, else_branch=other),
-        node("Abs", ["y"], ["z"]),
-    ]
+    nodes = onnx_nodes("h = Mul(x, x); total = ReduceSum <keepdims = 0> (x); c = Greater(total, limit); z = Abs(y)")
+    nodes.insert(3, node("If", ["c"], ["y"], then_branch=then, else_branch=other))
     return model_of(nodes, {"x": f32(3, 2)}, ["z", "h"], 17, {"limit": np.float32(0)}, {"x": ["n", 2]})
 
 
@@ -91,38 +73,23 @@ def test_choice_by_data() -> None:
 
 
 def test_axes_and_bounds_by_data() -> None:
-    nodes = [
-        node("Slice", ["x", "start", "end", "axes", "step"], ["part"]),
-        node("ReduceSum", ["part", "axes"], ["sum"], keepdims=0),
-        node("Unsqueeze", ["sum", "axes"], ["y"]),
-    ]
-    inputs = {
-        "x": f32(5, 6),
-        "start": np.array([-1]),
-        "end": np.array([0]),
-        "axes": np.array([1]),
-        "step": np.array([-2]),
-    }
+    nodes = onnx_nodes("""
+        part = Slice(x, start, end, axes, step); sum = ReduceSum <keepdims = 0> (part, axes);
+        y = Unsqueeze(sum, axes)""")
+
+    def of(**bounds: int) -> dict[str, np.ndarray]:
+        return {"x": f32(5, 6)} | {name: np.array([v]) for name, v in bounds.items()}
+
+    inputs = of(start=-1, end=0, axes=1, step=-2)
     model = model_of(nodes, inputs, ["part", "sum", "y"], 13, dims={"x": ["n", "m"]})
     main = machine(model)
     for axis, (start, end, step) in ((1, (-1, 0, -2)), (0, (1, 4, 1)), (-2, (0, 99, 3))):
-        feed = {
-            "x": f32(5, 6),
-            "start": np.array([start]),
-            "end": np.array([end]),
-            "axes": np.array([axis]),
-            "step": np.array([step]),
-        }
+        feed = of(start=start, end=end, axes=axis, step=step)
         compare(run(main, *feed.values()), oracle(model, feed))
 
 
 def test_sizes_as_outputs_and_params_as_inputs() -> None:
-    nodes = [
-        node("MatMul", ["x", "w"], ["y"]),
-        node("Shape", ["y"], ["s"]),
-        node("Cast", ["s"], ["f"], to=1),
-        node("Sqrt", ["f"], ["r"]),
-    ]
+    nodes = onnx_nodes("y = MatMul(x, w); s = Shape(y); f = Cast <to = 1> (s); r = Sqrt(f)")
     w = f32(4, 3)
     model = model_of(nodes, {"x": f32(2, 4)}, ["y", "s", "r"], 17, {"w": w}, {"x": ["n", 4]})
     x = f32(5, 4)
@@ -134,14 +101,8 @@ def test_sizes_as_outputs_and_params_as_inputs() -> None:
 
 
 def test_empty_tensors() -> None:
-    model = model_of(
-        [node("MatMul", ["x", "w"], ["m"]), node("Relu", ["m"], ["y"])],
-        {"x": f32(2, 4)},
-        ["y"],
-        17,
-        {"w": f32(4, 3)},
-        {"x": ["n", 4]},
-    )
+    nodes = onnx_nodes("m = MatMul(x, w); y = Relu(m)")
+    model = model_of(nodes, {"x": f32(2, 4)}, ["y"], 17, {"w": f32(4, 3)}, {"x": ["n", 4]})
     assert run(machine(model), f32(0, 4))[0].shape == (0, 3)
 
 

@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.frontend.models import model_of
+from tests.refusals import refuses
 from weft.error import ModelImportError, UnsupportedOperator
 from weft.frontend.onnx import from_onnx, importer
 
@@ -19,9 +20,7 @@ def f32(*shape: int) -> np.ndarray:
 
 
 def refuse(model: Any, *parts: str, error: type = ModelImportError, **options: Any) -> str:
-    with pytest.raises(error) as caught:
-        from_onnx(model, **options)
-    text = str(caught.value)
+    text = str(refuses(error, "", from_onnx, model, **options))
     for part in parts:
         assert part in text, text
     return text
@@ -250,9 +249,8 @@ def test_whatever_a_converter_raises_names_the_node(raised: Any, monkeypatch: py
         raise raised
 
     monkeypatch.setattr(importer, "find_converter", lambda *_: broken)
-    with pytest.raises(ModelImportError, match='ONNX node 0 "y"') as caught:
-        from_onnx(of(node("Relu", ["x"], ["y"])))
-    assert isinstance(caught.value.__cause__, raised if isinstance(raised, type) else type(raised))
+    caught = refuses(ModelImportError, 'ONNX node 0 "y"', from_onnx, of(node("Relu", ["x"], ["y"])))
+    assert isinstance(caught.__cause__, raised if isinstance(raised, type) else type(raised))
 
 
 def test_several_errors_of_a_node_come_together() -> None:

@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 
 import weft
 from tests.arrays import floats
-from tests.frontend.models import check, model_of
+from tests.frontend.models import check, compare, model_of
 from tests.refusals import refuses
 from weft import relax
 from weft.error import ModelImportError, UnsupportedOperator
@@ -188,13 +188,8 @@ def test_pad_cuts_and_wraps() -> None:
     x = f32(5, 4)
     one("Pad", {"x": x}, 13, weights={"p": np.array([-1, 2, -2, 0]), "v": np.float32(7)})
     one("Pad", {"x": x}, 19, weights={"p": np.array([2, 1, 3, 0])}, mode="wrap")
-    one(
-        "Pad",
-        {"x": x, "v": np.array(2.5, np.float32)},
-        13,
-        weights={"p": np.array([0, 1, 2, 0])},
-        names=["x", "p", "v"],
-    )
+    inputs = {"x": x, "v": np.array(2.5, np.float32)}
+    one("Pad", inputs, 13, weights={"p": np.array([0, 1, 2, 0])}, names=["x", "p", "v"])
 
 
 def test_dropout() -> None:
@@ -240,16 +235,9 @@ def test_batch_normalization() -> None:
     stats = {"s": f32(c), "b": f32(c), "m": f32(c), "v": np.abs(f32(c)) + 0.5}
     for opset in (7, 9, 14, 15):
         one("BatchNormalization", {"x": x}, opset, weights=stats, epsilon=1e-3)
-    training = model_of(
-        [helper.make_node("BatchNormalization", ["x", *stats], ["y", "rm", "rv"], training_mode=1)],
-        {"x": x},
-        ["y", "rm", "rv"],
-        15,
-        stats,
-    )
+    node = helper.make_node("BatchNormalization", ["x", *stats], ["y", "rm", "rv"], training_mode=1)
+    training = model_of([node], {"x": x}, ["y", "rm", "rv"], 15, stats)
     expected = onnx.reference.ReferenceEvaluator(training).run(None, {"x": x})
-    from tests.frontend.models import compare
-
     compare(evaluate(from_onnx(training), x), expected)
 
 
@@ -322,27 +310,12 @@ def test_max_pool_indices() -> None:
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("coordinates", ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"])
 def test_resize(mode: str, coordinates: str) -> None:
-    x = f32(1, 2, 5, 6)
+    x, attrs = f32(1, 2, 5, 6), {"mode": mode, "coordinate_transformation_mode": coordinates}
     for size in ([1, 2, 8, 9], [1, 2, 3, 12]):
-        one(
-            "Resize",
-            {"x": x},
-            13,
-            weights={"s": np.array(size)},
-            names=["x", "", "", "s"],
-            mode=mode,
-            coordinate_transformation_mode=coordinates,
-        )
-    scales = {"s": np.array([1, 1, 2, 3], np.float32)}
+        one("Resize", {"x": x}, 13, weights={"s": np.array(size)}, names=["x", "", "", "s"], **attrs)
+    weights = {"r": np.zeros(0, np.float32), "s": np.array([1, 1, 2, 3], np.float32)}
     for opset in (11, 13, 18, 19):
-        one(
-            "Resize",
-            {"x": x},
-            opset,
-            weights={"r": np.zeros(0, np.float32), **scales},
-            mode=mode,
-            coordinate_transformation_mode=coordinates,
-        )
+        one("Resize", {"x": x}, opset, weights=weights, **attrs)
 
 
 def test_upsample_and_old_resize() -> None:
@@ -405,13 +378,8 @@ def test_generators() -> None:
     one("Range", {"s": np.array(1), "e": np.array(11), "d": np.array(3)}, 11, dynamic=())
     one("Range", {"s": np.array(5), "e": np.array(-4), "d": np.array(-2)}, 11, dynamic=())
     one("Range", {"s": np.float32(0.5), "e": np.float32(3), "d": np.float32(0.75)}, 11, dynamic=())
-    one(
-        "ConstantOfShape",
-        {"x": np.array([2, 3])},
-        9,
-        dynamic=(),
-        value=numpy_helper.from_array(np.array([7], np.int32)),
-    )
+    seven = numpy_helper.from_array(np.array([7], np.int32))
+    one("ConstantOfShape", {"x": np.array([2, 3])}, 9, dynamic=(), value=seven)
     for upper in (0, 1):
         one("Trilu", {"x": f32(4, 5)}, 14, weights={"k": np.array(-1)}, upper=upper)
         one("Trilu", {"x": f32(2, 4, 5), "k": np.array(1)}, 14, upper=upper)
@@ -451,17 +419,8 @@ def test_lstm(direction: str, layout: int) -> None:
     if not layout:
         states = {"l": np.array([3, 5], np.int32), "h": f32(d, batch, hidden), "c": f32(d, batch, hidden)}
         order = ["x", "w", "r", "b", "l", "h", "c"]
-        one(
-            "LSTM",
-            {"x": x, **states},
-            7,
-            weights=weights,
-            names=order,
-            outputs=3,
-            clip=0.6,
-            input_forget=1 if direction == "forward" else 0,
-            **attrs,
-        )
+        forget = {"clip": 0.6, "input_forget": 1 if direction == "forward" else 0}
+        one("LSTM", {"x": x, **states}, 7, weights=weights, names=order, outputs=3, **forget, **attrs)
         activations = ["HardSigmoid", "Tanh", "Relu"] * d
         one("LSTM", {"x": x}, 7, weights=weights, names=full[:4], outputs=3, activations=activations, **attrs)
 

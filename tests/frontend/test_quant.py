@@ -3,7 +3,7 @@
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
 import weft
 from tests import onnx_models
@@ -88,13 +88,9 @@ def test_dynamically_quantised_products(b_zero, b_dtype):
         "bz": np.array(b_zero, b_dtype),
         "bs": np.float32(0.01),
     }
-    nodes = [
-        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
-        helper.make_node("MatMulInteger", ["q", "b", "z", "bz"], ["sums"]),
-        helper.make_node("Cast", ["sums"], ["f"], to=TensorProto.FLOAT),
-        helper.make_node("Mul", ["s", "bs"], ["unit"]),
-        helper.make_node("Mul", ["f", "unit"], ["y"]),
-    ]
+    nodes = onnx_models.onnx_nodes("""
+        q, s, z = DynamicQuantizeLinear(x); sums = MatMulInteger(q, b, z, bz); f = Cast <to = 1> (sums);
+        unit = Mul(s, bs); y = Mul(f, unit)""")
     proto = onnx_models.model(
         nodes, {"x": ("float32", ["n", 50])}, {"y": ("float32", None), "sums": ("int32", None)}, weights
     )
@@ -164,12 +160,9 @@ def test_weights_of_qdq_models_stay_bytes():
         "w": RNG.integers(-GREATEST, GREATEST + 1, (40, 48)).astype(np.int8),
         "ws": RNG.uniform(0.001, 0.01, 48).astype(np.float32), "wz": np.zeros(48, np.int8),
     }  # fmt: skip
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["q"]),
-        helper.make_node("DequantizeLinear", ["q", "xs", "xz"], ["d"]),
-        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["dw"], axis=1),
-        helper.make_node("MatMul", ["d", "dw"], ["y"]),
-    ]
+    nodes = onnx_models.onnx_nodes("""
+        q = QuantizeLinear(x, xs, xz); d = DequantizeLinear(q, xs, xz); dw = DequantizeLinear <axis = 1> (w, ws, wz);
+        y = MatMul(d, dw)""")
     proto = onnx_models.model(nodes, {"x": ("float32", ["n", 40])}, {"y": ("float32", None)}, weights)
     compare(proto, {"x": RNG.standard_normal((5, 40)).astype(np.float32)}, 1e-4)
     if has_dots():

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 import weft
 from tests.arrays import floats
 from tests.frontend.models import calls, check, compare, model_of, oracle
+from tests.onnx_models import onnx_nodes
 from tests.refusals import refuses
 from weft.frontend.onnx import from_onnx
 from weft.frontend.onnx import scalars as s
@@ -39,16 +40,10 @@ def run_at(
 
 def test_split_heads() -> None:
     """(batch, seq, hidden) to (batch, heads, seq, head) by Shape, Gather, Unsqueeze, Concat, Reshape."""
-    nodes = [
-        node("Shape", ["x"], ["shape"]),
-        node("Gather", ["shape", "zero"], ["b"]),
-        node("Gather", ["shape", "one"], ["t"]),
-        node("Unsqueeze", ["b", "axis"], ["b1"]),
-        node("Unsqueeze", ["t", "axis"], ["t1"]),
-        node("Concat", ["b1", "t1", "heads", "minus"], ["target"], axis=0),
-        node("Reshape", ["x", "target"], ["r"]),
-        node("Transpose", ["r"], ["y"], perm=[0, 2, 1, 3]),
-    ]
+    nodes = onnx_nodes("""
+        shape = Shape(x); b = Gather(shape, zero); t = Gather(shape, one); b1 = Unsqueeze(b, axis);
+        t1 = Unsqueeze(t, axis); target = Concat <axis = 0> (b1, t1, heads, minus); r = Reshape(x, target);
+        y = Transpose <perm = [0, 2, 1, 3]> (r)""")
     weights = {"zero": np.int64(0), "one": np.int64(1), "axis": i64(0), "heads": i64(4), "minus": i64(-1)}
     mod = run_at(nodes, weights, {"x": ["batch", "seq", 12]}, [{"x": (2, 5, 12)}, {"x": (1, 1, 12)}, {"x": (3, 7, 12)}])
     assert calls(mod) == ["reshape", "permute_dims"]
@@ -56,12 +51,7 @@ def test_split_heads() -> None:
 
 
 def test_merge_heads_divides_exactly() -> None:
-    nodes = [
-        node("Shape", ["x"], ["s"]),
-        node("Slice", ["s", "a", "b"], ["front"]),
-        node("Concat", ["front", "m"], ["t"], axis=0),
-        node("Reshape", ["x", "t"], ["y"]),
-    ]
+    nodes = onnx_nodes("s = Shape(x); front = Slice(s, a, b); t = Concat <axis = 0> (front, m); y = Reshape(x, t)")
     weights = {"a": i64(0), "b": i64(2), "m": i64(-1)}
     mod = run_at(nodes, weights, {"x": ["n", "t", 4, 3]}, [{"x": (2, 5, 4, 3)}, {"x": (1, 2, 4, 3)}])
     assert [getattr(d, "value", None) for d in mod["main"].ret_ty.shape] == [None, None, 12]
@@ -69,44 +59,28 @@ def test_merge_heads_divides_exactly() -> None:
 
 def test_expand_pattern_of_exporters() -> None:
     """Where(Equal(shape, -1), ones, shape) before Expand."""
-    nodes = [
-        node("Shape", ["x"], ["s"]),
-        node("ConstantOfShape", ["three"], ["ones"], value=helper.make_tensor("v", TensorProto.INT64, [1], [1])),
-        node("Mul", ["ones", "minus"], ["negative"]),
-        node("Concat", ["s", "minus"], ["wanted"], axis=0),
-        node("Equal", ["wanted", "negative"], ["same"]),
-        node("Where", ["same", "ones", "wanted"], ["target"]),
-        node("Unsqueeze", ["x", "two"], ["x3"]),
-        node("Expand", ["x3", "target"], ["y"]),
-    ]
+    nodes = onnx_nodes("""
+        s = Shape(x); ones = ConstantOfShape <value = int64[1] {1}> (three); negative = Mul(ones, minus);
+        wanted = Concat <axis = 0> (s, minus); same = Equal(wanted, negative); target = Where(same, ones, wanted);
+        x3 = Unsqueeze(x, two); y = Expand(x3, target)""")
     weights = {"three": i64(3), "minus": i64(-1), "two": i64(2)}
     mod = run_at(nodes, weights, {"x": ["n", "m"]}, [{"x": (2, 3)}, {"x": (1, 4)}])
     assert calls(mod) == ["reshape"]
 
 
 def test_causal_mask_from_range() -> None:
-    nodes = [
-        node("Shape", ["x"], ["s"]),
-        node("Gather", ["s", "one"], ["t"]),
-        node("Range", ["zero", "t", "one"], ["r"]),
-        node("Unsqueeze", ["r", "ax0"], ["row"]),
-        node("Unsqueeze", ["r", "ax1"], ["column"]),
-        node("LessOrEqual", ["row", "column"], ["mask"]),
-        node("Where", ["mask", "x", "low"], ["y"]),
-    ]
+    nodes = onnx_nodes("""
+        s = Shape(x); t = Gather(s, one); r = Range(zero, t, one); row = Unsqueeze(r, ax0);
+        column = Unsqueeze(r, ax1); mask = LessOrEqual(row, column); y = Where(mask, x, low)""")
     weights = {"zero": np.int64(0), "one": np.int64(1), "ax0": i64(0), "ax1": i64(1), "low": np.float32(-9)}
     run_at(nodes, weights, {"x": ["t", "t"]}, [{"x": (4, 4)}, {"x": (1, 1)}], opset=16)
 
 
 def test_positions_are_sliced_to_the_length() -> None:
     """A clamped length beside the plain one is checked, not guessed: x + table[:n]."""
-    nodes = [
-        node("Shape", ["x"], ["s"]),
-        node("Gather", ["s", "one"], ["t"]),
-        node("Unsqueeze", ["t", "ax0"], ["t1"]),
-        node("Slice", ["table", "zero", "t1", "ax0"], ["positions"]),
-        node("Add", ["x", "positions"], ["y"]),
-    ]
+    nodes = onnx_nodes("""
+        s = Shape(x); t = Gather(s, one); t1 = Unsqueeze(t, ax0); positions = Slice(table, zero, t1, ax0);
+        y = Add(x, positions)""")
     weights = {"one": np.int64(1), "ax0": i64(0), "zero": i64(0), "table": f32(16, 4)}
     mod = run_at(nodes, weights, {"x": ["n", "t", 4]}, [{"x": (2, 5, 4)}, {"x": (1, 16, 4)}])
     refuses(weft.error.EvaluationError, "dimension", evaluate, mod, f32(1, 17, 4))
@@ -125,12 +99,10 @@ def test_unequal_dimensions_are_refused_at_run_time() -> None:
 
 def test_pyramid_levels_are_taken_to_be_equal() -> None:
     """x + upsample(pool(x)): (h + 1) // 2 * 2 beside h keeps the simpler form."""
-    nodes = [
-        node("MaxPool", ["x"], ["p"], kernel_shape=[1, 1], strides=[2, 2]),
-        node("MaxPool", ["p"], ["q"], kernel_shape=[1, 1], strides=[2, 2]),
-        node("Resize", ["q", "", "scale"], ["u"], mode="nearest"),
-        node("Add", ["p", "u"], ["y"]),
-    ]
+    nodes = onnx_nodes("""
+        p = MaxPool <kernel_shape = [1, 1], strides = [2, 2]> (x);
+        q = MaxPool <kernel_shape = [1, 1], strides = [2, 2]> (p); u = Resize <mode = "nearest"> (q, "", scale);
+        y = Add(p, u)""")
     weights = {"scale": np.array([1, 1, 2, 2], np.float32)}
     sizes = [{"x": (1, 2, 8, 12)}, {"x": (2, 2, 4, 4)}]
     mod = run_at(nodes, weights, {"x": ["n", 2, "h", "w"]}, sizes)
@@ -141,11 +113,9 @@ def test_pyramid_levels_are_taken_to_be_equal() -> None:
 @pytest.mark.parametrize(("start", "length"), [(-1, 1), (-2, 2), (0, 1)])
 def test_a_short_slice_beside_what_it_was_cut_from_broadcasts(start: int, length: int) -> None:
     """Positions divided by the last one, as DETR does: the slice has min(1, n) elements, not n."""
-    nodes = [
-        node("MaxPool", ["x"], ["p"], kernel_shape=[1, 1], strides=[2, 1]),
-        node("Slice", ["p", "start", "end", "axis"], ["last"]),
-        node("Div", ["p", "last"], ["y"]),
-    ]
+    nodes = onnx_nodes("""
+        p = MaxPool <kernel_shape = [1, 1], strides = [2, 1]> (x); last = Slice(p, start, end, axis);
+        y = Div(p, last)""")
     weights = {"start": i64(start), "end": i64(2**63 - 1 if start < 0 else length), "axis": i64(2)}
     model = model_of(nodes, {"x": f32(1, 1, 4, 3)}, ["y"], 17, weights, {"x": ["n", 1, "h", "w"]})
     session = weft.Session(model)
@@ -161,68 +131,38 @@ def test_a_short_slice_beside_what_it_was_cut_from_broadcasts(start: int, length
 
 def test_upsample_to_the_size_of_another() -> None:
     """Feature pyramid: Resize by sizes taken from another map, and by scales computed from shapes."""
-    sizes = [
-        node("Shape", ["y0"], ["sy"]),
-        node("Slice", ["sy", "two", "four"], ["hw"]),
-        node("Shape", ["x"], ["sx"]),
-        node("Slice", ["sx", "zero", "two"], ["nc"]),
-        node("Concat", ["nc", "hw"], ["size"], axis=0),
-    ]
+    sizes = onnx_nodes("""
+        sy = Shape(y0); hw = Slice(sy, two, four); sx = Shape(x); nc = Slice(sx, zero, two);
+        size = Concat <axis = 0> (nc, hw)""")
     weights = {"zero": i64(0), "two": i64(2), "four": i64(4)}
-    by_sizes = [
-        *sizes,
-        node(
-            "Resize",
-            ["x", "", "", "size"],
-            ["r"],
-            mode="nearest",
-            coordinate_transformation_mode="asymmetric",
-            nearest_mode="floor",
-        ),
-        node("Add", ["r", "y0"], ["y"]),
-    ]
+    by_sizes = onnx_nodes("""
+        r = Resize <mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor">
+        (x, "", "", size); y = Add(r, y0)""")
     dims = {"x": ["n", 2, "h", "w"], "y0": ["n", 2, "H", "W"]}
     shapes = [{"x": (1, 2, 3, 4), "y0": (1, 2, 6, 8)}, {"x": (2, 2, 5, 3), "y0": (2, 2, 9, 7)}]
-    assert calls(run_at(by_sizes, weights, dims, shapes)) == ["image.resize", "add"]
-    scales = [
-        *sizes,
-        node("Cast", ["size"], ["fs"], to=TensorProto.FLOAT),
-        node("Cast", ["sx"], ["fx"], to=TensorProto.FLOAT),
-        node("Div", ["fs", "fx"], ["scale"]),
-        node("Resize", ["x", "", "scale"], ["y"], mode="linear"),
-    ]
-    mod = run_at(scales, weights, dims, shapes)
+    assert calls(run_at(sizes + by_sizes, weights, dims, shapes)) == ["image.resize", "add"]
+    scales = onnx_nodes("""
+        fs = Cast <to = 1> (size); fx = Cast <to = 1> (sx); scale = Div(fs, fx);
+        y = Resize <mode = "linear"> (x, "", scale)""")
+    mod = run_at(sizes + scales, weights, dims, shapes)
     assert calls(mod) == ["image.resize"]
 
 
 def test_doubled_size_is_exact() -> None:
     """floor(cast(h) * 2.0) is h * 2."""
-    nodes = [
-        node("Shape", ["x"], ["s"]),
-        node("Slice", ["s", "two", "four"], ["hw"]),
-        node("Cast", ["hw"], ["f"], to=TensorProto.FLOAT),
-        node("Mul", ["f", "factor"], ["g"]),
-        node("Floor", ["g"], ["k"]),
-        node("Cast", ["k"], ["i"], to=TensorProto.INT64),
-        node("Slice", ["s", "zero", "two"], ["nc"]),
-        node("Concat", ["nc", "i"], ["size"], axis=0),
-        node("Resize", ["x", "", "", "size"], ["y"], mode="linear"),
-    ]
+    nodes = onnx_nodes("""
+        s = Shape(x); hw = Slice(s, two, four); f = Cast <to = 1> (hw); g = Mul(f, factor); k = Floor(g);
+        i = Cast <to = 7> (k); nc = Slice(s, zero, two); size = Concat <axis = 0> (nc, i);
+        y = Resize <mode = "linear"> (x, "", "", size)""")
     weights = {"zero": i64(0), "two": i64(2), "four": i64(4), "factor": np.array([2, 0.5], np.float32)}
     run_at(nodes, weights, {"x": [1, 1, "h", "w"]}, [{"x": (1, 1, 3, 8)}, {"x": (1, 1, 4, 7)}])
 
 
 def test_pads_are_computed() -> None:
     """Pad to a multiple of 4, as detectors do: (4 - h % 4) % 4."""
-    nodes = [
-        node("Shape", ["x"], ["s"]),
-        node("Mod", ["s", "unit"], ["rest"]),
-        node("Sub", ["unit", "rest"], ["gap"]),
-        node("Mod", ["gap", "unit"], ["after"]),
-        node("Mul", ["after", "zeros"], ["before"]),
-        node("Concat", ["before", "after"], ["pads"], axis=0),
-        node("Pad", ["x", "pads"], ["y"]),
-    ]
+    nodes = onnx_nodes("""
+        s = Shape(x); rest = Mod(s, unit); gap = Sub(unit, rest); after = Mod(gap, unit); before = Mul(after, zeros);
+        pads = Concat <axis = 0> (before, after); y = Pad(x, pads)""")
     weights = {"unit": i64(4, 4), "zeros": i64(0, 0)}
     mod = run_at(nodes, weights, {"x": ["h", "w"]}, [{"x": (3, 5)}, {"x": (4, 8)}])
     assert calls(mod) == ["nn.pad"]
@@ -230,15 +170,9 @@ def test_pads_are_computed() -> None:
 
 def test_sizes_leave_the_graph() -> None:
     """A shape that is an output is made a tensor: 1-D, scalar, converted, and as a float."""
-    nodes = [
-        node("Shape", ["x"], ["a"]),
-        node("Gather", ["a", "one"], ["b"]),
-        node("Cast", ["a"], ["c"], to=TensorProto.INT32),
-        node("Cast", ["b"], ["f"], to=TensorProto.FLOAT),
-        node("Sqrt", ["f"], ["d"]),
-        node("Size", ["x"], ["e"]),
-        node("Greater", ["a", "limit"], ["g"]),
-    ]
+    nodes = onnx_nodes("""
+        a = Shape(x); b = Gather(a, one); c = Cast <to = 6> (a); f = Cast <to = 1> (b); d = Sqrt(f); e = Size(x);
+        g = Greater(a, limit)""")
     run_at(
         nodes,
         {"one": np.int64(1), "limit": i64(2, 2)},
@@ -273,12 +207,7 @@ def test_data_as_sizes() -> None:
 
 
 def test_zero_dimensions() -> None:
-    nodes = [
-        node("Shape", ["x"], ["s"]),
-        node("Slice", ["s", "a", "b"], ["f"]),
-        node("Concat", ["f", "m"], ["t"], axis=0),
-        node("Reshape", ["x", "t"], ["y"]),
-    ]
+    nodes = onnx_nodes("s = Shape(x); f = Slice(s, a, b); t = Concat <axis = 0> (f, m); y = Reshape(x, t)")
     weights = {"a": i64(0), "b": i64(1), "m": i64(3, -1)}
     model = model_of(nodes, {"x": f32(2, 6)}, ["y"], 17, weights, {"x": ["n", 6]})
     assert evaluate(from_onnx(model), f32(0, 6))[0].shape == (0, 3, 2)

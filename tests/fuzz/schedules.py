@@ -1,6 +1,7 @@
 """Small programs of many kinds, and random schedules of them."""
 
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -121,13 +122,11 @@ def argmax(r: random.Random) -> tir.PrimFunc:
     return _func(value, where, at, te.compute((n,), lambda i: top[i] + 1, "Y"))
 
 
+# A block of its own loops, all spatial, is one line: `A(v=6, w=5): B[v, w] = X[w, v]`.
 _WRITTEN = {
     "scatter": """
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32")):
-    for i in range(4):
-        with T.block("Z"):
-            v = T.axis.spatial(4, i)
-            Y[v] = 0
+    Z(v=4): Y[v] = 0
     for i in range(8):
         with T.block("S"):
             v = T.axis.opaque(8, i)
@@ -136,18 +135,9 @@ def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32")):
     "in_place": """
 def f(X: T.Buffer((6, 5), "int32"), Y: T.Buffer((6, 5), "int32")):
     B = T.alloc_buffer((6, 5), "int32")
-    for i, j in T.grid(6, 5):
-        with T.block("A"):
-            v, w = T.axis.remap("SS", [i, j])
-            B[v, w] = X[v, w] + 1
-    for i, j in T.grid(6, 5):
-        with T.block("B"):
-            v, w = T.axis.remap("SS", [i, j])
-            B[v, w] = B[v, w] * 3
-    for i, j in T.grid(6, 5):
-        with T.block("C"):
-            v, w = T.axis.remap("SS", [i, j])
-            Y[v, w] = B[v, w] - B[0, w]
+    A(v=6, w=5): B[v, w] = X[v, w] + 1
+    B(v=6, w=5): B[v, w] = B[v, w] * 3
+    C(v=6, w=5): Y[v, w] = B[v, w] - B[0, w]
 """,
     "prefix": """
 def f(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32")):
@@ -159,18 +149,9 @@ def f(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32")):
     "halves": """
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((8,), "int32")
-    for i in range(4):
-        with T.block("L"):
-            v = T.axis.spatial(4, i)
-            B[v] = X[v] + 1
-    for i in range(4):
-        with T.block("R"):
-            v = T.axis.spatial(4, i)
-            B[v + 4] = X[v] * 5
-    for i in range(8):
-        with T.block("Y"):
-            v = T.axis.spatial(8, i)
-            Y[v] = B[7 - v]
+    L(v=4): B[v] = X[v] + 1
+    R(v=4): B[v + 4] = X[v] * 5
+    Y(v=8): Y[v] = B[7 - v]
 """,
     "where": """
 def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
@@ -227,31 +208,16 @@ def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32")):
 """,
     "overwritten": """
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), "int32")):
-    for i in range(8):
-        with T.block("A"):
-            v = T.axis.spatial(8, i)
-            Y[v] = X[v] + 1
-    for i in range(8):
-        with T.block("B"):
-            v = T.axis.spatial(8, i)
-            Z[v] = Y[v] * 2
-    for i in range(8):
-        with T.block("C"):
-            v = T.axis.spatial(8, i)
-            Y[v] = X[7 - v]
+    A(v=8): Y[v] = X[v] + 1
+    B(v=8): Z[v] = Y[v] * 2
+    C(v=8): Y[v] = X[7 - v]
 """,
     "repeated": """
 def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
     B = T.alloc_buffer((6,), "int32")
-    for i in range(6):
-        with T.block("A"):
-            v = T.axis.spatial(6, i)
-            B[v] = X[v]
+    A(v=6): B[v] = X[v]
     for n in range(3):
-        for i in range(6):
-            with T.block("B"):
-                v = T.axis.spatial(6, i)
-                B[v] = B[v] * 2 + X[v]
+        B(v=6): B[v] = B[v] * 2 + X[v]
     for n, i in T.grid(2, 6):
         with T.block("C"):
             v = T.axis.spatial(6, i)
@@ -265,10 +231,7 @@ def f(X: T.Buffer((4, 3), "int32"), Y: T.Buffer((4, 6), "int32")):
             v, w = T.axis.remap("SS", [i, j])
             B[v, w * 2] = X[v, w]
             B[v, w * 2 + 1] = X[3 - v, w] + 1
-    for i, j in T.grid(4, 3):
-        with T.block("E"):
-            v, w = T.axis.remap("SS", [i, j])
-            Y[v, w * 2] = B[v, 5 - w]
+    E(v=4, w=3): Y[v, w * 2] = B[v, 5 - w]
     for i in range(12):
         with T.block("O"):
             v = T.axis.spatial(4, i // 3)
@@ -278,18 +241,9 @@ def f(X: T.Buffer((4, 3), "int32"), Y: T.Buffer((4, 6), "int32")):
     "stale": """
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((8,), "int32"), Z: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((8,), "int32")
-    for i in range(8):
-        with T.block("A"):
-            v = T.axis.spatial(8, i)
-            B[v] = Y[v] + X[v]
-    for i in range(8):
-        with T.block("W"):
-            v = T.axis.spatial(8, i)
-            Y[v] = X[7 - v] * 3
-    for i in range(8):
-        with T.block("C"):
-            v = T.axis.spatial(8, i)
-            Z[v] = B[v] + Y[v]
+    A(v=8): B[v] = Y[v] + X[v]
+    W(v=8): Y[v] = X[7 - v] * 3
+    C(v=8): Z[v] = B[v] + Y[v]
 """,
     "offset": """
 def f(X: T.Buffer((12,), "int32"), Y: T.Buffer((12,), "int32")):
@@ -298,10 +252,7 @@ def f(X: T.Buffer((12,), "int32"), Y: T.Buffer((12,), "int32")):
         with T.block("A"):
             v = T.axis.spatial((2, 10), i)
             B[v] = X[v] + X[v - 2]
-    for i in range(8):
-        with T.block("Y"):
-            v = T.axis.spatial(8, i)
-            Y[v] = B[v + 2] * B[9 - v]
+    Y(v=8): Y[v] = B[v + 2] * B[9 - v]
 """,
     "opaque": """
 def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
@@ -313,10 +264,7 @@ def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32")):
             T.writes(B[v, 0:4])
             for j in range(4):
                 B[v, j] = X[v, 3 - j]
-    for i, j in T.grid(4, 4):
-        with T.block("C"):
-            v, w = T.axis.remap("SS", [i, j])
-            Y[v, w] = B[w, v] + T.Select(v < 2, X[v, w], 1)
+    C(v=4, w=4): Y[v, w] = B[w, v] + T.Select(v < 2, X[v, w], 1)
 """,
     "squares": """
 def f(X: T.Buffer((6, 10), "int32"), Y: T.Buffer((10,), "int32"), Z: T.Buffer((6,), "int32")):
@@ -351,10 +299,7 @@ def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32"), Z: T.Buffer((4
 def f(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32"), Z: T.Buffer((4,), "int32")):
     B = T.alloc_buffer((4, 6), "int32")
     C = T.alloc_buffer((4, 6), "int32")
-    for i, j in T.grid(4, 6):
-        with T.block("A"):
-            v, w = T.axis.remap("SS", [i, j])
-            B[v, w] = X[v, w] * 2 + w
+    A(v=4, w=6): B[v, w] = X[v, w] * 2 + w
     for i in range(4):
         with T.block("P"):
             v = T.axis.spatial(4, i)
@@ -362,53 +307,39 @@ def f(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32"), Z: T.Buffer((4
             T.writes(C[v, 0:6])
             T.evaluate(T.call_extern("int32", "reversed_copy", C.access_ptr("w", offset=v * 6, extent=6),
                                      B.access_ptr("r", offset=v * 6, extent=6), 6))
-    for i, j in T.grid(4, 6):
-        with T.block("E"):
-            v, w = T.axis.remap("SS", [i, j])
-            Y[v, w] = C[v, w] + B[v, w]
-    for i in range(4):
-        with T.block("Z"):
-            v = T.axis.spatial(4, i)
-            Z[v] = C[v, 0] * 2
+    E(v=4, w=6): Y[v, w] = C[v, w] + B[v, w]
+    Z(v=4): Z[v] = C[v, 0] * 2
 """,
     "steps": """
 def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
     B = T.alloc_buffer((6,), "int32")
-    for i in range(6):
-        with T.block("A"):
-            v = T.axis.spatial(6, i)
-            Y[v] = X[v]
+    A(v=6): Y[v] = X[v]
     for t in range(3):
-        for i in range(6):
-            with T.block("B"):
-                v = T.axis.spatial(6, i)
-                B[v] = Y[5 - v] + t
-        for i in range(6):
-            with T.block("C"):
-                v = T.axis.spatial(6, i)
-                Y[v] = B[v] * 2 - v
+        B(v=6): B[v] = Y[5 - v] + t
+        C(v=6): Y[v] = B[v] * 2 - v
 """,
     "shrinking": """
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((4,), "int32")
-    for i in range(8):
-        with T.block("A"):
-            v = T.axis.spatial(8, i)
-            B[v // 2] = X[v]
-    for i in range(4):
-        with T.block("E"):
-            v = T.axis.spatial(4, i)
-            Y[v] = B[v] + X[7 - v]
-    for i in range(8):
-        with T.block("Z"):
-            v = T.axis.spatial(8, i)
-            Z[v] = B[v // 2] - B[3 - v // 2]
+    A(v=8): B[v // 2] = X[v]
+    E(v=4): Y[v] = B[v] + X[7 - v]
+    Z(v=8): Z[v] = B[v // 2] - B[3 - v // 2]
 """,
 }
 
 
+def _nest(block: re.Match[str]) -> str:
+    pad, name, axes, store = block.groups()
+    extents = [axis.split("=")[1] for axis in axes.split(", ")]
+    loops, remap = ("i, j", "SS") if len(extents) == 2 else ("i", "S")
+    variables = "v, w" if len(extents) == 2 else "(v,)"
+    head = f'{pad}for {loops} in T.grid({", ".join(extents)}):\n{pad}    with T.block("{name}"):\n'
+    return f'{head}{pad}        {variables} = T.axis.remap("{remap}", [{loops}])\n{pad}        {store}'
+
+
 def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:
-    return lambda r: from_source("@T.prim_func" + _WRITTEN[name])
+    text = re.sub(r"^( +)(\w)\((v=[^)]*)\): (.*)$", _nest, _WRITTEN[name], flags=re.M)
+    return lambda r: from_source("@T.prim_func" + text)
 
 
 PROGRAMS: dict[str, Callable[[random.Random], tir.PrimFunc]] = {

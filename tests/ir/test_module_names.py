@@ -1,7 +1,6 @@
 """Functions of a module under other names."""
 
-import pytest
-
+from tests.refusals import refuses
 from weft import error, ir
 from weft.script import from_source
 
@@ -23,8 +22,7 @@ def test_calls_follow_new_names():
     made = MODULE.replace_global_vars({"f": "g"})
     assert sorted(v.name_hint for v in made.get_global_vars()) == ["g", "main"]
     assert "cls.g" in made.script() and "cls.f" not in made.script()
-    with pytest.raises(error.WeftError, match="nothing"):
-        MODULE.replace_global_vars({"nothing": "g"})
+    refuses(error.WeftError, "nothing", MODULE.replace_global_vars, {"nothing": "g"})
 
 
 def test_functions_beside_an_expression():

@@ -148,8 +148,7 @@ def test_an_effect_in_a_pure_function_names_function_and_binding():
         told = R.print(y)
         return y
 """
-    with pytest.raises(error.WeftError) as e:
-        relax.analysis.well_formed(from_source(HEAD + source))
-    assert "relax.print" in str(e.value)
-    assert "helper" in str(e.value)
-    assert "told" in str(e.value)
+    e = refuses(error.WeftError, "", relax.analysis.well_formed, from_source(HEAD + source))
+    assert "relax.print" in str(e)
+    assert "helper" in str(e)
+    assert "told" in str(e)

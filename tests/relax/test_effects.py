@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import written
 from weft import relax
 from weft.relax import transform as t
 from weft.relax.effects import is_removable, mutable_variables, written_arguments
@@ -137,17 +138,11 @@ def test_no_pass_drops_or_reorders_effects_and_checks(mod, made):
 
 
 def test_comparing_checks_stay_before_what_mentions_their_sizes():
-    (block,) = from_source("""@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 4), "float32"), y: R.Tensor(("m", 4), "float32")):
-        n = T.int64()
-        m = T.int64()
-        with R.dataflow():
-            s = R.match_cast(R.shape([n]), R.Shape([m]))
-            a = R.exp(x)
-            b = R.add(x, y)
-            R.output(a, b)
-        return (a, b)
+    (block,) = written("""
+x: (n, 4), y: (m, 4)
+s = R.match_cast(R.shape([n]), R.Shape([m]))
+a = R.exp(x)
+b = R.add(x, y)
+return (a, b)
 """)["main"].body.blocks
     assert dependencies(block.bindings)[1:] == [{0}, {0}]

@@ -18,15 +18,9 @@ def convolutions():
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((8, 3, 3, 3), np.float32), "d": rng.standard_normal((8, 4), np.float32)}
     weights |= {n: rng.random(8, np.float32) + 0.5 for n in ("gamma", "beta", "mean", "var")}
-    nodes = [
-        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1], strides=[2, 2]),
-        helper.make_node("BatchNormalization", ["c", "gamma", "beta", "mean", "var"], ["b"]),
-        helper.make_node("HardSwish", ["b"], ["h"]),
-        helper.make_node("Add", ["h", "b"], ["s"]),
-        helper.make_node("GlobalAveragePool", ["s"], ["g"]),
-        helper.make_node("Flatten", ["g"], ["f"]),
-        helper.make_node("MatMul", ["f", "d"], ["y"]),
-    ]
+    nodes = onnx_models.onnx_nodes("""
+        c = Conv <pads = [1, 1, 1, 1], strides = [2, 2]> (x, w); b = BatchNormalization(c, gamma, beta, mean, var);
+        h = HardSwish(b); s = Add(h, b); g = GlobalAveragePool(s); f = Flatten(g); y = MatMul(f, d)""")
     image, out = ("float32", ("batch", 3, "height", "width")), ("float32", ("batch", 4))
     return onnx_models.model(nodes, {"x": image}, {"y": out}, weights)
 
@@ -46,14 +40,9 @@ def branches():
 
 def computed_shapes():
     """A shape that the model computes: ``reshape(x, (shape(x)[0] * 2, -1))``."""
-    nodes = [
-        helper.make_node("Shape", ["x"], ["s"]),
-        helper.make_node("Slice", ["s", "zero", "one"], ["head"]),
-        helper.make_node("Mul", ["head", "two"], ["twice"]),
-        helper.make_node("Concat", ["twice", "rest"], ["to"], axis=0),
-        helper.make_node("Reshape", ["x", "to"], ["r"]),
-        helper.make_node("Softmax", ["r"], ["y"], axis=-1),
-    ]
+    nodes = onnx_models.onnx_nodes("""
+        s = Shape(x); head = Slice(s, zero, one); twice = Mul(head, two); to = Concat <axis = 0> (twice, rest);
+        r = Reshape(x, to); y = Softmax <axis = -1> (r)""")
     weights = {n: np.array([v], np.int64) for n, v in (("zero", 0), ("one", 1), ("two", 2), ("rest", -1))}
     return onnx_models.model(nodes, {"x": ("float32", ("n", 4, 6))}, {"y": ("float32", ("rows", "columns"))}, weights)
 

@@ -235,8 +235,7 @@ def test_through_another_server(server):
     functions.travels(session, 100_000)
     assert session.get_function("tests.rpc.twice")(lambda x: 2 * x, 1) == 4
     refuses(ValueError, "abc", session.get_function("rpc.test.except"), "abc")
-    with pytest.raises(RPCError, match="no session constructor"):
-        connected(first, "first", session_constructor_args=["rpc.NoSuchThing"])
+    refuses(RPCError, "no session constructor", connected, first, "first", session_constructor_args=["rpc.NoSuchThing"])
 
 
 def test_sessions_that_start_afresh():

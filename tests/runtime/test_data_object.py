@@ -38,16 +38,26 @@ def test_a_library_holds_the_bytes_on_a_cache_line(tmp_path, code, size):
     assert bytes(symbol)[:size] == data
 
 
-@pytest.mark.parametrize("size", [1, 65, 4096, 1_000_003])
-@pytest.mark.parametrize("linker", ["cc", "cc -fuse-ld=gold", "cc -fuse-ld=lld", f"{sys.executable} -m ziglang cc"])
-def test_what_was_reserved_is_written_into_the_finished_library(tmp_path, code, size, linker):
-    path, source, data = tmp_path / "lib.so", tmp_path / "more.c", bytes((i * 7 + 3) % 251 for i in range(size))
+LINKERS = ["cc", "cc -fuse-ld=gold", "cc -fuse-ld=lld", f"{sys.executable} -m ziglang cc"]
+
+
+@pytest.fixture(scope="module", params=LINKERS)
+def linker(request, tmp_path_factory):
+    """A linker's command that the machine has, with the code that it links in front of the data."""
+    folder, command = tmp_path_factory.mktemp("linker"), request.param.split()
+    source, compiled = folder / "more.c", folder / "more.o"
     source.write_text("int zeros[3000]; int set[3000] = {5}; _Thread_local int own; int f(void) { return own + 8; }")
-    if subprocess.run([*linker.split(), "-shared", "-fPIC", "-o", path, source], capture_output=True).returncode:
-        pytest.skip(f"no {linker}")
+    for step in (["-c", "-g", "-o", compiled, source], ["-shared", "-o", folder / "lib.so", compiled]):
+        if subprocess.run([*command, "-fPIC", *step], capture_output=True).returncode:
+            pytest.skip(f"no {request.param}")
+    return [*command, "-shared", "-fPIC", "-g", compiled]
+
+
+@pytest.mark.parametrize("size", [1, 65, 4096, 1_000_003])
+def test_what_was_reserved_is_written_into_the_finished_library(tmp_path, code, size, linker):
+    path, data = tmp_path / "lib.so", bytes((i * 7 + 3) % 251 for i in range(size))
     assert write_data_object(tmp_path / "data.o", Bytes(data), "some_data", code, reserved=True)
-    command = [*linker.split(), "-shared", "-fPIC", "-g", "-o", path, source, tmp_path / "data.o"]
-    subprocess.run(command, check=True)
+    subprocess.run([*linker, tmp_path / "data.o", "-o", path], check=True)
     assert fill_reserved(path, Bytes(data))
     assert not subprocess.run(["readelf", "-aW", path], capture_output=True, text=True, check=True).stderr
     subprocess.run(["strip", "-g", "-o", tmp_path / "stripped.so", path], check=True)

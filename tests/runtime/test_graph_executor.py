@@ -3,13 +3,13 @@
 import json
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.threads import at_once
 from weft import error, runtime, te
 
 N = 33
@@ -348,9 +348,8 @@ def test_all_errors_are_told_at_once(kernels):
     g = graph()
     g["nodes"][2]["inputs"][0] = [9, 0, 0]
     g["heads"][1] = [0, 4, 0]
-    with pytest.raises(error.ExecutableError, match="2 errors") as e:
-        runtime.graph_executor.create(g, kernels, "cpu")
-    assert "nodes[2].inputs[0] 'sum'" in str(e.value) and "heads[1]" in str(e.value)
+    e = refuses(error.ExecutableError, "2 errors", runtime.graph_executor.create, g, kernels, "cpu")
+    assert "nodes[2].inputs[0] 'sum'" in str(e) and "heads[1]" in str(e)
 
 
 def test_missing_functions_and_devices(kernels):
@@ -378,11 +377,7 @@ def test_benchmark_and_profile(kernels):
 def test_runs_wait_for_each_other(kernels):
     m = runtime.graph_executor.create(graph(), kernels, "cpu")
     m.set_input(x=random(0), w=random(1))
-    threads = [threading.Thread(target=lambda: [m.run() for _ in range(200)]) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(lambda _: [m.run() for _ in range(200)], 4)
     check(m, random(0), random(1))
 
 

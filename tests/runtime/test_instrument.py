@@ -9,6 +9,7 @@ import pytest
 import tvm_ffi
 
 import weft
+from tests.refusals import refuses
 from tests.runtime.programs import Assembler, add_twice, imm, r
 from weft import runtime
 
@@ -58,8 +59,7 @@ def test_nested_functions_and_errors():
     assert machine["main"]((5, 6)) == 5
     assert events == [("inner", True), *inner, ("inner", False)]
     events.clear()
-    with pytest.raises(TypeError, match="tuple_getitem"):
-        machine["main"](3)  # no callback after a call that fails
+    refuses(TypeError, "tuple_getitem", machine["main"], 3)  # no callback after a call that fails
     assert events == [("inner", True), *inner[:3]]
     events.clear()
     assert machine["main"]((7,)) == 7
@@ -76,8 +76,7 @@ def test_an_error_of_the_instrument_is_the_error_of_the_call(when):
 
     machine.set_instrument(refuse)
     x = np.ones((2, 4), np.float32)
-    with pytest.raises(KeyError, match="not this one"):
-        machine["main"](x)
+    refuses(KeyError, "not this one", machine["main"], x)
     machine.set_instrument(None)
     np.testing.assert_array_equal(machine["main"](x).numpy(), 2 * x)
 

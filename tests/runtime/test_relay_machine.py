@@ -126,9 +126,8 @@ def test_fatal_says_its_message_and_place():
         function("choose", ["x", "n"], 3, I.get_tag(0, 2), I.if_(2, 1, 2, 1), I.fatal(0), I.fatal()),
         constants=["model.relay:14:5: no clause matches Cons"],
     )
-    with pytest.raises(RuntimeError, match="model.relay:14:5: no clause matches Cons") as caught:
-        vm.run(list_of([1]))
-    assert frames(caught.value) == [("<weft:main>", 1, "choose"), ("<weft:choose>", 2, "Fatal")]
+    caught = refuses(RuntimeError, "model.relay:14:5: no clause matches Cons", vm.run, list_of([1]))
+    assert frames(caught) == [("<weft:main>", 1, "choose"), ("<weft:choose>", 2, "Fatal")]
     refuses(RuntimeError, "the program stopped at a Fatal instruction", vm.run, (1, 2))
 
 
@@ -139,9 +138,8 @@ def test_errors_of_kernels_tell_where_the_program_was():
         constants=[np.zeros(3, np.float32)], primitives=["add"], lib=kernels(),
     )  # fmt: skip
     assert vm.run(np.ones(3, np.float32))[0].shape == (3,)
-    with pytest.raises(ValueError, match=r"shape\[0\]|must be|expected") as caught:
-        vm.run(np.ones(4, np.float32))
-    assert frames(caught.value) == [("<weft:main>", 1, "inner"), ("<weft:inner>", 1, "add")]
+    caught = refuses(ValueError, r"shape\[0\]|must be|expected", vm.run, np.ones(4, np.float32))
+    assert frames(caught) == [("<weft:main>", 1, "inner"), ("<weft:inner>", 1, "add")]
     refuses(TypeError, "float32", vm.run, np.ones(3))
 
     def fail(*_):
@@ -149,9 +147,8 @@ def test_errors_of_kernels_tell_where_the_program_was():
 
     weft.register_func("test_relay.fail", fail, override=True)
     vm = machine(function("main", ["x"], 1, I.invoke_packed(0, 1, 0, [0]), I.ret(0)), primitives=["test_relay.fail"])
-    with pytest.raises(KeyError, match="from Python") as caught:
-        vm.run(1)
-    assert frames(caught.value)[-1] == ("<weft:main>", 0, "test_relay.fail")
+    caught = refuses(KeyError, "from Python", vm.run, 1)
+    assert frames(caught)[-1] == ("<weft:main>", 0, "test_relay.fail")
 
 
 def test_wrong_arguments():
@@ -245,11 +242,7 @@ def test_a_cell_that_threads_share():
                  I.alloc_adt(NIL, [2], 5), I.write_ref(0, 5), I.scalar("add", 2, 3, 2), I.goto(-5), I.ret(4)),
     )  # fmt: skip
     cell = vm.invoke("make", F)
-    threads = [threading.Thread(target=vm.run, args=(cell, np.int64(30_000))) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    at_once(lambda _: vm.run(cell, np.int64(30_000)), 4)
     assert int(cell.value[0].numpy()) == 29_999
 
 

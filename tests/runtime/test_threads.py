@@ -8,6 +8,7 @@ import time
 import numpy as np
 import pytest
 
+from tests.threads import at_once
 from weft import ffi, runtime
 
 BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -191,11 +192,7 @@ def test_several_callers(threads):
             if [i for b, e in covered(64, 1) for i in range(b, e)] != list(range(64)):
                 wrong.append(1)
 
-    callers = [threading.Thread(target=caller) for _ in range(4)]
-    for t in callers:
-        t.start()
-    for t in callers:
-        t.join()
+    at_once(lambda _: caller(), 4)
     assert wrong == []
 
 
@@ -268,11 +265,7 @@ def test_workspace_of_other_threads_is_apart():
         ffi.LIBRARY.weft_workspace_free(p)
 
     barrier = threading.Barrier(4)
-    workers = [threading.Thread(target=work) for _ in range(4)]
-    for t in workers:
-        t.start()
-    for t in workers:
-        t.join()
+    at_once(lambda _: work(), 4)
     assert len(set(found)) == 4
 
 

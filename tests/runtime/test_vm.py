@@ -327,9 +327,8 @@ def test_python_error_keeps_class_and_shows_vm_frames(registered):
     a.begin("main", ["x"], 1)
     a.call(VOID, "inner", r(0))
     a.end(0)
-    with pytest.raises(Mine) as info:
-        VirtualMachine(a.build())["main"](1)
-    text = "".join(traceback.format_exception(info.value))
+    info = refuses(Mine, "", VirtualMachine(a.build())["main"], 1)
+    text = "".join(traceback.format_exception(info))
     assert 'File "<weft:main>", line 0, in inner' in text
     assert 'File "<weft:inner>", line 0, in test.boom' in text
 
@@ -472,8 +471,7 @@ def test_kernel_module_keeps_alive():
     ):
         f(x, np.zeros(3, np.int32), out)
     refuses(TypeError, r"(?s)Expected 3 arguments .*`add\(a: .*found 1", f, x)
-    with pytest.raises(TypeError, match="(?s)type on argument #0 .*expected Tensor, found the int 1"):
-        f(1, x, out)
+    refuses(TypeError, "(?s)type on argument #0 .*expected Tensor, found the int 1", f, 1, x, out)
 
 
 def test_interrupt_stops_an_endless_loop():

@@ -6,7 +6,6 @@ import os
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import helper
 
 import weft
 from tests import onnx_models
@@ -74,11 +73,7 @@ def test_a_full_disk_leaves_constants_in_memory(tmp_path, monkeypatch):
 def test_a_model_is_compiled_to_the_same_bytes(tmp_path):
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((611, 517), np.float32), "t": rng.standard_normal((5000, 517), np.float32)}
-    nodes = [
-        helper.make_node("Gather", ["t", "i"], ["x"]),
-        helper.make_node("MatMul", ["x", "wt"], ["y"]),
-        helper.make_node("Transpose", ["w"], ["wt"], perm=[1, 0]),
-    ]
+    nodes = onnx_models.onnx_nodes("x = Gather(t, i); y = MatMul(x, wt); wt = Transpose <perm = [1, 0]> (w)")
     nodes = [nodes[0], nodes[2], nodes[1]]
     made = onnx_models.model(nodes, {"i": ("int64", (9,))}, {"y": ("float32", (9, 611))}, weights)
     path = tmp_path / "m.onnx"

@@ -13,6 +13,7 @@ import threading
 import llvmlite.binding as llvm
 import numpy as np
 
+from tests.threads import at_once
 from weft.target.cuda import emit_nvvm, emit_ptx
 from weft.target.cuda.nvptx import device_functions
 from weft.target.llvm import emit_object  # noqa: F401 - makes LLVM's targets known
@@ -88,11 +89,7 @@ class Emulator:
         for b in itertools.product(*map(range, grid)):
             places = [t[::-1] for t in itertools.product(*map(range, block[::-1]))]
             team = _Block(len(places))
-            threads = [threading.Thread(target=one, args=(team, (*b, *t), me)) for me, t in enumerate(places)]
-            for t in threads:
-                t.start()
-            for t in threads:
-                t.join()
+            at_once(lambda me: one(team, (*b, *places[me]), me), len(places))  # noqa: B023 - they end before the next
 
 
 def emulate(functions, values, grid, block, target="nvptx -mcpu=sm_80"):

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
+import weft
 from weft import te, tir
-from weft.ir import Range, SizeVar, Var, const, int64, numpy_dtype
+from weft.ir import SizeVar, Var, int64, numpy_dtype
 from weft.target import Target, build
 from weft.tir import Buffer, BufferLoad, BufferStore, For, ForKind, PrimExpr, PrimFunc, decl_buffer
 
@@ -41,6 +42,61 @@ def vector(f: Callable[[Any], Any], dtype: str = "float32") -> PrimFunc:
     a = te.placeholder((te.var("n"),), dtype, name="A")
     b = te.compute(a.shape, lambda i: f(a[i]), name="B")
     return te.schedule.schedule_to_prim_func(bound(b, 64), [a, b], "f")
+
+
+def pairwise(f: Callable[[Any, Any], Any], n: Any = None) -> list[te.Tensor]:
+    """Two arrays of n elements, a variable by default, and what `f` makes of each two of their elements."""
+    size = te.var("n") if n is None else n
+    a, b = te.placeholder((size,), name="A"), te.placeholder((size,), name="B")
+    return [a, b, te.compute((size,), lambda i: f(a[i], b[i]), name="C")]
+
+
+def fadd(target: Any, n: Any = None) -> Any:
+    """Build the sum of two arrays, one element a thread."""
+    args = pairwise(lambda x, y: x + y, n)
+    return weft.build(bound(args[2], 64), args, target, name="fadd")
+
+
+def rows_by_their_sums() -> tuple[te.Schedule, list[te.Tensor]]:
+    """Divide rows of 8 elements by their sums: a kernel writes the sums, and another reads them."""
+    n, k = te.var("n"), te.reduce_axis((0, 8), name="k")
+    a = te.placeholder((n, 8), name="A")
+    b = te.compute((n,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    c = te.compute((n, 8), lambda i, j: a[i, j] / b[i], name="C")
+    s = te.create_schedule(c.op)
+    for t in (b, c):
+        block, thread = s[t].split(s[t].fuse(*t.op.axis), factor=16)
+        s[t].bind(block, te.thread_axis("blockIdx.x"))
+        s[t].bind(thread, te.thread_axis("threadIdx.x"))
+    return s, [a, c]
+
+
+def tiled_product(m: int, n: int, depth: int, scope: str) -> tuple[te.Schedule, list[te.Tensor]]:
+    """A product of matrices whose blocks of 4 by 4 threads fetch tiles of 4 rows and columns to memory of a scope."""
+    a, b = te.placeholder((m, depth), name="A"), te.placeholder((depth, n), name="B")
+    k = te.reduce_axis((0, depth), name="k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    shared = [s.cache_read(t, scope, [c]) for t in (a, b)]
+    acc = s.cache_write(c, "local")
+    axes = [te.thread_axis(tag) for tag in ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")]
+    yo, yi = s[c].split(s[c].op.axis[0], factor=8)
+    xo, xi = s[c].split(s[c].op.axis[1], factor=8)
+    vy, yi = s[c].split(yi, nparts=4)
+    vx, xi = s[c].split(xi, nparts=4)
+    s[c].reorder(yo, xo, vy, vx, yi, xi)
+    for axis, tag in zip((yo, xo, vy, vx), axes, strict=True):
+        s[c].bind(axis, tag)
+    s[acc].compute_at(s[c], vx)
+    ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=4)
+    s[acc].reorder(ko, ki, *s[acc].op.axis)
+    for t in shared:
+        s[t].compute_at(s[acc], ko)
+        first, then = s[t].split(s[t].fuse(*s[t].op.axis), nparts=4)
+        then, _ = s[t].split(then, nparts=4)
+        s[t].bind(first, axes[2])
+        s[t].bind(then, axes[3])
+    return s, [a, b, c]
 
 
 def sum_of_many(count: int) -> PrimFunc:
@@ -128,21 +184,6 @@ def assert_same(found: np.ndarray, expected: np.ndarray, **close: Any) -> None:
         return
     close = close or {"rtol": 0.0, "atol": 0.0}
     np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), equal_nan=True, **close)
-
-
-__all__ = [
-    "N",
-    "Range",
-    "assert_same",
-    "check_native",
-    "const",
-    "elementwise",
-    "function",
-    "load",
-    "loop",
-    "sample",
-    "store",
-]
 
 
 def staged(n: int, k: int, tile: int):

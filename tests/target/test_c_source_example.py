@@ -7,6 +7,7 @@ import numpy as np
 import weft
 from examples.c_source import backend
 from tests.refusals import refuses
+from tests.target.programs import pairwise
 from weft import te, tir, topi
 
 RNG = np.random.default_rng(0)
@@ -19,9 +20,7 @@ def test_it_is_short_and_nothing_names_it():
 
 
 def test_a_schedule_with_vectors_and_a_symbolic_extent():
-    n = te.var("n")
-    a, b = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
-    c = te.compute((n,), lambda i: a[i] + b[i] * 2, name="C")
+    a, b, c = pairwise(lambda x, y: x + y * 2)
     s = te.create_schedule(c.op)
     _, inner = s[c].split(c.op.axis[0], 8)
     s[c].vectorize(inner)

@@ -39,8 +39,7 @@ def test_count(add):
 
 
 def test_not_a_tensor(add):
-    with pytest.raises(TypeError, match="#1|x1|tensor"):
-        add(f32(4), 3, f32(4))
+    refuses(TypeError, "#1|x1|tensor", add, f32(4), 3, f32(4))
 
 
 def test_dtype(add):

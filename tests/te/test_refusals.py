@@ -80,9 +80,8 @@ STAGES = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(STAGES)))
-def test_stages(case):
-    use, message = STAGES[case]
+@pytest.mark.parametrize(("use", "message"), STAGES)
+def test_stages(use, message):
     refuses(error.ScheduleError, f"(?s){message}", use, te.create_schedule(C.op))
 
 
@@ -107,9 +106,8 @@ REDUCTIONS = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(REDUCTIONS)))
-def test_reductions(case):
-    use, message = REDUCTIONS[case]
+@pytest.mark.parametrize(("use", "message"), REDUCTIONS)
+def test_reductions(use, message):
     refuses(error.ScheduleError, f"(?s){message}", use, te.create_schedule(P.op))
 
 
@@ -182,9 +180,8 @@ EXPRESSIONS = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(EXPRESSIONS)))
-def test_expressions(case):
-    use, message = EXPRESSIONS[case]
+@pytest.mark.parametrize(("use", "message"), EXPRESSIONS)
+def test_expressions(use, message):
     refuses(error.InvalidArgument, message, use)
 
 
@@ -211,9 +208,8 @@ ARGUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(ARGUMENTS)))
-def test_arguments(case):
-    use, message = ARGUMENTS[case]
+@pytest.mark.parametrize(("use", "message"), ARGUMENTS)
+def test_arguments(use, message):
     refuses(error.WeftError, message, use, te.create_schedule(C.op))
 
 

@@ -156,9 +156,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DatabaseError, match="the file is as it was") as raised:
-        database.save()
-    assert "No space left" in str(raised.value)
+    assert "No space left" in str(refuses(DatabaseError, "the file is as it was", database.save))
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["t.json"]
 
 

@@ -13,6 +13,7 @@ from onnx.external_data_helper import convert_model_to_external_data
 import weft
 from tests.arrays import floats
 from tests.frontend.models import calls, check, compare, model_of, oracle, symbolic
+from tests.onnx_models import onnx_nodes
 from tests.refusals import refuses
 from weft import error, ir, relax
 from weft.frontend.onnx import from_onnx, supported_operators
@@ -240,16 +241,10 @@ def test_known_condition_takes_its_branch() -> None:
 
 
 def test_condition_from_a_shape_is_known() -> None:
-    then, other = (
-        branch("t", [node("Squeeze", ["x", "a"], ["p"])], "p"),
-        branch("e", [node("Identity", ["x"], ["q"])], "q"),
-    )
-    nodes = [
-        node("Shape", ["x"], ["s"]),
-        node("Gather", ["s", "z"], ["d"]),
-        node("Equal", ["d", "o"], ["c"]),
-        node("If", ["c"], ["y"], then_branch=then, else_branch=other),
-    ]
+    then = branch("t", onnx_nodes("p = Squeeze(x, a)"), "p")
+    other = branch("e", onnx_nodes("q = Identity(x)"), "q")
+    nodes = onnx_nodes("s = Shape(x); d = Gather(s, z); c = Equal(d, o)")
+    nodes.append(node("If", ["c"], ["y"], then_branch=then, else_branch=other))
     weights = {"a": np.array([0]), "z": np.int64(0), "o": np.int64(1)}
     for shape in ((1, 3), (2, 3)):
         check(model_of(nodes, {"x": f32(*shape)}, ["y"], 17, weights), {"x": f32(*shape)})
@@ -258,17 +253,10 @@ def test_condition_from_a_shape_is_known() -> None:
 @pytest.mark.parametrize("value", [True, False])
 def test_condition_is_data(value: bool) -> None:
     """Branches that use values around them, one another's names, and a shape computed outside."""
-    then = branch("t", [node("Relu", ["h"], ["r"]), node("Concat", ["r", "x"], ["out"], axis=0)], "out")
-    other = branch(
-        "e",
-        [node("Shape", ["h"], ["s"]), node("ConstantOfShape", ["s"], ["r"]), node("Sub", ["r", "h"], ["out"])],
-        "out",
-    )
-    nodes = [
-        node("Mul", ["x", "x"], ["h"]),
-        node("If", ["c"], ["y"], then_branch=then, else_branch=other),
-        node("Abs", ["y"], ["z"]),
-    ]
+    then = branch("t", onnx_nodes("r = Relu(h); out = Concat <axis = 0> (r, x)"), "out")
+    other = branch("e", onnx_nodes("s = Shape(h); r = ConstantOfShape(s); out = Sub(r, h)"), "out")
+    choice = node("If", ["c"], ["y"], then_branch=then, else_branch=other)
+    nodes = [*onnx_nodes("h = Mul(x, x)"), choice, *onnx_nodes("z = Abs(y)")]
     inputs = {"x": f32(3, 2), "c": np.array(value)}
     model = model_of(nodes, inputs, ["z"], 17)
     for m in (model, symbolic(model, ["x"])):

@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
+from tests.onnx_models import onnx_nodes
 from tests.refusals import refuses
 from weft.error import DTypeMismatch, IndexOutOfRange, InvalidArgument, ModelImportError, ShapeMismatch
 from weft.frontend.onnx import from_onnx
@@ -40,13 +41,9 @@ STRING = (TensorProto.STRING, ["n"])
 
 
 def test_strings_are_moved_compared_and_joined_by_a_session() -> None:
-    nodes = [
-        helper.make_node("StringConcat", ["x", "suffix"], ["a"]),
-        helper.make_node("Concat", ["a", "x"], ["b"], axis=0),
-        helper.make_node("Gather", ["b", "i"], ["y"]),
-        helper.make_node("Equal", ["x", "same"], ["e"]),
-        helper.make_node("Where", ["e", "x", "suffix"], ["w"]),
-    ]
+    nodes = onnx_nodes("""
+        a = StringConcat(x, suffix); b = Concat <axis = 0> (a, x); y = Gather(b, i); e = Equal(x, same);
+        w = Where(e, x, suffix)""")
     made = model(nodes, {"x": STRING, "i": (TensorProto.INT64, ["k"])}, ["y", "e", "w"],
                  weights={"suffix": texts("-ü"), "same": texts("b")})  # fmt: skip
     session = weft.Session(made)
@@ -80,14 +77,9 @@ def test_strings_need_a_session() -> None:
 
 
 def test_sequences_in_a_session() -> None:
-    nodes = [
-        helper.make_node("SequenceInsert", ["s", "x", "p"], ["t"]),
-        helper.make_node("SequenceLength", ["t"], ["n"]),
-        helper.make_node("SequenceAt", ["t", "p"], ["a"]),
-        helper.make_node("Neg", ["a"], ["b"]),
-        helper.make_node("ConcatFromSequence", ["t"], ["c"], axis=0),
-        helper.make_node("SequenceErase", ["t"], ["u"]),
-    ]
+    nodes = onnx_nodes("""
+        t = SequenceInsert(s, x, p); n = SequenceLength(t); a = SequenceAt(t, p); b = Neg(a);
+        c = ConcatFromSequence <axis = 0> (t); u = SequenceErase(t)""")
     made = model(nodes, {"s": SEQUENCE, "x": FLOATS, "p": (TensorProto.INT64, [])}, ["t", "n", "b", "c", "u"])
     session = weft.Session(made)
     s, x = [np.full((k, 3), k, np.float32) for k in (1, 0, 2)], np.full((2, 3), 7, np.float32)

@@ -5,14 +5,8 @@ import numpy as np
 from tests.op.contract import Case, Shape, Sizes, call, case, cases
 
 NEAR = {"rtol": 2e-3, "atol": 2e-4}
-MODES = (
-    "half_pixel",
-    "half_pixel_symmetric",
-    "pytorch_half_pixel",
-    "align_corners",
-    "asymmetric",
-    "tf_half_pixel_for_nn",
-)
+MODES = """
+    half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric tf_half_pixel_for_nn""".split()
 
 
 def _resize(method: str, mode: str) -> None:

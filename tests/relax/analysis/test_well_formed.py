@@ -3,6 +3,7 @@
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, relax
 from weft.ir import Attrs, Call, IRModule, Op, Var
 from weft.relax.analysis import check_well_formed, well_formed
@@ -17,10 +18,9 @@ TENSOR = relax.TensorType((4,), "float32")
 def refused(mod, place, message, beneath=None):
     """Check that a module breaks one rule, at a place, with the message under a line that begins with `beneath`."""
     assert not check_well_formed(mod) and not well_formed(mod, check_struct_info=False)
-    with pytest.raises(error.ErrorGroup) as e:
-        well_formed(mod)
-    assert [str(x.what) for x in e.value.errors] == [f"{place}: {message}"]
-    lines = [line.strip() for line in str(e.value).splitlines()]
+    e = refuses(error.ErrorGroup, "", well_formed, mod)
+    assert [str(x.what) for x in e.errors] == [f"{place}: {message}"]
+    lines = [line.strip() for line in str(e).splitlines()]
     above = lines[: lines.index(f"# ^ {message}")]
     assert beneath is None or [line for line in above if " = " in line][-1].startswith(beneath), above
 
@@ -274,6 +274,4 @@ def test_names_of_functions():
 
 def test_all_violations_are_told():
     bad = [bind(n, call("exp", relax.Var("gone", TENSOR))) for n in "ab"]
-    with pytest.raises(error.ErrorGroup) as e:
-        well_formed(module(*bad))
-    assert len(e.value.errors) == 2
+    assert len(refuses(error.ErrorGroup, "", well_formed, module(*bad)).errors) == 2

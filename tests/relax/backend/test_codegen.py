@@ -5,25 +5,19 @@ import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.relax_models import written
 from weft import error, relax
 from weft.relax.backend import get_pattern, get_patterns_with_prefix, patterns, register_patterns
 from weft.relax.dpl import is_op, wildcard
 from weft.relax.transform import FuseOpsByPattern, MergeCompositeFunctions, RunCodegen
-from weft.script import from_source
 
-TEXT = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((4, 6), "float32"), y: R.Tensor((4, 6), "float32")):
-        with R.dataflow():
-            a = R.add(x, y)
-            b = R.nn.relu(a)
-            c = R.multiply(b, x)
-            d = R.sum(c, axis=[1])
-            R.output(d)
-        return d
-"""
+MODULE = written("""
+x: (4, 6), y: (4, 6)
+a = R.add(x, y)
+b = R.nn.relu(a)
+c = R.multiply(b, x)
+d = R.sum(c, axis=[1])
+""")
 SUM = is_op("relax.add")(wildcard(), wildcard())
 RULES = [("ccompiler.add_relu", is_op("relax.nn.relu")(SUM)),
          ("ccompiler.multiply", is_op("relax.multiply")(wildcard(), wildcard()))]  # fmt: skip
@@ -31,9 +25,7 @@ RULES = [("ccompiler.add_relu", is_op("relax.nn.relu")(SUM)),
 
 def compiled(merge):
     register_patterns(RULES)
-    mod = from_source(TEXT)
-    found = get_patterns_with_prefix("ccompiler.")
-    mod = FuseOpsByPattern(found, annotate_codegen=not merge)(mod)
+    mod = FuseOpsByPattern(get_patterns_with_prefix("ccompiler."), annotate_codegen=not merge)(MODULE)
     return RunCodegen()(MergeCompositeFunctions()(mod) if merge else mod)
 
 
@@ -57,16 +49,15 @@ def test_a_generator_of_ones_own_gets_functions_and_options():
         seen.append((len(functions), dict(options)))
         return relax.backend.c_source.compile_to_c(functions)
 
-    mod = FuseOpsByPattern([("test_own.sum", SUM)], annotate_codegen=True)(from_source(TEXT))
+    mod = FuseOpsByPattern([("test_own.sum", SUM)], annotate_codegen=True)(MODULE)
     RunCodegen({"test_own": {"level": 3}})(mod)
     assert seen == [(1, {"level": 3})]
 
 
 def test_an_unknown_generator_is_said():
-    mod = FuseOpsByPattern([("nobody.sum", SUM)], annotate_codegen=True)(from_source(TEXT))
+    mod = FuseOpsByPattern([("nobody.sum", SUM)], annotate_codegen=True)(MODULE)
     refuses(error.CodegenError, r"relax\.ext\.nobody", RunCodegen(), mod)
-    plain = from_source(TEXT)
-    assert RunCodegen()(plain) is plain
+    assert RunCodegen()(MODULE) is MODULE
 
 
 def test_patterns_are_found_by_name():

@@ -4,27 +4,20 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import written
 from weft import error, ir, relax
 from weft.relax import dpl
 from weft.relax.expr import DataflowBlock
-from weft.script import from_source
-
-HEAD = "@I.ir_module\nclass Module:\n    @R.function\n    def main("
 
 
-def function(params, body, result, out='R.Tensor((2, 4), "float32")'):
-    lines = "\n".join(f"            {line}" for line in body)
-    return from_source(
-        f"{HEAD}{params}) -> {out}:\n        with R.dataflow():\n{lines}\n            R.output({result})\n"
-        f"        return {result}\n"
-    )["main"]
+def function(params, body):
+    return written(params, *body)["main"]
 
 
-T = 'R.Tensor((2, 4), "float32")'
+T = "(2, 4)"
 CHAIN = function(
     f"x: {T}, w: {T}",
     ["a = R.add(x, w)", "b = R.nn.relu(a)", "c = R.exp(b)", "d = R.multiply(b, x)", "e = R.subtract(c, d)"],
-    "e",
 )
 
 
@@ -76,9 +69,7 @@ def test_constraints(constraint, holds):
 
 
 def test_shapes_that_differ():
-    func = function(
-        'x: R.Tensor((2, 3), "float32"), w: R.Tensor((3, 4), "float32")', ["a = R.exp(x)", "b = R.matmul(a, w)"], "b"
-    )
+    func = function("x: (2, 3), w: (3, 4)", ["a = R.exp(x)", "b = R.matmul(a, w)"])
     for wanted, holds in (((2, 3), False), ((2, 4), True)):
         with dpl.PatternContext() as ctx:
             product = dpl.is_op("relax.matmul")(dpl.wildcard(), dpl.wildcard())
@@ -95,7 +86,7 @@ def test_shapes_that_differ():
 def test_sequences_are_copied_with_their_constraints():
     """One input feeds two branches of the same form."""
     func = function(
-        f"x: {T}", ["a = R.exp(x)", "b = R.nn.relu(a)", "c = R.exp(x)", "d = R.nn.relu(c)", "e = R.add(b, d)"], "e"
+        f"x: {T}", ["a = R.exp(x)", "b = R.nn.relu(a)", "c = R.exp(x)", "d = R.nn.relu(c)", "e = R.add(b, d)"]
     )
     with dpl.PatternContext() as ctx:
         first = dpl.is_op("relax.exp")(dpl.wildcard()) >> dpl.is_op("relax.nn.relu")(dpl.wildcard())
@@ -120,9 +111,8 @@ def test_incremental_contexts():
 
 
 QKV = function(
-    'x: R.Tensor((2, 8), "float32"), q: R.Tensor((8, 4), "float32"), k: R.Tensor((8, 4), "float32")',
+    "x: (2, 8), q: (8, 4), k: (8, 4)",
     ["a = R.matmul(x, q)", "b = R.nn.relu(a)", "t = R.multiply(k, k)", "c = R.matmul(x, t)", "d = R.add(b, c)"],
-    "d",
 )
 
 
@@ -163,16 +153,16 @@ def test_rewrite_bindings_to_variables():
         x = dpl.wildcard()
         inner = dpl.is_op("relax.exp")(x)
         outer = dpl.is_op("relax.log")(inner)
-    func = function(f"x: {T}", ["a = R.exp(x)", "b = R.log(a)", "c = R.exp(b)", "d = R.log(c)", "e = R.sin(d)"], "e")
+    func = function(f"x: {T}", ["a = R.exp(x)", "b = R.log(a)", "c = R.exp(b)", "d = R.log(c)", "e = R.sin(d)"])
     new = dpl.rewrite_bindings(ctx, lambda found, _: {found[outer]: found[x]}, func)
-    ir.assert_structural_equal(new, function(f"x: {T}", ["e = R.sin(x)"], "e"), map_free_vars=True)
+    ir.assert_structural_equal(new, function(f"x: {T}", ["e = R.sin(x)"]), map_free_vars=True)
 
 
 def test_rewrite_bindings_that_changes_types():
     with dpl.PatternContext() as ctx:
         x = dpl.wildcard()
         exp = dpl.is_op("relax.exp")(x)
-    func = function('x: R.Tensor((2, 4), "float32")', ["a = R.exp(x)", "b = R.nn.relu(a)"], "b")
+    func = function("x: (2, 4)", ["a = R.exp(x)", "b = R.nn.relu(a)"])
     new = dpl.rewrite_bindings(ctx, lambda found, _: {found[exp]: relax.op.astype(found[x], "float16")}, func)
     assert [b.value.ty.dtype for b in block(new).bindings] == ["float16", "float16"]
     assert new.body.body.ty.dtype == "float16"
@@ -206,7 +196,7 @@ def test_wrong_uses():
 
 def test_rewriting_repeats():
     """What one round leaves, the next one finds; unused values go."""
-    func = function(f"x: {T}", ["a = R.add(x, x)", "b = R.add(a, a)", "c = R.nn.relu(b)", "d = R.nn.relu(c)"], "d")
+    func = function(f"x: {T}", ["a = R.add(x, x)", "b = R.add(a, a)", "c = R.nn.relu(b)", "d = R.nn.relu(c)"])
     x = dpl.wildcard()
     relu = dpl.is_op("relax.nn.relu")
     once = dpl.PatternMatchingRewriter(relu(relu(x)), lambda _, found: relax.op.nn.relu(found[x]))
@@ -215,7 +205,7 @@ def test_rewriting_repeats():
     )
     new = (once | twice)(func)
     expected = ["a = R.multiply(x, R.const(2.0))", "b = R.multiply(a, R.const(2.0))", "d = R.nn.relu(b)"]
-    expected = function(f"x: {T}", expected, "d")
+    expected = function(f"x: {T}", expected)
     ir.assert_structural_equal(new, expected, map_free_vars=True)
     mod = weft.IRModule({"main": func})
     ir.assert_structural_equal((once | twice)(mod)["main"], expected, map_free_vars=True)
@@ -261,10 +251,7 @@ def test_patterns():
 def test_bias_and_activation(bias, activation):
     lines = ["a = R.matmul(x, w)"] + ["b = R.add(a, y)"] * bias
     lines += [f"c = R.nn.relu({'ab'[bias]})"] * bool(activation)
-    last = lines[-1][0]
-    func = function(
-        "x: R.Tensor((2, 3)), w: R.Tensor((3, 4)), y: R.Tensor((4,))".replace("))", '), "float32")'), lines, last
-    )
+    func = function("x: (2, 3), w: (3, 4), y: (4)", lines)
     values = relax.analysis.get_var2val(func)
     pattern = dpl.make_fused_bias_activation_pattern("relax.matmul", bias, activation)
     assert dpl.match(pattern, func.body.body, values)

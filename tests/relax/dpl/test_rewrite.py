@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import written
 from weft import relax
 from weft.relax.analysis import get_var2val
 from weft.relax.dpl import (
@@ -18,21 +19,14 @@ from weft.relax.dpl import (
     rewrite_call,
     wildcard,
 )
-from weft.script import from_source
 
-SOURCE = """@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((3, 4), "float32"), w: R.Tensor((4, 5), "float32")) -> R.Tensor((3, 5), "float32"):
-        with R.dataflow():
-            a = R.matmul(x, w)
-            b = R.add(a, R.const(2.0, "float32"))
-            c = R.nn.relu(b)
-            d = R.multiply(c, c)
-            R.output(d)
-        return d
-"""
-MAIN = from_source(SOURCE)["main"]
+MAIN = written("""
+x: (3, 4), w: (4, 5)
+a = R.matmul(x, w)
+b = R.add(a, R.const(2.0, "float32"))
+c = R.nn.relu(b)
+d = R.multiply(c, c)
+""")["main"]
 VALUES = get_var2val(MAIN)
 BY_NAME = {v.name_hint: e for v, e in VALUES.items()}
 

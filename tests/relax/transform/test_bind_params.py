@@ -5,20 +5,16 @@ import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.relax_models import written
 from weft import error, relax
 from weft.script import from_source
 
-SOURCE = """@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((2, "k"), "float32"), w: R.Tensor(("k", 3), "float32")) -> R.Tensor((2, 3), "float32"):
-        return R.matmul(x, w)
-"""
+MODULE = written("x: (2, k), w: (k, 3)", "out = R.matmul(x, w)")
 
 
 @pytest.mark.parametrize("by_name", [False, True])
 def test_bound(by_name):
-    mod = from_source(SOURCE)
+    mod = MODULE
     x, w = np.random.default_rng(0).standard_normal((2, 5), np.float32), np.ones((5, 3), np.float32)
     key = "w" if by_name else mod["main"].params[1]
     out = relax.transform.BindParams("main", {key: w})(mod)
@@ -31,7 +27,7 @@ def test_bound(by_name):
 
 
 def test_refused():
-    mod = from_source(SOURCE)
+    mod = MODULE
     with pytest.raises(error.InvalidArgument, match="no parameter 'y'"):
         relax.transform.BindParams("main", {"y": np.ones((5, 3), np.float32)})(mod)
     refuses(error.InvalidArgument, "no Relax function 'other'", relax.transform.BindParams("other", {}), mod)

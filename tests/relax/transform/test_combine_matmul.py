@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import written
 from weft import relax
 from weft.relax.analysis import well_formed
 from weft.relax.rewriter import all_bindings
@@ -108,35 +109,19 @@ def test_products_that_become_heads_are_joined_with_their_biases(bias, used_twic
 
 
 def test_sums_of_scalars_are_no_biases():
-    mod = from_source("""@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((2, 6), "float32"), s: R.Tensor((), "float32"), b: R.Tensor((3,), "float32")):
-        with R.dataflow():
-            t = R.exp(s)
-            u = R.add(t, b)
-            R.output(u)
-        return u
-""")
+    mod = written("x: (2, 6), s: (), b: (3)", "t = R.exp(s)", "u = R.add(t, b)")
     assert CombineParallelMatmul(for_attention=True)(mod) is mod
 
 
 def test_batches_activations_and_one_unknown_width():
-    source = from_source("""@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((5, 6), "float32"), a: R.Tensor((2, 6, 3), "float32"), b: R.Tensor((2, 6, 4), "float32"),
-             c: R.Tensor((6, "n"), "float32"), d: R.Tensor((6, 7), "float32"), e: R.Tensor((6, "m"), "float32")):
-        n = T.int64()
-        m = T.int64()
-        with R.dataflow():
-            p = R.nn.relu(R.matmul(x, a))
-            q = R.nn.relu(R.matmul(x, b))
-            r = R.matmul(x, c)
-            s = R.matmul(x, d)
-            t = R.matmul(x, e)
-            R.output(p, q, r, s, t)
-        return (p, q, r, s, t)
+    source = written("""
+x: (5, 6), a: (2, 6, 3), b: (2, 6, 4), c: (6, n), d: (6, 7), e: (6, m)
+p = R.nn.relu(R.matmul(x, a))
+q = R.nn.relu(R.matmul(x, b))
+r = R.matmul(x, c)
+s = R.matmul(x, d)
+t = R.matmul(x, e)
+return (p, q, r, s, t)
 """)
     new = relax.transform.CombineParallelMatmul()(source)
     text = new.script()

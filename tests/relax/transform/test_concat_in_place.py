@@ -4,25 +4,16 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model, written
 from weft import relax, tir
 from weft.relax.core_ops import is_op
 from weft.relax.pipeline import graph_passes, lowering_passes
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import ConcatInPlace
-from weft.script import from_source
 
 
-def module(body: str, x: str = '(2, 6, 5), "float32"'):
-    lines = "\n            ".join(body.strip().split("\n"))
-    return from_source(f"""@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor({x})):
-        with R.dataflow():
-            {lines}
-            R.output(out)
-        return out
-""")
+def module(body: str, x: str = "(2, 6, 5)"):
+    return written(f"x: {x}", body)
 
 
 def legalized(mod):
@@ -76,15 +67,15 @@ def test_values(name):
 
 @pytest.mark.parametrize("n", [0, 1, 9])
 def test_symbolic(n):
-    body = "n = T.int64()\na = R.exp(x)\nb = R.max(x, axis=[2], keepdims=True)\nout = R.concat((a, b), axis=2)"
-    mod = module(body, '("n", 3, 5), "float32"')
+    body = "a = R.exp(x)\nb = R.max(x, axis=[2], keepdims=True)\nout = R.concat((a, b), axis=2)"
+    mod = module(body, "(n, 3, 5)")
     assert calls(mod)[:2] == (2, 1)
     x = np.random.default_rng(n).standard_normal((n, 3, 5)).astype("float32")
     np.testing.assert_array_max_ulp(run(mod, x), run(mod, x, placed=False), 4)
 
 
 def test_symbolic_axis_stays():
-    mod = module("n = T.int64()\na = R.exp(x)\nb = R.tanh(x)\nout = R.concat((a, b), axis=0)", '("n", 5), "float32"')
+    mod = module("a = R.exp(x)\nb = R.tanh(x)\nout = R.concat((a, b), axis=0)", "(n, 5)")
     assert calls(mod)[1] == 0
 
 
@@ -93,17 +84,11 @@ def test_convolutions(channels):
     """The two convolutions of a fire module: the rules find them through the shifted result."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1, 12, 9, 7)).astype("float32")
-    bb = relax.BlockBuilder()
-    var = relax.Var("x", relax.TensorType(x.shape, "float32"))
     weights = [rng.standard_normal((c, 12, k, k)).astype("float32") for c, k in zip(channels, (1, 3), strict=True)]
-    with bb.function("main", [var]):
-        with bb.dataflow():
-            parts = [
-                bb.emit(relax.op.nn.relu(relax.op.nn.conv2d(var, relax.const(w), padding=w.shape[-1] // 2)))
-                for w in weights
-            ]
-            out = bb.emit_output(relax.op.concat(parts, axis=1))
-        bb.emit_func_output(out)
-    mod = bb.get()
+
+    def part(image, w):
+        return relax.op.nn.relu(relax.op.nn.conv2d(image, relax.const(w), padding=w.shape[-1] // 2))
+
+    mod = model(lambda image: relax.op.concat([part(image, w) for w in weights], axis=1), x.shape)
     assert calls(mod)[1] == 1
     np.testing.assert_array_max_ulp(run(mod, x), run(mod, x, placed=False), 4)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import model
 from weft import error, ir, relax
 from weft.relax.interpreter import evaluate
 from weft.relax.transform import ConvertLayout
@@ -62,15 +63,7 @@ FOLLOWERS: dict[str, Any] = {
 
 
 def _program(follow: Any) -> weft.IRModule:
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((2, 3, 6, 9), "float32"))
-    w = relax.Var("w", relax.TensorType((4, 3, 2, 3), "float32"))
-    with bb.function("main", [x, w]):
-        with bb.dataflow():
-            y = bb.emit(OP.nn.conv2d(x, w))
-            out = bb.emit_output(bb.normalize(follow(y)))
-        bb.emit_func_output(out)
-    return bb.get()
+    return model(lambda x, w: follow(relax.BlockBuilder.current().emit(OP.nn.conv2d(x, w))), (2, 3, 6, 9), (4, 3, 2, 3))
 
 
 def _flat(value: Any) -> list[np.ndarray]:

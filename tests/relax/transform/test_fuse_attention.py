@@ -1,33 +1,17 @@
 """Attention as exporters write it becomes one operator, with the same results."""
 
 import itertools
-import re
 
 import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import written
 from weft import relax
 from weft.relax.analysis import well_formed
 from weft.relax.interpreter import evaluate
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import FuseAttention, dead_code_elimination
-from weft.script import from_source
-
-
-def module(params: str, body: str):
-    lines = "\n            ".join(body.strip().split("\n"))
-    sizes = "\n        ".join(f"{n} = T.int64()" for n in sorted(set(re.findall(r'"([a-z])"', params))))
-    return from_source(f"""@I.ir_module
-class Module:
-    @R.function
-    def main({params}):
-        {sizes}
-        with R.dataflow():
-            {lines}
-            R.output(out)
-        return out
-""")
 
 
 def operators(mod):
@@ -74,19 +58,19 @@ s = R.add(R.divide(R.matmul(q4, kt), R.const(4.0, "float32")), mask)
 o = R.matmul(R.nn.softmax(s, axis=-1), v4)
 out = R.reshape(R.permute_dims(o, axes=[0, 2, 1, 3]), (b, n, 48))
 """
-ROWS = ", ".join(f'{x}: R.Tensor(("b", "n", 48), "float32")' for x in "qkv")
+ROWS = ", ".join(f"{x}: (b, n, 48)" for x in "qkv")
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 16, 17, 40])
 def test_rows_of_heads_with_a_mask(n):
-    mod = module(ROWS + ', mask: R.Tensor(("b", 1, 1, "n"), "float32")', BERT)
+    mod = written(ROWS + ", mask: (b, 1, 1, n)", BERT)
     assert operators(mod) == ["nn.attention_heads", "reshape"]
     same(mod, *[((2, n, 48), F32)] * 3, ((2, 1, 1, n), F32))
 
 
 def test_without_a_mask_it_is_what_float64_says():
     body = BERT.replace("R.add(", "(").replace(", mask)", ")")
-    mod = module(ROWS, body)
+    mod = written(ROWS, body)
     assert operators(mod) == ["nn.attention_heads", "reshape"]
     same(mod, *[((2, 21, 48), F32)] * 3, expect=lambda *a: reference(*a, 3))
 
@@ -107,11 +91,7 @@ out = R.permute_dims(o, axes=[0, 2, 1, 3])
 
 @pytest.mark.parametrize(("n", "past"), [(1, 0), (1, 30), (5, 0), (19, 45)])
 def test_one_product_of_three_and_a_past(n, past):
-    mod = module(
-        'x: R.Tensor((1, "n", 48), "float32"), past: R.Tensor((1, 2, "m", 8), "float32"), '
-        'mask: R.Tensor(("n", "m + n"), "float32")',
-        JOINT,
-    )
+    mod = written("x: (1, n, 48), past: (1, 2, m, 8), mask: (n, m + n)", JOINT)
     names = operators(mod)
     assert names.count("nn.attention_past") == 1 and "matmul" not in names and "nn.softmax" not in names
     same(mod, ((1, n, 48), F32), ((1, 2, past, 8), F32), ((n, n + past), F32))
@@ -134,12 +114,8 @@ s = R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2]))
 t = {masked}
 out = R.matmul(R.nn.softmax(t, axis=-1), v)
 """
-    params = (
-        'q: R.Tensor((2, 2, 9, 16), "float32"), k: R.Tensor((2, 2, 20, 16), "float32"), '
-        'v: R.Tensor((2, 2, 20, 8), "float32"), keep: R.Tensor((9, 20), "bool"), '
-        'more: R.Tensor((2, 1, 9, 20), "float32")'
-    )
-    mod = module(params, body)
+    params = "q: (2, 2, 9, 16), k: (2, 2, 20, 16), v: (2, 2, 20, 8), keep: (9, 20) bool, more: (2, 1, 9, 20)"
+    mod = written(params, body)
     names = operators(mod)
     assert "nn.attention_heads" in names and "matmul" not in names
     shapes = [(2, 2, 9, 16), (2, 2, 20, 16), (2, 2, 20, 8)]
@@ -160,8 +136,7 @@ v6 = {repeated.format("v")}
 s = R.matmul(q, R.permute_dims(k6, axes=[0, 1, 3, 2]))
 out = R.matmul(R.nn.softmax(s, axis=-1), v6)
 """
-    small = 'R.Tensor((1, 2, 12, 16), "float32")'
-    mod = module(f'q: R.Tensor((1, 6, 18, 16), "float32"), k: {small}, v: {small}', body)
+    mod = written("q: (1, 6, 18, 16), k: (1, 2, 12, 16), v: (1, 2, 12, 16)", body)
     assert operators(mod) == ["nn.attention_heads", "permute_dims"]
     same(mod, ((1, 6, 18, 16), F32), ((1, 2, 12, 16), F32), ((1, 2, 12, 16), F32))
 
@@ -176,7 +151,7 @@ s = R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2]))
 o = R.matmul(R.nn.softmax(s, axis=-1), v)
 out = R.reshape(R.permute_dims(o, axes=[0, 2, 1, 3]), (2, n, 32))
 """
-    mod = module('x: R.Tensor((2, "n", 96), "float32")', body)
+    mod = written("x: (2, n, 96)", body)
     assert operators(mod) == ["nn.attention_heads", "reshape"]
     same(mod, ((2, 19, 96), F32))
 
@@ -186,11 +161,7 @@ def test_without_a_dimension_for_heads():
 s = R.add(R.matmul(q, R.permute_dims(k, axes=[0, 2, 1])), bias)
 out = R.matmul(R.nn.softmax(s, axis=2), v)
 """
-    params = (
-        'q: R.Tensor((6, 10, 16), "float32"), k: R.Tensor((6, 33, 16), "float32"), '
-        'v: R.Tensor((6, 33, 24), "float32"), bias: R.Tensor((6, 10, 33), "float32")'
-    )
-    mod = module(params, body)
+    mod = written("q: (6, 10, 16), k: (6, 33, 16), v: (6, 33, 24), bias: (6, 10, 33)", body)
     assert "nn.attention_heads" in operators(mod)
     same(mod, ((6, 10, 16), F32), ((6, 33, 16), F32), ((6, 33, 24), F32), ((6, 10, 33), F32))
 
@@ -214,9 +185,8 @@ out = R.matmul(R.nn.softmax(s, axis=2), v)
     ],
 )
 def test_left_alone(body):
-    four = 'R.Tensor((1, 2, 5, 5), "float32")'
-    params = f'q: {four}, k: {four}, v: {four}, m: {four}, wide: R.Tensor((3, 2, 5, 5), "float32")'
-    mod = module(params, body)
+    four = "(1, 2, 5, 5)"
+    mod = written(f"q: {four}, k: {four}, v: {four}, m: {four}, wide: (3, 2, 5, 5)", body)
     assert FuseAttention()(mod)["main"] is mod["main"]
 
 
@@ -226,8 +196,8 @@ def test_large_scores_and_rows_without_keys():
 s = R.add(R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2])), mask)
 out = R.matmul(R.nn.softmax(s, axis=-1), v)
 """
-    four = 'R.Tensor((1, 2, 20, 16), "float32")'
-    mod = module(f'q: {four}, k: {four}, v: {four}, mask: R.Tensor((20, 20), "float32")', body)
+    four = "(1, 2, 20, 16)"
+    mod = written(f"q: {four}, k: {four}, v: {four}, mask: (20, 20)", body)
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal((1, 2, 20, 16)).astype("float32") for _ in range(3))
     mask = np.where(np.tri(20, dtype=bool), 0, -np.inf).astype("float32")
@@ -253,8 +223,8 @@ HIDDEN = 'R.equal(R.max({0}, axis=[{1}], keepdims={2}), R.const(float("-inf"), "
 
 def guarded(test, other="0.0"):
     sizes = {"q": (1, 2, 9, 16), "k": (1, 2, 9, 16), "v": (1, 2, 9, 8), "m": (9, 9), "u": (9, 9)}
-    params = ", ".join(f'{n}: R.Tensor({s}, "float32")' for n, s in sizes.items())
-    return module(params, GUARDED.format(test=test, other=other)), list(sizes.values())
+    params = ", ".join(f"{n}: {s}" for n, s in sizes.items())
+    return written(params, GUARDED.format(test=test, other=other)), list(sizes.values())
 
 
 @pytest.mark.parametrize(
@@ -321,7 +291,7 @@ def test_numbers_wherever_they_are_multiplied(places, ndim, kind):
             body.append(f'{name}2 = R.{kind}({name}, R.const({factor}, "float32"))')
     body += [f"w = R.nn.softmax({names['m']}, axis=-1)", "out = R.matmul(w, v)"]
     shapes = {"q": (*lead, 3, 4), "k": (*lead, 5, 4), "v": (*lead, 5, 6), "mask": (*lead, 3, 5)}
-    mod = module(", ".join(f'{n}: R.Tensor({s}, "float32")' for n, s in shapes.items()), "\n".join(body))
+    mod = written(", ".join(f"{n}: {s}" for n, s in shapes.items()), *body)
     assert ("nn.attention_heads" in operators(mod)) == (not places[4])  # a scaled mask is left alone
     rng = np.random.default_rng(0)
     args = [rng.standard_normal(s).astype("float32") for s in shapes.values()]

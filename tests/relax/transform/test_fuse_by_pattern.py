@@ -4,30 +4,24 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import written
 from weft import error, relax
 from weft.relax.analysis import well_formed
 from weft.relax.dpl import is_const, is_op, is_tuple_get_item, make_fused_bias_activation_pattern, wildcard
 from weft.relax.transform import FuseOpsByPattern, FusionPattern
-from weft.script import from_source
 
-SOURCE = """@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((4, 8), "float32"), w: R.Tensor((8, 8), "float32"), b: R.Tensor((8,), "float32")):
-        with R.dataflow():
-            a = R.matmul(x, w)
-            c = R.add(a, b)
-            d = R.nn.relu(c)
-            e = R.matmul(d, w)
-            f = R.nn.relu(e)
-            g = R.multiply(f, R.const(2.0, "float32"))
-            h = R.add(g, e)
-            s = R.split(h, 2, axis=1)
-            i = R.exp(s[1])
-            R.output(i)
-        return i
-"""
-MOD = from_source(SOURCE)
+MOD = written("""
+x: (4, 8), w: (8, 8), b: (8)
+a = R.matmul(x, w)
+c = R.add(a, b)
+d = R.nn.relu(c)
+e = R.matmul(d, w)
+f = R.nn.relu(e)
+g = R.multiply(f, R.const(2.0, "float32"))
+h = R.add(g, e)
+s = R.split(h, 2, axis=1)
+i = R.exp(s[1])
+""")
 
 
 def run(mod):

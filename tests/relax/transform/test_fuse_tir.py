@@ -4,20 +4,16 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import written
 from weft import ir, relax, tir
 from weft.relax import transform as t
 from weft.relax.rewriter import all_bindings
-from weft.script import from_source
 
 ZERO = [t.LegalizeOps(), t.AnnotateTIROpPattern(), t.FuseOps(), t.FuseTIR()]
 
 
-def module(body, params='x: R.Tensor(("n", 8), "float32"), y: R.Tensor(("n", 8), "float32")', more=""):
-    lines = "\n".join("            " + line for line in body)
-    return from_source(
-        f"@I.ir_module\nclass Module:\n{more}\n    @R.function\n    def main({params}):\n        n = T.int64()\n"
-        f"        with R.dataflow():\n{lines}\n            R.output(z)\n        return z\n"
-    )
+def module(body, params="x: (n, 8), y: (n, 8)", more=""):
+    return written(params, *body, more=more)
 
 
 def kernels_called(mod):
@@ -100,7 +96,7 @@ def test_kernels_of_the_user_fuse_by_their_pattern():
         'a = R.call_tir(cls.double, (x,), out_ty=R.Tensor((n, 8), "float32"))',
         'z = R.call_tir(cls.shift, (a,), out_ty=R.Tensor((n, 8), "float32"), tir_vars=R.shape([n + 2]))',
     ]
-    mod = module(body, 'x: R.Tensor(("n", 8), "float32")', more)
+    mod = module(body, "x: (n, 8)", more)
     assert kernels_called(ir.Sequential(ZERO[2:])(mod)) == ["double", "shift"]  # nothing says what they do
     fused = ir.Sequential(ZERO)(mod)
     assert kernels_called(fused) == ["fused_double_shift"]

@@ -5,11 +5,11 @@ import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.relax_models import written
 from weft import error, relax
 from weft.relax.gradient_rules import register_gradient
 from weft.relax.training import register_te_gradient
 from weft.relax.transform import Gradient, LegalizeOps
-from weft.script import from_source
 
 X, Y = 'x: R.Tensor((3, 4), "float64")', 'y: R.Tensor((3, 4), "float64")'
 ROW, CUBE = 'y: R.Tensor((4,), "float64")', 'x: R.Tensor((2, 3, 4), "float64")'
@@ -44,17 +44,7 @@ CASES = {
 
 
 def program(params, value):
-    return from_source(f"""
-@I.ir_module
-class Module:
-    @R.function
-    def main({params}):
-        with R.dataflow():
-            v = {value}
-            gv = R.sum(R.multiply(v, R.sin(v)))
-            R.output(gv)
-        return gv
-""")
+    return written(params, f"v = {value}", "gv = R.sum(R.multiply(v, R.sin(v)))")
 
 
 def machine(mod):
@@ -86,24 +76,18 @@ def test_adjoints_are_differences(name):
 
 
 def test_tuples_and_values_computed_again():
-    mod = from_source("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(("n", 3), "float64"), y: R.Tensor(("n", 3), "float64")):
-        with R.dataflow():
-            s = R.grad.start_checkpoint(x)
-            a = R.exp(s)
-            b = R.multiply(a, s)
-            e = R.grad.end_checkpoint(b)
-            t = (e, y)
-            u = (t, x)
-            v = u[0]
-            w = v[0]
-            z = R.multiply(w, v[1])
-            gv = R.sum(z)
-            R.output(gv)
-        return gv
+    mod = written("""
+x: (n, 3) float64, y: (n, 3) float64
+s = R.grad.start_checkpoint(x)
+a = R.exp(s)
+b = R.multiply(a, s)
+e = R.grad.end_checkpoint(b)
+t = (e, y)
+u = (t, x)
+v = u[0]
+w = v[0]
+z = R.multiply(w, v[1])
+gv = R.sum(z)
 """)
     assert '"_cp"' not in mod.script() and "a_cp" in Gradient("main")(mod)["main_adjoint"].script()
     check(mod, [np.random.default_rng(1).uniform(0.5, 1, (2, 3)) for _ in range(2)])

@@ -5,6 +5,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
+from tests.relax_models import model, written
 from weft import error, ir, relax
 from weft.relax import transform
 from weft.relax.analysis import well_formed
@@ -227,19 +228,15 @@ def test_dataflow_blocks_begin_and_end_where_effects_are():
 
 
 def test_orders():
-    func = main_of(f"""
-    @R.function
-    def main(x: {T}):
-        with R.dataflow():
-            a = R.exp(x)
-            b = R.sin(x)
-            c = R.cos(a)
-            d = R.add(b, c)
-            e = R.tan(x)
-            f = R.add(d, e)
-            R.output(f)
-        return f
-""")
+    func = written("""
+x: (2, 3)
+a = R.exp(x)
+b = R.sin(x)
+c = R.cos(a)
+d = R.add(b, c)
+e = R.tan(x)
+f = R.add(d, e)
+""")["main"]
 
     def names(order, direction):
         new = transform.TopologicalSort(order, direction)(weft.IRModule({"main": func}))["main"]
@@ -273,8 +270,7 @@ def test_symbolic_sizes_take_values(by):
 def test_symbolic_sizes_that_are_not_there():
     with pytest.raises(error.InvalidArgument, match=r"(?s)no symbolic variable 'nn'.*did you mean 'n'"):
         transform.BindSymbolicVars({"nn": 2})(SYMBOLIC)
-    with pytest.raises(error.InvalidArgument, match="no Relax function 'other'"):
-        transform.BindSymbolicVars({"n": 2}, "other")(SYMBOLIC)
+    refuses(error.InvalidArgument, "no Relax function 'other'", transform.BindSymbolicVars({"n": 2}, "other"), SYMBOLIC)
 
 
 def test_parameters_of_other_types():
@@ -458,15 +454,11 @@ def test_legalization_by_the_user():
 
 
 def test_groups_become_kernels():
-    plain = module(f"""
-    @R.function
-    def main(x: {T}, y: {T}):
-        with R.dataflow():
-            a = R.exp(R.add(x, y))
-            b = R.split(R.nn.relu(a), 2, axis=0)
-            c = R.sin(b[0])
-            R.output(c)
-        return c
+    plain = written("""
+x: (2, 3), y: (2, 3)
+a = R.exp(R.add(x, y))
+b = R.split(R.nn.relu(a), 2, axis=0)
+c = R.sin(b[0])
 """)
     mod = transform.fuse_ops()(plain)
     assert {v.name_hint for v, f in mod.items() if f.attrs.get("Primitive")}
@@ -481,13 +473,11 @@ def test_split_whose_parts_are_read_elementwise_becomes_slices():
     """The gates of a recurrent cell: one kernel reads them in place; a part that a product reads keeps the split."""
 
     def kernels(use):
-        bb, x = relax.BlockBuilder(), relax.Var("x", relax.tensor_type((2, 12), "float32"))
-        with bb.function("main", [x]):
-            with bb.dataflow():
-                parts = bb.emit(relax.op.split(x, 3, axis=-1))
-                out = bb.emit_output(use(*(bb.emit(ir.TupleGetItem(parts, i)) for i in range(3))))
-            bb.emit_func_output(out)
-        mod = bb.get()
+        def main(x):
+            parts = relax.BlockBuilder.current().emit(relax.op.split(x, 3, axis=-1))
+            return use(*(ir.TupleGetItem(parts, i) for i in range(3)))
+
+        mod = model(main, (2, 12))
         value = np.random.default_rng(0).standard_normal((2, 12)).astype(np.float32)
         found = relax.VirtualMachine(relax.build(mod), "cpu")["main"](value).numpy()
         passed = transform.DeadCodeElimination()(transform.SplitToSlices()(mod))

@@ -3,24 +3,15 @@
 import numpy as np
 
 import weft
+from tests.relax_models import written
 from weft import relax
 from weft.relax.analysis import well_formed
 from weft.relax.dpl import is_op, wildcard
 from weft.relax.transform import FuseOpsByPattern, MergeCompositeFunctions
-from weft.script import from_source
 
 
-def source(*lines, result):
-    body = "\n".join(f"            {line}" for line in lines)
-    return f"""@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((4, 4), "float32"), w: R.Tensor((4, 4), "float32")):
-        with R.dataflow():
-{body}
-            R.output({result})
-        return {result}
-"""
+def module(*lines):
+    return written("x: (4, 4), w: (4, 4)", *lines)
 
 
 PATTERNS = [
@@ -50,7 +41,7 @@ def check(mod):
 
 
 def test_chains_are_one_function():
-    names, new = check(from_source(source("a = R.matmul(x, w)", "b = R.nn.relu(a)", "c = R.matmul(b, w)", result="c")))
+    names, new = check(module("a = R.matmul(x, w)", "b = R.nn.relu(a)", "c = R.matmul(b, w)"))
     assert names == ["one"]
     (func,) = [f for _, f in new.items() if f.attrs.get("Codegen")]
     symbol = func.attrs["global_symbol"]
@@ -60,33 +51,33 @@ def test_chains_are_one_function():
 
 def test_generators_stay_apart():
     lines = ["a = R.matmul(x, w)", "b = R.exp(a)", "c = R.matmul(b, w)", "d = R.sin(c)", "e = R.nn.relu(d)"]
-    assert check(from_source(source(*lines, result="e")))[0] == ["one", "one", "one", "two"]
+    assert check(module(*lines))[0] == ["one", "one", "one", "two"]
 
 
 def test_no_circle_arises():
     """The product of a and b(a) cannot join a's group, because exp lies between."""
     lines = ["a = R.matmul(x, w)", "b = R.exp(a)", "c = R.matmul(a, b)"]
-    assert check(from_source(source(*lines, result="c")))[0] == ["one", "one", "two"]
+    assert check(module(*lines))[0] == ["one", "one", "two"]
 
 
 def test_several_results():
     lines = ["a = R.matmul(x, w)", "b = R.nn.relu(a)", "c = R.sin(a)", "d = R.add(b, c)"]
-    names, new = check(from_source(source(*lines, result="d")))
+    names, new = check(module(*lines))
     assert names == ["one"]
     assert isinstance(new["fused_relax_matmul_relax_nn_relu_one"].ret_ty, relax.TupleType)
 
 
 def test_joining_branches():
     lines = ["a = R.matmul(x, w)", "b = R.nn.relu(x)", "c = R.matmul(a, b)", "d = R.nn.relu(c)"]
-    assert check(from_source(source(*lines, result="d")))[0] == ["one"]
+    assert check(module(*lines))[0] == ["one"]
 
 
 def test_nothing_to_merge():
-    mod = from_source(source("a = R.sin(x)", result="a"))
+    mod = module("a = R.sin(x)")
     assert MergeCompositeFunctions()(mod) is mod
 
 
 def test_equal_groups_are_one_function():
     lines = ["a = R.matmul(x, w)", "b = R.sin(a)", "c = R.matmul(b, w)"]
-    names, new = check(from_source(source(*lines, result="c")))
+    names, new = check(module(*lines))
     assert names == ["one", "one"] and len([f for _, f in new.items() if f.attrs.get("Codegen")]) == 1

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import written
 from weft import error, relax
 from weft.relax.analysis import well_formed
 from weft.relax.rewriter import all_bindings
@@ -91,15 +92,10 @@ def test_nothing_to_do():
 
 
 def test_convolutions():
-    mod = from_source("""@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((1, 3, 6, 6), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
-        with R.dataflow():
-            a = R.nn.conv2d(x, w, padding=(1, 1))
-            b = R.nn.max_pool2d(a, pool_size=(2, 2), strides=(2, 2))
-            R.output(b)
-        return b
+    mod = written("""
+x: (1, 3, 6, 6), w: (4, 3, 3, 3)
+a = R.nn.conv2d(x, w, padding=(1, 1))
+b = R.nn.max_pool2d(a, pool_size=(2, 2), strides=(2, 2))
 """)
     new = ToMixedPrecision("float16")(mod)
     rng = np.random.default_rng(0)

@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
+from tests.relax_models import written
 from tests.target import amx_emulation
 from weft import ir, te, tir
 from weft.frontend import onnx as frontend
 from weft.relax.transform import fold_constant, pack_nbits
-from weft.script import from_source
 from weft.target import Target, get_source
 from weft.topi.nbits import matmul_nbits_dot
 
@@ -122,15 +122,11 @@ def test_weights_are_never_written_out():
 
 
 def test_what_nobody_uses_is_not_evaluated():
-    mod = from_source("""
-@R.function
-def main(x: R.Tensor((2,), "float32")):
-    with R.dataflow():
-        w = R.exp(R.const([1.0, 2.0], "float32"))
-        v = R.negative(w)
-        y = R.add(x, R.sqrt(R.const([4.0, 9.0], "float32")))
-        R.output(y)
-    return y
+    mod = written("""
+x: (2)
+w = R.exp(R.const([1.0, 2.0], "float32"))
+v = R.negative(w)
+y = R.add(x, R.sqrt(R.const([4.0, 9.0], "float32")))
 """)
     calls = [n.op.name for n in ir.walk(fold_constant()(mod)["main"].body) if isinstance(getattr(n, "op", None), ir.Op)]
     assert sorted(calls) == ["relax.add", "relax.exp", "relax.negative"]

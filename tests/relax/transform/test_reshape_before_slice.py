@@ -4,24 +4,14 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import written
 from weft import relax
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import ReshapeBeforeSlice, dead_code_elimination
-from weft.script import from_source
 
 
 def module(body: str):
-    lines = "\n            ".join(body.strip().split("\n"))
-    return from_source(f"""@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((2, "n", 24), "float32")):
-        n = T.int64()
-        with R.dataflow():
-            {lines}
-            R.output(out)
-        return out
-""")
+    return written("x: (2, n, 24)", body)
 
 
 def operators(mod):

@@ -4,18 +4,15 @@ import numpy as np
 import pytest
 
 import weft
+from tests.relax_models import written
 from weft import error, ir, relax, tir
 from weft.relax import transform as t
 from weft.relax.transform.legalize_ops import register_legalize
 from weft.script import from_source
 
 
-def module(body, params='x: R.Tensor((4, 8), "float32"), y: R.Tensor((4, 8), "float32")', more=""):
-    lines = "\n".join("            " + line for line in body)
-    return from_source(
-        f"@I.ir_module\nclass Module:\n{more}\n    @R.function\n    def main({params}):\n"
-        f"        with R.dataflow():\n{lines}\n            R.output(z)\n        return z\n"
-    )
+def module(body, params="x: (4, 8), y: (4, 8)"):
+    return written(params, *body)
 
 
 def kernels(mod):
@@ -44,14 +41,7 @@ def test_each_operator_is_a_private_kernel_with_its_scalars():
 
 
 def test_scalar_parameters_reach_kernels():
-    mod = from_source("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((3,), "float32"), s: R.Prim("float32")):
-        z = R.multiply(x, s)
-        return z
-""")
+    mod = module(["z = R.multiply(x, s)"], 'x: (3), s: R.Prim("float32")')
     legal = t.LegalizeOps()(mod)
     assert len(legal["multiply"].params) == 3 and legal["multiply"].params[1].dtype == "float32"
 
@@ -75,14 +65,7 @@ def test_a_legalization_of_ones_own_is_used_and_forgotten():
 
 
 def test_what_has_no_shape_stays_and_is_warned_of():
-    mod = from_source("""
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor(ndim=2, dtype="float32")):
-        z = R.exp(x)
-        return z
-""")
+    mod = module(["z = R.exp(x)"], 'x: R.Tensor(ndim=2, dtype="float32")')
     assert t.LegalizeOps()(mod) is mod
     with pytest.warns(RuntimeWarning, match=r"relax\.exp has operands or results of unknown shape"):
         t.LegalizeOps(enable_warning=True)(mod)
@@ -235,8 +218,7 @@ def test_a_bound_is_an_integer():
 
 # --- DecomposeOps -----------------------------------------------------------------------------------------------------
 
-NORM = ('x: R.Tensor((2, 3, 4), "float32"), g: R.Tensor((3,), "float32"), b: R.Tensor((3,), "float32"), '
-        'm: R.Tensor((3,), "float32"), v: R.Tensor((3,), "float32")')  # fmt: skip
+NORM = "x: (2, 3, 4), g: (3), b: (3), m: (3), v: (3)"
 
 
 def test_batch_norms_use_the_batch_in_training():

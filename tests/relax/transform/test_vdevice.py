@@ -1,9 +1,9 @@
 """Virtual devices: where values live, and on which device of the machine memory is taken."""
 
 import numpy as np
-import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, ir, relax
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import RealizeVDevice, UpdateVDevice
@@ -105,5 +105,4 @@ def test_update():
     assert ids == {0, 5}
     assert [d.vdevice_id for d in new.global_infos["vdevice"]] == [0, 5]
     assert UpdateVDevice(ir.VDevice("llvm", 1), 1)(mod) is mod
-    with pytest.raises(error.InvalidArgument, match="no virtual device 2"):
-        UpdateVDevice(ir.VDevice("llvm", 5), 2)(mod)
+    refuses(error.InvalidArgument, "no virtual device 2", UpdateVDevice(ir.VDevice("llvm", 5), 2), mod)

@@ -212,9 +212,8 @@ HEAD = '#[version = "0.0.5"]\n'
 )
 def test_what_needs_the_virtual_machine_is_named_with_its_place(text, message, line):
     mod = relay.fromtext(HEAD + text)
-    with pytest.raises((error.LoweringError, error.ErrorGroup), match=message) as e:
-        relay.build(mod, "llvm")
-    errors = e.value.errors if isinstance(e.value, error.ErrorGroup) else [e.value]
+    e = refuses((error.LoweringError, error.ErrorGroup), message, relay.build, mod, "llvm")
+    errors = e.errors if isinstance(e, error.ErrorGroup) else [e]
     found = next(x for x in errors if message in str(x))
     assert found.where.line == line and "relay.vm.compile" in str(found)
 

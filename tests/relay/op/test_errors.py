@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.refusals import refuses
 from weft import error, relay
 from weft.relay.op import infer_call
 
@@ -79,12 +80,9 @@ WRONG: list[tuple[Any, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize("index", range(len(WRONG)))
-def test_messages(index: int) -> None:
-    make, words = WRONG[index]
+@pytest.mark.parametrize(("make", "words"), WRONG)
+def test_messages(make: Any, words: tuple[str, ...]) -> None:
     call = make()
-    with pytest.raises(error.WeftError) as e:
-        infer_call(call)
-    message = str(e.value)
+    message = str(refuses(error.WeftError, "", infer_call, call))
     assert all(w in message for w in words), message
     assert call.op.name.removeprefix("nn.").removeprefix("image.") in message or call.op.name in message, message

@@ -4,11 +4,12 @@ A program runs in its own process, because a process opens one driver.
 """
 
 import ctypes
+import multiprocessing
 import os
 import re
+import runpy
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -161,11 +162,24 @@ def log() -> list[str]:
     return stub.stub_log().decode().split()
 
 
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["pytest", "weft", "tests.target.programs", "tests.target.cuda.stand_in"])
+
+
+def _execute(file: Path, settings: dict[str, str], said: Path) -> None:
+    os.environ.update(settings)
+    with said.open("w") as out:
+        for stream in (1, 2):
+            os.dup2(out.fileno(), stream)
+        runpy.run_path(str(file), run_name="__main__")
+
+
 def run(program: str, driver: Path, folder: Path) -> None:
-    """Run a program against a driver."""
-    path = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    env = {**os.environ, "WEFT_CUDA_DRIVER": str(driver), "STAND_IN_FOLDER": str(folder), "PYTHONPATH": path}
-    file = folder / "program.py"  # a file, since functions of TVMScript are read from their source
+    """Run a program against a driver, in a process of its own that has Weft imported and no driver open."""
+    settings = {**os.environ, "WEFT_CUDA_DRIVER": str(driver), "STAND_IN_FOLDER": str(folder)}
+    file, said = folder / "program.py", folder / "said"  # a file: functions of TVMScript are read from their source
     file.write_text(_HEAD + program)
-    done = clock.run([sys.executable, file], env=env)
-    assert done.returncode == 0, done.stderr
+    process = _FORKS.Process(target=_execute, args=(file, settings, said))
+    process.start()
+    clock.ended(process)
+    assert process.exitcode == 0, said.read_text()

@@ -4,15 +4,9 @@ import re
 from pathlib import Path
 
 HEAD = """
+from tests.target import programs
 def fadd(n=None, target="cuda -arch=sm_90"):
-    n = te.var("n") if n is None else n
-    A, B = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
-    C = te.compute(A.shape, lambda i: A[i] + B[i], name="C")
-    s = te.create_schedule(C.op)
-    block, thread = s[C].split(C.op.axis[0], factor=64)
-    s[C].bind(block, te.thread_axis("blockIdx.x"))
-    s[C].bind(thread, te.thread_axis("threadIdx.x"))
-    return weft.build(s, [A, B, C], target, name="fadd")
+    return programs.fadd(target, n)
 rng = np.random.default_rng(0)
 """
 
@@ -92,18 +86,7 @@ assert calls == ["load", "launch" + shape + "1", "load", "launch" + shape + "0",
 
 def test_kernels_pass_workspaces_of_the_device(program):
     program("""
-n = te.var("n")
-A = te.placeholder((n, 8), name="A")
-k = te.reduce_axis((0, 8), name="k")
-B = te.compute((n,), lambda i: te.sum(A[i, k], axis=k), name="B")
-C = te.compute((n, 8), lambda i, j: A[i, j] / B[i], name="C")
-s = te.create_schedule(C.op)
-for t in (B, C):
-    axis = t.op.axis[0] if t is B else s[t].fuse(*t.op.axis)
-    block, thread = s[t].split(axis, factor=16)
-    s[t].bind(block, te.thread_axis("blockIdx.x"))
-    s[t].bind(thread, te.thread_axis("threadIdx.x"))
-f = weft.build(s, [A, C], "cuda", name="share")
+f = weft.build(*programs.rows_by_their_sums(), "cuda", name="share")
 assert f.imported_modules[0].function_names() == ["share_kernel", "share_kernel_1"]
 for n in (5, 100, 5, 99):
     x = rng.random((n, 8), "float32")

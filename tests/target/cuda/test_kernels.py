@@ -3,6 +3,7 @@
 # Build for the host's stand-in, and with NVRTC where it is.
 HEAD = """
 import ml_dtypes
+from tests.target import programs
 from weft.error import MissingDependency
 from weft.target.cuda import compile_cuda
 def build(*args, name="main", target="cuda -arch=sm_90"):
@@ -19,13 +20,7 @@ rng = np.random.default_rng(1)
 cases, functions = [], {}
 def check(dtype, compute, expected, out=None, x=None, **tolerance):
     out, name = out or dtype, f"f{len(cases)}"
-    A = te.placeholder((200,), dtype, name="A")
-    B = te.compute(A.shape, lambda i: compute(A(i)).astype(out), name="B")
-    s = te.create_schedule(B.op)
-    block, thread = s[B].split(B.op.axis[0], factor=32)
-    s[B].bind(block, te.thread_axis("blockIdx.x"))
-    s[B].bind(thread, te.thread_axis("threadIdx.x"))
-    functions[name] = te.schedule.schedule_to_prim_func(s, [A, B], name)
+    functions[name] = programs.vector(lambda v: compute(v).astype(out), dtype).with_attr("global_symbol", name)
     x = (rng.standard_normal(200) * 20).astype(dtype) if x is None else x
     cases.append((name, x, np.asarray(expected(x)).astype(out), tolerance))
 
@@ -43,34 +38,8 @@ def assert_all():
 
 def test_matmul_with_shared_tiles_and_virtual_threads(program):
     program("""
-M, N, K, tile = 48, 32, 20, 4
-A, B = te.placeholder((M, K), name="A"), te.placeholder((K, N), name="B")
-k = te.reduce_axis((0, K), name="k")
-C = te.compute((M, N), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-s = te.create_schedule(C.op)
-shared = [s.cache_read(t, "shared", [C]) for t in (A, B)]
-acc = s.cache_write(C, "local")
-axes = [te.thread_axis(tag) for tag in ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")]
-by, bx, ty, tx = axes
-i, j = s[C].op.axis
-yo, yi = s[C].split(i, factor=8)
-xo, xi = s[C].split(j, factor=8)
-vy, yi = s[C].split(yi, nparts=4)
-vx, xi = s[C].split(xi, nparts=4)
-s[C].reorder(yo, xo, vy, vx, yi, xi)
-for axis, tag in zip((yo, xo, vy, vx), axes):
-    s[C].bind(axis, tag)
-s[acc].compute_at(s[C], vx)
-ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=tile)
-s[acc].reorder(ko, ki, *s[acc].op.axis)
-for t in shared:
-    s[t].compute_at(s[acc], ko)
-    fused = s[t].fuse(*s[t].op.axis)
-    a, b = s[t].split(fused, nparts=4)
-    b, rest = s[t].split(b, nparts=4)
-    s[t].bind(a, ty)
-    s[t].bind(b, tx)
-f, text = build(s, [A, B, C])
+M, N, K = 48, 32, 20
+f, text = build(*programs.tiled_product(M, N, K, "shared"))
 assert text.count("__shared__") == 2 and "__syncthreads" in text
 x, y = rng.random((M, K), "float32"), rng.random((K, N), "float32")
 a, b, c = put(x, y, np.zeros((M, N), "float32"))
@@ -248,16 +217,10 @@ np.testing.assert_allclose(b.numpy(), x * 7 + 1, rtol=1e-6)
 
 def test_nvptx_uses_the_same_host_code(program):
     program("""
-A = te.placeholder((100,), name="A")
-B = te.compute(A.shape, lambda i: A[i] * 2.0, name="B")
-s = te.create_schedule(B.op)
-block, thread = s[B].split(B.op.axis[0], factor=32)
-s[B].bind(block, te.thread_axis("blockIdx.x"))
-s[B].bind(thread, te.thread_axis("threadIdx.x"))
-f = weft.build(s, [A, B], "nvptx -mcpu=sm_80", name="twice")
+f = weft.build(programs.vector(lambda v: v * 2.0), "nvptx -mcpu=sm_80")
 code = f.imported_modules[0]
-assert code.kind == "cuda" and code.function_names() == ["twice_kernel"]
-assert ".target sm_80" in code.get_source() and ".entry twice_kernel(" in f.get_source("ptx")
+assert code.kind == "cuda" and code.function_names() == ["f_kernel"]
+assert ".target sm_80" in code.get_source() and ".entry f_kernel(" in f.get_source("ptx")
 with pytest.raises(RuntimeError, match="cannot load the ptx code"):  # the stand-in runs no PTX
     f(*put(np.zeros(100, "float32"), np.zeros(100, "float32")))
 """)

@@ -8,7 +8,7 @@ import pytest
 import weft
 from tests.refusals import refuses
 from tests.target.nvptx_emulation import assembled, emulate
-from tests.target.programs import bound, staged
+from tests.target.programs import bound, pairwise, staged
 from weft import te, tir
 from weft.error import CodegenError, WeftError
 from weft.script import tir as T
@@ -26,9 +26,7 @@ def _params(ptx, name):
 
 @pytest.mark.parametrize("n", [0, 1, 31, 100])
 def test_vector_addition_of_symbolic_length(n):
-    size = te.var("n")
-    a, b = te.placeholder((size,), name="A"), te.placeholder((size,), name="B")
-    c = te.compute((size,), lambda i: a[i] + b[i], name="C")
+    a, b, c = pairwise(lambda x, y: x + y)
     x, y = np.random.default_rng(n).random((2, n), "float32")
     out = np.full(n, np.nan, "float32")
     functions = _lowered(bound(c), [a, b, c])
@@ -291,9 +289,7 @@ def test_every_function_of_floats_has_code_without_a_library(dtype):
 
 
 def _refused(func, match, target="nvptx -mcpu=sm_80"):
-    with pytest.raises(WeftError, match="(?s)" + match) as caught:
-        emit_ptx({"f": func}, target)
-    return caught.value
+    return refuses(WeftError, "(?s)" + match, emit_ptx, {"f": func}, target)
 
 
 @pytest.mark.parametrize(

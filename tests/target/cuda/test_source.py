@@ -4,7 +4,6 @@ import ctypes
 import itertools
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,8 @@ import pytest
 import weft
 from tests.refusals import refuses
 from tests.target.cuda.stand_in import for_host
-from tests.target.programs import bound, staged
+from tests.target.programs import bound, pairwise, staged
+from tests.threads import at_once
 from weft import error, ir, te, tir
 from weft.target.cuda import Kernel, compile_cuda, emit_kernel
 
@@ -52,11 +52,8 @@ def _run(kernel: Kernel, folder: Path, values: dict[str, Any], grid: tuple[int, 
         library[kernel.name](*args)
 
     for at in itertools.product(*map(range, grid)):
-        team = [threading.Thread(target=one, args=(at, t)) for t in itertools.product(*map(range, block))]
-        for t in team:
-            t.start()
-        for t in team:
-            t.join()
+        places = list(itertools.product(*map(range, block)))
+        at_once(lambda i: one(at, places[i]), len(places))  # noqa: B023 - they end before the next
 
 
 def _compiles(kernel: Kernel) -> None:
@@ -68,9 +65,7 @@ def _compiles(kernel: Kernel) -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 31, 100])
 def test_vector_addition_of_symbolic_length(n: int, tmp_path: Path) -> None:
-    size = te.var("n")
-    a, b = te.placeholder((size,), name="A"), te.placeholder((size,), name="B")
-    c = te.compute((size,), lambda i: a[i] + b[i], name="C")
+    a, b, c = pairwise(lambda x, y: x + y)
     kernel = _kernel(bound(c), [a, b, c])
     _compiles(kernel)
     assert [str(e) for e in kernel.block] == ["32", "1", "1"]

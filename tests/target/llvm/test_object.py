@@ -110,8 +110,7 @@ def test_an_object_for_another_machine_is_kept_and_not_called():
 
 
 def test_an_unknown_machine():
-    with pytest.raises(error.CodegenError, match="no code generator"):
-        compile_func(add(), Target("llvm -mtriple=nonsense-unknown-none"))
+    refuses(error.CodegenError, "no code generator", compile_func, add(), Target("llvm -mtriple=nonsense-unknown-none"))
 
 
 def test_many_objects_on_many_threads():

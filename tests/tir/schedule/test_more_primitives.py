@@ -109,8 +109,7 @@ def test_decompose_padding_refuses():
     assert not sch.can_decompose_padding("D", sch.get_loops("D")[0])
 
     sch = Schedule(padded(p=0))
-    with pytest.raises(ScheduleError, match="decompose_padding: nothing lies outside"):
-        sch.decompose_padding("P", sch.get_loops("P")[0])
+    refuses(ScheduleError, "decompose_padding: nothing lies outside", sch.decompose_padding, "P", sch.get_loops("P")[0])
 
 
 def test_transform_block_layout():

@@ -442,8 +442,7 @@ def test_places_of_reads_are_those_that_the_block_lists():
     for place, name in enumerate("CAB"):
         sch = Schedule(product)
         if name == "C":
-            with pytest.raises(ScheduleError, match="the block writes 'C'"):
-                sch.cache_read("C", place, "global")
+            refuses(ScheduleError, "the block writes 'C'", sch.cache_read, "C", place, "global")
         else:
             assert sch.get(sch.cache_read("C", place, "global")).reads[0].buffer.name == name
     sch = Schedule(product)

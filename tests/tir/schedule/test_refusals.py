@@ -119,9 +119,7 @@ CASES = {
 @pytest.mark.parametrize("message", CASES)
 def test_refused(message):
     sch = Schedule(matmul(*SHAPE), seed=0)
-    with pytest.raises(ScheduleError, match=message) as caught:
-        CASES[message](sch)
-    error = caught.value
+    error = refuses(ScheduleError, message, CASES[message], sch)
     names_place = error.where or error.found or "no loops" in error.what
     assert names_place or error.what.startswith("sample_categorical"), "the error names no block and no loop"
     check_matmul(sch.func, *SHAPE)  # and the function is as good as before
@@ -141,9 +139,8 @@ def test_symbolic_extents():
     n = te.size_var("n", "int64")
     sch = Schedule(matmul(n, 10, 7))
     i, *_ = sch.get_loops("C")
-    with pytest.raises(ScheduleError, match="vectorize: the extent n is not a constant") as caught:
-        sch.vectorize(i)
-    assert "split off a constant factor" in str(caught.value)
+    caught = refuses(ScheduleError, "vectorize: the extent n is not a constant", sch.vectorize, i)
+    assert "split off a constant factor" in str(caught)
     refuses(ScheduleError, "sample_perfect_tile: the extent n is not a constant", sch.sample_perfect_tile, i, 2)
     refuses(ScheduleError, "split: the factors cover", sch.split, i, [4, 4])
     sch.vectorize(sch.split(i, [None, 4])[1])

@@ -85,8 +85,7 @@ def test_a_trace_of_another_function():
     check_matmul(other.func, *SHAPE, relu=False)
     relu = tir.Schedule(matmul(*SHAPE))
     relu.get_block("D")
-    with pytest.raises(error.ScheduleError, match="no block 'D'"):
-        relu.trace.apply_to_schedule(tir.Schedule(matmul(*SHAPE, relu=False)))
+    refuses(error.ScheduleError, "no block 'D'", relu.trace.apply_to_schedule, tir.Schedule(matmul(*SHAPE, relu=False)))
 
 
 def test_expressions_of_loop_variables():

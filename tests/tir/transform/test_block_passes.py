@@ -92,8 +92,7 @@ def test_refusals():
             for j in T.thread_binding(3, thread="threadIdx.x"):
                 A[j] = T.float32(1)
 
-    with pytest.raises(weft.error.InvalidArgument, match="different extents"):
-        transform.UnifyThreadBinding()(IRModule({"main": uneven}))
+    refuses(weft.error.InvalidArgument, "different extents", transform.UnifyThreadBinding(), IRModule({"main": uneven}))
 
 
 def test_flat_elements():
@@ -153,7 +152,6 @@ def f(A: T.Buffer((8, 8), "float32"), b: T.handle, m: T.int32):
 """)
     mod = IRModule({"main": f})
     for pass_ in (transform.LowerMatchBuffer(), transform.lower_blocks):
-        with pytest.raises(error.LoweringError, match="match_buffer: 'sub' "):
-            pass_(mod)
+        refuses(error.LoweringError, "match_buffer: 'sub' ", pass_, mod)
     with pytest.raises(error.LoweringError, match="match_buffer: 'sub' "):
         interpret(f, np.zeros((8, 8), "float32"), np.zeros(8, "float32"), 3)

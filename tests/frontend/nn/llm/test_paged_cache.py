@@ -286,8 +286,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(kernels):
         refuses(ValueError, "less than 2\\^31 tokens|expected sizes", create, kernels, tokens=tokens)
     out = weft.runtime.empty((1, HEADS, SIZE), "float32")
     attention = function("attention_kv_cache_attention_with_fused_qkv")
-    with pytest.raises(ValueError, match="no step is open"):
-        attention(cache, 0, SCALE, weft.runtime.empty((1, 8, SIZE), "float32"), out)
+    refuses(ValueError, "no step is open", attention, cache, 0, SCALE, weft.runtime.empty((1, 8, SIZE), "float32"), out)
     begin(cache, Shape([1]), Shape([1]))
     with pytest.raises(ValueError, match=r"qkv: expected a contiguous float32 of shape \[-1, 8, 8\]"):
         attention(cache, 0, SCALE, weft.runtime.empty((1, 7, SIZE), "float32"), out)
