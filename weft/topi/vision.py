@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +44,8 @@ def roi_align(
     rois : Tensor
         (regions, 5): the image's number, then x and y of two corners, which are multiplied by `spatial_scale`.
     pooled_size : int or pair of int
+    mode : str
+        ``avg``, ``max``, or ``max_corner``: the greatest of the weighted pixels around samples, as ONNX has it.
     sample_ratio : int
         Samples of a part along each axis; as many as it has pixels, rounded up, if this is not positive.
     aligned : bool
@@ -92,9 +95,8 @@ def roi_align(
                 inside = logical_and(ends[0][0][2], ends[1][0][2])
                 corners = [(y, x, down * right) for y, down, _ in ends[0] for x, right, _ in ends[1]]
                 with ib.if_scope(inside if mode == "avg" else const(True, "bool")), ib.for_range(0, channels) as c:
-                    value = const(0, dtype)
-                    for y, x, weight in corners:
-                        value = value + image[batch, y, x, c].astype(dtype) * weight
+                    terms = [image[batch, y, x, c].astype(dtype) * weight for y, x, weight in corners]
+                    value = functools.reduce(tir.max, terms) if mode == "max_corner" else sum(terms, const(0, dtype))
                     if mode != "avg":
                         value = select(inside, value, const(0, dtype))
                     value, total = value.astype(data.dtype), out[r, row, column, c]
