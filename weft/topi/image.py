@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import te, tir
@@ -45,43 +45,26 @@ def _resized(data: Any, roi: Any, size: Any, rank: int, layout: str, method: str
     return _resize(data, whole, None, region, _METHODS.get(method.lower(), method.lower()), **attrs)
 
 
-def resize1d(
-    data: Tensor, roi: Tensor, size: Extents | None = None, layout: str = "NCW", method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
-    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
-    output_shape: Shape | None = None,
-) -> Any:  # fmt: skip
-    """Resize the one spatial axis."""
-    attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
-                        extrapolation_value)  # fmt: skip
-    return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, 1), 1, layout, method, attrs),
-                    out_dtype or data.dtype)  # fmt: skip
+def _resizer(rank: int, channels_first: str) -> Callable[..., Any]:
+    """Make the function that resizes the spatial axes of one rank."""
+
+    def resize(
+        data: Tensor, roi: Sequence[float] | None, size: Extents | None = None, layout: str = channels_first,
+        method: str = "linear", coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
+        bicubic_alpha: float = -0.75, bicubic_exclude: int = 0, extrapolation_value: float = 0.0,
+        out_dtype: str | None = None, output_shape: Shape | None = None,
+    ) -> Any:  # fmt: skip
+        attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
+                            extrapolation_value)  # fmt: skip
+        return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, rank), rank, layout, method, attrs),
+                        out_dtype or data.dtype)  # fmt: skip
+
+    resize.__name__ = resize.__qualname__ = f"resize{rank}d"
+    resize.__doc__ = f"Resize the {('one', 'two', 'three')[rank - 1]} spatial {'axis' if rank == 1 else 'axes'}."
+    return resize
 
 
-def resize2d(
-    data: Tensor, roi: Tensor, size: Extents | None = None, layout: str = "NCHW", method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
-    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
-    output_shape: Shape | None = None,
-) -> Any:  # fmt: skip
-    """Resize the two spatial axes."""
-    attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
-                        extrapolation_value)  # fmt: skip
-    return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, 2), 2, layout, method, attrs),
-                    out_dtype or data.dtype)  # fmt: skip
-
-
-def resize3d(
-    data: Tensor, roi: Sequence[float] | None, size: Extents | None = None, layout: str = "NCDHW",
-    method: str = "linear", coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
-    bicubic_alpha: float = -0.75, bicubic_exclude: int = 0, extrapolation_value: float = 0.0,
-    out_dtype: str | None = None, output_shape: Shape | None = None,
-) -> Any:  # fmt: skip
-    """Resize the three spatial axes."""
-    attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
-                        extrapolation_value)  # fmt: skip
-    return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, 3), 3, layout, method, attrs),
-                    out_dtype or data.dtype)  # fmt: skip
+resize1d, resize2d, resize3d = (_resizer(rank, layout) for rank, layout in enumerate(("NCW", "NCHW", "NCDHW"), 1))
 
 
 def _attributes(mode: str, rounding: str, alpha: float, exclude: int, extrapolation: float) -> dict[str, Any]:
