@@ -1,8 +1,10 @@
 """Resizing and sampling of images."""
 
+from typing import Any
+
 import numpy as np
 
-from tests.op.contract import Case, Shape, Sizes, call, case, cases
+from tests.op.contract import Array, Case, Shape, Sizes, call, case, cases
 
 NEAR = {"rtol": 2e-3, "atol": 2e-4}
 MODES = (
@@ -49,6 +51,44 @@ for _rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
 def _exclude(s: Sizes) -> Case:
     cubic = {"method": "cubic", "cubic_exclude": True, "cubic_alpha": -0.5}
     return call(s.real(1, 1, 4, 4), Shape((1, 1, 9, 3)), symbolic=False, **cubic, **NEAR)
+
+
+def _covering(method: str) -> None:
+    @cases("image.resize")
+    def make(s: Sizes) -> Case:
+        image = s.real(s.a, 1, 13, 4)
+        return call(
+            image, Shape((s.a, 1, 5, 6)), method=method, antialias=True, cubic_exclude=method == "cubic", **NEAR
+        )
+
+
+_covering("linear")
+_covering("cubic")
+
+
+@cases("image.resize")
+def _ceil_below_1(s: Sizes) -> Case:
+    return call(
+        s.real(1, 1, 4, 7),
+        Shape((1, 1, 7, 4)),
+        scales=(1.0, 1.0, 1.75, 0.6),
+        method="nearest",
+        coordinate_transformation_mode="asymmetric",
+        rounding_method="ceil_below_1",
+        symbolic=False,
+    )
+
+
+def _placed(**attrs: Any) -> None:
+    @cases("image.resize_placed")
+    def make(s: Sizes) -> Case:
+        numbers = np.array([1, 1.5, 0.6, 0, 0.25, -0.25, 1, 0.75, 1.25], "float32")
+        return call(s.real(2, 4, 7), Shape((2, 6, 4)), Array(numbers, (9,)), scales=(1.0, 0.0, 0.0), **attrs, **NEAR)
+
+
+_placed(method="cubic", antialias=True)
+_placed(coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0)
+_placed(method="nearest", rounding_method="ceil_below_1", coordinate_transformation_mode="asymmetric", steps=1)
 
 
 def _shrunk(mode: str) -> None:
