@@ -146,7 +146,7 @@ def _taps(axis: _Axis, o: Any, method: str, attrs: dict[str, Any]) -> list[tuple
 
 
 def resize(
-    data: Tensor, size: Shape, scales: Sequence[float] | None = None, roi: Sequence[float] | None = None,
+    data: Tensor, size: Shape, scales: Sequence[Scalar] | None = None, roi: Sequence[Scalar] | None = None,
     method: str = "linear", coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
     cubic_alpha: float = -0.75, cubic_exclude: bool = False, extrapolation_value: float = 0.0, antialias: bool = False,
 ) -> Any:  # fmt: skip

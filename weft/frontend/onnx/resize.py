@@ -166,8 +166,8 @@ def _resize(node: Node, axes: list[_Axis], mode: str, coordinates: str, nearest_
     if not moved:
         return node.value(0)
     rank = node.ndim()
-    sizes, scales, exact = list(node.shape()), [1.0] * rank, [1.0] * rank
-    begins, ends = [0.0] * rank, [1.0] * rank
+    sizes, scales, begins, ends = list(node.shape()), [1.0] * rank, [0.0] * rank, [1.0] * rank
+    exact: list[Any] = list(scales)
     for a in moved:
         by_sizes = not s.is_known(a.scale) and s.same(a.scale, _quotient(a.size_out, a.size_in))
         sizes[a.axis], scales[a.axis] = a.size_out, 0.0 if by_sizes else a.scale  # 0: the operator's own quotient
