@@ -141,9 +141,8 @@ def _placed_infer(data: Expr, size: Expr, placement: Expr, scales: Any) -> Tenso
     given = tensor_arg("image.resize_placed", "placement", placement, ndim=1, kind="float")
     if given.shape is not None and found.ndim >= 0:
         demand_equal("image.resize_placed: numbers of all axes", given.shape[0], 3 * found.ndim, placement.span)
-        if scales is not None and len(scales) != found.ndim:
-            raise ShapeMismatch("image.resize_placed: 'scales' has a wrong length", expected=str(found.ndim),
-                                found=str(len(scales)))  # fmt: skip
+        if scales is not None:
+            demand_equal("image.resize_placed: scales of all axes", int64(len(scales)), found.ndim, placement.span)
     return found
 
 

@@ -54,10 +54,13 @@ def _resizer(rank: int, channels_first: str) -> Callable[..., Any]:
         bicubic_alpha: float = -0.75, bicubic_exclude: int = 0, extrapolation_value: float = 0.0,
         out_dtype: str | None = None, output_shape: Shape | None = None,
     ) -> Any:  # fmt: skip
-        attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
-                            extrapolation_value)  # fmt: skip
-        return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, rank), rank, layout, method, attrs),
-                        out_dtype or data.dtype)  # fmt: skip
+        mode = coordinate_transformation_mode
+        rounding = rounding_method or ("round" if mode == "align_corners" else "floor")
+        attrs = {"coordinate_transformation_mode": mode, "rounding_method": rounding, "cubic_alpha": bicubic_alpha,
+                 "cubic_exclude": bool(bicubic_exclude), "extrapolation_value": extrapolation_value}  # fmt: skip
+        if output_shape:  # of all axes, or of the spatial ones
+            size = output_shape if len(output_shape) == rank else [output_shape[layout.index(n)] for n in "DHW"[-rank:]]
+        return narrowed(_resized(data, roi, size, rank, layout, method, attrs), out_dtype or data.dtype)
 
     resize.__name__ = resize.__qualname__ = f"resize{rank}d"
     resize.__doc__ = f"Resize the {('one', 'two', 'three')[rank - 1]} spatial {'axis' if rank == 1 else 'axes'}."
@@ -65,19 +68,6 @@ def _resizer(rank: int, channels_first: str) -> Callable[..., Any]:
 
 
 resize1d, resize2d, resize3d = (_resizer(rank, layout) for rank, layout in enumerate(("NCW", "NCHW", "NCDHW"), 1))
-
-
-def _attributes(mode: str, rounding: str, alpha: float, exclude: int, extrapolation: float) -> dict[str, Any]:
-    rounding = rounding or ("round" if mode == "align_corners" else "floor")
-    return {"coordinate_transformation_mode": mode, "rounding_method": rounding, "cubic_alpha": alpha,
-            "cubic_exclude": bool(exclude), "extrapolation_value": extrapolation}  # fmt: skip
-
-
-def _wanted(size: Any, output_shape: Any, layout: str, rank: int) -> Any:
-    """The sizes of the spatial axes; `output_shape` has all axes, or those."""
-    if not output_shape:
-        return size
-    return output_shape if len(output_shape) == rank else [output_shape[layout.index(n)] for n in "DHW"[-rank:]]
 
 
 def crop_and_resize(

@@ -112,12 +112,10 @@ def _clamp(i: Any, size: Any) -> Any:
 
 
 def _near(d: Any, a: float) -> Any:
-    """Keys' weight of an element less than one away."""
     return ((_f(a + 2) * d - _f(a + 3)) * d) * d + _f(1.0)
 
 
 def _far(d: Any, a: float) -> Any:
-    """Keys' weight of an element between one and two away."""
     return ((_f(a) * d - _f(5 * a)) * d + _f(8 * a)) * d - _f(4 * a)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import te, tir
@@ -136,24 +136,17 @@ def _ends(place: Any, size: Any, dtype: str) -> list[tuple[Any, Any, Any]]:
     return [(cast("int64", below), const(1, dtype) - far, inside), (cast("int64", above), far, inside)]
 
 
-def roi_align_nchw(
-    data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str, sample_ratio: int = -1,
-    aligned: bool = False,
-) -> Any:  # fmt: skip
-    """:func:`roi_align` of images whose channels come first."""
-    return roi_align(data, rois, pooled_size, spatial_scale, _mode(mode), sample_ratio, aligned)
+def _align_in(layout: str) -> Callable[..., Any]:
+    def align(
+        data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str, sample_ratio: int = -1,
+        aligned: bool = False,
+    ) -> Any:  # fmt: skip
+        spelled = str({0: "avg", 1: "max", b"avg": "avg", b"max": "max"}.get(mode, mode))  # type: ignore[call-overload]
+        return roi_align(data, rois, pooled_size, spatial_scale, spelled, sample_ratio, aligned, layout)
 
-
-def roi_align_nhwc(
-    data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str, sample_ratio: int = -1,
-    aligned: bool = False,
-) -> Any:  # fmt: skip
-    """:func:`roi_align` of images whose channels come last."""
-    return roi_align(data, rois, pooled_size, spatial_scale, _mode(mode), sample_ratio, aligned, "NHWC")
-
-
-def _mode(mode: Any) -> str:
-    return str({0: "avg", 1: "max", b"avg": "avg", b"max": "max"}.get(mode, mode))
+    align.__name__ = align.__qualname__ = f"roi_align_{layout.lower()}"
+    align.__doc__ = f":func:`roi_align` of images in {layout}."
+    return align
 
 
 def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, layout: str = "NCHW") -> Any:
@@ -196,6 +189,7 @@ def _within(place: Any, size: Any) -> Any:
 
 
 roi_pool_nchw = roi_pool
+roi_align_nchw, roi_align_nhwc = map(_align_in, ("NCHW", "NHWC"))
 
 
 def get_valid_counts(data: Tensor, score_threshold: Operand = 0, id_index: int = 0, score_index: int = 1) -> list[Any]:
