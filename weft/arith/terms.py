@@ -62,9 +62,9 @@ def floordiv(cx: Context, a: Poly, b: Poly, dtype: str) -> Poly:
     elif hi < 0 and _below(cx, add(rest, b), b):
         return add(whole, constant(-1))
     if not m or bound_of(cx, b)[0] >= 0:
-        reduced = _drop_low(cx, rest, m, c)
-        if reduced is not None:
-            return add(whole, floordiv(cx, *reduced, dtype))
+        split = _split_low(cx, rest, m, c)
+        if split is not None:
+            return add(whole, floordiv(cx, split[1], split[3], dtype))  # (g*h + low) // (g*b) == h // b
         merged = _merge_nested(cx, rest, b, dtype)
         if merged is not None:
             return add(whole, floordiv(cx, *merged, dtype))
@@ -118,22 +118,17 @@ def _factors(rest: Poly, m: Mono, c: int) -> Iterator[tuple[Mono, int]]:
     yield from sorted((f for f in found if f != ((), 1)), key=lambda f: (len(f[0]), f[1]), reverse=True)
 
 
-def _split(rest: Poly, gm: Mono, gc: int) -> tuple[Poly, Poly]:
-    """Split `rest` into ``g * high + low`` for the monomial ``g = gc * gm``."""
-    return _take_out(rest, gm, gc)
-
-
-def _drop_low(cx: Context, rest: Poly, m: Mono, c: int) -> tuple[Poly, Poly] | None:
-    """Use ``(g*h + low) // (g*b) == h // b`` for ``0 <= low < g``."""
+def _split_low(cx: Context, rest: Poly, m: Mono, c: int) -> tuple[Poly, Poly, Poly, Poly] | None:
+    """Write `rest` as ``g*h + low``, ``0 <= low < g``, for a divisor of ``c * m``: return g, h, low, ``c * m / g``."""
     for gm, gc in _factors(rest, m, c):
-        high, low = _split(rest, gm, gc)
+        high, low = _take_out(rest, gm, gc)
         g: Poly = {gm: gc}
         if not high or (gm and bound_of(cx, g)[0] < 0 and low):
             continue
         if not low or _below(cx, low, g):
             reduced = mono_quotient(m, gm)
             assert reduced is not None
-            return high, {reduced: c // gc}
+            return g, high, low, {reduced: c // gc}
     return None
 
 
@@ -178,21 +173,11 @@ def floormod(cx: Context, a: Poly, b: Poly, dtype: str) -> Poly:
         return rest
     elif hi < 0 and _below(cx, add(rest, b), b):
         return add(rest, b)
-    return _factor_out(cx, rest, b, m, c, dtype)
-
-
-def _factor_out(cx: Context, rest: Poly, b: Poly, m: Mono, c: int, dtype: str) -> Poly:
-    """Use ``(g*h + low) % (g*b) == g*(h % b) + low`` for ``0 <= low < g``."""
-    for gm, gc in _factors(rest, m, c):
-        high, low = _split(rest, gm, gc)
-        g: Poly = {gm: gc}
-        if not high or (gm and bound_of(cx, g)[0] < 0 and low):
-            continue
-        if not low or _below(cx, low, g):
-            reduced = mono_quotient(m, gm)
-            assert reduced is not None
-            return add(mul(g, floormod(cx, high, {reduced: c // gc}, dtype)), low)
-    return _atom(cx, "mod", rest, b, dtype)
+    split = _split_low(cx, rest, m, c)
+    if split is None:
+        return _atom(cx, "mod", rest, b, dtype)
+    g, high, low, reduced = split  # (g*h + low) % (g*b) == g*(h % b) + low
+    return add(mul(g, floormod(cx, high, reduced, dtype)), low)
 
 
 def _reduce_terms(cx: Context, a: Poly, b: Poly, m: Mono, c: int) -> Poly:

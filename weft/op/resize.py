@@ -12,8 +12,8 @@ from weft.ir import DataType, Expr, PrimExpr, ShapeType, TensorType, int64, min_
 from weft.op.attributes import data_layout, dtype, flag, number, numbers, word
 from weft.op.infer import tensor_arg, values_of
 from weft.op.registry import Fusion, Layout, declare
-from weft.op.relations import demand_at_least
-from weft.topi.resize import full_size, resize, resize_spatial, spread, spread_roi
+from weft.op.relations import demand_at_least, demand_equal
+from weft.topi.resize import full_size, resize, resize_placed, resize_spatial, spread, spread_roi
 
 _MODES = (
     "half_pixel",
@@ -24,13 +24,13 @@ _MODES = (
     "tf_half_pixel_for_nn",
     "tf_crop_and_resize",
 )
-_ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "round", "")
+_ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "ceil_below_1", "round", "")
 
 
-def _resize_infer(data: Expr, size: Expr) -> TensorType:
-    ty = tensor_arg("image.resize", "data", data)
+def _resize_infer(name: str, data: Expr, size: Expr) -> TensorType:
+    ty = tensor_arg(name, "data", data)
     values = values_of(size)
-    _demand_sizes("image.resize", ty.shape, values, data)
+    _demand_sizes(name, ty.shape, values, data)
     return TensorType(values, ty.dtype, ty.ndim)
 
 
@@ -70,33 +70,37 @@ def _source_ref(o: Any, size: int, out: int, scale: Any, mode: str, roi: Any) ->
     return centred
 
 
-def _taps_ref(x: Any, size: int, method: str, rounding: str, a: float, exclude: bool) -> list[tuple[int, float]]:
+def _taps_ref(
+    x: Any, size: int, scale: Any, method: str, rounding: str, a: float, exclude: bool, antialias: bool
+) -> list[tuple[int, float]]:
     """The input elements that make an output element, each with its weight, which may be 0."""
     if method.startswith("nearest"):
+        if rounding == "ceil_below_1":
+            rounding = "ceil" if scale < 1 else "floor"
         i = {"floor": math.floor(x), "ceil": math.ceil(x), "round_prefer_ceil": math.floor(x + _F(0.5))}.get(
             rounding, math.ceil(x - _F(0.5))
         )
         return [(min(max(i, 0), size - 1), 1.0)]
-    base = math.floor(x)
-    t = float(x - _F(base))
-    if method == "linear":
-        pairs = [(base, 1 - t), (base + 1, t)]
-    else:
-        near, far = (
-            (lambda d: ((a + 2) * d - (a + 3)) * d * d + 1),
-            (lambda d: ((a * d - 5 * a) * d + 8 * a) * d - 4 * a),
-        )
-        pairs = [(base - 1, far(1 + t)), (base, near(t)), (base + 1, near(1 - t)), (base + 2, far(2 - t))]
-    if exclude:
-        pairs = [(i, w if 0 <= i < size else 0.0) for i, w in pairs]
-        total = sum(w for _, w in pairs)
-        pairs = [(i, w / total) for i, w in pairs]
-    return [(min(max(i, 0), size - 1), w) for i, w in pairs]
+    shrink, reach = float(min(scale, 1) if antialias else 1), 1 if method == "linear" else 2
+    base, side = math.floor(x), math.ceil(reach / shrink)
+
+    def weight(i: int) -> float:
+        d = abs(i - float(x)) * shrink
+        if (exclude and not 0 <= i < size) or d >= reach:
+            return 0.0
+        near = 1 - d if reach == 1 else ((a + 2) * d - (a + 3)) * d * d + 1
+        return near if d <= 1 else ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    pairs = [(i, weight(i)) for i in range(base - side + 1, base + side + 1)]
+    total = (
+        (sum(w for _, w in pairs) or math.nan) if exclude or antialias else 1.0
+    )  # nan: the extrapolation has its place
+    return [(min(max(i, 0), size - 1), w / total) for i, w in pairs]
 
 
 def _resize_ref(
     data: Any, size: Any, scales: Any, roi: Any, method: str, coordinate_transformation_mode: str, rounding_method: str,
-    cubic_alpha: float, cubic_exclude: bool, extrapolation_value: float,
+    cubic_alpha: float, cubic_exclude: bool, extrapolation_value: float, antialias: bool = False,
 ) -> Any:  # fmt: skip
     mode, rank, y = coordinate_transformation_mode, data.ndim, data.astype(np.float64)
     outside = np.zeros([int(d) for d in size], bool)
@@ -108,7 +112,8 @@ def _resize_ref(
         if n == m and scale == 1 and mode != "tf_crop_and_resize":
             continue
         x = _source_ref(np.arange(m, dtype=_F), n, m, scale, mode, (roi[d], roi[d + rank]) if roi else (0, 1))
-        taps = np.array([_taps_ref(v, n, method, rounding_method, cubic_alpha, cubic_exclude) for v in x])
+        how = (scale, method, rounding_method, cubic_alpha, cubic_exclude, antialias)
+        taps = np.array([_taps_ref(v, n, *how) for v in x])
         along = [-1 if i == d else 1 for i in range(rank)]
         y = sum(np.take(y, t[:, 0].astype(int), d) * t[:, 1].reshape(along) for t in taps.swapaxes(0, 1))
         if mode == "tf_crop_and_resize":
@@ -124,9 +129,33 @@ _ATTRS = {
 }  # fmt: skip
 
 declare(
-    "image.resize", "data size:shape", _ATTRS, infer=_resize_infer, lower=resize, reference=_resize_ref,
+    "image.resize", "data size:shape", {**_ATTRS, "antialias": flag(False)},
+    infer=lambda data, size: _resize_infer("image.resize", data, size), lower=resize, reference=_resize_ref,
     fusion=Fusion.OPAQUE, rtol=1e-4,
     doc="Resize every axis to `size`; `scales`, where given, decide the coordinates.",
+)  # fmt: skip
+
+
+def _placed_infer(data: Expr, size: Expr, placement: Expr, scales: Any) -> TensorType:
+    found = _resize_infer("image.resize_placed", data, size)
+    given = tensor_arg("image.resize_placed", "placement", placement, ndim=1, kind="float")
+    if given.shape is not None and found.ndim >= 0:
+        demand_equal("image.resize_placed: numbers of all axes", given.shape[0], 3 * found.ndim, placement.span)
+        if scales is not None:
+            demand_equal("image.resize_placed: scales of all axes", int64(len(scales)), found.ndim, placement.span)
+    return found
+
+
+def _placed_ref(data: Any, size: Any, placement: Any, scales: Any, **attrs: Any) -> Any:
+    known = [s or placement[d] for d, s in enumerate(scales or [0] * data.ndim)]
+    return _resize_ref(data, size, known, list(placement[data.ndim :]), **attrs)
+
+
+declare(
+    "image.resize_placed", "data size:shape placement",
+    {**{k: v for k, v in _ATTRS.items() if k != "roi"}, "antialias": flag(False)}, infer=_placed_infer,
+    lower=resize_placed, reference=_placed_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    doc="Resize by scales, where `scales` has 0 or is None, and regions that are data: (3 * rank,) float32.",
 )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -59,7 +60,8 @@ def roi_align(
                 for low, a, c, step in zip((y0, x0), at, counts, steps, strict=True)
             ]
             inside = [p[(p >= -1) & (p <= size)] for p, size in zip(places, (height, width), strict=True)]
-            found = [_bilinear(image[int(batch)], y, x, height, width) for y in inside[0] for x in inside[1]]
+            join = np.maximum if mode == "max_corner" else np.add
+            found = [_bilinear(image[int(batch)], y, x, height, width, join) for y in inside[0] for x in inside[1]]
             if len(found) < math.prod(counts):
                 found.append(np.zeros(channels, image.dtype))
             if found and mode == "avg":
@@ -69,12 +71,9 @@ def roi_align(
     return out if layout == "NCHW" else out.transpose(0, 2, 3, 1)
 
 
-def _bilinear(image: Any, y: float, x: float, height: int, width: int) -> Any:
-    value: Any = 0
-    for place, down in _line(y, height):
-        for column, right in _line(x, width):
-            value = value + image[:, place, column] * down * right
-    return value
+def _bilinear(image: Any, y: float, x: float, height: int, width: int, join: np.ufunc) -> Any:
+    ends = itertools.product(_line(y, height), _line(x, width))
+    return join.reduce([image[:, place, column] * down * right for (place, down), (column, right) in ends])
 
 
 def _line(place: float, size: int) -> list[tuple[int, float]]:
@@ -109,7 +108,7 @@ def roi_pool(data: np.ndarray, rois: np.ndarray, pooled_size: int | Sequence[int
 declare(
     "vision.roi_align", "data rois",
     {"pooled_size": sizes(1, 2), "spatial_scale": number(1.0), "sample_ratio": integer(-1), "aligned": flag(False),
-     "layout": word("NCHW", "NCHW", "NHWC"), "mode": word("avg", "avg", "max")},
+     "layout": word("NCHW", "NCHW", "NHWC"), "mode": word("avg", "avg", "max", "max_corner")},
     infer=lambda data, rois, pooled_size, layout: _regions_infer("vision.roi_align", data, rois, pooled_size, layout),
     lower=lambda data, rois, pooled_size, spatial_scale, sample_ratio, aligned, layout, mode: vision.roi_align(
         data, rois, pooled_size, spatial_scale, mode, sample_ratio, aligned, layout),

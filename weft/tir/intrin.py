@@ -73,10 +73,6 @@ def _mantissa(x: Any) -> Any:
     return np.where(x < 0, x.dtype.type(np.nan), scaled).astype(x.dtype)
 
 
-def _round_half_even(x: Any) -> Any:
-    return np.rint(x)
-
-
 def _power(a: Any, n: Any) -> Any:
     """``a ** n``; of integers, a negative exponent gives the truncated quotient ``1 / a ** -n``, and 0 for 0."""
     a, n = np.asarray(a), np.asarray(n)
@@ -100,61 +96,41 @@ def _dot_pairs(a: Any, b: Any) -> Any:
     return (np.asarray(a).astype(wide) * b.astype(wide)).reshape(-1, 2).sum(axis=1, dtype=wide)
 
 
+_FLOATS_OF_NUMPY = (
+    "exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh",
+)  # fmt: skip
+_INVERSES_OF_NUMPY = ("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh")
+
 INTRINSICS: dict[str, Intrinsic] = {
     i.name: i
     for i in (
-        Intrinsic("exp", 1, np.exp, "float"),
-        Intrinsic("exp2", 1, np.exp2, "float"),
+        *(Intrinsic(name, 1, getattr(np, name), "float") for name in _FLOATS_OF_NUMPY),
         Intrinsic("exp10", 1, lambda x: np.power(np.asarray(x).dtype.type(10), x), "float"),
-        Intrinsic("log", 1, np.log, "float"),
-        Intrinsic("log2", 1, np.log2, "float"),
-        Intrinsic("log10", 1, np.log10, "float"),
-        Intrinsic("log1p", 1, np.log1p, "float"),
         Intrinsic("logb", 1, _logb, "float"),
         Intrinsic("mantissa", 1, _mantissa, "float"),
-        Intrinsic("sqrt", 1, np.sqrt, "float"),
         Intrinsic("rsqrt", 1, lambda x: 1 / np.sqrt(x), "float"),
-        Intrinsic("sin", 1, np.sin, "float"),
-        Intrinsic("cos", 1, np.cos, "float"),
-        Intrinsic("tan", 1, np.tan, "float"),
-        Intrinsic("asin", 1, np.arcsin, "float"),
-        Intrinsic("acos", 1, np.arccos, "float"),
-        Intrinsic("atan", 1, np.arctan, "float"),
-        Intrinsic("sinh", 1, np.sinh, "float"),
-        Intrinsic("cosh", 1, np.cosh, "float"),
-        Intrinsic("tanh", 1, np.tanh, "float"),
-        Intrinsic("asinh", 1, np.arcsinh, "float"),
-        Intrinsic("acosh", 1, np.arccosh, "float"),
-        Intrinsic("atanh", 1, np.arctanh, "float"),
+        *(Intrinsic("a" + name[3:], 1, getattr(np, name), "float") for name in _INVERSES_OF_NUMPY),
         Intrinsic("erf", 1, _erf, "float"),
         Intrinsic("sigmoid", 1, lambda x: 1 / (1 + np.exp(-x)), "float"),
-        Intrinsic("floor", 1, np.floor, "same"),
-        Intrinsic("ceil", 1, np.ceil, "same"),
-        Intrinsic("trunc", 1, np.trunc, "same"),
-        Intrinsic("round", 1, _round_half_even, "same"),
-        Intrinsic("nearbyint", 1, _round_half_even, "same"),
+        *(Intrinsic(name, 1, getattr(np, name), "same") for name in ("floor", "ceil", "trunc", "abs")),
+        *(Intrinsic(name, 1, np.rint, "same") for name in ("round", "nearbyint")),
         Intrinsic("fabs", 1, np.abs, "same"),
-        Intrinsic("abs", 1, np.abs, "same"),
-        Intrinsic("isnan", 1, np.isnan, "bool"),
-        Intrinsic("isinf", 1, np.isinf, "bool"),
-        Intrinsic("isfinite", 1, np.isfinite, "bool"),
+        *(Intrinsic(name, 1, getattr(np, name), "bool") for name in ("isnan", "isinf", "isfinite")),
         Intrinsic(
             "popcount", 1, lambda x: bin(int(x) & (2 ** (np.asarray(x).dtype.itemsize * 8) - 1)).count("1"), "same"
         ),
         Intrinsic("clz", 1, _clz, "same"),
         Intrinsic("bitwise_not", 1, np.invert, "same"),
-        Intrinsic("bitwise_and", 2, np.bitwise_and, "same"),
-        Intrinsic("bitwise_or", 2, np.bitwise_or, "same"),
-        Intrinsic("bitwise_xor", 2, np.bitwise_xor, "same"),
+        *(
+            Intrinsic(name, 2, getattr(np, name), "same")
+            for name in ("bitwise_and", "bitwise_or", "bitwise_xor", "fmod")
+        ),
         Intrinsic("shift_left", 2, np.left_shift, "same"),
         Intrinsic("shift_right", 2, np.right_shift, "same"),
         Intrinsic("pow", 2, _power, "same"),
-        Intrinsic("fmod", 2, np.fmod, "same"),
         Intrinsic("atan2", 2, np.arctan2, "float"),
-        Intrinsic("hypot", 2, np.hypot, "float"),
-        Intrinsic("copysign", 2, np.copysign, "float"),
+        *(Intrinsic(name, 2, getattr(np, name), "float") for name in ("hypot", "copysign", "nextafter")),
         Intrinsic("ldexp", 2, lambda x, n: np.ldexp(x, np.asarray(n).astype(np.int32)), "float"),
-        Intrinsic("nextafter", 2, np.nextafter, "float"),
         Intrinsic("fma", 3, lambda a, b, c: a * b + c, "same"),
         Intrinsic("dot_accumulate", 3, _dot_accumulate, "same"),
         Intrinsic("dot_pairs", 2, _dot_pairs, "pairs"),
@@ -220,55 +196,19 @@ def dot_pairs(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 
 
 # ``abs`` is weft.ir's, ``dot_accumulate`` no function of scalars of one type, ``mantissa`` only for logarithms.
-exp = _make("exp")
-exp2 = _make("exp2")
-exp10 = _make("exp10")
-log = _make("log")
-log2 = _make("log2")
-log10 = _make("log10")
-log1p = _make("log1p")
-logb = _make("logb")
-sqrt = _make("sqrt")
-rsqrt = _make("rsqrt")
-sin = _make("sin")
-cos = _make("cos")
-tan = _make("tan")
-asin = _make("asin")
-acos = _make("acos")
-atan = _make("atan")
-sinh = _make("sinh")
-cosh = _make("cosh")
-tanh = _make("tanh")
-asinh = _make("asinh")
-acosh = _make("acosh")
-atanh = _make("atanh")
-erf = _make("erf")
-sigmoid = _make("sigmoid")
-floor = _make("floor")
-ceil = _make("ceil")
-trunc = _make("trunc")
-round = _make("round")
-nearbyint = _make("nearbyint")
-fabs = _make("fabs")
-isnan = _make("isnan")
-isinf = _make("isinf")
-isfinite = _make("isfinite")
-popcount = _make("popcount")
-clz = _make("clz")
-bitwise_not = _make("bitwise_not")
-bitwise_and = _make("bitwise_and")
-bitwise_or = _make("bitwise_or")
-bitwise_xor = _make("bitwise_xor")
-shift_left = _make("shift_left")
-shift_right = _make("shift_right")
-pow = _make("pow")
-fmod = _make("fmod")
-atan2 = _make("atan2")
-hypot = _make("hypot")
-copysign = _make("copysign")
-ldexp = _make("ldexp")
-nextafter = _make("nextafter")
-fma = _make("fma")
+exp, exp2, exp10, log, log2, log10, log1p, logb = map(
+    _make, ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "logb")
+)
+sqrt, rsqrt, erf, sigmoid = map(_make, ("sqrt", "rsqrt", "erf", "sigmoid"))
+sin, cos, tan, asin, acos, atan = map(_make, ("sin", "cos", "tan", "asin", "acos", "atan"))
+sinh, cosh, tanh, asinh, acosh, atanh = map(_make, ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh"))
+floor, ceil, trunc, round, nearbyint, fabs = map(_make, ("floor", "ceil", "trunc", "round", "nearbyint", "fabs"))
+isnan, isinf, isfinite, popcount, clz = map(_make, ("isnan", "isinf", "isfinite", "popcount", "clz"))
+bitwise_not, bitwise_and, bitwise_or, bitwise_xor = map(
+    _make, ("bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor")
+)
+shift_left, shift_right, pow, fmod, fma = map(_make, ("shift_left", "shift_right", "pow", "fmod", "fma"))
+atan2, hypot, copysign, ldexp, nextafter = map(_make, ("atan2", "hypot", "copysign", "ldexp", "nextafter"))
 power = pow
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import te, tir
@@ -45,56 +45,29 @@ def _resized(data: Any, roi: Any, size: Any, rank: int, layout: str, method: str
     return _resize(data, whole, None, region, _METHODS.get(method.lower(), method.lower()), **attrs)
 
 
-def resize1d(
-    data: Tensor, roi: Tensor, size: Extents | None = None, layout: str = "NCW", method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
-    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
-    output_shape: Shape | None = None,
-) -> Any:  # fmt: skip
-    """Resize the one spatial axis."""
-    attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
-                        extrapolation_value)  # fmt: skip
-    return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, 1), 1, layout, method, attrs),
-                    out_dtype or data.dtype)  # fmt: skip
+def _resizer(rank: int, channels_first: str) -> Callable[..., Any]:
+    """Make the function that resizes the spatial axes of one rank."""
+
+    def resize(
+        data: Tensor, roi: Sequence[float] | None, size: Extents | None = None, layout: str = channels_first,
+        method: str = "linear", coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
+        bicubic_alpha: float = -0.75, bicubic_exclude: int = 0, extrapolation_value: float = 0.0,
+        out_dtype: str | None = None, output_shape: Shape | None = None,
+    ) -> Any:  # fmt: skip
+        mode = coordinate_transformation_mode
+        rounding = rounding_method or ("round" if mode == "align_corners" else "floor")
+        attrs = {"coordinate_transformation_mode": mode, "rounding_method": rounding, "cubic_alpha": bicubic_alpha,
+                 "cubic_exclude": bool(bicubic_exclude), "extrapolation_value": extrapolation_value}  # fmt: skip
+        if output_shape:  # of all axes, or of the spatial ones
+            size = output_shape if len(output_shape) == rank else [output_shape[layout.index(n)] for n in "DHW"[-rank:]]
+        return narrowed(_resized(data, roi, size, rank, layout, method, attrs), out_dtype or data.dtype)
+
+    resize.__name__ = resize.__qualname__ = f"resize{rank}d"
+    resize.__doc__ = f"Resize the {('one', 'two', 'three')[rank - 1]} spatial {'axis' if rank == 1 else 'axes'}."
+    return resize
 
 
-def resize2d(
-    data: Tensor, roi: Tensor, size: Extents | None = None, layout: str = "NCHW", method: str = "linear",
-    coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", bicubic_alpha: float = -0.75,
-    bicubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: str | None = None,
-    output_shape: Shape | None = None,
-) -> Any:  # fmt: skip
-    """Resize the two spatial axes."""
-    attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
-                        extrapolation_value)  # fmt: skip
-    return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, 2), 2, layout, method, attrs),
-                    out_dtype or data.dtype)  # fmt: skip
-
-
-def resize3d(
-    data: Tensor, roi: Sequence[float] | None, size: Extents | None = None, layout: str = "NCDHW",
-    method: str = "linear", coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
-    bicubic_alpha: float = -0.75, bicubic_exclude: int = 0, extrapolation_value: float = 0.0,
-    out_dtype: str | None = None, output_shape: Shape | None = None,
-) -> Any:  # fmt: skip
-    """Resize the three spatial axes."""
-    attrs = _attributes(coordinate_transformation_mode, rounding_method, bicubic_alpha, bicubic_exclude,
-                        extrapolation_value)  # fmt: skip
-    return narrowed(_resized(data, roi, _wanted(size, output_shape, layout, 3), 3, layout, method, attrs),
-                    out_dtype or data.dtype)  # fmt: skip
-
-
-def _attributes(mode: str, rounding: str, alpha: float, exclude: int, extrapolation: float) -> dict[str, Any]:
-    rounding = rounding or ("round" if mode == "align_corners" else "floor")
-    return {"coordinate_transformation_mode": mode, "rounding_method": rounding, "cubic_alpha": alpha,
-            "cubic_exclude": bool(exclude), "extrapolation_value": extrapolation}  # fmt: skip
-
-
-def _wanted(size: Any, output_shape: Any, layout: str, rank: int) -> Any:
-    """The sizes of the spatial axes; `output_shape` has all axes, or those."""
-    if not output_shape:
-        return size
-    return output_shape if len(output_shape) == rank else [output_shape[layout.index(n)] for n in "DHW"[-rank:]]
+resize1d, resize2d, resize3d = (_resizer(rank, layout) for rank, layout in enumerate(("NCW", "NCHW", "NCDHW"), 1))
 
 
 def crop_and_resize(

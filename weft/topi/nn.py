@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from weft import error, te, tir
@@ -121,44 +122,21 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _pooled(
-    data: Any,
-    kernel: Any,
-    stride: Any,
-    dilation: Any,
-    padding: Any,
-    pool_type: str,
-    ceil_mode: bool,
-    layout: str,
-    include_pad: bool,
-) -> Any:
-    if pool_type not in ("max", "avg"):
-        raise error.InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
-    return _pool(pool_type, data, kernel, stride, padding, dilation, ceil_mode, include_pad, layout)
+def _pooling(rank: int, channels_first: str) -> Callable[..., Any]:
+    def pooling(
+        data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
+        ceil_mode: bool = False, layout: str = channels_first, count_include_pad: bool = True,
+    ) -> Any:  # fmt: skip
+        if pool_type not in ("max", "avg"):
+            raise error.InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
+        return _pool(pool_type, data, kernel, stride, padding, dilation, ceil_mode, count_include_pad, layout)
+
+    pooling.__name__ = pooling.__qualname__ = f"pool{rank}d"
+    pooling.__doc__ = f"{rank}-D pooling."
+    return pooling
 
 
-def pool1d(
-    data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
-    ceil_mode: bool = False, layout: str = "NCW", count_include_pad: bool = True,
-) -> Any:  # fmt: skip
-    """1-D pooling."""
-    return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
-
-
-def pool2d(
-    data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
-    ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True,
-) -> Any:  # fmt: skip
-    """2-D pooling."""
-    return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
-
-
-def pool3d(
-    data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
-    ceil_mode: bool = False, layout: str = "NCDHW", count_include_pad: bool = True,
-) -> Any:  # fmt: skip
-    """3-D pooling."""
-    return _pooled(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad)
+pool1d, pool2d, pool3d = (_pooling(rank, layout) for rank, layout in enumerate(("NCW", "NCHW", "NCDHW"), 1))
 
 
 POOL_TYPE_CODE = {"avg": 0, "max": 1}

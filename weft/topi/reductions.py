@@ -1,5 +1,6 @@
 """Reductions under the names and parameter orders of ``tvm.topi``."""
 
+from collections.abc import Callable
 from typing import Any
 
 from weft.te import Tensor
@@ -8,38 +9,21 @@ from weft.topi.shape import normalize_axes, normalize_axis
 from weft.topi.typing import Axes
 
 
-def _reduce(kind: str, data: Any, axis: Any, keepdims: bool) -> Any:
-    return reduce(kind, data, normalize_axes(kind, axis, data.ndim), keepdims)
+def _reduction(kind: str, doc: str) -> Callable[..., Any]:
+    def operation(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
+        return reduce(kind, data, normalize_axes(kind, axis, data.ndim), keepdims)
+
+    operation.__name__ = operation.__qualname__ = kind
+    operation.__doc__ = doc
+    return operation
 
 
-def sum(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The sum over axes."""
-    return _reduce("sum", data, axis, keepdims)
-
-
-def prod(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The product over axes."""
-    return _reduce("prod", data, axis, keepdims)
-
-
-def max(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The maximum over axes."""
-    return _reduce("max", data, axis, keepdims)
-
-
-def min(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
-    """The minimum over axes."""
-    return _reduce("min", data, axis, keepdims)
-
-
-def all(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
-    """Whether all elements hold."""
-    return _reduce("all", data, axis, keepdims)
-
-
-def any(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
-    """Whether any element holds."""
-    return _reduce("any", data, axis, keepdims)
+sum = _reduction("sum", "The sum over axes.")
+prod = _reduction("prod", "The product over axes.")
+max = _reduction("max", "The maximum over axes.")
+min = _reduction("min", "The minimum over axes.")
+all = _reduction("all", "Whether all elements hold.")
+any = _reduction("any", "Whether any element holds.")
 
 
 def _arg(kind: str, data: Any, axis: Any, keepdims: bool, select_last_index: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -99,6 +100,8 @@ def _nearest_index(axis: _Axis, o: Any, rounding: str) -> Any:
         i = tir.ceil(x)
     elif rounding == "round_prefer_ceil":
         i = tir.floor(x + _f(0.5))
+    elif rounding == "ceil_below_1":
+        i = tir.Select(_f(axis.scale) < _f(1.0), tir.ceil(x), tir.floor(x))
     else:
         i = tir.ceil(x - _f(0.5))
     return _clamp(cast("int64", i), axis.size)
@@ -108,12 +111,18 @@ def _clamp(i: Any, size: Any) -> Any:
     return tir.max(tir.min(i, size - int64(1)), int64(0))
 
 
+def _near(d: Any, a: float) -> Any:
+    return ((_f(a + 2) * d - _f(a + 3)) * d) * d + _f(1.0)
+
+
+def _far(d: Any, a: float) -> Any:
+    return ((_f(a) * d - _f(5 * a)) * d + _f(8 * a)) * d - _f(4 * a)
+
+
 def _cubic(t: Any, a: float) -> list[Any]:
     """Weights of four taps at distance ``1 + t, t, 1 - t, 2 - t``."""
-    one, two, av = _f(1.0), _f(2.0), _f(a)
-    far = lambda d: ((av * d - _f(5 * a)) * d + _f(8 * a)) * d - _f(4 * a)  # noqa: E731
-    near = lambda d: ((_f(a + 2) * d - _f(a + 3)) * d) * d + one  # noqa: E731
-    return [far(one + t), near(t), near(one - t), far(two - t)]
+    one, two = _f(1.0), _f(2.0)
+    return [_far(one + t, a), _near(t, a), _near(one - t, a), _far(two - t, a)]
 
 
 def _taps(axis: _Axis, o: Any, method: str, attrs: dict[str, Any]) -> list[tuple[Any, Any]]:
@@ -135,12 +144,15 @@ def _taps(axis: _Axis, o: Any, method: str, attrs: dict[str, Any]) -> list[tuple
 
 
 def resize(
-    data: Tensor, size: Shape, scales: Sequence[float] | None = None, roi: Sequence[float] | None = None,
+    data: Tensor, size: Shape, scales: Sequence[Scalar] | None = None, roi: Sequence[Scalar] | None = None,
     method: str = "linear", coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
-    cubic_alpha: float = -0.75, cubic_exclude: bool = False, extrapolation_value: float = 0.0,
+    cubic_alpha: float = -0.75, cubic_exclude: bool = False, extrapolation_value: float = 0.0, antialias: bool = False,
 ) -> Any:  # fmt: skip
-    """Resize data to `size`, one number per axis, by interpolation; `scales` and `roi` also have one entry per axis."""
-    attrs = {"cubic_alpha": cubic_alpha, "cubic_exclude": cubic_exclude}
+    """Resize data to `size`, one number per axis, by interpolation; `scales` and `roi` also have one entry per axis.
+
+    With `antialias`, an element of an axis that shrinks is a mean of all that it covers.
+    """
+    attrs = {"cubic_alpha": cubic_alpha, "cubic_exclude": cubic_exclude, "antialias": antialias}
     mode, rank = coordinate_transformation_mode, data.ndim
     axes: dict[int, _Axis] = {}
     for d in range(rank):
@@ -167,6 +179,18 @@ def resize(
     return te.compute(tuple(size), element, name="T_resize")
 
 
+def resize_placed(data: Tensor, size: Shape, placement: Tensor, scales: Sequence[float] | None, **attrs: Any) -> Any:
+    """:func:`resize` by data: scales, where `scales` has 0 or is None, then where regions begin, then where they end.
+
+    Parameters
+    ----------
+    placement : Tensor
+        (3 * rank,) float32.
+    """
+    known = [s if s else placement(d) for d, s in enumerate(scales or [0] * data.ndim)]
+    return resize(data, size, known, [placement(d) for d in range(data.ndim, 3 * data.ndim)], **attrs)
+
+
 def _places(axis: _Axis, innermost: bool, rounding: str) -> Any:
     """Where each output element along an axis comes from: computed, or, where that takes long, looked up."""
     if axis.integer_scale is not None and not innermost:
@@ -178,6 +202,10 @@ def _interpolated(data: Any, axes: dict[int, _Axis], method: str, attrs: dict[st
     """Interpolate along one axis after the other, the last first, in float32; places and weights are tables."""
     value, shape = data, list(data.shape)
     for d, axis in sorted(axes.items(), reverse=True):
+        shape[d] = axis.out
+        if attrs["antialias"]:
+            value = te.compute(tuple(shape), _covered(value, d, axis, method, attrs), name="T_resize_axis")
+            continue
         n_taps = 2 if method == "linear" else 4
         taps = [
             (
@@ -188,7 +216,6 @@ def _interpolated(data: Any, axes: dict[int, _Axis], method: str, attrs: dict[st
             )
             for k in range(n_taps)
         ]
-        shape[d] = axis.out
         value = te.compute(tuple(shape), _along(value, d, taps), name="T_resize_axis")
     return value
 
@@ -202,6 +229,46 @@ def _along(data: Any, axis: int, taps: list[tuple[Any, Any]]) -> Any:
             term = cast(_F, data(*o[:axis], place(o[axis]), *o[axis + 1 :])) * weight(o[axis])
             total = term if total is None else total + term
         return total
+
+    return element
+
+
+def _covered(data: Any, d: int, axis: _Axis, method: str, attrs: dict[str, Any]) -> Any:
+    """The mean of the elements along an axis that are near, by distances that shrink as the axis does."""
+    reach, scale = 1 if method == "linear" else 2, axis.scale
+    if isinstance(scale, (int, float)):
+        shrink: Any = _f(min(scale, 1.0))
+        side: Any = int64(math.ceil(reach / min(scale, 1.0)))
+    else:
+        shrink = tir.min(_f(scale), _f(1.0))
+        side = (axis.size + int64(1)) * int64(reach)
+        if not isinstance(scale, tir.ProducerLoad):
+            side = tir.min(cast("int64", tir.ceil(_f(reach) / shrink)), side)
+    table = (axis.out, int64(2) * side)
+
+    def place(o: Any, k: Any) -> Any:
+        return cast("int64", tir.floor(axis.source(o))) + k - side + int64(1)
+
+    def weight(o: Any, k: Any) -> Any:
+        i = place(o, k)
+        far = tir.abs(cast(_F, i) - axis.source(o)) * shrink
+        if method == "linear":
+            share = tir.max(_f(1.0) - far, _f(0.0))
+        else:
+            near, apart = (f(far, attrs["cubic_alpha"]) for f in (_near, _far))
+            share = tir.Select(far < _f(1.0), near, tir.Select(far < _f(2.0), apart, _f(0.0)))
+        inside = tir.all(i >= int64(0), i < axis.size)
+        return tir.Select(inside, share, _f(0.0)) if attrs["cubic_exclude"] else share
+
+    places = te.compute(table, lambda o, k: cast("int32", _clamp(place(o, k), axis.size)), name="places")
+    weights = te.compute(table, weight, name="weights")
+    every, each = (te.reduce_axis((0, table[1]), name) for name in ("every", "each"))
+    total = te.compute((axis.out,), lambda o: te.sum(weights(o, every), axis=every), name="total")
+    shares = te.compute(table, lambda o, k: weights(o, k) / total(o), name="shares")
+
+    def element(*o: Any) -> Any:
+        read = data(*o[:d], places(o[d], each), *o[d + 1 :])
+        return te.sum(cast(_F, read) * shares(o[d], each), axis=each)
 
     return element
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import te, tir
@@ -43,6 +44,8 @@ def roi_align(
     rois : Tensor
         (regions, 5): the image's number, then x and y of two corners, which are multiplied by `spatial_scale`.
     pooled_size : int or pair of int
+    mode : str
+        ``avg``, ``max``, or ``max_corner``: the greatest of the weighted pixels around samples, as ONNX has it.
     sample_ratio : int
         Samples of a part along each axis; as many as it has pixels, rounded up, if this is not positive.
     aligned : bool
@@ -92,9 +95,8 @@ def roi_align(
                 inside = logical_and(ends[0][0][2], ends[1][0][2])
                 corners = [(y, x, down * right) for y, down, _ in ends[0] for x, right, _ in ends[1]]
                 with ib.if_scope(inside if mode == "avg" else const(True, "bool")), ib.for_range(0, channels) as c:
-                    value = const(0, dtype)
-                    for y, x, weight in corners:
-                        value = value + image[batch, y, x, c].astype(dtype) * weight
+                    terms = [image[batch, y, x, c].astype(dtype) * weight for y, x, weight in corners]
+                    value = functools.reduce(tir.max, terms) if mode == "max_corner" else sum(terms, const(0, dtype))
                     if mode != "avg":
                         value = select(inside, value, const(0, dtype))
                     value, total = value.astype(data.dtype), out[r, row, column, c]
@@ -134,24 +136,17 @@ def _ends(place: Any, size: Any, dtype: str) -> list[tuple[Any, Any, Any]]:
     return [(cast("int64", below), const(1, dtype) - far, inside), (cast("int64", above), far, inside)]
 
 
-def roi_align_nchw(
-    data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str, sample_ratio: int = -1,
-    aligned: bool = False,
-) -> Any:  # fmt: skip
-    """:func:`roi_align` of images whose channels come first."""
-    return roi_align(data, rois, pooled_size, spatial_scale, _mode(mode), sample_ratio, aligned)
+def _align_in(layout: str) -> Callable[..., Any]:
+    def align(
+        data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str, sample_ratio: int = -1,
+        aligned: bool = False,
+    ) -> Any:  # fmt: skip
+        spelled = str({0: "avg", 1: "max", b"avg": "avg", b"max": "max"}.get(mode, mode))  # type: ignore[call-overload]
+        return roi_align(data, rois, pooled_size, spatial_scale, spelled, sample_ratio, aligned, layout)
 
-
-def roi_align_nhwc(
-    data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str, sample_ratio: int = -1,
-    aligned: bool = False,
-) -> Any:  # fmt: skip
-    """:func:`roi_align` of images whose channels come last."""
-    return roi_align(data, rois, pooled_size, spatial_scale, _mode(mode), sample_ratio, aligned, "NHWC")
-
-
-def _mode(mode: Any) -> str:
-    return str({0: "avg", 1: "max", b"avg": "avg", b"max": "max"}.get(mode, mode))
+    align.__name__ = align.__qualname__ = f"roi_align_{layout.lower()}"
+    align.__doc__ = f":func:`roi_align` of images in {layout}."
+    return align
 
 
 def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, layout: str = "NCHW") -> Any:
@@ -194,6 +189,7 @@ def _within(place: Any, size: Any) -> Any:
 
 
 roi_pool_nchw = roi_pool
+roi_align_nchw, roi_align_nhwc = map(_align_in, ("NCHW", "NHWC"))
 
 
 def get_valid_counts(data: Tensor, score_threshold: Operand = 0, id_index: int = 0, score_index: int = 1) -> list[Any]:

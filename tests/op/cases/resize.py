@@ -1,8 +1,10 @@
 """Resizing and sampling of images."""
 
+from typing import Any
+
 import numpy as np
 
-from tests.op.contract import Case, Shape, Sizes, call, case, cases
+from tests.op.contract import Array, Case, Shape, Sizes, call, case, cases
 
 NEAR = {"rtol": 2e-3, "atol": 2e-4}
 MODES = """
@@ -17,13 +19,11 @@ def _resize(method: str, mode: str) -> None:
         )
 
 
-for _method, _mode in (
-    *(("linear", m) for m in MODES),
-    ("cubic", "half_pixel"),
-    ("cubic", "align_corners"),
-    ("nearest", "asymmetric"),
-):
-    _resize(_method, _mode)
+for _mode in MODES:
+    _resize("linear", _mode)
+_resize("cubic", "half_pixel")
+_resize("cubic", "align_corners")
+_resize("nearest", "asymmetric")
 
 
 def _nearest(rounding: str) -> None:
@@ -39,43 +39,36 @@ for _rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
     _nearest(_rounding)
 
 
-@cases("image.resize")
-def _exclude(s: Sizes) -> Case:
-    cubic = {"method": "cubic", "cubic_exclude": True, "cubic_alpha": -0.5}
-    return call(s.real(1, 1, 4, 4), Shape((1, 1, 9, 3)), symbolic=False, **cubic, **NEAR)
+def _still(shape: tuple[int, ...], size: tuple[int, ...], **attrs: Any) -> None:
+    case("image.resize", make=lambda s: call(s.real(*shape), Shape(size), symbolic=False, **attrs, **NEAR))
 
 
-def _shrunk(mode: str) -> None:
-    """A length that is rounded down: the scale is not the quotient of the lengths."""
-
-    @cases("image.resize")
-    def make(s: Sizes) -> Case:
-        return call(
-            s.real(1, 1, 4, 7), Shape((1, 1, 2, 4)), scales=(1.0, 1.0, 0.6, 0.6),
-            coordinate_transformation_mode=mode, symbolic=False, **NEAR,
-        )  # fmt: skip
-
-
-for _mode in MODES:
-    _shrunk(_mode)
+_still((1, 1, 4, 4), (1, 1, 9, 3), method="cubic", cubic_exclude=True, cubic_alpha=-0.5)
+for _method in ("linear", "cubic"):
+    _still((2, 1, 13, 4), (2, 1, 5, 6), method=_method, antialias=True, cubic_exclude=_method == "cubic")
+for _mode in MODES:  # a length that is rounded down: the scale is not the quotient of the lengths
+    _still((1, 1, 4, 7), (1, 1, 2, 4), scales=(1.0, 1.0, 0.6, 0.6), coordinate_transformation_mode=_mode)
+CROP = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 9.0}
+_still((1, 1, 4, 4), (1, 1, 3, 5), roi=(0.0, 0.0, 0.4, -0.2, 1.0, 1.0, 0.8, 0.7), **CROP)
+CEIL = {"method": "nearest", "rounding_method": "ceil_below_1", "coordinate_transformation_mode": "asymmetric"}
+_still((1, 1, 4, 7), (1, 1, 7, 4), scales=(1.0, 1.0, 1.75, 0.6), **CEIL)
 
 
-@cases("image.resize")
-def _crop(s: Sizes) -> Case:
-    return call(
-        s.real(1, 1, 4, 4), Shape((1, 1, 3, 5)), roi=(0.0, 0.0, 0.4, -0.2, 1.0, 1.0, 0.8, 0.7),
-        coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0, symbolic=False, **NEAR,
-    )  # fmt: skip
+def _placed(**attrs: Any) -> None:
+    numbers = Array(np.array([1, 1.5, 0.6, 0, 0.25, -0.25, 1, 0.75, 1.25], "float32"), (9,))
+    case("image.resize_placed", make=lambda s: call(
+        s.real(2, 4, 7), Shape((2, 6, 4)), numbers, scales=(1.0, 0.0, 0.0), **attrs, **NEAR))  # fmt: skip
+
+
+_placed(method="cubic", antialias=True)
+_placed(**CROP)
+_placed(**CEIL)
 
 
 @cases("image.resize")
 def _bytes(s: Sizes) -> Case:
-    return call(
-        s.integer(s.a, 1, 3, 3, low=0, high=250, dtype="uint8"),
-        Shape((s.a, 1, 6, 6)),
-        coordinate_transformation_mode="asymmetric",
-        steps=1,
-    )
+    image = s.integer(s.a, 1, 3, 3, low=0, high=250, dtype="uint8")
+    return call(image, Shape((s.a, 1, 6, 6)), coordinate_transformation_mode="asymmetric", steps=1)
 
 
 @cases("image.resize", when=lambda s: s.b * s.c > 0)
@@ -137,6 +130,3 @@ def _grid(rank: int, align: bool) -> None:
 for _rank in (2, 3):
     for _align in (True, False):
         _grid(_rank, _align)
-
-
-assert np is not None

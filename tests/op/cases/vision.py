@@ -31,7 +31,7 @@ def _boxes(s: Sizes, classes: int = 3) -> Array:
 
 ALIGN = [
     {}, {"sample_ratio": 2}, {"aligned": True, "mode": "max"}, {"aligned": True, "sample_ratio": 3},
-    {"layout": "NHWC", "spatial_scale": 0.5},
+    {"layout": "NHWC", "spatial_scale": 0.5}, {"mode": "max_corner"},
 ]  # fmt: skip
 
 

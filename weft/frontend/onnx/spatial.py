@@ -13,7 +13,7 @@ from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.pool import output_sizes, pool, pool_window, reach
 from weft.frontend.onnx.registry import converter
-from weft.frontend.onnx.value import Dim, Value
+from weft.frontend.onnx.value import Dim
 from weft.frontend.onnx.window import read_window
 from weft.ir import constant
 
@@ -195,97 +195,17 @@ def _roi_align(node: Node) -> Any:
     mode, default = node.attr("mode", "avg"), "half_pixel" if node.opset >= 16 else "output_half_pixel"
     if mode not in ("avg", "max"):
         node.error("RoiAlign: an unknown mode", expected="avg or max", found=mode)
-    batch, channels, height, width = node.shape()
-    node.require_shape(1, [node.shape(2)[0], 4])
+    regions, wide = node.shape(2)[0], "float64" if node.dtype(1) == "float64" else "float32"
+    node.require_shape(1, [regions, 4])
     half = node.attr("coordinate_transformation_mode", default) == "half_pixel"
     ends = node.emit(node.x(1) * node.attr("spatial_scale", 1.0) - (0.5 if half else 0.0))
-    node.require_indices("a batch index", node.x(2), 0, batch)
-    regions = node.shape(2)[0]
-    if mode == "avg":
-        wide = "float64" if node.dtype(1) == "float64" else "float32"
-        image = node.astype(node.reshape(node.x(2), [regions, 1]), wide)
-        rois = node.op("concat", [image, node.astype(ends, wide)], axis=1)
-        sizes = [node.attr("output_height", 1), node.attr("output_width", 1)]
-        return node.op("vision.roi_align", node.x(), rois, pooled_size=sizes, spatial_scale=1.0, mode="avg",
-                       sample_ratio=node.attr("sampling_ratio", 0), aligned=half)  # fmt: skip
-    lines = []
-    for axis, size, count in ((1, height, "output_height"), (0, width, "output_width")):
-        low, high = (node.reshape(node.slice(ends, [1], [k], [k + 1]), [regions]) for k in (axis, axis + 2))
-        lines.append(_Line(node, low, high, size, node.attr(count, 1), not half))
-    rows, columns = lines
-    flat = node.reshape(node.permute(node.x(), [0, 2, 3, 1]), [s.product([batch, height, width]), channels])
-    image = node.reshape(node.astype(node.x(2), "int64"), [regions, 1, 1, 1, 1])
-    parts = []
-    for y, down in rows.ends:
-        for x, right in columns.ends:
-            row = node.op("add", node.op("multiply", image, node.number(height, "int64")), rows.spread(y, True))
-            place = node.op("add", node.op("multiply", row, node.number(width, "int64")), columns.spread(x, False))
-            weight = node.op("multiply", rows.spread(down, True), columns.spread(right, False))
-            weight = node.reshape(weight, [*node.dims(weight), 1])
-            parts.append(node.op("multiply", node.op("take", flat, place, axis=0, mode="clip"), weight))
-    inside = node.op("logical_and", rows.spread(rows.used, True), columns.spread(columns.used, False))
-    inside = node.reshape(inside, [*node.dims(inside), 1])
-    return node.permute(_pooled(node, parts, inside, (rows, columns), mode), [0, 3, 1, 2])
-
-
-class _Line:
-    """The places along one axis at which regions are read: (regions, outputs, samples)."""
-
-    def __init__(self, node: Node, low: Any, high: Any, size: Dim, outputs: int, at_least_one: bool) -> None:
-        dtype, ratio = node.dtype(1), node.attr("sampling_ratio", 0)
-        extent = node.emit(high - low)
-        extent = node.op("maximum", extent, node.scalar(1.0, dtype)) if at_least_one else extent
-        step = node.emit(extent / float(outputs))
-        regions = node.dims(low)[0]
-        column = [regions, 1, 1]
-        if ratio > 0:
-            samples: Dim = ratio
-            count = node.full([regions], ratio, dtype)
-        else:  # as many as there are pixels, which each region has its own number of
-            count = node.op("maximum", node.op("ceil", step), node.scalar(0.0, dtype))
-            most = node.op("max", node.concat([count, node.full([1], 1, dtype)], 0), axis=0, keepdims=True)
-            samples = node.graph.ints(Value.of_expr(node.astype(most, "int64")), sizes=True)[0]
-        numbers = node.astype(node.op("arange", 0, s.to_expr(samples), 1, dtype="int64"), dtype)
-        counted = node.reshape(count, column)
-        fraction = node.emit((numbers + 0.5) / node.op("maximum", counted, node.scalar(1.0, dtype)))
-        bins = node.reshape(constant(np.arange(outputs).astype(dtype)), [outputs, 1])
-        place = node.emit(node.reshape(low, column) + (fraction + bins) * node.reshape(step, column))
-        last = node.number(s.subtract(size, 1), dtype)
-        good = node.op("logical_and", node.op("greater_equal", place, node.scalar(-1.0, dtype)),
-                       node.op("less_equal", place, node.number(size, dtype)))  # fmt: skip
-        self.used = node.op("broadcast_to", node.op("less", numbers, counted), [regions, outputs, samples])
-        at = node.op("minimum", node.op("maximum", place, node.scalar(0.0, dtype)), last)
-        below = node.op("floor", at)
-        far = node.emit(at - below)
-        good = node.astype(good, dtype)
-        above = node.op("minimum", node.emit(below + 1.0), last)
-        self.ends = [(node.astype(below, "int64"), node.emit(good * (1.0 - far))),
-                     (node.astype(above, "int64"), node.op("multiply", good, far))]  # fmt: skip
-        self.node, self.count, self.regions = node, count, regions
-
-    def spread(self, x: Any, is_row: bool) -> Any:
-        """Bring (regions, outputs, samples) among the axes (regions, rows, samples, columns, samples)."""
-        first, *rest = self.node.dims(x)
-        return self.node.reshape(x, [first, *rest, 1, 1] if is_row else [first, 1, 1, *rest])
-
-
-def _pooled(node: Node, parts: list[Any], inside: Any, lines: tuple[_Line, _Line], mode: str) -> Any:
-    """Pool (regions, rows, samples, columns, samples, channels) over samples."""
-    dtype = node.dtype()
-    if mode == "avg":
-        total = parts[0]
-        for part in parts[1:]:
-            total = node.op("add", total, part)
-        total = node.op("where", inside, total, node.scalar(0.0, dtype))
-        count = node.op("maximum", node.op("multiply", lines[0].count, lines[1].count), node.scalar(1.0, dtype))
-        pooled = node.op("sum", total, axis=(2, 4), keepdims=False)
-        return node.op("divide", pooled, node.reshape(count, [lines[0].regions, 1, 1, 1]))
-    most = parts[0]
-    for part in parts[1:]:
-        most = node.op("maximum", most, part)
-    most = node.op("where", inside, most, node.scalar(-np.inf, dtype))
-    pooled = node.op("max", most, axis=(2, 4), keepdims=False)
-    return node.op("where", node.op("isinf", pooled), node.scalar(0.0, dtype), pooled)
+    node.require_indices("a batch index", node.x(2), 0, node.shape()[0])
+    image = node.astype(node.reshape(node.x(2), [regions, 1]), wide)
+    rois = node.op("concat", [image, node.astype(ends, wide)], axis=1)
+    sizes = [node.attr("output_height", 1), node.attr("output_width", 1)]
+    kind = "avg" if mode == "avg" else "max_corner"
+    return node.op("vision.roi_align", node.x(), rois, pooled_size=sizes, spatial_scale=1.0, mode=kind,
+                   sample_ratio=node.attr("sampling_ratio", 0), aligned=half)  # fmt: skip
 
 
 @converter("MaxRoiPool")

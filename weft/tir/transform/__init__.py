@@ -57,41 +57,13 @@ from weft.tir.transform.unroll import unroll_loop
 from weft.tir.transform.vectorize import vectorize_loop
 from weft.tir.transform.vectorize_statements import vectorize_statements
 
-CommonSubexprElim = CommonSubexprElimTIR = common_subexpr_elim
+CommonSubexprElimTIR = common_subexpr_elim
 CompactBufferAllocation = compact_buffer
-DefaultGPUSchedule = default_gpu_schedule
-DotProduct = dot_product
 FlattenBuffer = update_wrapper(partial(flatten_buffer, wide=False), flatten_buffer)
-ForceNarrowIndexToInt32 = force_narrow_index_to_int32
-HoistExpression = hoist_expression
 HoistIfThenElse = hoist_tests
-ImportLLVM = import_llvm
-InjectDoubleBuffer = inject_double_buffer
-InjectPrefetch = inject_prefetch
-InjectRollingBuffer = inject_rolling_buffer
-InjectSoftwarePipeline = inject_software_pipeline
-PrefetchStreams = prefetch_streams
-InjectVirtualThread = inject_virtual_thread
-InstrumentBoundCheckers = instrument_bound_checkers
 LoopPartition = update_wrapper(partial(loop_partition, cut=True), loop_partition)
-LowerCrossThreadReduction = lower_cross_thread_reduction
-LowerCustomDatatypes = lower_custom_datatypes
-LowerIntrin = lower_intrin
-MakePackedAPI = make_packed_api
-MergeSharedMemoryAllocations = merge_shared_memory_allocations
-RemoveNoOp = remove_no_op
-RemoveStoreUndef = remove_store_undef
-RewriteUnsafeSelect = rewrite_unsafe_select
-Scalarize = scalarize
-Simplify = StmtSimplify = stmt_simplify
-SkipEmptyLoops = skip_empty_loops
-SplitHostDevice = split_target_regions
+Simplify = stmt_simplify
 StorageFlatten = storage_flatten
-StorageRewrite = storage_rewrite
-ThreadSync = thread_sync
-TransposeTiles = transpose_tiles
-UnrollLoop = unroll_loop
-VectorizeLoop = vectorize_statements
 
 prim_func_pass = function_pass_over(_PrimFunc)
 """``@prim_func_pass(opt_level=0)`` makes a pass of ``fn(func, mod, ctx) -> PrimFunc``."""

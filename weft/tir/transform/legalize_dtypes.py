@@ -58,14 +58,14 @@ def _narrow(value: ir.PrimExpr, dtype: str) -> ir.PrimExpr:
     return _bits(dtype, ir.cast(half, (bits + bias) >> ir.const(16, whole)))
 
 
-class _Visit:
-    """Rewrites each node once; what is below says how variables, buffers and expressions change."""
+class RewriteOnce:
+    """Rewrites each node of a function once; subclasses say how variables, buffers and expressions change."""
 
-    def __init__(self, narrow: Callable[[str], bool]) -> None:
-        self.narrow = narrow
+    def __init__(self) -> None:
         self.memo: dict[Any, Any] = {}
 
     def visit(self, node: Any) -> Any:
+        """Rewrite a node; one that is met again becomes the same."""
         if not isinstance(node, ir.Node):
             return node
         known = self.memo.get(node)
@@ -74,22 +74,25 @@ class _Visit:
         return known
 
     def rewrite(self, node: Any) -> Any:
+        """Return what a node becomes."""
         raise NotImplementedError
 
     def run(self, func: PrimFunc) -> PrimFunc:
+        """Rewrite body, parameters and buffers."""
         body = self.visit(func.body)
         params = tuple(self.visit(p) for p in func.params)
         buffers = tuple((self.visit(p), self.visit(b)) for p, b in func.buffer_map)
         same = body is func.body and all(a is b for a, b in zip(params, func.params, strict=True))
+        same = same and all(new[1] is old[1] for new, old in zip(buffers, func.buffer_map, strict=True))
         return func if same else func.replace(body=body, params=params, buffer_map=buffers)
 
 
-class _Compute(_Visit):
+class _Compute(RewriteOnce):
     """Operands and results become wide, and with them buffers inside that only loads and stores touch."""
 
     def __init__(self, narrow: Callable[[str], bool], wide: str, body: Any) -> None:
-        super().__init__(narrow)
-        self.wide = wide
+        super().__init__()
+        self.narrow, self.wide = narrow, wide
         inside: list[Buffer] = []
         views: list[tuple[Buffer, Buffer]] = []
         opaque: set[ir.Var] = set()
@@ -169,8 +172,12 @@ class _Compute(_Visit):
         return new
 
 
-class _Storage(_Visit):
+class _Storage(RewriteOnce):
     """Variables and buffers hold the bits; what computes with a value takes them for it again."""
+
+    def __init__(self, narrow: Callable[[str], bool]) -> None:
+        super().__init__()
+        self.narrow = narrow
 
     def stored(self, dtype: str) -> str:
         known = ir.DataType(dtype)

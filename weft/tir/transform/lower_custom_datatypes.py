@@ -8,6 +8,7 @@ from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer
 from weft.tir.custom_datatype import has_lowering, lowering_of, stored_as
 from weft.tir.function import PrimFunc
+from weft.tir.transform.legalize_dtypes import RewriteOnce
 
 _SHAPES = frozenset(("tir.if_then_else", "tir.reinterpret", "tir.likely"))
 
@@ -38,35 +39,18 @@ def lower_custom_datatypes(func: PrimFunc, mod: IRModule, *, target: str = "llvm
     Cost: Linear.
     Source: TVM's ``LowerCustomDatatypes``.
     """
-    lower = _Lower(target)
-    body = lower.visit(func.body)
-    if not lower.found:
-        return func
-    params = tuple(lower.visit(p) for p in func.params)
-    buffers = tuple((lower.visit(p), lower.visit(b)) for p, b in func.buffer_map)
-    return func.replace(body=body, params=params, buffer_map=buffers)
+    return _Lower(target).run(func)
 
 
-class _Lower:
+class _Lower(RewriteOnce):
     def __init__(self, target: str) -> None:
+        super().__init__()
         self.target = target
-        self.memo: dict[Node, Any] = {}
-        self.found = False
-
-    def visit(self, node: Any) -> Any:
-        """Rewrite a node; one that is met again becomes the same."""
-        if not isinstance(node, Node):
-            return node
-        known = self.memo.get(node)
-        if known is None:
-            known = self.memo[node] = self.rewrite(node)
-        return known
 
     def rewrite(self, node: Node) -> Any:
         if isinstance(node, (Var, Buffer)):
             if not DataType(node.dtype).is_custom:
                 return rebuild_node(node, self.visit) if isinstance(node, Buffer) else node
-            self.found = True
             new = rebuild_node(node, self.visit) if isinstance(node, Buffer) else node
             return replace_node(new, dtype=stored_as(node.dtype))
         new = rebuild_node(node, self.visit)
@@ -83,7 +67,6 @@ class _Lower:
             if custom is None:
                 return new
             if node.op.name in _SHAPES or node.op.name.startswith("tir.call_"):
-                self.found = True
                 return replace_node(new, dtype=stored_as(node.dtype))
             if node.op.name == "tir.rsqrt" and not has_lowering(node, self.target, custom):
                 root = CallIntrin(custom, "tir.sqrt", node.args)
@@ -93,5 +76,4 @@ class _Lower:
 
     def apply(self, op: Any, src: str, extra: str = "") -> Any:
         """Write an operation as it was registered."""
-        self.found = True
         return lowering_of(op, self.target, src, extra)(op)

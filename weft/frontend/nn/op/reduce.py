@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.frontend.nn.op.manipulate import ones, zeros
@@ -17,24 +17,19 @@ def _axes(axis: Axes) -> Any:
     return (axis,) if isinstance(axis, int) else axis
 
 
-def sum(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "sum") -> Tensor:
-    """Add up over axes, by default all."""
-    return apply("sum", x, axis=_axes(axis), keepdims=keepdims, name=name)
+def _reduction(op: str, doc: str) -> Callable[..., Tensor]:
+    def operation(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = op) -> Tensor:
+        return apply(op, x, axis=_axes(axis), keepdims=keepdims, name=name)
+
+    operation.__name__ = operation.__qualname__ = op
+    operation.__doc__ = doc
+    return operation
 
 
-def mean(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mean") -> Tensor:
-    """Take the mean over axes, by default all."""
-    return apply("mean", x, axis=_axes(axis), keepdims=keepdims, name=name)
-
-
-def max(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "max") -> Tensor:
-    """Take the greatest over axes, by default all."""
-    return apply("max", x, axis=_axes(axis), keepdims=keepdims, name=name)
-
-
-def min(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "min") -> Tensor:
-    """Take the least over axes, by default all."""
-    return apply("min", x, axis=_axes(axis), keepdims=keepdims, name=name)
+sum = _reduction("sum", "Add up over axes, by default all.")
+mean = _reduction("mean", "Take the mean over axes, by default all.")
+max = _reduction("max", "Take the greatest over axes, by default all.")
+min = _reduction("min", "Take the least over axes, by default all.")
 
 
 def cumsum(
