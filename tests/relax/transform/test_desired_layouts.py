@@ -101,7 +101,7 @@ def test_scalars_and_biases_come_into_the_layout(name: str, layouts: list[str], 
         y = bb.emit(OP.nn.conv2d(x, w))
         bb.emit_func_output(bb.emit_output(FOLLOWERS[name](y)))
     made = ConvertLayout({"relax.nn.conv2d": layouts})(bb.get())
-    assert made.script().count(f"R.{moves}") == 4 - (name == "scalar")  # data, kernel, bias, result: not what is between
+    assert made.script().count(f"R.{moves}") == 4 - (name == "scalar")  # data, kernel, bias and result
 
 
 def test_followers_keep_the_layout_without_transposing_between() -> None:

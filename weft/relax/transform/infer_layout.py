@@ -145,9 +145,11 @@ def _keeps_blocks(case: _Case) -> bool:
 def _in_blocks(case: _Case) -> Inferred | None:
     """Element-wise, of scalars and tensors of one rank in the layout of the first with blocks; ones are broadcast."""
     layout, whole = next(v for v in case.have if has_blocks(v)), case.call.ty.shape
-    shapes = [a.ty.shape for a in case.call.args if isinstance(a.ty, ir.TensorType)]
-    alike = whole is not None and all(s is not None and len(s) in (0, len(whole)) for s in shapes)
-    alike = alike and all(ir.as_int(d) == 1 or ir.structural_equal(d, w) for s in shapes for d, w in zip(s, whole, strict=False))
+    shapes: list[Any] = [a.ty.shape for a in case.call.args if isinstance(a.ty, ir.TensorType)]
+    if whole is None or any(s is None or len(s) not in (0, len(whole)) for s in shapes):
+        return None
+    pairs = [pair for s in shapes for pair in zip(s, whole, strict=False)]
+    alike = all(ir.as_int(d) == 1 or ir.structural_equal(d, w) for d, w in pairs)
     return Inferred([v and layout for v in case.own], layout, case.call.attrs) if alike else None
 
 

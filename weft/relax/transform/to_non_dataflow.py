@@ -94,8 +94,9 @@ def remove_purity_checking(func: Function, mod: IRModule, *, keep_indices: bool 
     """
 
     def unwrap(value: Any) -> Any:
-        if isinstance(value, Function) and value.is_pure and not value.attrs.get(_CHECKED):
-            return value.with_attr(_CHECKED, True)
+        if isinstance(value, Function):
+            marked = not value.is_pure or value.attrs.get(_CHECKED)
+            return value if marked else value.with_attr(_CHECKED, True)
         if is_op(value, "call_py_func"):
             name, args = value.args
             fields = args.fields if isinstance(args, Tuple) else (args,)
