@@ -178,7 +178,7 @@ def _untransposed(_binding: Any, value: Any, bb: BlockBuilder) -> ir.Expr | None
         return None
     if value.args[1].ty.ndim < 2 or _axes(turned) != _swapped(value.args[1].ty.ndim):
         return None
-    more = {"transposed": True, "name": "NT_matmul", "primfunc_name_hint": "NT_matmul"}
+    more: Any = {"transposed": True, "name": "NT_matmul", "primfunc_name_hint": "NT_matmul"}
     return bb.call_te(matmul, value.args[0], turned.args[0], str(value.ty.dtype), **more)
 
 
