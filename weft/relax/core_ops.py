@@ -387,7 +387,8 @@ def _from_type_args(call: ir.Call) -> ir.Type:
 
 @core_op("call_tir_inplace")
 def _in_place_type(call: ir.Call) -> ir.Type:
-    _check_places(call, call.attrs["inplace_indices"])
+    if isinstance(call.args[1], ir.Tuple):  # else it is checked in normal form
+        _check_places(call, call.attrs["inplace_indices"])
     return _from_type_args(call)
 
 

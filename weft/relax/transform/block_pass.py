@@ -20,18 +20,18 @@ def over_functions(face: Callable[..., Pass], rewrite: Callable[[Any, IRModule],
     return Pass(face.__name__, run, opt_level, face.__doc__)
 
 
-def over_bindings(face: Callable[..., Pass], rule: Rule, opt_level: int = 0) -> Pass:
-    """Make the pass that `face` returns: a rule for each binding, which may add functions to its builder."""
+def over_bindings(face: Callable[..., Pass], rule_of: Callable[[Function, IRModule], Rule]) -> Pass:
+    """Make the pass that `face` returns: each function's rule for its bindings, which may add functions."""
 
     def run(mod: IRModule) -> IRModule:
         bb = BlockBuilder(mod)
         for gvar, func in mod.items():
             if isinstance(func, Function):
-                new = rewrite_bindings(func, mod, rule, bb)
+                new = rewrite_bindings(func, mod, rule_of(func, mod), bb)
                 bb.update_func(gvar, func if new is func else remove_all_unused(new, bb.module))
         return mod.with_functions(bb.get().functions)
 
-    return Pass(face.__name__, run, opt_level, face.__doc__)
+    return Pass(face.__name__, run, 0, face.__doc__)
 
 
 def over_blocks(func: Function, fn: Callable[[DataflowBlock], DataflowBlock]) -> Function:

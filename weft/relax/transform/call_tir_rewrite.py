@@ -80,7 +80,7 @@ def _expand(
         scalars = call.args[2].values if len(call.args) > 2 else ()
         callee_args += tuple(ir.prim_value(v) for v in scalars)
         bb.emit(ir.Call(callee, callee_args, span=call.span, ty_args=types), "_")
-    return bb.emit(whole, hint) if whole in args else whole
+    return bb.emit(whole, hint) if any(whole is a for a in args) else whole
 
 
 def device_index(where: ir.VDevice | None, devices: tuple[Any, ...]) -> int:

@@ -12,7 +12,7 @@ def ComputePrimValue() -> ir.Pass:
 
     Those in the arguments of calls and in the conditions of branches; the sizes in shapes stay.
     """
-    return over_bindings(ComputePrimValue, _rule)
+    return over_bindings(ComputePrimValue, lambda func, mod: _rule)
 
 
 def _rule(_binding: Any, value: Any, bb: BlockBuilder) -> ir.Expr | None:
