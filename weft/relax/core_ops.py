@@ -109,10 +109,11 @@ def _check_places(call: ir.Call, indices: tuple[int, ...]) -> None:
         raise InvalidArgument("inplace_indices names an operand for each result, each operand once, or -1",
                               expected=f"{len(results)} of -1..{count - 1}, one of them an operand",
                               found=str(indices))  # fmt: skip
-    for i in places:
-        found = operands.fields[i].ty
-        if found is not None and not isinstance(found, ir.TensorType):
-            raise InvalidArgument("only a tensor is written in place", found=f"operand {i}, which is {found}")
+    for i, ty in zip(indices, results, strict=True):
+        found = operands.fields[i].ty if i >= 0 else None
+        if found is not None and (contradict(found, ty) or not isinstance(found, ir.TensorType)):
+            raise InvalidArgument("only a tensor of the result's type is written in place", expected=str(ty),
+                                  found=f"operand {i}, which is {found}")  # fmt: skip
 
 
 @also_called(out_sinfo="out_ty")
@@ -344,8 +345,35 @@ def storage_tensor(storage: ir.Expr, offset: ir.PrimExpr | int, shape: Dims, dty
 # --- type rules -------------------------------------------------------------------------------------------------------
 
 
+def contradict(a: ir.Type | None, b: ir.Type | None) -> bool:
+    """Whether no value is of both types; what is not known, symbolic sizes included, contradicts nothing."""
+    if a is b or a is None or b is None or isinstance(a, ir.AnyType) or isinstance(b, ir.AnyType):
+        return False
+    if isinstance(a, ir.TensorType) and isinstance(b, ir.TensorType):
+        return bool(a.dtype and b.dtype and a.dtype != b.dtype) or _ranks(a.ndim, b.ndim) or _sizes(a.shape, b.shape)
+    if isinstance(a, ir.TupleType) and isinstance(b, ir.TupleType):
+        return len(a.fields) != len(b.fields) or any(map(contradict, a.fields, b.fields))
+    if isinstance(a, ir.ShapeType) and isinstance(b, ir.ShapeType):
+        return _ranks(a.ndim, b.ndim) or _sizes(a.values, b.values)
+    if isinstance(a, ir.PrimType) and isinstance(b, ir.PrimType):
+        return a.dtype != b.dtype
+    kinds = (ir.TensorType, ir.TupleType, ir.ShapeType, ir.PrimType)
+    return type(a) is not type(b) and isinstance(a, kinds) and isinstance(b, kinds)
+
+
+def _ranks(a: int, b: int) -> bool:
+    return a >= 0 and b >= 0 and a != b
+
+
+def _sizes(a: Any, b: Any) -> bool:
+    if a is None or b is None or len(a) != len(b):
+        return False
+    return any(
+        isinstance(x, ir.IntImm) and isinstance(y, ir.IntImm) and x.value != y.value for x, y in zip(a, b, strict=True)
+    )
+
+
 @core_op("call_tir")
-@core_op("call_tir_inplace")
 @core_op("call_tir_with_grad")
 @core_op("call_dps_packed")
 @core_op("call_pure_packed")
@@ -355,6 +383,13 @@ def _from_type_args(call: ir.Call) -> ir.Type:
     if not call.ty_args:
         return ir.AnyType()
     return call.ty_args[0] if len(call.ty_args) == 1 else ir.TupleType(call.ty_args)
+
+
+@core_op("call_tir_inplace")
+def _in_place_type(call: ir.Call) -> ir.Type:
+    if isinstance(call.args[1], ir.Tuple):  # else it is checked in normal form
+        _check_places(call, call.attrs["inplace_indices"])
+    return _from_type_args(call)
 
 
 @core_op("make_closure")

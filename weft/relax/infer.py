@@ -110,11 +110,18 @@ def function_type(func: Any) -> ir.Type:
 
 
 def result_type(declared: ir.Type | None, found: ir.Type | None) -> ir.Type | None:
-    """Return the type of a function's result: that of its body where it implies the declared one."""
+    """Return the type of a function's result: that of its body, on declared devices, where it implies the other."""
     if declared is None or found is None or ir.structural_equal(declared, found):
         return found if declared is None else declared
     implied = isinstance(declared, ir.AnyType) or ir.structural_equal(merge_types(declared, found), declared)
-    return found if implied else declared
+    return _on_devices_of(declared, found) if implied else declared
+
+
+def _on_devices_of(declared: Any, found: ir.Type) -> ir.Type:
+    if isinstance(declared, ir.TupleType) and isinstance(found, ir.TupleType):
+        return ir.TupleType(tuple(map(_on_devices_of, declared.fields, found.fields)))
+    where = getattr(declared, "vdevice", None)
+    return found if where is None else _on_device(found, where)
 
 
 def typed_call(call: ir.Call) -> ir.Call:

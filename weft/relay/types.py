@@ -1,6 +1,7 @@
 """Relay's types: those of ``weft.ir`` with Relay's defaults, and what functional programs need besides.
 
 Two types are equal (``==``) when their structure is; type variables are equal to themselves, and ``Any`` to ``Any``.
+Dimensions of tensors are equal where they are the same integers, whatever computes them: ``n + n`` and ``n * 2``.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 import typing
 from typing import ClassVar
 
+from weft.arith import Analyzer
 from weft.ir import AnyDim as Any
-from weft.ir import Node, PrimExpr, Type, VDevice, as_int, structural_equal
+from weft.ir import Cast, IntImm, Node, PrimExpr, Type, Var, VDevice, as_int, int64, rewrite, structural_equal
 from weft.ir import TensorType as IRTensorType
 from weft.ir import TupleType as IRTupleType
 from weft.ir.structural import BIND, NAMED, NUMBERED
@@ -38,7 +40,7 @@ class _Structural:
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Type) and types_equal(self, other)
+        return isinstance(other, Type) and (types_equal(self, other) or _same_numbers(self, other))
 
     def __ne__(self, other: object) -> bool:  # else that of the nodes, which compares identity
         return not self == other
@@ -161,6 +163,28 @@ def type_parts(ty: typing.Any) -> tuple[Type, ...]:
 def types_equal(a: typing.Any, b: typing.Any) -> bool:
     """Whether two types have the same structure."""
     return a is b or structural_equal(a, b)
+
+
+def _same_numbers(a: typing.Any, b: typing.Any) -> bool:
+    """Whether tensors differ at most in how dimensions are computed; without overflow, in 32 or in 64 bits."""
+    if not (isinstance(a, IRTensorType) and isinstance(b, IRTensorType) and a.shape and b.shape):
+        return False
+    wide: dict[PrimExpr, PrimExpr] = {}
+
+    def widened(e: typing.Any) -> typing.Any:
+        if isinstance(e, IntImm):
+            return int64(e.value)
+        if isinstance(e, Cast):
+            return e.value if e.value.dtype == "int64" else e
+        return wide.setdefault(e, Var(e.name, "int64")) if isinstance(e, Var) and e.dtype == "int32" else e
+
+    def same(x: typing.Any, y: typing.Any) -> bool:
+        if as_int(x) != as_int(y):
+            return False  # of which the hash is made
+        x, y = rewrite(x, widened), rewrite(y, widened)
+        return structural_equal(x, y) or (x.dtype == y.dtype == "int64" and Analyzer().can_prove_equal(x, y))
+
+    return (a.dtype, a.ndim, a.vdevice) == (b.dtype, b.ndim, b.vdevice) and all(map(same, a.shape, b.shape))
 
 
 def _shallow(ty: typing.Any) -> tuple[typing.Any, ...]:

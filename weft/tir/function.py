@@ -70,7 +70,8 @@ class PrimFunc(ir.BaseFunc):
     @property
     def ty_of_references(self) -> ir.FuncType:
         """A function of any arguments, which gives nothing unless it returns a scalar."""
-        return ir.FuncType(None, ir.TupleType(()) if self.ret_type is None else ir.AnyType())
+        given = self.ret_type if isinstance(self.ret_type, ir.PrimType) else ir.AnyType()
+        return ir.FuncType(None, ir.TupleType(()) if self.ret_type is None else given)
 
     def __post_init__(self) -> None:
         if type(self.attrs) is not ir.Attrs:

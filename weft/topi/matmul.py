@@ -18,25 +18,29 @@ from weft.topi.typing import Tensors
 _LANES = 16  # the floats of the widest vectors
 
 
-def matmul(a: te.Tensor, b: te.Tensor, out_dtype: str = "") -> Any:
-    """Multiply matrices with NumPy's rules for ranks and batches; 16-bit floats are summed in float32."""
+def matmul(a: te.Tensor, b: te.Tensor, out_dtype: str = "", transposed: bool = False, name: str = "T_matmul") -> Any:
+    """Multiply matrices with NumPy's rules for ranks and batches; 16-bit floats are summed in float32.
+
+    The matrices of `b` may be given `transposed`.
+    """
     dtype = out_dtype or a.dtype
     wide = accumulator(dtype)
     batch = broadcast_shape(a.shape[:-2], b.shape[:-2]) if a.ndim > 2 or b.ndim > 2 else ()
-    if b.ndim > 1:
-        a = shared(a, b.shape[-1])
+    columns = b.shape[-2 if transposed else -1] if b.ndim > 1 else None
+    if columns is not None:
+        a = shared(a, columns)
     k = te.reduce_axis((int64(0), a.shape[-1]), "k")
-    rows, cols = (() if a.ndim == 1 else (a.shape[-2],)), (() if b.ndim == 1 else (b.shape[-1],))
+    rows, cols = (() if a.ndim == 1 else (a.shape[-2],)), (() if columns is None else (columns,))
 
     def element(*i: Any) -> Any:
         outer = i[: len(batch)]
         row = (i[len(batch)],) if rows else ()
         col = (i[-1],) if cols else ()
         x = a(*broadcast_index(a.shape[:-2], batch, outer), *row, k.var)
-        y = b(*broadcast_index(b.shape[:-2], batch, outer), k.var, *col)
+        y = b(*broadcast_index(b.shape[:-2], batch, outer), *((*col, k.var) if transposed else (k.var, *col)))
         return te.sum(cast(wide, x) * cast(wide, y), axis=k)
 
-    return narrowed(te.compute((*batch, *rows, *cols), element, name="T_matmul"), dtype)
+    return narrowed(te.compute((*batch, *rows, *cols), element, name=name), dtype)
 
 
 def linear(x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str = "") -> Any:

@@ -21,6 +21,7 @@ FOLLOWERS: dict[str, Any] = {
     "relu": OP.nn.relu,
     "bias": lambda y: OP.add(y, relax.const(np.arange(28, dtype="float32").reshape(4, 1, 7))),
     "row": lambda y: OP.multiply(y, relax.const(np.arange(7, dtype="float32"))),
+    "bias of channels": lambda y: OP.add(y, relax.const(np.arange(4, dtype="float32").reshape(1, 4, 1, 1))),
     "scalar": lambda y: OP.subtract(relax.const(1.5), y),
     "where": lambda y: OP.where(OP.greater(y, relax.const(0.0)), y, OP.negative(y)),
     "sum": lambda y: OP.sum(y, axis=[-1, 1]),
@@ -82,6 +83,18 @@ def test_what_follows_a_convolution_computes_the_same(name: str, layouts: list[s
     assert len(found) == len(wanted)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bias of channels", "scalar"])
+@pytest.mark.parametrize(("layouts", "moves"), [(["NHWC", "OHWI"], "permute_dims"), (["NCHW4c", "OIHW4o"], "layout_")])
+def test_scalars_and_biases_come_into_the_layout(name: str, layouts: list[str], moves: str) -> None:
+    bb = relax.BlockBuilder()
+    x, w = (relax.Var(n, relax.TensorType((4, 4, 3, 3), "float32")) for n in "xw")
+    with bb.function("main", [x, w]), bb.dataflow():
+        y = bb.emit(OP.nn.conv2d(x, w))
+        bb.emit_func_output(bb.emit_output(FOLLOWERS[name](y)))
+    made = ConvertLayout({"relax.nn.conv2d": layouts})(bb.get())
+    assert made.script().count(f"R.{moves}") == 4 - (name == "scalar")  # data, kernel, bias and result
 
 
 def test_followers_keep_the_layout_without_transposing_between() -> None:

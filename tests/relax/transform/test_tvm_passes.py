@@ -240,3 +240,94 @@ def test_batch_norms_use_the_batch_in_training():
     np.testing.assert_allclose(out[0], normal(mean, variance), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(out[1], 0.75 * m + 0.25 * mean, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(out[2], 0.75 * v + 0.25 * variance, rtol=1e-4, atol=1e-5)
+
+
+# --- Passes of one rule -----------------------------------------------------------------------------------------------
+
+
+def test_fast_functions_are_kernels_and_others_stay():
+    made = t.FastMathTransform()(module(["a = R.nn.softmax(x, axis=0)", "b = R.exp(a)", "z = R.tanh(R.add(b, y))"]))
+    assert kernels(made) == ["fast_softmax", "fast_exp", "fast_tanh"] and "R.add(" in made.script()
+    soft = np.exp(X) / np.exp(X).sum(0)
+    np.testing.assert_allclose(run(made, X, Y), np.tanh(np.exp(soft) + Y), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("x", "w", "axes"), [
+    ((4, 8), (3, 8), None), ((8,), (3, 8), [1, 0]), ((2, 1, 4, 8), (5, 3, 8), [0, 2, 1]), ((0, 8), (3, 8), [-1, 0]),
+])  # fmt: skip
+def test_products_read_matrices_that_are_transposed_for_them(x, w, axes):
+    params = f'x: R.Tensor({x}, "float32"), y: R.Tensor({w}, "float32")'
+    mod = module([f"a = R.permute_dims(y, axes={axes})", "z = R.matmul(x, a)"], params)
+    made = t.FuseTransposeMatmul()(mod)
+    assert kernels(made) == ["NT_matmul"] and "permute_dims" not in made.script()
+    a, b = RNG.standard_normal(x).astype("float32"), RNG.standard_normal(w).astype("float32")
+    np.testing.assert_allclose(run(made, a, b), a @ b.swapaxes(-1, -2), rtol=1e-5, atol=1e-5)
+    other = module(["a = R.permute_dims(x, axes=[1, 0])", "z = R.matmul(a, y)"])
+    assert t.FuseTransposeMatmul()(other) is other
+    zero = "    @T.prim_func\n    def zero(y: T.Buffer((4, 8), 'float32')):\n        y[0, 0] = T.float32(0)\n"
+    steps = ["a = R.permute_dims(y)", "_ = R.call_tir_inplace(cls.zero, (y,), [0], R.Tensor((4, 8), 'float32'))"]
+    changed = module([*steps, "z = R.matmul(x, a)"], more=zero)
+    assert t.FuseTransposeMatmul()(changed) is changed  # the product is of what the matrix was
+
+
+def test_scalars_are_computed_on_the_host():
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @R.function(pure=False)
+    def main(x: R.Tensor(("n", "m"), "float32")):
+        n, m = T.int64(), T.int64()
+        _ = R.assert_op(n < 9, format="too many")
+        if R.prim_value(n % m == 0):
+            z = R.add(x, x)
+        else:
+            z = x
+        return z
+""")
+    made = t.ComputePrimValue()(mod)
+    names = kernels(made)
+    assert len(names) == 2 and all(made[n].attrs["tir.is_host_func"] for n in names)
+    assert [len(made[n].params) for n in names] == [1, 2]
+    for shape, factor in (((6, 3), 2), ((5, 3), 1)):
+        np.testing.assert_array_equal(run(made, np.ones(shape, "float32")), np.full(shape, factor))
+    with pytest.raises(AssertionError, match="too many"):
+        run(made, np.ones((9, 3), "float32"))
+    assert t.ComputePrimValue()(made) is made
+
+
+def test_public_functions_have_the_names_of_their_symbols():
+    mod = from_source("""
+@I.ir_module
+class Module:
+    @R.function(private=True)
+    def f(x: R.Tensor((4, 8), "float32")):
+        return R.add(x, x)
+
+    @R.function
+    def g(x: R.Tensor((4, 8), "float32")):
+        R.func_attr({"global_symbol": "f"})
+        return cls.f(x)
+""")
+    made = t.NormalizeGlobalVar()(mod)
+    assert sorted(v.name_hint for v in made.get_global_vars()) == ["f", "f1"]
+    vm = relax.VirtualMachine(relax.build(made, "llvm"), weft.cpu())
+    np.testing.assert_array_equal(vm["f"](X).numpy(), X + X)
+
+
+def test_destinations_of_nested_tuples_and_operands_in_place():
+    @weft.register_func("test.tvm_passes.parts", override=True)
+    def parts(x, twice, half, negative):
+        for out, value in ((twice, x.numpy() * 2), (half, x.numpy() / 2), (negative, -x.numpy())):
+            out.copyfrom(value)
+
+    bb, ty = relax.BlockBuilder(), ir.tensor_type((4, 8), "float32")
+    x = relax.Var("x", ty)
+    with bb.function("main", [x]):
+        nested = ir.TupleType((ty, ir.TupleType((ty, ty))))
+        bb.emit_func_output(bb.emit(relax.call_dps_packed("test.tvm_passes.parts", (x,), nested)))
+    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    twice, rest = vm["main"](X)
+    np.testing.assert_array_equal([v.numpy() for v in (twice, *rest)], [2 * X, X / 2, -X])
+    for other in (ir.tensor_type((8, 4), "float32"), ir.tensor_type((4, 8), "int32")):
+        with pytest.raises(error.InvalidArgument, match="only a tensor of the result's type is written in place"):
+            relax.op.call_tir_inplace(relax.GlobalVar("f"), (relax.Var("x", other),), 0, ty)

@@ -94,7 +94,18 @@ def test_hints_where_nothing_is_known_place_the_input():
         return b
 """
     new = RealizeVDevice()(from_source(source))["main"]
-    assert places(new) == {"x": 1, "w": 1, "a": 1}
+    assert places(new) == {"x": 1, "w": 1, "a": 1, "b": 1}
+    source = f"""{HEAD}
+    @R.function
+    def main(x: R.Tensor((4, 4), "float32")) -> R.Tuple(R.Tensor((4, 4), "float32", "llvm:1"), R.Tensor((4, 4))):
+        a = R.exp(x)
+        b = R.add(a, a)
+        t = (b, a)
+        return t
+"""
+    new = RealizeVDevice()(from_source(source))["main"]
+    tensors = (new.params[0], *(b.var for b in new.body.blocks[0].bindings[:2]))
+    assert [v.ty.vdevice.vdevice_id for v in tensors] == [1] * 3
     assert RealizeVDevice()(from_source(SOURCE.replace("llvm:0", "llvm:1"))) is not None
 
 

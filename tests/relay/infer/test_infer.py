@@ -276,3 +276,13 @@ def test_a_kernel_may_stand_beside():
 def test_a_polymorphic_branch_fits_the_other_whichever_stands_first(branches):
     text = LIST + "def @main(%flag: bool) { if (%flag) { " + branches + " } }"
     assert result(text) == "fn (int32) -> Option[int32]"
+
+
+def test_dimensions_are_equal_as_numbers():
+    n, m, wide = (ir.Var(v, t) for v, t in (("n", "int32"), ("m", "int32"), ("k", "int64")))
+    shape = lambda d: relay.TensorType((d,))  # noqa: E731
+    for a, b in ((n + 2, ir.Cast("int64", n) + 2), (n * m * 4, m * 4 * n), (n + n, ir.Cast("int64", n) * 2)):
+        assert shape(a) == shape(b) and hash(shape(a)) == hash(shape(b))
+    for a, b in ((n + 1, n + 2), (n, m), (n, wide), (n, relay.Any()), (n - n + 2, ir.int64(2))):
+        assert shape(a) != shape(b)
+    assert shape(n + n) != relay.TensorType((n * 2,), "int8")

@@ -6,36 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import arith, ir, tir
+from weft.relax.core_ops import contradict
 
 _CALL_TIR = ("relax.call_tir", "relax.call_tir_inplace")
-
-
-def contradict(a: ir.Type | None, b: ir.Type | None) -> bool:
-    """Whether no value is of both types; what is not known, symbolic sizes included, contradicts nothing."""
-    if a is b or a is None or b is None or isinstance(a, ir.AnyType) or isinstance(b, ir.AnyType):
-        return False
-    if isinstance(a, ir.TensorType) and isinstance(b, ir.TensorType):
-        return bool(a.dtype and b.dtype and a.dtype != b.dtype) or _ranks(a.ndim, b.ndim) or _sizes(a.shape, b.shape)
-    if isinstance(a, ir.TupleType) and isinstance(b, ir.TupleType):
-        return len(a.fields) != len(b.fields) or any(map(contradict, a.fields, b.fields))
-    if isinstance(a, ir.ShapeType) and isinstance(b, ir.ShapeType):
-        return _ranks(a.ndim, b.ndim) or _sizes(a.values, b.values)
-    if isinstance(a, ir.PrimType) and isinstance(b, ir.PrimType):
-        return a.dtype != b.dtype
-    kinds = (ir.TensorType, ir.TupleType, ir.ShapeType, ir.PrimType)
-    return type(a) is not type(b) and isinstance(a, kinds) and isinstance(b, kinds)
-
-
-def _ranks(a: int, b: int) -> bool:
-    return a >= 0 and b >= 0 and a != b
-
-
-def _sizes(a: Any, b: Any) -> bool:
-    if a is None or b is None or len(a) != len(b):
-        return False
-    return any(
-        isinstance(x, ir.IntImm) and isinstance(y, ir.IntImm) and x.value != y.value for x, y in zip(a, b, strict=True)
-    )
 
 
 def argument_errors(call: ir.Call, mod: ir.IRModule) -> Iterator[str]:
@@ -89,11 +62,6 @@ def _call_tir_errors(call: ir.Call, mod: ir.IRModule) -> Iterator[str]:
         yield f"'{target.name_hint}' takes {len(func.params)} arguments ({names}), call_tir gives {parts}"
         return
     yield from _kernel_errors(target.name_hint, func, types)
-    if call.op.name == _CALL_TIR[1]:  # type: ignore[attr-defined]
-        declared = [t for ty in call.ty_args for t in (ty.fields if isinstance(ty, ir.TupleType) else (ty,))]
-        for i, ty in zip(call.attrs["inplace_indices"], declared, strict=False):
-            if 0 <= i < len(args.fields) and contradict(ty, types[i]):
-                yield f"the result {ty} is written into operand {i}, which is {types[i]}"
 
 
 def _kernel_errors(name: str, func: tir.PrimFunc, types: list[Any]) -> Iterator[str]:

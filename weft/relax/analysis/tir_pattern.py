@@ -31,8 +31,10 @@ def tir_op_pattern(func: tir.PrimFunc) -> op.Fusion:
 def _block_pattern(block: tir.Block) -> op.Fusion:
     stores: list[tir.BufferStore] = stores_of(block.body)
     reduced = {iv.var for iv in block.iter_vars if iv.iter_type == "reduce"}
+    if not stores:
+        return op.Fusion.OPAQUE  # something else computes, such as a packed function
     if block.init is not None or reduced:
-        return _reduction_pattern(stores, reduced)
+        return _reduction_pattern(block, stores, reduced)
     spatial = {iv.var for iv in block.iter_vars}
     if len(stores) != 1 or not _distinct_vars(stores[0].indices, spatial):
         return op.Fusion.OPAQUE
@@ -67,12 +69,12 @@ def _load_pattern(load: tir.BufferLoad, written: list[Any], spatial: set[ir.Var]
     return op.Fusion.INJECTIVE
 
 
-def _reduction_pattern(stores: list[tir.BufferStore], reduced: set[ir.Var]) -> op.Fusion:
-    """Classify a reduction: plain if each load has its own indices as they are, over one accumulator."""
-    if len(stores) != 1:
+def _reduction_pattern(block: tir.Block, stores: list[tir.BufferStore], reduced: set[ir.Var]) -> op.Fusion:
+    """Classify a reduction: plain if each load has its own indices as they are, over accumulators of one place."""
+    if any(not ir.structural_equal(s.indices, stores[0].indices) for s in stores):
         return op.Fusion.ANCHOR
-    own = stores[0].buffer
-    loads = [load for load in loads_of(stores[0].value) if load.buffer is not own]
+    own = {s.buffer for s in stores}
+    loads = [load for load in loads_of(block.body) if load.buffer not in own]
     buffers = {load.buffer for load in loads}
     plain = all(isinstance(i, ir.Var) or _is_zero(i) for load in loads for i in load.indices)
     over = [load for load in loads if any(i in reduced for i in load.indices)]

@@ -161,10 +161,12 @@ def emit(value: ir.Expr, annotate_ty: Note = None) -> ir.ExprVar:
     return bb.emit(value) if annotate_ty is None else bb.match_cast(value, as_type(annotate_ty))
 
 
-def emit_with_type(op: ir.Expr, args: Iterable[Value], ty_args: Note) -> ir.ExprVar:
-    """Bind a call of something whose result has the given type."""
+def emit_with_type(op: str | ir.Expr, args: Iterable[Value], ty_args: Note) -> ir.Expr:
+    """Bind a call of something whose result has the given type; in a program's text the call is the value itself."""
     types = ty_args if isinstance(ty_args, (list, tuple)) else [ty_args]
-    return _frame().bb.emit(ir.Call(op, tuple(as_relax(a) for a in args), ty_args=tuple(as_type(t) for t in types)))
+    callee = ir.Op.get(op) if isinstance(op, str) else op
+    call = ir.Call(callee, tuple(as_relax(a) for a in args), ty_args=tuple(as_type(t) for t in types))
+    return call if _FUNCTIONS.current is None else _frame().bb.emit(call)
 
 
 def emit_match_cast(value: ir.Expr, ty: Note) -> ir.ExprVar:

@@ -5,7 +5,7 @@ from weft.ir.pass_decorators import function_pass
 from weft.relax.transform.alter_op_impl import AlterOpImpl
 from weft.relax.transform.annotate_pattern import annotate_tir_op_pattern
 from weft.relax.transform.attach_extern import EXTERNAL_MODULES, AttachExternModules
-from weft.relax.transform.attach_symbol import attach_global_symbol
+from weft.relax.transform.attach_symbol import NormalizeGlobalVar, attach_global_symbol
 from weft.relax.transform.bind_params import BindParams
 from weft.relax.transform.bind_symbolic_vars import BindSymbolicVars, UpdateParamType
 from weft.relax.transform.block_pass import dataflowblock_pass
@@ -38,12 +38,13 @@ from weft.relax.transform.inline_private import inline_private_functions
 from weft.relax.transform.join_convolutions import join_convolutions
 from weft.relax.transform.lambda_lift import lambda_lift
 from weft.relax.transform.lazy_params import lazy_transform_params
-from weft.relax.transform.legalize_ops import LegalizeOps
+from weft.relax.transform.legalize_ops import FastMathTransform, LegalizeOps
 from weft.relax.transform.lower_builtin import kill_after_last_use, lower_alloc_tensor, lower_runtime_builtin
 from weft.relax.transform.lower_ops import legalize_mutable, lower_ops
 from weft.relax.transform.matmul_algebra import (
     AdjustMatmulOrder,
     ExpandMatmulOfSum,
+    FuseTransposeMatmul,
     ReorderPermuteDimsAfterConcat,
     ReorderTakeAfterMatmul,
 )
@@ -56,6 +57,7 @@ from weft.relax.transform.normalize import normalize
 from weft.relax.transform.normalize_blocks import Normalize
 from weft.relax.transform.pack_nbits import pack_nbits
 from weft.relax.transform.plan_memory import plan_memory
+from weft.relax.transform.prim_values import ComputePrimValue
 from weft.relax.transform.products_in_bfloat16 import products_in_bfloat16
 from weft.relax.transform.reshape_before_slice import reshape_before_slice
 from weft.relax.transform.rewrite_reshape import remove_redundant_reshape, rewrite_dataflow_reshape

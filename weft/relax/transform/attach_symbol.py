@@ -1,6 +1,7 @@
-"""AttachGlobalSymbol: every function of the module is exported under its name."""
+"""AttachGlobalSymbol and NormalizeGlobalVar: the functions of a module are exported under their names."""
 
 from weft import ir, tir
+from weft.relax.block_builder import with_public_names
 
 
 @ir.module_pass(opt_level=0)
@@ -29,3 +30,8 @@ def attach_global_symbol(mod: ir.IRModule) -> ir.IRModule:
             func = func.with_attr("global_symbol", gvar.name_hint)
         functions[gvar] = func
     return mod.with_functions(functions)
+
+
+def NormalizeGlobalVar() -> ir.Pass:
+    """Make the pass that names public functions as they are exported; private ones of these names get others."""
+    return ir.Pass("NormalizeGlobalVar", with_public_names, 0, NormalizeGlobalVar.__doc__)

@@ -57,27 +57,30 @@ def _expand(
     call: Any, bb: BlockBuilder, hint: str, inplace: tuple[int, ...] = (), devices: tuple[Any, ...] = ()
 ) -> ir.Expr:
     callee, args = call.args[0], _arguments(call.args[1], bb)
-    types = call.ty.fields if isinstance(call.ty, ir.TupleType) else (call.ty,)
-    outs: list[ir.Expr] = []
     fresh: list[ir.Expr] = []
-    for i, ty in enumerate(types):
-        reuse = inplace[i] if i < len(inplace) else -1
-        if reuse >= 0:
-            outs.append(args[reuse])
-        else:
-            assert isinstance(ty, ir.TensorType) and ty.shape is not None
-            outs.append(bb.emit(alloc_tensor(ty.shape, ty.dtype, device_index(ty.vdevice, devices)), hint))
-            fresh.append(outs[-1])
+    places = iter(inplace)
+
+    def result(ty: Any) -> ir.Expr:
+        """Make what a result of a type is: an operand, a new tensor, or a tuple of such."""
+        if isinstance(ty, ir.TupleType):
+            return ir.Tuple(tuple(map(result, ty.fields)))
+        if (reuse := next(places, -1)) >= 0:
+            return args[reuse]
+        assert isinstance(ty, ir.TensorType) and ty.shape is not None
+        fresh.append(bb.emit(alloc_tensor(ty.shape, ty.dtype, device_index(ty.vdevice, devices)), hint))
+        return fresh[-1]
+
+    whole = result(call.ty)
     callee_args = (*args, *fresh)
-    if len(call.args) > 2 and isinstance(call.args[2], ir.ShapeExpr):
-        callee_args += tuple(ir.prim_value(v) for v in call.args[2].values)
-        bb.emit(ir.Call(callee, callee_args, span=call.span, ty_args=(ir.TupleType(()),)), "_")
-    elif len(call.args) > 2:
+    types = () if isinstance(callee, ir.GlobalVar) else (ir.TupleType(()),)
+    if len(call.args) > 2 and not isinstance(call.args[2], ir.ShapeExpr):
         operands = callee, ir.Tuple((*callee_args, call.args[2]))
         bb.emit(ir.Call(ir.Op.get("relax.vm.call_tir_dyn"), operands, ir.Attrs.of(), span=call.span), "_")
     else:
-        bb.emit(ir.Call(callee, callee_args, span=call.span, ty_args=(ir.TupleType(()),)), "_")
-    return outs[0] if len(outs) == 1 and not isinstance(call.ty, ir.TupleType) else ir.Tuple(tuple(outs))
+        scalars = call.args[2].values if len(call.args) > 2 else ()
+        callee_args += tuple(ir.prim_value(v) for v in scalars)
+        bb.emit(ir.Call(callee, callee_args, span=call.span, ty_args=types), "_")
+    return bb.emit(whole, hint) if any(whole is a for a in args) else whole
 
 
 def device_index(where: ir.VDevice | None, devices: tuple[Any, ...]) -> int:

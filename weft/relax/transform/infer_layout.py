@@ -75,7 +75,7 @@ def layout_parts(layout: str) -> list[tuple[str, int | None]]:
 
 def has_blocks(layout: Any) -> bool:
     """Whether one dimension, or one of a tuple's fields, is in blocks."""
-    return any(map(has_blocks, layout)) if isinstance(layout, tuple) else layout is not None and not layout.isalpha()
+    return any(map(has_blocks, layout)) if isinstance(layout, tuple) else bool(layout) and not layout.isalpha()
 
 
 def _fits(ty: Any, layout: Any) -> bool:
@@ -143,10 +143,13 @@ def _keeps_blocks(case: _Case) -> bool:
 
 
 def _in_blocks(case: _Case) -> Inferred | None:
-    """Element-wise, of tensors of one rank and equal dimensions in the layout of the first with blocks."""
-    layout = next(v for v in case.have if has_blocks(v))
-    shapes = [a.ty.shape for a in case.call.args if isinstance(a.ty, ir.TensorType)]
-    alike = all(s is not None and ir.structural_equal(s, case.call.ty.shape) for s in shapes)
+    """Element-wise, of scalars and tensors of one rank in the layout of the first with blocks; ones are broadcast."""
+    layout, whole = next(v for v in case.have if has_blocks(v)), case.call.ty.shape
+    shapes: list[Any] = [a.ty.shape for a in case.call.args if isinstance(a.ty, ir.TensorType)]
+    if whole is None or any(s is None or len(s) not in (0, len(whole)) for s in shapes):
+        return None
+    pairs = [pair for s in shapes for pair in zip(s, whole, strict=False)]
+    alike = all(ir.as_int(d) == 1 or ir.structural_equal(d, w) for d, w in pairs)
     return Inferred([v and layout for v in case.own], layout, case.call.attrs) if alike else None
 
 

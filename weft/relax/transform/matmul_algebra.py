@@ -13,12 +13,16 @@ from typing import Any
 from weft import ir
 from weft.op import broadcast_dims, dims_of, equal_dims, make_call
 from weft.relax.analysis.variables import computable_at_compile_time
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.dpl import pattern as form
 from weft.relax.dpl.rewrite import rewrite_call
-from weft.relax.rewriter import all_bindings, use_counts
-from weft.relax.transform.block_pass import over_functions
+from weft.relax.effects import is_mergeable, mutable_variables
+from weft.relax.rewriter import Rule, all_bindings, use_counts
+from weft.relax.transform.block_pass import over_bindings, over_functions
+from weft.relax.transform.legalize_ops.legalize import known_shapes
 from weft.relax.transform.static_plan import KnownSizes
+from weft.topi.matmul import matmul
 
 _matmul, _permute_dims = make_call("matmul"), make_call("permute_dims")
 _product, _permuted = form.is_op("matmul"), form.is_op("permute_dims")
@@ -162,6 +166,27 @@ def _permuted_after(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     for count in {len(t.fields) for t in tuples if isinstance(t, ir.TupleType)} - {1}:
         func = rewritten(func, count)
     return func
+
+
+def FuseTransposeMatmul() -> ir.Pass:
+    """Make the pass that multiplies by matrices as they lie where they are transposed only for that, in one kernel."""
+    return over_bindings(FuseTransposeMatmul, _untransposed)
+
+
+def _untransposed(func: ir.Function, mod: ir.IRModule) -> Rule:
+    mutable = mutable_variables(func, mod)
+
+    def rule(_binding: Any, value: Any, bb: BlockBuilder) -> ir.Expr | None:
+        turned: Any = bb.lookup_binding(value.args[1]) if is_op(value, "matmul") else None
+        if not is_op(turned, "permute_dims") or not all(known_shapes(a.ty) for a in (value, *value.args)):
+            return None
+        w, ndim = value.args[1], value.args[1].ty.ndim
+        if ndim < 2 or _axes(turned) != _swapped(ndim) or not is_mergeable(turned, w, mutable, mod):
+            return None
+        more: Any = {"transposed": True, "name": "NT_matmul", "primfunc_name_hint": "NT_matmul"}
+        return bb.call_te(matmul, value.args[0], turned.args[0], str(value.ty.dtype), **more)
+
+    return rule
 
 
 def _all_known(func: ir.Function) -> Callable[[Iterable[Any]], bool]:

@@ -9,6 +9,7 @@ from weft.relax.expr import BindingBlock, DataflowVar, SeqExpr, Var
 from weft.relax.rename import rename_vars, replace_value, with_sequences
 
 _PURE_PACKED = ("relax.call_pure_packed", "relax.call_inplace_packed")
+_CHECKED = "relax.force_pure"
 
 
 @function_pass(kind=Function, opt_level=0)
@@ -91,36 +92,34 @@ def remove_purity_checking(func: Function, mod: IRModule, *, keep_indices: bool 
     Cost: Linear.
     Source: TVM's ``RemovePurityChecking``.
     """
-    destination_passing = False  # such calls become plain ones with their destinations, by CallTIRRewrite
 
     def unwrap(value: Any) -> Any:
-        nonlocal destination_passing
-        destination_passing = destination_passing or is_op(value, "call_dps_packed")
+        if isinstance(value, Function):
+            marked = not value.is_pure or value.attrs.get(_CHECKED)
+            return value if marked else value.with_attr(_CHECKED, True)
         if is_op(value, "call_py_func"):
             name, args = value.args
             fields = args.fields if isinstance(args, Tuple) else (args,)
             callee = ExternFunc("vm.builtin.call_py_func")
             return Call(callee, (name, *fields), ty_args=value.ty_args, span=value.span, ty=value.ty)
+        if is_op(value, "invoke_pure_closure"):
+            return with_fields(value, op=Op.get("relax.invoke_closure"))
         if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name in _PURE_PACKED:
             attrs = value.attrs if keep_indices else value.attrs.without("inplace_indices")
             return Call(value.args[0], value.args[1:], attrs, value.ty_args, span=value.span, ty=value.ty)
         return value
 
-    body = map_values(func.body, unwrap)
-    marked = not func.is_pure or func.attrs.get("relax.force_pure")
-    if body is func.body and (marked or not destination_passing):
-        return func
-    return func.replace(body=body, attrs=func.attrs if marked else func.attrs.with_(**{"relax.force_pure": True}))
+    return unwrap(func.replace(body=map_values(func.body, unwrap)))
 
 
 def map_values(seq: Expr, fn: Callable[[Expr], Expr]) -> Any:
-    """Apply ``fn`` to the value of each binding of plain blocks, branches included; untouched parts keep identity."""
+    """Apply ``fn`` to the value of each binding of plain blocks, inner ones first; untouched parts keep identity."""
     if not isinstance(seq, SeqExpr):
         return seq
 
     def mapped(value: Any) -> Any:
         if isinstance(value, (If, Function)):
-            return with_sequences(value, lambda s: map_values(s, fn))
+            value = with_sequences(value, lambda s: map_values(s, fn))
         return fn(value)
 
     blocks = (with_fields(b, bindings=tuple(replace_value(x, mapped(x.value)) for x in b.bindings)) for b in seq.blocks)

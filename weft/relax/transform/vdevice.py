@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import as_vdevice, is_op, to_vdevice
 from weft.relax.expr_functor import PyExprMutator
 from weft.relax.rename import variables
@@ -14,7 +16,7 @@ from weft.relax.rewriter import all_bindings, rewrite_bindings
 
 @ir.function_pass(kind=ir.Function)
 def realize_vdevice(func: ir.Function, mod: ir.IRModule) -> ir.Function:
-    """Give every tensor that follows from one on a virtual device, or leads to one, its device.
+    """Give every tensor that follows from one on a virtual device, or leads to one, such as the result, its device.
 
     Requires: ``relax.normalized``.
     Ensures: ``relax.normalized`` without ``hint_on_device``: a hint on a value that lives elsewhere is a copy.
@@ -30,7 +32,8 @@ def realize_vdevice(func: ir.Function, mod: ir.IRModule) -> ir.Function:
 
         @R.function
         def main(x: R.Tensor((2,), "float32", "llvm:1")) -> R.Tensor((2,), "float32", "llvm:1"):
-            b: R.Tensor((2,), "float32", "llvm:1") = R.exp(x)
+            a: R.Tensor((2,), "float32", "llvm:1") = x
+            b: R.Tensor((2,), "float32", "llvm:1") = R.exp(a)
             return b
     Cost: Linear.
     Source: TVM's ``RealizeVDevice``.
@@ -46,13 +49,14 @@ def realize_vdevice(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     if not hints:
         return placed
 
-    def rule(_binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
+    def rule(binding: Any, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
         if not is_op(value, "hint_on_device"):
             return None
         source = value.args[0]  # type: ignore[attr-defined]
         wanted = as_vdevice(value.attrs["dst_vdevice"])  # type: ignore[attr-defined]
         here = getattr(source.ty, "vdevice", None)
-        return source if here is not None and ir.structural_equal(here, wanted) else to_vdevice(source, wanted)
+        stays = here is not None and ir.structural_equal(here, wanted)
+        return bb.emit(source, binding.var.name_hint) if stays else to_vdevice(source, wanted)
 
     return rewrite_bindings(placed, mod, rule)
 
@@ -86,6 +90,8 @@ def _places(func: ir.Function) -> dict[ir.ExprVar, ir.VDevice]:
 
     for var in (*func.params, *(b.var for b in bindings)):
         put(var, _vdevice(var))
+    for var, where in _declared(func):
+        put(var, where)
     forward_first = [b for b in bindings if isinstance(b.value, ir.ExprVar) or _moves_nothing(b.value)]
     for b in bindings:
         put(b.var, _copied(b.value))
@@ -98,6 +104,17 @@ def _places(func: ir.Function) -> dict[ir.ExprVar, ir.VDevice]:
     for b in forward_first:
         put(b.var, next((place[v] for v in operands(b.value) if v in place), None))
     return place
+
+
+def _declared(func: ir.Function) -> Iterator[tuple[Any, ir.VDevice | None]]:
+    """Yield what a function returns with the devices that its result is declared on."""
+    values: dict[Any, Any] = {b.var: b.value for b in all_bindings(func)}
+    pairs: list[tuple[Any, Any]] = [(getattr(func.body, "body", None), func.ret_ty)]
+    for value, ty in pairs:
+        value = values[value] if isinstance(values.get(value), ir.Tuple) else value
+        if isinstance(value, ir.Tuple) and isinstance(ty, ir.TupleType):
+            pairs += zip(value.fields, ty.fields, strict=True)
+        yield value, getattr(ty, "vdevice", None)
 
 
 def _moves_nothing(value: Any) -> bool:

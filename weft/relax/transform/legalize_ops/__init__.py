@@ -5,4 +5,4 @@ The default pipeline lowers groups of operators instead (``lower_ops``). Read ``
 """
 
 from weft.relax.transform.legalize_ops.common import LegalizeFunc, TEFunc, register_legalize
-from weft.relax.transform.legalize_ops.legalize import LegalizeOps
+from weft.relax.transform.legalize_ops.legalize import FastMathTransform, LegalizeOps

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from weft import ir
+from weft import ir, topi
+from weft.op import list_ops
 from weft.relax.block_builder import BlockBuilder
+from weft.relax.core_ops import CORE_OPS
 from weft.relax.infer import function_type
 from weft.relax.rewriter import replace_value, rewrite_bindings
 from weft.relax.transform.legalize_ops.common import LegalizeFunc
@@ -33,6 +36,18 @@ def LegalizeOps(
     custom = {_full(n): f for n, f in (customize_legalize_map or {}).items()}
     state = _Legalizer(custom, frozenset(_full(n) for n in skip_ops or ()), enable_warning)
     return ir.Pass("LegalizeOps", state.run, 0, LegalizeOps.__doc__)
+
+
+def FastMathTransform() -> ir.Pass:
+    """Make the pass that replaces softmax, exp, erf and tanh by kernels of TOPI's functions ``fast_*``."""
+
+    def kernel(fast: Any) -> LegalizeFunc:
+        return lambda bb, call: bb.call_te(fast, *call.args, **dict(call.attrs.items))
+
+    fast = {"nn.softmax": topi.nn.fast_softmax, "exp": topi.fast_exp, "erf": topi.fast_erf, "tanh": topi.fast_tanh}
+    stay = frozenset(_full(n) for n in (*list_ops(), *CORE_OPS) if n not in fast)
+    state = _Legalizer({_full(n): kernel(f) for n, f in fast.items()}, stay, False)
+    return ir.Pass("FastMathTransform", state.run, 0, FastMathTransform.__doc__)
 
 
 def _full(name: str) -> str:
