@@ -384,24 +384,21 @@ def _lie_side_by_side(ctx: RuleContext, rv: BlockRV, row: LoopRV, column: LoopRV
 
 def _partial_columns(ctx: RuleContext, name: str, rows: int) -> list[str]:
     """Cut a reduction of few columns into those of every `rows`-th row and one over them; returns both in order."""
-    sch, rv = ctx.sch, BlockRV(name)
-    block = ctx.block(rv)
+    sch, rv, block = ctx.sch, BlockRV(name), ctx.block(BlockRV(name))
     loops, variables = sch.get_loops(rv), set(reduce_vars(block))
     reducing = [x for x in loops if _feeds(ctx, name, x, variables)]
     columns = [x for x in loops if x not in reducing]
     if not (reducing and columns and _lie_side_by_side(ctx, rv, reducing[-1], columns[-1], 4 * rows)):
         return [name]
     steps = ctx.extent(reducing[-1]) // rows
-    _, inner = sch.split(reducing[-1], [None, rows])
-    partial = sch.rfactor(inner, len(block.writes[0].buffer.shape) - 1).name
+    partial = sch.rfactor(sch.split(reducing[-1], [None, rows])[1], len(block.writes[0].buffer.shape) - 1).name
     ctx.whole_steps[partial] = steps
     return [partial, name]
 
 
 def _join_columns(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
     """Make one loop of the partial results of all columns, inside the loop over what goes into them."""
-    spatial = _spatial_loop_vars(ctx, rv)
-    loops = ctx.sch.get_loops(rv)[depth:]
+    spatial, loops = _spatial_loop_vars(ctx, rv), ctx.sch.get_loops(rv)[depth:]
     results = [x for x in loops if x.var in spatial]
     ctx.sch.reorder(*(x for x in loops if x.var not in spatial), *results)
     ctx.fuse(results)
