@@ -133,7 +133,7 @@ def _are_few(count: int, size: int, dtype: str) -> bool:
     if size < SHORT or not has_key(dtype):
         return 2 * count < size or _are_inserted(count, size)
     steps = count * (log(size / count) + 2) * log2(count + 1) if count else 0
-    return steps < size * DataType(dtype).bits / 16
+    return steps < size * DataType(dtype).bits / 16 or _are_inserted(count, size)
 
 
 def _first(data: Tensor, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
