@@ -5,7 +5,7 @@ import pytest
 
 from tests.topi.running import evaluate
 from weft import ir, te
-from weft.target import Target, build
+from weft.target import Target, build, get_source
 from weft.tir.schedule import default_schedule
 from weft.topi.sort import topk
 
@@ -36,7 +36,9 @@ def sample(shape, dtype, ties):
      ((4, 257), 1, 1, "int32"), ((7,), 0, 3, "uint8"), ((2, 400), 1, 0, "float32"), ((3, 64), 1, 20, "int32"),
      ((0, 50), 1, 2, "float32"), ((1, 1000, 3), 1, 450, "float32"), ((2, 700), 1, 300, "uint8"),
      ((300, 1), 0, 9, "bfloat16"), ((90, 3, 2), 0, 4, "int64"), ((90, 300), 0, 1, "float32"),
-     ((2, 30, 3, 17), 1, 1, "float16"), ((1, 16), 0, 1, "float64"), ((5, 0, 20), 0, 1, "int8")],
+     ((2, 30, 3, 17), 1, 1, "float16"), ((1, 16), 0, 1, "float64"), ((5, 0, 20), 0, 1, "int8"),
+     ((40, 20), 1, 3, "float32"), ((30, 17, 3), 2, 3, "float64"), ((9, 5, 33), 1, 4, "float16"),
+     ((64, 40), 0, 16, "int8"), ((17, 16), 1, 15, "bfloat16")],
 )  # fmt: skip
 def test_first_of_lines(shape, axis, k, dtype):
     for largest, ties in ((True, True), (False, False)):
@@ -52,6 +54,8 @@ def test_columns_of_unknown_number():
     x = te.placeholder((b, n, c), name="x")
     for largest in (True, False):
         func = te.create_prim_func([x, *topk(x, 1, 1, "both", not largest)])
+        wide = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512")
+        assert "fcmp ole <64 x float>" in get_source(default_schedule(func, wide), wide, "ll")
         kernel = build(default_schedule(func, Target("llvm")), Target("llvm"))["main"]
         for shape in ((3, 70, 5), (2, 40, 16), (1, 9, 300), (2, 1, 40), (0, 3, 20), (2, 5, 0)):
             data, found = sample(shape, "float32", largest), np.empty((shape[0], 1, shape[2]), np.float32)

@@ -46,6 +46,7 @@ CASES = {
     "einsum": (lambda x, y: topi.einsum("ij,j->i", x, y), (X, Y), X @ Y),
     "trilu": (lambda x: topi.trilu(x, 1, True), (X,), np.triu(X, 1)),
     "cumsum": (lambda x: topi.cumsum(x, 1), (X,), X.cumsum(1)),
+    "cumsum of planes": (lambda x: topi.cumsum(x, 1), (IMAGE,), IMAGE.cumsum(1)),
     "topk": (lambda x: topi.topk(x, 2, 1, "values", False), (X,), -np.sort(-X, 1)[:, :2]),
     "argsort": (lambda x: topi.argsort(x, axis=1, dtype="int32"), (X,), X.argsort(1).astype("int32")),
     "softmax": (topi.nn.softmax, (X,), np.exp(X) / np.exp(X).sum(1, keepdims=True)),

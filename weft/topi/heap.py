@@ -7,6 +7,7 @@ neighbours whose best does not beat the root are passed over together.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from weft import ir, te, tir
@@ -21,8 +22,8 @@ _LONG = 4 * _TOGETHER
 """Lines that are worth looking over beforehand."""
 
 
-FEW_COLUMNS, _STRIP = 16, 256
-"""Neighbouring lines from which on they are walked together, and how many stay in the near cache meanwhile."""
+FEW_COLUMNS = 16
+"""Neighbouring lines from which on they are walked together."""
 
 
 def before(a: ir.PrimExpr, ia: ir.PrimExpr, b: ir.PrimExpr, ib: ir.PrimExpr, largest: bool) -> Any:
@@ -103,36 +104,49 @@ def _beats(value: Any, root: Any, largest: bool) -> Any:
     return logical_and(value.equal(value), tir.logical_not(value >= root))
 
 
-def first_of_columns(x: te.Tensor, axis: int, largest: bool) -> tuple[Any, Any]:
-    """Value and position (int64) of the first of each line along an axis that is not the last.
+def first_of_columns(x: te.Tensor, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
+    """Values and positions (int64) of the first k of each line along an axis that is not the last.
 
-    Neighbouring lines are walked together, in vectors; where there are few, one after the other.
+    Neighbouring lines are lanes: each element goes between those that were first before it, which stay in registers.
     """
-    shape, last = tuple(int64(1) if i == axis else d for i, d in enumerate(x.shape)), cast("int64", x.shape[-1])
-    strips = (*x.shape[:-1], floordiv(last + int64(_STRIP - 1), int64(_STRIP)))
-
-    def body(ins: Any, outs: Any) -> Any:
-        return lines(strips, axis, lambda at: strip(at, ins[0], *outs))
+    shape, last = tuple(int64(k) if i == axis else d for i, d in enumerate(x.shape)), cast("int64", x.shape[-1])
+    width = FEW_COLUMNS if k > 1 else 4 * FEW_COLUMNS
+    strips = (*x.shape[:-1], floordiv(last + int64(width - 1), int64(width)))
 
     def strip(at: Any, *buffers: Any) -> Any:
         ib = tir.ir_builder.create()
         source, values, places = (ib.buffer_ptr(b) for b in buffers)
-        begin = at(int64(0))[-1] * int64(_STRIP)
-        end, rows, first = tir.min(begin + int64(_STRIP), last), cast("int64", x.shape[axis]), at(int64(0))[:-1]
-        with ib.for_range(begin, end, "i") as i:
-            values[(*first, i)], places[(*first, i)] = source[(*first, i)], int64(0)
-        with ib.if_scope(last >= int64(FEW_COLUMNS)), ib.for_range(int64(1), rows, "j") as j:
-            with ib.for_range(begin, end, "i") as i:
-                value, place = source[(*at(j)[:-1], i)], (*first, i)
-                beats = _beats(value, values[place], largest)
-                places[place] = select(beats, j, places[place])
-                values[place] = select(beats, value, values[place])
-        with ib.else_scope(), ib.for_range(begin, end, "i") as i:
-            with ib.for_range(int64(1), rows, "j") as j:
-                value, place = source[(*at(j)[:-1], i)], (*first, i)
-                with ib.if_scope(_beats(value, values[place], largest)):
-                    values[place], places[place] = value, j
+        held = [ib.allocate(t, (k * width,), name="first", scope="local") for t in ("int64", x.dtype)]
+        begin = at(int64(0))[-1] * int64(width)
+        lanes = partial(ib.for_range, int64(0), int64(width), "i", kind="vectorize")
+
+        def element(j: Any, i: Any) -> Any:
+            return tir.if_then_else(begin + i < last, source[(*at(j)[:-1], begin + i)], const(0, x.dtype))
+
+        for n in range(k):
+            with lanes() as i:
+                for buffer, new in zip(held, (int64(0), element(int64(0), i)), strict=True):
+                    buffer[i + int64(n * width)] = new
+        with ib.for_range(int64(1), cast("int64", x.shape[axis]), "j") as j:
+            for n in reversed(range(k)):
+                with lanes() as i:
+                    value = element(j, i)
+                    slots = [i + int64(s * width) for s in range(n + 1)][-2:]
+                    comes = [
+                        logical_or(j <= int64(n - d), _beats(value, held[1][slot], largest))
+                        for d, slot in enumerate(reversed(slots))
+                    ]
+                    for buffer, new in zip(held, (j, value), strict=True):
+                        new = select(comes[1], buffer[slots[0]], new) if n else new
+                        buffer[slots[-1]] = select(comes[0], new, buffer[slots[-1]])
+        for n in range(k):
+            with lanes() as i, ib.if_scope(begin + i < last):
+                for buffer, out in zip(held, (places, values), strict=True):
+                    out[(*at(int64(n))[:-1], begin + i)] = buffer[i + int64(n * width)]
         return ib.get()
+
+    def body(ins: Any, outs: Any) -> Any:
+        return lines(strips, axis, lambda at: strip(at, ins[0], *outs))
 
     values, places = te.extern([shape, shape], [x], body, name="topk", dtype=[x.dtype, "int64"])
     return values, places

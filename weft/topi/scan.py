@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import te, tir
-from weft.ir import cast, const, int64
+from weft.ir import as_int, cast, const, int64
 from weft.topi.precision import accumulator, narrowed, widened
 from weft.topi.shape import normalize_axis, product, unravel
 from weft.topi.typing import Scalar
@@ -75,6 +75,10 @@ def _rows(
     loops = [tir.Var(f"i{n}", "int64") for n in range(len(shape))]
     shape = [cast("int64", d) for d in shape]
     extent, j = shape[axis], loops[axis]
+    around = list(zip(loops, shape, strict=True))[axis + 1 :]
+    if len(around) > 1 and all(as_int(d) for d in shape[axis + 1 :]):  # one long loop, for they lie side by side
+        around = [(around[0][0], product(shape[axis + 1 :]))]
+        loops[axis + 1 :] = unravel(loops[axis + 1], shape[axis + 1 :])
 
     def index(position: Any) -> tuple[Any, ...]:
         return tuple(position if d == axis else v for d, v in enumerate(loops))
@@ -86,8 +90,8 @@ def _rows(
 
     def inner(value: Any) -> Any:
         stmt: Any = tir.BufferStore(target, value, index(at))
-        for d in reversed(range(axis + 1, len(shape))):
-            stmt = tir.For(loops[d], int64(0), shape[d], tir.ForKind.SERIAL, stmt)
+        for variable, n in reversed(around):
+            stmt = tir.For(variable, int64(0), n, tir.ForKind.SERIAL, stmt)
         return stmt
 
     start = inner(identity if exclusive else value)

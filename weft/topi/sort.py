@@ -131,9 +131,9 @@ def topk(
 def _are_few(count: int, size: int, dtype: str) -> bool:
     """Whether a heap of `count` is made and emptied in less time than sorting takes: measured, in steps of a heap."""
     if size < SHORT or not has_key(dtype):
-        return 2 * count < size
+        return 2 * count < size or _are_inserted(count, size)
     steps = count * (log(size / count) + 2) * log2(count + 1) if count else 0
-    return steps < size * DataType(dtype).bits / 16
+    return steps < size * DataType(dtype).bits / 16 or _are_inserted(count, size)
 
 
 def _first(data: Tensor, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
@@ -142,24 +142,35 @@ def _first(data: Tensor, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
     Copying, in vectors, costs less than comparing from line to line, or converting for each comparison.
     """
     rank, wide = data.ndim, "float32" if is_float(data.dtype) and DataType(data.dtype).bits < 32 else data.dtype
-    if wide == data.dtype and all(as_int(d) == 1 for d in data.shape[axis + 1 :]):
-        return first_of_lines(data, k, axis, largest)
-    if as_int(k) == 1 and (as_int(data.shape[-1]) or FEW_COLUMNS) >= FEW_COLUMNS and axis < rank - 1:
-        x = data if wide == data.dtype else te.compute(data.shape, lambda *i: cast(wide, data(*i)), name="wide")
-        values, places = first_of_columns(x, axis, largest)
-        return narrowed(values, data.dtype), places
-    order = [*(d for d in range(rank) if d != axis), axis]
+    count, lines = as_int(k), [*(d for d in range(rank) if d != axis), axis]
+    order = [axis, *lines[:-1]] if axis == rank - 1 else list(range(rank))
+    few = (count == 1 and axis < rank - 1) or _are_inserted(count, as_int(data.shape[axis]))
+    by_columns = few and rank > 1 and (as_int(data.shape[order[-1]]) or FEW_COLUMNS) >= FEW_COLUMNS
+    if not by_columns:
+        if wide == data.dtype and all(as_int(d) == 1 for d in data.shape[axis + 1 :]):
+            return first_of_lines(data, k, axis, largest)
+        order = lines
 
     def line(*i: Any) -> Any:
         return cast(wide, data(*(i[order.index(d)] for d in range(rank))))
 
-    found = first_of_lines(te.compute([data.shape[d] for d in order], line, name="T_lines"), k, rank - 1, largest)
+    in_place = order == sorted(order)
+    x = data if in_place and wide == data.dtype else te.compute([data.shape[d] for d in order], line, name="T_lines")
+    at = order.index(axis)
+    found = first_of_columns(x, count or 1, at, largest) if by_columns else first_of_lines(x, k, at, largest)
+    if in_place:
+        return narrowed(found[0], data.dtype), found[1]
     shape = [k if d == axis else n for d, n in enumerate(data.shape)]
     values, places = (
         te.compute(shape, lambda *i, x=x, t=t: cast(t, x(*(i[d] for d in order))), name="T_first")
         for x, t in zip(found, (data.dtype, "int64"), strict=True)
     )
     return values, places
+
+
+def _are_inserted(count: int | None, size: int | None) -> bool:
+    """Whether neighbouring lines are best walked in vectors, with each element put where it belongs."""
+    return count is not None and size is not None and 0 < count <= 16 and count * size <= 1536
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Any:

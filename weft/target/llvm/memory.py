@@ -57,7 +57,7 @@ def _load(e: tir.BufferLoad, s: FunctionEmitter) -> str:
         return s.splat(s.expr(tir.BufferLoad(e.buffer, (index.value,))), dt.element, dt.lanes)
     elif isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 2 and dt.lanes >= 4 and e.buffer.scope != "local":
         return _from_memory(_alternate(e, index, s), dt, s)
-    elif e.predicate is None and e.buffer.scope != "local" and (near := _near_lanes(index)) is not None:
+    elif e.predicate is None and (near := _near_lanes(index)) is not None and _may_pick(e.buffer, near):
         return _from_memory(_picked(e, near, s), dt, s)
     else:
         return _from_memory(_gather(e, s), dt, s)
@@ -132,6 +132,11 @@ def _near_lanes(index: ir.PrimExpr) -> list[_Window] | None:
         least = min(first, high - size + 1)
         windows.append(_Window(base + ir.const(least, base.dtype), size, {i: steps[i] - least for i in lanes}))
     return windows
+
+
+def _may_pick(buffer: tir.Buffer, windows: list[_Window]) -> bool:
+    """Whether windows of a buffer may be loaded: those of a local one have places that are numbers, as registers do."""
+    return buffer.scope != "local" or all(ir.as_int(w.least) is not None for w in windows)
 
 
 def _lanes(index: ir.PrimExpr) -> _Lanes | None:

@@ -165,7 +165,7 @@ _EXPR = ir.Dispatch("vectorize an expression", (ir.PrimExpr,))
 @_EXPR.on(ir.PrimExpr)
 def _generic(e: Any, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     new = ir.rebuild(e, lambda n: s.expr(n, mask) if isinstance(n, ir.PrimExpr) else n)
-    if new is not e and ir.DataType(new.dtype).lanes > 1:
+    if new is not e and ir.DataType(new.dtype).lanes > 1 and not isinstance(new, ir.Not):
         raise NoVector
     return new
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft import ir, te, tir, topi
-from weft.target import Target, build
+from weft.target import Target, build, get_source
 from weft.tir.analysis import statements
 from weft.tir.schedule import default_schedule, explain_schedule
 from weft.topi.conv import conv
@@ -282,3 +282,21 @@ def test_places_of_short_rows_are_found_for_many_at_once():
     found = np.zeros((5, 2, 34, 2, 23, 2, 8), np.float32)
     build(func, HOST)["main"](data, found)
     np.testing.assert_array_equal(found, np.broadcast_to(data, found.shape))
+
+
+@pytest.mark.parametrize("operator", ["softmax", "sum", "max"])
+@pytest.mark.parametrize("columns", [2, 3, 7, 9])
+@pytest.mark.parametrize(("rows", "static"), [(1, True), (15, False), (64, True), (203, False)])
+def test_few_columns_are_reduced_several_rows_at_a_time(operator, columns, rows, static):
+    x = te.placeholder((3, rows if static else te.size_var("n", "int64"), columns), name="x")
+    func = te.create_prim_func([x, topi.nn.softmax(x, 1) if operator == "softmax" else getattr(topi, operator)(x, 1)])
+    data = np.random.default_rng(rows).standard_normal((3, rows, columns), np.float32)
+    e = np.exp(data.astype(np.float64))
+    expected = e / e.sum(1, keepdims=True) if operator == "softmax" else getattr(data, operator)(1)
+    for target in (WIDE, HOST):
+        found = np.full(expected.shape, 7, np.float32)
+        build(default_schedule(func, target), HOST)["main"](data, found)
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    text = get_source(default_schedule(func, WIDE), WIDE, "ll")
+    assert columns > 8 or "gather" not in text
+    assert columns > 8 or rows < 64 or "load <16 x float>" in text

@@ -9,11 +9,11 @@ accumulator.
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 
 from weft.error import ScheduleError
 from weft.ir import CallIntrin, Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
-from weft.tir.analysis.access import loads_of
+from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
@@ -344,20 +344,80 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     else:
         column, vector = sch.split(loops[-1], [None, tile])
     sch.reorder(*outer_part, column, *inner, vector)
-    for name in reversed(names):
+    few = _rows_of_vectors(width, lanes)
+    stages = [s for name in names for s in (_partial_columns(ctx, name, few) if few else [name])]
+    for name in reversed(stages):
         sch.compute_at(BlockRV(name), column)
         _keep_near(ctx, BlockRV(name))
-    for name in names:
+    depth = len(sch.get_loops(sink)) - len(inner) - 1
+    for name in stages:
         rv = BlockRV(name)
-        depth = len(sch.get_loops(sink)) - len(inner) - 1
         if is_reduction_block(ctx.block(rv)):
+            if name in ctx.whole_steps:
+                _join_columns(ctx, rv, depth)
             _inner_reduction(ctx, rv, depth)
-        else:
+        elif not (few and _several_rows(ctx, rv, depth, few, lanes)):
             vectorize_spatial(ctx, rv, depth)
-    _vector_tail(ctx, vector, lanes)
+    if not (few and inner and _several_rows(ctx, sink, depth, few, lanes)):
+        _vector_tail(ctx, vector, lanes)
     row = ctx.fuse([*outer_part, column])
     assert row is not None
     ctx.parallel(row, max(1, cost * per_output * tile // lanes))
+
+
+def _rows_of_vectors(width: int | None, lanes: int) -> int:
+    """Return how many rows of few columns fill whole vectors; 0 where a row of its own fills half of one."""
+    return lanes // gcd(lanes, width) if width is not None and 1 < width <= lanes // 2 else 0
+
+
+def _lie_side_by_side(ctx: RuleContext, rv: BlockRV, row: LoopRV, column: LoopRV, least: int) -> bool:
+    """Whether a block walks at least so many rows of few columns, each of which begins where another ends."""
+    n, width, realize = ctx.constant(row), ctx.constant(column), ctx.sch.state.realize(rv.name)
+    values = list(zip(realize.block.iter_vars, realize.iter_values, strict=True))
+    along = [iv.var for x in (row, column) for iv, v in values if x.var in used_vars(v)]
+    if width is None or len(along) != 2 or (n is not None and n < least):
+        return False
+    accesses = [*loads_of(realize.block.body), *stores_of(realize.block.body)]
+    strides = {tuple(stride_along(a, v) for v in along) for a in accesses if a.indices}
+    return strides <= {(width, 1), (1, 0), (0, 1), (0, 0)}
+
+
+def _partial_columns(ctx: RuleContext, name: str, rows: int) -> list[str]:
+    """Cut a reduction of few columns into those of every `rows`-th row and one over them; returns both in order."""
+    sch, rv, block = ctx.sch, BlockRV(name), ctx.block(BlockRV(name))
+    loops, variables = sch.get_loops(rv), set(reduce_vars(block))
+    reducing = [x for x in loops if _feeds(ctx, name, x, variables)]
+    columns = [x for x in loops if x not in reducing]
+    if not (reducing and columns and _lie_side_by_side(ctx, rv, reducing[-1], columns[-1], 4 * rows)):
+        return [name]
+    steps = ctx.extent(reducing[-1]) // rows
+    partial = sch.rfactor(sch.split(reducing[-1], [None, rows])[1], len(block.writes[0].buffer.shape) - 1).name
+    ctx.whole_steps[partial] = steps
+    return [partial, name]
+
+
+def _join_columns(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
+    """Make one loop of the partial results of all columns, inside the loop over what goes into them."""
+    spatial, loops = _spatial_loop_vars(ctx, rv), ctx.sch.get_loops(rv)[depth:]
+    results = [x for x in loops if x.var in spatial]
+    ctx.sch.reorder(*(x for x in loops if x.var not in spatial), *results)
+    ctx.fuse(results)
+
+
+def _several_rows(ctx: RuleContext, rv: BlockRV, depth: int, rows: int, lanes: int) -> bool:
+    """Compute an element-wise stage of few columns in vectors of several rows, and the last rows one by one."""
+    loops = ctx.sch.get_loops(rv)[depth:]
+    if len(loops) < 2 or not _lie_side_by_side(ctx, rv, loops[-2], loops[-1], rows):
+        return False
+    whole, *rest = ctx.sch.loop_partition(loops[-2], [ctx.extent(loops[-2]) // rows * rows, None])
+    for part in (whole, *rest):
+        row, column = ctx.sch.get_loops(ctx.sch.get_child_blocks(part)[0])[-2:]
+        if part is whole:
+            joined = ctx.sch.fuse(ctx.sch.split(row, [None, rows])[1], column)
+            ctx.vectorize_loop(joined, lanes, (ctx.constant(joined) or lanes) // lanes)
+        else:
+            ctx.sch.vectorize(column)
+    return True
 
 
 def _vectors_a_strip(ctx: RuleContext, width: int | None, lanes: int, n_results: int) -> int:
