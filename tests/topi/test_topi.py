@@ -83,6 +83,11 @@ def test_function(name: str) -> None:
     check(*CASES[name])
 
 
+def test_padding_keeps_the_type_of_dimensions() -> None:
+    padded = topi.nn.pad(te.placeholder((3, te.var("n", "int32")), name="x"), (1, 0), (0, te.var("k", "int32")))
+    assert {str(d.dtype) for d in padded.shape} == {"int32"} and "int64" not in str(padded.op.body)
+
+
 def test_same_padding_keeps_the_size() -> None:
     w = RNG.normal(size=(3, 4, 3, 3)).astype("float32")
     found = evaluate(lambda x, k: topi.nn.conv2d(x, k, 1, "SAME", 1), IMAGE, w)

@@ -146,9 +146,3 @@ def _pad_index(j: Any, d: Any, mode: str) -> Any:
     period = tir.max(last * ir.int64(2), ir.int64(1))
     k = ir.floormod(j, period)
     return tir.min(k, period - k) if not (isinstance(last, ir.IntImm) and last.value == 0) else zero
-
-
-def pad_between(data: te.Tensor, before: list[Any], after: list[Any], value: Scalar, name: str) -> Any:
-    """Pad each axis with a scalar, which may be an expression."""
-    widths = [w for pair in zip(ir.as_shape(before), ir.as_shape(after), strict=True) for w in pair]
-    return pad(data, widths, "constant", value, name)

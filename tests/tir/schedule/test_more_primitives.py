@@ -184,6 +184,37 @@ def test_compute_locations():
         every_way(sch, func)
     assert kinds == {-2, -1, 0, 1}
     refuses(ScheduleError, "the decision 7 is no place", sch.sample_compute_location, "C", decision=7)
+    sch = Schedule(func)
+    sch.compute_at("B", sch.sample_compute_location("B", decision=-1))
+    assert extents(sch, "B") == [6, 4]  # it stays
+    sch.compute_at("B", sch.sample_compute_location("B", decision=-2))
+    assert "B" not in sch.state.block_names()
+    sch = Schedule(two_steps(1, 4))  # a loop of one iteration is no place, those inside keep their number
+    refuses(ScheduleError, "the decision 0 is no place", sch.sample_compute_location, "B", decision=0)
+    assert sch.sample_compute_location("B", decision=1).var is sch.get_loops("C")[1].var
+
+
+@pytest.mark.parametrize(("factors", "text"), [([2, 3, 1], None), ([1, 1, 1], "0")])
+def test_fused_indices(factors, text):
+    """Loops of one iteration add nothing to the indices of what they are fused with, and are 0 alone."""
+    func = two_steps(int(np.prod(factors)), 5)
+    sch = Schedule(func)
+    parts = sch.split(sch.get_loops("C")[0], factors)
+    sch.fuse(parts[0])
+    fused = sch.fuse(*sch.get_loops("C")[:3])
+    index = str(sch.state.realize("C").iter_values[0])
+    assert "* 0" not in index and "+ 0" not in index and (text or fused.var.name) in index
+    same(sch, func)
+
+
+def test_virtual_threads_share_copies():
+    sch = Schedule(matmul(4, 8, 2))
+    copy = sch.cache_read("C", 0, "shared")
+    i, j, k = sch.get_loops("C")
+    sch.bind(i, "vthread.x")
+    sch.bind(j, "threadIdx.x")
+    sch.compute_at(copy, k)
+    assert extents(sch, copy.name) == [4, 8, 2, 4]
 
 
 def test_partitioned_tiles():

@@ -27,6 +27,7 @@ from weft.tir.analysis.dependence import (
     is_data_parallel,
     is_plain_store,
     is_reduction,
+    loop_kind,
     plain_indices,
     producers_of,
     reads_buffer,

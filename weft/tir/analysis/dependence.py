@@ -8,7 +8,7 @@ from weft.ir import TRUE, IntImm, PrimExpr, Var, is_const_int
 from weft.tir.analysis.apart import initialises, writes_apart
 from weft.tir.analysis.structure import child_realizes, used_vars
 from weft.tir.buffer import Buffer
-from weft.tir.stmt import Block, BlockRealize, BufferStore
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For
 
 
 def writes_buffer(block: Block, buffer: Buffer) -> bool:
@@ -86,6 +86,17 @@ def is_reduction(realize: BlockRealize, scope: Block) -> bool:
     reducing = set(reduce_vars(block))
     fixed = all(used_vars(r.min, r.extent).isdisjoint(reducing) for w in block.writes for r in w.region)
     return fixed and writes_apart(block)
+
+
+def loop_kind(loop: For) -> str:
+    """Return the kind of the block variables that a loop decides: "data_par", "reduce", or "mixed"."""
+    kinds = {
+        iv.iter_type
+        for r in child_realizes(loop.body)
+        for iv, value in zip(r.block.iter_vars, r.iter_values, strict=True)
+        if loop.loop_var in used_vars(value)
+    }
+    return "mixed" if len(kinds) > 1 else kinds.pop() if kinds else "data_par"
 
 
 def is_plain_store(block: Block) -> BufferStore | None:

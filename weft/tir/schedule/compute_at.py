@@ -256,7 +256,7 @@ def _loops_outside(state: ScheduleState, var: ir.Var) -> list[For]:
 def _threads_around(state: ScheduleState, var: ir.Var) -> list[For]:
     """List the loops around the body of a loop whose iterations are threads that share memory."""
     tags = ((f, f.thread_binding.thread_tag) for f in _loops_outside(state, var) if f.thread_binding is not None)
-    return [f for f, tag in tags if tag.startswith("threadIdx")]
+    return [f for f, tag in tags if tag.startswith(("threadIdx", "vthread"))]
 
 
 def _runs_a_box(path: list[Stmt], realize: BlockRealize) -> bool:

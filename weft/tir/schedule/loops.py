@@ -155,7 +155,7 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
             )
         chain.append(inner)
     _check_fusible(chain, loops)
-    if len(chain) == 1:
+    if len(chain) == 1 and not ir.is_const_int(outer.extent, 1):
         return outer.loop_var
     dtype = outer.loop_var.dtype
     fused = ir.Var("_".join(f.loop_var.name for f in chain) + "_fused", dtype)
@@ -177,6 +177,10 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     analyzer.bind(fused, ir.Range.from_min_extent(ir.const(0, dtype), extent))
     mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
     body = structure.subst_stmt(chain[-1].body, mapping)
+    if any(isinstance(e, ir.IntImm) for e in mapping.values()):  # `0 * 16` and `i + 0` say nothing
+        for r in structure.child_realizes(body):
+            values = tuple(analyzer.simplify(v) for v in r.iter_values)
+            body = structure.replace_stmt(body, r, BlockRealize(values, r.predicate, r.block))
     new = For(fused, ir.const(0, dtype), analyzer.simplify(extent), outer.kind, body, annotations=outer.annotations)
     if outer.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
         check_data_parallel(new, "fuse", analyzer)
@@ -411,6 +415,6 @@ def specialize(
 def add_unit_loop(state: ScheduleState, target: ir.Var | str) -> ir.Var:
     """Put a loop of one iteration around a loop (its variable) or a block (its name)."""
     stmt = state.realize(target) if isinstance(target, str) else state.loop(target)
-    var = ir.Var("u", "int64" if isinstance(target, str) else target.dtype)
+    var = ir.Var("u", "int32" if isinstance(target, str) else target.dtype)
     state.replace(stmt, For(var, ir.const(0, var.dtype), ir.const(1, var.dtype), ForKind.SERIAL, stmt))
     return var

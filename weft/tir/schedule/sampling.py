@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from weft import error, ir
-from weft.tir.analysis.dependence import consumers_of
+from weft.tir.analysis.dependence import consumers_of, loop_kind
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import For
 
-INLINE, ROOT = "inline", "root"
-"""Places of a block that are no loop: where its elements are read, and where it is."""
+ROOT, INLINE = "root", "inline"
+"""Places of a block that are no loop, -1 and -2 as decisions: where it is, and where its elements are read."""
 
 
 def categorical(
@@ -79,16 +79,26 @@ def partitioned_tile(
     return drawn
 
 
-def compute_locations(state: ScheduleState, name: str, attempt: Callable[[ir.Var], object]) -> list[ir.Var]:
-    """List the loops around the consumers of a block at which `attempt` is not refused, outermost first."""
-    scope = state.scope_of_block(name)
-    consumers = consumers_of(state.realize(name).block, scope)
-    found: list[ir.Var] = []
-    for loop in state.loops_of(consumers[0].block.name_hint) if consumers else ():
+def compute_locations(state: ScheduleState, name: str, attempt: Callable[[ir.Var], object]) -> dict[int, ir.Var]:
+    """Find the loops around the first consumer of a block at which `attempt` is not refused, by place, 0 outermost.
+
+    Loops of one iteration, loops inside of one that sums, and those that sum without others inside are left out.
+    """
+    consumers = consumers_of(state.realize(name).block, state.scope_of_block(name))
+    loops = state.loops_of(consumers[0].block.name_hint) if consumers else []
+    last = max((i for i, f in enumerate(loops) if loop_kind(f) == "data_par"), default=-1)
+    found: dict[int, ir.Var] = {}
+    sums = False
+    for i, loop in enumerate(loops[: last + 1]):
+        if ir.as_int(loop.extent) == 1:
+            continue
+        if loop_kind(loop) == "data_par" and sums:
+            break
+        sums = loop_kind(loop) != "data_par"
         before = state.func
         try:
             attempt(loop.loop_var)
-            found.append(loop.loop_var)
+            found[i] = loop.loop_var
         except error.ScheduleError:
             pass
         finally:
@@ -96,9 +106,9 @@ def compute_locations(state: ScheduleState, name: str, attempt: Callable[[ir.Var
     return found
 
 
-def location(source: random.Random, places: int, inline: bool, decision: int | None = None) -> int:
-    """Draw the index of a place, or -1 for inlining and -2 for staying; or check the one decided."""
-    choices = [-2, *([-1] if inline else []), *range(places)]
+def location(source: random.Random, places: Iterable[int], inline: bool, decision: int | None = None) -> int:
+    """Draw a place, or -1 for staying and -2 for inlining; or check the one decided."""
+    choices = [*([-2] if inline else []), -1, *places]
     if decision is None:
         return source.choice(choices)
     if decision not in choices:

@@ -444,7 +444,8 @@ class Schedule(Recorder):
     def sample_compute_location(self, block: BlockRV, decision: int | None = None) -> LoopRV:
         """Draw a loop for :meth:`compute_at`, or a handle that there means to inline the block or to leave it.
 
-        The decision is the index of the loop among those that are possible, -1 to inline, or -2 to leave the block.
+        The decision is the place of the loop among those around the first consumer, -1 to leave the block, or -2 to
+        inline it.
         """
         state, name = self.state, block.name
         loops_ = sampling.compute_locations(state, name, lambda v: compute_at.compute_at(state, name, v))
@@ -456,8 +457,8 @@ class Schedule(Recorder):
             inline = False
         finally:
             state.func = before
-        self._drawn = sampling.location(self._random, len(loops_), inline, decision)
-        return LoopRV(loops_[self._drawn] if self._drawn >= 0 else (sampling.ROOT, sampling.INLINE)[self._drawn])
+        self._drawn = sampling.location(self._random, loops_, inline, decision)
+        return LoopRV({-1: sampling.ROOT, -2: sampling.INLINE, **loops_}[self._drawn])
 
     # --- used by rules ---
 
