@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.frontend.nn.llm.kernel import KernelBuilder, vector_width
+from weft.frontend.nn.llm.kernel import SCALE_BYTES, KernelBuilder, stored_size, vector_width
 from weft.frontend.nn.llm.position_embedding import angle_tables, rotated
-from weft.ir import PrimExpr, const
-from weft.tir import PrimFunc, Select, all, any, exp, if_then_else, log
+from weft.ir import PrimExpr, Ramp, const
+from weft.tir import PrimFunc, Select, all, any, exp, if_then_else, log, reinterpret
 from weft.tir import max as max_
 from weft.tir import min as min_
 from weft.topi.written import in_pairs
@@ -61,6 +61,7 @@ class Keys:
     keys: Any
     values: Any
     position: Callable[[Any, Any], Any] | None = None  # of a token, for rotary embeddings
+    rounded: bool = False  # to bytes, with a scale behind each head of a token
 
 
 @dataclass
@@ -127,7 +128,7 @@ class Attention:
         self.out = local((self.rows, heads.value_size), "sums")
         names = ("greatest", "total", "peak", "shrink")
         self.greatest, self.total, self.peak, self.shrink = (local(self.rows, name) for name in names)
-        self.one = local(1, "share")
+        self.one, self.unit = local(1, "share"), local(1, "unit")
         if self.rotary is not None:
             self.cosines, self.sines = local(heads.size, "cosines"), local(heads.size, "sines")
 
@@ -175,13 +176,18 @@ class Attention:
         return None if self.rotary is None else self.rotary.query_position(token)
 
     def _load(
-        self, target: Any, row: Any, source: Any, index: tuple[Any, ...], size: int, position: Any, scale: Any = 1.0
-    ) -> None:
+        self, target: Any, row: Any, source: Any, index: tuple[Any, ...], size: int, position: Any, scale: Any = 1.0,
+        rounded: bool = False,
+    ) -> None:  # fmt: skip
         """Copy one head of a token to a row of a tile, turned by its position where embeddings are inline."""
         ib = self.ib
+        if rounded:
+            behind = Ramp(const(size, "int64"), const(1, "int64"), SCALE_BYTES)
+            self.unit[0] = reinterpret("float32", source[(*index, behind)])
 
         def load(d: Any) -> Any:
-            return source[(*index, d)].astype("float32")
+            value = source[(*index, d)].astype("float32")
+            return value * self.unit[0] if rounded else value
 
         def copy() -> None:
             with self.kernel.vectors(0, size, vector_width(size)) as d:
@@ -205,8 +211,9 @@ class Attention:
             token = first + c
             with ib.if_scope(token < columns):
                 position = keys.position(b, token) if keys.position is not None else None
-                self._load(self.k, c, keys.keys, keys.key(b, h, token), heads.size, position)
-                self._load(self.v, c, keys.values, keys.value(b, h, token), heads.value_size, None)
+                how = {"rounded": keys.rounded}
+                self._load(self.k, c, keys.keys, keys.key(b, h, token), heads.size, position, **how)
+                self._load(self.v, c, keys.values, keys.value(b, h, token), heads.value_size, None, **how)
             with ib.else_scope():
                 with self.kernel.vectors(0, heads.size, vector_width(heads.size)) as d:
                     self.k[c, d] = const(0.0, "float32")
@@ -298,10 +305,13 @@ def _causal(keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], causal: Any) -
     return Mask(lambda b, token, column: column < edge(b, token), lambda b, end: edge(b, end - 1), edge)
 
 
-def _paged(kernel: KernelBuilder, heads: Heads, batch: Any, sliding_window: bool, page_size: Any) -> tuple[Keys, Any]:
+def _paged(
+    kernel: KernelBuilder, heads: Heads, batch: Any, sliding_window: bool, page_size: Any, page_dtype: str | None
+) -> tuple[Keys, Any]:
     """Declare pages and what says whose they are; return the keys, and the positions of first keys."""
     size = page_size if isinstance(page_size, int) else kernel.size("page_size")
-    pages = kernel.buffer("pages", (kernel.size("max_num_pages"), 2, heads.keys, size, heads.size), heads.dtype)
+    dtype, n_pages = page_dtype or heads.dtype, kernel.size("max_num_pages")
+    pages = kernel.buffer("pages", (n_pages, 2, heads.keys, size, stored_size(heads.size, dtype)), dtype)
     starts = kernel.buffer("page_indptr", (batch + 1,), "int32")
     numbers = kernel.buffer("page_values", (kernel.size("nnz_pages"),), "int32")
     info = kernel.buffer("length_info", (3, batch) if sliding_window else (batch,), "int32")
@@ -322,7 +332,8 @@ def _paged(kernel: KernelBuilder, heads: Heads, batch: Any, sliding_window: bool
 
         return index
 
-    return Keys(length, where(0), where(1), pages, pages, lambda b, token: offsets[b] + token), offsets
+    position, rounded = (lambda b, token: offsets[b] + token), dtype == "int8"
+    return Keys(length, where(0), where(1), pages, pages, position, rounded), offsets
 
 
 def _rotary(kernel: KernelBuilder, scaling: Mapping[str, Any], positions: Any) -> tuple[_Rotary, Any]:
@@ -334,7 +345,7 @@ def _rotary(kernel: KernelBuilder, scaling: Mapping[str, Any], positions: Any) -
 
 def attention_decode(
     num_kv_heads: int, num_qo_heads: int, head_dim: int, dtype: str, sliding_window: bool,
-    rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16,
+    rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16, page_dtype: str | None = None,
 ) -> PrimFunc:  # fmt: skip
     """Make attention of one new token for each sequence over pages.
 
@@ -342,12 +353,13 @@ def attention_decode(
     the numbers of the pages, ``length_info``, the positions of the first keys and of the queries, ``output``, ``lse``
     (batch, heads), and ``rotary_mode``, ``rope_scale``, ``rope_theta``, ``sm_scale``. ``length_info`` is how many
     tokens the last page has, (batch,) int32; with `sliding_window` it is (3, batch), and the other rows are where the
-    window begins and how many tokens before it are kept.
+    window begins and how many tokens before it are kept. Pages have `page_dtype`, if not `dtype`; of int8, each head of
+    a token is followed by its scale, four bytes of a float32.
     """
     heads, kernel = Heads(num_qo_heads, num_kv_heads, head_dim, head_dim, dtype), KernelBuilder()
     batch = kernel.size("batch")
     q = kernel.buffer("q", (batch, num_qo_heads, head_dim), dtype)
-    keys, _ = _paged(kernel, heads, batch, sliding_window, page_size)
+    keys, _ = _paged(kernel, heads, batch, sliding_window, page_size, page_dtype)
     positions = kernel.buffer("q_rope_position", (batch,), "int32")
     output = kernel.buffer("output", (batch, num_qo_heads, head_dim), dtype)
     lse = kernel.buffer("lse", (batch, num_qo_heads), "float32")
@@ -386,7 +398,7 @@ class _Ragged:
 
 def attention_prefill(
     h_kv: int, h_q: int, d: int, dtype: str, sliding_window: bool, rope_scaling: Mapping[str, Any],
-    page_size: int | PrimExpr = 16,
+    page_size: int | PrimExpr = 16, page_dtype: str | None = None,
 ) -> PrimFunc:  # fmt: skip
     """Make attention of any number of new tokens for each sequence over pages.
 
@@ -396,7 +408,7 @@ def attention_prefill(
     """
     heads, kernel = Heads(h_q, h_kv, d, d, dtype), KernelBuilder()
     queries = _Ragged(kernel, heads)
-    keys, _ = _paged(kernel, heads, queries.batch, sliding_window, page_size)
+    keys, _ = _paged(kernel, heads, queries.batch, sliding_window, page_size, page_dtype)
     positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
     queries.results()
     causal = kernel.scalar("causal", "int32")
@@ -486,8 +498,9 @@ def tree_attention(h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mappin
 
 
 def tree_attention_paged(
-    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16
-) -> PrimFunc:
+    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16,
+    page_dtype: str | None = None,
+) -> PrimFunc:  # fmt: skip
     """Make attention of the nodes of token trees over pages that hold them and what lies before.
 
     Its arguments are those of :func:`attention_prefill` without ``causal``, then where each tree begins and the order
@@ -495,7 +508,7 @@ def tree_attention_paged(
     """
     heads, kernel = Heads(h_q, h_kv, d, d, dtype), KernelBuilder()
     queries = _Ragged(kernel, heads)
-    keys, _ = _paged(kernel, heads, queries.batch, False, page_size)
+    keys, _ = _paged(kernel, heads, queries.batch, False, page_size, page_dtype)
     positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
     queries.results()
     body = Attention(kernel, heads, keys)
