@@ -28,7 +28,10 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of a decoder; `window` is how many of the last tokens attention sees, 0 for all."""
+    """Sizes of a decoder.
+
+    `window` is how many of the last tokens attention sees, 0 for all; `pages` what the cache holds.
+    """
 
     vocabulary: int
     hidden: int = 128
@@ -37,6 +40,7 @@ class Config:
     groups: int = 2
     inner: int = 352
     window: int = 0
+    pages: str = "float32"
 
     @property
     def head(self) -> int:
@@ -123,7 +127,7 @@ class Decoder(nn.Module):
             num_hidden_layers=c.layers, num_attention_heads=c.heads, num_key_value_heads=c.groups, qk_head_dim=c.head,
             v_head_dim=c.head, mla_original_qk_head_dim=0, mla_original_v_head_dim=0, rope_mode=RopeMode.NORMAL,
             rope_scale=1, rope_theta=THETA, rope_scaling={}, rope_ext_factors=weft.tir.IntImm("int64", 0),
-            rotary_dim=c.head, enable_disaggregation=False, dtype="float32", target=weft.target.Target("llvm"),
+            rotary_dim=c.head, enable_disaggregation=False, dtype="float32", target=weft.target.Target("llvm"), page_dtype=c.pages,
         )  # fmt: skip
 
 

@@ -197,7 +197,7 @@ Function kernel_of(PackedArgs args, int32_t i) {
 }
 
 PagedCacheObj::PagedCacheObj(PackedArgs args) {
-  if (args.size() < 28) raise_error("TypeError", "expected 28 arguments, found %d", args.size());
+  if (args.size() < 28) raise_error("TypeError", "expected 28 arguments, and a tensor like the pages or none, found %d", args.size());
   auto sizes = argument<Shape>(args, 0), partition = argument<Shape>(args, 1), kinds = argument<Shape>(args, 6);
   auto large = [](int64_t n) { return n > INT32_MAX; };  // places of tokens are int32
   if (sizes.size() != 5 || std::any_of(sizes.begin(), sizes.end(), large) || partition.size() != 2 || *std::min_element(sizes.begin(), sizes.end()) < 0 || sizes[3] < 1 ||
@@ -247,9 +247,11 @@ PagedCacheObj::PagedCacheObj(PackedArgs args) {
     raise_error("ValueError", "%lld pages of %lld tokens: expected less than 2^31 tokens", Long(n_pages), Long(page));
   }
   table_ = PageTable(page, n_pages);
+  DLDataType stored = args.size() > 28 ? argument<Tensor>(args, 28).dtype() : dtype_;
+  int64_t row = head_dim_ + (stored.code == kDLInt ? 4 : 0);  // bytes have their scale behind them
   for (int64_t layer = partition_[0]; layer < partition_[1]; ++layer) {
     bool latent = static_cast<size_t>(layer) < kinds_.size() && kinds_[static_cast<size_t>(layer)] == Kind::kLatent;
-    pages_.push_back(make(latent ? Dims{n_pages, page, head_dim_} : Dims{n_pages, 2, kv_heads_, page, head_dim_}, dtype_));
+    pages_.push_back(latent ? make({n_pages, page, head_dim_}, dtype_) : make({n_pages, 2, kv_heads_, page, row}, stored));
   }
 }
 

@@ -14,6 +14,10 @@
 
 #if defined(__linux__) && !defined(__EMSCRIPTEN__)
 #include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace weft {
@@ -49,15 +53,25 @@ inline bool truthy(const TVMFFIAny& value, bool* ok) {
 [[gnu::cold]] RelaxStack::RelaxStack() {
 #if defined(__linux__) && !defined(__EMSCRIPTEN__)
   constexpr size_t kReserve = size_t{1} << 19;  // bytes, half of a small stack
+  size_t size = 0;
+#if !defined(__GLIBC__)
+  // musl looks for the end of the first thread's stack page by page, and under an emulator without end.
+  rlimit limit;
+  if (getpid() == syscall(SYS_gettid) && getrlimit(RLIMIT_STACK, &limit) == 0) {
+    end_ = reinterpret_cast<const char*>(getauxval(AT_EXECFN));  // the name of the program lies above all frames
+    size = static_cast<size_t>(std::min<rlim_t>(limit.rlim_cur, rlim_t{8} << 20));
+  }
+#endif
   pthread_attr_t attributes;
   void* begin = nullptr;
-  size_t size = 0;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
-  pthread_attr_getstack(&attributes, &begin, &size);
-  begin_ = static_cast<const char*>(begin);
+  if (size == 0) {
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+    pthread_attr_getstack(&attributes, &begin, &size);
+    pthread_attr_destroy(&attributes);
+    end_ = static_cast<const char*>(begin) + size;
+  }
+  begin_ = end_ - size;
   floor_ = begin_ + std::min(size / 2, kReserve);
-  end_ = begin_ + size;
-  pthread_attr_destroy(&attributes);
 #endif
 }
 

@@ -218,19 +218,19 @@ def test_a_session_that_crashes_is_told(server, tmp_path):
             remote.upload(overwriting(tmp_path / "lib.so"))
             kernel = remote.load_module("lib.so")
             with pytest.raises(RPCError, match="closed"):
-                kernel["main"](empty((4,), "int32", remote.cpu()))
+                kernel["main"](empty((4,), "int32", remote.cpu()), 1 << 40)
         eventually(lambda: "a session crashed, by signal 11" in said.read_text())
         with rpc.connect("127.0.0.1", port, key="fuzz") as remote:
             assert remote.listdir() == ""
 
 
 def overwriting(path):
-    """A library whose kernel stores far outside of its argument."""
+    """A library whose kernel stores as far outside of its argument as it is told."""
 
     @T.prim_func
-    def main(x: T.Buffer((4,), "int32")):
+    def main(x: T.Buffer((4,), "int32"), far: T.int64):
         for i in range(4):
-            x[i * T.int64(1 << 40) + T.int64(1 << 40)] = 1
+            x[i * far + far] = 1
 
     weft.build(main, "llvm").export_library(path)
     return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from weft.ir import Broadcast, Ramp, as_int, cast, ceildiv, const, floordiv, flo
 from weft.topi.attention import attention_scale
 from weft.topi.shape import simplify
 from weft.topi.typing import Shape
-from weft.topi.written import written
+from weft.topi.written import in_pairs, written
 
 _LANES = 8
 
@@ -57,13 +58,6 @@ def cache_append(cache: te.Tensor, new: te.Tensor, first: te.Tensor, shape: Shap
                      dtype=cache.dtype)  # fmt: skip
 
 
-def _sum(left: list[Any]) -> Any:
-    """Add up the lanes of a vector, in pairs."""
-    while len(left) > 1:
-        left = [a + b for a, b in zip(left[::2], left[1::2], strict=True)]
-    return left[0]
-
-
 class _Attention:
     """The kernel: heads in parallel; scores of a query, their softmax, weighted values."""
 
@@ -103,7 +97,7 @@ class _Attention:
             some = Ramp(t * int64(_LANES), int64(1), _LANES)
             scores[some] = tir.exp(scores[some] - Broadcast(top[int64(0)], _LANES))
             parts[_lanes(0)] = parts[_lanes(0)] + scores[some]
-        total = _sum([parts[int64(n)] for n in range(_LANES)])
+        total = in_pairs([parts[int64(n)] for n in range(_LANES)], operator.add)
         sums = [ib.allocate("float32", (_LANES,), name="sum", scope="local") for _ in range(self.vectors)]
         for total_of in sums:
             total_of[_lanes(0)] = Broadcast(const(0.0, "float32"), _LANES)
@@ -133,7 +127,7 @@ class _Attention:
         parts[_lanes(0)] = query[0] * key[0]
         for factors in zip(query[1:], key[1:], strict=True):
             parts[_lanes(0)] = tir.fma(*factors, parts[_lanes(0)])
-        score = _sum([parts[int64(n)] for n in range(_LANES)]) * const(self.scale, "float32")
+        score = in_pairs([parts[int64(n)] for n in range(_LANES)], operator.add) * const(self.scale, "float32")
         if not self.softcap:
             return score
         cap = const(self.softcap, "float32")

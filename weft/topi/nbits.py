@@ -11,23 +11,28 @@ so that a mask takes four neighbouring rows of each column out of a vector of wo
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import Broadcast, CallIntrin, Ramp, as_int, cast, const, floordiv, int64
+from weft.ir import Broadcast, CallIntrin, Ramp, Range, as_expr, as_int, cast, const, floordiv, int64
 from weft.te import Tensor
 from weft.tir import TILE_BYTES, TILE_ROWS, tile_intrinsic
 from weft.tir.intrin import dot_pairs
 from weft.topi.shape import simplify
-from weft.topi.written import written
+from weft.topi.written import in_pairs, written
 
 _LANES = 8
 """Columns that a step of a dot product has."""
 
 MANY_ROWS = 32
 """Rows from which on the weights of a panel are unpacked into memory first, or go to matrix tiles."""
+
+_TALLEST = 8
+"""Rows of a tile where vectors have 512 bits, and thus 32 registers: their products take as long as memory takes for
+the next panel, which is asked for meanwhile."""
 
 _WRITTEN_OUT = 32
 """Rows of products that are straight code; larger groups are loops of them."""
@@ -110,8 +115,8 @@ def _quantize_group(ib: Any, x: Any, q: Any, scale: Any, total: Any, row: Any, g
         return cast(f"float32x{_LANES}", x[row, Ramp(begin + int64(v * _LANES), int64(1), _LANES)])
 
     vectors = range(size // _LANES)
-    top[lane] = _tree([tir.fabs(loaded(v)) for v in vectors], tir.max)
-    largest = _tree([top[int64(i)] for i in range(_LANES)], tir.max)
+    top[lane] = in_pairs([tir.fabs(loaded(v)) for v in vectors], tir.max)
+    largest = in_pairs([top[int64(i)] for i in range(_LANES)], tir.max)
     unit = ib.allocate("float32", (1,), name="unit", scope="local")
     unit[int64(0)] = largest * const(1.0 / _LARGEST, "float32")
     scale[row, g] = unit[int64(0)]
@@ -122,15 +127,7 @@ def _quantize_group(ib: Any, x: Any, q: Any, scale: Any, total: Any, row: Any, g
         whole = cast(f"int32x{_LANES}", tir.round(loaded(v) * Broadcast(unit[int64(0)], _LANES)))
         sums[lane] = whole if v == 0 else sums[lane] + whole
         q[row, Ramp(begin + int64(v) * lanes, int64(1), _LANES)] = cast(f"int8x{_LANES}", whole)
-    total[row, g] = _tree([sums[int64(i)] for i in range(_LANES)], lambda a, b: a + b)
-
-
-def _tree(values: Sequence[Any], join: Any) -> Any:
-    """Combine values in pairs, so that they do not wait for each other."""
-    left = list(values)
-    while len(left) > 1:
-        left = [join(*left[i : i + 2]) if i + 1 < len(left) else left[i] for i in range(0, len(left), 2)]
-    return left[0]
+    total[row, g] = in_pairs([sums[int64(i)] for i in range(_LANES)], operator.add)
 
 
 def _product(dims: Sequence[Any]) -> Any:
@@ -316,11 +313,16 @@ class _Dot(_Product):
         super().__init__(*args)
         self.x_scale, self.x_sum = (self.ib.buffer_ptr(b) for b in (x_scale, x_sum))
         self.group, self.dot, self.lanes = group, dot, dot or _LANES
+        if dot == 2 * _LANES:
+            self.heights = (_TALLEST, *self.heights)
 
     def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
         """Add all products to the sums, by row and vector."""
         lanes, every = self.lanes, Ramp(int64(0), int64(1), self.lanes)
         with self.ib.for_range(int64(0), int64(self.groups), name="group") as g:
+            if len({r for r, _ in sums}) == _TALLEST:
+                with self.ib.if_scope(row == int64(0)):
+                    self.ask(panel, g, sorted({v for _, v in sums}))
             for (r, v), value in self.group_sums(panel, row, g, list(sums)).items():
                 unit, total = self.x_scale[row + r, g], sums[r, v]
                 real = cast(f"float32x{lanes}", value) * Broadcast(unit, lanes)
@@ -328,6 +330,16 @@ class _Dot(_Product):
                 if self.offset is not None:
                     whole = Broadcast(unit * cast("float32", self.x_sum[row + r, g]), lanes)
                     total[every] = tir.fma(whole, self.vector(self.offset, panel, g, v), total[every])
+
+    def ask(self, panel: Any, g: Any, vectors: list[int]) -> None:
+        """Ask for a group of the next panel, which no other rows wait for, while products of this one are computed."""
+        steps, after = self.group // rows_per_word(self.bits), tir.min(panel + int64(1), int64(self.panels - 1))
+        for v in vectors:
+            columns = _span(v * self.lanes, self.lanes)
+            wanted = [(self.w, g * int64(steps) + int64(t)) for t in range(steps)] + [(self.scale, g)]
+            for source, at in wanted if self.offset is None else [*wanted, (self.offset, g)]:
+                region = (_span(after, 1), _span(at, 1), columns)
+                self.ib.emit(tir.Prefetch(source.buffer, region))
 
     def group_sums(self, panel: Any, row: Any, g: Any, cells: list[tuple[int, int]]) -> dict[tuple[int, int], Any]:
         """Return the sums of products of a group, as vectors of int32, without what all have too much."""
@@ -400,8 +412,8 @@ class _Dot(_Product):
         parts = []
         for first in range(0, len(terms), most):
             pairs = [dot_pairs(*self.signed(w, x)) for w, x in terms[first : first + most]]
-            parts.append(dot_pairs(_tree(pairs, lambda a, b: a + b), ones))
-        return _tree(parts if zero is None else [*parts, zero], lambda a, b: a + b)
+            parts.append(dot_pairs(in_pairs(pairs, operator.add), ones))
+        return in_pairs(parts if zero is None else [*parts, zero], operator.add)
 
     def signed(self, w: Any, x: Any) -> tuple[Any, Any]:
         """Move the signs of weights to the other factor: one factor of pairs of products has none."""
@@ -490,6 +502,10 @@ class _Tiled(_Unpacked):
         for a, b in itertools.product(range(2), repeat=2):
             at = _address(sums, int64(a * TILE_ROWS), int64(b * self.lanes))
             ib.emit(tile_intrinsic("store", 2 * a + b, at, int64(4 * self.panel)))
+
+
+def _span(begin: Any, extent: int) -> Range:
+    return Range.from_min_extent(as_expr(begin, "int64"), int64(extent))
 
 
 def _address(buffer: Any, *at: Any) -> Any:

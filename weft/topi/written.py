@@ -21,3 +21,11 @@ def written(
         return ib.get()
 
     return te.extern(shape, inputs, program, name=name, dtype=dtype)
+
+
+def in_pairs(values: Sequence[Any], join: Callable[[Any, Any], Any]) -> Any:
+    """Combine values in pairs, so that they do not wait for each other."""
+    left = list(values)
+    while len(left) > 1:
+        left = [join(*left[i : i + 2]) if i + 1 < len(left) else left[i] for i in range(0, len(left), 2)]
+    return left[0]

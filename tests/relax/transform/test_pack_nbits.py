@@ -17,7 +17,7 @@ from weft.target import Target, get_source
 from weft.topi.nbits import matmul_nbits_dot
 
 RNG = np.random.default_rng(4)
-ROWS = (1, 0, 2, 7, 33)
+ROWS = (1, 0, 2, 15, 33)
 FLOATS = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}
 
 

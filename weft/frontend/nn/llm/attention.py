@@ -8,21 +8,23 @@ after Milakov and Gimelshein, 2018, and FlashAttention), so that scores never le
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.frontend.nn.llm.kernel import KernelBuilder, vector_width
+from weft.frontend.nn.llm.kernel import SCALE_BYTES, KernelBuilder, stored_size, vector_width
 from weft.frontend.nn.llm.position_embedding import angle_tables, rotated
-from weft.ir import PrimExpr, const
-from weft.tir import PrimFunc, Select, all, any, exp, if_then_else, log
+from weft.ir import PrimExpr, Ramp, const
+from weft.tir import PrimFunc, Select, all, any, exp, if_then_else, log, reinterpret
 from weft.tir import max as max_
 from weft.tir import min as min_
+from weft.topi.written import in_pairs
 
 _COLUMNS = 16  # keys of a tile
 _ROWS = 16  # of a tile of several tokens
-_BLOCK = 4  # rows whose sums wait in registers together
+_BLOCK = 8  # vectors of sums that wait in registers together
 _HIDDEN = -3.0e38  # the score of what a row does not see; less than any other
 
 
@@ -59,6 +61,16 @@ class Keys:
     keys: Any
     values: Any
     position: Callable[[Any, Any], Any] | None = None  # of a token, for rotary embeddings
+    rounded: bool = False  # to bytes, with a scale behind each head of a token
+
+
+@dataclass
+class Mask:
+    """What sees what: columns are numbers of keys, tokens those of all sequences."""
+
+    sees: Callable[[Any, Any, Any], Any]  # sequence, token, column: whether the token sees it
+    reach: Callable[[Any, Any], Any]  # sequence, end: how many columns the tokens before the end may see
+    freely: Callable[[Any, Any], Any]  # sequence, token: how many first ones it and all tokens behind it see
 
 
 @dataclass
@@ -78,50 +90,49 @@ class Attention:
     def __init__(self, kernel: KernelBuilder, heads: Heads, keys: Keys, one_token: bool = False) -> None:
         self.kernel, self.ib, self.heads, self.keys = kernel, kernel.ib, heads, keys
         self.tokens = 1 if one_token else max(1, _ROWS // heads.group)  # of a tile
-        self.block = min(_BLOCK, self.tokens * heads.group)
-        self.rows = -(-self.tokens * heads.group // self.block) * self.block
+        rows = self.tokens * heads.group
+        self.lanes = 1 if rows == 1 else min(_ROWS, max(4, 1 << (rows - 1).bit_length()))
+        self.rows = -(-rows // self.lanes) * self.lanes
         self.rotary: _Rotary | None = None
         self.scale: Any = 1.0
 
     def emit(
         self, total: Any, batch: Any, bounds: Callable[[Any], tuple[Any, Any]], query: Any, output: Any, lse: Any,
-        sees: Callable[[Any, Any, Any], Any], reach: Callable[[Any, Any], Any],
+        mask: Mask,
     ) -> None:  # fmt: skip
         """Emit attention of `total` tokens.
 
-        ``bounds(b)`` are the first token of a sequence and its end, ``sees(b, token, column)`` says what sees what,
-        and ``reach(b, end)`` how many columns the tokens before `end` may see. `query` and `output` take (token,
-        head, element), `lse` (token, head).
+        ``bounds(b)`` are the first token of a sequence and its end. `query` and `output` take (token, head, element),
+        `lse` (token, head).
         """
         tiles = (total + self.tokens - 1) // self.tokens
         with self.ib.for_range(0, tiles * self.heads.keys, "task", kind="parallel") as task:
             self._allocate()
             first, h = task // self.heads.keys * self.tokens, task % self.heads.keys
             if self.tokens == 1 and bounds is _own_sequence:
-                self._segment(first, h, first, first + 1, query, output, lse, sees, reach)
+                self._segment(first, h, first, first + 1, query, output, lse, mask)
                 return
             with self.ib.for_range(0, batch, "b") as b:
                 begin, end = (x.astype("int64") for x in bounds(b))
                 low, high = max_(begin, first), min_(end, first + self.tokens)
                 with self.ib.if_scope(low < high):
-                    self._segment(b, h, low, high, query, output, lse, sees, reach)
+                    self._segment(b, h, low, high, query, output, lse, mask)
 
     def _allocate(self) -> None:
         heads, local = self.heads, self.kernel.local
-        self.q = local((self.rows, heads.size), "q_tile")
-        self.k = local((_COLUMNS, heads.size), "k_tile")
-        self.kt = local((heads.size, _COLUMNS), "k_turned")
-        self.v = local((_COLUMNS, heads.value_size), "v_tile")
-        self.s = local((self.rows, _COLUMNS), "scores")
+        self.q, self.qt = local((1, heads.size), "q_row"), local((heads.size, self.rows), "q_turned")
+        self.k, self.v = local((_COLUMNS, heads.size), "k_tile"), local((_COLUMNS, heads.value_size), "v_tile")
+        self.s = local((_COLUMNS, self.rows), "scores")
+        if self.rows == 1:
+            self.parts, self.turned = (local((_COLUMNS, _COLUMNS), name) for name in ("parts", "parts_turned"))
         self.out = local((self.rows, heads.value_size), "sums")
-        self.greatest, self.total = local(self.rows, "greatest"), local(self.rows, "total")
-        self.one = local(4, "numbers")
+        names = ("greatest", "total", "peak", "shrink")
+        self.greatest, self.total, self.peak, self.shrink = (local(self.rows, name) for name in names)
+        self.one, self.unit = local(1, "share"), local(1, "unit")
         if self.rotary is not None:
             self.cosines, self.sines = local(heads.size, "cosines"), local(heads.size, "sines")
 
-    def _segment(
-        self, b: Any, h: Any, low: Any, high: Any, query: Any, output: Any, lse: Any, sees: Any, reach: Any
-    ) -> None:
+    def _segment(self, b: Any, h: Any, low: Any, high: Any, query: Any, output: Any, lse: Any, mask: Mask) -> None:
         """Tokens `low` to `high` of one sequence."""
         heads, ib = self.heads, self.ib
         n_rows = (high - low) * heads.group
@@ -136,15 +147,20 @@ class Attention:
                 self.out[r, d] = const(0.0, "float32")
             with ib.if_scope(r < n_rows):
                 token, head = place(r)
-                self._load(self.q, r, query, (token, head), heads.size, self._query_position(token), self.scale)
-            with ib.else_scope(), self.kernel.vectors(0, heads.size, vector_width(heads.size)) as d:
-                self.q[r, d] = const(0.0, "float32")
-        columns = reach(b, high).astype("int64")
+                self._load(self.q, 0, query, (token, head), heads.size, self._query_position(token), self.scale)
+                with ib.for_range(0, heads.size, "d") as d:
+                    self.qt[d, r] = self.q[0, d]
+            with ib.else_scope(), ib.for_range(0, heads.size, "d") as d:
+                self.qt[d, r] = const(0.0, "float32")
+        columns = mask.reach(b, high).astype("int64")
         with ib.for_range(0, (columns + _COLUMNS - 1) // _COLUMNS, "tile") as tile:
             self._load_keys(b, h, tile * _COLUMNS, columns)
-            self._scores()
-            with ib.for_range(0, self.rows, "r") as r:
-                self._weights(b, min_(low + r // heads.group, high - 1), r, tile * _COLUMNS, sees)
+            (self._scores_of_one if self.rows == 1 else self._scores)()
+            with ib.if_scope((tile + 1) * _COLUMNS > mask.freely(b, low)):
+                with ib.for_range(0, _COLUMNS, "c") as c, ib.for_range(0, self.rows, "r") as r:
+                    seen = mask.sees(b, min_(low + r // heads.group, high - 1), tile * _COLUMNS + c)
+                    self.s[c, r] = if_then_else(seen, self.s[c, r], const(_HIDDEN, "float32"))
+            self._weights()
             self._add_values()
         with ib.for_range(0, n_rows, "r") as r:
             token, head = place(r)
@@ -160,13 +176,18 @@ class Attention:
         return None if self.rotary is None else self.rotary.query_position(token)
 
     def _load(
-        self, target: Any, row: Any, source: Any, index: tuple[Any, ...], size: int, position: Any, scale: Any = 1.0
-    ) -> None:
+        self, target: Any, row: Any, source: Any, index: tuple[Any, ...], size: int, position: Any, scale: Any = 1.0,
+        rounded: bool = False,
+    ) -> None:  # fmt: skip
         """Copy one head of a token to a row of a tile, turned by its position where embeddings are inline."""
         ib = self.ib
+        if rounded:
+            behind = Ramp(const(size, "int64"), const(1, "int64"), SCALE_BYTES)
+            self.unit[0] = reinterpret("float32", source[(*index, behind)])
 
         def load(d: Any) -> Any:
-            return source[(*index, d)].astype("float32")
+            value = source[(*index, d)].astype("float32")
+            return value * self.unit[0] if rounded else value
 
         def copy() -> None:
             with self.kernel.vectors(0, size, vector_width(size)) as d:
@@ -190,59 +211,83 @@ class Attention:
             token = first + c
             with ib.if_scope(token < columns):
                 position = keys.position(b, token) if keys.position is not None else None
-                self._load(self.k, c, keys.keys, keys.key(b, h, token), heads.size, position)
-                self._load(self.v, c, keys.values, keys.value(b, h, token), heads.value_size, None)
+                how = {"rounded": keys.rounded}
+                self._load(self.k, c, keys.keys, keys.key(b, h, token), heads.size, position, **how)
+                self._load(self.v, c, keys.values, keys.value(b, h, token), heads.value_size, None, **how)
             with ib.else_scope():
                 with self.kernel.vectors(0, heads.size, vector_width(heads.size)) as d:
                     self.k[c, d] = const(0.0, "float32")
                 with self.kernel.vectors(0, heads.value_size, vector_width(heads.value_size)) as d:
                     self.v[c, d] = const(0.0, "float32")
-        width = vector_width(heads.size, most=8)
-        with ib.for_range(0, heads.size // width, "o") as o, ib.for_range(0, _COLUMNS // width, "p") as p:
-            self.kernel.transpose(self.kt, (o * width, p * width), self.k, width)
 
     def _scores(self) -> None:
-        """Products of all rows and the columns of a tile."""
-        self._product(self.s, self.q, self.kt, self.heads.size, _COLUMNS, add=False)
+        """Products of the columns of a tile and all rows, which lie side by side; some columns' wait in registers."""
+        ib, width = self.ib, self.lanes
+        with ib.for_range(0, _COLUMNS // _BLOCK, "cb") as cb, ib.for_range(0, self.rows // width, "o") as o:
+            sums = self.kernel.local((_BLOCK, width), "sums")
+            for i in range(_BLOCK):
+                with ib.for_range(0, width, "j", kind="vectorize") as j:
+                    sums[i, j] = const(0.0, "float32")
+            with ib.for_range(0, self.heads.size, "d") as d:
+                for i in range(_BLOCK):
+                    with ib.for_range(0, width, "j", kind="vectorize") as j:
+                        sums[i, j] = sums[i, j] + self.k[cb * _BLOCK + i, d] * self.qt[d, o * width + j]
+            for i in range(_BLOCK):
+                with ib.for_range(0, width, "j", kind="vectorize") as j:
+                    self.s[cb * _BLOCK + i, o * width + j] = sums[i, j]
+
+    def _scores_of_one(self) -> None:
+        """Products of the columns of a tile and one row, by vectors along both; their parts are turned to be summed."""
+        ib, width = self.ib, vector_width(self.heads.size)
+        with ib.for_range(0, _COLUMNS, "c") as c:
+            with ib.for_range(0, width, "j", kind="vectorize") as j:
+                self.parts[c, j] = const(0.0, "float32")
+            with (
+                ib.for_range(0, self.heads.size // width, "o") as o,
+                ib.for_range(0, width, "j", kind="vectorize") as j,
+            ):
+                self.parts[c, j] = self.parts[c, j] + self.k[c, o * width + j] * self.q[0, o * width + j]
+        side = min(width, 8)
+        for i in range(0, width, side):
+            for c in range(0, _COLUMNS, side):
+                self.kernel.transpose(self.turned, (i, c), self.parts, side)
+        with ib.for_range(0, _COLUMNS, "c", kind="vectorize") as c:
+            self.s[c, 0] = in_pairs([self.turned[i, c] for i in range(width)], operator.add)
+
+    def _weights(self) -> None:
+        """Scores become weights; `shrink` is by how much what was summed with lesser greatest scores does."""
+        with self.kernel.vectors(0, self.rows, self.lanes) as r:
+            self.peak[r] = in_pairs([self.greatest[r], *(self.s[c, r] for c in range(_COLUMNS))], max_)
+        columns = self.ib.for_range(0, _COLUMNS, "c", kind="vectorize" if self.rows == 1 else "serial")
+        with columns as c, self.kernel.vectors(0, self.rows, self.lanes) as r:
+            seen = self.s[c, r] > const(_HIDDEN / 2, "float32")
+            self.s[c, r] = Select(seen, exp(self.s[c, r] - self.peak[r]), const(0.0, "float32"))
+        with self.kernel.vectors(0, self.rows, self.lanes) as r:
+            self.shrink[r] = exp(self.greatest[r] - self.peak[r])
+            sums = in_pairs([self.s[c, r] for c in range(_COLUMNS)], operator.add)
+            self.total[r] = self.total[r] * self.shrink[r] + sums
+            self.greatest[r] = self.peak[r]
 
     def _add_values(self) -> None:
-        self._product(self.out, self.s, self.v, _COLUMNS, self.heads.value_size, add=True)
-
-    def _product(self, out: Any, a: Any, b: Any, depth: int, n: int, add: bool) -> None:
-        """``out = a @ b``, or added to it: a block of rows and one vector's columns are summed in registers."""
-        ib, width = self.ib, vector_width(n)
-        with ib.for_range(0, self.rows // self.block, "rb") as rb, ib.for_range(0, n // width, "o") as o:
-            sums = self.kernel.local((self.block, width), "sums")
-            for i in range(self.block):
+        """Add weights times values to what is left of the sums: some rows and vectors of values wait in registers."""
+        ib, size, block = self.ib, self.heads.value_size, min(_BLOCK // 2, self.rows)
+        width = vector_width(size)
+        vectors = vector_width(size // width, most=_BLOCK // 2 if block == 1 else 2)
+        cells = [(i, v) for i in range(block) for v in range(vectors)]
+        with ib.for_range(0, self.rows // block, "rb") as rb, ib.for_range(0, size // width // vectors, "o") as o:
+            sums = self.kernel.local((block, vectors, width), "sums")
+            for i, v in cells:
                 with ib.for_range(0, width, "j", kind="vectorize") as j:
-                    sums[i, j] = out[rb * self.block + i, o * width + j] if add else const(0.0, "float32")
-            with ib.for_range(0, depth, "k") as k:
-                for i in range(self.block):
+                    d = (o * vectors + v) * width + j
+                    sums[i, v, j] = self.out[rb * block + i, d] * self.shrink[rb * block + i]
+            with ib.for_range(0, _COLUMNS, "c") as c:
+                for i, v in cells:
                     with ib.for_range(0, width, "j", kind="vectorize") as j:
-                        sums[i, j] = sums[i, j] + a[rb * self.block + i, k] * b[k, o * width + j]
-            for i in range(self.block):
+                        d = (o * vectors + v) * width + j
+                        sums[i, v, j] = sums[i, v, j] + self.s[c, rb * block + i] * self.v[c, d]
+            for i, v in cells:
                 with ib.for_range(0, width, "j", kind="vectorize") as j:
-                    out[rb * self.block + i, o * width + j] = sums[i, j]
-
-    def _weights(self, b: Any, token: Any, r: Any, first: Any, sees: Any) -> None:
-        """Scores of a row become weights, and what was summed with a lesser greatest score shrinks."""
-        ib, one, hidden = self.ib, self.one, const(_HIDDEN, "float32")
-        with ib.for_range(0, _COLUMNS, "c") as c:
-            self.s[r, c] = if_then_else(sees(b, token, first + c), self.s[r, c], hidden)
-        one[0] = self.greatest[r]
-        for c in range(_COLUMNS):
-            one[0] = max_(one[0], self.s[r, c])
-        one[1] = exp(self.greatest[r] - one[0])
-        self.greatest[r] = one[0]
-        with ib.for_range(0, _COLUMNS, "c", kind="vectorize") as c:
-            seen = self.s[r, c] > const(_HIDDEN / 2, "float32")
-            self.s[r, c] = Select(seen, exp(self.s[r, c] - one[0]), const(0.0, "float32"))
-        one[2] = self.total[r] * one[1]
-        for c in range(_COLUMNS):
-            one[2] = one[2] + self.s[r, c]
-        self.total[r] = one[2]
-        with self.kernel.vectors(0, self.heads.value_size, vector_width(self.heads.value_size)) as d:
-            self.out[r, d] = self.out[r, d] * one[1]
+                    self.out[rb * block + i, (o * vectors + v) * width + j] = sums[i, v, j]
 
 
 def _own_sequence(b: Any) -> tuple[Any, Any]:
@@ -250,22 +295,23 @@ def _own_sequence(b: Any) -> tuple[Any, Any]:
     return b, b + 1
 
 
-def _causal(
-    keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], causal: Any
-) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any, Any], Any]]:
+def _causal(keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], causal: Any) -> Mask:
     """Tokens see what comes before them, the last one all, where `causal` is not 0."""
 
     def edge(b: Any, token: Any) -> Any:
         length, end = keys.length(b).astype("int64"), bounds(b)[1].astype("int64")
         return if_then_else(causal > 0, max_(length - (end - token) + 1, const(0, "int64")), length)
 
-    return lambda b, token, column: column < edge(b, token), lambda b, end: edge(b, end - 1)
+    return Mask(lambda b, token, column: column < edge(b, token), lambda b, end: edge(b, end - 1), edge)
 
 
-def _paged(kernel: KernelBuilder, heads: Heads, batch: Any, sliding_window: bool, page_size: Any) -> tuple[Keys, Any]:
+def _paged(
+    kernel: KernelBuilder, heads: Heads, batch: Any, sliding_window: bool, page_size: Any, page_dtype: str | None
+) -> tuple[Keys, Any]:
     """Declare pages and what says whose they are; return the keys, and the positions of first keys."""
     size = page_size if isinstance(page_size, int) else kernel.size("page_size")
-    pages = kernel.buffer("pages", (kernel.size("max_num_pages"), 2, heads.keys, size, heads.size), heads.dtype)
+    dtype, n_pages = page_dtype or heads.dtype, kernel.size("max_num_pages")
+    pages = kernel.buffer("pages", (n_pages, 2, heads.keys, size, stored_size(heads.size, dtype)), dtype)
     starts = kernel.buffer("page_indptr", (batch + 1,), "int32")
     numbers = kernel.buffer("page_values", (kernel.size("nnz_pages"),), "int32")
     info = kernel.buffer("length_info", (3, batch) if sliding_window else (batch,), "int32")
@@ -286,7 +332,8 @@ def _paged(kernel: KernelBuilder, heads: Heads, batch: Any, sliding_window: bool
 
         return index
 
-    return Keys(length, where(0), where(1), pages, pages, lambda b, token: offsets[b] + token), offsets
+    position, rounded = (lambda b, token: offsets[b] + token), dtype == "int8"
+    return Keys(length, where(0), where(1), pages, pages, position, rounded), offsets
 
 
 def _rotary(kernel: KernelBuilder, scaling: Mapping[str, Any], positions: Any) -> tuple[_Rotary, Any]:
@@ -298,7 +345,7 @@ def _rotary(kernel: KernelBuilder, scaling: Mapping[str, Any], positions: Any) -
 
 def attention_decode(
     num_kv_heads: int, num_qo_heads: int, head_dim: int, dtype: str, sliding_window: bool,
-    rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16,
+    rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16, page_dtype: str | None = None,
 ) -> PrimFunc:  # fmt: skip
     """Make attention of one new token for each sequence over pages.
 
@@ -306,12 +353,13 @@ def attention_decode(
     the numbers of the pages, ``length_info``, the positions of the first keys and of the queries, ``output``, ``lse``
     (batch, heads), and ``rotary_mode``, ``rope_scale``, ``rope_theta``, ``sm_scale``. ``length_info`` is how many
     tokens the last page has, (batch,) int32; with `sliding_window` it is (3, batch), and the other rows are where the
-    window begins and how many tokens before it are kept.
+    window begins and how many tokens before it are kept. Pages have `page_dtype`, if not `dtype`; of int8, each head of
+    a token is followed by its scale, four bytes of a float32.
     """
     heads, kernel = Heads(num_qo_heads, num_kv_heads, head_dim, head_dim, dtype), KernelBuilder()
     batch = kernel.size("batch")
     q = kernel.buffer("q", (batch, num_qo_heads, head_dim), dtype)
-    keys, _ = _paged(kernel, heads, batch, sliding_window, page_size)
+    keys, _ = _paged(kernel, heads, batch, sliding_window, page_size, page_dtype)
     positions = kernel.buffer("q_rope_position", (batch,), "int32")
     output = kernel.buffer("output", (batch, num_qo_heads, head_dim), dtype)
     lse = kernel.buffer("lse", (batch, num_qo_heads), "float32")
@@ -319,7 +367,7 @@ def attention_decode(
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
     body.emit(
         batch, batch, _own_sequence, q, output, lse,
-        lambda b, token, column: column < keys.length(b), lambda b, end: keys.length(b),
+        Mask(lambda b, token, column: column < keys.length(b), *[lambda b, end: keys.length(b)] * 2),
     )  # fmt: skip
     return kernel.finish("batch_decode_paged_kv" + ("_sliding_window" if sliding_window else ""))
 
@@ -343,14 +391,14 @@ class _Ragged:
         self.output = self.kernel.buffer("output", (self.total, heads.queries, heads.value_size), heads.dtype)
         self.lse = self.kernel.buffer("lse", (self.total, heads.queries), "float32")
 
-    def emit(self, body: Attention, sees: Any, reach: Any) -> None:
+    def emit(self, body: Attention, mask: Mask) -> None:
         """Emit the kernel's body."""
-        body.emit(self.total, self.batch, self.bounds, self.q, self.output, self.lse, sees, reach)
+        body.emit(self.total, self.batch, self.bounds, self.q, self.output, self.lse, mask)
 
 
 def attention_prefill(
     h_kv: int, h_q: int, d: int, dtype: str, sliding_window: bool, rope_scaling: Mapping[str, Any],
-    page_size: int | PrimExpr = 16,
+    page_size: int | PrimExpr = 16, page_dtype: str | None = None,
 ) -> PrimFunc:  # fmt: skip
     """Make attention of any number of new tokens for each sequence over pages.
 
@@ -360,13 +408,13 @@ def attention_prefill(
     """
     heads, kernel = Heads(h_q, h_kv, d, d, dtype), KernelBuilder()
     queries = _Ragged(kernel, heads)
-    keys, _ = _paged(kernel, heads, queries.batch, sliding_window, page_size)
+    keys, _ = _paged(kernel, heads, queries.batch, sliding_window, page_size, page_dtype)
     positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
     queries.results()
     causal = kernel.scalar("causal", "int32")
     body = Attention(kernel, heads, keys)
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
-    queries.emit(body, *_causal(keys, queries.bounds, causal))
+    queries.emit(body, _causal(keys, queries.bounds, causal))
     return kernel.finish("batch_prefill_paged_kv" + ("_sliding_window" if sliding_window else ""))
 
 
@@ -401,28 +449,31 @@ def attention_prefill_ragged(
     causal = kernel.scalar("causal", "int32")
     body = Attention(kernel, heads, keys)
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
-    queries.emit(body, *_causal(keys, queries.bounds, causal))
+    queries.emit(body, _causal(keys, queries.bounds, causal))
     return kernel.finish("batch_prefill_ragged_kv")
 
 
-def _tree(
-    keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], starts: Any, orders: Any
-) -> tuple[Callable[[Any, Any, Any], Any], Callable[[Any, Any], Any]]:
+def _tree(keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], starts: Any, orders: Any) -> Mask:
     """The last tokens of a sequence are nodes of a tree, which see their ancestors and what lies before the tree.
 
     Node i has the number ``orders[i, 0]``, and its descendants those behind it, up to ``orders[i, 1]``.
     """
 
+    def nodes_of(b: Any) -> Any:
+        return (starts[b + 1] - starts[b]).astype("int64")
+
+    def before(b: Any) -> Any:
+        return keys.length(b).astype("int64") - nodes_of(b)
+
     def sees(b: Any, token: Any, column: Any) -> Any:
         length, end = keys.length(b).astype("int64"), bounds(b)[1].astype("int64")
-        nodes = (starts[b + 1] - starts[b]).astype("int64")
-        root = length - nodes
+        nodes, root = nodes_of(b), before(b)
         own = orders[starts[b] + nodes - (end - token), 0]
         node = starts[b] + max_(column - root, const(0, "int64"))
         inside = all(column < length, own >= orders[node, 0], own < orders[node, 1])
         return any(column < root, if_then_else(column < length, inside, const(0, "bool")))
 
-    return sees, lambda b, end: keys.length(b)
+    return Mask(sees, lambda b, end: keys.length(b), lambda b, token: before(b))
 
 
 def tree_attention(h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any]) -> PrimFunc:
@@ -442,13 +493,14 @@ def tree_attention(h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mappin
     queries.results()
     body = Attention(kernel, heads, keys)
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
-    queries.emit(body, *_tree(keys, queries.bounds, starts, orders))
+    queries.emit(body, _tree(keys, queries.bounds, starts, orders))
     return kernel.finish("batch_tree_attn")
 
 
 def tree_attention_paged(
-    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16
-) -> PrimFunc:
+    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16,
+    page_dtype: str | None = None,
+) -> PrimFunc:  # fmt: skip
     """Make attention of the nodes of token trees over pages that hold them and what lies before.
 
     Its arguments are those of :func:`attention_prefill` without ``causal``, then where each tree begins and the order
@@ -456,14 +508,14 @@ def tree_attention_paged(
     """
     heads, kernel = Heads(h_q, h_kv, d, d, dtype), KernelBuilder()
     queries = _Ragged(kernel, heads)
-    keys, _ = _paged(kernel, heads, queries.batch, False, page_size)
+    keys, _ = _paged(kernel, heads, queries.batch, False, page_size, page_dtype)
     positions = kernel.buffer("q_rope_position", (queries.total,), "int32")
     queries.results()
     body = Attention(kernel, heads, keys)
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
     starts = kernel.buffer("tree_order_indptr", (queries.batch + 1,), "int32")
     orders = kernel.buffer("tree_order", (kernel.size("total_tree_order_len"), 2), "int32")
-    queries.emit(body, *_tree(keys, queries.bounds, starts, orders))
+    queries.emit(body, _tree(keys, queries.bounds, starts, orders))
     return kernel.finish("tree_attn_paged_kv")
 
 

@@ -13,6 +13,14 @@ from weft.target import Target
 from weft.tir.ir_builder import BufferVar, create
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
+SCALE_BYTES = 4
+"""What lies behind each head of a token in pages of int8: its scale, a float32."""
+
+
+def stored_size(size: int, dtype: str) -> int:
+    """How many elements a head of a token takes in pages."""
+    return size + SCALE_BYTES if dtype == "int8" else size
+
 
 def check_target(target: Target | str) -> None:
     """Raise InvalidArgument for a target that these kernels are not for: their threads are those of a CPU."""

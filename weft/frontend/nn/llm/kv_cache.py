@@ -191,6 +191,9 @@ class TIRPagedKVCache(PagedKVCache):
         What the program is for: a CPU.
     name : str
         A hint for the variable.
+    page_dtype : str, optional
+        What pages hold, if not `dtype`: ``"float32"``, ``"float16"``, ``"bfloat16"``, or ``"int8"``, which rounds each
+        head of a token to 127 steps of its greatest magnitude and keeps a scale beside it.
 
     Raises
     ------
@@ -204,9 +207,12 @@ class TIRPagedKVCache(PagedKVCache):
         num_key_value_heads: int, qk_head_dim: int, v_head_dim: int, mla_original_qk_head_dim: int,
         mla_original_v_head_dim: int, rope_mode: RopeMode, rope_scale: float, rope_theta: float,
         rope_scaling: Mapping[str, Any] | None, rope_ext_factors: Any, rotary_dim: int, enable_disaggregation: bool,
-        dtype: str, target: Any, name: str = "paged_kv_cache",
+        dtype: str, target: Any, name: str = "paged_kv_cache", page_dtype: str | None = None,
     ) -> None:  # fmt: skip
         check_target(target)
+        if page_dtype not in (None, "float32", "float16", "bfloat16", "int8"):
+            raise error.InvalidArgument("pages hold floats or bytes", expected="float32, float16, bfloat16 or int8",
+                                        found=str(page_dtype))  # fmt: skip
         kinds = attn_kind if isinstance(attn_kind, (list, tuple)) else [attn_kind] * num_hidden_layers
         if any(kind != "mha" for kind in kinds) or qk_head_dim != v_head_dim:
             raise error.InvalidArgument(
@@ -219,7 +225,7 @@ class TIRPagedKVCache(PagedKVCache):
         sizes = [num_attention_heads, num_key_value_heads, qk_head_dim, v_head_dim]
         functions = _functions(
             num_hidden_layers, num_attention_heads, num_key_value_heads, qk_head_dim, dtype, page_size, scaling,
-            (rope_theta, rope_scale, rotary_dim),
+            (rope_theta, rope_scale, rotary_dim), page_dtype or dtype,
         )  # fmt: skip
         call = relax.call_pure_packed(
             "vm.builtin.paged_attention_kv_cache_create",
@@ -234,6 +240,7 @@ class TIRPagedKVCache(PagedKVCache):
             rope_ext_factors if isinstance(rope_ext_factors, Tuple) or _is_tensor(rope_ext_factors) else prim_value(0),
             emit(op.make_call("zeros")(shape_expr([]), dtype=dtype), "like"),
             *functions,
+            *([emit(op.make_call("zeros")(shape_expr([]), dtype=page_dtype), "like")] if page_dtype else []),
             ty_args=AnyType(),
         )
         super().__init__(_expr=call, _name=name)
@@ -252,7 +259,7 @@ def _with_theta(rope_scaling: Mapping[str, Any], theta: float) -> Mapping[str, A
 
 def _functions(
     layers: int, h_q: int, h_kv: int, d: int, dtype: str, page_size: Any, scaling: Mapping[str, Any],
-    rope: tuple[float, float, int],
+    rope: tuple[float, float, int], page_dtype: str,
 ) -> list[Any]:  # fmt: skip
     """Add the cache's kernels to the module, and return what its constructor takes, from ``f_transpose_append`` on."""
     theta, scale, rotary_dim = rope
@@ -264,24 +271,24 @@ def _functions(
         return Tuple((ExprStringImm("tirx"), added(func, name)))
 
     attention = (h_kv, h_q, d, dtype)
-    decode = (_attention_decode_cpu(*attention, window, scaling, page_size) for window in (False, True))
-    prefill = (_attention_prefill_cpu(*attention, window, scaling, page_size) for window in (False, True))
+    decode = (_attention_decode_cpu(*attention, window, scaling, page_size, page_dtype) for window in (False, True))
+    prefill = (_attention_prefill_cpu(*attention, window, scaling, page_size, page_dtype) for window in (False, True))
     return [
-        added(_kv_cache_transpose_append(h_kv, d, dtype, page_size), "kv_cache_transpose_append"),
+        added(_kv_cache_transpose_append(h_kv, d, dtype, page_size, page_dtype), "kv_cache_transpose_append"),
         prim_value(0),  # latent vectors have no layer here
         kernel(_attention_prefill_ragged_cpu(h_kv, h_q, d, d, dtype, scaling), "attention_prefill_ragged"),
         kernel(next(prefill), "attention_prefill"),
         kernel(next(decode), "attention_decode"),
         kernel(next(prefill), "attention_prefill_sliding_window"),
         kernel(next(decode), "attention_decode_sliding_window"),
-        kernel(tree_attn_with_paged_kv_cache_cpu(*attention, scaling, page_size), "tree_attention_paged"),
+        kernel(tree_attn_with_paged_kv_cache_cpu(*attention, scaling, page_size, page_dtype), "tree_attention_paged"),
         kernel(tree_attn_cpu(*attention, scaling), "tree_attention"),
         Tuple(()),
         Tuple((added(_merge_state_inplace_cpu(dtype), "attention_merge_state"),)),
         added(llama_rope_with_position_map(theta, scale, d, h_q, h_kv, dtype, scaling, rotary_dim), "split_rotary"),
-        added(_copy_single_page_cpu(h_kv, page_size, d, dtype), "kv_cache_copy_single_page"),
-        added(_kv_cache_debug_get_kv(layers, h_kv, d, dtype), "kv_cache_debug_get_kv"),
-        added(_compact_kv_copy_cpu(h_kv, d, dtype, page_size), "kv_cache_compact_kv_copy"),
+        added(_copy_single_page_cpu(h_kv, page_size, d, page_dtype), "kv_cache_copy_single_page"),
+        added(_kv_cache_debug_get_kv(layers, h_kv, d, dtype, page_dtype), "kv_cache_debug_get_kv"),
+        added(_compact_kv_copy_cpu(h_kv, d, page_dtype, page_size), "kv_cache_compact_kv_copy"),
     ]
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.frontend.nn.llm.kernel import KernelBuilder, vector_width
-from weft.ir import PrimExpr
+from weft import tir
+from weft.frontend.nn.llm.kernel import SCALE_BYTES, KernelBuilder, stored_size, vector_width
+from weft.ir import PrimExpr, Ramp, const
 from weft.tir import PrimFunc
+from weft.topi.written import in_pairs
 
 
 class _Pages:
@@ -14,8 +16,10 @@ class _Pages:
 
     def __init__(self, kernel: KernelBuilder, heads: int | None, page_size: Any, size: int, dtype: str) -> None:
         self.kernel, self.heads, self.size, self.width = kernel, heads, size, vector_width(size)
+        self.rounded, stored = dtype == "int8", stored_size(size, dtype)
+        self.last = Ramp(const(size, "int64"), const(1, "int64"), SCALE_BYTES)
         self.page_size = page_size if isinstance(page_size, int) else kernel.size("page_size")
-        inner = (self.page_size, size) if heads is None else (2, heads, self.page_size, size)
+        inner = (self.page_size, stored) if heads is None else (2, heads, self.page_size, stored)
         self.buffer = kernel.buffer("pages", (kernel.size("num_pages"), *inner), dtype)
 
     def each(self, visit: Any) -> None:
@@ -27,12 +31,42 @@ class _Pages:
         with self.kernel.ib.for_range(0, 2, "which") as which, self.kernel.ib.for_range(0, self.heads, "h") as h:
             with self.kernel.vectors(0, self.size, self.width) as d:
                 visit(which, h, d)
+            if self.rounded:
+                visit(which, h, self.last)
 
     def at(self, place: Any, which: Any, h: Any, d: Any) -> tuple[Any, ...]:
         """The index of an element of the token at ``page * page_size + position``."""
         place = place.astype("int64")
         page, position = place // self.page_size, place % self.page_size
         return (page, position, d) if self.heads is None else (page, which, h, position, d)
+
+    def write(self, place: Any, which: Any, h: Any, values: Any) -> None:
+        """Emit ``values(d)`` into a head of a token; bytes are rounded to 127 steps of its greatest magnitude."""
+        ib, kernel = self.kernel.ib, self.kernel
+        if not self.rounded:
+            with kernel.vectors(0, self.size, self.width) as d:
+                self.buffer[self.at(place, which, h, d)] = values(d).astype(self.buffer.dtype)
+            return
+        top, steps = kernel.local(self.width, "top"), kernel.local(1, "steps")
+        with kernel.vectors(0, self.width, self.width) as i:
+            top[i] = const(0.0, "float32")
+        with ib.for_range(0, self.size // self.width, "o") as o:
+            with ib.for_range(0, self.width, "i", kind="vectorize") as i:
+                top[i] = tir.max(top[i], tir.abs(values(o * self.width + i).astype("float32")))
+        largest = in_pairs([top[i] for i in range(self.width)], tir.max)
+        steps[0] = largest
+        scale, zero = steps[0] * const(1 / 127, "float32"), const(0.0, "float32")
+        self.buffer[self.at(place, which, h, self.last)] = tir.reinterpret("int8x4", scale)
+        steps[0] = tir.if_then_else(steps[0] > zero, const(127.0, "float32") / steps[0], zero)
+        with kernel.vectors(0, self.size, self.width) as d:
+            self.buffer[self.at(place, which, h, d)] = tir.round(values(d).astype("float32") * steps[0]).astype("int8")
+
+    def read(self, place: Any, which: Any, h: Any, d: Any) -> Any:
+        """An element of a token, a float32 where pages are rounded."""
+        value = self.buffer[self.at(place, which, h, d)]
+        if not self.rounded:
+            return value
+        return value.astype("float32") * tir.reinterpret("float32", self.buffer[self.at(place, which, h, self.last)])
 
     def copy(self, target: Any, source: Any) -> None:
         """Emit the copy of one token."""
@@ -44,22 +78,21 @@ class _Pages:
 
 
 def kv_cache_transpose_append(
-    num_key_value_heads: int, head_dim: int, dtype: str, page_size: int | PrimExpr = 16
+    num_key_value_heads: int, head_dim: int, dtype: str, page_size: int | PrimExpr = 16, page_dtype: str | None = None
 ) -> PrimFunc:
     """Make ``(pages, k, v, places)``: write tokens ``(n, heads, size)`` to their places, -1 to none.
 
-    A place is ``page * page_size + position``.
+    A place is ``page * page_size + position``. Pages of `page_dtype` int8 have a scale behind each head of a token.
     """
     kernel = KernelBuilder()
     n = kernel.size("num_tokens_excluding_cache")
-    pages = _Pages(kernel, num_key_value_heads, page_size, head_dim, dtype)
+    pages = _Pages(kernel, num_key_value_heads, page_size, head_dim, page_dtype or dtype)
     new = [kernel.buffer(name, (n, num_key_value_heads, head_dim), dtype) for name in ("k_data", "v_data")]
     places = kernel.buffer("position_map", (n,), "int32")
     with kernel.ib.for_range(0, n, "token", kind="parallel") as token, kernel.ib.if_scope(places[token] != -1):
         for which, data in enumerate(new):
             with kernel.ib.for_range(0, num_key_value_heads, "h") as h:
-                with kernel.vectors(0, head_dim, pages.width) as d:
-                    pages.buffer[pages.at(places[token], which, h, d)] = data[token, h, d]
+                pages.write(places[token], which, h, lambda d, data=data, h=h: data[token, h, d])
     return kernel.finish("tir_kv_cache_transpose_append")
 
 
@@ -76,11 +109,13 @@ def kv_cache_transpose_append_mla(d_qk: int, dtype: str, page_size: int | PrimEx
     return kernel.finish("tir_kv_cache_transpose_append_mla")
 
 
-def kv_cache_debug_get_kv(num_hidden_layers: int, num_key_value_heads: int, head_dim: int, dtype: str) -> PrimFunc:
+def kv_cache_debug_get_kv(
+    num_hidden_layers: int, num_key_value_heads: int, head_dim: int, dtype: str, page_dtype: str | None = None
+) -> PrimFunc:
     """Make ``(pages, places, k, v, layer)``: read tokens into ``(layers, n, heads, size)`` at a layer."""
     kernel = KernelBuilder()
     n = kernel.size("num_tokens_including_cache")
-    pages = _Pages(kernel, num_key_value_heads, None, head_dim, dtype)
+    pages = _Pages(kernel, num_key_value_heads, None, head_dim, page_dtype or dtype)
     places = kernel.buffer("position_map", (n,), "int32")
     shape = (num_hidden_layers, n, num_key_value_heads, head_dim)
     out = [kernel.buffer(name, shape, dtype) for name in ("k_data", "v_data")]
@@ -89,7 +124,7 @@ def kv_cache_debug_get_kv(num_hidden_layers: int, num_key_value_heads: int, head
         for which, data in enumerate(out):
             with kernel.ib.for_range(0, num_key_value_heads, "h") as h:
                 with kernel.vectors(0, head_dim, pages.width) as d:
-                    data[layer, token, h, d] = pages.buffer[pages.at(places[token], which, h, d)]
+                    data[layer, token, h, d] = pages.read(places[token], which, h, d).astype(dtype)
     return kernel.finish("tir_kv_cache_debug_get_kv")
 
 

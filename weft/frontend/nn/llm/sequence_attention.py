@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.frontend.nn.llm.attention import Attention, Heads, Keys
+from weft.frontend.nn.llm.attention import Attention, Heads, Keys, Mask
 from weft.frontend.nn.llm.kernel import KernelBuilder, check_target
 from weft.ir import const
 from weft.target import Target
@@ -40,8 +40,11 @@ class _Batch:
         self.valid = self.kernel.buffer("valid_lens", (self.batch,), "int32") if masked else None
         self.output, self.lse = buffer("output", self.n, h_q, d), buffer("lse", self.n, h_q)
 
-    def finish(self, name: str, scale: float, sees: Any) -> PrimFunc:
-        """Write the body, where ``sees(b, row, column)`` says what sees what, and return the function."""
+    def finish(self, name: str, scale: float, sees: Any, freely: Any) -> PrimFunc:
+        """Write the body and return the function.
+
+        ``sees(b, row, column)`` says what sees what, ``freely(row)`` how many columns that row and those behind it see.
+        """
 
         def place(b: Any, h: Any, token: Any) -> tuple[Any, ...]:
             return b, token, h
@@ -51,7 +54,8 @@ class _Batch:
         body.emit(
             self.batch * self.n, self.batch, lambda b: (b * self.n, (b + 1) * self.n), _Rows(self.q, self.n),
             _Rows(self.output, self.n), _Rows(self.lse, self.n),
-            lambda b, token, column: all(column < self.m, sees(b, token - b * self.n, column)), lambda b, end: self.m,
+            Mask(lambda b, token, column: all(column < self.m, sees(b, token - b * self.n, column)),
+                 lambda b, end: self.m, lambda b, token: freely(token - b * self.n)),
         )  # fmt: skip
         return self.kernel.finish(name)
 
@@ -70,7 +74,9 @@ def attention_sequence_prefill(
     def sees(b: Any, row: Any, column: Any) -> Any:
         return column <= batch.m - batch.n + row if causal else const(1, "bool")
 
-    return batch.finish("batch_sequence_prefill_kv", sm_scale, sees)
+    return batch.finish(
+        "batch_sequence_prefill_kv", sm_scale, sees, lambda row: batch.m - batch.n + row + 1 if causal else batch.m
+    )
 
 
 def attention_sequence_prefill_with_mask(
@@ -96,4 +102,4 @@ def attention_sequence_prefill_with_mask(
         skip = batch.m - batch.n
         return all(row >= batch.n - valid, column >= batch.m - valid, column <= row + skip)
 
-    return batch.finish("batch_sequence_prefill_kv_masked", sm_scale, sees)
+    return batch.finish("batch_sequence_prefill_kv_masked", sm_scale, sees, lambda row: const(0, "int64"))
