@@ -124,3 +124,30 @@ def test_levels_that_are_not_there_are_refused():
     n = te.size_var("n", "int64")
     sch = Schedule(product(n))  # of symbolic size: as it is
     assert tiling("SSR").apply(sch, sch.get_block("C")) == [sch] and len(sch.trace) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "mutator", "program"),
+    [("llvm", ms.mutator.MutateTileSize(), product), ("llvm", ms.mutator.MutateUnroll(), product),
+     ("llvm", ms.mutator.MutateParallel(16), elements), ("llvm", ms.mutator.MutateComputeLocation(), window),
+     ("cuda", ms.mutator.MutateThreadBinding(), totals), ("cuda", ms.mutator.MutateTileSize(), product)],
+)  # fmt: skip
+def test_mutators_change_one_thing(kind, mutator, program):
+    func = program()
+    space = ms.space_generator.PostOrderApply(
+        sch_rules=ms.ScheduleRule.create(kind), postprocs=[], mutator_probs={mutator: 1}
+    )
+    context = ms.TuneContext(func, target=TARGETS[kind], space_generator=space)
+    changed = 0
+    for sch in context.generate_design_space():
+        for seed in range(6):
+            new = mutator.apply(sch.trace, seed)
+            if new is not None:
+                changed += 1
+                again = Schedule(func)
+                new.apply_to_schedule(again)
+                lines = zip(sch.trace.as_python(), new.as_python(), strict=True)
+                assert sum(a != b for a, b in lines) == 1
+                assert new.as_python() == mutator.apply(sch.trace, seed).as_python()
+    assert changed >= 6
+    assert mutator.apply(Schedule(func).trace) is None
