@@ -9,6 +9,7 @@ from tests.tir.schedule.run_scheduled import run
 from weft import error, ffi, te, topi
 from weft import meta_schedule as ms
 from weft.meta_schedule.testing import space_generation
+from weft.script import tir as T
 from weft.tir import ForKind, Schedule
 from weft.tir.schedule import Trace
 from weft.tir.schedule.testing import verify_trace_roundtrip
@@ -151,3 +152,18 @@ def test_mutators_change_one_thing(kind, mutator, program):
                 assert new.as_python() == mutator.apply(sch.trace, seed).as_python()
     assert changed >= 6
     assert mutator.apply(Schedule(func).trace) is None
+
+
+def test_iterations_that_cannot_be_threads_stay():
+    @T.prim_func
+    def twice(A: T.Buffer((4,), "int32")):
+        for i in range(8):
+            with T.sblock("A"):
+                v = T.axis.spatial(4, i // 2)
+                A[v] = A[v] + 1
+
+    rule, post = ms.schedule_rule.AutoBind(), ms.postproc.RewriteUnboundBlock()
+    space = ms.space_generator.PostOrderApply(sch_rules=[rule], postprocs=[post])
+    (sch,) = ms.TuneContext(twice, target=TARGETS["cuda"], space_generator=space).generate_design_space()
+    assert "thread" not in str(sch.func) and len(sch.trace) == 2
+    assert not post.apply(sch)

@@ -153,11 +153,10 @@ class RewriteUnboundBlock(Postproc):
     max_threadblocks: int = 256
 
     def apply(self, sch: Schedule) -> bool:
-        """Bind the loops of all blocks directly in the root; those that have thread blocks and threads stay."""
-        threads = self._target.max_num_threads
-        for block in sch.get_child_blocks(sch.get_block("root")):
-            facts.bind_threads(sch, block, self.max_threadblocks, threads, lambda most: min(most, threads))
-        return True
+        """Bind the loops of all blocks directly in the root; False where iterations cannot be threads."""
+        most = self._target.max_num_threads
+        blocks = sch.get_child_blocks(sch.get_block("root"))
+        return all(facts.attempt(facts.bind_threads, sch, b, self.max_threadblocks, most, int) for b in blocks)
 
 
 class RewriteCooperativeFetch(Postproc):

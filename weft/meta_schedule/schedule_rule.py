@@ -113,7 +113,7 @@ class InlineConstantScalars(ScheduleRule):
 
 @dataclass(eq=False)
 class AutoBind(ScheduleRule):
-    """Binds the loops of blocks that nothing is bound of to GPU threads, whose number is drawn."""
+    """Binds the loops of blocks that nothing is bound of to GPU threads, whose number is drawn, where they can be."""
 
     max_threadblocks: int = 256
     thread_extents: Sequence[int] | None = None
@@ -126,7 +126,11 @@ class AutoBind(ScheduleRule):
             fitting = [e for e in self.thread_extents or (32, 64, 128, 256, 512, 1024) if e <= most] or [most]
             return facts.draw(sch, fitting) if len(fitting) > 1 else fitting[0]
 
-        facts.bind_threads(sch, block, self.max_threadblocks, self._target.max_num_threads, factor)
+        saved = sch.checkpoint()
+        if not facts.attempt(
+            facts.bind_threads, sch, block, self.max_threadblocks, self._target.max_num_threads, factor
+        ):
+            sch.rollback(saved)
         return [sch]
 
 
