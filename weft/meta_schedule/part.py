@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft.error import InvalidArgument
+from weft.target import Target
 
 
 class Named:
@@ -15,10 +16,26 @@ class Named:
 
 
 class Part(Named):
-    """A part of a search."""
+    """A part of a search, and the task that it heard of."""
+
+    _context: Any = None
 
     def _initialize_with_tune_context(self, context: Any) -> None:
         """Hear of the task."""
+        self._context = context
+
+    @property
+    def _target(self) -> Target:
+        """The task's target.
+
+        Raises
+        ------
+        InvalidArgument
+            When there is none.
+        """
+        if self._context is None or self._context.target is None:
+            raise InvalidArgument(f"{type(self).__name__}: the target is not known", help="give TuneContext a target")
+        return self._context.target
 
     def clone(self) -> Any:
         """Return a copy."""

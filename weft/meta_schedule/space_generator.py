@@ -8,9 +8,9 @@ from typing import Any
 from weft import error, ir
 from weft.meta_schedule.arg_info import entry_of
 from weft.meta_schedule.part import Part, made
-from weft.meta_schedule.schedule_rule import ScheduleRule
-from weft.tir.analysis import blocks_in
-from weft.tir.schedule import Schedule, schedule_choices
+from weft.meta_schedule.schedule_rule import ApplyCustomRule, ScheduleRule
+from weft.tir.analysis import child_realizes
+from weft.tir.schedule import BlockRV, Schedule, schedule_choices
 
 __all__ = ["PostOrderApply", "PySpaceGenerator", "ScheduleFn", "SpaceGenerator", "SpaceGeneratorUnion", "create"]
 
@@ -33,11 +33,10 @@ class SpaceGenerator(Part):
         self.sch_rules = None if sch_rules == "from-target" else list(sch_rules or ())
         self.postprocs = [] if postprocs in ("from-target", None) else list(postprocs)
         self.mutator_probs: Mapping[Any, float] = {} if mutator_probs in ("from-target", None) else dict(mutator_probs)
-        self.context: Any = None
 
     def _initialize_with_tune_context(self, context: Any) -> None:
         """Hear of the task."""
-        self.context = context
+        super()._initialize_with_tune_context(context)
         for part in (*(self.sch_rules or ()), *self.postprocs, *self.mutator_probs):
             part._initialize_with_tune_context(context)
 
@@ -102,22 +101,29 @@ class PostOrderApply(SpaceGenerator):
     def generate_design_space(self, mod: ir.IRModule) -> list[Schedule]:
         """Apply the rules; the first schedule is the one that compilation would choose."""
         if self.sch_rules is None:
-            target = self.context.target if self.context is not None else None
+            target = self._context.target if self._context is not None else None
             return [_replayed(mod, s) for s in schedule_choices(entry_of(mod), target)]
-        spaces = [Schedule(mod)]
-        names = [b.name_hint for b in blocks_in(entry_of(mod).body)]
-        for name in reversed(names):
-            for rule in self.sch_rules:
-                spaces = [new for sch in spaces for new in self._applied(rule, sch, name)]
+        first = Schedule(mod)
+        blocks = [first.get_block(n) for n in _inner_first(first.state.body) if self._wants(first, n)]
+        spaces = [first]
+        for rule in self.sch_rules:
+            for block in reversed(blocks):
+                spaces = [new for sch in spaces for new in self._applied(rule, sch, block)]
         return spaces
 
-    def _applied(self, rule: ScheduleRule, sch: Schedule, name: str) -> list[Schedule]:
-        if name not in sch.state.block_names():  # it was inlined
+    def _wants(self, sch: Schedule, name: str) -> bool:
+        return self.f_block_filter is None or self.f_block_filter(sch.state.realize(name).block)
+
+    def _applied(self, rule: ScheduleRule, sch: Schedule, block: BlockRV) -> list[Schedule]:
+        if block.name not in sch.state.block_names():  # it was inlined
             return [sch]
-        block = sch.get_block(name)
-        if self.f_block_filter is not None and not self.f_block_filter(sch.get(block)):
-            return [sch]
-        return list(rule.apply(sch, block))
+        named = "schedule_rule" in sch.get(block).annotations
+        return [sch] if named and not isinstance(rule, ApplyCustomRule) else list(rule.apply(sch, block))
+
+
+def _inner_first(stmt: Any) -> list[str]:
+    """List the names of blocks, those inside a block before it."""
+    return [n for r in child_realizes(stmt) for n in (*_inner_first(r.block.body), r.block.name_hint)]
 
 
 def _replayed(mod: ir.IRModule, sch: Schedule) -> Schedule:
