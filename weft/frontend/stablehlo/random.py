@@ -6,9 +6,7 @@ from typing import Any
 from weft import ir
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_STEPS = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = 10
+_MULTIPLIERS, _STEPS, _ROUNDS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85), 10
 
 
 class _Words:
@@ -40,10 +38,7 @@ class _Words:
 
 @CONVERTERS.on("stablehlo.rng_bit_generator")
 def _bits(node: Node) -> Any:
-    """The state is a key and a counter of one or two words of 64 bits; each step of the counter gives 128 bits.
-
-    The key is the upper word of a counter of one.
-    """
+    """The state is a key and a counter of one or two words of 64 bits, whose upper one may be the key."""
     made, way = node.source.types[1], node.attr("algorithm", node.attr("rng_algorithm"))
     if way not in ("DEFAULT", "PHILOX") or "int" not in made.dtype or -1 in made.shape or node.shape not in ([2], [3]):
         node.unsupported("another algorithm, type or state", expected="DEFAULT or PHILOX, integers, 2 or 3 words",
