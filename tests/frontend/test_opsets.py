@@ -148,6 +148,7 @@ def test_slice() -> None:
         ([6, 4], [0, 1], [1, 0], [-2, -1]),
         ([3], [3], [0], [1]),
         ([0, 2], [5, 2**63 - 1], [0, -2], [2, 3]),
+        ([-9, -4], [-(2**31), -(2**63)], [0, 2], [-1, -2]),
     ):
         weights = {"s": np.array(starts), "e": np.array(ends), "a": np.array(axes)}
         if steps:
@@ -158,7 +159,7 @@ def test_slice() -> None:
 
 def test_slice_bounds_are_data() -> None:
     x = f32(6, 5)
-    for start, end, step in ((1, 5, 2), (-2, -6, -1), (0, 100, 1), (4, 2, 1)):
+    for start, end, step in ((1, 5, 2), (-2, -6, -1), (0, 100, 1), (4, 2, 1), (-9, -10, -1)):
         inputs = {"x": x, "s": np.array([start]), "e": np.array([end]), "a": np.array([0]), "t": np.array([step])}
         one("Slice", inputs, 13)
 

@@ -39,7 +39,8 @@ def parts(x: Any) -> np.ndarray:
     return x if x.dtype.kind != "c" else np.stack([x.real, x.imag], -1).astype(f"float{x.dtype.itemsize * 4}")
 
 
-NAMES = {"float32": "f32", "complex64": "complex<f32>", "bool": "i1", "uint8": "ui8", "int32": "i32", "int8": "i8"}
+NAMES = {"float32": "f32", "complex64": "complex<f32>", "bool": "i1", "uint8": "ui8", "int32": "i32", "int8": "i8",
+         "float64": "f64", "uint16": "ui16", "uint32": "ui32"}  # fmt: skip
 
 
 def computed(op: str, rest: str, expected: Any, *given: Any, more: str = "") -> None:
@@ -251,9 +252,46 @@ def test_the_total_order_of_floats() -> None:
 def test_bits_and_what_they_are_in_other_types() -> None:
     x, i = f32(3, 4), np.int32([0, 1, -1, 1 << 30, 12345])
     computed("stablehlo.bitcast_convert", "", x.view("int32"), x)
+    for narrow, wide in (("uint8", "float32"), ("int8", "int32"), ("uint16", "float64"), ("float32", "float64")):
+        whole = RNG.standard_normal((2, 0, 3) if narrow == "int8" else (2, 3)).astype(wide)
+        parts_of = whole.view(narrow).reshape(*whole.shape, np.dtype(wide).itemsize // np.dtype(narrow).itemsize)
+        computed("stablehlo.bitcast_convert", "", parts_of, whole)
+        computed("stablehlo.bitcast_convert", "", whole, parts_of)
+    for dtype in ("int32", "uint32", "int8", "uint8"):
+        info = np.iinfo(dtype)
+        a = np.array([info.min, info.max, info.max, 7, info.max // 3], dtype)
+        wide = a.astype(object) * a[::-1].astype(object)
+        computed("chlo.mulhi", "", np.array([v >> info.bits for v in wide], dtype), a, a[::-1].copy())
     computed("stablehlo.popcnt", "", np.int32([bin(v & 0xFFFFFFFF).count("1") for v in i.tolist()]), i)
     computed("stablehlo.count_leading_zeros", "", np.int32([32, 31, 0, 1, 18]), i)
     computed("chlo.next_after", "", np.nextafter(x, x[::-1]), x, x[::-1].copy())
+
+
+@pytest.mark.parametrize(("key", "counter", "expected"), [
+    (0, [0, 0], "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    (2**64 - 1, [2**64 - 1, 2**64 - 1], "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+    (0x299F31D0A4093822, [0x85A308D3243F6A88, 0x0370734413198A2E], "d16cfe09 94fdcceb 5001e420 24126ea1"),
+])  # fmt: skip
+def test_random_bits(key: int, counter: list[int], expected: str) -> None:
+    """Known answers of Random123's Philox 4x32-10; where the counter has one word, the key is its other."""
+
+    def bits(state: list[int], shape: str, way: str = "DEFAULT") -> Any:
+        ty = f"tensor<{len(state)}xui64>"
+        body = f"    %s, %o = stablehlo.rng_bit_generator %x, algorithm = {way} : ({ty}) -> ({ty}, tensor<{shape}>)"
+        text = program(f"%x: {ty}", f"{body}\n    return %s, %o : {ty}, tensor<{shape}>", f"{ty}, tensor<{shape}>")
+        return run(text, np.array(state, np.uint64))
+
+    words = np.array([int(w, 16) for w in expected.split()], np.uint32)
+    state, found = bits([key, *counter], "7xui32", "PHILOX")
+    assert found[:4].tolist() == words.tolist()
+    moved = (counter[0] + (counter[1] << 64) + 2) % (1 << 128)
+    assert state.tolist() == [key, moved % (1 << 64), moved >> 64]
+    for shape, same_words in (("2xui64", words.view(np.uint64)), ("2x2xui8", words.astype(np.uint8)), ("0xui32", [])):
+        np.testing.assert_array_equal(bits([key, *counter], shape)[1].ravel(), same_words)
+    state, found = bits([key, counter[0]], "2x4xui32")
+    np.testing.assert_array_equal(found[0], bits([key, counter[0], key], "4xui32")[1])
+    assert state.tolist() == [key, (counter[0] + 2) % (1 << 64)]
+    refuses(UnsupportedOperator, "THREE_FRY", bits, [key, *counter], "4xui32", "THREE_FRY")
 
 
 @pytest.mark.parametrize("groups", [1, 2])

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
@@ -12,7 +13,7 @@ from torch.export import Dim
 import weft
 from tests.frontend.torch.programs import QUICK, Call, check, exported, machine
 from weft import error, relax
-from weft.frontend.torch import from_exported_program
+from weft.frontend.torch import apart, from_exported_program
 from weft.relax.interpreter import evaluate
 
 
@@ -99,6 +100,26 @@ def test_a_program_of_known_operators_is_not_traced_again(monkeypatch):
     from_exported_program(plain)
     with pytest.raises(AssertionError, match="taken apart"):
         from_exported_program(writes)
+
+
+@pytest.mark.parametrize("dynamic", [None, ({0: Dim.AUTO, 1: Dim.AUTO},)])
+@pytest.mark.parametrize("function", [
+    lambda x: (torch.true_divide(torch.multiply(x, x).absolute(), 3), F.one_hot((x > 0).long(), 5)),
+    lambda x: (torch.broadcast_tensors(x, x[:1])[1], torch.meshgrid(x[0], x[1], indexing="ij")[1]),
+    lambda x: (torch.var_mean(x, 1)[1], x.positive(), x.view_as(x), F.pad(x, (1, 2), mode="reflect")),
+    lambda x: torch.tensor_split(torch.hstack([x, x]), 2, 1), lambda x: (torch.diag(x[0]),)])  # fmt: skip
+def test_calls_are_taken_apart_one_by_one(monkeypatch, function, dynamic):
+    given = torch.randn(4, 5)
+    program = exported(Call(function), (given,), dynamic)
+    text, whole, taken = str(program.graph), type(program).run_decompositions, []
+    monkeypatch.setattr(type(program), "run_decompositions", lambda p, t: taken.append(p) or whole(p, t))
+    monkeypatch.setattr(apart, "_FEW", 0)  # as if each stood in a large program
+    mod = from_exported_program(program)
+    assert bool(taken) == ("diag" in function.__code__.co_names and dynamic is not None)  # which asks for a size of 1
+    assert str(program.graph) == text
+    for x in (given, *([torch.randn(7, 6)] if dynamic else [])):
+        for found, expected in zip(evaluate(mod, x.numpy()), function(x), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 class Written(nn.Module):

@@ -271,7 +271,7 @@ def _slice_by_steps(node: Node, x: Any, axis: int, start: Dim, end: Dim, step: D
     if not isinstance(step, int):
         return _gather_steps(node, x, axis, start, end, step)
     last = s.subtract(size, 1)
-    begin = _inside(start, size, -1, last)
+    begin = _inside(start, size, 0, last)  # a start is an element, where there is one
     stop = -1 if isinstance(end, int) and end < -_FAR else _inside(end, size, -1, last)
     begin, stop = node.graph.named([begin, stop], sizes=False)
     count = s.maximum(s.ceildiv(s.subtract(begin, stop), -step), 0)
@@ -286,7 +286,7 @@ def _gather_steps(node: Node, x: Any, axis: int, start: Dim, end: Dim, step: Dim
     up = s.compare("Greater", step, 0)
     step = s.clamp(step, s.negate(s.add(size, 1)), s.add(size, 1))  # steps out of the dimension are all the same
     last = s.subtract(size, 1)
-    begin = s.choose(up, _inside(start, size), _inside(start, size, -1, last))
+    begin = s.choose(up, _inside(start, size), _inside(start, size, 0, last))
     stop = s.choose(up, _inside(end, size), _inside(end, size, -1, last))
     span, stride = (
         s.choose(up, s.subtract(stop, begin), s.subtract(begin, stop)),

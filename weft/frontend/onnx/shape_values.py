@@ -197,7 +197,7 @@ def _slice(node: Any, data: Array, *parts: Array) -> Any:
         if step == 0:
             return None
         stop = None if step < 0 and end < -data.shape[axis] else end
-        index[node.axis(axis)] = slice(start, stop, step)
+        index[node.axis(axis)] = slice(max(start, -data.shape[axis]), stop, step)
     return data[tuple(index)]
 
 

@@ -85,6 +85,17 @@ def _remainder(node: Node) -> Any:
     return node.op("subtract", a, node.op("multiply", node.op("divide", a, b), b))
 
 
+@CONVERTERS.on("chlo.mulhi")
+def _upper_half(node: Node) -> Any:
+    """The upper half of a product, whose bits are twice as many as those of its factors."""
+    kind = ir.DataType(node.dtype)
+    if kind.bits > 32:
+        node.unsupported("products of 128 bits", expected="factors of up to 32 bits", found=node.dtype)
+    wide = "uint64" if str(kind).startswith("u") else "int64"
+    product = node.op("multiply", *(node.graph.astype(v, wide) for v in node.operands))
+    return node.graph.astype(node.op("right_shift", product, node.graph.scalar(kind.bits, wide)), node.dtype)
+
+
 @CONVERTERS.on("stablehlo.cbrt")
 def _cube_root(node: Node) -> Any:
     size = node.op("power", node.op("abs", node.x), node.graph.scalar(1 / 3, node.x.ty.dtype))
@@ -204,9 +215,21 @@ def _reduced(node: Node) -> Any:
 
 @CONVERTERS.on("stablehlo.bitcast_convert")
 def _bitcast(node: Node) -> Any:
-    if ir.DataType(node.x.ty.dtype).bits != ir.DataType(node.dtype).bits:
-        node.unsupported("element types of different sizes", found=f"{node.x.ty.dtype} to {node.dtype}")
-    return node.x if node.x.ty.dtype == node.dtype else node.op("reinterpret", node.x, dtype=node.dtype)
+    """The same bits in another type; one of another size has one dimension more, or less, the lowest part first."""
+    x, own, wanted = node.x, ir.DataType(node.x.ty.dtype).bits, ir.DataType(node.dtype).bits
+    if own != wanted:
+        narrow, wide = sorted((own, wanted))
+        if narrow < 8 or wide % narrow or (own < wanted and node.dims(x)[-1:] != [wide // narrow]):
+            node.unsupported("element types whose sizes do not divide", found=f"{x.ty.dtype} to {node.dtype}")
+        graph, dtype = node.graph, f"uint{wide}"
+        places = graph.op("multiply", graph.arange(wide // narrow, dtype), graph.scalar(narrow, dtype))
+        x = x if x.ty.dtype == f"uint{own}" else node.op("reinterpret", x, dtype=f"uint{own}")
+        if own < wanted:
+            x = node.op("sum", node.op("left_shift", graph.astype(x, dtype), places), axis=[-1])
+        else:
+            x = node.op("right_shift", graph.reshape(x, [*node.dims(x), 1]), places)
+            x = graph.astype(node.op("bitwise_and", x, graph.scalar((1 << narrow) - 1, dtype)), f"uint{narrow}")
+    return x if x.ty.dtype == node.dtype else node.op("reinterpret", x, dtype=node.dtype)
 
 
 @CONVERTERS.on("stablehlo.iota", "stablehlo.dynamic_iota")

@@ -58,17 +58,27 @@ def from_exported_program(
         For what Weft cannot express; the message names the node.
     """
     custom = custom_convert_map or {}
-    if run_ep_decomposition and not _is_convertible(exported_program, custom):
+    opened = _opened(exported_program.graph_module, custom) if run_ep_decomposition else exported_program.graph
+    if opened is None:
         exported_program = exported_program.run_decompositions(_decompositions(exported_program, custom))
-    return ExportedProgramImporter(exported_program, custom).module(
-        keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple
-    )
+    importer = ExportedProgramImporter(exported_program, custom)
+    importer.graph = exported_program.graph if opened is None else opened
+    return importer.module(keep_params_as_input, unwrap_unit_return_tuple, no_bind_return_tuple)
 
 
-def _is_convertible(program: Any, custom: Mapping[str, Converter]) -> bool:
-    """Whether each call has a converter and writes to no tensor: taking apart traces the whole program once more."""
-    graph = Graph(program.graph_module, custom)
-    return all(graph.has_converter(node) and not mutates(node) for node in calls(program.graph.nodes))
+def _opened(root: Any, custom: Mapping[str, Converter]) -> Any:
+    """A graph of calls that have converters and write to no tensor; None where PyTorch has to take all apart."""
+    known = Graph(root, custom)
+
+    def is_known(node: Any) -> bool:
+        return known.has_converter(node) and not mutates(node)
+
+    if all(map(is_known, calls(root.graph.nodes))):
+        return root.graph
+    from weft.frontend.torch.apart import taken_apart  # which imports PyTorch
+
+    graph = taken_apart(root, is_known)
+    return graph if graph is not None and all(map(is_known, calls(graph.nodes))) else None
 
 
 def _decompositions(program: Any, custom: Mapping[str, Converter]) -> Any:
@@ -90,7 +100,7 @@ class ExportedProgramImporter(Graph):
 
     def __init__(self, program: Any, custom: Mapping[str, Converter]) -> None:
         super().__init__(program.graph_module, custom)
-        self.program = program
+        self.program, self.graph = program, program.graph
         kinds = {"BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION"}
         self.written = {s.target for s in program.graph_signature.output_specs if s.kind.name in kinds}
         self.places: dict[str, Any] = {}
@@ -98,13 +108,13 @@ class ExportedProgramImporter(Graph):
 
     def module(self, keep_params: bool, unwrap: bool, unbound: bool) -> ir.IRModule:
         """The module with the program as ``main``."""
-        self.refuse_unsupported(self.program.graph.nodes)
+        self.refuse_unsupported(self.graph.nodes)
         inputs, held = self._inputs(keep_params)
         attrs = self._ranges() | ({"num_input": len(inputs)} if keep_params else {})
         params = [*inputs, *(var for var, _ in held)]
         with self.bb.function("main", params, attrs=attrs):
             self._open_inputs()
-            for node in self.program.graph.nodes:
+            for node in self.graph.nodes:
                 self.convert(node)
             result = self._result(unwrap)
             self.bb.emit_func_output(result if unbound and isinstance(result, ir.Tuple) else self.bb.emit(result))
@@ -122,7 +132,7 @@ class ExportedProgramImporter(Graph):
         from torch.export.graph_signature import InputKind
 
         specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
-        placeholders = [node for node in self.program.graph.nodes if node.op == "placeholder"]
+        placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
         self.define_sizes([n.meta["val"] for n in placeholders])
         inputs, held = [], []
         for node in placeholders:
@@ -190,7 +200,7 @@ class ExportedProgramImporter(Graph):
     def _result(self, unwrap: bool) -> Any:
         from torch.export.graph_signature import OutputKind
 
-        output = next(node for node in self.program.graph.nodes if node.op == "output")
+        output = next(node for node in self.graph.nodes if node.op == "output")
         results = []
         for v, spec in zip(output.args[0], self.program.graph_signature.output_specs, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT and v is not None:

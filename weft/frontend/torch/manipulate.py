@@ -13,8 +13,9 @@ from weft.frontend.torch.views import memory_order
 
 
 @aten("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", "unflatten", "view_copy", "_reshape_alias",
-      "squeeze_copy", "unsqueeze_copy")  # fmt: skip
+      "squeeze_copy", "unsqueeze_copy", "reshape_as", "view_as")  # fmt: skip
 def _view(node: Node) -> Any:
+    node.get("other")  # gives its shape alone
     if node.name == "aten.view.dtype":
         node.error("a view with another element type")
     return node.reshape(node["self"], node.shape)
