@@ -5,6 +5,8 @@ Node classes, and constants. Python operators on expressions call the checked co
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
@@ -118,10 +120,15 @@ IS_VAR = SubclassTable(Var)
 
 
 class IntImm(PrimExpr):
-    """An integer or bool constant."""
+    """An integer or bool constant; an InvalidArgument where its type does not hold it."""
 
     dtype: str
     value: int
+
+    def __post_init__(self) -> None:
+        half = HALVES.get(self.dtype, 0)
+        if type(self.value) is not int or not -half <= self.value < half:
+            _check_integer(self)
 
     __hash__ = object.__hash__
 
@@ -139,7 +146,7 @@ class IntImm(PrimExpr):
 
 
 class FloatImm(PrimExpr):
-    """A floating-point constant."""
+    """A floating-point constant; an InvalidArgument where its type does not hold it."""
 
     dtype: str
     value: float
@@ -147,9 +154,36 @@ class FloatImm(PrimExpr):
     def __post_init__(self) -> None:
         if self.dtype.startswith(("int", "uint", "bool", "handle")):
             raise DTypeMismatch("a FloatImm is of a floating-point type", found=self.dtype)
+        if type(self.value) is not float:
+            if isinstance(self.value, str) or not hasattr(self.value, "__float__"):
+                raise InvalidArgument("the value of a constant is a number", found=repr(self.value))
+            force_setattr(self, "value", float(self.value))
+        if _MOST.get(self.dtype, math.inf) < abs(self.value) < math.inf:
+            raise _beyond(self)
 
     def __float__(self) -> float:
         return self.value
+
+
+_MOST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "bfloat16": 3.3895313892515355e38}
+
+
+def _check_integer(node: Any) -> None:
+    """Refuse a constant that is no number of its type, which has one lane; other numbers than Python's become its."""
+    name_type(node)
+    dt = DataType(node.dtype)
+    if dt.lanes != 1 or dt.code not in ("int", "uint", "bool"):
+        raise DTypeMismatch("an IntImm is one number of a type of integers, or a bool", found=dt)
+    if type(node.value) is not int:
+        if not hasattr(node.value, "__index__"):
+            raise InvalidArgument("the value of a constant is a whole number", found=repr(node.value))
+        force_setattr(node, "value", operator.index(node.value))
+    if node.value not in ((0, 1) if dt == "bool" else (wrap(node.value, dt),)):
+        raise _beyond(node)
+
+
+def _beyond(node: Any) -> InvalidArgument:
+    return InvalidArgument(f"{node.dtype} does not hold {node.value}", help="give a type that does, or cast")
 
 
 class StringImm(PrimExpr):
@@ -435,7 +469,7 @@ class CallIntrin(PrimExpr):
 def _difference(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """Return ``a - b``, for ``b + c`` and numbers without writing it out."""
     if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return IntImm(a.dtype, a.value - b.value)
+        return const(a.value - b.value, a.dtype)
     return a.b if isinstance(a, Add) and a.a is b else a - b
 
 
