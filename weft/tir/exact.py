@@ -14,39 +14,30 @@ _SIZE = float((1 << 63) - (1 << 13))
 """A product of two numbers that were rounded to float64 is off by three parts in ``2**53``."""
 
 
-def _sum(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    return logical_and(a <= _MOST - ir.max_(b, 0), a >= _LEAST - ir.min_(b, 0))
-
-
-def _difference(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    return logical_and(a <= _MOST + ir.min_(b, 0), a >= _LEAST + ir.max_(b, 0))
-
-
 def _product(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     size = ir.cast("float64", a) * ir.cast("float64", b)
     return logical_and(size < _SIZE, size > -_SIZE)
 
 
 def _quotient(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    return logical_and(_remainder(a, b), logical_or(ir.not_equal(b, -1), ir.not_equal(a, _LEAST)))
-
-
-def _remainder(_a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    return ir.not_equal(b, 0)
+    return logical_and(ir.not_equal(b, 0), logical_or(ir.not_equal(b, -1), ir.not_equal(a, _LEAST)))
 
 
 _COMPUTABLE: dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
-    ir.Add: _sum, ir.Sub: _difference, ir.Mul: _product,
-    ir.Div: _quotient, ir.Mod: _remainder, ir.FloorDiv: _quotient, ir.FloorMod: _remainder,
+    ir.Add: lambda a, b: logical_and(a <= _MOST - ir.max_(b, 0), a >= _LEAST - ir.min_(b, 0)),
+    ir.Sub: lambda a, b: logical_and(a <= _MOST + ir.min_(b, 0), a >= _LEAST + ir.max_(b, 0)),
+    ir.Mul: _product, ir.Div: _quotient, ir.FloorDiv: _quotient,
+    **dict.fromkeys((ir.Mod, ir.FloorMod), lambda _, b: ir.not_equal(b, 0)),
 }  # fmt: skip
 
 
 def _operands(e: PrimExpr) -> list[tuple[PrimExpr, PrimExpr | None]]:
     """List the operands of an expression, each with the condition on which its value is used."""
-    if isinstance(e, ir.Select):
-        return [(e.condition, None), (e.true_value, e.condition), (e.false_value, logical_not(e.condition))]
+    choice: tuple[PrimExpr, ...] = (e.condition, e.true_value, e.false_value) if isinstance(e, ir.Select) else ()
     if isinstance(e, ir.CallIntrin) and e.op.name == "tir.if_then_else":
-        return [(e.args[0], None), (e.args[1], e.args[0]), (e.args[2], logical_not(e.args[0]))]
+        choice = e.args
+    if choice:
+        return [(choice[0], None), (choice[1], choice[0]), (choice[2], logical_not(choice[0]))]
     if isinstance(e, (ir.And, ir.Or)):
         return [(e.a, None), (e.b, e.a if isinstance(e, ir.And) else logical_not(e.a))]
     return [(c, None) for c in ir.children(e) if isinstance(c, PrimExpr)]
@@ -75,10 +66,9 @@ def checked(values: Iterable[tuple[PrimExpr, str]], body: Stmt) -> Stmt:
         rule = _COMPUTABLE.get(type(e))
         if rule is not None and isinstance(e, ir.BinaryOp) and e.dtype == "int64":
             holds = rule(e.a, e.b) if when is None else logical_or(logical_not(when), rule(e.a, e.b))
-            what = f"{place}: {e} cannot be computed".replace("%", "%%")
-            expected = "a number of 64 bits, and no division by zero"
-            text = message(f"{what}\n  expected {expected}, found the operands %lld and %lld", e.a, e.b)
-            body = AssertStmt(holds, text, body, "InvalidArgument")
+            text = f"{place}: {e} cannot be computed".replace("%", "%%")
+            text += "\n  expected a number of 64 bits, and no division by zero, found the operands %lld and %lld"
+            body = AssertStmt(holds, message(text, e.a, e.b), body, "InvalidArgument")
         for c, on in _operands(e):
             stack.append((c, when if on is None else on if when is None else logical_and(when, on), place))
     return body
