@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -273,18 +274,12 @@ def logical_not(a: ExprLike) -> scalar.PrimExpr:
 
 def all_of(*conditions: Any) -> scalar.PrimExpr:
     """Build the conjunction of all arguments; true when there is none (TVM's ``tir.all``)."""
-    result: scalar.PrimExpr = scalar.TRUE
-    for c in conditions:
-        result = logical_and(result, c)
-    return result
+    return reduce(logical_and, conditions, scalar.TRUE)
 
 
 def any_of(*conditions: Any) -> scalar.PrimExpr:
     """Build the disjunction of all arguments; false when there is none (TVM's ``tir.any``)."""
-    result: scalar.PrimExpr = scalar.FALSE
-    for c in conditions:
-        result = logical_or(result, c)
-    return result
+    return reduce(logical_or, conditions, scalar.FALSE)
 
 
 def cast(dtype: str, value: ExprLike) -> scalar.PrimExpr:
