@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import ir, tir
+from weft.arith.context import structural_key
 from weft.ir import cast, int64
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
@@ -102,7 +103,7 @@ class Lowerer:
     def __init__(self, name: str, func: ir.Function, mod: ir.IRModule) -> None:
         self.name, self.func, self.mod = name, func, mod
         self.slots: dict[Any, int] = {}
-        self.keys: dict[ir.PrimExpr, Any] = {}
+        self.keys: dict[Any, Any] = {}
         self.known: set[ir.Var] = set()
         self.computed: set[int] = set()
         self.heap = RelaxVar("shape_heap", ir.AnyType())
@@ -124,23 +125,9 @@ class Lowerer:
 
     def key(self, expr: Any) -> Any:
         """A hashable key, equal for structurally equal expressions over the same variables."""
-        if isinstance(expr, ir.Var):
-            return expr
-        if isinstance(expr, ir.PrimExpr):
-            cached = self.keys.get(expr)
-            if cached is None:
-                cached = (
-                    type(expr),
-                    *(self._key_field(getattr(expr, f)) for f in expr.__struct_fields__ if f != "span"),
-                )
-                self.keys[expr] = cached
-            return cached
-        return expr
-
-    def _key_field(self, value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(self._key_field(v) for v in value)
-        return self.key(value) if isinstance(value, ir.PrimExpr) else str(value) if hasattr(value, "name") else value
+        if expr not in self.keys:
+            self.keys[expr] = structural_key(expr)
+        return self.keys[expr]
 
     def slot(self, expr: ir.PrimExpr) -> int:
         """The heap slot of a symbolic expression."""
