@@ -204,7 +204,7 @@ def expr_key(cx: Context, e: Any) -> Hashable:
         return tuple([expr_key(cx, x) for x in e])
     if isinstance(e, ir.Node) and not isinstance(e, ir.Op):
         return structural_key(e)
-    return e
+    return e.hex() if isinstance(e, float) else e
 
 
 _ARITHMETIC = frozenset((ir.Add, ir.Sub, ir.Mul, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max, ir.IntImm, ir.Select))

@@ -39,10 +39,12 @@ class PrimExpr(Node, abstract=True):
         def __add__(self, other: Any) -> PrimExpr: ...
         def __neg__(self) -> PrimExpr: ...
         def __eq__(self, other: Any) -> Any: ...
+
         __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
         __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __and__ = __rand__ = __or__ = __ror__ = __add__
         __xor__ = __rxor__ = __lshift__ = __rshift__ = __lt__ = __le__ = __gt__ = __ge__ = __add__
         __ne__, __invert__ = __eq__, __neg__
+
         def equal(self, other: Any) -> PrimExpr: ...  # noqa: D102
         def asobject(self) -> PrimExpr: ...  # noqa: D102
         def astype(self, dtype: str) -> PrimExpr: ...  # noqa: D102
