@@ -101,9 +101,16 @@ inline bool truthy(const TVMFFIAny& value, bool* ok) {
 
 VM* current_vm() { return stack_ptr != nullptr ? stack_ptr->vm : nullptr; }
 
+// Whether kernels take a tensor as it is: contiguous, and on the CPU at a multiple of its elements' alignment.
+static bool is_in_order(const DLTensor& tensor) {
+  uint64_t size = std::max<uint64_t>((static_cast<uint64_t>(tensor.dtype.bits) * tensor.dtype.lanes + 7) / 8, 1);
+  uint64_t at = reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
+  return is_contiguous(tensor) && (tensor.device.device_type != kDLCPU || (at & ((size & -size) - 1)) == 0);
+}
+
 int own_argument(const TVMFFIAny& value, TVMFFIAny* out) {
   const DLTensor* tensor = tensor_of(value);
-  if (tensor != nullptr && (value.type_index == kTVMFFIDLTensorPtr || !is_contiguous(*tensor))) {
+  if (tensor != nullptr && (value.type_index == kTVMFFIDLTensorPtr || !is_in_order(*tensor))) {
     TVMFFIObject* copy = tensor_empty(tensor->shape, tensor->ndim, tensor->dtype, tensor->device, Allocator::kPooled);
     if (copy == nullptr) return -1;
     if (tensor_copy(*tensor, TVMFFITensorGetDLTensorPtr(copy)) != 0) {
@@ -448,7 +455,7 @@ int VM::run_from_outside(int32_t func, const TVMFFIAny* args, int32_t num_args, 
   bool plain = true;
   for (int32_t i = 0; i < num_args && plain; ++i) {
     int32_t t = args[i].type_index;
-    plain = t == kTVMFFITensor ? is_contiguous(*TVMFFITensorGetDLTensorPtr(args[i].v_obj))
+    plain = t == kTVMFFITensor ? is_in_order(*TVMFFITensorGetDLTensorPtr(args[i].v_obj))
                                : (t < kTVMFFIDLTensorPtr || t == kTVMFFISmallStr || t >= kTVMFFIStaticObjectBegin);
   }
   if (plain && !guarded()) return run(func, args, num_args, ret);

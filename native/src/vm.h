@@ -88,7 +88,7 @@ class VM : public Watched {
 
   // Runs a function of the program; ret is written on success only. Return code as safe_call.
   int run(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret);
-  // The same for arguments from outside: views are owned, non-contiguous tensors are copied.
+  // The same for arguments from outside: views are owned, tensors that are not contiguous or aligned are copied.
   int run_from_outside(int32_t func, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret);
   int invoke_closure(const TVMFFIAny& closure, const TVMFFIAny* args, int32_t num_args, TVMFFIAny* ret);
 
@@ -204,7 +204,7 @@ inline const DLTensor* tensor_of(const TVMFFIAny& value) {
 }
 // A tensor over some of the same memory, from an offset in bytes on, with another dtype or shape; in module.cc.
 tvm::ffi::Any tensor_part(const tvm::ffi::Any& source, const int64_t* shape, int32_t rank, DLDataType dtype, uint64_t at);
-// An owned value from a borrowed argument; tensors that are not contiguous are copied. 0 or -1 with the error raised.
+// An owned value from a borrowed argument; tensors that are not contiguous or aligned are copied. 0, or -1 and raised.
 int own_argument(const TVMFFIAny& value, TVMFFIAny* out);
 
 }  // namespace weft

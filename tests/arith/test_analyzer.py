@@ -200,3 +200,8 @@ def test_int_set_without_domains_takes_the_variables_that_numbers_bound():
     assert [twin.int_set(x).max_value.value, an.int_set(x).max_value.value] == [3, 7]
     assert an.int_set(n + 1).is_single_point and an.int_set(x, {}).is_single_point
     assert isinstance(an, runtime.Object) and isinstance(x, runtime.Object) and not isinstance(3, runtime.Object)
+
+
+def test_zeros_of_two_signs_are_two_numbers():
+    zeros = [ir.FloatImm("float32", z) for z in (0.0, -0.0)]
+    assert isinstance(arith.Analyzer().simplify(ir.Select(ir.Var("p", "bool"), *zeros)), ir.Select)

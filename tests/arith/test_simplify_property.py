@@ -152,3 +152,25 @@ def test_intervals_hold_all_values(e):
             assert evaluate(s.min_value, env) <= evaluate(e, env)
         if s.has_upper_bound:
             assert evaluate(e, env) <= evaluate(s.max_value, env)
+
+
+W = ir.Var("w", "int64")
+near = st.builds(lambda a, b: a + b, st.sampled_from([0, 2**63 - 9, -(2**63) + 9, 2**61, -(2**60)]), st.integers(-8, 8))
+far = st.recursive(
+    st.one_of(st.just(W), near.map(ir.int64)),
+    lambda inner: st.one_of(
+        st.builds(lambda kind, a, b: kind(a, b), st.sampled_from([ir.Add, ir.Sub, ir.Min, ir.Max]), inner, inner),
+        st.builds(lambda kind, a, c: kind(a, ir.int64(c)), st.sampled_from([ir.Mul, ir.FloorDiv, ir.FloorMod]), inner,
+                  st.sampled_from([2, 3, 8, 2**20]))),
+    max_leaves=4,
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from([ir.LT, ir.LE, ir.GT, ir.GE, ir.EQ, ir.NE]), far, near, st.lists(near, min_size=20, max_size=20))
+def test_comparisons_hold_at_the_ends_of_a_type(kind, e, limit, values):
+    s = arith.Analyzer().simplify(kind(e, ir.int64(limit)))
+    parts = [n for n in ir.walk(e) if isinstance(n, ir.BinaryOp)]
+    for env in ({W: v} for v in values):
+        if all(-(2**63) <= evaluate(n, env) < 2**63 for n in parts):
+            assert evaluate(s, env) == _NUMBER[kind](evaluate(e, env), limit), (e, limit, s, env)

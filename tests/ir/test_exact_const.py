@@ -17,6 +17,18 @@ def test_ends_of_types(dtype, low, high):
         beyond = value * 1.001 if isinstance(value, float) else value + (1 if value == high else -1)
         for wide in (dtype, f"{dtype}x4"):
             refuses(error.InvalidArgument, "does not hold", tir.const, beyond, wide)
+        imm = tir.FloatImm if isinstance(value, float) else tir.IntImm
+        assert imm(dtype, value).value == value
+        refuses(error.InvalidArgument, f"{dtype} does not hold", imm, dtype, beyond)
+
+
+@pytest.mark.parametrize(("kind", "make", "dtype", "value"), [
+    (error.InvalidArgument, tir.IntImm, "bool", 2), (error.InvalidArgument, tir.IntImm, "int32", 1.5),
+    (error.DTypeMismatch, tir.IntImm, "float32", 1), (error.DTypeMismatch, tir.IntImm, "int32x4", 1),
+    (error.InvalidArgument, tir.FloatImm, "float32", "1"), (error.DTypeMismatch, tir.FloatImm, "int8", 1.0),
+    (error.InvalidArgument, lambda dtype, value: tir.const(value, dtype), "int32", float("nan"))])  # fmt: skip
+def test_no_constants(kind, make, dtype, value):
+    refuses(kind, "constant|hold|IntImm|FloatImm", make, dtype, value)
 
 
 def test_what_is_rounded_or_not_finite_is_held():

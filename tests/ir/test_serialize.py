@@ -83,6 +83,26 @@ def test_malformed(text, message):
     assert message in str(refuses(error.InvalidArgument, "", ir.load_json, text))
 
 
+@pytest.mark.parametrize("make", [matmul_func, relax_module])
+def test_fields_of_other_types_are_refused(make):
+    """Each field of the first node of each class, replaced: refused by name, or a value that works."""
+    whole = ir.save_json(make())
+    nodes, refused = json.loads(whole)["nodes"], 0
+    first = {name: i for i, (name, _) in reversed(list(enumerate(nodes)))}
+    for name, i in first.items():
+        for field in nodes[i][1]:
+            for other in (None, True, 7, -1.5, "x", [], [[1], "y"], {"n": 0}, {"d": "float32"}, {"f": "nan"}):
+                document = json.loads(whole)
+                document["nodes"][i][1][field] = other
+                try:
+                    read = ir.load_json(json.dumps(document))
+                except error.InvalidArgument as e:
+                    refused += f"node {i}, {name}: the field '{field}'" in str(e)
+                else:
+                    assert ir.structural_hash(read) is not None and str(read), (name, field, other)
+    assert refused > 100
+
+
 def test_every_cut_of_a_text_is_an_error():
     text = ir.save_json(matmul_func())
     for end in range(0, len(text) - 1, max(1, len(text) // 60)):

@@ -66,39 +66,35 @@ def plain(body, *buffers, params=()):
 
 A, N = tir.decl_buffer((4,), "float32", "A"), Var("n", "int32")
 LOOP = Var("i", "int32")
+
+
+def put(value):
+    return store(A, const(0), value=value)
+
+
+def loop(var, start, index):
+    return tir.For(
+        var, start, const(4, "float32" if var.dtype == "float32" else "int32"), tir.ForKind.SERIAL, store(A, index)
+    )
+
+
 CASES = [
     (store(A, N), "variable 'n' is not introduced here"),
     (store(tir.decl_buffer((4,), "float32", "B"), const(0)), "buffer 'B' is not allocated or declared here"),
-    (
-        tir.SeqStmt((tir.For(LOOP, const(0), const(4), tir.ForKind.SERIAL, store(A, LOOP)), store(A, LOOP))),
-        "variable 'i' is not introduced here",
-    ),
+    (tir.SeqStmt((loop(LOOP, const(0), LOOP), store(A, LOOP))), "variable 'i' is not introduced here"),
     (store(A, const(0), const(1)), "'A' has 1 dimensions and is accessed with 2 indices"),
     (store(A, const(1.0)), "the index `T.float32(1.0)` of 'A' is no integer but float32"),
-    (store(A, const(0), value=const(1)), "a value of type int32 is stored where 'A' holds float32"),
+    (put(const(1)), "a value of type int32 is stored where 'A' holds float32"),
     (tir.IfThenElse(const(1), store(A, const(0))), "the condition `1` is no bool but int32"),
-    (
-        tir.For(LOOP, const(0, "int64"), const(4), tir.ForKind.SERIAL, store(A, LOOP)),
-        "loop variable, start and extent have different types: int32, int64",
-    ),
+    (loop(LOOP, const(0, "int64"), LOOP), "loop variable, start and extent have different types: int32, int64"),
     (
         store(A, ir.Add(const(1), const(1, "int64"))),
         "operands of Add have different types: int32 and int64 in `T.Add(T.int32(1), T.int64(1))`",
     ),
-    (
-        store(A, const(0), value=ir.Cast("float32", ir.StringImm("3"))),
-        'a string or pointer is no float32 in `T.Cast("float32", "3")`',
-    ),
+    (put(ir.Cast("float32", ir.StringImm("3"))), 'a string or pointer is no float32 in `T.Cast("float32", "3")`'),
     (store(A, ir.Cast("int32", ir.Add(A.data, A.data))), "operands of Add are no numbers in `A + A`"),
-    (store(A, ir.IntImm("int32", 1 << 31)), "int32 does not hold 2147483648"),
-    (
-        store(A, const(0), value=ir.Select(const(1.0), const(1.0), const(0.0))),
-        "the condition `T.float32(1.0)` is no bool but float32",
-    ),
-    (
-        tir.For(Var("x", "float32"), const(0.0), const(2.0), tir.ForKind.SERIAL, store(A, const(0))),
-        "the loop counts in float32, and not in integers",
-    ),
+    (put(ir.Select(const(1.0), const(1.0), const(0.0))), "the condition `T.float32(1.0)` is no bool but float32"),
+    (loop(Var("x", "float32"), const(0.0), const(0)), "the loop counts in float32, and not in integers"),
 ]
 
 
@@ -167,36 +163,23 @@ def test_relax_names():
     def exp(v):
         return relax.Call(ir.Op.get("relax.exp"), (v,), ty=ty)
 
-    def bind(*pairs):
-        return tuple(relax.VarBinding(v, e) for v, e in pairs)
+    def block(*pairs, kind=relax.BindingBlock):
+        return kind(tuple(relax.VarBinding(v, e) for v, e in pairs))
 
-    broken(
-        "relax.well_formed",
-        relax_function([relax.BindingBlock(bind((y, exp(z))))], y, (x,)),
-        "variable 'z' is not bound here",
-    )
-    twice = relax.BindingBlock(bind((y, exp(x)), (y, exp(x))))
-    broken("relax.well_formed", relax_function([twice], y, (x,)), "variable 'y' is bound twice")
-    blocks = [relax.DataflowBlock(bind((d, exp(x)), (y, exp(d)))), relax.BindingBlock(bind((z, exp(d))))]
-    broken(
-        "relax.well_formed", relax_function(blocks, z, (x,)), "the dataflow variable 'd' is used outside of its block"
-    )
-    outside = relax.BindingBlock(bind((d, exp(x))))
+    def ill(text, result, *blocks):
+        broken("relax.well_formed", relax_function(blocks, result, (x,)), text)
+
+    ill("variable 'z' is not bound here", y, block((y, exp(z))))
+    ill("variable 'y' is bound twice", y, block((y, exp(x)), (y, exp(x))))
+    inside = block((d, exp(x)), (y, exp(d)), kind=relax.DataflowBlock)
+    ill("the dataflow variable 'd' is used outside of its block", z, inside, block((z, exp(d))))
+    outside = violations(relax_function([block((d, exp(x)))], x, (x,)), SPECS["relax.well_formed"])
     text = "the dataflow variable 'd' is bound outside of a dataflow block"
-    assert any(
-        v.message == text
-        for _, _, bad in violations(relax_function([outside], x, (x,)), SPECS["relax.well_formed"])
-        for v in bad
-    )
-    call = relax.Call(ir.GlobalVar("missing"), (x,), ty=ty)
-    broken(
-        "relax.well_formed",
-        relax_function([relax.BindingBlock(bind((y, call)))], y, (x,)),
-        "the module has no function 'missing'",
-    )
+    assert any(v.message == text for _, _, bad in outside for v in bad)
+    ill("the module has no function 'missing'", y, block((y, relax.Call(ir.GlobalVar("missing"), (x,), ty=ty))))
     n = Var("n", "int64")
-    shape = relax.BindingBlock(bind((y, relax.shape_expr((n,)))))
-    assert relax.analysis.check_well_formed(relax_function([relax.BindingBlock(bind((y, exp(x))))], y, (x,)))
+    shape = block((y, relax.shape_expr((n,))))
+    assert relax.analysis.check_well_formed(relax_function([block((y, exp(x)))], y, (x,)))
     assert not relax.analysis.check_well_formed(relax_function([shape], x, (x,)))
 
 

@@ -58,8 +58,12 @@ def test_argument_forms():
     read_only = x.copy()
     read_only.flags.writeable = False
     big_endian = x.astype(">f4")
-    for value in (x, read_only, x[::-1], rand(12, 4)[::2], np.asfortranarray(x), runtime.tensor(x), big_endian):
-        np.testing.assert_array_equal(main(value).numpy(), np.asarray(value, np.float32) * 2)
+    unaligned = np.frombuffer(bytearray(97), np.float32, 24, 1).reshape(6, 4)
+    unaligned[:] = x
+    owned = runtime.from_dlpack(unaligned)
+    for value in (x, read_only, x[::-1], rand(12, 4)[::2], np.asfortranarray(x), runtime.tensor(x), big_endian,
+                  unaligned, owned):  # fmt: skip
+        np.testing.assert_array_equal(main(value).numpy(), np.array(value, np.float32) * 2)
     offset = np.zeros(25, np.float32)[1:].reshape(6, 4)  # 4 bytes off a 16-byte boundary
     offset[:] = x
     np.testing.assert_array_equal(main(offset).numpy(), x * 2)

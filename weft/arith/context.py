@@ -132,7 +132,7 @@ class Context:
 
 
 def structural_key(value: object) -> Hashable:
-    """Return a key under which equal opaque terms meet; buffers and variables count by identity."""
+    """Return a key under which equal terms meet, zeros by their signs; buffers and variables count by identity."""
     if isinstance(value, Var):
         return value
     if isinstance(value, Node):
@@ -146,7 +146,7 @@ def structural_key(value: object) -> Hashable:
         hash(value)
     except TypeError:
         return id(value)
-    return (type(value), value)
+    return (type(value), value.hex() if isinstance(value, float) else value)
 
 
 def single(mono: Mono) -> int | None:

@@ -16,7 +16,6 @@ from weft.arith.linear import Mono, Poly, add, atoms_of, constant, key, mul, sca
 from weft.arith.terms import floordiv, floormod, minimum, select
 
 _INDEX_TYPES = frozenset(("int32", "int64"))
-_LIMITS = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}
 _MAX_PRODUCT = 48
 
 lift = ir.Dispatch("polynomial of an expression", (ir.PrimExpr,), default=lambda e, cx: _opaque(cx, e))
@@ -122,9 +121,8 @@ def _cast(e: ir.Cast, cx: Context) -> Poly | None:
     if inner is None:
         return _opaque(cx, e)
     if e.dtype == "int32" and e.value.dtype == "int64":
-        low, high = _LIMITS["int32"]
         lo, hi = bound_of(cx, inner)
-        if lo < low or hi > high:
+        if lo < -(1 << 31) or hi >= 1 << 31:
             return _opaque(cx, e)
     return inner
 
@@ -206,7 +204,7 @@ def expr_key(cx: Context, e: Any) -> Hashable:
         return tuple([expr_key(cx, x) for x in e])
     if isinstance(e, ir.Node) and not isinstance(e, ir.Op):
         return structural_key(e)
-    return e
+    return e.hex() if isinstance(e, float) else e
 
 
 _ARITHMETIC = frozenset((ir.Add, ir.Sub, ir.Mul, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max, ir.IntImm, ir.Select))
@@ -300,15 +298,10 @@ _BINARY = frozenset(_COSTS) - {ir.Select, ir.Cast}
 
 
 def cost(cx: Context, e: Any) -> int:
-    """Estimate the work that an expression stands for; the simplifier never returns a costlier one.
-
-    A number that its type does not hold costs more than anything, so that nothing is written with it.
-    """
+    """Estimate the work that an expression stands for; the simplifier never returns a costlier one."""
     kind = type(e)
-    if kind is ir.Var or kind is ir.SizeVar:
+    if kind is ir.Var or kind is ir.SizeVar or kind is ir.IntImm:
         return 1
-    if kind is ir.IntImm:
-        return 1 if e.dtype not in _LIMITS or _LIMITS[e.dtype][0] <= e.value <= _LIMITS[e.dtype][1] else 1 << 60
     hit = cx.costs.get(e)
     if hit is not None:
         return hit

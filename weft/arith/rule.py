@@ -9,7 +9,9 @@ first rule that matches is applied.
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from weft import error, ir
@@ -89,8 +91,9 @@ def _compile(line: str) -> tuple[type, tuple[type | None, ...], Callable[[Any, A
 
     def run(node: Any, analyzer: Any) -> Any:
         env: Env = {}
-        if matcher(node, env, analyzer) and (check is None or check(env, analyzer)):
-            return build(env, analyzer)
+        if matcher(node, env, analyzer):
+            with suppress(_Wraps):
+                return build(env, analyzer) if check is None or check(env, analyzer) else None
         return None
 
     return root, tuple(_shape(p)[0] for p in parts), run
@@ -168,15 +171,23 @@ def _template(p: ast.AST) -> Builder:
 
     def build(env: Env, an: Any) -> Any:
         args = [b(env, an) for b in builders]
-        if all(isinstance(a, int) for a in args):
-            return _fold(root, *args)
-        return make(*args)
+        numbers = [ir.as_int(a) for a in args]
+        if root not in _FOLDS or None in numbers:
+            return make(*args)
+        exact = _FOLDS[root](*numbers)
+        made = exact if all(isinstance(a, int) for a in args) else make(*args)
+        if ir.as_int(made) != exact:
+            raise _Wraps
+        return made
 
     return build
 
 
-def _fold(root: type, a: int, b: int) -> int:
-    return {ir.Add: a + b, ir.Sub: a - b, ir.Mul: a * b}[root]
+_FOLDS: dict[type, Callable[..., int]] = {ir.Add: operator.add, ir.Sub: operator.sub, ir.Mul: operator.mul}
+
+
+class _Wraps(Exception):
+    """A rule computes a constant that the type does not hold: it says nothing there."""
 
 
 def _condition(p: ast.AST) -> Callable[[Env, Any], bool]:

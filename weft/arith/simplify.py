@@ -18,6 +18,7 @@ from weft.arith.form import cost, expr_key, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, divide_exact, key, mul, scale
 from weft.arith.prove import prove_nonneg, prove_nonzero
 from weft.arith.terms import expand, floormod
+from weft.error import InvalidArgument
 
 rules = ir.Dispatch("simplifier", (ir.PrimExpr,))
 
@@ -52,9 +53,8 @@ def _var(e: ir.Var, an: Any) -> ir.PrimExpr:
     if not cx.equal or not cx.knows_var(e):
         return e
     value = cx.equal.get(cx.var_atom(e))
-    if value is None or cost(cx, replaced := to_expr(cx, value, e.dtype)) > 1:
-        return e
-    return replaced
+    replaced = None if value is None else _held(to_expr, cx, value, e.dtype)
+    return e if replaced is None or cost(cx, replaced) > 1 else replaced
 
 
 @rules.on(ir.IntImm, ir.FloatImm, ir.StringImm)
@@ -151,9 +151,17 @@ def _may_collect(cx: Any, p: Poly) -> bool:
 _CHOICES = (ir.Min, ir.Max, ir.Select)
 
 
+def _held(write: Callable[..., ir.PrimExpr], *args: Any) -> ir.PrimExpr | None:
+    """Write an expression; None where it has a constant that its type does not hold, which would wrap."""
+    try:
+        return write(*args)
+    except InvalidArgument:
+        return None
+
+
 def _cheaper(cx: Any, e: ir.PrimExpr, p: Poly) -> ir.PrimExpr:
-    new = to_expr(cx, p, e.dtype)
-    return new if cost(cx, new) < cost(cx, e) else e
+    new = _held(to_expr, cx, p, e.dtype)
+    return new if new is not None and cost(cx, new) < cost(cx, e) else e
 
 
 def _collect(cx: Any, p: Poly) -> Poly:
@@ -262,8 +270,8 @@ def _order(e: Any, an: Any) -> ir.PrimExpr:
         return ir.FALSE
     g = content(d, with_constant=False)
     if g > 1 or len(d) < len(pa) + len(pb):
-        new = _write_order(cx, {m: c // g for m, c in d.items() if c // g}, keep.a.dtype)
-        if cost(cx, new) < cost(cx, keep):
+        new = _held(_write_order, cx, {m: c // g for m, c in d.items() if c // g}, keep.a.dtype)
+        if new is not None and cost(cx, new) < cost(cx, keep):
             keep = new
     return _apply(rules_cmp.RULES, keep, an)
 
@@ -314,8 +322,8 @@ def _equality(e: Any, an: Any) -> ir.PrimExpr:
         above = {m: c for m, c in d.items() if m and c > 0}
         below = {m: -c for m, c in d.items() if m and c < 0}
         left, right = (above, add(below, constant(-k))) if above else (below, constant(k))
-        new = kind(to_expr(cx, left, keep.a.dtype), to_expr(cx, right, keep.a.dtype))
-        if cost(cx, new) < cost(cx, keep):
+        sides = _held(to_expr, cx, left, keep.a.dtype), _held(to_expr, cx, right, keep.a.dtype)
+        if None not in sides and cost(cx, new := kind(*sides)) < cost(cx, keep):  # type: ignore[arg-type]
             return new
     return keep
 

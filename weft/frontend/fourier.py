@@ -6,10 +6,14 @@ from typing import Any
 import numpy as np
 
 from weft import ir, relax
+from weft.error import InvalidArgument
 from weft.op import make_call
 
 _DIRECT = 64
 """Transforms of up to this length are one product; longer ones are split in two where the length has factors."""
+
+_TABLE = 1 << 28
+"""Elements of the largest table of angles."""
 
 Parts = tuple[Any, Any]
 """Real and imaginary part; None is zero."""
@@ -24,6 +28,11 @@ def transformed(bb: relax.BlockBuilder, parts: Parts, inverse: bool) -> Parts:
         Real and imaginary part, ``(..., n)`` float32 or float64; `n` may be symbolic.
     inverse : bool
         Whether angles turn the other way.
+
+    Raises
+    ------
+    InvalidArgument
+        Where the angles of a known length do not fit memory.
     """
     return _Transform(bb, parts[0].ty.dtype, inverse).of(parts)
 
@@ -38,7 +47,10 @@ class _Transform:
     def of(self, x: Parts) -> Parts:
         """By two shorter transforms where the axis is long and has a factor."""
         *lead, n = (d.value if isinstance(d, ir.IntImm) else d for d in x[0].ty.shape)
-        factor = _factor(n) if isinstance(n, int) and n > _DIRECT else 1
+        factor = _factor(n) if isinstance(n, int) and _DIRECT < n <= _TABLE else 1
+        if isinstance(n, int) and (n if factor > 1 else n * n) > _TABLE:
+            raise InvalidArgument("a Fourier transform needs a table of too many angles", found=f"the length {n}",
+                                  expected=f"at most {_TABLE} (the length, squared for primes)")  # fmt: skip
         if factor == 1:
             return self._combined("matmul", x, *self._matrix(n))
         a, b = factor, n // factor  # index i * b + j of the signal, k + l * a of the spectrum

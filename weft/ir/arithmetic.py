@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -273,18 +274,12 @@ def logical_not(a: ExprLike) -> scalar.PrimExpr:
 
 def all_of(*conditions: Any) -> scalar.PrimExpr:
     """Build the conjunction of all arguments; true when there is none (TVM's ``tir.all``)."""
-    result: scalar.PrimExpr = scalar.TRUE
-    for c in conditions:
-        result = logical_and(result, c)
-    return result
+    return reduce(logical_and, conditions, scalar.TRUE)
 
 
 def any_of(*conditions: Any) -> scalar.PrimExpr:
     """Build the disjunction of all arguments; false when there is none (TVM's ``tir.any``)."""
-    result: scalar.PrimExpr = scalar.FALSE
-    for c in conditions:
-        result = logical_or(result, c)
-    return result
+    return reduce(logical_or, conditions, scalar.FALSE)
 
 
 def cast(dtype: str, value: ExprLike) -> scalar.PrimExpr:
@@ -299,16 +294,22 @@ def cast(dtype: str, value: ExprLike) -> scalar.PrimExpr:
             return scalar.Broadcast(cast(dt.element, value), dt.lanes)
         raise DTypeMismatch("a cast cannot change the number of lanes", expected=str(dt), found=str(source))
     if isinstance(value, scalar.IntImm) and (dt.is_custom or dt.code in ("int", "uint", "float", "bool")):
-        return scalar.const(value.value, dt)
+        return scalar.const(_rounded(value.value, dt), dt)
     if (
         isinstance(value, scalar.FloatImm)
         and not source.is_custom
         and (dt.is_float or (dt.is_integer and math.isfinite(value.value)))
     ):
-        return scalar.const(float(numpy_dtype(dt).type(value.value)) if dt.is_float else int(value.value), dt)
+        return scalar.const(_rounded(value.value, dt) if dt.is_float else int(value.value), dt)
     if isinstance(value, scalar.Broadcast) and isinstance(value.value, (scalar.IntImm, scalar.FloatImm)):
         return scalar.Broadcast(cast(dt.element, value.value), value.lanes)
     return scalar.Cast(dt, value)
+
+
+def _rounded(value: float, dt: DataType) -> float:
+    """Return a number as a type of floats has it, which may be infinite; for any other type the number itself."""
+    with np.errstate(over="ignore"):
+        return float(numpy_dtype(dt).type(value)) if dt.is_float else value
 
 
 def select(condition: ExprLike, true_value: ExprLike, false_value: ExprLike) -> scalar.PrimExpr:
@@ -329,9 +330,6 @@ def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> scalar.PrimExpr:
     return scalar.CallIntrin(t.dtype, scalar.Op.get("tir.if_then_else"), (cond, t, f))
 
 
-_MOST = {"float16": 65504.0, "float32": 3.4028234663852886e38}
-
-
 def exact_const(value: float | np.generic, dtype: str | None = None) -> scalar.PrimExpr:
     """Make a constant of a number that a program gives, as :func:`const` does.
 
@@ -340,12 +338,11 @@ def exact_const(value: float | np.generic, dtype: str | None = None) -> scalar.P
     InvalidArgument
         When a type of integers, float16 or float32 cannot hold it.
     """
+    if isinstance(value, float) and not math.isfinite(value) and dtype is not None and not DataType(dtype).is_real:
+        raise InvalidArgument(f"{dtype} does not hold {value}", help="give a type that does")
     made = scalar.const(value, dtype)
     number = made.value if isinstance(made, scalar.Broadcast) else made
-    wraps = isinstance(number, scalar.IntImm) and number.dtype != "bool" and number.value != int(value)
-    if wraps or (
-        isinstance(number, scalar.FloatImm) and _MOST.get(number.dtype, math.inf) < abs(float(value)) < math.inf
-    ):
+    if isinstance(number, scalar.IntImm) and number.dtype != "bool" and number.value != int(value):
         raise InvalidArgument(f"{number.dtype} does not hold {value}", help="give a type that does, or cast")
     return made
 

@@ -118,6 +118,10 @@ class Constant(TypedExpr, metaclass=OtherNames):
 
     data: Any
 
+    def __post_init__(self) -> None:
+        if not hasattr(self.data, "__dlpack__"):
+            raise error.InvalidArgument("the data of a constant is a tensor", found=type(self.data).__name__)
+
 
 class ShapeExpr(TypedExpr):
     """A shape value made of int64 scalar expressions, given as any sequence of ints and expressions."""

@@ -5,6 +5,8 @@ Node classes, and constants. Python operators on expressions call the checked co
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
@@ -35,33 +37,14 @@ class PrimExpr(Node, abstract=True):
 
         # the checked constructors of weft/ir/arithmetic.py, which puts them here
         def __add__(self, other: Any) -> PrimExpr: ...
-        def __radd__(self, other: Any) -> PrimExpr: ...
-        def __sub__(self, other: Any) -> PrimExpr: ...
-        def __rsub__(self, other: Any) -> PrimExpr: ...
-        def __mul__(self, other: Any) -> PrimExpr: ...
-        def __rmul__(self, other: Any) -> PrimExpr: ...
-        def __truediv__(self, other: Any) -> PrimExpr: ...
-        def __rtruediv__(self, other: Any) -> PrimExpr: ...
-        def __floordiv__(self, other: Any) -> PrimExpr: ...
-        def __rfloordiv__(self, other: Any) -> PrimExpr: ...
-        def __mod__(self, other: Any) -> PrimExpr: ...
-        def __rmod__(self, other: Any) -> PrimExpr: ...
-        def __and__(self, other: Any) -> PrimExpr: ...
-        def __rand__(self, other: Any) -> PrimExpr: ...
-        def __or__(self, other: Any) -> PrimExpr: ...
-        def __ror__(self, other: Any) -> PrimExpr: ...
-        def __xor__(self, other: Any) -> PrimExpr: ...
-        def __rxor__(self, other: Any) -> PrimExpr: ...
-        def __lshift__(self, other: Any) -> PrimExpr: ...
-        def __rshift__(self, other: Any) -> PrimExpr: ...
-        def __lt__(self, other: Any) -> PrimExpr: ...
-        def __le__(self, other: Any) -> PrimExpr: ...
-        def __gt__(self, other: Any) -> PrimExpr: ...
-        def __ge__(self, other: Any) -> PrimExpr: ...
         def __neg__(self) -> PrimExpr: ...
         def __eq__(self, other: Any) -> Any: ...
-        def __ne__(self, other: Any) -> Any: ...
-        def __invert__(self) -> PrimExpr: ...
+
+        __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __and__ = __rand__ = __or__ = __ror__ = __add__
+        __xor__ = __rxor__ = __lshift__ = __rshift__ = __lt__ = __le__ = __gt__ = __ge__ = __add__
+        __ne__, __invert__ = __eq__, __neg__
+
         def equal(self, other: Any) -> PrimExpr: ...  # noqa: D102
         def asobject(self) -> PrimExpr: ...  # noqa: D102
         def astype(self, dtype: str) -> PrimExpr: ...  # noqa: D102
@@ -118,10 +101,15 @@ IS_VAR = SubclassTable(Var)
 
 
 class IntImm(PrimExpr):
-    """An integer or bool constant."""
+    """An integer or bool constant; an InvalidArgument where its type does not hold it."""
 
     dtype: str
     value: int
+
+    def __post_init__(self) -> None:
+        half = HALVES.get(self.dtype, 0)
+        if type(self.value) is not int or not -half <= self.value < half:
+            _check_integer(self)
 
     __hash__ = object.__hash__
 
@@ -139,7 +127,7 @@ class IntImm(PrimExpr):
 
 
 class FloatImm(PrimExpr):
-    """A floating-point constant."""
+    """A floating-point constant; an InvalidArgument where its type does not hold it."""
 
     dtype: str
     value: float
@@ -147,9 +135,36 @@ class FloatImm(PrimExpr):
     def __post_init__(self) -> None:
         if self.dtype.startswith(("int", "uint", "bool", "handle")):
             raise DTypeMismatch("a FloatImm is of a floating-point type", found=self.dtype)
+        if type(self.value) is not float:
+            if isinstance(self.value, str) or not hasattr(self.value, "__float__"):
+                raise InvalidArgument("the value of a constant is a number", found=repr(self.value))
+            force_setattr(self, "value", float(self.value))
+        if _MOST.get(self.dtype, math.inf) < abs(self.value) < math.inf:
+            raise _beyond(self)
 
     def __float__(self) -> float:
         return self.value
+
+
+_MOST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "bfloat16": 3.3895313892515355e38}
+
+
+def _check_integer(node: Any) -> None:
+    """Refuse a constant that is no number of its type, which has one lane; other numbers than Python's become its."""
+    name_type(node)
+    dt = DataType(node.dtype)
+    if dt.lanes != 1 or dt.code not in ("int", "uint", "bool"):
+        raise DTypeMismatch("an IntImm is one number of a type of integers, or a bool", found=dt)
+    if type(node.value) is not int:
+        if not hasattr(node.value, "__index__"):
+            raise InvalidArgument("the value of a constant is a whole number", found=repr(node.value))
+        force_setattr(node, "value", operator.index(node.value))
+    if node.value not in ((0, 1) if dt == "bool" else (wrap(node.value, dt),)):
+        raise _beyond(node)
+
+
+def _beyond(node: Any) -> InvalidArgument:
+    return InvalidArgument(f"{node.dtype} does not hold {node.value}", help="give a type that does, or cast")
 
 
 class StringImm(PrimExpr):
@@ -435,7 +450,7 @@ class CallIntrin(PrimExpr):
 def _difference(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """Return ``a - b``, for ``b + c`` and numbers without writing it out."""
     if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return IntImm(a.dtype, a.value - b.value)
+        return const(a.value - b.value, a.dtype)
     return a.b if isinstance(a, Add) and a.a is b else a - b
 
 

@@ -18,7 +18,9 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 import tvm_ffi
@@ -29,7 +31,7 @@ from weft.ffi import Map
 from weft.ir.dtype import DataType, numpy_dtype
 from weft.ir.expr import constant
 from weft.ir.module import IRModule
-from weft.ir.node import _SAVING, Attrs, FrozenMap, Node, Span, saved_fields
+from weft.ir.node import _SAVING, Attrs, FrozenMap, Node, Span, plain_text, saved_fields
 from weft.ir.scalar import Op
 from weft.runtime import Device
 from weft.runtime.container import ADT
@@ -223,6 +225,25 @@ def _class_named(name: str) -> type:
     return cls
 
 
+@cache
+def _declared(cls: type) -> dict[str, Any]:
+    """The types that the fields of a class of nodes are declared with."""
+    return get_type_hints(cls) if issubclass(cls, Node) else {}
+
+
+def _is_a(value: Any, declared: Any) -> bool:
+    """Whether a value is of a declared type; whole numbers are floats, too."""
+    kind, inner = get_origin(declared), get_args(declared)
+    if kind is UnionType:
+        return any(_is_a(value, d) for d in inner)
+    if kind is tuple:
+        every = inner[:1] * len(value) if isinstance(value, tuple) and inner[-1] is ... else inner
+        return isinstance(value, tuple) and len(value) == len(every) and all(map(_is_a, value, every))
+    if declared is float:
+        return isinstance(value, (int, float))
+    return declared is Any or isinstance(value, kind or declared)
+
+
 class _Reader:
     """Rebuilds nodes in the order of the list."""
 
@@ -240,6 +261,10 @@ class _Reader:
         if cls is None:
             cls = self._classes[name] = _class_named(name)
         values = {k: self.value(v) for k, v in fields.items()}
+        for field, value in values.items():
+            if not _is_a(value, declared := _declared(cls).get(field, Any)):
+                what = f"node {len(self.nodes)}, {name}: the field '{field}' is of a wrong type"
+                raise _malformed(what, expected=str(getattr(declared, "__name__", declared)), found=plain_text(value))
         if cls is Op:
             return Op.get(values["name"])
         try:

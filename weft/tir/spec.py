@@ -205,14 +205,6 @@ def _operands(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
     )
 
 
-@WELL_FORMED.on(ir.IntImm)
-def _number(node: ir.IntImm, func: PrimFunc, mod: IRModule) -> str | None:
-    dtype = DataType(node.dtype)
-    signed = dtype.code == "int"
-    half = 1 << (dtype.bits - signed)
-    return None if -half * signed <= node.value < half else f"{dtype} does not hold {node.value}"
-
-
 @WELL_FORMED.on(ir.Cast)
 def _converted(node: ir.Cast, func: PrimFunc, mod: IRModule) -> str | None:
     if node.value.dtype != "handle" or not (isinstance(node.value, ir.StringImm) or DataType(node.dtype).is_float):

@@ -9,6 +9,7 @@ from onnx import helper
 import weft
 from tests.arrays import floats
 from tests.frontend.models import check, model_of
+from tests.refusals import refuses
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
@@ -143,6 +144,20 @@ def test_fourier_transforms(n: int) -> None:
     node = helper.make_node("DFT", ["x", "n", "a"], ["y"], inverse=1, onesided=1)
     made = model_of([node], {"x": given}, ["y"], 20, {"n": np.array(n), "a": np.array(1)})
     np.testing.assert_allclose(evaluate(from_onnx(made), given)[0][..., 0], x[..., 0], rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("n", [2**62, 2**61 - 1, 2**28 + 2, 2**14 + 27])
+def test_transforms_whose_angles_fit_no_memory(n: int) -> None:
+    node = helper.make_node("DFT", ["x", "n"], ["y"], name="spectrum")
+    made = model_of([node], {"x": f32(1, 8, 1)}, ["y"], 20, {"n": np.array(n)})
+    refuses(weft.error.ModelImportError, f'(?s)too many angles.*"spectrum".*the length {n}', from_onnx, made)
+
+
+def test_what_the_host_has_no_memory_for() -> None:
+    given = {"bins": 2**40, "length": 8, "rate": 8192, "low": 0.0, "high": 4000.0}
+    weights = {k: np.array(v, np.float32 if isinstance(v, float) else np.int64) for k, v in given.items()}
+    made = model_of([helper.make_node("MelWeightMatrix", list(given), ["y"])], {}, ["y"], 17, weights)
+    refuses(weft.error.OutOfMemory, "'MelWeightMatrix' needs more memory", weft.Session(made).run, {})
 
 
 def test_short_time_transforms() -> None:

@@ -491,3 +491,11 @@ def test_split_whose_parts_are_read_elementwise_becomes_slices():
     )
     np.testing.assert_allclose(found, (a + b) @ c.T, rtol=1e-5, atol=1e-6)
     assert split_left
+
+
+@pytest.mark.parametrize("make", [transform.EliminateCommonSubexpr, eliminate_common_subexpr])
+def test_zeros_of_two_signs_are_not_merged(make):
+    pads = "".join(f"    {n} = R.nn.pad(x, (1, 0), pad_value={z}0.0)\n" for n, z in (("a", ""), ("b", "-")))
+    mod = from_source(f"@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n{pads}    return (a, b)\n")
+    found = make()(ir.IRModule({"main": mod}))["main"]
+    assert [str(b.value.op.name) for b in all_bindings(found)].count("relax.nn.pad") == 2

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft.error import ModelImportError, WeftError, is_defect, own_errors
+from weft.error import ModelImportError, OutOfMemory, WeftError, is_defect, own_errors
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.onnx import check, function_body, shape_values
 from weft.frontend.onnx.fallback import can_fall_back, check_fallback, run_on_host
@@ -309,8 +309,10 @@ class _as_import_errors(exact_sizes):
         super().__exit__(_kind, e, _trace)
         if isinstance(e, ModelImportError):
             e.where = self.where if e.where is None else e.where
-        elif is_defect(e) or isinstance(e, (MemoryError, RecursionError)):
+        elif is_defect(e) or isinstance(e, (OutOfMemory, RecursionError)):
             return
+        elif isinstance(e, MemoryError):
+            raise OutOfMemory("this needs more memory than there is", where=self.where, found=str(e) or None) from e
         elif isinstance(e, WeftError):
             raise ModelImportError(e.what, where=self.where, expected=e.expected, found=e.found, help=e.help) from e
         elif isinstance(e, Exception):

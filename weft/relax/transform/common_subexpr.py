@@ -7,6 +7,7 @@ blocks that follow, where its variable is visible. The default pipeline's ``elim
 from typing import Any
 
 from weft import ir
+from weft.arith.context import structural_key
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import rename_vars, with_sequences
@@ -85,23 +86,13 @@ class Eliminator:
 def hashable(expr: ir.Node) -> Any:
     """Return a key, equal for equal operations on identical variables."""
     if isinstance(expr, ir.Call):
-        return ("call", expr.op, tuple(hashable(a) for a in expr.args), _plain(expr.attrs), _plain(expr.ty_args))
+        return ("call", expr.op, tuple(hashable(a) for a in expr.args), structural_key((expr.attrs, expr.ty_args)))
     if isinstance(expr, ir.TupleGetItem):
         return ("item", hashable(expr.tuple_value), expr.index)
     if isinstance(expr, ir.Tuple):
         return ("tuple", tuple(hashable(f) for f in expr.fields))
     if isinstance(expr, (ir.ShapeExpr, ir.PrimValue)):
-        return ("scalar", _plain(expr.values if isinstance(expr, ir.ShapeExpr) else expr.value))
+        return ("scalar", structural_key(expr.values if isinstance(expr, ir.ShapeExpr) else expr.value))
     if isinstance(expr, ir.Constant):
         return ("constant", expr.data)
-    return _plain(expr) if isinstance(expr, ir.Type) else expr
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_plain(v) for v in value)
-    if isinstance(value, ir.Var):
-        return ("variable", value)
-    if isinstance(value, ir.Node):
-        return (type(value), *(_plain(getattr(value, f)) for f in value.__struct_fields__ if f != "span"))
-    return value
+    return structural_key(expr) if isinstance(expr, ir.Type) else expr

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft import ir, tir
+from weft.arith.context import structural_key
 from weft.ir import cast, int64
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
@@ -18,6 +19,7 @@ from weft.relax.expr import Var as RelaxVar
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
 from weft.runtime.opcodes import MakeShapeCode, MatchShapeCode
+from weft.tir.exact import checked
 
 ASSERT_IMM, _STORE, _NO_OP, ASSERT_LOAD, _AT_LEAST_IMM, _, _AT_MOST_IMM, _ = map(int, MatchShapeCode)
 _USE_IMM, _LOAD = map(int, MakeShapeCode)
@@ -101,7 +103,7 @@ class Lowerer:
     def __init__(self, name: str, func: ir.Function, mod: ir.IRModule) -> None:
         self.name, self.func, self.mod = name, func, mod
         self.slots: dict[Any, int] = {}
-        self.keys: dict[ir.PrimExpr, Any] = {}
+        self.keys: dict[Any, Any] = {}
         self.known: set[ir.Var] = set()
         self.computed: set[int] = set()
         self.heap = RelaxVar("shape_heap", ir.AnyType())
@@ -111,28 +113,21 @@ class Lowerer:
         """Variables that builtins give shapes to."""
         self.read = set(variables(func.body))
         self.indices = _index_bounds(func)
+        self.places = {
+            self.key(d): f"{name}: {b.span}"
+            for b in reversed(all_bindings(func))
+            if b.span is not None
+            for d in _value_dims(b, self.indices)
+        }
+        """Where expressions are needed first, for messages."""
 
     # --- slots
 
     def key(self, expr: Any) -> Any:
         """A hashable key, equal for structurally equal expressions over the same variables."""
-        if isinstance(expr, ir.Var):
-            return expr
-        if isinstance(expr, ir.PrimExpr):
-            cached = self.keys.get(expr)
-            if cached is None:
-                cached = (
-                    type(expr),
-                    *(self._key_field(getattr(expr, f)) for f in expr.__struct_fields__ if f != "span"),
-                )
-                self.keys[expr] = cached
-            return cached
-        return expr
-
-    def _key_field(self, value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(self._key_field(v) for v in value)
-        return self.key(value) if isinstance(value, ir.PrimExpr) else str(value) if hasattr(value, "name") else value
+        if expr not in self.keys:
+            self.keys[expr] = structural_key(expr)
+        return self.keys[expr]
 
     def slot(self, expr: ir.PrimExpr) -> int:
         """The heap slot of a symbolic expression."""
@@ -276,7 +271,6 @@ class Lowerer:
 
     def compute(self, needed: list[ir.PrimExpr]) -> None:
         """Compute the needed expressions whose variables are all known and that are not computed yet."""
-        stores = []
         todo = []
         for expr in needed:
             if isinstance(expr, ir.Var) or self.slot(expr) in self.computed:
@@ -287,12 +281,13 @@ class Lowerer:
         if not todo:
             return
         heap = tir.decl_buffer((self.heap_size(),), "int64", "heap")
-        for expr in todo:
-            value = ir.rewrite(expr, lambda n: heap[int64(self.slot(n))] if isinstance(n, ir.Var) else n)
-            stores.append(tir.BufferStore(heap, cast("int64", value), (int64(self.slot(expr)),)))
+        stores = [tir.BufferStore(heap, cast("int64", e), (int64(self.slot(e)),)) for e in todo]
+        body = checked([(e, self.places.get(self.key(e), self.name)) for e in todo], tir.seq(*stores))
+        read = {v: heap[int64(self.slot(v))] for e in todo for v in ir.walk(e) if isinstance(v, ir.Var)}
         handle = ir.Var("heap_handle", "handle")
         name = self.mod.fresh_name("shape_func")
-        self.mod[name] = tir.PrimFunc((handle,), tir.seq(*stores), None, ((handle, heap),), self.kernel_attrs(name))
+        attrs = self.kernel_attrs(name)
+        self.mod[name] = tir.PrimFunc((handle,), ir.substitute(body, read), None, ((handle, heap),), attrs)
         call = ir.Call(self.mod.get_global_var(name), (self.heap,), ty=ir.TupleType(()))
         self.out.append(VarBinding(RelaxVar("_", ir.TupleType(())), call))
 
@@ -384,11 +379,12 @@ class Lowerer:
             self.check_param(value, b.ty, origin or f"{self.name}: match_cast of '{b.var.name_hint}'", late)
             for v, dims, context in late:
                 self.match(v, dims, context)
+            self.compute(list(map(_nearest_size, sizes)))
+            for d in sizes:
+                self.in_range(d, origin or self.name)
             self.compute(needed)
             for v, dims, context in late:
                 self.assert_compound(v, dims, context)
-            for d in sizes:
-                self.in_range(d, origin or self.name)
             if isinstance(b.ty, ir.ShapeType) and b.ty.values is not None and value in self.shapes:
                 self.shape_vars[-1][tuple(self.key(d) for d in b.ty.values)] = value
             self.cast(b, value)

@@ -10,6 +10,7 @@ from typing import Any
 
 from weft import arith, ir
 from weft.tir import AssertStmt, Buffer, BufferLoad, BufferStore, LetStmt, PrimFunc, Stmt, decl_buffer, seq
+from weft.tir.exact import checked
 from weft.tir.intrin import message
 
 
@@ -75,7 +76,8 @@ class ShapeFunction:
                 stores += [BufferStore(made, d, (ir.const(k, "int64"),)) for k, d in enumerate(out)]
             else:
                 stores.append(BufferStore(buffer(f"out{i}", ()), out, ()))
-        body = seq(*stores)
+        wanted = [(s.value, "a shape") for s in stores if isinstance(s, BufferStore)]
+        body = checked([*wanted, *((v, f"the size {d.name}") for d, v in self.derived)], seq(*stores))
         for found, expected, kind, what in reversed(self.checks):
             text = message(what.replace("%", "%%") + "\n  expected %lld, found %lld", expected, found)
             body = AssertStmt(ir.equal(found, expected), text, body, kind)

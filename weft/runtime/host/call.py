@@ -40,7 +40,8 @@ def call_host(text: str, args: Sequence[Any]) -> tuple[Any, ...]:
     if fn is None:
         raise error.InvalidArgument(f"the host has no operator '{about['op']}'", help="the model is of another version")
     given = [texts_of(a) if dtype == "string" else a for a, dtype in zip(args, about["in"], strict=True)]
-    found = fn(*given, **about["attrs"])
+    with error.own_errors(f"the operator '{about['op']}'"):
+        found = fn(*given, **about["attrs"])
     results = found if isinstance(found, tuple) else (found,)
     return tuple([numbers_of(r) if dtype == "string" else r for r, dtype in zip(results, about["out"], strict=True)])
 

@@ -176,6 +176,7 @@ class FunctionEmitter:
         self.analyzer = arith.Analyzer()
         self.block = "entry"
         self.cleanup: list[str] = []
+        self.message = ""  # the pointer to where messages are written, where the function has any
         self.result = ""  # the pointer to where a returned value goes, where the function returns one
         self.noalias = True
         self.streamed: frozenset[ir.Var] = frozenset()

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Generator
 from typing import ParamSpec
 
-from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, IntImm, Let, Op, PrimExpr, Select, Var, with_lanes
+from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, Let, Op, PrimExpr, Select, Var, const, with_lanes
 from weft.ir.scalar import EQ, GT, LT, NE, Add, Div, Max, Min, Mul, Sub
 
 __all__ = [
@@ -53,7 +53,7 @@ def number(value: float, like: PrimExpr) -> PrimExpr:
 def integer(value: int, like: PrimExpr) -> PrimExpr:
     """An integer constant with as many bits and lanes as `like`."""
     dt = DataType(like.dtype)
-    c = IntImm(DataType(f"int{dt.bits}"), value)
+    c = const(value, f"int{dt.bits}")
     return c if dt.lanes == 1 else Broadcast(c, dt.lanes)
 
 
