@@ -127,7 +127,8 @@ class Decoder(nn.Module):
             num_hidden_layers=c.layers, num_attention_heads=c.heads, num_key_value_heads=c.groups, qk_head_dim=c.head,
             v_head_dim=c.head, mla_original_qk_head_dim=0, mla_original_v_head_dim=0, rope_mode=RopeMode.NORMAL,
             rope_scale=1, rope_theta=THETA, rope_scaling={}, rope_ext_factors=weft.tir.IntImm("int64", 0),
-            rotary_dim=c.head, enable_disaggregation=False, dtype="float32", target=weft.target.Target("llvm"), page_dtype=c.pages,
+            rotary_dim=c.head, enable_disaggregation=False, dtype="float32", target=weft.target.Target("llvm"),
+            page_dtype=c.pages,
         )  # fmt: skip
 
 

@@ -197,7 +197,7 @@ Function kernel_of(PackedArgs args, int32_t i) {
 }
 
 PagedCacheObj::PagedCacheObj(PackedArgs args) {
-  if (args.size() < 28) raise_error("TypeError", "expected 28 arguments, and a tensor like the pages or none, found %d", args.size());
+  if (args.size() < 28) raise_error("TypeError", "expected 28 arguments, or 29 with a tensor like the pages, found %d", args.size());
   auto sizes = argument<Shape>(args, 0), partition = argument<Shape>(args, 1), kinds = argument<Shape>(args, 6);
   auto large = [](int64_t n) { return n > INT32_MAX; };  // places of tokens are int32
   if (sizes.size() != 5 || std::any_of(sizes.begin(), sizes.end(), large) || partition.size() != 2 || *std::min_element(sizes.begin(), sizes.end()) < 0 || sizes[3] < 1 ||
@@ -243,9 +243,7 @@ PagedCacheObj::PagedCacheObj(PackedArgs args) {
   int64_t page = sizes[3], n_pages = (sizes[1] + page - 1) / page + 1;
   // A window slides after the step that fills it, and then ends inside of a page, as its sinks may.
   if (windows_) n_pages += 2 * sizes[0] + (sizes[2] + page - 1) / page;
-  if (large(n_pages * page)) {
-    raise_error("ValueError", "%lld pages of %lld tokens: expected less than 2^31 tokens", Long(n_pages), Long(page));
-  }
+  if (large(n_pages * page)) raise_error("ValueError", "%lld pages of %lld tokens: expected less than 2^31 tokens", Long(n_pages), Long(page));
   table_ = PageTable(page, n_pages);
   DLDataType stored = args.size() > 28 ? argument<Tensor>(args, 28).dtype() : dtype_;
   int64_t row = head_dim_ + (stored.code == kDLInt ? 4 : 0);  // bytes have their scale behind them

@@ -6,7 +6,6 @@ Node classes, and constants. Python operators on expressions call the checked co
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 
@@ -14,7 +13,7 @@ from msgspec.structs import force_setattr
 
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, ScalableLanes, dtype_of, name_type, vector_of, with_lanes
-from weft.ir.int_range import HALVES, in_range, wrap
+from weft.ir.int_range import HALVES, MOST, beyond, check_integer, in_range, wrap
 from weft.ir.iter_kinds import ITER_TYPES, iter_type
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
 from weft.ir.op_attrs import Op
@@ -109,7 +108,7 @@ class IntImm(PrimExpr):
     def __post_init__(self) -> None:
         half = HALVES.get(self.dtype, 0)
         if type(self.value) is not int or not -half <= self.value < half:
-            _check_integer(self)
+            check_integer(self)
 
     __hash__ = object.__hash__
 
@@ -139,32 +138,11 @@ class FloatImm(PrimExpr):
             if isinstance(self.value, str) or not hasattr(self.value, "__float__"):
                 raise InvalidArgument("the value of a constant is a number", found=repr(self.value))
             force_setattr(self, "value", float(self.value))
-        if _MOST.get(self.dtype, math.inf) < abs(self.value) < math.inf:
-            raise _beyond(self)
+        if MOST.get(self.dtype, math.inf) < abs(self.value) < math.inf:
+            raise beyond(self)
 
     def __float__(self) -> float:
         return self.value
-
-
-_MOST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "bfloat16": 3.3895313892515355e38}
-
-
-def _check_integer(node: Any) -> None:
-    """Refuse a constant that is no number of its type, which has one lane; other numbers than Python's become its."""
-    name_type(node)
-    dt = DataType(node.dtype)
-    if dt.lanes != 1 or dt.code not in ("int", "uint", "bool"):
-        raise DTypeMismatch("an IntImm is one number of a type of integers, or a bool", found=dt)
-    if type(node.value) is not int:
-        if not hasattr(node.value, "__index__"):
-            raise InvalidArgument("the value of a constant is a whole number", found=repr(node.value))
-        force_setattr(node, "value", operator.index(node.value))
-    if node.value not in ((0, 1) if dt == "bool" else (wrap(node.value, dt),)):
-        raise _beyond(node)
-
-
-def _beyond(node: Any) -> InvalidArgument:
-    return InvalidArgument(f"{node.dtype} does not hold {node.value}", help="give a type that does, or cast")
 
 
 class StringImm(PrimExpr):
