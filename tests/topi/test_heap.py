@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from tests.relax_models import written
 from tests.topi.running import evaluate
-from weft import ir, te
+from weft import ir, te, tir
+from weft.relax.pipeline import graph_passes
 from weft.target import Target, build, get_source
 from weft.tir.schedule import default_schedule
 from weft.topi.sort import topk
@@ -87,3 +89,12 @@ def test_few_of_many_do_not_sort_all():
     func = te.create_prim_func([x, *topk(x, 100, 1)])
     shapes = [tuple(int(d) for d in b.shape) for b in func.root.alloc_buffers]
     assert all(np.prod(s) < 2000 for s in shapes)
+
+
+@pytest.mark.parametrize(("target", "tasks"), [("llvm", 256), ("opencl", 4096)])
+def test_threads_of_gpus_have_a_line_each(target, tasks):
+    mod = written("x: (4096, 8)", "y = R.topk(x, k=2)")
+    for step in graph_passes(target):
+        mod = step(mod)
+    loops = [n for f in mod.functions.values() if isinstance(f, tir.PrimFunc) for n in ir.find(f.body, tir.For)]
+    assert [ir.as_int(n.extent) for n in loops if n.kind is tir.ForKind.PARALLEL] == [tasks]

@@ -90,7 +90,7 @@ def _graph_passes(
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
         t.fuse_ops(),
-        t.lower_ops(),
+        t.lower_ops(target=None if tiled else target),
         t.fuse_tir(),
         *([t.stream_outputs(after=machine.flushing_bytes)] if tiled else []),
     ]

@@ -41,8 +41,10 @@ def register(type_name: str, type_code: int) -> None:
     if _CODES.get(type_name, type_code) != type_code:
         raise error.InvalidArgument(f"type '{type_name}' has the code {_CODES[type_name]}", found=str(type_code))
     _NAMES[type_code], _CODES[type_name] = type_name, type_code
-    ffi.register_global_func("dtype.get_custom_type_code", get_type_code, override=True)  # tensors ask for these
-    ffi.register_global_func("dtype.get_custom_type_name", get_type_name, override=True)
+    for ask in (get_type_code, get_type_name):  # tensors ask them, and keep the first ones until after Python's end
+        name = ask.__name__.replace("get_type", "dtype.get_custom_type")
+        if ffi.get_global_func(name, allow_missing=True) is None:
+            ffi.register_global_func(name, ask)
 
 
 def registered() -> bool:

@@ -14,6 +14,7 @@ from weft import te, tir
 from weft.ir import DataType, as_int, cast, const, int64, is_float, logical_and
 from weft.te import Tensor
 from weft.topi.heap import FEW_COLUMNS, before, first_of_columns, first_of_lines, lines
+from weft.topi.known_values import is_target
 from weft.topi.precision import narrowed
 from weft.topi.radix import SHORT, has_key, radix_line
 from weft.topi.reduce import reduced_index, reduced_shape
@@ -169,8 +170,12 @@ def _first(data: Tensor, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
 
 
 def _are_inserted(count: int | None, size: int | None) -> bool:
-    """Whether neighbouring lines are best walked in vectors, with each element put where it belongs."""
-    return count is not None and size is not None and 0 < count <= 16 and count * size <= 1536
+    """Whether neighbouring lines are best walked in vectors, with each element put where it belongs.
+
+    Threads of a GPU have a line each.
+    """
+    known = count is not None and size is not None and not is_target("gpu")
+    return known and 0 < count <= 16 and count * size <= 1536
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Any:

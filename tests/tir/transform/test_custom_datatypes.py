@@ -1,6 +1,8 @@
 """A type of numbers from outside: bfloat16 kept in 16 bits, computed by C functions."""
 
 import ctypes
+import subprocess
+import sys
 
 import ml_dtypes
 import numpy as np
@@ -217,3 +219,15 @@ def test_the_example_type_needs_no_library(monkeypatch):
     f(given, found)
     h = given.max(1).astype("float64")
     np.testing.assert_allclose(found, np.tanh(1 / (1 + np.exp(-h * h / (2 * h - 0.5) / 2))), rtol=1e-6)
+
+
+def test_a_program_with_two_types_ends(tmp_path):
+    """Whoever is asked for names of types is asked until after Python's end."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from weft import runtime, target\n"
+        "for code, name in ((150, 'one'), (151, 'two')):\n"
+        "    target.datatype.register(name, code)\n"
+        "    assert str(runtime.empty((1,), f'custom[{name}]32').dtype) == f'custom[{name}]32'\n"
+    )
+    assert subprocess.run([sys.executable, str(program)]).returncode == 0

@@ -7,6 +7,7 @@ TVM does in two passes (LegalizeOps and FuseTIR) needs no merging of loop nests 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from weft import error, ir, op
@@ -19,6 +20,7 @@ from weft.relax.rewriter import replace_value, rewrite_bindings
 from weft.relax.te_bridge import fresh_output, undefined_vars
 from weft.relax.transform.call_sites import used_as_values
 from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
+from weft.target import Target
 from weft.te import Tensor as TETensor
 from weft.te import compute, kernel_of_stages, placeholder
 
@@ -55,7 +57,7 @@ def kernel_key(func: ir.BaseFunc) -> str:
 
 
 @ir.module_pass(name="LegalizeOps", ensures="relax.legalized")
-def lower_ops(mod: ir.IRModule) -> ir.IRModule:
+def lower_ops(mod: ir.IRModule, *, target: Target | None = None) -> ir.IRModule:
     """Replace operator calls and calls of primitive functions by ``call_tir``.
 
     Requires: ``relax.normalized``; every lowered call has known output shapes and data types.
@@ -89,10 +91,13 @@ def lower_ops(mod: ir.IRModule) -> ir.IRModule:
                     v_i0, v_i1 = T.axis.remap("SS", [i0, i1])
                     T_exp[v_i0, v_i1] = T.exp(p0[v_i0, v_i1])
 
+    Options:
+        ``target``: what written loops, such as those of ``topk``, are for; CPUs, if None.
     Cost: Linear; one PrimFunc for each distinct computation.
     Source: TVM's ``LegalizeOps`` and ``FuseTIR``.
     """
-    return _legalized(mod)
+    with target or nullcontext():
+        return _legalized(mod)
 
 
 def legalize_groups(mod: ir.IRModule) -> ir.IRModule:
