@@ -14,6 +14,7 @@ from weft.arith.bounds import bound_of
 from weft.arith.context import Context, structural_key
 from weft.arith.linear import Mono, Poly, add, atoms_of, constant, key, mul, scale
 from weft.arith.terms import floordiv, floormod, minimum, select
+from weft.error import InvalidArgument
 
 _INDEX_TYPES = frozenset(("int32", "int64"))
 _MAX_PRODUCT = 48
@@ -214,7 +215,13 @@ _ARITHMETIC = frozenset((ir.Add, ir.Sub, ir.Mul, ir.FloorDiv, ir.FloorMod, ir.Mi
 
 
 def to_expr(cx: Context, p: Poly, dtype: str) -> ir.PrimExpr:
-    """Write a polynomial as an expression: positive terms and constant, then what is subtracted."""
+    """Write a polynomial as an expression: positive terms and constant, then what is subtracted.
+
+    Raises
+    ------
+    InvalidArgument
+        When the type does not hold a number.
+    """
     if not p:
         return ir.IntImm(ir.DataType(dtype), 0)
     positive = [(m, c) for m, c in p.items() if m and c > 0]
@@ -246,6 +253,14 @@ def to_expr(cx: Context, p: Poly, dtype: str) -> ir.PrimExpr:
             else ir.Sub(result, ir.IntImm(ir.DataType(dtype), -rest))
         )
     return result
+
+
+def held_expr(cx: Context, p: Poly, dtype: str) -> ir.PrimExpr | None:
+    """Write a polynomial; None where it has a number that its type does not hold, which would wrap."""
+    try:
+        return to_expr(cx, p, dtype)
+    except InvalidArgument:
+        return None
 
 
 def _product(cx: Context, m: Mono, c: int, dtype: str) -> ir.PrimExpr:

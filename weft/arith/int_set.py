@@ -14,7 +14,7 @@ import msgspec
 
 from weft.arith.bounds import bound_of
 from weft.arith.context import NEG_INF, POS_INF, Context
-from weft.arith.form import conjuncts, mentions, poly_of, to_expr
+from weft.arith.form import conjuncts, held_expr, mentions, poly_of
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, key, mul, scale
 from weft.arith.prove import prove_nonneg
 from weft.arith.simplify import simplify
@@ -233,10 +233,10 @@ def _sum(a: Poly | None, b: Poly | None) -> Poly | None:
 
 def _interval(cx: Context, ends: Ends, dtype: str) -> IntervalSet:
     lo, hi = ends
-    low = _NEG if lo is None else to_expr(cx, lo, dtype)
-    if lo is not None and hi is not None and key(lo) == key(hi):
+    low, high = (None if p is None else held_expr(cx, p, dtype) for p in ends)
+    if low is not None and lo is not None and hi is not None and key(lo) == key(hi):
         return IntervalSet(low, low)
-    return IntervalSet(low, _POS if hi is None else to_expr(cx, hi, dtype))
+    return IntervalSet(_NEG if low is None else low, _POS if high is None else high)
 
 
 def eval_interval(expr: PrimExpr, dom_map: Mapping[Any, Any], analyzer: Knowledge) -> IntervalSet:
@@ -297,12 +297,13 @@ def _merge(sets: Sequence[IntervalSet], analyzer: Knowledge, low: str, high: str
     lows = [s.min_value for s in sets]
     highs = [s.max_value for s in sets]
     return IntervalSet(
-        _NEG if any(x is _NEG for x in lows) else _fold(lows, analyzer, low),
-        _POS if any(x is _POS for x in highs) else _fold(highs, analyzer, high),
+        _NEG if any(x is _NEG for x in lows) else _fold(lows, analyzer, low, _NEG),
+        _POS if any(x is _POS for x in highs) else _fold(highs, analyzer, high, _POS),
     )
 
 
-def _fold(values: Iterable[PrimExpr], analyzer: Knowledge, kind: str) -> PrimExpr:
+def _fold(values: Iterable[PrimExpr], analyzer: Knowledge, kind: str, unknown: PrimExpr | None = None) -> PrimExpr:
+    """The least or greatest of ends; `unknown`, or the ones before, where that is no number of their type."""
     values = list(values)
     cx: Context = analyzer.context
     result = values[0]
@@ -311,7 +312,10 @@ def _fold(values: Iterable[PrimExpr], analyzer: Knowledge, kind: str) -> PrimExp
             continue
         a, b = poly_of(cx, result), poly_of(cx, v)
         assert a is not None and b is not None
-        result = to_expr(cx, minimum(cx, kind, a, b, result.dtype), result.dtype)
+        found = held_expr(cx, minimum(cx, kind, a, b, result.dtype), result.dtype)
+        if found is None and unknown is not None:
+            return unknown
+        result = result if found is None else found
     return result
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import threading
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import force_setattr
 
@@ -44,7 +44,12 @@ def in_range(value: int) -> int:
     raise InvalidArgument("a size or number has more than 64 bits", expected="at most 2**63 - 1", found=str(value))
 
 
-def check_integer(node: Any) -> None:
+class _Constant(Protocol):
+    dtype: str
+    value: Any
+
+
+def check_integer(node: _Constant) -> None:
     """Refuse a constant that is no number of its type, which has one lane; other numbers than Python's become its."""
     name_type(node)
     dt = DataType(node.dtype)
@@ -58,6 +63,6 @@ def check_integer(node: Any) -> None:
         raise beyond(node)
 
 
-def beyond(node: Any) -> InvalidArgument:
+def beyond(node: _Constant) -> InvalidArgument:
     """Return the error of a constant that its type does not hold."""
     return InvalidArgument(f"{node.dtype} does not hold {node.value}", help="give a type that does, or cast")

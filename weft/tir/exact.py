@@ -43,32 +43,34 @@ def _operands(e: PrimExpr) -> list[tuple[PrimExpr, PrimExpr | None]]:
     return [(c, None) for c in ir.children(e) if isinstance(c, PrimExpr)]
 
 
-def checked(values: Iterable[tuple[PrimExpr, str]], body: Stmt) -> Stmt:
+def checked(values: Iterable[tuple[PrimExpr, str, bool]], body: Stmt) -> Stmt:
     """Refuse, before `body`, int64 values that 64 bits do not hold, and divisions by zero.
 
     Parameters
     ----------
-    values : iterable of (PrimExpr, str)
-        What `body` computes, and where it stands, for the message. Parts that a condition leaves out are not checked.
+    values : iterable of (PrimExpr, str, bool)
+        What `body` computes, where it stands, for the message, and whether it is so many bytes of memory. Parts that a
+        condition leaves out are not checked.
 
     Returns
     -------
     Stmt
-        `body` behind the checks, each an ``InvalidArgument`` that names the expression.
+        `body` behind the checks, each an ``InvalidArgument`` or ``OutOfMemory`` that names the expression.
     """
-    stack: list[tuple[PrimExpr, PrimExpr | None, str]] = [(v, None, place) for v, place in values]
+    stack: list[tuple[PrimExpr, PrimExpr | None, str, bool]] = [(v, None, *more) for v, *more in values]
     done: set[tuple[PrimExpr, PrimExpr | None]] = set()
     while stack:
-        e, when, place = stack.pop()
+        e, when, place, is_memory = stack.pop()
         if (e, when) in done:
             continue
         done.add((e, when))
         rule = _COMPUTABLE.get(type(e))
         if rule is not None and isinstance(e, ir.BinaryOp) and e.dtype == "int64":
             holds = rule(e.a, e.b) if when is None else logical_or(logical_not(when), rule(e.a, e.b))
-            text = f"{place}: {e} cannot be computed".replace("%", "%%")
+            text = f"cannot allocate {e} bytes" if is_memory else f"{e} cannot be computed"
+            text = f"{place}: {text}".replace("%", "%%")
             text += "\n  expected a number of 64 bits, and no division by zero, found the operands %lld and %lld"
-            body = AssertStmt(holds, message(text, e.a, e.b), body, "InvalidArgument")
+            body = AssertStmt(holds, message(text, e.a, e.b), body, "OutOfMemory" if is_memory else "InvalidArgument")
         for c, on in _operands(e):
-            stack.append((c, when if on is None else on if when is None else logical_and(when, on), place))
+            stack.append((c, when if on is None else on if when is None else logical_and(when, on), place, is_memory))
     return body

@@ -11,8 +11,8 @@ from weft.relax.transform.legalize_ops import register_legalize
 from weft.script import from_source
 
 
-def module(body, params="x: (4, 8), y: (4, 8)"):
-    return written(params, *body)
+def module(body, params="x: (4, 8), y: (4, 8)", more=""):
+    return written(params, *body, more=more)
 
 
 def kernels(mod):

@@ -62,11 +62,11 @@ def _parts(node: torch.fx.Node) -> torch.fx.Graph | None:
         known = dict(zip(given, values, strict=True))
         return target(*map_arg(node.args, known.__getitem__), **map_arg(node.kwargs, known.__getitem__))
 
-    sizes: Any = getattr(detect_fake_mode([*values, node.meta["val"]]), "shape_env", None)
     try:
+        sizes: Any = getattr(detect_fake_mode([*values, node.meta["val"]]), "shape_env", None)
         with sizes.error_on_new_guards() if sizes is not None else nullcontext():
             return make_fx(call, decomposition_table=table)(*values).graph
-    except RuntimeError:
+    except (RuntimeError, AssertionError):  # PyTorch asserts that values are of one mode; those of constants are not
         return None
 
 

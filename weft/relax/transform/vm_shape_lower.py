@@ -120,6 +120,8 @@ class Lowerer:
             for d in _value_dims(b, self.indices)
         }
         """Where expressions are needed first, for messages."""
+        storages = (b for b in all_bindings(func) if _is_storage(b.value))
+        self.bytes = {self.key(d) for b in storages for d in _value_dims(b, self.indices)}
 
     # --- slots
 
@@ -282,7 +284,9 @@ class Lowerer:
             return
         heap = tir.decl_buffer((self.heap_size(),), "int64", "heap")
         stores = [tir.BufferStore(heap, cast("int64", e), (int64(self.slot(e)),)) for e in todo]
-        body = checked([(e, self.places.get(self.key(e), self.name)) for e in todo], tir.seq(*stores))
+        keys = [self.key(e) for e in todo]
+        values = ((e, self.places.get(k, self.name), k in self.bytes) for e, k in zip(todo, keys, strict=True))
+        body = checked(values, tir.seq(*stores))
         read = {v: heap[int64(self.slot(v))] for e in todo for v in ir.walk(e) if isinstance(v, ir.Var)}
         handle = ir.Var("heap_handle", "handle")
         name = self.mod.fresh_name("shape_func")
@@ -466,6 +470,12 @@ def _symbolic_uses(func: ir.Function, indices: set[ir.Var]) -> list[ir.PrimExpr]
     if _needs_check(func.ret_ty, func.body.ty):
         dims.extend(type_dims(func.ret_ty))
     return [d for d in dims if isinstance(d, ir.PrimExpr) and not isinstance(d, ir.IntImm)]
+
+
+def _is_storage(value: ir.Expr) -> bool:
+    """Whether a value is memory of so many bytes."""
+    called = is_op(value, "call_builtin_with_ctx") and value.args[0].global_symbol == "vm.builtin.alloc_storage"
+    return called or is_op(value, "memory.alloc_storage") or is_op(value, "vm.alloc_storage")
 
 
 def _needs_check(declared: Any, found: Any) -> bool:
