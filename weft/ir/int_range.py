@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 import threading
-from typing import Any, Protocol
 
 from msgspec.structs import force_setattr
 
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, name_type
+from weft.ir.node import Node
 
 HALVES: dict[str, int] = {DataType("int32"): 1 << 31, DataType("int64"): 1 << 63}  # of nearly all constants
 MOST = {"float16": 65504.0, "float32": 3.4028234663852886e38, "bfloat16": 3.3895313892515355e38}
@@ -44,25 +44,21 @@ def in_range(value: int) -> int:
     raise InvalidArgument("a size or number has more than 64 bits", expected="at most 2**63 - 1", found=str(value))
 
 
-class _Constant(Protocol):
-    dtype: str
-    value: Any
-
-
-def check_integer(node: _Constant) -> None:
+def check_integer(node: Node) -> None:
     """Refuse a constant that is no number of its type, which has one lane; other numbers than Python's become its."""
     name_type(node)
-    dt = DataType(node.dtype)
+    dt, value = DataType(node.dtype), node.value  # type: ignore[attr-defined]
     if dt.lanes != 1 or dt.code not in ("int", "uint", "bool"):
         raise DTypeMismatch("an IntImm is one number of a type of integers, or a bool", found=dt)
-    if type(node.value) is not int:
-        if not hasattr(node.value, "__index__"):
-            raise InvalidArgument("the value of a constant is a whole number", found=repr(node.value))
-        force_setattr(node, "value", operator.index(node.value))
-    if node.value not in ((0, 1) if dt == "bool" else (wrap(node.value, dt),)):
-        raise beyond(node)
+    if type(value) is not int:
+        if not hasattr(value, "__index__"):
+            raise InvalidArgument("the value of a constant is a whole number", found=repr(value))
+        value = operator.index(value)
+        force_setattr(node, "value", value)
+    if value not in ((0, 1) if dt == "bool" else (wrap(value, dt),)):
+        raise beyond(dt, value)
 
 
-def beyond(node: _Constant) -> InvalidArgument:
+def beyond(dtype: str, value: float) -> InvalidArgument:
     """Return the error of a constant that its type does not hold."""
-    return InvalidArgument(f"{node.dtype} does not hold {node.value}", help="give a type that does, or cast")
+    return InvalidArgument(f"{dtype} does not hold {value}", help="give a type that does, or cast")

@@ -139,7 +139,7 @@ class FloatImm(PrimExpr):
                 raise InvalidArgument("the value of a constant is a number", found=repr(self.value))
             force_setattr(self, "value", float(self.value))
         if MOST.get(self.dtype, math.inf) < abs(self.value) < math.inf:
-            raise beyond(self)
+            raise beyond(self.dtype, self.value)
 
     def __float__(self) -> float:
         return self.value

@@ -57,7 +57,7 @@ def checked(values: Iterable[tuple[PrimExpr, str, bool]], body: Stmt) -> Stmt:
     Stmt
         `body` behind the checks, each an ``InvalidArgument`` or ``OutOfMemory`` that names the expression.
     """
-    stack: list[tuple[PrimExpr, PrimExpr | None, str, bool]] = [(v, None, *more) for v, *more in values]
+    stack: list[tuple[PrimExpr, PrimExpr | None, str, bool]] = [(v, None, at, kind) for v, at, kind in values]
     done: set[tuple[PrimExpr, PrimExpr | None]] = set()
     while stack:
         e, when, place, is_memory = stack.pop()

@@ -174,8 +174,9 @@ def _are_inserted(count: int | None, size: int | None) -> bool:
 
     Threads of a GPU have a line each.
     """
-    known = count is not None and size is not None and not is_target("gpu")
-    return known and 0 < count <= 16 and count * size <= 1536
+    if count is None or size is None or is_target("gpu"):
+        return False
+    return 0 < count <= 16 and count * size <= 1536
 
 
 def sort(data: Tensor, axis: int = -1, is_ascend: bool = True) -> Any:

@@ -474,8 +474,9 @@ def _symbolic_uses(func: ir.Function, indices: set[ir.Var]) -> list[ir.PrimExpr]
 
 def _is_storage(value: ir.Expr) -> bool:
     """Whether a value is memory of so many bytes."""
-    called = is_op(value, "call_builtin_with_ctx") and value.args[0].global_symbol == "vm.builtin.alloc_storage"
-    return called or is_op(value, "memory.alloc_storage") or is_op(value, "vm.alloc_storage")
+    if isinstance(value, ir.Call) and is_op(value, "call_builtin_with_ctx"):
+        return getattr(value.args[0], "global_symbol", "") == "vm.builtin.alloc_storage"
+    return is_op(value, "memory.alloc_storage") or is_op(value, "vm.alloc_storage")
 
 
 def _needs_check(declared: Any, found: Any) -> bool:
