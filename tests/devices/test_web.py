@@ -487,7 +487,6 @@ def test_the_tokenizer_is_the_trained_one(minilm: Path) -> None:
     texts = [*odd, *(s.text for s in sentences())]
     found = node(minilm, f"""
 import {{ WordPiece }} from "{(ROOT / "web/src/wordpiece.js").as_uri()}";
-from tests.refusals import refuses
 const tokenizer = new WordPiece(JSON.parse(readFileSync("site/vocabulary.json")));
 answer(given.map((text) => tokenizer.encode(text)));""", texts)  # fmt: skip
     tokenizer = load_tokenizer()
