@@ -47,6 +47,7 @@ class Case(NamedTuple):
 
 
 SHAPE, VALUE, INDEX = weft.error.ShapeMismatch, weft.error.InvalidArgument, weft.error.IndexOutOfRange
+MEMORY = weft.error.OutOfMemory
 FAR, LEAST = 2**62, -(2**63)
 
 CASES: tuple[Case, ...] = (
@@ -84,14 +85,14 @@ CASES: tuple[Case, ...] = (
                                            (1, i(FAR, FAR, FAR, FAR), VALUE))),
     Case("Pad", (f(2, 3), i(1, 1), f(), i(1)), ((3, i(2), VALUE), (3, i(-3), VALUE))),
     Case("Pad", (f(2, 3), i(1, 0, 1, 0)), ((0, f(0, 3), SHAPE),), {"mode": "edge"}),
-    Case("Pad", (f(2, 3), i(1, 0, 1, 0)), ((0, f(0, 3), SHAPE), (1, i(FAR, 0, 0, 0), VALUE)), {"mode": "wrap"},
+    Case("Pad", (f(2, 3), i(1, 0, 1, 0)), ((0, f(0, 3), SHAPE), (1, i(FAR, 0, 0, 0), MEMORY)), {"mode": "wrap"},
          opset=19),
     Case("Concat", (f(2, 3), f(1, 3)), ((1, f(1, 2), SHAPE),), {"axis": 0}),
     Case("DepthToSpace", (f(1, 4, 2, 2),), ((0, f(1, 3, 2, 2), SHAPE),), {"blocksize": 2}),
     Case("SpaceToDepth", (f(1, 1, 2, 4),), ((0, f(1, 1, 3, 4), SHAPE),), {"blocksize": 2}),
     # --- made and counted ---
     Case("Range", (n(1), n(7), n(2)), ((2, n(0), VALUE), (0, n(LEAST), VALUE), (2, n(LEAST), VALUE),
-                                      (1, n(FAR), VALUE))),
+                                      (1, n(FAR), MEMORY))),
     Case("Range", (f(), n(7.0, "float32"), n(2.0, "float32")), tuple(
          (2, n(v, "float32"), VALUE) for v in (0, np.nan, 1e-30))),
     Case("OneHot", (i(0, 2), n(3), f(2)), ((1, n(0), VALUE), (1, n(-2), VALUE), (2, f(3), SHAPE)), named=(2,)),

@@ -76,8 +76,8 @@ class ShapeFunction:
                 stores += [BufferStore(made, d, (ir.const(k, "int64"),)) for k, d in enumerate(out)]
             else:
                 stores.append(BufferStore(buffer(f"out{i}", ()), out, ()))
-        wanted = [(s.value, "a shape") for s in stores if isinstance(s, BufferStore)]
-        body = checked([*wanted, *((v, f"the size {d.name}") for d, v in self.derived)], seq(*stores))
+        wanted = [(s.value, "a shape", False) for s in stores if isinstance(s, BufferStore)]
+        body = checked([*wanted, *((v, f"the size {d.name}", False) for d, v in self.derived)], seq(*stores))
         for found, expected, kind, what in reversed(self.checks):
             text = message(what.replace("%", "%%") + "\n  expected %lld, found %lld", expected, found)
             body = AssertStmt(ir.equal(found, expected), text, body, kind)
