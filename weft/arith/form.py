@@ -6,7 +6,7 @@ that lose nothing, disappear. Everything else of an integer type is an opaque at
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable
+from collections.abc import Callable, Container, Hashable
 from typing import Any
 
 from weft import ir
@@ -255,10 +255,10 @@ def to_expr(cx: Context, p: Poly, dtype: str) -> ir.PrimExpr:
     return result
 
 
-def held_expr(cx: Context, p: Poly, dtype: str) -> ir.PrimExpr | None:
-    """Write a polynomial; None where it has a number that its type does not hold, which would wrap."""
+def held(write: Callable[..., ir.PrimExpr], *args: Any) -> ir.PrimExpr | None:
+    """Write an expression; None where it has a number that its type does not hold, which would wrap."""
     try:
-        return to_expr(cx, p, dtype)
+        return write(*args)
     except InvalidArgument:
         return None
 

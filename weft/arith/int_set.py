@@ -14,7 +14,7 @@ import msgspec
 
 from weft.arith.bounds import bound_of
 from weft.arith.context import NEG_INF, POS_INF, Context
-from weft.arith.form import conjuncts, held_expr, mentions, poly_of
+from weft.arith.form import conjuncts, held, mentions, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, key, mul, scale
 from weft.arith.prove import prove_nonneg
 from weft.arith.simplify import simplify
@@ -233,7 +233,7 @@ def _sum(a: Poly | None, b: Poly | None) -> Poly | None:
 
 def _interval(cx: Context, ends: Ends, dtype: str) -> IntervalSet:
     lo, hi = ends
-    low, high = (None if p is None else held_expr(cx, p, dtype) for p in ends)
+    low, high = (None if p is None else held(to_expr, cx, p, dtype) for p in ends)
     if low is not None and lo is not None and hi is not None and key(lo) == key(hi):
         return IntervalSet(low, low)
     return IntervalSet(_NEG if low is None else low, _POS if high is None else high)
@@ -312,7 +312,7 @@ def _fold(values: Iterable[PrimExpr], analyzer: Knowledge, kind: str, unknown: P
             continue
         a, b = poly_of(cx, result), poly_of(cx, v)
         assert a is not None and b is not None
-        found = held_expr(cx, minimum(cx, kind, a, b, result.dtype), result.dtype)
+        found = held(to_expr, cx, minimum(cx, kind, a, b, result.dtype), result.dtype)
         if found is None and unknown is not None:
             return unknown
         result = result if found is None else found

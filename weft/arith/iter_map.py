@@ -13,7 +13,7 @@ from typing import Any
 
 from weft import ir
 from weft.arith.analyzer import Analyzer
-from weft.arith.form import held_expr, poly_of
+from weft.arith.form import held, poly_of, to_expr
 from weft.arith.int_set import inequalities
 from weft.arith.linear import Poly, add, atoms_of, key
 
@@ -239,7 +239,7 @@ class _Detector:
         p = poly_of(self.cx, e) or {}
         limit = self.limits.get(key({m: c for m, c in p.items() if any(self._moves(a) for a in m)}))
         if limit is not None and joined and ir.is_const_int(base, 0) and ir.is_const_int(joined[-1].scale, 1):
-            extent = held_expr(self.cx, limit, e.dtype)
+            extent = held(to_expr, self.cx, limit, e.dtype)
             return total if extent is None else IterSumExpr((self._mark(total, extent, e.dtype),), base)
         return total
 

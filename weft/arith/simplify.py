@@ -14,11 +14,10 @@ from weft import ir
 from weft.arith import rules_add, rules_cmp, rules_div, rules_minmax
 from weft.arith.bounds import bound_of
 from weft.arith.context import Context
-from weft.arith.form import cost, expr_key, poly_of, to_expr
+from weft.arith.form import cost, expr_key, held, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, constant, content, divide_exact, key, mul, scale
 from weft.arith.prove import prove_nonneg, prove_nonzero
 from weft.arith.terms import expand, floormod
-from weft.error import InvalidArgument
 
 rules = ir.Dispatch("simplifier", (ir.PrimExpr,))
 
@@ -53,7 +52,7 @@ def _var(e: ir.Var, an: Any) -> ir.PrimExpr:
     if not cx.equal or not cx.knows_var(e):
         return e
     value = cx.equal.get(cx.var_atom(e))
-    replaced = None if value is None else _held(to_expr, cx, value, e.dtype)
+    replaced = None if value is None else held(to_expr, cx, value, e.dtype)
     return e if replaced is None or cost(cx, replaced) > 1 else replaced
 
 
@@ -151,16 +150,8 @@ def _may_collect(cx: Any, p: Poly) -> bool:
 _CHOICES = (ir.Min, ir.Max, ir.Select)
 
 
-def _held(write: Callable[..., ir.PrimExpr], *args: Any) -> ir.PrimExpr | None:
-    """Write an expression; None where it has a constant that its type does not hold, which would wrap."""
-    try:
-        return write(*args)
-    except InvalidArgument:
-        return None
-
-
 def _cheaper(cx: Any, e: ir.PrimExpr, p: Poly) -> ir.PrimExpr:
-    new = _held(to_expr, cx, p, e.dtype)
+    new = held(to_expr, cx, p, e.dtype)
     return new if new is not None and cost(cx, new) < cost(cx, e) else e
 
 
@@ -270,7 +261,7 @@ def _order(e: Any, an: Any) -> ir.PrimExpr:
         return ir.FALSE
     g = content(d, with_constant=False)
     if g > 1 or len(d) < len(pa) + len(pb):
-        new = _held(_write_order, cx, {m: c // g for m, c in d.items() if c // g}, keep.a.dtype)
+        new = held(_write_order, cx, {m: c // g for m, c in d.items() if c // g}, keep.a.dtype)
         if new is not None and cost(cx, new) < cost(cx, keep):
             keep = new
     return _apply(rules_cmp.RULES, keep, an)
@@ -322,7 +313,7 @@ def _equality(e: Any, an: Any) -> ir.PrimExpr:
         above = {m: c for m, c in d.items() if m and c > 0}
         below = {m: -c for m, c in d.items() if m and c < 0}
         left, right = (above, add(below, constant(-k))) if above else (below, constant(k))
-        sides = _held(to_expr, cx, left, keep.a.dtype), _held(to_expr, cx, right, keep.a.dtype)
+        sides = held(to_expr, cx, left, keep.a.dtype), held(to_expr, cx, right, keep.a.dtype)
         if None not in sides and cost(cx, new := kind(*sides)) < cost(cx, keep):  # type: ignore[arg-type]
             return new
     return keep

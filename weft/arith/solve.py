@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.arith.analyzer import Analyzer
-from weft.arith.form import held_expr, mentions, poly_of
+from weft.arith.form import held, mentions, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, content, divide_exact, scale
 from weft.arith.prove import replace_atom
 from weft.arith.terms import floordiv, minimum
@@ -32,7 +32,7 @@ def detect_linear_equation(expr: PrimExpr, variables: Sequence[Var]) -> list[Pri
         p = split[1]
     if any(_mentions(an, a, set(atoms)) for q in (*factors, p) for a in atoms_of(q)):
         return []
-    found = [held_expr(an.context, q, expr.dtype) for q in (*factors, p)]
+    found = [held(to_expr, an.context, q, expr.dtype) for q in (*factors, p)]
     return [f for f in found if f is not None] if None not in found else []
 
 
@@ -114,7 +114,7 @@ def detect_clip_bound(expr: PrimExpr, variables: Sequence[Var]) -> list[PrimExpr
                 high = _tighter(an, high, split[1], "min", variables[i].dtype)
             bounds[i] = (low, high)
     return [
-        None if p is None else held_expr(an.context, p, v.dtype)
+        None if p is None else held(to_expr, an.context, p, v.dtype)
         for v, pair in zip(variables, bounds, strict=True)
         for p in pair
     ]
@@ -163,7 +163,7 @@ def solve_linear_equations(
                 solved[atom] = value
                 progress = True
                 break
-    found = ((v, held_expr(cx, solved[cx.var_atom(v)], v.dtype)) for v in variables if cx.var_atom(v) in solved)
+    found = ((v, held(to_expr, cx, solved[cx.var_atom(v)], v.dtype)) for v in variables if cx.var_atom(v) in solved)
     return {v: value for v, value in found if value is not None}
 
 
@@ -215,8 +215,8 @@ def solve_linear_inequalities(
         )
         high = _bound_from([floordiv(cx, q, {(): c}, v.dtype) for c, q in upper], an, "min", v.dtype)
         result[v] = (
-            None if low is None else held_expr(cx, low, v.dtype),
-            None if high is None else held_expr(cx, high, v.dtype),
+            None if low is None else held(to_expr, cx, low, v.dtype),
+            None if high is None else held(to_expr, cx, high, v.dtype),
         )
         forms = rest + [add(scale(lq, uc), scale(uq, lc)) for lc, lq in lower for uc, uq in upper]
     return result

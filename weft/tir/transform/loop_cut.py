@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from weft import arith, ir
-from weft.arith.form import held_expr, is_stable, poly_of
+from weft.arith.form import held, is_stable, poly_of, to_expr
 from weft.tir.analysis.structure import conjuncts, fresh_definitions, jumps_out, replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, seq
@@ -139,7 +139,7 @@ class Cut:
         if not isinstance(node, (BufferLoad, BufferStore)):
             return node
         polys = [(i, poly_of(self.analyzer.context, i)) for i in node.indices]
-        found = [(i, None if p is None else held_expr(self.analyzer.context, p, i.dtype)) for i, p in polys]
+        found = [(i, None if p is None else held(to_expr, self.analyzer.context, p, i.dtype)) for i, p in polys]
         return replace_node(node, indices=tuple(i if new is None else new for i, new in found))
 
     def is_hinted(self, loop: For) -> bool:
