@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -232,9 +233,9 @@ class RewriteTensorize(Postproc):
         for node in reversed([b for b in analysis.blocks_in(sch.func.body) if key in b.annotations]):
             block, name = sch.get_block(node.name_hint), str(node.annotations[key])
             sch.unannotate(block, key)
-            if name:
-                facts.attempt(sch.tensorize, block, name)
-            elif self.vectorize_init_loop:
-                inner = sch.get_child_blocks(block)
-                facts.attempt(sch.vectorize, sch.get_loops(inner[0])[0])
+            if name and not facts.attempt(sch.tensorize, block, name):
+                warnings.warn(f"block '{node.name_hint}' is not computed by '{name}', which does not fit", stacklevel=2)
+            if not name and self.vectorize_init_loop:
+                for inner in sch.get_child_blocks(block)[:1]:
+                    facts.attempt(sch.vectorize, sch.get_loops(inner)[0])
         return True
