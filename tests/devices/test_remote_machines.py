@@ -21,10 +21,12 @@ from tests.clock import eventually
 from tests.devices import missing
 from tests.fuzz.server import fuzz, running
 from tests.refusals import refuses
+from tests.relax.test_control_flow import HEAD, SUM
 from tests.rpc.functions import travels
-from weft import rpc, te
+from weft import relax, rpc, te
 from weft.error import ExecutableError, InvalidArgument, RPCError
 from weft.runtime import empty, tensor
+from weft.script import from_source
 from weft.script import tir as T
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -104,6 +106,16 @@ def test_a_session_over_pipes(server, tmp_path):
         x, out = tensor(np.zeros(7, "float32"), remote.cpu()), empty((7,), "float32", remote.cpu())
         remote.load_module("lib.so")["main"](x, out)
         np.testing.assert_array_equal(out.numpy(), np.ones(7))
+
+
+def test_calls_nest_as_deep_as_the_servers_stack_holds(server, tmp_path):
+    relax.build(from_source(HEAD + SUM), "llvm").export_library(tmp_path / "sum.so")
+    with server.connect() as remote:
+        remote.upload(tmp_path / "sum.so")
+        total = relax.VirtualMachine(remote.load_module("sum.so"), remote.cpu())["main"]
+        for deep in (5000, 1):
+            assert total(tensor(np.array(deep), remote.cpu())).numpy() == deep * (deep + 1) // 2
+            refuses(RecursionError, "fill this thread's stack", total, tensor(np.array(10**6), remote.cpu()))
 
 
 def test_files_lie_in_the_folder_of_the_session(server, tmp_path):
