@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from weft import te, tir
@@ -16,15 +17,15 @@ from weft.topi.typing import Extent, Scalar, Shape
 _F = "float32"
 
 
-def _f(value: Any) -> Any:
-    return const(float(value), _F) if isinstance(value, (int, float)) else cast(_F, value)
+def _f(value: Any, dtype: str = _F) -> Any:
+    return const(float(value), dtype) if isinstance(value, (int, float)) else cast(dtype, value)
 
 
 class _Axis:
-    """How one axis is resized: sizes, scale, and the rule from output to input coordinates."""
+    """How one axis is resized: sizes, scale, and the rule from output to input coordinates, numbers of a data type."""
 
-    def __init__(self, size: Any, out: Any, scale: Any, mode: str, roi: Any) -> None:
-        self.size, self.out, self.mode, self.roi = size, out, mode, roi
+    def __init__(self, size: Any, out: Any, scale: Any, mode: str, roi: Any, dtype: str) -> None:
+        self.size, self.out, self.mode, self.roi, self.dtype = size, out, mode, roi, dtype
         n_in, n_out = as_int(size), as_int(out)
         self.may_keep = (n_in is None or n_out is None) and (scale is None or scale in (0.0, 1.0))
         if scale is not None and not (isinstance(scale, (int, float)) and scale <= 0):
@@ -32,7 +33,11 @@ class _Axis:
         elif n_in is not None and n_out is not None:
             self.scale = n_out / n_in if n_in else 1.0
         else:
-            self.scale = _f(out) / _f(size)
+            self.scale = self.f(out) / self.f(size)
+
+    def f(self, value: Any) -> Any:
+        """A number of the coordinates' data type."""
+        return _f(value, self.dtype)
 
     @property
     def integer_scale(self) -> int | None:
@@ -41,42 +46,45 @@ class _Axis:
         return int(self.scale) if known else None
 
     def source(self, o: Any) -> Any:
-        """The input coordinate of output index `o`, as float32."""
-        x, scale = cast(_F, o), self.scale
-        over = lambda v: v / (_f(scale) if isinstance(scale, (int, float)) else scale)  # noqa: E731 - division rounds as ONNX's does
+        """The input coordinate of output index `o`, in its data type."""
+        x, scale = self.f(o), self.scale
+        over = lambda v: v / self.f(scale)  # noqa: E731 - division rounds as ONNX's does
         if self.mode == "asymmetric":
             return over(x)
         if self.mode == "align_corners":
             n_out = as_int(self.out)
             if n_out is not None and as_int(self.size) is not None:
-                return x * _f((as_int(self.size) - 1) / (n_out - 1)) if n_out > 1 else _f(0.0) * x  # type: ignore[operator]
-            return x * (_f(self.size) - _f(1.0)) / tir.max(_f(self.out) - _f(1.0), _f(1.0))
+                return x * self.f((as_int(self.size) - 1) / (n_out - 1)) if n_out > 1 else self.f(0.0) * x  # type: ignore[operator]
+            return x * (self.f(self.size) - self.f(1.0)) / tir.max(self.f(self.out) - self.f(1.0), self.f(1.0))
         if self.mode == "tf_half_pixel_for_nn":  # the one that would move elements of an axis that keeps its size
-            moved = over(x + _f(0.5))
+            moved = over(x + self.f(0.5))
             return tir.Select(self.size.equal(self.out), x, moved) if self.may_keep else moved
         if self.mode == "tf_crop_and_resize":
             return self._crop(x)
-        half = over(x + _f(0.5)) - _f(0.5)
+        half = over(x + self.f(0.5)) - self.f(0.5)
         if self.mode == "pytorch_half_pixel":
-            return half if (as_int(self.out) or 0) > 1 else tir.Select(self.out > int64(1), half, _f(0.0))  # type: ignore[operator]
+            return half if (as_int(self.out) or 0) > 1 else tir.Select(self.out > int64(1), half, self.f(0.0))  # type: ignore[operator]
         if self.mode == "half_pixel_symmetric":
-            resized = _f(self.size) * scale
-            adjustment = _f(self.out) / resized
-            centre = _f(self.size) * _f(0.5)
-            return centre * (_f(1.0) - adjustment) + half
+            resized = self.f(self.size) * self.f(scale)
+            adjustment = self.f(self.out) / resized
+            centre = self.f(self.size) * self.f(0.5)
+            return centre * (self.f(1.0) - adjustment) + half
         return half
 
     def _crop(self, x: Any) -> Any:
-        return cropped_coordinate(x, self.out, self.size, *self.roi)
+        return cropped_coordinate(x, self.out, self.size, *self.roi, self.dtype)
 
 
-def cropped_coordinate(o: PrimExpr, out: Extent, size: Extent, start: Scalar, end: Scalar) -> Any:
+def cropped_coordinate(
+    o: PrimExpr, out: Extent, size: Extent, start: Scalar, end: Scalar, dtype: str = _F
+) -> Any:  # fmt: skip
     """The input coordinate of output index `o`, where 0 and 1 are the first and last pixel of the axis."""
-    x, last = cast(_F, o), _f(size) - _f(1.0)
-    n_out, centre = as_int(out), _f(0.5) * (_f(start) + _f(end)) * last
+    f = partial(_f, dtype=dtype)
+    x, last = f(o), f(size) - f(1.0)
+    n_out, centre = as_int(out), f(0.5) * (f(start) + f(end)) * last
     if n_out == 1:
-        return centre + x * _f(0.0)
-    spread = _f(start) * last + x * (_f(end) - _f(start)) * last / (_f(out) - _f(1.0))
+        return centre + x * f(0.0)
+    spread = f(start) * last + x * (f(end) - f(start)) * last / (f(out) - f(1.0))
     return spread if n_out is not None else tir.Select(out > int64(1), spread, centre)
 
 
@@ -112,16 +120,17 @@ def _clamp(i: Any, size: Any) -> Any:
 
 
 def _near(d: Any, a: float) -> Any:
-    return ((_f(a + 2) * d - _f(a + 3)) * d) * d + _f(1.0)
+    return ((_f(a + 2, d.dtype) * d - _f(a + 3, d.dtype)) * d) * d + _f(1.0, d.dtype)
 
 
 def _far(d: Any, a: float) -> Any:
-    return ((_f(a) * d - _f(5 * a)) * d + _f(8 * a)) * d - _f(4 * a)
+    f = partial(_f, dtype=d.dtype)
+    return ((f(a) * d - f(5 * a)) * d + f(8 * a)) * d - f(4 * a)
 
 
 def _cubic(t: Any, a: float) -> list[Any]:
     """Weights of four taps at distance ``1 + t, t, 1 - t, 2 - t``."""
-    one, two = _f(1.0), _f(2.0)
+    one, two = _f(1.0, t.dtype), _f(2.0, t.dtype)
     return [_far(one + t, a), _near(t, a), _near(one - t, a), _far(two - t, a)]
 
 
@@ -131,11 +140,11 @@ def _taps(axis: _Axis, o: Any, method: str, attrs: dict[str, Any]) -> list[tuple
     low = tir.floor(x)
     base, t = cast("int64", low), x - low
     if method == "linear":
-        pairs = [(base, _f(1.0) - t), (base + int64(1), t)]
+        pairs = [(base, axis.f(1.0) - t), (base + int64(1), t)]
     else:
         pairs = [(base + int64(k - 1), w) for k, w in enumerate(_cubic(t, attrs["cubic_alpha"]))]
     if attrs["cubic_exclude"]:
-        inside = [(i, tir.Select(tir.all(i >= int64(0), i < axis.size), w, _f(0.0))) for i, w in pairs]
+        inside = [(i, tir.Select(tir.all(i >= int64(0), i < axis.size), w, axis.f(0.0))) for i, w in pairs]
         total = inside[0][1]
         for _, w in inside[1:]:
             total = total + w
@@ -154,24 +163,26 @@ def resize(
     """
     attrs = {"cubic_alpha": cubic_alpha, "cubic_exclude": cubic_exclude, "antialias": antialias}
     mode, rank = coordinate_transformation_mode, data.ndim
+    nearest = method in ("nearest", "nearest_neighbor")
+    dtype = data.dtype if data.dtype == "float64" and not nearest else _F
     axes: dict[int, _Axis] = {}
     for d in range(rank):
         scale = None if scales is None else scales[d]
         same = equal_dims(data.shape[d], size[d]) and (scale is None or scale == 1.0)
         if not same or mode == "tf_crop_and_resize":
-            axes[d] = _Axis(data.shape[d], size[d], scale, mode, (roi[d], roi[d + rank]) if roi else (0.0, 1.0))
+            region = (roi[d], roi[d + rank]) if roi else (0.0, 1.0)
+            axes[d] = _Axis(data.shape[d], size[d], scale, mode, region, dtype)
 
-    nearest = method in ("nearest", "nearest_neighbor")
     at = {d: _places(a, d == rank - 1, rounding_method) for d, a in axes.items()} if nearest else {}
     made = data if nearest else _interpolated(data, axes, "linear" if method == "linear" else "cubic", attrs)
 
     def element(*o: Any) -> Any:
         value = made(*(at[d](v) if d in at else v for d, v in enumerate(o)))
-        if not nearest and data.dtype != _F:
+        if not nearest and data.dtype != dtype:
             value = cast(data.dtype, tir.round(value) if not data.dtype.startswith(("float", "bfloat")) else value)
         if mode == "tf_crop_and_resize":
             inside = tir.all(
-                *(tir.all(a.source(o[d]) >= _f(0.0), a.source(o[d]) <= _f(a.size) - _f(1.0)) for d, a in axes.items())
+                *(tir.all(a.source(o[d]) >= a.f(0), a.source(o[d]) <= a.f(a.size) - a.f(1)) for d, a in axes.items())
             )
             value = if_then_else(inside, value, const(extrapolation_value, data.dtype))
         return value
@@ -199,7 +210,7 @@ def _places(axis: _Axis, innermost: bool, rounding: str) -> Any:
 
 
 def _interpolated(data: Any, axes: dict[int, _Axis], method: str, attrs: dict[str, Any]) -> Any:
-    """Interpolate along one axis after the other, the last first, in float32; places and weights are tables."""
+    """Interpolate along one axis after the other, the last first; places and weights are tables."""
     value, shape = data, list(data.shape)
     for d, axis in sorted(axes.items(), reverse=True):
         shape[d] = axis.out
@@ -226,7 +237,7 @@ def _along(data: Any, axis: int, taps: list[tuple[Any, Any]]) -> Any:
     def element(*o: Any) -> Any:
         total: Any = None
         for place, weight in taps:
-            term = cast(_F, data(*o[:axis], place(o[axis]), *o[axis + 1 :])) * weight(o[axis])
+            term = cast(weight.dtype, data(*o[:axis], place(o[axis]), *o[axis + 1 :])) * weight(o[axis])
             total = term if total is None else total + term
         return total
 
@@ -237,13 +248,13 @@ def _covered(data: Any, d: int, axis: _Axis, method: str, attrs: dict[str, Any])
     """The mean of the elements along an axis that are near, by distances that shrink as the axis does."""
     reach, scale = 1 if method == "linear" else 2, axis.scale
     if isinstance(scale, (int, float)):
-        shrink: Any = _f(min(scale, 1.0))
+        shrink: Any = axis.f(min(scale, 1.0))
         side: Any = int64(math.ceil(reach / min(scale, 1.0)))
     else:
-        shrink = tir.min(_f(scale), _f(1.0))
+        shrink = tir.min(axis.f(scale), axis.f(1.0))
         side = (axis.size + int64(1)) * int64(reach)
         if not isinstance(scale, tir.ProducerLoad):
-            side = tir.min(cast("int64", tir.ceil(_f(reach) / shrink)), side)
+            side = tir.min(cast("int64", tir.ceil(axis.f(reach) / shrink)), side)
     table = (axis.out, int64(2) * side)
 
     def place(o: Any, k: Any) -> Any:
@@ -251,14 +262,14 @@ def _covered(data: Any, d: int, axis: _Axis, method: str, attrs: dict[str, Any])
 
     def weight(o: Any, k: Any) -> Any:
         i = place(o, k)
-        far = tir.abs(cast(_F, i) - axis.source(o)) * shrink
+        far = tir.abs(axis.f(i) - axis.source(o)) * shrink
         if method == "linear":
-            share = tir.max(_f(1.0) - far, _f(0.0))
+            share = tir.max(axis.f(1.0) - far, axis.f(0.0))
         else:
             near, apart = (f(far, attrs["cubic_alpha"]) for f in (_near, _far))
-            share = tir.Select(far < _f(1.0), near, tir.Select(far < _f(2.0), apart, _f(0.0)))
+            share = tir.Select(far < axis.f(1.0), near, tir.Select(far < axis.f(2.0), apart, axis.f(0.0)))
         inside = tir.all(i >= int64(0), i < axis.size)
-        return tir.Select(inside, share, _f(0.0)) if attrs["cubic_exclude"] else share
+        return tir.Select(inside, share, axis.f(0.0)) if attrs["cubic_exclude"] else share
 
     places = te.compute(table, lambda o, k: cast("int32", _clamp(place(o, k), axis.size)), name="places")
     weights = te.compute(table, weight, name="weights")
@@ -268,7 +279,7 @@ def _covered(data: Any, d: int, axis: _Axis, method: str, attrs: dict[str, Any])
 
     def element(*o: Any) -> Any:
         read = data(*o[:d], places(o[d], each), *o[d + 1 :])
-        return te.sum(cast(_F, read) * shares(o[d], each), axis=each)
+        return te.sum(axis.f(read) * shares(o[d], each), axis=each)
 
     return element
 

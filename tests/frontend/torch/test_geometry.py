@@ -107,6 +107,13 @@ def test_resizes_that_cover_what_they_shrink(mode):
           dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_resizes_of_float64_are_computed_in_it(mode, antialias):
+    call = Call(lambda x: F.interpolate(x, (31, 47), mode=mode, antialias=antialias))
+    check(call, (torch.randn(1, 2, 200, 150, dtype=torch.float64),), tolerance=1e-11)
+
+
 def test_regions_of_images():
     define_regions()
     boxes = torch.tensor([[0, 1, 2, 9, 7.5], [1, 0, 0, 3, 3], [0, 4, 4, 4, 4]])
