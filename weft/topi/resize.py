@@ -72,7 +72,7 @@ class _Axis:
         return half
 
     def _crop(self, x: Any) -> Any:
-        return cropped_coordinate(x, self.out, self.size, *self.roi, self.dtype)
+        return cropped_coordinate(x, self.out, self.size, *self.roi, dtype=self.dtype)
 
 
 def cropped_coordinate(
