@@ -539,7 +539,11 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
             return code
         return Module(_load_tree(blob, code))
     check_complete(file)
-    module = Module(_load_library(str(file.resolve())))
+    try:
+        module = Module(_load_library(str(file.resolve())))
+    except UnicodeEncodeError as e:
+        raise ExecutableError("cannot open a library whose name is not UTF-8", where=ascii(str(file)),
+                              help="rename it, or link to it by another name") from e  # fmt: skip
     if module.kind == "library":
         module._exported = entry_points(file)
     return module

@@ -30,6 +30,8 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     OSError
         When it cannot be opened or is no regular file; ``strerror`` says what it is instead.
     """
+    if b"\0" in os.fsencode(path):
+        raise OSError(errno.EINVAL, "no file's name has a zero byte in it", str(path))
     _check(Path(path).stat(), path)  # before it is opened: to open some devices is to use them
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
