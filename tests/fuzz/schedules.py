@@ -318,6 +318,19 @@ def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
         B(v=6): B[v] = Y[5 - v] + t
         C(v=6): Y[v] = B[v] * 2 - v
 """,
+    "leaving": """
+def f(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32"), Z: T.Buffer((9,), "int32")):
+    for i in range(9):
+        with T.block("C"):
+            v = T.axis.spatial(9, i)
+            if X[v] > 0:
+                Y[v] = X[8 - v]
+    for i in range(3):
+        with T.block("P"):
+            v = T.axis.spatial(3, i)
+            Z[v * 3] = Y[v] + 1
+            Z[v * 3 + 2] = X[v]
+""",
     "shrinking": """
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((4,), "int32")
@@ -435,6 +448,7 @@ _STEPS: dict[str, _Step] = {
         r.choice(mine), r.choice([[None, 2], [3, None], [None, 4], [2, None, 2], [None, 8]]), r.random() < 0.7
     ),
     "tile": lambda s, r, b, mine, every, bs: s.split(mine[0], s.sample_perfect_tile(mine[0], 2, 4)),
+    "partitioned": lambda s, r, b, mine, every, bs: s.split(mine[0], s.sample_partitioned_tile(mine[0], 2, 1, 2)),
     "fuse": lambda s, r, b, mine, every, bs: s.fuse(
         *mine[(at := r.randrange(len(mine))) : at + r.choice([2, 2, 3])], preserve_unit_iters=r.random() < 0.7
     ),

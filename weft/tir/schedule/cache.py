@@ -9,7 +9,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.access import loads_of, relax_region, substitute_ranges
 from weft.tir.analysis.apart import initialises
-from weft.tir.analysis.cover import covers
+from weft.tir.analysis.cover import covers, stores_all
 from weft.tir.analysis.dependence import consumers_of, touches
 from weft.tir.analysis.structure import child_realizes, iter_values_of, loops_around, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -49,7 +49,7 @@ def cache_write(
         raise refuse("cache_write", f"'{early[0]}' does not run after the block", block=name)
     cache = _cache_of(old, storage_scope)
     box = _whole_region(state, path, realize, region, top)
-    if state.is_argument(old) and not _fills(state, path, region, box, top):
+    if state.is_argument(old) and not (stores_all(block, region) and _fills(state, path, region, box, top)):
         raise refuse("cache_write", f"the block does not write all of '{old.name}' from its first to its last element",
                      block=name, help="the copy would write the elements between")  # fmt: skip
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")

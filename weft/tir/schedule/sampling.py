@@ -66,13 +66,12 @@ def partitioned_tile(
     what = "sample_partitioned_tile"
     if not 0 <= partition_pos <= n:
         raise refuse(what, f"position {partition_pos} of {n} factors", loops=loop, help=f"give a number from 0 to {n}")
-    if decision is not None or partition_pos == 0 or innerpart_factor == 1:
+    free = not isinstance(loop.extent, ir.IntImm) or loop.extent.value % innerpart_factor or partition_pos in (0, n)
+    if decision is not None or free:
         factors = perfect_tile(source, loop, n, 1 << 30, decision)
-        if partition_pos > 0 and math.prod(factors[partition_pos:]) % innerpart_factor:
+        if not free and math.prod(factors[partition_pos:]) % innerpart_factor:
             raise refuse(what, f"the inner factors of {factors} do not hold {innerpart_factor}", loops=loop)
         return factors
-    if not isinstance(loop.extent, ir.IntImm) or loop.extent.value % innerpart_factor or partition_pos == n:
-        return perfect_tile(source, loop, n, 1 << 30)
     outer = _factorizations(loop.extent.value // innerpart_factor, n)
     drawn = list(source.choice(outer))
     drawn[-1] *= innerpart_factor
