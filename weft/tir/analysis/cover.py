@@ -69,7 +69,7 @@ def _sure_places(stmt: Stmt, buffer: Buffer) -> list[tuple[PrimExpr, ...]]:
     """List the indices at which a statement stores whatever holds; a place of both branches is one."""
     if isinstance(stmt, BufferStore):
         return [stmt.indices] if stmt.buffer is buffer else []
-    if isinstance(stmt, While) or isinstance(stmt, BlockRealize) and stmt.predicate is not TRUE:
+    if isinstance(stmt, While) or (isinstance(stmt, BlockRealize) and stmt.predicate is not TRUE):
         return []
     parts = [_sure_places(s, buffer) for s in stmt_children(stmt)]
     if isinstance(stmt, IfThenElse):
