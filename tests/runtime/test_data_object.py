@@ -1,13 +1,17 @@
 """Blobs as object files: what a linker makes of them holds their bytes where the symbol says."""
 
 import ctypes
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.refusals import refuses
 from weft import target, te
+from weft.runtime import save_param_dict_to_file
 from weft.runtime.data_object import fill_reserved, write_data_object
 from weft.runtime.link import link_library
 
@@ -99,3 +103,20 @@ def test_a_failed_link_leaves_nothing_and_keeps_what_was_there(tmp_path, code):
         link_library(path, [code], None, options=["-l:no-such-library.so"])
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["lib.so"]
+
+
+@pytest.mark.parametrize("write", [
+    lambda path, data: link_library(path, [data], None, container=True),
+    lambda path, data: link_library(path, [], Bytes(data), container=True),
+    lambda path, data: save_param_dict_to_file({"p": np.frombuffer(data, np.uint8)}, path),
+])  # fmt: skip
+def test_a_full_disk_leaves_nothing_and_keeps_what_was_there(tmp_path, write):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        refuses(OSError, "file'", write, path, bytes(1 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("file", b"old")]

@@ -8,7 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -46,6 +48,33 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
     """Read all of a file; errors as of :func:`open_regular`."""
     with open_regular(path) as file:
         return file.read()
+
+
+@contextmanager
+def finished_file(path: str | os.PathLike[str], mode: int = 0o666) -> Generator[Path]:
+    """Give a file beside `path` to write, which takes its place in one step: a reader never sees half of it.
+
+    It goes away where writing failed, or nothing was written. Links are followed; a device is written itself.
+
+    Raises
+    ------
+    OSError
+        When it cannot be written, with the name of the file; what was there stays.
+    """
+    place = Path(path).resolve()
+    unfinished = place.with_name(f".weft-{os.getpid()}-{time.time_ns()}")
+    try:
+        if place.exists() and not place.is_file():
+            yield place
+            return
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode))
+        yield unfinished
+        if unfinished.exists() and unfinished.stat().st_size:  # linkers delete what they could not finish
+            unfinished.replace(place)
+    except OSError as e:
+        raise OSError(e.errno or errno.EIO, e.strerror or str(e), str(path)) from e
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def in_shares(size: int, work: Callable[[range], bytes]) -> bytes:
