@@ -122,7 +122,7 @@ def argmax(r: random.Random) -> tir.PrimFunc:
     return _func(value, where, at, te.compute((n,), lambda i: top[i] + 1, "Y"))
 
 
-# A block of its own loops, all spatial, is one line: `A(v=6, w=5): B[v, w] = X[w, v]`.
+# A block of its own loops, all spatial, is one line: `A(v=6, w=5): B[v, w] = X[w, v]; C[w, v] = 1`.
 _WRITTEN = {
     "scatter": """
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32")):
@@ -181,11 +181,7 @@ def f(X: T.Buffer((6, 6), "int32"), Y: T.Buffer((6,), "int32")):
     "two_stores": """
 def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32"), Z: T.Buffer((4,), "int32")):
     B = T.alloc_buffer((6, 4), "int32")
-    for i, j in T.grid(6, 4):
-        with T.block("A"):
-            v, w = T.axis.remap("SS", [i, j])
-            B[v, w] = X[5 - v, w]
-            Y[v, w] = B[v, w] * 2
+    A(v=6, w=4): B[v, w] = X[5 - v, w]; Y[v, w] = B[v, w] * 2
     for j, i in T.grid(4, 6):
         with T.block("S"):
             w, k = T.axis.remap("SR", [j, i])
@@ -226,11 +222,7 @@ def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
     "strided": """
 def f(X: T.Buffer((4, 3), "int32"), Y: T.Buffer((4, 6), "int32")):
     B = T.alloc_buffer((4, 6), "int32")
-    for i, j in T.grid(4, 3):
-        with T.block("A"):
-            v, w = T.axis.remap("SS", [i, j])
-            B[v, w * 2] = X[v, w]
-            B[v, w * 2 + 1] = X[3 - v, w] + 1
+    A(v=4, w=3): B[v, w * 2] = X[v, w]; B[v, w * 2 + 1] = X[3 - v, w] + 1
     E(v=4, w=3): Y[v, w * 2] = B[v, 5 - w]
     for i in range(12):
         with T.block("O"):
@@ -320,16 +312,8 @@ def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
 """,
     "leaving": """
 def f(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32"), Z: T.Buffer((9,), "int32")):
-    for i in range(9):
-        with T.block("C"):
-            v = T.axis.spatial(9, i)
-            if X[v] > 0:
-                Y[v] = X[8 - v]
-    for i in range(3):
-        with T.block("P"):
-            v = T.axis.spatial(3, i)
-            Z[v * 3] = Y[v] + 1
-            Z[v * 3 + 2] = X[v]
+    C(v=9): if X[v] > 0: Y[v] = X[8 - v]
+    P(v=3): Z[v * 3] = Y[v] + 1; Z[v * 3 + 2] = X[v]
 """,
     "shrinking": """
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), "int32")):
@@ -347,7 +331,8 @@ def _nest(block: re.Match[str]) -> str:
     loops, remap = ("i, j", "SS") if len(extents) == 2 else ("i", "S")
     variables = "v, w" if len(extents) == 2 else "(v,)"
     head = f'{pad}for {loops} in T.grid({", ".join(extents)}):\n{pad}    with T.block("{name}"):\n'
-    return f'{head}{pad}        {variables} = T.axis.remap("{remap}", [{loops}])\n{pad}        {store}'
+    stores = "".join(f"\n{pad}        {s}" for s in store.split("; "))
+    return f'{head}{pad}        {variables} = T.axis.remap("{remap}", [{loops}]){stores}'
 
 
 def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:

@@ -14,7 +14,7 @@ import os
 import warnings
 import zlib
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -289,18 +289,13 @@ def _read(path: Path) -> tuple[list[TuningRecord], str | None, list[int]]:
 
 
 def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("w") as out:
+        with runtime.finished_file(path) as beside, beside.open("w") as out:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
-        beside.replace(path)
     except OSError as e:
         raise _unwritable(path, e) from e
-    finally:
-        with suppress(OSError):
-            beside.unlink()
 
 
 @contextmanager
