@@ -55,8 +55,10 @@ def ScheduleOps(sch: Schedule, bounds: Bounds, debug_keep_trivial_loop: bool = F
 class _Writer:
     """Writes the stages of one schedule."""
 
-    def __init__(self, sch: Schedule, bounds: Bounds, keep_trivial: bool) -> None:
-        self.sch, self.bounds, self.keep_trivial = sch, bounds, keep_trivial
+    def __init__(
+        self, sch: Schedule, bounds: Bounds, keep_trivial: bool = False, given: set[tir.Buffer] | None = None
+    ) -> None:
+        self.sch, self.bounds, self.keep_trivial, self.given = sch, bounds, keep_trivial, given
         self.attached: dict[tuple[Stage | None, ir.IterVar | None], list[Stage]] = {}
         for stage in sch.stages:
             if stage.is_attached:
@@ -82,16 +84,16 @@ class _Writer:
         return result
 
     def _realize(self, stage: Stage, body: tir.Stmt) -> tir.Stmt:
-        if stage.is_output:
-            return body
         for i in range(stage.origin_op.num_outputs):
             tensor = stage.origin_op.output(i)
+            if self._is_given(stage, tensor):
+                continue
             if isinstance(stage.origin_op, ScanOp) and self.sch.state_of(stage.origin_op.init[i]) is not None:
                 continue  # alive since its first rows
             dims = tuple(self.bounds[iv] for iv in stage.axis)
             scan = self.sch.state_of(tensor)
             if scan is not None:
-                if stage.placement[1] is self.sch[scan] or self.sch[scan].is_output:
+                if stage.placement[1] is self.sch[scan] or self._is_given(self.sch[scan], scan):
                     continue
                 dims = ()
                 tensor = scan
@@ -106,6 +108,10 @@ class _Writer:
                 where = next(n for n, iv in enumerate(stage.axis) if iv is axis)
                 body = tir.AttrStmt(buffer, "buffer_dim_align", ir.StringImm(f"{where},{factor},{offset}"), body)
         return body
+
+    def _is_given(self, stage: Stage, tensor: Tensor) -> bool:
+        """Whether an output of a stage is memory of the caller's; others of the stage may be memory of the function."""
+        return stage.is_output and (self.given is None or self.sch.buffer(tensor) in self.given)
 
     # --- one stage ---
 
@@ -498,7 +504,7 @@ def schedule_to_prim_func(
         if s.layout is not None
         for i in range(s.origin_op.num_outputs)
     }
-    body, moved = moved_elements(rolled(ScheduleOps(sch, InferBound(sch))), layouts)
+    body, moved = moved_elements(rolled(_Writer(sch, InferBound(sch), given=given).program()), layouts)
     body, buffer_map = realize_buffers(body), [(v, moved.get(b, b)) for v, b in buffer_map]
     return tir.PrimFunc(
         tuple(params),
@@ -526,15 +532,12 @@ def _unread(arg: Any, sch: Schedule) -> tir.Buffer | None:
 def _check_arguments(sch: Schedule, given: set[tir.Buffer], to_read: bool) -> None:
     for stage in sch.stages:
         if isinstance(stage.origin_op, PlaceholderOp) or any(stage.origin_op is op for op in sch.outputs):
-            for i in range(stage.origin_op.num_outputs):
-                tensor = stage.origin_op.output(i)
-                if sch.state_of(tensor) is not None:
-                    continue  # a state is memory of its scan
-                if sch.buffer(tensor) in given:
-                    continue
-                is_input = isinstance(stage.origin_op, PlaceholderOp)
+            outputs = [stage.origin_op.output(i) for i in range(stage.origin_op.num_outputs)]
+            own = [t for t in outputs if sch.buffer(t) not in given and sch.state_of(t) is None]  # of its scan
+            is_input = isinstance(stage.origin_op, PlaceholderOp)
+            for tensor in own:
                 if not is_input and (to_read or sch.consumers(stage)):
-                    stage.is_output = False  # only others of the schedule read it, or a person
+                    stage.is_output = len(own) < len(outputs)  # only others of the schedule read these, or a person
                 elif is_input == bool(sch.consumers(stage)):
                     kind = "input" if is_input else "output"
                     raise InvalidArgument(f"{kind} '{tensor.name}' is not among the arguments", help="pass it in args")

@@ -50,7 +50,7 @@ class BufferVar:
             )
         out: list[PrimExpr] = []  # the flat position, row-major, taken apart
         rest = given[0]
-        for extent in reversed(shape[1:]):
+        for extent in (1 if is_const_int(d, 0) else d for d in reversed(shape[1:])):  # nothing runs where it is 0
             out.append(rest % extent)
             rest = rest // extent
         return (rest, *reversed(out))
