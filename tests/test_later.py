@@ -2,6 +2,7 @@
 
 import os
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -34,12 +35,10 @@ def test_a_forked_process_makes_what_its_parent_was_making():
     """The thread that was at it is not there: the child begins its own instead of waiting for nobody."""
     go, parent = threading.Event(), os.getpid()
     later = Later(lambda: os.getpid() if os.getpid() != parent or go.wait(60) else 0)
-    child = os.fork()
-    if child == 0:
-        try:
+    if (child := os.fork()) == 0:
+        with suppress(BaseException):
             os._exit(0 if later.result() == os.getpid() and later.is_done else 1)
-        except BaseException:
-            os._exit(2)
+        os._exit(2)
     status = os.waitpid(child, 0)[1]
     go.set()
     assert (os.waitstatus_to_exitcode(status), later.result()) == (0, parent)

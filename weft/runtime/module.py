@@ -542,8 +542,7 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
     try:
         module = Module(_load_library(str(file.resolve())))
     except UnicodeEncodeError as e:
-        raise ExecutableError("cannot open a library whose name is not UTF-8", where=ascii(str(file)),
-                              help="rename it, or link to it by another name") from e  # fmt: skip
+        raise ExecutableError("cannot open a library whose name is not UTF-8: rename it", where=ascii(path)) from e
     if module.kind == "library":
         module._exported = entry_points(file)
     return module

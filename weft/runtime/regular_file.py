@@ -54,12 +54,8 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
 def finished_file(path: str | os.PathLike[str], mode: int = 0o666) -> Generator[Path]:
     """Give a file beside `path` to write, which takes its place in one step: a reader never sees half of it.
 
-    It goes away where writing failed, or nothing was written. Links are followed; a device is written itself.
-
-    Raises
-    ------
-    OSError
-        When it cannot be written, with the name of the file; what was there stays.
+    It goes away where nothing is written, or an OSError, which then has the file's name; what was there stays. Links
+    are followed; a device is written itself.
     """
     place = Path(path).resolve()
     unfinished = place.with_name(f".weft-{os.getpid()}-{time.time_ns()}")

@@ -97,17 +97,10 @@ def _trivial(
     values: tuple[PrimExpr, ...], box: tuple[Range, ...], ranges: dict[Var, Range], analyzer: Analyzer
 ) -> bool:
     """Whether each value is a loop of its own with the range wanted."""
-    if len(set(values)) != len(values):
-        return False
-    for value, wanted in zip(values, box, strict=True):
-        found = ranges.get(value) if isinstance(value, Var) else None
-        if found is None or not _same(found, wanted, analyzer):
-            return False
-    return True
-
-
-def _same(a: Range, b: Range, analyzer: Analyzer) -> bool:
-    return analyzer.can_prove_equal(a.min, b.min) and analyzer.can_prove_equal(a.extent, b.extent)
+    same, found = analyzer.can_prove_equal, [ranges.get(v) if isinstance(v, Var) else None for v in values]
+    return len(set(values)) == len(values) and all(
+        f is not None and same(f.min, r.min) and same(f.extent, r.extent) for f, r in zip(found, box, strict=True)
+    )
 
 
 def _reaches(total: IterSumExpr, wanted: Range, analyzer: Analyzer) -> bool:

@@ -208,21 +208,14 @@ def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tu
     """Whether a block, over all its instances in one run of `top`, writes each element of a box."""
     realize = path[-1]
     assert isinstance(realize, BlockRealize)
-    inner = [ir.Var(f"r{i}", r.extent.dtype) for i, r in enumerate(region.region)]
-    nest = [
-        For(v, ir.const(0, v.dtype), r.extent, ForKind.SERIAL, realize)
-        for v, r in zip(inner, region.region, strict=True)
+    steps = [
+        ir.const(0, r.extent.dtype) if ir.is_const_int(r.extent, 1) else ir.Var(f"r{i}", r.extent.dtype)
+        for i, r in enumerate(region.region)
     ]
-    values = substitute_ranges(
-        tuple(
-            ir.Range.from_min_extent(r.min + v, r.extent) if not ir.is_const_int(r.extent, 1) else r
-            for v, r in zip(inner, region.region, strict=True)
-        ),
-        iter_values_of(realize),
-    )
-    return covers(
-        [*path[_place(path, top) : -1], *nest, realize], tuple(r.min for r in values), box, state.analyzer_at(path)
-    )
+    pairs = list(zip(steps, region.region, strict=True))
+    nest = [For(v, ir.const(0, v.dtype), r.extent, ForKind.SERIAL, realize) for v, r in pairs if isinstance(v, ir.Var)]
+    places = ir.substitute(tuple(r.min + v for v, r in pairs), iter_values_of(realize))
+    return covers([*path[_place(path, top) : -1], *nest, realize], places, box, state.analyzer_at(path))
 
 
 def _copy_nest(source: Buffer, target: Buffer, box: tuple[ir.Range, ...], name: str, analyzer: Analyzer) -> Stmt:
