@@ -67,11 +67,8 @@ class _Writer:
 
     def program(self) -> tir.Stmt:
         """Write all root stages, producers first, each intermediate alive from its computation on."""
-        roots = [
-            s
-            for s in self.sch.stages
-            if s.placement[0] == AttachType.GROUP_ROOT and not isinstance(s.origin_op, PlaceholderOp)
-        ]
+        computed = [s for s in self.sch.stages if not isinstance(s.origin_op, PlaceholderOp)]
+        roots = [s for s in computed if s.placement[0] == AttachType.GROUP_ROOT]
         return self._loaded(self._sequence(roots, None))  # regions may start where a tensor's element says
 
     def _sequence(self, stages: Sequence[Stage], rest: tir.Stmt | None) -> tir.Stmt:
@@ -173,12 +170,8 @@ class _Writer:
         if not (isinstance(condition, ir.IntImm) and condition.value):
             checks.append(condition)
         update = self._loops(stage, leaves[first:], _guard(checks, update))
-        init = tir.seq(
-            *[
-                self._store(stage, i, self._scalar(e, env, an), indices)
-                for i, e in enumerate(reduce.init or reduce.combiner.identity_element)
-            ]
-        )
+        starts = enumerate(reduce.init or reduce.combiner.identity_element)
+        init = tir.seq(*[self._store(stage, i, self._scalar(e, env, an), indices) for i, e in starts])
         init = _guard(spatial, init)
         return self._loops(stage, leaves[:first], tir.seq(self._init_loops(stage, leaves[first:], init), update))
 
@@ -498,21 +491,13 @@ def schedule_to_prim_func(
         if isinstance(arg, Tensor) and arg.op in sch.stage_map:
             sch[arg].is_output = True
     _check_arguments(sch, given, to_read)
-    layouts = {
-        sch.buffer(s.origin_op.output(i)): s
-        for s in sch.stages
-        if s.layout is not None
-        for i in range(s.origin_op.num_outputs)
-    }
+    laid_out = [s for s in sch.stages if s.layout is not None]
+    layouts = {sch.buffer(s.origin_op.output(i)): s for s in laid_out for i in range(s.origin_op.num_outputs)}
     body, moved = moved_elements(rolled(_Writer(sch, InferBound(sch), given=given).program()), layouts)
     body, buffer_map = realize_buffers(body), [(v, moved.get(b, b)) for v, b in buffer_map]
-    return tir.PrimFunc(
-        tuple(params),
-        body,
-        None,
-        tuple(buffer_map),
-        ir.Attrs.of({"global_symbol": name, "tir.noalias": ir.PassContext.current().config.get("tir.noalias", True)}),
-    )
+    noalias = ir.PassContext.current().config.get("tir.noalias", True)
+    attrs = ir.Attrs.of({"global_symbol": name, "tir.noalias": noalias})
+    return tir.PrimFunc(tuple(params), body, None, tuple(buffer_map), attrs)
 
 
 def _same_shape(buffer: tir.Buffer, tensor: Tensor) -> bool:
