@@ -224,11 +224,8 @@ class Session:
         elif len(arguments) == 2:
             names, feeds = arguments
         else:
-            raise InvalidArgument(
-                "wrong number of arguments",
-                expected="run(feeds) or run(output_names, feeds)",
-                found=str(len(arguments)),
-            )
+            expected = "run(feeds) or run(output_names, feeds)"
+            raise InvalidArgument("wrong number of arguments", expected=expected, found=str(len(arguments)))
         if type(feeds) is not dict and not isinstance(feeds, Mapping):  # the exact class is a quarter of the time
             raise InvalidArgument("feeds must be a mapping of input names to arrays", found=type(feeds).__name__)
         if len(feeds) != len(self._checks):
@@ -388,10 +385,8 @@ class _InputCheck:
         except ValueError as e:
             raise InvalidArgument(f"input '{self.name}' is not an array", found=str(e)) from e
         if array.dtype.kind not in "biufcV":
-            raise InvalidArgument(
-                f"input '{self.name}' is not an array of numbers",
-                found=f"{type(value).__name__} of dtype {array.dtype}",
-            )
+            found = f"{type(value).__name__} of dtype {array.dtype}"
+            raise InvalidArgument(f"input '{self.name}' is not an array of numbers", found=found)
         if self.numpy_type is None or array.dtype == self.numpy_type:
             return np.ascontiguousarray(array).reshape(array.shape)
         if not np.can_cast(array.dtype, self.numpy_type, "same_kind"):

@@ -189,9 +189,8 @@ class _Writer:
         self, stage: Stage, reduce: Any, indices: tuple[ir.PrimExpr, ...], env: Mapping[Any, Any], an: Analyzer
     ) -> tir.Stmt:
         buffers = [self.sch.buffer(stage.origin_op.output(i)) for i in range(len(stage.body))]
-        mapping: dict[Any, Any] = {
-            v: tir.BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)
-        }
+        loads = [tir.BufferLoad(b, indices) for b in buffers]
+        mapping: dict[Any, Any] = dict(zip(reduce.combiner.lhs, loads, strict=True))
         for v, source in zip(reduce.combiner.rhs, reduce.source, strict=True):
             mapping[v] = self._scalar(source, env, an)
         results = [ir.substitute(r, mapping) for r in reduce.combiner.result]
@@ -401,25 +400,14 @@ class _Writer:
             name = min(unread)
             what = f"nothing reads the pragma '{name}' of loop '{var.name}' in stage '{stage.name}'"
             warnings.warn(f"{what}, unless a pass of yours does; {ir.near_names(name, _PRAGMAS)}", stacklevel=2)
-        zero = ir.const(0, var.dtype)
+        zero, notes = ir.const(0, var.dtype), ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()})
         if attr.bind_thread is not None:
-            thread = ir.IterVar(
-                ir.Range.from_min_extent(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag
-            )
-            return tir.For(
-                var,
-                zero,
-                extent,
-                tir.ForKind.THREAD_BINDING,
-                body,
-                thread,
-                ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()}),
-            )
+            domain = ir.Range.from_min_extent(zero, extent)
+            thread = ir.IterVar(domain, attr.bind_thread.var, "thread", attr.bind_thread.thread_tag)
+            return tir.For(var, zero, extent, tir.ForKind.THREAD_BINDING, body, thread, notes)
         if getattr(extent, "value", None) == 1 and not self.keep_trivial and not loose:
             return ir.substitute(body, {var: zero})
-        return tir.For(
-            var, zero, extent, _KINDS[attr.kind], body, None, ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()})
-        )
+        return tir.For(var, zero, extent, _KINDS[attr.kind], body, None, notes)
 
 
 def _made_of(stage: Stage, axes: Sequence[ir.IterVar]) -> set[ir.IterVar]:

@@ -66,14 +66,15 @@ def partitioned_tile(
     what = "sample_partitioned_tile"
     if not 0 <= partition_pos <= n:
         raise refuse(what, f"position {partition_pos} of {n} factors", loops=loop, help=f"give a number from 0 to {n}")
-    free = not isinstance(loop.extent, ir.IntImm) or loop.extent.value % innerpart_factor or partition_pos in (0, n)
-    if decision is not None or free:
+    extent = ir.as_int(loop.extent)
+    if extent is None or extent % innerpart_factor or partition_pos in (0, n):
+        return perfect_tile(source, loop, n, 1 << 30, decision)
+    if decision is not None:
         factors = perfect_tile(source, loop, n, 1 << 30, decision)
-        if not free and math.prod(factors[partition_pos:]) % innerpart_factor:
+        if math.prod(factors[partition_pos:]) % innerpart_factor:
             raise refuse(what, f"the inner factors of {factors} do not hold {innerpart_factor}", loops=loop)
         return factors
-    outer = _factorizations(loop.extent.value // innerpart_factor, n)
-    drawn = list(source.choice(outer))
+    drawn = list(source.choice(_factorizations(extent // innerpart_factor, n)))
     drawn[-1] *= innerpart_factor
     return drawn
 
