@@ -183,12 +183,8 @@ def link_library(
         raise ExecutableError("no linker could make the library", where=str(path), found="\n  " + "\n  ".join(tried),
                               help="export_library(..., container=True) needs no linker")  # fmt: skip
     if target is not None:
-        raise ExecutableError(
-            f"no linker for {target} was found",
-            where=str(path),
-            expected="$CC or the ziglang package",
-            help="pip install 'weft[cross]'",
-        )
+        what, hint = f"no linker for {target} was found", "pip install 'weft[cross]'"
+        raise ExecutableError(what, where=str(path), expected="$CC or the ziglang package", help=hint)
     return _write_container(path, objects, names, blob)
 
 

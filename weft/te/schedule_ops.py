@@ -128,15 +128,12 @@ class _Writer:
         if isinstance(stage.body[0], tir.Reduce):
             return self._reduction(stage, values, analyzer)
         if any(isinstance(n, tir.Reduce) for n in ir.walk(stage.body)):
-            raise ScheduleError(
-                f"'{stage.name}': a reduction must be the whole body of a compute",
-                help="compute the reduction as a tensor of its own",
-            )
+            what = f"'{stage.name}': a reduction must be the whole body of a compute"
+            raise ScheduleError(what, help="compute the reduction as a tensor of its own")
         indices = tuple(analyzer.simplify(values[iv]) for iv in stage.axis)
         env = {iv.var: e for iv, e in zip(stage.axis, indices, strict=True)}
-        stores = tir.seq(
-            *[self._store(stage, i, self._scalar(b, env, analyzer), indices) for i, b in enumerate(stage.body)]
-        )
+        scalars = [self._scalar(b, env, analyzer) for b in stage.body]
+        stores = tir.seq(*[self._store(stage, i, x, indices) for i, x in enumerate(scalars)])
         body = _guard([*self._conditions(stage, stage.axis, values, analyzer), *self._store_predicate(stage)], stores)
         return self._loops(stage, stage.leaf_iter_vars, body)
 

@@ -207,9 +207,8 @@ class JSONDatabase(Database):
         with _locked(self.path):
             written, problem, _ = _read(self.path)
             if problem is not None:
-                raise DatabaseError(
-                    f"'{self.path}' is left as it is", found=problem, help="write to another file, or move it away"
-                )
+                hint = "write to another file, or move it away"
+                raise DatabaseError(f"'{self.path}' is left as it is", found=problem, help=hint)
             for record in written:
                 self.records.setdefault(record.key, record).join(record)
             lines = [json.dumps({"format": _FORMAT, "version": _VERSION}), *map(_line, self.records.values())]

@@ -83,9 +83,8 @@ def cache_read(
     old = region.buffer
     if any(w.buffer is old for w in block.writes):
         others = [f"{i} is '{r.buffer.name}'" for i, r in enumerate(block.reads) if r.buffer is not old]
-        raise refuse(
-            "cache_read", f"the block writes '{old.name}'", block=name, help=f"of its reads, {', '.join(others)}"
-        )
+        hint = f"of its reads, {', '.join(others)}"
+        raise refuse("cache_read", f"the block writes '{old.name}'", block=name, help=hint)
     cache = _cache_of(old, storage_scope)
     name = block.name_hint  # handles of decomposed reductions have the old one
     users = [state.realize(user).block.name_hint for user in consumers or [name]]
