@@ -10,7 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -70,7 +70,8 @@ def finished_file(path: str | os.PathLike[str], mode: int = 0o666) -> Generator[
     except OSError as e:
         raise OSError(e.errno or errno.EIO, e.strerror or str(e), str(path)) from e
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 def in_shares(size: int, work: Callable[[range], bytes]) -> bytes:
