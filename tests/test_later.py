@@ -1,10 +1,12 @@
 """What threads make side by side."""
 
+import os
 import threading
+from contextlib import suppress
 
 import pytest
 
-from weft.later import side_by_side
+from weft.later import Later, side_by_side
 
 
 def test_functions_run_side_by_side_and_keep_their_order():
@@ -27,3 +29,16 @@ def test_all_have_ended_when_an_error_is_raised(failing):
     with pytest.raises(ValueError, match=str(failing)):
         side_by_side([lambda i=i: make(i) for i in ((failing, *{0, 1, 2} - {failing}) if failing else (0, 1, 2))])
     assert len(ended) == 2
+
+
+def test_a_forked_process_makes_what_its_parent_was_making():
+    """The thread that was at it is not there: the child begins its own instead of waiting for nobody."""
+    go, parent = threading.Event(), os.getpid()
+    later = Later(lambda: os.getpid() if os.getpid() != parent or go.wait(60) else 0)
+    if (child := os.fork()) == 0:
+        with suppress(BaseException):
+            os._exit(0 if later.result() == os.getpid() and later.is_done else 1)
+        os._exit(2)
+    status = os.waitpid(child, 0)[1]
+    go.set()
+    assert (os.waitstatus_to_exitcode(status), later.result()) == (0, parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -10,22 +11,34 @@ T = TypeVar("T")
 
 
 class Later(Generic[T]):
-    """The result of a function that a thread of its own runs; the process does not end before it has."""
+    """The result of a function that a thread of its own runs; the process does not end before it has.
+
+    A process that is forked meanwhile, which does not have the thread, begins one of its own when it asks.
+    """
 
     def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
         self._made: list[T] = []
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(make,), name="weft-later")
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="weft-later")
         self._thread.start()
 
     @property
     def is_done(self) -> bool:
         """Whether there is a result, or an error."""
-        return bool(self._made) or self._error is not None
+        done = bool(self._made) or self._error is not None
+        if not done and self._process != os.getpid():
+            self._start()
+        return done
 
     def wait(self) -> None:
         """Wait until there is a result, or an error."""
-        self._thread.join()
+        while not self.is_done:
+            self._thread.join()
 
     def result(self) -> T:
         """Wait for the result; what the function raised is raised here."""
@@ -34,9 +47,9 @@ class Later(Generic[T]):
             raise self._error
         return self._made[0]
 
-    def _run(self, make: Callable[[], T]) -> None:
+    def _run(self) -> None:
         try:
-            self._made.append(make())
+            self._made.append(self._make())
         except BaseException as e:  # whoever asks for the result gets it
             self._error = e
 

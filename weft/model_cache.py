@@ -77,17 +77,17 @@ def request_of(model: Any, options: Mapping[str, Any]) -> Request | None:
     """
     if not environment.MODEL_CACHE.read() or not isinstance(model, (str, os.PathLike)):
         return None
-    path = Path(model).absolute()
     made = dict(options)
-    if made["tuned"] is not None:
-        if not isinstance(made["tuned"], (str, os.PathLike)):
-            return None
-        made["tuned"] = str(Path(made["tuned"]).absolute())
+    if made["tuned"] is not None and not isinstance(made["tuned"], (str, os.PathLike)):
+        return None
     if made["shape_dict"] is not None:
         made["shape_dict"] = {k: _dims(v) for k, v in made["shape_dict"].items()}
     if not is_plain() or brings_models() or is_watched():
         return None
     try:
+        path = Path(model).absolute()
+        if made["tuned"] is not None:
+            made["tuned"] = str(Path(made["tuned"]).absolute())
         answers = [_content(Path(made["tuned"])), str(num_threads())] if made["tuned"] else []
         content = _look(path)
         key = compile_key("model", [content.digest, json.dumps(made, sort_keys=True)], made["target"], answers)

@@ -18,19 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import weft  # the compiler is reached through it, so that running a library loads none of it
-from weft import ffi, model_cache
+from weft import ffi, model_cache, runtime
 from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMismatch, WeftError, own_errors
 from weft.later import Later
-from weft.runtime import (
-    Tensor,
-    VirtualMachine,
-    VMExecutable,
-    from_dlpack,
-    load_module,
-    numpy_dtype,
-    open_regular,
-    tensor,
-)
+from weft.runtime import Tensor, VirtualMachine, VMExecutable
 from weft.runtime.container import Array
 from weft.runtime.host import Kind, from_machine, known_texts, to_machine
 
@@ -108,16 +99,15 @@ class Session:
         precision: str | None = None,
         fallback: str | None = None,
     ) -> None:
+        options = {"target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset,
+                   "tuned": tuned, "precision": precision, "fallback": fallback}  # fmt: skip
         if isinstance(model, VMExecutable) or _is_library(model):
-            given = {"target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset,
-                     "tuned": tuned, "precision": precision, "fallback": fallback}  # fmt: skip
-            for name, value in given.items():
+            for name, value in options.items():
                 if value is not None:
                     raise InvalidArgument(f"{name} is for models; this one is compiled already", found=repr(value))
             made = model if isinstance(model, VMExecutable) else open_library(model)
         else:
-            options = {"target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset,
-                       "tuned": tuned, "precision": precision or "float32", "fallback": fallback}  # fmt: skip
+            options["precision"] = precision or "float32"
             request = _request(model, options)
             made = model_cache.find(request) if request is not None else None
             program = None
@@ -164,7 +154,7 @@ class Session:
             if not later.is_done:
                 results = program.try_run([v if type(v) is _ARRAY else v.numpy() for v in values])
                 if results is not None:
-                    return list(map(tensor, results))
+                    return list(map(runtime.tensor, results))
             return later.result().vm["main"](*values)
 
         self._call = self._plain = answer
@@ -234,11 +224,8 @@ class Session:
         elif len(arguments) == 2:
             names, feeds = arguments
         else:
-            raise InvalidArgument(
-                "wrong number of arguments",
-                expected="run(feeds) or run(output_names, feeds)",
-                found=str(len(arguments)),
-            )
+            expected = "run(feeds) or run(output_names, feeds)"
+            raise InvalidArgument("wrong number of arguments", expected=expected, found=str(len(arguments)))
         if type(feeds) is not dict and not isinstance(feeds, Mapping):  # the exact class is a quarter of the time
             raise InvalidArgument("feeds must be a mapping of input names to arrays", found=type(feeds).__name__)
         if len(feeds) != len(self._checks):
@@ -360,7 +347,7 @@ class _InputCheck:
 
     def __init__(self, info: TensorInfo, kind: Kind | None = None) -> None:
         self.info, self.kind, self.name, self.dtype = info, kind, info.name, info.dtype
-        self.numpy_type = numpy_dtype(info.dtype) if info.dtype is not None and kind is None else None
+        self.numpy_type = runtime.numpy_dtype(info.dtype) if info.dtype is not None and kind is None else None
         self.rank = len(info.shape) if info.shape is not None else None
         self.dims = tuple(enumerate(info.shape)) if info.shape is not None else ()
         self.known_shape = info.shape if all(isinstance(d, int) for _, d in self.dims) else None
@@ -384,7 +371,7 @@ class _InputCheck:
         if not hasattr(value, "__dlpack__"):
             return self._as_array(value)
         try:
-            tensor = value if isinstance(value, Tensor) else from_dlpack(value)
+            tensor = value if isinstance(value, Tensor) else runtime.from_dlpack(value)
         except InvalidArgument as e:
             raise InvalidArgument(f"input '{self.name}' is {e.what}", found=e.found, help=e.help) from e
         if self.dtype is not None and tensor.dtype != self.dtype:
@@ -398,10 +385,8 @@ class _InputCheck:
         except ValueError as e:
             raise InvalidArgument(f"input '{self.name}' is not an array", found=str(e)) from e
         if array.dtype.kind not in "biufcV":
-            raise InvalidArgument(
-                f"input '{self.name}' is not an array of numbers",
-                found=f"{type(value).__name__} of dtype {array.dtype}",
-            )
+            found = f"{type(value).__name__} of dtype {array.dtype}"
+            raise InvalidArgument(f"input '{self.name}' is not an array of numbers", found=found)
         if self.numpy_type is None or array.dtype == self.numpy_type:
             return np.ascontiguousarray(array).reshape(array.shape)
         if not np.can_cast(array.dtype, self.numpy_type, "same_kind"):
@@ -496,7 +481,7 @@ def open_library(path: str | os.PathLike[str]) -> VMExecutable:
     ExecutableError
         When it cannot be opened, or holds kernels only.
     """
-    module = load_module(path)
+    module = runtime.load_module(path)
     if module.kind != "weft.Executable":
         raise ExecutableError(
             "this library holds no executable", where=str(path), expected="a compiled model", found=module.kind
@@ -512,7 +497,7 @@ def _is_library(model: Any) -> bool:
     if path.suffix in _LIBRARY_SUFFIXES:
         return True
     try:
-        with open_regular(path) as f:
+        with runtime.open_regular(path) as f:
             start = f.read(8)
     except OSError:
         return False

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import arith, error, ir, relax
 from weft.op import make_call
 from weft.op.infer import broadcast_dims
@@ -232,3 +233,15 @@ def test_ranks_contradict_where_shapes_are_unknown(case):
 def test_a_dimension_that_follows_from_an_unknown_shape_is_unknown():
     ty = relax.BlockBuilder().normalize(relax.op.reshape(_of_rank(2), (2, 3, -1))).ty
     assert ty.shape is None and ty.ndim == 3
+
+
+@pytest.mark.parametrize("mode", ["bytecode", "compiled"])
+def test_the_step_of_a_range_is_not_0(mode):
+    numbers = [ir.Var(name, "int64") for name in "abc"]
+    bb, sizes = relax.BlockBuilder(), relax.Var("sizes", relax.ShapeType(numbers))
+    with bb.function("main", [sizes]):
+        bb.emit_func_output(bb.emit(relax.op.arange(*numbers)))
+    main = relax.VirtualMachine(relax.build(bb.get(), "llvm", exec_mode=mode), weft.cpu())["main"]
+    for given in ((0, 7, 3), (7, 0, -2), (3, 3, 1)):
+        np.testing.assert_array_equal(main(weft.runtime.ShapeTuple(given)).numpy(), np.arange(*given))
+    refuses(error.InvalidArgument, "arange: the step", main, weft.runtime.ShapeTuple((0, 7, 0)))

@@ -1,13 +1,18 @@
 """Blobs as object files: what a linker makes of them holds their bytes where the symbol says."""
 
 import ctypes
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.refusals import refuses
 from weft import target, te
+from weft.error import ExecutableError
+from weft.runtime import save_param_dict_to_file
 from weft.runtime.data_object import fill_reserved, write_data_object
 from weft.runtime.link import link_library
 
@@ -92,10 +97,20 @@ def test_other_formats_are_left_alone(tmp_path, like):
     assert not (tmp_path / "data.o").exists()
 
 
-def test_a_failed_link_leaves_nothing_and_keeps_what_was_there(tmp_path, code):
-    path = tmp_path / "lib.so"
+@pytest.mark.parametrize(("write", "error"), [
+    (lambda path, data: link_library(path, [b"no object"], None), ExecutableError),
+    (lambda path, data: link_library(path, [data], None, container=True), OSError),
+    (lambda path, data: link_library(path, [], Bytes(data), container=True), OSError),
+    (lambda path, data: save_param_dict_to_file({"p": np.frombuffer(data, np.uint8)}, path), OSError),
+])  # fmt: skip
+def test_failing_leaves_nothing_and_keeps_what_was_there(tmp_path, write, error):
+    """The disk is full, or the linker fails."""
+    path = tmp_path / "file"
     path.write_bytes(b"old")
-    with pytest.raises(Exception, match="no linker"):
-        link_library(path, [code], None, options=["-l:no-such-library.so"])
-    assert path.read_bytes() == b"old"
-    assert [p.name for p in tmp_path.iterdir()] == ["lib.so"]
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        refuses(error, str(path), write, path, bytes(1 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("file", b"old")]

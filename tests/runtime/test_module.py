@@ -141,6 +141,8 @@ def test_load_errors(tmp_path):
     refuses(error.ExecutableError, "no such library", load_module, tmp_path / "none.so")
     (tmp_path / "bad.so").write_bytes(b"junk" * 100)
     refuses(error.ExecutableError, "cannot open the library", load_module, tmp_path / "bad.so")
+    no_text = add_twice(1).export_library(tmp_path / "bad\udcff.so")
+    refuses(error.ExecutableError, "not UTF-8", load_module, no_text)
     for place, found in ((tmp_path / "none" / "m.so", "no such directory"), (tmp_path, "no regular file")):
         refuses(error.InvalidArgument, found, add_twice(1).export_library, place)
 

@@ -58,6 +58,6 @@ __all__ = [
 ]
 
 # An error that crosses the border comes back as its own class; a group is made of errors, not of a message.
-for _error in (RecursionError, ZeroDivisionError, *vars(_errors).values()):
+for _error in (OSError, RecursionError, ZeroDivisionError, *vars(_errors).values()):
     if isinstance(_error, type) and issubclass(_error, Exception) and not issubclass(_error, _errors.ErrorGroup):
         register_error(_error.__name__, _error)

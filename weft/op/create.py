@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 
 from weft.error import ShapeMismatch
-from weft.ir import DataType, Expr, TensorType, as_shape, cast, numpy_dtype
+from weft.ir import DataType, Expr, TensorType, as_expr, as_shape, cast, equal, numpy_dtype, select
 from weft.op.attributes import dtype, integer
 from weft.op.infer import product, tensor_arg, values_of
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_equal
 from weft.topi.create import arange, arange_size, eye, full, full_like, prim, trilu
+from weft.topi.typing import Scalar
 
 
 def _shaped(shape: Expr, dtype: str) -> TensorType:
@@ -87,13 +88,20 @@ def _number(value: Any) -> Any:
     return float(value) if isinstance(value, float) or "float" in str(getattr(value, "dtype", "")) else int(value)
 
 
+def _arange_infer(start: Scalar, end: Scalar, step: Scalar, dtype: str) -> TensorType:
+    by = as_expr(prim(step))
+    if not DataType(by.dtype).is_float:
+        found = cast("int64", by)
+        other = select(equal(found, 0), 1, found)
+        demand_equal("arange: the step, which is not 0", found, other, kind="InvalidArgument")
+    return TensorType((arange_size(start, end, step),), DataType(dtype), 1)
+
+
 declare(
     "arange", "start:prim end:prim step:prim", {"dtype": dtype("int64")},
-    infer=lambda start, end, step, dtype: TensorType((arange_size(start, end, step),), DataType(dtype), 1),
+    infer=_arange_infer,
     lower=arange,
-    reference=lambda start, end, step, dtype: np.arange(_number(start), _number(end), _number(step)).astype(
-        numpy_dtype(dtype)
-    ),
+    reference=lambda start, end, step, dtype: np.arange(*map(_number, (start, end, step))).astype(numpy_dtype(dtype)),
     fusion=Fusion.OPAQUE,
     doc="Evenly spaced numbers from `start`, before `end`.",
 )  # fmt: skip

@@ -26,7 +26,7 @@ from weft.runtime.module import (
     register_file_loader,
     system_lib,
 )
-from weft.runtime.regular_file import file_identity, open_regular, read_regular
+from weft.runtime.regular_file import file_identity, finished_file, open_regular, read_regular
 from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
 from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind, arguments_in_order
@@ -73,6 +73,7 @@ __all__ = [
     "empty",
     "enabled",
     "file_identity",
+    "finished_file",
     "from_dlpack",
     "is_foreign",
     "jit_module",

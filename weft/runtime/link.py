@@ -24,7 +24,7 @@ from typing import Any
 from weft.error import ExecutableError, InvalidArgument
 from weft.runtime.data_object import fill_reserved, write_data_object
 from weft.runtime.elf import find_section, linker_triple
-from weft.runtime.regular_file import open_regular
+from weft.runtime.regular_file import finished_file, open_regular
 from weft.runtime.seal import damaged, seal
 
 CONTAINER_MAGIC, UNSEALED_MAGIC = b"WEFTLIB\x02", b"WEFTLIB\x01"
@@ -170,7 +170,7 @@ def link_library(
         reserve = workspace is None and blob is not None and blob.size >= _LARGE
         inputs, reserved = _write_inputs(directory, objects, blob, target, reserve=reserve)
         for command in _drivers(cc, target):
-            with _finished(path) as out:
+            with finished_file(path, 0o777) as out:
                 message = _run([*command, "-shared", "-fPIC", "-o", str(out), *inputs, *options])
                 if message is None and reserved and blob is not None and not fill_reserved(out, blob):
                     inputs, reserved = _write_inputs(directory, objects, blob, target)
@@ -183,12 +183,8 @@ def link_library(
         raise ExecutableError("no linker could make the library", where=str(path), found="\n  " + "\n  ".join(tried),
                               help="export_library(..., container=True) needs no linker")  # fmt: skip
     if target is not None:
-        raise ExecutableError(
-            f"no linker for {target} was found",
-            where=str(path),
-            expected="$CC or the ziglang package",
-            help="pip install 'weft[cross]'",
-        )
+        what, hint = f"no linker for {target} was found", "pip install 'weft[cross]'"
+        raise ExecutableError(what, where=str(path), expected="$CC or the ziglang package", help=hint)
     return _write_container(path, objects, names, blob)
 
 
@@ -295,23 +291,6 @@ def _run(command: list[str]) -> str | None:
     return None if done.returncode == 0 else (done.stderr.strip() or f"exit status {done.returncode}")
 
 
-@contextmanager
-def _finished(path: Path) -> Generator[Path]:
-    """A file beside `path` to be written, which takes its place in one step: a reader never sees half of it.
-
-    It goes away where nothing has been written.
-    """
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name + ".", delete=False) as slot:
-        unfinished = Path(slot.name)
-    try:
-        yield unfinished
-        if unfinished.exists() and unfinished.stat().st_size:  # linkers delete what they could not finish
-            unfinished.chmod(0o755)
-            unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
 def _write_inputs(
     directory: Path, objects: Sequence[bytes], blob: Blob | None, target: str | None, reserve: bool = False
 ) -> tuple[list[str], bool]:
@@ -352,16 +331,13 @@ def _write_container(path: Path, objects: Sequence[bytes], names: Sequence[str],
     for data in objects:
         parts += [struct.pack("<Q", len(data)), data]
     parts.append(struct.pack("<Q", blob.size if blob is not None else 0))
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name + ".", delete=False) as slot:
-        for part in parts:
-            slot.write(part)
-    finished = Path(slot.name)
-    size = finished.stat().st_size
-    if blob is not None:
-        blob.append_to(finished)
-    seal(finished, (size, finished.stat().st_size - size))
-    finished.chmod(0o644)
-    return finished.replace(path)
+    with finished_file(path) as out:
+        out.write_bytes(b"".join(parts))
+        size = out.stat().st_size
+        if blob is not None:
+            blob.append_to(out)
+        seal(out, (size, out.stat().st_size - size))
+    return path
 
 
 def read_container(path: Path, *, sealed: bool) -> tuple[list[bytes], list[str], bytes | None] | None:

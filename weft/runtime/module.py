@@ -539,7 +539,10 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> Module:
             return code
         return Module(_load_tree(blob, code))
     check_complete(file)
-    module = Module(_load_library(str(file.resolve())))
+    try:
+        module = Module(_load_library(str(file.resolve())))
+    except UnicodeEncodeError as e:
+        raise ExecutableError("cannot open a library whose name is not UTF-8: rename it", where=ascii(path)) from e
     if module.kind == "library":
         module._exported = entry_points(file)
     return module

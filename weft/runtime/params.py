@@ -6,14 +6,13 @@ import ctypes
 import mmap
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tvm_ffi
 
 from weft.error import InvalidArgument
-from weft.runtime.regular_file import open_regular
+from weft.runtime.regular_file import finished_file, open_regular
 from weft.runtime.tensor import Tensor, tensor
 
 _save = tvm_ffi.get_global_func("weft.save_params")
@@ -61,8 +60,10 @@ def _as_bytes(data: Any) -> bytes:
 
 
 def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write parameters to a file."""
-    Path(path).write_bytes(save_param_dict(params))
+    """Write parameters to a file, which stays as it was where that fails."""
+    data = save_param_dict(params)
+    with finished_file(path) as out:
+        out.write_bytes(data)
 
 
 def load_param_dict_from_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:

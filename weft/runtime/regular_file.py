@@ -8,7 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -30,6 +32,8 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     OSError
         When it cannot be opened or is no regular file; ``strerror`` says what it is instead.
     """
+    if b"\0" in os.fsencode(path):
+        raise OSError(errno.EINVAL, "no file's name has a zero byte in it", str(path))
     _check(Path(path).stat(), path)  # before it is opened: to open some devices is to use them
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
@@ -44,6 +48,30 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
     """Read all of a file; errors as of :func:`open_regular`."""
     with open_regular(path) as file:
         return file.read()
+
+
+@contextmanager
+def finished_file(path: str | os.PathLike[str], mode: int = 0o666) -> Generator[Path]:
+    """Give a file beside `path` to write, which takes its place in one step: a reader never sees half of it.
+
+    It goes away where nothing is written, or an OSError, which then has the file's name; what was there stays. Links
+    are followed; a device is written itself.
+    """
+    place = Path(path).resolve()
+    unfinished = place.with_name(f".weft-{os.getpid()}-{time.time_ns()}")
+    try:
+        if place.exists() and not place.is_file():
+            yield place
+            return
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode))
+        yield unfinished
+        if unfinished.exists() and unfinished.stat().st_size:  # linkers delete what they could not finish
+            unfinished.replace(place)
+    except OSError as e:
+        raise OSError(e.errno or errno.EIO, e.strerror or str(e), str(path)) from e
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 def in_shares(size: int, work: Callable[[range], bytes]) -> bytes:

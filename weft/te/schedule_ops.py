@@ -55,8 +55,10 @@ def ScheduleOps(sch: Schedule, bounds: Bounds, debug_keep_trivial_loop: bool = F
 class _Writer:
     """Writes the stages of one schedule."""
 
-    def __init__(self, sch: Schedule, bounds: Bounds, keep_trivial: bool) -> None:
-        self.sch, self.bounds, self.keep_trivial = sch, bounds, keep_trivial
+    def __init__(
+        self, sch: Schedule, bounds: Bounds, keep_trivial: bool = False, given: set[tir.Buffer] | None = None
+    ) -> None:
+        self.sch, self.bounds, self.keep_trivial, self.given = sch, bounds, keep_trivial, given
         self.attached: dict[tuple[Stage | None, ir.IterVar | None], list[Stage]] = {}
         for stage in sch.stages:
             if stage.is_attached:
@@ -65,11 +67,8 @@ class _Writer:
 
     def program(self) -> tir.Stmt:
         """Write all root stages, producers first, each intermediate alive from its computation on."""
-        roots = [
-            s
-            for s in self.sch.stages
-            if s.placement[0] == AttachType.GROUP_ROOT and not isinstance(s.origin_op, PlaceholderOp)
-        ]
+        computed = [s for s in self.sch.stages if not isinstance(s.origin_op, PlaceholderOp)]
+        roots = [s for s in computed if s.placement[0] == AttachType.GROUP_ROOT]
         return self._loaded(self._sequence(roots, None))  # regions may start where a tensor's element says
 
     def _sequence(self, stages: Sequence[Stage], rest: tir.Stmt | None) -> tir.Stmt:
@@ -82,16 +81,16 @@ class _Writer:
         return result
 
     def _realize(self, stage: Stage, body: tir.Stmt) -> tir.Stmt:
-        if stage.is_output:
-            return body
         for i in range(stage.origin_op.num_outputs):
             tensor = stage.origin_op.output(i)
+            if self._is_given(stage, tensor):
+                continue
             if isinstance(stage.origin_op, ScanOp) and self.sch.state_of(stage.origin_op.init[i]) is not None:
                 continue  # alive since its first rows
             dims = tuple(self.bounds[iv] for iv in stage.axis)
             scan = self.sch.state_of(tensor)
             if scan is not None:
-                if stage.placement[1] is self.sch[scan] or self.sch[scan].is_output:
+                if stage.placement[1] is self.sch[scan] or self._is_given(self.sch[scan], scan):
                     continue
                 dims = ()
                 tensor = scan
@@ -106,6 +105,10 @@ class _Writer:
                 where = next(n for n, iv in enumerate(stage.axis) if iv is axis)
                 body = tir.AttrStmt(buffer, "buffer_dim_align", ir.StringImm(f"{where},{factor},{offset}"), body)
         return body
+
+    def _is_given(self, stage: Stage, tensor: Tensor) -> bool:
+        """Whether an output of a stage is memory of the caller's; others of the stage may be memory of the function."""
+        return stage.is_output and (self.given is None or self.sch.buffer(tensor) in self.given)
 
     # --- one stage ---
 
@@ -125,15 +128,12 @@ class _Writer:
         if isinstance(stage.body[0], tir.Reduce):
             return self._reduction(stage, values, analyzer)
         if any(isinstance(n, tir.Reduce) for n in ir.walk(stage.body)):
-            raise ScheduleError(
-                f"'{stage.name}': a reduction must be the whole body of a compute",
-                help="compute the reduction as a tensor of its own",
-            )
+            what = f"'{stage.name}': a reduction must be the whole body of a compute"
+            raise ScheduleError(what, help="compute the reduction as a tensor of its own")
         indices = tuple(analyzer.simplify(values[iv]) for iv in stage.axis)
         env = {iv.var: e for iv, e in zip(stage.axis, indices, strict=True)}
-        stores = tir.seq(
-            *[self._store(stage, i, self._scalar(b, env, analyzer), indices) for i, b in enumerate(stage.body)]
-        )
+        scalars = [self._scalar(b, env, analyzer) for b in stage.body]
+        stores = tir.seq(*[self._store(stage, i, x, indices) for i, x in enumerate(scalars)])
         body = _guard([*self._conditions(stage, stage.axis, values, analyzer), *self._store_predicate(stage)], stores)
         return self._loops(stage, stage.leaf_iter_vars, body)
 
@@ -167,12 +167,8 @@ class _Writer:
         if not (isinstance(condition, ir.IntImm) and condition.value):
             checks.append(condition)
         update = self._loops(stage, leaves[first:], _guard(checks, update))
-        init = tir.seq(
-            *[
-                self._store(stage, i, self._scalar(e, env, an), indices)
-                for i, e in enumerate(reduce.init or reduce.combiner.identity_element)
-            ]
-        )
+        starts = enumerate(reduce.init or reduce.combiner.identity_element)
+        init = tir.seq(*[self._store(stage, i, self._scalar(e, env, an), indices) for i, e in starts])
         init = _guard(spatial, init)
         return self._loops(stage, leaves[:first], tir.seq(self._init_loops(stage, leaves[first:], init), update))
 
@@ -190,9 +186,8 @@ class _Writer:
         self, stage: Stage, reduce: Any, indices: tuple[ir.PrimExpr, ...], env: Mapping[Any, Any], an: Analyzer
     ) -> tir.Stmt:
         buffers = [self.sch.buffer(stage.origin_op.output(i)) for i in range(len(stage.body))]
-        mapping: dict[Any, Any] = {
-            v: tir.BufferLoad(b, indices) for v, b in zip(reduce.combiner.lhs, buffers, strict=True)
-        }
+        loads = [tir.BufferLoad(b, indices) for b in buffers]
+        mapping: dict[Any, Any] = dict(zip(reduce.combiner.lhs, loads, strict=True))
         for v, source in zip(reduce.combiner.rhs, reduce.source, strict=True):
             mapping[v] = self._scalar(source, env, an)
         results = [ir.substitute(r, mapping) for r in reduce.combiner.result]
@@ -402,25 +397,14 @@ class _Writer:
             name = min(unread)
             what = f"nothing reads the pragma '{name}' of loop '{var.name}' in stage '{stage.name}'"
             warnings.warn(f"{what}, unless a pass of yours does; {ir.near_names(name, _PRAGMAS)}", stacklevel=2)
-        zero = ir.const(0, var.dtype)
+        zero, notes = ir.const(0, var.dtype), ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()})
         if attr.bind_thread is not None:
-            thread = ir.IterVar(
-                ir.Range.from_min_extent(zero, extent), attr.bind_thread.var, "thread", attr.bind_thread.thread_tag
-            )
-            return tir.For(
-                var,
-                zero,
-                extent,
-                tir.ForKind.THREAD_BINDING,
-                body,
-                thread,
-                ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()}),
-            )
+            domain = ir.Range.from_min_extent(zero, extent)
+            thread = ir.IterVar(domain, attr.bind_thread.var, "thread", attr.bind_thread.thread_tag)
+            return tir.For(var, zero, extent, tir.ForKind.THREAD_BINDING, body, thread, notes)
         if getattr(extent, "value", None) == 1 and not self.keep_trivial and not loose:
             return ir.substitute(body, {var: zero})
-        return tir.For(
-            var, zero, extent, _KINDS[attr.kind], body, None, ir.Attrs.of({f"pragma_{k}": v for k, v in loose.items()})
-        )
+        return tir.For(var, zero, extent, _KINDS[attr.kind], body, None, notes)
 
 
 def _made_of(stage: Stage, axes: Sequence[ir.IterVar]) -> set[ir.IterVar]:
@@ -492,21 +476,13 @@ def schedule_to_prim_func(
         if isinstance(arg, Tensor) and arg.op in sch.stage_map:
             sch[arg].is_output = True
     _check_arguments(sch, given, to_read)
-    layouts = {
-        sch.buffer(s.origin_op.output(i)): s
-        for s in sch.stages
-        if s.layout is not None
-        for i in range(s.origin_op.num_outputs)
-    }
-    body, moved = moved_elements(rolled(ScheduleOps(sch, InferBound(sch))), layouts)
+    laid_out = [s for s in sch.stages if s.layout is not None]
+    layouts = {sch.buffer(s.origin_op.output(i)): s for s in laid_out for i in range(s.origin_op.num_outputs)}
+    body, moved = moved_elements(rolled(_Writer(sch, InferBound(sch), given=given).program()), layouts)
     body, buffer_map = realize_buffers(body), [(v, moved.get(b, b)) for v, b in buffer_map]
-    return tir.PrimFunc(
-        tuple(params),
-        body,
-        None,
-        tuple(buffer_map),
-        ir.Attrs.of({"global_symbol": name, "tir.noalias": ir.PassContext.current().config.get("tir.noalias", True)}),
-    )
+    noalias = ir.PassContext.current().config.get("tir.noalias", True)
+    attrs = ir.Attrs.of({"global_symbol": name, "tir.noalias": noalias})
+    return tir.PrimFunc(tuple(params), body, None, tuple(buffer_map), attrs)
 
 
 def _same_shape(buffer: tir.Buffer, tensor: Tensor) -> bool:
@@ -526,15 +502,12 @@ def _unread(arg: Any, sch: Schedule) -> tir.Buffer | None:
 def _check_arguments(sch: Schedule, given: set[tir.Buffer], to_read: bool) -> None:
     for stage in sch.stages:
         if isinstance(stage.origin_op, PlaceholderOp) or any(stage.origin_op is op for op in sch.outputs):
-            for i in range(stage.origin_op.num_outputs):
-                tensor = stage.origin_op.output(i)
-                if sch.state_of(tensor) is not None:
-                    continue  # a state is memory of its scan
-                if sch.buffer(tensor) in given:
-                    continue
-                is_input = isinstance(stage.origin_op, PlaceholderOp)
+            outputs = [stage.origin_op.output(i) for i in range(stage.origin_op.num_outputs)]
+            own = [t for t in outputs if sch.buffer(t) not in given and sch.state_of(t) is None]  # of its scan
+            is_input = isinstance(stage.origin_op, PlaceholderOp)
+            for tensor in own:
                 if not is_input and (to_read or sch.consumers(stage)):
-                    stage.is_output = False  # only others of the schedule read it, or a person
+                    stage.is_output = len(own) < len(outputs)  # only others of the schedule read these, or a person
                 elif is_input == bool(sch.consumers(stage)):
                     kind = "input" if is_input else "output"
                     raise InvalidArgument(f"{kind} '{tensor.name}' is not among the arguments", help="pass it in args")

@@ -44,13 +44,11 @@ class BufferVar:
         if len(given) == len(shape):
             return tuple(given)
         if len(given) != 1:
-            raise InvalidArgument(
-                f"buffer '{self.buffer.name}' is indexed by {len(given)} values",
-                expected=f"{len(shape)}, or one for the flat position",
-            )
+            what = f"buffer '{self.buffer.name}' is indexed by {len(given)} values"
+            raise InvalidArgument(what, expected=f"{len(shape)}, or one for the flat position")
         out: list[PrimExpr] = []  # the flat position, row-major, taken apart
         rest = given[0]
-        for extent in reversed(shape[1:]):
+        for extent in (1 if is_const_int(d, 0) else d for d in reversed(shape[1:])):  # nothing runs where it is 0
             out.append(rest % extent)
             rest = rest // extent
         return (rest, *reversed(out))

@@ -14,7 +14,7 @@ import os
 import warnings
 import zlib
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -207,9 +207,8 @@ class JSONDatabase(Database):
         with _locked(self.path):
             written, problem, _ = _read(self.path)
             if problem is not None:
-                raise DatabaseError(
-                    f"'{self.path}' is left as it is", found=problem, help="write to another file, or move it away"
-                )
+                hint = "write to another file, or move it away"
+                raise DatabaseError(f"'{self.path}' is left as it is", found=problem, help=hint)
             for record in written:
                 self.records.setdefault(record.key, record).join(record)
             lines = [json.dumps({"format": _FORMAT, "version": _VERSION}), *map(_line, self.records.values())]
@@ -289,18 +288,13 @@ def _read(path: Path) -> tuple[list[TuningRecord], str | None, list[int]]:
 
 
 def _replace(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with beside.open("w") as out:
+        with runtime.finished_file(path) as beside, beside.open("w") as out:
             out.write(text)
             out.flush()
             os.fsync(out.fileno())
-        beside.replace(path)
     except OSError as e:
         raise _unwritable(path, e) from e
-    finally:
-        with suppress(OSError):
-            beside.unlink()
 
 
 @contextmanager

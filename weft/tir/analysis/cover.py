@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from weft.arith import Analyzer, IterSumExpr, detect_iter_map
-from weft.ir import PrimExpr, Range, Var, is_const_int, logical_not
-from weft.tir.analysis.structure import conjuncts, used_vars
-from weft.tir.stmt import Block, BlockRealize, For, IfThenElse, Stmt
+from weft.ir import TRUE, IntImm, PrimExpr, Range, Var, is_const_int, logical_not, structural_equal
+from weft.tir.analysis.access import stores_of
+from weft.tir.analysis.structure import child_realizes, conjuncts, statements, stmt_children, used_vars
+from weft.tir.buffer import Buffer, BufferRegion
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, Stmt, While
 
 
 def covers_domain(path: list[Stmt], analyzer: Analyzer) -> bool:
@@ -44,6 +48,35 @@ def covers(path: list[Stmt], values: tuple[PrimExpr, ...], box: tuple[Range, ...
     return all(cuts_nothing(c, values, box, analyzer) for c in conditions)
 
 
+def stores_all(block: Block, region: BufferRegion) -> bool:
+    """Whether a block, each time it runs, stores all elements of a region that it says it writes.
+
+    What stores by other means than stores is taken at its word.
+    """
+    inner = [(r.block, w) for r in child_realizes(block.body) for w in r.block.writes if w.buffer is region.buffer]
+    if not all(stores_all(*part) for part in inner):
+        return False
+    stores, places = stores_of(block.body, region.buffer), _sure_places(block.body, region.buffer)
+    extents = [r.extent.value for r in region.region if isinstance(r.extent, IntImm)]
+    if not stores or len(extents) < len(region.region) or any(isinstance(s, For) for s in statements(block.body)):
+        return len(places) == len(stores)
+    simplify = Analyzer().simplify
+    offsets = {tuple(str(simplify(i - r.min)) for i, r in zip(p, region.region, strict=True)) for p in places}
+    return len(offsets) == math.prod(extents)
+
+
+def _sure_places(stmt: Stmt, buffer: Buffer) -> list[tuple[PrimExpr, ...]]:
+    """List the indices at which a statement stores whatever holds; a place of both branches is one."""
+    if isinstance(stmt, BufferStore):
+        return [stmt.indices] if stmt.buffer is buffer else []
+    if isinstance(stmt, While) or (isinstance(stmt, BlockRealize) and stmt.predicate is not TRUE):
+        return []
+    parts = [_sure_places(s, buffer) for s in stmt_children(stmt)]
+    if isinstance(stmt, IfThenElse):
+        return [p for p in parts[0] if any(structural_equal(p, q) for q in parts[-1])] if len(parts) == 2 else []
+    return [p for part in parts for p in part]
+
+
 def _around(path: list[Stmt]) -> tuple[list[For], list[PrimExpr]]:
     """List the loops between a block and its scope, and the conditions under which it runs."""
     loops: list[For] = []
@@ -64,17 +97,10 @@ def _trivial(
     values: tuple[PrimExpr, ...], box: tuple[Range, ...], ranges: dict[Var, Range], analyzer: Analyzer
 ) -> bool:
     """Whether each value is a loop of its own with the range wanted."""
-    if len(set(values)) != len(values):
-        return False
-    for value, wanted in zip(values, box, strict=True):
-        found = ranges.get(value) if isinstance(value, Var) else None
-        if found is None or not _same(found, wanted, analyzer):
-            return False
-    return True
-
-
-def _same(a: Range, b: Range, analyzer: Analyzer) -> bool:
-    return analyzer.can_prove_equal(a.min, b.min) and analyzer.can_prove_equal(a.extent, b.extent)
+    same, found = analyzer.can_prove_equal, [ranges.get(v) if isinstance(v, Var) else None for v in values]
+    return len(set(values)) == len(values) and all(
+        f is not None and same(f.min, r.min) and same(f.extent, r.extent) for f, r in zip(found, box, strict=True)
+    )
 
 
 def _reaches(total: IterSumExpr, wanted: Range, analyzer: Analyzer) -> bool:

@@ -9,7 +9,7 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.tir.analysis.access import loads_of, relax_region, substitute_ranges
 from weft.tir.analysis.apart import initialises
-from weft.tir.analysis.cover import covers
+from weft.tir.analysis.cover import covers, stores_all
 from weft.tir.analysis.dependence import consumers_of, touches
 from weft.tir.analysis.structure import child_realizes, iter_values_of, loops_around, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -49,7 +49,7 @@ def cache_write(
         raise refuse("cache_write", f"'{early[0]}' does not run after the block", block=name)
     cache = _cache_of(old, storage_scope)
     box = _whole_region(state, path, realize, region, top)
-    if state.is_argument(old) and not _fills(state, path, region, box, top):
+    if state.is_argument(old) and not (stores_all(block, region) and _fills(state, path, region, box, top)):
         raise refuse("cache_write", f"the block does not write all of '{old.name}' from its first to its last element",
                      block=name, help="the copy would write the elements between")  # fmt: skip
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
@@ -83,9 +83,8 @@ def cache_read(
     old = region.buffer
     if any(w.buffer is old for w in block.writes):
         others = [f"{i} is '{r.buffer.name}'" for i, r in enumerate(block.reads) if r.buffer is not old]
-        raise refuse(
-            "cache_read", f"the block writes '{old.name}'", block=name, help=f"of its reads, {', '.join(others)}"
-        )
+        hint = f"of its reads, {', '.join(others)}"
+        raise refuse("cache_read", f"the block writes '{old.name}'", block=name, help=hint)
     cache = _cache_of(old, storage_scope)
     name = block.name_hint  # handles of decomposed reductions have the old one
     users = [state.realize(user).block.name_hint for user in consumers or [name]]
@@ -208,21 +207,14 @@ def _fills(state: ScheduleState, path: list[Stmt], region: BufferRegion, box: tu
     """Whether a block, over all its instances in one run of `top`, writes each element of a box."""
     realize = path[-1]
     assert isinstance(realize, BlockRealize)
-    inner = [ir.Var(f"r{i}", r.extent.dtype) for i, r in enumerate(region.region)]
-    nest = [
-        For(v, ir.const(0, v.dtype), r.extent, ForKind.SERIAL, realize)
-        for v, r in zip(inner, region.region, strict=True)
+    steps = [
+        ir.const(0, r.extent.dtype) if ir.is_const_int(r.extent, 1) else ir.Var(f"r{i}", r.extent.dtype)
+        for i, r in enumerate(region.region)
     ]
-    values = substitute_ranges(
-        tuple(
-            ir.Range.from_min_extent(r.min + v, r.extent) if not ir.is_const_int(r.extent, 1) else r
-            for v, r in zip(inner, region.region, strict=True)
-        ),
-        iter_values_of(realize),
-    )
-    return covers(
-        [*path[_place(path, top) : -1], *nest, realize], tuple(r.min for r in values), box, state.analyzer_at(path)
-    )
+    pairs = list(zip(steps, region.region, strict=True))
+    nest = [For(v, ir.const(0, v.dtype), r.extent, ForKind.SERIAL, realize) for v, r in pairs if isinstance(v, ir.Var)]
+    places = ir.substitute(tuple(r.min + v for v, r in pairs), iter_values_of(realize))
+    return covers([*path[_place(path, top) : -1], *nest, realize], places, box, state.analyzer_at(path))
 
 
 def _copy_nest(source: Buffer, target: Buffer, box: tuple[ir.Range, ...], name: str, analyzer: Analyzer) -> Stmt:

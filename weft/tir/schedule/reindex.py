@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft import arith, ir
 from weft.tir.analysis.access import loads_of, stores_of
-from weft.tir.analysis.cover import covers_domain
+from weft.tir.analysis.cover import covers_domain, stores_all
 from weft.tir.analysis.dependence import is_complete, is_reduction, touches
 from weft.tir.analysis.structure import child_realizes, loops_around, replace_node, statements, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -133,6 +133,10 @@ def _check(
         raise refuse("reindex", f"the place in '{buffer.name}' is not decided by the variables of the block alone",
                      block=name)  # fmt: skip
     whole = covers_domain(path, analyzer)
+    written = [w for w in realize.block.writes if kind == "write" and w.buffer is buffer]
+    if state.is_argument(buffer) and not all(stores_all(realize.block, w) for w in written):
+        raise refuse("reindex", f"the block does not always write '{buffer.name}'", block=name,
+                     help="the copy would write what it leaves")  # fmt: skip
     if kind == "write" and not whole:
         raise refuse("reindex", "the loops do not run the block on its whole domain", block=name)
     if not (whole and _unconditional(realize.block)) and not _inside(accesses[0], buffer, realize.block, analyzer):

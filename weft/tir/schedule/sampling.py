@@ -66,15 +66,15 @@ def partitioned_tile(
     what = "sample_partitioned_tile"
     if not 0 <= partition_pos <= n:
         raise refuse(what, f"position {partition_pos} of {n} factors", loops=loop, help=f"give a number from 0 to {n}")
-    if decision is not None or partition_pos == 0 or innerpart_factor == 1:
+    extent = ir.as_int(loop.extent)
+    if extent is None or extent % innerpart_factor or partition_pos in (0, n):
+        return perfect_tile(source, loop, n, 1 << 30, decision)
+    if decision is not None:
         factors = perfect_tile(source, loop, n, 1 << 30, decision)
-        if partition_pos > 0 and math.prod(factors[partition_pos:]) % innerpart_factor:
+        if math.prod(factors[partition_pos:]) % innerpart_factor:
             raise refuse(what, f"the inner factors of {factors} do not hold {innerpart_factor}", loops=loop)
         return factors
-    if not isinstance(loop.extent, ir.IntImm) or loop.extent.value % innerpart_factor or partition_pos == n:
-        return perfect_tile(source, loop, n, 1 << 30)
-    outer = _factorizations(loop.extent.value // innerpart_factor, n)
-    drawn = list(source.choice(outer))
+    drawn = list(source.choice(_factorizations(extent // innerpart_factor, n)))
     drawn[-1] *= innerpart_factor
     return drawn
 
