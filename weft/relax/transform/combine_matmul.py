@@ -12,6 +12,7 @@ from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.dpl.rewrite import replace_bindings
+from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import DataflowBlock, SeqExpr
 from weft.relax.ordering import dependencies
 from weft.relax.rename import rename_vars
@@ -66,7 +67,7 @@ def combine_parallel_matmul(
     """
     if not isinstance(func.body, SeqExpr):
         return func
-    bb, uses = BlockBuilder(mod), use_counts(func)
+    bb, uses, mutable = BlockBuilder(mod), use_counts(func), mutable_variables(func, mod)
     renamed: dict[Expr, Expr] = {}
     blocks: list[Any] = []
     for block in func.body.blocks:
@@ -75,7 +76,7 @@ def combine_parallel_matmul(
             block = type(block)(tuple(bindings), span=block.span)
         if isinstance(block, DataflowBlock):
             found = _heads(block, uses) if for_attention else None
-            block = _combine(block, bb, renamed, check, uses, found)
+            block = _combine(block, bb, renamed, check, uses, found, mutable)
         blocks.append(block)
     body = rename_vars(func.body.body, renamed)
     return func.replace(body=ir.with_fields(func.body, blocks=tuple(blocks), body=body))
@@ -88,13 +89,15 @@ def _combine(
     check: Check | None,
     uses: Mapping[Expr, int],
     only: set[Expr] | None,
+    mutable: set[ExprVar],
 ) -> DataflowBlock:
-    """Join products of a block; `only` holds the variables that may come from a joint product."""
+    """Join products of a block; `only` has the variables that may come from a joint one, `mutable` what changes."""
     values = {b.var: b.value for b in block.bindings}
-    sums, steps = _sums(block, uses), _activations(block, uses)
+    sums = {v: end for v, end in _sums(block, uses).items() if end[1] not in mutable}
+    steps = _activations(block, uses)
     new: dict[ExprVar, Expr] = {}
     gone: set[Expr] = set()
-    for members in _groups(block):
+    for members in _groups(block, mutable):
         ends = [sums.get(b.var) for b in members]
         biases = [bias for _, bias in ends if bias is not None] if None not in ends else []  # type: ignore[misc]
         results = [end[0] for end in ends] if biases else [b.var for b in members]  # type: ignore[index]
@@ -176,13 +179,13 @@ def _heads(block: DataflowBlock, uses: Mapping[Expr, int]) -> set[Expr]:
     return found
 
 
-def _groups(block: DataflowBlock) -> list[list[Any]]:
-    """List products of the same tensor that do not need each other, and whose weights fit."""
+def _groups(block: DataflowBlock, mutable: set[ExprVar]) -> list[list[Any]]:
+    """List products of the same tensor that do not need each other, and whose weights fit and stay as they are."""
     needs = dependencies(block.bindings)
     found: dict[Any, list[int]] = {}
     for i, b in enumerate(block.bindings):
         key = _key(b.value)
-        if key is None:
+        if key is None or not is_mergeable(b.value, b.var, mutable):
             continue
         group = found.setdefault(key, [])
         if not _reaches(i, set(group), needs):
