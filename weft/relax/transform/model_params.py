@@ -273,8 +273,8 @@ def _lift(functions: list[Any], rows: list[list[Any]], name: str) -> tuple[list[
     if outputs == list(weights[0]):  # there is nothing to prepare
         whole: Any = bundle if outputs else ir.Tuple((), ty=bundle.ty)
         return functions, _apart(ir.Function((bundle,), SeqExpr((), whole, ty=bundle.ty), bundle.ty, True, attrs))
-    fields = tuple(names[v] for v in outputs)
-    fields = (*([ir.ShapeExpr(tuple(sizes[0][i] for i in extra))] if extra else []), *fields)
+    given: list[Any] = [ir.ShapeExpr(tuple(sizes[0][i] for i in extra))] if extra else []
+    fields = (*given, *(names[v] for v in outputs))
     result = RelaxVar("output_tuple", ir.TupleType(tuple(f.ty for f in fields)))
     bindings.append(VarBinding(result, ir.Tuple(fields, ty=result.ty)))
     body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=result.ty)
