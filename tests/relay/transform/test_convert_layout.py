@@ -50,6 +50,8 @@ FOLLOWS = {
     "sum": lambda y: relay.sum(y, axis=(1, -1), keepdims=True),
     "pad": lambda y: nn.pad(y, ((0, 0), (1, 0), (0, 2), (0, 0))),
     "strided_slice": lambda y: relay.strided_slice(y, [0, 1, 1, 0], [2, 7, 4, 6], [1, 2, 1, 3]),
+    "strided_slice by lists of other lengths": lambda y: relay.strided_slice(y, [0, 1], [1, -1, 3], [1, 1, 2, 1]),
+    "strided_slice without an end": lambda y: relay.strided_slice(y, [0, 1, 2], [1, 5]),
     "strided_slice of axes": lambda y: relay.strided_slice(y, [1], [3], axes=[1]),
     "batch_norm": lambda y: nn.batch_norm(y, *(var(n, 8) for n in "abcd"))[0],
     "softmax": lambda y: nn.softmax(y, axis=1),

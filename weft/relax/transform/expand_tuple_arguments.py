@@ -41,15 +41,13 @@ def expand_tuple_arguments(mod: IRModule) -> IRModule:
     Source: TVM's ``ExpandTupleArguments``.
     """
     functions = {name: f for name, f in called_only(mod).items() if any(isinstance(p.ty, TupleType) for p in f.params)}
-    if not functions:
-        return mod
 
     def call(name: str, old: Call) -> Expr:
         args = [leaf for p, a in zip(functions[name].params, old.args, strict=True) for leaf in _leaves(a, p.ty)]
         return Call(old.op, tuple(args), old.attrs, old.ty_args, span=old.span, ty=old.ty)
 
     made = change_calls(mod, {name: _expanded(f) for name, f in functions.items()}, call)
-    return dead_code_elimination()(canonicalize_bindings()(made))
+    return mod if made is mod else dead_code_elimination()(canonicalize_bindings()(made))
 
 
 def _expanded(func: Function) -> Function:
