@@ -145,6 +145,7 @@ AFTER_BLOCKS = {
     "a slice of axes": (lambda y: relay.strided_slice(y, [4, 1], [8, 6], [1, 2], axes=[1, 3]), 1),
     "a slice across blocks": (lambda y: relay.strided_slice(y, [0, 3], [2, 8]), 1),
     "upsampling": (lambda y: nn.upsampling(y, 2, 3, method="bilinear"), 1),
+    "a resized image": (lambda y: relay.image.resize2d(y, (3, 4)), 1),
 }
 
 

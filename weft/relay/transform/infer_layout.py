@@ -174,11 +174,11 @@ def _windows(attrs: Any, new: Any, old: Any, types: Any) -> Any:
 
 
 def _resized(attrs: Any, new: Any, old: Any, types: Any) -> Any:
-    """A layout whose spatial axes stand where they stood suits as it is."""
+    """A layout without blocks whose spatial axes stand where they stood suits as it is."""
     if new is not None and new[0] is not None:
         have, wanted = attrs["layout"], new[0]
         spatial = [c for c in primal(have) if c not in "NC"]
-        if all(index_of(wanted, c) == index_of(have, c) and index_of(wanted, c.lower()) < 0 for c in spatial):
+        if _plain(wanted) and all(index_of(wanted, c) == index_of(have, c) for c in spatial):
             attrs["layout"] = wanted
     return [attrs["layout"]], [attrs["layout"]]
 
