@@ -154,11 +154,7 @@ def _sums(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[Ex
             wide, narrow = _shape(product), _shape(bias)
             if not wide or narrow is None or len(narrow) != 1 or product.ty.dtype != bias.ty.dtype:
                 continue
-            if (
-                isinstance(narrow[0], ir.IntImm)
-                and isinstance(wide[-1], ir.IntImm)
-                and narrow[0].value == wide[-1].value
-            ):
+            if isinstance(narrow[0], ir.IntImm) and narrow[0].value == ir.as_int(wide[-1]):
                 found[product] = (b.var, bias)
     return found
 
@@ -169,14 +165,9 @@ def _shape(expr: Any) -> tuple[Any, ...] | None:
 
 def _heads(block: DataflowBlock, uses: Mapping[Expr, int]) -> set[Expr]:
     """The rows of features whose only use is a reshape to heads."""
-    found = set()
-    for b in block.bindings:
-        if is_op(b.value, "reshape"):
-            source: Any = b.value.args[0]  # type: ignore[attr-defined]
-            ranks = [len(s) for s in (_shape(source), _shape(b.var)) if s is not None]
-            if ranks == [3, 4] and uses.get(source) == 1:
-                found.add(source)
-    return found
+    reshaped: list[Any] = [b for b in block.bindings if is_op(b.value, "reshape")]
+    pairs = [(b.value.args[0], b.var) for b in reshaped]
+    return {s for s, made in pairs if uses.get(s) == 1 and [len(_shape(e) or ()) for e in (s, made)] == [3, 4]}
 
 
 def _groups(block: DataflowBlock, mutable: set[ExprVar]) -> list[list[Any]]:
@@ -188,7 +179,7 @@ def _groups(block: DataflowBlock, mutable: set[ExprVar]) -> list[list[Any]]:
         if key is None or not is_mergeable(b.value, b.var, mutable):
             continue
         group = found.setdefault(key, [])
-        if not _reaches(i, set(group), needs):
+        if set(ir.reached(needs[i], lambda j: needs[j])).isdisjoint(group):
             group.append(i)
     return [[block.bindings[i] for i in g] for g in (_splittable(g, block) for g in found.values()) if len(g) > 1]
 
@@ -212,9 +203,3 @@ def _key(value: Any) -> Any:
     if not all(isinstance(d, ir.IntImm) for d in (*batch, rows)):
         return None
     return x, tuple(ir.as_int(d) for d in (*batch, rows)), ty.dtype, str(value.attrs.get("out_dtype"))
-
-
-def _reaches(start: int, wanted: set[int], needs: list[set[int]]) -> bool:
-    """Whether a binding needs one of others."""
-    found = ir.reached(needs[start], lambda i: needs[i])
-    return not wanted.isdisjoint(found)

@@ -164,7 +164,7 @@ class _Mixed:
             key = (e, id(bb.bindings()))
             if key not in self.casts or e in self.mutable:
                 self.blocks.append(bb.bindings())
-                self.casts[key] = bb.emit(op.make_call("astype")(e, dtype=_HALF), f"{_name(e)}16")
+                self.casts[key] = bb.emit(op.make_call("astype")(e, dtype=_HALF), f"{getattr(e, 'name_hint', 'c')}16")
             return self.casts[key]
 
         return ir.Call(value.op, tuple(map(narrow, value.args)), attrs, value.ty_args, span=value.span)
@@ -172,7 +172,3 @@ class _Mixed:
 
 def _is_tensor(e: Any) -> bool:
     return isinstance(getattr(e, "ty", None), ir.TensorType)
-
-
-def _name(e: Any) -> str:
-    return e.name_hint if isinstance(e, ir.ExprVar) else "c"
