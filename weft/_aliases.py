@@ -106,8 +106,6 @@ MODULES = {
     "script.parser": "weft.script",
     "script.tirx": "weft.script.tir",
     "target.datatype": "weft.tir.custom_datatype",
-    "target.tag": "weft.target.tags",
-    "target.tag_registry": "weft.target.tags",
     "testing.utils": "weft.testing",
     "dlight.analysis": "weft.dlight.base.analysis",
     "dlight.base.schedule_rule": "weft.dlight.base",
