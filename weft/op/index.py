@@ -22,10 +22,14 @@ def _take_infer(x: Expr, indices: Expr, axis: int | None, mode: str) -> TensorTy
         raise ShapeMismatch("take: 'x' has no dimensions", expected="at least 1", found="0", where=x.span)
     if axis is None and ty.ndim not in (-1, 1):
         raise InvalidArgument("take: 'axis' must be given for a tensor of several dimensions", where=x.span)
+    if mode == "nan" and not DataType(ty.dtype or "float32").is_float:
+        raise DTypeMismatch("take: mode 'nan' is of floats", expected="a float type", found=ty.dtype, where=x.span)
     if ty.shape is None or it.shape is None:
         return TensorType(None, ty.dtype, ty.ndim - 1 + it.ndim if ty.ndim >= 0 and it.ndim >= 0 else -1)
     a = normalize_axis("take", axis or 0, ty.ndim)
-    if single is not None:
+    if mode == "nan":
+        pass  # there is a value for each index
+    elif single is not None:
         _demand_some("take", ty.shape[a], (), x)
         if mode == "fast":
             limits = (-ty.shape[a], ty.shape[a] - int64(1))
@@ -47,15 +51,18 @@ def _take_ref(x: Any, indices: Any, axis: Any, mode: str) -> Any:
     size = np.size(x) if axis is None else np.shape(x)[axis]
     if mode == "wrap" and size:  # NumPy's own counts one length of the axis at a time
         mode, indices = "clip", indices % size
+    if mode == "nan":  # which lies behind the last element
+        x, indices = np.insert(x, size, np.nan, axis or 0), np.where((indices >= 0) & (indices < size), indices, size)
+        mode = "clip"
     modes: Any = {"fast": "raise"}
     return np.take(x, indices, axis, mode=modes.get(mode, mode))
 
 
 declare(
-    "take", "x indices", {"axis": axis(None), "mode": word("fast", "fast", "clip", "wrap")}, infer=_take_infer,
+    "take", "x indices", {"axis": axis(None), "mode": word("fast", "fast", "clip", "wrap", "nan")}, infer=_take_infer,
     lower=take, reference=_take_ref, fusion=Fusion.INJECTIVE,
     doc="Elements along an axis by index; negative indices count from the end. Indices outside are refused; with mode "
-    "``clip`` all are clamped, with ``wrap`` counted round the axis.",
+    "``clip`` all are clamped, with ``wrap`` counted round the axis; with ``nan`` they are NaN, negative ones, too.",
 )  # fmt: skip
 
 

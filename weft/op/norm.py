@@ -103,7 +103,7 @@ declare(
     reference=lambda x, weight, axes, epsilon: (
         x
         / np.sqrt(np.mean(x.astype(np.float64) ** 2, normalize_axes("rms_norm", axes, x.ndim), keepdims=True) + epsilon)
-        * weight
+        * weight.reshape([n if d in normalize_axes("rms_norm", axes, x.ndim) else 1 for d, n in enumerate(x.shape)])
     ).astype(x.dtype),
     fusion=Fusion.REDUCTION, rtol=1e-4, doc="Divide by the root of the mean square over trailing axes, then scale.",
 )  # fmt: skip

@@ -41,6 +41,11 @@ def _atom(expr: ir.Expr, bb: Any) -> ir.Expr:
     return replace(expr, ty=type_of(expr)) if not isinstance(expr, ir.ExprVar) else expr
 
 
+@NORMAL_FORM.on(ir.PrimExpr, int, float)
+def _scalar(expr: ir.PrimExpr | float, bb: Any) -> ir.Expr:
+    return ir.prim_value(expr)
+
+
 @NORMAL_FORM.on(ir.Call)
 def _call(expr: ir.Call, bb: Any) -> ir.Expr:
     op = expr.op if isinstance(expr.op, (ir.Op, ir.ExternFunc, ir.GlobalVar)) else bb.atom(expr.op)

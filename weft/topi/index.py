@@ -1,5 +1,6 @@
 """Gathering and scattering by index."""
 
+import math
 from typing import Any
 
 from weft import error, ir, te, tir
@@ -35,11 +36,14 @@ def take(x: te.Tensor, indices: te.Tensor | Scalar, axis: int | None = None, mod
     def place(*i: Any) -> Any:
         return given(*i) if isinstance(given, te.Tensor) else cast("int64", given)  # type: ignore[arg-type]
 
-    return te.compute(
-        (*x.shape[:a], *picked, *x.shape[a + 1 :]),
-        lambda *i: x(*i[:a], _resolved(place(*i[a : a + n]), x.shape[a], mode), *i[a + n :]),
-        name="T_take",
-    )
+    def element(*i: Any) -> Any:
+        index, extent = place(*i[a : a + n]), x.shape[a]
+        value = x(*i[:a], _resolved(index, extent, mode), *i[a + n :])
+        if mode != "nan":
+            return value
+        return tir.if_then_else(ir.all_of(index >= 0, index < extent), value, ir.const(math.nan, x.dtype))
+
+    return te.compute((*x.shape[:a], *picked, *x.shape[a + 1 :]), element, name="T_take")
 
 
 def take_flat(x: te.Tensor, indices: te.Tensor, mode: str = "fast") -> Any:

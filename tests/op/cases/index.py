@@ -9,6 +9,7 @@ case("take", make=lambda s: call(s.real(s.a, 4), s.integer(low=0, high=4, dtype=
 case("take", make=lambda s: call(s.integer(9), s.integer(s.b, low=0, high=9)))
 case("take", make=lambda s: call(s.real(4, s.a), s.integer(s.b, low=-9, high=9), axis=0, mode="clip"))
 case("take", make=lambda s: call(s.real(4, s.a), s.integer(s.b, low=-4, high=9), axis=0, mode="wrap"))
+case("take", make=lambda s: call(s.real(4, s.a, s.c), s.integer(s.b, low=-4, high=9), axis=1, mode="nan"))
 case("gather_elements", make=lambda s: call(s.real(s.a, 6, s.c), s.integer(s.a, s.b, s.c, low=-6, high=6), axis=1))
 
 

@@ -60,6 +60,8 @@ FOLLOWERS: dict[str, Any] = {
     "again": lambda y: OP.nn.conv2d(y, relax.const(np.linspace(-1, 1, 24, dtype="float32").reshape(6, 4, 1, 1))),
     "matmul": lambda y: OP.matmul(y, relax.const(np.ones((7, 2), "float32"))),
     "reshape": lambda y: OP.reshape(y, (2, -1)),
+    "broadcast": lambda y: OP.broadcast_to(OP.max(y, [2, 3], keepdims=True), (3, 2, 4, 5, 7)),
+    "dropout": lambda y: OP.nn.dropout(OP.nn.relu(y), 0.5)[0],
 }  # fmt: skip
 
 

@@ -126,6 +126,33 @@ def test_functions_share_what_all_compute():
         transform.LiftTransformParams(shared_transform=True)(other)
 
 
+SIZES = """@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((3,), "float32"), w: R.Tensor(("m", "k"), "float32"), s: R.Shape(["q"])):
+        m, k, q = T.int64(), T.int64(), T.int64()
+        R.func_attr({"num_input": 1})
+        with R.dataflow():
+            a = R.sum(R.exp(w), axis=[1])
+            y = R.add(R.reshape(R.broadcast_to(x, R.shape([q, 3])), R.shape([q * 3])), R.ones((q * 3,), "float32"))
+            z = R.add(R.broadcast_to(x, R.shape([k, 3])), R.sum(a))
+            R.output(y, z)
+        return (y, z)
+"""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_sizes_that_only_lifted_weights_had_are_passed_on(shared):
+    """``k`` comes from a weight that is not needed any more, ``q`` from a shape among the weights."""
+    old, new = from_source(SIZES), transform.LiftTransformParams(shared)(from_source(SIZES))
+    assert len(new["main"].params) == 3 and str(new["main"].params[1].ty) == "R.Shape([k, q])"
+    vm = machine(new)
+    given = (X[:3, 0].copy(), np.float32([[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]]), weft.runtime.ShapeTuple([4]))
+    prepared = vm["transform_params" if shared else "main_transform_params"](given[1:])
+    for found, expected in zip(vm["main"](given[0], *prepared), machine(old)["main"](*given), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5)
+
+
 def test_lazy():
     new = transform.LazyTransformParams("test.params.get", "test.params.set")(transform.LiftTransformParams()(MOD))
     taken, stored = [], {}

@@ -13,3 +13,14 @@ def test_nested_calls_get_variables():
     assert not violations(out, SPECS["relax.normalized"])
     assert normalize()(out)["main"] is out["main"]
     assert out["main"].ret_ty.shape[0].value == 0
+
+
+def test_scalars_stand_where_expressions_do():
+    """A scalar of TVM's programs is a value of Relax where it is bound, packed, passed, tested or returned."""
+    n = ir.Var("n", "int64")
+    x, v = relax.Var("x", relax.TensorType((n,), "float32")), relax.Var("v", ir.PrimType("int64"))
+    bound = relax.SeqExpr((relax.BindingBlock((relax.VarBinding(v, n + 1),)),), v)
+    call = ir.Call(ir.ExternFunc("f"), (n, 3, 2.5), ir.Attrs.of(), (relax.AnyType(),))
+    for body in (bound, ir.Tuple((x, n)), ir.If(n > 1, x, x), call, n):
+        out = normalize()(ir.IRModule({"main": ir.Function((x,), body, None, body is not call)}))
+        assert not violations(out, SPECS["relax.normalized"])

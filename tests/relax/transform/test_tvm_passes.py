@@ -7,6 +7,7 @@ import weft
 from tests.relax_models import written
 from weft import error, ir, relax, tir
 from weft.relax import transform as t
+from weft.relax.interpreter import evaluate
 from weft.relax.transform.legalize_ops import register_legalize
 from weft.script import from_source
 
@@ -240,6 +241,14 @@ def test_batch_norms_use_the_batch_in_training():
     np.testing.assert_allclose(out[0], normal(mean, variance), rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(out[1], 0.75 * m + 0.25 * mean, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(out[2], 0.75 * v + 0.25 * variance, rtol=1e-4, atol=1e-5)
+
+
+def test_norms_lie_along_their_axes():
+    arrays = [RNG.standard_normal(s).astype("float32") for s in ((3, 3, 3), 3, 3)]
+    for call in ("layer_norm(x, g, b, axes=[1])", "rms_norm(x, g, axes=[0])"):
+        mod = module([f"z = R.nn.{call}"], "x: (3, 3, 3), g: (3), b: (3)")
+        decomposed, own = (evaluate(m, *arrays)[0] for m in (t.DecomposeOpsForTraining()(mod), mod))
+        np.testing.assert_allclose(decomposed, own, rtol=1e-4, atol=1e-5)
 
 
 # --- Passes of one rule -----------------------------------------------------------------------------------------------

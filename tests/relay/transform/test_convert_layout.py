@@ -50,6 +50,8 @@ FOLLOWS = {
     "sum": lambda y: relay.sum(y, axis=(1, -1), keepdims=True),
     "pad": lambda y: nn.pad(y, ((0, 0), (1, 0), (0, 2), (0, 0))),
     "strided_slice": lambda y: relay.strided_slice(y, [0, 1, 1, 0], [2, 7, 4, 6], [1, 2, 1, 3]),
+    "strided_slice by lists of other lengths": lambda y: relay.strided_slice(y, [0, 1], [1, -1, 3], [1, 1, 2, 1]),
+    "strided_slice without an end": lambda y: relay.strided_slice(y, [0, 1, 2], [1, 5]),
     "strided_slice of axes": lambda y: relay.strided_slice(y, [1], [3], axes=[1]),
     "batch_norm": lambda y: nn.batch_norm(y, *(var(n, 8) for n in "abcd"))[0],
     "softmax": lambda y: nn.softmax(y, axis=1),
@@ -143,6 +145,7 @@ AFTER_BLOCKS = {
     "a slice of axes": (lambda y: relay.strided_slice(y, [4, 1], [8, 6], [1, 2], axes=[1, 3]), 1),
     "a slice across blocks": (lambda y: relay.strided_slice(y, [0, 3], [2, 8]), 1),
     "upsampling": (lambda y: nn.upsampling(y, 2, 3, method="bilinear"), 1),
+    "a resized image": (lambda y: relay.image.resize2d(y, (3, 4)), 1),
 }
 
 

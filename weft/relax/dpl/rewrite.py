@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -14,7 +14,7 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.dpl.context import PatternContext
 from weft.relax.dpl.match import extract_matches
 from weft.relax.dpl.pattern import OPERATIONS, DFPattern
-from weft.relax.effects import is_pure_call
+from weft.relax.effects import is_pure_call, mutable_variables
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.ordering import sort_bindings
@@ -51,6 +51,17 @@ def rewrite_call(pattern: DFPattern, rewriter: Rewriter, func: Function, mod: IR
         When it does not come to an end, because what the rewriter returns matches again.
     """
     return PatternMatchingRewriter(pattern, rewriter)(func, mod)
+
+
+class _Steady(dict[Any, Expr]):
+    """Values of variables: those made of memory that changes, which would differ elsewhere, are not seen through."""
+
+    def __init__(self, mutable: set[ExprVar], values: Mapping[Any, Expr] | None = None) -> None:
+        super().__init__(values or {})
+        self.mutable = mutable
+
+    def __contains__(self, var: object) -> bool:
+        return super().__contains__(var) and self.mutable.isdisjoint((var, *variables(self[var])))
 
 
 class MissingPattern(InvalidArgument, KeyError):
@@ -107,8 +118,9 @@ class PatternMatchingRewriter:
         )
 
     def _round(self, func: Function, mod: IRModule) -> Function:
-        values: dict[Any, Expr] = dict(get_var2val(func))
-        since: dict[Any, Expr] = {}  # what was bound since the last call that has effects
+        mutable = mutable_variables(func, mod)
+        values = _Steady(mutable, get_var2val(func))
+        since = _Steady(mutable)  # what was bound since the last call that has effects
 
         def rule(binding: Any, value: Expr, bb: BlockBuilder) -> Expr | None:
             for b in reversed(bb.bindings()):  # what was emitted since the last call

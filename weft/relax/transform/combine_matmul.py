@@ -12,6 +12,7 @@ from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.dpl.rewrite import replace_bindings
+from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import DataflowBlock, SeqExpr
 from weft.relax.ordering import dependencies
 from weft.relax.rename import rename_vars
@@ -66,7 +67,7 @@ def combine_parallel_matmul(
     """
     if not isinstance(func.body, SeqExpr):
         return func
-    bb, uses = BlockBuilder(mod), use_counts(func)
+    bb, uses, mutable = BlockBuilder(mod), use_counts(func), mutable_variables(func, mod)
     renamed: dict[Expr, Expr] = {}
     blocks: list[Any] = []
     for block in func.body.blocks:
@@ -75,7 +76,7 @@ def combine_parallel_matmul(
             block = type(block)(tuple(bindings), span=block.span)
         if isinstance(block, DataflowBlock):
             found = _heads(block, uses) if for_attention else None
-            block = _combine(block, bb, renamed, check, uses, found)
+            block = _combine(block, bb, renamed, check, uses, found, mutable)
         blocks.append(block)
     body = rename_vars(func.body.body, renamed)
     return func.replace(body=ir.with_fields(func.body, blocks=tuple(blocks), body=body))
@@ -88,13 +89,15 @@ def _combine(
     check: Check | None,
     uses: Mapping[Expr, int],
     only: set[Expr] | None,
+    mutable: set[ExprVar],
 ) -> DataflowBlock:
-    """Join products of a block; `only` holds the variables that may come from a joint product."""
+    """Join products of a block; `only` has the variables that may come from a joint one, `mutable` what changes."""
     values = {b.var: b.value for b in block.bindings}
-    sums, steps = _sums(block, uses), _activations(block, uses)
+    sums = {v: end for v, end in _sums(block, uses).items() if end[1] not in mutable}
+    steps = _activations(block, uses)
     new: dict[ExprVar, Expr] = {}
     gone: set[Expr] = set()
-    for members in _groups(block):
+    for members in _groups(block, mutable):
         ends = [sums.get(b.var) for b in members]
         biases = [bias for _, bias in ends if bias is not None] if None not in ends else []  # type: ignore[misc]
         results = [end[0] for end in ends] if biases else [b.var for b in members]  # type: ignore[index]
@@ -151,11 +154,7 @@ def _sums(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[Ex
             wide, narrow = _shape(product), _shape(bias)
             if not wide or narrow is None or len(narrow) != 1 or product.ty.dtype != bias.ty.dtype:
                 continue
-            if (
-                isinstance(narrow[0], ir.IntImm)
-                and isinstance(wide[-1], ir.IntImm)
-                and narrow[0].value == wide[-1].value
-            ):
+            if isinstance(narrow[0], ir.IntImm) and narrow[0].value == ir.as_int(wide[-1]):
                 found[product] = (b.var, bias)
     return found
 
@@ -166,26 +165,21 @@ def _shape(expr: Any) -> tuple[Any, ...] | None:
 
 def _heads(block: DataflowBlock, uses: Mapping[Expr, int]) -> set[Expr]:
     """The rows of features whose only use is a reshape to heads."""
-    found = set()
-    for b in block.bindings:
-        if is_op(b.value, "reshape"):
-            source: Any = b.value.args[0]  # type: ignore[attr-defined]
-            ranks = [len(s) for s in (_shape(source), _shape(b.var)) if s is not None]
-            if ranks == [3, 4] and uses.get(source) == 1:
-                found.add(source)
-    return found
+    reshaped: list[Any] = [b for b in block.bindings if is_op(b.value, "reshape")]
+    pairs = [(b.value.args[0], b.var) for b in reshaped]
+    return {s for s, made in pairs if uses.get(s) == 1 and [len(_shape(e) or ()) for e in (s, made)] == [3, 4]}
 
 
-def _groups(block: DataflowBlock) -> list[list[Any]]:
-    """List products of the same tensor that do not need each other, and whose weights fit."""
+def _groups(block: DataflowBlock, mutable: set[ExprVar]) -> list[list[Any]]:
+    """List products of the same tensor that do not need each other, and whose weights fit and stay as they are."""
     needs = dependencies(block.bindings)
     found: dict[Any, list[int]] = {}
     for i, b in enumerate(block.bindings):
         key = _key(b.value)
-        if key is None:
+        if key is None or not is_mergeable(b.value, b.var, mutable):
             continue
         group = found.setdefault(key, [])
-        if not _reaches(i, set(group), needs):
+        if set(ir.reached(needs[i], lambda j: needs[j])).isdisjoint(group):
             group.append(i)
     return [[block.bindings[i] for i in g] for g in (_splittable(g, block) for g in found.values()) if len(g) > 1]
 
@@ -209,9 +203,3 @@ def _key(value: Any) -> Any:
     if not all(isinstance(d, ir.IntImm) for d in (*batch, rows)):
         return None
     return x, tuple(ir.as_int(d) for d in (*batch, rows)), ty.dtype, str(value.attrs.get("out_dtype"))
-
-
-def _reaches(start: int, wanted: set[int], needs: list[set[int]]) -> bool:
-    """Whether a binding needs one of others."""
-    found = ir.reached(needs[start], lambda i: needs[i])
-    return not wanted.isdisjoint(found)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import ir
-from weft.op import make_call
+from weft.op import make_call, normalize_axes
 from weft.relax.core_ops import is_op
 from weft.relax.rewriter import rewrite_bindings
 
@@ -86,8 +86,15 @@ def _both(call: ir.Call) -> ir.Expr | None:
     return None
 
 
-def _along(vector: ir.Expr, ndim: int, axis: int) -> ir.Expr:
-    return make_call("expand_dims")(vector, [i for i in range(ndim) if i != axis])
+def _along(vector: ir.Expr, ndim: int, *axes: int) -> ir.Expr:
+    return make_call("expand_dims")(vector, [i for i in range(ndim) if i not in axes])
+
+
+def _affine(call: Any) -> list[ir.Expr]:
+    """Lay the scale and shift of a norm along its axes; along the last ones they broadcast as they are."""
+    ndim, vectors = call.args[0].ty.ndim, list(call.args[1:])
+    over = normalize_axes("norm", call.attrs["axes"], ndim) if ndim >= 0 else ()
+    return [_along(v, ndim, *over) for v in vectors] if over and over[0] != ndim - len(over) else vectors
 
 
 def _batch_norm(call: ir.Call, mean: ir.Expr, variance: ir.Expr) -> ir.Tuple:
@@ -103,8 +110,7 @@ def _batch_norm(call: ir.Call, mean: ir.Expr, variance: ir.Expr) -> ir.Tuple:
 
 
 def _layer_norm(call: ir.Call) -> ir.Expr:
-    data, gamma, beta = call.args
-    axes = call.attrs["axes"]
+    (gamma, beta), data, axes = _affine(call), call.args[0], call.attrs["axes"]
     mean, variance = (make_call(n)(data, axes, keepdims=True) for n in ("mean", "variance"))
     out = _normalized(data, mean, variance, call.attrs["epsilon"])
     if call.attrs["scale"]:
@@ -113,7 +119,7 @@ def _layer_norm(call: ir.Call) -> ir.Expr:
 
 
 def _rms_norm(call: ir.Call) -> ir.Expr:
-    data, weight = call.args
+    (weight,), data = _affine(call), call.args[0]
     square = make_call("mean")(make_call("multiply")(data, data), call.attrs["axes"], keepdims=True)
     root = make_call("sqrt")(make_call("add")(square, ir.constant(call.attrs["epsilon"], data.ty.dtype)))
     return make_call("multiply")(make_call("divide")(data, root), weight)

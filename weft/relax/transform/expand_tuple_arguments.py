@@ -5,6 +5,8 @@ from typing import Any
 from weft.ir import Call, Expr, Function, IRModule, Tuple, TupleGetItem, TupleType, Type, module_pass
 from weft.relax.expr import BindingBlock, SeqExpr, Var, VarBinding
 from weft.relax.transform.call_sites import called_only, change_calls, with_params
+from weft.relax.transform.canonicalize import canonicalize_bindings
+from weft.relax.transform.cse import dead_code_elimination
 
 
 @module_pass
@@ -34,9 +36,7 @@ def expand_tuple_arguments(mod: IRModule) -> IRModule:
 
         @R.function(private=True)
         def helper(t_0: R.Tensor((2,), "float32"), t_1: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):
-            t: R.Tuple(R.Tensor((2,), "float32"), R.Tensor((2,), "float32")) = (t_0, t_1)
-            a: R.Tensor((2,), "float32") = t[1]
-            return a
+            return t_1
     Cost: Linear.
     Source: TVM's ``ExpandTupleArguments``.
     """
@@ -46,7 +46,8 @@ def expand_tuple_arguments(mod: IRModule) -> IRModule:
         args = [leaf for p, a in zip(functions[name].params, old.args, strict=True) for leaf in _leaves(a, p.ty)]
         return Call(old.op, tuple(args), old.attrs, old.ty_args, span=old.span, ty=old.ty)
 
-    return change_calls(mod, {name: _expanded(f) for name, f in functions.items()}, call)
+    made = change_calls(mod, {name: _expanded(f) for name, f in functions.items()}, call)
+    return mod if made is mod else dead_code_elimination()(canonicalize_bindings()(made))
 
 
 def _expanded(func: Function) -> Function:

@@ -104,7 +104,7 @@ def infer_layouts(call: Any, have: Sequence[Any], wanted: Mapping[str, Sequence[
         When a wanted layout has other dimensions.
     """
     name = call.op.name.removeprefix("relax.") if isinstance(call.op, ir.Op) else ""
-    unknown = any(v is None and isinstance(a.ty, ir.TensorType) for a, v in zip(call.args, have, strict=True))
+    unknown = any(v is None and not isinstance(a.ty, ir.PrimType) for a, v in zip(call.args, have, strict=True))
     if unknown or name not in list_ops():
         return None
     definition = get_op_def(call.op)
@@ -144,7 +144,7 @@ def _keeps_blocks(case: _Case) -> bool:
 
 def _in_blocks(case: _Case) -> Inferred | None:
     """Element-wise, of scalars and tensors of one rank in the layout of the first with blocks; ones are broadcast."""
-    layout, whole = next(v for v in case.have if has_blocks(v)), case.call.ty.shape
+    layout, whole = next(v for v in case.have if has_blocks(v)), getattr(case.call.ty, "shape", None)
     shapes: list[Any] = [a.ty.shape for a in case.call.args if isinstance(a.ty, ir.TensorType)]
     if whole is None or any(s is None or len(s) not in (0, len(whole)) for s in shapes):
         return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft import error, ir, op
 from weft.relax.core_ops import CORE_OPS
+from weft.relax.effects import mutable_variables
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type
@@ -71,7 +72,7 @@ def to_mixed_precision(
         raise error.InvalidArgument(
             "products have one of two types", expected="'float16' or 'float32'", found=repr(out_dtype)
         )
-    state = _Mixed(out_dtype)
+    state = _Mixed(out_dtype, mutable_variables(func, mod))
     if fp16_input_names:
         func = _with_half_params(func, set(fp16_input_names), state)
     new = rewrite_bindings(func, mod, state.rule)
@@ -90,7 +91,8 @@ def _with_half_params(func: ir.Function, names: set[str], state: _Mixed) -> ir.F
         params.append(half)
         cast: Any = op.make_call("astype")(half, dtype=_FULL)
         casts.append(VarBinding(p, ir.Call(cast.op, cast.args, cast.attrs, ty=ty)))
-        state.half[p] = half
+        if p not in state.mutable:
+            state.half[p] = half
     seq: Any = func.body
     if not casts or not isinstance(seq, SeqExpr):
         return func
@@ -106,8 +108,9 @@ def _is_float32(e: Any) -> bool:
 class _Mixed:
     """The float16 forms of float32 values."""
 
-    def __init__(self, out_dtype: str) -> None:
+    def __init__(self, out_dtype: str, mutable: set[ir.ExprVar]) -> None:
         self.out_dtype = out_dtype
+        self.mutable = mutable  # whose float16 forms do not last
         self.half: dict[ir.Expr, Any] = {}  # the variable of a float32 value to that of its float16 form
         self.products: set[ir.Expr] = set()  # variables whose values are no worse in float16
         self.casts: dict[tuple[ir.Expr, int], Any] = {}  # variable and block to its float16 form
@@ -136,13 +139,14 @@ class _Mixed:
         attrs = value.attrs.with_(out_dtype=self.out_dtype) if takes else value.attrs
         new = self.on_halves(value, attrs, bb)
         if takes and self.out_dtype == _FULL:
-            self.products.add(binding.var)
+            self.products |= {binding.var} - self.mutable
             return new
         return self.widened(binding, bb.emit(new, f"{binding.var.name_hint}16"))
 
     def widened(self, binding: Binding, half: Any) -> ir.Expr:
         """Return the float32 form of a result, and remember its float16 form."""
-        self.half[binding.var] = half
+        if binding.var not in self.mutable:
+            self.half[binding.var] = half
         return op.make_call("astype")(half, dtype=_FULL)
 
     def on_halves(self, value: ir.Call, attrs: Any, bb: BlockBuilder) -> ir.Call:
@@ -158,9 +162,9 @@ class _Mixed:
             if e in self.half:
                 return self.half[e]
             key = (e, id(bb.bindings()))
-            if key not in self.casts:
+            if key not in self.casts or e in self.mutable:
                 self.blocks.append(bb.bindings())
-                self.casts[key] = bb.emit(op.make_call("astype")(e, dtype=_HALF), f"{_name(e)}16")
+                self.casts[key] = bb.emit(op.make_call("astype")(e, dtype=_HALF), f"{getattr(e, 'name_hint', 'c')}16")
             return self.casts[key]
 
         return ir.Call(value.op, tuple(map(narrow, value.args)), attrs, value.ty_args, span=value.span)
@@ -168,7 +172,3 @@ class _Mixed:
 
 def _is_tensor(e: Any) -> bool:
     return isinstance(getattr(e, "ty", None), ir.TensorType)
-
-
-def _name(e: Any) -> str:
-    return e.name_hint if isinstance(e, ir.ExprVar) else "c"

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.relax.analysis.types import definable_tir_vars_in_type
 from weft.relax.effects import is_mergeable, mutable_variables
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
@@ -95,7 +96,8 @@ def lift_transform_params(mod: ir.IRModule, shared_transform: bool | Sequence[st
 
     Requires: ``relax.normalized``.
     Ensures: ``relax.normalized``. For each function ``f`` with ``num_input`` there is ``f_transform_params``, which
-        takes the tuple of weights and returns the tuple of what ``f`` takes after its inputs. What follows from
+        takes the tuple of weights and returns the tuple of what ``f`` takes after its inputs: a shape of the sizes
+        that nothing else gives any more, if there are any, then tensors. What follows from
         ``builtin.stop_lift_params`` stays in ``f``.
     Before::
 
@@ -237,12 +239,17 @@ def _lift(functions: list[Any], rows: list[list[Any]], name: str) -> tuple[list[
     kept = [{b.var for block in rest.blocks for b in block.bindings} for rest in rests]
     needed = [used - own for used, own in zip(uses, kept, strict=True)]
     places = [n for n in range(len(known[0])) if any(own[n] in used for own, used in zip(known, needed, strict=True))]
+    kept_params = [[own[n] for n in places] for own in known]
+    sizes = [definable_tir_vars_in_type(ir.TupleType(tuple(p.ty for p in w))) for w in weights]
+    missing = list(map(_missing, functions, rests, kept_params, sizes))
+    extra = [i for i in range(len(sizes[0])) if any(i in own for own in missing)]
     left: list[ir.Function] = []
-    for f, own, rest in zip(functions, known, rests, strict=True):
+    for f, own, rest, own_sizes in zip(functions, known, rests, sizes, strict=True):
+        shape = RelaxVar("extra_symbolic_vars", ir.ShapeType(tuple(own_sizes[i] for i in extra)))
         renamed: dict[ir.Expr, ir.Expr] = {
             own[n]: RelaxVar(own[n].name_hint, own[n].ty, span=own[n].span) for n in places
         }
-        params = (*f.params[: _weights(f)], *renamed.values())
+        params = (*f.params[: _weights(f)], *([shape] if extra else []), *renamed.values())
         left.append(_typed(f.replace(params=params, body=rename_vars(rest, renamed))))
 
     bundle = RelaxVar("model_params", ir.TupleType(tuple(p.ty for p in weights[0])))
@@ -264,12 +271,22 @@ def _lift(functions: list[Any], rows: list[list[Any]], name: str) -> tuple[list[
     take(outputs)
     attrs = ir.Attrs.of({"num_input": 0, "global_symbol": name})
     if outputs == list(weights[0]):  # there is nothing to prepare
-        return functions, _apart(ir.Function((bundle,), SeqExpr((), bundle, ty=bundle.ty), bundle.ty, True, attrs))
-    fields = tuple(names[v] for v in outputs)
+        whole: Any = bundle if outputs else ir.Tuple((), ty=bundle.ty)
+        return functions, _apart(ir.Function((bundle,), SeqExpr((), whole, ty=bundle.ty), bundle.ty, True, attrs))
+    given: list[Any] = [ir.ShapeExpr(tuple(sizes[0][i] for i in extra))] if extra else []
+    fields = (*given, *(names[v] for v in outputs))
     result = RelaxVar("output_tuple", ir.TupleType(tuple(f.ty for f in fields)))
     bindings.append(VarBinding(result, ir.Tuple(fields, ty=result.ty)))
     body = SeqExpr((DataflowBlock(tuple(bindings)),), result, ty=result.ty)
     return left, _apart(ir.Function((bundle,), body, result.ty, True, attrs))
+
+
+def _missing(func: Any, rest: SeqExpr, kept: Sequence[Any], sizes: Sequence[Any]) -> set[int]:
+    """Return the numbers of the sizes of weights that the rest of a function uses and that no parameter gives."""
+    params = (*func.params[: _weights(func)], *kept)
+    given = {n for p in params for n in definable_tir_vars_in_type(p.ty)}
+    used = set(ir.find((rest, *(p.ty for p in kept)), ir.Var)) - given
+    return {i for i, n in enumerate(sizes) if n in used}
 
 
 def _apart(func: ir.Function) -> ir.Function:

@@ -70,7 +70,7 @@ def _region(root: Any, inside: dict[Any, str]) -> None:
 
 
 @also_called(expr="mod")
-def count_layers(mod: ir.IRModule, valid_ops: Sequence[str] = ("nn.conv2d",)) -> int:
+def count_layers(mod: Program, valid_ops: Sequence[str] = ("nn.conv2d",)) -> int:
     """Return the depth of a program, counted in calls of some operators: those on the longest way to the result."""
     depths: dict[Any, int] = {}
 
@@ -79,7 +79,7 @@ def count_layers(mod: ir.IRModule, valid_ops: Sequence[str] = ("nn.conv2d",)) ->
         depths[e] = below + (_name(e) in valid_ops)
         return e
 
-    func = mod["main"]
+    func = mod["main"] if isinstance(mod, ir.IRModule) else mod
     rewrite_with_original(func, depth)
     return depths[func]
 

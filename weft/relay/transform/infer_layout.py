@@ -174,11 +174,11 @@ def _windows(attrs: Any, new: Any, old: Any, types: Any) -> Any:
 
 
 def _resized(attrs: Any, new: Any, old: Any, types: Any) -> Any:
-    """A layout whose spatial axes stand where they stood suits as it is."""
+    """A layout without blocks whose spatial axes stand where they stood suits as it is."""
     if new is not None and new[0] is not None:
         have, wanted = attrs["layout"], new[0]
         spatial = [c for c in primal(have) if c not in "NC"]
-        if all(index_of(wanted, c) == index_of(have, c) and index_of(wanted, c.lower()) < 0 for c in spatial):
+        if _plain(wanted) and all(index_of(wanted, c) == index_of(have, c) for c in spatial):
             attrs["layout"] = wanted
     return [attrs["layout"]], [attrs["layout"]]
 
@@ -295,28 +295,33 @@ def _transposed(attrs: Any, new: Any, old: Any, types: Any) -> Any:
 
 def _sliced(attrs: Any, new: Any, old: Any, types: Any) -> Any:
     first, axes = old[0], attrs["axes"]
-    if first is None or (axes is None and len(attrs["begin"]) > len(blocks(first))):
+    given = [attrs[name] or () for name in ("begin", "end", "strides")]
+    count = len(given[0]) if axes is not None else max(map(len, given))
+    if first is None or (axes is None and count > len(blocks(first))):
         return None
     wanted = first if new is None else new[0]
     if new is None or wanted == first:
         return [first], [first]
     if not _plain(first) or sorted(primal(wanted)) != sorted(first) or attrs.get("slice_mode", "end") != "end":
         return None
-    named = list(first[: len(attrs["begin"])] if axes is None else (first[a] for a in _axes(axes, len(first))))
+    named = list(first[:count] if axes is None else (first[a] for a in _axes(axes, len(first))))
     extents = dict(zip(first, map(ir.as_int, types[0].shape), strict=True))
-    rows: dict[str, tuple[int, int, int]] = {}
-    for i, c in enumerate(named):
-        row = _sliced_blocks(c, i, attrs, extents[c], dict(blocks(wanted)).get(c.lower(), 0))
+    given[2] = given[2] * count if len(given[2]) == 1 else given[2]
+    rows: dict[str, tuple[int, ...]] = {}
+    for i, c in enumerate(named):  # what is missing is the whole axis
+        whole = (0, extents[c] or 2**31 - 1, 1)
+        bounds = tuple(d if i >= len(v) or v[i] is None else int(v[i]) for v, d in zip(given, whole, strict=True))
+        row = _sliced_blocks(bounds, extents[c], dict(blocks(wanted)).get(c.lower(), 0))
         if row is None:
             return None
         rows[c] = row
     order = [c for c, _ in blocks(wanted)]
     if axes is None:  # axes behind the last that is sliced are whole, those before it have to be written out
         order = order[: max((order.index(c) for c in rows), default=-1) + 1]
-        whole = {c: extents.get(c) for c in order if c not in rows}
-        if any(c.islower() or n is None for c, n in whole.items()):
+        rest = {c: extents.get(c) for c in order if c not in rows}
+        if any(c.islower() or n is None for c, n in rest.items()):
             return None
-        rows |= {c: (0, n or 0, 1) for c, n in whole.items()}
+        rows |= {c: (0, n or 0, 1) for c, n in rest.items()}
     else:
         order = named
         attrs["axes"] = tuple(index_of(wanted, c) for c in named)
@@ -325,15 +330,13 @@ def _sliced(attrs: Any, new: Any, old: Any, types: Any) -> Any:
     return [wanted], [wanted]
 
 
-def _sliced_blocks(c: str, i: int, attrs: Any, extent: int | None, size: int) -> tuple[int, int, int] | None:
+def _sliced_blocks(bounds: tuple[int, ...], extent: int | None, size: int) -> tuple[int, ...] | None:
     """Return begin, end and stride of an axis that has become blocks of a size; None where a block would be cut."""
-    strides = attrs["strides"] or (1,)
-    row = int(attrs["begin"][i]), int(attrs["end"][i]), int(strides[i] if len(strides) > 1 else strides[0])
     if not size:
-        return row
-    if extent is None or row[2] != 1:
+        return bounds
+    if extent is None or bounds[2] != 1:
         return None
-    begin, end, _ = slice(*row).indices(extent)
+    begin, end, _ = slice(*bounds).indices(extent)
     return None if begin % size or end % size else (begin // size, end // size, 1)
 
 
