@@ -14,6 +14,7 @@ import sys
 import types
 import typing
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import grimp
+import onnx
 
 import weft
+from tools.onnx_conformance import CONTRIB
 from weft import _absent, ir, op
 from weft.environment import VARIABLES
 from weft.frontend.onnx import supported_operators
@@ -91,15 +94,26 @@ def relay_operators() -> str:
 
 
 def onnx_operators() -> str:
-    """A paragraph a domain."""
-    domains: dict[str, list[str]] = defaultdict(list)
+    """Of each domain a paragraph for each state of its operators."""
+    text = "# ONNX operators\n\nThe importer converts the operators of each domain's first list itself, every opset "
+    text += "from 1 up. What `com.microsoft` has beside the lists is of devices other than processors.\n"
     for domain in ("", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.nchwc"):
-        domains[domain] = [f"`{name}`" for name in supported_operators(domain)]
-    text = "# ONNX operators\n\nThe importer converts these itself, every opset from 1 up. "
-    text += "Operators outside the list are taken apart where their schema has a function body.\n"
-    for domain, names in sorted(domains.items()):
-        text += f"\n## {domain or 'ai.onnx'}\n\n{' '.join(names)}\n"
+        names = supported_operators(domain)
+        rest = {s.name: s.has_function or s.has_context_dependent_function
+                for s in onnx.defs.get_all_schemas() if s.domain == domain and s.name not in names}  # fmt: skip
+        refused = {name: "it has neither" for name in rest if not rest[name]}
+        if domain == "com.microsoft":
+            refused = {name: why for some, why in CONTRIB.items() for name in some.split()}
+        text += f"\n## {domain or 'ai.onnx'}\n\n{_listed(names)}\n"
+        if any(rest.values()):
+            text += f"\nTaken apart into what their schema says: {_listed(name for name in rest if rest[name])}\n"
+        for why in dict.fromkeys(refused.values()):
+            text += f"\nRefused: {_listed(name for name in refused if refused[name] == why)} ({why})\n"
     return NOTE + text
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " ".join(f"`{name}`" for name in sorted(names))
 
 
 def tvm_names() -> str:

@@ -39,6 +39,7 @@ from weft.frontend.onnx import (  # importing a family registers its converters
     spatial,
     strings,
     trees,
+    tried,
 )
 from weft.frontend.onnx.importer import WEIGHT_FILES, from_onnx
 from weft.frontend.onnx.registry import supported_operators
