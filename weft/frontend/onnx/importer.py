@@ -15,6 +15,7 @@ from typing import Any
 from weft.error import ModelImportError, OutOfMemory, WeftError, is_defect, own_errors
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.onnx import check, function_body, shape_values
+from weft.frontend.onnx.continued import MOST, RanksDiffer, continued
 from weft.frontend.onnx.fallback import can_fall_back, check_fallback, run_on_host
 from weft.frontend.onnx.graph import Graph, Scope
 from weft.frontend.onnx.inputs import describe, make_inputs
@@ -96,7 +97,8 @@ def _module(
     params = [i.var for i in inputs]
     bb = graph.bb
     with bb.function("main"):
-        convert_nodes(graph, _declare(graph, proto.graph, [i.name for i in inputs], "the graph"))
+        order = _declare(graph, proto.graph, [i.name for i in inputs], "the graph")
+        convert_nodes(graph, order, outputs=[o.name for o in proto.graph.output])
         with _as_import_errors("the model's outputs"):
             values = [_output(graph, o.name) for o in proto.graph.output]
             outputs = [graph.expr(v) for v in values]
@@ -188,7 +190,8 @@ def convert_subgraph(graph: Graph, proto: Any, where: str, inputs: Sequence[Valu
         )
     graph.scope.values.update(zip((i.name for i in proto.input), inputs, strict=True))
     names = [i.name for i in proto.input]
-    convert_nodes(graph, _declare(graph, proto, names, f"a branch of {where}"), f"{where}, inside of it ")
+    order = _declare(graph, proto, names, f"a branch of {where}")
+    convert_nodes(graph, order, f"{where}, inside of it ", [o.name for o in proto.output])
     values = []
     for o in proto.output:
         value = graph.scope.find(o.name)
@@ -212,18 +215,31 @@ def _visible(scope: Scope | None) -> Iterator[str]:
         scope = scope.outer
 
 
-def convert_nodes(graph: Graph, order: Sequence[tuple[int, Any]], prefix: str = "") -> None:
+def convert_nodes(
+    graph: Graph, order: Sequence[tuple[int, Any]], prefix: str = "", outputs: Sequence[str] = ()
+) -> None:
     """Convert nodes, entering their outputs into the scope.
 
     Parameters
     ----------
     prefix : str
         Put before each node's name in messages, for nodes inside of functions and branches.
+    outputs : sequence of str
+        The names that are used outside of the nodes' graph.
     """
-    for index, proto in order:
+    for position, (index, proto) in enumerate(order):
         where = prefix + check.node_label(index, proto)
-        with _as_import_errors(where):
-            _convert(graph, proto, where)
+        try:
+            with _as_import_errors(where):
+                _convert(graph, proto, where)
+        except RanksDiffer:
+            found = continued(proto, order[position + 1 :], outputs) if proto.op_type == "If" else None
+            if found is None or len(graph.continued) == MOST:
+                raise
+            rest, whole = found
+            graph.continued.append(list(whole.output))
+            convert_nodes(graph, [*rest, (index, whole)], prefix, outputs)
+            return
 
 
 def _convert(graph: Graph, proto: Any, where: str) -> None:
