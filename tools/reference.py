@@ -14,7 +14,6 @@ import sys
 import types
 import typing
 from collections import defaultdict
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -97,23 +96,16 @@ def onnx_operators() -> str:
     """Of each domain a paragraph for each state of its operators."""
     text = "# ONNX operators\n\nThe importer converts the operators of each domain's first list itself, every opset "
     text += "from 1 up. What `com.microsoft` has beside the lists is of devices other than processors.\n"
+    schemas = onnx.defs.get_all_schemas()
     for domain in ("", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.nchwc"):
         names = supported_operators(domain)
-        rest = {s.name: s.has_function or s.has_context_dependent_function
-                for s in onnx.defs.get_all_schemas() if s.domain == domain and s.name not in names}  # fmt: skip
-        refused = {name: "it has neither" for name in rest if not rest[name]}
+        rest = sorted(s.name for s in schemas if s.domain == domain and s.name not in names)
+        states = {"": names, "Taken apart into what their schemas say: ": rest}
         if domain == "com.microsoft":
-            refused = {name: why for some, why in CONTRIB.items() for name in some.split()}
-        text += f"\n## {domain or 'ai.onnx'}\n\n{_listed(names)}\n"
-        if any(rest.values()):
-            text += f"\nTaken apart into what their schema says: {_listed(name for name in rest if rest[name])}\n"
-        for why in dict.fromkeys(refused.values()):
-            text += f"\nRefused: {_listed(name for name in refused if refused[name] == why)} ({why})\n"
+            states |= {f"Refused ({why}): ": some.split() for some, why in CONTRIB.items()}
+        text += f"\n## {domain or 'ai.onnx'}\n"
+        text += "".join(f"\n{state}`{'` `'.join(some)}`\n" for state, some in states.items() if some)
     return NOTE + text
-
-
-def _listed(names: Iterable[str]) -> str:
-    return " ".join(f"`{name}`" for name in sorted(names))
 
 
 def tvm_names() -> str:

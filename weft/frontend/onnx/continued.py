@@ -7,8 +7,7 @@ from weft.error import ModelImportError
 from weft.frontend.onnx.check import used_names
 from weft.frontend.onnx.model import onnx
 
-MOST = 24
-"""How many choices of a model may be continued: each is converted twice, and so are those in it."""
+MOST = 24  # what is in the branches of one is converted twice
 
 
 class RanksDiffer(ModelImportError):
@@ -16,18 +15,9 @@ class RanksDiffer(ModelImportError):
 
 
 def continued(node: Any, after: Sequence[tuple[int, Any]], outputs: Sequence[str]) -> tuple[list[Any], Any] | None:
-    """Move the nodes that use an If's results into its branches.
+    """Move those nodes behind an If that use its results into its branches; None where there are none.
 
-    Parameters
-    ----------
-    after : sequence of (index, NodeProto)
-        The nodes behind it, in order.
-    outputs : sequence of str
-        What is used outside of its graph.
-
-    Returns
-    -------
-    The nodes that do not use its results, and an If that gives what its graph's outputs need; None where no node does.
+    Returns the other nodes, and an If that gives those of its graph's `outputs` which depend on it.
     """
     of_it, rest, moved = {name for name in node.output if name}, [], []
     for index, other in after:
