@@ -12,7 +12,7 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.sequence import merged
 from weft.frontend.onnx.value import Value, as_dim
-from weft.ir import If, TensorType, Tuple, TupleGetItem, tensor_type
+from weft.ir import If, TensorType, Tuple, tensor_type
 
 
 @converter("If")
@@ -20,11 +20,7 @@ def _if(node: Node) -> Any:
     then_graph, else_graph = node.attr("then_branch"), node.attr("else_branch")
     for name, branch in (("then_branch", then_graph), ("else_branch", else_graph)):
         if len(branch.output) != len(node.proto.output):
-            node.error(
-                f"If: its {name} has a wrong number of outputs",
-                expected=str(len(node.proto.output)),
-                found=str(len(branch.output)),
-            )
+            node.require_equal(f"outputs of its {name}", len(branch.output), len(node.proto.output))
     condition = node.const(0)
     graph = node.graph
     if condition is not None:
@@ -35,18 +31,14 @@ def _if(node: Node) -> Any:
             return convert_subgraph(graph, chosen, node.where)
     test = node.reshape(node.x(0), ())
     made = [_branch(node, lambda b=b: convert_subgraph(graph, b, node.where)) for b in (then_graph, else_graph)]
-    for i, (refused, other) in enumerate(zip(made, made[::-1], strict=True)):
+    for i, refused in enumerate(made):
         if isinstance(refused, ModelImportError):
-            if isinstance(other, ModelImportError):
-                raise refused
-            made[i] = _branch(node, lambda i=i, e=refused, like=other[1]: _never(node, test, i, e, like))
+            made[i] = _branch(node, lambda i=i, e=refused: _never(node, test, i, e, made[1 - i]))
     branches, results = zip(*made, strict=True)
     for a, b in zip(*results, strict=True):
         _require_one_rank(node, a, b)
     chosen = graph.bb.emit(If(test, branches[0], branches[1]))
-    fields = (
-        [chosen] if len(results[0]) == 1 else [graph.bb.emit(TupleGetItem(chosen, i)) for i in range(len(results[0]))]
-    )
+    fields = [chosen] if len(results[0]) == 1 else graph.fields(chosen)
     return [_unified(node, f, a, b) for f, a, b in zip(fields, *results, strict=True)]
 
 
@@ -68,14 +60,14 @@ def _branch(node: Node, convert: Callable[[], list[Value]]) -> Any:
     return whole, [Value.of_expr(e, v.kind) for e, v in zip(values, found, strict=True)]
 
 
-def _never(node: Node, test: Any, expected: int, refused: ModelImportError, like: list[Value]) -> list[Value]:
+def _never(node: Node, test: Any, expected: int, refused: ModelImportError, other: Any) -> list[Value]:
     """Refuse at run time a branch that gives a tensor of a rank which the nodes behind it cannot take."""
-    if not all(v.is_tensor for v in like):
+    if isinstance(other, ModelImportError) or not all(v.is_tensor for v in other[1]):
         raise refused
     taken = node.graph.ints(Value.of_expr(node.reshape(node.astype(test, "int64"), [1])))[0]
     what = f"what uses a result of this branch cannot take it ({refused.what})"
     node.require_equal(what, taken, expected, "InvalidArgument")
-    return [Value.of_expr(node.full([0] * len(v.shape), 0, v.dtype), v.kind) for v in like]
+    return [Value.of_expr(node.full([0] * len(v.shape), 0, v.dtype), v.kind) for v in other[1]]
 
 
 def _require_one_rank(node: Node, a: Value, b: Value) -> None:

@@ -97,8 +97,7 @@ def _module(
     params = [i.var for i in inputs]
     bb = graph.bb
     with bb.function("main"):
-        order = _declare(graph, proto.graph, [i.name for i in inputs], "the graph")
-        convert_nodes(graph, order, outputs=[o.name for o in proto.graph.output])
+        _convert_graph(graph, proto.graph, [i.name for i in inputs], "the graph")
         with _as_import_errors("the model's outputs"):
             values = [_output(graph, o.name) for o in proto.graph.output]
             outputs = [graph.expr(v) for v in values]
@@ -158,8 +157,8 @@ def _output(graph: Graph, name: str) -> Value:
     return value
 
 
-def _declare(graph: Graph, proto: Any, inputs: Sequence[str], what: str) -> list[tuple[int, Any]]:
-    """Enter a graph's weights into the scope and return its nodes in order."""
+def _convert_graph(graph: Graph, proto: Any, inputs: Sequence[str], what: str, prefix: str = "") -> None:
+    """Enter a graph's weights into the scope and convert its nodes in order."""
     scope = graph.scope
     order = check.sorted_nodes(proto, _visible(scope), what)
     for tensor in proto.initializer:
@@ -170,7 +169,7 @@ def _declare(graph: Graph, proto: Any, inputs: Sequence[str], what: str) -> list
         if name not in inputs:
             data = graph.reader.read_sparse(tensor, f"tensor '{name}'")
             scope.values[name] = graph.initializer(name, Value.of_array(data))
-    return order
+    convert_nodes(graph, order, prefix, [o.name for o in proto.output])
 
 
 def convert_subgraph(graph: Graph, proto: Any, where: str, inputs: Sequence[Value] = ()) -> list[Value]:
@@ -190,8 +189,7 @@ def convert_subgraph(graph: Graph, proto: Any, where: str, inputs: Sequence[Valu
         )
     graph.scope.values.update(zip((i.name for i in proto.input), inputs, strict=True))
     names = [i.name for i in proto.input]
-    order = _declare(graph, proto, names, f"a branch of {where}")
-    convert_nodes(graph, order, f"{where}, inside of it ", [o.name for o in proto.output])
+    _convert_graph(graph, proto, names, f"a branch of {where}", f"{where}, inside of it ")
     values = []
     for o in proto.output:
         value = graph.scope.find(o.name)
@@ -238,8 +236,7 @@ def convert_nodes(
                 raise
             rest, whole = found
             graph.continued.append(list(whole.output))
-            convert_nodes(graph, [*rest, (index, whole)], prefix, outputs)
-            return
+            return convert_nodes(graph, [*rest, (index, whole)] if whole.output else rest, prefix, outputs)
 
 
 def _convert(graph: Graph, proto: Any, where: str) -> None:

@@ -62,15 +62,14 @@ def _skip_norm(node: Node) -> Any:
     total = node.op("add", total, node.x(bias)) if node.has(bias) else total
     inputs = [total, node.x(2)] + ([node.x(3)] if whole and node.has(3) else [])
     epsilon = node.attr("epsilon", 1e-12)
-    moments: list[Any] = [None, None]
     if whole:
-        out, *found = calls(node, "LayerNormalization", inputs, 3 if any(node.proto.output[1:3]) else 1, axis=-1,
-                            epsilon=epsilon)  # fmt: skip
-        return out, *(found or moments), total
-    if any(node.proto.output[1:3]):  # a mean of 0, which this norm does not subtract
-        squares = node.op("mean", node.op("square", node.astype(total, "float32")), axis=(-1,), keepdims=True)
-        moments = [node.full(node.dims(squares), 0, "float32"), node.op("rsqrt", node.emit(squares + epsilon))]
-    return call(node, "RMSNormalization", *inputs, axis=-1, epsilon=epsilon), *moments, total
+        outputs = 3 if any(node.proto.output[1:3]) else 1
+        out, *moments = calls(node, "LayerNormalization", inputs, outputs, axis=-1, epsilon=epsilon)
+        return out, *(moments or (None, None)), total
+    out = call(node, "RMSNormalization", *inputs, axis=-1, epsilon=epsilon)
+    squares = node.op("mean", node.op("square", node.astype(total, "float32")), axis=(-1,), keepdims=True)
+    # its mean is 0, which this norm does not subtract
+    return out, node.full(node.dims(squares), 0, "float32"), node.op("rsqrt", node.emit(squares + epsilon)), total
 
 
 @microsoft("SimplifiedLayerNormalization", attributes="axis epsilon stash_type", inputs=(2, 2), domain="")

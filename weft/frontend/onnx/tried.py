@@ -17,8 +17,9 @@ _tried = partial(microsoft, domain="", last=9, inputs=(1, 1))
 
 
 @_tried("Affine", attributes="alpha beta")
+@_tried("Scale", attributes="scale")
 def _affine(node: Node) -> Any:
-    return node.emit(node.x() * node.attr("alpha", 1.0) + node.attr("beta", 0.0))
+    return node.emit(node.x() * node.attr("alpha", node.attr("scale", 1.0)) + node.attr("beta", 0.0))
 
 
 @_tried("ParametricSoftplus", "ScaledTanh", attributes="alpha beta")
@@ -29,13 +30,10 @@ def _scaled(node: Node) -> Any:
     return node.emit(node.op(fn, node.emit(node.x() * node.attr("beta"))) * node.attr("alpha"))
 
 
-@_tried("Scale", attributes="scale")
 @_tried("ImageScaler", attributes="bias scale")
 def _image_scaler(node: Node) -> Any:
     """Images times a number, beside which each channel has its bias."""
     x = node.emit(node.x() * node.attr("scale", 1.0))
-    if node.op_type == "Scale":
-        return x
     bias = np.array(node.attr("bias", []), node.dtype())
     node.require_equal("a bias for each channel", len(bias), node.shape()[1])
     return node.op("add", x, ir.constant(bias.reshape(-1, *[1] * (node.ndim() - 2))))
