@@ -5,9 +5,8 @@ from typing import Any
 
 from weft.error import ModelImportError
 from weft.frontend.onnx import scalars as s
-from weft.frontend.onnx.continued import RanksDiffer
 from weft.frontend.onnx.graph import Scope
-from weft.frontend.onnx.importer import convert_subgraph
+from weft.frontend.onnx.importer import RanksDiffer, convert_subgraph
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.sequence import merged

@@ -15,7 +15,6 @@ from typing import Any
 from weft.error import ModelImportError, OutOfMemory, WeftError, is_defect, own_errors
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.onnx import check, function_body, shape_values
-from weft.frontend.onnx.continued import MOST, RanksDiffer, continued
 from weft.frontend.onnx.fallback import can_fall_back, check_fallback, run_on_host
 from weft.frontend.onnx.graph import Graph, Scope
 from weft.frontend.onnx.inputs import describe, make_inputs
@@ -213,6 +212,41 @@ def _visible(scope: Scope | None) -> Iterator[str]:
         scope = scope.outer
 
 
+class RanksDiffer(ModelImportError):
+    """The branches of an If give tensors of different ranks: what uses such a result is converted in each branch."""
+
+
+_MOST_CONTINUED = 24  # what is in the branches of one is converted twice
+
+
+def _continued(node: Any, after: Sequence[tuple[int, Any]], outputs: Sequence[str]) -> tuple[list[Any], Any] | None:
+    """Move those nodes behind an If that use its results into its branches; None where there are none.
+
+    Returns the other nodes, and an If that gives those of its graph's `outputs` which depend on it.
+    """
+    of_it, rest, moved = {name for name in node.output if name}, [], []
+    for index, other in after:
+        if of_it.isdisjoint(check.used_names(other)):
+            rest.append((index, other))
+        else:
+            moved.append(other)
+            of_it.update(name for name in other.output if name)
+    if not moved:
+        return None
+    whole = onnx.NodeProto(op_type="If", name=node.name, input=node.input)
+    whole.output.extend(name for name in dict.fromkeys(outputs) if name in of_it)
+    for attribute in node.attribute:
+        branch = whole.attribute.add(name=attribute.name, type=attribute.type).g
+        branch.CopyFrom(attribute.g)
+        pairs = zip(branch.output, node.output, strict=False)
+        branch.node.extend(onnx.helper.make_node("Identity", [own.name], [name])
+                           for own, name in pairs if name not in ("", own.name))  # fmt: skip
+        branch.node.extend(moved)
+        del branch.output[:]
+        branch.output.extend(onnx.ValueInfoProto(name=name) for name in whole.output)
+    return rest, whole
+
+
 def convert_nodes(
     graph: Graph, order: Sequence[tuple[int, Any]], prefix: str = "", outputs: Sequence[str] = ()
 ) -> None:
@@ -231,8 +265,8 @@ def convert_nodes(
             with _as_import_errors(where):
                 _convert(graph, proto, where)
         except RanksDiffer:
-            found = continued(proto, order[position + 1 :], outputs) if proto.op_type == "If" else None
-            if found is None or len(graph.continued) == MOST:
+            found = _continued(proto, order[position + 1 :], outputs) if proto.op_type == "If" else None
+            if found is None or len(graph.continued) == _MOST_CONTINUED:
                 raise
             rest, whole = found
             graph.continued.append(list(whole.output))

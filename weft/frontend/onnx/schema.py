@@ -86,7 +86,7 @@ def find_schema(domain: str, op_type: str, opset: int) -> Schema | None:
         return None
     attributes = {a.name: (str(a.type).rsplit(".", 1)[-1].lower(), bool(a.required)) for a in raw.attributes.values()}
     if opset < first == 9:
-        attributes = dict.fromkeys(("across_channels", "normalize_variance"), ("int", False))
+        attributes = {name: ("int", False) for name in ("across_channels", "normalize_variance")}
     has_body = bool(raw.has_function or raw.has_context_dependent_function)
     return Schema(
         raw.since_version,
