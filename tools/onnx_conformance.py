@@ -15,8 +15,6 @@ REASONS = {
     "without it, formats that do not compress are read",
     r"test_resize_downsample_scales_[a-z]+_align_corners": "the operator's text and ONNX Runtime divide by the resized "
     "length, an integer; the suite by the length before it is rounded",
-    r"test_affine_grid_3d_align_corners_expanded": "the branches of an If give tensors of different rank, so that the "
-    "rank depends on data; the operator itself passes",
 }
 """What cases fail, as expressions over whole names, and the reason."""
 ROUNDING = {

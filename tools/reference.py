@@ -21,8 +21,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import grimp
+import onnx
 
 import weft
+from tools.onnx_conformance import CONTRIB
 from weft import _absent, ir, op
 from weft.environment import VARIABLES
 from weft.frontend.onnx import supported_operators
@@ -91,14 +93,18 @@ def relay_operators() -> str:
 
 
 def onnx_operators() -> str:
-    """A paragraph a domain."""
-    domains: dict[str, list[str]] = defaultdict(list)
+    """Of each domain a paragraph for each state of its operators."""
+    text = "# ONNX operators\n\nThe importer converts the operators of each domain's first list itself, every opset "
+    text += "from 1 up. What `com.microsoft` has beside the lists is of devices other than processors.\n"
+    schemas = onnx.defs.get_all_schemas()
     for domain in ("", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft", "com.microsoft.nchwc"):
-        domains[domain] = [f"`{name}`" for name in supported_operators(domain)]
-    text = "# ONNX operators\n\nThe importer converts these itself, every opset from 1 up. "
-    text += "Operators outside the list are taken apart where their schema has a function body.\n"
-    for domain, names in sorted(domains.items()):
-        text += f"\n## {domain or 'ai.onnx'}\n\n{' '.join(names)}\n"
+        names = supported_operators(domain)
+        rest = sorted(s.name for s in schemas if s.domain == domain and s.name not in names)
+        states = {"": names, "Taken apart into what their schemas say: ": rest}
+        if domain == "com.microsoft":
+            states |= {f"Refused ({why}): ": some.split() for some, why in CONTRIB.items()}
+        text += f"\n## {domain or 'ai.onnx'}\n"
+        text += "".join(f"\n{state}`{'` `'.join(some)}`\n" for state, some in states.items() if some)
     return NOTE + text
 
 

@@ -190,7 +190,9 @@ def test_pad_cuts_and_wraps() -> None:
     one("Pad", {"x": x}, 13, weights={"p": np.array([-1, 2, -2, 0]), "v": np.float32(7)})
     one("Pad", {"x": x}, 19, weights={"p": np.array([2, 1, 3, 0])}, mode="wrap")
     inputs = {"x": x, "v": np.array(2.5, np.float32)}
-    one("Pad", inputs, 13, weights={"p": np.array([0, 1, 2, 0])}, names=["x", "p", "v"])
+    for widths in ([0, 1, 2, 0], [-1, 1, 2, -2]):
+        one("Pad", inputs, 13, weights={"p": np.array(widths)}, names=["x", "p", "v"])
+        one("Pad", {"x": x, "p": np.array(widths), "v": inputs["v"]}, 13)
 
 
 def test_dropout() -> None:
@@ -481,6 +483,26 @@ def test_attributes_of_opsets_before_7() -> None:
     tiled = old("Tile", {"x": x, "n": np.array([2], np.float32), "a": np.array([1], np.float32)}, 1)
     np.testing.assert_array_equal(tiled, np.tile(x, (1, 2, 1)))
     refuses(UnsupportedOperator, "training mode", old, "Dropout", {"x": x}, 6)
+
+
+TRIED = {
+    "Affine": {"alpha": 2.0, "beta": -1.0}, "ParametricSoftplus": {"alpha": 2.0, "beta": 3.0}, "MemcpyToHost": {},
+    "ScaledTanh": {"alpha": 2.0, "beta": 0.3}, "Scale": {"scale": 2.0}, "ImageScaler": {"bias": [1.0, -2.0, 3.0]},
+    "Crop": {"border": [1, 0, 2, 1]}, "ThresholdedRelu": {"alpha": 0.3},
+    "MeanVarianceNormalization": {"across_channels": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("opset", [7, 8])
+def test_operators_that_were_tried(opset: int) -> None:
+    x = f32(2, 3, 4, 5)
+    for op, attrs in (*TRIED.items(), ("Affine", {}), ("MeanVarianceNormalization", {"normalize_variance": 0})):
+        one(op, {"x": x}, opset, **attrs)
+    one("Crop", {"x": x}, opset, scale=[2, 3], **TRIED["Crop"])
+    one("DynamicSlice", {"x": x}, opset, weights={"begin": np.array([0]), "end": np.array([2]), "axis": np.array([1])})
+    for op, wrong in (("Crop", {"border": [3, 0, 3, 1]}), ("ImageScaler", {"bias": [1.0]}), ("ScaledTanh", {})):
+        refuses(ModelImportError, op, old, op, {"x": x}, opset, **wrong)
+    refuses(UnsupportedOperator, "took it back", old, "Affine", {"x": x}, 10)
 
 
 def test_opset_beyond_the_package() -> None:

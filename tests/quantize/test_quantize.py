@@ -75,6 +75,16 @@ def test_weights_without_data(weights, group, limit):
     assert made.ByteSize() < model.ByteSize() * (0.27 if weights == "int4" else 0.36)
 
 
+def test_convolutions_have_eight_bits_and_blocks_sixteen_levels():
+    model, x = convolution(), RNG.standard_normal((1, 3, 9, 7)).astype(np.float32)
+    theirs, ours = both(quantize.quantize_model(model, "int4", 32)[0], {"x": x})
+    assert distance(ours, ReferenceEvaluator(model).run(None, {"x": x})[0]) < 0.01
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+    held = {t.name: t for t in quantize.quantize_model(perceptron(), "int4", 32)[0].graph.initializer}
+    scale, q = (numpy_helper.to_array(held[f"b.{part}"]) for part in ("scale", "q"))
+    assert (scale < 0).any() and q.astype(np.int8).min() == -8 and q.astype(np.int8).max() == 7
+
+
 def test_each_weight_is_within_half_a_step():
     model = perceptron()
     w = next(numpy_helper.to_array(t) for t in model.graph.initializer if t.name == "b")

@@ -75,7 +75,8 @@ def quantize_model(
     weights : str
         ``"int4"`` or ``"int8"``, symmetric.
     group : int
-        Weights along the sum that share a scale; 0 gives each output channel one. Convolutions have channels always.
+        Weights along the sum that share a scale; 0 gives each output channel one. Convolutions have channels always,
+        and 8 bits.
     samples : sequence of mapping
         Feeds. With some, activations are uint8, in ranges that `method` chooses; without, they stay float.
     max_loss : float
@@ -170,12 +171,12 @@ class _Work:
 
     def layer(self, node: Any, weight: _Weight, seen: Observed | None, choose: Any) -> None:
         """Quantise a layer unless that costs too much."""
-        bits, block = self.kind[0], self.group if node.op_type != "Conv" else 0
+        kind, block = (self.kind, self.group) if node.op_type != "Conv" else (_WEIGHTS["int8"], 0)
         if block and weight.value.shape[weight.summed] < block:
             block = 0
         key = (weight.name, weight.output)
         if key not in self.made:
-            self.made[key] = _rounded(weight, self.kind, block)
+            self.made[key] = _rounded(weight, kind, block)
         made = self.made[key]
         bounds = choose(seen) if seen is not None else None
         error = (
@@ -186,7 +187,7 @@ class _Work:
         self.layers.append((layer, node.output[0]))
         if layer.kept or made is None:
             return
-        self.write_weight(weight.name, made, bits)
+        self.write_weight(weight.name, made, kind[0])
         node.input[1] = self.part(weight.name, "real")
         if bounds is not None:
             self.write_activation(node.input[0], bounds)
@@ -257,14 +258,16 @@ def _rounded(weight: _Weight, kind: tuple[int, int], block: int) -> _Quantised |
         filled = np.zeros([parts * block if i == axis else d for i, d in enumerate(w.shape)], np.float32)
         filled[tuple(slice(0, d) for d in w.shape)] = w
         grouped = np.moveaxis(filled, axis, 0).reshape(parts, block, -1)
-        largest = np.abs(grouped).max(1, keepdims=True)
     else:
         grouped = np.moveaxis(w, axis, 0).reshape(size, -1)[:, :, None]
-        largest = np.abs(grouped).max(1, keepdims=True)
+    most = np.take_along_axis(grouped, np.abs(grouped).argmax(1, keepdims=True), 1)
+    steps = [np.abs(most) / top]
+    if bits == 4:  # the largest may be the lowest integer, -8, whatever its sign: steps are finer then
+        steps = [step * factor for step in (*steps, most / (-top - 1)) for factor in _FACTORS]
     best: tuple[Any, ...] | None = None
-    for factor in _FACTORS if bits == 4 else _FACTORS[:1]:
-        scale = (np.maximum(largest * factor, 1e-30) / top).astype(np.float32)
-        q = np.clip(np.rint(grouped / scale), -top, top)
+    for step in steps:
+        scale = np.where(np.abs(step) > 1e-30, step, 1e-30).astype(np.float32)
+        q = np.clip(np.rint(grouped / scale), -top - (bits == 4), top)
         lost = ((q * scale - grouped) ** 2).sum(1, keepdims=True)
         if best is None:
             best = (q, scale, lost)

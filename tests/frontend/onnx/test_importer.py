@@ -280,11 +280,23 @@ def test_choice_with_two_results_and_condition_of_one_element(value: bool) -> No
     compare(evaluate(from_onnx(model), *inputs.values()), oracle(model, inputs))
 
 
-def test_branches_of_different_rank_are_refused() -> None:
+@pytest.mark.parametrize("flag", [True, False])
+def test_branches_of_different_rank(flag: bool) -> None:
     then, other = branch("t", [node("Flatten", ["x"], ["p"])], "p"), branch("e", [node("Identity", ["x"], ["q"])], "q")
-    nodes = [node("If", ["c"], ["y"], then_branch=then, else_branch=other)]
-    model = model_of(nodes, {"x": f32(2, 3, 4), "c": np.array(True)}, ["y"], 17)
-    refuses(error.ModelImportError, "different type or rank", from_onnx, model)
+    outer = branch("o", [node("If", ["d"], ["v"], then_branch=then, else_branch=other)], "v")
+    choices = [node("If", ["c"], ["u"], then_branch=outer, else_branch=other)]
+    inputs = {"x": f32(2, 3, 4), "c": np.array(True), "d": np.array(flag)}
+    after = [node("Neg", ["x"], ["z"]), node("Exp", ["u"], ["w"]), node("ReduceSum", ["w"], ["y"], keepdims=0)]
+    model = model_of([*choices, *after], inputs, ["y", "z"], 17)
+    compare(evaluate(from_onnx(model), *inputs.values()), oracle(model, inputs))
+    model = model_of([*choices, node("Transpose", ["u"], ["y"], perm=[2, 0, 1]), *after[:1]], inputs, ["y", "z"], 17)
+    if flag:
+        refuses(error.InvalidArgument, "cannot take it", evaluate, from_onnx(model), *inputs.values())
+    else:
+        compare(evaluate(from_onnx(model), *inputs.values()), oracle(model, inputs))
+    for nodes in (choices, [*choices, node("Identity", ["u"], ["y"])]):
+        model = model_of(nodes, inputs, [nodes[-1].output[0]], 17)
+        refuses(error.ModelImportError, "different type or rank", from_onnx, model)
 
 
 def test_normalization_of_values_that_hardly_differ_takes_the_variance_of_differences() -> None:

@@ -35,12 +35,15 @@ def call(node: Node, op: str, *inputs: Value | Any | None, **attrs: Any) -> Any:
     return node.graph.expr(calls(node, op, inputs, **attrs)[0])
 
 
-def microsoft(*op_types: str, attributes: str = "", inputs: tuple[int, int] = (1, 16), domain: str = MICROSOFT) -> Any:
-    """Register a converter of an operator that ONNX has no schema of: it says which attributes and inputs it knows."""
+def microsoft(*op_types: str, attributes: str = "", inputs: tuple[int, int] = (1, 16), domain: str = MICROSOFT,
+              last: int = 99) -> Any:  # fmt: skip
+    """Register a converter of what ONNX has no schema of, up to opset `last`: it says which attributes it knows."""
     known = set(attributes.split())
 
     def register(fn: Callable[[Node], Any]) -> Callable[[Node], Any]:
         def checked(node: Node) -> Any:
+            if node.opset > last:
+                node.unsupported(f"{node.op_type}: ONNX took it back", expected=f"up to opset {last}")
             unknown = set(node.attrs) - known
             if unknown:
                 node.unsupported(f"{node.op_type}: its attribute '{min(unknown)}' is not supported",

@@ -109,7 +109,7 @@ def _inline(
     body.node.extend(_bind_node(n, attributes, absent) for n in function.node)
     order = check.sorted_nodes(body, (), f"function {node.op_type}")
     with node.graph.inside(scope):
-        convert_nodes(node.graph, order, f"{node.where}, inside of it ")
+        convert_nodes(node.graph, order, f"{node.where}, inside of it ", function.output)
         results = [scope.values.get(name) for name in function.output]
     return results
 

@@ -63,6 +63,8 @@ class Graph(Emitter):
         """Whether the host runs operators that Weft does not have."""
         self.texts: list[str] = []
         """The model's own strings, by number less one: 0 is the empty text."""
+        self.continued: list[list[str]] = []
+        """The outputs of each If that has the nodes which use its results in its branches."""
         self.host_calls = 0
         """How many calls of operators of the host there are, which tells each from the others."""
         self._in_branch: list[list[Value]] = []

@@ -96,7 +96,7 @@ def _module(
     params = [i.var for i in inputs]
     bb = graph.bb
     with bb.function("main"):
-        convert_nodes(graph, _declare(graph, proto.graph, [i.name for i in inputs], "the graph"))
+        _convert_graph(graph, proto.graph, [i.name for i in inputs], "the graph")
         with _as_import_errors("the model's outputs"):
             values = [_output(graph, o.name) for o in proto.graph.output]
             outputs = [graph.expr(v) for v in values]
@@ -156,8 +156,8 @@ def _output(graph: Graph, name: str) -> Value:
     return value
 
 
-def _declare(graph: Graph, proto: Any, inputs: Sequence[str], what: str) -> list[tuple[int, Any]]:
-    """Enter a graph's weights into the scope and return its nodes in order."""
+def _convert_graph(graph: Graph, proto: Any, inputs: Sequence[str], what: str, prefix: str = "") -> None:
+    """Enter a graph's weights into the scope and convert its nodes in order."""
     scope = graph.scope
     order = check.sorted_nodes(proto, _visible(scope), what)
     for tensor in proto.initializer:
@@ -168,7 +168,7 @@ def _declare(graph: Graph, proto: Any, inputs: Sequence[str], what: str) -> list
         if name not in inputs:
             data = graph.reader.read_sparse(tensor, f"tensor '{name}'")
             scope.values[name] = graph.initializer(name, Value.of_array(data))
-    return order
+    convert_nodes(graph, order, prefix, [o.name for o in proto.output])
 
 
 def convert_subgraph(graph: Graph, proto: Any, where: str, inputs: Sequence[Value] = ()) -> list[Value]:
@@ -188,7 +188,7 @@ def convert_subgraph(graph: Graph, proto: Any, where: str, inputs: Sequence[Valu
         )
     graph.scope.values.update(zip((i.name for i in proto.input), inputs, strict=True))
     names = [i.name for i in proto.input]
-    convert_nodes(graph, _declare(graph, proto, names, f"a branch of {where}"), f"{where}, inside of it ")
+    _convert_graph(graph, proto, names, f"a branch of {where}", f"{where}, inside of it ")
     values = []
     for o in proto.output:
         value = graph.scope.find(o.name)
@@ -212,18 +212,65 @@ def _visible(scope: Scope | None) -> Iterator[str]:
         scope = scope.outer
 
 
-def convert_nodes(graph: Graph, order: Sequence[tuple[int, Any]], prefix: str = "") -> None:
+class RanksDiffer(ModelImportError):
+    """The branches of an If give tensors of different ranks: what uses such a result is converted in each branch."""
+
+
+_MOST_CONTINUED = 24  # what is in the branches of one is converted twice
+
+
+def _continued(node: Any, after: Sequence[tuple[int, Any]], outputs: Sequence[str]) -> tuple[list[Any], Any] | None:
+    """Move those nodes behind an If that use its results into its branches; None where there are none.
+
+    Returns the other nodes, and an If that gives those of its graph's `outputs` which depend on it.
+    """
+    of_it, rest, moved = {name for name in node.output if name}, [], []
+    for index, other in after:
+        if of_it.isdisjoint(check.used_names(other)):
+            rest.append((index, other))
+        else:
+            moved.append(other)
+            of_it.update(name for name in other.output if name)
+    if not moved:
+        return None
+    whole = onnx.NodeProto(op_type="If", name=node.name, input=node.input)
+    whole.output.extend(name for name in dict.fromkeys(outputs) if name in of_it)
+    for attribute in node.attribute:
+        branch = whole.attribute.add(name=attribute.name, type=attribute.type).g
+        branch.CopyFrom(attribute.g)
+        pairs = zip(branch.output, node.output, strict=False)
+        branch.node.extend(onnx.helper.make_node("Identity", [own.name], [name])
+                           for own, name in pairs if name not in ("", own.name))  # fmt: skip
+        branch.node.extend(moved)
+        del branch.output[:]
+        branch.output.extend(onnx.ValueInfoProto(name=name) for name in whole.output)
+    return rest, whole
+
+
+def convert_nodes(
+    graph: Graph, order: Sequence[tuple[int, Any]], prefix: str = "", outputs: Sequence[str] = ()
+) -> None:
     """Convert nodes, entering their outputs into the scope.
 
     Parameters
     ----------
     prefix : str
         Put before each node's name in messages, for nodes inside of functions and branches.
+    outputs : sequence of str
+        The names that are used outside of the nodes' graph.
     """
-    for index, proto in order:
+    for position, (index, proto) in enumerate(order):
         where = prefix + check.node_label(index, proto)
-        with _as_import_errors(where):
-            _convert(graph, proto, where)
+        try:
+            with _as_import_errors(where):
+                _convert(graph, proto, where)
+        except RanksDiffer:
+            found = _continued(proto, order[position + 1 :], outputs) if proto.op_type == "If" else None
+            if found is None or len(graph.continued) == _MOST_CONTINUED:
+                raise
+            rest, whole = found
+            graph.continued.append(list(whole.output))
+            return convert_nodes(graph, [*rest, (index, whole)] if whole.output else rest, prefix, outputs)
 
 
 def _convert(graph: Graph, proto: Any, where: str) -> None:

@@ -375,7 +375,7 @@ def padded(
     value : number or expression of shape ()
         The fill of mode ``constant``.
     """
-    copies = mode != "constant"
+    copies = mode != "constant" or not isinstance(value, (bool, int, float))
     cut = [i for i, widths in enumerate(zip(before, after, strict=True)) if any(_may_cut(p, copies) for p in widths)]
     if cut:
         dims = node.dims(x)

@@ -61,9 +61,15 @@ def _skip_norm(node: Node) -> Any:
     total, bias = node.op("add", *node.broadcasting(node.x(0), node.x(1))), 4 if whole else 3
     total = node.op("add", total, node.x(bias)) if node.has(bias) else total
     inputs = [total, node.x(2)] + ([node.x(3)] if whole and node.has(3) else [])
-    out = call(node, "LayerNormalization" if whole else "RMSNormalization", *inputs, axis=-1,
-               epsilon=node.attr("epsilon", 1e-12))  # fmt: skip
-    return out, None, None, total
+    epsilon = node.attr("epsilon", 1e-12)
+    if whole:
+        outputs = 3 if any(node.proto.output[1:3]) else 1
+        out, *moments = calls(node, "LayerNormalization", inputs, outputs, axis=-1, epsilon=epsilon)
+        return out, *(moments or (None, None)), total
+    out = call(node, "RMSNormalization", *inputs, axis=-1, epsilon=epsilon)
+    squares = node.op("mean", node.op("square", node.astype(total, "float32")), axis=(-1,), keepdims=True)
+    # its mean is 0, which this norm does not subtract
+    return out, node.full(node.dims(squares), 0, "float32"), node.op("rsqrt", node.emit(squares + epsilon)), total
 
 
 @microsoft("SimplifiedLayerNormalization", attributes="axis epsilon stash_type", inputs=(2, 2), domain="")

@@ -108,9 +108,9 @@ def _inputs(node: Node, heads: int) -> tuple[Any, Any, Any]:
     if not node.has(1):
         parts = _fields(node, 0)
     elif node.ndim(1) == 5:
-        parts = [_heads(node, _biased(node, node.x(0), 0, 1), heads), *_fields(node, 1)]
-    elif node.ndim(1) == 4:
-        parts = [_heads(node, _biased(node, node.x(0), 0, 1), heads), node.x(1), node.x(2)]
+        parts = [_heads(node, node.x(0), heads), *_fields(node, 1)]
+    elif node.ndim(1) == 4:  # keys and values of another sequence, which have had their bias
+        return _heads(node, _biased(node, node.x(0), 0, node.shape(0)[-1]), heads), node.x(1), node.x(2)
     else:
         begin: Dim = 0
         parts = []
@@ -120,7 +120,7 @@ def _inputs(node: Node, heads: int) -> tuple[Any, Any, Any]:
             begin = end
         return parts[0], parts[1], parts[2]
     if node.has(3):
-        node.unsupported("MultiHeadAttention: a bias of packed or divided keys is not supported")
+        node.unsupported("MultiHeadAttention: a bias of packed keys is not supported")
     return parts[0], parts[1], parts[2]
 
 
@@ -180,8 +180,6 @@ def _packed_attention(node: Node, x: Any, bias: int, mask: int, past: int, added
 @microsoft("RotaryEmbedding", attributes="interleaved is_packed_batching num_heads rotary_embedding_dim scale",
            inputs=(4, 4))  # fmt: skip
 def _rotary(node: Node) -> Any:
-    if node.attr("is_packed_batching", 0) or node.attr("scale", 1.0) != 1.0:
-        node.unsupported("RotaryEmbedding: packed batches and scales are not supported")
     batch, length = node.shape()[0], node.shape()[2 if node.ndim() == 4 else 1]
     places = node.x(1)
     if node.ndim(1) == 1:  # the place of the first
@@ -233,8 +231,8 @@ def _multimodal_rotary(node: Node) -> Any:
            "smooth_softmax qk_output k_quant_type v_quant_type kv_cache_bit_width causal")  # fmt: skip
 def _group_query(node: Node) -> Any:
     """Attention of groups of queries that share keys, behind caches that each sequence fills by its own length."""
-    for name, default in (("qk_output", 0), ("kv_cache_bit_width", 0), ("causal", 1)):
-        if node.attr(name, default) != default:
+    for name in ("qk_output", "kv_cache_bit_width"):
+        if node.attr(name, 0):
             node.unsupported(f"GroupQueryAttention: this '{name}' is not supported", found=str(node.attr(name)))
     if any(node.attr(k, "NONE") != "NONE" for k in ("k_quant_type", "v_quant_type")):
         node.unsupported("GroupQueryAttention: quantised caches are not supported")
@@ -248,7 +246,8 @@ def _group_query(node: Node) -> Any:
     first, places = _places(node, ends, total, length)
     q, k = _turned(node, q, k, 7, node.x(9) if node.has(9) else places)
     smooth = node.has(11) or node.attr("smooth_softmax", 0) == 1
-    plain = not node.has(10) and not smooth and node.attr("local_window_size", -1) >= -1
+    causal = node.attr("causal", 1)
+    plain = causal and not node.has(10) and not smooth and node.attr("local_window_size", -1) >= -1
     if plain and all(_whole_vectors(x) for x in (q, v)):
         node.require_indices("a place to write at", first, 0, s.add(s.subtract(size, length), 1))
         keys, values = (_appended(node, i, new, size, first) for i, new in ((3, k), (4, v)))
@@ -257,7 +256,7 @@ def _group_query(node: Node) -> Any:
         return _joined(node, out), keys, values
     keys, values = (_cached(node, i, new, size, first) for i, new in ((3, k), (4, v)))
     at, place = _line(node, size), node.reshape(places, [batch, 1, length, 1])
-    valid = node.op("less_equal", at, place)
+    valid = node.op("less_equal", at, place if causal else node.reshape(node.emit(ends - 1), [batch, 1, 1, 1]))
     window = node.attr("local_window_size", -1)
     if window >= 0:
         valid = node.op("logical_and", valid, node.op("greater", at, node.emit(place - window)))

@@ -87,9 +87,12 @@ def _training_batch_norm(node: Node, epsilon: float, momentum: float) -> Any:
 
 @converter("MeanVarianceNormalization")
 def _mean_variance_norm(node: Node) -> Any:
-    axes, x = tuple(sorted({node.axis(a) for a in node.attr("axes", [0, 2, 3])})), node.x()
+    default = [0, 1, 2, 3] if node.attr("across_channels", 0) else [0, 2, 3]
+    axes, x = tuple(sorted({node.axis(a) for a in node.attr("axes", default)})), node.x()
     spread = node.op("sqrt", node.op("variance", x, axis=axes, keepdims=True))  # of differences: never below 0
     away = node.op("subtract", x, node.op("mean", x, axis=axes, keepdims=True))
+    if not node.attr("normalize_variance", 1):
+        return away
     return node.op("divide", away, node.op("add", spread, node.scalar(1e-9, node.dtype())))
 
 

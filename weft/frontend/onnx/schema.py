@@ -19,6 +19,8 @@ ATTRIBUTE_KINDS = {
 }
 _SHORT = {_A.FLOAT: "f", _A.INT: "i", _A.STRING: "s", _A.TENSOR: "t", _A.GRAPH: "g", _A.TYPE_PROTO: "tp"}
 _FIELDS = ATTRIBUTE_KINDS | _SHORT
+_EARLIER = {"LayerNormalization": 17, "MeanVarianceNormalization": 9, "ThresholdedRelu": 10}
+"""Operators that models had, and ONNX Runtime takes, before the opset of their first schema."""
 _NAMES = {f"tensor({known})": name for name, known in ONNX_TYPES.items()}
 
 
@@ -77,11 +79,14 @@ def normal_domain(domain: str) -> str:
 @lru_cache(maxsize=4096)
 def find_schema(domain: str, op_type: str, opset: int) -> Schema | None:
     """Return the schema of an operator in an opset, or None where there is none."""
+    first = _EARLIER.get(op_type, 0) if not domain else 0
     try:
-        raw = onnx.defs.get_schema(op_type, opset, domain)
+        raw = onnx.defs.get_schema(op_type, max(opset, first), domain)
     except Exception:  # onnx raises its own SchemaError, whose module moved between versions
         return None
     attributes = {a.name: (str(a.type).rsplit(".", 1)[-1].lower(), bool(a.required)) for a in raw.attributes.values()}
+    if opset < first == 9:
+        attributes = {name: ("int", False) for name in ("across_channels", "normalize_variance")}
     has_body = bool(raw.has_function or raw.has_context_dependent_function)
     return Schema(
         raw.since_version,
