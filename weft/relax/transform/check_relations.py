@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft import arith, error, ir, op
-from weft.op.relations import (
-    IndexRange,
-    Relation,
-    collect_relations,
-    demand_at_least,
-    demand_at_most,
-    demand_between,
-    refused,
-)
+from weft.op.relations import IndexRange, Relation, collect_relations, demand_at_least, demand_at_most, refused
 from weft.relax.core_ops import CORE_OPS, index_bounds
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
 from weft.relax.infer import infer_call
@@ -137,7 +129,10 @@ class _Checker:
         limits, self.limits = self.limits, {}
         with collect_relations() as relations:
             for v, (low, high) in limits.items():
-                demand_between(f"size '{v.name}'", v, low if low and low > 2 else None, high, self.name)
+                if low is not None and low > 2:
+                    demand_at_least(f"size '{v.name}'", v, low, self.name)
+                if high is not None:
+                    demand_at_most(f"size '{v.name}'", v, high, self.name)
         for r in relations:
             assert isinstance(r, Relation)
             self._relation(r, False, self.name, bb)
