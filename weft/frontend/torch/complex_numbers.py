@@ -92,14 +92,18 @@ def _shaped(node: Node, x: Complex) -> Complex:
     return Complex(node.expand(x.re, node.shape), node.expand(x.im, node.shape))
 
 
-@_CONVERTERS.on("view_as_real")
-def _view_as_real(node: Node) -> Any:
-    return numbers.joined(node.bb, node["self"])
-
-
-@_CONVERTERS.on("view_as_complex")
-def _view_as_complex(node: Node) -> Any:
-    return numbers.split(node.bb, node["self"])
+_SIMPLE: dict[str, Callable[[Node], Any]] = {
+    "view_as_real": lambda node: numbers.joined(node.bb, node["self"]),
+    "view_as_complex": lambda node: numbers.split(node.bb, node["self"]),
+    "real": lambda node: node["self"].re,
+    "imag": lambda node: node["self"].im,
+    "angle": lambda node: node.op("atan2", node["self"].im, node["self"].re),
+    "sgn": lambda node: node.op("sign", node["self"]),
+    "resolve_conj resolve_neg": lambda node: node["self"],
+    "conj _conj conj_physical _conj_physical": lambda node: numbers.conjugate(node, node["self"]),
+}
+for _names, _simple in _SIMPLE.items():
+    _CONVERTERS.on(*_names.split())(_simple)
 
 
 @_CONVERTERS.on("complex")
@@ -111,27 +115,6 @@ def _complex(node: Node) -> Any:
 def _polar(node: Node) -> Any:
     size, angle = node["abs"], node["angle"]
     return _shaped(node, numbers.scaled(node, Complex(node.op("cos", angle), node.op("sin", angle)), size))
-
-
-@_CONVERTERS.on("real", "imag")
-def _one_part(node: Node) -> Any:
-    return node["self"].re if "real" in node.name else node["self"].im
-
-
-@_CONVERTERS.on("conj", "_conj", "conj_physical", "_conj_physical")
-def _conjugate(node: Node) -> Any:
-    return numbers.conjugate(node, node["self"])
-
-
-@_CONVERTERS.on("resolve_conj", "resolve_neg")
-def _resolved(node: Node) -> Any:
-    return node["self"]
-
-
-@_CONVERTERS.on("angle")
-def _angle(node: Node) -> Any:
-    x = node["self"]
-    return node.op("atan2", x.im, x.re)
 
 
 @_CONVERTERS.on("isnan", "isinf", "isfinite")
@@ -146,11 +129,6 @@ def _power(node: Node) -> Any:
     if not isinstance(exponent, int) or not 1 <= exponent <= 8:
         return _shaped(node, node.op("power", node.tensor(node["self"]), node.tensor(exponent)))
     return functools.reduce(functools.partial(node.op, "multiply"), [node["self"]] * exponent)
-
-
-@_CONVERTERS.on("sgn")
-def _sign(node: Node) -> Any:
-    return node.op("sign", node["self"])
 
 
 # --- Fourier transforms -----------------------------------------------------------------------------------------------
