@@ -229,9 +229,8 @@ def test_ranges_of_dimensions():
 
 
 def _chosen(x, y):
-    if x.shape[0] % 3 and x.shape[0] % 2 == 0 and x.shape[0] > y.shape[0]:
-        return x.sum() + y
-    return x
+    taken = x.shape[0] % 3 and x.shape[0] % 2 == 0 and x.shape[0] > y.shape[0]
+    return x.sum() + y if taken else x
 
 
 def _asserted(x, y):
@@ -251,18 +250,15 @@ def _asserted(x, y):
 )
 def test_sizes_that_a_program_was_not_exported_for_are_refused(fn, sizes, right, wrong):
     """PyTorch chooses between the branches of Python by ranges, and by conditions on several sizes or remainders."""
-
-    def given(counts):
-        return [torch.full((abs(n),), float(n)) for n in counts]
-
-    program = exported(Call(fn), tuple(given(sizes)), ({0: Dim.AUTO}, {0: Dim.AUTO}))
+    first, *given = [[torch.full((abs(n),), float(n)) for n in counts] for counts in (sizes, *right, *wrong)]
+    program = exported(Call(fn), tuple(first), ({0: Dim.AUTO}, {0: Dim.AUTO}))
     function = machine(from_exported_program(program))
-    for counts in right:
-        (found,) = function(*map(weft.runtime.from_dlpack, given(counts)))
-        torch.testing.assert_close(torch.from_dlpack(found), fn(*given(counts)))
-    for counts in wrong:
+    for args in given[: len(right)]:
+        (found,) = function(*map(weft.runtime.from_dlpack, args))
+        torch.testing.assert_close(torch.from_dlpack(found), fn(*args))
+    for args in given[len(right) :]:
         with pytest.raises(error.InvalidArgument):
-            function(*map(weft.runtime.from_dlpack, given(counts)))
+            function(*map(weft.runtime.from_dlpack, args))
 
 
 @pytest.mark.parametrize("padding", ["same", "valid"])

@@ -181,7 +181,7 @@ class ExportedProgramImporter(Graph):
             kind, rest = type(e).__name__, any("Mod" in type(a).__name__ for a in e.args)
             chosen = kind == "Equality" or (rest if kind == "Unequality" else len(e.free_symbols) > 1)
             if chosen and all(map(_is_linear, e.args)) and e.free_symbols <= self.symbols.defined.keys():
-                self.demand(self.symbols.expression(e), f"the program was exported for {e}", "main")
+                self._stop_unless(self.symbols.expression(e), f"the program was exported for {e}", "main")
 
     def _open_inputs(self) -> None:
         """Copy what the program writes to; split inputs whose last dimension has the parts of complex numbers."""

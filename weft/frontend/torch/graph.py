@@ -187,9 +187,9 @@ class Graph:
         test, *rest = node.args[2 if str(node.target) == "with_effects" else 0 :]
         if not effect.startswith(("aten._assert_scalar", "aten._assert_async")) or test not in self.values:
             return  # what PyTorch's tracer alone reads
-        self.demand(self.value(test), str(rest[0] if rest else "an assertion does not hold"), node.name)
+        self._stop_unless(self.value(test), str(rest[0] if rest else "an assertion does not hold"), node.name)
 
-    def demand(self, holds: Any, what: str, place: str) -> None:
+    def _stop_unless(self, holds: Any, what: str, place: str) -> None:
         """Let the program stop where a condition, a number or a tensor of one element, does not hold."""
         if isinstance(holds, bool):
             holds = ir.const(holds, "bool")
