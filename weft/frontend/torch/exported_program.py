@@ -97,8 +97,10 @@ def _decompositions(program: Any, custom: Mapping[str, Converter]) -> Any:
 
 def _is_linear(e: Any) -> bool:
     """Whether a size is a sum of multiples, quotients by numbers and remainders of symbols."""
-    few = type(e).__name__ == "Add" or sum(not a.is_Integer for a in e.args) <= 1
-    return few and type(e).__name__ not in ("Max", "Min") and all(map(_is_linear, e.args))
+    kind = type(e).__name__
+    few = kind == "Add" or sum(not a.is_Integer for a in e.args) <= 1
+    known = e.is_Symbol or e.is_Integer or kind in ("Add", "Mul", "FloorDiv", "CleanDiv", "Mod", "PythonMod")
+    return known and few and all(map(_is_linear, e.args))
 
 
 class ExportedProgramImporter(Graph):
