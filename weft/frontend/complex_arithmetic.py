@@ -216,7 +216,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """What operators of real tensors are for complex ones, by their names: called with what binds calls first."""
 _MOVED = frozenset(
-    """add subtract negative sum where reshape broadcast_to permute_dims strided_slice concat take gather_elements
+    """add subtract negative sum mean where reshape broadcast_to permute_dims strided_slice concat take gather_elements
     gather_nd scatter_nd flip cumsum astype""".split()
 )
 """What treats real and imaginary parts alike."""

@@ -52,14 +52,22 @@ def _polynomial(x: PrimExpr, factors: Sequence[float]) -> PrimExpr:
 @_widened
 def erfc(x: PrimExpr) -> PrimExpr:
     """One less erf; far from zero, where that has no digits left, a continued fraction (7.1.14)."""
+    far = _let(tir.max(x, _number(2)), lambda large: tir.exp(-large * large) * _erfcx_far(large))
+    return select(x > _number(2), far, _number(1) - tir.erf(x))
 
-    def far(large: PrimExpr) -> PrimExpr:
-        tail = large
-        for k in range(80, 0, -1):
-            tail = large + _number(k / 2) / tail
-        return tir.exp(-large * large) / (tail * _number(math.sqrt(math.pi)))
 
-    return select(x > _number(2), _let(tir.max(x, _number(2)), far), _number(1) - tir.erf(x))
+@_widened
+def erfcx(x: PrimExpr) -> PrimExpr:
+    """``erfc(x) * exp(x * x)``, of which the second alone is too large far from zero."""
+    near = tir.exp(x * x) * (_number(1) - tir.erf(x))
+    return select(x > _number(2), _let(tir.max(x, _number(2)), _erfcx_far), near)
+
+
+def _erfcx_far(x: PrimExpr) -> PrimExpr:
+    tail = x
+    for k in range(80, 0, -1):
+        tail = x + _number(k / 2) / tail
+    return _number(1) / (tail * _number(math.sqrt(math.pi)))
 
 
 _ERFINV = ((-2.5, (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,

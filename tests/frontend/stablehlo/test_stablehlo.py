@@ -39,8 +39,8 @@ def parts(x: Any) -> np.ndarray:
     return x if x.dtype.kind != "c" else np.stack([x.real, x.imag], -1).astype(f"float{x.dtype.itemsize * 4}")
 
 
-NAMES = {"float32": "f32", "complex64": "complex<f32>", "bool": "i1", "uint8": "ui8", "int32": "i32", "int8": "i8",
-         "float64": "f64", "uint16": "ui16", "uint32": "ui32"}  # fmt: skip
+NAMES = {"float32": "f32", "complex64": "complex<f32>", "bool": "i1", "float64": "f64"}
+NAMES |= {f"{u}int{bits}": f"{u}i{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)}
 
 
 def computed(op: str, rest: str, expected: Any, *given: Any, more: str = "") -> None:
@@ -257,9 +257,9 @@ def test_bits_and_what_they_are_in_other_types() -> None:
         parts_of = whole.view(narrow).reshape(*whole.shape, np.dtype(wide).itemsize // np.dtype(narrow).itemsize)
         computed("stablehlo.bitcast_convert", "", parts_of, whole)
         computed("stablehlo.bitcast_convert", "", whole, parts_of)
-    for dtype in ("int32", "uint32", "int8", "uint8"):
+    for dtype in ("int64", "uint64", "int32", "uint32", "int16", "int8", "uint8"):
         info = np.iinfo(dtype)
-        a = np.array([info.min, info.max, info.max, 7, info.max // 3], dtype)
+        a = np.array([info.min, info.max, info.max, 7, info.max // 3, info.min], dtype)
         wide = a.astype(object) * a[::-1].astype(object)
         computed("chlo.mulhi", "", np.array([v >> info.bits for v in wide], dtype), a, a[::-1].copy())
     computed("stablehlo.popcnt", "", np.int32([bin(v & 0xFFFFFFFF).count("1") for v in i.tolist()]), i)

@@ -22,6 +22,14 @@ def fresh():
     torch._dynamo.reset()
 
 
+@pytest.fixture
+def builds(monkeypatch):
+    """The functions that parts of a graph become, one after another."""
+    found, convert = [], backend._Compiled._converted
+    monkeypatch.setattr(backend._Compiled, "_converted", lambda self, *args: found.append(1) or convert(self, *args))
+    return found
+
+
 def check(compiled, module, *calls):
     with torch.no_grad():
         for args in calls:
@@ -58,7 +66,7 @@ def test_a_weight_that_is_written_counts():
     check(compiled, module, (tokens,))
 
 
-def test_what_is_written_again_and_again_is_an_input(monkeypatch):
+def test_what_is_written_again_and_again_is_an_input(builds):
     """Buffers that the module writes to, and weights that a program writes to between calls."""
 
     class Running(nn.Module):
@@ -71,9 +79,7 @@ def test_what_is_written_again_and_again_is_an_input(monkeypatch):
             self.mean.lerp_(x, 0.5)
             return self.mean * self.weight
 
-    module, builds = Running(), []
-    build = backend._Compiled._build
-    monkeypatch.setattr(backend._Compiled, "_build", lambda self, args: builds.append(1) or build(self, args))
+    module = Running()
     compiled, other = torch.compile(copy.deepcopy(module), backend=weft_backend), module
     with torch.no_grad():
         for turn in range(6):
@@ -110,10 +116,8 @@ def test_what_is_missing_stays_with_pytorch():
 
 
 @pytest.mark.filterwarnings("error:PyTorch runs")
-def test_a_check_of_values_does_not_cut_the_graph(monkeypatch):
+def test_a_check_of_values_does_not_cut_the_graph(builds):
     """PyTorch asserts that classes are not negative."""
-    builds, build = [], backend._Compiled._build
-    monkeypatch.setattr(backend._Compiled, "_build", lambda self, args: builds.append(1) or build(self, args))
 
     def function(x):
         return nn.functional.one_hot(x * 2, 7).float() * 3
@@ -125,11 +129,9 @@ def test_a_check_of_values_does_not_cut_the_graph(monkeypatch):
         compiled(torch.tensor([[1, -1, 0], [0, 1, 2]]))
 
 
-def test_a_call_that_a_converter_refuses_stays_alone_with_pytorch(monkeypatch):
+def test_a_call_that_a_converter_refuses_stays_alone_with_pytorch(builds):
     """What is around it runs in Weft: one attempt at all, then both sides, whose weights still count when written."""
-    module, tried = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4), nn.ReLU()).train(), []
-    convert = backend._Compiled._converted
-    monkeypatch.setattr(backend._Compiled, "_converted", lambda self, *args: tried.append(1) or convert(self, *args))
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4), nn.ReLU()).train()
     compiled, x = torch.compile(module, backend=weft_backend), torch.randn(64, 4)
     for weight in (1, 2):
         with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
@@ -141,7 +143,7 @@ def test_a_call_that_a_converter_refuses_stays_alone_with_pytorch(monkeypatch):
             torch.testing.assert_close(found, module(x), rtol=1e-5, atol=1e-5)
         told = [str(w.message) for w in caught if "PyTorch runs" in str(w.message)]
         assert len(told) == (weight == 1) and all("dropout in training mode" in text for text in told)
-    assert len(tried) == 4  # all, before and behind, behind once more for its weight
+    assert len(builds) == 4  # all, before and behind, behind once more for its weight
 
 
 @pytest.mark.filterwarnings("error:PyTorch runs")

@@ -36,6 +36,16 @@ def test_arithmetic():
     check(fn, numbers(3, 5), numbers(3, 5))
 
 
+def test_factors_and_what_is_made_of_real_numbers():
+    def fn(x, y):
+        return (torch.add(x, y, alpha=2j), torch.sub(x, y.real, alpha=1 + 1j), torch.rsub(x, y, alpha=-2j),
+                x + torch.ones_like(x), x.new_ones(2), torch.eye(3, dtype=x.dtype), x.clone().fill_(1),
+                x.new_full((2,), 3.0), x.any(), x.logical_not(), x.nonzero(), x.var(1),
+                torch.linalg.vector_norm(x, 3), torch.nn.functional.pad(x, (1, 1), mode="reflect"))  # fmt: skip
+
+    check(fn, numbers(3, 4), numbers(3, 4), dynamic=False)
+
+
 def test_parts_and_functions():
     check(lambda x: (x.real, x.imag, x.abs(), x.angle(), x.exp(), x.log(), torch.polar(x.real.abs(), x.imag)),
           numbers(4, 3))  # fmt: skip
@@ -143,3 +153,6 @@ def test_behind_torch_compile():
 def test_what_has_no_meaning_is_refused():
     with pytest.raises(weft.error.UnsupportedOperator, match=r"aten\.atan\.default"):
         from_exported_program(exported(Call(torch.atan), (numbers(3),)))
+    multiplied = Call(lambda x: x.scatter(0, torch.tensor([0, 0]), x[:2], reduce="multiply"))
+    with pytest.raises(weft.error.ModelImportError, match="parts of complex numbers are combined"):
+        from_exported_program(exported(multiplied, (numbers(3),)))

@@ -228,6 +228,39 @@ def test_ranges_of_dimensions():
     assert dict(mod["main"].attrs["tir_var_upper_bound"]) == {batch: 64}
 
 
+def _chosen(x, y):
+    taken = x.shape[0] % 3 and x.shape[0] % 2 == 0 and x.shape[0] > y.shape[0]
+    return x.sum() + y if taken else x
+
+
+def _asserted(x, y):
+    torch._assert_async((x > 0).all(), "negative")
+    count = y.shape[0] + torch.numel(y[y > 2])
+    torch._check(count < 9, lambda: "many")
+    return x + count
+
+
+@pytest.mark.parametrize(
+    ("fn", "sizes", "right", "wrong"),
+    [
+        (lambda x, y: x * 2 if 5 <= x.shape[0] < 8 else y, (6, 3), [(5, 1), (7, 0)], [(4, 3), (8, 3), (0, 3)]),
+        (_chosen, (4, 3), [(8, 7), (4, 0)], [(6, 3), (5, 3), (4, 4), (4, 5), (0, 3)]),
+        (_asserted, (2, 4), [(0, 4), (3, 3), (1, 2)], [(-3, 3), (1, 5)]),
+    ],
+)
+def test_sizes_that_a_program_was_not_exported_for_are_refused(fn, sizes, right, wrong):
+    """PyTorch chooses between the branches of Python by ranges, and by conditions on several sizes or remainders."""
+    first, *given = [[torch.full((abs(n),), float(n)) for n in counts] for counts in (sizes, *right, *wrong)]
+    program = exported(Call(fn), tuple(first), ({0: Dim.AUTO}, {0: Dim.AUTO}))
+    function = machine(from_exported_program(program))
+    for args in given[: len(right)]:
+        (found,) = function(*map(weft.runtime.from_dlpack, args))
+        torch.testing.assert_close(torch.from_dlpack(found), fn(*args))
+    for args in given[len(right) :]:
+        with pytest.raises(error.InvalidArgument):
+            function(*map(weft.runtime.from_dlpack, args))
+
+
 @pytest.mark.parametrize("padding", ["same", "valid"])
 def test_padding_by_name(padding):
     """Of an even kernel, "same" pads one more behind."""

@@ -13,7 +13,8 @@ LINE = torch.cat([torch.linspace(-12.03, 25, 500), ENDS])
 UNIT = torch.cat([torch.linspace(-1, 1, 301), torch.tensor([1 - 6e-8, 1e-20, NAN])])
 FUNCTIONS = [
     (torch.special.erfc, LINE), (torch.lgamma, LINE), (torch.digamma, LINE), (torch.i0, LINE), (torch.exp2, LINE),
-    (torch.special.i0e, LINE), (torch.special.i1, LINE), (torch.special.i1e, LINE), (torch.erfinv, UNIT),
+    (torch.special.i0e, LINE), (torch.special.i1, LINE), (torch.special.i1e, LINE), (torch.special.erfcx, LINE),
+    (torch.special.log_ndtr, LINE), (torch.special.modified_bessel_i1, LINE), (torch.erfinv, UNIT),
     (lambda x: torch.polygamma(1, x), LINE[(LINE != LINE.floor()) | (LINE > 0)]),
     (lambda x: torch.polygamma(2, x), LINE[(LINE > 0) & (LINE < INF)]),
     (lambda x: torch.mvlgamma(x.abs() + 2, 3), LINE),

@@ -87,13 +87,17 @@ def _remainder(node: Node) -> Any:
 
 @CONVERTERS.on("chlo.mulhi")
 def _upper_half(node: Node) -> Any:
-    """The upper half of a product, whose bits are twice as many as those of its factors."""
-    kind = ir.DataType(node.dtype)
-    if kind.bits > 32:
-        node.unsupported("products of 128 bits", expected="factors of up to 32 bits", found=node.dtype)
-    wide = "uint64" if str(kind).startswith("u") else "int64"
-    product = node.op("multiply", *(node.graph.astype(v, wide) for v in node.operands))
-    return node.graph.astype(node.op("right_shift", product, node.graph.scalar(kind.bits, wide)), node.dtype)
+    """The upper half of a product, by the factors' halves: no sum of two such products leaves the type."""
+    kind, scalar = ir.DataType(node.dtype), node.graph.scalar
+    bits, mask = (scalar(v, node.dtype) for v in (kind.bits // 2, (1 << kind.bits // 2) - 1))
+    (a, b), (low, other) = ([node.op(name, v, by) for v in node.operands]
+                            for name, by in (("right_shift", bits), ("bitwise_and", mask)))  # fmt: skip
+    whole = node.graph.astype(node.op("multiply", low, other), f"uint{kind.bits}")
+    carried = node.graph.astype(node.op("right_shift", whole, scalar(kind.bits // 2, f"uint{kind.bits}")), node.dtype)
+    first = node.op("add", node.op("multiply", a, other), carried)
+    second = node.op("add", node.op("bitwise_and", first, mask), node.op("multiply", low, b))
+    carried = node.op("add", node.op("right_shift", first, bits), node.op("right_shift", second, bits))
+    return node.op("add", node.op("multiply", a, b), carried)
 
 
 @CONVERTERS.on("stablehlo.cbrt")

@@ -19,15 +19,16 @@ _CONVERTERS: Registry[Callable[[Node], Any]] = Registry("aten.")
 _MOVED = frozenset(
     """view reshape _unsafe_view permute transpose t expand unsqueeze squeeze slice select cat stack split
     split_with_sizes chunk unbind clone alias detach contiguous lift_fresh_copy flip roll repeat index index_select
-    gather constant_pad_nd full full_like zeros zeros_like ones ones_like scalar_tensor sum mean cumsum neg add sub
-    where masked_fill index_put scatter scatter_add select_scatter slice_scatter diagonal tril triu unfold
-    as_strided copy _to_copy""".split()
+    gather constant_pad_nd full full_like new_full fill zeros zeros_like new_zeros empty empty_strided new_empty
+    scalar_tensor sum mean cumsum neg where masked_fill index_put scatter scatter_add select_scatter slice_scatter
+    diagonal diagonal_copy tril triu unfold as_strided copy _to_copy reflection_pad1d reflection_pad2d
+    reflection_pad3d replication_pad1d replication_pad2d replication_pad3d""".split()
 )
 """What treats real and imaginary part alike."""
 _COMPUTED = frozenset(
-    """abs reciprocal exp log log2 log10 sqrt rsqrt square sin cos tan sinh cosh tanh mul div mm bmm matmul mv dot addmm
-    baddbmm addmv linear eq ne linalg_eig linalg_eigvals geqrf ormqr
-    linalg_householder_product""".split()
+    """add sub rsub abs reciprocal exp log log2 log10 sqrt rsqrt square sin cos tan sinh cosh tanh mul div mm bmm
+    matmul mv dot addmm baddbmm addmv linear eq ne var std any all logical_and logical_or logical_xor logical_not
+    nonzero linalg_vector_norm dist linalg_eig linalg_eigvals geqrf ormqr linalg_householder_product""".split()
 )
 """Whose converters are those of real tensors: operators know what they are for complex ones."""
 _VALUES = ("self", "other", "tensors", "value", "values", "src", "source", "fill_value", "s")
@@ -53,6 +54,8 @@ def find(target: Any) -> Callable[[Node], Any] | None:
 
 
 def _by_parts(node: Node, convert: Callable[[Node], Any]) -> Any:
+    if node.args.get("reduce") not in (None, "add", "sum"):
+        node.error("parts of complex numbers are combined", expected="reduce='add'", found=str(node["reduce"]))
     re = convert(node.with_args(_part(node, node.args, False)))
     if not involved(node.value):  # PyTorch drops the imaginary part
         return re
@@ -65,6 +68,8 @@ def _part(node: Node, args: dict[str, Any], imaginary: bool) -> dict[str, Any]:
     def one(v: Any, counts: bool) -> Any:
         if isinstance(v, (list, tuple)):
             return [one(x, counts) for x in v]
+        if isinstance(v, (Complex, complex)) and not counts:
+            node.error("an argument is complex that is taken for both parts alike")
         if isinstance(v, Complex):
             return v.im if imaginary else v.re
         if isinstance(v, complex):
@@ -76,19 +81,29 @@ def _part(node: Node, args: dict[str, Any], imaginary: bool) -> dict[str, Any]:
     return {name: one(v, name in _VALUES) for name, v in args.items()}
 
 
+@_CONVERTERS.on("ones", "ones_like", "new_ones", "eye")
+def _real_values(node: Node) -> Complex:
+    convert: Any = registry.find(node.name)
+    return Complex(node.astype(convert(node), node.dtype), node.full(node.shape, 0, node.dtype))
+
+
 def _shaped(node: Node, x: Complex) -> Complex:
     """Both parts in the result's shape."""
     return Complex(node.expand(x.re, node.shape), node.expand(x.im, node.shape))
 
 
-@_CONVERTERS.on("view_as_real")
-def _view_as_real(node: Node) -> Any:
-    return numbers.joined(node.bb, node["self"])
-
-
-@_CONVERTERS.on("view_as_complex")
-def _view_as_complex(node: Node) -> Any:
-    return numbers.split(node.bb, node["self"])
+_SIMPLE: dict[str, Callable[[Node], Any]] = {
+    "view_as_real": lambda node: numbers.joined(node.bb, node["self"]),
+    "view_as_complex": lambda node: numbers.split(node.bb, node["self"]),
+    "real": lambda node: node["self"].re,
+    "imag": lambda node: node["self"].im,
+    "angle": lambda node: node.op("atan2", node["self"].im, node["self"].re),
+    "sgn": lambda node: node.op("sign", node["self"]),
+    "resolve_conj resolve_neg": lambda node: node["self"],
+    "conj _conj conj_physical _conj_physical": lambda node: numbers.conjugate(node, node["self"]),
+}
+for _names, _simple in _SIMPLE.items():
+    _CONVERTERS.on(*_names.split())(_simple)
 
 
 @_CONVERTERS.on("complex")
@@ -100,27 +115,6 @@ def _complex(node: Node) -> Any:
 def _polar(node: Node) -> Any:
     size, angle = node["abs"], node["angle"]
     return _shaped(node, numbers.scaled(node, Complex(node.op("cos", angle), node.op("sin", angle)), size))
-
-
-@_CONVERTERS.on("real", "imag")
-def _one_part(node: Node) -> Any:
-    return node["self"].re if "real" in node.name else node["self"].im
-
-
-@_CONVERTERS.on("conj", "_conj", "conj_physical", "_conj_physical")
-def _conjugate(node: Node) -> Any:
-    return numbers.conjugate(node, node["self"])
-
-
-@_CONVERTERS.on("resolve_conj", "resolve_neg")
-def _resolved(node: Node) -> Any:
-    return node["self"]
-
-
-@_CONVERTERS.on("angle")
-def _angle(node: Node) -> Any:
-    x = node["self"]
-    return node.op("atan2", x.im, x.re)
 
 
 @_CONVERTERS.on("isnan", "isinf", "isfinite")
@@ -135,11 +129,6 @@ def _power(node: Node) -> Any:
     if not isinstance(exponent, int) or not 1 <= exponent <= 8:
         return _shaped(node, node.op("power", node.tensor(node["self"]), node.tensor(exponent)))
     return functools.reduce(functools.partial(node.op, "multiply"), [node["self"]] * exponent)
-
-
-@_CONVERTERS.on("sgn")
-def _sign(node: Node) -> Any:
-    return node.op("sign", node["self"])
 
 
 # --- Fourier transforms -----------------------------------------------------------------------------------------------

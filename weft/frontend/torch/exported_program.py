@@ -95,6 +95,14 @@ def _decompositions(program: Any, custom: Mapping[str, Converter]) -> Any:
     return table
 
 
+def _is_linear(e: Any) -> bool:
+    """Whether a size is a sum of multiples, quotients by numbers and remainders of symbols."""
+    kind = type(e).__name__
+    few = kind == "Add" or sum(not a.is_Integer for a in e.args) <= 1
+    known = e.is_Symbol or e.is_Integer or kind in ("Add", "Mul", "FloorDiv", "CleanDiv", "Mod", "PythonMod")
+    return known and few and all(map(_is_linear, e.args))
+
+
 class ExportedProgramImporter(Graph):
     """One program under conversion."""
 
@@ -113,6 +121,7 @@ class ExportedProgramImporter(Graph):
         attrs = self._ranges() | ({"num_input": len(inputs)} if keep_params else {})
         params = [*inputs, *(var for var, _ in held)]
         with self.bb.function("main", params, attrs=attrs):
+            self._demand_guards()
             self._open_inputs()
             for node in self.graph.nodes:
                 self.convert(node)
@@ -159,6 +168,22 @@ class ExportedProgramImporter(Graph):
         most = {name: int(r.upper) for name, r in known.items() if r.upper.is_Integer}
         found = {"tir_var_lower_bound": least, "tir_var_upper_bound": most}
         return {name: bounds for name, bounds in found.items() if bounds}
+
+    def _demand_guards(self) -> None:
+        """Check what made PyTorch choose one way of several, but for ranges, which are attributes.
+
+        Conditions that are not linear are about strides and reshapes, which check themselves; that sizes are different
+        says that they are not 0 or 1, or not a slice's end.
+        """
+        from torch._guards import detect_fake_mode
+
+        values = [node.meta["val"] for node in self.graph.nodes if node.op == "placeholder"]
+        sizes = getattr(detect_fake_mode(values), "shape_env", None)
+        for e in {guard.expr: None for guard in getattr(sizes, "guards", ())}:
+            kind, rest = type(e).__name__, any("Mod" in type(a).__name__ for a in e.args)
+            chosen = kind == "Equality" or (rest if kind == "Unequality" else len(e.free_symbols) > 1)
+            if chosen and all(map(_is_linear, e.args)) and e.free_symbols <= self.symbols.defined.keys():
+                self._stop_unless(self.symbols.expression(e), f"the program was exported for {e}", "main")
 
     def _open_inputs(self) -> None:
         """Copy what the program writes to; split inputs whose last dimension has the parts of complex numbers."""

@@ -160,7 +160,7 @@ def _nonzero(node: Node) -> Any:
     if not x.ty.shape:
         x = node.reshape(x, [1])
         flat = columns(node, _mask(node, x))
-        return node.reshape(flat[0], [node.dims(flat[0])[0], 0])
+        return node.full([node.dims(flat[0])[0], 0], 0, "int64")
     return node.op("stack", ir.Tuple(tuple(columns(node, _mask(node, x)))), axis=1)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
+from weft.frontend.complex_arithmetic import Complex
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
@@ -73,6 +74,7 @@ def _variance(node: Node) -> Any:
     count = node.product([node.dims(x)[axis] for axis in axes])
     mean = node.op("mean", x, axis=tuple(axes), keepdims=True) if axes else x
     offset = node.op("subtract", x, mean)
+    offset = node.op("abs", offset) if isinstance(offset, Complex) else offset
     total = _reduced(node, "sum", node.op("multiply", offset, offset), axes, keep) if axes else offset
     degrees = node.op("maximum", node.op("subtract", node.tensor(count, dtype), node.tensor(correction, dtype)),
                       node.scalar(0, dtype))  # fmt: skip

@@ -109,7 +109,11 @@ class Symbols:
         """
         if isinstance(value, int):
             return value
-        found = self.analyzer.simplify(self._convert(_expression(value)))
+        return self.expression(_expression(value))
+
+    def expression(self, e: Any) -> Dim:
+        """Convert SymPy's expression of a size, or a condition on sizes, as :meth:`dim` does."""
+        found = self.analyzer.simplify(self._convert(e))
         return found.value if isinstance(found, ir.IntImm) and found.dtype != "bool" else found
 
     def equal(self, a: Dim, b: Dim) -> bool:

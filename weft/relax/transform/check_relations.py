@@ -13,6 +13,7 @@ from weft.relax.core_ops import CORE_OPS, index_bounds
 from weft.relax.expr import BindingBlock, DataflowBlock, MatchCast, SeqExpr
 from weft.relax.infer import infer_call
 from weft.relax.rewriter import rewrite_bindings
+from weft.relax.transform.static_plan import LOWER, UPPER, declared_bounds
 
 if TYPE_CHECKING:
     from weft.relax.block_builder import BlockBuilder
@@ -26,7 +27,9 @@ def check_relations(func: ir.Function, mod: ir.IRModule, *, indices: bool = True
     Requires: ``relax.normalized``, with the operators that the program was written in.
     Ensures: ``relax.normalized``. A relation between dimensions that cannot be proved is a ``match_cast`` of one scalar
         against another: at the beginning of the function where the dimensions of its parameters decide it, else
-        before the call. Indices are data: their least and greatest are compared with the range that they are for.
+        before the call. What ``tir_var_upper_bound`` and ``tir_var_lower_bound`` say of sizes is checked, too; not a
+        least size of 2, by which PyTorch only says that it has not looked at 0 and 1. Indices are data: their least
+        and greatest are compared with the range that they are for.
         Idempotent: what has been checked is known.
     Before::
 
@@ -85,6 +88,8 @@ class _Checker:
         for v in self.given:
             self._is_size(v)
         self.inside = _inside_branches(func)
+        upper, lower = (declared_bounds(func, key) for key in (UPPER, LOWER))
+        self.limits = {v: (lower.get(v.name), upper.get(v.name)) for v in self.given}
 
     def run(self) -> ir.Function:
         """Return the function with its checks; itself where there is none to add."""
@@ -105,6 +110,8 @@ class _Checker:
         """Emit the checks of one binding before it."""
         if isinstance(binding, MatchCast):
             self._learn(binding, value)
+        else:
+            self._declared(bb)
         if not (isinstance(value, ir.Call) and isinstance(value.op, ir.Op)) or _is_core(value):
             return
         with collect_relations() as relations:
@@ -115,7 +122,20 @@ class _Checker:
                 if self.indices:
                     self._indices(r, binding, place, bb)
             else:
-                self._relation(r, binding, place, bb)
+                self._relation(r, binding.var in self.inside, place, bb)
+
+    def _declared(self, bb: BlockBuilder) -> None:
+        """Emit the checks of the bounds that the function's attributes give its sizes, once."""
+        limits, self.limits = self.limits, {}
+        with collect_relations() as relations:
+            for v, (low, high) in limits.items():
+                if low is not None and low > 2:
+                    demand_at_least(f"size '{v.name}'", v, low, self.name)
+                if high is not None:
+                    demand_at_most(f"size '{v.name}'", v, high, self.name)
+        for r in relations:
+            assert isinstance(r, Relation)
+            self._relation(r, False, self.name, bb)
 
     def _learn(self, binding: MatchCast, value: ir.Expr) -> None:
         """Take a cast's new dimensions as sizes, and what it compares as equal."""
@@ -132,13 +152,12 @@ class _Checker:
         if a is not b:
             self.facts.enter_context(self.analyzer.constraint_scope(ir.equal(a, b)))
 
-    def _relation(self, r: Relation, binding: Binding, place: str, bb: BlockBuilder) -> None:
+    def _relation(self, r: Relation, inside: bool, place: str, bb: BlockBuilder) -> None:
         if self.analyzer.can_prove_equal(r.found, r.expected):
             return
         found, expected = (self.analyzer.simplify(e) for e in (r.found, r.expected))
         if self.analyzer.can_prove(ir.equal(found, expected)):
             return
-        inside = binding.var in self.inside
         if not inside and (
             self.analyzer.can_prove_less(found, expected) or self.analyzer.can_prove_less(expected, found)
         ):
@@ -180,7 +199,7 @@ class _Checker:
                 demand_at_most(what, bounds[2 * i + 1], high - 1, place, "IndexOutOfRange")
         for relation in relations:
             assert isinstance(relation, Relation)
-            self._relation(relation, binding, place, bb)
+            self._relation(relation, inside, place, bb)
 
     def _same(self, a: IndexRange, b: IndexRange) -> bool:
         return a.indices is b.indices and a.but == b.but and len(a.ranges) == len(b.ranges) and all(

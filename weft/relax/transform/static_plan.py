@@ -19,7 +19,7 @@ from weft.relax.infer import function_type, typed_call
 from weft.relax.rename import replace_value, with_sequences
 from weft.relax.transform.block_pass import over_functions
 
-_UPPER, _LOWER, _OUTPUTS = "tir_var_upper_bound", "tir_var_lower_bound", "relax.memory_plan_dynamic_func_output"
+UPPER, LOWER, _OUTPUTS = "tir_var_upper_bound", "tir_var_lower_bound", "relax.memory_plan_dynamic_func_output"
 _VIEWS = ("relax.reshape", "relax.memory.view", "relax.memory.ensure_zero_offset")
 _RANGE = 16  # storage is taken over for sizes up to so many times its own, either way
 
@@ -52,7 +52,7 @@ class KnownSizes:
 
     def __init__(self, func: ir.Function) -> None:
         self.analyzer, self.domains = arith.Analyzer(), {}
-        upper, lower = (_bounds(func, key) for key in (_UPPER, _LOWER))
+        upper, lower = (declared_bounds(func, key) for key in (UPPER, LOWER))
         positive: set[str] = set(func.attrs.get("tir_non_negative_var") or ())
         for v in tir_vars_in_type(function_type(func)):
             low = lower.get(v.name)
@@ -90,7 +90,8 @@ def _factor_last(e: Any) -> Any:
     return ir.Mul(e.b, e.a) if is_first else e
 
 
-def _bounds(func: ir.Function, key: str) -> dict[str, int]:
+def declared_bounds(func: ir.Function, key: str) -> dict[str, int]:
+    """The least or the greatest values that an attribute of a function gives its variables, by their names."""
     given = func.attrs.get(key)
     found = {} if given is None else dict(given.items)
     for name, value in found.items():
