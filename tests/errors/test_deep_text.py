@@ -26,8 +26,7 @@ RELAY = {
 
 @pytest.mark.parametrize("case", SCRIPTS)
 def test_scripts(case: str) -> None:
-    with pytest.raises(error.WeftError):
-        from_source(SCRIPTS[case])
+    refuses(error.WeftError, "", from_source, SCRIPTS[case])
 
 
 @pytest.mark.parametrize("case", RELAY)
