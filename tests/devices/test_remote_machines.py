@@ -23,10 +23,9 @@ from tests.fuzz.server import fuzz, running
 from tests.refusals import refuses
 from tests.relax.test_control_flow import HEAD, SUM
 from tests.rpc.functions import travels
-from weft import relax, rpc, te
+from weft import relax, rpc, script, te
 from weft.error import ExecutableError, InvalidArgument, RPCError
 from weft.runtime import empty, tensor
-from weft.script import from_source
 from weft.script import tir as T
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -109,7 +108,7 @@ def test_a_session_over_pipes(server, tmp_path):
 
 
 def test_calls_nest_as_deep_as_the_servers_stack_holds(server, tmp_path):
-    relax.build(from_source(HEAD + SUM), "llvm").export_library(tmp_path / "sum.so")
+    relax.build(script.from_source(HEAD + SUM), "llvm").export_library(tmp_path / "sum.so")
     with server.connect() as remote:
         remote.upload(tmp_path / "sum.so")
         total = relax.VirtualMachine(remote.load_module("sum.so"), remote.cpu())["main"]

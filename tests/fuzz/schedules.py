@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir, te, tir
+from weft import ir, script, te, tir
 from weft.error import WeftError
-from weft.script import from_source
 from weft.tir.schedule.block_buffers import buffer_at
 from weft.tir.schedule.instruction import LoopRV
 
@@ -339,7 +338,7 @@ def _nest(block: re.Match[str]) -> str:
 
 def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:
     text = re.sub(r"^( +)(\w)\((v=[^)]*)\): (.*)$", _nest, _WRITTEN[name], flags=re.M)
-    return lambda r: from_source("@T.prim_func" + text)
+    return lambda r: script.from_source("@T.prim_func" + text)
 
 
 PROGRAMS: dict[str, Callable[[random.Random], tir.PrimFunc]] = {

@@ -3,9 +3,8 @@
 import pytest
 
 import weft
-from weft import error, ir, te, tir
+from weft import error, ir, script, te, tir
 from weft.ir import IRModule, structural_equal, walk
-from weft.script import from_source
 from weft.script import tir as T
 from weft.tir.analysis import OOBChecker, calculate_allocated_bytes, estimate_tir_flops, verify_vtcm_limit
 
@@ -53,7 +52,7 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
     for i in range(8):
         {body}
 """
-    return IRModule({"f": from_source(text)})
+    return IRModule({"f": script.from_source(text)})
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import ExprVar, find
+from weft import error, ir
 from weft.ir import Var as ScalarVar
 from weft.relax.effects import written_arguments
 from weft.relax.expr import MatchCast
@@ -23,7 +22,7 @@ def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
     index = {b.var: i for i, b in enumerate(bindings)}
     checked: dict[ScalarVar, int] = {}  # the last match_cast that names a symbol
     check = -1
-    touched: dict[ExprVar, list[int]] = {}  # who reads a variable since it was written last, behind who wrote it
+    touched: dict[ir.ExprVar, list[int]] = {}  # who reads a variable since it was written last, behind who wrote it
     casts = any(isinstance(b, MatchCast) for b in bindings)
     symbols_of = [_symbols(b) for b in bindings] if casts else []
     defined = _definers(bindings, symbols_of) if casts else {}
@@ -53,14 +52,14 @@ def _definers(bindings: Sequence[Any], symbols_of: Sequence[set[ScalarVar]]) -> 
     seen: set[ScalarVar] = set()
     for i, b in enumerate(bindings):
         if isinstance(b, MatchCast):
-            out |= {n: i for n in find(b.ty, ScalarVar) if n not in seen}
+            out |= {n: i for n in ir.find(b.ty, ScalarVar) if n not in seen}
         seen |= symbols_of[i]
     return out
 
 
 def _symbols(binding: Any) -> set[ScalarVar]:
     """The scalar variables in a binding's value and type."""
-    return set(find((binding.value, binding.var.ty, getattr(binding, "ty", None)), ScalarVar))
+    return set(ir.find((binding.value, binding.var.ty, getattr(binding, "ty", None)), ScalarVar))
 
 
 def sort_bindings(bindings: Sequence[Any], key: Callable[[int], Any] | None = None) -> list[Any]:
@@ -89,5 +88,5 @@ def sort_bindings(bindings: Sequence[Any], key: Callable[[int], Any] | None = No
                 heapq.heappush(ready, (rank(j), j))
     if len(out) != len(bindings):
         stuck = [b.var.name_hint for i, b in enumerate(bindings) if needs[i]]
-        raise InvalidArgument("bindings need each other in a circle", found=", ".join(stuck[:8]))
+        raise error.InvalidArgument("bindings need each other in a circle", found=", ".join(stuck[:8]))
     return out

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.ir import Node, PrimExpr, Var, as_expr, rebuild, rewrite
 from weft.ir import post_order as _post_order
 from weft.ir import substitute as _substitute
@@ -98,5 +97,5 @@ def _expression(name: str) -> type:
 
     found = getattr(tir, name, None)
     if not isinstance(found, type):
-        raise InvalidArgument(f"there is no kind of node '{name}'", help="name classes, such as 'tir.For'")
+        raise error.InvalidArgument(f"there is no kind of node '{name}'", help="name classes, such as 'tir.For'")
     return found

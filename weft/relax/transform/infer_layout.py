@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from string import ascii_uppercase as LETTERS
 from typing import Any, NamedTuple
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.op import Layout, OpDef, get_op_def, in_places, list_ops
 
 
@@ -62,7 +61,7 @@ def _from_named(have: str, wanted: str) -> str:
     parts = layout_parts(wanted)
     plain = [p for p, size in parts if size is None]
     if sorted(plain) != sorted(have) or not {p.upper() for p, _ in parts} <= set(have) or len(set(parts)) < len(parts):
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"ConvertLayout: '{wanted}' is no order of {have}", expected=f"the letters of {have}, and blocks such as 4c"
         )
     return _renamed(wanted, have, LETTERS[: len(have)])
@@ -163,7 +162,7 @@ def _named(case: _Case) -> Inferred | None:
     new = dict.fromkeys(names, _renamed(layout, LETTERS[: len(own)], own))
     try:
         case.definition.attrs[names[0]].of(new[names[0]], names[0])
-    except InvalidArgument:
+    except error.InvalidArgument:
         if case.wanted:
             raise
         return None  # it knows no blocks

@@ -23,9 +23,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from weft import environment
+from weft import environment, ir
 from weft.error import CodegenError, InternalError
-from weft.ir import show_text
 from weft.target.llvm import anylist, expr, intrin, kernel_call, packed, parallel, scale, services, struct, subroutine  # noqa: F401 - rules of the tables
 from weft.target.llvm.emitter import ModuleEmitter
 from weft.target.llvm.entry import emit_function
@@ -193,9 +192,9 @@ def emit_object(
     emitted = _emitted(functions, target, linkage, kernels, beside)
     name = str(functions[0].attrs.get("global_symbol", "main"))
     with _optimised(emitted) as (module, machine):
-        show_text(name, "emitted.ll", emitted.text)
-        show_text(name, "optimised.ll", lambda: str(module))
-        show_text(name, "assembly.s", lambda: _emit(machine, module, as_object=False).decode())
+        ir.show_text(name, "emitted.ll", emitted.text)
+        ir.show_text(name, "optimised.ll", lambda: str(module))
+        ir.show_text(name, "assembly.s", lambda: _emit(machine, module, as_object=False).decode())
         return _emit(machine, module, as_object=True)
 
 

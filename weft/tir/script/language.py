@@ -13,8 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from weft import ir, tir
-from weft.arith import Analyzer
+from weft import arith, ir, tir
 from weft.error import InvalidArgument
 from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, as_int, const
 from weft.ir import CallIntrin as CallNode
@@ -392,7 +391,7 @@ def _loop_range(start: Any, stop: Any) -> Range:
     r = slice_of(start, stop)
     if not DataType(r.extent.dtype).is_integer:
         raise InvalidArgument("a loop counts integers", found=f"{start} to {stop}")
-    return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
+    return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, arith.Analyzer().simplify(r.extent))
 
 
 def _loop(kind: stmts.ForKind) -> Any:
