@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from string import ascii_uppercase as LETTERS
 from typing import Any, NamedTuple
 
-from weft import error, ir
-from weft.op import Layout, OpDef, get_op_def, in_places, list_ops
+from weft import error, ir, op
 
 
 class Inferred(NamedTuple):
@@ -26,7 +25,7 @@ class Inferred(NamedTuple):
 
 class _Case(NamedTuple):
     call: Any
-    definition: OpDef
+    definition: op.OpDef
     attrs: ir.Attrs
     have: Sequence[Any]
     wanted: Sequence[str] | None
@@ -40,7 +39,7 @@ class _Case(NamedTuple):
         """All in one layout but `more`, and the dimensions that attributes name where it has them."""
         letters = [p for p, _ in layout_parts(layout)]
         places = [letters.index(c) for c in sorted(letters) if c.isupper()]
-        attrs = in_places(self.definition.attrs, self.attrs, places, len(letters))
+        attrs = op.in_places(self.definition.attrs, self.attrs, places, len(letters))
         return Inferred([layout, *more, *self.own[1 + len(more) :]], layout, attrs)
 
 
@@ -104,12 +103,12 @@ def infer_layouts(call: Any, have: Sequence[Any], wanted: Mapping[str, Sequence[
     """
     name = call.op.name.removeprefix("relax.") if isinstance(call.op, ir.Op) else ""
     unknown = any(v is None and isinstance(a.ty, ir.TensorType) for a, v in zip(call.args, have, strict=True))
-    if unknown or name not in list_ops():
+    if unknown or name not in op.list_ops():
         return None
-    definition = get_op_def(call.op)
+    definition = op.get_op_def(call.op)
     rule = _RULES.get(name)
-    if rule is None and definition.layout is not Layout.OWN:
-        rule = _named if definition.layout is Layout.NAMED else _along_axes
+    if rule is None and definition.layout is not op.Layout.OWN:
+        rule = _named if definition.layout is op.Layout.NAMED else _along_axes
     elif rule is None and "keepdims" in definition.attrs and isinstance(call.ty, ir.TensorType):
         rule = _reduced if definition.attrs["axis"].names_axes == "some" else None
     attrs = ir.Attrs.of({**definition.defaults, **dict(call.attrs.items)})

@@ -23,14 +23,13 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from weft import environment, ir
+from weft import environment, ir, tir
 from weft.error import CodegenError, InternalError
 from weft.target.llvm import anylist, expr, intrin, kernel_call, packed, parallel, scale, services, struct, subroutine  # noqa: F401 - rules of the tables
 from weft.target.llvm.emitter import ModuleEmitter
 from weft.target.llvm.entry import emit_function
 from weft.target.target import Target
 from weft.target.triple import with_vendor
-from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
 _LOCK = threading.Lock()
@@ -46,7 +45,7 @@ def initialise() -> None:
             _READY.append(True)
 
 
-def emit_ir(functions: Sequence[PrimFunc], target: Target) -> str:
+def emit_ir(functions: Sequence[tir.PrimFunc], target: Target) -> str:
     """Return the LLVM IR of lowered functions."""
     emitted = _emitted(functions, target)
     if not emitted.linked:
@@ -56,7 +55,7 @@ def emit_ir(functions: Sequence[PrimFunc], target: Target) -> str:
 
 
 def _emitted(
-    functions: Sequence[PrimFunc],
+    functions: Sequence[tir.PrimFunc],
     target: Target,
     linkage: str = "internal",
     kernels: Mapping[str, Any] | None = None,
@@ -169,7 +168,7 @@ def _unlocked(name: str) -> Any:
 
 
 def emit_object(
-    functions: Sequence[PrimFunc],
+    functions: Sequence[tir.PrimFunc],
     target: Target,
     *,
     linkage: str = "internal",
@@ -218,12 +217,12 @@ def _mark(target: Target) -> str:
     return "." + hashlib.sha256(emitted.text().encode()).hexdigest()[:12]
 
 
-def emit_assembly(functions: Sequence[PrimFunc], target: Target) -> str:
+def emit_assembly(functions: Sequence[tir.PrimFunc], target: Target) -> str:
     """Compile lowered functions to assembly text."""
     return assemble(_emitted(functions, target))
 
 
-def emit_bitcode(functions: Sequence[PrimFunc], target: Target) -> bytes:
+def emit_bitcode(functions: Sequence[tir.PrimFunc], target: Target) -> bytes:
     """Return the LLVM IR of lowered functions in its binary form."""
     initialise()
     with _parsed(_emitted(functions, target), _machine(target)) as module:

@@ -16,7 +16,6 @@ from msgspec import structs
 from weft import arith, ir, tir
 from weft.error import InvalidArgument
 from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, as_int, const
-from weft.ir import CallIntrin as CallNode
 from weft.ir.text.parser import MacroDecorator, meta_var  # noqa: F401 - a name of T
 from weft.ir.text.scalar import slice_of
 from weft.tir import stmt as stmts
@@ -142,7 +141,7 @@ def Call(
     result, op, args = (named, *given) if named is not None else given
     target = Op.get(op) if isinstance(op, str) else op
     values = tuple(as_expr(a) if isinstance(a, (str, int, float)) else a for a in args)
-    return CallNode(DataType(getattr(result, "dtype", result) or "void"), target, values, Attrs.of(attrs))
+    return ir.CallIntrin(DataType(getattr(result, "dtype", result) or "void"), target, values, Attrs.of(attrs))
 
 
 def BufferLoad(buffer: BufferNode, indices: Sequence[Value], predicate: PrimExpr | None = None) -> PrimExpr:

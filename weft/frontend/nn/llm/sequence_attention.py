@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import error, ir
+from weft import error, ir, tir
 from weft.frontend.nn.llm.attention import Attention, Heads, Keys, Mask
 from weft.frontend.nn.llm.kernel import KernelBuilder, check_target
 from weft.target import Target
 from weft.tir import PrimFunc, all
-from weft.tir import min as min_
 
 
 class _Rows:
@@ -97,7 +96,7 @@ def attention_sequence_prefill_with_mask(
     def sees(b: Any, row: Any, column: Any) -> Any:
         valid = batch.valid[b].astype("int64") if batch.valid is not None else batch.n
         if mask_mode == "padded":
-            return all(row < min_(valid, batch.n), column < valid)
+            return all(row < tir.min(valid, batch.n), column < valid)
         skip = batch.m - batch.n
         return all(row >= batch.n - valid, column >= batch.m - valid, column <= row + skip)
 
