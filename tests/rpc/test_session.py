@@ -113,9 +113,8 @@ def test_what_is_of_another_session_is_refused(server):
 
 
 def test_errors_keep_their_kind(remote):
-    with pytest.raises(RPCError, match="abc") as raised:
-        remote.get_function("rpc.test.except")("abc")
-    assert isinstance(raised.value, ValueError)
+    raised = refuses(RPCError, "abc", remote.get_function("rpc.test.except"), "abc")
+    assert isinstance(raised, ValueError)
     with pytest.raises(ZeroDivisionError, match="by nothing") as raised:
         remote.get_function("testing.test_raise_error")("ZeroDivisionError", "by nothing")
     assert isinstance(raised.value, RPCError)
