@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakValueDictionary
 
-from weft import ir, tir
+from weft import ir
 from weft.error import InvalidArgument
 from weft.operators import operator, operators
+from weft.tir import Buffer, ProducerLoad, Stmt
 
 _OUTPUTS: WeakValueDictionary[tuple[Operation, int], Tensor] = WeakValueDictionary()
 
@@ -105,7 +106,7 @@ class ComputeOp(BaseComputeOp, kw_only=True):
     @property
     def input_tensors_tuple(self) -> tuple[Tensor, ...]:
         """The tensors read, each once."""
-        return tuple(dict.fromkeys(n.producer for n in ir.walk(self.body) if isinstance(n, tir.ProducerLoad)))
+        return tuple(dict.fromkeys(n.producer for n in ir.walk(self.body) if isinstance(n, ProducerLoad)))
 
     def output_shape(self, index: int) -> tuple[ir.PrimExpr, ...]:
         """The shape of an output."""
@@ -148,9 +149,9 @@ class ExternOp(Operation, kw_only=True):
     """Outputs filled by a statement over buffers of the inputs and outputs."""
 
     inputs: tuple[Any, ...] = ()
-    input_placeholders: tuple[tir.Buffer, ...] = ()
-    output_placeholders: tuple[tir.Buffer, ...] = ()
-    body: tir.Stmt | None = None
+    input_placeholders: tuple[Buffer, ...] = ()
+    output_placeholders: tuple[Buffer, ...] = ()
+    body: Stmt | None = None
 
     @property
     def num_outputs(self) -> int:
@@ -284,7 +285,7 @@ class Tensor(_ScalarOperators):
             if i.dtype[:3] not in ("int", "uin", "boo"):
                 raise InvalidArgument(f"an index of tensor '{self.name}' is no integer", found=f"{i}: {i.dtype}",
                                       help="convert it, i.astype('int32')")  # fmt: skip
-        return tir.ProducerLoad(self, at)
+        return ProducerLoad(self, at)
 
     __iter__ = None  # or Python would count upwards without end
 

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft import error, ir, runtime
+from weft import ir, runtime
+from weft.error import InvalidArgument
 from weft.ir import AnyType, Attrs, Constant, DataTypeImm, Expr, ExprStringImm, Op, Type, prim_value, shape_expr
 from weft.ir import Call as CallNode
 from weft.ir import ExternFunc as ExternFuncNode
@@ -64,7 +65,7 @@ def output(*variables: Any) -> Command | None:
     if frame is None:
         return Command("output", variables)
     if frame.block is None:
-        raise error.InvalidArgument("output belongs to a dataflow block", help="use `with R.dataflow():`")
+        raise InvalidArgument("output belongs to a dataflow block", help="use `with R.dataflow():`")
     return frame.block.output(*variables)
 
 
@@ -155,7 +156,7 @@ def Call(
 def _out(out_ty: Any, out_sinfo: Any) -> Any:
     chosen = out_ty if out_ty is not None else out_sinfo
     if chosen is None:
-        raise error.InvalidArgument("the type of the result is missing", help="out_ty=R.Tensor(shape, dtype)")
+        raise InvalidArgument("the type of the result is missing", help="out_ty=R.Tensor(shape, dtype)")
     return [as_type(t) for t in chosen] if isinstance(chosen, (list, tuple)) else as_type(chosen)
 
 
@@ -288,7 +289,7 @@ def _core(name: str) -> Any:
         for i, (key, kind, default) in enumerate(operands):
             value = args[i] if i < len(args) else attrs.pop(key, default)
             if value is None:
-                raise error.InvalidArgument(f"R.{name}: missing operand '{key}'")
+                raise InvalidArgument(f"R.{name}: missing operand '{key}'")
             values.append(value if isinstance(value, Expr) else _CONVERT[kind](value))
         return CallNode(Op.get("relax." + name), tuple(values), Attrs.of(attrs))
 

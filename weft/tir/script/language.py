@@ -13,9 +13,11 @@ from typing import Any
 
 from msgspec import structs
 
-from weft import arith, ir, tir
+from weft import ir, tir
+from weft.arith import Analyzer
 from weft.error import InvalidArgument
 from weft.ir import Attrs, DataType, Op, PrimExpr, Range, StringImm, Var, as_expr, as_int, const
+from weft.ir import CallIntrin as CallNode
 from weft.ir.text.parser import MacroDecorator, meta_var  # noqa: F401 - a name of T
 from weft.ir.text.scalar import slice_of
 from weft.tir import stmt as stmts
@@ -141,7 +143,7 @@ def Call(
     result, op, args = (named, *given) if named is not None else given
     target = Op.get(op) if isinstance(op, str) else op
     values = tuple(as_expr(a) if isinstance(a, (str, int, float)) else a for a in args)
-    return ir.CallIntrin(DataType(getattr(result, "dtype", result) or "void"), target, values, Attrs.of(attrs))
+    return CallNode(DataType(getattr(result, "dtype", result) or "void"), target, values, Attrs.of(attrs))
 
 
 def BufferLoad(buffer: BufferNode, indices: Sequence[Value], predicate: PrimExpr | None = None) -> PrimExpr:
@@ -390,7 +392,7 @@ def _loop_range(start: Any, stop: Any) -> Range:
     r = slice_of(start, stop)
     if not DataType(r.extent.dtype).is_integer:
         raise InvalidArgument("a loop counts integers", found=f"{start} to {stop}")
-    return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, arith.Analyzer().simplify(r.extent))
+    return r if isinstance(r.extent, ir.IntImm) else Range.from_min_extent(r.min, Analyzer().simplify(r.extent))
 
 
 def _loop(kind: stmts.ForKind) -> Any:
