@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir, script, te, tir
+from weft import ir, te, tir
 from weft.error import WeftError
+from weft.script import from_source
 from weft.tir.schedule.block_buffers import buffer_at
 from weft.tir.schedule.instruction import LoopRV
 
@@ -121,7 +122,8 @@ def argmax(r: random.Random) -> tir.PrimFunc:
     return _func(value, where, at, te.compute((n,), lambda i: top[i] + 1, "Y"))
 
 
-# A block of its own loops, all spatial, is one line: `A(v=6, w=5): B[v, w] = X[w, v]`.
+# A block of its own loops is one line, `A(v=6, w=5): B[v, w] = X[w, v]; C[w, v] = 1`; `k` sums, and has an init:
+# `S(w=4, k=6): Z[w] = 0 | Z[w] = Z[w] + B[k, w]`.
 _WRITTEN = {
     "scatter": """
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32")):
@@ -180,17 +182,8 @@ def f(X: T.Buffer((6, 6), "int32"), Y: T.Buffer((6,), "int32")):
     "two_stores": """
 def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32"), Z: T.Buffer((4,), "int32")):
     B = T.alloc_buffer((6, 4), "int32")
-    for i, j in T.grid(6, 4):
-        with T.block("A"):
-            v, w = T.axis.remap("SS", [i, j])
-            B[v, w] = X[5 - v, w]
-            Y[v, w] = B[v, w] * 2
-    for j, i in T.grid(4, 6):
-        with T.block("S"):
-            w, k = T.axis.remap("SR", [j, i])
-            with T.init():
-                Z[w] = 1
-            Z[w] = Z[w] + B[k, w]
+    A(v=6, w=4): B[v, w] = X[5 - v, w]; Y[v, w] = B[v, w] * 2
+    S(w=4, k=6): Z[w] = 1 | Z[w] = Z[w] + B[k, w]
 """,
     "one_nest": """
 def f(X: T.Buffer((6, 4), "int32"), Y: T.Buffer((6, 4), "int32")):
@@ -225,11 +218,7 @@ def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
     "strided": """
 def f(X: T.Buffer((4, 3), "int32"), Y: T.Buffer((4, 6), "int32")):
     B = T.alloc_buffer((4, 6), "int32")
-    for i, j in T.grid(4, 3):
-        with T.block("A"):
-            v, w = T.axis.remap("SS", [i, j])
-            B[v, w * 2] = X[v, w]
-            B[v, w * 2 + 1] = X[3 - v, w] + 1
+    A(v=4, w=3): B[v, w * 2] = X[v, w]; B[v, w * 2 + 1] = X[3 - v, w] + 1
     E(v=4, w=3): Y[v, w * 2] = B[v, 5 - w]
     for i in range(12):
         with T.block("O"):
@@ -281,18 +270,8 @@ def f(X: T.Buffer((6, 10), "int32"), Y: T.Buffer((10,), "int32"), Z: T.Buffer((6
 """,
     "crossed": """
 def f(X: T.Buffer((4, 4), "int32"), Y: T.Buffer((4, 4), "int32"), Z: T.Buffer((4,), "int32")):
-    for i, j, k in T.grid(4, 4, 4):
-        with T.block("S"):
-            v, w, u = T.axis.remap("SSR", [i, j, k])
-            with T.init():
-                Y[v, w] = 1
-            Y[w, v] = Y[w, v] + X[v, u] * X[u, w]
-    for i, j in T.grid(4, 4):
-        with T.block("Z"):
-            v, k = T.axis.remap("SR", [i, j])
-            with T.init():
-                Z[k] = 0
-            Z[k] = Z[k] + X[v, k]
+    S(v=4, w=4, k=4): Y[v, w] = 1 | Y[w, v] = Y[w, v] + X[v, k] * X[k, w]
+    Z(v=4, k=4): Z[k] = 0 | Z[k] = Z[k] + X[v, k]
 """,
     "pointers": """
 def f(X: T.Buffer((4, 6), "int32"), Y: T.Buffer((4, 6), "int32"), Z: T.Buffer((4,), "int32")):
@@ -317,6 +296,11 @@ def f(X: T.Buffer((6,), "int32"), Y: T.Buffer((6,), "int32")):
         B(v=6): B[v] = Y[5 - v] + t
         C(v=6): Y[v] = B[v] * 2 - v
 """,
+    "leaving": """
+def f(X: T.Buffer((9,), "int32"), Y: T.Buffer((9,), "int32"), Z: T.Buffer((9,), "int32")):
+    C(v=9): if X[v] > 0: Y[v] = X[8 - v]
+    P(v=3): Z[v * 3] = Y[v] + 1; Z[v * 3 + 2] = X[v]
+""",
     "shrinking": """
 def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), "int32")):
     B = T.alloc_buffer((4,), "int32")
@@ -328,17 +312,19 @@ def f(X: T.Buffer((8,), "int32"), Y: T.Buffer((4,), "int32"), Z: T.Buffer((8,), 
 
 
 def _nest(block: re.Match[str]) -> str:
-    pad, name, axes, store = block.groups()
-    extents = [axis.split("=")[1] for axis in axes.split(", ")]
-    loops, remap = ("i, j", "SS") if len(extents) == 2 else ("i", "S")
-    variables = "v, w" if len(extents) == 2 else "(v,)"
-    head = f'{pad}for {loops} in T.grid({", ".join(extents)}):\n{pad}    with T.block("{name}"):\n'
-    return f'{head}{pad}        {variables} = T.axis.remap("{remap}", [{loops}])\n{pad}        {store}'
+    pad, name, axes, stores = block.groups()
+    names, extents = zip(*(axis.split("=") for axis in axes.split(", ")), strict=True)
+    loops, kinds = [f"i{n}" for n in names], "".join("R" if n == "k" else "S" for n in names)
+    init, _, body = stores.rpartition(" | ")
+    lines = [f"for {', '.join(loops)} in T.grid({', '.join(extents)}):", f'    with T.block("{name}"):']
+    lines.append(f'        {", ".join(names)}, = T.axis.remap("{kinds}", [{", ".join(loops)}])')
+    lines += ["        with T.init():", f"            {init}"] if init else []
+    return "\n".join(pad + line for line in (*lines, *(f"        {s}" for s in body.split("; "))))
 
 
 def _written(name: str) -> Callable[[random.Random], tir.PrimFunc]:
-    text = re.sub(r"^( +)(\w)\((v=[^)]*)\): (.*)$", _nest, _WRITTEN[name], flags=re.M)
-    return lambda r: script.from_source("@T.prim_func" + text)
+    text = re.sub(r"^( +)(\w)\((\w=[^)]*)\): (.*)$", _nest, _WRITTEN[name], flags=re.M)
+    return lambda r: from_source("@T.prim_func" + text)
 
 
 PROGRAMS: dict[str, Callable[[random.Random], tir.PrimFunc]] = {
@@ -434,6 +420,7 @@ _STEPS: dict[str, _Step] = {
         r.choice(mine), r.choice([[None, 2], [3, None], [None, 4], [2, None, 2], [None, 8]]), r.random() < 0.7
     ),
     "tile": lambda s, r, b, mine, every, bs: s.split(mine[0], s.sample_perfect_tile(mine[0], 2, 4)),
+    "partitioned": lambda s, r, b, mine, every, bs: s.split(mine[0], s.sample_partitioned_tile(mine[0], 2, 1, 2)),
     "fuse": lambda s, r, b, mine, every, bs: s.fuse(
         *mine[(at := r.randrange(len(mine))) : at + r.choice([2, 2, 3])], preserve_unit_iters=r.random() < 0.7
     ),

@@ -7,7 +7,8 @@ from enum import IntFlag
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from weft import arith, ir
+from weft import ir
+from weft.arith import Analyzer
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.text.scalar import slice_of
 from weft.tir.typing import Dims, Value
@@ -97,7 +98,7 @@ class Buffer(ir.Node):
         total = ir.const(0, "int32") if self.elem_offset is None else self.elem_offset
         for i, s in zip(at, self.element_strides(), strict=True):
             total = total + i * s
-        return [arith.Analyzer().simplify(total)]
+        return [Analyzer().simplify(total)]
 
     def get_flattened_buffer(self) -> Buffer:
         """Return the memory in one dimension, or one for each group of ``axis_separators``; itself where it is so."""
@@ -109,7 +110,7 @@ class Buffer(ir.Node):
             size = ir.const(1, self.shape[0].dtype if self.shape else "int32")
             for d, s in [(self.shape[n], self.element_strides()[n]) for n in group]:
                 size = size + (d - 1) * s if self.strides else size * d
-            shape.append(ir.const(0, size.dtype) if empty else arith.Analyzer().simplify(size))
+            shape.append(ir.const(0, size.dtype) if empty else Analyzer().simplify(size))
         separators = tuple(range(1, len(shape)))
         return Buffer(
             self.data,

@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from string import ascii_uppercase as LETTERS
 from typing import Any, NamedTuple
 
-from weft import error, ir, op
+from weft import ir
+from weft.error import InvalidArgument
+from weft.op import Layout, OpDef, get_op_def, in_places, list_ops
 
 
 class Inferred(NamedTuple):
@@ -25,7 +27,7 @@ class Inferred(NamedTuple):
 
 class _Case(NamedTuple):
     call: Any
-    definition: op.OpDef
+    definition: OpDef
     attrs: ir.Attrs
     have: Sequence[Any]
     wanted: Sequence[str] | None
@@ -39,7 +41,7 @@ class _Case(NamedTuple):
         """All in one layout but `more`, and the dimensions that attributes name where it has them."""
         letters = [p for p, _ in layout_parts(layout)]
         places = [letters.index(c) for c in sorted(letters) if c.isupper()]
-        attrs = op.in_places(self.definition.attrs, self.attrs, places, len(letters))
+        attrs = in_places(self.definition.attrs, self.attrs, places, len(letters))
         return Inferred([layout, *more, *self.own[1 + len(more) :]], layout, attrs)
 
 
@@ -60,7 +62,7 @@ def _from_named(have: str, wanted: str) -> str:
     parts = layout_parts(wanted)
     plain = [p for p, size in parts if size is None]
     if sorted(plain) != sorted(have) or not {p.upper() for p, _ in parts} <= set(have) or len(set(parts)) < len(parts):
-        raise error.InvalidArgument(
+        raise InvalidArgument(
             f"ConvertLayout: '{wanted}' is no order of {have}", expected=f"the letters of {have}, and blocks such as 4c"
         )
     return _renamed(wanted, have, LETTERS[: len(have)])
@@ -102,13 +104,13 @@ def infer_layouts(call: Any, have: Sequence[Any], wanted: Mapping[str, Sequence[
         When a wanted layout has other dimensions.
     """
     name = call.op.name.removeprefix("relax.") if isinstance(call.op, ir.Op) else ""
-    unknown = any(v is None and isinstance(a.ty, ir.TensorType) for a, v in zip(call.args, have, strict=True))
-    if unknown or name not in op.list_ops():
+    unknown = any(v is None and not isinstance(a.ty, ir.PrimType) for a, v in zip(call.args, have, strict=True))
+    if unknown or name not in list_ops():
         return None
-    definition = op.get_op_def(call.op)
+    definition = get_op_def(call.op)
     rule = _RULES.get(name)
-    if rule is None and definition.layout is not op.Layout.OWN:
-        rule = _named if definition.layout is op.Layout.NAMED else _along_axes
+    if rule is None and definition.layout is not Layout.OWN:
+        rule = _named if definition.layout is Layout.NAMED else _along_axes
     elif rule is None and "keepdims" in definition.attrs and isinstance(call.ty, ir.TensorType):
         rule = _reduced if definition.attrs["axis"].names_axes == "some" else None
     attrs = ir.Attrs.of({**definition.defaults, **dict(call.attrs.items)})
@@ -142,7 +144,7 @@ def _keeps_blocks(case: _Case) -> bool:
 
 def _in_blocks(case: _Case) -> Inferred | None:
     """Element-wise, of scalars and tensors of one rank in the layout of the first with blocks; ones are broadcast."""
-    layout, whole = next(v for v in case.have if has_blocks(v)), case.call.ty.shape
+    layout, whole = next(v for v in case.have if has_blocks(v)), getattr(case.call.ty, "shape", None)
     shapes: list[Any] = [a.ty.shape for a in case.call.args if isinstance(a.ty, ir.TensorType)]
     if whole is None or any(s is None or len(s) not in (0, len(whole)) for s in shapes):
         return None
@@ -161,7 +163,7 @@ def _named(case: _Case) -> Inferred | None:
     new = dict.fromkeys(names, _renamed(layout, LETTERS[: len(own)], own))
     try:
         case.definition.attrs[names[0]].of(new[names[0]], names[0])
-    except error.InvalidArgument:
+    except InvalidArgument:
         if case.wanted:
             raise
         return None  # it knows no blocks

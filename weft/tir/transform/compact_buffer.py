@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import arith, ir
+from weft import ir
+from weft.arith import Analyzer
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, LetStmt, Stmt
@@ -45,11 +46,11 @@ def compact_buffer(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Cost: Linear in uses times loop depth.
     Source: TVM's ``CompactBufferAllocation``.
     """
-    analyzer = arith.Analyzer()
+    analyzer = Analyzer()
     return func.replace(body=_walk(func.body, analyzer, ()))
 
 
-def _walk(node: Any, analyzer: arith.Analyzer, threads: tuple[For, ...]) -> Any:
+def _walk(node: Any, analyzer: Analyzer, threads: tuple[For, ...]) -> Any:
     """Rewrite a statement inside loops over the threads of a block."""
     inside = threads
     if isinstance(node, For):
@@ -68,7 +69,7 @@ def _is_given(buffer: Buffer) -> bool:
     return buffer.scope == "shared.dyn" and all(ir.as_int(d) is not None for d in buffer.shape)
 
 
-def boxes_of(alloc: AllocBuffer, analyzer: arith.Analyzer, sharing: tuple[For, ...] = ()) -> list[Interval | None]:
+def boxes_of(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...] = ()) -> list[Interval | None]:
     """The first element and the number of those that are used along each dimension, wherever conditions let it be.
 
     Parameters
@@ -108,7 +109,7 @@ def boxes_of(alloc: AllocBuffer, analyzer: arith.Analyzer, sharing: tuple[For, .
     ]
 
 
-def _compact(alloc: AllocBuffer, analyzer: arith.Analyzer, sharing: tuple[For, ...]) -> AllocBuffer:
+def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -> AllocBuffer:
     """Shrink a buffer that the threads of some loops around use together."""
     buffer = alloc.buffer
     box = [
@@ -158,7 +159,7 @@ def _by_address(node: Any, buffer: Buffer) -> bool:
 
 
 def _bounds(
-    indices: list[ir.PrimExpr], extent: ir.PrimExpr, domains: Any, analyzer: arith.Analyzer, may_grow: bool
+    indices: list[ir.PrimExpr], extent: ir.PrimExpr, domains: Any, analyzer: Analyzer, may_grow: bool
 ) -> Interval | None:
     """The start and extent of one dimension of the box; None where bounds are not simple.
 
@@ -184,7 +185,7 @@ def _bounds(
     return low, ir.const(max(size.value, 1), extent.dtype)
 
 
-def _choose(a: ir.PrimExpr, b: ir.PrimExpr, analyzer: arith.Analyzer, *, smaller: bool) -> ir.PrimExpr | None:
+def _choose(a: ir.PrimExpr, b: ir.PrimExpr, analyzer: Analyzer, *, smaller: bool) -> ir.PrimExpr | None:
     if a is b:
         return a
     if analyzer.can_prove(a <= b):

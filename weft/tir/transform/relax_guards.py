@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft import arith, ir
+from weft import ir
+from weft.arith import Analyzer
 from weft.tir.analysis.structure import conjuncts, stmt_children
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -54,7 +55,7 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Cost: Linear, two proofs for each index of a guarded store.
     Source: None; TVM keeps such conditions.
     """
-    analyzer = arith.Analyzer()
+    analyzer = Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
@@ -81,7 +82,7 @@ def _always_stored(body: Stmt) -> _Stores:
 
 
 class _Relax:
-    def __init__(self, analyzer: arith.Analyzer, always_stored: _Stores) -> None:
+    def __init__(self, analyzer: Analyzer, always_stored: _Stores) -> None:
         self.analyzer, self.always_stored = analyzer, always_stored
         self.local: dict[Buffer, int] = {}  # a buffer -> how many variables were bound where it is allocated
         self.roomy: set[Buffer] = set()  # those with room for all elements that conditions keep from being stored
