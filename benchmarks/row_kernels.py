@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import te, topi
-from weft.ir import int64
+from weft import ir, te, topi
 from weft.support.cc import run_compiler
 from weft.target import Target, build
 from weft.tir.schedule import default_schedule
@@ -381,7 +380,7 @@ def compile_case(case: RowCase) -> tuple[Any, list[np.ndarray]]:
     """Compile a case by the rules; return the kernel and its arguments, the output last."""
     # extents of type int64, as the graph compiler's
     placeholders = [
-        te.placeholder([int64(d) for d in a.shape], str(a.dtype), name=f"x{i}") for i, a in enumerate(case.inputs)
+        te.placeholder([ir.int64(d) for d in a.shape], str(a.dtype), name=f"x{i}") for i, a in enumerate(case.inputs)
     ]
     result = case.make(*placeholders)
     target = Target("llvm")

@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir, relax, tir
-from weft.script import from_source
+from weft import ir, relax, script, tir
 
 
 def model(make: Callable[..., Any], *inputs: Any, dtype: str = "float32") -> Any:
@@ -49,7 +48,7 @@ def written(*text: str, more: str = "") -> ir.IRModule:
     outputs = [name for name in re.findall(r"\w+", last) if any(line.startswith(f"{name} = ") for line in lines)]
     flow = "".join(f"            {line}\n" for line in (*lines, f"R.output({', '.join(dict.fromkeys(outputs))})"))
     declared = "".join(f"        {name} = T.int64()\n" for name in sorted(sizes))
-    return from_source(
+    return script.from_source(
         f"@I.ir_module\nclass Module:\n{more}\n    @R.function\n    def main({params}):\n{declared}"
         f"        with R.dataflow():\n{flow}        {last}\n"
     )

@@ -177,8 +177,7 @@ def test_a_file_that_was_just_written_is_hashed_again(tmp_path, monkeypatch):
     path = write_model(tmp_path / "m.onnx")
     model_cache._content(path)
     monkeypatch.setattr("os.preadv", None)
-    with pytest.raises(TypeError):
-        model_cache._content(path)
+    refuses(TypeError, "", model_cache._content, path)
 
 
 def test_a_directory_that_cannot_be_written_is_a_warning(tmp_path, monkeypatch):
@@ -323,8 +322,7 @@ def test_a_broken_model_has_the_importers_error(tmp_path):
     path.write_bytes(b"no model")
     np.save(tmp_path / "x.npy", np.ones((1, 64), "float32"))
     assert "ModelImportError" in fresh(path, tmp_path / "x.npy", 1)
-    with pytest.raises(error.ModelImportError):
-        weft.Session(tmp_path / "absent.onnx")
+    refuses(error.ModelImportError, "", weft.Session, tmp_path / "absent.onnx")
     assert entries(tmp_path) == []
 
 

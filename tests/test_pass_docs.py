@@ -9,9 +9,8 @@ import textwrap
 import pytest
 
 import weft
-from weft import ir, relay
+from weft import ir, relay, script
 from weft.ir.passes import _PASSES
-from weft.script import from_source
 
 for _module in pkgutil.walk_packages(weft.__path__, "weft."):
     if not _module.name.endswith("__main__"):
@@ -52,7 +51,7 @@ def module(text):
     if text.lstrip().startswith(("def @", "type ", "#[version")):
         return relay.transform.InferType()(relay.fromtext(textwrap.dedent(text)))
     functions = textwrap.indent(textwrap.dedent(text.strip("\n")), "    ")
-    return from_source("@I.ir_module\nclass Module:\n" + functions)
+    return script.from_source("@I.ir_module\nclass Module:\n" + functions)
 
 
 @pytest.mark.parametrize("name", PASSES)

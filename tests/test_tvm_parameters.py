@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import _absent, _aliases, ir, relax, tir
 from weft.op.registry import OTHER_NAMES
 
@@ -163,8 +164,7 @@ def test_a_program_is_given_by_any_of_tvms_names():
     made = weft.script.from_source(input_func="@X.prim_func\ndef f(n: X.int32):\n    X.evaluate(n)", tir_prefix="X")
     mod = weft.IRModule({"f": made})
     assert weft.script.ir_module(mod=mod, s_tir=True) is weft.script.ir_module(input_module=mod) is mod
-    with pytest.raises(TypeError):
-        weft.script.from_source("", prefix="X")
+    refuses(TypeError, "", weft.script.from_source, "", prefix="X")
 
 
 TWICE = [
@@ -180,5 +180,4 @@ TWICE = [
 
 @pytest.mark.parametrize("call", TWICE)
 def test_what_has_no_place_or_two_is_refused(call):
-    with pytest.raises(TypeError):
-        call(relax.TensorType((2,), "float32"))
+    refuses(TypeError, "", call, relax.TensorType((2,), "float32"))

@@ -26,9 +26,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from weft import environment
-from weft.ffi import find_library
-from weft.machine import host_facts
+from weft import environment, ffi, machine
 from weft.runtime import cache
 
 KERNEL_SOURCES = (
@@ -219,7 +217,7 @@ def _versions() -> list[str]:
 @lru_cache(maxsize=1)
 def _runtime() -> str:
     """Hash the native library, which kernels and executables call."""
-    return hashlib.blake2b(find_library().read_bytes(), digest_size=32).hexdigest()
+    return hashlib.blake2b(ffi.find_library().read_bytes(), digest_size=32).hexdigest()
 
 
 @lru_cache(maxsize=1)
@@ -230,4 +228,4 @@ def _processor() -> str:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
         lines = {x for x in text.splitlines() if x.startswith(("model name", "flags", "Features", "CPU part", "cache"))}
     known_by = lines or {platform.processor()}  # which may ask another process
-    return " ".join([platform.system(), platform.machine(), str(host_facts()), *sorted(known_by)])
+    return " ".join([platform.system(), platform.machine(), str(machine.host_facts()), *sorted(known_by)])

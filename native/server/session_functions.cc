@@ -15,14 +15,6 @@
 
 namespace weft::rpc {
 
-using tvm::ffi::Any;
-using tvm::ffi::Array;
-using tvm::ffi::Bytes;
-using tvm::ffi::Function;
-using tvm::ffi::Module;
-using tvm::ffi::PackedArgs;
-using tvm::ffi::String;
-
 const Session::OwnFunction Session::kOwn[] = {
     {"tvm.rpc.server.workpath", &Session::workpath},
     {"tvm.rpc.server.upload", &Session::upload},

@@ -4,10 +4,6 @@
 #include <sys/stat.h>
 #endif
 #include <tvm/ffi/cast.h>
-#include <tvm/ffi/container/array.h>
-#include <tvm/ffi/extra/module.h>
-#include <tvm/ffi/function.h>
-#include <tvm/ffi/string.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -25,15 +21,7 @@
 
 namespace weft {
 
-using tvm::ffi::Any;
-using tvm::ffi::Array;
-using tvm::ffi::Bytes;
-using tvm::ffi::Function;
 using tvm::ffi::GetRef;
-using tvm::ffi::Module;
-using tvm::ffi::ModuleObj;
-using tvm::ffi::Optional;
-using tvm::ffi::String;
 
 // The kernel itself as a Function: no wrapper in between, since kernels ignore their first argument; that argument is
 // what keeps the module alive.

@@ -2,8 +2,6 @@
 #include "device_api.h"
 
 #include <dlfcn.h>
-#include <tvm/ffi/function.h>
-#include <tvm/ffi/string.h>
 
 #include <map>
 #include <mutex>

@@ -1,13 +1,8 @@
 // Code for devices: an image (cubin, PTX, OpenCL C, SPIR-V) with the table of its kernels, loaded on each device at its first
 // launch. The kind of a module is the name of the kind of device. The saved bytes are laid out as Apache TVM's runtime
 // lays out its modules of these kinds.
-#include <tvm/ffi/any.h>
 #include <tvm/ffi/cast.h>
-#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>
-#include <tvm/ffi/extra/module.h>
-#include <tvm/ffi/function.h>
-#include <tvm/ffi/string.h>
 
 #include <cstring>
 #include <limits>
@@ -22,17 +17,6 @@
 
 namespace weft {
 namespace {
-
-using tvm::ffi::Any;
-using tvm::ffi::AnyView;
-using tvm::ffi::Array;
-using tvm::ffi::Bytes;
-using tvm::ffi::Function;
-using tvm::ffi::Module;
-using tvm::ffi::ModuleObj;
-using tvm::ffi::Optional;
-using tvm::ffi::PackedArgs;
-using tvm::ffi::String;
 
 struct Kernel {
   std::string name;

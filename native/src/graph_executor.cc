@@ -2,7 +2,6 @@
 #include "graph_executor.h"
 
 #include <tvm/ffi/container/tensor.h>
-#include <tvm/ffi/string.h>
 
 #include <algorithm>
 
@@ -13,9 +12,6 @@
 #include "register.h"
 
 namespace weft {
-
-using tvm::ffi::Any;
-using tvm::ffi::String;
 
 namespace {
 

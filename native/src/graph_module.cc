@@ -1,10 +1,7 @@
 // Modules of graphs: what is exported (a graph, its parameters and kernels), and executors, with Apache TVM's functions.
 #include <tvm/ffi/cast.h>
-#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/container/tensor.h>
-#include <tvm/ffi/extra/module.h>
-#include <tvm/ffi/string.h>
 
 #include "error.h"
 #include "graph_executor.h"
@@ -13,15 +10,6 @@
 #include "serial.h"
 
 namespace weft {
-
-using tvm::ffi::Any;
-using tvm::ffi::Bytes;
-using tvm::ffi::Function;
-using tvm::ffi::Module;
-using tvm::ffi::ModuleObj;
-using tvm::ffi::Optional;
-using tvm::ffi::PackedArgs;
-using tvm::ffi::String;
 
 namespace {
 

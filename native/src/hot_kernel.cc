@@ -2,8 +2,6 @@
 #include "hot_kernel.h"
 
 #include <tvm/ffi/container/shape.h>
-#include <tvm/ffi/extra/module.h>
-#include <tvm/ffi/string.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,9 +14,6 @@
 #include "vm.h"
 
 namespace weft {
-
-using tvm::ffi::Any;
-using tvm::ffi::String;
 
 namespace {
 

@@ -1,11 +1,7 @@
 // Modules of executables and virtual machines.
 #include <tvm/ffi/cast.h>
-#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/container/tensor.h>
-#include <tvm/ffi/extra/module.h>
-#include <tvm/ffi/function.h>
-#include <tvm/ffi/string.h>
 
 #include <algorithm>
 #include <cstring>
@@ -21,15 +17,7 @@
 
 namespace weft {
 
-using tvm::ffi::Any;
-using tvm::ffi::Array;
-using tvm::ffi::Bytes;
-using tvm::ffi::Function;
 using tvm::ffi::GetRef;
-using tvm::ffi::Module;
-using tvm::ffi::ModuleObj;
-using tvm::ffi::Optional;
-using tvm::ffi::String;
 
 Function make_function(void* self, TVMFFISafeCallType call, void (*deleter)(void*)) {
   TVMFFIObjectHandle handle = nullptr;

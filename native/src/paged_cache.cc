@@ -3,10 +3,8 @@
 // Every sequence has one list of pages, forks share them, and a step's new tokens are written before attention reads
 // them: so that one kernel sees all that a token may see, whatever was forked from what. The kernels come from the
 // program (weft/frontend/nn/llm); this file says where tokens lie, and calls them.
-#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/container/tensor.h>
-#include <tvm/ffi/optional.h>
 
 #include <algorithm>
 #include <cstring>
@@ -25,11 +23,6 @@
 namespace weft {
 namespace {
 
-using tvm::ffi::Any;
-using tvm::ffi::AnyView;
-using tvm::ffi::Array;
-using tvm::ffi::Function;
-using tvm::ffi::PackedArgs;
 using tvm::ffi::Shape;
 using tvm::ffi::Tensor;
 using Long = long long;
@@ -542,7 +535,6 @@ class PagedCache : public KVState {
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  using tvm::ffi::Optional;
   Globals()
       .def_packed("vm.builtin.paged_attention_kv_cache_create",
                   [](PackedArgs args, Any* ret) { *ret = KVState(tvm::ffi::make_object<PagedCacheObj>(args)); })

@@ -1,6 +1,5 @@
 // What this machine says of itself: its processor's features under LLVM's names, vectors, caches and cores. A client of a
 // server asks for it to compile for the machine (weft/target/remote.py).
-#include <tvm/ffi/string.h>
 #include <unistd.h>
 
 #include <cstdio>

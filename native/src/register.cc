@@ -9,8 +9,6 @@
 
 namespace weft {
 
-using tvm::ffi::Any;
-
 void check_count(int32_t found, int32_t expected) {
   if (found != expected) raise_error("TypeError", "expected %d arguments, found %d", expected, found);
 }

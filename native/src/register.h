@@ -4,14 +4,30 @@
 #define WEFT_REGISTER_H_
 
 #include <tvm/ffi/any.h>
+#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/error.h>
+#include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
+#include <tvm/ffi/optional.h>
+#include <tvm/ffi/string.h>
 
 #include <string>
 #include <type_traits>
 #include <utility>
 
 namespace weft {
+
+// What the files that register functions call by tvm-ffi's names.
+using tvm::ffi::Any;
+using tvm::ffi::AnyView;
+using tvm::ffi::Array;
+using tvm::ffi::Bytes;
+using tvm::ffi::Function;
+using tvm::ffi::Module;
+using tvm::ffi::ModuleObj;
+using tvm::ffi::Optional;
+using tvm::ffi::PackedArgs;
+using tvm::ffi::String;
 
 void check_count(int32_t found, int32_t expected);  // raises "TypeError"
 [[noreturn]] [[gnu::cold]] void wrong_argument(const TVMFFIAny* args, int32_t i, const std::string& expected);

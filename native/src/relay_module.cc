@@ -1,9 +1,6 @@
 // Modules of the Relay virtual machine, and the functions through which Python reaches them.
 #include <tvm/ffi/cast.h>
-#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/tensor.h>
-#include <tvm/ffi/extra/module.h>
-#include <tvm/ffi/string.h>
 
 #include "error.h"
 #include "module.h"
@@ -11,15 +8,6 @@
 #include "relay_vm.h"
 
 namespace weft {
-
-using tvm::ffi::Any;
-using tvm::ffi::Array;
-using tvm::ffi::Bytes;
-using tvm::ffi::Function;
-using tvm::ffi::Module;
-using tvm::ffi::ModuleObj;
-using tvm::ffi::Optional;
-using tvm::ffi::String;
 
 namespace {
 

@@ -1,10 +1,8 @@
 // Remote calls without Python in between, while arguments and results are plain numbers; a server takes tensors of its
 // CPU, too. What is anything else goes to Python as it came: weft/rpc/codec.py has the grammar of packets.
 #include <sys/socket.h>
-#include <tvm/ffi/container/array.h>
 #include <tvm/ffi/container/list.h>
 #include <tvm/ffi/extra/c_env_api.h>
-#include <tvm/ffi/string.h>
 
 #include <cerrno>
 #include <cstring>
@@ -15,10 +13,6 @@
 
 namespace weft {
 namespace {
-
-using tvm::ffi::Any;
-using tvm::ffi::Bytes;
-using tvm::ffi::PackedArgs;
 
 constexpr int32_t kCall = 3, kReturn = 4, kMaxValues = 16;
 constexpr int32_t kMaxNumbers = 1000;  // that a packet has room for

@@ -1,7 +1,4 @@
 // Timing a function without Python in the loop.
-#include <tvm/ffi/container/array.h>
-#include <tvm/ffi/function.h>
-
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -12,8 +9,6 @@
 #include "vm.h"
 
 namespace weft {
-
-using tvm::ffi::Any;
 
 // One repeat: seconds of `number` calls, on the clock of the device if it has one.
 static double time_once(TVMFFIObject* f, const TVMFFIAny* args, int32_t n, int64_t number, DeviceTimer* gpu) {

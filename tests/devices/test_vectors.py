@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from tests.devices.test_remote_machines import Running
-from weft import relax
-from weft.error import InvalidArgument
+from weft import error, relax, script
 from weft.runtime import tensor
-from weft.script import from_source
 from weft.target import Target
 
 SCALABLE = "rv64,v=true,vext_spec=v1.0,vlen="
@@ -72,7 +70,7 @@ def test_programs_agree_on_vectors_of_every_length(form, tmp_path, monkeypatch):
         target = Target.from_device(remote.cpu())
         assert processor == "x86_64" or target.machine.vector_bits == bits
         assert feature in ["", *str(target).split("-mattr=")[1].split()[0].split(",")]
-        relax.build(from_source(SOURCE), target).export_library(tmp_path / "program.so")
+        relax.build(script.from_source(SOURCE), target).export_library(tmp_path / "program.so")
         remote.upload(tmp_path / "program.so")
         vm = relax.VirtualMachine(remote.load_module("program.so"), remote.cpu())
         w, m = rng.standard_normal((6, 5, 3, 3), np.float32), rng.standard_normal((63, 33), np.float32)
@@ -85,6 +83,6 @@ def test_programs_agree_on_vectors_of_every_length(form, tmp_path, monkeypatch):
                 tolerance = 1e-3 if i == 2 else 1e-5
                 np.testing.assert_allclose(f.numpy(), e, rtol=tolerance, atol=tolerance, err_msg=f"output {i}")
         assert vm.get_function_param_name("main", 1) == "w"
-        with pytest.raises(InvalidArgument, match="expected 5 arguments"):
+        with pytest.raises(error.InvalidArgument, match="expected 5 arguments"):
             vm["main"](tensor(w, remote.cpu()))
     server.end()

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tests.devices.test_web import ISOLATED, ROOT, _devices, node, opened_in_browser  # noqa: F401 - the fixture is for all here
-from weft import relax
-from weft.script import from_source
+from weft import relax, script
 
 SOURCE = """
 @I.ir_module
@@ -49,7 +48,7 @@ await fetch("/page", {{ method: "POST", body: JSON.stringify(answer) }});
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("threads")
-    relax.build(from_source(SOURCE), "wasm32 -num-cores=3").export_library(folder / "model.wasm")
+    relax.build(script.from_source(SOURCE), "wasm32 -num-cores=3").export_library(folder / "model.wasm")
     for name, shape in (("x", (257, 96)), ("w", (96, 130))):
         np.random.default_rng(3).standard_normal(shape, np.float32).tofile(folder / name)
     return folder
@@ -73,7 +72,7 @@ def test_threads_of_node_share_loops(model: Path) -> None:
 
 def test_schedules_for_one_core_have_no_loops_to_share(tmp_path: Path, model: Path) -> None:
     shutil.copytree(model, tmp_path, dirs_exist_ok=True)
-    scheduled = from_source(SOURCE.replace("R.cumsum(x, axis=1)", "x"))  # without loops that are written by hand
+    scheduled = script.from_source(SOURCE.replace("R.cumsum(x, axis=1)", "x"))  # without loops that are written by hand
     relax.build(scheduled, "wasm32").export_library(tmp_path / "model.wasm")
     assert node(tmp_path, IN_NODE + RUN + "answer(result[1]);") == [0, 0, 0]
 

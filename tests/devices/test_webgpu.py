@@ -15,10 +15,9 @@ from tests.devices import missing
 from tests.devices.test_gpu_models import OPERATORS
 from tests.devices.test_web import ROOT, opened_in_browser
 from tests.target.programs import vector
-from weft import ir, relax, tir
+from weft import ir, relax, target, tir
 from weft.frontend.onnx import from_onnx
 from weft.runtime import tensor
-from weft.target import Target
 from weft.target.gpu import lower_for_gpu
 from weft.target.webgpu import emit_wgsl
 
@@ -27,7 +26,7 @@ try:
 except ImportError:
     wgpu = None
 RNG = np.random.default_rng(0)
-TARGET = Target("webgpu")
+TARGET = target.Target("webgpu")
 MOST_GROUPS = 65535  # of a dispatch, along each axis
 
 

@@ -176,5 +176,4 @@ def test_cache_entries_of_every_damage(tmp_path, monkeypatch, healthy):
 
 def test_export_into_nowhere(tmp_path, healthy):
     executable = weft.Session(onnx_models.linear()[0]).executable
-    with pytest.raises((weft.WeftError, OSError)):
-        executable.export_library(tmp_path / "no" / "such" / "folder" / "m.so")
+    refuses((weft.WeftError, OSError), "", executable.export_library, tmp_path / "no" / "such" / "folder" / "m.so")

@@ -2,17 +2,15 @@
 
 import textwrap
 
-import pytest
-
+from tests.refusals import refuses
 from weft.error import WeftError
 from weft.script import from_source
 
 
 def check_error(program, line, column, message, error=WeftError):
     """Read `program`, which must fail at a line and column (both from 1) with `message` in its text."""
-    with pytest.raises(error) as caught:
-        from_source(textwrap.dedent(program).strip("\n"))
-    span, text = caught.value.where, str(caught.value)
+    caught = refuses(error, "", from_source, textwrap.dedent(program).strip("\n"))
+    span, text = caught.where, str(caught)
     assert message in text, text
     assert (span.line, span.column) == (line, column), text
     source = textwrap.dedent(program).strip("\n").splitlines()[line - 1]

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.refusals import refuses
-from weft import error, ir, relay
-from weft.script import from_source
+from weft import error, ir, relay, script
 
 N = 100_000
 TIR = "from weft.script import tir as T\n@T.prim_func\ndef f(A: T.Buffer((8,), 'int32')):\n"
@@ -26,8 +25,7 @@ RELAY = {
 
 @pytest.mark.parametrize("case", SCRIPTS)
 def test_scripts(case: str) -> None:
-    with pytest.raises(error.WeftError):
-        from_source(SCRIPTS[case])
+    refuses(error.WeftError, "", script.from_source, SCRIPTS[case])
 
 
 @pytest.mark.parametrize("case", RELAY)

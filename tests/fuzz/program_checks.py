@@ -19,8 +19,7 @@ from tests.relay.programs.check import check as check_everywhere
 from tests.relay.programs.choices import Choices, smaller
 from tests.relay.programs.draw import program
 from tests.relay.text.test_fuzz import TEXTS, mutate
-from weft import error, ir, relay
-from weft.script import from_source
+from weft import error, ir, relay, script
 
 MOST_STEPS = 9
 Check = Callable[[int, int], Any]
@@ -117,7 +116,7 @@ def damaged_script(which: int) -> Check:
     def check(seed: int, steps: int) -> None:
         bad = test_script.damage(text, random.Random(seed))
         try:
-            result = from_source(bad)
+            result = script.from_source(bad)
         except error.WeftError as e:
             if error.is_defect(e):
                 raise
@@ -149,7 +148,7 @@ def printed_schedule(name: str) -> Check:
     def check(seed: int, steps: int) -> None:
         r = random.Random(seed)
         made, _ = schedules.random_schedule(schedules.PROGRAMS[name](r), r, steps)
-        again = from_source(made.func.script())
+        again = script.from_source(made.func.script())
         ir.assert_structural_equal(again["main"] if isinstance(again, ir.IRModule) else again, made.func)
 
     return check
@@ -158,7 +157,7 @@ def printed_schedule(name: str) -> Check:
 def printed_graph(seed: int, steps: int) -> None:
     """A Relax module is printed and read back."""
     mod = weft.frontend.onnx.from_onnx(Graph(seed, 4 * steps).model())
-    ir.assert_structural_equal(from_source(mod.script(show_meta=True)), mod, map_free_vars=True)
+    ir.assert_structural_equal(script.from_source(mod.script(show_meta=True)), mod, map_free_vars=True)
 
 
 CHECKS: dict[str, Callable[[], Check]] = {

@@ -6,9 +6,8 @@ import re
 import pytest
 
 from tests.ir.programs import matmul_func, relax_module
-from weft.error import ErrorGroup, WeftError
+from weft import error, script
 from weft.relax.pipeline import default_passes
-from weft.script import from_source
 
 
 def texts():
@@ -50,11 +49,11 @@ def test_damaged_programs(which, seed):
     for _ in range(60):
         bad = damage(text, rng)
         try:
-            result = from_source(bad)
-        except WeftError as e:
+            result = script.from_source(bad)
+        except error.WeftError as e:
             failed += 1
             assert str(e)
-            if not isinstance(e, ErrorGroup):
+            if not isinstance(e, error.ErrorGroup):
                 assert e.where is not None or "defines no function" in str(e) or "damaged" in str(e), bad
         else:
             assert str(result)

@@ -151,8 +151,7 @@ def test_other_threads_keep_their_limit() -> None:
         try:
             if sys.version_info < (3, 12):  # where this limit guards the stack
                 assert sys.getrecursionlimit() == usual
-                with pytest.raises(RecursionError):
-                    _deep(usual, int)
+                refuses(RecursionError, "", _deep, usual, int)
             assert with_deep_stack(lambda: _deep(20_000, int)) == 0  # ends while the other is deep
         finally:
             done.set()

@@ -1,13 +1,11 @@
 """Which functions of a module name which others, across dialects."""
 
-from weft import ir, runtime
+from weft import ir, runtime, script
 from weft.ir.analysis import collect_call_map
-from weft.runtime import relax_vm
-from weft.script import from_source
 
 
 def test_calls_across_dialects():
-    mod = from_source("""
+    mod = script.from_source("""
 @I.ir_module
 class Module:
     @R.function
@@ -25,4 +23,4 @@ class Module:
 """)
     found = {v.name_hint: [called.name_hint for called in callees] for v, callees in collect_call_map(mod).items()}
     assert found == {"main": ["kernel", "again"], "again": ["again"], "kernel": []}
-    assert relax_vm.VirtualMachine is runtime.vm.VirtualMachine and ir.Array is runtime.container.Array
+    assert runtime.relax_vm.VirtualMachine is runtime.vm.VirtualMachine and ir.Array is runtime.container.Array

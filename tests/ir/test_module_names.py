@@ -1,10 +1,9 @@
 """Functions of a module under other names."""
 
 from tests.refusals import refuses
-from weft import error, ir
-from weft.script import from_source
+from weft import error, ir, script
 
-MODULE = from_source("""
+MODULE = script.from_source("""
 @I.ir_module
 class Module:
     @T.prim_func

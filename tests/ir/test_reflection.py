@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import weft.relax.dpl as dpl
-from weft import arith, ir, relax, relay, te, tir
+from weft import arith, ir, relax, relay, script, te, tir
 from weft.ir import node as nodes
 from weft.relay.quantize.annotate import QAnnotateExpr
 from weft.relay.quantize.partition import QPartitionExpr
 from weft.relay.quantize.realize import QRealizeIntExpr
-from weft.script import from_source
 from weft.tir.pipeline import lower
 
 BASES = {"Node", "Binding", "Operation", "BaseComputeOp", "TempExpr"}
@@ -118,7 +117,7 @@ def _relay() -> list[object]:
 @functools.cache
 def samples() -> dict[type, object]:
     """Return one node of each class that is found in programs, tensors, patterns and iterator maps."""
-    mod = from_source(PROGRAM)
+    mod = script.from_source(PROGRAM)
     i = ir.Var("i", "int64")
     found = arith.detect_iter_map([i // 4 + 3, i % 4], {i: ir.Range(0, 16)})
     roots: list[object] = [

@@ -248,8 +248,7 @@ def test_default_pipeline_keeps_its_promises():
 
 def test_forms_have_sentences():
     assert all(spec.doc for name, spec in SPECS.items() if name != "test")
-    with pytest.raises(KeyError):
-        verify(matmul_func(), "no.such.form")
+    refuses(KeyError, "", verify, matmul_func(), "no.such.form")
     assert isinstance(SPECS["tir.lowered"], Spec)
 
 

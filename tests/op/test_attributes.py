@@ -8,12 +8,10 @@ import pytest
 from tests.op import cases  # noqa: F401 - registers the cases
 from tests.op.contract import CASES, SIZES, Sizes, make
 from tests.refusals import refuses
-from weft import error, relax
+from weft import error, relax, script, tir
 from weft.ir import Attrs, TensorType, Var, const, structural_equal
 from weft.op import get_op_def, in_places, list_ops, make_call
 from weft.op.attributes import axes, axis, each_axis
-from weft.script import from_source
-from weft.tir import IndexMap
 
 ATTRIBUTES = [(name, key) for name in list_ops() for key in get_op_def(name).attrs]
 VALUES = [
@@ -29,7 +27,7 @@ def plain(value):
     """Whether a value is of what attributes hold: the form that is printed, hashed and compared."""
     if isinstance(value, tuple):
         return all(map(plain, value))
-    known = type(value) in (bool, int, float, str, IndexMap) or hasattr(value, "dtype") or isinstance(value, str)
+    known = type(value) in (bool, int, float, str, tir.IndexMap) or hasattr(value, "dtype") or isinstance(value, str)
     return value is None or known
 
 
@@ -128,7 +126,7 @@ class Module:
         y = {line}
         return y
 """
-    assert "6" in str(refuses(error.WeftError, "", from_source, text)).split("-->")[1].split(":")[1]
+    assert "6" in str(refuses(error.WeftError, "", script.from_source, text)).split("-->")[1].split(":")[1]
 
 
 def test_forms_are_what_tvm_keeps():

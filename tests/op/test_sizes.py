@@ -10,8 +10,7 @@ from onnx import helper
 
 import weft
 from tests.frontend.models import check, model_of
-from weft import ir, op, te, tir
-from weft.error import InvalidArgument, WeftError
+from weft import error, ir, op, te, tir
 
 
 def call(name: str, shape: Any, copies: int = 1, **attrs: Any) -> Any:
@@ -37,7 +36,7 @@ def test_a_size_is_exact_or_refused(name: str) -> None:
         try:
             made, sizes = OPERATORS[name](n, a, b)
             found = [ir.as_int(d) for d in weft.relax.BlockBuilder().normalize(made).ty.shape]
-        except WeftError:
+        except error.WeftError:
             continue
         assert found == sizes, f"{name}: {n}, {a}, {b}"
         answered += 1
@@ -47,7 +46,7 @@ def test_a_size_is_exact_or_refused(name: str) -> None:
 @pytest.mark.parametrize("make", [te.placeholder, tir.decl_buffer, ir.TensorType])
 def test_a_shape_takes_64_bits(make: Callable[[Any], Any]) -> None:
     for size in (1 << 63, (1 << 64) + 3):
-        with pytest.raises(InvalidArgument, match="more than 64 bits"):
+        with pytest.raises(error.InvalidArgument, match="more than 64 bits"):
             make((size,))
 
 
@@ -70,7 +69,7 @@ def test_known_numbers_of_a_model_wrap_as_computed_ones(name: str, given: list[i
 def test_a_model_with_a_size_of_more_bits_is_refused(name: str, opset: int, by: list[Any]) -> None:
     node = helper.make_node(name, ["x", "", "s"] if name == "Resize" else ["x", "s"], ["y"])
     weights = {"s": np.array(by, "float32" if isinstance(by[0], float) else "int64")}
-    with pytest.raises(WeftError, match="more than 64 bits"):
+    with pytest.raises(error.WeftError, match="more than 64 bits"):
         weft.Session(model_of([node], {"x": np.ones((4, 3), "float32")}, ["y"], opset, weights))
 
 

@@ -6,14 +6,13 @@ import pytest
 import weft
 from tests.refusals import refuses
 from weft import error, relax
-from weft.relax import BasePyModule
 from weft.script import ir as I
 from weft.script import relax as R
 from weft.script import tir as T
 
 
 @I.ir_module
-class Mixed(BasePyModule):
+class Mixed(relax.BasePyModule):
     @T.prim_func
     def double(a: T.handle, b: T.handle):
         n = T.int64()
@@ -48,7 +47,7 @@ def numpy_of(value):
 
 def test_functions_of_all_kinds_are_methods():
     module = Mixed(weft.cpu())
-    assert isinstance(module, BasePyModule) and isinstance(Mixed, weft.IRModule)
+    assert isinstance(module, relax.BasePyModule) and isinstance(Mixed, weft.IRModule)
     np.testing.assert_allclose(numpy_of(module.main(X)), X * 1.5)
     np.testing.assert_allclose(numpy_of(module.both(X)), X * 2)
     np.testing.assert_allclose(numpy_of(module.call_py_func("halve", [X])), X / 2)
@@ -90,7 +89,7 @@ def test_global_functions_write_results():
     def add(a, b, out):
         out.copyfrom(a.numpy() + b.numpy())
 
-    module = BasePyModule(weft.IRModule({}), weft.cpu(), "llvm")
+    module = relax.BasePyModule(weft.IRModule({}), weft.cpu(), "llvm")
     np.testing.assert_allclose(numpy_of(module.call_dps_packed("test.base_py.add", [X, X], (3,))), 2 * X)
 
 

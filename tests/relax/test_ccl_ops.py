@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.relax_models import model
-from weft import error, relax
+from weft import error, relax, tir
 from weft.relax.op import ccl
-from weft.tir import Var as Scalar
 
 X = np.arange(12, dtype="float32").reshape(4, 3)
 
@@ -16,7 +15,7 @@ def infer(call):
 
 
 def test_types():
-    n = Scalar("n", "int64")
+    n = tir.Var("n", "int64")
     x = relax.Var("x", relax.TensorType((n, 4), "float16"))
     assert infer(ccl.allreduce(x)) is x.ty and infer(ccl.broadcast_from_worker0(x)) is x.ty
     assert str(infer(ccl.allgather(x, 3)).shape[0]) == str(n * 3)

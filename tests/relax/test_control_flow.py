@@ -9,9 +9,8 @@ import pytest
 
 import weft
 from tests import clock
-from weft import relax
+from weft import relax, script
 from weft.relax.analysis import well_formed
-from weft.script import from_source
 
 HEAD = "@I.ir_module\nclass Module:\n"
 N = 'R.Tensor(("n",), "float32")'
@@ -19,9 +18,9 @@ BOOL, INT = 'R.Tensor((), "bool")', 'R.Tensor((), "int64")'
 
 
 def machine(source, devices=None, exec_mode="bytecode"):
-    mod = from_source(HEAD + source)
+    mod = script.from_source(HEAD + source)
     well_formed(mod)
-    again = from_source(mod.script(show_meta=True))
+    again = script.from_source(mod.script(show_meta=True))
     well_formed(again)
     return relax.VirtualMachine(weft.compile(mod, target="llvm", exec_mode=exec_mode), devices or weft.cpu())
 
@@ -135,7 +134,7 @@ def test_recursion_that_is_no_tail_call_has_the_depth_of_its_threads_stack(exec_
 
 
 def test_groups_of_recursive_functions():
-    groups = relax.analysis.detect_recursion(from_source(HEAD + MUTUAL))
+    groups = relax.analysis.detect_recursion(script.from_source(HEAD + MUTUAL))
     assert [[v.name_hint for v in g] for g in groups] == [["even", "odd"]]
 
 
@@ -299,7 +298,7 @@ def test_two_devices():
 
 
 def test_copies_between_devices_are_instructions():
-    text = weft.compile(from_source(HEAD + DEVICES), target="llvm").as_text()
+    text = weft.compile(script.from_source(HEAD + DEVICES), target="llvm").as_text()
     calls = [line for line in text.splitlines() if line.startswith("  call  vm.builtin.to_device")]
     copies = [line.split("in:")[1].split("dst")[0].split(", ")[1:] for line in calls]
     assert [[w.strip() for w in words] for words in copies] == [["i1", "i1"], ["i1", "i0"]]

@@ -5,9 +5,8 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from weft import error, ffi, ir, relax
+from weft import error, ffi, ir, relax, script
 from weft.relax.core_ops import as_vdevice
-from weft.script import from_source
 
 HEAD = "@I.ir_module\nclass Module:\n"
 
@@ -29,8 +28,8 @@ def _add(x, y):
 
 
 def run(source, *args):
-    mod = from_source(HEAD + source)
-    again = from_source(mod.script())
+    mod = script.from_source(HEAD + source)
+    again = script.from_source(mod.script())
     assert ir.structural_equal(mod, again)
     vm = relax.VirtualMachine(weft.compile(again, target="llvm"), weft.cpu())
     return vm["main"](*[weft.runtime.tensor(a) for a in args]), vm
@@ -108,7 +107,7 @@ def test_a_closure_leaves_the_machine():
 
 def test_effects_of_a_closure_are_refused_in_pure_functions():
     source = HEAD + CLOSURE.replace("invoke_pure_closure", "invoke_closure")
-    refuses(error.WeftError, "relax.invoke_closure", relax.analysis.well_formed, from_source(source))
+    refuses(error.WeftError, "relax.invoke_closure", relax.analysis.well_formed, script.from_source(source))
 
 
 def test_constructors_are_operators():
@@ -148,7 +147,7 @@ def test_an_effect_in_a_pure_function_names_function_and_binding():
         told = R.print(y)
         return y
 """
-    e = refuses(error.WeftError, "", relax.analysis.well_formed, from_source(HEAD + source))
+    e = refuses(error.WeftError, "", relax.analysis.well_formed, script.from_source(HEAD + source))
     assert "relax.print" in str(e)
     assert "helper" in str(e)
     assert "told" in str(e)

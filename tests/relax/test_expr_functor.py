@@ -3,9 +3,8 @@
 import numpy as np
 
 import weft
-from weft import relax
+from weft import relax, script
 from weft.relax.expr_functor import PyExprMutator, PyExprVisitor, mutator, visitor
-from weft.script import from_source
 
 SOURCE = """@I.ir_module
 class Module:
@@ -66,19 +65,19 @@ def run(func, x, c):
 
 def test_visitor():
     names = Names()
-    names.visit_expr(from_source(SOURCE)["main"])
+    names.visit_expr(script.from_source(SOURCE)["main"])
     assert names.ops == ["relax.add", "relax.multiply", "relax.add", "relax.exp"]
     assert names.constants == 1
     assert {"x", "c", "a", "b", "d", "r"} <= set(names.defined)
 
 
 def test_a_mutator_that_changes_nothing_returns_the_function():
-    func = from_source(SOURCE)["main"]
+    func = script.from_source(SOURCE)["main"]
     assert PyExprMutator().visit_expr(func) is func
 
 
 def test_mutators_rewrite_blocks_and_branches():
-    func = from_source(SOURCE)["main"]
+    func = script.from_source(SOURCE)["main"]
     x = np.random.default_rng(0).standard_normal(4, np.float32)
     for c in (False, True):
         b = (x - 2) * x
@@ -106,7 +105,7 @@ class Blocks(Subtract):
 
 
 def test_mutators_return_blocks():
-    func = from_source(SOURCE)["main"]
+    func = script.from_source(SOURCE)["main"]
     x, mutator = np.random.default_rng(0).standard_normal(4, np.float32), Blocks()
     new = mutator.visit_expr(func)
     assert mutator.seen

@@ -5,8 +5,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from weft import error, ir, relax
-from weft.script import from_source
+from weft import error, ir, relax, script
 
 CODES = {"int32": (0, 32, 1), "uint8": (1, 8, 1), "float32": (2, 32, 1), "float16": (2, 16, 1)}
 
@@ -49,7 +48,7 @@ def test_offsets():
 
 
 def test_attributes_in_programs():
-    mod = from_source("""
+    mod = script.from_source("""
 @I.ir_module
 class Module:
     @R.function

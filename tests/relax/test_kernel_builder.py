@@ -127,8 +127,7 @@ def test_a_process_that_was_started_ahead_is_used(two_processes, monkeypatch):
         made, by_this_process = compiled(jobs(9))
         assert len(made) == 9 and not by_this_process and not used
         assert relax.kernel_builder._ahead == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    refuses(ProcessLookupError, "", os.kill, pid, 0)
 
 
 def test_a_process_that_was_started_for_nothing_ends(two_processes):
@@ -138,8 +137,7 @@ def test_a_process_that_was_started_for_nothing_ends(two_processes):
         (ahead,) = relax.kernel_builder._ahead
         pid = ahead.start().pid
     assert relax.kernel_builder._ahead == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+    refuses(ProcessLookupError, "", os.kill, pid, 0)
 
 
 def test_an_error_of_any_kind_ends_the_compilation():

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import error, ir, relax, target
+from weft import error, ir, relax, script, target
 from weft.relax.pipeline import _PIPELINES, default_passes
-from weft.script import from_source
 
 KERNEL = """
     @T.prim_func
@@ -120,7 +119,7 @@ weft.register_global_func("test.pipelines.copy", lambda x, y: y.copyfrom(x.numpy
 
 
 def program(name):
-    return from_source("@I.ir_module\nclass Module:" + BODIES[name])
+    return script.from_source("@I.ir_module\nclass Module:" + BODIES[name])
 
 
 def softmax(x):

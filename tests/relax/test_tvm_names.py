@@ -6,9 +6,8 @@ import tvm_ffi
 
 import weft
 from tests.refusals import refuses
-from weft import error, ir, relax, tir
+from weft import error, ir, relax, script, tir
 from weft.relax.transform import EliminateCommonSubexpr, LambdaLift
-from weft.script import from_source
 from weft.script import ir as I
 from weft.script import relax as R
 from weft.script import tir as T
@@ -89,7 +88,7 @@ def test_what_inlining_refuses():
     var = Nested.get_global_var("inner")
     with pytest.raises(error.InvalidArgument, match="given twice"):
         Nested["main"].inline_functions({var: Nested["inner"], "inner": Nested["inner"]})
-    loop = from_source(
+    loop = script.from_source(
         '@R.function(private=True)\ndef loop(x: R.Tensor((2,), "float32")) -> R.Tensor((2,), "float32"):\n    return x'
     )
     again = relax.Function(
@@ -170,7 +169,7 @@ def test_places_of_results(indices):
 def test_texts_that_are_refused(body, message):
     shape = '("m + 1",)' if "size" in message else "(2,)"
     text = f'@R.function\ndef main(x: R.Tensor({shape}, "float32"), c: R.Tensor((), "bool")):\n {body}\n'
-    refuses(error.WeftError, message, from_source, text)
+    refuses(error.WeftError, message, script.from_source, text)
 
 
 def test_calls_with_effects_stay_when_functions_are_lifted():

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.refusals import refuses
-from weft import error, ir, relay
-from weft.script import from_source
+from weft import error, ir, relay, script
 
 
 def test_a_renderer_sees_errors_before_they_are_raised():
@@ -20,7 +19,7 @@ def test_a_renderer_sees_errors_before_they_are_raised():
     seen.clear()
     ir.diagnostics.override_renderer(lambda context: seen.extend(context.diagnostics))
     try:
-        refuses(error.DiagnosticError, "not defined", from_source, "@T.prim_func\ndef f():\n    T.evaluate(a)\n")
+        refuses(error.DiagnosticError, "not defined", script.from_source, "@T.prim_func\ndef f():\n    T.evaluate(a)\n")
     finally:
         ir.diagnostics.override_renderer(None)
     assert [d.span.line for d in seen] == [3] and "'a' is not defined" in seen[0].message

@@ -5,8 +5,7 @@ import pytest
 import tvm_ffi
 
 from tests.refusals import refuses
-from weft import ir, relay
-from weft.error import EvaluationError, InvalidArgument
+from weft import error, ir, relay
 from weft.relay.interpreter import Interpreter, RecursionTooDeep
 from weft.relay.values import Closure, ConstructorValue, RefValue
 from weft.runtime import Tensor, tensor
@@ -243,7 +242,7 @@ def test_a_match_without_a_clause_for_the_value_says_where():
     span = ir.Span("program.rly", 3, 3, 9, 20)
     match = relay.Match(relay.Call(cons, (num(1), nil())), (relay.Clause(relay.PatternConstructor(nil), num(0)),),
                         complete=False, span=span)  # fmt: skip
-    e = refuses(EvaluationError, "no clause", run, match, mod)
+    e = refuses(error.EvaluationError, "no clause", run, match, mod)
     assert e.where is span and "Cons" in str(e) and "program.rly:3:9" in str(e)
 
 
@@ -261,7 +260,7 @@ def test_a_match_without_a_clause_for_the_value_says_where():
     ],
 )
 def test_errors(expr, message):
-    refuses((EvaluationError, InvalidArgument), message, run, expr)
+    refuses((error.EvaluationError, error.InvalidArgument), message, run, expr)
 
 
 def test_arguments_must_have_the_parameters_types():
@@ -273,8 +272,8 @@ def test_arguments_must_have_the_parameters_types():
         (np.zeros(2, "float32"), "shape"),
         ("text", "no value"),
     ):
-        refuses(InvalidArgument, message, f, bad)
-    refuses(InvalidArgument, "other arguments", f)
+        refuses(error.InvalidArgument, message, f, bad)
+    refuses(error.InvalidArgument, "other arguments", f)
 
 
 def test_results_are_tensors_of_the_runtime():

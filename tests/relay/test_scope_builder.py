@@ -48,5 +48,4 @@ def test_mistakes():
         refuses(error.EvaluationError, "behind the result", sb.ret, c)
         refuses(error.EvaluationError, "outside of all", sb.get)
     refuses(error.EvaluationError, "no result", sb.get)
-    with pytest.raises(error.InvalidArgument):
-        sb.let(("a", None, 3), c)
+    refuses(error.InvalidArgument, "", sb.let, ("a", None, 3), c)

@@ -121,8 +121,7 @@ def test_a_session_times_out(server):
     with pytest.raises(RPCSessionTimeoutError, match="expired"):
         connected(server, "tests", session_timeout=0.3).get_function(time.sleep(0.6) or "rpc.test.addone")
     for at, key, seconds in ((server, "tests", 0.3), (made(timeout=0.3), "", 60)):  # the server's is the most
-        with pytest.raises(TimeoutError):
-            connected(at, key, session_timeout=seconds).get_function("tests.rpc.sleep")(5)
+        refuses(TimeoutError, "", connected(at, key, session_timeout=seconds).get_function("tests.rpc.sleep"), 5)
 
 
 def test_a_session_that_dies_is_an_error(server):
@@ -145,8 +144,7 @@ def test_a_server_ends_with_its_sessions():
     pid = connected(server).get_function("tests.rpc.pid")()
     server.terminate()
     eventually(lambda: not os.path.exists(f"/proc/{pid}") or "Z" in open(f"/proc/{pid}/stat").read())
-    with pytest.raises(RPCError):
-        connected(server)
+    refuses(RPCError, "", connected, server)
 
 
 def test_a_server_ends_with_the_program_that_made_it():
@@ -180,8 +178,7 @@ def test_many_sessions_at_once_and_no_more():
     waiting = socket.create_connection(("127.0.0.1", server.port))
     waiting.sendall(greeting(""))
     waiting.settimeout(0.3)
-    with pytest.raises(TimeoutError):
-        waiting.recv(4)
+    refuses(TimeoutError, "", waiting.recv, 4)
     sessions.pop().close()
     waiting.settimeout(60)
     assert base.recvall(waiting, 4) == base.number(base.RPC_CODE_SUCCESS)
@@ -282,8 +279,7 @@ def test_tls(certificate):
     with connected(server, tls=certificate / "cert.pem", secret="s") as session:
         functions.travels(session, 300_000)
         assert session.get_function("rpc.test.addone")(1) == 2
-    with pytest.raises(RPCError):
-        connected(server, tls=True, secret="s")
+    refuses(RPCError, "", connected, server, tls=True, secret="s")
     refuses(InvalidArgument, "afresh", made, tls_certificate=certificate / "cert.pem", no_fork=True)
 
 

@@ -10,8 +10,7 @@ import pytest
 import weft
 from tests.refusals import refuses
 from tests.rpc import functions
-from weft import rpc
-from weft.error import InvalidArgument, RPCError
+from weft import error, rpc
 from weft.rpc.tracker import Tracker
 
 SERVES_PIPES = f"""#!{sys.executable}
@@ -47,9 +46,9 @@ def test_programs_serve_over_pipes(program, server, tmp_path):
     used(rpc.connect("127.0.0.1", server.port, "tests", session_constructor_args=["rpc.PopenSession", str(program)]))
     (tmp_path / "plain").write_text("no program")
     for wrong, said in (("none", "does not exist"), ("plain", "not executable")):
-        refuses(RPCError, said, rpc.PopenSession, tmp_path / wrong)
+        refuses(error.RPCError, said, rpc.PopenSession, tmp_path / wrong)
     program.write_text("no program")
-    refuses(RPCError, "cannot be started", rpc.PopenSession, program)
+    refuses(error.RPCError, "cannot be started", rpc.PopenSession, program)
 
 
 def evaluator(remote, name, number=1, repeat=1, least_ms=0, zeros=100, cool_ms=0, to_cool=1, flushed=0, before=""):
@@ -106,7 +105,7 @@ def test_names_that_are_not_there():
         _ = rpc.with_minrpc
     with pytest.raises(AttributeError, match="no attribute"):
         _ = rpc.no_such_name
-    with pytest.raises(InvalidArgument, match="constructor as a list"):
+    with pytest.raises(error.InvalidArgument, match="constructor as a list"):
         rpc.connect("127.0.0.1", 1, session_constructor_args="rpc.PopenSession")
 
 
@@ -121,6 +120,6 @@ def test_a_server_that_is_gone_is_asked_for_so_often():
             rpc.base.recvjson(offers)
         client = rpc.connect_tracker("127.0.0.1", tracker.port)
         assert client.summary()["queue_info"]["gone"] == {"free": 2, "pending": 0}
-        refuses(RPCError, "after 2 tries", client.request, "gone", max_retry=2)
+        refuses(error.RPCError, "after 2 tries", client.request, "gone", max_retry=2)
         client.close()
     tracker.terminate()

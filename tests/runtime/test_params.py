@@ -2,8 +2,8 @@
 
 import ml_dtypes
 import numpy as np
-import pytest
 
+from tests.refusals import refuses
 from weft.error import ExecutableError
 from weft.runtime import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
 
@@ -34,5 +34,4 @@ def test_every_cut_is_an_error(tmp_path):
     data = bytes(save_param_dict(PARAMS))
     for n in range(0, len(data), 7):
         (tmp_path / "p").write_bytes(data[:n])
-        with pytest.raises(ExecutableError):
-            load_param_dict_from_file(tmp_path / "p")
+        refuses(ExecutableError, "", load_param_dict_from_file, tmp_path / "p")

@@ -183,8 +183,7 @@ def test_a_program_that_primitives_call_again():
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(400)
     try:
-        with pytest.raises(RecursionError):
-            vm.run(np.int64(100_000))
+        refuses(RecursionError, "", vm.run, np.int64(100_000))
     finally:
         sys.setrecursionlimit(limit)
     assert int(vm.run(np.int64(1)).numpy()) == 2
@@ -203,8 +202,7 @@ def test_a_loop_without_end_can_be_interrupted():
     try:
         for name in ("main", "tail"):
             signal.setitimer(signal.ITIMER_REAL, 0.05)
-            with pytest.raises(Stop):
-                vm.invoke(name, F)
+            refuses(Stop, "", vm.invoke, name, F)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -51,8 +51,7 @@ def test_every_cut_is_refused(exported, tmp_path):
     path.write_bytes(exported)
     for size in [*range(len(exported) - 1, len(exported) - 300, -1), *range(len(exported) - 300, -1, -31)]:
         os.truncate(path, size)
-        with pytest.raises(weft.error.ExecutableError):
-            weft.runtime.load_module(path)
+        refuses(weft.error.ExecutableError, "", weft.runtime.load_module, path)
         assert library.weft_load_module(os.fsencode(path), ctypes.byref(out)) != 0, size
 
 

@@ -7,8 +7,6 @@ import tarfile
 import time
 from pathlib import Path
 
-import pytest
-
 from tests.refusals import refuses
 from weft.error import CodegenError, ExecutableError, InvalidArgument, MissingDependency
 from weft.support import cc, pickle_memoize, popen_pool, tar, utils
@@ -48,15 +46,12 @@ def test_worker():
     worker.send(divmod, (7, 2))
     assert worker.recv() == (3, 1)
     worker.send(divmod, (7, 0))
-    with pytest.raises(ZeroDivisionError):
-        worker.recv()
+    refuses(ZeroDivisionError, "", worker.recv)
     worker.send(time.sleep, (30,), timeout=0.2)
-    with pytest.raises(TimeoutError):
-        worker.recv()
+    refuses(TimeoutError, "", worker.recv)
     assert not worker.is_alive()
     worker.send(os._exit, (3,))
-    with pytest.raises(ChildProcessError):
-        worker.recv()
+    refuses(ChildProcessError, "", worker.recv)
     worker.send(abs, (-3,))
     assert worker.recv() == 3
     worker.kill()
@@ -69,8 +64,7 @@ def test_the_time_to_start_is_not_the_function_s_and_has_an_end(monkeypatch):
     monkeypatch.setattr(popen_pool, "_STARTING", 0.1)
     hung = popen_pool.PopenWorker(time.sleep, (60,))
     hung.send(abs, (-3,), timeout=0.1)
-    with pytest.raises(TimeoutError):
-        hung.recv()
+    refuses(TimeoutError, "", hung.recv)
 
 
 def test_workers_are_renewed():
@@ -79,8 +73,7 @@ def test_workers_are_renewed():
         worker.send(os.getpid)
         seen.append(worker.recv())
     assert seen[0] == seen[1] != seen[2]
-    with pytest.raises(ProcessLookupError):
-        os.kill(seen[0], 0)
+    refuses(ProcessLookupError, "", os.kill, seen[0], 0)
     worker.send(os.umask, (0,))
     assert worker.recv() == 0o123
 

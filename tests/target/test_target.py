@@ -62,8 +62,7 @@ def test_what_is_unknown_suggests_the_near_one(text, near):
 
 @pytest.mark.parametrize("text", ["", "llvm mcpu=haswell"])
 def test_malformed(text):
-    with pytest.raises(error.InvalidArgument):
-        Target(text)
+    refuses(error.InvalidArgument, "", Target, text)
 
 
 def test_nvptx_describes_a_device():

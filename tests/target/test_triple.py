@@ -93,8 +93,7 @@ def test_a_machine_describes_itself():
     "facts", ["", "architecture=vax", "architecture=aarch64\ncores=many", "architecture=riscv64\ncores=0"]
 )
 def test_a_wrong_description_is_refused(facts):
-    with pytest.raises(error.InvalidArgument):
-        options_from_facts(facts)
+    refuses(error.InvalidArgument, "", options_from_facts, facts)
 
 
 def test_the_target_of_a_session_is_its_machine():

@@ -5,8 +5,7 @@ import pytest
 
 from tests.clock import soon
 from tests.refusals import refuses
-from weft import op, target, te, tir
-from weft.error import InvalidArgument
+from weft import error, op, target, te, tir
 from weft.ir import SizeVar, as_int, int64, walk
 from weft.topi.norm import softmax
 
@@ -161,9 +160,9 @@ def test_softmax_is_made_in_milliseconds() -> None:
     ],
 )
 def test_errors(make, text: str) -> None:
-    refuses(InvalidArgument, text, make, te.placeholder((4, 5), name="a"))
+    refuses(error.InvalidArgument, text, make, te.placeholder((4, 5), name="a"))
 
 
 def test_registry_constructors_report_arguments() -> None:
-    refuses(InvalidArgument, "unknown argument 'axes'", op.make_call("nn.softmax"), 1.0, axes=0)
-    refuses(InvalidArgument, "missing input", op.make_call("add"), 1.0)
+    refuses(error.InvalidArgument, "unknown argument 'axes'", op.make_call("nn.softmax"), 1.0, axes=0)
+    refuses(error.InvalidArgument, "missing input", op.make_call("add"), 1.0)

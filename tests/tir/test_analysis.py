@@ -3,11 +3,10 @@
 import pytest
 
 import weft
-from weft import error, ir, te, tir
+from weft import error, ir, script, te, tir
 from weft.ir import IRModule, structural_equal, walk
-from weft.script import from_source
 from weft.script import tir as T
-from weft.tir.analysis import OOBChecker, calculate_allocated_bytes, estimate_tir_flops, verify_vtcm_limit
+from weft.tir.analysis import OOBChecker, access, calculate_allocated_bytes, estimate_tir_flops, verify_vtcm_limit
 
 
 def test_flops_of_branches_and_loops():
@@ -53,7 +52,7 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), n: T.int32):
     for i in range(8):
         {body}
 """
-    return IRModule({"f": from_source(text)})
+    return IRModule({"f": script.from_source(text)})
 
 
 @pytest.mark.parametrize(
@@ -174,3 +173,18 @@ def test_regions_of_matched_buffers_are_those_of_their_sources():
     assert [str(r) for r in (*block.reads, *block.writes)] == ["A[v * 4, 1:5]", "B[v * 4 + 1, 0:4]"]
     *_, opaque = tir.analysis.get_block_access_region(block, {b.data: b for b in f.buffer_map.values()})
     assert [str(r) for r in opaque] == ["A[v * 4:v * 4 + 4, 0:8]"]
+
+
+def test_loops_are_bounded_once_for_the_accesses_of_a_body(monkeypatch):
+    @T.prim_func
+    def f(A: T.Buffer((64,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(8):
+            for j in range(i, i + 4):
+                B[j] = A[i] + A[i + j] + A[j * 2] + B[j]
+            B[i] = A[i + 40]
+
+    asked = []
+    monkeypatch.setattr(access, "_intervals", lambda domain, real=access._intervals: asked.append(1) or real(domain))
+    reads, writes = access.block_regions(None, f.body)
+    assert len(asked) == 2  # once for each body
+    assert [[str(r.region[0].min + r.region[0].extent) for r in rs] for rs in (reads, writes)] == [["48", "11"], ["11"]]

@@ -5,8 +5,7 @@ import random
 
 import pytest
 
-from weft import arith, ir, tir
-from weft.script import from_source
+from weft import arith, ir, script, tir
 from weft.tir.analysis.apart import values_apart
 from weft.tir.pipeline import lower
 
@@ -81,7 +80,7 @@ def f(X: T.Buffer((4, 6), "int32"), C: T.Buffer((4, 6), "int32")):
 
 @pytest.mark.parametrize("address", ['B.access_ptr("r", offset=v * 6)', "T.address_of(B[v, 0])"])
 def test_memory_reached_by_address_stays_whole(address):
-    sch = tir.Schedule(from_source(_BY_ADDRESS.replace("ADDRESS", address)))
+    sch = tir.Schedule(script.from_source(_BY_ADDRESS.replace("ADDRESS", address)))
     sch.compute_at("A", sch.get_loops("P")[0])
     assert [r.buffer.name for r in sch.get(sch.get_block("P")).reads] == ["B"]
     allocations = [n for n in ir.walk(lower(sch.func).body) if isinstance(n, tir.AllocBuffer)]

@@ -3,6 +3,7 @@
 import pytest
 import tvm_ffi
 
+from tests.refusals import refuses
 from weft import error, ir, tir
 from weft.script import from_source
 from weft.script import tir as T
@@ -48,8 +49,7 @@ def test_shapes_in_quotes(order):
     ('A: T.Buffer(("n",), "float32")', "n = T.int64()\n    T.evaluate(n)"),
 ])  # fmt: skip
 def test_names_that_shapes_do_not_define(signature, body):
-    with pytest.raises(error.WeftError):
-        from_source(f"@T.prim_func\ndef f({signature}):\n    {body}")
+    refuses(error.WeftError, "", from_source, f"@T.prim_func\ndef f({signature}):\n    {body}")
 
 
 def test_macros_take_what_functions_take():
@@ -82,8 +82,7 @@ def test_macros_take_what_functions_take():
         A[3] = 7
 
     ir.assert_structural_equal(written, expected)
-    with pytest.raises(ValueError, match="options by name"):
-        T.inline(True)
+    refuses(ValueError, "options by name", T.inline, True)
 
 
 def test_one_name_for_several_loops():

@@ -196,8 +196,7 @@ def test_an_interrupt_saves_what_was_found(tmp_path):
     def clock_is_over():
         return next(calls) == 5
 
-    with pytest.raises(KeyboardInterrupt):
-        tuned([task()], ratio, tune.JSONDatabase(path))
+    refuses(KeyboardInterrupt, "", tuned, [task()], ratio, tune.JSONDatabase(path))
     assert record_of(tune.JSONDatabase(path)).best[:3] == ({"y.tile": list(best)}, 0.5, "confirmed")
 
 

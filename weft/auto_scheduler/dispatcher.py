@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft import te, tir
 from weft.auto_scheduler.compute_dag import ComputeDAG
 from weft.auto_scheduler.cost_model import XGBModel
 from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.measure_record import RecordReader
 from weft.auto_scheduler.search_policy import SketchPolicy, auto_search
 from weft.auto_scheduler.search_task import SearchTask, TuningOptions
-from weft.te import schedule_to_prim_func
-from weft.tir import PrimFunc
 from weft.tune.front_end import Dispatcher
 
 __all__ = ["ApplyHistoryBest", "ApplyHistoryBestOrSample", "DispatchContext", "FallbackContext"]
@@ -28,13 +27,13 @@ class DispatchContext(Dispatcher, kind="auto_scheduler.DispatchContext"):
             return State(dag, found.transform_steps)
         return self._old_ctx.query(target, workload_key, has_complex_op, dag, func_name) if self._old_ctx else None
 
-    def kernel(self, target: Any, args: Sequence[Any], name: str) -> PrimFunc | None:
+    def kernel(self, target: Any, args: Sequence[Any], name: str) -> tir.PrimFunc | None:
         """Make a kernel of its parameters as the state of its workload says; None where nothing is known of it."""
         dag = ComputeDAG.of_kernel(args)
         state = None if dag is None else self.query(target, dag.workload_key(), dag.reduces, dag, name)
         if dag is None or state is None:
             return None
-        return schedule_to_prim_func(*dag.apply_steps_from_state(state), name)
+        return te.schedule_to_prim_func(*dag.apply_steps_from_state(state), name)
 
     def _query_inside(self, target: Any, workload_key: str, func_name: str) -> Any:
         return None

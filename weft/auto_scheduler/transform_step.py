@@ -12,15 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft import error, ir, te
-from weft.registry import Registry
+from weft import error, ir, registry, te
 
 ANNOTATIONS = (
     "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
     "blockIdx.z", "threadIdx.z", "tensorize",
 )  # fmt: skip
 
-_STEPS: Registry[Callable[..., Any]] = Registry()
+_STEPS: registry.Registry[Callable[..., Any]] = registry.Registry()
 
 
 def apply_step(state: Any, step: Sequence[Any]) -> Any:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.error import ModelImportError
 from weft.op import make_call
 from weft.relax import BlockBuilder, Var, VarBinding
@@ -67,7 +66,7 @@ class Builder(Emitter):
 
     def __init__(self) -> None:
         self.bb = BlockBuilder()
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
         self.sizes: dict[Any, np.ndarray[Any, Any]] = {}
         """Tensors that are computed from open dimensions: ints and expressions."""
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from weft import ir
+from weft import ir, relax
 from weft.error import UnsupportedOperator
 from weft.frontend.building import Emitter
 from weft.frontend.fourier import transformed
 from weft.op import make_call
-from weft.relax import BlockBuilder
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +31,7 @@ class Complex:
         return self.re.ty
 
 
-def split(bb: BlockBuilder, x: Any) -> Complex:
+def split(bb: relax.BlockBuilder, x: Any) -> Complex:
     """The parts of a tensor whose last dimension has both."""
     axis = len(x.ty.shape) - 1
     parts = bb.emit(make_call("split")(x, indices_or_sections=2, axis=axis))
@@ -40,7 +39,7 @@ def split(bb: BlockBuilder, x: Any) -> Complex:
     return Complex(re, im)
 
 
-def joined(bb: BlockBuilder, x: Complex) -> Any:
+def joined(bb: relax.BlockBuilder, x: Complex) -> Any:
     """Both parts along a new last dimension."""
     return bb.emit(make_call("stack")(ir.Tuple((x.re, x.im)), axis=len(x.re.ty.shape)))
 

@@ -6,10 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from weft import ir
+from weft import ir, relax
 from weft.frontend import complex_arithmetic as numbers
 from weft.frontend.complex_arithmetic import Arithmetic, Complex
-from weft.relax import call_pure_packed
 from weft.runtime.host import HOST_FUNCTION
 
 
@@ -28,7 +27,7 @@ def call_lapack(
     stored = [([*shape, 2] if is_complex else list(shape), dtype) for shape, dtype, is_complex in results]
     types = [ir.TensorType(None, dtype, len(shape)) for shape, dtype in stored]
     whole = types[0] if len(types) == 1 else ir.TupleType(tuple(types))
-    found = b.emit(call_pure_packed(HOST_FUNCTION, json.dumps(about), *given, ty_args=whole))
+    found = b.emit(relax.call_pure_packed(HOST_FUNCTION, json.dumps(about), *given, ty_args=whole))
     fields = [found] if len(types) == 1 else b.fields(found)
     fields = [b.bb.match_cast(x, ir.tensor_type(*s)) for x, s in zip(fields, stored, strict=True)]
     return [numbers.split(b.bb, x) if r[2] else x for x, r in zip(fields, results, strict=True)]

@@ -11,20 +11,19 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from weft import ir, runtime
 from weft.error import InvalidArgument, require
 from weft.frontend.common import detach_params
 from weft.ir import Constant, IRModule, PrimExpr, TensorType, as_int
-from weft.ir import Var as IRVar
 from weft.relax.transform import BindSymbolicVars
 from weft.relay import Function, Var, op, transform
 from weft.relay.expr_functor import ExprMutator
 from weft.relay.import_relax import import_relax
 from weft.relay.walk import subexpressions, substitute
-from weft.runtime import Tensor
 
 __all__ = ["ChangeDatatype", "from_onnx", "from_pytorch", "from_tflite"]
 
-Params = dict[str, Tensor]
+Params = dict[str, runtime.Tensor]
 
 
 def from_onnx(
@@ -199,7 +198,7 @@ def _of_known_sizes(mod: IRModule, shapes: Sequence[tuple[int, ...]]) -> IRModul
     main: Any = mod["main"]
     pairs = ((d, n) for p, shape in zip(main.params, shapes, strict=False)
              for d, n in zip(p.ty.shape, shape, strict=True))  # fmt: skip
-    known = {d: n for d, n in pairs if isinstance(d, IRVar)}
+    known = {d: n for d, n in pairs if isinstance(d, ir.Var)}
     return BindSymbolicVars(known, "main")(mod) if known else mod
 
 

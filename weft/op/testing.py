@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime, te
-from weft.error import InvalidArgument
+from weft import error, runtime, te
 from weft.op.displaced import (
     Array,
     Numbers,
@@ -209,7 +208,7 @@ def conv2d_backward_weight_python(
 ) -> Array:  # fmt: skip
     """Return the adjoint of OIHW weights from that of the NCHW result."""
     if groups != 1 and groups != x_np.shape[1]:
-        raise InvalidArgument("conv2d_backward_weight_python: groups are 1 or all channels", found=str(groups))
+        raise error.InvalidArgument("conv2d_backward_weight_python: groups are 1 or all channels", found=str(groups))
     s, pads = _numbers(stride, 2), _pads(padding, kernel_size)
     x, (kh, kw), (oh, ow) = np.pad(x_np, [(0, 0), (0, 0), *pads]), kernel_size, dy_np.shape[2:]
     equation = "nihw,nohw->oi" if groups == 1 else "nohw,nohw->o"

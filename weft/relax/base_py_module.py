@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
+from weft import ir, tir
 from weft.error import InvalidArgument
 from weft.ffi import get_global_func, register_global_func
 from weft.relax.interpreter import Interpreter
@@ -24,7 +24,6 @@ from weft.runtime import Tensor, VirtualMachine, from_dlpack, tensor
 from weft.runtime import device as make_device
 from weft.target import Target
 from weft.target import build as build_kernels
-from weft.tir import PrimFunc
 
 __all__ = ["BasePyModule", "ModuleWithPython", "RelaxToPyFuncConverter"]
 
@@ -77,7 +76,7 @@ class BasePyModule:
         self.ir_mod, self.device = ir_mod, make_device(device)
         self.target = Target.of("llvm" if target is None and self.device.type == "cpu" else target or self.device.type)
         self.functions, self.attrs, self.global_infos = ir_mod.functions, ir_mod.attrs, ir_mod.global_infos
-        kernels = {v.name_hint: f for v, f in ir_mod.items() if isinstance(f, PrimFunc)}
+        kernels = {v.name_hint: f for v, f in ir_mod.items() if isinstance(f, tir.PrimFunc)}
         self.tir_func_names = list(kernels)
         self.relax_func_names = [v.name_hint for v, f in ir_mod.items() if isinstance(f, ir.Function)]
         self.compiled_tir_funcs: dict[str, Any] = {}

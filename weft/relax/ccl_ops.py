@@ -7,12 +7,9 @@ who has workers registers functions of these names.
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
+from weft import ffi, ir, op, runtime
 from weft.error import InvalidArgument, ShapeMismatch, TypeInferenceError
-from weft.ffi import register_global_func
-from weft.op import make_call
 from weft.relax.core_ops import call_dps_packed, core_op
-from weft.runtime import Tensor
 
 _REDUCTIONS = ("sum", "prod", "min", "max", "avg")
 
@@ -121,10 +118,10 @@ def _scatter(bb: Any, call: ir.Call) -> ir.Expr:
     if ty.shape is None:
         return call
     dims = (*ty.shape[:axis], ir.int64(workers), ir.floordiv(ty.shape[axis], ir.int64(workers)), *ty.shape[axis + 1 :])
-    parts = bb.emit(make_call("reshape")(x, ir.shape_expr(dims)))
+    parts = bb.emit(op.make_call("reshape")(x, ir.shape_expr(dims)))
     if axis:
         order = [axis, *(i for i in range(len(dims)) if i != axis)]
-        parts = bb.emit(make_call("permute_dims")(parts, order))
+        parts = bb.emit(op.make_call("permute_dims")(parts, order))
     return call_dps_packed("runtime.disco.scatter_from_worker0", [parts, ir.prim_value(False)], call.ty)
 
 
@@ -136,8 +133,8 @@ ir.register_op_attr("relax.ccl.scatter_from_worker0", "FLegalize", _scatter)
 
 
 def _register(name: str) -> None:
-    @register_global_func(f"runtime.disco.{name}", override=True)
-    def collective(x: Tensor, *more: Any) -> None:
+    @ffi.register_global_func(f"runtime.disco.{name}", override=True)
+    def collective(x: runtime.Tensor, *more: Any) -> None:
         """Do what one worker does: copy."""
         out = more[-1]
         data = x.numpy()

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from weft import ir
+from weft import ffi, ir
 from weft.error import IndexOutOfRange, InvalidArgument
-from weft.ffi import as_opaque
 from weft.op import make_call
 from weft.relax.core_ops import as_relax
 from weft.relax.infer import function_type, result_type
@@ -143,7 +142,7 @@ for _name, _op in {**_BINARY, **_COMPARISONS}.items():
         _operators[f"__r{_name[2:]}"] = _binary(_op, True)
 
 # What can be called would travel to the runtime as a function.
-_called: dict[str, Any] = {"__call__": _call, "__tvm_ffi_object__": as_opaque}
+_called: dict[str, Any] = {"__call__": _call, "__tvm_ffi_object__": ffi.as_opaque}
 for _cls in (ir.ExprVar, ir.Constant, ir.Tuple, ir.TupleGetItem, ir.Call, ir.If, ir.ExternFunc, ir.ShapeExpr):
     _put(_cls, {**_operators, "__getitem__": _item, "__iter__": _elements, **_called, "astype": _astype})
 _put(ir.ExprVar, {"attribute_in_program": attribute_of})

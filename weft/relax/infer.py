@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.error import ShapeMismatch, TypeInferenceError
 from weft.op import get_op_def, list_ops
 from weft.relax.core_ops import CORE_OPS, shape_of
@@ -230,7 +229,7 @@ def unify_dims(
         raise ShapeMismatch(
             "argument has another rank", expected=str(len(params)), found=str(len(args)), where=call and call.span
         )
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for p, a in zip(params, args, strict=True):
         if isinstance(p, ir.Var) and p not in binding:
             binding[p] = a
@@ -248,7 +247,7 @@ def merge_types(a: ir.Type, b: ir.Type) -> ir.Type:
         dtype = a.dtype if a.dtype == b.dtype else ""
         ndim = a.ndim if a.ndim == b.ndim else -1
         same = a.shape is not None and b.shape is not None and ndim >= 0
-        if same and all(Analyzer().can_prove_equal(x, y) for x, y in zip(a.shape, b.shape, strict=True)):  # type: ignore[arg-type]
+        if same and all(arith.Analyzer().can_prove_equal(x, y) for x, y in zip(a.shape, b.shape, strict=True)):  # type: ignore[arg-type]
             return ir.TensorType(a.shape, dtype, ndim, a.vdevice)
         return ir.TensorType(None, dtype, ndim)
     if isinstance(a, ir.ShapeType) and isinstance(b, ir.ShapeType):

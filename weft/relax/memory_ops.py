@@ -5,8 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from weft import error, ir
-from weft.arith import Analyzer
+from weft import arith, error, ir
 from weft.relax.core_ops import as_relax, core_op, tensor_of
 from weft.relax.vocabulary import Dims, Value
 
@@ -143,7 +142,7 @@ def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: A
     apart = bool(old.dtype) != bool(new.dtype)
     counts: list[Any] = [None if t.shape is None or apart else prod(t.shape, start=_width(t)) for t in (old, new)]
     same = old.shape is new.shape and old.dtype == new.dtype
-    behind = same and start if None in counts else Analyzer().can_prove((start or 0) + counts[1] - counts[0] > 0)
+    behind = same and start if None in counts else arith.Analyzer().can_prove((start or 0) + counts[1] - counts[0] > 0)
     if behind:
         raise error.ShapeMismatch(
             "view: it does not lie inside of the tensor", expected=f"at most {counts[0]} {unit}",

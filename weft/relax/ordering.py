@@ -6,9 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import ExprVar, find
-from weft.ir import Var as ScalarVar
+from weft import error, ir
 from weft.relax.effects import written_arguments
 from weft.relax.expr import MatchCast
 from weft.relax.rename import variables
@@ -21,9 +19,9 @@ def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
     on its side. What reads memory that a call changes stays on its side of that call, and checks stay in order.
     """
     index = {b.var: i for i, b in enumerate(bindings)}
-    checked: dict[ScalarVar, int] = {}  # the last match_cast that names a symbol
+    checked: dict[ir.Var, int] = {}  # the last match_cast that names a symbol
     check = -1
-    touched: dict[ExprVar, list[int]] = {}  # who reads a variable since it was written last, behind who wrote it
+    touched: dict[ir.ExprVar, list[int]] = {}  # who reads a variable since it was written last, behind who wrote it
     casts = any(isinstance(b, MatchCast) for b in bindings)
     symbols_of = [_symbols(b) for b in bindings] if casts else []
     defined = _definers(bindings, symbols_of) if casts else {}
@@ -47,20 +45,20 @@ def dependencies(bindings: Sequence[Any]) -> list[set[int]]:
     return needs
 
 
-def _definers(bindings: Sequence[Any], symbols_of: Sequence[set[ScalarVar]]) -> dict[ScalarVar, int]:
+def _definers(bindings: Sequence[Any], symbols_of: Sequence[set[ir.Var]]) -> dict[ir.Var, int]:
     """Map symbols to the ``match_cast`` that defines each, wherever it stands."""
-    out: dict[ScalarVar, int] = {}
-    seen: set[ScalarVar] = set()
+    out: dict[ir.Var, int] = {}
+    seen: set[ir.Var] = set()
     for i, b in enumerate(bindings):
         if isinstance(b, MatchCast):
-            out |= {n: i for n in find(b.ty, ScalarVar) if n not in seen}
+            out |= {n: i for n in ir.find(b.ty, ir.Var) if n not in seen}
         seen |= symbols_of[i]
     return out
 
 
-def _symbols(binding: Any) -> set[ScalarVar]:
+def _symbols(binding: Any) -> set[ir.Var]:
     """The scalar variables in a binding's value and type."""
-    return set(find((binding.value, binding.var.ty, getattr(binding, "ty", None)), ScalarVar))
+    return set(ir.find((binding.value, binding.var.ty, getattr(binding, "ty", None)), ir.Var))
 
 
 def sort_bindings(bindings: Sequence[Any], key: Callable[[int], Any] | None = None) -> list[Any]:
@@ -89,5 +87,5 @@ def sort_bindings(bindings: Sequence[Any], key: Callable[[int], Any] | None = No
                 heapq.heappush(ready, (rank(j), j))
     if len(out) != len(bindings):
         stuck = [b.var.name_hint for i, b in enumerate(bindings) if needs[i]]
-        raise InvalidArgument("bindings need each other in a circle", found=", ".join(stuck[:8]))
+        raise error.InvalidArgument("bindings need each other in a circle", found=", ".join(stuck[:8]))
     return out

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import error, ir, tir
-from weft.te import Tensor as TETensor
+from weft import error, ir, te, tir
 from weft.te import compute, create_prim_func, placeholder
 
 
@@ -39,7 +38,7 @@ def prim_func_from_te(func: Callable[..., Any], args: Sequence[Any], kwargs: dic
     return PrimFuncCall(made, [*inputs.exprs, *scalars], [inputs.placed(t) for t in types])
 
 
-def fresh_output(tensor: TETensor, inputs: list[Any]) -> TETensor:
+def fresh_output(tensor: te.Tensor, inputs: list[Any]) -> te.Tensor:
     """Copy a result that is one of the inputs, so that the function has something to write."""
     if any(tensor is t for t in inputs):
         return compute(tensor.shape, lambda *i: tensor(*i), name="copy")
@@ -90,7 +89,7 @@ class _Inputs:
         """Return the parameter of a scalar that is known when the function is called."""
         return self._add(value, ir.Var(self._name(value), ty.dtype))
 
-    def tensor(self, value: ir.Expr, ty: ir.TensorType) -> TETensor:
+    def tensor(self, value: ir.Expr, ty: ir.TensorType) -> te.Tensor:
         """Return the placeholder of a tensor."""
         if ty.shape is None or not ty.dtype:
             raise error.InvalidArgument(

@@ -10,9 +10,8 @@ from contextvars import copy_context
 from math import prod
 from typing import Any, cast
 
-from weft import tune
+from weft import error, tune
 from weft.compile_key import compile_key, is_plain
-from weft.error import InvalidArgument, own_errors
 from weft.ir import Attrs, DeepPool, Function, IntImm, IRModule, Pass, Sequential, dumped, fingerprint, show_text
 from weft.ir.spec import verify
 from weft.relax import transform as passes
@@ -34,7 +33,7 @@ METADATA_FUNCTION = "weft.metadata"
 _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions have a copy of
 
 
-@own_errors("compiling the module")
+@error.own_errors("compiling the module")
 @dumped
 def build(
     mod: IRModule, target: TargetLike | None = None, params: Mapping[str, Any] | None = None,
@@ -69,9 +68,9 @@ def build(
         says that it stays float32.
     """
     if exec_mode not in ("bytecode", "compiled"):
-        raise InvalidArgument(f"unknown exec_mode '{exec_mode}'", expected="'bytecode' or 'compiled'")
+        raise error.InvalidArgument(f"unknown exec_mode '{exec_mode}'", expected="'bytecode' or 'compiled'")
     if any(isinstance(f, Function) and getattr(f, "body", None) is None for _, f in mod.items()):
-        raise InvalidArgument("the module has a function without a body")
+        raise error.InvalidArgument("the module has a function without a body")
     verify(mod, "tir.well_formed")
     refuse_accesses_outside(mod)
     target = target if isinstance(target, Target) else Target(target or "llvm")
@@ -158,7 +157,7 @@ def _pipeline(chosen: str | Pass, target: Target, precision: str) -> Pass:
     if isinstance(chosen, str):
         return get_pipeline(chosen, target, precision)
     if PRECISIONS.get(precision) != "float32":
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             "a precision is for pipelines by name",
             found=repr(precision),
             help="make the pass with weft.relax.get_pipeline(name, target, precision)",

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from weft import ir, tir
+from weft import error, ir, tir
 from weft.auto_scheduler.compute_dag import ComputeDAG
 from weft.auto_scheduler.search_task import HardwareParams, SearchTask
 from weft.auto_scheduler.workload_registry import register_workload_tensors
-from weft.error import InvalidArgument
 from weft.relax.transform.lower_ops import KernelSource, kernel_key
 from weft.relay.build_module import as_target, lower_first_order, optimize
 from weft.relay.database import kernel_sources
@@ -62,7 +61,7 @@ def extract_tasks(
     weights : list of int
     """
     if other_targets:
-        raise InvalidArgument("tasks are extracted for one target", found=str(list(other_targets)))
+        raise error.InvalidArgument("tasks are extracted for one target", found=str(list(other_targets)))
     made = as_target(target, target_host)
     with ir.PassContext(opt_level=opt_level):
         kernels = kernels_with_sources(mod, params, made)

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from weft import ir, te
+from weft import ir, op, te
 from weft.autotvm.task.kernels import anchor_of, register_kernel_template
 from weft.autotvm.task.task import Task, args_to_workload, create
-from weft.op import get_op_def
 from weft.relay.auto_scheduler import kernels_with_sources
 from weft.relay.build_module import as_target
 from weft.target import TargetLike
@@ -71,6 +70,6 @@ def extract_from_multiple_program(
 def _compute(name: str, *args: Any) -> te.Tensor:
     """Make the tensor of an operator of kernels; the last argument are its attributes."""
     *tensors, attrs = args
-    lower = get_op_def(f"relax.{name}").lower
+    lower = op.get_op_def(f"relax.{name}").lower
     assert lower is not None
     return lower(*tensors, **dict(attrs))

@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relay.expr import Constant, Function, Var, const
 from weft.relay.transform.copying import fresh_copy
 from weft.relay.transform.free import Captures
@@ -61,7 +60,7 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
     named: dict[str, Var] = {}
     for p in func.params:
         if p.name_hint in params and p.name_hint in named:
-            raise InvalidArgument(f"two parameters are called '{p.name_hint}'", help="bind them with relay.bind")
+            raise error.InvalidArgument(f"two parameters are called '{p.name_hint}'", help="bind them with relay.bind")
         named[p.name_hint] = p
     given = {n: v for n, v in params.items() if n in named}
     return bind(func, {named[n]: v if isinstance(v, Constant) else _typed(named[n], v) for n, v in given.items()})
@@ -72,5 +71,5 @@ def _typed(param: Var, value: Any) -> Constant:
     made = const(value, getattr(param.ty, "dtype", None))
     found = made.data.numpy()
     if found.dtype.kind in "iu" and (found != np.asarray(value.numpy() if hasattr(value, "numpy") else value)).any():
-        raise InvalidArgument(f"the value of '{param.name_hint}' is no {found.dtype}", found=str(value))
+        raise error.InvalidArgument(f"the value of '{param.name_hint}' is no {found.dtype}", found=str(value))
     return made

@@ -8,7 +8,6 @@ from typing import Any
 from weft import ir
 from weft.error import InternalError, UnsupportedOperator
 from weft.ir import Attrs, Dispatch, IntImm, Op, TensorType, as_int
-from weft.ir import TupleType as IRTupleType
 from weft.relay.expr import Call, Constant, Tuple, TupleGetItem, Var
 from weft.relay.types import Any as AnyDim
 from weft.relay.types import FuncType, TupleType, unit_type
@@ -19,7 +18,7 @@ Bindings = list[tuple[Var, Any]]
 
 def relay_type_of(ty: ir.Type | None) -> Any:
     """Turn Relax's type of tensors, tuples and functions into Relay's: dimensions that are no numbers are unknown."""
-    if isinstance(ty, IRTupleType):
+    if isinstance(ty, ir.TupleType):
         return TupleType(tuple(relay_type_of(f) for f in ty.fields))
     if isinstance(ty, ir.FuncType) and ty.params is not None:
         return FuncType(tuple(map(relay_type_of, ty.params)), relay_type_of(ty.ret))
@@ -162,5 +161,5 @@ def _call(value: Any, made: LoweredBindings, var: Any) -> Any:
 
 
 def _shapes(ty: Any) -> tuple[Any, ...]:
-    fields: Any = ty.fields if isinstance(ty, IRTupleType) else (ty,)
+    fields: Any = ty.fields if isinstance(ty, ir.TupleType) else (ty,)
     return tuple(f.shape for f in fields)

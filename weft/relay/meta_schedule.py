@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft import ir, meta_schedule
-from weft.error import InvalidArgument
+from weft import error, ir, meta_schedule
 from weft.relax import meta_schedule as of_relax
 from weft.relay import vm
 from weft.relay.build_module import as_target, build, lower_to_graph
@@ -23,7 +22,7 @@ def _context(opt_level: int, pass_config: Mapping[str, Any] | None, options: Map
     known = {"disabled_pass", "instruments"}
     unknown = options.keys() - known - {"executor", "runtime", "module_equality"}
     if unknown:
-        raise InvalidArgument(f"unknown option '{min(unknown)}'", expected=", ".join(sorted(known)))
+        raise error.InvalidArgument(f"unknown option '{min(unknown)}'", expected=", ".join(sorted(known)))
     given = {k: v for k, v in options.items() if k in known and v is not None}
     return ir.PassContext(opt_level=opt_level, config=dict(pass_config or {}), **given)
 
@@ -130,6 +129,6 @@ def compile_relay(
     """
     makers = {"graph": build, "vm": vm.compile}
     if backend not in makers:
-        raise InvalidArgument("there is no such backend", expected="'graph' or 'vm'", found=repr(backend))
+        raise error.InvalidArgument("there is no such backend", expected="'graph' or 'vm'", found=repr(backend))
     with database, _context(opt_level, pass_config, options):
         return makers[backend](mod, as_target(target), params=params)

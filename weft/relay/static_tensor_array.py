@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from weft.error import InvalidArgument
-from weft.ir import as_int
+from weft import error, ir
 from weft.relay.adt import Constructor
 from weft.relay.expr import GlobalVar
 from weft.relay.text import parse
@@ -31,7 +30,7 @@ def _sections() -> dict[str, list[str]]:
 
 
 def _shape_text(shape: Sequence[Any]) -> str:
-    return "_".join("any" if as_int(d) is None else str(as_int(d)) for d in shape)
+    return "_".join("any" if ir.as_int(d) is None else str(ir.as_int(d)) for d in shape)
 
 
 def name_static(
@@ -155,7 +154,7 @@ class StaticTensorArrayOps:
                 made = made.replace(word, words[word])
             name = re.match(r"(?:def @|type )(\w+)", made)
             if name is None:
-                raise InvalidArgument("the standard text has something that is no definition", found=made[:60])
+                raise error.InvalidArgument("the standard text has something that is no definition", found=made[:60])
             if force or name[1] not in known:
                 texts.append(made)
         if texts:

@@ -9,11 +9,9 @@ from __future__ import annotations
 import typing
 from typing import ClassVar
 
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.ir import AnyDim as Any
 from weft.ir import Cast, IntImm, Node, PrimExpr, Type, Var, VDevice, as_int, int64, rewrite, structural_equal
-from weft.ir import TensorType as IRTensorType
-from weft.ir import TupleType as IRTupleType
 from weft.ir.structural import BIND, NAMED, NUMBERED
 
 __all__ = [
@@ -49,7 +47,7 @@ class _Structural:
         return hash(_shallow(self))
 
 
-class TensorType(_Structural, IRTensorType):
+class TensorType(_Structural, ir.TensorType):
     """A tensor of known rank: dimensions are numbers, ``Any`` or scalar expressions; float32 unless `dtype` says."""
 
     shape: tuple[PrimExpr, ...] | None = ()
@@ -72,7 +70,7 @@ class TensorType(_Structural, IRTensorType):
         return typing.cast(tuple[int, ...], tuple(dims))
 
 
-class TupleType(_Structural, IRTupleType):
+class TupleType(_Structural, ir.TupleType):
     """A tuple of values."""
 
 
@@ -151,7 +149,7 @@ def unit_type() -> TupleType:
 
 def type_parts(ty: typing.Any) -> tuple[Type, ...]:
     """Return the types that a compound type is made of, type parameters aside."""
-    if isinstance(ty, IRTupleType):
+    if isinstance(ty, ir.TupleType):
         return ty.fields
     if isinstance(ty, FuncType):
         return (*ty.arg_types, ty.ret_type)
@@ -167,7 +165,7 @@ def types_equal(a: typing.Any, b: typing.Any) -> bool:
 
 def _same_numbers(a: typing.Any, b: typing.Any) -> bool:
     """Whether tensors differ at most in how dimensions are computed; without overflow, in 32 or in 64 bits."""
-    if not (isinstance(a, IRTensorType) and isinstance(b, IRTensorType) and a.shape and b.shape):
+    if not (isinstance(a, ir.TensorType) and isinstance(b, ir.TensorType) and a.shape and b.shape):
         return False
     wide: dict[PrimExpr, PrimExpr] = {}
 
@@ -182,13 +180,13 @@ def _same_numbers(a: typing.Any, b: typing.Any) -> bool:
         if as_int(x) != as_int(y):
             return False  # of which the hash is made
         x, y = rewrite(x, widened), rewrite(y, widened)
-        return structural_equal(x, y) or (x.dtype == y.dtype == "int64" and Analyzer().can_prove_equal(x, y))
+        return structural_equal(x, y) or (x.dtype == y.dtype == "int64" and arith.Analyzer().can_prove_equal(x, y))
 
     return (a.dtype, a.ndim, a.vdevice) == (b.dtype, b.ndim, b.vdevice) and all(map(same, a.shape, b.shape))
 
 
 def _shallow(ty: typing.Any) -> tuple[typing.Any, ...]:
     """What of a type's structure goes into its hash: class, arity and numbers."""
-    if isinstance(ty, IRTensorType):
+    if isinstance(ty, ir.TensorType):
         return (ty.dtype, ty.ndim, tuple(as_int(d) for d in ty.shape or ()))
     return (type(ty).__name__, *(len(getattr(ty, f)) for f in ty.__struct_fields__ if type(getattr(ty, f)) is tuple))

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Protocol
 
 import tvm_ffi
 
+from weft import registry, runtime
 from weft.error import InvalidArgument, OutOfMemory, RPCError
 from weft.ffi import convert_argument, get_global_func
-from weft.registry import Registry
 from weft.rpc import codec
 from weft.rpc.channel import MAX_MESSAGE_BYTES, Channel, Packet
 from weft.rpc.codec import (
@@ -36,7 +36,6 @@ from weft.rpc.codec import (
 from weft.rpc.failure import error_text, remote_error
 from weft.rpc.folder import Folder
 from weft.rpc.memory import Memory, Stream
-from weft.runtime import Device, Module
 
 _MAX_HANDLES = 1 << 20
 _SLOTS = 256
@@ -71,7 +70,7 @@ class ServedModule:
         raise NotImplementedError
 
 
-_SESSION_FUNCTIONS: Registry[Callable[..., Any]] = Registry()
+_SESSION_FUNCTIONS: registry.Registry[Callable[..., Any]] = registry.Registry()
 SESSION_CONSTRUCTORS: dict[str, Callable[..., Channel]] = {}
 """What may serve a session instead: functions of the constructor's arguments that return a channel to a server."""
 session_function = _SESSION_FUNCTIONS.on
@@ -395,8 +394,8 @@ class Service:
         if isinstance(found, Memory):
             self._memory_left += found.counted
 
-    def _device(self, device: WireDevice) -> Device:
-        made = Device(*device)
+    def _device(self, device: WireDevice) -> runtime.Device:
+        made = runtime.Device(*device)
         if not made.exist:
             raise InvalidArgument(f"this machine has no device {made}")
         return made
@@ -412,7 +411,7 @@ class Service:
         self._free(handle)
 
     def _attribute(self, device: WireDevice, kind: int) -> Any:
-        made = Device(*device)
+        made = runtime.Device(*device)
         if kind == 0:
             return int(made.exist)
         name = DEVICE_ATTRIBUTES[kind] if 0 <= kind < len(DEVICE_ATTRIBUTES) else ""
@@ -582,10 +581,10 @@ _OUTGOING_BASES: list[tuple[type, Callable[[Service, Any], list[Any]]]] = [
     (bytes, lambda _, v: [TypeIndex.BYTES, bytes(v)]),
     (tvm_ffi.Tensor, Service._keep_tensor),
     (tvm_ffi.Function, lambda s, v: [TypeIndex.FUNCTION, Opaque(s.keep(getattr(v, "plain", v)))]),
-    (Module, lambda s, v: [TypeIndex.MODULE, Opaque(s.keep(v.__tvm_ffi_object__()))]),
+    (runtime.Module, lambda s, v: [TypeIndex.MODULE, Opaque(s.keep(v.__tvm_ffi_object__()))]),
     (tvm_ffi.Module, lambda s, v: [TypeIndex.MODULE, Opaque(s.keep(v))]),
     (ServedModule, lambda s, v: [TypeIndex.MODULE, Opaque(s.keep(v))]),
-    (Device, lambda _, v: [TypeIndex.DEVICE, WireDevice(*v.__dlpack_device__())]),
+    (runtime.Device, lambda _, v: [TypeIndex.DEVICE, WireDevice(*v.__dlpack_device__())]),
     (tvm_ffi.Device, lambda _, v: [TypeIndex.DEVICE, WireDevice(int(v.dlpack_device_type()), v.index)]),
 ]
 _serve = tvm_ffi.get_global_func("weft.rpc_serve")

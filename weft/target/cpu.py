@@ -10,8 +10,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
-from weft import error, ffi
-from weft.ir import reached
+from weft import error, ffi, ir
 from weft.runtime.process import command
 
 ASK_LLVM = str(Path(__file__).with_name("ask_llvm.py"))
@@ -74,7 +73,7 @@ def _implied_by(feature: str) -> tuple[str, ...]:
 
 def with_implied(features: Iterable[str]) -> frozenset[str]:
     """Add the features that others cannot be without."""
-    return frozenset(reached(features, _implied_by))
+    return frozenset(ir.reached(features, _implied_by))
 
 
 def without(features: frozenset[str], off: Iterable[str]) -> frozenset[str]:

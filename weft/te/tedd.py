@@ -11,8 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from weft.error import MissingDependency
-from weft.ir import IterVar
+from weft import error, ir
 from weft.te.relations import Fuse, Split
 from weft.te.schedule import Schedule
 from weft.te.stage import AttachType, Stage
@@ -133,7 +132,7 @@ def _cell(content: str, columns: int = 1) -> str:
     return f'<td colspan="{columns}">{content}</td>'
 
 
-def _loop(stage: Stage, iv: IterVar, port: str = "itervar", ranged: bool = False) -> str:
+def _loop(stage: Stage, iv: ir.IterVar, port: str = "itervar", ranged: bool = False) -> str:
     """The cell of a loop: its name, its type and, where it has one, its range."""
     said = stage.iter_attrs.get(iv)
     bound = said is not None and said.bind_thread is not None
@@ -162,7 +161,7 @@ def _given(title: str, lines: list[str], show_svg: bool, dot_file_path: str, out
         try:
             graphviz, display = importlib.import_module("graphviz"), importlib.import_module("IPython.display")
         except ImportError as e:
-            raise MissingDependency(
+            raise error.MissingDependency(
                 f"a picture is not shown without {e.name}", help="pip install graphviz ipython, or ask for the text"
             ) from e
         display.display(display.SVG(graphviz.Source(text).pipe(format="svg")))

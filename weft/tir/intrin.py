@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from weft import ir
+from weft import ffi, ir
 from weft.error import InvalidArgument
-from weft.ffi import register_global_func
 from weft.ir import CallIntrin as Call
 from weft.ir import DataType, FloatImm, IntImm, Op, PrimExpr, StringImm, as_expr, cast, const, numpy_dtype
 from weft.spelling import also_called, in_order, signature
@@ -259,7 +258,7 @@ def _print_trace(*values: Any) -> None:
     print(list(values))
 
 
-register_global_func("tvm.default_trace_action", _print_trace, override=True)
+ffi.register_global_func("tvm.default_trace_action", _print_trace, override=True)
 
 
 @also_called(func_name="name")

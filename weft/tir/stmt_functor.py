@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
-from weft.ir import Node, PrimExpr, Var, as_expr, rebuild, rewrite
-from weft.ir import post_order as _post_order
-from weft.ir import substitute as _substitute
+from weft import error, ir
 from weft.spelling import also_called
 from weft.tir import stmt as _stmt
 from weft.tir.analysis.structure import replace_node
@@ -23,35 +19,35 @@ __all__ = [
 
 
 @also_called(node="stmt")
-def post_order_visit(stmt: Node, fvisit: Callable[[Node], Any]) -> None:
+def post_order_visit(stmt: ir.Node, fvisit: Callable[[ir.Node], Any]) -> None:
     """Call `fvisit` with each statement and expression once, children first."""
-    _post_order(stmt, fvisit)
+    ir.post_order(stmt, fvisit)
 
 
 @also_called(node="stmt")
-def pre_order_visit(stmt: Node, fvisit: Callable[[Node], bool | None]) -> None:
+def pre_order_visit(stmt: ir.Node, fvisit: Callable[[ir.Node], bool | None]) -> None:
     """Call `fvisit` with each node, parents first; what it returns False for is not entered."""
 
     def visit(node: Any) -> Any:
         return node if fvisit(node) is False else None
 
-    rewrite(stmt, lambda n: n, pre=visit)
+    ir.rewrite(stmt, lambda n: n, pre=visit)
 
 
-def substitute(node: ir.Node, vmap: Mapping[Var, PrimExpr | float]) -> Any:
+def substitute(node: ir.Node, vmap: Mapping[ir.Var, ir.PrimExpr | float]) -> Any:
     """Replace variables by expressions, or by numbers of their types."""
-    return _substitute(node, {v: as_expr(e, v.dtype) for v, e in vmap.items()})
+    return ir.substitute(node, {v: ir.as_expr(e, v.dtype) for v, e in vmap.items()})
 
 
 def renew_defs(func: PrimFunc) -> PrimFunc:
     """Copy a function with variables and buffers of its own, so that it shares none with the original."""
-    memo: dict[Node, Any] = {}
+    memo: dict[ir.Node, Any] = {}
 
     def renew(node: Any) -> Any:
-        if not isinstance(node, Node):
+        if not isinstance(node, ir.Node):
             return node
         if node not in memo:
-            memo[node] = replace_node(node) if isinstance(node, Var) else rebuild(node, renew)
+            memo[node] = replace_node(node) if isinstance(node, ir.Var) else ir.rebuild(node, renew)
         return memo[node]
 
     return renew(func)
@@ -81,7 +77,7 @@ def ir_transform(
         kinds = tuple(getattr(_stmt, n, None) or _expression(n) for n in names)
 
     def seen(node: Any) -> bool:
-        return isinstance(node, (_stmt.Stmt, PrimExpr)) and (kinds is None or isinstance(node, kinds))
+        return isinstance(node, (_stmt.Stmt, ir.PrimExpr)) and (kinds is None or isinstance(node, kinds))
 
     def before(node: Any) -> Any:
         return preorder(node) if preorder is not None and seen(node) else None
@@ -90,7 +86,7 @@ def ir_transform(
         new = postorder(node) if postorder is not None and seen(node) else None
         return node if new is None else new
 
-    return rewrite(stmt, after, pre=before)
+    return ir.rewrite(stmt, after, pre=before)
 
 
 def _expression(name: str) -> type:
@@ -98,5 +94,5 @@ def _expression(name: str) -> type:
 
     found = getattr(tir, name, None)
     if not isinstance(found, type):
-        raise InvalidArgument(f"there is no kind of node '{name}'", help="name classes, such as 'tir.For'")
+        raise error.InvalidArgument(f"there is no kind of node '{name}'", help="name classes, such as 'tir.For'")
     return found

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from weft import error
-from weft.environment import NUM_THREADS
+from weft import environment, error
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError, WorkerHung
 
 _MOST = 64
@@ -82,7 +81,7 @@ class _Actor:
     """What runs on a node."""
 
     def __init__(self, threads: int) -> None:
-        self.process = Process("weft.tune.worker", {NUM_THREADS.name: str(threads)})
+        self.process = Process("weft.tune.worker", {environment.NUM_THREADS.name: str(threads)})
 
     def answer(self, request: dict[str, Any], seconds: float | None) -> tuple[Any, type[WorkerError] | None]:
         """Let the process do what a request says; what became of that is part of the reply."""

@@ -229,14 +229,12 @@ class TestErrors:
             (lambda x: None, "without a return"),
             (lambda x: {"a": x}, "returns what no function can"),
         ):
-            with pytest.raises(error.InvalidArgument, match=text):
-                trace(function, x=["n"])
+            refuses(error.InvalidArgument, text, trace, function, x=["n"])
 
     def test_unfit_tensors(self):
         with pytest.raises(error.InvalidArgument, match="wraps an expression of a tensor"):
             nn.Tensor(_expr=weft.relax.Var("x", weft.relax.ShapeType(None)))
-        with pytest.raises(error.DTypeMismatch):
-            trace(lambda x: op.astype(x, "int32") * 1.5, x=["n"])
+        refuses(error.DTypeMismatch, "", trace, lambda x: op.astype(x, "int32") * 1.5, x=["n"])
 
 
 def test_a_failed_export_leaves_the_module_whole():
@@ -252,8 +250,7 @@ def test_a_failed_export_leaves_the_module_whole():
 
     model = Model()
     specs = {"x": spec.Tensor(["n", 4], "float32")}
-    with pytest.raises(error.WeftError):
-        model.export_tvm({"bad": specs})
+    refuses(error.WeftError, "", model.export_tvm, {"bad": specs})
     assert weft.relax.BlockBuilder.current() is None
     mod, _ = model.export_tvm({"good": specs})
     assert [v.name_hint for v, f in mod.items() if isinstance(f, ir.Function)] == ["good"]

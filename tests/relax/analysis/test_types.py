@@ -3,9 +3,8 @@
 import pytest
 
 import weft
-from weft import ir, relax
+from weft import ir, relax, script
 from weft.relax.transform import dataflowblock_pass
-from weft.script import from_source
 
 N, M = ir.Var("n", "int64"), ir.Var("m", "int64")
 TENSOR = relax.TensorType((N, N * M, 4), "float32")
@@ -55,7 +54,7 @@ def test_common_types():
     assert relax.analysis.used_vars(relax.Tuple((x, x))) == [x]
 
 
-MOD = from_source("""@I.ir_module
+MOD = script.from_source("""@I.ir_module
 class Module:
     @R.function
     def main(x: R.Tensor((4,), "float32")):

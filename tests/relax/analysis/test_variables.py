@@ -1,7 +1,6 @@
 """Variables, bindings and calls of small programs, counted by hand."""
 
-from weft import relax
-from weft.script import from_source
+from weft import relax, script
 from weft.script import relax as R
 from weft.script import tir as T
 
@@ -37,7 +36,7 @@ class Module:
         return b
 """
 
-MOD = from_source(SOURCE)
+MOD = script.from_source(SOURCE)
 MAIN = MOD["main"]
 
 

@@ -4,11 +4,10 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from weft import error, relax
+from weft import error, relax, script
 from weft.ir import Attrs, Call, IRModule, Op, Var
 from weft.relax.analysis import check_well_formed, well_formed
 from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
-from weft.script import from_source
 
 HEAD = "@I.ir_module\nclass Module:\n"
 T = 'R.Tensor((4,), "float32")'
@@ -98,11 +97,11 @@ SOURCES = {
 @pytest.mark.parametrize("name", SOURCES)
 def test_programs(name):
     source, place, message = SOURCES[name]
-    refused(from_source(HEAD + source), place, message)
+    refused(script.from_source(HEAD + source), place, message)
 
 
 def test_forced_purity_is_believed():
-    mod = from_source(
+    mod = script.from_source(
         f"""{HEAD}
     @R.function
     def main(x: {T}):
@@ -170,7 +169,7 @@ def test_functions_that_are_called():
     gone = relax.GlobalVar("gone")
     mod = module(bind("a", Call(gone, (X,), ty=TENSOR)))
     refused(mod, "main, 'a'", "the module has no function 'gone'", "a:")
-    helper = from_source(f"@R.function(private=True)\ndef helper(x: {T}, y: {T}) -> {T}:\n    return x\n")
+    helper = script.from_source(f"@R.function(private=True)\ndef helper(x: {T}, y: {T}) -> {T}:\n    return x\n")
     gvar = relax.GlobalVar("helper")
     mod = module(bind("a", Call(gvar, (X,), ty=TENSOR)), helper=helper)
     refused(mod, "main, 'a'", "'helper' takes 2 arguments (x, y), 1 are given", "a:")
@@ -183,7 +182,7 @@ def test_functions_that_are_called():
     refused(mod, "main, 'a'", "'f' takes 1 arguments (argument 0), 2 are given", "a:")
 
 
-KERNEL = from_source("""
+KERNEL = script.from_source("""
 @T.prim_func(private=True)
 def kernel(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), n: T.int64):
     for i in range(4):
@@ -218,7 +217,7 @@ def test_call_tir(arguments, scalars, out, message):
 
 
 def test_call_tir_of_a_relax_function():
-    helper = from_source(f"@R.function(private=True)\ndef helper(x: {T}) -> {T}:\n    return x\n")
+    helper = script.from_source(f"@R.function(private=True)\ndef helper(x: {T}) -> {T}:\n    return x\n")
     value = relax.call_tir(relax.GlobalVar("helper"), [X], TENSOR)
     mod = module(bind("a", Call(value.op, value.args, value.attrs, value.ty_args, ty=TENSOR)), helper=helper)
     refused(mod, "main, 'a'", "call_tir calls the Relax function 'helper'; call it directly", "a:")

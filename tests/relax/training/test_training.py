@@ -5,11 +5,10 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from weft import error, relax
+from weft import error, relax, script
 from weft.relax.training import AppendLoss, SetupTrainer, Trainer
 from weft.relax.training.loss import CategoricalCrossEntropyLoss, CrossEntropyLoss, L1Loss, MSELoss
 from weft.relax.training.optimizer import SGD, Adam, MomentumSGD
-from weft.script import from_source
 
 torch = pytest.importorskip("torch")
 RNG = np.random.default_rng(3)
@@ -104,7 +103,7 @@ class Module:
 
 def trainer():
     out = weft.ir.tensor_type((3, 2), "float32")
-    mod = SetupTrainer(MSELoss("sum"), SGD(0.05), [out, out])(from_source(MODEL))
+    mod = SetupTrainer(MSELoss("sum"), SGD(0.05), [out, out])(script.from_source(MODEL))
     assert {v.name_hint for v, f in mod.items() if isinstance(f, weft.ir.Function)} == {
         "backbone", "backbone_loss", "backbone_loss_adjoint", "optimizer"}  # fmt: skip
     return Trainer(mod, machine(mod), weft.cpu(), zero_init_param_state=True)
@@ -149,7 +148,7 @@ def test_parameters_come_and_go_by_name():
 
 
 def test_a_loss_must_fit():
-    mod = from_source(MODEL)
+    mod = script.from_source(MODEL)
     out = weft.ir.tensor_type((3, 2), "float32")
     joined = AppendLoss("backbone", MSELoss()(out, out))(mod)["backbone_loss"]
     assert [p.name_hint for p in joined.params] == ["x", "w", "b", "n", "targets"]

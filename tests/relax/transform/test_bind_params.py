@@ -6,8 +6,7 @@ import pytest
 import weft
 from tests.refusals import refuses
 from tests.relax_models import written
-from weft import error, relax
-from weft.script import from_source
+from weft import error, relax, script
 
 MODULE = written("x: (2, k), w: (k, 3)", "out = R.matmul(x, w)")
 
@@ -64,7 +63,7 @@ class Module:
 
 @pytest.mark.parametrize("x", [(4, 5), (1, 5), (0, 5)])
 def test_types_that_follow_are_inferred_again(x):
-    mod = from_source(CALLS)
+    mod = script.from_source(CALLS)
     values = {"x": np.ones(x, "float32"), "w": np.ones((5, 3), "float32"), "s": relax.ShapeExpr([7])}
     out = relax.transform.BindParams("main", values)(mod)["main"]
     assert not out.params
@@ -74,7 +73,7 @@ def test_types_that_follow_are_inferred_again(x):
 
 
 def test_sizes_are_bound_and_written_simpler():
-    func = from_source("""@R.function(private=True)
+    func = script.from_source("""@R.function(private=True)
 def main(A: R.Tensor(["M", "N"])):
     return R.call_dps_packed("f", [A], out_ty=R.Tensor([2 * M * N]))
 """)

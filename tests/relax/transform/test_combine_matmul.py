@@ -7,11 +7,10 @@ import pytest
 
 import weft
 from tests.relax_models import written
-from weft import relax
+from weft import relax, script
 from weft.relax.analysis import well_formed
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import CombineParallelMatmul
-from weft.script import from_source
 
 SOURCE = """@I.ir_module
 class Module:
@@ -31,7 +30,7 @@ class Module:
         f = R.matmul(x, v)
         return (b, c, d, e, f)
 """
-MOD = from_source(SOURCE)
+MOD = script.from_source(SOURCE)
 
 
 def run(mod):

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax, tir
+from weft import machine, relax, tir
 from weft.ir import Call, walk
-from weft.machine import Machine
 from weft.relax import transform
 
 torch = pytest.importorskip("torch")
@@ -69,7 +68,7 @@ def test_values(case, dtype, kind):
     shape = [n if i == 1 else names[i] for i, n in enumerate(data)] if kind == "symbolic" else data
     mod = program(shape, weights, transposed, attrs, dtype, None if kind == "loaded" else w)
     if len(data) > 3:
-        after = transform.convert_layout(machine=Machine(vector_bits=512))(transform.normalize()(mod))["main"]
+        after = transform.convert_layout(machine=machine.Machine(vector_bits=512))(transform.normalize()(mod))["main"]
         ops = {n.op.name for n in walk(after) if isinstance(n, Call) and hasattr(n.op, "name")}
         assert ("relax.matmul" in ops) == product and product != any("nn.conv" in name for name in ops)
         assert ("relax.nn.overlap_add" in ops) == (product and np.prod(weights[2:]) > 1)
@@ -89,7 +88,7 @@ def test_pixels_of_rows_of_unknown_length_are_multiplied(width):
     """A long row is walked in vectors; what is left of one of unknown length may be most of it."""
     w = np.ones((1, 12, 3, 3), np.float32)
     mod = transform.normalize()(program((1, 12, 9, width), w.shape, False, {"padding": 1}, "float32", w))
-    after = transform.convert_layout(machine=Machine(vector_bits=512))(mod)["main"]
+    after = transform.convert_layout(machine=machine.Machine(vector_bits=512))(mod)["main"]
     names = {n.op.name for n in walk(after) if isinstance(n, Call) and hasattr(n.op, "name")}
     assert ("relax.matmul" in names) == isinstance(width, tir.Var)
 

@@ -7,9 +7,7 @@ import pytest
 
 import weft
 from tests import onnx_models
-from weft import relax
-from weft.runtime import Tensor
-from weft.script import from_source
+from weft import relax, runtime, script
 
 HEAD = "@I.ir_module\nclass Module:\n"
 V = 'R.Tensor((4,), "float32")'
@@ -47,11 +45,11 @@ def same(x):
 
 def module(text):
     text = "@R.function\n" + text
-    return from_source(HEAD + "".join(f"    {line}\n" for line in text.replace("\n ", "\n    ").splitlines()))
+    return script.from_source(HEAD + "".join(f"    {line}\n" for line in text.replace("\n ", "\n    ").splitlines()))
 
 
 def tensors(value):
-    return [value] if isinstance(value, Tensor) else [t for v in value for t in tensors(v)]
+    return [value] if isinstance(value, runtime.Tensor) else [t for v in value for t in tensors(v)]
 
 
 def copies(executable):
@@ -131,7 +129,7 @@ LOOP = f"""
 @pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
 def test_calls_at_the_end_stay_there(exec_mode):
     """Copies are made where a branch ends without a call: 30,000 calls deep is no depth at all."""
-    executable = weft.compile(from_source(HEAD + LOOP), "llvm", exec_mode=exec_mode)
+    executable = weft.compile(script.from_source(HEAD + LOOP), "llvm", exec_mode=exec_mode)
     run = relax.VirtualMachine(executable, weft.cpu())["main"]
     x = weft.runtime.tensor(np.arange(4, dtype="float32"))
     for n, expected in ((0, x.numpy()), (30_000, x.numpy()), (30_001, 2 * x.numpy()), (-2, np.float32([1, 2, 3, 4]))):

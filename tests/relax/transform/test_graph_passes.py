@@ -6,13 +6,12 @@ import pytest
 import weft
 from tests.refusals import refuses
 from tests.relax_models import model, written
-from weft import error, ir, relax
+from weft import error, ir, relax, script
 from weft.relax import transform
 from weft.relax.analysis import well_formed
 from weft.relax.expr import DataflowBlock
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform.cse import eliminate_common_subexpr
-from weft.script import from_source
 
 HEAD = "@I.ir_module\nclass Module:\n"
 T = 'R.Tensor((2, 3), "float32")'
@@ -108,7 +107,7 @@ PROGRAMS = {
 
 
 def module(source):
-    return from_source(HEAD + source)
+    return script.from_source(HEAD + source)
 
 
 def same(found, wanted, rtol=1e-5):
@@ -369,7 +368,7 @@ def test_inlining_keeps_what_it_must():
             r = x
         return r
 """
-    mod = from_source(source)
+    mod = script.from_source(source)
     new = transform.InlinePrivateFunctions()(mod)
     well_formed(new)
     assert {v.name_hint for v in new} == {"main", "branch", "count"}
@@ -399,7 +398,7 @@ def test_functions_that_nothing_mentions_go():
         return a
 """
     )
-    mod = from_source(source)
+    mod = script.from_source(source)
     assert {v.name_hint for v in transform.DeadCodeElimination()(mod)} == {"main", "other", "helper", "taker", "leaf"}
     assert {v.name_hint for v in transform.DeadCodeElimination(["other"])(mod)} == {"other"}
     refuses(error.InvalidArgument, "no function 'nothing'", transform.DeadCodeElimination(["nothing"]), mod)
@@ -496,6 +495,6 @@ def test_split_whose_parts_are_read_elementwise_becomes_slices():
 @pytest.mark.parametrize("make", [transform.EliminateCommonSubexpr, eliminate_common_subexpr])
 def test_zeros_of_two_signs_are_not_merged(make):
     pads = "".join(f"    {n} = R.nn.pad(x, (1, 0), pad_value={z}0.0)\n" for n, z in (("a", ""), ("b", "-")))
-    mod = from_source(f"@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n{pads}    return (a, b)\n")
+    mod = script.from_source(f"@R.function\ndef main(x: R.Tensor((2,), 'float32')):\n{pads}    return (a, b)\n")
     found = make()(ir.IRModule({"main": mod}))["main"]
     assert [str(b.value.op.name) for b in all_bindings(found)].count("relax.nn.pad") == 2

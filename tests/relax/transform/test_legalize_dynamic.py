@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import error, relax
-from weft.script import from_source
+from weft import error, relax, script
 
 SOURCE = """@I.ir_module
 class Module:
@@ -35,7 +34,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def vm():
-    return relax.VirtualMachine(weft.compile(from_source(SOURCE), target="llvm"), weft.cpu())
+    return relax.VirtualMachine(weft.compile(script.from_source(SOURCE), target="llvm"), weft.cpu())
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -62,10 +61,10 @@ def test_wrong_uses():
     ]:
         assert old in SOURCE
         with pytest.raises(error.WeftError, match=message):
-            weft.compile(from_source(SOURCE.replace(old, new)), target="llvm")
+            weft.compile(script.from_source(SOURCE.replace(old, new)), target="llvm")
 
 
 def test_text():
-    mod = from_source(SOURCE)
+    mod = script.from_source(SOURCE)
     assert "R.dynamic_strided_slice(x, begin, end, strides)" in mod.script()
-    weft.ir.assert_structural_equal(from_source(mod.script(show_meta=True)), mod, map_free_vars=True)
+    weft.ir.assert_structural_equal(script.from_source(mod.script(show_meta=True)), mod, map_free_vars=True)

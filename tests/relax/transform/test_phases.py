@@ -5,9 +5,8 @@ import pytest
 
 import weft
 from tests.relax_models import model
-from weft import op, relax
+from weft import machine, op, relax
 from weft.ir import Call, Op, walk
-from weft.machine import Machine
 from weft.relax.transform.phases import phases_of
 from weft.topi.conv import paddings, pair
 
@@ -116,7 +115,7 @@ def test_few_channels_of_wide_images(ins, outs, kernel, pad, wide, symbolic):
 def test_pixels_of_few_channels(ins, outs):
     """Channels that fit one vector and are no more than are read stay planes: nothing is transposed."""
     mod = check("nn.conv2d", random(2, ins, 9, 17), random(outs, ins, 1, 1), symbolic=True)
-    after = relax.transform.convert_layout(machine=Machine(vector_bits=512, vector_registers=32))(
+    after = relax.transform.convert_layout(machine=machine.Machine(vector_bits=512, vector_registers=32))(
         relax.transform.normalize()(mod)
     )
     moved = [n for n in walk(after["main"]) if isinstance(n, Call) and n.op is Op.get("relax.permute_dims")]

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import weft
-from weft import relax
+from weft import relax, script
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import stream_outputs
-from weft.script import from_source
 
 PROGRAM = """@I.ir_module
 class Module:
@@ -29,7 +28,7 @@ WEIGHT = np.random.default_rng(0).standard_normal((16, 16)).astype("float32")
 
 def legalized(use="", operand="first"):
     source = PROGRAM.format(use=use, operand=operand)
-    mod = from_source(source, {"WEIGHT": WEIGHT})
+    mod = script.from_source(source, {"WEIGHT": WEIGHT})
     return weft.ir.Sequential(relax.pipeline.graph_passes("llvm")[:-1])(mod)
 
 

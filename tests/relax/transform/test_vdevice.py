@@ -4,10 +4,9 @@ import numpy as np
 
 import weft
 from tests.refusals import refuses
-from weft import error, ir, relax
+from weft import error, ir, relax, script
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import RealizeVDevice, UpdateVDevice
-from weft.script import from_source
 
 HEAD = """@I.ir_module
 class Module:
@@ -48,7 +47,7 @@ def run(mod, devices):
 
 
 def test_devices_spread_from_what_is_known():
-    mod = from_source(SOURCE)
+    mod = script.from_source(SOURCE)
     new = RealizeVDevice()(mod)
     relax.analysis.well_formed(new)
     assert places(new["main"]) == {"x": 0, "a": 0, "b": 1, "w": 1, "c": 1, "d": 1, "h": 0, "e": 0}
@@ -59,7 +58,7 @@ def test_devices_spread_from_what_is_known():
 
 
 def test_memory_is_taken_where_results_live():
-    ex = weft.compile(RealizeVDevice()(from_source(SOURCE)), target="llvm")
+    ex = weft.compile(RealizeVDevice()(script.from_source(SOURCE)), target="llvm")
     assert set(allocated(ex)) == {0, 1}
 
 
@@ -77,7 +76,7 @@ def test_blocks_are_not_shared_between_devices():
             R.output(c3)
         return c3
 """
-    mod = RealizeVDevice()(from_source(source))
+    mod = RealizeVDevice()(script.from_source(source))
     ex = weft.compile(mod, target="llvm")
     assert sorted(set(allocated(ex))) == [0, 1]
     x = 0.3 * np.eye(4, dtype="float32")
@@ -93,7 +92,7 @@ def test_hints_where_nothing_is_known_place_the_input():
         b = R.hint_on_device(a, "llvm:1")
         return b
 """
-    new = RealizeVDevice()(from_source(source))["main"]
+    new = RealizeVDevice()(script.from_source(source))["main"]
     assert places(new) == {"x": 1, "w": 1, "a": 1, "b": 1}
     source = f"""{HEAD}
     @R.function
@@ -103,14 +102,14 @@ def test_hints_where_nothing_is_known_place_the_input():
         t = (b, a)
         return t
 """
-    new = RealizeVDevice()(from_source(source))["main"]
+    new = RealizeVDevice()(script.from_source(source))["main"]
     tensors = (new.params[0], *(b.var for b in new.body.blocks[0].bindings[:2]))
     assert [v.ty.vdevice.vdevice_id for v in tensors] == [1] * 3
-    assert RealizeVDevice()(from_source(SOURCE.replace("llvm:0", "llvm:1"))) is not None
+    assert RealizeVDevice()(script.from_source(SOURCE.replace("llvm:0", "llvm:1"))) is not None
 
 
 def test_update():
-    mod = from_source(SOURCE)
+    mod = script.from_source(SOURCE)
     new = UpdateVDevice(ir.VDevice("llvm", 5), 1)(mod)
     ids = {n.vdevice_id for n in ir.walk(new["main"]) if isinstance(n, ir.VDevice)}
     assert ids == {0, 5}

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from weft import IRModule, error, relay
+from weft import IRModule, error, relay, testing
 from weft.relay.prelude import Prelude
-from weft.testing import enabled_targets
 
 
 def _naturals() -> Prelude:
@@ -48,7 +47,7 @@ def test_passes_on_expressions() -> None:
     func = relay.testing.run_opt_pass(relay.Function([x], relay.nn.relu(x)), relay.transform.ToANormalForm())
     assert isinstance(func.body, relay.Let)
     assert relay.testing.rand("float64", 3, 4).dtype == "float64"
-    assert relay.testing.enabled_targets() == enabled_targets()
+    assert relay.testing.enabled_targets() == testing.enabled_targets()
 
 
 def test_while_loop() -> None:

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.relay.text.programs import PROGRAMS
-from weft import ir, relay, tir
-from weft.script import from_source
+from weft import ir, relay, script, tir
 
 X = relay.var("x", shape=(2, 3))
 
@@ -141,13 +140,13 @@ def test_constructors_that_are_not_called():
 
 
 def test_a_lowered_module_shows_both_languages():
-    kernel = from_source("@T.prim_func\ndef k(A: T.Buffer((2,), 'float32')):\n    A[0] = T.float32(1)")
+    kernel = script.from_source("@T.prim_func\ndef k(A: T.Buffer((2,), 'float32')):\n    A[0] = T.float32(1)")
     mod = ir.IRModule({"main": relay.Function([X], X), "k": kernel})
     assert "def @main(%x: Tensor[(2, 3), float32]) {" in str(mod) and "def k(A: T.Buffer" in str(mod)
 
 
 def test_other_modules_are_tvmscript():
-    kernel = from_source("@T.prim_func\ndef k(A: T.Buffer((2,), 'float32')):\n    A[0] = T.float32(1)")
+    kernel = script.from_source("@T.prim_func\ndef k(A: T.Buffer((2,), 'float32')):\n    A[0] = T.float32(1)")
     assert "@I.ir_module" in str(ir.IRModule({"k": kernel})) and "def k" in kernel.astext()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import weft
 from tests.clock import eventually, run
+from tests.refusals import refuses
 from tests.threads import at_once
 from weft import relay
 from weft.relay.vm import VirtualMachine
@@ -165,10 +166,8 @@ def test_products_stay_as_they_are():
 def test_wrong_arguments_are_errors_still(softmax):
     vm, x = VirtualMachine(softmax, weft.cpu(), jit=True), rand(5, 6)
     run_until(vm, x)
-    with pytest.raises(ValueError, match="expected 2, found 3"):
-        vm.run(np.zeros((5, 6, 7), np.float32))
-    with pytest.raises((TypeError, ValueError)):
-        vm.run(x.astype(np.int8))
+    refuses(ValueError, "expected 2, found 3", vm.run, np.zeros((5, 6, 7), np.float32))
+    refuses((TypeError, ValueError), "", vm.run, x.astype(np.int8))
     np.testing.assert_allclose(vm.run(x).numpy(), reference(x), rtol=1e-5)
 
 

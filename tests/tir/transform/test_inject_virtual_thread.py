@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te, tir
+from weft import script, te, tir
 from weft.ir import substitute, walk
-from weft.script import from_source
 from weft.tir.transform import inject_virtual_thread
 from weft.tir.transform.inject_virtual_thread import is_virtual
 
@@ -16,7 +15,7 @@ RNG = np.random.default_rng(5)
 def parsed(text, outputs='B: T.Buffer((4, 8), "float32")'):
     body = "\n".join("    " + line for line in text.strip("\n").splitlines())
     head = f'A: T.Buffer((4, 8), "float32"), {outputs}, n: T.int32'
-    return from_source(f"@T.prim_func\ndef main({head}):\n{body}")
+    return script.from_source(f"@T.prim_func\ndef main({head}):\n{body}")
 
 
 def serial(node):

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from weft import ir, tir
-from weft.script import from_source
+from weft import ir, script, tir
 
 CONDITIONS = {  # of i, j and n; how many tests remain where all ranges are numbers
     "i * 4 + j < {n}": 0,
@@ -23,7 +22,7 @@ def program(condition, sizes, marked):
     condition = condition.format(n=n)
     test = f"T.likely({condition})" if marked else condition
     hint = "" if marked else ', annotations={"pragma_loop_partition_hint": 1}'
-    return from_source(f"""
+    return script.from_source(f"""
 @T.prim_func
 def main(X: T.Buffer((64,), "int32"), Y: T.Buffer((64,), "int32"), m: T.int32, k: T.int32):
     for i in T.serial({rows}{hint}):
@@ -69,7 +68,7 @@ def test_what_a_loop_of_numbers_asks_stays_without_the_option():
 @pytest.mark.parametrize("jump", ["break", "continue"])
 @pytest.mark.parametrize("end", ["4", "m", "15"])
 def test_a_loop_that_jumps_stays_whole(jump, end):
-    func = from_source(f"""
+    func = script.from_source(f"""
 @T.prim_func
 def main(X: T.Buffer((64,), "int32"), Y: T.Buffer((64,), "int32"), m: T.int32, k: T.int32):
     for i in range(16):

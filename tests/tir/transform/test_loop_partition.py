@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import error, ir, te, tir
-from weft.script import from_source
+from weft import error, ir, script, te, tir
 from weft.tir.transform import loop_partition
 
 RNG = np.random.default_rng(9)
@@ -66,7 +65,7 @@ def test_two_tails_at_once():
 def plain(pragma=False):
     """A serial loop under a condition that no schedule wrote."""
     note = ', annotations={"pragma_loop_partition_hint": 1}' if pragma else ""
-    return from_source(f"""
+    return script.from_source(f"""
 @T.prim_func
 def main(A: T.Buffer((100,), "float32"), B: T.Buffer((100,), "float32")):
     for i in range(13):
@@ -109,7 +108,7 @@ def test_what_divides_has_no_conditions():
 
 
 def test_a_version_of_a_body_allocates_buffers_of_its_own():
-    func = from_source("""
+    func = script.from_source("""
 @T.prim_func
 def f(X: T.Buffer((10,), "int32"), Y: T.Buffer((10,), "int32")):
     B = T.sblock_alloc_buffer((10,), "int32")
@@ -149,7 +148,7 @@ def main(A: T.Buffer((5, 16), "float32"), B: T.Buffer((5, {columns}), "float32")
             if o * 8 + v < {columns}:
                 B[i, o * 8 + v] = t[v]
 """
-    func = loop_partition()(weft.IRModule({"main": from_source(text)}))["main"]
+    func = loop_partition()(weft.IRModule({"main": script.from_source(text)}))["main"]
     sums = [n for n in ir.walk(func.body) if isinstance(n, tir.For) and n.loop_var.name.startswith("k")]
     conditions = [n for n in ir.walk(func.body) if isinstance(n, tir.IfThenElse)]
     assert len(sums) == 1
@@ -162,7 +161,7 @@ def main(A: T.Buffer((5, 16), "float32"), B: T.Buffer((5, {columns}), "float32")
 @pytest.mark.parametrize("n", [40, 45, 48, 50])
 def test_tiles_with_no_element_inside_are_left_out(n):
     """Blocks of four tiles of eight end behind the last tile: there each access would be masked in all its lanes."""
-    func = from_source(f"""
+    func = script.from_source(f"""
 @T.prim_func
 def main(A: T.Buffer(({n},), "float32"), B: T.Buffer(({n},), "float32")):
     for b, t in T.grid(2, 4):

@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 
 import weft
-from weft import te
-from weft.arith import Analyzer
+from weft import arith, target, te
 from weft.ir import CallIntrin, Var, as_int, const, int64, substitute, walk
-from weft.target import Target
 from weft.tir import BufferLoad, Evaluate, For, ForKind, LetStmt
 from weft.tir.pipeline import lower
 from weft.tir.schedule import schedule_func
 from weft.topi.matmul import matmul_packed
 
-TARGET = Target("llvm -mattr=-amx-tile -l1-cache-ways=12 -l2-cache-bytes=2097152")
+TARGET = target.Target("llvm -mattr=-amx-tile -l1-cache-ways=12 -l2-cache-bytes=2097152")
 K, N, PANEL = 576, 512, 32
 pytestmark = pytest.mark.skipif(TARGET.vector_bits < 512, reason="panels of these widths are tiles of 512-bit vectors")
 
@@ -50,7 +48,7 @@ def test_the_whole_next_panel(rows):
     prefetches = asked_for(lowered)
     assert prefetches
     lines = set()
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for loops, place in prefetches:
         *outer, tiles, steps = loops
         first = {f.loop_var: const(0, f.loop_var.dtype) for f in outer}
@@ -67,7 +65,7 @@ def test_the_whole_next_panel(rows):
 
 def places(around, place, known):
     """Enumerate the values of a place under loops and named values, with those of some variables given."""
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
 
     def value(expr):
         return as_int(analyzer.simplify(substitute(expr, known)))

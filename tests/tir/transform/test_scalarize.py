@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import weft
-from weft import error, te, tir
+from weft import error, script, te, tir
 from weft.ir import DataType, PrimExpr, walk
-from weft.script import from_source
 from weft.tir.transform import scalarize
 
 RNG = np.random.default_rng(3)
@@ -20,7 +19,7 @@ def lanes(func):
 
 def parsed(text, params='A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")'):
     body = "\n".join("    " + line for line in text.strip("\n").splitlines())
-    return from_source(f"@T.prim_func\ndef main({params}):\n{body}")
+    return script.from_source(f"@T.prim_func\ndef main({params}):\n{body}")
 
 
 def check(func, *inputs, size=32):

@@ -7,8 +7,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from weft import tir
-from weft.error import InvalidArgument
+from weft import error, tir
 from weft.ir import walk
 from weft.tir.pipeline import lower
 from weft.tir.transform import InjectSoftwarePipeline
@@ -112,7 +111,7 @@ def test_what_is_no_pipeline_is_refused(stages, orders, message):
     notes = {"software_pipeline_stage": stages, "software_pipeline_order": orders}
     body = weft.ir.rewrite(func.body, lambda n: tir.For(n.loop_var, n.min, n.extent, n.kind, n.body, None, notes)
                            if isinstance(n, tir.For) and n.annotations else n)  # fmt: skip
-    refuses(InvalidArgument, message, InjectSoftwarePipeline(), weft.IRModule({"f": func.replace(body=body)}))
+    refuses(error.InvalidArgument, message, InjectSoftwarePipeline(), weft.IRModule({"f": func.replace(body=body)}))
 
 
 def test_memory_that_iterations_share_is_refused():
@@ -122,4 +121,4 @@ def f(A: T.Buffer((8,), "int32"), C: T.Buffer((8,), "int32")):
         A[0] = i
         C[i] = A[0]
 """)
-    refuses(InvalidArgument, "share 'A'", InjectSoftwarePipeline(), weft.IRModule({"f": func}))
+    refuses(error.InvalidArgument, "share 'A'", InjectSoftwarePipeline(), weft.IRModule({"f": func}))

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import ir, te, tir
-from weft.script import from_source
+from weft import ir, script, te, tir
 from weft.tir.transform import storage_rewrite
 
 RNG = np.random.default_rng(11)
@@ -15,7 +14,7 @@ def check(text, count, size=8, n=None):
     """Rewrite a program of A (input) and D (output); compare, and count what is allocated."""
     body = "\n".join("    " + line for line in text.strip("\n").splitlines())
     head = f'A: T.Buffer(({size},), "float32"), D: T.Buffer(({size},), "float32"), n: T.int32'
-    func = from_source(f"@T.prim_func\ndef main({head}):\n{body}")
+    func = script.from_source(f"@T.prim_func\ndef main({head}):\n{body}")
     shared = storage_rewrite()(func)["main"]
     x = RNG.random(size, "float32")
     want, found, native = (np.zeros(size, "float32") for _ in range(3))
@@ -84,7 +83,7 @@ def test_calls():
                          ('T.call_extern("float32", "first", T.address_of(B[i]))', 2)):  # fmt: skip
         text = START + f"for i in range(8):\n    C[i] = {value}" + END
         body = "\n".join("    " + line for line in text.strip("\n").splitlines())
-        shared = storage_rewrite()(from_source(f"@T.prim_func\ndef main({head}):\n{body}"))["main"]
+        shared = storage_rewrite()(script.from_source(f"@T.prim_func\ndef main({head}):\n{body}"))["main"]
         assert sum(isinstance(s, tir.AllocBuffer) for s in ir.walk(shared.body)) == count
 
 

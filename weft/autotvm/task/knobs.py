@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from weft import ir, te
 from weft.error import InvalidArgument, ScheduleError
-from weft.ir import IntImm, IterVar
-from weft.te import thread_axis
 
 
 class InstantiationError(ScheduleError, ValueError):
@@ -60,12 +59,12 @@ class VirtualAxis(TransformSpace):
         super().__init__()
         self.num_output = 1
         self.name = name or f"axis_{next(self._count)}"
-        if isinstance(var, (int, IntImm)):
+        if isinstance(var, (int, ir.IntImm)):
             self.length = int(var)
-        elif isinstance(var, IterVar):
+        elif isinstance(var, ir.IterVar):
             self.name = var.var.name
             extent = var.dom.extent if var.dom is not None else None
-            self.length = extent.value if isinstance(extent, IntImm) else -1
+            self.length = extent.value if isinstance(extent, ir.IntImm) else -1
         elif isinstance(var, VirtualAxis):
             self.length = var.length
         else:
@@ -284,7 +283,7 @@ class AnnotateEntity:
             elif ann == "fuse":
                 axes[i + 1] = sch[op].fuse(axes[i], axes[i + 1])
             elif ann != "none":
-                sch[op].bind(axes[i], thread_axis(ann))
+                sch[op].bind(axes[i], te.thread_axis(ann))
         return axes
 
     def __repr__(self) -> str:

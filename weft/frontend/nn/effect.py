@@ -6,7 +6,6 @@ from typing import Any
 
 from weft import error, ir, relax
 from weft.frontend.nn.tensor import builder
-from weft.relax import Var as RelaxVar
 from weft.relax.op import null_value
 
 
@@ -21,7 +20,7 @@ class Effect:
         """Emit the first values and return their variables."""
         raise NotImplementedError
 
-    def create(self, name_hint: str) -> list[RelaxVar]:
+    def create(self, name_hint: str) -> list[relax.Var]:
         """Make the variables by which a function receives the state, and use them from now on."""
         raise NotImplementedError
 
@@ -49,9 +48,9 @@ class IOEffect(Effect):
         """Emit the null value."""
         return [builder.emit(null_value(), f"{name_hint}.io" if name_hint else "_io")]
 
-    def create(self, name_hint: str) -> list[RelaxVar]:
+    def create(self, name_hint: str) -> list[relax.Var]:
         """Make one variable."""
-        self.effect = RelaxVar(f"{name_hint}.io" if name_hint else "_io", ir.AnyType())
+        self.effect = relax.Var(f"{name_hint}.io" if name_hint else "_io", ir.AnyType())
         return [self.effect]
 
     def set_state(self, state_vars: list[Any]) -> None:

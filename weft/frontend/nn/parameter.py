@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft import error, ir
+from weft import error, ir, relax, runtime
 from weft.frontend.nn.tensor import Tensor, dimensions, get_default_dtype
-from weft.relax import Var as RelaxVar
-from weft.runtime import Tensor as RuntimeTensor
 from weft.runtime import from_dlpack, tensor
 
 
@@ -25,11 +23,11 @@ class Parameter(Tensor):
 
     def __init__(self, shape: Sequence[Any], dtype: str | None = None) -> None:
         ty = ir.tensor_type(dimensions(shape), str(ir.DataType(dtype or get_default_dtype())))
-        super().__init__(_expr=RelaxVar("param", ty))
-        self._data: RuntimeTensor | None = None
+        super().__init__(_expr=relax.Var("param", ty))
+        self._data: runtime.Tensor | None = None
 
     @property
-    def data(self) -> RuntimeTensor | None:
+    def data(self) -> runtime.Tensor | None:
         """The value, or None while it has none."""
         return self._data
 
@@ -83,4 +81,4 @@ class Parameter(Tensor):
                 found=dtype,
                 help="call module.to(dtype) before values are set",
             )
-        self._expr = RelaxVar("param", ir.tensor_type(self._expr.ty.shape, str(ir.DataType(dtype))))
+        self._expr = relax.Var("param", ir.tensor_type(self._expr.ty.shape, str(ir.DataType(dtype))))

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from weft import ir
+from weft import ir, relax
 from weft.frontend.nn.exporter import Exporter, expression
 from weft.frontend.nn.tensor import Object, Tensor, builder, emit, wrap_nested
-from weft.relax import Var as RelaxVar
 
 
 class SubroutineMixin:
@@ -42,12 +41,12 @@ class _Trace:
     def __init__(self, module: Any) -> None:
         self.module = module
         self.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(module).__name__).lower()
-        self.params: list[RelaxVar] = []
+        self.params: list[relax.Var] = []
         self.passed: list[Any] = []
         self.effects: list[tuple[Any, list[Any]]] = []
 
-    def _parameter(self, name: str, value: Any, ty: Any = None) -> RelaxVar:
-        var = RelaxVar(name, ty or value.ty)
+    def _parameter(self, name: str, value: Any, ty: Any = None) -> relax.Var:
+        var = relax.Var(name, ty or value.ty)
         self.params.append(var)
         self.passed.append(value)
         return var

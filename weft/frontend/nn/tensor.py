@@ -14,11 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import error, ir, relax
+from weft import error, ir, relax, runtime
 from weft.op import make_call
 from weft.operators import operator, operators
-from weft.relax import Var as RelaxVar
-from weft.runtime import Tensor as RuntimeTensor
 from weft.spelling import also_called
 
 _HERE = (str(Path(__file__).parent), operators.__code__.co_filename)
@@ -179,7 +177,7 @@ class Tensor(_Operators):
     @staticmethod
     def from_const(data: Any) -> Tensor:
         """Make a constant of an array, a tensor or nested lists; NumPy's default, float64, becomes float32."""
-        wide = not isinstance(data, RuntimeTensor) and np.asarray(data).dtype == np.float64
+        wide = not isinstance(data, runtime.Tensor) and np.asarray(data).dtype == np.float64
         return Tensor(_expr=ir.constant(np.asarray(data, np.float32) if wide else data))
 
     @staticmethod
@@ -191,7 +189,7 @@ class Tensor(_Operators):
     @also_called(struct_info="ty")
     def from_ty(ty: ir.TensorType, name: str = "tensor") -> Tensor:
         """Make a variable of a type."""
-        return Tensor(_expr=RelaxVar(name, ty))
+        return Tensor(_expr=relax.Var(name, ty))
 
     from_struct_info = from_ty
 
@@ -253,7 +251,7 @@ class Object:
     """A value that is no tensor, such as a cache of the runtime."""
 
     def __init__(self, *, _expr: ir.Expr, _name: str) -> None:
-        self._expr = _expr if isinstance(_expr, RelaxVar) else emit(_expr, _name)
+        self._expr = _expr if isinstance(_expr, relax.Var) else emit(_expr, _name)
         ty = getattr(self._expr, "ty", None)
         if isinstance(ty, (ir.TensorType, ir.TupleType)):
             raise error.InvalidArgument("an nn.Object is no tensor and no tuple", found=str(ty))
@@ -269,7 +267,7 @@ def wrap_nested(expr: ir.Expr, name: str = "") -> Any:
     InvalidArgument
         When it is neither tensor nor tuple.
     """
-    if not isinstance(expr, RelaxVar):
+    if not isinstance(expr, relax.Var):
         expr = emit(expr, name)
     ty: Any = expr.ty
     if isinstance(ty, ir.TensorType):

@@ -8,20 +8,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft import ir, relax
+from weft import ir, registry, relax
 from weft.error import ModelImportError, ParseError, UnsupportedOperator, WeftError, own_errors, require
 from weft.frontend.building import DAMAGE, Builder, objects
 from weft.frontend.complex_arithmetic import Arithmetic, Complex, joined, split
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.stablehlo.text import Func, Operation, Region, Type, parse
-from weft.registry import Registry
 
 _SIZES = 16
 """So many constants are computed with as sizes."""
 _CALLS = ("call", "func.call", "stablehlo.composite")
 _RETURNS = ("return", "func.return", "stablehlo.return")
 
-CONVERTERS: Registry[Callable[..., Any]] = Registry(once=True)
+CONVERTERS: registry.Registry[Callable[..., Any]] = registry.Registry(once=True)
 ON_SIZES: dict[str, Callable[..., Any]] = {}
 """What operations do to arrays of sizes: ``f(node, *arrays)``."""
 

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from weft import ir
-from weft.error import ParseError, UnsupportedOperator
+from weft import error, ir
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<value>%[\w$.-]+(?:\#\d+)?)|(?P<block>\^[\w$.-]+)
@@ -92,7 +91,7 @@ def tensor_type(text: str) -> Type:
     names = {"f": "float", "i": "int", "ui": "uint", "si": "int"}
     dtype = _DTYPES.get(element) or (names[match[1]] + match[2] if match else "")
     if dtype in ("", "int2", "uint2") or not text.startswith("tensor<"):
-        raise UnsupportedOperator("a type of StableHLO is not supported", found=text)
+        raise error.UnsupportedOperator("a type of StableHLO is not supported", found=text)
     return Type(tuple(-1 if d == "?" else int(d) for d in dims), dtype, real != body)
 
 
@@ -141,7 +140,7 @@ class _Reader:
         line = self.line
         place = self.tokens[self.at][2] if self.at < len(self.tokens) else len(self.text)
         where = ir.Span("StableHLO", line, column=int(place - self.starts[line - 1]) + 1)
-        raise ParseError("this is not StableHLO", where=where, expected=expected, found=self.word or "the end")
+        raise error.ParseError("this is not StableHLO", where=where, expected=expected, found=self.word or "the end")
 
     # --- the module ---------------------------------------------------------------------------------------------------
 

@@ -14,11 +14,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft import ir, relax
+from weft import ir, registry, relax
 from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
 from weft.frontend.building import DAMAGE, Builder, objects
 from weft.frontend.dataflow import to_dataflow
-from weft.registry import Registry
 from weft.relax.interpreter import evaluate
 
 _DTYPES = ("float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64",
@@ -27,7 +26,7 @@ _SMALL = 4096
 """What is computed from constants of up to this many elements is a constant."""
 Custom = Mapping[str, Callable[..., Any]]
 
-CONVERTERS: Registry[Callable[..., Any]] = Registry(once=True)
+CONVERTERS: registry.Registry[Callable[..., Any]] = registry.Registry(once=True)
 ON_SIZES: dict[str, Callable[..., Any]] = {}
 """What operators do to arrays of sizes: ``f(node, *arrays)``."""
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import error, ir, topi
-from weft.op import make_call
+from weft import error, ir, op, topi
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Var
 from weft.runtime import Tensor, tensor
@@ -43,7 +42,7 @@ def emit_te(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
 
 def _marked(mark: str, value: Any) -> Any:
     """A value with a mark for Gradient, which it is told apart by; what is no expression stays."""
-    return make_call(f"grad.{mark}_checkpoint")(value) if isinstance(value, ir.Expr) else value
+    return op.make_call(f"grad.{mark}_checkpoint")(value) if isinstance(value, ir.Expr) else value
 
 
 def checkpoint(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import error, ir, te, tir
-from weft.op import make_call
+from weft import error, ir, op, te, tir
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import call_tir, is_op
 from weft.relax.rewriter import rewrite_bindings
@@ -72,7 +71,7 @@ class _Altered:
                                         expected=f"{len(args)} of arguments and {len(types)} of results, or none",
                                         found=str(len(maps)))  # fmt: skip
         maps = maps or [None] * count
-        move = make_call("layout_transform")
+        move = op.make_call("layout_transform")
         moved = [a if m is None else bb.emit(move(a, index_map=m)) for a, m in zip(args, maps, strict=False)]
         parts = list(zip(types, maps[len(args) :], strict=True))
         outs = [t if m is None else ir.tensor_type(m.map_shape(t.shape), t.dtype) for t, m in parts]
@@ -97,7 +96,7 @@ class _Altered:
         if layout is None:
             return value
         inverse, padded = layout.non_surjective_inverse(ty.shape)
-        new = self.bb.atom(make_call("layout_transform")(value, index_map=inverse))
+        new = self.bb.atom(op.make_call("layout_transform")(value, index_map=inverse))
         if padded is ir.FALSE or ir.as_int(padded) == 0:
             return new
         key = len(ty.shape), str(ty.dtype)

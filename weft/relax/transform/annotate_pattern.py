@@ -1,12 +1,11 @@
 """AnnotateTIROpPattern: kernels say how they may be fused."""
 
-from weft.ir import IRModule, function_pass
+from weft import ir, tir
 from weft.relax.analysis.tir_pattern import tir_op_pattern
-from weft.tir import PrimFunc
 
 
-@function_pass(kind=PrimFunc, name="AnnotateTIROpPattern")
-def annotate_tir_op_pattern(func: PrimFunc, mod: IRModule) -> PrimFunc:
+@ir.function_pass(kind=tir.PrimFunc, name="AnnotateTIROpPattern")
+def annotate_tir_op_pattern(func: tir.PrimFunc, mod: ir.IRModule) -> tir.PrimFunc:
     """Give each kernel without one the attribute ``op_pattern``: what it does with its elements.
 
     Requires: ``tir.well_formed``.

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ir import Expr, ExprVar, Function, IRModule, Pass, PrimExpr, TensorType, constant, prim_value, substitute
 from weft.relax.expr_functor import PyExprMutator
@@ -90,7 +89,7 @@ class Retype(PyExprMutator):
 
 def simplify_types(func: Function) -> Function:
     """Write the dimensions that follow from others simpler: ``n * 32`` for ``2 * n * 16``."""
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
 
     def simpler(ty: ir.Type) -> ir.Type:
         return ir.rewrite(ty, lambda n: analyzer.simplify(n) if isinstance(n, PrimExpr) else n)

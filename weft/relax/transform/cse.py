@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.relax.transform.common_subexpr import Eliminator
 from weft.relax.unused import remove_all_unused
 from weft.tir import PrimFunc
@@ -78,7 +77,7 @@ def dead_code_elimination(mod: ir.IRModule, entry_functions: Sequence[str] | Non
     names = {v.name_hint for v in mod}
     unknown = [n for n in entry_functions or () if n not in names]
     if unknown:
-        raise InvalidArgument(f"the module has no function '{unknown[0]}'", expected=", ".join(sorted(names)))
+        raise error.InvalidArgument(f"the module has no function '{unknown[0]}'", expected=", ".join(sorted(names)))
     functions: dict[str, Any] = {
         v.name_hint: remove_all_unused(f, mod) if isinstance(f, ir.Function) else f for v, f in mod.items()
     }

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft import ir
-from weft.op import make_call
+from weft import ir, op, tir
 from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr
 from weft.relax.rewriter import rewrite_bindings
 from weft.relax.transform.infer_layout import has_blocks, infer_layouts, initial_layout
 from weft.relax.transform.panels import permute
-from weft.tir import BijectiveLayout
 from weft.tir.schedule import IndexMap
 
 if TYPE_CHECKING:
@@ -81,7 +79,7 @@ class _Converter:
         if found.output == own and have == inputs == tuple(found.inputs):
             return call
         name = call.op.name.removeprefix("relax.")  # type: ignore[union-attr]
-        new = make_call(name)(*args, **dict(found.attrs.items))
+        new = op.make_call(name)(*args, **dict(found.attrs.items))
         if isinstance(binding.var, DataflowVar) or found.output == own:
             return self.bound(binding, new, found.output, bb)
         var = bb.emit(new)
@@ -121,14 +119,14 @@ class _Converter:
             fields = e.fields if isinstance(e, ir.Tuple) else [ir.TupleGetItem(e, i) for i in range(len(have))]
             return ir.Tuple(tuple(self.to(f, to, v) for f, to, v in zip(fields, layout, have, strict=True)))
         if has_blocks(have) or has_blocks(layout):
-            return make_call("layout_transform")(e, index_map=_index_map(have, layout))
+            return op.make_call("layout_transform")(e, index_map=_index_map(have, layout))
         return permute(e, tuple(have.index(c) for c in layout))
 
 
 def _index_map(have: str, layout: str) -> IndexMap:
     """Return where the elements of a tensor in one layout lie in another."""
     variables = tuple(ir.Var(f"i{n}", "int32") for n in range(sum(map(str.isalpha, have))))
-    return IndexMap(variables, BijectiveLayout(have, layout).forward_index(variables))
+    return IndexMap(variables, tir.BijectiveLayout(have, layout).forward_index(variables))
 
 
 def _initial(layout: Any) -> Any:

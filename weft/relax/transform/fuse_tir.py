@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.relax.core_ops import call_tir, call_tir_inplace, is_op
 from weft.relax.effects import written_arguments
 from weft.relax.expr import SeqExpr
@@ -220,7 +219,7 @@ def _like(buffer: Buffer, name: str, mapping: dict[Any, Any]) -> Buffer:
 
 def _dimension(d: Any, mapping: dict[Any, Any]) -> Any:
     new = ir.substitute(d, mapping)
-    return new if new is d or isinstance(new, (ir.IntImm, ir.Var)) else Analyzer().simplify(new)
+    return new if new is d or isinstance(new, (ir.IntImm, ir.Var)) else arith.Analyzer().simplify(new)
 
 
 def _merge(func: ir.Function, mod: ir.IRModule) -> _Kernel | None:

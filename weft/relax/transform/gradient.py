@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft import ir
+from weft import ir, op
 from weft.error import InvalidArgument, UnsupportedOperator
-from weft.op import get_op_def, list_ops, make_call
 from weft.relax import gradient_more_rules as gradient_more_rules  # its import registers rules
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
@@ -114,7 +113,7 @@ class _Adjoint:
             for b in self.forward.bindings:
                 self.bb.emit_normalized(b)
             ty = self.target.ty
-            self.set(self.target, make_call("ones")(ir.shape_expr(ty.shape), ty.dtype))
+            self.set(self.target, op.make_call("ones")(ir.shape_expr(ty.shape), ty.dtype))
             for b in reversed(self.forward.bindings):
                 if b.var in self.adjoint:
                     self.back(b)
@@ -203,7 +202,7 @@ class _Adjoint:
         if isinstance(ty, ir.TupleType):
             pairs = range(len(ty.fields))
             return ir.Tuple(tuple(self.plus(self.field(a, i), self.field(b, i)) for i in pairs))
-        return make_call("add")(a, b)
+        return op.make_call("add")(a, b)
 
     def typed(self, expr: ir.Expr) -> Any:
         """Infer the type of an expression, binding what is nested in it."""
@@ -215,7 +214,7 @@ class _Adjoint:
             return ir.Tuple(tuple(self.zeros(f) for f in ty.fields))
         if not isinstance(ty, ir.TensorType) or ty.shape is None:
             raise InvalidArgument("the adjoint of a value needs its shape", found=str(ty))
-        return make_call("zeros")(ir.shape_expr(ty.shape), ty.dtype)
+        return op.make_call("zeros")(ir.shape_expr(ty.shape), ty.dtype)
 
 
 class _Checkpoints:
@@ -319,9 +318,9 @@ def _taken_apart(_binding: Any, value: Any, _bb: BlockBuilder) -> ir.Expr | None
     """Write an operator without a gradient of its own as simpler ones, if its declaration says how."""
     if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
         return None
-    if value.op.name.removeprefix("relax.") not in list_ops() or value.op.get_attr("FPrimalGradient") is not None:
+    if value.op.name.removeprefix("relax.") not in op.list_ops() or value.op.get_attr("FPrimalGradient") is not None:
         return None
-    decompose = get_op_def(value.op).decompose
+    decompose = op.get_op_def(value.op).decompose
     return None if decompose is None else decompose(*value.args, **dict(value.attrs.items))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-from weft import error, ir, op
+from weft import error, ir, op, te
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, call_tir, is_op
 from weft.relax.effects import mutable_variables
@@ -21,7 +21,6 @@ from weft.relax.te_bridge import fresh_output, undefined_vars
 from weft.relax.transform.call_sites import used_as_values
 from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
 from weft.target import Target
-from weft.te import Tensor as TETensor
 from weft.te import compute, kernel_of_stages, placeholder
 
 _BUILTIN = ("relax.reshape",)
@@ -39,7 +38,7 @@ class KernelSource(NamedTuple):
     def anchor(self) -> tuple[Any, ...] | None:
         """Name the one operator that the others go with, and what it gets: tensors of constant shapes, attributes."""
         found = [c for c in self.calls if c[3] == op.Fusion.ANCHOR]
-        if len(found) != 1 or not all(isinstance(a, TETensor) for a in found[0][1]):
+        if len(found) != 1 or not all(isinstance(a, te.Tensor) for a in found[0][1]):
             return None
         name, args, attrs, _ = found[0]
         if not all(isinstance(d, ir.IntImm) for a in args for d in a.shape):
@@ -251,7 +250,7 @@ class _Legalizer:
         return call_tir(gvar, inputs.exprs, out_types, extra or None)
 
     def kernel(
-        self, steps: Sequence[_Step], tensors: list[TETensor], in_place: tuple[int, ...], name: str
+        self, steps: Sequence[_Step], tensors: list[te.Tensor], in_place: tuple[int, ...], name: str
     ) -> tuple[ir.GlobalVar, list[ir.Var]]:
         """Make the kernel of operators, and list the variables that it takes besides the tensors."""
         results: list[Any] = []
@@ -347,9 +346,9 @@ class _Inputs:
 
     def __init__(self, env: dict[ir.Expr, ir.Expr]) -> None:
         self.env = env
-        self.about: dict[TETensor, Any] = {}  # what a kernel may depend on
+        self.about: dict[te.Tensor, Any] = {}  # what a kernel may depend on
         self.exprs: list[ir.Expr] = []
-        self.tensors: list[TETensor] = []
+        self.tensors: list[te.Tensor] = []
 
     def to_te(self, arg: Any, produced: dict[ir.Expr, Any]) -> Any:
         """Convert an argument to what an operator's ``lower`` takes."""
@@ -377,7 +376,7 @@ class _Inputs:
             return self.placeholder(arg, ty)
         return getattr(arg, "value", arg)
 
-    def placeholder(self, arg: ir.Expr, ty: ir.TensorType) -> TETensor:
+    def placeholder(self, arg: ir.Expr, ty: ir.TensorType) -> te.Tensor:
         """Return the placeholder of a tensor, one for each distinct expression."""
         for e, t in zip(self.exprs, self.tensors, strict=True):
             if e is arg:
@@ -400,10 +399,10 @@ class _Inputs:
         """What is equal for arguments of :meth:`to_te` that are lowered alike."""
         if type(arg) in (tuple, list):
             return tuple(self.key(a) for a in arg)
-        return self.about[arg] if isinstance(arg, TETensor) else _key(arg)
+        return self.about[arg] if isinstance(arg, te.Tensor) else _key(arg)
 
 
-def _scalar_constant(arg: ir.Constant) -> TETensor:
+def _scalar_constant(arg: ir.Constant) -> te.Tensor:
     value = ir.const(arg.data.numpy().reshape(()).item(), str(arg.data.dtype))
     return compute(arg.ty.shape, lambda *_: value, name="scalar")  # type: ignore[union-attr]
 

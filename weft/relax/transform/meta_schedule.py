@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import weft
-from weft.error import InvalidArgument
+from weft import error, tir
 from weft.ir import Call, Function, GlobalVar, IRModule, Pass, walk
 from weft.relax.transform.bind_params import BindParams
 from weft.spelling import also_called
 from weft.target import Target, TargetLike
-from weft.tir import PrimFunc
 
 
 def extract_tasks(
@@ -42,7 +41,7 @@ def extract_tasks(
     found: dict[str, weft.meta_schedule.ExtractedTask] = {}
     for var, func in mod.items():
         weight = calls[var.name_hint]
-        if not isinstance(func, PrimFunc) or not weight or func.attrs.get("tir.is_scheduled"):
+        if not isinstance(func, tir.PrimFunc) or not weight or func.attrs.get("tir.is_scheduled"):
             continue
         kernel = IRModule({"main": func.with_attr("global_symbol", var.name_hint)})
         key = weft.meta_schedule.database.workload_hash(kernel)
@@ -111,7 +110,7 @@ def tune_relax(
 def _current_target() -> Target:
     target = Target.current()
     if target is None:
-        raise InvalidArgument("there is no current target", help="use `with Target('llvm'):`")
+        raise error.InvalidArgument("there is no current target", help="use `with Target('llvm'):`")
     return target
 
 
@@ -155,7 +154,7 @@ def MetaScheduleTuneTIR(work_dir: str, max_trials_global: int) -> Pass:
 
     def run(mod: IRModule) -> IRModule:
         """Tune."""
-        functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, PrimFunc)}
+        functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, tir.PrimFunc)}
         open_ones = {n: f for n, f in functions.items() if not f.attrs.get("tir.is_scheduled")}
         if open_ones and max_trials_global > 0:
             target = _current_target()
@@ -190,11 +189,11 @@ def MetaScheduleApplyDatabase(work_dir: str | None = None, enable_warning: bool 
         current = work_dir is None
         database = search.Database.current() if current else search.database.create("json", work_dir=work_dir)
         if database is None:
-            raise InvalidArgument("there is no database", help="use `with database:`, or pass work_dir")
+            raise error.InvalidArgument("there is no database", help="use `with database:`, or pass work_dir")
         functions: dict[Any, Any] = {}
         for var, func in mod.items():
             functions[var] = func
-            if not isinstance(func, PrimFunc) or func.attrs.get("tir.is_scheduled"):
+            if not isinstance(func, tir.PrimFunc) or func.attrs.get("tir.is_scheduled"):
                 continue
             kernel = IRModule({"main": func})
             sch = database.query_schedule(kernel, target, var.name_hint)

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from weft.arith import Analyzer
+from weft import arith, op
 from weft.ir import Call, Expr, Function, IRModule, as_int, function_pass, int64, shape_expr
-from weft.op import make_call
 from weft.relax.core_ops import is_op
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
 
@@ -65,10 +64,10 @@ def reshape_before_slice(func: Function, mod: IRModule) -> Function:
         if key not in shaped:
             *outer, width = source.ty.shape
             shaped[key] = bb.emit(
-                make_call("reshape")(source, shape_expr((*outer, int64(as_int(width) // size), int64(size))))  # type: ignore[operator]
+                op.make_call("reshape")(source, shape_expr((*outer, int64(as_int(width) // size), int64(size))))  # type: ignore[operator]
             )
         axis = source.ty.ndim - 1
-        return make_call("strided_slice")(shaped[key], axes=(axis,), begin=(begin,), end=(end,), assume_inbound=True)
+        return op.make_call("strided_slice")(shaped[key], axes=(axis,), begin=(begin,), end=(end,), assume_inbound=True)
 
     return rewrite_bindings(func, mod, rule)
 
@@ -88,7 +87,7 @@ def _rows_of(part: Call, reshape: Call) -> tuple[int, int, int] | None:
     length = as_int(before[axis])
     if begin is None or not width or not size or length is None or begin < 0:
         return None
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     same = all(a is b or analyzer.can_prove_equal(a, b) for a, b in zip(before[:axis], after[:axis], strict=True))
     if not same or begin % size or length % size or width % size or begin + length > width:
         return None

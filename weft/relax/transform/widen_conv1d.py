@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft import ir, runtime
+from weft import ir, registry, runtime
 from weft.op import Layout, get_op_def, in_places, make_call
-from weft.registry import Registry
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
 
@@ -120,7 +119,7 @@ class _Wide:
 
 
 _Rule = Callable[[_Wide, ir.Call, Any], "ir.Call | None"]
-_RULES: Registry[_Rule] = Registry()
+_RULES: registry.Registry[_Rule] = registry.Registry()
 
 
 def _pair(value: Any) -> tuple[int, int]:

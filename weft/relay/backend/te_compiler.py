@@ -3,10 +3,8 @@
 import functools
 from typing import Any, cast
 
-from weft import ir, tir
+from weft import ir, relax, tir
 from weft.error import LoweringError
-from weft.ir import IRModule
-from weft.relax import compile_kernels
 from weft.relay.build_module import as_target, lower_to_graph
 from weft.relay.expr import Function
 from weft.relay.infer import infer_module
@@ -27,7 +25,7 @@ class LoweredFunction:
     """
 
     def __init__(self, source: Function, target: Target) -> None:
-        lowered, graph = lower_to_graph(infer_module(IRModule({"main": source})), target)
+        lowered, graph = lower_to_graph(infer_module(ir.IRModule({"main": source})), target)
         self.target = target
         self.funcs = lowered.with_functions({v: f for v, f in lowered.items() if not isinstance(f, ir.Function)})
         called = [n for n in graph.nodes if n.function is not None]
@@ -72,7 +70,7 @@ class TECompiler:
             When it is more than one kernel.
         """
         lowered = self.lower(source_func, target)
-        module = compile_kernels(lowered.funcs, lowered.target)
+        module = relax.compile_kernels(lowered.funcs, lowered.target)
         assert module is not None
         return module[lowered.single().name_hint]
 

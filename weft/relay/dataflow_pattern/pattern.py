@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft import ir
-from weft.ir import Attrs, Op, as_shape
-from weft.operators import operator
+from weft import ir, operators
 
 __all__ = [
     "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern", "DominatorPattern",
@@ -33,10 +31,10 @@ class DFPattern:
     def __or__(self, other: DFPattern) -> AltPattern:
         return AltPattern(self, other)
 
-    __add__ = operator(_called, "add")
-    __sub__ = operator(_called, "subtract")
-    __mul__ = operator(_called, "multiply")
-    __truediv__ = operator(_called, "divide")
+    __add__ = operators.operator(_called, "add")
+    __sub__ = operators.operator(_called, "subtract")
+    __mul__ = operators.operator(_called, "multiply")
+    __truediv__ = operators.operator(_called, "divide")
 
     def parts(self) -> list[DFPattern]:
         """List the patterns that this one is made of, in the order in which they are matched."""
@@ -197,16 +195,16 @@ class ShapePattern(_Restricted):
 
     def __init__(self, pattern: DFPattern, shape: Sequence[Any]) -> None:
         super().__init__(pattern)
-        self.dims = as_shape(shape)
+        self.dims = ir.as_shape(shape)
         self.shape = list(shape)
 
 
 class AttrPattern(_Restricted):
     """What a pattern matches, with attributes."""
 
-    def __init__(self, pattern: DFPattern, attrs: Mapping[str, Any] | Attrs) -> None:
+    def __init__(self, pattern: DFPattern, attrs: Mapping[str, Any] | ir.Attrs) -> None:
         super().__init__(pattern)
-        self.attrs: dict[str, Any] = dict(attrs.items) if isinstance(attrs, Attrs) else dict(attrs)
+        self.attrs: dict[str, Any] = dict(attrs.items) if isinstance(attrs, ir.Attrs) else dict(attrs)
 
 
 class DominatorPattern(DFPattern):
@@ -235,7 +233,7 @@ def is_expr(expr: ir.Expr) -> DFPattern:
 
 def is_op(op_name: str) -> DFPattern:
     """Match an operator; called, its calls: ``is_op("add")(wildcard(), is_constant())``."""
-    return ExprPattern(Op.get(op_name))
+    return ExprPattern(ir.Op.get(op_name))
 
 
 def is_tuple(fields: Sequence[DFPattern] | None) -> DFPattern:

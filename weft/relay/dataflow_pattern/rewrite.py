@@ -9,7 +9,6 @@ from msgspec import structs
 
 from weft import ir
 from weft.error import InvalidArgument
-from weft.ir import IRModule, Op, structural_equal
 from weft.ir.deep import with_deep_stack
 from weft.relay.adt import Match
 from weft.relay.dataflow_pattern import pattern as patterns
@@ -59,7 +58,7 @@ class _Grouper:
         body = extracted.mutate(root)
         nodes = self.matcher.graph.nodes
         for e, made in extracted.memo.items():
-            if isinstance(e, (Op, Function, Constant)):
+            if isinstance(e, (ir.Op, Function, Constant)):
                 continue
             if e in self._member:
                 return
@@ -85,7 +84,7 @@ class _Grouper:
             elif p.parts():
                 continue
             for e in exprs:
-                if e not in inside and not isinstance(e, (Op, Function)) and not self._embeds(p, e):
+                if e not in inside and not isinstance(e, (ir.Op, Function)) and not self._embeds(p, e):
                     inputs.setdefault(e, Var(f"FunctionVar_{len(self.groups)}_{len(inputs)}"))
         return inputs
 
@@ -138,7 +137,7 @@ def _untyped(made: Any) -> Any:
 
 def _label(expr: Any) -> str:
     if type(expr) is Call:
-        return f"{expr.op.name}_" if isinstance(expr.op, Op) else "Call_"
+        return f"{expr.op.name}_" if isinstance(expr.op, ir.Op) else "Call_"
     if type(expr) is TupleGetItem:
         return f"TupleGetItem{expr.index}_"
     return {Tuple: "Tuple_", Function: "Function", Let: "Let_", If: "If_", Match: "Match_"}.get(type(expr), "")
@@ -178,7 +177,7 @@ class DFPatternCallback:
 
 
 def rewrite(
-    callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: ir.Expr, mod: IRModule | None = None
+    callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: ir.Expr, mod: ir.IRModule | None = None
 ) -> Any:
     """Rewrite an expression by callbacks, in turn, until nothing changes.
 
@@ -201,7 +200,7 @@ def rewrite(
             if callback.require_type:
                 expr = _typed(expr, mod)
             expr = with_deep_stack(lambda e=expr, c=callback: _rewritten(c, e))
-        if given[-1].rewrite_once or structural_equal(last, expr):
+        if given[-1].rewrite_once or ir.structural_equal(last, expr):
             return expr
     raise InvalidArgument(f"an expression still changes after {_MOST_ROUNDS} rounds of rewriting",
                           help="do callbacks undo what others do?")  # fmt: skip
@@ -231,8 +230,8 @@ def _mutate(expr: Any, groups: dict[Any, _Group], apply: Callable[..., Any], mem
     return go(expr)
 
 
-def _typed(expr: Any, mod: IRModule | None) -> Any:
-    program = IRModule() if mod is None else mod.copy()
+def _typed(expr: Any, mod: ir.IRModule | None) -> Any:
+    program = ir.IRModule() if mod is None else mod.copy()
     name = program.fresh_name("_tmp")
     program[name] = expr if type(expr) is Function else expr.in_function()
     func: Any = infer_module(program)[name]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.error import LoweringError
+from weft import error, ir
 from weft.relay.analysis import all_dtypes, free_vars
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Let, Tuple, TupleGetItem, Var
 from weft.relay.infer import infer_module
@@ -14,7 +13,7 @@ from weft.relay.walk import rewrite, subexpressions
 _CONVERTING = {"add", "multiply", "right_shift", "clip", "round", "cast"}
 
 
-class NotIntegral(LoweringError, AssertionError):
+class NotIntegral(error.LoweringError, AssertionError):
     """A network that was to compute with integers alone has other operators."""
 
 

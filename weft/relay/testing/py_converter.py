@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
-from weft.error import EvaluationError, InvalidArgument
+from weft import error, ir
 from weft.ir import Attrs, IRModule, Op
 from weft.relay import adt, expr
 from weft.relay.operate import operate
@@ -58,7 +57,7 @@ def run_as_python(e: Any, mod: IRModule | None = None, target: TargetLike = "llv
         return lambda *args: ConstructorValue.of(made.tag, args, made)
 
     def no_clause(value: Any) -> None:
-        raise EvaluationError("no clause of the match takes the value", found=type(value).__name__)
+        raise error.EvaluationError("no clause of the match takes the value", found=type(value).__name__)
 
     names: dict[str, Any] = {
         "array": lambda text: ir.load_json(text).data.numpy(), "constructor": constructor, "cell": RefValue.of,
@@ -81,7 +80,7 @@ class _Writer:
     def of(self, e: Any) -> str:
         """Return the Python expression of one in normal form."""
         if type(e) not in _EXPRESSIONS:
-            raise InvalidArgument("to_python: this is no Relay expression", found=type(e).__name__)
+            raise error.InvalidArgument("to_python: this is no Relay expression", found=type(e).__name__)
         return _EXPRESSIONS[type(e)](self, e)
 
     def all(self, exprs: Any) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft import error, ir
-from weft.registry import Registry
+from weft import error, ir, registry
 from weft.relay.expr import Call, Constant, GlobalVar, Tuple
 from weft.relay.vm.function_code import FunctionCode, I
 
 Rule = Callable[[Call, FunctionCode, int | None], int | None]
 
-OPERATORS: Registry[Rule] = Registry()
+OPERATORS: registry.Registry[Rule] = registry.Registry()
 """By the operator's name; a rule that returns None has no result but the empty tuple."""
 
 

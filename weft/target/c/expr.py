@@ -1,10 +1,9 @@
 """Expressions of host functions as C, beside what all languages like C share."""
 
-from weft import ir
+from weft import ir, tir
 from weft.error import CodegenError
 from weft.target import clike
 from weft.target.c.emitter import HostEmitter
-from weft.tir import BufferLoad
 
 EXPR = ir.Dispatch("C expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
 
@@ -71,7 +70,7 @@ def _packed(e: ir.CallIntrin, s: HostEmitter) -> str:
 
 
 def _address(e: ir.CallIntrin, s: HostEmitter) -> str:
-    if not isinstance(e.args[0], BufferLoad):
+    if not isinstance(e.args[0], tir.BufferLoad):
         raise s.refuse(e)
     return f"((void*)&{s.element(e.args[0].buffer, e.args[0].indices)})"
 

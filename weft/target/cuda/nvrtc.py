@@ -12,8 +12,7 @@ import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft import environment
-from weft.error import CodegenError, InvalidArgument, MissingDependency
+from weft import environment, error
 
 __all__ = ["compile_cuda", "have_fp16", "nvrtc_version"]
 
@@ -45,7 +44,7 @@ def _open(candidates: Sequence[str]) -> ctypes.CDLL:
             return ctypes.CDLL(candidate)
         except OSError as e:
             failures.append(str(e))
-    raise MissingDependency(
+    raise error.MissingDependency(
         "compiling CUDA C needs the library NVRTC",
         expected="one of " + ", ".join(candidates),
         found="; ".join(failures),
@@ -66,7 +65,7 @@ def _library() -> ctypes.CDLL:
 
 def _check(library: ctypes.CDLL, status: int, doing: str) -> None:
     if status != 0:
-        raise CodegenError(f"NVRTC: {doing} failed", found=library.nvrtcGetErrorString(status).decode())
+        raise error.CodegenError(f"NVRTC: {doing} failed", found=library.nvrtcGetErrorString(status).decode())
 
 
 def nvrtc_version() -> tuple[int, int]:
@@ -118,11 +117,11 @@ def compile_cuda(
         When NVRTC cannot be opened.
     """
     if target_format not in _OUTPUTS:
-        raise InvalidArgument(
+        raise error.InvalidArgument(
             f"NVRTC makes no '{target_format}'", expected="'cubin' or 'ptx'", found=repr(target_format)
         )
     if re.fullmatch(r"sm_\d+[af]?", arch) is None:
-        raise InvalidArgument("not a CUDA architecture", expected="'sm_80', 'sm_90', ...", found=repr(arch))
+        raise error.InvalidArgument("not a CUDA architecture", expected="'sm_80', 'sm_90', ...", found=repr(arch))
     library = _library()
     prefix, output = _OUTPUTS[target_format]
     extra = [options] if isinstance(options, str) else list(options or ())
@@ -135,7 +134,7 @@ def compile_cuda(
         status = library.nvrtcCompileProgram(program, len(flags), array)
         if status != 0:
             reason = library.nvrtcGetErrorString(status).decode()
-            raise CodegenError(
+            raise error.CodegenError(
                 "NVRTC does not compile this program",
                 found=f"{reason}\n{_log(library, program)}",
                 help=f"the options were {' '.join(flags)}",

@@ -6,19 +6,17 @@ program stops the process. Minimum and maximum pass NaN on. Arithmetic of 16-bit
 
 from typing import Any
 
-from weft import ir
-from weft.error import CodegenError
+from weft import error, ir, tir
 from weft.target.llvm.convert import shorten
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.types import float_constant, llvm_type
-from weft.tir import BufferLoad
 
 
 @EXPR.on(ir.Var)
 def _var(e: ir.Var, s: FunctionEmitter) -> str:
     known = s.env.get(e) or s.pointers.get(e)
     if known is None:
-        raise CodegenError(
+        raise error.CodegenError(
             f"variable '{e.name}' has no value",
             where=e.span,
             help="is it a parameter or a symbolic dimension of a parameter?",
@@ -295,7 +293,7 @@ def _and(e: ir.And, s: FunctionEmitter) -> str:
 
 def _needs_guard(e: ir.PrimExpr) -> bool:
     """Whether evaluating an expression may be wrong where the condition before it does not hold."""
-    return any(isinstance(n, BufferLoad) for n in ir.walk(e))
+    return any(isinstance(n, tir.BufferLoad) for n in ir.walk(e))
 
 
 @EXPR.on(ir.Or)
@@ -386,7 +384,7 @@ def _shuffle(e: ir.Shuffle, s: FunctionEmitter) -> str:
             f"extractelement {llvm_type(e.vectors[0].dtype)} {s.expr(e.vectors[0])}, i64 {s.expr(e.indices[0])}"
         )
     if any(p is None for p in picks):
-        raise CodegenError("a shuffle of several lanes needs constant indices", where=e.span, found=str(e))
+        raise error.CodegenError("a shuffle of several lanes needs constant indices", where=e.span, found=str(e))
     types = {str(v.dtype) for v in e.vectors}
     if len(picks) > 1 and len(e.vectors) <= 2 and len(types) == 1 and ir.DataType(vectors[0].dtype).lanes > 1:
         t = llvm_type(vectors[0].dtype)

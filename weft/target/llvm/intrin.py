@@ -11,8 +11,7 @@ from typing import cast
 
 import llvmlite.binding as llvm
 
-from weft import error, ir, tir
-from weft.registry import Registry
+from weft import error, ir, registry, tir
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.expr import guarded
 from weft.target.llvm.memory import alignment, element_pointer
@@ -33,7 +32,7 @@ _BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 CALLS: dict[type, Callable[[ir.CallIntrin, FunctionEmitter], str]] = {}
 """What emits calls of something else than intrinsics, by its class."""
 
-_TABLE: Registry[Callable[[ir.CallIntrin, FunctionEmitter], str]] = Registry("tir.")
+_TABLE: registry.Registry[Callable[[ir.CallIntrin, FunctionEmitter], str]] = registry.Registry("tir.")
 on = _TABLE.on
 """Register the emission of the intrinsics ``tir.<name>``."""
 

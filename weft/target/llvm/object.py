@@ -23,15 +23,13 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
-from weft import environment
+from weft import environment, ir, tir
 from weft.error import CodegenError, InternalError
-from weft.ir import show_text
 from weft.target.llvm import anylist, expr, intrin, kernel_call, packed, parallel, scale, services, struct, subroutine  # noqa: F401 - rules of the tables
 from weft.target.llvm.emitter import ModuleEmitter
 from weft.target.llvm.entry import emit_function
 from weft.target.target import Target
 from weft.target.triple import with_vendor
-from weft.tir import PrimFunc
 from weft.tir.transform.make_packed_api import PREFIX
 
 _LOCK = threading.Lock()
@@ -47,7 +45,7 @@ def initialise() -> None:
             _READY.append(True)
 
 
-def emit_ir(functions: Sequence[PrimFunc], target: Target) -> str:
+def emit_ir(functions: Sequence[tir.PrimFunc], target: Target) -> str:
     """Return the LLVM IR of lowered functions."""
     emitted = _emitted(functions, target)
     if not emitted.linked:
@@ -57,7 +55,7 @@ def emit_ir(functions: Sequence[PrimFunc], target: Target) -> str:
 
 
 def _emitted(
-    functions: Sequence[PrimFunc],
+    functions: Sequence[tir.PrimFunc],
     target: Target,
     linkage: str = "internal",
     kernels: Mapping[str, Any] | None = None,
@@ -170,7 +168,7 @@ def _unlocked(name: str) -> Any:
 
 
 def emit_object(
-    functions: Sequence[PrimFunc],
+    functions: Sequence[tir.PrimFunc],
     target: Target,
     *,
     linkage: str = "internal",
@@ -193,9 +191,9 @@ def emit_object(
     emitted = _emitted(functions, target, linkage, kernels, beside)
     name = str(functions[0].attrs.get("global_symbol", "main"))
     with _optimised(emitted) as (module, machine):
-        show_text(name, "emitted.ll", emitted.text)
-        show_text(name, "optimised.ll", lambda: str(module))
-        show_text(name, "assembly.s", lambda: _emit(machine, module, as_object=False).decode())
+        ir.show_text(name, "emitted.ll", emitted.text)
+        ir.show_text(name, "optimised.ll", lambda: str(module))
+        ir.show_text(name, "assembly.s", lambda: _emit(machine, module, as_object=False).decode())
         return _emit(machine, module, as_object=True)
 
 
@@ -219,12 +217,12 @@ def _mark(target: Target) -> str:
     return "." + hashlib.sha256(emitted.text().encode()).hexdigest()[:12]
 
 
-def emit_assembly(functions: Sequence[PrimFunc], target: Target) -> str:
+def emit_assembly(functions: Sequence[tir.PrimFunc], target: Target) -> str:
     """Compile lowered functions to assembly text."""
     return assemble(_emitted(functions, target))
 
 
-def emit_bitcode(functions: Sequence[PrimFunc], target: Target) -> bytes:
+def emit_bitcode(functions: Sequence[tir.PrimFunc], target: Target) -> bytes:
     """Return the LLVM IR of lowered functions in its binary form."""
     initialise()
     with _parsed(_emitted(functions, target), _machine(target)) as module:

@@ -143,14 +143,20 @@ def relax_region(
 
     None for an unbounded dimension: what is read from memory bounds nothing, for it may be written inside.
     """
-    if not domain:
+    return _relaxed(ranges, _intervals(domain), analyzer)
+
+
+def _relaxed(
+    ranges: tuple[ir.Range, ...], intervals: Mapping[ir.Var, Interval], analyzer: arith.Analyzer
+) -> tuple[ir.Range | None, ...]:
+    """Return the box that `ranges` cover while variables take the values of their intervals."""
+    if not intervals:
         return tuple(_simple(r, analyzer) for r in ranges)
-    intervals = _intervals(domain)
     result: list[ir.Range | None] = []
     for r in ranges:
         start = analyzer.simplify(r.min)
         ends = evaluate_interval(start, intervals)
-        if used_vars(r.extent).isdisjoint(domain):
+        if used_vars(r.extent).isdisjoint(intervals):
             past = None if ends is None else ends[1] + r.extent
         else:
             last = evaluate_interval(analyzer.simplify(r.min + r.extent), intervals)
@@ -315,6 +321,7 @@ class _Accesses:
     def __init__(self, analyzer: arith.Analyzer, hidden: set[Buffer], sources: Mapping[Buffer, BufferRegion]) -> None:
         self.analyzer, self.hidden, self.sources = analyzer, hidden, sources
         self.inner: set[ir.Var] = set()
+        self.around: tuple[dict[ir.Var, ir.Range], dict[ir.Var, Interval]] = {}, {}  # what was last noted in
         self.reads: dict[Buffer, _Box] = {}
         self.writes: dict[Buffer, _Box] = {}
 
@@ -358,7 +365,9 @@ class _Accesses:
             ranges, buffer = source_ranges(self.sources[buffer], ranges), self.sources[buffer].buffer
         if buffer in self.hidden:
             return
-        box = relax_region(ranges, domain, self.analyzer)
+        if self.around[0] is not domain:
+            self.around = domain, _intervals(domain)
+        box = _relaxed(ranges, self.around[1], self.analyzer)
         if self.inner:  # what is named only inside bounds nothing outside
             box = tuple(r if r is None or self.inner.isdisjoint(used_vars((r.min, r.extent))) else None for r in box)
         old = table.get(buffer)

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from weft import ir
-from weft.error import InvalidArgument
+from weft import error, ir
 from weft.ir.text.building import IRBuilder
 from weft.tir import stmt as stmts
 from weft.tir.analysis.structure import replace_node
@@ -43,9 +42,9 @@ class _Place:
     def span(self, node: Any) -> None:
         """Return the place in the text, of which there is none."""
 
-    def fail(self, node: Any, what: str, **facts: Any) -> InvalidArgument:
+    def fail(self, node: Any, what: str, **facts: Any) -> error.InvalidArgument:
         """Make an error."""
-        return InvalidArgument(what, **facts)
+        return error.InvalidArgument(what, **facts)
 
 
 _PLACES: dict[IRBuilder, Any] = {}
@@ -125,7 +124,7 @@ class Frame:
         if isinstance(command, commands.IfScope):
             state.conditions.pop()
             if True not in self.cases:
-                raise InvalidArgument("T.If holds no T.Then")
+                raise error.InvalidArgument("T.If holds no T.Then")
             emit(place, stmts.IfThenElse(command.condition, self.cases[True], self.cases.get(False)))
             return
         body = fold(place, entries)
@@ -178,7 +177,7 @@ class PrimFuncFrame:
 def _frame() -> PrimFuncFrame:
     frame = getattr(_place(), "frame", None)
     if frame is None:
-        raise InvalidArgument("there is no function under construction", help="use `with T.prim_func():`")
+        raise error.InvalidArgument("there is no function under construction", help="use `with T.prim_func():`")
     return frame
 
 

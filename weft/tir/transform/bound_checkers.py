@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -41,7 +40,7 @@ def instrument_bound_checkers(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Cost: Linear in accesses, each with a proof.
     Source: TVM's ``InstrumentBoundCheckers``, which checks flat indices.
     """
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             if isinstance(d, ir.Var):
@@ -60,7 +59,7 @@ class _Check:
         ours, theirs = (self.index, self.guard), (other.index, other.guard)
         return self.buffer is other.buffer and self.axis == other.axis and ir.structural_equal(ours, theirs)
 
-    def around(self, body: Stmt, analyzer: Analyzer) -> Stmt:
+    def around(self, body: Stmt, analyzer: arith.Analyzer) -> Stmt:
         """Put the check around a statement, unless it is known to hold."""
         extent = self.buffer.shape[self.axis]
         lanes = max(_lanes(e) for e in (self.index, *self.guard))
@@ -117,7 +116,7 @@ def _checks(expr: Any, guard: tuple[ir.PrimExpr, ...], out: list[_Check]) -> Non
                 _checks(part, guard, out)
 
 
-def _guarded(node: Stmt, parts: tuple[Any, ...], analyzer: Analyzer) -> Stmt:
+def _guarded(node: Stmt, parts: tuple[Any, ...], analyzer: arith.Analyzer) -> Stmt:
     checks: list[_Check] = []
     for part in parts:
         _checks(part, (), checks)
@@ -130,7 +129,7 @@ def _guarded(node: Stmt, parts: tuple[Any, ...], analyzer: Analyzer) -> Stmt:
     return node
 
 
-def _stmt(node: Any, analyzer: Analyzer) -> Any:
+def _stmt(node: Any, analyzer: arith.Analyzer) -> Any:
     if isinstance(node, BufferStore):
         return _guarded(node, (BufferLoad(node.buffer, node.indices, node.predicate), node.value), analyzer)
     if isinstance(node, Evaluate):
@@ -166,7 +165,7 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
     return node
 
 
-def _while(node: While, analyzer: Analyzer) -> Stmt:
+def _while(node: While, analyzer: arith.Analyzer) -> Stmt:
     body = _stmt(node.body, analyzer)
     test = _guarded(seq(), (node.condition,), analyzer)
     if isinstance(test, AssertStmt):  # before each time that the condition is asked

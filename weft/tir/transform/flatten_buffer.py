@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -64,7 +63,7 @@ class _Flatten:
 
     def __init__(self, wide: bool, params: set[Buffer]) -> None:
         self.wide, self.params = wide, params
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
         self.flat: dict[Buffer, Buffer] = {}
 
     def buffer(self, buffer: Buffer, allocated: bool = False) -> Buffer:

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from weft.arith import Analyzer
+from weft import arith, machine
 from weft.ir import DataType, IRModule, PrimExpr, Var, ceildiv, const, function_pass, rewrite
-from weft.machine import UNKNOWN
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin
@@ -12,7 +11,7 @@ from weft.tir.stmt import Evaluate, For, ForKind, Prefetch, SeqStmt, Stmt, seq
 
 
 @function_pass(kind=PrimFunc)
-def inject_prefetch(func: PrimFunc, mod: IRModule, *, line_bytes: int = UNKNOWN.cache_line_bytes) -> PrimFunc:
+def inject_prefetch(func: PrimFunc, mod: IRModule, *, line_bytes: int = machine.UNKNOWN.cache_line_bytes) -> PrimFunc:
     """Ask for each cache line of a region that a :class:`~weft.tir.Prefetch` names.
 
     Requires: No blocks.
@@ -51,7 +50,7 @@ def inject_prefetch(func: PrimFunc, mod: IRModule, *, line_bytes: int = UNKNOWN.
 def _lines(node: Prefetch, line_bytes: int) -> Stmt:
     if line_bytes == 0:
         return seq()
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     step = max(1, line_bytes // DataType(node.buffer.dtype).itemsize)
     indices: list[PrimExpr] = []
     loops: list[tuple[Any, PrimExpr]] = []

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from weft import ir
-from weft.arith import Analyzer, detect_linear_equation
+from weft import arith, ir
 from weft.error import InvalidArgument
 from weft.tir import stmt as stmts
 from weft.tir.analysis.access import access_regions, addressed
@@ -84,7 +83,7 @@ class _Pipeline:
 
     def __init__(self, loop: stmts.For) -> None:
         self.loop, self.buffers, self.blocks = loop, list[Buffer](), False
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
         self.analyzer.bind(loop.loop_var, ir.Range.from_min_extent(loop.min, loop.extent))
         self.stmts = self.opened(loop.body)
         self.versions: dict[Buffer, Buffer] = {}
@@ -190,7 +189,7 @@ class _Pipeline:
 
     def steps(self, parts: list[_Part], start: ir.PrimExpr, end: ir.PrimExpr, least: ir.PrimExpr | None) -> stmts.Stmt:
         """Write the steps from `start` to `end`; with `least`, those from there on that an iteration needs."""
-        an, dtype = Analyzer(), self.loop.loop_var.dtype
+        an, dtype = arith.Analyzer(), self.loop.loop_var.dtype
         extent, start = self.analyzer.simplify(end - start), self.analyzer.simplify(start)
         once = ir.is_const_int(extent, 1)
         if isinstance(extent, ir.IntImm) and extent.value <= 0:
@@ -218,7 +217,7 @@ class _Pipeline:
             body = stmts.For(var, ir.const(0, dtype), extent, kind, body, None, notes)
         return self.block(body, []) if self.blocks and (not once or len(made) != 1) else body
 
-    def in_copy(self, node: Any, at: ir.PrimExpr, an: Analyzer) -> Any:
+    def in_copy(self, node: Any, at: ir.PrimExpr, an: arith.Analyzer) -> Any:
         """Use, of a buffer with several copies, that of iteration `at`; regions of several stages name them all."""
         if not isinstance(node, (BufferLoad, stmts.BufferStore, BufferRegion)) or node.buffer not in self.versions:
             return node
@@ -275,7 +274,7 @@ def _load_and_store(node: stmts.Stmt, loops: tuple[stmts.For, ...]) -> tuple[stm
 
 def _meet(a: _Part, b: _Part, buffer: Buffer) -> bool:
     """Whether one of two statements writes what the other one touches."""
-    an = Analyzer()
+    an = arith.Analyzer()
     pairs = [(a.writes, b.writes), (a.writes, b.reads), (a.reads, b.writes)]
     return any(
         not any(
@@ -293,6 +292,6 @@ def _own(boxes: list[BufferRegion], var: ir.Var) -> bool:
     return any(
         all(ir.structural_equal(b.region[i], r) for b in boxes)
         and ir.is_const_int(r.extent, 1)
-        and ir.as_int((detect_linear_equation(r.min, [var]) or [ir.const(0)])[0]) not in (0, None)
+        and ir.as_int((arith.detect_linear_equation(r.min, [var]) or [ir.const(0)])[0]) not in (0, None)
         for i, r in enumerate(first)
     )

@@ -13,8 +13,7 @@ from collections.abc import Container
 from itertools import groupby
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.analysis.structure import conjuncts, fresh_definitions, replace_node, stmt_children
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, AttrStmt, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
@@ -61,7 +60,7 @@ def loop_partition(func: PrimFunc, mod: ir.IRModule, *, cut: bool = False) -> Pr
     Source: TVM's ``LoopPartition``, decided at run time.
     """
     config = ir.PassContext.current().config.get("tir.LoopPartition", {})
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
@@ -73,7 +72,7 @@ def loop_partition(func: PrimFunc, mod: ir.IRModule, *, cut: bool = False) -> Pr
 
 
 class _Partition:
-    def __init__(self, analyzer: Analyzer, constant: bool) -> None:
+    def __init__(self, analyzer: arith.Analyzer, constant: bool) -> None:
         self.analyzer, self.constant = analyzer, constant
         self.seen: set[Any] = set()
         self.around: list[For] = []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -46,7 +45,7 @@ class _Narrow:
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
-        self.analyzer = Analyzer()
+        self.analyzer = arith.Analyzer()
         self.kept: set[ir.Var] = set()
         self.new: dict[ir.Var, ir.Var] = {}
         self.memo: dict[Any, Any] = {}

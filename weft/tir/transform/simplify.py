@@ -5,8 +5,7 @@ from contextlib import nullcontext
 from functools import cache
 from typing import Any, cast
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir import stmt as stmts
 from weft.tir.analysis.structure import jumps_out, replace_node
 from weft.tir.buffer import BufferLoad
@@ -35,7 +34,7 @@ def simplify(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Cost: Linear.
     Source: TVM's ``Simplify`` and ``RemoveNoOp``.
     """
-    analyzer = Analyzer()
+    analyzer = arith.Analyzer()
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
@@ -43,7 +42,7 @@ def simplify(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     return func if body is func.body else func.replace(body=body if body is not None else stmts.seq(()))
 
 
-def _stmt(node: Any, analyzer: Analyzer) -> Any:
+def _stmt(node: Any, analyzer: arith.Analyzer) -> Any:
     """Simplify a statement; None when nothing is left of it."""
     if ir.IS_EXPR[type(node)]:
         return _expr(node, analyzer)
@@ -74,7 +73,7 @@ def _stmt(node: Any, analyzer: Analyzer) -> Any:
     return node
 
 
-def _loop(node: stmts.For, analyzer: Analyzer) -> Any:
+def _loop(node: stmts.For, analyzer: arith.Analyzer) -> Any:
     low, extent = analyzer.simplify(node.min), analyzer.simplify(node.extent)
     if isinstance(extent, ir.IntImm) and extent.value <= 0:  # the init of an empty reduction still has to run
         return node if any(isinstance(n, stmts.Block) and n.init is not None for n in ir.walk(node.body)) else None
@@ -91,7 +90,7 @@ def _loop(node: stmts.For, analyzer: Analyzer) -> Any:
     return ir.with_fields(node, min=low, extent=extent, body=body)
 
 
-def _condition(node: stmts.IfThenElse, analyzer: Analyzer) -> Any:
+def _condition(node: stmts.IfThenElse, analyzer: arith.Analyzer) -> Any:
     condition = analyzer.simplify(node.condition)
     if isinstance(condition, ir.IntImm):
         chosen = node.then_case if condition.value else node.else_case
@@ -105,7 +104,7 @@ def _condition(node: stmts.IfThenElse, analyzer: Analyzer) -> Any:
     return ir.with_fields(node, condition=condition, then_case=then_case, else_case=else_case)
 
 
-def _expr(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
+def _expr(expr: ir.PrimExpr, analyzer: arith.Analyzer) -> ir.PrimExpr:
     """Simplify the integer parts of an expression; what several places share they share afterwards."""
     if type(expr) in _LEAVES:
         return expr
@@ -125,7 +124,7 @@ _LEAVES = (ir.IntImm, ir.FloatImm, ir.StringImm)
 _IF_THEN_ELSE = ir.Op.get("tir.if_then_else")
 
 
-def _simplified(expr: ir.PrimExpr, analyzer: Analyzer) -> ir.PrimExpr:
+def _simplified(expr: ir.PrimExpr, analyzer: arith.Analyzer) -> ir.PrimExpr:
     if type(expr) is BufferLoad and expr.predicate is not None:
         lanes = _constant_lanes(expr.predicate)
         if lanes is not None and all(lanes):

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import ir
-from weft.arith import Analyzer
+from weft import arith, ir
 from weft.tir.analysis.structure import jumps_out, replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
@@ -189,7 +188,7 @@ def _binary(e: Any, s: Vectorizer, mask: Any) -> ir.PrimExpr:
 def _ramp(e: Any, a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr | None:
     """Keep sums and products of a ramp and a scalar as ramps, and quotients whose lanes stay within one multiple."""
     if isinstance(a, ir.Ramp) and isinstance(b, ir.IntImm) and isinstance(e, (ir.FloorDiv, ir.FloorMod)):
-        new = Analyzer().simplify(type(e)(a, ir.Broadcast(b, a.lanes)))
+        new = arith.Analyzer().simplify(type(e)(a, ir.Broadcast(b, a.lanes)))
         return new if isinstance(new, ir.Ramp) else new.value if isinstance(new, ir.Broadcast) else None
     if isinstance(a, ir.Ramp) and isinstance(b, ir.Ramp):
         if isinstance(e, ir.Add):

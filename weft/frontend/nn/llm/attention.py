@@ -13,13 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from weft import tir
 from weft.error import InvalidArgument
 from weft.frontend.nn.llm.kernel import SCALE_BYTES, KernelBuilder, stored_size, vector_width
 from weft.frontend.nn.llm.position_embedding import angle_tables, rotated
 from weft.ir import PrimExpr, Ramp, const
 from weft.tir import PrimFunc, Select, all, any, exp, if_then_else, log, reinterpret
-from weft.tir import max as max_
-from weft.tir import min as min_
 from weft.topi.written import in_pairs
 
 _COLUMNS = 16  # keys of a tile
@@ -114,7 +113,7 @@ class Attention:
                 return
             with self.ib.for_range(0, batch, "b") as b:
                 begin, end = (x.astype("int64") for x in bounds(b))
-                low, high = max_(begin, first), min_(end, first + self.tokens)
+                low, high = tir.max(begin, first), tir.min(end, first + self.tokens)
                 with self.ib.if_scope(low < high):
                     self._segment(b, h, low, high, query, output, lse, mask)
 
@@ -158,7 +157,7 @@ class Attention:
             (self._scores_of_one if self.rows == 1 else self._scores)()
             with ib.if_scope((tile + 1) * _COLUMNS > mask.freely(b, low)):
                 with ib.for_range(0, _COLUMNS, "c") as c, ib.for_range(0, self.rows, "r") as r:
-                    seen = mask.sees(b, min_(low + r // heads.group, high - 1), tile * _COLUMNS + c)
+                    seen = mask.sees(b, tir.min(low + r // heads.group, high - 1), tile * _COLUMNS + c)
                     self.s[c, r] = if_then_else(seen, self.s[c, r], const(_HIDDEN, "float32"))
             self._weights()
             self._add_values()
@@ -257,7 +256,7 @@ class Attention:
     def _weights(self) -> None:
         """Scores become weights; `shrink` is by how much what was summed with lesser greatest scores does."""
         with self.kernel.vectors(0, self.rows, self.lanes) as r:
-            self.peak[r] = in_pairs([self.greatest[r], *(self.s[c, r] for c in range(_COLUMNS))], max_)
+            self.peak[r] = in_pairs([self.greatest[r], *(self.s[c, r] for c in range(_COLUMNS))], tir.max)
         columns = self.ib.for_range(0, _COLUMNS, "c", kind="vectorize" if self.rows == 1 else "serial")
         with columns as c, self.kernel.vectors(0, self.rows, self.lanes) as r:
             seen = self.s[c, r] > const(_HIDDEN / 2, "float32")
@@ -300,7 +299,7 @@ def _causal(keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], causal: Any) -
 
     def edge(b: Any, token: Any) -> Any:
         length, end = keys.length(b).astype("int64"), bounds(b)[1].astype("int64")
-        return if_then_else(causal > 0, max_(length - (end - token) + 1, const(0, "int64")), length)
+        return if_then_else(causal > 0, tir.max(length - (end - token) + 1, const(0, "int64")), length)
 
     return Mask(lambda b, token, column: column < edge(b, token), lambda b, end: edge(b, end - 1), edge)
 
@@ -469,7 +468,7 @@ def _tree(keys: Keys, bounds: Callable[[Any], tuple[Any, Any]], starts: Any, ord
         length, end = keys.length(b).astype("int64"), bounds(b)[1].astype("int64")
         nodes, root = nodes_of(b), before(b)
         own = orders[starts[b] + nodes - (end - token), 0]
-        node = starts[b] + max_(column - root, const(0, "int64"))
+        node = starts[b] + tir.max(column - root, const(0, "int64"))
         inside = all(column < length, own >= orders[node, 0], own < orders[node, 1])
         return any(column < root, if_then_else(column < length, inside, const(0, "bool")))
 
@@ -530,7 +529,7 @@ def merge_state_inplace(dtype: str) -> PrimFunc:
     other, s_other = kernel.buffer("v_other", (n, h, size), dtype), kernel.buffer("s_other", (n, h), "float32")
     with kernel.ib.for_range(0, n, "i", kind="parallel") as i, kernel.ib.for_range(0, h, "j") as j:
         shares = kernel.local(4, "shares")
-        shares[3] = max_(s[i, j], s_other[i, j])
+        shares[3] = tir.max(s[i, j], s_other[i, j])
         for at, logarithm in enumerate((s, s_other)):
             shares[at] = exp((logarithm[i, j] - shares[3]) * math.log(2))
         shares[2] = shares[0] + shares[1]

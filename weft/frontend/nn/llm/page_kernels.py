@@ -7,7 +7,6 @@ from typing import Any
 from weft import tir
 from weft.frontend.nn.llm.kernel import SCALE_BYTES, KernelBuilder, stored_size, vector_width
 from weft.ir import PrimExpr, Ramp, const
-from weft.tir import PrimFunc
 from weft.topi.written import in_pairs
 
 
@@ -79,7 +78,7 @@ class _Pages:
 
 def kv_cache_transpose_append(
     num_key_value_heads: int, head_dim: int, dtype: str, page_size: int | PrimExpr = 16, page_dtype: str | None = None
-) -> PrimFunc:
+) -> tir.PrimFunc:
     """Make ``(pages, k, v, places)``: write tokens ``(n, heads, size)`` to their places, -1 to none.
 
     A place is ``page * page_size + position``. Pages of `page_dtype` int8 have a scale behind each head of a token.
@@ -96,7 +95,7 @@ def kv_cache_transpose_append(
     return kernel.finish("tir_kv_cache_transpose_append")
 
 
-def kv_cache_transpose_append_mla(d_qk: int, dtype: str, page_size: int | PrimExpr = 16) -> PrimFunc:
+def kv_cache_transpose_append_mla(d_qk: int, dtype: str, page_size: int | PrimExpr = 16) -> tir.PrimFunc:
     """Make ``(pages, kv, places)``: write latent vectors ``(n, size)`` to their places, -1 to none."""
     kernel = KernelBuilder()
     n = kernel.size("num_tokens_excluding_cache")
@@ -111,7 +110,7 @@ def kv_cache_transpose_append_mla(d_qk: int, dtype: str, page_size: int | PrimEx
 
 def kv_cache_debug_get_kv(
     num_hidden_layers: int, num_key_value_heads: int, head_dim: int, dtype: str, page_dtype: str | None = None
-) -> PrimFunc:
+) -> tir.PrimFunc:
     """Make ``(pages, places, k, v, layer)``: read tokens into ``(layers, n, heads, size)`` at a layer."""
     kernel = KernelBuilder()
     n = kernel.size("num_tokens_including_cache")
@@ -128,7 +127,7 @@ def kv_cache_debug_get_kv(
     return kernel.finish("tir_kv_cache_debug_get_kv")
 
 
-def kv_cache_debug_get_kv_mla(num_hidden_layers: int, d_qk: int, dtype: str) -> PrimFunc:
+def kv_cache_debug_get_kv_mla(num_hidden_layers: int, d_qk: int, dtype: str) -> tir.PrimFunc:
     """Make ``(pages, places, kv, layer)``: read latent vectors into ``(layers, n, size)`` at a layer."""
     kernel = KernelBuilder()
     n = kernel.size("num_tokens_including_cache")
@@ -141,7 +140,7 @@ def kv_cache_debug_get_kv_mla(num_hidden_layers: int, d_qk: int, dtype: str) -> 
     return kernel.finish("tir_kv_cache_debug_get_kv_mla")
 
 
-def copy_single_page(num_heads: int | None, page_size: int | PrimExpr, head_dim: int, dtype: str) -> PrimFunc:
+def copy_single_page(num_heads: int | None, page_size: int | PrimExpr, head_dim: int, dtype: str) -> tir.PrimFunc:
     """Make ``(pages, source, target, n)``: copy the first n tokens of a page; without heads, of latent vectors."""
     kernel = KernelBuilder()
     pages = _Pages(kernel, num_heads, page_size, head_dim, dtype)
@@ -151,7 +150,7 @@ def copy_single_page(num_heads: int | None, page_size: int | PrimExpr, head_dim:
     return kernel.finish("copy_single_page")
 
 
-def compact_kv_copy(num_heads: int, head_dim: int, dtype: str, page_size: int | PrimExpr = 16) -> PrimFunc:
+def compact_kv_copy(num_heads: int, head_dim: int, dtype: str, page_size: int | PrimExpr = 16) -> tir.PrimFunc:
     """Make ``(pages, starts, places, batch)``: move tokens, one after the other within each sequence.
 
     ``places`` is (2, n) int32, from where and to where; ``starts`` (batch + 1,) int32 says whose they are.

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.error import InvalidArgument
+from weft import error, ir, tir
 from weft.frontend.nn.llm.attention import Attention, Heads, Keys, Mask
 from weft.frontend.nn.llm.kernel import KernelBuilder, check_target
-from weft.ir import const
 from weft.target import Target
 from weft.tir import PrimFunc, all
-from weft.tir import min as min_
 
 
 class _Rows:
@@ -72,7 +70,7 @@ def attention_sequence_prefill(
     batch = _Batch(h_kv, h_q, d, dtype, masked=False)
 
     def sees(b: Any, row: Any, column: Any) -> Any:
-        return column <= batch.m - batch.n + row if causal else const(1, "bool")
+        return column <= batch.m - batch.n + row if causal else ir.const(1, "bool")
 
     return batch.finish(
         "batch_sequence_prefill_kv", sm_scale, sees, lambda row: batch.m - batch.n + row + 1 if causal else batch.m
@@ -92,14 +90,14 @@ def attention_sequence_prefill_with_mask(
     """
     check_target(target)
     if mask_mode not in ("padded", "causal_padded_left"):
-        raise InvalidArgument("mask_mode is 'padded' or 'causal_padded_left'", found=repr(mask_mode))
+        raise error.InvalidArgument("mask_mode is 'padded' or 'causal_padded_left'", found=repr(mask_mode))
     batch = _Batch(h_kv, h_q, d, dtype, masked=True)
 
     def sees(b: Any, row: Any, column: Any) -> Any:
         valid = batch.valid[b].astype("int64") if batch.valid is not None else batch.n
         if mask_mode == "padded":
-            return all(row < min_(valid, batch.n), column < valid)
+            return all(row < tir.min(valid, batch.n), column < valid)
         skip = batch.m - batch.n
         return all(row >= batch.n - valid, column >= batch.m - valid, column <= row + skip)
 
-    return batch.finish("batch_sequence_prefill_kv_masked", sm_scale, sees, lambda row: const(0, "int64"))
+    return batch.finish("batch_sequence_prefill_kv_masked", sm_scale, sees, lambda row: ir.const(0, "int64"))

@@ -6,12 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir
+from weft import ir, te
 from weft.op import OpDef, get_op_def, list_ops, make_call
 from weft.relax.block_builder import BlockBuilder
-from weft.te import Tensor
 
-TEFunc = Callable[..., Tensor]
+TEFunc = Callable[..., te.Tensor]
 """A function of te tensors."""
 LegalizeFunc = Callable[[BlockBuilder, ir.Call], ir.Expr]
 """What an operator's attribute ``FLegalize`` is."""

@@ -6,8 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from weft import ir, topi
-from weft.op import list_ops
+from weft import ir, op, topi
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.infer import function_type
@@ -45,7 +44,7 @@ def FastMathTransform() -> ir.Pass:
         return lambda bb, call: bb.call_te(fast, *call.args, **dict(call.attrs.items))
 
     fast = {"nn.softmax": topi.nn.fast_softmax, "exp": topi.fast_exp, "erf": topi.fast_erf, "tanh": topi.fast_tanh}
-    stay = frozenset(_full(n) for n in (*list_ops(), *CORE_OPS) if n not in fast)
+    stay = frozenset(_full(n) for n in (*op.list_ops(), *CORE_OPS) if n not in fast)
     state = _Legalizer({_full(n): kernel(f) for n, f in fast.items()}, stay, False)
     return ir.Pass("FastMathTransform", state.run, 0, FastMathTransform.__doc__)
 
