@@ -22,6 +22,7 @@ from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vectorize_spatial
+from weft.tir.schedule.rules.inline import is_window
 from weft.tir.stmt import Block, BufferStore
 
 _SHORTEST = 8
@@ -336,7 +337,10 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     variables = [iv for name in names for iv in ctx.block(BlockRV(name)).iter_vars if iv.iter_type == "reduce"]
     per_output = prod(as_int(iv.dom.extent) or 64 for iv in variables if iv.dom is not None)
     strips = [u for u in (1, 2, 4, 8, 16) if width is None or width >= u * lanes]
-    tile = lanes * ctx.choose("strip", strips, _vectors_a_strip(ctx, width, lanes, len(names)))
+    # rows of images of unknown size may be short, and a window has few elements to wait for
+    short = width is None and all(is_window(ctx.block(BlockRV(n))) for n in names)
+    vectors = 1 if short else _vectors_a_strip(ctx, width, lanes, len(names))
+    tile = lanes * ctx.choose("strip", strips, vectors)
     outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]
     inner = [x for i, x in enumerate(loops) if i not in rows]
     if width is not None and width <= lanes:
