@@ -23,8 +23,7 @@ def lower_math(
     """Write out exp, log, tanh, erf, ... of float32, scalar or vector; of 16-bit floats through float32.
 
     Requires: No blocks.
-    Ensures: The same form; those intrinsics remain on numbers of float64 only, which are no vectors, and for arguments
-        of sin, cos and tan above 2**20.
+    Ensures: The same form; those intrinsics remain on single numbers of float64, and for sin, cos and tan of far ones.
     Before::
 
         @T.prim_func
@@ -66,16 +65,17 @@ def lower_math(
     Source: Polynomials fitted by ``weft``'s own scripts; arguments are reduced as in Cody and Waite, 1980.
     """
     names = frozenset(functions or POLYNOMIALS)
-    far = {x for n in walk(func.body) if _has_far_arguments(n) for x in walk(n.args[1])}  # written before
-    return func.replace(
-        body=rewrite(func.body, lambda node: node if node in far else _rule(node, scaled_lanes, library, names))
-    )
+    choices = (n.args for n in walk(func.body) if isinstance(n, CallIntrin) and len(n.args) == 3)
+    done = {x for first, far, _ in choices if _asks_all_lanes(first) for x in walk(far)}  # arguments far out
+
+    def rule(node: Any) -> Any:
+        return node if node in done else _rule(node, scaled_lanes, library, names)
+
+    return func.replace(body=rewrite(func.body, rule))
 
 
-def _has_far_arguments(node: Any) -> bool:
-    """Whether a choice asks first whether any lane is too far out for a polynomial."""
-    first = node.args[0] if type(node) is CallIntrin and node.args else None
-    return type(first) is CallIntrin and isinstance(first.op, Op) and first.op.name == "tir.any_lane"
+def _asks_all_lanes(e: object) -> bool:
+    return isinstance(e, CallIntrin) and isinstance(e.op, Op) and e.op.name == "tir.any_lane"
 
 
 def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool, names: frozenset[str]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from weft.ir import Cast, Or, PrimExpr, Var
@@ -362,9 +363,5 @@ POLYNOMIALS64: dict[str, Callable[..., Any]] = {
     "tir.acos": lambda x: trig.acos(x, small_arc=_asin_small),
 }
 """Intrinsics that become polynomials on float64."""
-WAVES64: dict[str, Callable[[PrimExpr], PrimExpr]] = {
-    "tir.sin": lambda x: trig.sin(x, waves=_WAVES),
-    "tir.cos": lambda x: trig.cos(x, waves=_WAVES),
-    "tir.tan": lambda x: trig.tan(x, waves=_WAVES),
-}
+WAVES64 = {f"tir.{f.__name__}": partial(f, waves=_WAVES) for f in (trig.sin, trig.cos, trig.tan)}
 """Those of vectors alone, at most 2.1, 2.1 and 3.2 ULP; for arguments far out the C library, or its like, answers."""

@@ -1,8 +1,7 @@
 """Functions of float32 as polynomials: trigonometric functions and their inverses.
 
 Arguments are reduced in float64, which is exact enough up to 2**20; above that (rare, so tested once for a whole
-vector) the C library's float64 functions answer. Errors are stated against float64. What differs for float64 is an
-argument of the functions.
+vector) the C library's float64 functions answer. Errors are stated against float64, which has its own ``Waves``.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ class Waves(NamedTuple):
     sin: tuple[float, ...]
     cos: tuple[float, ...]
 
-    def sin_of(self, r: Var, s: Var) -> PrimExpr:
-        """The sine of `r`, whose square is `s`."""
-        return m.fma(m.Mul(s, r), m.horner(self.sin, s), r)
 
-    def cos_of(self, s: Var) -> PrimExpr:
-        """The cosine of the root of `s`."""
-        return m.fma(m.Mul(s, s), m.horner(self.cos, s), m.fma(s, m.number(-0.5, s), m.number(1.0, s)))
+def _sin_of(r: Var, s: Var, waves: Waves) -> PrimExpr:
+    return m.fma(m.Mul(s, r), m.horner(waves.sin, s), r)
+
+
+def _cos_of(s: Var, waves: Waves) -> PrimExpr:
+    return m.fma(m.Mul(s, s), m.horner(waves.cos, s), m.fma(s, m.number(-0.5, s), m.number(1.0, s)))
 
 
 _WAVES = Waves(_reduced, _SIN, _COS)
@@ -73,7 +72,8 @@ def _wave(x: PrimExpr, quarter: int, name: str, waves: Waves) -> PrimExpr:
     @m.bound
     def value(r: Var, n: PrimExpr) -> m.Steps:
         q = yield m.Add(n, m.integer(quarter, n)) if quarter else n, "q"
-        p = yield m.let(m.Mul(r, r), lambda s: m.Select(_has_bit(q, 1), waves.cos_of(s), waves.sin_of(r, s)), "s"), "p"
+        s = yield m.Mul(r, r), "s"
+        p = yield m.Select(_has_bit(q, 1), _cos_of(s, waves), _sin_of(r, s, waves)), "p"
         return m.Select(_has_bit(q, 2), m.negated(p), p)
 
     return _with_far_arguments(x, waves.reduced(x, value), name)
@@ -95,8 +95,8 @@ def tan(x: PrimExpr, *, waves: Waves = _WAVES) -> PrimExpr:
     @m.bound
     def value(r: Var, n: PrimExpr) -> m.Steps:
         s = yield m.Mul(r, r), "s"
-        a = yield waves.sin_of(r, s), "a"
-        b = yield waves.cos_of(s), "b"
+        a = yield _sin_of(r, s, waves), "a"
+        b = yield _cos_of(s, waves), "b"
         odd = _has_bit(n, 1)
         return m.Div(m.Select(odd, m.negated(b), a), m.Select(odd, a, b))
 

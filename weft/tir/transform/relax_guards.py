@@ -7,7 +7,8 @@ computing the columns that nobody writes out costs less than a condition (or a m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
@@ -22,8 +23,7 @@ from weft.tir.transform.compact_buffer import boxes_of
 def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Drop conditions on stores to local buffers when all loads of the stored value are in bounds without them.
 
-    Only those go that say which elements are stored at all, at every store of an element; what data or a count decides
-    is part of the meaning.
+    Only those go that say, at every store, which elements are stored; what data or a count decides has a meaning.
 
     In a vectorised loop the loads that are not keep the condition, and the store is whole: a masked one would keep the
     loads that follow waiting, and a masked sum could not stay in a register.
@@ -63,38 +63,34 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     return func.replace(body=_Relax(analyzer, _stores(func.body)).visit(func.body))
 
 
-class _Stored(NamedTuple):
-    """A store, and the loops and the tests around it inside the allocation of its buffer."""
-
-    store: BufferStore
-    loops: tuple[For, ...]
-    tests: tuple[ir.PrimExpr, ...]
+_Around = tuple[tuple[For, ...], tuple[ir.PrimExpr, ...]]
+"""The loops and the tests around a store inside the allocation of its buffer."""
 
 
-def _stores(body: Stmt) -> dict[Buffer, list[_Stored]]:
-    """Return the stores of each buffer that is allocated."""
-    found: dict[Buffer, list[_Stored]] = {}
-    stack: list[tuple[Stmt, dict[Buffer, tuple[tuple[For, ...], tuple[ir.PrimExpr, ...]]]]] = [(body, {})]
+_Stores = dict[Buffer, list[tuple[BufferStore, _Around]]]
+
+
+def _stores(body: Stmt) -> _Stores:
+    """Return the stores of each buffer that is allocated, and what is around them."""
+    found: _Stores = {}
+    stack: list[tuple[Stmt, dict[Buffer, _Around]]] = [(body, {})]
     while stack:
         stmt, around = stack.pop()
         if isinstance(stmt, BufferStore) and stmt.buffer in around:
-            found.setdefault(stmt.buffer, []).append(_Stored(stmt, *around[stmt.buffer]))
+            found.setdefault(stmt.buffer, []).append((stmt, around[stmt.buffer]))
         if isinstance(stmt, AllocBuffer):
             around = {**around, stmt.buffer: ((), ())}
         elif isinstance(stmt, For):
             around = {b: ((*loops, stmt), tests) for b, (loops, tests) in around.items()}
         elif isinstance(stmt, IfThenElse):
-            otherwise = {b: (loops, (*tests, ir.Not(stmt.condition))) for b, (loops, tests) in around.items()}
-            stack.extend((s, otherwise) for s in (stmt.else_case,) if s is not None)
             held = conjuncts(stmt.condition)
             stack.append((stmt.then_case, {b: (loops, (*tests, *held)) for b, (loops, tests) in around.items()}))
-            continue
-        stack.extend((s, around) for s in stmt_children(stmt))
+        stack.extend((s, around) for s in stmt_children(stmt)[isinstance(stmt, IfThenElse) :])
     return found
 
 
 class _Relax:
-    def __init__(self, analyzer: Analyzer, stores: dict[Buffer, list[_Stored]]) -> None:
+    def __init__(self, analyzer: Analyzer, stores: _Stores) -> None:
         self.analyzer, self.stores = analyzer, stores
         self.local: dict[Buffer, int] = {}  # a buffer -> how many variables were bound where it is allocated
         self.roomy: set[Buffer] = set()  # those with room for all elements that conditions keep from being stored
@@ -146,22 +142,16 @@ class _Relax:
 
     def _is_of_all(self, store: BufferStore, condition: ir.PrimExpr) -> bool:
         """Whether no store without this condition reaches the elements of this one: a failing test keeps no value."""
-        inner = set(self.bound[self.local[store.buffer] :])
-        for other, loops, tests in self.stores[store.buffer]:
-            theirs = {f.loop_var for f in loops}
-
-            def alike(a: ir.Var, b: ir.Var, theirs: set[ir.Var] = theirs) -> bool:
-                return a is b or (a in inner and b in theirs)
-
-            mine = (*store.indices, condition)
-            if any(ir.structural_equal(mine, (*other.indices, t), alike) for t in tests):
+        inner, mine = self.bound[self.local[store.buffer] :], (*store.indices, condition)
+        for other, (loops, tests) in self.stores[store.buffer]:
+            pairs = {(a, f.loop_var) for a in inner for f in loops}
+            if any(ir.structural_equal(mine, (*other.indices, t), partial(_alike, pairs)) for t in tests):
                 continue
             own: dict[ir.Var, ir.PrimExpr] = {}
             for f in loops:
                 own[f.loop_var] = var = ir.Var(f.loop_var.name, f.loop_var.dtype)
-                self.analyzer.bind(
-                    var, ir.Range.from_min_extent(ir.substitute(f.min, own), ir.substitute(f.extent, own))
-                )
+                dom = ir.Range.from_min_extent(ir.substitute(f.min, own), ir.substitute(f.extent, own))
+                self.analyzer.bind(var, dom)
             steps = [a - ir.substitute(b, own) for a, b in zip(store.indices, other.indices, strict=True)]
             if not any(self.analyzer.can_prove(d > 0) or self.analyzer.can_prove(d < 0) for d in steps):
                 return False
@@ -255,12 +245,13 @@ class _Relax:
         )
 
 
+def _alike(pairs: set[tuple[Any, Any]], a: ir.Var, b: ir.Var) -> bool:
+    return a is b or (a, b) in pairs
+
+
 def _all(conditions: list[ir.PrimExpr]) -> ir.PrimExpr | None:
     """All conditions in one; None where there is none."""
-    result: ir.PrimExpr | None = None
-    for c in conditions:
-        result = c if result is None else ir.logical_and(result, c)
-    return result
+    return reduce(ir.logical_and, conditions) if conditions else None
 
 
 def _variables(nodes: Sequence[ir.PrimExpr]) -> set[ir.Var]:

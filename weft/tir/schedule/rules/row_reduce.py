@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import gcd, prod
 
 from weft.error import ScheduleError
-from weft.ir import CallIntrin, Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
+from weft.ir import Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
@@ -22,7 +22,7 @@ from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vectorize_spatial
-from weft.tir.schedule.rules.inline import is_window
+from weft.tir.schedule.rules.inline import is_condition, is_window
 from weft.tir.stmt import Block, BufferStore
 
 _SHORTEST = 8
@@ -322,9 +322,7 @@ def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
 def _peel_last(ctx: RuleContext, rv: BlockRV, loop: LoopRV) -> None:
     """Run the steps whose lanes are all inside apart, so that only the last one asks."""
     whole = ctx.whole_steps.get(rv.name)
-    asks = any(
-        isinstance(e, CallIntrin) and getattr(e.op, "name", "") == "tir.if_then_else" for e in walk(ctx.block(rv).body)
-    )
+    asks = any(is_condition(e) for e in walk(ctx.block(rv).body))
     if whole is not None and asks and as_int(ctx.analyzer(rv).simplify(whole)) != 0:
         ctx.sch.loop_partition(loop, [whole, None])
 
