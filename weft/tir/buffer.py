@@ -7,6 +7,8 @@ from enum import IntFlag
 from itertools import pairwise
 from typing import Any, ClassVar
 
+import msgspec
+
 from weft import ir
 from weft.arith import Analyzer
 from weft.error import DTypeMismatch, InvalidArgument
@@ -112,18 +114,7 @@ class Buffer(ir.Node):
                 size = size + (d - 1) * s if self.strides else size * d
             shape.append(ir.const(0, size.dtype) if empty else Analyzer().simplify(size))
         separators = tuple(range(1, len(shape)))
-        return Buffer(
-            self.data,
-            self.dtype,
-            tuple(shape),
-            (),
-            self.elem_offset,
-            self.name,
-            self.scope,
-            self.data_alignment,
-            self.offset_factor,
-            separators,
-        )
+        return msgspec.structs.replace(self, shape=tuple(shape), strides=(), axis_separators=separators)
 
     def dimension_groups(self) -> list[range]:
         """Return the dimensions between one separator and the next, of which a flattened buffer has one each."""

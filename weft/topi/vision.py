@@ -81,10 +81,11 @@ def roi_align(
                 count = select(sound, count, int64(0))
                 lows, steps, counts = [*lows, low], [*steps, step], [*counts, count]
                 spans.append(_samples_inside(low + cast(dtype, place) * step, step, count, size, dtype))
-            least = const(0 if mode == "avg" else -math.inf, data.dtype)
+            least = const(0, data.dtype)
             if mode != "avg":  # samples outside of the image are zero
-                left_out = [tir.any(begin > 0, end < n) for (begin, end), n in zip(spans, counts, strict=True)]
-                least = select(tir.any(*left_out), const(0, data.dtype), least)
+                left_out = [tir.any(begin > 0, end < n, n < 1) for (begin, end), n in zip(spans, counts, strict=True)]
+                least = select(tir.any(*left_out), least, const(-math.inf, data.dtype))
+            least = ib.let("least", select(sound, least, const(math.nan, data.dtype)))  # an unsound one has no samples
             with ib.for_range(0, channels) as c:
                 out[r, row, column, c] = least
             with ib.for_range(*spans[0]) as i, ib.for_range(*spans[1]) as j:
@@ -94,19 +95,18 @@ def roi_align(
                     ends.append(_ends(lows[axis] + (cast(dtype, place) + share) * steps[axis], size, dtype))
                 inside = logical_and(ends[0][0][2], ends[1][0][2])
                 corners = [(y, x, down * right) for y, down, _ in ends[0] for x, right, _ in ends[1]]
-                with ib.if_scope(inside if mode == "avg" else const(True, "bool")), ib.for_range(0, channels) as c:
+                with ib.if_scope(inside), ib.for_range(0, channels) as c:
                     terms = [image[batch, y, x, c].astype(dtype) * weight for y, x, weight in corners]
                     value = functools.reduce(tir.max, terms) if mode == "max_corner" else sum(terms, const(0, dtype))
-                    if mode != "avg":
-                        value = select(inside, value, const(0, dtype))
                     value, total = value.astype(data.dtype), out[r, row, column, c]
                     out[r, row, column, c] = total + value if mode == "avg" else tir.max(total, value)
-            samples = tir.max(counts[0] * counts[1], int64(1))
-            with ib.for_range(0, channels) as c:
-                total = out[r, row, column, c]
-                mean = total / cast(data.dtype, samples)
-                most = select(logical_and(counts[0] > 0, counts[1] > 0), total, const(0, data.dtype))
-                out[r, row, column, c] = select(sound, mean if mode == "avg" else most, const(math.nan, data.dtype))
+                if mode != "avg":
+                    with ib.else_scope(), ib.for_range(0, channels) as c:
+                        out[r, row, column, c] = tir.max(out[r, row, column, c], const(0, data.dtype))
+            if mode == "avg":
+                samples = ib.let("samples", cast(data.dtype, tir.max(counts[0] * counts[1], int64(1))))
+                with ib.for_range(0, channels) as c:
+                    out[r, row, column, c] = out[r, row, column, c] / samples
 
     shape = (regions, rows, columns, channels)
     return written(shape, [data, rois], body, name="roi_align", dtype=data.dtype)
@@ -173,9 +173,10 @@ def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: fl
                 spans.append([select(sound, _within(cast("int64", e + low), size), int64(0)) for e in (begin, end)])
             empty = tir.any(spans[0][0] >= spans[0][1], spans[1][0] >= spans[1][1])
             least = select(empty, const(0, data.dtype), const(-math.inf, data.dtype))
+            least = ib.let("least", select(sound, least, const(math.nan, data.dtype)))
             batch = cast("int64", roi[r, 0])
             with ib.for_range(0, channels) as c:
-                out[r, row, column, c] = select(sound, least, const(math.nan, data.dtype))
+                out[r, row, column, c] = least
             with ib.for_range(*spans[0]) as y, ib.for_range(*spans[1]) as x, ib.for_range(0, channels) as c:
                 out[r, row, column, c] = tir.max(out[r, row, column, c], image[batch, y, x, c])
 

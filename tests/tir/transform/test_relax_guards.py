@@ -161,3 +161,37 @@ def test_what_a_guard_leaves_is_read():
     out = np.zeros(16, "float32")
     weft.build(padded, target="llvm")["padded"](7, np.arange(1, 17, dtype="float32"), out)
     np.testing.assert_array_equal(out, [2, 3, 4, 5, 5, 6, 7] + [0] * 9)
+
+
+@T.prim_func
+def tested_apart(
+    A: T.Buffer((16, 8), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((2, 16), "float32"), n: T.int32
+):
+    sums = T.alloc_buffer((16,), "float32", scope="local")
+    chosen = T.alloc_buffer((16,), "float32", scope="local")
+    for i in T.vectorized(16):
+        if i < n:
+            sums[i] = T.float32(0)
+        if i < n:
+            chosen[i] = A[i, 0]
+        if i >= n:
+            chosen[i] = T.float32(7)
+    for k in range(8):
+        for j in T.vectorized(16):
+            if j < n:
+                sums[j] = sums[j] + A[j, k] * B[k]
+    for i in T.vectorized(16):
+        if i < n:
+            C[0, i] = sums[i]
+        C[1, i] = chosen[i]
+
+
+def test_a_condition_goes_where_every_store_of_an_element_has_it():
+    """What a store under another condition gave is kept; a sum whose elements all have one needs no factor of zero."""
+    assert guards(tested_apart) == 3  # those of the choice, and of the result
+    a, b = np.random.default_rng(5).standard_normal((16, 8)).astype("float32"), np.full(8, np.inf, "float32")
+    for n in (16, 12, 0):
+        out, inside = np.full((2, 16), np.nan, "float32"), np.arange(16) < n
+        weft.build(tested_apart, target="llvm")["tested_apart"](a, b, out, n)
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(out, [np.where(inside, a @ b, np.nan), np.where(inside, a[:, 0], 7)])

@@ -10,6 +10,7 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
+from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, LetStmt, Stmt
@@ -120,17 +121,8 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -
         for (low, n), e in zip(box, buffer.shape, strict=True)
     ):
         return alloc
-    new = Buffer(
-        buffer.data,
-        buffer.dtype,
-        tuple(n for _, n in box),
-        (),
-        None,
-        buffer.name,
-        buffer.scope,
-        buffer.data_alignment,
-        buffer.offset_factor,
-    )
+    shape = tuple(n for _, n in box)
+    new = replace_node(buffer, shape=shape, strides=(), elem_offset=None, axis_separators=())
     lows = [low for low, _ in box]
 
     def shift(indices: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:

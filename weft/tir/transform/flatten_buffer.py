@@ -83,18 +83,8 @@ class _Flatten:
                     for d in part.shape:
                         size = size * self.as_wide(d)
                 shape.append(self.analyzer.simplify(size))
-            twin = Buffer(
-                buffer.data,
-                buffer.dtype,
-                tuple(shape),
-                (),
-                None,
-                buffer.name,
-                buffer.scope,
-                buffer.data_alignment,
-                0,
-                tuple(range(1, len(shape))),
-            )
+            plain_fields = {"strides": (), "elem_offset": None, "offset_factor": 0}
+            twin = replace_node(buffer, shape=tuple(shape), axis_separators=tuple(range(1, len(shape))), **plain_fields)
             self.flat[buffer] = twin
         return twin
 
@@ -152,14 +142,11 @@ class _Flatten:
 
     def visit(self, node: Any) -> Any:
         """Flatten everything below a node."""
-        if isinstance(node, BufferLoad):
+        if isinstance(node, (BufferLoad, BufferStore)):
             predicate = self.visit(node.predicate) if node.predicate is not None else None
             at = self.offsets(node.buffer, node.indices)
-            return BufferLoad(self.buffer(node.buffer), at, predicate, span=node.span)
-        if isinstance(node, BufferStore):
-            predicate = self.visit(node.predicate) if node.predicate is not None else None
-            at = self.offsets(node.buffer, node.indices)
-            return BufferStore(self.buffer(node.buffer), self.visit(node.value), at, predicate, span=node.span)
+            value = {"value": self.visit(node.value)} if isinstance(node, BufferStore) else {}
+            return replace_node(node, buffer=self.buffer(node.buffer), indices=at, predicate=predicate, **value)
         if isinstance(node, AllocBuffer):
             return AllocBuffer(self.buffer(node.buffer, True), self.visit(node.body), node.annotations, span=node.span)
         if isinstance(node, DeclBuffer):

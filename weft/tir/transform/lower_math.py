@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import CallIntrin, Cast, DataType, IRModule, Let, Op, Var, function_pass, rewrite, with_lanes
+from weft.ir import CallIntrin, Cast, DataType, IRModule, Let, Op, Var, function_pass, rewrite, walk, with_lanes
 from weft.tir.function import PrimFunc
 from weft.tir.transform.math_float32 import POLYNOMIALS
-from weft.tir.transform.math_float64 import POLYNOMIALS64
+from weft.tir.transform.math_float64 import POLYNOMIALS64, WAVES64
 from weft.tir.transform.math_scaled import SCALED
 
 
@@ -23,7 +23,7 @@ def lower_math(
     """Write out exp, log, tanh, erf, ... of float32, scalar or vector; of 16-bit floats through float32.
 
     Requires: No blocks.
-    Ensures: The same form; those intrinsics remain on numbers of float64 only, which are no vectors.
+    Ensures: The same form; those intrinsics remain on single numbers of float64, and for sin, cos and tan of far ones.
     Before::
 
         @T.prim_func
@@ -65,7 +65,17 @@ def lower_math(
     Source: Polynomials fitted by ``weft``'s own scripts; arguments are reduced as in Cody and Waite, 1980.
     """
     names = frozenset(functions or POLYNOMIALS)
-    return func.replace(body=rewrite(func.body, lambda node: _rule(node, scaled_lanes, library, names)))
+    choices = (n.args for n in walk(func.body) if isinstance(n, CallIntrin) and len(n.args) == 3)
+    done = {x for first, far, _ in choices if _asks_all_lanes(first) for x in walk(far)}  # arguments far out
+
+    def rule(node: Any) -> Any:
+        return node if node in done else _rule(node, scaled_lanes, library, names)
+
+    return func.replace(body=rewrite(func.body, rule))
+
+
+def _asks_all_lanes(e: object) -> bool:
+    return isinstance(e, CallIntrin) and isinstance(e.op, Op) and e.op.name == "tir.any_lane"
 
 
 def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool, names: frozenset[str]) -> Any:
@@ -75,10 +85,11 @@ def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool, names: frozen
     if polynomial is None:
         return node
     dt = DataType(node.dtype)
-    if not dt.is_float or (dt.bits > 32 and ((library and dt.lanes == 1) or node.op.name not in POLYNOMIALS64)):
+    written = POLYNOMIALS64 | WAVES64 if dt.lanes > 1 else {} if library else POLYNOMIALS64
+    if not dt.is_float or (dt.bits > 32 and node.op.name not in written):
         return node
     if dt.bits > 32:
-        polynomial = POLYNOMIALS64[node.op.name]
+        polynomial = written[node.op.name]
     elif dt.lanes in scaled_lanes:
         polynomial = SCALED.get(node.op.name, polynomial)
     wide = with_lanes("float32" if dt.bits <= 32 else "float64", dt.lanes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from weft.ir import Cast, Or, PrimExpr, Var
@@ -54,6 +55,16 @@ _ERF_LARGE = (  # -log(erfc(u + 3))
     -1.65434086780557e-13, 1.3555858137257346e-14, 2.6979404648285487e-15, -2.2574527999415548e-15,
     6.705219779368409e-16, -9.698554766945032e-17, 5.6360447007161915e-18,
 )  # fmt: skip
+_SIN = (
+    -0.16666666666666666, 0.008333333333333331, -0.00019841269841265063, 2.7557319219337312e-06,
+    -2.5052106231802837e-08, 1.6058531516797758e-10, -7.586691094197958e-13,
+)  # fmt: skip
+_COS = (
+    0.041666666666666664, -0.0013888888888888887, 2.4801587301584645e-05, -2.755731922140179e-07,
+    2.0876755790721963e-09, -1.1470460830795304e-11, 4.7458685530816656e-14,
+)  # fmt: skip
+_HALF_PI = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
+"""Their sum is pi / 2; the first three have 33 bits, whose products with whole numbers up to 2**20 are exact."""
 _LN2_HI, _LN2_LO = 0.6931471803691238, 1.9082149292705877e-10  # the first has 33 bits: its product with n is exact
 _LOG10_2_HI, _LOG10_2_LO = 0.30102999560767785, 5.6303348065105984e-11
 _MAGIC = 6755399441055744.0  # 1.5 * 2**52
@@ -311,6 +322,23 @@ def _asin_small(a: Var, s: Var) -> PrimExpr:
 
 
 @m.bound
+def _reduced(x: PrimExpr, value: Callable[[Var, PrimExpr], PrimExpr]) -> m.Steps:
+    """``value(r, n)`` with ``x == n * pi / 2 + r``, `r` at most pi / 4 and `n` an int64, right in its low bits."""
+    t = yield m.fma(x, m.number(2 / math.pi, x), m.number(_MAGIC, x)), "t"
+    n = yield m.Sub(t, m.number(_MAGIC, x)), "n"
+    first, second, third, fourth = (m.number(-part, x) for part in _HALF_PI)
+    a = yield m.fma(n, first, x), "a"
+    w = yield m.Mul(n, second), "w"
+    b = yield m.Add(a, w), "b"
+    lost = m.Add(m.Sub(a, b), w)
+    r = yield m.Add(m.fma(n, third, b), m.fma(n, fourth, lost)), "r"
+    return value(r, m.bits_of(t))
+
+
+_WAVES = trig.Waves(_reduced, _SIN, _COS)
+
+
+@m.bound
 def erf(x: PrimExpr) -> m.Steps:
     """The error function. At most 2 ULP."""
     a = yield m.absolute(x), "a"
@@ -334,4 +362,6 @@ POLYNOMIALS64: dict[str, Callable[..., Any]] = {
     "tir.asin": lambda x: trig.asin(x, small_arc=_asin_small),
     "tir.acos": lambda x: trig.acos(x, small_arc=_asin_small),
 }
-"""Intrinsics that become polynomials on float64; of sine, cosine and tangent a target has code of its own."""
+"""Intrinsics that become polynomials on float64."""
+WAVES64 = {f"tir.{f.__name__}": partial(f, waves=_WAVES) for f in (trig.sin, trig.cos, trig.tan)}
+"""Those of vectors alone, at most 2.1, 2.1 and 3.2 ULP; for arguments far out the C library, or its like, answers."""

@@ -161,7 +161,7 @@ def shift_right(x: PrimExpr, by: int) -> PrimExpr:
 
 def double(x: PrimExpr) -> PrimExpr:
     """`x` as float64."""
-    return Cast(with_lanes("float64", DataType(x.dtype).lanes), x)
+    return x if DataType(x.dtype).bits == 64 else Cast(with_lanes("float64", DataType(x.dtype).lanes), x)
 
 
 def convert(dtype: str, x: PrimExpr) -> PrimExpr:

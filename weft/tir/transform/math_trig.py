@@ -1,13 +1,14 @@
 """Functions of float32 as polynomials: trigonometric functions and their inverses.
 
 Arguments are reduced in float64, which is exact enough up to 2**20; above that (rare, so tested once for a whole
-vector) the C library's float64 functions answer. Errors are stated against float64.
+vector) the C library's float64 functions answer. Errors are stated against float64, which has its own ``Waves``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from weft.ir import CallIntrin, Op, PrimExpr, Var
 from weft.ir.scalar import EQ, GT, NE
@@ -36,12 +37,23 @@ def _reduced(x: PrimExpr, value: Callable[[Var, PrimExpr], PrimExpr]) -> m.Steps
     return value(r, m.convert("int32", m.bits_of(t)))
 
 
-def _sin_of(r: Var, s: Var) -> PrimExpr:
-    return m.fma(m.Mul(s, r), m.horner(_SIN, s), r)
+class Waves(NamedTuple):
+    """How arguments are reduced, and the coefficients of sine and cosine up to pi / 4 behind the first terms."""
+
+    reduced: Callable[[PrimExpr, Callable[[Var, PrimExpr], PrimExpr]], PrimExpr]
+    sin: tuple[float, ...]
+    cos: tuple[float, ...]
 
 
-def _cos_of(s: Var) -> PrimExpr:
-    return m.fma(m.Mul(s, s), m.horner(_COS, s), m.fma(s, m.number(-0.5, s), m.number(1.0, s)))
+def _sin_of(r: Var, s: Var, waves: Waves) -> PrimExpr:
+    return m.fma(m.Mul(s, r), m.horner(waves.sin, s), r)
+
+
+def _cos_of(s: Var, waves: Waves) -> PrimExpr:
+    return m.fma(m.Mul(s, s), m.horner(waves.cos, s), m.fma(s, m.number(-0.5, s), m.number(1.0, s)))
+
+
+_WAVES = Waves(_reduced, _SIN, _COS)
 
 
 def _has_bit(n: PrimExpr, bit: int) -> PrimExpr:
@@ -50,43 +62,45 @@ def _has_bit(n: PrimExpr, bit: int) -> PrimExpr:
 
 def _with_far_arguments(x: PrimExpr, near: PrimExpr, name: str) -> PrimExpr:
     """Choose the C library's function where an argument is too far out for `near`."""
-    far = m.convert("float32", CallIntrin(m.double(x).dtype, Op.get("tir." + name), (m.double(x),)))
+    far = CallIntrin(m.double(x).dtype, Op.get("tir." + name), (m.double(x),))
+    far = far if far.dtype == x.dtype else m.convert("float32", far)
     any_far = CallIntrin("bool", Op.get("tir.any_lane"), (GT(m.absolute(x), m.number(_EXACT, x)),))
     return CallIntrin(x.dtype, Op.get("tir.if_then_else"), (any_far, far, near))
 
 
-def _wave(x: PrimExpr, quarter: int, name: str) -> PrimExpr:
+def _wave(x: PrimExpr, quarter: int, name: str, waves: Waves) -> PrimExpr:
     @m.bound
     def value(r: Var, n: PrimExpr) -> m.Steps:
         q = yield m.Add(n, m.integer(quarter, n)) if quarter else n, "q"
-        p = yield m.let(m.Mul(r, r), lambda s: m.Select(_has_bit(q, 1), _cos_of(s), _sin_of(r, s)), "s"), "p"
+        s = yield m.Mul(r, r), "s"
+        p = yield m.Select(_has_bit(q, 1), _cos_of(s, waves), _sin_of(r, s, waves)), "p"
         return m.Select(_has_bit(q, 2), m.negated(p), p)
 
-    return _with_far_arguments(x, _reduced(x, value), name)
+    return _with_far_arguments(x, waves.reduced(x, value), name)
 
 
-def sin(x: PrimExpr) -> PrimExpr:
+def sin(x: PrimExpr, *, waves: Waves = _WAVES) -> PrimExpr:
     """The sine. At most 2 ULP."""
-    return m.Select(m.equal(x, 0.0), x, _wave(x, 0, "sin"))
+    return m.Select(m.equal(x, 0.0), x, _wave(x, 0, "sin", waves))
 
 
-def cos(x: PrimExpr) -> PrimExpr:
+def cos(x: PrimExpr, *, waves: Waves = _WAVES) -> PrimExpr:
     """The cosine. At most 2 ULP."""
-    return _wave(x, 1, "cos")
+    return _wave(x, 1, "cos", waves)
 
 
-def tan(x: PrimExpr) -> PrimExpr:
+def tan(x: PrimExpr, *, waves: Waves = _WAVES) -> PrimExpr:
     """The tangent. At most 4 ULP."""
 
     @m.bound
     def value(r: Var, n: PrimExpr) -> m.Steps:
         s = yield m.Mul(r, r), "s"
-        a = yield _sin_of(r, s), "a"
-        b = yield _cos_of(s), "b"
+        a = yield _sin_of(r, s, waves), "a"
+        b = yield _cos_of(s, waves), "b"
         odd = _has_bit(n, 1)
         return m.Div(m.Select(odd, m.negated(b), a), m.Select(odd, a, b))
 
-    return m.Select(m.equal(x, 0.0), x, _with_far_arguments(x, _reduced(x, value), "tan"))
+    return m.Select(m.equal(x, 0.0), x, _with_far_arguments(x, waves.reduced(x, value), "tan"))
 
 
 def _atan_unit(z: PrimExpr) -> PrimExpr:

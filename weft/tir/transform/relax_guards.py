@@ -7,6 +7,7 @@ computing the columns that nobody writes out costs less than a condition (or a m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
 from typing import Any
 
 from weft import ir
@@ -22,7 +23,7 @@ from weft.tir.transform.compact_buffer import boxes_of
 def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """Drop conditions on stores to local buffers when all loads of the stored value are in bounds without them.
 
-    Only those go that say which elements are stored at all; what data or a count decides is part of the meaning.
+    Only those go that say, at every store, which elements are stored; what data or a count decides has a meaning.
 
     In a vectorised loop the loads that are not keep the condition, and the store is whole: a masked one would keep the
     loads that follow waiting, and a masked sum could not stay in a register.
@@ -59,31 +60,38 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     for _, buffer in func.buffer_map:
         for d in buffer.shape:
             analyzer.mark_global_non_neg(d)
-    return func.replace(body=_Relax(analyzer, _always_stored(func.body)).visit(func.body))
+    return func.replace(body=_Relax(analyzer, _stores(func.body)).visit(func.body))
 
 
-_Stores = dict[Buffer, list[tuple[BufferStore, tuple[For, ...]]]]
+_Around = tuple[tuple[For, ...], tuple[ir.PrimExpr, ...]]
+"""The loops and the tests around a store inside the allocation of its buffer."""
 
 
-def _always_stored(body: Stmt) -> _Stores:
-    """Return the stores of each buffer that no test guards, with the loops around them inside the allocation."""
+_Stores = dict[Buffer, list[tuple[BufferStore, _Around]]]
+
+
+def _stores(body: Stmt) -> _Stores:
+    """Return the stores of each buffer that is allocated, and what is around them."""
     found: _Stores = {}
-    stack: list[tuple[Stmt, dict[Buffer, tuple[For, ...]]]] = [(body, {})]
+    stack: list[tuple[Stmt, dict[Buffer, _Around]]] = [(body, {})]
     while stack:
-        stmt, loops = stack.pop()
-        if isinstance(stmt, BufferStore) and stmt.buffer in loops:
-            found.setdefault(stmt.buffer, []).append((stmt, loops[stmt.buffer]))
+        stmt, around = stack.pop()
+        if isinstance(stmt, BufferStore) and stmt.buffer in around:
+            found.setdefault(stmt.buffer, []).append((stmt, around[stmt.buffer]))
         if isinstance(stmt, AllocBuffer):
-            loops = {**loops, stmt.buffer: ()}
+            around = {**around, stmt.buffer: ((), ())}
         elif isinstance(stmt, For):
-            loops = {b: (*around, stmt) for b, around in loops.items()}
-        stack.extend((s, {} if isinstance(stmt, IfThenElse) else loops) for s in stmt_children(stmt))
+            around = {b: ((*loops, stmt), tests) for b, (loops, tests) in around.items()}
+        elif isinstance(stmt, IfThenElse):
+            held = conjuncts(stmt.condition)
+            stack.append((stmt.then_case, {b: (loops, (*tests, *held)) for b, (loops, tests) in around.items()}))
+        stack.extend((s, around) for s in stmt_children(stmt)[isinstance(stmt, IfThenElse) :])
     return found
 
 
 class _Relax:
-    def __init__(self, analyzer: Analyzer, always_stored: _Stores) -> None:
-        self.analyzer, self.always_stored = analyzer, always_stored
+    def __init__(self, analyzer: Analyzer, stores: _Stores) -> None:
+        self.analyzer, self.stores = analyzer, stores
         self.local: dict[Buffer, int] = {}  # a buffer -> how many variables were bound where it is allocated
         self.roomy: set[Buffer] = set()  # those with room for all elements that conditions keep from being stored
         self.bound: list[ir.Var] = []
@@ -114,34 +122,36 @@ class _Relax:
         store = node.then_case
         assert isinstance(store, BufferStore)
         parts = conjuncts(node.condition)
-        kept, kept_values = list(parts), not self._apart_from_others(store)
-        for c in parts:
-            if kept_values or not self._protects_only(store, c):
-                continue
+        kept = list(parts)
+        free = [c for c in parts if self._protects_only(store, c) and self._is_of_all(store, c)]
+        for c in free:
             rest = [k for k in kept if k is not c]
             if self._safe(store, rest):
                 kept = rest
         of_lanes = [c for c in kept if any(v in self.lanes for v in ir.walk(c))]
         reduction = _is_reduction(store)
         chosen = self._choice(store, of_lanes) if reduction else None
-        alone = not reduction and not kept_values
+        alone = all(any(c is f for f in free) for c in of_lanes)
         if of_lanes and (alone or chosen is not None or self._adds_zero(store, of_lanes)):
-            store = self._guarded_loads(store, of_lanes, reduction, chosen)
+            store = self._guarded_loads(store, of_lanes, reduction and not alone, chosen)
             kept = [c for c in kept if all(c is not x for x in of_lanes)]
         elif len(kept) == len(parts):
             return node
         condition = _all(kept)
         return store if condition is None else IfThenElse(condition, store, span=node.span)
 
-    def _apart_from_others(self, store: BufferStore) -> bool:
-        """Whether no store without a test reaches the elements of this one, whose values a failing test would keep."""
-        for other, loops in self.always_stored.get(store.buffer, ()):
+    def _is_of_all(self, store: BufferStore, condition: ir.PrimExpr) -> bool:
+        """Whether no store without this condition reaches the elements of this one: a failing test keeps no value."""
+        inner, mine = self.bound[self.local[store.buffer] :], (*store.indices, condition)
+        for other, (loops, tests) in self.stores[store.buffer]:
+            pairs = {(a, f.loop_var) for a in inner for f in loops}
+            if any(ir.structural_equal(mine, (*other.indices, t), partial(_alike, pairs)) for t in tests):
+                continue
             own: dict[ir.Var, ir.PrimExpr] = {}
             for f in loops:
                 own[f.loop_var] = var = ir.Var(f.loop_var.name, f.loop_var.dtype)
-                self.analyzer.bind(
-                    var, ir.Range.from_min_extent(ir.substitute(f.min, own), ir.substitute(f.extent, own))
-                )
+                dom = ir.Range.from_min_extent(ir.substitute(f.min, own), ir.substitute(f.extent, own))
+                self.analyzer.bind(var, dom)
             steps = [a - ir.substitute(b, own) for a, b in zip(store.indices, other.indices, strict=True)]
             if not any(self.analyzer.can_prove(d > 0) or self.analyzer.can_prove(d < 0) for d in steps):
                 return False
@@ -235,12 +245,13 @@ class _Relax:
         )
 
 
+def _alike(pairs: set[tuple[Any, Any]], a: ir.Var, b: ir.Var) -> bool:
+    return a is b or (a, b) in pairs
+
+
 def _all(conditions: list[ir.PrimExpr]) -> ir.PrimExpr | None:
     """All conditions in one; None where there is none."""
-    result: ir.PrimExpr | None = None
-    for c in conditions:
-        result = c if result is None else ir.logical_and(result, c)
-    return result
+    return reduce(ir.logical_and, conditions) if conditions else None
 
 
 def _variables(nodes: Sequence[ir.PrimExpr]) -> set[ir.Var]:

@@ -218,16 +218,7 @@ class _Collapse:
                     shape.append(extent)
             view = buffer
             if len(shape) != len(buffer.shape):
-                view = Buffer(
-                    buffer.data,
-                    buffer.dtype,
-                    tuple(shape),
-                    (),
-                    buffer.elem_offset,
-                    buffer.name,
-                    buffer.scope,
-                    buffer.data_alignment,
-                )
+                view = replace_node(buffer, shape=tuple(shape), strides=(), offset_factor=0, axis_separators=())
             self.views[buffer] = view
         return view
 
@@ -257,16 +248,10 @@ class _Collapse:
                 for at in (_compared(node, set(self.inner)), _shifted(node, set(self.inner))):
                     if at is not None:
                         return self._wider(node, at)
-            if isinstance(node, BufferLoad):
-                return BufferLoad(
-                    self.view(node.buffer),
-                    self._indices(node.buffer, node.indices, merged, visit),
-                    node.predicate,
-                    span=node.span,
-                )
-            if isinstance(node, BufferStore):
+            if isinstance(node, (BufferLoad, BufferStore)):
                 at = self._indices(node.buffer, node.indices, merged, visit)
-                return BufferStore(self.view(node.buffer), visit(node.value), at, node.predicate, span=node.span)
+                value = {"value": visit(node.value)} if isinstance(node, BufferStore) else {}
+                return replace_node(node, buffer=self.view(node.buffer), indices=at, **value)
             return node if isinstance(node, (ir.Var, Buffer)) else ir.rebuild(node, visit)
 
         regions = tuple(tuple(self._region(r) for r in rs) for rs in (block.reads, block.writes))
@@ -308,19 +293,14 @@ class _Collapse:
         for d, r in enumerate(region.region):
             if d and (buffer, d - 1) in self.dims:
                 last = out[-1]
-                point = ir.as_int(last.extent) == 1 and ir.as_int(r.extent) == 1
-                mapped = self._mapped(last.min, (r.min,), {r.min, *self.inner}) if point else None
-                out[-1] = (
-                    ir.Range.from_min_extent(mapped, last.extent)
-                    if mapped is not None
-                    else ir.Range.from_min_extent(self._wider(last.min, at), last.extent)
-                    if point and (at := _shifted(last.min, set(self.inner))) is not None
-                    else last
-                    if point
-                    else ir.Range.from_min_extent(
-                        ir.const(0, last.min.dtype), self.analyzer.simplify(last.extent * r.extent)
-                    )
-                )
+                if ir.as_int(last.extent) != 1 or ir.as_int(r.extent) != 1:
+                    whole = self.analyzer.simplify(last.extent * r.extent)
+                    out[-1] = ir.Range.from_min_extent(ir.const(0, last.min.dtype), whole)
+                    continue
+                mapped = self._mapped(last.min, (r.min,), {r.min, *self.inner})
+                if mapped is None and (at := _shifted(last.min, set(self.inner))) is not None:
+                    mapped = self._wider(last.min, at)
+                out[-1] = last if mapped is None else ir.Range.from_min_extent(mapped, last.extent)
             else:
                 out.append(r)
         return BufferRegion(self.view(buffer), tuple(out))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import gcd, prod
 
 from weft.error import ScheduleError
-from weft.ir import CallIntrin, Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
+from weft.ir import Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
@@ -22,6 +22,7 @@ from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.reduction import combiner_of
 from weft.tir.schedule.rules.context import RuleContext, is_reduction_block
 from weft.tir.schedule.rules.elementwise import flat_suffix, vector_lanes, vectorize_spatial
+from weft.tir.schedule.rules.inline import is_condition, is_window
 from weft.tir.stmt import Block, BufferStore
 
 _SHORTEST = 8
@@ -321,9 +322,7 @@ def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
 def _peel_last(ctx: RuleContext, rv: BlockRV, loop: LoopRV) -> None:
     """Run the steps whose lanes are all inside apart, so that only the last one asks."""
     whole = ctx.whole_steps.get(rv.name)
-    asks = any(
-        isinstance(e, CallIntrin) and getattr(e.op, "name", "") == "tir.if_then_else" for e in walk(ctx.block(rv).body)
-    )
+    asks = any(is_condition(e) for e in walk(ctx.block(rv).body))
     if whole is not None and asks and as_int(ctx.analyzer(rv).simplify(whole)) != 0:
         ctx.sch.loop_partition(loop, [whole, None])
 
@@ -336,7 +335,10 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     variables = [iv for name in names for iv in ctx.block(BlockRV(name)).iter_vars if iv.iter_type == "reduce"]
     per_output = prod(as_int(iv.dom.extent) or 64 for iv in variables if iv.dom is not None)
     strips = [u for u in (1, 2, 4, 8, 16) if width is None or width >= u * lanes]
-    tile = lanes * ctx.choose("strip", strips, _vectors_a_strip(ctx, width, lanes, len(names)))
+    # rows of images of unknown size may be short, and a window has few elements to wait for
+    short = width is None and all(is_window(ctx.block(BlockRV(n))) for n in names)
+    vectors = 1 if short else _vectors_a_strip(ctx, width, lanes, len(names))
+    tile = lanes * ctx.choose("strip", strips, vectors)
     outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]
     inner = [x for i, x in enumerate(loops) if i not in rows]
     if width is not None and width <= lanes:
