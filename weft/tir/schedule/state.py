@@ -280,15 +280,15 @@ def _has_cast(expr: ir.PrimExpr) -> bool:
 def _plain_indices(body: Stmt) -> Stmt:
     """Take conversions between integer types out of indices, so that an index is again the variable it converts."""
 
-    def rule(node: object) -> object:
-        if isinstance(node, (BufferLoad, BufferStore)) and any(_has_cast(i) for i in node.indices):
+    def rule(node: Any) -> object:
+        if any(_has_cast(i) for i in node.indices):
             wide = [_widened(i) for i in node.indices]
             return structure.replace_node(
                 node, indices=tuple(i if w is None else w for i, w in zip(node.indices, wide, strict=True))
             )
         return node
 
-    return ir.rewrite(body, rule)
+    return ir.rewrite(body, rule, only=(BufferLoad, BufferStore))
 
 
 def _widened(expr: ir.PrimExpr) -> ir.PrimExpr | None:

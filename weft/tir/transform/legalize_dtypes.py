@@ -16,6 +16,9 @@ from weft.tir.stmt import AllocBuffer, Block, BufferStore, DeclBuffer, LetStmt
 _AS_WRITTEN = ("tir.call_", "tir.tvm_call_", "tir.reinterpret")
 """Calls whose operands and results keep their types: what is called elsewhere does not change."""
 
+_SAYING_TYPES = (Buffer, ir.CallIntrin, ir.Cast, ir.FloatImm, ir.Var)
+"""Nodes whose data type does not follow from others'."""
+
 
 def _is_bf16(dtype: str) -> bool:
     return ir.DataType(dtype).code == "bfloat"
@@ -330,6 +333,8 @@ def fp8_compute_legalize(
     Source: TVM's ``FP8ComputeLegalize``.
     """
     if _supports(func, 89):
+        return func
+    if rounded and not any(map(_is_fp8, {n.dtype for n in ir.find(func, *_SAYING_TYPES)})):
         return func
     if rounded:
         return func.replace(body=ir.rewrite(func.body, _rounded_float8))

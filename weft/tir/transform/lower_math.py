@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import CallIntrin, Cast, DataType, IRModule, Let, Op, Var, function_pass, rewrite, with_lanes
+from weft.ir import CallIntrin, Cast, DataType, IRModule, Let, Op, Var, find, function_pass, rewrite, with_lanes
 from weft.tir.function import PrimFunc
 from weft.tir.transform.math_float32 import POLYNOMIALS
 from weft.tir.transform.math_float64 import POLYNOMIALS64
@@ -65,11 +65,14 @@ def lower_math(
     Source: Polynomials fitted by ``weft``'s own scripts; arguments are reduced as in Cody and Waite, 1980.
     """
     names = frozenset(functions or POLYNOMIALS)
-    return func.replace(body=rewrite(func.body, lambda node: _rule(node, scaled_lanes, library, names)))
+    if not any(getattr(c.op, "name", None) in names for c in find(func.body, CallIntrin)):
+        return func
+    rule = lambda call: _rule(call, scaled_lanes, library, names)  # noqa: E731
+    return func.replace(body=rewrite(func.body, rule, only=(CallIntrin,)))
 
 
 def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool, names: frozenset[str]) -> Any:
-    if type(node) is not CallIntrin or not isinstance(node.op, Op) or node.op.name not in names:
+    if not isinstance(node.op, Op) or node.op.name not in names:
         return node
     polynomial = POLYNOMIALS.get(node.op.name)
     if polynomial is None:
