@@ -148,19 +148,10 @@ def _mod(cx: Context, info: Atom) -> Limits:
     return 0, top
 
 
-def _min(cx: Context, info: Atom) -> Limits:
-    parts = [bound_of(cx, p) for p in info.args]
-    return min(lo for lo, _ in parts), min(hi for _, hi in parts)
-
-
-def _max(cx: Context, info: Atom) -> Limits:
-    parts = [bound_of(cx, p) for p in info.args]
-    return max(lo for lo, _ in parts), max(hi for _, hi in parts)
-
-
-def _select(cx: Context, info: Atom) -> Limits:
-    parts = [bound_of(cx, p) for p in info.args[1:]]
-    return min(lo for lo, _ in parts), max(hi for _, hi in parts)
+def _choice(cx: Context, info: Atom) -> Limits:
+    parts = [bound_of(cx, p) for p in (info.args[1:] if info.kind == "select" else info.args)]
+    low, high = max if info.kind == "max" else min, min if info.kind == "min" else max
+    return low(lo for lo, _ in parts), high(hi for _, hi in parts)
 
 
 def _opaque(cx: Context, info: Atom) -> Limits:
@@ -192,7 +183,7 @@ def _opaque(cx: Context, info: Atom) -> Limits:
     return limits
 
 
-_KINDS = {"var": _var, "div": _div, "mod": _mod, "min": _min, "max": _max, "select": _select, "opaque": _opaque}
+_KINDS = {"var": _var, "div": _div, "mod": _mod, "opaque": _opaque, **dict.fromkeys(("min", "max", "select"), _choice)}
 
 
 def is_positive_divisor(cx: Context, p: Poly) -> bool:

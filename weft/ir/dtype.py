@@ -80,10 +80,9 @@ class DataType(str):
 
     def __new__(cls, text: Any = None, *, type_str: Any = None) -> DataType:
         """Return the data type that `text` spells, be it a string, a NumPy type or a data type."""
-        if type_str is not None:
-            if text is not None:
-                raise TypeError("DataType() got one argument under two names, 'type_str' and 'text'")
-            text = type_str
+        if type_str is not None and text is not None:
+            raise TypeError("DataType() got one argument under two names, 'type_str' and 'text'")
+        text = text if type_str is None else type_str
         kind = type(text)
         if kind is str:
             return _parse(text)

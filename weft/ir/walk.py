@@ -8,6 +8,7 @@ known by ``id``, since any node may come: ``==`` of some dialects' types compare
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from operator import attrgetter, is_, itemgetter
 from typing import Any, TypeVar
 
@@ -89,10 +90,7 @@ def walk(node: object, leaf: type | None = None) -> Iterator[Node]:
 
 
 class _Steps(dict[type, "tuple[bool, Callable[[Any], tuple[Any, ...]] | None]"]):
-    """For each class: whether :func:`find` looks for it, and what gets what is below, the last first.
-
-    The latter is None where nothing that is looked for can be below, such as statements below a scalar.
-    """
+    """For each class: whether :func:`find` looks for it, and what gets what may hold some, the last first."""
 
     def __init__(self, wanted: tuple[type, ...]) -> None:
         super().__init__()
@@ -107,11 +105,7 @@ class _Steps(dict[type, "tuple[bool, Callable[[Any], tuple[Any, ...]] | None]"])
         return step
 
 
-_STEPS: dict[tuple[type, ...], _Steps] = {}
-
-
-def _steps(wanted: tuple[type, ...]) -> _Steps:
-    return _STEPS.get(wanted) or _STEPS.setdefault(wanted, _Steps(wanted))
+_steps = cache(_Steps)
 
 
 def find(node: object, *wanted: type) -> list[Any]:

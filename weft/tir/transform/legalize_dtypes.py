@@ -16,9 +16,6 @@ from weft.tir.stmt import AllocBuffer, Block, BufferStore, DeclBuffer, LetStmt
 _AS_WRITTEN = ("tir.call_", "tir.tvm_call_", "tir.reinterpret")
 """Calls whose operands and results keep their types: what is called elsewhere does not change."""
 
-_SAYING_TYPES = (Buffer, ir.CallIntrin, ir.Cast, ir.FloatImm, ir.Var)
-"""Nodes whose data type does not follow from others'."""
-
 
 def _is_bf16(dtype: str) -> bool:
     return ir.DataType(dtype).code == "bfloat"
@@ -334,10 +331,10 @@ def fp8_compute_legalize(
     """
     if _supports(func, 89):
         return func
-    if rounded and not any(map(_is_fp8, {n.dtype for n in ir.find(func, *_SAYING_TYPES)})):
-        return func
     if rounded:
-        return func.replace(body=ir.rewrite(func.body, _rounded_float8))
+        typed = ir.find(func, Buffer, ir.CallIntrin, ir.Cast, ir.FloatImm, ir.Var)  # other types follow from theirs
+        needed = any(map(_is_fp8, {n.dtype for n in typed}))
+        return func.replace(body=ir.rewrite(func.body, _rounded_float8)) if needed else func
     return _Compute(_is_fp8, promote_dtype, func.body).run(func)
 
 

@@ -67,8 +67,7 @@ def lower_math(
     names = frozenset(functions or POLYNOMIALS)
     if not any(getattr(c.op, "name", None) in names for c in find(func.body, CallIntrin)):
         return func
-    rule = lambda call: _rule(call, scaled_lanes, library, names)  # noqa: E731
-    return func.replace(body=rewrite(func.body, rule, only=(CallIntrin,)))
+    return func.replace(body=rewrite(func.body, lambda c: _rule(c, scaled_lanes, library, names), only=(CallIntrin,)))
 
 
 def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool, names: frozenset[str]) -> Any:
