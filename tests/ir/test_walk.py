@@ -14,7 +14,7 @@ BODY = tir.For(i, 0, n, 0, tir.IfThenElse(i < m, tir.BufferStore(A, A[i] + (n + 
 
 def test_no_class_that_says_so_has_a_field_for_statements():
     statements = re.compile(rf"\b(Stmt|Node|{'|'.join(c.__name__ for c in kinds(tir.Stmt))})\b")
-    for c in (c for c in kinds(ir.Node) if getattr(c, "holds_no_statement", False)):
+    for c in (c for c in kinds(ir.Node) if getattr(c, "_holds_no_statement", False)):
         fields = {f: k for b in c.__mro__ for f, k in vars(b).get("__annotations__", {}).items()}
         assert not [f for f in c.__struct_fields__ if statements.search(str(fields[f]))], c
 

@@ -95,10 +95,10 @@ class _Steps(dict[type, "tuple[bool, Callable[[Any], tuple[Any, ...]] | None]"])
     def __init__(self, wanted: tuple[type, ...]) -> None:
         super().__init__()
         self.wanted = wanted
-        self.statements = all(getattr(w, "is_statement", False) for w in wanted)
+        self.statements = all(getattr(w, "_is_statement", False) for w in wanted)
 
     def __missing__(self, cls: type) -> tuple[bool, Callable[[Any], tuple[Any, ...]] | None]:
-        below = None if self.statements and getattr(cls, "holds_no_statement", False) else _BELOW_BACKWARDS[cls]
+        below = None if self.statements and getattr(cls, "_holds_no_statement", False) else _BELOW_BACKWARDS[cls]
         if below is None and issubclass(cls, tuple):
             below = itemgetter(slice(None, None, -1))
         step = self[cls] = issubclass(cls, self.wanted), below

@@ -29,13 +29,13 @@ class ForKind(IntEnum):
 class Stmt(ir.Node, abstract=True):
     """A statement."""
 
-    is_statement: ClassVar[bool] = True
+    _is_statement: ClassVar[bool] = True
 
 
 class BufferStore(Stmt):
     """``buffer[indices] = value``; a Ramp as last index stores a vector, `predicate` masks its lanes."""
 
-    holds_no_statement: ClassVar[bool] = True
+    _holds_no_statement: ClassVar[bool] = True
     buffer: Buffer
     value: ir.PrimExpr
     indices: tuple[ir.PrimExpr, ...]
