@@ -203,12 +203,13 @@ class Analyzer:
             self.context.clear_memos()
 
     @contextmanager
-    def constraint_scope(self, constraint: ir.PrimExpr) -> Generator[None, None, None]:
-        """Take `constraint` as true inside a ``with`` block."""
+    def constraint_scope(self, constraint: ir.PrimExpr, *more: ir.PrimExpr) -> Generator[None, None, None]:
+        """Take `constraint`, and others, as true inside a ``with`` block."""
         cx = self.context
         saved = cx.snapshot()
         try:
-            self._assume(constraint)
+            for c in (constraint, *more):
+                self._assume(c)
             cx.clear_memos()
             yield
         finally:

@@ -38,13 +38,9 @@ def _clamp(value: int) -> int:
     return POS_INF if value >= POS_INF else NEG_INF if value <= NEG_INF else value
 
 
-def _times(x: int, y: int) -> int:
-    return _clamp(x * y)
-
-
 def _product(p: Limits, q: Limits) -> Limits:
-    corners = (_times(p[0], q[0]), _times(p[0], q[1]), _times(p[1], q[0]), _times(p[1], q[1]))
-    return min(corners), max(corners)
+    corners = (p[0] * q[0], p[0] * q[1], p[1] * q[0], p[1] * q[1])
+    return _clamp(min(corners)), _clamp(max(corners))
 
 
 def bound_of(cx: Context, p: Poly) -> Limits:
@@ -53,8 +49,10 @@ def bound_of(cx: Context, p: Poly) -> Limits:
     for m, c in p.items():
         if not m:
             mlo = mhi = 1
+        elif len(m) == 1:
+            mlo, mhi = cx.bounds.get(m[0]) or atom_bound(cx, m[0])
         else:
-            mlo, mhi = atom_bound(cx, m[0]) if len(m) == 1 else _mono_bound(cx, m)
+            mlo, mhi = cx.bounds.get(m) or _mono_bound(cx, m)
         if c < 0:
             mlo, mhi = mhi, mlo
         # an infinite limit stays infinite, whatever is added afterwards
@@ -72,11 +70,12 @@ def _mono_bound(cx: Context, m: Mono) -> Limits:
         power = m.count(atom)
         if power % 2 == 0:
             square = _product(limits, limits)
-            low = 0 if limits[0] <= 0 <= limits[1] else min(_times(x, x) for x in limits)
+            low = 0 if limits[0] <= 0 <= limits[1] else _clamp(min(x * x for x in limits))
             limits = (low, square[1])
             power //= 2
         for _ in range(power):
             result = _product(result, limits)
+    cx.bounds[m] = result
     return result
 
 
@@ -149,19 +148,10 @@ def _mod(cx: Context, info: Atom) -> Limits:
     return 0, top
 
 
-def _min(cx: Context, info: Atom) -> Limits:
-    parts = [bound_of(cx, p) for p in info.args]
-    return min(lo for lo, _ in parts), min(hi for _, hi in parts)
-
-
-def _max(cx: Context, info: Atom) -> Limits:
-    parts = [bound_of(cx, p) for p in info.args]
-    return max(lo for lo, _ in parts), max(hi for _, hi in parts)
-
-
-def _select(cx: Context, info: Atom) -> Limits:
-    parts = [bound_of(cx, p) for p in info.args[1:]]
-    return min(lo for lo, _ in parts), max(hi for _, hi in parts)
+def _choice(cx: Context, info: Atom) -> Limits:
+    parts = [bound_of(cx, p) for p in (info.args[1:] if info.kind == "select" else info.args)]
+    low, high = max if info.kind == "max" else min, min if info.kind == "min" else max
+    return low(lo for lo, _ in parts), high(hi for _, hi in parts)
 
 
 def _opaque(cx: Context, info: Atom) -> Limits:
@@ -193,7 +183,7 @@ def _opaque(cx: Context, info: Atom) -> Limits:
     return limits
 
 
-_KINDS = {"var": _var, "div": _div, "mod": _mod, "min": _min, "max": _max, "select": _select, "opaque": _opaque}
+_KINDS = {"var": _var, "div": _div, "mod": _mod, "opaque": _opaque, **dict.fromkeys(("min", "max", "select"), _choice)}
 
 
 def is_positive_divisor(cx: Context, p: Poly) -> bool:

@@ -66,7 +66,7 @@ class Context:
         """Forget what was derived from facts; called whenever a fact is added or leaves."""
         self.polys: dict[PrimExpr, Poly | None] = {}
         self.simplified: dict[PrimExpr, PrimExpr] = {}
-        self.bounds: dict[int, tuple[int, int]] = {}
+        self.bounds: dict[int | Mono, tuple[int, int]] = {}
         self.ranks: dict[int, int] = {}
         self.expanded: dict[int, Poly] = {}
         self.proofs: dict[Any, bool] = {}

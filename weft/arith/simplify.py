@@ -347,11 +347,8 @@ def _connective(e: Any, an: Any) -> ir.PrimExpr:
     """Simplify each term of a chain where those before it hold, then where all others hold: two rounds."""
     kind, build = (ir.And, ir.logical_and) if type(e) is ir.And else (ir.Or, ir.logical_or)
 
-    def holding(others: Sequence[ir.PrimExpr]) -> ExitStack:
-        scopes = ExitStack()
-        for x in others:
-            scopes.enter_context(an.constraint_scope(x if kind is ir.And else ir.logical_not(x)))
-        return scopes
+    def holding(others: Sequence[ir.PrimExpr]) -> Any:
+        return an.constraint_scope(*(x if kind is ir.And else ir.logical_not(x) for x in others))
 
     def joined(x: Any) -> ir.PrimExpr:
         if type(x) is not kind:

@@ -12,7 +12,6 @@ import numpy as np
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
-from weft.spelling import also_called
 
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
@@ -79,9 +78,11 @@ class DataType(str):
     lanes: int
     __slots__ = ("bits", "code", "lanes")
 
-    @also_called(type_str="text")
-    def __new__(cls, text: Any) -> DataType:
+    def __new__(cls, text: Any = None, *, type_str: Any = None) -> DataType:
         """Return the data type that `text` spells, be it a string, a NumPy type or a data type."""
+        if type_str is not None and text is not None:
+            raise TypeError("DataType() got one argument under two names, 'type_str' and 'text'")
+        text = text if type_str is None else type_str
         kind = type(text)
         if kind is str:
             return _parse(text)
@@ -90,6 +91,8 @@ class DataType(str):
         if not isinstance(text, str) and isinstance(getattr(text, "dtype", None), str):  # a PrimType
             return cls(text.dtype)
         return HandleType(text) if hasattr(text, "storage_scope") else _parse(str(text))
+
+    __new__.other_names = {"type_str": "text"}  # type: ignore[attr-defined] - it is called too often for a decorator
 
     @property
     def dtype(self) -> DataType:

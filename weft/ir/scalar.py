@@ -30,6 +30,7 @@ __all__ = [
 class PrimExpr(Node, abstract=True):
     """A scalar (or, with lanes, vector) expression. Every subclass has a ``dtype``."""
 
+    _holds_no_statement: ClassVar[bool] = True  # which is where a search for some ends
     if TYPE_CHECKING:  # a field in some classes, computed from the operands in others
 
         def __getattr__(self, name: Literal["dtype"]) -> str: ...

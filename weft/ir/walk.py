@@ -7,7 +7,8 @@ known by ``id``, since any node may come: ``==`` of some dialects' types compare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from operator import attrgetter, is_, itemgetter
 from typing import Any, TypeVar
 
@@ -89,26 +90,27 @@ def walk(node: object, leaf: type | None = None) -> Iterator[Node]:
 
 
 class _Steps(dict[type, "tuple[bool, Callable[[Any], tuple[Any, ...]] | None]"]):
-    """For each class: whether :func:`find` looks for it, and what gets what is below, the last first."""
+    """For each class: whether :func:`find` looks for it, and what gets what may hold some, the last first."""
 
     def __init__(self, wanted: tuple[type, ...]) -> None:
         super().__init__()
         self.wanted = wanted
+        self.statements = all(getattr(w, "_is_statement", False) for w in wanted)
 
     def __missing__(self, cls: type) -> tuple[bool, Callable[[Any], tuple[Any, ...]] | None]:
-        below = _BELOW_BACKWARDS[cls]
+        below = None if self.statements and getattr(cls, "_holds_no_statement", False) else _BELOW_BACKWARDS[cls]
         if below is None and issubclass(cls, tuple):
             below = itemgetter(slice(None, None, -1))
         step = self[cls] = issubclass(cls, self.wanted), below
         return step
 
 
-_STEPS: dict[tuple[type, ...], _Steps] = {}
+_steps = cache(_Steps)
 
 
 def find(node: object, *wanted: type) -> list[Any]:
     """List what :func:`walk` yields of some classes, in its order; several times as fast, as it stops nowhere."""
-    steps = _STEPS.get(wanted) or _STEPS.setdefault(wanted, _Steps(wanted))
+    steps = _steps(wanted)
     seen: set[int] = set()
     found: list[Any] = []
     stack: list[Any] = [node]
@@ -194,7 +196,9 @@ def _is_same(old: Any, new: Any) -> bool:
     return old is new or (type(old) is type(new) is tuple and len(old) == len(new) and all(map(is_, old, new)))
 
 
-def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | None = None) -> N:
+def rewrite(
+    node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | None = None, only: tuple[type, ...] = (Node,)
+) -> N:
     """Rewrite bottom-up: ``rule(n)`` gets each node with rewritten children and returns its replacement.
 
     Parameters
@@ -205,13 +209,15 @@ def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | 
         Returns the replacement, or the argument (or ``None``) for no change.
     pre : callable, optional
         Asked first on each original node; a result other than ``None`` replaces the node without visiting its children.
+    only : tuple of types
+        The classes of nodes that `rule` may change; what cannot hold any is not visited.
 
     Notes
     -----
     Each shared node is rewritten once per call (memo by identity), so the rule must not depend on the path to a node.
     """
     memo: dict[int, tuple[Any, Any]] = {}
-    rebuilders = _REBUILDERS
+    rebuilders, steps = _REBUILDERS, _steps(only)
 
     def go(value: Any) -> Any:
         hit = memo.get(id(value))
@@ -219,8 +225,9 @@ def rewrite(node: N, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | 
             return hit[1]
         new = pre(value) if pre is not None else None
         if new is None:
-            new = rebuilders[type(value)](value, go)
-            replaced = rule(new)
+            is_wanted, below = steps[type(value)]
+            new = value if below is None else rebuilders[type(value)](value, go)
+            replaced = rule(new) if is_wanted else None
             new = new if replaced is None else replaced
         memo[id(value)] = (value, new)
         return new
@@ -238,10 +245,15 @@ def substitute(node: N, mapping: Mapping[Any, Any]) -> N:
     mapping : Mapping
         From node to its replacement.
     """
-    if not mapping:
-        return node
-    done = {id(k): v for k, v in mapping.items()}
+    return substitute_each(node, (mapping,))[0] if mapping else node
+
+
+def substitute_each(node: N, mappings: Sequence[Mapping[Any, Any]]) -> list[N]:
+    """List `node` under mappings of the same nodes; what holds none of these is visited once for all."""
     fields, rebuilders = CHILD_FIELDS, _REBUILDERS
+    made: list[N] = []
+    kept: dict[int, Any] = {}
+    done: dict[int, Any] = {}
 
     def go(value: Any) -> Any:
         key = id(value)
@@ -251,6 +263,10 @@ def substitute(node: N, mapping: Mapping[Any, Any]) -> N:
             new = done[key] = rebuilders[kind](value, go) if fields[kind] else value
         return new
 
-    result = _map_value(node, go)
+    for n, mapping in enumerate(mappings):
+        if n == 1:
+            kept = {key: value for key, value in done.items() if id(value) == key}
+        done = kept | {id(k): v for k, v in mapping.items()}
+        made.append(_map_value(node, go))
     done.clear()  # as in `rewrite`
-    return result
+    return made

@@ -7,7 +7,7 @@ their dimensions. *Lowered* functions have no blocks: loops, conditions, allocat
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec.structs import force_setattr
 
@@ -29,10 +29,13 @@ class ForKind(IntEnum):
 class Stmt(ir.Node, abstract=True):
     """A statement."""
 
+    _is_statement: ClassVar[bool] = True
+
 
 class BufferStore(Stmt):
     """``buffer[indices] = value``; a Ramp as last index stores a vector, `predicate` masks its lanes."""
 
+    _holds_no_statement: ClassVar[bool] = True
     buffer: Buffer
     value: ir.PrimExpr
     indices: tuple[ir.PrimExpr, ...]

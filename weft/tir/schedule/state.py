@@ -81,7 +81,7 @@ class ScheduleState:
                 and s.iter_vars
                 and not addressed(s.init, s.body)
                 and any(
-                    not ir.is_const_int(r.extent, 1) or _has_cast(r.min)
+                    not ir.is_const_int(r.extent, 1) or ir.find(r.min, ir.Cast)
                     for a in (*s.reads, *s.writes)
                     for r in a.region
                 )
@@ -273,22 +273,18 @@ class ScheduleState:
             )
 
 
-def _has_cast(expr: ir.PrimExpr) -> bool:
-    return any(isinstance(n, ir.Cast) for n in ir.walk(expr))
-
-
 def _plain_indices(body: Stmt) -> Stmt:
     """Take conversions between integer types out of indices, so that an index is again the variable it converts."""
 
-    def rule(node: object) -> object:
-        if isinstance(node, (BufferLoad, BufferStore)) and any(_has_cast(i) for i in node.indices):
+    def rule(node: Any) -> object:
+        if ir.find(node.indices, ir.Cast):
             wide = [_widened(i) for i in node.indices]
             return structure.replace_node(
                 node, indices=tuple(i if w is None else w for i, w in zip(node.indices, wide, strict=True))
             )
         return node
 
-    return ir.rewrite(body, rule)
+    return ir.rewrite(body, rule, only=(BufferLoad, BufferStore))
 
 
 def _widened(expr: ir.PrimExpr) -> ir.PrimExpr | None:

@@ -40,11 +40,11 @@ def inject_prefetch(func: PrimFunc, mod: IRModule, *, line_bytes: int = machine.
     """
 
     def rule(node: Any) -> Any:
-        if isinstance(node, SeqStmt) and any(isinstance(s, SeqStmt) for s in node.seq):
-            return seq(*node.seq)
-        return _lines(node, line_bytes) if isinstance(node, Prefetch) else node
+        if isinstance(node, Prefetch):
+            return _lines(node, line_bytes)
+        return seq(*node.seq) if any(isinstance(s, SeqStmt) for s in node.seq) else node
 
-    return func.replace(body=rewrite(func.body, rule))
+    return func.replace(body=rewrite(func.body, rule, only=(SeqStmt, Prefetch)))
 
 
 def _lines(node: Prefetch, line_bytes: int) -> Stmt:

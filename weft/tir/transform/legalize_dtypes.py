@@ -332,7 +332,9 @@ def fp8_compute_legalize(
     if _supports(func, 89):
         return func
     if rounded:
-        return func.replace(body=ir.rewrite(func.body, _rounded_float8))
+        typed = ir.find(func, Buffer, ir.CallIntrin, ir.Cast, ir.FloatImm, ir.Var)  # other types follow from theirs
+        needed = any(map(_is_fp8, {n.dtype for n in typed}))
+        return func.replace(body=ir.rewrite(func.body, _rounded_float8)) if needed else func
     return _Compute(_is_fp8, promote_dtype, func.body).run(func)
 
 

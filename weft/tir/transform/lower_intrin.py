@@ -47,7 +47,9 @@ def lower_intrin(func: PrimFunc, mod: ir.IRModule, *, target: str = "") -> PrimF
     """
     of = getattr(func.attrs.get("target"), "kind", None)
     kind = target or str(getattr(of, "name", of) or "llvm")
-    return func.replace(body=ir.rewrite(func.body, lambda n: _apply(n, kind, 0) if isinstance(n, ir.CallIntrin) else n))
+    if not any(isinstance(c.op, ir.Op) and ir.intrin_rule(c.op.name, kind) for c in ir.find(func.body, ir.CallIntrin)):
+        return func
+    return func.replace(body=ir.rewrite(func.body, lambda call: _apply(call, kind, 0), only=(ir.CallIntrin,)))
 
 
 def _apply(call: ir.CallIntrin, kind: str, depth: int) -> ir.PrimExpr:
@@ -60,6 +62,4 @@ def _apply(call: ir.CallIntrin, kind: str, depth: int) -> ir.PrimExpr:
                             found=made.dtype, where=call.span)  # fmt: skip
     if depth == _ROUNDS:
         raise LoweringError(f"the rules for '{call.op.name}' on '{kind}' do not end", found=str(made), where=call.span)
-    return ir.rewrite(
-        made, lambda n: _apply(n, kind, depth + 1) if isinstance(n, ir.CallIntrin) and n is not call else n
-    )
+    return ir.rewrite(made, lambda n: _apply(n, kind, depth + 1) if n is not call else n, only=(ir.CallIntrin,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import CallIntrin, Cast, DataType, IRModule, Let, Op, Var, function_pass, rewrite, walk, with_lanes
+from weft.ir import CallIntrin, Cast, DataType, IRModule, Let, Op, Var, find, function_pass, rewrite, walk, with_lanes
 from weft.tir.function import PrimFunc
 from weft.tir.transform.math_float32 import POLYNOMIALS
 from weft.tir.transform.math_float64 import POLYNOMIALS64, WAVES64
@@ -65,13 +65,16 @@ def lower_math(
     Source: Polynomials fitted by ``weft``'s own scripts; arguments are reduced as in Cody and Waite, 1980.
     """
     names = frozenset(functions or POLYNOMIALS)
-    choices = (n.args for n in walk(func.body) if isinstance(n, CallIntrin) and len(n.args) == 3)
+    calls = list(find(func.body, CallIntrin))
+    if not any(getattr(c.op, "name", None) in names for c in calls):
+        return func
+    choices = (c.args for c in calls if len(c.args) == 3)
     done = {x for first, far, _ in choices if _asks_all_lanes(first) for x in walk(far)}  # arguments far out
 
     def rule(node: Any) -> Any:
         return node if node in done else _rule(node, scaled_lanes, library, names)
 
-    return func.replace(body=rewrite(func.body, rule))
+    return func.replace(body=rewrite(func.body, rule, only=(CallIntrin,)))
 
 
 def _asks_all_lanes(e: object) -> bool:
@@ -79,7 +82,7 @@ def _asks_all_lanes(e: object) -> bool:
 
 
 def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool, names: frozenset[str]) -> Any:
-    if type(node) is not CallIntrin or not isinstance(node.op, Op) or node.op.name not in names:
+    if not isinstance(node.op, Op) or node.op.name not in names:
         return node
     polynomial = POLYNOMIALS.get(node.op.name)
     if polynomial is None:

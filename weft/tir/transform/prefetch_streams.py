@@ -12,7 +12,7 @@ from weft.tir.analysis.structure import replace_node, stmt_children
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.intrin import call_intrin
-from weft.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, Stmt, seq
+from weft.tir.stmt import Evaluate, For, ForKind, LetStmt, Stmt, seq
 
 PREFETCH_MARK = "pragma_prefetch"
 """The annotation of a loop; its value is how many bytes ahead to ask."""
@@ -62,24 +62,15 @@ def prefetch_streams(func: PrimFunc, mod: ir.IRModule, *, line_bytes: int = UNKN
     """
 
     def mark(node: Any) -> Any:
-        if (
-            isinstance(node, For)
-            and not isinstance(node.body, For)
-            and any(_asks_for_panels(n) for n in _within(node.body))
-        ):
+        if not isinstance(node.body, For) and any(_asks_for_panels(n) for n in _within(node.body)):
             node = replace_node(node, body=_ask_for_panels(node, line_bytes))
-        if not isinstance(node, For) or PREFETCH_MARK not in node.annotations:
+        if PREFETCH_MARK not in node.annotations:
             return node
         ahead = int(node.annotations[PREFETCH_MARK])
         asked = [_ask(load, ahead) for load in _streams(node)]
         return replace_node(node, body=seq(*asked, node.body), annotations=node.annotations.without(PREFETCH_MARK))
 
-    return ir.rewrite(func, mark, pre=_as_it_is)
-
-
-def _as_it_is(node: Any) -> Any:
-    """Leave what has no loops in it."""
-    return node if ir.IS_EXPR[type(node)] or type(node) is BufferStore else None
+    return ir.rewrite(func, mark, only=(For,))
 
 
 def _streams(loop: For) -> list[BufferLoad]:
@@ -135,7 +126,7 @@ def _ask_for_panels(tiles: For, line_bytes: int) -> Stmt:
 
     def mark(node: Any) -> Any:
         if not _asks_for_panels(node):
-            return _as_it_is(node)
+            return None
         nest = _nest(node)
         load = max(_streams(nest[-1]), key=lambda x: ir.DataType(x.dtype).lanes, default=None)
         place = None if load is None else _tile_number(tiles, load.indices[0])
@@ -150,7 +141,7 @@ def _ask_for_panels(tiles: For, line_bytes: int) -> Stmt:
             body = replace_node(f, body=body)
         return body
 
-    return ir.rewrite(tiles.body, lambda _: None, pre=mark)
+    return ir.rewrite(tiles.body, lambda _: None, pre=mark, only=(For,))
 
 
 def _tile_number(tiles: For, index: Any) -> tuple[ir.PrimExpr, ir.PrimExpr] | None:

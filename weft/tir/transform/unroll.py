@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
+from weft.ir.walk import substitute_each
 from weft.tir.analysis.structure import jumps_out, replace_node
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -129,12 +130,13 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
     if not (explicit or (automatic and extent <= auto_extent)):
         return new if marked else replace_node(new, kind=ForKind.UNROLLED), steps * extent, depth
     own = [n.buffer for n in ir.find(new.body, AllocBuffer)] if extent > 1 else []
-    copies = [_copy(new, i, own if i else ()) for i in range(extent)]
+    values = [_iteration(new, i, own if i else ()) for i in range(extent)]
+    copies = [c for part in (values[:1], values[1:]) for c in substitute_each(new.body, part)]
     return (seq(*copies) if copies else seq(()), steps * extent, depth)
 
 
-def _copy(loop: For, i: int, own: Sequence[Buffer]) -> Stmt:
-    """One iteration, with copies of the buffers that it has as its own."""
+def _iteration(loop: For, i: int, own: Sequence[Buffer]) -> dict[Any, Any]:
+    """Return what nodes of a loop's body are in one iteration, with copies of the buffers that it has as its own."""
     value = loop.min + ir.const(i, loop.loop_var.dtype)
     mapping: dict[Any, Any] = {loop.loop_var: value}
     for b in own:
@@ -143,4 +145,4 @@ def _copy(loop: For, i: int, own: Sequence[Buffer]) -> Stmt:
             data, b.dtype, b.shape, b.strides, b.elem_offset, b.name, b.scope, b.data_alignment, b.offset_factor
         )
         mapping[b.data] = data
-    return ir.substitute(loop.body, mapping)
+    return mapping

@@ -80,7 +80,7 @@ def _one_side(func: PrimFunc, side: int, tests: list[tuple[ir.Var, ir.PrimExpr]]
     """Take one of the loads wherever a comparison of a variable chooses between two, and note the comparisons."""
 
     def pick(node: Any) -> Any:
-        if not isinstance(node, ir.CallIntrin) or node.op.name != "tir.if_then_else":
+        if node.op.name != "tir.if_then_else":
             return node
         test, *loads = node.args
         var, end = (test.b, test.a) if isinstance(test, ir.GT) else (getattr(test, "a", None), getattr(test, "b", None))
@@ -91,7 +91,7 @@ def _one_side(func: PrimFunc, side: int, tests: list[tuple[ir.Var, ir.PrimExpr]]
         tests.append((var, end))
         return node.args[side]
 
-    return func.replace(body=ir.rewrite(func.body, pick))
+    return func.replace(body=ir.rewrite(func.body, pick, only=(ir.CallIntrin,)))
 
 
 def _recognised(func: PrimFunc) -> tuple[AttentionParts, tuple[Any, Any]] | None:
