@@ -12,6 +12,7 @@ from weft import error, runtime
 from weft.ir.dtype import numpy_dtype
 from weft.ir.node import NO_ATTRS, Attrs, Node, OtherNames, own_name
 from weft.ir.scalar import Op, PrimExpr, const
+from weft.ir.scalar import Var as ScalarVar
 from weft.ir.types import PrimType, ShapeType, TupleType, Type, as_shape, tensor_type
 from weft.spelling import also_called
 
@@ -142,9 +143,15 @@ class ShapeExpr(TypedExpr):
 
 
 class PrimValue(TypedExpr):
-    """A scalar expression as a graph-level value. Build it with :func:`prim_value`."""
+    """A scalar expression as a graph-level value; a number becomes an immediate as :func:`prim_value` makes it."""
 
     value: PrimExpr
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, PrimExpr):
+            made = prim_value(self.value)
+            force_setattr(self, "value", made.value)
+            force_setattr(self, "ty", self.ty or made.ty)
 
 
 class ExprStringImm(TypedExpr):
@@ -228,7 +235,10 @@ class ExternFunc(BaseFunc, metaclass=OtherNames):
 
 
 class Function(BaseFunc, metaclass=OtherNames):
-    """A function. ``ret_ty`` may be None before inference."""
+    """A function. ``ret_ty`` may be None before inference.
+
+    A scalar variable among the parameters becomes one whose type says that its value is the variable.
+    """
 
     __other_names__ = {"ret_struct_info": "ret_ty"}
 
@@ -237,6 +247,14 @@ class Function(BaseFunc, metaclass=OtherNames):
     ret_ty: Type | None = None
     is_pure: bool = True
     attrs: Attrs = NO_ATTRS
+
+    def __post_init__(self) -> None:
+        if any(isinstance(p, PrimExpr) for p in self.params):
+            force_setattr(self, "params", tuple(map(_param, self.params)))
+
+
+def _param(p: Var | ScalarVar) -> Var:
+    return Var(p.name, PrimType(p.dtype, p)) if isinstance(p, ScalarVar) else p
 
 
 def shape_expr(values: Iterable[PrimExpr | int]) -> ShapeExpr:

@@ -65,6 +65,15 @@ class Binding(Node):
 
     var: ExprVar
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.var, ExprVar):
+            raise error.InvalidArgument(
+                "a binding gives a value to a variable of Relax",
+                expected="relax.Var or relax.DataflowVar",
+                found=f"{type(self.var).__name__} {self.var!s}",
+                help="a symbolic variable gets its value from a type: bind by relax.MatchCast and name it there",
+            )
+
 
 class VarBinding(Binding):
     """``var = value``."""
