@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 import weft as tvm
+from tests.refusals import refuses
 from weft import error, ir, relax, te, tir, topi
 from weft.relax.analysis import well_formed
 from weft.script import relax as R
-
-from tests.refusals import refuses
 
 
 def variables(*shapes, dtype="float32"):
