@@ -111,7 +111,6 @@ MODULES = {
     "dlight.base.schedule_rule": "weft.dlight.base",
     "dlight.gpu.base": "weft.dlight.base",
     "dlight.gpu.utils": "weft.dlight.base",
-    "tir.schedule.transform": "weft.tir.schedule.analysis",
     "tir.block_scope": "weft.tir.schedule.stmt_refs",
     "tir.dlight": "weft.dlight",
     "tir.expr_functor": "weft.tir.functor",

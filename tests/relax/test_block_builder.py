@@ -161,38 +161,26 @@ def test_nothing_and_tuples_may_be_bound():
     assert isinstance(nothing.ty, relax.AnyType) and len(pair.ty.fields) == 2
 
 
-@pytest.mark.parametrize("bound", [lambda n: n, lambda n: 2 * n - 4, lambda n: tir.IntImm("int64", 4), lambda n: 4])
-def test_scalars_are_operands_wherever_values_are(bound: Callable[[ir.Var], ir.PrimExpr | int]):
+@pytest.mark.parametrize("bound", [lambda n: n, lambda n: 2 * n - 4, lambda n: relax.PrimValue(4)])
+def test_scalars_are_operands_wherever_values_are(bound: Callable[[ir.Var], ir.PrimExpr | ir.Expr]):
     n = ir.Var("n", "int64")
-    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((n,), "float32"))
-    with builder.function("main", [x]):
-        pair = builder.emit(relax.Tuple([x, relax.PrimValue(bound(n)) if isinstance(bound(n), int) else bound(n)]))
+    builder, x = relax.BlockBuilder(), variables((n,))
+    with builder.function("main", x):
+        pair = builder.emit(relax.Tuple([*x, bound(n)]))
         builder.emit_func_output(builder.normalize(relax.TupleGetItem(pair, 1)))
     vm = relax.VirtualMachine(tvm.compile(builder.get(), "llvm"), tvm.cpu())
     assert vm["main"](tvm.runtime.tensor(np.zeros(4, "float32"))) == 4
+    refuses(error.InvalidArgument, "relax.Var.*n\n.*MatchCast", relax.VarBinding, n, x[0])
 
 
-def test_a_scalar_variable_is_a_parameter_and_bound_by_types_only():
-    n, x = ir.Var("n", "int64"), relax.Var("x", relax.TensorType((4,), "float32"))
-    f = relax.Function([x, n], relax.SeqExpr([], relax.PrimValue(n + 1)), relax.PrimType("int64"))
-    mod = relax.transform.Normalize()(tvm.IRModule({"main": f.with_attr("global_symbol", "main")}))
-    vm = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())
-    assert vm["main"](tvm.runtime.tensor(np.zeros(4, "float32")), 6) == 7
-    refuses(error.InvalidArgument, r"(?s)relax.Var .*Var n\n.*MatchCast", relax.VarBinding, n, x)
-
-
-@pytest.mark.parametrize(
-    "use", [relax.PrimValue, lambda e: relax.ShapeExpr([4, e]), lambda e: relax.op.zeros((e,), "int8")]
-)
-@pytest.mark.parametrize("size", [lambda n: n, lambda n: n * 2])
-def test_a_symbol_without_a_value_is_not_compiled(
-    use: Callable[[ir.PrimExpr], ir.Expr], size: Callable[[ir.Var], ir.PrimExpr]
-):
-    builder, x = relax.BlockBuilder(), variables((4,))
-    with builder.function("main", x):
-        builder.emit_func_output(builder.emit(use(size(ir.Var("n", "int64")))))
-    with tvm.transform.PassContext(verify=False):  # as outside of tests
-        refuses(error.InvalidArgument, "'n' has no value where it is used", tvm.compile, builder.get(), "llvm")
+@pytest.mark.parametrize("use", [relax.PrimValue, lambda e: relax.ShapeExpr([4, e])])
+def test_a_symbol_without_a_value_is_not_compiled(use: Callable[[ir.PrimExpr], ir.Expr]):
+    for value in (n := ir.Var("n", "int64"), n * 2):
+        builder = relax.BlockBuilder()
+        with builder.function("main", variables((4,))):
+            builder.emit_func_output(builder.emit(use(value)))
+        with tvm.transform.PassContext(verify=False):  # as outside of tests
+            refuses(error.InvalidArgument, "'n' has no value where it is used", tvm.compile, builder.get(), "llvm")
 
 
 @pytest.mark.parametrize("depth", [4, 60])

@@ -12,7 +12,6 @@ from weft import error, runtime
 from weft.ir.dtype import numpy_dtype
 from weft.ir.node import NO_ATTRS, Attrs, Node, OtherNames, own_name
 from weft.ir.scalar import Op, PrimExpr, const
-from weft.ir.scalar import Var as ScalarVar
 from weft.ir.types import PrimType, ShapeType, TupleType, Type, as_shape, tensor_type
 from weft.spelling import also_called
 
@@ -235,10 +234,7 @@ class ExternFunc(BaseFunc, metaclass=OtherNames):
 
 
 class Function(BaseFunc, metaclass=OtherNames):
-    """A function. ``ret_ty`` may be None before inference.
-
-    A scalar variable among the parameters becomes one whose type says that its value is the variable.
-    """
+    """A function. ``ret_ty`` may be None before inference."""
 
     __other_names__ = {"ret_struct_info": "ret_ty"}
 
@@ -247,14 +243,6 @@ class Function(BaseFunc, metaclass=OtherNames):
     ret_ty: Type | None = None
     is_pure: bool = True
     attrs: Attrs = NO_ATTRS
-
-    def __post_init__(self) -> None:
-        if any(isinstance(p, PrimExpr) for p in self.params):
-            force_setattr(self, "params", tuple(map(_param, self.params)))
-
-
-def _param(p: Var | ScalarVar) -> Var:
-    return Var(p.name, PrimType(p.dtype, p)) if isinstance(p, ScalarVar) else p
 
 
 def shape_expr(values: Iterable[PrimExpr | int]) -> ShapeExpr:

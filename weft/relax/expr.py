@@ -68,10 +68,10 @@ class Binding(Node):
     def __post_init__(self) -> None:
         if not isinstance(self.var, ExprVar):
             raise error.InvalidArgument(
-                "a binding gives a value to a variable of Relax",
-                expected="relax.Var or relax.DataflowVar",
-                found=f"{type(self.var).__name__} {self.var!s}",
-                help="a symbolic variable gets its value from a type: bind by relax.MatchCast and name it there",
+                "a binding is of a variable of Relax",
+                expected="relax.Var",
+                found=str(self.var),
+                help="name symbolic variables in the type of a relax.MatchCast",
             )
 
 

@@ -55,7 +55,10 @@ def split(
     exact = analyzer.can_prove(index < loop.extent) or analyzer.can_prove_equal(product, loop.extent)
     body = structure.subst_stmt(loop.body, {var: index})
     if not exact and not disable_predication:
-        condition = index < loop.extent
+        nested: ir.PrimExpr = new_vars[0]
+        for v, s in zip(new_vars[1:], sizes[1:], strict=True):
+            nested = nested * s + v
+        condition = (nested if preserve_unit_iters else structure.subst_stmt(nested, unit)) < loop.extent
         body = _guard(body, condition) if structure.child_realizes(body) else IfThenElse(condition, body)
     kept = [(v, s) for v, s in zip(new_vars, sizes, strict=True) if preserve_unit_iters or v not in unit]
     kept = kept or [(new_vars[-1], sizes[-1])]
@@ -147,12 +150,7 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     for v in loops[1:]:
         inner = chain[-1].body
         if not isinstance(inner, For) or inner.loop_var is not v:
-            raise refuse(
-                "fuse",
-                "the loops are not directly nested in this order",
-                loops=list(loops),
-                help="reorder them next to each other first",
-            )
+            raise refuse("fuse", "the loops are not nested in this order", loops=list(loops), help="reorder them first")
         chain.append(inner)
     _check_fusible(chain, loops)
     if len(chain) == 1 and not ir.is_const_int(outer.extent, 1):
@@ -163,19 +161,17 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     extent: ir.PrimExpr = ir.const(1, dtype)
     for f in chain:
         extent = extent * ir.cast(dtype, f.extent)
+    analyzer.bind(fused, ir.Range.from_min_extent(ir.const(0, dtype), extent))
     mapping: dict[ir.Var, ir.PrimExpr] = {}
-    rest: ir.PrimExpr = fused
-    for i in range(len(chain) - 1, 0, -1):
-        size = ir.cast(dtype, chain[i].extent)
+    below: ir.PrimExpr = ir.const(1, dtype)
+    for f in reversed(chain):
+        size = ir.cast(dtype, f.extent)
         if ir.is_const_int(size, 0):
             size = ir.const(1, dtype)  # the loop never runs; what it would compute does not matter
-        mapping[chain[i].loop_var] = ir.cast(
-            chain[i].loop_var.dtype, rest % size if not ir.is_const_int(size, 1) else ir.const(0, dtype)
-        )
-        rest = rest // size
-    mapping[outer.loop_var] = rest
-    analyzer.bind(fused, ir.Range.from_min_extent(ir.const(0, dtype), extent))
-    mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
+        above = analyzer.simplify(below * size)
+        value = (fused if f is outer else fused % above) // below
+        mapping[f.loop_var] = analyzer.simplify(ir.cast(f.loop_var.dtype, value))
+        below = above
     body = structure.subst_stmt(chain[-1].body, mapping)
     if any(isinstance(e, ir.IntImm) for e in mapping.values()):  # `0 * 16` and `i + 0` say nothing
         for r in structure.child_realizes(body):
@@ -256,10 +252,7 @@ def _check_order(
         _check_free_order(r, inner, below, loops)
         if len(realizes) > 1 and reduce_vars(r.block):
             raise refuse(
-                "reorder",
-                "several blocks stand below the loops and one of them is a reduction",
-                block=r.block.name_hint,
-                loops=list(loops),
+                "reorder", "one of several blocks below is a reduction", block=r.block.name_hint, loops=list(loops)
             )
     tied = tied_iterations(chain[-1].body, inner, state.analyzer_at(path, inside=True))
     if tied is not None:
@@ -303,10 +296,7 @@ def loop_partition(
         for r in structure.child_realizes(loop.body)
     ):
         raise refuse(
-            "loop_partition",
-            "the loop runs over a reduction that still holds its init",
-            loops=loop,
-            help="decompose_reduction first",
+            "loop_partition", "a reduction inside still holds its init", loops=loop, help="decompose_reduction first"
         )
     if loop.kind is ForKind.THREAD_BINDING:
         raise refuse("loop_partition", "the loop is bound to a thread", loops=loop, help="partition before binding")

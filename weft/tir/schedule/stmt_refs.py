@@ -16,15 +16,7 @@ from weft.arith.int_set import intersect, union_lower_bound
 from weft.error import InvalidArgument
 from weft.ir import IRModule, Range, Var, is_const_int
 from weft.spelling import also_called
-from weft.tir.analysis.structure import (
-    child_realizes,
-    iter_values_of,
-    path_to,
-    replace_stmt,
-    statements,
-    stmt_children,
-    subst_regions,
-)
+from weft.tir.analysis import structure
 from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, For, Stmt
@@ -159,7 +151,7 @@ class StmtRefs:
                 sref = self._known.setdefault(stmt, StmtSRef(stmt))
                 sref.parent = above
                 found[stmt] = above = sref
-            for child in stmt_children(stmt):
+            for child in structure.stmt_children(stmt):
                 visit(child, above)
 
         found: dict[Stmt, StmtSRef] = {}
@@ -178,7 +170,7 @@ class StmtRefs:
 
     def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
         """Return how the blocks directly inside a block depend on each other."""
-        return BlockScope([self._known[r.block] for r in child_realizes(_block(block_sref))])
+        return BlockScope([self._known[r.block] for r in structure.child_realizes(_block(block_sref))])
 
     get_sblock_scope = get_block_scope
 
@@ -204,10 +196,14 @@ class StmtRefs:
         if isinstance(old, Block) != isinstance(tgt_stmt, Block):
             raise InvalidArgument("a block takes the place of a block, a loop or a realization that of a loop",
                                   found=f"{type(old).__name__} and {type(tgt_stmt).__name__}")  # fmt: skip
-        where = next(v for v, f in self.mod.items() if isinstance(f, PrimFunc) and path_to(f.body, lambda s: s is old))
+        where = next(
+            v for v, f in self.mod.items() if isinstance(f, PrimFunc) and structure.path_to(f.body, lambda s: s is old)
+        )
         reused = dict(block_sref_reuse or {})
-        loops = {s.loop_var: s for s in statements(tgt_stmt) if isinstance(s, For)}
-        reused |= {s: loops[s.loop_var] for s in statements(old) if isinstance(s, For) and s.loop_var in loops}
+        loops = {s.loop_var: s for s in structure.statements(tgt_stmt) if isinstance(s, For)}
+        reused |= {
+            s: loops[s.loop_var] for s in structure.statements(old) if isinstance(s, For) and s.loop_var in loops
+        }
         if isinstance(old, For) and isinstance(tgt_stmt, For):
             reused.setdefault(old, tgt_stmt)
         for before, after in reused.items():
@@ -216,9 +212,9 @@ class StmtRefs:
                 sref.stmt = after
                 self._known[after] = sref
         func: Any = self.mod[where]
-        around = [s for s in path_to(func.body, lambda s: s is old) or [] if isinstance(s, (Block, For))][:-1]
-        body = replace_stmt(func.body, old, tgt_stmt)
-        path: list[Stmt] = path_to(body, lambda s: s is tgt_stmt) or []
+        around = [s for s in structure.path_to(func.body, lambda s: s is old) or [] if isinstance(s, (Block, For))][:-1]
+        body = structure.replace_stmt(func.body, old, tgt_stmt)
+        path: list[Stmt] = structure.path_to(body, lambda s: s is tgt_stmt) or []
         for before, after in zip(around, [s for s in path if isinstance(s, (Block, For))], strict=False):
             sref = self._known.pop(before)
             sref.stmt = after
@@ -233,13 +229,13 @@ class StmtRefs:
         affine = scope is None or self._is_affine(block_sref)
         covered = scope is None or self._is_covered(block_sref, self.get_block_scope(scope))
         inside = self.get_block_scope(block_sref)
-        children = [self._known[r.block] for r in child_realizes(_block(block_sref))]
+        children = [self._known[r.block] for r in structure.child_realizes(_block(block_sref))]
         plain = all(d.kind in (DepKind.RAW, DepKind.WAW) for d in inside.deps)
         return CachedFlags(affine, covered, plain and all(self._is_covered(c, inside) for c in children))
 
     def _realize(self, sref: StmtSRef) -> BlockRealize:
         above: Any = sref.parent
-        return next(r for r in child_realizes(above.stmt if isinstance(above.stmt, Block) else above.stmt.body)
+        return next(r for r in structure.child_realizes(above.stmt if isinstance(above.stmt, Block) else above.stmt.body)
                     if r.block is sref.stmt)  # fmt: skip
 
     def _is_affine(self, sref: StmtSRef) -> bool:
@@ -328,7 +324,7 @@ def _loops_between(sref: StmtSRef, end: StmtSRef | None, scope: str) -> dict[Var
 def _regions(realize: BlockRealize, kind: str) -> list[BufferRegion]:
     """List the regions that an instance of a block touches, in terms of the loops around it."""
     regions = getattr(realize.block, kind)
-    return list(subst_regions(regions, iter_values_of(realize)))
+    return list(structure.subst_regions(regions, structure.iter_values_of(realize)))
 
 
 class BlockDependenceInfo(StmtRefs):

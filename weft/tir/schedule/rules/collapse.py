@@ -218,16 +218,7 @@ class _Collapse:
                     shape.append(extent)
             view = buffer
             if len(shape) != len(buffer.shape):
-                view = Buffer(
-                    buffer.data,
-                    buffer.dtype,
-                    tuple(shape),
-                    (),
-                    buffer.elem_offset,
-                    buffer.name,
-                    buffer.scope,
-                    buffer.data_alignment,
-                )
+                view = replace_node(buffer, shape=tuple(shape), strides=(), axis_separators=())
             self.views[buffer] = view
         return view
 
