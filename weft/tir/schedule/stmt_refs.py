@@ -235,8 +235,8 @@ class StmtRefs:
 
     def _realize(self, sref: StmtSRef) -> BlockRealize:
         above: Any = sref.parent
-        return next(r for r in structure.child_realizes(above.stmt if isinstance(above.stmt, Block) else above.stmt.body)
-                    if r.block is sref.stmt)  # fmt: skip
+        outside = above.stmt if isinstance(above.stmt, Block) else above.stmt.body
+        return next(r for r in structure.child_realizes(outside) if r.block is sref.stmt)
 
     def _is_affine(self, sref: StmtSRef) -> bool:
         realize = self._realize(sref)
