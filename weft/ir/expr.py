@@ -147,7 +147,7 @@ class PrimValue(TypedExpr):
     value: PrimExpr
 
     def __post_init__(self) -> None:
-        if not isinstance(self.value, PrimExpr):
+        if not isinstance(cast(Any, self.value), PrimExpr):
             made = prim_value(self.value)
             force_setattr(self, "value", made.value)
             force_setattr(self, "ty", self.ty or made.ty)

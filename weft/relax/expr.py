@@ -7,7 +7,7 @@ constants, shapes, ...), then an atom as result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from msgspec.structs import force_setattr
@@ -66,7 +66,7 @@ class Binding(Node):
     var: ExprVar
 
     def __post_init__(self) -> None:
-        if not isinstance(self.var, ExprVar):
+        if not isinstance(cast(Any, self.var), ExprVar):
             raise error.InvalidArgument(
                 "a binding is of a variable of Relax",
                 expected="relax.Var",

@@ -104,9 +104,8 @@ def _skeleton(stmt: Any, buffers: Sequence[Buffer]) -> PrimFunc:
             return node
         return replace_node(node, buffer=bare[node.buffer], indices=())
 
-    return PrimFunc(
-        [b.data for b in bare.values()], ir.rewrite(stmt, rule), buffer_map=[(b.data, b) for b in bare.values()]
-    )
+    params = tuple(b.data for b in bare.values())
+    return PrimFunc(params, ir.rewrite(stmt, rule), buffer_map=tuple(zip(params, bare.values(), strict=True)))
 
 
 def get_auto_tensorize_mapping_info(
@@ -165,14 +164,14 @@ def suggest_index_map(
     order = {f.loop_var: i for i, f in enumerate(loops)}
     domains = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in loops}
     parts = [p for found in detect_iter_map([_flat(buffer.shape, indices)], domains, predicate) for p in _splits(found)]
-    if not parts or any(v not in order or not isinstance(e, ir.IntImm) for v, _, e in parts):
+    if not parts or any(v not in order or None in (ir.as_int(low), ir.as_int(e)) for v, low, e in parts):
         return None
     an, variables = Analyzer(), [ir.Var(f"i{n}", indices[0].dtype) for n in range(len(buffer.shape))]
     for v, size in zip(variables, buffer.shape, strict=True):
         an.bind(v, ir.Range(0, size))
     rest, image = _flat(buffer.shape, variables), {}
     for v, lower, extent in reversed(parts):
-        image[order[v], -int(lower)] = an.simplify(ir.floormod(rest, extent))
+        image[order[v], -(ir.as_int(lower) or 0)] = an.simplify(ir.floormod(rest, extent))
         rest = an.simplify(ir.floordiv(rest, extent))
     if not ir.is_const_int(rest, 0):  # a part of the buffer alone
         return None
