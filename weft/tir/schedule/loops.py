@@ -55,10 +55,7 @@ def split(
     exact = analyzer.can_prove(index < loop.extent) or analyzer.can_prove_equal(product, loop.extent)
     body = structure.subst_stmt(loop.body, {var: index})
     if not exact and not disable_predication:
-        nested: ir.PrimExpr = new_vars[0]
-        for v, s in zip(new_vars[1:], sizes[1:], strict=True):
-            nested = nested * s + v
-        condition = (nested if preserve_unit_iters else structure.subst_stmt(nested, unit)) < loop.extent
+        condition = index < loop.extent
         body = _guard(body, condition) if structure.child_realizes(body) else IfThenElse(condition, body)
     kept = [(v, s) for v, s in zip(new_vars, sizes, strict=True) if preserve_unit_iters or v not in unit]
     kept = kept or [(new_vars[-1], sizes[-1])]
@@ -161,17 +158,19 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     extent: ir.PrimExpr = ir.const(1, dtype)
     for f in chain:
         extent = extent * ir.cast(dtype, f.extent)
-    analyzer.bind(fused, ir.Range.from_min_extent(ir.const(0, dtype), extent))
     mapping: dict[ir.Var, ir.PrimExpr] = {}
-    below: ir.PrimExpr = ir.const(1, dtype)
-    for f in reversed(chain):
-        size = ir.cast(dtype, f.extent)
+    rest: ir.PrimExpr = fused
+    for i in range(len(chain) - 1, 0, -1):
+        size = ir.cast(dtype, chain[i].extent)
         if ir.is_const_int(size, 0):
             size = ir.const(1, dtype)  # the loop never runs; what it would compute does not matter
-        above = analyzer.simplify(below * size)
-        value = (fused if f is outer else fused % above) // below
-        mapping[f.loop_var] = analyzer.simplify(ir.cast(f.loop_var.dtype, value))
-        below = above
+        mapping[chain[i].loop_var] = ir.cast(
+            chain[i].loop_var.dtype, rest % size if not ir.is_const_int(size, 1) else ir.const(0, dtype)
+        )
+        rest = rest // size
+    mapping[outer.loop_var] = rest
+    analyzer.bind(fused, ir.Range.from_min_extent(ir.const(0, dtype), extent))
+    mapping = {v: analyzer.simplify(e) for v, e in mapping.items()}
     body = structure.subst_stmt(chain[-1].body, mapping)
     if any(isinstance(e, ir.IntImm) for e in mapping.values()):  # `0 * 16` and `i + 0` say nothing
         for r in structure.child_realizes(body):
