@@ -15,12 +15,7 @@ from tests.relax_models import model
 from weft import error, ir, relax, runtime
 from weft.op import get_op_def, list_ops, make_call
 
-WITHOUT_LOWER = {
-    "nn.lstm",
-    "nn.gru",
-    "nn.rnn",
-    "vision.all_class_non_max_suppression",
-}  # decomposed into operators that have one
+WITHOUT_LOWER = {"nn.lstm", "nn.gru", "nn.rnn", "vision.all_class_non_max_suppression"}  # decomposed before
 
 
 def test_every_operator_is_complete() -> None:

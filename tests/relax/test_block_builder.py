@@ -1,9 +1,12 @@
 """The block builder, as programs written for TVM use it."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import weft as tvm
+from tests.refusals import refuses
 from weft import error, ir, relax, te, tir, topi
 from weft.relax.analysis import well_formed
 from weft.script import relax as R
@@ -156,6 +159,28 @@ def test_nothing_and_tuples_may_be_bound():
         pair = bb.emit((x, (x, x)))
         bb.emit_func_output([pair[1], nothing])
     assert isinstance(nothing.ty, relax.AnyType) and len(pair.ty.fields) == 2
+
+
+@pytest.mark.parametrize("bound", [lambda n: n, lambda n: 2 * n - 4, lambda n: relax.PrimValue(4)])
+def test_scalars_are_operands_wherever_values_are(bound: Callable[[ir.Var], ir.PrimExpr | ir.Expr]):
+    n = ir.Var("n", "int64")
+    builder, x = relax.BlockBuilder(), variables((n,))
+    with builder.function("main", x):
+        pair = builder.emit(relax.Tuple([*x, bound(n)]))
+        builder.emit_func_output(builder.normalize(relax.TupleGetItem(pair, 1)))
+    vm = relax.VirtualMachine(tvm.compile(builder.get(), "llvm"), tvm.cpu())
+    assert vm["main"](tvm.runtime.tensor(np.zeros(4, "float32"))) == 4
+    refuses(error.InvalidArgument, "relax.Var.*n\n.*MatchCast", relax.VarBinding, n, x[0])
+
+
+@pytest.mark.parametrize("use", [relax.PrimValue, lambda e: relax.ShapeExpr([4, e])])
+def test_a_symbol_without_a_value_is_not_compiled(use: Callable[[ir.PrimExpr], ir.Expr]):
+    for value in (n := ir.Var("n", "int64"), n * 2):
+        builder = relax.BlockBuilder()
+        with builder.function("main", variables((4,))):
+            builder.emit_func_output(builder.emit(use(value)))
+        with tvm.transform.PassContext(verify=False):  # as outside of tests
+            refuses(error.InvalidArgument, "'n' has no value where it is used", tvm.compile, builder.get(), "llvm")
 
 
 @pytest.mark.parametrize("depth", [4, 60])

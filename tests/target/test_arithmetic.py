@@ -3,6 +3,8 @@
 Native code against the interpreter, scalar and vector, on three instruction sets.
 """
 
+import operator
+
 import numpy as np
 import pytest
 
@@ -17,17 +19,7 @@ INTS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
 TARGETS = ["llvm", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"]
 N = 23
-BINARY = [
-    lambda a, b: a + b,
-    lambda a, b: a - b,
-    lambda a, b: a * b,
-    ir.Div,
-    ir.Mod,
-    ir.FloorDiv,
-    ir.FloorMod,
-    ir.Min,
-    ir.Max,
-]
+BINARY = [operator.add, operator.sub, operator.mul, ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod, ir.Min, ir.Max]
 COMPARE = [ir.EQ, ir.NE, ir.LT, ir.LE, ir.GT, ir.GE]
 
 

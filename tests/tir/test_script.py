@@ -150,16 +150,7 @@ def test_statements_of_lowered_functions():
         T.evaluate(T.call_extern("int32", "c_func", A.data, n))
 
     text = round_trip(f)
-    for word in (
-        "T.launch_thread",
-        "elif",
-        "while",
-        "T.alloc_buffer",
-        "T.decl_buffer",
-        "T.attr",
-        "assert",
-        'T.call_packed("my.func"',
-    ):
+    for word in 'T.launch_thread elif while T.alloc_buffer T.decl_buffer T.attr assert T.call_packed("my.func"'.split():
         assert word in text
 
 

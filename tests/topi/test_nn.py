@@ -22,11 +22,7 @@ X, IMAGE = normal(3, 5), normal(2, 4, 6, 7)
 
 CASES = {
     "symmetric": (lambda x: nn.mirror_pad(x, (2, 1), (0, 4)), (X,), np.pad(X, ((2, 0), (1, 4)), "symmetric")),
-    "reflect mode": (
-        lambda x: nn.mirror_pad(x, (2, 1), (0, 4), "REFLECT"),
-        (X,),
-        np.pad(X, ((2, 0), (1, 4)), "reflect"),
-    ),
+    "mode": (lambda x: nn.mirror_pad(x, (2, 1), (0, 4), "REFLECT"), (X,), np.pad(X, ((2, 0), (1, 4)), "reflect")),
     "reflect": (lambda x: nn.reflect_pad(x, (2, 1)), (X,), np.pad(X, ((2, 2), (1, 1)), "reflect")),
     "replicate": (lambda x: nn.replicate_pad(x, (2, 1), (0, 4)), (X,), np.pad(X, ((2, 0), (1, 4)), "edge")),
     "circular": (lambda x: nn.circular_pad(x, (2, 1), (0, 4)), (X,), np.pad(X, ((2, 0), (1, 4)), "wrap")),

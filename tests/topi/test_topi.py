@@ -64,14 +64,7 @@ CASES = {
         IMAGE[:, :, :, :6].reshape(2, 4, 3, 2, 3, 2).max((3, 5)),
     ),
     "resize": (
-        lambda x: topi.image.resize2d(
-            x,
-            None,
-            (12, 14),
-            method="nearest_neighbor",
-            coordinate_transformation_mode="asymmetric",
-            rounding_method="floor",
-        ),
+        lambda x: topi.image.resize2d(x, None, (12, 14), "NCHW", "nearest_neighbor", "asymmetric", "floor"),
         (IMAGE,),
         IMAGE.repeat(2, 2).repeat(2, 3),
     ),

@@ -142,9 +142,15 @@ class ShapeExpr(TypedExpr):
 
 
 class PrimValue(TypedExpr):
-    """A scalar expression as a graph-level value. Build it with :func:`prim_value`."""
+    """A scalar expression as a graph-level value; a number becomes an immediate as :func:`prim_value` makes it."""
 
     value: PrimExpr
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast(Any, self.value), PrimExpr):
+            made = prim_value(self.value)
+            force_setattr(self, "value", made.value)
+            force_setattr(self, "ty", self.ty or made.ty)
 
 
 class ExprStringImm(TypedExpr):

@@ -447,7 +447,7 @@ class BlockBuilder:
         atom : bool
             Whether the result must be an atom, as that of :meth:`atom` is.
         """
-        return self.atom(expr) if atom else cast(ir.Expr, NORMAL_FORM(expr, self))
+        return self.atom(expr) if atom else cast(ir.Expr, NORMAL_FORM(as_relax(expr), self))
 
     def atom(self, expr: ir.Expr) -> ir.Expr:
         """Return an atom for `expr`: itself, or the variable that its normal form is bound to, once in a block.
@@ -457,7 +457,7 @@ class BlockBuilder:
         bound = self._frame().operands.get(expr) if self.is_open else None
         if bound is not None:
             return bound
-        result: Any = NORMAL_FORM(expr, self)
+        result: Any = NORMAL_FORM(as_relax(expr), self)
         if isinstance(result, (*ATOMS, ir.Tuple, ir.Op)) or not self.is_open:
             return cast(ir.Expr, result)
         frame = self._frame()

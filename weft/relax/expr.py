@@ -7,7 +7,7 @@ constants, shapes, ...), then an atom as result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from msgspec.structs import force_setattr
@@ -64,6 +64,15 @@ class Binding(Node):
         def __getattr__(self, name: Literal["value"]) -> Any: ...
 
     var: ExprVar
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast(Any, self.var), ExprVar):
+            raise error.InvalidArgument(
+                "a binding is of a variable of Relax",
+                expected="relax.Var",
+                found=str(self.var),
+                help="name symbolic variables in the type of a relax.MatchCast",
+            )
 
 
 class VarBinding(Binding):

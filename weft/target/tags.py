@@ -137,7 +137,7 @@ def _known() -> dict[str, dict[str, Any]]:
         cpu = "cascadelake" if cores in (24, 48) else "skylake-avx512"
         tags[f"aws/cpu/c5.{name}"] = {"kind": "llvm", "keys": ["x86", "cpu"], "mcpu": cpu, "num-cores": cores}
     for name, threads in _APPLE.items():
-        host = {"kind": "llvm", "mtriple": "arm64-apple-macos", "mcpu": "apple-latest"}
+        host = {"kind": "llvm", "mtriple": "arm64-apple-macos", "mcpu": f"apple-{name[:2]}"}
         tags[f"apple/{name}"] = {"kind": "metal", "max_threads_per_block": threads, "thread_warp_size": 32,
                                  "max_shared_memory_per_block": 32768, "host": host}  # fmt: skip
     return tags

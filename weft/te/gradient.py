@@ -48,9 +48,7 @@ def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | N
     an = arith.Analyzer()
     if rank < 0 or not all(an.can_prove_equal(a, b) for a, b in zip(head.shape[rank:], output.shape, strict=True)):
         raise error.InvalidArgument(
-            "te.gradient: the head is not shaped as the output",
-            expected=f"a prefix and {output.shape}",
-            found=str(head.shape),
+            "te.gradient: the head has another shape", expected=f"a prefix and {output.shape}", found=str(head.shape)
         )
     adjoints: dict[Tensor, list[Tensor]] = {output: [head]}
     for op in reversed(_between(output, wanted)):

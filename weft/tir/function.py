@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft import ir
+from weft._aliases import names_of
 from weft.tir.buffer import Buffer
 from weft.tir.stmt import AllocBuffer, Block, BlockRealize, BufferStore, DeclBuffer, Evaluate, Stmt
 
@@ -139,3 +140,6 @@ def _is_pure(func: PrimFunc) -> bool:
         ):
             return False
     return True
+
+
+__getattr__ = names_of(__name__, {"TensorIntrin": "weft.tir.schedule.tensorize"})

@@ -161,19 +161,9 @@ def _poison(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 def run(func: tir.PrimFunc, *arrays: Any) -> None:
     """Run a scheduled function on arrays (outputs are written in place); every index is checked."""
     emitter = _Emitter()
-    env: dict[str, Any] = {
-        "np": np,
-        "ck": _check,
-        "poison": _poison,
-        "INTRIN": _intrinsics(),
-        "EXTERN": EXTERN,
-        "range": range,
-        "min": min,
-        "max": max,
-    }
+    env: dict[str, Any] = {"np": np, "ck": _check, "poison": _poison, "INTRIN": _intrinsics(), "EXTERN": EXTERN}
     for kind in ("float32", "float64", "float16", "int32", "int64", "int8", "uint8"):
         env[kind] = np.dtype(kind).type
-    env["bool"] = bool
     for param, array in zip(func.params, arrays, strict=True):
         buffer = func.buffer_of(param)
         if buffer is None:

@@ -105,11 +105,8 @@ def test_dot_products():
 
 
 def test_einsums():
-    a, b, r = (
-        te.placeholder((2, 3, 4, 5), name="A"),
-        te.placeholder((2, 5, 3, 6), name="B"),
-        te.reduce_axis((0, 5), "r"),
-    )
+    a, b = te.placeholder((2, 3, 4, 5), name="A"), te.placeholder((2, 5, 3, 6), name="B")
+    r = te.reduce_axis((0, 5), "r")
     sum_of((2, 4, 3, 6), lambda p, q, h, d: a[p, h, q, r] * b[p, r, h, d], r, a, b, rand(2, 3, 4, 5), rand(2, 5, 3, 6))
     r2 = te.reduce_axis((0, 3), "r2")
     sum_of(
@@ -169,14 +166,7 @@ def test_transposed_convolution(case, static):
 
     def element(b, o, i, j):
         p, q = i + pad - rh.var, j + pad - rw.var
-        inside = tir.all(
-            p // stride >= 0,
-            p // stride < n,
-            q // stride >= 0,
-            q // stride < n,
-            (p % stride).equal(0),
-            (q % stride).equal(0),
-        )
+        inside = tir.all(*(c for u in (p, q) for c in (u // stride >= 0, u // stride < n, (u % stride).equal(0))))
         value = tir.if_then_else(inside, x(b, rc.var, p // stride, q // stride), tir.const(0.0, "float32"))
         return te.sum(value * w(rc.var, o, rh.var, rw.var), axis=[rh, rw, rc])
 

@@ -56,8 +56,8 @@ CASES = {
     "split: an argument is no loop": lambda s: s.split(s.get_block("C"), [2, None]),
     "split: the loop 'i' is no longer": split_twice,
     "split: the loop is bound to a thread": bind_then(lambda s, i: s.split(i, [None, 2])),
-    "fuse: the loops are not directly nested": lambda s: s.fuse(loops(s)[0], loops(s)[2]),
-    "fuse: the loops are not directly nested in this order": lambda s: s.fuse(loops(s)[1], loops(s)[0]),
+    "fuse: the loops are not nested": lambda s: s.fuse(loops(s)[0], loops(s)[2]),
+    "fuse: the loops are not nested in this order": lambda s: s.fuse(loops(s)[1], loops(s)[0]),
     "fuse: no loops": lambda s: s.fuse(),
     "fuse: an argument is no loop": lambda s: s.fuse(loops(s)[0], 3),
     "fuse: a loop is bound": bind_then(lambda s, i: s.fuse(*loops(s)[:2])),
@@ -67,7 +67,7 @@ CASES = {
     "loop_partition: the lengths add up to 50": lambda s: s.loop_partition(loops(s)[0], [50]),
     "loop_partition: the length 2.5": lambda s: s.loop_partition(loops(s)[0], [2.5]),
     "loop_partition: at most one length": lambda s: s.loop_partition(loops(s)[0], [None, None]),
-    "loop_partition: the loop runs over a reduction": lambda s: s.loop_partition(loops(s)[2], [3]),
+    "loop_partition: a reduction inside still holds its init": lambda s: s.loop_partition(loops(s)[2], [3]),
     "specialize: variables .* loop: k": lambda s: s.specialize(loops(s)[0], loops(s)[2].var < 3),
     "parallel: the loop feeds 'v_k', a reduce variable": lambda s: s.parallel(loops(s)[2]),
     "parallel: the loop is bound to threadIdx.x": bind_then(lambda s, i: s.parallel(i)),
@@ -78,7 +78,7 @@ CASES = {
     "bind: a loop of the same nest runs on threadIdx.x": nested_axis,
     "bind: unknown thread axis 'lane'": lambda s: s.bind(loops(s)[0], "lane"),
     "bind: the loop feeds 'v_k', a reduce variable": lambda s: s.bind(loops(s)[2], "blockIdx.x"),
-    "unannotate: there is no annotation 'note'": lambda s: s.unannotate("C", "note"),
+    "unannotate: no annotation 'note'": lambda s: s.unannotate("C", "note"),
     "compute_inline: the block is not one element-wise store": lambda s: s.compute_inline("C"),
     "compute_inline: 'D' is an output": lambda s: s.compute_inline("D"),
     "compute_inline: the root block": lambda s: s.compute_inline("root"),
@@ -140,7 +140,7 @@ def test_symbolic_extents():
     sch = Schedule(matmul(n, 10, 7))
     i, *_ = sch.get_loops("C")
     caught = refuses(ScheduleError, "vectorize: the extent n is not a constant", sch.vectorize, i)
-    assert "split off a constant factor" in str(caught)
+    assert "split a constant factor off" in str(caught)
     refuses(ScheduleError, "sample_perfect_tile: the extent n is not a constant", sch.sample_perfect_tile, i, 2)
     refuses(ScheduleError, "split: the factors cover", sch.split, i, [4, 4])
     sch.vectorize(sch.split(i, [None, 4])[1])

@@ -252,13 +252,8 @@ def test_batched_matmul(shape, transposed, static, target):
     )
     d = te.compute((sb, sm, sn), lambda h, i, j: c[h, i, j] * 0.5, name="D")
     func = te.create_prim_func([x, y, d])
-    compare(
-        func,
-        rand(b, m, k),
-        rand(*((b, n, k) if transposed else (b, k, n))),
-        np.zeros((b, m, n), np.float32),
-        target=target,
-    )
+    right = rand(*((b, n, k) if transposed else (b, k, n)))
+    compare(func, rand(b, m, k), right, np.zeros((b, m, n), np.float32), target=target)
     if static and m * n * k >= 256 or not static:
         assert refusals(func, target) == []
 
@@ -367,12 +362,8 @@ def test_concat_gather_pad_and_strided_slice(shape, static):
     x, idx = te.placeholder((n, m), name="X"), te.placeholder((4,), "int64", name="I")
     cat = te.compute((n, 2 * m), lambda i, j: tir.if_then_else(j < m, x[i, j], x[i, j - m] * 2.0), name="cat")
     out = te.compute((n, 4), lambda i, j: cat[i, idx[j]], name="Y")
-    compare(
-        te.create_prim_func([x, idx, out]),
-        rand(*shape),
-        np.array([0, 2, 2 * m - 1, m], "int64"),
-        np.zeros((shape[0], 4), np.float32),
-    )
+    taken = np.array([0, 2, 2 * m - 1, m], "int64")
+    compare(te.create_prim_func([x, idx, out]), rand(*shape), taken, np.zeros((shape[0], 4), np.float32))
     step = te.compute((n, (m + 1) // 2), lambda i, j: x[i, j * 2], name="Y")
     compare(te.create_prim_func([x, step]), rand(*shape), np.zeros((shape[0], (m + 1) // 2), np.float32))
 

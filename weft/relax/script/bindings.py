@@ -121,7 +121,7 @@ def _unpack(p: Parser, target: ast.Tuple | ast.List, value: Any) -> None:
         values = list(value.fields if isinstance(value, ir.Tuple) else value)
     if len(values) != len(target.elts):
         raise p.fail(
-            target, "the number of names and of values differ", expected=str(len(values)), found=str(len(target.elts))
+            target, "names and values differ in number", expected=str(len(values)), found=str(len(target.elts))
         )
     for t, v in zip(target.elts, values, strict=True):
         assign(p, t, v)

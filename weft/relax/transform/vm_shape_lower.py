@@ -12,6 +12,7 @@ from typing import Any
 
 from weft import ir, tir
 from weft.arith.context import structural_key
+from weft.error import InvalidArgument
 from weft.ir import cast, int64
 from weft.relax.core_ops import call_builtin, is_op
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
@@ -137,6 +138,17 @@ class Lowerer:
         if key not in self.slots:
             self.slots[key] = len(self.slots)
         return self.slots[key]
+
+    def stored(self, expr: ir.PrimExpr) -> int:
+        """The heap slot of an expression whose variables have values here."""
+        unknown = [v for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.known]
+        if unknown:
+            raise InvalidArgument(
+                f"{self.name}: the symbolic variable '{unknown[0].name}' has no value where it is used",
+                expected="a variable in the type of a parameter or of a match_cast before it",
+                where=self.out[-1].span if self.out else None,
+            )
+        return self.slot(expr)
 
     def run(self) -> ir.Function:
         """Lower the function."""
@@ -313,7 +325,7 @@ class Lowerer:
                 return scope[key]
         codes: list[int] = []
         for d in dims:
-            codes += [_USE_IMM, d.value] if isinstance(d, ir.IntImm) else [_LOAD, self.slot(d)]
+            codes += [_USE_IMM, d.value] if isinstance(d, ir.IntImm) else [_LOAD, self.stored(d)]
         var = self.bind("vm.builtin.make_shape", [self.heap, len(dims), *codes], ir.ShapeType(dims, len(dims)))
         self.shape_vars[-1][key] = var
         return var
@@ -326,7 +338,7 @@ class Lowerer:
         for scope in self.shape_vars:
             if key in scope:
                 return scope[key]
-        args = [self.heap, _LOAD, self.slot(value)]
+        args = [self.heap, _LOAD, self.stored(value)]
         var = self.bind("vm.builtin.make_prim_value", args, ir.PrimType(value.dtype, value))
         self.shape_vars[-1][key] = var
         return var

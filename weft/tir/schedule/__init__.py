@@ -7,6 +7,7 @@ analysis, and ``explain``, which says what they decided. ``stmt_refs`` is for fu
 """
 
 from weft.error import ScheduleError
+from weft.tir.schedule import analysis as analysis
 from weft.tir.schedule.explain import Estimate, KernelReport, ScheduleReport, explain_schedule, report_of
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.instruction import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV

@@ -23,10 +23,7 @@ def vectorize(state: ScheduleState, var: Var) -> None:
     loop = state.loop(var)
     if not isinstance(loop.extent, IntImm):
         raise refuse(
-            "vectorize",
-            f"the extent {loop.extent} is not a constant",
-            loops=loop,
-            help="split off a constant factor first",
+            "vectorize", f"the extent {loop.extent} is not a constant", loops=loop, help="split a constant factor off"
         )
     _set_kind(state, var, ForKind.VECTORIZED, "vectorize")
 
@@ -158,9 +155,7 @@ def unannotate(state: ScheduleState, target: Var | str, key: str) -> None:
     node = _target(state, target)
     if key not in node.annotations:
         raise refuse(
-            "unannotate",
-            f"there is no annotation '{key}'",
-            help="there are: " + (", ".join(node.annotations.keys()) or "none"),
+            "unannotate", f"no annotation '{key}'", help="there are: " + (", ".join(node.annotations.keys()) or "none")
         )
     state.replace(node, replace_node(node, annotations=node.annotations.without(key)))
 

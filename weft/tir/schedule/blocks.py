@@ -130,11 +130,7 @@ def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> li
             )
     free = (used_vars(store.value) & own) - {v for v in result if v is not None}
     if free - set(_unit_vars(realize.block)):
-        raise refuse(
-            primitive,
-            "the value depends on a variable that the store's indices do not have",
-            block=realize.block.name_hint,
-        )
+        raise refuse(primitive, "the value depends on a variable that no index has", block=realize.block.name_hint)
     return result
 
 
@@ -274,10 +270,7 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
     actual = {c.block.name_hint for c in dependence.consumers_of(block, scope)}
     if actual != set(consumers):
         raise refuse(
-            "split_consumers",
-            "the list is not that of all consumers",
-            block=name,
-            help="they are " + ", ".join(sorted(actual)),
+            "split_consumers", "not all consumers are listed", block=name, help="they are " + ", ".join(sorted(actual))
         )
     state.check_loaded("split_consumers", block.writes[0].buffer)
     at = max(i for i, s in enumerate(path[:-1]) if not isinstance(s, For)) + 1

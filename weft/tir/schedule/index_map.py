@@ -87,9 +87,7 @@ class IndexMap(ir.Node):
         """Return where an index goes, in the type of its parts; an analyzer knows more than the map says."""
         if len(indices) != len(self.initial_indices):
             raise InvalidArgument(
-                "the index has another number of dimensions",
-                expected=str(len(self.initial_indices)),
-                found=str(len(indices)),
+                "the index has another rank", expected=str(len(self.initial_indices)), found=str(len(indices))
             )
         values = {v: ir.as_expr(i, v.dtype) for v, i in zip(self.initial_indices, indices, strict=True)}
         kinds = {i.dtype for i in values.values()}

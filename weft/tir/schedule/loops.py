@@ -147,12 +147,7 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     for v in loops[1:]:
         inner = chain[-1].body
         if not isinstance(inner, For) or inner.loop_var is not v:
-            raise refuse(
-                "fuse",
-                "the loops are not directly nested in this order",
-                loops=list(loops),
-                help="reorder them next to each other first",
-            )
+            raise refuse("fuse", "the loops are not nested in this order", loops=list(loops), help="reorder them first")
         chain.append(inner)
     _check_fusible(chain, loops)
     if len(chain) == 1 and not ir.is_const_int(outer.extent, 1):
@@ -256,10 +251,7 @@ def _check_order(
         _check_free_order(r, inner, below, loops)
         if len(realizes) > 1 and reduce_vars(r.block):
             raise refuse(
-                "reorder",
-                "several blocks stand below the loops and one of them is a reduction",
-                block=r.block.name_hint,
-                loops=list(loops),
+                "reorder", "one of several blocks below is a reduction", block=r.block.name_hint, loops=list(loops)
             )
     tied = tied_iterations(chain[-1].body, inner, state.analyzer_at(path, inside=True))
     if tied is not None:
@@ -303,10 +295,7 @@ def loop_partition(
         for r in structure.child_realizes(loop.body)
     ):
         raise refuse(
-            "loop_partition",
-            "the loop runs over a reduction that still holds its init",
-            loops=loop,
-            help="decompose_reduction first",
+            "loop_partition", "a reduction inside still holds its init", loops=loop, help="decompose_reduction first"
         )
     if loop.kind is ForKind.THREAD_BINDING:
         raise refuse("loop_partition", "the loop is bound to a thread", loops=loop, help="partition before binding")

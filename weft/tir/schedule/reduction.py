@@ -162,9 +162,7 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
     combine, store, source = found
     if combine in _IDENTITY and not _is_number(block.init.value, _IDENTITY[combine]):
         raise refuse(
-            "rfactor",
-            f"the reduction starts from {block.init.value}, which each partial result would add again",
-            block=name,
+            "rfactor", f"the reduction starts from {block.init.value}, which every part would add again", block=name
         )
     analyzer = state.analyzer_at(path)
     reduce_value = [
@@ -175,9 +173,7 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
     axis = factor_axis if factor_axis >= 0 else factor_axis + len(store.buffer.shape) + 1
     if not 0 <= axis <= len(store.buffer.shape):
         raise refuse(
-            "rfactor",
-            f"factor_axis {factor_axis} is outside the {len(store.buffer.shape) + 1} dimensions of the new buffer",
-            block=name,
+            "rfactor", f"factor_axis {factor_axis} is outside {len(store.buffer.shape) + 1} dimensions", block=name
         )
     loops = state.loops_of(name)
     if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):

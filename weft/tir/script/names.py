@@ -78,10 +78,7 @@ def assign(p: Parser, target: ast.expr, value: Any) -> None:
         values = axes(p, target, value) if isinstance(value, Remap) else list(value)
         if len(values) != len(target.elts):
             raise p.fail(
-                target,
-                "the number of names and of values differ",
-                expected=str(len(values)),
-                found=str(len(target.elts)),
+                target, "names and values differ in number", expected=str(len(values)), found=str(len(target.elts))
             )
         for t, v in zip(target.elts, values, strict=True):
             assign(p, t, v)
@@ -103,10 +100,7 @@ def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
     dom = p.state.loops.get(value) if isinstance(value, ir.Var) else None
     if dom is None:
         raise p.fail(
-            node,
-            "T.axis.remap takes variables of loops around the block",
-            found=str(value),
-            help="use T.axis.spatial(extent, value)",
+            node, "T.axis.remap takes loops around the block", found=str(value), help="T.axis.spatial(extent, value)"
         )
     return dom
 
@@ -219,7 +213,7 @@ def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
         if any(a != b for a, b in sizes if a is not None and b is not None):
             raise p.fail(
                 target,
-                "the region of T.match_buffer has another shape",
+                "T.match_buffer: the region has another shape",
                 found=str(command.source),
                 expected=str(buffer.shape),
             )

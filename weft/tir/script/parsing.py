@@ -302,7 +302,7 @@ def _for(p: Parser, node: ast.For) -> None:
     if len(targets) != len(loops.ranges):
         raise p.fail(
             node.target,
-            "the number of loop variables and of loops differ",
+            "variables and loops differ in number",
             expected=str(len(loops.ranges)),
             found=str(len(targets)),
         )

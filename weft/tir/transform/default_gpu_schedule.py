@@ -13,13 +13,15 @@ from weft.tir.transform.kernels_of_loops import kernels_of_loops
 
 
 @ir.function_pass(kind=PrimFunc, name="DefaultGPUSchedule", opt_level=0)
-def default_gpu_schedule(func: PrimFunc, mod: ir.IRModule, *, max_threads: int = 1024) -> PrimFunc:
+def default_gpu_schedule(
+    func: PrimFunc, mod: ir.IRModule, *, max_threads: int = 1024, max_blocks: int = 256
+) -> PrimFunc:
     """Bind the spatial loops of each block to blocks of threads, where the function's target is a GPU.
 
-    Requires: Functions of blocks. Those without a target, for another one, or with threads of their own stay as they
-        are.
+    Requires: Functions of blocks. The target is that of the function, or the current one; functions without any, for
+        another one, scheduled ones and those with threads of their own stay as they are.
     Ensures: The same; the loops of a block that are no reductions are one, split between ``blockIdx.x`` and
-        ``threadIdx.x``.
+        ``threadIdx.x``; what is longer, or not known, is repeated by each thread.
     Before::
 
         @T.prim_func
@@ -34,7 +36,7 @@ def default_gpu_schedule(func: PrimFunc, mod: ir.IRModule, *, max_threads: int =
 
         @T.prim_func
         def main(A: T.Buffer((4, 3), "float32"), B: T.Buffer((4, 3), "float32")):
-            T.func_attr({"target": T.target({"kind": "cuda"})})
+            T.func_attr({"target": T.target({"kind": "cuda"}), "tir.is_scheduled": True})
             for b in T.thread_binding(1, thread="blockIdx.x"):
                 for t in T.thread_binding(12, thread="threadIdx.x"):
                     with T.sblock("b"):
@@ -44,17 +46,18 @@ def default_gpu_schedule(func: PrimFunc, mod: ir.IRModule, *, max_threads: int =
 
     Options:
         ``max_threads``: of a block of threads, at most.
+        ``max_blocks``: of threads, where one of each element would be more.
     Cost: Linear.
     Source: TVM's ``DefaultGPUSchedule``.
     """
-    kind = getattr(func.attrs.get("target"), "kind", None)
-    if "gpu" not in getattr(kind, "keys", ()) or _has_threads(func):
+    kind = getattr(func.attrs.get("target") or ir.Ambient.current_of("Target"), "kind", None)
+    if "gpu" not in getattr(kind, "keys", ()) or func.attrs.get("tir.is_scheduled") or _has_threads(func):
         return func
     sch = Schedule(func)
     for outermost in child_realizes(sch.state.body):
         for name in _leaves(sch, outermost.block.name_hint):
-            _bind(sch, BlockRV(name), max_threads)
-    return sch.func.replace(attrs=func.attrs)
+            _bind(sch, BlockRV(name), max_threads, max_blocks)
+    return sch.func.replace(attrs=func.attrs).with_attr("tir.is_scheduled", True)
 
 
 def _has_threads(func: PrimFunc) -> bool:
@@ -67,7 +70,7 @@ def _leaves(sch: Any, name: str) -> list[str]:
     return [leaf for n in inner for leaf in _leaves(sch, n)] if inner else [name]
 
 
-def _bind(sch: Schedule, block: BlockRV, max_threads: int) -> None:
+def _bind(sch: Schedule, block: BlockRV, max_threads: int, max_blocks: int) -> None:
     loops: list[Any] = sch.get_loops(block)
     node: Block = sch.get(block)
     if not node.iter_vars and node.init is None:  # code that somebody wrote
@@ -83,7 +86,11 @@ def _bind(sch: Schedule, block: BlockRV, max_threads: int) -> None:
         sch.reorder(*spatial, *(loop for loop in loops if loop not in spatial))
     extents = [ir.as_int(sch.get(loop).extent) for loop in spatial]
     fused = sch.fuse(*spatial) if len(spatial) > 1 else spatial[0]
-    known = prod(e for e in extents if e is not None) if None not in extents else max_threads
-    outer, inner = sch.split(fused, [None, min(known, max_threads)])
-    sch.bind(outer, "blockIdx.x")
-    sch.bind(inner, "threadIdx.x")
+    known = None if None in extents else prod(e for e in extents if e is not None)
+    if known is not None and known <= max_threads * max_blocks:
+        threads = sch.split(fused, [None, min(known, max_threads)])
+    else:
+        again, *threads = sch.split(fused, [None, max_blocks, max_threads])
+        sch.reorder(*threads, again)
+    for loop, axis in zip(threads, ("blockIdx.x", "threadIdx.x"), strict=True):
+        sch.bind(loop, axis)
