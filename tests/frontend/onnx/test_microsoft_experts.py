@@ -41,7 +41,7 @@ def test_few_and_many_rows(rows: tuple[int, ...]) -> None:
     check("MoE", [x, router, *floats()], k=2)
 
 
-@pytest.mark.parametrize("attrs", [{}, {"swiglu_limit": 1.0}])
+@pytest.mark.parametrize("attrs", [{}, {"swiglu_limit": 1.0, "swiglu_limit_after_activation": 0}])
 def test_gated_experts(attrs: dict) -> None:
     given = [f32(ROWS, HIDDEN), f32(ROWS, EXPERTS), *floats(2)]
     check("MoE", given, activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.7, activation_beta=1.0, **attrs)
@@ -86,6 +86,11 @@ def test_sizes_known_when_it_runs() -> None:
 
 def test_what_is_not_known_is_refused() -> None:
     given = [f32(ROWS, HIDDEN), f32(ROWS, EXPERTS), *floats()]
-    for attrs in ({"use_sparse_mixer": 1}, {"activation_type": "geglu"}, {"activation_type": "swiglu"}):
+    for attrs in (
+        {"use_sparse_mixer": 1},
+        {"swiglu_limit_after_activation": 1},
+        {"activation_type": "geglu"},
+        {"activation_type": "swiglu"},
+    ):
         with pytest.raises(UnsupportedOperator, match="MoE"):
             from_onnx(model("MoE", given, (1,), **attrs))

@@ -20,7 +20,7 @@ from weft.ir import If, shape_expr
 
 _ATTRIBUTES = (
     "k activation_type normalize_routing_weights use_sparse_mixer activation_alpha activation_beta swiglu_limit "
-    "swiglu_fusion"
+    "swiglu_limit_after_activation swiglu_fusion"
 )
 _PLAIN = {"relu": "nn.relu", "gelu": "nn.gelu_tanh", "silu": "nn.silu"}
 Layer = Callable[[Any], tuple[Any, Any]]
@@ -97,8 +97,9 @@ def _mixture(node: Node, layers: Sequence[Layer | None]) -> Any:
     if kind not in (*_PLAIN, "identity", "swiglu"):
         node.unsupported(f"{node.op_type}: an unknown activation", expected=", ".join((*_PLAIN, "identity", "swiglu")),
                          found=kind)  # fmt: skip
-    if node.attr("use_sparse_mixer", 0):
-        node.unsupported(f"{node.op_type}: 'use_sparse_mixer' is not supported")
+    for name in ("use_sparse_mixer", "swiglu_limit_after_activation"):
+        if node.attr(name, 0):
+            node.unsupported(f"{node.op_type}: '{name}' is not supported")
     if (layers[2] is not None) != (kind == "swiglu" and fusion == 0):
         node.unsupported(
             f"{node.op_type}: a third layer goes with activation 'swiglu' that is not fused, and only there"
