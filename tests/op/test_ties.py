@@ -19,8 +19,9 @@ FREE = {
     "sample_token": "tokens that were there before are as many as there were",
     "nn.cache_append": "what does not fit into the new length is left out, and what nothing fills is zero",
     "tree_scores": "there are as many trees as there are",
+    "take nan": "what lies outside of the axis is NaN, however long that is",
 }
-"""Operators with operands of dimensions that nothing else has to agree with, and why not."""
+"""Operators (and their modes) with operands of dimensions that nothing else has to agree with, and why not."""
 
 
 def variables(value: Any) -> set[Any]:
@@ -38,6 +39,8 @@ def loose(name: str, index: int, level: int) -> dict[str, list[str]]:
     definition = op.get_op_def(name)
     case = next(c for s in SIZES if (c := CASES[name][index](Sizes(s, f"{name}{index}{s}"))) is not None)
     params = Params(level)
+    if f"{name} {case.attrs.get('mode')}" in FREE:
+        return {}
     given = [params.expr(v, i.name) for v, i in zip(case.inputs, definition.inputs, strict=False)]
     with collect_relations() as relations:
         tied = variables(infer_call(op.make_call(name)(*given, **case.attrs)))

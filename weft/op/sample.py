@@ -122,9 +122,11 @@ def _affine_lower(data: te.Tensor, size: Any, align_corners: bool) -> Any:
 
 
 def _affine_ref(data: Any, size: Any, align_corners: bool) -> Any:
+    if data.shape[1] not in (2, 3):
+        raise error.ShapeMismatch("image.affine_grid: rows of a matrix", expected="2 or 3", found=str(data.shape[1]))
     sizes = [int(s) for s in size] * (data.shape[1] // len(size))
-    ends = [1.0 if align_corners else 1 - 1 / n for n in sizes]
-    axes = np.meshgrid(*(np.linspace(-e, e, n) for e, n in zip(ends, sizes, strict=True)), indexing="ij")
+    lines = [(2 * np.arange(n) - (n - 1)) / (n - align_corners) for n in sizes]  # the middle is 0
+    axes = np.meshgrid(*lines, indexing="ij")
     points = np.stack([*(a.reshape(-1) for a in axes[::-1]), np.ones(math.prod(sizes))])
     return (data.astype(np.float64) @ points).reshape(*data.shape[:2], *sizes).astype(data.dtype)
 

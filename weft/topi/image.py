@@ -133,8 +133,8 @@ def affine_grid(data: Tensor, target_shape: Sequence[Extent], align_corners: boo
 
     def point(d: int, at: Any) -> Any:
         n: Any = const(float(sizes[d]), dtype) if sizes[d] is not None else cast(dtype, target_shape[d])  # type: ignore[arg-type]
-        one, two, i = const(1.0, dtype), const(2.0, dtype), cast(dtype, at)
-        return i * (two / (n - one)) - one if align_corners else i * (two / n) + (one / n - one)
+        one, twice = const(1.0, dtype), cast(dtype, at) * const(2.0, dtype)
+        return (twice - (n - one)) * (one / (n - one if align_corners else n))  # exactly 0 in the middle
 
     def element(b: Any, which: Any, *at: Any) -> Any:
         value = cast(dtype, data(b, which, rank))

@@ -147,7 +147,8 @@ def fuse(state: ScheduleState, loops: Sequence[ir.Var], preserve_unit_iters: boo
     for v in loops[1:]:
         inner = chain[-1].body
         if not isinstance(inner, For) or inner.loop_var is not v:
-            raise refuse("fuse", "the loops are not nested in this order", loops=list(loops), help="reorder them first")
+            what = "the loops are not directly nested in this order"
+            raise refuse("fuse", what, loops=list(loops), help="reorder them next to each other first")
         chain.append(inner)
     _check_fusible(chain, loops)
     if len(chain) == 1 and not ir.is_const_int(outer.extent, 1):
