@@ -106,6 +106,7 @@ MODULES = {
     "script.parser": "weft.script",
     "script.tirx": "weft.script.tir",
     "target.datatype": "weft.tir.custom_datatype",
+    **dict.fromkeys(("target.tag", "target.tag_registry", "target.tag_registry.registry"), "weft.target"),
     "testing.utils": "weft.testing",
     "dlight.analysis": "weft.dlight.base.analysis",
     "dlight.base.schedule_rule": "weft.dlight.base",
