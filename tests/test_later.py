@@ -2,6 +2,7 @@
 
 import os
 import threading
+import weakref
 from contextlib import suppress
 
 import pytest
@@ -13,6 +14,16 @@ def test_functions_run_side_by_side_and_keep_their_order():
     met = threading.Barrier(3, timeout=60)
     assert side_by_side([lambda i=i: (met.wait(), i)[1] for i in range(3)]) == [0, 1, 2]
     assert side_by_side([]) == []
+
+
+def test_what_a_function_held_is_freed_when_it_has_run():
+    held = threading.Event()
+    freed = weakref.ref(held)
+    later = Later(held.is_set)
+    del held
+    assert later.result() is False
+    later._thread.join()
+    assert freed() is None
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])

@@ -17,7 +17,7 @@ class Later(Generic[T]):
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
+        self._make: Callable[[], T] | None = make
         self._made: list[T] = []
         self._error: BaseException | None = None
         self._start()
@@ -48,10 +48,14 @@ class Later(Generic[T]):
         return self._made[0]
 
     def _run(self) -> None:
+        make = self._make
+        if make is None:  # two asked at once in a process that was forked
+            return
         try:
-            self._made.append(self._make())
+            self._made.append(make())
         except BaseException as e:  # whoever asks for the result gets it
             self._error = e
+        self._make = None  # with what it holds, such as a model
 
 
 def side_by_side(makes: Sequence[Callable[[], T]]) -> list[T]:
