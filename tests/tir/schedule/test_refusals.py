@@ -6,7 +6,7 @@ import pytest
 from tests.refusals import refuses
 from tests.tir.schedule.run_scheduled import run
 from tests.tir.schedule.test_primitives import check_matmul, matmul
-from weft import ir, te, tir
+from weft import ir, script, te, tir
 from weft.error import InvalidArgument, ScheduleError
 from weft.script import tir as T
 from weft.tir import Schedule
@@ -253,3 +253,23 @@ def test_values_with_effects_are_computed_once():
     sch = Schedule(calling("sqrtf", tir.call_pure_extern))
     sch.compute_inline("P")
     assert "P" not in sch.state.block_names()
+
+
+@pytest.mark.parametrize(("step", "whole"), [(1, True), (2, False)])
+def test_copies_of_what_loops_inside_of_a_block_write(step: int, whole: bool) -> None:
+    """Every other element is left as it was, and the copy would write it."""
+    func = script.from_source(f"""
+        @T.prim_func
+        def f(B: T.Buffer((4, {4 * step}), "float32")):
+            for i in range(4):
+                with T.sblock("b"):
+                    v = T.axis.spatial(4, i)
+                    T.writes(B[v, 0 : {4 * step}])
+                    for k in range(4):
+                        B[v, {step} * k] = T.float32(1)
+        """)
+    sch = Schedule(func)
+    if whole:
+        sch.cache_write(sch.get_block("b"), 0, "global")
+    else:
+        refuses(ScheduleError, "does not write all of 'B'", sch.cache_write, sch.get_block("b"), 0, "global")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from weft.arith import Analyzer, IterSumExpr, detect_iter_map
-from weft.ir import TRUE, IntImm, PrimExpr, Range, Var, is_const_int, logical_not, structural_equal
+from weft.ir import TRUE, PrimExpr, Range, Var, as_int, is_const_int, logical_not, structural_equal, substitute
 from weft.tir.analysis.access import stores_of
 from weft.tir.analysis.structure import child_realizes, conjuncts, statements, stmt_children, used_vars
 from weft.tir.buffer import Buffer, BufferRegion
@@ -48,6 +49,9 @@ def covers(path: list[Stmt], values: tuple[PrimExpr, ...], box: tuple[Range, ...
     return all(cuts_nothing(c, values, box, analyzer) for c in conditions)
 
 
+_MOST_STEPS = 1024  # of loops inside of a block, whose stores are counted
+
+
 def stores_all(block: Block, region: BufferRegion) -> bool:
     """Whether a block, each time it runs, stores all elements of a region that it says it writes.
 
@@ -57,12 +61,23 @@ def stores_all(block: Block, region: BufferRegion) -> bool:
     if not all(stores_all(*part) for part in inner):
         return False
     stores, places = stores_of(block.body, region.buffer), _sure_places(block.body, region.buffer)
-    extents = [r.extent.value for r in region.region if isinstance(r.extent, IntImm)]
-    if not stores or len(extents) < len(region.region) or any(isinstance(s, For) for s in statements(block.body)):
+    loops = [s for s in statements(block.body) if isinstance(s, For)]
+    sizes = [as_int(r.extent) for r in region.region]
+    steps = [as_int(f.extent) for f in loops]
+    if not stores or None in sizes or (loops and len(places) < len(stores)):
         return len(places) == len(stores)
-    simplify = Analyzer().simplify
-    offsets = {tuple(str(simplify(i - r.min)) for i, r in zip(p, region.region, strict=True)) for p in places}
-    return len(offsets) == math.prod(extents)
+    if math.prod(sizes) == 1:  # type: ignore[arg-type]
+        return bool(places)
+    if loops and (inner or None in steps or math.prod(steps) > _MOST_STEPS):  # type: ignore[arg-type]
+        return True
+    simplify, offsets = Analyzer().simplify, set[tuple[int | None, ...]]()
+    away = [[i - r.min for i, r in zip(p, region.region, strict=True)] for p in places]
+    for at in itertools.product(*(range(n or 0) for n in steps)):
+        here = {f.loop_var: f.min + i for f, i in zip(loops, at, strict=True)}
+        offsets |= {tuple(as_int(simplify(substitute(d, here))) for d in p) for p in away}
+    if loops and any(None in o for o in offsets):
+        return True
+    return sum(None not in o for o in offsets) == math.prod(sizes)  # type: ignore[arg-type]
 
 
 def _sure_places(stmt: Stmt, buffer: Buffer) -> list[tuple[PrimExpr, ...]]:
