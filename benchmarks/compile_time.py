@@ -51,8 +51,10 @@ def command(path: str, library: str, cache: str) -> float:
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "weft", "compile", path, "-o", library],
-        env={**os.environ, "WEFT_CACHE_DIR": cache}, capture_output=True, check=True,
-    )  # fmt: skip
+        env={**os.environ, "WEFT_CACHE_DIR": cache},
+        capture_output=True,
+        check=True,
+    )
     return time.perf_counter() - start
 
 

@@ -127,14 +127,24 @@ def iree(path: Path, shapes: Shapes, network: str, precision: str) -> Runner:
         fixed, text = Path(folder) / "model.onnx", Path(folder) / "model.mlir"
         onnx.save(onnx.shape_inference.infer_shapes(model), fixed)
         subprocess.run(
-            [sys.executable, "-m", "iree.compiler.tools.import_onnx", str(fixed), "-o", str(text),
-             "--opset-version=17"],
-            check=True, capture_output=True,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "iree.compiler.tools.import_onnx",
+                str(fixed),
+                "-o",
+                str(text),
+                "--opset-version=17",
+            ],
+            check=True,
+            capture_output=True,
+        )
         code = compiler.compile_file(
-            str(text), target_backends=["llvm-cpu"], input_type="onnx",
+            str(text),
+            target_backends=["llvm-cpu"],
+            input_type="onnx",
             extra_args=["--iree-llvmcpu-target-cpu=host", "--iree-opt-level=O3"],
-        )  # fmt: skip
+        )
     runtime.flags.parse_flags(f"--task_topology_max_group_count={THREADS}")
     config = runtime.Config("local-task")
     module = runtime.load_vm_module(runtime.VmModule.copy_buffer(config.vm_instance, code), config)

@@ -35,16 +35,32 @@ I = Instruction  # noqa: E741 - what the programs are written in
 def loop(body: Sequence[Instruction], registers: int = 8) -> list[VMFunction]:
     """main(n): runs `body` n times, with 1 in register 2; the loop itself is three instructions."""
     n = len(body)
-    code = [I.load_consti(0, 1), I.load_consti(1, 2), I.alloc_adt(0, [1], 3), I.alloc_ref(1, 4),
-            I.if_(1, 0, n + 3, 1), *body, I.scalar("add", 1, 2, 1), I.goto(-n - 2), I.ret(1)]  # fmt: skip
+    code = [
+        I.load_consti(0, 1),
+        I.load_consti(1, 2),
+        I.alloc_adt(0, [1], 3),
+        I.alloc_ref(1, 4),
+        I.if_(1, 0, n + 3, 1),
+        *body,
+        I.scalar("add", 1, 2, 1),
+        I.goto(-n - 2),
+        I.ret(1),
+    ]
     return [VMFunction("main", ["n"], registers, code), VMFunction("same", ["x"], 1, [I.ret(0)])]
 
 
 def countdown(lift: bool) -> list[VMFunction]:
     """main(n): calls itself in tail position, directly or as a closure; a step is five or six instructions."""
     call = [I.alloc_closure(0, [], 3), I.invoke_closure(3, [0], 4)] if lift else [I.invoke(0, [0], 4)]
-    code = [I.load_consti(0, 1), I.if_(0, 1, 4 + len(call), 1), I.load_consti(1, 2), I.scalar("subtract", 0, 2, 0),
-            *call, I.ret(4), I.ret(0)]  # fmt: skip
+    code = [
+        I.load_consti(0, 1),
+        I.if_(0, 1, 4 + len(call), 1),
+        I.load_consti(1, 2),
+        I.scalar("subtract", 0, 2, 0),
+        *call,
+        I.ret(4),
+        I.ret(0),
+    ]
     return [VMFunction("main", ["n"], 5, code)]
 
 
@@ -54,13 +70,15 @@ PROGRAMS = {
     "fields and tags": (loop([I.get_field(3, 0, 5), I.get_tag(3, 6), I.get_field(3, 0, 7), I.get_tag(3, 5)]), 7),
     "cells": (loop([I.write_ref(4, 2), I.read_ref(4, 5)]), 5),
     "pairs": (loop([I.alloc_adt(0, [1, 2], 5)]), 4),
-    "tensors": (loop([I.load_consti(64, 5), I.alloc_storage(5, 64, "float32", 0, 6),
-                      I.alloc_tensor(6, 0, [16], "float32", 7)]), 6),
+    "tensors": (
+        loop([I.load_consti(64, 5), I.alloc_storage(5, 64, "float32", 0, 6), I.alloc_tensor(6, 0, [16], "float32", 7)]),
+        6,
+    ),
     "views of shapes": (loop([I.load_const(0, 5), I.shape_of(5, 6), I.reshape_tensor(5, 6, 7)]), 6),
     "call and return": (loop([I.invoke(1, [1], 5), I.kill_register(6)]), 6),
     "tail calls": (countdown(lift=False), 6),
     "tail calls of closures": (countdown(lift=True), 7),
-}  # fmt: skip
+}
 
 
 def nanoseconds(functions: list[VMFunction], instructions: int, repeats: int = 7) -> float:
@@ -180,9 +198,10 @@ def bert() -> dict[str, Any]:
             return network(torch.from_numpy(x)).numpy()
 
     run = {
-        "weft": lambda x: main(given[id(x)]).numpy(), "torch": peer,
+        "weft": lambda x: main(given[id(x)]).numpy(),
+        "torch": peer,
         "onnxruntime": lambda x: session.run(None, {"x": x})[0],
-    }  # fmt: skip
+    }
     return _race("BERT-base encoder", sum(TOKENS), feeds, run, {"torch": 1.0, "onnxruntime": 1.0}, vm)
 
 
@@ -192,8 +211,11 @@ def share_outside_kernels() -> float:
     executable, vm = _machine(mod)
     compiler = relay.vm.VMCompiler()
     lowered, _ = compiler.optimize(mod, "llvm")
-    functions = {v: f if v.name_hint.startswith("shape_func") else f.replace(body=tir.Evaluate(int64(0)))
-                 for v, f in lowered.items() if isinstance(f, tir.PrimFunc)}  # fmt: skip
+    functions = {
+        v: f if v.name_hint.startswith("shape_func") else f.replace(body=tir.Evaluate(int64(0)))
+        for v, f in lowered.items()
+        if isinstance(f, tir.PrimFunc)
+    }
     code, _ = executable.save()
     empty = VirtualMachine(Executable.load_exec(code, compile_kernels(IRModule(functions), Target("llvm"))), "cpu")
     x = np.random.default_rng(0).standard_normal((50, programs.INPUT), np.float32)
@@ -210,10 +232,14 @@ def main() -> int:
     share = share_outside_kernels()
     print(f"share of the LSTM's time outside of kernels: {share:.1%} (at most {OUTSIDE_LIMIT:.0%})")
     rows: list[dict[str, Any]] = [
-        {"program": name, "instructions a step": n, "ns an instruction": nanoseconds(functions, n),
-         "limit": LIMIT_NS if name == "counting loop" else ""}
+        {
+            "program": name,
+            "instructions a step": n,
+            "ns an instruction": nanoseconds(functions, n),
+            "limit": LIMIT_NS if name == "counting loop" else "",
+        }
         for name, (functions, n) in PROGRAMS.items()
-    ]  # fmt: skip
+    ]
     report.show("instructions", rows)
     report.save(options.json, "dynamic", rows, workloads=workloads, share_outside_kernels=share)
     within = rows[0]["ns an instruction"] <= LIMIT_NS and share <= OUTSIDE_LIMIT

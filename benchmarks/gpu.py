@@ -83,22 +83,42 @@ def _operators(torch: Any) -> list[tuple[str, _Function, list[tuple[int, ...]], 
         ("row times matrix", _OP.matmul, [(1, 4096), *square], torch.matmul),
         ("12 products 128x64x128", _OP.matmul, [(12, 128, 64), (12, 64, 128)], torch.matmul),
         ("softmax", lambda x: _OP.nn.softmax(x, -1), square, lambda x: f.softmax(x, -1)),
-        ("layer norm", lambda *x: _OP.nn.layer_norm(*x, axes=-1), [(4096, 1024), (1024,), (1024,)],
-         lambda x, g, b: f.layer_norm(x, (1024,), g, b)),
+        (
+            "layer norm",
+            lambda *x: _OP.nn.layer_norm(*x, axes=-1),
+            [(4096, 1024), (1024,), (1024,)],
+            lambda x, g, b: f.layer_norm(x, (1024,), g, b),
+        ),
         ("GELU", _OP.nn.gelu, square, f.gelu),
         ("sum of all", _OP.sum, square, torch.sum),
         ("sums of rows", lambda x: _OP.sum(x, 1), square, lambda x: x.sum(1)),
         ("sums of columns", lambda x: _OP.sum(x, 0), square, lambda x: x.sum(0)),
         ("transpose", _OP.permute_dims, square, lambda x: x.T.contiguous()),
-        ("convolution 3x3, 64 channels, 56x56, batch of 8", lambda x, w: _OP.nn.conv2d(x, w, padding=1),
-         [(8, 64, 56, 56), (64, 64, 3, 3)], lambda x, w: f.conv2d(x, w, padding=1)),
-        ("convolution 1x1, 1024 to 256 channels, 14x14, batch of 8", _OP.nn.conv2d,
-         [(8, 1024, 14, 14), (256, 1024, 1, 1)], f.conv2d),
-        ("depthwise 3x3, 256 channels, 56x56, batch of 8", lambda x, w: _OP.nn.conv2d(x, w, padding=1, groups=256),
-         [(8, 256, 56, 56), (256, 1, 3, 3)], lambda x, w: f.conv2d(x, w, padding=1, groups=256)),
-        ("max pooling 3x3, stride 2", lambda x: _OP.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1)), [(8, 64, 112, 112)],
-         lambda x: f.max_pool2d(x, 3, 2, 1)),
-    ]  # fmt: skip
+        (
+            "convolution 3x3, 64 channels, 56x56, batch of 8",
+            lambda x, w: _OP.nn.conv2d(x, w, padding=1),
+            [(8, 64, 56, 56), (64, 64, 3, 3)],
+            lambda x, w: f.conv2d(x, w, padding=1),
+        ),
+        (
+            "convolution 1x1, 1024 to 256 channels, 14x14, batch of 8",
+            _OP.nn.conv2d,
+            [(8, 1024, 14, 14), (256, 1024, 1, 1)],
+            f.conv2d,
+        ),
+        (
+            "depthwise 3x3, 256 channels, 56x56, batch of 8",
+            lambda x, w: _OP.nn.conv2d(x, w, padding=1, groups=256),
+            [(8, 256, 56, 56), (256, 1, 3, 3)],
+            lambda x, w: f.conv2d(x, w, padding=1, groups=256),
+        ),
+        (
+            "max pooling 3x3, stride 2",
+            lambda x: _OP.nn.max_pool2d(x, (3, 3), (2, 2), (1, 1)),
+            [(8, 64, 112, 112)],
+            lambda x: f.max_pool2d(x, 3, 2, 1),
+        ),
+    ]
 
 
 def _module(op: _Function, shapes: Sequence[tuple[int, ...]]) -> weft.IRModule:
@@ -124,8 +144,11 @@ def measure(name: str, mod: weft.IRModule, feeds: Sequence[np.ndarray], referenc
     expected = next(iter(expected.values())) if isinstance(expected, dict) else expected
     first = [(x if hasattr(x, "numpy") else x[0]) for x in (found, expected)]
     error = np.abs(first[0].numpy() - first[1].cpu().numpy()).max() / np.abs(first[0].numpy()).max()
-    print(f"{name}: {ours * 1e6:.1f} us, PyTorch {peer * 1e6:.1f} us, times {peer / ours:.2f}; "
-          f"error {error:.0e}, compiled in {compiled:.1f} s", flush=True)  # fmt: skip
+    print(
+        f"{name}: {ours * 1e6:.1f} us, PyTorch {peer * 1e6:.1f} us, times {peer / ours:.2f}; "
+        f"error {error:.0e}, compiled in {compiled:.1f} s",
+        flush=True,
+    )
 
 
 def main() -> int:

@@ -82,30 +82,68 @@ WORKLOADS = (
     Workload("WaveNet, 4000 samples", "wavenet", _size("wavenet", 0), 1.0),
     Workload("HiFi-GAN, 32 frames", "hifigan", _size("hifigan", 0), 1.0),
     Workload("mixture of experts, 64 tokens", "mixture_of_experts", _size("mixture_of_experts", 0), 1.0),
-    *(Workload(name, network, _size(network, 0), 1.0, without=NO_TORCH) for name, network in (
-        ("XCiT-nano", "xcit"), ("EfficientNetV2-B0", "efficientnet_v2"), ("MobileViT-S", "mobilevit"),
-        ("MobileNetV4-S", "mobilenet_v4"), ("YOLO with suppression", "yolo"), ("DETR, 3 layers", "detr"),
-        ("Whisper, 24 tokens", "whisper"), ("Mamba 2, 256 tokens", "mamba2"), ("diffusion U-Net", "diffusion_unet"),
-        ("graph attention, 10,000 edges", "graph_attention"), ("Gaussian process", "gaussian_process"))),
+    *(
+        Workload(name, network, _size(network, 0), 1.0, without=NO_TORCH)
+        for name, network in (
+            ("XCiT-nano", "xcit"),
+            ("EfficientNetV2-B0", "efficientnet_v2"),
+            ("MobileViT-S", "mobilevit"),
+            ("MobileNetV4-S", "mobilenet_v4"),
+            ("YOLO with suppression", "yolo"),
+            ("DETR, 3 layers", "detr"),
+            ("Whisper, 24 tokens", "whisper"),
+            ("Mamba 2, 256 tokens", "mamba2"),
+            ("diffusion U-Net", "diffusion_unet"),
+            ("graph attention, 10,000 edges", "graph_attention"),
+            ("Gaussian process", "gaussian_process"),
+        )
+    ),
     Workload("ViT-B/16", "vit_b16", _size("vit_b16", 0), 1.1),
     Workload("BERT-base, 128 tokens", "bert_base", _size("bert_base", 0), 1.1),
-    Workload("BERT-base, 8 to 128 tokens", "bert_base",
-             lambda rng: [bert_base.feeds(rng, 1, n) for n in BERT_LENGTHS], 1.2, False, len(BERT_LENGTHS)),
+    Workload(
+        "BERT-base, 8 to 128 tokens",
+        "bert_base",
+        lambda rng: [bert_base.feeds(rng, 1, n) for n in BERT_LENGTHS],
+        1.2,
+        False,
+        len(BERT_LENGTHS),
+    ),
     Workload("GPT-2-small, prefill 128", "gpt2_small", _size("gpt2_small", 0), 1.1, False),
-    Workload("GPT-2-small, a token, cache to 256", "gpt2_small",
-             lambda rng: [gpt2_small.feeds(rng, 1, n) for n in range(128, 256, 9)], 1.2, False, 15),
+    Workload(
+        "GPT-2-small, a token, cache to 256",
+        "gpt2_small",
+        lambda rng: [gpt2_small.feeds(rng, 1, n) for n in range(128, 256, 9)],
+        1.2,
+        False,
+        15,
+    ),
     Workload("text detector, five sizes", "text_detector", _size("text_detector", *range(5)), 1.2, False, 5),
     Workload("text recogniser, five widths", "text_recogniser", _size("text_recogniser", *range(5)), 1.2, False, 5),
     Workload("LSTM, a token", "lstm", lambda rng: _sequences(rng), 1.2, False, sum(LSTM_LENGTHS)),
     Workload("LSTM of 2 layers, a token", "lstm2", lambda rng: _sequences(rng), 1.2, False, sum(LSTM_LENGTHS)),
     Workload("MLP 3x256", "mlp", _size("mlp", 0), 2.0),
-    Workload("ResNet-50, bf16", "resnet50", _size("resnet50", 0), 1.0, without=NO_BFLOAT16, precision="bfloat16",
-             limit=0.15),
-    Workload("BERT-base, 128 tokens, bf16", "bert_base", _size("bert_base", 0), 1.0, without=NO_BFLOAT16,
-             precision="bfloat16", limit=0.03),
-    Workload("ResNet-50, int8", "resnet50_int8", _size("resnet50_int8", 0), 1.0, without=(*NO_TORCH, "iree"),
-             precision="int8", limit=0.2),
-)  # fmt: skip
+    Workload(
+        "ResNet-50, bf16", "resnet50", _size("resnet50", 0), 1.0, without=NO_BFLOAT16, precision="bfloat16", limit=0.15
+    ),
+    Workload(
+        "BERT-base, 128 tokens, bf16",
+        "bert_base",
+        _size("bert_base", 0),
+        1.0,
+        without=NO_BFLOAT16,
+        precision="bfloat16",
+        limit=0.03,
+    ),
+    Workload(
+        "ResNet-50, int8",
+        "resnet50_int8",
+        _size("resnet50_int8", 0),
+        1.0,
+        without=(*NO_TORCH, "iree"),
+        precision="int8",
+        limit=0.2,
+    ),
+)
 
 
 def _sequences(rng: np.random.Generator) -> list[Feeds]:
@@ -119,9 +157,14 @@ class Contestant:
         self.name = name
         self._log = log.open("w")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.contestants", name, f"--threads={threads}"], cwd=zoo.ROOT, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, **variables},
-        )  # fmt: skip
+            [sys.executable, "-m", "benchmarks.contestants", name, f"--threads={threads}"],
+            cwd=zoo.ROOT,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env={**os.environ, **variables},
+        )
 
     def ask(self, timeout: float, **request: Any) -> dict[str, Any]:
         """Send a request and wait for the answer; one that does not come in time is an error."""
@@ -157,9 +200,12 @@ def measure(
     names = ["weft", *(p for p in peers if p not in work.without)]
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
-        np.savez(folder / "feeds.npz", **{  # type: ignore[arg-type]
-            f"{i}/{k}": v for i, f in enumerate(work.feeds(np.random.default_rng(0))) for k, v in f.items()
-        })  # fmt: skip
+        np.savez(
+            folder / "feeds.npz",
+            **{  # type: ignore[arg-type]
+                f"{i}/{k}": v for i, f in enumerate(work.feeds(np.random.default_rng(0))) for k, v in f.items()
+            },
+        )
         judged = [*names, *([JUDGE] if JUDGE in peers and JUDGE not in names else [])]
         running: dict[str, Contestant] = {}
         try:
@@ -191,9 +237,15 @@ def _load(
     loaded: dict[str, dict[str, Any]] = {}
     for n in names:
         running[n] = c = Contestant(n, folder / f"{n}.log", threads)
-        c.send(do="load", model=model, network=work.network, feeds=str(folder / "feeds.npz"),
-               outputs=str(folder / f"{n}.npz"), fixed=work.fixed,
-               precision="bfloat16" if work.precision == "bfloat16" else "float32")  # fmt: skip
+        c.send(
+            do="load",
+            model=model,
+            network=work.network,
+            feeds=str(folder / "feeds.npz"),
+            outputs=str(folder / f"{n}.npz"),
+            fixed=work.fixed,
+            precision="bfloat16" if work.precision == "bfloat16" else "float32",
+        )
         if n == "weft":
             loaded[n], start = c.answer(patience), time.monotonic()
     for n in running.keys() - loaded.keys():
@@ -222,9 +274,12 @@ def _arrays(path: Path) -> dict[int, np.ndarray]:
 
 
 def _row(
-    work: Workload, names: Sequence[str], loaded: dict[str, Any], differences: dict[str, float],
+    work: Workload,
+    names: Sequence[str],
+    loaded: dict[str, Any],
+    differences: dict[str, float],
     times: dict[str, list[float]],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     medians = {n: statistics.median(t) / work.units for n, t in times.items()}
     peers = {n: m for n, m in medians.items() if n != "weft"}
     best = min(peers, key=lambda n: peers[n]) if peers else None
@@ -234,16 +289,23 @@ def _row(
     notes = [f"{n}: {loaded[n]['error']}" for n in names if "error" in loaded[n]]
     notes += [f"{n}: differs by {differences[n]:.1e}" for n in names if differences.get(n, 0.0) > work.limit]
     return {
-        "workload": work.name, "precision": work.precision, **{f"{n} ms": medians.get(n, math.nan) for n in PEERS},
-        "best peer": best or "none", "ratio": ratio, "must": work.must, "reached": ratio >= work.must,
+        "workload": work.name,
+        "precision": work.precision,
+        **{f"{n} ms": medians.get(n, math.nan) for n in PEERS},
+        "best peer": best or "none",
+        "ratio": ratio,
+        "must": work.must,
+        "reached": ratio >= work.must,
         "MB": loaded["weft"].get("peak_mb", math.nan),
         "compiler's": loaded["weft"].get("children_peak_mb", math.nan),  # a process of its own, cold only
         "best peer's": loaded[best]["peak_mb"] if best is not None else math.nan,
         "least": min((loaded[n]["peak_mb"] for n in peers), default=math.nan),
-        "compiled in s": loaded["weft"].get("seconds", math.nan), "difference": differences.get("weft", math.nan),
-        "notes": notes, "times": times,
+        "compiled in s": loaded["weft"].get("seconds", math.nan),
+        "difference": differences.get("weft", math.nan),
+        "notes": notes,
+        "times": times,
         "versions": {n: loaded[n]["version"] for n in names if "version" in loaded[n]},
-    }  # fmt: skip
+    }
 
 
 def main() -> int:

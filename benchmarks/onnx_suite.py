@@ -76,10 +76,12 @@ def loaded(case: Any) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]
     weights = {t.name for t in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in weights]
     return model, [
-        tuple([_stored(data / f"{what}_{i}.pb", info) for i, info in enumerate(infos)]
-              for what, infos in (("input", inputs), ("output", model.graph.output)))
+        tuple(
+            [_stored(data / f"{what}_{i}.pb", info) for i, info in enumerate(infos)]
+            for what, infos in (("input", inputs), ("output", model.graph.output))
+        )
         for data in sorted(folder.glob("test_data_set_*"))
-    ]  # fmt: skip
+    ]
 
 
 def _stored(path: Path, info: onnx.ValueInfoProto) -> Any:

@@ -46,11 +46,12 @@ class Case:
         feeds = self.feeds()
         given = [
             helper.make_tensor_value_info(
-                name, helper.np_dtype_to_tensor_dtype(x.dtype),
+                name,
+                helper.np_dtype_to_tensor_dtype(x.dtype),
                 [f"d{a}" if symbolic and name == "x0" and a in self.free else n for a, n in enumerate(x.shape)],
             )
             for name, x in feeds.items()
-        ]  # fmt: skip
+        ]
         names = [*feeds, *("" if c is None else f"c{i}" for i, c in enumerate(self.constants))]
         outs = [f"y{i}" for i in range(self.outputs)]
         node = helper.make_node(self.op, names, outs, domain=self.domain, **self.attributes)
@@ -98,9 +99,18 @@ def ints(*values: int) -> np.ndarray:
 
 
 def _convolution(
-    family: str, name: str, x: Shape, w: Shape, stride: int = 1, group: int = 1, pad: int | None = None,
-    dilation: int = 1, op: str = "Conv", loaded: bool = False, **more: Any,
-) -> Case:  # fmt: skip
+    family: str,
+    name: str,
+    x: Shape,
+    w: Shape,
+    stride: int = 1,
+    group: int = 1,
+    pad: int | None = None,
+    dilation: int = 1,
+    op: str = "Conv",
+    loaded: bool = False,
+    **more: Any,
+) -> Case:
     rank = len(x) - 2
     pads = [(k - 1) * dilation // 2 if pad is None else pad for k in w[2:]]
     attributes = {"strides": [stride] * rank, "group": group, "pads": pads * 2, "dilations": [dilation] * rank, **more}
@@ -221,9 +231,16 @@ def _pools() -> list[Case]:
         Case("pool", "global mean", "GlobalAveragePool", ((1, 512, 14, 14),), free=(0, 2, 3)),
         Case("pool", "global max", "GlobalMaxPool", ((1, 512, 14, 14),), free=(0, 2, 3)),
         Case("pool", "L2 3x3", "LpPool", (x,), attributes={"kernel_shape": [3, 3]}, free=(0, 2, 3)),
-        Case("pool", "max 2x2 with indices", "MaxPool", (x,), outputs=2, free=(0, 2, 3),
-             attributes={"kernel_shape": [2, 2], "strides": [2, 2]}),
-    ]  # fmt: skip
+        Case(
+            "pool",
+            "max 2x2 with indices",
+            "MaxPool",
+            (x,),
+            outputs=2,
+            free=(0, 2, 3),
+            attributes={"kernel_shape": [2, 2], "strides": [2, 2]},
+        ),
+    ]
 
 
 def _selections() -> list[Case]:
@@ -252,11 +269,16 @@ def _selections() -> list[Case]:
         Case("select", "argmax over 21 channels", "ArgMax", ((1, 21, 128, 128),), attributes={"axis": 1}),
         Case("select", "argmin over an inner axis", "ArgMin", ((8, 100, 256),), attributes={"axis": 1}),
         Case("select", "non-zero", "NonZero", ((rng.random((256, 256)) > 0.9).astype(np.float32),)),
-        Case("select", "non-maximum suppression of 2000 boxes", "NonMaxSuppression",
-             (boxes, rng.random((1, 1, 2000), np.float32)),
-             (ints(200), np.array([0.5], np.float32), np.array([0.1], np.float32)), free=()),
+        Case(
+            "select",
+            "non-maximum suppression of 2000 boxes",
+            "NonMaxSuppression",
+            (boxes, rng.random((1, 1, 2000), np.float32)),
+            (ints(200), np.array([0.5], np.float32), np.array([0.1], np.float32)),
+            free=(),
+        ),
         Case("select", "compress", "Compress", ((1000, 64),), (np.arange(1000) % 3 == 0,), {"axis": 0}),
-    ]  # fmt: skip
+    ]
 
 
 def _reductions() -> list[Case]:
@@ -326,28 +348,53 @@ def _moves() -> list[Case]:
         Case("move", "channels last", "Transpose", (x,), (), {"perm": [0, 2, 3, 1]}, free=(0, 2, 3)),
         Case("move", "transpose heads", "Transpose", ((8, 128, 12, 64),), (), {"perm": [0, 2, 1, 3]}, free=(0, 1)),
         Case("move", "slice rows", "Slice", ((1024, 1024),), (ints(0, 128), ints(1024, 896), ints(0, 1)), free=()),
-        Case("move", "slice every other", "Slice", ((1024, 1024),),
-             (ints(0), ints(1024), ints(1), ints(2)), free=()),
-        Case("move", "slice backwards", "Slice", ((1024, 1024),),
-             (ints(-1), ints(-2000), ints(1), ints(-1)), free=()),
+        Case("move", "slice every other", "Slice", ((1024, 1024),), (ints(0), ints(1024), ints(1), ints(2)), free=()),
+        Case("move", "slice backwards", "Slice", ((1024, 1024),), (ints(-1), ints(-2000), ints(1), ints(-1)), free=()),
         Case("move", "depth to space", "DepthToSpace", (wide,), (), {"blocksize": 2}, free=(0, 2, 3)),
         Case("move", "space to depth", "SpaceToDepth", (x,), (), {"blocksize": 2}, free=(0,)),
         Case("move", "lower triangle", "Trilu", ((512, 512),), (), {"upper": 0}),
         Case("move", "upper triangle", "Trilu", ((8, 256, 256),), (), {"upper": 1}),
-        Case("move", "reverse sequences", "ReverseSequence", ((128, 32, 64),), (ints(*[128] * 16, *[70] * 16),),
-             {"time_axis": 0, "batch_axis": 1}, free=()),
+        Case(
+            "move",
+            "reverse sequences",
+            "ReverseSequence",
+            ((128, 32, 64),),
+            (ints(*[128] * 16, *[70] * 16),),
+            {"time_axis": 0, "batch_axis": 1},
+            free=(),
+        ),
         Case("gather", "rows of an input", "Gather", ((30000, 64), rows), (), {}),
         Case("gather", "columns", "Gather", ((256, 1000), rng.integers(0, 1000, 200)), (), {"axis": 1}),
-        Case("gather", "elements", "GatherElements", ((256, 1000), rng.integers(0, 1000, (256, 200))), (),
-             {"axis": 1}, free=()),
+        Case(
+            "gather",
+            "elements",
+            "GatherElements",
+            ((256, 1000), rng.integers(0, 1000, (256, 200))),
+            (),
+            {"axis": 1},
+            free=(),
+        ),
         Case("gather", "points", "GatherND", ((64, 64, 32), rng.integers(0, 64, (5000, 2))), ()),
-        Case("gather", "scatter elements", "ScatterElements",
-             ((256, 1000), rng.integers(0, 1000, (256, 200)), (256, 200)), (), {"axis": 1}, free=()),
+        Case(
+            "gather",
+            "scatter elements",
+            "ScatterElements",
+            ((256, 1000), rng.integers(0, 1000, (256, 200)), (256, 200)),
+            (),
+            {"axis": 1},
+            free=(),
+        ),
         Case("gather", "scatter points", "ScatterND", ((64, 64, 32), rng.integers(0, 64, (500, 2)), (500, 32)), ()),
-        Case("gather", "one-hot", "OneHot", (rng.integers(0, 100, (64, 128)),),
-             (ints(100), np.array([0, 1], np.float32)), {"axis": -1}),
+        Case(
+            "gather",
+            "one-hot",
+            "OneHot",
+            (rng.integers(0, 100, (64, 128)),),
+            (ints(100), np.array([0, 1], np.float32)),
+            {"axis": -1},
+        ),
         Case("gather", "where", "Where", (rng.random((512, 512)) > 0.5, (512, 512), (512, 512)), (), free=()),
-    ]  # fmt: skip
+    ]
 
 
 def _images() -> list[Case]:
@@ -371,23 +418,45 @@ def _images() -> list[Case]:
         resize("linear of sequences by 2", "linear", (1, 64, 400), 2.0),
         resize("cubic by 2", "cubic", x, 2.0),
         resize("cubic by half", "cubic", x, 0.5),
-        Case("image", "linear by scales as input", "Resize",
-             (x, np.empty(0, np.float32), np.array([1, 1, 2, 2], np.float32)), (), {"mode": "linear"}, free=()),
+        Case(
+            "image",
+            "linear by scales as input",
+            "Resize",
+            (x, np.empty(0, np.float32), np.array([1, 1, 2, 2], np.float32)),
+            (),
+            {"mode": "linear"},
+            free=(),
+        ),
         Case("image", "sample a random grid", "GridSample", (x, grid), (), {"mode": "bilinear"}),
         Case("image", "sample an even grid", "GridSample", (x, ordered), (), {"mode": "bilinear"}),
         Case("image", "sample the nearest", "GridSample", (x, grid), (), {"mode": "nearest"}),
-        Case("image", "regions", "RoiAlign",
-             (x, (rng.random((50, 2)) * 20).astype(np.float32).repeat(2, 0).reshape(50, 4)
-              + np.array([0, 0, 20, 20], np.float32)),
-             (np.zeros(50, np.int64),), {"output_height": 7, "output_width": 7, "sampling_ratio": 2}),
-    ]  # fmt: skip
+        Case(
+            "image",
+            "regions",
+            "RoiAlign",
+            (
+                x,
+                (rng.random((50, 2)) * 20).astype(np.float32).repeat(2, 0).reshape(50, 4)
+                + np.array([0, 0, 20, 20], np.float32),
+            ),
+            (np.zeros(50, np.int64),),
+            {"output_height": 7, "output_width": 7, "sampling_ratio": 2},
+        ),
+    ]
 
 
 def _products() -> list[Case]:
     def lstm(op: str, gates: int, batch: int, steps: int = 50, size: int = 256) -> Case:
         weights = (rand(1, gates * size, 128) * 16, rand(1, gates * size, size) * 16)
-        return Case("recurrent", f"{op}, batch of {batch}", op, ((steps, batch, 128),), weights,
-                    {"hidden_size": size}, free=(0,))  # fmt: skip
+        return Case(
+            "recurrent",
+            f"{op}, batch of {batch}",
+            op,
+            ((steps, batch, 128),),
+            weights,
+            {"hidden_size": size},
+            free=(0,),
+        )
 
     return [
         Case("matmul", "128x768x768", "MatMul", ((128, 768),), (rand(768, 768),)),
@@ -398,16 +467,48 @@ def _products() -> list[Case]:
         Case("matmul", "matrix times vector", "MatMul", ((1024, 1024), (1024,)), free=()),
         Case("matmul", "transposed operands", "Gemm", ((256, 128), (300, 256)), (), {"transA": 1, "transB": 1}, ()),
         Case("matmul", "thin 2000x3x3", "MatMul", ((2000, 3), (3, 3)), free=()),
-        Case("matmul", "products of pairs", "Einsum", ((8, 64, 96), (8, 96, 64)), (),
-             {"equation": "bij,bjk->bik"}, free=()),
-        lstm("LSTM", 4, 1), lstm("LSTM", 4, 8), lstm("GRU", 3, 1), lstm("GRU", 3, 8), lstm("RNN", 1, 8),
-    ]  # fmt: skip
+        Case(
+            "matmul",
+            "products of pairs",
+            "Einsum",
+            ((8, 64, 96), (8, 96, 64)),
+            (),
+            {"equation": "bij,bjk->bik"},
+            free=(),
+        ),
+        lstm("LSTM", 4, 1),
+        lstm("LSTM", 4, 8),
+        lstm("GRU", 3, 1),
+        lstm("GRU", 3, 8),
+        lstm("RNN", 1, 8),
+    ]
 
 
 def _elementwise() -> list[Case]:
     x = (64, 56, 256)
-    unary = ("Relu", "Sigmoid", "Tanh", "Erf", "Exp", "Log", "Sqrt", "Sin", "Softplus", "HardSwish", "Elu", "Floor",
-             "Round", "Neg", "Abs", "Sign", "Reciprocal", "Mish", "Atan", "IsNaN", "Not")  # fmt: skip
+    unary = (
+        "Relu",
+        "Sigmoid",
+        "Tanh",
+        "Erf",
+        "Exp",
+        "Log",
+        "Sqrt",
+        "Sin",
+        "Softplus",
+        "HardSwish",
+        "Elu",
+        "Floor",
+        "Round",
+        "Neg",
+        "Abs",
+        "Sign",
+        "Reciprocal",
+        "Mish",
+        "Atan",
+        "IsNaN",
+        "Not",
+    )
     flags = np.random.default_rng(5).random(x) > 0.5
     column, row = (64, 56, 1), (256,)
     return [
@@ -430,16 +531,31 @@ def _elementwise() -> list[Case]:
         Case("half", "sigmoid of halves", "Sigmoid", (x,), free=(0, 1), dtype="float16"),
         Case("half", "from half", "Cast", (x,), (), {"to": TensorProto.FLOAT}, free=(0, 1), dtype="float16"),
         Case("half", "softmax of halves", "Softmax", ((64, 1000),), dtype="float16"),
-        Case("half", "product of halves", "MatMul", ((128, 256),), (rand(256, 256).astype(np.float16),),
-             dtype="float16"),
-        Case("half", "convolution of halves", "Conv", ((1, 32, 28, 28),), (rand(32, 32, 3, 3).astype(np.float16),),
-             {"pads": [1, 1, 1, 1]}, dtype="float16"),
+        Case(
+            "half", "product of halves", "MatMul", ((128, 256),), (rand(256, 256).astype(np.float16),), dtype="float16"
+        ),
+        Case(
+            "half",
+            "convolution of halves",
+            "Conv",
+            ((1, 32, 28, 28),),
+            (rand(32, 32, 3, 3).astype(np.float16),),
+            {"pads": [1, 1, 1, 1]},
+            dtype="float16",
+        ),
         Case("half", "mean of halves", "ReduceMean", ((256, 1024),), (ints(1),), {"keepdims": 0}, dtype="float16"),
         Case("half", "transpose of halves", "Transpose", ((512, 512),), (), {"perm": [1, 0]}, dtype="float16"),
-    ]  # fmt: skip
+    ]
 
 
 CASES: tuple[Case, ...] = (
-    *_convolutions(), *_transposed_convolutions(), *_pools(), *_selections(), *_reductions(), *_moves(), *_images(),
-    *_products(), *_elementwise(),
-)  # fmt: skip
+    *_convolutions(),
+    *_transposed_convolutions(),
+    *_pools(),
+    *_selections(),
+    *_reductions(),
+    *_moves(),
+    *_images(),
+    *_products(),
+    *_elementwise(),
+)

@@ -58,8 +58,29 @@ def _case(op: str, arrays: tuple[Any, ...], constants: Any = (), attributes: Any
 
 
 def _unary(d: _Draw) -> Case:
-    op = d.of(("Exp", "Log", "Sigmoid", "Tanh", "Erf", "Sqrt", "Abs", "Neg", "Sign", "Round", "HardSwish", "Mish",
-               "Elu", "Softplus", "Gelu", "Sin", "Not", "Clip", "Cast"))  # fmt: skip
+    op = d.of(
+        (
+            "Exp",
+            "Log",
+            "Sigmoid",
+            "Tanh",
+            "Erf",
+            "Sqrt",
+            "Abs",
+            "Neg",
+            "Sign",
+            "Round",
+            "HardSwish",
+            "Mish",
+            "Elu",
+            "Softplus",
+            "Gelu",
+            "Sin",
+            "Not",
+            "Clip",
+            "Cast",
+        )
+    )
     kind = "bool" if op == "Not" else d.of((*_FLOATS, *_WHOLE) if op in ("Abs", "Neg", "Sign", "Cast") else _FLOATS)
     attributes: dict[str, Any] = {"to": d.of((1, 2, 3, 6, 7, 9, 10, 11))} if op == "Cast" else {}
     limits = (np.array(-0.5, kind), np.array(0.5, kind)) if op == "Clip" else ()
@@ -78,8 +99,23 @@ def _binary(d: _Draw) -> Case:
 
 
 def _reduction(d: _Draw) -> Case:
-    op = d.of(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceLogSumExp", "ArgMax",
-               "Softmax", "LogSoftmax", "CumSum", "TopK", "LayerNormalization"))  # fmt: skip
+    op = d.of(
+        (
+            "ReduceSum",
+            "ReduceMean",
+            "ReduceMax",
+            "ReduceMin",
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceLogSumExp",
+            "ArgMax",
+            "Softmax",
+            "LogSoftmax",
+            "CumSum",
+            "TopK",
+            "LayerNormalization",
+        )
+    )
     kind = d.of(("float32", "float32", "float64", "int32", "float16") if op[0] in "RA" else _FLOATS)
     shape = d.shape(d.of((2, 3, 4)))
     axis = int(d.rng.integers(len(shape)))
@@ -98,8 +134,25 @@ def _reduction(d: _Draw) -> Case:
 
 
 def _move(d: _Draw) -> Case:
-    op = d.of(("Transpose", "Concat", "Split", "Slice", "Pad", "Tile", "Expand", "Gather", "GatherElements",
-               "ScatterND", "DepthToSpace", "Resize", "Trilu", "OneHot", "Reverse"))  # fmt: skip
+    op = d.of(
+        (
+            "Transpose",
+            "Concat",
+            "Split",
+            "Slice",
+            "Pad",
+            "Tile",
+            "Expand",
+            "Gather",
+            "GatherElements",
+            "ScatterND",
+            "DepthToSpace",
+            "Resize",
+            "Trilu",
+            "OneHot",
+            "Reverse",
+        )
+    )
     kind, rank = d.of((*_FLOATS, "int64", "uint8")), d.of((2, 3, 4))
     shape = d.shape(4 if op in ("DepthToSpace", "Resize") else rank)
     x, axis, n = d.data(shape, kind), int(d.rng.integers(len(shape))), len(shape)
@@ -109,28 +162,55 @@ def _move(d: _Draw) -> Case:
     made: dict[str, Callable[[], Case]] = {
         "Transpose": lambda: _case(op, (x,), (), {"perm": [int(p) for p in d.rng.permutation(n)]}),
         "Concat": lambda: _case(op, (x, np.take(x, range(shape[axis] // 2 + 1), axis)), (), {"axis": axis}, free=()),
-        "Split": lambda: _case(op, (x,), (), {"axis": axis, "num_outputs": min(shape[axis], 3)}, outputs=min(
-            shape[axis], 3), free=()),
-        "Slice": lambda: _case(op, (x,), (ints(*(-1 if s < 0 else 0 for s in steps)), ints(*ends), ints(*range(n)),
-                                          ints(*steps))),
-        "Pad": lambda: _case(op, (x,), (ints(*(min(int(d.rng.integers(4)), m - 1) for m in shape * 2)),),
-                             {"mode": d.of(("constant", "reflect", "edge", "wrap"))}, opset=19),
+        "Split": lambda: _case(
+            op, (x,), (), {"axis": axis, "num_outputs": min(shape[axis], 3)}, outputs=min(shape[axis], 3), free=()
+        ),
+        "Slice": lambda: _case(
+            op, (x,), (ints(*(-1 if s < 0 else 0 for s in steps)), ints(*ends), ints(*range(n)), ints(*steps))
+        ),
+        "Pad": lambda: _case(
+            op,
+            (x,),
+            (ints(*(min(int(d.rng.integers(4)), m - 1) for m in shape * 2)),),
+            {"mode": d.of(("constant", "reflect", "edge", "wrap"))},
+            opset=19,
+        ),
         "Tile": lambda: _case(op, (x,), (ints(*(int(d.of((1, 2, 3))) for _ in shape)),)),
         "Expand": lambda: _case(op, (d.data(tuple(d.of((1, m)) for m in shape), kind),), (ints(*shape),), free=()),
         "Gather": lambda: _case(op, (x, places), (), {"axis": axis}, free=()),
         "GatherElements": lambda: _case(op, (x, d.rng.integers(0, shape[axis], shape)), (), {"axis": axis}, free=()),
-        "ScatterND": lambda: _case(op, (x, d.rng.permutation(shape[0])[: shape[0] // 2 + 1, None],
-                                        d.data((shape[0] // 2 + 1, *shape[1:]), kind)), free=()),
-        "DepthToSpace": lambda: _case(op, (d.data((shape[0], 4 * shape[1], *shape[2:]), kind),), (), {
-            "blocksize": 2, "mode": d.of(("DCR", "CRD"))}),
-        "Resize": lambda: _case(op, (d.data(shape, "float32"),), (None, np.array([1, 1, *d.of(((2, 2), (1.7, 0.6),
-            (0.5, 3)))], np.float32)), {"mode": d.of(("nearest", "linear", "cubic"))}),
+        "ScatterND": lambda: _case(
+            op,
+            (x, d.rng.permutation(shape[0])[: shape[0] // 2 + 1, None], d.data((shape[0] // 2 + 1, *shape[1:]), kind)),
+            free=(),
+        ),
+        "DepthToSpace": lambda: _case(
+            op,
+            (d.data((shape[0], 4 * shape[1], *shape[2:]), kind),),
+            (),
+            {"blocksize": 2, "mode": d.of(("DCR", "CRD"))},
+        ),
+        "Resize": lambda: _case(
+            op,
+            (d.data(shape, "float32"),),
+            (None, np.array([1, 1, *d.of(((2, 2), (1.7, 0.6), (0.5, 3)))], np.float32)),
+            {"mode": d.of(("nearest", "linear", "cubic"))},
+        ),
         "Trilu": lambda: _case(op, (x,), (np.array(int(d.rng.integers(-3, 3))),), {"upper": int(d.of((0, 1)))}),
-        "OneHot": lambda: _case(op, (d.rng.integers(0, 50, d.shape(2, 1 << 13)),), (np.array(50), np.array(
-            [0, 1], np.float32)), {"axis": int(d.of((0, 1, -1)))}),
-        "Reverse": lambda: _case("ReverseSequence", (x, d.rng.integers(1, shape[1] + 1, shape[0])), (), {
-            "batch_axis": 0, "time_axis": 1}, free=()),
-    }  # fmt: skip
+        "OneHot": lambda: _case(
+            op,
+            (d.rng.integers(0, 50, d.shape(2, 1 << 13)),),
+            (np.array(50), np.array([0, 1], np.float32)),
+            {"axis": int(d.of((0, 1, -1)))},
+        ),
+        "Reverse": lambda: _case(
+            "ReverseSequence",
+            (x, d.rng.integers(1, shape[1] + 1, shape[0])),
+            (),
+            {"batch_axis": 0, "time_axis": 1},
+            free=(),
+        ),
+    }
     return made[op]()
 
 
@@ -160,8 +240,13 @@ def _convolution(d: _Draw) -> Case:
     channels = into if group == 0 else each * group
     group = group or into
     out = channels if group == channels else into * group
-    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": [d.of((1, 1, 2, 3))] * rank, "group": group,
-                  "pads": [int(d.rng.integers(k)) for k in kernel * 2], "dilations": [dilation] * rank}  # fmt: skip
+    attributes: dict[str, Any] = {
+        "kernel_shape": kernel,
+        "strides": [d.of((1, 1, 2, 3))] * rank,
+        "group": group,
+        "pads": [int(d.rng.integers(k)) for k in kernel * 2],
+        "dilations": [dilation] * rank,
+    }
     kind = d.of(("float32",) * 5 + ("float16",))
     transposed = d.rng.random() < 0.25
     if transposed:
@@ -175,8 +260,11 @@ def _pool(d: _Draw) -> Case:
     op, rank = d.of(("MaxPool", "AveragePool", "LpPool")), d.of((1, 2, 2, 3))
     shape = (1, d.size(1, 90), *(d.size(*{1: (64, 9000), 2: (8, 120), 3: (6, 24)}[rank]) for _ in range(rank)))
     kernel = [d.of((2, 3, 4, 5)) for _ in range(rank)]
-    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": [d.of((1, 2, 3)) for _ in kernel], "pads": [
-        int(d.rng.integers(k // 2 + 1)) for k in kernel * 2]}  # fmt: skip
+    attributes: dict[str, Any] = {
+        "kernel_shape": kernel,
+        "strides": [d.of((1, 2, 3)) for _ in kernel],
+        "pads": [int(d.rng.integers(k // 2 + 1)) for k in kernel * 2],
+    }
     if op != "LpPool":
         attributes["ceil_mode"] = int(d.of((0, 1)))
     return _case(op, (d.data(shape, "float32"),), (), attributes, free=(0, *range(2, 2 + rank)))

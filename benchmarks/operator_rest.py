@@ -13,8 +13,25 @@ _RNG = np.random.default_rng(6)
 
 def _unary() -> list[Case]:
     share = _RNG.random(WIDE, np.float32)
-    plain = ("Ceil", "Celu", "Cos", "Cosh", "HardSigmoid", "Hardmax", "IsInf", "LeakyRelu", "Selu", "Shrink", "Sinh",
-             "Softsign", "Tan", "ThresholdedRelu", "Asinh", "Identity", "Flatten")  # fmt: skip
+    plain = (
+        "Ceil",
+        "Celu",
+        "Cos",
+        "Cosh",
+        "HardSigmoid",
+        "Hardmax",
+        "IsInf",
+        "LeakyRelu",
+        "Selu",
+        "Shrink",
+        "Sinh",
+        "Softsign",
+        "Tan",
+        "ThresholdedRelu",
+        "Asinh",
+        "Identity",
+        "Flatten",
+    )
     return [
         *(Case("unary", op, op, (WIDE,), free=(0, 1)) for op in plain),
         *(Case("unary", op, op, (share,), free=(0, 1)) for op in ("Acos", "Asin", "Atanh")),
@@ -64,12 +81,23 @@ def _narrow() -> list[Case]:
         Case("narrow", "DequantizeLinear", "DequantizeLinear", (image,), (scale, middle)),
         Case("narrow", "DynamicQuantizeLinear", "DynamicQuantizeLinear", (WIDE,), outputs=3),
         Case("narrow", "MatMulInteger", "MatMulInteger", (data,), (weight, middle, whole)),
-        Case("narrow", "QLinearMatMul", "QLinearMatMul", (data,),
-             (scale, middle, weight, number(0.01), whole[0], number(1), middle)),
+        Case(
+            "narrow",
+            "QLinearMatMul",
+            "QLinearMatMul",
+            (data,),
+            (scale, middle, weight, number(0.01), whole[0], number(1), middle),
+        ),
         Case("narrow", "ConvInteger", "ConvInteger", (image,), (taps.astype(np.uint8), middle), pads),
-        Case("narrow", "QLinearConv", "QLinearConv", (image,),
-             (scale, middle, taps, number(0.01), whole[0], number(1), middle), pads),
-    ]  # fmt: skip
+        Case(
+            "narrow",
+            "QLinearConv",
+            "QLinearConv",
+            (image,),
+            (scale, middle, taps, number(0.01), whole[0], number(1), middle),
+            pads,
+        ),
+    ]
 
 
 def _sums() -> list[Case]:
@@ -132,16 +160,31 @@ def _images_more() -> list[Case]:
         ),
         Case("image more", "Col2Im", "Col2Im", ((1, 9 * 16, 26 * 26),), (ints(28, 28), ints(3, 3)), free=()),
         Case("image more", "MaxRoiPool", "MaxRoiPool", (x, rows), (), {"pooled_shape": [7, 7]}, free=()),
-        Case("image more", "MaxUnpool", "MaxUnpool", ((1, 32, 14, 14), spots), (),
-             {"kernel_shape": [2, 2], "strides": [2, 2]}, free=()),
+        Case(
+            "image more",
+            "MaxUnpool",
+            "MaxUnpool",
+            ((1, 32, 14, 14), spots),
+            (),
+            {"kernel_shape": [2, 2], "strides": [2, 2]},
+            free=(),
+        ),
         Case("image more", "AffineGrid", "AffineGrid", ((4, 2, 3),), (ints(4, 3, 64, 64),), opset=20),
-        Case("image more", "Upsample", "Upsample", (x,), (np.array([1, 1, 2, 2], np.float32),), {"mode": "linear"},
-             free=(), opset=9),
+        Case(
+            "image more",
+            "Upsample",
+            "Upsample",
+            (x,),
+            (np.array([1, 1, 2, 2], np.float32),),
+            {"mode": "linear"},
+            free=(),
+            opset=9,
+        ),
         Case("image more", "Fourier transform", "DFT", (wave,), (), {"axis": 1}, free=(), opset=17),
         Case("image more", "short Fourier transforms", "STFT", (wave,), (np.array(128, np.int64), frame), free=()),
         Case("image more", "identity matrix", "EyeLike", ((512, 512),), (), {"dtype": TensorProto.FLOAT}, free=()),
         Case("image more", "unique elements", "Unique", (_RNG.integers(0, 500, 10000),), free=()),
-    ]  # fmt: skip
+    ]
 
 
 def _decoders() -> list[Case]:
@@ -150,12 +193,25 @@ def _decoders() -> list[Case]:
     return [
         Case("decoder", "attention", "Attention", qkv, **heads),
         Case("decoder", "causal attention", "Attention", qkv, (), {"is_causal": 1}, **heads),
-        Case("decoder", "rotary embedding", "RotaryEmbedding", ((1, 8, 128, 64),),
-             (rand(1, 128, 32), rand(1, 128, 32)), **heads),
+        Case(
+            "decoder",
+            "rotary embedding",
+            "RotaryEmbedding",
+            ((1, 8, 128, 64),),
+            (rand(1, 128, 32), rand(1, 128, 32)),
+            **heads,
+        ),
         Case("decoder", "RMS norm", "RMSNormalization", ((128, 768),), (rand(768),), **heads),
-        Case("decoder", "group norm of channels", "GroupNormalization", ((1, 64, 56, 56),), (rand(64), rand(64)),
-             {"num_groups": 8}, opset=21),
-    ]  # fmt: skip
+        Case(
+            "decoder",
+            "group norm of channels",
+            "GroupNormalization",
+            ((1, 64, 56, 56),),
+            (rand(64), rand(64)),
+            {"num_groups": 8},
+            opset=21,
+        ),
+    ]
 
 
 def _unusual() -> list[Case]:
@@ -168,8 +224,12 @@ def _unusual() -> list[Case]:
         return Case("unusual", "inputs " + " ".join("x".join(map(str, s)) for s in shapes), "MatMul", shapes, free=())
 
     return [
-        both((512, 512), (512, 512)), both((64, 256), (256, 256)), both((128, 768), (768, 768)),
-        both((8, 1, 64, 65), (4, 65, 64)), both((1, 512), (512, 512)), both((33, 77), (77, 129)),
+        both((512, 512), (512, 512)),
+        both((64, 256), (256, 256)),
+        both((128, 768), (768, 768)),
+        both((8, 1, 64, 65), (4, 65, 64)),
+        both((1, 512), (512, 512)),
+        both((33, 77), (77, 129)),
         Case("unusual", "sums of an inner axis", "CumSum", ((256, 1000),), (np.array(1, np.int64),), free=()),
         Case("unusual", "sums of an outer axis", "CumSum", ((256, 1000),), (np.array(0, np.int64),), free=()),
         Case("unusual", "place of the greatest, inner", "ArgMax", ((256, 1001),), (), {"axis": 1}),
@@ -199,24 +259,75 @@ def _unusual() -> list[Case]:
         Case("unusual", "layer norm of 333", "LayerNormalization", ((300, 333),), (rand(333), rand(333))),
         Case("unusual", "response norm", "LRN", (image,), (), {"size": 5}),
         Case("unusual", "norm of windows", "LpPool", (image,), (), {"kernel_shape": [3, 3], "strides": [2, 2], "p": 2}),
-        Case("unusual", "mean of windows 3x3 stride 2", "AveragePool", (image,), (),
-             {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}),
-        Case("unusual", "greatest of windows 5x5", "MaxPool", (image,), (),
-             {"kernel_shape": [5, 5], "pads": [2, 2, 2, 2]}),
-        Case("unusual", "depthwise volume dilated", "Conv", ((1, 16, 12, 30, 30),), (rand(16, 1, 3, 3, 3),),
-             {"group": 16, "dilations": [1, 2, 2], "pads": [1, 2, 2, 1, 2, 2]}),
-        Case("unusual", "sum over two indices", "Einsum", ((16, 32, 24), (32, 24, 40)), (),
-             {"equation": "aij,ijb->ab"}, free=()),
-        Case("unusual", "products of heads", "Einsum", ((2, 50, 4, 32), (2, 60, 4, 32)), (),
-             {"equation": "bqhd,bkhd->bhqk"}, free=()),
-        Case("unusual", "transpose of heads, int64", "Transpose", (_RNG.integers(0, 9, (8, 128, 16, 8)),), (),
-             {"perm": [0, 2, 1, 3]}, free=()),
-        Case("unusual", "cubic with antialiasing", "Resize", (image,), (None, np.array([1, 1, 0.4, 0.4], np.float32)),
-             {"mode": "cubic", "antialias": 1}),
-    ]  # fmt: skip
+        Case(
+            "unusual",
+            "mean of windows 3x3 stride 2",
+            "AveragePool",
+            (image,),
+            (),
+            {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]},
+        ),
+        Case(
+            "unusual",
+            "greatest of windows 5x5",
+            "MaxPool",
+            (image,),
+            (),
+            {"kernel_shape": [5, 5], "pads": [2, 2, 2, 2]},
+        ),
+        Case(
+            "unusual",
+            "depthwise volume dilated",
+            "Conv",
+            ((1, 16, 12, 30, 30),),
+            (rand(16, 1, 3, 3, 3),),
+            {"group": 16, "dilations": [1, 2, 2], "pads": [1, 2, 2, 1, 2, 2]},
+        ),
+        Case(
+            "unusual",
+            "sum over two indices",
+            "Einsum",
+            ((16, 32, 24), (32, 24, 40)),
+            (),
+            {"equation": "aij,ijb->ab"},
+            free=(),
+        ),
+        Case(
+            "unusual",
+            "products of heads",
+            "Einsum",
+            ((2, 50, 4, 32), (2, 60, 4, 32)),
+            (),
+            {"equation": "bqhd,bkhd->bhqk"},
+            free=(),
+        ),
+        Case(
+            "unusual",
+            "transpose of heads, int64",
+            "Transpose",
+            (_RNG.integers(0, 9, (8, 128, 16, 8)),),
+            (),
+            {"perm": [0, 2, 1, 3]},
+            free=(),
+        ),
+        Case(
+            "unusual",
+            "cubic with antialiasing",
+            "Resize",
+            (image,),
+            (None, np.array([1, 1, 0.4, 0.4], np.float32)),
+            {"mode": "cubic", "antialias": 1},
+        ),
+    ]
 
 
 REST: tuple[Case, ...] = (
-    *_unary(), *_binary(), *_narrow(), *_sums(), *_products_more(), *_images_more(), *_decoders(),
+    *_unary(),
+    *_binary(),
+    *_narrow(),
+    *_sums(),
+    *_products_more(),
+    *_images_more(),
+    *_decoders(),
     *_unusual(),
-)  # fmt: skip
+)

@@ -56,9 +56,15 @@ def measure(
     failed: dict[str, str] = {}
     for name, contestant in running.items():
         answer = contestant.ask(
-            PATIENCE, do="load", model=str(folder / "model.onnx"), network="", feeds=str(folder / "feeds.npz"),
-            outputs=str(folder / f"{name}.npz"), fixed=False, precision="float32",
-        )  # fmt: skip
+            PATIENCE,
+            do="load",
+            model=str(folder / "model.onnx"),
+            network="",
+            feeds=str(folder / "feeds.npz"),
+            outputs=str(folder / f"{name}.npz"),
+            fixed=False,
+            precision="float32",
+        )
         if "error" in answer:
             failed[name] = f"{name}: {answer['error']}"
             continue

@@ -96,10 +96,13 @@ def lstm(layers: int, inputs: int = INPUT, hidden: int = HIDDEN) -> tuple[ir.IRM
     for i in range(layers):
         of = {k: getattr(network, f"{k}_l{i}") for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
         names = {
-            "LAYER": str(i), "INPUTS": str(inputs if i == 0 else hidden),
-            "RECURRENT": weights(of["weight_hh"]), "PROJECTION": weights(of["weight_ih"]),
-            "BIAS": weights(of["bias_ih"] + of["bias_hh"]), "ZERO": weights(np.zeros((1, hidden), np.float32)),
-        }  # fmt: skip
+            "LAYER": str(i),
+            "INPUTS": str(inputs if i == 0 else hidden),
+            "RECURRENT": weights(of["weight_hh"]),
+            "PROJECTION": weights(of["weight_ih"]),
+            "BIAS": weights(of["bias_ih"] + of["bias_hh"]),
+            "ZERO": weights(np.zeros((1, hidden), np.float32)),
+        }
         text += _filled(_STEPS, names)
     body = "let %done_0 = @layer_0(%tokens, %n);\n"
     for i in range(1, layers):
@@ -205,11 +208,13 @@ def tree_lstm(inputs: int = INPUT, hidden: int = TREE_HIDDEN) -> tuple[ir.IRModu
     network = TreeLSTM(inputs, hidden).eval()
     weights = _Weights()
     names = {
-        "INPUTS": str(inputs), "UNITS": str(hidden), "GATES": str(4 * hidden),
+        "INPUTS": str(inputs),
+        "UNITS": str(hidden),
+        "GATES": str(4 * hidden),
         "PROJECTION": weights(torch.cat([network.w_gates.weight, network.w_forget.weight])),
         "BIAS": weights(torch.cat([network.w_gates.bias, network.w_forget.bias])),
         "RECURRENT": weights(torch.cat([network.u_gates.weight, network.u_forget.weight])),
-    }  # fmt: skip
+    }
     return weights.parse(LIST + _filled(_TREE, names)), network
 
 

@@ -369,8 +369,10 @@ def c_library(name: str, x: np.ndarray, out: np.ndarray) -> Callable[[], Any]:
     """Make a loop in C that calls a function of the mathematical library for one value at a time."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder, "loop.c"), Path(folder, "loop.so")
-        source.write_text(f"#include <math.h>\nvoid loop(const float* x, float* y, long n) "
-                          f"{{ for (long i = 0; i < n; ++i) y[i] = {name}(x[i]); }}\n")  # fmt: skip
+        source.write_text(
+            f"#include <math.h>\nvoid loop(const float* x, float* y, long n) "
+            f"{{ for (long i = 0; i < n; ++i) y[i] = {name}(x[i]); }}\n"
+        )
         run_compiler(["-O2", "-fno-builtin", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"])
         loop = ctypes.CDLL(str(library)).loop
     return lambda: loop(ctypes.c_void_p(x.ctypes.data), ctypes.c_void_p(out.ctypes.data), ctypes.c_long(x.size))

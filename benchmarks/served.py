@@ -71,8 +71,16 @@ def main() -> int:
         theirs = peer(options.llama, sizes) if options.llama else {}
         for name, limit in LIMITS.items():
             other = theirs.get(name, float("nan"))
-            rows.append({"decoder": size, "row": name, "weft ms": ours[name], "llama.cpp ms": other,
-                         "times": other / ours[name], "limit": limit})  # fmt: skip
+            rows.append(
+                {
+                    "decoder": size,
+                    "row": name,
+                    "weft ms": ours[name],
+                    "llama.cpp ms": other,
+                    "times": other / ours[name],
+                    "limit": limit,
+                }
+            )
     report.show("decoders that serve sequences, one thread", rows)
     report.save(options.json, "served", rows)
     return int(any(r["times"] < r["limit"] for r in rows))

@@ -48,9 +48,15 @@ def write(path: str, hidden: int, layers: int, heads: int, groups: int, inner: i
         keys, block = groups * (hidden // heads), f"blk.{i}."
         for name in ("attn_norm", "ffn_norm"):
             norm(block + name)
-        for name, n, k in (("attn_q", hidden, hidden), ("attn_k", keys, hidden), ("attn_v", keys, hidden),
-                           ("attn_output", hidden, hidden), ("ffn_gate", inner, hidden), ("ffn_up", inner, hidden),
-                           ("ffn_down", hidden, inner)):  # fmt: skip
+        for name, n, k in (
+            ("attn_q", hidden, hidden),
+            ("attn_k", keys, hidden),
+            ("attn_v", keys, hidden),
+            ("attn_output", hidden, hidden),
+            ("ffn_gate", inner, hidden),
+            ("ffn_up", inner, hidden),
+            ("ffn_down", hidden, inner),
+        ):
             matrix(block + name, n, k)
     file.write_header_to_file()
     file.write_kv_data_to_file()

@@ -84,21 +84,28 @@ def measure(folder: Path, size: str, rounds: int, seconds: float) -> list[dict[s
     for name, dims in ROWS.items():
         feeds = llama.feeds(size, *dims)
         lanes: dict[str, Callable[[], Any]] = {
-            "weft": lambda f=feeds: ours.run(f), "onnxruntime": lambda f=feeds: theirs.run(None, f),
-        }  # fmt: skip
+            "weft": lambda f=feeds: ours.run(f),
+            "onnxruntime": lambda f=feeds: theirs.run(None, f),
+        }
         if other is not None and runs(other, feeds):
             lanes["openvino"] = lambda f=feeds: other(f)
         times = race(lanes, rounds, seconds)
         peer = min((n for n in times if n != "weft"), key=lambda n: times[n].best_ms)
         share = llama.CONFIGS[size].weight_bytes / (times["weft"].best_ms * 1e6) / bandwidth
-        rows.append({
-            "decoder": size, "row": name,
-            **{f"{n} ms": times[n].best_ms if n in times else float("nan") for n in RUNTIMES},
-            "best peer": peer, "times": 1 / ratio(times, "weft", peer), "limit": LIMITS[name],
-            "difference": distance(ours.run(feeds)[0].numpy(), truth[name]),
-            "onnxruntime difference": distance(theirs.run(["logits"], feeds)[0], truth[name]), "bandwidth": share,
-            "compile s": compiled,
-        })  # fmt: skip
+        rows.append(
+            {
+                "decoder": size,
+                "row": name,
+                **{f"{n} ms": times[n].best_ms if n in times else float("nan") for n in RUNTIMES},
+                "best peer": peer,
+                "times": 1 / ratio(times, "weft", peer),
+                "limit": LIMITS[name],
+                "difference": distance(ours.run(feeds)[0].numpy(), truth[name]),
+                "onnxruntime difference": distance(theirs.run(["logits"], feeds)[0], truth[name]),
+                "bandwidth": share,
+                "compile s": compiled,
+            }
+        )
     return rows
 
 

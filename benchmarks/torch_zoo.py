@@ -155,8 +155,10 @@ def main() -> int:
     report.save(options.json, "torch_zoo", rows)
     if options.speed and rows:
         ratios = [row["inductor / weft"] for row in rows]
-        print(f"inductor / weft: geometric mean {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}, "
-              f"least {min(ratios):.2f}, of {len(ratios)}")  # fmt: skip
+        print(
+            f"inductor / weft: geometric mean {math.exp(sum(map(math.log, ratios)) / len(ratios)):.2f}, "
+            f"least {min(ratios):.2f}, of {len(ratios)}"
+        )
     return int(not all(row[way].startswith("right") for row in rows for way in options.ways))
 
 

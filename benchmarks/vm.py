@@ -49,10 +49,15 @@ def engine_rows(rounds: int) -> list[dict[str, Any]]:
             theirs.append(lane(str(peer), "tvm"))
     found, other = least(ours), least(theirs)
     return [
-        {"what": what, "unit": unit, "weft": found[key] / scale, "limit": limit,
-         "tvm": other[key] / scale if other else ""}
+        {
+            "what": what,
+            "unit": unit,
+            "weft": found[key] / scale,
+            "limit": limit,
+            "tvm": other[key] / scale if other else "",
+        }
         for what, key, unit, scale, limit in ROWS
-    ]  # fmt: skip
+    ]
 
 
 def load_rows() -> list[dict[str, Any]]:
@@ -62,11 +67,20 @@ def load_rows() -> list[dict[str, Any]]:
     return [
         {"what": f"load of {vm_load.MEGABYTES} MB", **row, "weft": load * 1e3, "limit": 1.3 * read * 1e3},
         {"what": "reading the file", **row, "weft": read * 1e3},
-        {"what": f"load and verify {vm_load.INSTRUCTIONS} instructions", **row, "weft": vm_load.verify_row() * 1e3,
-         "limit": 3.0},
-        {"what": "two threads against one, at least", **row, "unit": "times", "weft": vm_load.threads_row(),
-         "limit": 1.8},
-    ]  # fmt: skip
+        {
+            "what": f"load and verify {vm_load.INSTRUCTIONS} instructions",
+            **row,
+            "weft": vm_load.verify_row() * 1e3,
+            "limit": 3.0,
+        },
+        {
+            "what": "two threads against one, at least",
+            **row,
+            "unit": "times",
+            "weft": vm_load.threads_row(),
+            "limit": 1.8,
+        },
+    ]
 
 
 def missed(row: dict[str, Any]) -> bool:

@@ -16,17 +16,47 @@ FOLDER = ROOT / "build" / "zoo"
 _FILES = ROOT / "benchmarks" / "networks"
 MODELS = ("minilm", "text_detector", "text_recogniser", "mobilenet_v3", "decoder_step", "resnet50", "mobilenet_v2")
 # Larger ones, which only benchmarks use.
-LARGE = ("vit_b16", "bert_base", "gpt2_small", "lstm", "lstm2", "mlp", "resnet50_int8",
-         "resnet50_s8", "dcgan", "unet3d", "segformer", "conformer", "wavenet", "hifigan",
-         "mixture_of_experts")  # fmt: skip
+LARGE = (
+    "vit_b16",
+    "bert_base",
+    "gpt2_small",
+    "lstm",
+    "lstm2",
+    "mlp",
+    "resnet50_int8",
+    "resnet50_s8",
+    "dcgan",
+    "unet3d",
+    "segformer",
+    "conformer",
+    "wavenet",
+    "hifigan",
+    "mixture_of_experts",
+)
 # Of packages, and small ones of many kinds; each has one size.
-PACKAGED = ("efficientnet_b0", "convnext", "resnext50", "xcit", "efficientnet_v2", "mobilevit", "mobilenet_v4", "yolo",
-            "detr", "whisper", "mamba2", "diffusion_unet", "graph_attention", "gaussian_process")  # fmt: skip
+PACKAGED = (
+    "efficientnet_b0",
+    "convnext",
+    "resnext50",
+    "xcit",
+    "efficientnet_v2",
+    "mobilevit",
+    "mobilenet_v4",
+    "yolo",
+    "detr",
+    "whisper",
+    "mamba2",
+    "diffusion_unet",
+    "graph_attention",
+    "gaussian_process",
+)
 N_SIZES = 5
 
 _SHARED = {n: ("transformer",) for n in ("vit_b16", "bert_base", "gpt2_small")} | {
-    "lstm2": ("lstm",), "resnet50_int8": ("resnet50",), "resnet50_s8": ("resnet50", "resnet50_int8"),
-}  # fmt: skip
+    "lstm2": ("lstm",),
+    "resnet50_int8": ("resnet50",),
+    "resnet50_s8": ("resnet50", "resnet50_int8"),
+}
 
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))

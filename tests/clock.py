@@ -53,8 +53,9 @@ def eventually(done: Callable[[], Found | None], seconds: float = 20.0) -> Found
     return found
 
 
-def run(command: Sequence[str | Path], seconds: float = 100.0, cwd: Path | None = None,
-        env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:  # fmt: skip
+def run(
+    command: Sequence[str | Path], seconds: float = 100.0, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a program whose end is waited for as `eventually` does; its status and what it printed."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, errors="replace", cwd=cwd, env=env) as program:

@@ -159,14 +159,29 @@ def test_every_test_asserts():
 
 @pytest.mark.parametrize(
     ("body", "finds"),
-    [("run(1)", True), ("x.check()", True), ("len('x')", True), ("assert run(1)", False), ("check(1)", False),
-     ("deep(1)", False), ("np.testing.assert_allclose(1, 1)", False), ("with raises(ValueError): run(1)", False),
-     ("for x in (): check(x)", False), ("subprocess.run(['cc'], check=True)", False),
-     ("subprocess.run(['cc'], check=False)", True), ("raise Wrong(1)", False), ("raise ValueError(1)", True),
-     ("subprocess.run([sys.executable, '-c', 'x = 1'], check=True)", True), ("child('x = 1')", True),
-     ("subprocess.run([sys.executable, '-c', 'assert x'], check=True)", False), ("child('assert x')", False),
-     ("assert child('x = 1') == 3", False), ("waited('x = 1')", True), ("waited('assert x')", False)],
-)  # fmt: skip
+    [
+        ("run(1)", True),
+        ("x.check()", True),
+        ("len('x')", True),
+        ("assert run(1)", False),
+        ("check(1)", False),
+        ("deep(1)", False),
+        ("np.testing.assert_allclose(1, 1)", False),
+        ("with raises(ValueError): run(1)", False),
+        ("for x in (): check(x)", False),
+        ("subprocess.run(['cc'], check=True)", False),
+        ("subprocess.run(['cc'], check=False)", True),
+        ("raise Wrong(1)", False),
+        ("raise ValueError(1)", True),
+        ("subprocess.run([sys.executable, '-c', 'x = 1'], check=True)", True),
+        ("child('x = 1')", True),
+        ("subprocess.run([sys.executable, '-c', 'assert x'], check=True)", False),
+        ("child('assert x')", False),
+        ("assert child('x = 1') == 3", False),
+        ("waited('x = 1')", True),
+        ("waited('assert x')", False),
+    ],
+)
 def test_the_search_itself(body, finds):
     helpers = "def run(x): return x\ndef check(x): assert x\ndef deep(x): return check(x)\n"
     helpers += "class Wrong(AssertionError): pass\n"

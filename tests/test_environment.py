@@ -45,9 +45,15 @@ def test_empty_is_the_default(variable, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("WEFT_JIT", "maybe"), ("WEFT_CACHE_LIMIT", "4GiB"), ("WEFT_COMPILE_PROCESSES", "0"), ("WEFT_GUARD", "2"),
-     ("WEFT_NUM_THREADS", "-1"), ("WEFT_MATRIX_TILES", "of")],
-)  # fmt: skip
+    [
+        ("WEFT_JIT", "maybe"),
+        ("WEFT_CACHE_LIMIT", "4GiB"),
+        ("WEFT_COMPILE_PROCESSES", "0"),
+        ("WEFT_GUARD", "2"),
+        ("WEFT_NUM_THREADS", "-1"),
+        ("WEFT_MATRIX_TILES", "of"),
+    ],
+)
 def test_a_wrong_value_is_refused_with_what_is_allowed(name, text, monkeypatch):
     monkeypatch.setenv(name, text)
     told = str(refuses(error.InvalidArgument, "", environment.VARIABLES[name].read))

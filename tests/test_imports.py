@@ -10,10 +10,17 @@ ALLOWED = {
     ("weft.frontend.torch.control", "weft.frontend.torch.graph"): "graphs inside of graphs are converted as graphs are",
     ("weft.target.kind", "weft.target.target"): "a kind's functions take a target, and a target has a kind",
     (
-        "weft.runtime", "weft.runtime.container", "weft.runtime.executable", "weft.runtime.jit", "weft.runtime.module",
-        "weft.runtime.profiler", "weft.runtime.relay_executable", "weft.runtime.relay_vm", "weft.runtime.vm",
+        "weft.runtime",
+        "weft.runtime.container",
+        "weft.runtime.executable",
+        "weft.runtime.jit",
+        "weft.runtime.module",
+        "weft.runtime.profiler",
+        "weft.runtime.relay_executable",
+        "weft.runtime.relay_vm",
+        "weft.runtime.vm",
     ): "the package's face loads what few programs use when they ask for it",
-}  # fmt: skip
+}
 
 
 IMPORT = re.compile(r"^ *(?:from (weft[\w.]*) import (\([^)]*\)|.*)|import (weft[\w.]*))", re.MULTILINE)

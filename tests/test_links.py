@@ -43,9 +43,15 @@ def test_links_lead_somewhere():
 
 @pytest.mark.parametrize(
     ("text", "n"),
-    [("[a](b.md)", 1), ("[a](page.md)", 0), ("[a](page.md#two-words)", 0), ("[a](page.md#two)", 1), ("[a](#one)", 0),
-     ("```\n[a](b.md)\n```\n", 0)],
-)  # fmt: skip
+    [
+        ("[a](b.md)", 1),
+        ("[a](page.md)", 0),
+        ("[a](page.md#two-words)", 0),
+        ("[a](page.md#two)", 1),
+        ("[a](#one)", 0),
+        ("```\n[a](b.md)\n```\n", 0),
+    ],
+)
 def test_what_a_broken_link_is(text, n, tmp_path, monkeypatch):
     monkeypatch.setattr("tests.test_links.ROOT", tmp_path)
     (tmp_path / "page.md").write_text("# Two words!\n")
@@ -56,8 +62,14 @@ def test_what_a_broken_link_is(text, n, tmp_path, monkeypatch):
 def test_every_page_is_reached():
     index = ROOT / "docs" / "index.md"
     linked = {(index.parent / link).resolve() for link in LINK.findall(index.read_text())}
-    missing = [str(p.relative_to(ROOT)) for p in PAGES if p.is_relative_to(index.parent) and p != index
-               and p.resolve() not in linked and p.parent.resolve() not in linked]  # fmt: skip
+    missing = [
+        str(p.relative_to(ROOT))
+        for p in PAGES
+        if p.is_relative_to(index.parent)
+        and p != index
+        and p.resolve() not in linked
+        and p.parent.resolve() not in linked
+    ]
     assert not missing, f"docs/index.md links neither to these nor to their folders: {missing}"
 
 
@@ -77,8 +89,11 @@ def test_no_package_index_is_named():
     """Which index packages come from is a setting of the machine that installs them."""
     hosts = re.compile("|".join(("py" + r"pi\.(org|io)", "python" + "hosted", "test" + "py" + "pi")))
     files = [p for p in ROOT.iterdir() if p.is_file()]
-    files += [p for top in ("weft", "native", "tests", "tools", "docs", "examples", "benchmarks", "changelog.d", ".ci")
-              for p in (ROOT / top).rglob("*") if p.suffix in {".py", ".md", ".toml", ".txt", ".cc", ".h", ".yml", ""}
-              and p.is_file()]  # fmt: skip
+    files += [
+        p
+        for top in ("weft", "native", "tests", "tools", "docs", "examples", "benchmarks", "changelog.d", ".ci")
+        for p in (ROOT / top).rglob("*")
+        if p.suffix in {".py", ".md", ".toml", ".txt", ".cc", ".h", ".yml", ""} and p.is_file()
+    ]
     found = [str(p) for p in files if hosts.search(p.read_text(errors="ignore"))]
     assert not found and len(files) > 1000

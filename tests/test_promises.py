@@ -19,9 +19,17 @@ from weft.error import InvalidArgument, NestedTooDeep, OutOfMemory
 def aliasing():
     """Views, a constant, and one value under several names."""
     names = ["same", "flat", "r", "again", "rows", "constant"]
-    nodes = [helper.make_node(*n) for n in (
-        ("Identity", ["x"], ["same"]), ("Reshape", ["x", "s"], ["flat"]), ("Relu", ["x"], ["r"]),
-        ("Identity", ["r"], ["again"]), ("Flatten", ["r"], ["rows"]), ("Identity", ["c"], ["constant"]))]  # fmt: skip
+    nodes = [
+        helper.make_node(*n)
+        for n in (
+            ("Identity", ["x"], ["same"]),
+            ("Reshape", ["x", "s"], ["flat"]),
+            ("Relu", ["x"], ["r"]),
+            ("Identity", ["r"], ["again"]),
+            ("Flatten", ["r"], ["rows"]),
+            ("Identity", ["c"], ["constant"]),
+        )
+    ]
     weights = {"s": np.array([-1]), "c": np.arange(3, dtype="float32")}
     shapes = [["n", 4], ["m"], ["n", 4], ["n", 4], ["n", 4], [3]]
     outputs = {n: ("float32", s) for n, s in zip(names, shapes, strict=True)}
@@ -120,12 +128,26 @@ class Module:
 @pytest.mark.parametrize(
     "feeds",
     [
-        {}, {"x": None}, {"x": "text"}, {"x": [[1, "a"]]}, {"x": np.ones((2, 8)), "y": 1},
+        {},
+        {"x": None},
+        {"x": "text"},
+        {"x": [[1, "a"]]},
+        {"x": np.ones((2, 8)), "y": 1},
         {"x": np.ones((2, 8), "int64")},
-        {"x": np.ones((8,), "float32")}, {"x": np.ones((2, 9), "float32")}, {"x": object()}, {"x": [[1.0], [1.0, 2.0]]},
-        {"x": np.array(["a"])}, {"x": np.ones((2, 8), ">f4")}, {1: 2}, [1], None, "x", {"x": 10**400}, {"x": lambda: 1},
+        {"x": np.ones((8,), "float32")},
+        {"x": np.ones((2, 9), "float32")},
+        {"x": object()},
+        {"x": [[1.0], [1.0, 2.0]]},
+        {"x": np.array(["a"])},
+        {"x": np.ones((2, 8), ">f4")},
+        {1: 2},
+        [1],
+        None,
+        "x",
+        {"x": 10**400},
+        {"x": lambda: 1},
     ],
-)  # fmt: skip
+)
 def test_wrong_inputs_leave_a_session_that_works(feeds):
     session = weft.Session(onnx_models.linear()[0])
     right = {"x": np.ones((2, 8), "float32")}

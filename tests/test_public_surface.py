@@ -30,9 +30,16 @@ def test_public_names_are_those_of_the_list(surface):
 
 def test_list_has_what_readme_shows(surface):
     names = {line.split("(")[0].split(" ")[0] for line in surface}
-    assert {"weft.Session.run", "weft.compile", "weft.relax.VirtualMachine", "weft.te.create_schedule",
-            "weft.relax.op.nn.conv2d", "weft.relay.vm.compile", "weft.tir.script.language.grid",
-            "weft.frontend.onnx.from_onnx"} <= names  # fmt: skip
+    assert {
+        "weft.Session.run",
+        "weft.compile",
+        "weft.relax.VirtualMachine",
+        "weft.te.create_schedule",
+        "weft.relax.op.nn.conv2d",
+        "weft.relay.vm.compile",
+        "weft.tir.script.language.grid",
+        "weft.frontend.onnx.from_onnx",
+    } <= names
     assert not [name for name in names if name.rpartition(".")[2].startswith("_")]
 
 
@@ -49,9 +56,15 @@ def test_more_may_be_taken(now):
 
 @pytest.mark.parametrize(
     "now",
-    [[], ["weft.f"], ["weft.f(b=1, a=0, *, c=None)"], ["weft.f(a, b, *, c=None)"], ["weft.f(a, b=1)"],
-     ["weft.f(a, b=1, *, c=None, d)"]],
-)  # fmt: skip
+    [
+        [],
+        ["weft.f"],
+        ["weft.f(b=1, a=0, *, c=None)"],
+        ["weft.f(a, b, *, c=None)"],
+        ["weft.f(a, b=1)"],
+        ["weft.f(a, b=1, *, c=None, d)"],
+    ],
+)
 def test_less_may_not(now):
     (text,) = public_surface.breaks([LINE], now)
     assert LINE in text and (now[0] if now else "gone") in text

@@ -71,8 +71,10 @@ def operators() -> str:
         definition = op.get_op_def(name)
         inputs = ", ".join(i.name + ("?" if i.optional else "") for i in definition.inputs)
         fusion = getattr(definition.fusion, "name", "depends").lower()
-        rows = [f"- `{k}={kind.default!r}`: {kind.says}{', or None' if kind.optional else ''}"
-                for k, kind in definition.attrs.items()]  # fmt: skip
+        rows = [
+            f"- `{k}={kind.default!r}`: {kind.says}{', or None' if kind.optional else ''}"
+            for k, kind in definition.attrs.items()
+        ]
         text = f"**`{name}({inputs})`** {definition.doc} ({fusion}, {definition.layout.name.lower()})\n"
         parts.append(text + "".join(f"{row}\n" for row in ("", *rows) if rows))
     return NOTE + "\n".join(parts)
@@ -230,8 +232,13 @@ def _cell(text: str) -> str:
 def main() -> None:
     """Write the pages."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    pages = {"grammar": grammar(), "operators": operators(), "relay-operators": relay_operators(),
-             "onnx": onnx_operators(), "tvm": tvm_names()}  # fmt: skip
+    pages = {
+        "grammar": grammar(),
+        "operators": operators(),
+        "relay-operators": relay_operators(),
+        "onnx": onnx_operators(),
+        "tvm": tvm_names(),
+    }
     for name, text in pages.items():
         (FOLDER / f"{name}.md").write_text(text)
         print(f"wrote docs/reference/{name}.md")

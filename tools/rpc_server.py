@@ -26,12 +26,30 @@ TARGETS = {
 }
 MAX_BYTES = 1_500_000
 # Of tvm-ffi what values, functions, modules and errors need; the rest is for Python and other libraries.
-FFI_SOURCES = ("custom_allocator", "dtype", "error", "function", "init_once", "object", "tensor",
-               "extra/env_c_api", "extra/env_context", "extra/json_parser", "extra/library_module", "extra/module",
-               "extra/library_module_system_lib")  # fmt: skip
+FFI_SOURCES = (
+    "custom_allocator",
+    "dtype",
+    "error",
+    "function",
+    "init_once",
+    "object",
+    "tensor",
+    "extra/env_c_api",
+    "extra/env_context",
+    "extra/json_parser",
+    "extra/library_module",
+    "extra/module",
+    "extra/library_module_system_lib",
+)
 NAMED_BY_NOBODY = ("ffi/function", "ffi/object", "extra/module", "extra/json_parser")  # what these register
-FLAGS = ("-std=c++17", "-ffunction-sections", "-fdata-sections", "-fvisibility=hidden",
-         "-DTVM_FFI_CMAKE_LITTLE_ENDIAN=1", "-DTVM_FFI_BACKTRACE_ON_SEGFAULT=0")  # fmt: skip
+FLAGS = (
+    "-std=c++17",
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fvisibility=hidden",
+    "-DTVM_FFI_CMAKE_LITTLE_ENDIAN=1",
+    "-DTVM_FFI_BACKTRACE_ON_SEGFAULT=0",
+)
 HOT = ("builtin", "memory", "relay_loop", "thread_pool", "vm")
 SMALL = ROOT / "native" / "small"
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer")
@@ -40,15 +58,22 @@ SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
 def sources() -> list[Path]:
     """List what the server is made of."""
     ffi = Path(tvm_ffi.__file__).parent / "src" / "ffi"
-    return [*(ffi / f"{name}.cc" for name in FFI_SOURCES), *sorted((ROOT / "native" / "src").glob("*.cc")),
-            *sorted((ROOT / "native" / "server").glob("*.cc"))]  # fmt: skip
+    return [
+        *(ffi / f"{name}.cc" for name in FFI_SOURCES),
+        *sorted((ROOT / "native" / "src").glob("*.cc")),
+        *sorted((ROOT / "native" / "server").glob("*.cc")),
+    ]
 
 
 def include_options() -> list[str]:
     """Where headers are."""
     package = Path(tvm_ffi.__file__).parent
-    places = (package / "include", package / "3rdparty" / "dlpack" / "include", ROOT / "native" / "include",
-              ROOT / "native" / "src")  # fmt: skip
+    places = (
+        package / "include",
+        package / "3rdparty" / "dlpack" / "include",
+        ROOT / "native" / "include",
+        ROOT / "native" / "src",
+    )
     return [f"-I{place}" for place in places]
 
 

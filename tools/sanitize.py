@@ -65,8 +65,10 @@ def sanitize(name: str) -> None:
     """Build and run under one sanitizer."""
     folder = ROOT / "build" / f"sanitize-{name}"
     settings = {
-        "WEFT_SANITIZE": SANITIZERS[name], "WEFT_LIBRARY_DIR": folder / "lib", "Python_EXECUTABLE": sys.executable,
-    }  # fmt: skip
+        "WEFT_SANITIZE": SANITIZERS[name],
+        "WEFT_LIBRARY_DIR": folder / "lib",
+        "Python_EXECUTABLE": sys.executable,
+    }
     configure = ["cmake", "-S", str(ROOT), "-B", str(folder), *(f"-D{k}={v}" for k, v in settings.items())]
     run(f"{name}: configure", configure)
     build = ["cmake", "--build", str(folder), "--parallel", "2", "--target", "weft_stress"]
@@ -83,10 +85,25 @@ def sanitize(name: str) -> None:
     if "Sanitizer: " not in broken.stderr:
         sys.exit(f"{broken.stderr}\n{name}: a deliberate mistake went unseen")
     tests = [str(ROOT / "tests" / "runtime" / f"test_{file}.py") for file in TESTS[name].split()]
-    run(f"{name}: tests", [sys.executable, "-m", "pytest", "-x", "-q", "-s", "-p", "no:cacheprovider",
-                           "-k", f"not ({NOT_UNDER})", *tests],
-        **OPTIONS[name], WEFT_RUNTIME_LIBRARY=str(folder / "lib" / "libweft_runtime.so"),
-        LD_PRELOAD=" ".join(map(library_path, PRELOAD[name])))  # fmt: skip
+    run(
+        f"{name}: tests",
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-s",
+            "-p",
+            "no:cacheprovider",
+            "-k",
+            f"not ({NOT_UNDER})",
+            *tests,
+        ],
+        **OPTIONS[name],
+        WEFT_RUNTIME_LIBRARY=str(folder / "lib" / "libweft_runtime.so"),
+        LD_PRELOAD=" ".join(map(library_path, PRELOAD[name])),
+    )
 
 
 if __name__ == "__main__":

@@ -49,8 +49,11 @@ def api_pages() -> dict[str, str]:
     pages, rows = {}, []
     for name, module in sorted(modules.items()):
         inside = [line for line in lines if line.startswith(name + ".")]
-        own = [s for s in inside if (parent := path_of(s).rpartition(".")[0]) == name
-               or (parent not in paths and parent not in modules)]  # fmt: skip
+        own = [
+            s
+            for s in inside
+            if (parent := path_of(s).rpartition(".")[0]) == name or (parent not in paths and parent not in modules)
+        ]
         pages[f"api/{name}.md"] = module_page(name, module, own, lines)
         rows.append(f"- [`{name}`]({name}.md): {first_line(module)}")
     pages["api/index.md"] = "# Public names\n\n" + "\n".join(rows) + "\n"

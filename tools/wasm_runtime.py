@@ -18,10 +18,14 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD, NATIVE = ROOT / "build" / "wasm", ROOT / "native"
 LIMIT = 600_000  # bytes of the runtime
 
-_FFI = ("function backtrace init_once dtype object tensor error custom_allocator extra/env_c_api extra/module "
-        "extra/env_context").split()  # fmt: skip
-_RUNTIME = ("builtin builtin_checks code_module error executable growing memory module padding register system_memory "
-            "tensor_copy tvm_backend unique vm vm_decode").split()  # fmt: skip
+_FFI = (
+    "function backtrace init_once dtype object tensor error custom_allocator extra/env_c_api extra/module "
+    "extra/env_context"
+).split()
+_RUNTIME = (
+    "builtin builtin_checks code_module error executable growing memory module padding register system_memory "
+    "tensor_copy tvm_backend unique vm vm_decode"
+).split()
 # What JavaScript calls, and what kernels may: services of the runtime, functions of the C library.
 _EXPORTS = """
 snprintf TVMFFIHandleInitOnce TVMFFIHandleDeinitOnce TVMFFIFunctionCall TVMFFIFunctionCreate
@@ -35,8 +39,18 @@ acosf atan atanf atan2 atan2f sinh sinhf cosh coshf tanh tanhf asinh asinhf acos
 cbrt cbrtf hypot hypotf fma fmaf round roundf ldexp ldexpf nextafter nextafterf copysign copysignf tgamma
 tgammaf lgamma lgammaf __stack_pointer __multi3 __divti3 __udivti3 __modti3 __umodti3
 """.split()
-_FLAGS = ["-target", "wasm32-wasi", "-Os", "-fexceptions", "-fwasm-exceptions", "-mexception-handling", "-msimd128",
-          "-mbulk-memory", "-DNDEBUG", "-w"]  # fmt: skip
+_FLAGS = [
+    "-target",
+    "wasm32-wasi",
+    "-Os",
+    "-fexceptions",
+    "-fwasm-exceptions",
+    "-mexception-handling",
+    "-msimd128",
+    "-mbulk-memory",
+    "-DNDEBUG",
+    "-w",
+]
 
 
 def kit() -> Path:
@@ -50,9 +64,20 @@ def kit() -> Path:
 def _own_options() -> list[str]:
     """List what every file of the runtime and of tvm-ffi is compiled with."""
     ffi = Path(tvm_ffi.__file__).parent
-    return ["-std=c++17", "-Oz", "-fvisibility=hidden", "-DTVM_FFI_CMAKE_LITTLE_ENDIAN=1",
-            "-DTVM_FFI_USE_LIBBACKTRACE=0", f"-I{ffi / 'include'}", f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}",
-            f"-I{NATIVE / 'wasm/include'}", f"-I{NATIVE / 'small'}", "-include", "single_thread.h"]  # fmt: skip
+    return [
+        "-std=c++17",
+        "-Oz",
+        "-fvisibility=hidden",
+        "-DTVM_FFI_CMAKE_LITTLE_ENDIAN=1",
+        "-DTVM_FFI_USE_LIBBACKTRACE=0",
+        f"-I{ffi / 'include'}",
+        f"-I{NATIVE / 'include'}",
+        f"-I{NATIVE / 'src'}",
+        f"-I{NATIVE / 'wasm/include'}",
+        f"-I{NATIVE / 'small'}",
+        "-include",
+        "single_thread.h",
+    ]
 
 
 def _sources(zig: Path, headers: str) -> list[tuple[Path, list[str]]]:
@@ -60,9 +85,16 @@ def _sources(zig: Path, headers: str) -> list[tuple[Path, list[str]]]:
     ffi, plain = Path(tvm_ffi.__file__).parent, _own_options()
     own = ["-include-pch", headers, *plain]
     abi, unwind = zig / "lib" / "libcxxabi", zig / "lib" / "libunwind"
-    thrown = ["-Os", "-D_LIBCXXABI_BUILDING_LIBRARY", "-D_LIBCPP_BUILDING_LIBRARY", "-DLIBCXX_BUILDING_LIBCXXABI",
-              "-D_LIBCXXABI_HAS_NO_THREADS", f"-I{abi / 'include'}",
-              f"-I{unwind / 'include'}", f"-I{zig / 'lib' / 'libcxx' / 'src'}"]  # fmt: skip
+    thrown = [
+        "-Os",
+        "-D_LIBCXXABI_BUILDING_LIBRARY",
+        "-D_LIBCPP_BUILDING_LIBRARY",
+        "-DLIBCXX_BUILDING_LIBCXXABI",
+        "-D_LIBCXXABI_HAS_NO_THREADS",
+        f"-I{abi / 'include'}",
+        f"-I{unwind / 'include'}",
+        f"-I{zig / 'lib' / 'libcxx' / 'src'}",
+    ]
     return [  # those about exceptions first: the kit's library, which has them without throwing, is only asked then
         *((abi / "src" / f"{name}.cpp", thrown) for name in ("cxa_exception", "cxa_personality")),
         *((ffi / "src" / "ffi" / f"{name}.cc", [*plain, "-include", "no_reflection.h"]) for name in _FFI),
@@ -99,8 +131,15 @@ def build(out: Path) -> None:
     headers = compiled(NATIVE / "small" / "precompiled.h", [*_own_options(), "-x", "c++-header"], ".pch")
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(lambda s: compiled(s[0], [*s[1], "-c"]), _sources(zig, headers)))
-    linker = ("--export-table", "--growable-table", "--import-memory", "--export-memory", "-z,stack-size=1048576",
-              "--max-memory=4294901760", *(f"--export={name}" for name in _EXPORTS))  # fmt: skip
+    linker = (
+        "--export-table",
+        "--growable-table",
+        "--import-memory",
+        "--export-memory",
+        "-z,stack-size=1048576",
+        "--max-memory=4294901760",
+        *(f"--export={name}" for name in _EXPORTS),
+    )
     command = [str(zig / "zig"), "c++", *_FLAGS, "-mexec-model=reactor", "-s", "-o", str(out), *objects]
     subprocess.run([*command, *(f"-Wl,{option}" for option in linker)], check=True)
     size = out.stat().st_size

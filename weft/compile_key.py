@@ -30,9 +30,20 @@ from weft import environment, ffi, machine
 from weft.runtime import cache
 
 KERNEL_SOURCES = (
-    "arith", "compile_key.py", "environment.py", "ir", "machine.py", "reach.py", "relax/kernel_builder.py",
-    "relax/transform/schedule_tir.py", "relax/vm_build.py", "spelling.py", "target", "tir", "tune",
-)  # fmt: skip
+    "arith",
+    "compile_key.py",
+    "environment.py",
+    "ir",
+    "machine.py",
+    "reach.py",
+    "relax/kernel_builder.py",
+    "relax/transform/schedule_tir.py",
+    "relax/vm_build.py",
+    "spelling.py",
+    "target",
+    "tir",
+    "tune",
+)
 """Where the code is that makes kernels of TIR functions; whole models depend on all of Weft."""
 _OWN_PARTS = frozenset(("tune.database", "tir.instrument_bound_checkers", "tir.add_lower_pass"))
 """Options that are an ingredient themselves; whose messages name buffers, which fingerprints do not; that are code."""
@@ -66,12 +77,19 @@ def ingredients(kind: str, what: Sequence[str], target: Any, answers: Sequence[s
     if context is None or _brings_code() or environment.DUMP_DIR.read() is not None or _is_foreign(target):
         return None
     return {
-        "kind": kind, "what": list(what), "target": _target(target), "answers": list(answers), "context": context,
-        "datatypes": _datatypes(), "sources": _sources(() if kind == "model" else KERNEL_SOURCES),
-        "versions": _versions(), "runtime": _runtime(), "processor": _processor(),
+        "kind": kind,
+        "what": list(what),
+        "target": _target(target),
+        "answers": list(answers),
+        "context": context,
+        "datatypes": _datatypes(),
+        "sources": _sources(() if kind == "model" else KERNEL_SOURCES),
+        "versions": _versions(),
+        "runtime": _runtime(),
+        "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "environment": environment.decides_code(),
-    }  # fmt: skip
+    }
 
 
 def is_plain() -> bool:
@@ -103,8 +121,12 @@ def _context() -> dict[str, Any] | None:
         json.dumps(config)
     except (TypeError, ValueError):
         return None
-    return {"opt_level": now.opt_level, "required": sorted(now.required_pass), "disabled": sorted(now.disabled_pass),
-            "config": config}  # fmt: skip
+    return {
+        "opt_level": now.opt_level,
+        "required": sorted(now.required_pass),
+        "disabled": sorted(now.disabled_pass),
+        "config": config,
+    }
 
 
 def _datatypes() -> list[tuple[str, int]]:
@@ -130,9 +152,11 @@ def _is_foreign(target: Any) -> bool:
 def brings_models() -> bool:
     """Whether something of the user's takes part in making models: converters, pipelines, an open database."""
     tuned = sys.modules.get("weft.tune.tuned")
-    tables = [getattr(sys.modules[module], table) for module, table in
-              (("weft.frontend.onnx.registry", "_CONVERTERS"), ("weft.relax.pipeline", "_PIPELINES"))
-              if module in sys.modules]  # fmt: skip
+    tables = [
+        getattr(sys.modules[module], table)
+        for module, table in (("weft.frontend.onnx.registry", "_CONVERTERS"), ("weft.relax.pipeline", "_PIPELINES"))
+        if module in sys.modules
+    ]
     own = any(not getattr(f, "__module__", "").startswith("weft.") for table in tables for f in table.values())
     return own or (tuned is not None and tuned.current_database() is not None)
 

@@ -44,8 +44,9 @@ class Service:
             model_cache.demand_unchanged(request)
             target = Target(options["target"] or "llvm")
             with processes_ahead(mod, target):
-                executable = build(mod, target, progress=self._progress, tuned=options["tuned"],
-                                   precision=options["precision"])  # fmt: skip
+                executable = build(
+                    mod, target, progress=self._progress, tuned=options["tuned"], precision=options["precision"]
+                )
             if any(not issubclass(w.category, _UNHEARD) for w in said):
                 return {"done": False}  # they are for the user's process, which compiles to say them
             hot = kernels_to_json(executable.recompilable)

@@ -62,8 +62,9 @@ def lower(
     return lower_module(mod, Target.current(allow_none=True), simple_mode=simple_mode)
 
 
-def _to_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None,
-               to_read: bool = False) -> IRModule:  # fmt: skip
+def _to_module(
+    inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None, to_read: bool = False
+) -> IRModule:
     if isinstance(inp, Schedule):
         if args is None:
             raise InvalidArgument(

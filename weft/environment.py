@@ -123,46 +123,105 @@ def _path(
     return _declare(Variable(name, what, Path, None, unset, when, meaning, code, native))
 
 
-CACHE_DIR = _path("WEFT_CACHE_DIR", "a folder", "weft in $XDG_CACHE_HOME or ~/.cache", "compile",
-                  "where compiled kernels and models are kept")  # fmt: skip
-CACHE_LIMIT = _number("WEFT_CACHE_LIMIT", 0, 4 << 30, f"{4 << 30} (4 GiB)", "compile",
-                      "how many bytes of the cache's folder are kept at most")  # fmt: skip
-COMPILE_PROCESSES = _number("WEFT_COMPILE_PROCESSES", 1, 8, "a core each, at most 8", "compile",
-                            "how many processes compile kernels together, this one included")  # fmt: skip
+CACHE_DIR = _path(
+    "WEFT_CACHE_DIR",
+    "a folder",
+    "weft in $XDG_CACHE_HOME or ~/.cache",
+    "compile",
+    "where compiled kernels and models are kept",
+)
+CACHE_LIMIT = _number(
+    "WEFT_CACHE_LIMIT",
+    0,
+    4 << 30,
+    f"{4 << 30} (4 GiB)",
+    "compile",
+    "how many bytes of the cache's folder are kept at most",
+)
+COMPILE_PROCESSES = _number(
+    "WEFT_COMPILE_PROCESSES",
+    1,
+    8,
+    "a core each, at most 8",
+    "compile",
+    "how many processes compile kernels together, this one included",
+)
 CUDA_DRIVER = _path("WEFT_CUDA_DRIVER", "a library", "libcuda.so.1", "run", "the CUDA driver to use", native=True)
-DEBUG = _switch("WEFT_DEBUG", False, "compile", "a schedule rule that fails ends the compilation, with its own error",
-                code=True)  # fmt: skip
-DEVICES = _choice("WEFT_DEVICES", ("0", "here", "1"), "tests", "here: tests of hosts and devices run where these are; "
-                  "1: and fail where one is missing")  # fmt: skip
-DUMP_DIR = _path("WEFT_DUMP_DIR", "a folder", "nothing is written", "compile",
-                 "where each compilation writes the program after every pass and the code of every kernel")  # fmt: skip
-FIRST_ANSWER = _switch("WEFT_FIRST_ANSWER", True, "run", "a session whose model has to be compiled answers meanwhile, "
-                       "by slower operators")  # fmt: skip
-GUARD = _choice("WEFT_GUARD", ("0", "1", "start"), "import", "1: the page behind a tensor cannot be touched; "
-                "start: the page before it", code=True, native=True)  # fmt: skip
+DEBUG = _switch(
+    "WEFT_DEBUG", False, "compile", "a schedule rule that fails ends the compilation, with its own error", code=True
+)
+DEVICES = _choice(
+    "WEFT_DEVICES",
+    ("0", "here", "1"),
+    "tests",
+    "here: tests of hosts and devices run where these are; 1: and fail where one is missing",
+)
+DUMP_DIR = _path(
+    "WEFT_DUMP_DIR",
+    "a folder",
+    "nothing is written",
+    "compile",
+    "where each compilation writes the program after every pass and the code of every kernel",
+)
+FIRST_ANSWER = _switch(
+    "WEFT_FIRST_ANSWER", True, "run", "a session whose model has to be compiled answers meanwhile, by slower operators"
+)
+GUARD = _choice(
+    "WEFT_GUARD",
+    ("0", "1", "start"),
+    "import",
+    "1: the page behind a tensor cannot be touched; start: the page before it",
+    code=True,
+    native=True,
+)
 JIT = _switch("WEFT_JIT", True, "run", "kernels of symbolic shapes are compiled again for shapes that stay hot")
-MATRIX_TILES = _choice("WEFT_MATRIX_TILES", ("on", "off", "emulated"), "run", "off: the processor's matrix tiles "
-                       "(AMX) are left alone; emulated: another program carries them out", code=True,
-                       native=True)  # fmt: skip
+MATRIX_TILES = _choice(
+    "WEFT_MATRIX_TILES",
+    ("on", "off", "emulated"),
+    "run",
+    "off: the processor's matrix tiles (AMX) are left alone; emulated: another program carries them out",
+    code=True,
+    native=True,
+)
 MODEL_CACHE = _switch("WEFT_MODEL_CACHE", True, "compile", "whole models are kept in the cache, beside kernels")
-NUM_THREADS = _number("WEFT_NUM_THREADS", 1, 0, "the cores that the process may use", "run",
-                      "how many threads a kernel uses", native=True)  # fmt: skip
-NVRTC = _path("WEFT_NVRTC", "a library", "the one of nvidia-cuda-nvrtc, or the system's", "compile",
-              "the library that compiles CUDA C", code=True)  # fmt: skip
-OPENCL_DRIVER = _path("WEFT_OPENCL_DRIVER", "a library", "libOpenCL.so.1", "run",
-                      "the loader of OpenCL's drivers to use", native=True)  # fmt: skip
-VULKAN_DRIVER = _path("WEFT_VULKAN_DRIVER", "a library", "libvulkan.so.1", "run",
-                      "the loader of Vulkan's drivers to use", native=True)  # fmt: skip
-OPT_LEVEL = _choice("WEFT_OPT_LEVEL", ("3", "2", "1", "0"), "compile", "the effort of LLVM's passes and code "
-                    "generator, and of the C compiler, for targets that state none", code=True)  # fmt: skip
-RUNTIME_LIBRARY = _path("WEFT_RUNTIME_LIBRARY", "a library", "the one inside the package", "import",
-                        "the native runtime to load", code=True)  # fmt: skip
+NUM_THREADS = _number(
+    "WEFT_NUM_THREADS", 1, 0, "the cores that the process may use", "run", "how many threads a kernel uses", native=True
+)
+NVRTC = _path(
+    "WEFT_NVRTC",
+    "a library",
+    "the one of nvidia-cuda-nvrtc, or the system's",
+    "compile",
+    "the library that compiles CUDA C",
+    code=True,
+)
+OPENCL_DRIVER = _path(
+    "WEFT_OPENCL_DRIVER", "a library", "libOpenCL.so.1", "run", "the loader of OpenCL's drivers to use", native=True
+)
+VULKAN_DRIVER = _path(
+    "WEFT_VULKAN_DRIVER", "a library", "libvulkan.so.1", "run", "the loader of Vulkan's drivers to use", native=True
+)
+OPT_LEVEL = _choice(
+    "WEFT_OPT_LEVEL",
+    ("3", "2", "1", "0"),
+    "compile",
+    "the effort of LLVM's passes and code generator, and of the C compiler, for targets that state none",
+    code=True,
+)
+RUNTIME_LIBRARY = _path(
+    "WEFT_RUNTIME_LIBRARY", "a library", "the one inside the package", "import", "the native runtime to load", code=True
+)
 VERIFY = _switch("WEFT_VERIFY", False, "import", "the form that each pass promises is checked after it", code=True)
 RANDOM_TESTS = _switch("WEFT_RANDOM_TESTS", False, "tests", "random tests draw other examples in each run")
 SWEEP = _switch("WEFT_SWEEP", False, "tests", "the checked accesses of all operators are tested, not of a twelfth")
 WHEEL_DEMO = _switch("WEFT_WHEEL_DEMO", False, "tests", "the demo runs from an installed wheel, in minutes")
-TVM_PYTHON = _path("WEFT_TVM_PYTHON", "a Python interpreter", "what needs it is left out", "tests",
-                   "one that has Apache TVM, to exchange libraries with and to measure")  # fmt: skip
+TVM_PYTHON = _path(
+    "WEFT_TVM_PYTHON",
+    "a Python interpreter",
+    "what needs it is left out",
+    "tests",
+    "one that has Apache TVM, to exchange libraries with and to measure",
+)
 
 
 def check_native() -> None:

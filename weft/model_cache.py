@@ -145,8 +145,11 @@ def _holds(path: Path, content: Content) -> bool:
 
 
 def _changed(path: Path) -> InvalidArgument:
-    return InvalidArgument("the model's file was changed while it was compiled", where=str(path),
-                           help="make the session again, of a file that stays as it is")  # fmt: skip
+    return InvalidArgument(
+        "the model's file was changed while it was compiled",
+        where=str(path),
+        help="make the session again, of a file that stays as it is",
+    )
 
 
 def _content(path: Path) -> str:
@@ -264,8 +267,11 @@ def write(path: Path, request: Request, executable: VMExecutable, weights: Mappi
     InvalidArgument
         When a file was changed since it was looked at.
     """
-    note = {"files": {name: content.digest for name, content in weights.items()}, "hot": hot,
-            "slow": list(executable.slow_kernels)}  # fmt: skip
+    note = {
+        "files": {name: content.digest for name, content in weights.items()},
+        "hot": hot,
+        "slow": list(executable.slow_kernels),
+    }
     written = write_model(path, executable, note, cache.key_digest(request.key).hex())
     demand_unchanged(request, weights)
     return written
@@ -320,8 +326,14 @@ def compile_apart(request: Request, progress: Progress | None = None) -> VMExecu
 
     with tempfile.TemporaryDirectory(prefix="weft-model-") as folder, store.new_entry(request.key) as entry:
         path = entry if entry is not None else Path(folder) / "model"
-        question = {"do": "model", "path": str(request.path), "content": list(request.content),
-                    "options": request.options, "key": request.key, "out": str(path)}  # fmt: skip
+        question = {
+            "do": "model",
+            "path": str(request.path),
+            "content": list(request.content),
+            "options": request.options,
+            "key": request.key,
+            "out": str(path),
+        }
         worker = Process(_PROGRAM)
         try:
             done = worker.ask(question, None, progress)["done"]

@@ -99,8 +99,15 @@ class Session:
         precision: str | None = None,
         fallback: str | None = None,
     ) -> None:
-        options = {"target": target, "shape_dict": shape_dict, "dtype_dict": dtype_dict, "opset": opset,
-                   "tuned": tuned, "precision": precision, "fallback": fallback}  # fmt: skip
+        options = {
+            "target": target,
+            "shape_dict": shape_dict,
+            "dtype_dict": dtype_dict,
+            "opset": opset,
+            "tuned": tuned,
+            "precision": precision,
+            "fallback": fallback,
+        }
         if isinstance(model, VMExecutable) or _is_library(model):
             for name, value in options.items():
                 if value is not None:
@@ -466,8 +473,9 @@ def _compiled(
         if request is not None:
             weights = model_cache.look_at_weights(request.path.parent, mod.attrs.get(onnx.WEIGHT_FILES, {}))
             model_cache.demand_unchanged(request)
-        made = weft.relax.build(mod, options["target"], progress=progress, tuned=options["tuned"],
-                                precision=options["precision"])  # fmt: skip
+        made = weft.relax.build(
+            mod, options["target"], progress=progress, tuned=options["tuned"], precision=options["precision"]
+        )
     if request is not None:
         model_cache.keep(request, made, weights, weft.relax.kernels_to_json(made.recompilable))
     return made

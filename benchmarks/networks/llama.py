@@ -74,8 +74,17 @@ class _Graph:
         b = self.constant(f"{name}.weight", self.rng.integers(0, 256, (n, blocks, GROUP // 2), np.uint8))
         spread = self.rng.uniform(0.7, 1.3, n * blocks) / (4.6 * np.sqrt(k))
         s = self.constant(f"{name}.scale", spread.astype(np.float32))
-        return self.node("MatMulNBits", [x, b, s], name, "com.microsoft", K=k, N=n, bits=4, block_size=GROUP,
-                         accuracy_level=self.accuracy)  # fmt: skip
+        return self.node(
+            "MatMulNBits",
+            [x, b, s],
+            name,
+            "com.microsoft",
+            K=k,
+            N=n,
+            bits=4,
+            block_size=GROUP,
+            accuracy_level=self.accuracy,
+        )
 
     def norm(self, x: str, skip: str | None, name: str) -> tuple[str, str]:
         """Add the residual; return the norm and the sum."""
@@ -95,10 +104,14 @@ class _Graph:
             helper.make_node(
                 "GroupQueryAttention",
                 [qkv, "", "", f"past.{i}.key", f"past.{i}.value", "ends", "total", "cos", "sin"],
-                [f"{i}.attention", *present], domain="com.microsoft", num_heads=c.heads, kv_num_heads=c.groups,
-                do_rotary=1, rotary_interleaved=0,
+                [f"{i}.attention", *present],
+                domain="com.microsoft",
+                num_heads=c.heads,
+                kv_num_heads=c.groups,
+                do_rotary=1,
+                rotary_interleaved=0,
             )
-        )  # fmt: skip
+        )
         y = self.product(f"{i}.attention", f"{i}.project", *sizes["project"])
         y, total = self.norm(y, total, f"{i}.norm2")
         gate, up = (self.product(y, f"{i}.{name}", *sizes[name]) for name in ("gate", "up"))
@@ -127,11 +140,16 @@ def export(path: str | Path, size: str = "500m", accuracy: int = 4) -> None:
     def info(name: str, dims: list[object], dtype: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, dtype, dims)
 
-    inputs = [info("input_ids", ["batch", "new"], TensorProto.INT64), info("ends", ["batch"], TensorProto.INT32),
-              info("total", [], TensorProto.INT32),
-              *(info(f"past.{n}", ["batch", c.groups, "past", c.head]) for n in caches)]  # fmt: skip
-    outputs = [info("logits", ["batch", c.vocabulary]),
-               *(info(f"present.{n}", ["batch", c.groups, "longer", c.head]) for n in caches)]  # fmt: skip
+    inputs = [
+        info("input_ids", ["batch", "new"], TensorProto.INT64),
+        info("ends", ["batch"], TensorProto.INT32),
+        info("total", [], TensorProto.INT32),
+        *(info(f"past.{n}", ["batch", c.groups, "past", c.head]) for n in caches),
+    ]
+    outputs = [
+        info("logits", ["batch", c.vocabulary]),
+        *(info(f"present.{n}", ["batch", c.groups, "longer", c.head]) for n in caches),
+    ]
     graph = helper.make_graph(g.nodes, "llama", inputs, outputs, g.initializers)
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     Path(path).write_bytes(helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString())

@@ -149,19 +149,32 @@ class GaussianProcess:
         states = [value(n, TensorProto.FLOAT, [self.known, self.features]) for n in ("known", "kept")]
         row = value("row", TensorProto.FLOAT, [self.features])
         body = helper.make_graph(
-            [helper.make_node("Sub", ["known", "row"], ["apart"]),
-             helper.make_node("ReduceSumSquare", ["apart"], ["far"], axes=[1], keepdims=0),
-             helper.make_node("Identity", ["known"], ["kept"])],
-            "distances", [states[0], row], [states[1], value("far", TensorProto.FLOAT, [self.known])])  # fmt: skip
-        made = {"points": rng.standard_normal((self.known, self.features)), "scale": np.array(-0.05),
-                "weights": rng.standard_normal((self.known, 1))}  # fmt: skip
+            [
+                helper.make_node("Sub", ["known", "row"], ["apart"]),
+                helper.make_node("ReduceSumSquare", ["apart"], ["far"], axes=[1], keepdims=0),
+                helper.make_node("Identity", ["known"], ["kept"]),
+            ],
+            "distances",
+            [states[0], row],
+            [states[1], value("far", TensorProto.FLOAT, [self.known])],
+        )
+        made = {
+            "points": rng.standard_normal((self.known, self.features)),
+            "scale": np.array(-0.05),
+            "weights": rng.standard_normal((self.known, 1)),
+        }
         graph = helper.make_graph(
-            [helper.make_node("Scan", ["points", "x"], ["same", "squares"], body=body, num_scan_inputs=1),
-             helper.make_node("Mul", ["squares", "scale"], ["scaled"]), helper.make_node("Exp", ["scaled"], ["kernel"]),
-             helper.make_node("MatMul", ["kernel", "weights"], ["y"])],
-            "gaussian_process", [value("x", TensorProto.FLOAT, ["rows", self.features])],
+            [
+                helper.make_node("Scan", ["points", "x"], ["same", "squares"], body=body, num_scan_inputs=1),
+                helper.make_node("Mul", ["squares", "scale"], ["scaled"]),
+                helper.make_node("Exp", ["scaled"], ["kernel"]),
+                helper.make_node("MatMul", ["kernel", "weights"], ["y"]),
+            ],
+            "gaussian_process",
+            [value("x", TensorProto.FLOAT, ["rows", self.features])],
             [value("y", TensorProto.FLOAT, ["rows", 1])],
-            [numpy_helper.from_array(a.astype(np.float32), n) for n, a in made.items()])  # fmt: skip
+            [numpy_helper.from_array(a.astype(np.float32), n) for n, a in made.items()],
+        )
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8), path)
 
 
@@ -195,15 +208,32 @@ def _nms(g: Any, boxes: Any, scores: Any, threshold: float) -> Any:
 
 
 _DETR = {
-    "use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None, "d_model": 256,
-    "backbone_config": {"model_type": "resnet", "layer_type": "basic", "depths": [2, 2, 2, 2],
-                        "hidden_sizes": [64, 128, 256, 512], "out_features": ["stage4"]},
-    "encoder_layers": 3, "decoder_layers": 3, "num_queries": 100,
-}  # fmt: skip
+    "use_timm_backbone": False,
+    "use_pretrained_backbone": False,
+    "backbone": None,
+    "d_model": 256,
+    "backbone_config": {
+        "model_type": "resnet",
+        "layer_type": "basic",
+        "depths": [2, 2, 2, 2],
+        "hidden_sizes": [64, 128, 256, 512],
+        "out_features": ["stage4"],
+    },
+    "encoder_layers": 3,
+    "decoder_layers": 3,
+    "num_queries": 100,
+}
 _WHISPER = {
-    "d_model": 384, "encoder_layers": 4, "decoder_layers": 4, "encoder_attention_heads": 6, "decoder_ffn_dim": 1536,
-    "decoder_attention_heads": 6, "encoder_ffn_dim": 1536, "max_source_positions": 500, "use_cache": False,
-}  # fmt: skip
+    "d_model": 384,
+    "encoder_layers": 4,
+    "decoder_layers": 4,
+    "encoder_attention_heads": 6,
+    "decoder_ffn_dim": 1536,
+    "decoder_attention_heads": 6,
+    "encoder_ffn_dim": 1536,
+    "max_source_positions": 500,
+    "use_cache": False,
+}
 
 _SPEECH = ["input_features", "decoder_input_ids", "decoder_attention_mask"]
 
@@ -216,20 +246,34 @@ ARCHITECTURES: dict[str, Architecture | GaussianProcess] = {
     "mobilevit": _timm("mobilevit_s"),
     "mobilenet_v4": _timm("mobilenetv4_conv_small"),
     "yolo": Architecture(_yolo, _normal(x=(1, 3, 320, 320)), {"x": {}}),
-    "detr": Architecture(lambda: OneResult("DetrForObjectDetection", ["pixel_values"], "pred_boxes", _DETR),
-                         _normal(x=(1, 3, 320, 320)), {"x": {}}),
+    "detr": Architecture(
+        lambda: OneResult("DetrForObjectDetection", ["pixel_values"], "pred_boxes", _DETR),
+        _normal(x=(1, 3, 320, 320)),
+        {"x": {}},
+    ),
     "whisper": Architecture(
         lambda: OneResult("WhisperModel", _SPEECH, "last_hidden_state", _WHISPER),
-        lambda rng: {**_normal(x=(1, 80, 1000))(rng), "tokens": rng.integers(0, 50000, (1, 24)),
-                     "mask": np.ones((1, 24), np.int64)}, {"x": {}, "tokens": {}, "mask": {}}),
+        lambda rng: {
+            **_normal(x=(1, 80, 1000))(rng),
+            "tokens": rng.integers(0, 50000, (1, 24)),
+            "mask": np.ones((1, 24), np.int64),
+        },
+        {"x": {}, "tokens": {}, "mask": {}},
+    ),
     "mamba2": Architecture(lambda: nn.Sequential(*(Mixed() for _ in range(4))), _normal(x=(1, 256, 256)), {"x": {}}),
     "diffusion_unet": Architecture(
         lambda: written.DiffusionUNet(64, 256),
-        lambda rng: {**_normal(x=(1, 4, 64, 64))(rng), "step": rng.integers(0, 1000, 1),
-                     **_normal(text=(1, 77, 256))(rng)},
-        {"x": {0: "batch"}, "step": {0: "batch"}, "text": {0: "batch", 1: "words"}}),
+        lambda rng: {
+            **_normal(x=(1, 4, 64, 64))(rng),
+            "step": rng.integers(0, 1000, 1),
+            **_normal(text=(1, 77, 256))(rng),
+        },
+        {"x": {0: "batch"}, "step": {0: "batch"}, "text": {0: "batch", 1: "words"}},
+    ),
     "graph_attention": Architecture(
-        written.GraphAttention, lambda rng: {**_normal(x=(2000, 16))(rng), "edges": rng.integers(0, 2000, (2, 10000))},
-        {"x": {0: "nodes"}, "edges": {1: "edges"}}),
+        written.GraphAttention,
+        lambda rng: {**_normal(x=(2000, 16))(rng), "edges": rng.integers(0, 2000, (2, 10000))},
+        {"x": {0: "nodes"}, "edges": {1: "edges"}},
+    ),
     "gaussian_process": GaussianProcess(),
-}  # fmt: skip
+}

@@ -124,9 +124,15 @@ class Detector(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.SiLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.BatchNorm2d(32),
-            nn.SiLU(), nn.Conv2d(32, 32, 3, 2, 1), nn.SiLU(),
-        )  # fmt: skip
+            nn.Conv2d(3, 16, 3, 2, 1),
+            nn.BatchNorm2d(16),
+            nn.SiLU(),
+            nn.Conv2d(16, 32, 3, 2, 1),
+            nn.BatchNorm2d(32),
+            nn.SiLU(),
+            nn.Conv2d(32, 32, 3, 2, 1),
+            nn.SiLU(),
+        )
         define_nms()
         self.boxes, self.scores = nn.Conv2d(32, 4, 1), nn.Conv2d(32, 1, 1)
 

@@ -22,15 +22,36 @@ from weft.tir import transform as t
 from weft.tir.pipeline import host_phases, is_lowered
 
 TYPES = {
-    "bool": "uint8_t", "float32": "float", "float64": "double", "int8": "int8_t", "uint8": "uint8_t",
-    "int32": "int32_t", "uint16": "uint16_t", "int64": "int64_t", "uint64": "uint64_t", "handle": "void*",
-}  # fmt: skip
+    "bool": "uint8_t",
+    "float32": "float",
+    "float64": "double",
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int32": "int32_t",
+    "uint16": "uint16_t",
+    "int64": "int64_t",
+    "uint64": "uint64_t",
+    "handle": "void*",
+}
 MEMBERS = {  # what MakePackedAPI reads: fields of tensors and of packed values, elements of shapes
-    **{i: f"((DLTensor*){{0}})->{m}" for i, m in {
-        1: "data", 2: "shape", 3: "strides", 4: "ndim", 5: "dtype.code", 6: "dtype.bits", 7: "dtype.lanes",
-        8: "byte_offset", 10: "device.device_type"}.items()},
-    13: "((TVMFFIAny*){0})[{1}].type_index", 15: "*({2}*)&((TVMFFIAny*){0})[{1}].v_int64", 17: "(({2}*){0})[{1}]",
-}  # fmt: skip
+    **{
+        i: f"((DLTensor*){{0}})->{m}"
+        for i, m in {
+            1: "data",
+            2: "shape",
+            3: "strides",
+            4: "ndim",
+            5: "dtype.code",
+            6: "dtype.bits",
+            7: "dtype.lanes",
+            8: "byte_offset",
+            10: "device.device_type",
+        }.items()
+    },
+    13: "((TVMFFIAny*){0})[{1}].type_index",
+    15: "*({2}*)&((TVMFFIAny*){0})[{1}].v_int64",
+    17: "(({2}*){0})[{1}]",
+}
 PRELUDE = """#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -175,8 +196,21 @@ def _load(e: tir.BufferLoad, s: Emitter) -> str:
     return s.element(e.buffer, e.indices)
 
 
-INFIX = {ir.Add: "+", ir.Sub: "-", ir.Mul: "*", ir.Div: "/", ir.Mod: "%", ir.EQ: "==", ir.NE: "!=", ir.LT: "<",
-         ir.LE: "<=", ir.GT: ">", ir.GE: ">=", ir.And: "&&", ir.Or: "||"}  # fmt: skip
+INFIX = {
+    ir.Add: "+",
+    ir.Sub: "-",
+    ir.Mul: "*",
+    ir.Div: "/",
+    ir.Mod: "%",
+    ir.EQ: "==",
+    ir.NE: "!=",
+    ir.LT: "<",
+    ir.LE: "<=",
+    ir.GT: ">",
+    ir.GE: ">=",
+    ir.And: "&&",
+    ir.Or: "||",
+}
 
 
 @EXPR.on(*INFIX)

@@ -55,8 +55,10 @@ def main() -> int:
 
 def _rate(label: str, tokens: int, calls: int, seconds: float, size: int, bandwidth: float) -> None:
     read = calls * size / seconds
-    print(f"{label}: {tokens / seconds:.0f} tokens/s in {calls} calls; weights come at {read / 1e9:.2f} GB/s of the "
-          f"{bandwidth:.1f} that memory gives\n")  # fmt: skip
+    print(
+        f"{label}: {tokens / seconds:.0f} tokens/s in {calls} calls; weights come at {read / 1e9:.2f} GB/s of the "
+        f"{bandwidth:.1f} that memory gives\n"
+    )
 
 
 def stream(made: Generator, prompt: str, sampling: Sampling, count: int, size: int, bandwidth: float) -> None:

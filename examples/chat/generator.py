@@ -54,12 +54,19 @@ class Generator:
     """
 
     def __init__(
-        self, machine: Any, sequences: int = 8, tokens: int = 4096, page: int = 16, chunk: int = 256, window: int = 0,
+        self,
+        machine: Any,
+        sequences: int = 8,
+        tokens: int = 4096,
+        page: int = 16,
+        chunk: int = 256,
+        window: int = 0,
         ahead: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if ahead and window:
-            raise InvalidArgument("what slid out of a window cannot come back", expected="ahead=0 with a window",
-                                  found=f"ahead={ahead}")  # fmt: skip
+            raise InvalidArgument(
+                "what slid out of a window cannot come back", expected="ahead=0 with a window", found=f"ahead={ahead}"
+            )
         self._step = machine["step"]
         self._cache = machine["create_cache"](*(Shape((n,)) for n in (sequences, tokens, chunk, page)))
         self._chunk, self._window, self._ahead = chunk, window, ahead
@@ -95,8 +102,9 @@ class Generator:
         """Forget the tokens of a sequence from the `length`-th on."""
         s = self._sequences[number]
         if not 1 <= length <= len(s.tokens):
-            raise InvalidArgument("a sequence keeps a token or more of those it has", found=str(length),
-                                  expected=f"1 to {len(s.tokens)}")  # fmt: skip
+            raise InvalidArgument(
+                "a sequence keeps a token or more of those it has", found=str(length), expected=f"1 to {len(s.tokens)}"
+            )
         del s.tokens[length:]
         self._forget(number, min(s.cached, length - 1))
 
@@ -155,8 +163,9 @@ class Generator:
     def _accept(self, n: int, s: _Sequence, drawn: list[int]) -> list[int]:
         """Take drawn tokens up to the first that was guessed wrong; take what was guessed after it off the cache."""
         if -1 in drawn:
-            raise InvalidArgument(f"sequence {n}: the logits, or what it is sampled by, are no distribution",
-                                  found=str(s.sampling))  # fmt: skip
+            raise InvalidArgument(
+                f"sequence {n}: the logits, or what it is sampled by, are no distribution", found=str(s.sampling)
+            )
         right = next((i for i, (g, d) in enumerate(zip(s.guess, drawn, strict=False)) if g != d), len(s.guess))
         s.tokens += drawn[: right + 1]
         self._forget(n, len(s.tokens) - 1)

@@ -20,9 +20,13 @@ __all__ = ["COLUMNS", "THETA", "Config", "Decoder", "compile_decoder", "training
 
 THETA = 10000.0
 COLUMNS = {
-    "seed": "int64", "position": "int64", "temperature": "float32", "top_k": "int64", "top_p": "float64",
+    "seed": "int64",
+    "position": "int64",
+    "temperature": "float32",
+    "top_k": "int64",
+    "top_p": "float64",
     "penalty": "float32",
-}  # fmt: skip
+}
 """What a draw has for each row, and its data type."""
 
 
@@ -106,9 +110,18 @@ class Decoder(nn.Module):
         return self.head(self.norm(x).reshape(-1, self.c.hidden))
 
     def step(
-        self, ids: nn.Tensor, rows: nn.Tensor, seed: nn.Tensor, position: nn.Tensor, temperature: nn.Tensor,
-        top_k: nn.Tensor, top_p: nn.Tensor, penalty: nn.Tensor, history: nn.Tensor, cache: PagedKVCache,
-    ) -> tuple[nn.Tensor, PagedKVCache]:  # fmt: skip
+        self,
+        ids: nn.Tensor,
+        rows: nn.Tensor,
+        seed: nn.Tensor,
+        position: nn.Tensor,
+        temperature: nn.Tensor,
+        top_k: nn.Tensor,
+        top_p: nn.Tensor,
+        penalty: nn.Tensor,
+        history: nn.Tensor,
+        cache: PagedKVCache,
+    ) -> tuple[nn.Tensor, PagedKVCache]:
         """Append tokens (1, n) of the sequences that the cache was told of; draw what follows those at `rows` (m,)."""
         x = self.embedding(ids)
         for i, layer in enumerate(self.layers):
@@ -122,14 +135,31 @@ class Decoder(nn.Module):
         """Make the cache: the most sequences, tokens and tokens of a step, and tokens of a page."""
         c = self.c
         return TIRPagedKVCache(
-            attn_kind="mha", max_batch_size=sequences, max_total_seq_len=tokens, prefill_chunk_size=chunk,
-            page_size=page, support_sliding_window=int(c.window > 0), layer_partition=weft.ir.shape_expr([0, c.layers]),
-            num_hidden_layers=c.layers, num_attention_heads=c.heads, num_key_value_heads=c.groups, qk_head_dim=c.head,
-            v_head_dim=c.head, mla_original_qk_head_dim=0, mla_original_v_head_dim=0, rope_mode=RopeMode.NORMAL,
-            rope_scale=1, rope_theta=THETA, rope_scaling={}, rope_ext_factors=weft.tir.IntImm("int64", 0),
-            rotary_dim=c.head, enable_disaggregation=False, dtype="float32", target=weft.target.Target("llvm"),
+            attn_kind="mha",
+            max_batch_size=sequences,
+            max_total_seq_len=tokens,
+            prefill_chunk_size=chunk,
+            page_size=page,
+            support_sliding_window=int(c.window > 0),
+            layer_partition=weft.ir.shape_expr([0, c.layers]),
+            num_hidden_layers=c.layers,
+            num_attention_heads=c.heads,
+            num_key_value_heads=c.groups,
+            qk_head_dim=c.head,
+            v_head_dim=c.head,
+            mla_original_qk_head_dim=0,
+            mla_original_v_head_dim=0,
+            rope_mode=RopeMode.NORMAL,
+            rope_scale=1,
+            rope_theta=THETA,
+            rope_scaling={},
+            rope_ext_factors=weft.tir.IntImm("int64", 0),
+            rotary_dim=c.head,
+            enable_disaggregation=False,
+            dtype="float32",
+            target=weft.target.Target("llvm"),
             page_dtype=c.pages,
-        )  # fmt: skip
+        )
 
 
 def training_module(c: Config, batch: int, length: int) -> tuple[Any, list[tuple[str, tuple[int, ...]]]]:
@@ -156,12 +186,16 @@ def compile_decoder(c: Config, weights: dict[str, np.ndarray], bits: int = 4) ->
     mod, _ = Decoder(c).export_tvm(
         {
             "step": {
-                "ids": spec.Tensor([1, "n"], "int32"), "rows": spec.Tensor(["m"], "int64"), **column,
-                "history": spec.Tensor(["m", "seen"], "int64"), "cache": spec.Object(PagedKVCache), "$": plain,
+                "ids": spec.Tensor([1, "n"], "int32"),
+                "rows": spec.Tensor(["m"], "int64"),
+                **column,
+                "history": spec.Tensor(["m", "seen"], "int64"),
+                "cache": spec.Object(PagedKVCache),
+                "$": plain,
             },
             "create_cache": {**numbers, "$": {"param_mode": "none", "effect_mode": "none"}},
         }
-    )  # fmt: skip
+    )
     bound = bind_weights(mod, stored, "step", rows="int8")
     size = sum(_bytes(w) for w in stored.values()) - weights["embedding.weight"].nbytes
     return relax.VirtualMachine(weft.compile(bound, "llvm"), weft.cpu()), size

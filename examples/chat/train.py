@@ -56,14 +56,18 @@ def _train(
     c: Config, mod: weft.IRModule, shapes: list[tuple[str, tuple[int, ...]]], steps: int, report: Callable[[str], None]
 ) -> tuple[dict[str, np.ndarray], float]:
     start = time.perf_counter()
-    types = [weft.ir.tensor_type((BATCH * LENGTH, c.vocabulary), "float32"),
-             weft.ir.tensor_type((BATCH * LENGTH,), "int64")]  # fmt: skip
+    types = [
+        weft.ir.tensor_type((BATCH * LENGTH, c.vocabulary), "float32"),
+        weft.ir.tensor_type((BATCH * LENGTH,), "int64"),
+    ]
     made = SetupTrainer(CrossEntropyLoss(), Adam(2e-3), types, legalize=False)(mod)
     trainer = Trainer(made, relax.VirtualMachine(weft.compile(made, "llvm"), weft.cpu()), weft.cpu())
     rng = np.random.default_rng(1)
     trainer.load_params([_initial(rng, name, shape) for name, shape in shapes])
-    report(f"compiled the training of {sum(np.prod(s) for _, s in shapes) / 1e6:.1f} M weights "
-           f"in {time.perf_counter() - start:.1f} s")  # fmt: skip
+    report(
+        f"compiled the training of {sum(np.prod(s) for _, s in shapes) / 1e6:.1f} M weights "
+        f"in {time.perf_counter() - start:.1f} s"
+    )
     angles = np.outer(np.arange(LENGTH), THETA ** (-np.arange(0, c.head, 2) / c.head))
     tables = [np.concatenate([f(angles)] * 2, -1).astype(np.float32) for f in (np.cos, np.sin)]
     mask = np.triu(np.full((LENGTH, LENGTH), -1e9, np.float32), 1)

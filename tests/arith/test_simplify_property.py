@@ -8,12 +8,22 @@ from weft import arith, ir, tir
 X, Y, Z = ir.Var("x", "int32"), ir.Var("y", "int32"), ir.Var("z", "int32")
 N = ir.SizeVar("n", "int32")
 _NUMBER = {
-    ir.Add: lambda a, b: a + b, ir.Sub: lambda a, b: a - b, ir.Mul: lambda a, b: a * b,
+    ir.Add: lambda a, b: a + b,
+    ir.Sub: lambda a, b: a - b,
+    ir.Mul: lambda a, b: a * b,
     ir.FloorDiv: lambda a, b: a // b,
-    ir.FloorMod: lambda a, b: a % b, ir.Min: min, ir.Max: max, ir.LT: lambda a, b: a < b, ir.LE: lambda a, b: a <= b,
-    ir.GT: lambda a, b: a > b, ir.GE: lambda a, b: a >= b, ir.EQ: lambda a, b: a == b, ir.NE: lambda a, b: a != b,
-    ir.And: lambda a, b: a and b, ir.Or: lambda a, b: a or b,
-}  # fmt: skip
+    ir.FloorMod: lambda a, b: a % b,
+    ir.Min: min,
+    ir.Max: max,
+    ir.LT: lambda a, b: a < b,
+    ir.LE: lambda a, b: a <= b,
+    ir.GT: lambda a, b: a > b,
+    ir.GE: lambda a, b: a >= b,
+    ir.EQ: lambda a, b: a == b,
+    ir.NE: lambda a, b: a != b,
+    ir.And: lambda a, b: a and b,
+    ir.Or: lambda a, b: a or b,
+}
 
 
 def evaluate(e, env):
@@ -160,10 +170,15 @@ far = st.recursive(
     st.one_of(st.just(W), near.map(ir.int64)),
     lambda inner: st.one_of(
         st.builds(lambda kind, a, b: kind(a, b), st.sampled_from([ir.Add, ir.Sub, ir.Min, ir.Max]), inner, inner),
-        st.builds(lambda kind, a, c: kind(a, ir.int64(c)), st.sampled_from([ir.Mul, ir.FloorDiv, ir.FloorMod]), inner,
-                  st.sampled_from([2, 3, 8, 2**20]))),
+        st.builds(
+            lambda kind, a, c: kind(a, ir.int64(c)),
+            st.sampled_from([ir.Mul, ir.FloorDiv, ir.FloorMod]),
+            inner,
+            st.sampled_from([2, 3, 8, 2**20]),
+        ),
+    ),
     max_leaves=4,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=400, deadline=None)

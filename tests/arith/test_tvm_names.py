@@ -44,9 +44,14 @@ def test_deduce_bound(factor, compare):
     a, b = te.var("a"), te.var("b")
     cond = compare(a * factor + b, tir.const(7, "int32"))
     found = arith.deduce_bound(a, cond, {}, {b: arith.IntervalSet(0, 3)})
-    holds = {LT: f for LT, f in zip(
-        (tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ),
-        (int.__lt__, int.__le__, int.__gt__, int.__ge__, int.__eq__), strict=True)}[compare]  # fmt: skip
+    holds = {
+        LT: f
+        for LT, f in zip(
+            (tir.LT, tir.LE, tir.GT, tir.GE, tir.EQ),
+            (int.__lt__, int.__le__, int.__gt__, int.__ge__, int.__eq__),
+            strict=True,
+        )
+    }[compare]
     if compare is tir.EQ:  # no value of `a` for all of `b`
         assert found.is_nothing()
         return
@@ -88,11 +93,16 @@ def test_deduce_bound_through_divisions():
 
 
 RESIDUES = [
-    (lambda a, b: tir.truncmod(a * 4, 4), 4), (lambda a, b: tir.truncmod(a * 6 + 3, 4), 1),
-    (lambda a, b: tir.truncdiv(b * 8, 4), 2), (lambda a, b: tir.truncdiv(a * 4 + 2, 4), 1),
-    (lambda a, b: (a * 16 + b * 4) & 31, 4), (lambda a, b: (a * 6 + 3) & 7, 2), (lambda a, b: (a * 6 + 3) & 6, 1),
-    (lambda a, b: tir.floordiv(a * 12 + b * 8 + 2, 4), 1), (lambda a, b: tir.floormod(a * 6 + 4, 9), 3),
-]  # fmt: skip
+    (lambda a, b: tir.truncmod(a * 4, 4), 4),
+    (lambda a, b: tir.truncmod(a * 6 + 3, 4), 1),
+    (lambda a, b: tir.truncdiv(b * 8, 4), 2),
+    (lambda a, b: tir.truncdiv(a * 4 + 2, 4), 1),
+    (lambda a, b: (a * 16 + b * 4) & 31, 4),
+    (lambda a, b: (a * 6 + 3) & 7, 2),
+    (lambda a, b: (a * 6 + 3) & 6, 1),
+    (lambda a, b: tir.floordiv(a * 12 + b * 8 + 2, 4), 1),
+    (lambda a, b: tir.floormod(a * 6 + 4, 9), 3),
+]
 
 
 @pytest.mark.parametrize(("expr", "least"), RESIDUES)

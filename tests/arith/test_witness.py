@@ -55,10 +55,15 @@ def test_contradicting_facts_refute_nothing():
     assert refuted(an, i - 100)
 
 
-@pytest.mark.parametrize("make", [
-    lambda i, j: ir.floordiv(i * 4 + j, 3), lambda i, j: ir.floormod(i - j, 5), lambda i, j: ir.min_(i, j) - 2,
-    lambda i, j: ir.max_(i * j, 7) - i,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda i, j: ir.floordiv(i * 4 + j, 3),
+        lambda i, j: ir.floormod(i - j, 5),
+        lambda i, j: ir.min_(i, j) - 2,
+        lambda i, j: ir.max_(i * j, 7) - i,
+    ],
+)
 @given(bound=st.integers(-20, 20), i_end=st.integers(1, 9), j_end=st.integers(1, 9))
 def test_what_holds_for_all_values_is_never_refuted(make, bound, i_end, j_end):
     an, i, j = arith.Analyzer(), ir.Var("i"), ir.Var("j")

@@ -67,8 +67,9 @@ def test_a_build_takes_what_was_found(tmp_path, sample):
         context = auto_scheduler.ApplyHistoryBestOrSample(None, num_measure=1)
     else:
         tasks, weights = extracted(mod)
-        options = auto_scheduler.TuningOptions(2, num_measures_per_round=2, verbose=0,
-                                               measure_callbacks=[auto_scheduler.RecordToFile(log)])  # fmt: skip
+        options = auto_scheduler.TuningOptions(
+            2, num_measures_per_round=2, verbose=0, measure_callbacks=[auto_scheduler.RecordToFile(log)]
+        )
         auto_scheduler.TaskScheduler(tasks, weights, callbacks=[]).tune(options, search_policy="sketch.random")
         context = auto_scheduler.ApplyHistoryBest(log)
     made, ask = [], context.kernel

@@ -37,9 +37,13 @@ class NotBuilt(auto_scheduler.measure.ProgramBuilder):
 
 def options(log, trials=6, per_round=3):
     return auto_scheduler.TuningOptions(
-        trials, num_measures_per_round=per_round, verbose=0, builder=NotBuilt(), runner=Timed(),
+        trials,
+        num_measures_per_round=per_round,
+        verbose=0,
+        builder=NotBuilt(),
+        runner=Timed(),
         measure_callbacks=[auto_scheduler.RecordToFile(str(log))],
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(

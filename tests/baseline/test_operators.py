@@ -139,17 +139,23 @@ def test_recurrent_layers(tmp_path, op, gates, direction):
 
 
 _OLD = [
-    (7, "Softmax", [(2, 3, 4)], {}), (12, "LogSoftmax", [(2, 3, 4)], {"axis": -2}),
-    (12, "Squeeze", [(2, 1, 4)], {"axes": [1]}), (11, "Unsqueeze", [(2, 4)], {"axes": [0]}),
+    (7, "Softmax", [(2, 3, 4)], {}),
+    (12, "LogSoftmax", [(2, 3, 4)], {"axis": -2}),
+    (12, "Squeeze", [(2, 1, 4)], {"axes": [1]}),
+    (11, "Unsqueeze", [(2, 4)], {"axes": [0]}),
     (9, "Slice", [(5, 6)], {"starts": [1, 2], "ends": [4, 6]}),
     (9, "Slice", [(5, 6)], {"starts": [1], "ends": [4], "axes": [1]}),
-    (12, "Split", [(2, 6)], {"axis": 1, "split": [6]}), (10, "Clip", [(9,)], {"min": -0.5}),
-    (8, "Clip", [(9,)], {"max": 0.5}), (10, "Pad", [(2, 3)], {"pads": [1, 0, 0, 2], "value": 2.0}),
-    (9, "TopK", [(3, 7)], {"k": 2}), (7, "Dropout", [(3, 7)], {"ratio": 0.3}),
+    (12, "Split", [(2, 6)], {"axis": 1, "split": [6]}),
+    (10, "Clip", [(9,)], {"min": -0.5}),
+    (8, "Clip", [(9,)], {"max": 0.5}),
+    (10, "Pad", [(2, 3)], {"pads": [1, 0, 0, 2], "value": 2.0}),
+    (9, "TopK", [(3, 7)], {"k": 2}),
+    (7, "Dropout", [(3, 7)], {"ratio": 0.3}),
     (8, "Upsample", [(1, 2, 3, 3)], {"scales": [1.0, 1.0, 2.0, 3.0]}),
     (12, "ReduceSum", [(2, 3)], {"axes": [1], "keepdims": 0}),
-    (8, "BatchNormalization", [(1, 3, 2)] + [(3,)] * 4, {}), (7, "LRN", [(1, 9, 2, 2)], {"size": 5}),
-]  # fmt: skip
+    (8, "BatchNormalization", [(1, 3, 2)] + [(3,)] * 4, {}),
+    (7, "LRN", [(1, 9, 2, 2)], {"size": 5}),
+]
 
 
 @pytest.mark.parametrize(("opset", "op", "shapes", "attributes"), _OLD, ids=[f"{o}-{n}" for o, n, _, _ in _OLD])
@@ -263,11 +269,19 @@ def linear(**changes):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"opset": 6}, {"opset": 99}, {"domain": "com.microsoft"}, {"order": 1}, {"attribute": "unknown"},
-        {"weight": np.ones(2, "float64")}, {"output": "nowhere"}, {"cut": -3}, {"cut": 40}, {"cut": 0},
+        {"opset": 6},
+        {"opset": 99},
+        {"domain": "com.microsoft"},
+        {"order": 1},
+        {"attribute": "unknown"},
+        {"weight": np.ones(2, "float64")},
+        {"output": "nowhere"},
+        {"cut": -3},
+        {"cut": 40},
+        {"cut": 0},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_model_with_anything_unknown_is_refused(tmp_path, changes):
     refuses(NotInBaseline, "", program, linear(**changes), tmp_path)
 

@@ -38,8 +38,11 @@ def model(tmp_path_factory):
         helper.make_node("Concat", ["e", "c"], ["f"], name="cat", axis=1),
         helper.make_node("Softmax", ["f"], ["y"], name="prob", axis=1),
     ]
-    weights = {"w": rng.standard_normal((16, 8), np.float32), "b": rng.standard_normal(8, np.float32),
-               "half": np.float32(0.5)}  # fmt: skip
+    weights = {
+        "w": rng.standard_normal((16, 8), np.float32),
+        "b": rng.standard_normal(8, np.float32),
+        "half": np.float32(0.5),
+    }
     made = onnx_models.model(nodes, {"x": ("float32", ("n", 16))}, {"y": ("float32", ("n", 16))}, weights)
     path = tmp_path_factory.mktemp("check") / "net.onnx"
     onnx.save(made, path)
@@ -72,8 +75,9 @@ def doubling(name, at):
                 return multiply(bb.emit(value), weft.relax.const(np.float32(2)))
             return None
 
-        return mod.with_functions({v: rewrite_bindings(f, mod, rule) if isinstance(f, Function) else f
-                                   for v, f in mod.items()})  # fmt: skip
+        return mod.with_functions(
+            {v: rewrite_bindings(f, mod, rule) if isinstance(f, Function) else f for v, f in mod.items()}
+        )
 
     return wrong
 

@@ -81,8 +81,11 @@ def test_bad_words_are_told(model, tmp_path, capsys, monkeypatch, words, told):
     assert main(["tune", str(model), *words]) == 1
     assert told in capsys.readouterr().err
     assert os.listdir(tmp_path) == [] and sorted(p.name for p in model.parent.iterdir()) in (
-        ["m.onnx"], ["m.onnx", "t.json"], ["m.onnx", "m.tune.json", "t.json"], ["m.onnx", "m.tune.json"],
-    )  # fmt: skip
+        ["m.onnx"],
+        ["m.onnx", "t.json"],
+        ["m.onnx", "m.tune.json", "t.json"],
+        ["m.onnx", "m.tune.json"],
+    )
 
 
 def test_a_budget_that_is_too_short_is_told(model, tmp_path, capsys):

@@ -23,8 +23,9 @@ def command(package, *words):
 @contextmanager
 def running(package, *words):
     """A process that listens; its port."""
-    process = subprocess.Popen(command(package, *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               text=True, env=ENVIRONMENT)  # fmt: skip
+    process = subprocess.Popen(
+        command(package, *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
     try:
         port = process.stdout.readline().strip()
         assert port.isdigit(), f"{package} {words} did not start; standard error says why"
@@ -61,8 +62,9 @@ def test_clients_and_servers(client, server, library):
 
 
 @needs_tvm
-@pytest.mark.parametrize(("client", "tracker", "server"), [("tvm", "weft", "weft"), ("weft", "weft", "tvm"),
-                                                           ("tvm", "weft", "tvm")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("client", "tracker", "server"), [("tvm", "weft", "weft"), ("weft", "weft", "tvm"), ("tvm", "weft", "tvm")]
+)
 def test_trackers(client, tracker, server, library):
     with running(tracker, "track") as port, running(server, "serve", "key", port):
         done(client, "use", library, "key", port, "tracked")

@@ -197,21 +197,32 @@ def test_threads_share_a_kernel(gpu):
 # --- what kernels compute ---------------------------------------------------------------------------------------------
 
 FLOATS = [
-    ("exp", te.exp, np.exp, -4, 4), ("log", te.log, np.log, 0.1, 9), ("tanh", te.tanh, np.tanh, -4, 4),
-    ("rsqrt", tir.rsqrt, lambda x: 1 / np.sqrt(x), 0.1, 9), ("round", te.round, np.round, -9, 9),
-    ("sigmoid", te.sigmoid, lambda x: 1 / (1 + np.exp(-x)), -4, 4), ("abs", te.abs, np.abs, -3, 3),
+    ("exp", te.exp, np.exp, -4, 4),
+    ("log", te.log, np.log, 0.1, 9),
+    ("tanh", te.tanh, np.tanh, -4, 4),
+    ("rsqrt", tir.rsqrt, lambda x: 1 / np.sqrt(x), 0.1, 9),
+    ("round", te.round, np.round, -9, 9),
+    ("sigmoid", te.sigmoid, lambda x: 1 / (1 + np.exp(-x)), -4, 4),
+    ("abs", te.abs, np.abs, -3, 3),
     ("int8", lambda v: v.astype("int8"), lambda x: np.clip(np.trunc(x), -128, 127), -300, 300),
     ("power", lambda v: te.power(v, tir.const(2.5, v.dtype)), lambda x: x**2.5, 0.1, 4),
     ("third", lambda v: v / tir.const(3, v.dtype), lambda x: x / 3, -9, 9),
-    ("select", lambda v: tir.Select(v > tir.const(0, v.dtype), v, v * tir.const(0.5, v.dtype)),
-     lambda x: np.where(x > 0, x, x / 2), -9, 9),
-]  # fmt: skip
+    (
+        "select",
+        lambda v: tir.Select(v > tir.const(0, v.dtype), v, v * tir.const(0.5, v.dtype)),
+        lambda x: np.where(x > 0, x, x / 2),
+        -9,
+        9,
+    ),
+]
 INTEGERS = [
-    ("twice", lambda v: v + v, lambda x: x + x), ("floormod", lambda v: te.floormod(v, 7), lambda x: x % 7),
-    ("floordiv", lambda v: te.floordiv(v, 7), lambda x: x // 7), ("shift", lambda v: v << 2, lambda x: x << 2),
+    ("twice", lambda v: v + v, lambda x: x + x),
+    ("floormod", lambda v: te.floormod(v, 7), lambda x: x % 7),
+    ("floordiv", lambda v: te.floordiv(v, 7), lambda x: x // 7),
+    ("shift", lambda v: v << 2, lambda x: x << 2),
     ("half", lambda v: v.astype("float32") / 2.0, lambda x: (x / 2).astype("float32")),
     ("ones", tir.popcount, lambda x: np.array([bin(int(v) & ((1 << x.itemsize * 8) - 1)).count("1") for v in x])),
-]  # fmt: skip
+]
 
 
 def computed(gpu, rows, dtype, x):
@@ -245,8 +256,11 @@ def test_functions_of_integers(gpu, dtype):
 
 
 def test_truth_and_values_that_are_no_numbers(gpu):
-    rows = [("isnan", tir.isnan), ("bits", lambda v: tir.reinterpret("int32", v)),
-            ("least", lambda v: tir.Min(v, tir.const(1.0, "float32")))]  # fmt: skip
+    rows = [
+        ("isnan", tir.isnan),
+        ("bits", lambda v: tir.reinterpret("int32", v)),
+        ("least", lambda v: tir.Min(v, tir.const(1.0, "float32"))),
+    ]
     x = np.array([np.nan, np.inf, -np.inf, -0.0, 1.5], "float32")
     found = dict(computed(gpu, rows, "float32", {name: x for name, _ in rows}))
     np.testing.assert_array_equal(found["isnan"], np.isnan(x))
@@ -327,8 +341,15 @@ def test_threads_of_a_warp_exchange_values(gpu, name, by):
     def f(A: T.Buffer((3, 64), "float32"), B: T.Buffer((3, 64), "float32")):
         for b in T.thread_binding(3, thread="blockIdx.x"):
             for t in T.thread_binding(64, thread="threadIdx.x"):
-                B[b, t] = T.call_intrin("float32", f"tir.tvm_warp_shuffle{name}",
-                    T.call_intrin("uint32", "tir.tvm_warp_activemask"), A[b, t], by, 16, 16)  # fmt: skip
+                B[b, t] = T.call_intrin(
+                    "float32",
+                    f"tir.tvm_warp_shuffle{name}",
+                    T.call_intrin("uint32", "tir.tvm_warp_activemask"),
+                    A[b, t],
+                    by,
+                    16,
+                    16,
+                )
 
     x = RNG.random((3, 64)).astype("float32")
     a, b = gpu.put(x, x * 0)
@@ -338,6 +359,9 @@ def test_threads_of_a_warp_exchange_values(gpu, name, by):
         return
     weft.build(f, target=gpu.kind)(a, b)
     lane = np.arange(16)
-    from_lane = {"": lane * 0 + by, "_up": np.where(lane >= by, lane - by, lane),
-                 "_down": np.where(lane + by < 16, lane + by, lane)}[name]  # fmt: skip
+    from_lane = {
+        "": lane * 0 + by,
+        "_up": np.where(lane >= by, lane - by, lane),
+        "_down": np.where(lane + by < 16, lane + by, lane),
+    }[name]
     np.testing.assert_array_equal(b.numpy(), x.reshape(3, 4, 16)[:, :, from_lane].reshape(3, 64))

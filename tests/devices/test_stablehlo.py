@@ -54,108 +54,303 @@ def every(*fns: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_of_one_operand() -> None:
-    check(every(
-        jnp.abs, jnp.ceil, jnp.cos, jnp.exp, jnp.expm1, jnp.floor, jnp.isfinite, jnp.log1p, nn.sigmoid, jnp.negative,
-        jnp.round, lax.rsqrt, jnp.sign, jnp.sin, jnp.sqrt, jnp.tan, jnp.tanh, jnp.cbrt, jnp.arctan, jnp.sinh,
-        jnp.square, jnp.log, nn.relu, nn.softplus, nn.gelu, jnp.isnan, jnp.isinf, jnp.trunc),
-        abs(f32(3, 5)) + 0.1)  # fmt: skip
-    check(every(
-        jnp.arcsin, jnp.arccos, jnp.arctanh, jnp.arcsinh, jnp.cosh, lax.erf, lax.erfc, nn.silu, nn.elu, nn.log_softmax,
-        nn.hard_swish, lambda v: nn.gelu(v, approximate=False), lambda v: jnp.clip(v, -0.2, 0.3),
-        lambda v: lax.round(v * 7, lax.RoundingMethod.AWAY_FROM_ZERO), lambda v: lax.erfc(v * 6)),
-        f32(3, 5) * 0.3)  # fmt: skip
+    check(
+        every(
+            jnp.abs,
+            jnp.ceil,
+            jnp.cos,
+            jnp.exp,
+            jnp.expm1,
+            jnp.floor,
+            jnp.isfinite,
+            jnp.log1p,
+            nn.sigmoid,
+            jnp.negative,
+            jnp.round,
+            lax.rsqrt,
+            jnp.sign,
+            jnp.sin,
+            jnp.sqrt,
+            jnp.tan,
+            jnp.tanh,
+            jnp.cbrt,
+            jnp.arctan,
+            jnp.sinh,
+            jnp.square,
+            jnp.log,
+            nn.relu,
+            nn.softplus,
+            nn.gelu,
+            jnp.isnan,
+            jnp.isinf,
+            jnp.trunc,
+        ),
+        abs(f32(3, 5)) + 0.1,
+    )
+    check(
+        every(
+            jnp.arcsin,
+            jnp.arccos,
+            jnp.arctanh,
+            jnp.arcsinh,
+            jnp.cosh,
+            lax.erf,
+            lax.erfc,
+            nn.silu,
+            nn.elu,
+            nn.log_softmax,
+            nn.hard_swish,
+            lambda v: nn.gelu(v, approximate=False),
+            lambda v: jnp.clip(v, -0.2, 0.3),
+            lambda v: lax.round(v * 7, lax.RoundingMethod.AWAY_FROM_ZERO),
+            lambda v: lax.erfc(v * 6),
+        ),
+        f32(3, 5) * 0.3,
+    )
 
 
 def test_of_two_operands() -> None:
-    check(every(
-        jnp.add, jnp.subtract, jnp.multiply, jnp.divide, jnp.maximum, jnp.minimum, jnp.arctan2, jnp.remainder, jnp.fmod,
-        jnp.floor_divide, jnp.greater, jnp.equal, jnp.hypot, jnp.logaddexp, jnp.copysign,
-        lambda x, y: jnp.power(abs(x), y)), f32(3, 5), f32(3, 5))  # fmt: skip
-    check(every(
-        jnp.add, jnp.floor_divide, jnp.remainder, lax.div, lax.rem, jnp.bitwise_and, jnp.bitwise_or, jnp.bitwise_xor,
-        lambda x, y: ~x, lambda x, y: x << 2, lambda x, y: x >> 1, lambda x, y: x << abs(y),
-        lambda x, y: lax.shift_right_logical(x, abs(y)), lambda x, y: lax.shift_right_arithmetic(x, abs(y)),
-        lambda x, y: x.astype(jnp.float32), lambda x, y: lax.bitcast_convert_type(y, jnp.float32),
-        lambda x, y: x.astype(jnp.int8), jnp.not_equal), i32(3, 5), i32(3, 5) + 51)  # fmt: skip
-    check(every(jnp.logical_and, jnp.logical_or, jnp.logical_xor, jnp.equal, lambda x, y: ~x,
-                lambda x, y: jnp.any(x, 1), lambda x, y: jnp.all(x, 0), lambda x, y: jnp.sum(x)),
-          f32(3, 5) > 0, f32(3, 5) > 0)  # fmt: skip
+    check(
+        every(
+            jnp.add,
+            jnp.subtract,
+            jnp.multiply,
+            jnp.divide,
+            jnp.maximum,
+            jnp.minimum,
+            jnp.arctan2,
+            jnp.remainder,
+            jnp.fmod,
+            jnp.floor_divide,
+            jnp.greater,
+            jnp.equal,
+            jnp.hypot,
+            jnp.logaddexp,
+            jnp.copysign,
+            lambda x, y: jnp.power(abs(x), y),
+        ),
+        f32(3, 5),
+        f32(3, 5),
+    )
+    check(
+        every(
+            jnp.add,
+            jnp.floor_divide,
+            jnp.remainder,
+            lax.div,
+            lax.rem,
+            jnp.bitwise_and,
+            jnp.bitwise_or,
+            jnp.bitwise_xor,
+            lambda x, y: ~x,
+            lambda x, y: x << 2,
+            lambda x, y: x >> 1,
+            lambda x, y: x << abs(y),
+            lambda x, y: lax.shift_right_logical(x, abs(y)),
+            lambda x, y: lax.shift_right_arithmetic(x, abs(y)),
+            lambda x, y: x.astype(jnp.float32),
+            lambda x, y: lax.bitcast_convert_type(y, jnp.float32),
+            lambda x, y: x.astype(jnp.int8),
+            jnp.not_equal,
+        ),
+        i32(3, 5),
+        i32(3, 5) + 51,
+    )
+    check(
+        every(
+            jnp.logical_and,
+            jnp.logical_or,
+            jnp.logical_xor,
+            jnp.equal,
+            lambda x, y: ~x,
+            lambda x, y: jnp.any(x, 1),
+            lambda x, y: jnp.all(x, 0),
+            lambda x, y: jnp.sum(x),
+        ),
+        f32(3, 5) > 0,
+        f32(3, 5) > 0,
+    )
 
 
 def test_reductions_windows_and_orders() -> None:
-    check(every(
-        jnp.sum, jnp.min, jnp.argmax, jnp.var, jnp.linalg.norm, lambda x: x.mean((0, 2)), lambda x: x.max(1),
-        lambda x: x.prod(0), lambda x: jnp.argmin(x, 1), lambda x: nn.logsumexp(x, 1), lambda x: jnp.median(x, 1),
-        lambda x: jnp.cumsum(x, 0), lambda x: jnp.cumprod(x, 1), lambda x: lax.cummax(x, 1),
-        lambda x: lax.cumsum(x, 2, reverse=True)), f32(3, 5, 7))  # fmt: skip
-    check(every(
-        lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"),
-        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 3, 1), (1, 1, 2, 1), "VALID"),
-        lambda x: lax.reduce_window(x, jnp.inf, lax.min, (1, 3, 2, 1), (1,) * 4, "SAME", window_dilation=(1, 2, 1, 1)),
-        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1,) * 4, "VALID", base_dilation=(1, 2, 3, 1))),
-        f32(2, 9, 8, 3))  # fmt: skip
-    check(every(
-        lambda x, y: jnp.sort(x, 0), lambda x, y: jnp.sort(x, descending=True), lambda x, y: jnp.argsort(x, 1),
-        lambda x, y: lax.sort((x, y), dimension=1, num_keys=1), lambda x, y: lax.top_k(x, 3),
-        lambda x, y: jnp.argsort(y, 1)), f32(5, 6), i32(5, 6))  # fmt: skip
+    check(
+        every(
+            jnp.sum,
+            jnp.min,
+            jnp.argmax,
+            jnp.var,
+            jnp.linalg.norm,
+            lambda x: x.mean((0, 2)),
+            lambda x: x.max(1),
+            lambda x: x.prod(0),
+            lambda x: jnp.argmin(x, 1),
+            lambda x: nn.logsumexp(x, 1),
+            lambda x: jnp.median(x, 1),
+            lambda x: jnp.cumsum(x, 0),
+            lambda x: jnp.cumprod(x, 1),
+            lambda x: lax.cummax(x, 1),
+            lambda x: lax.cumsum(x, 2, reverse=True),
+        ),
+        f32(3, 5, 7),
+    )
+    check(
+        every(
+            lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME"),
+            lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 3, 1), (1, 1, 2, 1), "VALID"),
+            lambda x: lax.reduce_window(
+                x, jnp.inf, lax.min, (1, 3, 2, 1), (1,) * 4, "SAME", window_dilation=(1, 2, 1, 1)
+            ),
+            lambda x: lax.reduce_window(x, 0.0, lax.add, (1, 2, 2, 1), (1,) * 4, "VALID", base_dilation=(1, 2, 3, 1)),
+        ),
+        f32(2, 9, 8, 3),
+    )
+    check(
+        every(
+            lambda x, y: jnp.sort(x, 0),
+            lambda x, y: jnp.sort(x, descending=True),
+            lambda x, y: jnp.argsort(x, 1),
+            lambda x, y: lax.sort((x, y), dimension=1, num_keys=1),
+            lambda x, y: lax.top_k(x, 3),
+            lambda x, y: jnp.argsort(y, 1),
+        ),
+        f32(5, 6),
+        i32(5, 6),
+    )
     special = jnp.array([[1.0, jnp.nan, 3.0], [jnp.inf, -jnp.inf, -0.0]])
-    check(every(lambda x: jnp.maximum(x, 0), lambda x: jnp.max(x, -1), jnp.sort, jnp.argsort,
-                lambda x: jnp.argmax(x, -1), jnp.nanmax), special)  # fmt: skip
+    check(
+        every(
+            lambda x: jnp.maximum(x, 0),
+            lambda x: jnp.max(x, -1),
+            jnp.sort,
+            jnp.argsort,
+            lambda x: jnp.argmax(x, -1),
+            jnp.nanmax,
+        ),
+        special,
+    )
     check(every(lambda x: x.sum(0), lambda x: jnp.concatenate([x, jnp.ones((2, 3))])), f32(0, 3))
 
 
 def test_places_of_elements() -> None:
-    check(every(
-        lambda x, i, j: x[i], lambda x, i, j: x[:, j], lambda x, i, j: x[i, j], lambda x, i, j: x[1:3, ::2],
-        lambda x, i, j: jnp.take(x, i, 0), lambda x, i, j: lax.dynamic_slice(x, (i[0], j[0]), (2, 3)),
-        lambda x, i, j: x[:, None, ::-1], lambda x, i, j: lax.dynamic_index_in_dim(x, i[1], 0),
-        lambda x, i, j: jax.vmap(lambda r, k: lax.dynamic_slice(r, (k,), (2,)))(x[:2], j[:2]),
-        lambda x, i, j: jax.vmap(lambda r, k: r[k])(x[:2], j[:2])),
-        f32(6, 5), jnp.array([4, -1]), jnp.array([0, 9]))  # fmt: skip
-    check(every(
-        lambda x, i, u: x.at[i].set(u), lambda x, i, u: x.at[i].add(u), lambda x, i, u: x.at[i].mul(u),
-        lambda x, i, u: x.at[i].max(u), lambda x, i, u: x.at[:, i].set(1.0), lambda x, i, u: x.at[i, i].add(2.0),
-        lambda x, i, u: x.at[1:3].set(0.0), lambda x, i, u: x.at[jnp.array([77])].set(5.0, mode="drop"),
-        lambda x, i, u: jax.vmap(lambda r, k: r.at[k].set(7.0))(x[:2], i)),
-        f32(6, 5), jnp.array([4, 0]), f32(2, 5))  # fmt: skip
-    check(every(
-        lambda x: jnp.pad(x, ((1, 2), (0, 1)), constant_values=3.0),
-        lambda x: lax.pad(x, 0.5, ((1, -1, 2), (-1, 2, 0))),
-        jnp.flip, lambda x: jnp.roll(x, 2, 1), lambda x: jnp.tile(x, (2, 3)), lambda x: jnp.repeat(x, 2, 0), jnp.triu,
-        lambda x: jnp.stack([x, x], 1), lambda x: jnp.pad(x, 1, mode="reflect"), lambda x: jnp.pad(x, 1, mode="edge"),
-        lambda x: jnp.diag(x[:4, :4]), jnp.transpose), f32(4, 6))  # fmt: skip
+    check(
+        every(
+            lambda x, i, j: x[i],
+            lambda x, i, j: x[:, j],
+            lambda x, i, j: x[i, j],
+            lambda x, i, j: x[1:3, ::2],
+            lambda x, i, j: jnp.take(x, i, 0),
+            lambda x, i, j: lax.dynamic_slice(x, (i[0], j[0]), (2, 3)),
+            lambda x, i, j: x[:, None, ::-1],
+            lambda x, i, j: lax.dynamic_index_in_dim(x, i[1], 0),
+            lambda x, i, j: jax.vmap(lambda r, k: lax.dynamic_slice(r, (k,), (2,)))(x[:2], j[:2]),
+            lambda x, i, j: jax.vmap(lambda r, k: r[k])(x[:2], j[:2]),
+        ),
+        f32(6, 5),
+        jnp.array([4, -1]),
+        jnp.array([0, 9]),
+    )
+    check(
+        every(
+            lambda x, i, u: x.at[i].set(u),
+            lambda x, i, u: x.at[i].add(u),
+            lambda x, i, u: x.at[i].mul(u),
+            lambda x, i, u: x.at[i].max(u),
+            lambda x, i, u: x.at[:, i].set(1.0),
+            lambda x, i, u: x.at[i, i].add(2.0),
+            lambda x, i, u: x.at[1:3].set(0.0),
+            lambda x, i, u: x.at[jnp.array([77])].set(5.0, mode="drop"),
+            lambda x, i, u: jax.vmap(lambda r, k: r.at[k].set(7.0))(x[:2], i),
+        ),
+        f32(6, 5),
+        jnp.array([4, 0]),
+        f32(2, 5),
+    )
+    check(
+        every(
+            lambda x: jnp.pad(x, ((1, 2), (0, 1)), constant_values=3.0),
+            lambda x: lax.pad(x, 0.5, ((1, -1, 2), (-1, 2, 0))),
+            jnp.flip,
+            lambda x: jnp.roll(x, 2, 1),
+            lambda x: jnp.tile(x, (2, 3)),
+            lambda x: jnp.repeat(x, 2, 0),
+            jnp.triu,
+            lambda x: jnp.stack([x, x], 1),
+            lambda x: jnp.pad(x, 1, mode="reflect"),
+            lambda x: jnp.pad(x, 1, mode="edge"),
+            lambda x: jnp.diag(x[:4, :4]),
+            jnp.transpose,
+        ),
+        f32(4, 6),
+    )
 
 
 def test_products_and_convolutions() -> None:
-    check(every(
-        lambda x, y: jnp.einsum("bij,bkj->bik", x, y), lambda x, y: jnp.einsum("bij,bkj->ik", x, y),
-        lambda x, y: jnp.tensordot(x, y, ((0, 2), (0, 2))), lambda x, y: x[0, 0] @ y[0, 0],
-        lambda x, y: lax.dot(x[0].astype(jnp.int8), y[0].T.astype(jnp.int8), preferred_element_type=jnp.int32)),
-        f32(2, 3, 5), f32(2, 4, 5))  # fmt: skip
+    check(
+        every(
+            lambda x, y: jnp.einsum("bij,bkj->bik", x, y),
+            lambda x, y: jnp.einsum("bij,bkj->ik", x, y),
+            lambda x, y: jnp.tensordot(x, y, ((0, 2), (0, 2))),
+            lambda x, y: x[0, 0] @ y[0, 0],
+            lambda x, y: lax.dot(x[0].astype(jnp.int8), y[0].T.astype(jnp.int8), preferred_element_type=jnp.int32),
+        ),
+        f32(2, 3, 5),
+        f32(2, 4, 5),
+    )
 
     def conv(x: Any, w: Any, **attrs: Any) -> None:
         check(lambda x, w: lax.conv_general_dilated(x, w, **attrs), x, w)
 
     hwc = ("NHWC", "HWIO", "NHWC")
-    conv(f32(2, 4, 11), f32(6, 4, 3), window_strides=(2,), padding=[(2, 1)], rhs_dilation=(2,),
-         dimension_numbers=("NCH", "OIH", "NCH"))  # fmt: skip
-    conv(f32(1, 7, 8, 4), f32(3, 2, 2, 6), window_strides=(1, 2), padding="SAME", feature_group_count=2,
-         dimension_numbers=hwc)  # fmt: skip
-    conv(f32(1, 5, 4, 3), f32(3, 3, 3, 2), window_strides=(1, 1), padding=[(1, 1), (2, 2)], lhs_dilation=(2, 2),
-         dimension_numbers=hwc)  # fmt: skip
+    conv(
+        f32(2, 4, 11),
+        f32(6, 4, 3),
+        window_strides=(2,),
+        padding=[(2, 1)],
+        rhs_dilation=(2,),
+        dimension_numbers=("NCH", "OIH", "NCH"),
+    )
+    conv(
+        f32(1, 7, 8, 4),
+        f32(3, 2, 2, 6),
+        window_strides=(1, 2),
+        padding="SAME",
+        feature_group_count=2,
+        dimension_numbers=hwc,
+    )
+    conv(
+        f32(1, 5, 4, 3),
+        f32(3, 3, 3, 2),
+        window_strides=(1, 1),
+        padding=[(1, 1), (2, 2)],
+        lhs_dilation=(2, 2),
+        dimension_numbers=hwc,
+    )
     conv(f32(1, 2, 6, 6), f32(3, 2, 2, 2), window_strides=(1, 1), padding=[(-1, 0), (0, -1)])
     conv(f32(1, 2, 5, 4, 6), f32(3, 2, 2, 2, 3), window_strides=(1, 1, 1), padding="VALID")
 
 
 def test_control_and_random_numbers() -> None:
-    check(every(
-        lambda x, k: lax.fori_loop(0, 4, lambda i, v: v * 1.5 + i, x),
-        lambda x, k: lax.while_loop(lambda v: v.sum() < 50, lambda v: v + 1, x),
-        lambda x, k: lax.switch(k, [lambda v: v, lambda v: v * 2, lambda v: v * 3], x),
-        lambda x, k: lax.cond(k > 5, jnp.sin, jnp.cos, x), lambda x, k: lax.map(lambda v: v.sum(), x),
-        lambda x, k: lax.scan(lambda c, v: (c + v, c * v), jnp.zeros(3), x)), f32(4, 3), jnp.int32(1))  # fmt: skip
-    check(every(lambda k: jax.random.uniform(k, (3, 4)), lambda k: jax.random.normal(k, (5,)), jax.random.split,
-                lambda k: jax.random.randint(k, (4,), 0, 100)), jax.random.PRNGKey(3))  # fmt: skip
+    check(
+        every(
+            lambda x, k: lax.fori_loop(0, 4, lambda i, v: v * 1.5 + i, x),
+            lambda x, k: lax.while_loop(lambda v: v.sum() < 50, lambda v: v + 1, x),
+            lambda x, k: lax.switch(k, [lambda v: v, lambda v: v * 2, lambda v: v * 3], x),
+            lambda x, k: lax.cond(k > 5, jnp.sin, jnp.cos, x),
+            lambda x, k: lax.map(lambda v: v.sum(), x),
+            lambda x, k: lax.scan(lambda c, v: (c + v, c * v), jnp.zeros(3), x),
+        ),
+        f32(4, 3),
+        jnp.int32(1),
+    )
+    check(
+        every(
+            lambda k: jax.random.uniform(k, (3, 4)),
+            lambda k: jax.random.normal(k, (5,)),
+            jax.random.split,
+            lambda k: jax.random.randint(k, (4,), 0, 100),
+        ),
+        jax.random.PRNGKey(3),
+    )
 
 
 # --- networks ---------------------------------------------------------------------------------------------------------
@@ -216,20 +411,34 @@ def test_network_with_a_cache() -> None:
 
 def moved(x: Any) -> Any:
     n = x.shape[0]
-    return (x.reshape(-1, 2), jnp.concatenate([x, x]), x[1:], x[: n // 2], jnp.argmax(x, 1), x[::-1],
-            jnp.pad(x, ((1, 2), (0, 0))), x[:, None].repeat(2, 1).reshape(n * 2, -1))  # fmt: skip
+    return (
+        x.reshape(-1, 2),
+        jnp.concatenate([x, x]),
+        x[1:],
+        x[: n // 2],
+        jnp.argmax(x, 1),
+        x[::-1],
+        jnp.pad(x, ((1, 2), (0, 0))),
+        x[:, None].repeat(2, 1).reshape(n * 2, -1),
+    )
 
 
-@pytest.mark.parametrize(("fn", "shapes", "sizes"), [
-    (lambda x: nn.softmax(nn.relu(x @ jnp.ones((4, 8)) + 1)), ["b, 4"], [[(3, 4)], [(1, 4)]]),
-    (lambda x: nn.gelu(lax.conv(x, jnp.ones((4, 3, 3, 3)), (1, 1), "SAME")).mean((2, 3)), ["b, 3, h, w"],
-     [[(2, 3, 6, 7)], [(1, 3, 5, 5)]]),
-    (lambda x: lax.scan(lambda h, r: (jnp.tanh(h + r),) * 2, jnp.zeros(8), x), ["t, 8"], [[(3, 8)], [(1, 8)]]),
-    (lambda x, y: x @ y + y.sum(), ["a, k", "k, c"], [[(2, 3), (3, 4)], [(1, 5), (5, 2)]]),
-    (lambda x: x.reshape(-1, 4, 3).sum(1), ["4*b, 3"], [[(8, 3)], [(4, 3)]]),
-    (moved, ["n, 4"], [[(3, 4)], [(6, 4)]]),
-    (lambda x: encoder(x, *(jnp.eye(16) / i for i in range(1, 6))), ["b, n, 16"], [[(2, 5, 16)], [(1, 3, 16)]]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fn", "shapes", "sizes"),
+    [
+        (lambda x: nn.softmax(nn.relu(x @ jnp.ones((4, 8)) + 1)), ["b, 4"], [[(3, 4)], [(1, 4)]]),
+        (
+            lambda x: nn.gelu(lax.conv(x, jnp.ones((4, 3, 3, 3)), (1, 1), "SAME")).mean((2, 3)),
+            ["b, 3, h, w"],
+            [[(2, 3, 6, 7)], [(1, 3, 5, 5)]],
+        ),
+        (lambda x: lax.scan(lambda h, r: (jnp.tanh(h + r),) * 2, jnp.zeros(8), x), ["t, 8"], [[(3, 8)], [(1, 8)]]),
+        (lambda x, y: x @ y + y.sum(), ["a, k", "k, c"], [[(2, 3), (3, 4)], [(1, 5), (5, 2)]]),
+        (lambda x: x.reshape(-1, 4, 3).sum(1), ["4*b, 3"], [[(8, 3)], [(4, 3)]]),
+        (moved, ["n, 4"], [[(3, 4)], [(6, 4)]]),
+        (lambda x: encoder(x, *(jnp.eye(16) / i for i in range(1, 6))), ["b, n, 16"], [[(2, 5, 16)], [(1, 3, 16)]]),
+    ],
+)
 def test_network_of_open_dimensions(fn: Any, shapes: list[str], sizes: list[list[tuple[int, ...]]]) -> None:
     scope = jax.export.SymbolicScope()
     specs = [jax.ShapeDtypeStruct(jax.export.symbolic_shape(s, scope=scope), "float32") for s in shapes]

@@ -56,9 +56,17 @@ def check(graphs: list[Subgraph] | Subgraph, given: list[np.ndarray], steps: flo
 
 
 def one(
-    name: str, given: list[Any], out: tuple[int, ...], dtype: str = "float32", table: str = "",
-    constants: tuple[int, ...] = (), q: Any = None, steps: float = 0, outputs: int = 1, **options: Any,
-) -> None:  # fmt: skip
+    name: str,
+    given: list[Any],
+    out: tuple[int, ...],
+    dtype: str = "float32",
+    table: str = "",
+    constants: tuple[int, ...] = (),
+    q: Any = None,
+    steps: float = 0,
+    outputs: int = 1,
+    **options: Any,
+) -> None:
     """Check one operator; inputs numbered in `constants` are part of the model."""
     g = Subgraph()
     numbers = []
@@ -70,8 +78,11 @@ def one(
     check(g, [x for i, x in enumerate(given) if i not in constants], steps)
 
 
-@pytest.mark.parametrize("name", "ABS CEIL COS ELU EXP FLOOR HARD_SWISH LOGISTIC LOG_SOFTMAX NEG RELU RELU6 "
-                         "RELU_N1_TO_1 RELU_0_TO_1 ROUND SIN SQUARE TANH SIGN".split())  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    "ABS CEIL COS ELU EXP FLOOR HARD_SWISH LOGISTIC LOG_SOFTMAX NEG RELU RELU6 "
+    "RELU_N1_TO_1 RELU_0_TO_1 ROUND SIN SQUARE TANH SIGN".split(),
+)
 def test_of_one_input(name: str) -> None:
     one(name, [f32(2, 5) * 3], (2, 5))
 
@@ -89,8 +100,9 @@ def test_of_one_input_with_options() -> None:
     one("LOGICAL_NOT", [x > 0], (2, 5), "bool")
 
 
-@pytest.mark.parametrize("name", ["ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "FLOOR_DIV",
-                                  "FLOOR_MOD", "ATAN2"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name", ["ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "FLOOR_DIV", "FLOOR_MOD", "ATAN2"]
+)
 def test_of_two_inputs(name: str) -> None:
     table = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}.get(name, "")
     if table:
@@ -115,33 +127,76 @@ def test_comparisons_and_choices() -> None:
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
 def test_convolutions(stride: int, dilation: int, padding: int) -> None:
     size = [-(-n // stride) if padding == 0 else -(-(n - 2 * dilation) // stride) for n in (9, 8)]
-    options = {"StrideH": stride, "StrideW": stride, "DilationHFactor": dilation, "DilationWFactor": dilation,
-               "Padding": padding}  # fmt: skip
+    options = {
+        "StrideH": stride,
+        "StrideW": stride,
+        "DilationHFactor": dilation,
+        "DilationWFactor": dilation,
+        "Padding": padding,
+    }
     x = f32(1, 9, 8, 4)
-    one("CONV_2D", [x, f32(6, 3, 3, 4), f32(6)], (1, *size, 6), table="Conv2DOptions", constants=(1, 2),
-        FusedActivationFunction=1, **options)  # fmt: skip
-    one("DEPTHWISE_CONV_2D", [x, f32(1, 3, 3, 8), f32(8)], (1, *size, 8), table="DepthwiseConv2DOptions",
-        constants=(1, 2), DepthMultiplier=2, **options)  # fmt: skip
+    one(
+        "CONV_2D",
+        [x, f32(6, 3, 3, 4), f32(6)],
+        (1, *size, 6),
+        table="Conv2DOptions",
+        constants=(1, 2),
+        FusedActivationFunction=1,
+        **options,
+    )
+    one(
+        "DEPTHWISE_CONV_2D",
+        [x, f32(1, 3, 3, 8), f32(8)],
+        (1, *size, 8),
+        table="DepthwiseConv2DOptions",
+        constants=(1, 2),
+        DepthMultiplier=2,
+        **options,
+    )
 
 
 @pytest.mark.parametrize(("padding", "size"), [(0, (8, 6)), (1, (9, 7)), (0, (7, 5))])
 def test_transposed_convolution(padding: int, size: tuple[int, int]) -> None:
     given = [np.array([1, *size, 3], np.int32), f32(3, 3, 3, 2), f32(1, 4, 3, 2)]
-    one("TRANSPOSE_CONV", given, (1, *size, 3), table="TransposeConvOptions", constants=(0, 1), StrideH=2, StrideW=2,
-        Padding=padding)  # fmt: skip
+    one(
+        "TRANSPOSE_CONV",
+        given,
+        (1, *size, 3),
+        table="TransposeConvOptions",
+        constants=(0, 1),
+        StrideH=2,
+        StrideW=2,
+        Padding=padding,
+    )
 
 
 @pytest.mark.parametrize("name", ["AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"])
 def test_pools(name: str) -> None:
     for padding, size in ((0, (4, 3)), (1, (3, 2))):
-        one(name, [f32(2, 7, 6, 3)], (2, *size, 3), table="Pool2DOptions", Padding=padding, StrideH=2, StrideW=2,
-            FilterHeight=3, FilterWidth=3)  # fmt: skip
+        one(
+            name,
+            [f32(2, 7, 6, 3)],
+            (2, *size, 3),
+            table="Pool2DOptions",
+            Padding=padding,
+            StrideH=2,
+            StrideW=2,
+            FilterHeight=3,
+            FilterWidth=3,
+        )
 
 
 def test_products() -> None:
     one("FULLY_CONNECTED", [f32(2, 3, 8), f32(5, 8), f32(5)], (6, 5), table="FullyConnectedOptions", constants=(1, 2))
-    one("FULLY_CONNECTED", [f32(2, 3, 8), f32(5, 8)], (2, 3, 5), table="FullyConnectedOptions", constants=(1,),
-        KeepNumDims=True, FusedActivationFunction=3)  # fmt: skip
+    one(
+        "FULLY_CONNECTED",
+        [f32(2, 3, 8), f32(5, 8)],
+        (2, 3, 5),
+        table="FullyConnectedOptions",
+        constants=(1,),
+        KeepNumDims=True,
+        FusedActivationFunction=3,
+    )
     one("BATCH_MATMUL", [f32(2, 3, 4), f32(2, 4, 5)], (2, 3, 5), table="BatchMatMulOptions", AdjX=False, AdjY=False)
     one("BATCH_MATMUL", [f32(2, 3, 4), f32(2, 5, 4)], (2, 3, 5), table="BatchMatMulOptions", AdjX=False, AdjY=True)
 
@@ -153,8 +208,16 @@ def test_reductions_and_norms() -> None:
         one(name, [x, np.array([1], np.int32)], (2, 1, 4), table="ReducerOptions", constants=(1,), KeepDims=True)
     one("REDUCE_ANY", [x > 1, np.array([1], np.int32)], (2, 4), "bool", table="ReducerOptions", constants=(1,))
     one("L2_NORMALIZATION", [x], (2, 3, 4), table="L2NormOptions")
-    one("LOCAL_RESPONSE_NORMALIZATION", [f32(1, 2, 3, 8)], (1, 2, 3, 8), table="LocalResponseNormalizationOptions",
-        Radius=2, Bias=1.0, Alpha=0.1, Beta=0.75)  # fmt: skip
+    one(
+        "LOCAL_RESPONSE_NORMALIZATION",
+        [f32(1, 2, 3, 8)],
+        (1, 2, 3, 8),
+        table="LocalResponseNormalizationOptions",
+        Radius=2,
+        Bias=1.0,
+        Alpha=0.1,
+        Beta=0.75,
+    )
     one("CUMSUM", [x, np.array(1, np.int32)], (2, 3, 4), table="CumsumOptions", constants=(1,), Exclusive=True)
     for name in ("ARG_MAX", "ARG_MIN"):
         table = "ArgMaxOptions" if name == "ARG_MAX" else "ArgMinOptions"
@@ -173,18 +236,43 @@ def test_places_of_elements() -> None:
     one("PACK", [x, x], (2, 2, 4, 6), table="PackOptions", Axis=1, ValuesCount=2)
     one("UNPACK", [x], (4, 6), table="UnpackOptions", Axis=0, Num=2, outputs=2)
     one("SPLIT", [np.array(1, np.int32), x], (2, 2, 6), table="SplitOptions", constants=(0,), NumSplits=2, outputs=2)
-    one("SPLIT_V", [x, ints(3, -1), np.array(2, np.int32)], (2, 4, 3), table="SplitVOptions", constants=(1, 2),
-        NumSplits=2, outputs=2)  # fmt: skip
+    one(
+        "SPLIT_V",
+        [x, ints(3, -1), np.array(2, np.int32)],
+        (2, 4, 3),
+        table="SplitVOptions",
+        constants=(1, 2),
+        NumSplits=2,
+        outputs=2,
+    )
     one("SLICE", [x, ints(0, 1, 2), ints(-1, 2, 3)], (2, 2, 3), constants=(1, 2))
-    one("STRIDED_SLICE", [x, ints(0, 3, 1), ints(2, 0, 6), ints(1, -1, 2)], (2, 3, 3), table="StridedSliceOptions",
-        constants=(1, 2, 3))  # fmt: skip
-    one("STRIDED_SLICE", [x, ints(1, 0, 0), ints(2, 0, 4), ints(1, 1, 1)], (4, 4), table="StridedSliceOptions",
-        constants=(1, 2, 3), ShrinkAxisMask=1, EndMask=2)  # fmt: skip
+    one(
+        "STRIDED_SLICE",
+        [x, ints(0, 3, 1), ints(2, 0, 6), ints(1, -1, 2)],
+        (2, 3, 3),
+        table="StridedSliceOptions",
+        constants=(1, 2, 3),
+    )
+    one(
+        "STRIDED_SLICE",
+        [x, ints(1, 0, 0), ints(2, 0, 4), ints(1, 1, 1)],
+        (4, 4),
+        table="StridedSliceOptions",
+        constants=(1, 2, 3),
+        ShrinkAxisMask=1,
+        EndMask=2,
+    )
     one("PAD", [x, np.array([[0, 0], [1, 2], [3, 0]], np.int32)], (2, 7, 9), constants=(1,))
     one("PADV2", [x, np.array([[0, 0], [1, 2], [3, 0]], np.int32), f32(1)], (2, 7, 9), constants=(1, 2))
     for mode in (0, 1):
-        one("MIRROR_PAD", [x, np.array([[0, 0], [1, 2], [3, 0]], np.int32)], (2, 7, 9), table="MirrorPadOptions",
-            constants=(1,), Mode=mode)  # fmt: skip
+        one(
+            "MIRROR_PAD",
+            [x, np.array([[0, 0], [1, 2], [3, 0]], np.int32)],
+            (2, 7, 9),
+            table="MirrorPadOptions",
+            constants=(1,),
+            Mode=mode,
+        )
     one("TILE", [x, ints(1, 2, 3)], (2, 8, 18), constants=(1,))
     one("REVERSE_V2", [x, ints(1)], (2, 4, 6), constants=(1,))
     one("EXPAND_DIMS", [x, ints(1)], (2, 1, 4, 6), constants=(1,))
@@ -196,13 +284,23 @@ def test_blocks_and_lookups() -> None:
     one("SPACE_TO_DEPTH", [x], (2, 2, 3, 16), table="SpaceToDepthOptions", BlockSize=2)
     one("DEPTH_TO_SPACE", [x], (2, 8, 12, 1), table="DepthToSpaceOptions", BlockSize=2)
     one("SPACE_TO_BATCH_ND", [x, ints(2, 3), np.array([[1, 1], [0, 3]], np.int32)], (12, 3, 3, 4), constants=(1, 2))
-    one("BATCH_TO_SPACE_ND", [f32(12, 3, 3, 4), ints(2, 3), np.array([[1, 1], [0, 3]], np.int32)], (2, 4, 6, 4),
-        constants=(1, 2))  # fmt: skip
+    one(
+        "BATCH_TO_SPACE_ND",
+        [f32(12, 3, 3, 4), ints(2, 3), np.array([[1, 1], [0, 3]], np.int32)],
+        (2, 4, 6, 4),
+        constants=(1, 2),
+    )
     one("GATHER", [x, ints(1, 0, 3)], (2, 3, 6, 4), table="GatherOptions", Axis=1)
     one("GATHER_ND", [f32(5, 6), ints(1, 0, 3, 2).reshape(2, 2)], (2,))
     one("EMBEDDING_LOOKUP", [ints(1, 0, 3), f32(5, 6)], (3, 6), constants=(1,))
-    one("ONE_HOT", [ints(1, 0, 3), np.array(4, np.int32), f32(), f32()], (3, 4), table="OneHotOptions",
-        constants=(1,), Axis=-1)  # fmt: skip
+    one(
+        "ONE_HOT",
+        [ints(1, 0, 3), np.array(4, np.int32), f32(), f32()],
+        (3, 4),
+        table="OneHotOptions",
+        constants=(1,),
+        Axis=-1,
+    )
     one("DYNAMIC_UPDATE_SLICE", [f32(1, 6, 4), f32(1, 2, 4), ints(0, 5, 0)], (1, 6, 4))
 
 
@@ -211,8 +309,14 @@ def test_resizing(attrs: dict[str, Any]) -> None:
     for size in ((8, 9), (3, 2), (5, 5)):
         given = [f32(1, 5, 4, 3), ints(*size)]
         one("RESIZE_BILINEAR", given, (1, *size, 3), table="ResizeBilinearOptions", constants=(1,), **attrs)
-        one("RESIZE_NEAREST_NEIGHBOR", given, (1, *size, 3), table="ResizeNearestNeighborOptions", constants=(1,),
-            **attrs)  # fmt: skip
+        one(
+            "RESIZE_NEAREST_NEIGHBOR",
+            given,
+            (1, *size, 3),
+            table="ResizeNearestNeighborOptions",
+            constants=(1,),
+            **attrs,
+        )
 
 
 def test_quantised_operators() -> None:
@@ -221,10 +325,33 @@ def test_quantised_operators() -> None:
         one(name, [x, i8(1, 6, 6, 4)], (1, 6, 6, 4), "int8", table=table, q=Q, steps=1)
     for name in ("RELU", "RELU6"):
         one(name, [x], (1, 6, 6, 4), "int8", q=Q, steps=1)
-    one("AVERAGE_POOL_2D", [x], (1, 3, 3, 4), "int8", table="Pool2DOptions", q=Q, steps=1, Padding=1, StrideH=2,
-        StrideW=2, FilterHeight=2, FilterWidth=2)  # fmt: skip
-    one("MAX_POOL_2D", [x], (1, 3, 3, 4), "int8", table="Pool2DOptions", q=Q, Padding=0, StrideH=2, StrideW=2,
-        FilterHeight=2, FilterWidth=2)  # fmt: skip
+    one(
+        "AVERAGE_POOL_2D",
+        [x],
+        (1, 3, 3, 4),
+        "int8",
+        table="Pool2DOptions",
+        q=Q,
+        steps=1,
+        Padding=1,
+        StrideH=2,
+        StrideW=2,
+        FilterHeight=2,
+        FilterWidth=2,
+    )
+    one(
+        "MAX_POOL_2D",
+        [x],
+        (1, 3, 3, 4),
+        "int8",
+        table="Pool2DOptions",
+        q=Q,
+        Padding=0,
+        StrideH=2,
+        StrideW=2,
+        FilterHeight=2,
+        FilterWidth=2,
+    )
     one("PAD", [x, np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32)], (1, 8, 8, 4), "int8", constants=(1,), q=Q)
     one("MEAN", [x, ints(1, 2)], (1, 4), "int8", table="ReducerOptions", constants=(1,), q=Q, steps=1)
     one("CONCATENATION", [x, x], (1, 6, 6, 8), "int8", table="ConcatenationOptions", q=Q, Axis=3)
@@ -240,13 +367,31 @@ def test_network_of_pixels() -> None:
         return g.constant(RNG.integers(-500, 500, n).astype(np.int32), (scale, np.zeros(np.shape(scale)), 0))
 
     w = g.constant(i8(8, 3, 3, 3), (scales, np.zeros(8), 0))
-    y = g.op("CONV_2D", [x, w, bias(8, scales * 0.02)], ((1, 6, 6, 8), "int8", (0.03, -10)), table="Conv2DOptions",
-             Padding=0, StrideH=2, StrideW=2, FusedActivationFunction=3, DilationHFactor=1,
-             DilationWFactor=1)  # fmt: skip
+    y = g.op(
+        "CONV_2D",
+        [x, w, bias(8, scales * 0.02)],
+        ((1, 6, 6, 8), "int8", (0.03, -10)),
+        table="Conv2DOptions",
+        Padding=0,
+        StrideH=2,
+        StrideW=2,
+        FusedActivationFunction=3,
+        DilationHFactor=1,
+        DilationWFactor=1,
+    )
     w = g.constant(i8(1, 3, 3, 8), (scales, np.zeros(8), 3))
-    z = g.op("DEPTHWISE_CONV_2D", [y, w, bias(8, scales * 0.03)], ((1, 6, 6, 8), "int8", (0.05, 4)),
-             table="DepthwiseConv2DOptions", Padding=0, StrideH=1, StrideW=1, DepthMultiplier=1, DilationHFactor=1,
-             DilationWFactor=1)  # fmt: skip
+    z = g.op(
+        "DEPTHWISE_CONV_2D",
+        [y, w, bias(8, scales * 0.03)],
+        ((1, 6, 6, 8), "int8", (0.05, 4)),
+        table="DepthwiseConv2DOptions",
+        Padding=0,
+        StrideH=1,
+        StrideW=1,
+        DepthMultiplier=1,
+        DilationHFactor=1,
+        DilationWFactor=1,
+    )
     z = g.op("ADD", [y, z], ((1, 6, 6, 8), "int8", (0.06, 0)), table="AddOptions")
     z = g.op("MEAN", [z, g.constant(ints(1, 2))], ((1, 8), "int8", (0.02, 0)), table="ReducerOptions")
     w = g.constant(i8(5, 8), (0.01, 0))
@@ -263,8 +408,14 @@ def attention(g: Subgraph, x: int, length: int, keys: int, k: int, v: int, width
 
 def linear(g: Subgraph, x: int, shape: tuple[int, ...], inputs: int, kind: int = 0) -> int:
     w = g.constant(f32(shape[-1], inputs))
-    return g.op("FULLY_CONNECTED", [x, w, g.constant(f32(shape[-1]))], (shape,), table="FullyConnectedOptions",
-                KeepNumDims=True, FusedActivationFunction=kind)  # fmt: skip
+    return g.op(
+        "FULLY_CONNECTED",
+        [x, w, g.constant(f32(shape[-1]))],
+        (shape,),
+        table="FullyConnectedOptions",
+        KeepNumDims=True,
+        FusedActivationFunction=kind,
+    )
 
 
 def normalised(g: Subgraph, x: int, shape: tuple[int, ...]) -> int:
@@ -308,10 +459,13 @@ def test_network_that_loops() -> None:
     for g in (main, test, body):
         g.input((), "int32"), g.input((1, 4))
     test.outputs = [test.op("LESS", [0, test.constant(np.array(3, np.int32))], ((), "bool"))]
-    body.outputs = [body.op("ADD", [0, body.constant(np.array(1, np.int32))], ((), "int32"), table="AddOptions"),
-                    body.op("TANH", [linear(body, 1, (1, 4), 4)], ((1, 4),))]  # fmt: skip
-    main.outputs = main.op("WHILE", [0, 1], ((), "int32"), ((1, 4),), table="WhileOptions", CondSubgraphIndex=1,
-                           BodySubgraphIndex=2)  # fmt: skip
+    body.outputs = [
+        body.op("ADD", [0, body.constant(np.array(1, np.int32))], ((), "int32"), table="AddOptions"),
+        body.op("TANH", [linear(body, 1, (1, 4), 4)], ((1, 4),)),
+    ]
+    main.outputs = main.op(
+        "WHILE", [0, 1], ((), "int32"), ((1, 4),), table="WhileOptions", CondSubgraphIndex=1, BodySubgraphIndex=2
+    )
     check([main, test, body], [np.array(0, np.int32), f32(1, 4)])
 
 
@@ -320,8 +474,13 @@ def test_network_of_shapes() -> None:
     g = Subgraph()
     x = g.input((2, 3, 4))
     shape = g.op("SHAPE", [x], ((3,), "int32"), table="ShapeOptions", OutType=2)
-    first = g.op("STRIDED_SLICE", [shape, *(g.constant(ints(v)) for v in (0, 1, 1))], ((), "int32"),
-                 table="StridedSliceOptions", ShrinkAxisMask=1)  # fmt: skip
+    first = g.op(
+        "STRIDED_SLICE",
+        [shape, *(g.constant(ints(v)) for v in (0, 1, 1))],
+        ((), "int32"),
+        table="StridedSliceOptions",
+        ShrinkAxisMask=1,
+    )
     target = g.op(
         "PACK", [first, g.constant(np.array(-1, np.int32))], ((2,), "int32"), table="PackOptions", ValuesCount=2
     )
@@ -336,8 +495,16 @@ def test_network_of_shapes() -> None:
 def sizes_of(g: Subgraph, x: int, rank: int, *axes: int) -> list[int]:
     """Numbers for some of a tensor's dimensions, as converters write them."""
     shape = g.op("SHAPE", [x], ((rank,), "int32"), table="ShapeOptions", OutType=2)
-    return [g.op("STRIDED_SLICE", [shape, *(g.constant(ints(v)) for v in (a, a + 1, 1))], ((), "int32"),
-                 table="StridedSliceOptions", ShrinkAxisMask=1) for a in axes]  # fmt: skip
+    return [
+        g.op(
+            "STRIDED_SLICE",
+            [shape, *(g.constant(ints(v)) for v in (a, a + 1, 1))],
+            ((), "int32"),
+            table="StridedSliceOptions",
+            ShrinkAxisMask=1,
+        )
+        for a in axes
+    ]
 
 
 def packed(g: Subgraph, *parts: int) -> int:
@@ -361,16 +528,31 @@ def test_open_batch_of_pixels(batch: int) -> None:
         DilationWFactor=1,
         FusedActivationFunction=1,
     )
-    y = g.op("MAX_POOL_2D", [y], ((-1, 2, 2, 4),), table="Pool2DOptions", Padding=1, StrideH=2, StrideW=2,
-             FilterWidth=2, FilterHeight=2)  # fmt: skip
+    y = g.op(
+        "MAX_POOL_2D",
+        [y],
+        ((-1, 2, 2, 4),),
+        table="Pool2DOptions",
+        Padding=1,
+        StrideH=2,
+        StrideW=2,
+        FilterWidth=2,
+        FilterHeight=2,
+    )
     (n,) = sizes_of(g, y, 4, 0)
     flat = g.op("RESHAPE", [y, packed(g, n, g.constant(np.array(16, np.int32)))], ((-1, 16),))
     other = g.op("RESHAPE", [y, g.constant(ints(-1, 16))], ((-1, 16),))
     one = g.constant(np.array(1, np.int32))
     again = g.op("TILE", [g.constant(f32(1, 5)), packed(g, n, one)], ((-1, 5),))
     full = g.op("FILL", [packed(g, n, one), g.constant(np.float32(2.5))], ((-1, 1),))
-    row = g.op("STRIDED_SLICE", [flat, *(g.constant(ints(*v)) for v in ((-1, 0), (0, 3), (1, 1)))], ((-1, 3),),
-               table="StridedSliceOptions", BeginMask=2, EndMask=1)  # fmt: skip
+    row = g.op(
+        "STRIDED_SLICE",
+        [flat, *(g.constant(ints(*v)) for v in ((-1, 0), (0, 3), (1, 1)))],
+        ((-1, 3),),
+        table="StridedSliceOptions",
+        BeginMask=2,
+        EndMask=1,
+    )
     parts = [linear(g, flat, (-1, 5), 16), again, full, other]
     g.outputs = [g.op("CONCATENATION", parts, ((-1, 27),), table="ConcatenationOptions", Axis=1), row]
     check(g, [f32(batch, 8, 8, 3)])
@@ -385,8 +567,13 @@ def test_open_length_of_words(batch: int, length: int) -> None:
     x = g.op("GATHER", [g.constant(f32(11, 8)), words], (shape,), table="GatherOptions", Axis=0)
     b, n = sizes_of(g, words, 2, 0, 1)
     zero, one, two, four = (g.constant(np.array(v, np.int32)) for v in (0, 1, 2, 4))
-    places = g.op("GATHER", [g.constant(f32(9, 8)), g.op("RANGE", [zero, n, one], ((-1,), "int32"))], ((-1, 8),),
-                  table="GatherOptions", Axis=0)  # fmt: skip
+    places = g.op(
+        "GATHER",
+        [g.constant(f32(9, 8)), g.op("RANGE", [zero, n, one], ((-1,), "int32"))],
+        ((-1, 8),),
+        table="GatherOptions",
+        Axis=0,
+    )
     x = g.op("ADD", [x, places], (shape,), table="AddOptions")
     heads = []
     for _ in range(3):

@@ -57,8 +57,20 @@ def expected(x, w, m, q, k):
     rows = np.exp(product - product.max(1, keepdims=True))
     p = q.astype(np.int64) @ k.astype(np.int64)
     half = c.astype(np.float32).astype(np.float16)
-    return (c, gelu, half, p, rows / rows.sum(1, keepdims=True), c.mean((2, 3)), c.max(1), c.cumsum(1),
-            p.argmax(1), np.tanh(c), 1 / (1 + np.exp(-c)), q.T)  # fmt: skip
+    return (
+        c,
+        gelu,
+        half,
+        p,
+        rows / rows.sum(1, keepdims=True),
+        c.mean((2, 3)),
+        c.max(1),
+        c.cumsum(1),
+        p.argmax(1),
+        np.tanh(c),
+        1 / (1 + np.exp(-c)),
+        q.T,
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)

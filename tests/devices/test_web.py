@@ -84,8 +84,15 @@ def opened_in_browser(folder: Path, profile: Path, *options: str, sent: Any = ()
     handler = functools.partial(type("", (Posting,), {"posted": posted, "sent": sent}), directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        command = [str(browser), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
-                   *options, f"http://127.0.0.1:{server.server_port}/"]  # fmt: skip
+        command = [
+            str(browser),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={profile}",
+            *options,
+            f"http://127.0.0.1:{server.server_port}/",
+        ]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
 
             def answer() -> Any:
@@ -121,23 +128,41 @@ def test_a_kernel_takes_typed_arrays_of_any_length(tmp_path: Path) -> None:
     weft.build(function, target="wasm32").export_library(tmp_path / "axpy.wasm")
     rng = np.random.default_rng(7)
     rows = [[rng.standard_normal(size).astype("float32").tolist() for _ in range(2)] for size in SIZES]
-    found = node(tmp_path, """
+    found = node(
+        tmp_path,
+        """
 const axpy = (await weft.load("axpy.wasm")).getFunction("axpy");
 answer(given.map(([a, b]) => {
   const c = weft.zeros([a.length]);
   axpy(weft.tensor(Float32Array.from(a)), weft.tensor(Float32Array.from(b)), c);
   return plain(c.data);
-}));""", rows)  # fmt: skip
+}));""",
+        rows,
+    )
     for (a, b), c in zip(rows, found, strict=True):
         np.testing.assert_allclose(c, np.float64(a) * 2 + np.float64(b), rtol=1e-6, atol=1e-6)
 
 
 FUNCTIONS = {
-    "exp": np.exp, "log": lambda x: np.log(np.abs(x) + 1), "sin": np.sin, "cos": np.cos, "tan": np.tan, "tanh": np.tanh,
-    "sinh": np.sinh, "cosh": np.cosh, "atan": np.arctan, "floor": np.floor, "ceil": np.ceil, "round": np.round,
-    "sqrt": lambda x: np.sqrt(np.abs(x)), "exp2": np.exp2, "log2": lambda x: np.log2(np.abs(x) + 1),
-    "log1p": lambda x: np.log1p(np.abs(x)), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "asinh": np.arcsinh,
-}  # fmt: skip
+    "exp": np.exp,
+    "log": lambda x: np.log(np.abs(x) + 1),
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "tanh": np.tanh,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "atan": np.arctan,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.round,
+    "sqrt": lambda x: np.sqrt(np.abs(x)),
+    "exp2": np.exp2,
+    "log2": lambda x: np.log2(np.abs(x) + 1),
+    "log1p": lambda x: np.log1p(np.abs(x)),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "asinh": np.arcsinh,
+}
 OF_POSITIVE = {"log": 1.0, "log2": 1.0, "log1p": 0.0, "sqrt": 0.0}
 
 
@@ -154,13 +179,17 @@ def test_functions_of_a_real_number(tmp_path: Path, dtype: str) -> None:
     weft.build(weft.IRModule(functions), target="wasm32").export_library(tmp_path / "functions.wasm")
     values = np.random.default_rng(3).uniform(-3, 3, 37).astype(dtype)
     array = {"float32": "Float32Array", "float64": "Float64Array"}[dtype]
-    found = node(tmp_path, f"""
+    found = node(
+        tmp_path,
+        f"""
 const [values, names] = given, module = await weft.load("functions.wasm");
 answer(names.map((name) => {{
   const y = weft.zeros([37], "{dtype}");
   module.getFunction(name)(weft.tensor({array}.from(values)), y);
   return plain(y.data);
-}}));""", [values.tolist(), list(FUNCTIONS)])  # fmt: skip
+}}));""",
+        [values.tolist(), list(FUNCTIONS)],
+    )
     tolerance = 2e-6 if dtype == "float32" else 1e-13
     for (name, reference), y in zip(FUNCTIONS.items(), found, strict=True):
         np.testing.assert_allclose(y, reference(np.float64(values)), rtol=tolerance, atol=tolerance, err_msg=name)
@@ -177,7 +206,9 @@ return (y, total)
     rng = np.random.default_rng(1)
     w = rng.standard_normal((24, 9)).astype("float32")
     rows = [rng.standard_normal((n, 24)).astype("float32") for n in (0, 1, 2, 5, 33)]
-    found, trace = node(tmp_path, """
+    found, trace = node(
+        tmp_path,
+        """
 const main = (await weft.load(new Uint8Array(readFileSync("model.wasm")))).getFunction("main");
 const [w, rows] = given, found = rows.map((r) => {
   const x = weft.tensor(Float32Array.from(r), [r.length / 24, 24]);
@@ -185,7 +216,8 @@ const [w, rows] = given, found = rows.map((r) => {
   return [y.shape, y.dtype, plain(y.toTypedArray()), total.dtype, plain(total.data)];
 });
 try { main(weft.zeros([2, 23]), weft.zeros([24, 9])); } catch (e) { answer([found, e.trace]); }""",
-        [w.ravel().tolist(), [r.ravel().tolist() for r in rows]])  # fmt: skip
+        [w.ravel().tolist(), [r.ravel().tolist() for r in rows]],
+    )
     assert "main" in trace
     for x, (shape, dtype, y, wide, total) in zip(rows, found, strict=True):
         e = np.exp(np.float64(x) @ np.float64(w))
@@ -213,13 +245,16 @@ def scale(x: T.Buffer((5,), "float32"), y: T.Buffer((5,), "float32"), factor: T.
 
 
 def test_wrong_arguments_are_refused_by_name(add: Path) -> None:
-    shape, dtype, count, kind, unknown, later = node(add, """
+    shape, dtype, count, kind, unknown, later = node(
+        add,
+        """
 const module = await weft.load("add.wasm"), f = module.getFunction("add"), x = weft.zeros([5]);
 const wrong = (g) => raised(g);
 answer([
   wrong(() => f(x, x, weft.zeros([4]))), wrong(() => f(x, weft.zeros([5], "int32"), x)), wrong(() => f(x, x)),
   wrong(() => f(x, x, 1)), wrong(() => module.getFunction("sub")), (f(x, x, x), plain(x.data)),
-]);""")  # fmt: skip
+]);""",
+    )
     for error, part in ((shape, "c.shape[0]"), (dtype, "b.dtype"), (count, "3 arguments"), (kind, "argument #2")):
         assert error[:2] == ["WeftError", "InvalidArgument"] and part in error[2], error
     assert unknown == ["WeftError", "InvalidArgument", "this module has no function 'sub'"]
@@ -227,7 +262,9 @@ answer([
 
 
 def test_what_javascript_gives_is_checked_before_it_arrives(add: Path) -> None:
-    found = node(add, """
+    found = node(
+        add,
+        """
 await weft.start();
 const x = weft.zeros([2]), id = weft.registerFunction("test.id", (v) => v);
 const same = weft.getGlobalFunction("test.id"), gone = weft.zeros([1]);
@@ -239,14 +276,17 @@ answer([
   raised(() => same({})), raised(() => same(2n ** 63n)), raised(() => same(gone)),
   raised(() => weft.getGlobalFunction("test.none")), raised(() => weft.registerFunction("test.id", () => 0)),
   raised(() => weft.zeros([2 ** 20, 2 ** 20])), raised(() => weft.zeros([2 ** 32])),
-]);""")  # fmt: skip
+]);""",
+    )
     assert all(e is not None and e[0] == "WeftError" and e[1] and e[2] for e in found), found
     assert "float31" in found[0][2] and "[2,2] has 4 elements" in found[1][2] and "disposed" in found[9][2]
 
 
 def test_values_come_back_as_they_went(add: Path) -> None:
     values = [0, -1, 2**53 - 1, -1.5, True, False, None, "", "seven!!", "München 東京 🙂", [1, ["a", None], 2.5], []]
-    found, wide, nested, shape = node(add, """
+    found, wide, nested, shape = node(
+        add,
+        """
 await weft.start();
 weft.registerFunction("test.same", (v) => v);
 weft.registerFunction("test.apply", (f, ...rest) => f(...rest));
@@ -255,14 +295,18 @@ const big = [2n ** 62n, -(2n ** 63n)].map((v) => String(same(v)));
 const t = same(weft.tensor(new Int16Array([1, -2, 3, 4, 5, 6]), [2, 3]));
 const values = given.map((v) => same(v));
 answer([values, big, apply((a, b) => a * b, 6, 7), [t.shape, t.dtype, plain(t.data)]]);
-""", values)  # fmt: skip
+""",
+        values,
+    )
     assert found == values
     assert wide == [str(2**62), str(-(2**63))] and nested == 42
     assert shape == [[2, 3], "int16", [1, -2, 3, 4, 5, 6]]
 
 
 def test_kernels_call_javascript_and_its_errors_arrive(add: Path) -> None:
-    result, error, promise, before = node(add, """
+    result, error, promise, before = node(
+        add,
+        """
 const loaded = async () => (await weft.load("add.wasm")).getFunction("scale");
 const scale = await loaded(), x = weft.tensor(new Float32Array([1, 2, 3, 4, 5])), y = weft.zeros([5]);
 const before = raised(() => scale(x, y, 1.5));
@@ -274,7 +318,8 @@ let cause = null;
 try { (await loaded())(x, y, 1.5); } catch (e) { cause = [e.kind, e.message, e.cause instanceof RangeError]; }
 weft.registerFunction("test.scale", async () => 1, { override: true });
 const later = await loaded();
-answer([result, cause, raised(() => later(x, y, 1.5)), before]);""")  # fmt: skip
+answer([result, cause, raised(() => later(x, y, 1.5)), before]);""",
+    )
     assert result == [5.5, 7.0, 8.5, 10.0, 11.5]
     assert error == ["RangeError", "no 5", True]
     assert "promise" in promise[2] and "test.scale" in before[2]
@@ -300,13 +345,18 @@ def test_a_model_that_asks_for_what_is_not_there_is_refused(tmp_path: Path) -> N
     with builder.function("main", [x], pure=False):
         builder.emit_func_output(builder.emit(relax.call_packed(create, x, ones, sinfo_args=relax.ObjectStructInfo())))
     relax.build(builder.get(), "wasm32").export_library(tmp_path / "model.wasm")
-    kind, text = node(tmp_path, """
-try { (await weft.load("model.wasm")).getFunction("main"); } catch (e) { answer([e.kind, e.message]); }""")  # fmt: skip
+    kind, text = node(
+        tmp_path,
+        """
+try { (await weft.load("model.wasm")).getFunction("main"); } catch (e) { answer([e.kind, e.message]); }""",
+    )
     assert kind == "ExecutableError" and create in text
 
 
 def test_memory_is_given_back(add: Path) -> None:
-    before, after, held, left = node(add, """
+    before, after, held, left = node(
+        add,
+        """
 import v8 from "node:v8";
 import vm from "node:vm";
 v8.setFlagsFromString("--expose-gc");
@@ -324,7 +374,8 @@ for (let i = 0; i < 10000; ++i) weft.zeros([5]); // which the collector gives ba
 const held = live()[0];
 vm.runInNewContext("gc")();
 await new Promise((go) => setTimeout(go));
-answer([before, after, held, live()[0]]);""")  # fmt: skip
+answer([before, after, held, live()[0]]);""",
+    )
     assert after == before and held > after and left - before < (held - before) / 10
 
 
@@ -461,14 +512,18 @@ def test_minilm_gives_the_answers_of_other_machines(minilm: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     rng = np.random.default_rng(5)
     rows = [[101, *rng.integers(1000, 30000, n).tolist(), 102] for n in (0, 1, 6, 13, 61)]
-    found = node(minilm, """
+    found = node(
+        minilm,
+        """
 const main = (await weft.load("minilm.wasm")).getFunction("main");
 answer(given.map((ids) => {
   const shape = [1, ids.length], ones = new BigInt64Array(ids.length).fill(1n);
   const x = weft.tensor(BigInt64Array.from(ids, BigInt), shape);
   const [tokens, sentence] = main(x, weft.tensor(ones, shape), weft.zeros(shape, "int64"));
   return [tokens.shape, plain(sentence.data)];
-}));""", rows)  # fmt: skip
+}));""",
+        rows,
+    )
     session = onnxruntime.InferenceSession(str(minilm / "minilm.onnx"))
     for ids, (shape, vector) in zip(rows, found, strict=True):
         x = np.array([ids], np.int64)
@@ -482,13 +537,28 @@ def test_the_tokenizer_is_the_trained_one(minilm: Path) -> None:
     from examples.minilm.corpus import sentences
     from examples.minilm.network import load_tokenizer
 
-    odd = ["", " ", "Ünïcödé — naïve café", "東京タワー", "a" * 101, "don't stop-it: 3.14!",
-           "\u0000\u200bzero\tw", "🙂 ok", "x" * 99 + " y", "word " * 400, "Straße İstanbul Σίσυφος"]  # fmt: skip
+    odd = [
+        "",
+        " ",
+        "Ünïcödé — naïve café",
+        "東京タワー",
+        "a" * 101,
+        "don't stop-it: 3.14!",
+        "\u0000\u200bzero\tw",
+        "🙂 ok",
+        "x" * 99 + " y",
+        "word " * 400,
+        "Straße İstanbul Σίσυφος",
+    ]
     texts = [*odd, *(s.text for s in sentences())]
-    found = node(minilm, f"""
+    found = node(
+        minilm,
+        f"""
 import {{ WordPiece }} from "{(ROOT / "web/src/wordpiece.js").as_uri()}";
 const tokenizer = new WordPiece(JSON.parse(readFileSync("site/vocabulary.json")));
-answer(given.map((text) => tokenizer.encode(text)));""", texts)  # fmt: skip
+answer(given.map((text) => tokenizer.encode(text)));""",
+        texts,
+    )
     tokenizer = load_tokenizer()
     for text, ids in zip(texts, found, strict=True):
         assert ids == tokenizer.encode(text).ids, text

@@ -57,8 +57,10 @@ class Plan(NamedTuple):
 
     def arrays(self, memory, arguments):
         """The arguments as they are afterwards."""
-        return [a if i is None else np.frombuffer(memory[i], a.dtype)[: a.size].reshape(a.shape)
-                for i, a in zip(self.results, arguments, strict=True)]  # fmt: skip
+        return [
+            a if i is None else np.frombuffer(memory[i], a.dtype)[: a.size].reshape(a.shape)
+            for i, a in zip(self.results, arguments, strict=True)
+        ]
 
 
 def planned(scheduled, arguments):
@@ -127,9 +129,12 @@ EXACT = {
     "64 bits copied": (lambda v: v, WIDE, lambda v: v),
     "64 bits to a float": (lambda v: v.astype("float32"), WIDE, lambda v: v.astype("float32")),
     "64 bits cut": (lambda v: v.astype("int32"), WIDE, lambda v: v.astype("int32")),
-    "to an integer": (lambda v: (v * tir.const(1e9, "float32")).astype("int32"), FLOATS,
-                      lambda v: np.clip(np.float64(v * np.float32(1e9)), -(2**31), 2**31 - 1).astype("int32")),
-}  # fmt: skip
+    "to an integer": (
+        lambda v: (v * tir.const(1e9, "float32")).astype("int32"),
+        FLOATS,
+        lambda v: np.clip(np.float64(v * np.float32(1e9)), -(2**31), 2**31 - 1).astype("int32"),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -141,9 +146,15 @@ def test_integers(adapter, name):
 
 
 CLOSE = {
-    "exp": np.exp, "tanh": np.tanh, "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "fabs": np.abs, "floor": np.floor,
-    "round": np.round, "sin": np.sin, "erf": np.vectorize(math.erf),
-}  # fmt: skip
+    "exp": np.exp,
+    "tanh": np.tanh,
+    "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
+    "fabs": np.abs,
+    "floor": np.floor,
+    "round": np.round,
+    "sin": np.sin,
+    "erf": np.vectorize(math.erf),
+}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

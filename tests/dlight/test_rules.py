@@ -127,13 +127,21 @@ def test_the_interpreter_agrees():
 
 
 TAKEN = [
-    (dl.gpu.Matmul(), matmul), (dl.gpu.Matmul(), batched), (dl.gpu.GEMV(), gemv), (dl.gpu.Reduction(), total),
-    (dl.gpu.Reduction(), gemv), (dl.gpu.GeneralReduction(), softmax), (dl.gpu.Transpose(), transpose),
-    (dl.gpu.GEMV(), few), (dl.gpu.Reduction(), few), (Elementwise(), many),
+    (dl.gpu.Matmul(), matmul),
+    (dl.gpu.Matmul(), batched),
+    (dl.gpu.GEMV(), gemv),
+    (dl.gpu.Reduction(), total),
+    (dl.gpu.Reduction(), gemv),
+    (dl.gpu.GeneralReduction(), softmax),
+    (dl.gpu.Transpose(), transpose),
+    (dl.gpu.GEMV(), few),
+    (dl.gpu.Reduction(), few),
+    (Elementwise(), many),
     (dl.gpu.Reduction(selective=True), lambda: total(300, 600)),
-    (dl.gpu.LowBatchGEMV(), few_rows), (dl.gpu.RMSNorm(), rms_norm),
+    (dl.gpu.LowBatchGEMV(), few_rows),
+    (dl.gpu.RMSNorm(), rms_norm),
     *[(dl.gpu.Fallback(), f) for f in (elementwise, matmul, softmax, transpose, everything)],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("rule", "graph"), TAKEN, ids=lambda v: getattr(v, "__name__", type(v).__name__))
@@ -170,8 +178,9 @@ def test_products_are_staged_ahead(blocks, monkeypatch):
     assert len(waits) == 1 and loads
     threads = {n.loop_var: n.thread_binding.thread_tag for n in ir.find(kernel.body, tir.For) if n.thread_binding}
     for load in ir.find(tuple(loads), tir.BufferLoad):
-        moved = [{v: np.asarray(int(threads.get(v) == "threadIdx.x") * n) for v in used_vars(*load.indices)}
-                 for n in (1, 0)]  # fmt: skip
+        moved = [
+            {v: np.asarray(int(threads.get(v) == "threadIdx.x") * n) for v in used_vars(*load.indices)} for n in (1, 0)
+        ]
         one, zero = (int(values_at(load.indices[0], at)) for at in moved)
         assert one - zero == 1
 
@@ -192,13 +201,23 @@ def test_few_results_are_sums_of_parts(graph):
 
 
 REFUSED = [
-    (dl.gpu.Matmul(), gemv), (dl.gpu.Matmul(), elementwise), (dl.gpu.GEMV(), total), (dl.gpu.GEMV(), elementwise),
-    (Elementwise(), elementwise), (Elementwise(), total), (Elementwise(), lambda: elementwise(1021, 1023)),
-    (dl.gpu.Reduction(), softmax), (dl.gpu.GeneralReduction(), elementwise), (dl.gpu.Transpose(), elementwise),
-    (dl.cpu.GEMV(), total), (dl.cpu.Reduction(), softmax), (dl.gpu.Reduction(selective=True), few),
+    (dl.gpu.Matmul(), gemv),
+    (dl.gpu.Matmul(), elementwise),
+    (dl.gpu.GEMV(), total),
+    (dl.gpu.GEMV(), elementwise),
+    (Elementwise(), elementwise),
+    (Elementwise(), total),
+    (Elementwise(), lambda: elementwise(1021, 1023)),
+    (dl.gpu.Reduction(), softmax),
+    (dl.gpu.GeneralReduction(), elementwise),
+    (dl.gpu.Transpose(), elementwise),
+    (dl.cpu.GEMV(), total),
+    (dl.cpu.Reduction(), softmax),
+    (dl.gpu.Reduction(selective=True), few),
     (dl.gpu.LowBatchGEMV(), matmul),
-    (dl.gpu.LowBatchGEMV(2), few_rows), (dl.gpu.RMSNorm(), softmax),
-]  # fmt: skip
+    (dl.gpu.LowBatchGEMV(2), few_rows),
+    (dl.gpu.RMSNorm(), softmax),
+]
 
 
 @pytest.mark.parametrize(("rule", "graph"), REFUSED, ids=lambda v: getattr(v, "__name__", type(v).__name__))

@@ -35,14 +35,24 @@ def test_non_max_suppression(center):
     """Two images, three classes, limits as inputs; how many are left is known only afterwards."""
     rng = np.random.default_rng(8)
     node = helper.make_node("NonMaxSuppression", ["b", "s", "k", "o", "l"], ["y"], center_point_box=center)
-    types = {"b": ("float32", ["i", "n", 4]), "s": ("float32", ["i", 3, "n"]),
-             "k": ("int64", [1]), "o": ("float32", [1]), "l": ("float32", [1])}  # fmt: skip
+    types = {
+        "b": ("float32", ["i", "n", 4]),
+        "s": ("float32", ["i", 3, "n"]),
+        "k": ("int64", [1]),
+        "o": ("float32", [1]),
+        "l": ("float32", [1]),
+    }
     graph = model([node], types, {"y": ("int64", ["found", 3])})
     found, oracle = weft.Session(graph), onnxruntime.InferenceSession(graph.SerializeToString())
     for images, n, least in ((2, 60, 0.3), (1, 1, 0.0), (1, 20, 2.0)):
         boxes = np.concatenate([rng.uniform(0, 60, (images, n, 2)), rng.uniform(5, 60, (images, n, 2))], 2)
-        feeds = {"b": boxes.astype(np.float32), "s": rng.random((images, 3, n), np.float32), "k": np.array([9]),
-                 "o": np.array([0.4], np.float32), "l": np.array([least], np.float32)}  # fmt: skip
+        feeds = {
+            "b": boxes.astype(np.float32),
+            "s": rng.random((images, 3, n), np.float32),
+            "k": np.array([9]),
+            "o": np.array([0.4], np.float32),
+            "l": np.array([least], np.float32),
+        }
         np.testing.assert_array_equal(found.run(feeds)[0].numpy(), oracle.run(None, feeds)[0])
 
 
@@ -52,8 +62,12 @@ def test_an_overlap_that_is_no_share_is_refused(share):
     types = {"b": ("float32", [1, "n", 4]), "s": ("float32", [1, 1, "n"]), "k": ("int64", [1])}
     node = helper.make_node("NonMaxSuppression", ["b", "s", "k", "o"], ["y"])
     out = {"y": ("int64", ["found", 3])}
-    feeds = {"b": np.array([[[0, 0, 1, 1], [0, 0, 1, 2]]], np.float32), "s": np.array([[[0.5, 0.4]]], np.float32),
-             "k": np.array([9]), "o": np.array([share], np.float32)}  # fmt: skip
+    feeds = {
+        "b": np.array([[[0, 0, 1, 1], [0, 0, 1, 2]]], np.float32),
+        "s": np.array([[[0.5, 0.4]]], np.float32),
+        "k": np.array([9]),
+        "o": np.array([share], np.float32),
+    }
     session = weft.Session(model([node], {**types, "o": ("float32", [1])}, out))
     refuses(weft.WeftError, "iou_threshold outside of 0 to 1", session.run, feeds)
     assert session.run({**feeds, "o": np.array([0.4], np.float32)})[0].shape == (1, 3)

@@ -38,9 +38,16 @@ def attention() -> onnx.ModelProto:
         ot = Transpose <perm = [0, 2, 1, 3]> (o); flat = Reshape(ot, merged);
         positions = Slice(table, from, t1, axis); h = Add(flat, positions); y = LayerNormalization(h, g)""")
     weights = {
-        "zero": np.int64(0), "one": np.int64(1), "axis": np.array([0]), "heads": np.array([2, 4]),
-        "minus": np.array([-1]), "from": np.array([0]), "w": f32(8, 8), "table": f32(16, 8), "g": f32(8),
-    }  # fmt: skip
+        "zero": np.int64(0),
+        "one": np.int64(1),
+        "axis": np.array([0]),
+        "heads": np.array([2, 4]),
+        "minus": np.array([-1]),
+        "from": np.array([0]),
+        "w": f32(8, 8),
+        "table": f32(16, 8),
+        "g": f32(8),
+    }
     return model_of(nodes, {"x": f32(2, 3, 8)}, ["y"], 17, weights, {"x": ["batch", "time", 8]})
 
 

@@ -238,8 +238,14 @@ def test_operator_newer_than_the_opset() -> None:
     ],
 )
 def test_nodes_that_are_wrong(nodes: Any, parts: list[str]) -> None:
-    weights = {"five": np.array([5]), "four": f32(4), "zero": np.array([0]), "scale": np.array([1, 2], np.float32),
-               "half": f32(1), "yes": np.array([True])}  # fmt: skip
+    weights = {
+        "five": np.array([5]),
+        "four": f32(4),
+        "zero": np.array([0]),
+        "scale": np.array([1, 2], np.float32),
+        "half": f32(1),
+        "yes": np.array([True]),
+    }
     refuse(of(*nodes, **weights), "ONNX node 0", *parts)
 
 

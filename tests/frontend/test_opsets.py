@@ -486,11 +486,16 @@ def test_attributes_of_opsets_before_7() -> None:
 
 
 TRIED = {
-    "Affine": {"alpha": 2.0, "beta": -1.0}, "ParametricSoftplus": {"alpha": 2.0, "beta": 3.0}, "MemcpyToHost": {},
-    "ScaledTanh": {"alpha": 2.0, "beta": 0.3}, "Scale": {"scale": 2.0}, "ImageScaler": {"bias": [1.0, -2.0, 3.0]},
-    "Crop": {"border": [1, 0, 2, 1]}, "ThresholdedRelu": {"alpha": 0.3},
+    "Affine": {"alpha": 2.0, "beta": -1.0},
+    "ParametricSoftplus": {"alpha": 2.0, "beta": 3.0},
+    "MemcpyToHost": {},
+    "ScaledTanh": {"alpha": 2.0, "beta": 0.3},
+    "Scale": {"scale": 2.0},
+    "ImageScaler": {"bias": [1.0, -2.0, 3.0]},
+    "Crop": {"border": [1, 0, 2, 1]},
+    "ThresholdedRelu": {"alpha": 0.3},
     "MeanVarianceNormalization": {"across_channels": 1},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("opset", [7, 8])

@@ -46,11 +46,15 @@ GREATEST = 127 if Target("llvm").machine.adds_four_bytes else 63
 def qlinear_conv(dtype, x_zero, w_zero=0):
     info = np.iinfo(dtype)
     weights = {
-        "xs": np.float32(0.04), "xz": np.array(x_zero, dtype), "ws": RNG.uniform(0.005, 0.02, 24).astype(np.float32),
-        "w": RNG.integers(-GREATEST, GREATEST + 1, (24, 5, 3, 3)).astype(np.int8), "wz": np.full(24, w_zero, np.int8),
-        "ys": np.float32(0.3), "yz": np.array((info.min + info.max + 1) // 2, dtype),
+        "xs": np.float32(0.04),
+        "xz": np.array(x_zero, dtype),
+        "ws": RNG.uniform(0.005, 0.02, 24).astype(np.float32),
+        "w": RNG.integers(-GREATEST, GREATEST + 1, (24, 5, 3, 3)).astype(np.int8),
+        "wz": np.full(24, w_zero, np.int8),
+        "ys": np.float32(0.3),
+        "yz": np.array((info.min + info.max + 1) // 2, dtype),
         "b": RNG.integers(-900, 900, 24).astype(np.int32),
-    }  # fmt: skip
+    }
     inputs = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
     node = helper.make_node("QLinearConv", inputs, ["y"], pads=[1, 1, 1, 1], strides=[1, 2])
     shape = ["n", 5, 9, 8]
@@ -69,10 +73,14 @@ def test_qlinear_conv(dtype, zero):
 def test_qlinear_matmul(dtype):
     info = np.iinfo(dtype)
     weights = {
-        "as": np.float32(0.02), "az": np.array(info.min + 120, dtype), "bs": np.float32(0.01), "bz": np.int8(0),
-        "b": RNG.integers(-GREATEST, GREATEST + 1, (33, 40)).astype(np.int8), "ys": np.float32(0.05),
+        "as": np.float32(0.02),
+        "az": np.array(info.min + 120, dtype),
+        "bs": np.float32(0.01),
+        "bz": np.int8(0),
+        "b": RNG.integers(-GREATEST, GREATEST + 1, (33, 40)).astype(np.int8),
+        "ys": np.float32(0.05),
         "yz": np.array(info.min + 128, dtype),
-    }  # fmt: skip
+    }
     node = helper.make_node("QLinearMatMul", ["a", "as", "az", "b", "bs", "bz", "ys", "yz"], ["y"])
     proto = onnx_models.model([node], {"a": (dtype, ["n", 33])}, {"y": (dtype, None)}, weights)
     compare(proto, {"a": RNG.integers(info.min, info.max + 1, (7, 33)).astype(dtype)}, 1)
@@ -137,10 +145,12 @@ def test_an_integer_product_of_two_inputs(shapes):
 
 def test_weights_of_qdq_models_stay_bytes():
     weights = {
-        "xs": np.float32(0.05), "xz": np.uint8(128),
+        "xs": np.float32(0.05),
+        "xz": np.uint8(128),
         "w": RNG.integers(-GREATEST, GREATEST + 1, (40, 48)).astype(np.int8),
-        "ws": RNG.uniform(0.001, 0.01, 48).astype(np.float32), "wz": np.zeros(48, np.int8),
-    }  # fmt: skip
+        "ws": RNG.uniform(0.001, 0.01, 48).astype(np.float32),
+        "wz": np.zeros(48, np.int8),
+    }
     nodes = onnx_models.onnx_nodes("""
         q = QuantizeLinear(x, xs, xz); d = DequantizeLinear(q, xs, xz); dw = DequantizeLinear <axis = 1> (w, ws, wz);
         y = MatMul(d, dw)""")

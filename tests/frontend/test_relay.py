@@ -144,8 +144,11 @@ class Net(torch.nn.Module):
 @pytest.mark.parametrize("form", ["traced", "module", "exported"])
 def test_a_network_of_pytorch(form):
     net, x = Net().eval(), torch.randn(2, 3, 8, 8)
-    made = {"traced": lambda: torch.jit.trace(net, x), "module": lambda: net,
-            "exported": lambda: torch.export.export(net, (x,))}[form]()  # fmt: skip
+    made = {
+        "traced": lambda: torch.jit.trace(net, x),
+        "module": lambda: net,
+        "exported": lambda: torch.export.export(net, (x,)),
+    }[form]()
     mod, params = relay.frontend.from_pytorch(made, [("input0", (2, 3, 8, 8))])
     assert mod["main"].params[0].name_hint == "input0"
     assert {"conv.weight", "norm.running_mean", "head.bias"} <= set(params)
@@ -153,11 +156,16 @@ def test_a_network_of_pytorch(form):
     np.testing.assert_allclose(got.numpy(), net(x).detach().numpy(), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "says"), [
-    ("test_unique_sorted_without_axis", r"R\.unique"), ("test_string_concat", "StringConcat has no form"),
-    ("test_sequence_insert_at_back", "no type in Relay"), ("test_optional_get_element_sequence", "no type in Relay"),
-    ("test_resize_upsample_sizes_nearest_not_larger", "an attribute depends on a symbolic dimension"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("test_unique_sorted_without_axis", r"R\.unique"),
+        ("test_string_concat", "StringConcat has no form"),
+        ("test_sequence_insert_at_back", "no type in Relay"),
+        ("test_optional_get_element_sequence", "no type in Relay"),
+        ("test_resize_upsample_sizes_nearest_not_larger", "an attribute depends on a symbolic dimension"),
+    ],
+)
 def test_what_relay_has_no_values_for_is_refused_by_name(suite, name, says):
     refuses(error.UnsupportedOperator, says, relay.frontend.from_onnx, suite[name].model)
 

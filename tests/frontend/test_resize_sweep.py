@@ -52,8 +52,9 @@ def draw(seed: int) -> tuple[dict[str, Any], np.ndarray, dict[str, Any], int, se
         inputs["scales"] = [r.choice((0.25, 0.5, 0.75, 1.25, 1.5, 2.0, 3.0)) if a in moved else 1.0 for a in axes]
     else:
         sizes = (1, 2, 3, 4, 6, 9) if mode != "nearest" else (1, 2, 3)
-        inputs["sizes"] = [r.choice(sizes) * (shape[a] if mode == "nearest" else 1) if a in moved else shape[a]
-                           for a in axes]  # fmt: skip
+        inputs["sizes"] = [
+            r.choice(sizes) * (shape[a] if mode == "nearest" else 1) if a in moved else shape[a] for a in axes
+        ]
         if opset >= 18 and mode != "nearest":
             attrs["keep_aspect_ratio_policy"] = r.choice(("stretch", "not_larger", "not_smaller"))
     if opset >= 13:  # before, all but the last must be given
@@ -69,9 +70,12 @@ def model(attrs: dict[str, Any], x: np.ndarray, inputs: dict[str, Any], opset: i
         names.pop()
     shape = [f"d{i}" for i in range(x.ndim)] if named else x.shape
     graph = helper.make_graph(
-        [helper.make_node("Resize", ["x", *names], ["y"], **attrs)], "g",
-        [helper.make_tensor_value_info("x", 1, shape)], [helper.make_tensor_value_info("y", 1, None)], weights,
-    )  # fmt: skip
+        [helper.make_node("Resize", ["x", *names], ["y"], **attrs)],
+        "g",
+        [helper.make_tensor_value_info("x", 1, shape)],
+        [helper.make_tensor_value_info("y", 1, None)],
+        weights,
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
 

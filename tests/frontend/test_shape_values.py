@@ -254,14 +254,26 @@ def test_comparisons_fold_only_when_proved() -> None:
 def test_padding_that_float_arithmetic_of_sizes_gives() -> None:
     """What keeps sizes the same in many networks: known sizes give known frames, others are computed at run time."""
     nodes = [
-        node("Shape", ["x"], ["sizes"]), node("Slice", ["sizes", "two", "four"], ["hw"]),
-        node("Cast", ["hw"], ["real"], to=TensorProto.FLOAT), node("Mod", ["real", "three"], ["rest"], fmod=1),
-        node("Sub", ["wanted", "rest"], ["more"]), node("Clip", ["more", "zero"], ["clipped"]),
-        node("Cast", ["clipped"], ["ends"], to=TensorProto.INT64), node("Concat", ["begins", "ends"], ["pads"], axis=0),
-        node("Pad", ["x", "pads"], ["p"]), node("Conv", ["p", "w"], ["y"], strides=[2, 2]),
-    ]  # fmt: skip
-    weights = {"two": i64(2), "four": i64(4), "three": np.float32(3), "wanted": np.float32(1), "zero": np.float32(0),
-               "begins": i64(*[0] * 6), "w": f32(5, 2, 3, 3)}  # fmt: skip
+        node("Shape", ["x"], ["sizes"]),
+        node("Slice", ["sizes", "two", "four"], ["hw"]),
+        node("Cast", ["hw"], ["real"], to=TensorProto.FLOAT),
+        node("Mod", ["real", "three"], ["rest"], fmod=1),
+        node("Sub", ["wanted", "rest"], ["more"]),
+        node("Clip", ["more", "zero"], ["clipped"]),
+        node("Cast", ["clipped"], ["ends"], to=TensorProto.INT64),
+        node("Concat", ["begins", "ends"], ["pads"], axis=0),
+        node("Pad", ["x", "pads"], ["p"]),
+        node("Conv", ["p", "w"], ["y"], strides=[2, 2]),
+    ]
+    weights = {
+        "two": i64(2),
+        "four": i64(4),
+        "three": np.float32(3),
+        "wanted": np.float32(1),
+        "zero": np.float32(0),
+        "begins": i64(*[0] * 6),
+        "w": f32(5, 2, 3, 3),
+    }
     made = model_of(nodes, {"x": f32(1)}, ["y"], weights=weights, dims={"x": ["n", 2, "h", "w"]})
     for h, w in ((6, 7), (9, 5), (8, 4)):
         x = f32(2, 2, h, w)

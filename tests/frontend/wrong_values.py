@@ -61,9 +61,12 @@ def with_constants(case: Any) -> tuple[Any, dict[str, np.ndarray]]:
     feeds = {i.name: np.asarray(a) for i, a in zip(model.graph.input, case.data_sets[0][0], strict=True)}
     first = model.graph.node[0].input[0] if model.graph.node[0].input else ""
     for name, data in list(feeds.items()):
-        if data.dtype.kind in "iu" and data.ndim <= 1 and data.size <= _MAX_OPERAND and (
-            name != first or model.graph.node[0].op_type in ("ConstantOfShape", "Range")
-        ):  # fmt: skip
+        if (
+            data.dtype.kind in "iu"
+            and data.ndim <= 1
+            and data.size <= _MAX_OPERAND
+            and (name != first or model.graph.node[0].op_type in ("ConstantOfShape", "Range"))
+        ):
             model.graph.initializer.append(numpy_helper.from_array(feeds.pop(name), name))
     kept = [i for i in model.graph.input if i.name in feeds]
     del model.graph.input[:]

@@ -35,8 +35,19 @@ SUITE_FAILED = 3
 OPEN_SECONDS, SHRINK_SECONDS = 120.0, 3.0
 """What compiling may take; what making a failure small takes, or so many checks as are at least that long."""
 MEMORY_BYTES = 4 << 30
-GOOD = frozenset({"equal", "left to the compiled program", "refused by both", "valid", "rejected", "skipped",
-                  "refused as documented", "overflow", "answered as documented"})  # fmt: skip
+GOOD = frozenset(
+    {
+        "equal",
+        "left to the compiled program",
+        "refused by both",
+        "valid",
+        "rejected",
+        "skipped",
+        "refused as documented",
+        "overflow",
+        "answered as documented",
+    }
+)
 """How a check may end. `overflow`: numbers differ, of sums and products near the greatest float. `refused by Weft only`
 is reported but is no failure: the oracle may be laxer than Weft."""
 WEAK = frozenset({"refused by Weft only", "refused when compiled"})

@@ -18,8 +18,23 @@ UNARY = ("Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Erf", "HardSwish", "LeakyRelu
 INTEGER_UNARY = ("Neg", "Abs", "Identity", "Sign")
 BINARY = ("Add", "Sub", "Mul", "Max", "Min")
 REDUCE = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum")
-INTEGER = {"unary", "binary", "broadcast", "transpose", "concat", "slice", "gather", "unsqueeze", "pad", "where",
-           "roundtrip", "split", "expand", "branch", "merge"}  # fmt: skip
+INTEGER = {
+    "unary",
+    "binary",
+    "broadcast",
+    "transpose",
+    "concat",
+    "slice",
+    "gather",
+    "unsqueeze",
+    "pad",
+    "where",
+    "roundtrip",
+    "split",
+    "expand",
+    "branch",
+    "merge",
+}
 """Makers that take integers; for others a value becomes a float first."""
 MAX_ELEMENTS = 6000
 SIZES = ({"n": 2, "m": 5}, {"n": 1, "m": 1}, {"n": 3, "m": 17})
@@ -48,8 +63,17 @@ class Graph:
         self.weights: list[onnx.TensorProto] = []
         self.known: dict[str, Value] = {}
         few, some, many = palette[1:] or (3, 4, 8)
-        shapes = [("n", "m"), ("n", some), ("n", few, "m"), (few, "m", many), ("n", few, "m", some), ("m",), ("n", 1),
-                  (1, "m"), ()]  # fmt: skip
+        shapes = [
+            ("n", "m"),
+            ("n", some),
+            ("n", few, "m"),
+            (few, "m", many),
+            ("n", few, "m", some),
+            ("m",),
+            ("n", 1),
+            (1, "m"),
+            (),
+        ]
         self.flag = Value("flag", (), "bool")
         self.inputs = [Value(f"x{i}", shapes[int(self.rng.integers(5 if i < 2 else len(shapes)))]) for i in range(3)]
         self.inputs.append(Value("k", shapes[int(self.rng.integers(len(shapes)))], "int64"))

@@ -43,9 +43,20 @@ while True:
     signal.pause()
 """
 NAMES = ("upload", "download", "listdir", "remove", "workpath", "load_module", "ImportModule", "ModuleGetFunction")
-FUNCTIONS = (*(f"tvm.rpc.server.{name}" for name in NAMES), "weft.rpc.module_kind", "runtime.RPCTimeEvaluator",
-             "weft.machine_facts", "ffi.Array", "ffi.ArrayGetItem", "ffi.Shape", "ffi.SystemLib",
-             "vm.builtin.reshape", "vm.builtin.make_shape", "weft.vm_create", "weft.executable_functions")  # fmt: skip
+FUNCTIONS = (
+    *(f"tvm.rpc.server.{name}" for name in NAMES),
+    "weft.rpc.module_kind",
+    "runtime.RPCTimeEvaluator",
+    "weft.machine_facts",
+    "ffi.Array",
+    "ffi.ArrayGetItem",
+    "ffi.Shape",
+    "ffi.SystemLib",
+    "vm.builtin.reshape",
+    "vm.builtin.make_shape",
+    "weft.vm_create",
+    "weft.executable_functions",
+)
 FIRST = 4096
 """The handle of the first thing that a session holds; they count up."""
 HUNG_SECONDS = 30.0
@@ -116,8 +127,20 @@ def drawn(rng: Random) -> Any:
     dtype = rng.choice(("float32", "float64", "int8", "uint8", "bool", "float16", "int64", "float32x4", "handle"))
     tensor = WireTensor(abs(number), device, dtype, shape, rng.choice((0, 0, 4, 1 << 40, 1 << 63)))
     name = rng.choice(("main", "lib.so", "half.so", "", "..", "a/../../b", "deep", "x" * 3000, "\0", "global"))
-    return rng.choice((number, rng.choice((0.0, 1e300, float("nan"))), rng.random() < 0.5, None, name, name.encode(),
-                       device, tensor, Opaque(abs(number)), ModuleHandle(abs(number))))  # fmt: skip
+    return rng.choice(
+        (
+            number,
+            rng.choice((0.0, 1e300, float("nan"))),
+            rng.random() < 0.5,
+            None,
+            name,
+            name.encode(),
+            device,
+            tensor,
+            Opaque(abs(number)),
+            ModuleHandle(abs(number)),
+        )
+    )
 
 
 def altered(conversation: Conversation, rng: Random) -> bytes:

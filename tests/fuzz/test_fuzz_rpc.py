@@ -98,14 +98,16 @@ def test_servers():
 
 
 def test_clients():
-    good = b"".join([
-        packet(RPCCode.RETURN, encode([None])),
-        packet(RPCCode.RETURN, encode([Opaque(4096)])),
-        packet(RPCCode.RETURN, encode([70, TENSOR, Opaque(4098)])),
-        packet(RPCCode.COPY_ACK, np.arange(6, dtype="float32").tobytes()),
-        packet(RPCCode.RETURN, encode([2, 5])),
-        packet(RPCCode.EXCEPTION, encode(["ValueError: no"])),
-    ])  # fmt: skip
+    good = b"".join(
+        [
+            packet(RPCCode.RETURN, encode([None])),
+            packet(RPCCode.RETURN, encode([Opaque(4096)])),
+            packet(RPCCode.RETURN, encode([70, TENSOR, Opaque(4098)])),
+            packet(RPCCode.COPY_ACK, np.arange(6, dtype="float32").tobytes()),
+            packet(RPCCode.RETURN, encode([2, 5])),
+            packet(RPCCode.EXCEPTION, encode(["ValueError: no"])),
+        ]
+    )
     for seed in budget.seeds(0.5):
         ours, theirs = socket.socketpair()
         theirs.sendall(damage(good, np.random.default_rng(seed)))

@@ -17,11 +17,15 @@ from weft.relax.dpl import PatternContext, wildcard
 from weft.target import Target
 
 OPTIONS: list[tuple[str, dict[str, Any]]] = [
-    ("llvm -mcpu=x86-64", {}), ("llvm -mcpu=x86-64", {"config": {"tir.disable_vectorize": True}}),
-    ("llvm -mcpu=haswell", {}), ("llvm -mcpu=haswell", {"disabled_pass": ["UnrollLoop"]}),
-    ("c", {}), ("c", {"config": {"tir.UnrollLoop": {"auto_max_extent": 4}}}),
-    ("llvm -mcpu=haswell", {"config": {"tir.instrument_bound_checkers": True}}), ("llvm -mcpu=skylake-avx512", {}),
-]  # fmt: skip
+    ("llvm -mcpu=x86-64", {}),
+    ("llvm -mcpu=x86-64", {"config": {"tir.disable_vectorize": True}}),
+    ("llvm -mcpu=haswell", {}),
+    ("llvm -mcpu=haswell", {"disabled_pass": ["UnrollLoop"]}),
+    ("c", {}),
+    ("c", {"config": {"tir.UnrollLoop": {"auto_max_extent": 4}}}),
+    ("llvm -mcpu=haswell", {"config": {"tir.instrument_bound_checkers": True}}),
+    ("llvm -mcpu=skylake-avx512", {}),
+]
 
 
 def compiled(target: str, options: dict[str, Any]) -> tuple[str, str]:
@@ -74,10 +78,11 @@ def test_builders_in_threads_do_not_meet() -> None:
 
 
 CONTEXTS: dict[str, tuple[Any, Any]] = {
-    "target": (lambda: Target("c"), Target.current), "database": (tune.Database, tune.Database.current),
+    "target": (lambda: Target("c"), Target.current),
+    "database": (tune.Database, tune.Database.current),
     "pass context": (lambda: PassContext(opt_level=0), PassContext.current),
     "patterns": (PatternContext, PatternContext.current),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
@@ -160,11 +165,16 @@ def test_other_threads_keep_their_limit() -> None:
 
 @pytest.mark.parametrize(
     ("config", "message"),
-    [({"no.such.key": 1}, "no pass has an option 'no.such.key'"), ({"tir.UnrollLop": {}}, "near names: tir.UnrollLoop"),
-     ({"tir.disable_vectorize": "yes"}, "'tir.disable_vectorize' has a value of a wrong type"),
-     ({"tir.UnrollLoop": 4}, "expected Mapping"), ({"tir.UnrollLoop": {"auto_max_step": "4"}}, "expected int"),
-     ({"relay.FuseOps.max_depth": 1.5}, "expected int"), ({"tir.add_lower_pass": "x"}, "wrong type")],
-)  # fmt: skip
+    [
+        ({"no.such.key": 1}, "no pass has an option 'no.such.key'"),
+        ({"tir.UnrollLop": {}}, "near names: tir.UnrollLoop"),
+        ({"tir.disable_vectorize": "yes"}, "'tir.disable_vectorize' has a value of a wrong type"),
+        ({"tir.UnrollLoop": 4}, "expected Mapping"),
+        ({"tir.UnrollLoop": {"auto_max_step": "4"}}, "expected int"),
+        ({"relay.FuseOps.max_depth": 1.5}, "expected int"),
+        ({"tir.add_lower_pass": "x"}, "wrong type"),
+    ],
+)
 def test_options_that_nobody_reads_are_refused(config: dict[str, Any], message: str) -> None:
     refuses(error.InvalidArgument, message, PassContext, config=config)
 

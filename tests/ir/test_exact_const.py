@@ -7,10 +7,19 @@ from tests.refusals import refuses
 from weft import error, tir
 
 
-@pytest.mark.parametrize(("dtype", "low", "high"), [
-    ("int8", -128, 127), ("uint8", 0, 255), ("int32", -(2**31), 2**31 - 1), ("uint32", 0, 2**32 - 1),
-    ("uint64", 0, 2**64 - 1), ("int4", -8, 7), ("float16", -65504.0, 65504.0),
-    ("float32", float(np.finfo("float32").min), float(np.finfo("float32").max))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"),
+    [
+        ("int8", -128, 127),
+        ("uint8", 0, 255),
+        ("int32", -(2**31), 2**31 - 1),
+        ("uint32", 0, 2**32 - 1),
+        ("uint64", 0, 2**64 - 1),
+        ("int4", -8, 7),
+        ("float16", -65504.0, 65504.0),
+        ("float32", float(np.finfo("float32").min), float(np.finfo("float32").max)),
+    ],
+)
 def test_ends_of_types(dtype, low, high):
     for value in (low, high):
         assert tir.const(value, dtype).value == value
@@ -22,11 +31,18 @@ def test_ends_of_types(dtype, low, high):
         refuses(error.InvalidArgument, f"{dtype} does not hold", imm, dtype, beyond)
 
 
-@pytest.mark.parametrize(("kind", "make", "dtype", "value"), [
-    (error.InvalidArgument, tir.IntImm, "bool", 2), (error.InvalidArgument, tir.IntImm, "int32", 1.5),
-    (error.DTypeMismatch, tir.IntImm, "float32", 1), (error.DTypeMismatch, tir.IntImm, "int32x4", 1),
-    (error.InvalidArgument, tir.FloatImm, "float32", "1"), (error.DTypeMismatch, tir.FloatImm, "int8", 1.0),
-    (error.InvalidArgument, lambda dtype, value: tir.const(value, dtype), "int32", float("nan"))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "make", "dtype", "value"),
+    [
+        (error.InvalidArgument, tir.IntImm, "bool", 2),
+        (error.InvalidArgument, tir.IntImm, "int32", 1.5),
+        (error.DTypeMismatch, tir.IntImm, "float32", 1),
+        (error.DTypeMismatch, tir.IntImm, "int32x4", 1),
+        (error.InvalidArgument, tir.FloatImm, "float32", "1"),
+        (error.DTypeMismatch, tir.FloatImm, "int8", 1.0),
+        (error.InvalidArgument, lambda dtype, value: tir.const(value, dtype), "int32", float("nan")),
+    ],
+)
 def test_no_constants(kind, make, dtype, value):
     refuses(kind, "constant|hold|IntImm|FloatImm", make, dtype, value)
 

@@ -88,11 +88,24 @@ def _patterns() -> list[object]:
     w = dpl.wildcard()
     x = relax.Var("x", relax.TensorType((2,), "float32"))
     return [
-        dpl.is_op("relax.add")(w, dpl.is_const()), dpl.is_var("x"), dpl.is_dfv("y"), dpl.is_gv("g"), dpl.is_tuple([w]),
-        dpl.is_tuple([w], unordered=True), dpl.is_tuple_get_item(w, 0), w | w, w & w, ~w, w.has_attr({"a": 1}),
-        w.has_dtype("float32"), w.has_shape((2,)), dpl.is_expr(x), dpl.is_shape([2]),
-        dpl.ExternFuncPattern("f"), dpl.TypePattern(w, relax.TensorType((2,), "float32")),
-    ]  # fmt: skip
+        dpl.is_op("relax.add")(w, dpl.is_const()),
+        dpl.is_var("x"),
+        dpl.is_dfv("y"),
+        dpl.is_gv("g"),
+        dpl.is_tuple([w]),
+        dpl.is_tuple([w], unordered=True),
+        dpl.is_tuple_get_item(w, 0),
+        w | w,
+        w & w,
+        ~w,
+        w.has_attr({"a": 1}),
+        w.has_dtype("float32"),
+        w.has_shape((2,)),
+        dpl.is_expr(x),
+        dpl.is_shape([2]),
+        dpl.ExternFuncPattern("f"),
+        dpl.TypePattern(w, relax.TensorType((2,), "float32")),
+    ]
 
 
 def _relay() -> list[object]:
@@ -121,14 +134,28 @@ def samples() -> dict[type, object]:
     i = ir.Var("i", "int64")
     found = arith.detect_iter_map([i // 4 + 3, i % 4], {i: ir.Range(0, 16)})
     roots: list[object] = [
-        *(f for _, f in mod.items()), *_tensors(), *_patterns(), *_relay(), *found.indices,
-        arith.IntervalSet(ir.const(1), ir.const(5)), tir.IndexMap.from_func(lambda i, j: (j, i)),
-        ir.VDevice("llvm", 0, "global"), ir.DummyGlobalInfo(), ir.PackedFuncType(), ir.AnyType(),
-        ir.FuncType((ir.AnyType(),), ir.TupleType((ir.ShapeType(ndim=2),))), ir.PointerType(ir.PrimType("int8")),
-        ir.FloatImm("float64", float("inf")), ir.StringImm("a"), ir.SizeVar("n", "int64"),
-        te.reduce_axis((0, 4)), ir.ExternFunc("f"), ir.Attrs.of(a=1, b=("x", 2.5, None, ir.const(3))),
-        tir.Evaluate(ir.const(0)), lower(_tensors()[-1]),
-    ]  # fmt: skip
+        *(f for _, f in mod.items()),
+        *_tensors(),
+        *_patterns(),
+        *_relay(),
+        *found.indices,
+        arith.IntervalSet(ir.const(1), ir.const(5)),
+        tir.IndexMap.from_func(lambda i, j: (j, i)),
+        ir.VDevice("llvm", 0, "global"),
+        ir.DummyGlobalInfo(),
+        ir.PackedFuncType(),
+        ir.AnyType(),
+        ir.FuncType((ir.AnyType(),), ir.TupleType((ir.ShapeType(ndim=2),))),
+        ir.PointerType(ir.PrimType("int8")),
+        ir.FloatImm("float64", float("inf")),
+        ir.StringImm("a"),
+        ir.SizeVar("n", "int64"),
+        te.reduce_axis((0, 4)),
+        ir.ExternFunc("f"),
+        ir.Attrs.of(a=1, b=("x", 2.5, None, ir.const(3))),
+        tir.Evaluate(ir.const(0)),
+        lower(_tensors()[-1]),
+    ]
     table: dict[type, object] = {}
     for root in roots:
         for n in ir.walk(root):
@@ -141,10 +168,16 @@ def samples() -> dict[type, object]:
 
 
 CLASSES = sorted(
-    (c for n, c in nodes._BY_NAME.items() if c not in nodes._ABSTRACT and c.__name__ not in BASES
-     and not c.__name__.startswith("_") and n.startswith("weft.")),
+    (
+        c
+        for n, c in nodes._BY_NAME.items()
+        if c not in nodes._ABSTRACT
+        and c.__name__ not in BASES
+        and not c.__name__.startswith("_")
+        and n.startswith("weft.")
+    ),
     key=lambda c: (c.__module__, c.__name__),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda c: f"{c.__module__.removeprefix('weft.')}.{c.__name__}")

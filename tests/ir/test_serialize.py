@@ -113,9 +113,21 @@ def test_every_cut_of_a_text_is_an_error():
 def test_every_container_is_saved():
     """What functions hand to Python and take from it: containers, values, and what holds them."""
     inner = tvm_ffi.convert([1, "two", 2.5])
-    values = [inner, tvm_ffi.List([1, inner]), tvm_ffi.convert({"a": inner}), tvm_ffi.Dict({1: inner}), b"\0\xff",
-              tvm_ffi.Shape((2, 0)), ShapeTuple((3,)), String("text"), ir.DataType("float8_e4m3fn"), weft.cpu(),
-              weft.cuda(1), weft.ffi.convert([1, (2, None)]), ffi.Map({ir.Var("x"): (1,)})]  # fmt: skip
+    values = [
+        inner,
+        tvm_ffi.List([1, inner]),
+        tvm_ffi.convert({"a": inner}),
+        tvm_ffi.Dict({1: inner}),
+        b"\0\xff",
+        tvm_ffi.Shape((2, 0)),
+        ShapeTuple((3,)),
+        String("text"),
+        ir.DataType("float8_e4m3fn"),
+        weft.cpu(),
+        weft.cuda(1),
+        weft.ffi.convert([1, (2, None)]),
+        ffi.Map({ir.Var("x"): (1,)}),
+    ]
     for value in values:
         back = ir.load_json(ir.save_json(value))
         if isinstance(value, Mapping):
@@ -145,11 +157,20 @@ def test_what_has_no_json_form_is_refused():
     refuses(error.InvalidArgument, "cannot be written as JSON", ir.save_json, ir.Attrs((("x", object()),)))
 
 
-@pytest.mark.parametrize("make", [
-    lambda n, a: n + 1, lambda n, a: a, lambda n, a: te.create_prim_func([a, te.compute(a.shape, lambda i: a[i] * 2)]),
-    lambda n, a: weft.IRModule({"f": te.create_prim_func([a, te.compute(a.shape, lambda i: a[i] * 2)])}),
-    lambda n, a: ir.Range(0, n), lambda n, a: tir.decl_buffer((n, 4), "int8"), lambda n, a: ir.Op.get("tir.exp"),
-    lambda n, a: tir.IndexMap.from_func(lambda i: [i // 4, i % 4]), lambda n, a: ir.PrimType("int32")])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n, a: n + 1,
+        lambda n, a: a,
+        lambda n, a: te.create_prim_func([a, te.compute(a.shape, lambda i: a[i] * 2)]),
+        lambda n, a: weft.IRModule({"f": te.create_prim_func([a, te.compute(a.shape, lambda i: a[i] * 2)])}),
+        lambda n, a: ir.Range(0, n),
+        lambda n, a: tir.decl_buffer((n, 4), "int8"),
+        lambda n, a: ir.Op.get("tir.exp"),
+        lambda n, a: tir.IndexMap.from_func(lambda i: [i // 4, i % 4]),
+        lambda n, a: ir.PrimType("int32"),
+    ],
+)
 def test_nodes_are_pickled_and_copied_deeply(make):
     n = te.var("n")
     node = make(n, te.placeholder((n,), name="a"))

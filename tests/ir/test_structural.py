@@ -133,8 +133,14 @@ def test_dimensions_are_numbers():
 
 def test_ranges_take_both_ends():
     n = ir.Var("n", "int64")
-    cases = [(ir.Range(2, 5), 2, 3), (ir.Range(7), 0, 7), (ir.Range(begin=1, end=4), 1, 3), (ir.Range(5, 5), 5, 0),
-             (ir.Range.from_min_extent(2, 5), 2, 5), (ir.Range(min=ir.const(2), extent=ir.const(9)), 2, 9)]  # fmt: skip
+    cases = [
+        (ir.Range(2, 5), 2, 3),
+        (ir.Range(7), 0, 7),
+        (ir.Range(begin=1, end=4), 1, 3),
+        (ir.Range(5, 5), 5, 0),
+        (ir.Range.from_min_extent(2, 5), 2, 5),
+        (ir.Range(min=ir.const(2), extent=ir.const(9)), 2, 9),
+    ]
     for found, low, extent in cases:
         assert (found.min.value, found.extent.value) == (low, extent)
         assert ir.structural_equal(ir.load_json(ir.save_json(found)), found)

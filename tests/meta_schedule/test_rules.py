@@ -61,9 +61,17 @@ def drawn(func, design, posts):
 
 @pytest.mark.parametrize(
     ("program", "kind", "count"),
-    [(product, "llvm", 3), (product, "cuda", 3), (window, "llvm", 3), (window, "cuda", 3), (totals, "llvm", 3),
-     (totals, "cuda", 2), (elements, "llvm", 1), (elements, "cuda", 1)],
-)  # fmt: skip
+    [
+        (product, "llvm", 3),
+        (product, "cuda", 3),
+        (window, "llvm", 3),
+        (window, "cuda", 3),
+        (totals, "llvm", 3),
+        (totals, "cuda", 2),
+        (elements, "llvm", 1),
+        (elements, "cuda", 1),
+    ],
+)
 def test_rules_keep_values(program, kind, count):
     func = program()
     given = arrays_of(func, 1)
@@ -129,10 +137,15 @@ def test_levels_that_are_not_there_are_refused():
 
 @pytest.mark.parametrize(
     ("kind", "mutator", "program"),
-    [("llvm", ms.mutator.MutateTileSize(), product), ("llvm", ms.mutator.MutateUnroll(), product),
-     ("llvm", ms.mutator.MutateParallel(16), elements), ("llvm", ms.mutator.MutateComputeLocation(), window),
-     ("cuda", ms.mutator.MutateThreadBinding(), totals), ("cuda", ms.mutator.MutateTileSize(), product)],
-)  # fmt: skip
+    [
+        ("llvm", ms.mutator.MutateTileSize(), product),
+        ("llvm", ms.mutator.MutateUnroll(), product),
+        ("llvm", ms.mutator.MutateParallel(16), elements),
+        ("llvm", ms.mutator.MutateComputeLocation(), window),
+        ("cuda", ms.mutator.MutateThreadBinding(), totals),
+        ("cuda", ms.mutator.MutateTileSize(), product),
+    ],
+)
 def test_mutators_change_one_thing(kind, mutator, program):
     func = program()
     space = ms.space_generator.PostOrderApply(

@@ -103,9 +103,16 @@ def test_a_task_that_fails_is_noted():
 
     database = ms.database.MemoryDatabase()
     ms.tune_tasks(
-        tasks=[context("replay-trace")], task_weights=[1.0], work_dir="", max_trials_global=2, num_trials_per_iter=2,
-        builder=Refuses(), runner=DummyRunner(), database=database, cost_model="none",
-    )  # fmt: skip
+        tasks=[context("replay-trace")],
+        task_weights=[1.0],
+        work_dir="",
+        max_trials_global=2,
+        num_trials_per_iter=2,
+        builder=Refuses(),
+        runner=DummyRunner(),
+        database=database,
+        cost_model="none",
+    )
     assert len(database) == 2 and not any(r.is_valid() for r in database.get_all_tuning_records())
 
 

@@ -12,10 +12,21 @@ def test_model_runs_without_python(tmp_path):
     ffi, weft = libraries()
     program = tmp_path / "deploy"
     subprocess.run(
-        ["c++", "-std=c++17", "-O1", str(HERE / "deploy_main.cc"), *include_flags(), weft, ffi,
-         f"-Wl,-rpath,{os.path.dirname(weft)}", f"-Wl,-rpath,{os.path.dirname(ffi)}", "-o", str(program)],
+        [
+            "c++",
+            "-std=c++17",
+            "-O1",
+            str(HERE / "deploy_main.cc"),
+            *include_flags(),
+            weft,
+            ffi,
+            f"-Wl,-rpath,{os.path.dirname(weft)}",
+            f"-Wl,-rpath,{os.path.dirname(ffi)}",
+            "-o",
+            str(program),
+        ],
         check=True,
-    )  # fmt: skip
+    )
     out = subprocess.run([str(program), model], capture_output=True, text=True)
     assert out.returncode == 0, out.stdout + out.stderr
     lines = out.stdout.splitlines()

@@ -13,10 +13,21 @@ def program(tmp_path_factory):
     ffi, weft = libraries()
     path = tmp_path_factory.mktemp("deploy") / "deploy_graph"
     subprocess.run(
-        ["c++", "-std=c++17", "-O1", str(HERE / "deploy_graph.cc"), *include_flags(), weft, ffi,
-         f"-Wl,-rpath,{os.path.dirname(weft)}", f"-Wl,-rpath,{os.path.dirname(ffi)}", "-o", str(path)],
+        [
+            "c++",
+            "-std=c++17",
+            "-O1",
+            str(HERE / "deploy_graph.cc"),
+            *include_flags(),
+            weft,
+            ffi,
+            f"-Wl,-rpath,{os.path.dirname(weft)}",
+            f"-Wl,-rpath,{os.path.dirname(ffi)}",
+            "-o",
+            str(path),
+        ],
         check=True,
-    )  # fmt: skip
+    )
     return path
 
 

@@ -20,8 +20,10 @@ pytestmark = pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++
 @pytest.fixture(scope="module", autouse=True)
 def library(tmp_path_factory):
     path = tmp_path_factory.mktemp("extension") / "extension.so"
-    subprocess.run(["c++", "-std=c++17", "-O0", "-shared", "-fPIC", str(HERE / "extension.cc"), *include_flags(),
-                    "-o", str(path)], check=True)  # fmt: skip
+    subprocess.run(
+        ["c++", "-std=c++17", "-O0", "-shared", "-fPIC", str(HERE / "extension.cc"), *include_flags(), "-o", str(path)],
+        check=True,
+    )
     ctypes.CDLL(str(path))
     return path
 

@@ -31,8 +31,12 @@ def values(*shape):
 
 def expected_lines(threads, w, b):
     total = np.maximum(values(3, 8) @ w + b, 0).sum(dtype="float64")
-    return ["input x: float32 [rows, 8]", "output y: float32 [rows, 5]", *[f"sum {total:.4f}"] * threads,
-            "InvalidArgument: main: parameter 0 'x': expected ndim 2, found 3: a tensor float32[3, 8, 1]"]  # fmt: skip
+    return [
+        "input x: float32 [rows, 8]",
+        "output y: float32 [rows, 5]",
+        *[f"sum {total:.4f}"] * threads,
+        "InvalidArgument: main: parameter 0 'x': expected ndim 2, found 3: a tensor float32[3, 8, 1]",
+    ]
 
 
 def same_lines(printed, wanted):
@@ -63,8 +67,11 @@ def installed(tmp_path_factory):
     site = tmp_path_factory.mktemp("site")
     (site / "weft/lib").mkdir(parents=True)
     shutil.copytree(SHARE, site / "weft/share")
-    for name, place in {"include": ROOT / "native/include", "native": ROOT / "native",
-                        "__init__.py": ROOT / "weft/__init__.py"}.items():  # fmt: skip
+    for name, place in {
+        "include": ROOT / "native/include",
+        "native": ROOT / "native",
+        "__init__.py": ROOT / "weft/__init__.py",
+    }.items():
         (site / "weft" / name).symlink_to(place)
     (site / "weft/lib" / find_library().name).symlink_to(find_library())
     (site / "tvm_ffi").symlink_to(Path(tvm_ffi.libinfo.find_libtvm_ffi()).parents[1])
@@ -81,10 +88,15 @@ def documented(page_block, folder, python=None):
     (folder / "bin").mkdir(exist_ok=True)
     (folder / "bin/python").write_text(f'#!/bin/sh\nexec "{python or sys.executable}" "$@"\n')
     (folder / "bin/python").chmod(0o755)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT) if python is None else "",
-                   "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-                   "CARGO_TARGET_DIR": str(folder / "cargo"), "CMAKE_BUILD_PARALLEL_LEVEL": "2",
-                   "CMAKE_GENERATOR": "Unix Makefiles", "CMAKE_BUILD_TYPE": "Debug"}  # fmt: skip
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT) if python is None else "",
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "CARGO_TARGET_DIR": str(folder / "cargo"),
+        "CMAKE_BUILD_PARALLEL_LEVEL": "2",
+        "CMAKE_GENERATOR": "Unix Makefiles",
+        "CMAKE_BUILD_TYPE": "Debug",
+    }
     done = subprocess.run(["bash", "-e", "-c", commands], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -105,13 +117,17 @@ def project(folder, body):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(("ask", "message"), [
-    (weft.__version__, None), ("0.1", None), ("99.0", "99.0"), ("", None), ("COMPONENTS dynamic", "it has: static"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [(weft.__version__, None), ("0.1", None), ("99.0", "99.0"), ("", None), ("COMPONENTS dynamic", "it has: static")],
+)
 def test_cmake_finds_installed_packages_without_python(installed, tmp_path, ask, message):
-    body = [f"set(weft_DIR {installed}/weft/share/cmake/weft)", f"find_package(weft {ask} REQUIRED)",
-            "get_target_property(at weft::runtime IMPORTED_LOCATION)",
-            'message("at ${at} ${Python_FOUND}")']  # fmt: skip
+    body = [
+        f"set(weft_DIR {installed}/weft/share/cmake/weft)",
+        f"find_package(weft {ask} REQUIRED)",
+        "get_target_property(at weft::runtime IMPORTED_LOCATION)",
+        'message("at ${at} ${Python_FOUND}")',
+    ]
     done = project(tmp_path, "\n".join(body))
     assert (done.returncode == 0) == (message is None), done.stderr
     assert (message or f"at {installed}/weft/lib/{find_library().name} \n") in done.stderr
@@ -140,8 +156,16 @@ def test_config_prints_what_is_there(capsys):
     assert main(["config", *folders, "--cflags", "--libs"]) == 0
     printed = capsys.readouterr().out.splitlines()
     lines, (flags, libs) = printed[:6] + printed[8:], printed[6:8]
-    inside = ["weft-config.cmake", "weft.pc", "weft/vm.h", "", "static.cmake", "include/tvm/ffi/c_api.h", "Weft.java",
-              "Cargo.toml"]  # fmt: skip
+    inside = [
+        "weft-config.cmake",
+        "weft.pc",
+        "weft/vm.h",
+        "",
+        "static.cmake",
+        "include/tvm/ffi/c_api.h",
+        "Weft.java",
+        "Cargo.toml",
+    ]
     assert all((Path(folder) / name).exists() for folder, name in zip(lines, inside, strict=True)), lines
     assert all(Path(f.removeprefix("-I")).is_dir() for f in flags.split()) and str(find_library()) in libs
 

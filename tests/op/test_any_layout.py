@@ -33,9 +33,13 @@ def test_convolutions(data, kernel, out):
     rng = np.random.default_rng(3)
     x, w = rng.standard_normal((2, 8, 5, 7), "float32"), rng.standard_normal((4, 8, 3, 2), "float32")
     y = run(lambda a, b: relax.op.nn.conv2d(a, b, padding=[1, 0], strides=[2, 1]), x, w)
-    got = run(lambda a, b: relax.op.nn.conv2d(a, b, padding=[1, 0], strides=[2, 1], data_layout=data,
-                                              kernel_layout=kernel, out_layout=out),
-              layout_reference(x, "NCHW", data), layout_reference(w, "OIHW", kernel))  # fmt: skip
+    got = run(
+        lambda a, b: relax.op.nn.conv2d(
+            a, b, padding=[1, 0], strides=[2, 1], data_layout=data, kernel_layout=kernel, out_layout=out
+        ),
+        layout_reference(x, "NCHW", data),
+        layout_reference(w, "OIHW", kernel),
+    )
     np.testing.assert_allclose(got, layout_reference(y, "NCHW", out), rtol=1e-4, atol=1e-5)
 
 
@@ -43,8 +47,10 @@ def test_pools_and_transposed_convolutions():
     rng = np.random.default_rng(4)
     x, w = rng.standard_normal((1, 8, 6, 5), "float32"), rng.standard_normal((8, 4, 2, 3), "float32")
     y = run(lambda a: relax.op.nn.avg_pool2d(a, [2, 3], [2, 2]), x)
-    got = run(lambda a: relax.op.nn.avg_pool2d(a, [2, 3], [2, 2], layout="NHWC4c", out_layout="NCHW"),
-              layout_reference(x, "NCHW", "NHWC4c"))  # fmt: skip
+    got = run(
+        lambda a: relax.op.nn.avg_pool2d(a, [2, 3], [2, 2], layout="NHWC4c", out_layout="NCHW"),
+        layout_reference(x, "NCHW", "NHWC4c"),
+    )
     np.testing.assert_allclose(got, y, rtol=1e-5)
     y = run(lambda a: relax.op.nn.adaptive_max_pool2d(a, [2, 2]), x)
     got = run(
@@ -53,8 +59,11 @@ def test_pools_and_transposed_convolutions():
     np.testing.assert_allclose(got, layout_reference(y, "NCHW", "NCHW8c"))
     y = run(lambda a, b: relax.op.nn.conv2d_transpose(a, b, strides=[2, 1]), x, w)
     layouts = {"data_layout": "NCHW2c", "kernel_layout": "OIHW", "out_layout": "NHWC"}
-    got = run(lambda a, b: relax.op.nn.conv2d_transpose(a, b, strides=[2, 1], **layouts),
-              layout_reference(x, "NCHW", "NCHW2c"), np.ascontiguousarray(w.transpose(1, 0, 2, 3)))  # fmt: skip
+    got = run(
+        lambda a, b: relax.op.nn.conv2d_transpose(a, b, strides=[2, 1], **layouts),
+        layout_reference(x, "NCHW", "NCHW2c"),
+        np.ascontiguousarray(w.transpose(1, 0, 2, 3)),
+    )
     np.testing.assert_allclose(got, y.transpose(0, 2, 3, 1), rtol=1e-4, atol=1e-5)
 
 

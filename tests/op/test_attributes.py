@@ -15,12 +15,59 @@ from weft.op.attributes import axes, axis, each_axis
 
 ATTRIBUTES = [(name, key) for name in list_ops() for key in get_op_def(name).attrs]
 VALUES = [
-    None, True, False, 0, 1, -1, 2, 7, -7, 1 << 62, 1 << 70, -(1 << 70), 0.5, -0.0, float("nan"), float("inf"), "",
-    "nonsense", "NCHW", "NHWC", "float32", "float33", "void", b"x", (), [], [0], [1, 1], (2, 2), [0, -1], [1, 2, 3, 4],
-    [[1, 2], [3, 4]], ["tanh"], ["TANH", "Sigmoid"], [None, 3], [1.5], {"a": 1}, {1, 2}, object(), np.int64(3),
-    np.float32(0.25), np.array([1, 2]), np.array(2), np.bool_(True), const(3, "int64"), const(0.5, "float32"),
-    Var("n", "int64"), [Var("n", "int64"), 2], Var("f", "float32"), lambda: 0, 1j, range(2),
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2,
+    7,
+    -7,
+    1 << 62,
+    1 << 70,
+    -(1 << 70),
+    0.5,
+    -0.0,
+    float("nan"),
+    float("inf"),
+    "",
+    "nonsense",
+    "NCHW",
+    "NHWC",
+    "float32",
+    "float33",
+    "void",
+    b"x",
+    (),
+    [],
+    [0],
+    [1, 1],
+    (2, 2),
+    [0, -1],
+    [1, 2, 3, 4],
+    [[1, 2], [3, 4]],
+    ["tanh"],
+    ["TANH", "Sigmoid"],
+    [None, 3],
+    [1.5],
+    {"a": 1},
+    {1, 2},
+    object(),
+    np.int64(3),
+    np.float32(0.25),
+    np.array([1, 2]),
+    np.array(2),
+    np.bool_(True),
+    const(3, "int64"),
+    const(0.5, "float32"),
+    Var("n", "int64"),
+    [Var("n", "int64"), 2],
+    Var("f", "float32"),
+    lambda: 0,
+    1j,
+    range(2),
+]
 
 
 def plain(value):
@@ -111,12 +158,20 @@ def test_unknown_attributes_are_refused():
     refuses(error.InvalidArgument, "unknown argument 'axes'", get_op_def("nn.softmax").infer, x, axes=1)
 
 
-@pytest.mark.parametrize("line", [
-    "R.nn.conv2d(x, w, strides=[0, 1])", "R.nn.conv2d(x, w, padding=[1, 2, 3])", "R.nn.conv2d(x, w, groups=0)",
-    "R.nn.conv2d(x, w, data_layout='NWHC')", "R.nn.max_pool2d(x, pool_size=[2, 2], strides=[-1, 1])",
-    "R.nn.softmax(x, axis=4)", "R.sort(x, axis=9)", "R.cumsum(x, axis=-5)",
-    "R.nn.max_pool2d(x, layout='NCHW', out_layout='NHWD')",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "R.nn.conv2d(x, w, strides=[0, 1])",
+        "R.nn.conv2d(x, w, padding=[1, 2, 3])",
+        "R.nn.conv2d(x, w, groups=0)",
+        "R.nn.conv2d(x, w, data_layout='NWHC')",
+        "R.nn.max_pool2d(x, pool_size=[2, 2], strides=[-1, 1])",
+        "R.nn.softmax(x, axis=4)",
+        "R.sort(x, axis=9)",
+        "R.cumsum(x, axis=-5)",
+        "R.nn.max_pool2d(x, layout='NCHW', out_layout='NHWD')",
+    ],
+)
 def test_text_is_refused_with_its_line(line):
     text = f"""
 @I.ir_module

@@ -47,8 +47,10 @@ class Row(NamedTuple):
 
 
 ROWS: tuple[Row, ...] = (
-    *(Row(op, (f(2, 3), f(1, 3)), ((1, f(1, 2), SHAPE), (0, f(0, 2), SHAPE)))
-      for op in ("add", "divide", "power", "maximum", "less", "mod")),
+    *(
+        Row(op, (f(2, 3), f(1, 3)), ((1, f(1, 2), SHAPE), (0, f(0, 2), SHAPE)))
+        for op in ("add", "divide", "power", "maximum", "less", "mod")
+    ),
     Row("bitwise_and", (i([1, 2]), i([3, 4])), ((1, i([1, 2, 3]), SHAPE),)),
     Row("where", (f(2, 1) > 1, f(2, 3), f(3)), ((0, f(3, 1) > 1, SHAPE), (2, f(2), SHAPE))),
     Row("ewise_fma", (f(2), f(2), f(2)), ((2, f(3), SHAPE), (1, f(3), SHAPE))),
@@ -69,37 +71,68 @@ ROWS: tuple[Row, ...] = (
     Row("take", (f(3, 2), i(0, -3)), ((1, i(3, 0), INDEX), (1, i(0, -4), INDEX), (0, f(0, 2), INDEX)), {"axis": 0}),
     Row("take", (f(3, 2), i(0, 9)), ((0, f(0, 2), SHAPE),), {"axis": 0, "mode": "clip"}),
     Row("take", (f(3, 2), i(0, 9)), ((0, f(0, 2), SHAPE),), {"axis": 0, "mode": "wrap"}),
-    Row("gather_elements", (f(3, 2), i([0, -1])), ((1, i([0, 3]), INDEX), (1, i([0, -4]), INDEX),
-        (1, i([0, 0, 0]), SHAPE)), {"axis": 0}),
+    Row(
+        "gather_elements",
+        (f(3, 2), i([0, -1])),
+        ((1, i([0, 3]), INDEX), (1, i([0, -4]), INDEX), (1, i([0, 0, 0]), SHAPE)),
+        {"axis": 0},
+    ),
     Row("gather_nd", (f(3, 2), i([0, -1])), ((1, i([3, 0]), INDEX), (1, i([0, -3]), INDEX)), known=(1,)),
-    Row("gather_nd", (f(2, 3), i([0], [-3])), ((1, i([0], [3]), INDEX), (0, f(3, 3), SHAPE)), {"batch_dims": 1},
-        known=(1,)),
+    Row(
+        "gather_nd",
+        (f(2, 3), i([0], [-3])),
+        ((1, i([0], [3]), INDEX), (0, f(3, 3), SHAPE)),
+        {"batch_dims": 1},
+        known=(1,),
+    ),
     Row("index_tensor", (f(3, 2), i(0, -3)), ((1, i(3, 0), INDEX), (1, i(0, -4), INDEX)), {"data_and": 1}),
     Row("index_put", (f(3, 2), i(0, -3), f(2, 2)), ((1, i(3, 0), INDEX), (2, f(3, 2), SHAPE)), {"data_and": 1}),
-    Row("scatter_elements", (f(3, 2), i([0, -3]), f(1, 2)), ((1, i([0, 3]), INDEX), (2, f(1, 1), SHAPE),
-        (0, f(3, 1), SHAPE), (1, i([0, -4]), INDEX))),
+    Row(
+        "scatter_elements",
+        (f(3, 2), i([0, -3]), f(1, 2)),
+        ((1, i([0, 3]), INDEX), (2, f(1, 1), SHAPE), (0, f(3, 1), SHAPE), (1, i([0, -4]), INDEX)),
+    ),
     Row("scatter_nd", (f(3, 2), i([0], [-3]), f(2, 2)), ((1, i([0], [3]), INDEX), (2, f(2, 1), SHAPE)), known=(1,)),
-    Row("reverse_sequence", (f(3, 2), i(3, 1)), ((1, i(4, 1), INDEX), (1, i(-1, 1), INDEX), (1, i(1), SHAPE)),
-        {"seq_axis": 0, "batch_axis": 1}),
+    Row(
+        "reverse_sequence",
+        (f(3, 2), i(3, 1)),
+        ((1, i(4, 1), INDEX), (1, i(-1, 1), INDEX), (1, i(1), SHAPE)),
+        {"seq_axis": 0, "batch_axis": 1},
+    ),
     # --- reductions and order ---
     Row("argmax", (f(2, 3),), ((0, f(2, 0), SHAPE),), {"axis": 1}),
     Row("median", (f(2, 3),), ((0, f(2, 0), SHAPE),), {"axis": 1}),
     Row("topk", (f(2, 3),), ((0, f(2, 1), VALUE),), {"k": 2, "axis": 1}),
-    Row("multinomial_from_uniform", (f(2, 3), f(2, 1), i([0], [1])), ((2, i([0], [2]), INDEX), (1, f(1, 1), SHAPE),
-        (0, f(2, 0), SHAPE))),
+    Row(
+        "multinomial_from_uniform",
+        (f(2, 3), f(2, 1), i([0], [1])),
+        ((2, i([0], [2]), INDEX), (1, f(1, 1), SHAPE), (0, f(2, 0), SHAPE)),
+    ),
     # --- products ---
     Row("matmul", (f(2, 3), f(3, 4)), ((1, f(2, 4), SHAPE),)),
     Row("matmul", (f(2, 2, 3), f(2, 3, 4)), ((0, f(3, 2, 3), SHAPE), (1, f(2, 2, 4), SHAPE))),
     Row("linear", (f(2, 3), f(4, 3), f(4)), ((2, f(3), SHAPE), (1, f(4, 2), SHAPE), (2, f(1), SHAPE))),
     Row("einsum", (f(2, 3), f(3, 4)), ((1, f(2, 4), SHAPE),), {"subscripts": "ij,jk->ik"}, joined=True),
     # --- windows ---
-    Row("nn.conv1d", (f(1, 4, 5), f(2, 2, 3)), ((0, f(1, 3, 5), SHAPE), (1, f(3, 2, 3), SHAPE),
-        (0, f(1, 4, 1), SHAPE)), {"groups": 2}),
+    Row(
+        "nn.conv1d",
+        (f(1, 4, 5), f(2, 2, 3)),
+        ((0, f(1, 3, 5), SHAPE), (1, f(3, 2, 3), SHAPE), (0, f(1, 4, 1), SHAPE)),
+        {"groups": 2},
+    ),
     Row("nn.conv2d", (f(1, 3, 4, 4), f(2, 3, 3, 3)), ((0, f(1, 2, 4, 4), SHAPE),), {"padding": 1}),
-    Row("nn.conv2d", (f(1, 2, 2, 8), f(1, 1, 1, 8, 32)), ((1, f(1, 1, 1, 8, 1), SHAPE), (1, f(0, 1, 1, 8, 32), SHAPE),
-        (1, f(1, 1, 1, 7, 32), SHAPE)), {"data_layout": "NHWC", "kernel_layout": "OHWI32o", "channels": 32}),
-    Row("nn.conv2d_winograd", (f(1, 4, 4, 3), f(4, 4, 1, 3, 8)), ((1, f(3, 4, 1, 3, 8), SHAPE),
-        (1, f(4, 4, 1, 3, 7), SHAPE), (1, f(4, 4, 0, 3, 8), SHAPE)), {"padding": 1, "tile": 2, "channels": 8}),
+    Row(
+        "nn.conv2d",
+        (f(1, 2, 2, 8), f(1, 1, 1, 8, 32)),
+        ((1, f(1, 1, 1, 8, 1), SHAPE), (1, f(0, 1, 1, 8, 32), SHAPE), (1, f(1, 1, 1, 7, 32), SHAPE)),
+        {"data_layout": "NHWC", "kernel_layout": "OHWI32o", "channels": 32},
+    ),
+    Row(
+        "nn.conv2d_winograd",
+        (f(1, 4, 4, 3), f(4, 4, 1, 3, 8)),
+        ((1, f(3, 4, 1, 3, 8), SHAPE), (1, f(4, 4, 1, 3, 7), SHAPE), (1, f(4, 4, 0, 3, 8), SHAPE)),
+        {"padding": 1, "tile": 2, "channels": 8},
+    ),
     Row("nn.conv2d_transpose", (f(1, 2, 3, 3), f(2, 3, 2, 2)), ((0, f(1, 1, 3, 3), SHAPE),)),
     Row("nn.max_pool2d", (f(1, 1, 3, 3),), ((0, f(1, 1, 0, 3), SHAPE),), {"pool_size": (2, 2)}),
     Row("nn.avg_pool1d", (f(1, 1, 3),), ((0, f(1, 1, 1), SHAPE),), {"pool_size": (3,)}),
@@ -107,42 +140,92 @@ ROWS: tuple[Row, ...] = (
     # --- normalization and quantization ---
     Row("nn.layer_norm", (f(2, 3), f(3), f(3)), ((1, f(2), SHAPE), (2, f(1), SHAPE)), {"axes": [-1]}),
     Row("nn.rms_norm", (f(2, 3), f(3)), ((1, f(1), SHAPE),), {"axes": [-1]}),
-    Row("nn.group_norm", (f(2, 4, 3), f(4), f(4)), ((1, f(2), SHAPE), (0, f(2, 3, 3), SHAPE)),
-        {"num_groups": 2, "axes": [2]}),
+    Row(
+        "nn.group_norm",
+        (f(2, 4, 3), f(4), f(4)),
+        ((1, f(2), SHAPE), (0, f(2, 3, 3), SHAPE)),
+        {"num_groups": 2, "axes": [2]},
+    ),
     Row("nn.instance_norm", (f(2, 3, 4), f(3), f(3)), ((1, f(1), SHAPE), (2, f(2), SHAPE))),
     Row("nn.batch_norm", (f(2, 3, 2), *[f(3)] * 4), tuple((k, f(1), SHAPE) for k in (1, 2, 3, 4))),
     Row("nn.prelu", (f(2, 3), f(3)), ((1, f(2), SHAPE), (1, f(1), SHAPE)), {"axis": 1}),
-    Row("quantize", (f(2, 3), f(3), i(1, 2, 3, dtype="int8")), ((1, f(2), SHAPE), (2, i(1, dtype="int8"), SHAPE)),
-        {"axis": 1}),
+    Row(
+        "quantize",
+        (f(2, 3), f(3), i(1, 2, 3, dtype="int8")),
+        ((1, f(2), SHAPE), (2, i(1, dtype="int8"), SHAPE)),
+        {"axis": 1},
+    ),
     Row("dequantize", (i([1, 2], dtype="int8"), f(2), i(1, 2, dtype="int8")), ((1, f(1), SHAPE),), {"axis": 1}),
     # --- images and attention ---
-    Row("image.grid_sample", (f(1, 1, 3, 3), f(1, 2, 2, 2) / 9), ((1, f(2, 2, 2, 2), SHAPE), (1, f(1, 3, 2, 2), SHAPE),
-        (0, f(1, 1, 0, 3), SHAPE))),
+    Row(
+        "image.grid_sample",
+        (f(1, 1, 3, 3), f(1, 2, 2, 2) / 9),
+        ((1, f(2, 2, 2, 2), SHAPE), (1, f(1, 3, 2, 2), SHAPE), (0, f(1, 1, 0, 3), SHAPE)),
+    ),
     Row("image.resize2d", (f(1, 1, 2, 2),), ((0, f(1, 1, 0, 2), SHAPE),), last=(3, 3)),
     Row("image.resize3d", (f(1, 1, 2, 2, 2),), ((0, f(1, 1, 0, 2, 2), SHAPE),), last=(3, 3, 3)),
     Row("image.affine_grid", (f(1, 2, 3),), ((0, f(1, 3, 3), SHAPE), (0, f(1, 2, 4), SHAPE)), last=(3, 3)),
-    Row("nn.attention", (f(1, 2, 2, 4), f(1, 3, 2, 4), f(1, 3, 2, 4)), ((1, f(2, 3, 2, 4), SHAPE),
-        (2, f(1, 2, 2, 4), SHAPE), (1, f(1, 3, 2, 3), SHAPE), (0, f(1, 2, 3, 4), SHAPE))),
-    Row("vision.suppressed", (f(1, 2, 4), f(1, 1, 2), i([[0, 1]]), i(1), f(1), f(1)), ((1, f(1, 1, 3), SHAPE),
-        (2, i([[0, 2]]), INDEX), (0, f(1, 2, 3), SHAPE), (3, i(1, 1), SHAPE))),
-    Row("vision.roi_align", (f(2, 1, 3, 3), np.array([[1, 0, 0, 2, 2]], "f")), (
-        (1, np.array([[2, 0, 0, 2, 2]], "f"), INDEX), (1, np.array([[np.nan, 0, 0, 2, 2]], "f"), INDEX),
-        (1, f(1, 4), SHAPE), (0, f(2, 1, 0, 3), SHAPE)), {"pooled_size": (2, 2)}),
-    Row("vision.roi_pool", (f(2, 1, 3, 3), np.array([[1, 0, 0, 2, 2]], "f")), (
-        (1, np.array([[-1, 0, 0, 2, 2]], "f"), INDEX), (0, f(2, 1, 3, 0), SHAPE)), {"pooled_size": (2, 2)}),
+    Row(
+        "nn.attention",
+        (f(1, 2, 2, 4), f(1, 3, 2, 4), f(1, 3, 2, 4)),
+        ((1, f(2, 3, 2, 4), SHAPE), (2, f(1, 2, 2, 4), SHAPE), (1, f(1, 3, 2, 3), SHAPE), (0, f(1, 2, 3, 4), SHAPE)),
+    ),
+    Row(
+        "vision.suppressed",
+        (f(1, 2, 4), f(1, 1, 2), i([[0, 1]]), i(1), f(1), f(1)),
+        ((1, f(1, 1, 3), SHAPE), (2, i([[0, 2]]), INDEX), (0, f(1, 2, 3), SHAPE), (3, i(1, 1), SHAPE)),
+    ),
+    Row(
+        "vision.roi_align",
+        (f(2, 1, 3, 3), np.array([[1, 0, 0, 2, 2]], "f")),
+        (
+            (1, np.array([[2, 0, 0, 2, 2]], "f"), INDEX),
+            (1, np.array([[np.nan, 0, 0, 2, 2]], "f"), INDEX),
+            (1, f(1, 4), SHAPE),
+            (0, f(2, 1, 0, 3), SHAPE),
+        ),
+        {"pooled_size": (2, 2)},
+    ),
+    Row(
+        "vision.roi_pool",
+        (f(2, 1, 3, 3), np.array([[1, 0, 0, 2, 2]], "f")),
+        ((1, np.array([[-1, 0, 0, 2, 2]], "f"), INDEX), (0, f(2, 1, 3, 0), SHAPE)),
+        {"pooled_size": (2, 2)},
+    ),
     # --- losses and gradients ---
-    Row("nn.nll_loss", (f(2, 3), i(0, 2), f(3)), ((1, i(0, 3), INDEX), (1, i(0, -1), INDEX), (1, i(0), SHAPE),
-        (2, f(2), SHAPE)), {"ignore_index": 7}),
+    Row(
+        "nn.nll_loss",
+        (f(2, 3), i(0, 2), f(3)),
+        ((1, i(0, 3), INDEX), (1, i(0, -1), INDEX), (1, i(0), SHAPE), (2, f(2), SHAPE)),
+        {"ignore_index": 7},
+    ),
     Row("nn.nll_loss", (f(2, 3), i(0, 7)), ((1, i(0, 8), INDEX),), {"ignore_index": 7}),
-    Row("grad.nll_loss_backward", (f(2), f(2, 3), i(0, 2)), ((0, f(1), SHAPE), (0, f(0), SHAPE), (1, f(3, 3), SHAPE),
-        (2, i(0, 3), INDEX)), {"reduction": "none"}),
-    Row("grad.take_backward", (f(4, 2), f(3, 2), i(0, 1, 2, -3)), ((0, f(3, 2), SHAPE), (2, i(0, 1, 2, 3), INDEX),
-        (1, f(3, 1), SHAPE)), {"axis": 0}),
-    Row("tree_scores", (f(2, 3), nodes(4, 5, 1), i(0), f(2, 1)), (
-        (1, nodes(4, 6, 1), INDEX), (1, nodes(4, 5, 3), INDEX), (1, nodes(4, -1, 1), INDEX), (2, i(4), INDEX),
-        (1, nodes(4, 5, 1)[:, :3], SHAPE), (3, f(1, 1), INDEX))),
+    Row(
+        "grad.nll_loss_backward",
+        (f(2), f(2, 3), i(0, 2)),
+        ((0, f(1), SHAPE), (0, f(0), SHAPE), (1, f(3, 3), SHAPE), (2, i(0, 3), INDEX)),
+        {"reduction": "none"},
+    ),
+    Row(
+        "grad.take_backward",
+        (f(4, 2), f(3, 2), i(0, 1, 2, -3)),
+        ((0, f(3, 2), SHAPE), (2, i(0, 1, 2, 3), INDEX), (1, f(3, 1), SHAPE)),
+        {"axis": 0},
+    ),
+    Row(
+        "tree_scores",
+        (f(2, 3), nodes(4, 5, 1), i(0), f(2, 1)),
+        (
+            (1, nodes(4, 6, 1), INDEX),
+            (1, nodes(4, 5, 3), INDEX),
+            (1, nodes(4, -1, 1), INDEX),
+            (2, i(4), INDEX),
+            (1, nodes(4, 5, 1)[:, :3], SHAPE),
+            (3, f(1, 1), INDEX),
+        ),
+    ),
     Row("couple_pairs", (f(2, 3, 3),), ((0, f(2, 3, 2), SHAPE), (0, f(2, 2, 3), SHAPE))),
-)  # fmt: skip
+)
 
 
 def program() -> Any:

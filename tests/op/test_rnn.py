@@ -78,8 +78,15 @@ def test_lengths_are_read_ahead_of_the_products(kind):
     """Where a step of the backward direction stands depends on the sample's length, not on what is multiplied."""
     gates, n_states, hidden = *PARTS[kind], 96
     batch = weft.tir.Var("batch", "int64")
-    shapes = [(5, batch, 6), (2, gates * hidden, 6), (2, gates * hidden, hidden), (2, 2 * gates * hidden), (batch,),
-              *[(2, batch, hidden)] * n_states, *([(2, 3 * hidden)] if kind == "lstm" else [])]  # fmt: skip
+    shapes = [
+        (5, batch, 6),
+        (2, gates * hidden, 6),
+        (2, gates * hidden, hidden),
+        (2, 2 * gates * hidden),
+        (batch,),
+        *[(2, batch, hidden)] * n_states,
+        *([(2, 3 * hidden)] if kind == "lstm" else []),
+    ]
     parameters = [
         relax.Var(f"x{i}", relax.TensorType(s, "int32" if i == 4 else "float32")) for i, s in enumerate(shapes)
     ]

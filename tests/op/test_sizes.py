@@ -53,19 +53,32 @@ def test_a_shape_takes_64_bits(make: Callable[[Any], Any]) -> None:
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
-@pytest.mark.parametrize(("name", "given", "wanted"), [
-    ("Add", [MOST, 1], LEAST), ("Sub", [LEAST, 1], MOST), ("Mul", [2**40, 2**40], 0),
-    ("Neg", [LEAST], LEAST), ("Abs", [LEAST], LEAST), ("Div", [LEAST, -1], LEAST),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "given", "wanted"),
+    [
+        ("Add", [MOST, 1], LEAST),
+        ("Sub", [LEAST, 1], MOST),
+        ("Mul", [2**40, 2**40], 0),
+        ("Neg", [LEAST], LEAST),
+        ("Abs", [LEAST], LEAST),
+        ("Div", [LEAST, -1], LEAST),
+    ],
+)
 def test_known_numbers_of_a_model_wrap_as_computed_ones(name: str, given: list[int], wanted: int) -> None:
     weights = {f"x{i}": np.array([v]) for i, v in enumerate(given)}
     model = model_of([helper.make_node(name, list(weights), ["y"])], {}, ["y"], weights=weights)
     assert weft.Session(model).run({})[0].numpy().tolist() == [wanted]
 
 
-@pytest.mark.parametrize(("name", "opset", "by"), [
-    ("Resize", 17, [2.0**62, 1]), ("Upsample", 9, [1e30, 1]), ("Tile", 17, [2**62, 1]), ("Pad", 17, [MOST, 0, MOST, 0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "opset", "by"),
+    [
+        ("Resize", 17, [2.0**62, 1]),
+        ("Upsample", 9, [1e30, 1]),
+        ("Tile", 17, [2**62, 1]),
+        ("Pad", 17, [MOST, 0, MOST, 0]),
+    ],
+)
 def test_a_model_with_a_size_of_more_bits_is_refused(name: str, opset: int, by: list[Any]) -> None:
     node = helper.make_node(name, ["x", "", "s"] if name == "Resize" else ["x", "s"], ["y"])
     weights = {"s": np.array(by, "float32" if isinstance(by[0], float) else "int64")}

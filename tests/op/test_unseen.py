@@ -29,9 +29,10 @@ def blind(queries: int, keys: int) -> np.ndarray:
     return bias
 
 
-@pytest.mark.parametrize(("dtype", "queries", "keys"), [
-    ("float32", 1, 70), ("float32", 3, 1), ("float32", 40, 70), ("float64", 3, 9), ("float16", 3, 9),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "queries", "keys"),
+    [("float32", 1, 70), ("float32", 3, 1), ("float32", 40, 70), ("float64", 3, 9), ("float16", 3, 9)],
+)
 def test_of_masks(dtype: str, queries: int, keys: int) -> None:
     arrays = [a.astype(dtype) for a in (f32(1, queries, 2, 8), f32(1, keys, 2, 8), f32(1, keys, 2, 8))]
     bias = blind(queries, keys).astype(dtype)
@@ -63,8 +64,12 @@ def test_not_numbers_stay() -> None:
 
 @pytest.mark.parametrize("level", [0, 3])
 def test_of_a_softmax_that_is_written_out(level: int) -> None:
-    nodes = [helper.make_node("MatMul", ["q", "k"], ["s"]), helper.make_node("Add", ["s", "mask"], ["m"]),
-             helper.make_node("Softmax", ["m"], ["w"]), helper.make_node("MatMul", ["w", "v"], ["y"])]  # fmt: skip
+    nodes = [
+        helper.make_node("MatMul", ["q", "k"], ["s"]),
+        helper.make_node("Add", ["s", "mask"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["w"]),
+        helper.make_node("MatMul", ["w", "v"], ["y"]),
+    ]
     feeds = {"q": f32(1, 2, 6, 8), "k": f32(1, 2, 8, 9), "v": f32(1, 2, 9, 8), "mask": blind(6, 9)}
     mod = weft.relax.frontend.onnx.from_onnx(model_of(nodes, feeds, ["y"], 17, {}))
     with weft.transform.PassContext(opt_level=level):

@@ -76,11 +76,12 @@ def test_functions_are_added_and_missing_ones_said():
     module.add_python_function("power", lambda x, n: x**n)  # one that does not ask for the module
     np.testing.assert_allclose(module.power(X, 3), X**3)
     np.testing.assert_allclose(module.call_dps_packed("power", [X, 2], [3]), X**2)
-    for call, text in ((lambda: module.call_tir("none", [X], [3]), "no kernel"),
-                       (lambda: module.call_py_func("none", [X]), "not found"),
-                       (lambda: module.call_dps_packed("test.none", [X], [3]), "not found"),
-                       (lambda: module.call_tir("double", [], relax.TensorType((weft.tir.Var("n", "int64"),))),
-                        "Cannot infer")):  # fmt: skip
+    for call, text in (
+        (lambda: module.call_tir("none", [X], [3]), "no kernel"),
+        (lambda: module.call_py_func("none", [X]), "not found"),
+        (lambda: module.call_dps_packed("test.none", [X], [3]), "not found"),
+        (lambda: module.call_tir("double", [], relax.TensorType((weft.tir.Var("n", "int64"),))), "Cannot infer"),
+    ):
         refuses(error.InvalidArgument, text, call)
 
 

@@ -23,10 +23,15 @@ def test_types():
     assert infer(ccl.allgather(relax.Var("x", relax.TensorType(None, "int8", 3)), 2)).ndim == 3
 
 
-@pytest.mark.parametrize("wrong", [
-    lambda x: ccl.allreduce(x, "mean"), lambda x: ccl.allgather(x, 0), lambda x: ccl.scatter_from_worker0(x, 3),
-    lambda x: ccl.scatter_from_worker0(x, 2, axis=5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: ccl.allreduce(x, "mean"),
+        lambda x: ccl.allgather(x, 0),
+        lambda x: ccl.scatter_from_worker0(x, 3),
+        lambda x: ccl.scatter_from_worker0(x, 2, axis=5),
+    ],
+)
 def test_wrong_arguments(wrong):
     with pytest.raises((error.InvalidArgument, error.ShapeMismatch)):
         infer(wrong(relax.Var("x", relax.TensorType((4, 3), "float32"))))

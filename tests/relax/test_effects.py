@@ -112,9 +112,21 @@ def test_effects_are_found_through_calls_and_names(mod):
     assert is_removable(calls["a"], mod) and not is_removable(calls["_"], mod)
 
 
-PASSES = [t.DeadCodeElimination(), t.EliminateCommonSubexpr(), t.FoldConstant(), t.FuseOps(), t.CanonicalizeBindings(),
-          t.ConvertToDataflow(), t.TopologicalSort(), t.RewriteDataflowReshape(), t.LambdaLift(),
-          t.InlinePrivateFunctions(), t.LegalizeOps(), t.RemoveUnusedParameters(), t.RemoveUnusedOutputs()]  # fmt: skip
+PASSES = [
+    t.DeadCodeElimination(),
+    t.EliminateCommonSubexpr(),
+    t.FoldConstant(),
+    t.FuseOps(),
+    t.CanonicalizeBindings(),
+    t.ConvertToDataflow(),
+    t.TopologicalSort(),
+    t.RewriteDataflowReshape(),
+    t.LambdaLift(),
+    t.InlinePrivateFunctions(),
+    t.LegalizeOps(),
+    t.RemoveUnusedParameters(),
+    t.RemoveUnusedOutputs(),
+]
 
 
 @pytest.mark.parametrize("made", PASSES, ids=lambda p: p.name)
@@ -160,10 +172,24 @@ return (c, d, e, f, g, h, j, k, q, u)
 """
 
 
-@pytest.mark.parametrize("name", [
-    "AdjustMatmulOrder", "ExpandMatmulOfSum", "ReorderTakeAfterMatmul", "ReorderPermuteDimsAfterConcat",
-    "FuseTransposeMatmul", "CombineParallelMatmul", "ToMixedPrecision", "EliminateCommonSubexpr", "FuseOps",
-    "TopologicalSort", "CanonicalizeBindings", "LegalizeOps", "DecomposeOpsForInference"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AdjustMatmulOrder",
+        "ExpandMatmulOfSum",
+        "ReorderTakeAfterMatmul",
+        "ReorderPermuteDimsAfterConcat",
+        "FuseTransposeMatmul",
+        "CombineParallelMatmul",
+        "ToMixedPrecision",
+        "EliminateCommonSubexpr",
+        "FuseOps",
+        "TopologicalSort",
+        "CanonicalizeBindings",
+        "LegalizeOps",
+        "DecomposeOpsForInference",
+    ],
+)
 def test_no_pass_reads_at_another_time_what_changes_in_between(name):
     """A tensor is overwritten through a view in a dataflow block; what was computed of it before stays."""
     weft.register_global_func("test.effects.odd", lambda x: x.copyfrom(x.numpy() * 2 + 1) or x, override=True)

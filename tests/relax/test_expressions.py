@@ -23,10 +23,18 @@ def test_python_operators():
     x = np.random.default_rng(0).random((2, 3), "float32") + 1
     two = relax.const(2.0, "float32")
     cases = {
-        "add": (X + 1.0, x + 1), "radd": (1 + X, 1 + x), "subtract": (X - two, x - 2), "rsub": (3.0 - X, 3 - x),
-        "multiply": (X * X, x * x), "divide": (X / two, x / 2), "power": (X**two, x**2), "negative": (-X, -x),
-        "less": (X < two, x < 2), "greater_equal": (X >= two, x >= 2), "astype": (X.astype("int32"), x.astype("int32")),
-    }  # fmt: skip
+        "add": (X + 1.0, x + 1),
+        "radd": (1 + X, 1 + x),
+        "subtract": (X - two, x - 2),
+        "rsub": (3.0 - X, 3 - x),
+        "multiply": (X * X, x * x),
+        "divide": (X / two, x / 2),
+        "power": (X**two, x**2),
+        "negative": (-X, -x),
+        "less": (X < two, x < 2),
+        "greater_equal": (X >= two, x >= 2),
+        "astype": (X.astype("int32"), x.astype("int32")),
+    }
     found = run(relax.Tuple([made for made, _ in cases.values()]), x)
     for name, out, (_, expected) in zip(cases, found, cases.values(), strict=True):
         np.testing.assert_allclose(out.numpy(), expected, rtol=1e-6, err_msg=name)

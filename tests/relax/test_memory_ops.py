@@ -36,13 +36,29 @@ class ByHand:
         )
         _ = R.call_packed("vm.builtin.check_tensor_info", x, 2, R.dtype("float32"), "", ty_args=[R.Tuple()])
         _ = R.call_packed(
-            "vm.builtin.match_shape", x, heap, 2, MatchShapeCode.STORE_TO_HEAP, 0, MatchShapeCode.STORE_TO_HEAP, 1,
-            "", ty_args=[R.Tuple()],
-        )  # fmt: skip
+            "vm.builtin.match_shape",
+            x,
+            heap,
+            2,
+            MatchShapeCode.STORE_TO_HEAP,
+            0,
+            MatchShapeCode.STORE_TO_HEAP,
+            1,
+            "",
+            ty_args=[R.Tuple()],
+        )
         s = R.call_packed(
-            "vm.builtin.make_shape", heap, 3, MakeShapeCode.LOAD_SHAPE, 1, MakeShapeCode.LOAD_SHAPE, 0,
-            MakeShapeCode.USE_IMM, 2, ty_args=[R.Shape(ndim=3)],
-        )  # fmt: skip
+            "vm.builtin.make_shape",
+            heap,
+            3,
+            MakeShapeCode.LOAD_SHAPE,
+            1,
+            MakeShapeCode.LOAD_SHAPE,
+            0,
+            MakeShapeCode.USE_IMM,
+            2,
+            ty_args=[R.Shape(ndim=3)],
+        )
         return s
 
     @R.function(pure=False)
@@ -91,9 +107,13 @@ def test_types_of_views():
     shape = relax.Var("s", relax.ShapeType(ndim=3))
     ir.assert_structural_equal(bb.normalize(view(x, shape)).ty, relax.TensorType(None, "float32", ndim=3))
     for wrong in (
-        lambda: view(x, (9,)), lambda: view(x, (8,), relative_byte_offset=4), lambda: view(x, x),
-        lambda: view(x, relative_byte_offset=-4), lambda: view(x, dtype=x), lambda: view(shape),
-    ):  # fmt: skip
+        lambda: view(x, (9,)),
+        lambda: view(x, (8,), relative_byte_offset=4),
+        lambda: view(x, x),
+        lambda: view(x, relative_byte_offset=-4),
+        lambda: view(x, dtype=x),
+        lambda: view(shape),
+    ):
         refuses(ValueError, "view", bb.normalize, wrong())
 
 

@@ -23,12 +23,18 @@ def draw(seed):
         c, o = 2 * c, 2 * o
     kernel = r.choice([(1, 1), (3, 3), (3, 3), (5, 5), (3, 1), (2, 4)])
     return {
-        "c": c, "o": o, "groups": groups, "kernel": kernel, "strides": r.choice([(1, 1), (1, 1), (2, 2), (1, 2)]),
-        "dilation": r.choice([(1, 1), (1, 1), (1, 1), (2, 1)]), "symbolic": r.choice(["", "nhw", "w", "hw"]),
+        "c": c,
+        "o": o,
+        "groups": groups,
+        "kernel": kernel,
+        "strides": r.choice([(1, 1), (1, 1), (2, 2), (1, 2)]),
+        "dilation": r.choice([(1, 1), (1, 1), (1, 1), (2, 1)]),
+        "symbolic": r.choice(["", "nhw", "w", "hw"]),
         "padding": tuple(r.choice([0, k // 2]) for k in kernel) + tuple(r.choice([0, k // 2, k // 2]) for k in kernel),
-        "after": r.choice([None, "relu", "hardswish", "residual"]), "batch": r.choice([1, 2]),
+        "after": r.choice([None, "relu", "hardswish", "residual"]),
+        "batch": r.choice([1, 2]),
         "sizes": [(r.randint(9, 40), r.randint(9, 40)) for _ in range(3)],
-    }  # fmt: skip
+    }
 
 
 def reference(x, w, bias, d):
@@ -59,16 +65,21 @@ def program(d, weight, bias):
     with bb.function("main", [x]), bb.dataflow():
         y = bb.emit(
             relax.op.nn.conv2d(
-                x, relax.const(weight), strides=d["strides"], padding=d["padding"], dilation=d["dilation"],
+                x,
+                relax.const(weight),
+                strides=d["strides"],
+                padding=d["padding"],
+                dilation=d["dilation"],
                 groups=d["groups"],
             )
-        )  # fmt: skip
+        )
         y = bb.emit(relax.op.add(y, relax.const(bias)))
         if d["after"] == "relu":
             y = bb.emit(relax.op.nn.relu(y))
         elif d["after"] == "hardswish":
-            half = bb.emit(relax.op.add(bb.emit(relax.op.multiply(y, relax.const(1 / 6, "float32"))),
-                                        relax.const(0.5, "float32")))  # fmt: skip
+            half = bb.emit(
+                relax.op.add(bb.emit(relax.op.multiply(y, relax.const(1 / 6, "float32"))), relax.const(0.5, "float32"))
+            )
             y = bb.emit(relax.op.multiply(y, bb.emit(relax.op.clip(half, 0, 1))))
         elif d["after"] == "residual":
             y = bb.emit(relax.op.add(y, y))

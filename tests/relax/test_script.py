@@ -297,10 +297,18 @@ def test_tuples():
 @pytest.mark.parametrize(
     ("value", "dtype"),
     [
-        (1.5, "float32"), (-0.0, "float64"), (float("inf"), "float32"), (float("nan"), "float32"), (3, "int8"),
-        (2**63, "uint64"), (True, "bool"), (1.5, "float16"), (0.1, "bfloat16"), (-7, "int64"),
+        (1.5, "float32"),
+        (-0.0, "float64"),
+        (float("inf"), "float32"),
+        (float("nan"), "float32"),
+        (3, "int8"),
+        (2**63, "uint64"),
+        (True, "bool"),
+        (1.5, "float16"),
+        (0.1, "bfloat16"),
+        (-7, "int64"),
     ],
-)  # fmt: skip
+)
 def test_scalar_constants(value, dtype):
     c = relax.const(value, dtype)
     assert "metadata" not in str(c)

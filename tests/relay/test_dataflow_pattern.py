@@ -33,28 +33,41 @@ def conv_relu(bias=True):
     return relay.nn.relu(relay.nn.bias_add(conv, b) if bias else conv), (data, weight, b)
 
 
-@pytest.mark.parametrize(("pattern", "matches", "refused"), [
-    (is_op("add")(is_var("x"), is_var("y")), y + x, x - y),
-    (is_op("subtract")(is_var("x"), is_var("y")), x - y, y - x),
-    (wildcard()(None), relay.exp(x), x),
-    (is_op("add") | is_op("subtract"), ir.Op.get("subtract"), ir.Op.get("divide")),
-    (is_constant() + is_var(), relay.const(1.0) + x, x + y),
-    (is_expr(relay.const(2.0)), relay.const(2.0), relay.const(3.0)),
-    (is_tuple([is_var("x"), wildcard()]), relay.Tuple([x, y]), relay.Tuple([y, x])),
-    (is_tuple(None), relay.Tuple([x, y, x]), x),
-    (is_tuple_get_item(wildcard(), 1), relay.TupleGetItem(relay.Tuple([x, y]), 1),
-     relay.TupleGetItem(relay.Tuple([x, y]), 0)),
-    (is_if(wildcard(), is_var("x"), is_var("y")), relay.If(relay.const(True), x, y), relay.If(relay.const(True), y, x)),
-    (is_let(is_var("v"), is_op("exp")(wildcard()), wildcard()), relay.Let(relay.var("v"), relay.exp(x), y),
-     relay.Let(relay.var("v"), relay.tanh(x), y)),
-    (FunctionPattern(None, is_op("exp")(wildcard())), relay.Function([x], relay.exp(x)), relay.Function([x], x)),
-    (has_dtype("float32"), x, relay.var("n", shape=(), dtype="int32")),
-    (has_shape((2, 3)), relay.exp(x), relay.sum(x)),
-    (wildcard().has_type(relay.TensorType((2, 3))), x * y, relay.sum(x)),
-    (is_op("add").has_attr({"TOpPattern": 1}), ir.Op.get("add"), None),
-    (is_op("transpose")(wildcard()).has_attr({"axes": [1, 0]}), relay.transpose(x, [1, 0]), relay.transpose(x)),
-    (is_op("multiply")(ANY, ANY), x * x, x * y),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "matches", "refused"),
+    [
+        (is_op("add")(is_var("x"), is_var("y")), y + x, x - y),
+        (is_op("subtract")(is_var("x"), is_var("y")), x - y, y - x),
+        (wildcard()(None), relay.exp(x), x),
+        (is_op("add") | is_op("subtract"), ir.Op.get("subtract"), ir.Op.get("divide")),
+        (is_constant() + is_var(), relay.const(1.0) + x, x + y),
+        (is_expr(relay.const(2.0)), relay.const(2.0), relay.const(3.0)),
+        (is_tuple([is_var("x"), wildcard()]), relay.Tuple([x, y]), relay.Tuple([y, x])),
+        (is_tuple(None), relay.Tuple([x, y, x]), x),
+        (
+            is_tuple_get_item(wildcard(), 1),
+            relay.TupleGetItem(relay.Tuple([x, y]), 1),
+            relay.TupleGetItem(relay.Tuple([x, y]), 0),
+        ),
+        (
+            is_if(wildcard(), is_var("x"), is_var("y")),
+            relay.If(relay.const(True), x, y),
+            relay.If(relay.const(True), y, x),
+        ),
+        (
+            is_let(is_var("v"), is_op("exp")(wildcard()), wildcard()),
+            relay.Let(relay.var("v"), relay.exp(x), y),
+            relay.Let(relay.var("v"), relay.tanh(x), y),
+        ),
+        (FunctionPattern(None, is_op("exp")(wildcard())), relay.Function([x], relay.exp(x)), relay.Function([x], x)),
+        (has_dtype("float32"), x, relay.var("n", shape=(), dtype="int32")),
+        (has_shape((2, 3)), relay.exp(x), relay.sum(x)),
+        (wildcard().has_type(relay.TensorType((2, 3))), x * y, relay.sum(x)),
+        (is_op("add").has_attr({"TOpPattern": 1}), ir.Op.get("add"), None),
+        (is_op("transpose")(wildcard()).has_attr({"axes": [1, 0]}), relay.transpose(x, [1, 0]), relay.transpose(x)),
+        (is_op("multiply")(ANY, ANY), x * x, x * y),
+    ],
+)
 def test_matches(pattern, matches, refused):
     assert pattern.match(matches)
     assert refused is None or not pattern.match(refused)

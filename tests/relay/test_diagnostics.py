@@ -11,8 +11,9 @@ def test_a_renderer_sees_errors_before_they_are_raised():
     ir.diagnostics.override_renderer(lambda context: seen.extend(context.diagnostics))
     try:
         with pytest.raises(error.DiagnosticError, match="broadcast"):
-            relay.transform.InferType()(relay.fromtext(
-                "def @main(%x: Tensor[(2), float32], %y: Tensor[(3), float32]) { add(%x, %y) }"))  # fmt: skip
+            relay.transform.InferType()(
+                relay.fromtext("def @main(%x: Tensor[(2), float32], %y: Tensor[(3), float32]) { add(%x, %y) }")
+            )
     finally:
         ir.diagnostics.override_renderer(None)
     (only,) = seen

@@ -79,8 +79,13 @@ def test_tuples():
 def test_closures_see_the_variables_they_were_made_among():
     x, y, add = relay.var("x"), relay.var("y"), relay.var("add")
     adder = relay.Function([x], relay.Function([y], op("subtract", x, y)))
-    two = relay.Let(add, adder, relay.Tuple((relay.Call(relay.Call(add, (num(5),)), (num(1),)),
-                                              relay.Call(relay.Call(add, (num(7),)), (num(1),)))))  # fmt: skip
+    two = relay.Let(
+        add,
+        adder,
+        relay.Tuple(
+            (relay.Call(relay.Call(add, (num(5),)), (num(1),)), relay.Call(relay.Call(add, (num(7),)), (num(1),)))
+        ),
+    )
     assert [int(v.numpy()) for v in run(two)] == [4, 6]
     closure = run(relay.Call(adder, (num(10),)))
     assert isinstance(closure, Closure) and int(closure(3).numpy()) == 7
@@ -107,8 +112,9 @@ def test_tail_calls_need_no_depth():
         mod[name] = relay.Function([i], relay.If(op("equal", i, num(0)), num(base, "bool"), rest))
     interpreter = Interpreter(mod, max_depth=3)
     assert bool(interpreter.function("even")(2).numpy())
-    mod[even] = relay.Function([i], relay.If(op("equal", i, num(0)), num(True, "bool"),
-                                             relay.Call(odd, (op("subtract", i, num(1)),))))  # fmt: skip
+    mod[even] = relay.Function(
+        [i], relay.If(op("equal", i, num(0)), num(True, "bool"), relay.Call(odd, (op("subtract", i, num(1)),)))
+    )
     assert not bool(Interpreter(mod, max_depth=1).function("odd")(20_000).numpy())
 
 
@@ -117,9 +123,16 @@ def test_fold_over_a_long_list():
     fold, build = relay.GlobalVar("fold"), relay.GlobalVar("build")
     f, acc, xs, h, t, n = (relay.var(v) for v in ("f", "acc", "xs", "h", "t", "n"))
     step = relay.Call(fold, (f, relay.Call(f, (acc, h)), t))
-    mod[fold] = relay.Function([f, acc, xs], relay.Match(xs, (
-        relay.Clause(relay.PatternConstructor(cons, (relay.PatternVar(h), relay.PatternVar(t))), step),
-        relay.Clause(relay.PatternConstructor(nil), acc))))  # fmt: skip
+    mod[fold] = relay.Function(
+        [f, acc, xs],
+        relay.Match(
+            xs,
+            (
+                relay.Clause(relay.PatternConstructor(cons, (relay.PatternVar(h), relay.PatternVar(t))), step),
+                relay.Clause(relay.PatternConstructor(nil), acc),
+            ),
+        ),
+    )
     more = relay.Call(build, (op("subtract", n, num(1)), relay.Call(cons, (n, xs))))
     mod[build] = relay.Function([n, xs], relay.If(op("equal", n, num(0)), xs, more))
     a, b = relay.var("a"), relay.var("b")
@@ -228,9 +241,16 @@ def test_match_of_nested_patterns():
     x, y, rest, other = (relay.var(v) for v in ("x", "y", "rest", "other"))
     var, con = relay.PatternVar, relay.PatternConstructor
     two = con(cons, (relay.PatternTuple((var(x), relay.PatternWildcard())), con(cons, (var(y), var(rest)))))
-    f = relay.Function([other], relay.Match(other, (
-        relay.Clause(two, relay.Tuple((x, relay.TupleGetItem(y, 1)))),
-        relay.Clause(relay.PatternWildcard(), relay.Tuple((num(-1), num(-1)))))))  # fmt: skip
+    f = relay.Function(
+        [other],
+        relay.Match(
+            other,
+            (
+                relay.Clause(two, relay.Tuple((x, relay.TupleGetItem(y, 1)))),
+                relay.Clause(relay.PatternWildcard(), relay.Tuple((num(-1), num(-1)))),
+            ),
+        ),
+    )
     pairs = ConstructorValue(1, [(1, 2), ConstructorValue(1, [(3, 4), ConstructorValue(2)])])
     run_f = Interpreter(mod).evaluate(f)
     assert [int(v.numpy()) for v in run_f(pairs)] == [1, 4]
@@ -240,8 +260,12 @@ def test_match_of_nested_patterns():
 def test_a_match_without_a_clause_for_the_value_says_where():
     mod, cons, nil = lists()
     span = ir.Span("program.rly", 3, 3, 9, 20)
-    match = relay.Match(relay.Call(cons, (num(1), nil())), (relay.Clause(relay.PatternConstructor(nil), num(0)),),
-                        complete=False, span=span)  # fmt: skip
+    match = relay.Match(
+        relay.Call(cons, (num(1), nil())),
+        (relay.Clause(relay.PatternConstructor(nil), num(0)),),
+        complete=False,
+        span=span,
+    )
     e = refuses(error.EvaluationError, "no clause", run, match, mod)
     assert e.where is span and "Cons" in str(e) and "program.rly:3:9" in str(e)
 

@@ -51,26 +51,39 @@ XS = lst(VALUES)
 SUB = "fn (%a, %b) { %a * 2 - %b }"
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    (f"@hd({XS})", 3), (f"@tl({XS})", [1, 4, 1, 5]), (f"@nth({XS}, 2)", 4), (f"@update({XS}, 2, 7)", [3, 1, 7, 1, 5]),
-    (f"@update({XS}, 0, 7)", [7, 1, 4, 1, 5]), (f"@length({XS})", 5), ("@length(Nil)", 0), (f"@sum({XS})", 14),
-    (f"@map(fn (%x) {{ %x + 1 }}, {XS})", [4, 2, 5, 2, 6]), (f"@rev({XS})", VALUES[::-1]),
-    (f"@concat({XS}, {lst([7, 8])})", [*VALUES, 7, 8]), (f"@concat(Nil, {XS})", VALUES),
-    (f"@filter(fn (%x) {{ %x > 2 }}, {XS})", [3, 4, 5]),
-    (f"@zip({XS}, {lst([1, 2, 3], '{}f'.format)})", [(3, 1.0), (1, 2.0), (4, 3.0)]),
-    (f"@foldl({SUB}, 10, {XS})", ((((10 * 2 - 3) * 2 - 1) * 2 - 4) * 2 - 1) * 2 - 5),
-    (f"@foldr({SUB}, 10, {XS})", 3 * 2 - (1 * 2 - (4 * 2 - (1 * 2 - (5 * 2 - 10))))),
-    (f"@foldr1({SUB}, {XS})", 3 * 2 - (1 * 2 - (4 * 2 - (1 * 2 - 5)))),
-    (f"@map_accuml(fn (%s, %x) {{ (%s + %x, %s) }}, 0, {XS})", (14, [9, 8, 4, 3, 0])),
-    (f"@map_accumr(fn (%s, %x) {{ (%s + %x, %s) }}, 0, {XS})", (14, [11, 10, 6, 5, 0])),
-    ("@unfoldr(fn (%s) { if (%s < 4) { Some((%s + 1, %s * %s)) } else { None } }, 0)", [0, 1, 4, 9]),
-    ("@unfoldl(fn (%s) { if (%s < 4) { Some((%s + 1, %s * %s)) } else { None } }, 0)", [9, 4, 1, 0]),
-    ("@id(5)", 5), ("@compose(fn (%x) { %x + 1 }, fn (%x) { %x * 10 })(3)", 31),
-    ("@flip(fn (%a, %b) { %a - %b })(1, 10)", 9), ("@iterate(fn (%x) { %x * 2 }, 10)(1)", 1024),
-    ("@iterate(fn (%x) { %x * 2 }, 0)(7)", 7),
-    ("@size(Rose(1, Cons(Rose(2, Nil), Cons(Rose(3, Cons(Rose(4, Nil), Nil)), Nil))))", 4),
-    ("@tmap(fn (%x) { %x * 2 }, Rose(1, Cons(Rose(2, Nil), Nil)))", (2, (4,))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"@hd({XS})", 3),
+        (f"@tl({XS})", [1, 4, 1, 5]),
+        (f"@nth({XS}, 2)", 4),
+        (f"@update({XS}, 2, 7)", [3, 1, 7, 1, 5]),
+        (f"@update({XS}, 0, 7)", [7, 1, 4, 1, 5]),
+        (f"@length({XS})", 5),
+        ("@length(Nil)", 0),
+        (f"@sum({XS})", 14),
+        (f"@map(fn (%x) {{ %x + 1 }}, {XS})", [4, 2, 5, 2, 6]),
+        (f"@rev({XS})", VALUES[::-1]),
+        (f"@concat({XS}, {lst([7, 8])})", [*VALUES, 7, 8]),
+        (f"@concat(Nil, {XS})", VALUES),
+        (f"@filter(fn (%x) {{ %x > 2 }}, {XS})", [3, 4, 5]),
+        (f"@zip({XS}, {lst([1, 2, 3], '{}f'.format)})", [(3, 1.0), (1, 2.0), (4, 3.0)]),
+        (f"@foldl({SUB}, 10, {XS})", ((((10 * 2 - 3) * 2 - 1) * 2 - 4) * 2 - 1) * 2 - 5),
+        (f"@foldr({SUB}, 10, {XS})", 3 * 2 - (1 * 2 - (4 * 2 - (1 * 2 - (5 * 2 - 10))))),
+        (f"@foldr1({SUB}, {XS})", 3 * 2 - (1 * 2 - (4 * 2 - (1 * 2 - 5)))),
+        (f"@map_accuml(fn (%s, %x) {{ (%s + %x, %s) }}, 0, {XS})", (14, [9, 8, 4, 3, 0])),
+        (f"@map_accumr(fn (%s, %x) {{ (%s + %x, %s) }}, 0, {XS})", (14, [11, 10, 6, 5, 0])),
+        ("@unfoldr(fn (%s) { if (%s < 4) { Some((%s + 1, %s * %s)) } else { None } }, 0)", [0, 1, 4, 9]),
+        ("@unfoldl(fn (%s) { if (%s < 4) { Some((%s + 1, %s * %s)) } else { None } }, 0)", [9, 4, 1, 0]),
+        ("@id(5)", 5),
+        ("@compose(fn (%x) { %x + 1 }, fn (%x) { %x * 10 })(3)", 31),
+        ("@flip(fn (%a, %b) { %a - %b })(1, 10)", 9),
+        ("@iterate(fn (%x) { %x * 2 }, 10)(1)", 1024),
+        ("@iterate(fn (%x) { %x * 2 }, 0)(7)", 7),
+        ("@size(Rose(1, Cons(Rose(2, Nil), Cons(Rose(3, Cons(Rose(4, Nil), Nil)), Nil))))", 4),
+        ("@tmap(fn (%x) { %x * 2 }, Rose(1, Cons(Rose(2, Nil), Nil)))", (2, (4,))),
+    ],
+)
 def test_functions(text, expected):
     assert run(text) == expected
 
@@ -213,8 +226,10 @@ def test_static_tensor_arrays_stack_and_gather(shape: list) -> None:
     sizes = [2 if isinstance(d, relay.Any) else d for d in shape]
     a, b = relay.var("a", shape=sizes), relay.var("b", shape=sizes)
     make, write, tensor = (
-        ops.get_global_var("tensor_array"), ops.get_global_var("tensor_array_write"), ops.get_ctor("tensor_constructor")
-    )  # fmt: skip
+        ops.get_global_var("tensor_array"),
+        ops.get_global_var("tensor_array_write"),
+        ops.get_ctor("tensor_constructor"),
+    )
     array = write(write(make(relay.const(2)), relay.const(0), tensor(a)), relay.const(1), tensor(b))
     gathered = ops.get_global_var("tensor_array_gather")(array, relay.const(np.array([1, 0, 1], "int32")))
     stacked = StaticTensorArrayOps(p, "float32", [relay.Any(), *shape]).get_global_var("tensor_get_data")(gathered)
@@ -240,8 +255,9 @@ def test_static_tensor_arrays_split_unstack_scatter_and_concat() -> None:
     swapped = rows.get_global_var("tensor_array_scatter")(
         pieces, relay.const(np.array([1], "int32")), p.cons(first, p.nil())
     )
-    p.mod["main"] = relay.Function([v, n], rows.get_global_var("tensor_get_data")(
-        rows.get_global_var("tensor_array_concat")(swapped)))  # fmt: skip
+    p.mod["main"] = relay.Function(
+        [v, n], rows.get_global_var("tensor_get_data")(rows.get_global_var("tensor_array_concat")(swapped))
+    )
     x = np.arange(12, dtype="int32").reshape(4, 3)
     for kind in ("debug", "vm"):
         got = relay.create_executor(kind, mod=p.mod).evaluate()(x, np.array([1, 3], "int32"))

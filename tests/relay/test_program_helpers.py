@@ -66,8 +66,13 @@ def test_names():
     assert n.to_c_constant_style("TVM_Device") == "TVM_DEVICE"
     assert n.sanitize_name("a+b 1") == "a_b_1"
     assert [utils.mangle_module_name(m) for m in ("default", None)] == ["tvmgen_default", "tvmgen"]
-    for fail in (lambda: n.to_c_function_style("x"), lambda: n.prefix_name([""]), lambda: n.prefix_name([]),
-                 lambda: n.sanitize_name(""), lambda: utils.mangle_module_name("\u018e")):  # fmt: skip
+    for fail in (
+        lambda: n.to_c_function_style("x"),
+        lambda: n.prefix_name([""]),
+        lambda: n.prefix_name([]),
+        lambda: n.sanitize_name(""),
+        lambda: utils.mangle_module_name("\u018e"),
+    ):
         refuses(error.InvalidArgument, "", fail)
 
 

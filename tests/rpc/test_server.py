@@ -48,8 +48,14 @@ def test_a_wrong_key_is_refused(server):
         assert sock.recv(100) == base.number(base.RPC_CODE_MISMATCH)
 
 
-@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", base.number(base.RPC_MAGIC) + base.number(-1),
-                                  base.number(base.RPC_MAGIC) + base.number(4097) + b"x" * 4097])  # fmt: skip
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        base.number(base.RPC_MAGIC) + base.number(-1),
+        base.number(base.RPC_MAGIC) + base.number(4097) + b"x" * 4097,
+    ],
+)
 def test_what_is_no_greeting_is_not_answered(server, sent):
     with raw(server.port, sent) as sock:
         try:
@@ -104,9 +110,11 @@ def test_a_server_of_this_machine_is_reached_without_tcp(server):
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="root alone becomes another user")
 def test_who_takes_the_name_of_a_server_is_not_trusted():
     """Any user may take a name; where it is not this one, the port says who is meant."""
-    code = "import os, socket, sys; from weft.rpc import base; os.setuid(65534); " \
-           "s = socket.create_server(('127.0.0.1', 0)); here = base.listen_here(s); " \
-           "print(s.getsockname()[1], flush=True); sys.stdin.read()"  # fmt: skip
+    code = (
+        "import os, socket, sys; from weft.rpc import base; os.setuid(65534); "
+        "s = socket.create_server(('127.0.0.1', 0)); here = base.listen_here(s); "
+        "print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    )
     pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], text=True, **pipe) as other:
         port = int(other.stdout.readline())
@@ -148,8 +156,10 @@ def test_a_server_ends_with_its_sessions():
 
 
 def test_a_server_ends_with_the_program_that_made_it():
-    code = "import os; from weft import rpc; server = rpc.Server('127.0.0.1', port=0, silent=True); " \
-           "print(server.proc.pid, flush=True); os.kill(os.getpid(), 9)"  # fmt: skip
+    code = (
+        "import os; from weft import rpc; server = rpc.Server('127.0.0.1', port=0, silent=True); "
+        "print(server.proc.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
     done = clock.run([sys.executable, "-c", code])
     eventually(lambda: not os.path.exists(f"/proc/{int(done.stdout)}"))
 
@@ -227,8 +237,9 @@ def test_memory_stays_flat_over_calls(server, resident):
 
 def test_through_another_server(server):
     first = made(key="first")
-    session = connected(first, "first",
-                        session_constructor_args=["rpc.Connect", "127.0.0.1", server.port, "tests", False])  # fmt: skip
+    session = connected(
+        first, "first", session_constructor_args=["rpc.Connect", "127.0.0.1", server.port, "tests", False]
+    )
     functions.travels(session, 100_000)
     assert session.get_function("tests.rpc.twice")(lambda x: 2 * x, 1) == 4
     refuses(ValueError, "abc", session.get_function("rpc.test.except"), "abc")
@@ -265,9 +276,26 @@ def test_a_server_that_ends_leaves_no_files(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days",
-               "2", "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"), "-subj", "/CN=localhost",
-               "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]  # fmt: skip
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+        "-days",
+        "2",
+        "-keyout",
+        str(folder / "key.pem"),
+        "-out",
+        str(folder / "cert.pem"),
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1,DNS:localhost",
+    ]
     if shutil.which(command[0]) is None:
         pytest.skip("certificates are made by the openssl command, which is not installed")
     subprocess.run(command, check=True, capture_output=True)

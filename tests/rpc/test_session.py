@@ -18,8 +18,23 @@ from weft.rpc.codec import Opaque, RPCCode, encode, packet
 from weft.rpc.remote import RemoteEndpoint, RemoteModule, RPCObjectRef
 from weft.runtime import Tensor, empty, tensor
 
-DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32",
-          "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2"]  # fmt: skip
+DTYPES = [
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +58,10 @@ def model(tmp_path_factory):
     return str(path)
 
 
-@pytest.mark.parametrize("value", [0, -(2**63), 2**63 - 1, True, False, 2.5, None, "", "text", "ä" * 100, "a\0b", b"",
-                                   b"bytes", b"\0" * 100_000])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [0, -(2**63), 2**63 - 1, True, False, 2.5, None, "", "text", "ä" * 100, "a\0b", b"", b"bytes", b"\0" * 100_000],
+)
 def test_values_travel_both_ways(remote, value):
     echo = remote.get_function("testing.echo")
     found = echo(value)
@@ -179,8 +196,9 @@ def test_numbers_go_by_native_code_between_all_else(remote):
 
 def test_calls_that_nobody_waits_for(remote):
     """They run in order, before what is asked next; results are freed, and the first error is told where one waits."""
-    keep, forget, fail = (remote.get_function(f"{name}") for name in
-                          ("tests.rpc.keep", "tests.rpc.forget", "rpc.test.except"))  # fmt: skip
+    keep, forget, fail = (
+        remote.get_function(f"{name}") for name in ("tests.rpc.keep", "tests.rpc.forget", "rpc.test.except")
+    )
     with remote.pipeline() as later:
         for i in range(1000):  # more than may be outstanding, and calls that are too long for that
             later(keep, i if i % 100 else "long" * 1000)
@@ -225,8 +243,13 @@ def test_files(remote, tmp_path):
 
 @pytest.mark.parametrize("name", ["../x", "/etc/hostname", "a/../../x", ".."])
 def test_files_lie_in_the_folder(remote, name):
-    for action in (lambda: remote.upload(b"x", name), lambda: remote.download(name), lambda: remote.remove(name),
-                   lambda: remote.load_module(name), lambda: remote.listdir(name)):  # fmt: skip
+    for action in (
+        lambda: remote.upload(b"x", name),
+        lambda: remote.download(name),
+        lambda: remote.remove(name),
+        lambda: remote.load_module(name),
+        lambda: remote.listdir(name),
+    ):
         refuses(RPCError, "folder", action)
 
 

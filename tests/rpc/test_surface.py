@@ -89,8 +89,18 @@ def test_what_runs_before_a_timing_is_the_last_thing_that_does():
 
 
 def test_devices_by_name(remote):
-    names = {"cpu": 1, "cuda": 2, "gpu": 2, "cl": 4, "vulkan": 7, "metal": 8, "rocm": 10, "ext_dev": 12,
-             "hexagon": 16, "webgpu": 15}  # fmt: skip
+    names = {
+        "cpu": 1,
+        "cuda": 2,
+        "gpu": 2,
+        "cl": 4,
+        "vulkan": 7,
+        "metal": 8,
+        "rocm": 10,
+        "ext_dev": 12,
+        "hexagon": 16,
+        "webgpu": 15,
+    }
     for name, kind in names.items():
         device = getattr(remote, name)(9)
         assert (device.device_type % rpc.base.RPC_SESS_MASK, device.device_id) == (kind, 9)

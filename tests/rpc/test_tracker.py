@@ -75,8 +75,9 @@ def test_functions_run_with_whoever_is_free(tracker, client):
     server = offered(tracker, "runner")
     assert client.request_and_run("runner", lambda s: s.get_function("rpc.test.addone")(1)) == 2
     with pytest.raises(error.RPCError, match="timed out"):
-        client.request_and_run("runner", lambda s: time.sleep(0.4) or s.get_function("rpc.test.addone")(1),
-                               session_timeout=0.2)  # fmt: skip
+        client.request_and_run(
+            "runner", lambda s: time.sleep(0.4) or s.get_function("rpc.test.addone")(1), session_timeout=0.2
+        )
     server.terminate()
     server, sessions = offered(tracker, "lost", server_init_callback=functions.register), []
 
@@ -109,9 +110,18 @@ def test_a_client_that_leaves_waits_no_more(tracker, client):
     waits_for(client, "nobody", 0, 0)
 
 
-@pytest.mark.parametrize("message", [base.number((1 << 20) + 1), base.number(-5), base.number(3) + b"[1,",
-                                     base.json_message([99]), base.json_message({}), base.json_message([3, "k"]),
-                                     base.json_message([5, {"addr": 1}])])  # fmt: skip
+@pytest.mark.parametrize(
+    "message",
+    [
+        base.number((1 << 20) + 1),
+        base.number(-5),
+        base.number(3) + b"[1,",
+        base.json_message([99]),
+        base.json_message({}),
+        base.json_message([3, "k"]),
+        base.json_message([5, {"addr": 1}]),
+    ],
+)
 def test_nonsense_ends_the_connection_alone(tracker, client, message):
     with functions.tracker_link(tracker.port) as sock:
         sock.sendall(message)
@@ -154,8 +164,11 @@ def test_programs():
     """A tracker, a proxy that tells it of its servers, and a server behind that, each a command."""
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as two:
         tracked, passed = (s.getsockname()[1] for s in (one, two))
-    commands = [(tracked, ["rpc-tracker"]), (passed, ["rpc-proxy", "--tracker", f"127.0.0.1:{tracked}"]),
-                (passed, ["rpc-server", "--through-proxy", "--key", "hidden"])]  # fmt: skip
+    commands = [
+        (tracked, ["rpc-tracker"]),
+        (passed, ["rpc-proxy", "--tracker", f"127.0.0.1:{tracked}"]),
+        (passed, ["rpc-server", "--through-proxy", "--key", "hidden"]),
+    ]
     with ExitStack() as programs:
         for port, words in commands:
             command = [sys.executable, "-m", "weft", *words, "--host", "127.0.0.1", "--port", str(port)]

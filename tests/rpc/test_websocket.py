@@ -15,8 +15,10 @@ from weft.rpc.channel import SocketChannel
 from weft.rpc.proxy import Proxy
 from weft.rpc.service import Service
 
-UPGRADE = (b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-           b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n")  # fmt: skip
+UPGRADE = (
+    b"GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +81,11 @@ def test_a_page_serves_through_a_proxy(proxy):
         Service(channel).run()
 
     sizes = iter([1, 2, 125, 126, 300])
-    for work in (serve, lambda: pump(lambda: payload(sock), ours.sendall),
-                 lambda: pump(lambda: ours.recv(next(sizes, 65535)), lambda d: sock.sendall(frame(d)))):  # fmt: skip
+    for work in (
+        serve,
+        lambda: pump(lambda: payload(sock), ours.sendall),
+        lambda: pump(lambda: ours.recv(next(sizes, 65535)), lambda d: sock.sendall(frame(d))),
+    ):
         threading.Thread(target=work, daemon=True).start()
     with rpc.connect("127.0.0.1", proxy.port, key="page") as session:
         assert session.get_function("rpc.test.addone")(1) == 2
@@ -89,9 +94,11 @@ def test_a_page_serves_through_a_proxy(proxy):
     ours.close()
 
 
-@pytest.mark.parametrize("sent", [frame(greeting(b"client:page")), b"\x82\x05hello", frame(b"text", 1), frame(b"", 8),
-                                  frame(b"\0" * 8)],
-                         ids=["a client", "no mask", "text", "a close", "no greeting"])  # fmt: skip
+@pytest.mark.parametrize(
+    "sent",
+    [frame(greeting(b"client:page")), b"\x82\x05hello", frame(b"text", 1), frame(b"", 8), frame(b"\0" * 8)],
+    ids=["a client", "no mask", "text", "a close", "no greeting"],
+)
 def test_what_a_page_may_not_send_ends_its_connection(proxy, sent):
     """A page is no client, as any page could be one, and sends masked frames of bytes."""
     sock, _ = opened(proxy)

@@ -65,43 +65,70 @@ def kernels():
 def counting_loop(name="main"):
     """main(n): counts from 0 to n; three instructions a step."""
     return function(
-        name, ["n"], 3,
-        I.load_consti(0, 1), I.load_consti(1, 2),
-        I.if_(1, 0, 3, 1), I.scalar("add", 1, 2, 1), I.goto(-2),
+        name,
+        ["n"],
+        3,
+        I.load_consti(0, 1),
+        I.load_consti(1, 2),
+        I.if_(1, 0, 3, 1),
+        I.scalar("add", 1, 2, 1),
+        I.goto(-2),
         I.ret(1),
-    )  # fmt: skip
+    )
 
 
 def countdown(name="main", index=0):
     """main(n, steps): calls itself n times and adds one to `steps` each time."""
     return function(
-        name, ["n", "steps"], 5,
-        I.load_consti(0, 2), I.if_(0, 2, 6, 1),
-        I.load_consti(1, 3), I.scalar("subtract", 0, 3, 0), I.scalar("add", 1, 3, 1),
-        I.invoke(index, [0, 1], 4), I.goto(2),
-        I.move(1, 4), I.ret(4),
-    )  # fmt: skip
+        name,
+        ["n", "steps"],
+        5,
+        I.load_consti(0, 2),
+        I.if_(0, 2, 6, 1),
+        I.load_consti(1, 3),
+        I.scalar("subtract", 0, 3, 0),
+        I.scalar("add", 1, 3, 1),
+        I.invoke(index, [0, 1], 4),
+        I.goto(2),
+        I.move(1, 4),
+        I.ret(4),
+    )
 
 
 def make_list(name="make"):
     """make(n): the list n, n-1, ..., 1."""
     return function(
-        name, ["n"], 5,
-        I.load_consti(0, 1), I.alloc_adt(NIL, [], 2), I.load_consti(1, 3), I.move(1, 4),
-        I.if_(4, 0, 4, 1), I.scalar("add", 4, 3, 4), I.alloc_adt(CONS, [4, 2], 2), I.goto(-3),
+        name,
+        ["n"],
+        5,
+        I.load_consti(0, 1),
+        I.alloc_adt(NIL, [], 2),
+        I.load_consti(1, 3),
+        I.move(1, 4),
+        I.if_(4, 0, 4, 1),
+        I.scalar("add", 4, 3, 4),
+        I.alloc_adt(CONS, [4, 2], 2),
+        I.goto(-3),
         I.ret(2),
-    )  # fmt: skip
+    )
 
 
 def fold_sum(name="fold", index=0):
     """fold(list, sum): the sum of a list's numbers, by a tail call a node."""
     return function(
-        name, ["list", "sum"], 6,
-        I.get_tag(0, 2), I.load_consti(NIL, 3), I.if_(2, 3, 6, 1),
-        I.get_field(0, 0, 4), I.get_field(0, 1, 5), I.scalar("add", 1, 4, 1),
-        I.invoke(index, [5, 1], 5), I.ret(5),
+        name,
+        ["list", "sum"],
+        6,
+        I.get_tag(0, 2),
+        I.load_consti(NIL, 3),
+        I.if_(2, 3, 6, 1),
+        I.get_field(0, 0, 4),
+        I.get_field(0, 1, 5),
+        I.scalar("add", 1, 4, 1),
+        I.invoke(index, [5, 1], 5),
+        I.ret(5),
         I.ret(1),
-    )  # fmt: skip
+    )
 
 
 def list_of(values):

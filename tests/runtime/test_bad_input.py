@@ -78,8 +78,13 @@ def test_good_arguments(main):
         ("a", None, TypeError, r"main: parameter 0 'a': expected a tensor, found None"),
         ("a", tensor(2, 3, dtype=np.float64), TypeError, r"'a': expected dtype float32, found float64"),
         ("a", tensor(2), ValueError, r"'a': expected ndim 2, found 1: a tensor float32\[2\]"),
-        ("b", tensor(3, 4), ValueError, r"parameter 1 'b': dimension 1 must be 2 \(the value of this symbol in an "
-         r"earlier argument\), found 4 in shape \[3, 4\]"),
+        (
+            "b",
+            tensor(3, 4),
+            ValueError,
+            r"parameter 1 'b': dimension 1 must be 2 \(the value of this symbol in an "
+            r"earlier argument\), found 4 in shape \[3, 4\]",
+        ),
         ("b", tensor(4, 2), ValueError, r"parameter 1 'b': dimension 0 must be 3 .* found 4 in shape \[4, 2\]"),
         ("s", 4, TypeError, r"parameter 2 's': expected a shape, found the int 4"),
         ("s", tvm_ffi.Shape((2, 2)), ValueError, r"parameter 2 's': expected a shape of 1 dimensions, found a shape"),
@@ -91,7 +96,7 @@ def test_good_arguments(main):
         ("t", [tensor(5, 3)], ValueError, r"parameter 4 't', field 0: dimension 0 must be 2 .* found 5"),
         ("t", [tensor(2, 4)], ValueError, r"parameter 4 't', field 0: dimension 1 must be 3, found 4"),
     ],
-)  # fmt: skip
+)
 def test_argument(main, name, value, error, message):
     refuses(error, message, main, *{**GOOD, name: value}.values())
 

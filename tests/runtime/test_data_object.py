@@ -97,12 +97,15 @@ def test_other_formats_are_left_alone(tmp_path, like):
     assert not (tmp_path / "data.o").exists()
 
 
-@pytest.mark.parametrize(("write", "error"), [
-    (lambda path, data: link_library(path, [b"no object"], None), ExecutableError),
-    (lambda path, data: link_library(path, [data], None, container=True), OSError),
-    (lambda path, data: link_library(path, [], Bytes(data), container=True), OSError),
-    (lambda path, data: save_param_dict_to_file({"p": np.frombuffer(data, np.uint8)}, path), OSError),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("write", "error"),
+    [
+        (lambda path, data: link_library(path, [b"no object"], None), ExecutableError),
+        (lambda path, data: link_library(path, [data], None, container=True), OSError),
+        (lambda path, data: link_library(path, [], Bytes(data), container=True), OSError),
+        (lambda path, data: save_param_dict_to_file({"p": np.frombuffer(data, np.uint8)}, path), OSError),
+    ],
+)
 def test_failing_leaves_nothing_and_keeps_what_was_there(tmp_path, write, error):
     """The disk is full, or the linker fails."""
     path = tmp_path / "file"

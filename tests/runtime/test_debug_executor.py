@@ -33,8 +33,12 @@ def test_a_run_writes_graph_outputs_and_times(capsys):
     e = np.exp(x @ w.T)
     last = computing[-1]["name"]
     dumped = runtime.load_param_dict((folder / "output_tensors.params").read_bytes())
-    for got in (m.get_output(0), m.debug_get_output(last), m.debug_datum.get_output_tensors()[f"{last}____0"],
-                dumped[f"{last}____0"]):  # fmt: skip
+    for got in (
+        m.get_output(0),
+        m.debug_get_output(last),
+        m.debug_datum.get_output_tensors()[f"{last}____0"],
+        dumped[f"{last}____0"],
+    ):
         np.testing.assert_allclose(got.numpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
     events = json.loads((folder / "_tvmdbg_execution_trace.json").read_text())["traceEvents"]
     assert [e["ph"] for e in events] == ["B", "E"] * len(m.debug_datum.nodes)

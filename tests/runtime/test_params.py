@@ -7,8 +7,13 @@ from tests.refusals import refuses
 from weft.error import ExecutableError
 from weft.runtime import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
 
-PARAMS = {"a.weight": np.arange(35, dtype="float32").reshape(5, 7), "": np.zeros((0, 3), "int8"), "é": np.array(True),
-          "half": np.arange(3, dtype="float16"), "brain": np.arange(4).astype(ml_dtypes.bfloat16)}  # fmt: skip
+PARAMS = {
+    "a.weight": np.arange(35, dtype="float32").reshape(5, 7),
+    "": np.zeros((0, 3), "int8"),
+    "é": np.array(True),
+    "half": np.arange(3, dtype="float16"),
+    "brain": np.arange(4).astype(ml_dtypes.bfloat16),
+}
 
 
 def test_files_are_what_the_bytes_are(tmp_path):

@@ -15,8 +15,16 @@ from tests.clock import eventually, run
 from tests.conftest import ROOT
 from tests.frontend.models import model_of
 
-SHADOWS = ("base64.py", "json.py", "runpy.py", "select.py", "numpy.py", "llvmlite.py", "sitecustomize.py",
-           "weft/__init__.py")  # fmt: skip
+SHADOWS = (
+    "base64.py",
+    "json.py",
+    "runpy.py",
+    "select.py",
+    "numpy.py",
+    "llvmlite.py",
+    "sitecustomize.py",
+    "weft/__init__.py",
+)
 WORKERS = """
 import sys, numpy as np, weft
 session = weft.Session("m.onnx")
@@ -86,8 +94,14 @@ def test_processes_end_quietly_when_their_parent_is_killed(tmp_path: Path, secon
     write_model(tmp_path)
     (tmp_path / "program.py").write_text("import weft, time; weft.Session('m.onnx'); time.sleep(60)")
     with (tmp_path / "said").open("wb") as said:
-        parent = subprocess.Popen([sys.executable, "program.py"], cwd=tmp_path, env=environment(tmp_path / "cache"),
-                                  stdout=said, stderr=said, start_new_session=True)  # fmt: skip
+        parent = subprocess.Popen(
+            [sys.executable, "program.py"],
+            cwd=tmp_path,
+            env=environment(tmp_path / "cache"),
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
     time.sleep(seconds)
     os.kill(parent.pid, signal.SIGKILL)
     parent.wait()

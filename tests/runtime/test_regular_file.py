@@ -17,13 +17,22 @@ from weft.cli.arguments import read_inputs
 from weft.error import ExecutableError, InvalidArgument, ModelImportError
 from weft.frontend.onnx import from_onnx
 
-KINDS = {"pipe": "named pipe", "folder": "a folder", "socket": "a socket", "device": "a device", "link": "named pipe",
-         "zero": "zero byte"}  # fmt: skip
+KINDS = {
+    "pipe": "named pipe",
+    "folder": "a folder",
+    "socket": "a socket",
+    "device": "a device",
+    "link": "named pipe",
+    "zero": "zero byte",
+}
 READERS: dict[str, tuple[Any, Any]] = {
-    "any": (runtime.open_regular, OSError), "params": (runtime.load_param_dict_from_file, OSError),
-    "library": (runtime.load_module, ExecutableError), "model": (from_onnx, ModelImportError),
-    "session": (weft.Session, ModelImportError), "records": (tune.open_database, InvalidArgument),
-}  # fmt: skip
+    "any": (runtime.open_regular, OSError),
+    "params": (runtime.load_param_dict_from_file, OSError),
+    "library": (runtime.load_module, ExecutableError),
+    "model": (from_onnx, ModelImportError),
+    "session": (weft.Session, ModelImportError),
+    "records": (tune.open_database, InvalidArgument),
+}
 
 
 @pytest.fixture
@@ -110,10 +119,19 @@ def test_a_model_behind_a_link_finds_the_data_beside_it(here: Path) -> None:
 
 @pytest.mark.parametrize(
     ("offset", "length", "message"),
-    [("0", "49", "not all inside"), ("1", "48", "not all inside"), ("-1", "48", "not all inside"),
-     ("0", "-48", "not all inside"), (str(1 << 64), "48", "not all inside"), (str((1 << 64) - 48), "96", "not all"),
-     ("9" * 99, "48", "malformed"), ("0x0", "48", "malformed"), ("1_0", "38", "malformed"), ("0", "40", "too little")],
-)  # fmt: skip
+    [
+        ("0", "49", "not all inside"),
+        ("1", "48", "not all inside"),
+        ("-1", "48", "not all inside"),
+        ("0", "-48", "not all inside"),
+        (str(1 << 64), "48", "not all inside"),
+        (str((1 << 64) - 48), "96", "not all"),
+        ("9" * 99, "48", "malformed"),
+        ("0x0", "48", "malformed"),
+        ("1_0", "38", "malformed"),
+        ("0", "40", "too little"),
+    ],
+)
 def test_places_of_external_data(here: Path, offset: str, length: str, message: str) -> None:
     Path("weights").write_bytes(bytes(48))
     refuses(ModelImportError, message, from_onnx, model_with(location="weights", offset=offset, length=length))

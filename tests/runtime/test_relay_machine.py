@@ -26,10 +26,19 @@ def test_shapes_and_views():
     vm = machine(
         function("shape", ["x"], 2, I.shape_of(0, 1), I.ret(1)),
         function("reshape", ["x", "shape"], 3, I.reshape_tensor(0, 1, 2), I.ret(2)),
-        function("scalar", [], 3, I.load_consti(5, 0), I.shape_of(0, 1), I.load_const(0, 2),
-                 I.reshape_tensor(0, 2, 2), I.alloc_adt(0, [1, 2], 2), I.ret(2)),
+        function(
+            "scalar",
+            [],
+            3,
+            I.load_consti(5, 0),
+            I.shape_of(0, 1),
+            I.load_const(0, 2),
+            I.reshape_tensor(0, 2, 2),
+            I.alloc_adt(0, [1, 2], 2),
+            I.ret(2),
+        ),
         constants=[weft.runtime.shape_constant((1, 1))],
-    )  # fmt: skip
+    )
     shape = vm.invoke("shape", F)
     assert shape.dtype == "int64"
     assert shape.numpy().tolist() == [2, 3]
@@ -49,9 +58,16 @@ def test_shapes_and_views():
 
 
 def alloc(offset=0, shape=(3,), dtype="float32"):
-    return function("main", ["size"], 3, I.alloc_storage(0, 64, dtype, 0, 1),
-                    I.alloc_tensor(1, offset, shape, dtype, 2),
-                    I.alloc_adt(0, [1, 2], 2), I.get_field(2, 1, 2), I.ret(2))  # fmt: skip
+    return function(
+        "main",
+        ["size"],
+        3,
+        I.alloc_storage(0, 64, dtype, 0, 1),
+        I.alloc_tensor(1, offset, shape, dtype, 2),
+        I.alloc_adt(0, [1, 2], 2),
+        I.get_field(2, 1, 2),
+        I.ret(2),
+    )
 
 
 def test_tensors_stay_inside_their_storage():
@@ -73,10 +89,19 @@ def test_killed_registers_free_their_tensors():
     weft.register_func("test_relay.live", lambda: seen.append(int(statistics()[0])), override=True)
     size = 8 << 20
     vm = machine(
-        function("main", [], 3, I.load_consti(size, 0), I.alloc_storage(0, 64, "int8", 0, 1),
-                 I.invoke_packed(0, 0, 0, []), I.kill_register(1), I.invoke_packed(0, 0, 0, []), I.ret(0)),
+        function(
+            "main",
+            [],
+            3,
+            I.load_consti(size, 0),
+            I.alloc_storage(0, 64, "int8", 0, 1),
+            I.invoke_packed(0, 0, 0, []),
+            I.kill_register(1),
+            I.invoke_packed(0, 0, 0, []),
+            I.ret(0),
+        ),
         primitives=["test_relay.live"],
-    )  # fmt: skip
+    )
     vm.run()
     assert seen[0] - seen[1] == size
 
@@ -87,15 +112,27 @@ def test_killed_registers_free_their_tensors():
 def test_two_devices():
     """Constants, storages, parameters and copies on a second CPU device."""
     program = executable(
-        function("main", ["x"], 6,
-                 I.load_const(0, 1), I.device_copy(0, 0, 1, 2), I.load_consti(24, 3),
-                 I.alloc_storage(3, 64, "float32", 1, 3), I.alloc_tensor(3, 0, [6], "float32", 4),
-                 I.invoke_packed(0, 3, 1, [2, 1, 4]),
-                 I.device_copy(4, 1, 0, 5), I.alloc_adt(0, [4, 5], 5), I.ret(5)),
+        function(
+            "main",
+            ["x"],
+            6,
+            I.load_const(0, 1),
+            I.device_copy(0, 0, 1, 2),
+            I.load_consti(24, 3),
+            I.alloc_storage(3, 64, "float32", 1, 3),
+            I.alloc_tensor(3, 0, [6], "float32", 4),
+            I.invoke_packed(0, 3, 1, [2, 1, 4]),
+            I.device_copy(4, 1, 0, 5),
+            I.alloc_adt(0, [4, 5], 5),
+            I.ret(5),
+        ),
         function("placed", ["x", "y"], 3, I.alloc_adt(0, [0, 1], 2), I.ret(2), devices=[1, 0]),
         function("scalar", ["n"], 2, I.load_consti(3, 0), I.device_copy(0, 0, 1, 1), I.ret(1)),
-        constants=[np.full(6, 10, np.float32)], constant_devices=[1], primitives=["add"], lib=kernels(),
-    )  # fmt: skip
+        constants=[np.full(6, 10, np.float32)],
+        constant_devices=[1],
+        primitives=["add"],
+        lib=kernels(),
+    )
     devices = [weft.cpu(0), weft.cpu(1)]
     vm = VirtualMachine(program, devices)
     x = F.reshape(6)
@@ -135,8 +172,10 @@ def test_errors_of_kernels_tell_where_the_program_was():
     vm = machine(
         function("main", ["x"], 4, I.move(0, 1), I.invoke(1, [1], 2), I.move(2, 3), I.alloc_adt(0, [3], 3), I.ret(3)),
         function("inner", ["x"], 2, I.load_const(0, 1), I.invoke_packed(0, 3, 1, [0, 1, 1]), I.ret(1)),
-        constants=[np.zeros(3, np.float32)], primitives=["add"], lib=kernels(),
-    )  # fmt: skip
+        constants=[np.zeros(3, np.float32)],
+        primitives=["add"],
+        lib=kernels(),
+    )
     assert vm.run(np.ones(3, np.float32))[0].shape == (3,)
     caught = refuses(ValueError, r"shape\[0\]|must be|expected", vm.run, np.ones(4, np.float32))
     assert frames(caught) == [("<weft:main>", 1, "inner"), ("<weft:inner>", 1, "add")]
@@ -172,12 +211,25 @@ def test_a_program_that_primitives_call_again():
     holder = {}
     weft.register_func("test_relay.again", lambda n, out: out.copyfrom(holder["vm"].run(n).numpy() + 1), override=True)
     vm = holder["vm"] = machine(
-        function("main", ["n"], 7, I.load_consti(0, 1), I.load_consti(1, 2), I.if_(0, 1, 7, 1),
-                 I.scalar("subtract", 0, 2, 3), I.load_consti(8, 4), I.alloc_storage(4, 64, "int64", 0, 5),
-                 I.alloc_tensor(5, 0, [], "int64", 6), I.invoke_packed(0, 2, 1, [3, 6]), I.goto(2),
-                 I.ret(1), I.scalar("add", 6, 0, 6), I.ret(6)),
+        function(
+            "main",
+            ["n"],
+            7,
+            I.load_consti(0, 1),
+            I.load_consti(1, 2),
+            I.if_(0, 1, 7, 1),
+            I.scalar("subtract", 0, 2, 3),
+            I.load_consti(8, 4),
+            I.alloc_storage(4, 64, "int64", 0, 5),
+            I.alloc_tensor(5, 0, [], "int64", 6),
+            I.invoke_packed(0, 2, 1, [3, 6]),
+            I.goto(2),
+            I.ret(1),
+            I.scalar("add", 6, 0, 6),
+            I.ret(6),
+        ),
         primitives=["test_relay.again"],
-    )  # fmt: skip
+    )
     for n in (0, 1, 2, 9):
         assert int(vm.run(np.int64(n)).numpy()) == n + n * (n + 1) // 2
     limit = sys.getrecursionlimit()
@@ -214,11 +266,21 @@ def test_a_loop_without_end_can_be_interrupted():
 def test_many_threads_use_one_machine():
     vm = machine(
         counting_loop("count"),
-        function("main", ["x", "n"], 6, I.invoke(0, [1], 2), I.load_consti(12, 3),
-                 I.alloc_storage(3, 64, "float32", 0, 4), I.alloc_tensor(4, 0, [3], "float32", 5),
-                 I.invoke_packed(0, 2, 1, [0, 5]), I.alloc_adt(CONS, [5, 2], 5), I.ret(5)),
-        primitives=["double"], lib=kernels(),
-    )  # fmt: skip
+        function(
+            "main",
+            ["x", "n"],
+            6,
+            I.invoke(0, [1], 2),
+            I.load_consti(12, 3),
+            I.alloc_storage(3, 64, "float32", 0, 4),
+            I.alloc_tensor(4, 0, [3], "float32", 5),
+            I.invoke_packed(0, 2, 1, [0, 5]),
+            I.alloc_adt(CONS, [5, 2], 5),
+            I.ret(5),
+        ),
+        primitives=["double"],
+        lib=kernels(),
+    )
     wrong = []
 
     def work(seed):
@@ -236,9 +298,21 @@ def test_many_threads_use_one_machine():
 def test_a_cell_that_threads_share():
     vm = machine(
         function("make", ["x"], 2, I.alloc_ref(0, 1), I.ret(1)),
-        function("main", ["r", "n"], 6, I.load_consti(0, 2), I.load_consti(1, 3), I.if_(2, 1, 6, 1), I.read_ref(0, 4),
-                 I.alloc_adt(NIL, [2], 5), I.write_ref(0, 5), I.scalar("add", 2, 3, 2), I.goto(-5), I.ret(4)),
-    )  # fmt: skip
+        function(
+            "main",
+            ["r", "n"],
+            6,
+            I.load_consti(0, 2),
+            I.load_consti(1, 3),
+            I.if_(2, 1, 6, 1),
+            I.read_ref(0, 4),
+            I.alloc_adt(NIL, [2], 5),
+            I.write_ref(0, 5),
+            I.scalar("add", 2, 3, 2),
+            I.goto(-5),
+            I.ret(4),
+        ),
+    )
     cell = vm.invoke("make", F)
     at_once(lambda _: vm.run(cell, np.int64(30_000)), 4)
     assert int(cell.value[0].numpy()) == 29_999
@@ -261,9 +335,11 @@ def test_other_threads_run_python_meanwhile():
 
 
 def test_stateful_calls():
-    vm = machine(function("main", ["x", "y"], 3, I.alloc_adt(0, [1, 0], 2), I.ret(2)),
-                 function("one", ["x"], 1, I.ret(0)),
-                 function("none", [], 1, I.load_consti(1, 0), I.ret(0)))  # fmt: skip
+    vm = machine(
+        function("main", ["x", "y"], 3, I.alloc_adt(0, [1, 0], 2), I.ret(2)),
+        function("one", ["x"], 1, I.ret(0)),
+        function("none", [], 1, I.load_consti(1, 0), I.ret(0)),
+    )
     refuses(ValueError, "call set_input first", vm.invoke_stateful, "main")
     vm.set_input("main", F, y=3)
     vm.invoke_stateful("main")
@@ -283,11 +359,20 @@ def test_stateful_calls():
 
 def kernel_machine():
     return machine(
-        function("main", ["x"], 5, I.load_consti(12, 1), I.alloc_storage(1, 64, "float32", 0, 2),
-                 I.alloc_tensor(2, 0, [3], "float32", 3), I.invoke_packed(0, 2, 1, [0, 3]),
-                 I.invoke_packed(0, 2, 1, [3, 3]), I.ret(3)),
-        primitives=["double"], lib=kernels(),
-    )  # fmt: skip
+        function(
+            "main",
+            ["x"],
+            5,
+            I.load_consti(12, 1),
+            I.alloc_storage(1, 64, "float32", 0, 2),
+            I.alloc_tensor(2, 0, [3], "float32", 3),
+            I.invoke_packed(0, 2, 1, [0, 3]),
+            I.invoke_packed(0, 2, 1, [3, 3]),
+            I.ret(3),
+        ),
+        primitives=["double"],
+        lib=kernels(),
+    )
 
 
 def test_benchmark_and_profile():

@@ -42,15 +42,32 @@ def test_identity_gives_the_tensor_back():
 
 def test_constants_calls_and_kernels_go_through_the_file():
     vm = machine(
-        function("main", ["x"], 6,
-                 I.load_const(0, 1), I.load_consti(12, 2), I.alloc_storage(2, 64, "float32", 0, 3),
-                 I.alloc_tensor(3, 0, [3], "float32", 4), I.invoke_packed(0, 3, 1, [0, 1, 4]),
-                 I.invoke(1, [4], 5), I.ret(5)),
-        function("twice", ["y"], 4,
-                 I.load_consti(24, 1), I.alloc_storage(1, 64, "float32", 0, 2),
-                 I.alloc_tensor(2, 12, [3], "float32", 3), I.invoke_packed(1, 2, 1, [0, 3]), I.ret(3)),
-        constants=[F[1]], primitives=["add", "double"], lib=kernels(),
-    )  # fmt: skip
+        function(
+            "main",
+            ["x"],
+            6,
+            I.load_const(0, 1),
+            I.load_consti(12, 2),
+            I.alloc_storage(2, 64, "float32", 0, 3),
+            I.alloc_tensor(3, 0, [3], "float32", 4),
+            I.invoke_packed(0, 3, 1, [0, 1, 4]),
+            I.invoke(1, [4], 5),
+            I.ret(5),
+        ),
+        function(
+            "twice",
+            ["y"],
+            4,
+            I.load_consti(24, 1),
+            I.alloc_storage(1, 64, "float32", 0, 2),
+            I.alloc_tensor(2, 12, [3], "float32", 3),
+            I.invoke_packed(1, 2, 1, [0, 3]),
+            I.ret(3),
+        ),
+        constants=[F[1]],
+        primitives=["add", "double"],
+        lib=kernels(),
+    )
     np.testing.assert_array_equal(vm.run(F[0]).numpy(), 2 * (F[0] + F[1]))
     np.testing.assert_array_equal(vm.invoke("twice", F[0]).numpy(), 2 * F[0])
     np.testing.assert_array_equal(vm["twice"](F[0]).numpy(), 2 * F[0])
@@ -58,14 +75,33 @@ def test_constants_calls_and_kernels_go_through_the_file():
 
 def test_every_opcode_is_constructed_and_printed_and_decoded():
     samples = [
-        I.move(1, 2), I.ret(3), I.invoke(0, [1, 2], 3), I.invoke_closure(1, [], 2), I.invoke_packed(0, 2, 1, [1, 2]),
-        I.alloc_tensor(1, 64, [2, 3], "float16", 4), I.alloc_tensor_reg(1, 0, 2, "int8", 4),
-        I.alloc_adt(7, [1], 2), I.alloc_closure(0, [1], 2), I.get_field(1, 4, 2), I.if_(1, 2, -3, 4),
-        I.load_const(3, 1), I.goto(-1), I.get_tag(1, 2), I.load_consti(-5, 1), I.fatal(), I.fatal(2),
-        I.alloc_storage(1, 64, "bfloat16", 1, 2), I.shape_of(1, 2), I.reshape_tensor(1, 2, 3),
-        I.device_copy(1, 0, 1, 2), I.kill_register(4), I.alloc_ref(1, 2), I.read_ref(1, 2), I.write_ref(1, 2),
+        I.move(1, 2),
+        I.ret(3),
+        I.invoke(0, [1, 2], 3),
+        I.invoke_closure(1, [], 2),
+        I.invoke_packed(0, 2, 1, [1, 2]),
+        I.alloc_tensor(1, 64, [2, 3], "float16", 4),
+        I.alloc_tensor_reg(1, 0, 2, "int8", 4),
+        I.alloc_adt(7, [1], 2),
+        I.alloc_closure(0, [1], 2),
+        I.get_field(1, 4, 2),
+        I.if_(1, 2, -3, 4),
+        I.load_const(3, 1),
+        I.goto(-1),
+        I.get_tag(1, 2),
+        I.load_consti(-5, 1),
+        I.fatal(),
+        I.fatal(2),
+        I.alloc_storage(1, 64, "bfloat16", 1, 2),
+        I.shape_of(1, 2),
+        I.reshape_tensor(1, 2, 3),
+        I.device_copy(1, 0, 1, 2),
+        I.kill_register(4),
+        I.alloc_ref(1, 2),
+        I.read_ref(1, 2),
+        I.write_ref(1, 2),
         I.scalar("floor_mod", 1, 2, 3),
-    ]  # fmt: skip
+    ]
     assert {i.name for i in samples} == set(RELAY_OPCODES)
     words = [w for i in samples for w in i.words()]
     assert list(I.decode(words)) == samples
@@ -105,8 +141,12 @@ Relay VM executable statistics:
 
 
 def test_listing():
-    exe = executable(counting_loop(), function("pair", ["x"], 2, I.alloc_adt(0, [0, 0], 1), I.ret(1)),
-                     constants=[F, "no clause"], primitives=["vm.builtin.copy"])  # fmt: skip
+    exe = executable(
+        counting_loop(),
+        function("pair", ["x"], 2, I.alloc_adt(0, [0, 0], 1), I.ret(1)),
+        constants=[F, "no clause"],
+        primitives=["vm.builtin.copy"],
+    )
     assert exe.bytecode == LISTING
     assert exe.stats == STATS
     assert exe.constants == "VM Const[0]: float32[2, 3]\nVM Const[1]: 'no clause'"
@@ -120,13 +160,27 @@ def test_listing():
 # ---- scalars --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "reference"), [
-    ("add", np.add), ("subtract", np.subtract), ("multiply", np.multiply), ("floor_divide", np.floor_divide),
-    ("floor_mod", np.mod), ("minimum", np.minimum), ("maximum", np.maximum), ("equal", np.equal),
-    ("not_equal", np.not_equal), ("less", np.less), ("less_equal", np.less_equal), ("greater", np.greater),
-    ("greater_equal", np.greater_equal), ("bitwise_and", np.bitwise_and), ("bitwise_or", np.bitwise_or),
-    ("bitwise_xor", np.bitwise_xor),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        ("add", np.add),
+        ("subtract", np.subtract),
+        ("multiply", np.multiply),
+        ("floor_divide", np.floor_divide),
+        ("floor_mod", np.mod),
+        ("minimum", np.minimum),
+        ("maximum", np.maximum),
+        ("equal", np.equal),
+        ("not_equal", np.not_equal),
+        ("less", np.less),
+        ("less_equal", np.less_equal),
+        ("greater", np.greater),
+        ("greater_equal", np.greater_equal),
+        ("bitwise_and", np.bitwise_and),
+        ("bitwise_or", np.bitwise_or),
+        ("bitwise_xor", np.bitwise_xor),
+    ],
+)
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_scalar_operations(name, reference, dtype):
     vm = machine(function("main", ["x", "y"], 3, I.scalar(name, 0, 1, 2), I.ret(2)))
@@ -150,9 +204,17 @@ def test_scalar_operations(name, reference, dtype):
 
 def test_scalars_have_one_meaning_in_registers_and_tensors():
     vm = machine(
-        function("main", ["x"], 4, I.load_consti(1, 1), I.scalar("less", 0, 1, 2), I.scalar("bitwise_xor", 2, 2, 3),
-                 I.alloc_adt(0, [1, 2, 3], 1), I.ret(1)),
-    )  # fmt: skip
+        function(
+            "main",
+            ["x"],
+            4,
+            I.load_consti(1, 1),
+            I.scalar("less", 0, 1, 2),
+            I.scalar("bitwise_xor", 2, 2, 3),
+            I.alloc_adt(0, [1, 2, 3], 1),
+            I.ret(1),
+        )
+    )
     one, less, xor = vm.run(np.array(0, np.int32))
     assert one.dtype == "int64"
     assert less.dtype == "bool"
@@ -172,8 +234,11 @@ def test_python_numbers_are_scalars_of_relays_dtypes():
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint32", "int32", "int64"])
 def test_if_compares_numbers_of_any_integer_dtype(dtype):
-    vm = machine(function("main", ["x", "y"], 3, I.load_consti(10, 2), I.if_(0, 1, 3, 1), I.load_consti(20, 2),
-                          I.ret(2), I.ret(2)))  # fmt: skip
+    vm = machine(
+        function(
+            "main", ["x", "y"], 3, I.load_consti(10, 2), I.if_(0, 1, 3, 1), I.load_consti(20, 2), I.ret(2), I.ret(2)
+        )
+    )
     assert value(vm.run(np.array(1, dtype), np.array(1, np.int64))) == 10
     assert value(vm.run(np.array([[1]], dtype), np.array(0, dtype))) == 20
     refuses(TypeError, "integer or bool of one element", vm.run, np.array(1, dtype), np.array(1.0))
@@ -195,12 +260,23 @@ def test_scalars_become_tensors_for_primitives():
 
     weft.register_func("test_relay.look", look, override=True)
     vm = machine(
-        function("main", [], 6, I.load_consti(41, 0), I.load_consti(8, 1), I.alloc_storage(1, 8, "int64", 0, 2),
-                 I.alloc_tensor(2, 0, [], "int64", 3), I.invoke_packed(0, 2, 1, [0, 3]),
-                 I.scalar("add", 3, 0, 4), I.alloc_tensor(2, 0, [], "int64", 5), I.invoke_packed(1, 3, 1, [4, 0, 5]),
-                 I.ret(5)),
-        primitives=["test_relay.look", "add_scalar"], lib=kernels(),
-    )  # fmt: skip
+        function(
+            "main",
+            [],
+            6,
+            I.load_consti(41, 0),
+            I.load_consti(8, 1),
+            I.alloc_storage(1, 8, "int64", 0, 2),
+            I.alloc_tensor(2, 0, [], "int64", 3),
+            I.invoke_packed(0, 2, 1, [0, 3]),
+            I.scalar("add", 3, 0, 4),
+            I.alloc_tensor(2, 0, [], "int64", 5),
+            I.invoke_packed(1, 3, 1, [4, 0, 5]),
+            I.ret(5),
+        ),
+        primitives=["test_relay.look", "add_scalar"],
+        lib=kernels(),
+    )
     assert value(vm.run()) == 42 + 41 + 41
     assert seen == [("int64", (), 41)]
 
@@ -210,9 +286,18 @@ def test_scalars_become_tensors_for_primitives():
 
 def factorial():
     return function(
-        "main", ["n"], 5, I.load_consti(0, 1), I.load_consti(1, 2), I.if_(0, 1, 5, 1),
-        I.scalar("subtract", 0, 2, 3), I.invoke(0, [3], 4), I.scalar("multiply", 0, 4, 2), I.ret(2), I.ret(2),
-    )  # fmt: skip
+        "main",
+        ["n"],
+        5,
+        I.load_consti(0, 1),
+        I.load_consti(1, 2),
+        I.if_(0, 1, 5, 1),
+        I.scalar("subtract", 0, 2, 3),
+        I.invoke(0, [3], 4),
+        I.scalar("multiply", 0, 4, 2),
+        I.ret(2),
+        I.ret(2),
+    )
 
 
 def test_recursion():
@@ -222,9 +307,18 @@ def test_recursion():
 
 def even(name, other, result):
     return function(
-        name, ["n"], 4, I.load_consti(0, 1), I.load_consti(1, 2), I.if_(0, 1, 4, 1),
-        I.scalar("subtract", 0, 2, 3), I.invoke(other, [3], 3), I.ret(3), I.scalar("equal", 1, result, 3), I.ret(3),
-    )  # fmt: skip
+        name,
+        ["n"],
+        4,
+        I.load_consti(0, 1),
+        I.load_consti(1, 2),
+        I.if_(0, 1, 4, 1),
+        I.scalar("subtract", 0, 2, 3),
+        I.invoke(other, [3], 3),
+        I.ret(3),
+        I.scalar("equal", 1, result, 3),
+        I.ret(3),
+    )
 
 
 def test_mutual_recursion_by_tail_calls():
@@ -247,12 +341,24 @@ def test_tail_calls_keep_their_arguments():
     rng = np.random.default_rng(0)
     big = 3000  # registers: the stack's chunks are exchanged on the way
     vm = machine(
-        function("main", ["x", "y", "n"], 6, I.load_consti(0, 3), I.if_(2, 3, 7, 1), I.load_consti(1, 4),
-                 I.scalar("subtract", 2, 4, 2), I.invoke(1, [1, 0, 2, 0], 3), I.kill_register(0), I.move(3, 5),
-                 I.goto(2), I.alloc_adt(0, [0, 1], 5), I.ret(5)),
+        function(
+            "main",
+            ["x", "y", "n"],
+            6,
+            I.load_consti(0, 3),
+            I.if_(2, 3, 7, 1),
+            I.load_consti(1, 4),
+            I.scalar("subtract", 2, 4, 2),
+            I.invoke(1, [1, 0, 2, 0], 3),
+            I.kill_register(0),
+            I.move(3, 5),
+            I.goto(2),
+            I.alloc_adt(0, [0, 1], 5),
+            I.ret(5),
+        ),
         function("other", ["a", "b", "n", "c"], big, I.load_const(0, big - 1), I.invoke(0, [0, 3, 2], 4), I.ret(4)),
         constants=[F],
-    )  # fmt: skip
+    )
     for n in (0, 1, 2, 1001):
         x, y = rng.random(3), rng.random(4)
         first, second = vm.run(x, y, np.int64(n))
@@ -263,9 +369,18 @@ def test_tail_calls_keep_their_arguments():
 
 def test_deep_recursion_and_runaway_recursion():
     down = function(
-        "main", ["n"], 5, I.load_consti(0, 1), I.load_consti(1, 2), I.if_(0, 1, 5, 1), I.scalar("subtract", 0, 2, 3),
-        I.invoke(0, [3], 4), I.scalar("add", 4, 2, 4), I.ret(4), I.ret(1),
-    )  # fmt: skip
+        "main",
+        ["n"],
+        5,
+        I.load_consti(0, 1),
+        I.load_consti(1, 2),
+        I.if_(0, 1, 5, 1),
+        I.scalar("subtract", 0, 2, 3),
+        I.invoke(0, [3], 4),
+        I.scalar("add", 4, 2, 4),
+        I.ret(4),
+        I.ret(1),
+    )
     vm = machine(down, function("forever", ["x"], 3, I.invoke(1, [0], 1), I.move(0, 2), I.ret(2)))
     assert value(vm.run(np.int64(1_000_000))) == 1_000_000
     refuses(RecursionError, "forever: more than 1048576 nested calls of functions", vm.invoke, "forever", F)
@@ -275,13 +390,21 @@ def test_deep_recursion_and_runaway_recursion():
 def test_closures():
     vm = machine(
         function("add3", ["a", "b", "c"], 4, I.scalar("multiply", 0, 1, 3), I.scalar("add", 3, 2, 3), I.ret(3)),
-        function("main", ["x"], 4, I.load_consti(10, 1), I.alloc_closure(0, [0, 1], 2), I.load_consti(7, 3),
-                 I.invoke_closure(2, [3], 1), I.ret(1)),
+        function(
+            "main",
+            ["x"],
+            4,
+            I.load_consti(10, 1),
+            I.alloc_closure(0, [0, 1], 2),
+            I.load_consti(7, 3),
+            I.invoke_closure(2, [3], 1),
+            I.ret(1),
+        ),
         function("make", ["x"], 3, I.alloc_closure(0, [0, 0], 1), I.ret(1)),
         function("apply", ["f", "x"], 3, I.invoke_closure(0, [1], 2), I.scalar("add", 2, 1, 2), I.ret(2)),
         function("none", [], 1, I.alloc_closure(5, [], 0), I.invoke_closure(0, [], 0), I.ret(0)),
         function("five", [], 1, I.load_consti(5, 0), I.ret(0)),
-    )  # fmt: skip
+    )
     assert value(vm.run(np.int64(4))) == 4 * 10 + 7
     closure = vm.invoke("make", np.int64(3))
     assert value(vm.invoke_closure(closure, np.int64(2))) == 11
@@ -295,10 +418,21 @@ def test_closures():
 
 def test_a_closure_in_a_tail_call_brings_its_variables():
     vm = machine(
-        function("step", ["self_n", "k", "acc"], 6, I.load_consti(0, 3), I.if_(1, 3, 7, 1), I.load_consti(1, 4),
-                 I.scalar("subtract", 1, 4, 1), I.scalar("add", 2, 0, 2), I.alloc_closure(0, [0], 5),
-                 I.invoke_closure(5, [1, 2], 3), I.ret(3), I.ret(2)),
-    )  # fmt: skip
+        function(
+            "step",
+            ["self_n", "k", "acc"],
+            6,
+            I.load_consti(0, 3),
+            I.if_(1, 3, 7, 1),
+            I.load_consti(1, 4),
+            I.scalar("subtract", 1, 4, 1),
+            I.scalar("add", 2, 0, 2),
+            I.alloc_closure(0, [0], 5),
+            I.invoke_closure(5, [1, 2], 3),
+            I.ret(3),
+            I.ret(2),
+        )
+    )
     assert value(vm.invoke("step", np.int64(3), np.int64(2_000_000), np.int64(0))) == 6_000_000
 
 
@@ -355,11 +489,27 @@ def test_deep_structures_of_all_kinds_are_freed():
     """Closures that know closures, cells in cells, tuples in tuples; the last also as a result."""
 
     def nest(name, make):
-        return function(name, ["n"], 6, I.load_consti(0, 1), I.load_consti(1, 2), I.alloc_adt(NIL, [], 3), I.move(0, 4),
-                        I.if_(4, 1, 4, 1), make, I.scalar("subtract", 4, 2, 4), I.goto(-3), I.ret(3))  # fmt: skip
+        return function(
+            name,
+            ["n"],
+            6,
+            I.load_consti(0, 1),
+            I.load_consti(1, 2),
+            I.alloc_adt(NIL, [], 3),
+            I.move(0, 4),
+            I.if_(4, 1, 4, 1),
+            make,
+            I.scalar("subtract", 4, 2, 4),
+            I.goto(-3),
+            I.ret(3),
+        )
 
-    vm = machine(nest("closures", I.alloc_closure(3, [3], 3)), nest("cells", I.alloc_ref(3, 3)),
-                 nest("tuples", I.alloc_adt(0, [3, 4], 3)), function("same", ["x"], 1, I.ret(0)))  # fmt: skip
+    vm = machine(
+        nest("closures", I.alloc_closure(3, [3], 3)),
+        nest("cells", I.alloc_ref(3, 3)),
+        nest("tuples", I.alloc_adt(0, [3, 4], 3)),
+        function("same", ["x"], 1, I.ret(0)),
+    )
     for name in ("closures", "cells", "tuples"):
         out = vm.invoke(name, np.int64(300_000))
         assert out is not None
@@ -368,11 +518,25 @@ def test_deep_structures_of_all_kinds_are_freed():
 
 def test_references():
     vm = machine(
-        function("main", ["x", "n"], 6, I.alloc_ref(0, 2), I.load_consti(0, 3), I.load_consti(1, 4),
-                 I.if_(1, 3, 6, 1), I.read_ref(2, 5), I.scalar("add", 5, 5, 5), I.write_ref(2, 5),
-                 I.scalar("subtract", 1, 4, 1), I.goto(-5), I.read_ref(2, 5), I.alloc_adt(0, [2, 5], 5), I.ret(5)),
+        function(
+            "main",
+            ["x", "n"],
+            6,
+            I.alloc_ref(0, 2),
+            I.load_consti(0, 3),
+            I.load_consti(1, 4),
+            I.if_(1, 3, 6, 1),
+            I.read_ref(2, 5),
+            I.scalar("add", 5, 5, 5),
+            I.write_ref(2, 5),
+            I.scalar("subtract", 1, 4, 1),
+            I.goto(-5),
+            I.read_ref(2, 5),
+            I.alloc_adt(0, [2, 5], 5),
+            I.ret(5),
+        ),
         function("set", ["r", "x"], 2, I.write_ref(0, 1), I.ret(1)),
-    )  # fmt: skip
+    )
     cell, number = vm.run(np.int64(3), np.int64(10))
     assert value(number) == 3 << 10
     assert isinstance(cell, Ref)
@@ -386,10 +550,18 @@ def test_primitives_get_the_fields_of_tuples():
     seen = []
     weft.register_func("test_relay.see", lambda *args: seen.append([type(a).__name__ for a in args]), override=True)
     vm = machine(
-        function("main", ["x", "list"], 6, I.load_consti(1, 2), I.alloc_adt(0, [0, 2], 3), I.alloc_adt(0, [3, 0], 4),
-                 I.invoke_packed(0, 4, 0, [4, 2, 1, 3]), I.ret(2)),
+        function(
+            "main",
+            ["x", "list"],
+            6,
+            I.load_consti(1, 2),
+            I.alloc_adt(0, [0, 2], 3),
+            I.alloc_adt(0, [3, 0], 4),
+            I.invoke_packed(0, 4, 0, [4, 2, 1, 3]),
+            I.ret(2),
+        ),
         primitives=["test_relay.see"],
-    )  # fmt: skip
+    )
     vm.run(F, list_of([1]))
     assert seen == [["Tensor", "Tensor", "Tensor", "Tensor", "ADT", "Tensor", "Tensor"]]
     vm.run((F, (F, F)), ADT(0, []))
@@ -402,22 +574,44 @@ def test_primitives_get_the_fields_of_tuples():
 def doubles():
     """double(x) for a vector of any length."""
     return function(
-        "double", ["x"], 6, I.shape_of(0, 1), I.load_const(0, 2), I.reshape_tensor(1, 2, 2), I.load_consti(4, 3),
+        "double",
+        ["x"],
+        6,
+        I.shape_of(0, 1),
+        I.load_const(0, 2),
+        I.reshape_tensor(1, 2, 2),
+        I.load_consti(4, 3),
         I.scalar("multiply", 2, 3, 3),
-        I.alloc_storage(3, 64, "float32", 0, 4), I.alloc_tensor_reg(4, 0, 1, "float32", 5),
-        I.invoke_packed(0, 2, 1, [0, 5]), I.ret(5),
-    )  # fmt: skip
+        I.alloc_storage(3, 64, "float32", 0, 4),
+        I.alloc_tensor_reg(4, 0, 1, "float32", 5),
+        I.invoke_packed(0, 2, 1, [0, 5]),
+        I.ret(5),
+    )
 
 
 def test_jagged_batch():
     """A list of vectors of different lengths, each doubled: shapes known at run time only."""
     vm = machine(
         doubles(),
-        function("main", ["list"], 8, I.get_tag(0, 1), I.load_consti(NIL, 2), I.if_(1, 2, 7, 1), I.get_field(0, 0, 3),
-                 I.get_field(0, 1, 4), I.invoke(0, [3], 5), I.invoke(1, [4], 6), I.alloc_adt(CONS, [5, 6], 7),
-                 I.ret(7), I.ret(0)),
-        constants=[np.array([], np.int64)], primitives=["double"], lib=kernels(),
-    )  # fmt: skip
+        function(
+            "main",
+            ["list"],
+            8,
+            I.get_tag(0, 1),
+            I.load_consti(NIL, 2),
+            I.if_(1, 2, 7, 1),
+            I.get_field(0, 0, 3),
+            I.get_field(0, 1, 4),
+            I.invoke(0, [3], 5),
+            I.invoke(1, [4], 6),
+            I.alloc_adt(CONS, [5, 6], 7),
+            I.ret(7),
+            I.ret(0),
+        ),
+        constants=[np.array([], np.int64)],
+        primitives=["double"],
+        lib=kernels(),
+    )
     rows = [np.arange(n, dtype=np.float32) for n in (3, 0, 1, 17)]
     out = vm.run(list_of(rows))
     for row in rows:

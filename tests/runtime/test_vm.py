@@ -61,8 +61,17 @@ def test_argument_forms():
     unaligned = np.frombuffer(bytearray(97), np.float32, 24, 1).reshape(6, 4)
     unaligned[:] = x
     owned = runtime.from_dlpack(unaligned)
-    for value in (x, read_only, x[::-1], rand(12, 4)[::2], np.asfortranarray(x), runtime.tensor(x), big_endian,
-                  unaligned, owned):  # fmt: skip
+    for value in (
+        x,
+        read_only,
+        x[::-1],
+        rand(12, 4)[::2],
+        np.asfortranarray(x),
+        runtime.tensor(x),
+        big_endian,
+        unaligned,
+        owned,
+    ):
         np.testing.assert_array_equal(main(value).numpy(), np.array(value, np.float32) * 2)
     offset = np.zeros(25, np.float32)[1:].reshape(6, 4)  # 4 bytes off a 16-byte boundary
     offset[:] = x
@@ -237,9 +246,18 @@ def test_appending_takes_the_shape_of_the_first_row():
     assert [f.shape for f in empty] == [(1, 0), (2, 0), (2, 0)]
 
 
-@pytest.mark.parametrize("args", [(1, rand(2), 0), (rand(0, 2), rand(2), 1.5), (rand(0, 2), rand(3, 2), 0),
-                                  (rand(2), rand(2), 0), (rand(), rand(), 0),
-                                  (rand(0, 2), np.zeros(2), 0), (rand(4, 2), rand(3), 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    "args",
+    [
+        (1, rand(2), 0),
+        (rand(0, 2), rand(2), 1.5),
+        (rand(0, 2), rand(3, 2), 0),
+        (rand(2), rand(2), 0),
+        (rand(), rand(), 0),
+        (rand(0, 2), np.zeros(2), 0),
+        (rand(4, 2), rand(3), 0),
+    ],
+)
 def test_refused_appending(args):
     rows, row, n = args
     with pytest.raises((TypeError, ValueError), match=r"vm\.builtin\.append|gave an output of shape \[3\]"):

@@ -34,8 +34,11 @@ def test_progress_comes_before_the_answer(process):
 
 def test_a_request_that_fails_leaves_the_process(process):
     process.ask({"do": "count", "by": 1}, SECONDS)
-    for wrong, why in (({"do": "fail"}, "ValueError: on purpose"), ({"do": "nothing"}, "AttributeError"),
-                       ({"do": "count"}, "TypeError")):  # fmt: skip
+    for wrong, why in (
+        ({"do": "fail"}, "ValueError: on purpose"),
+        ({"do": "nothing"}, "AttributeError"),
+        ({"do": "count"}, "TypeError"),
+    ):
         refuses(WorkerError, why, process.ask, wrong, SECONDS)
     assert process.ask({"do": "count", "by": 1}, SECONDS) == {"calls": 2}
 

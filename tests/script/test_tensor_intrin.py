@@ -83,11 +83,16 @@ def test_a_product_of_bytes_runs_on_a_processor_with_the_instruction():
     np.testing.assert_array_equal(out.numpy(), a.astype("int32") @ b.astype("int32").T)
 
 
-@pytest.mark.parametrize(("name", "dtypes"), [
-    (arm_cpu.DP4A_S8S8S32_INTRIN, "int8 int8 int32"), (arm_cpu.DP4A_U8S8S32_INTRIN, "uint8 int8 int32"),
-    (arm_cpu.DP4A_S8U8S32_INTRIN, "int8 uint8 int32"), (arm_cpu.DP4A_U8U8U32_INTRIN, "uint8 uint8 uint32"),
-    (rocm.AMDGPU_SDOT4_INTRIN, "int8 int8 int32"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "dtypes"),
+    [
+        (arm_cpu.DP4A_S8S8S32_INTRIN, "int8 int8 int32"),
+        (arm_cpu.DP4A_U8S8S32_INTRIN, "uint8 int8 int32"),
+        (arm_cpu.DP4A_S8U8S32_INTRIN, "int8 uint8 int32"),
+        (arm_cpu.DP4A_U8U8U32_INTRIN, "uint8 uint8 uint32"),
+        (rocm.AMDGPU_SDOT4_INTRIN, "int8 int8 int32"),
+    ],
+)
 def test_a_product_on_a_gpu_calls_the_instruction(name, dtypes):
     sch = tir.Schedule(product(*dtypes.split(), 8, 8, 8))
     block = sch.get_block("c")

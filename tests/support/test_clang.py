@@ -24,8 +24,10 @@ def test_the_compiler_of_a_package(monkeypatch, tmp_path):
 
 def test_the_compiler_is_called(monkeypatch, tmp_path):
     fake = tmp_path / "clang"
-    fake.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nout=$2; shift 2\n'
-                    '[ -s "$1" ] || { echo "no source"; exit 1; }\necho "define i32 @f()" > "$out"\n')  # fmt: skip
+    fake.write_text(
+        '#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\nout=$2; shift 2\n'
+        '[ -s "$1" ] || { echo "no source"; exit 1; }\necho "define i32 @f()" > "$out"\n'
+    )
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     out = tmp_path / "f.ll"

@@ -115,8 +115,10 @@ def test_division_by_constants(divisor):
             )
             for cls in (ir.Div, ir.Mod, ir.FloorDiv, ir.FloorMod)
         ],
-        ["int32"], "int32", 0,
-    )  # fmt: skip
+        ["int32"],
+        "int32",
+        0,
+    )
 
 
 def test_bool_logic_and_short_circuit():
@@ -124,10 +126,15 @@ def test_bool_logic_and_short_circuit():
     x, y = decl_buffer((ir.int64(4),), "int32", "x"), decl_buffer((ir.int64(6),), "int32", "y")
     func = function(
         [x, y],
-        loop(6, lambda i: tir.IfThenElse(And(i < 4, load(x, i) > 0), store(y, i, ir.const(1, "int32")),
-                                         tir.IfThenElse(Or(i >= 4, load(x, i) < -5),
-                                                        store(y, i, ir.const(2, "int32"))))),
-    )  # fmt: skip
+        loop(
+            6,
+            lambda i: tir.IfThenElse(
+                And(i < 4, load(x, i) > 0),
+                store(y, i, ir.const(1, "int32")),
+                tir.IfThenElse(Or(i >= 4, load(x, i) < -5), store(y, i, ir.const(2, "int32"))),
+            ),
+        ),
+    )
     check_native(func, [np.array([3, -1, -9, 5], np.int32)], np.zeros(6, np.int32))
 
 
@@ -212,8 +219,24 @@ def test_a_divisor_that_wraps_round_to_zero():
 def test_vectors_become_narrow_integers(dtype, rounded, back, target):
     """Saturated, NaN as 0, ties to the even number; and no detour by integers where they become float32 again."""
     info = np.iinfo(dtype)
-    special = [np.nan, np.inf, -np.inf, 1e30, -1e30, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -0.9, info.max + 0.4,
-               info.max + 0.6, info.min - 0.4, info.min - 0.6]  # fmt: skip
+    special = [
+        np.nan,
+        np.inf,
+        -np.inf,
+        1e30,
+        -1e30,
+        -0.0,
+        0.5,
+        1.5,
+        2.5,
+        -0.5,
+        -1.5,
+        -0.9,
+        info.max + 0.4,
+        info.max + 0.6,
+        info.min - 0.4,
+        info.min - 0.6,
+    ]
     x = np.concatenate([special, np.random.default_rng(0).uniform(info.min - 9, info.max + 9, 117)]).astype("float32")
     X = te.placeholder(x.shape, "float32", name="X")
 

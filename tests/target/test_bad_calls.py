@@ -33,8 +33,12 @@ def unaligned():
 WRONG = {
     "rank": (0, np.ones(12, "float32"), ValueError, r"Mismatched A.ndim on argument #0 .*expected 2, found 1"),
     "shape": (0, np.ones((3, 5), "float32"), ValueError, r"Invalid A.shape\[1\] .*expected 4, found 5"),
-    "shared size": (1, np.ones(4, "float32"), ValueError,
-                    r"Mismatched B.shape\[0\] on argument #1 .*expected to match A.shape\[0\] == 3, found 4"),
+    "shared size": (
+        1,
+        np.ones(4, "float32"),
+        ValueError,
+        r"Mismatched B.shape\[0\] on argument #1 .*expected to match A.shape\[0\] == 3, found 4",
+    ),
     "dtype": (0, np.ones((3, 4), "float64"), TypeError, "Mismatched A.dtype .*expected float32, found float64"),
     "strides": (0, np.ones((4, 3), "float32").T, ValueError, "Mismatched A.strides .*expected to be compact array"),
     "alignment": (4, unaligned(), ValueError, r"Misaligned Tensor data on argument #4 .*data alignment=4 bytes"),
@@ -45,7 +49,7 @@ WRONG = {
     "tensor for int": (2, np.ones(1), TypeError, "expected int"),
     "large int": (2, 1 << 40, ValueError, "an int that int32 can hold, found .*1099511627776"),
     "text for float": (3, "1", TypeError, r"Mismatched type on argument #3 .*expected float"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", WRONG)

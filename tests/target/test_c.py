@@ -97,15 +97,30 @@ def test_arithmetic(dtype):
     def body(a, b):
         return tir.Max(a * b + a, tir.Min(a - b, b))
 
-    check_native(elementwise(body, [dtype, dtype], dtype, 101),
-                 [sample(dtype, 101, RNG), sample(dtype, 101, RNG)], np.zeros(101, dtype), target="c",
-                 rtol=1e-6)  # fmt: skip
+    check_native(
+        elementwise(body, [dtype, dtype], dtype, 101),
+        [sample(dtype, 101, RNG), sample(dtype, 101, RNG)],
+        np.zeros(101, dtype),
+        target="c",
+        rtol=1e-6,
+    )
 
 
-@pytest.mark.parametrize(("source", "result"), [
-    ("float32", "int8"), ("float64", "int64"), ("float32", "uint8"), ("float32", "bool"), ("int32", "int8"),
-    ("int64", "float32"), ("bool", "float64"), ("uint64", "float64"), ("int32", "bool"), ("int8", "uint64"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "result"),
+    [
+        ("float32", "int8"),
+        ("float64", "int64"),
+        ("float32", "uint8"),
+        ("float32", "bool"),
+        ("int32", "int8"),
+        ("int64", "float32"),
+        ("bool", "float64"),
+        ("uint64", "float64"),
+        ("int32", "bool"),
+        ("int8", "uint64"),
+    ],
+)
 def test_casts_agree_with_llvm(source, result):
     func = elementwise(lambda a: cast(result, a), [source], result, 60)
     x = sample(source, 60, RNG)
@@ -129,8 +144,9 @@ def test_bits(dtype):
         return tir.bitwise_xor(tir.shift_left(a, b), tir.shift_right(a, const(3, dtype))) + tir.popcount(a)
 
     amounts = RNG.integers(0, np.iinfo(dtype).bits, 50).astype(dtype)
-    check_native(elementwise(body, [dtype, dtype], dtype, 50), [sample(dtype, 50, RNG), amounts],
-                 np.zeros(50, dtype), target="c")  # fmt: skip
+    check_native(
+        elementwise(body, [dtype, dtype], dtype, 50), [sample(dtype, 50, RNG), amounts], np.zeros(50, dtype), target="c"
+    )
 
 
 def test_if_else_and_select():
@@ -150,8 +166,9 @@ def test_if_else_and_select():
 
 def test_if_then_else_guards_a_load():
     x, y = tir.decl_buffer((int64(4),), "float32", "x"), tir.decl_buffer((int64(9),), "float32", "y")
-    func = function([x, y], loop(9, lambda i: store(
-        y, i, tir.if_then_else(i < int64(4), load(x, i), const(7.0, "float32")))))  # fmt: skip
+    func = function(
+        [x, y], loop(9, lambda i: store(y, i, tir.if_then_else(i < int64(4), load(x, i), const(7.0, "float32"))))
+    )
     a, out = f32(4), np.zeros(9, np.float32)
     weft.build(func, target="c")(a, out)
     np.testing.assert_array_equal(out, [*a, *[7] * 5])
@@ -172,8 +189,9 @@ def test_scalars_and_expressions_of_dimensions():
     """An extent 2 * n + 1 alone gives n."""
     x, y = tir.decl_buffer((N * 2 + 1,), "float32", "x"), tir.decl_buffer((N,), "float32", "y")
     k = Var("k", "int32")
-    module = weft.build(function([x, k, y], loop(N, lambda i: store(
-        y, i, load(x, i * 2 + 1) + cast("float32", k)))), target="c")  # fmt: skip
+    module = weft.build(
+        function([x, k, y], loop(N, lambda i: store(y, i, load(x, i * 2 + 1) + cast("float32", k)))), target="c"
+    )
     a, out = f32(11), np.zeros(5, np.float32)
     module(a, 3, out)
     np.testing.assert_allclose(out, a[1::2] + 3)
@@ -191,12 +209,15 @@ def test_assertion():
     refuses(Exception, 'at most 7, "please" %d', module, f32(8))
 
 
-@pytest.mark.parametrize(("args", "kind", "message"), [
-    ((4, 4), TypeError, "(?s)Expected 3 arguments .*found 2"),
-    ((4, 4, None), TypeError, "(?s)argument #2 .*Tensor"),
-    ((4, 5, 4), ValueError, r"(?s)shape\[0\] on argument #1 .*to match .*shape\[0\] == 4, found 5"),
-    (((2, 2), 4, 4), ValueError, "(?s)ndim on argument #0 .*expected 1, found 2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("args", "kind", "message"),
+    [
+        ((4, 4), TypeError, "(?s)Expected 3 arguments .*found 2"),
+        ((4, 4, None), TypeError, "(?s)argument #2 .*Tensor"),
+        ((4, 5, 4), ValueError, r"(?s)shape\[0\] on argument #1 .*to match .*shape\[0\] == 4, found 5"),
+        (((2, 2), 4, 4), ValueError, "(?s)ndim on argument #0 .*expected 1, found 2"),
+    ],
+)
 def test_wrong_arguments(add, args, kind, message):
     values = [a if a is None else f32(*(a if isinstance(a, tuple) else (a,))) for a in args]
     refuses(kind, message, add, *values)
@@ -268,11 +289,13 @@ def test_packed_functions_take_numbers_and_strings():
     n = Var("n", "int32")
     call = tir.call_packed("test.c_note", n, 2.5, "text", tir.const(1, "bool"))
     half = tir.Call("float64", call.op, (tir.StringImm("test.c_note"), const(0.75, "float64")))
-    stores = tir.SeqStmt((
-        tir.BufferStore(out, cast("float64", call), (const(0, "int32"),)),
-        tir.BufferStore(out, half, (const(1, "int32"),)),
-        tir.Evaluate(call),
-    ))  # fmt: skip
+    stores = tir.SeqStmt(
+        (
+            tir.BufferStore(out, cast("float64", call), (const(0, "int32"),)),
+            tir.BufferStore(out, half, (const(1, "int32"),)),
+            tir.Evaluate(call),
+        )
+    )
     handle = Var("out_handle", "handle")
     f = weft.build(
         tir.PrimFunc((n, handle), stores, None, ((handle, out),)).with_attr("global_symbol", "f"), target="c"

@@ -52,8 +52,16 @@ def seen(monkeypatch):
 def toy(seen):
     """A generator of whole modules, with its own schedule and passes."""
     decisions = {"tir.schedule": seen.schedule, "relax.graph_passes": seen.passes}
-    kind = TargetKind("toy_c", build=seen.build, source=source_c, source_format="c", options=("speed",),
-                      check=seen.check, keys=("toy", "cpu"), attributes=decisions)  # fmt: skip
+    kind = TargetKind(
+        "toy_c",
+        build=seen.build,
+        source=source_c,
+        source_format="c",
+        options=("speed",),
+        check=seen.check,
+        keys=("toy", "cpu"),
+        attributes=decisions,
+    )
     return register_target_kind(kind)
 
 

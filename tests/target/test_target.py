@@ -52,10 +52,14 @@ def test_current_target():
 @pytest.mark.parametrize(
     ("text", "near"),
     [
-        ("llvm -mcp=haswell", "-mcpu"), ("lvm", "llvm"), ("llvm -num-core=2", "-num-cores"),
-        ("nvptx -mcpu=sm80", "-mcpu=sm_80"), ("nvptx -mcu=sm_80", "-mcpu"), ("nvpt", "nvptx"),
+        ("llvm -mcp=haswell", "-mcpu"),
+        ("lvm", "llvm"),
+        ("llvm -num-core=2", "-num-cores"),
+        ("nvptx -mcpu=sm80", "-mcpu=sm_80"),
+        ("nvptx -mcu=sm_80", "-mcpu"),
+        ("nvpt", "nvptx"),
     ],
-)  # fmt: skip
+)
 def test_what_is_unknown_suggests_the_near_one(text, near):
     refuses(error.InvalidArgument, f"did you mean '{near}'", Target, text)
 

@@ -211,10 +211,11 @@ def test_tensorize_a_cached_stage_by_a_call():
     y = te.compute((16,), lambda i: x[i], name="y")
     copy = te.decl_tensor_intrin(
         y.op,
-        lambda ins, outs: tir.call_extern("handle", "memcpy", outs[0].access_ptr("w"), ins[0].access_ptr("r"),
-                                          tir.const(64, "int64")),
+        lambda ins, outs: tir.call_extern(
+            "handle", "memcpy", outs[0].access_ptr("w"), ins[0].access_ptr("r"), tir.const(64, "int64")
+        ),
         name="copy",
-    )  # fmt: skip
+    )
     s = te.create_schedule(c.op)
     s[b].compute_at(s[c], c.op.axis[0])
     s[b].tensorize(b.op.axis[1], copy)

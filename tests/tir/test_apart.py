@@ -16,10 +16,16 @@ def _expression(r: random.Random, depth: int = 2) -> ir.PrimExpr:
     if depth == 0 or r.random() < 0.2:
         return r.choice([*_VARS, *_VARS, ir.int64(r.randint(0, 4))])
     a = _expression(r, depth - 1)
-    return r.choice([
-        lambda: a + _expression(r, depth - 1), lambda: a * r.randint(1, 6), lambda: a // r.randint(1, 4),
-        lambda: a % r.randint(1, 4), lambda: a - _expression(r, depth - 1), lambda: a * _expression(r, depth - 1),
-    ])()  # fmt: skip
+    return r.choice(
+        [
+            lambda: a + _expression(r, depth - 1),
+            lambda: a * r.randint(1, 6),
+            lambda: a // r.randint(1, 4),
+            lambda: a % r.randint(1, 4),
+            lambda: a - _expression(r, depth - 1),
+            lambda: a * _expression(r, depth - 1),
+        ]
+    )()
 
 
 def test_known_to_differ_means_differ():
@@ -28,8 +34,10 @@ def test_known_to_differ_means_differ():
         extents = [r.choice([1, 2, 3, 4]) for _ in _VARS]
         starts = [r.choice([0, 0, 2]) for _ in _VARS]
         exprs = [_expression(r) for _ in range(r.randint(1, 3))]
-        domain = {v: ir.Range.from_min_extent(ir.int64(s), ir.int64(n))
-                  for v, s, n in zip(_VARS, starts, extents, strict=True)}  # fmt: skip
+        domain = {
+            v: ir.Range.from_min_extent(ir.int64(s), ir.int64(n))
+            for v, s, n in zip(_VARS, starts, extents, strict=True)
+        }
         points = list(itertools.product(*(range(s, s + n) for s, n in zip(starts, extents, strict=True))))
         simplify = arith.Analyzer().simplify
         at = [{v: ir.int64(x) for v, x in zip(_VARS, p, strict=True)} for p in points]

@@ -10,10 +10,17 @@ from tests.refusals import refuses
 from weft import error, ir, tir
 
 
-@pytest.mark.parametrize(("shape", "strides", "first", "size"), [
-    ((3, 4), None, None, 12), ((3, 4), (5, 1), 7, 14), ((3, 4), (1, 3), 0, 12), ((6,), None, 2, 6),
-    ((0, 4), (8, 1), 3, 0), ((), None, 5, 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "strides", "first", "size"),
+    [
+        ((3, 4), None, None, 12),
+        ((3, 4), (5, 1), 7, 14),
+        ((3, 4), (1, 3), 0, 12),
+        ((6,), None, 2, 6),
+        ((0, 4), (8, 1), 3, 0),
+        ((), None, 5, 1),
+    ],
+)
 def test_offsets_are_those_of_the_strides(shape, strides, first, size):
     buffer = tir.decl_buffer(shape, "float32", strides=strides, elem_offset=first)
     by_rows = np.zeros(shape, "int8").strides if strides is None else strides

@@ -71,6 +71,9 @@ def f(A: T.Buffer((256,), "{dtype}"), B: T.Buffer((256,), "{dtype}"), C: T.Buffe
 
 def test_vectors_of_them_are_refused() -> None:
     with pytest.raises(error.LoweringError, match="one by one"):
-        weft.build(from_source("""@T.prim_func
+        weft.build(
+            from_source("""@T.prim_func
 def f(A: T.Buffer((8,), "float8_e5m2"), C: T.Buffer((8,), "float32")):
-    C[T.Ramp(0, 1, 4)] = T.Cast("float32x4", A[T.Ramp(0, 1, 4)])"""), target="llvm")  # fmt: skip
+    C[T.Ramp(0, 1, 4)] = T.Cast("float32x4", A[T.Ramp(0, 1, 4)])"""),
+            target="llvm",
+        )

@@ -20,8 +20,11 @@ def kinds(names):
 def test_every_kind_of_node_has_a_method():
     scalars = {c for c in vars(ir).values() if isinstance(c, type) and issubclass(c, (ir.BinaryOp, ir.CmpOp))}
     for cls in (tir.functor.StmtExprVisitor, tir.functor.PyStmtExprVisitor):
-        assert not [c for c in scalars - {ir.BinaryOp, ir.CmpOp} if c not in cls._names and c.__subclasses__() == []
-                    and c.__name__ in dir(tir)]  # fmt: skip
+        assert not [
+            c
+            for c in scalars - {ir.BinaryOp, ir.CmpOp}
+            if c not in cls._names and c.__subclasses__() == [] and c.__name__ in dir(tir)
+        ]
     assert kinds([tir.functor.ExprVisitor])["ExprVisitor"][ir.FloorDiv] == "floordiv"
     assert tir.functor.PyStmtExprVisitor._names[ir.FloorDiv] == "floor_div"
 

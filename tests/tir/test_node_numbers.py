@@ -64,19 +64,32 @@ def test_slices_of_buffers_are_regions():
 def test_constants_fold_as_machines_compute():
     c = tir.const
     for found, expected in [
-        (c(255, "uint8") + c(1, "uint8"), 0), (c(5, "int32") + c(-5, "int32"), 0), (c(7, "int4") + 1, -8),
-        (c(2**32, "uint64") * c(2**32, "uint64"), 0), (c(112, "int32") & 138, 0), (c(3, "int32") // 5, 0),
-        (tir.truncdiv(c(-3, "int32"), 5), 0), (tir.truncmod(tir.Var("x", "int32"), 1), 0), (tir.max(0, 3, 1, 2), 3),
-        (tir.min(0, 3, -1), -1), (c(3e30, "float32") * c(-3e30, "float32"), -np.inf), (c(1, "int32") >> 31, 0),
-    ]:  # fmt: skip
+        (c(255, "uint8") + c(1, "uint8"), 0),
+        (c(5, "int32") + c(-5, "int32"), 0),
+        (c(7, "int4") + 1, -8),
+        (c(2**32, "uint64") * c(2**32, "uint64"), 0),
+        (c(112, "int32") & 138, 0),
+        (c(3, "int32") // 5, 0),
+        (tir.truncdiv(c(-3, "int32"), 5), 0),
+        (tir.truncmod(tir.Var("x", "int32"), 1), 0),
+        (tir.max(0, 3, 1, 2), 3),
+        (tir.min(0, 3, -1), -1),
+        (c(3e30, "float32") * c(-3e30, "float32"), -np.inf),
+        (c(1, "int32") >> 31, 0),
+    ]:
         assert found.value == expected
     assert [c(v).dtype for v in (3.4e38, 3.402e39, -3.402e39, np.inf)] == ["float32", "float64", "float64", "float32"]
 
 
 def test_conditions_are_bools_and_shifts_stay_in_the_word():
     x = tir.Var("x", "int32")
-    for make in (lambda: tir.all(tir.const(1, "bool"), x), lambda: tir.any(x, tir.const(1, "bool")),
-                 lambda: tir.if_then_else(x, 1, 2), lambda: x << 32, lambda: x >> -1):  # fmt: skip
+    for make in (
+        lambda: tir.all(tir.const(1, "bool"), x),
+        lambda: tir.any(x, tir.const(1, "bool")),
+        lambda: tir.if_then_else(x, 1, 2),
+        lambda: x << 32,
+        lambda: x >> -1,
+    ):
         refuses(error.InvalidArgument, "", make)
 
 
@@ -87,10 +100,11 @@ REFUSED = {
     "a float of integers": lambda: tir.FloatImm("int32", 1.0),
     "lanes that nothing tells": lambda: tir.Ramp(0, 1, tir.vscale() + 3),
     "lanes that run": lambda: tir.Broadcast(0, X),
-    "a predicate of other lanes": lambda: tir.BufferStore(BUFFER, tir.Broadcast(1, 4), [0, tir.Ramp(0, 1, 4)],
-                                                          tir.Broadcast(tir.const(True), 2)),
+    "a predicate of other lanes": lambda: tir.BufferStore(
+        BUFFER, tir.Broadcast(1, 4), [0, tir.Ramp(0, 1, 4)], tir.Broadcast(tir.const(True), 2)
+    ),
     "a predicate of numbers": lambda: tir.BufferLoad(BUFFER, [0, tir.Ramp(0, 1, 4)], tir.Broadcast(1, 4)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -194,14 +194,19 @@ def test_views_of_memory_made_inside():
     flat = tir.decl_buffer((2, 2), "float32", "flat", data=local.data)
     ptr = Var("ptr", "handle")
     view = tir.decl_buffer((4,), "int8", "view", data=ptr)
-    body = tir.AllocBuffer(local, SeqStmt((
-        BufferStore(flat, const(1.0), (const(0), const(1))),
-        LetStmt(
-            ptr,
-            ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (a[0],)),
-            BufferStore(view, const(1, "int8"), (const(0),)),
+    body = tir.AllocBuffer(
+        local,
+        SeqStmt(
+            (
+                BufferStore(flat, const(1.0), (const(0), const(1))),
+                LetStmt(
+                    ptr,
+                    ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (a[0],)),
+                    BufferStore(view, const(1, "int8"), (const(0),)),
+                ),
+            )
         ),
-    )))  # fmt: skip
+    )
     param = Var("a", "handle")
     text = round_trip(plain(body, [param], [(param, a)]))
     assert "data=local.data" in text and "data=ptr" in text
@@ -222,21 +227,73 @@ def test_vectors():
 
 X, Y, N, F = Var("x", "int32"), Var("y", "int64"), SizeVar("n", "int64"), Var("f", "float32")
 EXPRESSIONS = [
-    X + 1, 1 - X, -X, X * (X + 2), (X * X) + 2, X - (X - 1), X // 3 % 4, ir.div(X, 3), ir.truncmod(X, 3), ir.min_(X, 3),
-    ir.max_(Y, N), (X < 1) & (X > -5), ir.logical_or(ir.logical_and(X < 1, X > 2), ir.logical_not(X == 3)),
-    ir.equal(X, Y), ir.Add(const(1), const(2)), ir.Mul(X, const(0)), ir.Add(const(0), X), ir.And(ir.TRUE, X < 1),
-    ir.Not(ir.TRUE), ir.Sub(X, const(0)), F * 2.0 + 0.1, F / 3.0, ir.const(float("inf")) * F,
-    ir.FloatImm("float32", float("-inf")), ir.const(1e-30) + F, F < 0.5, ir.Div(F, F), ir.cast("int64", X) + Y,
-    ir.Cast("int32", X), IntImm("uint8", 200), IntImm("int8", -128), IntImm("bool", 1), const(2**40, "int64"),
-    ir.select(X < 1, F, F + 1.0), ir.if_then_else(X < 1, X, X + 1), ir.Let(X, const(3), X * X), X << 2, X >> 1, X & 7,
-    X | 1, X ^ 3, ~X, tir.exp(F), tir.sqrt(F * F), tir.isnan(F), tir.popcount(X), ir.abs_(X), ir.abs_(F), tir.pow(F, F),
-    tir.likely(X < 1), tir.atan2(F, F), tir.reinterpret("int32", F), tir.call_extern("float32", "g", F, X, "s"),
-    tir.call_llvm_intrin("float32", "llvm.fma", F, F, F), tir.call_intrin("float32", "tir.unheard_of", F, 1, "s"),
+    X + 1,
+    1 - X,
+    -X,
+    X * (X + 2),
+    (X * X) + 2,
+    X - (X - 1),
+    X // 3 % 4,
+    ir.div(X, 3),
+    ir.truncmod(X, 3),
+    ir.min_(X, 3),
+    ir.max_(Y, N),
+    (X < 1) & (X > -5),
+    ir.logical_or(ir.logical_and(X < 1, X > 2), ir.logical_not(X == 3)),
+    ir.equal(X, Y),
+    ir.Add(const(1), const(2)),
+    ir.Mul(X, const(0)),
+    ir.Add(const(0), X),
+    ir.And(ir.TRUE, X < 1),
+    ir.Not(ir.TRUE),
+    ir.Sub(X, const(0)),
+    F * 2.0 + 0.1,
+    F / 3.0,
+    ir.const(float("inf")) * F,
+    ir.FloatImm("float32", float("-inf")),
+    ir.const(1e-30) + F,
+    F < 0.5,
+    ir.Div(F, F),
+    ir.cast("int64", X) + Y,
+    ir.Cast("int32", X),
+    IntImm("uint8", 200),
+    IntImm("int8", -128),
+    IntImm("bool", 1),
+    const(2**40, "int64"),
+    ir.select(X < 1, F, F + 1.0),
+    ir.if_then_else(X < 1, X, X + 1),
+    ir.Let(X, const(3), X * X),
+    X << 2,
+    X >> 1,
+    X & 7,
+    X | 1,
+    X ^ 3,
+    ~X,
+    tir.exp(F),
+    tir.sqrt(F * F),
+    tir.isnan(F),
+    tir.popcount(X),
+    ir.abs_(X),
+    ir.abs_(F),
+    tir.pow(F, F),
+    tir.likely(X < 1),
+    tir.atan2(F, F),
+    tir.reinterpret("int32", F),
+    tir.call_extern("float32", "g", F, X, "s"),
+    tir.call_llvm_intrin("float32", "llvm.fma", F, F, F),
+    tir.call_intrin("float32", "tir.unheard_of", F, 1, "s"),
     ir.CallIntrin("int32", ir.GlobalVar("h"), (X, const(1, "int64"))),
-    ir.CallIntrin("float32", ir.Op.get("tir.exp"), (F,), ir.Attrs.of(fast=True)), N * 4 + 1, N // 2, ir.ceildiv(N, 8),
-    ir.const(-1) * X, ir.const(1.5, "bfloat16"), ir.const(3, "float16"), ir.LT(const(1), const(2)),
-    ir.FloorDiv(X, const(0)), StringImm('quo"te\n\\'),
-]  # fmt: skip
+    ir.CallIntrin("float32", ir.Op.get("tir.exp"), (F,), ir.Attrs.of(fast=True)),
+    N * 4 + 1,
+    N // 2,
+    ir.ceildiv(N, 8),
+    ir.const(-1) * X,
+    ir.const(1.5, "bfloat16"),
+    ir.const(3, "float16"),
+    ir.LT(const(1), const(2)),
+    ir.FloorDiv(X, const(0)),
+    StringImm('quo"te\n\\'),
+]
 
 
 @pytest.mark.parametrize("expr", EXPRESSIONS, ids=str)
@@ -445,9 +502,17 @@ def test_texts_read_as_tvm_writes_them():
         return T.Select(n > 3, 0, 2)
 
     text = round_trip(f)
-    for line in ("A = T.match_buffer(a, (8, n))", "C = T.alloc_buffer((4, 4))", 'H = T.alloc_buffer((4, 4), "float16")',
-                 "return T.Select(n > 3, 0, 2)", "C[2, 0:4] = B[n, n * 4:n * 4 + 4]", 'B: T.Buffer((8, 8), "float32")',
-                 "A.vstore(", "B.vload(", "H[T.Div(n, 2), 0] = T.Let(H[n, 0], where={n: 1})"):  # fmt: skip
+    for line in (
+        "A = T.match_buffer(a, (8, n))",
+        "C = T.alloc_buffer((4, 4))",
+        'H = T.alloc_buffer((4, 4), "float16")',
+        "return T.Select(n > 3, 0, 2)",
+        "C[2, 0:4] = B[n, n * 4:n * 4 + 4]",
+        'B: T.Buffer((8, 8), "float32")',
+        "A.vstore(",
+        "B.vload(",
+        "H[T.Div(n, 2), 0] = T.Let(H[n, 0], where={n: 1})",
+    ):
         assert line in text, text
     axis = ir.IterVar(ir.Range(0, 8), Var("a"), "data_par")
     assert str(ir.Range(2, 8)) == "I.Range(2, 8)"

@@ -35,8 +35,9 @@ def test_the_type_of_a_function():
     ir.assert_structural_equal(from_source(total.script()), total)
 
 
-@pytest.mark.parametrize("order", ['A: T.Buffer(("n + 1",), "float32"), n: T.int64',
-                                   'n: T.int64, A: T.Buffer(("n + 1",), "float32")'])  # fmt: skip
+@pytest.mark.parametrize(
+    "order", ['A: T.Buffer(("n + 1",), "float32"), n: T.int64', 'n: T.int64, A: T.Buffer(("n + 1",), "float32")']
+)
 def test_shapes_in_quotes(order):
     func = from_source(f"@T.prim_func\ndef f({order}):\n    T.evaluate(n)")
     (n,) = [p for p in func.params if p.dtype == "int64"]
@@ -44,10 +45,13 @@ def test_shapes_in_quotes(order):
     assert shaped.ty.shape[0].a is n
 
 
-@pytest.mark.parametrize(("signature", "body"), [
-    ('A: T.Buffer((n, "n"), "float32")', "T.evaluate(0)"),
-    ('A: T.Buffer(("n",), "float32")', "n = T.int64()\n    T.evaluate(n)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("signature", "body"),
+    [
+        ('A: T.Buffer((n, "n"), "float32")', "T.evaluate(0)"),
+        ('A: T.Buffer(("n",), "float32")', "n = T.int64()\n    T.evaluate(n)"),
+    ],
+)
 def test_names_that_shapes_do_not_define(signature, body):
     refuses(error.WeftError, "", from_source, f"@T.prim_func\ndef f({signature}):\n    {body}")
 
@@ -118,8 +122,10 @@ def test_annotations_in_parts_and_attributes_by_newer_names():
     assert f.attrs["tir.noalias"] and f.attrs["tirx.noalias"] and "tirx.noalias" in f.attrs
     assert not f.without_attr("tirx.noalias").attrs.get("tir.noalias")
     with pytest.raises(RuntimeError, match="two values"):
-        from_source('@T.prim_func\ndef f():\n    with T.sblock():\n        T.sblock_attr({"a": 1})\n'
-                    '        T.sblock_attr({"a": 2})\n        T.evaluate(0)')  # fmt: skip
+        from_source(
+            '@T.prim_func\ndef f():\n    with T.sblock():\n        T.sblock_attr({"a": 1})\n'
+            '        T.sblock_attr({"a": 2})\n        T.evaluate(0)'
+        )
     with pytest.raises(error.WeftError, match="no global symbol"):
         from_source('@T.prim_func(private=True)\ndef f():\n    T.func_attr({"global_symbol": "f"})\n    T.evaluate(0)')
 

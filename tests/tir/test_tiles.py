@@ -86,8 +86,10 @@ def test_assembly():
 
 
 def test_targets_without_tiles_refuse():
-    for kind, target, feature in (("bf16", SPR + " -mattr=-amx-tile", "amx-tile"),
-                                  ("uint8int8", SPR + " -mattr=-amx-int8", "amx-int8")):  # fmt: skip
+    for kind, target, feature in (
+        ("bf16", SPR + " -mattr=-amx-tile", "amx-tile"),
+        ("uint8int8", SPR + " -mattr=-amx-int8", "amx-int8"),
+    ):
         with pytest.raises(weft.error.CodegenError, match=f"no {feature}"):
             get_source(product(kind, 16, 16, 16, 1), Target(target), fmt="asm")
 

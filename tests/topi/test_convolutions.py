@@ -250,13 +250,15 @@ def test_depthwise_gradients(stride: int, padding: int) -> None:
     data = _last(x.detach().numpy())
     found = evaluate(
         lambda k, g: nn.depthwise_conv2d_backward_input_nhwc(k, g, given.shape, data.shape, stride, padding),
-        kernel, given,
-    )  # fmt: skip
+        kernel,
+        given,
+    )
     _close(found, _last(x.grad.numpy()))
     found = evaluate(
         lambda a, g: nn.depthwise_conv2d_backward_weight_nhwc(a, g, given.shape, kernel.shape, stride, padding),
-        data, given,
-    )  # fmt: skip
+        data,
+        given,
+    )
     _close(found, w.grad.numpy().reshape(3, 2, 3, 3).transpose(2, 3, 0, 1))
 
 
@@ -275,6 +277,7 @@ def test_pooling_gradient(kind: str, include: bool, k: int, s: int, p: int, ceil
     _close(found, x.grad.numpy())
     found = evaluate(
         lambda g, a: nn.pool_grad(g, a, k, s, (p, p, p, p), kind, ceil, "NHWC", include),
-        _last(gradient.numpy()), _last(data),
-    )  # fmt: skip
+        _last(gradient.numpy()),
+        _last(data),
+    )
     _close(found, _last(x.grad.numpy()))

@@ -275,8 +275,9 @@ def test_batch_norm(training: bool) -> None:
     layer = torch.nn.BatchNorm2d(4, momentum=0.2).train(training)
     gamma, beta, mean, var = (abs(normal(4)) for _ in range(4))
     with torch.no_grad():
-        for old, new in zip((layer.weight, layer.bias, layer.running_mean, layer.running_var),
-                            (gamma, beta, mean, var), strict=True):  # fmt: skip
+        for old, new in zip(
+            (layer.weight, layer.bias, layer.running_mean, layer.running_var), (gamma, beta, mean, var), strict=True
+        ):
             old.copy_(torch.from_numpy(new))
         expected = layer(torch.from_numpy(IMAGE)).numpy()
     found = evaluate(

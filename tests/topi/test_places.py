@@ -29,9 +29,13 @@ def scheduled(fn, *arrays):
 @pytest.mark.parametrize("mode", ["reflect", "edge", "wrap", "symmetric"])
 @pytest.mark.parametrize(
     ("shape", "widths"),
-    [((2, 3, 9, 21), ((0, 0), (0, 0), (3, 2), (1, 4))), ((1, 100), ((0, 0), (20, 50))), ((5, 8), ((2, 1), (0, 0))),
-     ((3, 17), ((1, 0), (0, 3)))],
-)  # fmt: skip
+    [
+        ((2, 3, 9, 21), ((0, 0), (0, 0), (3, 2), (1, 4))),
+        ((1, 100), ((0, 0), (20, 50))),
+        ((5, 8), ((2, 1), (0, 0))),
+        ((3, 17), ((1, 0), (0, 3))),
+    ],
+)
 def test_padding_by_the_tensor(mode, shape, widths):
     x = RNG.standard_normal(shape).astype(np.float32)
     found = scheduled(lambda t: pad(t, [w for p in widths for w in p], mode), x)
@@ -102,9 +106,13 @@ def test_nothing_of_an_empty_image_is_read():
 @pytest.mark.parametrize("kind", ["max", "avg"])
 @pytest.mark.parametrize(
     ("k", "stride", "pads", "ceil"),
-    [((5, 5), (1, 1), (2, 2), False), ((13, 4), (2, 3), (1, 0), False), ((16, 1), (1, 2), (3, 0), True),
-     ((7, 3), (3, 3), (3, 1), True)],
-)  # fmt: skip
+    [
+        ((5, 5), (1, 1), (2, 2), False),
+        ((13, 4), (2, 3), (1, 0), False),
+        ((16, 1), (1, 2), (3, 0), True),
+        ((7, 3), (3, 3), (3, 1), True),
+    ],
+)
 def test_large_windows(kind, k, stride, pads, ceil):
     x = RNG.standard_normal((2, 3, 30, 21)).astype(np.float32)
     found = scheduled(

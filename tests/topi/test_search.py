@@ -84,8 +84,11 @@ def test_rows_without_elements(rows: list[int]) -> None:
     total = len(expected)
     found, numbers, empty = evaluate(
         lambda i, v, s, d: topi.sparse_fill_empty_rows(i, v, s, d, (total, 2), (total,), (6,)),
-        places, values, np.array([6, 9]), np.array([-5]),
-    )  # fmt: skip
+        places,
+        values,
+        np.array([6, 9]),
+        np.array([-5]),
+    )
     np.testing.assert_array_equal(np.column_stack([found, numbers]), expected)
     np.testing.assert_array_equal(empty, [int(r in lacking) for r in range(6)])
 

@@ -22,10 +22,19 @@ def test_dft(inverse: bool, dtype: str) -> None:
 @pytest.mark.parametrize(("n_fft", "hop", "onesided", "normalized"), [(7, 3, True, False), (8, 2, False, True)])
 def test_stft(n_fft: int, hop: int, onesided: bool, normalized: bool) -> None:
     data, window = RNG.normal(size=(2, 30)).astype("float32"), RNG.uniform(size=n_fft).astype("float32")
-    expected = torch.view_as_real(torch.stft(
-        torch.from_numpy(data), n_fft, hop, n_fft, torch.from_numpy(window), False, onesided=onesided,
-        normalized=normalized, return_complex=True,
-    )).numpy()  # fmt: skip
+    expected = torch.view_as_real(
+        torch.stft(
+            torch.from_numpy(data),
+            n_fft,
+            hop,
+            n_fft,
+            torch.from_numpy(window),
+            False,
+            onesided=onesided,
+            normalized=normalized,
+            return_complex=True,
+        )
+    ).numpy()
     found = evaluate(
         lambda x, w: topi.stft(x, n_fft, hop, n_fft, w, normalized, onesided, expected.shape), data, window
     )

@@ -108,11 +108,17 @@ def test_unknown_padding_is_an_error() -> None:
 
 @pytest.mark.parametrize(
     ("subscripts", "shapes"),
-    [("ij,jk,kl->il", [(5, 6), (6, 7), (7, 4)]), ("bi,ikj,bj->bk", [(3, 4), (4, 5, 6), (3, 6)]),
-     ("a,b,c,a->bc", [(2,), (3,), (4,), (2,)]), ("ij,ij,ji", [(3, 4), (3, 4), (4, 3)]), ("i,j,k->", [(2,), (0,), (3,)]),
-     ("...i,...ij,...j->...", [(2, 3), (1, 3, 4), (2, 4)]), ("ii,ij,jk,km->im", [(3, 3), (3, 5), (5, 2), (2, 9)]),
-     ("bij,bjk,kk,bl->bil", [(1, 3, 4), (5, 4, 6), (6, 6), (5, 2)])],
-)  # fmt: skip
+    [
+        ("ij,jk,kl->il", [(5, 6), (6, 7), (7, 4)]),
+        ("bi,ikj,bj->bk", [(3, 4), (4, 5, 6), (3, 6)]),
+        ("a,b,c,a->bc", [(2,), (3,), (4,), (2,)]),
+        ("ij,ij,ji", [(3, 4), (3, 4), (4, 3)]),
+        ("i,j,k->", [(2,), (0,), (3,)]),
+        ("...i,...ij,...j->...", [(2, 3), (1, 3, 4), (2, 4)]),
+        ("ii,ij,jk,km->im", [(3, 3), (3, 5), (5, 2), (2, 9)]),
+        ("bij,bjk,kk,bl->bil", [(1, 3, 4), (5, 4, 6), (6, 6), (5, 2)]),
+    ],
+)
 def test_einsum_of_many_operands(subscripts, shapes):
     rng = np.random.default_rng(len(shapes))
     arrays = [rng.standard_normal(s, np.float32) for s in shapes]

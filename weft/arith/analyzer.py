@@ -183,8 +183,9 @@ class Analyzer:
             self.context.clear_memos()
             return
         if not isinstance(info, ConstIntBound):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidArgument("what a variable is updated with is limits, a residue class or an interval",
-                                  found=type(info).__name__)  # fmt: skip
+            raise InvalidArgument(
+                "what a variable is updated with is limits, a residue class or an interval", found=type(info).__name__
+            )
         low, high = info
         if low > NEG_INF and high < POS_INF:
             start = ir.const(low, var.dtype)

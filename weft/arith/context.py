@@ -116,8 +116,17 @@ class Context:
     def snapshot(self) -> tuple[Any, ...]:
         """Remember the facts in force and the memo tables that go with them."""
         saved = (self.ranges, self.equal, self.limits, self.moduli, self.facts, self.nonzero, self.truth)
-        memos = (self.polys, self.simplified, self.bounds, self.ranks, self.expanded, self.proofs, self.emitted,
-                 self.witnesses, self.untried)  # fmt: skip
+        memos = (
+            self.polys,
+            self.simplified,
+            self.bounds,
+            self.ranks,
+            self.expanded,
+            self.proofs,
+            self.emitted,
+            self.witnesses,
+            self.untried,
+        )
         self.untried = list(self.untried)
         self.ranges, self.equal, self.limits = dict(self.ranges), dict(self.equal), dict(self.limits)
         self.moduli, self.facts, self.truth = dict(self.moduli), dict(self.facts), dict(self.truth)

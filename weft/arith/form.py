@@ -304,9 +304,18 @@ def _write(cx: Context, info: Any) -> ir.PrimExpr:
 
 
 _COSTS = {
-    ir.Add: 10, ir.Sub: 10, ir.Mul: 10, ir.FloorDiv: 25, ir.FloorMod: 26, ir.Div: 25, ir.Mod: 25, ir.Min: 15,
-    ir.Max: 15, ir.Select: 15, ir.Cast: 6,
-}  # fmt: skip
+    ir.Add: 10,
+    ir.Sub: 10,
+    ir.Mul: 10,
+    ir.FloorDiv: 25,
+    ir.FloorMod: 26,
+    ir.Div: 25,
+    ir.Mod: 25,
+    ir.Min: 15,
+    ir.Max: 15,
+    ir.Select: 15,
+    ir.Cast: 6,
+}
 
 
 _BINARY = frozenset(_COSTS) - {ir.Select, ir.Cast}

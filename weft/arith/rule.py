@@ -21,19 +21,28 @@ Matcher = Callable[[Any, Env, Any], bool]
 Builder = Callable[[Env, Any], Any]
 
 _BINARY: dict[type, tuple[type, Callable[..., Any]]] = {
-    ast.Add: (ir.Add, ir.add), ast.Sub: (ir.Sub, ir.sub), ast.Mult: (ir.Mul, ir.mul),
-    ast.FloorDiv: (ir.FloorDiv, ir.floordiv), ast.Mod: (ir.FloorMod, ir.floormod),
+    ast.Add: (ir.Add, ir.add),
+    ast.Sub: (ir.Sub, ir.sub),
+    ast.Mult: (ir.Mul, ir.mul),
+    ast.FloorDiv: (ir.FloorDiv, ir.floordiv),
+    ast.Mod: (ir.FloorMod, ir.floormod),
     ast.Div: (ir.Div, lambda a, b: a / b),
-    ast.Lt: (ir.LT, ir.less), ast.LtE: (ir.LE, ir.less_equal), ast.Gt: (ir.GT, ir.greater),
+    ast.Lt: (ir.LT, ir.less),
+    ast.LtE: (ir.LE, ir.less_equal),
+    ast.Gt: (ir.GT, ir.greater),
     ast.GtE: (ir.GE, ir.greater_equal),
     ast.Eq: (ir.EQ, ir.equal),
-    ast.NotEq: (ir.NE, ir.not_equal), ast.And: (ir.And, ir.logical_and), ast.Or: (ir.Or, ir.logical_or),
-}  # fmt: skip
+    ast.NotEq: (ir.NE, ir.not_equal),
+    ast.And: (ir.And, ir.logical_and),
+    ast.Or: (ir.Or, ir.logical_or),
+}
 _CALLS: dict[str, tuple[type, Callable[..., Any]]] = {
-    "min": (ir.Min, ir.min_), "max": (ir.Max, ir.max_), "select": (ir.Select, ir.select),
+    "min": (ir.Min, ir.min_),
+    "max": (ir.Max, ir.max_),
+    "select": (ir.Select, ir.select),
     "ramp": (ir.Ramp, lambda b, s, n: ir.Ramp(b, s, n) if n > 1 else b),
     "broadcast": (ir.Broadcast, lambda x, n: ir.Broadcast(ir.as_expr(x), n)),
-}  # fmt: skip
+}
 
 
 class RuleTable:

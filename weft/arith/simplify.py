@@ -74,11 +74,20 @@ def _generic(e: ir.PrimExpr, an: Any) -> ir.PrimExpr:
 
 
 _BUILD: dict[type, Callable[[Any, Any], ir.PrimExpr]] = {
-    ir.Add: ir.add, ir.Sub: ir.sub, ir.Mul: ir.mul, ir.FloorDiv: ir.floordiv, ir.FloorMod: ir.floormod,
-    ir.Div: ir.div, ir.Mod: ir.truncmod,
-    ir.Min: ir.min_, ir.Max: ir.max_,
-    ir.LT: ir.less, ir.LE: ir.less_equal, ir.EQ: ir.equal, ir.NE: ir.not_equal,
-}  # fmt: skip
+    ir.Add: ir.add,
+    ir.Sub: ir.sub,
+    ir.Mul: ir.mul,
+    ir.FloorDiv: ir.floordiv,
+    ir.FloorMod: ir.floormod,
+    ir.Div: ir.div,
+    ir.Mod: ir.truncmod,
+    ir.Min: ir.min_,
+    ir.Max: ir.max_,
+    ir.LT: ir.less,
+    ir.LE: ir.less_equal,
+    ir.EQ: ir.equal,
+    ir.NE: ir.not_equal,
+}
 _TABLES = {
     **dict.fromkeys((ir.Add, ir.Sub, ir.Mul), rules_add.RULES),
     **dict.fromkeys((ir.FloorDiv, ir.FloorMod, ir.Div, ir.Mod), rules_div.RULES),

@@ -104,9 +104,12 @@ class ApplyHistoryBestOrSample(ApplyHistoryBest):
     """
 
     def __init__(
-        self, records: Any, sample_simple_workloads: bool = False, cost_model_file: str | None = None,
+        self,
+        records: Any,
+        sample_simple_workloads: bool = False,
+        cost_model_file: str | None = None,
         num_measure: int = -1,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(records)
         self.sample_simple_workloads, self.cost_model_file = sample_simple_workloads, cost_model_file
         self.num_measure = num_measure

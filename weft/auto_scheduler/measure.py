@@ -18,10 +18,21 @@ from weft.tune import Built, Case, Measurer
 from weft.tune.front_end import MeasureErrorNo, Timer
 
 __all__ = [
-    "BuildResult", "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner", "MeasureCallback", "MeasureErrorNo",
-    "MeasureInput", "MeasureResult", "ProgramBuilder", "ProgramMeasurer", "ProgramRunner", "PythonBasedMeasureCallback",
-    "RPCRunner", "recover_measure_input",
-]  # fmt: skip
+    "BuildResult",
+    "LocalBuilder",
+    "LocalRPCMeasureContext",
+    "LocalRunner",
+    "MeasureCallback",
+    "MeasureErrorNo",
+    "MeasureInput",
+    "MeasureResult",
+    "ProgramBuilder",
+    "ProgramMeasurer",
+    "ProgramRunner",
+    "PythonBasedMeasureCallback",
+    "RPCRunner",
+    "recover_measure_input",
+]
 
 
 _ERRORS = {"hung": MeasureErrorNo.RUN_TIMEOUT, "wrong": MeasureErrorNo.WRONG_ANSWER}
@@ -81,10 +92,13 @@ def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> Mea
     """Give the input of a record its computation, and with `rebuild_state` its loops."""
     task = inp.task
     new = weft.auto_scheduler.SearchTask(
-        compute_dag=ComputeDAG(task.workload_key), workload_key=task.workload_key, target=task.target,
-        hardware_params=task.hardware_params, layout_rewrite_option=task.layout_rewrite_option,
+        compute_dag=ComputeDAG(task.workload_key),
+        workload_key=task.workload_key,
+        target=task.target,
+        hardware_params=task.hardware_params,
+        layout_rewrite_option=task.layout_rewrite_option,
         task_inputs=list(task.task_input_names),
-    )  # fmt: skip
+    )
     steps = inp.state.transform_steps
     return MeasureInput(new, State(new.compute_dag, steps) if rebuild_state else inp.state)
 
@@ -203,9 +217,15 @@ class LocalRunner(ProgramRunner):
             return MeasureResult([], built.error_no, built.error_msg, built.time_cost, time.time())
         start = time.time()
         timed = self._timer.time(
-            inp.task.target, built.filename, built.args, limit_s=self.timeout, number=self.number, repeat=self.repeat,
-            min_repeat_ms=self.min_repeat_ms, inputs=input_values(inp.task, built.args),
-        )  # fmt: skip
+            inp.task.target,
+            built.filename,
+            built.args,
+            limit_s=self.timeout,
+            number=self.number,
+            repeat=self.repeat,
+            min_repeat_ms=self.min_repeat_ms,
+            inputs=input_values(inp.task, built.args),
+        )
         time.sleep(self.cooldown_interval)
         end = time.time()
         error = _ERRORS.get(timed.state, MeasureErrorNo.RUNTIME_DEVICE) if timed.state != "measured" else 0

@@ -12,9 +12,14 @@ from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.measure import MeasureInput, MeasureResult
 
 __all__ = [
-    "RecordReader", "RecordToFile", "dump_record_to_string", "load_best_record", "load_record_from_string",
-    "load_records", "save_records",
-]  # fmt: skip
+    "RecordReader",
+    "RecordToFile",
+    "dump_record_to_string",
+    "load_best_record",
+    "load_record_from_string",
+    "load_records",
+    "save_records",
+]
 
 _VERSION = "v0.6"
 

@@ -16,9 +16,15 @@ from weft.auto_scheduler.sketch import fill, sketches_of
 from weft.error import InvalidArgument, WeftError
 
 __all__ = [
-    "EmptyPolicy", "PreloadCustomSketchRule", "PreloadMeasuredStates", "SearchCallback", "SearchPolicy",
-    "SketchPolicy", "auto_search", "policy_named",
-]  # fmt: skip
+    "EmptyPolicy",
+    "PreloadCustomSketchRule",
+    "PreloadMeasuredStates",
+    "SearchCallback",
+    "SearchPolicy",
+    "SketchPolicy",
+    "auto_search",
+    "policy_named",
+]
 
 
 class SearchCallback:

@@ -174,10 +174,14 @@ class SearchTask:
         """Read a task of a log file."""
         key, target, sizes, host, option, *names = data
         return SearchTask(
-            workload_key=key, target=target, target_host=host or None, hardware_params=HardwareParams(*sizes),
-            layout_rewrite_option=LayoutRewriteOption(option), task_inputs=names[0] if names else None,
+            workload_key=key,
+            target=target,
+            target_host=host or None,
+            hardware_params=HardwareParams(*sizes),
+            layout_rewrite_option=LayoutRewriteOption(option),
+            task_inputs=names[0] if names else None,
             compute_dag=_known_dag(key),
-        )  # fmt: skip
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {"data": self.serialize(), "dag": self.compute_dag}

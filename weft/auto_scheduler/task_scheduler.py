@@ -55,8 +55,10 @@ class LogEstimatedLatency(TaskSchedulerCallback):
         """Append a line."""
         ms = task_scheduler.cur_score * 1e3
         with open(self.log_file, "a") as f:
-            f.write(f"ElapsedTime(s)\t{time.time() - task_scheduler.tic:.0f}\tEstimatedLatency(ms)\t{ms:.3f}\t"
-                    f"Trials\t{task_scheduler.ct}\n")  # fmt: skip
+            f.write(
+                f"ElapsedTime(s)\t{time.time() - task_scheduler.tic:.0f}\tEstimatedLatency(ms)\t{ms:.3f}\t"
+                f"Trials\t{task_scheduler.ct}\n"
+            )
 
 
 class TaskScheduler:

@@ -15,9 +15,19 @@ from typing import Any
 from weft import error, ir, registry, te
 
 ANNOTATIONS = (
-    "none", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
-    "blockIdx.z", "threadIdx.z", "tensorize",
-)  # fmt: skip
+    "none",
+    "unroll",
+    "vectorize",
+    "parallel",
+    "vthread",
+    "blockIdx.x",
+    "threadIdx.x",
+    "blockIdx.y",
+    "threadIdx.y",
+    "blockIdx.z",
+    "threadIdx.z",
+    "tensorize",
+)
 
 _STEPS: registry.Registry[Callable[..., Any]] = registry.Registry()
 
@@ -63,8 +73,13 @@ def _fuse(state: Any, stage_id: int, fused: list[int]) -> Any:
     extents = [i.extent for i in iters]
     size = None if None in extents else ir.Range.from_min_extent(0, ir.const(math.prod(extents), "int32"))
     var = stage.te_stage.fuse(*[stage.vars[i] for i in fused])
-    new = replace(iters[0], name="".join(f"{i.name}@" for i in iters), range=size, annotation=0,
-                  is_reduce=any(i.is_reduce for i in iters))  # fmt: skip
+    new = replace(
+        iters[0],
+        name="".join(f"{i.name}@" for i in iters),
+        range=size,
+        annotation=0,
+        is_reduce=any(i.is_reduce for i in iters),
+    )
     stage.iters[first : first + len(fused)], stage.vars[first : first + len(fused)] = [new], [var]
     for other in state.stages:  # what was computed at the innermost of them is computed at them all
         if other.attached == (stage.te_stage, iters[-1].name):

@@ -12,9 +12,15 @@ from weft.topi.typing import Extent
 from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
-    "calc_workload_dis_factor", "decode_workload_key", "deserialize_args", "get_const_int", "get_const_tuple",
-    "get_func_name", "list_to_tuple", "serialize_args",
-]  # fmt: skip
+    "calc_workload_dis_factor",
+    "decode_workload_key",
+    "deserialize_args",
+    "get_const_int",
+    "get_const_tuple",
+    "get_func_name",
+    "list_to_tuple",
+    "serialize_args",
+]
 
 
 def decode_workload_key(workload_key: str) -> tuple[str, tuple[Any, ...] | None]:

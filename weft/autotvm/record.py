@@ -27,9 +27,15 @@ from weft.spelling import also_called
 from weft.target import Target
 
 __all__ = [
-    "AUTOTVM_LOG_VERSION", "decode", "encode", "load_from_buffer", "load_from_file", "measure_str_key", "pick_best",
+    "AUTOTVM_LOG_VERSION",
+    "decode",
+    "encode",
+    "load_from_buffer",
+    "load_from_file",
+    "measure_str_key",
+    "pick_best",
     "split_workload",
-]  # fmt: skip
+]
 
 AUTOTVM_LOG_VERSION = 0.2
 
@@ -71,8 +77,11 @@ class _Plain(pickle.Unpickler):
     """Reads numbers, strings and containers: a log may come from anybody, and whatever else runs code."""
 
     def find_class(self, module: str, name: str) -> Any:
-        raise InvalidArgument("a pickled log holds more than numbers, strings and lists", found=f"{module}.{name}",
-                              help="write it again with protocol='json'")  # fmt: skip
+        raise InvalidArgument(
+            "a pickled log holds more than numbers, strings and lists",
+            found=f"{module}.{name}",
+            help="write it again with protocol='json'",
+        )
 
 
 def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResult] | None:

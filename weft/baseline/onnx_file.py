@@ -26,17 +26,45 @@ _NUMBERS = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "boo
 ELEMENT_TYPES = {number: np.dtype(name) for number, name in _NUMBERS.items()}
 """The element types that baseline operators compute with, by ONNX's numbers."""
 
-_TENSOR = {1: "dims*i", 2: "data_type:i", 4: "float_data*f", 5: "int32_data*i", 7: "int64_data*i", 8: "name:s",
-           9: "raw_data:b", 13: ("external_data*", {1: "key:s", 2: "value:s"}), 14: "data_location:i"}  # fmt: skip
-_ATTRIBUTE = {1: "name:s", 2: "f:f", 3: "i:i", 4: "s:s", 5: ("t:", _TENSOR), 6: "!graph", 7: "floats*f", 8: "ints*i",
-              9: "!strings", 10: "!tensors", 11: "!graphs", 20: "type:i", 21: "!reference", 22: "!sparse tensor",
-              23: "!sparse tensors"}  # fmt: skip
+_TENSOR = {
+    1: "dims*i",
+    2: "data_type:i",
+    4: "float_data*f",
+    5: "int32_data*i",
+    7: "int64_data*i",
+    8: "name:s",
+    9: "raw_data:b",
+    13: ("external_data*", {1: "key:s", 2: "value:s"}),
+    14: "data_location:i",
+}
+_ATTRIBUTE = {
+    1: "name:s",
+    2: "f:f",
+    3: "i:i",
+    4: "s:s",
+    5: ("t:", _TENSOR),
+    6: "!graph",
+    7: "floats*f",
+    8: "ints*i",
+    9: "!strings",
+    10: "!tensors",
+    11: "!graphs",
+    20: "type:i",
+    21: "!reference",
+    22: "!sparse tensor",
+    23: "!sparse tensors",
+}
 _NODE = {1: "input*s", 2: "output*s", 4: "op_type:s", 5: ("attribute*", _ATTRIBUTE), 7: "domain:s", 8: "!overload"}
 _DIM = {1: "dim_value:i", 2: "dim_param:s"}
 _TYPE = {1: ("tensor:", {1: "elem_type:i", 2: ("shape:", {1: ("dim*", _DIM)})})}
 _VALUE = {1: "name:s", 2: ("type:", _TYPE)}
-_GRAPH = {1: ("node*", _NODE), 5: ("initializer*", _TENSOR), 11: ("input*", _VALUE), 12: ("output*", _VALUE),
-          15: "!sparse weights"}  # fmt: skip
+_GRAPH = {
+    1: ("node*", _NODE),
+    5: ("initializer*", _TENSOR),
+    11: ("input*", _VALUE),
+    12: ("output*", _VALUE),
+    15: "!sparse weights",
+}
 _MODEL = {7: ("graph:", _GRAPH), 8: ("opset_import*", {1: "domain:s", 2: "version:i"}), 25: "!functions"}
 
 

@@ -79,9 +79,13 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
-_ERF = [np.array(p, np.float32) for p in (
-    (2.0747468e-08, -1.9792461e-06, 1.3763431e-04, 3.4629248e-03, 4.9786904e-02, 0.19390024, 1.1283791),
-    (9.0308206e-04, 0.013852472, 0.11252043, 0.50517157, 1))]  # fmt: skip
+_ERF = [
+    np.array(p, np.float32)
+    for p in (
+        (2.0747468e-08, -1.9792461e-06, 1.3763431e-04, 3.4629248e-03, 4.9786904e-02, 0.19390024, 1.1283791),
+        (9.0308206e-04, 0.013852472, 0.11252043, 0.50517157, 1),
+    )
+]
 """Polynomials of x², the highest power first, whose quotient is erf(x) / x up to 3.85 within 4.2e-8 of itself."""
 
 
@@ -100,20 +104,47 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 
 _UNARY: dict[str, Callable[[np.ndarray], Any]] = {
-    "Sigmoid": sigmoid, "Tanh": np.tanh, "Exp": np.exp, "Log": np.log, "Sqrt": np.sqrt, "Floor": np.floor,
-    "Ceil": np.ceil, "Round": np.rint, "Sin": np.sin, "Cos": np.cos, "Erf": erf, "Reciprocal": lambda x: 1 / x,
-    "Softplus": lambda x: np.logaddexp(x, np.float32(0)), "Softsign": lambda x: x / (1 + np.abs(x)),
+    "Sigmoid": sigmoid,
+    "Tanh": np.tanh,
+    "Exp": np.exp,
+    "Log": np.log,
+    "Sqrt": np.sqrt,
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Round": np.rint,
+    "Sin": np.sin,
+    "Cos": np.cos,
+    "Erf": erf,
+    "Reciprocal": lambda x: 1 / x,
+    "Softplus": lambda x: np.logaddexp(x, np.float32(0)),
+    "Softsign": lambda x: x / (1 + np.abs(x)),
     "HardSwish": lambda x: x * np.clip(x / 6 + np.float32(0.5), 0, 1),
-    "Mish": lambda x: x * np.tanh(np.logaddexp(x, np.float32(0))), "Tan": np.tan, "Asin": np.arcsin,
-    "Acos": np.arccos, "Atan": np.arctan, "Sinh": np.sinh, "Cosh": np.cosh, "Asinh": np.arcsinh, "Acosh": np.arccosh,
-    "Atanh": np.arctanh, "IsNaN": np.isnan,
-}  # fmt: skip
+    "Mish": lambda x: x * np.tanh(np.logaddexp(x, np.float32(0))),
+    "Tan": np.tan,
+    "Asin": np.arcsin,
+    "Acos": np.arccos,
+    "Atan": np.arctan,
+    "Sinh": np.sinh,
+    "Cosh": np.cosh,
+    "Asinh": np.arcsinh,
+    "Acosh": np.arccosh,
+    "Atanh": np.arctanh,
+    "IsNaN": np.isnan,
+}
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    "Add": (np.add, "fi"), "Sub": (np.subtract, "fi"), "Mul": (np.multiply, "fi"), "Equal": (np.equal, "fib"),
-    "Greater": (np.greater, "fi"), "Less": (np.less, "fi"), "GreaterOrEqual": (np.greater_equal, "fi"),
-    "LessOrEqual": (np.less_equal, "fi"), "And": (np.logical_and, "b"), "Or": (np.logical_or, "b"),
-    "Xor": (np.logical_xor, "b"), "Pow": (np.power, "f"),
-}  # fmt: skip
+    "Add": (np.add, "fi"),
+    "Sub": (np.subtract, "fi"),
+    "Mul": (np.multiply, "fi"),
+    "Equal": (np.equal, "fib"),
+    "Greater": (np.greater, "fi"),
+    "Less": (np.less, "fi"),
+    "GreaterOrEqual": (np.greater_equal, "fi"),
+    "LessOrEqual": (np.less_equal, "fi"),
+    "And": (np.logical_and, "b"),
+    "Or": (np.logical_or, "b"),
+    "Xor": (np.logical_xor, "b"),
+    "Pow": (np.power, "f"),
+}
 
 for _name, _compute in _UNARY.items():
     _unary(_name, _compute)
@@ -387,10 +418,18 @@ def _constant_of_shape(shape: np.ndarray, *, value: Any = None) -> np.ndarray:
 
 
 @operator("Constant")
-def _constant(*, value: Any = None, value_float: Any = None, value_floats: Any = None, value_int: Any = None,
-              value_ints: Any = None) -> np.ndarray:  # fmt: skip
-    given = {np.float32: value_float if value_floats is None else value_floats,
-             np.int64: value_int if value_ints is None else value_ints}  # fmt: skip
+def _constant(
+    *,
+    value: Any = None,
+    value_float: Any = None,
+    value_floats: Any = None,
+    value_int: Any = None,
+    value_ints: Any = None,
+) -> np.ndarray:
+    given = {
+        np.float32: value_float if value_floats is None else value_floats,
+        np.int64: value_int if value_ints is None else value_ints,
+    }
     return value if value is not None else next(np.array(v, t) for t, v in given.items() if v is not None)
 
 

@@ -15,10 +15,16 @@ OPSETS = range(7, 24)
 """In which operators mean what they mean here, once :func:`modern_node` has seen them."""
 
 _INPUTS = {
-    "Clip": (11, ("min", "max")), "Dropout": (12, ("ratio",)), "Pad": (11, ("pads", "value")),
-    "Slice": (10, ("starts", "ends", "axes")), "Split": (13, ("split",)), "Squeeze": (13, ("axes",)),
-    "TopK": (10, ("k",)), "Unsqueeze": (13, ("axes",)), "Upsample": (9, ("scales",)),
-}  # fmt: skip
+    "Clip": (11, ("min", "max")),
+    "Dropout": (12, ("ratio",)),
+    "Pad": (11, ("pads", "value")),
+    "Slice": (10, ("starts", "ends", "axes")),
+    "Split": (13, ("split",)),
+    "Squeeze": (13, ("axes",)),
+    "TopK": (10, ("k",)),
+    "Unsqueeze": (13, ("axes",)),
+    "Upsample": (9, ("scales",)),
+}
 """What is an input from an opset on and an attribute before."""
 _SINCE = {"GroupNormalization": 21, "Resize": 11}
 """Operators that meant something else before."""

@@ -26,8 +26,17 @@ def _narrow(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 @operator("QuantizeLinear")
-def _quantize(x: np.ndarray, scale: np.ndarray, zero: Any = None, *, axis: int = 1, block_size: int = 0,
-              output_dtype: int = 0, saturate: int = 1, precision: int = 0) -> np.ndarray:  # fmt: skip
+def _quantize(
+    x: np.ndarray,
+    scale: np.ndarray,
+    zero: Any = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    saturate: int = 1,
+    precision: int = 0,
+) -> np.ndarray:
     floats(x, scale)
     kind = zero.dtype if zero is not None else ELEMENT_TYPES[output_dtype or 2]
     if kind.name not in ("int8", "uint8") or precision not in (0, 1) or not np.isfinite(x).all():
@@ -37,8 +46,9 @@ def _quantize(x: np.ndarray, scale: np.ndarray, zero: Any = None, *, axis: int =
 
 
 @operator("DequantizeLinear")
-def _dequantize(x: np.ndarray, scale: np.ndarray, zero: Any = None, *, axis: int = 1, block_size: int = 0,
-                output_dtype: int = 0) -> np.ndarray:  # fmt: skip
+def _dequantize(
+    x: np.ndarray, scale: np.ndarray, zero: Any = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
+) -> np.ndarray:
     floats(scale)
     if x.dtype.name not in ("int8", "uint8", "int32") or output_dtype not in (0, 1):
         raise NotInBaseline("a quantization of another kind")
@@ -63,6 +73,8 @@ def _dynamic_quantize(x: np.ndarray) -> tuple[np.ndarray, ...]:
 def _matmul_integer(a: np.ndarray, b: np.ndarray, a_zero: Any = None, b_zero: Any = None) -> np.ndarray:
     if a.dtype.itemsize != 1 or b.dtype.itemsize != 1 or any(z is not None and z.size != 1 for z in (a_zero, b_zero)):
         raise NotInBaseline("a product of another kind")
-    left, right = (x.astype(np.float64) - (0 if z is None else z.reshape(()).astype(np.float64))
-                   for x, z in ((a, a_zero), (b, b_zero)))  # fmt: skip
+    left, right = (
+        x.astype(np.float64) - (0 if z is None else z.reshape(()).astype(np.float64))
+        for x, z in ((a, a_zero), (b, b_zero))
+    )
     return (left @ right).astype(np.int32)

@@ -15,9 +15,17 @@ _Step = Callable[[np.ndarray, np.ndarray, list[np.ndarray]], list[np.ndarray]]
 
 
 def _layer(
-    x: np.ndarray, w: np.ndarray, r: np.ndarray, bias: np.ndarray, lengths: Any, states: list[Any], direction: str,
-    hidden: int | None, gates: int, step: Callable[[int], _Step],
-) -> list[np.ndarray]:  # fmt: skip
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    bias: np.ndarray,
+    lengths: Any,
+    states: list[Any],
+    direction: str,
+    hidden: int | None,
+    gates: int,
+    step: Callable[[int], _Step],
+) -> list[np.ndarray]:
     """Run a layer; `bias` (directions, gates) is added to the inputs, and ``step(d)`` is the step of a direction.
 
     What NumPy would repeat to fit is left to the compiled model, which refuses it.
@@ -56,8 +64,18 @@ def _both(b: Any, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @operator("LSTM")
-def _lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: Any = None, lengths: Any = None, h: Any = None,
-          c: Any = None, *, direction: str = "forward", hidden_size: int | None = None) -> tuple[Any, ...]:  # fmt: skip
+def _lstm(
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: Any = None,
+    lengths: Any = None,
+    h: Any = None,
+    c: Any = None,
+    *,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+) -> tuple[Any, ...]:
     def step(gates: np.ndarray, matrix: np.ndarray, states: list[np.ndarray]) -> list[np.ndarray]:
         hidden, cell = states
         i, o, f, new = np.split(gates + hidden @ matrix.T, 4, 1)
@@ -69,9 +87,18 @@ def _lstm(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: Any = None, lengths: A
 
 
 @operator("GRU")
-def _gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: Any = None, lengths: Any = None, h: Any = None, *,
-         direction: str = "forward", hidden_size: int | None = None,
-         linear_before_reset: int = 0) -> tuple[Any, ...]:  # fmt: skip
+def _gru(
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: Any = None,
+    lengths: Any = None,
+    h: Any = None,
+    *,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    linear_before_reset: int = 0,
+) -> tuple[Any, ...]:
     inner, outer = _both(b, w)
     size = r.shape[2]
 
@@ -91,8 +118,17 @@ def _gru(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: Any = None, lengths: An
 
 
 @operator("RNN")
-def _rnn(x: np.ndarray, w: np.ndarray, r: np.ndarray, b: Any = None, lengths: Any = None, h: Any = None, *,
-         direction: str = "forward", hidden_size: int | None = None) -> tuple[Any, ...]:  # fmt: skip
+def _rnn(
+    x: np.ndarray,
+    w: np.ndarray,
+    r: np.ndarray,
+    b: Any = None,
+    lengths: Any = None,
+    h: Any = None,
+    *,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+) -> tuple[Any, ...]:
     def step(gates: np.ndarray, matrix: np.ndarray, states: list[np.ndarray]) -> list[np.ndarray]:
         return [np.tanh(gates + states[0] @ matrix.T)]
 

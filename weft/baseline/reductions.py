@@ -18,8 +18,16 @@ def _matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @operator("Gemm")
-def _gemm(a: np.ndarray, b: np.ndarray, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0,
-          transB: int = 0) -> np.ndarray:  # fmt: skip
+def _gemm(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: Any = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> np.ndarray:
     floats(a, b, c)
     if a.ndim != 2 or b.ndim != 2:
         raise NotInBaseline("a product of other than matrices")
@@ -44,8 +52,9 @@ def _einsum(*values: np.ndarray, equation: str) -> np.ndarray:
 
 
 def _reduction(name: str, compute: Callable[..., Any], types: str) -> None:
-    def apply(x: np.ndarray, axes: Any = None, *, axes_: Any = None, keepdims: int = 1,
-              noop_with_empty_axes: int = 0) -> np.ndarray:  # fmt: skip
+    def apply(
+        x: np.ndarray, axes: Any = None, *, axes_: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0
+    ) -> np.ndarray:
         given = numbers(axes) if axes is not None else tuple(axes_ or ())
         if x.dtype.kind not in types or not x.size or (not given and noop_with_empty_axes):
             raise NotInBaseline(f"{name} of {x.dtype} {x.shape}")
@@ -122,8 +131,9 @@ def _channels(x: np.ndarray, *factors: np.ndarray) -> None:
 
 
 @operator("LayerNormalization")
-def _layer_norm(x: np.ndarray, scale: np.ndarray, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5,
-                stash_type: int = 1) -> np.ndarray:  # fmt: skip
+def _layer_norm(
+    x: np.ndarray, scale: np.ndarray, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> np.ndarray:
     floats(x, scale, bias)
     if stash_type != 1:
         raise NotInBaseline("a norm in another type")
@@ -134,8 +144,9 @@ def _layer_norm(x: np.ndarray, scale: np.ndarray, bias: Any = None, *, axis: int
 
 
 @operator("RMSNormalization")
-def _rms_norm(x: np.ndarray, scale: np.ndarray, *, axis: int = -1, epsilon: float = 1e-5,
-              stash_type: int = 1) -> np.ndarray:  # fmt: skip
+def _rms_norm(
+    x: np.ndarray, scale: np.ndarray, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> np.ndarray:
     floats(x, scale)
     within(x, scale)
     if stash_type != 1:
@@ -145,8 +156,9 @@ def _rms_norm(x: np.ndarray, scale: np.ndarray, *, axis: int = -1, epsilon: floa
 
 
 @operator("GroupNormalization")
-def _group_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float = 1e-5,
-                stash_type: int = 1) -> np.ndarray:  # fmt: skip
+def _group_norm(
+    x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
+) -> np.ndarray:
     floats(x, scale, bias)
     _channels(x, scale, bias)
     if stash_type != 1:
@@ -165,8 +177,17 @@ def _instance_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilo
 
 
 @operator("BatchNormalization")
-def _batch_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, variance: np.ndarray, *,
-                epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0) -> np.ndarray:  # fmt: skip
+def _batch_norm(
+    x: np.ndarray,
+    scale: np.ndarray,
+    bias: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+) -> np.ndarray:
     floats(x, scale, bias, mean, variance)
     if training_mode:
         raise NotInBaseline("a norm in training")

@@ -20,9 +20,11 @@ _PLACES: dict[str, _Place] = {
 }
 """Where element i of the `new` ones of an axis lies among the `old` ones."""
 _ROUND: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
-    "round_prefer_floor": (-0.5, np.ceil), "round_prefer_ceil": (0.5, np.floor), "floor": (0.0, np.floor),
+    "round_prefer_floor": (-0.5, np.ceil),
+    "round_prefer_ceil": (0.5, np.floor),
+    "floor": (0.0, np.floor),
     "ceil": (0.0, np.ceil),
-}  # fmt: skip
+}
 _TIE = 1e-4
 """Closer to a tie than this, but not on it, single and double precision may disagree about the nearest element."""
 
@@ -59,10 +61,19 @@ def _along(x: np.ndarray, axis: int, taps: np.ndarray, weights: np.ndarray | Non
 
 
 @operator("Resize")
-def _resize(x: np.ndarray, roi: Any = None, scales: Any = None, sizes: Any = None, *, mode: str = "nearest",
-            coordinate_transformation_mode: str = "half_pixel", nearest_mode: str = "round_prefer_floor",
-            cubic_coeff_a: float = -0.75, exclude_outside: int = 0,
-            extrapolation_value: float = 0.0) -> np.ndarray:  # fmt: skip
+def _resize(
+    x: np.ndarray,
+    roi: Any = None,
+    scales: Any = None,
+    sizes: Any = None,
+    *,
+    mode: str = "nearest",
+    coordinate_transformation_mode: str = "half_pixel",
+    nearest_mode: str = "round_prefer_floor",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+) -> np.ndarray:
     if sizes is not None and sizes.size:
         wanted = numbers(sizes)
         factors = [new / old for new, old in zip(wanted, x.shape, strict=True)]
@@ -81,8 +92,13 @@ def _resize(x: np.ndarray, roi: Any = None, scales: Any = None, sizes: Any = Non
         if old == new and factor == 1:
             continue
         at = place(np.arange(new, dtype=np.float64), factor, old, new)
-        taps, weights = (_nearest(at, nearest_mode) if mode == "nearest" else
-                         _linear(at) if mode == "linear" else _cubic(at, cubic_coeff_a))  # fmt: skip
+        taps, weights = (
+            _nearest(at, nearest_mode)
+            if mode == "nearest"
+            else _linear(at)
+            if mode == "linear"
+            else _cubic(at, cubic_coeff_a)
+        )
         if weights is not None and mode == "cubic" and exclude_outside:
             weights = weights * ((taps >= 0) & (taps < old))
             weights = weights / weights.sum(1, keepdims=True)

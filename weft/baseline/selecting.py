@@ -21,9 +21,15 @@ def _top_k(x: np.ndarray, k: np.ndarray, *, axis: int = -1, largest: int = 1, so
 
 
 @operator("NonMaxSuppression")
-def _non_max_suppression(boxes: np.ndarray, scores: np.ndarray, most: np.ndarray | None = None,
-                         overlap: np.ndarray | None = None, least: np.ndarray | None = None, *,
-                         center_point_box: int = 0) -> np.ndarray:  # fmt: skip
+def _non_max_suppression(
+    boxes: np.ndarray,
+    scores: np.ndarray,
+    most: np.ndarray | None = None,
+    overlap: np.ndarray | None = None,
+    least: np.ndarray | None = None,
+    *,
+    center_point_box: int = 0,
+) -> np.ndarray:
     """Batch, class and box of those that no better box of the class covers by more than a share of both."""
     if boxes.shape[::2] != (len(scores), 4) or boxes.shape[1] != scores.shape[2] or np.isnan(scores).any():
         raise NotInBaseline("boxes without a score each")
@@ -64,8 +70,9 @@ def _scatter(x: np.ndarray, places: Any, updates: Any, reduction: str) -> np.nda
 
 
 @operator("ScatterElements")
-def _scatter_elements(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int = 0,
-                      reduction: str = "none") -> np.ndarray:  # fmt: skip
+def _scatter_elements(
+    x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int = 0, reduction: str = "none"
+) -> np.ndarray:
     if indices.ndim != x.ndim or indices.shape != updates.shape:
         raise NotInBaseline("updates of another shape than their indices")
     places: list[Any] = list(np.indices(indices.shape, sparse=True))

@@ -27,8 +27,9 @@ class _Windows:
         self.pads = tuple(pads) if pads else (0,) * (2 * rank)
         spans = [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
         if auto_pad.startswith("SAME"):
-            total = [max(0, (-(-n // s) - 1) * s + k - n)
-                     for n, s, k in zip(x.shape[2:], self.strides, spans, strict=True)]  # fmt: skip
+            total = [
+                max(0, (-(-n // s) - 1) * s + k - n) for n, s, k in zip(x.shape[2:], self.strides, spans, strict=True)
+            ]
             less, more = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
             self.pads = less + more if auto_pad == "SAME_UPPER" else more + less
         if len(self.pads) != 2 * rank or min(self.pads) < 0:
@@ -44,14 +45,26 @@ class _Windows:
     def taps(self) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
         """Yield each place in a window, and what all windows have there, as (n, c, *out)."""
         for at in product(*map(range, self.kernel)):
-            cut = tuple(slice(i * d, i * d + (o - 1) * s + 1, s)
-                        for i, d, o, s in zip(at, self.dilations, self.out, self.strides, strict=True))  # fmt: skip
+            cut = tuple(
+                slice(i * d, i * d + (o - 1) * s + 1, s)
+                for i, d, o, s in zip(at, self.dilations, self.out, self.strides, strict=True)
+            )
             yield at, self.x[(slice(None), slice(None), *cut)]
 
 
 @operator("Conv")
-def _conv(x: np.ndarray, w: np.ndarray, bias: Any = None, *, kernel_shape: Any = None, strides: Any = None,
-          pads: Any = None, dilations: Any = None, group: int = 1, auto_pad: str = "NOTSET") -> np.ndarray:  # fmt: skip
+def _conv(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: Any = None,
+    *,
+    kernel_shape: Any = None,
+    strides: Any = None,
+    pads: Any = None,
+    dilations: Any = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+) -> np.ndarray:
     floats(x, w, bias)
     n, c = x.shape[:2]
     m, per_group = w.shape[:2]
@@ -73,9 +86,19 @@ def _conv(x: np.ndarray, w: np.ndarray, bias: Any = None, *, kernel_shape: Any =
 
 
 @operator("ConvTranspose")
-def _conv_transpose(x: np.ndarray, w: np.ndarray, bias: Any = None, *, kernel_shape: Any = None, strides: Any = None,
-                    pads: Any = None, dilations: Any = None, group: int = 1, output_padding: Any = None,
-                    auto_pad: str = "NOTSET") -> np.ndarray:  # fmt: skip
+def _conv_transpose(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: Any = None,
+    *,
+    kernel_shape: Any = None,
+    strides: Any = None,
+    pads: Any = None,
+    dilations: Any = None,
+    group: int = 1,
+    output_padding: Any = None,
+    auto_pad: str = "NOTSET",
+) -> np.ndarray:
     floats(x, w, bias)
     n, c, *sizes = x.shape
     rank, kernel, m = len(sizes), w.shape[2:], w.shape[1] * group
@@ -88,8 +111,9 @@ def _conv_transpose(x: np.ndarray, w: np.ndarray, bias: Any = None, *, kernel_sh
     full = [(i - 1) * s + (k - 1) * d + 1 + o for i, s, k, d, o in zip(sizes, steps, kernel, spread, more, strict=True)]
     out = np.zeros((n, m, *full), np.float32)
     for at in product(*map(range, kernel)):
-        cut = tuple(slice(i * d, i * d + (size - 1) * s + 1, s)
-                    for i, d, size, s in zip(at, spread, sizes, steps, strict=True))  # fmt: skip
+        cut = tuple(
+            slice(i * d, i * d + (size - 1) * s + 1, s) for i, d, size, s in zip(at, spread, sizes, steps, strict=True)
+        )
         out[(slice(None), slice(None), *cut)] += columns[(slice(None), slice(None), *at)]
     if min(edges) < 0 or any(f <= a + b for a, b, f in zip(edges[:rank], edges[rank:], full, strict=True)):
         raise NotInBaseline("pads that leave nothing")
@@ -99,9 +123,17 @@ def _conv_transpose(x: np.ndarray, w: np.ndarray, bias: Any = None, *, kernel_sh
 
 
 @operator("MaxPool")
-def _max_pool(x: np.ndarray, *, kernel_shape: Sequence[int], strides: Any = None, pads: Any = None,
-              dilations: Any = None, ceil_mode: int = 0, storage_order: int = 0,
-              auto_pad: str = "NOTSET") -> np.ndarray:  # fmt: skip
+def _max_pool(
+    x: np.ndarray,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Any = None,
+    pads: Any = None,
+    dilations: Any = None,
+    ceil_mode: int = 0,
+    storage_order: int = 0,
+    auto_pad: str = "NOTSET",
+) -> np.ndarray:
     floats(x)
     if ceil_mode:
         raise NotInBaseline("windows that go past the edge")
@@ -113,9 +145,17 @@ def _max_pool(x: np.ndarray, *, kernel_shape: Sequence[int], strides: Any = None
 
 
 @operator("AveragePool")
-def _average_pool(x: np.ndarray, *, kernel_shape: Sequence[int], strides: Any = None, pads: Any = None,
-                  dilations: Any = None, ceil_mode: int = 0, count_include_pad: int = 0,
-                  auto_pad: str = "NOTSET") -> np.ndarray:  # fmt: skip
+def _average_pool(
+    x: np.ndarray,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Any = None,
+    pads: Any = None,
+    dilations: Any = None,
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    auto_pad: str = "NOTSET",
+) -> np.ndarray:
     floats(x)
     if ceil_mode:
         raise NotInBaseline("windows that go past the edge")

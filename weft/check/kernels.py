@@ -25,8 +25,9 @@ class WrongKernel(NamedTuple):
 class _Compared:
     """Runs kernels twice, and goes on with what their loops say."""
 
-    def __init__(self, target: Target, sites: Mapping[str, Sequence[tuple[str, ...]]], tolerance: Tolerance,
-                 each: bool) -> None:  # fmt: skip
+    def __init__(
+        self, target: Target, sites: Mapping[str, Sequence[tuple[str, ...]]], tolerance: Tolerance, each: bool
+    ) -> None:
         self.target, self.sites, self.tolerance, self.each = target, sites, tolerance, each
         self.plain, self.records = relax.UnscheduledKernels(), tune.Tuned(None, target)
         self.compiled: dict[tir.PrimFunc, Any] = {}
@@ -78,9 +79,13 @@ def program_of_kernels(programs: Mapping[str, ir.IRModule]) -> ir.IRModule | Non
 
 
 def wrong_kernels(
-    mod: ir.IRModule, feeds: Sequence[Any], target: Target, sites: Mapping[str, Sequence[tuple[str, ...]]],
-    tolerance: Tolerance, each: bool = False,
-) -> tuple[list[WrongKernel], int]:  # fmt: skip
+    mod: ir.IRModule,
+    feeds: Sequence[Any],
+    target: Target,
+    sites: Mapping[str, Sequence[tuple[str, ...]]],
+    tolerance: Tolerance,
+    each: bool = False,
+) -> tuple[list[WrongKernel], int]:
     """Compare the kernels that a program calls, in the order of the calls.
 
     Parameters

@@ -90,8 +90,9 @@ def check_model(
 class _Check:
     """The stages of one comparison, in order."""
 
-    def __init__(self, path: Path, feeds: Any, tolerance: Tolerance, target: Any, each: bool,
-                 shape_dict: Any, precision: str) -> None:  # fmt: skip
+    def __init__(
+        self, path: Path, feeds: Any, tolerance: Tolerance, target: Any, each: bool, shape_dict: Any, precision: str
+    ) -> None:
         self.path, self.tolerance, self.target, self.each = path, tolerance, Target(target), each
         if not self.target.is_host:
             raise error.InvalidArgument(
@@ -107,8 +108,11 @@ class _Check:
         missing = [i.name for i in infos if i.name not in given]
         unknown = [n for n in given if n not in {i.name for i in infos}]
         if missing or unknown:
-            raise error.InvalidArgument("wrong inputs", expected=", ".join(i.name for i in infos) or "none",
-                                        found=", ".join([f"no {n}" for n in missing] + unknown))  # fmt: skip
+            raise error.InvalidArgument(
+                "wrong inputs",
+                expected=", ".join(i.name for i in infos) or "none",
+                found=", ".join([f"no {n}" for n in missing] + unknown),
+            )
         self.feeds = {i.name: np.array(given[i.name], runtime.numpy_dtype(str(i.dtype)), order="C") for i in infos}
         self.outputs = [o["name"] for o in described["outputs"]]
 
@@ -147,8 +151,15 @@ class _Check:
             details = (f"first value inside: {w.value}",) if w.value else ()
             files = f"*-{w.before.split(':')[0]}.py and *-{w.name.split(':')[0]}.py"
             self.report.findings.append(
-                Finding("pass", w.name, w.output, w.difference, (f"the program before it, of {w.before}, is right",
-                                                                 *details), files))  # fmt: skip
+                Finding(
+                    "pass",
+                    w.name,
+                    w.output,
+                    w.difference,
+                    (f"the program before it, of {w.before}, is right", *details),
+                    files,
+                )
+            )
         return right
 
     def kernels(self, stages: Stages, sources: Sources) -> None:
@@ -157,8 +168,9 @@ class _Check:
         if mod is None:
             return
         try:
-            wrong, count = wrong_kernels(mod, list(self.feeds.values()), self.target, sources.sites, self.tolerance,
-                                         self.each)  # fmt: skip
+            wrong, count = wrong_kernels(
+                mod, list(self.feeds.values()), self.target, sources.sites, self.tolerance, self.each
+            )
         except (error.EvaluationError, ValueError, TypeError) as e:
             self.report.left_out.append(f"kernels: the program that calls them cannot be run: {type(e).__name__}: {e}")
             return

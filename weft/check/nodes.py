@@ -114,12 +114,15 @@ def _expected(model: Any, node: Any, known: Mapping[str, np.ndarray]) -> tuple[d
     given = {n: known[n] for n in dict.fromkeys(_read(node)) if n in known}
     helper = onnx.helper
     try:
-        inputs = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
-                  for n, v in given.items()]  # fmt: skip
+        inputs = [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
+            for n, v in given.items()
+        ]
         wanted = [o for o in node.output if o]
         graph = helper.make_graph([node], "node", inputs, [onnx.ValueInfoProto(name=o) for o in wanted])
-        alone = helper.make_model(graph, opset_imports=model.opset_import, functions=model.functions,
-                                  ir_version=model.ir_version)  # fmt: skip
+        alone = helper.make_model(
+            graph, opset_imports=model.opset_import, functions=model.functions, ir_version=model.ir_version
+        )
     except Exception as e:
         return None, f"cannot be taken out of its graph: {type(e).__name__}: {e}"
     reasons: list[str] = []

@@ -88,8 +88,9 @@ def is_beyond(mod: ir.IRModule) -> bool:
 class _Judge:
     """Compares programs with the first one, each once."""
 
-    def __init__(self, programs: Mapping[str, ir.IRModule], feeds: Sequence[Any], outputs: Sequence[str],
-                 tolerance: Tolerance) -> None:  # fmt: skip
+    def __init__(
+        self, programs: Mapping[str, ir.IRModule], feeds: Sequence[Any], outputs: Sequence[str], tolerance: Tolerance
+    ) -> None:
         self.programs, self.feeds, self.outputs, self.tolerance = programs, feeds, outputs, tolerance
         self.kernels = relax.UnscheduledKernels()  # most kernels are those of the stage before
         self.right = self.outcome("import")
@@ -163,8 +164,11 @@ def wrong_passes(
         return [], names, judge.right
     if each:
         verdicts = {n: judge.wrong(n) for n in names[1:]}
-        found = [judge.finding(a, b, w) for a, b in itertools.pairwise(names)
-                 if (w := verdicts[b]) is not None and verdicts.get(a) is None]  # fmt: skip
+        found = [
+            judge.finding(a, b, w)
+            for a, b in itertools.pairwise(names)
+            if (w := verdicts[b]) is not None and verdicts.get(a) is None
+        ]
         return found, names, judge.right
     low, high = 0, len(names) - 1
     wrong = judge.wrong(names[high]) if high else None

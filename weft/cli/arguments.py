@@ -59,8 +59,12 @@ def _read_one(option: str) -> dict[str, Any]:
     if text.startswith("@"):
         value = _load(Path(text[1:]))
         if not isinstance(value, np.ndarray):
-            raise InvalidArgument(f"input '{name}' needs one array", expected="a .npy file", found=text[1:],
-                                  help=f"an archive goes in without a name: --input {text}")  # fmt: skip
+            raise InvalidArgument(
+                f"input '{name}' needs one array",
+                expected="a .npy file",
+                found=text[1:],
+                help=f"an archive goes in without a name: --input {text}",
+            )
         return {name: value}
     try:
         return {name: json.loads(text)}

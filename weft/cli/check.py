@@ -77,6 +77,8 @@ def _text(finding: Any, model: Path) -> str:
     lines = [f"{finding.kind} {finding.name} is wrong", f"  {finding.value}: {finding.difference}"]
     lines += [f"  {detail}" for detail in finding.details]
     if finding.files:
-        lines.append(f"  see: WEFT_DUMP_DIR=dump weft compile {model} -o {model.stem}.so, then "
-                     f"dump/0001-{model.stem}/{finding.files}")  # fmt: skip
+        lines.append(
+            f"  see: WEFT_DUMP_DIR=dump weft compile {model} -o {model.stem}.so, then "
+            f"dump/0001-{model.stem}/{finding.files}"
+        )
     return "\n".join(lines)

@@ -63,10 +63,18 @@ def compile_model(
         return
     with compiling(model.name) as progress:
         if target == "llvm":
-            executable = session.compiled(model, {
-                "target": None, "shape_dict": shapes or None, "dtype_dict": None, "opset": None, "tuned": tuned,
-                "precision": precision,
-            }, progress)  # fmt: skip
+            executable = session.compiled(
+                model,
+                {
+                    "target": None,
+                    "shape_dict": shapes or None,
+                    "dtype_dict": None,
+                    "opset": None,
+                    "tuned": tuned,
+                    "precision": precision,
+                },
+                progress,
+            )
         else:  # another machine's code cannot be placed in this process, which the cache does
             with weft.ir.compilation(model.stem):
                 mod = weft.frontend.onnx.from_onnx(model, shape_dict=shapes)

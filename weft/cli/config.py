@@ -93,6 +93,7 @@ def _sources() -> str:
     places = [_PACKAGE / "native", _PACKAGE.parent / "native"]
     found = [p for p in places if (p / "static.cmake").is_file()]
     if not found:
-        raise InvalidArgument("the runtime's sources were not found", found=", ".join(map(str, places)),
-                              help="reinstall the package")  # fmt: skip
+        raise InvalidArgument(
+            "the runtime's sources were not found", found=", ".join(map(str, places)), help="reinstall the package"
+        )
     return str(found[0])

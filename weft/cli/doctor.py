@@ -39,8 +39,10 @@ def doctor() -> None:
     ]
     print_table("files", ("what", "found"), rows)
     rows = [(v.name, _setting(v), f"read at: {v.when}", v.meaning) for v in environment.VARIABLES.values()]
-    rows += [(name, "unknown", "", f"did you mean {near}?" if near else "Weft reads no such variable")
-             for name, near in environment.unknown().items()]  # fmt: skip
+    rows += [
+        (name, "unknown", "", f"did you mean {near}?" if near else "Weft reads no such variable")
+        for name, near in environment.unknown().items()
+    ]
     print_table("environment", ("variable", "value", "", "what it is"), rows)
 
 

@@ -71,8 +71,10 @@ def profile(
     header = ("kernel", "calls", "us", "share", "GFLOP/s", "GB/s", "roofline", "rule", "nodes")
     print_table(
         f"{found.total_us:,.0f} us a run, {found.threads} threads, limits {found.peak_gflops:.0f} GFLOP/s and "
-        f"{found.peak_gbytes:.0f} GB/s", header, rows,
-    )  # fmt: skip
+        f"{found.peak_gbytes:.0f} GB/s",
+        header,
+        rows,
+    )
     for k in found.kernels[: top or None]:
         if k.refused:
             print(f"{k.name}: no schedule rule suits it; {k.refused}")
@@ -90,6 +92,13 @@ def _cells(k: KernelProfile) -> tuple[str, ...]:
 
     nodes = k.nodes[0] + (f" and {len(k.nodes) - 1} more" if len(k.nodes) > 1 else "") if k.nodes else ""
     return (
-        k.name, str(k.calls), f"{k.us:,.1f}", f"{k.share:.1%}", text(k.gflops, ",.1f"), text(k.gbytes, ",.1f"),
-        text(k.roofline, ".0%"), k.rule, nodes,
-    )  # fmt: skip
+        k.name,
+        str(k.calls),
+        f"{k.us:,.1f}",
+        f"{k.share:.1%}",
+        text(k.gflops, ",.1f"),
+        text(k.gbytes, ",.1f"),
+        text(k.roofline, ".0%"),
+        k.rule,
+        nodes,
+    )

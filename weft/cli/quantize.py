@@ -60,8 +60,10 @@ def quantize(
     samples = _samples(calibrate, ranks) if calibrate is not None else []
     made, layers = quantize_model(proto, weights, size, samples, method, max_loss)
     onnx.save(made, output)
-    rows = [(x.node, x.op, f"{x.error:.2%}", "-" if np.isnan(x.found) else f"{x.found:.2%}",
-             "float" if x.kept else weights) for x in layers]  # fmt: skip
+    rows = [
+        (x.node, x.op, f"{x.error:.2%}", "-" if np.isnan(x.found) else f"{x.found:.2%}", "float" if x.kept else weights)
+        for x in layers
+    ]
     print_table("layers", ("layer", "operator", "estimated error", "measured error", "weights"), rows)
     kept = sum(x.kept for x in layers)
     print(f"{output}: {size_text(output.stat().st_size)}, {len(layers) - kept} of {len(layers)} layers quantised")
@@ -76,8 +78,11 @@ def _samples(path: Path, ranks: dict[str, int]) -> list[dict[str, np.ndarray]]:
         raise InvalidArgument(f"cannot read calibration data: {e}", found=str(path), expected="an .npz file") from e
     counts = {len(a) if a.ndim else 0 for a in arrays.values()}
     if len(counts) != 1 or counts == {0}:
-        raise InvalidArgument("calibration data have no common number of samples", found=str(sorted(counts)),
-                              expected="arrays of equal first dimensions")  # fmt: skip
+        raise InvalidArgument(
+            "calibration data have no common number of samples",
+            found=str(sorted(counts)),
+            expected="arrays of equal first dimensions",
+        )
     return [
         {name: a[i : i + 1] if a.ndim == ranks.get(name) else a[i] for name, a in arrays.items()}
         for i in range(counts.pop())

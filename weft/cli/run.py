@@ -122,8 +122,10 @@ def random_inputs(
     values: dict[str, Any] = {}
     for info in infos:
         assert info.dtype is not None and info.shape is not None
-        dims = [d if isinstance(d, int) else sizes.setdefault(d, 1 if axis == 0 else DEFAULT_SIZE)
-                for axis, d in enumerate(info.shape)]  # fmt: skip
+        dims = [
+            d if isinstance(d, int) else sizes.setdefault(d, 1 if axis == 0 else DEFAULT_SIZE)
+            for axis, d in enumerate(info.shape)
+        ]
         dtype = numpy_dtype(info.dtype)
         is_float = dtype.kind == "f" or dtype.name.startswith(("bfloat", "float8"))
         values[info.name] = (rng.standard_normal(dims) if is_float else rng.integers(0, 2, dims)).astype(dtype)

@@ -87,9 +87,15 @@ def tune(
     measurer = _elsewhere(target, rpc, key, ray)
     with _shown(model.name, seconds) as report:
         result = weft.relax.tune_relax(
-            mod, target=target if measurer is None else measurer.target, database=database, max_trials_global=trials,
-            inputs=inputs, budget=seconds, report=report, measurer=measurer,
-        )  # fmt: skip
+            mod,
+            target=target if measurer is None else measurer.target,
+            database=database,
+            max_trials_global=trials,
+            inputs=inputs,
+            budget=seconds,
+            report=report,
+            measurer=measurer,
+        )
     _print(result, output)
     if result.interrupted:
         raise KeyboardInterrupt
@@ -165,16 +171,20 @@ class _Lines:
     def __call__(self, step: Any) -> None:
         if step.gain > self.gain + 0.001 or step.seconds - self.seconds > _LINE_SECONDS:
             self.gain, self.seconds = step.gain, step.seconds
-            print(f"  {step.seconds:.0f} s: {step.measured} measured, kernels {step.gain:.3f} times as fast, "
-                  f"{step.name}", file=sys.stderr, flush=True)  # fmt: skip
+            print(
+                f"  {step.seconds:.0f} s: {step.measured} measured, kernels {step.gain:.3f} times as fast, {step.name}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _print(result: Any, output: Path) -> None:
     dropped = f", {result.dropped} of them dropped" if result.dropped else ""
     print(f"measured {result.measured} candidates{dropped}")
     if result.kernels:
-        rows = [(k.name, f"{k.before_us:,.1f}", f"{k.now_us:,.1f}", f"{k.before_us / k.now_us:.2f}")
-                for k in result.kernels]  # fmt: skip
+        rows = [
+            (k.name, f"{k.before_us:,.1f}", f"{k.now_us:,.1f}", f"{k.before_us / k.now_us:.2f}") for k in result.kernels
+        ]
         print_table("kernels in the model", ("kernel", "us untuned", "us tuned", "gain"), rows)
     for choice in result.choices:
         print(f"chosen: {choice}")

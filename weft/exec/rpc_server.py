@@ -65,9 +65,21 @@ def rpc_server(
         raise InvalidArgument("a tracker wants to know what kind of server this is", help="pass --key")
     secret = secret_file.read_text().split("\n", 1)[0].strip() if secret_file is not None else None
     server = Server(
-        host, port, port_end, through_proxy, tracker_addr, key, load_library, custom_addr, silent, not fork,
-        secret=secret, tls_certificate=tls_certificate, tls_key=tls_key, max_sessions=max_sessions,
-    )  # fmt: skip
+        host,
+        port,
+        port_end,
+        through_proxy,
+        tracker_addr,
+        key,
+        load_library,
+        custom_addr,
+        silent,
+        not fork,
+        secret=secret,
+        tls_certificate=tls_certificate,
+        tls_key=tls_key,
+        max_sessions=max_sessions,
+    )
     assert server.proc is not None
     server.proc.join()
 

@@ -76,12 +76,18 @@ def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
-        raise error.InternalError("the native runtime library cannot be loaded", where=str(path), found=str(e),
-                                  help=_BUILD_HELP) from e  # fmt: skip
+        raise error.InternalError(
+            "the native runtime library cannot be loaded", where=str(path), found=str(e), help=_BUILD_HELP
+        ) from e
     version = int(library.weft_abi_version())
     if version != ABI_VERSION:
-        raise error.InternalError("the native runtime library is stale", where=str(path), expected=f"ABI {ABI_VERSION}",
-                                  found=f"ABI {version}", help=_BUILD_HELP)  # fmt: skip
+        raise error.InternalError(
+            "the native runtime library is stale",
+            where=str(path),
+            expected=f"ABI {ABI_VERSION}",
+            found=f"ABI {version}",
+            help=_BUILD_HELP,
+        )
     return library
 
 

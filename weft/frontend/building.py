@@ -121,8 +121,9 @@ class Builder(Emitter):
         if isinstance(count, ir.PrimExpr):
             return self.op("arange", 0, count, 1, dtype=dtype)
         if count > _LONGEST:
-            raise ModelImportError("a dimension is too long to be counted", expected=f"at most {_LONGEST}",
-                                   found=str(count))  # fmt: skip
+            raise ModelImportError(
+                "a dimension is too long to be counted", expected=f"at most {_LONGEST}", found=str(count)
+            )
         return ir.constant(np.arange(count, dtype=ir.numpy_dtype(dtype)))
 
     def pad(
@@ -134,8 +135,9 @@ class Builder(Emitter):
             if gap and (isinstance(dims[axis], ir.PrimExpr) or dims[axis] > 1):
                 apart = self.reshape(x, [*dims[: axis + 1], 1, *dims[axis + 1 :]])
                 fill = self.expand(value, [*dims[: axis + 1], gap, *dims[axis + 1 :]])
-                x = self.reshape(self.concat([apart, fill], axis + 1),
-                                 [*dims[:axis], dims[axis] * (gap + 1), *dims[axis + 1 :]])  # fmt: skip
+                x = self.reshape(
+                    self.concat([apart, fill], axis + 1), [*dims[:axis], dims[axis] * (gap + 1), *dims[axis + 1 :]]
+                )
                 x = self.narrow(x, axis, 0, self.simplified(ir.max_(dims[axis] * (gap + 1) - gap, 0)))
         dims = self.dims(x)
         kept = [[self.simplified(ir.max_(n, 0)) for n in side] for side in (low, high)]
@@ -200,8 +202,11 @@ class Builder(Emitter):
             if part[axis] == whole[axis]:
                 continue
             places = self.op("subtract", self.arange(whole[axis]), self.start_inside(start, whole[axis] - part[axis]))
-            here = self.op("logical_and", self.op("greater_equal", places, self.scalar(0, "int64")),
-                           self.op("less", places, self.scalar(part[axis], "int64")))  # fmt: skip
+            here = self.op(
+                "logical_and",
+                self.op("greater_equal", places, self.scalar(0, "int64")),
+                self.op("less", places, self.scalar(part[axis], "int64")),
+            )
             here = self.reshape(here, [n if i == axis else 1 for i, n in enumerate(whole)])
             inside = here if inside is None else self.op("logical_and", inside, here)
             places = self.op("maximum", places, self.scalar(0, "int64"))
@@ -230,9 +235,12 @@ def choice(bb: BlockBuilder, test: ir.Expr, branches: Sequence[Callable[[], Sequ
 
 
 def loop(
-    bb: BlockBuilder, start: Sequence[Any], test: Step, body: Callable[[list[Any]], Sequence[Any]],
+    bb: BlockBuilder,
+    start: Sequence[Any],
+    test: Step,
+    body: Callable[[list[Any]], Sequence[Any]],
     types: Sequence[Any] | None = None,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """What `body` makes of a state of some types while `test` holds: a function that calls itself as its last act."""
     types = tuple(types or (x.ty for x in start))
     outside = ir.TupleType(types)

@@ -203,8 +203,16 @@ def _reciprocal(b: Emitter, x: Complex) -> Complex:
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {
-    "abs": size, "multiply": times, "divide": quotient, "exp": exponential, "log": logarithm, "sqrt": root,
-    "rsqrt": lambda b, x: _reciprocal(b, root(b, x)), "power": power, "sign": direction, "reciprocal": _reciprocal,
+    "abs": size,
+    "multiply": times,
+    "divide": quotient,
+    "exp": exponential,
+    "log": logarithm,
+    "sqrt": root,
+    "rsqrt": lambda b, x: _reciprocal(b, root(b, x)),
+    "power": power,
+    "sign": direction,
+    "reciprocal": _reciprocal,
     "square": lambda b, x: times(b, x, x),
     "log2": lambda b, x: scaled(b, logarithm(b, x), b.scalar(1 / math.log(2), x.ty.dtype)),
     "log10": lambda b, x: scaled(b, logarithm(b, x), b.scalar(1 / math.log(10), x.ty.dtype)),
@@ -212,7 +220,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     **{name: partial(circular, name) for name in ("sin", "cos", "tan")},
     **{name: partial(compared, name) for name in ("equal", "not_equal")},
     **{name: partial(times, name=name) for name in ("matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d")},
-}  # fmt: skip
+}
 """What operators of real tensors are for complex ones, by their names: called with what binds calls first."""
 _MOVED = frozenset(
     """add subtract negative sum mean where reshape broadcast_to permute_dims strided_slice concat take gather_elements
@@ -235,8 +243,9 @@ class Arithmetic(Emitter):
         if name in _OPERATORS:
             return _OPERATORS[name](self, *map(self.complex_of, args), **attrs)
         if name not in _MOVED or attrs.get("reduction", "add") not in ("add", "update"):
-            raise UnsupportedOperator(f"'{name}' of complex numbers is not supported",
-                                      expected=", ".join(sorted(_MOVED.union(_OPERATORS))))  # fmt: skip
+            raise UnsupportedOperator(
+                f"'{name}' of complex numbers is not supported", expected=", ".join(sorted(_MOVED.union(_OPERATORS)))
+            )
         plain = super().op
         return Complex(*(plain(name, *(self._part(a, i) for a in args), **attrs) for i in (0, 1)))
 

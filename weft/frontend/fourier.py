@@ -49,8 +49,11 @@ class _Transform:
         *lead, n = (d.value if isinstance(d, ir.IntImm) else d for d in x[0].ty.shape)
         factor = _factor(n) if isinstance(n, int) and _DIRECT < n <= _TABLE else 1
         if isinstance(n, int) and (n if factor > 1 else n * n) > _TABLE:
-            raise InvalidArgument("a Fourier transform needs a table of too many angles", found=f"the length {n}",
-                                  expected=f"at most {_TABLE} (the length, squared for primes)")  # fmt: skip
+            raise InvalidArgument(
+                "a Fourier transform needs a table of too many angles",
+                found=f"the length {n}",
+                expected=f"at most {_TABLE} (the length, squared for primes)",
+            )
         if factor == 1:
             return self._combined("matmul", x, *self._matrix(n))
         a, b = factor, n // factor  # index i * b + j of the signal, k + l * a of the spectrum
@@ -90,8 +93,10 @@ class _Transform:
         re, im = x
         if im is None:
             return self.op(name, re, c), self.op(name, re, d)
-        return (self.op("subtract", self.op(name, re, c), self.op(name, im, d)),
-                self.op("add", self.op(name, re, d), self.op(name, im, c)))  # fmt: skip
+        return (
+            self.op("subtract", self.op(name, re, c), self.op(name, im, d)),
+            self.op("add", self.op(name, re, d), self.op(name, im, c)),
+        )
 
 
 def _factor(n: int) -> int:

@@ -13,9 +13,13 @@ from weft.runtime.host import HOST_FUNCTION
 
 
 def call_lapack(
-    b: Arithmetic, routine: str, operands: Sequence[Any], results: Sequence[tuple[Sequence[Any], str, bool]],
-    batch: int, **options: str | int,
-) -> list[Any]:  # fmt: skip
+    b: Arithmetic,
+    routine: str,
+    operands: Sequence[Any],
+    results: Sequence[tuple[Sequence[Any], str, bool]],
+    batch: int,
+    **options: str | int,
+) -> list[Any]:
     """Call a routine, named as for real numbers, for each matrix of stacks with `batch` dimensions.
 
     Operands and results are float32, float64, int32 or complex; `results` has shapes, dtypes and whether they are

@@ -170,8 +170,10 @@ def from_pytorch(
         For what Weft cannot express.
     """
     if keep_quantized_weight or export_renamed_c_graph_path is not None:
-        raise InvalidArgument("from_pytorch keeps no quantized weights and writes no graphs",
-                              expected="neither keep_quantized_weight nor export_renamed_c_graph_path")  # fmt: skip
+        raise InvalidArgument(
+            "from_pytorch keeps no quantized weights and writes no graphs",
+            expected="neither keep_quantized_weight nor export_renamed_c_graph_path",
+        )
     inputs = [_input_info(i, default_dtype) for i in input_infos]
     program = _exported(script_module, inputs)
     importer = importlib.import_module("weft.frontend.torch")
@@ -185,8 +187,9 @@ def from_pytorch(
 def _input_info(info: Any, dtype: str) -> tuple[str, tuple[int, ...], str]:
     """The name, shape and data type of an input."""
     if not isinstance(info, (tuple, list)) or len(info) != 2 or not isinstance(info[0], str):
-        raise InvalidArgument("an input is described by its name and shape", expected='("input0", (1, 3, 224, 224))',
-                              found=repr(info))  # fmt: skip
+        raise InvalidArgument(
+            "an input is described by its name and shape", expected='("input0", (1, 3, 224, 224))', found=repr(info)
+        )
     name, shape = info
     if len(shape) == 2 and isinstance(shape[1], str):
         shape, dtype = shape
@@ -196,8 +199,9 @@ def _input_info(info: Any, dtype: str) -> tuple[str, tuple[int, ...], str]:
 def _of_known_sizes(mod: IRModule, shapes: Sequence[tuple[int, ...]]) -> IRModule:
     """Give the dimensions that the exporter left open the sizes that the inputs have."""
     main: Any = mod["main"]
-    pairs = ((d, n) for p, shape in zip(main.params, shapes, strict=False)
-             for d, n in zip(p.ty.shape, shape, strict=True))  # fmt: skip
+    pairs = (
+        (d, n) for p, shape in zip(main.params, shapes, strict=False) for d, n in zip(p.ty.shape, shape, strict=True)
+    )
     known = {d: n for d, n in pairs if isinstance(d, ir.Var)}
     return BindSymbolicVars(known, "main")(mod) if known else mod
 

@@ -19,11 +19,38 @@ from weft.ir import scalar
 from weft.ir.dtype import DataType, numpy_dtype
 
 __all__ = [
-    "ExprLike", "abs_", "add", "all_of", "any_of", "cast", "ceildiv", "div", "equal", "exact_const", "floordiv",
-    "floormod", "greater", "greater_equal", "if_then_else", "less", "less_equal", "logical_and", "logical_not",
-    "logical_or", "max_", "min_", "mul", "not_equal", "select", "shift_left", "shift_right", "sub", "truncdiv",
-    "truncmod", "unify_dtypes",
-]  # fmt: skip
+    "ExprLike",
+    "abs_",
+    "add",
+    "all_of",
+    "any_of",
+    "cast",
+    "ceildiv",
+    "div",
+    "equal",
+    "exact_const",
+    "floordiv",
+    "floormod",
+    "greater",
+    "greater_equal",
+    "if_then_else",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "max_",
+    "min_",
+    "mul",
+    "not_equal",
+    "select",
+    "shift_left",
+    "shift_right",
+    "sub",
+    "truncdiv",
+    "truncmod",
+    "unify_dtypes",
+]
 
 
 class _HasExpr(Protocol):
@@ -359,8 +386,11 @@ def _bits(what: str, *operands: scalar.PrimExpr) -> None:
     """Refuse floating-point operands of what works on bits."""
     found = [str(x.dtype) for x in operands if DataType(x.dtype).is_float]
     if found:
-        raise InvalidArgument(f"{what} works on the bits of integers", found=", ".join(found),
-                              help="reinterpret gives the bits of a float")  # fmt: skip
+        raise InvalidArgument(
+            f"{what} works on the bits of integers",
+            found=", ".join(found),
+            help="reinterpret gives the bits of a float",
+        )
 
 
 def _bitwise(name: str, fold: Callable[[int, int], int]) -> Callable[[Any, Any], scalar.PrimExpr]:
@@ -419,14 +449,26 @@ def _of_variable(build: Callable[..., scalar.PrimExpr]) -> Callable[..., scalar.
 
 
 _BOTH_WAYS = {
-    "add": add, "sub": sub, "mul": mul, "truediv": div, "floordiv": floordiv, "mod": floormod,
-    "lshift": shift_left, "rshift": shift_right,
-    "and": _bitwise("and", int.__and__), "or": _bitwise("or", int.__or__), "xor": _bitwise("xor", int.__xor__),
-}  # fmt: skip
+    "add": add,
+    "sub": sub,
+    "mul": mul,
+    "truediv": div,
+    "floordiv": floordiv,
+    "mod": floormod,
+    "lshift": shift_left,
+    "rshift": shift_right,
+    "and": _bitwise("and", int.__and__),
+    "or": _bitwise("or", int.__or__),
+    "xor": _bitwise("xor", int.__xor__),
+}
 _ONE_WAY: dict[str, Callable[..., scalar.PrimExpr]] = {
-    "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal,
-    "neg": _neg, "invert": _invert,
-}  # fmt: skip
+    "lt": less,
+    "le": less_equal,
+    "gt": greater,
+    "ge": greater_equal,
+    "neg": _neg,
+    "invert": _invert,
+}
 for _name, _build in _BOTH_WAYS.items():
     _ONE_WAY[_name], _ONE_WAY["r" + _name] = _build, _reflected(_build)
 for _name, _build in _ONE_WAY.items():

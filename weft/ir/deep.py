@@ -60,9 +60,11 @@ def with_deep_stack(fn: Callable[[], T]) -> T:
         return result.result()
     except RecursionError:
         raise WeftError(
-            "the program is nested too deeply", expected=f"at most some {_LIMIT // 10:,} levels", found="more",
+            "the program is nested too deeply",
+            expected=f"at most some {_LIMIT // 10:,} levels",
+            found="more",
             help="give names to parts of it",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _more_levels() -> None:

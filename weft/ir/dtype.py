@@ -17,8 +17,14 @@ _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _FLOATS = frozenset(("float", "bfloat", *_FLOAT8))
 _CUSTOM = re.compile(r"^(custom\[\w+\])(\d+)(?:x(\d+))?$")
 _PATTERN = re.compile(rf"^(bool|handle|void|bfloat|{'|'.join(_FLOAT8)}|float|uint|int)(\d*)(?:x(\d+|vscalex\d+))?$")
-_DEFAULT_BITS = {"bool": 8, "bfloat": 16, "handle": 64, "void": 0, **dict.fromkeys(("int", "uint", "float"), 32),
-                 **dict.fromkeys(_FLOAT8, 8)}  # fmt: skip
+_DEFAULT_BITS = {
+    "bool": 8,
+    "bfloat": 16,
+    "handle": 64,
+    "void": 0,
+    **dict.fromkeys(("int", "uint", "float"), 32),
+    **dict.fromkeys(_FLOAT8, 8),
+}
 _WIDTHS = {"float": (8, 16, 32, 64), "bfloat": (16,), "int": range(1, 129), "uint": range(1, 129)}
 _EXTENDED = {"bfloat16": ml_dtypes.bfloat16, **{name: getattr(ml_dtypes, name) for name in _FLOAT8}}
 

@@ -16,9 +16,25 @@ from weft.ir.types import PrimType, ShapeType, TupleType, Type, as_shape, tensor
 from weft.spelling import also_called
 
 __all__ = [
-    "BaseFunc", "Call", "Constant", "DataTypeImm", "Expr", "ExprStringImm", "ExternFunc", "Function", "GlobalVar",
-    "If", "PrimValue", "ShapeExpr", "Tuple", "TupleGetItem", "TypedExpr", "constant", "prim_value", "shape_expr",
-]  # fmt: skip
+    "BaseFunc",
+    "Call",
+    "Constant",
+    "DataTypeImm",
+    "Expr",
+    "ExprStringImm",
+    "ExternFunc",
+    "Function",
+    "GlobalVar",
+    "If",
+    "PrimValue",
+    "ShapeExpr",
+    "Tuple",
+    "TupleGetItem",
+    "TypedExpr",
+    "constant",
+    "prim_value",
+    "shape_expr",
+]
 
 
 class Expr(Node, abstract=True):
@@ -269,8 +285,11 @@ def prim_value(value: PrimExpr | bool | int | float | np.generic | PrimValue, dt
         return value
     if not isinstance(value, PrimExpr):
         if not isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
-            raise error.InvalidArgument("Cannot convert to a scalar value", expected="a number or a scalar expression",
-                                        found=f"{type(value).__name__}: {value!r}")  # fmt: skip
+            raise error.InvalidArgument(
+                "Cannot convert to a scalar value",
+                expected="a number or a scalar expression",
+                found=f"{type(value).__name__}: {value!r}",
+            )
         number = value.item() if isinstance(value, np.generic) else value
         default = "bool" if isinstance(number, bool) else "int64" if isinstance(number, int) else "float64"
         value = const(number, dtype or default)

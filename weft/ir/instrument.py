@@ -15,9 +15,14 @@ from weft.ir.passes import Pass, PassInstrument
 from weft.spelling import also_called
 
 __all__ = [
-    "DumpIR", "PassInstrument", "PassPrintingInstrument", "PassTimingInstrument", "PrintAfterAll", "PrintBeforeAll",
+    "DumpIR",
+    "PassInstrument",
+    "PassPrintingInstrument",
+    "PassTimingInstrument",
+    "PrintAfterAll",
+    "PrintBeforeAll",
     "pass_instrument",
-]  # fmt: skip
+]
 
 
 def pass_instrument(pi_cls: type | None = None) -> Any:

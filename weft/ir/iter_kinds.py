@@ -6,9 +6,12 @@ from weft.error import InvalidArgument
 
 ITER_TYPES = "data_par thread reduce ordered opaque unrolled vectorized parallelized tensorized".split()
 _TVM: dict[Any, str] = {
-    **dict(enumerate(ITER_TYPES)), **{k.title(): k for k in ITER_TYPES},
-    "DataPar": "data_par", "ThreadIndex": "thread", "CommReduce": "reduce",
-}  # fmt: skip
+    **dict(enumerate(ITER_TYPES)),
+    **{k.title(): k for k in ITER_TYPES},
+    "DataPar": "data_par",
+    "ThreadIndex": "thread",
+    "CommReduce": "reduce",
+}
 
 
 def iter_type(kind: int | str) -> str:

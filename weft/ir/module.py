@@ -75,8 +75,10 @@ class IRModule:
         """Return a module whose functions, and references to them, have other variables or names."""
         from weft.ir.walk import substitute  # a floor above
 
-        new = {self.get_global_var(str(getattr(old, "name_hint", old))): GlobalVar(n) if isinstance(n, str) else n
-               for old, n in replacements.items()}  # fmt: skip
+        new = {
+            self.get_global_var(str(getattr(old, "name_hint", old))): GlobalVar(n) if isinstance(n, str) else n
+            for old, n in replacements.items()
+        }
         functions = {new.get(v, v): substitute(f, new) for v, f in self.functions.items()}
         return IRModule(functions, self.attrs, self.global_infos, type_definitions=self.type_definitions)
 

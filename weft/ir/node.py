@@ -89,9 +89,16 @@ class Span(msgspec.Struct, metaclass=_OtherNames, frozen=True):
 
 def _lists_to_tuples(fields: tuple[str, ...], bases: tuple[type, ...]) -> Any:
     """Make what runs after a node was made: fields that are tuples may be given as lists; then what a base defines."""
-    inherited = next((b.__dict__["__post_init__"] for base in bases for b in base.__mro__
-                      if hasattr(b.__dict__.get("__post_init__"), "__code__")
-                      and b.__dict__["__post_init__"].__name__ != "convert"), None)  # fmt: skip
+    inherited = next(
+        (
+            b.__dict__["__post_init__"]
+            for base in bases
+            for b in base.__mro__
+            if hasattr(b.__dict__.get("__post_init__"), "__code__")
+            and b.__dict__["__post_init__"].__name__ != "convert"
+        ),
+        None,
+    )
 
     def convert(self: Any) -> None:
         for f in fields:

@@ -63,14 +63,24 @@ class Config(dict[str, Any]):
 
 _NOTHING = "accepted for TVM's programs; nothing here depends on it"
 _OPTIONS = {
-    **{name: ConfigOption({k: type(v) for k, v in defaults.items()}, defaults, f"options of {name[4:]}")
-       for name, defaults in {
-        "tir.LoopPartition": {"partition_const_loop": False, "no_unroll_loop_with_extent_one": False,
-                              "unroll_loop_with_partition_hint_no_interval": False},
-        "tir.InjectDoubleBuffer": {"split_loop": 1},
-        "tir.UnrollLoop": {"auto_max_step": 0, "auto_max_depth": 8, "auto_max_extent": 0, "explicit_unroll": True,
-                            "unroll_local_access": False},
-    }.items()},
+    **{
+        name: ConfigOption({k: type(v) for k, v in defaults.items()}, defaults, f"options of {name[4:]}")
+        for name, defaults in {
+            "tir.LoopPartition": {
+                "partition_const_loop": False,
+                "no_unroll_loop_with_extent_one": False,
+                "unroll_loop_with_partition_hint_no_interval": False,
+            },
+            "tir.InjectDoubleBuffer": {"split_loop": 1},
+            "tir.UnrollLoop": {
+                "auto_max_step": 0,
+                "auto_max_depth": 8,
+                "auto_max_extent": 0,
+                "explicit_unroll": True,
+                "unroll_local_access": False,
+            },
+        }.items()
+    },
     "tir.add_lower_pass": ConfigOption(Collection, (), "pairs (phase, pass): passes of the user's, behind a phase"),
     "tir.disable_cse_tir": ConfigOption(bool, True, "whether CommonSubexprElim is left out"),
     "tir.disable_storage_rewrite": ConfigOption(bool, False, "whether StorageRewrite is left out"),
@@ -79,8 +89,10 @@ _OPTIONS = {
     "relay.FuseOps.max_depth": ConfigOption(int, 256, "the most operators of a fused function"),
     "tir.noalias": ConfigOption(bool, True, "whether the buffers of a schedule's different parameters do not overlap"),
     "tune.database": ConfigOption(object, None, "a tuning database, or the path of one"),
-    **{name: ConfigOption(kind, None, _NOTHING) for kind, names in {
-        bool: """tir.detect_global_barrier tir.disable_assert tir.enable_debug tir.is_entry_func tir.ptx_ldg32
+    **{
+        name: ConfigOption(kind, None, _NOTHING)
+        for kind, names in {
+            bool: """tir.detect_global_barrier tir.disable_assert tir.enable_debug tir.is_entry_func tir.ptx_ldg32
             tir.enable_equiv_terms_in_cse_tir tir.debug_keep_trivial_loop tir.use_async_copy tir.merge_static_smem
             tir.instrument_lwp tir.experimental_dma_bypass_cache tir.dma_bypass_cache tir.usmp.enable
             tir.usmp.use_workspace_io tir.enable_buffer_level_predication relay.backend.use_auto_scheduler
@@ -90,13 +102,15 @@ _OPTIONS = {
             relax.lift_transform_params.consume_params testing.immutable_module tir.enable_fast_math
             tir.instr_siblings tir.lwp_disable_func_prof tir.reset_start_id tir.ptx.ldg32 te.keep_schedule_record
             relay.remove_standalone_reshapes.enable ir.enable_si_builder""",
-        int: """tir.vtcm_capacity tir.lwp_max_depth tir.lwp_min_height relay.collage.byoc_max_depth
+            int: """tir.vtcm_capacity tir.lwp_max_depth tir.lwp_min_height relay.collage.byoc_max_depth
             relay.collage.tvm_max_depth relay.backend.use_meta_schedule_dispatch relay.fallback_device_type
             relax.fallback_device_type relax.FuseOps.max_depth""",
-        str: "tir.usmp.algorithm relay.backend.tir_converter cuda.kernels_output_dir",
-        Mapping: "tir.HoistIfThenElse tir.HoistExpression tir.RemoveNoOp tir.Simplify tir.StmtSimplify",
-    }.items() for name in names.split()},
-}  # fmt: skip
+            str: "tir.usmp.algorithm relay.backend.tir_converter cuda.kernels_output_dir",
+            Mapping: "tir.HoistIfThenElse tir.HoistExpression tir.RemoveNoOp tir.Simplify tir.StmtSimplify",
+        }.items()
+        for name in names.split()
+    },
+}
 
 
 def register_config_option(name: str, type: type, default: object = None, doc: str = "") -> None:
@@ -124,9 +138,10 @@ def checked_config(config: Mapping[str, Any] | None) -> dict[str, Any]:
         name = own_option(str(given))
         if name not in _OPTIONS:
             raise UnknownOption(
-                f"no pass has an option '{given}'", where="PassContext(config=...)",
+                f"no pass has an option '{given}'",
+                where="PassContext(config=...)",
                 help=f"{near_names(str(name), _OPTIONS)}, or weft.ir.register_config_option('{given}', type)",
-            )  # fmt: skip
+            )
         found[name] = _checked(str(given), _OPTIONS[name].type, value)
     return found
 
@@ -146,9 +161,11 @@ def _checked(name: str, wanted: Any, value: Any) -> Any:
         return wanted(number)
     if not isinstance(value, kinds) or (wanted is Collection and isinstance(value, str)):
         raise (InvalidArgument if fields is None else UnknownOption)(
-            f"the option '{name}' has a value of a wrong type", where="PassContext(config=...)",
-            expected=kinds[0].__name__, found=repr(value),
-        )  # fmt: skip
+            f"the option '{name}' has a value of a wrong type",
+            where="PassContext(config=...)",
+            expected=kinds[0].__name__,
+            found=repr(value),
+        )
     for key in (fields and set(value) - set(fields)) or ():
         raise InvalidArgument(f"{name} has no option '{key}'", expected=", ".join(fields or ()))
     if fields is None:

@@ -14,9 +14,18 @@ from weft.ir.module import IRModule
 from weft.ir.passes import Pass, PassContext, PassInstrument, PrintIR, Sequential, TimePasses
 
 __all__ = [
-    "ModulePass", "Pass", "PassContext", "PassInfo", "PassInstrument", "PrintIR", "Sequential", "TimePasses",
-    "function_pass", "function_pass_over", "module_pass",
-]  # fmt: skip
+    "ModulePass",
+    "Pass",
+    "PassContext",
+    "PassInfo",
+    "PassInstrument",
+    "PrintIR",
+    "Sequential",
+    "TimePasses",
+    "function_pass",
+    "function_pass_over",
+    "module_pass",
+]
 
 ModulePass = Pass
 

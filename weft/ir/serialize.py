@@ -175,9 +175,11 @@ _SEQUENCES = (tuple, list, tvm_ffi.Array, tvm_ffi.List)
 
 
 def _unwritable(value: Any) -> InvalidArgument:
-    return InvalidArgument("a value cannot be written as JSON", found=repr(value),
-                           expected="nodes, tuples, numbers, strings, tensors and objects with reflected fields",
-                           )  # fmt: skip
+    return InvalidArgument(
+        "a value cannot be written as JSON",
+        found=repr(value),
+        expected="nodes, tuples, numbers, strings, tensors and objects with reflected fields",
+    )
 
 
 def _is_written(value: Any) -> bool:

@@ -14,9 +14,22 @@ from weft.ir.node import Node, OtherNames
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
 
 __all__ = [
-    "AnyType", "DummyGlobalInfo", "FuncType", "PackedFuncType", "PointerType", "PrimType", "ShapeType",
-    "TensorAffineType", "TensorType", "TupleAffineType", "TupleType", "Type", "VDevice", "as_shape", "tensor_type",
-]  # fmt: skip
+    "AnyType",
+    "DummyGlobalInfo",
+    "FuncType",
+    "PackedFuncType",
+    "PointerType",
+    "PrimType",
+    "ShapeType",
+    "TensorAffineType",
+    "TensorType",
+    "TupleAffineType",
+    "TupleType",
+    "Type",
+    "VDevice",
+    "as_shape",
+    "tensor_type",
+]
 
 
 class Type(Node, abstract=True):

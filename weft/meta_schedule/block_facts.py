@@ -78,8 +78,10 @@ def needs_parts(sch: Schedule, block: BlockRV, most: int) -> bool:
     kinds, extents = [analysis.loop_kind(f) for f in loops], [ir.as_int(f.extent) for f in loops]
     if "reduce" not in kinds or "mixed" in kinds or None in extents:
         return False
-    space, summed = (math.prod(e or 0 for k, e in zip(kinds, extents, strict=True) if (k == "reduce") is reduces)
-                     for reduces in (False, True))  # fmt: skip
+    space, summed = (
+        math.prod(e or 0 for k, e in zip(kinds, extents, strict=True) if (k == "reduce") is reduces)
+        for reduces in (False, True)
+    )
     return space < summed and space <= most if needs_tiling(sch, block) else summed > 1
 
 

@@ -20,9 +20,17 @@ from weft.tir.analysis import blocks_in, replace_node
 from weft.tir.schedule import Schedule, Trace
 
 __all__ = [
-    "Database", "JSONDatabase", "MemoryDatabase", "OrderedUnionDatabase", "PyDatabase", "ScheduleFnDatabase",
-    "TuningRecord", "UnionDatabase", "Workload", "create",
-]  # fmt: skip
+    "Database",
+    "JSONDatabase",
+    "MemoryDatabase",
+    "OrderedUnionDatabase",
+    "PyDatabase",
+    "ScheduleFnDatabase",
+    "TuningRecord",
+    "UnionDatabase",
+    "Workload",
+    "create",
+]
 
 
 def _module(mod: IRModule | tir.PrimFunc) -> IRModule:
@@ -205,9 +213,11 @@ class Database:
         if not isinstance(kind, str):
             return ScheduleFnDatabase(kind, *args, **kwargs)
         kinds: dict[str, Any] = {
-            "json": JSONDatabase, "memory": MemoryDatabase, "union": UnionDatabase,
+            "json": JSONDatabase,
+            "memory": MemoryDatabase,
+            "union": UnionDatabase,
             "ordered_union": OrderedUnionDatabase,
-        }  # fmt: skip
+        }
         return made("database", kinds, kind, *args, **kwargs)
 
 

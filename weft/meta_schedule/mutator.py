@@ -14,9 +14,14 @@ from weft.tir import analysis
 from weft.tir.schedule import Instruction, Schedule, Trace
 
 __all__ = [
-    "MutateComputeLocation", "MutateParallel", "MutateThreadBinding", "MutateTileSize", "MutateUnroll", "Mutator",
+    "MutateComputeLocation",
+    "MutateParallel",
+    "MutateThreadBinding",
+    "MutateTileSize",
+    "MutateUnroll",
+    "Mutator",
     "PyMutator",
-]  # fmt: skip
+]
 
 
 class Mutator(Part):

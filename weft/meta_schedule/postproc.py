@@ -15,9 +15,15 @@ from weft.tir.analysis import statements
 from weft.tir.schedule import BlockRV, LoopRV, Schedule
 
 __all__ = [
-    "DisallowDynamicLoop", "Postproc", "PyPostproc", "RewriteCooperativeFetch",
-    "RewriteParallelVectorizeUnroll", "RewriteReductionBlock", "RewriteTensorize", "RewriteUnboundBlock",
-]  # fmt: skip
+    "DisallowDynamicLoop",
+    "Postproc",
+    "PyPostproc",
+    "RewriteCooperativeFetch",
+    "RewriteParallelVectorizeUnroll",
+    "RewriteReductionBlock",
+    "RewriteTensorize",
+    "RewriteUnboundBlock",
+]
 
 
 class Postproc(Part):
@@ -127,8 +133,9 @@ def _contiguous_loops(sch: Schedule, block: BlockRV, nodes: Sequence[tir.For]) -
         pitch = [math.prod(e or 0 for e in shape[n + 1 :]) for n in range(len(shape))]
         count, expected = 0, 1
         for f in reversed(nodes):
-            stride = next((s * p for i, p in zip(reversed(at), reversed(pitch), strict=True)
-                           if (s := _stride(i, f.loop_var))), 0)  # fmt: skip
+            stride = next(
+                (s * p for i, p in zip(reversed(at), reversed(pitch), strict=True) if (s := _stride(i, f.loop_var))), 0
+            )
             if stride not in (0, expected) and (count or expected != 1):
                 break
             count += 1

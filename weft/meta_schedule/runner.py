@@ -13,9 +13,18 @@ from weft.meta_schedule.part import Named, made
 from weft.tune.front_end import Timer
 
 __all__ = [
-    "EvaluatorConfig", "LocalRunner", "PyRunner", "PyRunnerFuture", "RPCConfig", "RPCRunner", "Runner", "RunnerFuture",
-    "RunnerInput", "RunnerResult", "create",
-]  # fmt: skip
+    "EvaluatorConfig",
+    "LocalRunner",
+    "PyRunner",
+    "PyRunnerFuture",
+    "RPCConfig",
+    "RPCRunner",
+    "Runner",
+    "RunnerFuture",
+    "RunnerInput",
+    "RunnerResult",
+    "create",
+]
 
 
 class EvaluatorConfig(NamedTuple):
@@ -115,9 +124,14 @@ class LocalRunner(PyRunner):
         built = tune.Built("built", Path(given.artifact_path).read_bytes())
         number, repeat, min_repeat_ms, _ = self.evaluator_config
         timed = self._timer.time(
-            given.device_type, built, case_of(given.args_info), limit_s=self.timeout_sec, number=number, repeat=repeat,
+            given.device_type,
+            built,
+            case_of(given.args_info),
+            limit_s=self.timeout_sec,
+            number=number,
+            repeat=repeat,
             min_repeat_ms=min_repeat_ms,
-        )  # fmt: skip
+        )
         if timed.state != "measured":
             return RunnerResult(None, f"{type(self).__name__}: {timed.why or timed.state}")
         return RunnerResult(timed.seconds, None)

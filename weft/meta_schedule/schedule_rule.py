@@ -14,10 +14,20 @@ from weft.tir import analysis
 from weft.tir.schedule import BlockRV, ExprRV, LoopRV, Schedule
 
 __all__ = [
-    "AddRFactor", "ApplyCustomRule", "AutoBind", "AutoInline", "CrossThreadReduction", "InlineConstantScalars",
-    "MultiLevelTiling", "ParallelizeVectorizeUnroll", "PyScheduleRule", "RandomComputeLocation", "ReuseType",
-    "ScheduleRule", "create",
-]  # fmt: skip
+    "AddRFactor",
+    "ApplyCustomRule",
+    "AutoBind",
+    "AutoInline",
+    "CrossThreadReduction",
+    "InlineConstantScalars",
+    "MultiLevelTiling",
+    "ParallelizeVectorizeUnroll",
+    "PyScheduleRule",
+    "RandomComputeLocation",
+    "ReuseType",
+    "ScheduleRule",
+    "create",
+]
 
 Tiled = tuple[Schedule, list[list[LoopRV]]]
 
@@ -292,8 +302,11 @@ class MultiLevelTiling(ScheduleRule):
         for reuse in (_reuse(self.reuse_read), _reuse(self.reuse_write)):
             known = reuse.req in ("no", "may", "must") and all(0 < level <= count for level in reuse.levels)
             if not known or not set(self.structure) <= {"S", "R"} or len(self.tile_binds or ()) > count:
-                raise error.InvalidArgument("MultiLevelTiling: levels that the structure lacks", expected="S, R, "
-                                            f"levels 1 to {count}", found=f"{self.structure!r}, {reuse}")  # fmt: skip
+                raise error.InvalidArgument(
+                    "MultiLevelTiling: levels that the structure lacks",
+                    expected=f"S, R, levels 1 to {count}",
+                    found=f"{self.structure!r}, {reuse}",
+                )
 
     def apply(self, sch: Schedule, block: BlockRV) -> list[Schedule]:
         """Tile a block: a schedule for each choice of levels."""
@@ -420,9 +433,13 @@ def _rules_of_cpus() -> list[ScheduleRule]:
 
 def _rules_of_gpus() -> list[ScheduleRule]:
     tiling = MultiLevelTiling(
-        "SSSRRSRS", ["blockIdx.x", "vthread.x", "threadIdx.x"], 64, [1, 2, 3, 4, 8, 16],
-        reuse_read=ReuseType("must", (4,), "shared"), reuse_write=ReuseType("must", (3,), "local"),
-    )  # fmt: skip
+        "SSSRRSRS",
+        ["blockIdx.x", "vthread.x", "threadIdx.x"],
+        64,
+        [1, 2, 3, 4, 8, 16],
+        reuse_read=ReuseType("must", (4,), "shared"),
+        reuse_write=ReuseType("must", (3,), "local"),
+    )
     return [
         ApplyCustomRule(),
         tiling,

@@ -14,9 +14,14 @@ from weft.meta_schedule.part import Named, made
 from weft.tir.schedule import Schedule, Trace
 
 __all__ = [
-    "EvolutionarySearch", "MeasureCandidate", "PySearchStrategy", "ReplayFunc", "ReplayTrace", "SearchStrategy",
+    "EvolutionarySearch",
+    "MeasureCandidate",
+    "PySearchStrategy",
+    "ReplayFunc",
+    "ReplayTrace",
+    "SearchStrategy",
     "create",
-]  # fmt: skip
+]
 
 
 class SearchStrategy(Named):

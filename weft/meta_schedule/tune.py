@@ -120,16 +120,25 @@ def tune_tir(
     functions = {task_name: mod} if isinstance(mod, tir.PrimFunc) else {v.name_hint: f for v, f in mod.items()}
     tasks = [
         TuneContext(
-            func, target=target, space_generator=(special_space or {}).get(name, space), search_strategy=strategy,
-            task_name=name, rand_state=-1 if seed is None else seed, num_threads=num_tuning_cores,
+            func,
+            target=target,
+            space_generator=(special_space or {}).get(name, space),
+            search_strategy=strategy,
+            task_name=name,
+            rand_state=-1 if seed is None else seed,
+            num_threads=num_tuning_cores,
         ).clone()
         for name, func in functions.items()
         if isinstance(func, tir.PrimFunc)
-    ]  # fmt: skip
+    ]
     return tune_tasks(
-        tasks=tasks, task_weights=[1.0] * len(tasks), work_dir=work_dir, max_trials_global=int(max_trials_global),
-        max_trials_per_task=max_trials_per_task, **options,
-    )  # fmt: skip
+        tasks=tasks,
+        task_weights=[1.0] * len(tasks),
+        work_dir=work_dir,
+        max_trials_global=int(max_trials_global),
+        max_trials_per_task=max_trials_per_task,
+        **options,
+    )
 
 
 def tune_te(

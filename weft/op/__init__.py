@@ -49,7 +49,22 @@ from weft.op.infer import (
 from weft.op.registry import Fusion, Input, Layout, OpDef, declare, get_op_def, list_ops, make_call
 
 __all__ = [
-    "Fusion", "Input", "Layout", "OpDef", "broadcast_dims", "declare", "dims_of", "equal_dims", "fields_of",
-    "get_op_def", "in_places", "list_ops", "make_call", "normalize_axes", "normalize_axis", "product", "simplify",
+    "Fusion",
+    "Input",
+    "Layout",
+    "OpDef",
+    "broadcast_dims",
+    "declare",
+    "dims_of",
+    "equal_dims",
+    "fields_of",
+    "get_op_def",
+    "in_places",
+    "list_ops",
+    "make_call",
+    "normalize_axes",
+    "normalize_axis",
+    "product",
+    "simplify",
     "tensor_arg",
-]  # fmt: skip
+]

@@ -144,8 +144,13 @@ declare(
 )
 
 declare(
-    "nn.dropout", "x", {"rate": number(0.5)}, infer=lambda x, rate: TupleType((tensor_arg("nn.dropout", "x", x),) * 2),
+    "nn.dropout",
+    "x",
+    {"rate": number(0.5)},
+    infer=lambda x, rate: TupleType((tensor_arg("nn.dropout", "x", x),) * 2),
     lower=lambda x: [elementwise(lambda v: v, x, name="compute"), full_like(x, 1)],
-    reference=lambda x: (x, np.ones_like(x)), decompose=lambda x: Tuple((x, make_call("ones_like")(x))),
-    fusion=Fusion.ELEMENTWISE, doc="What is left, at inference all, and the mask that says so.",
-)  # fmt: skip
+    reference=lambda x: (x, np.ones_like(x)),
+    decompose=lambda x: Tuple((x, make_call("ones_like")(x))),
+    fusion=Fusion.ELEMENTWISE,
+    doc="What is left, at inference all, and the mask that says so.",
+)

@@ -109,9 +109,11 @@ class Layouts:
             return None if decompose is None else decompose(*args, **attrs)
 
         return {
-            "infer": self.infer(infer), "lower": self.wrap(lower, layout_transform),
-            "reference": self.wrap(reference, layout_reference), "decompose": simpler,
-        }  # fmt: skip
+            "infer": self.infer(infer),
+            "lower": self.wrap(lower, layout_transform),
+            "reference": self.wrap(reference, layout_reference),
+            "decompose": simpler,
+        }
 
 
 def _taking(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -16,22 +16,33 @@ from weft.topi.attention import attention, attention_heads, attention_past, atte
 from weft.topi.cached_attention import cache_append, cached_attention
 
 _MASKED = {
-    "scale": number().or_none(), "causal_mask": word("TopLeft", "TopLeft", "BottomRight").or_none(),
+    "scale": number().or_none(),
+    "causal_mask": word("TopLeft", "TopLeft", "BottomRight").or_none(),
     "window_size": integer(at_least=0).or_none(),
-}  # fmt: skip
+}
 _HEADS = {
-    "num_heads": integer(1, at_least=1), "num_key_heads": integer(1, at_least=1), "size": integer(0, at_least=0),
-    "value_size": integer(0, at_least=0), "offsets": integers((0, 0, 0), 3),
-}  # fmt: skip
+    "num_heads": integer(1, at_least=1),
+    "num_key_heads": integer(1, at_least=1),
+    "size": integer(0, at_least=0),
+    "value_size": integer(0, at_least=0),
+    "offsets": integers((0, 0, 0), 3),
+}
 _FILL = number().or_none()
 _UNSEEN = word("zero", "zero", "nan")
 """What a query that sees no key gives: 0 as in PyTorch's and ONNX's, NaN as where a softmax is written out."""
 
 
 def _infer(
-    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, *, scale: float | None, causal_mask: str | None,
-    window_size: int | None, unseen: str,
-) -> TensorType:  # fmt: skip
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
+    *,
+    scale: float | None,
+    causal_mask: str | None,
+    window_size: int | None,
+    unseen: str,
+) -> TensorType:
     types = [
         tensor_arg("nn.attention", n, a, ndim=4, kind="float")
         for n, a in (("query", query), ("key", key), ("value", value))
@@ -66,9 +77,16 @@ def _demand_bias(name: str, bias: Expr | None, scores: tuple[Any, ...]) -> None:
 
 
 def _ref(
-    query: Any, key: Any, value: Any, bias: Any = None, *, scale: float | None = None, causal_mask: str | None = None,
-    window_size: int | None = None, unseen: str = "zero",
-) -> Any:  # fmt: skip
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    *,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+    unseen: str = "zero",
+) -> Any:
     q, k, v = (np.moveaxis(a.astype(np.float64), 2, 1) for a in (query, key, value))
     k, v = (np.repeat(a, q.shape[1] // a.shape[1], 1) for a in (k, v))
     scores = q @ k.swapaxes(-1, -2) * (scale if scale is not None else q.shape[-1] ** -0.5) + (
@@ -87,9 +105,16 @@ def _ref(
 
 
 def _decompose(
-    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, *, scale: float | None, causal_mask: str | None,
-    window_size: int | None, unseen: str,
-) -> Any:  # fmt: skip
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
+    *,
+    scale: float | None,
+    causal_mask: str | None,
+    window_size: int | None,
+    unseen: str,
+) -> Any:
     """Products over (batch, heads, sequence, size), whose kernels are tiled, around one softmax."""
     types = [a.ty for a in (query, key, value)]  # type: ignore[attr-defined]
     if any(t.shape is None for t in types):
@@ -122,18 +147,35 @@ def _decompose(
 
 
 declare(
-    "nn.attention", "query key value bias?", {**_MASKED, "unseen": _UNSEEN}, infer=_infer,
-    lower=attention, reference=_ref, decompose=_decompose, fusion=Fusion.OPAQUE, rtol=1e-4,
+    "nn.attention",
+    "query key value bias?",
+    {**_MASKED, "unseen": _UNSEEN},
+    infer=_infer,
+    lower=attention,
+    reference=_ref,
+    decompose=_decompose,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="Scaled dot-product attention over (batch, sequence, heads, size), with a bias that broadcasts to "
     "(batch, heads, queries, keys), a causal mask and a window of past keys. Queries that see no key give 0, or "
     "NaN where `unseen` is 'nan'.",
-)  # fmt: skip
+)
 
 
 def _heads_infer(
-    query: Expr, key: Expr, value: Expr, bias: Expr | None = None, *, num_heads: int, num_key_heads: int, size: int,
-    value_size: int, offsets: Any, name: str = "nn.attention_heads", past: Any = None,
-) -> TensorType:  # fmt: skip
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    bias: Expr | None = None,
+    *,
+    num_heads: int,
+    num_key_heads: int,
+    size: int,
+    value_size: int,
+    offsets: Any,
+    name: str = "nn.attention_heads",
+    past: Any = None,
+) -> TensorType:
     dtype = same_dtype(name, query, key, value)
     widths = ((num_heads, size), (num_key_heads, size), (num_key_heads, value_size))
     places = []
@@ -144,8 +186,10 @@ def _heads_infer(
         if ty.ndim not in (3, 4):
             raise ShapeMismatch(
                 f"{name}: `{label}` has rows of all heads, or heads before positions",
-                expected="3 or 4 dimensions", found=str(ty.ndim), where=arg.span,
-            )  # fmt: skip
+                expected="3 or 4 dimensions",
+                found=str(ty.ndim),
+                where=arg.span,
+            )
         if ty.shape is None:
             return TensorType(None, dtype, 4)
         if ty.ndim == 4:
@@ -159,9 +203,11 @@ def _heads_infer(
     demand_equal(f"{name}: length of `value`", places[2], places[1], value.span)
     if num_heads % num_key_heads:
         raise InvalidArgument(
-            f"{name}: attributes do not fit", expected="num_heads a multiple of num_key_heads",
-            found=f"{num_heads}, {num_key_heads}", where=query.span,
-        )  # fmt: skip
+            f"{name}: attributes do not fit",
+            expected="num_heads a multiple of num_key_heads",
+            found=f"{num_heads}, {num_key_heads}",
+            where=query.span,
+        )
     if bias is not None:
         tensor_arg(name, "bias", bias)
         keys = places[1] if past is None else places[1] + past
@@ -170,10 +216,22 @@ def _heads_infer(
 
 
 def _heads_ref(
-    query: Any, key: Any, value: Any, bias: Any = None, *, num_heads: int, num_key_heads: int, size: int,
-    value_size: int, offsets: Any, scale: float | None, causal_mask: str | None = None, window_size: int | None = None,
-    fill: float | None, unseen: str,
-) -> Any:  # fmt: skip
+    query: Any,
+    key: Any,
+    value: Any,
+    bias: Any = None,
+    *,
+    num_heads: int,
+    num_key_heads: int,
+    size: int,
+    value_size: int,
+    offsets: Any,
+    scale: float | None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+    fill: float | None,
+    unseen: str,
+) -> Any:
     def heads(x: Any, n: int, wide: int, begin: int) -> Any:
         rows = x[..., begin : begin + n * wide]
         return np.moveaxis(x, 1, 2) if x.ndim == 4 else rows.reshape(*x.shape[:2], n, wide)
@@ -186,19 +244,34 @@ def _heads_ref(
 
 
 declare(
-    "nn.attention_heads", "query key value bias?",
+    "nn.attention_heads",
+    "query key value bias?",
     {**_HEADS, **_MASKED, "fill": _FILL, "unseen": _UNSEEN},
-    infer=_heads_infer, lower=attention_heads, reference=_heads_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    infer=_heads_infer,
+    lower=attention_heads,
+    reference=_heads_ref,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="Attention that reads its operands in place: a tensor of three dimensions has rows in which `num_heads` (for "
     "keys and values `num_key_heads`) heads begin at its offset, one of four has heads before positions. A boolean "
     "`bias` puts `fill`, by default minus infinity, where it is false. The result is (batch, queries, heads, size).",
-)  # fmt: skip
+)
 
 
 def _past_infer(
-    query: Expr, key: Expr, value: Expr, past_key: Expr, past_value: Expr, bias: Expr | None = None, *,
-    num_heads: int, num_key_heads: int, size: int, value_size: int, offsets: Any,
-) -> TensorType:  # fmt: skip
+    query: Expr,
+    key: Expr,
+    value: Expr,
+    past_key: Expr,
+    past_value: Expr,
+    bias: Expr | None = None,
+    *,
+    num_heads: int,
+    num_key_heads: int,
+    size: int,
+    value_size: int,
+    offsets: Any,
+) -> TensorType:
     name = "nn.attention_past"
     same_dtype(name, query, past_key, past_value)
     batch, lengths = (dims_of(query) or (None,))[0], []
@@ -211,35 +284,70 @@ def _past_infer(
     if len(lengths) == 2:
         demand_equal(f"{name}: length of `past_value`", lengths[1], lengths[0], past_value.span)
     return _heads_infer(
-        query, key, value, bias, num_heads=num_heads, num_key_heads=num_key_heads, size=size, value_size=value_size,
-        offsets=offsets, name=name, past=lengths[0] if lengths else None,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        bias,
+        num_heads=num_heads,
+        num_key_heads=num_key_heads,
+        size=size,
+        value_size=value_size,
+        offsets=offsets,
+        name=name,
+        past=lengths[0] if lengths else None,
+    )
 
 
 def _past_ref(
-    query: Any, key: Any, value: Any, past_key: Any, past_value: Any, bias: Any = None, *, num_heads: int,
-    num_key_heads: int, size: int, value_size: int, offsets: Any, scale: float | None, fill: float | None,
+    query: Any,
+    key: Any,
+    value: Any,
+    past_key: Any,
+    past_value: Any,
+    bias: Any = None,
+    *,
+    num_heads: int,
+    num_key_heads: int,
+    size: int,
+    value_size: int,
+    offsets: Any,
+    scale: float | None,
+    fill: float | None,
     unseen: str,
-) -> Any:  # fmt: skip
+) -> Any:
     def joined(past: Any, x: Any, wide: int, begin: int) -> Any:
         if x.ndim == 3:
             x = np.moveaxis(x[..., begin : begin + num_key_heads * wide].reshape(*x.shape[:2], -1, wide), 1, 2)
         return np.concatenate([past, x], 2)
 
     return _heads_ref(
-        query, joined(past_key, key, size, offsets[1]), joined(past_value, value, value_size, offsets[2]), bias,
-        num_heads=num_heads, num_key_heads=num_key_heads, size=size, value_size=value_size, offsets=(offsets[0], 0, 0),
-        scale=scale, fill=fill, unseen=unseen,
-    )  # fmt: skip
+        query,
+        joined(past_key, key, size, offsets[1]),
+        joined(past_value, value, value_size, offsets[2]),
+        bias,
+        num_heads=num_heads,
+        num_key_heads=num_key_heads,
+        size=size,
+        value_size=value_size,
+        offsets=(offsets[0], 0, 0),
+        scale=scale,
+        fill=fill,
+        unseen=unseen,
+    )
 
 
 declare(
-    "nn.attention_past", "query key value past_key past_value bias?",
+    "nn.attention_past",
+    "query key value past_key past_value bias?",
     {**_HEADS, "scale": _MASKED["scale"], "fill": _FILL, "unseen": _UNSEEN},
-    infer=_past_infer, lower=attention_past, reference=_past_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    infer=_past_infer,
+    lower=attention_past,
+    reference=_past_ref,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="`nn.attention_heads` over keys and values of the past, (batch, heads, positions, size), and after them those "
     "of `key` and `value`: a cache is read where it lies.",
-)  # fmt: skip
+)
 
 
 def _cached_infer(query: Expr, key: Expr, value: Expr, first: Expr) -> TensorType:
@@ -274,12 +382,16 @@ def _cached_ref(query: Any, key: Any, value: Any, first: Any, scale: Any, window
 
 
 declare(
-    "nn.cached_attention", "query key value first",
-    {"scale": number().or_none(), "window": integer(-1, at_least=-1), "softcap": number(0.0)}, infer=_cached_infer,
-    lower=cached_attention, reference=_cached_ref, rtol=1e-4,
+    "nn.cached_attention",
+    "query key value first",
+    {"scale": number().or_none(), "window": integer(-1, at_least=-1), "softcap": number(0.0)},
+    infer=_cached_infer,
+    lower=cached_attention,
+    reference=_cached_ref,
+    rtol=1e-4,
     doc="Attention of new queries (batch, heads, queries, size) over caches (batch, groups, held, size): query i of a "
     "sequence is at place ``first + i`` and sees the keys up to there, or the last `window` of them.",
-)  # fmt: skip
+)
 
 
 def _append_infer(cache: Expr, new: Expr, first: Expr, shape: Expr) -> TensorType:
@@ -307,7 +419,11 @@ def _append_ref(cache: Any, new: Any, first: Any, shape: Any) -> Any:
 
 
 declare(
-    "nn.cache_append", "cache new first shape:shape", infer=_append_infer, lower=cache_append, reference=_append_ref,
+    "nn.cache_append",
+    "cache new first shape:shape",
+    infer=_append_infer,
+    lower=cache_append,
+    reference=_append_ref,
     doc="The cache (batch, heads, held, size) with another length, and `new` entries from place `first` of each "
     "sequence on; what neither has is zero.",
-)  # fmt: skip
+)

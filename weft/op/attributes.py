@@ -275,8 +275,9 @@ def axis(default: int | None = 0, *, checked: bool = True) -> Attribute:
 
 def axes(default: int | Sequence[int] | None = None, *, ordered: bool = False) -> Attribute:
     """Dimensions of the first operand; one may stand alone; None where the default is."""
-    kind = Attribute(default, "some integers", lambda v: _integers(v, None, None, False),
-                     names_axes="each" if ordered else "some")  # fmt: skip
+    kind = Attribute(
+        default, "some integers", lambda v: _integers(v, None, None, False), names_axes="each" if ordered else "some"
+    )
     return kind.or_none() if default is None else kind
 
 

@@ -32,9 +32,18 @@ def _conv_infer(rank: int) -> Any:
     name = f"nn.conv{rank}d"
 
     def infer(
-        data: Expr, weight: Expr, strides: Any, padding: Any, dilation: Any, groups: int, data_layout: str,
-        kernel_layout: str, out_layout: str | None, out_dtype: str, channels: int | None,
-    ) -> TensorType:  # fmt: skip
+        data: Expr,
+        weight: Expr,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        data_layout: str,
+        kernel_layout: str,
+        out_layout: str | None,
+        out_dtype: str,
+        channels: int | None,
+    ) -> TensorType:
         letters = sum(c.isupper() for c in kernel_layout) + ("o" in kernel_layout)  # panels have a dimension more
         x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight, ndim=letters)
         dtype = out_dtype or same_dtype(name, data, weight)
@@ -105,9 +114,19 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
 
 def _conv_ref(rank: int) -> Any:
     def reference(
-        x: Any, w: Any, strides: Any, padding: Any, dilation: Any, groups: int, data_layout: str, kernel_layout: str,
-        out_layout: str | None, out_dtype: str, channels: int | None, pad_value: int,
-    ) -> Any:  # fmt: skip
+        x: Any,
+        w: Any,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        data_layout: str,
+        kernel_layout: str,
+        out_layout: str | None,
+        out_dtype: str,
+        channels: int | None,
+        pad_value: int,
+    ) -> Any:
         dtype = out_dtype or x.dtype
         x, w = _to_first(x.astype(np.float64), w.astype(np.float64), rank, data_layout, kernel_layout, channels)
         s, d = strides, dilation
@@ -192,17 +211,24 @@ def _only_scales(data: Expr, weight: Any, attrs: dict[str, Any]) -> bool:
 
 for _rank in (1, 2, 3):
     declare(
-        f"nn.conv{_rank}d", "data weight",
+        f"nn.conv{_rank}d",
+        "data weight",
         {
-            "strides": sizes(1, _rank), "padding": padding(_rank), "dilation": sizes(1, _rank),
-            "groups": integer(1, at_least=1), **_layouts(_rank, _kernel_layout(_rank), "OI"), "out_dtype": dtype(),
-            "channels": integer(at_least=1).or_none(), "pad_value": integer(0),
+            "strides": sizes(1, _rank),
+            "padding": padding(_rank),
+            "dilation": sizes(1, _rank),
+            "groups": integer(1, at_least=1),
+            **_layouts(_rank, _kernel_layout(_rank), "OI"),
+            "out_dtype": dtype(),
+            "channels": integer(at_least=1).or_none(),
+            "pad_value": integer(0),
         },
-        fusion=Fusion.ANCHOR, rtol=1e-4,
+        fusion=Fusion.ANCHOR,
+        rtol=1e-4,
         **_known(f"nn.conv{_rank}d", _rank, "OI").declared(_conv_infer(_rank), conv, _conv_ref(_rank), _simpler(_rank)),
         doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends, and adds "
         "elements of `pad_value`.",
-    )  # fmt: skip
+    )
 
 
 # --- transposed -------------------------------------------------------------------------------------------------------
@@ -212,9 +238,17 @@ def _transpose_infer(rank: int) -> Any:
     name = f"nn.conv{rank}d_transpose"
 
     def infer(
-        data: Expr, weight: Expr, strides: Any, padding: Any, output_padding: Any, dilation: Any, groups: int,
-        data_layout: str, out_layout: str | None, out_dtype: str,
-    ) -> TensorType:  # fmt: skip
+        data: Expr,
+        weight: Expr,
+        strides: Any,
+        padding: Any,
+        output_padding: Any,
+        dilation: Any,
+        groups: int,
+        data_layout: str,
+        out_layout: str | None,
+        out_dtype: str,
+    ) -> TensorType:
         demand_same_layout(name, data_layout, out_layout, data.span)
         x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight, ndim=rank + 2)
         dtype = out_dtype or same_dtype(name, data, weight)
@@ -237,9 +271,16 @@ def _transpose_infer(rank: int) -> Any:
 
 def _transpose_ref(rank: int) -> Any:
     def reference(
-        x: Any, w: Any, strides: Any, padding: Any, output_padding: Any, dilation: Any, groups: int, data_layout: str,
+        x: Any,
+        w: Any,
+        strides: Any,
+        padding: Any,
+        output_padding: Any,
+        dilation: Any,
+        groups: int,
+        data_layout: str,
         out_dtype: str,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         s, d, e, before, after = strides, dilation, output_padding, padding[:rank], padding[rank:]
         x = np.moveaxis(x, -1, 1) if channels_last(data_layout) else x
         full = [(x.shape[2 + i] - 1) * s[i] + (w.shape[2 + i] - 1) * d[i] + 1 + e[i] for i in range(rank)]
@@ -267,18 +308,24 @@ def _transpose_ref(rank: int) -> Any:
 
 for _rank in (1, 2, 3):
     declare(
-        f"nn.conv{_rank}d_transpose", "data weight",
+        f"nn.conv{_rank}d_transpose",
+        "data weight",
         {
-            "strides": sizes(1, _rank), "padding": padding(_rank), "output_padding": sizes(0, _rank, at_least=0),
-            "dilation": sizes(1, _rank), "groups": integer(1, at_least=1),
+            "strides": sizes(1, _rank),
+            "padding": padding(_rank),
+            "output_padding": sizes(0, _rank, at_least=0),
+            "dilation": sizes(1, _rank),
+            "groups": integer(1, at_least=1),
             **_layouts(_rank, text(_io := f"IO{'DHW'[3 - _rank :]}", _io, repr(_io)), "IO"),
             "out_dtype": dtype(),
         },
         **_known(f"nn.conv{_rank}d_transpose", _rank, "IO").declared(
-            _transpose_infer(_rank), conv_transpose, _transpose_ref(_rank)),
-        fusion=Fusion.ANCHOR, rtol=1e-4,
+            _transpose_infer(_rank), conv_transpose, _transpose_ref(_rank)
+        ),
+        fusion=Fusion.ANCHOR,
+        rtol=1e-4,
         doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
-    )  # fmt: skip
+    )
 
 
 # --- by Winograd's algorithm ---
@@ -320,8 +367,13 @@ def _rows(matrix: Any, x: Any, axis: int) -> Any:
 
 
 declare(
-    "nn.conv2d_winograd", "data weight",
+    "nn.conv2d_winograd",
+    "data weight",
     {"padding": padding(2), "tile": integer(4, at_least=1), "channels": integer(0, at_least=0)},
-    infer=_winograd_infer, lower=conv2d_winograd, reference=_winograd_ref, fusion=Fusion.ANCHOR, rtol=1e-3,
+    infer=_winograd_infer,
+    lower=conv2d_winograd,
+    reference=_winograd_ref,
+    fusion=Fusion.ANCHOR,
+    rtol=1e-3,
     doc="3x3 convolution of channels-last data by Winograd's algorithm, with weights from ``topi.winograd_weight``.",
-)  # fmt: skip
+)

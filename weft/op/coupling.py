@@ -38,6 +38,11 @@ def _ref(pairs: Any) -> Any:
 
 
 declare(
-    "couple_pairs", "pairs", infer=_infer, lower=couple_pairs, reference=_ref, rtol=1e-4,
+    "couple_pairs",
+    "pairs",
+    infer=_infer,
+    lower=couple_pairs,
+    reference=_ref,
+    rtol=1e-4,
     doc="Shares of classes from probabilities of each class against each other, coupled as LIBSVM couples them.",
-)  # fmt: skip
+)

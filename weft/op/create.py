@@ -33,8 +33,13 @@ def _full_infer(shape: Expr, fill_value: Expr, dtype: str) -> TensorType:
 def _demand_one(op: str, value: TensorType, where: Any) -> None:
     """Demand that a value to fill with is one."""
     if value.shape is None and value.ndim != 0:
-        raise ShapeMismatch(f"{op}: how many elements 'fill_value' has is not known", expected="a scalar",
-                            found=str(value), where=where, help="match_cast gives it a shape")  # fmt: skip
+        raise ShapeMismatch(
+            f"{op}: how many elements 'fill_value' has is not known",
+            expected="a scalar",
+            found=str(value),
+            where=where,
+            help="match_cast gives it a shape",
+        )
     demand_equal(f"{op}: elements of 'fill_value'", product(value.shape or ()), 1, where)
 
 
@@ -49,38 +54,52 @@ def _like(op: str) -> Any:
 
 
 declare(
-    "full", "shape:shape fill_value", {"dtype": dtype()}, infer=_full_infer, lower=full,
+    "full",
+    "shape:shape fill_value",
+    {"dtype": dtype()},
+    infer=_full_infer,
+    lower=full,
     reference=lambda shape, fill_value, dtype: np.full(
         [int(d) for d in shape], np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else None
     ),
     fusion=Fusion.OPAQUE,
     doc="A tensor of one value.",
-)  # fmt: skip
+)
 
 declare(
-    "full_like", "x fill_value", {"dtype": dtype()}, infer=_like("full_like"), lower=full_like,
+    "full_like",
+    "x fill_value",
+    {"dtype": dtype()},
+    infer=_like("full_like"),
+    lower=full_like,
     reference=lambda x, fill_value, dtype: np.full(
         x.shape, np.asarray(fill_value).reshape(()), numpy_dtype(dtype) if dtype else x.dtype
     ),
     fusion=Fusion.OPAQUE,
     doc="A tensor of one value, shaped as another.",
-)  # fmt: skip
+)
 
 for _name, _value in (("zeros", 0), ("ones", 1)):
     declare(
-        _name, "shape:shape", {"dtype": dtype("float32")}, infer=_shaped,
+        _name,
+        "shape:shape",
+        {"dtype": dtype("float32")},
+        infer=_shaped,
         lower=lambda shape, dtype, _v=_value: full(shape, _v, dtype),
         reference=lambda shape, dtype, _v=_value: np.full([int(d) for d in shape], _v, numpy_dtype(dtype)),
         fusion=Fusion.OPAQUE,
         doc=f"A tensor of {_name}.",
-    )  # fmt: skip
+    )
     declare(
-        _name + "_like", "x", {"dtype": dtype()}, infer=_like(_name + "_like"),
+        _name + "_like",
+        "x",
+        {"dtype": dtype()},
+        infer=_like(_name + "_like"),
         lower=lambda x, dtype, _v=_value: full_like(x, _v, dtype),
         reference=lambda x, dtype, _v=_value: np.full(x.shape, _v, numpy_dtype(dtype) if dtype else x.dtype),
         fusion=Fusion.OPAQUE,
         doc=f"A tensor of {_name}, shaped as another.",
-    )  # fmt: skip
+    )
 
 
 def _number(value: Any) -> Any:
@@ -98,13 +117,15 @@ def _arange_infer(start: Scalar, end: Scalar, step: Scalar, dtype: str) -> Tenso
 
 
 declare(
-    "arange", "start:prim end:prim step:prim", {"dtype": dtype("int64")},
+    "arange",
+    "start:prim end:prim step:prim",
+    {"dtype": dtype("int64")},
     infer=_arange_infer,
     lower=arange,
     reference=lambda start, end, step, dtype: np.arange(*map(_number, (start, end, step))).astype(numpy_dtype(dtype)),
     fusion=Fusion.OPAQUE,
     doc="Evenly spaced numbers from `start`, before `end`.",
-)  # fmt: skip
+)
 
 
 def _matrices(op: str) -> Any:
@@ -116,11 +137,15 @@ def _matrices(op: str) -> Any:
 
 for _name, _fn in (("tril", np.tril), ("triu", np.triu)):
     declare(
-        _name, "x", {"k": integer(0, symbolic=True)}, infer=_matrices(_name),
+        _name,
+        "x",
+        {"k": integer(0, symbolic=True)},
+        infer=_matrices(_name),
         lower=lambda x, k, _upper=_name == "triu": trilu(x, k, _upper),
-        reference=lambda x, k, _fn=_fn: _fn(x, int(k)), fusion=Fusion.INJECTIVE,
+        reference=lambda x, k, _fn=_fn: _fn(x, int(k)),
+        fusion=Fusion.INJECTIVE,
         doc="The triangle of each matrix, shifted by k.",
-    )  # fmt: skip
+    )
 
 
 def _eye_ref(n: Any, m: Any, k: Any, dtype: str) -> Any:
@@ -128,18 +153,26 @@ def _eye_ref(n: Any, m: Any, k: Any, dtype: str) -> Any:
 
 
 declare(
-    "eye", "n:prim m:prim k:prim", {"dtype": dtype("float32")},
-    infer=lambda n, m, k, dtype: TensorType(as_shape((prim(n), prim(m))), DataType(dtype), 2), lower=eye,
-    reference=_eye_ref, fusion=Fusion.OPAQUE,
+    "eye",
+    "n:prim m:prim k:prim",
+    {"dtype": dtype("float32")},
+    infer=lambda n, m, k, dtype: TensorType(as_shape((prim(n), prim(m))), DataType(dtype), 2),
+    lower=eye,
+    reference=_eye_ref,
+    fusion=Fusion.OPAQUE,
     doc="Ones on the k-th diagonal of an n by m matrix.",
-)  # fmt: skip
+)
 
 declare(
-    "eye_like", "x", {"k": integer(0, symbolic=True), "dtype": dtype()}, infer=_like("eye_like"),
+    "eye_like",
+    "x",
+    {"k": integer(0, symbolic=True), "dtype": dtype()},
+    infer=_like("eye_like"),
     lower=lambda x, k, dtype: eye(x.shape[0], x.shape[1], k, dtype or x.dtype),
-    reference=lambda x, k, dtype: _eye_ref(x.shape[0], x.shape[1], k, dtype or x.dtype.name), fusion=Fusion.OPAQUE,
+    reference=lambda x, k, dtype: _eye_ref(x.shape[0], x.shape[1], k, dtype or x.dtype.name),
+    fusion=Fusion.OPAQUE,
     doc="Ones on the k-th diagonal of a matrix shaped as another.",
-)  # fmt: skip
+)
 
 
 def _size_infer(x: Expr) -> TensorType:
@@ -147,6 +180,11 @@ def _size_infer(x: Expr) -> TensorType:
 
 
 declare(
-    "size", "x", infer=_size_infer, lower=lambda x: full((), cast("int64", product(x.shape)), "int64"),
-    reference=lambda x: np.int64(x.size), fusion=Fusion.OPAQUE, doc="The number of elements of a tensor.",
-)  # fmt: skip
+    "size",
+    "x",
+    infer=_size_infer,
+    lower=lambda x: full((), cast("int64", product(x.shape)), "int64"),
+    reference=lambda x: np.int64(x.size),
+    fusion=Fusion.OPAQUE,
+    doc="The number of elements of a tensor.",
+)

@@ -24,11 +24,19 @@ def _float(fn: Any) -> Any:
 
 
 _REFERENCES: dict[str, Any] = {
-    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
-    "atanh": np.arctanh, "erf": _float(math.erf), "rsqrt": lambda x: 1 / np.sqrt(x),
+    "acos": np.arccos,
+    "acosh": np.arccosh,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "atanh": np.arctanh,
+    "erf": _float(math.erf),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-np.asarray(x, np.float64))),
-    "reciprocal": lambda x: 1 / np.asarray(x, np.float64), "bitwise_not": np.invert, "round": np.rint,
-}  # fmt: skip
+    "reciprocal": lambda x: 1 / np.asarray(x, np.float64),
+    "bitwise_not": np.invert,
+    "round": np.rint,
+}
 
 
 def _unary(name: str, dtype: str | None = None, only: str = "") -> None:
@@ -110,8 +118,12 @@ declare(
 def _reinterpret_infer(x: Expr, dtype: str) -> TensorType:
     ty = tensor_arg("reinterpret", "x", x)
     if ty.dtype and (DataType(ty.dtype).bits != DataType(dtype).bits or "bool" in (ty.dtype, dtype)):
-        raise error.DTypeMismatch("reinterpret: data types of different sizes", expected=f"{DataType(dtype).bits} bits",
-                                  found=ty.dtype, where=x.span)  # fmt: skip
+        raise error.DTypeMismatch(
+            "reinterpret: data types of different sizes",
+            expected=f"{DataType(dtype).bits} bits",
+            found=ty.dtype,
+            where=x.span,
+        )
     return TensorType(ty.shape, DataType(dtype), ty.ndim, ty.vdevice)
 
 

@@ -59,11 +59,16 @@ def _take_ref(x: Any, indices: Any, axis: Any, mode: str) -> Any:
 
 
 declare(
-    "take", "x indices", {"axis": axis(None), "mode": word("fast", "fast", "clip", "wrap", "nan")}, infer=_take_infer,
-    lower=take, reference=_take_ref, fusion=Fusion.INJECTIVE,
+    "take",
+    "x indices",
+    {"axis": axis(None), "mode": word("fast", "fast", "clip", "wrap", "nan")},
+    infer=_take_infer,
+    lower=take,
+    reference=_take_ref,
+    fusion=Fusion.INJECTIVE,
     doc="Elements along an axis by index; negative indices count from the end. Indices outside are refused; with mode "
     "``clip`` all are clamped, with ``wrap`` counted round the axis; with ``nan`` they are NaN, negative ones, too.",
-)  # fmt: skip
+)
 
 
 def _gather_elements_infer(data: Expr, indices: Expr, axis: int) -> TensorType:
@@ -86,10 +91,15 @@ def _gather_elements_ref(data: Any, indices: Any, axis: int) -> Any:
 
 
 declare(
-    "gather_elements", "data indices", {"axis": axis(0)}, infer=_gather_elements_infer, lower=gather_elements,
-    reference=_gather_elements_ref, fusion=Fusion.INJECTIVE,
+    "gather_elements",
+    "data indices",
+    {"axis": axis(0)},
+    infer=_gather_elements_infer,
+    lower=gather_elements,
+    reference=_gather_elements_ref,
+    fusion=Fusion.INJECTIVE,
     doc="One element for each index along an axis; negative indices count from the end.",
-)  # fmt: skip
+)
 
 
 def _gather_nd_infer(data: Expr, indices: Expr, batch_dims: int) -> TensorType:
@@ -123,10 +133,15 @@ def _gather_nd_ref(data: Any, indices: Any, batch_dims: int) -> Any:
 
 
 declare(
-    "gather_nd", "data indices", {"batch_dims": integer(0, at_least=0)}, infer=_gather_nd_infer, lower=gather_nd,
-    reference=_gather_nd_ref, fusion=Fusion.INJECTIVE,
+    "gather_nd",
+    "data indices",
+    {"batch_dims": integer(0, at_least=0)},
+    infer=_gather_nd_infer,
+    lower=gather_nd,
+    reference=_gather_nd_ref,
+    fusion=Fusion.INJECTIVE,
     doc="Slices by tuples of indices; negative indices count from the end.",
-)  # fmt: skip
+)
 
 
 def _index_tensor_infer(data: Expr, indices: Expr) -> TensorType:
@@ -148,10 +163,14 @@ def _index_tensor_infer(data: Expr, indices: Expr) -> TensorType:
 
 
 declare(
-    "index_tensor", "data indices:tensors", infer=_index_tensor_infer, lower=index_tensor,
-    reference=lambda data, indices: data[tuple(indices)], fusion=Fusion.INJECTIVE,
+    "index_tensor",
+    "data indices:tensors",
+    infer=_index_tensor_infer,
+    lower=index_tensor,
+    reference=lambda data, indices: data[tuple(indices)],
+    fusion=Fusion.INJECTIVE,
     doc="Elements by tensors of indices that broadcast together, as NumPy's advanced indexing.",
-)  # fmt: skip
+)
 
 
 def _one_hot_infer(indices: Expr, on_value: Any, off_value: Any, depth: Any, axis: int, dtype: str) -> TensorType:
@@ -171,15 +190,17 @@ def _one_hot_ref(indices: Any, on_value: Any, off_value: Any, depth: Any, axis: 
 
 
 declare(
-    "one_hot", "indices on_value:prim off_value:prim",
+    "one_hot",
+    "indices on_value:prim off_value:prim",
     {"depth": integer(1, symbolic=True), "axis": integer(-1), "dtype": dtype("float32")},
     infer=_one_hot_infer,
     lower=lambda indices, on_value, off_value, depth, axis, dtype: one_hot(
         indices, prim(on_value), prim(off_value), depth, axis, dtype
     ),
-    reference=_one_hot_ref, fusion=Fusion.INJECTIVE,
+    reference=_one_hot_ref,
+    fusion=Fusion.INJECTIVE,
     doc="A new axis of `depth` with `on_value` at each index and `off_value` elsewhere.",
-)  # fmt: skip
+)
 
 
 def _reverse_sequence_infer(data: Expr, seq_lengths: Expr, seq_axis: int, batch_axis: int) -> TensorType:
@@ -204,7 +225,12 @@ def _reverse_sequence_ref(data: Any, seq_lengths: Any, seq_axis: int, batch_axis
 
 
 declare(
-    "reverse_sequence", "data seq_lengths", {"seq_axis": axis(1), "batch_axis": axis(0)},
-    infer=_reverse_sequence_infer, lower=reverse_sequence, reference=_reverse_sequence_ref, fusion=Fusion.OPAQUE,
+    "reverse_sequence",
+    "data seq_lengths",
+    {"seq_axis": axis(1), "batch_axis": axis(0)},
+    infer=_reverse_sequence_infer,
+    lower=reverse_sequence,
+    reference=_reverse_sequence_ref,
+    fusion=Fusion.OPAQUE,
     doc="Reverse the beginning of each sequence, up to its length.",
-)  # fmt: skip
+)

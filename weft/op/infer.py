@@ -11,9 +11,22 @@ from weft.op.relations import demand_broadcast
 from weft.topi.shape import equal_dims, normalize_axes, normalize_axis, product, simplify
 
 __all__ = [
-    "broadcast", "broadcast_dims", "demand_same_layout", "dims_of", "equal_dims", "fields_of", "index_arg",
-    "normalize_axes", "normalize_axis", "product", "same_as", "same_dtype", "simplify", "tensor_arg", "values_of",
-]  # fmt: skip
+    "broadcast",
+    "broadcast_dims",
+    "demand_same_layout",
+    "dims_of",
+    "equal_dims",
+    "fields_of",
+    "index_arg",
+    "normalize_axes",
+    "normalize_axis",
+    "product",
+    "same_as",
+    "same_dtype",
+    "simplify",
+    "tensor_arg",
+    "values_of",
+]
 
 
 def tensor_arg(
@@ -83,8 +96,13 @@ def index_arg(op: str, arg: ir.Expr, name: str = "indices") -> ir.TensorType:
 def demand_same_layout(op: str, layout: str, out_layout: str | None, where: ir.Span | None) -> None:
     """Refuse an operator whose result has another layout than its operand, where the operator cannot do that."""
     if out_layout not in (None, layout):
-        raise InvalidArgument(f"{op}: the result has the layout of 'data'", expected=layout, found=out_layout,
-                              where=where, help="use layout_transform")  # fmt: skip
+        raise InvalidArgument(
+            f"{op}: the result has the layout of 'data'",
+            expected=layout,
+            found=out_layout,
+            where=where,
+            help="use layout_transform",
+        )
 
 
 def fields_of(op: str, name: str, arg: ir.Expr) -> tuple[ir.Expr, ...]:

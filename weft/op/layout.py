@@ -49,10 +49,15 @@ def _space_to_depth_ref(data: Any, block_size: int) -> Any:
 
 
 declare(
-    "space_to_depth", "data", {"block_size": _BLOCK}, infer=_space_to_depth_infer, lower=space_to_depth,
-    reference=_space_to_depth_ref, fusion=Fusion.INJECTIVE,
+    "space_to_depth",
+    "data",
+    {"block_size": _BLOCK},
+    infer=_space_to_depth_infer,
+    lower=space_to_depth,
+    reference=_space_to_depth_ref,
+    fusion=Fusion.INJECTIVE,
     doc="Move blocks of the two spatial axes of (n, c, h, w) into channels.",
-)  # fmt: skip
+)
 
 
 def _depth_to_space_infer(data: Expr, block_size: int, op: str = "depth_to_space") -> TensorType:
@@ -76,18 +81,26 @@ def _depth_to_space_ref(data: Any, block_size: int, mode: str) -> Any:
 
 
 declare(
-    "depth_to_space", "data", {"block_size": _BLOCK, "mode": word("DCR", "DCR", "CRD")},
-    infer=_depth_to_space_infer, lower=depth_to_space, reference=_depth_to_space_ref, fusion=Fusion.INJECTIVE,
+    "depth_to_space",
+    "data",
+    {"block_size": _BLOCK, "mode": word("DCR", "DCR", "CRD")},
+    infer=_depth_to_space_infer,
+    lower=depth_to_space,
+    reference=_depth_to_space_ref,
+    fusion=Fusion.INJECTIVE,
     doc="Move channels of (n, c, h, w) into blocks of the two spatial axes.",
-)  # fmt: skip
+)
 
 declare(
-    "nn.pixel_shuffle", "data", {"upscale_factor": _BLOCK},
+    "nn.pixel_shuffle",
+    "data",
+    {"upscale_factor": _BLOCK},
     infer=lambda data, upscale_factor: _depth_to_space_infer(data, upscale_factor, "nn.pixel_shuffle"),
     lower=lambda data, upscale_factor: depth_to_space(data, upscale_factor, "CRD"),
-    reference=lambda data, upscale_factor: _depth_to_space_ref(data, upscale_factor, "CRD"), fusion=Fusion.INJECTIVE,
+    reference=lambda data, upscale_factor: _depth_to_space_ref(data, upscale_factor, "CRD"),
+    fusion=Fusion.INJECTIVE,
     doc="Move channels of (n, c, h, w) into blocks of the two spatial axes, as PyTorch orders them.",
-)  # fmt: skip
+)
 
 
 def _meshgrid_infer(tensors: Expr, indexing: str) -> TupleType:
@@ -104,11 +117,15 @@ def _meshgrid_infer(tensors: Expr, indexing: str) -> TupleType:
 
 
 declare(
-    "meshgrid", "tensors:tensors", {"indexing": word("ij", "ij", "xy")}, infer=_meshgrid_infer, lower=meshgrid,
+    "meshgrid",
+    "tensors:tensors",
+    {"indexing": word("ij", "ij", "xy")},
+    infer=_meshgrid_infer,
+    lower=meshgrid,
     reference=lambda tensors, indexing: tuple(map(np.ascontiguousarray, np.meshgrid(*tensors, indexing=indexing))),
     fusion=Fusion.OPAQUE,
     doc="Vectors repeated over the grid that they span.",
-)  # fmt: skip
+)
 
 
 def _layout_infer(x: Expr, src_layout: str, dst_layout: str, index_map: Any, pad_value: Any) -> TensorType:
@@ -129,11 +146,19 @@ def _layout_infer(x: Expr, src_layout: str, dst_layout: str, index_map: Any, pad
 def _moved_type(ty: TensorType, index_map: Any, pad_value: Any, x: Expr) -> TensorType:
     rank = len(index_map.initial_indices)
     if ty.ndim not in (-1, rank):
-        raise InvalidArgument("layout_transform: the index map takes another number of indices", expected=str(ty.ndim),
-                              found=str(rank), where=x.span)  # fmt: skip
+        raise InvalidArgument(
+            "layout_transform: the index map takes another number of indices",
+            expected=str(ty.ndim),
+            found=str(rank),
+            where=x.span,
+        )
     if isinstance(pad_value, float) and ty.dtype and DataType(ty.dtype).is_integer:
-        raise DTypeMismatch("layout_transform: 'pad_value' has another type than 'x'", expected=str(ty.dtype),
-                            found=str(pad_value), where=x.span)  # fmt: skip
+        raise DTypeMismatch(
+            "layout_transform: 'pad_value' has another type than 'x'",
+            expected=str(ty.dtype),
+            found=str(pad_value),
+            where=x.span,
+        )
     dims = None
     if ty.shape is not None:
         dims = tuple(cast("int64", d) for d in index_map.map_shape(ty.shape))
@@ -183,14 +208,20 @@ def layout_reference(
 
 
 declare(
-    "layout_transform", "x",
+    "layout_transform",
+    "x",
     {
-        "src_layout": text("", _PATTERN, _SAYS), "dst_layout": text("", _PATTERN, _SAYS),
+        "src_layout": text("", _PATTERN, _SAYS),
+        "dst_layout": text("", _PATTERN, _SAYS),
         "index_map": Attribute(None, "a function of indices", _index_map, optional=True),
         "pad_value": number().or_none(),
-        "axis_separators": integers(), "input_axis_separators": integers(),
+        "axis_separators": integers(),
+        "input_axis_separators": integers(),
     },
-    infer=_layout_infer, lower=layout_transform, reference=layout_reference, fusion=Fusion.INJECTIVE,
+    infer=_layout_infer,
+    lower=layout_transform,
+    reference=layout_reference,
+    fusion=Fusion.INJECTIVE,
     doc="Bring a tensor from one named layout into another (``NCHW`` to ``NCHW16c``), whose blocks must divide their "
     "axes, or its elements where `index_map` says; then places that nothing goes to hold `pad_value` or 0.",
-)  # fmt: skip
+)

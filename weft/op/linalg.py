@@ -23,8 +23,11 @@ def _solve_infer(a: Expr, b: Expr) -> TupleType:
         shapes: tuple[Any, ...] = (right.shape, left.shape, None, None, None)
     else:
         batch, n, _ = left.shape
-        for what, found, expected in (("columns of 'a'", left.shape[2], n), ("the batch of 'b'", right.shape[0], batch),
-                                      ("rows of 'b'", right.shape[1], n)):  # fmt: skip
+        for what, found, expected in (
+            ("columns of 'a'", left.shape[2], n),
+            ("the batch of 'b'", right.shape[0], batch),
+            ("rows of 'b'", right.shape[1], n),
+        ):
             demand_equal(f"{name}: {what}", found, expected, a.span)
         shapes = (right.shape, left.shape, (batch, n), (batch,), (batch,))
     dtypes = (*[left.dtype] * 4, "int32")
@@ -56,9 +59,15 @@ def _solve_ref(a: Any, b: Any, refusal: str) -> Any:
 
 
 declare(
-    "linalg.solve", "a b", {"refusal": text("")}, infer=_solve_infer, lower=solve, reference=_solve_ref,
-    fusion=Fusion.OPAQUE, rtol=1e-4,
+    "linalg.solve",
+    "a b",
+    {"refusal": text("")},
+    infer=_solve_infer,
+    lower=solve,
+    reference=_solve_ref,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="Solve ``a @ x == b`` for a stack of square matrices by elimination: `x`, the triangular matrix, its diagonal, "
     "the sign of the order of rows, and which element of the diagonal is the first zero, from 1, or 0. With a "
     "`refusal`, which the program says, a singular matrix stops it.",
-)  # fmt: skip
+)

@@ -72,11 +72,14 @@ def _reshape_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
 
 
 declare(
-    "reshape", "x shape:shape", infer=_reshape_infer,
+    "reshape",
+    "x shape:shape",
+    infer=_reshape_infer,
     lower=lambda x, shape: manipulate.view(x, _reshape_dims(ir.TensorType(x.shape, x.dtype, x.ndim), tuple(shape))),
-    reference=lambda x, shape: np.reshape(x, [int(d) for d in shape]), fusion=Fusion.INJECTIVE,
+    reference=lambda x, shape: np.reshape(x, [int(d) for d in shape]),
+    fusion=Fusion.INJECTIVE,
     doc="The same elements in row-major order under another shape; one dimension may be -1.",
-)  # fmt: skip
+)
 
 
 def _flatten_infer(x: ir.Expr) -> ir.TensorType:
@@ -85,10 +88,14 @@ def _flatten_infer(x: ir.Expr) -> ir.TensorType:
 
 
 declare(
-    "flatten", "x", infer=_flatten_infer, lower=lambda x: manipulate.view(x, (infer.product(x.shape),)),
-    reference=lambda x: x.reshape(-1), fusion=Fusion.INJECTIVE,
+    "flatten",
+    "x",
+    infer=_flatten_infer,
+    lower=lambda x: manipulate.view(x, (infer.product(x.shape),)),
+    reference=lambda x: x.reshape(-1),
+    fusion=Fusion.INJECTIVE,
     doc="All elements in one dimension.",
-)  # fmt: skip
+)
 
 
 def _batch_flatten_infer(x: ir.Expr) -> ir.TensorType:
@@ -103,12 +110,15 @@ def _batch_flatten_decompose(x: ir.Expr) -> ir.Expr | None:
 
 
 declare(
-    "nn.batch_flatten", "x", infer=_batch_flatten_infer,
+    "nn.batch_flatten",
+    "x",
+    infer=_batch_flatten_infer,
     lower=lambda x: manipulate.view(x, (x.shape[0], infer.product(x.shape[1:]))),
     decompose=_batch_flatten_decompose,
-    reference=lambda x: x.reshape(x.shape[0], math.prod(x.shape[1:])), fusion=Fusion.INJECTIVE,
+    reference=lambda x: x.reshape(x.shape[0], math.prod(x.shape[1:])),
+    fusion=Fusion.INJECTIVE,
     doc="All dimensions but the first in one.",
-)  # fmt: skip
+)
 
 
 def _permute_infer(x: ir.Expr, axes: Any) -> ir.TensorType:
@@ -120,10 +130,15 @@ def _permute_infer(x: ir.Expr, axes: Any) -> ir.TensorType:
 
 
 declare(
-    "permute_dims", "x", {"axes": axes(ordered=True)}, infer=_permute_infer, lower=manipulate.transpose,
-    reference=lambda x, axes: np.ascontiguousarray(np.transpose(x, axes)), fusion=Fusion.INJECTIVE,
+    "permute_dims",
+    "x",
+    {"axes": axes(ordered=True)},
+    infer=_permute_infer,
+    lower=manipulate.transpose,
+    reference=lambda x, axes: np.ascontiguousarray(np.transpose(x, axes)),
+    fusion=Fusion.INJECTIVE,
     doc="Reorder dimensions; reversed when `axes` is None.",
-)  # fmt: skip
+)
 
 
 def _expand_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
@@ -137,11 +152,15 @@ def _expand_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
 
 
 declare(
-    "expand_dims", "x", {"axis": integers((0,))}, infer=_expand_infer,
+    "expand_dims",
+    "x",
+    {"axis": integers((0,))},
+    infer=_expand_infer,
     lower=manipulate.expand_dims,
-    reference=np.expand_dims, fusion=Fusion.INJECTIVE,
+    reference=np.expand_dims,
+    fusion=Fusion.INJECTIVE,
     doc="Insert dimensions of extent 1.",
-)  # fmt: skip
+)
 
 
 def _squeeze_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
@@ -161,12 +180,15 @@ def _squeeze_infer(x: ir.Expr, axis: Any) -> ir.TensorType:
 
 
 declare(
-    "squeeze", "x", {"axis": axes()}, infer=_squeeze_infer,
+    "squeeze",
+    "x",
+    {"axis": axes()},
+    infer=_squeeze_infer,
     lower=manipulate.squeeze,
     reference=np.squeeze,
     fusion=Fusion.INJECTIVE,
     doc="Drop dimensions of extent 1.",
-)  # fmt: skip
+)
 
 
 # --- joining and splitting --------------------------------------------------------------------------------------------
@@ -215,10 +237,16 @@ def _concat_infer(tensors: ir.Expr, axis: int | None) -> ir.TensorType:
 
 
 declare(
-    "concat", "tensors:tensors", {"axis": axis(0).or_none(0)}, infer=_concat_infer, lower=manipulate.concatenate,
-    reference=np.concatenate, fusion=Fusion.INJECTIVE, layout=Layout.AXES,
+    "concat",
+    "tensors:tensors",
+    {"axis": axis(0).or_none(0)},
+    infer=_concat_infer,
+    lower=manipulate.concatenate,
+    reference=np.concatenate,
+    fusion=Fusion.INJECTIVE,
+    layout=Layout.AXES,
     doc="Join along an axis, the only one where none is named.",
-)  # fmt: skip
+)
 
 
 def _sections(value: Any) -> Any:
@@ -253,10 +281,16 @@ def _split_ref(x: Any, indices_or_sections: Any, axis: int) -> Any:
 
 
 declare(
-    "split", "x", {"indices_or_sections": _SECTIONS, "axis": axis(0)}, infer=_split_infer, lower=manipulate.split,
-    reference=_split_ref, fusion=Fusion.OPAQUE, layout=Layout.AXES,
+    "split",
+    "x",
+    {"indices_or_sections": _SECTIONS, "axis": axis(0)},
+    infer=_split_infer,
+    lower=manipulate.split,
+    reference=_split_ref,
+    fusion=Fusion.OPAQUE,
+    layout=Layout.AXES,
     doc="Cut along an axis into equal parts, or at indices.",
-)  # fmt: skip
+)
 
 
 def _stack_infer(tensors: ir.Expr, axis: int) -> ir.TensorType:
@@ -270,10 +304,15 @@ def _stack_infer(tensors: ir.Expr, axis: int) -> ir.TensorType:
 
 
 declare(
-    "stack", "tensors:tensors", {"axis": integer(0)}, infer=_stack_infer, lower=manipulate.stack,
-    reference=np.stack, fusion=Fusion.INJECTIVE,
+    "stack",
+    "tensors:tensors",
+    {"axis": integer(0)},
+    infer=_stack_infer,
+    lower=manipulate.stack,
+    reference=np.stack,
+    fusion=Fusion.INJECTIVE,
     doc="Join along a new axis.",
-)  # fmt: skip
+)
 
 
 # --- repeating --------------------------------------------------------------------------------------------------------
@@ -301,11 +340,14 @@ def _broadcast_to_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
 
 
 declare(
-    "broadcast_to", "x shape:shape", infer=_broadcast_to_infer, lower=lambda x, shape: broadcast_to(x, shape),
+    "broadcast_to",
+    "x shape:shape",
+    infer=_broadcast_to_infer,
+    lower=lambda x, shape: broadcast_to(x, shape),
     reference=lambda x, shape: np.ascontiguousarray(np.broadcast_to(x, [int(d) for d in shape])),
     fusion=Fusion.BROADCAST,
     doc="Repeat along dimensions of extent 1.",
-)  # fmt: skip
+)
 
 
 def _tile_infer(x: ir.Expr, repeats: Any) -> ir.TensorType:
@@ -334,11 +376,16 @@ def _tile_decompose(x: ir.Expr, repeats: Any) -> ir.Expr | None:
 
 
 declare(
-    "tile", "x", {"repeats": integers((1,), symbolic=True)}, infer=_tile_infer, lower=manipulate.tile,
-    decompose=_tile_decompose, reference=lambda x, repeats: np.tile(x, repeats),
+    "tile",
+    "x",
+    {"repeats": integers((1,), symbolic=True)},
+    infer=_tile_infer,
+    lower=manipulate.tile,
+    decompose=_tile_decompose,
+    reference=lambda x, repeats: np.tile(x, repeats),
     fusion=Fusion.OPAQUE,
     doc="Repeat the whole tensor along each axis.",
-)  # fmt: skip
+)
 
 
 def _repeat_infer(x: ir.Expr, repeats: Any, axis: int | None) -> ir.TensorType:
@@ -355,14 +402,24 @@ def _repeat_infer(x: ir.Expr, repeats: Any, axis: int | None) -> ir.TensorType:
 
 
 declare(
-    "repeat", "x", {"repeats": integer(1, symbolic=True), "axis": axis(None)}, infer=_repeat_infer,
-    lower=manipulate.repeat, reference=lambda x, repeats, axis: np.repeat(x, repeats, axis), fusion=Fusion.OPAQUE,
+    "repeat",
+    "x",
+    {"repeats": integer(1, symbolic=True), "axis": axis(None)},
+    infer=_repeat_infer,
+    lower=manipulate.repeat,
+    reference=lambda x, repeats, axis: np.repeat(x, repeats, axis),
+    fusion=Fusion.OPAQUE,
     doc="Repeat each element along an axis.",
-)  # fmt: skip
+)
 
 
 declare(
-    "flip", "x", {"axis": axis(0)}, infer=infer.same_as("flip"), lower=manipulate.flip,
-    reference=lambda x, axis: np.ascontiguousarray(np.flip(x, axis)), fusion=Fusion.INJECTIVE,
+    "flip",
+    "x",
+    {"axis": axis(0)},
+    infer=infer.same_as("flip"),
+    lower=manipulate.flip,
+    reference=lambda x, axis: np.ascontiguousarray(np.flip(x, axis)),
+    fusion=Fusion.INJECTIVE,
     doc="Reverse along an axis.",
-)  # fmt: skip
+)

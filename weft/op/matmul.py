@@ -51,10 +51,16 @@ def _matmul_ref(a: Any, b: Any, out_dtype: str) -> Any:
 
 
 declare(
-    "matmul", "x1 x2", {"out_dtype": dtype()}, infer=_matmul_infer, lower=matmul, reference=_matmul_ref,
-    fusion=Fusion.ANCHOR, rtol=1e-4,
+    "matmul",
+    "x1 x2",
+    {"out_dtype": dtype()},
+    infer=_matmul_infer,
+    lower=matmul,
+    reference=_matmul_ref,
+    fusion=Fusion.ANCHOR,
+    rtol=1e-4,
     doc="Matrix product with NumPy's rules for ranks and batches.",
-)  # fmt: skip
+)
 
 
 def _linear_infer(x: Expr, weight: Expr, bias: Expr | None = None, *, out_dtype: str) -> TensorType:
@@ -75,10 +81,16 @@ def _linear_ref(x: Any, weight: Any, bias: Any = None, *, out_dtype: str) -> Any
 
 
 declare(
-    "linear", "x weight bias?", {"out_dtype": dtype()}, infer=_linear_infer, lower=linear, reference=_linear_ref,
-    fusion=Fusion.ANCHOR, rtol=1e-4,
+    "linear",
+    "x weight bias?",
+    {"out_dtype": dtype()},
+    infer=_linear_infer,
+    lower=linear,
+    reference=_linear_ref,
+    fusion=Fusion.ANCHOR,
+    rtol=1e-4,
     doc="``x @ weight.T + bias``, with weight (outputs, inputs).",
-)  # fmt: skip
+)
 
 
 def _outer_infer(x1: Expr, x2: Expr) -> TensorType:
@@ -88,11 +100,14 @@ def _outer_infer(x1: Expr, x2: Expr) -> TensorType:
 
 
 declare(
-    "outer", "x1 x2", infer=_outer_infer,
+    "outer",
+    "x1 x2",
+    infer=_outer_infer,
     lower=lambda x1, x2: te.compute((*x1.shape, *x2.shape), lambda i, j: x1(i) * x2(j), name="T_outer"),
-    reference=np.outer, fusion=Fusion.BROADCAST,
+    reference=np.outer,
+    fusion=Fusion.BROADCAST,
     doc="All products of the elements of two vectors.",
-)  # fmt: skip
+)
 
 
 def _packed_infer(x: Expr, w: Expr, n: int, group: int, out_dtype: str) -> TensorType:
@@ -121,19 +136,27 @@ def _packed_ref(x: Any, w: Any, n: int, group: int, out_dtype: str) -> Any:
 
 
 declare(
-    "nn.matmul_packed", "x w", {"n": integer(0, at_least=0), "group": integer(1, at_least=1), "out_dtype": dtype()},
-    infer=_packed_infer, lower=matmul_packed, reference=_packed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    "nn.matmul_packed",
+    "x w",
+    {"n": integer(0, at_least=0), "group": integer(1, at_least=1), "out_dtype": dtype()},
+    infer=_packed_infer,
+    lower=matmul_packed,
+    reference=_packed_ref,
+    fusion=Fusion.ANCHOR,
+    rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with ``w`` in panels: (at least ceil(n / panel), ceil(k / group), panel * group), "
     "padded with zeros, also by more groups; `group` neighbouring rows of a column lie together.",
-)  # fmt: skip
+)
 
 
 def _compressed_infer(x: Expr, w: Expr, base: Expr, rows: Expr, lanes: Expr, values: Expr, n: int) -> TensorType:
     a = tensor_arg("nn.matmul_compressed", "x", x, min_ndim=1)
     words = tensor_arg("nn.matmul_compressed", "w", w, ndim=4).shape
     bases = tensor_arg("nn.matmul_compressed", "base", base, ndim=2).shape
-    entries = [tensor_arg("nn.matmul_compressed", name, value, ndim=2).shape for name, value in
-               (("rows", rows), ("lanes", lanes), ("values", values))]  # fmt: skip
+    entries = [
+        tensor_arg("nn.matmul_compressed", name, value, ndim=2).shape
+        for name, value in (("rows", rows), ("lanes", lanes), ("values", values))
+    ]
     if a.shape is not None and words is not None:
         panels, groups, parts, panel = words
         demand_equal("nn.matmul_compressed: columns of 'x'", a.shape[-1], groups * int64(GROUP), x.span)
@@ -164,11 +187,17 @@ def _compressed_ref(x: Any, w: Any, base: Any, rows: Any, lanes: Any, values: An
 
 
 declare(
-    "nn.matmul_compressed", "x w base rows lanes values", {"n": integer(0, at_least=0)}, infer=_compressed_infer,
-    lower=matmul_compressed, reference=_compressed_ref, fusion=Fusion.ANCHOR, rtol=1e-4,
+    "nn.matmul_compressed",
+    "x w base rows lanes values",
+    {"n": integer(0, at_least=0)},
+    infer=_compressed_infer,
+    lower=matmul_compressed,
+    reference=_compressed_ref,
+    fusion=Fusion.ANCHOR,
+    rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with float32 weights in 28 bits: words (panels, k / 8, 7, panel), the exponent of "
     "each column in place (panels, panel), and rows, lanes and values (panels, entries) of weights too small for that.",
-)  # fmt: skip
+)
 
 
 def _einsum_infer(operands: Expr, subscripts: str) -> TensorType:
@@ -191,7 +220,13 @@ def _einsum_ref(operands: Any, subscripts: str) -> Any:
 
 
 declare(
-    "einsum", "operands:tensors", {"subscripts": text("")}, infer=_einsum_infer, lower=einsum,
+    "einsum",
+    "operands:tensors",
+    {"subscripts": text("")},
+    infer=_einsum_infer,
+    lower=einsum,
     reference=_einsum_ref,
-    fusion=Fusion.ANCHOR, rtol=1e-4, doc="Einstein summation.",
-)  # fmt: skip
+    fusion=Fusion.ANCHOR,
+    rtol=1e-4,
+    doc="Einstein summation.",
+)

@@ -42,7 +42,12 @@ def _ref(prob: Any, uniform_sample: Any, sample_indices: Any = None, *, dtype: s
 
 
 declare(
-    _NAME, "prob uniform_sample sample_indices?", {"dtype": dtype("int64")}, infer=_infer,
-    lower=multinomial_from_uniform, reference=_ref, fusion=Fusion.OPAQUE,
+    _NAME,
+    "prob uniform_sample sample_indices?",
+    {"dtype": dtype("int64")},
+    infer=_infer,
+    lower=multinomial_from_uniform,
+    reference=_ref,
+    fusion=Fusion.OPAQUE,
     doc="The first index at which the probabilities of a row add up to more than a sample.",
-)  # fmt: skip
+)

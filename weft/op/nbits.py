@@ -27,8 +27,12 @@ def _dequantize_infer(data: Expr, scale: Expr, zero_point: Expr, axis: int, grou
         dims = tuple(ceildiv(d, int64(int(group))) if i == along else d for i, d in enumerate(ty.shape))
         for label, p in zip(("scale", "zero_point"), parameters, strict=True):
             if p.shape is not None and len(p.shape) != len(dims):
-                raise ShapeMismatch(f"{name}: '{label}' has a wrong rank", expected=f"{len(dims)} dimensions",
-                                    found=str(p), where=data.span)  # fmt: skip
+                raise ShapeMismatch(
+                    f"{name}: '{label}' has a wrong rank",
+                    expected=f"{len(dims)} dimensions",
+                    found=str(p),
+                    where=data.span,
+                )
             demand_same_shape(f"{name}: '{label}'", p.shape, dims, data.span)
     return TensorType(ty.shape, out_dtype, ty.ndim)
 
@@ -41,13 +45,16 @@ def _dequantize_ref(data: Any, scale: Any, zero_point: Any, axis: int, group: in
 
 
 declare(
-    "dequantize_groups", "data scale zero_point",
-    {"axis": axis(0), "group": _GROUP, "out_dtype": dtype("float32"),
-     "rows": _ROWS},
-    infer=_dequantize_infer, lower=nbits.dequantize_groups, reference=_dequantize_ref, fusion=Fusion.INJECTIVE,
+    "dequantize_groups",
+    "data scale zero_point",
+    {"axis": axis(0), "group": _GROUP, "out_dtype": dtype("float32"), "rows": _ROWS},
+    infer=_dequantize_infer,
+    lower=nbits.dequantize_groups,
+    reference=_dequantize_ref,
+    fusion=Fusion.INJECTIVE,
     doc="``(data - zero_point) * scale`` with a scale and a zero point for each `group` elements along `axis`. "
     "`rows` says what rows that are multiplied by the result may be rounded to.",
-)  # fmt: skip
+)
 
 
 def _quantize_infer(x: Expr, group: int) -> Any:
@@ -75,11 +82,15 @@ def _quantize_ref(x: Any, group: int) -> Any:
 
 
 declare(
-    "nn.quantize_groups", "x", {"group": _GROUP}, infer=_quantize_infer, lower=nbits.quantize_groups,
+    "nn.quantize_groups",
+    "x",
+    {"group": _GROUP},
+    infer=_quantize_infer,
+    lower=nbits.quantize_groups,
     reference=_quantize_ref,
     doc="Rows (..., k) as int8 in groups along the last axis, which is filled up with zeros: (..., groups * group), "
     "the groups' scales and the sums of their integers, (..., groups) each.",
-)  # fmt: skip
+)
 
 
 def _panels_infer(
@@ -88,8 +99,11 @@ def _panels_infer(
     """Check weights in panels, and rows (..., k) that they multiply."""
     words, steps = tensor_arg(name, "w", w, ndim=3), int(group) // nbits.rows_per_word(int(bits))
     if words.dtype != "int32" or int(bits) not in (2, 4, 8) or int(group) % 16:
-        raise DTypeMismatch(f"{name}: weights are words of int32 with 2, 4 or 8 bits each, in groups of whole words",
-                            found=f"{words.dtype}, {bits} bits, groups of {group}", where=w.span)  # fmt: skip
+        raise DTypeMismatch(
+            f"{name}: weights are words of int32 with 2, 4 or 8 bits each, in groups of whole words",
+            found=f"{words.dtype}, {bits} bits, groups of {group}",
+            where=w.span,
+        )
     if words.shape is None:
         return
     panels, rows, panel = words.shape
@@ -99,8 +113,9 @@ def _panels_infer(
         demand_same_shape(f"{name}: '{label}'", shape, (panels, ceildiv(rows, int64(steps)), panel), w.span)
     demand_at_least(f"{name}: columns of 'w'", panels * panel, int(n), w.span)
     if (as_int(panel) or 0) % 16:
-        raise ShapeMismatch(f"{name}: a panel has a wrong width", expected="a constant multiple of 16",
-                            found=str(panel), where=w.span)  # fmt: skip
+        raise ShapeMismatch(
+            f"{name}: a panel has a wrong width", expected="a constant multiple of 16", found=str(panel), where=w.span
+        )
     if x.shape is not None:
         groups = ceildiv(x.shape[-1], int64(int(group)))
         demand_equal(f"{name}: rows of 'w'", rows, groups * int64(steps), w.span)
@@ -128,9 +143,8 @@ def _packed_infer(
 
 
 def _packed_ref(
-    x: Any, w: Any, scale: Any, offset: Any = None, *,
-    n: int, bits: int, group: int, rows: str, dot: int, tiles: bool,
-) -> Any:  # fmt: skip
+    x: Any, w: Any, scale: Any, offset: Any = None, *, n: int, bits: int, group: int, rows: str, dot: int, tiles: bool
+) -> Any:
     """Products of rows as they are, or as bytes."""
     if rows == "int8" and not (tiles and math.prod(x.shape[:-1]) >= nbits.MANY_ROWS):
         q, x_scale, x_sum = _quantize_ref(x, group)
@@ -142,20 +156,33 @@ def _packed_ref(
 
 
 declare(
-    "nn.matmul_nbits_packed", "x w scale offset?",
+    "nn.matmul_nbits_packed",
+    "x w scale offset?",
     {**_PANELS, "rows": _ROWS, "dot": integer(0, at_least=0), "tiles": flag(False)},
-    infer=_packed_infer, lower=nbits.matmul_nbits_packed, reference=_packed_ref, rtol=1e-4,
+    infer=_packed_infer,
+    lower=nbits.matmul_nbits_packed,
+    reference=_packed_ref,
+    rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with weights of `bits` bits, ``(q - half) * scale + offset``: words (panels, rows, "
     "panel) int32, scales and offsets (panels, groups, panel) for each `group` weights of a column. With `rows` int8 "
     "few are rounded to bytes in these groups (`dot`: lanes of the machine's dot products of bytes, or 0), and 32 and "
     "more to bfloat16 where there are matrix `tiles`.",
-)  # fmt: skip
+)
 
 
 def _dot_infer(
-    x: Expr, x_scale: Expr, x_sum: Expr, w: Expr, scale: Expr, offset: Expr | None = None, *,
-    n: int, bits: int, group: int, out_dtype: str,
-) -> Any:  # fmt: skip
+    x: Expr,
+    x_scale: Expr,
+    x_sum: Expr,
+    w: Expr,
+    scale: Expr,
+    offset: Expr | None = None,
+    *,
+    n: int,
+    bits: int,
+    group: int,
+    out_dtype: str,
+) -> Any:
     name = "nn.matmul_nbits_dot"
     ty = tensor_arg(name, "x", x, kind="integer", min_ndim=1)
     _panels_infer(name, ty, w, scale, offset, n, bits, group)
@@ -171,9 +198,19 @@ def _dot_infer(
 
 
 def _dot_ref(
-    x: Any, x_scale: Any, x_sum: Any, w: Any, scale: Any, offset: Any = None, *,
-    n: int, bits: int, group: int, dot: int, out_dtype: str,
-) -> Any:  # fmt: skip
+    x: Any,
+    x_scale: Any,
+    x_sum: Any,
+    w: Any,
+    scale: Any,
+    offset: Any = None,
+    *,
+    n: int,
+    bits: int,
+    group: int,
+    dot: int,
+    out_dtype: str,
+) -> Any:
     """Products as they are computed: bytes of weights without a sign, their half taken off by the rows' sums."""
     ones, half = np.ones_like(scale), 0 if bits == 8 and not dot else 1 << (bits - 1)
     parts = x.reshape(*x.shape[:-1], x.shape[-1] // group, group).astype(np.int64)
@@ -186,9 +223,13 @@ def _dot_ref(
 
 
 declare(
-    "nn.matmul_nbits_dot", "x x_scale x_sum w scale offset?",
+    "nn.matmul_nbits_dot",
+    "x x_scale x_sum w scale offset?",
     {**_PANELS, "dot": integer(0, at_least=0), "out_dtype": dtype("float32")},
-    infer=_dot_infer, lower=nbits.matmul_nbits_dot, reference=_dot_ref, rtol=1e-4,
+    infer=_dot_infer,
+    lower=nbits.matmul_nbits_dot,
+    reference=_dot_ref,
+    rtol=1e-4,
     doc="A product of rows from ``nn.quantize_groups`` with weights as ``nn.matmul_nbits_packed`` has them, in "
     "integers for each group; `dot` is the number of lanes of the machine's dot products of bytes, or 0.",
-)  # fmt: skip
+)

@@ -51,7 +51,12 @@ def _ref(boxes: Any, scores: Any, order: Any, limit: Any, overlap: Any, least: A
 
 
 declare(
-    _NAME, "boxes scores order limit overlap least", {"center": flag(False)}, infer=_infer, lower=suppressed,
-    reference=_ref, fusion=Fusion.OPAQUE,
+    _NAME,
+    "boxes scores order limit overlap least",
+    {"center": flag(False)},
+    infer=_infer,
+    lower=suppressed,
+    reference=_ref,
+    fusion=Fusion.OPAQUE,
     doc="The boxes of each class that overlap none with a greater score too much, in order, then -1.",
-)  # fmt: skip
+)

@@ -61,19 +61,32 @@ def _softmax_ref(x: Any, axis: int) -> Any:
 
 
 declare(
-    "nn.softmax", "data", {"axis": axis(-1)}, infer=_along("nn.softmax"), lower=softmax, reference=_softmax_ref,
-    fusion=Fusion.REDUCTION, layout=Layout.AXES,
+    "nn.softmax",
+    "data",
+    {"axis": axis(-1)},
+    infer=_along("nn.softmax"),
+    lower=softmax,
+    reference=_softmax_ref,
+    fusion=Fusion.REDUCTION,
+    layout=Layout.AXES,
     doc="``exp(x) / sum(exp(x))`` along an axis.",
-)  # fmt: skip
+)
 
 
 declare(
-    "nn.log_softmax", "data", {"axis": axis(-1)}, infer=_along("nn.log_softmax"), lower=log_softmax,
+    "nn.log_softmax",
+    "data",
+    {"axis": axis(-1)},
+    infer=_along("nn.log_softmax"),
+    lower=log_softmax,
     reference=lambda x, axis: (lambda y: (y - np.log(np.exp(y).sum(axis, keepdims=True))).astype(x.dtype))(
         x.astype(np.float64) - x.astype(np.float64).max(axis, keepdims=True, initial=-np.inf)
     ),
-    fusion=Fusion.REDUCTION, rtol=1e-4, layout=Layout.AXES, doc="The logarithm of softmax.",
-)  # fmt: skip
+    fusion=Fusion.REDUCTION,
+    rtol=1e-4,
+    layout=Layout.AXES,
+    doc="The logarithm of softmax.",
+)
 
 
 def _layer_norm_ref(
@@ -90,23 +103,33 @@ def _layer_norm_ref(
 _AFFINE = {"center": flag(True), "scale": flag(True)}
 
 declare(
-    "nn.layer_norm", "data gamma beta?", {"axes": axes((-1,)), "epsilon": number(1e-5), **_AFFINE},
-    infer=_scaled("nn.layer_norm", "gamma", "beta", axes=(-1,)), lower=layer_norm, reference=_layer_norm_ref,
-    fusion=Fusion.REDUCTION, rtol=1e-4,
+    "nn.layer_norm",
+    "data gamma beta?",
+    {"axes": axes((-1,)), "epsilon": number(1e-5), **_AFFINE},
+    infer=_scaled("nn.layer_norm", "gamma", "beta", axes=(-1,)),
+    lower=layer_norm,
+    reference=_layer_norm_ref,
+    fusion=Fusion.REDUCTION,
+    rtol=1e-4,
     doc="Normalise over trailing axes, then scale and shift.",
-)  # fmt: skip
+)
 
 
 declare(
-    "nn.rms_norm", "data weight", {"axes": axes((-1,)), "epsilon": number(1e-5)},
-    infer=_scaled("nn.rms_norm", "weight", axes=(-1,)), lower=rms_norm,
+    "nn.rms_norm",
+    "data weight",
+    {"axes": axes((-1,)), "epsilon": number(1e-5)},
+    infer=_scaled("nn.rms_norm", "weight", axes=(-1,)),
+    lower=rms_norm,
     reference=lambda x, weight, axes, epsilon: (
         x
         / np.sqrt(np.mean(x.astype(np.float64) ** 2, normalize_axes("rms_norm", axes, x.ndim), keepdims=True) + epsilon)
         * weight.reshape([n if d in normalize_axes("rms_norm", axes, x.ndim) else 1 for d, n in enumerate(x.shape)])
     ).astype(x.dtype),
-    fusion=Fusion.REDUCTION, rtol=1e-4, doc="Divide by the root of the mean square over trailing axes, then scale.",
-)  # fmt: skip
+    fusion=Fusion.REDUCTION,
+    rtol=1e-4,
+    doc="Divide by the root of the mean square over trailing axes, then scale.",
+)
 
 
 def _instance_norm_ref(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
@@ -116,17 +139,29 @@ def _instance_norm_ref(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
 
 
 declare(
-    "nn.instance_norm", "data gamma beta", {"epsilon": number(1e-5)},
+    "nn.instance_norm",
+    "data gamma beta",
+    {"epsilon": number(1e-5)},
     infer=_scaled("nn.instance_norm", "gamma", "beta"),
-    lower=instance_norm, reference=_instance_norm_ref, fusion=Fusion.REDUCTION, rtol=1e-4,
+    lower=instance_norm,
+    reference=_instance_norm_ref,
+    fusion=Fusion.REDUCTION,
+    rtol=1e-4,
     doc="Normalise each channel of each sample over its spatial axes.",
-)  # fmt: skip
+)
 
 
 def _group_norm_ref(
-    x: Any, gamma: Any, beta: Any, num_groups: int, channel_axis: int, axes: Any, epsilon: float, center: bool,
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    num_groups: int,
+    channel_axis: int,
+    axes: Any,
+    epsilon: float,
+    center: bool,
     scale: bool,
-) -> Any:  # fmt: skip
+) -> Any:
     c = channel_axis % x.ndim
     y = np.moveaxis(x.astype(np.float64), c, 1)
     over = (
@@ -148,12 +183,16 @@ def _after_split(axes: Any, channel: int) -> tuple[int, ...]:
 
 
 declare(
-    "nn.group_norm", "data gamma beta",
+    "nn.group_norm",
+    "data gamma beta",
     {"num_groups": integer(1, at_least=1), "channel_axis": axis(1), "axes": axes(), "epsilon": number(1e-5), **_AFFINE},
-    infer=_scaled("nn.group_norm", "gamma", "beta"), lower=group_norm, reference=_group_norm_ref,
-    fusion=Fusion.REDUCTION, rtol=1e-4,
+    infer=_scaled("nn.group_norm", "gamma", "beta"),
+    lower=group_norm,
+    reference=_group_norm_ref,
+    fusion=Fusion.REDUCTION,
+    rtol=1e-4,
     doc="Normalise groups of channels over channels and space.",
-)  # fmt: skip
+)
 
 
 # --- batch norm -------------------------------------------------------------------------------------------------------
@@ -184,11 +223,16 @@ def _batch_norm_ref(
 
 
 declare(
-    "nn.batch_norm", "data gamma beta moving_mean moving_var",
+    "nn.batch_norm",
+    "data gamma beta moving_mean moving_var",
     {"axis": axis(1), "epsilon": number(1e-5), **_AFFINE, "momentum": number(0.1), "training": flag(False)},
-    infer=_batch_norm_infer, lower=batch_norm, reference=_batch_norm_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    infer=_batch_norm_infer,
+    lower=batch_norm,
+    reference=_batch_norm_ref,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="Batch normalisation with given statistics; returns (output, mean, variance).",
-)  # fmt: skip
+)
 
 
 def _lrn_ref(x: Any, size: int, axis: int, bias: float, alpha: float, beta: float) -> Any:
@@ -204,10 +248,13 @@ def _lrn_ref(x: Any, size: int, axis: int, bias: float, alpha: float, beta: floa
 
 
 declare(
-    "nn.lrn", "data",
-    {"size": integer(5, at_least=1), "axis": axis(1), "bias": number(1.0), "alpha": number(1e-4),
-     "beta": number(0.75)},
-    infer=_along("nn.lrn"), lower=lrn, reference=_lrn_ref,
-    fusion=Fusion.OPAQUE, rtol=1e-4,
+    "nn.lrn",
+    "data",
+    {"size": integer(5, at_least=1), "axis": axis(1), "bias": number(1.0), "alpha": number(1e-4), "beta": number(0.75)},
+    infer=_along("nn.lrn"),
+    lower=lrn,
+    reference=_lrn_ref,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="Local response normalisation across channels.",
-)  # fmt: skip
+)

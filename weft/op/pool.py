@@ -22,15 +22,20 @@ from weft.topi.shape import simplify
 def _windows_of(rank: int | None) -> dict[str, Attribute]:
     """The attributes of windows; where the rank is None, the data decides it."""
     return {
-        "pool_size": sizes(1, rank), "strides": sizes(1, rank), "padding": padding(rank), "dilation": sizes(1, rank),
+        "pool_size": sizes(1, rank),
+        "strides": sizes(1, rank),
+        "padding": padding(rank),
+        "dilation": sizes(1, rank),
         "ceil_mode": flag(False),
-    }  # fmt: skip
+    }
 
 
 def _layouts(rank: int) -> dict[str, Attribute]:
     plain = "NC" + "DHW"[3 - rank :]
-    return {"layout": in_any_order(data_layout(rank), plain),
-            "out_layout": in_any_order(data_layout(rank, optional=True), plain)}  # fmt: skip
+    return {
+        "layout": in_any_order(data_layout(rank), plain),
+        "out_layout": in_any_order(data_layout(rank, optional=True), plain),
+    }
 
 
 def _known(name: str, rank: int) -> Layouts:
@@ -44,9 +49,15 @@ def _known(name: str, rank: int) -> Layouts:
 
 def _infer(rank: int, op: str) -> Any:
     def infer(
-        data: Expr, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, layout: str,
+        data: Expr,
+        pool_size: Any,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        layout: str,
         out_layout: str | None,
-    ) -> TensorType:  # fmt: skip
+    ) -> TensorType:
         ty = tensor_arg(op, "data", data, ndim=rank + 2)
         if ty.shape is None:
             return TensorType(None, ty.dtype, rank + 2)
@@ -84,9 +95,15 @@ def _windows(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mod
 
 def _reference(rank: int, kind: str) -> Any:
     def reference(
-        x: Any, pool_size: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool, count_include_pad: bool,
+        x: Any,
+        pool_size: Any,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        ceil_mode: bool,
+        count_include_pad: bool,
         layout: str,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         last = layout.endswith("C")
         k, s, d, b, a = pooling.window(rank, pool_size, strides, dilation, padding)
         y = np.moveaxis(x, -1, 1) if last else x
@@ -112,13 +129,17 @@ def _reference(rank: int, kind: str) -> Any:
 for _rank in (1, 2, 3):
     for _kind in ("max", "avg"):
         declare(
-            f"nn.{_kind}_pool{_rank}d", "data",
+            f"nn.{_kind}_pool{_rank}d",
+            "data",
             {**_windows_of(_rank), "count_include_pad": flag(False), **_layouts(_rank)},
             **_known(f"nn.{_kind}_pool{_rank}d", _rank).declared(
-                _infer(_rank, f"nn.{_kind}_pool{_rank}d"), partial(pooling.pool, _kind), _reference(_rank, _kind)),
-            fusion=Fusion.ANCHOR, rtol=1e-4, layout=Layout.NAMED,
+                _infer(_rank, f"nn.{_kind}_pool{_rank}d"), partial(pooling.pool, _kind), _reference(_rank, _kind)
+            ),
+            fusion=Fusion.ANCHOR,
+            rtol=1e-4,
+            layout=Layout.NAMED,
             doc=f"{_kind} pooling over {_rank}-D windows.",
-        )  # fmt: skip
+        )
 
 
 def _output_size(rank: int) -> Attribute:
@@ -167,14 +188,19 @@ def _adaptive_ref(kind: str) -> Any:
 for _rank in (1, 2, 3):
     for _kind in ("max", "avg"):
         declare(
-            f"nn.adaptive_{_kind}_pool{_rank}d", "data",
+            f"nn.adaptive_{_kind}_pool{_rank}d",
+            "data",
             {"output_size": _output_size(_rank), **_layouts(_rank)},
             **_known(f"nn.adaptive_{_kind}_pool{_rank}d", _rank).declared(
-                _adaptive_infer(f"nn.adaptive_{_kind}_pool{_rank}d", _rank), partial(pooling.adaptive_pool, _kind),
-                _adaptive_ref(_kind)),
-            fusion=Fusion.OPAQUE, rtol=1e-4, layout=Layout.NAMED,
+                _adaptive_infer(f"nn.adaptive_{_kind}_pool{_rank}d", _rank),
+                partial(pooling.adaptive_pool, _kind),
+                _adaptive_ref(_kind),
+            ),
+            fusion=Fusion.OPAQUE,
+            rtol=1e-4,
+            layout=Layout.NAMED,
             doc="Pool to a given output size; None keeps a size.",
-        )  # fmt: skip
+        )
 
 
 # --- max pooling that also returns where ------------------------------------------------------------------------------
@@ -213,12 +239,16 @@ def _indices_ref(
 
 
 declare(
-    "nn.max_pool_with_indices", "data",
+    "nn.max_pool_with_indices",
+    "data",
     {**_windows_of(None), "storage_order": integer(0, at_least=0)},
-    infer=_indices_infer, lower=pooling.max_pool_with_indices, reference=_indices_ref, fusion=Fusion.OPAQUE,
+    infer=_indices_infer,
+    lower=pooling.max_pool_with_indices,
+    reference=_indices_ref,
+    fusion=Fusion.OPAQUE,
     doc="Max pooling (channels first); also the flat index of each maximum, rows first or (storage_order 1) "
     "columns first.",
-)  # fmt: skip
+)
 
 
 def _overlap_infer(data: Expr, hop: int) -> TensorType:
@@ -238,7 +268,12 @@ def _overlap_ref(x: Any, hop: int) -> Any:
 
 
 declare(
-    "nn.overlap_add", "data", {"hop": integer(1, at_least=0)},
-    infer=_overlap_infer, lower=pooling.overlap_add, reference=_overlap_ref, fusion=Fusion.INJECTIVE,
+    "nn.overlap_add",
+    "data",
+    {"hop": integer(1, at_least=0)},
+    infer=_overlap_infer,
+    lower=pooling.overlap_add,
+    reference=_overlap_ref,
+    fusion=Fusion.INJECTIVE,
     doc="The sum over the second of five axes, each term `hop` places further along the fourth than the one before.",
-)  # fmt: skip
+)

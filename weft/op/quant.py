@@ -23,9 +23,11 @@ def _infer(op: str, to_integer: bool) -> Any:
         for name, parameter in (("scale", factor), ("zero_point", shift)):
             if parameter.ndim > min(ty.ndim, 1) >= 0:
                 raise ShapeMismatch(
-                    f"{op}: '{name}' has too many dimensions", expected="a scalar, or a vector along the axis",
-                    found=str(parameter), where=data.span,
-                )  # fmt: skip
+                    f"{op}: '{name}' has too many dimensions",
+                    expected="a scalar, or a vector along the axis",
+                    found=str(parameter),
+                    where=data.span,
+                )
             if ty.shape and parameter.ndim == 1:
                 along = (ty.shape[normalize_axis(op, axis, ty.ndim)],)
                 demand_same_shape(f"{op}: '{name}'", parameter.shape, along, data.span)
@@ -55,21 +57,29 @@ def _quantize_ref(data: Any, scale: Any, zero_point: Any, axis: int, out_dtype: 
 
 
 declare(
-    "quantize", "data scale zero_point", {"axis": _AXIS, "out_dtype": dtype("int8")}, infer=_infer("quantize", True),
-    lower=quantize, reference=_quantize_ref, fusion=Fusion.BROADCAST,
+    "quantize",
+    "data scale zero_point",
+    {"axis": _AXIS, "out_dtype": dtype("int8")},
+    infer=_infer("quantize", True),
+    lower=quantize,
+    reference=_quantize_ref,
+    fusion=Fusion.BROADCAST,
     doc="``round(data / scale) + zero_point`` as small integers; scale and zero point are scalars, or vectors along "
     "`axis`.",
-)  # fmt: skip
+)
 
 declare(
-    "dequantize", "data scale zero_point", {"axis": _AXIS, "out_dtype": dtype("float32")},
-    infer=_infer("dequantize", False), lower=dequantize,
+    "dequantize",
+    "data scale zero_point",
+    {"axis": _AXIS, "out_dtype": dtype("float32")},
+    infer=_infer("dequantize", False),
+    lower=dequantize,
     reference=lambda data, scale, zero_point, axis, out_dtype: (
         (data.astype(np.int32) - _spread(zero_point, data, axis).astype(np.int32)) * _spread(scale, data, axis)
     ).astype(numpy_dtype(out_dtype)),
     fusion=Fusion.BROADCAST,
     doc="``(data - zero_point) * scale``; scale and zero point are scalars, or vectors along `axis`.",
-)  # fmt: skip
+)
 
 
 def _requantize_infer(name: str, n: int) -> Any:
@@ -103,14 +113,23 @@ def _requantize_ref(*args: Any, low: int, out_dtype: str) -> Any:
 
 
 declare(
-    "requantize", "data scale offset", _BYTES, infer=_requantize_infer("requantize", 1),
-    lower=requantize, reference=_requantize_ref, fusion=Fusion.BROADCAST,
+    "requantize",
+    "data scale offset",
+    _BYTES,
+    infer=_requantize_infer("requantize", 1),
+    lower=requantize,
+    reference=_requantize_ref,
+    fusion=Fusion.BROADCAST,
     doc="``round(data * scale + offset)`` as bytes not less than `low`; scale and offset are broadcast to the data.",
-)  # fmt: skip
+)
 
 declare(
-    "requantize_sum", "a b a_scale b_scale offset", _BYTES,
-    infer=_requantize_infer("requantize_sum", 2), lower=requantize_sum, reference=_requantize_ref,
+    "requantize_sum",
+    "a b a_scale b_scale offset",
+    _BYTES,
+    infer=_requantize_infer("requantize_sum", 2),
+    lower=requantize_sum,
+    reference=_requantize_ref,
     fusion=Fusion.BROADCAST,
     doc="``round(a * a_scale + b * b_scale + offset)`` as bytes not less than `low`; factors and offset are broadcast.",
-)  # fmt: skip
+)

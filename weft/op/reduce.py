@@ -101,10 +101,16 @@ for _name, _fn, _ref, _doc in (
     ("std", topi.std, np.std, "The standard deviation over axes."),
 ):
     declare(
-        _name, "x", _OVER, infer=_infer(_name), lower=_fn, reference=_exact(_ref),
-        fusion=Fusion.REDUCTION, rtol=1e-4,
+        _name,
+        "x",
+        _OVER,
+        infer=_infer(_name),
+        lower=_fn,
+        reference=_exact(_ref),
+        fusion=Fusion.REDUCTION,
+        rtol=1e-4,
         doc=_doc,
-    )  # fmt: skip
+    )
 
 
 def _arg_infer(op: str) -> Any:

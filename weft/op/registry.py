@@ -168,8 +168,21 @@ def declare(
     if layout is None:
         layout = Layout.AXES if fusion in (Fusion.ELEMENTWISE, Fusion.BROADCAST) else Layout.OWN
     parsed = tuple(Input.parse(i) for i in inputs.split())
-    made = OpDef(name, parsed, kinds, fusion, _WithAttributes(name, kinds, infer, True), bound(lower), bound(reference),
-                 bound(decompose), pure, rtol, doc, frozenset(tags), layout)  # fmt: skip
+    made = OpDef(
+        name,
+        parsed,
+        kinds,
+        fusion,
+        _WithAttributes(name, kinds, infer, True),
+        bound(lower),
+        bound(reference),
+        bound(decompose),
+        pure,
+        rtol,
+        doc,
+        frozenset(tags),
+        layout,
+    )
     _OPS[name] = made
     return made
 
@@ -237,8 +250,14 @@ def _signature(definition: OpDef) -> inspect.Signature:
 
 
 OTHER_NAMES = {
-    "x1": "lhs", "x2": "rhs", "data": "x", "x": "data", "expr": "x", "input": "x", "collapse_target": "target",
-}  # fmt: skip
+    "x1": "lhs",
+    "x2": "rhs",
+    "data": "x",
+    "x": "data",
+    "expr": "x",
+    "input": "x",
+    "collapse_target": "target",
+}
 """TVM's names of inputs that have another one here."""
 
 

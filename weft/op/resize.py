@@ -99,9 +99,18 @@ def _taps_ref(
 
 
 def _resize_ref(
-    data: Any, size: Any, scales: Any, roi: Any, method: str, coordinate_transformation_mode: str, rounding_method: str,
-    cubic_alpha: float, cubic_exclude: bool, extrapolation_value: float, antialias: bool = False,
-) -> Any:  # fmt: skip
+    data: Any,
+    size: Any,
+    scales: Any,
+    roi: Any,
+    method: str,
+    coordinate_transformation_mode: str,
+    rounding_method: str,
+    cubic_alpha: float,
+    cubic_exclude: bool,
+    extrapolation_value: float,
+    antialias: bool = False,
+) -> Any:
     mode, rank, y = coordinate_transformation_mode, data.ndim, data.astype(np.float64)
     outside = np.zeros([int(d) for d in size], bool)
     if not outside.size:
@@ -123,17 +132,27 @@ def _resize_ref(
 
 
 _ATTRS = {
-    "scales": numbers(), "roi": numbers(), "method": word("linear", "nearest", "nearest_neighbor", "linear", "cubic"),
-    "coordinate_transformation_mode": word("half_pixel", *_MODES), "rounding_method": word("", *_ROUNDING),
-    "cubic_alpha": number(-0.75), "cubic_exclude": flag(False), "extrapolation_value": number(0.0),
-}  # fmt: skip
+    "scales": numbers(),
+    "roi": numbers(),
+    "method": word("linear", "nearest", "nearest_neighbor", "linear", "cubic"),
+    "coordinate_transformation_mode": word("half_pixel", *_MODES),
+    "rounding_method": word("", *_ROUNDING),
+    "cubic_alpha": number(-0.75),
+    "cubic_exclude": flag(False),
+    "extrapolation_value": number(0.0),
+}
 
 declare(
-    "image.resize", "data size:shape", {**_ATTRS, "antialias": flag(False)},
-    infer=lambda data, size: _resize_infer("image.resize", data, size), lower=resize, reference=_resize_ref,
-    fusion=Fusion.OPAQUE, rtol=1e-4,
+    "image.resize",
+    "data size:shape",
+    {**_ATTRS, "antialias": flag(False)},
+    infer=lambda data, size: _resize_infer("image.resize", data, size),
+    lower=resize,
+    reference=_resize_ref,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="Resize every axis to `size`; `scales`, where given, decide the coordinates.",
-)  # fmt: skip
+)
 
 
 def _placed_infer(data: Expr, size: Expr, placement: Expr, scales: Any) -> TensorType:
@@ -152,11 +171,16 @@ def _placed_ref(data: Any, size: Any, placement: Any, scales: Any, **attrs: Any)
 
 
 declare(
-    "image.resize_placed", "data size:shape placement",
-    {**{k: v for k, v in _ATTRS.items() if k != "roi"}, "antialias": flag(False)}, infer=_placed_infer,
-    lower=resize_placed, reference=_placed_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    "image.resize_placed",
+    "data size:shape placement",
+    {**{k: v for k, v in _ATTRS.items() if k != "roi"}, "antialias": flag(False)},
+    infer=_placed_infer,
+    lower=resize_placed,
+    reference=_placed_ref,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="Resize by scales, where `scales` has 0 or is None, and regions that are data: (3 * rank,) float32.",
-)  # fmt: skip
+)
 
 
 def spatial_sizes(name: str, size: Expr, rank: int) -> tuple[PrimExpr, ...] | None:
@@ -165,8 +189,9 @@ def spatial_sizes(name: str, size: Expr, rank: int) -> tuple[PrimExpr, ...] | No
     if not isinstance(ty, ShapeType):
         raise TypeInferenceError(f"{name}: 'size' must be a shape", expected="R.Shape", found=str(ty), where=size.span)
     if ty.ndim not in (-1, 1, rank):
-        raise ShapeMismatch(f"{name}: 'size' has a wrong length", expected=f"{rank}, or 1", found=str(ty.ndim),
-                            where=size.span)  # fmt: skip
+        raise ShapeMismatch(
+            f"{name}: 'size' has a wrong length", expected=f"{rank}, or 1", found=str(ty.ndim), where=size.span
+        )
     values = values_of(size)
     return None if values is None else values * (rank // len(values))
 
@@ -192,15 +217,23 @@ def _declare_spatial(rank: int, axes: str) -> None:
         return TensorType(sizes, dtype, rank + 2, ty.vdevice)
 
     declare(
-        name, "data size:shape",
+        name,
+        "data size:shape",
         {
-            "roi": numbers(), "layout": data_layout(rank),
-            **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")}, "out_dtype": dtype(),
+            "roi": numbers(),
+            "layout": data_layout(rank),
+            **{k: v for k, v in _ATTRS.items() if k not in ("scales", "roi")},
+            "out_dtype": dtype(),
             "scales": numbers(),
         },
-        infer=infer, lower=resize_spatial, reference=_spatial_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
-        layout=Layout.NAMED, doc=f"Resize the {axes} spatial axes.",
-    )  # fmt: skip
+        infer=infer,
+        lower=resize_spatial,
+        reference=_spatial_ref,
+        fusion=Fusion.OPAQUE,
+        rtol=1e-4,
+        layout=Layout.NAMED,
+        doc=f"Resize the {axes} spatial axes.",
+    )
 
 
 _declare_spatial(2, "two")

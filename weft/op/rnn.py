@@ -26,8 +26,9 @@ _STATES = {"lstm": ("initial_h", "initial_c"), "gru": ("initial_h",), "rnn": ("i
 def _layer_attrs(*activations: str) -> dict[str, Attribute]:
     return {
         "direction": word("forward", "forward", "reverse", "bidirectional"),
-        "activations": words(activations, *ACTIVATIONS), "clip": number(0.0),
-    }  # fmt: skip
+        "activations": words(activations, *ACTIVATIONS),
+        "clip": number(0.0),
+    }
 
 
 def _result(steps: Any, batch: Any, hidden: Any, directions: Any, dtype: str, n_states: int) -> TupleType:
@@ -66,10 +67,14 @@ def _demand(op: str, x: Any, r: Any, rest: dict[str, Expr], direction: str, wher
         demand_equal(f"{op}: width of a block of 'r'", r[3], gates * int64(UNITS[kind]), where)
     state = (directions, batch, hidden)
     expected = {
-        "w": (directions, gates * hidden, width), "b": (directions, int64(2) * gates * hidden),
-        "rb": (directions, hidden), "p": (directions, int64(3) * hidden), "sequence_lens": (batch,),
-        "initial_h": state, "initial_c": state,
-    }  # fmt: skip
+        "w": (directions, gates * hidden, width),
+        "b": (directions, int64(2) * gates * hidden),
+        "rb": (directions, hidden),
+        "p": (directions, int64(3) * hidden),
+        "sequence_lens": (batch,),
+        "initial_h": state,
+        "initial_c": state,
+    }
     for name, arg in rest.items():
         demand_same_shape(f"{op}: '{name}'", dims_of(arg), expected[name], where)
     demand_indices(f"{op}: 'sequence_lens'", rest["sequence_lens"], 0, steps + 1, where)
@@ -151,12 +156,18 @@ def _gru_decompose(x: Expr, w: Expr, r: Expr, b: Expr, sequence_lens: Expr, init
 # --- what they mean, in NumPy -----------------------------------------------------------------------------------------
 
 _NUMPY = {
-    "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "tanh": np.tanh, "relu": lambda v: np.maximum(v, 0),
-    "affine": lambda v: v, "hardsigmoid": lambda v: np.clip(0.2 * v + 0.5, 0, 1),
-    "softsign": lambda v: v / (1 + np.abs(v)), "softplus": lambda v: np.logaddexp(v, 0),
-    "elu": lambda v: np.where(v > 0, v, np.exp(v) - 1), "leakyrelu": lambda v: np.where(v > 0, v, 0.01 * v),
-    "thresholdedrelu": lambda v: np.where(v > 1, v, 0), "scaledtanh": np.tanh,
-}  # fmt: skip
+    "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
+    "tanh": np.tanh,
+    "relu": lambda v: np.maximum(v, 0),
+    "affine": lambda v: v,
+    "hardsigmoid": lambda v: np.clip(0.2 * v + 0.5, 0, 1),
+    "softsign": lambda v: v / (1 + np.abs(v)),
+    "softplus": lambda v: np.logaddexp(v, 0),
+    "elu": lambda v: np.where(v > 0, v, np.exp(v) - 1),
+    "leakyrelu": lambda v: np.where(v > 0, v, 0.01 * v),
+    "thresholdedrelu": lambda v: np.where(v > 1, v, 0),
+    "scaledtanh": np.tanh,
+}
 
 
 def _run(
@@ -182,9 +193,17 @@ def _run(
 
 
 def _lstm_steps(
-    xw: Any, r: Any, sequence_lens: Any, initial_h: Any, initial_c: Any, p: Any, direction: str, activations: Any,
-    clip: float, input_forget: bool
-) -> Any:  # fmt: skip
+    xw: Any,
+    r: Any,
+    sequence_lens: Any,
+    initial_h: Any,
+    initial_c: Any,
+    p: Any,
+    direction: str,
+    activations: Any,
+    clip: float,
+    input_forget: bool,
+) -> Any:
     def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
         (h, c), (f_act, g_act, h_act), (pi, po, pf) = states, acts, np.split(p[d], 3)
         i, o, f, g = np.split(row + h @ w, 4)
@@ -196,9 +215,16 @@ def _lstm_steps(
 
 
 def _gru_steps(
-    xw: Any, r: Any, rb: Any, sequence_lens: Any, initial_h: Any, direction: str, activations: Any, clip: float,
-    linear_before_reset: bool
-) -> Any:  # fmt: skip
+    xw: Any,
+    r: Any,
+    rb: Any,
+    sequence_lens: Any,
+    initial_h: Any,
+    direction: str,
+    activations: Any,
+    clip: float,
+    linear_before_reset: bool,
+) -> Any:
     def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
         (h,), (f_act, g_act), n = states, acts, w.shape[0]
         z, s = (f_act(limit(v)) for v in np.split(row[: 2 * n] + h @ w[:, : 2 * n], 2))
@@ -266,33 +292,56 @@ def _layer(
     doc: str,
 ) -> None:
     declare(
-        f"nn.{kind}", f"x w r b {' '.join(n for n in names if n != 'rb')}", attrs,
-        infer=_infer(kind, ("b", *(n for n in names if n != "rb"))), lower=None, reference=refs[0], decompose=decompose,
-        fusion=Fusion.OPAQUE, rtol=1e-4,
+        f"nn.{kind}",
+        f"x w r b {' '.join(n for n in names if n != 'rb')}",
+        attrs,
+        infer=_infer(kind, ("b", *(n for n in names if n != "rb"))),
+        lower=None,
+        reference=refs[0],
+        decompose=decompose,
+        fusion=Fusion.OPAQUE,
+        rtol=1e-4,
         doc=f"{doc}: x (steps, batch, inputs), w (directions, gates, inputs), r (directions, gates, hidden), "
         "b (directions, 2 gates); returns all outputs (steps, directions, batch, hidden) and the last states.",
-    )  # fmt: skip
+    )
     declare(
-        f"nn.{kind}_recurrence", f"xw r {' '.join(names)}", attrs, infer=_recurrence_infer(kind, names), lower=lower,
-        reference=refs[1], fusion=Fusion.OPAQUE, rtol=1e-4,
+        f"nn.{kind}_recurrence",
+        f"xw r {' '.join(names)}",
+        attrs,
+        infer=_recurrence_infer(kind, names),
+        lower=lower,
+        reference=refs[1],
+        fusion=Fusion.OPAQUE,
+        rtol=1e-4,
         doc=f"The steps of ``nn.{kind}`` over projected inputs xw (steps, batch, directions * gates), with "
         "r (directions, blocks, hidden, gates of a block), in the panels of ``weft.topi.rnn.panel_shape``.",
-    )  # fmt: skip
+    )
 
 
 _layer(
-    "lstm", ("sequence_lens", "initial_h", "initial_c", "p"),
+    "lstm",
+    ("sequence_lens", "initial_h", "initial_c", "p"),
     {**_layer_attrs("sigmoid", "tanh", "tanh"), "input_forget": flag(False)},
-    lstm_recurrence, (_lstm_ref, _of_panels("lstm", _lstm_steps)), _decompose("lstm"),
+    lstm_recurrence,
+    (_lstm_ref, _of_panels("lstm", _lstm_steps)),
+    _decompose("lstm"),
     "LSTM with gates in the order input, output, forget, cell and peepholes p (directions, 3 hidden)",
-)  # fmt: skip
+)
 _layer(
-    "gru", ("rb", "sequence_lens", "initial_h"),
+    "gru",
+    ("rb", "sequence_lens", "initial_h"),
     {**_layer_attrs("sigmoid", "tanh"), "linear_before_reset": flag(False)},
-    gru_recurrence, (_gru_ref, _of_panels("gru", _gru_steps)), _gru_decompose,
+    gru_recurrence,
+    (_gru_ref, _of_panels("gru", _gru_steps)),
+    _gru_decompose,
     "GRU with gates in the order update, reset, candidate",
-)  # fmt: skip
+)
 _layer(
-    "rnn", ("sequence_lens", "initial_h"), _layer_attrs("tanh"),
-    rnn_recurrence, (_rnn_ref, _of_panels("rnn", _rnn_steps)), _decompose("rnn"), "A plain recurrent layer",
-)  # fmt: skip
+    "rnn",
+    ("sequence_lens", "initial_h"),
+    _layer_attrs("tanh"),
+    rnn_recurrence,
+    (_rnn_ref, _of_panels("rnn", _rnn_steps)),
+    _decompose("rnn"),
+    "A plain recurrent layer",
+)

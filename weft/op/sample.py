@@ -83,13 +83,22 @@ def _ref(data: Any, grid: Any, method: str, layout: str, padding_mode: str, alig
 
 
 declare(
-    "image.grid_sample", "data grid",
-    {"method": word("bilinear", "bilinear", "nearest", "bicubic"), "layout": word("NCHW", "NCHW", "NCDHW", "NCW"),
-     "padding_mode": word("zeros", "zeros", "border", "reflection"), "align_corners": flag(True)},
-    infer=_infer, lower=grid_sample, reference=_ref, fusion=Fusion.OPAQUE, rtol=1e-3,
+    "image.grid_sample",
+    "data grid",
+    {
+        "method": word("bilinear", "bilinear", "nearest", "bicubic"),
+        "layout": word("NCHW", "NCHW", "NCDHW", "NCW"),
+        "padding_mode": word("zeros", "zeros", "border", "reflection"),
+        "align_corners": flag(True),
+    },
+    infer=_infer,
+    lower=grid_sample,
+    reference=_ref,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-3,
     doc="Sample (n, c, h, w) data at the points of a grid (n, 2, rows, columns) of coordinates in -1..1, the "
     "horizontal one first.",
-)  # fmt: skip
+)
 
 
 def _affine_size(data: ir.Expr, size: ir.Expr) -> tuple[int, Any]:
@@ -132,8 +141,14 @@ def _affine_ref(data: Any, size: Any, align_corners: bool) -> Any:
 
 
 declare(
-    "image.affine_grid", "data size:shape", {"align_corners": flag(True)}, infer=_affine_infer, lower=_affine_lower,
-    reference=_affine_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    "image.affine_grid",
+    "data size:shape",
+    {"align_corners": flag(True)},
+    infer=_affine_infer,
+    lower=_affine_lower,
+    reference=_affine_ref,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="The points, in -1..1 and the horizontal coordinate first, at which `image.grid_sample` reads images of `size` "
     "that matrices (n, 2, 3) or (n, 3, 4) transform.",
-)  # fmt: skip
+)

@@ -42,17 +42,29 @@ def _uniform_ref(seed: Any, position: Any) -> Any:
 
 
 declare(
-    "uniform_at", "seed position", {}, infer=_uniform_infer, lower=uniform_at, reference=_uniform_ref,
+    "uniform_at",
+    "seed position",
+    {},
+    infer=_uniform_infer,
+    lower=uniform_at,
+    reference=_uniform_ref,
     fusion=Fusion.OPAQUE,
     doc="A number in [0, 1) for each seed and position (n, 1) int64: the highest 52 bits of the first word of Threefry "
     "4x64 with the key (seed, 0, 0, 0) and the counter (position, 0, 0, 0).",
-)  # fmt: skip
+)
 
 
 def _infer(
-    logits: Expr, uniform: Expr, temperature: Expr, top_k: Expr, top_p: Expr, penalty: Expr | None = None,
-    history: Expr | None = None, *, dtype: str,
-) -> TensorType:  # fmt: skip
+    logits: Expr,
+    uniform: Expr,
+    temperature: Expr,
+    top_k: Expr,
+    top_p: Expr,
+    penalty: Expr | None = None,
+    history: Expr | None = None,
+    *,
+    dtype: str,
+) -> TensorType:
     ty = tensor_arg(_NAME, "logits", logits, ndim=2, kind="float")
     rows = None if ty.shape is None else ty.shape[0]
     parameters = [("uniform", uniform), ("temperature", temperature), ("top_k", top_k), ("top_p", top_p)]
@@ -74,9 +86,16 @@ def _infer(
 
 
 def _ref(
-    logits: Any, uniform: Any, temperature: Any, top_k: Any, top_p: Any, penalty: Any = None, history: Any = None, *,
+    logits: Any,
+    uniform: Any,
+    temperature: Any,
+    top_k: Any,
+    top_p: Any,
+    penalty: Any = None,
+    history: Any = None,
+    *,
     dtype: str,
-) -> Any:  # fmt: skip
+) -> Any:
     out = np.full((len(logits), 1), -1, numpy_dtype(dtype))
     for row, (x, u, t, k, p) in enumerate(zip(logits, uniform, temperature, top_k, top_p, strict=True)):
         x = x.astype(np.float32)
@@ -97,10 +116,15 @@ def _ref(
 
 
 declare(
-    _NAME, "logits uniform temperature top_k top_p penalty? history?", {"dtype": dtype("int64")}, infer=_infer,
-    lower=sample_token, reference=_ref, fusion=Fusion.OPAQUE,
+    _NAME,
+    "logits uniform temperature top_k top_p penalty? history?",
+    {"dtype": dtype("int64")},
+    infer=_infer,
+    lower=sample_token,
+    reference=_ref,
+    fusion=Fusion.OPAQUE,
     doc="A token (n, 1) for each row of logits (n, vocabulary). Tokens of `history` (n, length; -1 is none) have their "
     "logits divided by `penalty`, or multiplied where they are negative; all are divided by `temperature`, 0 of which "
     "takes the greatest. Of the `top_k` greatest (0: of all) the first remain whose probabilities reach `top_p`; "
     "`uniform` in [0, 1) chooses among them by index. Parameters are (n, 1). Rows that are no distribution give -1.",
-)  # fmt: skip
+)

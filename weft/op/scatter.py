@@ -51,8 +51,10 @@ def _scatter_nd_infer(data: Expr, indices: Expr, updates: Expr) -> TensorType:
     if it.ndim == 0 or (depth is not None and 0 <= ty.ndim < depth):
         raise ShapeMismatch(
             "scatter_nd: the index tuples do not fit the data",
-            expected=f"(..., at most {ty.ndim})", found=str(it), where=data.span,
-        )  # fmt: skip
+            expected=f"(..., at most {ty.ndim})",
+            found=str(it),
+            where=data.span,
+        )
     if depth is not None and it.shape is not None and ty.shape is not None:
         picked = (*it.shape[:-1], *ty.shape[depth:])
         relations.demand_same_shape("scatter_nd: 'updates'", dims_of(updates), picked, data.span)
@@ -91,20 +93,29 @@ def _scatter_elements_ref(data: Any, indices: Any, updates: Any, axis: int, redu
 
 
 declare(
-    "scatter_elements", "data indices updates", {"axis": axis(0), "reduction": _REDUCTION},
-    infer=_scatter_elements_infer, lower=scatter_elements, reference=_scatter_elements_ref, fusion=Fusion.OPAQUE,
+    "scatter_elements",
+    "data indices updates",
+    {"axis": axis(0), "reduction": _REDUCTION},
+    infer=_scatter_elements_infer,
+    lower=scatter_elements,
+    reference=_scatter_elements_ref,
+    fusion=Fusion.OPAQUE,
     doc="Write one element for each index along an axis; negative indices count from the end.",
-)  # fmt: skip
+)
 
 declare(
-    "scatter_nd", "data indices updates", {"reduction": _REDUCTION}, infer=_scatter_nd_infer, lower=scatter_nd,
+    "scatter_nd",
+    "data indices updates",
+    {"reduction": _REDUCTION},
+    infer=_scatter_nd_infer,
+    lower=scatter_nd,
     decompose=_scatter_nd_decompose,
     reference=lambda data, indices, updates, reduction: _apply(
         data, ((tuple(indices[i]), updates[i]) for i in np.ndindex(*indices.shape[:-1])), reduction
     ),
     fusion=Fusion.OPAQUE,
     doc="Write slices by tuples of indices; negative indices count from the end.",
-)  # fmt: skip
+)
 
 
 def _index_put_infer(data: Expr, indices: Expr, values: Expr) -> TensorType:
@@ -113,18 +124,22 @@ def _index_put_infer(data: Expr, indices: Expr, values: Expr) -> TensorType:
     ty = _written("index_put", data, values)
     if 0 <= ty.ndim < len(types):
         raise ShapeMismatch(
-            "index_put: more indices than dimensions", expected=f"at most {ty.ndim}", found=str(len(types)),
+            "index_put: more indices than dimensions",
+            expected=f"at most {ty.ndim}",
+            found=str(len(types)),
             where=data.span,
-        )  # fmt: skip
+        )
     if ty.shape is None or any(t.shape is None for t in types):
         return ty
     full = (*broadcast_dims("index_put", *(t.shape for t in types)), *ty.shape[len(types) :])  # type: ignore[misc]
     dims = dims_of(values) or ()
     if len(dims) > len(full):
         raise ShapeMismatch(
-            "index_put: 'values' has too many dimensions", expected=f"at most {len(full)}", found=str(len(dims)),
+            "index_put: 'values' has too many dimensions",
+            expected=f"at most {len(full)}",
+            found=str(len(dims)),
             where=data.span,
-        )  # fmt: skip
+        )
     for i, (d, e) in enumerate(zip(reversed(dims), reversed(full), strict=False)):
         relations.demand_broadcast_to(f"index_put: dimension {-1 - i} of 'values'", d, e, data.span)
     for i, f in enumerate(fields):
@@ -140,10 +155,15 @@ def _index_put_ref(data: Any, indices: Any, values: Any, accumulate: bool) -> An
 
 
 declare(
-    "index_put", "data indices:tensors values", {"accumulate": flag(False)}, infer=_index_put_infer, lower=index_put,
-    reference=_index_put_ref, fusion=Fusion.OPAQUE,
+    "index_put",
+    "data indices:tensors values",
+    {"accumulate": flag(False)},
+    infer=_index_put_infer,
+    lower=index_put,
+    reference=_index_put_ref,
+    fusion=Fusion.OPAQUE,
     doc="Write where tensors of indices, which broadcast together, point; with `accumulate` add.",
-)  # fmt: skip
+)
 
 
 def _tensor_scatter_infer(data: Expr, updates: Expr, starts: Expr, axis: int) -> TensorType:
@@ -169,8 +189,13 @@ def _tensor_scatter_ref(data: Any, updates: Any, starts: Any, axis: int, circula
 
 
 declare(
-    "tensor_scatter", "data updates starts", {"axis": axis(-2), "circular": flag(False)}, infer=_tensor_scatter_infer,
-    lower=tensor_scatter, reference=_tensor_scatter_ref, fusion=Fusion.INJECTIVE,
+    "tensor_scatter",
+    "data updates starts",
+    {"axis": axis(-2), "circular": flag(False)},
+    infer=_tensor_scatter_infer,
+    lower=tensor_scatter,
+    reference=_tensor_scatter_ref,
+    fusion=Fusion.INJECTIVE,
     doc="Write entries along an axis, from a place on that each index of the first dimension has; what lies behind the "
     "end goes round or is dropped.",
-)  # fmt: skip
+)

@@ -45,13 +45,23 @@ def _slice_ref(x: Any, axes: Any, begin: Any, end: Any, strides: Any) -> Any:
 
 
 declare(
-    "strided_slice", "x",
-    {"axes": axes((), ordered=True), "begin": integers(symbolic=True), "end": integers(symbolic=True),
-     "strides": integers().or_none(), "assume_inbound": flag(False)},
-    infer=_slice_infer, lower=strided_slice, reference=_slice_ref, fusion=Fusion.INJECTIVE, layout=Layout.AXES,
+    "strided_slice",
+    "x",
+    {
+        "axes": axes((), ordered=True),
+        "begin": integers(symbolic=True),
+        "end": integers(symbolic=True),
+        "strides": integers().or_none(),
+        "assume_inbound": flag(False),
+    },
+    infer=_slice_infer,
+    lower=strided_slice,
+    reference=_slice_ref,
+    fusion=Fusion.INJECTIVE,
+    layout=Layout.AXES,
     doc="A part of a tensor, with steps; bounds follow NumPy's rules; symbolic ones are not negative; with "
     "`assume_inbound` all lie inside.",
-)  # fmt: skip
+)
 
 
 # --- padding ----------------------------------------------------------------------------------------------------------
@@ -84,8 +94,13 @@ def _pad_ref(data: Any, pad_width: Any, pad_mode: str, pad_value: float) -> Any:
 
 
 declare(
-    "nn.pad", "data",
+    "nn.pad",
+    "data",
     {"pad_width": each_axis(), "pad_mode": word("constant", *_PAD_MODES), "pad_value": number(0.0)},
-    infer=_pad_infer, lower=pad, reference=_pad_ref, fusion=Fusion.INJECTIVE, layout=Layout.AXES,
+    infer=_pad_infer,
+    lower=pad,
+    reference=_pad_ref,
+    fusion=Fusion.INJECTIVE,
+    layout=Layout.AXES,
     doc="Pad each axis before and after; `pad_width` is (before, after) for each axis in turn.",
-)  # fmt: skip
+)

@@ -52,12 +52,21 @@ def _topk_ref(data: Any, k: Any, axis: int, ret_type: str, largest: bool, dtype:
 
 
 declare(
-    "topk", "data",
-    {"k": integer(1, at_least=-1, symbolic=True), "axis": axis(-1),
-     "ret_type": word("both", "both", "values", "indices"), "largest": flag(True), "dtype": dtype("int32")},
-    infer=_topk_infer, lower=_topk_lower, reference=_topk_ref, fusion=Fusion.OPAQUE,
+    "topk",
+    "data",
+    {
+        "k": integer(1, at_least=-1, symbolic=True),
+        "axis": axis(-1),
+        "ret_type": word("both", "both", "values", "indices"),
+        "largest": flag(True),
+        "dtype": dtype("int32"),
+    },
+    infer=_topk_infer,
+    lower=_topk_lower,
+    reference=_topk_ref,
+    fusion=Fusion.OPAQUE,
     doc="The k greatest (or least) along an axis, sorted; equal elements by index.",
-)  # fmt: skip
+)
 
 
 def _places_infer(mask: ir.Expr) -> ir.TupleType:
@@ -73,27 +82,36 @@ def _places_ref(mask: Any) -> Any:
 
 
 declare(
-    "places", "mask", infer=_places_infer, lower=places, reference=_places_ref, fusion=Fusion.OPAQUE,
+    "places",
+    "mask",
+    infer=_places_infer,
+    lower=places,
+    reference=_places_ref,
+    fusion=Fusion.OPAQUE,
     doc="Positions of what is true in a vector, with zeros behind them, and how many there are.",
-)  # fmt: skip
+)
 
 declare(
-    "sort", "data", {"axis": axis(-1), "descending": flag(False)},
+    "sort",
+    "data",
+    {"axis": axis(-1), "descending": flag(False)},
     infer=lambda data: tensor_arg("sort", "data", data),
     lower=lambda data, axis, descending: sort(data, axis, not descending),
     reference=lambda data, axis, descending: np.take_along_axis(data, _order(data, axis, descending), axis),
     fusion=Fusion.OPAQUE,
     doc="Sort along an axis.",
-)  # fmt: skip
+)
 
 declare(
-    "argsort", "data", {"axis": axis(-1), "descending": flag(False), "dtype": dtype("int32")},
+    "argsort",
+    "data",
+    {"axis": axis(-1), "descending": flag(False), "dtype": dtype("int32")},
     infer=lambda data, axis, dtype: _topk_infer(data, -1, axis, "indices", dtype, "argsort"),
     lower=lambda data, axis, descending, dtype: argsort(data, axis, not descending, dtype),
     reference=lambda data, axis, descending, dtype: _order(data, axis, descending).astype(ir.numpy_dtype(dtype)),
     fusion=Fusion.OPAQUE,
     doc="The indices that sort along an axis.",
-)  # fmt: skip
+)
 
 
 def _median_infer(x: ir.Expr, axis: Any, keepdims: bool) -> Any:
@@ -125,7 +143,12 @@ def _median_ref(x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 declare(
-    "median", "x", {"axis": axes(), "keepdims": flag(False)}, infer=_median_infer, lower=median,
-    reference=_median_ref, fusion=Fusion.OPAQUE,
+    "median",
+    "x",
+    {"axis": axes(), "keepdims": flag(False)},
+    infer=_median_infer,
+    lower=median,
+    reference=_median_ref,
+    fusion=Fusion.OPAQUE,
     doc="The lower of the two elements in the middle, NaN being greatest; over a single axis with its position.",
-)  # fmt: skip
+)

@@ -36,24 +36,74 @@ from weft.topi import nn
 from weft.topi.schedules import default_schedule
 
 __all__ = [
-    "adaptive_pool", "affine_grid_python", "batch_matmul", "batch_norm", "batch_to_space_nd_python",
-    "conv1d_ncw_python", "conv1d_transpose_ncw_python", "conv2d_backward_weight_python", "conv2d_hwcn_python",
-    "conv2d_nchw_python", "conv2d_nhwc_python", "conv2d_transpose_nchw_python", "conv2d_transpose_nhwc_python",
-    "conv3d_ncdhw_python", "conv3d_ndhwc_python", "conv3d_transpose_ncdhw_python", "correlation_nchw_python",
-    "crop_and_resize_python", "deformable_conv2d_nchw_python", "deformable_conv2d_nhwc_python", "dense",
-    "compare_numpy_tvm", "depth_to_space_python",
-    "depthwise_conv2d_python_nchw", "depthwise_conv2d_python_nhwc", "dilate_python", "dispatch", "gather_nd_python",
-    "gather_python", "get_broadcast_schedule", "get_conv2d_nchw_implement", "get_elemwise_schedule",
+    "adaptive_pool",
+    "affine_grid_python",
+    "batch_matmul",
+    "batch_norm",
+    "batch_to_space_nd_python",
+    "conv1d_ncw_python",
+    "conv1d_transpose_ncw_python",
+    "conv2d_backward_weight_python",
+    "conv2d_hwcn_python",
+    "conv2d_nchw_python",
+    "conv2d_nhwc_python",
+    "conv2d_transpose_nchw_python",
+    "conv2d_transpose_nhwc_python",
+    "conv3d_ncdhw_python",
+    "conv3d_ndhwc_python",
+    "conv3d_transpose_ncdhw_python",
+    "correlation_nchw_python",
+    "crop_and_resize_python",
+    "deformable_conv2d_nchw_python",
+    "deformable_conv2d_nhwc_python",
+    "dense",
+    "compare_numpy_tvm",
+    "depth_to_space_python",
+    "depthwise_conv2d_python_nchw",
+    "depthwise_conv2d_python_nhwc",
+    "dilate_python",
+    "dispatch",
+    "gather_nd_python",
+    "gather_python",
+    "get_broadcast_schedule",
+    "get_conv2d_nchw_implement",
+    "get_elemwise_schedule",
     "get_injective_schedule",
-    "get_reduce_schedule", "get_valid_counts_python", "grid_sample_python", "group_conv1d_ncw_python",
-    "group_conv1d_transpose_ncw_python", "group_norm_python", "instance_norm_python", "l2_normalize_python",
-    "layer_norm_python", "log_softmax_python", "lrn_python", "matrix_set_diag", "nll_loss",
-    "non_max_suppression_python", "one_hot", "pool_grad_nchw", "poolnd_python", "relu_python", "reorg_python",
-    "resize1d_python", "resize2d_python", "resize3d_python", "rms_norm_python", "roi_align_nchw_python",
-    "roi_align_nhwc_python", "roi_pool_nchw_python", "searchsorted_ref", "sequence_mask", "slice_axis_python",
-    "softmax_python", "space_to_batch_nd_python", "space_to_depth_python", "strided_set_python",
+    "get_reduce_schedule",
+    "get_valid_counts_python",
+    "grid_sample_python",
+    "group_conv1d_ncw_python",
+    "group_conv1d_transpose_ncw_python",
+    "group_norm_python",
+    "instance_norm_python",
+    "l2_normalize_python",
+    "layer_norm_python",
+    "log_softmax_python",
+    "lrn_python",
+    "matrix_set_diag",
+    "nll_loss",
+    "non_max_suppression_python",
+    "one_hot",
+    "pool_grad_nchw",
+    "poolnd_python",
+    "relu_python",
+    "reorg_python",
+    "resize1d_python",
+    "resize2d_python",
+    "resize3d_python",
+    "rms_norm_python",
+    "roi_align_nchw_python",
+    "roi_align_nhwc_python",
+    "roi_pool_nchw_python",
+    "searchsorted_ref",
+    "sequence_mask",
+    "slice_axis_python",
+    "softmax_python",
+    "space_to_batch_nd_python",
+    "space_to_depth_python",
+    "strided_set_python",
     "strided_slice_python",
-]  # fmt: skip
+]
 
 
 def get_injective_schedule(target: object) -> Callable[..., Any]:
@@ -72,9 +122,13 @@ def get_conv2d_nchw_implement(target: object) -> tuple[Callable[..., Any], Calla
 
 
 def compare_numpy_tvm(
-    inputs: Sequence[Array], output: Array, target: TargetLike, device: runtime.Device,
-    compute: Callable[..., te.Tensor], schedule: Callable[..., te.Schedule],
-) -> None:  # fmt: skip
+    inputs: Sequence[Array],
+    output: Array,
+    target: TargetLike,
+    device: runtime.Device,
+    compute: Callable[..., te.Tensor],
+    schedule: Callable[..., te.Schedule],
+) -> None:
     """Build an operator for a target, run it, and raise an AssertionError unless it gives `output`, to 1e-4."""
     given = [te.placeholder(i.shape, str(i.dtype)) for i in inputs]
     with Target(target) as made:
@@ -106,9 +160,13 @@ def relu_python(a_np: Array) -> Array:
 
 
 def dense(
-    x: Array, y: Array, bias: Array | None = None, use_bias: bool = False, use_relu: bool = False,
+    x: Array,
+    y: Array,
+    bias: Array | None = None,
+    use_bias: bool = False,
+    use_relu: bool = False,
     out_dtype: str | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """``x @ y.T + bias`` in `out_dtype`, with ReLU where asked."""
     out = np.dot(x.astype(out_dtype or x.dtype), y.T.astype(out_dtype or y.dtype))
     if use_bias and bias is not None:
@@ -177,9 +235,13 @@ def conv2d_transpose_nchw_python(
 
 
 def conv2d_transpose_nhwc_python(
-    a_nhwc: Array, weight: Array, weight_format: str, stride: Numbers, padding: Padding,
+    a_nhwc: Array,
+    weight: Array,
+    weight_format: str,
+    stride: Numbers,
+    padding: Padding,
     output_padding: Numbers = (0, 0),
-) -> Array:  # fmt: skip
+) -> Array:
     """Convolve NHWC data the other way; `weight_format` says the order of the letters H, W, I (of the data) and O."""
     w = weight.transpose([weight_format.index(c) for c in "IOHW"])
     return _last(_transposed(_second(a_nhwc), w, stride, padding, output_padding))
@@ -203,9 +265,14 @@ def depthwise_conv2d_python_nhwc(input_np: Array, filter_np: Array, stride: Numb
 
 
 def conv2d_backward_weight_python(
-    dy_np: Array, x_np: Array, kernel_size: Sequence[int], stride: Numbers, padding: Padding, groups: int = 1,
+    dy_np: Array,
+    x_np: Array,
+    kernel_size: Sequence[int],
+    stride: Numbers,
+    padding: Padding,
+    groups: int = 1,
     channels: int | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """Return the adjoint of OIHW weights from that of the NCHW result."""
     if groups != 1 and groups != x_np.shape[1]:
         raise error.InvalidArgument("conv2d_backward_weight_python: groups are 1 or all channels", found=str(groups))
@@ -249,10 +316,18 @@ def _ref(name: str, *args: Any, **attrs: Any) -> Any:
 
 
 def poolnd_python(
-    np_data: Array, kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int],
-    padding_before: Sequence[int], padding_after: Sequence[int], pool_type: str, count_include_pad: bool = True,
-    ceil_mode: bool = False, dtype: str = "float32", layout: str | None = None,
-) -> Array:  # fmt: skip
+    np_data: Array,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    padding_before: Sequence[int],
+    padding_after: Sequence[int],
+    pool_type: str,
+    count_include_pad: bool = True,
+    ceil_mode: bool = False,
+    dtype: str = "float32",
+    layout: str | None = None,
+) -> Array:
     """Pool windows of data (batch, channels, ...), or of another layout, by ``max`` or ``avg``."""
     n = len(kernel)
     given = layout or {1: "NCW", 2: "NCHW", 3: "NCDHW"}[n]
@@ -284,14 +359,22 @@ def adaptive_pool(np_data: Array, out_size: Numbers, pool_type: str, layout: str
 
 
 def pool_grad_nchw(
-    a_np: Array, out_grad_np: Array, pool_size: Sequence[int], strides: Sequence[int], padding: Sequence[int],
-    pool_type: str, ceil_mode: bool, count_include_pad: bool = True,
-) -> Array:  # fmt: skip
+    a_np: Array,
+    out_grad_np: Array,
+    pool_size: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    pool_type: str,
+    ceil_mode: bool,
+    count_include_pad: bool = True,
+) -> Array:
     """Return the adjoint of the data of a pooling; the first of several greatest elements takes all."""
     (top, left, bottom, right), (kh, kw), (sh, sw) = padding, pool_size, strides
     height, width = a_np.shape[2:]
-    pad_h, pad_w = ((max(low, 0), max(high, 0) + (s - 1 if ceil_mode else 0))
-                    for low, high, s in ((top, bottom, sh), (left, right, sw)))  # fmt: skip
+    pad_h, pad_w = (
+        (max(low, 0), max(high, 0) + (s - 1 if ceil_mode else 0))
+        for low, high, s in ((top, bottom, sh), (left, right, sw))
+    )
     fill = np.finfo(a_np.dtype).min if pool_type == "max" else 0
     x = np.pad(a_np, [(0, 0), (0, 0), pad_h, pad_w], constant_values=fill)
     out = np.zeros(x.shape)
@@ -302,20 +385,45 @@ def pool_grad_nchw(
             at = np.unravel_index(np.argmax(window), window.shape)
             out[b, c, rows.start + at[0], columns.start + at[1]] += g
         else:
-            inside = (max(min(rows.stop, height + top) - max(rows.start, top), 0),
-                      max(min(columns.stop, width + left) - max(columns.start, left), 0))  # fmt: skip
+            inside = (
+                max(min(rows.stop, height + top) - max(rows.start, top), 0),
+                max(min(columns.stop, width + left) - max(columns.start, left), 0),
+            )
             count = kh * kw if count_include_pad else max(inside[0] * inside[1], 1)
             out[b, c, rows, columns] += g / count
     return out[:, :, top : top + height, left : left + width]
 
 
 def batch_norm(
-    x: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array, axis: int, epsilon: float,
-    center: bool, scale: bool, training: bool = False, momentum: float = 0.1,
-) -> list[Array]:  # fmt: skip
+    x: Array,
+    gamma: Array,
+    beta: Array,
+    moving_mean: Array,
+    moving_var: Array,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
+    training: bool = False,
+    momentum: float = 0.1,
+) -> list[Array]:
     """Normalize over batches: the result and the statistics."""
-    return list(_ref("nn.batch_norm", x, gamma, beta, moving_mean, moving_var, axis=axis, epsilon=epsilon,
-                     center=center, scale=scale, training=training, momentum=momentum))  # fmt: skip
+    return list(
+        _ref(
+            "nn.batch_norm",
+            x,
+            gamma,
+            beta,
+            moving_mean,
+            moving_var,
+            axis=axis,
+            epsilon=epsilon,
+            center=center,
+            scale=scale,
+            training=training,
+            momentum=momentum,
+        )
+    )
 
 
 def layer_norm_python(data: Array, gamma: Array, beta: Array | None, axis: Numbers, epsilon: float = 1e-5) -> Array:
@@ -331,12 +439,25 @@ def rms_norm_python(data: Array, weight: Array, axis: Numbers, epsilon: float = 
 
 
 def group_norm_python(
-    data: Array, gamma: Array, beta: Array, num_groups: int, channel_axis: int, axes: Sequence[int],
+    data: Array,
+    gamma: Array,
+    beta: Array,
+    num_groups: int,
+    channel_axis: int,
+    axes: Sequence[int],
     epsilon: float = 1e-5,
-) -> Array:  # fmt: skip
+) -> Array:
     """Normalize over groups of channels and other axes."""
-    return _ref("nn.group_norm", data, gamma, beta, num_groups=num_groups, channel_axis=channel_axis,
-                axes=tuple(axes), epsilon=epsilon)  # fmt: skip
+    return _ref(
+        "nn.group_norm",
+        data,
+        gamma,
+        beta,
+        num_groups=num_groups,
+        channel_axis=channel_axis,
+        axes=tuple(axes),
+        epsilon=epsilon,
+    )
 
 
 def instance_norm_python(data: Array, gamma: Array, beta: Array, axis: Sequence[int], epsilon: float = 1e-5) -> Array:
@@ -375,9 +496,13 @@ def one_hot(indices: Array, on_value: float, off_value: float, depth: int, axis:
 
 
 def resize2d_python(
-    data: Array, scale: Sequence[float], layout: str | None = None, method: str = "nearest_neighbor",
-    coordinate_transformation_mode: str = "align_corners", rounding_method: str = "",
-) -> Array:  # fmt: skip
+    data: Array,
+    scale: Sequence[float],
+    layout: str | None = None,
+    method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "align_corners",
+    rounding_method: str = "",
+) -> Array:
     """Resize data of any number of dimensions of space by factors; by default the channels come first."""
     given = layout or {1: "NCW", 2: "NCHW", 3: "NCDHW"}[data.ndim - 2]
     first, mode = "NC" + "".join(c for c in given if c not in "NC"), coordinate_transformation_mode
@@ -386,8 +511,15 @@ def resize2d_python(
     kinds = {"nearest_neighbor": "nearest", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
     up = "round_prefer_ceil"
     how = {"": up if mode == "align_corners" else "floor", "round": up}.get(rounding_method, rounding_method)
-    out = _ref("image.resize", x.astype("float64"), (*x.shape[:2], *size), method=kinds.get(method, method),
-               coordinate_transformation_mode=mode, rounding_method=how, cubic_alpha=-0.5)  # fmt: skip
+    out = _ref(
+        "image.resize",
+        x.astype("float64"),
+        (*x.shape[:2], *size),
+        method=kinds.get(method, method),
+        coordinate_transformation_mode=mode,
+        rounding_method=how,
+        cubic_alpha=-0.5,
+    )
     return out.transpose([first.index(c) for c in given]).astype(data.dtype)
 
 
@@ -402,12 +534,23 @@ def affine_grid_python(data: Array, target_shape: Sequence[int]) -> Array:
 
 
 def grid_sample_python(
-    data: Array, grid: Array, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
+    data: Array,
+    grid: Array,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
     align_corners: bool = True,
-) -> Array:  # fmt: skip
+) -> Array:
     """Sample data where a grid points."""
-    return _ref("image.grid_sample", data, grid, method=method, layout=layout, padding_mode=padding_mode,
-                align_corners=align_corners)  # fmt: skip
+    return _ref(
+        "image.grid_sample",
+        data,
+        grid,
+        method=method,
+        layout=layout,
+        padding_mode=padding_mode,
+        align_corners=align_corners,
+    )
 
 
 # --- moves ------------------------------------------------------------------------------------------------------------
@@ -548,9 +691,14 @@ def strided_set_python(
 
 
 def roi_align_nchw_python(
-    a_np: Array, rois_np: Array, pooled_size: Numbers, spatial_scale: float, sample_ratio: int, mode: str = "avg",
+    a_np: Array,
+    rois_np: Array,
+    pooled_size: Numbers,
+    spatial_scale: float,
+    sample_ratio: int,
+    mode: str = "avg",
     layout: str = "NCHW",
-) -> Array:  # fmt: skip
+) -> Array:
     """Pooling of samples of regions."""
     mode = mode.decode() if isinstance(mode, bytes) else mode
     return roi_align(a_np, rois_np, pooled_size, spatial_scale, sample_ratio, layout=layout, mode=mode)

@@ -87,12 +87,22 @@ def _generate_infer(gen: Expr, *, out_shape: Any) -> TupleType:
 
 
 declare(
-    "threefry_split", "gen", {}, infer=lambda gen: TupleType((_generator("threefry_split", gen),) * 2),
-    lower=threefry_split, reference=_split_ref, fusion=Fusion.OPAQUE,
+    "threefry_split",
+    "gen",
+    {},
+    infer=lambda gen: TupleType((_generator("threefry_split", gen),) * 2),
+    lower=threefry_split,
+    reference=_split_ref,
+    fusion=Fusion.OPAQUE,
     doc="Two generators (10,) uint64 of one, which is used up: key, counter and path as topi.threefry says.",
-)  # fmt: skip
+)
 declare(
-    "threefry_generate", "gen", {"out_shape": integers()}, infer=_generate_infer,
-    lower=threefry_generate, reference=_generate_ref, fusion=Fusion.OPAQUE,
+    "threefry_generate",
+    "gen",
+    {"out_shape": integers()},
+    infer=_generate_infer,
+    lower=threefry_generate,
+    reference=_generate_ref,
+    fusion=Fusion.OPAQUE,
     doc="The generator for what is drawn next, and words (uint64) of Threefry 4x64.",
-)  # fmt: skip
+)

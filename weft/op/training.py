@@ -30,17 +30,26 @@ def _collapse_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
     if values is None:
         return ir.TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
     if ty.ndim >= 0 and len(values) > ty.ndim:
-        raise ShapeMismatch("collapse_sum_to: the target has more dimensions", expected=f"at most {ty.ndim}",
-                            found=str(len(values)), where=x.span)  # fmt: skip
+        raise ShapeMismatch(
+            "collapse_sum_to: the target has more dimensions",
+            expected=f"at most {ty.ndim}",
+            found=str(len(values)),
+            where=x.span,
+        )
     for d, v in zip(reversed(ty.shape or ()), reversed(values), strict=False):
         demand_broadcast_to("collapse_sum_to: a dimension of the target that is not 1", v, d, x.span)
     return ir.TensorType(values, ty.dtype, len(values), ty.vdevice)
 
 
 declare(
-    "collapse_sum_to", "x shape:shape", infer=_collapse_infer, lower=collapse_sum, reference=_collapsed, rtol=1e-4,
+    "collapse_sum_to",
+    "x shape:shape",
+    infer=_collapse_infer,
+    lower=collapse_sum,
+    reference=_collapsed,
+    rtol=1e-4,
     doc="Sum to a shape that broadcasts to that of `x`.",
-)  # fmt: skip
+)
 
 
 def _like_infer(x: ir.Expr, target: ir.Expr) -> ir.TensorType:
@@ -51,10 +60,14 @@ def _like_infer(x: ir.Expr, target: ir.Expr) -> ir.TensorType:
 
 
 declare(
-    "collapse_sum_like", "x target", infer=_like_infer, lower=lambda x, target: collapse_sum(x, target.shape),
-    reference=lambda x, target: _collapsed(x, target.shape), rtol=1e-4,
+    "collapse_sum_like",
+    "x target",
+    infer=_like_infer,
+    lower=lambda x, target: collapse_sum(x, target.shape),
+    reference=lambda x, target: _collapsed(x, target.shape),
+    rtol=1e-4,
     doc="Sum to the shape of another tensor, which broadcasts to that of `x`.",
-)  # fmt: skip
+)
 
 
 def _cross_entropy_infer(predictions: ir.Expr, labels: ir.Expr) -> ir.TensorType:
@@ -74,9 +87,14 @@ def _cross_entropy_ref(x: Any, y: Any) -> Any:
 
 
 declare(
-    "nn.cross_entropy_with_logits", "predictions labels", infer=_cross_entropy_infer, lower=cross_entropy_with_logits,
-    reference=_cross_entropy_ref, rtol=1e-3, doc="``-sum(predictions * labels)``, divided by the size of the batch.",
-)  # fmt: skip
+    "nn.cross_entropy_with_logits",
+    "predictions labels",
+    infer=_cross_entropy_infer,
+    lower=cross_entropy_with_logits,
+    reference=_cross_entropy_ref,
+    rtol=1e-3,
+    doc="``-sum(predictions * labels)``, divided by the size of the batch.",
+)
 
 _REDUCTION = {"reduction": word("mean", "mean", "sum", "none"), "ignore_index": integer(-100)}
 
@@ -88,8 +106,9 @@ def _nll_operands(
     ty, t = tensor_arg(op, "predictions", predictions, min_ndim=1), index_arg(op, targets, "targets")
     types = [tensor_arg(op, "weights", w, 1) for w in weights]
     if ty.ndim >= 0 and t.ndim >= 0 and t.ndim != max(ty.ndim - 1, 0):
-        raise ShapeMismatch(f"{op}: 'targets' has the wrong rank", expected=str(ty.ndim - 1), found=str(t.ndim),
-                            where=targets.span)  # fmt: skip
+        raise ShapeMismatch(
+            f"{op}: 'targets' has the wrong rank", expected=str(ty.ndim - 1), found=str(t.ndim), where=targets.span
+        )
     if ty.shape is not None:
         classes = ty.shape[0 if ty.ndim == 1 else 1]
         rest = (*ty.shape[:1], *ty.shape[2:]) if ty.ndim > 1 else ()
@@ -127,9 +146,15 @@ def _nll_ref(x: Any, t: Any, w: Any = None, reduction: str = "mean", ignore_inde
 
 
 declare(
-    "nn.nll_loss", "predictions targets weights?", _REDUCTION, infer=_nll_infer, lower=nll_loss, reference=_nll_ref,
-    rtol=1e-3, doc="The weighted negative of each target's prediction; targets that are `ignore_index` count nothing.",
-)  # fmt: skip
+    "nn.nll_loss",
+    "predictions targets weights?",
+    _REDUCTION,
+    infer=_nll_infer,
+    lower=nll_loss,
+    reference=_nll_ref,
+    rtol=1e-3,
+    doc="The weighted negative of each target's prediction; targets that are `ignore_index` count nothing.",
+)
 
 
 def _nll_backward_infer(
@@ -153,10 +178,15 @@ def _nll_backward_ref(g: Any, x: Any, t: Any, w: Any = None, reduction: str = "m
 
 
 declare(
-    "grad.nll_loss_backward", "output_grad predictions targets weights?", _REDUCTION, infer=_nll_backward_infer,
-    lower=nll_loss_backward, reference=_nll_backward_ref, rtol=1e-3,
+    "grad.nll_loss_backward",
+    "output_grad predictions targets weights?",
+    _REDUCTION,
+    infer=_nll_backward_infer,
+    lower=nll_loss_backward,
+    reference=_nll_backward_ref,
+    rtol=1e-3,
     doc="What flows back to the predictions of ``nn.nll_loss``.",
-)  # fmt: skip
+)
 
 
 def _take_backward_infer(output_grad: ir.Expr, x: ir.Expr, indices: ir.Expr, axis: int | None) -> ir.TensorType:
@@ -182,14 +212,24 @@ def _take_backward_ref(g: Any, x: Any, indices: Any, axis: int | None) -> Any:
 
 
 declare(
-    "grad.take_backward", "output_grad x indices", {"axis": axis(None, checked=False)}, infer=_take_backward_infer,
-    lower=take_backward, reference=_take_backward_ref, rtol=1e-3, doc="What flows back to what ``take`` takes of.",
-)  # fmt: skip
+    "grad.take_backward",
+    "output_grad x indices",
+    {"axis": axis(None, checked=False)},
+    infer=_take_backward_infer,
+    lower=take_backward,
+    reference=_take_backward_ref,
+    rtol=1e-3,
+    doc="What flows back to what ``take`` takes of.",
+)
 
 for _name in ("no_grad", "start_checkpoint", "end_checkpoint"):
     declare(
-        f"grad.{_name}", "x" if "point" in _name else "x:any",
+        f"grad.{_name}",
+        "x" if "point" in _name else "x:any",
         infer=same_as(f"grad.{_name}") if "point" in _name else lambda x: x.ty,
-        lower=lambda x: x, reference=lambda x: x, decompose=lambda x: x, fusion=Fusion.ELEMENTWISE,
+        lower=lambda x: x,
+        reference=lambda x: x,
+        decompose=lambda x: x,
+        fusion=Fusion.ELEMENTWISE,
         doc="Its operand, with a note for ``Gradient``.",
-    )  # fmt: skip
+    )

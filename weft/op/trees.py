@@ -23,8 +23,9 @@ def _infer(x: Expr, nodes: Expr, roots: Expr, weights: Expr) -> Any:
     if forest.dtype != wide:
         raise DTypeMismatch(
             f"{_NAME}: features of float32 or float64, and 'nodes' as wide as they are",
-            expected=wide or "float32 or float64", found=forest.dtype if wide else ty.dtype,
-        )  # fmt: skip
+            expected=wide or "float32 or float64",
+            found=forest.dtype if wide else ty.dtype,
+        )
     if ty.shape is None or forest.shape is None or leaves.shape is None:
         return TensorType(None, DataType(leaves.dtype), 2)
     demand_equal(f"{_NAME}: columns of 'nodes'", forest.shape[1], 4, x.span)
@@ -53,6 +54,12 @@ def _ref(x: Any, nodes: Any, roots: Any, weights: Any, aggregate: str) -> Any:
 
 
 declare(
-    _NAME, "x nodes roots weights", {"aggregate": attrs.word("sum", *_AGGREGATES)}, infer=_infer, lower=tree_scores,
-    reference=_ref, fusion=Fusion.OPAQUE, doc="Weights of the leaves of decision trees that rows come to, together.",
-)  # fmt: skip
+    _NAME,
+    "x nodes roots weights",
+    {"aggregate": attrs.word("sum", *_AGGREGATES)},
+    infer=_infer,
+    lower=tree_scores,
+    reference=_ref,
+    fusion=Fusion.OPAQUE,
+    doc="Weights of the leaves of decision trees that rows come to, together.",
+)

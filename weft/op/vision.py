@@ -38,9 +38,15 @@ def _regions_infer(op: str, data: ir.Expr, rois: ir.Expr, pooled_size: Any, layo
 
 
 def roi_align(
-    data: np.ndarray, rois: np.ndarray, pooled_size: int | Sequence[int], spatial_scale: float, sample_ratio: int = -1,
-    aligned: bool = False, layout: str = "NCHW", mode: str = "avg",
-) -> Any:  # fmt: skip
+    data: np.ndarray,
+    rois: np.ndarray,
+    pooled_size: int | Sequence[int],
+    spatial_scale: float,
+    sample_ratio: int = -1,
+    aligned: bool = False,
+    layout: str = "NCHW",
+    mode: str = "avg",
+) -> Any:
     """Pool samples between the pixels of regions, as :func:`weft.topi.vision.roi_align` says, in NumPy."""
     image = data if layout == "NCHW" else data.transpose(0, 3, 1, 2)
     _, channels, height, width = image.shape
@@ -106,24 +112,36 @@ def roi_pool(data: np.ndarray, rois: np.ndarray, pooled_size: int | Sequence[int
 
 
 declare(
-    "vision.roi_align", "data rois",
-    {"pooled_size": sizes(1, 2), "spatial_scale": number(1.0), "sample_ratio": integer(-1), "aligned": flag(False),
-     "layout": word("NCHW", "NCHW", "NHWC"), "mode": word("avg", "avg", "max", "max_corner")},
+    "vision.roi_align",
+    "data rois",
+    {
+        "pooled_size": sizes(1, 2),
+        "spatial_scale": number(1.0),
+        "sample_ratio": integer(-1),
+        "aligned": flag(False),
+        "layout": word("NCHW", "NCHW", "NHWC"),
+        "mode": word("avg", "avg", "max", "max_corner"),
+    },
     infer=lambda data, rois, pooled_size, layout: _regions_infer("vision.roi_align", data, rois, pooled_size, layout),
     lower=lambda data, rois, pooled_size, spatial_scale, sample_ratio, aligned, layout, mode: vision.roi_align(
-        data, rois, pooled_size, spatial_scale, mode, sample_ratio, aligned, layout),
-    reference=roi_align, fusion=Fusion.OPAQUE, rtol=1e-4,
+        data, rois, pooled_size, spatial_scale, mode, sample_ratio, aligned, layout
+    ),
+    reference=roi_align,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="The mean or the greatest of samples of each part of regions, read between pixels.",
-)  # fmt: skip
+)
 
 declare(
-    "vision.roi_pool", "data rois",
+    "vision.roi_pool",
+    "data rois",
     {"pooled_size": sizes(1, 2), "spatial_scale": number(1.0), "layout": word("NCHW", "NCHW")},
     infer=lambda data, rois, pooled_size, layout: _regions_infer("vision.roi_pool", data, rois, pooled_size, layout),
     lower=lambda data, rois, pooled_size, spatial_scale: vision.roi_pool(data, rois, pooled_size, spatial_scale),
-    reference=roi_pool, fusion=Fusion.OPAQUE,
+    reference=roi_pool,
+    fusion=Fusion.OPAQUE,
     doc="The greatest pixel of each part of regions whose corners are rounded to pixels.",
-)  # fmt: skip
+)
 
 
 # --- suppression ------------------------------------------------------------------------------------------------------
@@ -158,17 +176,27 @@ def get_valid_counts(data: np.ndarray, score_threshold: float = 0, id_index: int
 
 
 declare(
-    "vision.get_valid_counts", "data",
+    "vision.get_valid_counts",
+    "data",
     {"score_threshold": number(0.0), "id_index": integer(0, at_least=-1), "score_index": integer(1, at_least=0)},
-    infer=_counts_infer, lower=vision.get_valid_counts, reference=get_valid_counts, fusion=Fusion.OPAQUE,
+    infer=_counts_infer,
+    lower=vision.get_valid_counts,
+    reference=get_valid_counts,
+    fusion=Fusion.OPAQUE,
     doc="How many boxes have a score above a threshold; these, moved to the front; where each was.",
-)  # fmt: skip
+)
 
 
 def _suppression_infer(
-    data: ir.Expr, valid_count: ir.Expr, indices: ir.Expr, coord_start: int, score_index: int, id_index: int,
-    return_indices: bool, soft_nms_sigma: float,
-) -> Any:  # fmt: skip
+    data: ir.Expr,
+    valid_count: ir.Expr,
+    indices: ir.Expr,
+    coord_start: int,
+    score_index: int,
+    id_index: int,
+    return_indices: bool,
+    soft_nms_sigma: float,
+) -> Any:
     op = "vision.non_max_suppression"
     ty = tensor_arg(op, "data", data, ndim=3, kind="float")
     counts = tensor_arg(op, "valid_count", valid_count, ndim=1, dtype="int32")
@@ -191,11 +219,21 @@ def _suppression_infer(
 
 
 def non_max_suppression(
-    data: np.ndarray, valid_count: np.ndarray, indices: np.ndarray, max_output_size: int = -1,
-    iou_threshold: float = 0.5, force_suppress: bool = False, top_k: int = -1, coord_start: int = 2,
-    score_index: int = 1, id_index: int = 0, return_indices: bool = True, invalid_to_bottom: bool = False,
-    soft_nms_sigma: float = 0.0, score_threshold: float = 0.0,
-) -> Any:  # fmt: skip
+    data: np.ndarray,
+    valid_count: np.ndarray,
+    indices: np.ndarray,
+    max_output_size: int = -1,
+    iou_threshold: float = 0.5,
+    force_suppress: bool = False,
+    top_k: int = -1,
+    coord_start: int = 2,
+    score_index: int = 1,
+    id_index: int = 0,
+    return_indices: bool = True,
+    invalid_to_bottom: bool = False,
+    soft_nms_sigma: float = 0.0,
+    score_threshold: float = 0.0,
+) -> Any:
     """Choose boxes, as :func:`weft.topi.vision.non_max_suppression` says, in NumPy."""
     soft, least = soft_nms_sigma > 0, score_threshold if soft_nms_sigma > 0 else 0.0
     boxes, listed = np.full_like(data, -1), np.full(indices.shape, -1, np.int32)
@@ -237,15 +275,28 @@ def _share(a: Any, b: Any) -> Any:
 
 
 declare(
-    "vision.non_max_suppression", "data valid_count indices",
-    {"max_output_size": integer(-1), "iou_threshold": number(0.5), "force_suppress": flag(False),
-     "top_k": integer(-1), "coord_start": integer(2, at_least=0), "score_index": integer(1, at_least=0),
-     "id_index": integer(0, at_least=-1), "return_indices": flag(True), "invalid_to_bottom": flag(False),
-     "soft_nms_sigma": number(0.0), "score_threshold": number(0.0)},
-    infer=_suppression_infer, lower=vision.non_max_suppression, reference=non_max_suppression, fusion=Fusion.OPAQUE,
+    "vision.non_max_suppression",
+    "data valid_count indices",
+    {
+        "max_output_size": integer(-1),
+        "iou_threshold": number(0.5),
+        "force_suppress": flag(False),
+        "top_k": integer(-1),
+        "coord_start": integer(2, at_least=0),
+        "score_index": integer(1, at_least=0),
+        "id_index": integer(0, at_least=-1),
+        "return_indices": flag(True),
+        "invalid_to_bottom": flag(False),
+        "soft_nms_sigma": number(0.0),
+        "score_threshold": number(0.0),
+    },
+    infer=_suppression_infer,
+    lower=vision.non_max_suppression,
+    reference=non_max_suppression,
+    fusion=Fusion.OPAQUE,
     rtol=1e-4,
     doc="Of boxes that overlap, the one with the greatest score; lower scores of the others where a sigma is given.",
-)  # fmt: skip
+)
 
 _LIMITS = "boxes scores max_output_boxes_per_class iou_threshold score_threshold"
 _FORMAT = {"output_format": word("onnx", "onnx", "tensorflow")}
@@ -309,21 +360,28 @@ def _classes_ref(
 
 
 declare(
-    "vision.class_boxes", _LIMITS, _FORMAT,
+    "vision.class_boxes",
+    _LIMITS,
+    _FORMAT,
     infer=lambda *args, output_format: _classes_infer("vision.class_boxes", *args, output_format=output_format),
     lower=lambda a, b, c, d, e, output_format: vision.all_class_non_max_suppression(a, b, c, d, e, output_format),
-    reference=_classes_ref, fusion=Fusion.OPAQUE,
+    reference=_classes_ref,
+    fusion=Fusion.OPAQUE,
     doc="Suppression in each class by itself; rows behind the valid ones are 0.",
-)  # fmt: skip
+)
 
 declare(
-    "vision.all_class_non_max_suppression", _LIMITS, _FORMAT,
-    infer=lambda *args, output_format: (
-        _classes_infer("vision.all_class_non_max_suppression", *args, output_format=output_format)),
-    lower=None, decompose=_trimmed,
+    "vision.all_class_non_max_suppression",
+    _LIMITS,
+    _FORMAT,
+    infer=lambda *args, output_format: _classes_infer(
+        "vision.all_class_non_max_suppression", *args, output_format=output_format
+    ),
+    lower=None,
+    decompose=_trimmed,
     reference=lambda a, b, c, d, e, output_format: _classes_ref(a, b, c, d, e, output_format, trimmed=True),
     doc="Suppression in each class by itself: the rows (image, class, box) that are chosen, and how many.",
-)  # fmt: skip
+)
 
 
 # --- anchors ----------------------------------------------------------------------------------------------------------
@@ -360,11 +418,15 @@ def _multibox_ref(
 
 
 declare(
-    "vision.multibox_transform_loc", "cls_pred loc_pred anchor",
+    "vision.multibox_transform_loc",
+    "cls_pred loc_pred anchor",
     {"clip": flag(False), "threshold": number(0.0), "variances": numbers((1.0,) * 4, 4), "keep_background": flag(True)},
     infer=_multibox_infer,
-    lower=lambda cls_pred, loc_pred, anchor, clip, threshold, variances, keep_background: (
-        vision.multibox_transform_loc(cls_pred, loc_pred, anchor, variances, clip, threshold, keep_background)),
-    reference=_multibox_ref, fusion=Fusion.OPAQUE, rtol=1e-4,
+    lower=lambda cls_pred, loc_pred, anchor, clip, threshold, variances, keep_background: vision.multibox_transform_loc(
+        cls_pred, loc_pred, anchor, variances, clip, threshold, keep_background
+    ),
+    reference=_multibox_ref,
+    fusion=Fusion.OPAQUE,
+    rtol=1e-4,
     doc="Boxes from anchors and what was predicted for them, and the probabilities of classes.",
-)  # fmt: skip
+)

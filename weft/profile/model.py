@@ -216,9 +216,14 @@ def _work(func: tir.PrimFunc | None, shapes: str, calls: int) -> Work | None:
 
 
 def _row(
-    key: tuple[str, str], calls: int, us: float, share: float, work: Work | None, peak: tuple[float, float],
+    key: tuple[str, str],
+    calls: int,
+    us: float,
+    share: float,
+    work: Work | None,
+    peak: tuple[float, float],
     nodes: tuple[str, ...],
-) -> KernelProfile:  # fmt: skip
+) -> KernelProfile:
     if work is None or us <= 0:
         return KernelProfile(*key, calls, us, share, np.nan, np.nan, np.nan, nodes)
     gflops, gbytes = work.operations / us / 1e3, work.bytes / us / 1e3

@@ -95,9 +95,10 @@ def quantize_model(
     onnx = require("onnx", extra="onnx")
     if weights not in _WEIGHTS or method not in METHODS or group < 0 or group % 16:
         raise InvalidArgument(
-            "quantize: an unknown setting", found=f"{weights}, {method}, groups of {group}",
+            "quantize: an unknown setting",
+            found=f"{weights}, {method}, groups of {group}",
             expected=f"{' or '.join(_WEIGHTS)}; {', '.join(METHODS)}; groups of a multiple of 16, or 0",
-        )  # fmt: skip
+        )
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
     if opset < 13:
         raise InvalidArgument("quantize: the model's opset is too old", expected="13 or later", found=str(opset))
@@ -108,8 +109,11 @@ def quantize_model(
     work = _Work(onnx, made, _WEIGHTS[weights], group, max_loss)
     if not work.inputs():
         types = sorted({onnx.TensorProto.DataType.Name(t.data_type).lower() for t in made.graph.initializer})
-        raise InvalidArgument("quantize: no layer can be quantised", found=f"constants of {', '.join(types) or 'none'}",
-                              expected="MatMul, Gemm or Conv with constant weights of float32")  # fmt: skip
+        raise InvalidArgument(
+            "quantize: no layer can be quantised",
+            found=f"constants of {', '.join(types) or 'none'}",
+            expected="MatMul, Gemm or Conv with constant weights of float32",
+        )
     work.run(_observed(onnx, made, work.inputs(), samples, method), METHODS[method])
     if samples:
         _compare(onnx, model, made, work.layers, samples)

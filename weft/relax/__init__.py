@@ -66,10 +66,14 @@ FuncStructInfo = FuncType
 ObjectStructInfo = AnyType
 ObjectType = AnyType
 
-__getattr__ = names_of("weft.relax", {
-    "testing": "",
-    "training": "",
-    "BasePyModule": "weft.relax.base_py_module",
-    **dict.fromkeys(("Interpreter", "MachineOnly", "UnscheduledKernels"), "weft.relax.interpreter"),
-    **dict.fromkeys(("TuningResult", "extract_tasks", "tune_relax"), "weft.relax.tuning"),
-}, listed=True)  # fmt: skip
+__getattr__ = names_of(
+    "weft.relax",
+    {
+        "testing": "",
+        "training": "",
+        "BasePyModule": "weft.relax.base_py_module",
+        **dict.fromkeys(("Interpreter", "MachineOnly", "UnscheduledKernels"), "weft.relax.interpreter"),
+        **dict.fromkeys(("TuningResult", "extract_tasks", "tune_relax"), "weft.relax.tuning"),
+    },
+    listed=True,
+)

@@ -83,8 +83,12 @@ def _gathered(call: ir.Call) -> ir.TensorType:
 def _scattered(call: ir.Call) -> ir.TensorType:
     def part(dim: Any, workers: int) -> Any:
         if (ir.as_int(dim) or 0) % workers:
-            raise ShapeMismatch("scatter_from_worker0: the parts are not equal", expected=f"a multiple of {workers}",
-                                found=str(dim), where=call.span)  # fmt: skip
+            raise ShapeMismatch(
+                "scatter_from_worker0: the parts are not equal",
+                expected=f"a multiple of {workers}",
+                found=str(dim),
+                where=call.span,
+            )
         return ir.floordiv(dim, ir.int64(workers))
 
     return _resized(call, call.attrs["axis"], part)
@@ -125,8 +129,11 @@ def _scatter(bb: Any, call: ir.Call) -> ir.Expr:
     return call_dps_packed("runtime.disco.scatter_from_worker0", [parts, ir.prim_value(False)], call.ty)
 
 
-_legalize("allreduce", lambda c: ir.shape_expr([_REDUCTIONS.index(c.attrs["op_type"])]),
-          lambda c: ir.prim_value(c.attrs["in_group"]))  # fmt: skip
+_legalize(
+    "allreduce",
+    lambda c: ir.shape_expr([_REDUCTIONS.index(c.attrs["op_type"])]),
+    lambda c: ir.prim_value(c.attrs["in_group"]),
+)
 _legalize("allgather", lambda c: ir.prim_value(c.attrs["in_group"]))
 _legalize("broadcast_from_worker0", lambda c: ir.prim_value(False))
 ir.register_op_attr("relax.ccl.scatter_from_worker0", "FLegalize", _scatter)
@@ -139,9 +146,12 @@ def _register(name: str) -> None:
         out = more[-1]
         data = x.numpy()
         if data.size != out.numpy().size:
-            raise InvalidArgument(f"{name}: there is one worker", expected=f"{data.size} elements",
-                                  found=f"{out.numpy().size} elements of the result",
-                                  help=f"register 'runtime.disco.{name}' to run several")  # fmt: skip
+            raise InvalidArgument(
+                f"{name}: there is one worker",
+                expected=f"{data.size} elements",
+                found=f"{out.numpy().size} elements of the result",
+                help=f"register 'runtime.disco.{name}' to run several",
+            )
         out.copyfrom(data.reshape(out.shape))
 
 

@@ -106,21 +106,30 @@ def _check_places(call: ir.Call, indices: tuple[int, ...]) -> None:
     places = [i for i in indices if i >= 0]
     count = len(operands.fields)
     if not places or len(set(places)) < len(places) or max(places) >= count or len(indices) != len(results):
-        raise InvalidArgument("inplace_indices names an operand for each result, each operand once, or -1",
-                              expected=f"{len(results)} of -1..{count - 1}, one of them an operand",
-                              found=str(indices))  # fmt: skip
+        raise InvalidArgument(
+            "inplace_indices names an operand for each result, each operand once, or -1",
+            expected=f"{len(results)} of -1..{count - 1}, one of them an operand",
+            found=str(indices),
+        )
     for i, ty in zip(indices, results, strict=True):
         found = operands.fields[i].ty if i >= 0 else None
         if found is not None and (contradict(found, ty) or not isinstance(found, ir.TensorType)):
-            raise InvalidArgument("only a tensor of the result's type is written in place", expected=str(ty),
-                                  found=f"operand {i}, which is {found}")  # fmt: skip
+            raise InvalidArgument(
+                "only a tensor of the result's type is written in place",
+                expected=str(ty),
+                found=f"operand {i}, which is {found}",
+            )
 
 
 @also_called(out_sinfo="out_ty")
 def call_tir_with_grad(
-    gvar: ir.GlobalVar, args: Value, out_ty: Types, te_grad_name: str, te_grad_kwargs: Mapping[str, Any] | None = None,
+    gvar: ir.GlobalVar,
+    args: Value,
+    out_ty: Types,
+    te_grad_name: str,
+    te_grad_kwargs: Mapping[str, Any] | None = None,
     tir_vars: Dims | None = None,
-) -> ir.Call:  # fmt: skip
+) -> ir.Call:
     """Call a TIR function that ``Gradient`` goes through by a registered te function, with further arguments."""
     call = call_tir(gvar, args, out_ty, tir_vars)
     attrs = ir.Attrs.of(te_grad_name=te_grad_name, te_grad_kwargs=dict(te_grad_kwargs or {}))
@@ -468,9 +477,11 @@ def _dynamic_slice_type(call: ir.Call) -> ir.Type:
             or (isinstance(length, ir.IntImm) and ty.ndim >= 0 and length.value != ty.ndim)
         ):
             raise TypeInferenceError(
-                f"dynamic_strided_slice: {name} has one int64 for each axis of x", where=call.span,
-                expected=f"R.Tensor(({ty.ndim if ty.ndim >= 0 else 'rank'},), 'int64')", found=str(bound),
-            )  # fmt: skip
+                f"dynamic_strided_slice: {name} has one int64 for each axis of x",
+                where=call.span,
+                expected=f"R.Tensor(({ty.ndim if ty.ndim >= 0 else 'rank'},), 'int64')",
+                found=str(bound),
+            )
     return ir.TensorType(None, ty.dtype, ty.ndim)
 
 

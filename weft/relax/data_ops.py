@@ -9,9 +9,13 @@ from weft.relax.core_ops import core_op
 
 
 def unique(
-    x: ir.Expr, sorted: bool | ir.Expr = True, return_index: bool | ir.Expr = False,
-    return_inverse: bool | ir.Expr = False, return_counts: bool | ir.Expr = False, axis: int | ir.Expr | None = None,
-) -> ir.Call:  # fmt: skip
+    x: ir.Expr,
+    sorted: bool | ir.Expr = True,
+    return_index: bool | ir.Expr = False,
+    return_inverse: bool | ir.Expr = False,
+    return_counts: bool | ir.Expr = False,
+    axis: int | ir.Expr | None = None,
+) -> ir.Call:
     """Take each element of a tensor, or each part along an axis, once.
 
     Parameters

@@ -20,14 +20,26 @@ from weft.relax.rename import variables
 
 _DESTINATION_PASSING = ("call_tir", "call_tir_inplace")
 _ALLOCATIONS = (
-    "memory.alloc_tensor", "builtin.alloc_tensor", "memory.alloc_storage", "vm.alloc_storage", "vm.alloc_tensor",
-)  # fmt: skip
+    "memory.alloc_tensor",
+    "builtin.alloc_tensor",
+    "memory.alloc_storage",
+    "vm.alloc_storage",
+    "vm.alloc_tensor",
+)
 _READING = (*_ALLOCATIONS, "print", "assert_op")
 """Impure operators that write to no argument."""
 VIEWS = (
-    "reshape", "call_builtin", "call_builtin_with_ctx", "call_pure_packed", "make_closure", "memory.alloc_tensor",
-    "builtin.stop_lift_params", "memory.ensure_zero_offset", "memory.view", "vm.alloc_tensor",
-)  # fmt: skip
+    "reshape",
+    "call_builtin",
+    "call_builtin_with_ctx",
+    "call_pure_packed",
+    "make_closure",
+    "memory.alloc_tensor",
+    "builtin.stop_lift_params",
+    "memory.ensure_zero_offset",
+    "memory.view",
+    "vm.alloc_tensor",
+)
 """Operators whose result may be, or hold, the memory of an argument."""
 
 
@@ -172,8 +184,10 @@ def _written_places(func: tir.PrimFunc) -> tuple[frozenset[int], frozenset[int]]
                 given |= {a} if isinstance(a, ir.Var) and a.dtype == "handle" else set()
                 given |= {a.buffer.data} if isinstance(a, tir.BufferLoad) and n.op.name == "tir.address_of" else set()
         places = [b.data if (b := func.buffer_of(p)) is not None else p for p in func.params]
-        _WRITTEN[func] = (frozenset(i for i, m in enumerate(places) if m in stored),
-                          frozenset(i for i, m in enumerate(places) if m in given))  # fmt: skip
+        _WRITTEN[func] = (
+            frozenset(i for i, m in enumerate(places) if m in stored),
+            frozenset(i for i, m in enumerate(places) if m in given),
+        )
     return _WRITTEN[func]
 
 
@@ -191,8 +205,11 @@ def _checks(func: ir.Function, mod: ir.IRModule | None) -> bool:
             if isinstance(callee, ir.Function) and callee not in seen:
                 seen.add(callee)
                 waiting.append(callee)
-            impure = isinstance(value, ir.Call) and not is_pure_call(value, mod) and not (
-                isinstance(value.op, ir.Op) and _name(value) in _ALLOCATIONS)  # fmt: skip
+            impure = (
+                isinstance(value, ir.Call)
+                and not is_pure_call(value, mod)
+                and not (isinstance(value.op, ir.Op) and _name(value) in _ALLOCATIONS)
+            )
             if isinstance(b, MatchCast) or impure:
                 return True
     return False

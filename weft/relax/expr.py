@@ -43,11 +43,36 @@ from weft.ir import ExprStringImm as StringImm
 from weft.spelling import also_called
 
 __all__ = [
-    "BaseFunc", "Binding", "BindingBlock", "Call", "Constant", "DataTypeImm", "DataflowBlock", "DataflowVar", "Expr",
-    "ExternFunc", "Function", "GlobalVar", "If", "MatchCast", "PrimValue", "SeqExpr", "ShapeExpr", "Span",
-    "StringImm", "Tuple", "TupleGetItem", "Type", "Var", "VarBinding", "const", "extern", "make_shape", "prim_value",
+    "BaseFunc",
+    "Binding",
+    "BindingBlock",
+    "Call",
+    "Constant",
+    "DataTypeImm",
+    "DataflowBlock",
+    "DataflowVar",
+    "Expr",
+    "ExternFunc",
+    "Function",
+    "GlobalVar",
+    "If",
+    "MatchCast",
+    "PrimValue",
+    "SeqExpr",
+    "ShapeExpr",
+    "Span",
+    "StringImm",
+    "Tuple",
+    "TupleGetItem",
+    "Type",
+    "Var",
+    "VarBinding",
+    "const",
+    "extern",
+    "make_shape",
+    "prim_value",
     "te_tensor",
-]  # fmt: skip
+]
 
 Var = ExprVar
 

@@ -15,14 +15,23 @@ from weft.relax.infer import function_type
 from weft.spelling import also_called
 
 _METHODS: dict[type, str] = {
-    ir.Call: "visit_call_", ir.Constant: "visit_constant_", ir.DataTypeImm: "visit_data_type_imm_",
-    DataflowVar: "visit_dataflow_var_", ir.ExprStringImm: "visit_string_imm_", ir.ExprVar: "visit_var_",
-    ir.ExternFunc: "visit_extern_func_", ir.Function: "visit_function_", ir.GlobalVar: "visit_global_var_",
+    ir.Call: "visit_call_",
+    ir.Constant: "visit_constant_",
+    ir.DataTypeImm: "visit_data_type_imm_",
+    DataflowVar: "visit_dataflow_var_",
+    ir.ExprStringImm: "visit_string_imm_",
+    ir.ExprVar: "visit_var_",
+    ir.ExternFunc: "visit_extern_func_",
+    ir.Function: "visit_function_",
+    ir.GlobalVar: "visit_global_var_",
     ir.If: "visit_if_",
-    ir.Op: "visit_op_", ir.PrimValue: "visit_prim_value_", SeqExpr: "visit_seq_expr_",
+    ir.Op: "visit_op_",
+    ir.PrimValue: "visit_prim_value_",
+    SeqExpr: "visit_seq_expr_",
     ir.ShapeExpr: "visit_shape_expr_",
-    ir.Tuple: "visit_tuple_", ir.TupleGetItem: "visit_tuple_getitem_",
-}  # fmt: skip
+    ir.Tuple: "visit_tuple_",
+    ir.TupleGetItem: "visit_tuple_getitem_",
+}
 
 
 def visitor(cls: type) -> type:

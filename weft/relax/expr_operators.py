@@ -52,8 +52,11 @@ def _item(value: Any, index: Any) -> ir.Expr:
     ty = value.ty
     count = len(ty.fields) if isinstance(ty, ir.TupleType) else None
     if isinstance(ty, ir.TensorType):
-        raise InvalidArgument("only elements of tuples are taken by an index", found=f"index {place} of {ty}",
-                              help="use R.take or R.strided_slice on a tensor")  # fmt: skip
+        raise InvalidArgument(
+            "only elements of tuples are taken by an index",
+            found=f"index {place} of {ty}",
+            help="use R.take or R.strided_slice on a tensor",
+        )
     if count is not None and not -count <= place < count:
         raise IndexOutOfRange("Tuple index out of range", found=f"index {place} of {ty}")
     if count is None:

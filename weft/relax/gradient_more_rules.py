@@ -53,8 +53,26 @@ for _name, _derivative in _DERIVATIVES.items():
     rule(_name)(of_one_element(lambda x, y, g, derivative=_derivative: _o.multiply(g, derivative(x, y))))
 
 
-@rule("floor", "ceil", "round", "trunc", "sign", "floor_divide", "logical_and", "logical_or", "logical_not",
-      "logical_xor", "arange", "one_hot", "argmax", "argmin", "argsort", "isnan", "isinf", "isfinite")  # fmt: skip
+@rule(
+    "floor",
+    "ceil",
+    "round",
+    "trunc",
+    "sign",
+    "floor_divide",
+    "logical_and",
+    "logical_or",
+    "logical_not",
+    "logical_xor",
+    "arange",
+    "one_hot",
+    "argmax",
+    "argmin",
+    "argsort",
+    "isnan",
+    "isinf",
+    "isfinite",
+)
 def _flat(_y: ir.Expr, call: ir.Call, _g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [op.make_call("grad.no_grad")(x) for x in call.args]
 
@@ -243,8 +261,10 @@ def _windows(call: ir.Call, y: ir.Expr, fill: float, bb: BlockBuilder) -> tuple[
         raise error.InvalidArgument("the gradient of pooling keeps the layout", found=str(a["out_layout"]))
     axes = [i for i, c in enumerate(layout) if c not in "NC"]
     sizes, made, pads = _sizes(x), _sizes(y), list(map(int, a["padding"]))
-    spans = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(
-        (made[i] for i in axes), a["strides"], a["pool_size"], a["dilation"], strict=True)]  # fmt: skip
+    spans = [
+        (n - 1) * s + (k - 1) * d + 1
+        for n, s, k, d in zip((made[i] for i in axes), a["strides"], a["pool_size"], a["dilation"], strict=True)
+    ]
     width = [0] * (2 * len(sizes))
     for i, axis in enumerate(axes):
         width[2 * axis] = pads[i]
@@ -253,10 +273,12 @@ def _windows(call: ir.Call, y: ir.Expr, fill: float, bb: BlockBuilder) -> tuple[
     begins = [width[2 * i] for i in range(len(sizes))]
     ends = [b + n for b, n in zip(begins, sizes, strict=True)]
     places = [
-        [(p * d, p * d + (made[axis] - 1) * s + 1, s) for p, d, s, axis in zip(at, a["dilation"], a["strides"], axes,
-                                                                                  strict=True)]
+        [
+            (p * d, p * d + (made[axis] - 1) * s + 1, s)
+            for p, d, s, axis in zip(at, a["dilation"], a["strides"], axes, strict=True)
+        ]
         for at in itertools.product(*map(range, a["pool_size"]))
-    ]  # fmt: skip
+    ]
     return padded, lambda g: _o.strided_slice(g, list(range(len(sizes))), begins, ends), [*places, axes[:rank]]
 
 

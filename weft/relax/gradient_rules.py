@@ -20,9 +20,18 @@ from weft.registry import Registry
 from weft.relax.block_builder import BlockBuilder
 
 __all__ = [
-    "Gradient", "fit", "gradient_of", "like", "of_one_element", "operators", "register_gradient",
-    "register_te_gradient", "rule", "shape_of", "te_gradient_of",
-]  # fmt: skip
+    "Gradient",
+    "fit",
+    "gradient_of",
+    "like",
+    "of_one_element",
+    "operators",
+    "register_gradient",
+    "register_te_gradient",
+    "rule",
+    "shape_of",
+    "te_gradient_of",
+]
 
 Gradient = Callable[[ir.ExprVar, ir.Call, ir.ExprVar, Any], list[ir.Expr]]
 
@@ -147,8 +156,20 @@ def _minimum(_z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     return [fit(bb, left, x), fit(bb, right, y)]
 
 
-@rule("equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "zeros_like", "ones_like", "full_like",
-       "zeros", "ones", "full")  # fmt: skip
+@rule(
+    "equal",
+    "not_equal",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "zeros",
+    "ones",
+    "full",
+)
 def _none(_y: ir.Expr, call: ir.Call, _g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [_o.no_grad(x) for x in call.args]
 
@@ -371,13 +392,23 @@ def _conv2d(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     if len(rest) != len(known):
         raise InvalidArgument("the gradient of conv2d needs constant sizes", found=str(data.ty))
     back = make_call("nn.conv2d_transpose")(
-        g, weight, strides=strides, padding=a["padding"], output_padding=rest, dilation=dilation, groups=1,
-        data_layout="NCHW", kernel_layout="IOHW",
-    )  # fmt: skip
+        g,
+        weight,
+        strides=strides,
+        padding=a["padding"],
+        output_padding=rest,
+        dilation=dilation,
+        groups=1,
+        data_layout="NCHW",
+        kernel_layout="IOHW",
+    )
     turned = _o.conv2d(
-        _o.permute_dims(data, axes=[1, 0, 2, 3]), _o.permute_dims(g, axes=[1, 0, 2, 3]), strides=dilation,
-        padding=a["padding"], dilation=strides,
-    )  # fmt: skip
+        _o.permute_dims(data, axes=[1, 0, 2, 3]),
+        _o.permute_dims(g, axes=[1, 0, 2, 3]),
+        strides=dilation,
+        padding=a["padding"],
+        dilation=strides,
+    )
     weights = _o.permute_dims(turned, axes=[1, 0, 2, 3])
     if any(rest):
         weights = _o.strided_slice(weights, [0, 1, 2, 3], [0] * 4, [out_channels, channels, *kernel])

@@ -12,8 +12,13 @@ from typing import Any
 from weft import error, ir, tir
 from weft.relax.core_ops import as_relax, core_op
 
-_FIELDS = {"tensor_dtype_code": (5, "uint8"), "tensor_dtype_bits": (6, "uint8"), "tensor_dtype_lanes": (7, "uint16"),
-           "tensor_ndim": (4, "int32"), "tensor_byte_offset": (8, "int64")}  # fmt: skip
+_FIELDS = {
+    "tensor_dtype_code": (5, "uint8"),
+    "tensor_dtype_bits": (6, "uint8"),
+    "tensor_dtype_lanes": (7, "uint16"),
+    "tensor_ndim": (4, "int32"),
+    "tensor_byte_offset": (8, "int64"),
+}
 """Fields of DLTensor, as ``tir.tvm_struct_get`` numbers them, and their types."""
 _SHAPE, _STRIDES, _ELEMENT = 2, 3, 17
 _INDEXED = ("tensor_shape_i", "tensor_stride_i")
@@ -62,16 +67,25 @@ def _type(name: str) -> Callable[[ir.Call], ir.Type]:
 
     def rule(call: ir.Call) -> ir.Type:
         types = [getattr(a, "ty", None) for a in call.args]
-        if len(types) != count or not isinstance(types[0], ir.TensorType) or (
-            count == 2 and not isinstance(types[1], ir.PrimType)
-        ):  # fmt: skip
-            raise error.TypeInferenceError(f"inspect.{name}: wrong arguments", where=call.span,
-                                           expected="a tensor" + " and an axis" * (count - 1),
-                                           found=", ".join(map(str, types)))  # fmt: skip
+        if (
+            len(types) != count
+            or not isinstance(types[0], ir.TensorType)
+            or (count == 2 and not isinstance(types[1], ir.PrimType))
+        ):
+            raise error.TypeInferenceError(
+                f"inspect.{name}: wrong arguments",
+                where=call.span,
+                expected="a tensor" + " and an axis" * (count - 1),
+                found=", ".join(map(str, types)),
+            )
         axis = ir.as_int(getattr(call.args[-1], "value", None)) if count == 2 else None
         if axis is not None and (axis < 0 or axis >= types[0].ndim >= 0):
-            raise error.IndexOutOfRange(f"inspect.{name}: the tensor has no such axis", where=call.span,
-                                        expected=f"at least 0, below {types[0].ndim}", found=str(axis))  # fmt: skip
+            raise error.IndexOutOfRange(
+                f"inspect.{name}: the tensor has no such axis",
+                where=call.span,
+                expected=f"at least 0, below {types[0].ndim}",
+                found=str(axis),
+            )
         return ir.PrimType(_TYPES[name])
 
     return rule
@@ -104,10 +118,15 @@ def _body(name: str) -> tir.Stmt:
     ndim, shape, strides = _field("tensor_ndim"), ir.Var("shape", "handle"), ir.Var("strides", "handle")
     body: tir.Stmt = tir.Return(_get(shape, _AXIS, _ELEMENT, "int64"))
     if name == "tensor_stride_i":
-        body = tir.LetStmt(strides, _get(_TENSOR, 0, _STRIDES, "handle"), tir.IfThenElse(
-            ir.CallIntrin("bool", ir.Op.get("tir.isnullptr"), (strides,)),
-            _compact(shape, ndim), tir.Return(_get(strides, _AXIS, _ELEMENT, "int64")),
-        ))  # fmt: skip
+        body = tir.LetStmt(
+            strides,
+            _get(_TENSOR, 0, _STRIDES, "handle"),
+            tir.IfThenElse(
+                ir.CallIntrin("bool", ir.Op.get("tir.isnullptr"), (strides,)),
+                _compact(shape, ndim),
+                tir.Return(_get(strides, _AXIS, _ELEMENT, "int64")),
+            ),
+        )
     body = tir.LetStmt(shape, _get(_TENSOR, 0, _SHAPE, "handle"), body)
     inside = ir.logical_and(ir.int64(0) <= _AXIS, _AXIS < ndim)
     return tir.AssertStmt(inside, ir.StringImm("the axis is not below the number of dimensions"), body)
@@ -119,8 +138,9 @@ def _compact(shape: ir.Var, ndim: Any) -> tir.Stmt:
     product = tir.decl_buffer((ir.int64(1),), "int64", "product", scope="local")
     so_far = tir.BufferLoad(product, (zero,))
     extent = _get(shape, _AXIS + ir.int64(1) + after, _ELEMENT, "int64")
-    loop = tir.For(after, zero, ndim - _AXIS - ir.int64(1), tir.ForKind.SERIAL,
-                   tir.BufferStore(product, so_far * extent, (zero,)))  # fmt: skip
+    loop = tir.For(
+        after, zero, ndim - _AXIS - ir.int64(1), tir.ForKind.SERIAL, tir.BufferStore(product, so_far * extent, (zero,))
+    )
     start = tir.BufferStore(product, ir.int64(1), (zero,))
     return tir.AllocBuffer(product, tir.seq(start, loop, tir.Return(so_far)))
 

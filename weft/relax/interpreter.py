@@ -101,8 +101,9 @@ class Interpreter:
         frame = _Frame(function.frame)
         given = [*args, *function.given]
         if len(given) != len(function.func.params):
-            raise error.EvaluationError("wrong number of arguments", expected=str(len(function.func.params)),
-                                        found=str(len(given)))  # fmt: skip
+            raise error.EvaluationError(
+                "wrong number of arguments", expected=str(len(function.func.params)), found=str(len(given))
+            )
         for p, a in zip(function.func.params, given, strict=True):
             frame.values[p] = a
             _name_dims(a, p.ty, frame)
@@ -176,8 +177,9 @@ def _check_type(value: Any, ty: Any, frame: _Frame, what: str) -> None:
         if not isinstance(value, np.ndarray):
             raise error.EvaluationError(f"{what} is no tensor", expected=str(ty), found=type(value).__name__)
         if ty.dtype and value.dtype.name != ty.dtype:
-            raise error.EvaluationError(f"{what} has another dtype than its type says", expected=ty.dtype,
-                                        found=value.dtype.name)  # fmt: skip
+            raise error.EvaluationError(
+                f"{what} has another dtype than its type says", expected=ty.dtype, found=value.dtype.name
+            )
         if ty.shape is not None:
             _check_dims(value.shape, ty.shape, frame, what)
     elif isinstance(ty, ir.ShapeType) and ty.values is not None:
@@ -204,8 +206,9 @@ def _check_dims(actual: Sequence[int], dims: Sequence[Any], frame: _Frame, what:
         right = right and int(evaluate_scalar(d, frame.dims)) == a
     if not right:
         shown = ", ".join(map(str, dims))
-        raise error.EvaluationError(f"a dimension of {what} is not what its type says", expected=f"({shown})",
-                                    found=str(tuple(actual)))  # fmt: skip
+        raise error.EvaluationError(
+            f"a dimension of {what} is not what its type says", expected=f"({shown})", found=str(tuple(actual))
+        )
 
 
 # ---- expressions -----------------------------------------------------------------------------------------------------

@@ -218,9 +218,13 @@ class _Beside:
 
     def _request(self, job: KernelJob) -> dict[str, Any]:
         return {
-            "do": "compile", "name": job.name, "func": save_json(job.func), "linkage": job.linkage,
-            "target": self.target.identity, "decisions": dict(self.records.decisions(job.func)),
-        }  # fmt: skip
+            "do": "compile",
+            "name": job.name,
+            "func": save_json(job.func),
+            "linkage": job.linkage,
+            "target": self.target.identity,
+            "decisions": dict(self.records.decisions(job.func)),
+        }
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
         try:

@@ -61,9 +61,11 @@ def vm_call_tir_dyn(func: ir.Expr | str, args: Value) -> ir.Call:
 
 
 def view(
-    data: ir.Expr, shape: Dims | None = None, dtype: str | ir.Expr | None = None,
+    data: ir.Expr,
+    shape: Dims | None = None,
+    dtype: str | ir.Expr | None = None,
     relative_byte_offset: int | ir.Expr | None = None,
-) -> ir.Call:  # fmt: skip
+) -> ir.Call:
     """See the memory of a tensor as another one, which may begin further behind.
 
     Parameters
@@ -145,9 +147,11 @@ def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: A
     behind = same and start if None in counts else arith.Analyzer().can_prove((start or 0) + counts[1] - counts[0] > 0)
     if behind:
         raise error.ShapeMismatch(
-            "view: it does not lie inside of the tensor", expected=f"at most {counts[0]} {unit}",
-            found=f"{counts[1]} {unit} behind the first {start or 0}", where=call.span,
-        )  # fmt: skip
+            "view: it does not lie inside of the tensor",
+            expected=f"at most {counts[0]} {unit}",
+            found=f"{counts[1]} {unit} behind the first {start or 0}",
+            where=call.span,
+        )
 
 
 def _width(ty: ir.TensorType) -> ir.PrimExpr:

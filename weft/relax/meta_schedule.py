@@ -18,9 +18,12 @@ __all__ = ["compile_relax", "extract_tasks", "extracted_tasks_to_tune_contexts",
 
 
 def compile_relax(
-    database: meta_schedule.Database, mod: ir.IRModule, target: TargetLike, params: Mapping[str, Any] | None = None,
+    database: meta_schedule.Database,
+    mod: ir.IRModule,
+    target: TargetLike,
+    params: Mapping[str, Any] | None = None,
     enable_warning: bool = False,
-) -> runtime.VMExecutable:  # fmt: skip
+) -> runtime.VMExecutable:
     """Compile a program with the schedules of a database; other kernels are scheduled as ever."""
     target = Target(target)
     if params:

@@ -17,9 +17,11 @@ from weft.topi.typing import Extent
 
 
 def arange(
-    start: Extent | float | ir.Expr, end: Extent | float | ir.Expr | None = None, step: Extent | float | ir.Expr = 1,
+    start: Extent | float | ir.Expr,
+    end: Extent | float | ir.Expr | None = None,
+    step: Extent | float | ir.Expr = 1,
     dtype: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Make evenly spaced numbers from `start` before `end`, or from 0 before the only one; floats make float32."""
     first, last = (0, start) if end is None else (start, end)
     floats = any(isinstance(x, float) for x in (first, last, step))
@@ -32,10 +34,15 @@ def eye(n: Extent | ir.Expr, m: Extent | ir.Expr | None = None, k: Extent | ir.E
 
 
 def layout_transform(
-    x: ir.Expr, index_map: Callable[..., object] | ir.Node | str | None = None,
-    pad_value: float | str | None = None, axis_separators: Sequence[int] = (),
-    input_axis_separators: Sequence[int] = (), *, src_layout: str = "", dst_layout: str = "",
-) -> Any:  # fmt: skip
+    x: ir.Expr,
+    index_map: Callable[..., object] | ir.Node | str | None = None,
+    pad_value: float | str | None = None,
+    axis_separators: Sequence[int] = (),
+    input_axis_separators: Sequence[int] = (),
+    *,
+    src_layout: str = "",
+    dst_layout: str = "",
+) -> Any:
     """Move elements to where a function of indices says, or from one named layout (``"NCHW"``) to another.
 
     Places that nothing goes to hold `pad_value` or 0. The names of layouts may stand in place of the function, too.
@@ -57,14 +64,21 @@ _CORE: dict[str, Any] = {
     **inspect_ops.OPERATORS,
     **{name: getattr(core_ops, name) for name in _OF_CORE.split()},
     **{f"memory.{name}": getattr(memory_ops, name) for name in _OF_MEMORY.split()},
-    "arange": arange, "eye": eye, "layout_transform": layout_transform, "nonzero": data_ops.nonzero,
+    "arange": arange,
+    "eye": eye,
+    "layout_transform": layout_transform,
+    "nonzero": data_ops.nonzero,
     "unique": data_ops.unique,
-    "builtin.alloc_tensor": core_ops.alloc_tensor, "builtin.stop_lift_params": memory_ops.stop_lift_params,
-    "memory.alloc_storage": core_ops.alloc_storage, "memory.alloc_tensor": core_ops.storage_tensor,
-    "print": core_ops.print_, "vm.alloc_storage": memory_ops.vm_alloc_storage,
-    "vm.alloc_tensor": memory_ops.vm_alloc_tensor, "vm.call_tir_dyn": memory_ops.vm_call_tir_dyn,
+    "builtin.alloc_tensor": core_ops.alloc_tensor,
+    "builtin.stop_lift_params": memory_ops.stop_lift_params,
+    "memory.alloc_storage": core_ops.alloc_storage,
+    "memory.alloc_tensor": core_ops.storage_tensor,
+    "print": core_ops.print_,
+    "vm.alloc_storage": memory_ops.vm_alloc_storage,
+    "vm.alloc_tensor": memory_ops.vm_alloc_tensor,
+    "vm.call_tir_dyn": memory_ops.vm_call_tir_dyn,
     "vm.kill_object": memory_ops.kill_object,
-}  # fmt: skip
+}
 
 
 class Namespace:

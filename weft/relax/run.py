@@ -40,9 +40,10 @@ def _view(x: Tensor, shape: Any, dtype: Any, offset: Any) -> Tensor:
     size = prod(dims) * kind.itemsize
     if not 0 <= start <= x.nbytes - size:
         raise InvalidArgument(
-            "view: it does not lie inside of the tensor", expected=f"at most {x.nbytes} bytes",
+            "view: it does not lie inside of the tensor",
+            expected=f"at most {x.nbytes} bytes",
             found=f"{size} bytes behind the first {start}",
-        )  # fmt: skip
+        )
     data = np.ascontiguousarray(x.numpy()).reshape(-1).view("uint8")
     return constant_view(data[start : start + size].view(kind).reshape(dims))
 

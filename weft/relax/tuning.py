@@ -76,11 +76,17 @@ class TuningResult:
 
 
 def tune_relax(
-    mod: ir.IRModule, params: Mapping[str, Any] | None = None, target: TargetLike | None = None,
-    database: tune.Database | str | Any = None, max_trials_global: int | None = None, *,
-    inputs: Sequence[Sequence[Any]], budget: float = 60.0, report: Callable[[tune.Progress], None] | None = None,
+    mod: ir.IRModule,
+    params: Mapping[str, Any] | None = None,
+    target: TargetLike | None = None,
+    database: tune.Database | str | Any = None,
+    max_trials_global: int | None = None,
+    *,
+    inputs: Sequence[Sequence[Any]],
+    budget: float = 60.0,
+    report: Callable[[tune.Progress], None] | None = None,
     measurer: tune.Measurer | None = None,
-) -> TuningResult:  # fmt: skip
+) -> TuningResult:
     """Tune the kernels of a model by measuring them.
 
     Parameters
@@ -141,8 +147,15 @@ def tune_relax(
         tasks = model.tasks(values)
         prepared = time.monotonic() - start
         reserve = min(0.2 * budget, prepared)  # for the comparison at the end
-        tune.tune_tasks(tasks, target, database, budget - prepared - reserve, max_trials=max_trials_global,
-                   measurer=measurer, report=noted)  # fmt: skip
+        tune.tune_tasks(
+            tasks,
+            target,
+            database,
+            budget - prepared - reserve,
+            max_trials=max_trials_global,
+            measurer=measurer,
+            report=noted,
+        )
         _check(result, plain, model, choices, tasks, values)
     except tune.BudgetError as e:
         prepared = time.monotonic() - start
@@ -160,9 +173,11 @@ def tune_relax(
 
 
 def extract_tasks(
-    mod: ir.IRModule, inputs: Sequence[Sequence[Any]], target: TargetLike | None = None,
+    mod: ir.IRModule,
+    inputs: Sequence[Sequence[Any]],
+    target: TargetLike | None = None,
     params: Mapping[str, Any] | None = None,
-) -> list[tune.Task]:  # fmt: skip
+) -> list[tune.Task]:
     """Compile and run a model, and make a task of each kernel that takes a part of its time, the longest first."""
     target = target if isinstance(target, Target) else Target(target or "llvm")
     if params:
@@ -314,8 +329,11 @@ class _Calls:
 
     def cases(self) -> dict[str, list[tune.Case]]:
         """List the calls of each kernel whose arguments can be made."""
-        return {name: [c._replace(calls=n) for c, n in cases.items()]
-                for name, cases in self.found.items() if name not in self.unknown}  # fmt: skip
+        return {
+            name: [c._replace(calls=n) for c, n in cases.items()]
+            for name, cases in self.found.items()
+            if name not in self.unknown
+        }
 
 
 def _kernel_times(machines: Sequence[runtime.VirtualMachine], arguments: Sequence[Any]) -> list[dict[str, float]]:

@@ -36,11 +36,17 @@ _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions hav
 @error.own_errors("compiling the module")
 @dumped
 def build(
-    mod: IRModule, target: TargetLike | None = None, params: Mapping[str, Any] | None = None,
-    relax_pipeline: str | Pass | None = "default", tir_pipeline: Pass | None = None, exec_mode: str = "bytecode", *,
+    mod: IRModule,
+    target: TargetLike | None = None,
+    params: Mapping[str, Any] | None = None,
+    relax_pipeline: str | Pass | None = "default",
+    tir_pipeline: Pass | None = None,
+    exec_mode: str = "bytecode",
+    *,
     progress: Callable[[str, int, int], None] | None = None,
-    tuned: tune.Database | str | os.PathLike[str] | None = None, precision: str = "float32",
-) -> VMExecutable:  # fmt: skip
+    tuned: tune.Database | str | os.PathLike[str] | None = None,
+    precision: str = "float32",
+) -> VMExecutable:
     """Compile a module to an executable of the virtual machine.
 
     Parameters
@@ -320,8 +326,9 @@ def _compile_functions(
 
 def _is_small(func: PrimFunc) -> bool:
     """Whether a kernel's work is of the order of its call."""
-    elements = [prod(d.value if isinstance(d, IntImm) else _INLINE_ELEMENTS + 1 for d in b.shape)
-                for _, b in func.buffer_map]  # fmt: skip
+    elements = [
+        prod(d.value if isinstance(d, IntImm) else _INLINE_ELEMENTS + 1 for d in b.shape) for _, b in func.buffer_map
+    ]
     return sum(elements) <= _INLINE_ELEMENTS
 
 

@@ -57,8 +57,9 @@ def _entry(
 ) -> tir.PrimFunc:
     """Write the function, in lowered form."""
     if target.kind.compile is None:
-        raise error.LoweringError("ahead-of-time compilation is for CPUs", found=f"target '{target.kind}'",
-                                  help="use executor='graph'")  # fmt: skip
+        raise error.LoweringError(
+            "ahead-of-time compilation is for CPUs", found=f"target '{target.kind}'", help="use executor='graph'"
+        )
     buffers = [tir.decl_buffer(shape, dtype, f"a{i}") for i, (shape, dtype) in enumerate(map(graph.type_of, args))]
     data: dict[Entry, Any] = {e: b.data for e, b in zip(args, buffers, strict=True)}
     places, n_bytes = tensor_places(graph, storage, set(args))
@@ -103,5 +104,8 @@ def tensor_places(graph: KernelGraph, storage: dict[Entry, int], given: set[Entr
 def _check_callable(kernels: IRModule, name: str) -> None:
     func = kernels[name] if name in kernels else None
     if not isinstance(func, tir.PrimFunc) or kernel_signature(func) is None:
-        raise error.LoweringError(f"'{name}' cannot be called ahead of time", expected="a kernel on compact tensors",
-                                  help="use executor='graph'")  # fmt: skip
+        raise error.LoweringError(
+            f"'{name}' cannot be called ahead of time",
+            expected="a kernel on compact tensors",
+            help="use executor='graph'",
+        )

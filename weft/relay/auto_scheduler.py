@@ -28,11 +28,16 @@ def is_auto_scheduler_enabled() -> bool:
 
 
 def extract_tasks(
-    mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: TargetLike,
+    mod: ir.IRModule | ir.BaseFunc,
+    params: Mapping[str, Any] | None,
+    target: TargetLike,
     target_host: TargetLike | None = None,
-    hardware_params: HardwareParams | None = None, include_simple_tasks: bool = False,
-    dump_workload_to_dag_log: str | None = None, opt_level: int = 3, other_targets: Sequence[Any] | None = None,
-) -> tuple[list[SearchTask], list[int]]:  # fmt: skip
+    hardware_params: HardwareParams | None = None,
+    include_simple_tasks: bool = False,
+    dump_workload_to_dag_log: str | None = None,
+    opt_level: int = 3,
+    other_targets: Sequence[Any] | None = None,
+) -> tuple[list[SearchTask], list[int]]:
     """List the computations of a program's kernels, each once, and how often the program calls them.
 
     Parameters

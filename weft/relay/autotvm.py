@@ -21,10 +21,12 @@ _KERNELS_OF = {"nn.dense": _PRODUCTS, "nn.matmul": _PRODUCTS, "nn.batch_matmul":
 
 
 def extract_from_program(
-    mod: ir.IRModule | ir.BaseFunc, params: Mapping[str, Any] | None, target: TargetLike,
+    mod: ir.IRModule | ir.BaseFunc,
+    params: Mapping[str, Any] | None,
+    target: TargetLike,
     target_host: TargetLike | None = None,
     ops: Sequence[ir.Op] | None = None,
-) -> list[Task]:  # fmt: skip
+) -> list[Task]:
     """List the tasks of a program's kernels, each once.
 
     Parameters
@@ -47,9 +49,12 @@ def extract_from_program(
 
 
 def extract_from_multiple_program(
-    mods: Sequence[ir.IRModule | ir.BaseFunc], params: Sequence[Mapping[str, Any] | None], target: TargetLike,
-    target_host: TargetLike | None = None, ops: Sequence[ir.Op] | None = None,
-) -> list[Task]:  # fmt: skip
+    mods: Sequence[ir.IRModule | ir.BaseFunc],
+    params: Sequence[Mapping[str, Any] | None],
+    target: TargetLike,
+    target_host: TargetLike | None = None,
+    ops: Sequence[ir.Op] | None = None,
+) -> list[Task]:
     """List the tasks of several programs as :func:`extract_from_program` does of one, each once."""
     made = as_target(target, target_host)
     wanted = None if ops is None else {n for o in ops for n in (o.name, *_KERNELS_OF.get(o.name, ()))}

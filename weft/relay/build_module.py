@@ -35,9 +35,14 @@ from weft.runtime.graph_executor import create_factory
 from weft.target import Target
 
 __all__ = [
-    "GraphExecutorFactoryModule", "bind_params_by_name", "build", "build_config", "from_relay", "lower_to_graph",
+    "GraphExecutorFactoryModule",
+    "bind_params_by_name",
+    "build",
+    "build_config",
+    "from_relay",
+    "lower_to_graph",
     "optimize",
-]  # fmt: skip
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -66,9 +71,15 @@ class GraphExecutorFactoryModule:
     """
 
     def __init__(
-        self, ir_mod: IRModule, target: Target, executor: Executor, graph_json: str, libmod: Module | None,
-        libmod_name: str, params: Mapping[str, Tensor],
-    ) -> None:  # fmt: skip
+        self,
+        ir_mod: IRModule,
+        target: Target,
+        executor: Executor,
+        graph_json: str,
+        libmod: Module | None,
+        libmod_name: str,
+        params: Mapping[str, Tensor],
+    ) -> None:
         self.ir_mod, self.target, self.executor = ir_mod, target, executor
         self.graph_json, self.lib, self.libmod_name = graph_json, libmod, libmod_name
         self.params = dict(params)
@@ -112,9 +123,14 @@ class GraphExecutorFactoryModule:
 
 
 def build(
-    ir_mod: Program, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None,
-    mod_name: str = "default", executor: Executor | str | None = None, runtime: Runtime | str | None = None,
-) -> GraphExecutorFactoryModule:  # fmt: skip
+    ir_mod: Program,
+    target: Any = None,
+    target_host: Any = None,
+    params: Mapping[str, Any] | None = None,
+    mod_name: str = "default",
+    executor: Executor | str | None = None,
+    runtime: Runtime | str | None = None,
+) -> GraphExecutorFactoryModule:
     """Compile a program without control flow.
 
     Parameters
@@ -240,8 +256,9 @@ def graph_pipeline(name: str = "main") -> list[Pass]:
 def _mark(mod: IRModule, name: str) -> IRModule:
     """Mark all functions but one to be inlined."""
     if name not in mod:
-        raise InvalidArgument(f"the module has no function '{name}'",
-                              found=", ".join(v.name_hint for v, _ in mod.items()) or None)  # fmt: skip
+        raise InvalidArgument(
+            f"the module has no function '{name}'", found=", ".join(v.name_hint for v, _ in mod.items()) or None
+        )
     marked = {v: f.with_attr("Inline", 1) if type(f) is Function and v.name_hint != name else f for v, f in mod.items()}
     return mod.with_functions({v if isinstance(v, GlobalVar) else GlobalVar(str(v)): f for v, f in marked.items()})
 

@@ -22,8 +22,10 @@ class _Choice:
         known = self._options(name)
         for option, value in (options or {}).items():
             if option not in known:
-                raise InvalidArgument(f'Attribute "{option}" is not available on this {type(self).__name__}',
-                                      expected=", ".join(known) or "none")  # fmt: skip
+                raise InvalidArgument(
+                    f'Attribute "{option}" is not available on this {type(self).__name__}',
+                    expected=", ".join(known) or "none",
+                )
             if not isinstance(value, _TYPES[known[option]]):
                 found = _FOUND.get(type(value), type(value).__name__)
                 raise InvalidArgument(

@@ -138,8 +138,11 @@ def _as_type(value: Any, ty: Any) -> Any:
 
 def _has_registered_types(func: Any) -> bool:
     """Whether a parameter or what a call names has a type that a program registered."""
-    named = (e.attrs.get("dtype") if isinstance(e, ir.Call) else getattr(e.ty, "dtype", None)
-             for e in subexpressions(func) if isinstance(e, (ir.Call, Var)))  # fmt: skip
+    named = (
+        e.attrs.get("dtype") if isinstance(e, ir.Call) else getattr(e.ty, "dtype", None)
+        for e in subexpressions(func)
+        if isinstance(e, (ir.Call, Var))
+    )
     return any(str(d).startswith("custom[") for d in named)
 
 
@@ -164,9 +167,12 @@ class VMExecutor(Executor):
 
 
 def create_executor(
-    kind: str = "debug", mod: IRModule | None = None, device: runtime.Device | None = None, target: TargetLike = "llvm",
+    kind: str = "debug",
+    mod: IRModule | None = None,
+    device: runtime.Device | None = None,
+    target: TargetLike = "llvm",
     params: Mapping[str, Any] | None = None,
-) -> Executor:  # fmt: skip
+) -> Executor:
     """Make an executor.
 
     Parameters

@@ -276,9 +276,12 @@ def const(value: Any, dtype: str | None = None) -> Constant:
 
 
 def var(
-    name_hint: str, type_annotation: ir.Type | str | None = None, shape: Any = None,
-    dtype: str = "float32", span: ir.Span | None = None,
-) -> Var:  # fmt: skip
+    name_hint: str,
+    type_annotation: ir.Type | str | None = None,
+    shape: Any = None,
+    dtype: str = "float32",
+    span: ir.Span | None = None,
+) -> Var:
     """Make a variable.
 
     Parameters

@@ -14,12 +14,22 @@ from weft.relay.type_functor import add_methods
 from weft.relay.walk import bound_by, map_parts, parts
 
 _METHODS: dict[type, str] = {
-    nodes.Call: "visit_call", nodes.Constant: "visit_constant", Constructor: "visit_constructor",
-    nodes.Function: "visit_function", nodes.GlobalVar: "visit_global_var", nodes.If: "visit_if",
-    nodes.Let: "visit_let", Match: "visit_match", Op: "visit_op", nodes.RefCreate: "visit_ref_create",
-    nodes.RefRead: "visit_ref_read", nodes.RefWrite: "visit_ref_write", nodes.Tuple: "visit_tuple",
-    nodes.TupleGetItem: "visit_tuple_getitem", nodes.Var: "visit_var",
-}  # fmt: skip
+    nodes.Call: "visit_call",
+    nodes.Constant: "visit_constant",
+    Constructor: "visit_constructor",
+    nodes.Function: "visit_function",
+    nodes.GlobalVar: "visit_global_var",
+    nodes.If: "visit_if",
+    nodes.Let: "visit_let",
+    Match: "visit_match",
+    Op: "visit_op",
+    nodes.RefCreate: "visit_ref_create",
+    nodes.RefRead: "visit_ref_read",
+    nodes.RefWrite: "visit_ref_write",
+    nodes.Tuple: "visit_tuple",
+    nodes.TupleGetItem: "visit_tuple_getitem",
+    nodes.Var: "visit_var",
+}
 
 
 class ExprFunctor:

@@ -38,10 +38,11 @@ def _generated(func: Function) -> list[Any]:
     generate = get_global_func(f"relax.ext.{compiler}", allow_missing=True)
     if generate is None:
         raise error.CodegenError(
-            f"there is no code generator for the compiler '{compiler}'", where=func.span,
+            f"there is no code generator for the compiler '{compiler}'",
+            where=func.span,
             expected=f"the global function relay.ext.{compiler} or relax.ext.{compiler}",
             help="register_global_func makes one; without PartitionGraph the program is compiled by Weft",
-        )  # fmt: skip
+        )
     name = str(func.attrs["global_symbol"])
     made = to_relax(ir.IRModule({name: func.without_attr("Compiler").with_attr("Codegen", compiler)}))
     return list(generate([made[name]], {}, {}))

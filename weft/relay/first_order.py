@@ -45,10 +45,12 @@ def needs_machine(mod: ir.IRModule, name: str = "main") -> list[error.LoweringEr
         where = getattr(e, "span", None) or func.span
         if what and (what, where) not in errors and len(errors) < 20:
             errors[what, where] = error.LoweringError(
-                f"'{name}' has {what}, which needs the virtual machine", where=where, found=_head(e),
+                f"'{name}' has {what}, which needs the virtual machine",
+                where=where,
+                found=_head(e),
                 expected="operators on tensors of constant shapes, after inlining and constant folding",
                 help="compile it by relay.vm.compile, or evaluate it by create_executor('vm')",
-            )  # fmt: skip
+            )
     return list(errors.values())
 
 

@@ -23,8 +23,12 @@ def relay_type_of(ty: ir.Type | None) -> Any:
     if isinstance(ty, ir.FuncType) and ty.params is not None:
         return FuncType(tuple(map(relay_type_of, ty.params)), relay_type_of(ty.ret))
     if not isinstance(ty, TensorType) or ty.ndim < 0:
-        raise UnsupportedOperator("a value has no type in Relay", expected="tensors of known rank, tuples, functions",
-                                  found=str(ty), help="import the model to Relax (relax.frontend)")  # fmt: skip
+        raise UnsupportedOperator(
+            "a value has no type in Relay",
+            expected="tensors of known rank, tuples, functions",
+            found=str(ty),
+            help="import the model to Relax (relax.frontend)",
+        )
     dims = (None,) * ty.ndim if ty.shape is None else ty.shape
     return RelayTensorType(tuple(d if isinstance(d, IntImm) else AnyDim() for d in dims), ty.dtype)
 
@@ -96,9 +100,11 @@ class LoweredBindings:
         values = [(p.ty.values, a) for p, a in tensors[len(args) :]]
         if shaped or values:
             attrs = Attrs.of(
-                shapes=tuple(s for s, _ in shaped), elements=tuple(v for v, _ in values), derived=tuple(derived),
+                shapes=tuple(s for s, _ in shaped),
+                elements=tuple(v for v, _ in values),
+                derived=tuple(derived),
                 checks=tuple(checks),
-            )  # fmt: skip
+            )
             inputs = _tuple([a for _, a in shaped]), _tuple([a for _, a in values])
             self.bindings.append((Var("_", unit_type()), Call(Op.get("vm.bind_dims"), inputs, attrs, ty=unit_type())))
 

@@ -93,26 +93,33 @@ class KernelGraph:
         rows = [0]
         for node in self.nodes:
             rows.append(rows[-1] + len(node.outputs))
-        return json.dumps({
-            "nodes": [_node_json(n) for n in self.nodes],
-            "arg_nodes": [i for i, n in enumerate(self.nodes) if n.function is None],
-            "heads": [[e.node, e.index, 0] for e in self.heads],
-            "attrs": {
-                "dltype": ["list_str", [dtype for _, dtype in types]],
-                "device_index": ["list_int", [device_type] * len(entries)],
-                "storage_id": ["list_int", [storage[e] for e in entries]],
-                "shape": ["list_shape", [list(shape) for shape, _ in types]],
+        return json.dumps(
+            {
+                "nodes": [_node_json(n) for n in self.nodes],
+                "arg_nodes": [i for i, n in enumerate(self.nodes) if n.function is None],
+                "heads": [[e.node, e.index, 0] for e in self.heads],
+                "attrs": {
+                    "dltype": ["list_str", [dtype for _, dtype in types]],
+                    "device_index": ["list_int", [device_type] * len(entries)],
+                    "storage_id": ["list_int", [storage[e] for e in entries]],
+                    "shape": ["list_shape", [list(shape) for shape, _ in types]],
+                },
+                "node_row_ptr": rows,
             },
-            "node_row_ptr": rows,
-        }, indent=2)  # fmt: skip
+            indent=2,
+        )
 
 
 def _node_json(node: GraphNode) -> dict[str, Any]:
     inputs = [[e.node, e.index, 0] for e in node.inputs]
     if node.function is None:
         return {"op": "null", "name": node.name, "inputs": inputs}
-    attrs = {"num_outputs": str(len(node.outputs)), "num_inputs": str(len(inputs)), "flatten_data": "0",
-             "func_name": node.function}  # fmt: skip
+    attrs = {
+        "num_outputs": str(len(node.outputs)),
+        "num_inputs": str(len(inputs)),
+        "flatten_data": "0",
+        "func_name": node.function,
+    }
     return {"op": "tvm_op", "name": node.name, "attrs": attrs, "inputs": inputs}
 
 
@@ -196,18 +203,22 @@ def _outputs(ty: Any, span: Any) -> list[tuple[tuple[int, ...], str]]:
         shape = None if getattr(t, "shape", None) is None else [ir.as_int(d) for d in t.shape]
         if shape is None or None in shape:
             raise error.LoweringError(
-                "a graph has tensors of constant shapes only", where=span, found=str(t),
+                "a graph has tensors of constant shapes only",
+                where=span,
+                found=str(t),
                 help="compile programs with dynamic shapes by relay.vm.compile",
-            )  # fmt: skip
+            )
         out.append((tuple(d for d in shape if d is not None), stored_as(t.dtype)))
     return out
 
 
 def _no_kernel(value: Any, span: Any) -> error.LoweringError:
     return error.LoweringError(
-        f"a graph has no node for `{value}`", where=span, expected="calls of kernels, reshapes and tuples",
+        f"a graph has no node for `{value}`",
+        where=span,
+        expected="calls of kernels, reshapes and tuples",
         help="compile the program by relay.vm.compile",
-    )  # fmt: skip
+    )
 
 
 _VALUE = ir.Dispatch("value of a graph", (ir.Expr,), default=lambda value, made, var: made.atom(value))
@@ -252,8 +263,9 @@ def plan_graph_memory(graph: KernelGraph) -> dict[Entry, int]:
             if node.function == VIEW:
                 storage[e] = storage[graph.source(e)]
                 continue
-            storage[e] = _take(free, sizes, -(-graph.n_bytes(e) // ALIGNMENT) * ALIGNMENT,
-                               node.function is None or e in forever)  # fmt: skip
+            storage[e] = _take(
+                free, sizes, -(-graph.n_bytes(e) // ALIGNMENT) * ALIGNMENT, node.function is None or e in forever
+            )
         touched = [graph.source(e) for e in (*node.inputs, *(Entry(at, k) for k in range(len(node.outputs))))]
         for e in dict.fromkeys(touched):
             if last.get(e, at) == at and e not in forever and not graph.is_input(e):

@@ -29,8 +29,9 @@ class GraphExecutor(Executor):
 
         def run(*args: Any) -> Any:
             if len(args) != len(func.params):
-                raise error.InvalidArgument(f"{name}: wrong number of arguments", expected=str(len(func.params)),
-                                            found=str(len(args)))  # fmt: skip
+                raise error.InvalidArgument(
+                    f"{name}: wrong number of arguments", expected=str(len(func.params)), found=str(len(args))
+                )
             for i, value in enumerate(_fields(args)):
                 module.set_input(i, value)
             module.run()

@@ -45,8 +45,11 @@ def import_relax(mod: ir.IRModule) -> ir.IRModule:
     out = ir.IRModule()
     for gvar, func in mod.items():
         if not isinstance(func, ir.Function):
-            raise UnsupportedOperator("only Relax functions of operators become Relay", found=type(func).__name__,
-                                      help=f"legalize after the conversion; '{gvar.name_hint}' is lowered")  # fmt: skip
+            raise UnsupportedOperator(
+                "only Relax functions of operators become Relay",
+                found=type(func).__name__,
+                help=f"legalize after the conversion; '{gvar.name_hint}' is lowered",
+            )
         out[GlobalVar(gvar.name_hint)] = _Importer().function(func)
     return out
 
@@ -155,11 +158,25 @@ class _Importer:
 
 
 _SCALARS: dict[type, str] = {
-    ir.Add: "add", ir.Sub: "subtract", ir.Mul: "multiply", ir.FloorDiv: "floor_divide", ir.FloorMod: "floor_mod",
-    ir.Max: "maximum", ir.Min: "minimum", ir.EQ: "equal", ir.NE: "not_equal", ir.LT: "less", ir.LE: "less_equal",
-    ir.GT: "greater", ir.GE: "greater_equal", ir.And: "logical_and", ir.Or: "logical_or", ir.Not: "logical_not",
-    ir.Select: "where", ir.Div: "trunc_divide",
-}  # fmt: skip
+    ir.Add: "add",
+    ir.Sub: "subtract",
+    ir.Mul: "multiply",
+    ir.FloorDiv: "floor_divide",
+    ir.FloorMod: "floor_mod",
+    ir.Max: "maximum",
+    ir.Min: "minimum",
+    ir.EQ: "equal",
+    ir.NE: "not_equal",
+    ir.LT: "less",
+    ir.LE: "less_equal",
+    ir.GT: "greater",
+    ir.GE: "greater_equal",
+    ir.And: "logical_and",
+    ir.Or: "logical_or",
+    ir.Not: "logical_not",
+    ir.Select: "where",
+    ir.Div: "trunc_divide",
+}
 
 
 def constants(dims: Sequence[Any]) -> tuple[int | None, ...]:
@@ -176,9 +193,13 @@ _CONVERT = ir.Dispatch("Relax to Relay", (ir.Expr,), default=lambda e, im: _refu
 
 
 def _refuse(expr: Any) -> Any:
-    raise UnsupportedOperator(f"{type(expr).__name__} has no form in Relay", where=expr.span, found=str(expr)[:80],
-                              expected="tensors, tuples, operators, choices and calls of functions of the module",
-                              help="import the model to Relax (relax.frontend)")  # fmt: skip
+    raise UnsupportedOperator(
+        f"{type(expr).__name__} has no form in Relay",
+        where=expr.span,
+        found=str(expr)[:80],
+        expected="tensors, tuples, operators, choices and calls of functions of the module",
+        help="import the model to Relax (relax.frontend)",
+    )
 
 
 @_CONVERT.on(ir.Constant)
@@ -251,9 +272,13 @@ def _packed(expr: Any, im: _Importer) -> Any:
         rows, new = map(im.tensor, args[:2])
         return op_call("concatenate", Tuple((rows, op_call("expand_dims", new, axis=0))), axis=0)
     asked = json.loads(args[0].value)["op"] if function.global_symbol == "weft.host" else function.global_symbol
-    raise UnsupportedOperator(f"{asked} has no form in Relay", where=expr.span, expected="operators on tensors",
-                              found="a call of the host, as for strings, sequences and random numbers",
-                              help="import the model to Relax (relax.frontend)")  # fmt: skip
+    raise UnsupportedOperator(
+        f"{asked} has no form in Relay",
+        where=expr.span,
+        expected="operators on tensors",
+        found="a call of the host, as for strings, sequences and random numbers",
+        help="import the model to Relax (relax.frontend)",
+    )
 
 
 _LANGUAGE: dict[str, Callable[[Any, _Importer], Any]] = {
@@ -267,11 +292,18 @@ _LANGUAGE: dict[str, Callable[[Any, _Importer], Any]] = {
 # --- tensor operators -------------------------------------------------------------------------------------------------
 
 _TWINS: dict[str, tuple[str, dict[str, str]]] = {
-    "astype": ("cast", {}), "broadcast_to": ("broadcast_to", {}), "clip": ("clip", {"min": "a_min", "max": "a_max"}),
-    "concat": ("concatenate", {}), "einsum": ("einsum", {"subscripts": "equation"}), "fmod": ("mod", {}),
-    "nn.leakyrelu": ("nn.leaky_relu", {}), "permute_dims": ("transpose", {}),
-    "reshape": ("reshape", {"shape": "newshape"}), "split": ("split", {}), "gather_elements": ("gather", {}),
-}  # fmt: skip
+    "astype": ("cast", {}),
+    "broadcast_to": ("broadcast_to", {}),
+    "clip": ("clip", {"min": "a_min", "max": "a_max"}),
+    "concat": ("concatenate", {}),
+    "einsum": ("einsum", {"subscripts": "equation"}),
+    "fmod": ("mod", {}),
+    "nn.leakyrelu": ("nn.leaky_relu", {}),
+    "permute_dims": ("transpose", {}),
+    "reshape": ("reshape", {"shape": "newshape"}),
+    "split": ("split", {}),
+    "gather_elements": ("gather", {}),
+}
 """The Relay operator of a shared one where the names differ, and Relay's names of attributes and shapes."""
 
 
@@ -309,9 +341,11 @@ def _own_name(expr: Any, im: _Importer) -> Any:
     """Call the operator under its shared name."""
     if _is_symbolic(expr.attrs):
         raise UnsupportedOperator(
-            f"{expr.op.name}: an attribute depends on a symbolic dimension", found=str(expr.attrs), where=expr.span,
+            f"{expr.op.name}: an attribute depends on a symbolic dimension",
+            found=str(expr.attrs),
+            where=expr.span,
             help="give the model's inputs constant shapes",
-        )  # fmt: skip
+        )
     args = [im.shape((a.value,)) if isinstance(a, ir.PrimValue) else im.tensor(a) for a in expr.args]
     return Call(expr.op, tuple(args), expr.attrs, span=expr.span)
 
@@ -424,8 +458,16 @@ def _pad(expr: Any, im: _Importer) -> Any:
 
 
 _RULES: dict[str, Callable[[Any, _Importer], Any]] = {
-    "broadcast_to": _broadcast_to, "expand_dims": _expand_dims, "matmul": _matmul, "nn.conv1d": _conv,
-    "nn.conv2d": _conv, "nn.conv3d": _conv, "nn.pad": _pad, "reshape": _reshape, "strided_slice": _strided_slice,
-    "take": _take, "topk": _topk,
-}  # fmt: skip
+    "broadcast_to": _broadcast_to,
+    "expand_dims": _expand_dims,
+    "matmul": _matmul,
+    "nn.conv1d": _conv,
+    "nn.conv2d": _conv,
+    "nn.conv3d": _conv,
+    "nn.pad": _pad,
+    "reshape": _reshape,
+    "strided_slice": _strided_slice,
+    "take": _take,
+    "topk": _topk,
+}
 """Operators whose Relay form is not one call with the same attributes; None where there is none."""

@@ -194,9 +194,24 @@ def drop(_node: ir.Node, m: _Machine, _env: Any) -> None:
 
 evaluate = Dispatch(
     "Relay value",
-    covers=(nodes.Var, nodes.GlobalVar, nodes.Constant, Op, Constructor, nodes.Function, nodes.Tuple, nodes.Let,
-            nodes.TupleGetItem, nodes.If, Match, nodes.Call, nodes.RefCreate, nodes.RefRead, nodes.RefWrite),
-)  # fmt: skip
+    covers=(
+        nodes.Var,
+        nodes.GlobalVar,
+        nodes.Constant,
+        Op,
+        Constructor,
+        nodes.Function,
+        nodes.Tuple,
+        nodes.Let,
+        nodes.TupleGetItem,
+        nodes.If,
+        Match,
+        nodes.Call,
+        nodes.RefCreate,
+        nodes.RefRead,
+        nodes.RefWrite,
+    ),
+)
 
 
 @evaluate.on(nodes.Var)

@@ -98,8 +98,9 @@ def tune_relay(
     """
     lowered = _kernels(mod, target, params, _context(opt_level, pass_config, {}))
     where = as_target(target)
-    return of_relax.tune_relax(lowered, None, where, work_dir, max_trials_global, max_trials_per_task, op_names,
-                               **options)  # fmt: skip
+    return of_relax.tune_relax(
+        lowered, None, where, work_dir, max_trials_global, max_trials_per_task, op_names, **options
+    )
 
 
 def compile_relay(

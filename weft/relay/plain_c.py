@@ -94,8 +94,9 @@ class _Writer:
         """Write both files."""
         kernels = emit_c(self.scheduled(), self.target, entries=False)
         if CALLS in kernels:
-            raise error.CodegenError("a kernel calls a packed function, which plain C does not have",
-                                     help="compile the model to a library")  # fmt: skip
+            raise error.CodegenError(
+                "a kernel calls a packed function, which plain C does not have", help="compile the model to a library"
+            )
         parts = [f'#include "{self.name}.h"', "#include <string.h>", kernels]
         parts += [self.weights(e, n) for e, n in self.constants.items()]
         parts += ["", *self.function(), ""]
@@ -104,13 +105,18 @@ class _Writer:
     def scheduled(self) -> list[tir.PrimFunc]:
         """The kernels that the graph calls, as schedule rules leave them."""
         records = tune.Tuned(tune.current_database(), self.target)
-        named = {f.attrs.get("global_symbol") or v.name_hint: f for v, f in self.kernels.items()
-                 if isinstance(f, tir.PrimFunc)}  # fmt: skip
+        named = {
+            f.attrs.get("global_symbol") or v.name_hint: f
+            for v, f in self.kernels.items()
+            if isinstance(f, tir.PrimFunc)
+        }
         out: list[tir.PrimFunc] = []
         for name in dict.fromkeys(n.function for n in self.graph.nodes if n.function not in (None, VIEW)):
             if name not in named:
-                raise error.LoweringError(f"the model calls '{name}', which is no kernel of its own",
-                                          help="compile it to a library, which may call such functions")  # fmt: skip
+                raise error.LoweringError(
+                    f"the model calls '{name}', which is no kernel of its own",
+                    help="compile it to a library, which may call such functions",
+                )
             out.append(relax.schedule_kernel(named[name], name, self.target, records))
         return out
 
@@ -118,8 +124,10 @@ class _Writer:
         """Write a constant as words, which are exact for every dtype."""
         data = np.ascontiguousarray(self.graph.params[self.graph.nodes[entry.node].name].numpy()).tobytes()
         words = np.frombuffer(data + bytes(-len(data) % 8 or 8 * (not data)), "<u8")
-        lines = (", ".join(f"0x{w:x}" for w in words[i : i + _WORDS_A_LINE].tolist())
-                 for i in range(0, len(words), _WORDS_A_LINE))  # fmt: skip
+        lines = (
+            ", ".join(f"0x{w:x}" for w in words[i : i + _WORDS_A_LINE].tolist())
+            for i in range(0, len(words), _WORDS_A_LINE)
+        )
         kept = "static const uint64_t __attribute__((aligned(64)))"
         return f"{kept} {name}[{len(words)}] = {{\n  " + ",\n  ".join(lines) + "};"
 
@@ -169,18 +177,38 @@ class _Writer:
             *zip(self.inputs, self.input_names, strict=True),
             *zip(self.graph.heads, self.output_names, strict=True),
         ]
-        about = [f" *   {n}: {dtype} [{', '.join(map(str, shape))}]"
-                 for e, n in tensors for shape, dtype in [self.graph.type_of(e)]]  # fmt: skip
+        about = [
+            f" *   {n}: {dtype} [{', '.join(map(str, shape))}]"
+            for e, n in tensors
+            for shape, dtype in [self.graph.type_of(e)]
+        ]
         guard = f"{self.name.upper()}_H"
-        return "\n".join([
-            f"#ifndef {guard}", f"#define {guard}", "#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {',
-            "#endif", "", f"#define {self.name.upper()}_WORKSPACE_BYTES {self.n_bytes}", "",
-            "/* Tensors are contiguous:", *about,
-            f" * workspace: {self.name.upper()}_WORKSPACE_BYTES at a multiple of {ALIGNMENT}, of this call alone;",
-            " * NULL takes them from the heap. Returns 0, or another number where there is no memory.",
-            " * May be called from several threads. */",
-            f"{self.prototype()};", "", "#ifdef __cplusplus", "}", "#endif", f"#endif  /* {guard} */", "",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                f"#ifndef {guard}",
+                f"#define {guard}",
+                "#include <stdint.h>",
+                "",
+                "#ifdef __cplusplus",
+                'extern "C" {',
+                "#endif",
+                "",
+                f"#define {self.name.upper()}_WORKSPACE_BYTES {self.n_bytes}",
+                "",
+                "/* Tensors are contiguous:",
+                *about,
+                f" * workspace: {self.name.upper()}_WORKSPACE_BYTES at a multiple of {ALIGNMENT}, of this call alone;",
+                " * NULL takes them from the heap. Returns 0, or another number where there is no memory.",
+                " * May be called from several threads. */",
+                f"{self.prototype()};",
+                "",
+                "#ifdef __cplusplus",
+                "}",
+                "#endif",
+                f"#endif  /* {guard} */",
+                "",
+            ]
+        )
 
 
 def _unique(names: Sequence[str]) -> list[str]:

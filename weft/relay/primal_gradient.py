@@ -42,8 +42,12 @@ def ones_of(value: ir.Expr, ty: ir.Type | None) -> Any:
         rest = (zeros_of(field_of(value, i), t) for i, t in enumerate(ty.fields) if i)
         return Tuple((ones_of(field_of(value, 0), ty.fields[0]), *rest)) if ty.fields else Tuple(())
     if isinstance(ty, ir.TensorType) and not is_float(ty):
-        raise InvalidArgument("gradient: only results that are real numbers have derivatives", found=ty.dtype,
-                              where=value.span, help="cast the arguments to float32")  # fmt: skip
+        raise InvalidArgument(
+            "gradient: only results that are real numbers have derivatives",
+            found=ty.dtype,
+            where=value.span,
+            help="cast the arguments to float32",
+        )
     return op_call("ones_like", value)
 
 

@@ -66,9 +66,10 @@ def relax_type(ty: ir.Type | None, dims: Callable[[], PrimExpr] | None = None) -
     if isinstance(ty, TensorType) and ty.shape is not None:
         return tensor_type(tuple(fresh() if isinstance(d, AnyDim) else d for d in ty.shape), ty.dtype)
     raise error.UnsupportedOperator(
-        "a value that is no tensor has no form in Relax", found=str(ty) if ty is not None else "no type",
+        "a value that is no tensor has no form in Relax",
+        found=str(ty) if ty is not None else "no type",
         help="infer types first" if ty is None else "only tensors and tuples of them are of first order",
-    )  # fmt: skip
+    )
 
 
 class RelaxBuilder:
@@ -130,9 +131,11 @@ class RelaxBuilder:
             ty: Any = tensor.ty
             if DataType(ty.dtype).is_float:
                 raise error.UnsupportedOperator(
-                    "a floating-point number that run time computes decides a shape", found=str(ty),
-                    where=tensor.span, help="compute it as int64",
-                )  # fmt: skip
+                    "a floating-point number that run time computes decides a shape",
+                    found=str(ty),
+                    where=tensor.span,
+                    help="compute it as int64",
+                )
             known = self.name_elements(tensor, count_of(tensor))
             self.values.define(tensor, known)
         return known

@@ -8,12 +8,17 @@ from weft.relay import types
 from weft.relay.adt import TypeData
 
 _METHODS: dict[type, str] = {
-    types.FuncType: "visit_func_type", types.GlobalTypeVar: "visit_global_type_var",
-    types.IncompleteType: "visit_incomplete_type", types.RefType: "visit_ref_type",
-    types.TensorType: "visit_tensor_type", types.TupleType: "visit_tuple_type",
-    types.TypeCall: "visit_type_call", TypeData: "visit_type_data", types.TypeRelation: "visit_type_relation",
+    types.FuncType: "visit_func_type",
+    types.GlobalTypeVar: "visit_global_type_var",
+    types.IncompleteType: "visit_incomplete_type",
+    types.RefType: "visit_ref_type",
+    types.TensorType: "visit_tensor_type",
+    types.TupleType: "visit_tuple_type",
+    types.TypeCall: "visit_type_call",
+    TypeData: "visit_type_data",
+    types.TypeRelation: "visit_type_relation",
     types.TypeVar: "visit_type_var",
-}  # fmt: skip
+}
 
 
 class TypeFunctor:

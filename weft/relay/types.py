@@ -15,9 +15,22 @@ from weft.ir import Cast, IntImm, Node, PrimExpr, Type, Var, VDevice, as_int, in
 from weft.ir.structural import BIND, NAMED, NUMBERED
 
 __all__ = [
-    "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "TypeCall", "TypeKind",
-    "TypeRelation", "TypeVar", "scalar_type", "type_parts", "types_equal", "unit_type",
-]  # fmt: skip
+    "Any",
+    "FuncType",
+    "GlobalTypeVar",
+    "IncompleteType",
+    "RefType",
+    "TensorType",
+    "TupleType",
+    "TypeCall",
+    "TypeKind",
+    "TypeRelation",
+    "TypeVar",
+    "scalar_type",
+    "type_parts",
+    "types_equal",
+    "unit_type",
+]
 
 
 class TypeKind:

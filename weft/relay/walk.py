@@ -88,9 +88,13 @@ def subexpressions(expr: Any, enter: Callable[[Any], bool] = lambda e: True) -> 
 
 
 def rewrite(
-    expr: ir.Node, rule: Callable[[Any], Any], *, pre: Callable[[Any], Any] | None = None,
-    instead: Mapping[nodes.Var, Any] | None = None, on_let: Callable[[nodes.Var, Any], Any] | None = None,
-) -> Any:  # fmt: skip
+    expr: ir.Node,
+    rule: Callable[[Any], Any],
+    *,
+    pre: Callable[[Any], Any] | None = None,
+    instead: Mapping[nodes.Var, Any] | None = None,
+    on_let: Callable[[nodes.Var, Any], Any] | None = None,
+) -> Any:
     """Rewrite bottom-up: ``rule(e)`` gets each expression with rewritten parts and returns its replacement.
 
     Parameters
@@ -108,9 +112,13 @@ def rewrite(
 
 
 def rewrite_with_original(
-    expr: ir.Node, rule: Callable[[Any, Any], Any], *, pre: Callable[[Any], Any] | None = None,
-    instead: Mapping[nodes.Var, Any] | None = None, on_let: Callable[[nodes.Var, Any], Any] | None = None,
-) -> Any:  # fmt: skip
+    expr: ir.Node,
+    rule: Callable[[Any, Any], Any],
+    *,
+    pre: Callable[[Any], Any] | None = None,
+    instead: Mapping[nodes.Var, Any] | None = None,
+    on_let: Callable[[nodes.Var, Any], Any] | None = None,
+) -> Any:
     """Rewrite as :func:`rewrite` does, by a rule that gets the original beside the expression with rewritten parts."""
     memo: dict[Any, Any] = {}
     instead = instead or {}

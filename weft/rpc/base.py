@@ -129,8 +129,11 @@ def recvjson(sock: socket.socket) -> Any:
     """
     (size,) = struct.unpack("<i", recvall(sock, 4))
     if not 0 < size <= MAX_TRACKER_MESSAGE_BYTES:
-        raise RPCError("a message of a tracker has an impossible length", found=f"{size} bytes",
-                       expected=f"1 to {MAX_TRACKER_MESSAGE_BYTES}")  # fmt: skip
+        raise RPCError(
+            "a message of a tracker has an impossible length",
+            found=f"{size} bytes",
+            expected=f"1 to {MAX_TRACKER_MESSAGE_BYTES}",
+        )
     try:
         return json.loads(recvall(sock, size))
     except ValueError as e:

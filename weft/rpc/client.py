@@ -43,8 +43,9 @@ class Pipeline:
     def __call__(self, function: Any, *args: Any) -> None:
         """Call a function of the session after those before, and go on at once; what it returns is let go of."""
         if not isinstance(function, RemoteFunction) or function.endpoint is not self._endpoint:
-            raise InvalidArgument("a pipeline calls functions of its session", expected=self._endpoint.name,
-                                  found=type(function).__name__)  # fmt: skip
+            raise InvalidArgument(
+                "a pipeline calls functions of its session", expected=self._endpoint.name, found=type(function).__name__
+            )
         self._endpoint.call_later(function.handle, [self._endpoint.outgoing(a) for a in args])
 
     def wait(self) -> None:
@@ -259,8 +260,11 @@ def _open(url: str, port: int, key: str, secret: Secret | None, tls: Tls) -> Cha
         (code,) = struct.unpack("<i", base.recvall(sock, 4))
         if secret is not None:
             if code == base.RPC_CODE_SUCCESS:
-                raise RPCError("the server asks for no secret, so it may not be the one that is meant",
-                               where=f"{url}:{port}", help="connect without secret=")  # fmt: skip
+                raise RPCError(
+                    "the server asks for no secret, so it may not be the one that is meant",
+                    where=f"{url}:{port}",
+                    help="connect without secret=",
+                )
             if code == base.RPC_CODE_CHALLENGE:
                 prove(sock, secret, name)
                 (code,) = struct.unpack("<i", base.recvall(sock, 4))

@@ -131,8 +131,9 @@ class Endpoint:
     def copy_from(self, source: WireTensor, elements: memoryview) -> None:
         """Copy the bytes of a tensor of the server to here."""
         size = len(elements)
-        self._ask(packet(RPCCode.COPY_FROM_REMOTE, codec.encode_tensor(source) + size.to_bytes(8, "little")),
-                  into=elements)  # fmt: skip
+        self._ask(
+            packet(RPCCode.COPY_FROM_REMOTE, codec.encode_tensor(source) + size.to_bytes(8, "little")), into=elements
+        )
 
     def free(self, code: int, *values: Any) -> None:
         """Let the server free something; nobody waits for it, and nothing is raised."""
@@ -284,8 +285,9 @@ class Endpoint:
             if handle:
                 self.free(RPCCode.FREE_HANDLE, Opaque(handle))
         if not self._takes_callbacks:
-            raise InvalidArgument("this server takes no functions of its client", where=self.name,
-                                  help="servers of Weft do")  # fmt: skip
+            raise InvalidArgument(
+                "this server takes no functions of its client", where=self.name, help="servers of Weft do"
+            )
         number = next(self._callback_numbers)
         self._callbacks[number] = function
         return number | CALLBACK

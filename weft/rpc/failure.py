@@ -61,8 +61,15 @@ def _combined(known: type[Exception]) -> type[RPCError]:
         return known
     bases = (RPCError, known) if not issubclass(known, WeftError) else (known, RPCError)
     try:
-        made = type(known.__name__, bases, {"__doc__": f"{known.__name__} on another machine.",
-                                            "__init__": WeftError.__init__, "__str__": WeftError.__str__})  # fmt: skip
+        made = type(
+            known.__name__,
+            bases,
+            {
+                "__doc__": f"{known.__name__} on another machine.",
+                "__init__": WeftError.__init__,
+                "__str__": WeftError.__str__,
+            },
+        )
         made("")
     except TypeError:  # classes whose layouts or arguments do not go together
         return RPCError

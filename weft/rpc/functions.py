@@ -132,10 +132,20 @@ def _kind(_: Service, module: Any) -> str:
 
 @session_function("runtime.RPCTimeEvaluator")
 def _time_evaluator(
-    service: Service, module: Any, name: str, device_type: int, device_id: int, number: int, repeat: int,
-    min_repeat_ms: int, limit_zero_time_iterations: int, cooldown_interval_ms: int, repeats_to_cooldown: int,
-    cache_flush_bytes: int = 0, f_preproc: str = "",
-) -> Callable[..., bytes]:  # fmt: skip
+    service: Service,
+    module: Any,
+    name: str,
+    device_type: int,
+    device_id: int,
+    number: int,
+    repeat: int,
+    min_repeat_ms: int,
+    limit_zero_time_iterations: int,
+    cooldown_interval_ms: int,
+    repeats_to_cooldown: int,
+    cache_flush_bytes: int = 0,
+    f_preproc: str = "",
+) -> Callable[..., bytes]:
     """A function that times another where it lies; it returns a double of seconds for each repeat."""
     found = get_global_func(name, allow_missing=True) if module is None else function_of(module, name, True)
     if found is None:
@@ -147,11 +157,18 @@ def _time_evaluator(
     def evaluate(*args: Any) -> bytes:
         with service.counted(cache_flush_bytes):
             measured = time_function(
-                timed, args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
-                limit_zero_time_iterations=limit_zero_time_iterations, cooldown_interval_ms=cooldown_interval_ms,
-                repeats_to_cooldown=repeats_to_cooldown, cache_flush_bytes=cache_flush_bytes, f_preproc=f_preproc,
+                timed,
+                args,
+                number=number,
+                repeat=repeat,
+                min_repeat_ms=min_repeat_ms,
+                limit_zero_time_iterations=limit_zero_time_iterations,
+                cooldown_interval_ms=cooldown_interval_ms,
+                repeats_to_cooldown=repeats_to_cooldown,
+                cache_flush_bytes=cache_flush_bytes,
+                f_preproc=f_preproc,
                 dev=device,
-            )  # fmt: skip
+            )
         return struct.pack(f"={len(measured.results)}d", *measured.results)
 
     return evaluate

@@ -80,8 +80,11 @@ class Memory:
         key = (shape, dtype, offset)
         if self._seen[0] != key:
             if wire.device != self.device:
-                raise InvalidArgument("a tensor lies on another device", expected=str(Device(*self.device)),
-                                      found=str(Device(*wire.device)))  # fmt: skip
+                raise InvalidArgument(
+                    "a tensor lies on another device",
+                    expected=str(Device(*self.device)),
+                    found=str(Device(*wire.device)),
+                )
             size = element_bytes(dtype, math.prod(shape))
             base = self.whole if offset == 0 and size == self.size else self._part(offset, size)
             self._seen = (key, _view(base, shape, dtype, 0))
@@ -95,8 +98,9 @@ class Memory:
 
     def _check(self, offset: int, size: int) -> None:
         if not 0 <= offset <= offset + size <= self.size:
-            raise InvalidArgument("a tensor reaches beyond its memory", expected=f"{self.size} bytes",
-                                  found=f"{size} at {offset}")  # fmt: skip
+            raise InvalidArgument(
+                "a tensor reaches beyond its memory", expected=f"{self.size} bytes", found=f"{size} at {offset}"
+            )
 
     def _all(self) -> memoryview:
         """The bytes, of memory on the CPU."""

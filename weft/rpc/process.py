@@ -128,8 +128,11 @@ def _pickled(value: Any) -> bytes:
     try:
         return pickler.dumps(value)
     except Exception as e:
-        raise InvalidArgument("this cannot be sent to the server's process", found=str(e),
-                              help="give a function of a module, or install cloudpickle") from e  # fmt: skip
+        raise InvalidArgument(
+            "this cannot be sent to the server's process",
+            found=str(e),
+            help="give a function of a module, or install cloudpickle",
+        ) from e
 
 
 # ---- in the process --------------------------------------------------------------------------------------------------

@@ -43,9 +43,14 @@ class _Proxying:
     """A proxy, in its process."""
 
     def __init__(
-        self, listening: socket.socket, port: int, timeout_client: float, timeout_server: float,
-        tracker_addr: tuple[str, int] | None, web: socket.socket | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        listening: socket.socket,
+        port: int,
+        timeout_client: float,
+        timeout_server: float,
+        tracker_addr: tuple[str, int] | None,
+        web: socket.socket | None = None,
+    ) -> None:
         self.loop, self.port = Loop(), port
         self._timeouts = {"client": timeout_client, "server": timeout_server}
         self._waiting: dict[str, dict[str, _Waiting]] = {"client": {}, "server": {}}
@@ -187,17 +192,28 @@ class _Proxying:
 
 
 def serve(
-    host: str, port: int, port_end: int, timeout_client: float, timeout_server: float,
-    tracker_addr: tuple[str, int] | None, report: Callable[[int], None],
-) -> None:  # fmt: skip
+    host: str,
+    port: int,
+    port_end: int,
+    timeout_client: float,
+    timeout_server: float,
+    tracker_addr: tuple[str, int] | None,
+    report: Callable[[int], None],
+) -> None:
     """Be a proxy in this process, until its parent ends."""
     _serve(host, port, port_end, timeout_client, timeout_server, tracker_addr, 0, report)
 
 
 def _serve(
-    host: str, port: int, port_end: int, timeout_client: float, timeout_server: float,
-    tracker_addr: tuple[str, int] | None, web_port: int, report: Callable[[int], None],
-) -> None:  # fmt: skip
+    host: str,
+    port: int,
+    port_end: int,
+    timeout_client: float,
+    timeout_server: float,
+    tracker_addr: tuple[str, int] | None,
+    web_port: int,
+    report: Callable[[int], None],
+) -> None:
     configure_logging("RPCServer", False)
     listening, port = base.listen(host, port, port_end)
     logger.info("RPCProxy: client port bind to %s:%d", host, port)

@@ -148,8 +148,9 @@ class _RemoteArray:
     def transfer(self, source: Any, target: Any) -> None:
         """Copy elements between two tensors, one of which this is; see `weft.runtime.tensor`."""
         if tuple(source.shape) != tuple(target.shape):
-            raise ShapeMismatch("copy: shapes differ", expected=str(tuple(target.shape)),
-                                found=str(tuple(source.shape)))  # fmt: skip
+            raise ShapeMismatch(
+                "copy: shapes differ", expected=str(tuple(target.shape)), found=str(tuple(source.shape))
+            )
         if str(source.dtype) != str(target.dtype):
             raise DTypeMismatch("copy: dtypes differ", expected=str(target.dtype), found=str(source.dtype))
         if not isinstance(source, _RemoteArray):
@@ -167,8 +168,9 @@ class _RemoteArray:
         elif source.device.endpoint is target.device.endpoint:
             source.device.endpoint.system(codec.RPCCode.COPY_AMONG_REMOTE, source.wire, target.wire, codec.Opaque(0))
         else:
-            raise InvalidArgument("tensors of two sessions are copied through this process",
-                                  help="target.copyfrom(source.numpy())")  # fmt: skip
+            raise InvalidArgument(
+                "tensors of two sessions are copied through this process", help="target.copyfrom(source.numpy())"
+            )
 
 
 _view = tvm_ffi.get_global_func("weft.tensor_view")
@@ -195,8 +197,10 @@ class RemoteTensor(runtime.Tensor):
 
     def __tvm_ffi_object__(self) -> Any:
         """Functions of this process do not take it."""
-        raise InvalidArgument(f"this tensor lies on {self.device}, where functions of this process do not reach",
-                              help="use .numpy(), or call a function of the session")  # fmt: skip
+        raise InvalidArgument(
+            f"this tensor lies on {self.device}, where functions of this process do not reach",
+            help="use .numpy(), or call a function of the session",
+        )
 
     @property
     def device(self) -> RemoteDevice:
@@ -224,14 +228,18 @@ class RemoteTensor(runtime.Tensor):
 
     def _create_view(self, shape: Any, dtype: Any = None, relative_byte_offset: int = 0) -> RemoteTensor:
         if relative_byte_offset:
-            raise InvalidArgument("a view of a remote tensor begins where the tensor does", expected="0",
-                                  found=str(relative_byte_offset))  # fmt: skip
+            raise InvalidArgument(
+                "a view of a remote tensor begins where the tensor does", expected="0", found=str(relative_byte_offset)
+            )
         array = self.handle
         wire = array.wire._replace(shape=tuple(int(d) for d in shape), dtype=dtype or array.dtype)
         view = _RemoteArray(array.device, wire, array.owner)
         if view.n_bytes != array.n_bytes:
-            raise ShapeMismatch("a view has as many bytes as its tensor", expected=f"{array.n_bytes}",
-                                found=f"{view.n_bytes}: {wire.dtype}{wire.shape}")  # fmt: skip
+            raise ShapeMismatch(
+                "a view has as many bytes as its tensor",
+                expected=f"{array.n_bytes}",
+                found=f"{view.n_bytes}: {wire.dtype}{wire.shape}",
+            )
         return RemoteTensor(view)
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -402,13 +410,26 @@ class RemoteModule(runtime.Module):
         """Return a function that times calls of `func_name` where it lies; see :meth:`Module.time_evaluator`."""
         where = dev if dev is not None else RemoteDevice(self.endpoint, runtime.Device.kDLCPU, 0)
         if not isinstance(where, RemoteDevice) or where.endpoint is not self.endpoint:
-            raise InvalidArgument("a function is timed by the clock of a device of its session", found=str(where),
-                                  help="pass remote.cpu()")  # fmt: skip
+            raise InvalidArgument(
+                "a function is timed by the clock of a device of its session",
+                found=str(where),
+                help="pass remote.cpu()",
+            )
         kind, index = where.there
         timed = self._server("runtime.RPCTimeEvaluator")(
-            self if self.module_handle else None, func_name, kind, index, number, repeat, min_repeat_ms,
-            limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown, cache_flush_bytes, f_preproc,
-        )  # fmt: skip
+            self if self.module_handle else None,
+            func_name,
+            kind,
+            index,
+            number,
+            repeat,
+            min_repeat_ms,
+            limit_zero_time_iterations,
+            cooldown_interval_ms,
+            repeats_to_cooldown,
+            cache_flush_bytes,
+            f_preproc,
+        )
 
         def evaluate(*args: Any) -> runtime.BenchmarkResult:
             data = timed(*args)
@@ -498,8 +519,11 @@ def _outgoing(endpoint: Endpoint, value: Any) -> Any:
         if isinstance(value, cls):
             return convert(value)
     if isinstance(value, (runtime.Tensor, tvm_ffi.Tensor, np.ndarray, runtime.Device, tvm_ffi.Device, runtime.Module)):
-        raise InvalidArgument("a function of another machine takes what lies there", found=type(value).__name__,
-                              help="make tensors with runtime.tensor(array, remote.cpu())")  # fmt: skip
+        raise InvalidArgument(
+            "a function of another machine takes what lies there",
+            found=type(value).__name__,
+            help="make tensors with runtime.tensor(array, remote.cpu())",
+        )
     if callable(value):
         return codec.FunctionHandle(endpoint.callback(value))
     raise InvalidArgument("a function of another machine does not take this", found=type(value).__name__)

@@ -135,16 +135,31 @@ class Server(Served):
         limits: Limits | None = None,
     ) -> None:
         if no_fork and tls_certificate is not None:
-            raise InvalidArgument("sessions that start afresh cannot take an encrypted connection over",
-                                  help="leave no_fork out")  # fmt: skip
+            raise InvalidArgument(
+                "sessions that start afresh cannot take an encrypted connection over", help="leave no_fork out"
+            )
         # this process owns it, because the server's is ended by a signal
         self._folder = tempfile.TemporaryDirectory(prefix="weft-rpc-", ignore_cleanup_errors=True)
         options = Options(
-            host, port, port_end, is_proxy, tracker_addr and (tracker_addr[0], int(tracker_addr[1])), key,
-            load_library, custom_addr, silent, no_fork, reuse_addr, timeout, secret,
-            None if tls_certificate is None else str(tls_certificate), None if tls_key is None else str(tls_key),
-            max_sessions, limits or Limits(), self._folder.name,
-        )  # fmt: skip
+            host,
+            port,
+            port_end,
+            is_proxy,
+            tracker_addr and (tracker_addr[0], int(tracker_addr[1])),
+            key,
+            load_library,
+            custom_addr,
+            silent,
+            no_fork,
+            reuse_addr,
+            timeout,
+            secret,
+            None if tls_certificate is None else str(tls_certificate),
+            None if tls_key is None else str(tls_key),
+            max_sessions,
+            limits or Limits(),
+            self._folder.name,
+        )
         self.host = host
         self.proc = ServingProcess("weft.rpc.server:serve", [options], server_init_callback)
         self.port: int = self.proc.reported()
@@ -435,9 +450,14 @@ def _expire(channel: SocketChannel, seconds: float) -> None:
 
 
 def session_afresh(
-    sock: int, held: int, folder: str, seconds: float, load_library: str | None, limits: Limits,
+    sock: int,
+    held: int,
+    folder: str,
+    seconds: float,
+    load_library: str | None,
+    limits: Limits,
     report: Callable[[None], None],
-) -> None:  # fmt: skip
+) -> None:
     """Serve one client in a process that was not forked."""
     report(None)
     Folder(tempfile.gettempdir()).load(load_library)

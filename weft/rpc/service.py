@@ -214,14 +214,19 @@ class Service:
         if self._ready or self._elsewhere is not None:
             raise RPCError("the session has begun already")
         if version != codec.PROTOCOL_VERSION:
-            raise RPCError("the client speaks another version of the protocol",
-                           expected=codec.PROTOCOL_VERSION.decode(), found=repr(version))  # fmt: skip
+            raise RPCError(
+                "the client speaks another version of the protocol",
+                expected=codec.PROTOCOL_VERSION.decode(),
+                found=repr(version),
+            )
         name, *args = codec.decode(body, at) or [_LOCAL]
         if name != _LOCAL:
             construct = SESSION_CONSTRUCTORS.get(name) or get_global_func(str(name), allow_missing=True)
             if construct is None:
-                raise RPCError(f"there is no session constructor '{name}'",
-                               expected=", ".join([_LOCAL, *sorted(SESSION_CONSTRUCTORS)]))  # fmt: skip
+                raise RPCError(
+                    f"there is no session constructor '{name}'",
+                    expected=", ".join([_LOCAL, *sorted(SESSION_CONSTRUCTORS)]),
+                )
             made: Any = construct(*args)
             self._elsewhere = made if isinstance(made, Channel) else made.channel()
         self._ready = True
@@ -305,8 +310,10 @@ class Service:
         """
         found = self.objects.get(int(handle))
         if not isinstance(found, what):
-            raise InvalidArgument(f"there is nothing of that kind with the handle {int(handle)}",
-                                  found="nothing" if found is None else type(found).__name__)  # fmt: skip
+            raise InvalidArgument(
+                f"there is nothing of that kind with the handle {int(handle)}",
+                found="nothing" if found is None else type(found).__name__,
+            )
         return found
 
     def tensor(self, value: WireTensor) -> Any:
@@ -421,8 +428,9 @@ class Service:
     def counted(self, size: int) -> Generator[None]:
         """Count bytes against what the session may allocate, inside the ``with`` block."""
         if not 0 <= size <= self._memory_left:
-            raise OutOfMemory("the session may not allocate that much", found=f"{size} bytes",
-                              expected=f"0 to {self._memory_left}")  # fmt: skip
+            raise OutOfMemory(
+                "the session may not allocate that much", found=f"{size} bytes", expected=f"0 to {self._memory_left}"
+            )
         self._memory_left -= size
         try:
             yield

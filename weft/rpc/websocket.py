@@ -50,8 +50,10 @@ class WebSocket:
             self._sock.send(b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nContent-Length: 0\r\n\r\n")
             raise ConnectionError("this is no request for a WebSocket")
         accept = base64.b64encode(hashlib.sha1(key + _GUID).digest())
-        self._sock.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                        b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n")  # fmt: skip
+        self._sock.send(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
+        )
 
     def recv(self, size: int) -> bytes:
         """Receive payload; nothing at the end."""

@@ -63,11 +63,15 @@ def _check_owner(descriptor: int, path: Path) -> None:
     """Refuse what belongs to another user or may be written by others, and files that are none."""
     status = os.fstat(descriptor)
     if status.st_uid != os.geteuid():
-        raise _NotOurs(f"{path} belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}; "
-                       "name a directory of your own in WEFT_CACHE_DIR")  # fmt: skip
+        raise _NotOurs(
+            f"{path} belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}; "
+            "name a directory of your own in WEFT_CACHE_DIR"
+        )
     if status.st_mode & 0o022:
-        raise _NotOurs(f"others may write {path} (mode {stat.S_IMODE(status.st_mode):04o}); delete it, or, if "
-                       f"nobody else did, say 'chmod -R go-w {path}'")  # fmt: skip
+        raise _NotOurs(
+            f"others may write {path} (mode {stat.S_IMODE(status.st_mode):04o}); delete it, or, if "
+            f"nobody else did, say 'chmod -R go-w {path}'"
+        )
     if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
         raise OSError(f"{path} is no file")
 
@@ -229,8 +233,11 @@ class Cache:
         """(last use, bytes, file) of each entry."""
         found: list[tuple[float, int, Path]] = []
         try:
-            folders = [e.path for e in os.scandir(self.path)
-                       if re.fullmatch("[0-9a-f]{2}", e.name) and e.is_dir(follow_symlinks=False)]  # fmt: skip
+            folders = [
+                e.path
+                for e in os.scandir(self.path)
+                if re.fullmatch("[0-9a-f]{2}", e.name) and e.is_dir(follow_symlinks=False)
+            ]
         except OSError:
             return found
         for folder in folders:
@@ -276,8 +283,16 @@ class Cache:
     def statistics(self) -> CacheStatistics:
         """State of the directory and counts of this process."""
         entries = [e for e in self._scan() if not e[2].name.startswith(".tmp-")]
-        return CacheStatistics(str(self.path), len(entries), sum(e[1] for e in entries), self.limit, self.hits,
-                               self.misses, self.writes, self.damaged)  # fmt: skip
+        return CacheStatistics(
+            str(self.path),
+            len(entries),
+            sum(e[1] for e in entries),
+            self.limit,
+            self.hits,
+            self.misses,
+            self.writes,
+            self.damaged,
+        )
 
 
 _default: dict[Path, Cache] = {}

@@ -68,8 +68,9 @@ def write_data_object(path: Path, blob: _Appends, symbol: str, like: bytes, *, r
     def section(name: bytes, kind: int, place: int, size: int, **rest: int) -> bytes:
         given = {"flags": 0, "link": 0, "info": 0, "align": 1, "entry": 0} | rest
         start = names.index(b"\0" + name + b"\0") + 1
-        return _SECTION.pack(start, kind, given["flags"], 0, place, size, given["link"], given["info"],
-                             given["align"], given["entry"])  # fmt: skip
+        return _SECTION.pack(
+            start, kind, given["flags"], 0, place, size, given["link"], given["info"], given["align"], given["entry"]
+        )
 
     table = [
         bytes(_SECTION.size),
@@ -80,8 +81,9 @@ def write_data_object(path: Path, blob: _Appends, symbol: str, like: bytes, *, r
         section(b".note.GNU-stack", _PROGBITS, name_at, 0),
     ]
     tail = bytes(at - end) + symbols + strings + names
-    header = _HEADER.pack(ident, 1, machine, version, 0, 0, sections_at, flags, _HEADER.size, 0, 0, _SECTION.size,
-                          len(table), 4)  # fmt: skip
+    header = _HEADER.pack(
+        ident, 1, machine, version, 0, 0, sections_at, flags, _HEADER.size, 0, 0, _SECTION.size, len(table), 4
+    )
     with path.open("rb+") as file:
         file.write(header)
         file.seek(0, 2)

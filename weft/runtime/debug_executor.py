@@ -23,9 +23,11 @@ __all__ = ["DebugResult", "GraphModuleDebug", "create"]
 
 
 def create(
-    graph_json_str: str | Mapping[str, Any], libmod: Module | None, device: DeviceLike | Sequence[DeviceLike],
+    graph_json_str: str | Mapping[str, Any],
+    libmod: Module | None,
+    device: DeviceLike | Sequence[DeviceLike],
     dump_root: str | None = None,
-) -> GraphModuleDebug:  # fmt: skip
+) -> GraphModuleDebug:
     """Make an executor that is watched; the parameters are those of :class:`GraphModuleDebug`."""
     made = graph_executor.create(graph_json_str, libmod, device)
     return GraphModuleDebug(made.module, device, graph_json_str, dump_root)
@@ -91,10 +93,11 @@ class GraphModuleDebug(graph_executor.GraphModule):
                     target = self.debug_get_output(place, target).copyto(Device("cpu"))
                     outputs.append((f"{node['name']}____{slot}", target))
         times = [
-            self.run_individual_node(i, number, repeat, min_repeat_ms, limit_zero_time_iterations,
-                                     cooldown_interval_ms, repeats_to_cooldown)
+            self.run_individual_node(
+                i, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
+            )
             for i in range(len(self.debug_datum.nodes))
-        ]  # fmt: skip
+        ]
         self.debug_datum.record(dict(outputs), [t.results for t in times])
         self.debug_datum.display_debug_result(sort_by_time)
 
@@ -109,10 +112,11 @@ class GraphModuleDebug(graph_executor.GraphModule):
     ) -> list[float]:
         """Return the seconds that each node takes; the parameters are those of :meth:`Module.time_evaluator`."""
         return [
-            self.run_individual_node(i, number, repeat, min_repeat_ms, limit_zero_time_iterations,
-                                     cooldown_interval_ms, repeats_to_cooldown).mean
+            self.run_individual_node(
+                i, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown
+            ).mean
             for i in range(len(self.debug_datum.nodes))
-        ]  # fmt: skip
+        ]
 
     def run_individual_node(
         self,
@@ -137,10 +141,15 @@ class GraphModuleDebug(graph_executor.GraphModule):
         if nodes[index]["op"] == "param":
             return BenchmarkResult([0.0] * repeat)
         timed = self.module.time_evaluator(
-            "run_node", self._where, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
-            limit_zero_time_iterations=limit_zero_time_iterations, cooldown_interval_ms=cooldown_interval_ms,
+            "run_node",
+            self._where,
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms,
+            limit_zero_time_iterations=limit_zero_time_iterations,
+            cooldown_interval_ms=cooldown_interval_ms,
             repeats_to_cooldown=repeats_to_cooldown,
-        )  # fmt: skip
+        )
         return timed(index)
 
     def debug_get_output(self, node: str | int, out: Any = None) -> Any:
@@ -180,13 +189,15 @@ class DebugResult:
         self.nodes: list[dict[str, Any]] = []
         for i, node in enumerate(graph["nodes"]):
             attrs = node.get("attrs") or node.get("param") or {}
-            self.nodes.append({
-                "name": names[i],
-                "op": "param" if node["op"] == "null" else str(attrs.get("func_name", node["op"])),
-                "inputs": [names[entry[0]] for entry in node["inputs"]],
-                "attrs": dict(attrs),
-                "outputs": [(tuple(shapes[e]), str(dtypes[e])) for e in range(rows[i], rows[i + 1])],
-            })  # fmt: skip
+            self.nodes.append(
+                {
+                    "name": names[i],
+                    "op": "param" if node["op"] == "null" else str(attrs.get("func_name", node["op"])),
+                    "inputs": [names[entry[0]] for entry in node["inputs"]],
+                    "attrs": dict(attrs),
+                    "outputs": [(tuple(shapes[e]), str(dtypes[e])) for e in range(rows[i], rows[i + 1])],
+                }
+            )
         shown = [{k: n[k] for k in ("name", "op", "inputs", "attrs")} for n in self.nodes]
         dumped = {**graph, "nodes": [{**n, "shape": self.nodes[i]["outputs"][0][0]} for i, n in enumerate(shown)]}
         (self.folder / "_tvmdbg_graph_dump.json").write_text(json.dumps(dumped, indent=1))
@@ -226,9 +237,16 @@ class DebugResult:
         for node, mean, times in zip(self.nodes, means, self._times, strict=True):
             if node["op"] != "param":
                 share = 100 * mean / total if total else 0.0
-                cells = [node["name"], node["op"], f"{mean:.3f}", f"{share:.3f}", str(node["outputs"][0][0]),
-                         str(len(node["inputs"])), str(len(node["outputs"])),
-                         str([round(1e6 * t, 3) for t in times])]  # fmt: skip
+                cells = [
+                    node["name"],
+                    node["op"],
+                    f"{mean:.3f}",
+                    f"{share:.3f}",
+                    str(node["outputs"][0][0]),
+                    str(len(node["inputs"])),
+                    str(len(node["outputs"])),
+                    str([round(1e6 * t, 3) for t in times]),
+                ]
                 rows.append((mean, cells))
         if sort_by_time:
             rows.sort(key=lambda r: -r[0])

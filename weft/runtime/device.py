@@ -10,12 +10,48 @@ import tvm_ffi
 from weft.error import InvalidArgument
 from weft.spelling import also_called
 
-_CODES = {"llvm": 1, "cpu": 1, "c": 1, "cuda": 2, "nvptx": 2, "cuda_host": 3, "opencl": 4, "vulkan": 7, "metal": 8,
-          "vpi": 9, "rocm": 10, "rocm_host": 11, "ext_dev": 12, "cuda_managed": 13, "oneapi": 14, "webgpu": 15,
-          "hexagon": 16, "maia": 17, "aocl": 32, "aocl_sw_emu": 32, "sdaccel": 33}  # fmt: skip
-_NAMES = {1: "cpu", 2: "cuda", 3: "cuda_host", 4: "opencl", 7: "vulkan", 8: "metal", 9: "vpi", 10: "rocm",
-          11: "rocm_host", 12: "ext_dev", 13: "cuda_managed", 14: "oneapi", 15: "webgpu", 16: "hexagon",
-          17: "maia", 32: "aocl", 33: "sdaccel"}  # fmt: skip
+_CODES = {
+    "llvm": 1,
+    "cpu": 1,
+    "c": 1,
+    "cuda": 2,
+    "nvptx": 2,
+    "cuda_host": 3,
+    "opencl": 4,
+    "vulkan": 7,
+    "metal": 8,
+    "vpi": 9,
+    "rocm": 10,
+    "rocm_host": 11,
+    "ext_dev": 12,
+    "cuda_managed": 13,
+    "oneapi": 14,
+    "webgpu": 15,
+    "hexagon": 16,
+    "maia": 17,
+    "aocl": 32,
+    "aocl_sw_emu": 32,
+    "sdaccel": 33,
+}
+_NAMES = {
+    1: "cpu",
+    2: "cuda",
+    3: "cuda_host",
+    4: "opencl",
+    7: "vulkan",
+    8: "metal",
+    9: "vpi",
+    10: "rocm",
+    11: "rocm_host",
+    12: "ext_dev",
+    13: "cuda_managed",
+    14: "oneapi",
+    15: "webgpu",
+    16: "hexagon",
+    17: "maia",
+    32: "aocl",
+    33: "sdaccel",
+}
 
 
 def _native(name: str) -> Any:

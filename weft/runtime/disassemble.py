@@ -78,8 +78,17 @@ def as_python(executable: Bytecode) -> str:
     """
     functions = executable.functions
     scopes = executable.memory_scopes
-    lines = ["import base64", "import struct", "", "import numpy as np", "", "from weft import relax as rx",
-             "from weft import runtime", "", "ib = rx.ExecBuilder()"]  # fmt: skip
+    lines = [
+        "import base64",
+        "import struct",
+        "",
+        "import numpy as np",
+        "",
+        "from weft import relax as rx",
+        "from weft import runtime",
+        "",
+        "ib = rx.ExecBuilder()",
+    ]
     for i, value in enumerate(executable.constants):
         scope = f", memory_scope={scopes[i]!r}" if i in scopes else ""
         lines.append(f"ib.add_constant({_constant_python(value)}{scope})")
@@ -97,8 +106,10 @@ def as_python(executable: Bytecode) -> str:
         end = f.end_instr
         lines += _function_python(executable, f, [g.name for g in functions])
     if end != len(executable.instr_offset):
-        raise InvalidArgument("instructions of this executable belong to no function or to several",
-                              found=f"the first is instruction {end}")  # fmt: skip
+        raise InvalidArgument(
+            "instructions of this executable belong to no function or to several",
+            found=f"the first is instruction {end}",
+        )
     lines.append("ex = ib.get()")
     return "\n".join(lines) + "\n"
 

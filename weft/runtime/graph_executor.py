@@ -98,8 +98,11 @@ class GraphModule:
         self.module = module if isinstance(module, Module) else Module(_handle(module))
         far = _is_far(self.module)
         if not far and self.module.kind != "weft.GraphExecutor":
-            raise error.InvalidArgument("not a graph executor", expected="what lib['default'](device) returns",
-                                        found=f"a module of kind '{self.module.kind}'")  # fmt: skip
+            raise error.InvalidArgument(
+                "not a graph executor",
+                expected="what lib['default'](device) returns",
+                found=f"a module of kind '{self.module.kind}'",
+            )
         self._run = self.module["run"]
         self._set_input = self.module["set_input"]
         self._get_input = self.module["get_input"]
@@ -265,10 +268,14 @@ class GraphModule:
             Inputs by name, set before.
         """
         timing: dict[str, Any] = dict(
-            dev=as_device(device), number=number, repeat=repeat, min_repeat_ms=min_repeat_ms or 0,
-            limit_zero_time_iterations=limit_zero_time_iterations, cooldown_interval_ms=cooldown_interval_ms,
+            dev=as_device(device),
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms or 0,
+            limit_zero_time_iterations=limit_zero_time_iterations,
+            cooldown_interval_ms=cooldown_interval_ms,
             repeats_to_cooldown=repeats_to_cooldown,
-        )  # fmt: skip
+        )
         if not end_to_end:
             self.set_input(**kwargs)
             return self.module.time_evaluator(func_name, **timing)()

@@ -180,8 +180,12 @@ def link_library(
                     return path
             tried.append(f"{shlex.join(command)}: {message}")
     if tried:
-        raise ExecutableError("no linker could make the library", where=str(path), found="\n  " + "\n  ".join(tried),
-                              help="export_library(..., container=True) needs no linker")  # fmt: skip
+        raise ExecutableError(
+            "no linker could make the library",
+            where=str(path),
+            found="\n  " + "\n  ".join(tried),
+            help="export_library(..., container=True) needs no linker",
+        )
     if target is not None:
         what, hint = f"no linker for {target} was found", "pip install 'weft[cross]'"
         raise ExecutableError(what, where=str(path), expected="$CC or the ziglang package", help=hint)

@@ -238,11 +238,19 @@ class Module:
         function = self.get_function(func_name)
 
         def evaluate(*args: Any) -> BenchmarkResult:
-            return runtime.time_function(function, args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms,
-                                 limit_zero_time_iterations=limit_zero_time_iterations,
-                                 cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
-                                 cache_flush_bytes=cache_flush_bytes, f_preproc=f_preproc,
-                                 dev=None if dev is None else device(dev))  # fmt: skip
+            return runtime.time_function(
+                function,
+                args,
+                number=number,
+                repeat=repeat,
+                min_repeat_ms=min_repeat_ms,
+                limit_zero_time_iterations=limit_zero_time_iterations,
+                cooldown_interval_ms=cooldown_interval_ms,
+                repeats_to_cooldown=repeats_to_cooldown,
+                cache_flush_bytes=cache_flush_bytes,
+                f_preproc=f_preproc,
+                dev=None if dev is None else device(dev),
+            )
 
         return evaluate
 
@@ -313,8 +321,11 @@ class Module:
         if self.kind in _OWN_DEVICE_CODE:  # it keeps its texts itself
             return str(self._handle.inspect_source(fmt))
         if self._source is None:
-            raise InvalidArgument("this module has no source", where=f"module of kind {self.kind}",
-                                  help="the module that build returns has it")  # fmt: skip
+            raise InvalidArgument(
+                "this module has no source",
+                where=f"module of kind {self.kind}",
+                help="the module that build returns has it",
+            )
         text = self._source(fmt)
         return text if isinstance(text, str) else text.hex()
 
@@ -339,8 +350,11 @@ class Module:
         elif kind in ("o", "obj"):
             objects, _, blob = _collect(self._handle, "weft.Executable")
             if blob is not None or not objects:
-                raise InvalidArgument("an object file holds native code alone", where=f"module of kind {self.kind}",
-                                      help="use export_library")  # fmt: skip
+                raise InvalidArgument(
+                    "an object file holds native code alone",
+                    where=f"module of kind {self.kind}",
+                    help="use export_library",
+                )
             runtime.link.join_objects(file, objects)
         elif kind == "bc" and self._source is not None:
             code = self._source(kind)
@@ -403,8 +417,9 @@ def _collect(root: tvm_ffi.Module, executable_kind: str) -> tuple[list[bytes], l
             names += functions
     code = [m for m in order if str(m.kind) == "weft.jit"]
     if code and not objects:
-        raise ExecutableError("this code has no object files, so it cannot be exported",
-                              help="pass the objects to jit_module")  # fmt: skip
+        raise ExecutableError(
+            "this code has no object files, so it cannot be exported", help="pass the objects to jit_module"
+        )
     if not other:
         return objects, names, None
     entries = [_entry(m, executable_kind) for m in other]

@@ -54,8 +54,9 @@ def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, Tensor]:
 
 def _as_bytes(data: Any) -> bytes:
     if not isinstance(data, (bytes, bytearray, memoryview)):
-        raise InvalidArgument("parameters are read from bytes", found=type(data).__name__,
-                              help="save_param_dict makes them")  # fmt: skip
+        raise InvalidArgument(
+            "parameters are read from bytes", found=type(data).__name__, help="save_param_dict makes them"
+        )
     return bytes(data)
 
 

@@ -57,20 +57,24 @@ class Report:
         rows = []
         for calls in groups.values():
             duration = sum(c.duration_us for c in calls)
-            rows.append({
-                "Name": calls[0].name,
-                "Duration (us)": duration,
-                "Percent": 100 * duration / self.total_us if self.total_us else 0.0,
-                "Count": len(calls),
-                "Argument Shapes": calls[0].shapes,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "Name": calls[0].name,
+                    "Duration (us)": duration,
+                    "Percent": 100 * duration / self.total_us if self.total_us else 0.0,
+                    "Count": len(calls),
+                    "Argument Shapes": calls[0].shapes,
+                }
+            )
         return sorted(rows, key=lambda r: -r["Duration (us)"]) if sort else rows
 
     def table(self, sort: bool = True, aggregate: bool = True, col_sums: bool = True) -> str:
         """Return the rows as text, and below the sum of the calls and the whole."""
         head = ["Name", "Duration (us)", "Percent", "Count", "Argument Shapes"]
-        lines = [[r["Name"], f"{r['Duration (us)']:,.2f}", f"{r['Percent']:.2f}", str(r["Count"]), r["Argument Shapes"]]
-                 for r in self.rows(aggregate, sort)]  # fmt: skip
+        lines = [
+            [r["Name"], f"{r['Duration (us)']:,.2f}", f"{r['Percent']:.2f}", str(r["Count"]), r["Argument Shapes"]]
+            for r in self.rows(aggregate, sort)
+        ]
         if col_sums:
             inside = sum(c.duration_us for c in self.calls if c.depth == 0)
             lines.append(["----------", "", "", "", ""])
@@ -111,10 +115,17 @@ class Report:
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Write a trace that Perfetto and Chrome's tracing page open."""
         events = [
-            {"name": c.name, "ph": "X", "ts": c.start_us, "dur": c.duration_us, "pid": 0, "tid": 0,
-             "args": {"shapes": c.shapes}}
+            {
+                "name": c.name,
+                "ph": "X",
+                "ts": c.start_us,
+                "dur": c.duration_us,
+                "pid": 0,
+                "tid": 0,
+                "args": {"shapes": c.shapes},
+            }
             for c in self.calls
-        ]  # fmt: skip
+        ]
         Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
 
 

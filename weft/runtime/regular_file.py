@@ -20,8 +20,13 @@ from weft.later import side_by_side
 CHUNK = 1 << 20
 """Bytes that are read at once, which stay in the core's cache while they are looked at."""
 
-_KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket",
-          stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}  # fmt: skip
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:

@@ -49,17 +49,22 @@ class Executable:
 
     def __init__(self, mod: Module) -> None:
         if mod.kind != "weft.RelayExecutable":
-            raise error.InvalidArgument("not a Relay executable", expected="a module of kind 'weft.RelayExecutable'",
-                                        found=mod.kind)  # fmt: skip
+            raise error.InvalidArgument(
+                "not a Relay executable", expected="a module of kind 'weft.RelayExecutable'", found=mod.kind
+            )
         self.mod = mod
         self.recompilable: dict[str, Recompilable] = {}
         functions, constants, primitives = _parts(mod)
         self._functions = [
-            VMFunction(str(name), tuple(str(p) for p in params), int(size),
-                       tuple(Instruction.decode(np.from_dlpack(words).tolist())),
-                       tuple(np.from_dlpack(devices).tolist()))
+            VMFunction(
+                str(name),
+                tuple(str(p) for p in params),
+                int(size),
+                tuple(Instruction.decode(np.from_dlpack(words).tolist())),
+                tuple(np.from_dlpack(devices).tolist()),
+            )
             for name, params, devices, size, words in functions
-        ]  # fmt: skip
+        ]
         self._constants = [(int(device), ffi.wrap(value)) for device, value in constants]
         self._primitives = [str(p) for p in primitives]
 
@@ -92,10 +97,15 @@ class Executable:
             When verification fails; it lists all that is wrong.
         """
         rows = [
-            [f.name, list(f.params), np.array(f.param_device_indexes, np.int64), int(f.register_file_size),
-             np.array([w for i in f.instructions for w in i.words()], np.int64)]
+            [
+                f.name,
+                list(f.params),
+                np.array(f.param_device_indexes, np.int64),
+                int(f.register_file_size),
+                np.array([w for i in f.instructions for w in i.words()], np.int64),
+            ]
             for f in functions
-        ]  # fmt: skip
+        ]
         devices = list(constant_device_indexes) if constant_device_indexes is not None else [0] * len(constants)
         pool = [[int(d), ffi.convert_argument(c)] for d, c in zip(devices, constants, strict=True)]
         return Executable(Module(_from_parts(rows, pool, list(primitive_ops), _imports(lib))))
@@ -172,10 +182,12 @@ class Executable:
         """The code as text, one instruction a line: its words, then what it says."""
         lines: list[str] = []
         for index, f in enumerate(self._functions):
-            lines += [f"VM Function[{index}]: {f.name}({', '.join(f.params)})",
-                      f"# reg file size = {f.register_file_size}",
-                      f"# instruction count = {len(f.instructions)}",
-                      "opcode, fields # inst(text):"]  # fmt: skip
+            lines += [
+                f"VM Function[{index}]: {f.name}({', '.join(f.params)})",
+                f"# reg file size = {f.register_file_size}",
+                f"# instruction count = {len(f.instructions)}",
+                "opcode, fields # inst(text):",
+            ]
             words = [" ".join(map(str, i.words())) for i in f.instructions]
             width = max(map(len, words), default=0)
             lines += [

@@ -110,10 +110,16 @@ class Instruction:
             raise InvalidArgument(f"{name}: wrong fields", expected=", ".join(expected), found=", ".join(fields))
         self.name = name
         self.fields: dict[str, Any] = {
-            f: tuple(int(v) for v in fields[f]) if kind in "ax" else str(tvm_ffi.dtype(str(fields[f])))
-            if kind == "t" else fields[f] if kind == "c" else int(fields[f])
-            for f, kind in _OPERANDS[row.name] if f is not None
-        }  # fmt: skip
+            f: tuple(int(v) for v in fields[f])
+            if kind in "ax"
+            else str(tvm_ffi.dtype(str(fields[f])))
+            if kind == "t"
+            else fields[f]
+            if kind == "c"
+            else int(fields[f])
+            for f, kind in _OPERANDS[row.name]
+            if f is not None
+        }
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -232,14 +238,16 @@ class Instruction:
     @staticmethod
     def alloc_tensor_reg(storage: int, offset: int, shape_register: int, dtype: Any, dst: int) -> Instruction:
         """``dst :=`` a tensor of the shape in a register, `offset` bytes into a storage."""
-        return Instruction("AllocTensorReg", storage=storage, offset=offset, shape_register=shape_register,
-                           dtype=dtype, dst=dst)  # fmt: skip
+        return Instruction(
+            "AllocTensorReg", storage=storage, offset=offset, shape_register=shape_register, dtype=dtype, dst=dst
+        )
 
     @staticmethod
     def alloc_storage(size: int, alignment: int, dtype_hint: Any, device_index: int, dst: int) -> Instruction:
         """``dst :=`` a storage on a device, of as many bytes as the scalar in register `size` says."""
-        return Instruction("AllocStorage", size=size, alignment=alignment, dtype_hint=dtype_hint,
-                           device_index=device_index, dst=dst)  # fmt: skip
+        return Instruction(
+            "AllocStorage", size=size, alignment=alignment, dtype_hint=dtype_hint, device_index=device_index, dst=dst
+        )
 
     @staticmethod
     def alloc_adt(tag: int, fields: Sequence[int], dst: int) -> Instruction:
@@ -294,8 +302,9 @@ class Instruction:
     @staticmethod
     def device_copy(src: int, src_device_index: int, dst_device_index: int, dst: int) -> Instruction:
         """``dst :=`` a copy of a tensor on another device."""
-        return Instruction("DeviceCopy", src=src, src_device_index=src_device_index,
-                           dst_device_index=dst_device_index, dst=dst)  # fmt: skip
+        return Instruction(
+            "DeviceCopy", src=src, src_device_index=src_device_index, dst_device_index=dst_device_index, dst=dst
+        )
 
     @staticmethod
     def kill_register(dst: int) -> Instruction:

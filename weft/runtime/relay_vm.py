@@ -227,8 +227,11 @@ class VirtualMachine:
         """
         given_one = [args] if len(args) == 2 and not kwargs else list(kwargs.items()) if not args else []
         if len(given_one) != 1:
-            raise InvalidArgument("one input is set", expected="a parameter and its value",
-                                  found=f"{len(args)} values, {len(kwargs)} by name")  # fmt: skip
+            raise InvalidArgument(
+                "one input is set",
+                expected="a parameter and its value",
+                found=f"{len(args)} values, {len(kwargs)} by name",
+            )
         (key, value) = given_one[0]
         names = list(self._exec.function(func_name).params)
         name = names[key] if isinstance(key, int) and 0 <= key < len(names) else key
@@ -330,8 +333,13 @@ class VirtualMachine:
         if not end_to_end and self.devices[0].device_type != Device.kDLCPU:
             values = [tensor(Tensor(v), self.devices[0]) if isinstance(v, tvm_ffi.Tensor) else v for v in values]
         timer = self.module.time_evaluator(
-            func_name, None if device is None else as_device(device), number=number, repeat=repeat,
-            min_repeat_ms=min_repeat_ms or 0, limit_zero_time_iterations=limit_zero_time_iterations,
-            cooldown_interval_ms=cooldown_interval_ms, repeats_to_cooldown=repeats_to_cooldown,
-        )  # fmt: skip
+            func_name,
+            None if device is None else as_device(device),
+            number=number,
+            repeat=repeat,
+            min_repeat_ms=min_repeat_ms or 0,
+            limit_zero_time_iterations=limit_zero_time_iterations,
+            cooldown_interval_ms=cooldown_interval_ms,
+            repeats_to_cooldown=repeats_to_cooldown,
+        )
         return timer(*values)

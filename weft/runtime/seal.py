@@ -76,8 +76,13 @@ def check_seal(path: Path) -> bool:
 
 def damaged(path: Path, found: str) -> ExecutableError:
     """The error of a file that is not what was exported."""
-    return ExecutableError("this library is damaged", where=str(path), expected="the bytes that were exported",
-                           found=found, help="compile or copy it again")  # fmt: skip
+    return ExecutableError(
+        "this library is damaged",
+        where=str(path),
+        expected="the bytes that were exported",
+        found=found,
+        help="compile or copy it again",
+    )
 
 
 def _entry(file: BinaryIO) -> tuple[int, int] | None:

@@ -78,11 +78,18 @@ def write_model(path: Path, executable: VMExecutable, note: object, key: str = "
     if None in constants:
         return False
     header = {
-        "functions": executable.functions, "scopes": executable.memory_scopes, "constants": constants,
-        "offsets": executable.instr_offset.tolist(), "words": executable.instr_data.tolist(),
-        "names": names, "objects": [len(o) for o in objects], "weights": sum(_up(w.nbytes) for w in weights),
-        "note": note, "key": key, "places": executable.places,
-    }  # fmt: skip
+        "functions": executable.functions,
+        "scopes": executable.memory_scopes,
+        "constants": constants,
+        "offsets": executable.instr_offset.tolist(),
+        "words": executable.instr_data.tolist(),
+        "names": names,
+        "objects": [len(o) for o in objects],
+        "weights": sum(_up(w.nbytes) for w in weights),
+        "note": note,
+        "key": key,
+        "places": executable.places,
+    }
     text = json.dumps(header, separators=(",", ":")).encode()
     head = _MAGIC + struct.pack("<Q", len(text)) + text + b"".join(objects)
     head += bytes(_up(len(head)) - len(head))

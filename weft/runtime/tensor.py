@@ -379,9 +379,11 @@ array = tensor
 
 
 def empty(
-    shape: Sequence[int] | int, dtype: str | type | np.dtype[Any] = "float32", device: Device | None = None,
+    shape: Sequence[int] | int,
+    dtype: str | type | np.dtype[Any] = "float32",
+    device: Device | None = None,
     mem_scope: str | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Make a tensor without setting its elements, in 64-byte aligned memory of the runtime's pool."""
     dims = (int(shape),) if isinstance(shape, int) else tuple(map(_dimension, shape))
     name = _ML_DTYPES.get(dtype) if isinstance(dtype, np.dtype) else None

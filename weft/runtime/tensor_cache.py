@@ -86,10 +86,14 @@ class _Shards:
 
 
 def dump_tensor_cache(
-    params: Mapping[str, Any] | Iterable[tuple[str, Any]], cache_dir: str | Path, encode_format: str = _BFLOAT,
-    meta_data: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None, shard_cap_mb: float = 32,
-    show_progress: bool = True, update_if_exists: bool = False,
-) -> None:  # fmt: skip
+    params: Mapping[str, Any] | Iterable[tuple[str, Any]],
+    cache_dir: str | Path,
+    encode_format: str = _BFLOAT,
+    meta_data: Mapping[str, Any] | Callable[[], Mapping[str, Any]] | None = None,
+    shard_cap_mb: float = 32,
+    show_progress: bool = True,
+    update_if_exists: bool = False,
+) -> None:
     """Write tensors to a folder.
 
     Parameters
@@ -160,9 +164,10 @@ def load_tensor_cache(cachepath: str | Path, device: Device) -> tuple[dict[str, 
         data = (path.parent / shard["dataPath"]).read_bytes()
         if len(data) != shard["nbytes"] or shard.get("md5sum") not in (None, hashlib.md5(data).hexdigest()):
             raise InvalidArgument(
-                f"'{shard['dataPath']}' is damaged", expected=f"{shard['nbytes']} bytes of the noted md5sum",
+                f"'{shard['dataPath']}' is damaged",
+                expected=f"{shard['nbytes']} bytes of the noted md5sum",
                 found=f"{len(data)} bytes",
-            )  # fmt: skip
+            )
         out.update((record["name"], tensor(_read(record, data), device=device)) for record in shard["records"])
     return out, description.get("metadata", {})
 

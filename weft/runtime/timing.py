@@ -68,7 +68,16 @@ def time_function(
             preproc(*values)
         junk += 1
 
-    seconds = _time_function(function, number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
-                             repeats_to_cooldown, *where, before if f_preproc or cache_flush_bytes else None,
-                             *values)  # fmt: skip
+    seconds = _time_function(
+        function,
+        number,
+        repeat,
+        min_repeat_ms,
+        limit_zero_time_iterations,
+        cooldown_interval_ms,
+        repeats_to_cooldown,
+        *where,
+        before if f_preproc or cache_flush_bytes else None,
+        *values,
+    )
     return BenchmarkResult([float(s) for s in seconds])

@@ -72,8 +72,9 @@ def arguments_in_order(
         problems = [f"unknown: {', '.join(unknown)}"] if unknown else []
         problems += [f"given twice: {', '.join(twice)}"] if twice else []
         problems += [f"missing: {', '.join(missing)}"] if missing else []
-        raise InvalidArgument(f"{func_name}: wrong argument names", expected=", ".join(names),
-                              found="; ".join(problems))  # fmt: skip
+        raise InvalidArgument(
+            f"{func_name}: wrong argument names", expected=", ".join(names), found="; ".join(problems)
+        )
     return [*args, *(kwargs[n] for n in names[len(args) :])]
 
 
@@ -124,9 +125,14 @@ class VirtualMachine:
 
     @also_called(exe="rt_mod")
     def __init__(
-        self, rt_mod: Any, device: Any = "cpu", memory_cfg: Any = None, profile: bool = False, *,
+        self,
+        rt_mod: Any,
+        device: Any = "cpu",
+        memory_cfg: Any = None,
+        profile: bool = False,
+        *,
         jit: bool | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         module = rt_mod.mod if hasattr(rt_mod, "mod") else rt_mod
         if isinstance(module, tvm_ffi.Module):
             module = Module(module)
@@ -251,8 +257,11 @@ class VirtualMachine:
         if isinstance(instrument, str):
             instrument = get_global_func(instrument)
         if instrument is not None and not callable(instrument):
-            raise InvalidArgument("an instrument is a function", found=f"{type(instrument).__name__}: {instrument!r}",
-                                  expected="instrument(func, func_symbol, before_run, ret_value, *args)")  # fmt: skip
+            raise InvalidArgument(
+                "an instrument is a function",
+                found=f"{type(instrument).__name__}: {instrument!r}",
+                expected="instrument(func, func_symbol, before_run, ret_value, *args)",
+            )
         self._instrument = instrument
         runtime.instrument.set_instrument(self._handle, instrument)
 

@@ -83,8 +83,12 @@ class _Reader:
 
     def take(self, n: int) -> bytes:
         if n > self.end - self.at:
-            raise ExecutableError("the WebAssembly object is cut short", where=f"offset {self.at}",
-                                  expected=f"{n} bytes", found=str(self.end - self.at))  # fmt: skip
+            raise ExecutableError(
+                "the WebAssembly object is cut short",
+                where=f"offset {self.at}",
+                expected=f"{n} bytes",
+                found=str(self.end - self.at),
+            )
         self.at += n
         return self.data[self.at - n : self.at]
 

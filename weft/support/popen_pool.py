@@ -45,9 +45,11 @@ class PopenWorker:
     """
 
     def __init__(
-        self, initializer: Callable[..., Any] | None = None, initargs: Sequence[Any] = (),
+        self,
+        initializer: Callable[..., Any] | None = None,
+        initargs: Sequence[Any] = (),
         maximum_uses: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._initializer, self._initargs = initializer, tuple(initargs)
         self._maximum_uses, self._uses = maximum_uses or None, 0
         self._process: Any = None
@@ -63,9 +65,12 @@ class PopenWorker:
         return self._pipe
 
     def send(
-        self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None,
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
         timeout: float | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Start ``fn(*args, **kwargs)`` in the worker; it may run for `timeout` seconds, which :meth:`recv` counts."""
         if not self.is_alive() or self._uses == self._maximum_uses:
             self.kill()

@@ -99,6 +99,8 @@ def _divergence(p: np.ndarray, q: np.ndarray) -> float:
 
 
 METHODS: dict[str, Callable[[Observed], tuple[float, float]]] = {
-    "minmax": _whole, "percentile": _percentile, "entropy": _entropy,
-}  # fmt: skip
+    "minmax": _whole,
+    "percentile": _percentile,
+    "entropy": _entropy,
+}
 """How a range is chosen from what was observed."""

@@ -67,10 +67,13 @@ def _registration(symbols: Sequence[str], prefix: str) -> str:
     def registered(symbol: str) -> str:
         return prefix + symbol if symbol in _MODULE_SYMBOLS else _PREFIX + prefix + symbol.removeprefix(_PREFIX)
 
-    lines = ["int TVMFFIEnvModRegisterSystemLibSymbol(const char* name, void* address);",
-             *(f"extern char {s}[];" for s in symbols),
-             "__attribute__((constructor)) static void weft_register_model(void) {",
-             *(f'  TVMFFIEnvModRegisterSystemLibSymbol("{registered(s)}", {s});' for s in symbols), "}"]  # fmt: skip
+    lines = [
+        "int TVMFFIEnvModRegisterSystemLibSymbol(const char* name, void* address);",
+        *(f"extern char {s}[];" for s in symbols),
+        "__attribute__((constructor)) static void weft_register_model(void) {",
+        *(f'  TVMFFIEnvModRegisterSystemLibSymbol("{registered(s)}", {s});' for s in symbols),
+        "}",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -23,8 +23,11 @@ def _named(mod: IRModule | PrimFunc | Mapping[str, Any]) -> list[PrimFunc]:
         key = str(getattr(v, "name_hint", v))
         symbol = str(f.attrs.get("global_symbol") or key)
         if symbol in named:
-            raise DuplicateSymbol(f"Duplicate PrimFunc global_symbol '{symbol}'", found=f"{named[symbol][0]}, {key}",
-                                  help="give each function of the module a name of its own")  # fmt: skip
+            raise DuplicateSymbol(
+                f"Duplicate PrimFunc global_symbol '{symbol}'",
+                found=f"{named[symbol][0]}, {key}",
+                help="give each function of the module a name of its own",
+            )
         named[symbol] = key, f if f.attrs.get("global_symbol") else f.with_attr("global_symbol", symbol)
     return [f for _, f in named.values()]
 

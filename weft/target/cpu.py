@@ -28,16 +28,26 @@ _MODELS = {
     **dict.fromkeys(("cascadelake", "icelake-client", "icelake-server", "tigerlake", "rocketlake"), _VNNI),
     **dict.fromkeys(("cooperlake", "znver4"), _BF16),
     "znver5": _BF16 | {"avxvnni"},
-    **dict.fromkeys(("sapphirerapids", "emeraldrapids", "graniterapids"),
-                    _BF16 | {"avxvnni", "avx512fp16", "amx-tile", "amx-bf16", "amx-int8"}),
-}  # fmt: skip
+    **dict.fromkeys(
+        ("sapphirerapids", "emeraldrapids", "graniterapids"),
+        _BF16 | {"avxvnni", "avx512fp16", "amx-tile", "amx-bf16", "amx-int8"},
+    ),
+}
 """Model to the features that schedules ask for; LLVM knows all of them."""
 
 _IMPLIED = {
-    "avx512f": ("avx2", "fma", "f16c"), "avx2": ("avx",), "fma": ("avx",), "f16c": ("avx",), "avxvnni": ("avx2",),
-    "vaes": ("avx2",), "vpclmulqdq": ("avx",), "avx": ("sse4.2",), "sse4.2": ("sse4.1",), "sse4.1": ("ssse3",),
+    "avx512f": ("avx2", "fma", "f16c"),
+    "avx2": ("avx",),
+    "fma": ("avx",),
+    "f16c": ("avx",),
+    "avxvnni": ("avx2",),
+    "vaes": ("avx2",),
+    "vpclmulqdq": ("avx",),
+    "avx": ("sse4.2",),
+    "sse4.2": ("sse4.1",),
+    "sse4.1": ("ssse3",),
     "ssse3": ("sse3",),
-}  # fmt: skip
+}
 
 
 @lru_cache(maxsize=1)

@@ -4,10 +4,14 @@ from weft.target.kind import TargetKind, register_attribute, register_target_kin
 from weft.target.target import Target
 
 _KINDS = {
-    "rocm": ("rocm", ("rocm", "gpu")), "metal": ("metal", ("metal", "gpu")),
-    "hexagon": ("hexagon", ("hexagon", "cpu")), "ext_dev": ("ext_dev", ()), "hybrid": ("cpu", ("cpu",)),
-    "composite": ("cpu", ()), "test": ("cpu", ()),
-}  # fmt: skip
+    "rocm": ("rocm", ("rocm", "gpu")),
+    "metal": ("metal", ("metal", "gpu")),
+    "hexagon": ("hexagon", ("hexagon", "cpu")),
+    "ext_dev": ("ext_dev", ()),
+    "hybrid": ("cpu", ("cpu",)),
+    "composite": ("cpu", ()),
+    "test": ("cpu", ()),
+}
 
 
 def _check_composite(target: Target) -> None:

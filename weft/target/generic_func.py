@@ -80,9 +80,10 @@ class GenericFunc:
         found = next((self.dispatch_dict[k] for k in keys if k in self.dispatch_dict), self.fdefault)
         if found is None:
             raise InvalidArgument(
-                f"'{self.name}' has no function for the target", expected=", ".join(self.dispatch_dict) or "a default",
+                f"'{self.name}' has no function for the target",
+                expected=", ".join(self.dispatch_dict) or "a default",
                 found=str(target),
-            )  # fmt: skip
+            )
         return found
 
 

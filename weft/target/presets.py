@@ -94,8 +94,9 @@ _RISCV = {
 def riscv_cpu(model: str = "sifive-u54", options: Options = None) -> Target:
     """Make the target of a RISC-V processor."""
     given = [options] if isinstance(options, str) else list(options or ())
-    return _made("llvm", [*shlex.split(_RISCV.get(model, "")), *given], keys=["arm_cpu", "cpu"], device="arm_cpu",
-                 model=model)  # fmt: skip
+    return _made(
+        "llvm", [*shlex.split(_RISCV.get(model, "")), *given], keys=["arm_cpu", "cpu"], device="arm_cpu", model=model
+    )
 
 
 def device_from_target(target: TargetLike, index: int = 0) -> Device:

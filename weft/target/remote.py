@@ -22,8 +22,12 @@ def options_of_device(device: Any) -> dict[str, Any]:
     try:
         describe = device._rpc_sess.get_function("weft.machine_facts")
     except InvalidArgument as e:
-        raise InvalidArgument("the other machine does not describe itself", expected="a server of Weft",
-                              found=str(device), help="name the target: 'aarch64-linux-gnu'") from e  # fmt: skip
+        raise InvalidArgument(
+            "the other machine does not describe itself",
+            expected="a server of Weft",
+            found=str(device),
+            help="name the target: 'aarch64-linux-gnu'",
+        ) from e
     return options_from_facts(str(describe()))
 
 
@@ -57,7 +61,8 @@ def options_from_facts(text: str) -> dict[str, Any]:
         if value is None:
             continue
         if not value.isdigit() or int(value) == 0:
-            raise InvalidArgument(f"the machine says something wrong of its '{field}'", expected="a positive number",
-                                  found=repr(value))  # fmt: skip
+            raise InvalidArgument(
+                f"the machine says something wrong of its '{field}'", expected="a positive number", found=repr(value)
+            )
         options[option] = int(value)
     return options

@@ -90,33 +90,58 @@ _NVIDIA = {
     """,
 }
 _CACHE_BYTES = {"nvidia-a100": 41943040, "nvidia-h100": 52428800, "geforce-rtx-4090": 75497472}
-_JETSON_HOSTS = {"jetson-agx-xavier": ("sm_72", "carmel", 8), "jetson-orin-nano": ("sm_87", "carmel", 6),
-                 "jetson-agx-orin-32gb": ("sm_87", "cortex-a78", 8),
-                 "jetson-agx-orin-64gb": ("sm_87", "cortex-a78", 12)}  # fmt: skip
-_AWS = {"large": 1, "xlarge": 2, "2xlarge": 4, "4xlarge": 8, "9xlarge": 18, "12xlarge": 24, "18xlarge": 36,
-        "24xlarge": 48}  # fmt: skip
+_JETSON_HOSTS = {
+    "jetson-agx-xavier": ("sm_72", "carmel", 8),
+    "jetson-orin-nano": ("sm_87", "carmel", 6),
+    "jetson-agx-orin-32gb": ("sm_87", "cortex-a78", 8),
+    "jetson-agx-orin-64gb": ("sm_87", "cortex-a78", 12),
+}
+_AWS = {
+    "large": 1,
+    "xlarge": 2,
+    "2xlarge": 4,
+    "4xlarge": 8,
+    "9xlarge": 18,
+    "12xlarge": 24,
+    "18xlarge": 36,
+    "24xlarge": 48,
+}
 _APPLE = {"m1-gpu": 1024, "m1-gpu-restricted": 256, "m2-gpu": 1024}
 ARM_BOARDS: dict[str, dict[str, Any]] = {
     "pixel2": {"model": "snapdragon835", "mtriple": "arm64-linux-android", "mattr": ["+neon"]},
-    **{n: {"model": "kirin970", "mtriple": "arm64-linux-android", "mattr": ["+neon"]}
-       for n in ("mate10", "mate10pro", "p20", "p20pro")},
+    **{
+        n: {"model": "kirin970", "mtriple": "arm64-linux-android", "mattr": ["+neon"]}
+        for n in ("mate10", "mate10pro", "p20", "p20pro")
+    },
     "rasp3b": {"model": "bcm2837", "mtriple": "armv7l-linux-gnueabihf", "mattr": ["+neon"]},
     "rasp4b": {"model": "bcm2711", "mtriple": "armv8l-linux-gnueabihf", "mattr": ["+neon"], "mcpu": "cortex-a72"},
     "rasp4b64": {"model": "bcm2711", "mtriple": "aarch64-linux-gnu", "mattr": ["+neon"], "mcpu": "cortex-a72"},
     "rk3399": {"model": "rk3399", "mtriple": "aarch64-linux-gnu", "mattr": ["+neon"]},
     "pynq": {"model": "pynq", "mtriple": "armv7a-linux-eabi", "mattr": ["+neon"]},
     "ultra96": {"model": "ultra96", "mtriple": "aarch64-linux-gnu", "mattr": ["+neon"]},
-    **{n: {"model": n, "mtriple": "armv7a-linux-gnueabihf", "mattr": ["+neon", "+vfp4", "+thumb2"], "mcpu": cpu}
-       for n, cpu in (("beagleai", "cortex-a15"), ("stm32mp1", "cortex-a7"))},
-    "thunderx": {"model": "thunderx", "mtriple": "aarch64-linux-gnu", "mattr": ["+neon", "+crc", "+lse"],
-                 "mcpu": "thunderxt88"},
-}  # fmt: skip
+    **{
+        n: {"model": n, "mtriple": "armv7a-linux-gnueabihf", "mattr": ["+neon", "+vfp4", "+thumb2"], "mcpu": cpu}
+        for n, cpu in (("beagleai", "cortex-a15"), ("stm32mp1", "cortex-a7"))
+    },
+    "thunderx": {
+        "model": "thunderx",
+        "mtriple": "aarch64-linux-gnu",
+        "mattr": ["+neon", "+crc", "+lse"],
+        "mcpu": "thunderxt88",
+    },
+}
 """Options of boards with Arm processors, by their names."""
 
 
 def _cuda(arch: str, registers: int) -> dict[str, Any]:
-    return {"kind": "cuda", "arch": arch, "max_shared_memory_per_block": 49152, "max_threads_per_block": 1024,
-            "thread_warp_size": 32, "registers_per_block": registers}  # fmt: skip
+    return {
+        "kind": "cuda",
+        "arch": arch,
+        "max_shared_memory_per_block": 49152,
+        "max_threads_per_block": 1024,
+        "thread_warp_size": 32,
+        "registers_per_block": registers,
+    }
 
 
 def _known() -> dict[str, dict[str, Any]]:
@@ -138,8 +163,13 @@ def _known() -> dict[str, dict[str, Any]]:
         tags[f"aws/cpu/c5.{name}"] = {"kind": "llvm", "keys": ["x86", "cpu"], "mcpu": cpu, "num-cores": cores}
     for name, threads in _APPLE.items():
         host = {"kind": "llvm", "mtriple": "arm64-apple-macos", "mcpu": f"apple-{name[:2]}"}
-        tags[f"apple/{name}"] = {"kind": "metal", "max_threads_per_block": threads, "thread_warp_size": 32,
-                                 "max_shared_memory_per_block": 32768, "host": host}  # fmt: skip
+        tags[f"apple/{name}"] = {
+            "kind": "metal",
+            "max_threads_per_block": threads,
+            "thread_warp_size": 32,
+            "max_shared_memory_per_block": 32768,
+            "host": host,
+        }
     return tags
 
 

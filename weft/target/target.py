@@ -89,8 +89,11 @@ class Target:
             return Target("llvm")
         if not found.exist:
             raise error.InvalidArgument(f"cannot describe {found}: there is no such device", found=str(device))
-        facts = {"max_threads_per_block": found.max_threads_per_block, "thread_warp_size": found.warp_size,
-                 "max_shared_memory_per_block": found.max_shared_memory_per_block}  # fmt: skip
+        facts = {
+            "max_threads_per_block": found.max_threads_per_block,
+            "thread_warp_size": found.warp_size,
+            "max_shared_memory_per_block": found.max_shared_memory_per_block,
+        }
         arch = {"arch": "sm_" + str(found.compute_version).replace(".", "")} if found.type == "cuda" else {}
         return Target({"kind": found.type, **facts, **arch})
 

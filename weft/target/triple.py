@@ -59,11 +59,12 @@ class Architecture(NamedTuple):
 _ARCHITECTURES = (
     Architecture("x86_64-linux-gnu", ("x86_64", "amd64"), BASELINE),
     Architecture("aarch64-linux-gnu", ("aarch64", "arm64"), frozenset(("neon",)), 32, has_fma=True, has_half=True),
-    Architecture("armv7-linux-gnueabihf", ("armv7", "armv7a", "armv7l", "armv7hl"),
-                 frozenset(("neon", "vfp3")), pointer_bits=32),
+    Architecture(
+        "armv7-linux-gnueabihf", ("armv7", "armv7a", "armv7l", "armv7hl"), frozenset(("neon", "vfp3")), pointer_bits=32
+    ),
     Architecture("riscv64-linux-gnu", ("riscv64", "riscv64gc"), frozenset("macfd"), 32, has_fma=True, abi="lp64d"),
     Architecture("wasm32-unknown-unknown", ("wasm32",), WASM_BASELINE, pointer_bits=32),
-)  # fmt: skip
+)
 _UNKNOWN, _NARROW = Architecture("", ()), Architecture("", (), pointer_bits=32)
 
 

@@ -38,8 +38,12 @@ class VirtualDevice:
         kind, index = _UNKNOWN, _UNKNOWN
         if device is not None:
             kind, index = (Device(device) if isinstance(device, int) else as_device(device)).__dlpack_device__()
-        for name, value in (("device_type_int", int(kind)), ("virtual_device_id", int(index)), ("target", target),
-                            ("memory_scope", memory_scope)):  # fmt: skip
+        for name, value in (
+            ("device_type_int", int(kind)),
+            ("virtual_device_id", int(index)),
+            ("target", target),
+            ("memory_scope", memory_scope),
+        ):
             object.__setattr__(self, name, value)
 
     def dlpack_device_type(self) -> int:
@@ -107,8 +111,12 @@ class CompilationConfig:
             if target.get_target_device_type() == place.device_type_int:
                 return VirtualDevice(place, target, place.memory_scope)
         kinds = ", ".join(t.kind.name for t in self.primitive_targets)
-        raise error.InvalidArgument("there is no target for a device of the program", found=str(place),
-                                    expected=f"a device of {kinds}", help="compile with targets for all")  # fmt: skip
+        raise error.InvalidArgument(
+            "there is no target for a device of the program",
+            found=str(place),
+            expected=f"a device of {kinds}",
+            help="compile with targets for all",
+        )
 
 
 def make_compilation_config(

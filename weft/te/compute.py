@@ -105,8 +105,11 @@ def compute(
 def _element(name: str, body: Any) -> ir.PrimExpr:
     """Return what an element is, of what a compute function gave."""
     if body is None or isinstance(body, (str, Tensor)):
-        raise InvalidArgument(f"the function of compute '{name}' gives no scalar expression", found=repr(body),
-                              help="return what one element is, such as A[i, j] + 1")  # fmt: skip
+        raise InvalidArgument(
+            f"the function of compute '{name}' gives no scalar expression",
+            found=repr(body),
+            help="return what one element is, such as A[i, j] + 1",
+        )
     return ir.as_expr(body)
 
 
@@ -116,10 +119,14 @@ def _check_outputs(name: str, exprs: tuple[ir.PrimExpr, ...]) -> None:
         raise InvalidArgument(f"compute '{name}' has no outputs", found="()")
     first = exprs[0]
     reductions = [e for e in exprs if isinstance(e, tir.Reduce)]
-    if reductions and not (isinstance(first, tir.Reduce) and len(reductions) == len(exprs) and all(
-        e.combiner is first.combiner and e.source == first.source and e.axis == first.axis and e.value_index == i
-        for i, e in enumerate(reductions)
-    )):  # fmt: skip
+    if reductions and not (
+        isinstance(first, tir.Reduce)
+        and len(reductions) == len(exprs)
+        and all(
+            e.combiner is first.combiner and e.source == first.source and e.axis == first.axis and e.value_index == i
+            for i, e in enumerate(reductions)
+        )
+    ):
         raise InvalidArgument(
             f"the outputs of compute '{name}' are not the components of one reduction",
             help="reduce a tuple by te.comm_reducer, or compute each by itself",
@@ -173,9 +180,11 @@ def reduce_axis(
 
 
 def thread_axis(
-    dom: ir.Range | ir.ExprLike | Sequence[ir.ExprLike] | str | None = None, tag: str = "", name: str = "",
+    dom: ir.Range | ir.ExprLike | Sequence[ir.ExprLike] | str | None = None,
+    tag: str = "",
+    name: str = "",
     span: ir.Span | None = None,
-) -> ir.IterVar:  # fmt: skip
+) -> ir.IterVar:
     """Make a variable that is bound to a hardware thread index such as ``"threadIdx.x"``."""
     if isinstance(dom, str):
         tag, dom = dom, None
@@ -221,8 +230,11 @@ def comm_reducer(
         identity = _listed(_called(fidentity, f"the identity of {name}", *dtypes))
         for what, got in (("combination", result), ("identity", identity)):
             if len(got) != len(source):
-                raise InvalidArgument(f"the {what} of {name} has another number of components than what it reduces",
-                                      expected=str(len(source)), found=str(len(got)))  # fmt: skip
+                raise InvalidArgument(
+                    f"the {what} of {name} has another number of components than what it reduces",
+                    expected=str(len(source)),
+                    found=str(len(got)),
+                )
         combiner = tir.CommReducer(lhs, rhs, tuple(map(ir.as_expr, result)), tuple(map(ir.as_expr, identity)))
         axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
         wrong = next((a for a in axes if not isinstance(a, ir.IterVar) or a.iter_type != "reduce"), None)
@@ -326,15 +338,19 @@ def scan(
 def _check_scan(name: str, inits: Sequence[Any], updates: Sequence[Any], states: Sequence[Any]) -> None:
     """Refuse states whose first rows or updates are of another shape or type."""
     if not len(inits) == len(updates) == len(states) or not states:
-        raise InvalidArgument(f"scan '{name}' needs first rows and an update for each state",
-                              found=f"{len(inits)} init, {len(updates)} update, {len(states)} states")  # fmt: skip
+        raise InvalidArgument(
+            f"scan '{name}' needs first rows and an update for each state",
+            found=f"{len(inits)} init, {len(updates)} update, {len(states)} states",
+        )
     for init, update, state in zip(inits, updates, states, strict=True):
         if not isinstance(state.op, PlaceholderOp):
             raise InvalidArgument(f"scan '{name}': the state '{state.name}' is no placeholder")
         for t in (init, update):
-            if t.dtype != state.dtype or not ir.structural_equal(t.shape[1:], state.shape[1:]) or (
-                t is update and not ir.structural_equal(t.shape, state.shape)
-            ):  # fmt: skip
+            if (
+                t.dtype != state.dtype
+                or not ir.structural_equal(t.shape[1:], state.shape[1:])
+                or (t is update and not ir.structural_equal(t.shape, state.shape))
+            ):
                 raise InvalidArgument(
                     f"scan '{name}': '{t.name}' does not fit the state '{state.name}'",
                     expected=f"{state.dtype}, {_shown(state.shape)}",
@@ -384,8 +400,11 @@ def extern(
     )
     body = fcompute(ins, outs)
     if not isinstance(body, (tir.Stmt, ir.PrimExpr)):
-        raise InvalidArgument(f"the function of extern '{name}' gives no statement", found=repr(body),
-                              help="return ib.get(), or a call such as tir.call_packed(...)")  # fmt: skip
+        raise InvalidArgument(
+            f"the function of extern '{name}' gives no statement",
+            found=repr(body),
+            help="return ib.get(), or a call such as tir.call_packed(...)",
+        )
     if not isinstance(body, tir.Stmt):
         body = tir.Evaluate(body)
     op = ExternOp(
@@ -420,19 +439,30 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: tir.PrimFunc, **k
     outs = [b for b in buffers if b in written and b not in read] or [b for b in buffers if b in written][-1:]
     ins = [b for b in buffers if b in read and b not in outs]
     if not outs or len(ins) != len(input_tensors):
-        raise InvalidArgument("extern_primfunc: the tensors are not those that the function reads",
-                              expected=f"{[b.name for b in ins]}, and a buffer that it writes",
-                              found=f"{len(input_tensors)} tensors, {[b.name for b in outs]} written")  # fmt: skip
+        raise InvalidArgument(
+            "extern_primfunc: the tensors are not those that the function reads",
+            expected=f"{[b.name for b in ins]}, and a buffer that it writes",
+            found=f"{len(input_tensors)} tensors, {[b.name for b in outs]} written",
+        )
     for tensor, buffer in zip(input_tensors, ins, strict=True):
         if len(tensor.shape) != len(buffer.shape) or tensor.dtype != buffer.dtype:
-            raise InvalidArgument(f"extern_primfunc: '{tensor.name}' is no '{buffer.name}'",
-                                  expected=f"{buffer.shape} {buffer.dtype}",
-                                  found=f"{tensor.shape} {tensor.dtype}")  # fmt: skip
+            raise InvalidArgument(
+                f"extern_primfunc: '{tensor.name}' is no '{buffer.name}'",
+                expected=f"{buffer.shape} {buffer.dtype}",
+                found=f"{tensor.shape} {tensor.dtype}",
+            )
     body = primfunc.body
     if isinstance(body, tir.BlockRealize) and body.block.name_hint == "root":
         inner = body.block
         body = inner.body
         for buffer in reversed(inner.alloc_buffers):
             body = tir.AllocBuffer(buffer, body)
-    return extern([b.shape for b in outs], input_tensors, lambda *_: body, in_buffers=ins, out_buffers=outs,
-                  dtype=[b.dtype for b in outs], **kwargs)  # fmt: skip
+    return extern(
+        [b.shape for b in outs],
+        input_tensors,
+        lambda *_: body,
+        in_buffers=ins,
+        out_buffers=outs,
+        dtype=[b.dtype for b in outs],
+        **kwargs,
+    )

@@ -93,8 +93,11 @@ def _between(output: Tensor, wanted: list[Tensor]) -> list[Operation]:
     order = [op for op, does in depends.items() if does]
     for op in order:
         if not isinstance(op, ComputeOp) or (isinstance(op.body[0], tir.Reduce) and len(op.body) > 1):
-            raise error.UnsupportedForm(f"te.gradient: '{op.name}' is no te.compute of one value an element",
-                                        found=type(op).__name__, help="write the stage as te.compute")  # fmt: skip
+            raise error.UnsupportedForm(
+                f"te.gradient: '{op.name}' is no te.compute of one value an element",
+                found=type(op).__name__,
+                help="write the stage as te.compute",
+            )
     return order
 
 

@@ -21,8 +21,9 @@ def factor_reduction(stage: Stage, output: str, axis: IterVar, factor_axis: int)
         raise ScheduleError(f"rfactor: '{axis.var.name}' is no reduction loop")
     rank = len(stage.axis)
     if not -rank - 1 <= factor_axis <= rank:
-        raise ScheduleError(f"rfactor: the parts of '{name}' have no axis {factor_axis}",
-                            expected=f"{-rank - 1} to {rank}")  # fmt: skip
+        raise ScheduleError(
+            f"rfactor: the parts of '{name}' have no axis {factor_axis}", expected=f"{-rank - 1} to {rank}"
+        )
     reduce: Any = stage.body[0]
     part, part_axis, part_body = _parts(stage, reduce, axis, factor_axis % (rank + 1))
     op = ComputeOp(f"{name}_rf", axis=part_axis, body=part_body)

@@ -208,8 +208,9 @@ class _Writer:
         place = next(i for i, iv in enumerate(leaves) if iv is at)
         outer, inner = leaves[:place], leaves[place:]
         if self._conditions(stage, (*stage.axis, *stage.reduce_axis), values, an) or self._once(stage, an):
-            raise ScheduleError(f"tensorize: the loops of '{name}' overshoot its shape",
-                                help="split by factors that divide it")  # fmt: skip
+            raise ScheduleError(
+                f"tensorize: the loops of '{name}' overshoot its shape", help="split by factors that divide it"
+            )
         running = {iv.var: ir.Range.from_min_extent(ir.const(0, iv.var.dtype), self.bounds[iv].extent) for iv in inner}
         axes = [(iv, self._covered(values[iv], running, an)) for iv in stage.axis]
         reduced = [(iv, self._covered(values[iv], running, an)) for iv in stage.reduce_axis]
@@ -229,8 +230,10 @@ class _Writer:
                 raise ScheduleError(f"tensorize: '{intrin.name}' has no body for a whole reduction")
             return self._loops(stage, outer, call_intrin(intrin, intrin.body, places))
         if intrin.reduce_init is None or intrin.reduce_update is None:
-            raise ScheduleError(f"tensorize: a reduction of '{name}' runs outside, and '{intrin.name}' has no update",
-                                help="let its function return body, reduce_init and reduce_update")  # fmt: skip
+            raise ScheduleError(
+                f"tensorize: a reduction of '{name}' runs outside, and '{intrin.name}' has no update",
+                help="let its function return body, reduce_init and reduce_update",
+            )
         init = call_intrin(intrin, intrin.reduce_init, places)
         update = self._loops(stage, outer[first:], call_intrin(intrin, intrin.reduce_update, places))
         return self._loops(stage, outer[:first], tir.seq(self._init_loops(stage, outer[first:], init), update))
@@ -266,8 +269,10 @@ class _Writer:
                 raise ScheduleError(f"'{intrin.name}' has no body, which '{stage.name}' calls")
             return self._loops(stage, leaves, _guard(checks, part(intrin.body)))
         if intrin.reduce_update is None:
-            raise ScheduleError(f"'{intrin.name}' has no update for the reduction of '{stage.name}'",
-                                help="let its function return body, reduce_init and reduce_update")  # fmt: skip
+            raise ScheduleError(
+                f"'{intrin.name}' has no update for the reduction of '{stage.name}'",
+                help="let its function return body, reduce_init and reduce_update",
+            )
         reduced = [*self._conditions(stage, stage.reduce_axis, values, an), *self._once(stage, an)]
         update = self._loops(stage, leaves[first:], _guard([*checks, *reduced], part(intrin.reduce_update)))
         if intrin.reduce_init is None:
@@ -295,8 +300,10 @@ class _Writer:
         out: list[tir.Stmt] = []
         for tensor, offset in wanted:
             if any(loop is iv for _, loop in enclosing_loops(self.sch[tensor])):
-                raise ScheduleError(f"prefetch: '{tensor.name}' is computed inside of loop '{iv.var.name}' of "
-                                    f"'{stage.name}', so it is not there ahead of it")  # fmt: skip
+                raise ScheduleError(
+                    f"prefetch: '{tensor.name}' is computed inside of loop '{iv.var.name}' of "
+                    f"'{stage.name}', so it is not there ahead of it"
+                )
             values = root_values(stage, self.bounds, (iv, offset))
             env = {x.var: values[x] for x in (*stage.axis, *stage.reduce_axis)}
             for load in ir.walk(stage.body):
@@ -434,9 +441,13 @@ def _guard(conditions: Sequence[ir.PrimExpr], body: tir.Stmt) -> tir.Stmt:
 
 
 def schedule_to_prim_func(
-    sch: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, tir.Buffer] | None = None,
-    *, to_read: bool = False,
-) -> tir.PrimFunc:  # fmt: skip
+    sch: Schedule,
+    args: Sequence[Any],
+    name: str = "main",
+    binds: Mapping[Tensor, tir.Buffer] | None = None,
+    *,
+    to_read: bool = False,
+) -> tir.PrimFunc:
     """Make the TIR function that computes a schedule.
 
     Parameters
@@ -453,9 +464,11 @@ def schedule_to_prim_func(
     sch = sch.normalize()
     for tensor, buffer in (binds or {}).items():
         if buffer.dtype != tensor.dtype or not _same_shape(buffer, tensor):
-            raise InvalidArgument(f"the buffer '{buffer.name}' does not fit '{tensor.name}'",
-                                  expected=f"{tensor.dtype}, ({', '.join(map(str, tensor.shape))})",
-                                  found=f"{buffer.dtype}, ({', '.join(map(str, buffer.shape))})")  # fmt: skip
+            raise InvalidArgument(
+                f"the buffer '{buffer.name}' does not fit '{tensor.name}'",
+                expected=f"{tensor.dtype}, ({', '.join(map(str, tensor.shape))})",
+                found=f"{buffer.dtype}, ({', '.join(map(str, buffer.shape))})",
+            )
         sch.set_buffer(tensor, buffer)
     params: list[ir.Var] = []
     buffer_map: list[tuple[ir.Var, tir.Buffer]] = []

@@ -306,8 +306,11 @@ class Stage(_Placed):
 
     def _size(self, parent: IterVar, given: Any) -> PrimExpr:
         """Return the factor or number of parts of a split."""
-        wrong = ScheduleError(f"split of '{parent.var.name}' by a size that is not a positive integer",
-                              found=str(given), expected="an int, or an expression of parameters")  # fmt: skip
+        wrong = ScheduleError(
+            f"split of '{parent.var.name}' by a size that is not a positive integer",
+            found=str(given),
+            expected="an int, or an expression of parameters",
+        )
         if isinstance(given, (float, str, bool)) or getattr(given, "dtype", "int32")[:3] not in ("int", "uin"):
             raise wrong
         amount = as_expr(given, parent.var.dtype)
@@ -404,17 +407,23 @@ class Stage(_Placed):
             raise ScheduleError(f"bind: '{name}' is no thread axis", help="make it with te.thread_axis")
         kind, _, dim = tag.partition(".")
         if kind not in _THREADS or (dim or "x") not in "xyz" or (not dim and "Idx" in kind):
-            raise ScheduleError(f"bind: there are no threads '{tag}'",
-                                expected="blockIdx.x, threadIdx.x (.y, .z), vthread")  # fmt: skip
+            raise ScheduleError(
+                f"bind: there are no threads '{tag}'", expected="blockIdx.x, threadIdx.x (.y, .z), vthread"
+            )
         if ivar.iter_type in ("reduce", "ordered") and "Idx" not in kind:
-            raise ScheduleError(f"bind: '{ivar.var.name}' of stage '{self.name}' is a reduction, whose iterations "
-                                "virtual threads cannot do apart", help="use rfactor")  # fmt: skip
+            raise ScheduleError(
+                f"bind: '{ivar.var.name}' of stage '{self.name}' is a reduction, whose iterations "
+                "virtual threads cannot do apart",
+                help="use rfactor",
+            )
         self.attr(ivar).bind_thread = thread_ivar
 
     def env_threads(self, threads: Any) -> None:
         """Refuse: no kernel here keeps its threads from one step of a scan to the next."""
-        raise ScheduleError(f"env_threads of '{self.name}': a scan's steps share no threads",
-                            help="bind loops of the stages inside the scan, s[update].bind(loop, thread)")  # fmt: skip
+        raise ScheduleError(
+            f"env_threads of '{self.name}': a scan's steps share no threads",
+            help="bind loops of the stages inside the scan, s[update].bind(loop, thread)",
+        )
 
     def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
         """Attach a hint such as ``("auto_unroll_max_step", 16)`` to a loop."""
@@ -429,16 +438,21 @@ class Stage(_Placed):
         """Ask, in each iteration of `var`, for what the iteration `offset` later reads of a tensor."""
         self._position(var, "prefetch")
         if not any(t is tensor for t in self.reads()):
-            raise ScheduleError(f"prefetch: '{self.name}' does not read '{tensor.name}'",
-                                expected=", ".join(t.name for t in self.reads()) or None)  # fmt: skip
+            raise ScheduleError(
+                f"prefetch: '{self.name}' does not read '{tensor.name}'",
+                expected=", ".join(t.name for t in self.reads()) or None,
+            )
         self.prefetches.append((tensor, var, as_expr(offset, var.var.dtype)))
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
         """Compute the loop `var` and all inside it by an intrinsic made by :func:`~weft.te.decl_tensor_intrin`."""
         self._position(var, "tensorize")
         if not isinstance(tensor_intrin, TensorIntrin):
-            raise ScheduleError("tensorize takes a tensor intrinsic", found=repr(tensor_intrin),
-                                help="declare it with te.decl_tensor_intrin")  # fmt: skip
+            raise ScheduleError(
+                "tensorize takes a tensor intrinsic",
+                found=repr(tensor_intrin),
+                help="declare it with te.decl_tensor_intrin",
+            )
         self.attr(var).kind, self.attr(var).tensor_intrin = "tensorized", tensor_intrin
         self.tensorized = (var, tensor_intrin)
 
@@ -447,8 +461,10 @@ class Stage(_Placed):
         kind, parent, _ = self.placement
         if kind != AttachType.SCOPE or parent is None:
             if self.rolls:
-                raise ScheduleError(f"rolling_buffer: stage '{self.name}' is computed as a whole",
-                                    help="compute_at puts it into a loop over tiles")  # fmt: skip
+                raise ScheduleError(
+                    f"rolling_buffer: stage '{self.name}' is computed as a whole",
+                    help="compute_at puts it into a loop over tiles",
+                )
             return
         output = any(op in (self.op, self.origin_op) for op in self.schedule.outputs)
         if output or isinstance(self.origin_op, PlaceholderOp):
@@ -561,18 +577,24 @@ class Stage(_Placed):
         """
         self._intermediate("storage_align")
         if not any(iv is axis for iv in self.axis):
-            raise ScheduleError(f"storage_align: this is no axis of '{self.name}'", found=repr(axis),
-                                expected=", ".join(iv.var.name for iv in self.axis))  # fmt: skip
+            raise ScheduleError(
+                f"storage_align: this is no axis of '{self.name}'",
+                found=repr(axis),
+                expected=", ".join(iv.var.name for iv in self.axis),
+            )
         if not (isinstance(factor, int) and isinstance(offset, int) and factor > 0 and 0 <= offset < factor):
-            raise ScheduleError("storage_align takes a positive factor, and an offset below it",
-                                found=f"{factor}, {offset}")  # fmt: skip
+            raise ScheduleError(
+                "storage_align takes a positive factor, and an offset below it", found=f"{factor}, {offset}"
+            )
         self.alignments.append((axis, factor, offset))
 
     def _intermediate(self, what: str) -> None:
         if self.is_output or isinstance(self.origin_op, PlaceholderOp):
             kind = "output" if self.is_output else "input"
-            raise ScheduleError(f"{what}: '{self.name}' is an {kind}, memory of the caller",
-                                help="use cache_write or cache_read, and schedule the copy")  # fmt: skip
+            raise ScheduleError(
+                f"{what}: '{self.name}' is an {kind}, memory of the caller",
+                help="use cache_write or cache_read, and schedule the copy",
+            )
 
 
 class StageGraph:

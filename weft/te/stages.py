@@ -94,8 +94,10 @@ class Schedule(StageGraph):
             while place[1] is not None and place[1] is not scan:
                 place = place[1].placement
             if stage.is_attached and place[1:] != (scan, scan.leaf_iter_vars[-1]):
-                raise ScheduleError(f"compute_at: '{stage.name}' computes a step of scan '{scan.name}' outside of it",
-                                    expected=f"a place in the innermost loop of '{scan.name}'")  # fmt: skip
+                raise ScheduleError(
+                    f"compute_at: '{stage.name}' computes a step of scan '{scan.name}' outside of it",
+                    expected=f"a place in the innermost loop of '{scan.name}'",
+                )
 
     def state_of(self, tensor: Tensor) -> Tensor | None:
         """Return the output of a scan that a tensor is a part of (its state, first rows or update), else None."""
@@ -182,8 +184,9 @@ class Schedule(StageGraph):
             if isinstance(member, StageGroup):
                 left_out = [s.name for s in self.stages if s not in inside and self._is_in(s, member)]
                 if left_out:
-                    raise ScheduleError(f"create_group: '{stage.name}' belongs to a group with '{left_out[0]}', which "
-                                        "would be left out")  # fmt: skip
+                    raise ScheduleError(
+                        f"create_group: '{stage.name}' belongs to a group with '{left_out[0]}', which would be left out"
+                    )
             if member is not group:
                 member.group = group
         self.groups.append(group)
@@ -260,8 +263,11 @@ class Schedule(StageGraph):
         if not isinstance(stage.origin_op, ComputeOp):
             raise ScheduleError(f"cache_write: '{name}' is no compute operation")
         if sorted(t.value_index for t in given) != list(range(stage.origin_op.num_outputs)):
-            raise ScheduleError(f"cache_write: '{name}' computes {stage.origin_op.num_outputs} outputs together",
-                                found=str(len(given)), help="pass a list of all of them")  # fmt: skip
+            raise ScheduleError(
+                f"cache_write: '{name}' computes {stage.origin_op.num_outputs} outputs together",
+                found=str(len(given)),
+                help="pass a list of all of them",
+            )
         axis, body, at = relaid_out(stage)
         op = ComputeOp(f"{name}_{scope}", axis=axis, body=body)
         stage.body = tuple(ProducerLoad(op.output(i), at) for i in range(op.num_outputs))

@@ -283,8 +283,11 @@ class Tensor(_ScalarOperators):
         at = tuple(ir.as_expr(i) for i in flat)
         for i in at:
             if i.dtype[:3] not in ("int", "uin", "boo"):
-                raise InvalidArgument(f"an index of tensor '{self.name}' is no integer", found=f"{i}: {i.dtype}",
-                                      help="convert it, i.astype('int32')")  # fmt: skip
+                raise InvalidArgument(
+                    f"an index of tensor '{self.name}' is no integer",
+                    found=f"{i}: {i.dtype}",
+                    help="convert it, i.astype('int32')",
+                )
         return ProducerLoad(self, at)
 
     __iter__ = None  # or Python would count upwards without end

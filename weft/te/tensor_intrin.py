@@ -66,8 +66,9 @@ class TensorIntrin:
         scalars = tuple(ir.as_expr(a) for a in args if not _is_region(a))
         for what, wanted, given in (("tensors", self.inputs, reads), ("scalars", self.scalar_params, scalars)):
             if len(wanted) != len(given):
-                raise error.InvalidArgument(f"'{self.name}' takes another number of {what}", expected=str(len(wanted)),
-                                            found=str(len(given)))  # fmt: skip
+                raise error.InvalidArgument(
+                    f"'{self.name}' takes another number of {what}", expected=str(len(wanted)), found=str(len(given))
+                )
         axis = tuple(reduce_axis) if isinstance(reduce_axis, (list, tuple)) else (reduce_axis,)
         return tuple(tir.IntrinCall(self, reads, scalars, axis, 0, i) for i in range(self.op.num_outputs))
 
@@ -162,9 +163,11 @@ def matched(
         lead = len(ours) - len(theirs)
         sizes = [an.simplify(r.extent) for _, r in ours]
         wanted = [iv.dom.extent for iv in theirs if iv.dom is not None]
-        if lead < 0 or not all(ir.is_const_int(s, 1) for s in sizes[: max(lead, 0)]) or not all(
-            an.can_prove_equal(s, w) for s, w in zip(sizes[max(lead, 0) :], wanted, strict=True)
-        ):  # fmt: skip
+        if (
+            lead < 0
+            or not all(ir.is_const_int(s, 1) for s in sizes[: max(lead, 0)])
+            or not all(an.can_prove_equal(s, w) for s, w in zip(sizes[max(lead, 0) :], wanted, strict=True))
+        ):
             raise error.ScheduleError(
                 f"tensorize: the loops of '{name}' do not cover what '{intrin.name}' describes",
                 expected=f"{kind} of {[str(w) for w in wanted]}",
@@ -198,8 +201,9 @@ def matched(
                 pairs = []
             else:
                 pairs = list(zip((*ours.source, ours.condition), (*theirs.source, theirs.condition), strict=True))
-        if not pairs or not all(ir.structural_equal(simple(ir.rewrite(ir.substitute(a, values), rule)), simple(b))
-                                for a, b in pairs):  # fmt: skip
+        if not pairs or not all(
+            ir.structural_equal(simple(ir.rewrite(ir.substitute(a, values), rule)), simple(b)) for a, b in pairs
+        ):
             raise error.ScheduleError(
                 f"tensorize: '{name}' does not compute what '{intrin.name}' describes",
                 expected=str(theirs),

@@ -16,10 +16,25 @@ from weft.testing.targets import __all__ as _targets
 from weft.testing.transformations import CompareBeforeAfter
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - those of targets are all of them
-    "CompareBeforeAfter", "assert_allclose", "assert_prim_expr_equal", "check_bool_expr_is_true",
-    "check_numerical_grads", "device_test", "echo", "env", "fixture", "generate_random_array", "identity_cpp", "nop",
-    "np_dtype_from_str", "object_use_count", "parameter", "parameters", "skip_parameterizations",
-    "xfail_parameterizations", *_targets,
-]  # fmt: skip
+    "CompareBeforeAfter",
+    "assert_allclose",
+    "assert_prim_expr_equal",
+    "check_bool_expr_is_true",
+    "check_numerical_grads",
+    "device_test",
+    "echo",
+    "env",
+    "fixture",
+    "generate_random_array",
+    "identity_cpp",
+    "nop",
+    "np_dtype_from_str",
+    "object_use_count",
+    "parameter",
+    "parameters",
+    "skip_parameterizations",
+    "xfail_parameterizations",
+    *_targets,
+]
 
 __getattr__ = names_of("weft.testing", dict.fromkeys(("auto_scheduler", "autotvm"), ""))

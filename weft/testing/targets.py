@@ -248,8 +248,22 @@ def main() -> None:
 
 
 __all__ = [
-    "IS_IN_CI", "SKIP_SLOW_TESTS", "device_enabled", "enabled_targets", "exclude_targets", "identity_after",
-    "known_failing_targets", "main", "parametrize_targets", "run_with_gpu_lock", "skip_if_32bit",
-    "skip_if_wheel_test", "slow", "strtobool", "terminate_self", "uses_gpu", "uses_multi_gpu",
+    "IS_IN_CI",
+    "SKIP_SLOW_TESTS",
+    "device_enabled",
+    "enabled_targets",
+    "exclude_targets",
+    "identity_after",
+    "known_failing_targets",
+    "main",
+    "parametrize_targets",
+    "run_with_gpu_lock",
+    "skip_if_32bit",
+    "skip_if_wheel_test",
+    "slow",
+    "strtobool",
+    "terminate_self",
+    "uses_gpu",
+    "uses_multi_gpu",
     *(n for n in dir() if n.startswith("requires_")),
-]  # fmt: skip # pyright: ignore[reportUnsupportedDunderAll]
+]  # pyright: ignore[reportUnsupportedDunderAll]

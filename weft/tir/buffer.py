@@ -50,8 +50,11 @@ class Buffer(ir.Node):
         indices = indices if isinstance(indices, tuple) else (indices,)
         if any(isinstance(i, slice) for i in indices):
             if len(indices) != len(self.shape) or any(isinstance(i, slice) and i.step is not None for i in indices):
-                raise InvalidArgument("a region has a start and an end, or an index, for each dimension",
-                                      expected=f"{len(self.shape)} of them", found=str(indices))  # fmt: skip
+                raise InvalidArgument(
+                    "a region has a start and an end, or an index, for each dimension",
+                    expected=f"{len(self.shape)} of them",
+                    found=str(indices),
+                )
             return BufferRegion(self, tuple(_range_of(i, d) for i, d in zip(indices, self.shape, strict=True)))
         return BufferLoad(self, tuple(ir.as_expr(i) for i in indices))
 
@@ -67,9 +70,13 @@ class Buffer(ir.Node):
         return (*indices[:-1], ir.Ramp(indices[-1], ir.const(1, indices[-1].dtype), lanes))
 
     def access_ptr(
-        self, access_mask: int | str = "rw", ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0,
+        self,
+        access_mask: int | str = "rw",
+        ptr_type: str = "handle",
+        content_lanes: int = 1,
+        offset: Any = 0,
         extent: Any = None,
-    ) -> ir.PrimExpr:  # fmt: skip
+    ) -> ir.PrimExpr:
         """Return the address of the element `offset` elements from the start, for a call of a C function.
 
         `access_mask` says what is done there (``"r"``, ``"w"``, ``"rw"``); it and the other arguments are TVM's.
@@ -95,8 +102,9 @@ class Buffer(ir.Node):
         """Return how many elements from `data` the element at `indices` is, in a list as memory has one dimension."""
         at = [ir.as_expr(i) for i in (indices if isinstance(indices, (list, tuple)) else (indices,))]
         if len(at) != len(self.shape):
-            raise InvalidArgument("an offset is that of one element", expected=f"{len(self.shape)} indices",
-                                  found=str(len(at)))  # fmt: skip
+            raise InvalidArgument(
+                "an offset is that of one element", expected=f"{len(self.shape)} indices", found=str(len(at))
+            )
         total = ir.const(0, "int32") if self.elem_offset is None else self.elem_offset
         for i, s in zip(at, self.element_strides(), strict=True):
             total = total + i * s
@@ -140,8 +148,9 @@ class Buffer(ir.Node):
 def _range_of(index: Any, dim: ir.PrimExpr) -> ir.Range:
     """Return what an index, or a slice, covers of a dimension."""
     if isinstance(index, slice):
-        return slice_of(ir.const(0, dim.dtype) if index.start is None else index.start,
-                        dim if index.stop is None else index.stop)  # fmt: skip
+        return slice_of(
+            ir.const(0, dim.dtype) if index.start is None else index.start, dim if index.stop is None else index.stop
+        )
     start = ir.as_expr(index)
     return ir.Range.from_min_extent(start, ir.const(1, start.dtype))
 
@@ -229,11 +238,19 @@ def _broadcast_strides(dims: tuple[ir.PrimExpr, ...]) -> list[ir.PrimExpr]:
 
 
 def decl_buffer(
-    shape: Dims, dtype: str = "float32", name: str = "buffer", data: ir.Var | None = None,
-    strides: Iterable[Any] | None = None, elem_offset: Value | None = None, scope: str = "global",
-    data_alignment: int = 64, offset_factor: int = 0, buffer_type: str = "",
-    axis_separators: Sequence[int] | None = None, layout: Any = None,
-) -> Buffer:  # fmt: skip
+    shape: Dims,
+    dtype: str = "float32",
+    name: str = "buffer",
+    data: ir.Var | None = None,
+    strides: Iterable[Any] | None = None,
+    elem_offset: Value | None = None,
+    scope: str = "global",
+    data_alignment: int = 64,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None,
+    layout: Any = None,
+) -> Buffer:
     """Declare a buffer.
 
     Parameters

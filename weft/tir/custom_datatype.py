@@ -13,10 +13,23 @@ from weft.tir import intrin
 from weft.tir.intrin import LEAST, call_pure_extern, reinterpret
 
 __all__ = [
-    "create_lower_func", "create_min_lower_func", "get_type_code", "get_type_name", "get_type_registered",
-    "has_lowering", "has_lowerings", "lower_call_pure_extern", "lower_ite", "lowering_of", "register",
-    "register_min_func", "register_op", "registered", "registered_types", "stored_as",
-]  # fmt: skip
+    "create_lower_func",
+    "create_min_lower_func",
+    "get_type_code",
+    "get_type_name",
+    "get_type_registered",
+    "has_lowering",
+    "has_lowerings",
+    "lower_call_pure_extern",
+    "lower_ite",
+    "lowering_of",
+    "register",
+    "register_min_func",
+    "register_op",
+    "registered",
+    "registered_types",
+    "stored_as",
+]
 
 Lowering = Callable[[Any], PrimExpr]
 _NAMES: dict[int, str] = {}
@@ -133,8 +146,11 @@ def lowering_of(op: PrimExpr, target: str, src: str, extra: str = "") -> Lowerin
     found = _OPS.get((name, target, _key(src), extra))
     if found is None:
         what = f"{name} of '{_key(src)}'" + (f" ({extra})" if extra else "")
-        raise error.CodegenError(f"{what} has no meaning on target '{target}'", where=op.span,
-                                 help="say what it becomes with target.datatype.register_op")  # fmt: skip
+        raise error.CodegenError(
+            f"{what} has no meaning on target '{target}'",
+            where=op.span,
+            help="say what it becomes with target.datatype.register_op",
+        )
     return found
 
 
@@ -173,8 +189,10 @@ def create_lower_func(extern_func_map: Mapping[Any, str]) -> Lowering:
             args = [op.a, op.b]
             key = DataType(op.a.dtype).bits
         if key not in extern_func_map:
-            raise error.CodegenError(f"there is no function for {type(op).__name__} of {key} bits",
-                                     expected=", ".join(map(str, extern_func_map)))  # fmt: skip
+            raise error.CodegenError(
+                f"there is no function for {type(op).__name__} of {key} bits",
+                expected=", ".join(map(str, extern_func_map)),
+            )
         return _call(result, extern_func_map[key], *args)
 
     return lower
@@ -191,11 +209,17 @@ def _call(result: str, symbol: str, *args: Any) -> PrimExpr:
 
 _EXAMPLE: dict[str, Callable[..., PrimExpr]] = {
     **dict.fromkeys(("FloatToCustom32", "IntToCustom32", "Custom32ToFloat"), lambda a: a),
-    "Custom32Add": operator.add, "Custom32Sub": operator.sub, "Custom32Mul": operator.mul,
-    "Custom32Div": operator.truediv, "Custom32Max": lambda a, b: Select(a > b, a, b), "Custom32Sqrt": intrin.sqrt,
-    "Custom32Exp": intrin.exp, "Custom32Log": intrin.log, "Custom32Sigmoid": intrin.sigmoid,
+    "Custom32Add": operator.add,
+    "Custom32Sub": operator.sub,
+    "Custom32Mul": operator.mul,
+    "Custom32Div": operator.truediv,
+    "Custom32Max": lambda a, b: Select(a > b, a, b),
+    "Custom32Sqrt": intrin.sqrt,
+    "Custom32Exp": intrin.exp,
+    "Custom32Log": intrin.log,
+    "Custom32Sigmoid": intrin.sigmoid,
     "Custom32Tanh": intrin.tanh,
-}  # fmt: skip
+}
 
 
 @also_called(ite_op="op")
@@ -212,8 +236,10 @@ def create_min_lower_func(extern_func_map: Mapping[int, str], type_name: str) ->
 
     def least(bits: int) -> PrimExpr:
         if bits not in extern_func_map:
-            raise error.CodegenError(f"there is no least value of {bits} bits of '{type_name}'",
-                                     expected=", ".join(map(str, extern_func_map)))  # fmt: skip
+            raise error.CodegenError(
+                f"there is no least value of {bits} bits of '{type_name}'",
+                expected=", ".join(map(str, extern_func_map)),
+            )
         result, symbol = f"custom[{type_name}]{bits}", extern_func_map[bits]
         return (
             FloatImm(result, -(2.0 - 2.0**-23) * 2.0**127)

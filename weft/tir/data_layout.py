@@ -56,15 +56,20 @@ class Layout:
     @property
     def axes(self) -> tuple[IterVar, ...]:
         """An iteration variable for each dimension; the extents of those that are no blocks are variables."""
-        ends = [Var(f"{t}_shape", self.dtype) if t.isupper() else const(_extent(dim), self.dtype)
-                for t, dim in zip(self._texts, self.dims, strict=True)]  # fmt: skip
-        return tuple(IterVar(Range(const(0, self.dtype), e), Var(t, self.dtype))
-                     for t, e in zip(self._texts, ends, strict=True))  # fmt: skip
+        ends = [
+            Var(f"{t}_shape", self.dtype) if t.isupper() else const(_extent(dim), self.dtype)
+            for t, dim in zip(self._texts, self.dims, strict=True)
+        ]
+        return tuple(
+            IterVar(Range(const(0, self.dtype), e), Var(t, self.dtype)) for t, e in zip(self._texts, ends, strict=True)
+        )
 
     def index_of(self, axis: str) -> int:
         """Return the dimension of an axis, -1 where it is none of its own."""
-        own = [axis == text or (len(dim) == 1 and axis == dim[0][1])
-               for text, dim in zip(self._texts, self.dims, strict=True)]  # fmt: skip
+        own = [
+            axis == text or (len(dim) == 1 and axis == dim[0][1])
+            for text, dim in zip(self._texts, self.dims, strict=True)
+        ]
         return own.index(True) if any(own) else -1
 
     def factor_of(self, axis: str) -> int:
@@ -82,8 +87,9 @@ class BijectiveLayout:
     def __init__(self, src_layout: Layout | str, dst_layout: Layout | str) -> None:
         self.src_layout, self.dst_layout = (x if isinstance(x, Layout) else Layout(x) for x in (src_layout, dst_layout))
         if not self.src_layout.name or self.src_layout.letters != self.dst_layout.letters:
-            raise InvalidArgument("the layouts do not fit", found=f"{src_layout}, {dst_layout}",
-                                  expected="the same axes in both")  # fmt: skip
+            raise InvalidArgument(
+                "the layouts do not fit", found=f"{src_layout}, {dst_layout}", expected="the same axes in both"
+            )
 
     def forward_index(self, index: Sequence[ExprLike]) -> tuple[PrimExpr, ...]:
         """Return where an element of the source lies in the destination."""

@@ -26,9 +26,11 @@ def _quotient(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 _COMPUTABLE: dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
     ir.Add: lambda a, b: logical_and(a <= _MOST - ir.max_(b, 0), a >= _LEAST - ir.min_(b, 0)),
     ir.Sub: lambda a, b: logical_and(a <= _MOST + ir.min_(b, 0), a >= _LEAST + ir.max_(b, 0)),
-    ir.Mul: _product, ir.Div: _quotient, ir.FloorDiv: _quotient,
+    ir.Mul: _product,
+    ir.Div: _quotient,
+    ir.FloorDiv: _quotient,
     **dict.fromkeys((ir.Mod, ir.FloorMod), lambda _, b: ir.not_equal(b, 0)),
-}  # fmt: skip
+}
 
 
 def _operands(e: PrimExpr) -> list[tuple[PrimExpr, PrimExpr | None]]:

@@ -15,28 +15,83 @@ from weft.tir import reduce, stmt
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
 
 __all__ = [
-    "ExprFunctor", "ExprMutator", "ExprVisitor", "PyStmtExprMutator", "PyStmtExprVisitor", "StmtExprMutator",
-    "StmtExprVisitor", "StmtFunctor", "StmtMutator", "StmtVisitor", "mutator", "visitor",
-]  # fmt: skip
+    "ExprFunctor",
+    "ExprMutator",
+    "ExprVisitor",
+    "PyStmtExprMutator",
+    "PyStmtExprVisitor",
+    "StmtExprMutator",
+    "StmtExprVisitor",
+    "StmtFunctor",
+    "StmtMutator",
+    "StmtVisitor",
+    "mutator",
+    "visitor",
+]
 
 visitor = mutator = derived_object
 
 _EXPRS: dict[type, str] = {
-    ir.Add: "add", ir.And: "and", ir.Broadcast: "broadcast", BufferLoad: "buffer_load", ir.CallIntrin: "call",
-    ir.Cast: "cast", ir.Div: "div", ir.EQ: "eq", ir.FloatImm: "float_imm", ir.FloorDiv: "floordiv",
-    ir.FloorMod: "floormod", ir.GE: "ge", ir.GT: "gt", ir.IntImm: "int_imm", ir.LE: "le", ir.LT: "lt", ir.Let: "let",
-    ir.Max: "max", ir.Min: "min", ir.Mod: "mod", ir.Mul: "mul", ir.NE: "ne", ir.Not: "not", ir.Or: "or",
-    reduce.ProducerLoad: "producer_load", ir.Ramp: "ramp", reduce.Reduce: "reduce", ir.Select: "select",
-    ir.Shuffle: "shuffle", ir.SizeVar: "var", ir.StringImm: "string_imm", ir.Sub: "sub", ir.Var: "var",
-}  # fmt: skip
+    ir.Add: "add",
+    ir.And: "and",
+    ir.Broadcast: "broadcast",
+    BufferLoad: "buffer_load",
+    ir.CallIntrin: "call",
+    ir.Cast: "cast",
+    ir.Div: "div",
+    ir.EQ: "eq",
+    ir.FloatImm: "float_imm",
+    ir.FloorDiv: "floordiv",
+    ir.FloorMod: "floormod",
+    ir.GE: "ge",
+    ir.GT: "gt",
+    ir.IntImm: "int_imm",
+    ir.LE: "le",
+    ir.LT: "lt",
+    ir.Let: "let",
+    ir.Max: "max",
+    ir.Min: "min",
+    ir.Mod: "mod",
+    ir.Mul: "mul",
+    ir.NE: "ne",
+    ir.Not: "not",
+    ir.Or: "or",
+    reduce.ProducerLoad: "producer_load",
+    ir.Ramp: "ramp",
+    reduce.Reduce: "reduce",
+    ir.Select: "select",
+    ir.Shuffle: "shuffle",
+    ir.SizeVar: "var",
+    ir.StringImm: "string_imm",
+    ir.Sub: "sub",
+    ir.Var: "var",
+}
 _STMTS: dict[type, str] = {
-    stmt.AllocBuffer: "alloc_buffer", stmt.AssertStmt: "assert", stmt.AttrStmt: "attr", stmt.Block: "block",
-    stmt.BlockRealize: "block_realize", stmt.BufferRealize: "buffer_realize", stmt.BufferStore: "buffer_store",
-    stmt.DeclBuffer: "decl_buffer", stmt.Evaluate: "evaluate", stmt.For: "for", stmt.IfThenElse: "if_then_else",
-    stmt.LetStmt: "bind", stmt.Prefetch: "prefetch", stmt.SeqStmt: "seqstmt", stmt.While: "while",
-}  # fmt: skip
-_OTHER_NAMES = {"assert": "assert_stmt", "attr": "attr_stmt", "block": "sblock", "block_realize": "sblock_realize",
-                "floordiv": "floor_div", "floormod": "floor_mod", "seqstmt": "seq_stmt"}  # fmt: skip
+    stmt.AllocBuffer: "alloc_buffer",
+    stmt.AssertStmt: "assert",
+    stmt.AttrStmt: "attr",
+    stmt.Block: "block",
+    stmt.BlockRealize: "block_realize",
+    stmt.BufferRealize: "buffer_realize",
+    stmt.BufferStore: "buffer_store",
+    stmt.DeclBuffer: "decl_buffer",
+    stmt.Evaluate: "evaluate",
+    stmt.For: "for",
+    stmt.IfThenElse: "if_then_else",
+    stmt.LetStmt: "bind",
+    stmt.Prefetch: "prefetch",
+    stmt.SeqStmt: "seqstmt",
+    stmt.While: "while",
+}
+_OTHER_NAMES = {
+    "assert": "assert_stmt",
+    "attr": "attr_stmt",
+    "block": "sblock",
+    "block_realize": "sblock_realize",
+    "floordiv": "floor_div",
+    "floormod": "floor_mod",
+    "seqstmt": "seq_stmt",
+}
 
 
 def _methods(kinds: dict[type, str], default: str, names: dict[str, str] | None = None) -> Any:

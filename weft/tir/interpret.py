@@ -198,12 +198,22 @@ def _mod(a: Any, b: Any) -> Any:
 
 
 _BINARY = {
-    ir.Add: np.add, ir.Sub: np.subtract, ir.Mul: np.multiply, ir.Div: _div, ir.Mod: _mod, ir.FloorDiv: _floordiv,
+    ir.Add: np.add,
+    ir.Sub: np.subtract,
+    ir.Mul: np.multiply,
+    ir.Div: _div,
+    ir.Mod: _mod,
+    ir.FloorDiv: _floordiv,
     ir.FloorMod: _floormod,
-    ir.Min: np.minimum, ir.Max: np.maximum, ir.EQ: np.equal, ir.NE: np.not_equal, ir.LT: np.less,
-    ir.LE: np.less_equal, ir.GT: np.greater,
+    ir.Min: np.minimum,
+    ir.Max: np.maximum,
+    ir.EQ: np.equal,
+    ir.NE: np.not_equal,
+    ir.LT: np.less,
+    ir.LE: np.less_equal,
+    ir.GT: np.greater,
     ir.GE: np.greater_equal,
-}  # fmt: skip
+}
 
 
 @_EXPR.on(*_BINARY)

@@ -18,15 +18,74 @@ from weft.spelling import also_called, in_order, signature
 from weft.tir.typing import Value
 
 __all__ = [
-    "INTRINSICS", "CallEffectKind", "Intrinsic", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh",
-    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin",
-    "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "ceil", "clz", "copysign", "cos", "cosh", "dot_pairs",
-    "erf", "exp", "exp10", "exp2",
-    "fabs", "floor", "fma", "fmod", "hypot", "infinity", "isfinite", "isinf", "isnan", "ldexp", "likely", "log",
-    "log10", "log1p", "log2", "logb", "max_value", "message", "min_value", "nearbyint", "nextafter", "popcount",
-    "pow", "power", "reinterpret", "round", "rsqrt", "shift_left", "shift_right", "sigmoid", "sin", "sinh", "sqrt",
-    "tan", "tanh", "trace", "trunc",
-]  # fmt: skip
+    "INTRINSICS",
+    "CallEffectKind",
+    "Intrinsic",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "call_extern",
+    "call_intrin",
+    "call_llvm_intrin",
+    "call_llvm_pure_intrin",
+    "call_packed",
+    "call_pure_extern",
+    "ceil",
+    "clz",
+    "copysign",
+    "cos",
+    "cosh",
+    "dot_pairs",
+    "erf",
+    "exp",
+    "exp10",
+    "exp2",
+    "fabs",
+    "floor",
+    "fma",
+    "fmod",
+    "hypot",
+    "infinity",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "ldexp",
+    "likely",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logb",
+    "max_value",
+    "message",
+    "min_value",
+    "nearbyint",
+    "nextafter",
+    "popcount",
+    "pow",
+    "power",
+    "reinterpret",
+    "round",
+    "rsqrt",
+    "shift_left",
+    "shift_right",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trace",
+    "trunc",
+]
 
 
 class CallEffectKind(IntEnum):
@@ -95,9 +154,7 @@ def _dot_pairs(a: Any, b: Any) -> Any:
     return (np.asarray(a).astype(wide) * b.astype(wide)).reshape(-1, 2).sum(axis=1, dtype=wide)
 
 
-_FLOATS_OF_NUMPY = (
-    "exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh",
-)  # fmt: skip
+_FLOATS_OF_NUMPY = ("exp", "exp2", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh")
 _INVERSES_OF_NUMPY = ("arcsin", "arccos", "arctan", "arcsinh", "arccosh", "arctanh")
 
 INTRINSICS: dict[str, Intrinsic] = {
@@ -138,8 +195,9 @@ INTRINSICS: dict[str, Intrinsic] = {
 """Name (without ``tir.``) to intrinsic."""
 
 
-_OF_BITS = frozenset(("popcount", "clz", "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left",
-                      "shift_right"))  # fmt: skip
+_OF_BITS = frozenset(
+    ("popcount", "clz", "bitwise_not", "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right")
+)
 
 
 _OF_TWO = frozenset(("atan2", "copysign", "hypot", "ldexp", "nextafter"))  # whose operands are x1 and x2
@@ -154,8 +212,9 @@ def _make(name: str) -> Callable[..., PrimExpr]:
         if named:
             args = in_order(name, parameters, args, named)
         if len(args) != intrinsic.n_args:
-            raise InvalidArgument(f"{name} takes another number of arguments", expected=str(intrinsic.n_args),
-                                  found=str(len(args)))  # fmt: skip
+            raise InvalidArgument(
+                f"{name} takes another number of arguments", expected=str(intrinsic.n_args), found=str(len(args))
+            )
         exprs = [as_expr(a) for a in args]
         dt = DataType(exprs[0].dtype)
         if intrinsic.name in _OF_BITS and dt.is_float:

@@ -130,10 +130,14 @@ def with_own_passes(phases: Phases) -> list[Pass]:
     """
     entries = [(n, 0, p) for n, p in phases]
     for entry in PassContext.current().config.get("tir.add_lower_pass", ()):
-        if not (isinstance(entry, (tuple, list)) and len(entry) == 2 and entry[0] in (0, 1, 2, 3)
-                and callable(entry[1])):  # fmt: skip
-            raise InvalidArgument("tir.add_lower_pass holds pairs of a phase, 0 to 3, and a pass", found=repr(entry),
-                                  expected="such as (1, my_pass)")  # fmt: skip
+        if not (
+            isinstance(entry, (tuple, list)) and len(entry) == 2 and entry[0] in (0, 1, 2, 3) and callable(entry[1])
+        ):
+            raise InvalidArgument(
+                "tir.add_lower_pass holds pairs of a phase, 0 to 3, and a pass",
+                found=repr(entry),
+                expected="such as (1, my_pass)",
+            )
         entries.append((entry[0], 1, _as_pass(entry[1])))
     return [p for _, _, p in sorted(entries, key=lambda e: e[:2])]
 
@@ -143,8 +147,9 @@ def _as_pass(given: Any) -> Pass:
     if isinstance(given, Pass):
         return given
     name = getattr(given, "__name__", type(given).__name__)
-    return Pass(name, lambda mod: mod.with_functions(
-        {v: given(f) if isinstance(f, PrimFunc) else f for v, f in mod.items()}))  # fmt: skip
+    return Pass(
+        name, lambda mod: mod.with_functions({v: given(f) if isinstance(f, PrimFunc) else f for v, f in mod.items()})
+    )
 
 
 def is_lowered(func: PrimFunc) -> bool:
@@ -161,8 +166,10 @@ def lower_module(mod: IRModule, target: TargetLike | None = None, *, simple_mode
     """Run the phases on the TIR functions of a module, each once: those that they have run on are passed on."""
     todo = {v: f for v, f in mod.items() if isinstance(f, PrimFunc) and not is_lowered(f)}
     device = {v for v, f in todo.items() if runs_on_device(f)}
-    groups = [({v: f for v, f in todo.items() if v not in device}, host_phases(target, simple_mode=simple_mode)),
-              ({v: f for v, f in todo.items() if v in device}, device_phases(target))]  # fmt: skip
+    groups = [
+        ({v: f for v, f in todo.items() if v not in device}, host_phases(target, simple_mode=simple_mode)),
+        ({v: f for v, f in todo.items() if v in device}, device_phases(target)),
+    ]
     functions: dict[Any, Any] = dict(mod.items())
     for part, phases in groups:
         if not part:

@@ -41,8 +41,11 @@ def reducer_of(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommRed
     identities = tuple(as_expr(e) for e in identity)
     names = list(signature(combiner).parameters)
     if len(names) != 2 * len(identities):
-        raise InvalidArgument("a combiner takes two scalars for each identity element",
-                              expected=str(2 * len(identities)), found=str(len(names)))  # fmt: skip
+        raise InvalidArgument(
+            "a combiner takes two scalars for each identity element",
+            expected=str(2 * len(identities)),
+            found=str(len(names)),
+        )
     scalars = tuple(Var(n, e.dtype) for n, e in zip(names, identities * 2, strict=True))
     result: Any = combiner(*scalars)
     results = tuple(result) if isinstance(result, (tuple, list)) else (result,)

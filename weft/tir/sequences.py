@@ -40,6 +40,7 @@ def get_vscale_expr(dtype: str, min_size: int = 128) -> ir.PrimExpr:
     """Return how many elements a scalable vector has, `min_size` bits times ``vscale``."""
     bits = ir.DataType(dtype).bits
     if min_size % bits:
-        raise error.InvalidArgument("a scalable vector holds whole elements", expected=f"a multiple of {bits} bits",
-                                    found=str(min_size))  # fmt: skip
+        raise error.InvalidArgument(
+            "a scalable vector holds whole elements", expected=f"a multiple of {bits} bits", found=str(min_size)
+        )
     return ir.vscale() * (min_size // bits)

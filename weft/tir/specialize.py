@@ -82,8 +82,9 @@ def specialize_params(func: PrimFunc, param_map: Mapping[Any, Any]) -> PrimFunc:
         else:
             raise error.InvalidArgument(
                 "what is specialized is a parameter, by a buffer where it is one, else by a number",
-                expected=", ".join(p.name for p in func.params), found=f"{key}: {value}",
-            )  # fmt: skip
+                expected=", ".join(p.name for p in func.params),
+                found=f"{key}: {value}",
+            )
     made = _substituted(func, values)
     return made.replace(params=tuple(p for p in made.params if p not in values))
 

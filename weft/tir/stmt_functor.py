@@ -13,9 +13,17 @@ from weft.tir.function import PrimFunc
 from weft.tir.functor import StmtExprMutator, StmtExprVisitor, StmtFunctor, StmtMutator, StmtVisitor
 
 __all__ = [
-    "StmtExprMutator", "StmtExprVisitor", "StmtFunctor", "StmtMutator", "StmtVisitor", "ir_transform",
-    "post_order_visit", "pre_order_visit", "renew_defs", "substitute",
-]  # fmt: skip
+    "StmtExprMutator",
+    "StmtExprVisitor",
+    "StmtFunctor",
+    "StmtMutator",
+    "StmtVisitor",
+    "ir_transform",
+    "post_order_visit",
+    "pre_order_visit",
+    "renew_defs",
+    "substitute",
+]
 
 
 @also_called(node="stmt")

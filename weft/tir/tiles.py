@@ -50,8 +50,9 @@ class TileRegisters:
     def configure(self, *numbers: int) -> None:
         """Give tiles their shapes, (rows, bytes) each; what they held is gone."""
         shapes = list(zip(numbers[::2], numbers[1::2], strict=True))
-        if len(shapes) > TILE_COUNT or any(not (0 < r <= TILE_ROWS and 0 < b <= TILE_BYTES and b % 4 == 0)
-                                           for r, b in shapes):  # fmt: skip
+        if len(shapes) > TILE_COUNT or any(
+            not (0 < r <= TILE_ROWS and 0 < b <= TILE_BYTES and b % 4 == 0) for r, b in shapes
+        ):
             raise error.LoweringError(
                 "tile_configure: no such tiles", expected="at most 8 of 1..16 rows of 4..64 bytes", found=str(shapes)
             )

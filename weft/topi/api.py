@@ -38,9 +38,14 @@ def arange(start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: s
 
 
 def strided_slice(
-    a: te.Tensor, begin: Bounds, end: Any, strides: Any = None, axes: Sequence[int] | None = None,
-    slice_mode: str = "end", assume_inbound: bool = True,
-) -> Any:  # fmt: skip
+    a: te.Tensor,
+    begin: Bounds,
+    end: Any,
+    strides: Any = None,
+    axes: Sequence[int] | None = None,
+    slice_mode: str = "end",
+    assume_inbound: bool = True,
+) -> Any:
     """A part of a tensor; with `slice_mode` "size", `end` are lengths, of which -1 is the rest.
 
     Bounds in tensors are known at run time only: the extents of the result are variables then.
@@ -63,9 +68,13 @@ def strided_slice(
 
 
 def topk(
-    data: te.Tensor, k: Extent = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False,
+    data: te.Tensor,
+    k: Extent = 1,
+    axis: int = -1,
+    ret_type: str = "both",
+    is_ascend: bool = False,
     dtype: str = "int64",
-) -> Any:  # fmt: skip
+) -> Any:
     """The k greatest (or, ascending, least) of each line, sorted; equal elements by index. A k below 1 means all."""
     known = as_int(k)
     return _topk(data, -1 if known is not None and known < 1 else k, axis, ret_type, is_ascend, dtype)

@@ -26,9 +26,13 @@ def attention_scale(scale: float | None, size: Extent) -> float | None:
 
 
 def visible(
-    i: ir.PrimExpr, j: ir.PrimExpr, n_queries: ir.PrimExpr, n_keys: ir.PrimExpr, causal_mask: str | None,
+    i: ir.PrimExpr,
+    j: ir.PrimExpr,
+    n_queries: ir.PrimExpr,
+    n_keys: ir.PrimExpr,
+    causal_mask: str | None,
     window_size: int | None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Whether query `i` sees key `j`."""
     offset = simplify(n_keys - n_queries) if causal_mask == "BottomRight" else int64(0)
     seen = const(True, "bool") if causal_mask is None else j <= i + offset
@@ -36,9 +40,15 @@ def visible(
 
 
 def attention(
-    query: te.Tensor, key: te.Tensor, value: te.Tensor, bias: te.Tensor | None = None, scale: float | None = None,
-    causal_mask: str | None = None, window_size: int | None = None, unseen: str = "zero",
-) -> Any:  # fmt: skip
+    query: te.Tensor,
+    key: te.Tensor,
+    value: te.Tensor,
+    bias: te.Tensor | None = None,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+    unseen: str = "zero",
+) -> Any:
     """``softmax(query @ key.T * scale + bias) @ value`` for each head; several query heads may share one key head.
 
     Queries that see no key give 0, or NaN if `unseen` is ``"nan"``.
@@ -48,10 +58,17 @@ def attention(
     shared = simplify(floordiv(heads, key.shape[2]))
     head = (lambda h: h) if as_int(shared) == 1 else (lambda h: floordiv(h, shared))
     weights = _weights(
-        (b, heads, n_queries, n_keys), size, query.dtype,
-        lambda n, h, i, k: query(n, i, h, k), lambda n, h, j, k: key(n, j, head(h), k), bias, scale, causal_mask,
-        window_size, unseen=unseen,
-    )  # fmt: skip
+        (b, heads, n_queries, n_keys),
+        size,
+        query.dtype,
+        lambda n, h, i, k: query(n, i, h, k),
+        lambda n, h, j, k: key(n, j, head(h), k),
+        bias,
+        scale,
+        causal_mask,
+        window_size,
+        unseen=unseen,
+    )
     j = te.reduce_axis((int64(0), n_keys), "j")
     wide = accumulator(query.dtype)
     out = te.compute(
@@ -63,11 +80,21 @@ def attention(
 
 
 def attention_heads(
-    query: te.Tensor, key: te.Tensor, value: te.Tensor, bias: te.Tensor | None = None, num_heads: int = 1,
-    num_key_heads: int = 1, size: int = 0, value_size: int = 0, offsets: Sequence[int] = (0, 0, 0),
-    scale: float | None = None, causal_mask: str | None = None, window_size: int | None = None,
-    fill: float | None = None, unseen: str = "zero",
-) -> Any:  # fmt: skip
+    query: te.Tensor,
+    key: te.Tensor,
+    value: te.Tensor,
+    bias: te.Tensor | None = None,
+    num_heads: int = 1,
+    num_key_heads: int = 1,
+    size: int = 0,
+    value_size: int = 0,
+    offsets: Sequence[int] = (0, 0, 0),
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+    fill: float | None = None,
+    unseen: str = "zero",
+) -> Any:
     """Attention whose operands are read in place, into rows of all heads.
 
     An operand of three dimensions has rows in which its heads begin at its offset; one of four has heads before
@@ -75,16 +102,39 @@ def attention_heads(
     """
     q, k, v = (_reader(x, w, o) for x, w, o in zip((query, key, value), (size, size, value_size), offsets, strict=True))
     return _heads(
-        query, q, k, v, _positions(key), bias, num_heads, num_key_heads, (size, value_size), scale, causal_mask,
-        window_size, fill, unseen,
-    )  # fmt: skip
+        query,
+        q,
+        k,
+        v,
+        _positions(key),
+        bias,
+        num_heads,
+        num_key_heads,
+        (size, value_size),
+        scale,
+        causal_mask,
+        window_size,
+        fill,
+        unseen,
+    )
 
 
 def attention_past(
-    query: te.Tensor, key: te.Tensor, value: te.Tensor, past_key: te.Tensor, past_value: te.Tensor,
-    bias: te.Tensor | None = None, num_heads: int = 1, num_key_heads: int = 1, size: int = 0, value_size: int = 0,
-    offsets: Sequence[int] = (0, 0, 0), scale: float | None = None, fill: float | None = None, unseen: str = "zero",
-) -> Any:  # fmt: skip
+    query: te.Tensor,
+    key: te.Tensor,
+    value: te.Tensor,
+    past_key: te.Tensor,
+    past_value: te.Tensor,
+    bias: te.Tensor | None = None,
+    num_heads: int = 1,
+    num_key_heads: int = 1,
+    size: int = 0,
+    value_size: int = 0,
+    offsets: Sequence[int] = (0, 0, 0),
+    scale: float | None = None,
+    fill: float | None = None,
+    unseen: str = "zero",
+) -> Any:
     """:func:`attention_heads` over the keys and values of the past, and after them those of `key` and `value`.
 
     What is of the past has heads before positions.
@@ -97,9 +147,21 @@ def attention_past(
         return lambda n, h, j, d: if_then_else(j < begin, past(n, h, j, d), new(n, h, j - begin, d))
 
     return _heads(
-        query, q, after(past_key, k), after(past_value, v), simplify(begin + _positions(key)), bias, num_heads,
-        num_key_heads, (size, value_size), scale, None, None, fill, unseen,
-    )  # fmt: skip
+        query,
+        q,
+        after(past_key, k),
+        after(past_value, v),
+        simplify(begin + _positions(key)),
+        bias,
+        num_heads,
+        num_key_heads,
+        (size, value_size),
+        scale,
+        None,
+        None,
+        fill,
+        unseen,
+    )
 
 
 def _positions(x: Any) -> Any:
@@ -108,20 +170,39 @@ def _positions(x: Any) -> Any:
 
 
 def _heads(
-    query: Any, q: Reader, k: Reader, v: Reader, n_keys: Any, bias: Any, num_heads: int, num_key_heads: int,
-    sizes: tuple[int, int], scale: Any, causal_mask: str | None, window_size: int | None, fill: float | None,
+    query: Any,
+    q: Reader,
+    k: Reader,
+    v: Reader,
+    n_keys: Any,
+    bias: Any,
+    num_heads: int,
+    num_key_heads: int,
+    sizes: tuple[int, int],
+    scale: Any,
+    causal_mask: str | None,
+    window_size: int | None,
+    fill: float | None,
     unseen: str,
-) -> Any:  # fmt: skip
+) -> Any:
     """Attention of operands that are read by functions."""
     batch, wide, n_queries = query.shape[0], accumulator(query.dtype), _positions(query)
     size, value_size = sizes
     shared = num_heads // num_key_heads
     head = (lambda h: h) if shared == 1 else (lambda h: floordiv(h, int64(shared)))
     weights = _weights(
-        (batch, int64(num_heads), n_queries, n_keys), int64(size), query.dtype,
-        q, lambda n, h, j, d: k(n, head(h), j, d), bias, scale, causal_mask, window_size, fill,
+        (batch, int64(num_heads), n_queries, n_keys),
+        int64(size),
+        query.dtype,
+        q,
+        lambda n, h, j, d: k(n, head(h), j, d),
+        bias,
+        scale,
+        causal_mask,
+        window_size,
+        fill,
         unseen,
-    )  # fmt: skip
+    )
     j = te.reduce_axis((int64(0), n_keys), "j")
     out = te.compute(
         (batch, n_queries, int64(num_heads), int64(value_size)),
@@ -139,9 +220,18 @@ def _reader(x: Any, size: int, offset: int) -> Reader:
 
 
 def _weights(
-    shape: Any, size: Any, dtype: str, query: Reader, key: Reader, bias: Any, scale: Any, causal_mask: str | None,
-    window_size: int | None, fill: float | None = None, unseen: str = "zero",
-) -> Any:  # fmt: skip
+    shape: Any,
+    size: Any,
+    dtype: str,
+    query: Reader,
+    key: Reader,
+    bias: Any,
+    scale: Any,
+    causal_mask: str | None,
+    window_size: int | None,
+    fill: float | None = None,
+    unseen: str = "zero",
+) -> Any:
     """The softmax of scaled and masked scores; `shape` is (batch, heads, queries, keys)."""
     wide = accumulator(dtype)
     factor = attention_scale(scale, size)

@@ -16,8 +16,9 @@ from weft.topi.typing import Extents, Padding
 
 def _whole_words(data: Any, axis: int, bits: int) -> None:
     if (as_int(data.shape[axis]) or 0) % bits or as_int(data.shape[axis]) is None:
-        raise error.InvalidArgument(f"bits are packed into words of {bits}", expected=f"a multiple of {bits}",
-                                    found=str(data.shape[axis]))  # fmt: skip
+        raise error.InvalidArgument(
+            f"bits are packed into words of {bits}", expected=f"a multiple of {bits}", found=str(data.shape[axis])
+        )
 
 
 def bitpack(data: Any, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str = "QuantizeInput") -> Any:
@@ -96,9 +97,14 @@ def _shared(x: Any, w: Any, bits: Any, out_dtype: str, unipolar: bool) -> Any:
 
 
 def bitserial_dense(
-    data: te.Tensor, weight: te.Tensor, data_bits: int, weight_bits: int, pack_dtype: str = "uint32",
-    out_dtype: str = "int16", unipolar: bool = True,
-) -> Any:  # fmt: skip
+    data: te.Tensor,
+    weight: te.Tensor,
+    data_bits: int,
+    weight_bits: int,
+    pack_dtype: str = "uint32",
+    out_dtype: str = "int16",
+    unipolar: bool = True,
+) -> Any:
     """``data @ weight.T`` of numbers of a few bits.
 
     Parameters
@@ -120,9 +126,16 @@ def bitserial_dense(
 
 
 def bitserial_conv2d_nchw(
-    data: te.Tensor, kernel: te.Tensor, stride: Extents, padding: Padding, activation_bits: int, weight_bits: int,
-    pack_dtype: str = "uint32", out_dtype: str = "int16", unipolar: bool = True,
-) -> Any:  # fmt: skip
+    data: te.Tensor,
+    kernel: te.Tensor,
+    stride: Extents,
+    padding: Padding,
+    activation_bits: int,
+    weight_bits: int,
+    pack_dtype: str = "uint32",
+    out_dtype: str = "int16",
+    unipolar: bool = True,
+) -> Any:
     """2-D convolution of numbers of a few bits, channels first.
 
     Parameters
@@ -145,9 +158,16 @@ def bitserial_conv2d_nchw(
 
 
 def bitserial_conv2d_nhwc(
-    data: te.Tensor, kernel: te.Tensor, stride: Extents, padding: Padding, activation_bits: int, weight_bits: int,
-    pack_dtype: str = "uint32", out_dtype: str = "int16", unipolar: bool = True,
-) -> Any:  # fmt: skip
+    data: te.Tensor,
+    kernel: te.Tensor,
+    stride: Extents,
+    padding: Padding,
+    activation_bits: int,
+    weight_bits: int,
+    pack_dtype: str = "uint32",
+    out_dtype: str = "int16",
+    unipolar: bool = True,
+) -> Any:
     """2-D convolution of numbers of a few bits, channels last.
 
     Parameters

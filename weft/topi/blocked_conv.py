@@ -60,9 +60,15 @@ def _output_block(kernel: Any) -> int:
 
 
 def conv2d_NCHWc(
-    data: te.Tensor, kernel: te.Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
-    out_layout: str = "", out_dtype: str | None = "float32",
-) -> Any:  # fmt: skip
+    data: te.Tensor,
+    kernel: te.Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = "float32",
+) -> Any:
     """2-D convolution of blocked data.
 
     Parameters
@@ -88,9 +94,15 @@ def conv2d_NCHWc(
 
 
 def conv2d_NCHWc_OIHWo(
-    data: te.Tensor, kernel: te.Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
-    out_layout: str = "", out_dtype: str | None = "float32",
-) -> Any:  # fmt: skip
+    data: te.Tensor,
+    kernel: te.Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = "float32",
+) -> Any:
     """2-D convolution of blocked data with kernels (output chunks, input channels, height, width, output block)."""
     if kernel.ndim != 5:
         return conv2d_NCHWc(data, kernel, stride, padding, dilation, layout, out_layout, out_dtype)
@@ -104,9 +116,16 @@ def conv2d_NCHWc_OIHWo(
 
 
 def conv2d_NCHWc_int8(
-    data: te.Tensor, kernel: te.Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
-    out_layout: str = "", out_dtype: str | None = "int32", n_elems: int = 4,
-) -> Any:  # fmt: skip
+    data: te.Tensor,
+    kernel: te.Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = "int32",
+    n_elems: int = 4,
+) -> Any:
     """2-D convolution of blocked 8-bit data.
 
     The kernel's input channels lie in groups of `n_elems` behind its output channels: (output chunks, chunks of a
@@ -124,9 +143,15 @@ def conv2d_NCHWc_int8(
 
 
 def depthwise_conv2d_NCHWc(
-    Input: te.Tensor, Filter: te.Tensor, stride: Extents, padding: Padding, dilation: Extents, layout: str = "",
-    out_layout: str = "", out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+    Input: te.Tensor,
+    Filter: te.Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = None,
+) -> Any:
     """Depthwise convolution of blocked data with kernels (output chunks, 1, height, width, 1, output block)."""
     window, dtype = _Window(Input, Filter, stride, padding, dilation), out_dtype or Input.dtype
     chunks, block = as_int(Filter.shape[0]) or 1, _output_block(Filter)

@@ -20,8 +20,9 @@ def _vectors(op: str, x: Any) -> int:
     """Return how many vectors a head has."""
     size = as_int(x.shape[3])
     if size is None or size % _LANES:
-        raise error.InvalidArgument(f"{op}: a head has a constant size", expected=f"a multiple of {_LANES}",
-                                    found=str(x.shape[3]))  # fmt: skip
+        raise error.InvalidArgument(
+            f"{op}: a head has a constant size", expected=f"a multiple of {_LANES}", found=str(x.shape[3])
+        )
     return size // _LANES
 
 
@@ -54,8 +55,9 @@ def cache_append(cache: te.Tensor, new: te.Tensor, first: te.Tensor, shape: Shap
             rows(stop, kept, lambda t, v: old[b, h, t, _lanes(v)])
             rows(tir.max(stop, kept), length, lambda t, v: zero)
 
-    return written((*new.shape[:2], length, new.shape[3]), [cache, new, first], body, name="T_cache_append",
-                     dtype=cache.dtype)  # fmt: skip
+    return written(
+        (*new.shape[:2], length, new.shape[3]), [cache, new, first], body, name="T_cache_append", dtype=cache.dtype
+    )
 
 
 class _Attention:
@@ -135,9 +137,14 @@ class _Attention:
 
 
 def cached_attention(
-    query: te.Tensor, key: te.Tensor, value: te.Tensor, first: te.Tensor, scale: float | None = None, window: int = -1,
+    query: te.Tensor,
+    key: te.Tensor,
+    value: te.Tensor,
+    first: te.Tensor,
+    scale: float | None = None,
+    window: int = -1,
     softcap: float = 0.0,
-) -> Any:  # fmt: skip
+) -> Any:
     """Attend, from places ``first + i``, to all keys up to the own place, or to the last `window` of them.
 
     Parameters

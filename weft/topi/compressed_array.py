@@ -65,9 +65,12 @@ def array(
 
 
 def placeholder(
-    shape: Sequence[PrimExpr | int], nonzeros: PrimExpr | int = 0, dtype: str = "float32", name: str = "placeholder",
+    shape: Sequence[PrimExpr | int],
+    nonzeros: PrimExpr | int = 0,
+    dtype: str = "float32",
+    name: str = "placeholder",
     stype: str = "csr",
-) -> CSRPlaceholderOp:  # fmt: skip
+) -> CSRPlaceholderOp:
     """Make a sparse matrix of `nonzeros` numbers, which come later."""
     return CSRPlaceholderOp(_stored(stype, shape), nonzeros, dtype, name)
 

@@ -29,8 +29,10 @@ def rows_times(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor, nam
     height = data.shape[1] if data.ndim > 1 else 1
     width = data.shape[2] if data.ndim > 2 else 1
     if dense.ndim != 2 or data.dtype != dense.dtype:
-        raise ShapeMismatch(f"{name}: the dense factor is a matrix of the same data type",
-                            found=f"{data.dtype}, {dense.dtype} of {dense.ndim} dimensions")  # fmt: skip
+        raise ShapeMismatch(
+            f"{name}: the dense factor is a matrix of the same data type",
+            found=f"{data.dtype}, {dense.dtype} of {dense.ndim} dimensions",
+        )
     shape = (simplify(_count(indptr) * height), dense.shape[0 if turned else 1])
 
     def body(ib: Any, ins: Any, outs: Any) -> None:
@@ -68,9 +70,13 @@ def sparse_dense(
 
 
 def sparse_conv2d(
-    dense_data: Tensor, sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr: Tensor, layout: str = "NHWC",
+    dense_data: Tensor,
+    sparse_data: Tensor,
+    sparse_indices: Tensor,
+    sparse_indptr: Tensor,
+    layout: str = "NHWC",
     kernel_size: int = 1,
-) -> Any:  # fmt: skip
+) -> Any:
     """Convolve 1x1 with sparse weights (out, in)."""
     if kernel_size != 1 or layout not in ("NHWC", "NCHW"):
         raise InvalidArgument("sparse_conv2d: kernels of one pixel, NHWC or NCHW", found=f"{kernel_size}, {layout}")

@@ -59,9 +59,16 @@ def depthwise_conv2d_backward_weight_nhwc(
 
 
 def pool_grad(
-    grads: te.Tensor, data: te.Tensor, kernel: Extents, stride: Extents, padding: Padding, pool_type: str,
-    ceil_mode: bool = False, count_include_pad: Any = True, layout: Any = "NCHW",
-) -> Any:  # fmt: skip
+    grads: te.Tensor,
+    data: te.Tensor,
+    kernel: Extents,
+    stride: Extents,
+    padding: Padding,
+    pool_type: str,
+    ceil_mode: bool = False,
+    count_include_pad: Any = True,
+    layout: Any = "NCHW",
+) -> Any:
     """The gradient of the data of a 2-D pooling; of equal greatest elements, the first has it.
 
     Until 0.9, the layout came before `count_include_pad`; both orders are understood.
@@ -72,8 +79,16 @@ def pool_grad(
         raise error.InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
     if channels_last(layout):
         first = (0, 3, 1, 2)
-        found = pool_grad(transpose(grads, first), transpose(data, first), kernel, stride, padding, pool_type,
-                          ceil_mode, count_include_pad)  # fmt: skip
+        found = pool_grad(
+            transpose(grads, first),
+            transpose(data, first),
+            kernel,
+            stride,
+            padding,
+            pool_type,
+            ceil_mode,
+            count_include_pad,
+        )
         return transpose(found, (0, 2, 3, 1))
     k, s, (before, after) = pair(kernel, 2), pair(stride, 2), paddings(padding, 2)
     sizes = spatial(data.shape, False)
@@ -85,8 +100,14 @@ def pool_grad(
         value = grads(n, c, *at)
         if chosen is not None:
             place = ((cast("int64", n) * data.shape[1] + c) * sizes[0] + y) * sizes[1] + x
-            return te.sum(if_then_else(tir.all(inside, if_then_else(inside, chosen(n, c, *at), int64(-1)).equal(place)),
-                                       value, const(0, data.dtype)), axis=taps)  # fmt: skip
+            return te.sum(
+                if_then_else(
+                    tir.all(inside, if_then_else(inside, chosen(n, c, *at), int64(-1)).equal(place)),
+                    value,
+                    const(0, data.dtype),
+                ),
+                axis=taps,
+            )
         count: Any = int64(1)
         for d, o in enumerate(at):
             count = count * window_count(o, sizes[d], k[d], s[d], 1, before[d], after[d], ceil_mode, count_include_pad)

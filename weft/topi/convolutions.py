@@ -58,9 +58,16 @@ _KERNEL_LAYOUTS = {True: {1: "WIO", 2: "HWIO", 3: "DHWIO"}, False: {1: "OIW", 2:
 
 
 def conv(
-    inp: te.Tensor, filt: te.Tensor, stride: Extents, padding: Padding, dilation: Extents, groups: int = 1,
-    data_layout: str = "", kernel_layout: str = "", out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+    inp: te.Tensor,
+    filt: te.Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    groups: int = 1,
+    data_layout: str = "",
+    kernel_layout: str = "",
+    out_dtype: str | None = None,
+) -> Any:
     """Convolve over all spatial axes."""
     rank, last = inp.ndim - 2, _conv.channels_last(data_layout)
     layout = kernel_layout or _KERNEL_LAYOUTS[last][rank]
@@ -73,45 +80,71 @@ def conv(
 
 
 def conv1d(
-    data: te.Tensor, kernel: te.Tensor, strides: Extents = 1, padding: Padding = "VALID", dilation: Extents = 1,
-    groups: int = 1, data_layout: str | None = "NCW", kernel_layout: str = "", out_dtype: str | None = None,
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: Extents = 1,
+    padding: Padding = "VALID",
+    dilation: Extents = 1,
+    groups: int = 1,
+    data_layout: str | None = "NCW",
+    kernel_layout: str = "",
+    out_dtype: str | None = None,
     layout: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """1-D convolution; before 0.18, the layout and the output's type came where the groups are."""
     if isinstance(groups, str):
         groups, data_layout, out_dtype = 1, groups, data_layout if data_layout != "NCW" else out_dtype
-    return conv(data, kernel, strides, padding, dilation, groups, layout or data_layout or "NCW", kernel_layout,
-                out_dtype)  # fmt: skip
+    return conv(
+        data, kernel, strides, padding, dilation, groups, layout or data_layout or "NCW", kernel_layout, out_dtype
+    )
 
 
 def conv1d_ncw(
-    data: Tensor, kernel: Tensor, strides: Extents = 1, padding: Padding = "VALID", dilation: Extents = 1,
+    data: Tensor,
+    kernel: Tensor,
+    strides: Extents = 1,
+    padding: Padding = "VALID",
+    dilation: Extents = 1,
     out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """1-D convolution, channels first, kernel (out, in, width)."""
     return conv(data, kernel, strides, padding, dilation, 1, "NCW", "OIW", out_dtype)
 
 
 def conv1d_nwc(
-    data: Tensor, kernel: Tensor, strides: Extents = 1, padding: Padding = "VALID", dilation: Extents = 1,
+    data: Tensor,
+    kernel: Tensor,
+    strides: Extents = 1,
+    padding: Padding = "VALID",
+    dilation: Extents = 1,
     out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """1-D convolution, channels last, kernel (width, in, out)."""
     return conv(data, kernel, strides, padding, dilation, 1, "NWC", "WIO", out_dtype)
 
 
 def group_conv1d_ncw(
-    data: Tensor, kernel: Tensor, strides: Extents = 1, padding: Padding = "VALID", dilation: Extents = 1,
-    groups: int = 1, out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+    data: Tensor,
+    kernel: Tensor,
+    strides: Extents = 1,
+    padding: Padding = "VALID",
+    dilation: Extents = 1,
+    groups: int = 1,
+    out_dtype: str | None = None,
+) -> Any:
     """1-D convolution in groups, channels first."""
     return conv(data, kernel, strides, padding, dilation, groups, "NCW", "OIW", out_dtype)
 
 
 def group_conv1d_nwc(
-    data: Tensor, kernel: Tensor, strides: Extents = 1, padding: Padding = "VALID", dilation: Extents = 1,
-    groups: int = 1, out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+    data: Tensor,
+    kernel: Tensor,
+    strides: Extents = 1,
+    padding: Padding = "VALID",
+    dilation: Extents = 1,
+    groups: int = 1,
+    out_dtype: str | None = None,
+) -> Any:
     """1-D convolution in groups, channels last."""
     return conv(data, kernel, strides, padding, dilation, groups, "NWC", "WIO", out_dtype)
 
@@ -120,9 +153,16 @@ def group_conv1d_nwc(
 
 
 def conv2d(
-    input: Tensor, filter: Tensor, strides: Extents, padding: Padding, dilation: Extents, data_layout: str = "NCHW",
-    kernel_layout: str = "", out_dtype: str | None = None, layout: str | None = None,
-) -> Any:  # fmt: skip
+    input: Tensor,
+    filter: Tensor,
+    strides: Extents,
+    padding: Padding,
+    dilation: Extents,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "",
+    out_dtype: str | None = None,
+    layout: str | None = None,
+) -> Any:
     """2-D convolution; before 0.18, the output's type came where the kernel's layout is."""
     if kernel_layout and not kernel_layout.isupper():
         kernel_layout, out_dtype = "", kernel_layout
@@ -140,9 +180,14 @@ def conv2d_nchw(
 
 
 def conv2d_nhwc(
-    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, out_dtype: str | None = None,
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    out_dtype: str | None = None,
     **_layouts: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """2-D convolution, channels last, kernel (height, width, in, out)."""
     return conv(Input, Filter, stride, padding, dilation, 1, "NHWC", "HWIO", out_dtype)
 
@@ -156,17 +201,27 @@ def conv2d_hwcn(
 
 
 def group_conv2d_nchw(
-    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, groups: int,
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    groups: int,
     out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """2-D convolution in groups, channels first."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NCHW", "OIHW", out_dtype)
 
 
 def group_conv2d_nhwc(
-    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, groups: int,
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    groups: int,
     out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """2-D convolution in groups, channels last, kernel (height, width, in / groups, out)."""
     return conv(Input, Filter, stride, padding, dilation, groups, "NHWC", "HWIO", out_dtype)
 
@@ -182,9 +237,14 @@ def depthwise_conv2d_nchw(
 
 
 def depthwise_conv2d_nhwc(
-    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, kernel_layout: str = "HWOI",
-    out_dtype: str | None = None
-) -> Any:  # fmt: skip
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    kernel_layout: str = "HWOI",
+    out_dtype: str | None = None,
+) -> Any:
     """Depthwise convolution, channels last, kernel (height, width, channels, multiplier) or, ``HWIO``, turned."""
     if kernel_layout not in ("HWOI", "HWIO"):  # before 0.18 the output's type stood here
         kernel_layout, out_dtype = "HWOI", kernel_layout
@@ -205,18 +265,29 @@ def _groups_and_dtype(groups: Any, out_dtype: str | None) -> tuple[int, str | No
 
 
 def conv3d_ncdhw(
-    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, groups: Extent = 1,
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    groups: Extent = 1,
     out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """3-D convolution, channels first."""
     groups, out_dtype = _groups_and_dtype(groups, out_dtype)
     return conv(Input, Filter, stride, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
 
 
 def conv3d_ndhwc(
-    Input: Tensor, Filter: Tensor, stride: Extents, padding: Padding, dilation: Extents, groups: Extent = 1,
-    out_dtype: str | None = None, **_layouts: Any,
-) -> Any:  # fmt: skip
+    Input: Tensor,
+    Filter: Tensor,
+    stride: Extents,
+    padding: Padding,
+    dilation: Extents,
+    groups: Extent = 1,
+    out_dtype: str | None = None,
+    **_layouts: Any,
+) -> Any:
     """3-D convolution, channels last, kernel (depth, height, width, in, out)."""
     groups, out_dtype = _groups_and_dtype(groups, out_dtype)
     return conv(Input, Filter, stride, padding, dilation, groups, "NDHWC", "DHWIO", out_dtype)
@@ -243,9 +314,14 @@ def conv1d_transpose_ncw(
 
 
 def group_conv1d_transpose_ncw(
-    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, out_dtype: str | None, output_padding: Extents,
+    data: Tensor,
+    kernel: Tensor,
+    stride: Extents,
+    padding: Padding,
+    out_dtype: str | None,
+    output_padding: Extents,
     groups: int,
-) -> Any:  # fmt: skip
+) -> Any:
     """Transposed 1-D convolution in groups."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
 
@@ -258,9 +334,14 @@ def conv2d_transpose_nchw(
 
 
 def group_conv2d_transpose_nchw(
-    data: Tensor, kernel: Tensor, stride: Extents, padding: Padding, out_dtype: str | None, output_padding: Extents,
+    data: Tensor,
+    kernel: Tensor,
+    stride: Extents,
+    padding: Padding,
+    out_dtype: str | None,
+    output_padding: Extents,
     groups: int,
-) -> Any:  # fmt: skip
+) -> Any:
     """Transposed 2-D convolution in groups."""
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
 
@@ -273,8 +354,13 @@ def conv3d_transpose_ncdhw(
 
 
 def group_conv3d_transpose_ncdhw(
-    data: Tensor, kernel: Tensor, strides: Extents, padding: Padding, out_dtype: str | None, output_padding: Extents,
+    data: Tensor,
+    kernel: Tensor,
+    strides: Extents,
+    padding: Padding,
+    out_dtype: str | None,
+    output_padding: Extents,
     groups: int,
-) -> Any:  # fmt: skip
+) -> Any:
     """Transposed 3-D convolution in groups."""
     return _transposed(data, kernel, strides, padding, out_dtype, output_padding, groups)

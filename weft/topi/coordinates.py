@@ -41,14 +41,18 @@ def sparse_to_dense(
         return index, inside, tir.BufferLoad(ins[2], i if sparse_values.ndim else ())
 
     dense = te.compute(tuple(output_shape), fill, name="default")
-    return scatter_at(dense, [sparse_indices, sparse_values], sparse_indices.shape[:1], place, "update",
-                      "sparse_to_dense")  # fmt: skip
+    return scatter_at(
+        dense, [sparse_indices, sparse_values], sparse_indices.shape[:1], place, "update", "sparse_to_dense"
+    )
 
 
 def sparse_reshape(
-    sparse_indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tensor, new_sparse_indices_shape: Shape,
+    sparse_indices: te.Tensor,
+    prev_shape: te.Tensor,
+    new_shape: te.Tensor,
+    new_sparse_indices_shape: Shape,
     new_shape_shape: Shape,
-) -> Any:  # fmt: skip
+) -> Any:
     """The coordinates of the same elements, in row-major order, under another shape, of which one extent may be -1.
 
     Returns
@@ -93,9 +97,14 @@ def _resolve_shape(ib: Any, before: Any, wanted: Any, shape: Any, old_rank: Any,
 
 
 def sparse_fill_empty_rows(
-    sparse_indices: te.Tensor, sparse_values: te.Tensor, dense_shape: te.Tensor, default_value: te.Tensor,
-    new_sparse_indices_shape: Shape, new_sparse_values_shape: Shape, empty_row_indicator_shape: Shape,
-) -> Any:  # fmt: skip
+    sparse_indices: te.Tensor,
+    sparse_values: te.Tensor,
+    dense_shape: te.Tensor,
+    default_value: te.Tensor,
+    new_sparse_indices_shape: Shape,
+    new_sparse_values_shape: Shape,
+    empty_row_indicator_shape: Shape,
+) -> Any:
     """Give each row that has no element one: `default_value` in its first column.
 
     Parameters

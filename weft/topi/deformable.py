@@ -31,9 +31,16 @@ def bilinear_at(read: Callable[..., Any], y: ir.PrimExpr, x: ir.PrimExpr) -> Any
 
 
 def deformable_conv2d_nchw(
-    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Extents, padding: Padding, dilation: Extents,
-    deformable_groups: int, groups: int = 1, out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+    data: te.Tensor,
+    offset: te.Tensor,
+    kernel: te.Tensor,
+    strides: Extents,
+    padding: Padding,
+    dilation: Extents,
+    deformable_groups: int,
+    groups: int = 1,
+    out_dtype: str | None = None,
+) -> Any:
     """2-D convolution whose taps are displaced by offsets, channels first; what lies outside is 0.
 
     Parameters
@@ -74,22 +81,42 @@ def deformable_conv2d_nchw(
 
 
 def deformable_conv2d_nhwc(
-    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Extents, padding: Padding, dilation: Extents,
-    deformable_groups: int, groups: int = 1, out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+    data: te.Tensor,
+    offset: te.Tensor,
+    kernel: te.Tensor,
+    strides: Extents,
+    padding: Padding,
+    dilation: Extents,
+    deformable_groups: int,
+    groups: int = 1,
+    out_dtype: str | None = None,
+) -> Any:
     """2-D convolution whose taps are displaced, channels last, kernel (height, width, in, out)."""
     first = (0, 3, 1, 2)
     found = deformable_conv2d_nchw(
-        transpose(data, first), transpose(offset, first), transpose(kernel, (3, 2, 0, 1)), strides, padding, dilation,
-        deformable_groups, groups, out_dtype,
-    )  # fmt: skip
+        transpose(data, first),
+        transpose(offset, first),
+        transpose(kernel, (3, 2, 0, 1)),
+        strides,
+        padding,
+        dilation,
+        deformable_groups,
+        groups,
+        out_dtype,
+    )
     return transpose(found, (0, 2, 3, 1))
 
 
 def correlation_nchw(
-    data1: te.Tensor, data2: te.Tensor, kernel_size: int, max_displacement: int, stride1: int, stride2: int,
-    padding: Padding, is_multiply: bool,
-) -> Any:  # fmt: skip
+    data1: te.Tensor,
+    data2: te.Tensor,
+    kernel_size: int,
+    max_displacement: int,
+    stride1: int,
+    stride2: int,
+    padding: Padding,
+    is_multiply: bool,
+) -> Any:
     """Compare patches of one image with displaced patches of another, channels first.
 
     Parameters

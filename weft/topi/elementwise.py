@@ -36,13 +36,35 @@ def _expm1(x: Any) -> Any:
 Scalar = Callable[..., Any]
 
 FLOAT_UNARY: dict[str, Scalar] = {
-    **{n: getattr(tir, n) for n in (
-        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "log10", "log1p", "log2",
-        "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh",
-    )},
+    **{
+        n: getattr(tir, n)
+        for n in (
+            "acos",
+            "acosh",
+            "asin",
+            "asinh",
+            "atan",
+            "atanh",
+            "cos",
+            "cosh",
+            "erf",
+            "exp",
+            "log",
+            "log10",
+            "log1p",
+            "log2",
+            "rsqrt",
+            "sigmoid",
+            "sin",
+            "sinh",
+            "sqrt",
+            "tan",
+            "tanh",
+        )
+    },
     "expm1": _expm1,
     "reciprocal": lambda x: const(1, x.dtype) / x,
-}  # fmt: skip
+}
 """Functions of floating-point values only."""
 
 UNARY: dict[str, Scalar] = {

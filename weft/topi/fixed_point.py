@@ -31,9 +31,14 @@ def fixed_point_multiply(x: Operand, multiplier: int, shift: int) -> Any:
 
 
 def fixed_point_multiply_per_axis(
-    x: te.Tensor, y: te.Tensor, lshift: te.Tensor, rshift: te.Tensor, is_lshift_required: Whole,
-    is_rshift_required: Whole, axes: Sequence[int],
-) -> Any:  # fmt: skip
+    x: te.Tensor,
+    y: te.Tensor,
+    lshift: te.Tensor,
+    rshift: te.Tensor,
+    is_lshift_required: Whole,
+    is_rshift_required: Whole,
+    axes: Sequence[int],
+) -> Any:
     """Multiply int32 values by fixed-point numbers `y` that differ along `axes`, shifted as `lshift` and `rshift` say.
 
     Parameters

@@ -20,12 +20,23 @@ from weft.topi.sample import grid_sample
 from weft.topi.typing import Extent, Extents, Padding, Shape
 
 __all__ = [
-    "affine_grid", "crop_and_resize", "dilation2d_nchw", "dilation2d_nhwc", "grid_sample", "resize1d", "resize2d",
+    "affine_grid",
+    "crop_and_resize",
+    "dilation2d_nchw",
+    "dilation2d_nhwc",
+    "grid_sample",
+    "resize1d",
+    "resize2d",
     "resize3d",
-]  # fmt: skip
+]
 
-_METHODS = {"nearest_neighbor": "nearest", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic",
-            "tricubic": "cubic"}  # fmt: skip
+_METHODS = {
+    "nearest_neighbor": "nearest",
+    "bilinear": "linear",
+    "trilinear": "linear",
+    "bicubic": "cubic",
+    "tricubic": "cubic",
+}
 
 
 def _resized(data: Any, roi: Any, size: Any, rank: int, layout: str, method: str, attrs: dict[str, Any]) -> Any:
@@ -49,15 +60,28 @@ def _resizer(rank: int, channels_first: str) -> Callable[..., Any]:
     """Make the function that resizes the spatial axes of one rank."""
 
     def resize(
-        data: Tensor, roi: Sequence[float] | None, size: Extents | None = None, layout: str = channels_first,
-        method: str = "linear", coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
-        bicubic_alpha: float = -0.75, bicubic_exclude: int = 0, extrapolation_value: float = 0.0,
-        out_dtype: str | None = None, output_shape: Shape | None = None,
-    ) -> Any:  # fmt: skip
+        data: Tensor,
+        roi: Sequence[float] | None,
+        size: Extents | None = None,
+        layout: str = channels_first,
+        method: str = "linear",
+        coordinate_transformation_mode: str = "half_pixel",
+        rounding_method: str = "",
+        bicubic_alpha: float = -0.75,
+        bicubic_exclude: int = 0,
+        extrapolation_value: float = 0.0,
+        out_dtype: str | None = None,
+        output_shape: Shape | None = None,
+    ) -> Any:
         mode = coordinate_transformation_mode
         rounding = rounding_method or ("round" if mode == "align_corners" else "floor")
-        attrs = {"coordinate_transformation_mode": mode, "rounding_method": rounding, "cubic_alpha": bicubic_alpha,
-                 "cubic_exclude": bool(bicubic_exclude), "extrapolation_value": extrapolation_value}  # fmt: skip
+        attrs = {
+            "coordinate_transformation_mode": mode,
+            "rounding_method": rounding,
+            "cubic_alpha": bicubic_alpha,
+            "cubic_exclude": bool(bicubic_exclude),
+            "extrapolation_value": extrapolation_value,
+        }
         if output_shape:  # of all axes, or of the spatial ones
             size = output_shape if len(output_shape) == rank else [output_shape[layout.index(n)] for n in "DHW"[-rank:]]
         return narrowed(_resized(data, roi, size, rank, layout, method, attrs), out_dtype or data.dtype)
@@ -71,9 +95,15 @@ resize1d, resize2d, resize3d = (_resizer(rank, layout) for rank, layout in enume
 
 
 def crop_and_resize(
-    data: Tensor, boxes: Tensor, box_indices: Tensor, crop_size: Any, layout: str = "NCHW", method: str = "bilinear",
-    extrapolation_value: float | None = None, out_dtype: str | None = None,
-) -> Any:  # fmt: skip
+    data: Tensor,
+    boxes: Tensor,
+    box_indices: Tensor,
+    crop_size: Any,
+    layout: str = "NCHW",
+    method: str = "bilinear",
+    extrapolation_value: float | None = None,
+    out_dtype: str | None = None,
+) -> Any:
     """Cut boxes out of images and resize each to `crop_size`.
 
     Parameters
@@ -110,8 +140,12 @@ def crop_and_resize(
             value = read(*(cast("int32", tir.round(p)) for p in points))
         if extrapolation_value is None:
             return value
-        inside = tir.all(*(tir.all(p >= const(0, "float32"), p <= cast("float32", n - 1))
-                           for p, n in zip(points, (height, width), strict=True)))  # fmt: skip
+        inside = tir.all(
+            *(
+                tir.all(p >= const(0, "float32"), p <= cast("float32", n - 1))
+                for p, n in zip(points, (height, width), strict=True)
+            )
+        )
         return if_then_else(inside, value, const(extrapolation_value, "float32"))
 
     found = te.compute(tuple(shape), element, name="crop_and_resize")
@@ -128,8 +162,9 @@ def affine_grid(data: Tensor, target_shape: Sequence[Extent], align_corners: boo
         raise InvalidArgument("affine_grid: two or three spatial axes", found=str(target_shape))
     sizes = [as_int(s) for s in target_shape]
     if any(n is not None and n < 1 + align_corners for n in sizes):
-        raise InvalidArgument("affine_grid: with align_corners, an axis has two points at least",
-                              found=str(target_shape))  # fmt: skip
+        raise InvalidArgument(
+            "affine_grid: with align_corners, an axis has two points at least", found=str(target_shape)
+        )
 
     def point(d: int, at: Any) -> Any:
         n: Any = const(float(sizes[d]), dtype) if sizes[d] is not None else cast(dtype, target_shape[d])  # type: ignore[arg-type]

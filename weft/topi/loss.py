@@ -18,8 +18,11 @@ def collapse_sum(x: Tensor, shape: Sequence[Any]) -> Tensor:
     whole = [as_int(d) == 1 or structural_equal(d, n) for d, n in zip(shape, x.shape[extra:], strict=True)]
     ones = [extra + i for i, d in enumerate(shape) if as_int(d) == 1 and as_int(x.shape[extra + i]) != 1]
     total = reduce("sum", x, [*range(extra), *ones], keepdims=True)
-    ks = {i: te.reduce_axis((int64(0), select(d.equal(1), x.shape[extra + i], const(1, d.dtype))), f"k{i}")
-          for i, d in enumerate(shape) if not whole[i]}  # fmt: skip
+    ks = {
+        i: te.reduce_axis((int64(0), select(d.equal(1), x.shape[extra + i], const(1, d.dtype))), f"k{i}")
+        for i, d in enumerate(shape)
+        if not whole[i]
+    }
 
     def element(*i: Any) -> Any:
         place = [i[n] + ks[n].var if n in ks else i[n] for n in range(len(shape))]
@@ -55,9 +58,12 @@ def _weights_of_targets(targets: Tensor, weights: Tensor | None, dtype: str, ign
 
 
 def nll_loss(
-    predictions: Tensor, targets: Tensor, weights: Tensor | None = None, reduction: str = "mean",
+    predictions: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    reduction: str = "mean",
     ignore_index: int = -100,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Take the weighted negative of each target's prediction: each of them, their sum or their weighted mean."""
     dtype = predictions.dtype
 
@@ -77,9 +83,13 @@ def nll_loss(
 
 
 def nll_loss_backward(
-    output_grad: Tensor, predictions: Tensor, targets: Tensor, weights: Tensor | None = None,
-    reduction: str = "mean", ignore_index: int = -100,
-) -> Tensor:  # fmt: skip
+    output_grad: Tensor,
+    predictions: Tensor,
+    targets: Tensor,
+    weights: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+) -> Tensor:
     """Return what flows back to the predictions of :func:`nll_loss`."""
     dtype = predictions.dtype
     each = output_grad if reduction == "none" else broadcast_to(output_grad, targets.shape)

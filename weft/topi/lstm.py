@@ -15,11 +15,23 @@ Scalar = Callable[[Any], Any]
 
 
 def lstm(
-    Xs: Tensor, Wi: Tensor, Wh: Tensor, Bi: Tensor | None = None, Bh: Tensor | None = None,
-    h_init: Tensor | None = None, c_init: Tensor | None = None, proj: Tensor | None = None, p_i: Tensor | None = None,
-    p_f: Tensor | None = None, p_o: Tensor | None = None, f_act: Scalar = tir.sigmoid, g_act: Scalar = tir.tanh,
-    h_act: Scalar = tir.tanh, reverse: bool = False, weight_layout: str = "IFGO",
-) -> Any:  # fmt: skip
+    Xs: Tensor,
+    Wi: Tensor,
+    Wh: Tensor,
+    Bi: Tensor | None = None,
+    Bh: Tensor | None = None,
+    h_init: Tensor | None = None,
+    c_init: Tensor | None = None,
+    proj: Tensor | None = None,
+    p_i: Tensor | None = None,
+    p_f: Tensor | None = None,
+    p_o: Tensor | None = None,
+    f_act: Scalar = tir.sigmoid,
+    g_act: Scalar = tir.tanh,
+    h_act: Scalar = tir.tanh,
+    reverse: bool = False,
+    weight_layout: str = "IFGO",
+) -> Any:
     """Run an LSTM over sequences.
 
     Parameters

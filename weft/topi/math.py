@@ -15,8 +15,16 @@ from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, cast_scala
 from weft.topi.typing import Operand
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - one name an operator
-    "cast", "elemwise_sum", "fast_erf", "fast_exp", "fast_tanh", "identity", "reinterpret", *BINARY, *UNARY,
-]  # fmt: skip
+    "cast",
+    "elemwise_sum",
+    "fast_erf",
+    "fast_exp",
+    "fast_tanh",
+    "identity",
+    "reinterpret",
+    *BINARY,
+    *UNARY,
+]
 
 
 def _unary(name: str) -> Callable[[Any], Any]:
@@ -26,8 +34,10 @@ def _unary(name: str) -> Callable[[Any], Any]:
     def apply(x: Any) -> Any:
         x = x if isinstance(x, Tensor) else ir.as_expr(x)
         if name in FLOAT_UNARY and ir.DataType(x.dtype).code in ("int", "uint", "bool"):
-            raise error.InvalidArgument(f"topi.{name} only supports floating-point inputs, but got {x.dtype}",
-                                        help="convert them: topi.cast(x, 'float32')")  # fmt: skip
+            raise error.InvalidArgument(
+                f"topi.{name} only supports floating-point inputs, but got {x.dtype}",
+                help="convert them: topi.cast(x, 'float32')",
+            )
         return elementwise(fn, x, name="T_" + name) if isinstance(x, Tensor) else fn(x)
 
     apply.__name__ = name

@@ -73,9 +73,11 @@ def quantize_groups(x: Tensor, group: int) -> list[Any]:
     """
     k, size = as_int(x.shape[-1]), int(group)
     if k is None or size % _LANES:
-        raise InvalidArgument("quantize_groups: rows have a constant length and groups whole vectors",
-                              expected=f"a multiple of {_LANES}",
-                              found=f"rows of {x.shape[-1]}, groups of {group}")  # fmt: skip
+        raise InvalidArgument(
+            "quantize_groups: rows have a constant length and groups whole vectors",
+            expected=f"a multiple of {_LANES}",
+            found=f"rows of {x.shape[-1]}, groups of {group}",
+        )
     groups, outer = -(-k // size), x.shape[:-1]
 
     def body(ib: Any, ins: Any, outs: Any) -> None:
@@ -162,8 +164,10 @@ class _Product:
         self.offset = None if offset is None else ib.buffer_ptr(offset)
         sizes = [as_int(d) for d in (*w.shape, scale.shape[1])]
         if None in sizes:
-            raise InvalidArgument("products with weights in panels: the weights' sizes are constant",
-                                  found=f"{list(w.shape)}, {scale.shape[1]} groups")  # fmt: skip
+            raise InvalidArgument(
+                "products with weights in panels: the weights' sizes are constant",
+                found=f"{list(w.shape)}, {scale.shape[1]} groups",
+            )
         self.panels, _, self.panel, self.groups = (d or 0 for d in sizes)
 
     def run(self) -> None:
@@ -459,8 +463,11 @@ class _Tiled(_Unpacked):
     def pack(self, packed: Any, row: Any) -> None:
         """Round a row and put it into its place in tiles, filled up with zeros."""
         ib, depth, k = self.ib, self.depth, as_int(self.x.buffer.shape[1]) or 0
-        tile, half, r = (row // int64(2 * TILE_ROWS), row % int64(2 * TILE_ROWS) // int64(TILE_ROWS),
-                         row % int64(TILE_ROWS))  # fmt: skip
+        tile, half, r = (
+            row // int64(2 * TILE_ROWS),
+            row % int64(2 * TILE_ROWS) // int64(TILE_ROWS),
+            row % int64(TILE_ROWS),
+        )
         whole = Ramp(int64(0), int64(1), depth)
         with ib.for_range(int64(0), int64(k // depth), name="step") as step:
             values = self.x[row, Ramp(step * int64(depth), int64(1), depth)]
@@ -479,8 +486,10 @@ class _Tiled(_Unpacked):
         every = Ramp(int64(0), int64(1), lanes)
         with ib.for_range(int64(0), int64(words), name="step") as step:
             for v in range(2):
-                bits = [cast(f"uint32x{lanes}", tir.reinterpret(f"uint16x{lanes}", cast(f"bfloat16x{lanes}", w)))
-                        for w in self.weights(panel, step, v, per)]  # fmt: skip
+                bits = [
+                    cast(f"uint32x{lanes}", tir.reinterpret(f"uint16x{lanes}", cast(f"bfloat16x{lanes}", w)))
+                    for w in self.weights(panel, step, v, per)
+                ]
                 for i in range(per // 2):
                     high = tir.shift_left(bits[2 * i + 1], Broadcast(const(16, "uint32"), lanes))
                     out[int64(v), step * int64(per // 2) + int64(i), every] = tir.bitwise_or(bits[2 * i], high)
@@ -513,9 +522,18 @@ def _address(buffer: Any, *at: Any) -> Any:
 
 
 def matmul_nbits_dot(
-    x: Tensor, x_scale: Tensor, x_sum: Tensor, w: Tensor, scale: Tensor, offset: Tensor | None = None, n: int = 0,
-    bits: int = 4, group: int = 32, dot: int = 0, out_dtype: str = "float32",
-) -> Any:  # fmt: skip
+    x: Tensor,
+    x_scale: Tensor,
+    x_sum: Tensor,
+    w: Tensor,
+    scale: Tensor,
+    offset: Tensor | None = None,
+    n: int = 0,
+    bits: int = 4,
+    group: int = 32,
+    dot: int = 0,
+    out_dtype: str = "float32",
+) -> Any:
     """Multiply quantised rows by weights in panels, in integers for each group.
 
     `dot` is the number of lanes of the machine's dot products of bytes, 0 where it has none.
@@ -526,8 +544,19 @@ def matmul_nbits_dot(
     def body(ins: Any, outs: Any) -> Any:
         ib, last = tir.ir_builder.create(), None if offset is None else ins[5]
         rows = [_matrix(ib, b) for b in ins[:3]]
-        _Dot(ib, rows[0], *ins[3:5], last, _matrix(ib, outs[0]), n, bits,
-             x_scale=rows[1], x_sum=rows[2], group=group, dot=dot).run()  # fmt: skip
+        _Dot(
+            ib,
+            rows[0],
+            *ins[3:5],
+            last,
+            _matrix(ib, outs[0]),
+            n,
+            bits,
+            x_scale=rows[1],
+            x_sum=rows[2],
+            group=group,
+            dot=dot,
+        ).run()
         return ib.get()
 
     return te.extern((*outer, int64(n)), given, body, name="T_matmul_nbits", dtype=out_dtype)
@@ -537,9 +566,17 @@ def matmul_nbits_dot(
 
 
 def matmul_nbits_packed(
-    x: Tensor, w: Tensor, scale: Tensor, offset: Tensor | None = None, n: int = 0, bits: int = 4, group: int = 32,
-    rows: str = "float32", dot: int = 0, tiles: bool = False,
-) -> Any:  # fmt: skip
+    x: Tensor,
+    w: Tensor,
+    scale: Tensor,
+    offset: Tensor | None = None,
+    n: int = 0,
+    bits: int = 4,
+    group: int = 32,
+    rows: str = "float32",
+    dot: int = 0,
+    tiles: bool = False,
+) -> Any:
     """Multiply rows of a constant length by weights in panels.
 
     With `rows` int8 few rows are rounded to bytes, in the weights' groups, as :func:`matmul_nbits_dot` has them; many

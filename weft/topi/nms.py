@@ -16,9 +16,14 @@ _ZERO, _ONE, _SIDE = int64(0), int64(1), int64(_LANES)
 
 
 def suppressed(
-    boxes: te.Tensor, scores: te.Tensor, order: te.Tensor, limit: te.Tensor, overlap: te.Tensor, least: te.Tensor,
+    boxes: te.Tensor,
+    scores: te.Tensor,
+    order: te.Tensor,
+    limit: te.Tensor,
+    overlap: te.Tensor,
+    least: te.Tensor,
     center: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Choose boxes greedily, each class of each image by itself.
 
     Parameters
@@ -70,20 +75,29 @@ def _classes(ins: Any, kept: Any, shape: Any, center: bool) -> Any:
     shared = lambda q: _overlap([at(buffer, k + q) for buffer in near], own, boxes.dtype)  # noqa: E731
     clash = [_vector(_LANES, lambda q: tir.BufferStore(clashes, cast("int32", shared(q) > at(overlap, _ZERO)), (q,)))]
     for half in (8, 4, 2, 1):  # whether any lane's box clashes, as vectors
-        clash.append(_vector(half, lambda q, half=half: tir.BufferStore(
-            clashes, bitwise_or(at(clashes, q), at(clashes, q + int64(half))), (q,))))  # fmt: skip
+        clash.append(
+            _vector(
+                half,
+                lambda q, half=half: tir.BufferStore(
+                    clashes, bitwise_or(at(clashes, q), at(clashes, q + int64(half))), (q,)
+                ),
+            )
+        )
     clash.append(tir.BufferStore(free, _ONE - cast("int64", at(clashes, _ZERO)), (_ZERO,)))
     clash.append(tir.BufferStore(places, k + _SIDE, (_ZERO,)))
     against = tir.While(logical_and(at(free, _ZERO) > _ZERO, k < count), tir.seq(*clash))
     inf = FloatImm(boxes.dtype, float("inf"))
     nothing = (inf, -inf, inf, -inf, const(0, boxes.dtype))  # beyond the last: what meets no box
-    fill = [_vector(_LANES, lambda q, n=n, x=x: tir.BufferStore(n, x, (count + q,)))
-            for n, x in zip(near, nothing, strict=True)]  # fmt: skip
+    fill = [
+        _vector(_LANES, lambda q, n=n, x=x: tir.BufferStore(n, x, (count + q,)))
+        for n, x in zip(near, nothing, strict=True)
+    ]
     keep = tir.seq(
         tir.IfThenElse(floormod(count, _SIDE).equal(_ZERO), tir.seq(*fill)),
         *[tir.BufferStore(buffer, value, (count,)) for buffer, value in zip(near, own, strict=True)],
-        tir.BufferStore(kept, chosen, (b, c, count)), tir.BufferStore(counts, count + _ONE, (_ZERO,)),
-    )  # fmt: skip
+        tir.BufferStore(kept, chosen, (b, c, count)),
+        tir.BufferStore(counts, count + _ONE, (_ZERO,)),
+    )
     begin = (tir.BufferStore(free, _ONE, (_ZERO,)), tir.BufferStore(places, _ZERO, (_ZERO,)))
     consider: Any = tir.seq(*begin, against, tir.IfThenElse(at(free, _ZERO) > _ZERO, keep))
     for variable, value in reversed(list(zip(own, values, strict=True))):

@@ -98,35 +98,131 @@ from weft.topi.typing import Extents, Padding, Shape
 from weft.topi.winograd import weight_transform, winograd_convolution
 
 __all__ = [
-    "POOL_TYPE_CODE", "SQNN_CODE_TO_DTYPE", "SQNN_DISABLE", "SQNN_DTYPE_TO_CODE", "SQNN_INT32", "SQNN_INT8",
-    "SQNN_UINT8", "Workload", "adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "batch_matmul", "batch_norm",
-    "batch_to_space_nd", "bias_add", "binarize_pack", "binary_dense", "bitpack", "bitserial_conv2d_nchw",
-    "bitserial_conv2d_nhwc", "bitserial_dense", "circular_pad", "conv", "conv1d", "conv1d_ncw", "conv1d_nwc",
-    "conv1d_transpose_ncw", "conv2d", "conv2d_NCHWc", "conv2d_NCHWc_OIHWo", "conv2d_NCHWc_int8", "conv2d_hwcn",
-    "conv2d_nchw", "conv2d_nhwc", "conv2d_transpose_nchw", "conv2d_winograd_nchw",
-    "conv2d_winograd_nchw_without_weight_transform", "conv2d_winograd_nhwc",
-    "conv2d_winograd_nhwc_without_weight_transform", "conv2d_winograd_weight_transform", "conv3d_ncdhw",
-    "conv3d_ndhwc", "conv3d_transpose_ncdhw", "conv3d_winograd_weight_transform", "correlation_nchw",
-    "deformable_conv2d_nchw", "deformable_conv2d_nhwc", "dense", "dense_pack", "depth_to_space",
-    "depthwise_conv2d_NCHWc", "depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc",
-    "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc", "dilate", "fast_softmax", "fifo_buffer", "flatten",
-    "get_pad_tuple", "get_padded_shape", "global_pool", "group_conv1d_ncw", "group_conv1d_nwc",
-    "group_conv1d_transpose_ncw", "group_conv2d_nchw", "group_conv2d_nhwc", "group_conv2d_transpose_nchw",
-    "group_conv3d_transpose_ncdhw", "group_norm", "instance_norm", "layer_norm", "layout_transform", "leaky_relu",
-    "log_softmax", "lrn", "lstm", "matmul", "mirror_pad", "nll_loss", "pad", "pixel_shuffle", "pool1d", "pool2d",
-    "pool3d", "pool_grad", "prelu", "reflect_pad", "relu", "replicate_pad", "rms_norm", "scale_shift_nchw",
-    "scale_shift_nchwc", "scale_shift_nhwc", "simulated_dequantize", "simulated_quantize", "softmax", "softmax_common",
-    "softplus", "space_to_batch_nd", "space_to_depth", "sparse_add", "sparse_conv2d", "sparse_dense",
-    "sparse_dense_sp_lhs", "sparse_dense_sp_rhs", "sparse_transpose", "unpack_NCHWc_to_nchw", "upsampling",
+    "POOL_TYPE_CODE",
+    "SQNN_CODE_TO_DTYPE",
+    "SQNN_DISABLE",
+    "SQNN_DTYPE_TO_CODE",
+    "SQNN_INT32",
+    "SQNN_INT8",
+    "SQNN_UINT8",
+    "Workload",
+    "adaptive_pool",
+    "adaptive_pool1d",
+    "adaptive_pool3d",
+    "batch_matmul",
+    "batch_norm",
+    "batch_to_space_nd",
+    "bias_add",
+    "binarize_pack",
+    "binary_dense",
+    "bitpack",
+    "bitserial_conv2d_nchw",
+    "bitserial_conv2d_nhwc",
+    "bitserial_dense",
+    "circular_pad",
+    "conv",
+    "conv1d",
+    "conv1d_ncw",
+    "conv1d_nwc",
+    "conv1d_transpose_ncw",
+    "conv2d",
+    "conv2d_NCHWc",
+    "conv2d_NCHWc_OIHWo",
+    "conv2d_NCHWc_int8",
+    "conv2d_hwcn",
+    "conv2d_nchw",
+    "conv2d_nhwc",
+    "conv2d_transpose_nchw",
+    "conv2d_winograd_nchw",
+    "conv2d_winograd_nchw_without_weight_transform",
+    "conv2d_winograd_nhwc",
+    "conv2d_winograd_nhwc_without_weight_transform",
+    "conv2d_winograd_weight_transform",
+    "conv3d_ncdhw",
+    "conv3d_ndhwc",
+    "conv3d_transpose_ncdhw",
+    "conv3d_winograd_weight_transform",
+    "correlation_nchw",
+    "deformable_conv2d_nchw",
+    "deformable_conv2d_nhwc",
+    "dense",
+    "dense_pack",
+    "depth_to_space",
+    "depthwise_conv2d_NCHWc",
+    "depthwise_conv2d_backward_input_nhwc",
+    "depthwise_conv2d_backward_weight_nhwc",
+    "depthwise_conv2d_nchw",
+    "depthwise_conv2d_nhwc",
+    "dilate",
+    "fast_softmax",
+    "fifo_buffer",
+    "flatten",
+    "get_pad_tuple",
+    "get_padded_shape",
+    "global_pool",
+    "group_conv1d_ncw",
+    "group_conv1d_nwc",
+    "group_conv1d_transpose_ncw",
+    "group_conv2d_nchw",
+    "group_conv2d_nhwc",
+    "group_conv2d_transpose_nchw",
+    "group_conv3d_transpose_ncdhw",
+    "group_norm",
+    "instance_norm",
+    "layer_norm",
+    "layout_transform",
+    "leaky_relu",
+    "log_softmax",
+    "lrn",
+    "lstm",
+    "matmul",
+    "mirror_pad",
+    "nll_loss",
+    "pad",
+    "pixel_shuffle",
+    "pool1d",
+    "pool2d",
+    "pool3d",
+    "pool_grad",
+    "prelu",
+    "reflect_pad",
+    "relu",
+    "replicate_pad",
+    "rms_norm",
+    "scale_shift_nchw",
+    "scale_shift_nchwc",
+    "scale_shift_nhwc",
+    "simulated_dequantize",
+    "simulated_quantize",
+    "softmax",
+    "softmax_common",
+    "softplus",
+    "space_to_batch_nd",
+    "space_to_depth",
+    "sparse_add",
+    "sparse_conv2d",
+    "sparse_dense",
+    "sparse_dense_sp_lhs",
+    "sparse_dense_sp_rhs",
+    "sparse_transpose",
+    "unpack_NCHWc_to_nchw",
+    "upsampling",
     "upsampling3d",
-]  # fmt: skip
+]
 
 
 def _pooling(rank: int, channels_first: str) -> Callable[..., Any]:
     def pooling(
-        data: Tensor, kernel: Extents, stride: Extents, dilation: Extents, padding: Padding, pool_type: str,
-        ceil_mode: bool = False, layout: str = channels_first, count_include_pad: bool = True,
-    ) -> Any:  # fmt: skip
+        data: Tensor,
+        kernel: Extents,
+        stride: Extents,
+        dilation: Extents,
+        padding: Padding,
+        pool_type: str,
+        ceil_mode: bool = False,
+        layout: str = channels_first,
+        count_include_pad: bool = True,
+    ) -> Any:
         if pool_type not in ("max", "avg"):
             raise error.InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
         return _pool(pool_type, data, kernel, stride, padding, dilation, ceil_mode, count_include_pad, layout)
@@ -183,9 +279,14 @@ def dense_pack(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dty
 
 
 def matmul(
-    tensor_a: Tensor, tensor_b: Tensor, bias: Tensor | None = None, out_dtype: str | None = None,
-    transpose_a: bool = False, transpose_b: bool = False, **_layouts: Any,
-) -> Any:  # fmt: skip
+    tensor_a: Tensor,
+    tensor_b: Tensor,
+    bias: Tensor | None = None,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    **_layouts: Any,
+) -> Any:
     """``tensor_a @ tensor_b + bias``, of which either matrix may be transposed."""
     turned = lambda t: transpose(t, (*range(t.ndim - 2), t.ndim - 1, t.ndim - 2))  # noqa: E731
     left, right = turned(tensor_a) if transpose_a else tensor_a, turned(tensor_b) if transpose_b else tensor_b
@@ -240,9 +341,14 @@ def _scaled(size: Any, factor: float, rounded: bool = False) -> Any:
 
 
 def upsampling(
-    data: Tensor, scale_h: float, scale_w: float, layout: str = "NCHW", method: str = "nearest_neighbor",
-    align_corners: bool = False, output_shape: Shape | None = None
-) -> Any:  # fmt: skip
+    data: Tensor,
+    scale_h: float,
+    scale_w: float,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+    output_shape: Shape | None = None,
+) -> Any:
     """Enlarge the two spatial axes by factors."""
     sizes = _conv.spatial(data.shape, _conv.channels_last(layout))
 
@@ -265,10 +371,15 @@ def upsampling(
 
 
 def upsampling3d(
-    data: Tensor, scale_d: float, scale_h: float, scale_w: float, layout: str = "NCDHW",
-    method: str = "nearest_neighbor", coordinate_transformation_mode: str = "half_pixel",
+    data: Tensor,
+    scale_d: float,
+    scale_h: float,
+    scale_w: float,
+    layout: str = "NCDHW",
+    method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "half_pixel",
     output_shape: Shape | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Enlarge the three spatial axes by factors."""
     axes = [layout.index(name) for name in "DHW"]
     if output_shape:
@@ -302,17 +413,27 @@ def _winograd(data: Any, weight: Any, strides: Any, padding: Any, dilation: Any,
 
 
 def conv2d_winograd_nhwc_without_weight_transform(
-    data: Tensor, weight: Tensor, strides: Extents, padding: Padding, dilation: Extents, out_dtype: str | None,
+    data: Tensor,
+    weight: Tensor,
+    strides: Extents,
+    padding: Padding,
+    dilation: Extents,
+    out_dtype: str | None,
     **_layouts: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """Convolve 3x3, channels last, with weights of :func:`conv2d_winograd_weight_transform`."""
     return _winograd(data, weight, strides, padding, dilation, out_dtype)
 
 
 def conv2d_winograd_nchw_without_weight_transform(
-    data: Tensor, weight: Tensor, strides: Extents, padding: Padding, dilation: Extents, out_dtype: str | None,
+    data: Tensor,
+    weight: Tensor,
+    strides: Extents,
+    padding: Padding,
+    dilation: Extents,
+    out_dtype: str | None,
     **_layouts: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """The same, channels first; weights (n, n, in, out)."""
     moved = transpose(data, (0, 2, 3, 1))
     found = _winograd(moved, transpose(weight, (0, 1, 3, 2)), strides, padding, dilation, out_dtype)
@@ -320,9 +441,15 @@ def conv2d_winograd_nchw_without_weight_transform(
 
 
 def conv2d_winograd_nhwc(
-    data: Tensor, weight: Tensor, strides: Extents, padding: Padding, dilation: Extents, out_dtype: str | None,
-    pre_computed: bool = False, **_layouts: Any,
-) -> Any:  # fmt: skip
+    data: Tensor,
+    weight: Tensor,
+    strides: Extents,
+    padding: Padding,
+    dilation: Extents,
+    out_dtype: str | None,
+    pre_computed: bool = False,
+    **_layouts: Any,
+) -> Any:
     """Convolve 3x3, channels last, by tiles of 4; weights (3, 3, in, out), or transformed ones."""
     if not pre_computed:
         weight = weight_transform(weight, _TILE, (0, 1), last=True)
@@ -330,9 +457,15 @@ def conv2d_winograd_nhwc(
 
 
 def conv2d_winograd_nchw(
-    data: Tensor, weight: Tensor, strides: Extents, padding: Padding, dilation: Extents, out_dtype: str | None,
-    pre_computed: bool = False, **_layouts: Any,
-) -> Any:  # fmt: skip
+    data: Tensor,
+    weight: Tensor,
+    strides: Extents,
+    padding: Padding,
+    dilation: Extents,
+    out_dtype: str | None,
+    pre_computed: bool = False,
+    **_layouts: Any,
+) -> Any:
     """Convolve 3x3, channels first, by tiles of 4; weights (out, in, 3, 3), or transformed ones (n, n, in, out)."""
     if not pre_computed:
         weight = transpose(weight_transform(weight, _TILE, (2, 3)), (0, 1, 3, 2))
@@ -413,8 +546,9 @@ def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Any:
     """Put `data` behind `buffer` along an axis, and let as much go at the front."""
     a = normalize_axis("fifo_buffer", axis, buffer.ndim)
     if data.ndim != buffer.ndim:
-        raise error.ShapeMismatch("fifo_buffer: data and buffer differ in rank", expected=str(buffer.ndim),
-                                  found=str(data.ndim))  # fmt: skip
+        raise error.ShapeMismatch(
+            "fifo_buffer: data and buffer differ in rank", expected=str(buffer.ndim), found=str(data.ndim)
+        )
     new, kept = data.shape[a], simplify(buffer.shape[a] - data.shape[a])
 
     def element(*i: Any) -> Any:

@@ -200,9 +200,17 @@ def group_norm(
 
 
 def batch_norm(
-    x: Tensor, gamma: Tensor, beta: Tensor, mean: Tensor, var: Tensor, axis: int = 1, epsilon: float = 1e-5,
-    center: bool = True, scale: bool = True, **_: Any,
-) -> Any:  # fmt: skip
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+    **_: Any,
+) -> Any:
     """Normalize each channel by the given mean and variance, then scale and shift; return these two as well."""
     a = normalize_axis("nn.batch_norm", axis, x.ndim)
 

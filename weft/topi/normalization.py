@@ -53,10 +53,18 @@ def instance_norm(
 
 
 def batch_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor, axis: int | None = None,
-    epsilon: float | None = None, center: bool | None = None, scale: bool | None = None,
-    training: bool | None = None, momentum: float | None = None,
-) -> Any:  # fmt: skip
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    moving_mean: Tensor,
+    moving_var: Tensor,
+    axis: int | None = None,
+    epsilon: float | None = None,
+    center: bool | None = None,
+    scale: bool | None = None,
+    training: bool | None = None,
+    momentum: float | None = None,
+) -> Any:
     """Normalise each channel by the given mean and variance or, in training, by those of the batch.
 
     Returns

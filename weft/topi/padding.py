@@ -26,9 +26,13 @@ def _both(data: Any, pad_before: Widths, pad_after: Widths | None) -> tuple[list
 
 
 def pad(
-    data: Tensor, pad_before: Widths, pad_after: Widths | None = None, pad_value: Scalar = 0.0, name: str = "PadInput",
+    data: Tensor,
+    pad_before: Widths,
+    pad_after: Widths | None = None,
+    pad_value: Scalar = 0.0,
+    name: str = "PadInput",
     attrs: Mapping[str, Any] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Pad each axis with a value, `pad_before` and (by default as many) `pad_after`."""
     before, after = _both(data, pad_before, pad_after)
     shape = tuple(simplify(d + b + a) for d, b, a in zip(data.shape, before, after, strict=True))
@@ -54,9 +58,12 @@ def _padded(data: Any, pad_before: Widths, pad_after: Widths | None, mode: str, 
 
 
 def mirror_pad(
-    data: Tensor, pad_before: Widths, pad_after: Widths | None = None, mode: str = "SYMMETRIC",
+    data: Tensor,
+    pad_before: Widths,
+    pad_after: Widths | None = None,
+    mode: str = "SYMMETRIC",
     name: str = "MirrorPadInput",
-) -> Any:  # fmt: skip
+) -> Any:
     """Pad with the elements reflected at the borders, which `mode` ``SYMMETRIC`` repeats and ``REFLECT`` does not."""
     if mode not in ("SYMMETRIC", "REFLECT"):
         raise InvalidArgument(f"unknown mode of mirror_pad '{mode}'", expected="SYMMETRIC or REFLECT")

@@ -32,9 +32,14 @@ def pool_size_of(size: Extents, k: int, s: int, d: int, b: int, a: int, ceil_mod
 
 
 def pool_shape(
-    shape: Shape, pool_size: Extents, strides: Extents, dilation: Extents, padding: Padding, ceil_mode: bool,
+    shape: Shape,
+    pool_size: Extents,
+    strides: Extents,
+    dilation: Extents,
+    padding: Padding,
+    ceil_mode: bool,
     layout: str = "",
-) -> Any:  # fmt: skip
+) -> Any:
     """The shape of the output."""
     k, s, d, b, a = window(len(shape) - 2, pool_size, strides, dilation, padding)
     last = channels_last(layout)

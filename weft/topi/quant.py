@@ -12,9 +12,19 @@ from weft.topi.shape import normalize_axis
 from weft.topi.typing import Operand
 
 __all__ = [
-    "SQNN_CODE_TO_DTYPE", "SQNN_DISABLE", "SQNN_DTYPE_TO_CODE", "SQNN_INT8", "SQNN_INT32", "SQNN_UINT8", "dequantize",
-    "quantize", "requantize", "requantize_sum", "simulated_dequantize", "simulated_quantize",
-]  # fmt: skip
+    "SQNN_CODE_TO_DTYPE",
+    "SQNN_DISABLE",
+    "SQNN_DTYPE_TO_CODE",
+    "SQNN_INT8",
+    "SQNN_INT32",
+    "SQNN_UINT8",
+    "dequantize",
+    "quantize",
+    "requantize",
+    "requantize_sum",
+    "simulated_dequantize",
+    "simulated_quantize",
+]
 
 SQNN_DISABLE, SQNN_INT8, SQNN_UINT8, SQNN_INT32 = range(4)
 SQNN_DTYPE_TO_CODE = {"disable": SQNN_DISABLE, "int8": SQNN_INT8, "uint8": SQNN_UINT8, "int32": SQNN_INT32}
@@ -98,9 +108,12 @@ def _of_channel(values: Any, i: Any, axis: int) -> Any:
 
 
 def simulated_quantize(
-    data: Tensor, out_dtype: str, output_scale: Operand | None = None, output_zero_point: Operand | None = None,
+    data: Tensor,
+    out_dtype: str,
+    output_scale: Operand | None = None,
+    output_zero_point: Operand | None = None,
     axis: int = -1,
-) -> Any:  # fmt: skip
+) -> Any:
     """The numbers that quantisation would give, in the data type of `data`.
 
     Parameters
@@ -126,9 +139,12 @@ def simulated_quantize(
 
 
 def simulated_dequantize(
-    data: Tensor, in_dtype: str | Operand, input_scale: Operand | None = None, input_zero_point: Operand | None = None,
+    data: Tensor,
+    in_dtype: str | Operand,
+    input_scale: Operand | None = None,
+    input_zero_point: Operand | None = None,
     axis: int = -1,
-) -> Any:  # fmt: skip
+) -> Any:
     """The numbers that quantised ones stand for; `in_dtype` is as in :func:`simulated_quantize`."""
     code = _code(in_dtype)
 

@@ -75,9 +75,7 @@ class _Axis:
         return cropped_coordinate(x, self.out, self.size, *self.roi, dtype=self.dtype)
 
 
-def cropped_coordinate(
-    o: PrimExpr, out: Extent, size: Extent, start: Scalar, end: Scalar, dtype: str = _F
-) -> Any:  # fmt: skip
+def cropped_coordinate(o: PrimExpr, out: Extent, size: Extent, start: Scalar, end: Scalar, dtype: str = _F) -> Any:
     """The input coordinate of output index `o`, where 0 and 1 are the first and last pixel of the axis."""
     f = partial(_f, dtype=dtype)
     x, last = f(o), f(size) - f(1.0)
@@ -153,10 +151,18 @@ def _taps(axis: _Axis, o: Any, method: str, attrs: dict[str, Any]) -> list[tuple
 
 
 def resize(
-    data: Tensor, size: Shape, scales: Sequence[Scalar] | None = None, roi: Sequence[Scalar] | None = None,
-    method: str = "linear", coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
-    cubic_alpha: float = -0.75, cubic_exclude: bool = False, extrapolation_value: float = 0.0, antialias: bool = False,
-) -> Any:  # fmt: skip
+    data: Tensor,
+    size: Shape,
+    scales: Sequence[Scalar] | None = None,
+    roi: Sequence[Scalar] | None = None,
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.75,
+    cubic_exclude: bool = False,
+    extrapolation_value: float = 0.0,
+    antialias: bool = False,
+) -> Any:
     """Resize data to `size`, one number per axis, by interpolation; `scales` and `roi` also have one entry per axis.
 
     With `antialias`, an element of an axis that shrinks is a mean of all that it covers.
@@ -307,9 +313,15 @@ def spread_roi(roi: Sequence[float] | None, layout: str) -> Any:
 
 
 def resize_spatial(
-    data: Tensor, size: Shape, scales: Sequence[float] | None = None, roi: Sequence[float] | None = None,
-    *, layout: str, out_dtype: str = "", **attrs: Any,
-) -> Any:  # fmt: skip
+    data: Tensor,
+    size: Shape,
+    scales: Sequence[float] | None = None,
+    roi: Sequence[float] | None = None,
+    *,
+    layout: str,
+    out_dtype: str = "",
+    **attrs: Any,
+) -> Any:
     """Resize the spatial axes that `layout` names; the other parameters are those of :func:`resize`."""
     size = tuple(size) * (1 if len(size) == len(layout) - 2 else len(layout) - 2)
     out = resize(

@@ -162,8 +162,9 @@ class _Layer:
             return known if count == units else tir.seq(store(0, gate, lambda e: self.zero), known)
 
         def add(c: int, gate: int, k: Any) -> Any:
-            return store(c, gate, lambda e: self.total(sums, gate, e, int64(c))
-                         + state(step, k) * self._weight(i, gate, k, e))  # fmt: skip
+            return store(
+                c, gate, lambda e: self.total(sums, gate, e, int64(c)) + state(step, k) * self._weight(i, gate, k, e)
+            )
 
         def products(low: int, high: int, chains: int) -> Any:
             k = tir.Var("k", "int64")
@@ -172,14 +173,20 @@ class _Layer:
 
         whole = self.hidden // chains * chains
         others = [(int64(c), g) for c in range(1, chains) for g in gates]
-        return tir.AllocBuffer(sums, tir.seq(
-            *(begin(g) for g in gates),
-            *(store(c, g, lambda e: self.zero) for c in range(1, chains) for g in gates),
-            *([products(0, whole, chains)] if whole else []),
-            *([products(whole, self.hidden, 1)] if whole < self.hidden else []),
-            *(store(0, g, lambda e, c=c, g=g: self.total(sums, g, e) + self.total(sums, g, e, c)) for c, g in others),
-            _vectors(count, lambda e: cell(sums, e, first + e, step)),
-        ))  # fmt: skip
+        return tir.AllocBuffer(
+            sums,
+            tir.seq(
+                *(begin(g) for g in gates),
+                *(store(c, g, lambda e: self.zero) for c in range(1, chains) for g in gates),
+                *([products(0, whole, chains)] if whole else []),
+                *([products(whole, self.hidden, 1)] if whole < self.hidden else []),
+                *(
+                    store(0, g, lambda e, c=c, g=g: self.total(sums, g, e) + self.total(sums, g, e, c))
+                    for c, g in others
+                ),
+                _vectors(count, lambda e: cell(sums, e, first + e, step)),
+            ),
+        )
 
     def _of_several(self, i: Any, steps: _Samples, gates: range, start: Start, state: State, cell: Cell) -> Any:
         """Several samples: as many vectors of gates at a time as registers hold the sums of, for all samples.
@@ -194,12 +201,17 @@ class _Layer:
             return tir.seq(*(_vectors(units, lambda e, g=g: store(g, e)) for g in gates))
 
         vectors = [(g, u) for g in gates for u in range(0, units, _LANES)]
-        return tir.AllocBuffer(sums, tir.seq(
-            _each_of(steps, begin),
-            *(self._products(sums, i, steps, vectors[n : n + together], state)
-              for n in range(0, len(vectors), together)),
-            _each_of(steps, lambda step: _vectors(units, lambda e: cell(sums, e, first + e, step))),
-        ))  # fmt: skip
+        return tir.AllocBuffer(
+            sums,
+            tir.seq(
+                _each_of(steps, begin),
+                *(
+                    self._products(sums, i, steps, vectors[n : n + together], state)
+                    for n in range(0, len(vectors), together)
+                ),
+                _each_of(steps, lambda step: _vectors(units, lambda e: cell(sums, e, first + e, step))),
+            ),
+        )
 
     def _products(self, sums: Any, i: Any, steps: _Samples, vectors: list[tuple[int, int]], state: State) -> Any:
         """Add the products of all samples to some vectors of their sums, in registers."""
@@ -218,11 +230,14 @@ class _Layer:
             value = tir.BufferLoad(tile, (at,)) + state(step, k) * self._weight(i, g, k, lane)
             return tir.BufferStore(tile, value, (at,))
 
-        return tir.AllocBuffer(tile, tir.seq(
-            each(lambda _, at, g, lane, row: tir.BufferStore(tile, tir.BufferLoad(sums, (row + lane,)), (at,))),
-            tir.For(k, int64(0), int64(self.hidden), tir.ForKind.SERIAL, each(add)),
-            each(lambda _, at, g, lane, row: tir.BufferStore(sums, tir.BufferLoad(tile, (at,)), (row + lane,))),
-        ))  # fmt: skip
+        return tir.AllocBuffer(
+            tile,
+            tir.seq(
+                each(lambda _, at, g, lane, row: tir.BufferStore(tile, tir.BufferLoad(sums, (row + lane,)), (at,))),
+                tir.For(k, int64(0), int64(self.hidden), tir.ForKind.SERIAL, each(add)),
+                each(lambda _, at, g, lane, row: tir.BufferStore(sums, tir.BufferLoad(tile, (at,)), (row + lane,))),
+            ),
+        )
 
 
 def _each_of(steps: _Samples, body: Callable[[_Step], Any]) -> Any:
@@ -305,8 +320,10 @@ class _Recurrence:
         """Copy the states that are updated in place, and clear the outputs past a sample's length."""
         u = tir.Var("u", "int64")
         at = (layer.d, b)
-        copies = [layer.each(lambda j, s=s, t=t: tir.BufferStore(t, tir.BufferLoad(s, (*at, j)), (*at, j)))
-                  for s, t in self.carried]  # fmt: skip
+        copies = [
+            layer.each(lambda j, s=s, t=t: tir.BufferStore(t, tir.BufferLoad(s, (*at, j)), (*at, j)))
+            for s, t in self.carried
+        ]
         clear = layer.each(lambda j: tir.BufferStore(layer.outputs[0], layer.zero, (u, *at, j)))
         return tir.seq(*copies, tir.For(u, length, self.steps - length, tir.ForKind.SERIAL, clear))
 
@@ -457,10 +474,17 @@ def _recurrence(kind: str, xw: Any, r: Any, inputs: list[Any], n_states: int, ma
 
 
 def lstm_recurrence(
-    xw: te.Tensor, r: te.Tensor, sequence_lens: te.Tensor, initial_h: te.Tensor, initial_c: te.Tensor, p: te.Tensor,
-    direction: str = "forward", activations: Sequence[str] = ("sigmoid", "tanh", "tanh"), clip: float = 0.0,
+    xw: te.Tensor,
+    r: te.Tensor,
+    sequence_lens: te.Tensor,
+    initial_h: te.Tensor,
+    initial_c: te.Tensor,
+    p: te.Tensor,
+    direction: str = "forward",
+    activations: Sequence[str] = ("sigmoid", "tanh", "tanh"),
+    clip: float = 0.0,
     input_forget: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """The steps of an LSTM, gates in the order input, output, forget, cell.
 
     All outputs, last hidden and last cell states.
@@ -505,10 +529,16 @@ def _lstm_cell(layer: _Layer, peepholes: Any, input_forget: bool) -> Cell:
 
 
 def gru_recurrence(
-    xw: te.Tensor, r: te.Tensor, rb: te.Tensor, sequence_lens: te.Tensor, initial_h: te.Tensor,
-    direction: str = "forward", activations: Sequence[str] = ("sigmoid", "tanh"), clip: float = 0.0,
+    xw: te.Tensor,
+    r: te.Tensor,
+    rb: te.Tensor,
+    sequence_lens: te.Tensor,
+    initial_h: te.Tensor,
+    direction: str = "forward",
+    activations: Sequence[str] = ("sigmoid", "tanh"),
+    clip: float = 0.0,
     linear_before_reset: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """The steps of a GRU, gates in the order update, reset, candidate; `rb` is the candidate's recurrent bias.
 
     Where the reset comes before the linear map, `rb` is already in `xw` and not read.
@@ -570,9 +600,14 @@ def _gru_phases_reset_first(layer: _Layer, bias: Any, steps: _Samples) -> list[A
 
 
 def rnn_recurrence(
-    xw: te.Tensor, r: te.Tensor, sequence_lens: te.Tensor, initial_h: te.Tensor, direction: str = "forward",
-    activations: Sequence[str] = ("tanh",), clip: float = 0.0,
-) -> Any:  # fmt: skip
+    xw: te.Tensor,
+    r: te.Tensor,
+    sequence_lens: te.Tensor,
+    initial_h: te.Tensor,
+    direction: str = "forward",
+    activations: Sequence[str] = ("tanh",),
+    clip: float = 0.0,
+) -> Any:
     """The steps of a plain recurrent layer; all outputs and the last states."""
 
     def make(ins: Any, outs: Any) -> Any:

@@ -35,9 +35,13 @@ def _cubic_weights(t: Any) -> list[Any]:
 
 
 def grid_sample(
-    data: te.Tensor, grid: te.Tensor, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros",
-    align_corners: bool = True
-) -> Any:  # fmt: skip
+    data: te.Tensor,
+    grid: te.Tensor,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> Any:
     """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), the last axis's coordinate first."""
     rank, sizes = data.ndim - 2, data.shape[2:]
     points = (data.shape[0], *grid.shape[2:])

@@ -35,9 +35,15 @@ def uniform_at(seed: te.Tensor, position: te.Tensor) -> Any:
 
 
 def sample_token(
-    logits: te.Tensor, uniform: te.Tensor, temperature: te.Tensor, top_k: te.Tensor, top_p: te.Tensor,
-    penalty: te.Tensor | None = None, history: te.Tensor | None = None, dtype: str = "int64",
-) -> Any:  # fmt: skip
+    logits: te.Tensor,
+    uniform: te.Tensor,
+    temperature: te.Tensor,
+    top_k: te.Tensor,
+    top_p: te.Tensor,
+    penalty: te.Tensor | None = None,
+    history: te.Tensor | None = None,
+    dtype: str = "int64",
+) -> Any:
     """Draw a token for each row of logits (n, vocabulary); parameters are (n, 1), the result is (n, 1).
 
     The logits of tokens in `history` (n, length), where those below 0 are none, are divided by `penalty`, or multiplied
@@ -70,9 +76,10 @@ def _heat(temperature: Any) -> Any:
     """What scores are divided by; what is no temperature makes them NaN."""
     wrong = tir.Not(temperature >= const(0.0, "float32"))
     return select(
-        wrong, const(float("nan"), "float32"),
+        wrong,
+        const(float("nan"), "float32"),
         select(temperature > const(0.0, "float32"), temperature, const(1.0, "float32")),
-    )  # fmt: skip
+    )
 
 
 def _penalised(logits: Any, penalty: Any, history: Any) -> Any:
@@ -100,8 +107,9 @@ class _Row:
 
     def __init__(self, ib: Any, scores: Any, weights: Any, row: Any, n: Any) -> None:
         self.ib, self.scores, self.weights, self.row, self.n = ib, scores, weights, row, n
-        self.token, self.ties, self.left, self.above = (self._register(n, "int64") for n in
-                                                        ("token", "ties", "left", "above"))  # fmt: skip
+        self.token, self.ties, self.left, self.above = (
+            self._register(n, "int64") for n in ("token", "ties", "left", "above")
+        )
         self.mass, self.total = (self._register(n, "float64") for n in ("mass", "total"))
         self.cut, self.found = (self._register(n, "uint32") for n in ("cut", "found"))
         most = 1 << max(bits for _, bits in _DIGITS)
@@ -169,9 +177,10 @@ class _Row:
         weight = self._let("weight", self.masses[last] / tir.max(equal, const(1.0, "float64")))
         missing = self._let("missing", limit - self.mass[0])
         more = select(
-            weight > zero, tir.ceil(missing / tir.max(weight, const(5e-324, "float64"))),
+            weight > zero,
+            tir.ceil(missing / tir.max(weight, const(5e-324, "float64"))),
             select(missing > zero, equal, zero),
-        )  # fmt: skip
+        )
         wanted = tir.max(more, cast("float64", count - self.above[0]))
         kept = self._let("kept", tir.max(tir.min(wanted, equal), zero))
         found, ties = self._let("cutoff", self.found[0]), cast("int64", kept)

@@ -42,9 +42,14 @@ def cumulative(
 
 
 def scanop(
-    data: te.Tensor, binop: Combine, identity_value: Scalar, op_name: str, axis: int | None = None, dtype: Any = None,
+    data: te.Tensor,
+    binop: Combine,
+    identity_value: Scalar,
+    op_name: str,
+    axis: int | None = None,
+    dtype: Any = None,
     exclusive: bool | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Combine each element with all before it along an axis, or in row-major order, by an associative function.
 
     Parameters

@@ -20,7 +20,8 @@ from weft.topi import vision
 
 __all__ = ["default_schedule", "schedule_injective_from_existing"]
 
-_KINDS = frozenset("""
+_KINDS = frozenset(
+    """
 adaptive_pool argsort argwhere batch_matmul batch_norm binarize_pack binary_dense bitpack bitserial_conv2d_nchw
 bitserial_conv2d_nhwc bitserial_dense broadcast concatenate conv1d_ncw conv1d_nwc conv1d_transpose_ncw conv2d_NCHWc
 conv2d_NCHWc_int8 conv2d_hwcn conv2d_nchw conv2d_nchw_int8 conv2d_nhwc conv2d_transpose_nchw conv3d_ncdhw conv3d_ndhwc
@@ -30,7 +31,8 @@ get_valid_counts group_conv1d_ncw group_conv1d_nwc group_conv2d_nchw group_conv2
 group_conv2d_transpose_nchw injective lrn lstm matmul multibox_detection multibox_prior multibox_transform_loc nms pool
 pool_grad proposal reduce reorg roi_align roi_pool scan scatter scatter_add softmax sort sparse_dense sparse_transpose
 topk transpose unique
-""".split())  # fmt: skip
+""".split()
+)
 _VARIANTS = ("_winograd", "_spatial_pack", "_nopack", "_pack", "_tensorcore", "_small_batch", "_large_batch")
 """How TVM names other ways to the same result, which the schedule here is the one for."""
 _THREADS, _LANES = 256, 16

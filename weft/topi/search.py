@@ -12,9 +12,14 @@ from weft.topi.written import written
 
 
 def binary_search(
-    ib: tir.ir_builder.IRBuilder, sequence_offset: Extent, search_range: Extent,
-    sorted_sequence: tir.ir_builder.BufferVar, value: Scalar, right: bool, out_dtype: str,
-) -> Any:  # fmt: skip
+    ib: tir.ir_builder.IRBuilder,
+    sequence_offset: Extent,
+    search_range: Extent,
+    sorted_sequence: tir.ir_builder.BufferVar,
+    value: Scalar,
+    right: bool,
+    out_dtype: str,
+) -> Any:
     """Write a binary search with an IRBuilder; the result is where `value` would be put in.
 
     Parameters

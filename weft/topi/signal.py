@@ -42,9 +42,15 @@ def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: Extent) -> Any:
 
 
 def stft(
-    data: te.Tensor, n_fft: int, hop_length: int, win_length: int, window: te.Tensor, normalized: Extent,
-    onesided: Extent, output_shape: Shape,
-) -> Any:  # fmt: skip
+    data: te.Tensor,
+    n_fft: int,
+    hop_length: int,
+    win_length: int,
+    window: te.Tensor,
+    normalized: Extent,
+    onesided: Extent,
+    output_shape: Shape,
+) -> Any:
     """Fourier transforms of windows that move along signals (batch, length).
 
     Parameters

@@ -55,9 +55,13 @@ def _bound(dim: ir.PrimExpr, value: ir.PrimExpr, step: int, inside: bool) -> ir.
 
 
 def slice_plan(
-    shape: Sequence[ir.PrimExpr], axes: Sequence[Whole], begin: Shape, end: Shape, strides: Sequence[Whole] | None,
+    shape: Sequence[ir.PrimExpr],
+    axes: Sequence[Whole],
+    begin: Shape,
+    end: Shape,
+    strides: Sequence[Whole] | None,
     inside: bool = False,
-) -> dict[int, tuple[Any, Any, int]]:  # fmt: skip
+) -> dict[int, tuple[Any, Any, int]]:
     """(begin, length, stride) for each axis that is sliced."""
     steps = strides if strides is not None else [1] * len(axes)
     if not len(axes) == len(begin) == len(end) == len(steps):
@@ -77,9 +81,13 @@ def slice_plan(
 
 
 def strided_slice(
-    x: te.Tensor, axes: Sequence[Whole], begin: Shape, end: Shape, strides: Sequence[Whole] | None = None,
+    x: te.Tensor,
+    axes: Sequence[Whole],
+    begin: Shape,
+    end: Shape,
+    strides: Sequence[Whole] | None = None,
     assume_inbound: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """Take a part of a tensor."""
     plan = slice_plan(x.shape, axes, begin, end, strides, assume_inbound)
     return te.compute(

@@ -16,15 +16,19 @@ from weft.topi.shape import simplify
 def _rank(name: str, data: Any, *lists: Sequence[Any]) -> int:
     rank = len(lists[0])
     if any(len(v) != rank for v in lists) or rank >= data.ndim:
-        raise ShapeMismatch(f"{name}: one number for each of the axes behind the first",
-                            found=str([len(v) for v in lists]))  # fmt: skip
+        raise ShapeMismatch(
+            f"{name}: one number for each of the axes behind the first", found=str([len(v) for v in lists])
+        )
     return rank
 
 
 def space_to_batch_nd(
-    data: te.Tensor, block_shape: Sequence[int], pad_before: Sequence[int], pad_after: Sequence[int],
+    data: te.Tensor,
+    block_shape: Sequence[int],
+    pad_before: Sequence[int],
+    pad_after: Sequence[int],
     pad_value: float = 0.0,
-) -> Any:  # fmt: skip
+) -> Any:
     """Divide the axes behind the first into blocks; the place inside a block leads in the first axis."""
     rank = _rank("space_to_batch_nd", data, block_shape, pad_before, pad_after)
     blocks, rest = [int(b) for b in block_shape], [0] * (data.ndim - 1 - rank)
@@ -34,8 +38,11 @@ def space_to_batch_nd(
     for d, b in enumerate(blocks):
         places *= b
         if (as_int(x.shape[1 + d]) or 0) % b:
-            raise ShapeMismatch(f"space_to_batch_nd: axis {1 + d} is no multiple of its block", expected=f"n * {b}",
-                                found=str(x.shape[1 + d]))  # fmt: skip
+            raise ShapeMismatch(
+                f"space_to_batch_nd: axis {1 + d} is no multiple of its block",
+                expected=f"n * {b}",
+                found=str(x.shape[1 + d]),
+            )
 
     def element(*i: Any) -> Any:
         place, at = floordiv(i[0], batch), list(i)

@@ -39,16 +39,18 @@ def dense(data: Compressed | te.Tensor, weight: Compressed | te.Tensor, bias: te
         turned = rows_times(weight.data, weight.indices, weight.indptr, data, "dense", turned=True)
         out = te.compute((turned.shape[1], turned.shape[0]), lambda i, j: turned(j, i), name="dense")
     else:
-        raise error.InvalidArgument("dense: one factor is compressed, the other is not",
-                                    found=f"{type(data).__name__}, {type(weight).__name__}")  # fmt: skip
+        raise error.InvalidArgument(
+            "dense: one factor is compressed, the other is not", found=f"{type(data).__name__}, {type(weight).__name__}"
+        )
     return out if bias is None else te.compute(out.shape, lambda i, j: out(i, j) + bias(j), name="dense_bias")
 
 
 def random_bsr_matrix(m: int, n: int, bs_r: int, bs_c: int, density: float, dtype: str) -> Any:
     """Draw a matrix (m, n) of SciPy's, of which about a part of `density` is blocks (bs_r, bs_c) of numbers."""
     if min(bs_r, bs_c) < 1 or m % bs_r or n % bs_c:
-        raise error.InvalidArgument("a sparse matrix is made of whole blocks", found=f"{bs_r}x{bs_c}",
-                                    expected=f"blocks that divide {m}x{n}")  # fmt: skip
+        raise error.InvalidArgument(
+            "a sparse matrix is made of whole blocks", found=f"{bs_r}x{bs_c}", expected=f"blocks that divide {m}x{n}"
+        )
     kept = np.zeros((m // bs_r) * (n // bs_c), dtype)
     count = min(int(density * m * n) // (bs_r * bs_c) + 1, kept.size)
     kept[np.random.choice(kept.size, count, replace=False)] = 1

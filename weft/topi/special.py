@@ -14,8 +14,21 @@ from weft import tir
 from weft.ir import Let, PrimExpr, Var, cast, const, select
 
 _WIDE = "float64"
-_BERNOULLI = tuple(map(float, (Fraction(1, 6), Fraction(-1, 30), Fraction(1, 42), Fraction(-1, 30), Fraction(5, 66),
-                               Fraction(-691, 2730), Fraction(7, 6), Fraction(-3617, 510))))  # fmt: skip
+_BERNOULLI = tuple(
+    map(
+        float,
+        (
+            Fraction(1, 6),
+            Fraction(-1, 30),
+            Fraction(1, 42),
+            Fraction(-1, 30),
+            Fraction(5, 66),
+            Fraction(-691, 2730),
+            Fraction(7, 6),
+            Fraction(-3617, 510),
+        ),
+    )
+)
 """Of the orders 2, 4, …."""
 _SHIFT = 8
 """From here on asymptotic series have the digits of a double."""
@@ -70,10 +83,36 @@ def _erfcx_far(x: PrimExpr) -> PrimExpr:
     return _number(1) / (tail * _number(math.sqrt(math.pi)))
 
 
-_ERFINV = ((-2.5, (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503,
-                   -0.00417768164, 0.246640727, 1.50140941)),
-           (-3, (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613,
-                 0.00943887047, 1.00167406, 2.83297682)))  # fmt: skip
+_ERFINV = (
+    (
+        -2.5,
+        (
+            2.81022636e-08,
+            3.43273939e-07,
+            -3.5233877e-06,
+            -4.39150654e-06,
+            0.00021858087,
+            -0.00125372503,
+            -0.00417768164,
+            0.246640727,
+            1.50140941,
+        ),
+    ),
+    (
+        -3,
+        (
+            -0.000200214257,
+            0.000100950558,
+            0.00134934322,
+            -0.00367342844,
+            0.00573950773,
+            -0.0076224613,
+            0.00943887047,
+            1.00167406,
+            2.83297682,
+        ),
+    ),
+)
 
 
 @_widened
@@ -81,8 +120,9 @@ def erfinv(x: PrimExpr) -> PrimExpr:
     """Giles' polynomials, which have a float's digits, and a step of Halley's method."""
 
     def first(w: PrimExpr) -> PrimExpr:
-        near, far = (_polynomial(v + _number(c), factors)
-                     for v, (c, factors) in zip((w, tir.sqrt(w)), _ERFINV, strict=True))  # fmt: skip
+        near, far = (
+            _polynomial(v + _number(c), factors) for v, (c, factors) in zip((w, tir.sqrt(w)), _ERFINV, strict=True)
+        )
         return select(w < _number(5), near, far) * x
 
     def step(y: PrimExpr) -> PrimExpr:
@@ -119,8 +159,7 @@ def lgamma(x: PrimExpr) -> PrimExpr:
     """The logarithm of the gamma function's size; below zero by reflection (6.1.17)."""
     size = tir.abs(x)
     mirrored = tir.log(_number(math.pi) / tir.abs(size * _sine(x)))
-    return _let(_lgamma_positive(size),
-                lambda y: select(x >= _number(0), y, select(tir.isinf(x), size, mirrored - y)))  # fmt: skip
+    return _let(_lgamma_positive(size), lambda y: select(x >= _number(0), y, select(tir.isinf(x), size, mirrored - y)))
 
 
 @_widened

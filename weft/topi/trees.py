@@ -77,8 +77,18 @@ def _key(x: Any, dtype: str, side: Any) -> Any:
 class _Forest:
     """Writes walks down the trees of given buffers."""
 
-    def __init__(self, ib: Any, keys: Any, nodes: Any, weights: Any, out: Any, width: Any, count: Any, targets: Any,
-                 aggregate: str) -> None:  # fmt: skip
+    def __init__(
+        self,
+        ib: Any,
+        keys: Any,
+        nodes: Any,
+        weights: Any,
+        out: Any,
+        width: Any,
+        count: Any,
+        targets: Any,
+        aggregate: str,
+    ) -> None:
         self.ib, self.keys, self.nodes, self.weights, self.out = ib, keys, nodes, weights, out
         self.width, self.count, self.targets, self.aggregate = width, count, targets, aggregate
 

@@ -18,9 +18,16 @@ from weft.topi.typing import Extents, Operand, Shape
 from weft.topi.written import written
 
 __all__ = [
-    "all_class_non_max_suppression", "get_valid_counts", "multibox_transform_loc", "non_max_suppression", "roi_align",
-    "roi_align_nchw", "roi_align_nhwc", "roi_pool", "roi_pool_nchw",
-]  # fmt: skip
+    "all_class_non_max_suppression",
+    "get_valid_counts",
+    "multibox_transform_loc",
+    "non_max_suppression",
+    "roi_align",
+    "roi_align_nchw",
+    "roi_align_nhwc",
+    "roi_pool",
+    "roi_pool_nchw",
+]
 
 WIDEST = float(1 << 20)
 """Pixels that a corner of a region may be away from the origin, and another corner."""
@@ -32,9 +39,15 @@ def _pair(size: Any) -> tuple[int, int]:
 
 
 def roi_align(
-    data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str = "avg", sample_ratio: int = -1,
-    aligned: bool = False, layout: str = "NCHW",
-) -> Any:  # fmt: skip
+    data: Tensor,
+    rois: Tensor,
+    pooled_size: Extents,
+    spatial_scale: float,
+    mode: str = "avg",
+    sample_ratio: int = -1,
+    aligned: bool = False,
+    layout: str = "NCHW",
+) -> Any:
     """The mean or the greatest of samples of each part of regions, read between pixels.
 
     Parameters
@@ -138,9 +151,14 @@ def _ends(place: Any, size: Any, dtype: str) -> list[tuple[Any, Any, Any]]:
 
 def _align_in(layout: str) -> Callable[..., Any]:
     def align(
-        data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, mode: str, sample_ratio: int = -1,
+        data: Tensor,
+        rois: Tensor,
+        pooled_size: Extents,
+        spatial_scale: float,
+        mode: str,
+        sample_ratio: int = -1,
         aligned: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         spelled = str({0: "avg", 1: "max", b"avg": "avg", b"max": "max"}.get(mode, mode))  # type: ignore[call-overload]
         return roi_align(data, rois, pooled_size, spatial_scale, spelled, sample_ratio, aligned, layout)
 
@@ -249,11 +267,21 @@ def _fill(ib: Any, rows: Any, b: Any, j: Any, numbers: Any, dtype: str) -> None:
 
 
 def non_max_suppression(
-    data: Tensor, valid_count: Tensor, indices: Tensor, max_output_size: Operand = -1, iou_threshold: Operand = 0.5,
-    force_suppress: bool = False, top_k: int = -1, coord_start: int = 2, score_index: int = 1, id_index: int = 0,
-    return_indices: bool = True, invalid_to_bottom: bool = False, soft_nms_sigma: float = 0.0,
+    data: Tensor,
+    valid_count: Tensor,
+    indices: Tensor,
+    max_output_size: Operand = -1,
+    iou_threshold: Operand = 0.5,
+    force_suppress: bool = False,
+    top_k: int = -1,
+    coord_start: int = 2,
+    score_index: int = 1,
+    id_index: int = 0,
+    return_indices: bool = True,
+    invalid_to_bottom: bool = False,
+    soft_nms_sigma: float = 0.0,
     score_threshold: float = 0.0,
-) -> Any:  # fmt: skip
+) -> Any:
     """Of boxes that overlap by a share of their union or more, the one with the greatest score.
 
     Parameters
@@ -417,9 +445,14 @@ class _Line:
 
 
 def all_class_non_max_suppression(
-    boxes: Tensor, scores: Tensor, max_output_boxes_per_class: Operand, iou_threshold: Operand,
-    score_threshold: Operand, output_format: str = "onnx", output_shape: Shape | None = None,
-) -> list[Any]:  # fmt: skip
+    boxes: Tensor,
+    scores: Tensor,
+    max_output_boxes_per_class: Operand,
+    iou_threshold: Operand,
+    score_threshold: Operand,
+    output_format: str = "onnx",
+    output_shape: Shape | None = None,
+) -> list[Any]:
     """Suppression in each class by itself, of the boxes that all classes share.
 
     Parameters
@@ -440,8 +473,9 @@ def all_class_non_max_suppression(
     """
     batch, classes, n = scores.shape
     dtypes = ("int64", boxes.dtype, scores.dtype)
-    limits = [_single(x, d) for x, d in
-              zip((max_output_boxes_per_class, iou_threshold, score_threshold), dtypes, strict=True)]  # fmt: skip
+    limits = [
+        _single(x, d) for x, d in zip((max_output_boxes_per_class, iou_threshold, score_threshold), dtypes, strict=True)
+    ]
     kept = suppressed(boxes, scores, argsort(scores, -1, False, "int64"), *limits)
     onnx = output_format == "onnx"
 
@@ -485,9 +519,14 @@ def _single(value: Any, dtype: str) -> Any:
 
 
 def multibox_transform_loc(
-    cls_pred: Tensor, loc_pred: Tensor, anchor: Tensor, variances: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
-    clip: bool = False, threshold: float = 0.0, keep_background: bool = True,
-) -> list[Any]:  # fmt: skip
+    cls_pred: Tensor,
+    loc_pred: Tensor,
+    anchor: Tensor,
+    variances: Sequence[float] = (1.0, 1.0, 1.0, 1.0),
+    clip: bool = False,
+    threshold: float = 0.0,
+    keep_background: bool = True,
+) -> list[Any]:
     """Boxes from anchors and what was predicted for them, and the probabilities of classes.
 
     Parameters
@@ -526,5 +565,7 @@ def multibox_transform_loc(
         seen = shares[b, c, a] >= const(float(threshold), dtype)
         return select(seen if keep_background else logical_and(seen, c > 0), shares[b, c, a], zero)
 
-    return [te.compute((batch, n, 4), corner, name="multibox_boxes"),
-            te.compute(cls_pred.shape, score, name="multibox_scores")]  # fmt: skip
+    return [
+        te.compute((batch, n, 4), corner, name="multibox_boxes"),
+        te.compute(cls_pred.shape, score, name="multibox_scores"),
+    ]

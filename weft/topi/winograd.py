@@ -96,10 +96,15 @@ def weight_transform(kernel: te.Tensor, tile: int, spatial: Sequence[int], last:
                 return _row(g, moved[d], lambda t: read(d + 1, (*taps, t)))
             others = iter(rest_of)
             at = [
-                taps[spatial.index(a)] if a in spatial else i[-2] if a == channels[0] else i[-1] if a == channels[1]
+                taps[spatial.index(a)]
+                if a in spatial
+                else i[-2]
+                if a == channels[0]
+                else i[-1]
+                if a == channels[1]
                 else next(others)
                 for a in range(kernel.ndim)
-            ]  # fmt: skip
+            ]
             return kernel(*at)
 
         rest_of = list(rest)

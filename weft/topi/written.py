@@ -10,9 +10,12 @@ from weft.topi.typing import Shape
 
 
 def written(
-    shape: Shape | Sequence[Shape], inputs: Sequence[te.Tensor], body: Callable[[Any, Any, Any], None], name: str,
+    shape: Shape | Sequence[Shape],
+    inputs: Sequence[te.Tensor],
+    body: Callable[[Any, Any, Any], None],
+    name: str,
     dtype: str | Sequence[str],
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the tensor, or the tensors, that ``body(ib, ins, outs)`` writes with an IR builder."""
 
     def program(ins: Any, outs: Any) -> Any:

@@ -23,22 +23,58 @@ if TYPE_CHECKING:  # compiling only reads the database: what tunes is loaded whe
     from weft.tune.task import BudgetError, Progress, Task, tune_tasks
 
 __all__ = [
-    "CHOICE", "CONFIG", "Argument", "Asked", "BoostedTrees", "BudgetError", "Built", "Case", "Database",
-    "DatabaseError", "DrawnSearch", "DrawnSpace", "Hardware", "JSONDatabase", "Measured", "Measurer", "Progress",
-    "RayWorker", "RuleSpace", "Search", "Task", "Timed", "TrackerDevice", "Trial", "Tuned",
-    "TuningRecord", "WorkerError", "current_database", "open_database", "ray_workers", "tune_tasks", "tune_tir",
-    "workload_of", "workload_of_choice",
-]  # fmt: skip
+    "CHOICE",
+    "CONFIG",
+    "Argument",
+    "Asked",
+    "BoostedTrees",
+    "BudgetError",
+    "Built",
+    "Case",
+    "Database",
+    "DatabaseError",
+    "DrawnSearch",
+    "DrawnSpace",
+    "Hardware",
+    "JSONDatabase",
+    "Measured",
+    "Measurer",
+    "Progress",
+    "RayWorker",
+    "RuleSpace",
+    "Search",
+    "Task",
+    "Timed",
+    "TrackerDevice",
+    "Trial",
+    "Tuned",
+    "TuningRecord",
+    "WorkerError",
+    "current_database",
+    "open_database",
+    "ray_workers",
+    "tune_tasks",
+    "tune_tir",
+    "workload_of",
+    "workload_of_choice",
+]
 
 
 _INSIDE = {
-    "boost": ["BoostedTrees"], "case": ["Argument", "Case"], "device": ["TrackerDevice"],
-    "measure": ["Built", "Measured", "Measurer", "Timed", "WorkerError"], "ray": ["RayWorker", "ray_workers"],
-    "search": ["DrawnSearch", "Search"], "task": ["BudgetError", "Progress", "Task", "tune_tasks"],
-}  # fmt: skip
-__getattr__ = names_of("weft.tune", {
-    **{name: f"weft.tune.{module}" for module, names in _INSIDE.items() for name in names},
-    **dict.fromkeys(_INSIDE, ""),
-    "tune_tir": "weft.tune.kernel",
-    **dict.fromkeys(("TuningResult", "extract_tasks", "tune_relax"), "weft.relax"),  # which stands above
-})  # fmt: skip
+    "boost": ["BoostedTrees"],
+    "case": ["Argument", "Case"],
+    "device": ["TrackerDevice"],
+    "measure": ["Built", "Measured", "Measurer", "Timed", "WorkerError"],
+    "ray": ["RayWorker", "ray_workers"],
+    "search": ["DrawnSearch", "Search"],
+    "task": ["BudgetError", "Progress", "Task", "tune_tasks"],
+}
+__getattr__ = names_of(
+    "weft.tune",
+    {
+        **{name: f"weft.tune.{module}" for module, names in _INSIDE.items() for name in names},
+        **dict.fromkeys(_INSIDE, ""),
+        "tune_tir": "weft.tune.kernel",
+        **dict.fromkeys(("TuningResult", "extract_tasks", "tune_relax"), "weft.relax"),  # which stands above
+    },
+)

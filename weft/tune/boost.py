@@ -138,7 +138,8 @@ class Experience:
             with np.load(path, allow_pickle=False) as file:
                 rows, tasks, seconds = file["rows"], file["tasks"], file["seconds"]
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
-            raise InvalidArgument("not the measurements of a cost model", found=str(path),
-                                  expected="a file that its save() wrote") from e  # fmt: skip
+            raise InvalidArgument(
+                "not the measurements of a cost model", found=str(path), expected="a file that its save() wrote"
+            ) from e
         self.rows, self.tasks, self.seconds = list(rows), tasks.tolist(), seconds.tolist()
         self.learn()

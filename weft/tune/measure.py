@@ -181,8 +181,13 @@ class Measurer:
                 raise WorkerError(built.why)
             self._defaults[mark] = built.code
         code = self._defaults[mark]
-        self._prepared = {"do": "prepare", "code": code, "name": _KERNEL, "cases": list(cases),
-                          "cold_bytes": self.cold_bytes}  # fmt: skip
+        self._prepared = {
+            "do": "prepare",
+            "code": code,
+            "name": _KERNEL,
+            "cases": list(cases),
+            "cold_bytes": self.cold_bytes,
+        }
         self._ready = False
         self._make_ready()
         return self.default_us

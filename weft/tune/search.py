@@ -82,8 +82,10 @@ class Search:
         except ScheduleError:
             return
         self._asked = {name: knob for name, knob in knobs.asked.items() if len(knob.candidates) > 1}
-        columns = [[_with(center, name, knob, c) for c in knob.candidates if c != knob.chosen]
-                   for name, knob in self._asked.items()]  # fmt: skip
+        columns = [
+            [_with(center, name, knob, c) for c in knob.candidates if c != knob.chosen]
+            for name, knob in self._asked.items()
+        ]
         for row in itertools.zip_longest(*columns):
             yield from (d for d in row if d is not None)
 

@@ -142,9 +142,13 @@ def test_multinomial():
             found = run(lambda p, u: op.multinomial_from_uniform(p, u), p, u, **specs)
         else:
             found = run(
-                lambda p, u, i, d=dtype: op.multinomial_from_uniform(p, u, i, d), p, u, np.array(rows)[:, None],
-                **specs, i=(["k", 1], "int64"),
-            )  # fmt: skip
+                lambda p, u, i, d=dtype: op.multinomial_from_uniform(p, u, i, d),
+                p,
+                u,
+                np.array(rows)[:, None],
+                **specs,
+                i=(["k", 1], "int64"),
+            )
         total = np.cumsum(p, 1)[list(range(3)) if rows is None else rows]
         want = [min(int(np.searchsorted(t, x, "right")), 6) for t, x in zip(total, u[:, 0], strict=True)]
         assert found.numpy().dtype == dtype
@@ -174,10 +178,20 @@ def test_top_p_top_k():
     found = run(op.renormalize_top_p_top_k_prob, p, ordered, top_p, top_k, **specs).numpy()
     u = np.random.default_rng(3).random((len(TOP), 1), "float32")
     sampled = run(
-        lambda s, i, tp, tk, u, j: op.sample_top_p_top_k_from_sorted_prob(s, i, tp, tk, u, j), ordered,
-        order.astype("int32"), top_p, top_k, u, np.arange(len(TOP))[:, None],
-        s=["b", "v"], i=(["b", "v"], "int32"), tp=["b", 1], tk=(["b", 1], "int32"), u=["o", 1], j=(["o", 1], "int64"),
-    ).numpy()  # fmt: skip
+        lambda s, i, tp, tk, u, j: op.sample_top_p_top_k_from_sorted_prob(s, i, tp, tk, u, j),
+        ordered,
+        order.astype("int32"),
+        top_p,
+        top_k,
+        u,
+        np.arange(len(TOP))[:, None],
+        s=["b", "v"],
+        i=(["b", "v"], "int32"),
+        tp=["b", 1],
+        tk=(["b", 1], "int32"),
+        u=["o", 1],
+        j=(["o", 1], "int64"),
+    ).numpy()
     assert sampled.dtype == np.int32
     for b, (tp, tk) in enumerate(TOP):
         n = kept_of(ordered[b], tp[0], tk[0])
@@ -257,8 +271,12 @@ def test_a_failed_export_leaves_the_module_whole():
 
 
 def test_scalars_of_results():
-    check(lambda x: [op.sum(x * 2.0) / 3, op.where(x > 0, 1, x)], lambda x: [x.sum() * 2 / 3, torch.where(x > 0, 1, x)],
-          ({"n": 3},), x=["n"])  # fmt: skip
+    check(
+        lambda x: [op.sum(x * 2.0) / 3, op.where(x > 0, 1, x)],
+        lambda x: [x.sum() * 2 / 3, torch.where(x > 0, 1, x)],
+        ({"n": 3},),
+        x=["n"],
+    )
 
 
 def test_unknown_tensors():

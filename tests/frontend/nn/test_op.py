@@ -13,93 +13,200 @@ N = ({"n": 5}, {"n": 1}, {"n": 0})
 def test_arithmetic():
     check(
         lambda x, y: [
-            x + y, x - 2, 3 - x, x * 0.5, 2 * x, x / y, 1 / y, -x, x.maximum(y), x.minimum(0.25), op.power(y, 2.0),
-            x < y, x <= 0, x > y, x >= 0.5, op.equal(x, x), op.not_equal(x, y), op.logical_and(x < y, x > 0),
+            x + y,
+            x - 2,
+            3 - x,
+            x * 0.5,
+            2 * x,
+            x / y,
+            1 / y,
+            -x,
+            x.maximum(y),
+            x.minimum(0.25),
+            op.power(y, 2.0),
+            x < y,
+            x <= 0,
+            x > y,
+            x >= 0.5,
+            op.equal(x, x),
+            op.not_equal(x, y),
+            op.logical_and(x < y, x > 0),
         ],
         lambda x, y: [
-            x + y, x - 2, 3 - x, x * 0.5, 2 * x, x / y, 1 / y, -x, torch.maximum(x, y), x.clamp(max=0.25), y**2,
-            x < y, x <= 0, x > y, x >= 0.5, x == x, x != y, (x < y) & (x > 0),
+            x + y,
+            x - 2,
+            3 - x,
+            x * 0.5,
+            2 * x,
+            x / y,
+            1 / y,
+            -x,
+            torch.maximum(x, y),
+            x.clamp(max=0.25),
+            y**2,
+            x < y,
+            x <= 0,
+            x > y,
+            x >= 0.5,
+            x == x,
+            x != y,
+            (x < y) & (x > 0),
         ],
-        N, x=[2, "n"], y=[1, "n"],
-    )  # fmt: skip
+        N,
+        x=[2, "n"],
+        y=[1, "n"],
+    )
 
 
 def test_functions():
     check(
         lambda x: [
-            op.exp(x), op.sqrt(op.square(x)), op.log(op.square(x) + 1), op.tanh(x), op.sigmoid(x), op.silu(x),
-            op.gelu(x), op.gelu(x, "tanh"), op.relu(x), op.relu6(x * 9), op.floor(x), op.softplus(x, 2.0),
-            op.sin(x), op.cos(x), op.erf(x), op.astype(x, "int32"), x.astype("float64"), op.negative(x),
+            op.exp(x),
+            op.sqrt(op.square(x)),
+            op.log(op.square(x) + 1),
+            op.tanh(x),
+            op.sigmoid(x),
+            op.silu(x),
+            op.gelu(x),
+            op.gelu(x, "tanh"),
+            op.relu(x),
+            op.relu6(x * 9),
+            op.floor(x),
+            op.softplus(x, 2.0),
+            op.sin(x),
+            op.cos(x),
+            op.erf(x),
+            op.astype(x, "int32"),
+            x.astype("float64"),
+            op.negative(x),
         ],
         lambda x: [
-            x.exp(), x.abs(), (x * x + 1).log(), x.tanh(), x.sigmoid(), F.silu(x), F.gelu(x),
-            F.gelu(x, approximate="tanh"), x.relu(), F.relu6(x * 9), x.floor(), F.softplus(x, 2.0), x.sin(), x.cos(),
-            x.erf(), x.int(), x.double(), -x,
+            x.exp(),
+            x.abs(),
+            (x * x + 1).log(),
+            x.tanh(),
+            x.sigmoid(),
+            F.silu(x),
+            F.gelu(x),
+            F.gelu(x, approximate="tanh"),
+            x.relu(),
+            F.relu6(x * 9),
+            x.floor(),
+            F.softplus(x, 2.0),
+            x.sin(),
+            x.cos(),
+            x.erf(),
+            x.int(),
+            x.double(),
+            -x,
         ],
-        N, x=["n", 3],
-    )  # fmt: skip
+        N,
+        x=["n", 3],
+    )
 
 
 def test_where_and_prelu():
     check(
         lambda x, a: [op.where(x > 0, x, -1.0), op.where(x < 0.5, 2.0, x), op.prelu(x, a)],
         lambda x, a: [torch.where(x > 0, x, -1.0), torch.where(x < 0.5, 2.0, x), F.prelu(x, a)],
-        N, x=["n", 4, 3], a=[4],
-    )  # fmt: skip
+        N,
+        x=["n", 4, 3],
+        a=[4],
+    )
 
 
 def test_shapes():
     check(
         lambda x: [
-            op.reshape(x, (x.shape[0] * 2, -1)), x.reshape(3, 4, -1), op.permute_dims(x), x.permute_dims(0, 2, 1),
-            op.permute(x, [1, 0, 2]), op.unsqueeze(x, 1), op.squeeze(op.unsqueeze(x, -1)), op.concat([x, x], 2),
-            op.split(x, [1, 3], axis=1), op.split(x, 2, axis=-1), op.chunk(x, 3, dim=2), op.repeat(x, 2, axis=1),
-            op.pad(x, [0, 0, 1, 2, 0, 1], value=0.5), op.broadcast_to(op.unsqueeze(x, 0), (2, *x.shape)),
+            op.reshape(x, (x.shape[0] * 2, -1)),
+            x.reshape(3, 4, -1),
+            op.permute_dims(x),
+            x.permute_dims(0, 2, 1),
+            op.permute(x, [1, 0, 2]),
+            op.unsqueeze(x, 1),
+            op.squeeze(op.unsqueeze(x, -1)),
+            op.concat([x, x], 2),
+            op.split(x, [1, 3], axis=1),
+            op.split(x, 2, axis=-1),
+            op.chunk(x, 3, dim=2),
+            op.repeat(x, 2, axis=1),
+            op.pad(x, [0, 0, 1, 2, 0, 1], value=0.5),
+            op.broadcast_to(op.unsqueeze(x, 0), (2, *x.shape)),
             op.strided_slice(x, [0, 2], [0, 1], [x.shape[0], 5], [1, 2]),
         ],
         lambda x: [
-            x.reshape(x.shape[0] * 2, 12), x.reshape(3, 4, 2 * x.shape[0]), x.permute(2, 1, 0), x.permute(0, 2, 1),
-            x.permute(1, 0, 2), x[:, None], x, torch.cat([x, x], 2), [x[:, :1], x[:, 1:3], x[:, 3:]], x.chunk(2, -1),
-            x.chunk(3, 2), x.repeat_interleave(2, 1), F.pad(x, (0, 1, 1, 2), value=0.5), x[None].expand(2, *x.shape),
+            x.reshape(x.shape[0] * 2, 12),
+            x.reshape(3, 4, 2 * x.shape[0]),
+            x.permute(2, 1, 0),
+            x.permute(0, 2, 1),
+            x.permute(1, 0, 2),
+            x[:, None],
+            x,
+            torch.cat([x, x], 2),
+            [x[:, :1], x[:, 1:3], x[:, 3:]],
+            x.chunk(2, -1),
+            x.chunk(3, 2),
+            x.repeat_interleave(2, 1),
+            F.pad(x, (0, 1, 1, 2), value=0.5),
+            x[None].expand(2, *x.shape),
             x[:, :, 1:5:2],
         ],
-        ({"n": 5}, {"n": 1}), x=["n", 4, 6],
-    )  # fmt: skip
+        ({"n": 5}, {"n": 1}),
+        x=["n", 4, 6],
+    )
 
 
 def test_indices():
     check(
         lambda x, i: [
-            op.take(x, i, axis=0), op.take(x, op.reshape(i, (-1,)), axis=1), op.gather_elements(x, i, axis=1),
+            op.take(x, i, axis=0),
+            op.take(x, op.reshape(i, (-1,)), axis=1),
+            op.gather_elements(x, i, axis=1),
         ],
         lambda x, i: [x[i.long()], x[:, i.reshape(-1).long()], x.gather(1, i)],
-        ({"n": 4}, {"n": 1}), x=[4, 5], i=(["n", 2], "int64"),
-    )  # fmt: skip
+        ({"n": 4}, {"n": 1}),
+        x=[4, 5],
+        i=(["n", 2], "int64"),
+    )
 
 
 def test_triangles():
     check(
-        lambda x: [op.triu(x, 1), op.tril(x, -1), op.triu(x)], lambda x: [x.triu(1), x.tril(-1), x.triu()], N,
+        lambda x: [op.triu(x, 1), op.tril(x, -1), op.triu(x)],
+        lambda x: [x.triu(1), x.tril(-1), x.triu()],
+        N,
         x=["n", "n"],
-    )  # fmt: skip
+    )
 
 
 def test_made_from_shapes():
     def made(x):
         n = x.shape[0]
         return [
-            op.zeros((n, 2)), op.ones([n], "int64"), op.full((2, n), 1.5), op.arange(n), op.arange(1, n, 2, "int64"),
-            op.full((2,), Tensor.from_scalar(3, "int32"), "int32"), op.full((n,), op.sum(x)), op.arange(0.0, 1.0, 0.25),
+            op.zeros((n, 2)),
+            op.ones([n], "int64"),
+            op.full((2, n), 1.5),
+            op.arange(n),
+            op.arange(1, n, 2, "int64"),
+            op.full((2,), Tensor.from_scalar(3, "int32"), "int32"),
+            op.full((n,), op.sum(x)),
+            op.arange(0.0, 1.0, 0.25),
             op.full((1,), True, "bool"),
-        ]  # fmt: skip
+        ]
 
     def want(x):
         n = x.shape[0]
         return [
-            torch.zeros(n, 2), torch.ones(n, dtype=torch.int64), torch.full((2, n), 1.5), torch.arange(n).float(),
-            torch.arange(1, max(n, 1), 2), torch.full((2,), 3, dtype=torch.int32), torch.full((n,), x.sum()),
-            torch.arange(0, 1, 0.25), torch.full((1,), True),
-        ]  # fmt: skip
+            torch.zeros(n, 2),
+            torch.ones(n, dtype=torch.int64),
+            torch.full((2, n), 1.5),
+            torch.arange(n).float(),
+            torch.arange(1, max(n, 1), 2),
+            torch.full((2,), 3, dtype=torch.int32),
+            torch.full((n,), x.sum()),
+            torch.arange(0, 1, 0.25),
+            torch.full((1,), True),
+        ]
 
     check(made, want, N, x=["n"])
 
@@ -107,15 +214,30 @@ def test_made_from_shapes():
 def test_reductions():
     check(
         lambda x: [
-            op.sum(x), op.sum(x, -1), op.max(x, [1, 2]), op.min(x, 1, keepdims=True), op.mean(x, 2), op.softmax(x),
-            op.softmax(x, 1), op.cumsum(x, 1), op.cumsum(x, 2, exclusive=True),
+            op.sum(x),
+            op.sum(x, -1),
+            op.max(x, [1, 2]),
+            op.min(x, 1, keepdims=True),
+            op.mean(x, 2),
+            op.softmax(x),
+            op.softmax(x, 1),
+            op.cumsum(x, 1),
+            op.cumsum(x, 2, exclusive=True),
         ],
         lambda x: [
-            x.sum(), x.sum(-1), x.amax((1, 2)), x.amin(1, keepdim=True), x.mean(2), x.softmax(-1), x.softmax(1),
-            x.cumsum(1), x.cumsum(2) - x,
+            x.sum(),
+            x.sum(-1),
+            x.amax((1, 2)),
+            x.amin(1, keepdim=True),
+            x.mean(2),
+            x.softmax(-1),
+            x.softmax(1),
+            x.cumsum(1),
+            x.cumsum(2) - x,
         ],
-        ({"n": 5}, {"n": 1}), x=["n", 3, 7],
-    )  # fmt: skip
+        ({"n": 5}, {"n": 1}),
+        x=["n", 3, 7],
+    )
 
 
 def test_norms():
@@ -124,14 +246,24 @@ def test_norms():
 
     check(
         lambda x, w, b: [
-            op.layer_norm(x, 6, w, b, eps=1e-6), op.layer_norm(x, [6]), op.rms_norm(x, w, -1, 1e-6),
-            op.group_norm(x, 2, None, None), op.rms_norm(x, w, [2], 1e-6),
+            op.layer_norm(x, 6, w, b, eps=1e-6),
+            op.layer_norm(x, [6]),
+            op.rms_norm(x, w, -1, 1e-6),
+            op.group_norm(x, 2, None, None),
+            op.rms_norm(x, w, [2], 1e-6),
         ],
         lambda x, w, b: [
-            F.layer_norm(x, (6,), w, b, 1e-6), F.layer_norm(x, (6,)), rms(x, w), F.group_norm(x, 2), rms(x, w),
+            F.layer_norm(x, (6,), w, b, 1e-6),
+            F.layer_norm(x, (6,)),
+            rms(x, w),
+            F.group_norm(x, 2),
+            rms(x, w),
         ],
-        ({"n": 3}, {"n": 1}), x=["n", 4, 6], w=[6], b=[6],
-    )  # fmt: skip
+        ({"n": 3}, {"n": 1}),
+        x=["n", 4, 6],
+        w=[6],
+        b=[6],
+    )
 
 
 def test_matmul():
@@ -141,22 +273,40 @@ def test_matmul():
 def test_convolutions():
     check(
         lambda x, w, b, x1, w1, t1: [
-            op.conv2d(x, w, b), op.conv2d(x, w, stride=2, padding=1, dilation=2), op.conv2d(x, w, padding="same"),
-            op.conv1d(x1, w1, padding=(1,), stride=2), op.conv1d_transpose(x1, t1, b, stride=2, output_padding=1),
-            op.conv1d(x1, w1, padding="same"), op.conv1d(x1, w1, padding="valid"),
+            op.conv2d(x, w, b),
+            op.conv2d(x, w, stride=2, padding=1, dilation=2),
+            op.conv2d(x, w, padding="same"),
+            op.conv1d(x1, w1, padding=(1,), stride=2),
+            op.conv1d_transpose(x1, t1, b, stride=2, output_padding=1),
+            op.conv1d(x1, w1, padding="same"),
+            op.conv1d(x1, w1, padding="valid"),
         ],
         lambda x, w, b, x1, w1, t1: [
-            F.conv2d(x, w, b), F.conv2d(x, w, stride=2, padding=1, dilation=2), F.conv2d(x, w, padding="same"),
-            F.conv1d(x1, w1, padding=(1,), stride=2), F.conv_transpose1d(x1, t1, b, stride=2, output_padding=1),
-            F.conv1d(x1, w1, padding="same"), F.conv1d(x1, w1, padding="valid"),
+            F.conv2d(x, w, b),
+            F.conv2d(x, w, stride=2, padding=1, dilation=2),
+            F.conv2d(x, w, padding="same"),
+            F.conv1d(x1, w1, padding=(1,), stride=2),
+            F.conv_transpose1d(x1, t1, b, stride=2, output_padding=1),
+            F.conv1d(x1, w1, padding="same"),
+            F.conv1d(x1, w1, padding="valid"),
         ],
-        x=[2, 4, 9, 8], w=[6, 4, 3, 3], b=[6], x1=[1, 4, 7], w1=[6, 4, 5], t1=[4, 6, 3],
-    )  # fmt: skip
+        x=[2, 4, 9, 8],
+        w=[6, 4, 3, 3],
+        b=[6],
+        x1=[1, 4, 7],
+        w1=[6, 4, 5],
+        t1=[4, 6, 3],
+    )
 
 
 def test_conv3d():
-    check(lambda x, w, b: op.conv3d(x, w, b, padding=1), lambda x, w, b: F.conv3d(x, w, b, padding=1),
-          x=[1, 2, 4, 5, 3], w=[3, 2, 3, 3, 3], b=[3])  # fmt: skip
+    check(
+        lambda x, w, b: op.conv3d(x, w, b, padding=1),
+        lambda x, w, b: F.conv3d(x, w, b, padding=1),
+        x=[1, 2, 4, 5, 3],
+        w=[3, 2, 3, 3, 3],
+        b=[3],
+    )
 
 
 def test_attention():
@@ -180,38 +330,50 @@ def test_attention():
         ]
 
     check(
-        attend, want, ({"n": 5, "m": 7}, {"n": 1, "m": 9}), q=[1, "n", 4, 8], k=[1, "m", 2, 8], v=[1, "m", 2, 8],
+        attend,
+        want,
+        ({"n": 5, "m": 7}, {"n": 1, "m": 9}),
+        q=[1, "n", 4, 8],
+        k=[1, "m", 2, 8],
+        v=[1, "m", 2, 8],
         m=[1, 4, "n", "m"],
-    )  # fmt: skip
+    )
 
 
 def test_interpolate():
     check(
         lambda x: [
-            op.interpolate(x, size=(8, 9)), op.interpolate(x, scale_factor=2.0, mode="bilinear"),
-            op.interpolate(x, scale_factor=(1.5, 3.0), mode="bicubic"), op.interpolate(x, scale_factor=1.7),
+            op.interpolate(x, size=(8, 9)),
+            op.interpolate(x, scale_factor=2.0, mode="bilinear"),
+            op.interpolate(x, scale_factor=(1.5, 3.0), mode="bicubic"),
+            op.interpolate(x, scale_factor=1.7),
             op.interpolate(x, size=6, mode="bilinear", align_corners=True),
             op.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),
         ],
         lambda x: [
-            F.interpolate(x, (8, 9)), F.interpolate(x, scale_factor=2.0, mode="bilinear"),
-            F.interpolate(x, scale_factor=(1.5, 3.0), mode="bicubic"), F.interpolate(x, scale_factor=1.7),
+            F.interpolate(x, (8, 9)),
+            F.interpolate(x, scale_factor=2.0, mode="bilinear"),
+            F.interpolate(x, scale_factor=(1.5, 3.0), mode="bicubic"),
+            F.interpolate(x, scale_factor=1.7),
             F.interpolate(x, 6, mode="bilinear", align_corners=True),
             F.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),
         ],
         x=[1, 3, 4, 5],
-    )  # fmt: skip
+    )
 
 
 def test_sorting():
     check(
         lambda x: [
-            op.sort(x), op.argsort(x, 0, True, "int64"), op.topk(x, 2, dtype="int64"),
+            op.sort(x),
+            op.argsort(x, 0, True, "int64"),
+            op.topk(x, 2, dtype="int64"),
             op.topk(x, 1, 0, "values", False),
         ],
         lambda x: [x.sort().values, x.argsort(0, True), list(x.topk(2)), x.topk(1, 0, largest=False).values],
-        ({"n": 5}, {"n": 2}), x=["n", 6],
-    )  # fmt: skip
+        ({"n": 5}, {"n": 2}),
+        x=["n", 6],
+    )
 
 
 def test_timestep_embedding():

@@ -59,10 +59,17 @@ def probabilities(logits, heat=1.0, k=0, p=1.0, penalty=1.0, history=()):
 @pytest.mark.parametrize(
     "how",
     [
-        {}, {"heat": 0.6}, {"k": 4}, {"p": 0.7}, {"k": 6, "p": 0.8, "heat": 1.4},
-        {"penalty": 1.7, "history": (0, 5, 5, 3), "p": 0.95}, {"k": 1}, {"p": 0.0}, {"k": 99, "p": 2.0},
+        {},
+        {"heat": 0.6},
+        {"k": 4},
+        {"p": 0.7},
+        {"k": 6, "p": 0.8, "heat": 1.4},
+        {"penalty": 1.7, "history": (0, 5, 5, 3), "p": 0.95},
+        {"k": 1},
+        {"p": 0.0},
+        {"k": 99, "p": 2.0},
     ],
-)  # fmt: skip
+)
 def test_draws_have_the_distribution(draw, how):
     logits = RNG.normal(0, 1.5, 12).astype("float32")
     logits[7] = logits[2]  # the cut may fall between equal ones

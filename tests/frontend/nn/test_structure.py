@@ -51,9 +51,17 @@ class Conv2D:
             weight: R.Tensor((32, 3, 3, 3), "float32") = packed_params[0]
             bias: R.Tensor((32,), "float32") = packed_params[1]
             lv1 = R.nn.conv2d(
-                x, weight, strides=[2, 2], padding=[1, 1, 1, 1], dilation=[1, 1], groups=1, data_layout="NCHW",
-                kernel_layout="OIHW", out_layout="NCHW", out_dtype="void",
-            )  # fmt: skip
+                x,
+                weight,
+                strides=[2, 2],
+                padding=[1, 1, 1, 1],
+                dilation=[1, 1],
+                groups=1,
+                data_layout="NCHW",
+                kernel_layout="OIHW",
+                out_layout="NCHW",
+                out_dtype="void",
+            )
             lv2 = R.reshape(bias, R.shape([1, 32, 1, 1]))
             conv2d = R.add(lv1, lv2)
             gv1 = conv2d

@@ -17,13 +17,22 @@ f32 = floats(RNG)
 
 
 def arguments(
-    queries: int, new: int, past: int = 0, batch: int = 1, heads: tuple[int, int] = (6, 2), mask: str = "",
-    size: tuple[int, int] = (16, 24), kept: Any = None,
-) -> dict[str, np.ndarray]:  # fmt: skip
+    queries: int,
+    new: int,
+    past: int = 0,
+    batch: int = 1,
+    heads: tuple[int, int] = (6, 2),
+    mask: str = "",
+    size: tuple[int, int] = (16, 24),
+    kept: Any = None,
+) -> dict[str, np.ndarray]:
     """Inputs by the names of their places; a mask hides all keys from the last query."""
     own, shared = heads
-    feeds = {"q": f32(batch, own, queries, size[0]), "k": f32(batch, shared, new, size[0]),
-             "v": f32(batch, shared, new, size[1])}  # fmt: skip
+    feeds = {
+        "q": f32(batch, own, queries, size[0]),
+        "k": f32(batch, shared, new, size[0]),
+        "v": f32(batch, shared, new, size[1]),
+    }
     if mask:
         keep = RNG.random((queries, past + new)) < 0.7
         keep[-1:] = False

@@ -21,9 +21,12 @@ def model(op: str, domain: str, declared: bool = True, **attrs: Any) -> onnx.Mod
     ]
     infos = [helper.make_tensor_value_info("b", TensorProto.FLOAT, ["n", "m"])] if declared else []
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
-        [helper.make_empty_tensor_value_info("y")], value_info=infos,
-    )  # fmt: skip
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_empty_tensor_value_info("y")],
+        value_info=infos,
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid(domain, 1)])
 
 
@@ -44,9 +47,11 @@ def test_the_reference_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(registry._CONVERTERS, ("", "CumSum"))
     nodes = [helper.make_node("Constant", [], ["i"], value_int=1), helper.make_node("CumSum", ["x", "i"], ["y"])]
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
         [helper.make_empty_tensor_value_info("y")],
-    )  # fmt: skip
+    )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
     refuses(weft.error.UnsupportedOperator, "fallback='reference'", weft.Session, made)
     with pytest.warns(UserWarning, match="ONNX's reference implementation"):

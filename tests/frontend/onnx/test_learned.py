@@ -22,10 +22,11 @@ def model(op: str, x: np.ndarray, outputs: int = 1, version: int = 1, **attrs: A
     names = [f"y{i}" for i in range(outputs)]
     dtype = TensorProto.STRING if x.dtype == object else helper.np_dtype_to_tensor_dtype(x.dtype)
     graph = helper.make_graph(
-        [helper.make_node(op, ["x"], names, domain=ML, **attrs)], "g",
+        [helper.make_node(op, ["x"], names, domain=ML, **attrs)],
+        "g",
         [helper.make_tensor_value_info("x", dtype, ["n", *x.shape[1:]])],
         [helper.make_empty_tensor_value_info(n) for n in names],
-    )  # fmt: skip
+    )
     imports = [helper.make_opsetid(ML, version), helper.make_opsetid("", 17)]
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
@@ -48,8 +49,16 @@ def check(op: str, x: np.ndarray, outputs: int = 1, version: int = 1, **attrs: A
 
 def forest(trees: int, depth: int, features: int, targets: int, kind: str, one_class: int = -1) -> dict[str, Any]:
     """Draw trees of different depths."""
-    names = ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids",
-             "missing_value_tracks_true")  # fmt: skip
+    names = (
+        "treeids",
+        "nodeids",
+        "featureids",
+        "values",
+        "modes",
+        "truenodeids",
+        "falsenodeids",
+        "missing_value_tracks_true",
+    )
     columns: dict[str, list[Any]] = {f"nodes_{n}": [] for n in names}
     leaves: dict[str, list[Any]] = {f"{kind}_{n}": [] for n in ("treeids", "nodeids", "ids", "weights")}
     modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"]
@@ -58,8 +67,16 @@ def forest(trees: int, depth: int, features: int, targets: int, kind: str, one_c
         number = len([t for t in columns["nodes_treeids"] if t == tree])
         at = len(columns["nodes_treeids"])
         is_leaf = level == depth or (level > 1 and RNG.random() < 0.2)
-        row = (tree, number, int(RNG.integers(features)), float(RNG.standard_normal()),
-               "LEAF" if is_leaf else modes[int(RNG.integers(4))], 0, 0, int(RNG.integers(2)))  # fmt: skip
+        row = (
+            tree,
+            number,
+            int(RNG.integers(features)),
+            float(RNG.standard_normal()),
+            "LEAF" if is_leaf else modes[int(RNG.integers(4))],
+            0,
+            0,
+            int(RNG.integers(2)),
+        )
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
         if is_leaf:
@@ -98,12 +115,25 @@ def test_branches_at_the_ends_of_floats(mode: str, missing: int) -> None:
     inf, tiny = float("inf"), 1e-45
     values = [-inf, -1.5, -tiny, -0.0, 0.0, tiny, 1.5, 3.4028235e38, inf]
     x = np.array([*values, np.nan], np.float32)[:, None]
-    compare = {"LEQ": np.less_equal, "LT": np.less, "GTE": np.greater_equal, "GT": np.greater, "EQ": np.equal,
-               "NEQ": np.not_equal}[mode[7:]]  # fmt: skip
+    compare = {
+        "LEQ": np.less_equal,
+        "LT": np.less,
+        "GTE": np.greater_equal,
+        "GT": np.greater,
+        "EQ": np.equal,
+        "NEQ": np.not_equal,
+    }[mode[7:]]
     for split in (*values, np.nan):
-        nodes = {"treeids": [0] * 3, "nodeids": [0, 1, 2], "featureids": [0] * 3, "values": [split, 0.0, 0.0],
-                 "modes": [mode, "LEAF", "LEAF"], "truenodeids": [1, 0, 0], "falsenodeids": [2, 0, 0],
-                 "missing_value_tracks_true": [missing] * 3}  # fmt: skip
+        nodes = {
+            "treeids": [0] * 3,
+            "nodeids": [0, 1, 2],
+            "featureids": [0] * 3,
+            "values": [split, 0.0, 0.0],
+            "modes": [mode, "LEAF", "LEAF"],
+            "truenodeids": [1, 0, 0],
+            "falsenodeids": [2, 0, 0],
+            "missing_value_tracks_true": [missing] * 3,
+        }
         leaves = {"treeids": [0, 0], "nodeids": [1, 2], "ids": [0, 0], "weights": [1.0, 2.0]}
         attrs = {f"{p}_{k}": v for p, d in (("nodes", nodes), ("target", leaves)) for k, v in d.items()}
         made = model("TreeEnsembleRegressor", x, version=3, n_targets=1, **attrs)
@@ -179,15 +209,23 @@ KERNELS = {"LINEAR": [], "POLY": [0.5, 1.0, 3.0], "RBF": [0.4, 0.0, 0.0], "SIGMO
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_support_vectors(kernel: str) -> None:
     x, count = RNG.standard_normal((11, 3)).astype(np.float32), 7
-    common = {"kernel_type": kernel, "kernel_params": KERNELS[kernel] or [0.0, 0.0, 0.0],
-              "support_vectors": RNG.standard_normal(count * 3).tolist()}  # fmt: skip
+    common = {
+        "kernel_type": kernel,
+        "kernel_params": KERNELS[kernel] or [0.0, 0.0, 0.0],
+        "support_vectors": RNG.standard_normal(count * 3).tolist(),
+    }
     check("SVMRegressor", x, coefficients=RNG.standard_normal(count).tolist(), n_supports=count, rho=[0.2], **common)
     for classes, per_class in ((3, [2, 3, 2]), (2, [3, 4])):
         check(
-            "SVMClassifier", x, 2, coefficients=RNG.standard_normal(count * (classes - 1)).tolist(),
-            rho=RNG.standard_normal(classes * (classes - 1) // 2).tolist(), vectors_per_class=per_class,
-            classlabels_ints=list(range(10, 10 + classes)), **common,
-        )  # fmt: skip
+            "SVMClassifier",
+            x,
+            2,
+            coefficients=RNG.standard_normal(count * (classes - 1)).tolist(),
+            rho=RNG.standard_normal(classes * (classes - 1) // 2).tolist(),
+            vectors_per_class=per_class,
+            classlabels_ints=list(range(10, 10 + classes)),
+            **common,
+        )
 
 
 def machine(per_class: list[int], spread: float = 1.0, labels: str = "ints", **attrs: Any) -> dict[str, Any]:
@@ -196,12 +234,17 @@ def machine(per_class: list[int], spread: float = 1.0, labels: str = "ints", **a
     pairs = classes * (classes - 1) // 2
     names = {"ints": [10 + i for i in range(classes)], "strings": [f"class {i}" for i in range(classes)]}[labels]
     return {
-        "kernel_type": "RBF", "kernel_params": KERNELS["RBF"], "vectors_per_class": per_class,
-        f"classlabels_{labels}": names, "support_vectors": RNG.standard_normal(count * 3).tolist(),
-        "coefficients": RNG.standard_normal(count * (classes - 1)).tolist(), "rho": RNG.standard_normal(pairs).tolist(),
-        "prob_a": (spread * RNG.uniform(-2, -0.5, pairs)).tolist(), "prob_b": RNG.uniform(-0.5, 0.5, pairs).tolist(),
+        "kernel_type": "RBF",
+        "kernel_params": KERNELS["RBF"],
+        "vectors_per_class": per_class,
+        f"classlabels_{labels}": names,
+        "support_vectors": RNG.standard_normal(count * 3).tolist(),
+        "coefficients": RNG.standard_normal(count * (classes - 1)).tolist(),
+        "rho": RNG.standard_normal(pairs).tolist(),
+        "prob_a": (spread * RNG.uniform(-2, -0.5, pairs)).tolist(),
+        "prob_b": RNG.uniform(-0.5, 0.5, pairs).tolist(),
         **attrs,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("labels", ["ints", "strings"])
@@ -240,9 +283,13 @@ def test_probabilities_that_are_certain(spread: float) -> None:
 
 def test_wrong_numbers_of_probabilities() -> None:
     wrong = (
-        {"prob_a": [1.0]}, {"prob_b": [1.0, 2.0]}, {"rho": [0.5]}, {"vectors_per_class": [2, 5]},
-        {"vectors_per_class": [-1, 6, 2]}, {"coefficients": [1.0] * 12},
-    )  # fmt: skip
+        {"prob_a": [1.0]},
+        {"prob_b": [1.0, 2.0]},
+        {"rho": [0.5]},
+        {"vectors_per_class": [2, 5]},
+        {"vectors_per_class": [-1, 6, 2]},
+        {"coefficients": [1.0] * 12},
+    )
     for attrs in wrong:
         with pytest.raises(weft.error.ModelImportError):
             from_onnx(model("SVMClassifier", np.zeros((1, 3), np.float32), 2, **{**machine([2, 3, 2]), **attrs}))
@@ -266,8 +313,14 @@ def test_labels() -> None:
     check("LabelEncoder", texts, version=2, keys_strings=["a", "b"], values_int64s=[4, 5], default_int64=-7)
     check("LabelEncoder", np.array([3, 1, 9]), version=2, keys_int64s=[1, 3], values_strings=["one", "three"])
     for version in (2, 4):  # what is not a number is a key from opset 4 on
-        check("LabelEncoder", np.array([0.5, np.nan, 2], np.float32), version=version,
-              keys_floats=[0.5, float("nan")], values_floats=[1.25, 2.5], default_float=0.0)  # fmt: skip
+        check(
+            "LabelEncoder",
+            np.array([0.5, np.nan, 2], np.float32),
+            version=version,
+            keys_floats=[0.5, float("nan")],
+            values_floats=[1.25, 2.5],
+            default_float=0.0,
+        )
     check("LabelEncoder", np.array([0, 2, 1]), version=1, classes_strings=["x", "y"], default_string="none")
     check("CategoryMapper", texts, cats_strings=["a", "b"], cats_int64s=[10, 20], default_int64=3)
     check("CategoryMapper", np.array([10, 5]), cats_strings=["a", "b"], cats_int64s=[10, 20], default_string="?")
@@ -311,9 +364,11 @@ def test_maps_of_one_row_and_of_branches() -> None:
 def test_dictionaries_as_rows() -> None:
     kind = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
     graph = helper.make_graph(
-        [helper.make_node("DictVectorizer", ["x"], ["y"], domain=ML, string_vocabulary=["a", "b", "c"])], "g",
-        [onnx.helper.make_value_info("x", kind)], [helper.make_empty_tensor_value_info("y")],
-    )  # fmt: skip
+        [helper.make_node("DictVectorizer", ["x"], ["y"], domain=ML, string_vocabulary=["a", "b", "c"])],
+        "g",
+        [onnx.helper.make_value_info("x", kind)],
+        [helper.make_empty_tensor_value_info("y")],
+    )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid(ML, 1), helper.make_opsetid("", 17)])
     (got,) = weft.Session(made).run({"x": {"c": 2.5, "a": 1.0}})
     assert got.numpy().tolist() == [[1.0, 0.0, 2.5]]

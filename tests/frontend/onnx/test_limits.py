@@ -35,8 +35,10 @@ def nested(levels: int, loop: bool) -> onnx.ModelProto:
     """A loop or choice inside of another, and so on."""
 
     def graph(k: int) -> Any:
-        io = [helper.make_tensor_value_info(f"{n}{k}", t, d) for n, t, d in
-              (("i", TensorProto.INT64, []), ("g", TensorProto.BOOL, []), ("s", TensorProto.FLOAT, [1]))]  # fmt: skip
+        io = [
+            helper.make_tensor_value_info(f"{n}{k}", t, d)
+            for n, t, d in (("i", TensorProto.INT64, []), ("g", TensorProto.BOOL, []), ("s", TensorProto.FLOAT, [1]))
+        ]
         last, outs = f"o{k}", [f"go{k}", f"o{k}"] if loop else [f"o{k}"]
         if k == 0:
             inner = node("Relu", ["s0" if loop else "x"], [last])
@@ -71,19 +73,23 @@ def sparse(*dims: int) -> onnx.ModelProto:
 
 
 CASES: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "calls": (lambda: calling(10, 8), ("function 'F6' has too many nodes", "1,000,000", "1,198,372", '(F9)')),
+    "calls": (lambda: calling(10, 8), ("function 'F6' has too many nodes", "1,000,000", "1,198,372", "(F9)")),
     "deep calls": (lambda: calling(41, 2), ("nest too deeply in function 'F9'", "32 levels", "33", "(F40)")),
     "choices": (lambda: nested(33, False), ("nest too deeply", "32 levels", "33", '"y" (If)')),
     "loops": (lambda: nested(9, True), ("loops nest too deeply", "at most 8", "9", '"y" (Loop)')),
-    "input": (lambda: model_of([node("Relu", ["x"], ["y"])], {"x": X}, ["y"], dims={"x": [1] * 5000}),
-              ("input 'x' has too many dimensions", "64", "5000")),
+    "input": (
+        lambda: model_of([node("Relu", ["x"], ["y"])], {"x": X}, ["y"], dims={"x": [1] * 5000}),
+        ("input 'x' has too many dimensions", "64", "5000"),
+    ),
     "reshape": (lambda: shaped("Reshape", [1] * 5000), ("output 'y' has too many dimensions", "64", "5000", "Reshape")),
     "unsqueeze": (lambda: shaped("Unsqueeze", range(5000)), ("too many dimensions", "64", "5001", "Unsqueeze")),
     "sparse": (lambda: sparse(10**13), ("tensor 'w' is too large", "2,147,483,648 bytes", "40,000,000,000,000")),
     "sparse negative": (lambda: sparse(-3), ("tensor 'w' is too large", "found -12")),
-    "attribute": (lambda: model_of([node("Transpose", ["x"], ["y"], perm=[0] * (1 << 20 | 1))], {"x": X}, ["y"]),
-                  ("attribute 'perm' is too long", "1,048,576", "1,048,577", "(Transpose)")),
-}  # fmt: skip
+    "attribute": (
+        lambda: model_of([node("Transpose", ["x"], ["y"], perm=[0] * (1 << 20 | 1))], {"x": X}, ["y"]),
+        ("attribute 'perm' is too long", "1,048,576", "1,048,577", "(Transpose)"),
+    ),
+}
 
 
 @pytest.mark.parametrize("case", CASES)

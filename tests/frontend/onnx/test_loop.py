@@ -42,31 +42,48 @@ def test_count_is_data():
     """The state keeps its shape, a weight from around is used, an output a step is stacked."""
     body = helper.make_graph(
         [node("MatMul", ["s", "w"], ["p"]), node("Tanh", ["p"], ["t"]), node("Identity", ["c"], ["d"])],
-        "body", [*GO_ON, value("s", F, ["n", 4])], [value("d", B, []), value("t", F, None), value("p", F, None)],
-    )  # fmt: skip
-    check([node("Loop", ["k", "", "x"], ["last", "all"], body=body)], [value("k", L, []), value("x", F, ["n", 4])],
-          [("last", F, ["n", 4]), ("all", F, ["k", "n", 4])],
-          [{"k": np.array(k), "x": x(n, 4)} for k, n in ((1, 2), (7, 3), (300, 1))], [("w", x(4, 4))])  # fmt: skip
+        "body",
+        [*GO_ON, value("s", F, ["n", 4])],
+        [value("d", B, []), value("t", F, None), value("p", F, None)],
+    )
+    check(
+        [node("Loop", ["k", "", "x"], ["last", "all"], body=body)],
+        [value("k", L, []), value("x", F, ["n", 4])],
+        [("last", F, ["n", 4]), ("all", F, ["k", "n", 4])],
+        [{"k": np.array(k), "x": x(n, 4)} for k, n in ((1, 2), (7, 3), (300, 1))],
+        [("w", x(4, 4))],
+    )
 
 
 @pytest.mark.parametrize("trips", [5, 3000])
 def test_condition_is_data(trips):
     """Written out where the count is small and known, unless the condition depends on data."""
     body = helper.make_graph(
-        [node("Add", ["s", "one"], ["t"]), node("ReduceSum", ["t"], ["u"], keepdims=0),
-         node("Less", ["u", "lim"], ["d"])],
-        "body", [*GO_ON, value("s", F, [4])], [value("d", B, []), value("t", F, [4])],
-    )  # fmt: skip
-    check([node("Loop", ["k", "yes", "x"], ["last"], body=body)], [value("x", F, [4]), value("lim", F, [])],
-          [("last", F, [4])], [{"x": x(4), "lim": np.array(v, np.float32)} for v in (-50, 8, 9000)],
-          [("k", np.int64(trips)), ("yes", np.array(True)), ("one", np.ones(4, np.float32))])  # fmt: skip
+        [
+            node("Add", ["s", "one"], ["t"]),
+            node("ReduceSum", ["t"], ["u"], keepdims=0),
+            node("Less", ["u", "lim"], ["d"]),
+        ],
+        "body",
+        [*GO_ON, value("s", F, [4])],
+        [value("d", B, []), value("t", F, [4])],
+    )
+    check(
+        [node("Loop", ["k", "yes", "x"], ["last"], body=body)],
+        [value("x", F, [4]), value("lim", F, [])],
+        [("last", F, [4])],
+        [{"x": x(4), "lim": np.array(v, np.float32)} for v in (-50, 8, 9000)],
+        [("k", np.int64(trips)), ("yes", np.array(True)), ("one", np.ones(4, np.float32))],
+    )
 
 
 def test_known_count_is_written_out():
     body = helper.make_graph(
         [node("Cast", ["i"], ["f"], to=F), node("Add", ["s", "f"], ["t"]), node("Identity", ["c"], ["d"])],
-        "body", [*GO_ON, value("s", F, ["n"])], [value("d", B, []), value("t", F, None), value("t", F, None)],
-    )  # fmt: skip
+        "body",
+        [*GO_ON, value("s", F, ["n"])],
+        [value("d", B, []), value("t", F, None), value("t", F, None)],
+    )
     loop = node("Loop", ["k", "", "x"], ["last", "all"], body=body)
     weights = [("k", np.int64(4))]
     check([loop], [value("x", F, ["n"])], [("last", F, ["n"]), ("all", F, [4, "n"])], [{"x": x(3)}], weights)
@@ -76,30 +93,58 @@ def test_known_count_is_written_out():
 
 def test_state_grows():
     body = helper.make_graph(
-        [node("ReduceMean", ["s"], ["m"], axes=[0], keepdims=1), node("Concat", ["s", "m"], ["t"], axis=0),
-         node("Identity", ["c"], ["d"])],
-        "body", [*GO_ON, value("s", F, ["q", 3])], [value("d", B, []), value("t", F, ["r", 3])],
-    )  # fmt: skip
-    check([node("Loop", ["k", "", "x"], ["last"], body=body), node("Relu", ["last"], ["y"])],
-          [value("k", L, []), value("x", F, ["n", 3])], [("y", F, ["m", 3])],
-          [{"k": np.array(k), "x": x(2, 3)} for k in (0, 6)])  # fmt: skip
+        [
+            node("ReduceMean", ["s"], ["m"], axes=[0], keepdims=1),
+            node("Concat", ["s", "m"], ["t"], axis=0),
+            node("Identity", ["c"], ["d"]),
+        ],
+        "body",
+        [*GO_ON, value("s", F, ["q", 3])],
+        [value("d", B, []), value("t", F, ["r", 3])],
+    )
+    check(
+        [node("Loop", ["k", "", "x"], ["last"], body=body), node("Relu", ["last"], ["y"])],
+        [value("k", L, []), value("x", F, ["n", 3])],
+        [("y", F, ["m", 3])],
+        [{"k": np.array(k), "x": x(2, 3)} for k in (0, 6)],
+    )
 
 
 @pytest.mark.parametrize(("axes", "back"), [((0, 0), (0, 0)), ((1, 1), (1, 0)), ((1, 2), (0, 1))])
 def test_scan(axes, back):
     body = helper.make_graph(
-        [node("MatMul", ["xt", "w"], ["a"]), node("MatMul", ["h", "u"], ["b"]), node("Add", ["a", "b"], ["p"]),
-         node("Tanh", ["p"], ["g"]), node("Identity", ["g"], ["y"])],
-        "body", [value("h", F, ["n", 5]), value("xt", F, ["n", 3])], [value("g", F, ["n", 5]), value("y", F, ["n", 5])],
-    )  # fmt: skip
-    scan = node("Scan", ["h", "x"], ["last", "all"], body=body, num_scan_inputs=1, scan_input_axes=[axes[0]],
-                scan_output_axes=[axes[1]], scan_input_directions=[back[0]],
-                scan_output_directions=[back[1]])  # fmt: skip
+        [
+            node("MatMul", ["xt", "w"], ["a"]),
+            node("MatMul", ["h", "u"], ["b"]),
+            node("Add", ["a", "b"], ["p"]),
+            node("Tanh", ["p"], ["g"]),
+            node("Identity", ["g"], ["y"]),
+        ],
+        "body",
+        [value("h", F, ["n", 5]), value("xt", F, ["n", 3])],
+        [value("g", F, ["n", 5]), value("y", F, ["n", 5])],
+    )
+    scan = node(
+        "Scan",
+        ["h", "x"],
+        ["last", "all"],
+        body=body,
+        num_scan_inputs=1,
+        scan_input_axes=[axes[0]],
+        scan_output_axes=[axes[1]],
+        scan_input_directions=[back[0]],
+        scan_output_directions=[back[1]],
+    )
     dims = ["n", 3]
     dims.insert(axes[0], "t")
     shape = {"n": 2, "t": 9, 3: 3}
-    check([scan], [value("h", F, ["n", 5]), value("x", F, dims)], [("last", F, ["n", 5]), ("all", F, ["p", "q", "r"])],
-          [{"h": x(2, 5), "x": x(*(shape[d] for d in dims))}], [("w", x(3, 5)), ("u", x(5, 5) / 3)])  # fmt: skip
+    check(
+        [scan],
+        [value("h", F, ["n", 5]), value("x", F, dims)],
+        [("last", F, ["n", 5]), ("all", F, ["p", "q", "r"])],
+        [{"h": x(2, 5), "x": x(*(shape[d] for d in dims))}],
+        [("w", x(3, 5)), ("u", x(5, 5) / 3)],
+    )
 
 
 def counting(count, condition="", limit=None):
@@ -107,16 +152,22 @@ def counting(count, condition="", limit=None):
     test = [node("Less", ["u", "lim"], ["d"])] if limit else [node("Identity", ["c"], ["d"])]
     body = helper.make_graph(
         [node("Add", ["s", "one"], ["t"]), node("Identity", ["t"], ["o"]), node("Squeeze", ["t"], ["u"]), *test],
-        "body", [*GO_ON, value("s", F, [1])], [value("d", B, []), value("t", F, [1]), value("o", F, [1])],
+        "body",
+        [*GO_ON, value("s", F, [1])],
+        [value("d", B, []), value("t", F, [1]), value("o", F, [1])],
         [numpy_helper.from_array(np.array(v, np.float32), k) for k, v in (("one", 1), ("lim", limit or 0))],
-    )  # fmt: skip
+    )
     return node("Loop", [count, condition, "x"], ["last", "all"], body=body)
 
 
 @pytest.mark.parametrize("shape", [[], [1], [1, 1]])
 def test_counts_as_in_onnx_runtime(shape):
-    check([counting("k")], [value("k", L, shape), value("x", F, [1])], [("last", F, [1]), ("all", F, ["n", 1])],
-          [{"k": np.full(shape, k), "x": x(1)} for k in (3, 0, -1, -(2**63))])  # fmt: skip
+    check(
+        [counting("k")],
+        [value("k", L, shape), value("x", F, [1])],
+        [("last", F, [1]), ("all", F, ["n", 1])],
+        [{"k": np.full(shape, k), "x": x(1)} for k in (3, 0, -1, -(2**63))],
+    )
 
 
 @pytest.mark.parametrize("inputs", [("", "go"), ("k", "go"), ("k", ""), ("", "")])
@@ -124,12 +175,24 @@ def test_counts_and_conditions_may_be_missing(inputs):
     """Conditions end loops that have no other end in reach; outputs are as many as trips were made."""
     declared = [v for v in (value("k", L, []), value("go", B, [])) if v.name in inputs]
     feeds = [{"k": np.array(2**63 - 1), "go": np.array(go), "x": np.zeros(1, np.float32)} for go in (True, False)]
-    check([counting(*inputs, limit=700)], [*declared, value("x", F, [1])], [("last", F, [1]), ("all", F, ["n", 1])],
-          [{k: v for k, v in f.items() if k in (*inputs, "x")} for f in feeds])  # fmt: skip
+    check(
+        [counting(*inputs, limit=700)],
+        [*declared, value("x", F, [1])],
+        [("last", F, [1]), ("all", F, ["n", 1])],
+        [{k: v for k, v in f.items() if k in (*inputs, "x")} for f in feeds],
+    )
 
 
-@pytest.mark.parametrize(("i", "bad"), [("k", np.array([3, 4])), ("k", np.zeros(0, np.int64)), ("k", np.int32(3)),
-                                        ("go", np.array([True, True])), ("go", np.int64(1))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("i", "bad"),
+    [
+        ("k", np.array([3, 4])),
+        ("k", np.zeros(0, np.int64)),
+        ("k", np.int32(3)),
+        ("go", np.array([True, True])),
+        ("go", np.int64(1)),
+    ],
+)
 def test_refused_counts_and_conditions(i, bad):
     weights = {"k": np.int64(300), "go": np.array(True), i: bad}
     model = loop_model([counting("k", "go")], [value("x", F, [1])], [("all", F, None)], weights.items())
@@ -142,31 +205,45 @@ def test_refused_counts_and_conditions(i, bad):
 @pytest.mark.parametrize("outer", [2, 300])
 def test_nested_loops(outer):
     inner = helper.make_graph(
-        [node("Add", ["s2", "f"], ["t2"]), node("Identity", ["c2"], ["d2"]), node("Identity", ["t2"], ["o2"])], "inner",
+        [node("Add", ["s2", "f"], ["t2"]), node("Identity", ["c2"], ["d2"]), node("Identity", ["t2"], ["o2"])],
+        "inner",
         [value("j", L, []), value("c2", B, []), value("s2", F, [])],
         [value("d2", B, []), value("t2", F, []), value("o2", F, [])],
-    )  # fmt: skip
+    )
     body = helper.make_graph(
-        [node("Cast", ["i"], ["f"], to=F), node("Loop", ["m", "", "s"], ["t", "row"], body=inner),
-         node("ReduceSum", ["row"], ["q"], keepdims=0), node("Identity", ["c"], ["d"])],
-        "body", [*GO_ON, value("s", F, [])],
+        [
+            node("Cast", ["i"], ["f"], to=F),
+            node("Loop", ["m", "", "s"], ["t", "row"], body=inner),
+            node("ReduceSum", ["row"], ["q"], keepdims=0),
+            node("Identity", ["c"], ["d"]),
+        ],
+        "body",
+        [*GO_ON, value("s", F, [])],
         [value("d", B, []), value("t", F, []), value("row", F, None), value("q", F, [])],
-    )  # fmt: skip
+    )
     one = np.array(1, np.float32)
-    check([node("Loop", ["k", "", "x"], ["y", "rows", "sums"], body=body)],
-          [value("k", L, []), value("m", L, []), value("x", F, [])],
-          [("y", F, []), ("rows", F, None), ("sums", F, None)],
-          [{"k": np.array(k), "m": np.array(m), "x": one} for k, m in ((outer, 5), (0, 3), (outer, 0))])  # fmt: skip
+    check(
+        [node("Loop", ["k", "", "x"], ["y", "rows", "sums"], body=body)],
+        [value("k", L, []), value("m", L, []), value("x", F, [])],
+        [("y", F, []), ("rows", F, None), ("sums", F, None)],
+        [{"k": np.array(k), "m": np.array(m), "x": one} for k, m in ((outer, 5), (0, 3), (outer, 0))],
+    )
 
 
 def cut(end):
     """Give a part of a weight each trip, whose length is data."""
     body = helper.make_graph(
-        [node("Add", ["i", "one"], ["e"]), node("Reshape", ["e", "one"], ["next"]),
-         node("Slice", ["w", "zero", end], ["o"]), node("Identity", ["c"], ["d"])],
-        "body", GO_ON, [value("d", B, []), value("o", F, None)],
+        [
+            node("Add", ["i", "one"], ["e"]),
+            node("Reshape", ["e", "one"], ["next"]),
+            node("Slice", ["w", "zero", end], ["o"]),
+            node("Identity", ["c"], ["d"]),
+        ],
+        "body",
+        GO_ON,
+        [value("d", B, []), value("o", F, None)],
         [numpy_helper.from_array(np.array([v]), k) for k, v in (("one", 1), ("zero", 0))],
-    )  # fmt: skip
+    )
     inputs = [value("k", L, []), value("n", L, [1]), value("w", F, ["a", 3])]
     return node("Loop", ["k", ""], ["all"], body=body), inputs
 
@@ -189,10 +266,23 @@ def test_outputs_of_different_shapes_are_refused():
 
 
 def scan_of_two(a, b):
-    body = helper.make_graph([node("Sub", ["p", "q"], ["o"]), node("Add", ["h", "o"], ["g"])], "body",
-                             [value(i, F, [2]) for i in "hpq"], [value("g", F, [2]), value("o", F, [2])])  # fmt: skip
-    scan = node("Scan", ["h", "a", "b"], ["last", "all"], body=body, num_scan_inputs=2, scan_input_axes=[0, -1],
-                scan_input_directions=[1, 0], scan_output_axes=[-1], scan_output_directions=[1])  # fmt: skip
+    body = helper.make_graph(
+        [node("Sub", ["p", "q"], ["o"]), node("Add", ["h", "o"], ["g"])],
+        "body",
+        [value(i, F, [2]) for i in "hpq"],
+        [value("g", F, [2]), value("o", F, [2])],
+    )
+    scan = node(
+        "Scan",
+        ["h", "a", "b"],
+        ["last", "all"],
+        body=body,
+        num_scan_inputs=2,
+        scan_input_axes=[0, -1],
+        scan_input_directions=[1, 0],
+        scan_output_axes=[-1],
+        scan_output_directions=[1],
+    )
     return [scan], [value("h", F, [2]), value("a", F, a), value("b", F, b)], [("last", F, [2]), ("all", F, None)]
 
 
@@ -224,8 +314,12 @@ def test_many_trips_take_constant_memory(exec_mode):
 
 @pytest.mark.parametrize("exec_mode", ["bytecode", "compiled"])
 def test_an_endless_loop_can_be_interrupted(exec_mode):
-    body = helper.make_graph([node("Identity", ["c"], ["d"]), node("Add", ["s", "s"], ["t"])], "body",
-                             [*GO_ON, value("s", F, [])], [value("d", B, []), value("t", F, [])])  # fmt: skip
+    body = helper.make_graph(
+        [node("Identity", ["c"], ["d"]), node("Add", ["s", "s"], ["t"])],
+        "body",
+        [*GO_ON, value("s", F, [])],
+        [value("d", B, []), value("t", F, [])],
+    )
     mod = from_onnx(loop_model([node("Loop", ["", "", "x"], ["y"], body=body)], [value("x", F, [])], [("y", F, [])]))
     vm = weft.relax.VirtualMachine(weft.compile(mod, target="llvm", exec_mode=exec_mode), weft.cpu())
 

@@ -29,17 +29,25 @@ def model(op: str, given: list[Any], outputs: Any, weights: tuple[int, ...] = ()
     made = [f"y{i}" if wanted else "" for i, wanted in enumerate(outputs)]
     domain = attrs.pop("domain", "com.microsoft")
     graph = helper.make_graph(
-        [helper.make_node(op, names, made, domain=domain, **attrs)], "g",
+        [helper.make_node(op, names, made, domain=domain, **attrs)],
+        "g",
         [value_info(f"x{i}", x) for i, x in enumerate(given) if x is not None and i not in weights],
         [helper.make_empty_tensor_value_info(n) for n in made if n],
         [numpy_helper.from_array(np.asarray(given[i]), f"x{i}") for i in weights],
-    )  # fmt: skip
+    )
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=imports, ir_version=8)
 
 
-def check(op: str, given: list[Any], outputs: Any = (1,), weights: tuple[int, ...] = (), tolerance: float = 2e-4,
-          steps: int = 0, **attrs: Any) -> None:  # fmt: skip
+def check(
+    op: str,
+    given: list[Any],
+    outputs: Any = (1,),
+    weights: tuple[int, ...] = (),
+    tolerance: float = 2e-4,
+    steps: int = 0,
+    **attrs: Any,
+) -> None:
     """Compare with ONNX Runtime; quantised results may differ by some steps."""
     given = [None if x is None else np.asarray(x) for x in given]
     made = model(op, given, outputs, weights, **attrs)
@@ -97,8 +105,16 @@ def test_weights_of_four_bits(zeros: bool) -> None:
     b, scales = u8(n, blocks, block // 2), f32(n * blocks)
     packed = u8(n * -(-blocks // 2)) if zeros else None
     weights = (1, 2, 3) if zeros else (1, 2)
-    check("MatMulNBits", [f32(3, k), b, scales, packed], weights=weights, K=k, N=n, bits=4, block_size=block,
-          tolerance=1e-3)  # fmt: skip
+    check(
+        "MatMulNBits",
+        [f32(3, k), b, scales, packed],
+        weights=weights,
+        K=k,
+        N=n,
+        bits=4,
+        block_size=block,
+        tolerance=1e-3,
+    )
 
 
 @pytest.mark.parametrize("given", [(1, 2, 4), ()])
@@ -138,8 +154,14 @@ def test_quantised_operators() -> None:
     check("QLinearGlobalAveragePool", [a, *QUANTS, *other], steps=1)
     check("QLinearAveragePool", [a, *QUANTS, *other], kernel_shape=[2, 2], strides=[2, 1], steps=1)
     check("QLinearConcat", [*QUANTS, a, *QUANTS, b, *other], weights=(0, 1, 3, 4, 6, 7), axis=1, steps=1)
-    check("QLinearSoftmax", [a, *QUANTS, np.array(1 / 256, np.float32), np.uint8(0)], weights=(1, 2, 3, 4), opset=13,
-          axis=-1, steps=2)  # fmt: skip
+    check(
+        "QLinearSoftmax",
+        [a, *QUANTS, np.array(1 / 256, np.float32), np.uint8(0)],
+        weights=(1, 2, 3, 4),
+        opset=13,
+        axis=-1,
+        steps=2,
+    )
     for attrs in ({"opset": 12, "axis": 1}, {"opset": 11}):
         check("QLinearSoftmax", [a, *QUANTS, np.array(1 / 256, np.float32), np.uint8(0)], steps=2, **attrs)
     check("QGemm", [u8(3, 4), *QUANTS, u8(4, 5), *other, RNG.integers(-99, 99, 5).astype(np.int32), *QUANTS], steps=1)
@@ -167,8 +189,13 @@ def test_quantised_attention() -> None:
     # 7 bits: ONNX Runtime adds two products of 8 bits in 16, which saturate, where the processor has no better
     x, w = u8(B, S, N * H), RNG.integers(-64, 64, (N * H, 3 * N * H)).astype(np.int8)
     scales = [np.array(0.01, np.float32), np.array(0.005, np.float32)]
-    check("QAttention", [x, w, f32(3 * N * H), *scales, None, np.uint8(120), np.int8(0)], weights=(1,), num_heads=N,
-          tolerance=1e-3)  # fmt: skip
+    check(
+        "QAttention",
+        [x, w, f32(3 * N * H), *scales, None, np.uint8(120), np.int8(0)],
+        weights=(1,),
+        num_heads=N,
+        tolerance=1e-3,
+    )
 
 
 def test_multi_head_attention() -> None:
@@ -246,9 +273,18 @@ def test_softmax_with_bias_and_others() -> None:
     check("NhwcMaxPool", [u8(1, 6, 5, 3)], kernel_shape=[2, 2])
 
 
-TOKENS = ({"separators": [" "]}, {"separators": [""]}, {"separators": ["[ ]+", "-"]}, {"separators": ["a*"]},
-          {"separators": ["a|ab", " "]}, {"tokenexp": "."}, {"tokenexp": "[a-zA-Z0-9_]+"}, {"tokenexp": "a|ab|abab"},
-          {"tokenexp": "(a?)(ab)?"}, {"tokenexp": r"\b\w\w+\b"})  # fmt: skip
+TOKENS = (
+    {"separators": [" "]},
+    {"separators": [""]},
+    {"separators": ["[ ]+", "-"]},
+    {"separators": ["a*"]},
+    {"separators": ["a|ab", " "]},
+    {"tokenexp": "."},
+    {"tokenexp": "[a-zA-Z0-9_]+"},
+    {"tokenexp": "a|ab|abab"},
+    {"tokenexp": "(a?)(ab)?"},
+    {"tokenexp": r"\b\w\w+\b"},
+)
 
 
 @pytest.mark.parametrize("attrs", TOKENS, ids=str)
@@ -313,8 +349,10 @@ def test_what_is_not_known_is_refused() -> None:
 
 def test_each_operator_of_the_runtime_is_here_or_has_its_reason() -> None:
     kernels = onnxruntime.capi.onnxruntime_pybind11_state.get_all_opkernel_def()
-    there, plain = ({k.op_name for k in kernels if (k.domain, k.provider) == (domain, "CPUExecutionProvider")}
-                    for domain in ("com.microsoft", ""))  # fmt: skip
+    there, plain = (
+        {k.op_name for k in kernels if (k.domain, k.provider) == (domain, "CPUExecutionProvider")}
+        for domain in ("com.microsoft", "")
+    )
     for name in plain - set(supported_operators()):
         assert onnx.defs.get_schema(name).has_function or onnx.defs.get_schema(name).has_context_dependent_function
     reasons = {name for names in CONTRIB for name in names.split()}

@@ -22,18 +22,37 @@ def ints(limit: int, *shape: int) -> np.ndarray:
 @pytest.mark.parametrize(("bits", "zeros"), [(2, True), (4, False), (4, True), (8, True), (8, False)])
 def test_rows_of_packed_tables(bits: int, zeros: bool) -> None:
     rows, width, block = 7, 64, 16
-    given = [u8(rows, width * bits // 8), ints(2 * rows, 2, 3) - rows, abs(f32(rows, width // block)),
-             u8(rows, width // block * bits // 8) if zeros else None]  # fmt: skip
+    given = [
+        u8(rows, width * bits // 8),
+        ints(2 * rows, 2, 3) - rows,
+        abs(f32(rows, width // block)),
+        u8(rows, width // block * bits // 8) if zeros else None,
+    ]
     given[1][0, 0] = rows + 3  # outside: zeros
-    check("GatherBlockQuantized", given, (1,), (0, 2, 3) if zeros else (0, 2), bits=bits, block_size=block,
-          quantize_axis=1, gather_axis=0)  # fmt: skip
+    check(
+        "GatherBlockQuantized",
+        given,
+        (1,),
+        (0, 2, 3) if zeros else (0, 2),
+        bits=bits,
+        block_size=block,
+        quantize_axis=1,
+        gather_axis=0,
+    )
 
 
 @pytest.mark.parametrize("gather_axis", [0, 2])
 def test_rows_of_four_bit_tables(gather_axis: int) -> None:
     data = helper.make_tensor("x0", TensorProto.INT4, (3, 33, 4), RNG.integers(-8, 8, 396).tolist())
-    made = model("GatherBlockQuantized", [np.int8(0), ints(3, 2), abs(f32(3, 3, 4))], (1,), (2,),
-                 block_size=16, quantize_axis=1, gather_axis=gather_axis)  # fmt: skip
+    made = model(
+        "GatherBlockQuantized",
+        [np.int8(0), ints(3, 2), abs(f32(3, 3, 4))],
+        (1,),
+        (2,),
+        block_size=16,
+        quantize_axis=1,
+        gather_axis=gather_axis,
+    )
     made.graph.initializer.append(data)
     del made.graph.input[0]
     made.ir_version, made.opset_import[0].version = 10, 21
@@ -65,8 +84,20 @@ def test_recurrence_with_quantised_weights(direction: str, per_channel: bool) ->
     # seven bits: on machines without VNNI, ONNX Runtime's sums of products of bytes saturate
     w, r = (RNG.integers(-63, 64, (count, n, 4 * hidden)).astype(np.int8) for n in (width, hidden))
     scale = (abs(f32(*shape)) + 0.5) / 128
-    given = [exact(1, batch, width), w, r, f32(count, 8 * hidden), None, exact(count, batch, hidden),
-             f32(count, batch, hidden), None, scale, zero, scale, zero]  # fmt: skip
+    given = [
+        exact(1, batch, width),
+        w,
+        r,
+        f32(count, 8 * hidden),
+        None,
+        exact(count, batch, hidden),
+        f32(count, batch, hidden),
+        None,
+        scale,
+        zero,
+        scale,
+        zero,
+    ]
     check("DynamicQuantizeLSTM", given, (1, 1, 1), (1, 2, 3, 8, 9, 10, 11), direction=direction, hidden_size=hidden)
 
 
@@ -115,8 +146,14 @@ def test_linear_attention(rule: str) -> None:
     key = (key / np.linalg.norm(key, axis=-1, keepdims=True)).reshape(batch, length, -1)
     decay = -abs(f32(batch, length, groups)) if "gated" in rule else None
     beta = 1 / (1 + np.exp(-f32(batch, length, groups))) if "delta" in rule else None
-    given = [f32(batch, length, heads * size), key, f32(batch, length, groups * size),
-             f32(batch, groups, size, size), decay, beta]  # fmt: skip
+    given = [
+        f32(batch, length, heads * size),
+        key,
+        f32(batch, length, groups * size),
+        f32(batch, groups, size, size),
+        decay,
+        beta,
+    ]
     check("LinearAttention", given, (1, 1), update_rule=rule, q_num_heads=heads, kv_num_heads=groups)
     if decay is not None and beta is not None:
         check("LinearAttentionGate", [decay, f32(groups), f32(groups), beta], (1, 1))

@@ -32,21 +32,43 @@ def test_rotation_by_three_places(interleaved: int, mrope_layout: int) -> None:
     check("MRotaryEmbedding", [f32(2, 3, 5, 16), places, f32(20, 8), f32(20, 8)], mrope_section=[4, 2, 2], **attrs)
     attrs |= {"num_heads": 3}
     check("MRotaryEmbedding", [f32(2, 5, 48), places, f32(20, 8), f32(20, 8)], mrope_section=[3, 3, 2], **attrs)
-    check("MRotaryEmbedding", [f32(2, 3, 5, 16), places, f32(20, 4), f32(20, 4)], mrope_section=[2, 1, 1],
-          rotary_embedding_dim=8, **attrs)  # fmt: skip
+    check(
+        "MRotaryEmbedding",
+        [f32(2, 3, 5, 16), places, f32(20, 4), f32(20, 4)],
+        mrope_section=[2, 1, 1],
+        rotary_embedding_dim=8,
+        **attrs,
+    )
     with pytest.raises(ModelImportError, match="three sections"):
-        from_onnx(model("MRotaryEmbedding", [f32(2, 3, 5, 16), places, f32(20, 8), f32(20, 8)], (1,),
-                        mrope_section=[4, 2, 1]))  # fmt: skip
+        from_onnx(
+            model("MRotaryEmbedding", [f32(2, 3, 5, 16), places, f32(20, 8), f32(20, 8)], (1,), mrope_section=[4, 2, 1])
+        )
 
 
 def sparse(length: int, ends: tuple[int, int], rotary: bool, packed: bool) -> tuple[Any, dict[str, Any]]:
     """Make a model of attention to blocks, 4 heads of 16 numbers and 2 of keys, and its inputs."""
     parts = [f32(2, length, 64), f32(2, length, 32), f32(2, length, 32)]
     parts = [np.concatenate(parts, -1), None, None] if packed else parts
-    given = [*parts, f32(2, 2, 64, 16), f32(2, 2, 64, 16), ROWS, COLUMNS, np.array([max(ends)], np.int32),
-             np.array(ends, np.int32), *((f32(64, 8), f32(64, 8)) if rotary else ())]  # fmt: skip
-    made = model("SparseAttention", given, (1, 1, 1), (5, 6), num_heads=4, kv_num_heads=2, sparse_block_size=16,
-                 do_rotary=int(rotary))  # fmt: skip
+    given = [
+        *parts,
+        f32(2, 2, 64, 16),
+        f32(2, 2, 64, 16),
+        ROWS,
+        COLUMNS,
+        np.array([max(ends)], np.int32),
+        np.array(ends, np.int32),
+        *((f32(64, 8), f32(64, 8)) if rotary else ()),
+    ]
+    made = model(
+        "SparseAttention",
+        given,
+        (1, 1, 1),
+        (5, 6),
+        num_heads=4,
+        kv_num_heads=2,
+        sparse_block_size=16,
+        do_rotary=int(rotary),
+    )
     return made, {f"x{i}": x for i, x in enumerate(given) if x is not None and i not in (5, 6)}
 
 

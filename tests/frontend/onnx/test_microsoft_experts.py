@@ -47,10 +47,17 @@ def test_gated_experts(attrs: dict) -> None:
     check("MoE", given, activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.7, activation_beta=1.0, **attrs)
 
 
-@pytest.mark.parametrize(("rows", "zeros", "block", "bits", "shares"), [
-    (2, False, 0, 4, False), (2, True, 16, 4, True), (30, False, 16, 8, True), (30, True, 0, 8, True),
-    (2, True, 16, 8, False), (30, True, 16, 4, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "zeros", "block", "bits", "shares"),
+    [
+        (2, False, 0, 4, False),
+        (2, True, 16, 4, True),
+        (30, False, 16, 8, True),
+        (30, True, 0, 8, True),
+        (2, True, 16, 8, False),
+        (30, True, 16, 4, False),
+    ],
+)
 def test_quantised_experts(rows: int, zeros: bool, block: int, bits: int, shares: bool) -> None:
     x, router = f32(rows, HIDDEN), f32(rows, EXPERTS)
     given: list = [x, router]
@@ -58,16 +65,28 @@ def test_quantised_experts(rows: int, zeros: bool, block: int, bits: int, shares
         scales = (EXPERTS, outputs, inputs // block) if block else (EXPERTS, outputs)
         given += [u8(EXPERTS, outputs, inputs * bits // 8), abs(f32(*scales)) / 2**bits, f32(EXPERTS, outputs)]
     if zeros:
-        shapes = [(EXPERTS, n, -(-(k // block) * bits // 8)) if block else (EXPERTS, n * bits // 8)
-                  for n, k in ((2 * INNER, HIDDEN), (HIDDEN, INNER))]  # fmt: skip
+        shapes = [
+            (EXPERTS, n, -(-(k // block) * bits // 8)) if block else (EXPERTS, n * bits // 8)
+            for n, k in ((2 * INNER, HIDDEN), (HIDDEN, INNER))
+        ]
         given += [None, None, None, *(u8(*s) for s in shapes)]
     if shares:
         given += [None] * (14 - len(given)) + [abs(f32(rows, EXPERTS))]
     attrs = {"block_size": block, "normalize_routing_weights": bits // 8} if block else {}
     steps = 2 if block and bits == 8 else 0  # there ONNX Runtime rounds rows to bytes, of results up to a hundred
     constants = tuple(i for i in range(2, min(14, len(given))) if given[i] is not None)
-    check("QMoE", given, activation_type="swiglu", swiglu_fusion=1, k=2, expert_weight_bits=bits, tolerance=2e-3,
-          steps=steps, weights=constants, **attrs)  # fmt: skip
+    check(
+        "QMoE",
+        given,
+        activation_type="swiglu",
+        swiglu_fusion=1,
+        k=2,
+        expert_weight_bits=bits,
+        tolerance=2e-3,
+        steps=steps,
+        weights=constants,
+        **attrs,
+    )
 
 
 def test_sizes_known_when_it_runs() -> None:

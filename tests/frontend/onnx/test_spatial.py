@@ -17,8 +17,16 @@ RNG = np.random.default_rng(23)
 f32 = floats(RNG)
 
 
-def one(op: str, inputs: dict[str, Any], opset: int = 20, weights: Any = None, names: Any = None, dynamic: Any = ("x",),
-        outputs: int = 1, **attrs: Any) -> None:  # fmt: skip
+def one(
+    op: str,
+    inputs: dict[str, Any],
+    opset: int = 20,
+    weights: Any = None,
+    names: Any = None,
+    dynamic: Any = ("x",),
+    outputs: int = 1,
+    **attrs: Any,
+) -> None:
     """Check a node, with the shape of its first input known and not."""
     outs = [f"y{i}" for i in range(outputs)]
     node = helper.make_node(op, names or [*inputs, *(weights or {})], outs, **attrs)
@@ -37,8 +45,12 @@ def test_unpooling() -> None:
     x = f32(1, 2, 3, 2)
     places = np.stack([RNG.permutation(24)[:6].reshape(3, 2) + 24 * c for c in range(2)])[None]
     one("MaxUnpool", {"x": x, "i": places}, 11, kernel_shape=[2, 2], strides=[2, 2])
-    made = model_of([helper.make_node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2, 2], strides=[2, 2])],
-                    {"x": x, "i": places}, ["y"], 11)  # fmt: skip
+    made = model_of(
+        [helper.make_node("MaxUnpool", ["x", "i"], ["y"], kernel_shape=[2, 2], strides=[2, 2])],
+        {"x": x, "i": places},
+        ["y"],
+        11,
+    )
     with pytest.raises(weft.error.IndexOutOfRange):
         evaluate(from_onnx(made), x, places + 100)
 
@@ -78,8 +90,9 @@ def test_displaced_convolution(rank: int) -> None:
     if rank == 2:
         one("DeformConv", {"x": x, "w": w, "o": offset, "b": f32(6), "m": mask}, 19, **attrs)
         return
-    plain = model_of([helper.make_node("DeformConv", ["x", "w", "o"], ["y"], **attrs)],
-                     {"x": x, "w": w, "o": 0 * offset}, ["y"], 19)  # fmt: skip
+    plain = model_of(
+        [helper.make_node("DeformConv", ["x", "w", "o"], ["y"], **attrs)], {"x": x, "w": w, "o": 0 * offset}, ["y"], 19
+    )
     attrs.pop("offset_group")
     usual = model_of([helper.make_node("Conv", ["x", "w"], ["y"], **attrs)], {"x": x, "w": w}, ["y"], 19)
     got, want = evaluate(from_onnx(plain), x, w, 0 * offset)[0], evaluate(from_onnx(usual), x, w)[0]
@@ -94,8 +107,15 @@ def test_aligned_regions(mode: str, ratio: int, transformation: str) -> None:
     corners = RNG.uniform(-2, 16, (5, 2, 2)).astype(np.float32)
     rois = np.concatenate([corners.min(1), corners.max(1)], 1)
     attrs = {"mode": mode, "sampling_ratio": ratio, "coordinate_transformation_mode": transformation}
-    one("RoiAlign", {"x": x, "r": rois, "b": np.array([0, 1, 1, 0, 0])}, 16, output_height=3, output_width=2,
-        spatial_scale=0.7, **attrs)  # fmt: skip
+    one(
+        "RoiAlign",
+        {"x": x, "r": rois, "b": np.array([0, 1, 1, 0, 0])},
+        16,
+        output_height=3,
+        output_width=2,
+        spatial_scale=0.7,
+        **attrs,
+    )
 
 
 def test_regions_of_whole_pixels() -> None:
@@ -114,16 +134,18 @@ def test_caches(mode: str) -> None:
     x, new, at = f32(2, 3, 6, 4), f32(2, 3, 2, 4), np.array([4, 1] if mode == "linear" else [5, 0])
     one("TensorScatter", {"x": x, "u": new, "w": at}, 24, mode=mode)
     one("TensorScatter", {"x": x, "u": new}, 24, mode=mode)
-    made = model_of([helper.make_node("TensorScatter", ["x", "u", "w"], ["y"], mode=mode)],
-                    {"x": x, "u": new, "w": at}, ["y"], 24)  # fmt: skip
+    made = model_of(
+        [helper.make_node("TensorScatter", ["x", "u", "w"], ["y"], mode=mode)], {"x": x, "u": new, "w": at}, ["y"], 24
+    )
     with pytest.raises(weft.error.IndexOutOfRange, match="place to write at"):
         evaluate(from_onnx(made), x, new, at + 4)
 
 
 def spectrum(x: np.ndarray, axis: int, opset: int = 20, **attrs: Any) -> np.ndarray:
     weights = {"a": np.array(axis)} if opset >= 20 else {}
-    node = helper.make_node("DFT", ["x", "", "a"] if opset >= 20 else ["x"], ["y"],
-                            **attrs, **({} if opset >= 20 else {"axis": axis}))  # fmt: skip
+    node = helper.make_node(
+        "DFT", ["x", "", "a"] if opset >= 20 else ["x"], ["y"], **attrs, **({} if opset >= 20 else {"axis": axis})
+    )
     return evaluate(from_onnx(model_of([node], {"x": x}, ["y"], opset, weights)), x)[0]
 
 

@@ -44,8 +44,12 @@ def test_strings_are_moved_compared_and_joined_by_a_session() -> None:
     nodes = onnx_nodes("""
         a = StringConcat(x, suffix); b = Concat <axis = 0> (a, x); y = Gather(b, i); e = Equal(x, same);
         w = Where(e, x, suffix)""")
-    made = model(nodes, {"x": STRING, "i": (TensorProto.INT64, ["k"])}, ["y", "e", "w"],
-                 weights={"suffix": texts("-ü"), "same": texts("b")})  # fmt: skip
+    made = model(
+        nodes,
+        {"x": STRING, "i": (TensorProto.INT64, ["k"])},
+        ["y", "e", "w"],
+        weights={"suffix": texts("-ü"), "same": texts("b")},
+    )
     session = weft.Session(made)
     assert [i.dtype for i in session.inputs] == ["string", "int64"]
     for x, i in ((texts("a", "b"), [3, 0, 1]), (texts("b", "", "long" * 99), [5]), (texts(), [])):
@@ -108,9 +112,12 @@ def test_a_sequence_of_other_types_is_refused() -> None:
 
 def test_split_and_join() -> None:
     for attrs in ({"axis": 0}, {"axis": 1}, {"axis": 0, "keepdims": 0}):
-        nodes = [helper.make_node("SplitToSequence", ["x"], ["s"], **attrs),
-                 helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=attrs["axis"],
-                                  new_axis=int(attrs.get("keepdims") == 0))]  # fmt: skip
+        nodes = [
+            helper.make_node("SplitToSequence", ["x"], ["s"], **attrs),
+            helper.make_node(
+                "ConcatFromSequence", ["s"], ["y"], axis=attrs["axis"], new_axis=int(attrs.get("keepdims") == 0)
+            ),
+        ]
         x = np.arange(12, dtype=np.float32).reshape(4, 3)
         np.testing.assert_array_equal(evaluate(from_onnx(model(nodes, {"x": FLOATS}, ["y"])), x)[0], x)
     nodes = [helper.make_node("SplitToSequence", ["x", "k"], ["s"])]
@@ -134,15 +141,25 @@ def test_optionals_in_a_session() -> None:
 
 def test_a_loop_collects_a_sequence() -> None:
     body = helper.make_graph(
-        [helper.make_node("Identity", ["c"], ["c2"]), helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
-         helper.make_node("Add", ["x", "f"], ["v"]), helper.make_node("SequenceInsert", ["s", "v"], ["s2"])],
+        [
+            helper.make_node("Identity", ["c"], ["c2"]),
+            helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+            helper.make_node("Add", ["x", "f"], ["v"]),
+            helper.make_node("SequenceInsert", ["s", "v"], ["s2"]),
+        ],
         "body",
-        [helper.make_tensor_value_info("i", TensorProto.INT64, []),
-         helper.make_tensor_value_info("c", TensorProto.BOOL, []), helper.make_value_info("s", SEQUENCE)],
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+            helper.make_value_info("s", SEQUENCE),
+        ],
         [helper.make_tensor_value_info("c2", TensorProto.BOOL, []), helper.make_value_info("s2", SEQUENCE)],
-    )  # fmt: skip
-    nodes = [helper.make_node("SequenceEmpty", [], ["e"]), helper.make_node("Loop", ["n", "", "e"], ["s"], body=body),
-             helper.make_node("SequenceLength", ["s"], ["k"])]  # fmt: skip
+    )
+    nodes = [
+        helper.make_node("SequenceEmpty", [], ["e"]),
+        helper.make_node("Loop", ["n", "", "e"], ["s"], body=body),
+        helper.make_node("SequenceLength", ["s"], ["k"]),
+    ]
     session = weft.Session(model(nodes, {"n": (TensorProto.INT64, []), "x": FLOATS}, ["s", "k"]))
     x = np.zeros((2, 3), np.float32)
     for n in (0, 1, 5):
@@ -151,8 +168,14 @@ def test_a_loop_collects_a_sequence() -> None:
         assert [float(v[0, 0]) for v in s] == list(range(n))
 
 
-SMALL = {"INT4": "int4", "UINT4": "uint4", "INT2": "int2", "UINT2": "uint2", "FLOAT4E2M1": "float4_e2m1fn",
-         "FLOAT8E8M0": "float8_e8m0fnu"}  # fmt: skip
+SMALL = {
+    "INT4": "int4",
+    "UINT4": "uint4",
+    "INT2": "int2",
+    "UINT2": "uint2",
+    "FLOAT4E2M1": "float4_e2m1fn",
+    "FLOAT8E8M0": "float8_e8m0fnu",
+}
 
 
 @pytest.mark.parametrize("onnx_name", SMALL)
@@ -163,8 +186,11 @@ def test_small_types_keep_their_values(onnx_name: str) -> None:
     if bits < 8 and SMALL[onnx_name].startswith("int"):
         codes = codes.view(np.int8)
     every = codes.astype(dtype) if "float" not in SMALL[onnx_name] else codes.view(dtype)
-    nodes = [helper.make_node("Transpose", ["x"], ["y"]), helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
-             helper.make_node("Cast", ["f"], ["b"], to=getattr(TensorProto, onnx_name))]  # fmt: skip
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["y"]),
+        helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["f"], ["b"], to=getattr(TensorProto, onnx_name)),
+    ]
     made = model(nodes, {"x": (getattr(TensorProto, onnx_name), [2, "m"])}, ["y", "f", "b"], 25)
     x = every.reshape(2, -1)
     y, f, b = evaluate(from_onnx(made), x)
@@ -184,8 +210,13 @@ def test_float4_rounds_to_the_nearest_and_saturates() -> None:
 def test_small_weights_are_read_and_dequantised() -> None:
     w = np.array([[-8, 7, 3], [0, -1, 5]], ml_dtypes.int4)
     tensor = helper.make_tensor("w", TensorProto.INT4, w.shape, w.astype(np.int8).reshape(-1))
-    made = model([helper.make_node("DequantizeLinear", ["w", "s"], ["d"]), helper.make_node("Mul", ["x", "d"], ["y"])],
-                 {"x": FLOATS}, ["y"], 21, {"s": np.float32(0.5)})  # fmt: skip
+    made = model(
+        [helper.make_node("DequantizeLinear", ["w", "s"], ["d"]), helper.make_node("Mul", ["x", "d"], ["y"])],
+        {"x": FLOATS},
+        ["y"],
+        21,
+        {"s": np.float32(0.5)},
+    )
     made.graph.initializer.append(tensor)
     x = np.ones((2, 3), np.float32)
     (y,) = weft.Session(made).run({"x": x})

@@ -10,13 +10,30 @@ from tests.frontend.stablehlo.test_stablehlo import computed, f32, parts, progra
 X, Y = (f32(4, 6) + 1j * f32(4, 6) for _ in range(2))
 
 
-@pytest.mark.parametrize(("name", "fn"), [
-    ("exponential", np.exp), ("log", np.log), ("sqrt", np.sqrt), ("sine", np.sin), ("cosine", np.cos), ("tan", np.tan),
-    ("tanh", np.tanh), ("abs", np.abs), ("negate", np.negative), ("real", np.real),
-    ("imag", np.imag), ("sign", lambda x: x / abs(x)), ("rsqrt", lambda x: x**-0.5),
-    ("add", np.add), ("subtract", np.subtract), ("power", np.power),
-    ("multiply", np.multiply), ("divide", np.divide), ("compare NE,", lambda x, y: x != y),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "fn"),
+    [
+        ("exponential", np.exp),
+        ("log", np.log),
+        ("sqrt", np.sqrt),
+        ("sine", np.sin),
+        ("cosine", np.cos),
+        ("tan", np.tan),
+        ("tanh", np.tanh),
+        ("abs", np.abs),
+        ("negate", np.negative),
+        ("real", np.real),
+        ("imag", np.imag),
+        ("sign", lambda x: x / abs(x)),
+        ("rsqrt", lambda x: x**-0.5),
+        ("add", np.add),
+        ("subtract", np.subtract),
+        ("power", np.power),
+        ("multiply", np.multiply),
+        ("divide", np.divide),
+        ("compare NE,", lambda x, y: x != y),
+    ],
+)
 def test_complex_numbers(name: str, fn: Callable[..., np.ndarray]) -> None:
     given = (X, Y)[: 1 + (name in ("add", "subtract", "power", "multiply", "divide", "compare NE,"))]
     computed(f"stablehlo.{name}", "", fn(*given), *given)

@@ -12,11 +12,14 @@ from tests.refusals import refuses
 from weft.error import UnsupportedOperator
 
 
-@pytest.mark.parametrize(("key", "counter", "expected"), [
-    (0, [0, 0], "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
-    (2**64 - 1, [2**64 - 1, 2**64 - 1], "408f276d 41c83b0e a20bc7c6 6d5451fd"),
-    (0x299F31D0A4093822, [0x85A308D3243F6A88, 0x0370734413198A2E], "d16cfe09 94fdcceb 5001e420 24126ea1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "counter", "expected"),
+    [
+        (0, [0, 0], "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+        (2**64 - 1, [2**64 - 1, 2**64 - 1], "408f276d 41c83b0e a20bc7c6 6d5451fd"),
+        (0x299F31D0A4093822, [0x85A308D3243F6A88, 0x0370734413198A2E], "d16cfe09 94fdcceb 5001e420 24126ea1"),
+    ],
+)
 def test_random_bits(key: int, counter: list[int], expected: str) -> None:
     """Known answers of Random123's Philox 4x32-10; where the counter has one word, the key is its other."""
 

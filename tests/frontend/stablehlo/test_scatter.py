@@ -17,9 +17,10 @@ SELECT = ADD.replace("add %a, %b :", "compare GE, %a, %b : (tensor<f32>, tensor<
 SELECT = SELECT.replace("-> tensor<f32>", "-> tensor<i1>")
 
 
-@pytest.mark.parametrize(("window", "stride", "low", "high"), [
-    ([2, 2], [2, 2], [0, 0], [0, 1]), ([3, 2], [1, 1], [1, 0], [1, 1]), ([3, 3], [2, 2], [0, 1], [0, 1]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("window", "stride", "low", "high"),
+    [([2, 2], [2, 2], [0, 0], [0, 1]), ([3, 2], [1, 1], [1, 0], [1, 1]), ([3, 3], [2, 2], [0, 1], [0, 1])],
+)
 def test_sources_go_where_windows_select(window: Any, stride: Any, low: Any, high: Any) -> None:
     x, start = RNG.integers(-3, 1, (6, 7)).astype("f"), np.float32(0.5)  # padding, which is no element, would win
     out = [(n + a + b - w) // s + 1 for n, a, b, w, s in zip(x.shape, low, high, window, stride, strict=True)]

@@ -45,8 +45,9 @@ NAMES |= {f"{u}int{bits}": f"{u}i{bits}" for u in ("", "u") for bits in (8, 16, 
 
 def computed(op: str, rest: str, expected: Any, *given: Any, more: str = "") -> None:
     """One operation, with its attributes, on arrays of any type."""
-    *types, made = ("tensor<" + "".join(f"{n}x" for n in np.shape(x)) + NAMES[str(x.dtype)] + ">"
-                    for x in (*given, expected))  # fmt: skip
+    *types, made = (
+        "tensor<" + "".join(f"{n}x" for n in np.shape(x)) + NAMES[str(x.dtype)] + ">" for x in (*given, expected)
+    )
     names = [f"%x{i}" for i in range(len(given))]
     body = f"    %0 = {op} {', '.join(names)}{rest} : ({', '.join(types)}) -> {made}\n    return %0 : {made}"
     text = program(", ".join(map("{}: {}".format, names, types)), body, made) + more
@@ -107,11 +108,16 @@ def test_reduction_by_a_region_of_two_operands(shape: tuple[int, int]) -> None:
     same(found[1], x.argmax(1).astype(np.int32))
 
 
-@pytest.mark.parametrize(("start", "name", "expected"), [
-    ("0.0", "add", lambda x: x.sum((0, 2))), ("2.0", "add", lambda x: x.sum((0, 2)) + 2),
-    ("0xFF800000", "maximum", lambda x: x.max((0, 2))), ("0.5", "maximum", lambda x: np.maximum(x.max((0, 2)), 0.5)),
-    ("1.0", "multiply", lambda x: x.prod((0, 2))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("start", "name", "expected"),
+    [
+        ("0.0", "add", lambda x: x.sum((0, 2))),
+        ("2.0", "add", lambda x: x.sum((0, 2)) + 2),
+        ("0xFF800000", "maximum", lambda x: x.max((0, 2))),
+        ("0.5", "maximum", lambda x: np.maximum(x.max((0, 2)), 0.5)),
+        ("1.0", "multiply", lambda x: x.prod((0, 2))),
+    ],
+)
 def test_reductions_and_what_they_begin_with(start: str, name: str, expected: Any) -> None:
     body = f"""
     %c = stablehlo.constant dense<{start}> : tensor<f32>
@@ -178,9 +184,9 @@ def test_gather_clamps_and_scatter_drops_what_lies_outside(rows: str) -> None:
     same(found[1], x)
 
 
-@pytest.mark.parametrize(("direction", "sides"), [
-    ("LT", "%a, %b"), ("GT", "%a, %b"), ("LT", "%b, %a"), ("LT", "%3, %b"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("direction", "sides"), [("LT", "%a, %b"), ("GT", "%a, %b"), ("LT", "%b, %a"), ("LT", "%3, %b")]
+)
 def test_sorting_by_the_first_of_two(direction: str, sides: str) -> None:
     body = f"""
     %zero = stablehlo.constant dense<0.0> : tensor<f32>
@@ -233,10 +239,14 @@ def test_loops_choices_and_calls() -> None:
         same(run(text, x, np.array(n, np.int32)), expected)
 
 
-@pytest.mark.parametrize(("op", "expected"), [
-    ("shift_left", [2, 0, -2, 0, -(1 << 31)]), ("shift_right_logical", [0, 0, 0x7FFFFFFF, 0, 1]),
-    ("shift_right_arithmetic", [0, 0, -1, -1, -1]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [
+        ("shift_left", [2, 0, -2, 0, -(1 << 31)]),
+        ("shift_right_logical", [0, 0, 0x7FFFFFFF, 0, 1]),
+        ("shift_right_arithmetic", [0, 0, -1, -1, -1]),
+    ],
+)
 def test_shifts_by_more_bits_than_there_are(op: str, expected: list[int]) -> None:
     x, y = np.array([1, 1, -1, -1, -1], np.int32), np.array([1, 32, 1, -1, 31], np.int32)
     computed(f"stablehlo.{op}", "", np.array(expected, np.int32), x, y)
@@ -310,16 +320,20 @@ def test_regions_that_call_and_updates_that_subtract() -> None:
     expected = x - np.float32([u[0] + u[2], 0, 0, u[1]])
     computed('"stablehlo.scatter"', rest.replace("OP", "stablehlo.subtract"), expected, x, i, u)
     rest = " <{dimensions = array<i64: 0>}>" + region.replace("OP", "func.call @f")
-    more = program("%a: tensor<f32>, %b: tensor<f32>", "%0 = stablehlo.add %a, %b : tensor<f32>\n return %0 :"
-                   " tensor<f32>", "tensor<f32>").replace("public @main", "private @f")  # fmt: skip
+    more = program(
+        "%a: tensor<f32>, %b: tensor<f32>",
+        "%0 = stablehlo.add %a, %b : tensor<f32>\n return %0 : tensor<f32>",
+        "tensor<f32>",
+    ).replace("public @main", "private @f")
     computed('"stablehlo.reduce"', rest, x.sum(), x, np.float32(0), more=more)
 
 
 def test_numbers_far_from_zero() -> None:
     names = ["erfc", "erf_inv"]
     body = "\n".join(f"    %{i} = chlo.{n} %x : tensor<5xf32> -> tensor<5xf32>" for i, n in enumerate(names))
-    text = program("%x: tensor<5xf32>", f"{body}\n    return %0, %1 : tensor<5xf32>, tensor<5xf32>",
-                   "tensor<5xf32>, tensor<5xf32>")  # fmt: skip
+    text = program(
+        "%x: tensor<5xf32>", f"{body}\n    return %0, %1 : tensor<5xf32>, tensor<5xf32>", "tensor<5xf32>, tensor<5xf32>"
+    )
     x = np.array([-2.0, 0.5, 3.0, 5.0, 8.0], np.float32)
     np.testing.assert_allclose(run(text, x)[0], [math.erfc(v) for v in x], rtol=1e-6)
     x = np.array([-0.9, 0.1, 0.5, 0.999, 1.0], np.float32)

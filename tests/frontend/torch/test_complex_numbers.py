@@ -38,23 +38,51 @@ def test_arithmetic():
 
 def test_factors_and_what_is_made_of_real_numbers():
     def fn(x, y):
-        return (torch.add(x, y, alpha=2j), torch.sub(x, y.real, alpha=1 + 1j), torch.rsub(x, y, alpha=-2j),
-                x + torch.ones_like(x), x.new_ones(2), torch.eye(3, dtype=x.dtype), x.clone().fill_(1),
-                x.new_full((2,), 3.0), x.any(), x.logical_not(), x.nonzero(), x.var(1),
-                torch.linalg.vector_norm(x, 3), torch.nn.functional.pad(x, (1, 1), mode="reflect"))  # fmt: skip
+        return (
+            torch.add(x, y, alpha=2j),
+            torch.sub(x, y.real, alpha=1 + 1j),
+            torch.rsub(x, y, alpha=-2j),
+            x + torch.ones_like(x),
+            x.new_ones(2),
+            torch.eye(3, dtype=x.dtype),
+            x.clone().fill_(1),
+            x.new_full((2,), 3.0),
+            x.any(),
+            x.logical_not(),
+            x.nonzero(),
+            x.var(1),
+            torch.linalg.vector_norm(x, 3),
+            torch.nn.functional.pad(x, (1, 1), mode="reflect"),
+        )
 
     check(fn, numbers(3, 4), numbers(3, 4), dynamic=False)
 
 
 def test_parts_and_functions():
-    check(lambda x: (x.real, x.imag, x.abs(), x.angle(), x.exp(), x.log(), torch.polar(x.real.abs(), x.imag)),
-          numbers(4, 3))  # fmt: skip
+    check(
+        lambda x: (x.real, x.imag, x.abs(), x.angle(), x.exp(), x.log(), torch.polar(x.real.abs(), x.imag)),
+        numbers(4, 3),
+    )
 
 
 def test_functions_of_the_circle_and_the_hyperbola():
     def fn(x):
-        return (x.sqrt(), x.rsqrt(), x.log2(), x.log10(), x.sin(), x.cos(), x.tan(), x.sinh(), x.cosh(), x.tanh(),
-                x.sgn(), x.isnan(), x.isinf(), x.isfinite())  # fmt: skip
+        return (
+            x.sqrt(),
+            x.rsqrt(),
+            x.log2(),
+            x.log10(),
+            x.sin(),
+            x.cos(),
+            x.tan(),
+            x.sinh(),
+            x.cosh(),
+            x.tanh(),
+            x.sgn(),
+            x.isnan(),
+            x.isinf(),
+            x.isfinite(),
+        )
 
     check(fn, numbers(5, 3))
     ends = torch.tensor([0j, -4, 4, -4j, 100 + 1j, -100 + 1j, complex(float("nan"), 1), complex(1, float("inf"))])
@@ -62,16 +90,27 @@ def test_functions_of_the_circle_and_the_hyperbola():
 
 
 def test_powers():
-    check(lambda x, y: (x**2.5, x**-1, x**y, x**0, 2**x, x.abs() ** y, torch.pow(x * 0, y * y.conj())),
-          numbers(4, 3), numbers(4, 3), tolerance=1e-5)  # fmt: skip
+    check(
+        lambda x, y: (x**2.5, x**-1, x**y, x**0, 2**x, x.abs() ** y, torch.pow(x * 0, y * y.conj())),
+        numbers(4, 3),
+        numbers(4, 3),
+        tolerance=1e-5,
+    )
 
 
 def test_layers():
     layer = nn.Linear(4, 3, dtype=torch.complex64)
     with torch.no_grad():
-        check(lambda x, y: (layer(x), torch.addmm(x[:, :3], x, y, alpha=2),
-                            torch.baddbmm(x[None], x[None], (y @ x[:3])[None])),
-              numbers(5, 4), numbers(4, 3), dynamic=False)  # fmt: skip
+        check(
+            lambda x, y: (
+                layer(x),
+                torch.addmm(x[:, :3], x, y, alpha=2),
+                torch.baddbmm(x[None], x[None], (y @ x[:3])[None]),
+            ),
+            numbers(5, 4),
+            numbers(4, 3),
+            dynamic=False,
+        )
 
 
 def test_sizes_that_square_to_more_than_float32_holds():
@@ -85,9 +124,17 @@ def test_sizes_that_square_to_more_than_float32_holds():
 def test_elements_that_only_move():
     def fn(x, places):
         wide = torch.cat([x, x.real], 0)
-        return (wide.transpose(0, 1).reshape(-1), x[places], wide[:, 1:3], x.sum(1), torch.where(x.real > 0, x, 0j),
-                torch.stack([x, x * 1j]), x.unsqueeze(0).expand(2, *x.shape), x.flip(0),
-                x.masked_fill(x.imag > 0, 2))  # fmt: skip
+        return (
+            wide.transpose(0, 1).reshape(-1),
+            x[places],
+            wide[:, 1:3],
+            x.sum(1),
+            torch.where(x.real > 0, x, 0j),
+            torch.stack([x, x * 1j]),
+            x.unsqueeze(0).expand(2, *x.shape),
+            x.flip(0),
+            x.masked_fill(x.imag > 0, 2),
+        )
 
     check(fn, numbers(3, 4), torch.tensor([2, 0]))
 
@@ -108,8 +155,13 @@ def test_transforms_of_a_known_length(length):
 
 def test_transforms_of_any_length_and_of_several_axes():
     def fn(x):
-        return (torch.fft.fftn(x), torch.fft.rfft2(x, norm="ortho"), torch.fft.irfft2(torch.fft.rfft2(x)),
-                torch.fft.ifft(x, dim=0, norm="forward"), torch.fft.hfft(x.to(torch.complex64)))  # fmt: skip
+        return (
+            torch.fft.fftn(x),
+            torch.fft.rfft2(x, norm="ortho"),
+            torch.fft.irfft2(torch.fft.rfft2(x)),
+            torch.fft.ifft(x, dim=0, norm="forward"),
+            torch.fft.hfft(x.to(torch.complex64)),
+        )
 
     check(fn, torch.randn(3, 6, 8), tolerance=5e-5)
 

@@ -57,8 +57,12 @@ def test_scan_backwards_over_another_axis():
 
 def test_map():
     call = Call(lambda xs, y: rows(lambda x, y: (x.sin() @ y, x.sum()), xs, y))
-    check(call, (torch.randn(4, 2, 3), torch.randn(3, 5)), (torch.randn(7, 2, 3), torch.randn(3, 5)),
-          dynamic=({0: Dim("n", min=2)}, {}))  # fmt: skip
+    check(
+        call,
+        (torch.randn(4, 2, 3), torch.randn(3, 5)),
+        (torch.randn(7, 2, 3), torch.randn(3, 5)),
+        dynamic=({0: Dim("n", min=2)}, {}),
+    )
 
 
 _LIBRARY = torch.library.Library("transformers", "FRAGMENT")
@@ -68,8 +72,9 @@ def define_grouped_mm():
     """The operator by which models of ``transformers`` call their experts: PyTorch's own asks for bfloat16."""
     if not hasattr(torch.ops.transformers, "grouped_mm_fallback"):
         _LIBRARY.define("grouped_mm_fallback(Tensor input, Tensor weight, Tensor offs) -> Tensor")
-        torch.library.register_fake("transformers::grouped_mm_fallback",
-                                    lambda x, weight, ends: x.new_empty(x.shape[0], weight.shape[2]))  # fmt: skip
+        torch.library.register_fake(
+            "transformers::grouped_mm_fallback", lambda x, weight, ends: x.new_empty(x.shape[0], weight.shape[2])
+        )
     return torch.ops.transformers.grouped_mm_fallback
 
 
@@ -102,7 +107,11 @@ def test_boxes_that_overlap_no_better_one(count):
 
 def test_histogram_and_windows():
     both = Call(lambda x: (torch.histc(x, 7, -1.0, 2.0), x.unfold(0, 5, 3), x.unfold(0, 1, 2)))
-    check(both, (torch.tensor([-1.0, 2.0, -1.01, 2.01, float("nan"), float("inf"), 0.5, 0.4285715, 0, 1]),),
-          (torch.randn(41),), dynamic=({0: Dim("n", min=8)},))  # fmt: skip
+    check(
+        both,
+        (torch.tensor([-1.0, 2.0, -1.01, 2.01, float("nan"), float("inf"), 0.5, 0.4285715, 0, 1]),),
+        (torch.randn(41),),
+        dynamic=({0: Dim("n", min=8)},),
+    )
     with pytest.raises(weft.error.ModelImportError, match="expected min < max"):
         imported(lambda x: torch.histc(x, 7), torch.randn(9))

@@ -23,9 +23,16 @@ class Images(nn.Module):
     def __init__(self):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=4),
-            nn.GroupNorm(2, 8), nn.SiLU(), nn.ConvTranspose2d(8, 4, 2, stride=2), nn.Upsample(scale_factor=2),
-        )  # fmt: skip
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 8, 3, groups=4),
+            nn.GroupNorm(2, 8),
+            nn.SiLU(),
+            nn.ConvTranspose2d(8, 4, 2, stride=2),
+            nn.Upsample(scale_factor=2),
+        )
         self.head = nn.Linear(4, 5)
 
     def forward(self, x):
@@ -65,8 +72,12 @@ def test_images_of_a_fixed_and_of_any_batch():
 
 
 def test_tokens_of_any_batch_and_length():
-    check(Encoder(), (torch.randint(0, 50, (2, 7)),), (torch.randint(0, 50, (3, 11)),),
-          dynamic=({0: Dim("batch"), 1: Dim("length", min=2, max=64)},))  # fmt: skip
+    check(
+        Encoder(),
+        (torch.randint(0, 50, (2, 7)),),
+        (torch.randint(0, 50, (3, 11)),),
+        dynamic=({0: Dim("batch"), 1: Dim("length", min=2, max=64)},),
+    )
 
 
 def test_recurrence():
@@ -103,11 +114,16 @@ def test_a_program_of_known_operators_is_not_traced_again(monkeypatch):
 
 
 @pytest.mark.parametrize("dynamic", [None, ({0: Dim.AUTO, 1: Dim.AUTO},)])
-@pytest.mark.parametrize("function", [
-    lambda x: (torch.true_divide(torch.multiply(x, x).absolute(), 3), F.one_hot((x > 0).long(), 5)),
-    lambda x: (torch.broadcast_tensors(x, x[:1])[1], torch.meshgrid(x[0], x[1], indexing="ij")[1]),
-    lambda x: (torch.var_mean(x, 1)[1], x.positive(), x.view_as(x), F.pad(x, (1, 2), mode="reflect")),
-    lambda x: torch.tensor_split(torch.hstack([x, x]), 2, 1), lambda x: (torch.diag(x[0]),)])  # fmt: skip
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (torch.true_divide(torch.multiply(x, x).absolute(), 3), F.one_hot((x > 0).long(), 5)),
+        lambda x: (torch.broadcast_tensors(x, x[:1])[1], torch.meshgrid(x[0], x[1], indexing="ij")[1]),
+        lambda x: (torch.var_mean(x, 1)[1], x.positive(), x.view_as(x), F.pad(x, (1, 2), mode="reflect")),
+        lambda x: torch.tensor_split(torch.hstack([x, x]), 2, 1),
+        lambda x: (torch.diag(x[0]),),
+    ],
+)
 def test_calls_are_taken_apart_one_by_one(monkeypatch, function, dynamic):
     given = torch.randn(4, 5)
     program = exported(Call(function), (given,), dynamic)
@@ -337,10 +353,17 @@ def _half_written(x):
     return first
 
 
-@pytest.mark.parametrize(("function", "is_whole"), [
-    (lambda x: (x * 2).relu_().add_(1).clamp_(-1, 1.5), True), (lambda x: (x + 1).copy_(x).expand_as(x), True),
-    (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(inplace=True)), True), (_half_written, False),
-    (lambda x: (x * 2).view(-1).mul_(2), False), (lambda x: (x > 0).float().mul_(x.double()), False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "is_whole"),
+    [
+        (lambda x: (x * 2).relu_().add_(1).clamp_(-1, 1.5), True),
+        (lambda x: (x + 1).copy_(x).expand_as(x), True),
+        (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU(inplace=True)), True),
+        (_half_written, False),
+        (lambda x: (x * 2).view(-1).mul_(2), False),
+        (lambda x: (x > 0).float().mul_(x.double()), False),
+    ],
+)
 def test_what_writes_to_new_tensors_is_imported_as_it_stands(monkeypatch, function, is_whole):
     """Taking a program apart traces it again, which takes seconds."""
     program = exported(Call(function), (x := torch.randn(3, 4),))

@@ -16,8 +16,12 @@ def test_bags_of_any_number(mode):
     weight, offsets = torch.randn(10, 5), torch.tensor([0, 2, 2, 5])
     function = Call(lambda i, o: F.embedding_bag(i, weight, o, mode=mode, padding_idx=3))
     first = (torch.tensor([1, 3, 3, 3, 3, 9, 0]), offsets)
-    check(function, first, (torch.randint(0, 10, (9,)), torch.tensor([0, 2, 9])),
-          dynamic=({0: Dim("n")}, ({0: Dim("bags")},)))  # fmt: skip
+    check(
+        function,
+        first,
+        (torch.randint(0, 10, (9,)), torch.tensor([0, 2, 9])),
+        dynamic=({0: Dim("n")}, ({0: Dim("bags")},)),
+    )
 
 
 def test_bags_with_weights_and_a_last_offset():
@@ -29,28 +33,35 @@ def test_bags_with_weights_and_a_last_offset():
 
 
 def test_triangles():
-    check(Call(lambda x: x[tuple(torch.triu_indices(*x.shape, 1))] + torch.tril_indices(6, 5, -2)[0, 3]),
-          (torch.randn(5, 6),))  # fmt: skip
+    check(
+        Call(lambda x: x[tuple(torch.triu_indices(*x.shape, 1))] + torch.tril_indices(6, 5, -2)[0, 3]),
+        (torch.randn(5, 6),),
+    )
 
 
 @pytest.mark.parametrize("order", [0.0, 1.0, 2.0, 2.5, float("inf")])
 def test_distances(order):
-    check(Call(lambda a, b: (torch.cdist(a, b, order), F.pdist(b[0], order))),
-          (torch.randn(2, 5, 6), torch.randn(1, 3, 6)))  # fmt: skip
+    check(
+        Call(lambda a, b: (torch.cdist(a, b, order), F.pdist(b[0], order))),
+        (torch.randn(2, 5, 6), torch.randn(1, 3, 6)),
+    )
 
 
 def test_windows_are_put_back():
     shape = {"kernel_size": (3, 2), "dilation": (1, 2), "padding": (1, 0), "stride": (2, 1)}
     check(Call(lambda x: F.fold(F.unfold(x, **shape), (7, 8), **shape)), (torch.randn(2, 3, 7, 8),))
-    check(Call(lambda x: F.fold(x, (7, 8), **shape)), (torch.randn(2, 18, 24),), (torch.randn(5, 18, 24),),
-          dynamic=({0: Dim("n")},))  # fmt: skip
+    check(
+        Call(lambda x: F.fold(x, (7, 8), **shape)),
+        (torch.randn(2, 18, 24),),
+        (torch.randn(5, 18, 24),),
+        dynamic=({0: Dim("n")},),
+    )
 
 
 @pytest.mark.parametrize("how", ["amax", "amin", "sum", "prod"])
 def test_truth_is_gathered_with_and_and_or(how):
     x, places = torch.rand(4, 5) > 0.5, torch.randint(0, 4, (3, 5))
-    check(Call(lambda x, i, y: x.scatter_reduce(0, i, y, how, include_self=False)),
-          (x, places, torch.rand(3, 5) > 0.5))  # fmt: skip
+    check(Call(lambda x, i, y: x.scatter_reduce(0, i, y, how, include_self=False)), (x, places, torch.rand(3, 5) > 0.5))
 
 
 def test_arguments_that_say_nothing_of_a_scalar():
@@ -78,8 +89,12 @@ def test_gradients_of_the_greatest_elements():
 
 
 def test_differences():
-    check(Call(lambda x: (x.diff(2, 0), x.diff(prepend=x[:, :1]), (x > 0).diff(), x.diff(9))), (torch.randn(4, 5),),
-          (torch.randn(7, 5),), dynamic=({0: Dim("n", min=4)},))  # fmt: skip
+    check(
+        Call(lambda x: (x.diff(2, 0), x.diff(prepend=x[:, :1]), (x > 0).diff(), x.diff(9))),
+        (torch.randn(4, 5),),
+        (torch.randn(7, 5),),
+        dynamic=({0: Dim("n", min=4)},),
+    )
 
 
 def test_operators_by_their_other_names():
@@ -92,19 +107,26 @@ def test_operators_by_their_other_names():
 def test_resizes_by_a_factor_of_open_dimensions():
     """The size of the result is computed in float64, and cut."""
     function = Call(lambda x: F.interpolate(x, scale_factor=(0.7, 1.3), mode="bilinear"))
-    check(function, (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 10, 30),),
-          dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
+    check(
+        function, (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 10, 30),), dynamic=({i: Dim.AUTO for i in range(4)},)
+    )
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_resizes_that_cover_what_they_shrink(mode):
     def function(x):
-        return (F.interpolate(x, (5, 17), mode=mode, antialias=True),
-                F.interpolate(x, scale_factor=(0.4, 1.3), mode=mode, antialias=True),
-                F.interpolate(x.double(), (3, x.shape[3] // 2), mode=mode, antialias=True))  # fmt: skip
+        return (
+            F.interpolate(x, (5, 17), mode=mode, antialias=True),
+            F.interpolate(x, scale_factor=(0.4, 1.3), mode=mode, antialias=True),
+            F.interpolate(x.double(), (3, x.shape[3] // 2), mode=mode, antialias=True),
+        )
 
-    check(Call(function), (torch.randn(2, 3, 13, 11),), (torch.randn(1, 2, 20, 9),),
-          dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
+    check(
+        Call(function),
+        (torch.randn(2, 3, 13, 11),),
+        (torch.randn(1, 2, 20, 9),),
+        dynamic=({i: Dim.AUTO for i in range(4)},),
+    )
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
@@ -125,11 +147,16 @@ def define_regions():
     """Define ``torchvision::roi_align`` where the package that brings it is not loaded."""
     if hasattr(torch.ops.torchvision, "roi_align"):
         return
-    LIBRARY.define("roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
-                   "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor")  # fmt: skip
+    LIBRARY.define(
+        "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
+        "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor"
+    )
     LIBRARY.impl("roi_align", _region_means, "CPU")
-    torch.library.register_fake("torchvision::roi_align", lambda x, rois, scale, height, width, *_: x.new_empty(
-        rois.shape[0], x.shape[1], height, width), lib=LIBRARY)  # fmt: skip
+    torch.library.register_fake(
+        "torchvision::roi_align",
+        lambda x, rois, scale, height, width, *_: x.new_empty(rois.shape[0], x.shape[1], height, width),
+        lib=LIBRARY,
+    )
 
 
 LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
@@ -141,8 +168,10 @@ def _region_means(x, rois, scale, height, width, samples, aligned):
     found = []
     for image, *corners in rois.tolist():
         left, top, right, bottom = (c * scale - 0.5 for c in corners)
-        lines = [a + (b - a) * (torch.arange(n * samples) + 0.5) / (n * samples)
-                 for a, b, n in ((top, bottom, height), (left, right, width))]  # fmt: skip
+        lines = [
+            a + (b - a) * (torch.arange(n * samples) + 0.5) / (n * samples)
+            for a, b, n in ((top, bottom, height), (left, right, width))
+        ]
         lines = [p.clamp(0, n - 1) / (n - 1) * 2 - 1 for p, n in zip(lines, x.shape[2:], strict=True)]
         grid = torch.stack(torch.meshgrid(lines[1], lines[0], indexing="xy"), -1)[None]
         found.append(F.avg_pool2d(F.grid_sample(x[int(image)][None], grid, align_corners=True), samples)[0])
@@ -153,9 +182,18 @@ def test_greatest_elements_of_windows_of_several_lengths():
     """Equal ones among them, and one that is no number."""
     x = torch.randint(0, 3, (2, 3, 7, 11)).float()
     x[0, 0, 3, 4] = torch.nan
-    check(Call(lambda x: (*F.adaptive_max_pool2d(x, (3, 4), True), *F.adaptive_max_pool1d(x[0], 5, True),
-                            *F.adaptive_max_pool3d(x, (2, 1, 6), True))),
-          (x,), (torch.randn(1, 2, 9, 6),), dynamic=({i: Dim.AUTO for i in range(4)},))  # fmt: skip
+    check(
+        Call(
+            lambda x: (
+                *F.adaptive_max_pool2d(x, (3, 4), True),
+                *F.adaptive_max_pool1d(x[0], 5, True),
+                *F.adaptive_max_pool3d(x, (2, 1, 6), True),
+            )
+        ),
+        (x,),
+        (torch.randn(1, 2, 9, 6),),
+        dynamic=({i: Dim.AUTO for i in range(4)},),
+    )
 
 
 def test_elements_by_strides():
@@ -189,5 +227,9 @@ def test_layers_of_two_inputs():
     layer = nn.Bilinear(4, 6, 3)
     call = Call(lambda x, y: layer(x, y))
     call.layer = layer
-    check(call, (torch.randn(5, 2, 4), torch.randn(5, 2, 6)), (torch.randn(1, 7, 4), torch.randn(1, 7, 6)),
-          dynamic=({0: Dim.AUTO, 1: Dim.AUTO}, ({0: Dim.AUTO, 1: Dim.AUTO},)))  # fmt: skip
+    check(
+        call,
+        (torch.randn(5, 2, 4), torch.randn(5, 2, 6)),
+        (torch.randn(1, 7, 4), torch.randn(1, 7, 6)),
+        dynamic=({0: Dim.AUTO, 1: Dim.AUTO}, ({0: Dim.AUTO, 1: Dim.AUTO},)),
+    )

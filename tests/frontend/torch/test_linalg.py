@@ -16,9 +16,17 @@ POSITIVE = PIVOTED @ PIVOTED.mT + torch.eye(3)
 
 def test_inverses_and_solutions():
     right = torch.randn(2, 3, 5)
-    compare(lambda a, b: (torch.linalg.inv(a), torch.linalg.solve(a, b), torch.linalg.solve(a, b.mT, left=False),
-                          torch.linalg.solve(a[0], b[0, :, 0]), torch.linalg.solve(a[:1], b)),
-            PIVOTED, right)  # fmt: skip
+    compare(
+        lambda a, b: (
+            torch.linalg.inv(a),
+            torch.linalg.solve(a, b),
+            torch.linalg.solve(a, b.mT, left=False),
+            torch.linalg.solve(a[0], b[0, :, 0]),
+            torch.linalg.solve(a[:1], b),
+        ),
+        PIVOTED,
+        right,
+    )
     check(Call(lambda a: (torch.linalg.inv_ex(a)[1], torch.linalg.det(a))), (torch.zeros(3, 2, 2),))
 
 
@@ -28,12 +36,20 @@ def test_determinants():
 
 
 def test_triangular_factors():
-    compare(lambda a, b: (torch.linalg.cholesky(a), torch.linalg.cholesky(a, upper=True),
-                          torch.linalg.solve_triangular(a, b, upper=True),
-                          torch.linalg.solve_triangular(a, b.mT, upper=False, left=False, unitriangular=True),
-                          torch.cholesky_solve(b, torch.linalg.cholesky(a)), torch.cholesky_solve(b, a, upper=True),
-                          torch.cholesky_inverse(torch.linalg.cholesky(a)), torch.cholesky_inverse(a, upper=True)),
-            POSITIVE, torch.randn(2, 3, 4))  # fmt: skip
+    compare(
+        lambda a, b: (
+            torch.linalg.cholesky(a),
+            torch.linalg.cholesky(a, upper=True),
+            torch.linalg.solve_triangular(a, b, upper=True),
+            torch.linalg.solve_triangular(a, b.mT, upper=False, left=False, unitriangular=True),
+            torch.cholesky_solve(b, torch.linalg.cholesky(a)),
+            torch.cholesky_solve(b, a, upper=True),
+            torch.cholesky_inverse(torch.linalg.cholesky(a)),
+            torch.cholesky_inverse(a, upper=True),
+        ),
+        POSITIVE,
+        torch.randn(2, 3, 4),
+    )
     check(Call(lambda a: torch.linalg.cholesky_ex(a)[1]), (torch.stack([POSITIVE[0], -POSITIVE[0]]),))
 
 
@@ -68,8 +84,18 @@ def test_orthogonal_factors(shape):
         u, s, v = torch.linalg.svd(a, full_matrices=False)
         q, r = torch.linalg.qr(a)
         whole, rest = torch.linalg.qr(a, mode="complete")
-        return (q, r, rest, whole.mT @ whole, s, torch.linalg.svdvals(a), u @ (s[..., None] * v), u.mT @ u, v @ v.mT,
-                torch.linalg.qr(a, mode="r")[1])  # fmt: skip
+        return (
+            q,
+            r,
+            rest,
+            whole.mT @ whole,
+            s,
+            torch.linalg.svdvals(a),
+            u @ (s[..., None] * v),
+            u.mT @ u,
+            v @ v.mT,
+            torch.linalg.qr(a, mode="r")[1],
+        )
 
     compare(factors, torch.randn(shape))
 
@@ -135,8 +161,11 @@ def test_packed_factors():
 
     def solved(a, b):
         packed, pivots, info = torch.linalg.lu_factor_ex(a)
-        sides = [torch.linalg.lu_solve(packed, pivots, x, left=left, adjoint=adjoint)
-                 for x, left in ((b, True), (b.mT, False), (b[:1], True)) for adjoint in (False, True)]  # fmt: skip
+        sides = [
+            torch.linalg.lu_solve(packed, pivots, x, left=left, adjoint=adjoint)
+            for x, left in ((b, True), (b.mT, False), (b[:1], True))
+            for adjoint in (False, True)
+        ]
         return *sides, torch.lu_solve(b, packed, pivots), info
 
     for shape in ((2, 5, 3), (3, 5), (1, 1), (0, 2, 2)):
@@ -157,13 +186,21 @@ def test_exchanges_with_rows_that_there_are_not_are_refused(pivots):
 @pytest.mark.parametrize("how", ["prod", "mean", "amax", "amin"])
 def test_parts_that_are_combined_by_index(how):
     places = torch.tensor([0, 2, 0])
-    compare(lambda x, s: [x.index_reduce(1, places, s, how, include_self=b) for b in (True, False)],
-            torch.randn(3, 4), torch.randn(3, 3))  # fmt: skip
+    compare(
+        lambda x, s: [x.index_reduce(1, places, s, how, include_self=b) for b in (True, False)],
+        torch.randn(3, 4),
+        torch.randn(3, 3),
+    )
 
 
 def test_what_is_cut_off_counts_in_padding():
     pad = torch.nn.functional.pad
-    sides = [("replicate", (-1, 2)), ("replicate", (-5, 6)), ("reflect", (3, -2)), ("reflect", (-3, 3)),
-             ("constant", (-1, 2))]  # fmt: skip
+    sides = [
+        ("replicate", (-1, 2)),
+        ("replicate", (-5, 6)),
+        ("reflect", (3, -2)),
+        ("reflect", (-3, 3)),
+        ("constant", (-1, 2)),
+    ]
     compare(lambda x: [pad(x, side, mode) for mode, side in sides], torch.randn(1, 2, 5))
     compare(lambda a: [torch.dist(a[0], a[1], p) for p in (2, 3, 0, float("inf"))], torch.randn(2, 4))

@@ -18,16 +18,34 @@ def compare(fn, *args):
 
 
 def test_medians():
-    compare(lambda x: (x.median(1).values, x.nanmedian(0).values, x.nanmedian(), x[2].median(), x.median(),
-                       x[2:3].kthvalue(2, 1, True).values), LINES)  # fmt: skip
+    compare(
+        lambda x: (
+            x.median(1).values,
+            x.nanmedian(0).values,
+            x.nanmedian(),
+            x[2].median(),
+            x.median(),
+            x[2:3].kthvalue(2, 1, True).values,
+        ),
+        LINES,
+    )
     compare(lambda x: (*x.median(1), *x.kthvalue(3, 1), x.median()), torch.stack([torch.randperm(7) for _ in range(4)]))
     check(Call(lambda x: (*x.median(0), *x.nanmedian(0, keepdim=True), x.median())), (torch.tensor(3.0),))
 
 
 def test_elements_that_are_put():
     x, places, more = torch.arange(9).view(3, 3), torch.tensor([[0, -1], [7, 0]]), torch.tensor([[10, 20], [30, 40]])
-    compare(lambda x, p, m: (x.put(p, m, accumulate=True), x.put(p[0], m[0]), (x > 2).put(p, m > 20, accumulate=True),
-                             x[0, 0].put(p[0, :1], m[0, :1])), x, places, more)  # fmt: skip
+    compare(
+        lambda x, p, m: (
+            x.put(p, m, accumulate=True),
+            x.put(p[0], m[0]),
+            (x > 2).put(p, m > 20, accumulate=True),
+            x[0, 0].put(p[0, :1], m[0, :1]),
+        ),
+        x,
+        places,
+        more,
+    )
 
 
 def test_running_extremes():
@@ -46,17 +64,35 @@ def test_distinct_values(x):
 def test_occurrences_and_repetitions():
     counts = torch.tensor([1, 0, 3, 3])
     compare(lambda n: (torch.bincount(n), torch.bincount(n, minlength=9), torch.bincount(n, n * 0.5)), counts)
-    compare(lambda x, n: (torch.repeat_interleave(x, n, 0), torch.repeat_interleave(x, n, 0, output_size=7)),
-            torch.randn(4, 2), counts)  # fmt: skip
+    compare(
+        lambda x, n: (torch.repeat_interleave(x, n, 0), torch.repeat_interleave(x, n, 0, output_size=7)),
+        torch.randn(4, 2),
+        counts,
+    )
 
 
 def test_places_in_order():
     edges, values = torch.tensor([1, 3, 3, 8]), torch.randint(0, 10, (3, 5))
-    compare(lambda a, v: (torch.searchsorted(a, v), torch.searchsorted(a, v, right=True), torch.bucketize(v * 0.5, a),
-                          torch.bucketize(v, a, out_int32=True), torch.searchsorted(a, 3)), edges, values)  # fmt: skip
+    compare(
+        lambda a, v: (
+            torch.searchsorted(a, v),
+            torch.searchsorted(a, v, right=True),
+            torch.bucketize(v * 0.5, a),
+            torch.bucketize(v, a, out_int32=True),
+            torch.searchsorted(a, 3),
+        ),
+        edges,
+        values,
+    )
     rows = torch.randn(3, 6)
-    compare(lambda a, v: (torch.searchsorted(a.sort(1).values, v, side="right"),
-                          torch.searchsorted(a, v, sorter=a.argsort(1))), rows, torch.randn(3, 4))  # fmt: skip
+    compare(
+        lambda a, v: (
+            torch.searchsorted(a.sort(1).values, v, side="right"),
+            torch.searchsorted(a, v, sorter=a.argsort(1)),
+        ),
+        rows,
+        torch.randn(3, 4),
+    )
 
 
 def test_numbers_out_of_data():
@@ -66,14 +102,25 @@ def test_numbers_out_of_data():
 def test_sizes_that_only_the_run_tells():
     every = ({0: Dim.AUTO, 1: Dim.AUTO, 2: Dim.AUTO},)
     first, second = torch.randn(2, 10, 9), torch.randn(3, 13, 12)
-    pads = Call(lambda x: (F.pad(x, (0, 0, 0, -x.shape[1] % 4)), F.pad(x, (x.shape[2] // 3, 1), "reflect"),
-                           F.pad(x, (x.shape[2] // 2, 0), "replicate"), F.pad(x > 0, (x.shape[1], 0))))  # fmt: skip
+    pads = Call(
+        lambda x: (
+            F.pad(x, (0, 0, 0, -x.shape[1] % 4)),
+            F.pad(x, (x.shape[2] // 3, 1), "reflect"),
+            F.pad(x, (x.shape[2] // 2, 0), "replicate"),
+            F.pad(x > 0, (x.shape[1], 0)),
+        )
+    )
     check(pads, (first,), (second,), dynamic=(every,))
     loss = Call(lambda x: F.cross_entropy(x, x.softmax(1), label_smoothing=0.1) + x.shape[0] ** 0.5)
     check(loss, (first,), (second,), dynamic=(every,))
     cuts = Call(lambda x, n: (x[: n.item()], x[n.item() :]))
-    check(cuts, (first[0], torch.tensor(4)), (second[0, :, :9], torch.tensor(-2)), (first[0], torch.tensor(99)),
-          dynamic=(({0: Dim.AUTO}, {}),))  # fmt: skip
+    check(
+        cuts,
+        (first[0], torch.tensor(4)),
+        (second[0, :, :9], torch.tensor(-2)),
+        (first[0], torch.tensor(99)),
+        dynamic=(({0: Dim.AUTO}, {}),),
+    )
 
 
 def test_scores_that_are_all_masked():
@@ -84,5 +131,6 @@ def test_scores_that_are_all_masked():
     def score(s, b, h, i, j):
         return torch.where(i > j, s + slopes[h] * (i - j), -torch.inf)
 
-    compare(lambda q, k: flex_attention(q, k, k, score, enable_gqa=True), torch.randn(2, 4, 7, 8),
-            torch.randn(2, 2, 9, 8))  # fmt: skip
+    compare(
+        lambda q, k: flex_attention(q, k, k, score, enable_gqa=True), torch.randn(2, 4, 7, 8), torch.randn(2, 2, 9, 8)
+    )

@@ -78,9 +78,13 @@ def test_uniform_numbers_stay_below_one(dtype: torch.dtype) -> None:
 def test_whole_numbers() -> None:
     def function(x: torch.Tensor) -> Any:
         return (
-            torch.randint(-2, 3, x.shape), torch.randint_like(x, 7), torch.randperm(x.shape[0]),
-            torch.bernoulli(x * 0 + 0.25), torch.bernoulli(x, 0.75), torch.randint(0, x.shape[1], (x.shape[0],)),
-        )  # fmt: skip
+            torch.randint(-2, 3, x.shape),
+            torch.randint_like(x, 7),
+            torch.randperm(x.shape[0]),
+            torch.bernoulli(x * 0 + 0.25),
+            torch.bernoulli(x, 0.75),
+            torch.randint(0, x.shape[1], (x.shape[0],)),
+        )
 
     x = torch.ones(COUNT // 4, 4)
     integers, like, order, rare, often, below = machine(function, torch.ones(3, 5))(x)

@@ -10,9 +10,10 @@ from weft.frontend.torch import from_exported_program
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-@pytest.mark.parametrize(("layers", "options"), [
-    (1, {}), (2, {"batch_first": True, "bidirectional": True}), (2, {"bias": False}), (1, {"bidirectional": True})
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("layers", "options"),
+    [(1, {}), (2, {"batch_first": True, "bidirectional": True}), (2, {"bias": False}), (1, {"bidirectional": True})],
+)
 def test_layers(kind, layers, options):
     layer = kind(3, 5, layers, **options)
 

@@ -97,13 +97,21 @@ def mxfp4(b, i):
 
 
 WEIGHT = {
-    "Q4_0": lambda b, i: small(b, i, 2, base=-8), "Q4_1": lambda b, i: small(b, i, 4, units=(0, 2)),
-    "Q5_0": lambda b, i: small(b, i, 6, 2, base=-16), "Q5_1": lambda b, i: small(b, i, 8, 4, units=(0, 2)),
-    "Q8_0": lambda b, i: half(b, 0) * signed(b, 2 + i), "Q2_K": q2_k, "Q3_K": q3_k,
-    "Q4_K": lambda b, i: q45_k(b, i, False), "Q5_K": lambda b, i: q45_k(b, i, True), "Q6_K": q6_k,
+    "Q4_0": lambda b, i: small(b, i, 2, base=-8),
+    "Q4_1": lambda b, i: small(b, i, 4, units=(0, 2)),
+    "Q5_0": lambda b, i: small(b, i, 6, 2, base=-16),
+    "Q5_1": lambda b, i: small(b, i, 8, 4, units=(0, 2)),
+    "Q8_0": lambda b, i: half(b, 0) * signed(b, 2 + i),
+    "Q2_K": q2_k,
+    "Q3_K": q3_k,
+    "Q4_K": lambda b, i: q45_k(b, i, False),
+    "Q5_K": lambda b, i: q45_k(b, i, True),
+    "Q6_K": q6_k,
     "Q8_K": lambda b, i: np.frombuffer(bytes(b[:4]), np.float32)[0] * signed(b, 4 + i),
-    "IQ4_NL": lambda b, i: half(b, 0) * IQ4[nibble(b, 2, i)], "IQ4_XS": iq4_xs, "MXFP4": mxfp4,
-}  # fmt: skip
+    "IQ4_NL": lambda b, i: half(b, 0) * IQ4[nibble(b, 2, i)],
+    "IQ4_XS": iq4_xs,
+    "MXFP4": mxfp4,
+}
 HALVES = {
     "Q4_1": (0, 2),
     "Q5_1": (0, 2),
@@ -170,10 +178,16 @@ def test_each_format(number, tmp_path):
 
 def test_gguf(tmp_path):
     x = RNG.standard_normal((2, 3, 5)).astype(np.float32)
-    file = load_gguf(gguf(tmp_path / "w.gguf", [
-        ("x", x.shape, 0, x.tobytes()), ("h", (7,), 1, np.arange(7, dtype=np.float16).tobytes()),
-        ("none", (0, 32), 2, b""),
-    ]))  # fmt: skip
+    file = load_gguf(
+        gguf(
+            tmp_path / "w.gguf",
+            [
+                ("x", x.shape, 0, x.tobytes()),
+                ("h", (7,), 1, np.arange(7, dtype=np.float16).tobytes()),
+                ("none", (0, 32), 2, b""),
+            ],
+        )
+    )
     assert file.metadata == {
         "general.alignment": 64,
         "name": "small",
@@ -194,9 +208,11 @@ def test_damaged_gguf_files(tmp_path):
         path.write_bytes(whole[:end])
         refuses(error.InvalidArgument, "cut.gguf", load_gguf, path)
     for tensors, version, message in (
-        ([("w", (2, 32), 99, b"")], 3, "a type that is not read"), ([("w", (2, 33), 2, b"")], 3, "parts of blocks"),
-        ([], 7, "unknown version"), ([("w", (1 << 40, 32), 2, b"")], 3, "outside of the file"),
-    ):  # fmt: skip
+        ([("w", (2, 32), 99, b"")], 3, "a type that is not read"),
+        ([("w", (2, 33), 2, b"")], 3, "parts of blocks"),
+        ([], 7, "unknown version"),
+        ([("w", (1 << 40, 32), 2, b"")], 3, "outside of the file"),
+    ):
         refuses(error.InvalidArgument, message, load_gguf, gguf(path, tensors, version))
     refuses(error.InvalidArgument, "no such file", load_gguf, tmp_path / "none")
 
@@ -210,11 +226,12 @@ def safetensors(path, entries, body=b""):
 def test_safetensors(tmp_path):
     x, y = RNG.standard_normal((3, 4)).astype(np.float32), np.arange(6, dtype=np.int64)
     entries = {
-        "__metadata__": {"format": "pt"}, "x": {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]},
+        "__metadata__": {"format": "pt"},
+        "x": {"dtype": "F32", "shape": [3, 4], "data_offsets": [0, 48]},
         "y": {"dtype": "I64", "shape": [2, 3], "data_offsets": [48, 96]},
         "b": {"dtype": "BF16", "shape": [], "data_offsets": [96, 98]},
         "e": {"dtype": "F8_E8M0", "shape": [2], "data_offsets": [0, 2]},
-    }  # fmt: skip
+    }
     found = load_safetensors(safetensors(tmp_path / "w.st", entries, x.tobytes() + y.tobytes() + b"\x80\x3f"))
     np.testing.assert_array_equal(found["x"].numpy(), x)
     assert found["e"].numpy().view(np.uint8).tolist() == list(x.tobytes()[:2])
@@ -241,10 +258,16 @@ def test_a_model_reads_the_blocks(tmp_path):
     made = blocks(FORMATS[12], 48)
     made[:, :2] = np.float16(0.01).tobytes()[0], np.float16(0.01).tobytes()[1]
     down, bias = RNG.standard_normal((7, 48)).astype(np.float16), RNG.standard_normal(7).astype(np.float32)
-    file = load_gguf(gguf(tmp_path / "w.gguf", [
-        ("up.weight", (48, 256), 12, made.tobytes()), ("down.weight", (7, 48), 1, down.tobytes()),
-        ("down.bias", (7,), 0, bias.tobytes()),
-    ]))  # fmt: skip
+    file = load_gguf(
+        gguf(
+            tmp_path / "w.gguf",
+            [
+                ("up.weight", (48, 256), 12, made.tobytes()),
+                ("down.weight", (7, 48), 1, down.tobytes()),
+                ("down.bias", (7,), 0, bias.tobytes()),
+            ],
+        )
+    )
     mod, _ = Gated().export_tvm({"forward": {"x": spec.Tensor(["n", 256], "float32")}})
     bound = bind_weights(mod, file, "forward")
     names = {

@@ -51,9 +51,15 @@ def _conv2d_last(s: Sizes) -> Case:
 @cases("nn.conv2d", when=lambda s: _enough(s, 3))
 def _conv2d_last_from_first(s: Sizes) -> Case:
     return call(
-        s.real(s.a, 3, s.b, s.c), s.real(2, 3, 3, 3, 16), padding=(1, 0, 1, 2), strides=(2, 1), kernel_layout="OHWI16o",
-        out_layout="NHWC", channels=19, **NEAR,
-    )  # fmt: skip
+        s.real(s.a, 3, s.b, s.c),
+        s.real(2, 3, 3, 3, 16),
+        padding=(1, 0, 1, 2),
+        strides=(2, 1),
+        kernel_layout="OHWI16o",
+        out_layout="NHWC",
+        channels=19,
+        **NEAR,
+    )
 
 
 @cases("nn.conv2d")

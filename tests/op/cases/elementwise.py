@@ -6,15 +6,46 @@ from tests.op.contract import Case, Sizes, call, case, cases
 from weft.op import get_op_def, list_ops
 
 FLOAT_ONLY = {
-    "acos": (-1, 1), "acosh": (1, 9), "asin": (-1, 1), "asinh": (-9, 9), "atan": (-9, 9), "atanh": (-0.99, 0.99),
-    "cos": (-9, 9), "cosh": (-4, 4), "erf": (-4, 4), "exp": (-20, 20), "log": (0.01, 99), "rsqrt": (0.01, 99),
-    "sigmoid": (-20, 20), "sin": (-9, 9), "sinh": (-4, 4), "sqrt": (0, 99), "tan": (-1.4, 1.4), "tanh": (-9, 9),
-    "reciprocal": (0.1, 9), "log2": (0.01, 99), "log10": (0.01, 99), "log1p": (-0.9, 99), "expm1": (-3, 3),
-}  # fmt: skip
+    "acos": (-1, 1),
+    "acosh": (1, 9),
+    "asin": (-1, 1),
+    "asinh": (-9, 9),
+    "atan": (-9, 9),
+    "atanh": (-0.99, 0.99),
+    "cos": (-9, 9),
+    "cosh": (-4, 4),
+    "erf": (-4, 4),
+    "exp": (-20, 20),
+    "log": (0.01, 99),
+    "rsqrt": (0.01, 99),
+    "sigmoid": (-20, 20),
+    "sin": (-9, 9),
+    "sinh": (-4, 4),
+    "sqrt": (0, 99),
+    "tan": (-1.4, 1.4),
+    "tanh": (-9, 9),
+    "reciprocal": (0.1, 9),
+    "log2": (0.01, 99),
+    "log10": (0.01, 99),
+    "log1p": (-0.9, 99),
+    "expm1": (-3, 3),
+}
 ACTIVATIONS = (
-    "nn.gelu", "nn.gelu_tanh", "nn.silu", "nn.softplus", "nn.mish", "nn.hardswish", "nn.softsign", "nn.leakyrelu",
-    "nn.elu", "nn.selu", "nn.hardsigmoid", "nn.celu", "nn.thresholded_relu", "nn.shrink",
-)  # fmt: skip
+    "nn.gelu",
+    "nn.gelu_tanh",
+    "nn.silu",
+    "nn.softplus",
+    "nn.mish",
+    "nn.hardswish",
+    "nn.softsign",
+    "nn.leakyrelu",
+    "nn.elu",
+    "nn.selu",
+    "nn.hardsigmoid",
+    "nn.celu",
+    "nn.thresholded_relu",
+    "nn.shrink",
+)
 ANY_NUMBER = ("abs", "ceil", "floor", "negative", "round", "square", "trunc", "sign", "nn.relu")
 
 
@@ -90,10 +121,22 @@ def _cast(source: str, target: str) -> None:
 
 
 for _source, _target in (
-    ("float32", "int64"), ("float32", "bool"), ("int64", "float32"), ("int64", "int8"), ("bool", "float32"),
-    ("bool", "int64"), ("float32", "float16"), ("float16", "float32"), ("int32", "uint8"), ("uint8", "float32"),
-    ("float32", "float64"), ("float64", "float32"), ("float32", "bfloat16"), ("int64", "bool"), ("float32", "float32"),
-):  # fmt: skip
+    ("float32", "int64"),
+    ("float32", "bool"),
+    ("int64", "float32"),
+    ("int64", "int8"),
+    ("bool", "float32"),
+    ("bool", "int64"),
+    ("float32", "float16"),
+    ("float16", "float32"),
+    ("int32", "uint8"),
+    ("uint8", "float32"),
+    ("float32", "float64"),
+    ("float64", "float32"),
+    ("float32", "bfloat16"),
+    ("int64", "bool"),
+    ("float32", "float32"),
+):
     _cast(_source, _target)
 
 

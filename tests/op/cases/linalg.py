@@ -20,5 +20,9 @@ def _written(s: Sizes) -> Case:
     return call(s.real(s.a, 9, s.b), s.real(s.a, 4, s.b), s.integer(s.a, low=-2, high=8), axis=1)
 
 
-case("tensor_scatter", make=lambda s: call(s.real(s.a, 2, 6, s.c), s.real(s.a, 2, 5, s.c),
-                                           s.integer(s.a, low=0, high=6, dtype="int32"), circular=True))  # fmt: skip
+case(
+    "tensor_scatter",
+    make=lambda s: call(
+        s.real(s.a, 2, 6, s.c), s.real(s.a, 2, 5, s.c), s.integer(s.a, low=0, high=6, dtype="int32"), circular=True
+    ),
+)

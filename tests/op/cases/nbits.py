@@ -41,15 +41,30 @@ def _product(bits: int, group: int, k: int, n: int, zeros: bool, ranks: int = 2,
         made = pack_groups(_groups(s, k, n, bits, group, zeros), 16)
         assert made is not None and made.bits == bits
         dims = (s.d, s.a, k)[-ranks:]
-        return call(s.real(*dims, dtype=dtype), *_fixed(made.w, made.scale, made.offset), n=n, bits=bits,
-                    group=made.group, rtol=1e-2 if dtype == "float16" else 1e-4, atol=1e-3)  # fmt: skip
+        return call(
+            s.real(*dims, dtype=dtype),
+            *_fixed(made.w, made.scale, made.offset),
+            n=n,
+            bits=bits,
+            group=made.group,
+            rtol=1e-2 if dtype == "float16" else 1e-4,
+            atol=1e-3,
+        )
 
     @cases("nn.matmul_nbits_packed")
     def rounded(s: Sizes) -> Case:
         made = pack_groups(_groups(s, k, n, bits, group, zeros), 16)
         assert made is not None
-        return call(s.real(s.b, k), *_fixed(made.w, made.scale, made.offset), n=n, bits=bits, group=made.group,
-                    rows="int8", rtol=1e-4, atol=1e-3)  # fmt: skip
+        return call(
+            s.real(s.b, k),
+            *_fixed(made.w, made.scale, made.offset),
+            n=n,
+            bits=bits,
+            group=made.group,
+            rows="int8",
+            rtol=1e-4,
+            atol=1e-3,
+        )
 
     @cases("nn.matmul_nbits_dot")
     def dot(s: Sizes) -> Case:
@@ -59,8 +74,9 @@ def _product(bits: int, group: int, k: int, n: int, zeros: bool, ranks: int = 2,
         rows[:, k // 2] = 0
         parts = get_op_def("nn.quantize_groups").reference(rows, group=made.group)  # type: ignore[misc]
         given = [Array(p, (s.b, p.shape[-1])) for p in parts]
-        return call(*given, *_fixed(made.w, made.scale, made.offset), n=n, bits=bits, group=made.group,
-                    rtol=1e-4, atol=1e-3)  # fmt: skip
+        return call(
+            *given, *_fixed(made.w, made.scale, made.offset), n=n, bits=bits, group=made.group, rtol=1e-4, atol=1e-3
+        )
 
 
 for _bits in (2, 4, 8):

@@ -34,8 +34,9 @@ def _layer_norm_plain(s: Sizes) -> Case:
 
 
 case("nn.rms_norm", make=lambda s: None if s.b == 0 else call(s.real(s.a, s.d, s.b), s.real(s.b), **CLOSE))
-case("nn.rms_norm", make=lambda s: call(s.real(s.a, 4, s.c, s.d), s.real(4, s.d), axes=[-1, 1], **CLOSE)
-     if s.d else None)  # fmt: skip
+case(
+    "nn.rms_norm", make=lambda s: call(s.real(s.a, 4, s.c, s.d), s.real(4, s.d), axes=[-1, 1], **CLOSE) if s.d else None
+)
 case("nn.rms_norm", make=lambda s: call(s.real(s.a, 16, dtype="float16"), s.real(16, dtype="float16"), axes=[-1]))
 
 

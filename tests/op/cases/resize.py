@@ -30,9 +30,13 @@ def _nearest(rounding: str) -> None:
     @cases("image.resize", when=lambda s: s.b > 0)
     def make(s: Sizes) -> Case:
         return call(
-            s.integer(s.a, s.b, 4), Shape((s.a, s.b, 6)), scales=(1.0, 1.0, 1.5), method="nearest",
-            rounding_method=rounding, coordinate_transformation_mode="asymmetric",
-        )  # fmt: skip
+            s.integer(s.a, s.b, 4),
+            Shape((s.a, s.b, 6)),
+            scales=(1.0, 1.0, 1.5),
+            method="nearest",
+            rounding_method=rounding,
+            coordinate_transformation_mode="asymmetric",
+        )
 
 
 for _rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
@@ -56,8 +60,10 @@ _still((1, 1, 4, 7), (1, 1, 7, 4), scales=(1.0, 1.0, 1.75, 0.6), **CEIL)
 
 def _placed(**attrs: Any) -> None:
     numbers = Array(np.array([1, 1.5, 0.6, 0, 0.25, -0.25, 1, 0.75, 1.25], "float32"), (9,))
-    case("image.resize_placed", make=lambda s: call(
-        s.real(2, 4, 7), Shape((2, 6, 4)), numbers, scales=(1.0, 0.0, 0.0), **attrs, **NEAR))  # fmt: skip
+    case(
+        "image.resize_placed",
+        make=lambda s: call(s.real(2, 4, 7), Shape((2, 6, 4)), numbers, scales=(1.0, 0.0, 0.0), **attrs, **NEAR),
+    )
 
 
 _placed(method="cubic", antialias=True)
@@ -74,9 +80,14 @@ def _bytes(s: Sizes) -> Case:
 @cases("image.resize", when=lambda s: s.b * s.c > 0)
 def _beyond_the_scale(s: Sizes) -> Case:
     return call(
-        s.integer(s.a, s.b, s.c), Shape((s.a, 2 * s.b + 3, s.c)), scales=(1.0, 2.0, 1.0), method="nearest",
-        rounding_method="floor", coordinate_transformation_mode="asymmetric", symbolic=False,
-    )  # fmt: skip
+        s.integer(s.a, s.b, s.c),
+        Shape((s.a, 2 * s.b + 3, s.c)),
+        scales=(1.0, 2.0, 1.0),
+        method="nearest",
+        rounding_method="floor",
+        coordinate_transformation_mode="asymmetric",
+        symbolic=False,
+    )
 
 
 case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(s.a, 3, s.b, s.c), Shape((8, 5)), **NEAR))
@@ -85,9 +96,14 @@ case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(s.a, 3, 
 @cases("image.resize2d")
 def _resize2d_last(s: Sizes) -> Case:
     return call(
-        s.real(s.a, 4, 5, 19), Shape((8, 10)), layout="NHWC", method="nearest_neighbor",
-        coordinate_transformation_mode="asymmetric", rounding_method="floor", **NEAR,
-    )  # fmt: skip
+        s.real(s.a, 4, 5, 19),
+        Shape((8, 10)),
+        layout="NHWC",
+        method="nearest_neighbor",
+        coordinate_transformation_mode="asymmetric",
+        rounding_method="floor",
+        **NEAR,
+    )
 
 
 case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(1, 2, 4, 5), Shape((s.b, s.c)), **NEAR))
@@ -116,8 +132,15 @@ case("image.resize3d", make=lambda s: call(s.real(s.a, 2, 3, 4, 5), Shape((s.b, 
 @cases("image.resize3d")
 def _volumes_last(s: Sizes) -> Case:
     size = Shape((6, 4, 7))
-    return call(s.real(s.a, 3, 4, 5, s.c), size, layout="NDHWC", method="nearest_neighbor",
-                coordinate_transformation_mode="asymmetric", rounding_method="floor", **NEAR)  # fmt: skip
+    return call(
+        s.real(s.a, 3, 4, 5, s.c),
+        size,
+        layout="NDHWC",
+        method="nearest_neighbor",
+        coordinate_transformation_mode="asymmetric",
+        rounding_method="floor",
+        **NEAR,
+    )
 
 
 def _grid(rank: int, align: bool) -> None:

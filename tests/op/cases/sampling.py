@@ -14,8 +14,12 @@ def _numbers(s: Sizes) -> Case:
 def _parameters(s: Sizes) -> list[Any]:
     heat = s.real(s.b, 1, low=0.1, high=2.0)
     heat.value[::3] = 0
-    return [s.real(s.b, 1, low=0.0, high=0.999, dtype="float64"), heat,
-            s.integer(s.b, 1, low=0, high=9, dtype="int32"), s.real(s.b, 1, low=0.0, high=1.4)]  # fmt: skip
+    return [
+        s.real(s.b, 1, low=0.0, high=0.999, dtype="float64"),
+        heat,
+        s.integer(s.b, 1, low=0, high=9, dtype="int32"),
+        s.real(s.b, 1, low=0.0, high=1.4),
+    ]
 
 
 case("sample_token", make=lambda s: call(s.real(s.b, s.c), *_parameters(s), dtype="int32"))

@@ -30,9 +30,13 @@ def _boxes(s: Sizes, classes: int = 3) -> Array:
 
 
 ALIGN = [
-    {}, {"sample_ratio": 2}, {"aligned": True, "mode": "max"}, {"aligned": True, "sample_ratio": 3},
-    {"layout": "NHWC", "spatial_scale": 0.5}, {"mode": "max_corner"},
-]  # fmt: skip
+    {},
+    {"sample_ratio": 2},
+    {"aligned": True, "mode": "max"},
+    {"aligned": True, "sample_ratio": 3},
+    {"layout": "NHWC", "spatial_scale": 0.5},
+    {"mode": "max_corner"},
+]
 
 
 def _align(s: Sizes, attrs: dict[str, Any]) -> Case:
@@ -50,11 +54,18 @@ case("vision.get_valid_counts", make=lambda s: call(_boxes(s), score_threshold=0
 
 
 SUPPRESSION = [
-    {}, {"force_suppress": True}, {"top_k": 5}, {"max_output_size": 2}, {"id_index": -1}, {"iou_threshold": 0.1},
-    {"return_indices": False}, {"return_indices": False, "invalid_to_bottom": True},
-    {"soft_nms_sigma": 0.2, "score_threshold": 0.3}, {"soft_nms_sigma": 0.5, "return_indices": False},
+    {},
+    {"force_suppress": True},
+    {"top_k": 5},
+    {"max_output_size": 2},
+    {"id_index": -1},
+    {"iou_threshold": 0.1},
+    {"return_indices": False},
+    {"return_indices": False, "invalid_to_bottom": True},
+    {"soft_nms_sigma": 0.2, "score_threshold": 0.3},
+    {"soft_nms_sigma": 0.5, "return_indices": False},
     {"soft_nms_sigma": 0.1, "force_suppress": True, "max_output_size": 3},
-]  # fmt: skip
+]
 
 
 def _suppression(s: Sizes, attrs: dict[str, Any]) -> Case:

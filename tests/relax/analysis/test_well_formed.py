@@ -158,8 +158,14 @@ def test_dataflow_variables():
 def test_symbolic_variables():
     m = Var("m", "int64")
     ty = relax.TensorType((m,), "float32")
-    mod = module(bind("a", Call(Op.get("relax.zeros"), (relax.ShapeExpr((m,)),), Attrs.of(dtype="float32"), ty=ty),
-                      relax.TensorType(None, "float32", 1)), ret_ty=None)  # fmt: skip
+    mod = module(
+        bind(
+            "a",
+            Call(Op.get("relax.zeros"), (relax.ShapeExpr((m,)),), Attrs.of(dtype="float32"), ty=ty),
+            relax.TensorType(None, "float32", 1),
+        ),
+        ret_ty=None,
+    )
     refused(mod, "main, 'a'", "the symbolic variable 'm' is not introduced here", "a:")
     cast = MatchCast(relax.Var("a", ty), X, ty)
     well_formed(module(cast, bind("b", call("exp", cast.var, ty=ty), ty), ret_ty=None))

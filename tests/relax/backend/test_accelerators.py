@@ -35,22 +35,43 @@ def npu(mod):
 IMAGE = (1, 4, 8, 8)
 
 
-@pytest.mark.parametrize(("partition", "make", "shapes", "found"), [
-    (npu, conv_relu, (IMAGE, (6, 4, 3, 3)), ["example_npu.conv2d_relu_fused"]),
-    (npu, lambda x, w: op.nn.conv2d(x, w, groups=2), (IMAGE, (6, 2, 3, 3)), ["example_npu.depthwise_conv2d"]),
-    (npu, lambda x, w: op.nn.softmax(op.matmul(x, w)), ((2, 3), (3, 4)), ["example_npu.dense", "example_npu.softmax"]),
-    (partition_for_tensorrt, conv_relu, (IMAGE, (6, 4, 3, 3)), ["tensorrt.nn.conv2d", "tensorrt.nn.relu"]),
-    (partition_for_tensorrt, lambda x: op.image.resize2d(x, (4, 4), method="linear"), (IMAGE,),
-     ["tensorrt.image.resize2d"]),
-    (partition_for_tensorrt, lambda x: op.image.resize2d(x, (4, 4), method="nearest_neighbor"), (IMAGE,), []),
-    (partition_for_tensorrt, lambda x: op.concat([op.clip(x, 0, 1), x], 1), (IMAGE,),
-     ["tensorrt.clip", "tensorrt.concatenate"]),
-    (partition_for_nnapi, lambda x, w: op.exp(op.matmul(x, w)), ((2, 3), (3, 4)), ["nnapi.batch_matmul", "nnapi.exp"]),
-    (lambda m: partition_for_nnapi(m, 3), lambda x, w: op.exp(op.matmul(x, w)), ((2, 3), (3, 4)), ["nnapi.exp"]),
-    (partition_for_nnapi, lambda x: op.astype(x, "float16"), ((2, 3),), ["nnapi.cast"]),
-    (partition_for_nnapi, lambda x: op.astype(x, "int32"), ((2, 3),), []),
-    (partition_for_coreml, lambda x: op.nn.softmax(op.add(x, x)), ((2, 3),), ["coreml.add", "coreml.nn.softmax"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("partition", "make", "shapes", "found"),
+    [
+        (npu, conv_relu, (IMAGE, (6, 4, 3, 3)), ["example_npu.conv2d_relu_fused"]),
+        (npu, lambda x, w: op.nn.conv2d(x, w, groups=2), (IMAGE, (6, 2, 3, 3)), ["example_npu.depthwise_conv2d"]),
+        (
+            npu,
+            lambda x, w: op.nn.softmax(op.matmul(x, w)),
+            ((2, 3), (3, 4)),
+            ["example_npu.dense", "example_npu.softmax"],
+        ),
+        (partition_for_tensorrt, conv_relu, (IMAGE, (6, 4, 3, 3)), ["tensorrt.nn.conv2d", "tensorrt.nn.relu"]),
+        (
+            partition_for_tensorrt,
+            lambda x: op.image.resize2d(x, (4, 4), method="linear"),
+            (IMAGE,),
+            ["tensorrt.image.resize2d"],
+        ),
+        (partition_for_tensorrt, lambda x: op.image.resize2d(x, (4, 4), method="nearest_neighbor"), (IMAGE,), []),
+        (
+            partition_for_tensorrt,
+            lambda x: op.concat([op.clip(x, 0, 1), x], 1),
+            (IMAGE,),
+            ["tensorrt.clip", "tensorrt.concatenate"],
+        ),
+        (
+            partition_for_nnapi,
+            lambda x, w: op.exp(op.matmul(x, w)),
+            ((2, 3), (3, 4)),
+            ["nnapi.batch_matmul", "nnapi.exp"],
+        ),
+        (lambda m: partition_for_nnapi(m, 3), lambda x, w: op.exp(op.matmul(x, w)), ((2, 3), (3, 4)), ["nnapi.exp"]),
+        (partition_for_nnapi, lambda x: op.astype(x, "float16"), ((2, 3),), ["nnapi.cast"]),
+        (partition_for_nnapi, lambda x: op.astype(x, "int32"), ((2, 3),), []),
+        (partition_for_coreml, lambda x: op.nn.softmax(op.add(x, x)), ((2, 3),), ["coreml.add", "coreml.nn.softmax"]),
+    ],
+)
 def test_what_is_taken(partition, make, shapes, found):
     assert composites(partition(program(make, *shapes))) == found
 

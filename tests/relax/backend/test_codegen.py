@@ -19,8 +19,10 @@ c = R.multiply(b, x)
 d = R.sum(c, axis=[1])
 """)
 SUM = is_op("relax.add")(wildcard(), wildcard())
-RULES = [("ccompiler.add_relu", is_op("relax.nn.relu")(SUM)),
-         ("ccompiler.multiply", is_op("relax.multiply")(wildcard(), wildcard()))]  # fmt: skip
+RULES = [
+    ("ccompiler.add_relu", is_op("relax.nn.relu")(SUM)),
+    ("ccompiler.multiply", is_op("relax.multiply")(wildcard(), wildcard())),
+]
 
 
 def compiled(merge):
@@ -67,11 +69,16 @@ def test_patterns_are_found_by_name():
     refuses(error.InvalidArgument, "FusionPattern", register_patterns, ["reg.a"])
 
 
-@pytest.mark.parametrize(("made", "parts"), [
-    (patterns.make_matmul_pattern(with_bias=True, activation="relax.nn.relu", transposed_rhs=True),
-     {"lhs", "rhs", "root", "bias"}),
-    (patterns.make_conv2d_pattern(), {"input", "weight", "root"}),
-    (patterns.make_residual_block_pattern(patterns.make_conv2d_pattern()), {"input", "weight", "root", "residual"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("made", "parts"),
+    [
+        (
+            patterns.make_matmul_pattern(with_bias=True, activation="relax.nn.relu", transposed_rhs=True),
+            {"lhs", "rhs", "root", "bias"},
+        ),
+        (patterns.make_conv2d_pattern(), {"input", "weight", "root"}),
+        (patterns.make_residual_block_pattern(patterns.make_conv2d_pattern()), {"input", "weight", "root", "residual"}),
+    ],
+)
 def test_ready_patterns_name_their_parts(made, parts):
     assert set(made[1]) == parts

@@ -27,9 +27,10 @@ CONVOLUTION = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
 NAME = "fused_relax_permute_dims_relax_matmul_relax_add_relax_nn_relu_"
 
 
-@pytest.mark.parametrize(("partition", "library"), [
-    (partition_for_cublas, "cublas"), (partition_for_hipblas, "hipblas"), (partition_for_cutlass, "cutlass"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("partition", "library"),
+    [(partition_for_cublas, "cublas"), (partition_for_hipblas, "hipblas"), (partition_for_cutlass, "cutlass")],
+)
 def test_products_with_what_follows(partition, library):
     assert groups(partition, product, (8, 16), (32, 16), (32,)) == [NAME + library]
     assert groups(partition, op.matmul, (2, 3, 8), (3, 1, 8, 4)) == []  # batches that broadcast both ways

@@ -84,11 +84,15 @@ class Parts:
         return R.exp(x)
 
 
-@pytest.mark.parametrize(("functions", "error", "says"), [
-    ({"pattern": "pattern"}, KeyError, "replacement"), ({"replacement": "pattern"}, KeyError, "pattern"),
-    ({"pattern": "pattern", "replacement": "narrow"}, InvalidArgument, "same signature"),
-    ({"pattern": "pattern", "replacement": "pattern", "more": "pattern"}, InvalidArgument, "publicly exposed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("functions", "error", "says"),
+    [
+        ({"pattern": "pattern"}, KeyError, "replacement"),
+        ({"replacement": "pattern"}, KeyError, "pattern"),
+        ({"pattern": "pattern", "replacement": "narrow"}, InvalidArgument, "same signature"),
+        ({"pattern": "pattern", "replacement": "pattern", "more": "pattern"}, InvalidArgument, "publicly exposed"),
+    ],
+)
 def test_incomplete_rewriters(functions, error, says):
     with pytest.raises(error, match=says):
         R.rewriter(ir.IRModule({name: Parts[of] for name, of in functions.items()}))

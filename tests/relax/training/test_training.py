@@ -21,11 +21,13 @@ def machine(mod):
 
 OPTIMIZERS = {
     "sgd": (SGD(0.1, 0.02), lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.02)),
-    "momentum": (MomentumSGD(0.1, 0.9, dampening=0.0, weight_decay=0.01),
-                 lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01)),
+    "momentum": (
+        MomentumSGD(0.1, 0.9, dampening=0.0, weight_decay=0.01),
+        lambda p: torch.optim.SGD(p, 0.1, 0.9, weight_decay=0.01),
+    ),
     "nesterov": (MomentumSGD(0.1, 0.8, nesterov=True), lambda p: torch.optim.SGD(p, 0.1, 0.8, nesterov=True)),
     "adam": (Adam(0.05, weight_decay=0.1), lambda p: torch.optim.Adam(p, 0.05, weight_decay=0.1)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -61,18 +63,33 @@ CLASSES, WEIGHTS = weft.ir.tensor_type((3,), "int64"), weft.ir.tensor_type((4,),
 X, T = RNG.standard_normal((3, 4)).astype("float32"), np.array([1, 3, 0])
 W = RNG.uniform(0.5, 2, 4).astype("float32")
 LOSSES = {
-    "l1": (L1Loss("sum"), (MATRIX, MATRIX), (X, X[::-1].copy()),
-           lambda a, b: torch.nn.functional.l1_loss(a, b, reduction="sum")),
+    "l1": (
+        L1Loss("sum"),
+        (MATRIX, MATRIX),
+        (X, X[::-1].copy()),
+        lambda a, b: torch.nn.functional.l1_loss(a, b, reduction="sum"),
+    ),
     "mse": (MSELoss(), (MATRIX, MATRIX), (X, X[::-1].copy()), torch.nn.functional.mse_loss),
-    "each": (MSELoss("none"), (MATRIX, MATRIX), (X, X[::-1].copy()),
-             lambda a, b: torch.nn.functional.mse_loss(a, b, reduction="none")),
+    "each": (
+        MSELoss("none"),
+        (MATRIX, MATRIX),
+        (X, X[::-1].copy()),
+        lambda a, b: torch.nn.functional.mse_loss(a, b, reduction="none"),
+    ),
     "cross entropy": (CrossEntropyLoss(), (MATRIX, CLASSES, WEIGHTS), (X, T, W), torch.nn.functional.cross_entropy),
-    "ignored": (CrossEntropyLoss("sum", ignore_index=3), (MATRIX, CLASSES), (X, T),
-                lambda a, b: torch.nn.functional.cross_entropy(a, b, reduction="sum", ignore_index=3)),
-    "one-hot": (CategoricalCrossEntropyLoss("sum"), (MATRIX, weft.ir.tensor_type((3, 4), "int64")),
-                (X, np.eye(4, dtype="int64")[T]),
-                lambda a, b: torch.nn.functional.cross_entropy(a, b.argmax(1), reduction="sum")),
-}  # fmt: skip
+    "ignored": (
+        CrossEntropyLoss("sum", ignore_index=3),
+        (MATRIX, CLASSES),
+        (X, T),
+        lambda a, b: torch.nn.functional.cross_entropy(a, b, reduction="sum", ignore_index=3),
+    ),
+    "one-hot": (
+        CategoricalCrossEntropyLoss("sum"),
+        (MATRIX, weft.ir.tensor_type((3, 4), "int64")),
+        (X, np.eye(4, dtype="int64")[T]),
+        lambda a, b: torch.nn.functional.cross_entropy(a, b.argmax(1), reduction="sum"),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -105,7 +122,11 @@ def trainer():
     out = weft.ir.tensor_type((3, 2), "float32")
     mod = SetupTrainer(MSELoss("sum"), SGD(0.05), [out, out])(script.from_source(MODEL))
     assert {v.name_hint for v, f in mod.items() if isinstance(f, weft.ir.Function)} == {
-        "backbone", "backbone_loss", "backbone_loss_adjoint", "optimizer"}  # fmt: skip
+        "backbone",
+        "backbone_loss",
+        "backbone_loss_adjoint",
+        "optimizer",
+    }
     return Trainer(mod, machine(mod), weft.cpu(), zero_init_param_state=True)
 
 

@@ -273,10 +273,16 @@ def test_one_channel_is_computed_for_pixels_and_odd_groups_each_by_itself(
         np.testing.assert_allclose(found, torch.relu(want).numpy(), rtol=2e-4, atol=2e-4)
 
 
-@pytest.mark.parametrize(("multiplier", "attributes", "scales"), [
-    (1, {}, True), (1, {"strides": (2, 1)}, False), (1, {"padding": (0, 1)}, False), (2, {}, False),
-    (1, {"dilation": 2}, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("multiplier", "attributes", "scales"),
+    [
+        (1, {}, True),
+        (1, {"strides": (2, 1)}, False),
+        (1, {"padding": (0, 1)}, False),
+        (2, {}, False),
+        (1, {"dilation": 2}, True),
+    ],
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_convolution_that_scales_channels_is_a_multiplication(multiplier, attributes, scales, dtype):
     batch, height = (weft.tir.Var(n, "int64") for n in "nh")

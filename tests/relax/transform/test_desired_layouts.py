@@ -33,7 +33,9 @@ FOLLOWERS: dict[str, Any] = {
     "resize": lambda y: OP.image.resize2d(y, (3, 9)),
     "softmax": lambda y: OP.nn.softmax(y, axis=1),
     "layer norm": lambda y: OP.nn.layer_norm(
-        y, relax.const(np.linspace(1, 2, 28, dtype="float32").reshape(4, 7)), relax.const(np.ones((4, 7), "float32")),
+        y,
+        relax.const(np.linspace(1, 2, 28, dtype="float32").reshape(4, 7)),
+        relax.const(np.ones((4, 7), "float32")),
         axes=[1, 3],
     ),
     "layer norm of rows": lambda y: OP.nn.layer_norm(
@@ -62,7 +64,7 @@ FOLLOWERS: dict[str, Any] = {
     "reshape": lambda y: OP.reshape(y, (2, -1)),
     "broadcast": lambda y: OP.broadcast_to(OP.max(y, [2, 3], keepdims=True), (3, 2, 4, 5, 7)),
     "dropout": lambda y: OP.nn.dropout(OP.nn.relu(y), 0.5)[0],
-}  # fmt: skip
+}
 
 
 def _program(follow: Any) -> weft.IRModule:

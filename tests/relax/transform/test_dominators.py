@@ -18,8 +18,10 @@ def ways(users, i):
 def test_where_all_ways_meet_again(seed):
     draw = random.Random(seed)
     n = draw.randint(1, 9)
-    users = [[(draw.randint(i + 1, n - 1), draw.randint(0, 8)) for _ in range(draw.randint(0, 3))] if i < n - 1 else []
-             for i in range(n)]  # fmt: skip
+    users = [
+        [(draw.randint(i + 1, n - 1), draw.randint(0, 8)) for _ in range(draw.randint(0, 3))] if i < n - 1 else []
+        for i in range(n)
+    ]
     for i, found in enumerate(post_dominators(users)):
         every = ways(users, i)
         meet = sorted(set.intersection(*({*places[1:]} for places, _ in every)))

@@ -15,27 +15,49 @@ PROGRAMS = {
     "argument": (f"def main(x: {V}):\n return x", 1),
     "view": (f"def main(x: {V}):\n y = R.reshape(x, R.shape([2, 2]))\n return y", 1),
     "view of a view": (
-        f"def main(x: {V}):\n y = R.expand_dims(x, axis=[0])\n z = R.flatten(y)\n w = R.squeeze(y)\n return (z, w)", 2),
+        f"def main(x: {V}):\n y = R.expand_dims(x, axis=[0])\n z = R.flatten(y)\n w = R.squeeze(y)\n return (z, w)",
+        2,
+    ),
     "constant": (f"def main(x: {V}):\n y = R.add(x, x)\n return (y, R.const([1, 2], 'float32'))", 1),
     "twice": (f"def main(x: {V}):\n y = R.add(x, x)\n return (y, y)", 1),
-    "result and its view": (f"def main(x: {V}):\n y = R.add(x, x)\n z = R.reshape(y, R.shape([2, 2]))\n return (z, y)", 1),  # noqa: E501
+    "result and its view": (
+        f"def main(x: {V}):\n y = R.add(x, x)\n z = R.reshape(y, R.shape([2, 2]))\n return (z, y)",
+        1,
+    ),  # noqa: E501
     "nested tuples": (f"def main(x: {V}):\n y = R.add(x, x)\n t = (y, (x, y))\n return (t, y)", 3),
     "items": (f"def main(x: {V}):\n y = R.add(x, x)\n t = (y, x)\n a = t[0]\n b = t[1]\n return (b, a, t)", 3),
     "a tuple argument": (f"def main(p: R.Tuple({V}, {V})):\n return p", 2),
     "branches": (
         f"def main(x: {V}):\n y = R.add(x, x)\n c = R.less(R.sum(x), R.const(0.0, 'float32'))\n"
-        " if c:\n  r = y\n else:\n  r = x\n return r", 1),
+        " if c:\n  r = y\n else:\n  r = x\n return r",
+        1,
+    ),
     "branches of tuples": (
         f"def main(x: {V}):\n y = R.add(x, x)\n c = R.less(R.sum(x), R.const(0.0, 'float32'))\n"
-        " if c:\n  r = (y, R.add(y, x))\n else:\n  r = (R.multiply(x, x), x)\n return r", 1),
-    "a match_cast": (f"def main(x: {V}):\n n = T.int64()\n y = R.match_cast(x, R.Tensor((n,), 'float32'))\n return y", 1),  # noqa: E501
-    "a public function's result": (f"def main(x: {V}):\n y = Module.f(x)\n return y\n@R.function\ndef f(x: {V}):\n return x", 1),  # noqa: E501
+        " if c:\n  r = (y, R.add(y, x))\n else:\n  r = (R.multiply(x, x), x)\n return r",
+        1,
+    ),
+    "a match_cast": (
+        f"def main(x: {V}):\n n = T.int64()\n y = R.match_cast(x, R.Tensor((n,), 'float32'))\n return y",
+        1,
+    ),  # noqa: E501
+    "a public function's result": (
+        f"def main(x: {V}):\n y = Module.f(x)\n return y\n@R.function\ndef f(x: {V}):\n return x",
+        1,
+    ),  # noqa: E501
     "a private function's result": (
-        f"def main(x: {V}):\n y = Module.f(x)\n return y\n@R.function(private=True)\ndef f(x: {V}) -> {V}:\n return x", 1),  # noqa: E501
-    "a closure's result": (f"def main(x: {V}):\n @R.function\n def f(v: {V}) -> {V}:\n  return x\n y = f(x)\n return y", 1),  # noqa: E501
+        f"def main(x: {V}):\n y = Module.f(x)\n return y\n@R.function(private=True)\ndef f(x: {V}) -> {V}:\n return x",
+        1,
+    ),  # noqa: E501
+    "a closure's result": (
+        f"def main(x: {V}):\n @R.function\n def f(v: {V}) -> {V}:\n  return x\n y = f(x)\n return y",
+        1,
+    ),  # noqa: E501
     "a packed function's": (
-        f"def main(x: {V}):\n y = R.call_pure_packed('test.fresh.same', x, ty_args=({V},))\n return y", 1),
-}  # fmt: skip
+        f"def main(x: {V}):\n y = R.call_pure_packed('test.fresh.same', x, ty_args=({V},))\n return y",
+        1,
+    ),
+}
 
 
 @weft.register_func("test.fresh.same", override=True)

@@ -28,18 +28,30 @@ RNG = np.random.default_rng(1)
 X, Y = (RNG.standard_normal((5, 8)).astype("float32") for _ in range(2))
 CASES = {
     "elementwise": (["a = R.add(x, y)", "z = R.nn.relu(a)"], ["fused_add_relu"], lambda: np.maximum(X + Y, 0)),
-    "one kernel twice": (["a = R.exp(R.negative(x))", "b = R.exp(a)", "z = R.add(b, a)"],
-                         ["fused_tir_negative_tir_exp_tir_exp_add"], lambda: np.exp(np.exp(-X)) + np.exp(-X)),
+    "one kernel twice": (
+        ["a = R.exp(R.negative(x))", "b = R.exp(a)", "z = R.add(b, a)"],
+        ["fused_tir_negative_tir_exp_tir_exp_add"],
+        lambda: np.exp(np.exp(-X)) + np.exp(-X),
+    ),
     "an argument twice": (["a = R.multiply(x, x)", "z = R.add(a, x)"], ["fused_multiply_add"], lambda: X * X + X),
     "epilogue": (["a = R.matmul(x, R.permute_dims(y))", "z = R.nn.relu(a)"], None, lambda: np.maximum(X @ Y.T, 0)),
     "reduction": (["a = R.exp(x)", "z = R.sum(a, axis=[1])"], ["fused_tir_exp_sum"], lambda: np.exp(X).sum(1)),
-    "constants": (["a = R.add(x, R.const(2.0, 'float32'))", "z = R.exp(a)"], ["fused_add_tir_exp"],
-                         lambda: np.exp(X + 2)),
-    "sizes": (["a = R.full(R.shape([n, 8]), R.const(3.0, 'float32'), dtype='float32')", "z = R.add(a, x)"], None,
-              lambda: X + 3),
-    "diamond": (["a = R.exp(x)", "b = R.add(a, y)", "c = R.multiply(a, y)", "z = R.subtract(b, c)"],
-                ["fused_tir_exp_add_multiply_subtract"], lambda: np.exp(X) + Y - np.exp(X) * Y),
-}  # fmt: skip
+    "constants": (
+        ["a = R.add(x, R.const(2.0, 'float32'))", "z = R.exp(a)"],
+        ["fused_add_tir_exp"],
+        lambda: np.exp(X + 2),
+    ),
+    "sizes": (
+        ["a = R.full(R.shape([n, 8]), R.const(3.0, 'float32'), dtype='float32')", "z = R.add(a, x)"],
+        None,
+        lambda: X + 3,
+    ),
+    "diamond": (
+        ["a = R.exp(x)", "b = R.add(a, y)", "c = R.multiply(a, y)", "z = R.subtract(b, c)"],
+        ["fused_tir_exp_add_multiply_subtract"],
+        lambda: np.exp(X) + Y - np.exp(X) * Y,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -166,23 +178,55 @@ KERNELS = (
 S = 'R.Tensor((5, 8), "float32")'
 TWO = f"p: {S}, q: {S}"
 GROUPS = {
-    "a parameter that is a tuple": (f"t: R.Tuple({S}, {S})", [
-        "a = t[0]", "b = t[1]", "c = R.call_tir(cls.times, (a, b), out_ty=S)",
-        "z = R.call_tir(cls.times, (c, a), out_ty=S)"], "(x, y),", lambda: X * Y * X),
-    "a tuple in the group": (TWO, ["t = (p, (p, q))", "a = t[0]", "u = t[1]", "b = u[1]",
-                                   "z = R.call_tir(cls.times, (a, b), out_ty=S)"], "x, y", lambda: X * Y),
-    "one result of several": (TWO, ["t = R.call_tir(cls.both, (p, q), out_ty=[S, S])", "a = t[1]",
-                                    "z = R.call_tir(cls.times, (a, q), out_ty=S)"], "x, y", lambda: (X - Y) * Y),
-    "a value written in place": (TWO, [
-        "a = R.call_tir(cls.times, (p, q), out_ty=S)",
-        "z = R.call_tir_inplace(cls.double, (a,), inplace_indices=[0], out_ty=S)"], "x, y", lambda: 2 * X * Y),
-    "an argument written in place": (f"{TWO}, s: R.Shape(['k'])", [
-        "k = T.int64()", "a = R.call_tir(cls.scaled, (q, k), out_ty=S)",
-        "z = R.call_tir_inplace(cls.times, (a, q, p), inplace_indices=[2], out_ty=S)"],
-        "R.zeros_like(x), y, R.shape([n])", lambda: 5 * Y * Y),
-    "the second parameter first": (TWO, ["t = R.call_tir(cls.both, (q, p), out_ty=[S, S])", "z = t[1]"],
-                                   "x, y", lambda: Y - X),
-}  # fmt: skip
+    "a parameter that is a tuple": (
+        f"t: R.Tuple({S}, {S})",
+        [
+            "a = t[0]",
+            "b = t[1]",
+            "c = R.call_tir(cls.times, (a, b), out_ty=S)",
+            "z = R.call_tir(cls.times, (c, a), out_ty=S)",
+        ],
+        "(x, y),",
+        lambda: X * Y * X,
+    ),
+    "a tuple in the group": (
+        TWO,
+        ["t = (p, (p, q))", "a = t[0]", "u = t[1]", "b = u[1]", "z = R.call_tir(cls.times, (a, b), out_ty=S)"],
+        "x, y",
+        lambda: X * Y,
+    ),
+    "one result of several": (
+        TWO,
+        ["t = R.call_tir(cls.both, (p, q), out_ty=[S, S])", "a = t[1]", "z = R.call_tir(cls.times, (a, q), out_ty=S)"],
+        "x, y",
+        lambda: (X - Y) * Y,
+    ),
+    "a value written in place": (
+        TWO,
+        [
+            "a = R.call_tir(cls.times, (p, q), out_ty=S)",
+            "z = R.call_tir_inplace(cls.double, (a,), inplace_indices=[0], out_ty=S)",
+        ],
+        "x, y",
+        lambda: 2 * X * Y,
+    ),
+    "an argument written in place": (
+        f"{TWO}, s: R.Shape(['k'])",
+        [
+            "k = T.int64()",
+            "a = R.call_tir(cls.scaled, (q, k), out_ty=S)",
+            "z = R.call_tir_inplace(cls.times, (a, q, p), inplace_indices=[2], out_ty=S)",
+        ],
+        "R.zeros_like(x), y, R.shape([n])",
+        lambda: 5 * Y * Y,
+    ),
+    "the second parameter first": (
+        TWO,
+        ["t = R.call_tir(cls.both, (q, p), out_ty=[S, S])", "z = t[1]"],
+        "x, y",
+        lambda: Y - X,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", GROUPS)

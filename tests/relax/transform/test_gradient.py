@@ -16,18 +16,28 @@ ROW, CUBE = 'y: R.Tensor((4,), "float64")', 'x: R.Tensor((2, 3, 4), "float64")'
 IMAGE = 'x: R.Tensor((1, 2, 6, 6), "float64"), w: R.Tensor((3, 2, 3, 3), "float64")'
 
 CASES = {
-    "add": (f"{X}, {ROW}", "R.add(x, y)"), "subtract": (f"{X}, {ROW}", "R.subtract(y, x)"),
-    "multiply": (f"{X}, {ROW}", "R.multiply(x, y)"), "divide": (f"{X}, {ROW}", "R.divide(x, y)"),
-    "power": (f"{X}, {Y}", "R.power(x, y)"), "maximum": (f"{X}, {Y}", "R.maximum(x, y)"),
-    "minimum": (f"{X}, {ROW}", "R.minimum(x, y)"), "abs": (X, "R.abs(R.subtract(x, R.const(1.0, 'float64')))"),
-    "where": (f"{X}, {ROW}", "R.where(R.less(x, y), x, y)"), "sum": (X, "R.exp(R.sum(x, axis=[1]))"),
-    "mean": (X, "R.exp(R.mean(x, axis=[0], keepdims=True))"), "variance": (X, "R.exp(R.variance(x, axis=[1]))"),
+    "add": (f"{X}, {ROW}", "R.add(x, y)"),
+    "subtract": (f"{X}, {ROW}", "R.subtract(y, x)"),
+    "multiply": (f"{X}, {ROW}", "R.multiply(x, y)"),
+    "divide": (f"{X}, {ROW}", "R.divide(x, y)"),
+    "power": (f"{X}, {Y}", "R.power(x, y)"),
+    "maximum": (f"{X}, {Y}", "R.maximum(x, y)"),
+    "minimum": (f"{X}, {ROW}", "R.minimum(x, y)"),
+    "abs": (X, "R.abs(R.subtract(x, R.const(1.0, 'float64')))"),
+    "where": (f"{X}, {ROW}", "R.where(R.less(x, y), x, y)"),
+    "sum": (X, "R.exp(R.sum(x, axis=[1]))"),
+    "mean": (X, "R.exp(R.mean(x, axis=[0], keepdims=True))"),
+    "variance": (X, "R.exp(R.variance(x, axis=[1]))"),
     "permute_dims": (CUBE, "R.exp(R.permute_dims(x, axes=[2, 0, 1]))"),
-    "concat": (f"{X}, {Y}", "R.exp(R.concat((x, y), axis=1))"), "cumsum": (X, "R.exp(R.cumsum(x, axis=1))"),
-    "split": (X, "R.exp(R.split(x, 2, axis=1)[1])"), "expand_dims": (X, "R.exp(R.expand_dims(x, [1]))"),
+    "concat": (f"{X}, {Y}", "R.exp(R.concat((x, y), axis=1))"),
+    "cumsum": (X, "R.exp(R.cumsum(x, axis=1))"),
+    "split": (X, "R.exp(R.split(x, 2, axis=1)[1])"),
+    "expand_dims": (X, "R.exp(R.expand_dims(x, [1]))"),
     "squeeze": ('x: R.Tensor((3, 1), "float64")', "R.exp(R.squeeze(x, [1]))"),
-    "reshape": (X, "R.exp(R.reshape(x, R.shape([12])))"), "astype": (X, "R.astype(R.exp(x), 'float64')"),
-    "broadcast_to": (ROW, "R.exp(R.broadcast_to(y, R.shape([3, 4])))"), "triu": (X, "R.exp(R.triu(x))"),
+    "reshape": (X, "R.exp(R.reshape(x, R.shape([12])))"),
+    "astype": (X, "R.astype(R.exp(x), 'float64')"),
+    "broadcast_to": (ROW, "R.exp(R.broadcast_to(y, R.shape([3, 4])))"),
+    "triu": (X, "R.exp(R.triu(x))"),
     "take": (X, "R.exp(R.take(x, R.const([0, 3, 3], 'int64'), axis=1))"),
     "matmul": (f"{X}, {CUBE.replace('x', 'y').replace('3, 4', '4, 2')}", "R.tanh(R.matmul(x, y))"),
     "vector": (f"{ROW.replace('y', 'v')}, {CUBE}", "R.tanh(R.matmul(x, v))"),
@@ -39,8 +49,9 @@ CASES = {
     "conv2d": (IMAGE, "R.tanh(R.nn.conv2d(x, w, padding=1, strides=2))"),
     "dilated": (IMAGE, "R.tanh(R.nn.conv2d(x, w, dilation=2))"),
     **{n: (X, f"R.{n}(x)") for n in ("cos", "sin", "exp", "log", "negative", "square", "sigmoid", "sqrt", "tanh")},
-    "relu": (X, "R.nn.relu(x)"), "silu": (X, "R.nn.silu(x)"),
-}  # fmt: skip
+    "relu": (X, "R.nn.relu(x)"),
+    "silu": (X, "R.nn.silu(x)"),
+}
 
 
 def program(params, value):
@@ -130,8 +141,9 @@ def test_kernels_have_te_gradients():
     x = relax.Var("x", weft.ir.tensor_type((3,), "float64"))
     with bb.function("main", [x]):
         with bb.dataflow():
-            call = bb.call_te(lambda a: weft.te.compute(a.shape, lambda *i: a(*i) * a(*i) * a(*i)), x,
-                              primfunc_name_hint="cube")  # fmt: skip
+            call = bb.call_te(
+                lambda a: weft.te.compute(a.shape, lambda *i: a(*i) * a(*i) * a(*i)), x, primfunc_name_hint="cube"
+            )
             made = relax.op.call_tir_with_grad(call.args[0], [x], call.ty_args[0], "test.cube", {"factor": 3})
             gv = bb.emit_output(relax.op.sum(bb.emit(made)))
         bb.emit_func_output(gv)

@@ -74,7 +74,7 @@ def check(mod: Any, left: int, dims: int = 2) -> None:
         ([((3,), {"padding": 1}), ((3,), {"padding": 1}), CHANNELS], 1),
         ([((3, 3, 3), {"padding": 1}), ((1, 1, 1), {})], 3),
     ],
-)  # fmt: skip
+)
 def test_one_convolution_is_left(branches: list[Any], dims: int) -> None:
     check(sum_of(branches, dims), 1, dims)
 

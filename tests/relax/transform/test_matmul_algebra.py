@@ -11,8 +11,10 @@ from weft.relax.interpreter import evaluate
 from weft.relax.rewriter import all_bindings
 from weft.script import from_source
 
-PASSES = {p: getattr(relax.transform, p)() for p in (
-    "AdjustMatmulOrder", "ExpandMatmulOfSum", "ReorderTakeAfterMatmul", "ReorderPermuteDimsAfterConcat")}  # fmt: skip
+PASSES = {
+    p: getattr(relax.transform, p)()
+    for p in ("AdjustMatmulOrder", "ExpandMatmulOfSum", "ReorderTakeAfterMatmul", "ReorderPermuteDimsAfterConcat")
+}
 # Each operand with a letter for each dimension (i: of indices), under the pass that must have work to do.
 PROGRAMS = {
     "AdjustMatmulOrder": """
@@ -53,8 +55,10 @@ def program(expr, rng):
     params = ", ".join(f'{n}: R.Tensor({s}, "{t}")' for n, s, t in zip(names, shapes, types, strict=True))
     mod = from_source(f"@I.ir_module\nclass M:\n    @R.function\n    def main({params}):\n        return {code}\n")
     lows = [0 if t == "int64" else -4 for t in types]
-    args = [rng.integers(low, size["t"] if t == "int64" else 5, s).astype(t)
-            for low, t, s in zip(lows, types, shapes, strict=True)]  # fmt: skip
+    args = [
+        rng.integers(low, size["t"] if t == "int64" else 5, s).astype(t)
+        for low, t, s in zip(lows, types, shapes, strict=True)
+    ]
     return mod, args
 
 
@@ -78,9 +82,9 @@ def test_the_same_numbers(expr, worker):
                 assert (after["main"] is not mod["main"]) == (worker == name), name
 
 
-@pytest.mark.parametrize(("known", "result", "stays"), [
-    (9, "y", False), (9, "(w, y)", True), (1, "y", True), (0, "y", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("known", "result", "stays"), [(9, "y", False), (9, "(w, y)", True), (1, "y", True), (0, "y", True)]
+)
 def test_what_is_known_is_grouped_and_what_is_needed_twice_stays(known, result, stays):
     mod = from_source(f"""
 @I.ir_module

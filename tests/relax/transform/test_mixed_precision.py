@@ -45,8 +45,11 @@ def run(mod, p=True, half=False):
 
 
 def dtypes(func):
-    return {b.var.name_hint: [getattr(a.ty, "dtype", "") for a in b.value.args] + [b.var.ty.dtype]
-            for b in all_bindings(func) if hasattr(b.value, "args") and hasattr(b.var.ty, "dtype")}  # fmt: skip
+    return {
+        b.var.name_hint: [getattr(a.ty, "dtype", "") for a in b.value.args] + [b.var.ty.dtype]
+        for b in all_bindings(func)
+        if hasattr(b.value, "args") and hasattr(b.var.ty, "dtype")
+    }
 
 
 @pytest.mark.parametrize("out_dtype", ["float16", "float32"])
@@ -84,8 +87,11 @@ def test_half_parameters():
 
 
 def test_nothing_to_do():
-    plain = from_source(SOURCE.replace("R.matmul(x, w)", "R.exp(x)").replace("R.matmul(d, w)", "R.sin(d)")
-                        .replace("R.matmul(f, w)", "R.sin(f)"))  # fmt: skip
+    plain = from_source(
+        SOURCE.replace("R.matmul(x, w)", "R.exp(x)")
+        .replace("R.matmul(d, w)", "R.sin(d)")
+        .replace("R.matmul(f, w)", "R.sin(f)")
+    )
     assert ToMixedPrecision()(plain) is plain
     with pytest.raises(error.InvalidArgument, match="'float16' or 'float32'"):
         ToMixedPrecision("bfloat16")(MOD)

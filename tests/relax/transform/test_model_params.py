@@ -68,8 +68,11 @@ def test_nothing_to_lift():
     assert transform.BundleModelParams()(plain) is plain
     two = from_source(SOURCE + SOURCE.split("class Module:")[1].replace("def main", "def other"))
     assert {v.name_hint for v in transform.LiftTransformParams()(two)} == {
-        "main", "other", "main_transform_params", "other_transform_params"
-    }  # fmt: skip
+        "main",
+        "other",
+        "main_transform_params",
+        "other_transform_params",
+    }
     for shared in (True, ["other", "main"]):
         new = transform.LiftTransformParams(shared)(two)
         assert {v.name_hint for v in new} == {"main", "other", "transform_params"}

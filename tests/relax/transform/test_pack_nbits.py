@@ -27,9 +27,12 @@ def product(nodes, constants, k, n, dtype="float32"):
         a if isinstance(a, onnx.TensorProto) else numpy_helper.from_array(a, name) for name, a in constants.items()
     ]
     graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info("x", FLOATS[dtype], ["m", k])],
-        [helper.make_tensor_value_info("y", FLOATS[dtype], ["m", n])], initializers,
-    )  # fmt: skip
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", FLOATS[dtype], ["m", k])],
+        [helper.make_tensor_value_info("y", FLOATS[dtype], ["m", n])],
+        initializers,
+    )
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
@@ -51,8 +54,10 @@ def outputs(model, k, dtype="float32", **options):
 def largest_error(x, weights, group):
     """What rounding each group of a row to 127 steps may change a product by."""
     k = len(weights)
-    parts = [np.abs(x[:, i : i + group]).max(1, keepdims=True) / 254 * np.abs(weights[i : i + group]).sum(0)
-             for i in range(0, k, group)]  # fmt: skip
+    parts = [
+        np.abs(x[:, i : i + group]).max(1, keepdims=True) / 254 * np.abs(weights[i : i + group]).sum(0)
+        for i in range(0, k, group)
+    ]
     return sum(parts) * 1.01 + 1e-4
 
 
@@ -71,8 +76,17 @@ def blocks_model(bits, group, k, n, zeros, level, dtype="float32"):
         zero = taken_apart(constants["z"], bits)[:, :blocks]
     elif zeros:
         constants["z"] = zero = RNG.uniform(0, 1 << bits, (n, blocks)).astype(dtype)
-    node = helper.make_node("MatMulNBits", ["x", *constants], ["y"], domain="com.microsoft", K=k, N=n, bits=bits,
-                            block_size=group, accuracy_level=level)  # fmt: skip
+    node = helper.make_node(
+        "MatMulNBits",
+        ["x", *constants],
+        ["y"],
+        domain="com.microsoft",
+        K=k,
+        N=n,
+        bits=bits,
+        block_size=group,
+        accuracy_level=level,
+    )
     q = taken_apart(b.reshape(n, -1), bits)[:, :k].astype(np.float64)
     spread = [np.repeat(p.astype(np.float64), group, 1)[:, :k] for p in (zero, scale)]
     return product([node], constants, k, n, dtype), ((q - spread[0]) * spread[1]).T
@@ -143,14 +157,20 @@ def quantised(kind, k, n, axis, block, turned):
     low, high = {"int4": (-8, 8), "uint4": (0, 16), "int8": (-128, 128), "uint8": (0, 256)}[kind]
     shape = (n, k) if turned else (k, n)
     q = RNG.integers(low, high, shape)
-    dims = [-(-d // block) if i == axis else d for i, d in enumerate(shape)] if block else (
-        [shape[axis]] if axis is not None else [])  # fmt: skip
+    dims = (
+        [-(-d // block) if i == axis else d for i, d in enumerate(shape)]
+        if block
+        else ([shape[axis]] if axis is not None else [])
+    )
     scale, zero = RNG.uniform(0.01, 0.1, dims).astype(np.float32), RNG.integers(low, high, dims)
     stored = (
         helper.np_dtype_to_tensor_dtype(np.dtype(kind)) if kind.endswith("8") else getattr(TensorProto, kind.upper())
     )
-    constants = {"w": helper.make_tensor("w", stored, shape, q.reshape(-1)), "s": scale,
-                 "z": helper.make_tensor("z", stored, dims, np.atleast_1d(zero).reshape(-1))}  # fmt: skip
+    constants = {
+        "w": helper.make_tensor("w", stored, shape, q.reshape(-1)),
+        "s": scale,
+        "z": helper.make_tensor("z", stored, dims, np.atleast_1d(zero).reshape(-1)),
+    }
     attrs = {"block_size": block, "axis": axis} if block else {} if axis is None else {"axis": axis}
     node = helper.make_node("DequantizeLinear", [], [], **attrs)
     if block:
@@ -185,8 +205,14 @@ def dequantised_model(k, n, cases):
 def test_weights_behind_dequantize_linear():
     """All kinds; a scale for blocks, for columns, for the matrix; as they are and transposed."""
     k, n = 70, 19
-    cases = [("int4", 0, 32, False), ("uint4", 1, 32, True), ("int8", 1, 0, False), ("uint8", 0, 0, True),
-             ("int8", None, None, True), ("uint8", None, None, False)]  # fmt: skip
+    cases = [
+        ("int4", 0, 32, False),
+        ("uint4", 1, 32, True),
+        ("int8", 1, 0, False),
+        ("uint8", 0, 0, True),
+        ("int8", None, None, True),
+        ("uint8", None, None, False),
+    ]
     model, weights = dequantised_model(k, n, cases)
     assert names(model) == {"nn.matmul_nbits_packed", "concat"}
     joined = np.concatenate(weights, 1)

@@ -37,9 +37,14 @@ def run(name, x, w, constant=True, symbolic=False, **attrs):
 def expected(name, x, w, bias, **attrs):
     """The operator's reference, with every attribute given."""
     rank, layout = x.ndim - 2, "DHW"[5 - x.ndim :]
-    full = {"strides": pair(attrs.get("strides", 1), rank), "dilation": pair(attrs.get("dilation", 1), rank),
-            "padding": sum(paddings(attrs.get("padding", 0), rank), ()), "groups": attrs.get("groups", 1),
-            "data_layout": f"NC{layout}", "out_dtype": "float64"}  # fmt: skip
+    full = {
+        "strides": pair(attrs.get("strides", 1), rank),
+        "dilation": pair(attrs.get("dilation", 1), rank),
+        "padding": sum(paddings(attrs.get("padding", 0), rank), ()),
+        "groups": attrs.get("groups", 1),
+        "data_layout": f"NC{layout}",
+        "out_dtype": "float64",
+    }
     if "transpose" in name:
         full["output_padding"] = pair(attrs.get("output_padding", 0), rank)
     else:
@@ -138,9 +143,15 @@ def test_volumes(shape, weight, attrs):
 
 @pytest.mark.parametrize(
     ("shape", "weight", "groups"),
-    [((1, 16, 9, 9), (20, 16, 3, 3), 1), ((1, 3, 9, 9), (16, 3, 3, 3), 1), ((2, 16, 9, 9), (16, 1, 3, 3), 16),
-     ((1, 16, 9, 9), (16, 4, 3, 3), 4), ((1, 6, 11), (9, 6, 3), 1), ((1, 6, 4, 5, 6), (9, 6, 2, 2, 2), 1)],
-)  # fmt: skip
+    [
+        ((1, 16, 9, 9), (20, 16, 3, 3), 1),
+        ((1, 3, 9, 9), (16, 3, 3, 3), 1),
+        ((2, 16, 9, 9), (16, 1, 3, 3), 16),
+        ((1, 16, 9, 9), (16, 4, 3, 3), 4),
+        ((1, 6, 11), (9, 6, 3), 1),
+        ((1, 6, 4, 5, 6), (9, 6, 2, 2, 2), 1),
+    ],
+)
 def test_weights_that_come_at_run_time(shape, weight, groups):
     check(f"nn.conv{len(shape) - 2}d", random(*shape), random(*weight), constant=False, groups=groups)
 

@@ -34,8 +34,11 @@ def legalized(use="", operand="first"):
 
 def streamed(mod, after):
     out = stream_outputs(after=after)(mod)
-    calls = [b.value.args[0] for b in all_bindings(out["main"]) if getattr(b.value, "op", None) is not None
-             and b.value.op.name == "relax.call_tir"]  # fmt: skip
+    calls = [
+        b.value.args[0]
+        for b in all_bindings(out["main"])
+        if getattr(b.value, "op", None) is not None and b.value.op.name == "relax.call_tir"
+    ]
     return {c.name_hint.split("_")[0] for c in calls if out[c].attrs.get("tir.stream_outputs")}
 
 

@@ -76,15 +76,27 @@ def test_what_has_no_shape_stays_and_is_warned_of():
 
 STEPS = [t.LegalizeOps(), t.AnnotateTIROpPattern(), t.FuseOps(), t.FuseTIR()]
 FUSED = {
-    "epilogue": (["a = R.matmul(x, R.permute_dims(y))", "b = R.nn.relu(a)", "z = R.exp(b)"],
-                 ["transpose", "fused_matmul_relu_tir_exp"], lambda: np.exp(np.maximum(X @ Y.T, 0))),
-    "diamond": (["a = R.exp(x)", "b = R.add(a, y)", "z = R.multiply(a, b)"], ["fused_tir_exp_add_multiply"],
-                lambda: np.exp(X) * (np.exp(X) + Y)),
-    "two reductions": (["a = R.exp(x)", "b = R.sum(a, axis=[1])", "z = R.exp(b)"], ["tir_exp1", "fused_tir_exp_sum"],
-                       lambda: np.exp(np.exp(X).sum(1))),
-    "same twice": (["a = R.exp(R.negative(x))", "b = R.exp(R.negative(y))", "z = R.matmul(a, R.permute_dims(b))"], None,
-                   lambda: np.exp(-X) @ np.exp(-Y).T),
-}  # fmt: skip
+    "epilogue": (
+        ["a = R.matmul(x, R.permute_dims(y))", "b = R.nn.relu(a)", "z = R.exp(b)"],
+        ["transpose", "fused_matmul_relu_tir_exp"],
+        lambda: np.exp(np.maximum(X @ Y.T, 0)),
+    ),
+    "diamond": (
+        ["a = R.exp(x)", "b = R.add(a, y)", "z = R.multiply(a, b)"],
+        ["fused_tir_exp_add_multiply"],
+        lambda: np.exp(X) * (np.exp(X) + Y),
+    ),
+    "two reductions": (
+        ["a = R.exp(x)", "b = R.sum(a, axis=[1])", "z = R.exp(b)"],
+        ["tir_exp1", "fused_tir_exp_sum"],
+        lambda: np.exp(np.exp(X).sum(1)),
+    ),
+    "same twice": (
+        ["a = R.exp(R.negative(x))", "b = R.exp(R.negative(y))", "z = R.matmul(a, R.permute_dims(b))"],
+        None,
+        lambda: np.exp(-X) @ np.exp(-Y).T,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", FUSED)
@@ -139,8 +151,15 @@ class Module:
 
 
 def test_operators_are_folded_in_dataflow_blocks_and_large_ones_stay():
-    mod = module(["a = R.zeros(R.shape([4, 8]), 'float32')", "b = R.zeros(R.shape([40, 80]), 'float32')",
-                  "c = R.add(a, a)", "d = R.sum(b)", "z = (c, d)"])  # fmt: skip
+    mod = module(
+        [
+            "a = R.zeros(R.shape([4, 8]), 'float32')",
+            "b = R.zeros(R.shape([40, 80]), 'float32')",
+            "c = R.add(a, a)",
+            "d = R.sum(b)",
+            "z = (c, d)",
+        ]
+    )
     text = t.FoldConstant()(mod).script()
     assert text.count("R.zeros") == 1 and "R.add" not in text
 
@@ -260,9 +279,10 @@ def test_fast_functions_are_kernels_and_others_stay():
     np.testing.assert_allclose(run(made, X, Y), np.tanh(np.exp(soft) + Y), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("x", "w", "axes"), [
-    ((4, 8), (3, 8), None), ((8,), (3, 8), [1, 0]), ((2, 1, 4, 8), (5, 3, 8), [0, 2, 1]), ((0, 8), (3, 8), [-1, 0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("x", "w", "axes"),
+    [((4, 8), (3, 8), None), ((8,), (3, 8), [1, 0]), ((2, 1, 4, 8), (5, 3, 8), [0, 2, 1]), ((0, 8), (3, 8), [-1, 0])],
+)
 def test_products_read_matrices_that_are_transposed_for_them(x, w, axes):
     params = f'x: R.Tensor({x}, "float32"), y: R.Tensor({w}, "float32")'
     mod = module([f"a = R.permute_dims(y, axes={axes})", "z = R.matmul(x, a)"], params)

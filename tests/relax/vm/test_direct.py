@@ -65,8 +65,10 @@ def random_module(rng, n_ops, branches=True):
     for _ in range(n_ops):
         statement(0, pool, " " * 8)
     results = ", ".join(rng.choice(pool[s]) for s in shapes)
-    params = ", ".join([f'x{i}: R.Tensor({s}, "float32")' for i, s in enumerate(shapes)] +
-                       ['c0: R.Tensor((), "bool")', 'c1: R.Tensor((), "bool")'])  # fmt: skip
+    params = ", ".join(
+        [f'x{i}: R.Tensor({s}, "float32")' for i, s in enumerate(shapes)]
+        + ['c0: R.Tensor((), "bool")', 'c1: R.Tensor((), "bool")']
+    )
     text = f"    @R.function\n    def main({params}):\n" + "\n".join(lines) + f"\n        return ({results})\n"
     return from_source(HEAD + text), shapes
 
@@ -126,8 +128,14 @@ def test_chain_is_direct():
     assert text.count("anylist_data") == 1 and "arena" in text
     (body, builder, plan) = planned(chain(10))["main"]
     assert len(plan.calls) == 10 and plan.arena_bytes == 64  # each add writes over its input
-    assert sum(i.words[1] == builder.find_function("vm.builtin.alloc_tensor") for n, i in enumerate(body)
-               if i.opcode == Opcode.CALL and n not in plan.omitted) == 1  # fmt: skip
+    assert (
+        sum(
+            i.words[1] == builder.find_function("vm.builtin.alloc_tensor")
+            for n, i in enumerate(body)
+            if i.opcode == Opcode.CALL and n not in plan.omitted
+        )
+        == 1
+    )
 
 
 def test_tensors_that_others_see_are_objects():

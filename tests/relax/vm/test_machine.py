@@ -84,9 +84,13 @@ def test_calls(vm, executable):
 
 @pytest.mark.parametrize(
     "options",
-    [{"memory_cfg": "naive"}, {"memory_cfg": {tvm.cpu(): relax.VirtualMachine.NAIVE_ALLOCATOR}},
-     {"memory_cfg": {tvm.cpu(): "pooled"}}, {"device": [tvm.cpu()]}],
-)  # fmt: skip
+    [
+        {"memory_cfg": "naive"},
+        {"memory_cfg": {tvm.cpu(): relax.VirtualMachine.NAIVE_ALLOCATOR}},
+        {"memory_cfg": {tvm.cpu(): "pooled"}},
+        {"device": [tvm.cpu()]},
+    ],
+)
 def test_machines(executable, options):
     machine = relax.VirtualMachine(executable, **{"device": tvm.cpu()} | options)
     np.testing.assert_allclose(machine["add_one"](V).numpy(), V + 1)
@@ -215,23 +219,25 @@ WRONG = [
     (lambda vm: vm["main"](X, "y"), "main: parameter 1 'y': expected a tensor, found a str"),
     (lambda vm: vm["nested"]((X,), tvm.runtime.ShapeTuple([4])), "nested: parameter 0 't'.*2"),
     (lambda vm: vm["nothing"], "no function 'nothing'(.|\n)*main, nested, add_one"),
-    (lambda vm: vm.set_input("nothing", X), "no function \"nothing\"; it has: main, nested"),
+    (lambda vm: vm.set_input("nothing", X), 'no function "nothing"; it has: main, nested'),
     (lambda vm: vm.set_input("main", X), "expected 2 arguments, found 1"),
     (lambda vm: vm.set_input("main", X, z=Y), "(?s)wrong argument names.*unknown: z; missing: y"),
     (lambda vm: vm.set_input("main", X, x=Y, y=Y), "(?s)wrong argument names.*given twice: x"),
     (lambda vm: vm.invoke_stateful("main"), r'invoke_stateful\("main"\): call set_input first'),
     (lambda vm: vm.get_outputs("main"), '"main" has no output yet: call invoke_stateful first'),
-    (lambda vm: (vm.set_input("main", X, Y), vm.invoke_stateful("main"), vm.get_output_arity("main", 7)),
-     "output 7 of a tuple of 2"),
+    (
+        lambda vm: (vm.set_input("main", X, Y), vm.invoke_stateful("main"), vm.get_output_arity("main", 7)),
+        "output 7 of a tuple of 2",
+    ),
     (lambda vm: vm.save_function("main", "add_one", X, Y), "'add_one' is a function of the executable"),
-    (lambda vm: vm.save_function("nothing", "saved", X), "no function \"nothing\""),
+    (lambda vm: vm.save_function("nothing", "saved", X), 'no function "nothing"'),
     (lambda vm: vm.time_evaluator("nothing", tvm.cpu()), "no function 'nothing'"),
     (lambda vm: vm.set_instrument(5), "(?s)an instrument is a function.*found int: 5"),
     (lambda vm: vm.get_function_param_name("main", 2), "(?s)main: no parameter 2 has a name.*x, y"),
     (lambda vm: relax.VirtualMachine(Module, tvm.cpu()), "(?s)a virtual machine runs an executable.*IRModule"),
     (lambda vm: relax.VirtualMachine(vm.executable, tvm.cpu(), "fast"), "unknown allocator"),
     (lambda vm: relax.VirtualMachine(vm.executable, "nowhere"), "unknown device 'nowhere'"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("act", "message"), WRONG, ids=[m for _, m in WRONG])

@@ -41,9 +41,14 @@ def test_data_types_have_kinds():
 def test_parts_that_are_no_types_of_values(kind):
     v = relay.TypeVar("v", kind)
     for wrong in (
-        relay.TupleType((INT, v)), relay.RefType(v), relay.FuncType((v,), INT), relay.FuncType((), v),
-        relay.FuncType((INT,), INT, (v,)), relay.TypeCall(INT, ()), relay.TypeCall(relay.GlobalTypeVar("L"), (v,)),
-    ):  # fmt: skip
+        relay.TupleType((INT, v)),
+        relay.RefType(v),
+        relay.FuncType((v,), INT),
+        relay.FuncType((), v),
+        relay.FuncType((INT,), INT, (v,)),
+        relay.TypeCall(INT, ()),
+        relay.TypeCall(relay.GlobalTypeVar("L"), (v,)),
+    ):
         refuses(error.InvalidArgument, "the kind", check_kind, wrong)
 
 

@@ -127,7 +127,7 @@ def test_annotating_merging_and_partitioning_keep_a_diamond_acyclic() -> None:
     top = relay.abs(x)
     mod = weft.IRModule.from_expr(relay.Function([x], relay.add(relay.nn.relu(top), relay.tanh(top))))
     for step in (transform.AnnotateTarget(["diamond_test"]), transform.MergeCompilerRegions(),
-                 transform.PartitionGraph()):  # fmt: skip
+                 transform.PartitionGraph()):
         mod = step(mod)
     assert sum(bool(f.attrs.get("Compiler")) for _, f in mod.items()) == 2
     assert "tanh" in str(mod["main"])

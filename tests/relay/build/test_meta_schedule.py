@@ -32,7 +32,7 @@ def test_what_was_tuned_is_what_is_built(tmp_path):
     rng = np.random.default_rng(0)
     x, w = rng.normal(0, 0.3, (3, 8)).astype("float32"), rng.normal(0, 0.3, (8, 8)).astype("float32")
     database = ms.relay_integration.tune_relay(mod, {"w": w}, TARGET, str(tmp_path), 4, strategy="replay-trace", seed=1,
-                                               op_names=["matmul"])  # fmt: skip
+                                               op_names=["matmul"])
     assert len(database) > 0
     with database:
         lowered, _ = lower_to_graph(relay.build_module.bind_params(mod, {"w": w}), TARGET)

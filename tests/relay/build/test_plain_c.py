@@ -49,7 +49,7 @@ def made(types, body, rng):
     params = ", ".join(f'{n}: R.Tensor({shape}, "{dtype}")' for n, (shape, dtype) in types.items())
     text = f"@R.function\ndef main({params}):\n" + body.replace("\n        ", "\n    ")
     arrays = {n: np.asarray(rng.integers(-9, 9, s) if d.startswith("int") else rng.standard_normal(s)).astype(d)
-              for n, (s, d) in types.items()}  # fmt: skip
+              for n, (s, d) in types.items()}
     bound = weft.relax.transform.BindParams("main", {"w": arrays["w"]})
     return bound(weft.IRModule.from_expr(from_source(text))), arrays["x"]
 
@@ -58,7 +58,7 @@ def compiled(model, folder, name):
     """The C function, from a library that only a C compiler made."""
     model.write(folder / f"{name}.c")
     command = ["cc", "-std=gnu99", "-O1", "-Wall", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-Wno-unused-but-set-variable", "-fwrapv",
-               "-fPIC", "-shared", "-o", f"{name}.so", f"{name}.c", "-lm", "-Wl,-z,defs"]  # fmt: skip
+               "-fPIC", "-shared", "-o", f"{name}.so", f"{name}.c", "-lm", "-Wl,-z,defs"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[:3000]
     return getattr(ctypes.CDLL(str(folder / f"{name}.so")), name)
@@ -66,7 +66,7 @@ def compiled(model, folder, name):
 
 def flat(value):
     return [v.numpy() for v in value] if isinstance(value, (tuple, list)) or hasattr(value, "__len__") and not hasattr(
-        value, "numpy") else [value.numpy()]  # fmt: skip
+        value, "numpy") else [value.numpy()]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -127,7 +127,7 @@ def test_what_c_cannot_say_is_refused():
     mod, _ = made(*PROGRAMS["one number"], np.random.default_rng(0))
     refuses(error.InvalidArgument, "a function of C", relay.plain_c, mod, "my-net")
     half, _ = made({"x": ((3, 7), "float16"), "w": ((7, 2), "float16")}, "\n        return R.matmul(x, w)",
-                   np.random.default_rng(0))  # fmt: skip
+                   np.random.default_rng(0))
     refuses(error.CodegenError, "no code for 'float16'", relay.plain_c, half)
     text = '@R.function\ndef main(x: R.Tensor(("n",), "float32")):\n    return R.add(x, x)\n'
     refuses(error.LoweringError, "constant shapes", relay.plain_c, weft.IRModule.from_expr(from_source(text)))

@@ -248,9 +248,12 @@ def test_deep_programs(nest):
         program = nil() if nest == "data" else x
         for _ in range(n):
             program = (
-                op_call("exp", program) if nest == "calls"
-                else relay.Function((), program) if nest == "functions" else cons(x, program)
-            )  # fmt: skip
+                op_call("exp", program)
+                if nest == "calls"
+                else relay.Function((), program)
+                if nest == "functions"
+                else cons(x, program)
+            )
     start = time.process_time()
     ty = relay.infer_type(program, mod).ty
     assert time.process_time() - start < 20

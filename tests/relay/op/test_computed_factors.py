@@ -9,11 +9,14 @@ from weft import relay
 
 
 @pytest.mark.parametrize("kind", ["debug", "vm"])
-@pytest.mark.parametrize(("layout", "method", "corners", "factors"), [
-    ("NCHW", "nearest_neighbor", False, (3.0, 2.0)),
-    ("NHWC", "bilinear", True, (1.5, 5.0)),
-    ("NCHW", "nearest_neighbor", False, (0.0, 1.0)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("layout", "method", "corners", "factors"),
+    [
+        ("NCHW", "nearest_neighbor", False, (3.0, 2.0)),
+        ("NHWC", "bilinear", True, (1.5, 5.0)),
+        ("NCHW", "nearest_neighbor", False, (0.0, 1.0)),
+    ],
+)
 def test_upsampling_by_computed_factors(kind, layout, method, corners, factors):
     shape = (1, 3, 4, 6) if layout == "NCHW" else (1, 4, 6, 3)
     x, h = relay.var("x", shape=shape), relay.var("h", shape=(), dtype="float32")

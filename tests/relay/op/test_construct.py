@@ -113,8 +113,11 @@ def test_values_of_derived_constructors() -> None:
         return evaluate(e, [data if a is x else run(a) for a in e.args])
 
     np.testing.assert_allclose(run(relay.std(x, axis=1)), data.std(1), rtol=1e-5)
-    np.testing.assert_allclose(run(relay.variance(x, axis=(0, 2), keepdims=True, unbiased=True)),
-                               data.var((0, 2), ddof=1, keepdims=True), rtol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        run(relay.variance(x, axis=(0, 2), keepdims=True, unbiased=True)),
+        data.var((0, 2), ddof=1, keepdims=True),
+        rtol=1e-5,
+    )
     np.testing.assert_array_equal(run(relay.reverse_reshape(x, (-1, 0))), data.reshape(6, 4))
     np.testing.assert_array_equal(run(relay.arange(5, dtype="int32")), np.arange(5))
 

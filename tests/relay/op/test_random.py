@@ -29,8 +29,10 @@ def test_words_are_those_of_threefry():
 @pytest.mark.parametrize("shape", [(0,), (7,), (3, 1000)])
 def test_uniform_and_normal(shape, dtype):
     key = R.threefry_key(3)
-    for make, mean, deviation in ((lambda: R.uniform(key, shape, dtype, -1.0, 3.0), 1, 4 / 12**0.5),
-                                  (lambda: R.normal(key, shape, dtype, 1.0, 2.0), 1, 2)):  # fmt: skip
+    for make, mean, deviation in (
+        (lambda: R.uniform(key, shape, dtype, -1.0, 3.0), 1, 4 / 12**0.5),
+        (lambda: R.normal(key, shape, dtype, 1.0, 2.0), 1, 2),
+    ):
         (new, one), (_, two) = run(make()), run(make(), "vm")
         assert one.shape == shape and one.dtype == dtype and not np.array_equal(new, run(R.threefry_split(key))[0])
         np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)
@@ -52,11 +54,14 @@ def test_generators_that_were_split_draw_other_numbers():
         assert not (a == b).any()
 
 
-@pytest.mark.parametrize("make", [
-    lambda: R.threefry_generate(relay.const(np.zeros(9, "uint64")), (4,)),
-    lambda: R.threefry_split(relay.const(np.zeros(10, "int64"))),
-    lambda: R.uniform(R.threefry_key(1), (4,), "float16"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: R.threefry_generate(relay.const(np.zeros(9, "uint64")), (4,)),
+        lambda: R.threefry_split(relay.const(np.zeros(10, "int64"))),
+        lambda: R.uniform(R.threefry_key(1), (4,), "float16"),
+    ],
+)
 def test_mistakes(make):
     with pytest.raises(error.WeftError):
         relay.infer_type(make())

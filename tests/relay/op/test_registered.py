@@ -42,12 +42,15 @@ def test_legalize_gives_them_meaning():
     np.testing.assert_array_equal(got.numpy(), [2, 2])
 
 
-@pytest.mark.parametrize(("name", "n", "relation", "match"), [
-    ("test.bad1", 2, ("Identity",), "number of arguments"),
-    ("test.bad2", 1, ("NoSuch",), "unknown type relation 'NoSuch'"),
-    ("test.bad3", 1, ("own", lambda types, attrs: None), "gives no type"),
-    ("test.bad4", 1, ("own", lambda types, attrs: types[7]), "its type relation failed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "n", "relation", "match"),
+    [
+        ("test.bad1", 2, ("Identity",), "number of arguments"),
+        ("test.bad2", 1, ("NoSuch",), "unknown type relation 'NoSuch'"),
+        ("test.bad3", 1, ("own", lambda types, attrs: None), "gives no type"),
+        ("test.bad4", 1, ("own", lambda types, attrs: types[7]), "its type relation failed"),
+    ],
+)
 def test_mistakes(name, n, relation, match):
     refuses(error.TypeInferenceError, match, type_of, registered(name, n, *relation), (2,))
 

@@ -93,50 +93,80 @@ def _map(lib):
     a, b = relay.TypeVar("A"), relay.TypeVar("B")
     nil, cons = lib.types["List"][1]
     lib.function(
-        "map", [("f", relay.FuncType((a,), b)), ("xs", lib.type_of("List", a))], lib.type_of("List", b), [a, b],
+        "map",
+        [("f", relay.FuncType((a,), b)), ("xs", lib.type_of("List", a))],
+        lib.type_of("List", b),
+        [a, b],
         lambda map_, f, xs: lib.match(
-            xs, ("Nil", (), lambda: nil()), ("Cons", ("h", "t"), lambda h, t: cons(f(h), map_(f, t)))))  # fmt: skip
+            xs, ("Nil", (), lambda: nil()), ("Cons", ("h", "t"), lambda h, t: cons(f(h), map_(f, t)))
+        ),
+    )
 
 
 def _foldl(lib):
     a, b = relay.TypeVar("A"), relay.TypeVar("B")
     lib.function(
-        "foldl", [("f", relay.FuncType((b, a), b)), ("acc", b), ("xs", lib.type_of("List", a))], b, [a, b],
+        "foldl",
+        [("f", relay.FuncType((b, a), b)), ("acc", b), ("xs", lib.type_of("List", a))],
+        b,
+        [a, b],
         lambda fold, f, acc, xs: lib.match(
-            xs, ("Nil", (), lambda: acc), ("Cons", ("h", "t"), lambda h, t: fold(f, f(acc, h), t))))  # fmt: skip
+            xs, ("Nil", (), lambda: acc), ("Cons", ("h", "t"), lambda h, t: fold(f, f(acc, h), t))
+        ),
+    )
 
 
 def _foldr(lib):
     a, b = relay.TypeVar("A"), relay.TypeVar("B")
     lib.function(
-        "foldr", [("f", relay.FuncType((a, b), b)), ("acc", b), ("xs", lib.type_of("List", a))], b, [a, b],
+        "foldr",
+        [("f", relay.FuncType((a, b), b)), ("acc", b), ("xs", lib.type_of("List", a))],
+        b,
+        [a, b],
         lambda fold, f, acc, xs: lib.match(
-            xs, ("Cons", ("h", "t"), lambda h, t: f(h, fold(f, acc, t))), ("Nil", (), lambda: acc)))  # fmt: skip
+            xs, ("Cons", ("h", "t"), lambda h, t: f(h, fold(f, acc, t))), ("Nil", (), lambda: acc)
+        ),
+    )
 
 
 def _append(lib):
     a = relay.TypeVar("A")
     lists, cons = lib.type_of("List", a), lib.constructor("Cons")
     lib.function(
-        "append", [("xs", lists), ("ys", lists)], lists, [a],
+        "append",
+        [("xs", lists), ("ys", lists)],
+        lists,
+        [a],
         lambda append, xs, ys: lib.match(
-            xs, ("Nil", (), lambda: ys), ("Cons", ("h", "t"), lambda h, t: cons(h, append(t, ys)))))  # fmt: skip
+            xs, ("Nil", (), lambda: ys), ("Cons", ("h", "t"), lambda h, t: cons(h, append(t, ys)))
+        ),
+    )
 
 
 def _tree_fold(lib):
     a, b = relay.TypeVar("A"), relay.TypeVar("B")
     lib.function(
-        "tree_fold", [("f", relay.FuncType((b, a, b), b)), ("acc", b), ("t", lib.type_of("Tree", a))], b, [a, b],
+        "tree_fold",
+        [("f", relay.FuncType((b, a, b), b)), ("acc", b), ("t", lib.type_of("Tree", a))],
+        b,
+        [a, b],
         lambda fold, f, acc, t: lib.match(
-            t, ("Leaf", (), lambda: acc),
-            ("Node", ("l", "x", "r"), lambda left, x, r: f(fold(f, acc, left), x, fold(f, acc, r)))))  # fmt: skip
+            t,
+            ("Leaf", (), lambda: acc),
+            ("Node", ("l", "x", "r"), lambda left, x, r: f(fold(f, acc, left), x, fold(f, acc, r))),
+        ),
+    )
 
 
 def _or_else(lib):
     a = relay.TypeVar("A")
     lib.function(
-        "or_else", [("x", a), ("o", lib.type_of("Option", a))], a, [a],
-        lambda _, x, o: lib.match(o, ("Some", ("y",), lambda y: y), ("None", (), lambda: x)))  # fmt: skip
+        "or_else",
+        [("x", a), ("o", lib.type_of("Option", a))],
+        a,
+        [a],
+        lambda _, x, o: lib.match(o, ("Some", ("y",), lambda y: y), ("None", (), lambda: x)),
+    )
 
 
 def _count(lib):

@@ -41,9 +41,17 @@ def exact(q, in_scale, in_zero, out_scale, out_zero, rounding, dtype):
 def test_requantize_is_exact_rounding(shape, rounding, computed_in):
     q = RNG.integers(-(2**20), 2**20, shape, "int32")
     scales, to = (np.float32(0.25), np.float32(0.5)) if computed_in == "int64" else (np.float32(0.3), np.float32(0.7))
-    y = qnn.requantize(relay.var("q", shape=shape, dtype="int32"), relay.const(scales), relay.const(np.int32(3)),
-                       relay.const(to), relay.const(np.int32(-2)), axis=-1, rounding=rounding,
-                       compute_dtype=computed_in, out_dtype="int32")  # fmt: skip
+    y = qnn.requantize(
+        relay.var("q", shape=shape, dtype="int32"),
+        relay.const(scales),
+        relay.const(np.int32(3)),
+        relay.const(to),
+        relay.const(np.int32(-2)),
+        axis=-1,
+        rounding=rounding,
+        compute_dtype=computed_in,
+        out_dtype="int32",
+    )
     np.testing.assert_array_equal(run(y, q), exact(q, scales, 3, to, -2, rounding, "int32"))
 
 
@@ -52,9 +60,15 @@ def test_requantize_by_channels_and_configuration():
     scales = np.array([0.5, 1.0, 0.125], "float32")
 
     def made():
-        return qnn.requantize(relay.var("q", shape=(3, 4), dtype="int32"), relay.const(scales),
-                              relay.const(np.int32(0)), relay.const(np.float32(2)), relay.const(np.int32(0)), axis=0,
-                              out_dtype="int8")  # fmt: skip
+        return qnn.requantize(
+            relay.var("q", shape=(3, 4), dtype="int32"),
+            relay.const(scales),
+            relay.const(np.int32(0)),
+            relay.const(np.float32(2)),
+            relay.const(np.int32(0)),
+            axis=0,
+            out_dtype="int8",
+        )
 
     np.testing.assert_array_equal(run(made(), q), exact(q, scales[:, None], 0, 2, 0, "UPWARD", "int8"))
     with qnn.requantize_config(rounding="TONEAREST"):
@@ -78,8 +92,9 @@ def test_quantize_and_back(dtype):
 def test_elementwise_operators_are_within_one_of_exact(name, meaning):
     a, b = (RNG.integers(0, 256, s, "uint8") for s in ((2, 5), (5,)))
     numbers = [np.float32(0.5), np.int32(120), np.float32(0.25), np.int32(7), np.float32(2), np.int32(100)]
-    y = getattr(qnn, name)(*(relay.var(n, shape=x.shape, dtype="uint8") for n, x in (("a", a), ("b", b))),
-                           *map(relay.const, numbers))  # fmt: skip
+    y = getattr(qnn, name)(
+        *(relay.var(n, shape=x.shape, dtype="uint8") for n, x in (("a", a), ("b", b))), *map(relay.const, numbers)
+    )
     sa, za, sb, zb, so, zo = map(float, numbers)
     real = meaning((a - za) * sa, (b - zb) * sb) / so + zo
     assert np.abs(run(y, a, b).astype("float64") - np.clip(real, 0, 255)).max() <= 1
@@ -93,8 +108,14 @@ def test_products_are_those_of_integers(a_zero, b_zero):
     y = qnn.dense(relay.var("a", shape=a.shape, dtype="int8"), relay.var("w", shape=w.shape, dtype="int8"), *consts, 4)
     np.testing.assert_array_equal(run(y, a, w), wide[0] @ wide[1].T)
     x, k = RNG.integers(-128, 128, (1, 3, 6, 5), "int8"), RNG.integers(-128, 128, (2, 3, 3, 3), "int8")
-    y = qnn.conv2d(relay.var("x", shape=x.shape, dtype="int8"), relay.var("k", shape=k.shape, dtype="int8"), *consts,
-                   kernel_size=(3, 3), channels=2, padding=(1, 1))  # fmt: skip
+    y = qnn.conv2d(
+        relay.var("x", shape=x.shape, dtype="int8"),
+        relay.var("k", shape=k.shape, dtype="int8"),
+        *consts,
+        kernel_size=(3, 3),
+        channels=2,
+        padding=(1, 1),
+    )
     expected = weft.topi.testing.conv2d_nchw_python(x.astype("int64") - a_zero, k.astype("int64") - b_zero, 1, 1)
     np.testing.assert_array_equal(run(y, x, k), expected)
 
@@ -103,8 +124,14 @@ def test_concatenate_brings_operands_to_one_scale():
     a, b = (RNG.integers(-100, 100, (2, n), "int32") for n in (3, 1))
     scales = [relay.const(np.float32(s)) for s in (1, 2)]
     zeros = [relay.const(np.int32(z)) for z in (0, 4)]
-    y = qnn.concatenate([relay.var(n, shape=x.shape, dtype="int32") for n, x in (("a", a), ("b", b))],
-                        scales, zeros, scales[0], zeros[0], axis=1)  # fmt: skip
+    y = qnn.concatenate(
+        [relay.var(n, shape=x.shape, dtype="int32") for n, x in (("a", a), ("b", b))],
+        scales,
+        zeros,
+        scales[0],
+        zeros[0],
+        axis=1,
+    )
     np.testing.assert_array_equal(run(y, a, b), np.concatenate([a, (b - 4) * 2], 1))
 
 
@@ -123,8 +150,13 @@ def test_fields_of_what_a_call_returns(scale):
 
 
 def test_scales_must_be_constants_where_they_become_integers():
-    y = qnn.requantize(relay.var("q", shape=(2,), dtype="int32"), relay.var("s", shape=()), relay.const(np.int32(0)),
-                       relay.const(np.float32(1)), relay.const(np.int32(0)))  # fmt: skip
+    y = qnn.requantize(
+        relay.var("q", shape=(2,), dtype="int32"),
+        relay.var("s", shape=()),
+        relay.const(np.int32(0)),
+        relay.const(np.float32(1)),
+        relay.const(np.int32(0)),
+    )
     mod = relay.transform.InferType()(weft.IRModule.from_expr(y))
     assert mod["main"].ret_type == relay.TensorType((2,), "int8")
     with pytest.raises(error.InvalidArgument, match="'input_scale' must be a constant"):

@@ -20,8 +20,9 @@ def _ran(mod, *args, kind="vm"):
 
 def _ops(func, name):
     found = []
-    relay.analysis.post_order_visit(func, lambda e: found.append(e) if isinstance(e, relay.Call)
-                                    and getattr(e.op, "name", "") == name else None)  # fmt: skip
+    relay.analysis.post_order_visit(
+        func, lambda e: found.append(e) if isinstance(e, relay.Call) and getattr(e.op, "name", "") == name else None
+    )
     return found
 
 
@@ -93,8 +94,13 @@ def test_sums_of_other_steps_slices_and_joined_channels():
     w = [relay.const(RNG.normal(0, s, (4, 4, 1, 1)).astype("float32")) for s in (0.1, 0.3, 1.0)]
     a, b, c = (relay.nn.conv2d(x, v) for v in w)
     joined = relay.concatenate([relay.clip(a, 0.0, 6.0), b, x], axis=1)
-    out = relay.Tuple([relay.subtract(a, relay.multiply(b, c)), relay.nn.avg_pool2d(joined, (2, 2)),
-                       relay.strided_slice(relay.transpose(b, (0, 2, 3, 1)), [0, 0, 0, 1], [1, 5, 5, 3])])  # fmt: skip
+    out = relay.Tuple(
+        [
+            relay.subtract(a, relay.multiply(b, c)),
+            relay.nn.avg_pool2d(joined, (2, 2)),
+            relay.strided_slice(relay.transpose(b, (0, 2, 3, 1)), [0, 0, 0, 1], [1, 5, 5, 3]),
+        ]
+    )
     mod = tvm.IRModule.from_expr(relay.Function([x], out))
     data = [{"x": RNG.normal(0, 1, (1, 4, 5, 5)).astype("float32")}]
     with relay.quantize.qconfig(calibrate_mode="percentile", weight_scale="max", skip_conv_layers=[]):

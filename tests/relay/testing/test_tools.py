@@ -69,15 +69,22 @@ def test_while_loop() -> None:
     [
         ("fn (%x: Tensor[(2, 3), float32], %w) { nn.dense(%x, %w, units=4) }", (4, 3)),
         ("fn (%x: Tensor[(2, 3), float32], %w) { nn.bias_add(%x, %w, axis=-1) }", (3,)),
-        ("fn (%x: Tensor[(1, 4, 8, 8), float32], %w) { nn.conv2d(%x, %w, channels=6, kernel_size=[3, 3], groups=2) }",
-         (6, 2, 3, 3)),
-        ('fn (%x: Tensor[(1, 8, 8, 4), float32], %w) { nn.conv2d(%x, %w, channels=8, kernel_size=[3, 2], groups=4, '
-         'data_layout="NHWC", kernel_layout="HWOI") }', (3, 2, 4, 2)),
-        ("fn (%x: Tensor[(1, 4, 8, 8), float32], %w) { nn.conv2d_transpose(%x, %w, channels=6, kernel_size=[3, 3]) }",
-         (4, 6, 3, 3)),
+        (
+            "fn (%x: Tensor[(1, 4, 8, 8), float32], %w) { nn.conv2d(%x, %w, channels=6, kernel_size=[3,3], groups=2) }",
+            (6, 2, 3, 3),
+        ),
+        (
+            "fn (%x: Tensor[(1, 8, 8, 4), float32], %w) { nn.conv2d(%x, %w, channels=8, kernel_size=[3, 2], groups=4, "
+            'data_layout="NHWC", kernel_layout="HWOI") }',
+            (3, 2, 4, 2),
+        ),
+        (
+            "fn (%x: Tensor[(1, 4, 8, 8), float32], %w) { nn.conv2d_transpose(%x, %w, channels=6, kernel_size=[3,3]) }",
+            (4, 6, 3, 3),
+        ),
         ("fn (%x: Tensor[(1, 4, 8), float16], %w) { nn.prelu(%x, %w) }", (4,)),
     ],
-)  # fmt: skip
+)
 def test_types_of_parameters_follow_from_the_data(text: str, expected: tuple[int, ...]) -> None:
     func = relay.testing.run_infer_type(relay.parse_expr(text))
     assert func.params[1].ty.concrete_shape == expected

@@ -12,12 +12,22 @@ X = relay.var("x", shape=(2, 3))
 @pytest.mark.parametrize(
     ("value", "dtype", "text"),
     [
-        (1, "int32", "1"), (-7, "int64", "-7i64"), (200, "uint8", "200u8"), (True, "bool", "True"),
-        (1.5, "float32", "1.5f"), (10e10, "float32", "1e+11f"), (0.1, "float32", "0.1f"), (0.1, "float64", "0.1f64"),
-        (-0.0, "float32", "-0f"), (np.inf, "float32", "inff"), (-np.inf, "float16", "-inff16"),
-        (np.nan, "float64", "nanf64"), (2.0, "bfloat16", "2.0bf16"), (1e-30, "float32", "1e-30f"),
+        (1, "int32", "1"),
+        (-7, "int64", "-7i64"),
+        (200, "uint8", "200u8"),
+        (True, "bool", "True"),
+        (1.5, "float32", "1.5f"),
+        (10e10, "float32", "1e+11f"),
+        (0.1, "float32", "0.1f"),
+        (0.1, "float64", "0.1f64"),
+        (-0.0, "float32", "-0f"),
+        (np.inf, "float32", "inff"),
+        (-np.inf, "float16", "-inff16"),
+        (np.nan, "float64", "nanf64"),
+        (2.0, "bfloat16", "2.0bf16"),
+        (1e-30, "float32", "1e-30f"),
     ],
-)  # fmt: skip
+)
 def test_scalars(value, dtype, text):
     made = relay.const(value, dtype)
     assert str(made) == text

@@ -32,9 +32,13 @@ def test_networks(network, sizes):
 def test_programs_on_their_way_to_the_machine(name):
     mod = parse(PROGRAMS[name])
     for step in (
-        transform.InferType(), transform.ToANormalForm(), transform.LambdaLift(), transform.InferType(),
-        transform.LowerRegions("llvm"), transform.ManifestAlloc("llvm"),
-    ):  # fmt: skip
+        transform.InferType(),
+        transform.ToANormalForm(),
+        transform.LambdaLift(),
+        transform.InferType(),
+        transform.LowerRegions("llvm"),
+        transform.ManifestAlloc("llvm"),
+    ):
         mod = step(mod)
         check(mod)
         ir.assert_structural_equal(ir.load_json(ir.save_json(mod)), mod, map_free_vars=True)

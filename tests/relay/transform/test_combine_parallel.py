@@ -26,19 +26,34 @@ def count(mod, name):
 IMAGES = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
 
 
-@pytest.mark.parametrize(("combine", "make", "op", "data", "weights", "left"), [
-    (CombineParallelDense(2), nn.dense, "nn.dense", (3, 4), [(5, 4), (5, 4), (6, 4)], 1),
-    (CombineParallelDense(), nn.dense, "nn.dense", (3, 4), [(5, 4), (5, 4)], 2),
-    (CombineParallelDense(2, to_batch=False), nn.dense, "nn.dense", (3, 4), [(5, 4), (1, 4), (6, 4)], 1),
-    (CombineParallelDense(2, to_batch=False), nn.dense, "nn.dense", (0, 4), [(5, 4), (1, 4)], 1),
-    (CombineParallelDense(2), nn.dense, "nn.dense", (2, 3, 4), [(5, 4), (5, 4)], 2),
-    (CombineParallelConv2D(2), nn.conv2d, "nn.conv2d", (1, 3, 6, 6), [(4, 3, 3, 3), (5, 3, 3, 3), (4, 3, 1, 1)], 2),
-    (CombineParallelConv2D(2), lambda x, w: nn.conv2d(x, w, padding=1, **IMAGES), "nn.conv2d", (2, 5, 5, 3),
-     [(3, 3, 3, 4), (3, 3, 3, 2)], 1),
-    (CombineParallelConv2D(2), lambda x, w: nn.conv2d(x, w, groups=3), "nn.conv2d", (1, 3, 6, 6),
-     [(3, 1, 3, 3), (3, 1, 3, 3)], 2),
-    (CombineParallelBatchMatmul(2), nn.batch_matmul, "nn.batch_matmul", (2, 3, 4), [(2, 5, 4), (2, 1, 4)], 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("combine", "make", "op", "data", "weights", "left"),
+    [
+        (CombineParallelDense(2), nn.dense, "nn.dense", (3, 4), [(5, 4), (5, 4), (6, 4)], 1),
+        (CombineParallelDense(), nn.dense, "nn.dense", (3, 4), [(5, 4), (5, 4)], 2),
+        (CombineParallelDense(2, to_batch=False), nn.dense, "nn.dense", (3, 4), [(5, 4), (1, 4), (6, 4)], 1),
+        (CombineParallelDense(2, to_batch=False), nn.dense, "nn.dense", (0, 4), [(5, 4), (1, 4)], 1),
+        (CombineParallelDense(2), nn.dense, "nn.dense", (2, 3, 4), [(5, 4), (5, 4)], 2),
+        (CombineParallelConv2D(2), nn.conv2d, "nn.conv2d", (1, 3, 6, 6), [(4, 3, 3, 3), (5, 3, 3, 3), (4, 3, 1, 1)], 2),
+        (
+            CombineParallelConv2D(2),
+            lambda x, w: nn.conv2d(x, w, padding=1, **IMAGES),
+            "nn.conv2d",
+            (2, 5, 5, 3),
+            [(3, 3, 3, 4), (3, 3, 3, 2)],
+            1,
+        ),
+        (
+            CombineParallelConv2D(2),
+            lambda x, w: nn.conv2d(x, w, groups=3),
+            "nn.conv2d",
+            (1, 3, 6, 6),
+            [(3, 1, 3, 3), (3, 1, 3, 3)],
+            2,
+        ),
+        (CombineParallelBatchMatmul(2), nn.batch_matmul, "nn.batch_matmul", (2, 3, 4), [(2, 5, 4), (2, 1, 4)], 1),
+    ],
+)
 def test_values_stay(combine, make, op, data, weights, left):
     mod = program(make, data, weights)
     out = combine(mod)

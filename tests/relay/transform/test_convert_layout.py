@@ -109,8 +109,10 @@ def test_alter_op_layout_keeps_blocks_through_what_follows():
         with weft.transform.PassContext(opt_level=3):
             after = check(y, change, 5)
     assert 'layout="NCHW2c"' in str(after)
-    assert weft.ir.structural_equal(AlterOpLayout()(InferType()(weft.IRModule.from_expr(y)))["main"],
-                                    InferType()(weft.IRModule.from_expr(y))["main"])  # fmt: skip
+    assert weft.ir.structural_equal(
+        AlterOpLayout()(InferType()(weft.IRModule.from_expr(y)))["main"],
+        InferType()(weft.IRModule.from_expr(y))["main"],
+    )
 
 
 def test_what_is_registered_must_be_a_call():
@@ -156,10 +158,17 @@ def test_what_follows_blocks_of_channels(name):
         check(body(conv(X)), weft.transform.Sequential([CanonicalizeOps(), AlterOpLayout()]), 2 + left)
 
 
-@pytest.mark.parametrize(("size", "bias", "transforms"), [
-    (4, (1, 1, 1, 1, 4), 0), (4, (1, 1, 1, 1, 1), 0), (2, (1, 2, 1, 1, 4), 4), (2, (1, 1, 1, 1, 1), 3), (0, (6, 4), 3),
-    (0, (1,), 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "bias", "transforms"),
+    [
+        (4, (1, 1, 1, 1, 4), 0),
+        (4, (1, 1, 1, 1, 1), 0),
+        (2, (1, 2, 1, 1, 4), 4),
+        (2, (1, 1, 1, 1, 1), 3),
+        (0, (6, 4), 3),
+        (0, (1,), 3),
+    ],
+)
 def test_data_that_lies_in_blocks_already(size, bias, transforms):
     y = nn.conv2d(var("x", 2, 1, 5, 6, 4), var("w", 2, 1, 1, 1, 4, 4), **PACKED) + var("b", *bias)
     with in_blocks(size):
@@ -168,9 +177,13 @@ def test_data_that_lies_in_blocks_already(size, bias, transforms):
 
 def test_a_packed_convolution_takes_the_blocks_of_its_kernel():
     x, w = var("x", 1, 8, 5, 5), var("w", 8, 8, 3, 3)
-    packed = nn.contrib_conv2d_nchwc(relay.layout_transform(x, "NCHW", "NCHW4c"),
-                                     relay.layout_transform(w, "OIHW", "OIHW4i4o"), channels=8, kernel_size=(3, 3),
-                                     data_layout="NCHW4c")  # fmt: skip
+    packed = nn.contrib_conv2d_nchwc(
+        relay.layout_transform(x, "NCHW", "NCHW4c"),
+        relay.layout_transform(w, "OIHW", "OIHW4i4o"),
+        channels=8,
+        kernel_size=(3, 3),
+        data_layout="NCHW4c",
+    )
     inputs = RNG.random((1, 8, 5, 5), "float32"), RNG.random((8, 8, 3, 3), "float32")
     bodies = relay.layout_transform(packed, "NCHW4c", "NCHW"), nn.conv2d(x, w, channels=8, kernel_size=(3, 3))
     a, b = (relay.create_executor("vm").evaluate(relay.Function([x, w], y))(*inputs).numpy() for y in bodies)

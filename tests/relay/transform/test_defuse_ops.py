@@ -17,12 +17,12 @@ def test_fused_groups_come_apart():
 
 
 def test_functions_that_lets_bind_are_found():
-    mod = relay.parse('''#[version = "0.0.5"]
+    mod = relay.parse("""#[version = "0.0.5"]
 def @main(%x: Tensor[(2), float32]) {
   let %f = fn (%p: Tensor[(2), float32], Primitive=1) { exp(negative(%p)) };
   let %y = %f(%x);
   add(%f(%y), %y)
-}''')  # fmt: skip
+}""")
     after = relay.transform.DefuseOps()(mod)
     x = np.array([0.5, -1.0], "float32")
     one, two = (relay.create_executor("debug", mod=m).evaluate()(x).numpy() for m in (mod, after))

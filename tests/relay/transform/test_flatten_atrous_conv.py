@@ -22,16 +22,19 @@ def names(mod):
     return [e.op.name for e in subexpressions(mod["main"].body) if isinstance(e, relay.Call)]
 
 
-@pytest.mark.parametrize(("block", "pads", "crops", "attrs", "flat"), [
-    (2, (2, 2), (0, 0), {}, True),
-    (2, (3, 3), (1, 0), {}, True),
-    (3, (3, 6), (0, 2), {}, True),
-    (2, (1, 1), (0, 1), {"padding": (1, 1)}, True),
-    (2, (2, 4), (1, 1), {"dilation": (2, 2), "padding": (1, 1)}, True),
-    (2, (2, 2), (3, 0), {}, False),  # more is cut off than was padded
-    (2, (4, 4), (0, 0), {"strides": (2, 2)}, False),
-    (2, (2, 2), (0, 0), {"pad_value": 1}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("block", "pads", "crops", "attrs", "flat"),
+    [
+        (2, (2, 2), (0, 0), {}, True),
+        (2, (3, 3), (1, 0), {}, True),
+        (3, (3, 6), (0, 2), {}, True),
+        (2, (1, 1), (0, 1), {"padding": (1, 1)}, True),
+        (2, (2, 4), (1, 1), {"dilation": (2, 2), "padding": (1, 1)}, True),
+        (2, (2, 2), (3, 0), {}, False),  # more is cut off than was padded
+        (2, (4, 4), (0, 0), {"strides": (2, 2)}, False),
+        (2, (2, 2), (0, 0), {"pad_value": 1}, False),
+    ],
+)
 def test_values_stay(block, pads, crops, attrs, flat):
     mod = atrous(block, pads, crops, **attrs)
     out = relay.transform.FlattenAtrousConv()(mod)

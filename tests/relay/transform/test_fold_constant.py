@@ -57,10 +57,13 @@ def test_matches():
     x, n, p = relay.var("x", CELL), relay.var("n"), relay.var("p")
 
     def match(data):
-        return relay.Match(data, (
-            relay.Clause(relay.PatternConstructor(z), x + x),
-            relay.Clause(relay.PatternConstructor(s, (relay.PatternVar(p),)), relay.Tuple([p, x])),
-        ))  # fmt: skip
+        return relay.Match(
+            data,
+            (
+                relay.Clause(relay.PatternConstructor(z), x + x),
+                relay.Clause(relay.PatternConstructor(s, (relay.PatternVar(p),)), relay.Tuple([p, x])),
+            ),
+        )
 
     check(match(z()), x + x, x)
     check(match(s(n)), lets([(p, n)], relay.Tuple([p, x])), x, n)

@@ -32,15 +32,29 @@ def test_convolutions(layout, value, mode, folded):
     widths = [[2, 1] if a == "H" else [0, 3] if a == "W" else [0, 0] for a in layout]
     kernel = (3, 2, 3, 3) if layout == "NCHW" else (3, 3, 2, 3)
     w = relay.var("w", shape=kernel)
-    conv = relay.nn.conv2d(padded(shape, widths, value, mode), w, padding=(1, 0), kernel_size=(3, 3), channels=3,
-                           data_layout=layout, kernel_layout="OIHW" if layout == "NCHW" else "HWIO")  # fmt: skip
+    conv = relay.nn.conv2d(
+        padded(shape, widths, value, mode),
+        w,
+        padding=(1, 0),
+        kernel_size=(3, 3),
+        channels=3,
+        data_layout=layout,
+        kernel_layout="OIHW" if layout == "NCHW" else "HWIO",
+    )
     both(conv, rng.random(shape, "float32"), rng.random(kernel, "float32"), folded=folded)
 
 
-@pytest.mark.parametrize(("dtype", "value", "window", "folded"), [
-    ("float32", -np.inf, 2, True), ("float32", np.finfo("float32").min, 3, True), ("uint8", 0, 2, True),
-    ("float32", np.finfo("float32").min, 1, False), ("float32", 0, 2, False), ("int8", 0, 2, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "value", "window", "folded"),
+    [
+        ("float32", -np.inf, 2, True),
+        ("float32", np.finfo("float32").min, 3, True),
+        ("uint8", 0, 2, True),
+        ("float32", np.finfo("float32").min, 1, False),
+        ("float32", 0, 2, False),
+        ("int8", 0, 2, False),
+    ],
+)
 def test_maximum_pools(dtype, value, window, folded):
     data = padded([1, 1, 6, 5], [[0, 0], [0, 0], [1, 0], [1, 1]], value, dtype=dtype)
     x = np.random.default_rng(1).integers(0, 9, (1, 1, 6, 5)).astype(dtype)

@@ -37,8 +37,9 @@ def conv(x, weight, **attrs):
 X, W = relay.var("x", shape=(2, 4, 5, 5)), const(6, 4, 3, 3)
 
 
-@pytest.mark.parametrize(("positive", "rectified", "moved"), [(True, True, True), (False, True, False),
-                                                             (False, False, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("positive", "rectified", "moved"), [(True, True, True), (False, True, False), (False, False, True)]
+)
 def test_forward(positive, rectified, moved):
     x = relay.multiply(X, const(4, 1, 1, positive=positive))
     x = relay.add(relay.nn.relu(x) if rectified else x, const(4, 1, 1))
@@ -60,12 +61,20 @@ def test_a_value_with_another_user_keeps_its_factor():
 
 def test_layouts_groups_and_layers():
     nhwc = relay.var("x", shape=(2, 5, 5, 4))
-    depthwise = relay.nn.conv2d(relay.multiply(nhwc, const(4)), const(3, 3, 1, 4), channels=4, kernel_size=(3, 3),
-                                groups=4, data_layout="NHWC", kernel_layout="HWIO")  # fmt: skip
+    depthwise = relay.nn.conv2d(
+        relay.multiply(nhwc, const(4)),
+        const(3, 3, 1, 4),
+        channels=4,
+        kernel_size=(3, 3),
+        groups=4,
+        data_layout="NHWC",
+        kernel_layout="HWIO",
+    )
     check(relay.multiply(depthwise, const(4)), FoldScaleAxis(), True)
     blocked = relay.var("x", shape=(1, 2, 5, 5, 2))
-    y = relay.nn.conv2d(blocked, const(3, 2, 3, 3, 2, 2), channels=6, kernel_size=(3, 3), data_layout="NCHW2c",
-                        kernel_layout="OIHW2i2o")  # fmt: skip
+    y = relay.nn.conv2d(
+        blocked, const(3, 2, 3, 3, 2, 2), channels=6, kernel_size=(3, 3), data_layout="NCHW2c", kernel_layout="OIHW2i2o"
+    )
     check(relay.multiply(y, const(1, 3, 1, 1, 2)), BackwardFoldScaleAxis(), True)
     x = relay.var("x", shape=(3, 4))
     y = relay.multiply(relay.nn.dense(relay.multiply(x, const(4)), const(6, 4)), const(6))

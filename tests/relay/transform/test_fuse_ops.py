@@ -34,8 +34,11 @@ def fused(text, **options):
 
 def test_groups():
     assert sorted(groups(fused(PROGRAM))) == [
-        ["add", "exp", "tanh"], ["concatenate", "exp", "split"], ["nn.dense", "nn.relu"], ["tanh"],
-    ]  # fmt: skip
+        ["add", "exp", "tanh"],
+        ["concatenate", "exp", "split"],
+        ["nn.dense", "nn.relu"],
+        ["tanh"],
+    ]
 
 
 def test_graphs_stay_graphs_and_lets_stay_lets():

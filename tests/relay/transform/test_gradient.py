@@ -89,8 +89,10 @@ def test_both_orders_agree_and_sizes_may_be_zero():
     for shape in ((0, 3), (2, 3)):
         func = function(relay.sigmoid(x64("a", *shape)) * x64("b", 3) + relay.exp(x64("c", *shape)))
         data = inputs(func)
-        found = [relay.create_executor("debug").evaluate(gradient(func, mode=m))(*data)[1]
-                 for m in ("first_order", "higher_order")]  # fmt: skip
+        found = [
+            relay.create_executor("debug").evaluate(gradient(func, mode=m))(*data)[1]
+            for m in ("first_order", "higher_order")
+        ]
         for a, b in zip(*found, strict=True):
             np.testing.assert_allclose(a.numpy(), b.numpy())
 
@@ -100,8 +102,15 @@ def test_closures_choices_and_references():
     double = relay.var("double")
     cell, out = relay.var("cell"), relay.var("out")
     inner = relay.Function([y := x64("y")], relay.If(relay.less(y, relay.const(1.0, "float64")), y * y, y))
-    body = relay.Let(double, inner, relay.Let(cell, relay.RefCreate(relay.Call(double, [x])), relay.Let(
-        out, relay.RefWrite(cell, relay.RefRead(cell) * x), relay.RefRead(cell))))  # fmt: skip
+    body = relay.Let(
+        double,
+        inner,
+        relay.Let(
+            cell,
+            relay.RefCreate(relay.Call(double, [x])),
+            relay.Let(out, relay.RefWrite(cell, relay.RefRead(cell) * x), relay.RefRead(cell)),
+        ),
+    )
     func = run_infer_type(relay.Function([x], body))
     for value, expected in ((0.5, 3 * 0.5**2), (2.0, 2 * 2.0)):
         _, (got,) = relay.create_executor("debug").evaluate(run_infer_type(gradient(func)))(np.float64(value))
@@ -112,8 +121,11 @@ def test_recursion_in_the_module():
     mod = weft.IRModule()
     power, x, n = relay.GlobalVar("power"), x64("x"), relay.var("n", "int32")
     again = relay.Call(power, [x, n - relay.const(1)]) * x
-    mod[power] = relay.Function([x, n], relay.If(relay.less(n, relay.const(1)), relay.const(1.0, "float64"), again),
-                                relay.TensorType((), "float64"))  # fmt: skip
+    mod[power] = relay.Function(
+        [x, n],
+        relay.If(relay.less(n, relay.const(1)), relay.const(1.0, "float64"), again),
+        relay.TensorType((), "float64"),
+    )
     y = x64("y")
     mod["main"] = relay.Function([y], relay.Call(power, [y, relay.const(3)]))
     mod = relay.transform.InferType()(mod)
@@ -155,9 +167,9 @@ def test_what_is_refused():
 
 @pytest.mark.parametrize("mode", ["first_order", "higher_order"])
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
-@pytest.mark.parametrize("made", [
-    lambda x: relay.nn.avg_pool2d(x, (2, 2)), lambda x: x, lambda x: relay.Tuple([relay.reshape(x, (-1,)), x]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "made", [lambda x: relay.nn.avg_pool2d(x, (2, 2)), lambda x: x, lambda x: relay.Tuple([relay.reshape(x, (-1,)), x])]
+)
 def test_results_that_are_no_real_numbers_have_no_derivative(mode: str, dtype: str, made):
     x = relay.var("x", shape=(1, 1, 4, 4), dtype=dtype)
     with pytest.raises(error.InvalidArgument, match="only results that are real numbers have derivatives"):

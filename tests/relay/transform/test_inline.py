@@ -26,11 +26,13 @@ def check(mod, expected, **options):
 def test_levels():
     x, y, p = relay.var("x", CELL), relay.var("y", CELL), relay.var("p", CELL)
     g, h = relay.GlobalVar("g"), relay.GlobalVar("h")
-    mod = ir.IRModule({
-        g: relay.Function([x], x + x, attrs=MARK),
-        h: relay.Function([y], y - g(y), attrs=MARK),
-        "main": relay.Function([p], g(p) * h(p)),
-    })  # fmt: skip
+    mod = ir.IRModule(
+        {
+            g: relay.Function([x], x + x, attrs=MARK),
+            h: relay.Function([y], y - g(y), attrs=MARK),
+            "main": relay.Function([p], g(p) * h(p)),
+        }
+    )
     check(mod, module(relay.Function([p], (p + p) * (p - (p + p)))))
 
 
@@ -44,11 +46,13 @@ def test_functions_as_values():
 def test_recursive_functions_stay():
     x, y, main = relay.var("x", CELL), relay.var("y", CELL), relay.var("p", CELL)
     even, odd = relay.GlobalVar("even"), relay.GlobalVar("odd")
-    mod = ir.IRModule({
-        even: relay.Function([x], odd(x), attrs=MARK),
-        odd: relay.Function([y], even(y), attrs=MARK),
-        "main": relay.Function([main], odd(main)),
-    })  # fmt: skip
+    mod = ir.IRModule(
+        {
+            even: relay.Function([x], odd(x), attrs=MARK),
+            odd: relay.Function([y], even(y), attrs=MARK),
+            "main": relay.Function([main], odd(main)),
+        }
+    )
     assert Inline()(mod) is mod and Inline(used_once=True)(mod) is mod
 
 
@@ -56,8 +60,9 @@ def test_effects_and_loops_get_names():
     x, y, z, p = (relay.var(n, CELL) for n in "xyzp")
     g = relay.GlobalVar("g")
     body = relay.Tuple([x, y, relay.Function([], z)])
-    mod = ir.IRModule({g: relay.Function([x, y, z], body, attrs=MARK),
-                       "main": relay.Function([p], g(relay.RefRead(p), p * p, p + p))})  # fmt: skip
+    mod = ir.IRModule(
+        {g: relay.Function([x, y, z], body, attrs=MARK), "main": relay.Function([p], g(relay.RefRead(p), p * p, p + p))}
+    )
     body = relay.Tuple([x, p * p, relay.Function([], z)])
     check(mod, module(relay.Function([p], lets([(x, relay.RefRead(p)), (z, p + p)], body))))
 
@@ -81,10 +86,12 @@ def test_external_functions_are_called():
 def test_types_of_polymorphic_functions():
     t, p = relay.TypeVar("T"), relay.var("p", CELL)
     x, y, g = relay.var("x", t), relay.var("y", t), relay.GlobalVar("g")
-    mod = ir.IRModule({
-        g: relay.Function([x], lets([(y, x)], y), t, [t], MARK),
-        "main": relay.Function([p], relay.Call(g, (p,), ty_args=(CELL,))),
-    })  # fmt: skip
+    mod = ir.IRModule(
+        {
+            g: relay.Function([x], lets([(y, x)], y), t, [t], MARK),
+            "main": relay.Function([p], relay.Call(g, (p,), ty_args=(CELL,))),
+        }
+    )
     y = relay.var("y", CELL)
     check(mod, module(relay.Function([p], lets([(y, p)], y))))
 

@@ -96,8 +96,9 @@ def test_no_storage_is_held_across_a_call():
     }
     """
     mod = planned(text)
-    at = next(i for i, (_, v) in enumerate(bindings(mod)) if isinstance(v, ir.Call) and
-              getattr(v.op, "name_hint", "") == "f")  # fmt: skip
+    at = next(
+        i for i, (_, v) in enumerate(bindings(mod)) if isinstance(v, ir.Call) and getattr(v.op, "name_hint", "") == "f"
+    )
     storages = {
         id(v): i
         for i, (v, e) in enumerate(bindings(mod))

@@ -81,17 +81,22 @@ def test_branches_know_what_decided():
 
 
 def test_loops_over_constants():
-    _, result = run("def @f(%i: int32, %x: int32) -> int32 { if (less(%i, 10)) { @f(add(%i, 1), add(%x, %x)) }"
-                    " else { %x } } def @main(%x: int32) -> int32 { @f(0, %x) }")  # fmt: skip
+    _, result = run(
+        "def @f(%i: int32, %x: int32) -> int32 { if (less(%i, 10)) { @f(add(%i, 1), add(%x, %x)) }"
+        " else { %x } } def @main(%x: int32) -> int32 { @f(0, %x) }"
+    )
     assert count(result, relay.If) == 0 and count(result, relay.Call) == 10
 
 
-@pytest.mark.parametrize("body", [
-    "let %f = fn (%y: Tensor[(2), float32]) -> Tensor[(2), float32] { %f(%y) }; %f(%x)",
-    "let %f = fn (%y: Tensor[(2), float32]) -> Tensor[(2), float32] { if (%c) { %f(%y) } else { %y } }; %f(%x)",
-    "let %f = fn (%i: int32) -> int32 { %f(add(%i, 1)) }; %f(0)",
-    "let %f = fn (%i: int32) -> int32 { if (%c) { add(%f(add(%i, 1)), %f(add(%i, 2))) } else { %i } }; %f(0)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        "let %f = fn (%y: Tensor[(2), float32]) -> Tensor[(2), float32] { %f(%y) }; %f(%x)",
+        "let %f = fn (%y: Tensor[(2), float32]) -> Tensor[(2), float32] { if (%c) { %f(%y) } else { %y } }; %f(%x)",
+        "let %f = fn (%i: int32) -> int32 { %f(add(%i, 1)) }; %f(0)",
+        "let %f = fn (%i: int32) -> int32 { if (%c) { add(%f(add(%i, 1)), %f(add(%i, 2))) } else { %i } }; %f(0)",
+    ],
+)
 def test_recursion_that_nothing_ends(body):
     mod, result = run("def @main(%x: Tensor[(2), float32], %c: bool) { " + body + " }")
     assert count(result, relay.Let) <= count(mod, relay.Call) + count(mod, relay.If) + 5
@@ -124,8 +129,12 @@ def test_cells_whose_contents_are_known():
       let %a = CODE;
       ref_read(%r)
     }"""
-    writes = ["if (%c) { ref_write(%r, 2) } else { () }", "ref_write(%q, 3)", "%f(%r)",
-              "match (%c) { _ => if (%c) { let %u = ref_write(%r, 4); 1 } else { 2 } }"]  # fmt: skip
+    writes = [
+        "if (%c) { ref_write(%r, 2) } else { () }",
+        "ref_write(%q, 3)",
+        "%f(%r)",
+        "match (%c) { _ => if (%c) { let %u = ref_write(%r, 4); 1 } else { 2 } }",
+    ]
     for code in writes:
         assert count(run(text.replace("CODE", code))[1], relay.RefRead) == 1
     for code in ("if (%c) { 1 } else { ref_read(%r) }", "add(2, 3)", "fn () { ref_write(%r, 5) }"):

@@ -31,20 +31,26 @@ def planned(before, header=HEADER):
 CASES = {
     "nothing is said": ("add(%x, %y)", "111", "add(%x, %y)"),
     "an operator on the CPU": (
-        f"%0 = add(%x, %x); %1 = on_device(%0, {at(0)}); subtract(%1, %y)", "011",
+        f"%0 = add(%x, %x); %1 = on_device(%0, {at(0)}); subtract(%1, %y)",
+        "011",
         f"%0 = add(%x, %x); %1 = on_device(%0, {at(0)}, constrain_result=True);"
-        f"%2 = device_copy(%1, src_{at(0)}, dst_{at(1)}); subtract(%2, %y)"),
+        f"%2 = device_copy(%1, src_{at(0)}, dst_{at(1)}); subtract(%2, %y)",
+    ),
     "the result of a function": (f"%0 = add(%x, %y); on_device(%0, {at(0)})", "000", "add(%x, %y)"),
     "an element, not the tuple": (
-        f"let %t = split(%x, indices_or_sections=3, axis=1); %0 = on_device(%t, {at(0)}); add(%0.0, %y)", "011",
+        f"let %t = split(%x, indices_or_sections=3, axis=1); %0 = on_device(%t, {at(0)}); add(%0.0, %y)",
+        "011",
         f"%0 = split(%x, indices_or_sections=3, axis=1); let %t = on_device(%0, {at(0)}, constrain_result=True);"
         f"%1 = %t.0; %2 = on_device(%1, {at(0)}, constrain_result=True);"
-        f"%3 = device_copy(%2, src_{at(0)}, dst_{at(1)}); add(%3, %y)"),
+        f"%3 = device_copy(%2, src_{at(0)}, dst_{at(1)}); add(%3, %y)",
+    ),
     "through a closure": (
-        f"let %f = fn (%a: Tensor[(2, 3), float32]) {{ %0 = exp(%a); on_device(%0, {at(0)}) }}; add(%f(%x), %y)", "000",
-        f"let %f = fn (%a {{{at(0)}}}: Tensor[(2, 3), float32], {at(0)}) {{ exp(%a) }}; add(%f(%x), %y)"),
+        f"let %f = fn (%a: Tensor[(2, 3), float32]) {{ %0 = exp(%a); on_device(%0, {at(0)}) }}; add(%f(%x), %y)",
+        "000",
+        f"let %f = fn (%a {{{at(0)}}}: Tensor[(2, 3), float32], {at(0)}) {{ exp(%a) }}; add(%f(%x), %y)",
+    ),
     "a copy to where it is": (f"%0 = device_copy(%x, src_{at(1)}, dst_{at(1)}); add(%0, %y)", "111", "add(%x, %y)"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -83,10 +89,13 @@ def test_scopes_flow_to_what_says_none():
     [
         ("%x: Tensor[(?, 3), float32]", f"vm.shape_of(on_device(%x, {at(1)}, constrain_result=True))", [GPU, CPU]),
         ("%n: int64", f"memory.alloc_storage(%n, {at(1)})", [CPU, GPU]),
-        ("%x: Tensor[(6), float32], %s: Tensor[(2), int64]", "vm.reshape_tensor(%x, %s, newshape=[2, 3])",
-         [GPU, CPU, GPU]),
+        (
+            "%x: Tensor[(6), float32], %s: Tensor[(2), int64]",
+            "vm.reshape_tensor(%x, %s, newshape=[2, 3])",
+            [GPU, CPU, GPU],
+        ),
     ],
-)  # fmt: skip
+)
 def test_shapes_and_sizes_are_on_the_host(header, before, places):
     attrs = planned(before, f"def @main({header})")["main"].attrs
     assert [*attrs["param_virtual_devices"], attrs["virtual_device"]] == places
@@ -98,7 +107,7 @@ def test_shapes_and_sizes_are_on_the_host(header, before, places):
         (f"add(on_device(%x, {at(0)}, constrain_result=1), on_device(%y, {at(1)}, constrain_result=1))", "two devices"),
         ('on_device(%x, virtual_device="opencl:0")', "no target"),
     ],
-)  # fmt: skip
+)
 def test_devices_that_cannot_be(before, what):
     with pytest.raises(error.InvalidArgument, match=what):
         planned(before)

@@ -17,10 +17,14 @@ CHAINS = {
     "partial": [transform.PartialEvaluate(), transform.DeadCodeElimination(), ANF, transform.LambdaLift()],
     "partial again": [transform.LambdaLift(), transform.PartialEvaluate(max_steps=20), transform.PartialEvaluate()],
     "simplify": [
-        transform.SimplifyInference(), transform.SimplifyExpr(), transform.CanonicalizeOps(),
-        transform.CanonicalizeCast(), transform.DynamicToStatic(), transform.FoldConstant(),
+        transform.SimplifyInference(),
+        transform.SimplifyExpr(),
+        transform.CanonicalizeOps(),
+        transform.CanonicalizeCast(),
+        transform.DynamicToStatic(),
+        transform.FoldConstant(),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("chain", CHAINS)

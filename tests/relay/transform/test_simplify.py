@@ -54,8 +54,9 @@ def test_normalizations(axis, center, scale):
 @pytest.mark.parametrize("axis", [1, 2])
 def test_groups(axis):
     x, g, b = relay.var("x", shape=(2, 6, 6)), relay.var("g", shape=(6,)), relay.var("b", shape=(6,))
-    assert "nn.group_norm" not in run(SimplifyInference, op_call("nn.group_norm", x, g, b, num_groups=3, axis=axis),
-                                      x, g, b)  # fmt: skip
+    assert "nn.group_norm" not in run(
+        SimplifyInference, op_call("nn.group_norm", x, g, b, num_groups=3, axis=axis), x, g, b
+    )
 
 
 def test_dropout_and_l2():
@@ -80,28 +81,31 @@ X = relay.var("x", shape=(2, 3, 4))
 ONE, ZERO = relay.const(1.0), relay.const(np.zeros((3, 4), "float32"))
 
 
-@pytest.mark.parametrize(("body", "left"), [
-    (op_call("reshape", op_call("reshape", X, newshape=(6, 4)), newshape=(4, 6)), ["reshape"]),
-    (op_call("reshape", op_call("reshape", X, newshape=(-1,)), newshape=(2, 3, 4)), []),
-    (op_call("squeeze", op_call("expand_dims", X, axis=1), axis=(1,)), []),
-    (op_call("transpose", op_call("transpose", X, axes=(2, 0, 1)), axes=(1, 2, 0)), []),
-    (op_call("transpose", op_call("transpose", X, axes=(2, 0, 1)), axes=(-1, 0, 1)), ["transpose"]),
-    (op_call("transpose", op_call("transpose", X)), []),
-    (op_call("cast", X, dtype="float32"), []),
-    (op_call("cast", op_call("cast", X, dtype="float64"), dtype="int32"), ["cast"]),
-    (op_call("cast", op_call("cast", X, dtype="int8"), dtype="float32"), ["cast", "cast"]),
-    ((X + ZERO) * ONE / ONE - ZERO, []),
-    (ZERO + ONE * X, []),
-    (ONE - X, ["subtract"]),
-    (relay.const(np.ones((5, 1, 1, 1), "float32")) * X, ["multiply"]),
-    (ONE / op_call("sqrt", X), ["rsqrt"]),
-    (op_call("zeros_like", X), ["zeros"]),
-    (op_call("full_like", X, ONE), ["full"]),
-    (op_call("reshape_like", op_call("reshape", X, newshape=(24,)), X), []),
-    (op_call("broadcast_to_like", ONE, X), ["broadcast_to"]),
-    (op_call("strided_slice", X, begin=(0, 0, 0), end=(2, 3, 4)), []),
-    (op_call("strided_slice", X, begin=(1, 2, 3), end=(-3, -4, -5), strides=(-1, -1, -1)), ["strided_slice"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        (op_call("reshape", op_call("reshape", X, newshape=(6, 4)), newshape=(4, 6)), ["reshape"]),
+        (op_call("reshape", op_call("reshape", X, newshape=(-1,)), newshape=(2, 3, 4)), []),
+        (op_call("squeeze", op_call("expand_dims", X, axis=1), axis=(1,)), []),
+        (op_call("transpose", op_call("transpose", X, axes=(2, 0, 1)), axes=(1, 2, 0)), []),
+        (op_call("transpose", op_call("transpose", X, axes=(2, 0, 1)), axes=(-1, 0, 1)), ["transpose"]),
+        (op_call("transpose", op_call("transpose", X)), []),
+        (op_call("cast", X, dtype="float32"), []),
+        (op_call("cast", op_call("cast", X, dtype="float64"), dtype="int32"), ["cast"]),
+        (op_call("cast", op_call("cast", X, dtype="int8"), dtype="float32"), ["cast", "cast"]),
+        ((X + ZERO) * ONE / ONE - ZERO, []),
+        (ZERO + ONE * X, []),
+        (ONE - X, ["subtract"]),
+        (relay.const(np.ones((5, 1, 1, 1), "float32")) * X, ["multiply"]),
+        (ONE / op_call("sqrt", X), ["rsqrt"]),
+        (op_call("zeros_like", X), ["zeros"]),
+        (op_call("full_like", X, ONE), ["full"]),
+        (op_call("reshape_like", op_call("reshape", X, newshape=(24,)), X), []),
+        (op_call("broadcast_to_like", ONE, X), ["broadcast_to"]),
+        (op_call("strided_slice", X, begin=(0, 0, 0), end=(2, 3, 4)), []),
+        (op_call("strided_slice", X, begin=(1, 2, 3), end=(-3, -4, -5), strides=(-1, -1, -1)), ["strided_slice"]),
+    ],
+)
 def test_simplified(body, left):
     assert run(SimplifyExpr, body, X) == left
 

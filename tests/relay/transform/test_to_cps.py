@@ -29,19 +29,24 @@ def test_recursion_choices_matches_and_references(n):
     n_var, out = relay.var("n", "int32"), relay.GlobalVar("upto")
     smaller = relay.Call(out, [n_var - relay.const(1)])
     mod[out] = relay.Function(
-        [n_var], relay.If(relay.less(n_var, relay.const(1)), nil(), cons(n_var, smaller)),
+        [n_var],
+        relay.If(relay.less(n_var, relay.const(1)), nil(), cons(n_var, smaller)),
         rlist(relay.scalar_type("int32")),
-    )  # fmt: skip
+    )
     total, xs = relay.GlobalVar("total"), relay.var("xs", rlist(relay.scalar_type("int32")))
     clauses = [
         relay.Clause(relay.PatternConstructor(nil, []), relay.const(0)),
-        relay.Clause(relay.PatternConstructor(cons, [relay.PatternVar(x), relay.PatternVar(rest)]),
-                     x + relay.Call(total, [rest])),
-    ]  # fmt: skip
+        relay.Clause(
+            relay.PatternConstructor(cons, [relay.PatternVar(x), relay.PatternVar(rest)]), x + relay.Call(total, [rest])
+        ),
+    ]
     mod[total] = relay.Function([xs], relay.Match(xs, clauses), relay.scalar_type("int32"))
     m, cell, done = relay.var("m", "int32"), relay.var("cell"), relay.var("done")
-    body = relay.Let(cell, relay.RefCreate(m), relay.Let(
-        done, relay.RefWrite(cell, relay.Call(total, [relay.Call(out, [m])])), relay.RefRead(cell)))  # fmt: skip
+    body = relay.Let(
+        cell,
+        relay.RefCreate(m),
+        relay.Let(done, relay.RefWrite(cell, relay.Call(total, [relay.Call(out, [m])])), relay.RefRead(cell)),
+    )
     mod["main"] = relay.Function([m], body)
     plain, other = round_trip(mod)
     assert plain(np.int32(n)).numpy() == other(np.int32(n)).numpy() == n * (n + 1) // 2

@@ -78,9 +78,12 @@ def ackermann():
     again = inner(Call(main, (m, inner(op("subtract", n, i64(1))))))
     first = Chain()
     then = first.tail(
-        If(first(op("equal", n, i64(0)), BOOL),
-           (o := Chain()).tail(Call(main, (o(op("subtract", m, i64(1))), i64(1)))),
-           inner.tail(Call(main, (one_less, again)))))  # fmt: skip
+        If(
+            first(op("equal", n, i64(0)), BOOL),
+            (o := Chain()).tail(Call(main, (o(op("subtract", m, i64(1))), i64(1)))),
+            inner.tail(Call(main, (one_less, again))),
+        )
+    )
     body = zero.tail(If(zero(op("equal", m, i64(0)), BOOL), Chain().tail(op("add", n, i64(1))), then))
     return module({main: relay.Function([m, n], body, I64)})
 
@@ -101,11 +104,13 @@ def list_sum():
     )
     k, m = Var("k", I64), Chain()
     whole = m(Call(make, (i64(0), k, m(Call(NIL, ()), INTS))), INTS)
-    return module({
-        main: relay.Function([k], m.tail(Call(fold, (whole, i64(0)))), I64),
-        make: relay.Function([i, n, acc], made, INTS),
-        fold: relay.Function([xs, total], folded, I64),
-    })  # fmt: skip
+    return module(
+        {
+            main: relay.Function([k], m.tail(Call(fold, (whole, i64(0)))), I64),
+            make: relay.Function([i, n, acc], made, INTS),
+            fold: relay.Function([xs, total], folded, I64),
+        }
+    )
 
 
 def clauses(*pairs):

@@ -47,9 +47,27 @@ def test_list_is_made_and_folded():
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "floor_divide", "floor_mod", "minimum", "maximum",
-                                  "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-                                  "bitwise_and", "bitwise_or", "bitwise_xor"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "add",
+        "subtract",
+        "multiply",
+        "floor_divide",
+        "floor_mod",
+        "minimum",
+        "maximum",
+        "equal",
+        "not_equal",
+        "less",
+        "less_equal",
+        "greater",
+        "greater_equal",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+    ],
+)
 def test_scalar_operators_are_numpys(name, dtype):
     ty = relay.scalar_type(dtype)
     x, y, c = Var("x", ty), Var("y", ty), Chain()
@@ -62,8 +80,15 @@ def test_scalar_operators_are_numpys(name, dtype):
         assert got.numpy() == expected and got.dtype == str(expected.dtype)
 
 
-@pytest.mark.parametrize(("name", "function"), [("logical_and", np.logical_and), ("logical_or", np.logical_or),
-                                                ("logical_xor", np.logical_xor), ("equal", np.equal)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("logical_and", np.logical_and),
+        ("logical_or", np.logical_or),
+        ("logical_xor", np.logical_xor),
+        ("equal", np.equal),
+    ],
+)
 def test_logical_operators(name, function):
     x, y, c = Var("x", BOOL), Var("y", BOOL), Chain()
     vm = VirtualMachine(relay.vm.compile(module({"main": Function([x, y], c.tail(op(name, x, y), BOOL))})), "cpu")
@@ -96,11 +121,15 @@ def test_nested_patterns_look_once():
     xs, ys, a, b, d, e = Var("xs", INTS), Var("ys", INTS), *(Var(n, I64) for n in "abde")
     c, s = Chain(), Chain()
     both = c(relay.Tuple((xs, ys)), relay.TupleType((INTS, INTS)))
-    match = Match(both, clauses(
-        (PatternTuple((cons(PatternVar(a), WILD), cons(PatternVar(b), WILD))), s.tail(op("add", a, b))),
-        (PatternTuple((cons(PatternVar(d), WILD), WILD)), d),
-        (PatternTuple((WILD, cons(PatternVar(e), WILD))), e),
-        (PatternTuple((WILD, PatternConstructor(NIL))), i64(-1))))  # fmt: skip
+    match = Match(
+        both,
+        clauses(
+            (PatternTuple((cons(PatternVar(a), WILD), cons(PatternVar(b), WILD))), s.tail(op("add", a, b))),
+            (PatternTuple((cons(PatternVar(d), WILD), WILD)), d),
+            (PatternTuple((WILD, cons(PatternVar(e), WILD))), e),
+            (PatternTuple((WILD, PatternConstructor(NIL))), i64(-1)),
+        ),
+    )
     exe = relay.vm.compile(module({"main": Function([xs, ys], c.tail(match))}))
     vm = VirtualMachine(exe, "cpu")
     nil = ADT(2, [])
@@ -152,11 +181,13 @@ def closure_program():
     body = Function([x], Chain().tail(op("add", x, n)), I64)
     t, c = Chain(), Chain()
     bound = c(Call(adder, (k,)), f_ty)
-    return module({
-        main: Function([k], c.tail(Call(twice, (bound, i64(1)))), I64),
-        adder: Function([n], body, f_ty),
-        twice: Function([f, y], t.tail(Call(f, (t(Call(f, (y,))),))), I64),
-    })  # fmt: skip
+    return module(
+        {
+            main: Function([k], c.tail(Call(twice, (bound, i64(1)))), I64),
+            adder: Function([n], body, f_ty),
+            twice: Function([f, y], t.tail(Call(f, (t(Call(f, (y,))),))), I64),
+        }
+    )
 
 
 def test_closures():
@@ -182,11 +213,13 @@ def test_functions_and_constructors_are_values():
     inc, y, z = GlobalVar("inc"), Var("y", I64), Var("z", INTS)
     a, m = Chain(), Chain()
     nil = m(Call(NIL, ()), INTS)
-    mod = module({
-        apply: Function([f, x, z], a.tail(Call(f, (x, z)), INTS), INTS),
-        inc: Function([y, z], (s := Chain()).tail(Call(P.CONS, (s(op("add", y, i64(1))), z)), INTS), INTS),
-        "main": Function([x], m.tail(Call(apply, (P.CONS, x, m(Call(apply, (inc, x, nil)), INTS))), INTS), INTS),
-    })  # fmt: skip
+    mod = module(
+        {
+            apply: Function([f, x, z], a.tail(Call(f, (x, z)), INTS), INTS),
+            inc: Function([y, z], (s := Chain()).tail(Call(P.CONS, (s(op("add", y, i64(1))), z)), INTS), INTS),
+            "main": Function([x], m.tail(Call(apply, (P.CONS, x, m(Call(apply, (inc, x, nil)), INTS))), INTS), INTS),
+        }
+    )
     out = compiled(mod, np.int64(5))
     assert (out.tag, number(out[0]), number(out[1][0]), out[1][1].tag) == (1, 5, 6, 2)
 

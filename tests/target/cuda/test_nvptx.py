@@ -404,8 +404,15 @@ def test_statements_and_scalar_parameters(flag):
     """Loops that end early, arrays of a thread, branches, narrow integers and Booleans in memory and as parameters."""
 
     @T.prim_func
-    def f(A: T.Buffer((64,), "int8"), B: T.Buffer((64,), "bool"), C: T.Buffer((64,), "uint8"),
-          flag: T.bool, k: T.int64, x: T.float32, limit: T.int32):  # fmt: skip
+    def f(
+        A: T.Buffer((64,), "int8"),
+        B: T.Buffer((64,), "bool"),
+        C: T.Buffer((64,), "uint8"),
+        flag: T.bool,
+        k: T.int64,
+        x: T.float32,
+        limit: T.int32,
+    ):
         for bx in T.thread_binding(2, thread="blockIdx.x"):
             for tx in T.thread_binding(32, thread="threadIdx.x"):
                 L = T.alloc_buffer((16,), "int32", scope="local")

@@ -188,8 +188,11 @@ def test_a_product_with_virtual_threads(n: int, tmp_path: Path) -> None:
         s[register].compute_at(s[sums], inner)
         for axis, thread in zip(s[tile].op.axis, threads, strict=True):
             s[tile].bind(s[tile].split(axis, nparts=4)[0], thread)
-    values = {"A": np.random.rand(n, n).astype("float32"), "B": np.random.rand(n, n).astype("float32"),
-              "C": np.zeros((n, n), "float32")}  # fmt: skip
+    values = {
+        "A": np.random.rand(n, n).astype("float32"),
+        "B": np.random.rand(n, n).astype("float32"),
+        "C": np.zeros((n, n), "float32"),
+    }
     direct = emit_kernel(te.schedule.schedule_to_prim_func(s, [a, b, c], "f"))
     for i, kernel in enumerate((direct, _kernel(s, [a, b, c]))):
         assert kernel.source.count("__shared__ float") == 2 and "vthread" not in kernel.source

@@ -89,8 +89,15 @@ def test_shuffles_stay_within_their_lanes():
     @T.prim_func
     def f(A: T.Buffer((32,), "float32"), B: T.Buffer((32,), "float32")):
         for t in T.thread_binding(32, thread="threadIdx.x"):
-            B[t] = A[t] + T.call_intrin("float32", "tir.tvm_warp_shuffle_down",
-                T.call_intrin("uint32", "tir.tvm_warp_activemask"), A[t], 16, 32, 32)  # fmt: skip
+            B[t] = A[t] + T.call_intrin(
+                "float32",
+                "tir.tvm_warp_shuffle_down",
+                T.call_intrin("uint32", "tir.tvm_warp_activemask"),
+                A[t],
+                16,
+                32,
+                32,
+            )
 
     text = weft.build(f, target="opencl").imported_modules[0].get_source()
     assert text.startswith("#pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable")

@@ -76,7 +76,12 @@ def test_a_machine_without_the_compiler(monkeypatch):
 
 def test_a_machine_without_a_driver():
     program = "import weft; print(weft.vulkan(0).exist); weft.runtime.empty((1,), 'float32', weft.vulkan(0))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False,
-                          env={"WEFT_VULKAN_DRIVER": "no_such.so", "PYTHONPATH": ":".join(sys.path)})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"WEFT_VULKAN_DRIVER": "no_such.so", "PYTHONPATH": ":".join(sys.path)},
+    )
     assert done.stdout.strip() == "False"
     assert "no Vulkan device (no_such.so: cannot open shared object file" in done.stderr

@@ -8,11 +8,22 @@ import numpy as np
 from weft import ir, tir
 
 _BINARY = {
-    "Add": "({a} + {b})", "Sub": "({a} - {b})", "Mul": "({a} * {b})", "FloorDiv": "({a} // {b})",
-    "FloorMod": "({a} % {b})", "Min": "min({a}, {b})", "Max": "max({a}, {b})", "LT": "({a} < {b})",
-    "LE": "({a} <= {b})", "GT": "({a} > {b})", "GE": "({a} >= {b})", "EQ": "({a} == {b})", "NE": "({a} != {b})",
-    "And": "({a} and {b})", "Or": "({a} or {b})",
-}  # fmt: skip
+    "Add": "({a} + {b})",
+    "Sub": "({a} - {b})",
+    "Mul": "({a} * {b})",
+    "FloorDiv": "({a} // {b})",
+    "FloorMod": "({a} % {b})",
+    "Min": "min({a}, {b})",
+    "Max": "max({a}, {b})",
+    "LT": "({a} < {b})",
+    "LE": "({a} <= {b})",
+    "GT": "({a} > {b})",
+    "GE": "({a} >= {b})",
+    "EQ": "({a} == {b})",
+    "NE": "({a} != {b})",
+    "And": "({a} and {b})",
+    "Or": "({a} or {b})",
+}
 
 
 class _Emitter:

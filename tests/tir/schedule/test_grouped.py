@@ -78,9 +78,13 @@ def check(func, case, sizes, epilogue, *, taken=True):
 def drawn(seed):
     r = random.Random(seed)
     case = case_of(
-        groups=r.choice([2, 3, 5, 8, 32]), per_in=r.choice([1, 2, 3, 4, 6]), per_out=r.choice([2, 3, 4, 6, 12]),
-        kernel=r.choice([1, 2, 3, 5]), stride=r.choice([1, 1, 2, 3]), dilation=r.choice([1, 1, 2]),
-    )  # fmt: skip
+        groups=r.choice([2, 3, 5, 8, 32]),
+        per_in=r.choice([1, 2, 3, 4, 6]),
+        per_out=r.choice([2, 3, 4, 6, 12]),
+        kernel=r.choice([1, 2, 3, 5]),
+        stride=r.choice([1, 1, 2, 3]),
+        dilation=r.choice([1, 1, 2]),
+    )
     case.pad = r.choice([0, 1, 2])
     least = (case.kernel - 1) * case.dilation + 1
     return case, [(r.choice([1, 2]), least + r.randrange(12), least + r.randrange(20)) for _ in range(3)]

@@ -157,16 +157,19 @@ def test_compute_inline_and_reverse():
     assert sch.state.block_names() == ["root", "B"]
 
 
-@pytest.mark.parametrize(("shape", "index", "inlined"), [
-    ((4, 6, 5), lambda i, j, k: (i * 6 + j, k), True),  # of (24, 5)
-    ((7, 3), lambda i, j: (i, j + 2), True),  # a part
-    ((5, 5), lambda i, j: (j * 4 + 1, i), True),
-    ((23, 5), lambda i, j: (i, j), True),
-    ((1, 5), lambda i, j: (i * 3, j), True),
-    ((0, 5), lambda i, j: (i, j), True),
-    ((25, 5), lambda i, j: (tir.if_then_else(i < 24, i, 0), j), False),
-    ((12, 2, 5), lambda i, j, k: (i, k), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "index", "inlined"),
+    [
+        ((4, 6, 5), lambda i, j, k: (i * 6 + j, k), True),  # of (24, 5)
+        ((7, 3), lambda i, j: (i, j + 2), True),  # a part
+        ((5, 5), lambda i, j: (j * 4 + 1, i), True),
+        ((23, 5), lambda i, j: (i, j), True),
+        ((1, 5), lambda i, j: (i * 3, j), True),
+        ((0, 5), lambda i, j: (i, j), True),
+        ((25, 5), lambda i, j: (tir.if_then_else(i < 24, i, 0), j), False),
+        ((12, 2, 5), lambda i, j, k: (i, k), False),
+    ],
+)
 def test_reverse_inlining_turns_what_is_read_around(shape, index, inlined):
     x = te.placeholder((24, 5), name="X")
     b = te.compute((24, 5), lambda i, j: x[i, j] * 2.0 + tir.Cast("float32", j), "B")

@@ -306,9 +306,10 @@ def test_large_weights_stay_while_rows_and_batches_pass(batch):
     """Seven panels, a megabyte in all, are the outermost loop (14 halves); an unknown batch is taken to be one."""
     func = conv2d(batch or sym(False, 1), 6, 6, 256, 112, (3, 3), 1, 1, 16)
     tiles = [
-        x for x in statements(schedule_of(func, TARGET).func.body)
+        x
+        for x in statements(schedule_of(func, TARGET).func.body)
         if isinstance(x, tir.BlockRealize) and x.block.name_hint.startswith("Y")
-    ]  # fmt: skip
+    ]
     assert tiles
     for x in tiles:
         inner = [n for n in walk(x.iter_values[-1]) if isinstance(n, FloorMod) and as_int(n.b) in (7, 14)]
@@ -498,8 +499,9 @@ def softmax_of(x, axis):
     return e / e.sum(axis, keepdims=True)
 
 
-@pytest.mark.parametrize(("sizes", "copied"), [((96, 257, 160), True), ((40, 512, 64), True), ((8, 257, 160), False),
-                                               ((96, 40, 32), False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sizes", "copied"), [((96, 257, 160), True), ((40, 512, 64), True), ((8, 257, 160), False), ((96, 40, 32), False)]
+)
 def test_a_large_second_operand_of_many_rows_is_copied_into_panels(sizes, copied):
     rows, inner, columns = sizes
     a, b = te.placeholder((rows, inner), name="a"), te.placeholder((inner, columns), name="b")

@@ -36,11 +36,17 @@ def test_what_an_intrinsic_does_not_describe_has_no_map():
     assert analysis.get_auto_tensorize_mapping_info(sch, sch.get_block("C"), DESC) is None
 
 
-@pytest.mark.parametrize(("workload", "name", "wanted"), [
-    (batch_matmul_nkkm(3, 4, 5, 6, **TYPES), "Z", lambda b, n, m, k: (b, n, m, k)),
-    (conv2d_nhwc(2, 4, 4, 3, 5, 3, 1, 1, **TYPES), "conv2d_nhwc",
-     lambda n, h, w, f, y, x, c: (n * 16 + h * 4 + w, f, y * 9 + x * 3 + c)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("workload", "name", "wanted"),
+    [
+        (batch_matmul_nkkm(3, 4, 5, 6, **TYPES), "Z", lambda b, n, m, k: (b, n, m, k)),
+        (
+            conv2d_nhwc(2, 4, 4, 3, 5, 3, 1, 1, **TYPES),
+            "conv2d_nhwc",
+            lambda n, h, w, f, y, x, c: (n * 16 + h * 4 + w, f, y * 9 + x * 3 + c),
+        ),
+    ],
+)
 def test_the_variables_of_a_block_become_those_of_a_description(workload, name, wanted):
     func = te.create_prim_func(workload)
     sch = Schedule(func)
@@ -55,10 +61,14 @@ def test_the_variables_of_a_block_become_those_of_a_description(workload, name, 
     np.testing.assert_array_equal(before[-1], after[-1])
 
 
-@pytest.mark.parametrize("access", [
-    lambda i, j: (i // 16 * 4 + j // 16, i % 16 * 16 + j % 16), lambda i, j: (j % 8, j // 8 * 32 + i),
-    lambda i, j: (i % 4 * 2 + j // 32, i // 4 * 32 + j % 32),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "access",
+    [
+        lambda i, j: (i // 16 * 4 + j // 16, i % 16 * 16 + j % 16),
+        lambda i, j: (j % 8, j // 8 * 32 + i),
+        lambda i, j: (i % 4 * 2 + j // 32, i // 4 * 32 + j % 32),
+    ],
+)
 def test_a_suggested_layout_follows_the_loops(access):
     i, j = ir.Var("i", "int32"), ir.Var("j", "int32")
     loops = [tir.For(v, 0, size, tir.ForKind.SERIAL, tir.Evaluate(0)) for v, size in ((i, 32), (j, 64))]

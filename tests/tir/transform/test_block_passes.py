@@ -35,8 +35,14 @@ def sums(A: T.Buffer((6, 10), "float32"), C: T.Buffer((6,), "float32")):
             C[vi] = S[vi] + T.float32(1)
 
 
-STEPS = [transform.LowerInitBlock, transform.PlanAndUpdateBufferAllocationLocation, transform.ConvertBlocksToOpaque,
-         transform.LowerMatchBuffer, transform.LowerOpaqueBlock, transform.StmtSimplify]  # fmt: skip
+STEPS = [
+    transform.LowerInitBlock,
+    transform.PlanAndUpdateBufferAllocationLocation,
+    transform.ConvertBlocksToOpaque,
+    transform.LowerMatchBuffer,
+    transform.LowerOpaqueBlock,
+    transform.StmtSimplify,
+]
 
 
 def run(func):

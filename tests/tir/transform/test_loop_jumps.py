@@ -49,11 +49,14 @@ PASSES = ("UnrollLoop", "Simplify", "simplify", "LowerOpaqueBlock", "RemoveNoOp"
 
 
 def program(body):
-    return from_source("""@T.prim_func
+    return from_source(
+        """@T.prim_func
 def f(n: T.int32, a: T.handle, B: T.Buffer((8,), "int32")):
     A = T.match_buffer(a, (n,), "int32")
     k = T.alloc_buffer((1,), "int32")
-""" + "\n".join("    " + line for line in body.splitlines()))  # fmt: skip
+"""
+        + "\n".join("    " + line for line in body.splitlines())
+    )
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -79,6 +82,7 @@ def test_what_is_refused():
         with pytest.raises(error.LoweringError, match="'i' has 'break'"):
             build(program(f"for i in T.{kind}(4):\n    if A[i] == 0:\n        break\n    B[i] = 1"), target="llvm")
     refuses(error.LoweringError, "outside of a loop", build, program("T.evaluate(T.break_loop())"), target="llvm")
-    schedule = tir.Schedule(program('for i in range(4):\n    if A[i] == 0:\n        break\n'
-                                    '    with T.block("b"):\n        B[i] = 1'))  # fmt: skip
+    schedule = tir.Schedule(
+        program('for i in range(4):\n    if A[i] == 0:\n        break\n    with T.block("b"):\n        B[i] = 1')
+    )
     refuses(error.ScheduleError, "'break'", schedule.get_loops, "b")

@@ -63,15 +63,25 @@ def _numbers(low, high):
 
 
 _FUNCTIONS = {
-    "exp": (np.exp, -760.0, 720.0, 1.5), "exp2": (np.exp2, -1080.0, 1030.0, 1.5),
-    "exp10": (lambda x: np.longdouble(10) ** x, -330.0, 310.0, 2), "log": (np.log, -1.0, 1e300, 1.5),
-    "log2": (np.log2, -1.0, 1e300, 2), "log10": (np.log10, -1.0, 1e300, 2), "log1p": (np.log1p, -1.5, 1e300, 2),
-    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -700.0, 700.0, 3), "tanh": (np.tanh, -30.0, 30.0, 3),
-    "sinh": (np.sinh, -715.0, 715.0, 3), "cosh": (np.cosh, -715.0, 715.0, 3), "asinh": (np.arcsinh, -1e300, 1e300, 3),
-    "acosh": (np.arccosh, -2.0, 1e300, 3), "atanh": (np.arctanh, -1.1, 1.1, 3), "atan": (np.arctan, -1e3, 1e3, 2),
-    "asin": (np.arcsin, -1.1, 1.1, 3), "acos": (np.arccos, -1.1, 1.1, 3),
+    "exp": (np.exp, -760.0, 720.0, 1.5),
+    "exp2": (np.exp2, -1080.0, 1030.0, 1.5),
+    "exp10": (lambda x: np.longdouble(10) ** x, -330.0, 310.0, 2),
+    "log": (np.log, -1.0, 1e300, 1.5),
+    "log2": (np.log2, -1.0, 1e300, 2),
+    "log10": (np.log10, -1.0, 1e300, 2),
+    "log1p": (np.log1p, -1.5, 1e300, 2),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), -700.0, 700.0, 3),
+    "tanh": (np.tanh, -30.0, 30.0, 3),
+    "sinh": (np.sinh, -715.0, 715.0, 3),
+    "cosh": (np.cosh, -715.0, 715.0, 3),
+    "asinh": (np.arcsinh, -1e300, 1e300, 3),
+    "acosh": (np.arccosh, -2.0, 1e300, 3),
+    "atanh": (np.arctanh, -1.1, 1.1, 3),
+    "atan": (np.arctan, -1e3, 1e3, 2),
+    "asin": (np.arcsin, -1.1, 1.1, 3),
+    "acos": (np.arccos, -1.1, 1.1, 3),
     "erf": (lambda x: np.vectorize(math.erf)(x.astype("float64")).astype("longdouble"), -6.5, 6.5, 3.5),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", _FUNCTIONS)

@@ -56,8 +56,12 @@ def test_variables_defined_again_are_others():
     twice = f.replace(body=tir.SeqStmt((f.body, f.body)))
     mod = IRModule({"f": twice, "g": f})
     out = transform.ConvertSSA()(mod)
-    defined = [n.loop_var if isinstance(n, tir.For) else n.var for v in ("f", "g") for n in walk(out[v].body)
-               if isinstance(n, (tir.For, tir.LetStmt))]  # fmt: skip
+    defined = [
+        n.loop_var if isinstance(n, tir.For) else n.var
+        for v in ("f", "g")
+        for n in walk(out[v].body)
+        if isinstance(n, (tir.For, tir.LetStmt))
+    ]
     assert len(defined) == len(set(defined)) == 6
     assert {b for _, b in out["f"].buffer_map}.isdisjoint(b for _, b in out["g"].buffer_map)
     assert structural_equal(out, mod) and transform.ConvertSSA()(out).same_as(out)

@@ -33,8 +33,11 @@ def product(tiles: int, taps: int, channels: int, marked: int):
 
 def lines_by_panel(func) -> list[list[int]]:
     """The lines that are asked for while each panel is read, in the order of the loops."""
-    places = [n.args[0].args[0].indices[0] for n in walk(func.body)
-              if isinstance(n, CallIntrin) and n.op.name == "tir.prefetch"]  # fmt: skip
+    places = [
+        n.args[0].args[0].indices[0]
+        for n in walk(func.body)
+        if isinstance(n, CallIntrin) and n.op.name == "tir.prefetch"
+    ]
     used = {v for p in places for v in walk(p)}
     loops = [n for n in walk(func.body) if isinstance(n, tir.For) and n.loop_var in used]
     found: list[list[int]] = [[] for _ in range(PANELS)]

@@ -69,10 +69,15 @@ def test_bound_vectors_keep_their_values():
     v = tir.Var("v", "float32x8")
     body = tir.seq(
         tir.BufferStore(b, load(a, (ramp(0),)), (ramp(0),)),
-        tir.LetStmt(v, load(b, (ramp(0),)), tir.seq(
-            tir.BufferStore(b, load(a, (ramp(8),)), (ramp(0),)),
-            tir.BufferStore(b, v + load(b, (ramp(0),)), (ramp(8),)))),
-    )  # fmt: skip
+        tir.LetStmt(
+            v,
+            load(b, (ramp(0),)),
+            tir.seq(
+                tir.BufferStore(b, load(a, (ramp(8),)), (ramp(0),)),
+                tir.BufferStore(b, v + load(b, (ramp(0),)), (ramp(8),)),
+            ),
+        ),
+    )
     pa, pb = tir.Var("pa", "handle"), tir.Var("pb", "handle")
     made = tir.PrimFunc((pa, pb), body, None, ((pa, a), (pb, b)))
     x = RNG.random(32, "float32")

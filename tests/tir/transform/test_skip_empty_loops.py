@@ -100,8 +100,11 @@ EMPTY = {
     "Gather": ([floats(ROWS, 3, 0), sizes(0, 1)], {"axis": 1}, (ROWS, 2, 0)),
     "MatMul": ([floats(ROWS, 0), floats(0, 0)], {}, (ROWS, 0)),
     "MaxPool": ([floats(ROWS, 0, 4, 4)], {"kernel_shape": [2, 2]}, (ROWS, 0, 3, 3)),
-    "MaxUnpool": ([floats(1, 1, 0, 0), np.zeros((1, 1, 0, 0), "int64"), sizes(ROWS, 1, 5, 0)],
-                  {"kernel_shape": [2, 2], "strides": [2, 2]}, (ROWS, 1, 5, 0)),
+    "MaxUnpool": (
+        [floats(1, 1, 0, 0), np.zeros((1, 1, 0, 0), "int64"), sizes(ROWS, 1, 5, 0)],
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+        (ROWS, 1, 5, 0),
+    ),
     "OneHot": ([np.zeros((ROWS, 0), "int64"), sizes(3), floats(2)], {}, (ROWS, 0, 3)),
     "Pad": ([floats(ROWS, 0), sizes(0, 0, 0, 0)], {}, (ROWS, 0)),
     "ReduceSum": ([floats(ROWS, 0)], {"keepdims": 0}, ()),
@@ -109,7 +112,7 @@ EMPTY = {
     "Softmax": ([floats(ROWS, 0)], {}, (ROWS, 0)),
     "Tile": ([floats(1, 5, 4, 0), sizes(7, 1, 4, ROWS)], {}, (7, 5, 16, 0)),
     "Transpose": ([floats(ROWS, 3, 0)], {}, (0, 3, ROWS)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EMPTY)

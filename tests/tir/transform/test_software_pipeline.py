@@ -39,8 +39,12 @@ def _program(stages, orders, extent, blocks, start=0):
 
 
 def _check(func, made, extents, start):
-    plain = weft.ir.rewrite(func.body, lambda n: tir.For(
-        n.loop_var, n.min, n.extent, n.kind, n.body) if isinstance(n, tir.For) and n.annotations else n)  # fmt: skip
+    plain = weft.ir.rewrite(
+        func.body,
+        lambda n: (
+            tir.For(n.loop_var, n.min, n.extent, n.kind, n.body) if isinstance(n, tir.For) and n.annotations else n
+        ),
+    )
     built = [weft.build(f.with_attr("global_symbol", "f"), target="llvm") for f in (func.replace(body=plain), made)]
     for extent in extents:
         values = np.random.default_rng(extent).integers(-99, 99, start + extent, dtype="int32")
@@ -95,22 +99,35 @@ def test_scheduled_copies_run_ahead():
     sch.compute_at(sch.cache_read(block, 0, "global"), i)
     sch.annotate(i, "software_pipeline_stage", [0, 1])
     sch.annotate(i, "software_pipeline_order", [0, 1])
-    shapes = [tuple(map(int, n.buffer.shape)) for n in walk(lower(sch.mod["main"]).body)
-              if isinstance(n, tir.AllocBuffer)]  # fmt: skip
+    shapes = [
+        tuple(map(int, n.buffer.shape)) for n in walk(lower(sch.mod["main"]).body) if isinstance(n, tir.AllocBuffer)
+    ]
     assert [int(np.prod(s)) for s in shapes] == [64]
     values, out = np.random.rand(8, 32).astype("float32"), weft.runtime.tensor(np.zeros((8, 32), "float32"))
     weft.build(sch.mod, target="llvm")(weft.runtime.tensor(values), out)
     np.testing.assert_array_equal(out.numpy(), values * np.float32(2) + np.float32(1))
 
 
-@pytest.mark.parametrize(("stages", "orders", "message"), [
-    ([0, 1], [0, 0], "a stage and a place for each"), ([0], [0], "a stage and a place for each"),
-    ([1, 0], [0, 1], "before it is made"), ([0, 0], [1, 0], "before it is made")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stages", "orders", "message"),
+    [
+        ([0, 1], [0, 0], "a stage and a place for each"),
+        ([0], [0], "a stage and a place for each"),
+        ([1, 0], [0, 1], "before it is made"),
+        ([0, 0], [1, 0], "before it is made"),
+    ],
+)
 def test_what_is_no_pipeline_is_refused(stages, orders, message):
     func = _program([0, 1], [0, 1], 8, True)
     notes = {"software_pipeline_stage": stages, "software_pipeline_order": orders}
-    body = weft.ir.rewrite(func.body, lambda n: tir.For(n.loop_var, n.min, n.extent, n.kind, n.body, None, notes)
-                           if isinstance(n, tir.For) and n.annotations else n)  # fmt: skip
+    body = weft.ir.rewrite(
+        func.body,
+        lambda n: (
+            tir.For(n.loop_var, n.min, n.extent, n.kind, n.body, None, notes)
+            if isinstance(n, tir.For) and n.annotations
+            else n
+        ),
+    )
     refuses(error.InvalidArgument, message, InjectSoftwarePipeline(), weft.IRModule({"f": func.replace(body=body)}))
 
 

@@ -78,9 +78,11 @@ def test_reasons_not_to(middle):
 def test_calls():
     """One with effects that has nothing to do with the two is no reason; one that gets a pointer, or an element, is."""
     head = 'D: T.Buffer((8,), "float32"), A: T.Buffer((8,), "float32")'
-    for value, count in (('B[i] + T.call_extern("float32", "fabsf", T.float32(-2.0))', 1),
-                         ('T.call_extern("float32", "fabsf", B[i])', 2),
-                         ('T.call_extern("float32", "first", T.address_of(B[i]))', 2)):  # fmt: skip
+    for value, count in (
+        ('B[i] + T.call_extern("float32", "fabsf", T.float32(-2.0))', 1),
+        ('T.call_extern("float32", "fabsf", B[i])', 2),
+        ('T.call_extern("float32", "first", T.address_of(B[i]))', 2),
+    ):
         text = START + f"for i in range(8):\n    C[i] = {value}" + END
         body = "\n".join("    " + line for line in text.strip("\n").splitlines())
         shared = storage_rewrite()(script.from_source(f"@T.prim_func\ndef main({head}):\n{body}"))["main"]

@@ -30,8 +30,9 @@ def chain(sizes, kind=tir.ForKind.SERIAL):
     return te.schedule.schedule_to_prim_func(te.create_schedule(out.op), [x, out])
 
 
-@pytest.mark.parametrize(("sizes", "count"), [((8, 8, 8, 8), 1), ((8, 4, 16, 2, 32), 2), ((8,), 1), ((8, 8), 1),
-                                             ((8, 16, 32, 64), 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sizes", "count"), [((8, 8, 8, 8), 1), ((8, 4, 16, 2, 32), 2), ((8,), 1), ((8, 8), 1), ((8, 16, 32, 64), 2)]
+)
 def test_dead_buffers_are_used_again(sizes, count):
     func = chain(sizes)
     assert len(allocations(func)) == len(sizes)

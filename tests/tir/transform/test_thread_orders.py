@@ -15,9 +15,17 @@ from weft.tir import transform
 
 X, Y = 4, 3  # threads
 _ARITHMETIC = {
-    ir.Add: operator.add, ir.Sub: operator.sub, ir.Mul: operator.mul, ir.FloorDiv: operator.floordiv,
-    ir.FloorMod: operator.mod, ir.LT: operator.lt, ir.LE: operator.le, ir.And: operator.and_, ir.Min: min, ir.Max: max,
-}  # fmt: skip
+    ir.Add: operator.add,
+    ir.Sub: operator.sub,
+    ir.Mul: operator.mul,
+    ir.FloorDiv: operator.floordiv,
+    ir.FloorMod: operator.mod,
+    ir.LT: operator.lt,
+    ir.LE: operator.le,
+    ir.And: operator.and_,
+    ir.Min: min,
+    ir.Max: max,
+}
 
 
 class Thread:
@@ -139,8 +147,15 @@ def test_the_order_of_threads_does_not_matter(seed):
         assert result(found, random.Random(order)) == expected, str(found)
 
 
-@pytest.mark.parametrize(("read", "count"), [("S[t + 16 * (k % 2)]", 0), ("S[15 - t + 16 * (k % 2)]", 2),
-                                             ("S[15 - t + 16 * ((k + 1) % 2)]", 1), ("S[15 - t]", 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("read", "count"),
+    [
+        ("S[t + 16 * (k % 2)]", 0),
+        ("S[15 - t + 16 * (k % 2)]", 2),
+        ("S[15 - t + 16 * ((k + 1) % 2)]", 1),
+        ("S[15 - t]", 2),
+    ],
+)
 def test_barriers_stand_where_threads_meet(read, count):
     """Each thread's own element needs none; the half that was written before needs one an iteration, the same two."""
     func = script.from_source(f"""

@@ -28,10 +28,24 @@ from weft._aliases import names_of  # isort: skip
 from weft.autotvm.task import kernels  # isort: skip
 
 __all__ = [
-    "ApplyConfig", "ApplyFixedConfig", "ApplyGraphBest", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
-    "DispatchContext", "FallbackContext", "Task", "args_to_workload", "clear_fallback_cache", "create",
-    "deserialize_args", "get_config", "serialize_args", "space", "template",
-]  # fmt: skip
+    "ApplyConfig",
+    "ApplyFixedConfig",
+    "ApplyGraphBest",
+    "ApplyHistoryBest",
+    "ConfigEntity",
+    "ConfigSpace",
+    "DispatchContext",
+    "FallbackContext",
+    "Task",
+    "args_to_workload",
+    "clear_fallback_cache",
+    "create",
+    "deserialize_args",
+    "get_config",
+    "serialize_args",
+    "space",
+    "template",
+]
 
 _RELAY = {n: "weft.relay.autotvm" for n in ("extract_from_multiple_program", "extract_from_program")}
 __getattr__ = names_of("weft.autotvm.task", _RELAY, listed=True)

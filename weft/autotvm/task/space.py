@@ -29,10 +29,24 @@ from weft.error import IndexOutOfRange, InvalidArgument, ScheduleError
 from weft.ir import FloatImm, IntImm
 
 __all__ = [
-    "AnnotateEntity", "AnnotateSpace", "Axis", "ConfigEntity", "ConfigSpace", "FallbackConfigEntity",
-    "InstantiationError", "OtherOptionEntity", "OtherOptionSpace", "ReorderEntity", "ReorderSpace", "SplitEntity",
-    "SplitSpace", "TransformSpace", "VirtualAxis", "get_factors", "get_pow2s",
-]  # fmt: skip
+    "AnnotateEntity",
+    "AnnotateSpace",
+    "Axis",
+    "ConfigEntity",
+    "ConfigSpace",
+    "FallbackConfigEntity",
+    "InstantiationError",
+    "OtherOptionEntity",
+    "OtherOptionSpace",
+    "ReorderEntity",
+    "ReorderSpace",
+    "SplitEntity",
+    "SplitSpace",
+    "TransformSpace",
+    "VirtualAxis",
+    "get_factors",
+    "get_pow2s",
+]
 
 
 class ConfigSpace:
@@ -237,9 +251,18 @@ def _shown(entities: dict[str, Any]) -> str:
 
 
 _ANNOTATIONS = (
-    "none", "vec", "unroll", "blockIdx.x", "blockIdx.y", "blockIdx.z", "threadIdx.x", "threadIdx.y", "threadIdx.z",
-    "vthread", "fuse",
-)  # fmt: skip
+    "none",
+    "vec",
+    "unroll",
+    "blockIdx.x",
+    "blockIdx.y",
+    "blockIdx.z",
+    "threadIdx.x",
+    "threadIdx.y",
+    "threadIdx.z",
+    "vthread",
+    "fuse",
+)
 
 _CODES: dict[str, tuple[type[Any], str]] = {
     "sp": (SplitEntity, "size"),

@@ -14,9 +14,19 @@ from weft.target import Target
 from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
-    "FlopCalculationError", "MissingTask", "TASK_TABLE", "Task", "TaskTemplate", "args_to_workload", "compute_flop",
-    "create", "deserialize_args", "get_config", "serialize_args", "template",
-]  # fmt: skip
+    "FlopCalculationError",
+    "MissingTask",
+    "TASK_TABLE",
+    "Task",
+    "TaskTemplate",
+    "args_to_workload",
+    "compute_flop",
+    "create",
+    "deserialize_args",
+    "get_config",
+    "serialize_args",
+    "template",
+]
 
 
 class FlopCalculationError(error.WeftError, RuntimeError):

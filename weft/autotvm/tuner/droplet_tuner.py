@@ -51,8 +51,10 @@ class DropletTuner(Tuner):
         found = []
         for moved in itertools.product((0, 1), repeat=len(self.dims)):
             for sign in (distance, -distance):
-                knobs = [min(max(b + sign * m, 0), n - 1)
-                         for b, m, n in zip(self.best_choice[1], moved, self.dims, strict=True)]  # fmt: skip
+                knobs = [
+                    min(max(b + sign * m, 0), n - 1)
+                    for b, m, n in zip(self.best_choice[1], moved, self.dims, strict=True)
+                ]
                 point = self.space.knob2point(knobs)
                 if point not in self.visited and self.space.is_index_valid(point):
                     self.visited.add(point)

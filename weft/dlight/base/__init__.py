@@ -11,9 +11,15 @@ from weft.target import Target
 from weft.tir.schedule import Schedule
 
 __all__ = [
-    "ApplyDefaultSchedule", "GPUScheduleRule", "ScheduleRule", "auto_vectorize", "get_bytes", "get_extent",
-    "max_threads_per_block", "suggest_threads_per_block",
-]  # fmt: skip
+    "ApplyDefaultSchedule",
+    "GPUScheduleRule",
+    "ScheduleRule",
+    "auto_vectorize",
+    "get_bytes",
+    "get_extent",
+    "max_threads_per_block",
+    "suggest_threads_per_block",
+]
 
 Space = Schedule | list[Schedule] | None
 

@@ -107,8 +107,15 @@ class Matmul(GPUScheduleRule):
         ko, k = sch.split(depth, [None, staged_depth])
         sch.reorder(batch, by, bx, vy, vx, ty, tx, ko, k, i, j)
         # Rows may be many, as a convolution's are: a device has at most 65,535 blocks along all axes but the first.
-        for loop, thread in ((batch, "blockIdx.z"), (bx, "blockIdx.y"), (by, "blockIdx.x"), (vy, "vthread.y"),
-                             (vx, "vthread.x"), (ty, "threadIdx.y"), (tx, "threadIdx.x")):  # fmt: skip
+        for loop, thread in (
+            (batch, "blockIdx.z"),
+            (bx, "blockIdx.y"),
+            (by, "blockIdx.x"),
+            (vy, "vthread.y"),
+            (vx, "vthread.x"),
+            (ty, "threadIdx.y"),
+            (tx, "threadIdx.x"),
+        ):
             sch.bind(loop, thread)
         for copy in staged:
             sch.compute_at(copy, ko)

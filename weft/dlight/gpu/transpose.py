@@ -37,8 +37,12 @@ class Transpose(GPUScheduleRule):
         outer_i, inner_i = sch.split(i, [None, ty])
         outer_j, inner_j = sch.split(j, [None, tx])
         sch.reorder(outer_i, outer_j, inner_i, inner_j)
-        for loop, thread in ((outer_i, "blockIdx.y"), (outer_j, "blockIdx.x"), (inner_i, "threadIdx.y"),
-                             (inner_j, "threadIdx.x")):  # fmt: skip
+        for loop, thread in (
+            (outer_i, "blockIdx.y"),
+            (outer_j, "blockIdx.x"),
+            (inner_i, "threadIdx.y"),
+            (inner_j, "threadIdx.x"),
+        ):
             sch.bind(loop, thread)
         sch.compute_at(cached, outer_j)
         _, rows, columns = sch.split(sch.fuse(*sch.get_loops(cached)[2:]), [None, ty, tx])

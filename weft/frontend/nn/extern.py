@@ -110,9 +110,10 @@ class SourceModule(ExternModule):
         super().__init__(symbols)
         if source_format != "cpp" or output_format != "obj":
             raise error.InvalidArgument(
-                "unsupported format", expected="source_format='cpp', output_format='obj'",
+                "unsupported format",
+                expected="source_format='cpp', output_format='obj'",
                 found=f"'{source_format}', '{output_format}'",
-            )  # fmt: skip
+            )
         self.source_code = source_code.read_text() if isinstance(source_code, Path) else source_code
         self.source_format = source_format
         options = self.get_compile_options(source_format) if compile_options is None else compile_options

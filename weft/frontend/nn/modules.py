@@ -15,9 +15,25 @@ from weft.frontend.nn.parameter import Parameter
 from weft.frontend.nn.tensor import Tensor
 
 __all__ = [
-    "Attention", "Conv1D", "Conv2D", "Conv3D", "ConvTranspose1D", "Embedding", "GELU", "GroupNorm", "IOEffect",
-    "Identity", "KVCache", "LayerNorm", "Linear", "RMSNorm", "ReLU", "SiLU", "TimestepEmbedding", "Timesteps",
-]  # fmt: skip
+    "Attention",
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
+    "ConvTranspose1D",
+    "Embedding",
+    "GELU",
+    "GroupNorm",
+    "IOEffect",
+    "Identity",
+    "KVCache",
+    "LayerNorm",
+    "Linear",
+    "RMSNorm",
+    "ReLU",
+    "SiLU",
+    "TimestepEmbedding",
+    "Timesteps",
+]
 
 
 class Identity(Module):
@@ -68,9 +84,13 @@ class Linear(Module):
     """
 
     def __init__(
-        self, in_features: Any, out_features: Any, bias: bool = True, dtype: str | None = None,
+        self,
+        in_features: Any,
+        out_features: Any,
+        bias: bool = True,
+        dtype: str | None = None,
         out_dtype: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.in_features, self.out_features, self.out_dtype = in_features, out_features, out_dtype
         self.weight = Parameter((out_features, in_features), dtype)
         self.bias = Parameter((out_features,), dtype if out_dtype is None else out_dtype) if bias else None
@@ -94,9 +114,17 @@ class _Conv(Module):
     _transposed = False
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
-        dilation: Any = 1, groups: int = 1, bias: bool = True, dtype: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: str | None = None,
+    ) -> None:
         for what, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if ir.as_int(channels) is not None and channels % groups:
                 raise error.InvalidArgument(
@@ -106,8 +134,9 @@ class _Conv(Module):
         if len(sizes) != self._rank:
             raise error.InvalidArgument(
                 f"{type(self).__name__}: kernel_size has a size for each spatial dimension",
-                expected=str(self._rank), found=str(len(sizes)),
-            )  # fmt: skip
+                expected=str(self._rank),
+                found=str(len(sizes)),
+            )
         self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel_size
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         first, second = (in_channels, out_channels) if self._transposed else (out_channels, in_channels)
@@ -134,9 +163,18 @@ class Conv2D(_Conv):
     _rank = 2
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
-        dilation: Any = 1, groups: int = 1, bias: bool = True, dtype: str | None = None, data_layout: str = "NCHW",
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: str | None = None,
+        data_layout: str = "NCHW",
+    ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype)
         self.data_layout = data_layout
 
@@ -151,9 +189,18 @@ class Conv3D(_Conv):
     _rank = 3
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
-        dilation: Any = 1, groups: int = 1, bias: bool = True, dtype: str | None = None, data_layout: str = "NCDHW",
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: str | None = None,
+        data_layout: str = "NCDHW",
+    ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype)
         self.data_layout = data_layout
 
@@ -169,9 +216,18 @@ class ConvTranspose1D(_Conv):
     _transposed = True
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0,
-        output_padding: int = 0, dilation: int = 1, groups: int = 1, bias: bool = True, dtype: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        stride: int = 1,
+        padding: int = 0,
+        output_padding: int = 0,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: str | None = None,
+    ) -> None:
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype)
         self.output_padding = output_padding
 
@@ -184,9 +240,12 @@ class LayerNorm(Module):
     """Normalisation over the last dimension, or over trailing ones where `normalized_shape` is a list."""
 
     def __init__(
-        self, normalized_shape: int | Sequence[int], eps: float | None = 1e-5, elementwise_affine: bool = True,
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = 1e-5,
+        elementwise_affine: bool = True,
         dtype: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.normalized_shape, self.eps, self.elementwise_affine = normalized_shape, eps, elementwise_affine
         sizes = tuple(normalized_shape) if isinstance(normalized_shape, (list, tuple)) else (normalized_shape,)
         self.weight = Parameter(sizes, dtype) if elementwise_affine else None
@@ -202,9 +261,13 @@ class RMSNorm(Module):
     """Division by the root of the mean square over axes, a scale, and a shift where there is a bias."""
 
     def __init__(
-        self, hidden_size: int, axes: int | Sequence[int], epsilon: float = 1e-5, bias: bool = True,
+        self,
+        hidden_size: int,
+        axes: int | Sequence[int],
+        epsilon: float = 1e-5,
+        bias: bool = True,
         dtype: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.epsilon, self.axes = epsilon, axes
         self.weight = Parameter((hidden_size,), dtype)
         self.bias = Parameter((hidden_size,), dtype) if bias else None
@@ -267,9 +330,11 @@ class Timesteps(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Embed steps, (n,) to (n, num_channels)."""
         return op.get_timestep_embedding(
-            x, embedding_dim=self.num_channels, flip_sin_to_cos=self.flip_sin_to_cos,
+            x,
+            embedding_dim=self.num_channels,
+            flip_sin_to_cos=self.flip_sin_to_cos,
             downscale_freq_shift=self.downscale_freq_shift,
-        )  # fmt: skip
+        )
 
 
 class TimestepEmbedding(Module):
@@ -288,9 +353,14 @@ class TimestepEmbedding(Module):
     """
 
     def __init__(
-        self, in_channels: int, time_embed_dim: int, act_fn: str = "silu", out_dim: int | None = None,
-        post_act_fn: str | None = None, cond_proj_dim: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        in_channels: int,
+        time_embed_dim: int,
+        act_fn: str = "silu",
+        out_dim: int | None = None,
+        post_act_fn: str | None = None,
+        cond_proj_dim: int | None = None,
+    ) -> None:
         if act_fn != "silu" or post_act_fn not in (None, "silu"):
             raise error.InvalidArgument("act_fn and post_act_fn are 'silu'", found=f"{act_fn!r}, {post_act_fn!r}")
         self.linear_1 = Linear(in_channels, time_embed_dim)
@@ -327,9 +397,16 @@ class Attention(Module):
     """
 
     def __init__(
-        self, query_dim: int, cross_attention_dim: int | None = None, heads: int = 8, dim_head: int = 64,
-        bias: bool = False, norm_num_groups: int | None = None, out_bias: bool = True, scale_qk: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        query_dim: int,
+        cross_attention_dim: int | None = None,
+        heads: int = 8,
+        dim_head: int = 64,
+        bias: bool = False,
+        norm_num_groups: int | None = None,
+        out_bias: bool = True,
+        scale_qk: bool = True,
+    ) -> None:
         self.heads, self.dim_head, self.scale = heads, dim_head, None if scale_qk else 1.0
         other_dim, inner_dim = cross_attention_dim or query_dim, heads * dim_head
         self.to_q = Linear(query_dim, inner_dim, bias=bias)

@@ -62,8 +62,12 @@ def value_errors(node: Any) -> Iterator[ModelImportError]:
             yield from _pool_errors(node, list(a.ints))
 
 
-_RANGES = {"0 or 1": lambda v: v in (0, 1), "at least 1": lambda v: v >= 1, "at least 0": lambda v: v >= 0,
-           "0 to 3": lambda v: 0 <= v <= 3}  # fmt: skip
+_RANGES = {
+    "0 or 1": lambda v: v in (0, 1),
+    "at least 1": lambda v: v >= 1,
+    "at least 0": lambda v: v >= 0,
+    "0 to 3": lambda v: 0 <= v <= 3,
+}
 
 
 def _expected(op_type: str, name: str) -> str | tuple[str, ...] | None:

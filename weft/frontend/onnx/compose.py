@@ -16,8 +16,9 @@ _OPSET = 24
 MICROSOFT = "com.microsoft"
 
 
-def calls(node: Node, op: str, inputs: Sequence[Value | Any | None], outputs: int = 1, opset: int = _OPSET,
-          **attrs: Any) -> list[Value]:  # fmt: skip
+def calls(
+    node: Node, op: str, inputs: Sequence[Value | Any | None], outputs: int = 1, opset: int = _OPSET, **attrs: Any
+) -> list[Value]:
     """Convert a standard operator on values, as an opset has it, and return its outputs."""
     values = [v if v is None or isinstance(v, Value) else Value.of_expr(v) for v in inputs]
     names = ["" if v is None else f"x{i}" for i, v in enumerate(values)]
@@ -35,8 +36,9 @@ def call(node: Node, op: str, *inputs: Value | Any | None, **attrs: Any) -> Any:
     return node.graph.expr(calls(node, op, inputs, **attrs)[0])
 
 
-def microsoft(*op_types: str, attributes: str = "", inputs: tuple[int, int] = (1, 16), domain: str = MICROSOFT,
-              last: int = 99) -> Any:  # fmt: skip
+def microsoft(
+    *op_types: str, attributes: str = "", inputs: tuple[int, int] = (1, 16), domain: str = MICROSOFT, last: int = 99
+) -> Any:
     """Register a converter of what ONNX has no schema of, up to opset `last`: it says which attributes it knows."""
     known = set(attributes.split())
 
@@ -46,11 +48,16 @@ def microsoft(*op_types: str, attributes: str = "", inputs: tuple[int, int] = (1
                 node.unsupported(f"{node.op_type}: ONNX took it back", expected=f"up to opset {last}")
             unknown = set(node.attrs) - known
             if unknown:
-                node.unsupported(f"{node.op_type}: its attribute '{min(unknown)}' is not supported",
-                                 expected=", ".join(sorted(known)) or "no attributes")  # fmt: skip
+                node.unsupported(
+                    f"{node.op_type}: its attribute '{min(unknown)}' is not supported",
+                    expected=", ".join(sorted(known)) or "no attributes",
+                )
             if not inputs[0] <= len(node.inputs) <= inputs[1]:
-                node.error(f"{node.op_type}: a wrong number of inputs", expected=f"{inputs[0]} to {inputs[1]}",
-                           found=str(len(node.inputs)))  # fmt: skip
+                node.error(
+                    f"{node.op_type}: a wrong number of inputs",
+                    expected=f"{inputs[0]} to {inputs[1]}",
+                    found=str(len(node.inputs)),
+                )
             return fn(node)
 
         converter(*op_types, domain=domain, without_schema=True)(checked)

@@ -13,20 +13,51 @@ from weft.ir import DataType
 from weft.runtime.host import STORED, Kind
 
 _UNARY = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan",
-    "Atanh": "atanh", "BitwiseNot": "bitwise_not",
-    "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp", "Floor": "floor",
-    "HardSwish": "nn.hardswish", "IsNaN": "isnan", "Log": "log",
-    "Mish": "nn.mish", "Neg": "negative", "Not": "logical_not", "Reciprocal": "reciprocal", "Relu": "nn.relu",
-    "Round": "round", "Sigmoid": "sigmoid",
-    "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softplus": "nn.softplus", "Softsign": "nn.softsign",
-    "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
-}  # fmt: skip
+    "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "BitwiseNot": "bitwise_not",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "HardSwish": "nn.hardswish",
+    "IsNaN": "isnan",
+    "Log": "log",
+    "Mish": "nn.mish",
+    "Neg": "negative",
+    "Not": "logical_not",
+    "Reciprocal": "reciprocal",
+    "Relu": "nn.relu",
+    "Round": "round",
+    "Sigmoid": "sigmoid",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Softplus": "nn.softplus",
+    "Softsign": "nn.softsign",
+    "Sqrt": "sqrt",
+    "Tan": "tan",
+    "Tanh": "tanh",
+}
 _BINARY = {
-    "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or",
-    "BitwiseXor": "bitwise_xor", "Div": "divide", "Mul": "multiply",
-    "Or": "logical_or", "Sub": "subtract", "Xor": "logical_xor",
-}  # fmt: skip
+    "Add": "add",
+    "And": "logical_and",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+    "Div": "divide",
+    "Mul": "multiply",
+    "Or": "logical_or",
+    "Sub": "subtract",
+    "Xor": "logical_xor",
+}
 _LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
 _VARIADIC = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
 
@@ -94,11 +125,14 @@ def _prelu(node: Node) -> Any:
 
 
 _WITH_NUMBERS: dict[str, tuple[str, dict[str, float]]] = {
-    "LeakyRelu": ("nn.leakyrelu", {"alpha": 0.01}), "Elu": ("nn.elu", {"alpha": 1.0}),
-    "Celu": ("nn.celu", {"alpha": 1.0}), "HardSigmoid": ("nn.hardsigmoid", {"alpha": 0.2, "beta": 0.5}),
+    "LeakyRelu": ("nn.leakyrelu", {"alpha": 0.01}),
+    "Elu": ("nn.elu", {"alpha": 1.0}),
+    "Celu": ("nn.celu", {"alpha": 1.0}),
+    "HardSigmoid": ("nn.hardsigmoid", {"alpha": 0.2, "beta": 0.5}),
     "Selu": ("nn.selu", {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
-    "ThresholdedRelu": ("nn.thresholded_relu", {"alpha": 1.0}), "Shrink": ("nn.shrink", {"bias": 0.0, "lambd": 0.5}),
-}  # fmt: skip
+    "ThresholdedRelu": ("nn.thresholded_relu", {"alpha": 1.0}),
+    "Shrink": ("nn.shrink", {"bias": 0.0, "lambd": 0.5}),
+}
 
 
 @converter(*_WITH_NUMBERS)
@@ -178,8 +212,9 @@ def _bit_cast(node: Node) -> Any:
             return node.value(0)
         node.unsupported("BitCast: this element type is not stored in its own bits", found=f"{node.logical()}, {dtype}")
     if DataType(dtype).bits != DataType(node.dtype()).bits:
-        node.error("BitCast: element types of different sizes", expected=f"{DataType(node.dtype()).bits} bits",
-                   found=dtype)  # fmt: skip
+        node.error(
+            "BitCast: element types of different sizes", expected=f"{DataType(node.dtype()).bits} bits", found=dtype
+        )
     if dtype == "bool":
         return node.op("not_equal", node.x(), node.scalar(0, node.dtype()))
     return node.op("reinterpret", node.astype(node.x(), "uint8") if node.dtype() == "bool" else node.x(), dtype=dtype)

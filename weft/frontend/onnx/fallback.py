@@ -57,8 +57,10 @@ def run_on_host(node: Node) -> list[Value]:
     kinds = _kinds(node)
     for kind in (*(v.full_kind for v in node.inputs if v is not None), *kinds):
         if kind.form != "tensor" or not (kind.is_plain or kind.dtype == "string"):
-            node.unsupported(f"{node.op_type}: the host runs operators on tensors of numbers, truth values and strings",
-                             found=f"{kind.form} {kind.dtype}")  # fmt: skip
+            node.unsupported(
+                f"{node.op_type}: the host runs operators on tensors of numbers, truth values and strings",
+                found=f"{kind.form} {kind.dtype}",
+            )
     attributes = {a.name: attribute_value(a) for a in node.proto.attribute}
     if find_operator(domain, node.op_type) and not all(
         isinstance(v, _SIMPLE) or (isinstance(v, list) and all(isinstance(x, _SIMPLE) for x in v))
@@ -107,6 +109,7 @@ def _kinds(node: Node) -> list[Kind]:
     else:
         types = [declared[name] for name in names]
     if any(t.WhichOneof("value") is None or (t.HasField("tensor_type") and not t.tensor_type.elem_type) for t in types):
-        node.unsupported(f"{node.op_type}: the types of its outputs are not known",
-                         help="add them to the graph's value_info")  # fmt: skip
+        node.unsupported(
+            f"{node.op_type}: the types of its outputs are not known", help="add them to the graph's value_info"
+        )
     return [kind_of(t, f"output '{name}'") for t, name in zip(types, names, strict=True)]

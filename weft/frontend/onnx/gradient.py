@@ -17,8 +17,9 @@ def _gradient(node: Node) -> Any:
     xs, zs, y = node.attr("xs"), node.attr("zs", []), node.attr("y")
     names = [*xs, *zs]
     if len(names) != len(node.inputs):
-        node.error("Gradient: as many inputs as names in 'xs' and 'zs'", expected=str(len(names)),
-                   found=str(len(node.inputs)))  # fmt: skip
+        node.error(
+            "Gradient: as many inputs as names in 'xs' and 'zs'", expected=str(len(names)), found=str(len(node.inputs))
+        )
     graph = node.graph
     inner = from_onnx(_between(node, names, y))
     func: Any = Gradient("main", require_grads=list(inner["main"].params[: len(xs)]))(inner)["main_adjoint"]  # type: ignore[attr-defined]

@@ -286,10 +286,21 @@ def _is_shape_like(e: Any) -> bool:
 
 _SCALAR = ir.Dispatch("scalar expression to tensor", (ir.PrimExpr,))
 _BINARY = {
-    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Min": "minimum", "Max": "maximum",
-    "EQ": "equal", "NE": "not_equal", "LT": "less",
-    "LE": "less_equal", "GT": "greater", "GE": "greater_equal", "And": "logical_and", "Or": "logical_or",
-}  # fmt: skip
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "Div": "divide",
+    "Min": "minimum",
+    "Max": "maximum",
+    "EQ": "equal",
+    "NE": "not_equal",
+    "LT": "less",
+    "LE": "less_equal",
+    "GT": "greater",
+    "GE": "greater_equal",
+    "And": "logical_and",
+    "Or": "logical_or",
+}
 _UNARY = {"tir.floor": "floor", "tir.ceil": "ceil", "tir.nearbyint": "round", "tir.sqrt": "sqrt"}
 
 

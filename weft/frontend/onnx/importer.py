@@ -239,8 +239,9 @@ def _continued(node: Any, after: Sequence[tuple[int, Any]], outputs: Sequence[st
         branch = whole.attribute.add(name=attribute.name, type=attribute.type).g
         branch.CopyFrom(attribute.g)
         pairs = zip(branch.output, node.output, strict=False)
-        branch.node.extend(onnx.helper.make_node("Identity", [own.name], [name])
-                           for own, name in pairs if name not in ("", own.name))  # fmt: skip
+        branch.node.extend(
+            onnx.helper.make_node("Identity", [own.name], [name]) for own, name in pairs if name not in ("", own.name)
+        )
         branch.node.extend(moved)
         del branch.output[:]
         branch.output.extend(onnx.ValueInfoProto(name=name) for name in whole.output)

@@ -18,8 +18,9 @@ from weft.frontend.onnx.value import Dim, Value
 
 def _require_divisible(node: Node, what: str, found: Dim, divisor: int) -> None:
     if divisor < 1:
-        node.error(f"{node.op_type}: the number that divides the {what} is wrong", expected="at least 1",
-                   found=str(divisor))  # fmt: skip
+        node.error(
+            f"{node.op_type}: the number that divides the {what} is wrong", expected="at least 1", found=str(divisor)
+        )
     whole = s.multiply(s.divide(found, divisor), divisor)
     node.require_equal(f"{what} (a multiple of {divisor})", found, whole)
 
@@ -90,9 +91,12 @@ def _rotary_embedding(node: Node) -> Any:
     lead: list[Dim] = [batch, shape[1], length] if by_heads else [batch, length, heads]
     pair, between = ([half, 2], [half, 1]) if node.attr("interleaved", 0) else ([2, half], [1, half])
     cosines, sines = (
-        node.reshape(call(node, "Gather", node.value(i), node.value(3)) if node.has(3) else node.x(i),
-                     [batch, *([1, length] if by_heads else [length, 1]), *between]) for i in (1, 2)
-    )  # fmt: skip
+        node.reshape(
+            call(node, "Gather", node.value(i), node.value(3)) if node.has(3) else node.x(i),
+            [batch, *([1, length] if by_heads else [length, 1]), *between],
+        )
+        for i in (1, 2)
+    )
     axis = 4 if node.attr("interleaved", 0) else 3
     signed = node.op("concat", [node.op("negative", sines), sines], axis=axis)
     x = node.reshape(node.x(), [*lead, size]) if len(shape) == 3 else node.x()

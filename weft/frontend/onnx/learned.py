@@ -43,8 +43,11 @@ def transformed(node: Node, x: Any, transform: str) -> Any:
         return node.op("where", some, node.op("divide", e, total), zero)
     if transform == "PROBIT":
         return _probit(node, x)
-    node.error(f"{node.op_type}: an unknown transformation of scores", found=transform,
-               expected="NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT")  # fmt: skip
+    node.error(
+        f"{node.op_type}: an unknown transformation of scores",
+        found=transform,
+        expected="NONE, SOFTMAX, LOGISTIC, SOFTMAX_ZERO or PROBIT",
+    )
 
 
 def _probit(node: Node, x: Any) -> Any:
@@ -174,8 +177,9 @@ def _svm_regressor(node: Node) -> Any:
     rho = node.attr("rho", [0.0])[0]
     if count:
         vectors = _matrix(node, node.attr("support_vectors", []), count, "support vectors")
-        scores = node.op("matmul", _kernel(node, x, vectors), constant(
-            np.asarray(coefficients, np.float32).reshape(count, 1)))  # fmt: skip
+        scores = node.op(
+            "matmul", _kernel(node, x, vectors), constant(np.asarray(coefficients, np.float32).reshape(count, 1))
+        )
     else:
         scores = node.op("matmul", x, constant(np.asarray(coefficients, np.float32).reshape(-1, 1)))
     scores = node.emit(scores + float(rho))
@@ -215,8 +219,9 @@ def _svm_classifier(node: Node) -> Any:
     wins = np.zeros((2, len(pairs), classes), np.float32)
     for p, (i, j) in enumerate(pairs):
         wins[0, p, i] = wins[1, p, j] = 1
-    votes = node.op("add", node.op("matmul", first, constant(wins[0])),
-                    node.op("matmul", node.emit(1.0 - first), constant(wins[1])))  # fmt: skip
+    votes = node.op(
+        "add", node.op("matmul", first, constant(wins[0])), node.op("matmul", node.emit(1.0 - first), constant(wins[1]))
+    )
     index = node.op("argmax", votes, axis=1, keepdims=False, dtype="int64")
     found = Value.of_expr(node.op("take", node.graph.expr(labels), index, axis=0, mode="clip"))
     if a:
@@ -366,8 +371,16 @@ def _encoded(node: Node, keys: Any, values: tuple[Any, str], default: tuple[Any,
         rest: Any = other if dtype == "string" else _bytes([other], dtype)
     else:
         rest = default[0]
-    return node.host("LabelEncoder", node.inputs, [Kind("tensor", dtype, node.ndim())], keys=keys, values=data,
-                     default=rest, dtype=dtype, nan=int(node.opset >= 4))  # fmt: skip
+    return node.host(
+        "LabelEncoder",
+        node.inputs,
+        [Kind("tensor", dtype, node.ndim())],
+        keys=keys,
+        values=data,
+        default=rest,
+        dtype=dtype,
+        nan=int(node.opset >= 4),
+    )
 
 
 def _mapped(node: Node, texts: list[str], numbers: list[int]) -> Any:
@@ -410,5 +423,6 @@ def _cast_map(node: Node) -> Any:
     form = node.attr("map_form", "DENSE")
     if dtype is None or form not in ("DENSE", "SPARSE"):
         node.error("CastMap: an unknown form", expected=", ".join(_CASTS), found=node.attr("cast_to", ""))
-    return node.host("CastMap", node.inputs, [Kind("tensor", dtype, 2)], map_form=form, dtype=dtype,
-                     max_map=node.attr("max_map", 1))  # fmt: skip
+    return node.host(
+        "CastMap", node.inputs, [Kind("tensor", dtype, 2)], map_form=form, dtype=dtype, max_map=node.attr("max_map", 1)
+    )

@@ -52,8 +52,10 @@ class _Counter:
                 inside = next((k[1] for k in reversed(path) if k is not None), None)
                 raise ModelImportError(
                     f"{f'function {inside!r}' if inside else 'the graph'} has too many nodes, with functions expanded",
-                    where=place, expected=f"at most {MAX_NODES:,}", found=f"{nodes:,} or more",
-                )  # fmt: skip
+                    where=place,
+                    expected=f"at most {MAX_NODES:,}",
+                    found=f"{nodes:,} or more",
+                )
             if len(path) + levels > MAX_DEPTH:
                 raise self._too_deep(path, place, levels)
         return nodes, levels
@@ -75,9 +77,11 @@ class _Counter:
             size = max(len(a.ints), len(a.floats), len(a.strings))
             if size > MAX_ATTRIBUTE:
                 raise ModelImportError(
-                    f"attribute '{a.name}' is too long", where=where, expected=f"at most {MAX_ATTRIBUTE:,} values",
+                    f"attribute '{a.name}' is too long",
+                    where=where,
+                    expected=f"at most {MAX_ATTRIBUTE:,} values",
                     found=f"{size:,}",
-                )  # fmt: skip
+                )
             is_loop = key[1] in ("Loop", "Scan")
             inner = loops + is_loop
             for graph in subgraphs(a):
@@ -94,6 +98,8 @@ class _Counter:
     def _too_deep(self, path: tuple[Any, ...], where: str, levels: int) -> ModelImportError:
         named = next((f" in function {k[1]!r}" for k in reversed(path) if k is not None), "")
         return ModelImportError(
-            f"functions and branches nest too deeply{named}", where=where, expected=f"at most {MAX_DEPTH} levels",
+            f"functions and branches nest too deeply{named}",
+            where=where,
+            expected=f"at most {MAX_DEPTH} levels",
             found=f"{len(path) + levels} or more",
-        )  # fmt: skip
+        )

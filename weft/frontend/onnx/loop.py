@@ -85,8 +85,10 @@ def _batched_scan(node: Node) -> Any:
         node.unsupported("Scan: the batch of opset 8 must be known before the model runs", found=str(batch))
     rows = []
     for b in range(batch):
-        parts = [node.reshape(node.slice(node.x(i), [0], [b], [b + 1]), node.shape(i)[1:])
-                 for i in range(1, len(node.inputs))]  # fmt: skip
+        parts = [
+            node.reshape(node.slice(node.x(i), [0], [b], [b + 1]), node.shape(i)[1:])
+            for i in range(1, len(node.inputs))
+        ]
         one = Node(node.graph, node.proto, [Value.of_expr(x) for x in parts], 9, node.where)
         if "directions" in one.attrs:
             one.attrs["scan_input_directions"] = one.attrs["directions"]
@@ -263,8 +265,10 @@ class _Recursion:
         while True:
             with graph.branch(Scope(graph.scope, graph.scope.opsets)):
                 types = [_type(d, v) for d, v in zip(dims, carried, strict=True)]
-                state = [Value.of_expr(RelaxVar(graph.bb.fresh_name("state"), t), v.kind)
-                         for t, v in zip(types, carried, strict=True)]  # fmt: skip
+                state = [
+                    Value.of_expr(RelaxVar(graph.bb.fresh_name("state"), t), v.kind)
+                    for t, v in zip(types, carried, strict=True)
+                ]
                 number = RelaxVar(graph.bb.fresh_name("number"), ir.tensor_type((), "int64"))
                 go_on, after, outputs = self.step(Value.of_expr(number), _TRUE, state)
                 self.endless = go_on.constant is not None and bool(go_on.constant.all())

@@ -185,8 +185,11 @@ def _split(node: Node) -> Any:
     axis, count = node.axis(node.attr("axis", 0)), len(node.proto.output)
     total = node.shape()[axis]
     if node.attr("num_outputs", count) != count:
-        node.error("Split: attribute 'num_outputs' is not the number of outputs", expected=str(count),
-                   found=str(node.attr("num_outputs")))  # fmt: skip
+        node.error(
+            "Split: attribute 'num_outputs' is not the number of outputs",
+            expected=str(count),
+            found=str(node.attr("num_outputs")),
+        )
     lengths: Sequence[Dim] | None = (
         node.attr("split") if node.opset < 13 else node.ints(1, sizes=True) if node.has(1) else None
     )

@@ -105,9 +105,14 @@ def _embed(node: Node) -> Any:
 
 
 def embedded(
-    node: Node, words: ir.Expr | None, positions: ir.Expr | None, segments: ir.Expr | None, gamma: ir.Expr | None,
-    beta: ir.Expr | None, places: int | None = None,
-) -> tuple[Any, Any, Any]:  # fmt: skip
+    node: Node,
+    words: ir.Expr | None,
+    positions: ir.Expr | None,
+    segments: ir.Expr | None,
+    gamma: ir.Expr | None,
+    beta: ir.Expr | None,
+    places: int | None = None,
+) -> tuple[Any, Any, Any]:
     """Look words (input 0), places and segments (input 1) up and normalise the sum; count what the mask (7) has."""
     batch, length = node.shape()
     total = call(node, "Gather", words, node.x(0))
@@ -145,8 +150,17 @@ def _fused_matmul(node: Node) -> Any:
     return out if alpha == 1.0 else node.emit(out * alpha)
 
 
-_ACTIVATIONS = {"Relu": (), "Tanh": (), "Sigmoid": (), "LeakyRelu": ("alpha",), "Clip": ("min", "max"),
-                "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",), "HardSwish": (), "Softplus": ()}  # fmt: skip
+_ACTIVATIONS = {
+    "Relu": (),
+    "Tanh": (),
+    "Sigmoid": (),
+    "LeakyRelu": ("alpha",),
+    "Clip": ("min", "max"),
+    "HardSigmoid": ("alpha", "beta"),
+    "Elu": ("alpha",),
+    "HardSwish": (),
+    "Softplus": (),
+}
 
 
 def activated(node: Node, x: ir.Expr, params: list[float]) -> Any:
@@ -162,9 +176,10 @@ def activated(node: Node, x: ir.Expr, params: list[float]) -> Any:
 
 
 @microsoft(
-    "FusedGemm", inputs=(2, 3),
+    "FusedGemm",
+    inputs=(2, 3),
     attributes="alpha beta transA transB activation activation_alpha activation_beta activation_gamma",
-)  # fmt: skip
+)
 def _fused_gemm(node: Node) -> Any:
     attrs = {k: node.attr(k) for k in ("alpha", "beta", "transA", "transB")}
     out = call(node, "Gemm", *node.inputs, **attrs)
@@ -190,8 +205,12 @@ def _fused_conv(node: Node) -> Any:
 @microsoft("NhwcMaxPool", attributes="auto_pad ceil_mode dilations kernel_shape pads strides", inputs=(1, 1))
 def _nhwc_max_pool(node: Node) -> Any:
     rank = node.ndim()
-    out = call(node, "MaxPool", node.permute(node.x(), [0, rank - 1, *range(1, rank - 1)]),
-               **{k: node.attr(k) for k in node.attrs})  # fmt: skip
+    out = call(
+        node,
+        "MaxPool",
+        node.permute(node.x(), [0, rank - 1, *range(1, rank - 1)]),
+        **{k: node.attr(k) for k in node.attrs},
+    )
     return node.permute(out, [0, *range(2, rank), 1])
 
 
@@ -234,8 +253,10 @@ def _known_weights(node: Node, order: np.ndarray) -> Any:
     elif zeros.dtype == np.uint8:
         zeros = _taken_apart(zeros.reshape(n, -1), bits)[:, :blocks]
     q = _taken_apart(given.reshape(n, -1), bits)[:, order]
-    parts = [ir.constant(runtime.aligned(np.ascontiguousarray(a))) for a in
-             (q, scales.reshape(n, blocks), zeros.reshape(n, blocks))]  # fmt: skip
+    parts = [
+        ir.constant(runtime.aligned(np.ascontiguousarray(a)))
+        for a in (q, scales.reshape(n, blocks), zeros.reshape(n, blocks))
+    ]
     rows = "int8" if node.attr("accuracy_level", 0) == 4 else "float32"
     return node.op("dequantize_groups", *parts, axis=1, group=block, out_dtype=dtype, rows=rows)
 
@@ -310,8 +331,9 @@ def _dynamic_quantize_matmul(node: Node) -> Any:
 
 def real(node: Node, data: int, scale: int, zero: int, axis: int = 1) -> Any:
     """Return quantised input `data` as real numbers."""
-    return call(node, "DequantizeLinear", *(node.value(i) if node.has(i) else None for i in (data, scale, zero)),
-                axis=axis)  # fmt: skip
+    return call(
+        node, "DequantizeLinear", *(node.value(i) if node.has(i) else None for i in (data, scale, zero)), axis=axis
+    )
 
 
 def _quantised(node: Node, x: Any, scale: int, zero: int, dtype: str | None = None) -> Any:

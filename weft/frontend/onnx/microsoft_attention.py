@@ -77,8 +77,7 @@ def _attend(node: Node, q: Any, k: Any, v: Any, masks: list[Any], past: tuple[An
     if node.attr("unidirectional", 0):
         queries, keys = node.dims(q)[2], node.dims(k)[2]
         node.require_equal("keys of causal attention (past and new ones)", keys, s.add(before, queries))
-        last = node.op("add", node.reshape(_line(node, queries), [queries, 1]),
-                       node.number(before, "int64"))  # fmt: skip
+        last = node.op("add", node.reshape(_line(node, queries), [queries, 1]), node.number(before, "int64"))
         reached = node.op("less_equal", _line(node, keys), last)
         dtype = q.ty.dtype
         causal = node.op("where", reached, node.scalar(0.0, dtype), node.scalar(float("-inf"), dtype))
@@ -177,8 +176,9 @@ def _packed_attention(node: Node, x: Any, bias: int, mask: int, past: int, added
 # --- rotation and grouped queries -------------------------------------------------------------------------------------
 
 
-@microsoft("RotaryEmbedding", attributes="interleaved is_packed_batching num_heads rotary_embedding_dim scale",
-           inputs=(4, 4))  # fmt: skip
+@microsoft(
+    "RotaryEmbedding", attributes="interleaved is_packed_batching num_heads rotary_embedding_dim scale", inputs=(4, 4)
+)
 def _rotary(node: Node) -> Any:
     batch, length = node.shape()[0], node.shape()[2 if node.ndim() == 4 else 1]
     places = node.x(1)
@@ -194,9 +194,14 @@ def _rotated(node: Node, cos: Any, sin: Any, places: Any = None) -> Any:
         heads = s.divide(node.shape()[2], s.multiply(half, 2))
         if not s.is_known(heads):
             node.unsupported("RotaryEmbedding: the number of heads is not known")
-    return calls(node, "RotaryEmbedding", [node.value(0), cos, sin, places],
-                 interleaved=node.attr("interleaved", 0), num_heads=heads or None,
-                 rotary_embedding_dim=partial or None)  # fmt: skip
+    return calls(
+        node,
+        "RotaryEmbedding",
+        [node.value(0), cos, sin, places],
+        interleaved=node.attr("interleaved", 0),
+        num_heads=heads or None,
+        rotary_embedding_dim=partial or None,
+    )
 
 
 @microsoft(
@@ -226,9 +231,12 @@ def _multimodal_rotary(node: Node) -> Any:
     return _rotated(node, *tables)
 
 
-@microsoft("GroupQueryAttention", inputs=(7, 12),
-           attributes="num_heads kv_num_heads scale softcap do_rotary rotary_interleaved local_window_size "
-           "smooth_softmax qk_output k_quant_type v_quant_type kv_cache_bit_width causal")  # fmt: skip
+@microsoft(
+    "GroupQueryAttention",
+    inputs=(7, 12),
+    attributes="num_heads kv_num_heads scale softcap do_rotary rotary_interleaved local_window_size "
+    "smooth_softmax qk_output k_quant_type v_quant_type kv_cache_bit_width causal",
+)
 def _group_query(node: Node) -> Any:
     """Attention of groups of queries that share keys, behind caches that each sequence fills by its own length."""
     for name in ("qk_output", "kv_cache_bit_width"):
@@ -251,8 +259,16 @@ def _group_query(node: Node) -> Any:
     if plain and all(_whole_vectors(x) for x in (q, v)):
         node.require_indices("a place to write at", first, 0, s.add(s.subtract(size, length), 1))
         keys, values = (_appended(node, i, new, size, first) for i, new in ((3, k), (4, v)))
-        out = node.op("nn.cached_attention", q, keys, values, first, scale=node.attr("scale", 0.0) or None,
-                      window=node.attr("local_window_size", -1), softcap=node.attr("softcap", 0.0))  # fmt: skip
+        out = node.op(
+            "nn.cached_attention",
+            q,
+            keys,
+            values,
+            first,
+            scale=node.attr("scale", 0.0) or None,
+            window=node.attr("local_window_size", -1),
+            softcap=node.attr("softcap", 0.0),
+        )
         return _joined(node, out), keys, values
     keys, values = (_cached(node, i, new, size, first) for i, new in ((3, k), (4, v)))
     at, place = _line(node, size), node.reshape(places, [batch, 1, length, 1])
@@ -268,8 +284,9 @@ def _group_query(node: Node) -> Any:
     if smooth:
         mask = _with_sink(node, mask, [batch, heads, length, size])
         seen = [padded(node, x, [0] * 4, [0, 0, 1, 0], "constant", 0) for x in seen]
-    out = call(node, "Attention", q, *seen, mask, scale=node.attr("scale", 0.0) or None,
-               softcap=node.attr("softcap", 0.0))  # fmt: skip
+    out = call(
+        node, "Attention", q, *seen, mask, scale=node.attr("scale", 0.0) or None, softcap=node.attr("softcap", 0.0)
+    )
     return _joined(node, out), keys, values
 
 
@@ -295,12 +312,16 @@ def _turned(node: Node, q: Any, k: Any, tables: int, places: Any) -> Any:
     if not node.attr("do_rotary", 0):
         return q, k
     attrs = {"interleaved": node.attr("rotary_interleaved", 0)}
-    return [call(node, "RotaryEmbedding", x, node.value(tables), node.value(tables + 1), places, **attrs)
-            for x in (q, k)]  # fmt: skip
+    return [
+        call(node, "RotaryEmbedding", x, node.value(tables), node.value(tables + 1), places, **attrs) for x in (q, k)
+    ]
 
 
-@microsoft("SparseAttention", inputs=(9, 11),
-           attributes="do_rotary kv_num_heads num_heads rotary_interleaved scale sparse_block_size")  # fmt: skip
+@microsoft(
+    "SparseAttention",
+    inputs=(9, 11),
+    attributes="do_rotary kv_num_heads num_heads rotary_interleaved scale sparse_block_size",
+)
 def _sparse_attention(node: Node) -> Any:
     """Attention of groups of queries to those blocks of keys before them that a layout of their head has."""
     heads = node.attr("num_heads")
@@ -318,8 +339,15 @@ def _sparse_attention(node: Node) -> Any:
     layouts = int(allowed.ty.shape[0])
     allowed = node.op("tile", node.permute(allowed, [1, 0, 2, 3]), repeats=(1, heads // layouts, 1, 1))
     before = node.op("less_equal", at, node.reshape(places, [batch, 1, length, 1]))
-    out = call(node, "Attention", q, keys, values, node.op("logical_and", before, allowed),
-               scale=node.attr("scale", 0.0) or None)  # fmt: skip
+    out = call(
+        node,
+        "Attention",
+        q,
+        keys,
+        values,
+        node.op("logical_and", before, allowed),
+        scale=node.attr("scale", 0.0) or None,
+    )
     return _joined(node, out), keys, values
 
 

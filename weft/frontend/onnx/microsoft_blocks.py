@@ -14,11 +14,27 @@ from weft.frontend.onnx.node import Node
 from weft.ir import constant
 
 _FP4 = np.array([0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4], np.float32)
-_NF4 = np.array([
-    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
-    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
-    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
-], np.float32)  # fmt: skip
+_NF4 = np.array(
+    [
+        -1.0,
+        -0.6961928009986877,
+        -0.5250730514526367,
+        -0.39491748809814453,
+        -0.28444138169288635,
+        -0.18477343022823334,
+        -0.09105003625154495,
+        0.0,
+        0.07958029955625534,
+        0.16093020141124725,
+        0.24611230194568634,
+        0.33791524171829224,
+        0.44070982933044434,
+        0.5626170039176941,
+        0.7229568362236023,
+        1.0,
+    ],
+    np.float32,
+)
 """The quantiles of a normal distribution: Dettmers et al., QLoRA, 2023, appendix E."""
 
 
@@ -26,8 +42,9 @@ _NF4 = np.array([
 def _gather_blocks(node: Node) -> Any:
     """Gather integers, their scales and zero points, and multiply what was gathered; a place outside gives zeros."""
     if node.dtype(0) not in ("int8", "uint8"):
-        node.unsupported("GatherBlockQuantized: its data are integers", expected="int4, uint4 or uint8",
-                         found=node.logical(0))  # fmt: skip
+        node.unsupported(
+            "GatherBlockQuantized: its data are integers", expected="int4, uint4 or uint8", found=node.logical(0)
+        )
     rank, packed = node.ndim(), node.logical(0) == "uint8"
     along, gathered = node.axis(node.attr("quantize_axis", 1)), node.axis(node.attr("gather_axis", 0))
     if along == gathered:
@@ -48,8 +65,9 @@ def _gather_blocks(node: Node) -> Any:
         shift = node.slice(taken(3), [len(data.ty.shape) - 1], [0], node.dims(scales)[-1:])
     else:
         shift = node.full(node.dims(scales), 1 << (bits - 1) if packed else 0, node.dtype())
-    out = node.op("dequantize_groups", data, scales, shift, axis=axis, group=node.attr("block_size", 128),
-                  out_dtype=node.dtype(2))  # fmt: skip
+    out = node.op(
+        "dequantize_groups", data, scales, shift, axis=axis, group=node.attr("block_size", 128), out_dtype=node.dtype(2)
+    )
     outside = node.reshape(outside, [*[1] * gathered, *node.shape(1), *[1] * (rank - gathered - 1)])
     return node.op("where", outside, node.scalar(0, node.dtype(2)), out)
 
@@ -84,8 +102,9 @@ def _dynamic_lstm(node: Node) -> Any:
     def weights(i: int, scale: int) -> Any:
         directions, _, gates = node.shape(i)
         shape = [directions, 1, gates if node.ndim(scale) == 2 else 1]
-        shifted = node.op("subtract", *(node.astype(x, "float32") for x in (
-            node.x(i), node.reshape(node.x(scale + 1), shape))))  # fmt: skip
+        shifted = node.op(
+            "subtract", *(node.astype(x, "float32") for x in (node.x(i), node.reshape(node.x(scale + 1), shape)))
+        )
         return node.permute(node.op("multiply", shifted, node.reshape(node.x(scale), shape)), [0, 2, 1])
 
     rest = [node.inputs[i] if node.has(i) else None for i in range(3, 8)]

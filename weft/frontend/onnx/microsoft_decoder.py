@@ -103,15 +103,19 @@ def _linear_attention_gate(node: Node) -> Any:
     return decay, node.op("sigmoid", node.x(3)) if node.has(3) else None
 
 
-@microsoft("LinearAttention", attributes="chunk_size kv_num_heads q_num_heads scale state_window update_rule",
-           inputs=(3, 6))  # fmt: skip
+@microsoft(
+    "LinearAttention", attributes="chunk_size kv_num_heads q_num_heads scale state_window update_rule", inputs=(3, 6)
+)
 def _linear_attention(node: Node) -> Any:
     if node.attr("state_window", 0):
         node.unsupported("LinearAttention: 'state_window' is not supported", expected="0")
     heads, groups = node.attr("q_num_heads"), node.attr("kv_num_heads")
     if heads % groups:
-        node.unsupported("LinearAttention: more heads of keys than of queries are not supported",
-                         expected=f"a multiple of {groups} heads of queries", found=str(heads))  # fmt: skip
+        node.unsupported(
+            "LinearAttention: more heads of keys than of queries are not supported",
+            expected=f"a multiple of {groups} heads of queries",
+            found=str(heads),
+        )
     inputs = [node.inputs[i] if node.has(i) else None for i in range(6)]
     attrs = {k: node.attr(k) for k in ("kv_num_heads", "q_num_heads", "scale", "update_rule")}
     return calls(node, "LinearAttention", inputs, 2, opset=27, **attrs)
@@ -121,8 +125,10 @@ def _linear_attention(node: Node) -> Any:
 def _causal_conv(node: Node) -> Any:
     """A convolution of each channel with its past, whose end is what the next call continues."""
     if node.attr("ndim", 1) != 1 or node.attr("state_window", 0):
-        node.unsupported("CausalConvWithState: several dimensions and windows of states are not supported",
-                         expected="ndim 1, state_window 0")  # fmt: skip
+        node.unsupported(
+            "CausalConvWithState: several dimensions and windows of states are not supported",
+            expected="ndim 1, state_window 0",
+        )
     channels, _, size = node.shape(1)
     if not s.is_known(channels, size):
         node.unsupported("CausalConvWithState: the size of its weights must be known before the model runs")
@@ -142,8 +148,10 @@ def _causal_conv(node: Node) -> Any:
     out = _activated(node, out, "none")
     state = node.slice(whole, [2], [s.subtract(length, past)], [length])
     if last:
-        out, state = (node.reshape(node.permute(v, [0, 2, 1]), [shape[0], n, *shape[2:]])
-                      for v, n in ((out, shape[1]), (state, past)))  # fmt: skip
+        out, state = (
+            node.reshape(node.permute(v, [0, 2, 1]), [shape[0], n, *shape[2:]])
+            for v, n in ((out, shape[1]), (state, past))
+        )
     return out, state
 
 

@@ -38,13 +38,19 @@ def _moe(node: Node) -> Any:
     return _mixture(node, [layer(i) for i in (2, 4, 6)])
 
 
-@microsoft("QMoE", attributes=f"{_ATTRIBUTES} expert_weight_bits block_size quant_type weights_prepacked "
-           "fc1_expert_weight_bits fc2_expert_weight_bits fc3_expert_weight_bits", inputs=(6, 15))  # fmt: skip
+@microsoft(
+    "QMoE",
+    attributes=f"{_ATTRIBUTES} expert_weight_bits block_size quant_type weights_prepacked "
+    "fc1_expert_weight_bits fc2_expert_weight_bits fc3_expert_weight_bits",
+    inputs=(6, 15),
+)
 def _qmoe(node: Node) -> Any:
     if node.attr("quant_type", "int") != "int" or node.attr("weights_prepacked", -1) == 1:
-        node.unsupported("QMoE: weights of another format are not supported",
-                         expected="quant_type='int', not prepacked",
-                         found=str(node.attr("quant_type", "int")))  # fmt: skip
+        node.unsupported(
+            "QMoE: weights of another format are not supported",
+            expected="quant_type='int', not prepacked",
+            found=str(node.attr("quant_type", "int")),
+        )
 
     def layer(i: int) -> Layer | None:
         if not node.has(2 + 3 * i):
@@ -95,8 +101,9 @@ def _mixture(node: Node, layers: Sequence[Layer | None]) -> Any:
     """Mix the chosen experts' results; few rows read only the weights that they need."""
     kind, fusion, count = node.attr("activation_type", "relu"), node.attr("swiglu_fusion", 0), node.attr("k", 1)
     if kind not in (*_PLAIN, "identity", "swiglu"):
-        node.unsupported(f"{node.op_type}: an unknown activation", expected=", ".join((*_PLAIN, "identity", "swiglu")),
-                         found=kind)  # fmt: skip
+        node.unsupported(
+            f"{node.op_type}: an unknown activation", expected=", ".join((*_PLAIN, "identity", "swiglu")), found=kind
+        )
     for name in ("use_sparse_mixer", "swiglu_limit_after_activation"):
         if node.attr(name, 0):
             node.unsupported(f"{node.op_type}: '{name}' is not supported")
@@ -107,8 +114,11 @@ def _mixture(node: Node, layers: Sequence[Layer | None]) -> Any:
     experts = next((d for d in (node.shape(1)[1], node.shape(2)[0]) if isinstance(d, int)), node.shape(1)[1])
     node.require_equal("experts of the router", node.shape(1)[1], experts)
     if not isinstance(experts, int) or not 1 <= count <= experts:
-        node.error(f"{node.op_type}: the number of experts is wrong", expected="1 <= k <= experts, which are known",
-                   found=f"k = {count} of {experts}")  # fmt: skip
+        node.error(
+            f"{node.op_type}: the number of experts is wrong",
+            expected="1 <= k <= experts, which are known",
+            found=f"k = {count} of {experts}",
+        )
     x = node.reshape(node.x(), [s.product(node.shape()[:-1]), node.shape()[-1]])
     rows = node.dims(x)[0]
     node.require_equal("rows of the router", node.shape(1)[0], rows)

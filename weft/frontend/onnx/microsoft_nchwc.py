@@ -50,13 +50,23 @@ def _conv(node: Node) -> Any:
     outputs, inputs, *window = given.shape
     block = _block()
     if outputs % block:
-        node.error("Conv (com.microsoft.nchwc): the model was optimised for another kind of processor",
-                   expected=f"blocks of {block} channels", found=f"{outputs} channels")  # fmt: skip
+        node.error(
+            "Conv (com.microsoft.nchwc): the model was optimised for another kind of processor",
+            expected=f"blocks of {block} channels",
+            found=f"{outputs} channels",
+        )
     inner = block if inputs % block == 0 else 1  # few channels, or one of each group, are no blocks
     weight = given.reshape(outputs // block, inputs // inner, *window, inner, block)
     weight = weight.transpose(0, 5, 1, 4, 2, 3).reshape(given.shape)
-    out = call(node, "Conv", node.x(), Value.of_array(np.ascontiguousarray(weight)), node.x(2) if node.has(2) else None,
-               **{k: node.attr(k) for k in _POOL.split()}, group=group)  # fmt: skip
+    out = call(
+        node,
+        "Conv",
+        node.x(),
+        Value.of_array(np.ascontiguousarray(weight)),
+        node.x(2) if node.has(2) else None,
+        **{k: node.attr(k) for k in _POOL.split()},
+        group=group,
+    )
     out = node.op("add", out, node.x(3)) if node.has(3) else out
     return activated(node, out, node.attr("activation_params", []))
 
@@ -74,5 +84,13 @@ def _global_pool(node: Node) -> Any:
 @microsoft("Upsample", attributes="scales mode coordinate_transformation_mode", inputs=(1, 1), domain=_DOMAIN)
 def _upsample(node: Node) -> Any:
     scales = Value.of_array(np.array(node.attr("scales"), np.float32))
-    return call(node, "Resize", node.value(0), None, scales, mode=node.attr("mode", "nearest"), nearest_mode="floor",
-                coordinate_transformation_mode=node.attr("coordinate_transformation_mode", "asymmetric"))  # fmt: skip
+    return call(
+        node,
+        "Resize",
+        node.value(0),
+        None,
+        scales,
+        mode=node.attr("mode", "nearest"),
+        nearest_mode="floor",
+        coordinate_transformation_mode=node.attr("coordinate_transformation_mode", "asymmetric"),
+    )

@@ -43,12 +43,18 @@ _NUMPY: dict[int, np.dtype[Any]] = {
 _STORED = {
     getattr(_T, onnx_name): name
     for name, onnx_name in (
-        ("string", "STRING"), ("int4", "INT4"), ("uint4", "UINT4"), ("int2", "INT2"), ("uint2", "UINT2"),
-        ("float4_e2m1fn", "FLOAT4E2M1"), ("float8_e8m0fnu", "FLOAT8E8M0"),
-        ("float6_e2m3fn", "FLOAT6E2M3"), ("float6_e3m2fn", "FLOAT6E3M2"),
+        ("string", "STRING"),
+        ("int4", "INT4"),
+        ("uint4", "UINT4"),
+        ("int2", "INT2"),
+        ("uint2", "UINT2"),
+        ("float4_e2m1fn", "FLOAT4E2M1"),
+        ("float8_e8m0fnu", "FLOAT8E8M0"),
+        ("float6_e2m3fn", "FLOAT6E2M3"),
+        ("float6_e3m2fn", "FLOAT6E3M2"),
     )
     if hasattr(_T, onnx_name)
-}  # fmt: skip
+}
 """Element types that the machine stores as others, where the onnx package has them."""
 ELEMENT_TYPES = {elem_type: dtype.name for elem_type, dtype in _NUMPY.items()} | _STORED
 """Weft's names of the element types, by ONNX's numbers."""
@@ -241,9 +247,10 @@ class TensorReader:
         numbers = [info.get("offset", "0"), info.get("length", str(size))]
         if not all(re.fullmatch(r"-?[0-9]{1,30}", n) for n in numbers):
             raise ModelImportError(
-                f"{what}: its external data has a malformed offset or length", expected="numbers of bytes",
+                f"{what}: its external data has a malformed offset or length",
+                expected="numbers of bytes",
                 found=" and ".join(repr(n[:40]) for n in numbers),
-            )  # fmt: skip
+            )
         offset, length = map(int, numbers)
         data = self._open(location, what)
         if offset < 0 or length < 0 or offset + length > len(data):
@@ -262,9 +269,10 @@ class TensorReader:
                 f"{what} lies in the file '{location}'", help="pass the model's path, so that files beside it are found"
             )
         outside = ModelImportError(
-            f"{what}: external data must lie in the model's folder", found=f"'{location}'",
+            f"{what}: external data must lie in the model's folder",
+            found=f"'{location}'",
             help="links are followed first; put the file itself beside the model",
-        )  # fmt: skip
+        )
         if not location or "\0" in location or Path(location).is_absolute() or os.path.normpath(location)[:2] == "..":
             raise outside
         try:

@@ -69,8 +69,12 @@ def _power_of_two(node: Node, x: Any) -> Any:
     top = node.scalar(254 if node.attr("saturate", 1) else 255, "uint32")
     exponent = node.op("minimum", exponent, top)
     # bfloat16 has float32's exponent: 0 is 2 to the -127, which is a subnormal number
-    code = node.op("where", node.op("equal", exponent, node.scalar(0, "uint32")), node.scalar(1 << 22, "uint32"),
-                   node.op("left_shift", exponent, node.scalar(23, "uint32")))  # fmt: skip
+    code = node.op(
+        "where",
+        node.op("equal", exponent, node.scalar(0, "uint32")),
+        node.scalar(1 << 22, "uint32"),
+        node.op("left_shift", exponent, node.scalar(23, "uint32")),
+    )
     wrong = node.op("logical_or", node.op("isnan", x), node.op("equal", exponent, node.scalar(255, "uint32")))
     code = node.op("where", wrong, node.scalar(0x7FC00000, "uint32"), code)
     # By its bits: the processor's conversion makes subnormal numbers zero.

@@ -289,8 +289,9 @@ class Node(Emitter):
         """Require that input `i` can be repeated to a shape."""
         found = self.shape(i)
         if len(found) > len(shape):
-            self.error(f"{self.op_type}: input {i} has too many dimensions", expected=str(len(shape)),
-                       found=str(len(found)))  # fmt: skip
+            self.error(
+                f"{self.op_type}: input {i} has too many dimensions", expected=str(len(shape)), found=str(len(found))
+            )
         for axis, (f, e) in enumerate(zip(found, shape[len(shape) - len(found) :], strict=True)):
             repeated = s.choose(s.compare("Equal", f, 1), f, e)
             self.require_equal(f"dimension {axis} of input {i}, which is broadcast", f, repeated)
@@ -337,10 +338,13 @@ def _agreed(own: Dim, others: Sequence[Dim]) -> Dim:
                 return other
     names = _variables(own)
     alike = [
-        d for d in others
-        if isinstance(d, ir.PrimExpr) and not isinstance(d, ir.Var) and _variables(d) == names
+        d
+        for d in others
+        if isinstance(d, ir.PrimExpr)
+        and not isinstance(d, ir.Var)
+        and _variables(d) == names
         and _equal_when_large(own, d)
-    ]  # fmt: skip
+    ]
     simplest = min(alike, key=lambda d: sum(1 for _ in ir.walk(d)), default=own)
     return own if s.provably_equal(own, simplest) else simplest
 

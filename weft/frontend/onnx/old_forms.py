@@ -39,8 +39,12 @@ def modern_form(node: Node) -> Node:
     del final.attribute[:]
     final.attribute.extend(kept)
     del final.input[:]
-    final.input.extend(name if i < len(proto.input) else f"input {i}" for i, name in enumerate(
-        [*proto.input, *[""] * (len(new.inputs) - len(proto.input))][: max(len(new.inputs), 0)]))  # fmt: skip
+    final.input.extend(
+        name if i < len(proto.input) else f"input {i}"
+        for i, name in enumerate(
+            [*proto.input, *[""] * (len(new.inputs) - len(proto.input))][: max(len(new.inputs), 0)]
+        )
+    )
     return Node(node.graph, final, new.inputs, OLDEST_FORM, node.where)
 
 
@@ -58,8 +62,11 @@ def _broadcast(node: Node) -> None:
         return
     start = rank - own if axis is None else axis + rank if axis < 0 else axis
     if not 0 <= start <= rank - own:
-        node.error(f"{node.op_type}: the second operand does not lie inside of the first", found=f"axis {axis}",
-                   expected=f"0..{rank - own}")  # fmt: skip
+        node.error(
+            f"{node.op_type}: the second operand does not lie inside of the first",
+            found=f"axis {axis}",
+            expected=f"0..{rank - own}",
+        )
     shape = [*node.shape(1), *[1] * (rank - own - start)]
     if len(shape) != own:
         node.inputs = (node.inputs[0], Value.of_expr(node.reshape(node.x(1), shape), node.value(1).kind))
@@ -78,16 +85,20 @@ def _prelu(node: Node) -> None:
 def _batch_norm(node: Node) -> None:
     if not node.attr("is_test", 0):
         node.unsupported(
-            "BatchNormalization in training mode of opset 1 to 6 cannot be compiled", expected="is_test=1",
+            "BatchNormalization in training mode of opset 1 to 6 cannot be compiled",
+            expected="is_test=1",
             help="export the model for inference",
-        )  # fmt: skip
+        )
 
 
 @_RULES.on("Dropout")
 def _dropout(node: Node) -> None:
     if not node.attr("is_test", 0) and node.attr("ratio", 0.5) != 0.0:
-        node.unsupported("Dropout in training mode of opset 1 to 6 cannot be compiled", expected="is_test=1",
-                         help="export the model for inference")  # fmt: skip
+        node.unsupported(
+            "Dropout in training mode of opset 1 to 6 cannot be compiled",
+            expected="is_test=1",
+            help="export the model for inference",
+        )
 
 
 @_RULES.on("Cast")

@@ -22,9 +22,21 @@ from weft.frontend.onnx.value import Value
 from weft.runtime.host import STORED
 
 _FLOAT8 = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0}
-_ELEMENT_TYPES = {2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 17: "float8_e4m3fn", 18: "float8_e4m3fnuz",
-                  19: "float8_e5m2", 20: "float8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "float4_e2m1fn",
-                  25: "uint2", 26: "int2"}  # fmt: skip
+_ELEMENT_TYPES = {
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1fn",
+    25: "uint2",
+    26: "int2",
+}
 """Numbers of ONNX's element types that something may be quantised to."""
 
 
@@ -217,8 +229,14 @@ def _quantize(node: Node, x: Any, scale: Any, zero: Any, dtype: str, axis: int |
 def _dequantized(node: Node, data: int, scale: int, zero: int, axis: int) -> Any:
     """Return a quantised input as real numbers."""
     by = _wide_scale(node, scale)
-    return node.op("dequantize", node.x(data), by, _zero_point(node, zero, node.dtype(data)),
-                   axis=axis if len(by.ty.shape) else 0, out_dtype="float32")  # fmt: skip
+    return node.op(
+        "dequantize",
+        node.x(data),
+        by,
+        _zero_point(node, zero, node.dtype(data)),
+        axis=axis if len(by.ty.shape) else 0,
+        out_dtype="float32",
+    )
 
 
 def _wide_scale(node: Node, i: int) -> Any:
@@ -260,9 +278,12 @@ def _moved_zero(node: Node, zero: Any, by: int) -> Any:
 
 
 def _without_zero_points(
-    node: Node, product: Callable[[Any, Any], Any], sums_of: Callable[[Any], Any],
-    a: tuple[Any, Any, int | None], b: tuple[Any, Any, int | None],
-) -> Any:  # fmt: skip
+    node: Node,
+    product: Callable[[Any, Any], Any],
+    sums_of: Callable[[Any], Any],
+    a: tuple[Any, Any, int | None],
+    b: tuple[Any, Any, int | None],
+) -> Any:
     """Multiply ``a - p`` by ``b - q`` as ``ab - p (1 b) - q (a 1 - p (1 1))``, where 1 is a tensor of ones.
 
     With each operand comes the axis along which the sums of ones are alike: it has one element there. `sums_of` gives

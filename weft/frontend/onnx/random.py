@@ -89,8 +89,11 @@ def _groups(node: Node, count: int) -> list[tuple[Any, ...]]:
     """Return tensor, gradient and states of each parameter, which come one kind after another."""
     rest = [node.x(i) for i in range(2, len(node.inputs))]
     if len(rest) % count:
-        node.error(f"{node.op_type}: a wrong number of inputs", expected=f"2 and {count} for each tensor",
-                   found=str(len(node.inputs)))  # fmt: skip
+        node.error(
+            f"{node.op_type}: a wrong number of inputs",
+            expected=f"2 and {count} for each tensor",
+            found=str(len(node.inputs)),
+        )
     n = len(rest) // count
     return [tuple(rest[i::n]) for i in range(n)]
 
@@ -107,8 +110,9 @@ def _rate(node: Node, x: Any) -> tuple[Any, Any]:
 
 @converter("Adagrad", domain="ai.onnx.preview.training")
 def _adagrad(node: Node) -> Any:
-    decay, norm, epsilon = (node.attr(k, v) for k, v in
-                            (("decay_factor", 0.0), ("norm_coefficient", 0.0), ("epsilon", 1e-6)))  # fmt: skip
+    decay, norm, epsilon = (
+        node.attr(k, v) for k, v in (("decay_factor", 0.0), ("norm_coefficient", 0.0), ("epsilon", 1e-6))
+    )
     results = []
     for x, g, h in _groups(node, 3):
         rate, step = _rate(node, x)
@@ -139,9 +143,16 @@ def _momentum(node: Node) -> Any:
 
 @converter("Adam", domain="ai.onnx.preview.training")
 def _adam(node: Node) -> Any:
-    alpha, beta, epsilon, norm, after = (node.attr(k, v) for k, v in (
-        ("alpha", 0.9), ("beta", 0.999), ("epsilon", 1e-6), ("norm_coefficient", 0.0),
-        ("norm_coefficient_post", 0.0)))  # fmt: skip
+    alpha, beta, epsilon, norm, after = (
+        node.attr(k, v)
+        for k, v in (
+            ("alpha", 0.9),
+            ("beta", 0.999),
+            ("epsilon", 1e-6),
+            ("norm_coefficient", 0.0),
+            ("norm_coefficient_post", 0.0),
+        )
+    )
     results = []
     for x, g, v, h in _groups(node, 4):
         rate, step = _rate(node, x)

@@ -26,8 +26,11 @@ def merged(node: Node, kinds: list[Kind]) -> Kind:
     first = kinds[0]
     for k in kinds[1:]:
         if (k.form, k.dtype) != (first.form, first.dtype):
-            node.error(f"{node.op_type}: values of different types", expected=f"{first.form} {first.dtype}",
-                       found=f"{k.form} {k.dtype}")  # fmt: skip
+            node.error(
+                f"{node.op_type}: values of different types",
+                expected=f"{first.form} {first.dtype}",
+                found=f"{k.form} {k.dtype}",
+            )
         of = first.of
         if of is not None and k.of is not None:
             of = merged(node, [of, k.of])

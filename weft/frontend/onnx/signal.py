@@ -60,8 +60,9 @@ def _parts(node: Node, x: Any, axis: int) -> Parts:
     """Split the last axis into real and imaginary part, and bring `axis` to the end."""
     rank, count = len(x.ty.shape), node.dims(x)[-1]
     if count not in (1, 2):
-        node.error(f"{node.op_type}: the last dimension holds real and imaginary parts", expected="1 or 2",
-                   found=str(count))  # fmt: skip
+        node.error(
+            f"{node.op_type}: the last dimension holds real and imaginary parts", expected="1 or 2", found=str(count)
+        )
     order = [i for i in range(rank - 1) if i != axis] + [axis]
     fields = [node.slice(x, [rank - 1], [k], [k + 1]) if count == 2 else x for k in range(count)]
     parts = [node.permute(node.reshape(f, node.dims(f)[:-1]), order) for f in fields]

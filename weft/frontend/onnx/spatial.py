@@ -78,8 +78,10 @@ def _col2im(node: Node) -> Any:
     if {len(block), len(strides), len(dilations), len(pads) // 2} != {rank}:
         node.error("Col2Im: its sizes and attributes have different lengths", expected=f"{rank} dimensions")
     whole = [s.add(n, pads[i] + pads[rank + i]) for i, n in enumerate(image)]
-    room = [s.subtract(w, s.add(s.multiply(s.subtract(k, 1), d), 1))
-            for w, k, d in zip(whole, block, dilations, strict=True)]  # fmt: skip
+    room = [
+        s.subtract(w, s.add(s.multiply(s.subtract(k, 1), d), 1))
+        for w, k, d in zip(whole, block, dilations, strict=True)
+    ]
     for r in room:
         node.require_between("the room for blocks", r, 0, None)
     starts = node.graph.named([s.add(s.floor_divide(r, t), 1) for r, t in zip(room, strides, strict=True)])
@@ -148,11 +150,13 @@ def _deform_conv(node: Node) -> Any:
         place = node.op("add", start, constant(taps - int(window.before[i])))
         moved = node.reshape(node.slice(offsets, [2], [i], [i + 1]), [tiled, cells, *out])
         ends = [
-            (node.op("add", node.op("multiply", at, node.number(space[i], "int64")), where),
-             share if weight is None else node.op("multiply", weight, share))
+            (
+                node.op("add", node.op("multiply", at, node.number(space[i], "int64")), where),
+                share if weight is None else node.op("multiply", weight, share),
+            )
             for where, share in _neighbours(node, node.op("add", moved, node.astype(place, node.dtype())), space[i])
             for at, weight in ends
-        ]  # fmt: skip
+        ]
     inner = s.divide(channels, parts)
     last = [0, *range(2, rank + 2), 1]
     x = node.permute(node.reshape(node.x(), [tiled, inner, *space]), last)
@@ -204,8 +208,16 @@ def _roi_align(node: Node) -> Any:
     rois = node.op("concat", [image, node.astype(ends, wide)], axis=1)
     sizes = [node.attr("output_height", 1), node.attr("output_width", 1)]
     kind = "avg" if mode == "avg" else "max_corner"
-    return node.op("vision.roi_align", node.x(), rois, pooled_size=sizes, spatial_scale=1.0, mode=kind,
-                   sample_ratio=node.attr("sampling_ratio", 0), aligned=half)  # fmt: skip
+    return node.op(
+        "vision.roi_align",
+        node.x(),
+        rois,
+        pooled_size=sizes,
+        spatial_scale=1.0,
+        mode=kind,
+        sample_ratio=node.attr("sampling_ratio", 0),
+        aligned=half,
+    )
 
 
 @converter("MaxRoiPool")
@@ -214,8 +226,13 @@ def _max_roi_pool(node: Node) -> Any:
     node.require_shape(1, [node.shape(1)[0], 5])
     image = node.astype(node.slice(node.x(1), [1], [0], [1]), "int64")
     node.require_indices("a batch index", image, 0, node.shape()[0])
-    return node.op("vision.roi_pool", node.x(), node.x(1), pooled_size=list(node.attr("pooled_shape")),
-                   spatial_scale=node.attr("spatial_scale", 1.0))  # fmt: skip
+    return node.op(
+        "vision.roi_pool",
+        node.x(),
+        node.x(1),
+        pooled_size=list(node.attr("pooled_shape")),
+        spatial_scale=node.attr("spatial_scale", 1.0),
+    )
 
 
 @converter("Hardmax")
@@ -236,8 +253,11 @@ def _tensor_scatter(node: Node) -> Any:
     """Write new entries into a cache from a place on that each sequence has, round the end where it is a circle."""
     axis, mode = node.axis(node.attr("axis", -2)), node.attr("mode", "linear")
     if mode not in ("linear", "circular") or axis == 0:
-        node.error("TensorScatter: a wrong mode or axis", expected="linear or circular; an axis behind the first",
-                   found=f"{mode}, {axis}")  # fmt: skip
+        node.error(
+            "TensorScatter: a wrong mode or axis",
+            expected="linear or circular; an axis behind the first",
+            found=f"{mode}, {axis}",
+        )
     shape, new = node.shape(), node.shape(1)[axis]
     node.require_shape(1, [new if i == axis else d for i, d in enumerate(shape)])
     size = shape[axis]

@@ -35,8 +35,14 @@ def _normalize(node: Node) -> Any:
     case = node.attr("case_change_action", "NONE")
     if case not in ("LOWER", "UPPER", "NONE"):
         node.error("StringNormalizer: an unknown change of case", expected="LOWER, UPPER or NONE", found=case)
-    return node.host("StringNormalizer", node.inputs, [_kind(node, node.ndim())], case=case,
-                     sensitive=node.attr("is_case_sensitive", 0), stopwords=node.attr("stopwords", []))  # fmt: skip
+    return node.host(
+        "StringNormalizer",
+        node.inputs,
+        [_kind(node, node.ndim())],
+        case=case,
+        sensitive=node.attr("is_case_sensitive", 0),
+        stopwords=node.attr("stopwords", []),
+    )
 
 
 @converter("TfIdfVectorizer")
@@ -45,12 +51,15 @@ def _tfidf(node: Node) -> Any:
     mode = node.attr("mode")
     if mode not in ("TF", "IDF", "TFIDF"):
         node.error("TfIdfVectorizer: an unknown mode", expected="TF, IDF or TFIDF", found=mode)
-    attrs = {name: node.attr(name) for name in (
-        "max_gram_length", "max_skip_count", "min_gram_length", "ngram_counts", "ngram_indexes")}  # fmt: skip
+    attrs = {
+        name: node.attr(name)
+        for name in ("max_gram_length", "max_skip_count", "min_gram_length", "ngram_counts", "ngram_indexes")
+    }
     _check_grams(node, len(pool), **attrs)
     out = Kind("tensor", "float32", max(node.ndim(), 1))
-    return node.host("TfIdfVectorizer", node.inputs, [out], pool=pool, mode=mode, weights=node.attr("weights", []),
-                     **attrs)  # fmt: skip
+    return node.host(
+        "TfIdfVectorizer", node.inputs, [out], pool=pool, mode=mode, weights=node.attr("weights", []), **attrs
+    )
 
 
 def _check_grams(node: Node, size: int, **attrs: Any) -> None:
@@ -59,31 +68,50 @@ def _check_grams(node: Node, size: int, **attrs: Any) -> None:
         attrs[k] for k in ("min_gram_length", "max_gram_length", "ngram_counts", "ngram_indexes")
     )
     if not 1 <= low <= high <= len(counts) or attrs["max_skip_count"] < 0:
-        node.error("TfIdfVectorizer: wrong lengths of n-grams", expected=f"1 <= least <= greatest <= {len(counts)}",
-                   found=f"{low}, {high}")  # fmt: skip
+        node.error(
+            "TfIdfVectorizer: wrong lengths of n-grams",
+            expected=f"1 <= least <= greatest <= {len(counts)}",
+            found=f"{low}, {high}",
+        )
     parts = [b - a for a, b in pairwise([*counts, size])]
     if counts[0] != 0 or any(n < 0 or n % k for k, n in enumerate(parts, 1)):
-        node.error("TfIdfVectorizer: 'ngram_counts' does not divide the pool", expected=f"starts from 0 to {size}",
-                   found=str(counts))  # fmt: skip
+        node.error(
+            "TfIdfVectorizer: 'ngram_counts' does not divide the pool",
+            expected=f"starts from 0 to {size}",
+            found=str(counts),
+        )
     grams = sum(n // k for k, n in enumerate(parts, 1))
     weights = node.attr("weights", [])
     if len(places) != grams or min(places, default=0) < 0 or (weights and len(weights) != grams):
-        node.error("TfIdfVectorizer: places or weights are not those of the n-grams", expected=f"{grams}, at least 0",
-                   found=f"{len(places)} places, {len(weights)} weights")  # fmt: skip
+        node.error(
+            "TfIdfVectorizer: places or weights are not those of the n-grams",
+            expected=f"{grams}, at least 0",
+            found=f"{len(places)} places, {len(weights)} weights",
+        )
 
 
 @microsoft("Tokenizer", attributes="mark mincharnum pad_value separators tokenexp", inputs=(1, 1))
 def _tokenizer(node: Node) -> Any:
-    separators, expression, least = (node.attr(k, d) for k, d in (("separators", []), ("tokenexp", ""),
-                                                                  ("mincharnum", 1)))  # fmt: skip
+    separators, expression, least = (
+        node.attr(k, d) for k, d in (("separators", []), ("tokenexp", ""), ("mincharnum", 1))
+    )
     if bool(separators) == bool(expression):
         node.error("Tokenizer: one of 'separators' and 'tokenexp' says where tokens are", found=f"{separators}")
     if least < 1 or (least > 1 and (expression == "." or separators == [""])) or node.ndim() > 2:
-        node.error("Tokenizer: texts in one or two dimensions, tokens of at least one character, or of exactly one",
-                   found=f"'mincharnum' {least}, {node.ndim()} dimensions")  # fmt: skip
-    return node.host("Tokenizer", node.inputs, [_kind(node, node.ndim() + 1)], separators=separators,
-                     expression=expression, mark=node.attr("mark", 0), pad=node.attr("pad_value", ""),
-                     least=least)  # fmt: skip
+        node.error(
+            "Tokenizer: texts in one or two dimensions, tokens of at least one character, or of exactly one",
+            found=f"'mincharnum' {least}, {node.ndim()} dimensions",
+        )
+    return node.host(
+        "Tokenizer",
+        node.inputs,
+        [_kind(node, node.ndim() + 1)],
+        separators=separators,
+        expression=expression,
+        mark=node.attr("mark", 0),
+        pad=node.attr("pad_value", ""),
+        least=least,
+    )
 
 
 @converter("ImageDecoder")

@@ -115,8 +115,12 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
     else:
         x = node.op("take", x, constant(np.array(used or [0])), axis=1)
     nodes, roots, leaves = _laid_out(forest, used, dtype)
-    out = node.op("tree_scores", x, *map(constant, (nodes, roots, table[leaves])),
-                  aggregate=aggregate.lower() if nothing else "sum")  # fmt: skip
+    out = node.op(
+        "tree_scores",
+        x,
+        *map(constant, (nodes, roots, table[leaves])),
+        aggregate=aggregate.lower() if nothing else "sum",
+    )
     if nothing:
         out = node.op("where", node.op("isinf", out), node.scalar(0.0, dtype), out)
     if aggregate == "AVERAGE":
@@ -208,8 +212,14 @@ def _classifier(node: Node) -> Any:
         forest.weights = [(leaf, 0, weight) for leaf, _, weight in forest.weights]
         positive = all(w >= 0 for _, _, w in forest.weights)
         scores = _scores(node, forest, 1, "SUM", base[-1:])
-        return classified(node, scores, labels, node.attr("post_transform", "NONE"), one_sided=positive,
-                          other=0.0 if ids == {1} else None)  # fmt: skip
+        return classified(
+            node,
+            scores,
+            labels,
+            node.attr("post_transform", "NONE"),
+            one_sided=positive,
+            other=0.0 if ids == {1} else None,
+        )
     scores = _scores(node, forest, labels.shape[0], "SUM", base)
     return classified(node, scores, labels, node.attr("post_transform", "NONE"))
 
@@ -231,9 +241,11 @@ def _tree_ensemble(node: Node) -> Any:
         forest.weights.append((leaf, target, float(weight)))
     for i in range(count):
         ways = [
-            first + node.attr(f"nodes_{side}nodeids")[i] if node.attr(f"nodes_{side}leafs")[i] else
-            node.attr(f"nodes_{side}nodeids")[i] for side in ("true", "false")
-        ]  # fmt: skip
+            first + node.attr(f"nodes_{side}nodeids")[i]
+            if node.attr(f"nodes_{side}leafs")[i]
+            else node.attr(f"nodes_{side}nodeids")[i]
+            for side in ("true", "false")
+        ]
         last = i
         for value in members.get(i, [])[1:]:
             last_no = forest.add(forest.features[i], value, _EQUAL, forest.missing[i], ways[0], ways[1])
@@ -260,6 +272,9 @@ def _members(node: Node, modes: list[Any]) -> dict[int, list[float]]:
             groups[-1].append(v)
     groups = groups[: len(asking)] if not groups[-1] else groups
     if len(groups) < len(asking) or not all(groups[: len(asking)]):
-        node.error("TreeEnsemble: its sets of values are not as many as the nodes that ask for them",
-                   expected=str(len(asking)), found=str(len(groups)))  # fmt: skip
+        node.error(
+            "TreeEnsemble: its sets of values are not as many as the nodes that ask for them",
+            expected=str(len(asking)),
+            found=str(len(groups)),
+        )
     return dict(zip(asking, groups, strict=False))

@@ -44,8 +44,10 @@ def _crop(node: Node) -> Any:
     """Images without their borders (left, top, right, bottom), or a part of one size behind the first two."""
     border, size, dims = node.attr("border", []), node.attr("scale", []), node.shape()[2:]
     if node.ndim() != 4 or len(border) != 4 or min(border) < 0 or len(size) not in (0, 2):
-        node.error("Crop: images of four dimensions, four borders and perhaps two sizes, none below 0",
-                   found=f"{node.ndim()} dimensions, borders {border}, sizes {size}")  # fmt: skip
+        node.error(
+            "Crop: images of four dimensions, four borders and perhaps two sizes, none below 0",
+            found=f"{node.ndim()} dimensions, borders {border}, sizes {size}",
+        )
     begin = border[1::-1]
     end = [begin[i] + size[i] if size else s.subtract(dims[i], border[3 - i]) for i in (0, 1)]
     for i in (0, 1):

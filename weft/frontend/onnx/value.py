@@ -38,9 +38,15 @@ class Value:
     __slots__ = ("array", "dtype", "elements", "expr", "kind", "shape")
 
     def __init__(
-        self, dtype: str, shape: tuple[Dim, ...], *, array: Any = None, elements: Any = None, expr: Expr | None = None,
+        self,
+        dtype: str,
+        shape: tuple[Dim, ...],
+        *,
+        array: Any = None,
+        elements: Any = None,
+        expr: Expr | None = None,
         kind: Kind | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.dtype, self.shape, self.array, self.elements, self.expr = dtype, shape, array, elements, expr
         self.kind = kind
 

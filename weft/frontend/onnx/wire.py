@@ -47,8 +47,9 @@ def _tensor(data: Content, at: int, end: int) -> list[bytes]:
         if number == _RAW_DATA and kind == BYTES and where[1] - where[0] >= _LEAST:
             first, last = where
             entries = (("location", OWN_FILE), ("offset", str(first)), ("length", str(last - first)))
-            place = b"".join(_message(_EXTERNAL_DATA, _message(1, k.encode()) + _message(2, v.encode()))
-                             for k, v in entries)  # fmt: skip
+            place = b"".join(
+                _message(_EXTERNAL_DATA, _message(1, k.encode()) + _message(2, v.encode())) for k, v in entries
+            )
             return [data[at:start], data[last:end], place, _key(_DATA_LOCATION, VARINT), b"\1"]
     return [data[at:end]]
 

@@ -12,24 +12,58 @@ from weft.frontend.stablehlo.importer import CONVERTERS, Node
 from weft.topi import elementwise, special
 
 _UNARY = {
-    "stablehlo.abs": "abs", "stablehlo.ceil": "ceil", "stablehlo.cosine": "cos", "stablehlo.exponential": "exp",
-    "stablehlo.exponential_minus_one": "expm1", "stablehlo.floor": "floor", "stablehlo.is_finite": "isfinite",
-    "stablehlo.log": "log", "stablehlo.log_plus_one": "log1p", "stablehlo.logistic": "sigmoid",
-    "stablehlo.negate": "negative", "stablehlo.round_nearest_even": "round", "stablehlo.rsqrt": "rsqrt",
-    "stablehlo.sign": "sign", "stablehlo.sine": "sin", "stablehlo.sqrt": "sqrt", "stablehlo.tan": "tan",
-    "stablehlo.tanh": "tanh", "chlo.erf": "erf", "chlo.square": "square", "chlo.acos": "acos", "chlo.acosh": "acosh",
-    "chlo.asin": "asin", "chlo.asinh": "asinh", "chlo.atan": "atan", "chlo.atanh": "atanh", "chlo.sinh": "sinh",
-    "chlo.cosh": "cosh", "chlo.tan": "tan", "chlo.is_inf": "isinf",
-}  # fmt: skip
+    "stablehlo.abs": "abs",
+    "stablehlo.ceil": "ceil",
+    "stablehlo.cosine": "cos",
+    "stablehlo.exponential": "exp",
+    "stablehlo.exponential_minus_one": "expm1",
+    "stablehlo.floor": "floor",
+    "stablehlo.is_finite": "isfinite",
+    "stablehlo.log": "log",
+    "stablehlo.log_plus_one": "log1p",
+    "stablehlo.logistic": "sigmoid",
+    "stablehlo.negate": "negative",
+    "stablehlo.round_nearest_even": "round",
+    "stablehlo.rsqrt": "rsqrt",
+    "stablehlo.sign": "sign",
+    "stablehlo.sine": "sin",
+    "stablehlo.sqrt": "sqrt",
+    "stablehlo.tan": "tan",
+    "stablehlo.tanh": "tanh",
+    "chlo.erf": "erf",
+    "chlo.square": "square",
+    "chlo.acos": "acos",
+    "chlo.acosh": "acosh",
+    "chlo.asin": "asin",
+    "chlo.asinh": "asinh",
+    "chlo.atan": "atan",
+    "chlo.atanh": "atanh",
+    "chlo.sinh": "sinh",
+    "chlo.cosh": "cosh",
+    "chlo.tan": "tan",
+    "chlo.is_inf": "isinf",
+}
 _BINARY = {
-    "add": ("add", "logical_or"), "subtract": ("subtract", ""), "multiply": ("multiply", "logical_and"),
-    "divide": ("divide", ""), "maximum": ("maximum", "logical_or"), "minimum": ("minimum", "logical_and"),
-    "power": ("power", ""), "atan2": ("atan2", ""), "and": ("bitwise_and", "logical_and"),
-    "or": ("bitwise_or", "logical_or"), "xor": ("bitwise_xor", "logical_xor"),
-}  # fmt: skip
+    "add": ("add", "logical_or"),
+    "subtract": ("subtract", ""),
+    "multiply": ("multiply", "logical_and"),
+    "divide": ("divide", ""),
+    "maximum": ("maximum", "logical_or"),
+    "minimum": ("minimum", "logical_and"),
+    "power": ("power", ""),
+    "atan2": ("atan2", ""),
+    "and": ("bitwise_and", "logical_and"),
+    "or": ("bitwise_or", "logical_or"),
+    "xor": ("bitwise_xor", "logical_xor"),
+}
 _COMPARISON = {
-    "EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal",
-}  # fmt: skip
+    "EQ": "equal",
+    "NE": "not_equal",
+    "LT": "less",
+    "LE": "less_equal",
+    "GT": "greater",
+    "GE": "greater_equal",
+}
 
 
 @CONVERTERS.on("stablehlo.constant")
@@ -90,8 +124,9 @@ def _upper_half(node: Node) -> Any:
     """The upper half of a product, by the factors' halves: no sum of two such products leaves the type."""
     kind, scalar = ir.DataType(node.dtype), node.graph.scalar
     bits, mask = (scalar(v, node.dtype) for v in (kind.bits // 2, (1 << kind.bits // 2) - 1))
-    (a, b), (low, other) = ([node.op(name, v, by) for v in node.operands]
-                            for name, by in (("right_shift", bits), ("bitwise_and", mask)))  # fmt: skip
+    (a, b), (low, other) = (
+        [node.op(name, v, by) for v in node.operands] for name, by in (("right_shift", bits), ("bitwise_and", mask))
+    )
     whole = node.graph.astype(node.op("multiply", low, other), f"uint{kind.bits}")
     carried = node.graph.astype(node.op("right_shift", whole, scalar(kind.bits // 2, f"uint{kind.bits}")), node.dtype)
     first = node.op("add", node.op("multiply", a, other), carried)
@@ -114,9 +149,18 @@ def _round_away(node: Node) -> Any:
     return node.op("where", node.op("less", rest, node.graph.scalar(0.5, dtype)), whole, farther)
 
 
-_SPECIAL = {"erfc": special.erfc, "erf_inv": special.erfinv, "lgamma": special.lgamma, "digamma": special.digamma,
-            "bessel_i1e": special.bessel(1, True), "next_after": tir.nextafter, "popcnt": tir.popcount,
-            "count_leading_zeros": tir.clz, "zeta": special.zeta, "polygamma": special.polygamma_of}  # fmt: skip
+_SPECIAL = {
+    "erfc": special.erfc,
+    "erf_inv": special.erfinv,
+    "lgamma": special.lgamma,
+    "digamma": special.digamma,
+    "bessel_i1e": special.bessel(1, True),
+    "next_after": tir.nextafter,
+    "popcnt": tir.popcount,
+    "count_leading_zeros": tir.clz,
+    "zeta": special.zeta,
+    "polygamma": special.polygamma_of,
+}
 
 
 @CONVERTERS.on(*(f"{dialect}.{name}" for name in _SPECIAL for dialect in ("chlo", "stablehlo")))
@@ -193,8 +237,9 @@ def _convert(node: Node) -> Any:
 def _reduced(node: Node) -> Any:
     """Round to fewer digits, to even; what leaves the range of the exponents is infinite, or zero of its sign."""
     given = str(node.attr("format", ""))
-    exponent, mantissa = (int(n) for n in given[1:].split("m")) if given else (
-        node.attr("exponent_bits"), node.attr("mantissa_bits"))  # fmt: skip
+    exponent, mantissa = (
+        (int(n) for n in given[1:].split("m")) if given else (node.attr("exponent_bits"), node.attr("mantissa_bits"))
+    )
     info = np.finfo(ir.numpy_dtype(str(node.x.ty.dtype)))
     dtype, digits, bias = f"uint{info.bits}", int(info.nmant), (1 << (int(info.nexp) - 1)) - 1
     op, bits = node.op, node.op("reinterpret", node.x, dtype=dtype)

@@ -110,8 +110,9 @@ def _all_of(region: Region) -> Iterator[Operation]:
 def _check_inputs(main: Func, info: Sequence[tuple[Sequence[int], str]] | None) -> None:
     own = [(ty.stored, ty.dtype) for _, ty in main.region.params]
     if info is not None and [(tuple(shape), str(dtype)) for shape, dtype in info] != own:
-        raise ModelImportError("the program has other inputs than input_info says", expected=str(list(info)),
-                               found=str(own))  # fmt: skip
+        raise ModelImportError(
+            "the program has other inputs than input_info says", expected=str(list(info)), found=str(own)
+        )
 
 
 class _Graph(Arithmetic, Builder):
@@ -130,8 +131,9 @@ class _Graph(Arithmetic, Builder):
             shape = [ir.SizeVar(f"{name}_{i}", "int64") if n < 0 else n for i, n in enumerate(ty.stored)]
             params.append(relax.Var(name, ir.tensor_type(shape, ty.dtype)))
         with self.bb.function("main", params):
-            parts = [split(self.bb, x) if ty.is_complex else x
-                     for x, (_, ty) in zip(params, main.region.params, strict=True)]  # fmt: skip
+            parts = [
+                split(self.bb, x) if ty.is_complex else x for x, (_, ty) in zip(params, main.region.params, strict=True)
+            ]
             found = [joined(self.bb, x) if isinstance(x, Complex) else x for x in self.call(main.name, parts)]
             result = found[0] if len(found) == 1 else ir.Tuple(tuple(found))
             self.bb.emit_func_output(self.bb.emit(result))
@@ -179,8 +181,9 @@ class _Graph(Arithmetic, Builder):
         `scalars` says that its types are those of single elements, where tensors are what goes through it.
         """
         if len(args) != len(region.params):
-            raise ModelImportError("a region has another number of parameters", expected=str(len(args)),
-                                   found=str(len(region.params)))  # fmt: skip
+            raise ModelImportError(
+                "a region has another number of parameters", expected=str(len(args)), found=str(len(region.params))
+            )
         values = outer | {name: arg for (name, _), arg in zip(region.params, args, strict=True)}
         for op in region.body:
             missing = next((name for name in op.operands if name not in values), None)
@@ -192,8 +195,12 @@ class _Graph(Arithmetic, Builder):
             self.bb.span = ir.Span(origin=_place(op))
             results = self._converted(op, operands, values, scalars)
             if not len(results) == len(op.results) == len(op.types):
-                raise ModelImportError("an operation has another number of results", where=_place(op),
-                                       expected=str(len(results)), found=str(len(op.results)))  # fmt: skip
+                raise ModelImportError(
+                    "an operation has another number of results",
+                    where=_place(op),
+                    expected=str(len(results)),
+                    found=str(len(op.results)),
+                )
             for name, result, ty in zip(op.results, results, op.types, strict=True):
                 values[name] = result if scalars else self._checked(op, result, ty)
         raise ModelImportError("a region ends without a return", expected="stablehlo.return")
@@ -215,8 +222,9 @@ class _Graph(Arithmetic, Builder):
                 raise
             raise ModelImportError(e.what, where=_place(op), expected=e.expected, found=e.found, help=e.help) from e
         except DAMAGE as e:
-            raise ModelImportError("an operation has not the form of its kind", where=_place(op),
-                                   found=f"{type(e).__name__}: {e}") from e  # fmt: skip
+            raise ModelImportError(
+                "an operation has not the form of its kind", where=_place(op), found=f"{type(e).__name__}: {e}"
+            ) from e
         return list(found) if isinstance(found, (list, tuple)) else [found]
 
     def of_sizes(self, node: Node, found: Any) -> Any:
@@ -241,8 +249,12 @@ class _Graph(Arithmetic, Builder):
             x = self.bb.match_cast(x, ir.tensor_type(known, x.ty.dtype))  # checked when the program runs
         dims = tuple(d if n >= 0 else n for d, n in zip(self.dims(x), ty.shape, strict=False))
         if (dims, len(x.ty.shape), str(x.ty.dtype)) != (ty.shape, len(ty.shape), ty.dtype):
-            raise ModelImportError("an operation's result is not what the program says", where=_place(op),
-                                   expected=f"{ty.shape} {ty.dtype}", found=f"{self.dims(x)} {x.ty.dtype}")  # fmt: skip
+            raise ModelImportError(
+                "an operation's result is not what the program says",
+                where=_place(op),
+                expected=f"{ty.shape} {ty.dtype}",
+                found=f"{self.dims(x)} {x.ty.dtype}",
+            )
         return x
 
 
@@ -279,8 +291,11 @@ class Node:
     def shape(self) -> list[int]:
         """The result's shape, which must be known."""
         if -1 in self.source.types[0].shape:
-            self.unsupported("its result has open dimensions", expected="an operation that is given them, such as "
-                             f"dynamic_{self.name}", found=str(self.source.types[0].shape))  # fmt: skip
+            self.unsupported(
+                "its result has open dimensions",
+                expected=f"an operation that is given them, such as dynamic_{self.name}",
+                found=str(self.source.types[0].shape),
+            )
         return list(self.source.types[0].shape)
 
     def sizes(self, i: int) -> list[Any]:

@@ -41,8 +41,11 @@ def _bits(node: Node) -> Any:
     """The state is a key and a counter of one or two words of 64 bits, whose upper one may be the key."""
     made, way = node.source.types[1], node.attr("algorithm", node.attr("rng_algorithm"))
     if way not in ("DEFAULT", "PHILOX") or "int" not in made.dtype or -1 in made.shape or node.shape not in ([2], [3]):
-        node.unsupported("another algorithm, type or state", expected="DEFAULT or PHILOX, integers, 2 or 3 words",
-                         found=f"{way}, {made.dtype}, {node.shape}")  # fmt: skip
+        node.unsupported(
+            "another algorithm, type or state",
+            expected="DEFAULT or PHILOX, integers, 2 or 3 words",
+            found=f"{way}, {made.dtype}, {node.shape}",
+        )
     words, graph, bits = _Words(node), node.graph, ir.DataType(made.dtype).bits
     key, low, high = (graph.reshape(graph.narrow(node.x, 0, i, 1), []) for i in (0, 1, node.shape[0] - 1))
     high = key if node.shape == [2] else high
@@ -61,5 +64,7 @@ def _bits(node: Node) -> Any:
     found = graph.concat([graph.reshape(graph.astype(v, f"uint{bits}"), [blocks, 1]) for v in x], 1)
     found = graph.narrow(graph.reshape(found, [blocks * each]), 0, 0, count)
     state = [key, *moved(words.scalar(blocks))][: node.shape[0]]
-    return [graph.concat([graph.reshape(v, [1]) for v in state], 0),
-            graph.reshape(graph.astype(found, made.dtype), list(made.shape))]  # fmt: skip
+    return [
+        graph.concat([graph.reshape(v, [1]) for v in state], 0),
+        graph.reshape(graph.astype(found, made.dtype), list(made.shape)),
+    ]

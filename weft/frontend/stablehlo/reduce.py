@@ -19,8 +19,14 @@ from weft.frontend.stablehlo.elementwise import comparison
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 from weft.frontend.stablehlo.text import Region
 
-_REDUCERS = {"add": ("sum", 0), "multiply": ("prod", 1), "maximum": ("max", -math.inf), "minimum": ("min", math.inf),
-             "or": ("max", False), "and": ("min", True)}  # fmt: skip
+_REDUCERS = {
+    "add": ("sum", 0),
+    "multiply": ("prod", 1),
+    "maximum": ("max", -math.inf),
+    "minimum": ("min", math.inf),
+    "or": ("max", False),
+    "and": ("min", True),
+}
 Combine = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 
 
@@ -31,9 +37,18 @@ def _combiner(node: Node, own: Region | None = None) -> tuple[str, Combine]:
         name = full.removeprefix("stablehlo.")
 
         def combine(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
-            op = {"and": "logical_and", "or": "logical_or", "maximum": "logical_or", "minimum": "logical_and",
-                  "add": "logical_or", "multiply": "logical_and"} if a[0].ty.dtype == "bool" else {
-                  "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}  # fmt: skip
+            op = (
+                {
+                    "and": "logical_and",
+                    "or": "logical_or",
+                    "maximum": "logical_or",
+                    "minimum": "logical_and",
+                    "add": "logical_or",
+                    "multiply": "logical_and",
+                }
+                if a[0].ty.dtype == "bool"
+                else {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
+            )
             return [node.op(op.get(name, name), a[0], b[0])]
 
         return name, combine
@@ -90,8 +105,9 @@ def _tree(node: Node, xs: Sequence[Any], starts: Sequence[Any], axis: int, combi
         return [graph.expand(s, rest) for s in starts]
     while size > 1:
         half = size // 2
-        low, middle, end = ([graph.narrow(x, axis, b, n) for x in xs]
-                            for b, n in ((0, half), (half, half), (2 * half, size - 2 * half)))  # fmt: skip
+        low, middle, end = (
+            [graph.narrow(x, axis, b, n) for x in xs] for b, n in ((0, half), (half, half), (2 * half, size - 2 * half))
+        )
         xs = combine(low, middle)
         if size % 2:
             xs = [graph.concat([x, e], axis) for x, e in zip(xs, end, strict=True)]
@@ -363,8 +379,15 @@ def _convolution(node: Node) -> Any:
         x = graph.reshape(x, [batches, count // batches, features, *rest])
         x = graph.permute(x, [1, 0, *range(2, space + 3)])
         x = graph.reshape(x, [count // batches, batches * features, *rest])
-    found = node.op(f"nn.conv{space}d", x, kernel, strides=tuple(stride), padding=sides, dilation=tuple(dilation),
-                    groups=node.attr("feature_group_count", 1) * batches)  # fmt: skip
+    found = node.op(
+        f"nn.conv{space}d",
+        x,
+        kernel,
+        strides=tuple(stride),
+        padding=sides,
+        dilation=tuple(dilation),
+        groups=node.attr("feature_group_count", 1) * batches,
+    )
     return graph.permute(found, [["b", "f", *range(space)].index(d) for d in outputs])
 
 

@@ -80,8 +80,9 @@ def _dynamic_pad(node: Node) -> Any:
 
 @CONVERTERS.on("stablehlo.pad")
 def _pad(node: Node) -> Any:
-    low, high, interior = (node.attr(k, node.attr(f"edge_padding_{k}", node.attr(f"{k}_padding")))
-                           for k in ("low", "high", "interior"))  # fmt: skip
+    low, high, interior = (
+        node.attr(k, node.attr(f"edge_padding_{k}", node.attr(f"{k}_padding"))) for k in ("low", "high", "interior")
+    )
     return node.graph.pad(node.x, node.operands[1], low, high, interior)
 
 
@@ -148,8 +149,13 @@ def _places(
 def _gather(node: Node) -> Any:
     """Gathers: starts are clamped, so that each slice lies inside."""
     x, starts, *_ = node.operands
-    names = ("offset_dims", "collapsed_slice_dims", "start_index_map", "operand_batching_dims",
-             "start_indices_batching_dims")  # fmt: skip
+    names = (
+        "offset_dims",
+        "collapsed_slice_dims",
+        "start_index_map",
+        "operand_batching_dims",
+        "start_indices_batching_dims",
+    )
     offset, collapsed, mapped, batched, of_starts = _numbers(node, "dimension_numbers", *names)
     vector = (node.attr("dimension_numbers") or {}).get("index_vector_dim", 0)
     sizes, whole, graph = node.sizes(2) if node.name != "gather" else node.attr("slice_sizes"), node.dims(x), node.graph
@@ -192,8 +198,13 @@ def _scatter(node: Node) -> Any:
     kind = _update_of(node)
     if kind == "sub":
         updates, kind = node.op("negative", updates), "add"
-    names = ("update_window_dims", "inserted_window_dims", "scatter_dims_to_operand_dims", "input_batching_dims",
-             "scatter_indices_batching_dims")  # fmt: skip
+    names = (
+        "update_window_dims",
+        "inserted_window_dims",
+        "scatter_dims_to_operand_dims",
+        "input_batching_dims",
+        "scatter_indices_batching_dims",
+    )
     window, inserted, mapped, batched, of_starts = _numbers(node, "scatter_dimension_numbers", *names)
     vector = (node.attr("scatter_dimension_numbers") or {}).get("index_vector_dim", 0)
     whole, graph = node.dims(x), node.graph
@@ -222,8 +233,9 @@ def _scatter(node: Node) -> Any:
     below, above = node.op("less", first, graph.scalar(0, "int64")), node.op("greater_equal", first, limits)
     bad = node.op("logical_or", below, above)
     inner = tuple(range(len(batch), len(batch) + len(windows) + 1))
-    bad = node.op("greater", node.op("max", graph.astype(bad, "int32"), axis=inner, keepdims=True),
-                  graph.scalar(0, "int32"))  # fmt: skip
+    bad = node.op(
+        "greater", node.op("max", graph.astype(bad, "int32"), axis=inner, keepdims=True), graph.scalar(0, "int32")
+    )
     behind = graph.sized(objects([whole[axes[0]], *[0] * (len(axes) - 1)], (len(axes),)), "int64")
     places = node.op("where", bad, behind, places)
     row = node.op("full", ir.shape_expr([1, *node.dims(standing)[1:]]), graph.scalar(0, str(x.ty.dtype)))
@@ -286,14 +298,31 @@ def _broadcast_sizes(node: Node, sizes: Any) -> Any:
     return np.broadcast_to(sizes.transpose(order).reshape(spread), node.shape)
 
 
-_HOLDS = {"EQ": ir.equal, "NE": ir.not_equal, "LT": ir.less, "LE": ir.less_equal, "GT": ir.greater,
-          "GE": ir.greater_equal}  # fmt: skip
-ON_SIZES.update({
-    "add": _each(ir.add), "subtract": _each(ir.sub), "multiply": _each(ir.mul), "maximum": _each(ir.max_),
-    "minimum": _each(ir.min_), "divide": _each(ir.truncdiv), "remainder": _each(ir.truncmod),
-    "sign": _each(lambda a: ir.max_(ir.min_(a, 1), -1), 1), "and": _each(ir.logical_and), "or": _each(ir.logical_or),
-    "select": _each(ir.select, 3), "compare": lambda node, *sizes: _each(_HOLDS[comparison(node.source)])(node, *sizes),
-    "convert": lambda node, a: a, "reshape": lambda node, a: a,
-    "concatenate": lambda node, *parts: np.concatenate(parts, node.attr("dim", node.attr("dimension"))),
-    "broadcast_in_dim": _broadcast_sizes,
-})  # fmt: skip
+_HOLDS = {
+    "EQ": ir.equal,
+    "NE": ir.not_equal,
+    "LT": ir.less,
+    "LE": ir.less_equal,
+    "GT": ir.greater,
+    "GE": ir.greater_equal,
+}
+ON_SIZES.update(
+    {
+        "add": _each(ir.add),
+        "subtract": _each(ir.sub),
+        "multiply": _each(ir.mul),
+        "maximum": _each(ir.max_),
+        "minimum": _each(ir.min_),
+        "divide": _each(ir.truncdiv),
+        "remainder": _each(ir.truncmod),
+        "sign": _each(lambda a: ir.max_(ir.min_(a, 1), -1), 1),
+        "and": _each(ir.logical_and),
+        "or": _each(ir.logical_or),
+        "select": _each(ir.select, 3),
+        "compare": lambda node, *sizes: _each(_HOLDS[comparison(node.source)])(node, *sizes),
+        "convert": lambda node, a: a,
+        "reshape": lambda node, a: a,
+        "concatenate": lambda node, *parts: np.concatenate(parts, node.attr("dim", node.attr("dimension"))),
+        "broadcast_in_dim": _broadcast_sizes,
+    }
+)

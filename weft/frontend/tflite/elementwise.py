@@ -5,18 +5,48 @@ from typing import Any
 from weft.frontend.tflite.importer import CONVERTERS, Node
 
 _UNARY = {
-    "ABS": "abs", "CEIL": "ceil", "COS": "cos", "EXP": "exp", "FLOOR": "floor", "HARD_SWISH": "nn.hardswish",
-    "LOG": "log", "LOGISTIC": "sigmoid", "LOG_SOFTMAX": "nn.log_softmax", "NEG": "negative", "RELU": "nn.relu",
-    "RELU6": "nn.relu6", "ROUND": "round", "RSQRT": "rsqrt", "SIGN": "sign", "SIN": "sin", "SQRT": "sqrt",
-    "SQUARE": "square", "TANH": "tanh",
-}  # fmt: skip
+    "ABS": "abs",
+    "CEIL": "ceil",
+    "COS": "cos",
+    "EXP": "exp",
+    "FLOOR": "floor",
+    "HARD_SWISH": "nn.hardswish",
+    "LOG": "log",
+    "LOGISTIC": "sigmoid",
+    "LOG_SOFTMAX": "nn.log_softmax",
+    "NEG": "negative",
+    "RELU": "nn.relu",
+    "RELU6": "nn.relu6",
+    "ROUND": "round",
+    "RSQRT": "rsqrt",
+    "SIGN": "sign",
+    "SIN": "sin",
+    "SQRT": "sqrt",
+    "SQUARE": "square",
+    "TANH": "tanh",
+}
 _BINARY = {
-    "ADD": "add", "SUB": "subtract", "MUL": "multiply", "DIV": "divide", "MAXIMUM": "maximum", "MINIMUM": "minimum",
-    "POW": "power", "FLOOR_DIV": "floor_divide", "FLOOR_MOD": "floor_mod", "ATAN2": "atan2", "EQUAL": "equal",
-    "NOT_EQUAL": "not_equal", "LESS": "less", "LESS_EQUAL": "less_equal", "GREATER": "greater",
-    "GREATER_EQUAL": "greater_equal", "LOGICAL_AND": "logical_and", "LOGICAL_OR": "logical_or",
-    "BITWISE_XOR": "bitwise_xor", "RIGHT_SHIFT": "right_shift",
-}  # fmt: skip
+    "ADD": "add",
+    "SUB": "subtract",
+    "MUL": "multiply",
+    "DIV": "divide",
+    "MAXIMUM": "maximum",
+    "MINIMUM": "minimum",
+    "POW": "power",
+    "FLOOR_DIV": "floor_divide",
+    "FLOOR_MOD": "floor_mod",
+    "ATAN2": "atan2",
+    "EQUAL": "equal",
+    "NOT_EQUAL": "not_equal",
+    "LESS": "less",
+    "LESS_EQUAL": "less_equal",
+    "GREATER": "greater",
+    "GREATER_EQUAL": "greater_equal",
+    "LOGICAL_AND": "logical_and",
+    "LOGICAL_OR": "logical_or",
+    "BITWISE_XOR": "bitwise_xor",
+    "RIGHT_SHIFT": "right_shift",
+}
 _FUSED = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
 
 

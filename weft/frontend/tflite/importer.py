@@ -20,8 +20,27 @@ from weft.frontend.building import DAMAGE, Builder, objects
 from weft.frontend.dataflow import to_dataflow
 from weft.relax.interpreter import evaluate
 
-_DTYPES = ("float32", "float16", "int32", "uint8", "int64", "string", "bool", "int16", "complex64", "int8", "float64",
-           "complex128", "uint64", "resource", "variant", "uint32", "uint16", "int4", "bfloat16")  # fmt: skip
+_DTYPES = (
+    "float32",
+    "float16",
+    "int32",
+    "uint8",
+    "int64",
+    "string",
+    "bool",
+    "int16",
+    "complex64",
+    "int8",
+    "float64",
+    "complex128",
+    "uint64",
+    "resource",
+    "variant",
+    "uint32",
+    "uint16",
+    "int4",
+    "bfloat16",
+)
 _SMALL = 4096
 """What is computed from constants of up to this many elements is a constant."""
 Custom = Mapping[str, Callable[..., Any]]
@@ -124,15 +143,19 @@ class _Reader(Builder):
         inputs = [Tensor(self, graph, int(i)) for i in graph.InputsAsNumpy()] if graph.InputsLength() else []
         unknown = (set(shapes) | set(dtypes)) - {t.name for t in inputs}
         if unknown:
-            raise ModelImportError("an input is not in the model", expected=", ".join(t.name for t in inputs),
-                                   found=", ".join(sorted(unknown)))  # fmt: skip
+            raise ModelImportError(
+                "an input is not in the model",
+                expected=", ".join(t.name for t in inputs),
+                found=", ".join(sorted(unknown)),
+            )
         shapes = {t.name: list(shapes[t.name]) if t.name in shapes else self.opened(t) for t in inputs}
         self.given_shapes = any(shapes[t.name] != t.shape for t in inputs)
         params = []
         for t in inputs:
             if dtypes.get(t.name, t.dtype) != t.dtype:
-                raise ModelImportError(f"input '{t.name}' has another data type", expected=t.dtype,
-                                       found=dtypes[t.name])  # fmt: skip
+                raise ModelImportError(
+                    f"input '{t.name}' has another data type", expected=t.dtype, found=dtypes[t.name]
+                )
             hint = "".join(c if c.isascii() and c.isalnum() else "_" for c in t.name).lstrip("0123456789_") or "x"
             params.append(relax.Var(self.bb.fresh_name(hint), ir.tensor_type(shapes[t.name], t.dtype)))
         with self.bb.function("main", params):
@@ -148,8 +171,10 @@ class _Reader(Builder):
         for i, n in enumerate(tensor.signature):
             if n == -1 and (i == 0 or len(tensor.shape) != 4) and names[i] not in self.open:
                 self.open[names[i]] = ir.SizeVar(names[i], "int64")
-        return [self.open.get(name, n) if tensor.signature[i : i + 1] == [-1] else n
-                for i, (name, n) in enumerate(zip(names, tensor.shape, strict=False))]  # fmt: skip
+        return [
+            self.open.get(name, n) if tensor.signature[i : i + 1] == [-1] else n
+            for i, (name, n) in enumerate(zip(names, tensor.shape, strict=False))
+        ]
 
     def quotient(self, dims: Sequence[Any], known: Sequence[Any]) -> Any:
         """What follows for one dimension of as many elements from the others."""
@@ -217,8 +242,12 @@ class _Reader(Builder):
         same = self.given_shapes or self.dims(x) == out.shape or out.is_open
         if x.ty.dtype != out.dtype or not same:
             found = f"{self.dims(x)} {x.ty.dtype}"
-            raise ModelImportError("an operator's result is not what the model says", where=f"TFLite {node.where}",
-                                   expected=f"{out.shape} {out.dtype}", found=found)  # fmt: skip
+            raise ModelImportError(
+                "an operator's result is not what the model says",
+                where=f"TFLite {node.where}",
+                expected=f"{out.shape} {out.dtype}",
+                found=found,
+            )
         return x
 
 
@@ -274,8 +303,11 @@ class Tensor:
             return pairs.reshape(-1)[:count].reshape(self.shape).astype(ir.numpy_dtype("int4"))
         dtype = ir.numpy_dtype(self.dtype)
         if raw.nbytes != count * dtype.itemsize:
-            raise ModelImportError(f"tensor '{self.name}' has a wrong amount of data",
-                                   expected=f"{count * dtype.itemsize} bytes", found=f"{raw.nbytes}")  # fmt: skip
+            raise ModelImportError(
+                f"tensor '{self.name}' has a wrong amount of data",
+                expected=f"{count * dtype.itemsize} bytes",
+                found=f"{raw.nbytes}",
+            )
         return np.frombuffer(raw.tobytes(), dtype).reshape(self.shape)
 
     def same_numbers(self, other: Tensor) -> bool:
@@ -369,13 +401,17 @@ class Node:
         """Apply the activation that is fused with an operator."""
         kind = self.option(table, "FusedActivationFunction")
         if kind not in _FUSED:
-            self.unsupported("an unknown fused activation", expected="none, relu, relu6, relu_n1_to_1, tanh",
-                             found=str(kind))  # fmt: skip
+            self.unsupported(
+                "an unknown fused activation", expected="none, relu, relu6, relu_n1_to_1, tanh", found=str(kind)
+            )
         name, limits = _FUSED[kind]
         return x if not name else self.op(name, x, **limits)
 
 
 _FUSED: dict[int, tuple[str, dict[str, float]]] = {
-    0: ("", {}), 1: ("nn.relu", {}), 2: ("clip", {"min": -1.0, "max": 1.0}), 3: ("clip", {"min": 0.0, "max": 6.0}),
+    0: ("", {}),
+    1: ("nn.relu", {}),
+    2: ("clip", {"min": -1.0, "max": 1.0}),
+    3: ("clip", {"min": 0.0, "max": 6.0}),
     4: ("tanh", {}),
-}  # fmt: skip
+}

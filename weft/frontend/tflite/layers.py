@@ -51,8 +51,15 @@ def _convolution(node: Node) -> Any:
     strides, dilation = _pair(node, table, "Stride"), [node.option(table, f"Dilation{s}Factor", 1) for s in "HW"]
     windows = [(k - 1) * d + 1 for k, d in zip(node.dims(weights)[2:], dilation, strict=True)]
     groups = node.dims(x)[1] // node.dims(weights)[1]
-    out = node.op("nn.conv2d", x, weights, strides=tuple(strides), dilation=tuple(dilation), groups=groups,
-                  padding=_padding(node, table, node.dims(x)[2:], windows, strides))  # fmt: skip
+    out = node.op(
+        "nn.conv2d",
+        x,
+        weights,
+        strides=tuple(strides),
+        dilation=tuple(dilation),
+        groups=groups,
+        padding=_padding(node, table, node.dims(x)[2:], windows, strides),
+    )
     return _biased(node, _last(node, out), 2, table)
 
 
@@ -76,9 +83,10 @@ def _pool(node: Node) -> Any:
     x = _first(node, node.real(0))
     windows, strides = [node.option(table, f"Filter{s}") for s in ("Height", "Width")], _pair(node, table, "Stride")
     attrs: dict[str, Any] = {
-        "pool_size": tuple(windows), "strides": tuple(strides),
+        "pool_size": tuple(windows),
+        "strides": tuple(strides),
         "padding": _padding(node, table, node.dims(x)[2:], windows, strides),
-    }  # fmt: skip
+    }
     if node.name == "L2_POOL_2D":
         out = node.op("sqrt", node.op("nn.avg_pool2d", node.op("square", x), count_include_pad=False, **attrs))
     elif node.name == "MAX_POOL_2D":
@@ -111,8 +119,15 @@ def _batch_matmul(node: Node) -> Any:
     return node.result(node.op("matmul", *sides))
 
 
-_REDUCE = {"MEAN": "mean", "SUM": "sum", "REDUCE_MAX": "max", "REDUCE_MIN": "min", "REDUCE_PROD": "prod",
-           "REDUCE_ANY": "max", "REDUCE_ALL": "min"}  # fmt: skip
+_REDUCE = {
+    "MEAN": "mean",
+    "SUM": "sum",
+    "REDUCE_MAX": "max",
+    "REDUCE_MIN": "min",
+    "REDUCE_PROD": "prod",
+    "REDUCE_ANY": "max",
+    "REDUCE_ALL": "min",
+}
 
 
 @CONVERTERS.on(*_REDUCE)

@@ -268,24 +268,30 @@ def _of(kind: Any) -> Any:
     return lambda a, b: kind(ir.as_expr(a, "int64"), ir.as_expr(b, "int64"))
 
 
-ON_SIZES.update({
-    "CAST": lambda node, x: x,
-    "RESHAPE": lambda node, x, *_: x.reshape(node.outputs[0].shape),
-    "SQUEEZE": lambda node, x: x.reshape(node.outputs[0].shape),
-    "EXPAND_DIMS": lambda node, x, _: x.reshape(node.outputs[0].shape),
-    "PACK": lambda node, *x: np.stack(x, node.option("PackOptions", "Axis")),
-    "CONCATENATION": lambda node, *x: np.concatenate(x, node.option("ConcatenationOptions", "Axis")),
-    "UNPACK": lambda node, x: list(np.moveaxis(x, node.option("UnpackOptions", "Axis"), 0)),
-    "GATHER": lambda node, x, at: x.take(at.astype(int), node.option("GatherOptions", "Axis")),
-    "SLICE": lambda node, x, begin, count: x[tuple(
-        slice(b, None if n == -1 else b + n) for b, n in zip(begin, count, strict=True))],
-    "STRIDED_SLICE": lambda node, x, *_: x[tuple(_index(node, x.ndim))],
-    "REDUCE_PROD": lambda node, x, axes: x.prod(tuple(axes.reshape(-1).tolist())).reshape(node.outputs[0].shape),
-    "ADD": _elementwise(lambda a, b: a + b), "SUB": _elementwise(lambda a, b: a - b),
-    "MUL": _elementwise(lambda a, b: a * b), "FLOOR_DIV": _elementwise(lambda a, b: a // b),
-    "DIV": _elementwise(lambda a, b: a // b), "MAXIMUM": _elementwise(_of(ir.Max)),
-    "MINIMUM": _elementwise(_of(ir.Min)),
-})  # fmt: skip
+ON_SIZES.update(
+    {
+        "CAST": lambda node, x: x,
+        "RESHAPE": lambda node, x, *_: x.reshape(node.outputs[0].shape),
+        "SQUEEZE": lambda node, x: x.reshape(node.outputs[0].shape),
+        "EXPAND_DIMS": lambda node, x, _: x.reshape(node.outputs[0].shape),
+        "PACK": lambda node, *x: np.stack(x, node.option("PackOptions", "Axis")),
+        "CONCATENATION": lambda node, *x: np.concatenate(x, node.option("ConcatenationOptions", "Axis")),
+        "UNPACK": lambda node, x: list(np.moveaxis(x, node.option("UnpackOptions", "Axis"), 0)),
+        "GATHER": lambda node, x, at: x.take(at.astype(int), node.option("GatherOptions", "Axis")),
+        "SLICE": lambda node, x, begin, count: x[
+            tuple(slice(b, None if n == -1 else b + n) for b, n in zip(begin, count, strict=True))
+        ],
+        "STRIDED_SLICE": lambda node, x, *_: x[tuple(_index(node, x.ndim))],
+        "REDUCE_PROD": lambda node, x, axes: x.prod(tuple(axes.reshape(-1).tolist())).reshape(node.outputs[0].shape),
+        "ADD": _elementwise(lambda a, b: a + b),
+        "SUB": _elementwise(lambda a, b: a - b),
+        "MUL": _elementwise(lambda a, b: a * b),
+        "FLOOR_DIV": _elementwise(lambda a, b: a // b),
+        "DIV": _elementwise(lambda a, b: a // b),
+        "MAXIMUM": _elementwise(_of(ir.Max)),
+        "MINIMUM": _elementwise(_of(ir.Min)),
+    }
+)
 
 
 # --- lookups and order ------------------------------------------------------------------------------------------------
@@ -336,8 +342,9 @@ def _arg(node: Node) -> Any:
 
 @CONVERTERS.on("TOPK_V2")
 def _top_k(node: Node) -> Any:
-    return node.reader.fields(node.op("topk", node.x(), k=node.ints(1)[0], axis=-1, ret_type="both", largest=True,
-                                      dtype="int32"))  # fmt: skip
+    return node.reader.fields(
+        node.op("topk", node.x(), k=node.ints(1)[0], axis=-1, ret_type="both", largest=True, dtype="int32")
+    )
 
 
 @CONVERTERS.on("CUMSUM")

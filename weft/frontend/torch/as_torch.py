@@ -68,8 +68,11 @@ def as_torch(func: Script | Callable[..., Script]) -> OperatorModuleWrapper | Ca
     if isinstance(func, (ir.IRModule, tir.PrimFunc)):
         return OperatorModuleWrapper(func)
     if not callable(func):
-        raise InvalidArgument("as_torch takes a program", found=repr(func),
-                              expected="an IRModule, a PrimFunc or a function that makes one")  # fmt: skip
+        raise InvalidArgument(
+            "as_torch takes a program",
+            found=repr(func),
+            expected="an IRModule, a PrimFunc or a function that makes one",
+        )
     return lambda *args, **options: OperatorModuleWrapper(func(*args, **options))
 
 

@@ -62,8 +62,11 @@ def weft_backend(
     if mode not in _MODES:
         raise InvalidArgument("unknown mode of torch.compile", expected=", ".join(_MODES[1:]), found=str(mode))
     if given.keys() - _OPTIONS:
-        raise InvalidArgument("unknown options of the backend 'weft'", expected=", ".join(sorted(_OPTIONS)),
-                              found=", ".join(sorted(given.keys() - _OPTIONS)))  # fmt: skip
+        raise InvalidArgument(
+            "unknown options of the backend 'weft'",
+            expected=", ".join(sorted(_OPTIONS)),
+            found=", ".join(sorted(given.keys() - _OPTIONS)),
+        )
 
     def inference(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         read_bases(graph)
@@ -153,9 +156,17 @@ def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any], refu
     made = parts.fuse_partitions(parts.propose_partitions())
     placeholders = [node for node in made.graph.nodes if node.op == "placeholder"]
     fixed = {node for i, node in enumerate(placeholders) if i in weights}
-    left = sorted({str(n.target) for n in made.graph.nodes if n.op == "call_function" and not is_size(n)
-                   and n.target.__name__ != "getitem" and not str(n.target).startswith(_CHECK)
-                   and not registry.is_drawn(n.target)})  # fmt: skip
+    left = sorted(
+        {
+            str(n.target)
+            for n in made.graph.nodes
+            if n.op == "call_function"
+            and not is_size(n)
+            and n.target.__name__ != "getitem"
+            and not str(n.target).startswith(_CHECK)
+            and not registry.is_drawn(n.target)
+        }
+    )
     if left and refused is None:
         warnings.warn(f"PyTorch runs what has no converter: {', '.join(left)}", stacklevel=2)
     for node in made.graph.nodes:

@@ -42,10 +42,15 @@ def _while_loop(graph: Graph, node: Any) -> list[Any]:
 
 def _loop(
     graph: Graph, start: list[Any], test_of: Step, body_of: Step, types: Sequence[Any] | None = None
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """A loop that carries tensors: what its graphs give may be numbers."""
-    return loop(graph.bb, start, lambda state: graph.as_tensor(test_of(state)),
-                lambda state: [graph.as_tensor(v) for v in body_of(state)], types)  # fmt: skip
+    return loop(
+        graph.bb,
+        start,
+        lambda state: graph.as_tensor(test_of(state)),
+        lambda state: [graph.as_tensor(v) for v in body_of(state)],
+        types,
+    )
 
 
 def _scan(graph: Graph, node: Any) -> list[Any]:
@@ -126,6 +131,10 @@ def _flex_attention(graph: Graph, node: Any) -> list[Any]:
 
 
 HIGHER_ORDER: dict[str, Callable[[Any, Any], list[Any]]] = {
-    "cond": _cond, "while_loop": _while_loop, "scan": _scan, "map_impl": _map, "flex_attention": _flex_attention,
-}  # fmt: skip
+    "cond": _cond,
+    "while_loop": _while_loop,
+    "scan": _scan,
+    "map_impl": _map,
+    "flex_attention": _flex_attention,
+}
 """Converters of operators that take graphs, by name."""

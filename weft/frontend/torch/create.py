@@ -16,8 +16,20 @@ def _full(node: Node) -> Any:
     return node.full(node.shape, value, node.dtype)
 
 
-@aten("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "empty", "empty_like", "new_empty",
-      "empty_strided", "new_empty_strided", "empty_permuted")  # fmt: skip
+@aten(
+    "zeros",
+    "zeros_like",
+    "new_zeros",
+    "ones",
+    "ones_like",
+    "new_ones",
+    "empty",
+    "empty_like",
+    "new_empty",
+    "empty_strided",
+    "new_empty_strided",
+    "empty_permuted",
+)
 def _constant(node: Node) -> Any:
     for name in ("self", "stride", "physical_layout"):  # where elements lie is Weft's choice
         node.get(name)

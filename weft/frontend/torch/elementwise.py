@@ -15,18 +15,36 @@ _UNARY = {
 _UNARY["neg"] = "negative"
 _ROUNDING = {"ceil", "floor", "round", "trunc"}
 _BINARY = {
-    "mul": "multiply", "atan2": "atan2", "maximum": "maximum", "minimum": "minimum", "bitwise_and": "bitwise_and",
-    "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor", "remainder": "floor_mod",
-    "bitwise_left_shift": "left_shift", "bitwise_right_shift": "right_shift", "__lshift__": "left_shift",
-    "__rshift__": "right_shift", "floor_divide": "floor_divide", "logaddexp": "log_add_exp",
-}  # fmt: skip
+    "mul": "multiply",
+    "atan2": "atan2",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "bitwise_and": "bitwise_and",
+    "bitwise_or": "bitwise_or",
+    "bitwise_xor": "bitwise_xor",
+    "remainder": "floor_mod",
+    "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift",
+    "__lshift__": "left_shift",
+    "__rshift__": "right_shift",
+    "floor_divide": "floor_divide",
+    "logaddexp": "log_add_exp",
+}
 _OTHER_NAMES = {
-    "max.other": "maximum", "min.other": "minimum", "__and__": "bitwise_and", "__or__": "bitwise_or",
+    "max.other": "maximum",
+    "min.other": "minimum",
+    "__and__": "bitwise_and",
+    "__or__": "bitwise_or",
     "__xor__": "bitwise_xor",
-}  # fmt: skip
+}
 _COMPARISON = {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-}  # fmt: skip
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
 
 
 @aten(*_UNARY)
@@ -90,8 +108,10 @@ def _promoted(node: Node) -> str:
     import torch
 
     a, b = node.metas["self"], node.metas["other"]
-    plain = [v if isinstance(v, (bool, int, float)) or hasattr(v, "dtype")
-             else 1.0 if type(v).__name__ == "SymFloat" else 1 for v in (a, b)]  # fmt: skip
+    plain = [
+        v if isinstance(v, (bool, int, float)) or hasattr(v, "dtype") else 1.0 if type(v).__name__ == "SymFloat" else 1
+        for v in (a, b)
+    ]
     return dtype_name(torch.result_type(*plain))
 
 

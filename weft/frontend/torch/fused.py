@@ -55,8 +55,9 @@ def _encoder_layer(node: Node) -> Any:
     x = node["src"]
 
     def norm(x: Any, i: int) -> Any:
-        return node.op("nn.layer_norm", x, node[f"norm_weight_{i}"], node[f"norm_bias_{i}"], axes=(2,),
-                       epsilon=float(node["eps"]))  # fmt: skip
+        return node.op(
+            "nn.layer_norm", x, node[f"norm_weight_{i}"], node[f"norm_bias_{i}"], axes=(2,), epsilon=float(node["eps"])
+        )
 
     def attended(x: Any) -> Any:
         return _attention(node, x, x, x, node["num_heads"])

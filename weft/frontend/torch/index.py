@@ -71,8 +71,9 @@ def _put(node: Node) -> Any:
     """Elements by their places among all of them."""
     x, places, src = (node.reshape(node[k], [node.product(node.dims(node[k]))]) for k in ("self", "index", "source"))
     how = "sum" if node["accumulate"] else None
-    return node.reshape(_scatter(node.with_args({"self": x, "dim": 0, "index": places, "src": src, "reduce": how})),
-                        node.shape)  # fmt: skip
+    return node.reshape(
+        _scatter(node.with_args({"self": x, "dim": 0, "index": places, "src": src, "reduce": how})), node.shape
+    )
 
 
 @aten("index_reduce")
@@ -139,8 +140,11 @@ def columns(node: Node, mask: ir.Expr) -> list[Any]:
     places = node.op("strided_slice", places, axes=(0,), begin=(0,), end=(count,), assume_inbound=True)
     columns, below = [], 1
     for i, d in reversed(list(enumerate(dims))):
-        rest = places if isinstance(below, int) and below == 1 else node.op(
-            "floor_divide", places, node.tensor(below, "int64"))  # fmt: skip
+        rest = (
+            places
+            if isinstance(below, int) and below == 1
+            else node.op("floor_divide", places, node.tensor(below, "int64"))
+        )
         columns.append(rest if i == 0 else node.op("floor_mod", rest, node.tensor(d, "int64")))
         below = below * d
     return columns[::-1]

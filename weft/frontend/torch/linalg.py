@@ -188,8 +188,9 @@ def _rotated(node: Node, a: Any, descending: bool) -> tuple[Any, Any, Any]:
     *both, squares = _called(node, topi.linalg.orthogonal_rows, a)
     order = node.op("argsort", squares, axis=-1, descending=descending, dtype="int64")
     order = node.reshape(order, [*node.dims(order), 1])
-    rows, turn = (node.op("gather_elements", x, node.expand(order, node.dims(x)), axis=len(x.ty.shape) - 2)
-                  for x in both)  # fmt: skip
+    rows, turn = (
+        node.op("gather_elements", x, node.expand(order, node.dims(x)), axis=len(x.ty.shape) - 2) for x in both
+    )
     return rows, turn, node.op("gather_elements", squares, node.reshape(order, node.dims(squares)), axis=-1)
 
 
@@ -199,8 +200,12 @@ def _singular(node: Node, a: Any, full: bool) -> tuple[Any, Any, Any]:
     count = _smaller(m, n)
     rows, turn, squares = _rotated(node, _turned(node, a), True)
     u, r = _factored(node, _turned(node, rows), m if full else count)
-    sign = node.op("where", node.op("less", _diagonal(node, r), node.scalar(0, _EXACT)),
-                   node.scalar(-1, _EXACT), node.scalar(1, _EXACT))  # fmt: skip
+    sign = node.op(
+        "where",
+        node.op("less", _diagonal(node, r), node.scalar(0, _EXACT)),
+        node.scalar(-1, _EXACT),
+        node.scalar(1, _EXACT),
+    )
     u = node.op("multiply", u, node.reshape(sign, [*node.dims(sign)[:-1], 1, node.dims(sign)[-1]]))
     return u, node.op("sqrt", _cut(node, squares, 1, count)), turn if full else _cut(node, turn, 2, count)
 
@@ -225,8 +230,9 @@ def _pseudoinverse(node: Node) -> Any:
         rtol = eps if positive is None else node.op("where", positive, node.scalar(0, _EXACT), eps)
     least = node.op("multiply", least, node.tensor(rtol, _EXACT))
     least = least if atol is None else node.op("maximum", least, node.tensor(atol, _EXACT))
-    inverse = node.op("where", node.op("greater", s, least), node.op("divide", node.scalar(1, _EXACT), s),
-                      node.scalar(0, _EXACT))  # fmt: skip
+    inverse = node.op(
+        "where", node.op("greater", s, least), node.op("divide", node.scalar(1, _EXACT), s), node.scalar(0, _EXACT)
+    )
     v = node.op("multiply", v, node.reshape(inverse, [*node.dims(s), 1]))
     return node.op("matmul", _turned(node, v), _turned(node, u))
 

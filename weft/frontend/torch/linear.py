@@ -21,8 +21,11 @@ def _matmul(node: Node) -> Any:
 
 @aten("addmm", "baddbmm", "addbmm", "addmv")
 def _add_product(node: Node) -> Any:
-    a, b = (node["mat1"], node["mat2"]) if "mat1" in node.args else (node.get("batch1", node.get("mat")),
-                                                                      node.get("batch2", node.get("vec")))  # fmt: skip
+    a, b = (
+        (node["mat1"], node["mat2"])
+        if "mat1" in node.args
+        else (node.get("batch1", node.get("mat")), node.get("batch2", node.get("vec")))
+    )
     product, added = node.op("matmul", a, b), node["self"]
     if node.name.startswith("aten.addbmm"):
         product = node.op("sum", product, axis=(0,))
@@ -114,8 +117,11 @@ def each(values: int | Sequence[int], rank: int) -> tuple[int, ...]:
     return tuple(values * rank if len(values) == 1 else values)
 
 
-@aten("scaled_dot_product_attention", "_scaled_dot_product_fused_attention_overrideable",
-      "_scaled_dot_product_flash_attention_for_cpu")  # fmt: skip
+@aten(
+    "scaled_dot_product_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
+    "_scaled_dot_product_flash_attention_for_cpu",
+)
 def _attention(node: Node) -> Any:
     if node.get("dropout_p", 0.0):
         node.error("attention with dropout", help="export the module after .eval()")

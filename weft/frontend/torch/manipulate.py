@@ -12,8 +12,21 @@ from weft.frontend.torch.symbols import Dim, as_expr
 from weft.frontend.torch.views import memory_order
 
 
-@aten("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", "unflatten", "view_copy", "_reshape_alias",
-      "squeeze_copy", "unsqueeze_copy", "reshape_as", "view_as")  # fmt: skip
+@aten(
+    "view",
+    "reshape",
+    "_unsafe_view",
+    "unsqueeze",
+    "squeeze",
+    "flatten",
+    "unflatten",
+    "view_copy",
+    "_reshape_alias",
+    "squeeze_copy",
+    "unsqueeze_copy",
+    "reshape_as",
+    "view_as",
+)
 def _view(node: Node) -> Any:
     node.get("other")  # gives its shape alone
     if node.name == "aten.view.dtype":
@@ -74,8 +87,15 @@ def _cut(node: Node, x: Any, axis: int, start: Dim, length: Dim, step: int = 1) 
     if isinstance(end, ir.PrimExpr):
         end = node.symbols.analyzer.simplify(end)
     empty = isinstance(length, int) and length == 0
-    return node.op("strided_slice", x, axes=(axis,), begin=(start,), end=(start if empty else end,), strides=(step,),
-                   assume_inbound=True)  # fmt: skip
+    return node.op(
+        "strided_slice",
+        x,
+        axes=(axis,),
+        begin=(start,),
+        end=(start if empty else end,),
+        strides=(step,),
+        assume_inbound=True,
+    )
 
 
 def _within(node: Node, place: Dim, size: Dim) -> Dim:
@@ -159,8 +179,11 @@ def _between(node: Node, x: Any, src: Any, axis: int, start: Dim, length: Dim, s
     """`x` with a slice replaced: gathered from the source where an index lies in the slice."""
     size = node.dims(x)[axis]
     places = node.op("subtract", node.arange(size), node.tensor(start, "int64"))
-    inside = node.op("logical_and", node.op("greater_equal", places, node.scalar(0, "int64")),
-                     node.op("less", places, node.tensor(length * step, "int64")))  # fmt: skip
+    inside = node.op(
+        "logical_and",
+        node.op("greater_equal", places, node.scalar(0, "int64")),
+        node.op("less", places, node.tensor(length * step, "int64")),
+    )
     if step != 1:
         left = node.op("floor_mod", places, node.scalar(step, "int64"))
         inside = node.op("logical_and", inside, node.op("equal", left, node.scalar(0, "int64")))
@@ -184,8 +207,9 @@ def _slice_scatter(node: Node) -> Any:
 def _select_scatter(node: Node) -> Any:
     x = node["self"]
     axis = node.axis(node["dim"], len(x.ty.shape))
-    src = node.reshape(node.astype(node["src"], node.dtype), [*node.dims(node["src"])[:axis], 1,
-                                                                *node.dims(node["src"])[axis:]])  # fmt: skip
+    src = node.reshape(
+        node.astype(node["src"], node.dtype), [*node.dims(node["src"])[:axis], 1, *node.dims(node["src"])[axis:]]
+    )
     return _between(node, x, src, axis, _at(node, x, axis), 1, 1)
 
 
@@ -206,8 +230,9 @@ def _repeat_interleave(node: Node) -> Any:
         x = node.reshape(x, [node.product(node.dims(x))])
     axis = node.axis(node.get("dim", 0), len(x.ty.shape))
     own = node.dims(x)
-    wide = node.expand(node.reshape(x, [*own[: axis + 1], 1, *own[axis + 1 :]]),
-                       [*own[: axis + 1], repeats, *own[axis + 1 :]])  # fmt: skip
+    wide = node.expand(
+        node.reshape(x, [*own[: axis + 1], 1, *own[axis + 1 :]]), [*own[: axis + 1], repeats, *own[axis + 1 :]]
+    )
     return node.reshape(wide, node.shape)
 
 
@@ -328,8 +353,15 @@ def _diagonal_scatter(node: Node) -> Any:
     return node.emit(node.bb.call_te(written, x, src))
 
 
-@aten("constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",
-      "replication_pad2d", "replication_pad3d")  # fmt: skip
+@aten(
+    "constant_pad_nd",
+    "reflection_pad1d",
+    "reflection_pad2d",
+    "reflection_pad3d",
+    "replication_pad1d",
+    "replication_pad2d",
+    "replication_pad3d",
+)
 def _pad(node: Node) -> Any:
     x = node["self"]
     pad = node.get("pad", node.get("padding"))

@@ -14,8 +14,16 @@ from weft.frontend.torch.symbols import Dim, Symbols, as_expr
 if TYPE_CHECKING:
     from weft.relax import BlockBuilder
 
-_DTYPES = {"float": "float32", "double": "float64", "half": "float16", "long": "int64", "int": "int32",
-           "complex64": "float32", "complex128": "float64", "cfloat": "float32"}  # fmt: skip
+_DTYPES = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "long": "int64",
+    "int": "int32",
+    "complex64": "float32",
+    "complex128": "float64",
+    "cfloat": "float32",
+}
 
 
 def dtype_name(dtype: Any) -> str:
@@ -54,9 +62,15 @@ class Node(Arithmetic):
     """
 
     def __init__(
-        self, bb: BlockBuilder, symbols: Symbols, name: str, args: dict[str, Any], metas: dict[str, Any], value: Any,
+        self,
+        bb: BlockBuilder,
+        symbols: Symbols,
+        name: str,
+        args: dict[str, Any],
+        metas: dict[str, Any],
+        value: Any,
         used: frozenset[int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.bb, self.symbols, self.name = bb, symbols, name
         self.args, self.metas, self.value = args, metas, value
         self.used = used

@@ -63,8 +63,9 @@ def _group_norm(node: Node) -> Any:
     channels = [node.dims(x)[1]]
     weight, bias = _ones(node, node["weight"], channels, 1), _ones(node, node["bias"], channels, 0)
     axes = tuple(range(2, len(x.ty.shape)))
-    out = node.op("nn.group_norm", x, weight, bias, num_groups=groups, channel_axis=1, axes=axes,
-                  epsilon=float(node["eps"]))  # fmt: skip
+    out = node.op(
+        "nn.group_norm", x, weight, bias, num_groups=groups, channel_axis=1, axes=axes, epsilon=float(node["eps"])
+    )
     if "native" not in node.name:
         return out
     if not {1, 2} & node.used:
@@ -74,17 +75,24 @@ def _group_norm(node: Node) -> Any:
     return [out, *(node.reshape(part, [batch, groups]) for part in _statistics(node, rows, (2, 3)))]
 
 
-@aten("_native_batch_norm_legit_no_training", "_native_batch_norm_legit", "_native_batch_norm_legit.no_stats",
-      "_native_batch_norm_legit_functional",
-      "batch_norm", "native_batch_norm", "instance_norm")  # fmt: skip
+@aten(
+    "_native_batch_norm_legit_no_training",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit.no_stats",
+    "_native_batch_norm_legit_functional",
+    "batch_norm",
+    "native_batch_norm",
+    "instance_norm",
+)
 def _batch_norm(node: Node) -> Any:
     x = node["input"]
     if node.get("training", False) or node.get("use_input_stats", False) or node.get("running_mean") is None:
         return _own_statistics(node, x)
     channels = [node.dims(x)[1]]
     weight, bias = _ones(node, node["weight"], channels, 1), _ones(node, node["bias"], channels, 0)
-    made = node.op("nn.batch_norm", x, weight, bias, node["running_mean"], node["running_var"],
-                   epsilon=float(node["eps"]))  # fmt: skip
+    made = node.op(
+        "nn.batch_norm", x, weight, bias, node["running_mean"], node["running_var"], epsilon=float(node["eps"])
+    )
     out = node.emit(ir.TupleGetItem(made, 0))
     if not isinstance(node.value, (tuple, list)):
         return out
@@ -117,8 +125,10 @@ def _moved(node: Node, x: Any, mean: Any, spread: Any) -> list[Any]:
     whole = node.tensor(count, kind)
     spread = node.op("divide", node.op("multiply", spread, whole), node.op("subtract", whole, node.scalar(1, kind)))
     part = node.scalar(node["momentum"], kind)
-    return [node.op("add", old, node.op("multiply", node.op("subtract", new, old), part))
-            for old, new in ((node["running_mean"], mean), (node["running_var"], spread))]  # fmt: skip
+    return [
+        node.op("add", old, node.op("multiply", node.op("subtract", new, old), part))
+        for old, new in ((node["running_mean"], mean), (node["running_var"], spread))
+    ]
 
 
 @aten("rms_norm", "_fused_rms_norm")

@@ -96,8 +96,7 @@ def _running_log_sum(node: Node) -> Any:
 
     def combine(a: Any, b: Any) -> Any:
         top, low = tir.Max(a, b), tir.Min(a, b)
-        return tir.Select(tir.EQ(top, low), top + tir.log(tir.const(2, a.dtype)),
-                          top + tir.log1p(tir.exp(low - top)))  # fmt: skip
+        return tir.Select(tir.EQ(top, low), top + tir.log(tir.const(2, a.dtype)), top + tir.log1p(tir.exp(low - top)))
 
     return _scanned(node, x, node.axis(node["dim"], len(x.ty.shape)), combine, "cumlogsumexp")
 
@@ -119,8 +118,14 @@ def _distinct(node: Node) -> Any:
     starts = columns(node, new)[0]
     ranks = node.op("cumsum", node.astype(new, "int64"), axis=0)
     ranks = node.op("subtract", ranks, node.scalar(1, "int64"))
-    often = node.op("scatter_elements", node.full(node.dims(starts), 0, "int64"), ranks,
-                    node.full([count], 1, "int64"), axis=0, reduction="add")  # fmt: skip
+    often = node.op(
+        "scatter_elements",
+        node.full(node.dims(starts), 0, "int64"),
+        ranks,
+        node.full([count], 1, "int64"),
+        axis=0,
+        reduction="add",
+    )
     if order is not None:
         ranks = node.op("scatter_elements", node.full([count], 0, "int64"), order, ranks, axis=0)
     node.read.update(("sorted", "return_inverse", "return_counts"))
@@ -171,8 +176,11 @@ def _place_in_order(node: Node) -> Any:
 
 def _common(kind: str, value: Any) -> str:
     """The type in which both compare: integers and floats as float64."""
-    other = str(value.ty.dtype) if isinstance(value, ir.Expr) and hasattr(value, "ty") else (
-        "float64" if isinstance(value, float) else kind)  # fmt: skip
+    other = (
+        str(value.ty.dtype)
+        if isinstance(value, ir.Expr) and hasattr(value, "ty")
+        else ("float64" if isinstance(value, float) else kind)
+    )
     if ir.DataType(kind).is_float != ir.DataType(other).is_float:
         return "float64"
     return kind if ir.DataType(kind).bits >= ir.DataType(other).bits else other

@@ -19,8 +19,14 @@ def _windows(node: Node, rank: int) -> dict[str, Any]:
     return {"pool_size": kernel, "strides": strides, "padding": padding, "ceil_mode": node["ceil_mode"]}
 
 
-@aten("max_pool1d", "max_pool2d", "max_pool3d", "max_pool2d_with_indices", "max_pool3d_with_indices",
-      "max_pool1d_with_indices")  # fmt: skip
+@aten(
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
+    "max_pool2d_with_indices",
+    "max_pool3d_with_indices",
+    "max_pool1d_with_indices",
+)
 def _max_pool(node: Node) -> Any:
     rank = int(node.name.split("max_pool")[1][0])
     x = _batched(node, node["self"], rank)
@@ -77,8 +83,9 @@ def _covered(node: Node, x: Any, attrs: dict[str, Any], rank: int) -> Any:
     return node.astype(found, x.ty.dtype)
 
 
-@aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
-      "adaptive_avg_pool3d")  # fmt: skip
+@aten(
+    "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"
+)
 def _adaptive_avg_pool(node: Node) -> Any:
     rank = int(node.name.split("avg_pool")[1][0])
     x, size = _batched(node, node["self"], rank), node["output_size"]
@@ -121,5 +128,4 @@ def _greatest(node: Node, x: Any, counts: Any) -> list[Any]:
         "take", node.reshape(x, [*node.dims(x)[:2], node.product(node.dims(x)[2:])]), places, axis=2, mode="clip"
     )
     chosen = node.op("argmax", taken, axis=3, keepdims=True)
-    return [node.op("gather_elements", part, chosen, axis=3)
-            for part in (taken, node.expand(places, node.dims(taken)))]  # fmt: skip
+    return [node.op("gather_elements", part, chosen, axis=3) for part in (taken, node.expand(places, node.dims(taken)))]

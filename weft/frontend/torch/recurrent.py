@@ -49,8 +49,10 @@ def _recurrent(node: Node) -> Any:
         x = node.reshape(node.permute(y, [0, 2, 1, 3]), [steps, batch, ways * hidden])
         last.append(ends)
     x = node.permute(x, [1, 0, 2]) if node["batch_first"] else x
-    return [x, *(parts[0] if count == 1 else node.op("concat", ir.Tuple(parts), axis=0)
-                 for parts in zip(*last, strict=True))]  # fmt: skip
+    return [
+        x,
+        *(parts[0] if count == 1 else node.op("concat", ir.Tuple(parts), axis=0) for parts in zip(*last, strict=True)),
+    ]
 
 
 def _stacked(node: Node, kind: str, parts: list[Any]) -> Any:

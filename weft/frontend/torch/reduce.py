@@ -64,8 +64,9 @@ def _place(node: Node) -> Any:
     return node.op(name, x, axis=node.axis(node["dim"], len(x.ty.shape)), keepdims=keep)
 
 
-@aten("var.correction", "var.dim", "var", "std.correction", "std.dim", "std", "var_mean.correction",
-      "std_mean.correction")  # fmt: skip
+@aten(
+    "var.correction", "var.dim", "var", "std.correction", "std.dim", "std", "var_mean.correction", "std_mean.correction"
+)
 def _variance(node: Node) -> Any:
     x, dtype = node["self"], node.dtype
     correction = node.get("correction", 1 if node.get("unbiased", True) else 0)
@@ -76,8 +77,9 @@ def _variance(node: Node) -> Any:
     offset = node.op("subtract", x, mean)
     offset = node.op("abs", offset) if isinstance(offset, Complex) else offset
     total = _reduced(node, "sum", node.op("multiply", offset, offset), axes, keep) if axes else offset
-    degrees = node.op("maximum", node.op("subtract", node.tensor(count, dtype), node.tensor(correction, dtype)),
-                      node.scalar(0, dtype))  # fmt: skip
+    degrees = node.op(
+        "maximum", node.op("subtract", node.tensor(count, dtype), node.tensor(correction, dtype)), node.scalar(0, dtype)
+    )
     found = node.op("divide", total, degrees)
     found = node.op("sqrt", found) if node.name.startswith("aten.std") else found
     if "_mean" not in node.name:

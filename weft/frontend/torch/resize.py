@@ -46,8 +46,15 @@ def _region_means(node: Node) -> Any:
     size, scale, rois = (node["pooled_height"], node["pooled_width"]), node["spatial_scale"], node["rois"]
     if node["aligned"]:  # pixels have their middles at whole places
         rois = node.op("subtract", rois, node.scalar([0, *[0.5 / scale] * 4], str(rois.ty.dtype)))
-    return node.op("vision.roi_align", node["input"], rois, pooled_size=size, aligned=node["aligned"],
-                   spatial_scale=scale, sample_ratio=node["sampling_ratio"])  # fmt: skip
+    return node.op(
+        "vision.roi_align",
+        node["input"],
+        rois,
+        pooled_size=size,
+        aligned=node["aligned"],
+        spatial_scale=scale,
+        sample_ratio=node["sampling_ratio"],
+    )
 
 
 @aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")
@@ -55,7 +62,11 @@ def _grid_sample(node: Node) -> Any:
     rank = len(node["input"].ty.shape)
     grid = node.permute(node["grid"], [0, rank - 1, *range(1, rank - 1)])
     return node.op(
-        "image.grid_sample", node["input"], grid, method=("bilinear", "nearest", "bicubic")[node["interpolation_mode"]],
-        layout="NCHW" if rank == 4 else "NCDHW", padding_mode=("zeros", "border", "reflection")[node["padding_mode"]],
+        "image.grid_sample",
+        node["input"],
+        grid,
+        method=("bilinear", "nearest", "bicubic")[node["interpolation_mode"]],
+        layout="NCHW" if rank == 4 else "NCDHW",
+        padding_mode=("zeros", "border", "reflection")[node["padding_mode"]],
         align_corners=node["align_corners"],
-    )  # fmt: skip
+    )

@@ -9,13 +9,25 @@ from weft.frontend.torch.registry import aten
 from weft.topi import elementwise, special
 
 _UNARY: dict[str, Callable[[Any], Any]] = {
-    "erfc": special.erfc, "erfinv": special.erfinv, "lgamma": special.lgamma, "digamma": special.digamma,
-    "exp2": tir.exp2, "i0": special.bessel(0, False), "special_i0e": special.bessel(0, True),
-    "special_i1": special.bessel(1, False), "special_i1e": special.bessel(1, True), "special_erfcx": special.erfcx,
-    "special_modified_bessel_i0": special.bessel(0, False), "special_modified_bessel_i1": special.bessel(1, False),
-}  # fmt: skip
-_BINARY = {"copysign": tir.copysign, "hypot": tir.hypot, "nextafter": tir.nextafter,
-           "ldexp": lambda a, b: a * tir.exp2(b)}  # fmt: skip
+    "erfc": special.erfc,
+    "erfinv": special.erfinv,
+    "lgamma": special.lgamma,
+    "digamma": special.digamma,
+    "exp2": tir.exp2,
+    "i0": special.bessel(0, False),
+    "special_i0e": special.bessel(0, True),
+    "special_i1": special.bessel(1, False),
+    "special_i1e": special.bessel(1, True),
+    "special_erfcx": special.erfcx,
+    "special_modified_bessel_i0": special.bessel(0, False),
+    "special_modified_bessel_i1": special.bessel(1, False),
+}
+_BINARY = {
+    "copysign": tir.copysign,
+    "hypot": tir.hypot,
+    "nextafter": tir.nextafter,
+    "ldexp": lambda a, b: a * tir.exp2(b),
+}
 
 
 def _each(node: Node, fn: Callable[..., Any], *operands: Any) -> Any:

@@ -17,16 +17,36 @@ from weft.error import InvalidArgument
 from weft.frontend.weights.blocks import FORMATS, Format
 
 _PLAIN: dict[int, Any] = {
-    0: np.float32, 1: np.float16, 24: np.int8, 25: np.int16, 26: np.int32, 27: np.int64, 28: np.float64,
+    0: np.float32,
+    1: np.float16,
+    24: np.int8,
+    25: np.int16,
+    26: np.int32,
+    27: np.int64,
+    28: np.float64,
     30: ml_dtypes.bfloat16,
-}  # fmt: skip
+}
 _SAFE: dict[str, Any] = {
-    "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "I64": np.int64,
-    "I32": np.int32, "I16": np.int16, "I8": np.int8, "U64": np.uint64, "U32": np.uint32, "U16": np.uint16,
-    "U8": np.uint8, "BOOL": np.bool_, "F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2,
-    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
-    "F8_E8M0": ml_dtypes.float8_e8m0fnu, "C64": np.complex64,
-}  # fmt: skip
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "I16": np.int16,
+    "I8": np.int8,
+    "U64": np.uint64,
+    "U32": np.uint32,
+    "U16": np.uint16,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
+    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
+    "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "F8_E8M0": ml_dtypes.float8_e8m0fnu,
+    "C64": np.complex64,
+}
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _MOST_DIMS, _MOST_HEADER = 8, 1 << 30
 
@@ -117,8 +137,11 @@ class _Reader:
     def take(self, count: int) -> bytes:
         """Read bytes."""
         if count < 0 or self.at + count > len(self.data):
-            self.refuse("the file ends in its header", expected=f"{count} bytes at {self.at}",
-                        found=f"{len(self.data) - self.at}")  # fmt: skip
+            self.refuse(
+                "the file ends in its header",
+                expected=f"{count} bytes at {self.at}",
+                found=f"{len(self.data) - self.at}",
+            )
         self.at += count
         return self.data[self.at - count : self.at].tobytes()
 
@@ -138,8 +161,11 @@ class _Reader:
     def part(self, name: str, begin: int, count: int) -> np.ndarray:
         """Return the bytes of a tensor."""
         if begin < 0 or begin + count > len(self.data):
-            self.refuse(f"tensor '{name}' lies outside of the file", expected=f"an end up to {len(self.data)}",
-                        found=f"{begin} + {count}")  # fmt: skip
+            self.refuse(
+                f"tensor '{name}' lies outside of the file",
+                expected=f"an end up to {len(self.data)}",
+                found=f"{begin} + {count}",
+            )
         return self.data[begin : begin + count]
 
 
@@ -171,12 +197,18 @@ def load_gguf(path: str | Path) -> GGUF:
     for name, shape, number, offset in infos:
         kind = FORMATS.get(number, _PLAIN.get(number))
         if kind is None:
-            r.refuse(f"tensor '{name}' has a type that is not read", found=f"type {number}",
-                     expected=", ".join(f.name for f in FORMATS.values()) + ", floats and integers")  # fmt: skip
+            r.refuse(
+                f"tensor '{name}' has a type that is not read",
+                found=f"type {number}",
+                expected=", ".join(f.name for f in FORMATS.values()) + ", floats and integers",
+            )
         if isinstance(kind, Format):
             if not shape or shape[-1] % kind.elements:
-                r.refuse(f"tensor '{name}' has rows of parts of blocks", expected=f"a multiple of {kind.elements}",
-                         found=str(shape))  # fmt: skip
+                r.refuse(
+                    f"tensor '{name}' has rows of parts of blocks",
+                    expected=f"a multiple of {kind.elements}",
+                    found=str(shape),
+                )
             size, label = prod(shape) // kind.elements * kind.size, kind.name
         else:
             size, label = prod(shape) * np.dtype(kind).itemsize, np.dtype(kind).name
@@ -220,8 +252,11 @@ def load_safetensors(path: str | Path) -> dict[str, Stored]:
         r.refuse("the header is too long", found=f"{length} bytes", help="is this a safetensors file?")
     try:
         header = json.loads(r.take(length))
-        entries = [(name, e["dtype"], tuple(map(int, e["shape"])), *map(int, e["data_offsets"]))
-                   for name, e in header.items() if name != "__metadata__"]  # fmt: skip
+        entries = [
+            (name, e["dtype"], tuple(map(int, e["shape"])), *map(int, e["data_offsets"]))
+            for name, e in header.items()
+            if name != "__metadata__"
+        ]
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise InvalidArgument(f"{r.path.name}: the header cannot be read: {e}") from e
     tensors = {}
@@ -231,7 +266,8 @@ def load_safetensors(path: str | Path) -> dict[str, Stored]:
             r.refuse(f"tensor '{name}' has an unknown type", expected=", ".join(_SAFE), found=dtype)
         size = prod(shape) * np.dtype(kind).itemsize
         if min(shape, default=0) < 0 or begin < 0 or end - begin != size:
-            r.refuse(f"tensor '{name}' has another size than its shape", expected=f"{size} bytes",
-                     found=f"{begin} .. {end}")  # fmt: skip
+            r.refuse(
+                f"tensor '{name}' has another size than its shape", expected=f"{size} bytes", found=f"{begin} .. {end}"
+            )
         tensors[name] = Stored(shape, dtype, r.part(name, r.at + begin, size), kind)
     return tensors

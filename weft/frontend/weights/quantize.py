@@ -25,9 +25,11 @@ def quantize_matrix(weights: np.ndarray, bits: int = 4, group: int = 32) -> Grou
         For other bits, ranks and columns, and for numbers that are not finite or scales that float16 does not hold.
     """
     if weights.ndim != 2 or bits not in (2, 4, 8) or group < 1 or weights.shape[1] % group:
-        raise InvalidArgument("quantize_matrix: cannot be put into groups of few bits",
-                              expected="a matrix of whole groups, and 2, 4 or 8 bits",
-                              found=f"shape {weights.shape}, groups of {group}, {bits} bits")  # fmt: skip
+        raise InvalidArgument(
+            "quantize_matrix: cannot be put into groups of few bits",
+            expected="a matrix of whole groups, and 2, 4 or 8 bits",
+            found=f"shape {weights.shape}, groups of {group}, {bits} bits",
+        )
     half, parts = 1 << (bits - 1), weights.astype(np.float64).reshape(len(weights), -1, group)
     at = np.abs(parts).argmax(-1)[..., None]
     with np.errstate(over="ignore"):

@@ -382,9 +382,14 @@ class FunctionDecorator:
 
 
 def ir_module(
-    cls: type | IRModule | None = None, check_well_formed: bool = True, s_tir: bool = False, *,
-    mod: type | IRModule | None = None, input_module: type | None = None, frame: FrameType | None = None,
-) -> Any:  # fmt: skip
+    cls: type | IRModule | None = None,
+    check_well_formed: bool = True,
+    s_tir: bool = False,
+    *,
+    mod: type | IRModule | None = None,
+    input_module: type | None = None,
+    frame: FrameType | None = None,
+) -> Any:
     """Read the class that it decorates as a module.
 
     Functions are decorated with ``@T.prim_func`` or ``@R.function`` and refer to each other as ``cls.name``. What is
@@ -416,9 +421,13 @@ def pyfunc(fn: Any) -> Any:
 @own_errors("reading the program")
 @also_called(input_func="program")
 def from_source(
-    program: str | Callable[..., Any] | type, extra_vars: Mapping[str, Any] | None = None,
-    check_well_formed: bool = True, s_tir: bool = False, *, tir_prefix: str = "T",
-) -> Any:  # fmt: skip
+    program: str | Callable[..., Any] | type,
+    extra_vars: Mapping[str, Any] | None = None,
+    check_well_formed: bool = True,
+    s_tir: bool = False,
+    *,
+    tir_prefix: str = "T",
+) -> Any:
     """Read a program from its text.
 
     Parameters

@@ -224,9 +224,17 @@ def _range(node: s.Range, p: Printer, dialect: str = "I") -> Doc:
 
 
 # What TVM calls the kinds in a text; they are read back as what they are here.
-_ITER_KINDS = {"data_par": "DataPar", "thread": "ThreadIndex", "reduce": "CommReduce", "ordered": "Ordered",
-               "opaque": "Opaque", "unrolled": "Unrolled", "vectorized": "Vectorized", "parallelized": "Parallelized",
-               "tensorized": "Tensorized"}  # fmt: skip
+_ITER_KINDS = {
+    "data_par": "DataPar",
+    "thread": "ThreadIndex",
+    "reduce": "CommReduce",
+    "ordered": "Ordered",
+    "opaque": "Opaque",
+    "unrolled": "Unrolled",
+    "vectorized": "Vectorized",
+    "parallelized": "Parallelized",
+    "tensorized": "Tensorized",
+}
 
 
 @EXPR.on(s.IterVar)

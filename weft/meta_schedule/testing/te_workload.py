@@ -19,9 +19,19 @@ def _axes(names: Sequence[str], extents: Sequence[Any]) -> list[Any]:
 
 
 def _conv(
-    spatial: Sequence[int], names: str, n: int, ci: int, co: int, kernel_size: int, stride: int, padding: int,
-    dilation: int, groups: int, dtypes: tuple[str, str], name: str,
-) -> _Tensors:  # fmt: skip
+    spatial: Sequence[int],
+    names: str,
+    n: int,
+    ci: int,
+    co: int,
+    kernel_size: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    groups: int,
+    dtypes: tuple[str, str],
+    name: str,
+) -> _Tensors:
     """Make a channels-last convolution over any number of dimensions, called `names`."""
     in_dtype, out_dtype = dtypes
     kernel = [kernel_size] * len(spatial)
@@ -49,36 +59,75 @@ def _with_names(fn: Callable[..., Any], names: Sequence[str]) -> Callable[..., A
 
 
 def conv1d_nlc(
-    N: int, L: int, CI: int, CO: int, kernel_size: int, stride: int = 1, padding: int = 0, dilation: int = 1,
-    groups: int = 1, in_dtype: str = "float32", out_dtype: str = "float32",
-) -> _Tensors:  # fmt: skip
+    N: int,
+    L: int,
+    CI: int,
+    CO: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    in_dtype: str = "float32",
+    out_dtype: str = "float32",
+) -> _Tensors:
     """Convolve (N, L, CI) by (kernel_size, CI / groups, CO)."""
     dtypes = in_dtype, out_dtype
     return _conv([L], "l", N, CI, CO, kernel_size, stride, padding, dilation, groups, dtypes, "conv1d_nlc")
 
 
 def conv2d_nhwc(
-    N: int, H: int, W: int, CI: int, CO: int, kernel_size: int, stride: int = 1, padding: int = 0, dilation: int = 1,
-    groups: int = 1, in_dtype: str = "float32", out_dtype: str = "float32",
-) -> _Tensors:  # fmt: skip
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    in_dtype: str = "float32",
+    out_dtype: str = "float32",
+) -> _Tensors:
     """Convolve (N, H, W, CI) by (kernel_size, kernel_size, CI / groups, CO)."""
     dtypes = in_dtype, out_dtype
     return _conv([H, W], "hw", N, CI, CO, kernel_size, stride, padding, dilation, groups, dtypes, "conv2d_nhwc")
 
 
 def conv3d_ndhwc(
-    N: int, D: int, H: int, W: int, CI: int, CO: int, kernel_size: int, stride: int = 1, padding: int = 0,
-    dilation: int = 1, groups: int = 1, in_dtype: str = "float32", out_dtype: str = "float32",
-) -> _Tensors:  # fmt: skip
+    N: int,
+    D: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    in_dtype: str = "float32",
+    out_dtype: str = "float32",
+) -> _Tensors:
     """Convolve (N, D, H, W, CI) by (kernel_size, kernel_size, kernel_size, CI / groups, CO)."""
     dtypes = in_dtype, out_dtype
     return _conv([D, H, W], "dhw", N, CI, CO, kernel_size, stride, padding, dilation, groups, dtypes, "conv3d_ndhwc")
 
 
 def depthwise_conv2d_nhwc(
-    N: int, H: int, W: int, C: int, kernel_size: int, stride: int = 1, padding: int = 0, dilation: int = 1,
-    factor: int = 1, in_dtype: str = "float32", out_dtype: str = "float32",
-) -> _Tensors:  # fmt: skip
+    N: int,
+    H: int,
+    W: int,
+    C: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: int = 0,
+    dilation: int = 1,
+    factor: int = 1,
+    in_dtype: str = "float32",
+    out_dtype: str = "float32",
+) -> _Tensors:
     """Convolve each channel of (N, H, W, C) by its own window of (factor, kernel_size, kernel_size, C)."""
     inputs = te.placeholder((N, H, W, C), dtype=in_dtype)
     weight = te.placeholder((factor, kernel_size, kernel_size, C), dtype=in_dtype)
@@ -94,9 +143,17 @@ def depthwise_conv2d_nhwc(
 
 
 def conv2d_transpose_nhwc(
-    N: int, H: int, W: int, CI: int, CO: int, kernel_size: int, stride: int = 1, padding: int = 0,
-    in_dtype: str = "float32", out_dtype: str = "float32",
-) -> _Tensors:  # fmt: skip
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: int = 0,
+    in_dtype: str = "float32",
+    out_dtype: str = "float32",
+) -> _Tensors:
     """Convolve (N, H, W, CI), spread out by `stride`, by the turned (kernel_size, kernel_size, CI, CO)."""
     inputs = te.placeholder((N, H, W, CI), name="inputs", dtype=in_dtype)
     weight = te.placeholder((kernel_size, kernel_size, CI, CO), name="weight", dtype=in_dtype)
@@ -123,9 +180,18 @@ def conv2d_transpose_nhwc(
 
 
 def conv2d_capsule_nhwijc(
-    N: int, H: int, W: int, CI: int, CO: int, kernel_size: int, stride: int = 1, padding: int = 0,
-    capsule_size: int = 4, in_dtype: str = "float32", out_dtype: str = "float32",
-) -> _Tensors:  # fmt: skip
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: int = 0,
+    capsule_size: int = 4,
+    in_dtype: str = "float32",
+    out_dtype: str = "float32",
+) -> _Tensors:
     """Convolve an image of square matrices, (N, H, W, capsule_size, capsule_size, CI), by one of matrices."""
     inputs = te.placeholder((N, H, W, capsule_size, capsule_size, CI), name="inputs", dtype=in_dtype)
     weight = te.placeholder(
@@ -185,9 +251,18 @@ def _normalized(conv: Any, bias: Any, scale: Any, offset: Any, part: Callable[[A
 
 
 def conv2d_nhwc_bn_relu(
-    N: int, H: int, W: int, CI: int, CO: int, kernel_size: int, strides: int, padding: int, dilation: int = 1,
-    in_dtype: str = "float32", out_dtype: str = "float32",
-) -> _Tensors:  # fmt: skip
+    N: int,
+    H: int,
+    W: int,
+    CI: int,
+    CO: int,
+    kernel_size: int,
+    strides: int,
+    padding: int,
+    dilation: int = 1,
+    in_dtype: str = "float32",
+    out_dtype: str = "float32",
+) -> _Tensors:
     """Make a convolution with bias, batch normalization and ReLU; arguments: data, kernel, bias, offset, scale."""
     data = te.placeholder((N, H, W, CI), name="data", dtype=in_dtype)
     kernel = te.placeholder((kernel_size, kernel_size, CI, CO), name="kernel", dtype=in_dtype)
@@ -242,9 +317,19 @@ def matmul_relu(n: int, m: int, k: int, in_dtype: str = "float32", out_dtype: st
 
 
 def conv2d_nchw(
-    n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int, padding: int, dilation: int = 1,
-    in_dtype: str = "float32", out_dtype: str = "float32",
-) -> _Tensors:  # fmt: skip
+    n: int,
+    h: int,
+    w: int,
+    ci: int,
+    co: int,
+    kh: int,
+    kw: int,
+    stride: int,
+    padding: int,
+    dilation: int = 1,
+    in_dtype: str = "float32",
+    out_dtype: str = "float32",
+) -> _Tensors:
     """Convolve (n, ci, h, w) by (co, ci, kh, kw)."""
     x = te.placeholder((n, ci, h, w), name="X", dtype=in_dtype)
     weight = te.placeholder((co, ci, kh, kw), name="W", dtype=in_dtype)
@@ -252,9 +337,19 @@ def conv2d_nchw(
 
 
 def conv2d_nchw_bias_bn_relu(
-    n: int, h: int, w: int, ci: int, co: int, kh: int, kw: int, stride: int, padding: int, dilation: int = 1,
-    in_dtype: str = "float32", out_dtype: str = "float32",
-) -> _Tensors:  # fmt: skip
+    n: int,
+    h: int,
+    w: int,
+    ci: int,
+    co: int,
+    kh: int,
+    kw: int,
+    stride: int,
+    padding: int,
+    dilation: int = 1,
+    in_dtype: str = "float32",
+    out_dtype: str = "float32",
+) -> _Tensors:
     """Make a channels-first convolution with bias, batch normalization and ReLU."""
     x, weight, y = conv2d_nchw(n, h, w, ci, co, kh, kw, stride, padding, dilation, in_dtype, out_dtype)
     b, scale, offset = (te.placeholder((co, 1, 1), name=v, dtype=out_dtype) for v in ("B", "bn_scale", "bn_offset"))
@@ -274,29 +369,87 @@ def softmax_mn(m: int, n: int) -> _Tensors:
 
 
 CONFIGS: dict[str, tuple[Callable[..., _Tensors], list[tuple[int, ...]]]] = {
-    "C1D": (conv1d_nlc, [(1, 256, 64, 128, 3, 2, 1), (1, 128, 128, 256, 1, 2, 0), (1, 64, 256, 256, 5, 1, 2),
-                         (1, 32, 512, 512, 3, 1, 1)]),
-    "C2D": (conv2d_nhwc, [(1, 224, 224, 3, 64, 7, 2, 3), (1, 56, 56, 64, 64, 1, 1, 0), (1, 14, 14, 256, 256, 3, 1, 1),
-                          (1, 7, 7, 512, 512, 3, 1, 1)]),
-    "C3D": (conv3d_ndhwc, [(1, 16, 224, 224, 3, 64, 7, 2, 3), (1, 16, 56, 56, 64, 64, 1, 1, 0),
-                           (1, 16, 14, 14, 256, 256, 3, 1, 1), (1, 16, 7, 7, 512, 512, 3, 1, 1)]),
+    "C1D": (
+        conv1d_nlc,
+        [
+            (1, 256, 64, 128, 3, 2, 1),
+            (1, 128, 128, 256, 1, 2, 0),
+            (1, 64, 256, 256, 5, 1, 2),
+            (1, 32, 512, 512, 3, 1, 1),
+        ],
+    ),
+    "C2D": (
+        conv2d_nhwc,
+        [
+            (1, 224, 224, 3, 64, 7, 2, 3),
+            (1, 56, 56, 64, 64, 1, 1, 0),
+            (1, 14, 14, 256, 256, 3, 1, 1),
+            (1, 7, 7, 512, 512, 3, 1, 1),
+        ],
+    ),
+    "C3D": (
+        conv3d_ndhwc,
+        [
+            (1, 16, 224, 224, 3, 64, 7, 2, 3),
+            (1, 16, 56, 56, 64, 64, 1, 1, 0),
+            (1, 16, 14, 14, 256, 256, 3, 1, 1),
+            (1, 16, 7, 7, 512, 512, 3, 1, 1),
+        ],
+    ),
     "GMM": (batch_matmul_nkkm, [(1, 128, 128, 128), (1, 512, 32, 512), (1, 512, 512, 512), (1, 1024, 1024, 1024)]),
-    "GRP": (conv2d_nhwc, [(1, 56, 56, 64, 128, 3, 2, 1, 1, 4), (1, 56, 56, 64, 64, 1, 1, 0, 1, 4),
-                          (1, 14, 14, 256, 256, 3, 1, 1, 1, 4), (1, 7, 7, 512, 512, 3, 1, 1, 1, 4)]),
-    "DIL": (conv2d_nhwc, [(1, 224, 224, 3, 64, 7, 2, 3, 2), (1, 56, 56, 64, 64, 1, 1, 0, 2),
-                          (1, 14, 14, 256, 256, 3, 1, 1, 2), (1, 7, 7, 512, 512, 3, 1, 1, 2)]),
-    "DEP": (depthwise_conv2d_nhwc, [(1, 112, 112, 32, 3, 1, 1), (1, 112, 112, 64, 3, 2, 1), (1, 14, 14, 512, 3, 2, 1),
-                                    (1, 7, 7, 1024, 3, 1, 1)]),
-    "T2D": (conv2d_transpose_nhwc, [(1, 4, 4, 512, 256, 4, 2, 1), (1, 8, 8, 256, 128, 4, 2, 1),
-                                    (1, 16, 16, 128, 64, 4, 2, 1), (1, 32, 32, 64, 3, 4, 2, 1)]),
-    "CAP": (conv2d_capsule_nhwijc, [(1, 16, 16, 32, 32, 3, 2, 1), (1, 8, 8, 32, 32, 3, 1, 1),
-                                    (1, 16, 16, 8, 16, 3, 2, 1), (1, 8, 8, 16, 16, 3, 1, 1)]),
+    "GRP": (
+        conv2d_nhwc,
+        [
+            (1, 56, 56, 64, 128, 3, 2, 1, 1, 4),
+            (1, 56, 56, 64, 64, 1, 1, 0, 1, 4),
+            (1, 14, 14, 256, 256, 3, 1, 1, 1, 4),
+            (1, 7, 7, 512, 512, 3, 1, 1, 1, 4),
+        ],
+    ),
+    "DIL": (
+        conv2d_nhwc,
+        [
+            (1, 224, 224, 3, 64, 7, 2, 3, 2),
+            (1, 56, 56, 64, 64, 1, 1, 0, 2),
+            (1, 14, 14, 256, 256, 3, 1, 1, 2),
+            (1, 7, 7, 512, 512, 3, 1, 1, 2),
+        ],
+    ),
+    "DEP": (
+        depthwise_conv2d_nhwc,
+        [(1, 112, 112, 32, 3, 1, 1), (1, 112, 112, 64, 3, 2, 1), (1, 14, 14, 512, 3, 2, 1), (1, 7, 7, 1024, 3, 1, 1)],
+    ),
+    "T2D": (
+        conv2d_transpose_nhwc,
+        [
+            (1, 4, 4, 512, 256, 4, 2, 1),
+            (1, 8, 8, 256, 128, 4, 2, 1),
+            (1, 16, 16, 128, 64, 4, 2, 1),
+            (1, 32, 32, 64, 3, 4, 2, 1),
+        ],
+    ),
+    "CAP": (
+        conv2d_capsule_nhwijc,
+        [
+            (1, 16, 16, 32, 32, 3, 2, 1),
+            (1, 8, 8, 32, 32, 3, 1, 1),
+            (1, 16, 16, 8, 16, 3, 2, 1),
+            (1, 8, 8, 16, 16, 3, 1, 1),
+        ],
+    ),
     "NRM": (norm_bmn, [(1, 256, 256), (1, 512, 512), (1, 1024, 1024), (1, 4096, 1024)]),
     "SFM": (softmax_mn, [(256, 256), (512, 512), (1024, 1024), (2048, 2048)]),
-    "CBR": (conv2d_nhwc_bn_relu, [(1, 224, 224, 3, 64, 7, 2, 3), (1, 56, 56, 64, 128, 3, 2, 1),
-                                  (1, 28, 28, 128, 256, 1, 2, 0), (1, 7, 7, 512, 512, 3, 1, 1)]),
+    "CBR": (
+        conv2d_nhwc_bn_relu,
+        [
+            (1, 224, 224, 3, 64, 7, 2, 3),
+            (1, 56, 56, 64, 128, 3, 2, 1),
+            (1, 28, 28, 128, 256, 1, 2, 0),
+            (1, 7, 7, 512, 512, 3, 1, 1),
+        ],
+    ),
     "TBG": (transpose_batch_matmul, [(1, 128, 12, 64), (1, 128, 16, 64), (1, 64, 12, 128), (1, 128, 12, 128)]),
-}  # fmt: skip
+}
 """The workloads by name: the function and its arguments for four sizes each."""
 
 

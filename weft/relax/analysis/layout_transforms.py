@@ -40,15 +40,21 @@ def suggest_layout_transforms(
     """
     maps = [m if isinstance(m, IndexMap) else IndexMap.from_func(m) for m in write_buffer_transforms]
     if len(maps) > len(func.params):
-        raise error.InvalidArgument("Incompatible PrimFunc and write_transformations",
-                                    expected=f"at most {len(func.params)} maps", found=str(len(maps)))  # fmt: skip
+        raise error.InvalidArgument(
+            "Incompatible PrimFunc and write_transformations",
+            expected=f"at most {len(func.params)} maps",
+            found=str(len(maps)),
+        )
     buffers = dict(func.buffer_map)
     moved: dict[tir.Buffer, IndexMap] = {}
     for param, layout in zip(func.params[len(func.params) - len(maps) :], maps, strict=True):
         buffer = buffers.get(param)
         if buffer is None or len(buffer.shape) != len(layout.initial_indices):
-            raise error.InvalidArgument("Mismatch between output buffer shape and index map",
-                                        expected=str(buffer and len(buffer.shape)), found=str(layout))  # fmt: skip
+            raise error.InvalidArgument(
+                "Mismatch between output buffer shape and index map",
+                expected=str(buffer and len(buffer.shape)),
+                found=str(layout),
+            )
         moved[buffer] = layout
     found = {b: _block(b, moved) for b in reversed(_outer_blocks(func.body))}
     return {b: maps for b, maps in reversed(found.items()) if maps}

@@ -76,9 +76,12 @@ def get_static_type(ty: ir.Type) -> ir.Type:
 
 @also_called(sinfo="ty")
 def erase_to_well_defined(
-    ty: ir.Type, shape_var_map: Mapping[ir.Var, Any] | Collection[ir.Var] = (),
-    var_map: Mapping[Any, Any] | None = None, *, every: bool = False,
-) -> ir.Type:  # fmt: skip
+    ty: ir.Type,
+    shape_var_map: Mapping[ir.Var, Any] | Collection[ir.Var] = (),
+    var_map: Mapping[Any, Any] | None = None,
+    *,
+    every: bool = False,
+) -> ir.Type:
     """Return a type without the dimensions that mention variables other than those that are known, ranks staying.
 
     Parameters

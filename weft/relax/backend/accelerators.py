@@ -79,8 +79,12 @@ def _tensorrt() -> list[Any]:
 def _example_npu() -> list[Any]:
     grouped = lambda context: context.annotated_expr["root"].attrs["groups"] > 1  # noqa: E731
     return [
-        *_calls("example_npu", 1, "sigmoid tanh",
-                {n: f"nn.{n}" for n in ("relu", "relu6", "gelu", "softmax", "max_pool2d", "avg_pool2d")}),
+        *_calls(
+            "example_npu",
+            1,
+            "sigmoid tanh",
+            {n: f"nn.{n}" for n in ("relu", "relu6", "gelu", "softmax", "max_pool2d", "avg_pool2d")},
+        ),
         *_calls("example_npu", 3, "quantize dequantize"),
         *_calls("example_npu", 2, "add multiply subtract divide matmul", {"dense": "matmul", "conv1d": "nn.conv1d"}),
         *_calls("example_npu", 5, "", {"batch_norm": "nn.batch_norm"}),
@@ -88,7 +92,7 @@ def _example_npu() -> list[Any]:
         *((*row, grouped) for row in _calls("example_npu", 2, "", {"depthwise_conv2d": "nn.conv2d"})),
         _fused("example_npu.matmul_relu_fused", "matmul"),
         _fused("example_npu.conv2d_relu_fused", "nn.conv2d"),
-    ]  # fmt: skip
+    ]
 
 
 _NNAPI_LEVELS = {  # the first feature level of Android's that has the operator
@@ -106,13 +110,21 @@ def _nnapi() -> list[Any]:
     casts = [is_op("relax.astype")(source).has_dtype(t) for t in ("float16", "float32")]
     renamed = {"logistic": "sigmoid", "neg": "negative", "transpose": "permute_dims", "max_pool_2d": "nn.max_pool2d"}
     return [
-        *_calls("nnapi", 2, "add equal greater greater_equal less less_equal not_equal maximum minimum",
-                {"mul": "multiply", "div": "divide", "sub": "subtract", "pow": "power", "batch_matmul": "matmul"}),
-        *_calls("nnapi", 1, "floor tanh abs exp log sqrt rsqrt mean",
-                {"relu": "nn.relu", "softmax": "nn.softmax", **renamed}),
+        *_calls(
+            "nnapi",
+            2,
+            "add equal greater greater_equal less less_equal not_equal maximum minimum",
+            {"mul": "multiply", "div": "divide", "sub": "subtract", "pow": "power", "batch_matmul": "matmul"},
+        ),
+        *_calls(
+            "nnapi",
+            1,
+            "floor tanh abs exp log sqrt rsqrt mean",
+            {"relu": "nn.relu", "softmax": "nn.softmax", **renamed},
+        ),
         ("nnapi.cast", casts[0] | casts[1]),
         ("nnapi.conv2d", is_op("relax.add")(is_op("relax.nn.conv2d")(data, weight), bias)),
-    ]  # fmt: skip
+    ]
 
 
 def _coreml() -> list[Any]:

@@ -22,9 +22,10 @@ __all__ = ["compile_to_c", "kernel_of_function"]
 
 @ffi.register_global_func("relax.ext.ccompiler")
 def compile_to_c(
-    functions: Sequence[ir.Function], _options: Mapping[str, Any] | None = None,
+    functions: Sequence[ir.Function],
+    _options: Mapping[str, Any] | None = None,
     _constant_names: Mapping[Any, str] | None = None,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     """Compile functions to C, a module each."""
     return [build(kernel_of_function(f), "c") for f in functions]
 
@@ -47,9 +48,10 @@ def kernel_of_function(func: ir.Function) -> Any:
     order = [next((i for i, a in enumerate(call.args[1].fields) if a is p), None) for p in params]
     if None in order or len(order) != len(call.args[1].fields) or len(call.args) > 2:
         raise error.CodegenError(
-            f"'{symbol}' cannot be one kernel of its parameters", where=func.span,
+            f"'{symbol}' cannot be one kernel of its parameters",
+            where=func.span,
             help="pass constants as arguments (bind_constants=False), and sizes as constants",
-        )  # fmt: skip
+        )
     new = (*(kernel.params[i] for i in order if i is not None), *kernel.params[len(order) :])
     return kernel.replace(params=new).with_attr("global_symbol", symbol)
 

@@ -139,8 +139,10 @@ def _products(library: str, check: Check) -> list[Any]:
 
 
 def _convolutions(library: str, check: Check, epilogues: Sequence[Any]) -> list[Any]:
-    return [(f"{library}.conv2d{suffix}", *forms.make_conv2d_pattern(bias, activation), check)
-            for suffix, bias, activation in epilogues]  # fmt: skip
+    return [
+        (f"{library}.conv2d{suffix}", *forms.make_conv2d_pattern(bias, activation), check)
+        for suffix, bias, activation in epilogues
+    ]
 
 
 def _residuals(rows: Sequence[Any]) -> list[Any]:
@@ -156,9 +158,11 @@ def _residuals(rows: Sequence[Any]) -> list[Any]:
 
 
 _EPILOGUES = [
-    ("", False, None), ("_bias", True, None), ("_bias_relu", True, "relax.nn.relu"),
+    ("", False, None),
+    ("_bias", True, None),
+    ("_bias_relu", True, "relax.nn.relu"),
     ("_bias_gelu", True, "relax.nn.gelu"),
-]  # fmt: skip
+]
 _NHWC, _NCHW = ("NHWC", "OHWI"), ("NCHW", "OIHW")
 _CUTLASS_CONVOLUTIONS = _convolutions(
     "cutlass", _check_conv2d([_NHWC], True), [*_EPILOGUES[:3], ("_bias_silu", True, "relax.nn.silu")]

@@ -8,10 +8,15 @@ from weft.relax.expr import DataflowVar
 from weft.relax.transform.fuse_by_pattern import PatternCheckContext
 
 __all__ = [
-    "has_leaking_intermediate_variables", "make_attention_pattern", "make_conv2d_pattern",
-    "make_fused_bias_activation_pattern", "make_layer_norm_pattern", "make_matmul_pattern",
-    "make_residual_block_pattern", "make_rms_norm_pattern",
-]  # fmt: skip
+    "has_leaking_intermediate_variables",
+    "make_attention_pattern",
+    "make_conv2d_pattern",
+    "make_fused_bias_activation_pattern",
+    "make_layer_norm_pattern",
+    "make_matmul_pattern",
+    "make_residual_block_pattern",
+    "make_rms_norm_pattern",
+]
 
 Annotated = tuple[DFPattern, dict[str, DFPattern]]
 

@@ -95,9 +95,11 @@ def _call(p: kinds.CallPattern, e: Any, m: Matcher) -> bool:
 
 
 _ATTRIBUTES = {
-    "relax.clip": ("min", "max"), "relax.strided_slice": ("axes", "begin", "end", "strides"),
-    "relax.tril": ("k",), "relax.triu": ("k",),
-}  # fmt: skip
+    "relax.clip": ("min", "max"),
+    "relax.strided_slice": ("axes", "begin", "end", "strides"),
+    "relax.tril": ("k",),
+    "relax.triu": ("k",),
+}
 
 
 def _operands(call: ir.Call) -> tuple[Any, ...]:

@@ -11,22 +11,58 @@ from weft.operators import operator
 from weft.spelling import also_called
 
 __all__ = [
-    "AndPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern",
-    "DataflowVarPattern", "DtypePattern", "ExprPattern", "ExternFuncPattern", "GlobalVarPattern", "NotPattern",
-    "OpPattern", "OrPattern", "PatternSeq", "PrimArrPattern", "ShapePattern", "TupleGetItemPattern",
-    "TupleItemPattern", "TuplePattern", "TypePattern", "UnorderedTuplePattern", "VarPattern", "WildcardPattern",
-    "has_attr", "has_dtype", "is_call_dps_packed", "is_call_packed", "is_call_tir", "is_const", "is_dfv", "is_expr",
-    "is_gv", "is_op", "is_shape", "is_tuple", "is_tuple_get_item", "is_var", "make_fused_bias_activation_pattern",
-    "reject", "wildcard",
-]  # fmt: skip
+    "AndPattern",
+    "AttrPattern",
+    "CallPattern",
+    "ConstantPattern",
+    "DFPattern",
+    "DataTypePattern",
+    "DataflowVarPattern",
+    "DtypePattern",
+    "ExprPattern",
+    "ExternFuncPattern",
+    "GlobalVarPattern",
+    "NotPattern",
+    "OpPattern",
+    "OrPattern",
+    "PatternSeq",
+    "PrimArrPattern",
+    "ShapePattern",
+    "TupleGetItemPattern",
+    "TupleItemPattern",
+    "TuplePattern",
+    "TypePattern",
+    "UnorderedTuplePattern",
+    "VarPattern",
+    "WildcardPattern",
+    "has_attr",
+    "has_dtype",
+    "is_call_dps_packed",
+    "is_call_packed",
+    "is_call_tir",
+    "is_const",
+    "is_dfv",
+    "is_expr",
+    "is_gv",
+    "is_op",
+    "is_shape",
+    "is_tuple",
+    "is_tuple_get_item",
+    "is_var",
+    "make_fused_bias_activation_pattern",
+    "reject",
+    "wildcard",
+]
 
 OPEN_CONTEXTS: Ambient[Any] = Ambient("PatternContext")  # patterns and constraints made now belong to the innermost
 
 
 def _context() -> Any:
     if OPEN_CONTEXTS.current is None:
-        raise InvalidArgument("a constraint between patterns belongs to a context",
-                              help="make it inside of `with PatternContext() as ctx:`")  # fmt: skip
+        raise InvalidArgument(
+            "a constraint between patterns belongs to a context",
+            help="make it inside of `with PatternContext() as ctx:`",
+        )
     return OPEN_CONTEXTS.current
 
 

@@ -104,8 +104,9 @@ class PatternMatchingRewriter:
             out, joined = obj.copy(), PatternMatchingRewriter(*self.rules[0])
             joined.rules = [(p, getattr(r, "placed", lambda _, r=r: r)(out)) for p, r in self.rules]
             added = {v.name_hint for v, _ in out.items()} - {v.name_hint for v, _ in obj.items()}
-            new = {v: joined(f, out) if isinstance(f, Function) and v.name_hint not in added else f
-                   for v, f in out.items()}  # fmt: skip
+            new = {
+                v: joined(f, out) if isinstance(f, Function) and v.name_hint not in added else f for v, f in out.items()
+            }
             return OPERATIONS["without_unused"](obj.with_functions(new), added)
         new = obj
         for _ in range(_ROUNDS + len(all_bindings(obj))):
@@ -200,8 +201,11 @@ def _rewrite_block(
         new = rewriter(matches, values) if matches else {}
         unknown = [v for v in new if v not in values]
         if unknown:
-            raise InvalidArgument("a new value is for a variable of the block", found=repr(unknown[0]),
-                                  expected="matches[p] where p stands for an operation")  # fmt: skip
+            raise InvalidArgument(
+                "a new value is for a variable of the block",
+                found=repr(unknown[0]),
+                expected="matches[p] where p stands for an operation",
+            )
         new = {v: e for v, e in new.items() if e is not values[v] and e is not v}
         if not new:
             return block

@@ -81,8 +81,9 @@ class FunctionFrame:
         attrs = self.attrs if self.is_private else {**self.attrs, "global_symbol": self.name}
         ret_ty = type_outside(params, body)
         if self.ret_ty is not None and type_base_check(self.ret_ty, ret_ty) != BaseCheckResult.PASS:
-            raise InvalidArgument(f"the result of '{self.name}' has another type", expected=f"{self.ret_ty}",
-                                  found=f"{ret_ty}")  # fmt: skip
+            raise InvalidArgument(
+                f"the result of '{self.name}' has another type", expected=f"{self.ret_ty}", found=f"{ret_ty}"
+            )
         func = ir.Function(params, body, ret_ty, self.is_pure, ir.Attrs.of(attrs))
         return self._named(func.replace(ty=function_type(func)))
 
@@ -185,8 +186,15 @@ def emit_var_binding(value: VarBinding | MatchCast) -> ir.ExprVar:
 
 
 WORDS = {
-    "arg": arg, "emit": emit, "emit_match_cast": emit_match_cast, "emit_var_binding": emit_var_binding,
-    "emit_with_ty": emit_with_type, "emit_with_type": emit_with_type, "func_name": func_name,
-    "func_ret_ty": func_ret_type, "func_ret_type": func_ret_type, "func_ret_value": func_ret_value,
-}  # fmt: skip
+    "arg": arg,
+    "emit": emit,
+    "emit_match_cast": emit_match_cast,
+    "emit_var_binding": emit_var_binding,
+    "emit_with_ty": emit_with_type,
+    "emit_with_type": emit_with_type,
+    "func_name": func_name,
+    "func_ret_ty": func_ret_type,
+    "func_ret_type": func_ret_type,
+    "func_ret_value": func_ret_value,
+}
 """The names of ``R`` that make sense inside of a function under construction only."""

@@ -168,17 +168,28 @@ def call_tir(
 
 
 def call_tir_inplace(
-    func: ir.GlobalVar, args: Value, inplace_indices: Places, out_ty: Note = None, tir_vars: Dims | None = None, *,
+    func: ir.GlobalVar,
+    args: Value,
+    inplace_indices: Places,
+    out_ty: Note = None,
+    tir_vars: Dims | None = None,
+    *,
     out_sinfo: Note = None,
-) -> CallNode:  # fmt: skip
+) -> CallNode:
     """Call a TIR function that writes its result into inputs."""
     return core_ops.call_tir_inplace(func, args, inplace_indices, _out(out_ty, out_sinfo), tir_vars)
 
 
 def call_tir_with_grad(
-    func: ir.GlobalVar, args: Value, out_ty: Note = None, te_grad_name: str = "",
-    te_grad_kwargs: Mapping[str, Any] | None = None, tir_vars: Dims | None = None, *, out_sinfo: Note = None,
-) -> CallNode:  # fmt: skip
+    func: ir.GlobalVar,
+    args: Value,
+    out_ty: Note = None,
+    te_grad_name: str = "",
+    te_grad_kwargs: Mapping[str, Any] | None = None,
+    tir_vars: Dims | None = None,
+    *,
+    out_sinfo: Note = None,
+) -> CallNode:
     """Call a TIR function that ``Gradient`` goes through by a registered te function."""
     return core_ops.call_tir_with_grad(func, args, _out(out_ty, out_sinfo), te_grad_name, te_grad_kwargs, tir_vars)
 
@@ -254,18 +265,25 @@ call_builtin_with_ctx = _builtin("call_builtin_with_ctx")
 # Operands of the language's own operators that are not tensors: name, kind, default.
 _OPERANDS: dict[str, tuple[tuple[str, str, Any], ...]] = {
     "builtin.alloc_tensor": (
-        ("shape", "shape", None), ("dtype", "dtype", None), ("runtime_device_index", "prim", 0),
+        ("shape", "shape", None),
+        ("dtype", "dtype", None),
+        ("runtime_device_index", "prim", 0),
         ("storage_scope", "str", "global"),
     ),
     "memory.alloc_storage": (
-        ("size", "shape", None), ("virtual_device_index", "prim", 0), ("storage_scope", "str", "global"),
+        ("size", "shape", None),
+        ("virtual_device_index", "prim", 0),
+        ("storage_scope", "str", "global"),
         ("dtype", "dtype", "uint8"),
     ),
     "memory.alloc_tensor": (
-        ("storage", "any", None), ("offset", "prim", 0), ("shape", "shape", None), ("dtype", "dtype", None),
+        ("storage", "any", None),
+        ("offset", "prim", 0),
+        ("shape", "shape", None),
+        ("dtype", "dtype", None),
     ),
     "shape_to_tensor": (("shape", "shape", None),),
-}  # fmt: skip
+}
 _ATTRS: dict[str, dict[str, Any]] = {"print": {"format": ""}, "assert_op": {"format": ""}}
 _CONVERT = {
     "any": as_relax,

@@ -16,8 +16,21 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Var
 from weft.runtime import Tensor, tensor
 
-__all__ = ["Linear", "LogSoftmax", "Module", "Parameter", "Placeholder", "ReLU", "Sequential", "checkpoint", "emit",
-           "emit_checkpoint", "emit_checkpoint_sequential", "emit_te", "init_params"]  # fmt: skip
+__all__ = [
+    "Linear",
+    "LogSoftmax",
+    "Module",
+    "Parameter",
+    "Placeholder",
+    "ReLU",
+    "Sequential",
+    "checkpoint",
+    "emit",
+    "emit_checkpoint",
+    "emit_checkpoint_sequential",
+    "emit_te",
+    "init_params",
+]
 
 
 _add: Callable[..., Any] = vars(topi)["add"]
@@ -76,9 +89,11 @@ def emit_checkpoint(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def emit_checkpoint_sequential(
-    functions: Sequence[Callable[[Any], Any]], segments: int | Sequence[int], input: ir.Expr,
+    functions: Sequence[Callable[[Any], Any]],
+    segments: int | Sequence[int],
+    input: ir.Expr,
     checkpoint_last: bool = False,
-) -> Var:  # fmt: skip
+) -> Var:
     """Call functions one after another, in segments of which the gradient keeps the arguments alone.
 
     Parameters
@@ -96,13 +111,19 @@ def emit_checkpoint_sequential(
     n = len(functions)
     if isinstance(segments, int):
         if not 0 < segments <= n:
-            raise error.InvalidArgument("emit_checkpoint_sequential: the number of segments", found=str(segments),
-                                        expected=f"at least 1, at most {n}")  # fmt: skip
+            raise error.InvalidArgument(
+                "emit_checkpoint_sequential: the number of segments",
+                found=str(segments),
+                expected=f"at least 1, at most {n}",
+            )
         segments = range(0, n, n // segments)
     ends = [s for s in segments if s != n] + [n]
     if ends[0] != 0 or any(a >= b for a, b in itertools.pairwise(ends)):
-        raise error.InvalidArgument("emit_checkpoint_sequential: where segments begin", found=str(list(segments)),
-                                    expected=f"0 first, then growing, below {n}")  # fmt: skip
+        raise error.InvalidArgument(
+            "emit_checkpoint_sequential: where segments begin",
+            found=str(list(segments)),
+            expected=f"0 first, then growing, below {n}",
+        )
     value: Any = input
     for first, end in itertools.pairwise(ends):
         part = Sequential(*functions[first:end])  # type: ignore[arg-type]

@@ -56,8 +56,9 @@ def _joined(model: ir.Function, loss: ir.Function, count: int) -> ir.Function:
         )
     given, taken = (ir.TupleType(tuple(map(type_of, some[:count]))) for some in (results, loss.params))
     if not ir.structural_equal(given, taken, True):
-        raise error.InvalidArgument("the loss takes another type than the model returns", expected=str(given),
-                                    found=str(taken))  # fmt: skip
+        raise error.InvalidArgument(
+            "the loss takes another type than the model returns", expected=str(given), found=str(taken)
+        )
     sizes = [[n for n in ir.walk(ty) if isinstance(n, ir.Var)] for ty in (taken, given)]
     loss = ir.substitute(loss, dict(zip(*sizes, strict=True)))
     loss_block, loss_result = _one_block(loss, "the loss")

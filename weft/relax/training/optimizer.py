@@ -70,8 +70,9 @@ class Optimizer:
             raise EvaluationError("the optimizer has no parameters yet", help="call init(params) first")
         types = tuple(p.ty for p in self.param_list)
         states = tuple(ir.tensor_type(tuple(int(d) for d in s.shape), str(s.dtype)) for s in self.state)
-        variables = [Var(n, ir.TupleType(t)) for n, t in
-                     (("params", types), ("gradients", types), ("optim_states", states))]  # fmt: skip
+        variables = [
+            Var(n, ir.TupleType(t)) for n, t in (("params", types), ("gradients", types), ("optim_states", states))
+        ]
         bb = BlockBuilder()
         with bb.function(self.name, variables):
             with bb.dataflow():
@@ -94,8 +95,10 @@ class Optimizer:
         raise NotImplementedError
 
     def _zeros(self) -> list[Any]:
-        return [tensor(np.zeros([int(d.value) for d in p.ty.shape], ir.numpy_dtype(str(self.dtype))))
-                for p in self.param_list or ()]  # fmt: skip
+        return [
+            tensor(np.zeros([int(d.value) for d in p.ty.shape], ir.numpy_dtype(str(self.dtype))))
+            for p in self.param_list or ()
+        ]
 
 
 _RESULTS = ("params_new", "optim_states_new")

@@ -67,9 +67,12 @@ class _Altered:
         types: list[Any] = [t for ty in value.ty_args for t in (ty.fields if isinstance(ty, ir.TupleType) else (ty,))]
         maps, count = [_moving(m) for m in self.layouts.get(name, ())], len(args) + len(types)
         if maps and len(maps) != count:
-            raise error.InvalidArgument(f"AlterOpImpl: the layouts of '{name}'", where=value.span,
-                                        expected=f"{len(args)} of arguments and {len(types)} of results, or none",
-                                        found=str(len(maps)))  # fmt: skip
+            raise error.InvalidArgument(
+                f"AlterOpImpl: the layouts of '{name}'",
+                where=value.span,
+                expected=f"{len(args)} of arguments and {len(types)} of results, or none",
+                found=str(len(maps)),
+            )
         maps = maps or [None] * count
         move = op.make_call("layout_transform")
         moved = [a if m is None else bb.emit(move(a, index_map=m)) for a, m in zip(args, maps, strict=False)]

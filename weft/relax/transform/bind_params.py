@@ -107,9 +107,11 @@ def _unify(what: str, want: TensorType, found: TensorType, symbols: dict[Any, An
     except ShapeMismatch as e:
         known = [f"{getattr(k, 'name', k)} = {v}" for k, v in symbols.items()]
         raise ShapeMismatch(
-            f"{what} has another shape", expected=_shape_text(want), found=_shape_text(found),
+            f"{what} has another shape",
+            expected=_shape_text(want),
+            found=_shape_text(found),
             help=f"other parameters say {', '.join(known)}" if known else None,
-        ) from e  # fmt: skip
+        ) from e
 
 
 def _shape_text(ty: TensorType) -> str:
@@ -124,6 +126,7 @@ def _parameter(name: str, func: Function, key: Any) -> ExprVar:
     wanted = getattr(key, "name_hint", str(key))
     near = get_close_matches(wanted, names, 1)
     raise InvalidArgument(
-        f"'{name}' has no parameter '{wanted}'", expected=f"one of {', '.join(names) or 'none'}",
+        f"'{name}' has no parameter '{wanted}'",
+        expected=f"one of {', '.join(names) or 'none'}",
         help=f"did you mean '{near[0]}'?" if near else None,
-    )  # fmt: skip
+    )

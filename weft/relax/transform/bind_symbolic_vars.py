@@ -61,9 +61,11 @@ def _check_known(binding_map: Mapping[Any, Any], known: list[Var], where: str) -
             names = sorted({n.name for n in known})
             near = get_close_matches(str(key), names, 1)
             raise InvalidArgument(
-                f"no symbolic variable '{getattr(key, 'name', key)}'", expected=", ".join(names) or "none",
-                found=where, help=f"did you mean '{near[0]}'?" if near else None,
-            )  # fmt: skip
+                f"no symbolic variable '{getattr(key, 'name', key)}'",
+                expected=", ".join(names) or "none",
+                found=where,
+                help=f"did you mean '{near[0]}'?" if near else None,
+            )
 
 
 def _named(key: Any, var: Var) -> bool:
@@ -86,8 +88,11 @@ def _bound(name: str, func: Function, symbols: list[Var], binding_map: Mapping[A
         return func
     new = simplify_types(substitute(func, values))
     if unbound := free_symbolic_vars(new):
-        raise InvalidArgument(f"a value of '{name}' has variables that no parameter defines",
-                              found=", ".join(v.name for v in unbound), help="bind them, too")  # fmt: skip
+        raise InvalidArgument(
+            f"a value of '{name}' has variables that no parameter defines",
+            found=", ".join(v.name for v in unbound),
+            help="bind them, too",
+        )
     return new.replace(ty=function_type(new))
 
 

@@ -70,9 +70,11 @@ def _with_known_sizes(func: ir.Function, mod: ir.IRModule) -> ir.Function:
                 known[named] = size
             elif isinstance(before, ir.IntImm) and isinstance(size, ir.IntImm) and before.value != size.value:
                 raise error.ShapeMismatch(
-                    f"MatchCast statements must be consistent: '{named.name}' has two values", where=b.span,
-                    expected=str(before), found=str(size),
-                )  # fmt: skip
+                    f"MatchCast statements must be consistent: '{named.name}' has two values",
+                    where=b.span,
+                    expected=str(before),
+                    found=str(size),
+                )
         given |= {n for n in ir.walk(b.ty) if n not in known}
     if not known:
         return func

@@ -202,10 +202,16 @@ class _Checker:
             self._relation(relation, inside, place, bb)
 
     def _same(self, a: IndexRange, b: IndexRange) -> bool:
-        return a.indices is b.indices and a.but == b.but and len(a.ranges) == len(b.ranges) and all(
-            self.analyzer.can_prove_equal(x, y) for p, q in zip(a.ranges, b.ranges, strict=True)
-            for x, y in zip(p, q, strict=True)
-        )  # fmt: skip
+        return (
+            a.indices is b.indices
+            and a.but == b.but
+            and len(a.ranges) == len(b.ranges)
+            and all(
+                self.analyzer.can_prove_equal(x, y)
+                for p, q in zip(a.ranges, b.ranges, strict=True)
+                for x, y in zip(p, q, strict=True)
+            )
+        )
 
 
 def _without(r: IndexRange, bb: BlockBuilder) -> ir.Expr:

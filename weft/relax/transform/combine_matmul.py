@@ -136,8 +136,9 @@ _ACTIVATIONS = frozenset({"relax.nn.relu", "relax.nn.gelu", "relax.nn.silu"})
 def _activations(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[ExprVar, ir.Call]]:
     """Of values whose only use is an activation: its result, and its call."""
     calls = [(b.var, b.value) for b in block.bindings if isinstance(b.value, ir.Call)]
-    return {c.args[0]: (v, c) for v, c in calls
-            if getattr(c.op, "name", "") in _ACTIVATIONS and uses.get(c.args[0]) == 1}  # fmt: skip
+    return {
+        c.args[0]: (v, c) for v, c in calls if getattr(c.op, "name", "") in _ACTIVATIONS and uses.get(c.args[0]) == 1
+    }
 
 
 def _sums(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[ExprVar, Expr]]:

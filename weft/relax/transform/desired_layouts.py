@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 
 def converted(
-    func: ir.Function, mod: ir.IRModule, desired_layouts: Mapping[str, Sequence[str]],
+    func: ir.Function,
+    mod: ir.IRModule,
+    desired_layouts: Mapping[str, Sequence[str]],
     layout_cb: Callable[[ir.Call], Mapping[str, Sequence[str]]] | None,
-) -> ir.Function:  # fmt: skip
+) -> ir.Function:
     """Bring the operators of dataflow blocks into wanted layouts; values keep theirs while operators can follow."""
     wanted = {str(k): [str(v) for v in layouts] for k, layouts in desired_layouts.items()}
     return _Converter(func, wanted, layout_cb).run(mod)

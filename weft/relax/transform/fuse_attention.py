@@ -164,11 +164,23 @@ class _Fusion:
         past: tuple[Any, ...] = ()
         if cached is not None:
             k, v, past = cached
-        out = bb.emit(op.make_call("nn.attention_past" if past else "nn.attention_heads")(
-            q.tensor, k.tensor, v.tensor, *past, *([bias] if bias is not None else []), num_heads=q.heads,
-            num_key_heads=k.heads, size=q.size, value_size=v.size, offsets=(q.offset, k.offset, v.offset),
-            scale=scores.scale * by, fill=fill, unseen=unseen,
-        ))  # fmt: skip
+        out = bb.emit(
+            op.make_call("nn.attention_past" if past else "nn.attention_heads")(
+                q.tensor,
+                k.tensor,
+                v.tensor,
+                *past,
+                *([bias] if bias is not None else []),
+                num_heads=q.heads,
+                num_key_heads=k.heads,
+                size=q.size,
+                value_size=v.size,
+                offsets=(q.offset, k.offset, v.offset),
+                scale=scores.scale * by,
+                fill=fill,
+                unseen=unseen,
+            )
+        )
         if len(ty.shape) == 3:
             return op.make_call("reshape")(out, ir.shape_expr(ty.shape))
         turned = op.make_call("permute_dims")(out, axes=_HEADS_LAST)

@@ -114,9 +114,14 @@ class _Partition:
     """The groups of one pattern in one function."""
 
     def __init__(
-        self, rule: FusionPattern, func: ir.Function, mod: ir.IRModule, bind_constants: bool, codegen: bool,
+        self,
+        rule: FusionPattern,
+        func: ir.Function,
+        mod: ir.IRModule,
+        bind_constants: bool,
+        codegen: bool,
         made: dict[tuple[str, str], ir.GlobalVar],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.rule, self.func, self.mod, self.made = rule, func, mod, made
         self.bind_constants, self.codegen = bind_constants, codegen
         bindings = all_bindings(func)

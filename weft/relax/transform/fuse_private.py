@@ -21,8 +21,10 @@ def FuseTIR() -> ir.Pass:
         groups = {v.name_hint for v, f in mod.items() if isinstance(f, ir.Function)}
         if not any(v.name_hint in groups and isinstance(f, tir.PrimFunc) for v, f in fused.items()):
             return mod
-        private = {v: f.without_attr("global_symbol") if v.name_hint in groups and isinstance(f, tir.PrimFunc) else f
-                   for v, f in fused.items()}  # fmt: skip
+        private = {
+            v: f.without_attr("global_symbol") if v.name_hint in groups and isinstance(f, tir.PrimFunc) else f
+            for v, f in fused.items()
+        }
         return dead_code_elimination()(canonicalize_bindings()(fused.with_functions(private)))
 
     return ir.Pass("FuseTIR", run, 0, FuseTIR.__doc__)

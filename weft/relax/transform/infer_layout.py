@@ -306,6 +306,13 @@ def _scattered_nd(case: _Case) -> Inferred | None:
 _RULES: dict[str, Callable[[_Case], Inferred | None]] = {
     **dict.fromkeys([f"nn.conv{n}d{t}" for n in (1, 2, 3) for t in ("", "_transpose")], _convolution),
     **dict.fromkeys([f"nn.{k}_norm" for k in ("batch", "group", "instance", "layer", "rms")], _normalized),
-    "permute_dims": _permuted, "expand_dims": _expanded, "squeeze": _squeezed, "repeat": _repeated, "tile": _tiled,
-    "flip": _along_axes, "gather_elements": _scattered, "scatter_elements": _scattered, "scatter_nd": _scattered_nd,
-}  # fmt: skip
+    "permute_dims": _permuted,
+    "expand_dims": _expanded,
+    "squeeze": _squeezed,
+    "repeat": _repeated,
+    "tile": _tiled,
+    "flip": _along_axes,
+    "gather_elements": _scattered,
+    "scatter_elements": _scattered,
+    "scatter_nd": _scattered_nd,
+}

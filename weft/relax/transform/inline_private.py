@@ -57,12 +57,16 @@ def inline_private_functions(mod: IRModule) -> IRModule:
     for name in _innermost_first(inlined):
         inlined[name] = _inline(inlined[name], mod, inlined)
     out = mod.with_functions(
-        {v: _inline(f, mod, inlined) if isinstance(f, Function) and v.name_hint not in inlined else f
-         for v, f in mod.items()}
-    )  # fmt: skip
+        {
+            v: _inline(f, mod, inlined) if isinstance(f, Function) and v.name_hint not in inlined else f
+            for v, f in mod.items()
+        }
+    )
     left = {n.name_hint for v, f in out.items() if v.name_hint not in inlined for n in walk(f) if type(n) is GlobalVar}
-    while more := {n.name_hint for name in left & inlined.keys() for n in walk(inlined[name])
-                   if type(n) is GlobalVar} - left:  # fmt: skip
+    while (
+        more := {n.name_hint for name in left & inlined.keys() for n in walk(inlined[name]) if type(n) is GlobalVar}
+        - left
+    ):
         left |= more
     return out.with_functions(
         {v: inlined.get(v.name_hint, f) for v, f in out.items() if v.name_hint not in inlined or v.name_hint in left}

@@ -20,9 +20,13 @@ _ANY, _NOTHING = ir.AnyType(), ir.TupleType(())
 
 @ir.function_pass(kind=ir.Function)
 def lazy_transform_params(
-    func: ir.Function, mod: ir.IRModule, fget_item: str = "get_item", fset_item: str | None = "set_item",
-    extra_get_item_params: Sequence[ir.ExprVar] = (), extra_set_item_params: Sequence[ir.ExprVar] = (),
-) -> ir.Function:  # fmt: skip
+    func: ir.Function,
+    mod: ir.IRModule,
+    fget_item: str = "get_item",
+    fset_item: str | None = "set_item",
+    extra_get_item_params: Sequence[ir.ExprVar] = (),
+    extra_set_item_params: Sequence[ir.ExprVar] = (),
+) -> ir.Function:
     """Let a function that prepares weights take each when it is needed and hand over each result when it is there.
 
     Requires: ``relax.normalized``; functions whose names end in ``transform_params`` take weights, or one tuple of
@@ -69,8 +73,9 @@ def lazy_transform_params(
         return _typed(call_packed(fget_item, *extra_get_item_params, ir.prim_value(place), ty_args=_ANY), _ANY)
 
     def hand_over(place: int, value: ir.Expr) -> ir.Call:
-        return _typed(call_packed(str(fset_item), *extra_set_item_params, ir.prim_value(place), value, ty_args=_ANY),
-                      _ANY)  # fmt: skip
+        return _typed(
+            call_packed(str(fset_item), *extra_set_item_params, ir.prim_value(place), value, ty_args=_ANY), _ANY
+        )
 
     only = func.params[0] if len(func.params) == 1 else None
     if only is not None and isinstance(only.ty, ir.TupleType):
@@ -213,8 +218,13 @@ class _Lazy:
             attrs = attrs.with_(num_input=num_input)
         body = SeqExpr((BindingBlock(tuple(self.out)),) if self.out else (), tail, ty=ty)
         pure = func.is_pure if is_pure is None else is_pure
-        new = func.replace(params=tuple(params), body=body, is_pure=pure, attrs=attrs,
-                           ret_ty=_NOTHING if self.hand_over is not None else type_outside(params, body))  # fmt: skip
+        new = func.replace(
+            params=tuple(params),
+            body=body,
+            is_pure=pure,
+            attrs=attrs,
+            ret_ty=_NOTHING if self.hand_over is not None else type_outside(params, body),
+        )
         return new.replace(ty=function_type(new))
 
     def empty(self, places: dict[ir.Expr, list[int]]) -> ir.Expr:

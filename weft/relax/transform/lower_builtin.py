@@ -197,11 +197,16 @@ def _copy(call: Any, on_cpu: bool) -> ir.Call:
 
 
 _SAME_ARGUMENTS = {
-    "memory.alloc_tensor": "vm.builtin.alloc_tensor", "memory.ensure_zero_offset": "vm.builtin.ensure_zero_offset",
-    "builtin.stop_lift_params": "vm.builtin.copy", "shape_of": "vm.builtin.shape_of",
-    "tensor_to_shape": "vm.builtin.tensor_to_shape", "index_bounds": "vm.builtin.index_bounds",
-    "null_value": "vm.builtin.null_value", "nonzero": "weft.run.nonzero", "shape_to_tensor": "weft.run.shape_to_tensor",
-}  # fmt: skip
+    "memory.alloc_tensor": "vm.builtin.alloc_tensor",
+    "memory.ensure_zero_offset": "vm.builtin.ensure_zero_offset",
+    "builtin.stop_lift_params": "vm.builtin.copy",
+    "shape_of": "vm.builtin.shape_of",
+    "tensor_to_shape": "vm.builtin.tensor_to_shape",
+    "index_bounds": "vm.builtin.index_bounds",
+    "null_value": "vm.builtin.null_value",
+    "nonzero": "weft.run.nonzero",
+    "shape_to_tensor": "weft.run.shape_to_tensor",
+}
 for _op, _function in _SAME_ARGUMENTS.items():
     _LOWER.on(_op)(lambda call, function=_function: call_builtin(function, call.args))
 

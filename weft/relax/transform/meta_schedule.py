@@ -54,29 +54,44 @@ def extract_tasks(
 
 @also_called(num_tuning_cores="num_threads")
 def extracted_tasks_to_tune_contexts(
-    extracted_tasks: Sequence[weft.meta_schedule.ExtractedTask], work_dir: str,
+    extracted_tasks: Sequence[weft.meta_schedule.ExtractedTask],
+    work_dir: str,
     space: weft.meta_schedule.SpaceGenerator | Callable[..., Any] | str = "post-order-apply",
-    strategy: weft.meta_schedule.SearchStrategy | str = "evolutionary", num_threads: int | str = "physical",
+    strategy: weft.meta_schedule.SearchStrategy | str = "evolutionary",
+    num_threads: int | str = "physical",
     seed: int | None = None,
-) -> tuple[list[weft.meta_schedule.TuneContext], list[float]]:  # fmt: skip
+) -> tuple[list[weft.meta_schedule.TuneContext], list[float]]:
     """Make tasks to tune of kernels, and their weights."""
     tasks = [
         weft.meta_schedule.TuneContext(
-            t.dispatched[0], target=t.target, space_generator=space, search_strategy=strategy, task_name=t.task_name,
-            rand_state=-1 if seed is None else seed, num_threads=num_threads,
+            t.dispatched[0],
+            target=t.target,
+            space_generator=space,
+            search_strategy=strategy,
+            task_name=t.task_name,
+            rand_state=-1 if seed is None else seed,
+            num_threads=num_threads,
         ).clone()
         for t in extracted_tasks
-    ]  # fmt: skip
+    ]
     return tasks, [float(t.weight) for t in extracted_tasks]
 
 
 def tune_relax(
-    mod: IRModule, params: Mapping[str, Any] | None, target: TargetLike, work_dir: str, max_trials_global: int,
-    max_trials_per_task: int | None = None, op_names: Sequence[str] | None = None, *,
+    mod: IRModule,
+    params: Mapping[str, Any] | None,
+    target: TargetLike,
+    work_dir: str,
+    max_trials_global: int,
+    max_trials_per_task: int | None = None,
+    op_names: Sequence[str] | None = None,
+    *,
     space: weft.meta_schedule.SpaceGenerator | Callable[..., Any] | str = "post-order-apply",
-    strategy: weft.meta_schedule.SearchStrategy | str = "evolutionary", seed: int | None = None,
-    module_equality: str = "structural", **options: Any,
-) -> weft.meta_schedule.Database:  # fmt: skip
+    strategy: weft.meta_schedule.SearchStrategy | str = "evolutionary",
+    seed: int | None = None,
+    module_equality: str = "structural",
+    **options: Any,
+) -> weft.meta_schedule.Database:
     """Tune the kernels of a program and return the database with what was found.
 
     Parameters
@@ -102,9 +117,14 @@ def tune_relax(
         tasks = [t for t in tasks if any(name in t.task_name for name in op_names)]
     contexts, weights = extracted_tasks_to_tune_contexts(tasks, work_dir, space, strategy, seed=seed)
     return weft.meta_schedule.tune_tasks(
-        tasks=contexts, task_weights=weights, work_dir=work_dir, max_trials_global=max_trials_global,
-        max_trials_per_task=max_trials_per_task, module_equality=module_equality, **options,
-    )  # fmt: skip
+        tasks=contexts,
+        task_weights=weights,
+        work_dir=work_dir,
+        max_trials_global=max_trials_global,
+        max_trials_per_task=max_trials_per_task,
+        module_equality=module_equality,
+        **options,
+    )
 
 
 def _current_target() -> Target:

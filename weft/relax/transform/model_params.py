@@ -139,9 +139,10 @@ def lift_transform_params(mod: ir.IRModule, shared_transform: bool | Sequence[st
     Source: TVM's ``LiftTransformParams``.
     """
     found = {
-        v: f for v, f in mod.items()
+        v: f
+        for v, f in mod.items()
         if isinstance(f, ir.Function) and _weights(f) and isinstance(f.body, SeqExpr) and f.attrs.get("global_symbol")
-    }  # fmt: skip
+    }
     groups = [[v] for v in found]
     if shared_transform:
         names = {v.name_hint for v in found} if shared_transform is True else set(shared_transform)

@@ -83,8 +83,11 @@ def _flat_block(block: BindingBlock) -> list[BindingBlock]:
             current, value = [], value.body
         current.append(b if value is b.value else VarBinding(b.var, value, span=b.span))
     if not out:
-        return [block if all(a is b for a, b in zip(current, block.bindings, strict=True))
-                else type(block)(tuple(current), span=block.span)]  # fmt: skip
+        return [
+            block
+            if all(a is b for a, b in zip(current, block.bindings, strict=True))
+            else type(block)(tuple(current), span=block.span)
+        ]
     return [*out, type(block)(tuple(current), span=block.span)]
 
 

@@ -169,8 +169,9 @@ def pack_groups(given: Groups, panel: int) -> Panels | None:
     zero = np.repeat(given.zero.astype(np.float32), times, 0)[:groups]
     offset = (np.float32(half - shift) - zero) * scale
     w = _words(q, shift, bits, groups * size, panel)
-    return Panels(w, _narrowest(_in_panels(scale, panel)), _in_panels(offset, panel) if offset.any() else None,
-                  bits, size)  # fmt: skip
+    return Panels(
+        w, _narrowest(_in_panels(scale, panel)), _in_panels(offset, panel) if offset.any() else None, bits, size
+    )
 
 
 def _fits(q: np.ndarray, low: int, bits: int) -> bool:

@@ -498,9 +498,11 @@ def _needs_check(declared: Any, found: Any) -> bool:
     if isinstance(found, ir.AnyType):
         return isinstance(declared, (ir.TensorType, ir.ShapeType, ir.TupleType)) and not _says_nothing(declared)
     if isinstance(declared, ir.TensorType) and isinstance(found, ir.TensorType):
-        return (declared.ndim >= 0 > found.ndim) or bool(declared.dtype and not found.dtype) or (
-            declared.shape is not None and found.shape is None
-        )  # fmt: skip
+        return (
+            (declared.ndim >= 0 > found.ndim)
+            or bool(declared.dtype and not found.dtype)
+            or (declared.shape is not None and found.shape is None)
+        )
     if isinstance(declared, ir.ShapeType) and isinstance(found, ir.ShapeType):
         return (declared.ndim >= 0 > found.ndim) or (declared.values is not None and found.values is None)
     return False

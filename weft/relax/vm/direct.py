@@ -182,8 +182,9 @@ class _Planner:
         at_of: dict[int, int] = {}
         for storage in sorted(sizes, key=lambda s: (lives[s][0], s)):
             first, last = lives[storage][0], lives[storage][-1]
-            taken = sorted((at_of[o], at_of[o] + sizes[o]) for o in at_of
-                           if lives[o][0] <= last and first <= lives[o][-1])  # fmt: skip
+            taken = sorted(
+                (at_of[o], at_of[o] + sizes[o]) for o in at_of if lives[o][0] <= last and first <= lives[o][-1]
+            )
             begin = 0
             for low, high in taken:
                 if begin + sizes[storage] <= low:

@@ -101,8 +101,11 @@ class ExecBuilder:
     def c(self, idx: int) -> int:
         """Operand: a constant of the pool, by its number."""
         if not 0 <= idx < len(self._constants):
-            raise InvalidArgument(f"there is no constant {idx}", found=f"{len(self._constants)} constants",
-                                  help="convert_constant adds one and returns its operand")  # fmt: skip
+            raise InvalidArgument(
+                f"there is no constant {idx}",
+                found=f"{len(self._constants)} constants",
+                help="convert_constant adds one and returns its operand",
+            )
         return const_arg(int(idx))
 
     def f(self, name: str) -> int:
@@ -134,9 +137,10 @@ class ExecBuilder:
             value, (Tensor, tvm_ffi.Tensor, np.ndarray, tvm_ffi.Shape, str, int, float, tvm_ffi.dtype)
         ):
             raise InvalidArgument(
-                "not a value that a constant pool holds", found=f"{type(value).__name__}: {value!r}",
+                "not a value that a constant pool holds",
+                found=f"{type(value).__name__}: {value!r}",
                 expected="a tensor, Shape, str, int, float or dtype",
-            )  # fmt: skip
+            )
         self._constants.append(value)
         if memory_scope is not None:
             self._scopes[len(self._constants) - 1] = memory_scope
@@ -177,8 +181,11 @@ class ExecBuilder:
 
     def _tuple(self, values: Sequence[Any]) -> int:
         if self._current is None:
-            raise InvalidArgument("the constant pool holds no tuples, instructions make them", found=repr(values),
-                                  help="use `with builder.function(name, num_inputs):`")  # fmt: skip
+            raise InvalidArgument(
+                "the constant pool holds no tuples, instructions make them",
+                found=repr(values),
+                help="use `with builder.function(name, num_inputs):`",
+            )
         words = [self.convert_constant(v) for v in values]
         register = _TEMPORARY + self._n_temporaries
         self._n_temporaries += 1
@@ -279,8 +286,11 @@ class ExecBuilder:
         if self._current is not None:
             raise InvalidArgument(f"function '{func_name}' begins inside of function '{self._current.name}'")
         if param_names and len(param_names) != num_inputs:
-            raise InvalidArgument(f"function '{func_name}': each argument has one name",
-                                  expected=f"{num_inputs} names", found=str(list(param_names)))  # fmt: skip
+            raise InvalidArgument(
+                f"function '{func_name}': each argument has one name",
+                expected=f"{num_inputs} names",
+                found=str(list(param_names)),
+            )
         self.declare_function(func_name, FuncKind.VM_FUNC)
         row = self._functions[self._index[func_name]]
         if row.kind != FuncKind.VM_FUNC or row.end:
@@ -326,15 +336,21 @@ class ExecBuilder:
 
     def _operand(self, word: int) -> int:
         if not 0 <= word < 4 << 56:
-            raise InvalidArgument("an integer among the arguments of a call is an operand", found=str(word),
-                                  expected="builder.r(n), builder.imm(value) or builder.convert_constant(value)",
-                                  )  # fmt: skip
+            raise InvalidArgument(
+                "an integer among the arguments of a call is an operand",
+                found=str(word),
+                expected="builder.r(n), builder.imm(value) or builder.convert_constant(value)",
+            )
         return word
 
     def _register(self, word: Any, what: str) -> int:
         if type(word) is not int or word >> 56:
-            raise InvalidArgument(f"{what} is a register", expected="builder.r(n)", found=repr(word),
-                                  help="vm.builtin.copy puts a constant into a register")  # fmt: skip
+            raise InvalidArgument(
+                f"{what} is a register",
+                expected="builder.r(n)",
+                found=repr(word),
+                help="vm.builtin.copy puts a constant into a register",
+            )
         return word
 
     def _emit(self, *words: int) -> None:

@@ -169,9 +169,10 @@ class _Writer:
         kind, value = decode_arg(word)
         if kind == ArgKind.REGISTER and value in self.plan.addresses:
             return CallIntrin(
-                DataType("handle"), Op.get("tir.address_of"),
+                DataType("handle"),
+                Op.get("tir.address_of"),
                 (BufferLoad(self.arena, (int64(self.plan.addresses[value]),)),),
-            )  # fmt: skip
+            )
         if kind == ArgKind.REGISTER and value in self.plan.compact:
             return self.item_call("data", self.register(value), dtype="handle")
         return self.operand(word)

@@ -121,9 +121,10 @@ class AnnotatedRegionSet:
             if region is None or region.target != target:
                 raise error.InvalidArgument(
                     "a region ends that did not begin" if region is None else "a region ends for another compiler",
-                    where=expr.span, expected=f"a {self._begin} for '{target if region is None else region.target}'",
+                    where=expr.span,
+                    expected=f"a {self._begin} for '{target if region is None else region.target}'",
                     found=excerpt(expr),
-                )  # fmt: skip
+                )
             self._put(expr, region)
             region._outs[expr] = None
         elif type(expr) is Call:

@@ -33,12 +33,22 @@ class Feature(IntEnum):
 
 
 _OF: dict[type, Feature] = {
-    nodes.Var: Feature.fVar, nodes.GlobalVar: Feature.fGlobalVar, nodes.Constant: Feature.fConstant,
-    nodes.Tuple: Feature.fTuple, nodes.TupleGetItem: Feature.fTupleGetItem, nodes.Function: Feature.fFunction,
-    Op: Feature.fOp, nodes.Call: Feature.fCall, nodes.Let: Feature.fLet, nodes.If: Feature.fIf,
-    nodes.RefCreate: Feature.fRefCreate, nodes.RefRead: Feature.fRefRead, nodes.RefWrite: Feature.fRefWrite,
-    Constructor: Feature.fConstructor, Match: Feature.fMatch,
-}  # fmt: skip
+    nodes.Var: Feature.fVar,
+    nodes.GlobalVar: Feature.fGlobalVar,
+    nodes.Constant: Feature.fConstant,
+    nodes.Tuple: Feature.fTuple,
+    nodes.TupleGetItem: Feature.fTupleGetItem,
+    nodes.Function: Feature.fFunction,
+    Op: Feature.fOp,
+    nodes.Call: Feature.fCall,
+    nodes.Let: Feature.fLet,
+    nodes.If: Feature.fIf,
+    nodes.RefCreate: Feature.fRefCreate,
+    nodes.RefRead: Feature.fRefRead,
+    nodes.RefWrite: Feature.fRefWrite,
+    Constructor: Feature.fConstructor,
+    Match: Feature.fMatch,
+}
 
 
 def detect_feature(a: Program, b: Program | None = None) -> set[Feature]:

@@ -28,8 +28,9 @@ def check_basic_block_normal_form(expr: Program) -> None:
     if crossing:
         raise InvalidArgument(
             "the program is not in basic block normal form: several bodies share an expression",
-            found=excerpt(crossing[0]), help="ToBasicBlockNormalForm names what bodies share",
-        )  # fmt: skip
+            found=excerpt(crossing[0]),
+            help="ToBasicBlockNormalForm names what bodies share",
+        )
 
 
 def list_op_freqs(mod: ir.IRModule) -> dict[str, int]:

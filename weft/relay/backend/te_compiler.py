@@ -37,9 +37,11 @@ class LoweredFunction:
     def single(self) -> ir.GlobalVar:
         """Return the kernel that computes it all."""
         if self.prim_fn_var is None:
-            raise LoweringError("a function that is compiled by itself becomes one kernel",
-                                found=f"{len(self.funcs.functions)} kernels",
-                                help="relay.build compiles any")  # fmt: skip
+            raise LoweringError(
+                "a function that is compiled by itself becomes one kernel",
+                found=f"{len(self.funcs.functions)} kernels",
+                help="relay.build compiles any",
+            )
         return self.prim_fn_var
 
     def same_as(self, other: Any) -> bool:

@@ -51,8 +51,13 @@ def _whole(data: Var, indices: Var, indptr: Var, shape: tuple[int, ...]) -> Call
     """The matrix of which blocks are kept; a block's row is how many rows begin before or with it, but one."""
     down, across, high, wide = shape
     count = data.ty.shape[0]  # type: ignore[union-attr]
-    begun = call("scatter_nd", const(np.zeros(int(count) + 1, "int32")), call("expand_dims", indptr, axis=0),
-                 const(np.ones(down + 1, "int32")), mode="add")  # fmt: skip
+    begun = call(
+        "scatter_nd",
+        const(np.zeros(int(count) + 1, "int32")),
+        call("expand_dims", indptr, axis=0),
+        const(np.ones(down + 1, "int32")),
+        mode="add",
+    )
     rows = call("subtract", call("cumsum", begun, axis=0), const(1, "int32"))
     rows = call("strided_slice", rows, begin=(0,), end=(count,), strides=(1,))
     zeros = call("zeros", shape=shape, dtype=data.ty.dtype)  # type: ignore[union-attr]

@@ -8,11 +8,38 @@ from typing import Any
 from weft import ir, operators
 
 __all__ = [
-    "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DataTypePattern", "DominatorPattern",
-    "ExprPattern", "FunctionPattern", "IfPattern", "LetPattern", "ShapePattern", "TupleGetItemPattern", "TuplePattern",
-    "TypePattern", "VarPattern", "WildcardPattern", "dominates", "has_attr", "has_dtype", "has_shape", "has_type",
-    "is_constant", "is_expr", "is_if", "is_let", "is_op", "is_tuple", "is_tuple_get_item", "is_var", "wildcard",
-]  # fmt: skip
+    "AltPattern",
+    "AttrPattern",
+    "CallPattern",
+    "ConstantPattern",
+    "DFPattern",
+    "DataTypePattern",
+    "DominatorPattern",
+    "ExprPattern",
+    "FunctionPattern",
+    "IfPattern",
+    "LetPattern",
+    "ShapePattern",
+    "TupleGetItemPattern",
+    "TuplePattern",
+    "TypePattern",
+    "VarPattern",
+    "WildcardPattern",
+    "dominates",
+    "has_attr",
+    "has_dtype",
+    "has_shape",
+    "has_type",
+    "is_constant",
+    "is_expr",
+    "is_if",
+    "is_let",
+    "is_op",
+    "is_tuple",
+    "is_tuple_get_item",
+    "is_var",
+    "wildcard",
+]
 
 
 def _called(op: str, *args: DFPattern) -> CallPattern:

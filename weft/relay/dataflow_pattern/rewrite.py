@@ -202,8 +202,10 @@ def rewrite(
             expr = with_deep_stack(lambda e=expr, c=callback: _rewritten(c, e))
         if given[-1].rewrite_once or ir.structural_equal(last, expr):
             return expr
-    raise InvalidArgument(f"an expression still changes after {_MOST_ROUNDS} rounds of rewriting",
-                          help="do callbacks undo what others do?")  # fmt: skip
+    raise InvalidArgument(
+        f"an expression still changes after {_MOST_ROUNDS} rounds of rewriting",
+        help="do callbacks undo what others do?",
+    )
 
 
 def _rewritten(callback: DFPatternCallback, expr: Any) -> Any:
@@ -239,9 +241,11 @@ def _typed(expr: Any, mod: ir.IRModule | None) -> Any:
 
 
 def partition(
-    pattern: patterns.DFPattern, expr: ir.Expr, attrs: Mapping[str, Any] | None = None,
+    pattern: patterns.DFPattern,
+    expr: ir.Expr,
+    attrs: Mapping[str, Any] | None = None,
     check: Callable[[Any], bool] = lambda expr: True,
-) -> Any:  # fmt: skip
+) -> Any:
     """Make functions of matches, called where these stood.
 
     Parameters

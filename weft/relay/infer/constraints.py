@@ -24,8 +24,12 @@ def type_of(e: Any, s: Inference) -> Type:
     found = s.types.get(e)
     if found is None:
         if isinstance(e, Op):
-            return s.fail(f"operator '{e.name}' is used as a value", e, expected="a call of it",
-                          help="wrap it into a function: `fn (%x) { ..(%x) }`")  # fmt: skip
+            return s.fail(
+                f"operator '{e.name}' is used as a value",
+                e,
+                expected="a call of it",
+                help="wrap it into a function: `fn (%x) { ..(%x) }`",
+            )
         found = s.types[e] = TYPE(e, s)
     return found
 
@@ -147,9 +151,11 @@ def _binding(e: nodes.Let, s: Inference) -> None:
 def _tuple(e: nodes.Tuple, s: Inference) -> Type:
     fields = tuple([type_of(f, s) for f in e.fields])
     known: Any = e.ty
-    if type(known) is TupleType and len(known.fields) == len(fields) and all(
-        a is b for a, b in zip(known.fields, fields, strict=True)
-    ):  # fmt: skip
+    if (
+        type(known) is TupleType
+        and len(known.fields) == len(fields)
+        and all(a is b for a, b in zip(known.fields, fields, strict=True))
+    ):
         return known
     return TupleType(fields)
 
@@ -168,8 +174,12 @@ def _projection(e: nodes.TupleGetItem, s: Inference) -> Type:
 @TYPE.on(nodes.If)
 def _if(e: nodes.If, s: Inference) -> Type:
     cond = type_of(e.cond, s)
-    s.flow(cond, scalar_type("bool"), e.cond if e.cond.span is not None and not isinstance(e.cond, nodes.Var) else e,
-           "the condition of an if is no scalar bool")  # fmt: skip
+    s.flow(
+        cond,
+        scalar_type("bool"),
+        e.cond if e.cond.span is not None and not isinstance(e.cond, nodes.Var) else e,
+        "the condition of an if is no scalar bool",
+    )
     branches = [(e.true_branch, e), (e.false_branch, e)]
     return joined(e, branches, s, "the branches of an if have different types")
 
@@ -267,8 +277,13 @@ def _call(e: nodes.Call, s: Inference) -> Type:
     if not isinstance(ty, FuncType):
         if ty is FAILED:
             return FAILED
-        return s.fail(f"{callee_name(callee)} is called and is no function", e, expected="a function", found=ty,
-                      help="parentheses call; elements of a tuple are `.0`, `.1`")  # fmt: skip
+        return s.fail(
+            f"{callee_name(callee)} is called and is no function",
+            e,
+            expected="a function",
+            found=ty,
+            help="parentheses call; elements of a tuple are `.0`, `.1`",
+        )
     return _apply(e, ty, args, s)
 
 

@@ -44,8 +44,13 @@ def constructor_type(c: Constructor, node: ir.Node, s: Inference) -> Type:
 
 def _no_data_type(header: GlobalTypeVar, node: Any, s: Inference) -> Type:
     known = ", ".join(s.data) or "no data types"
-    return s.fail(f"there is no data type '{header.name_hint}'", node, expected="a data type of the module",
-                  found=known, help="set its definition, a TypeData, in the module")  # fmt: skip
+    return s.fail(
+        f"there is no data type '{header.name_hint}'",
+        node,
+        expected="a data type of the module",
+        found=known,
+        help="set its definition, a TypeData, in the module",
+    )
 
 
 def bind_pattern(p: Pattern, ty: Type, node: ir.Node, s: Inference) -> None:
@@ -74,8 +79,13 @@ def _tuple(p: PatternTuple, ty: Type, node: Any, s: Inference) -> None:
     if isinstance(known, TupleType) and len(known.fields) == len(p.patterns):
         fields = known.fields
     elif isinstance(known, TupleType):
-        s.fail("the pattern has another number of fields than the tuple", node, expected=f"{len(known.fields)}",
-               found=f"{len(p.patterns)}", help=f"the tuple is `{s.resolve(known)}`")  # fmt: skip
+        s.fail(
+            "the pattern has another number of fields than the tuple",
+            node,
+            expected=f"{len(known.fields)}",
+            found=f"{len(p.patterns)}",
+            help=f"the tuple is `{s.resolve(known)}`",
+        )
         fields = (FAILED,) * len(p.patterns)
     else:
         fields = tuple(IncompleteType() for _ in p.patterns)
@@ -95,9 +105,13 @@ def _constructor(p: PatternConstructor, ty: Type, node: Any, s: Inference) -> No
         if len(made.arg_types) == len(p.patterns):
             fields = made.arg_types
         else:
-            s.fail(f"the pattern of constructor '{name}' has another number of fields", node,
-                   expected=f"{len(made.arg_types)}", found=f"{len(p.patterns)}",
-                   help=f"the constructor's type is `{c}`")  # fmt: skip
+            s.fail(
+                f"the pattern of constructor '{name}' has another number of fields",
+                node,
+                expected=f"{len(made.arg_types)}",
+                found=f"{len(p.patterns)}",
+                help=f"the constructor's type is `{c}`",
+            )
     for q, t in zip(p.patterns, fields, strict=True):
         bind_pattern(q, t, node, s)
 

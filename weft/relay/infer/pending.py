@@ -86,8 +86,13 @@ def element(node: TupleGetItem, of: Type, s: Inference) -> Type:
     if of is FAILED:
         return FAILED
     if not isinstance(of, TupleType):
-        return s.fail(f"`.{node.index}` takes an element of what is no tuple", node, expected="a tuple", found=of,
-                      help="elements of tensors are taken by operators such as `take`")  # fmt: skip
+        return s.fail(
+            f"`.{node.index}` takes an element of what is no tuple",
+            node,
+            expected="a tuple",
+            found=of,
+            help="elements of tensors are taken by operators such as `take`",
+        )
     if not 0 <= node.index < len(of.fields):
         return s.fail(
             f"the tuple has no element {node.index}",

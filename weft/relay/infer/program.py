@@ -101,8 +101,12 @@ def _rebuilt(mod: ir.IRModule, s: Inference, again: Rebuild) -> ir.IRModule:
 def _check_type_variables(old: Any, new: Function, s: Inference) -> None:
     """Note an error for each type variable that stands outside the function whose parameter it is."""
     for v in free_type_vars(new) if not s.errors else ():
-        s.fail(f"type variable '{v.name_hint}' is not bound", old, found=f"it, in a function of type `{new.ty}`",
-               help="a function's type parameters may stand in that function only")  # fmt: skip
+        s.fail(
+            f"type variable '{v.name_hint}' is not bound",
+            old,
+            found=f"it, in a function of type `{new.ty}`",
+            help="a function's type parameters may stand in that function only",
+        )
 
 
 def settle(s: Inference) -> None:
@@ -119,8 +123,12 @@ def settle(s: Inference) -> None:
             relation.again(s)
     if s.queue and not s.errors:
         for fact in s.queue[:3]:
-            s.fail("the type cannot be inferred", fact.node, found=f"that {fact.unknown(s)} is not known",
-                   help="annotate it: its use comes before what would tell it")  # fmt: skip
+            s.fail(
+                "the type cannot be inferred",
+                fact.node,
+                found=f"that {fact.unknown(s)} is not known",
+                help="annotate it: its use comes before what would tell it",
+            )
 
 
 def inferred_type(expr: ir.Expr, mod: ir.IRModule | None = None) -> ir.Type:

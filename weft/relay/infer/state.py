@@ -89,8 +89,13 @@ class Inference:
         try:
             return self.unifier.flow(src, dst)
         except InfiniteType as e:
-            self.fail(f"{what}, and none fits: it would be a part of itself", node, expected=e.expected,
-                      found=e.found, help="only a data type may have itself in its parts: `type T { .. }`")  # fmt: skip
+            self.fail(
+                f"{what}, and none fits: it would be a part of itself",
+                node,
+                expected=e.expected,
+                found=e.found,
+                help="only a data type may have itself in its parts: `type T { .. }`",
+            )
         except Mismatch as e:
             self.fail(what, node, expected=dst, found=src, help=help or self._difference(e, src, dst))
         return dst

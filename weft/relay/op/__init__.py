@@ -53,12 +53,40 @@ from weft.relay.op.registry import (
 from weft.relay.op.registry import get as declaration
 
 __all__ = [
-    "REQUIRED", "OpPattern", "RelayOp", "annotation", "call", "constructor", "constructs", "declaration", "declare",
-    "dyn", "evaluate", "expand", "get", "has", "image", "infer_call", "list_ops", "namespace", "nn", "op", "op_call",
-    "pattern_of", "register_alter_op_layout", "register_convert_op_layout", "register_fake_quantization_to_integer",
-    "register_gradient", "register_legalize",
-    "random", "register_pattern", "relay_type", "renames_dimensions", "shared", "vision",
-]  # fmt: skip
+    "REQUIRED",
+    "OpPattern",
+    "RelayOp",
+    "annotation",
+    "call",
+    "constructor",
+    "constructs",
+    "declaration",
+    "declare",
+    "dyn",
+    "evaluate",
+    "expand",
+    "get",
+    "has",
+    "image",
+    "infer_call",
+    "list_ops",
+    "namespace",
+    "nn",
+    "op",
+    "op_call",
+    "pattern_of",
+    "register_alter_op_layout",
+    "register_convert_op_layout",
+    "register_fake_quantization_to_integer",
+    "register_gradient",
+    "register_legalize",
+    "random",
+    "register_pattern",
+    "relay_type",
+    "renames_dimensions",
+    "shared",
+    "vision",
+]
 
 # The operators, not the modules of these names.
 scatter, sort, unique = constructor("scatter"), constructor("sort"), constructor("unique")

@@ -19,8 +19,18 @@ from weft.runtime import device as as_device
 from weft.spelling import also_called
 from weft.target import VirtualDevice
 
-__all__ = ["BARRIERS", "cast_hint", "checkpoint", "compiler_begin", "compiler_end", "device_copy", "device_name",
-           "on_device", "simulated_quantize", "stop_fusion"]  # fmt: skip
+__all__ = [
+    "BARRIERS",
+    "cast_hint",
+    "checkpoint",
+    "compiler_begin",
+    "compiler_end",
+    "device_copy",
+    "device_name",
+    "on_device",
+    "simulated_quantize",
+    "stop_fusion",
+]
 
 
 def _identity(data: ir.Expr, **attrs: Any) -> ir.Expr:
@@ -32,25 +42,57 @@ def _same(types: tuple[ir.Type, ...], attrs: ir.Attrs) -> ir.Type:
 
 
 declare(
-    "on_device", "data:any", {"device": "cpu:0", "constrain_result": False, "constrain_body": True},
-    expand=_identity, infer=_same, doc="""Compute an expression on a device.
+    "on_device",
+    "data:any",
+    {"device": "cpu:0", "constrain_result": False, "constrain_body": True},
+    expand=_identity,
+    infer=_same,
+    doc="""Compute an expression on a device.
 
     ``constrain_body``: it is computed there; ``constrain_result``: it is needed there. Where it is needed on another
     device, it is copied.
     """,
-)  # fmt: skip
-declare("device_copy", "data:any", {"src_device": "cpu:0", "dst_device": "cpu:0"}, expand=_identity, infer=_same,
-        doc="A copy of a tensor on another device.")  # fmt: skip
+)
+declare(
+    "device_copy",
+    "data:any",
+    {"src_device": "cpu:0", "dst_device": "cpu:0"},
+    expand=_identity,
+    infer=_same,
+    doc="A copy of a tensor on another device.",
+)
 for _end, _what in (("begin", "is given to"), ("end", "comes from")):
-    declare(f"annotation.compiler_{_end}", "data:any", {"compiler": REQUIRED}, expand=_identity, infer=_same,
-            doc=f"What {_what} an external compiler; regions between are cut out by PartitionGraph.")  # fmt: skip
-declare("annotation.checkpoint", "data:any", expand=_identity, infer=_same,
-        doc="What adjoints may compute again instead of keeping it.")  # fmt: skip
-declare("annotation.stop_fusion", "data:any", expand=_identity, infer=_same,
-        doc="Keep an expression and what uses it in kernels apart.")  # fmt: skip
+    declare(
+        f"annotation.compiler_{_end}",
+        "data:any",
+        {"compiler": REQUIRED},
+        expand=_identity,
+        infer=_same,
+        doc=f"What {_what} an external compiler; regions between are cut out by PartitionGraph.",
+    )
+declare(
+    "annotation.checkpoint",
+    "data:any",
+    expand=_identity,
+    infer=_same,
+    doc="What adjoints may compute again instead of keeping it.",
+)
+declare(
+    "annotation.stop_fusion",
+    "data:any",
+    expand=_identity,
+    infer=_same,
+    doc="Keep an expression and what uses it in kernels apart.",
+)
 
-declare("annotation.cast_hint", "data:any", {"dtype": REQUIRED}, expand=_identity, infer=_same,
-        doc="What quantization keeps in a data type between kernels.")  # fmt: skip
+declare(
+    "annotation.cast_hint",
+    "data:any",
+    {"dtype": REQUIRED},
+    expand=_identity,
+    infer=_same,
+    doc="What quantization keeps in a data type between kernels.",
+)
 
 
 def _simulated(
@@ -63,8 +105,13 @@ def _simulated(
 
 
 _SIMULATED = "relay.op.annotation.simulated_quantize"
-declare(_SIMULATED, "data dom_scale clip_min clip_max", {"kind": REQUIRED, "sign": True, "rounding": "round"},
-        expand=_simulated, doc="The multiple of a scale next to each number, within limits in steps.")  # fmt: skip
+declare(
+    _SIMULATED,
+    "data dom_scale clip_min clip_max",
+    {"kind": REQUIRED, "sign": True, "rounding": "round"},
+    expand=_simulated,
+    doc="The multiple of a scale next to each number, within limits in steps.",
+)
 
 BARRIERS = frozenset(("on_device", "device_copy", "annotation.stop_fusion"))
 """Operators that no kernel contains and none goes beyond."""
@@ -109,8 +156,9 @@ def on_device(
     constrain_body : bool
         Whether the expression is computed there.
     """
-    return op_call("on_device", data, device=_place(device), constrain_result=constrain_result,
-                   constrain_body=constrain_body)  # fmt: skip
+    return op_call(
+        "on_device", data, device=_place(device), constrain_result=constrain_result, constrain_body=constrain_body
+    )
 
 
 @constructs("device_copy")

@@ -84,8 +84,9 @@ def _signature(op: RelayOp) -> inspect.Signature:
     optional = any(i.optional for i in op.inputs)
     for name, default in op.attrs.items():
         value = inspect.Parameter.empty if default is REQUIRED and not optional else default
-        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY if op.variadic else kind,
-                                            default=value))  # fmt: skip
+        parameters.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY if op.variadic else kind, default=value)
+        )
     return inspect.Signature(parameters)
 
 

@@ -25,11 +25,16 @@ def _checked(op: str, weight: ir.Expr, layout: str, rank: int, channels: Any, ke
     given = (kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * rank) if kernel_size else ()
     for k, d in zip(given, spatial, strict=False):
         if None not in (as_int(k), as_int(d)) and as_int(k) != as_int(d):
-            raise ShapeMismatch(f"{op}: 'kernel_size' is not the weight's", expected=str(d), found=str(k),
-                                where=weight.span)  # fmt: skip
+            raise ShapeMismatch(
+                f"{op}: 'kernel_size' is not the weight's", expected=str(d), found=str(k), where=weight.span
+            )
     if None not in (as_int(channels), as_int(out)) and as_int(channels) != as_int(out):
-        raise ShapeMismatch(f"{op}: 'channels' is not the weight's number of outputs", expected=str(out),
-                            found=str(channels), where=weight.span)  # fmt: skip
+        raise ShapeMismatch(
+            f"{op}: 'channels' is not the weight's number of outputs",
+            expected=str(out),
+            found=str(channels),
+            where=weight.span,
+        )
 
 
 def _as_data(data: Any, weight: Any) -> ir.Expr:
@@ -43,9 +48,19 @@ def _conv(rank: int) -> Any:
     op = f"nn.conv{rank}d"
 
     def expand(
-        data: ir.Expr, weight: ir.Expr, strides: Any, padding: Any, dilation: Any, groups: int, channels: Any,
-        kernel_size: Any, data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str,
-    ) -> ir.Expr:  # fmt: skip
+        data: ir.Expr,
+        weight: ir.Expr,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        channels: Any,
+        kernel_size: Any,
+        data_layout: str,
+        kernel_layout: str,
+        out_layout: str,
+        out_dtype: str,
+    ) -> ir.Expr:
         spatial = _DATA[rank][2:]
         layout, kernel = plain(op, data_layout, "NC" + spatial), plain(op, kernel_layout, "OI" + spatial)
         x, w = relaid(data, data_layout, layout), relaid(weight, kernel_layout, kernel)
@@ -61,9 +76,18 @@ def _conv(rank: int) -> Any:
         _checked(op, w, kernel, rank, channels, kernel_size, outputs)
         first = layout if layout == "N" + spatial + "C" else "NC" + spatial
         wanted = kernel if kernel in ("OI" + spatial, spatial + "IO") else "OI" + spatial
-        out = shared(op, relaid(x, layout, first), relaid(w, kernel, wanted), strides=strides, padding=padding,
-                     dilation=dilation, groups=groups, data_layout=first, kernel_layout=wanted, out_dtype=out_dtype,
-                     )  # fmt: skip
+        out = shared(
+            op,
+            relaid(x, layout, first),
+            relaid(w, kernel, wanted),
+            strides=strides,
+            padding=padding,
+            dilation=dilation,
+            groups=groups,
+            data_layout=first,
+            kernel_layout=wanted,
+            out_dtype=out_dtype,
+        )
         return relaid(out, first, out_layout or data_layout)
 
     return expand
@@ -73,9 +97,20 @@ def _conv_transpose(rank: int) -> Any:
     op = f"nn.conv{rank}d_transpose"
 
     def expand(
-        data: ir.Expr, weight: ir.Expr, strides: Any, padding: Any, dilation: Any, groups: int, channels: Any,
-        kernel_size: Any, data_layout: str, kernel_layout: str, out_layout: str, output_padding: Any, out_dtype: str,
-    ) -> ir.Expr:  # fmt: skip
+        data: ir.Expr,
+        weight: ir.Expr,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        channels: Any,
+        kernel_size: Any,
+        data_layout: str,
+        kernel_layout: str,
+        out_layout: str,
+        output_padding: Any,
+        out_dtype: str,
+    ) -> ir.Expr:
         spatial = _DATA[rank][2:]
         layout, kernel = plain(op, data_layout, "NC" + spatial), plain(op, kernel_layout, "OI" + spatial)
         if kernel.startswith("OI"):  # in TVM's older texts: the first axis is the data's channels, whatever its name
@@ -86,10 +121,18 @@ def _conv_transpose(rank: int) -> Any:
         _checked(op, w, kernel, rank, channels, kernel_size, None if per_group is None else per_group * groups)
         first = layout if layout == "N" + spatial + "C" else "NC" + spatial
         out = shared(
-            op, relaid(x, layout, first), relaid(w, kernel, "IO" + spatial), strides=strides, padding=padding,
-            output_padding=output_padding, dilation=dilation, groups=groups, data_layout=first,
-            kernel_layout="IO" + spatial, out_dtype=out_dtype,
-        )  # fmt: skip
+            op,
+            relaid(x, layout, first),
+            relaid(w, kernel, "IO" + spatial),
+            strides=strides,
+            padding=padding,
+            output_padding=output_padding,
+            dilation=dilation,
+            groups=groups,
+            data_layout=first,
+            kernel_layout="IO" + spatial,
+            out_dtype=out_dtype,
+        )
         return relaid(out, first, out_layout or data_layout)
 
     return expand
@@ -130,30 +173,65 @@ def _weight(rank: int, transposed: bool) -> Any:
 
 for _rank in (1, 2, 3):
     declare(
-        f"nn.conv{_rank}d", "data weight",
-        {"strides": (1,) * _rank, "padding": (0,) * _rank, "dilation": (1,) * _rank, "groups": 1, "channels": None,
-         "kernel_size": None, "data_layout": _DATA[_rank], "kernel_layout": _KERNEL[_rank], "out_layout": "",
-         "out_dtype": ""},
-        expand=_conv(_rank), completes=_weight(_rank, False),
+        f"nn.conv{_rank}d",
+        "data weight",
+        {
+            "strides": (1,) * _rank,
+            "padding": (0,) * _rank,
+            "dilation": (1,) * _rank,
+            "groups": 1,
+            "channels": None,
+            "kernel_size": None,
+            "data_layout": _DATA[_rank],
+            "kernel_layout": _KERNEL[_rank],
+            "out_layout": "",
+            "out_dtype": "",
+        },
+        expand=_conv(_rank),
+        completes=_weight(_rank, False),
         doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends.",
-    )  # fmt: skip
+    )
     declare(
-        f"nn.conv{_rank}d_transpose", "data weight",
-        {"strides": (1,) * _rank, "padding": (0,) * _rank, "dilation": (1,) * _rank, "groups": 1, "channels": None,
-         "kernel_size": None, "data_layout": _DATA[_rank], "kernel_layout": _TRANSPOSED[_rank], "out_layout": "",
-         "output_padding": (0,) * _rank, "out_dtype": ""},
-        expand=_conv_transpose(_rank), completes=_weight(_rank, True),
+        f"nn.conv{_rank}d_transpose",
+        "data weight",
+        {
+            "strides": (1,) * _rank,
+            "padding": (0,) * _rank,
+            "dilation": (1,) * _rank,
+            "groups": 1,
+            "channels": None,
+            "kernel_size": None,
+            "data_layout": _DATA[_rank],
+            "kernel_layout": _TRANSPOSED[_rank],
+            "out_layout": "",
+            "output_padding": (0,) * _rank,
+            "out_dtype": "",
+        },
+        expand=_conv_transpose(_rank),
+        completes=_weight(_rank, True),
         doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
-    )  # fmt: skip
+    )
 
 declare(
-    "nn.contrib_conv2d_NCHWc", "data kernel",
-    {"strides": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "channels": None, "kernel_size": None,
-     "data_layout": "NCHW8c", "kernel_layout": "OIHW8i8o", "out_layout": "", "out_dtype": ""},
+    "nn.contrib_conv2d_NCHWc",
+    "data kernel",
+    {
+        "strides": (1, 1),
+        "padding": (0, 0),
+        "dilation": (1, 1),
+        "groups": 1,
+        "channels": None,
+        "kernel_size": None,
+        "data_layout": "NCHW8c",
+        "kernel_layout": "OIHW8i8o",
+        "out_layout": "",
+        "out_dtype": "",
+    },
     expand=lambda data, kernel, kernel_layout, **attrs: _conv(2)(
-        data, kernel, kernel_layout=_with_blocks(kernel, kernel_layout), **attrs),
+        data, kernel, kernel_layout=_with_blocks(kernel, kernel_layout), **attrs
+    ),
     doc="2-D convolution in layouts with blocks of channels.",
-)  # fmt: skip
+)
 
 
 def _with_blocks(kernel: ir.Expr, layout: str) -> str:

@@ -41,19 +41,35 @@ def _full(fill_value: ir.Expr, shape: Any, dtype: str) -> ir.Expr:
 
 
 declare("full", "fill_value", {"shape": (), "dtype": ""}, expand=_full, doc="A tensor of one value.")
-declare("dyn.full", "fill_value shape:values", {"dtype": ""}, expand=_full,
-        doc="A tensor of one value, of a shape that is computed.")  # fmt: skip
+declare(
+    "dyn.full",
+    "fill_value shape:values",
+    {"dtype": ""},
+    expand=_full,
+    doc="A tensor of one value, of a shape that is computed.",
+)
 for _name in ("zeros", "ones"):
-    declare(_name, "", {"shape": REQUIRED, "dtype": "float32"},
-            expand=lambda shape, dtype, _name=_name: shared(_name, shape_of_dims(shape), dtype=dtype),
-            doc=f"A tensor of {_name}.")  # fmt: skip
-    declare(f"dyn.{_name}", "shape:values", {"dtype": "float32"},
-            expand=lambda shape, dtype, _name=_name: shared(_name, shape_of_dims(shape), dtype=dtype),
-            doc=f"A tensor of {_name}, of a shape that is computed.")  # fmt: skip
+    declare(
+        _name,
+        "",
+        {"shape": REQUIRED, "dtype": "float32"},
+        expand=lambda shape, dtype, _name=_name: shared(_name, shape_of_dims(shape), dtype=dtype),
+        doc=f"A tensor of {_name}.",
+    )
+    declare(
+        f"dyn.{_name}",
+        "shape:values",
+        {"dtype": "float32"},
+        expand=lambda shape, dtype, _name=_name: shared(_name, shape_of_dims(shape), dtype=dtype),
+        doc=f"A tensor of {_name}, of a shape that is computed.",
+    )
     declare(f"{_name}_like", "data", expand=f"{_name}_like", doc=f"A tensor of {_name}, shaped as another.")
-declare("full_like", "data fill_value",
-        expand=lambda data, fill_value: shared("full_like", data, shared("astype", fill_value, dtype=dtype_of(data))),
-        doc="A tensor of one value, shaped as another.")  # fmt: skip
+declare(
+    "full_like",
+    "data fill_value",
+    expand=lambda data, fill_value: shared("full_like", data, shared("astype", fill_value, dtype=dtype_of(data))),
+    doc="A tensor of one value, shaped as another.",
+)
 
 
 @constructs("full")
@@ -85,9 +101,13 @@ def ones(shape: Dims, dtype: str = "float32") -> ir.Expr:
 
 # --- ranges -----------------------------------------------------------------------------------------------------------
 
-declare("arange", "start:values stop:values step:values", {"dtype": "float32"},
-        expand=lambda start, stop, step, dtype: shared("arange", *start, *stop, *step, dtype=dtype),
-        doc="Evenly spaced numbers from `start`, before `stop`.")  # fmt: skip
+declare(
+    "arange",
+    "start:values stop:values step:values",
+    {"dtype": "float32"},
+    expand=lambda start, stop, step, dtype: shared("arange", *start, *stop, *step, dtype=dtype),
+    doc="Evenly spaced numbers from `start`, before `stop`.",
+)
 
 
 @constructs("arange")
@@ -119,10 +139,20 @@ def _computed_range(start: ir.Expr, stop: ir.Expr, step: ir.Expr, dtype: str) ->
 
 # --- what a tensor's shape is -----------------------------------------------------------------------------------------
 
-declare("shape_of", "data", {"dtype": "int32"}, expand=lambda data, dtype: scalars(dims(data), dtype),
-        doc="The shape of a tensor, as a vector.")  # fmt: skip
-declare("ndarray_size", "data", {"dtype": "int32"}, expand=lambda data, dtype: _scalar(op.product(dims(data)), dtype),
-        doc="The number of elements of a tensor.")  # fmt: skip
+declare(
+    "shape_of",
+    "data",
+    {"dtype": "int32"},
+    expand=lambda data, dtype: scalars(dims(data), dtype),
+    doc="The shape of a tensor, as a vector.",
+)
+declare(
+    "ndarray_size",
+    "data",
+    {"dtype": "int32"},
+    expand=lambda data, dtype: _scalar(op.product(dims(data)), dtype),
+    doc="The number of elements of a tensor.",
+)
 
 
 def _one_hot(
@@ -134,10 +164,20 @@ def _one_hot(
     return shared("where", hot, shared("astype", on_value, dtype=dtype), shared("astype", off_value, dtype=dtype))
 
 
-declare("one_hot", "indices on_value off_value", {"depth": REQUIRED, "axis": -1, "dtype": "float32"}, expand=_one_hot,
-        doc="A new axis of `depth` with `on_value` at each index and `off_value` elsewhere.")  # fmt: skip
-declare("dyn.one_hot", "indices on_value off_value depth:values", {"axis": -1, "dtype": "float32"}, expand=_one_hot,
-        doc="One-hot vectors of a length that is computed.")  # fmt: skip
+declare(
+    "one_hot",
+    "indices on_value off_value",
+    {"depth": REQUIRED, "axis": -1, "dtype": "float32"},
+    expand=_one_hot,
+    doc="A new axis of `depth` with `on_value` at each index and `off_value` elsewhere.",
+)
+declare(
+    "dyn.one_hot",
+    "indices on_value off_value depth:values",
+    {"axis": -1, "dtype": "float32"},
+    expand=_one_hot,
+    doc="One-hot vectors of a length that is computed.",
+)
 
 
 @constructs("one_hot")

@@ -12,9 +12,15 @@ from weft.relay.op.shapes import dims
 
 
 def _crop_and_resize(
-    data: ir.Expr, boxes: ir.Expr, box_indices: ir.Expr, crop_size: Any, layout: str = "NHWC",
-    method: str = "bilinear", extrapolation_value: float = 0.0, out_dtype: Any = "",
-) -> ir.Expr:  # fmt: skip
+    data: ir.Expr,
+    boxes: ir.Expr,
+    box_indices: ir.Expr,
+    crop_size: Any,
+    layout: str = "NHWC",
+    method: str = "bilinear",
+    extrapolation_value: float = 0.0,
+    out_dtype: Any = "",
+) -> ir.Expr:
     op = "image.crop_and_resize"
     tensor_arg(op, "data", data, ndim=4)
     tensor_arg(op, "boxes", boxes, ndim=2, kind="float")
@@ -22,8 +28,11 @@ def _crop_and_resize(
     if ir.as_int(dims(boxes)[1]) not in (4, None):
         raise ShapeMismatch(f"{op}: a box has four corners", expected="(boxes, 4)", found=str(boxes.ty))
     if layout not in ("NHWC", "NCHW") or method not in ("bilinear", "nearest_neighbor"):
-        raise InvalidArgument(f"{op}: unknown layout or method", expected="NHWC or NCHW; bilinear or nearest_neighbor",
-                              found=f"{layout}; {method}")  # fmt: skip
+        raise InvalidArgument(
+            f"{op}: unknown layout or method",
+            expected="NHWC or NCHW; bilinear or nearest_neighbor",
+            found=f"{layout}; {method}",
+        )
     images = data if layout == "NHWC" else shared("permute_dims", data, axes=(0, 2, 3, 1))
     images = shared("astype", images, dtype="float32")
     y, y_inside = _coordinates(boxes, 0, int(crop_size[0]), dims(images)[1])
@@ -38,8 +47,9 @@ def _crop_and_resize(
         out = pixels(_index(shared("round", y), dims(images)[1]), _index(shared("round", x), dims(images)[2]))
     else:
         out = _blended(pixels, (y, dims(images)[1]), (x, dims(images)[2]))
-    inside = shared("logical_and", shared("expand_dims", y_inside, axis=(2, 3)),
-                    shared("expand_dims", x_inside, axis=(1, 3)))  # fmt: skip
+    inside = shared(
+        "logical_and", shared("expand_dims", y_inside, axis=(2, 3)), shared("expand_dims", x_inside, axis=(1, 3))
+    )
     out = shared("where", inside, out, scalar(extrapolation_value, "float32"))
     out = out if layout == "NHWC" else shared("permute_dims", out, axes=(0, 3, 1, 2))
     return shared("astype", out, dtype=out_dtype) if out_dtype else out
@@ -80,11 +90,17 @@ def _blended(pixels: Any, rows: tuple[ir.Expr, Any], columns: tuple[ir.Expr, Any
 
     upper, lower = _index(top, height), _index(shared("ceil", y), height)
     before, after = _index(left, width), _index(shared("ceil", x), width)
-    return mixed(mixed(pixels(upper, before), pixels(upper, after), right),
-                 mixed(pixels(lower, before), pixels(lower, after), right), down)  # fmt: skip
+    return mixed(
+        mixed(pixels(upper, before), pixels(upper, after), right),
+        mixed(pixels(lower, before), pixels(lower, after), right),
+        down,
+    )
 
 
-declare("image.crop_and_resize", "data boxes box_indices",
-        {"crop_size": REQUIRED, "layout": "NHWC", "method": "bilinear", "extrapolation_value": 0.0, "out_dtype": ""},
-        expand=_crop_and_resize,
-        doc="Cut boxes (y1, x1, y2, x2 of 0..1) out of images and resize them.")  # fmt: skip
+declare(
+    "image.crop_and_resize",
+    "data boxes box_indices",
+    {"crop_size": REQUIRED, "layout": "NHWC", "method": "bilinear", "extrapolation_value": 0.0, "out_dtype": ""},
+    expand=_crop_and_resize,
+    doc="Cut boxes (y1, x1, y2, x2 of 0..1) out of images and resize them.",
+)

@@ -7,15 +7,64 @@ from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dtype_of
 
 _UNARY = (
-    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor",
-    "isfinite", "isinf", "isnan", "log", "log10", "log2", "negative", "round", "rsqrt", "sigmoid", "sign", "sin",
-    "sinh", "sqrt", "tan", "tanh", "trunc", "logical_not", "bitwise_not",
-)  # fmt: skip
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "exp",
+    "floor",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log10",
+    "log2",
+    "negative",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "logical_not",
+    "bitwise_not",
+)
 _BINARY = (
-    "add", "subtract", "multiply", "divide", "floor_divide", "floor_mod", "power", "maximum", "minimum", "equal",
-    "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift",
-)  # fmt: skip
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "floor_divide",
+    "floor_mod",
+    "power",
+    "maximum",
+    "minimum",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "left_shift",
+    "right_shift",
+)
 
 
 def scalar(value: float, dtype: str) -> ir.Constant:
@@ -42,23 +91,44 @@ declare("trunc_divide", "lhs rhs", expand=_trunc_divide, doc="Division rounded t
 
 # --- data types -------------------------------------------------------------------------------------------------------
 
-declare("reinterpret", "data", {"dtype": REQUIRED}, expand=lambda data, dtype: shared("reinterpret", data, dtype=dtype),
-        doc="The bits of numbers as those of another data type of the same size.")  # fmt: skip
-declare("cast", "data", {"dtype": REQUIRED}, expand=lambda data, dtype: shared("astype", data, dtype=dtype),
-        doc="Convert the elements to another data type.")  # fmt: skip
-declare("cast_like", "data dtype_like",
-        expand=lambda data, dtype_like: shared("astype", data, dtype=dtype_of(dtype_like)),
-        doc="Convert the elements to the data type of another tensor.")  # fmt: skip
+declare(
+    "reinterpret",
+    "data",
+    {"dtype": REQUIRED},
+    expand=lambda data, dtype: shared("reinterpret", data, dtype=dtype),
+    doc="The bits of numbers as those of another data type of the same size.",
+)
+declare(
+    "cast",
+    "data",
+    {"dtype": REQUIRED},
+    expand=lambda data, dtype: shared("astype", data, dtype=dtype),
+    doc="Convert the elements to another data type.",
+)
+declare(
+    "cast_like",
+    "data dtype_like",
+    expand=lambda data, dtype_like: shared("astype", data, dtype=dtype_of(dtype_like)),
+    doc="Convert the elements to the data type of another tensor.",
+)
 
 
-declare("copy", "data", expand=lambda data: shared("astype", data, dtype=dtype_of(data)),
-        doc="The same elements in memory of their own.")  # fmt: skip
+declare(
+    "copy",
+    "data",
+    expand=lambda data: shared("astype", data, dtype=dtype_of(data)),
+    doc="The same elements in memory of their own.",
+)
 
 # --- limits and choices -----------------------------------------------------------------------------------------------
 
-declare("clip", "a", {"a_min": REQUIRED, "a_max": REQUIRED},
-        expand=lambda a, a_min, a_max: shared("clip", a, min=a_min, max=a_max), doc="Limit to ``a_min..a_max``.",
-        )  # fmt: skip
+declare(
+    "clip",
+    "a",
+    {"a_min": REQUIRED, "a_max": REQUIRED},
+    expand=lambda a, a_min, a_max: shared("clip", a, min=a_min, max=a_max),
+    doc="Limit to ``a_min..a_max``.",
+)
 
 
 def _where(condition: ir.Expr, x: ir.Expr, y: ir.Expr) -> ir.Expr:
@@ -66,8 +136,12 @@ def _where(condition: ir.Expr, x: ir.Expr, y: ir.Expr) -> ir.Expr:
     return shared("where", mask, x, y)
 
 
-declare("where", "condition x y", expand=_where,
-        doc="``x`` where `condition` is true or not zero, else ``y``, with broadcasting.")  # fmt: skip
+declare(
+    "where",
+    "condition x y",
+    expand=_where,
+    doc="``x`` where `condition` is true or not zero, else ``y``, with broadcasting.",
+)
 
 
 def _fixed_point_multiply(data: ir.Expr, multiplier: int, shift: int) -> ir.Expr:
@@ -81,5 +155,10 @@ def _fixed_point_multiply(data: ir.Expr, multiplier: int, shift: int) -> ir.Expr
     return shared("astype", wide, dtype=dtype_of(data))
 
 
-declare("fixed_point_multiply", "data", {"multiplier": REQUIRED, "shift": REQUIRED}, expand=_fixed_point_multiply,
-        doc="``data * multiplier * 2**(shift - 31)``, rounded, for a multiplier in Q31.")  # fmt: skip
+declare(
+    "fixed_point_multiply",
+    "data",
+    {"multiplier": REQUIRED, "shift": REQUIRED},
+    expand=_fixed_point_multiply,
+    doc="``data * multiplier * 2**(shift - 31)``, rounded, for a multiplier in Q31.",
+)

@@ -62,18 +62,30 @@ def _gather_nd(data: ir.Expr, indices: ir.Expr, batch_dims: int = 0, index_rank:
     if depth is None:
         raise error.ShapeMismatch("gather_nd: the first dimension of 'indices' must be known", found=str(indices.ty))
     if not 0 <= batch_dims < n or batch_dims + depth > rank(data):
-        raise error.ShapeMismatch("gather_nd: the indices have more coordinates than the data has dimensions",
-                                  expected=f"at most {rank(data) - batch_dims}", found=str(depth), where=indices.span,
-                                  )  # fmt: skip
+        raise error.ShapeMismatch(
+            "gather_nd: the indices have more coordinates than the data has dimensions",
+            expected=f"at most {rank(data) - batch_dims}",
+            found=str(depth),
+            where=indices.span,
+        )
     last = shared("permute_dims", indices, axes=(*range(1, n), 0)) if n > 1 else indices
     return shared("gather_nd", data, last, batch_dims=batch_dims)
 
 
-declare("take", "data indices", {"axis": None, "batch_dims": 0, "mode": "clip"}, expand=_take,
-        doc="Elements along an axis by index; of the flat tensor where `axis` is None.")  # fmt: skip
-declare("gather", "data indices", {"axis": REQUIRED},
-        expand=lambda data, indices, axis: shared("gather_elements", data, indices, axis=axis),
-        doc="One element for each index along an axis.")  # fmt: skip
+declare(
+    "take",
+    "data indices",
+    {"axis": None, "batch_dims": 0, "mode": "clip"},
+    expand=_take,
+    doc="Elements along an axis by index; of the flat tensor where `axis` is None.",
+)
+declare(
+    "gather",
+    "data indices",
+    {"axis": REQUIRED},
+    expand=lambda data, indices, axis: shared("gather_elements", data, indices, axis=axis),
+    doc="One element for each index along an axis.",
+)
 
 
 @constructs("gather")
@@ -82,10 +94,19 @@ def gather(data: ir.Expr, axis: int, indices: ir.Expr) -> ir.Expr:
     return call("gather", data, indices, axis=axis)
 
 
-declare("gather_nd", "data indices", {"batch_dims": 0, "index_rank": None}, expand=_gather_nd,
-        doc="Slices by tuples of indices, which lie along the first axis of `indices`.")  # fmt: skip
-declare("reverse_sequence", "data seq_lengths", expand="reverse_sequence",
-        doc="Reverse the beginning of each sequence, up to its length.")  # fmt: skip
+declare(
+    "gather_nd",
+    "data indices",
+    {"batch_dims": 0, "index_rank": None},
+    expand=_gather_nd,
+    doc="Slices by tuples of indices, which lie along the first axis of `indices`.",
+)
+declare(
+    "reverse_sequence",
+    "data seq_lengths",
+    expand="reverse_sequence",
+    doc="Reverse the beginning of each sequence, up to its length.",
+)
 
 
 def _sequence_mask(data: ir.Expr, valid_length: ir.Expr, mask_value: float = 0.0, axis: int = 0) -> ir.Expr:
@@ -103,5 +124,10 @@ def _sequence_mask(data: ir.Expr, valid_length: ir.Expr, mask_value: float = 0.0
     return shared("where", shared("less", along, across), data, ir.constant(mask_value, dtype_of(data)))
 
 
-declare("sequence_mask", "data valid_length", {"mask_value": 0.0, "axis": 0}, expand=_sequence_mask,
-        doc="Replace what lies behind each sequence's length by a value.")  # fmt: skip
+declare(
+    "sequence_mask",
+    "data valid_length",
+    {"mask_value": 0.0, "axis": 0},
+    expand=_sequence_mask,
+    doc="Replace what lies behind each sequence's length by a value.",
+)

@@ -13,8 +13,13 @@ from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dims, dtype_of, rank, shape_of_dims
 from weft.relay.typing import Value
 
-declare("layout_transform", "data", {"src_layout": REQUIRED, "dst_layout": REQUIRED}, expand="layout_transform",
-        doc="Bring a tensor from one named layout into another: ``NCHW`` to ``NCHW16c``.")  # fmt: skip
+declare(
+    "layout_transform",
+    "data",
+    {"src_layout": REQUIRED, "dst_layout": REQUIRED},
+    expand="layout_transform",
+    doc="Bring a tensor from one named layout into another: ``NCHW`` to ``NCHW16c``.",
+)
 
 
 def _channels_first(op: str, data: ir.Expr, layout: str, compute: Any) -> ir.Expr:
@@ -26,19 +31,33 @@ def _channels_first(op: str, data: ir.Expr, layout: str, compute: Any) -> ir.Exp
     return shared("permute_dims", compute(shared("permute_dims", data, axes=(0, 3, 1, 2))), axes=(0, 2, 3, 1))
 
 
-declare("nn.depth_to_space", "data", {"block_size": REQUIRED, "layout": "NCHW", "mode": "DCR"},
-        expand=lambda data, block_size, layout, mode: _channels_first(
-            "nn.depth_to_space", data, layout, lambda x: shared("depth_to_space", x, block_size=block_size,
-                                                                mode=mode)),
-        doc="Move channels into blocks of the two spatial axes.")  # fmt: skip
-declare("nn.space_to_depth", "data", {"block_size": REQUIRED, "layout": "NCHW"},
-        expand=lambda data, block_size, layout: _channels_first(
-            "nn.space_to_depth", data, layout, lambda x: shared("space_to_depth", x, block_size=block_size)),
-        doc="Move blocks of the two spatial axes into channels.")  # fmt: skip
-declare("vision.yolo_reorg", "data", {"stride": 1},
-        expand=lambda data, stride: _channels_first(
-            "vision.yolo_reorg", data, "NCHW", lambda x: _reorganized(x, int(stride))),
-        doc="Move blocks of space into channels in the order of YOLO's reorg layer.")  # fmt: skip
+declare(
+    "nn.depth_to_space",
+    "data",
+    {"block_size": REQUIRED, "layout": "NCHW", "mode": "DCR"},
+    expand=lambda data, block_size, layout, mode: _channels_first(
+        "nn.depth_to_space", data, layout, lambda x: shared("depth_to_space", x, block_size=block_size, mode=mode)
+    ),
+    doc="Move channels into blocks of the two spatial axes.",
+)
+declare(
+    "nn.space_to_depth",
+    "data",
+    {"block_size": REQUIRED, "layout": "NCHW"},
+    expand=lambda data, block_size, layout: _channels_first(
+        "nn.space_to_depth", data, layout, lambda x: shared("space_to_depth", x, block_size=block_size)
+    ),
+    doc="Move blocks of the two spatial axes into channels.",
+)
+declare(
+    "vision.yolo_reorg",
+    "data",
+    {"stride": 1},
+    expand=lambda data, stride: _channels_first(
+        "vision.yolo_reorg", data, "NCHW", lambda x: _reorganized(x, int(stride))
+    ),
+    doc="Move blocks of space into channels in the order of YOLO's reorg layer.",
+)
 
 
 def _reorganized(data: ir.Expr, stride: int) -> ir.Expr:
@@ -62,8 +81,12 @@ def _space_to_batch(data: ir.Expr, block_shape: Any, paddings: Any, pad_value: f
     shape = dims(x)
     for d, b in zip(shape[1:], block_shape, strict=False):
         if as_int(d) is not None and as_int(d) % int(b):  # type: ignore[operator]
-            raise ShapeMismatch("nn.space_to_batch_nd: a padded dimension is not a multiple of its block",
-                                expected=f"a multiple of {b}", found=str(d), where=data.span)  # fmt: skip
+            raise ShapeMismatch(
+                "nn.space_to_batch_nd: a padded dimension is not a multiple of its block",
+                expected=f"a multiple of {b}",
+                found=str(d),
+                where=data.span,
+            )
     parts = [simplify(floordiv(d, int64(int(b)))) for d, b in zip(shape[1:], block_shape, strict=False)]
     apart = [v for d, b in zip(parts, block_shape, strict=True) for v in (d, int64(int(b)))]
     x = shared("reshape", x, shape_of_dims((shape[0], *apart, *shape[1 + m :])))
@@ -94,18 +117,29 @@ def _spatial(op: str, data: ir.Expr, block_shape: Any, pairs: Any) -> int:
     return m
 
 
-declare("nn.space_to_batch_nd", "data", {"block_shape": REQUIRED, "paddings": REQUIRED, "pad_value": 0.0},
-        expand=_space_to_batch, doc="Move blocks of the axes after the first into the batch.")  # fmt: skip
-declare("nn.batch_to_space_nd", "data", {"block_shape": REQUIRED, "crops": REQUIRED}, expand=_batch_to_space,
-        doc="Move the batch into blocks of the axes after the first, and cut off borders.")  # fmt: skip
+declare(
+    "nn.space_to_batch_nd",
+    "data",
+    {"block_shape": REQUIRED, "paddings": REQUIRED, "pad_value": 0.0},
+    expand=_space_to_batch,
+    doc="Move blocks of the axes after the first into the batch.",
+)
+declare(
+    "nn.batch_to_space_nd",
+    "data",
+    {"block_shape": REQUIRED, "crops": REQUIRED},
+    expand=_batch_to_space,
+    doc="Move the batch into blocks of the axes after the first, and cut off borders.",
+)
 
 
 def _dilate(data: ir.Expr, strides: Any, dilation_value: float = 0.0) -> ir.Expr:
     """Pad each element in an axis of its own, merge, and cut what follows the last element."""
     shape = dims(data)
     if len(strides) != len(shape):
-        raise ShapeMismatch("nn.dilate: a stride for each dimension", expected=str(len(shape)), found=str(len(strides)),
-                            where=data.span)  # fmt: skip
+        raise ShapeMismatch(
+            "nn.dilate: a stride for each dimension", expected=str(len(shape)), found=str(len(strides)), where=data.span
+        )
     apart = shared("reshape", data, shape_of_dims([v for d in shape for v in (d, int64(1))]))
     widths = tuple(v for s in strides for v in (0, 0, 0, int(s) - 1))
     wide = shared("nn.pad", apart, pad_width=widths, pad_value=dilation_value)
@@ -115,20 +149,33 @@ def _dilate(data: ir.Expr, strides: Any, dilation_value: float = 0.0) -> ir.Expr
     return shared("strided_slice", out, axes=tuple(range(len(shape))), begin=(0,) * len(shape), end=end)
 
 
-declare("nn.dilate", "data", {"strides": REQUIRED, "dilation_value": 0.0}, expand=_dilate,
-        doc="Put ``stride - 1`` values between neighbours along each axis.")  # fmt: skip
+declare(
+    "nn.dilate",
+    "data",
+    {"strides": REQUIRED, "dilation_value": 0.0},
+    expand=_dilate,
+    doc="Put ``stride - 1`` values between neighbours along each axis.",
+)
 
 # --- grids and indices ------------------------------------------------------------------------------------------------
 
-declare("meshgrid", "data:tensors", {"indexing": "ij"}, expand=lambda data, indexing: _meshgrid(data, indexing),
-        outputs=lambda made: len(fields_of("meshgrid", "data", made.args[0])),
-        doc="Vectors (or scalars) repeated over the grid that they span.")  # fmt: skip
+declare(
+    "meshgrid",
+    "data:tensors",
+    {"indexing": "ij"},
+    expand=lambda data, indexing: _meshgrid(data, indexing),
+    outputs=lambda made: len(fields_of("meshgrid", "data", made.args[0])),
+    doc="Vectors (or scalars) repeated over the grid that they span.",
+)
 
 
 def _meshgrid(data: ir.Expr, indexing: str) -> ir.Expr:
     fields = fields_of("meshgrid", "data", data)
-    return shared("meshgrid", tuple(shared("reshape", f, shape_of_dims((1,))) if rank(f) == 0 else f for f in fields),
-                  indexing=indexing)  # fmt: skip
+    return shared(
+        "meshgrid",
+        tuple(shared("reshape", f, shape_of_dims((1,))) if rank(f) == 0 else f for f in fields),
+        indexing=indexing,
+    )
 
 
 def _unravel_index(indices: ir.Expr, shape: ir.Expr) -> ir.Expr:
@@ -137,8 +184,11 @@ def _unravel_index(indices: ir.Expr, shape: ir.Expr) -> ir.Expr:
     tensor_arg("unravel_index", "shape", shape, ndim=1, kind="integer")
     n = as_int(dims(shape)[0])
     if not n:
-        raise ShapeMismatch("unravel_index: the shape must have a known number of dimensions, at least one",
-                            found=str(shape.ty), where=shape.span)  # fmt: skip
+        raise ShapeMismatch(
+            "unravel_index: the shape must have a known number of dimensions, at least one",
+            found=str(shape.ty),
+            where=shape.span,
+        )
     sizes = shared("astype", shape, dtype=dtype)
     rest, out = indices, []
     for i in reversed(range(n)):
@@ -149,17 +199,26 @@ def _unravel_index(indices: ir.Expr, shape: ir.Expr) -> ir.Expr:
     return shared("stack", tuple(reversed(out)), axis=0)
 
 
-declare("unravel_index", "indices shape", expand=_unravel_index,
-        doc="The coordinates of flat indices, one row a dimension.")  # fmt: skip
-declare("adv_index", "inputs:tensors", expand=lambda inputs: _adv_index(inputs),
-        doc="Elements of the first tensor by tensors of indices that broadcast together.")  # fmt: skip
+declare(
+    "unravel_index", "indices shape", expand=_unravel_index, doc="The coordinates of flat indices, one row a dimension."
+)
+declare(
+    "adv_index",
+    "inputs:tensors",
+    expand=lambda inputs: _adv_index(inputs),
+    doc="Elements of the first tensor by tensors of indices that broadcast together.",
+)
 
 
 def _adv_index(inputs: ir.Expr) -> ir.Expr:
     fields = fields_of("adv_index", "inputs", inputs)
     if len(fields) < 2:
-        raise InvalidArgument("adv_index: the data and at least one tensor of indices", expected="2 tensors or more",
-                              found=str(len(fields)), where=inputs.span)  # fmt: skip
+        raise InvalidArgument(
+            "adv_index: the data and at least one tensor of indices",
+            expected="2 tensors or more",
+            found=str(len(fields)),
+            where=inputs.span,
+        )
     return shared("index_tensor", fields[0], tuple(fields[1:]))
 
 
@@ -175,8 +234,13 @@ def _trilu(data: ir.Expr, k: ir.Expr, upper: bool = True) -> ir.Expr:
     return shared("where", mask, data, scalar(0, dtype_of(data)))
 
 
-declare("trilu", "data k", {"upper": True}, expand=_trilu,
-        doc="The upper or lower triangle of each matrix, from the k-th diagonal.")  # fmt: skip
+declare(
+    "trilu",
+    "data k",
+    {"upper": True},
+    expand=_trilu,
+    doc="The upper or lower triangle of each matrix, from the k-th diagonal.",
+)
 
 
 _ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
@@ -187,8 +251,12 @@ def _matrix_set_diag(data: ir.Expr, diagonal: ir.Expr, k1: int, k2: int, align: 
     n = len(tensor_arg("matrix_set_diag", "data", data, min_ndim=2).shape or ())
     several = k1 != k2
     if k1 > k2 or rank(diagonal) != n - 1 + several:
-        raise ShapeMismatch("matrix_set_diag: the diagonals do not fit", expected=f"{n - 1 + several} dimensions",
-                            found=f"{rank(diagonal)}, for diagonals {k1} to {k2}", where=diagonal.span)  # fmt: skip
+        raise ShapeMismatch(
+            "matrix_set_diag: the diagonals do not fit",
+            expected=f"{n - 1 + several} dimensions",
+            found=f"{rank(diagonal)}, for diagonals {k1} to {k2}",
+            where=diagonal.span,
+        )
     lead, rows, columns = dims(data)[: n - 2], dims(data)[n - 2], dims(data)[n - 1]
     longest = dims(diagonal)[-1]
     row = shared("expand_dims", shared("arange", int64(0), rows, int64(1), dtype="int64"), axis=(1,))
@@ -199,15 +267,19 @@ def _matrix_set_diag(data: ir.Expr, diagonal: ir.Expr, k1: int, k2: int, align: 
     if several:
         below = shared("minimum", which, zero)
         above = shared("maximum", which, zero)
-        length = shared("minimum", shared("add", number(rows, "int64"), below),
-                        shared("subtract", number(columns, "int64"), above))  # fmt: skip
+        length = shared(
+            "minimum", shared("add", number(rows, "int64"), below), shared("subtract", number(columns, "int64"), above)
+        )
         spare = shared("subtract", number(longest, "int64"), length)
         super_right, sub_right = align
         upper = spare if super_right else shared("zeros_like", spare)
         lower = spare if sub_right else shared("zeros_like", spare)
         along = shared("add", along, shared("where", shared("greater_equal", which, zero), upper, lower))
-    inside = shared("logical_and", shared("greater_equal", which, scalar(k1, "int64")),
-                    shared("less_equal", which, scalar(k2, "int64")))  # fmt: skip
+    inside = shared(
+        "logical_and",
+        shared("greater_equal", which, scalar(k1, "int64")),
+        shared("less_equal", which, scalar(k2, "int64")),
+    )
     flat_dims = (*lead, simplify(dims(diagonal)[-2] * longest)) if several else dims(diagonal)
     flat = shared("reshape", diagonal, shape_of_dims(flat_dims))
     if several:
@@ -217,12 +289,15 @@ def _matrix_set_diag(data: ir.Expr, diagonal: ir.Expr, k1: int, k2: int, align: 
     return shared("where", inside, picked, data)
 
 
-declare("matrix_set_diag", "data diagonal", {"k1": 0, "k2": 0, "super_diag_right_align": True,
-                                             "sub_diag_right_align": False},
-        expand=lambda data, diagonal, k1, k2, super_diag_right_align, sub_diag_right_align: _matrix_set_diag(
-            data, diagonal, k1, k2, (super_diag_right_align, sub_diag_right_align)),
-        doc="Matrices with diagonals k1 to k2 replaced; short ones are aligned left or right in their rows.",
-        )  # fmt: skip
+declare(
+    "matrix_set_diag",
+    "data diagonal",
+    {"k1": 0, "k2": 0, "super_diag_right_align": True, "sub_diag_right_align": False},
+    expand=lambda data, diagonal, k1, k2, super_diag_right_align, sub_diag_right_align: _matrix_set_diag(
+        data, diagonal, k1, k2, (super_diag_right_align, sub_diag_right_align)
+    ),
+    doc="Matrices with diagonals k1 to k2 replaced; short ones are aligned left or right in their rows.",
+)
 
 
 @constructs("matrix_set_diag")
@@ -244,5 +319,12 @@ def matrix_set_diag(data: Value, diagonal: Value, k: Any = 0, align: str = "RIGH
         raise InvalidArgument(f"matrix_set_diag: unknown alignment '{align}'", expected=", ".join(_ALIGNMENTS))
     k1, k2 = (k if len(k) == 2 else (k[0], k[0])) if isinstance(k, (tuple, list)) else (k, k)
     above, below = align.split("_")
-    return call("matrix_set_diag", data, diagonal, k1=int(k1), k2=int(k2), super_diag_right_align=above == "RIGHT",
-                sub_diag_right_align=below == "RIGHT")  # fmt: skip
+    return call(
+        "matrix_set_diag",
+        data,
+        diagonal,
+        k1=int(k1),
+        k2=int(k2),
+        super_diag_right_align=above == "RIGHT",
+        sub_diag_right_align=below == "RIGHT",
+    )

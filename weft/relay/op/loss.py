@@ -18,17 +18,25 @@ def _with_logits(predictions: ir.Expr, targets: ir.Expr) -> ir.Expr:
 
 def _mean_over_rows(scores: ir.Expr, targets: ir.Expr, predictions: ir.Expr) -> ir.Expr:
     if rank(predictions) != 2 or rank(targets) != 2:
-        raise ShapeMismatch("nn.cross_entropy: predictions and targets are matrices (nn.cross_entropy_with_logits too)",
-                            expected="2 dimensions", found=f"{rank(predictions)} and {rank(targets)}",
-                            where=predictions.span)  # fmt: skip
+        raise ShapeMismatch(
+            "nn.cross_entropy: predictions and targets are matrices (nn.cross_entropy_with_logits too)",
+            expected="2 dimensions",
+            found=f"{rank(predictions)} and {rank(targets)}",
+            where=predictions.span,
+        )
     total = shared("sum", shared("multiply", scores, targets), axis=None, keepdims=False)
     return shared("divide", shared("negative", total), number(dims(predictions)[0], dtype_of(predictions)))
 
 
-declare("nn.cross_entropy", "predictions targets", expand=_cross_entropy,
-        doc="``-sum(log(predictions) * targets) / rows``.")  # fmt: skip
-declare("nn.cross_entropy_with_logits", "predictions targets", expand=_with_logits,
-        doc="``-sum(predictions * targets) / rows``, with predictions that are logarithms.")  # fmt: skip
+declare(
+    "nn.cross_entropy", "predictions targets", expand=_cross_entropy, doc="``-sum(log(predictions) * targets) / rows``."
+)
+declare(
+    "nn.cross_entropy_with_logits",
+    "predictions targets",
+    expand=_with_logits,
+    doc="``-sum(predictions * targets) / rows``, with predictions that are logarithms.",
+)
 
 
 def _nll_loss(
@@ -38,9 +46,12 @@ def _nll_loss(
     if reduction not in ("mean", "sum", "none"):
         raise InvalidArgument(f"nn.nll_loss: unknown reduction '{reduction}'", expected="mean, sum or none")
     if rank(predictions) != rank(targets) + 1 or rank(predictions) < 1:
-        raise ShapeMismatch("nn.nll_loss: predictions have one dimension more than targets",
-                            expected=str(rank(targets) + 1), found=str(rank(predictions)),
-                            where=predictions.span)  # fmt: skip
+        raise ShapeMismatch(
+            "nn.nll_loss: predictions have one dimension more than targets",
+            expected=str(rank(targets) + 1),
+            found=str(rank(predictions)),
+            where=predictions.span,
+        )
     axis = 1 if rank(predictions) > 1 else 0
     dtype = dtype_of(predictions)
     used = shared("not_equal", targets, scalar(ignore_index, dtype_of(targets)))
@@ -57,5 +68,10 @@ def _nll_loss(
     return shared("divide", total, shared("sum", weight, axis=None, keepdims=False))
 
 
-declare("nn.nll_loss", "predictions targets weights", {"reduction": "mean", "ignore_index": -100}, expand=_nll_loss,
-        doc="The negative weighted prediction of each target's class.")  # fmt: skip
+declare(
+    "nn.nll_loss",
+    "predictions targets weights",
+    {"reduction": "mean", "ignore_index": -100},
+    expand=_nll_loss,
+    doc="The negative weighted prediction of each target's class.",
+)

@@ -88,8 +88,9 @@ def _split_dim(dim: PrimExpr, todo: list[Any]) -> list[PrimExpr]:
             known[i] = simplify(floordiv(dim, known[1 - i]))
     a, b, whole = (as_int(v) for v in (*known, dim))
     if None not in (a, b, whole) and a * b != whole:  # type: ignore[operator]
-        raise ShapeMismatch("reshape: the parts do not multiply to the dimension", expected=str(whole),
-                            found=f"{a} * {b}")  # fmt: skip
+        raise ShapeMismatch(
+            "reshape: the parts do not multiply to the dimension", expected=str(whole), found=f"{a} * {b}"
+        )
     return known
 
 
@@ -127,17 +128,38 @@ def _dyn_reshape(data: ir.Expr, newshape: tuple[PrimExpr, ...], allowzero: bool 
 
 
 _CODES = "0 copies a dimension, -1 is the rest, -2 copies all that follow, -3 merges two, -4 splits one into the two"
-declare("reshape", "data", {"newshape": REQUIRED, "allowzero": False}, expand=_reshape,
-        doc=f"The same elements under another shape: {_CODES} that follow it.")  # fmt: skip
-declare("contrib_reverse_reshape", "data", {"newshape": REQUIRED, "allowzero": False}, expand=_reverse_reshape,
-        doc="Reshape with codes read from the right.")  # fmt: skip
-declare("dyn.reshape", "data newshape:values", {"allowzero": False}, expand=_dyn_reshape,
-        doc="The same elements under a shape that is computed.")  # fmt: skip
-declare("reshape_like", "data shape_like", {"lhs_begin": 0, "lhs_end": None, "rhs_begin": 0, "rhs_end": None},
-        expand=lambda lhs, rhs, lhs_begin, lhs_end, rhs_begin, rhs_end: shared(
-            "reshape", lhs, shape_of_dims(_spliced(dims(lhs), lhs_begin, lhs_end, dims(rhs)[_part(rhs, rhs_begin,
-                                                                                                 rhs_end)]))),
-        doc="The same elements under the shape of another tensor, or with a range of its dimensions.")  # fmt: skip
+declare(
+    "reshape",
+    "data",
+    {"newshape": REQUIRED, "allowzero": False},
+    expand=_reshape,
+    doc=f"The same elements under another shape: {_CODES} that follow it.",
+)
+declare(
+    "contrib_reverse_reshape",
+    "data",
+    {"newshape": REQUIRED, "allowzero": False},
+    expand=_reverse_reshape,
+    doc="Reshape with codes read from the right.",
+)
+declare(
+    "dyn.reshape",
+    "data newshape:values",
+    {"allowzero": False},
+    expand=_dyn_reshape,
+    doc="The same elements under a shape that is computed.",
+)
+declare(
+    "reshape_like",
+    "data shape_like",
+    {"lhs_begin": 0, "lhs_end": None, "rhs_begin": 0, "rhs_end": None},
+    expand=lambda lhs, rhs, lhs_begin, lhs_end, rhs_begin, rhs_end: shared(
+        "reshape",
+        lhs,
+        shape_of_dims(_spliced(dims(lhs), lhs_begin, lhs_end, dims(rhs)[_part(rhs, rhs_begin, rhs_end)])),
+    ),
+    doc="The same elements under the shape of another tensor, or with a range of its dimensions.",
+)
 
 
 def _part(x: ir.Expr, begin: int, end: int | None) -> slice:
@@ -180,15 +202,20 @@ def _tuple(value: Any) -> tuple[Any, ...]:
 
 # --- axes -------------------------------------------------------------------------------------------------------------
 
-declare("transpose", "data", {"axes": None},
-        expand=lambda data, axes: shared("permute_dims", data, axes=axes or None),
-        doc="Reorder dimensions; reversed when `axes` is None.")  # fmt: skip
+declare(
+    "transpose",
+    "data",
+    {"axes": None},
+    expand=lambda data, axes: shared("permute_dims", data, axes=axes or None),
+    doc="Reorder dimensions; reversed when `axes` is None.",
+)
 
 
 def _squeeze(data: ir.Expr, axis: Any) -> ir.Expr:
     if axis is None and any(as_int(d) is None for d in dims(data)):
-        raise ShapeMismatch("squeeze: 'axis' must be given where a dimension is unknown", found=str(data.ty),
-                            where=data.span)  # fmt: skip
+        raise ShapeMismatch(
+            "squeeze: 'axis' must be given where a dimension is unknown", found=str(data.ty), where=data.span
+        )
     return shared("squeeze", data, axis=axis)
 
 
@@ -216,8 +243,12 @@ def squeeze(data: Value, axis: Dims | int | None = None) -> ir.Expr:
 
 declare("squeeze", "data", {"axis": None}, expand=_squeeze, doc="Drop dimensions of extent 1.")
 declare("dyn.squeeze", "data axis:values", expand=_dyn_squeeze, doc="Drop dimensions that are computed.")
-declare("nn.batch_flatten", "data", expand=lambda data: _reshape(data, (*dims(data)[:1], -1)),
-        doc="Merge all dimensions but the first.")  # fmt: skip
+declare(
+    "nn.batch_flatten",
+    "data",
+    expand=lambda data: _reshape(data, (*dims(data)[:1], -1)),
+    doc="Merge all dimensions but the first.",
+)
 
 
 def _expand_dims(data: ir.Expr, axis: int, num_newaxis: int = 1) -> ir.Expr:
@@ -243,17 +274,37 @@ def expand_dims(data: Value, axis: Value | int, num_newaxis: int = 1) -> ir.Expr
     return call("expand_dims", data, axis=numbers(axis), num_newaxis=num_newaxis)
 
 
-declare("expand_dims", "data", {"axis": REQUIRED, "num_newaxis": 1}, expand=_expand_dims,
-        doc="Insert dimensions of extent 1.")  # fmt: skip
-declare("dyn.expand_dims", "data axis:values", {"num_newaxis": 1}, expand=_dyn_expand_dims,
-        doc="Insert dimensions of extent 1 where it is computed.")  # fmt: skip
-declare("reverse", "data", {"axis": 0}, expand=lambda data, axis: shared("flip", data, axis=axis),
-        doc="Reverse along an axis.")  # fmt: skip
+declare(
+    "expand_dims",
+    "data",
+    {"axis": REQUIRED, "num_newaxis": 1},
+    expand=_expand_dims,
+    doc="Insert dimensions of extent 1.",
+)
+declare(
+    "dyn.expand_dims",
+    "data axis:values",
+    {"num_newaxis": 1},
+    expand=_dyn_expand_dims,
+    doc="Insert dimensions of extent 1 where it is computed.",
+)
+declare(
+    "reverse",
+    "data",
+    {"axis": 0},
+    expand=lambda data, axis: shared("flip", data, axis=axis),
+    doc="Reverse along an axis.",
+)
 
 # --- joining and splitting --------------------------------------------------------------------------------------------
 
-declare("concatenate", "data:tensors", {"axis": 0}, expand=lambda data, axis: shared("concat", data, axis=axis),
-        doc="Join along an axis.")  # fmt: skip
+declare(
+    "concatenate",
+    "data:tensors",
+    {"axis": 0},
+    expand=lambda data, axis: shared("concat", data, axis=axis),
+    doc="Join along an axis.",
+)
 declare("stack", "data:tensors", expand="stack", doc="Join along a new axis.")
 
 
@@ -262,18 +313,30 @@ def _split(data: ir.Expr, indices_or_sections: Any, axis: int = 0) -> ir.Expr:
     if isinstance(indices_or_sections, tuple):
         points = [0, *(int(p) for p in indices_or_sections), *([] if dim is None else [dim])]
         if any(a > b for a, b in itertools.pairwise(points)):
-            raise ShapeMismatch("split: the indices do not ascend inside of the axis", where=data.span,
-                                expected=f"indices of 0..{'?' if dim is None else dim}",
-                                found=str(indices_or_sections))  # fmt: skip
+            raise ShapeMismatch(
+                "split: the indices do not ascend inside of the axis",
+                where=data.span,
+                expected=f"indices of 0..{'?' if dim is None else dim}",
+                found=str(indices_or_sections),
+            )
     elif int(indices_or_sections) < 1 or (dim is not None and dim % int(indices_or_sections)):
-        raise ShapeMismatch("split: the axis cannot be cut into so many equal parts", where=data.span,
-                            expected=f"a divisor of {dim}", found=str(indices_or_sections))  # fmt: skip
+        raise ShapeMismatch(
+            "split: the axis cannot be cut into so many equal parts",
+            where=data.span,
+            expected=f"a divisor of {dim}",
+            found=str(indices_or_sections),
+        )
     return shared("split", data, indices_or_sections=indices_or_sections, axis=axis)
 
 
-declare("split", "data", {"indices_or_sections": REQUIRED, "axis": 0}, expand=_split,
-        outputs=lambda made: _sections(made.attrs["indices_or_sections"]),
-        doc="Cut along an axis into equal parts, or at indices; returns a tuple.")  # fmt: skip
+declare(
+    "split",
+    "data",
+    {"indices_or_sections": REQUIRED, "axis": 0},
+    expand=_split,
+    outputs=lambda made: _sections(made.attrs["indices_or_sections"]),
+    doc="Cut along an axis into equal parts, or at indices; returns a tuple.",
+)
 
 
 def _sections(parts: Any) -> int:
@@ -282,17 +345,32 @@ def _sections(parts: Any) -> int:
 
 # --- repeating --------------------------------------------------------------------------------------------------------
 
-declare("broadcast_to", "data", {"shape": REQUIRED},
-        expand=lambda data, shape: shared("broadcast_to", data, shape_of_dims(shape)),
-        doc="Repeat along dimensions of extent 1.")  # fmt: skip
-declare("dyn.broadcast_to", "data shape:values",
-        expand=lambda data, shape: shared("broadcast_to", data, shape_of_dims(shape)),
-        doc="Repeat along dimensions of extent 1 to a shape that is computed.")  # fmt: skip
-declare("broadcast_to_like", "data broadcast_type",
-        expand=lambda data, like: shared("broadcast_to", data, shape_of_dims(dims(like))),
-        doc="Repeat along dimensions of extent 1 to the shape of another tensor.")  # fmt: skip
-declare("tile", "data", {"reps": REQUIRED}, expand=lambda data, reps: shared("tile", data, repeats=reps),
-        doc="Repeat the whole tensor along each axis.")  # fmt: skip
+declare(
+    "broadcast_to",
+    "data",
+    {"shape": REQUIRED},
+    expand=lambda data, shape: shared("broadcast_to", data, shape_of_dims(shape)),
+    doc="Repeat along dimensions of extent 1.",
+)
+declare(
+    "dyn.broadcast_to",
+    "data shape:values",
+    expand=lambda data, shape: shared("broadcast_to", data, shape_of_dims(shape)),
+    doc="Repeat along dimensions of extent 1 to a shape that is computed.",
+)
+declare(
+    "broadcast_to_like",
+    "data broadcast_type",
+    expand=lambda data, like: shared("broadcast_to", data, shape_of_dims(dims(like))),
+    doc="Repeat along dimensions of extent 1 to the shape of another tensor.",
+)
+declare(
+    "tile",
+    "data",
+    {"reps": REQUIRED},
+    expand=lambda data, reps: shared("tile", data, repeats=reps),
+    doc="Repeat the whole tensor along each axis.",
+)
 declare("repeat", "data", {"repeats": REQUIRED, "axis": 0}, expand="repeat", doc="Repeat each element along an axis.")
 
 
@@ -333,18 +411,32 @@ def _collapsed(data: ir.Expr, shape: tuple[Any, ...]) -> ir.Expr:
     have, want = dims(data), ir.as_shape(shape)
     ahead = len(have) - len(want)
     if ahead < 0:
-        raise ShapeMismatch("collapse_sum: the target has more dimensions", expected=f"at most {len(have)}",
-                            found=str(len(want)), where=data.span)  # fmt: skip
+        raise ShapeMismatch(
+            "collapse_sum: the target has more dimensions",
+            expected=f"at most {len(have)}",
+            found=str(len(want)),
+            where=data.span,
+        )
     for d, w in zip(have[ahead:], want, strict=True):
         if as_int(w) != 1 and None not in (as_int(d), as_int(w)) and as_int(d) != as_int(w):
-            raise ShapeMismatch("collapse_sum: a dimension is neither kept nor 1", expected=f"1 or {d}", found=str(w),
-                                where=data.span)  # fmt: skip
+            raise ShapeMismatch(
+                "collapse_sum: a dimension is neither kept nor 1", expected=f"1 or {d}", found=str(w), where=data.span
+            )
     kept = tuple(ahead + i for i, w in enumerate(want) if as_int(w) == 1 and as_int(have[ahead + i]) != 1)
     out = shared("sum", data, axis=kept, keepdims=True) if kept else data
     return shared("sum", out, axis=tuple(range(ahead)), keepdims=False) if ahead else out
 
 
-declare("collapse_sum_like", "data collapse_type", expand=lambda data, like: _collapsed(data, dims(like)),
-        doc="Sum to the shape of another tensor: the reverse of broadcasting.")  # fmt: skip
-declare("collapse_sum_to", "data", {"shape": REQUIRED}, expand=lambda data, shape: _collapsed(data, shape),
-        doc="Sum to a shape: the reverse of broadcasting.")  # fmt: skip
+declare(
+    "collapse_sum_like",
+    "data collapse_type",
+    expand=lambda data, like: _collapsed(data, dims(like)),
+    doc="Sum to the shape of another tensor: the reverse of broadcasting.",
+)
+declare(
+    "collapse_sum_to",
+    "data",
+    {"shape": REQUIRED},
+    expand=lambda data, shape: _collapsed(data, shape),
+    doc="Sum to a shape: the reverse of broadcasting.",
+)

@@ -20,8 +20,12 @@ def _swapped(x: ir.Expr, swap: bool) -> ir.Expr:
 
 def _checked_units(op: str, weight: ir.Expr, outputs: Any, units: Any) -> None:
     if units is not None and ir.as_int(outputs) not in (None, int(units)):
-        raise error.ShapeMismatch(f"{op}: 'units' is not the number of outputs of the weight", expected=str(outputs),
-                                  found=str(units), where=weight.span)  # fmt: skip
+        raise error.ShapeMismatch(
+            f"{op}: 'units' is not the number of outputs of the weight",
+            expected=str(outputs),
+            found=str(units),
+            where=weight.span,
+        )
 
 
 def _dense(data: ir.Expr, weight: ir.Expr, units: Any = None, out_dtype: str = "") -> ir.Expr:
@@ -39,9 +43,13 @@ def _by_rows(data: ir.Expr, weight: ir.Expr, out_dtype: str) -> ir.Expr:
 
 
 def _matmul(
-    tensor_a: ir.Expr, tensor_b: ir.Expr, units: Any = None, out_dtype: str = "", transpose_a: bool = False,
+    tensor_a: ir.Expr,
+    tensor_b: ir.Expr,
+    units: Any = None,
+    out_dtype: str = "",
+    transpose_a: bool = False,
     transpose_b: bool = False,
-) -> ir.Expr:  # fmt: skip
+) -> ir.Expr:
     tensor_arg("nn.matmul", "tensor_a", tensor_a, min_ndim=2 if transpose_a else 1)
     shape = tensor_arg("nn.matmul", "tensor_b", tensor_b, ndim=2).shape
     _checked_units("nn.matmul", tensor_b, shape[0 if transpose_b else 1], units)  # type: ignore[index]
@@ -75,20 +83,38 @@ def _weight(data: TensorType, units: Any, transposed: bool = True, **_: Any) -> 
     return (TensorType((units, inputs) if transposed else (inputs, units), data.dtype),)
 
 
-declare("nn.dense", "data weight", {"units": None, "out_dtype": ""}, expand=_dense, completes=_weight,
-        doc="``data @ weight.T``, with weight (units, inputs).")  # fmt: skip
-declare("nn.matmul", "tensor_a tensor_b",
-        {"units": None, "out_dtype": "", "transpose_a": False, "transpose_b": False}, expand=_matmul,
-        completes=lambda data, transpose_a, transpose_b, **attrs: (
-            (None,) if transpose_a else _weight(data, transposed=transpose_b, **attrs)),
-        doc="Matrix product of a tensor and a matrix, each transposed as asked.")  # fmt: skip
-declare("nn.batch_matmul", "tensor_a tensor_b", {"out_dtype": "", "transpose_a": False, "transpose_b": True},
-        expand=_batch_matmul,
-        doc="Matrix products of two batches, by default with the second transposed; a batch of 1 is repeated.",
-        )  # fmt: skip
+declare(
+    "nn.dense",
+    "data weight",
+    {"units": None, "out_dtype": ""},
+    expand=_dense,
+    completes=_weight,
+    doc="``data @ weight.T``, with weight (units, inputs).",
+)
+declare(
+    "nn.matmul",
+    "tensor_a tensor_b",
+    {"units": None, "out_dtype": "", "transpose_a": False, "transpose_b": False},
+    expand=_matmul,
+    completes=lambda data, transpose_a, transpose_b, **attrs: (
+        (None,) if transpose_a else _weight(data, transposed=transpose_b, **attrs)
+    ),
+    doc="Matrix product of a tensor and a matrix, each transposed as asked.",
+)
+declare(
+    "nn.batch_matmul",
+    "tensor_a tensor_b",
+    {"out_dtype": "", "transpose_a": False, "transpose_b": True},
+    expand=_batch_matmul,
+    doc="Matrix products of two batches, by default with the second transposed; a batch of 1 is repeated.",
+)
 declare(
     "nn.bias_add", "data bias", {"axis": 1}, expand=_bias_add, completes=vectors(1), doc="Add a vector along an axis."
 )
-declare("einsum", "data:tensors", {"equation": ""},
-        expand=lambda data, equation: shared("einsum", data, subscripts=equation), doc="Einstein summation.",
-        )  # fmt: skip
+declare(
+    "einsum",
+    "data:tensors",
+    {"equation": ""},
+    expand=lambda data, equation: shared("einsum", data, subscripts=equation),
+    doc="Einstein summation.",
+)

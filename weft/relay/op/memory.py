@@ -29,23 +29,32 @@ def _allocated(types: tuple[Type, ...], attrs: Attrs) -> Type:
 
 
 declare(
-    "memory.alloc_storage", "size",
-    {"alignment": ALIGNMENT, "dtype": "uint8", "device_index": 0}, infer=_storage, pure=False,
+    "memory.alloc_storage",
+    "size",
+    {"alignment": ALIGNMENT, "dtype": "uint8", "device_index": 0},
+    infer=_storage,
+    pure=False,
     doc="Allocate `size` bytes, a scalar; ``dtype`` is a hint.",
-)  # fmt: skip
+)
 declare(
-    "memory.alloc_tensor", "storage shape",
-    {"offset": 0, "dtype": "float32", "const_shape": None, "assert_shape": ()}, infer=_allocated, pure=False,
+    "memory.alloc_tensor",
+    "storage shape",
+    {"offset": 0, "dtype": "float32", "const_shape": None, "assert_shape": ()},
+    infer=_allocated,
+    pure=False,
     doc="""Make a tensor inside a storage, ``offset`` bytes from its start.
 
     ``const_shape`` is the shape where it is known, and `shape` a constant; else ``assert_shape`` is what is known of
     it, with -1 for other dimensions.
     """,
-)  # fmt: skip
+)
 declare(
-    "memory.kill", "data", infer=lambda types, attrs: unit_type(), pure=False,
+    "memory.kill",
+    "data",
+    infer=lambda types, attrs: unit_type(),
+    pure=False,
     doc="A variable is not used any more; what only it held is freed.",
-)  # fmt: skip
+)
 
 
 @also_called(device="device_index")
@@ -72,6 +81,11 @@ def alloc_tensor(
     """
     known = tuple(int(d) for d in shape.data.numpy()) if isinstance(shape, Constant) else None
     return op_call(
-        "memory.alloc_tensor", storage, shape, offset=offset, dtype=dtype, const_shape=known,
+        "memory.alloc_tensor",
+        storage,
+        shape,
+        offset=offset,
+        dtype=dtype,
+        const_shape=known,
         assert_shape=tuple(assert_shape or ()),
-    )  # fmt: skip
+    )

@@ -13,9 +13,13 @@ from weft.relay.op.shapes import axis_of, dims, dtype_of, excluded, rank, vector
 from weft.relay.typing import Value
 
 for _name in ("nn.softmax", "nn.log_softmax", "nn.fast_softmax"):
-    declare(_name, "data", {"axis": -1}, expand=_name.replace("fast_", ""),
-            doc="``exp(x) / sum(exp(x))`` along an axis" + (", logarithm of." if "log" in _name else "."),
-            )  # fmt: skip
+    declare(
+        _name,
+        "data",
+        {"axis": -1},
+        expand=_name.replace("fast_", ""),
+        doc="``exp(x) / sum(exp(x))`` along an axis" + (", logarithm of." if "log" in _name else "."),
+    )
 
 
 def _vectors(op: str, data: ir.Expr, axis: int, **vectors: ir.Expr) -> int:
@@ -27,24 +31,51 @@ def _vectors(op: str, data: ir.Expr, axis: int, **vectors: ir.Expr) -> int:
 
 
 def _batch_norm(
-    data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, moving_mean: ir.Expr, moving_var: ir.Expr, axis: int = 1,
-    epsilon: float = 1e-5, center: bool = True, scale: bool = True,
-) -> ir.Expr:  # fmt: skip
+    data: ir.Expr,
+    gamma: ir.Expr,
+    beta: ir.Expr,
+    moving_mean: ir.Expr,
+    moving_var: ir.Expr,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> ir.Expr:
     at = _vectors("nn.batch_norm", data, axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
-    return shared("nn.batch_norm", data, gamma, beta, moving_mean, moving_var, axis=at, epsilon=epsilon,
-                  center=center, scale=scale)  # fmt: skip
+    return shared(
+        "nn.batch_norm",
+        data,
+        gamma,
+        beta,
+        moving_mean,
+        moving_var,
+        axis=at,
+        epsilon=epsilon,
+        center=center,
+        scale=scale,
+    )
 
 
-declare("nn.batch_norm", "data gamma beta moving_mean moving_var",
-        {"axis": 1, "epsilon": 1e-5, "center": True, "scale": True}, expand=_batch_norm, outputs=3,
-        completes=vectors(4),
-        doc="Normalise each channel with given statistics; returns (output, mean, variance).")  # fmt: skip
+declare(
+    "nn.batch_norm",
+    "data gamma beta moving_mean moving_var",
+    {"axis": 1, "epsilon": 1e-5, "center": True, "scale": True},
+    expand=_batch_norm,
+    outputs=3,
+    completes=vectors(4),
+    doc="Normalise each channel with given statistics; returns (output, mean, variance).",
+)
 
 
 def _layer_norm(
-    data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, axis: int = -1, epsilon: float = 1e-5, center: bool = True,
+    data: ir.Expr,
+    gamma: ir.Expr,
+    beta: ir.Expr,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    center: bool = True,
     scale: bool = True,
-) -> ir.Expr:  # fmt: skip
+) -> ir.Expr:
     at, attrs = _vectors("nn.layer_norm", data, axis, gamma=gamma, beta=beta), {"epsilon": epsilon, "axes": (-1,)}
     if at == rank(data) - 1:
         return shared("nn.layer_norm", data, gamma, beta, center=center, scale=scale, **attrs)
@@ -55,26 +86,57 @@ def _layer_norm(
 
 
 def _group_norm(
-    data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, num_groups: int, axis: int = 1, epsilon: float = 1e-5,
-    center: bool = True, scale: bool = True,
-) -> ir.Expr:  # fmt: skip
+    data: ir.Expr,
+    gamma: ir.Expr,
+    beta: ir.Expr,
+    num_groups: int,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> ir.Expr:
     at = _vectors("nn.group_norm", data, axis, gamma=gamma, beta=beta)
-    return shared("nn.group_norm", data, gamma, beta, num_groups=num_groups, channel_axis=at, epsilon=epsilon,
-                  center=center, scale=scale)  # fmt: skip
+    return shared(
+        "nn.group_norm",
+        data,
+        gamma,
+        beta,
+        num_groups=num_groups,
+        channel_axis=at,
+        epsilon=epsilon,
+        center=center,
+        scale=scale,
+    )
 
 
 _SCALED: dict[str, Any] = {"epsilon": 1e-5, "center": True, "scale": True}
-declare("nn.layer_norm", "data gamma beta", {"axis": -1, **_SCALED}, expand=_layer_norm, completes=vectors(2),
-        doc="Normalise over an axis, then scale and shift.")  # fmt: skip
-declare("nn.group_norm", "data gamma beta", {"num_groups": REQUIRED, "axis": 1, **_SCALED}, expand=_group_norm,
-        completes=vectors(2),
-        doc="Normalise groups of channels over channels and space, then scale and shift.")  # fmt: skip
+declare(
+    "nn.layer_norm",
+    "data gamma beta",
+    {"axis": -1, **_SCALED},
+    expand=_layer_norm,
+    completes=vectors(2),
+    doc="Normalise over an axis, then scale and shift.",
+)
+declare(
+    "nn.group_norm",
+    "data gamma beta",
+    {"num_groups": REQUIRED, "axis": 1, **_SCALED},
+    expand=_group_norm,
+    completes=vectors(2),
+    doc="Normalise groups of channels over channels and space, then scale and shift.",
+)
 
 
 def _instance_norm(
-    data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, axis: int = 1, epsilon: float = 1e-5, center: bool = True,
+    data: ir.Expr,
+    gamma: ir.Expr,
+    beta: ir.Expr,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
     scale: bool = True,
-) -> ir.Expr:  # fmt: skip
+) -> ir.Expr:
     """Normalise with the channel axis at position 1."""
     at = _vectors("nn.instance_norm", data, axis, gamma=gamma, beta=beta)
     tensor_arg("nn.instance_norm", "data", data, min_ndim=2)
@@ -87,8 +149,14 @@ def _instance_norm(
     return out if at == 1 else shared("permute_dims", out, axes=tuple(order.index(i) for i in range(rank(data))))
 
 
-declare("nn.instance_norm", "data gamma beta", {"axis": 1, **_SCALED}, expand=_instance_norm, completes=vectors(2),
-        doc="Normalise each channel of each sample over its spatial axes, then scale and shift.")  # fmt: skip
+declare(
+    "nn.instance_norm",
+    "data gamma beta",
+    {"axis": 1, **_SCALED},
+    expand=_instance_norm,
+    completes=vectors(2),
+    doc="Normalise each channel of each sample over its spatial axes, then scale and shift.",
+)
 
 
 def _l2_normalize(data: ir.Expr, eps: float, axis: Any = None) -> ir.Expr:
@@ -97,10 +165,16 @@ def _l2_normalize(data: ir.Expr, eps: float, axis: Any = None) -> ir.Expr:
     return shared("divide", data, shared("sqrt", shared("maximum", square, low)))
 
 
-declare("nn.l2_normalize", "data", {"eps": 1e-12, "axis": None}, expand=_l2_normalize,
-        doc="Divide by the root of the sum of squares over axes, which is at least ``sqrt(eps)``.")  # fmt: skip
-declare("nn.lrn", "data", {"bias": 2.0, "alpha": 1e-5}, expand="nn.lrn",
-        doc="Local response normalisation across channels.")  # fmt: skip
+declare(
+    "nn.l2_normalize",
+    "data",
+    {"eps": 1e-12, "axis": None},
+    expand=_l2_normalize,
+    doc="Divide by the root of the sum of squares over axes, which is at least ``sqrt(eps)``.",
+)
+declare(
+    "nn.lrn", "data", {"bias": 2.0, "alpha": 1e-5}, expand="nn.lrn", doc="Local response normalisation across channels."
+)
 
 
 def _dropout(data: ir.Expr, rate: float) -> ir.Expr:
@@ -108,8 +182,14 @@ def _dropout(data: ir.Expr, rate: float) -> ir.Expr:
     return ir.Tuple((data, shared("ones_like", data)), ty=ir.TupleType((ty, ty)))
 
 
-declare("nn.dropout", "data", {"rate": 0.5}, expand=_dropout, outputs=2,
-        doc="The tensor itself, as in inference, and the mask that keeps all elements.")  # fmt: skip
+declare(
+    "nn.dropout",
+    "data",
+    {"rate": 0.5},
+    expand=_dropout,
+    outputs=2,
+    doc="The tensor itself, as in inference, and the mask that keeps all elements.",
+)
 
 
 @constructs("nn.dropout")
@@ -133,5 +213,10 @@ def _logsumexp(data: ir.Expr, axis: Any = None, keepdims: bool = False, exclude:
     return out if keepdims or axes == () else shared("squeeze", out, axis=axes)
 
 
-declare("logsumexp", "data", {"axis": None, "keepdims": False, "exclude": False}, expand=_logsumexp,
-        doc="``log(sum(exp(x)))`` over axes, without overflow.")  # fmt: skip
+declare(
+    "logsumexp",
+    "data",
+    {"axis": None, "keepdims": False, "exclude": False},
+    expand=_logsumexp,
+    doc="``log(sum(exp(x)))`` over axes, without overflow.",
+)

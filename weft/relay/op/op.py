@@ -13,10 +13,18 @@ from weft.relay.op.pattern import OpPattern, register_pattern
 from weft.spelling import also_called
 
 __all__ = [
-    "OpPattern", "get", "register", "register_alter_op_layout", "register_convert_op_layout",
-    "register_fake_quantization_to_integer", "register_gradient", "register_infer_correct_layout",
-    "register_legalize", "register_pattern", "register_stateful",
-]  # fmt: skip
+    "OpPattern",
+    "get",
+    "register",
+    "register_alter_op_layout",
+    "register_convert_op_layout",
+    "register_fake_quantization_to_integer",
+    "register_gradient",
+    "register_infer_correct_layout",
+    "register_legalize",
+    "register_pattern",
+    "register_stateful",
+]
 
 Registration = Callable[..., Any]
 

@@ -39,19 +39,32 @@ def _to_size(op: str, kind: str, rank: int) -> Any:
 for _rank, _layout in _LAYOUTS.items():
     for _kind in ("max", "avg"):
         declare(
-            f"nn.{_kind}_pool{_rank}d", "data",
-            {"pool_size": (1,) * _rank, "strides": (1,) * _rank, "dilation": (1,) * _rank, "padding": (0,) * _rank,
-             "layout": _layout, "out_layout": "", "ceil_mode": False,
-             **({"count_include_pad": False} if _kind == "avg" else {})},
-            expand=_windows(_kind, _rank), doc=f"{_kind} pooling over {_rank}-D windows.",
-        )  # fmt: skip
+            f"nn.{_kind}_pool{_rank}d",
+            "data",
+            {
+                "pool_size": (1,) * _rank,
+                "strides": (1,) * _rank,
+                "dilation": (1,) * _rank,
+                "padding": (0,) * _rank,
+                "layout": _layout,
+                "out_layout": "",
+                "ceil_mode": False,
+                **({"count_include_pad": False} if _kind == "avg" else {}),
+            },
+            expand=_windows(_kind, _rank),
+            doc=f"{_kind} pooling over {_rank}-D windows.",
+        )
         declare(
-            f"nn.adaptive_{_kind}_pool{_rank}d", "data", {"output_size": None, "layout": _layout, "out_layout": ""},
+            f"nn.adaptive_{_kind}_pool{_rank}d",
+            "data",
+            {"output_size": None, "layout": _layout, "out_layout": ""},
             expand=_to_size(f"nn.adaptive_{_kind}_pool{_rank}d", _kind, _rank),
             doc="Pool to a given output size; None keeps a size.",
-        )  # fmt: skip
+        )
         declare(
-            f"nn.global_{_kind}_pool{_rank}d", "data", {"layout": _layout, "out_layout": ""},
+            f"nn.global_{_kind}_pool{_rank}d",
+            "data",
+            {"layout": _layout, "out_layout": ""},
             expand=_to_size(f"nn.global_{_kind}_pool{_rank}d", _kind, _rank),
             doc=f"{_kind} pooling over all positions.",
-        )  # fmt: skip
+        )

@@ -44,8 +44,9 @@ def _uniform(key: ir.Expr, low: ir.Expr, high: ir.Expr, out_shape: Any, out_dtyp
 
 def _normal(key: ir.Expr, mean: ir.Expr, scale: ir.Expr, out_shape: Any, out_dtype: str) -> ir.Expr:
     new, unit = _unit(key, (2, *out_shape), out_dtype)
-    first, second = (shared("squeeze", _item(shared("split", unit, indices_or_sections=2, axis=0), i), axis=(0,))
-                     for i in range(2))  # fmt: skip
+    first, second = (
+        shared("squeeze", _item(shared("split", unit, indices_or_sections=2, axis=0), i), axis=(0,)) for i in range(2)
+    )
     one, two = scalar(1.0, out_dtype), scalar(-2.0, out_dtype)
     radius = shared("sqrt", shared("multiply", two, shared("log", shared("subtract", one, first))))
     wave = shared("sin", shared("multiply", scalar(2 * math.pi, out_dtype), second))
@@ -53,15 +54,33 @@ def _normal(key: ir.Expr, mean: ir.Expr, scale: ir.Expr, out_shape: Any, out_dty
     return _pair(new, shared("add", shared("multiply", standard, scale), mean))
 
 
-declare("random.threefry_generate", "key", {"out_shape": REQUIRED},
-        expand=lambda key, out_shape: shared("threefry_generate", key, out_shape=tuple(out_shape)),
-        doc="Draw 64-bit words.")  # fmt: skip
-declare("random.threefry_split", "key", expand=lambda key: shared("threefry_split", key),
-        doc="Make two generators of one, which is used up by that.")  # fmt: skip
-declare("random.uniform", "key low high", {"out_shape": REQUIRED, "out_dtype": "float32"}, expand=_uniform,
-        doc="Draw numbers that are equally likely anywhere in [low, high).")  # fmt: skip
-declare("random.normal", "key mean scale", {"out_shape": REQUIRED, "out_dtype": "float32"}, expand=_normal,
-        doc="Draw numbers of a normal distribution, by the method of Box and Muller.")  # fmt: skip
+declare(
+    "random.threefry_generate",
+    "key",
+    {"out_shape": REQUIRED},
+    expand=lambda key, out_shape: shared("threefry_generate", key, out_shape=tuple(out_shape)),
+    doc="Draw 64-bit words.",
+)
+declare(
+    "random.threefry_split",
+    "key",
+    expand=lambda key: shared("threefry_split", key),
+    doc="Make two generators of one, which is used up by that.",
+)
+declare(
+    "random.uniform",
+    "key low high",
+    {"out_shape": REQUIRED, "out_dtype": "float32"},
+    expand=_uniform,
+    doc="Draw numbers that are equally likely anywhere in [low, high).",
+)
+declare(
+    "random.normal",
+    "key mean scale",
+    {"out_shape": REQUIRED, "out_dtype": "float32"},
+    expand=_normal,
+    doc="Draw numbers of a normal distribution, by the method of Box and Muller.",
+)
 
 
 def threefry_key(seed: int) -> Constant:

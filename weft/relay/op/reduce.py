@@ -24,11 +24,14 @@ def _reduction(name: str) -> Any:
 
 
 _DOCS = {
-    "sum": "The sum of the elements over axes.", "prod": "The product of the elements over axes.",
-    "max": "The greatest element over axes.", "min": "The least element over axes.",
-    "mean": "The arithmetic mean over axes.", "all": "Whether all elements over axes are true.",
+    "sum": "The sum of the elements over axes.",
+    "prod": "The product of the elements over axes.",
+    "max": "The greatest element over axes.",
+    "min": "The least element over axes.",
+    "mean": "The arithmetic mean over axes.",
+    "all": "Whether all elements over axes are true.",
     "any": "Whether any element over axes is true.",
-}  # fmt: skip
+}
 
 for _name, _doc in _DOCS.items():
     declare(_name, "data", _ATTRS, expand=_reduction(_name), doc=_doc)
@@ -60,16 +63,25 @@ def _index(name: str, data: ir.Expr, axis: int, keepdims: bool, last: bool) -> i
 
 
 for _name in ("argmax", "argmin"):
-    declare(_name, "data", {**_ATTRS, "select_last_index": False}, expand=_arg(_name),
-            doc=f"The int32 index of the {_name[3:]}imum, the first (or last) of equals.")  # fmt: skip
+    declare(
+        _name,
+        "data",
+        {**_ATTRS, "select_last_index": False},
+        expand=_arg(_name),
+        doc=f"The int32 index of the {_name[3:]}imum, the first (or last) of equals.",
+    )
 
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 
 def _variance(
-    data: ir.Expr, mean: ir.Expr, axis: Any = None, keepdims: bool = False, exclude: bool = False,
+    data: ir.Expr,
+    mean: ir.Expr,
+    axis: Any = None,
+    keepdims: bool = False,
+    exclude: bool = False,
     unbiased: bool = False,
-) -> ir.Expr:  # fmt: skip
+) -> ir.Expr:
     over = excluded("variance", axis, exclude, rank(data))
     apart = shared("subtract", data, mean)
     square = shared("multiply", apart, apart)
@@ -89,15 +101,24 @@ def number(value: ir.PrimExpr, dtype: str) -> ir.Expr:
     return shared("astype", shared("squeeze", scalars((value,), "int64"), axis=(0,)), dtype=dtype)
 
 
-declare("variance", "data mean", {**_ATTRS, "unbiased": False}, expand=_variance,
-        doc="The variance over axes about a mean that keeps the axes with extent 1.")  # fmt: skip
+declare(
+    "variance",
+    "data mean",
+    {**_ATTRS, "unbiased": False},
+    expand=_variance,
+    doc="The variance over axes about a mean that keeps the axes with extent 1.",
+)
 
 
 @constructs("variance")
 def variance(
-    data: Value, axis: Axes = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False,
+    data: Value,
+    axis: Axes = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
     with_mean: Value | None = None,
-) -> ir.Expr:  # fmt: skip
+) -> ir.Expr:
     """Compute the variance over axes, divided by n, or by n - 1 where it is unbiased.
 
     Parameters
@@ -113,9 +134,13 @@ def variance(
 
 @constructs("std")
 def std(
-    data: Value, axis: Axes = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False,
+    data: Value,
+    axis: Axes = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
     with_mean: Value | None = None,
-) -> ir.Expr:  # fmt: skip
+) -> ir.Expr:
     """Compute the standard deviation over axes."""
     return call("sqrt", variance(data, axis, keepdims, exclude, unbiased, with_mean))
 
@@ -140,7 +165,12 @@ def mean_std(data: Value, axis: Axes = None, keepdims: bool = False, exclude: bo
 # --- scans ------------------------------------------------------------------------------------------------------------
 
 for _name, _what in (("cumsum", "sum"), ("cumprod", "product")):
-    declare(_name, "data", {"axis": None, "dtype": "", "exclusive": False},
-            expand=lambda data, axis, dtype, exclusive, _name=_name: shared(
-                _name, data, axis=axis, dtype=dtype or "", exclusive=bool(exclusive)),
-            doc=f"The running {_what} along an axis, of all elements where it is None.")  # fmt: skip
+    declare(
+        _name,
+        "data",
+        {"axis": None, "dtype": "", "exclusive": False},
+        expand=lambda data, axis, dtype, exclusive, _name=_name: shared(
+            _name, data, axis=axis, dtype=dtype or "", exclusive=bool(exclusive)
+        ),
+        doc=f"The running {_what} along an axis, of all elements where it is None.",
+    )

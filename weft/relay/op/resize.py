@@ -14,14 +14,31 @@ from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dtype_of, is_computed, numbers, shape_argument, shape_of_dims
 
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
-_METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "cubic": "cubic", "bilinear": "linear",
-            "trilinear": "linear", "bicubic": "cubic"}  # fmt: skip
+_METHODS = {
+    "nearest_neighbor": "nearest",
+    "linear": "linear",
+    "cubic": "cubic",
+    "bilinear": "linear",
+    "trilinear": "linear",
+    "bicubic": "cubic",
+}
 
 
 def _resized(
-    op: str, rank: int, data: ir.Expr, size: Any, roi: Any, layout: str, method: str, mode: str, rounding: str,
-    scales: Any = None, cubic: Any = (-0.5, False), outside: float = 0.0, out_dtype: Any = "",
-) -> ir.Expr:  # fmt: skip
+    op: str,
+    rank: int,
+    data: ir.Expr,
+    size: Any,
+    roi: Any,
+    layout: str,
+    method: str,
+    mode: str,
+    rounding: str,
+    scales: Any = None,
+    cubic: Any = (-0.5, False),
+    outside: float = 0.0,
+    out_dtype: Any = "",
+) -> ir.Expr:
     """Resize the spatial axes of a layout with any order of letters."""
     shape, letters = tensor_arg(op, "data", data, ndim=rank + 2).shape or (), _LAYOUTS[rank][2:]
     if sorted(layout) != sorted(_LAYOUTS[rank]):
@@ -37,12 +54,18 @@ def _resized(
     if _METHODS[method] == "nearest" and not rounding:
         rounding = "round" if mode == "align_corners" else "floor"
     out = shared(
-        "image.resize", data, shape_of_dims(full), roi=_spread(roi, at, rank), method=_METHODS[method],
+        "image.resize",
+        data,
+        shape_of_dims(full),
+        roi=_spread(roi, at, rank),
+        method=_METHODS[method],
         scales=None if scales is None else tuple(scales[at.index(i)] if i in at else 1.0 for i in range(rank + 2)),
         coordinate_transformation_mode=mode,
-        rounding_method={"round": "round_prefer_ceil"}.get(rounding, rounding), cubic_alpha=float(cubic[0]),
-        cubic_exclude=bool(cubic[1]), extrapolation_value=float(outside),
-    )  # fmt: skip
+        rounding_method={"round": "round_prefer_ceil"}.get(rounding, rounding),
+        cubic_alpha=float(cubic[0]),
+        cubic_exclude=bool(cubic[1]),
+        extrapolation_value=float(outside),
+    )
     return shared("astype", out, dtype=out_dtype) if out_dtype and out_dtype != dtype_of(out) else out
 
 
@@ -60,26 +83,62 @@ def _resize(rank: int) -> Any:
     op = f"image.resize{rank}d"
 
     def expand(
-        data: ir.Expr, size: Any, roi: Any, layout: str, method: str, coordinate_transformation_mode: str,
-        rounding_method: str, cubic_alpha: float, cubic_exclude: int, extrapolation_value: float, out_dtype: Any,
-    ) -> ir.Expr:  # fmt: skip
-        return _resized(op, rank, data, size, roi, layout, method, coordinate_transformation_mode, rounding_method,
-                        None, (cubic_alpha, cubic_exclude), extrapolation_value, out_dtype)  # fmt: skip
+        data: ir.Expr,
+        size: Any,
+        roi: Any,
+        layout: str,
+        method: str,
+        coordinate_transformation_mode: str,
+        rounding_method: str,
+        cubic_alpha: float,
+        cubic_exclude: int,
+        extrapolation_value: float,
+        out_dtype: Any,
+    ) -> ir.Expr:
+        return _resized(
+            op,
+            rank,
+            data,
+            size,
+            roi,
+            layout,
+            method,
+            coordinate_transformation_mode,
+            rounding_method,
+            None,
+            (cubic_alpha, cubic_exclude),
+            extrapolation_value,
+            out_dtype,
+        )
 
     return expand
 
 
 def _constructor(rank: int) -> Any:
     def construct(
-        data: Any, size: Any, roi: Any = None, layout: str = _LAYOUTS[rank], method: str = "linear",
-        coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "", cubic_alpha: float = -0.5,
-        cubic_exclude: int = 0, extrapolation_value: float = 0.0, out_dtype: Any = None,
-    ) -> ir.Expr:  # fmt: skip
+        data: Any,
+        size: Any,
+        roi: Any = None,
+        layout: str = _LAYOUTS[rank],
+        method: str = "linear",
+        coordinate_transformation_mode: str = "half_pixel",
+        rounding_method: str = "",
+        cubic_alpha: float = -0.5,
+        cubic_exclude: int = 0,
+        extrapolation_value: float = 0.0,
+        out_dtype: Any = None,
+    ) -> ir.Expr:
         attrs = {
-            "roi": numbers_of(roi), "layout": layout, "method": method, "rounding_method": rounding_method,
-            "coordinate_transformation_mode": coordinate_transformation_mode, "cubic_alpha": cubic_alpha,
-            "cubic_exclude": cubic_exclude, "extrapolation_value": extrapolation_value, "out_dtype": out_dtype or "",
-        }  # fmt: skip
+            "roi": numbers_of(roi),
+            "layout": layout,
+            "method": method,
+            "rounding_method": rounding_method,
+            "coordinate_transformation_mode": coordinate_transformation_mode,
+            "cubic_alpha": cubic_alpha,
+            "cubic_exclude": cubic_exclude,
+            "extrapolation_value": extrapolation_value,
+            "out_dtype": out_dtype or "",
+        }
         if is_computed(size):
             return call(f"dyn.image.resize{rank}d", data, shape_argument(size), **attrs)
         return call(f"image.resize{rank}d", data, size=numbers(size), **attrs)
@@ -98,13 +157,30 @@ def numbers_of(values: ir.Constant | Iterable[float] | None) -> Any:
 
 for _rank in (1, 2, 3):
     _attrs = {
-        "roi": None, "layout": _LAYOUTS[_rank], "method": "linear", "coordinate_transformation_mode": "half_pixel",
-        "rounding_method": "", "cubic_alpha": -0.5, "cubic_exclude": 0, "extrapolation_value": 0.0, "out_dtype": "",
-    }  # fmt: skip
-    declare(f"image.resize{_rank}d", "data", {"size": REQUIRED, **_attrs}, expand=_resize(_rank),
-            doc="Resize the spatial axes to a size.")  # fmt: skip
-    declare(f"dyn.image.resize{_rank}d", "data size:values", _attrs, expand=_resize(_rank),
-            doc="Resize the spatial axes to a size that is computed.")  # fmt: skip
+        "roi": None,
+        "layout": _LAYOUTS[_rank],
+        "method": "linear",
+        "coordinate_transformation_mode": "half_pixel",
+        "rounding_method": "",
+        "cubic_alpha": -0.5,
+        "cubic_exclude": 0,
+        "extrapolation_value": 0.0,
+        "out_dtype": "",
+    }
+    declare(
+        f"image.resize{_rank}d",
+        "data",
+        {"size": REQUIRED, **_attrs},
+        expand=_resize(_rank),
+        doc="Resize the spatial axes to a size.",
+    )
+    declare(
+        f"dyn.image.resize{_rank}d",
+        "data size:values",
+        _attrs,
+        expand=_resize(_rank),
+        doc="Resize the spatial axes to a size that is computed.",
+    )
     constructs(f"image.resize{_rank}d")(_constructor(_rank))
 
 # --- by factors -------------------------------------------------------------------------------------------------------
@@ -133,17 +209,31 @@ def _corners(align_corners: bool) -> str:
     return "align_corners" if align_corners else "asymmetric"
 
 
-declare("nn.upsampling", "data",
-        {"scale_h": 1.0, "scale_w": 1.0, "layout": "NCHW", "method": "nearest_neighbor", "align_corners": False},
-        expand=lambda data, scale_h, scale_w, layout, method, align_corners: _upsampled(
-            "nn.upsampling", 2, data, (scale_h, scale_w), layout, method, _corners(align_corners)),
-        doc="Resize by factors: nearest_neighbor, bilinear or bicubic.")  # fmt: skip
-declare("nn.upsampling3d", "data",
-        {"scale_d": 1.0, "scale_h": 1.0, "scale_w": 1.0, "layout": "NCDHW", "method": "nearest_neighbor",
-         "coordinate_transformation_mode": "half_pixel"},
-        expand=lambda data, scale_d, scale_h, scale_w, layout, method, coordinate_transformation_mode: _upsampled(
-            "nn.upsampling3d", 3, data, (scale_d, scale_h, scale_w), layout, method, coordinate_transformation_mode),
-        doc="Resize by factors: nearest_neighbor or trilinear.")  # fmt: skip
+declare(
+    "nn.upsampling",
+    "data",
+    {"scale_h": 1.0, "scale_w": 1.0, "layout": "NCHW", "method": "nearest_neighbor", "align_corners": False},
+    expand=lambda data, scale_h, scale_w, layout, method, align_corners: _upsampled(
+        "nn.upsampling", 2, data, (scale_h, scale_w), layout, method, _corners(align_corners)
+    ),
+    doc="Resize by factors: nearest_neighbor, bilinear or bicubic.",
+)
+declare(
+    "nn.upsampling3d",
+    "data",
+    {
+        "scale_d": 1.0,
+        "scale_h": 1.0,
+        "scale_w": 1.0,
+        "layout": "NCDHW",
+        "method": "nearest_neighbor",
+        "coordinate_transformation_mode": "half_pixel",
+    },
+    expand=lambda data, scale_d, scale_h, scale_w, layout, method, coordinate_transformation_mode: _upsampled(
+        "nn.upsampling3d", 3, data, (scale_d, scale_h, scale_w), layout, method, coordinate_transformation_mode
+    ),
+    doc="Resize by factors: nearest_neighbor or trilinear.",
+)
 
 
 def _by_computed(data: Any, scales: tuple[Any, ...], layout: str, **attrs: Any) -> ir.Expr:
@@ -172,10 +262,16 @@ def upsampling(
     """Resize images by factors, which may be expressions: nearest_neighbor, bilinear or bicubic."""
     scales = scale_h, scale_w
     if is_computed(scales):
-        return _by_computed(data, scales, layout, method=method,
-                            coordinate_transformation_mode=_corners(align_corners))  # fmt: skip
-    return call("nn.upsampling", data, scale_h=_factor(scale_h), scale_w=_factor(scale_w), layout=layout,
-                method=method, align_corners=align_corners)  # fmt: skip
+        return _by_computed(data, scales, layout, method=method, coordinate_transformation_mode=_corners(align_corners))
+    return call(
+        "nn.upsampling",
+        data,
+        scale_h=_factor(scale_h),
+        scale_w=_factor(scale_w),
+        layout=layout,
+        method=method,
+        align_corners=align_corners,
+    )
 
 
 @constructs("nn.upsampling3d")
@@ -193,8 +289,16 @@ def upsampling3d(
     if is_computed(scales):
         return _by_computed(data, scales, layout, method=method, coordinate_transformation_mode=mode)
     d, h, w = map(_factor, scales)
-    return call("nn.upsampling3d", data, scale_d=d, scale_h=h, scale_w=w, layout=layout, method=method,
-                coordinate_transformation_mode=mode)  # fmt: skip
+    return call(
+        "nn.upsampling3d",
+        data,
+        scale_d=d,
+        scale_h=h,
+        scale_w=w,
+        layout=layout,
+        method=method,
+        coordinate_transformation_mode=mode,
+    )
 
 
 # --- sampling ---------------------------------------------------------------------------------------------------------
@@ -206,5 +310,10 @@ def _affine_grid(data: ir.Expr, target_shape: Any) -> ir.Expr:
     return shared("image.affine_grid", data, shape_of_dims([int(v) for v in target_shape]))
 
 
-declare("image.affine_grid", "data", {"target_shape": REQUIRED}, expand=_affine_grid,
-        doc="The grids of sampling points that affine transformations give.")  # fmt: skip
+declare(
+    "image.affine_grid",
+    "data",
+    {"target_shape": REQUIRED},
+    expand=_affine_grid,
+    doc="The grids of sampling points that affine transformations give.",
+)

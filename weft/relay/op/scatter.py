@@ -19,13 +19,27 @@ def _elements(data: ir.Expr, indices: ir.Expr, updates: ir.Expr, axis: int = 0, 
     return shared("scatter_elements", data, indices, updates, axis=axis, reduction=reduction)
 
 
-declare("scatter_elements", "data indices updates", {"axis": 0, "reduction": "update"}, expand=_elements,
-        doc=f"Write one element for each index along an axis; reductions: {', '.join(_MODES)}.")  # fmt: skip
-declare("scatter", "data indices updates", {"axis": REQUIRED}, expand=_elements,
-        doc="Write one element for each index along an axis.")  # fmt: skip
-declare("scatter_add", "data indices updates", {"axis": REQUIRED},
-        expand=lambda data, indices, updates, axis: _elements(data, indices, updates, axis, "add"),
-        doc="Add one element for each index along an axis.")  # fmt: skip
+declare(
+    "scatter_elements",
+    "data indices updates",
+    {"axis": 0, "reduction": "update"},
+    expand=_elements,
+    doc=f"Write one element for each index along an axis; reductions: {', '.join(_MODES)}.",
+)
+declare(
+    "scatter",
+    "data indices updates",
+    {"axis": REQUIRED},
+    expand=_elements,
+    doc="Write one element for each index along an axis.",
+)
+declare(
+    "scatter_add",
+    "data indices updates",
+    {"axis": REQUIRED},
+    expand=lambda data, indices, updates, axis: _elements(data, indices, updates, axis, "add"),
+    doc="Add one element for each index along an axis.",
+)
 
 
 def _scatter_nd(data: ir.Expr, indices: ir.Expr, updates: ir.Expr, mode: str = "update") -> ir.Expr:
@@ -35,17 +49,30 @@ def _scatter_nd(data: ir.Expr, indices: ir.Expr, updates: ir.Expr, mode: str = "
     n = len(op.tensor_arg("scatter_nd", "indices", indices, min_ndim=1).shape or ())
     depth = as_int(dims(indices)[0])
     if depth is not None and depth > rank(data):
-        raise error.ShapeMismatch("scatter_nd: more coordinates than dimensions", expected=f"at most {rank(data)}",
-                                  found=str(depth), where=indices.span)  # fmt: skip
+        raise error.ShapeMismatch(
+            "scatter_nd: more coordinates than dimensions",
+            expected=f"at most {rank(data)}",
+            found=str(depth),
+            where=indices.span,
+        )
     if depth is not None and rank(updates) != n - 1 + rank(data) - depth:
-        raise error.ShapeMismatch("scatter_nd: 'updates' has the wrong rank", expected=str(n - 1 + rank(data) - depth),
-                                  found=str(rank(updates)), where=updates.span)  # fmt: skip
+        raise error.ShapeMismatch(
+            "scatter_nd: 'updates' has the wrong rank",
+            expected=str(n - 1 + rank(data) - depth),
+            found=str(rank(updates)),
+            where=updates.span,
+        )
     last = shared("permute_dims", indices, axes=(*range(1, n), 0)) if n > 1 else indices
     return shared("scatter_nd", data, last, updates, reduction=mode)
 
 
-declare("scatter_nd", "data indices updates", {"mode": "update"}, expand=_scatter_nd,
-        doc="Write slices by tuples of indices, which lie along the first axis of `indices`.")  # fmt: skip
+declare(
+    "scatter_nd",
+    "data indices updates",
+    {"mode": "update"},
+    expand=_scatter_nd,
+    doc="Write slices by tuples of indices, which lie along the first axis of `indices`.",
+)
 
 
 def _invert_permutation(data: ir.Expr) -> ir.Expr:
@@ -64,15 +91,24 @@ def _sparse_to_dense(
     index = op.tensor_arg("sparse_to_dense", "sparse_indices", sparse_indices, kind="integer")
     value = op.tensor_arg("sparse_to_dense", "sparse_values", sparse_values)
     if index.ndim > 2 or value.ndim > 1:
-        raise error.ShapeMismatch("sparse_to_dense: indices are at most a matrix and values a vector",
-                            found=f"{index.ndim} and {value.ndim} dimensions", where=sparse_indices.span)  # fmt: skip
+        raise error.ShapeMismatch(
+            "sparse_to_dense: indices are at most a matrix and values a vector",
+            found=f"{index.ndim} and {value.ndim} dimensions",
+            where=sparse_indices.span,
+        )
     if index.ndim == 2 and as_int(index.shape[1]) not in (None, len(output_shape)):  # type: ignore[index]
-        raise error.ShapeMismatch("sparse_to_dense: an index has the wrong number of coordinates",
-                                  expected=str(len(output_shape)), found=str(index.shape[1]),  # type: ignore[index]
-                                  where=sparse_indices.span)  # fmt: skip
+        raise error.ShapeMismatch(
+            "sparse_to_dense: an index has the wrong number of coordinates",
+            expected=str(len(output_shape)),
+            found=str(index.shape[1]),  # type: ignore[index]
+            where=sparse_indices.span,
+        )
     if index.ndim < 2 and len(output_shape) != 1:
-        raise error.ShapeMismatch("sparse_to_dense: a vector of indices writes into a vector", expected="one dimension",
-                                  found=str(len(output_shape)))  # fmt: skip
+        raise error.ShapeMismatch(
+            "sparse_to_dense: a vector of indices writes into a vector",
+            expected="one dimension",
+            found=str(len(output_shape)),
+        )
     count = index.shape[0] if index.ndim else int64(1)  # type: ignore[index]
     places = shared("reshape", sparse_indices, shape_of_dims((count, int64(len(output_shape)))))
     op.tensor_arg("sparse_to_dense", "default_value", default_value)
@@ -80,10 +116,19 @@ def _sparse_to_dense(
     return shared("scatter_nd", data, places, shared("broadcast_to", sparse_values, shape_of_dims((count,))))
 
 
-declare("sparse_to_dense", "sparse_indices sparse_values default_value", {"output_shape": REQUIRED},
-        expand=_sparse_to_dense, doc="A tensor of one value, with others written at coordinates.")  # fmt: skip
-declare("dyn.sparse_to_dense", "sparse_indices sparse_values default_value output_shape:values",
-        expand=_sparse_to_dense, doc="The same, of a shape that is computed.")  # fmt: skip
+declare(
+    "sparse_to_dense",
+    "sparse_indices sparse_values default_value",
+    {"output_shape": REQUIRED},
+    expand=_sparse_to_dense,
+    doc="A tensor of one value, with others written at coordinates.",
+)
+declare(
+    "dyn.sparse_to_dense",
+    "sparse_indices sparse_values default_value output_shape:values",
+    expand=_sparse_to_dense,
+    doc="The same, of a shape that is computed.",
+)
 
 
 @constructs("sparse_to_dense")
@@ -105,18 +150,28 @@ def _segment_sum(data: ir.Expr, segment_ids: ir.Expr, num_segments: Any) -> ir.E
     op.tensor_arg("segment_sum", "data", data, min_ndim=1)
     rows, length = dims(data)[0], dims(segment_ids)[0]
     if None not in (as_int(rows), as_int(length)) and as_int(rows) != as_int(length):
-        raise error.ShapeMismatch("segment_sum: a number for each row", expected=str(rows), found=str(length),
-                                  where=segment_ids.span)  # fmt: skip
+        raise error.ShapeMismatch(
+            "segment_sum: a number for each row", expected=str(rows), found=str(length), where=segment_ids.span
+        )
     count = num_segments[0] if isinstance(num_segments, tuple) else num_segments
     onto = shared("zeros", shape_of_dims((count, *dims(data)[1:])), dtype=dtype_of(data))
     places = shared("expand_dims", segment_ids, axis=(1,))
     return shared("scatter_nd", onto, places, data, reduction="add")
 
 
-declare("segment_sum", "data segment_ids", {"num_segments": REQUIRED}, expand=_segment_sum,
-        doc="The sum of the rows of each number.")  # fmt: skip
-declare("dyn.segment_sum", "data segment_ids num_segments:values", expand=_segment_sum,
-        doc="The sum of the rows of each number, for as many as are computed.")  # fmt: skip
+declare(
+    "segment_sum",
+    "data segment_ids",
+    {"num_segments": REQUIRED},
+    expand=_segment_sum,
+    doc="The sum of the rows of each number.",
+)
+declare(
+    "dyn.segment_sum",
+    "data segment_ids num_segments:values",
+    expand=_segment_sum,
+    doc="The sum of the rows of each number, for as many as are computed.",
+)
 
 
 @constructs("segment_sum")
@@ -151,11 +206,16 @@ def _strided_set(
     shape = dims(data)
     longest = max(len(begin), len(end), len(strides))
     if not begin or longest > len(shape):
-        raise error.ShapeMismatch("strided_set: a bound for each of the leading axes", expected=f"1 to {len(shape)}",
-                                  found=str(longest), where=data.span)  # fmt: skip
+        raise error.ShapeMismatch(
+            "strided_set: a bound for each of the leading axes",
+            expected=f"1 to {len(shape)}",
+            found=str(longest),
+            where=data.span,
+        )
     if rank(v) != len(shape):
-        raise error.ShapeMismatch("strided_set: 'v' has the wrong rank", expected=str(len(shape)), found=str(rank(v)),
-                                  where=v.span)  # fmt: skip
+        raise error.ShapeMismatch(
+            "strided_set: 'v' has the wrong rank", expected=str(len(shape)), found=str(rank(v)), where=v.span
+        )
     known = [[as_int(b) for b in bounds] for bounds in (begin, end, strides)]
     if any(b is None for bounds in known for b in bounds):
         raise error.InvalidArgument("strided_set: the bounds must be constant")
@@ -169,22 +229,33 @@ def _strided_set(
             places = shared("strided_slice", places, axes=(0,), begin=(first,), end=(last,), strides=(step,))
         count = dims(places)[0]
         if None not in (as_int(count), as_int(dims(v)[i])) and as_int(count) != as_int(dims(v)[i]):
-            raise error.ShapeMismatch(f"strided_set: dimension {i} of 'v' is not the slice's", expected=str(count),
-                                      found=str(dims(v)[i]), where=v.span)  # fmt: skip
+            raise error.ShapeMismatch(
+                f"strided_set: dimension {i} of 'v' is not the slice's",
+                expected=str(count),
+                found=str(dims(v)[i]),
+                where=v.span,
+            )
         column: list[PrimExpr] = [int64(1)] * len(shape)
         column[i] = count
         indices.append(shared("reshape", places, shape_of_dims(column)))
     return shared("index_put", data, tuple(indices), v)
 
 
-declare("strided_set", "data v begin:values end:values strides:values", expand=_strided_set,
-        doc="A tensor with a slice replaced by another tensor.")  # fmt: skip
+declare(
+    "strided_set",
+    "data v begin:values end:values strides:values",
+    expand=_strided_set,
+    doc="A tensor with a slice replaced by another tensor.",
+)
 
 
 @constructs("strided_set")
 def strided_set(data: Value, v: Value, begin: Any, end: Dims, strides: Dims | None = None) -> ir.Expr:
     """Return a tensor with a slice replaced by another tensor; the bounds are numbers or constants."""
     bounds = [shape_argument(b) for b in (begin, end)]
-    steps = shape_argument([1] * len(begin) if strides is None else strides) if not (
-        strides is None and isinstance(begin, ir.Expr)) else shape_argument([1])  # fmt: skip
+    steps = (
+        shape_argument([1] * len(begin) if strides is None else strides)
+        if not (strides is None and isinstance(begin, ir.Expr))
+        else shape_argument([1])
+    )
     return call("strided_set", data, v, *bounds, steps)

@@ -50,8 +50,9 @@ def vector(op: str, name: str, x: ir.Expr, length: ir.PrimExpr) -> ir.Expr:
     """
     found = tensor_arg(op, name, x, ndim=1).shape[0]  # type: ignore[index]
     if None not in (ir.as_int(found), ir.as_int(length)) and ir.as_int(found) != ir.as_int(length):
-        raise ShapeMismatch(f"{op}: '{name}' does not fit the axis", expected=f"{length} elements", found=str(found),
-                            where=x.span)  # fmt: skip
+        raise ShapeMismatch(
+            f"{op}: '{name}' does not fit the axis", expected=f"{length} elements", found=str(found), where=x.span
+        )
     return x
 
 

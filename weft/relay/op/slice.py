@@ -30,8 +30,12 @@ def _strided_slice(
     if len(stops) < len(begin):
         stops = (*stops, *[_END] * (len(begin) - len(stops)))
     if len(over) > rank(data):
-        raise error.ShapeMismatch("strided_slice: more bounds than dimensions", expected=f"at most {rank(data)}",
-                                  found=str(len(over)), where=data.span)  # fmt: skip
+        raise error.ShapeMismatch(
+            "strided_slice: more bounds than dimensions",
+            expected=f"at most {rank(data)}",
+            found=str(len(over)),
+            where=data.span,
+        )
     starts = tuple(0 if b is None else b for b in begin)
     if slice_mode == "size":
         stops = tuple(_behind(b, n) for b, n in zip(starts, stops, strict=True))
@@ -60,23 +64,34 @@ def _behind(begin: Any, size: Any) -> Any:
     return b + n if b is not None and n is not None else ir.as_shape((begin,))[0] + ir.as_shape((size,))[0]
 
 
-declare("strided_slice", "data", {"begin": REQUIRED, "end": REQUIRED, "strides": None, "axes": None,
-                                  "slice_mode": "end"},
-        expand=_strided_slice,
-        doc="A part of a tensor, with steps; with slice_mode ``size``, `end` are lengths.")  # fmt: skip
+declare(
+    "strided_slice",
+    "data",
+    {"begin": REQUIRED, "end": REQUIRED, "strides": None, "axes": None, "slice_mode": "end"},
+    expand=_strided_slice,
+    doc="A part of a tensor, with steps; with slice_mode ``size``, `end` are lengths.",
+)
 
 
 def _dyn_strided_slice(
-    data: ir.Expr, begin: tuple[PrimExpr, ...], end: tuple[PrimExpr, ...], strides: tuple[PrimExpr, ...],
-    axes: Any = None, slice_mode: str = "end",
-) -> ir.Expr:  # fmt: skip
+    data: ir.Expr,
+    begin: tuple[PrimExpr, ...],
+    end: tuple[PrimExpr, ...],
+    strides: tuple[PrimExpr, ...],
+    axes: Any = None,
+    slice_mode: str = "end",
+) -> ir.Expr:
     """Count bounds that are computed from the end where they are negative, which constants have done already."""
     given = tuple(range(len(begin))) if axes is None else tuple(axes)
     over = tuple(op.normalize_axis("strided_slice", a, rank(data)) for a in given)
     shape = dims(data)
     if not len(over) == len(begin) == len(end):
-        raise error.ShapeMismatch("strided_slice: begin, end and axes differ in length", where=data.span,
-                                  expected=f"{len(over)} each", found=f"{len(begin)} and {len(end)}")  # fmt: skip
+        raise error.ShapeMismatch(
+            "strided_slice: begin, end and axes differ in length",
+            where=data.span,
+            expected=f"{len(over)} each",
+            found=f"{len(begin)} and {len(end)}",
+        )
     if slice_mode == "size":
         end = tuple(
             select(n.equal(int64(-1)), shape[a], _from_end(b, shape[a]) + n)
@@ -88,19 +103,31 @@ def _dyn_strided_slice(
 
 
 def _from_end(value: PrimExpr, dim: PrimExpr) -> PrimExpr:
-    return value if as_int(value) is not None else op.simplify(select(value < int64(0), ir.max_(value + dim, int64(0)),
-                                                                      value))  # fmt: skip
+    return (
+        value
+        if as_int(value) is not None
+        else op.simplify(select(value < int64(0), ir.max_(value + dim, int64(0)), value))
+    )
 
 
-declare("dyn.strided_slice", "data begin:values end:values strides:values", {"axes": None, "slice_mode": "end"},
-        expand=_dyn_strided_slice, doc="A part of a tensor between bounds that are computed.")  # fmt: skip
+declare(
+    "dyn.strided_slice",
+    "data begin:values end:values strides:values",
+    {"axes": None, "slice_mode": "end"},
+    expand=_dyn_strided_slice,
+    doc="A part of a tensor between bounds that are computed.",
+)
 
 
 @constructs("strided_slice")
 def strided_slice(
-    data: Value, begin: Any, end: Any, strides: Dims | None = None, axes: Sequence[int] | None = None,
+    data: Value,
+    begin: Any,
+    end: Any,
+    strides: Dims | None = None,
+    axes: Sequence[int] | None = None,
     slice_mode: str = "end",
-) -> ir.Expr:  # fmt: skip
+) -> ir.Expr:
     """Take a part of a tensor.
 
     Parameters
@@ -129,12 +156,23 @@ def _slice_like(data: ir.Expr, shape_like: ir.Expr, axes: Any = None) -> ir.Expr
     wanted = dims(shape_like)
     over = op.normalize_axes("slice_like", axes if axes != () else None, rank(data))
     over = tuple(a for a in over if a < len(wanted))
-    return shared("strided_slice", data, axes=over, begin=(0,) * len(over), end=tuple(wanted[a] for a in over),
-                  assume_inbound=False)  # fmt: skip
+    return shared(
+        "strided_slice",
+        data,
+        axes=over,
+        begin=(0,) * len(over),
+        end=tuple(wanted[a] for a in over),
+        assume_inbound=False,
+    )
 
 
-declare("slice_like", "data shape_like", {"axes": None}, expand=_slice_like,
-        doc="The beginning of each axis, as long as that of another tensor.")  # fmt: skip
+declare(
+    "slice_like",
+    "data shape_like",
+    {"axes": None},
+    expand=_slice_like,
+    doc="The beginning of each axis, as long as that of another tensor.",
+)
 
 
 def _fifo_buffer(data: ir.Expr, buffer: ir.Expr, axis: int) -> ir.Expr:
@@ -144,8 +182,13 @@ def _fifo_buffer(data: ir.Expr, buffer: ir.Expr, axis: int) -> ir.Expr:
     return shared("strided_slice", joined, axes=(at,), begin=(new,), end=(op.simplify(new + dims(buffer)[at]),))
 
 
-declare("nn.fifo_buffer", "data buffer", {"axis": REQUIRED}, expand=_fifo_buffer,
-        doc="The buffer with new data at its end along an axis, and as much left out at its beginning.")  # fmt: skip
+declare(
+    "nn.fifo_buffer",
+    "data buffer",
+    {"axis": REQUIRED},
+    expand=_fifo_buffer,
+    doc="The buffer with new data at its end along an axis, and as much left out at its beginning.",
+)
 
 # --- padding ----------------------------------------------------------------------------------------------------------
 
@@ -161,15 +204,27 @@ def _pad(data: ir.Expr, pad_value: ir.Expr, pad_width: Any, pad_mode: str = "con
     return shared("where", inside, padded, shared("astype", pad_value, dtype=dtype_of(data)))
 
 
-declare("nn.pad", "data pad_value", {"pad_width": REQUIRED, "pad_mode": "constant"}, expand=_pad,
-        doc="Pad each axis before and after, with a value or (reflect, edge) with elements.")  # fmt: skip
-declare("dyn.nn.pad", "data pad_width:values pad_value", {"pad_mode": "constant"},
-        expand=lambda data, pad_width, pad_value, pad_mode: _pad(data, pad_value, pad_width, pad_mode),
-        doc="Pad by amounts that are computed: a vector of (before, after) for each axis.")  # fmt: skip
-declare("nn.mirror_pad", "data", {"mode": "SYMMETRIC", "pad_width": ()},
-        expand=lambda data, mode, pad_width: _mirror_pad(data, mode, pad_width),
-        doc="Pad with the mirror image of the elements, with the border (SYMMETRIC) or without (REFLECT).",
-        )  # fmt: skip
+declare(
+    "nn.pad",
+    "data pad_value",
+    {"pad_width": REQUIRED, "pad_mode": "constant"},
+    expand=_pad,
+    doc="Pad each axis before and after, with a value or (reflect, edge) with elements.",
+)
+declare(
+    "dyn.nn.pad",
+    "data pad_width:values pad_value",
+    {"pad_mode": "constant"},
+    expand=lambda data, pad_width, pad_value, pad_mode: _pad(data, pad_value, pad_width, pad_mode),
+    doc="Pad by amounts that are computed: a vector of (before, after) for each axis.",
+)
+declare(
+    "nn.mirror_pad",
+    "data",
+    {"mode": "SYMMETRIC", "pad_width": ()},
+    expand=lambda data, mode, pad_width: _mirror_pad(data, mode, pad_width),
+    doc="Pad with the mirror image of the elements, with the border (SYMMETRIC) or without (REFLECT).",
+)
 
 
 def _mirror_pad(data: ir.Expr, mode: str, pad_width: tuple[tuple[int, int], ...]) -> ir.Expr:

@@ -44,10 +44,15 @@ def _tuple(fields: tuple[Any, ...]) -> ir.Tuple:
     return ir.Tuple(fields, ty=ir.TupleType(tuple(f.ty for f in fields)))
 
 
-declare("unique", "data", {"sorted": True, "return_counts": False}, expand=_unique,
-        outputs=lambda made: 5 if made.attrs["return_counts"] else 4,
-        doc="The different elements of a vector, padded to its length; where each stands first; for each element which "
-        "it is; how many there are; and how often each stands there.")  # fmt: skip
+declare(
+    "unique",
+    "data",
+    {"sorted": True, "return_counts": False},
+    expand=_unique,
+    outputs=lambda made: 5 if made.attrs["return_counts"] else 4,
+    doc="The different elements of a vector, padded to its length; where each stands first; for each element which "
+    "it is; how many there are; and how often each stands there.",
+)
 
 
 @constructs("unique")

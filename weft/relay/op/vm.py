@@ -64,35 +64,49 @@ def _tensor(ty: Type, op: str) -> IRTensorType:
 
 
 declare(
-    "vm.bind_dims", "tensors:tensors values:tensors",
-    {"shapes": (), "elements": (), "derived": (), "checks": ()}, infer=_unit, pure=False,
+    "vm.bind_dims",
+    "tensors:tensors values:tensors",
+    {"shapes": (), "elements": (), "derived": (), "checks": ()},
+    infer=_unit,
+    pure=False,
     doc="""Say what the symbolic scalars in the calls behind it stand for.
 
     ``shapes[i]`` is the shape of tensor i, ``elements[j]`` the elements of value tensor j; a bare variable among them
     is defined there. ``derived`` are pairs of further variables and what they are in terms of these. ``checks`` are
     relations that have to hold: what is found, what is expected, the error's class and the beginning of its message.
     """,
-)  # fmt: skip
+)
 declare(
-    "vm.call_kernel", "kernel:function inputs:tensors",
-    {"ret_type": None, "shapes": None, "scalars": (), "device_index": 0}, infer=_stated,
+    "vm.call_kernel",
+    "kernel:function inputs:tensors",
+    {"ret_type": None, "shapes": None, "scalars": (), "device_index": 0},
+    infer=_stated,
     doc="""Call a TIR function in destination-passing style: inputs, outputs, scalars.
 
     ``ret_type`` is the type of the result, a tensor or a tuple of them; ``shapes[i]`` the shape of output i in the
     terms of the last ``vm.bind_dims``, ``scalars`` the function's last arguments in the same terms. ``device_index`` is
     where its outputs lie.
     """,
-)  # fmt: skip
+)
 declare(
-    "vm.view", "data", {"ret_type": None, "shapes": None}, infer=_stated,
+    "vm.view",
+    "data",
+    {"ret_type": None, "shapes": None},
+    infer=_stated,
     doc="The same elements under another shape, ``shapes[0]`` in the terms of the last ``vm.bind_dims``.",
-)  # fmt: skip
+)
 declare(
-    "vm.invoke_tvm_op", "kernel:function inputs:tensors outputs:tensors", infer=_unit, pure=False,
+    "vm.invoke_tvm_op",
+    "kernel:function inputs:tensors outputs:tensors",
+    infer=_unit,
+    pure=False,
     doc="Call a TIR function on inputs, then on outputs, which are allocated and get written.",
-)  # fmt: skip
+)
 declare("vm.shape_of", "data", {"dtype": "int64"}, infer=_shape_of, doc="The shape of a tensor as an int64 vector.")
 declare(
-    "vm.reshape_tensor", "data shape", {"newshape": ()}, infer=_reshaped,
+    "vm.reshape_tensor",
+    "data shape",
+    {"newshape": ()},
+    infer=_reshaped,
     doc="The same memory under another shape; ``newshape`` has -1 for the dimensions that only `shape` knows.",
-)  # fmt: skip
+)

@@ -17,14 +17,22 @@ def _sliding_window(data: ir.Expr, axis: int, window_shape: Any, strides: Any) -
     """Take each axis at (place, element of the window), then bring the windows' axes to the end."""
     at, n = axis_of("sliding_window", data, axis), len(window_shape)
     if len(strides) != n or at + n > rank(data):
-        raise ShapeMismatch("sliding_window: windows and strides do not fit the axes", where=data.span,
-                            expected=f"at most {rank(data) - at} of each", found=f"{n} and {len(strides)}")  # fmt: skip
+        raise ShapeMismatch(
+            "sliding_window: windows and strides do not fit the axes",
+            where=data.span,
+            expected=f"at most {rank(data) - at} of each",
+            found=f"{n} and {len(strides)}",
+        )
     before = rank(data)
     for i, (size, step) in reversed(list(enumerate(zip(window_shape, strides, strict=True)))):
         length = dims(data)[at + i]
         if ir.as_int(length) is not None and ir.as_int(length) < int(size):  # type: ignore[operator]
-            raise ShapeMismatch("sliding_window: a window is longer than its axis", expected=f"at most {length}",
-                                found=str(size), where=data.span)  # fmt: skip
+            raise ShapeMismatch(
+                "sliding_window: a window is longer than its axis",
+                expected=f"at most {length}",
+                found=str(size),
+                where=data.span,
+            )
         count = simplify(ir.floordiv(length - ir.int64(int(size)), ir.int64(int(step))) + ir.int64(1))
         first = shared("arange", ir.int64(0), simplify(count * ir.int64(int(step))), ir.int64(int(step)), dtype="int64")
         first = shared("reshape", first, shape_of_dims((count, ir.int64(1))))
@@ -36,15 +44,25 @@ def _sliding_window(data: ir.Expr, axis: int, window_shape: Any, strides: Any) -
     return shared("permute_dims", data, axes=order)
 
 
-declare("sliding_window", "data", {"axis": REQUIRED, "window_shape": REQUIRED, "strides": REQUIRED},
-        expand=_sliding_window,
-        doc="What windows that slide along axes see, in axes of their own at the end.")  # fmt: skip
+declare(
+    "sliding_window",
+    "data",
+    {"axis": REQUIRED, "window_shape": REQUIRED, "strides": REQUIRED},
+    expand=_sliding_window,
+    doc="What windows that slide along axes see, in axes of their own at the end.",
+)
 
 
 def _dilation2d(
-    data: ir.Expr, weight: ir.Expr, strides: Any, padding: Any, dilations: Any, data_layout: str, kernel_layout: str,
+    data: ir.Expr,
+    weight: ir.Expr,
+    strides: Any,
+    padding: Any,
+    dilations: Any,
+    data_layout: str,
+    kernel_layout: str,
     out_dtype: str,
-) -> ir.Expr:  # fmt: skip
+) -> ir.Expr:
     """Add each element of the window to a slice of the padded data, and keep the greatest."""
     op = "image.dilation2d"
     x = relaid(data, plain(op, data_layout, "NCHW"), "NCHW")
@@ -78,7 +96,17 @@ def _dilation2d(
     return shared("astype", out, dtype=out_dtype) if out_dtype else out
 
 
-declare("image.dilation2d", "data weight",
-        {"strides": (1, 1), "padding": (0, 0), "dilations": (1, 1), "data_layout": "NCHW", "kernel_layout": "IHW",
-         "out_dtype": ""},
-        expand=_dilation2d, doc="The greatest sum of a window's elements and of what lies under them.")  # fmt: skip
+declare(
+    "image.dilation2d",
+    "data weight",
+    {
+        "strides": (1, 1),
+        "padding": (0, 0),
+        "dilations": (1, 1),
+        "data_layout": "NCHW",
+        "kernel_layout": "IHW",
+        "out_dtype": "",
+    },
+    expand=_dilation2d,
+    doc="The greatest sum of a window's elements and of what lies under them.",
+)

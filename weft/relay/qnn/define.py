@@ -74,8 +74,12 @@ def constant(op: str, name: str, value: ir.Expr) -> np.ndarray:
         When it is none: the multipliers of fixed-point arithmetic are computed at compile time.
     """
     if not isinstance(value, ir.Constant):
-        raise error.InvalidArgument(f"qnn.{op}: '{name}' must be a constant", found=str(value)[:60], where=value.span,
-                                    help="bind it as a parameter, or fold constants first")  # fmt: skip
+        raise error.InvalidArgument(
+            f"qnn.{op}: '{name}' must be a constant",
+            found=str(value)[:60],
+            where=value.span,
+            help="bind it as a parameter, or fold constants first",
+        )
     return value.data.numpy()
 
 

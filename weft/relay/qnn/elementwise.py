@@ -16,8 +16,10 @@ from weft.relay.qnn.requantization import requantized
 
 __all__: list[str] = []
 
-_BINARY = "lhs rhs " + " ".join(f"{n}:constant" for n in (
-    "lhs_scale", "lhs_zero_point", "rhs_scale", "rhs_zero_point", "output_scale", "output_zero_point"))  # fmt: skip
+_BINARY = "lhs rhs " + " ".join(
+    f"{n}:constant"
+    for n in ("lhs_scale", "lhs_zero_point", "rhs_scale", "rhs_zero_point", "output_scale", "output_zero_point")
+)
 _UNARY = "x scale zero_point output_scale output_zero_point"
 
 
@@ -36,8 +38,18 @@ def _with_scale(x: Any, scale: Any, shift: Any, to_scale: Any, to_shift: Any, ax
 def _sum(name: str, back: str) -> Callable[..., Any]:
     """Make the rule of a sum: on the output's scale, the zero points of both operands stand for one too many."""
 
-    def decompose(lhs: Any, rhs: Any, lhs_scale: Any, lhs_shift: Any, rhs_scale: Any, rhs_shift: Any, scale: Any,
-                  shift: Any, lhs_axis: int, rhs_axis: int) -> Any:  # fmt: skip
+    def decompose(
+        lhs: Any,
+        rhs: Any,
+        lhs_scale: Any,
+        lhs_shift: Any,
+        rhs_scale: Any,
+        rhs_shift: Any,
+        scale: Any,
+        shift: Any,
+        lhs_axis: int,
+        rhs_axis: int,
+    ) -> Any:
         left = _with_scale(lhs, lhs_scale, lhs_shift, scale, shift, lhs_axis)
         right = _with_scale(rhs, rhs_scale, rhs_shift, scale, shift, rhs_axis)
         value = op_call(name, left, right)
@@ -48,16 +60,27 @@ def _sum(name: str, back: str) -> Callable[..., Any]:
     return decompose
 
 
-def _product(lhs: Any, rhs: Any, lhs_scale: Any, lhs_shift: Any, rhs_scale: Any, rhs_shift: Any, scale: Any,
-             shift: Any, lhs_axis: int, rhs_axis: int) -> Any:  # fmt: skip
+def _product(
+    lhs: Any,
+    rhs: Any,
+    lhs_scale: Any,
+    lhs_shift: Any,
+    rhs_scale: Any,
+    rhs_shift: Any,
+    scale: Any,
+    shift: Any,
+    lhs_axis: int,
+    rhs_axis: int,
+) -> Any:
     operands = []
     for x, s in ((lhs, lhs_shift), (rhs, rhs_shift)):
         wide = op_call("cast", x, dtype="int32")
         operands.append(wide if is_value(s, 0) else op_call("subtract", wide, s))
     both = constant("mul", "lhs_scale", lhs_scale) * constant("mul", "rhs_scale", rhs_scale)
     value = op_call("multiply", *operands)
-    return requantized(value, const(both), zero(), scale, shift, lhs_axis, out_dtype=lhs.ty.dtype,
-                       ndim=max(lhs.ty.ndim, rhs.ty.ndim))  # fmt: skip
+    return requantized(
+        value, const(both), zero(), scale, shift, lhs_axis, out_dtype=lhs.ty.dtype, ndim=max(lhs.ty.ndim, rhs.ty.ndim)
+    )
 
 
 def _like(name: str) -> Callable[..., Any]:
@@ -73,8 +96,14 @@ def _like(name: str) -> Callable[..., Any]:
 
 for _name, _rule in (("add", _sum("add", "subtract")), ("subtract", _sum("subtract", "add")), ("mul", _product)):
     _shared = "multiply" if _name == "mul" else _name
-    define(_name, _BINARY, {"lhs_axis": -1, "rhs_axis": -1}, _rule, _like(_shared),
-           doc=f"``{_shared}`` of quantized tensors, with broadcasting.")  # fmt: skip
+    define(
+        _name,
+        _BINARY,
+        {"lhs_axis": -1, "rhs_axis": -1},
+        _rule,
+        _like(_shared),
+        doc=f"``{_shared}`` of quantized tensors, with broadcasting.",
+    )
 
 
 def _fields(tensors: Any) -> list[Any]:
@@ -84,24 +113,34 @@ def _fields(tensors: Any) -> list[Any]:
     return [TupleGetItem(tensors, i, ty=t) for i, t in enumerate(tensors.ty.fields)]
 
 
-def _concatenated(data: Any, input_scales: Any, input_zero_points: Any, output_scale: Any, output_zero_point: Any,
-                  axis: int) -> Any:  # fmt: skip
+def _concatenated(
+    data: Any, input_scales: Any, input_zero_points: Any, output_scale: Any, output_zero_point: Any, axis: int
+) -> Any:
     fields = zip(*map(_fields, (data, input_scales, input_zero_points)), strict=True)
     same = [_with_scale(x, s, z, output_scale, output_zero_point, -1, x.ty.dtype) for x, s, z in fields]
     return op_call("concatenate", Tuple(tuple(same)), axis=axis)
 
 
 _SCALES = " ".join(f"{n}:constant" for n in ("input_scales", "input_zero_points", "output_scale", "output_zero_point"))
-define("concatenate", f"data:tensors {_SCALES}", {"axis": REQUIRED}, _concatenated, _like("concatenate"),
-       doc="Concatenate quantized tensors that may differ in scale.")  # fmt: skip
+define(
+    "concatenate",
+    f"data:tensors {_SCALES}",
+    {"axis": REQUIRED},
+    _concatenated,
+    _like("concatenate"),
+    doc="Concatenate quantized tensors that may differ in scale.",
+)
 
 
 def _through_reals(name: str) -> Callable[..., Any]:
     """Make the rule of a function of one operand: through the real numbers that it stands for."""
 
     def decompose(x: Any, scale: Any, shift: Any, to_scale: Any, to_shift: Any, **attrs: Any) -> Any:
-        value = op_call("multiply", op_call("cast", op_call("subtract", op_call("cast", x, dtype="int32"), shift),
-                                            dtype="float32"), scale)  # fmt: skip
+        value = op_call(
+            "multiply",
+            op_call("cast", op_call("subtract", op_call("cast", x, dtype="int32"), shift), dtype="float32"),
+            scale,
+        )
         made = _FUNCTIONS[name](value, **attrs)
         shifted = op_call("add", op_call("divide", made, to_scale), op_call("cast", to_shift, dtype="float32"))
         low, high = limits(x.ty.dtype)
@@ -118,9 +157,10 @@ def _hardswish(x: Any) -> Any:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{n: (lambda x, n=n: op_call(n, x)) for n in ("abs", "erf", "exp", "log", "rsqrt", "sigmoid", "sqrt", "tanh")},
-    "hardswish": _hardswish, "leaky_relu": lambda x, alpha: op_call("nn.leaky_relu", x, alpha=alpha),
+    "hardswish": _hardswish,
+    "leaky_relu": lambda x, alpha: op_call("nn.leaky_relu", x, alpha=alpha),
     "softmax": lambda x, axis: op_call("nn.softmax", x, axis=axis),
-}  # fmt: skip
+}
 _ATTRS: dict[str, dict[str, Any]] = {"leaky_relu": {"alpha": REQUIRED}, "softmax": {"axis": -1}}
 
 for _name in _FUNCTIONS:
@@ -140,6 +180,9 @@ def leaky_relu(
     zero_point: ir.Expr | None = None,
 ) -> Any:
     """Call ``qnn.leaky_relu``, whose slope comes before the scales; ``scale`` and ``zero_point`` say both at once."""
-    given = (scale, zero_point) * 2 if scale is not None else (input_scale, input_zero_point, output_scale,
-                                                               output_zero_point)  # fmt: skip
+    given = (
+        (scale, zero_point) * 2
+        if scale is not None
+        else (input_scale, input_zero_point, output_scale, output_zero_point)
+    )
     return op_call("qnn.leaky_relu", x, *given, alpha=alpha)

@@ -46,16 +46,35 @@ def _ordered(name: str, first: dict[str, Any], **changed: Any) -> dict[str, Any]
     return {**first, **{k: changed.get(k, v) for k, v in get(name).attrs.items() if k not in first}}
 
 
-define("conv2d", f"data kernel {_SHIFTS}",
-       _ordered("nn.conv2d", {"kernel_size": REQUIRED, "channels": REQUIRED}, out_dtype="int32"),
-       _convolution("nn.conv2d"), doc="2-D convolution of quantized data and kernel; the result is not rescaled.",
-       )  # fmt: skip
-define("conv2d_transpose", f"data weight {_SHIFTS}",
-       {k: {"out_dtype": "int32"}.get(k, get("nn.conv2d_transpose").attrs[k]) for k in (
-           "strides", "padding", "dilation", "groups", "channels", "kernel_size", "data_layout", "kernel_layout",
-           "out_layout", "output_padding", "out_dtype")},
-       _convolution("nn.conv2d_transpose"), doc="2-D transposed convolution of quantized data and weight.",
-       )  # fmt: skip
+define(
+    "conv2d",
+    f"data kernel {_SHIFTS}",
+    _ordered("nn.conv2d", {"kernel_size": REQUIRED, "channels": REQUIRED}, out_dtype="int32"),
+    _convolution("nn.conv2d"),
+    doc="2-D convolution of quantized data and kernel; the result is not rescaled.",
+)
+define(
+    "conv2d_transpose",
+    f"data weight {_SHIFTS}",
+    {
+        k: {"out_dtype": "int32"}.get(k, get("nn.conv2d_transpose").attrs[k])
+        for k in (
+            "strides",
+            "padding",
+            "dilation",
+            "groups",
+            "channels",
+            "kernel_size",
+            "data_layout",
+            "kernel_layout",
+            "out_layout",
+            "output_padding",
+            "out_dtype",
+        )
+    },
+    _convolution("nn.conv2d_transpose"),
+    doc="2-D transposed convolution of quantized data and weight.",
+)
 
 
 def _dense(data: Any, weight: Any, a_shift: Any, b_shift: Any, a_scale: Any, b_scale: Any, **attrs: Any) -> Any:
@@ -66,7 +85,17 @@ def _batch_matmul(x: Any, y: Any, x_shift: Any, y_shift: Any, x_scale: Any, y_sc
     return op_call("nn.batch_matmul", *_operands(x, x_shift, y, y_shift, 0), out_dtype=out_dtype)
 
 
-define("dense", f"data weight {_SHIFTS}", {"units": REQUIRED, "out_dtype": "int32"}, _dense,
-       doc="``data @ weight.T`` of quantized tensors; the result is not rescaled.")  # fmt: skip
-define("batch_matmul", "x y x_zero_point y_zero_point x_scale y_scale", {"out_dtype": "int32"}, _batch_matmul,
-       doc="Products of two batches of quantized matrices, the second transposed.")  # fmt: skip
+define(
+    "dense",
+    f"data weight {_SHIFTS}",
+    {"units": REQUIRED, "out_dtype": "int32"},
+    _dense,
+    doc="``data @ weight.T`` of quantized tensors; the result is not rescaled.",
+)
+define(
+    "batch_matmul",
+    "x y x_zero_point y_zero_point x_scale y_scale",
+    {"out_dtype": "int32"},
+    _batch_matmul,
+    doc="Products of two batches of quantized matrices, the second transposed.",
+)

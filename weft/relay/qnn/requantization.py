@@ -47,9 +47,11 @@ def requantize_config(rounding: str = "UPWARD", compute_dtype: str = "int64") ->
 
 def _checked(rounding: str, computed_in: str) -> tuple[str, str]:
     if rounding not in _ROUNDINGS or computed_in not in _COMPUTED_IN:
-        raise InvalidArgument("qnn.requantize: unknown rounding or compute_dtype",
-                              expected=f"{' or '.join(_ROUNDINGS)}; {', '.join(_COMPUTED_IN)}",
-                              found=f"{rounding}, {computed_in}")  # fmt: skip
+        raise InvalidArgument(
+            "qnn.requantize: unknown rounding or compute_dtype",
+            expected=f"{' or '.join(_ROUNDINGS)}; {', '.join(_COMPUTED_IN)}",
+            found=f"{rounding}, {computed_in}",
+        )
     return rounding, computed_in
 
 
@@ -57,14 +59,22 @@ def _checked(rounding: str, computed_in: str) -> tuple[str, str]:
 
 
 def requantized(
-    data: Any, input_scale: ir.Expr, input_zero_point: ir.Expr, output_scale: ir.Expr, output_zero_point: ir.Expr,
-    axis: int = -1, rounding: str = "None", compute_dtype: str = "None", out_dtype: str = "int8",
+    data: Any,
+    input_scale: ir.Expr,
+    input_zero_point: ir.Expr,
+    output_scale: ir.Expr,
+    output_zero_point: ir.Expr,
+    axis: int = -1,
+    rounding: str = "None",
+    compute_dtype: str = "None",
+    out_dtype: str = "int8",
     ndim: int | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the tensor with another scale, zero point and data type; `ndim` is its rank, if it has no type."""
     default = _CONFIG.get()
-    rounding, computed_in = _checked(*(d if v == "None" else v for v, d in zip((rounding, compute_dtype), default,
-                                                                                 strict=True)))  # fmt: skip
+    rounding, computed_in = _checked(
+        *(d if v == "None" else v for v, d in zip((rounding, compute_dtype), default, strict=True))
+    )
     rank: int = data.ty.ndim if ndim is None else ndim
     scales = constant("requantize", "input_scale", input_scale).astype("float64")
     factors = scales / float(constant("requantize", "output_scale", output_scale))
@@ -92,8 +102,9 @@ def _beside(numbers: np.ndarray, ndim: int, axis: int) -> Any:
 
 def _multiplied(value: Any, factors: np.ndarray, ndim: int, axis: int, rounding: str, _dtype: str) -> Any:
     """Multiply int64 by factors that are 31-bit fractions with an exponent."""
-    fractions, exponents = (np.array(v, "int64").reshape(factors.shape) for v in zip(*map(_fixed_point, factors.flat),
-                                                                                       strict=True))  # fmt: skip
+    fractions, exponents = (
+        np.array(v, "int64").reshape(factors.shape) for v in zip(*map(_fixed_point, factors.flat), strict=True)
+    )
     left, right = np.maximum(exponents, 0), 31 + np.maximum(-exponents, 0)
     if left.any():
         value = op_call("left_shift", value, _beside(left, ndim, axis))
@@ -124,11 +135,14 @@ def _rounded(value: Any, rounding: str, dtype: str) -> Any:
     return op_call("multiply", op_call("sign", value), size)
 
 
-define("requantize",
-       "data input_scale:constant input_zero_point:constant output_scale:constant output_zero_point:constant",
-       {"axis": -1, "rounding": "None", "compute_dtype": "None", "out_dtype": "int8"}, requantized,
-       lambda types, attrs: same_shape(types, attrs["out_dtype"]),
-       doc="Change the scale, the zero point and the data type of quantized numbers.")  # fmt: skip
+define(
+    "requantize",
+    "data input_scale:constant input_zero_point:constant output_scale:constant output_zero_point:constant",
+    {"axis": -1, "rounding": "None", "compute_dtype": "None", "out_dtype": "int8"},
+    requantized,
+    lambda types, attrs: same_shape(types, attrs["out_dtype"]),
+    doc="Change the scale, the zero point and the data type of quantized numbers.",
+)
 
 # --- quantize and dequantize ------------------------------------------------------------------------------------------
 
@@ -139,8 +153,11 @@ def _quantized(data: Any, output_scale: Any, output_zero_point: Any, axis: int, 
     value = op_call("divide", data, scale)
     value = op_call("round", op_call("add", value, op_call("cast", shift, dtype="float32")))
     if out_dtype == "int32":  # 2**31 - 1 is no float32
-        return op_call("cast", op_call("clip", op_call("cast", value, dtype="float64"), a_min=-(2.0**31),
-                                       a_max=2.0**31 - 1), dtype="int32")  # fmt: skip
+        return op_call(
+            "cast",
+            op_call("clip", op_call("cast", value, dtype="float64"), a_min=-(2.0**31), a_max=2.0**31 - 1),
+            dtype="int32",
+        )
     low, high = limits(out_dtype)
     return op_call("cast", op_call("clip", value, a_min=float(low), a_max=float(high)), dtype=out_dtype)
 
@@ -152,10 +169,20 @@ def _dequantized(data: Any, input_scale: Any, input_zero_point: Any, axis: int) 
     return op_call("multiply", op_call("cast", value, dtype="float32"), scale)
 
 
-define("quantize", "data output_scale output_zero_point", {"axis": -1, "out_dtype": "int8"}, _quantized,
-       doc="Quantize real numbers, with one scale and zero point or with those of each channel.")  # fmt: skip
-define("dequantize", "data input_scale input_zero_point", {"axis": -1}, _dequantized,
-       doc="Return the real numbers that quantized ones stand for.")  # fmt: skip
+define(
+    "quantize",
+    "data output_scale output_zero_point",
+    {"axis": -1, "out_dtype": "int8"},
+    _quantized,
+    doc="Quantize real numbers, with one scale and zero point or with those of each channel.",
+)
+define(
+    "dequantize",
+    "data input_scale input_zero_point",
+    {"axis": -1},
+    _dequantized,
+    doc="Return the real numbers that quantized ones stand for.",
+)
 
 # --- simulated, in real numbers and with a data type that is a number -------------------------------------------------
 
@@ -198,10 +225,20 @@ def _simulated_dequantized(data: Any, in_dtype: Any, input_scale: Any, input_zer
     return op_call("where", _is_code(in_dtype, "disable"), data, value)
 
 
-define("simulated_quantize", "data out_dtype output_scale output_zero_point", {"axis": -1}, _simulated_quantized,
-       doc="What quantize gives, as real numbers; the data type is a code that run time may choose.")  # fmt: skip
-define("simulated_dequantize", "data in_dtype input_scale input_zero_point", {"axis": -1}, _simulated_dequantized,
-       doc="What dequantize gives for real numbers that stand for quantized ones.")  # fmt: skip
+define(
+    "simulated_quantize",
+    "data out_dtype output_scale output_zero_point",
+    {"axis": -1},
+    _simulated_quantized,
+    doc="What quantize gives, as real numbers; the data type is a code that run time may choose.",
+)
+define(
+    "simulated_dequantize",
+    "data in_dtype input_scale input_zero_point",
+    {"axis": -1},
+    _simulated_dequantized,
+    doc="What dequantize gives for real numbers that stand for quantized ones.",
+)
 
 
 def _code(dtype: Any) -> Any:

@@ -48,8 +48,9 @@ def calibrate(dataset: Iterable[Mapping[str, Any]] | None = None) -> Callable[..
             bits = current_qconfig().get_nbit_by_kind(call.attrs["kind"]) - int(call.attrs["sign"])
             numbers = largest[call] / 2**bits, 1 - 2**bits, 2**bits - 1
             values.update((v, const(np.float32(n))) for v, n in zip(call.args[1:], numbers, strict=True))
-        return mod.with_functions({**mod.functions, next(v for v in mod.functions if v.name_hint == "main"):
-                                   bind(func, values)})  # fmt: skip
+        return mod.with_functions(
+            {**mod.functions, next(v for v in mod.functions if v.name_hint == "main"): bind(func, values)}
+        )
 
     return run
 
@@ -61,8 +62,9 @@ def is_simulated(e: object) -> bool:
 
 def _weights(calls: Iterable[Any]) -> dict[Call, float]:
     """Return the magnitude that the range of each weight ends at; that of zeros is 1."""
-    found = {c: float(np.abs(c.args[0].data.numpy()).max(initial=0)) or 1.0
-             for c in calls if c.attrs["kind"] == _WEIGHT}  # fmt: skip
+    found = {
+        c: float(np.abs(c.args[0].data.numpy()).max(initial=0)) or 1.0 for c in calls if c.attrs["kind"] == _WEIGHT
+    }
     if current_qconfig().weight_scale == "power2":
         return {c: 2.0 ** math.ceil(math.log2(v)) for c, v in found.items()}
     return found
@@ -73,8 +75,10 @@ def _activations(mod: ir.IRModule, calls: list[Call], dataset: Any) -> dict[Call
     if config.calibrate_mode == "global_scale":
         return dict.fromkeys(calls, float(config.global_scale))
     if dataset is None:
-        raise InvalidArgument(f"calibrate_mode '{config.calibrate_mode}' needs a data set",
-                              help='quantize(mod, params, dataset), or calibrate_mode="global_scale"')  # fmt: skip
+        raise InvalidArgument(
+            f"calibrate_mode '{config.calibrate_mode}' needs a data set",
+            help='quantize(mod, params, dataset), or calibrate_mode="global_scale"',
+        )
     batches = list(dataset)
     names = [str(i) for i in range(len(calls))]
     seen = observe(names, lambda: _observed(mod, calls, batches), histograms=True) if calls else {}
@@ -103,6 +107,7 @@ def _observed(mod: ir.IRModule, calls: list[Call], batches: list[Any]) -> Iterat
         if missing:
             wanted = ", ".join(p.name_hint for p in params)
             raise InvalidArgument(f"the data set has no '{missing[0]}'", expected=wanted, found=", ".join(batch))
-        given = (np.asarray(getattr(b, "numpy", lambda b=b: b)(), p.ty.dtype)
-                 for p in params for b in (batch[p.name_hint],))  # fmt: skip
+        given = (
+            np.asarray(getattr(b, "numpy", lambda b=b: b)(), p.ty.dtype) for p in params for b in (batch[p.name_hint],)
+        )
         yield {str(i): v.numpy() for i, v in enumerate(run(*given))}

@@ -126,8 +126,9 @@ def qconfig(**kwargs: Any) -> QConfig:
         warnings.warn(f"qconfig has no option '{name}'; it has {', '.join(sorted(known))}", stacklevel=2)
     for name, choices in _CHOICES.items():
         if kwargs.get(name, choices[0]) not in choices:
-            raise InvalidArgument(f"qconfig: '{name}' is unknown", expected=" or ".join(map(repr, choices)),
-                                  found=repr(kwargs[name]))  # fmt: skip
+            raise InvalidArgument(
+                f"qconfig: '{name}' is unknown", expected=" or ".join(map(repr, choices)), found=repr(kwargs[name])
+            )
     return QConfig(**{k: v for k, v in kwargs.items() if k in known})
 
 

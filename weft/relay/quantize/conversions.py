@@ -47,18 +47,24 @@ def partition_conversions(mod: ir.IRModule, quantized_dtypes: set[str], ensure_f
         found = all_dtypes(middle) - quantized_dtypes
         other = [str(getattr(e.op, "name", e.op)) for e in subexpressions(last) if type(e) is Call and not _converts(e)]
         if found or other:
-            raise NotIntegral("the quantized network is not fully integral",
-                              expected=f"{', '.join(sorted(quantized_dtypes))} between the conversions",
-                              found=", ".join([*sorted(found), *other]))  # fmt: skip
-    parts = {GlobalVar(n): f for n, f in zip(("quantize_inputs", "quantized_main", "dequantize_outputs"),
-                                                (first, middle, last), strict=True)}  # fmt: skip
+            raise NotIntegral(
+                "the quantized network is not fully integral",
+                expected=f"{', '.join(sorted(quantized_dtypes))} between the conversions",
+                found=", ".join([*sorted(found), *other]),
+            )
+    parts = {
+        GlobalVar(n): f
+        for n, f in zip(("quantize_inputs", "quantized_main", "dequantize_outputs"), (first, middle, last), strict=True)
+    }
     to_integers, network, to_floats = parts
     params = tuple(Var(p.name_hint, p.ty) for p in whole.params)
     given, result, out = (Var(n) for n in ("quantized_inputs", "quantized_outputs", "dequantized_outputs"))
     outputs = (result,) if len(last.params) == 1 else (TupleGetItem(result, i) for i in range(len(last.params)))
-    calls = ((given, Call(to_integers, params)),
-             (result, Call(network, tuple(TupleGetItem(given, i) for i in range(len(inner))))),
-             (out, Call(to_floats, tuple(outputs))))  # fmt: skip
+    calls = (
+        (given, Call(to_integers, params)),
+        (result, Call(network, tuple(TupleGetItem(given, i) for i in range(len(inner))))),
+        (out, Call(to_floats, tuple(outputs))),
+    )
     main: Any = out
     for var, call in reversed(calls):
         main = Let(var, call, main)

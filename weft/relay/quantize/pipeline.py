@@ -67,7 +67,8 @@ def quantize(
     if config.partition_conversions == "disabled":
         return mod
     if len(mod.functions) != 1:
-        raise InvalidArgument("partition_conversions cuts a module of one function",
-                              found=", ".join(v.name_hint for v in mod.functions))  # fmt: skip
+        raise InvalidArgument(
+            "partition_conversions cuts a module of one function", found=", ".join(v.name_hint for v in mod.functions)
+        )
     dtypes = {config.dtype_input, config.dtype_weight, config.dtype_activation}
     return partition_conversions(mod, dtypes, config.partition_conversions == "fully_integral")

@@ -72,8 +72,17 @@ def _scaled(x: QRealizeIntExpr, scale: float, ndim: int) -> Any:
         return data
     if power != int(power) or abs(power) >= ir.DataType(dtype).bits:
         one, zero = const(np.float32(1)), const(np.int32(0))
-        return requantized(data, const(np.float32(factor)), zero, one, zero, rounding=config.rounding,
-                           compute_dtype="int64", out_dtype=dtype, ndim=ndim)  # fmt: skip
+        return requantized(
+            data,
+            const(np.float32(factor)),
+            zero,
+            one,
+            zero,
+            rounding=config.rounding,
+            compute_dtype="int64",
+            out_dtype=dtype,
+            ndim=ndim,
+        )
     if power > 0:
         return op_call("left_shift", data, _number(power, dtype))
     if config.round_for_shift:
@@ -90,8 +99,9 @@ def _quantize(ref_call: Call, new_args: list[Any], ctx: Any) -> Any:
     same = x.dom_scale == scale
     ty: Any = ref_call.ty
     data = x.data if same else _scaled(x, scale, ty.ndim)
-    return QRealizeIntExpr(op_call("clip", data, a_min=low, a_max=high), scale,
-                           x.dtype if same else current_qconfig().dtype_activation)  # fmt: skip
+    return QRealizeIntExpr(
+        op_call("clip", data, a_min=low, a_max=high), scale, x.dtype if same else current_qconfig().dtype_activation
+    )
 
 
 ir.register_op_attr("relay.op.annotation.simulated_quantize", _KEY, _quantize)

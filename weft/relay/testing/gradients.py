@@ -28,10 +28,18 @@ def random_of_type(t: Any, scale: float = 1, mean: float = 0) -> np.ndarray:
 
 
 def check_grad(
-    func: ir.Expr, inputs: Sequence[np.ndarray] | None = None, test_inputs: Sequence[np.ndarray] | None = None,
-    eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, scale: float | None = None, mean: float = 0,
-    mode: str = "higher_order", target_devices: Sequence[tuple[Any, Any]] | None = None, executor_kind: str = "debug",
-) -> None:  # fmt: skip
+    func: ir.Expr,
+    inputs: Sequence[np.ndarray] | None = None,
+    test_inputs: Sequence[np.ndarray] | None = None,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    scale: float | None = None,
+    mean: float = 0,
+    mode: str = "higher_order",
+    target_devices: Sequence[tuple[Any, Any]] | None = None,
+    executor_kind: str = "debug",
+) -> None:
     """Compare the gradient of the sum of a function's result with central differences.
 
     Parameters
@@ -67,8 +75,9 @@ def check_grad(
     if not compared:
         raise error.InvalidArgument("check_grad: no gradient is compared", expected="test_inputs among inputs")
     for target, device in target_devices or [("llvm", None)]:
-        run, back = (create_executor(executor_kind, device=device, target=target).evaluate(f)
-                     for f in (forward, backward))  # fmt: skip
+        run, back = (
+            create_executor(executor_kind, device=device, target=target).evaluate(f) for f in (forward, backward)
+        )
         _, grads = back(*given)
         for i in compared:
             found = grads[i].numpy().astype("float64")

@@ -17,8 +17,9 @@ _Step = tuple[Any, ...]
 
 def _conv(data: Expr, channels: int, kernel: tuple[int, int], stride: int, valid: bool, name: str) -> Expr:
     padding = (0, 0) if valid else tuple(k // 2 for k in kernel)
-    out = layers.conv2d(data, channels=channels, kernel_size=kernel, strides=(stride, stride), padding=padding,
-                        name=f"{name}_conv1")  # fmt: skip
+    out = layers.conv2d(
+        data, channels=channels, kernel_size=kernel, strides=(stride, stride), padding=padding, name=f"{name}_conv1"
+    )
     return nn.relu(layers.batch_norm_infer(out, epsilon=2e-5, scale=False, name=f"{name}_bn1"))
 
 
@@ -66,8 +67,19 @@ def _e(pool: str) -> tuple[tuple[_Step, ...], ...]:
 _STEM: tuple[_Step, ...] = ((32, 3, 2), (32, 3, 1), (64, 3), ("max",), (80, 1), (192, 3, 1), ("max",))
 _REDUCE_1 = ((384, 3, 2),), ((64, 1), (96, 3), (96, 3, 2)), (("max",),)
 _REDUCE_2 = ((192, 1), (320, 3, 2)), ((192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3, 2)), (("max",),)
-_BLOCKS: tuple[Any, ...] = (_a(32), _a(64), _a(64), _REDUCE_1, _c(128), _c(160), _c(160), _c(192), _REDUCE_2,
-                            _e("avg"), _e("avg"))  # fmt: skip
+_BLOCKS: tuple[Any, ...] = (
+    _a(32),
+    _a(64),
+    _a(64),
+    _REDUCE_1,
+    _c(128),
+    _c(160),
+    _c(160),
+    _c(192),
+    _REDUCE_2,
+    _e("avg"),
+    _e("avg"),
+)
 
 
 def get_net(batch_size: int, num_classes: int, image_shape: tuple[int, ...], dtype: str) -> Function:

@@ -55,22 +55,31 @@ class Xavier(Initializer):
 
     def __init__(self, rnd_type: str = "uniform", factor_type: str = "avg", magnitude: float = 3) -> None:
         if rnd_type not in ("uniform", "gaussian") or factor_type not in ("avg", "in", "out"):
-            raise InvalidArgument("Xavier: unknown kind", expected="uniform or gaussian; avg, in or out",
-                                  found=f"{rnd_type}; {factor_type}")  # fmt: skip
+            raise InvalidArgument(
+                "Xavier: unknown kind",
+                expected="uniform or gaussian; avg, in or out",
+                found=f"{rnd_type}; {factor_type}",
+            )
         self.rnd_type, self.factor_type, self.magnitude = rnd_type, factor_type, float(magnitude)
 
     def init_weight(self, name: str, arr: np.ndarray) -> None:
         """Fill a weight, whose first axis counts outputs and whose second inputs."""
         if arr.ndim < 2:
-            raise InvalidArgument(f"Xavier: '{name}' is no weight", expected="2 dimensions or more",
-                                  found=str(arr.ndim), help="name it ..._bias, _gamma, _beta, _mean or _var",
-                                  )  # fmt: skip
+            raise InvalidArgument(
+                f"Xavier: '{name}' is no weight",
+                expected="2 dimensions or more",
+                found=str(arr.ndim),
+                help="name it ..._bias, _gamma, _beta, _mean or _var",
+            )
         window = float(np.prod(arr.shape[2:]))
         fan_in, fan_out = arr.shape[1] * window, arr.shape[0] * window
         factor = {"avg": (fan_in + fan_out) / 2, "in": fan_in, "out": fan_out}[self.factor_type]
         scale = float(np.sqrt(self.magnitude / factor))
-        drawn = np.random.uniform(-scale, scale, arr.shape) if self.rnd_type == "uniform" else (
-            np.random.normal(0, scale, arr.shape))  # fmt: skip
+        drawn = (
+            np.random.uniform(-scale, scale, arr.shape)
+            if self.rnd_type == "uniform"
+            else (np.random.normal(0, scale, arr.shape))
+        )
         arr[:] = drawn
 
 

@@ -21,9 +21,13 @@ def _named(name: str, end: str, given: Any) -> Expr:
 
 
 def batch_norm_infer(
-    data: Expr, gamma: Expr | None = None, beta: Expr | None = None, moving_mean: Expr | None = None,
-    moving_var: Expr | None = None, **kwargs: Any,
-) -> Expr:  # fmt: skip
+    data: Expr,
+    gamma: Expr | None = None,
+    beta: Expr | None = None,
+    moving_mean: Expr | None = None,
+    moving_var: Expr | None = None,
+    **kwargs: Any,
+) -> Expr:
     """Normalise a batch with given statistics."""
     name = kwargs.pop("name")
     given = {"gamma": gamma, "beta": beta, "moving_mean": moving_mean, "moving_var": moving_var}

@@ -15,50 +15,95 @@ _BLOCKS = ((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)
 
 
 def conv_block(
-    data: Expr, name: str, channels: int, kernel_size: tuple[int, int] = (3, 3), strides: tuple[int, int] = (1, 1),
-    padding: tuple[int, int] = (1, 1), epsilon: float = 1e-5, layout: str = "NCHW", groups: int = 1,
-) -> Expr:  # fmt: skip
+    data: Expr,
+    name: str,
+    channels: int,
+    kernel_size: tuple[int, int] = (3, 3),
+    strides: tuple[int, int] = (1, 1),
+    padding: tuple[int, int] = (1, 1),
+    epsilon: float = 1e-5,
+    layout: str = "NCHW",
+    groups: int = 1,
+) -> Expr:
     """Convolve, normalise, and limit to what is positive."""
     conv = layers.conv2d(
-        data, channels=channels, kernel_size=kernel_size, strides=strides, padding=padding, groups=groups,
-        data_layout=layout, kernel_layout=layers.conv_kernel_layout(layout, groups > 1), name=f"{name}_conv",
-    )  # fmt: skip
+        data,
+        channels=channels,
+        kernel_size=kernel_size,
+        strides=strides,
+        padding=padding,
+        groups=groups,
+        data_layout=layout,
+        kernel_layout=layers.conv_kernel_layout(layout, groups > 1),
+        name=f"{name}_conv",
+    )
     return nn.relu(layers.batch_norm_infer(conv, epsilon=epsilon, axis=layout.index("C"), name=f"{name}_bn"))
 
 
 def separable_conv_block(
-    data: Expr, name: str, depthwise_channels: int, pointwise_channels: int, kernel_size: tuple[int, int] = (3, 3),
-    downsample: bool = False, padding: tuple[int, int] = (1, 1), epsilon: float = 1e-5, layout: str = "NCHW",
+    data: Expr,
+    name: str,
+    depthwise_channels: int,
+    pointwise_channels: int,
+    kernel_size: tuple[int, int] = (3, 3),
+    downsample: bool = False,
+    padding: tuple[int, int] = (1, 1),
+    epsilon: float = 1e-5,
+    layout: str = "NCHW",
     dtype: str = "float32",
-) -> Expr:  # fmt: skip
+) -> Expr:
     """Convolve each channel alone, then across channels."""
     strides = (2, 2) if downsample else (1, 1)
-    wide = conv_block(data, f"{name}_depthwise", depthwise_channels, kernel_size, strides, padding, epsilon, layout,
-                      depthwise_channels)  # fmt: skip
+    wide = conv_block(
+        data,
+        f"{name}_depthwise",
+        depthwise_channels,
+        kernel_size,
+        strides,
+        padding,
+        epsilon,
+        layout,
+        depthwise_channels,
+    )
     return conv_block(wide, f"{name}_pointwise", pointwise_channels, (1, 1), (1, 1), (0, 0), epsilon, layout)
 
 
 def mobile_net(
-    num_classes: int = 1000, data_shape: tuple[int, ...] = (1, 3, 224, 224), dtype: str = "float32",
-    alpha: float = 1.0, is_shallow: bool = False, layout: str = "NCHW",
-) -> Function:  # fmt: skip
+    num_classes: int = 1000,
+    data_shape: tuple[int, ...] = (1, 3, 224, 224),
+    dtype: str = "float32",
+    alpha: float = 1.0,
+    is_shallow: bool = False,
+    layout: str = "NCHW",
+) -> Function:
     """Make the network, with `alpha` times the channels; the shallow one leaves out five equal blocks."""
-    body = conv_block(layers.data_var(data_shape, dtype), "conv_block_1", int(32 * alpha), strides=(2, 2),
-                      layout=layout)  # fmt: skip
+    body = conv_block(
+        layers.data_var(data_shape, dtype), "conv_block_1", int(32 * alpha), strides=(2, 2), layout=layout
+    )
     channels = int(32 * alpha)
     blocks = [*_BLOCKS[:6], *_BLOCKS[11:]] if is_shallow else _BLOCKS
     for i, (out, stride) in enumerate(blocks):
-        body = separable_conv_block(body, f"separable_conv_block_{i + 1}", channels, int(out * alpha),
-                                    downsample=stride == 2, layout=layout, dtype=dtype)  # fmt: skip
+        body = separable_conv_block(
+            body,
+            f"separable_conv_block_{i + 1}",
+            channels,
+            int(out * alpha),
+            downsample=stride == 2,
+            layout=layout,
+            dtype=dtype,
+        )
         channels = int(out * alpha)
     body = nn.batch_flatten(nn.global_avg_pool2d(body, layout=layout))
     return nn.softmax(layers.dense_add_bias(body, units=num_classes, name="fc")).in_function()
 
 
 def get_workload(
-    batch_size: int = 1, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 224, 224),
-    dtype: str = "float32", layout: str = "NCHW",
-) -> tuple[IRModule, dict[str, Any]]:  # fmt: skip
+    batch_size: int = 1,
+    num_classes: int = 1000,
+    image_shape: tuple[int, ...] = (3, 224, 224),
+    dtype: str = "float32",
+    layout: str = "NCHW",
+) -> tuple[IRModule, dict[str, Any]]:
     """Make the network as a typed module, and its parameters.
 
     Parameters

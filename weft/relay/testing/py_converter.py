@@ -60,10 +60,13 @@ def run_as_python(e: Any, mod: IRModule | None = None, target: TargetLike = "llv
         raise error.EvaluationError("no clause of the match takes the value", found=type(value).__name__)
 
     names: dict[str, Any] = {
-        "array": lambda text: ir.load_json(text).data.numpy(), "constructor": constructor, "cell": RefValue.of,
+        "array": lambda text: ir.load_json(text).data.numpy(),
+        "constructor": constructor,
+        "cell": RefValue.of,
         "operate": lambda name, attrs, args: operate(Op.get(name), ir.load_json(attrs) if attrs else Attrs(), args),
-        "write": lambda cell, value: setattr(cell, "item", value) or (), "no_clause": no_clause,
-    }  # fmt: skip
+        "write": lambda cell, value: setattr(cell, "item", value) or (),
+        "no_clause": no_clause,
+    }
     exec(compile(to_python(e, mod, target), "<relay>", "exec"), names)
     return outward(names["result"])
 
@@ -120,7 +123,10 @@ class _Writer:
 
 
 _EXPRESSIONS: dict[type, Callable[[_Writer, Any], str]] = {
-    expr.Var: _Writer.name, expr.GlobalVar: _Writer.name, expr.Call: _Writer.call, expr.Let: _Writer.let,
+    expr.Var: _Writer.name,
+    expr.GlobalVar: _Writer.name,
+    expr.Call: _Writer.call,
+    expr.Let: _Writer.let,
     adt.Match: _Writer.match,
     adt.Constructor: lambda w, e: f"constructor({e.belong_to.name_hint!r}, {e.name_hint!r})",
     expr.Constant: lambda w, e: f"array({ir.save_json(e)!r})",
@@ -131,4 +137,4 @@ _EXPRESSIONS: dict[type, Callable[[_Writer, Any], str]] = {
     expr.RefCreate: lambda w, e: f"cell({w.of(e.value)})",
     expr.RefRead: lambda w, e: f"{w.of(e.ref)}.item",
     expr.RefWrite: lambda w, e: f"write({w.of(e.ref)}, {w.of(e.value)})",
-}  # fmt: skip
+}

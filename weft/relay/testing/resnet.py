@@ -15,8 +15,15 @@ from weft.relay.testing.init import workload_of
 _add = constructor("add")
 
 # Units of each of the four stages, by the number of layers.
-_DEEP = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3),
-         200: (3, 24, 36, 3), 269: (3, 30, 48, 8)}  # fmt: skip
+_DEEP = {
+    18: (2, 2, 2, 2),
+    34: (3, 4, 6, 3),
+    50: (3, 4, 6, 3),
+    101: (3, 4, 23, 3),
+    152: (3, 8, 36, 3),
+    200: (3, 24, 36, 3),
+    269: (3, 30, 48, 8),
+}
 
 
 def _axes(layout: str) -> tuple[int, int, Any]:
@@ -27,9 +34,16 @@ def _axes(layout: str) -> tuple[int, int, Any]:
 
 def _conv(data: Expr, channels: int, size: int, stride: int, name: str, layout: str) -> Expr:
     rank, _, conv = _axes(layout)
-    return conv(data, channels=channels, kernel_size=(size,) * rank, strides=(stride,) * rank,
-                padding=(size // 2,) * rank, data_layout=layout, kernel_layout=layers.conv_kernel_layout(layout),
-                name=name)  # fmt: skip
+    return conv(
+        data,
+        channels=channels,
+        kernel_size=(size,) * rank,
+        strides=(stride,) * rank,
+        padding=(size // 2,) * rank,
+        data_layout=layout,
+        kernel_layout=layers.conv_kernel_layout(layout),
+        name=name,
+    )
 
 
 def _norm(data: Expr, name: str, layout: str, relu: bool = True, **options: Any) -> Expr:
@@ -67,9 +81,15 @@ def residual_unit(
 
 
 def resnet(
-    units: Sequence[int], num_stages: int, filter_list: Sequence[int], num_classes: int, data_shape: tuple[int, ...],
-    bottle_neck: bool = True, layout: str = "NCHW", dtype: str = "float32",
-) -> Function:  # fmt: skip
+    units: Sequence[int],
+    num_stages: int,
+    filter_list: Sequence[int],
+    num_classes: int,
+    data_shape: tuple[int, ...],
+    bottle_neck: bool = True,
+    layout: str = "NCHW",
+    dtype: str = "float32",
+) -> Function:
     """Make a residual network.
 
     Parameters
@@ -97,8 +117,9 @@ def resnet(
     for i in range(num_stages):
         for j in range(units[i]):
             stride = 2 if i > 0 and j == 0 else 1
-            body = residual_unit(body, filter_list[i + 1], stride, j > 0, f"stage{i + 1}_unit{j + 1}", bottle_neck,
-                                 layout)  # fmt: skip
+            body = residual_unit(
+                body, filter_list[i + 1], stride, j > 0, f"stage{i + 1}_unit{j + 1}", bottle_neck, layout
+            )
     body = _norm(body, "bn1", layout)
     pool = {2: nn.global_avg_pool2d, 3: nn.global_avg_pool3d}[rank]
     body = nn.batch_flatten(pool(body, layout=layout))
@@ -106,9 +127,13 @@ def resnet(
 
 
 def get_net(
-    batch_size: int, num_classes: int, num_layers: int = 50, image_shape: tuple[int, ...] = (3, 224, 224),
-    layout: str = "NCHW", dtype: str = "float32",
-) -> Function:  # fmt: skip
+    batch_size: int,
+    num_classes: int,
+    num_layers: int = 50,
+    image_shape: tuple[int, ...] = (3, 224, 224),
+    layout: str = "NCHW",
+    dtype: str = "float32",
+) -> Function:
     """Make a residual network of a known depth: 18, 34, 50, 101, 152, 200 or 269 layers.
 
     For images of at most 28 pixels, depths 6n + 2, or 9n + 2 from 164 on.
@@ -117,15 +142,19 @@ def get_net(
     if height <= 28:
         narrow = (num_layers - 2) % 9 == 0 and num_layers >= 164
         if not narrow and (num_layers - 2) % 6:
-            raise InvalidArgument("resnet: no network of small images has this depth", expected="6n + 2",
-                                  found=str(num_layers))  # fmt: skip
+            raise InvalidArgument(
+                "resnet: no network of small images has this depth", expected="6n + 2", found=str(num_layers)
+            )
         filters = (16, 64, 128, 256) if narrow else (16, 16, 32, 64)
         units: tuple[int, ...] = ((num_layers - 2) // (9 if narrow else 6),) * 3
         bottle_neck = narrow
     else:
         if num_layers not in _DEEP:
-            raise InvalidArgument("resnet: no network of large images has this depth",
-                                  expected=", ".join(map(str, _DEEP)), found=str(num_layers))  # fmt: skip
+            raise InvalidArgument(
+                "resnet: no network of large images has this depth",
+                expected=", ".join(map(str, _DEEP)),
+                found=str(num_layers),
+            )
         bottle_neck, units = num_layers >= 50, _DEEP[num_layers]
         filters = (64, 256, 512, 1024, 2048) if bottle_neck else (64, 64, 128, 256, 512)
     return resnet(units, len(units), filters, num_classes, (batch_size, *image_shape), bottle_neck, layout, dtype)

@@ -6,9 +6,13 @@ from weft.relay.testing.init import workload_of
 
 
 def get_net(
-    batch_size: int, num_classes: int, num_layers: int = 50, image_shape: tuple[int, ...] = (3, 16, 112, 112),
-    layout: str = "NCDHW", dtype: str = "float32",
-) -> Function:  # fmt: skip
+    batch_size: int,
+    num_classes: int,
+    num_layers: int = 50,
+    image_shape: tuple[int, ...] = (3, 16, 112, 112),
+    layout: str = "NCDHW",
+    dtype: str = "float32",
+) -> Function:
     """Make a residual network of volumes."""
     return resnet.get_net(batch_size, num_classes, num_layers, image_shape, layout, dtype)
 

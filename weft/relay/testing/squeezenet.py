@@ -15,8 +15,14 @@ _POOLED = {"1.0": (0, 3, 7), "1.1": (0, 2, 4)}  # fire modules before which ther
 
 
 def _conv(data: ir.Expr, channels: int, size: int, padding: int, name: str, stride: int = 1) -> ir.Expr:
-    out = layers.conv2d(data, channels=channels, kernel_size=(size, size), strides=(stride, stride),
-                        padding=(padding, padding), name=name)  # fmt: skip
+    out = layers.conv2d(
+        data,
+        channels=channels,
+        kernel_size=(size, size),
+        strides=(stride, stride),
+        padding=(padding, padding),
+        name=name,
+    )
     return nn.relu(nn.bias_add(out, var(f"{name}_bias")))
 
 
@@ -43,9 +49,12 @@ def get_net(batch_size: int, image_shape: tuple[int, ...], num_classes: int, ver
 
 
 def get_workload(
-    batch_size: int = 1, num_classes: int = 1000, version: str = "1.0", image_shape: tuple[int, ...] = (3, 224, 224),
+    batch_size: int = 1,
+    num_classes: int = 1000,
+    version: str = "1.0",
+    image_shape: tuple[int, ...] = (3, 224, 224),
     dtype: str = "float32",
-) -> tuple[ir.IRModule, dict[str, Any]]:  # fmt: skip
+) -> tuple[ir.IRModule, dict[str, Any]]:
     """Make the network as a typed module, and its parameters.
 
     Parameters

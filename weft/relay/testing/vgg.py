@@ -41,22 +41,31 @@ def get_classifier(input_data: ir.Expr, num_classes: int) -> ir.Expr:
 
 
 def get_net(
-    batch_size: int, image_shape: tuple[int, ...], num_classes: int, dtype: str, num_layers: int = 11,
+    batch_size: int,
+    image_shape: tuple[int, ...],
+    num_classes: int,
+    dtype: str,
+    num_layers: int = 11,
     batch_norm: bool = False,
-) -> Function:  # fmt: skip
+) -> Function:
     """Make the network of 11, 13, 16 or 19 layers."""
     if num_layers not in _STACKS:
-        raise error.InvalidArgument("vgg: there is no network of this depth", expected=", ".join(map(str, _STACKS)),
-                                    found=str(num_layers))  # fmt: skip
+        raise error.InvalidArgument(
+            "vgg: there is no network of this depth", expected=", ".join(map(str, _STACKS)), found=str(num_layers)
+        )
     data = layers.data_var((batch_size, *image_shape), dtype)
     feature = get_feature(data, _STACKS[num_layers], _CHANNELS, batch_norm)
     return nn.softmax(get_classifier(feature, num_classes)).in_function()
 
 
 def get_workload(
-    batch_size: int, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 224, 224), dtype: str = "float32",
-    num_layers: int = 11, batch_norm: bool = False,
-) -> tuple[ir.IRModule, dict[str, Any]]:  # fmt: skip
+    batch_size: int,
+    num_classes: int = 1000,
+    image_shape: tuple[int, ...] = (3, 224, 224),
+    dtype: str = "float32",
+    num_layers: int = 11,
+    batch_norm: bool = False,
+) -> tuple[ir.IRModule, dict[str, Any]]:
     """Make the network as a typed module, and its parameters.
 
     Parameters

@@ -28,9 +28,13 @@ def is_relay(node: ir.IRModule | ir.Node) -> bool:
 
 
 def text_of(
-    node: ir.IRModule | ir.Node, *, show_meta: bool = False, annotate: Callable[[Any], str] | None = None,
-    whole: bool = False, **options: Any,
-) -> str:  # fmt: skip
+    node: ir.IRModule | ir.Node,
+    *,
+    show_meta: bool = False,
+    annotate: Callable[[Any], str] | None = None,
+    whole: bool = False,
+    **options: Any,
+) -> str:
     """Write a node or module of any dialect: what stands behind ``str`` and ``astext``. Never fails.
 
     Parameters

@@ -14,10 +14,17 @@ from weft.relay.text.reader import LEFT_OUT, Reader, near
 
 # Sign -> how strongly it binds, and the operator that it means.
 _BINARY = {
-    "*": (4, "multiply"), "/": (4, "divide"), "+": (3, "add"), "-": (3, "subtract"), "<": (2, "less"),
-    ">": (2, "greater"), "<=": (2, "less_equal"), ">=": (2, "greater_equal"), "==": (1, "equal"),
+    "*": (4, "multiply"),
+    "/": (4, "divide"),
+    "+": (3, "add"),
+    "-": (3, "subtract"),
+    "<": (2, "less"),
+    ">": (2, "greater"),
+    "<=": (2, "less_equal"),
+    ">=": (2, "greater_equal"),
+    "==": (1, "equal"),
     "!=": (1, "not_equal"),
-}  # fmt: skip
+}
 _PLACES = {("memory.alloc_storage", "virtual_device"): "device_index"}
 _REFS = {"ref": (1, nodes.RefCreate), "ref_read": (1, nodes.RefRead), "ref_write": (2, nodes.RefWrite)}
 

@@ -10,10 +10,23 @@ from weft import ir
 
 # Suffix -> data type. An int without a suffix is int32, a float without one float32.
 SUFFIXES = {
-    "": "", "f": "float32", "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "i": "int32",
-    "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u": "uint32", "u8": "uint8", "u16": "uint16",
-    "u32": "uint32", "u64": "uint64",
-}  # fmt: skip
+    "": "",
+    "f": "float32",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "bf16": "bfloat16",
+    "i": "int32",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "u": "uint32",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+}
 _SUFFIX_OF = {d: s for s, d in SUFFIXES.items() if s not in ("", "i", "u", "i32", "f32")} | {"int32": ""}
 NAME = re.compile(r"[^\W\d]\w*(?:[./][^\W\d]\w*)*")
 NUMBER = re.compile(r"(?P<digits>(?:inf|nan|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?))(?P<suffix>[A-Za-z]\w*)?")

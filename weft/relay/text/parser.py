@@ -22,9 +22,11 @@ _NAME = "from_string"
 
 @also_called(source="text", init_module="mod")
 def parse(
-    text: str, source_name: str | None = None, mod: IRModule | None = None,
+    text: str,
+    source_name: str | None = None,
+    mod: IRModule | None = None,
     init_meta_table: Mapping[str, Any] | None = None,
-) -> IRModule:  # fmt: skip
+) -> IRModule:
     """Parse a module.
 
     Parameters
@@ -48,18 +50,22 @@ def parse(
 
 @also_called(source="text", init_module="mod")
 def parse_expr(
-    text: str, source_name: str | None = None, mod: IRModule | None = None,
+    text: str,
+    source_name: str | None = None,
+    mod: IRModule | None = None,
     init_meta_table: Mapping[str, Any] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Parse an expression; the parameters are those of :func:`parse`."""
     return _run(text, source_name, mod, init_meta_table, _expression)
 
 
 @also_called(source="text", init_module="mod")
 def fromtext(
-    text: str, source_name: str | None = None, mod: IRModule | None = None,
+    text: str,
+    source_name: str | None = None,
+    mod: IRModule | None = None,
     init_meta_table: Mapping[str, Any] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Parse a text that ``astext`` wrote: a module where it begins with a definition, else an expression.
 
     The parameters are those of :func:`parse`.

@@ -44,14 +44,26 @@ def CombineParallelConv2D(min_num_branches: int = 3) -> ir.Pass:
 
     They differ in nothing but the number of output channels, have one group, and data in NCHW or NHWC.
     """
-    return _pass("CombineParallelConv2D", "nn.conv2d", min_num_branches, _convolution, _by_channels,
-                 CombineParallelConv2D.__doc__)  # fmt: skip
+    return _pass(
+        "CombineParallelConv2D",
+        "nn.conv2d",
+        min_num_branches,
+        _convolution,
+        _by_channels,
+        CombineParallelConv2D.__doc__,
+    )
 
 
 def CombineParallelBatchMatmul(min_num_branches: int = 3) -> ir.Pass:
     """Make the pass that computes several ``nn.batch_matmul`` of the same left operand at once."""
-    return _pass("CombineParallelBatchMatmul", "nn.batch_matmul", min_num_branches, _batched,
-                 lambda _: _concatenated(1, 0, "", last=-1), CombineParallelBatchMatmul.__doc__)  # fmt: skip
+    return _pass(
+        "CombineParallelBatchMatmul",
+        "nn.batch_matmul",
+        min_num_branches,
+        _batched,
+        lambda _: _concatenated(1, 0, "", last=-1),
+        CombineParallelBatchMatmul.__doc__,
+    )
 
 
 def _pass(
@@ -85,8 +97,10 @@ def _combined(func: Function, found: Sequence[Call], how: _Joint) -> Mapping[Any
     row, whole = found, how.whole(found)
     while (above := _behind(row, users)) is not None:
         at = above[0].args.index(row[0])
-        args = [whole if i == at else _beside([c.args[i] for c in above], row, found, how)
-                for i in range(len(above[0].args))]  # fmt: skip
+        args = [
+            whole if i == at else _beside([c.args[i] for c in above], row, found, how)
+            for i in range(len(above[0].args))
+        ]
         if any(a is None for a in args):
             break
         row, whole = above, Call(above[0].op, tuple(args), above[0].attrs)
@@ -98,8 +112,10 @@ def _behind(row: Sequence[Call], users: Mapping[Any, list[Any]]) -> list[Call] |
     above = [users[c][0] for c in row if len(users.get(c, ())) == 1]
     if len(set(above)) != len(row) or any(type(u) is not Call or not isinstance(u.op, ir.Op) for u in above):
         return None
-    alike = {(u.op, len(u.args), u.args.index(c) if c in u.args else -1, _without(u))
-             for u, c in zip(above, row, strict=True)}  # fmt: skip
+    alike = {
+        (u.op, len(u.args), u.args.index(c) if c in u.args else -1, _without(u))
+        for u, c in zip(above, row, strict=True)
+    }
     pattern = above[0].op.get_attr("TOpPattern")
     simple = pattern is not None and pattern <= OpPattern.BROADCAST and row[0] in above[0].args
     return above if len(alike) == 1 and simple else None
@@ -194,8 +210,12 @@ def _concatenated(weight_axis: int, behind: int, counted: str, last: int | None 
         first: Any = calls[0]
         count = sum(_sizes(c.args[1])[weight_axis] for c in calls)
         weight = op_call("concatenate", Tuple(tuple(c.args[1] for c in calls)), axis=weight_axis)
-        return op_call(first.op.name, first.args[0], weight, **dict(first.attrs.items) | {counted: count} if counted
-                       else dict(first.attrs.items))  # fmt: skip
+        return op_call(
+            first.op.name,
+            first.args[0],
+            weight,
+            **dict(first.attrs.items) | {counted: count} if counted else dict(first.attrs.items),
+        )
 
     def beside(operands: list[Any], calls: Sequence[Call]) -> Any:
         joined = []

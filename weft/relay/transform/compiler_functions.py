@@ -30,8 +30,11 @@ def OutlineCompilerFunctionsWithExistingGlobalSymbols(compiler_filter: str = "")
                 return e
             name = str(e.op.attrs["global_symbol"])  # type: ignore[attr-defined]
             if name in mod:
-                raise InvalidArgument(f"the module has a function '{name}' already", where=e.span,
-                                      help="give the literal another global_symbol")  # fmt: skip
+                raise InvalidArgument(
+                    f"the module has a function '{name}' already",
+                    where=e.span,
+                    help="give the literal another global_symbol",
+                )
             moved.setdefault(name, e.op)  # type: ignore[arg-type]
             return Call(GlobalVar(name, ty=moved[name].ty), e.args, e.attrs, e.ty_args, ty=e.ty, span=e.span)
 

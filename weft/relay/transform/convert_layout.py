@@ -127,8 +127,14 @@ def _tensors(call: Call) -> list[Any]:
 
 
 _KERNELS = {
-    "NCW": "OIW", "NWC": "WIO", "NCHW": "OIHW", "NHWC": "HWIO", "HWNC": "HWOI", "NCDHW": "OIDHW", "NDHWC": "DHWIO",
-}  # fmt: skip
+    "NCW": "OIW",
+    "NWC": "WIO",
+    "NCHW": "OIHW",
+    "NHWC": "HWIO",
+    "HWNC": "HWOI",
+    "NCDHW": "OIDHW",
+    "NDHWC": "DHWIO",
+}
 
 
 def _converted(given: _Attributes, args: list[Any], layouts: Sequence[str]) -> Any:
@@ -139,8 +145,11 @@ def _converted(given: _Attributes, args: list[Any], layouts: Sequence[str]) -> A
         if LayoutConfig.current is not None and LayoutConfig.current.check_skip():
             return None
         if len(layouts) != 2 or layouts[0] == "default":
-            raise InvalidArgument(f"ConvertLayout: {name} wants a layout of its data and one of its kernel",
-                                  expected='["NHWC", "default"]', found=str(list(layouts)))  # fmt: skip
+            raise InvalidArgument(
+                f"ConvertLayout: {name} wants a layout of its data and one of its kernel",
+                expected='["NHWC", "default"]',
+                found=str(list(layouts)),
+            )
         known |= {"data_layout": layouts[0], "kernel_layout": _kernel_layout(call, *layouts)}
     elif "layout" in known:
         known["layout"] = layouts[0]
@@ -156,8 +165,11 @@ def _kernel_layout(call: Any, data: str, kernel: str) -> str:
         return kernel
     made = _KERNELS.get(data)
     if made is None:
-        raise InvalidArgument(f"ConvertLayout: there is no default layout of kernels for '{data}'",
-                              expected=", ".join(_KERNELS), help="say the kernel's layout")  # fmt: skip
+        raise InvalidArgument(
+            f"ConvertLayout: there is no default layout of kernels for '{data}'",
+            expected=", ".join(_KERNELS),
+            help="say the kernel's layout",
+        )
     if call.op.name.endswith("transpose"):
         return made.replace("OI", "IO") if made.startswith("OI") else made
     groups, layout = int(call.attrs["groups"]), call.attrs["kernel_layout"]

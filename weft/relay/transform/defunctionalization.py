@@ -46,8 +46,11 @@ def Defunctionalization(func: Function, mod: ir.IRModule) -> Function:
         When the type of `func` has functions or type parameters: what they are is not known.
     """
     if func.type_params or any(map(_has_function, (*(p.ty for p in func.params), func.ret_type))):
-        raise InvalidArgument("Defunctionalization: functions go in or out, or types do", where=func.span,
-                              help="call it from a function of data")  # fmt: skip
+        raise InvalidArgument(
+            "Defunctionalization: functions go in or out, or types do",
+            where=func.span,
+            help="call it from a function of data",
+        )
     probe = mod.copy()
     own = next((v for v, f in mod.items() if f is func), GlobalVar(_fresh(probe, "defunctionalized")))
     probe[own] = func
@@ -102,8 +105,9 @@ class _Defunctionalizer:
             clauses = []
             for constructor, held, params, body in c.bodies:
                 fields = tuple(PatternVar(v) for v in held)
-                clauses.append(Clause(PatternConstructor(constructor, fields),
-                                      lets(list(zip(params, args, strict=True)), body)))  # fmt: skip
+                clauses.append(
+                    Clause(PatternConstructor(constructor, fields), lets(list(zip(params, args, strict=True)), body))
+                )
             self.out[c.apply] = Function((f, *args), Match(f, tuple(clauses)), c.result)
         for gvar, func in self.made.items():
             self.out[gvar] = func
@@ -124,8 +128,11 @@ class _Defunctionalizer:
     def closures(self, ty: FuncType) -> _Closures:
         """Return what stands for a type of functions, in whose arguments and result no functions are left."""
         if ty.type_params:
-            raise InvalidArgument("Defunctionalization: a polymorphic function is passed on", found=str(ty),
-                                  help="pass it where the type that it gets is known")  # fmt: skip
+            raise InvalidArgument(
+                "Defunctionalization: a polymorphic function is passed on",
+                found=str(ty),
+                help="pass it where the type that it gets is known",
+            )
         key = str(ty)
         if key not in self.by_type:
             number = len(self.by_type)

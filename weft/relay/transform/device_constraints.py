@@ -69,9 +69,11 @@ class DeviceConstraints:
         found = self.devices.get(str(device))
         if found is None:
             raise error.InvalidArgument(
-                f"the program uses the device {device}, which there is no target for", where=where,
-                found=", ".join(self.devices), help="compile with targets for all devices: {device: target}",
-            )  # fmt: skip
+                f"the program uses the device {device}, which there is no target for",
+                where=where,
+                found=", ".join(self.devices),
+                help="compile with targets for all devices: {device: target}",
+            )
         return found
 
     def wish(self, owner: Any, index: int, arg: Any, want: Any) -> None:
@@ -85,9 +87,11 @@ class DeviceConstraints:
 
 def _planned(func: nodes.Function, domain: FunctionDomain) -> None:
     """Take over what planning has decided before."""
-    for where, devices in zip((*domain.args, domain.result),
-                              (*func.attrs.get(PARAM_DEVICES, ()), func.attrs.get(RESULT_DEVICES, ())),
-                              strict=False):  # fmt: skip
+    for where, devices in zip(
+        (*domain.args, domain.result),
+        (*func.attrs.get(PARAM_DEVICES, ()), func.attrs.get(RESULT_DEVICES, ())),
+        strict=False,
+    ):
         for leaf, device in zip(leaves(where), devices, strict=False):
             fix(leaf, device, func)
 

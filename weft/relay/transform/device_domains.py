@@ -104,9 +104,12 @@ def _join(a: Domain, b: Domain, where: Any) -> None:
     device = y.device if x.device is None else x.device if y.device is None else both(x.device, y.device)
     if device is None and x.device is not None:
         raise error.InvalidArgument(
-            "a value would have to be on two devices", where=where, expected=f"device {x.device}",
-            found=f"device {y.device}", help="compute it under relay.annotation.on_device, whose result is copied",
-        )  # fmt: skip
+            "a value would have to be on two devices",
+            where=where,
+            expected=f"device {x.device}",
+            found=f"device {y.device}",
+            help="compute it under relay.annotation.on_device, whose result is copied",
+        )
     x.device = device
     y.parent = x
 

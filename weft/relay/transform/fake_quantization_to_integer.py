@@ -93,8 +93,11 @@ def _alone(e: Any) -> Any:
     """Compute with integers, and dequantize, a call on dequantized numbers and constants."""
     rule = e.op.get_attr(_KEY) if type(e) is Call and isinstance(e.op, ir.Op) else None
     dequantize = ir.Op.get("qnn.dequantize")
-    given = [a.op for a in e.args if isinstance(a, Call)] if rule and all(
-        isinstance(a, (Call, Constant)) for a in e.args) else []  # fmt: skip
+    given = (
+        [a.op for a in e.args if isinstance(a, Call)]
+        if rule and all(isinstance(a, (Call, Constant)) for a in e.args)
+        else []
+    )
     if set(given) != {dequantize} or not (rule in _OF_OPERANDS or getattr(e.op, "name", "") == "nn.bias_add"):
         return e
     try:
@@ -203,10 +206,25 @@ def _rule(*names: str) -> Callable[[Any], Any]:
 
 
 @_rule(
-    "reshape", "squeeze", "strided_slice", "transpose", "expand_dims", "nn.max_pool1d", "nn.max_pool2d",
-    "nn.max_pool3d", "nn.batch_flatten", "nn.depth_to_space", "nn.space_to_depth", "max", "min", "broadcast_to",
-    "tile", "repeat", "reverse", "split",
-)  # fmt: skip
+    "reshape",
+    "squeeze",
+    "strided_slice",
+    "transpose",
+    "expand_dims",
+    "nn.max_pool1d",
+    "nn.max_pool2d",
+    "nn.max_pool3d",
+    "nn.batch_flatten",
+    "nn.depth_to_space",
+    "nn.space_to_depth",
+    "max",
+    "min",
+    "broadcast_to",
+    "tile",
+    "repeat",
+    "reverse",
+    "split",
+)
 def _rearranged(call: Any, types: Any) -> list[Any]:
     t = types[call.args[0]]
     if not call.op.name.startswith("nn.max_pool"):

@@ -21,9 +21,13 @@ from weft.spelling import also_called
 
 
 def FlexibleShapeDispatch(
-    buckets: Sequence[int], axis: int = 0, auto_pad: bool = False, pad_value: float = 0,
-    input_indices: Sequence[int] | None = None, affects_output: bool = True,
-) -> ir.Pass:  # fmt: skip
+    buckets: Sequence[int],
+    axis: int = 0,
+    auto_pad: bool = False,
+    pad_value: float = 0,
+    input_indices: Sequence[int] | None = None,
+    affects_output: bool = True,
+) -> ir.Pass:
     """Make the pass that lets ``main`` take any extent of an axis; some extents get functions of constant shapes.
 
     Parameters
@@ -61,17 +65,26 @@ def override_shape(ty: ir.Type, axis: int, dim: int | ir.PrimExpr) -> ir.Type:
     if isinstance(ty, ir.TupleType):
         return TupleType(tuple(override_shape(f, axis, dim) for f in ty.fields))
     if not isinstance(ty, ir.TensorType) or ty.shape is None or not -len(ty.shape) <= axis < len(ty.shape):
-        raise InvalidArgument(f"there is no axis {axis}", found=str(ty),
-                              expected="a tensor that has it", help="see input_indices and affects_output")  # fmt: skip
+        raise InvalidArgument(
+            f"there is no axis {axis}",
+            found=str(ty),
+            expected="a tensor that has it",
+            help="see input_indices and affects_output",
+        )
     shape = list(ty.shape)
     shape[axis] = dim  # type: ignore[call-overload]
     return TensorType(tuple(shape), ty.dtype)
 
 
 def flexible_dispatch(
-    mod: ir.IRModule, buckets: Sequence[int], axis: int = 0, auto_pad: bool = False, pad_value: float = 0,
-    input_indices: Sequence[int] | None = None, affects_output: bool = True,
-) -> ir.IRModule:  # fmt: skip
+    mod: ir.IRModule,
+    buckets: Sequence[int],
+    axis: int = 0,
+    auto_pad: bool = False,
+    pad_value: float = 0,
+    input_indices: Sequence[int] | None = None,
+    affects_output: bool = True,
+) -> ir.IRModule:
     """Do what :func:`FlexibleShapeDispatch` does with a module."""
     if any(b <= 0 for b in buckets):
         raise InvalidArgument("FlexibleShapeDispatch: buckets are positive", found=str(list(buckets)))
@@ -80,13 +93,16 @@ def flexible_dispatch(
     indices = [0] if input_indices is None else list(input_indices)
     inside = [i for i in indices if not 0 <= i < len(main.params)]
     if inside:
-        raise InvalidArgument(f"FlexibleShapeDispatch: there is no parameter {inside[0]}",
-                              expected=f"0 to {len(main.params) - 1}")  # fmt: skip
+        raise InvalidArgument(
+            f"FlexibleShapeDispatch: there is no parameter {inside[0]}", expected=f"0 to {len(main.params) - 1}"
+        )
     result = main.ret_type if main.ret_type is not None else main.body.ty
 
     def special(dim: Any, name: str) -> Callable[..., Call]:
-        params = [Var(p.name_hint, override_shape(p.ty, axis, dim) if i in indices else p.ty)
-                  for i, p in enumerate(main.params)]  # fmt: skip
+        params = [
+            Var(p.name_hint, override_shape(p.ty, axis, dim) if i in indices else p.ty)
+            for i, p in enumerate(main.params)
+        ]
         body = _untyped(main.body, dict(zip(main.params, params, strict=True)))
         ret = override_shape(result, axis, dim) if affects_output else result
         gvar = GlobalVar(f"main_{name}")
@@ -94,8 +110,10 @@ def flexible_dispatch(
         return lambda args: Call(gvar, args)
 
     fallback = special(AnyDim(), "dynamic")
-    params = tuple(Var(p.name_hint, override_shape(p.ty, axis, AnyDim()) if i in indices else p.ty)
-                   for i, p in enumerate(main.params))  # fmt: skip
+    params = tuple(
+        Var(p.name_hint, override_shape(p.ty, axis, AnyDim()) if i in indices else p.ty)
+        for i, p in enumerate(main.params)
+    )
     at = axis % len(main.params[indices[0]].ty.shape)
     n = Var("n")
     body: Any = fallback(params)

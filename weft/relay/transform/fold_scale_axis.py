@@ -326,8 +326,12 @@ class _Backward:
         elif name in _SUMS:
             beside = [i for i in (0, 1) if args[i] not in self.takes or self.is_beside(e, i, scale)]
             shape = _shape(e) or ()
-            args = [op_call("multiply", self.made(a), _beside(scale.value, shape, scale.axes)) if i in beside
-                    else self.made(a, scale) for i, a in enumerate(args)]  # fmt: skip
+            args = [
+                op_call("multiply", self.made(a), _beside(scale.value, shape, scale.axes))
+                if i in beside
+                else self.made(a, scale)
+                for i, a in enumerate(args)
+            ]
         elif name == "nn.dense":
             args = [self.made(args[0]), op_call("multiply", self.made(args[1]), expand_to_axis(scale.value, 2, 0))]
         else:

@@ -49,8 +49,10 @@ def fuse_ops(mod: ir.IRModule, fuse_opt_level: int = -1) -> ir.IRModule:
     most = int(context.config.get("relay.FuseOps.max_depth", _MOST))
     linked = bool(context.config.get("relay.FuseOps.link_params", False))
     typed = infer_module(mod)
-    fused = {v: with_deep_stack(lambda f=f: _Fused(f, level, most, linked).mutate(f)) if type(f) is Function else f
-             for v, f in typed.items()}  # fmt: skip
+    fused = {
+        v: with_deep_stack(lambda f=f: _Fused(f, level, most, linked).mutate(f)) if type(f) is Function else f
+        for v, f in typed.items()
+    }
     return infer_module(typed.with_functions(fused))
 
 

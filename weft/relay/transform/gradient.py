@@ -105,9 +105,11 @@ def _back(e: Any, adjoints: dict[Any, Any]) -> None:
             _add(adjoints, a, partial)
     else:
         raise InvalidArgument(
-            "gradient: first order has operators and tuples only", found=type(e).__name__, where=e.span,
+            "gradient: first order has operators and tuples only",
+            found=type(e).__name__,
+            where=e.span,
             help='use mode="higher_order"',
-        )  # fmt: skip
+        )
 
 
 def _add(adjoints: dict[Any, Any], e: Any, partial: Any) -> None:

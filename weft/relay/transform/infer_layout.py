@@ -51,8 +51,13 @@ def infer_layouts(
     if registered is not None:
         made = registered(call.attrs, new, old, list(types))
         undefined = any(v is None for v in (*made.input_layouts, *made.output_layouts))
-        return None if undefined else InferCorrectLayoutOutput(
-            [str(v) for v in made.input_layouts], [str(v) for v in made.output_layouts], made.new_attrs)  # fmt: skip
+        return (
+            None
+            if undefined
+            else InferCorrectLayoutOutput(
+                [str(v) for v in made.input_layouts], [str(v) for v in made.output_layouts], made.new_attrs
+            )
+        )
     rule = _rule_of(call.op)
     if rule is None:
         return None
@@ -245,8 +250,11 @@ def _reduced(attrs: Any, new: Any, old: Any, types: Any) -> Any:
     places = [i for i, (c, _) in enumerate(blocks(wanted)) if c.upper() in letters]
     if new is not None and _axes(given, len(names)):
         attrs["axis"] = tuple(i for i in range(len(blocks(wanted))) if (i in places) != bool(attrs.get("exclude")))
-    kept = ((c, 1 if size and c.upper() in letters else size) for c, size in blocks(wanted)
-            if attrs["keepdims"] or c.upper() not in letters)  # fmt: skip
+    kept = (
+        (c, 1 if size and c.upper() in letters else size)
+        for c, size in blocks(wanted)
+        if attrs["keepdims"] or c.upper() not in letters
+    )
     return [wanted], ["".join(f"{size or ''}{c}" for c, size in kept)]
 
 
@@ -354,16 +362,27 @@ def _pad(attrs: Any, new: Any, old: Any, types: Any) -> Any:
 
 
 _CONVOLUTIONS = [f"nn.conv{n}d{t}" for n in (1, 2, 3) for t in ("", "_transpose")]
-_POOLS = [f"nn.{k}_pool{n}d" for k in ("max", "avg", "global_max", "global_avg", "adaptive_max", "adaptive_avg")
-          for n in (1, 2, 3)]  # fmt: skip
+_POOLS = [
+    f"nn.{k}_pool{n}d"
+    for k in ("max", "avg", "global_max", "global_avg", "adaptive_max", "adaptive_avg")
+    for n in (1, 2, 3)
+]
 _RULES: dict[str, Rule] = {
     **dict.fromkeys([*_CONVOLUTIONS, "nn.contrib_conv2d_NCHWc", "qnn.conv2d", "qnn.conv2d_transpose"], _convolution),
     **dict.fromkeys([*_POOLS, "nn.upsampling"], _windows),
     **dict.fromkeys(["sum", "mean", "max", "min", "prod", "argmax", "argmin"], _reduced),
-    "variance": _varied, **dict.fromkeys(["nn.softmax", "nn.log_softmax"], _along_axis()),
+    "variance": _varied,
+    **dict.fromkeys(["nn.softmax", "nn.log_softmax"], _along_axis()),
     "nn.batch_norm": _along_axis("C", 3),
-    "qnn.requantize": _along_axis("C"), "qnn.quantize": _along_axis("C"), "qnn.dequantize": _along_axis("C"),
+    "qnn.requantize": _along_axis("C"),
+    "qnn.quantize": _along_axis("C"),
+    "qnn.dequantize": _along_axis("C"),
     **dict.fromkeys(["qnn.add", "qnn.subtract", "qnn.mul"], _quantized_pair),
-    "image.resize2d": _resized, "concatenate": _concatenated, "split": _split, "nn.pad": _pad,
-    "squeeze": _squeezed, "transpose": _transposed, "strided_slice": _sliced,
-}  # fmt: skip
+    "image.resize2d": _resized,
+    "concatenate": _concatenated,
+    "split": _split,
+    "nn.pad": _pad,
+    "squeeze": _squeezed,
+    "transpose": _transposed,
+    "strided_slice": _sliced,
+}

@@ -139,9 +139,12 @@ class _Block:
         types: Any = [f.ty for f in vectors.fields]  # type: ignore[attr-defined]
         attrs = head.attrs
         made = self.shapes = ShapeFunction(
-            attrs["shapes"], attrs["elements"], [(t.dtype, t.ndim) for t in types], attrs["derived"],
+            attrs["shapes"],
+            attrs["elements"],
+            [(t.dtype, t.ndim) for t in types],
+            attrs["derived"],
             attrs.get("checks") or (),
-        )  # fmt: skip
+        )
         for value in values:
             for ty, shape in zip(_tensor_types(value), _attr(value, "shapes"), strict=False):
                 if not all(as_int(d) is not None for d in shape):
@@ -162,8 +165,9 @@ class _Block:
         self.results = []
         for out, at in zip(made.outputs, places, strict=True):
             dims = (len(out),) if isinstance(out, tuple) else ()
-            self.results.append(self._tensor("shape" if dims else "size", storage, at, self.state.number(dims), dims,
-                                             "int64"))  # fmt: skip
+            self.results.append(
+                self._tensor("shape" if dims else "size", storage, at, self.state.number(dims), dims, "int64")
+            )
         kernel = self.state.kernels.add(made.build(), "shape_func")
         self.let("_", "vm.invoke_tvm_op", kernel, _tuple(inputs), _tuple(self.results))
 
@@ -192,8 +196,11 @@ class _Block:
         outs: list[Var] = []
         for i, ty in enumerate(types):
             shape, known = self._shape(ty, attrs["shapes"], i)
-            size = self._scalar(prod(known, start=_itemsize(ty.dtype)) if -1 not in known else
-                                prod(attrs["shapes"][i], start=_itemsize(ty.dtype)))  # fmt: skip
+            size = self._scalar(
+                prod(known, start=_itemsize(ty.dtype))
+                if -1 not in known
+                else prod(attrs["shapes"][i], start=_itemsize(ty.dtype))
+            )
             storage = self._storage(size, attrs.get("device_index") or 0)
             single = None if isinstance(attrs["ret_type"], IRTupleType) else var
             outs.append(self._tensor(var.name_hint, storage, 0, shape, known, ty.dtype, single))

@@ -41,7 +41,8 @@ def merge_composite(mod: IRModule, pattern_table: Sequence[Entry]) -> IRModule:
     """
     for name, pattern, *check in pattern_table:
         mod = infer_module(mod)
-        merged = {v: partition(pattern, f, {"Composite": name}, *check) if type(f) is Function else f
-                  for v, f in mod.items()}  # fmt: skip
+        merged = {
+            v: partition(pattern, f, {"Composite": name}, *check) if type(f) is Function else f for v, f in mod.items()
+        }
         mod = mod.with_functions(merged)
     return infer_module(mod)

@@ -220,9 +220,23 @@ class Evaluator:
 
 evaluate = ir.Dispatch(
     "value at compile time",
-    covers=(expr.Var, expr.GlobalVar, expr.Constant, ir.Op, Constructor, expr.Function, expr.Tuple, expr.TupleGetItem,
-            expr.If, Match, expr.Call, expr.RefCreate, expr.RefRead, expr.RefWrite),
-)  # fmt: skip
+    covers=(
+        expr.Var,
+        expr.GlobalVar,
+        expr.Constant,
+        ir.Op,
+        Constructor,
+        expr.Function,
+        expr.Tuple,
+        expr.TupleGetItem,
+        expr.If,
+        Match,
+        expr.Call,
+        expr.RefCreate,
+        expr.RefRead,
+        expr.RefWrite,
+    ),
+)
 
 
 @evaluate.on(expr.Var)

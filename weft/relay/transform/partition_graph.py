@@ -45,8 +45,9 @@ def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> ir
             made[v] = cut.function()
             taken = [n for n in cut.functions if n in mod]
             if taken:
-                raise error.InvalidArgument(f"the module has a function '{taken[0]}' already",
-                                            help="give PartitionGraph another mod_name")  # fmt: skip
+                raise error.InvalidArgument(
+                    f"the module has a function '{taken[0]}' already", help="give PartitionGraph another mod_name"
+                )
             made |= {GlobalVar(n): f for n, f in cut.functions.items()}
         return infer_module(mod.with_functions(made))
 

@@ -20,9 +20,13 @@ KERNEL_DEVICE = "device_index"
 """The attribute of a TIR function that runs on devices of another kind than the first."""
 
 _OPERANDS: dict[type, tuple[str, ...]] = {
-    nodes.If: ("cond",), Match: ("data",), nodes.RefCreate: ("value",), nodes.RefRead: ("ref",),
-    nodes.RefWrite: ("ref", "value"), nodes.TupleGetItem: ("tuple_value",),
-}  # fmt: skip
+    nodes.If: ("cond",),
+    Match: ("data",),
+    nodes.RefCreate: ("value",),
+    nodes.RefRead: ("ref",),
+    nodes.RefWrite: ("ref", "value"),
+    nodes.TupleGetItem: ("tuple_value",),
+}
 
 
 @ir.module_pass
@@ -63,8 +67,9 @@ def plan_devices(mod: ir.IRModule, devices: Sequence[str] = ("cpu:0",), host: in
     Source: TVM's ``PlanDevices``.
     """
     named = {name: i for i, name in enumerate(devices)}
-    lonely = mod.with_functions({v: _LonelyConstants(f).function() if isinstance(f, nodes.Function) else f
-                                 for v, f in mod.items()})  # fmt: skip
+    lonely = mod.with_functions(
+        {v: _LonelyConstants(f).function() if isinstance(f, nodes.Function) else f for v, f in mod.items()}
+    )
     return ir.with_deep_stack(lambda: _Plan(lonely, named, host).module())
 
 

@@ -23,8 +23,13 @@ RESULT, PARAMS = "virtual_device", "param_virtual_devices"
 """Attributes of a planned function: where its result is, and where each parameter."""
 
 # Arguments and result of operators: "h" is on the host, "x" where the others are, "?" anywhere.
-_PLACES = {"memory.alloc_storage": "h?", "memory.alloc_tensor": "xhx", "vm.shape_of": "?h",
-           "vm.invoke_tvm_op": "?xxx", "vm.reshape_tensor": "xhx"}  # fmt: skip
+_PLACES = {
+    "memory.alloc_storage": "h?",
+    "memory.alloc_tensor": "xhx",
+    "vm.shape_of": "?h",
+    "vm.invoke_tvm_op": "?xxx",
+    "vm.reshape_tensor": "xhx",
+}
 _POLYMORPHIC = (ir.Op, Constructor, nodes.GlobalVar, nodes.Var, nodes.Function)  # say themselves where they are
 
 
@@ -51,9 +56,11 @@ def PlanDevices(devices: CompilationConfig | Sequence[str] = ("cpu:0",), host: i
     def run(mod: ir.IRModule) -> ir.IRModule:
         """Plan, and copy where ``on_device`` allows it."""
         fixed = mod.with_functions(
-            {v: with_deep_stack(lambda f=f: ir.rewrite(f, _moved)) if isinstance(f, nodes.Function) else f
-             for v, f in infer_module(mod).items()}
-        )  # fmt: skip
+            {
+                v: with_deep_stack(lambda f=f: ir.rewrite(f, _moved)) if isinstance(f, nodes.Function) else f
+                for v, f in infer_module(mod).items()
+            }
+        )
         return infer_module(with_deep_stack(lambda: _Plan(fixed, devices).module()))
 
     return ir.Pass("PlanDevices", run, 0, PlanDevices.__doc__)

@@ -13,9 +13,12 @@ from weft.relay.walk import rewrite_with_original
 
 
 def recast(
-    expr: ir.Expr, dtype: str, out_dtype: str, ops: Collection[str] | None = None,
+    expr: ir.Expr,
+    dtype: str,
+    out_dtype: str,
+    ops: Collection[str] | None = None,
     skip_layers: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Let operators compute in another data type.
 
     Parameters

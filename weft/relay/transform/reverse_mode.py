@@ -25,8 +25,12 @@ def reverse_mode(func: expr.Function, mod: ir.IRModule | None) -> expr.Function:
     """Make the function that returns adjoints, too; its parameters and its result are tensors or tuples of them."""
     for p in func.params:
         if not isinstance(p.ty, ir.TensorType):
-            raise InvalidArgument("gradient: a parameter of higher order is a tensor", found=str(p.ty), where=p.span,
-                                  help='tuples are differentiated by mode="first_order"')  # fmt: skip
+            raise InvalidArgument(
+                "gradient: a parameter of higher order is a tensor",
+                found=str(p.ty),
+                where=p.span,
+                help='tuples are differentiated by mode="first_order"',
+            )
     scope = ScopeBuilder()
     back = scope.let("backpropagator", expr.RefCreate(expr.Function((), expr.Tuple(()))))
     params = [expr.Var(p.name_hint, p.ty) for p in func.params]
@@ -121,8 +125,9 @@ class _Reverse:
 
     def global_var(self, e: expr.GlobalVar) -> Any:
         if self.mod is None:
-            raise InvalidArgument("gradient needs the module of a function that is called", found=f"@{e.name_hint}",
-                                  help="pass mod=")  # fmt: skip
+            raise InvalidArgument(
+                "gradient needs the module of a function that is called", found=f"@{e.name_hint}", help="pass mod="
+            )
         name = f"{e.name_hint}_grad"
         made = self.mod.get_global_var(name) if name in self.mod else expr.GlobalVar(name)
         if name not in self.mod:
@@ -219,9 +224,17 @@ def _accumulate(scope: ScopeBuilder, pair: Any, partial: Any, ty: Any) -> None:
 
 
 _RULES: dict[type, Any] = {
-    expr.Var: _Reverse.var, expr.Constant: _Reverse.constant, expr.Function: _Reverse.function,
-    expr.GlobalVar: _Reverse.global_var, expr.Let: _Reverse.let_form, expr.If: _Reverse.choice, Match: _Reverse.match,
+    expr.Var: _Reverse.var,
+    expr.Constant: _Reverse.constant,
+    expr.Function: _Reverse.function,
+    expr.GlobalVar: _Reverse.global_var,
+    expr.Let: _Reverse.let_form,
+    expr.If: _Reverse.choice,
+    Match: _Reverse.match,
     expr.Call: _Reverse.call,
-    expr.RefCreate: _Reverse.stored, expr.RefRead: _Reverse.stored, expr.RefWrite: _Reverse.stored,
-    Constructor: lambda _, e: e, ir.Op: lambda _, e: e,
-}  # fmt: skip
+    expr.RefCreate: _Reverse.stored,
+    expr.RefRead: _Reverse.stored,
+    expr.RefWrite: _Reverse.stored,
+    Constructor: lambda _, e: e,
+    ir.Op: lambda _, e: e,
+}

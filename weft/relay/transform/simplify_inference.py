@@ -67,8 +67,19 @@ def expand_to_axis(bias: ir.Expr, ndim: int, axis: int) -> Any:
     return op_call("expand_dims", bias, axis=1, num_newaxis=after) if after else bias
 
 
-def _batch_norm(ty: Any, data: Any, gamma: Any, beta: Any, mean: Any, var: Any, *, axis: int, epsilon: float,
-                center: bool, scale: bool) -> Any:  # fmt: skip
+def _batch_norm(
+    ty: Any,
+    data: Any,
+    gamma: Any,
+    beta: Any,
+    mean: Any,
+    var: Any,
+    *,
+    axis: int,
+    epsilon: float,
+    center: bool,
+    scale: bool,
+) -> Any:
     factor = op_call("divide", const(1.0, ty.dtype), op_call("sqrt", op_call("add", var, const(epsilon, ty.dtype))))
     if scale:
         factor = op_call("multiply", factor, gamma)
@@ -92,19 +103,22 @@ def _scaled(out: Any, gamma: Any, beta: Any, ndim: int, axis: int, center: bool,
     return op_call("add", out, expand_to_axis(beta, ndim, axis)) if center else out
 
 
-def _layer_norm(ty: Any, data: Any, gamma: Any, beta: Any, *, axis: int, epsilon: float, center: bool, scale: bool
-                ) -> Any:  # fmt: skip
+def _layer_norm(
+    ty: Any, data: Any, gamma: Any, beta: Any, *, axis: int, epsilon: float, center: bool, scale: bool
+) -> Any:
     return _scaled(_normalized(data, (axis,), epsilon, ty.dtype), gamma, beta, ty.ndim, axis, center, scale)
 
 
-def _instance_norm(ty: Any, data: Any, gamma: Any, beta: Any, *, axis: int, epsilon: float, center: bool, scale: bool
-                   ) -> Any:  # fmt: skip
+def _instance_norm(
+    ty: Any, data: Any, gamma: Any, beta: Any, *, axis: int, epsilon: float, center: bool, scale: bool
+) -> Any:
     rest = [i for i in range(ty.ndim) if i != axis % ty.ndim]
     return _scaled(_normalized(data, tuple(rest[1:]), epsilon, ty.dtype), gamma, beta, ty.ndim, axis, center, scale)
 
 
-def _group_norm(ty: Any, data: Any, gamma: Any, beta: Any, *, num_groups: int, axis: int, epsilon: float,
-                center: bool, scale: bool) -> Any:  # fmt: skip
+def _group_norm(
+    ty: Any, data: Any, gamma: Any, beta: Any, *, num_groups: int, axis: int, epsilon: float, center: bool, scale: bool
+) -> Any:
     axis, shape = axis % ty.ndim, [ir.as_int(d) for d in ty.shape]
     channels = shape[axis]
     if channels is None or None in shape:
@@ -122,6 +136,8 @@ def _l2_normalize(ty: Any, data: Any, *, eps: float, axis: Any) -> Any:
 
 _FIRST: dict[str, Callable[..., Any]] = {"nn.batch_norm": _batch_norm, "nn.dropout": lambda ty, data, **_: data}
 _WHOLE: dict[str, Callable[..., Any]] = {
-    "nn.layer_norm": _layer_norm, "nn.instance_norm": _instance_norm, "nn.group_norm": _group_norm,
+    "nn.layer_norm": _layer_norm,
+    "nn.instance_norm": _instance_norm,
+    "nn.group_norm": _group_norm,
     "nn.l2_normalize": _l2_normalize,
-}  # fmt: skip
+}

@@ -28,8 +28,11 @@ def SplitArgs(max_function_args: int) -> Pass:
     """
     limit = max_function_args - 1
     if 0 <= limit < 2:
-        raise InvalidArgument("SplitArgs: a concatenation has two operands and an output", found=str(max_function_args),
-                              expected="3 or more, or 0 for no limit")  # fmt: skip
+        raise InvalidArgument(
+            "SplitArgs: a concatenation has two operands and an output",
+            found=str(max_function_args),
+            expected="3 or more, or 0 for no limit",
+        )
 
     def rule(e: Any) -> Any:
         if type(e) is not Call or e.op is not Op.get("concatenate") or type(e.args[0]) is not Tuple:

@@ -105,8 +105,12 @@ def un_cps(func: expr.Function) -> expr.Function:
     """
     last: Any = func.params[-1].ty if func.params else None
     if not isinstance(last, FuncType) or len(last.arg_types) != 1 or not func.type_params:
-        raise InvalidArgument("un_cps: the function has no continuation", found=str(last), where=func.span,
-                              help="infer the types of what to_cps made")  # fmt: skip
+        raise InvalidArgument(
+            "un_cps: the function has no continuation",
+            found=str(last),
+            where=func.span,
+            help="infer the types of what to_cps made",
+        )
     params = [expr.Var(p.name_hint, p.ty) for p in func.params[:-1]]
     result = last.arg_types[0]
     x = expr.Var("x", result)
@@ -231,13 +235,20 @@ class _Converter:
 
 
 _BUILT: dict[type, Callable[[Any, list[Any]], Any]] = {
-    expr.Tuple: lambda e, v: expr.Tuple(tuple(v)), expr.TupleGetItem: lambda e, v: expr.TupleGetItem(v[0], e.index),
-    expr.RefCreate: lambda e, v: expr.RefCreate(v[0]), expr.RefRead: lambda e, v: expr.RefRead(v[0]),
+    expr.Tuple: lambda e, v: expr.Tuple(tuple(v)),
+    expr.TupleGetItem: lambda e, v: expr.TupleGetItem(v[0], e.index),
+    expr.RefCreate: lambda e, v: expr.RefCreate(v[0]),
+    expr.RefRead: lambda e, v: expr.RefRead(v[0]),
     expr.RefWrite: lambda e, v: expr.RefWrite(v[0], v[1]),
-}  # fmt: skip
+}
 _RULES: dict[type, Any] = {
-    expr.Var: lambda c, e, k: k(c.var(e)), expr.Function: lambda c, e, k: k(c.function(e)),
-    expr.GlobalVar: _Converter.global_var, expr.Let: _Converter.let, expr.If: _Converter.choice,
-    Match: _Converter.match, expr.Call: _Converter.call, expr.Constant: lambda c, e, k: k(e),
+    expr.Var: lambda c, e, k: k(c.var(e)),
+    expr.Function: lambda c, e, k: k(c.function(e)),
+    expr.GlobalVar: _Converter.global_var,
+    expr.Let: _Converter.let,
+    expr.If: _Converter.choice,
+    Match: _Converter.match,
+    expr.Call: _Converter.call,
+    expr.Constant: lambda c, e, k: k(e),
     Constructor: lambda c, e, k: k(e),
-}  # fmt: skip
+}

@@ -17,9 +17,18 @@ from weft.relay.viz.interface import Plotter, VizGraph, VizParser
 from weft.relay.viz.terminal import TermPlotter, TermVizParser
 
 __all__ = [
-    "DotPlotter", "DotVizParser", "Plotter", "RelayVisualizer", "TermPlotter", "TermVizParser", "VizGraph", "VizParser",
-    "dot", "interface", "terminal",
-]  # fmt: skip
+    "DotPlotter",
+    "DotVizParser",
+    "Plotter",
+    "RelayVisualizer",
+    "TermPlotter",
+    "TermVizParser",
+    "VizGraph",
+    "VizParser",
+    "dot",
+    "interface",
+    "terminal",
+]
 
 
 class RelayVisualizer:

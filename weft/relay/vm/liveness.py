@@ -13,9 +13,23 @@ from weft.relay.vm.fuse_tests import fuse_tests
 from weft.runtime.relay_vm import Instruction
 
 _PURE = frozenset(
-    ("Move", "AllocADT", "AllocClosure", "GetField", "GetTag", "LoadConst", "LoadConsti", "ShapeOf", "AllocRef",
-     "ReadRef", "ReshapeTensor", "AllocTensor", "AllocTensorReg", "AllocStorage")
-)  # fmt: skip
+    (
+        "Move",
+        "AllocADT",
+        "AllocClosure",
+        "GetField",
+        "GetTag",
+        "LoadConst",
+        "LoadConsti",
+        "ShapeOf",
+        "AllocRef",
+        "ReadRef",
+        "ReshapeTensor",
+        "AllocTensor",
+        "AllocTensorReg",
+        "AllocStorage",
+    )
+)
 _COSTLY = frozenset(("Invoke", "InvokeClosure", "AllocStorage", "DeviceCopy"))  # what takes memory
 _LIGHT = frozenset(("LoadConst", "LoadConsti", "Scalar", "GetTag"))
 _HANDS_OVER = {"Move": "src", "GetField": "object", "AllocTensor": "storage", "AllocTensorReg": "storage"}

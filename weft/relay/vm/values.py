@@ -121,8 +121,11 @@ def _call(expr: exprs.Call, code: FunctionCode, dst: int | None) -> int:
     args = code.values(expr.args)
     if isinstance(callee, Constructor):
         if len(args) != len(callee.inputs):
-            raise error.InvalidArgument(f"the constructor {callee.name_hint} takes {len(callee.inputs)} fields",
-                                        found=str(len(args)), where=expr.span)  # fmt: skip
+            raise error.InvalidArgument(
+                f"the constructor {callee.name_hint} takes {len(callee.inputs)} fields",
+                found=str(len(args)),
+                where=expr.span,
+            )
         return _adt(code, callee.tag, args, dst)
     if isinstance(callee, exprs.GlobalVar):
         index, func = code.unit.function(callee)
@@ -150,9 +153,11 @@ def _operator(expr: exprs.Call, code: FunctionCode, dst: int | None) -> int:
     operation = scalar_operation(expr)
     if operation is None:
         raise error.LoweringError(
-            f"'{code.name}': the operator {op.name} has no instruction", where=expr.span,
-            found=", ".join(str(a.ty) for a in expr.args), help="run InferType and LowerRegions before",
-        )  # fmt: skip
+            f"'{code.name}': the operator {op.name} has no instruction",
+            where=expr.span,
+            found=", ".join(str(a.ty) for a in expr.args),
+            help="run InferType and LowerRegions before",
+        )
     args = code.values(expr.args)
     if operation == "same":
         return code.into(args[0], dst)

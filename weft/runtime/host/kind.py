@@ -14,10 +14,16 @@ import numpy as np
 from weft.error import DTypeMismatch, InvalidArgument
 
 STORED = {
-    "string": "int64", "int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8",
-    "float4_e2m1fn": "float8_e4m3fn", "float6_e2m3fn": "float8_e4m3fn", "float6_e3m2fn": "float8_e5m2",
+    "string": "int64",
+    "int4": "int8",
+    "int2": "int8",
+    "uint4": "uint8",
+    "uint2": "uint8",
+    "float4_e2m1fn": "float8_e4m3fn",
+    "float6_e2m3fn": "float8_e4m3fn",
+    "float6_e3m2fn": "float8_e5m2",
     "float8_e8m0fnu": "bfloat16",
-}  # fmt: skip
+}
 """The element types that the machine does not have, and the type that holds each of their values."""
 
 

@@ -53,15 +53,22 @@ _ROUTINES = {
     "ormqr": _Routine("a:q,j t:j c:m,n", "", "side trans m n j a /a t c /c W info", "c", _side),
     "syevd": _Routine("a:n,n", "w:n:real", "mode uplo n a /a w W R lr I li info", "a w info"),
     "gesdd": _Routine("a:m,n", "s:k:real u:m,f v:g,n", "mode m n a /a s u /u v /v W R I info", "a s u v info"),
-    "geev": _Routine("a:n,n", "w:n x:n:imag l:n,n r:n,n", "compute_left compute_right n a /a w x l /l r /r W R info",
-                     "w x l r info"),
-    "gees": _Routine("a:n,n", "c::int w:n x:n:imag z:n,n", "mode sort - n a /a c w x z /z W R I info",
-                     "a z w x c info"),
-    "gehrd": _Routine("a:n,n", "t:e", "n low high a /a t W info", "a t info",
-                      lambda v: 1 <= v["low"] and min(v["low"], v["n"]) <= v["high"] <= v["n"]),
+    "geev": _Routine(
+        "a:n,n", "w:n x:n:imag l:n,n r:n,n", "compute_left compute_right n a /a w x l /l r /r W R info", "w x l r info"
+    ),
+    "gees": _Routine(
+        "a:n,n", "c::int w:n x:n:imag z:n,n", "mode sort - n a /a c w x z /z W R I info", "a z w x c info"
+    ),
+    "gehrd": _Routine(
+        "a:n,n",
+        "t:e",
+        "n low high a /a t W info",
+        "a t info",
+        lambda v: 1 <= v["low"] and min(v["low"], v["n"]) <= v["high"] <= v["n"],
+    ),
     "sytrd": _Routine("a:n,n", "d:n:real o:e:real t:e", "uplo n a /a d o t W info", "a d o t info"),
     "gtsv": _Routine("l:n d:n h:n b:n,j", "", "n j l+ d h b /b info", "l d h b info"),
-}  # fmt: skip
+}
 
 
 _HERMITIAN = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "hetrd"}
@@ -75,8 +82,11 @@ def _linked(routine: str, letter: str) -> tuple[Any, Any]:
     for symbol, integer in ((f"scipy_{name}_64_", np.int64), (f"{name}_64_", np.int64), (f"{name}_", np.int32)):
         if hasattr(library, symbol):
             return getattr(library, symbol), integer
-    raise UnsupportedOperator("NumPy is linked with no LAPACK that has a routine", expected=name,
-                              help="pip install --force-reinstall numpy: its wheels have OpenBLAS")  # fmt: skip
+    raise UnsupportedOperator(
+        "NumPy is linked with no LAPACK that has a routine",
+        expected=name,
+        help="pip install --force-reinstall numpy: its wheels have OpenBLAS",
+    )
 
 
 def _one(name: str, given: list[np.ndarray], options: dict[str, Any]) -> list[np.ndarray]:
@@ -135,9 +145,7 @@ def _paired(vectors: np.ndarray, imaginary: np.ndarray) -> np.ndarray:
 
 
 @host_operator("Lapack")
-def _lapack(
-    *arrays: Any, routine: str, paired: list[bool], batch: int, refusal: str = "", **options: Any
-) -> Any:  # fmt: skip
+def _lapack(*arrays: Any, routine: str, paired: list[bool], batch: int, refusal: str = "", **options: Any) -> Any:
     """Call a routine for each matrix; numbers that are complex have both parts in a last dimension of 2.
 
     With a `refusal`, what the routine has no answer for ends the call, with this as the reason.

@@ -237,9 +237,13 @@ class FunctionDoc(StmtDoc):
     """A function; its arguments are assignments without a right side, or with their default as such."""
 
     def __init__(
-        self, name: IdDoc, args: Sequence[AssignDoc], decorators: Sequence[ExprDoc], return_type: ExprDoc | None,
+        self,
+        name: IdDoc,
+        args: Sequence[AssignDoc],
+        decorators: Sequence[ExprDoc],
+        return_type: ExprDoc | None,
         body: Sequence[StmtDoc],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name, self.args, self.decorators = name, list(args), list(decorators)
         self.return_type, self.body = return_type, list(body)
 

@@ -12,12 +12,32 @@ from weft.script.printer.doc import Doc, ExprStmtDoc, OperationKind, StmtDoc
 
 _K = OperationKind
 _TOKENS: dict[OperationKind, tuple[str, int]] = {  # text, and how tightly it binds
-    _K.IfThenElse: ("if", 2), _K.Or: ("or", 3), _K.And: ("and", 4), _K.Not: ("not ", 5), _K.Lt: ("<", 6),
-    _K.LtE: ("<=", 6), _K.Eq: ("==", 6), _K.NotEq: ("!=", 6), _K.Gt: (">", 6), _K.GtE: (">=", 6), _K.BitOr: ("|", 7),
-    _K.BitXor: ("^", 8), _K.BitAnd: ("&", 9), _K.LShift: ("<<", 10), _K.RShift: (">>", 10), _K.Add: ("+", 11),
-    _K.Sub: ("-", 11), _K.Mult: ("*", 12), _K.Div: ("/", 12), _K.FloorDiv: ("//", 12), _K.Mod: ("%", 12),
-    _K.MatMul: ("@", 12), _K.USub: ("-", 13), _K.Invert: ("~", 13), _K.Pow: ("**", 14),
-}  # fmt: skip
+    _K.IfThenElse: ("if", 2),
+    _K.Or: ("or", 3),
+    _K.And: ("and", 4),
+    _K.Not: ("not ", 5),
+    _K.Lt: ("<", 6),
+    _K.LtE: ("<=", 6),
+    _K.Eq: ("==", 6),
+    _K.NotEq: ("!=", 6),
+    _K.Gt: (">", 6),
+    _K.GtE: (">=", 6),
+    _K.BitOr: ("|", 7),
+    _K.BitXor: ("^", 8),
+    _K.BitAnd: ("&", 9),
+    _K.LShift: ("<<", 10),
+    _K.RShift: (">>", 10),
+    _K.Add: ("+", 11),
+    _K.Sub: ("-", 11),
+    _K.Mult: ("*", 12),
+    _K.Div: ("/", 12),
+    _K.FloorDiv: ("//", 12),
+    _K.Mod: ("%", 12),
+    _K.MatMul: ("@", 12),
+    _K.USub: ("-", 13),
+    _K.Invert: ("~", 13),
+    _K.Pow: ("**", 14),
+}
 _CUT = 2  # as many lines or more are left out; one is shown
 
 
@@ -328,16 +348,31 @@ def _comment(w: _Writer, d: nodes.CommentDoc) -> None:
 
 
 _WRITE: dict[type, Callable[[_Writer, Any], None]] = {
-    nodes.AssertDoc: _assert, nodes.AssignDoc: _assign, nodes.CallDoc: _call,
+    nodes.AssertDoc: _assert,
+    nodes.AssignDoc: _assign,
+    nodes.CallDoc: _call,
     nodes.AttrAccessDoc: lambda w, d: _access(w, d.value, ".", d.name),
-    nodes.ClassDoc: _class, nodes.CommentDoc: _comment, nodes.DictDoc: _dict,
-    nodes.DocStringDoc: lambda w, d: w.docstring(d.comment), ExprStmtDoc: _line(lambda d: d.expr), nodes.ForDoc: _for,
-    nodes.FunctionDoc: _function, nodes.IdDoc: lambda w, d: w.put(d.name), nodes.IfDoc: _if,
-    nodes.IndexDoc: _index, nodes.LambdaDoc: _lambda, nodes.ListDoc: _list, nodes.LiteralDoc: _literal,
+    nodes.ClassDoc: _class,
+    nodes.CommentDoc: _comment,
+    nodes.DictDoc: _dict,
+    nodes.DocStringDoc: lambda w, d: w.docstring(d.comment),
+    ExprStmtDoc: _line(lambda d: d.expr),
+    nodes.ForDoc: _for,
+    nodes.FunctionDoc: _function,
+    nodes.IdDoc: lambda w, d: w.put(d.name),
+    nodes.IfDoc: _if,
+    nodes.IndexDoc: _index,
+    nodes.LambdaDoc: _lambda,
+    nodes.ListDoc: _list,
+    nodes.LiteralDoc: _literal,
     nodes.OperationDoc: _operation,
-    nodes.ReturnDoc: _line(lambda d: "return ", lambda d: d.value), nodes.ScopeDoc: _scope, nodes.SliceDoc: _slice,
-    nodes.StmtBlockDoc: _block, nodes.TupleDoc: _tuple, nodes.WhileDoc: _while,
-}  # fmt: skip
+    nodes.ReturnDoc: _line(lambda d: "return ", lambda d: d.value),
+    nodes.ScopeDoc: _scope,
+    nodes.SliceDoc: _slice,
+    nodes.StmtBlockDoc: _block,
+    nodes.TupleDoc: _tuple,
+    nodes.WhileDoc: _while,
+}
 
 
 def _header(paths: Sequence[Any], visible: Sequence[Any]) -> str:
@@ -357,8 +392,10 @@ def _decorated(text: str, marked: set[int], numbers: bool, context: int | None) 
     lines = text.splitlines()
     width = len(str(len(lines))) + 1 if numbers else 0
     starts = [sum(len(x) + 1 for x in lines[:i]) for i in range(len(lines))]
-    carets = ["".join("^" if starts[i] + j in marked else " " for j in range(len(x) or 1)).rstrip() for i, x
-              in enumerate(lines)]  # fmt: skip
+    carets = [
+        "".join("^" if starts[i] + j in marked else " " for j in range(len(x) or 1)).rstrip()
+        for i, x in enumerate(lines)
+    ]
     shown = _shown(len(lines), [i for i, c in enumerate(carets) if c], context)
     out, skipped = [], 0
     for i, line in enumerate(lines):

@@ -8,9 +8,12 @@ from weft.script.tensor_intrin.dot_product import dot_products, fills
 T: Any = tir
 
 __all__ = [
-    "VDMPY_i16i16i32_INTRIN", "VRMPY_u8i8i32_INTRIN", "VRMPY_u8i8i32_VTCM_INTRIN", "VRMPY_u8u8i32_INTRIN",
+    "VDMPY_i16i16i32_INTRIN",
+    "VRMPY_u8i8i32_INTRIN",
+    "VRMPY_u8i8i32_VTCM_INTRIN",
+    "VRMPY_u8u8i32_INTRIN",
     "VRMPY_u8u8i32_VTCM_INTRIN",
-]  # fmt: skip
+]
 
 VRMPY_u8u8i32_INTRIN = "dot_32x4_u8u8i32_vrmpy"
 VRMPY_u8i8i32_INTRIN = "dot_32x4_u8i8i32_vrmpy"

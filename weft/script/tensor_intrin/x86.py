@@ -12,9 +12,12 @@ from weft.script.tensor_intrin.dot_product import dot_products, fills
 T: Any = tir
 
 __all__ = [
-    "AVX512_DOT_16x4_INTRIN", "VNNI_DOT_16x4_INTRIN", "dot_product_16x4_u8i8i32_avx512",
-    "dot_product_16x4_u8i8i32_desc", "dot_product_16x4_u8i8i32_vnni",
-]  # fmt: skip
+    "AVX512_DOT_16x4_INTRIN",
+    "VNNI_DOT_16x4_INTRIN",
+    "dot_product_16x4_u8i8i32_avx512",
+    "dot_product_16x4_u8i8i32_desc",
+    "dot_product_16x4_u8i8i32_vnni",
+]
 
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
 AVX512_DOT_16x4_INTRIN = "dot_16x4_avx512"

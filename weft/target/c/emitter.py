@@ -10,9 +10,12 @@ from weft.target import clike
 from weft.target.clike import string
 
 TYPES = {
-    "bool": "bool", "float32": "float", "float64": "double", "handle": "void*",
+    "bool": "bool",
+    "float32": "float",
+    "float64": "double",
+    "handle": "void*",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}  # fmt: skip
+}
 
 
 class HostEmitter(clike.Emitter):
@@ -22,15 +25,49 @@ class HostEmitter(clike.Emitter):
     types = TYPES
     memory_types: ClassVar = {"bool": "uint8_t"}
     loads: ClassVar = {"bool": "({0} != 0)"}
-    libm = frozenset((
-        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-        "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc", "nearbyint", "fabs", "pow",
-        "atan2", "hypot", "fmod", "copysign", "nextafter", "fma",
-    ))  # fmt: skip
+    libm = frozenset(
+        (
+            "exp",
+            "exp2",
+            "exp10",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "sqrt",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "erf",
+            "floor",
+            "ceil",
+            "trunc",
+            "nearbyint",
+            "fabs",
+            "pow",
+            "atan2",
+            "hypot",
+            "fmod",
+            "copysign",
+            "nextafter",
+            "fma",
+        )
+    )
     forms: ClassVar = {
-        **clike.Emitter.forms, "prefetch": "__builtin_prefetch({0})", "isnullptr": "({0} == 0)",
+        **clike.Emitter.forms,
+        "prefetch": "__builtin_prefetch({0})",
+        "isnullptr": "({0} == 0)",
         "handle_add_byte_offset": "((void*)((char*){0} + {1}))",
-    }  # fmt: skip
+    }
 
     def __init__(self, machine: Machine = UNKNOWN) -> None:
         super().__init__()

@@ -160,8 +160,10 @@ class _Entry:
         """Emit the checks, numbers first because shapes may use them, and the call."""
         s, params = self.s, self.func.params
         s.emit(f"static const char* const signature = {string(signature(self.func, self.name))};")
-        s.emit(f'if (num_args != {len(params)}) return weft_fail("TypeError", "Expected %d arguments when calling:'
-               f'\\n  `%s`,\\n  found %d", {len(params)}, signature, (int)num_args);')  # fmt: skip
+        s.emit(
+            f'if (num_args != {len(params)}) return weft_fail("TypeError", "Expected %d arguments when calling:'
+            f'\\n  `%s`,\\n  found %d", {len(params)}, signature, (int)num_args);'
+        )
         made: dict[int, str] = {}
         for i, p in sorted(enumerate(params), key=lambda x: x[1] in self.buffers):
             buffer = self.buffers.get(p)
@@ -235,8 +237,15 @@ class _Entry:
         else:
             self.not_a(f"!{is_int}", i, "boolean" if dt.code == "bool" else "int")
             if dt.is_integer and dt.bits < 64:
-                self.fail(f"(int64_t)({of}){value} != {value}", "ValueError", i, "Mismatched value",
-                          f"an int that {dt} can hold", "%lld", f"(long long){value}")  # fmt: skip
+                self.fail(
+                    f"(int64_t)({of}){value} != {value}",
+                    "ValueError",
+                    i,
+                    "Mismatched value",
+                    f"an int that {dt} can hold",
+                    "%lld",
+                    f"(long long){value}",
+                )
         s.emit(f"{of} {s.fresh(p)} = ({of})({value});")
         return s.names[p]
 
@@ -257,14 +266,26 @@ class _Entry:
         for d, stride in enumerate(buffer.strides):
             self.match(stride, f"weft_stride({x}, {d})", i, f"{name}.strides[{d}]", f"{x}->shape[{d}] <= 1")
         if not buffer.strides and rank:
-            self.fail(f"!weft_compact({x})", "ValueError", i, f"Mismatched {name}.strides", "to be compact array",
-                      "other strides")  # fmt: skip
+            self.fail(
+                f"!weft_compact({x})",
+                "ValueError",
+                i,
+                f"Mismatched {name}.strides",
+                "to be compact array",
+                "other strides",
+            )
         self.fail(f"!weft_placed({x})", "ValueError", i, "Missing Tensor data", "memory", "a null pointer")
         if buffer.elem_offset is None:
             if dt.itemsize > 1:
                 unit = dt.itemsize & -dt.itemsize
-                self.fail(f"((uintptr_t){x}->data + {x}->byte_offset) % {unit}", "ValueError", i,
-                          "Misaligned Tensor data", f"data alignment={unit} bytes", "another address")  # fmt: skip
+                self.fail(
+                    f"((uintptr_t){x}->data + {x}->byte_offset) % {unit}",
+                    "ValueError",
+                    i,
+                    "Misaligned Tensor data",
+                    f"data alignment={unit} bytes",
+                    "another address",
+                )
             return f"({of}*)((char*){x}->data + {x}->byte_offset)"
         self.match(buffer.elem_offset, f"(int64_t)({x}->byte_offset / {dt.itemsize})", i, f"{name}.elem_offset")
         return f"({of}*){x}->data"

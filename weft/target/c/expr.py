@@ -14,8 +14,18 @@ def _let(e: ir.Let, s: HostEmitter) -> str:
     return f"({{ {s.type_of(e.var.dtype, e)} {s.fresh(e.var)} = {value}; {s.expr(e.body)}; }})"
 
 
-_MEMBERS = {1: "data", 2: "shape", 3: "strides", 4: "ndim", 5: "dtype.code", 6: "dtype.bits", 7: "dtype.lanes",
-            8: "byte_offset", 9: "device.id", 10: "device.type"}  # fmt: skip
+_MEMBERS = {
+    1: "data",
+    2: "shape",
+    3: "strides",
+    4: "ndim",
+    5: "dtype.code",
+    6: "dtype.bits",
+    7: "dtype.lanes",
+    8: "byte_offset",
+    9: "device.id",
+    10: "device.type",
+}
 """Fields of DLTensor, as Apache TVM numbers them for ``tvm_struct_get``."""
 
 
@@ -32,8 +42,12 @@ def _field(e: ir.CallIntrin, s: HostEmitter) -> str:
     if field == 17:
         return f"((({of}*){args[0]})[{args[1]}])"
     known = ", ".join(map(str, (*_MEMBERS, 13, 15, 17)))
-    raise CodegenError("tvm_struct_get of a field that target c does not know", where=e.span,
-                       expected=f"one of {known}", found=str(e.args[2]))  # fmt: skip
+    raise CodegenError(
+        "tvm_struct_get of a field that target c does not know",
+        where=e.span,
+        expected=f"one of {known}",
+        found=str(e.args[2]),
+    )
 
 
 def _any(a: ir.Node, s: HostEmitter) -> str:
@@ -81,6 +95,9 @@ def _reinterpret(e: ir.CallIntrin, s: HostEmitter) -> str:
 
 
 SPECIAL = {
-    "ret": _return, "address_of": _address, "tvm_struct_get": _field, "reinterpret": _reinterpret,
+    "ret": _return,
+    "address_of": _address,
+    "tvm_struct_get": _field,
+    "reinterpret": _reinterpret,
     **dict.fromkeys(("tvm_call_packed", "call_packed", "tvm_call_cpacked"), _packed),
-}  # fmt: skip
+}

@@ -22,8 +22,12 @@ def _assert(node: tir.AssertStmt, s: HostEmitter) -> None:
 @STMT.on(tir.For)
 def _for(node: tir.For, s: HostEmitter) -> None:
     if node.kind is tir.ForKind.THREAD_BINDING:
-        raise error.CodegenError("a loop bound to device threads cannot run on target c", where=node.span,
-                                 found=node.loop_var.name, help="use target 'cuda'")  # fmt: skip
+        raise error.CodegenError(
+            "a loop bound to device threads cannot run on target c",
+            where=node.span,
+            found=node.loop_var.name,
+            help="use target 'cuda'",
+        )
     low, end, of = s.expr(node.min), s.expr(node.min + node.extent), s.type_of(node.loop_var.dtype, node)
     i = s.fresh(node.loop_var)
     stop = s.fresh(ir.Var(f"{node.loop_var.name}_end", node.loop_var.dtype))

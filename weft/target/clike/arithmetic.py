@@ -75,8 +75,13 @@ def arithmetic(
         The ending of functions of ``<math.h>`` for float32.
     """
     floats = [(d, types[d], suffix if d == "float32" else "") for d in ("float32", "float64") if d in types]
-    lines = [f"#define FN {functions}", f"#define WEFT_U64 {types['uint64']}", f"#define WEFT_POPCOUNT {popcount}",
-             f"#define WEFT_CLZ {clz}", _INTEGER.rstrip()]  # fmt: skip
+    lines = [
+        f"#define FN {functions}",
+        f"#define WEFT_U64 {types['uint64']}",
+        f"#define WEFT_POPCOUNT {popcount}",
+        f"#define WEFT_CLZ {clz}",
+        _INTEGER.rstrip(),
+    ]
     for bits in (8, 16, 32, 64):
         for sign in ("", "u"):
             name = f"{sign}int{bits}"

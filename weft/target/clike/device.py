@@ -114,9 +114,12 @@ def _seq(node: tir.SeqStmt, s: DeviceEmitter) -> None:
 def _alloc(node: tir.AllocBuffer, s: DeviceEmitter) -> None:
     buffer, sizes = node.buffer, [ir.as_int(d) for d in node.buffer.shape]
     if buffer.scope not in ("local", "global", "", "shared", "shared.dyn") or None in sizes:
-        raise error.CodegenError(f"target {s.target} cannot allocate '{buffer.name}' in a kernel", where=node.span,
-                                 expected="a buffer of one thread or a shared one, of constant size",
-                                 found=f"scope {buffer.scope}, shape {buffer.shape}")  # fmt: skip
+        raise error.CodegenError(
+            f"target {s.target} cannot allocate '{buffer.name}' in a kernel",
+            where=node.span,
+            expected="a buffer of one thread or a shared one, of constant size",
+            found=f"scope {buffer.scope}, shape {buffer.shape}",
+        )
     s.pointers[buffer.data] = of = s.memory_type(buffer.dtype, node)
     s.allocate(buffer, of, max(1, math.prod(d for d in sizes if d is not None)))
     s.stmt(node.body)

@@ -93,8 +93,11 @@ class Emitter:
     def type_of(self, dtype: str, at: ir.Node) -> str:
         """The type of a value."""
         if str(dtype) not in self.types:
-            raise error.CodegenError(f"target {self.target} has no code for '{dtype}'", where=at.span,
-                                     expected=f"one of {', '.join(self.types)}")  # fmt: skip
+            raise error.CodegenError(
+                f"target {self.target} has no code for '{dtype}'",
+                where=at.span,
+                expected=f"one of {', '.join(self.types)}",
+            )
         return self.types[str(dtype)]
 
     def memory_type(self, dtype: str, at: ir.Node) -> str:
@@ -120,8 +123,9 @@ class Emitter:
 
     def refuse(self, node: ir.Node) -> error.CodegenError:
         """The error of a node that the language has no code for."""
-        return error.CodegenError(f"target {self.target} has no code for {type(node).__name__}", where=node.span,
-                                  found=str(node))  # fmt: skip
+        return error.CodegenError(
+            f"target {self.target} has no code for {type(node).__name__}", where=node.span, found=str(node)
+        )
 
 
 def string(text: str) -> str:

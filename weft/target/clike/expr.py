@@ -11,9 +11,18 @@ from weft import error, ir, tir
 from weft.target.clike.emitter import Emitter
 
 _INFIX = {
-    ir.Add: "+", ir.Sub: "-", ir.Mul: "*", ir.EQ: "==", ir.NE: "!=", ir.LT: "<", ir.LE: "<=", ir.GT: ">", ir.GE: ">=",
-    ir.And: "&&", ir.Or: "||",
-}  # fmt: skip
+    ir.Add: "+",
+    ir.Sub: "-",
+    ir.Mul: "*",
+    ir.EQ: "==",
+    ir.NE: "!=",
+    ir.LT: "<",
+    ir.LE: "<=",
+    ir.GT: ">",
+    ir.GE: ">=",
+    ir.And: "&&",
+    ir.Or: "||",
+}
 _CALLS = {ir.Div: "div", ir.Mod: "mod", ir.FloorDiv: "floordiv", ir.FloorMod: "floormod", ir.Min: "min", ir.Max: "max"}
 _BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 _RENAMED = {"round": "nearbyint", "power": "pow"}

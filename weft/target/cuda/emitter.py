@@ -12,10 +12,20 @@ from weft.target import clike
 from weft.target.gpu import AXES
 
 TYPES = {
-    "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
-    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long",
-    "float16": "weft_float16", "bfloat16": "weft_bfloat16", "float32": "float", "float64": "double",
-}  # fmt: skip
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "float16": "weft_float16",
+    "bfloat16": "weft_bfloat16",
+    "float32": "float",
+    "float64": "double",
+}
 EXPR = ir.Dispatch("CUDA expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
 
 
@@ -46,18 +56,58 @@ class Emitter(clike.DeviceEmitter):
     infinity = "__int_as_float(0x7f800000)"
     thread_axes: ClassVar = {tag: tag for tag in AXES}
     shared_prefix = "alignas(16) __shared__ "
-    libm = frozenset((
-        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sqrt", "cbrt", "rsqrt", "sin", "cos", "tan",
-        "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",
-        "nearbyint", "fabs", "pow", "atan2", "hypot", "fmod", "copysign", "nextafter", "fma", "ldexp",
-    ))  # fmt: skip
+    libm = frozenset(
+        (
+            "exp",
+            "exp2",
+            "exp10",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "expm1",
+            "sqrt",
+            "cbrt",
+            "rsqrt",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "erf",
+            "floor",
+            "ceil",
+            "trunc",
+            "nearbyint",
+            "fabs",
+            "pow",
+            "atan2",
+            "hypot",
+            "fmod",
+            "copysign",
+            "nextafter",
+            "fma",
+            "ldexp",
+        )
+    )
     forms: ClassVar = {
-        **clike.Emitter.forms, "tvm_warp_shuffle": "__shfl_sync({0}, {1}, {2}, {3})",
+        **clike.Emitter.forms,
+        "tvm_warp_shuffle": "__shfl_sync({0}, {1}, {2}, {3})",
         "tvm_warp_shuffle_up": "__shfl_up_sync({0}, {1}, {2}, {3})",
         "tvm_warp_shuffle_down": "__shfl_down_sync({0}, {1}, {2}, {3})",
         "tvm_warp_activemask": "({t})__activemask()",
-    }  # fmt: skip
+    }
     special: ClassVar = {
-        "tvm_storage_sync": _barrier, "address_of": clike.address, "reinterpret": _reinterpret,
-        "call_extern": clike.external, "call_pure_extern": clike.external,
-    }  # fmt: skip
+        "tvm_storage_sync": _barrier,
+        "address_of": clike.address,
+        "reinterpret": _reinterpret,
+        "call_extern": clike.external,
+        "call_pure_extern": clike.external,
+    }

@@ -9,16 +9,34 @@ from weft.target.target import Target, option_text
 
 _ARCHITECTURES = {
     **dict.fromkeys(("sm_60", "sm_61", "sm_62", "sm_70", "sm_72", "sm_75"), 63),
-    "sm_80": 70, "sm_86": 71, "sm_87": 74, "sm_89": 78, "sm_90": 78, "sm_90a": 80,
-    **dict.fromkeys(("sm_100", "sm_100a"), 86), **dict.fromkeys(("sm_120", "sm_120a"), 87),
+    "sm_80": 70,
+    "sm_86": 71,
+    "sm_87": 74,
+    "sm_89": 78,
+    "sm_90": 78,
+    "sm_90a": 80,
+    **dict.fromkeys(("sm_100", "sm_100a"), 86),
+    **dict.fromkeys(("sm_120", "sm_120a"), 87),
     **dict.fromkeys(("sm_100f", "sm_103", "sm_103a", "sm_103f", "sm_120f", "sm_121", "sm_121a", "sm_121f"), 88),
     **dict.fromkeys(("sm_88", "sm_110", "sm_110a", "sm_110f"), 90),
-}  # fmt: skip
+}
 """Architecture to the least version of PTX that has it, and shuffles and barriers of warps."""
 _PTX_VERSIONS = (63, 64, 65, *range(70, 79), *range(80, 89), 90)
-_OPTIONS = ("max_num_threads", "thread_warp_size", "keys", "device", "model", "host", "tag", "libs",
-            "max_threads_per_block", "max_shared_memory_per_block", "registers_per_block", "l2_cache_size_bytes",
-            "target_device_type")  # fmt: skip
+_OPTIONS = (
+    "max_num_threads",
+    "thread_warp_size",
+    "keys",
+    "device",
+    "model",
+    "host",
+    "tag",
+    "libs",
+    "max_threads_per_block",
+    "max_shared_memory_per_block",
+    "registers_per_block",
+    "l2_cache_size_bytes",
+    "target_device_type",
+)
 
 
 def _check_nvptx(target: Target) -> None:

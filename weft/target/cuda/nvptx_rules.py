@@ -84,8 +84,12 @@ def _barrier(e: CallIntrin, s: FunctionEmitter) -> str:
     elif scope in ("shared", "shared.dyn"):
         name, argument = "llvm.nvvm.barrier.cta.sync.aligned.all", "0"
     else:
-        raise CodegenError(f"threads cannot wait for each other at scope '{scope}'", where=e.span,
-                           expected="'shared' or 'warp'", help="launch another kernel")  # fmt: skip
+        raise CodegenError(
+            f"threads cannot wait for each other at scope '{scope}'",
+            where=e.span,
+            expected="'shared' or 'warp'",
+            help="launch another kernel",
+        )
     s.module.declare(name, f"declare void @{name}(i32)")
     s.emit(f"call void @{name}(i32 {argument})")
     return "0"
@@ -103,8 +107,11 @@ def _shuffle(e: CallIntrin, s: FunctionEmitter) -> str:
     given, value, at = args[:3]
     width = as_int(args[3]) if len(args) > 3 else 32
     if dt.lanes != 1 or width is None or width not in (1, 2, 4, 8, 16, 32):
-        raise CodegenError("a warp shuffle moves one number among 1, 2, 4, 8, 16 or 32 threads", where=e.span,
-                           found=f"{dt} among {args[3] if len(args) > 3 else 32}")  # fmt: skip
+        raise CodegenError(
+            "a warp shuffle moves one number among 1, 2, 4, 8, 16 or 32 threads",
+            where=e.span,
+            found=f"{dt} among {args[3] if len(args) > 3 else 32}",
+        )
     mask, lane = (convert(s, s.expr(a), DataType(a.dtype), DataType("uint32")) for a in (given, at))
     name = f"llvm.nvvm.shfl.sync.{mode}.i32"
     bits = _as_words(s.expr(value), dt, s)

@@ -119,9 +119,17 @@ def register_gpu(
     """
     like = like or name
     return register_target_kind(
-        TargetKind(name, build=build_gpu, source=source_gpu, source_format=source_format, keys=(like, "gpu"),
-                   device=like, attributes={DEVICE_CODE: code, **(attributes or {})}, **described)
-    )  # fmt: skip
+        TargetKind(
+            name,
+            build=build_gpu,
+            source=source_gpu,
+            source_format=source_format,
+            keys=(like, "gpu"),
+            device=like,
+            attributes={DEVICE_CODE: code, **(attributes or {})},
+            **described,
+        )
+    )
 
 
 def rewritten(text: str, target: Target) -> str:

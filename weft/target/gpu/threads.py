@@ -88,16 +88,26 @@ def check_allocations(func: tir.PrimFunc, shared_bytes: int) -> None:
     sizes = {b: [as_int(d) for d in b.shape] for b in buffers}
     for b, dims in sizes.items():
         if None in dims:
-            raise CodegenError(f"a kernel allocates '{b.name}'", where=func.span, expected="a buffer of constant size",
-                               found=f"scope {b.scope}, shape {b.shape}",
-                               help="allocate it outside of the threads, or give it a bound")  # fmt: skip
-    shared = {b.name: prod((d or 0 for d in dims), start=DataType(b.dtype).itemsize)
-              for b, dims in sizes.items() if b.scope == "shared"}  # fmt: skip
+            raise CodegenError(
+                f"a kernel allocates '{b.name}'",
+                where=func.span,
+                expected="a buffer of constant size",
+                found=f"scope {b.scope}, shape {b.shape}",
+                help="allocate it outside of the threads, or give it a bound",
+            )
+    shared = {
+        b.name: prod((d or 0 for d in dims), start=DataType(b.dtype).itemsize)
+        for b, dims in sizes.items()
+        if b.scope == "shared"
+    }
     if sum(shared.values()) > shared_bytes:
-        raise CodegenError("a kernel uses too much shared memory", where=func.span,
-                           expected=f"at most {shared_bytes} bytes (max_shared_memory_per_block of the target)",
-                           found=", ".join(f"{n} for '{name}'" for name, n in shared.items()),
-                           help="compute in smaller tiles, or keep some of it in memory")  # fmt: skip
+        raise CodegenError(
+            "a kernel uses too much shared memory",
+            where=func.span,
+            expected=f"at most {shared_bytes} bytes (max_shared_memory_per_block of the target)",
+            found=", ".join(f"{n} for '{name}'" for name, n in shared.items()),
+            help="compute in smaller tiles, or keep some of it in memory",
+        )
 
 
 def _visit(node: Any, axes: Mapping[str, Var], alone: frozenset[str], s: _State) -> None:

@@ -65,7 +65,10 @@ def _index(e: Any) -> int:
 def _release(s: FunctionEmitter, slot: str) -> None:
     """Give the object of a value back, if it is one."""
     s.module.declare("TVMFFIObjectDecRef", "declare extern_weak i32 @TVMFFIObjectDecRef(ptr)")
-    s.module.support("weft.release", lambda: f"""define internal void @weft.release(i32 %kind, ptr %object) #0 {{
+    s.module.support(
+        "weft.release",
+        lambda: (
+            f"""define internal void @weft.release(i32 %kind, ptr %object) #0 {{
   %is = icmp sge i32 %kind, {_FIRST_OBJECT}
   br i1 %is, label %drop, label %done
 drop:
@@ -73,7 +76,9 @@ drop:
   br label %done
 done:
   ret void
-}}""")  # fmt: skip
+}}"""
+        ),
+    )
     kind = s.effect(f"load i32, ptr {slot}, align 8")
     held = s.effect(f"load ptr, ptr {_payload(s, slot)}, align 8")
     s.emit(f"call void @weft.release(i32 {kind}, ptr {held})")
@@ -127,7 +132,10 @@ def _call(e: ir.CallIntrin, s: FunctionEmitter) -> str:
 def _assign(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     """``(list, index, value)``: an item becomes a value, of which both then hold a reference."""
     s.module.declare("TVMFFIObjectIncRef", "declare extern_weak i32 @TVMFFIObjectIncRef(ptr)")
-    s.module.support("weft.retain", lambda: f"""define internal void @weft.retain(ptr %slot) #0 {{
+    s.module.support(
+        "weft.retain",
+        lambda: (
+            f"""define internal void @weft.retain(ptr %slot) #0 {{
   %kind = load i32, ptr %slot, align 8
   %is = icmp sge i32 %kind, {_FIRST_OBJECT}
   br i1 %is, label %hold, label %done
@@ -138,7 +146,9 @@ hold:
   br label %done
 done:
   ret void
-}}""")  # fmt: skip
+}}"""
+        ),
+    )
     area = _area(s, 1)
     _put(s, area, 0, e.args[2])
     value = s.value(f"getelementptr inbounds {_ANY}, ptr {area}, i64 0, i32 0")

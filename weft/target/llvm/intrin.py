@@ -20,13 +20,44 @@ from weft.target.llvm.trial import check_intrinsic, llvm_get_intrinsic_name
 from weft.target.llvm.types import float_constant, llvm_type, memory_type
 
 _LLVM = {
-    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "roundeven", "nearbyint": "roundeven",
-    "fabs": "fabs", "copysign": "copysign",
-}  # fmt: skip
-_LIBM = frozenset((
-    "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow", "atan2", "hypot", "fmod", "nextafter",
-))  # fmt: skip
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "trunc": "trunc",
+    "round": "roundeven",
+    "nearbyint": "roundeven",
+    "fabs": "fabs",
+    "copysign": "copysign",
+}
+_LIBM = frozenset(
+    (
+        "exp",
+        "exp2",
+        "exp10",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "pow",
+        "atan2",
+        "hypot",
+        "fmod",
+        "nextafter",
+    )
+)
 _BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
 CALLS: dict[type, Callable[[ir.CallIntrin, FunctionEmitter], str]] = {}
@@ -438,8 +469,26 @@ def _check_present(s: FunctionEmitter, name: str, signature: str) -> None:
     s.start(there)
 
 
-_ARCHITECTURES = frozenset(("aarch64", "amdgcn", "arm", "hexagon", "loongarch", "mips", "nvvm", "ppc", "r600", "riscv",
-                            "s390", "spv", "ve", "wasm", "x86", "xcore"))  # fmt: skip
+_ARCHITECTURES = frozenset(
+    (
+        "aarch64",
+        "amdgcn",
+        "arm",
+        "hexagon",
+        "loongarch",
+        "mips",
+        "nvvm",
+        "ppc",
+        "r600",
+        "riscv",
+        "s390",
+        "spv",
+        "ve",
+        "wasm",
+        "x86",
+        "xcore",
+    )
+)
 
 
 @on("call_llvm_intrin", "call_llvm_pure_intrin")
@@ -450,9 +499,8 @@ def llvm_intrinsic(e: ir.CallIntrin, s: FunctionEmitter) -> str:
         name = ir.StringImm(llvm_get_intrinsic_name(name.value))
     if not isinstance(name, ir.StringImm) or not name.value.startswith("llvm."):
         raise error.CodegenError(
-            "call_llvm_intrin needs the name of an LLVM intrinsic", where=e.span, expected="'llvm.fma'",
-            found=str(name),
-        )  # fmt: skip
+            "call_llvm_intrin needs the name of an LLVM intrinsic", where=e.span, expected="'llvm.fma'", found=str(name)
+        )
     args = [(llvm_type(a.dtype), s.expr(a)) for a in e.args[1:]]
     parts = name.value.split(".")
     is_full = len(parts) > 2 and parts[-1][:1] in "fiv" and any(c.isdigit() for c in parts[-1])

@@ -56,11 +56,30 @@ LLVM = register_target_kind(
         compile=compile_llvm,
         services=emit_services,
         check=_check,
-        options=("mcpu", "mattr", "mtriple", "mabi", "matrix-tiles", "opt-level", "keys", "device", "model", "host",
-                 "system-lib", "tag", "libs", "target_device_type", "jit", "cl-opt", "mfloat-abi", "vector-width",
-                 "fast-math", "num-cores"),
+        options=(
+            "mcpu",
+            "mattr",
+            "mtriple",
+            "mabi",
+            "matrix-tiles",
+            "opt-level",
+            "keys",
+            "device",
+            "model",
+            "host",
+            "system-lib",
+            "tag",
+            "libs",
+            "target_device_type",
+            "jit",
+            "cl-opt",
+            "mfloat-abi",
+            "vector-width",
+            "fast-math",
+            "num-cores",
+        ),
     )
-)  # fmt: skip
+)
 runtime.register_object_loader(lambda objects, names=(): load_objects(list(objects), list(names)))
 
 

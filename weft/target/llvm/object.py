@@ -79,9 +79,13 @@ def _machine(target: Target) -> Any:
         raise CodegenError(f"LLVM has no code generator for '{target.triple}'", found=str(e)) from e
     reloc = "static" if target.triple.startswith("wasm") else "pic"  # the loader moves addresses (runtime/wasm_link.py)
     return kind.create_target_machine(
-        cpu=target.cpu, features=target.attribute_string, opt=_level(target), reloc=reloc, codemodel="default",
+        cpu=target.cpu,
+        features=target.attribute_string,
+        opt=_level(target),
+        reloc=reloc,
+        codemodel="default",
         abiname=target.abi,
-    )  # fmt: skip
+    )
 
 
 def _level(target: Target) -> int:
@@ -135,8 +139,9 @@ def _parsed(emitted: ModuleEmitter, machine: Any) -> Generator[Any]:
         try:
             _link(module, emitted, context)
         except RuntimeError as e:
-            raise CodegenError("what pragma_import_llvm names cannot be linked", expected="LLVM IR",
-                               found=str(e).strip()[:2000]) from e  # fmt: skip
+            raise CodegenError(
+                "what pragma_import_llvm names cannot be linked", expected="LLVM IR", found=str(e).strip()[:2000]
+            ) from e
         yield module
 
 
@@ -246,8 +251,11 @@ def compile_ir(code: bytes) -> tuple[bytes, list[str]]:
     machine = _machine(Target("llvm"))
     try:
         with _opened(code, llvm.create_context()) as module:
-            entries = [f.name.removeprefix(PREFIX) for f in module.functions if f.name.startswith(PREFIX)
-                       and not f.is_declaration]  # fmt: skip
+            entries = [
+                f.name.removeprefix(PREFIX)
+                for f in module.functions
+                if f.name.startswith(PREFIX) and not f.is_declaration
+            ]
             return _emit(machine, module, as_object=True), entries
     except CodegenError:
         raise

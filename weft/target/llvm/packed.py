@@ -13,9 +13,16 @@ from weft.target.llvm.types import llvm_type
 from weft.tir import Buffer
 
 DTYPE_CODES = {
-    "int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e4m3fnuz": 11,
-    "float8_e5m2": 12, "float8_e5m2fnuz": 13,
-}  # fmt: skip
+    "int": 0,
+    "uint": 1,
+    "float": 2,
+    "bfloat": 4,
+    "bool": 6,
+    "float8_e4m3fn": 10,
+    "float8_e4m3fnuz": 11,
+    "float8_e5m2": 12,
+    "float8_e5m2fnuz": 13,
+}
 """DLPack's code of each kind of data type."""
 
 _ANY = "{ i32, i32, i64 }"
@@ -58,8 +65,9 @@ def _call_packed(e: CallIntrin, s: FunctionEmitter) -> str:
 def _return(e: CallIntrin, s: FunctionEmitter) -> str:
     """Put a value where the caller finds the result, and leave the function."""
     if not s.result:
-        raise CodegenError("a value cannot be returned from here", where=e.span,
-                           help="return it outside of parallel loops")  # fmt: skip
+        raise CodegenError(
+            "a value cannot be returned from here", where=e.span, help="return it outside of parallel loops"
+        )
     kind, payload = _argument(s, e.args[0])
     if kind == _TENSOR:
         raise CodegenError("a kernel returns tensors through its output buffers", where=e.span)
@@ -83,7 +91,10 @@ def _lookup(s: FunctionEmitter, name: str) -> str:
     text_type = f"{{ ptr, {module.size_type} }}"  # TVMFFIByteArray
     symbol = "weft.packed." + "".join(c if c.isalnum() else f".{ord(c):x}." for c in name)
     missing = raise_error(module, module.string("ValueError"), message)
-    module.support(symbol, lambda: f"""@{symbol}.handle = internal global ptr null
+    module.support(
+        symbol,
+        lambda: (
+            f"""@{symbol}.handle = internal global ptr null
 define internal ptr @{symbol}() #0 {{
   %known = load atomic ptr, ptr @{symbol}.handle acquire, align 8
   %has = icmp ne ptr %known, null
@@ -107,7 +118,9 @@ keep:
 fail:
   %set = {missing}
   ret ptr null
-}}""")  # fmt: skip
+}}"""
+        ),
+    )
     handle = s.effect(f"call ptr @{symbol}()")
     s.check(s.value(f"sext i1 {s.value(f'icmp eq ptr {handle}, null')} to i32"))
     return handle
@@ -180,16 +193,28 @@ def _declare_view(module: ModuleEmitter) -> None:
     module.declare("llvm.memcpy.p0.p0.i64", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     managed = "{ i32, i32, ptr, ptr, i64, ptr, i32, i32, i32, i32, ptr, ptr, i64 }"
     fields = (
-        ("i32", "1"), ("i32", "0"), ("ptr", "null"), ("ptr", "@free"), ("i64", "0"), ("ptr", "%data"), ("i32", "1"),
-        ("i32", "0"), ("i32", "%rank"), ("i32", "%dtype"), ("ptr", "%shape"), ("ptr", "%strides"), ("i64", "%offset"),
-    )  # fmt: skip
+        ("i32", "1"),
+        ("i32", "0"),
+        ("ptr", "null"),
+        ("ptr", "@free"),
+        ("i64", "0"),
+        ("ptr", "%data"),
+        ("i32", "1"),
+        ("i32", "0"),
+        ("i32", "%rank"),
+        ("i32", "%dtype"),
+        ("ptr", "%shape"),
+        ("ptr", "%strides"),
+        ("i64", "%offset"),
+    )
     stores = "\n".join(
         f"  %f{i} = getelementptr inbounds {managed}, ptr %m, i64 0, i32 {i}\n  store {t} {v}, ptr %f{i}"
         for i, (t, v) in enumerate(fields)
     )
     module.support(
         "weft.tensor_view",
-        lambda: f"""define internal ptr @weft.tensor_view(
+        lambda: (
+            f"""define internal ptr @weft.tensor_view(
     ptr %data, ptr %dims, i32 %rank, i32 %dtype, i64 %offset) #0 {{
   %out = alloca ptr, align 8
   store ptr null, ptr %out
@@ -214,7 +239,9 @@ drop:
 done:
   %view = load ptr, ptr %out
   ret ptr %view
-}}""")  # fmt: skip
+}}"""
+        ),
+    )
 
 
 def result_of(s: FunctionEmitter, result: str, dt: DataType) -> str:

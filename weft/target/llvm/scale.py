@@ -44,8 +44,12 @@ def _mantissa(e: CallIntrin, s: FunctionEmitter) -> str:
     dt = DataType(e.dtype)
     if dt.bits != 32 or dt.lanes not in s.module.target.machine.scaled_lanes:
         lanes = s.module.target.machine.scaled_lanes or "no"
-        raise CodegenError(f"tir.mantissa is for vectors of {lanes} float32 here",
-                           found=str(dt), where=e.span, help="use tir.logb and tir.ldexp")  # fmt: skip
+        raise CodegenError(
+            f"tir.mantissa is for vectors of {lanes} float32 here",
+            found=str(dt),
+            where=e.span,
+            help="use tir.logb and tir.ldexp",
+        )
     return _masked(e, s, "getmant", ("i32", "11"))  # 3: in 3/4...3/2; 8: NaN for what is negative
 
 

@@ -129,8 +129,10 @@ def _message(message: PrimExpr, s: FunctionEmitter) -> str:
     s.module.declare("snprintf", f"declare i32 @snprintf(ptr, {size}, ptr, ...)")
     room = s.message = s.message or s.alloca(f"[{_MESSAGE_BYTES} x i8]", "message")
     numbers = "".join(f", i64 {s.expr(v)}" for v in values)
-    s.effect(f"call i32 (ptr, {size}, ptr, ...) @snprintf(ptr {room}, {size} {_MESSAGE_BYTES}, "
-             f"ptr {s.module.string(text.value)}{numbers})")  # fmt: skip
+    s.effect(
+        f"call i32 (ptr, {size}, ptr, ...) @snprintf(ptr {room}, {size} {_MESSAGE_BYTES}, "
+        f"ptr {s.module.string(text.value)}{numbers})"
+    )
     return room
 
 

@@ -21,11 +21,13 @@ def _call_function(e: CallIntrin, s: FunctionEmitter) -> str:
     name = e.op.name_hint
     callee = s.module.siblings.get(name)
     if callee is None:
-        raise error.CodegenError(f"there is no function '{name}' in the module", where=e.span,
-                                 found=", ".join(s.module.siblings))  # fmt: skip
+        raise error.CodegenError(
+            f"there is no function '{name}' in the module", where=e.span, found=", ".join(s.module.siblings)
+        )
     if dimension_vars(callee):
-        raise error.CodegenError(f"'{name}' has symbolic dimensions, so a kernel cannot call it", where=e.span,
-                                 help="make them parameters")  # fmt: skip
+        raise error.CodegenError(
+            f"'{name}' has symbolic dimensions, so a kernel cannot call it", where=e.span, help="make them parameters"
+        )
     if len(e.args) != len(callee.params):
         raise error.CodegenError(f"'{name}' takes {len(callee.params)} arguments", where=e.span, found=str(len(e.args)))
     args = []

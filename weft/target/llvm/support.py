@@ -46,7 +46,10 @@ def request_tiles(s: FunctionEmitter, function: str) -> None:
         if line not in module.globals:
             module.globals.append(line)
     # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), as the runtime asks
-    module.support("weft.request_tiles", lambda: """define internal i32 @weft.request_tiles() #2 {
+    module.support(
+        "weft.request_tiles",
+        lambda: (
+            """define internal i32 @weft.request_tiles() #2 {
   %here = icmp ne ptr @weft_request_tiles, null
   br i1 %here, label %runtime, label %alone
 runtime:
@@ -63,7 +66,9 @@ out:
   %bit = zext i1 %granted to i32
   store atomic i32 %bit, ptr @.tiles_granted monotonic, align 4
   ret i32 %code
-}""")  # fmt: skip
+}"""
+        ),
+    )
     ask, bad, good = (s.label(name) for name in ("ask", "notiles", "tiles"))
     state = s.effect("load atomic i32, ptr @.tiles_granted monotonic, align 4")
     s.branch(s.value(f"icmp ne i32 {state}, 0"), good, ask)

@@ -12,8 +12,16 @@ _FLOATS = {32: "float", 64: "double"}
 
 TENSOR = "{ ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64 }"
 """A DLTensor. Its offsets depend on the width of pointers, so nobody counts them."""
-_MEMBERS = {"data": 0, "device_type": 1, "device_id": 2, "ndim": 3, "dtype": 4, "shape": 7, "strides": 8,
-            "byte_offset": 9}  # fmt: skip
+_MEMBERS = {
+    "data": 0,
+    "device_type": 1,
+    "device_id": 2,
+    "ndim": 3,
+    "dtype": 4,
+    "shape": 7,
+    "strides": 8,
+    "byte_offset": 9,
+}
 
 
 def tensor_member(pointer: str, name: str) -> str:

@@ -13,10 +13,20 @@ from weft.target import clike
 from weft.target.gpu import AXES
 
 TYPES = {
-    "bool": "bool", "int8": "char", "int16": "short", "int32": "int", "int64": "long",
-    "uint8": "uchar", "uint16": "ushort", "uint32": "uint", "uint64": "ulong",
-    "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double",
-}  # fmt: skip
+    "bool": "bool",
+    "int8": "char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long",
+    "uint8": "uchar",
+    "uint16": "ushort",
+    "uint32": "uint",
+    "uint64": "ulong",
+    "float16": "float",
+    "bfloat16": "float",
+    "float32": "float",
+    "float64": "double",
+}
 EXPR = ir.Dispatch("OpenCL expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
 EXPR.on(ir.Let)(clike.let)
 
@@ -51,18 +61,59 @@ class Emitter(clike.DeviceEmitter):
     }
     shared_prefix = shared_space = "__local "
     global_space = "__global "
-    libm = frozenset((
-        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "expm1", "sqrt", "cbrt", "rsqrt", "sin", "cos", "tan",
-        "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",
-        "nearbyint", "fabs", "pow", "atan2", "hypot", "fmod", "copysign", "nextafter", "fma", "ldexp",
-    ))  # fmt: skip
+    libm = frozenset(
+        (
+            "exp",
+            "exp2",
+            "exp10",
+            "log",
+            "log2",
+            "log10",
+            "log1p",
+            "expm1",
+            "sqrt",
+            "cbrt",
+            "rsqrt",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "tanh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "erf",
+            "floor",
+            "ceil",
+            "trunc",
+            "nearbyint",
+            "fabs",
+            "pow",
+            "atan2",
+            "hypot",
+            "fmod",
+            "copysign",
+            "nextafter",
+            "fma",
+            "ldexp",
+        )
+    )
     renamed: ClassVar = {"nearbyint": "rint"}
     forms: ClassVar = {
-        **clike.Emitter.forms, "tvm_warp_shuffle": "weft_shuffle({1}, {2}, {3})",
+        **clike.Emitter.forms,
+        "tvm_warp_shuffle": "weft_shuffle({1}, {2}, {3})",
         "tvm_warp_shuffle_up": "weft_shuffle_up({1}, {2}, {3})",
-        "tvm_warp_shuffle_down": "weft_shuffle_down({1}, {2}, {3})", "tvm_warp_activemask": "(({t})0)",
-    }  # fmt: skip
+        "tvm_warp_shuffle_down": "weft_shuffle_down({1}, {2}, {3})",
+        "tvm_warp_activemask": "(({t})0)",
+    }
     special: ClassVar = {
-        "tvm_storage_sync": _barrier, "address_of": clike.address, "reinterpret": _reinterpret,
-        "call_extern": clike.external, "call_pure_extern": clike.external,
-    }  # fmt: skip
+        "tvm_storage_sync": _barrier,
+        "address_of": clike.address,
+        "reinterpret": _reinterpret,
+        "call_extern": clike.external,
+        "call_pure_extern": clike.external,
+    }

@@ -34,8 +34,12 @@ def assemble(text: str, shared: Mapping[str, int]) -> bytes:
     """
     compiler = shutil.which("glslangValidator")
     if compiler is None:
-        raise CodegenError("target vulkan needs Khronos' compiler of GLSL", expected="glslangValidator on the PATH",
-                           found="none", help="install it: apt install glslang-tools, or the Vulkan SDK")  # fmt: skip
+        raise CodegenError(
+            "target vulkan needs Khronos' compiler of GLSL",
+            expected="glslangValidator on the PATH",
+            found="none",
+            help="install it: apt install glslang-tools, or the Vulkan SDK",
+        )
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "kernels.comp")
         source.write_text(text)
@@ -50,8 +54,11 @@ def assemble(text: str, shared: Mapping[str, int]) -> bytes:
 
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             codes = list(pool.map(compiled, enumerate(shared)))
-    parts = [part for (name, size), code in zip(shared.items(), codes, strict=True)
-             for part in (name.encode(), str(size).encode(), code)]  # fmt: skip
+    parts = [
+        part
+        for (name, size), code in zip(shared.items(), codes, strict=True)
+        for part in (name.encode(), str(size).encode(), code)
+    ]
     return b"".join(struct.pack("<Q", len(part)) + part for part in parts)
 
 

@@ -16,14 +16,35 @@ from weft.target import clike
 from weft.target.gpu import AXES
 
 TYPES = {
-    "bool": "bool", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t",
-    "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint", "uint64": "uint64_t", "handle": "uint64_t",
-    "float16": "float", "bfloat16": "float", "float32": "float", "float64": "double",
-}  # fmt: skip
-TO_BITS = {"float32": "floatBitsToUint({0})", "float64": "doubleBitsToUint64({0})", "bool": "uint8_t({0})",
-           "float16": "weft_to_float16({0})", "bfloat16": "weft_to_bfloat16({0})"}  # fmt: skip
-FROM_BITS = {"float32": "uintBitsToFloat({0})", "float64": "uint64BitsToDouble({0})", "bool": "({0} != uint8_t(0))",
-             "float16": "weft_from_float16({0})", "bfloat16": "weft_from_bfloat16({0})"}  # fmt: skip
+    "bool": "bool",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "int32": "int",
+    "int64": "int64_t",
+    "uint8": "uint8_t",
+    "uint16": "uint16_t",
+    "uint32": "uint",
+    "uint64": "uint64_t",
+    "handle": "uint64_t",
+    "float16": "float",
+    "bfloat16": "float",
+    "float32": "float",
+    "float64": "double",
+}
+TO_BITS = {
+    "float32": "floatBitsToUint({0})",
+    "float64": "doubleBitsToUint64({0})",
+    "bool": "uint8_t({0})",
+    "float16": "weft_to_float16({0})",
+    "bfloat16": "weft_to_bfloat16({0})",
+}
+FROM_BITS = {
+    "float32": "uintBitsToFloat({0})",
+    "float64": "uint64BitsToDouble({0})",
+    "bool": "({0} != uint8_t(0))",
+    "float16": "weft_from_float16({0})",
+    "bfloat16": "weft_from_bfloat16({0})",
+}
 _IN_MEMORY = ("bool", "float16", "bfloat16")
 EXPR = ir.Dispatch("GLSL expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
 STMT = ir.Dispatch("GLSL statement", (tir.Stmt,), default=clike.DEVICE_STMT.default, extends=clike.DEVICE_STMT)
@@ -79,18 +100,23 @@ class Emitter(clike.DeviceEmitter):
     float32_suffix = ""
     long_suffix = "L"
     thread_axes: ClassVar = {
-        tag: f"(gl_WorkGroupID.{tag[-1]} + weft_base.{tag[-1]})" if tag.startswith("block")
-        else f"gl_LocalInvocationID.{tag[-1]}" for tag in AXES
-    }  # fmt: skip
+        tag: f"(gl_WorkGroupID.{tag[-1]} + weft_base.{tag[-1]})"
+        if tag.startswith("block")
+        else f"gl_LocalInvocationID.{tag[-1]}"
+        for tag in AXES
+    }
     shared_prefix = "shared "
     exactly = "precise "
     has_dynamic_shared = False
     libm = frozenset(("sqrt", "floor", "ceil", "trunc", "nearbyint", "fabs", "fma", "fmod", "copysign"))
     renamed: ClassVar = {"nearbyint": "roundEven", "fabs": "abs"}
     special: ClassVar = {
-        "tvm_storage_sync": _barrier, "address_of": _address, "reinterpret": _reinterpret,
-        "call_extern": clike.external, "call_pure_extern": clike.external,
-    }  # fmt: skip
+        "tvm_storage_sync": _barrier,
+        "address_of": _address,
+        "reinterpret": _reinterpret,
+        "call_extern": clike.external,
+        "call_pure_extern": clike.external,
+    }
 
     def __init__(self) -> None:
         super().__init__()
@@ -113,8 +139,12 @@ class Emitter(clike.DeviceEmitter):
         if buffer.data not in self.arrays:
             return f"weft_at_{of}{self.address(buffer, indices)}.v"
         if self.pointers[buffer.data] != of:
-            raise error.CodegenError(f"target vulkan cannot read '{buffer.name}' as another type", where=buffer.span,
-                                     expected=self.pointers[buffer.data], found=of)  # fmt: skip
+            raise error.CodegenError(
+                f"target vulkan cannot read '{buffer.name}' as another type",
+                where=buffer.span,
+                expected=self.pointers[buffer.data],
+                found=of,
+            )
         return f"{self.name(buffer.data)}[int({self.expr(indices[0])})]"
 
 

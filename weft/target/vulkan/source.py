@@ -43,8 +43,10 @@ _REMAINDER = """\
   return copysign(x, a);
 }}
 """
-_FLOATS = {"float32": ("float", "floatBitsToUint", "uintBitsToFloat", "0x7fffffffU"),
-           "float64": ("double", "doubleBitsToUint64", "uint64BitsToDouble", "0x7fffffffffffffffUL")}  # fmt: skip
+_FLOATS = {
+    "float32": ("float", "floatBitsToUint", "uintBitsToFloat", "0x7fffffffU"),
+    "float64": ("double", "doubleBitsToUint64", "uint64BitsToDouble", "0x7fffffffffffffffUL"),
+}
 _HALF = """\
 float weft_from_float16(uint16_t bits) {
   uint b = uint(bits), m = b & 0x7fffU;
@@ -122,10 +124,16 @@ def emit_glsl(functions: Mapping[str, tir.PrimFunc], max_threads: int = 256) -> 
     )
     floats = [d for d in _FLOATS if d == "float32" or "double" in body or d in body]
     types = {d: of for d, of in TYPES.items() if d != "float64" or d in floats}
-    return "".join([
-        _HEAD, _BITS, *(_REMAINDER.format(*_FLOATS[d]) for d in floats),
-        _shared_arithmetic(types), *([_HALF] if "float16" in body else []), body,
-    ])  # fmt: skip
+    return "".join(
+        [
+            _HEAD,
+            _BITS,
+            *(_REMAINDER.format(*_FLOATS[d]) for d in floats),
+            _shared_arithmetic(types),
+            *([_HALF] if "float16" in body else []),
+            body,
+        ]
+    )
 
 
 def vulkan_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceCode:

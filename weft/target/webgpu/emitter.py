@@ -16,9 +16,7 @@ from weft import error, ir, tir
 from weft.target import clike
 from weft.target.gpu import AXES
 
-TYPES = {
-    "bool": "bool", "int32": "i32", "int64": "i32", "uint32": "u32", "float16": "f32", "float32": "f32",
-}  # fmt: skip
+TYPES = {"bool": "bool", "int32": "i32", "int64": "i32", "uint32": "u32", "float16": "f32", "float32": "f32"}
 TO_BITS = {"float32": "bitcast<u32>({0})", "int32": "bitcast<u32>({0})", "uint32": "{0}"}
 FROM_BITS = {"float32": "bitcast<f32>({0})", "int32": "bitcast<i32>({0})", "uint32": "{0}"}
 EXPR = ir.Dispatch("WGSL expression", (ir.PrimExpr,), default=clike.EXPR.default, extends=clike.EXPR)
@@ -144,18 +142,42 @@ class Emitter(clike.DeviceEmitter):
     computed_as: ClassVar = {"float16": "float32"}
     float32_suffix = ""
     thread_axes: ClassVar = {
-        tag: f"(weft_block.{tag[-1]} + weft_args.base.{tag[-1]})" if tag.startswith("block")
-        else f"weft_thread.{tag[-1]}" for tag in AXES
-    }  # fmt: skip
-    libm = frozenset((
-        "exp", "exp2", "log", "log2", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh",
-        "acosh", "atanh", "floor", "ceil", "trunc", "nearbyint", "fabs", "fma", "atan2", "pow",
-    ))  # fmt: skip
+        tag: f"(weft_block.{tag[-1]} + weft_args.base.{tag[-1]})"
+        if tag.startswith("block")
+        else f"weft_thread.{tag[-1]}"
+        for tag in AXES
+    }
+    libm = frozenset(
+        (
+            "exp",
+            "exp2",
+            "log",
+            "log2",
+            "sqrt",
+            "sin",
+            "cos",
+            "tan",
+            "asin",
+            "acos",
+            "atan",
+            "sinh",
+            "cosh",
+            "asinh",
+            "acosh",
+            "atanh",
+            "floor",
+            "ceil",
+            "trunc",
+            "nearbyint",
+            "fabs",
+            "fma",
+            "atan2",
+            "pow",
+        )
+    )
     renamed: ClassVar = {"nearbyint": "round", "fabs": "abs", "pow": "weft_pow_float32"}
     forms: ClassVar = {"likely": "{0}", "if_then_else": "select({2}, {1}, {0})"}
-    special: ClassVar = {
-        "tvm_storage_sync": _barrier, "reinterpret": _reinterpret,
-    }  # fmt: skip
+    special: ClassVar = {"tvm_storage_sync": _barrier, "reinterpret": _reinterpret}
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -186,8 +208,12 @@ class Emitter(clike.DeviceEmitter):
         """An element of a flat buffer, to read or to assign."""
         of = self.memory_type(buffer.dtype, buffer)
         if len(indices) != 1 or self.pointers.get(buffer.data) != of:
-            raise error.CodegenError(f"target webgpu cannot read '{buffer.name}' as another type", where=buffer.span,
-                                     expected=str(self.pointers.get(buffer.data)), found=of)  # fmt: skip
+            raise error.CodegenError(
+                f"target webgpu cannot read '{buffer.name}' as another type",
+                where=buffer.span,
+                expected=str(self.pointers.get(buffer.data)),
+                found=of,
+            )
         return f"{self.name(buffer.data)}[{self.expr(indices[0])}]"
 
 

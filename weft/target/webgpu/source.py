@@ -114,8 +114,12 @@ def _kernel(name: str, func: tir.PrimFunc, number: int, max_threads: int) -> str
     s = Emitter(number)
     sizes = s.bounds(func, max_threads)
     if sizes is None:
-        raise error.CodegenError("target webgpu has groups of constant size", where=func.span,
-                                 found=f"kernel {name}", help="split the axis by a constant and bind that")  # fmt: skip
+        raise error.CodegenError(
+            "target webgpu has groups of constant size",
+            where=func.span,
+            found=f"kernel {name}",
+            help="split the axis by a constant and bind that",
+        )
     params = s.body(func)
     fields, taken, bound = ["base: vec3<u32>"], list[str](), list[str]()
     for p in params:
@@ -131,8 +135,12 @@ def _kernel(name: str, func: tir.PrimFunc, number: int, max_threads: int) -> str
         value = f"weft_args.{s.names[p]}"
         taken.append(f"  let {s.names[p]}: {of} = {value}{' != 0' if of == 'bool' else ''};")
     text = "\n".join([*taken, *s.lines])
-    head = [f"struct {s.prefix}Args {{ {', '.join(fields)} }}", *bound,
-            f"@group(0) @binding({len(bound)}) var<uniform> {s.prefix}args: {s.prefix}Args;", *s.declared]  # fmt: skip
+    head = [
+        f"struct {s.prefix}Args {{ {', '.join(fields)} }}",
+        *bound,
+        f"@group(0) @binding({len(bound)}) var<uniform> {s.prefix}args: {s.prefix}Args;",
+        *s.declared,
+    ]
     given = "@builtin(workgroup_id) weft_block: vec3<u32>, @builtin(local_invocation_id) weft_thread: vec3<u32>"
     entry = f"@compute @workgroup_size({', '.join(map(str, sizes))})\nfn {name}({given}) {{"
     return "\n".join([*head, entry, f"  let weft_args = {s.prefix}args;", text, "}", ""])

@@ -87,10 +87,20 @@ def _traced_call(tree: ast.FunctionDef, scope: dict[str, Any], filename: str, ar
     results = list(result) if isinstance(result, (list, tuple)) else [result]
     outs = [r.buffer for r in results if isinstance(r, Handle)]
     if not outs or len(outs) != len(results) or set(outs) != set(tracer.outputs):
-        raise InvalidArgument(f"hybrid script '{tree.name}' returns other things than output_tensor made",
-                              expected=", ".join(b.name for b in tracer.outputs), found=repr(result))  # fmt: skip
-    return extern([b.shape for b in outs], list(buffers), lambda *_: tracer.builder.get(), name=outs[0].name,
-                  in_buffers=list(buffers.values()), out_buffers=outs, dtype=[b.dtype for b in outs])  # fmt: skip
+        raise InvalidArgument(
+            f"hybrid script '{tree.name}' returns other things than output_tensor made",
+            expected=", ".join(b.name for b in tracer.outputs),
+            found=repr(result),
+        )
+    return extern(
+        [b.shape for b in outs],
+        list(buffers),
+        lambda *_: tracer.builder.get(),
+        name=outs[0].name,
+        in_buffers=list(buffers.values()),
+        out_buffers=outs,
+        dtype=[b.dtype for b in outs],
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -12,12 +12,20 @@ def _zeros(shape: Any, dtype: Any = "float32", scope: str = "global") -> np.ndar
 
 
 _MATH = {name: known.reference for name, known in INTRINSICS.items()} | {
-    "power": np.power, "likely": lambda x: x, "ceil_div": lambda a, b: (a + b - 1) // b, "max": max, "min": min,
-}  # fmt: skip
+    "power": np.power,
+    "likely": lambda x: x,
+    "ceil_div": lambda a, b: (a + b - 1) // b,
+    "max": max,
+    "min": min,
+}
 CASTS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)] + ["float16", "float32", "float64"]
 LOOPS = ("serial", "parallel", "vectorize", "unroll", "const_range")
 
 HYBRID_GLOBALS: dict[str, Any] = {
-    **dict.fromkeys(LOOPS, range), "bind": lambda thread, extent: range(extent), "allocate": _zeros,
-    "output_tensor": _zeros, **_MATH, **{name: np.dtype(name).type for name in CASTS},
-}  # fmt: skip
+    **dict.fromkeys(LOOPS, range),
+    "bind": lambda thread, extent: range(extent),
+    "allocate": _zeros,
+    "output_tensor": _zeros,
+    **_MATH,
+    **{name: np.dtype(name).type for name in CASTS},
+}

@@ -5,13 +5,27 @@ from typing import Any
 from weft import error, ir, tir
 
 _OPERATORS = {
-    ir.Add: "+", ir.Sub: "-", ir.Mul: "*", ir.Div: "/", ir.FloorDiv: "//", ir.FloorMod: "%", ir.EQ: "==", ir.NE: "!=",
-    ir.LT: "<", ir.LE: "<=", ir.GT: ">", ir.GE: ">=", ir.And: "and", ir.Or: "or",
-}  # fmt: skip
+    ir.Add: "+",
+    ir.Sub: "-",
+    ir.Mul: "*",
+    ir.Div: "/",
+    ir.FloorDiv: "//",
+    ir.FloorMod: "%",
+    ir.EQ: "==",
+    ir.NE: "!=",
+    ir.LT: "<",
+    ir.LE: "<=",
+    ir.GT: ">",
+    ir.GE: ">=",
+    ir.And: "and",
+    ir.Or: "or",
+}
 _LOOPS = {
-    tir.ForKind.SERIAL: "range", tir.ForKind.PARALLEL: "parallel", tir.ForKind.VECTORIZED: "vectorize",
+    tir.ForKind.SERIAL: "range",
+    tir.ForKind.PARALLEL: "parallel",
+    tir.ForKind.VECTORIZED: "vectorize",
     tir.ForKind.UNROLLED: "unroll",
-}  # fmt: skip
+}
 
 
 class Writer:

@@ -78,12 +78,15 @@ class Tracer:
         for kind in ("serial", "parallel", "vectorize", "unroll"):
             words[kind] = lambda *bounds, kind=kind: _Loop(kind, *bounds)
         return words | {
-            "range": words["serial"], "const_range": lambda *bounds: range(*map(_number, bounds)),
+            "range": words["serial"],
+            "const_range": lambda *bounds: range(*map(_number, bounds)),
             "bind": lambda thread, extent: _Loop("bind", extent, thread=thread),
-            "allocate": self.allocate, "output_tensor": self.output_tensor, _TRACER: self,
+            "allocate": self.allocate,
+            "output_tensor": self.output_tensor,
+            _TRACER: self,
             "ceil_div": lambda a, b: ir.floordiv(a + b - 1, b),
             "len": lambda x: x.shape[0] if isinstance(x, Handle) else len(x),
-        }  # fmt: skip
+        }
 
     def output_tensor(self, shape: Sequence[Any], dtype: Any) -> Handle:
         """Make a tensor that the script returns; in a script that another one calls it is the caller's own."""
@@ -179,9 +182,13 @@ class Tracer:
 
 
 _COMPARED = {
-    "Eq": (operator.eq, ir.equal), "NotEq": (operator.ne, ir.not_equal), "Lt": (operator.lt, ir.less),
-    "LtE": (operator.le, ir.less_equal), "Gt": (operator.gt, ir.greater), "GtE": (operator.ge, ir.greater_equal),
-}  # fmt: skip
+    "Eq": (operator.eq, ir.equal),
+    "NotEq": (operator.ne, ir.not_equal),
+    "Lt": (operator.lt, ir.less),
+    "LtE": (operator.le, ir.less_equal),
+    "Gt": (operator.gt, ir.greater),
+    "GtE": (operator.ge, ir.greater_equal),
+}
 
 
 def _known(value: Any) -> Any:

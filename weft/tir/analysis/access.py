@@ -15,8 +15,16 @@ Interval = tuple[ir.PrimExpr, ir.PrimExpr]
 """The smallest and the largest value of an integer expression."""
 
 _Matches = Iterable[MatchBufferRegion]
-_PURE = frozenset(("tir.if_then_else", "tir.likely", "tir.reinterpret", "tir.call_llvm_pure_intrin",
-                   "tir.call_pure_extern", "tir.address_of")) | {f"tir.{name}" for name in INTRINSICS}  # fmt: skip
+_PURE = frozenset(
+    (
+        "tir.if_then_else",
+        "tir.likely",
+        "tir.reinterpret",
+        "tir.call_llvm_pure_intrin",
+        "tir.call_pure_extern",
+        "tir.address_of",
+    )
+) | {f"tir.{name}" for name in INTRINSICS}
 
 
 def is_pure(expr: ir.Node | tuple[Any, ...]) -> bool:
@@ -275,8 +283,9 @@ def get_block_read_write_region(
 ) -> list[list[BufferRegion]]:
     """Return what a block reads and writes; what it reaches by address, both."""
     reads, writes, opaque = get_block_access_region(block, buffer_var_map)
-    return [[*(r for r in regions if all(r.buffer is not o.buffer for o in opaque)), *opaque]
-            for regions in (reads, writes)]  # fmt: skip
+    return [
+        [*(r for r in regions if all(r.buffer is not o.buffer for o in opaque)), *opaque] for regions in (reads, writes)
+    ]
 
 
 def whole_region(buffer: Buffer) -> BufferRegion:
@@ -377,8 +386,10 @@ class _Accesses:
 def source_ranges(source: BufferRegion, ranges: tuple[ir.Range, ...]) -> tuple[ir.Range, ...]:
     """Return where ranges of a matched buffer lie in the buffer of its source, whose first dimensions it may lack."""
     lead = len(source.region) - len(ranges)
-    inner = (ir.Range.from_min_extent(r.min + x.min, x.extent)
-             for r, x in zip(source.region[max(lead, 0):], ranges, strict=lead >= 0))  # fmt: skip
+    inner = (
+        ir.Range.from_min_extent(r.min + x.min, x.extent)
+        for r, x in zip(source.region[max(lead, 0) :], ranges, strict=lead >= 0)
+    )
     return (*source.region[:lead], *inner) if lead >= 0 else source.region
 
 

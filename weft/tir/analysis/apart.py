@@ -125,8 +125,11 @@ def _divides(a: ir.PrimExpr, b: ir.PrimExpr) -> bool:
 def _is_no_zero(scale: ir.PrimExpr) -> bool:
     """Whether a stride is a number other than 0, or made of dimensions, of which one that is 0 has no elements."""
     stride = arith.Analyzer().simplify(scale)
-    return stride.value != 0 if isinstance(stride, ir.IntImm) else all(
-        isinstance(v, ir.SizeVar) for v in used_vars(stride))  # fmt: skip
+    return (
+        stride.value != 0
+        if isinstance(stride, ir.IntImm)
+        else all(isinstance(v, ir.SizeVar) for v in used_vars(stride))
+    )
 
 
 def _bare(e: ir.PrimExpr) -> ir.PrimExpr:
@@ -262,8 +265,12 @@ def tied_iterations(body: Stmt, loops: Sequence[For], analyzer: arith.Analyzer) 
     """
     realizes = child_realizes(body)
     regions = [(r, a) for r in realizes for a in (*r.block.reads, *r.block.writes)]
-    shared = {w.buffer: None for r in realizes for w in r.block.writes
-              if any(a.buffer is w.buffer and other is not r for other, a in regions)}  # fmt: skip
+    shared = {
+        w.buffer: None
+        for r in realizes
+        for w in r.block.writes
+        if any(a.buffer is w.buffer and other is not r for other, a in regions)
+    }
     domain = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in loops}
     for buffer in shared:
         touching = [r for r in realizes if any(a.buffer is buffer for q, a in regions if q is r)]
@@ -331,11 +338,14 @@ def _box(body: Stmt, realize: BlockRealize, region: BufferRegion, analyzer: arit
 def _holds(whole: _Box, part: _Box, analyzer: arith.Analyzer) -> bool:
     """Whether one box has all of another."""
     return all(
-        w is not None and p is not None
-        and (ir.structural_equal(w, p) or (analyzer.can_prove(w.min <= p.min)
-                                           and analyzer.can_prove(p.min + p.extent <= w.min + w.extent)))
+        w is not None
+        and p is not None
+        and (
+            ir.structural_equal(w, p)
+            or (analyzer.can_prove(w.min <= p.min) and analyzer.can_prove(p.min + p.extent <= w.min + w.extent))
+        )
         for w, p in zip(whole, part, strict=True)
-    )  # fmt: skip
+    )
 
 
 def _step_past(loop: For, boxes: list[_Box], analyzer: arith.Analyzer) -> bool:

@@ -10,10 +10,33 @@ from weft.tir.buffer import BufferLoad
 from weft.tir.stmt import Block, BufferStore
 
 _COSTLY = {
-    "exp": 12, "exp2": 12, "log": 14, "tanh": 24, "erf": 36, "sigmoid": 20, "sin": 16, "cos": 16, "tan": 30, "sqrt": 4,
-    "rsqrt": 5, "pow": 30, "atan": 20, "asin": 20, "acos": 20, "sinh": 30, "cosh": 30, "log1p": 20, "log2": 14,
-    "log10": 14, "exp10": 14, "asinh": 40, "acosh": 40, "atanh": 40, "atan2": 40, "fmod": 20,
-}  # fmt: skip
+    "exp": 12,
+    "exp2": 12,
+    "log": 14,
+    "tanh": 24,
+    "erf": 36,
+    "sigmoid": 20,
+    "sin": 16,
+    "cos": 16,
+    "tan": 30,
+    "sqrt": 4,
+    "rsqrt": 5,
+    "pow": 30,
+    "atan": 20,
+    "asin": 20,
+    "acos": 20,
+    "sinh": 30,
+    "cosh": 30,
+    "log1p": 20,
+    "log2": 14,
+    "log10": 14,
+    "exp10": 14,
+    "asinh": 40,
+    "acosh": 40,
+    "atanh": 40,
+    "atan2": 40,
+    "fmod": 20,
+}
 
 
 def element_cost(node: ir.Node) -> int:

@@ -73,8 +73,11 @@ def _note_definitions(func: BaseFunc, seen: set[Var]) -> None:
         new = frozenset(introduced(n)) if id(n) not in lets else frozenset()
         for var in new & (around | seen if not isinstance(n, AttrStmt) else around | seen - here):
             nested = "nested " if var in around else ""
-            raise InvalidArgument(f"ill-formed, due to multiple {nested}definitions of variable {var.name}",
-                                  where=n.span, help="give each its own Var, or run ConvertSSA")  # fmt: skip
+            raise InvalidArgument(
+                f"ill-formed, due to multiple {nested}definitions of variable {var.name}",
+                where=n.span,
+                help="give each its own Var, or run ConvertSSA",
+            )
         here |= new if isinstance(n, AttrStmt) else set()
         lets |= {id(n)} if isinstance(n, Let) else set()
         seen |= new

@@ -169,10 +169,13 @@ def _flops(node: Any, analyzer: arith.Analyzer) -> Counter[str]:
         first, *branches = (_flops(child, analyzer) for child in children(node))
         return first + (branches[0] | branches[1] if len(branches) > 1 else branches[0])
     inner = (
-        (node.value,) if isinstance(node, BufferStore)
-        else (node.block,) if isinstance(node, BlockRealize)
-        else tuple(s for s in (node.init, node.body) if s is not None) if isinstance(node, Block)
+        (node.value,)
+        if isinstance(node, BufferStore)
+        else (node.block,)
+        if isinstance(node, BlockRealize)
+        else tuple(s for s in (node.init, node.body) if s is not None)
+        if isinstance(node, Block)
         else tuple(children(node))
-    )  # fmt: skip
+    )
     own = Counter({node.dtype: 1}) if isinstance(node, _COUNTED) else Counter[str]()
     return sum((_flops(child, analyzer) for child in inner), own)

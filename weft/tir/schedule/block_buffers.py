@@ -15,9 +15,13 @@ BufferName = tuple[str, int] | str | Buffer
 
 
 def copy_block(
-    iters: Sequence[ir.IterVar], source: Buffer, at: tuple[ir.PrimExpr, ...], target: Buffer,
-    to: tuple[ir.PrimExpr, ...], name: str,
-) -> Block:  # fmt: skip
+    iters: Sequence[ir.IterVar],
+    source: Buffer,
+    at: tuple[ir.PrimExpr, ...],
+    target: Buffer,
+    to: tuple[ir.PrimExpr, ...],
+    name: str,
+) -> Block:
     """Make the block that copies one element of a buffer, at indices of its variables, into another."""
     store = BufferStore(target, BufferLoad(source, at), to)
     return Block(tuple(iters), (point_region(source, at),), (point_region(target, to),), name, store)
@@ -53,8 +57,12 @@ def region_of(block: Block, kind: str, buffer: int | str | Buffer, primitive: st
 def region_at(regions: Sequence[BufferRegion], index: int, name: str, primitive: str) -> BufferRegion:
     """Return one of the regions of the block that is called `name`."""
     if not 0 <= index < len(regions):
-        raise refuse(primitive, f"buffer index {index} is out of range", block=name,
-                     help="the buffers are " + ", ".join(r.buffer.name for r in regions))  # fmt: skip
+        raise refuse(
+            primitive,
+            f"buffer index {index} is out of range",
+            block=name,
+            help="the buffers are " + ", ".join(r.buffer.name for r in regions),
+        )
     return regions[index]
 
 

@@ -78,8 +78,11 @@ def _check_reads(store: BufferStore, index_vars: list[ir.Var | None], block: Blo
                 continue
             if not (analyzer.can_prove(index >= dom.min) and analyzer.can_prove(index < dom.min + dom.extent)):
                 place = ", ".join(map(str, load.indices))
-                raise refuse("compute_inline", f"'{consumer.name_hint}' may read [{place}], which the block does not "
-                             "make", block=block.name_hint)  # fmt: skip
+                raise refuse(
+                    "compute_inline",
+                    f"'{consumer.name_hint}' may read [{place}], which the block does not make",
+                    block=block.name_hint,
+                )
 
 
 def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, primitive: str) -> BufferStore:
@@ -108,8 +111,12 @@ def _inlinable_store(state: ScheduleState, realize: BlockRealize, scope: Block, 
 def _check_effects(store: BufferStore, block: Block, primitive: str) -> None:
     """Refuse to compute a value with an effect as often as it is read."""
     if not is_pure((store.value, store.indices)):
-        raise refuse(primitive, f"'{store.value}' may do more than give a value", block=block.name_hint,
-                     help="use call_pure_extern, or register the operator with TCallEffectKind")  # fmt: skip
+        raise refuse(
+            primitive,
+            f"'{store.value}' may do more than give a value",
+            block=block.name_hint,
+            help="use call_pure_extern, or register the operator with TCallEffectKind",
+        )
 
 
 def _index_vars(store: BufferStore, realize: BlockRealize, primitive: str) -> list[ir.Var | None]:
@@ -197,8 +204,11 @@ def _check_all(state: ScheduleState, path: list[Stmt], producer: BlockRealize, t
     if not covers(made, places, whole, state.analyzer_at(made)):
         raise refuse("reverse_compute_inline", f"'{name}' does not make all of '{target.buffer.name}'", block=name)
     if not covers_domain(path, state.analyzer_at(path)):
-        raise refuse("reverse_compute_inline", "the loops do not run the block on its whole domain",
-                     block=path[-1].block.name_hint)  # type: ignore[union-attr]  # fmt: skip
+        raise refuse(
+            "reverse_compute_inline",
+            "the loops do not run the block on its whole domain",
+            block=path[-1].block.name_hint,  # type: ignore[union-attr]
+        )
 
 
 def _inverse(
@@ -216,8 +226,12 @@ def _inverse(
     domains = {iv.var: iv.dom for iv in realize.block.iter_vars if iv.var not in units}
     missing = [v for v in domains if v not in used_vars(*reads)]
     if missing:
-        raise refuse("reverse_compute_inline", "the consumer writes each element of the producer several times",
-                     block=name, loops=missing)  # fmt: skip
+        raise refuse(
+            "reverse_compute_inline",
+            "the consumer writes each element of the producer several times",
+            block=name,
+            loops=missing,
+        )
     places = [i for i, read in enumerate(reads) if used_vars(read) & domains.keys()]
     extents = [dom.extent for dom in domains.values() if dom is not None and ir.is_const_int(dom.min, 0)]
     there = IndexMap(tuple(domains), tuple(reads[i] for i in places))

@@ -40,8 +40,12 @@ def cache_write(
     readers = consumers_of(block, scope)
     top = _apart(scope, path, lambda r: r in readers)
     if loads_of(block.body, old) and not initialises(block):
-        raise refuse("cache_write", f"the block reads '{old.name}', which it writes", block=name,
-                     help="the new buffer would not hold what is read")  # fmt: skip
+        raise refuse(
+            "cache_write",
+            f"the block reads '{old.name}', which it writes",
+            block=name,
+            help="the new buffer would not hold what is read",
+        )
     state.check_loaded("cache_write", old, block, *(state.realize(c).block for c in consumers or ()), views=True)
     order = [r.block.name_hint for r in child_realizes(scope)]
     early = [c for c in consumers or () if c not in order or order.index(c) < order.index(block.name_hint)]
@@ -50,8 +54,12 @@ def cache_write(
     cache = _cache_of(old, storage_scope)
     box = _whole_region(state, path, realize, region, top)
     if state.is_argument(old) and not (stores_all(block, region) and _fills(state, path, region, box, top)):
-        raise refuse("cache_write", f"the block does not write all of '{old.name}' from its first to its last element",
-                     block=name, help="the copy would write the elements between")  # fmt: skip
+        raise refuse(
+            "cache_write",
+            f"the block does not write all of '{old.name}' from its first to its last element",
+            block=name,
+            help="the copy would write the elements between",
+        )
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
     copy = _copy_nest(cache, old, box, copy_name, _outside(state, path, top))
     state.replace(top, seq(top, copy))
@@ -106,8 +114,9 @@ def cache_read(
         tops = _statements_with(scope, users)
         top, box = tops[0], tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in old.shape)
         if any(writes(r) for s in tops for r in child_realizes(s)):
-            raise refuse("cache_read", f"'{old.name}' is written in the loop nests of the blocks or between them",
-                         block=name)  # fmt: skip
+            raise refuse(
+                "cache_read", f"'{old.name}' is written in the loop nests of the blocks or between them", block=name
+            )
     copy_name = state.fresh_name(f"{old.name}_{storage_scope.replace('.', '_')}")
     state.replace(top, seq(_copy_nest(old, cache, box, copy_name, _outside(state, path, top)), top))
     for user in users:
@@ -250,8 +259,9 @@ def set_dtype(state: ScheduleState, name: str, buffer_index: int | str | Buffer,
     block = state.realize(name).block
     old = region_of(block, "write", buffer_index, "unsafe_set_dtype").buffer
     if state.is_argument(old):
-        raise refuse("unsafe_set_dtype", f"'{old.name}' is a parameter of the function", block=name,
-                     help="use cache_write")  # fmt: skip
+        raise refuse(
+            "unsafe_set_dtype", f"'{old.name}' is a parameter of the function", block=name, help="use cache_write"
+        )
     state.check_loaded("unsafe_set_dtype", old)
     new = replace_node(old, data=ir.Var(old.name, "handle"), dtype=str(ir.DataType(dtype)))
 

@@ -178,8 +178,10 @@ def _check_reached(
     """Refuse a block that has more to do than what the loops make for it, all iterations together."""
     domains = {iv.var: iv.dom for iv in block.iter_vars}
     cut = [(needed, dom) for v, needed in domain.items() if (dom := domains[v]) and not contains(needed, dom, analyzer)]
-    inner = [For(ir.Var(f"r{n}", r.extent.dtype), ir.const(0, r.extent.dtype), r.extent, ForKind.SERIAL, loop.body)
-             for n, (r, _) in enumerate(cut)]  # fmt: skip
+    inner = [
+        For(ir.Var(f"r{n}", r.extent.dtype), ir.const(0, r.extent.dtype), r.extent, ForKind.SERIAL, loop.body)
+        for n, (r, _) in enumerate(cut)
+    ]
     path = [*state.path_to_loop(loop.loop_var), *inner]
     values = tuple(r.min + f.loop_var for (r, _), f in zip(cut, inner, strict=True))
     if cut and not covers(path, values, tuple(dom for _, dom in cut), analyzer):
@@ -187,9 +189,13 @@ def _check_reached(
         walked = [[f for f in loops if f.loop_var in structure.used_vars(r.min, r.extent)] for r, _ in cut]
         apart = sum(map(len, walked)) == len({f.loop_var for fs in walked for f in fs})
         if not (apart and all(_slides_over(r, d, fs, analyzer) for (r, d), fs in zip(cut, walked, strict=True))):
-            raise refuse("reverse_compute_at", "the loops around do not reach all that the block runs for: they reach "
-                         f"{', '.join(f'{r.min} to {r.min + r.extent} of {d.extent}' for r, d in cut)}",
-                         loops=loop, block=block.name_hint)  # fmt: skip
+            raise refuse(
+                "reverse_compute_at",
+                "the loops around do not reach all that the block runs for: they reach "
+                f"{', '.join(f'{r.min} to {r.min + r.extent} of {d.extent}' for r, d in cut)}",
+                loops=loop,
+                block=block.name_hint,
+            )
 
 
 def _slides_over(window: ir.Range, whole: ir.Range, loops: list[For], analyzer: Analyzer) -> bool:
@@ -212,8 +218,9 @@ def _check_later(realize: BlockRealize, inside: list[BlockRealize], scope: Block
     inputs = [r.buffer for r in realize.block.reads]
     for other in (*dependence.blocks_from_to(scope, realize, inside[0]), *inside):
         if dependence.touches(other.block, inputs, writes_only=True):
-            raise refuse("compute_at", f"'{other.block.name_hint}' overwrites what the block reads", loops=loop,
-                         block=name)  # fmt: skip
+            raise refuse(
+                "compute_at", f"'{other.block.name_hint}' overwrites what the block reads", loops=loop, block=name
+            )
 
 
 def _check_earlier(
@@ -237,12 +244,17 @@ def _check_earlier(
                 help=f"choose a loop around '{p.block.name_hint}', or move that block under this loop first",
             )
         if any(w.buffer in made for w in p.block.writes):
-            raise refuse("reverse_compute_at", f"the block also reads what '{p.block.name_hint}' makes outside of the "
-                         "loop", loops=loop, block=name)  # fmt: skip
+            raise refuse(
+                "reverse_compute_at",
+                f"the block also reads what '{p.block.name_hint}' makes outside of the loop",
+                loops=loop,
+                block=name,
+            )
     for r in (*inside, *order[last + 1 : order.index(realize)]):
         if dependence.touches(r.block, outputs):
-            raise refuse("reverse_compute_at", f"'{r.block.name_hint}' reads what the block overwrites", loops=loop,
-                         block=name)  # fmt: skip
+            raise refuse(
+                "reverse_compute_at", f"'{r.block.name_hint}' reads what the block overwrites", loops=loop, block=name
+            )
 
 
 def _loops_outside(state: ScheduleState, var: ir.Var) -> list[For]:

@@ -114,8 +114,10 @@ class IndexMap(ir.Node):
         """
         analyzer, extents = analyzer or Analyzer(), [ir.as_expr(d) for d in shape]
         wide = max((e.dtype for e in (*self.final_indices, *extents)), key=lambda t: ir.DataType(t).bits)
-        box = {v: ir.Range.from_min_extent(ir.const(0, v.dtype), ir.cast(v.dtype, d))
-               for v, d in zip(self.initial_indices, extents, strict=True)}  # fmt: skip
+        box = {
+            v: ir.Range.from_min_extent(ir.const(0, v.dtype), ir.cast(v.dtype, d))
+            for v, d in zip(self.initial_indices, extents, strict=True)
+        }
         for v, r in box.items():
             analyzer.bind(v, r)
         exact = all(isinstance(d, ir.IntImm) for d in extents)
@@ -155,9 +157,10 @@ class IndexMap(ir.Node):
         found = detect_iter_map(image, box, check_level="bijective", analyzer=analyzer)
         if len(found.indices) != len(image):
             raise InvalidArgument(
-                f"{self.as_python()} has no inverse on the box", found=f"({', '.join(str(d) for d in shape)})",
+                f"{self.as_python()} has no inverse on the box",
+                found=f"({', '.join(str(d) for d in shape)})",
                 help="; ".join(("each place must come from one index", *found.errors)),
-            )  # fmt: skip
+            )
         outs = [ir.Var(e.name if isinstance(e, ir.Var) else f"axis{n}", e.dtype) for n, e in enumerate(image)]
         back = inverse_affine_iter_map(found.indices, outs)
         units = {v: r.min for v, r in box.items() if v not in back}
@@ -171,14 +174,24 @@ class IndexMap(ir.Node):
         Extents are rounded up to what constants divide them by, so that each place comes from one index, which may
         lie outside of the box.
         """
-        steps = [d.value for e in self.final_indices for n in ir.walk(e) if isinstance(n, (ir.FloorDiv, ir.FloorMod))
-                 for d in (n.b,) if isinstance(d, ir.IntImm) and d.value > 0]  # fmt: skip
+        steps = [
+            d.value
+            for e in self.final_indices
+            for n in ir.walk(e)
+            if isinstance(n, (ir.FloorDiv, ir.FloorMod))
+            for d in (n.b,)
+            if isinstance(d, ir.IntImm) and d.value > 0
+        ]
         unit, analyzer = lcm(*steps), analyzer or Analyzer()
         extents = [ir.as_expr(d, v.dtype) for v, d in zip(self.initial_indices, shape, strict=True)]
-        used = [any(v in set(ir.walk(n)) for e in self.final_indices for n in ir.walk(e) if isinstance(n, ir.FloorDiv))
-                for v in self.initial_indices]  # fmt: skip
-        padded = [analyzer.simplify(ir.ceildiv(ir.cast(v.dtype, d), unit) * unit) if u else ir.cast(v.dtype, d)
-                  for v, d, u in zip(self.initial_indices, extents, used, strict=True)]  # fmt: skip
+        used = [
+            any(v in set(ir.walk(n)) for e in self.final_indices for n in ir.walk(e) if isinstance(n, ir.FloorDiv))
+            for v in self.initial_indices
+        ]
+        padded = [
+            analyzer.simplify(ir.ceildiv(ir.cast(v.dtype, d), unit) * unit) if u else ir.cast(v.dtype, d)
+            for v, d, u in zip(self.initial_indices, extents, used, strict=True)
+        ]
         back = self.inverse(padded, analyzer)
         outside: ir.PrimExpr = ir.const(False, "bool")
         for e, d, p in zip(back.final_indices, extents, padded, strict=True):

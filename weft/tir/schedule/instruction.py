@@ -156,8 +156,11 @@ class Instruction(_Handle):
             values = [*values[:at], tuple(values[at:])]
         others = [n for n in kind.parameters if n not in names]
         if len(values) > len(names) or len(attrs) > len(others):
-            raise ScheduleError(f"{kind.name} takes other arguments", expected=f"inputs {names}, attributes {others}",
-                                found=f"{len(inputs)} inputs, {len(attrs)} attributes")  # fmt: skip
+            raise ScheduleError(
+                f"{kind.name} takes other arguments",
+                expected=f"inputs {names}, attributes {others}",
+                found=f"{len(inputs)} inputs, {len(attrs)} attributes",
+            )
         given = dict(zip(names, values, strict=False)) | dict(zip(others, _plain(list(attrs)), strict=False))
         missing = [n for n, v in kind.parameters.items() if v is inspect.Parameter.empty and n not in given]
         if missing:

@@ -22,13 +22,20 @@ def reorder_block_iter_var(state: ScheduleState, name: str, new_order: Sequence[
     realize = state.realize(name)
     block = realize.block
     if sorted(new_order) != list(range(len(block.iter_vars))):
-        raise refuse("reorder_block_iter_var", f"{list(new_order)} is no order of the variables", block=name,
-                     help=f"list each of 0 to {len(block.iter_vars) - 1} once")  # fmt: skip
-    state.replace(realize, replace_node(
+        raise refuse(
+            "reorder_block_iter_var",
+            f"{list(new_order)} is no order of the variables",
+            block=name,
+            help=f"list each of 0 to {len(block.iter_vars) - 1} once",
+        )
+    state.replace(
         realize,
-        iter_values=tuple(realize.iter_values[i] for i in new_order),
-        block=replace_node(block, iter_vars=tuple(block.iter_vars[i] for i in new_order)),
-    ))  # fmt: skip
+        replace_node(
+            realize,
+            iter_values=tuple(realize.iter_values[i] for i in new_order),
+            block=replace_node(block, iter_vars=tuple(block.iter_vars[i] for i in new_order)),
+        ),
+    )
 
 
 def transform_block_layout(state: ScheduleState, name: str, index_map: IndexMap) -> None:

@@ -25,9 +25,13 @@ from weft.tir.typing import Value
 
 
 def transform_layout(
-    state: ScheduleState, name: str, where: BufferName, index_map: Callable[..., Sequence[Any]] | IndexMap,
-    pad_value: Value | None = None, assume_injective: bool = False,
-) -> None:  # fmt: skip
+    state: ScheduleState,
+    name: str,
+    where: BufferName,
+    index_map: Callable[..., Sequence[Any]] | IndexMap,
+    pad_value: Value | None = None,
+    assume_injective: bool = False,
+) -> None:
     """Store a buffer in another order: element ``[i...]`` moves to ``[index_map(i...)]`` and all accesses follow.
 
     ``IndexMap.AXIS_SEPARATOR`` between indices separates the dimensions of the new buffer there. The buffer grows where
@@ -109,15 +113,23 @@ def _fill_first(
         grown[1] if grown is not None and i == grown[0] else ir.const(0, d.dtype) for i, d in enumerate(new.shape)
     ]
     extents = [arith.Analyzer().simplify(d - s) for d, s in zip(new.shape, starts, strict=True)]
-    iters = [ir.IterVar(ir.Range.from_min_extent(s, d), ir.Var(f"v{i}", d.dtype), "data_par")
-             for i, (s, d) in enumerate(zip(starts, extents, strict=True))]  # fmt: skip
+    iters = [
+        ir.IterVar(ir.Range.from_min_extent(s, d), ir.Var(f"v{i}", d.dtype), "data_par")
+        for i, (s, d) in enumerate(zip(starts, extents, strict=True))
+    ]
     value = ir.as_expr(pad_value, old.dtype)
     if value.dtype != old.dtype or (isinstance(pad_value, float) and isinstance(value, ir.IntImm)):
-        raise refuse("transform_layout", f"the padding {pad_value} is no {old.dtype}, which '{old.name}' holds",
-                     block=name)  # fmt: skip
+        raise refuse(
+            "transform_layout", f"the padding {pad_value} is no {old.dtype}, which '{old.name}' holds", block=name
+        )
     index = tuple(iv.var for iv in iters)
-    block = Block(tuple(iters), (), (point_region(new, index),), state.fresh_name(f"{old.name}_pad"),
-                  BufferStore(new, value, index))  # fmt: skip
+    block = Block(
+        tuple(iters),
+        (),
+        (point_region(new, index),),
+        state.fresh_name(f"{old.name}_pad"),
+        BufferStore(new, value, index),
+    )
     loops = [ir.Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iters)]
     values = tuple(arith.Analyzer().simplify(v + s) for v, s in zip(loops, starts, strict=True))
     nest = loops_around(BlockRealize(values, ir.TRUE, block), loops, extents)
@@ -156,21 +168,33 @@ def _check_injective(image: list[ir.PrimExpr], sources: list[ir.Var], old: Buffe
         if all(e is None or e >= 0 for e in extents):  # others are no buffer's
             choices.append((values, extents))
     if not choices:
-        raise refuse("transform_layout", f"{mapped} is of a buffer whose sizes are not known", block=name,
-                     help="assume_injective_transform=True says that elements stay apart")  # fmt: skip
+        raise refuse(
+            "transform_layout",
+            f"{mapped} is of a buffer whose sizes are not known",
+            block=name,
+            help="assume_injective_transform=True says that elements stay apart",
+        )
     for values, extents in choices:
         for points in _looks([_POINTS if e is None else int(e) for e in extents]):
             places = [values_at(e, values | dict(zip(sources, points, strict=True))) for e in image]
             known = [p for p in places if p is not None]
             if len(known) < len(places):
-                raise refuse("transform_layout", f"{mapped} has more than sums, products, quotients and remainders of "
-                             f"the indices and dimensions of '{old.name}', so that it is not known whether elements "
-                             "stay apart", block=name, help="assume_injective_transform=True says they do")  # fmt: skip
+                raise refuse(
+                    "transform_layout",
+                    f"{mapped} has more than sums, products, quotients and remainders of "
+                    f"the indices and dimensions of '{old.name}', so that it is not known whether elements "
+                    "stay apart",
+                    block=name,
+                    help="assume_injective_transform=True says they do",
+                )
             numbers = np.sort(numbered(known, points.shape[1]))
             if not (numbers[1:] != numbers[:-1]).all():
-                raise refuse("transform_layout", f"{mapped} puts several elements of '{old.name}' in one place",
-                             block=name, help="each index must be found again from the new indices, as i is from "
-                             "(i // 4, i % 4)")  # fmt: skip
+                raise refuse(
+                    "transform_layout",
+                    f"{mapped} puts several elements of '{old.name}' in one place",
+                    block=name,
+                    help="each index must be found again from the new indices, as i is from (i // 4, i % 4)",
+                )
 
 
 def _looks(extents: list[int]) -> Iterator[np.ndarray]:
@@ -241,8 +265,12 @@ def set_axis_separator(state: ScheduleState, name: str, where: BufferName, separ
     old = buffer_at(block, where, "set_axis_separator")
     steps = tuple(separators)
     if list(steps) != sorted(set(steps)) or any(not 0 < s < len(old.shape) for s in steps):
-        raise refuse("set_axis_separator", f"{list(steps)} are no places between the {len(old.shape)} dimensions of "
-                     f"'{old.name}'", block=name, help="increasing numbers from 1")  # fmt: skip
+        raise refuse(
+            "set_axis_separator",
+            f"{list(steps)} are no places between the {len(old.shape)} dimensions of '{old.name}'",
+            block=name,
+            help="increasing numbers from 1",
+        )
     new = replace_node(old, axis_separators=steps)
     replace_buffer(state, old, new)
     _exchange_argument(state, old, new)

@@ -191,8 +191,12 @@ def _check_fusible(chain: list[For], loops: Sequence[ir.Var]) -> None:
         if f.kind is ForKind.THREAD_BINDING:
             raise refuse("fuse", "a loop is bound to a thread", loops=f)
         if f.annotations and f is not chain[0]:
-            raise refuse("fuse", f"the notes {', '.join(f.annotations.keys())} of an inner loop would be lost", loops=f,
-                         help="unannotate it first, and annotate the fused loop")  # fmt: skip
+            raise refuse(
+                "fuse",
+                f"the notes {', '.join(f.annotations.keys())} of an inner loop would be lost",
+                loops=f,
+                help="unannotate it first, and annotate the fused loop",
+            )
         if not structure.used_vars(f.extent).isdisjoint(loops):
             raise refuse("fuse", "an inner extent depends on an outer loop", loops=list(loops))
 
@@ -256,8 +260,12 @@ def _check_order(
             )
     tied = tied_iterations(chain[-1].body, inner, state.analyzer_at(path, inside=True))
     if tied is not None:
-        raise refuse("reorder", f"'{tied[1]}' uses elements of '{tied[0].name}' that other iterations may write",
-                     block=tied[1], loops=list(loops))  # fmt: skip
+        raise refuse(
+            "reorder",
+            f"'{tied[1]}' uses elements of '{tied[0].name}' that other iterations may write",
+            block=tied[1],
+            loops=list(loops),
+        )
 
 
 def _check_free_order(realize: BlockRealize, nest: list[For], below: list[For], loops: Sequence[ir.Var]) -> None:
@@ -274,9 +282,13 @@ def _check_free_order(realize: BlockRealize, nest: list[For], below: list[For], 
         free = instances_apart([*nest, *below], realize, ("data_par", "reduce")) and not (again and reducing)
         free = free and (block.init is None or initialises(block))
     if not (free and fixed and writes_apart(block)):
-        raise refuse("reorder", "the iterations are not known to write elements of their own, so their order matters",
-                     block=block.name_hint, loops=list(loops),
-                     help="the block's variables have to decide what it writes, each loop a part of them")  # fmt: skip
+        raise refuse(
+            "reorder",
+            "the iterations are not known to write elements of their own, so their order matters",
+            block=block.name_hint,
+            loops=list(loops),
+            help="the block's variables have to decide what it writes, each loop a part of them",
+        )
 
 
 def loop_partition(

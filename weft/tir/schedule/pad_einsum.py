@@ -26,14 +26,23 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     assert isinstance(realize, BlockRealize)
     block = realize.block
     if len(padding) != len(block.iter_vars) or any(p < 1 for p in padding):
-        raise refuse("pad_einsum", f"expected a positive number for each of {len(block.iter_vars)} iteration variables",
-                     block=name, help=f"found {list(padding)}")  # fmt: skip
+        raise refuse(
+            "pad_einsum",
+            f"expected a positive number for each of {len(block.iter_vars)} iteration variables",
+            block=name,
+            help=f"found {list(padding)}",
+        )
     loads = _operands(block, name)
     loops = state.loops_of(name)
     top = top_child(scope, path)
     if not _is_plain(loops, realize, top, state):
-        raise refuse("pad_einsum", "the loops are scheduled already", loops=loops, block=name,
-                     help="pad before split, fuse and reorder")  # fmt: skip
+        raise refuse(
+            "pad_einsum",
+            "the loops are scheduled already",
+            loops=loops,
+            block=name,
+            help="pad before split, fuse and reorder",
+        )
     old = {iv.var: iv.dom.extent for iv in block.iter_vars if iv.dom is not None}
     analyzer = state.analyzer_at(path)
     new = {
@@ -51,8 +60,13 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
         shape = tuple(
             new[i] if isinstance(i, ir.Var) else d for i, d in zip(load.indices, load.buffer.shape, strict=True)
         )
-        padded = Buffer(ir.Var(f"{load.buffer.name}_pad", "handle"), load.buffer.dtype, shape,
-                        name=f"{load.buffer.name}_pad", scope=load.buffer.scope)  # fmt: skip
+        padded = Buffer(
+            ir.Var(f"{load.buffer.name}_pad", "handle"),
+            load.buffer.dtype,
+            shape,
+            name=f"{load.buffer.name}_pad",
+            scope=load.buffer.scope,
+        )
         swap[load.buffer] = padded
         if load.buffer in own:
             after.append(_copy(state, padded, load.buffer, load.buffer.shape, None))
@@ -67,8 +81,9 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     iters = tuple(
         replace_node(iv, dom=ir.Range.from_min_extent(ir.const(0, iv.dtype), new[iv.var])) for iv in block.iter_vars
     )
-    nest: Stmt = replace_stmt(top, realize, replace_node(realize, block=replace_node(ir.rewrite(block, rule),
-                                                                                     iter_vars=iters)))  # fmt: skip
+    nest: Stmt = replace_stmt(
+        top, realize, replace_node(realize, block=replace_node(ir.rewrite(block, rule), iter_vars=iters))
+    )
     for loop, iv in zip(loops, block.iter_vars, strict=True):
         found = _loop_of(nest, loop.loop_var)
         nest = replace_stmt(nest, found, replace_node(found, extent=new[iv.var]))
@@ -80,15 +95,23 @@ def _check_grown(realize: BlockRealize, scope: Block, grown: set[ir.Var], loads:
     """Refuse where padding would be added to elements: it must be other elements, or products with zeros."""
     block, name = realize.block, realize.block.name_hint
     if not is_reduction(realize, scope):
-        raise refuse("pad_einsum", "the block is no whole reduction with its init", block=name,
-                     help="pad before decompose_reduction")  # fmt: skip
+        raise refuse(
+            "pad_einsum",
+            "the block is no whole reduction with its init",
+            block=name,
+            help="pad before decompose_reduction",
+        )
     assert isinstance(block.body, BufferStore)
     stored = {i for i in block.body.indices if isinstance(i, ir.Var)}
     read = {i for x in loads if x.buffer is not block.body.buffer for i in x.indices if isinstance(i, ir.Var)}
     for iv in block.iter_vars:
         if iv.var in grown and iv.var not in (read if iv.iter_type == "reduce" else stored):
-            raise refuse("pad_einsum", f"'{iv.var.name}' is not an index of what is padded", block=name,
-                         help="give 1 for its padding")  # fmt: skip
+            raise refuse(
+                "pad_einsum",
+                f"'{iv.var.name}' is not an index of what is padded",
+                block=name,
+                help="give 1 for its padding",
+            )
 
 
 def _is_plain(loops: list[For], realize: BlockRealize, top: Stmt, state: ScheduleState) -> bool:
@@ -105,11 +128,14 @@ def _is_plain(loops: list[For], realize: BlockRealize, top: Stmt, state: Schedul
         and len(loops) == len(domains)
         and ir.is_const_int(realize.predicate, 1)
         and all(
-            f.loop_var is v and d is not None and ir.is_const_int(f.min, 0) and ir.is_const_int(d.min, 0)
+            f.loop_var is v
+            and d is not None
+            and ir.is_const_int(f.min, 0)
+            and ir.is_const_int(d.min, 0)
             and analyzer.can_prove_equal(f.extent, d.extent)
             for f, v, d in zip(loops, realize.iter_values, domains, strict=True)
         )
-    )  # fmt: skip
+    )
 
 
 def _loop_of(nest: Stmt, var: ir.Var) -> For:
@@ -163,7 +189,12 @@ def _copy(
         for v, d, whole in zip(index, inside, shape, strict=True):
             within = within if d is whole else ir.logical_and(within, v < d)
         value = ir.if_then_else(within, value, ir.const(0, source.dtype))
-    block = Block(tuple(axes), (point_region(source, index),), (point_region(target, index),), name,
-                  BufferStore(target, value, index))  # fmt: skip
+    block = Block(
+        tuple(axes),
+        (point_region(source, index),),
+        (point_region(target, index),),
+        name,
+        BufferStore(target, value, index),
+    )
     loops = [ir.Var(f"ax{i}", v.dtype) for i, v in enumerate(index)]
     return loops_around(BlockRealize(tuple(loops), ir.TRUE, block), loops, shape)

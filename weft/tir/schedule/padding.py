@@ -64,8 +64,12 @@ def decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> str:
 def _perfect(loops: list[For], realize: BlockRealize) -> list[For]:
     """Return the loops, which hold the block and nothing else."""
     if any(f.body is not below for f, below in zip(loops, [*loops[1:], realize], strict=True)):
-        raise refuse("decompose_padding", "the block does not stand alone under the loop", loops=loops[0],
-                     block=realize.block.name_hint)  # fmt: skip
+        raise refuse(
+            "decompose_padding",
+            "the block does not stand alone under the loop",
+            loops=loops[0],
+            block=realize.block.name_hint,
+        )
     return loops
 
 
@@ -140,8 +144,12 @@ def _box(block: Block, condition: ir.PrimExpr) -> dict[ir.Var, ir.Range]:
     for c in conjuncts(condition):
         bound = _bound(c, own)
         if bound is None:
-            raise refuse("decompose_padding", f"the condition {c} is not a bound on one variable",
-                         block=block.name_hint, help="conditions like v >= 1 and v < n + 1 are understood")  # fmt: skip
+            raise refuse(
+                "decompose_padding",
+                f"the condition {c} is not a bound on one variable",
+                block=block.name_hint,
+                help="conditions like v >= 1 and v < n + 1 are understood",
+            )
         v, least, end = bound
         low[v] = low[v] if least is None else ir.max_(low[v], least)
         high[v] = high[v] if end is None else ir.min_(high[v], end)

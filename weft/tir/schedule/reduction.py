@@ -80,15 +80,25 @@ def _check_once(realize: BlockRealize, loops: list[For]) -> None:
     used = structure.used_vars(realize.iter_values)
     again = [f for f in loops if f.loop_var not in used and not ir.is_const_int(f.extent, 1)]
     if again:
-        raise refuse("decompose_reduction", "the loops compute the same elements several times", loops=again,
-                     block=name, help="give a loop inside of those")  # fmt: skip
+        raise refuse(
+            "decompose_reduction",
+            "the loops compute the same elements several times",
+            loops=again,
+            block=name,
+            help="give a loop inside of those",
+        )
     if all(isinstance(v, ir.Var) for v in realize.iter_values):
         return
     ranges = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in loops}
     moving = [v for v in realize.iter_values if not structure.used_vars(v).isdisjoint(ranges)]
     if not arith.detect_iter_map(moving, ranges, ir.TRUE, "bijective").indices and moving:
-        raise refuse("decompose_reduction", "the loops are not known to compute each element once", loops=loops,
-                     block=name, help="give a loop inside of those that overlap")  # fmt: skip
+        raise refuse(
+            "decompose_reduction",
+            "the loops are not known to compute each element once",
+            loops=loops,
+            block=name,
+            help="give a loop inside of those that overlap",
+        )
 
 
 def with_self_reads(block: Block) -> tuple[BufferRegion, ...]:
@@ -177,12 +187,18 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
         )
     loops = state.loops_of(name)
     if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
-        raise refuse("rfactor", f"the loop is {loop.kind.name.lower()}, so that its iterations have no order",
-                     loops=loop, block=name, help="apply it before the loop is scheduled")  # fmt: skip
+        raise refuse(
+            "rfactor",
+            f"the loop is {loop.kind.name.lower()}, so that its iterations have no order",
+            loops=loop,
+            block=name,
+            help="apply it before the loop is scheduled",
+        )
     conditions = _check_nest(loops, realize)
     if not instances_apart(loops, realize, ("data_par", "reduce")):
-        raise refuse("rfactor", "the loops are not known to run the block once for each of its values", loops=loops,
-                     block=name)  # fmt: skip
+        raise refuse(
+            "rfactor", "the loops are not known to run the block once for each of its values", loops=loops, block=name
+        )
     shape = (*store.buffer.shape[:axis], loop.extent, *store.buffer.shape[axis:])
     partial = decl_buffer(shape, store.buffer.dtype, f"{store.buffer.name}_rf", scope=store.buffer.scope)
     rf_name = state.fresh_name(f"{name}_rf")
@@ -214,8 +230,13 @@ def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[ir.PrimExpr, i
     for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         (reducing if iv.iter_type == "reduce" else spatial).update(structure.used_vars(value) & own)
     if reducing & spatial:
-        raise refuse("rfactor", "a loop feeds both the reduction and the elements", loops=list(reducing & spatial),
-                     block=name, help="fuse reduction loops among themselves only")  # fmt: skip
+        raise refuse(
+            "rfactor",
+            "a loop feeds both the reduction and the elements",
+            loops=list(reducing & spatial),
+            block=name,
+            help="fuse reduction loops among themselves only",
+        )
     elements, running = ir.TRUE, ir.TRUE
     for c in structure.conjuncts(realize.predicate):
         if structure.used_vars(c).isdisjoint(reducing):
@@ -223,8 +244,12 @@ def _check_nest(loops: list[For], realize: BlockRealize) -> tuple[ir.PrimExpr, i
         elif structure.used_vars(c).isdisjoint(spatial):
             running = ir.logical_and(running, c)
         else:
-            raise refuse("rfactor", f"the condition {c} holds of the reduction and the elements together", loops=loops,
-                         block=name)  # fmt: skip
+            raise refuse(
+                "rfactor",
+                f"the condition {c} holds of the reduction and the elements together",
+                loops=loops,
+                block=name,
+            )
     return elements, running
 
 

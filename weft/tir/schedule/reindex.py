@@ -95,8 +95,12 @@ def _check_invertible(image: tuple[ir.PrimExpr, ...], axes: list[ir.IterVar], na
         raise refuse("reindex", f"the index {below[0]} is not known to be 0 or more", block=name)
     found = arith.detect_iter_map(image, ranges, ir.TRUE, "bijective")
     if len(found.indices) != len(image):
-        raise refuse("reindex", f"the map ({', '.join(map(str, image))}) is not known to keep elements apart",
-                     block=name, help="; ".join(found.errors) or None)  # fmt: skip
+        raise refuse(
+            "reindex",
+            f"the map ({', '.join(map(str, image))}) is not known to keep elements apart",
+            block=name,
+            help="; ".join(found.errors) or None,
+        )
 
 
 def _check(
@@ -117,8 +121,12 @@ def _check(
         raise refuse("reindex", f"'{buffer.name}' is written in the same loop nest", block=name)
     if kind == "write":
         if not is_complete(realize, scope) and not is_reduction(realize, scope):
-            raise refuse("reindex", f"the block does not make '{buffer.name}' alone", block=name,
-                         help="another block writes it too, or the block reads what it writes")  # fmt: skip
+            raise refuse(
+                "reindex",
+                f"the block does not make '{buffer.name}' alone",
+                block=name,
+                help="another block writes it too, or the block reads what it writes",
+            )
         if any(touches(r.block, [buffer]) for r in others):
             raise refuse("reindex", f"'{buffer.name}' is used in the same loop nest", block=name)
     around = {v for s in path if isinstance(s, For) for v in (s.loop_var,)}
@@ -130,18 +138,27 @@ def _check(
     own = {s.loop_var for s in statements(realize.block) if isinstance(s, For)}
     own |= {iv.var for s in statements(realize.block.body) if isinstance(s, Block) for iv in s.iter_vars}
     if not used_vars(*accesses[0]).isdisjoint(around | own):
-        raise refuse("reindex", f"the place in '{buffer.name}' is not decided by the variables of the block alone",
-                     block=name)  # fmt: skip
+        raise refuse(
+            "reindex", f"the place in '{buffer.name}' is not decided by the variables of the block alone", block=name
+        )
     whole = covers_domain(path, analyzer)
     written = [w for w in realize.block.writes if kind == "write" and w.buffer is buffer]
     if state.is_argument(buffer) and not all(stores_all(realize.block, w) for w in written):
-        raise refuse("reindex", f"the block does not always write '{buffer.name}'", block=name,
-                     help="the copy would write what it leaves")  # fmt: skip
+        raise refuse(
+            "reindex",
+            f"the block does not always write '{buffer.name}'",
+            block=name,
+            help="the copy would write what it leaves",
+        )
     if kind == "write" and not whole:
         raise refuse("reindex", "the loops do not run the block on its whole domain", block=name)
     if not (whole and _unconditional(realize.block)) and not _inside(accesses[0], buffer, realize.block, analyzer):
-        raise refuse("reindex", f"the block touches '{buffer.name}' under a condition, without which the index "
-                     f"[{', '.join(map(str, accesses[0]))}] may be outside of it", block=name)  # fmt: skip
+        raise refuse(
+            "reindex",
+            f"the block touches '{buffer.name}' under a condition, without which the index "
+            f"[{', '.join(map(str, accesses[0]))}] may be outside of it",
+            block=name,
+        )
 
 
 def _unconditional(block: Block) -> bool:

@@ -34,8 +34,12 @@ def rolling_buffer(state: ScheduleState, name: str, index: int) -> None:
     together = [step[0] for step in zip(*ways, strict=False) if all(s is step[0] for s in step)]
     shared = [s for s in together if isinstance(s, For)]
     if not users or not shared:
-        raise refuse("rolling_buffer", "no loop is around the block and all that read its result", block=name,
-                     help="compute_at puts it into one")  # fmt: skip
+        raise refuse(
+            "rolling_buffer",
+            "no loop is around the block and all that read its result",
+            block=name,
+            help="compute_at puts it into one",
+        )
     analyzer = state.analyzer_at(path)
     tile, *read = (_tile(way, old, len(together), analyzer) for way in ways)
     if any(not ir.is_const_int(r.extent, 1) for r in block.writes[index].region):
@@ -46,8 +50,14 @@ def rolling_buffer(state: ScheduleState, name: str, index: int) -> None:
     whole = rolling.region[rolling.axis]
     if any(r is None or not contains(whole, r, analyzer) for r in (box[rolling.axis] for box in read)):
         raise refuse("rolling_buffer", f"more of '{old.name}' is read than the tile that was just made", block=name)
-    new = replace_node(old, shape=(*old.shape[: rolling.axis], ir.const(rolling.extent, old.shape[rolling.axis].dtype),
-                                   *old.shape[rolling.axis + 1 :]))  # fmt: skip
+    new = replace_node(
+        old,
+        shape=(
+            *old.shape[: rolling.axis],
+            ir.const(rolling.extent, old.shape[rolling.axis].dtype),
+            *old.shape[rolling.axis + 1 :],
+        ),
+    )
     state.replace(scope, _ring(scope, realize, index, new, rolling, analyzer))
 
 
@@ -76,8 +86,11 @@ def _ring(scope: Block, realize: BlockRealize, index: int, new: Buffer, rolling:
         if isinstance(node, BufferRegion) and node.buffer is old:
             r = node.region[rolling.axis]
             one = ir.is_const_int(r.extent, 1)
-            r = ir.Range.from_min_extent(rolling.indices([x.min for x in node.region])[rolling.axis], r.extent) if one \
-                else ir.Range.from_min_extent(ir.const(0, r.min.dtype), new.shape[rolling.axis])  # fmt: skip
+            r = (
+                ir.Range.from_min_extent(rolling.indices([x.min for x in node.region])[rolling.axis], r.extent)
+                if one
+                else ir.Range.from_min_extent(ir.const(0, r.min.dtype), new.shape[rolling.axis])
+            )
             return BufferRegion(new, (*node.region[: rolling.axis], r, *node.region[rolling.axis + 1 :]))
         return node
 

@@ -54,8 +54,11 @@ class Schedule(Recorder):
             self.work_on(func_name)
         if self._undecided:
             names = ", ".join(v.name_hint for v in self._mod)
-            raise error.InvalidArgument("the schedule does not know which function to be working on", found=names,
-                                        help="call work_on(name), or pass func_name")  # fmt: skip
+            raise error.InvalidArgument(
+                "the schedule does not know which function to be working on",
+                found=names,
+                help="call work_on(name), or pass func_name",
+            )
         self.state.path_to_block(name)
         return BlockRV(name)
 

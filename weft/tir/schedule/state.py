@@ -47,8 +47,11 @@ _SCOPES = re.compile(
 def check_scope(primitive: str, scope: str) -> None:
     """Refuse a place for a buffer that no target has."""
     if not _SCOPES.fullmatch(scope):
-        raise refuse(primitive, f"there is no storage scope '{scope}'",
-                     help="global, shared, local, warp, texture, or a part of one, as shared.dyn")  # fmt: skip
+        raise refuse(
+            primitive,
+            f"there is no storage scope '{scope}'",
+            help="global, shared, local, warp, texture, or a part of one, as shared.dyn",
+        )
 
 
 class ScheduleState:
@@ -195,8 +198,11 @@ class ScheduleState:
         viewed = not views and any(m.source.buffer is buffer for b in ir.find(where, Block) for m in b.match_buffers)
         if viewed or buffer.data in addressed(*where):
             way = "match_buffer" if viewed else "its address"
-            raise refuse(primitive, f"'{buffer.name}' is reached by {way}, not only by loads and stores",
-                         help="apply it before that is taken")  # fmt: skip
+            raise refuse(
+                primitive,
+                f"'{buffer.name}' is reached by {way}, not only by loads and stores",
+                help="apply it before that is taken",
+            )
 
     def allocating_block(self, buffer: Buffer) -> Block | None:
         """Return the block that allocates a buffer, or None for a parameter."""

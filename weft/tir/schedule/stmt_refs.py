@@ -194,8 +194,10 @@ class StmtRefs:
         if old is None or self._known.get(old) is not src_sref:
             raise InvalidArgument("the reference is to nothing in the module", found=repr(src_sref))
         if isinstance(old, Block) != isinstance(tgt_stmt, Block):
-            raise InvalidArgument("a block takes the place of a block, a loop or a realization that of a loop",
-                                  found=f"{type(old).__name__} and {type(tgt_stmt).__name__}")  # fmt: skip
+            raise InvalidArgument(
+                "a block takes the place of a block, a loop or a realization that of a loop",
+                found=f"{type(old).__name__} and {type(tgt_stmt).__name__}",
+            )
         where = next(
             v for v, f in self.mod.items() if isinstance(f, PrimFunc) and structure.path_to(f.body, lambda s: s is old)
         )
@@ -257,8 +259,9 @@ class StmtRefs:
             place = next(p for p in _outwards(d.src) if p in around)
             by_place.setdefault(place, []).append(d.src)
         reads = _regions(self._realize(consumer), "reads")
-        return all(self._writes_cover(producers, consumer, r, place)
-                   for place, producers in by_place.items() for r in reads)  # fmt: skip
+        return all(
+            self._writes_cover(producers, consumer, r, place) for place, producers in by_place.items() for r in reads
+        )
 
     def _writes_cover(
         self, producers: Sequence[StmtSRef], consumer: StmtSRef, read: BufferRegion, place: StmtSRef
@@ -286,8 +289,10 @@ class StmtRefs:
             if produced.is_nothing():
                 return False
             a, b = intersect([produced, whole], analyzer), intersect([wanted[i], whole], analyzer)
-            if not (analyzer.can_prove_greater_equal(b.min_value, a.min_value)
-                    and analyzer.can_prove_greater_equal(a.max_value, b.max_value)):  # fmt: skip
+            if not (
+                analyzer.can_prove_greater_equal(b.min_value, a.min_value)
+                and analyzer.can_prove_greater_equal(a.max_value, b.max_value)
+            ):
                 return False
         return True
 

@@ -126,8 +126,11 @@ def _view(region: BufferRegion, described: Buffer, block: str, intrin: str) -> B
     lead = len(region.region) - len(described.shape)
     extents = [r.extent for r in region.region]
     shape = described.shape
-    fits = lead >= 0 and all(ir.is_const_int(e, 1) for e in extents[:lead]) and ir.structural_equal(
-        tuple(_number(e) for e in extents[lead:]), tuple(_number(e) for e in shape))  # fmt: skip
+    fits = (
+        lead >= 0
+        and all(ir.is_const_int(e, 1) for e in extents[:lead])
+        and ir.structural_equal(tuple(_number(e) for e in extents[lead:]), tuple(_number(e) for e in shape))
+    )
     if not fits or region.buffer.dtype != described.dtype:
         raise refuse(
             "tensorize",

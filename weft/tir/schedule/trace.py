@@ -100,8 +100,11 @@ class Trace:
             When it was not made by :meth:`as_json`, or belongs to a function of another form.
         """
         if len(json_obj) != 2 or any(len(row) != 4 for row in json_obj[0]):
-            raise ScheduleError("the trace was saved in another form", expected="what Trace.as_json returns",
-                                help="make the record again")  # fmt: skip
+            raise ScheduleError(
+                "the trace was saved in another form",
+                expected="what Trace.as_json returns",
+                help="make the record again",
+            )
         handles: dict[str, Any] = {}
         decisions = dict(json_obj[1])
         for i, (name, inputs, attrs, outputs) in enumerate(json_obj[0]):

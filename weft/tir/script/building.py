@@ -224,8 +224,14 @@ def _act(name: str, value: Any) -> Any:
     return ir.Var("v", value.dtype) if type(value) is ir.Var and value.name == "" else value
 
 
-_OPENED = (commands.BlockScope, commands.InitScope, commands.IfScope, commands.Branch, commands.WhileScope,
-           commands.Loops)  # fmt: skip
+_OPENED = (
+    commands.BlockScope,
+    commands.InitScope,
+    commands.IfScope,
+    commands.Branch,
+    commands.WhileScope,
+    commands.Loops,
+)
 
 
 class _Axes:

@@ -175,9 +175,17 @@ Range_ = _RangeMaker()
 
 
 def _buffer(
-    shape: Any, dtype: Any, data: Any, strides: Any, elem_offset: Any, scope: str, align: int, offset_factor: int,
-    buffer_type: str, axis_separators: Sequence[int] | None,
-) -> BufferNode:  # fmt: skip
+    shape: Any,
+    dtype: Any,
+    data: Any,
+    strides: Any,
+    elem_offset: Any,
+    scope: str,
+    align: int,
+    offset_factor: int,
+    buffer_type: str,
+    axis_separators: Sequence[int] | None,
+) -> BufferNode:
     """Declare a buffer without a name; TVM's zero and negative values stand for the defaults."""
     dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
     element = getattr(dtype, "dtype", dtype)
@@ -198,10 +206,18 @@ class _BufferMaker:
     """``T.Buffer(shape, dtype, ...)``: an annotation, or a buffer that the function does not introduce otherwise."""
 
     def __call__(
-        self, shape: Any, dtype: Any = "float32", data: Any = None, strides: Any = None, elem_offset: Any = None,
-        scope: str = "global", align: int = 0, offset_factor: int = 0, buffer_type: str = "",
+        self,
+        shape: Any,
+        dtype: Any = "float32",
+        data: Any = None,
+        strides: Any = None,
+        elem_offset: Any = None,
+        scope: str = "global",
+        align: int = 0,
+        offset_factor: int = 0,
+        buffer_type: str = "",
         axis_separators: Any = None,
-    ) -> BufferNode:  # fmt: skip
+    ) -> BufferNode:
         return _buffer(
             shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators
         )
@@ -214,10 +230,18 @@ Buffer = _BufferMaker()
 
 
 def match_buffer(
-    param: Var | BufferRegion | BufferLoadNode, shape: Dims | None = None, dtype: DTypeLike = "float32",
-    data: Var | None = None, strides: Dims | None = None, elem_offset: Value | None = None, scope: str = "global",
-    align: int = 0, offset_factor: int = 0, buffer_type: str = "", axis_separators: Sequence[int] | None = None,
-) -> commands.MatchBuffer:  # fmt: skip
+    param: Var | BufferRegion | BufferLoadNode,
+    shape: Dims | None = None,
+    dtype: DTypeLike = "float32",
+    data: Var | None = None,
+    strides: Dims | None = None,
+    elem_offset: Value | None = None,
+    scope: str = "global",
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None,
+) -> commands.MatchBuffer:
     """Name the memory of a handle parameter, or a region of another buffer."""
     if shape is None:
         if not isinstance(param, BufferRegion):
@@ -234,10 +258,17 @@ def match_buffer(
 
 
 def sblock_alloc_buffer(
-    shape: Dims, dtype: DTypeLike = "float32", data: Var | None = None, strides: Dims | None = None,
-    elem_offset: Value | None = None, scope: str = "global", align: int = 0, offset_factor: int = 0,
-    buffer_type: str = "", axis_separators: Sequence[int] | None = None,
-) -> commands.AllocBlockBuffer:  # fmt: skip
+    shape: Dims,
+    dtype: DTypeLike = "float32",
+    data: Var | None = None,
+    strides: Dims | None = None,
+    elem_offset: Value | None = None,
+    scope: str = "global",
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None,
+) -> commands.AllocBlockBuffer:
     """Allocate a buffer in the block under way."""
     return commands.AllocBlockBuffer(
         _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
@@ -245,10 +276,18 @@ def sblock_alloc_buffer(
 
 
 def alloc_buffer(
-    shape: Dims, dtype: DTypeLike = "float32", data: Var | None = None, strides: Dims | None = None,
-    elem_offset: Value | None = None, scope: str = "global", align: int = 0, offset_factor: int = 0,
-    buffer_type: str = "", axis_separators: Sequence[int] | None = None, annotations: Mapping[str, Any] | None = None,
-) -> commands.Scope:  # fmt: skip
+    shape: Dims,
+    dtype: DTypeLike = "float32",
+    data: Var | None = None,
+    strides: Dims | None = None,
+    elem_offset: Value | None = None,
+    scope: str = "global",
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None,
+    annotations: Mapping[str, Any] | None = None,
+) -> commands.Scope:
     """Allocate a buffer for the rest of the sequence; among the first statements of a block, in that block."""
     b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
     notes = Attrs.of(annotations)
@@ -256,10 +295,17 @@ def alloc_buffer(
 
 
 def decl_buffer(
-    shape: Dims, dtype: DTypeLike = "float32", data: Var | None = None, strides: Dims | None = None,
-    elem_offset: Value | None = None, scope: str = "global", align: int = 0, offset_factor: int = 0,
-    buffer_type: str = "", axis_separators: Sequence[int] | None = None,
-) -> commands.Scope:  # fmt: skip
+    shape: Dims,
+    dtype: DTypeLike = "float32",
+    data: Var | None = None,
+    strides: Dims | None = None,
+    elem_offset: Value | None = None,
+    scope: str = "global",
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None,
+) -> commands.Scope:
     """Declare a buffer as a view of the memory that `data` points to; without it, allocate the memory."""
     b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
     if data is None:
@@ -268,9 +314,12 @@ def decl_buffer(
 
 
 def allocate(
-    extents: Dims | Value, dtype: DTypeLike = "float32", scope: str = "global", condition: Value = True,
+    extents: Dims | Value,
+    dtype: DTypeLike = "float32",
+    scope: str = "global",
+    condition: Value = True,
     annotations: Mapping[str, Any] | None = None,
-) -> commands.Scope:  # fmt: skip
+) -> commands.Scope:
     """Allocate memory for the rest of the sequence; the name that this is bound to is a pointer to it."""
     if condition is not True and as_int(condition) != 1:
         raise InvalidArgument("allocate: memory is allocated without conditions", found=str(condition))
@@ -415,9 +464,14 @@ unroll = _loop(stmts.ForKind.UNROLLED)
 
 
 def thread_binding(
-    start: Value, stop: Value | None = None, thread: str | None = None, *, annotations: Mapping[str, Any] | None = None,
-    var: Var | None = None, binding: ir.IterVar | None = None,
-) -> commands.Loops:  # fmt: skip
+    start: Value,
+    stop: Value | None = None,
+    thread: str | None = None,
+    *,
+    annotations: Mapping[str, Any] | None = None,
+    var: Var | None = None,
+    binding: ir.IterVar | None = None,
+) -> commands.Loops:
     """Make a loop each of whose iterations runs on a thread."""
     if isinstance(stop, str):
         stop, thread = None, stop
@@ -498,8 +552,9 @@ def realize(region: BufferRegion | BufferLoadNode, storage_scope: Any = "", cond
     if not isinstance(storage_scope, str):
         storage_scope, condition = "", storage_scope
     if storage_scope and storage_scope != region.buffer.scope:
-        raise InvalidArgument("realize: the buffer lives in another scope", expected=region.buffer.scope,
-                              found=storage_scope)  # fmt: skip
+        raise InvalidArgument(
+            "realize: the buffer lives in another scope", expected=region.buffer.scope, found=storage_scope
+        )
     r = (
         region
         if isinstance(region, BufferRegion)

@@ -288,8 +288,11 @@ def _loop_body(p: Parser, nodes: list[ast.stmt]) -> stmts.Stmt:
 def _jump(p: Parser, node: ast.Break | ast.Continue) -> None:
     word = type(node).__name__.lower()
     if p.state.written_out:
-        raise p.fail(node, f"'{word}' in a Python loop, which is written out while the program is read",
-                     expected="a loop of the program, such as T.serial or while")  # fmt: skip
+        raise p.fail(
+            node,
+            f"'{word}' in a Python loop, which is written out while the program is read",
+            expected="a loop of the program, such as T.serial or while",
+        )
     emit(p, stmts.Evaluate(ir.CallIntrin("int32", ir.Op.get(f"tir.{word}_loop"), ()), span=p.span(node)))
 
 
@@ -455,9 +458,17 @@ def realized(block: BlockUnderWay, name: str, body: stmts.Stmt, span: ir.Span | 
     """Return the block whose statements were read."""
     reads, writes = _regions(block, body)
     result = stmts.Block(
-        tuple(block.iter_vars), reads, writes, name, body, block.init, tuple(block.allocs),
-        tuple(block.matches), ir.Attrs.of(block.facts.get("annotations")), span=span,
-    )  # fmt: skip
+        tuple(block.iter_vars),
+        reads,
+        writes,
+        name,
+        body,
+        block.init,
+        tuple(block.allocs),
+        tuple(block.matches),
+        ir.Attrs.of(block.facts.get("annotations")),
+        span=span,
+    )
     return stmts.BlockRealize(tuple(block.values), block.facts.get("where", ir.TRUE), result, span=span)
 
 

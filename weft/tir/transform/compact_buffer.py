@@ -146,8 +146,10 @@ def _by_address(node: Any, buffer: Buffer) -> bool:
         return node is not buffer and node.data is buffer.data
     if not isinstance(node, ir.CallIntrin):
         return False
-    return any(a is buffer.data or (isinstance(a, BufferLoad) and a.buffer is buffer and _ADDRESS is node.op)
-               for a in node.args)  # fmt: skip
+    return any(
+        a is buffer.data or (isinstance(a, BufferLoad) and a.buffer is buffer and _ADDRESS is node.op)
+        for a in node.args
+    )
 
 
 def _bounds(

@@ -133,8 +133,11 @@ class _Lower:
 
         zero, found = ir.const(0, "int32"), _Found(init)
         body = _accumulate(node, plan, part, found)
-        steps: list[Stmt] = [BufferStore(part, _IDENTITY[kind](dtype), (zero,)), body,
-                             BufferStore(parts, part[zero], (slot(me),))]  # fmt: skip
+        steps: list[Stmt] = [
+            BufferStore(part, _IDENTITY[kind](dtype), (zero,)),
+            body,
+            BufferStore(parts, part[zero], (slot(me),)),
+        ]
         width = 1 << max(0, (own - 1).bit_length() - 1)
         while width and own > 1:
             inside: ir.PrimExpr = me < width

@@ -64,8 +64,9 @@ class _Bound:
                 made[v] = f
             elif f.attrs.get("tir.is_host_func"):
                 if self.host is None:
-                    raise InvalidArgument(f"'{v.name_hint}' is for the host, and the target has none",
-                                          help="give the target a host")  # fmt: skip
+                    raise InvalidArgument(
+                        f"'{v.name_hint}' is for the host, and the target has none", help="give the target a host"
+                    )
                 made[v] = f.with_attr("target", self.host).without_attr("tir.is_host_func")
             elif f.attrs.get("global_symbol") is not None or self.host is None:
                 made[v] = f.with_attr("target", self.target)

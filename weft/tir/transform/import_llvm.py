@@ -60,5 +60,8 @@ def _text(note: object) -> str:
     try:
         return Path(text).read_text()
     except (OSError, UnicodeDecodeError) as e:
-        raise InvalidArgument(f"{_PRAGMA} names a file that cannot be read", found=f"{text!r}: {e}",
-                              help="give the text of LLVM IR, or the path of a file with it") from e  # fmt: skip
+        raise InvalidArgument(
+            f"{_PRAGMA} names a file that cannot be read",
+            found=f"{text!r}: {e}",
+            help="give the text of LLVM IR, or the path of a file with it",
+        ) from e

@@ -42,8 +42,12 @@ def in_place(stmt: Stmt, old: Buffer, new: Buffer) -> bool:
 
 def _by_pointer(stmt: Stmt, data: set[Var]) -> bool:
     """Whether a call gets one of the pointers."""
-    return any(isinstance(n, CallIntrin) and (n.op.name == "tir.address_of" or not is_pure(n))
-               and any(v in data for v in walk(n)) for n in walk(stmt))  # fmt: skip
+    return any(
+        isinstance(n, CallIntrin)
+        and (n.op.name == "tir.address_of" or not is_pure(n))
+        and any(v in data for v in walk(n))
+        for n in walk(stmt)
+    )
 
 
 def _once_each(stmt: Stmt, store: BufferStore) -> bool:

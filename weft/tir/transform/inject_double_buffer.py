@@ -124,8 +124,12 @@ def _doubled(
     alone = not any(_stores_other(p, buffer) or _handed(p) for p in fills)
     if not fills or not rest or not first or read & written or buffer.data in written or not alone:
         return None
-    double = replace_node(buffer, data=ir.Var(buffer.data.name, buffer.data.dtype),
-                          shape=(ir.const(2, "int32"), *buffer.shape), strides=())  # fmt: skip
+    double = replace_node(
+        buffer,
+        data=ir.Var(buffer.data.name, buffer.data.dtype),
+        shape=(ir.const(2, "int32"), *buffer.shape),
+        strides=(),
+    )
     here, zero = loop.loop_var, ir.const(0, loop.loop_var.dtype)
     following = here + 1
     half: ir.PrimExpr = ir.floormod(here - loop.min, 2)

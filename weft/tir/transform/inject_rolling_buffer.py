@@ -88,8 +88,9 @@ class _Injector:
         buffer, an = node.buffer, arith.Analyzer()
         for f in loops:
             an.bind(f.loop_var, ir.Range.from_min_extent(f.min, f.extent), allow_override=True)
-        rolling = rolling_of([ir.Range.from_min_extent(an.simplify(r.min), _most(r.extent, an)) for r in node.bounds],
-                             loops)  # fmt: skip
+        rolling = rolling_of(
+            [ir.Range.from_min_extent(an.simplify(r.min), _most(r.extent, an)) for r in node.bounds], loops
+        )
         if isinstance(rolling, str):
             if rolling != NO_OVERLAP:
                 raise error.ScheduleError(f"rolling_buffer of '{buffer.name}': {rolling}")

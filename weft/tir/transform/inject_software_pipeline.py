@@ -113,9 +113,11 @@ class _Pipeline:
             return plain
         n, name = len(self.stmts), self.loop.loop_var.name
         if len(stages) != n or sorted(map(str, orders)) != sorted(map(str, range(n))) or None in stages:
-            raise InvalidArgument(f"the pipeline of loop '{name}' needs a stage and a place for each statement",
-                                expected=f"{n} stages, and the numbers below {n} in some order",
-                                found=f"{STAGE} {stages}, {ORDER} {orders}")  # fmt: skip
+            raise InvalidArgument(
+                f"the pipeline of loop '{name}' needs a stage and a place for each statement",
+                expected=f"{n} stages, and the numbers below {n} in some order",
+                found=f"{STAGE} {stages}, {ORDER} {orders}",
+            )
         self.split_copies(stages, orders, {ir.as_int(x) for x in notes.get(ASYNC) or ()})
         least = min(x for x in stages if x is not None)
         parts: list[_Part] = []
@@ -133,8 +135,11 @@ class _Pipeline:
         after = after if isinstance(after, ir.IntImm) else end
         body = [self.steps(order, start + last, end, None)]
         if last:
-            body = [self.steps(order, start, start + last, start), *body,
-                    self.steps(order, after, end + last, start + last)]  # fmt: skip
+            body = [
+                self.steps(order, start, start + last, start),
+                *body,
+                self.steps(order, after, end + last, start + last),
+            ]
         made = [self.versions.get(b, b) for b in self.buffers]
         if self.blocks:
             return self.block(stmts.seq(*body), made)
@@ -161,13 +166,17 @@ class _Pipeline:
         for a, b in combinations(parts, 2):
             shared = [x for x in (*a.writes, *a.reads) if x in b.writes or (x in b.reads and x in a.writes)]
             if shared and (a.stage > b.stage or (a.stage == b.stage and a.order > b.order)):
-                raise InvalidArgument(f"the pipeline of loop '{name}' uses '{shared[0].name}' before it is made",
-                                    help="give what needs others a later stage, or place in the order")  # fmt: skip
+                raise InvalidArgument(
+                    f"the pipeline of loop '{name}' uses '{shared[0].name}' before it is made",
+                    help="give what needs others a later stage, or place in the order",
+                )
             for x in dict.fromkeys(shared) if a.stage != b.stage else ():
                 boxes = [r for p in (a, b) for kind in (p.reads, p.writes) if (r := kind.get(x)) is not None]
                 if x.data in hidden or (x not in self.buffers and not _own(boxes, var)):
-                    raise InvalidArgument(f"iterations of the pipeline of loop '{name}' share '{x.name}'",
-                                        help="allocate inside the loop what its stages share")  # fmt: skip
+                    raise InvalidArgument(
+                        f"iterations of the pipeline of loop '{name}' share '{x.name}'",
+                        help="allocate inside the loop what its stages share",
+                    )
 
     def copies(self, parts: list[_Part]) -> None:
         """Give buffers that several iterations use at once a copy for each."""
@@ -184,8 +193,9 @@ class _Pipeline:
             if makers and (count > 2 or (count == 2 and ahead)):
                 dtype = buffer.shape[0].dtype if buffer.shape else "int32"
                 strides = (buffer.strides[0] * buffer.shape[0], *buffer.strides) if buffer.strides else ()
-                self.versions[buffer] = replace_node(buffer, shape=(ir.const(count, dtype), *buffer.shape),
-                                                     strides=strides)  # fmt: skip
+                self.versions[buffer] = replace_node(
+                    buffer, shape=(ir.const(count, dtype), *buffer.shape), strides=strides
+                )
 
     def steps(self, parts: list[_Part], start: ir.PrimExpr, end: ir.PrimExpr, least: ir.PrimExpr | None) -> stmts.Stmt:
         """Write the steps from `start` to `end`; with `least`, those from there on that an iteration needs."""
@@ -258,8 +268,9 @@ def _load_and_store(node: stmts.Stmt, loops: tuple[stmts.For, ...]) -> tuple[stm
         if shared or not node.buffer.scope.startswith("shared") or any(ir.as_int(x.extent) is None for x in own):
             return None
         name, one = f"{node.buffer.name}_ahead", ir.const(1, "int32")
-        kept = Buffer(ir.Var(name, "handle"), node.buffer.dtype, tuple(x.extent for x in own) or (one,), name=name,
-                      scope="local")  # fmt: skip
+        kept = Buffer(
+            ir.Var(name, "handle"), node.buffer.dtype, tuple(x.extent for x in own) or (one,), name=name, scope="local"
+        )
         at = tuple(x.loop_var - x.min for x in own) or (one - one,)
         return stmts.BufferStore(kept, node.value, at), replace_node(node, value=BufferLoad(kept, at)), kept
     if not isinstance(node, (stmts.For, stmts.IfThenElse)) or getattr(node, "else_case", None) is not None:

@@ -22,8 +22,11 @@ _ONCE = ("tir.tvm_storage_sync", "tir.prefetch")  # what threads do together, or
 
 def is_virtual(node: ir.Node) -> bool:
     """Whether a node is a loop over virtual threads (``vthread``, ``vthread.x``, ..., ``cthread``)."""
-    return isinstance(node, stmts.For) and node.thread_binding is not None and (
-        node.thread_binding.thread_tag.split(".")[0] in ("vthread", "cthread"))  # fmt: skip
+    return (
+        isinstance(node, stmts.For)
+        and node.thread_binding is not None
+        and (node.thread_binding.thread_tag.split(".")[0] in ("vthread", "cthread"))
+    )
 
 
 @function_pass(kind=PrimFunc)
@@ -86,7 +89,8 @@ def _opaque(loop: stmts.For) -> bool:
     calls = [n for n in walk(loop.body) if isinstance(n, CallIntrin) and n.op.name not in _ONCE and not is_pure(n)]
     views = [n.buffer.data for n in walk(loop.body) if isinstance(n, stmts.DeclBuffer)]
     return any(n in mine for n in walk((tuple(calls), tuple(views)))) or any(
-        isinstance(n, stmts.LetStmt) and n.var.dtype == "handle" for n in walk(loop.body))  # fmt: skip
+        isinstance(n, stmts.LetStmt) and n.var.dtype == "handle" for n in walk(loop.body)
+    )
 
 
 class _Injector:
@@ -103,8 +107,11 @@ class _Injector:
         while before != len(self.differs):
             before = len(self.differs)
             self.search(self.loop.body, False)
-        copies = {n.buffer: self.copied(n.buffer) for n in walk(self.loop.body)
-                  if isinstance(n, stmts.AllocBuffer) and n.buffer in self.differs}  # fmt: skip
+        copies = {
+            n.buffer: self.copied(n.buffer)
+            for n in walk(self.loop.body)
+            if isinstance(n, stmts.AllocBuffer) and n.buffer in self.differs
+        }
         at = self.thread - self.loop.min
 
         def rule(n: Any) -> Any:
@@ -172,12 +179,16 @@ class _Injector:
         for n in walk(node):
             if n in self.differs:
                 return True
-            if isinstance(n, stmts.BufferStore) and n.buffer not in self.inside and any(
-                isinstance(x, BufferLoad) and x.buffer.data is n.buffer.data for x in walk(n.value)
-            ):  # fmt: skip
+            if (
+                isinstance(n, stmts.BufferStore)
+                and n.buffer not in self.inside
+                and any(isinstance(x, BufferLoad) and x.buffer.data is n.buffer.data for x in walk(n.value))
+            ):
                 return True
-            if isinstance(n, stmts.Evaluate) and not is_pure(n.value) and not (
-                isinstance(n.value, CallIntrin) and n.value.op.name in _ONCE
-            ):  # fmt: skip
+            if (
+                isinstance(n, stmts.Evaluate)
+                and not is_pure(n.value)
+                and not (isinstance(n.value, CallIntrin) and n.value.op.name in _ONCE)
+            ):
                 return True
         return False

@@ -33,8 +33,12 @@ def _bits(dtype: str, value: ir.PrimExpr) -> ir.PrimExpr:
 
 def _scalar(value: ir.PrimExpr) -> ir.PrimExpr:
     if ir.DataType(value.dtype).lanes > 1:
-        raise LoweringError("floats of 8 bits are legalized one by one", expected="one lane", found=value.dtype,
-                            help="run the pass before loops are vectorized")  # fmt: skip
+        raise LoweringError(
+            "floats of 8 bits are legalized one by one",
+            expected="one lane",
+            found=value.dtype,
+            help="run the pass before loops are vectorized",
+        )
     return value
 
 

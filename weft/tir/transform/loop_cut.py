@@ -94,8 +94,10 @@ class Cut:
         both = [compared, opposite(compared.a, compared.b)] if opposite else [compared]
         found = [arith.deduce_bound(loop.loop_var, c, self.around, relaxed) for c in both]
         hidden = {*inner, loop.loop_var}
-        return [s if hidden.isdisjoint(ir.find((s.min_value, s.max_value), ir.Var)) else arith.IntervalSet.nothing()
-                for s in found]  # fmt: skip
+        return [
+            s if hidden.isdisjoint(ir.find((s.min_value, s.max_value), ir.Var)) else arith.IntervalSet.nothing()
+            for s in found
+        ]
 
     def symbolic_parts(self, loop: For, sets: dict[ir.PrimExpr, list[arith.IntervalSet]]) -> Stmt:
         """Cut a loop around the iterations in which all of some conditions hold."""

@@ -9,8 +9,12 @@ from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, While, seq
 
-_FIXED = ("pragma_auto_unroll_max_step", "pragma_unroll_explicit", "pragma_loop_partition_hint",
-          "software_pipeline_stage")  # fmt: skip
+_FIXED = (
+    "pragma_auto_unroll_max_step",
+    "pragma_unroll_explicit",
+    "pragma_loop_partition_hint",
+    "software_pipeline_stage",
+)
 
 
 @ir.function_pass(kind=PrimFunc)
@@ -54,9 +58,12 @@ def annotate_irregular_loop(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 def _check(loop: For) -> None:
     found = [k for k in _FIXED if k in loop.annotations]
     if loop.kind != ForKind.SERIAL or found:
-        raise LoweringError(f"the loop over '{loop.loop_var.name}' has 'break' or 'continue'", where=loop.span,
-                            expected="a serial loop without annotations of its form",
-                            found=", ".join([loop.kind.name.lower(), *found]))  # fmt: skip
+        raise LoweringError(
+            f"the loop over '{loop.loop_var.name}' has 'break' or 'continue'",
+            where=loop.span,
+            expected="a serial loop without annotations of its form",
+            found=", ".join([loop.kind.name.lower(), *found]),
+        )
 
 
 @ir.function_pass(kind=PrimFunc)

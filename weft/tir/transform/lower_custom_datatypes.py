@@ -62,8 +62,10 @@ class _Lower(RewriteOnce):
         if isinstance(node, FloatImm):
             return self.apply(new, node.dtype) if DataType(node.dtype).is_custom else new
         if isinstance(node, CallIntrin):
-            custom = next((d for d in (node.dtype, *(getattr(a, "dtype", "") for a in node.args))
-                           if d and DataType(d).is_custom), None)  # fmt: skip
+            custom = next(
+                (d for d in (node.dtype, *(getattr(a, "dtype", "") for a in node.args)) if d and DataType(d).is_custom),
+                None,
+            )
             if custom is None:
                 return new
             if node.op.name in _SHAPES or node.op.name.startswith("tir.call_"):

@@ -58,8 +58,12 @@ def _apply(call: ir.CallIntrin, kind: str, depth: int) -> ir.PrimExpr:
     if made is None or made is call:
         return call
     if made.dtype != call.dtype:
-        raise LoweringError(f"the rule for '{call.op.name}' on '{kind}' changes the type", expected=call.dtype,
-                            found=made.dtype, where=call.span)  # fmt: skip
+        raise LoweringError(
+            f"the rule for '{call.op.name}' on '{kind}' changes the type",
+            expected=call.dtype,
+            found=made.dtype,
+            where=call.span,
+        )
     if depth == _ROUNDS:
         raise LoweringError(f"the rules for '{call.op.name}' on '{kind}' do not end", found=str(made), where=call.span)
     return ir.rewrite(made, lambda n: _apply(n, kind, depth + 1) if n is not call else n, only=(ir.CallIntrin,))

@@ -76,8 +76,12 @@ class _Binder:
         func, num_args = self.func, ir.Var("num_args", "int32")
         signature = f"{self.name}({', '.join(self.shown(p) for p in func.params)})"
         count = len(func.params)
-        self.check(num_args == ir.const(count, "int32"), "TypeError",
-                   f"{signature}: expected {count} arguments, found %lld", num_args)  # fmt: skip
+        self.check(
+            num_args == ir.const(count, "int32"),
+            "TypeError",
+            f"{signature}: expected {count} arguments, found %lld",
+            num_args,
+        )
         in_order = sorted(enumerate(func.params), key=lambda x: x[1] in self.buffers)
         for i, p in in_order:  # numbers first: shapes may use them
             where = f"{self.name}: argument {i} ({self.shown(p)})"
@@ -117,8 +121,10 @@ class _Binder:
 
     def number(self, i: int, p: ir.Var, where: str) -> None:
         """Check and bind an argument that is no tensor."""
-        dt, kind = ir.DataType(p.dtype), self.let(ir.Var(f"{p.name}_type_index", "int32"),
-                                               self.field(self.args, i, _TYPE_INDEX, "int32"))  # fmt: skip
+        dt, kind = (
+            ir.DataType(p.dtype),
+            self.let(ir.Var(f"{p.name}_type_index", "int32"), self.field(self.args, i, _TYPE_INDEX, "int32")),
+        )
         is_int = ir.logical_or(kind == ir.const(_INT, "int32"), kind == ir.const(_BOOL, "int32"))
         found = "found a value of type index %lld"
         if dt.code == "handle":
@@ -137,8 +143,12 @@ class _Binder:
             self.let(p, ir.cast(p.dtype, self.field(self.args, i, _VALUE, "int64")))
             if dt.is_integer and dt.bits < 64:
                 whole = self.field(self.args, i, _VALUE, "int64")
-                self.check(ir.cast("int64", p) == whole, "ValueError", f"{where}: expected an int that {dt} can hold, "
-                           "found %lld", whole)  # fmt: skip
+                self.check(
+                    ir.cast("int64", p) == whole,
+                    "ValueError",
+                    f"{where}: expected an int that {dt} can hold, found %lld",
+                    whole,
+                )
 
     def address(self, i: int, is_tensor: ir.PrimExpr) -> ir.PrimExpr:
         """Return a pointer among the arguments; of a tensor, that of its DLPack structure."""
@@ -150,8 +160,12 @@ class _Binder:
         name, dt, rank = buffer.name, ir.DataType(buffer.dtype), len(buffer.shape)
         kind = self.let(ir.Var(f"{name}_type_index", "int32"), self.field(self.args, i, _TYPE_INDEX, "int32"))
         is_object = kind == ir.const(_TENSOR, "int32")
-        self.check(ir.logical_or(is_object, kind == ir.const(7, "int32")), "TypeError",
-                   f"{where}: expected a tensor, found a value of type index %lld", kind)  # fmt: skip
+        self.check(
+            ir.logical_or(is_object, kind == ir.const(7, "int32")),
+            "TypeError",
+            f"{where}: expected a tensor, found a value of type index %lld",
+            kind,
+        )
         x = self.let(p, self.address(i, is_object))
         ndim = self.field(x, 0, _NDIM, "int32")
         self.check(
@@ -166,8 +180,12 @@ class _Binder:
             )
         device = self.field(x, 0, _DEVICE, "int32")
         wanted = self.func.attrs.get("tir.device_type", 1)
-        self.check(device == ir.const(wanted, "int32"), "ValueError",
-                   f"{where}: expected device type {wanted}, found %lld", device)  # fmt: skip
+        self.check(
+            device == ir.const(wanted, "int32"),
+            "ValueError",
+            f"{where}: expected device type {wanted}, found %lld",
+            device,
+        )
         shape = self.let(ir.Var(f"{name}_shape", "handle"), self.field(x, 0, _SHAPE, "handle"))
         strides = self.let(ir.Var(f"{name}_strides", "handle"), self.field(x, 0, _STRIDES, "handle"))
         for axis, extent in enumerate(buffer.shape):
@@ -193,8 +211,9 @@ class _Binder:
         compact: ir.PrimExpr = int64(1)
         for axis, extent in reversed(list(enumerate(extents))):
             unless = ir.logical_or(no_elements, extent == int64(1))
-            found = call_intrin("int64", "tir.if_then_else", absent, compact,
-                                self.field(strides, axis, _ELEMENT, "int64"))  # fmt: skip
+            found = call_intrin(
+                "int64", "tir.if_then_else", absent, compact, self.field(strides, axis, _ELEMENT, "int64")
+            )
             if buffer.strides:
                 self.match(buffer.strides[axis], found, where, f"stride[{axis}]", unless)
             else:
@@ -216,8 +235,13 @@ class _Binder:
             self.late.append((where, what, expr, self.let(ir.Var("found", "int64"), found)))
             return
         same = ir.cast("int64", expr) == found
-        self.check(same if unless is None else ir.logical_or(unless, same), "ValueError",
-                   f"{where}: expected {what} == %lld, found %lld", ir.cast("int64", expr), found)  # fmt: skip
+        self.check(
+            same if unless is None else ir.logical_or(unless, same),
+            "ValueError",
+            f"{where}: expected {what} == %lld, found %lld",
+            ir.cast("int64", expr),
+            found,
+        )
 
     def solve(self) -> None:
         """Find variables that occur only inside expressions: ``2 * n + 1`` and an extent give ``n``."""
@@ -226,6 +250,7 @@ class _Binder:
         for where, what, expr, found in self.late:
             unknown = [v.name for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound]
             if unknown:
-                raise error.LoweringError(f"'{self.name}': no argument determines the dimension '{unknown[0]}'",
-                                          help="make it a parameter")  # fmt: skip
+                raise error.LoweringError(
+                    f"'{self.name}': no argument determines the dimension '{unknown[0]}'", help="make it a parameter"
+                )
             self.match(expr, found, where, what)

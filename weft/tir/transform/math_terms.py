@@ -13,10 +13,35 @@ from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, Let, Op, Pr
 from weft.ir.scalar import EQ, GT, LT, NE, Add, Div, Max, Min, Mul, Sub
 
 __all__ = [
-    "Add", "Div", "Max", "Min", "Mul", "Select", "Steps", "Sub", "absolute", "above", "below", "bits_of", "bound",
-    "call", "convert", "double", "equal", "float_of", "fma", "horner", "integer", "is_nan", "let", "negated", "number",
-    "shift_left", "shift_right", "with_sign_of",
-]  # fmt: skip
+    "Add",
+    "Div",
+    "Max",
+    "Min",
+    "Mul",
+    "Select",
+    "Steps",
+    "Sub",
+    "absolute",
+    "above",
+    "below",
+    "bits_of",
+    "bound",
+    "call",
+    "convert",
+    "double",
+    "equal",
+    "float_of",
+    "fma",
+    "horner",
+    "integer",
+    "is_nan",
+    "let",
+    "negated",
+    "number",
+    "shift_left",
+    "shift_right",
+    "with_sign_of",
+]
 
 _OPS = {
     name: Op.get("tir." + name)

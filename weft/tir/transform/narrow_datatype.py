@@ -120,12 +120,15 @@ class _Narrow:
             return replace_node(node, loop_var=var, body=self.visit(node.body), **ends)
         if isinstance(node, LetStmt):
             var = self.var(node.var)
-            return replace_node(node, var=var, value=ir.cast(var.dtype, self.expr(node.value, False)),
-                                body=self.visit(node.body))  # fmt: skip
+            return replace_node(
+                node, var=var, value=ir.cast(var.dtype, self.expr(node.value, False)), body=self.visit(node.body)
+            )
         if isinstance(node, BlockRealize):
             block: Block = self.visit(node.block)
-            values = [ir.cast(i.var.dtype, self.expr(v, False))
-                      for i, v in zip(block.iter_vars, node.iter_values, strict=True)]  # fmt: skip
+            values = [
+                ir.cast(i.var.dtype, self.expr(v, False))
+                for i, v in zip(block.iter_vars, node.iter_values, strict=True)
+            ]
             return replace_node(node, iter_values=tuple(values), predicate=self.visit(node.predicate), block=block)
         if isinstance(node, BufferStore):
             return replace_node(node, **self.access(node), value=self.visit(node.value))
@@ -135,8 +138,9 @@ class _Narrow:
         """Rewrite a buffer or an axis; a buffer whose shape has no narrow variable stays the very same."""
         if isinstance(node, ir.IterVar):
             var = self.var(node.var)
-            dom = node.dom and ir.Range.from_min_extent(*[ir.cast(var.dtype, self.expr(e, False))
-                                                          for e in (node.dom.min, node.dom.extent)])  # fmt: skip
+            dom = node.dom and ir.Range.from_min_extent(
+                *[ir.cast(var.dtype, self.expr(e, False)) for e in (node.dom.min, node.dom.extent)]
+            )
             return node if var is node.var else replace_node(node, var=var, dom=dom)
         return (
             ir.rebuild(node, self.visit)

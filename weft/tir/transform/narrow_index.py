@@ -33,8 +33,10 @@ def force_narrow_index_to_int32(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     """
     for n in ir.walk(func):
         if isinstance(n, Buffer) and n.dtype == "int64":
-            raise LoweringError(f"the buffer '{n.name}' holds int64, which narrowing would lose",
-                                help="cast its elements, or leave the pass out")  # fmt: skip
+            raise LoweringError(
+                f"the buffer '{n.name}' holds int64, which narrowing would lose",
+                help="cast its elements, or leave the pass out",
+            )
     memo: dict[ir.Node, Any] = {}
 
     def narrow(node: Any) -> Any:

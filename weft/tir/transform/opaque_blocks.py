@@ -109,8 +109,10 @@ def convert_blocks_to_opaque(func: PrimFunc, mod: IRModule) -> PrimFunc:
         if used_vars(node.predicate) & set(values):
             raise LoweringError(
                 f"the predicate of block '{block.name_hint}' uses variables that the block defines",
-                expected="variables of the loops around it", found=str(node.predicate), where=block.span,
-            )  # fmt: skip
+                expected="variables of the loops around it",
+                found=str(node.predicate),
+                where=block.span,
+            )
         inner = subst_stmt(replace_node(block, iter_vars=()), values) if values else block
         return replace_node(node, iter_values=(), block=inner) if values else node
 
@@ -226,9 +228,10 @@ class _Opaque:
         """Return what a block stands for."""
         if node.iter_values:
             raise LoweringError(
-                f"block '{node.block.name_hint}' has variables", where=node.block.span,
+                f"block '{node.block.name_hint}' has variables",
+                where=node.block.span,
                 help="ConvertBlocksToOpaque goes first",
-            )  # fmt: skip
+            )
         body = node.block.body
         if not ir.is_const_int(node.predicate, 1):
             body = IfThenElse(node.predicate, body)

@@ -92,8 +92,12 @@ def _lane(e: ir.PrimExpr, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
 
 
 def _refuse(e: ir.PrimExpr, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
-    raise error.LoweringError("this vector has no scalar form", found=str(e), where=e.span,
-                              help="build for a target with vectors, or with tir.disable_vectorize")  # fmt: skip
+    raise error.LoweringError(
+        "this vector has no scalar form",
+        found=str(e),
+        where=e.span,
+        help="build for a target with vectors, or with tir.disable_vectorize",
+    )
 
 
 _LANE = ir.Dispatch("lane of a vector", (ir.PrimExpr,), default=_refuse)

@@ -171,8 +171,15 @@ def _constant_lanes(e: Any) -> list[Any] | None:
 
 
 _LANE_OPS: dict[type, Any] = {
-    ir.LT: operator.lt, ir.LE: operator.le, ir.GT: operator.gt, ir.GE: operator.ge, ir.EQ: operator.eq,
+    ir.LT: operator.lt,
+    ir.LE: operator.le,
+    ir.GT: operator.gt,
+    ir.GE: operator.ge,
+    ir.EQ: operator.eq,
     ir.NE: operator.ne,
-    ir.Add: operator.add, ir.Sub: operator.sub, ir.Mul: operator.mul, ir.And: lambda x, y: x and y, ir.Or: lambda x,
-    y: x or y,
-}  # fmt: skip
+    ir.Add: operator.add,
+    ir.Sub: operator.sub,
+    ir.Mul: operator.mul,
+    ir.And: lambda x, y: x and y,
+    ir.Or: lambda x, y: x or y,
+}

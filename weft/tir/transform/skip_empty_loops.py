@@ -108,10 +108,14 @@ class _Skipping:
 
 def _is_test(extent: ir.PrimExpr) -> bool:
     """Whether an extent is worth a test, and can be computed where its loop is not reached."""
-    return not isinstance(extent, ir.IntImm) and is_pure(extent) and not any(
-        isinstance(n, BufferLoad) or (isinstance(n, _DIVISIONS) and not isinstance(n.b, ir.IntImm))
-        for n in ir.walk(extent)
-    )  # fmt: skip
+    return (
+        not isinstance(extent, ir.IntImm)
+        and is_pure(extent)
+        and not any(
+            isinstance(n, BufferLoad) or (isinstance(n, _DIVISIONS) and not isinstance(n.b, ir.IntImm))
+            for n in ir.walk(extent)
+        )
+    )
 
 
 def _weakened(cases: _Cases, var: ir.Var) -> _Cases:

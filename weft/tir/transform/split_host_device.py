@@ -113,8 +113,11 @@ def _extents(nest: For) -> dict[str, PrimExpr]:
         if isinstance(loop, For) and loop.kind == ForKind.THREAD_BINDING:
             assert loop.thread_binding is not None
             if any(n in inside or isinstance(n, BufferLoad) for n in walk(loop.extent)):
-                raise LoweringError(f"the extent of '{loop.thread_binding.thread_tag}' is known only on the device",
-                                    found=str(loop.extent), where=loop.span)  # fmt: skip
+                raise LoweringError(
+                    f"the extent of '{loop.thread_binding.thread_tag}' is known only on the device",
+                    found=str(loop.extent),
+                    where=loop.span,
+                )
             extents.setdefault(loop.thread_binding.thread_tag, loop.extent)
     return extents
 

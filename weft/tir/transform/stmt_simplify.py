@@ -149,7 +149,11 @@ def _loads(value: ir.PrimExpr) -> bool:
 
 
 _STATEMENTS: dict[type, Any] = {
-    stmt.AssertStmt: _Simplifier.check, stmt.AttrStmt: _Simplifier.attr, stmt.Block: _Simplifier.block,
-    stmt.BufferStore: _Simplifier.store, stmt.For: _Simplifier.loop, stmt.IfThenElse: _Simplifier.test,
+    stmt.AssertStmt: _Simplifier.check,
+    stmt.AttrStmt: _Simplifier.attr,
+    stmt.Block: _Simplifier.block,
+    stmt.BufferStore: _Simplifier.store,
+    stmt.For: _Simplifier.loop,
+    stmt.IfThenElse: _Simplifier.test,
     stmt.LetStmt: _Simplifier.let,
-}  # fmt: skip
+}

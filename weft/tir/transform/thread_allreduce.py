@@ -115,13 +115,18 @@ class _Lower:
             if not known:
                 raise _unknown(realize.block, "it does more than to update what it sets first")
             if [s for s in path if not isinstance(s, SeqStmt)] != loops:
-                raise InvalidArgument(f"loops of the reduction '{name}', which threads share, are not the innermost",
-                                      help="reorder the loops")  # fmt: skip
+                raise InvalidArgument(
+                    f"loops of the reduction '{name}', which threads share, are not the innermost",
+                    help="reorder the loops",
+                )
             bound = [f for f in loops if f.thread_binding is not None]
             tags = [_tag(f) for f in bound]
             if not all(t.startswith("threadIdx") for t in tags):
-                raise InvalidArgument(f"the reduction '{name}' runs over a loop that is bound to blocks of threads",
-                                      expected="threadIdx.x, y or z", found=", ".join(tags))  # fmt: skip
+                raise InvalidArgument(
+                    f"the reduction '{name}' runs over a loop that is bound to blocks of threads",
+                    expected="threadIdx.x, y or z",
+                    found=", ".join(tags),
+                )
             if _realizes(loop, ())[-1][0] is not realize:
                 raise InvalidArgument(f"another block follows the reduction '{name}' inside its loops")
             return realize, loops
@@ -141,22 +146,38 @@ class _Lower:
             self.made += parts
             inits = [BufferStore(p, e, (_ZERO,)) for p, e in zip(parts, found.reducer.identity_element, strict=True)]
             steps.append(_block(f"{name}_in_thread_init", seq(*inits), (), _first(parts)))
-            own = structure.replace_node(block, writes=_first(parts), name_hint=f"{name}_in_thread", init=None,
-                               body=_into(block.body, dict(zip(found.buffers, parts, strict=True))))  # fmt: skip
+            own = structure.replace_node(
+                block,
+                writes=_first(parts),
+                name_hint=f"{name}_in_thread",
+                init=None,
+                body=_into(block.body, dict(zip(found.buffers, parts, strict=True))),
+            )
             steps.append(_unbound(outermost, realize, structure.replace_node(realize, block=own)))
             sources: Any = [p[_ZERO] for p in parts]
         else:
             parts, sources = [], found.values
             rest = _unbound(outermost, realize, None)
             steps += [rest] if rest is not None else []
-        call = ir.CallIntrin("handle", ir.Op.get("tir.tvm_thread_allreduce"), (
-            ir.const(len(whole), "uint32"), *sources, ir.TRUE, *(w[_ZERO] for w in whole), *(f.loop_var for f in bound)
-        ))  # fmt: skip
+        call = ir.CallIntrin(
+            "handle",
+            ir.Op.get("tir.tvm_thread_allreduce"),
+            (
+                ir.const(len(whole), "uint32"),
+                *sources,
+                ir.TRUE,
+                *(w[_ZERO] for w in whole),
+                *(f.loop_var for f in bound),
+            ),
+        )
         body = AttrStmt(found.reducer, "reduce_scope", _ZERO, Evaluate(call))
         joined = _block(f"{name}_cross_thread", body, _first(parts) if parts else block.reads, _first(whole))
         if not parts:
-            joined = structure.replace_node(joined, iter_values=realize.iter_values,
-                                  block=structure.replace_node(joined.block, iter_vars=block.iter_vars))  # fmt: skip
+            joined = structure.replace_node(
+                joined,
+                iter_values=realize.iter_values,
+                block=structure.replace_node(joined.block, iter_vars=block.iter_vars),
+            )
         steps += [joined, _write_back(realize, found, whole, loops)]
         out = seq(*steps)
         for f in reversed(bound):
@@ -234,8 +255,13 @@ def _write_back(realize: BlockRealize, found: _Reduction, whole: list[Buffer], l
     if found.buffers[0].scope != "local":
         tests += _first_threads([f for f in loops if f.thread_binding is not None])
     region = structure.subst_regions(block.writes[:1], renamed)[0].region
-    made = Block(tuple(iv for iv, _, _ in pairs), _first(whole), tuple(BufferRegion(b, region) for b in found.buffers),
-                 f"{block.name_hint}_write_back", seq(*stores))  # fmt: skip
+    made = Block(
+        tuple(iv for iv, _, _ in pairs),
+        _first(whole),
+        tuple(BufferRegion(b, region) for b in found.buffers),
+        f"{block.name_hint}_write_back",
+        seq(*stores),
+    )
     return BlockRealize(tuple(v for _, _, v in pairs), reduce(ir.And, tests) if tests else ir.TRUE, made)
 
 
@@ -300,5 +326,7 @@ def _own(e: Any, store: BufferStore) -> bool:
 
 
 def _unknown(block: Block, why: str) -> InvalidArgument:
-    return InvalidArgument(f"the reduction '{block.name_hint}' cannot be shared among threads: {why}",
-                           help="bind another loop, or write the reduction as B[i] = B[i] op f")  # fmt: skip
+    return InvalidArgument(
+        f"the reduction '{block.name_hint}' cannot be shared among threads: {why}",
+        help="bind another loop, or write the reduction as B[i] = B[i] op f",
+    )

@@ -78,9 +78,12 @@ class _Planner:
         if isinstance(node, IfThenElse) and any(n in self.places.tags for n in walk(node.condition)):
             inside = [self.visit(s) for s in (node.then_case, node.else_case) if s is not None]
             if any(_has_barrier(s) for s in inside):
-                raise LoweringError("threads that take another side of a test would not reach a barrier",
-                                    where=node.span, found=f"if {node.condition}",
-                                    help="move what needs the barrier out of the test")  # fmt: skip
+                raise LoweringError(
+                    "threads that take another side of a test would not reach a barrier",
+                    where=node.span,
+                    found=f"if {node.condition}",
+                    help="move what needs the barrier out of the test",
+                )
             return node
         new = rebuild(node, self.visit)
         if not isinstance(new, (For, While)) or (isinstance(new, For) and new.kind == ForKind.THREAD_BINDING):

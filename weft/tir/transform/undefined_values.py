@@ -32,8 +32,10 @@ def remove_store_undef(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     unknown: set[ir.Var] = set()
 
     def depends(node: Any) -> bool:
-        return any(n in unknown or (isinstance(n, ir.CallIntrin) and getattr(n.op, "name", "") == "tir.undef")
-                   for n in ir.walk(node))  # fmt: skip
+        return any(
+            n in unknown or (isinstance(n, ir.CallIntrin) and getattr(n.op, "name", "") == "tir.undef")
+            for n in ir.walk(node)
+        )
 
     for n in ir.walk(func.body):
         if isinstance(n, (LetStmt, ir.Let)) and depends(n.value):

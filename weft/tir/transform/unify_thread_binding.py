@@ -77,9 +77,11 @@ class _Unifier:
             self.axes[tag] = known = IterVar(dom, Var(tag, dom.extent.dtype), axis.iter_type, tag)
         elif known.dom is None or not self.analyzer.can_prove_equal(dom.extent, known.dom.extent):
             raise error.InvalidArgument(
-                f"loops bound to '{tag}' have different extents", expected=str(known.dom and known.dom.extent),
-                found=str(dom.extent), where=node.span,
-            )  # fmt: skip
+                f"loops bound to '{tag}' have different extents",
+                expected=str(known.dom and known.dom.extent),
+                found=str(dom.extent),
+                where=node.span,
+            )
         self.values[var] = ir.cast(var.dtype, known.var)
         body = self.stmt(node.body)
         self.depth = outside

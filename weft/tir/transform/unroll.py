@@ -55,8 +55,13 @@ def unroll_loop(
     Cost: Linear in the output.
     Source: TVM's ``UnrollLoop``, whose four limits it keeps.
     """
-    given = {"auto_max_step": auto_max_step, "auto_max_depth": auto_max_depth, "auto_max_extent": auto_max_extent,
-             "explicit_unroll": explicit_unroll, "unroll_local_access": unroll_local_access}  # fmt: skip
+    given = {
+        "auto_max_step": auto_max_step,
+        "auto_max_depth": auto_max_depth,
+        "auto_max_extent": auto_max_extent,
+        "explicit_unroll": explicit_unroll,
+        "unroll_local_access": unroll_local_access,
+    }
     config = ir.PassContext.current().config.get("tir.UnrollLoop", {})
     chosen = {**_DEFAULTS, **config, **{k: v for k, v in given.items() if v is not None}}
     limits = (*(chosen[name] for name in given), max_copies)
@@ -64,9 +69,12 @@ def unroll_loop(
 
 
 _DEFAULTS: dict[str, Any] = {
-    "auto_max_step": 0, "auto_max_depth": 8, "auto_max_extent": 0, "explicit_unroll": True,
+    "auto_max_step": 0,
+    "auto_max_depth": 8,
+    "auto_max_extent": 0,
+    "explicit_unroll": True,
     "unroll_local_access": False,
-}  # fmt: skip
+}
 
 
 def _runs_over_local(loop: For) -> bool:

@@ -171,9 +171,11 @@ def _predicated(condition: ir.PrimExpr, body: Stmt) -> Stmt | None:
         if not isinstance(node, (BufferLoad, BufferStore)):
             return node
         index = node.indices[0] if len(node.indices) == 1 else None
-        if not isinstance(index, ir.Ramp) or node.predicate is not None or not ir.structural_equal(
-            index.base, ramp.base, map_free_vars=False
-        ):  # fmt: skip
+        if (
+            not isinstance(index, ir.Ramp)
+            or node.predicate is not None
+            or not ir.structural_equal(index.base, ramp.base, map_free_vars=False)
+        ):
             others.append(node)
             return node
         if isinstance(node, BufferLoad):

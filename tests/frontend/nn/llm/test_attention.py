@@ -83,9 +83,19 @@ def test_decode_and_prefill_over_pages(heads, kv_heads, size, dtype):
     for causal in (0, 1):
         out, lse = weft.runtime.empty(q.shape, dtype), weft.runtime.empty(q.shape[:2], "float32")
         prefill(
-            weft.runtime.tensor(q), i32(starts), *pages.arguments(), *rest, i32([0] * len(q)), out, lse, causal, 0,
-            1.0, 1e4, scale,
-        )  # fmt: skip
+            weft.runtime.tensor(q),
+            i32(starts),
+            *pages.arguments(),
+            *rest,
+            i32([0] * len(q)),
+            out,
+            lse,
+            causal,
+            0,
+            1.0,
+            1e4,
+            scale,
+        )
         for b in range(batch):
             mine = slice(starts[b], starts[b + 1])
             k, v = pages.read(b)
@@ -120,9 +130,21 @@ def test_merged_halves_are_the_whole():
         out, lse = weft.runtime.empty((3, 4, 6), "float32"), weft.runtime.empty((3, 4), "float32")
         n = len(k[keys])
         ragged(
-            *map(weft.runtime.tensor, (q,)), i32([0, 3]), weft.runtime.tensor(k[keys]), weft.runtime.tensor(v[keys]),
-            i32([0, n]), i32([0] * 3), i32([0]), out, lse, 0, 0, 1.0, 1e4, 0.3,
-        )  # fmt: skip
+            *map(weft.runtime.tensor, (q,)),
+            i32([0, 3]),
+            weft.runtime.tensor(k[keys]),
+            weft.runtime.tensor(v[keys]),
+            i32([0, n]),
+            i32([0] * 3),
+            i32([0]),
+            out,
+            lse,
+            0,
+            0,
+            1.0,
+            1e4,
+            0.3,
+        )
         return out, lse
 
     first, second = over(slice(0, 4)), over(slice(4, 9))
@@ -148,9 +170,11 @@ def test_batches_of_sequences(mode):
     for b, real in enumerate(valid):
         before = column <= row + m - n
         seen = {
-            "plain": np.ones((n, m), bool), "causal": before, "padded": (row < real) & (column < real),
+            "plain": np.ones((n, m), bool),
+            "causal": before,
+            "padded": (row < real) & (column < real),
             "causal_padded_left": before & (row >= n - real) & (column >= m - real),
-        }[mode]  # fmt: skip
+        }[mode]
         expected, logs = softmax_attention(q[b], k[b], v[b], seen, 0.5)
         close(weft.runtime.tensor(out.numpy()[b]), expected, "float32")
         np.testing.assert_allclose(lse.numpy()[b], logs, rtol=1e-5, atol=1e-5)
@@ -167,22 +191,49 @@ def test_nodes_of_a_tree_see_their_ancestors():
     out, lse = weft.runtime.empty(q.shape, "float32"), weft.runtime.empty((6, 4), "float32")
     arrays = [weft.runtime.tensor(x) for x in (q, k, v)]
     built(tree_attn.tree_attn_cpu(2, 4, 8, "float32", {}))(
-        arrays[0], i32([0, 6]), *arrays[1:], i32([0, 6]), i32([0] * 6), i32([0, 6]), i32(orders), out, lse, 0, 1.0,
-        1e4, 0.5,
-    )  # fmt: skip
+        arrays[0],
+        i32([0, 6]),
+        *arrays[1:],
+        i32([0, 6]),
+        i32([0] * 6),
+        i32([0, 6]),
+        i32(orders),
+        out,
+        lse,
+        0,
+        1.0,
+        1e4,
+        0.5,
+    )
     close(out, softmax_attention(q, k, v, seen, 0.5)[0], "float32")
 
 
 SCALINGS = [
     {},
     {"rope_type": "gptj"},
-    {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-     "original_max_position_embeddings": 64},
-    {"rope_type": "llama4", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 1.0,
-     "original_max_position_embeddings": 64},
-    {"rope_type": "yarn", "factor": 4.0, "beta_fast": 32, "beta_slow": 1, "original_max_position_embeddings": 64,
-     "inv_theta_log_scale": 1 / (2 * np.log(1e4))},
-]  # fmt: skip
+    {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+    {
+        "rope_type": "llama4",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 1.0,
+        "original_max_position_embeddings": 64,
+    },
+    {
+        "rope_type": "yarn",
+        "factor": 4.0,
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "original_max_position_embeddings": 64,
+        "inv_theta_log_scale": 1 / (2 * np.log(1e4)),
+    },
+]
 
 
 def frequencies(scaling, size):

@@ -43,13 +43,30 @@ class Decoder(nn.Module):
 
     def create_cache(self, sequences, tokens, step, page_size):
         return TIRPagedKVCache(
-            attn_kind="mha", max_batch_size=sequences, max_total_seq_len=tokens, prefill_chunk_size=step,
-            page_size=page_size, support_sliding_window=0, layer_partition=weft.relax.ShapeExpr([0, LAYERS]),
-            num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV_HEADS, qk_head_dim=SIZE,
-            v_head_dim=SIZE, mla_original_qk_head_dim=0, mla_original_v_head_dim=0, rope_mode=RopeMode.NORMAL,
-            rope_scale=1, rope_theta=10000, rope_scaling={}, rope_ext_factors=weft.tir.IntImm("int64", 0),
-            rotary_dim=SIZE, enable_disaggregation=False, dtype="float32", target=weft.target.Target("llvm"),
-        )  # fmt: skip
+            attn_kind="mha",
+            max_batch_size=sequences,
+            max_total_seq_len=tokens,
+            prefill_chunk_size=step,
+            page_size=page_size,
+            support_sliding_window=0,
+            layer_partition=weft.relax.ShapeExpr([0, LAYERS]),
+            num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS,
+            num_key_value_heads=KV_HEADS,
+            qk_head_dim=SIZE,
+            v_head_dim=SIZE,
+            mla_original_qk_head_dim=0,
+            mla_original_v_head_dim=0,
+            rope_mode=RopeMode.NORMAL,
+            rope_scale=1,
+            rope_theta=10000,
+            rope_scaling={},
+            rope_ext_factors=weft.tir.IntImm("int64", 0),
+            rotary_dim=SIZE,
+            enable_disaggregation=False,
+            dtype="float32",
+            target=weft.target.Target("llvm"),
+        )
 
 
 def reference(weights, ids):

@@ -53,10 +53,28 @@ def create(kernels, windows=0, mode=RopeMode.NONE, tokens=TOKENS, dtype="float32
     trees = [["tirx", kernels[k]] for k in ("tree_paged", "tree")]
     last = [kernels[k] for k in ("rotary", "copy", "get", "compact")]
     return function("paged_attention_kv_cache_create")(
-        Shape([8, tokens, 32, PAGE, windows]), Shape([0, LAYERS]), HEADS, KV_HEADS, SIZE, SIZE, Shape([0] * LAYERS),
-        False, int(mode), 1.0, 1e4, None, weft.runtime.empty((), dtype), kernels["append"], None, *attention,
-        *trees, [], [kernels["merge"]], *last, *([weft.runtime.empty((), page_dtype)] if page_dtype else []),
-    )  # fmt: skip
+        Shape([8, tokens, 32, PAGE, windows]),
+        Shape([0, LAYERS]),
+        HEADS,
+        KV_HEADS,
+        SIZE,
+        SIZE,
+        Shape([0] * LAYERS),
+        False,
+        int(mode),
+        1.0,
+        1e4,
+        None,
+        weft.runtime.empty((), dtype),
+        kernels["append"],
+        None,
+        *attention,
+        *trees,
+        [],
+        [kernels["merge"]],
+        *last,
+        *([weft.runtime.empty((), page_dtype)] if page_dtype else []),
+    )
 
 
 def turned(x, positions):

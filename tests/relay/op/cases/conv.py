@@ -31,8 +31,16 @@ def _image(s: Sizes, n: int, channels: int, rank: int):
 @cases("nn.conv1d", "nn.conv2d", "nn.conv3d")
 def _plain(s: Sizes, name: str) -> Case:
     rank = _rank(name)
-    return call(_image(s, s.a, 3, rank), s.real(4, 3, *[3] * rank), strides=(2,) * rank, padding=(1,) * rank,
-                kernel_size=(3,) * rank, channels=4, expect=_conv(rank, stride=2, padding=1), **NEAR)  # fmt: skip
+    return call(
+        _image(s, s.a, 3, rank),
+        s.real(4, 3, *[3] * rank),
+        strides=(2,) * rank,
+        padding=(1,) * rank,
+        kernel_size=(3,) * rank,
+        channels=4,
+        expect=_conv(rank, stride=2, padding=1),
+        **NEAR,
+    )
 
 
 @cases("nn.conv1d", "nn.conv2d", "nn.conv3d")
@@ -42,49 +50,81 @@ def _groups_last(s: Sizes, name: str) -> Case:
     to_first, to_oi = (0, rank + 1, *range(1, rank + 1)), (rank + 1, rank, *range(rank))
     conv = _conv(rank, groups=2, dilation=2)
     return call(
-        x, w, groups=2, dilation=(2,) * rank, data_layout=f"N{space}C", kernel_layout=f"{space}IO",
-        expect=lambda x, w: np.moveaxis(conv(x.transpose(to_first), w.transpose(to_oi)), 1, -1), **NEAR,
-    )  # fmt: skip
+        x,
+        w,
+        groups=2,
+        dilation=(2,) * rank,
+        data_layout=f"N{space}C",
+        kernel_layout=f"{space}IO",
+        expect=lambda x, w: np.moveaxis(conv(x.transpose(to_first), w.transpose(to_oi)), 1, -1),
+        **NEAR,
+    )
 
 
 @cases("nn.conv2d")
 def _depthwise_last(s: Sizes) -> Case:
     conv = _conv(2, groups=4)
     return call(
-        s.real(s.a, 5, 4, 4), s.real(3, 3, 4, 2), groups=4, data_layout="NHWC", kernel_layout="HWOI", channels=8,
+        s.real(s.a, 5, 4, 4),
+        s.real(3, 3, 4, 2),
+        groups=4,
+        data_layout="NHWC",
+        kernel_layout="HWOI",
+        channels=8,
         expect=lambda x, w: np.moveaxis(
             conv(x.transpose(0, 3, 1, 2), w.transpose(2, 3, 0, 1).reshape(8, 1, 3, 3)), 1, -1
-        ), **NEAR,
-    )  # fmt: skip
+        ),
+        **NEAR,
+    )
 
 
 @cases("nn.conv2d")
 def _depthwise(s: Sizes) -> Case:
-    return call(s.real(s.a, 4, 5, 4), s.real(4, 1, 3, 3), groups=4, channels=4, padding=(1, 1, 1, 1),
-                expect=_conv(2, groups=4, padding=1), **NEAR)  # fmt: skip
+    return call(
+        s.real(s.a, 4, 5, 4),
+        s.real(4, 1, 3, 3),
+        groups=4,
+        channels=4,
+        padding=(1, 1, 1, 1),
+        expect=_conv(2, groups=4, padding=1),
+        **NEAR,
+    )
 
 
 @cases("nn.conv2d")
 def _other_layouts(s: Sizes) -> Case:
     conv = _conv(2)
     return call(
-        s.real(5, 4, s.a, 3), s.real(4, 3, 2, 3), data_layout="HWNC", kernel_layout="OIHW"[:2] + "WH",
+        s.real(5, 4, s.a, 3),
+        s.real(4, 3, 2, 3),
+        data_layout="HWNC",
+        kernel_layout="OIHW"[:2] + "WH",
         out_layout="NHWC",
-        expect=lambda x, w: np.moveaxis(conv(x.transpose(2, 3, 0, 1), w.transpose(0, 1, 3, 2)), 1, -1), **NEAR,
-    )  # fmt: skip
+        expect=lambda x, w: np.moveaxis(conv(x.transpose(2, 3, 0, 1), w.transpose(0, 1, 3, 2)), 1, -1),
+        **NEAR,
+    )
 
 
 @cases("nn.conv2d")
 def _outputs_before_inputs(s: Sizes) -> Case:
     conv = _conv(2, groups=2)
-    return call(s.real(s.a, 4, 5, 4), s.real(3, 3, 6, 2), groups=2, kernel_layout="HWOI", channels=6,
-                expect=lambda x, w: conv(x, w.transpose(2, 3, 0, 1)), **NEAR)  # fmt: skip
+    return call(
+        s.real(s.a, 4, 5, 4),
+        s.real(3, 3, 6, 2),
+        groups=2,
+        kernel_layout="HWOI",
+        channels=6,
+        expect=lambda x, w: conv(x, w.transpose(2, 3, 0, 1)),
+        **NEAR,
+    )
 
 
 def _unblocked(x, w):
     n, o = x.shape[0], w.shape[0] * w.shape[-1]
-    return (x.transpose(0, 1, 4, 2, 3).reshape(n, -1, *x.shape[2:4]),
-            w.transpose(0, 5, 1, 4, 2, 3).reshape(o, -1, *w.shape[2:4]))  # fmt: skip
+    return (
+        x.transpose(0, 1, 4, 2, 3).reshape(n, -1, *x.shape[2:4]),
+        w.transpose(0, 5, 1, 4, 2, 3).reshape(o, -1, *w.shape[2:4]),
+    )
 
 
 @cases("nn.contrib_conv2d_NCHWc", "nn.conv2d")
@@ -95,9 +135,18 @@ def _blocked(s: Sizes) -> Case:
         y = conv(*_unblocked(x, w))
         return y.reshape(y.shape[0], 1, 8, *y.shape[2:]).transpose(0, 1, 3, 4, 2)
 
-    return call(s.real(s.a, 2, 5, 4, 4), s.real(2, 2, 3, 3, 4, 4), padding=(1, 1), channels=8, kernel_size=(3, 3),
-                data_layout="NCHW4c", kernel_layout="OIHW4i4o", out_layout="NCHW8c", expect=expect, **NEAR,
-                )  # fmt: skip
+    return call(
+        s.real(s.a, 2, 5, 4, 4),
+        s.real(2, 2, 3, 3, 4, 4),
+        padding=(1, 1),
+        channels=8,
+        kernel_size=(3, 3),
+        data_layout="NCHW4c",
+        kernel_layout="OIHW4i4o",
+        out_layout="NCHW8c",
+        expect=expect,
+        **NEAR,
+    )
 
 
 def _transposed(rank: int, **options):
@@ -114,7 +163,13 @@ def _transposed(rank: int, **options):
 def _transpose(s: Sizes, name: str) -> Case:
     rank = _rank(name)
     return call(
-        s.real(s.a, 4, *[3, 4, 2][:rank]), s.real(4, 3, *[3] * rank), strides=(2,) * rank, padding=(1,) * rank,
-        output_padding=(1,) * rank, groups=2, channels=6,
-        expect=_transposed(rank, stride=2, padding=1, output_padding=1, groups=2), **NEAR,
-    )  # fmt: skip
+        s.real(s.a, 4, *[3, 4, 2][:rank]),
+        s.real(4, 3, *[3] * rank),
+        strides=(2,) * rank,
+        padding=(1,) * rank,
+        output_padding=(1,) * rank,
+        groups=2,
+        channels=6,
+        expect=_transposed(rank, stride=2, padding=1, output_padding=1, groups=2),
+        **NEAR,
+    )

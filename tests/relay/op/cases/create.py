@@ -41,14 +41,22 @@ case("ndarray_size", make=lambda s: call(s.real(s.a, s.b, 3), dtype="int64", exp
 @cases("one_hot")
 def _one_hot(s: Sizes) -> Case:
     return call(
-        s.integer(s.a, low=0, high=4), np.float32(5), np.float32(-1), depth=4, axis=0,
+        s.integer(s.a, low=0, high=4),
+        np.float32(5),
+        np.float32(-1),
+        depth=4,
+        axis=0,
         expect=lambda i, on, off: np.where(np.arange(4)[:, None] == i, on, off),
-    )  # fmt: skip
+    )
 
 
 @cases("dyn.one_hot")
 def _dyn_one_hot(s: Sizes) -> Case:
     return call(
-        s.integer(s.a, low=0, high=4), np.int32(5), np.int32(0), np.int64(4), dtype="int32",
+        s.integer(s.a, low=0, high=4),
+        np.int32(5),
+        np.int32(0),
+        np.int64(4),
+        dtype="int32",
         expect=lambda i, on, off, depth: np.where(i[:, None] == np.arange(4), on, off),
-    )  # fmt: skip
+    )

@@ -17,8 +17,13 @@ def _sampled(h, w, mode):
         t = torch.from_numpy(np.ascontiguousarray(x[which]))
         y = boxes[:, :1] + (boxes[:, 2:3] - boxes[:, :1]) * np.linspace(0, 1, h)
         z = boxes[:, 1:2] + (boxes[:, 3:4] - boxes[:, 1:2]) * np.linspace(0, 1, w)
-        grid = np.stack([np.broadcast_to(2 * z[:, None] - 1, (len(boxes), h, w)),
-                         np.broadcast_to(2 * y[:, :, None] - 1, (len(boxes), h, w))], -1)  # fmt: skip
+        grid = np.stack(
+            [
+                np.broadcast_to(2 * z[:, None] - 1, (len(boxes), h, w)),
+                np.broadcast_to(2 * y[:, :, None] - 1, (len(boxes), h, w)),
+            ],
+            -1,
+        )
         out = torch_nn.grid_sample(t.double(), torch.from_numpy(grid), mode, "border", align_corners=True).numpy()
         inside = ((y >= 0) & (y <= 1))[:, None, :, None] & ((z >= 0) & (z <= 1))[:, None, None, :]
         return np.where(inside, out, 5.0)
@@ -28,14 +33,26 @@ def _sampled(h, w, mode):
 
 @cases("image.crop_and_resize")
 def _bilinear(s: Sizes) -> Case:
-    return call(s.real(2, 3, 6, 5), BOXES, WHICH, crop_size=(4, 3), layout="NCHW", extrapolation_value=5.0,
-                expect=_sampled(4, 3, "bilinear"))  # fmt: skip
+    return call(
+        s.real(2, 3, 6, 5),
+        BOXES,
+        WHICH,
+        crop_size=(4, 3),
+        layout="NCHW",
+        extrapolation_value=5.0,
+        expect=_sampled(4, 3, "bilinear"),
+    )
 
 
 @cases("image.crop_and_resize")
 def _nearest_last(s: Sizes) -> Case:
     nearest = _sampled(5, 7, "nearest")
     return call(
-        s.real(2, 6, 5, s.c), BOXES, WHICH, crop_size=(5, 7), method="nearest_neighbor", extrapolation_value=5.0,
+        s.real(2, 6, 5, s.c),
+        BOXES,
+        WHICH,
+        crop_size=(5, 7),
+        method="nearest_neighbor",
+        extrapolation_value=5.0,
         expect=lambda x, *boxes: np.moveaxis(nearest(np.moveaxis(x, -1, 1), *boxes), 1, -1),
-    )  # fmt: skip
+    )

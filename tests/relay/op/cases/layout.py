@@ -8,8 +8,12 @@ from tests.relay.op.contract import Case, Sizes, call, case, cases
 
 @cases("nn.depth_to_space")
 def _depth_to_space(s: Sizes) -> Case:
-    return call(s.real(s.a, 8, s.c, 3), block_size=2, mode="CRD",
-                expect=lambda x: torch.pixel_shuffle(torch.from_numpy(x), 2).numpy())  # fmt: skip
+    return call(
+        s.real(s.a, 8, s.c, 3),
+        block_size=2,
+        mode="CRD",
+        expect=lambda x: torch.pixel_shuffle(torch.from_numpy(x), 2).numpy(),
+    )
 
 
 @cases("nn.space_to_depth")
@@ -79,14 +83,17 @@ case("meshgrid", make=lambda s: call((s.real(), s.real(s.b)), expect=lambda t: t
 
 @cases("unravel_index")
 def _unravel(s: Sizes) -> Case:
-    return call(s.integer(s.a, s.b, low=0, high=30), np.int64([2, 5, 3]),
-                expect=lambda i, n: np.stack(np.unravel_index(i, n)))  # fmt: skip
+    return call(
+        s.integer(s.a, s.b, low=0, high=30), np.int64([2, 5, 3]), expect=lambda i, n: np.stack(np.unravel_index(i, n))
+    )
 
 
 @cases("adv_index")
 def _adv_index(s: Sizes) -> Case:
-    return call((s.real(4, 5, s.c), s.integer(s.a, 1, low=0, high=4), s.integer(s.b, low=0, high=5)),
-                expect=lambda t: t[0][t[1], t[2]])  # fmt: skip
+    return call(
+        (s.real(4, 5, s.c), s.integer(s.a, 1, low=0, high=4), s.integer(s.b, low=0, high=5)),
+        expect=lambda t: t[0][t[1], t[2]],
+    )
 
 
 case("trilu", make=lambda s: call(s.real(s.a, s.b, s.c), np.int64(1), expect=lambda x, k: np.triu(x, 1)))
@@ -128,5 +135,12 @@ def _right_left(s: Sizes) -> Case:
 
 @cases("matrix_set_diag")
 def _left_right(s: Sizes) -> Case:
-    return call(s.real(5, 4), s.real(4, 4), k1=-1, k2=2, super_diag_right_align=False, sub_diag_right_align=True,
-                expect=_diagonals("LEFT", "RIGHT"))  # fmt: skip
+    return call(
+        s.real(5, 4),
+        s.real(4, 4),
+        k1=-1,
+        k2=2,
+        super_diag_right_align=False,
+        sub_diag_right_align=True,
+        expect=_diagonals("LEFT", "RIGHT"),
+    )

@@ -9,8 +9,11 @@ from tests.relay.op.contract import Case, Sizes, call, cases
 
 @cases("nn.cross_entropy")
 def _cross_entropy(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, low=0.1), s.real(s.a, s.c),
-                expect=lambda p, t: -(np.log(p.astype("float64")) * t).sum() / p.shape[0])  # fmt: skip
+    return call(
+        s.real(s.a, s.c, low=0.1),
+        s.real(s.a, s.c),
+        expect=lambda p, t: -(np.log(p.astype("float64")) * t).sum() / p.shape[0],
+    )
 
 
 @cases("nn.cross_entropy_with_logits")
@@ -31,5 +34,11 @@ def _nll_loss_ignored(s: Sizes) -> Case:
     def expect(p, t, w):
         return torch_nn.nll_loss(*map(torch.from_numpy, (p, t, w)), ignore_index=2, reduction="none").numpy()
 
-    return call(s.real(s.a, 5), s.integer(s.a, low=0, high=5), s.real(5, low=0.5), ignore_index=2, reduction="none",
-                expect=expect)  # fmt: skip
+    return call(
+        s.real(s.a, 5),
+        s.integer(s.a, low=0, high=5),
+        s.real(5, low=0.5),
+        ignore_index=2,
+        reduction="none",
+        expect=expect,
+    )

@@ -98,7 +98,9 @@ case("tile", make=lambda s: call(s.real(s.a, s.b), reps=(2, 1, 3), expect=lambda
 case("dyn.squeeze", make=lambda s: call(s.real(1, s.a, 1, s.b, 1), np.int64([0, -3]), expect=lambda x, _: x[0, :, 0]))
 case("dyn.squeeze", make=lambda s: call(s.real(s.a, 1), np.int32([1]), expect=lambda x, _: x[:, 0]))
 case("dyn.expand_dims", make=lambda s: call(s.real(s.a, s.b), np.int64(1), expect=lambda x, _: x[:, None]))
-case("dyn.expand_dims", make=lambda s: call(s.real(s.a, s.b), np.int64(-1), num_newaxis=2,
-                                            expect=lambda x, _, **k: x[..., None, None]))  # fmt: skip
+case(
+    "dyn.expand_dims",
+    make=lambda s: call(s.real(s.a, s.b), np.int64(-1), num_newaxis=2, expect=lambda x, _, **k: x[..., None, None]),
+)
 case("dyn.tile", make=lambda s: call(s.real(s.a, s.b), np.int64([2, 1, 3]), expect=lambda x, _: np.tile(x, (2, 1, 3))))
 case("dyn.tile", make=lambda s: call(s.real(s.a, s.b), np.int64([2]), expect=lambda x, _: np.tile(x, (2,))))

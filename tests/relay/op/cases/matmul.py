@@ -17,8 +17,9 @@ case("nn.dense", make=lambda s: call(s.real(s.a, s.b, 3), s.real(s.c, 3), expect
 
 @cases("nn.matmul")
 def _matmul(s: Sizes) -> Case:
-    return call(s.real(s.c, s.a), s.real(s.b, s.c), transpose_a=True, transpose_b=True,
-                expect=_wide(lambda x, y: x.T @ y.T))  # fmt: skip
+    return call(
+        s.real(s.c, s.a), s.real(s.b, s.c), transpose_a=True, transpose_b=True, expect=_wide(lambda x, y: x.T @ y.T)
+    )
 
 
 case("nn.matmul", make=lambda s: call(s.real(s.a, s.c), s.real(s.c, 3), units=3, expect=_wide(np.matmul)))
@@ -37,8 +38,13 @@ def _batch_matmul(s: Sizes) -> Case:
 
 @cases("nn.batch_matmul")
 def _batch_matmul_plain(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, s.b), s.real(1, s.c, 4), transpose_a=True, transpose_b=False,
-                expect=_wide(lambda x, y: x.transpose(0, 2, 1) @ y))  # fmt: skip
+    return call(
+        s.real(s.a, s.c, s.b),
+        s.real(1, s.c, 4),
+        transpose_a=True,
+        transpose_b=False,
+        expect=_wide(lambda x, y: x.transpose(0, 2, 1) @ y),
+    )
 
 
 case("nn.bias_add", make=lambda s: call(s.real(s.a, s.b, s.c), s.real(s.b), expect=lambda x, b: x + b[:, None]))
@@ -47,5 +53,6 @@ case("nn.bias_add", make=lambda s: call(s.real(s.a, s.c), s.real(s.c), axis=-1, 
 
 @cases("einsum")
 def _einsum(s: Sizes) -> Case:
-    return call((s.real(s.a, s.b), s.real(s.b, s.c)), equation="ij,jk->ki",
-                expect=lambda t: (t[0].astype("float64") @ t[1]).T)  # fmt: skip
+    return call(
+        (s.real(s.a, s.b), s.real(s.b, s.c)), equation="ij,jk->ki", expect=lambda t: (t[0].astype("float64") @ t[1]).T
+    )

@@ -24,8 +24,14 @@ def _batch_norm(s: Sizes) -> Case:
 @cases("nn.batch_norm")
 def _batch_norm_last(s: Sizes) -> Case:
     vectors = [s.real(s.c, low=0.5) for _ in range(4)]
-    return call(s.real(s.a, s.c), *vectors, axis=-1, scale=False, center=False,
-                expect=lambda x, g, b, m, v: ((x - m) / np.sqrt(v + 1e-5), m, v))  # fmt: skip
+    return call(
+        s.real(s.a, s.c),
+        *vectors,
+        axis=-1,
+        scale=False,
+        center=False,
+        expect=lambda x, g, b, m, v: ((x - m) / np.sqrt(v + 1e-5), m, v),
+    )
 
 
 @cases("nn.layer_norm")
@@ -35,8 +41,14 @@ def _layer_norm(s: Sizes) -> Case:
 
 @cases("nn.layer_norm")
 def _layer_norm_inside(s: Sizes) -> Case:
-    return call(s.real(s.a, 6, s.c), s.real(6), s.real(6), axis=1, scale=False,
-                expect=lambda x, g, b: _normalized(x, 1) + b[:, None])  # fmt: skip
+    return call(
+        s.real(s.a, 6, s.c),
+        s.real(6),
+        s.real(6),
+        axis=1,
+        scale=False,
+        expect=lambda x, g, b: _normalized(x, 1) + b[:, None],
+    )
 
 
 @cases("nn.group_norm")
@@ -50,21 +62,34 @@ def _group_norm(s: Sizes) -> Case:
 
 @cases("nn.instance_norm")
 def _instance_norm(s: Sizes) -> Case:
-    return call(s.real(s.a, 3, s.c, 2), s.real(3), s.real(3),
-                expect=lambda x, g, b: _normalized(x, (2, 3)) * g[:, None, None] + b[:, None, None])  # fmt: skip
+    return call(
+        s.real(s.a, 3, s.c, 2),
+        s.real(3),
+        s.real(3),
+        expect=lambda x, g, b: _normalized(x, (2, 3)) * g[:, None, None] + b[:, None, None],
+    )
 
 
 @cases("nn.instance_norm")
 def _instance_norm_last(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c, 2, 3), s.real(3), s.real(3), axis=-1, center=False,
-                expect=lambda x, g, b: _normalized(x, (1, 2)) * g)  # fmt: skip
+    return call(
+        s.real(s.a, s.c, 2, 3),
+        s.real(3),
+        s.real(3),
+        axis=-1,
+        center=False,
+        expect=lambda x, g, b: _normalized(x, (1, 2)) * g,
+    )
 
 
 @cases("nn.l2_normalize")
 def _l2(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), eps=1e-3, axis=(1,),
-                expect=lambda x: x / np.sqrt(np.maximum((x.astype("float64") ** 2).sum(1, keepdims=True), 1e-3)),
-                )  # fmt: skip
+    return call(
+        s.real(s.a, s.c),
+        eps=1e-3,
+        axis=(1,),
+        expect=lambda x: x / np.sqrt(np.maximum((x.astype("float64") ** 2).sum(1, keepdims=True), 1e-3)),
+    )
 
 
 case("nn.dropout", make=lambda s: call(s.real(s.a, s.b), rate=0.3, expect=lambda x: (x, np.ones_like(x))))

@@ -24,9 +24,12 @@ def _windows(s: Sizes, name: str) -> Case:
     rank = int(name[-2])
     options = {"count_include_pad": False} if "avg" in name else {}
     return call(
-        s.real(s.a, 3, *SPACE[rank]), pool_size=(3,) * rank, strides=(2,) * rank, padding=(1,) * rank,
+        s.real(s.a, 3, *SPACE[rank]),
+        pool_size=(3,) * rank,
+        strides=(2,) * rank,
+        padding=(1,) * rank,
         expect=_torch(name, 3, 2, 1, **options),
-    )  # fmt: skip
+    )
 
 
 @cases(*WINDOWS)
@@ -34,9 +37,12 @@ def _windows_last(s: Sizes, name: str) -> Case:
     rank = int(name[-2])
     pool = _torch(name, 2, 1, 0, ceil_mode=True)
     return call(
-        s.real(s.a, *SPACE[rank], 3), pool_size=(2,) * rank, layout=LAST[rank], ceil_mode=True,
+        s.real(s.a, *SPACE[rank], 3),
+        pool_size=(2,) * rank,
+        layout=LAST[rank],
+        ceil_mode=True,
         expect=lambda x: np.moveaxis(pool(np.moveaxis(x, -1, 1)), 1, -1),
-    )  # fmt: skip
+    )
 
 
 @cases(*[n.replace("nn.", "nn.adaptive_") for n in WINDOWS])

@@ -19,15 +19,24 @@ def _q(s: Sizes, *dims: object) -> object:
 
 @cases("qnn.quantize")
 def _quantize(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), SCALE, ZERO, out_dtype="int8",
-                expect=lambda x, *_: np.clip(np.rint(x / np.float32(0.037) + 3), -128, 127))  # fmt: skip
+    return call(
+        s.real(s.a, s.b),
+        SCALE,
+        ZERO,
+        out_dtype="int8",
+        expect=lambda x, *_: np.clip(np.rint(x / np.float32(0.037) + 3), -128, 127),
+    )
 
 
 @cases("qnn.quantize")
 def _quantize_channels(s: Sizes) -> Case:
-    return call(s.real(s.a, 3), Known(np.array([0.5, 0.25, 1], "float32")), Known(np.array([1, 2, 3], "int32")),
-                out_dtype="uint8",
-                expect=lambda x, scale, zero: np.clip(np.rint(x / scale + zero.astype("float32")), 0, 255))  # fmt: skip
+    return call(
+        s.real(s.a, 3),
+        Known(np.array([0.5, 0.25, 1], "float32")),
+        Known(np.array([1, 2, 3], "int32")),
+        out_dtype="uint8",
+        expect=lambda x, scale, zero: np.clip(np.rint(x / scale + zero.astype("float32")), 0, 255),
+    )
 
 
 case("qnn.dequantize", make=lambda s: call(_q(s, s.a, s.b), SCALE, ZERO, expect=lambda q, *_: _real(q)))
@@ -56,8 +65,13 @@ CODES = weft.topi.nn.qnn.SQNN_DTYPE_TO_CODE
 
 @cases("qnn.simulated_quantize")
 def _simulated(s: Sizes) -> Case:
-    return call(s.real(s.a, 4), Known(np.int32(CODES["uint8"])), SCALE, ZERO,
-                expect=lambda x, *_: np.clip(np.rint(x / np.float32(0.037)) + 3, 0, 255))  # fmt: skip
+    return call(
+        s.real(s.a, 4),
+        Known(np.int32(CODES["uint8"])),
+        SCALE,
+        ZERO,
+        expect=lambda x, *_: np.clip(np.rint(x / np.float32(0.037)) + 3, 0, 255),
+    )
 
 
 @cases("qnn.simulated_dequantize")
@@ -67,25 +81,49 @@ def _simulated_back(s: Sizes) -> Case:
 
 @cases("qnn.dense")
 def _dense(s: Sizes) -> Case:
-    return call(_q(s, s.a, s.c), _q(s, 4, s.c), *PAIR, units=4,
-                expect=lambda x, w, *_: (x.astype("int64") - 3) @ (w.astype("int64") + 2).T)  # fmt: skip
+    return call(
+        _q(s, s.a, s.c),
+        _q(s, 4, s.c),
+        *PAIR,
+        units=4,
+        expect=lambda x, w, *_: (x.astype("int64") - 3) @ (w.astype("int64") + 2).T,
+    )
 
 
 @cases("qnn.batch_matmul")
 def _batch_matmul(s: Sizes) -> Case:
-    return call(_q(s, 2, s.a, s.c), _q(s, 2, 3, s.c), *PAIR,
-                expect=lambda x, w, *_: (x.astype("int64") - 3) @ (w.astype("int64") + 2).swapaxes(1, 2))  # fmt: skip
+    return call(
+        _q(s, 2, s.a, s.c),
+        _q(s, 2, 3, s.c),
+        *PAIR,
+        expect=lambda x, w, *_: (x.astype("int64") - 3) @ (w.astype("int64") + 2).swapaxes(1, 2),
+    )
 
 
 @cases("qnn.conv2d")
 def _conv2d(s: Sizes) -> Case:
-    return call(_q(s, 2, 3, 6, 5), _q(s, 4, 3, 3, 3), *PAIR, kernel_size=(3, 3), channels=4, padding=(1, 1),
-                expect=lambda x, w, *_: weft.topi.testing.conv2d_nchw_python(
-                    x.astype("int64") - 3, w.astype("int64") + 2, 1, 1))  # fmt: skip
+    return call(
+        _q(s, 2, 3, 6, 5),
+        _q(s, 4, 3, 3, 3),
+        *PAIR,
+        kernel_size=(3, 3),
+        channels=4,
+        padding=(1, 1),
+        expect=lambda x, w, *_: weft.topi.testing.conv2d_nchw_python(
+            x.astype("int64") - 3, w.astype("int64") + 2, 1, 1
+        ),
+    )
 
 
 @cases("qnn.conv2d_transpose")
 def _conv2d_transpose(s: Sizes) -> Case:
-    return call(_q(s, 1, 3, 4, 5), _q(s, 3, 2, 3, 3), *PAIR, strides=(2, 2), padding=(1, 1),
-                expect=lambda x, w, *_: weft.topi.testing.conv2d_transpose_nchw_python(
-                    x.astype("int64") - 3, w.astype("int64") + 2, 2, 1, 0))  # fmt: skip
+    return call(
+        _q(s, 1, 3, 4, 5),
+        _q(s, 3, 2, 3, 3),
+        *PAIR,
+        strides=(2, 2),
+        padding=(1, 1),
+        expect=lambda x, w, *_: weft.topi.testing.conv2d_transpose_nchw_python(
+            x.astype("int64") - 3, w.astype("int64") + 2, 2, 1, 0
+        ),
+    )

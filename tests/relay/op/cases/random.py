@@ -28,9 +28,12 @@ def _uniform(gen: Any, low: Any, high: Any) -> tuple[Any, Any]:
 
 
 case("random.threefry_split", make=lambda s: call(_generator(s), expect=get_op_def("threefry_split").reference))
-case("random.threefry_generate", make=lambda s: call(
-    _generator(s), out_shape=(5, 3), expect=lambda g: get_op_def("threefry_generate").reference(g, out_shape=(5, 3))
-))  # fmt: skip
+case(
+    "random.threefry_generate",
+    make=lambda s: call(
+        _generator(s), out_shape=(5, 3), expect=lambda g: get_op_def("threefry_generate").reference(g, out_shape=(5, 3))
+    ),
+)
 
 
 @cases("random.uniform", "random.normal")

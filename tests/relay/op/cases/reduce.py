@@ -14,8 +14,13 @@ def _one_axis(s: Sizes, name: str) -> Case:
 
 @cases(*KINDS)
 def _excluded(s: Sizes, name: str) -> Case:
-    return call(s.real(s.a, s.c, 3), axis=(1,), exclude=True, keepdims=True,
-                expect=lambda x: KINDS[name](x.astype("float64"), (0, 2), keepdims=True))  # fmt: skip
+    return call(
+        s.real(s.a, s.c, 3),
+        axis=(1,),
+        exclude=True,
+        keepdims=True,
+        expect=lambda x: KINDS[name](x.astype("float64"), (0, 2), keepdims=True),
+    )
 
 
 case(*KINDS, make=lambda s, name: call(s.real(s.a, s.c), axis=(), expect=lambda x: KINDS[name](x.astype("float64"))))
@@ -24,16 +29,20 @@ case("all", "any", make=lambda s, name: call(s.boolean(s.a, s.b), axis=1, expect
 
 @cases("argmax", "argmin")
 def _index(s: Sizes, name: str) -> Case:
-    return call(s.real(s.b, s.c), axis=1, keepdims=True,
-                expect=lambda x: np.int32(getattr(np, name)(x, 1, keepdims=True)))  # fmt: skip
+    return call(
+        s.real(s.b, s.c), axis=1, keepdims=True, expect=lambda x: np.int32(getattr(np, name)(x, 1, keepdims=True))
+    )
 
 
 @cases("argmax", "argmin")
 def _index_excluded(s: Sizes, name: str) -> Case:
     return call(
-        s.real(s.a, s.b, s.c), axis=1, exclude=True, keepdims=True,
+        s.real(s.a, s.b, s.c),
+        axis=1,
+        exclude=True,
+        keepdims=True,
         expect=lambda x: np.int32(getattr(np, name)(x.transpose(1, 0, 2).reshape(s.b, s.a * s.c), 1))[None, :, None],
-    )  # fmt: skip
+    )
 
 
 case("argmax", "argmin", make=lambda s, name: call(s.real(s.a, s.c), expect=lambda x: np.int32(getattr(np, name)(x))))
@@ -62,8 +71,9 @@ def _logsumexp(s: Sizes) -> Case:
 
 @cases("logsumexp")
 def _logsumexp_kept(s: Sizes) -> Case:
-    return call(s.real(s.a, s.c), keepdims=True,
-                expect=lambda x: np.log(np.exp(x.astype("float64")).sum(keepdims=True)))  # fmt: skip
+    return call(
+        s.real(s.a, s.c), keepdims=True, expect=lambda x: np.log(np.exp(x.astype("float64")).sum(keepdims=True))
+    )
 
 
 @cases("cumsum", "cumprod")
@@ -73,5 +83,9 @@ def _scan(s: Sizes, name: str) -> Case:
 
 @cases("cumsum")
 def _scan_exclusive(s: Sizes) -> Case:
-    return call(s.integer(s.c, 2, dtype="int32"), dtype="int64", exclusive=True,
-                expect=lambda x: np.cumsum(x.reshape(-1)) - x.reshape(-1))  # fmt: skip
+    return call(
+        s.integer(s.c, 2, dtype="int32"),
+        dtype="int64",
+        exclusive=True,
+        expect=lambda x: np.cumsum(x.reshape(-1)) - x.reshape(-1),
+    )

@@ -28,21 +28,36 @@ def _linear(s: Sizes, name: str) -> Case:
 
 @cases("image.resize2d")
 def _corners_last(s: Sizes) -> Case:
-    return call(s.real(s.a, 5, 4, 3), size=(9, 3), layout="NHWC", coordinate_transformation_mode="align_corners",
-                expect=_interpolated("bilinear", True, size=(9, 3), align_corners=True))  # fmt: skip
+    return call(
+        s.real(s.a, 5, 4, 3),
+        size=(9, 3),
+        layout="NHWC",
+        coordinate_transformation_mode="align_corners",
+        expect=_interpolated("bilinear", True, size=(9, 3), align_corners=True),
+    )
 
 
 @cases("image.resize2d")
 def _nearest(s: Sizes) -> Case:
-    return call(s.real(s.a, 2, 5, 4), size=(10, 8), method="nearest_neighbor",
-                coordinate_transformation_mode="asymmetric",
-                expect=_interpolated("nearest", size=(10, 8)))  # fmt: skip
+    return call(
+        s.real(s.a, 2, 5, 4),
+        size=(10, 8),
+        method="nearest_neighbor",
+        coordinate_transformation_mode="asymmetric",
+        expect=_interpolated("nearest", size=(10, 8)),
+    )
 
 
 @cases("image.resize2d")
 def _cubic(s: Sizes) -> Case:
-    return call(s.real(s.a, 2, 5, 4), size=(9, 7), method="cubic", cubic_alpha=-0.75,
-                expect=_interpolated("bicubic", size=(9, 7)), atol=1e-4)  # fmt: skip
+    return call(
+        s.real(s.a, 2, 5, 4),
+        size=(9, 7),
+        method="cubic",
+        cubic_alpha=-0.75,
+        expect=_interpolated("bicubic", size=(9, 7)),
+        atol=1e-4,
+    )
 
 
 @cases("image.resize2d")
@@ -52,8 +67,13 @@ def _region(s: Sizes) -> Case:
         assert whole.shape == (2, 3)
         return x[:, :, 1:4, 0:3]
 
-    return call(s.real(s.a, 2, 5, 5), size=(3, 3), roi=(0.25, 0.0, 0.75, 0.5),
-                coordinate_transformation_mode="tf_crop_and_resize", expect=expect)  # fmt: skip
+    return call(
+        s.real(s.a, 2, 5, 5),
+        size=(3, 3),
+        roi=(0.25, 0.0, 0.75, 0.5),
+        coordinate_transformation_mode="tf_crop_and_resize",
+        expect=expect,
+    )
 
 
 @cases("dyn.image.resize1d", "dyn.image.resize2d", "dyn.image.resize3d")
@@ -69,20 +89,37 @@ def _upsampling(s: Sizes) -> Case:
 
 @cases("nn.upsampling")
 def _upsampling_corners(s: Sizes) -> Case:
-    return call(s.real(s.a, 5, 4, 2), scale_h=2.0, scale_w=2.0, layout="NHWC", method="bilinear", align_corners=True,
-                expect=_interpolated("bilinear", True, scale_factor=2, align_corners=True))  # fmt: skip
+    return call(
+        s.real(s.a, 5, 4, 2),
+        scale_h=2.0,
+        scale_w=2.0,
+        layout="NHWC",
+        method="bilinear",
+        align_corners=True,
+        expect=_interpolated("bilinear", True, scale_factor=2, align_corners=True),
+    )
 
 
 @cases("nn.upsampling")
 def _upsampling_fraction(s: Sizes) -> Case:
-    return call(s.real(s.a, 2, 4, s.c), scale_h=1.5, scale_w=1.0,
-                expect=lambda x: x[:, :, np.floor(np.arange(6) / 1.5).astype(int)])  # fmt: skip
+    return call(
+        s.real(s.a, 2, 4, s.c),
+        scale_h=1.5,
+        scale_w=1.0,
+        expect=lambda x: x[:, :, np.floor(np.arange(6) / 1.5).astype(int)],
+    )
 
 
 @cases("nn.upsampling3d")
 def _upsampling3d(s: Sizes) -> Case:
-    return call(s.real(s.a, 2, 3, 4, 2), scale_d=2, scale_h=2, scale_w=2, method="trilinear",
-                expect=_interpolated("trilinear", scale_factor=2))  # fmt: skip
+    return call(
+        s.real(s.a, 2, 3, 4, 2),
+        scale_d=2,
+        scale_h=2,
+        scale_w=2,
+        method="trilinear",
+        expect=_interpolated("trilinear", scale_factor=2),
+    )
 
 
 @cases("image.affine_grid")

@@ -33,8 +33,14 @@ def _scatter_add(s: Sizes) -> Case:
 
 @cases("scatter_elements")
 def _scatter_reduced(s: Sizes) -> Case:
-    return call(s.real(s.a, 5), s.integer(s.a, 3, low=0, high=5), s.real(s.a, 3), axis=1, reduction="max",
-                expect=_along(1, "max"))  # fmt: skip
+    return call(
+        s.real(s.a, 5),
+        s.integer(s.a, 3, low=0, high=5),
+        s.real(s.a, 3),
+        axis=1,
+        reduction="max",
+        expect=_along(1, "max"),
+    )
 
 
 @cases("scatter_nd")

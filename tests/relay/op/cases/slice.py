@@ -7,8 +7,9 @@ from tests.relay.op.contract import Case, Known, Sizes, call, case, cases
 
 @cases("strided_slice")
 def _strided_slice(s: Sizes) -> Case:
-    return call(s.real(s.a, 9, 8), begin=(0, 1, -5), end=(100, 7, 100), strides=(1, 2, 1),
-                expect=lambda x: x[:, 1:7:2, -5:])  # fmt: skip
+    return call(
+        s.real(s.a, 9, 8), begin=(0, 1, -5), end=(100, 7, 100), strides=(1, 2, 1), expect=lambda x: x[:, 1:7:2, -5:]
+    )
 
 
 @cases("strided_slice")
@@ -28,14 +29,26 @@ def _by_size(s: Sizes) -> Case:
 
 @cases("dyn.strided_slice")
 def _dynamic(s: Sizes) -> Case:
-    return call(s.real(s.a, 9), np.int64([0, -5]), np.int64([100, -1]), Known(np.int64([1, 2])),
-                expect=lambda x, *_: x[:, -5:-1:2])  # fmt: skip
+    return call(
+        s.real(s.a, 9),
+        np.int64([0, -5]),
+        np.int64([100, -1]),
+        Known(np.int64([1, 2])),
+        expect=lambda x, *_: x[:, -5:-1:2],
+    )
 
 
 @cases("dyn.strided_slice")
 def _dynamic_axes(s: Sizes) -> Case:
-    return call(s.real(s.a, 9, s.c), np.int64([2]), np.int64([3]), Known(np.int64([1])), axes=(1,), slice_mode="size",
-                expect=lambda x, *_: x[:, 2:5])  # fmt: skip
+    return call(
+        s.real(s.a, 9, s.c),
+        np.int64([2]),
+        np.int64([3]),
+        Known(np.int64([1])),
+        axes=(1,),
+        slice_mode="size",
+        expect=lambda x, *_: x[:, 2:5],
+    )
 
 
 case("slice_like", make=lambda s: call(s.real(9, 40, 3), s.real(2, s.b), expect=lambda x, y: x[:2, : s.b]))
@@ -44,26 +57,43 @@ case("slice_like", make=lambda s: call(s.real(s.a, 40), s.real(1, s.b), axes=(-1
 
 @cases("nn.pad")
 def _pad(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), Known(np.float32(1.5)), pad_width=((1, 2), (0, 3)),
-                expect=lambda x, v: np.pad(x, ((1, 2), (0, 3)), constant_values=1.5))  # fmt: skip
+    return call(
+        s.real(s.a, s.b),
+        Known(np.float32(1.5)),
+        pad_width=((1, 2), (0, 3)),
+        expect=lambda x, v: np.pad(x, ((1, 2), (0, 3)), constant_values=1.5),
+    )
 
 
 @cases("nn.pad")
 def _pad_value(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), np.float32(-2), pad_width=((1, 2), (0, 3)),
-                expect=lambda x, v: np.pad(x, ((1, 2), (0, 3)), constant_values=-2))  # fmt: skip
+    return call(
+        s.real(s.a, s.b),
+        np.float32(-2),
+        pad_width=((1, 2), (0, 3)),
+        expect=lambda x, v: np.pad(x, ((1, 2), (0, 3)), constant_values=-2),
+    )
 
 
 @cases("nn.pad")
 def _pad_edge(s: Sizes) -> Case:
-    return call(s.real(s.a, 4), Known(np.float32(0)), pad_width=((0, 0), (2, 3)), pad_mode="edge",
-                expect=lambda x, v: np.pad(x, ((0, 0), (2, 3)), "edge"))  # fmt: skip
+    return call(
+        s.real(s.a, 4),
+        Known(np.float32(0)),
+        pad_width=((0, 0), (2, 3)),
+        pad_mode="edge",
+        expect=lambda x, v: np.pad(x, ((0, 0), (2, 3)), "edge"),
+    )
 
 
 @cases("dyn.nn.pad")
 def _dyn_pad(s: Sizes) -> Case:
-    return call(s.real(s.a, s.b), np.int64([1, 2, 0, 3]), Known(np.float32(1.5)),
-                expect=lambda x, *_: np.pad(x, ((1, 2), (0, 3)), constant_values=1.5))  # fmt: skip
+    return call(
+        s.real(s.a, s.b),
+        np.int64([1, 2, 0, 3]),
+        Known(np.float32(1.5)),
+        expect=lambda x, *_: np.pad(x, ((1, 2), (0, 3)), constant_values=1.5),
+    )
 
 
 @cases("nn.mirror_pad")
@@ -73,8 +103,12 @@ def _mirror(s: Sizes) -> Case:
 
 @cases("nn.mirror_pad")
 def _mirror_reflect(s: Sizes) -> Case:
-    return call(s.real(5, s.b), mode="REFLECT", pad_width=((2, 1), (0, 0)),
-                expect=lambda x: np.pad(x, ((2, 1), (0, 0)), "reflect"))  # fmt: skip
+    return call(
+        s.real(5, s.b),
+        mode="REFLECT",
+        pad_width=((2, 1), (0, 0)),
+        expect=lambda x: np.pad(x, ((2, 1), (0, 0)), "reflect"),
+    )
 
 
 @cases("nn.fifo_buffer")

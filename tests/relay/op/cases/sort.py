@@ -40,6 +40,9 @@ def _searchsorted_rows(s: Sizes) -> Case:
     rows = s.integer(s.a, s.c, low=0, high=9)
     rows.value.sort(-1)
     return call(
-        rows, s.integer(s.a, 4, low=-1, high=10), right=True, dtype="int64",
+        rows,
+        s.integer(s.a, 4, low=-1, high=10),
+        right=True,
+        dtype="int64",
         expect=lambda x, v: np.stack([np.searchsorted(a, b, "right") for a, b in zip(x, v, strict=True)]),
-    )  # fmt: skip
+    )

@@ -16,8 +16,13 @@ def _sliding(s: Sizes) -> Case:
 
 @cases("sliding_window")
 def _sliding_last(s: Sizes) -> Case:
-    return call(s.real(s.a, 7), axis=-1, window_shape=(4,), strides=(1,),
-                expect=lambda x: np.lib.stride_tricks.sliding_window_view(x, 4, 1))  # fmt: skip
+    return call(
+        s.real(s.a, 7),
+        axis=-1,
+        window_shape=(4,),
+        strides=(1,),
+        expect=lambda x: np.lib.stride_tricks.sliding_window_view(x, 4, 1),
+    )
 
 
 @cases("image.dilation2d")
@@ -36,5 +41,6 @@ def _dilation(s: Sizes) -> Case:
 
 @cases("image.dilation2d")
 def _dilation_last(s: Sizes) -> Case:
-    return call(s.integer(s.a, 4, 5, 2), s.integer(1, 1, 2), data_layout="NHWC", kernel_layout="HWI",
-                expect=lambda x, w: x + w)  # fmt: skip
+    return call(
+        s.integer(s.a, 4, 5, 2), s.integer(1, 1, 2), data_layout="NHWC", kernel_layout="HWI", expect=lambda x, w: x + w
+    )

@@ -74,8 +74,10 @@ def test_rows_of_two_tensors(kind, sizes, dtype):
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize(("kind", "inner", "rank"), [(joined, (4,), 2), (joined, (2, 4), 2), (joined, (70,), 3),
-                                                    (framed, (4,), 2), (ends, (4,), 3)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "inner", "rank"),
+    [(joined, (4,), 2), (joined, (2, 4), 2), (joined, (70,), 3), (framed, (4,), 2), (ends, (4,), 3)],
+)
 def test_what_is_merged(kind, inner, rank):
     sizes = [int64(n) for n in inner]
     a, b = (te.placeholder((int64(6), int64(rows), *sizes), name=name) for name, rows in (("a", 5), ("b", 3)))

@@ -109,9 +109,17 @@ def pairs(b, n, k):
     return np.ascontiguousarray(packed.reshape(whole // 2, 2, -1, 32).transpose(2, 0, 3, 1)).reshape(w_shape(n, whole))
 
 
-@pytest.mark.parametrize(("rows", "n", "k"), [((32,), 32, 32), ((33,), 40, 96), ((300,), 64, 128),
-                                              ((33,), 40, 50), ((0, 1, 2, 31, 33), 72, 102),
-                                              ((0, 1, 2, 4, 5, 31, 33, 36, 100), 72, 96)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "n", "k"),
+    [
+        ((32,), 32, 32),
+        ((33,), 40, 96),
+        ((300,), 64, 128),
+        ((33,), 40, 50),
+        ((0, 1, 2, 31, 33), 72, 102),
+        ((0, 1, 2, 4, 5, 31, 33, 36, 100), 72, 96),
+    ],
+)
 def test_pairs_in_panels_are_read_where_they_lie(rows, n, k):
     m = rows[0] if len(rows) == 1 else ir.Var("m", "int64")
     func = scheduled(pairs_product(m, n, k), amx.target("-num-cores=2"))
@@ -143,8 +151,11 @@ def test_windows_of_pairs_over_images_of_unknown_size_are_copied_in_vectors():
         return te.sum(ir.cast("float32", x[i, h + y, v + z, r]) * ir.cast("float32", right), [y, z, r])
 
     func = scheduled(te.create_prim_func([x, w, te.compute((images, size, size, 32), element, name="C")]), amx.target())
-    copied = [n.indices[0] for n in ir.walk(weft.lower(func)["main"].body)
-              if isinstance(n, BufferLoad) and n.buffer.name == "A"]  # fmt: skip
+    copied = [
+        n.indices[0]
+        for n in ir.walk(weft.lower(func)["main"].body)
+        if isinstance(n, BufferLoad) and n.buffer.name == "A"
+    ]
     assert copied and all(isinstance(i, ir.Ramp) for i in copied)
     kernel, rng = weft.build(func, amx.target()), np.random.default_rng(0)
     b = rng.standard_normal((3, 3, 64, 32)).astype(ml_dtypes.bfloat16)
@@ -337,11 +348,17 @@ def test_targets_choose():
     assert "tile_dot" not in str(default_schedule(product(4, 256, 256), SPR))
     assert "tile_dot" not in str(default_schedule(product(64, 8, 256), SPR))
     some = ir.Var("m", "int64")
-    for func, tiles in ((bytes_product(128, 256, 256, "uint8", True), True), (bytes_product(some, 256, 256, "uint8",
-            True), True), (bytes_product(4, 256, 256, "uint8", True), False), (bytes_product(64, 64, 64, "uint8",
-            True), False), (bytes_product(some, 256, 256, "uint8", False), False), (bytes_product(64,
-            64, 64, "uint8", False), True), (pairs_product(some, 256, 256), True), (pairs_product(1, 256,
-            256), False), (pairs_product(5, 256, 256), True)):  # fmt: skip
+    for func, tiles in (
+        (bytes_product(128, 256, 256, "uint8", True), True),
+        (bytes_product(some, 256, 256, "uint8", True), True),
+        (bytes_product(4, 256, 256, "uint8", True), False),
+        (bytes_product(64, 64, 64, "uint8", True), False),
+        (bytes_product(some, 256, 256, "uint8", False), False),
+        (bytes_product(64, 64, 64, "uint8", False), True),
+        (pairs_product(some, 256, 256), True),
+        (pairs_product(1, 256, 256), False),
+        (pairs_product(5, 256, 256), True),
+    ):
         assert ("tile_dot" in str(default_schedule(func, SPR))) is tiles, func
 
 

@@ -40,9 +40,10 @@ class Heads:
     def __post_init__(self) -> None:
         if self.keys < 1 or self.queries % self.keys:
             raise InvalidArgument(
-                "each head of keys serves as many heads of queries", expected=f"a multiple of {self.keys} heads",
+                "each head of keys serves as many heads of queries",
+                expected=f"a multiple of {self.keys} heads",
                 found=str(self.queries),
-            )  # fmt: skip
+            )
 
     @property
     def group(self) -> int:
@@ -96,9 +97,15 @@ class Attention:
         self.scale: Any = 1.0
 
     def emit(
-        self, total: Any, batch: Any, bounds: Callable[[Any], tuple[Any, Any]], query: Any, output: Any, lse: Any,
+        self,
+        total: Any,
+        batch: Any,
+        bounds: Callable[[Any], tuple[Any, Any]],
+        query: Any,
+        output: Any,
+        lse: Any,
         mask: Mask,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Emit attention of `total` tokens.
 
         ``bounds(b)`` are the first token of a sequence and its end. `query` and `output` take (token, head, element),
@@ -175,9 +182,16 @@ class Attention:
         return None if self.rotary is None else self.rotary.query_position(token)
 
     def _load(
-        self, target: Any, row: Any, source: Any, index: tuple[Any, ...], size: int, position: Any, scale: Any = 1.0,
+        self,
+        target: Any,
+        row: Any,
+        source: Any,
+        index: tuple[Any, ...],
+        size: int,
+        position: Any,
+        scale: Any = 1.0,
         rounded: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Copy one head of a token to a row of a tile, turned by its position where embeddings are inline."""
         ib = self.ib
         if rounded:
@@ -343,9 +357,15 @@ def _rotary(kernel: KernelBuilder, scaling: Mapping[str, Any], positions: Any) -
 
 
 def attention_decode(
-    num_kv_heads: int, num_qo_heads: int, head_dim: int, dtype: str, sliding_window: bool,
-    rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16, page_dtype: str | None = None,
-) -> PrimFunc:  # fmt: skip
+    num_kv_heads: int,
+    num_qo_heads: int,
+    head_dim: int,
+    dtype: str,
+    sliding_window: bool,
+    rope_scaling: Mapping[str, Any],
+    page_size: int | PrimExpr = 16,
+    page_dtype: str | None = None,
+) -> PrimFunc:
     """Make attention of one new token for each sequence over pages.
 
     Its arguments are ``q (batch, heads, size)``, ``pages``, where each sequence's pages begin ``(batch + 1,) int32``,
@@ -365,9 +385,14 @@ def attention_decode(
     body = Attention(kernel, heads, keys, one_token=True)
     body.rotary, body.scale = _rotary(kernel, rope_scaling, positions)
     body.emit(
-        batch, batch, _own_sequence, q, output, lse,
+        batch,
+        batch,
+        _own_sequence,
+        q,
+        output,
+        lse,
         Mask(lambda b, token, column: column < keys.length(b), *[lambda b, end: keys.length(b)] * 2),
-    )  # fmt: skip
+    )
     return kernel.finish("batch_decode_paged_kv" + ("_sliding_window" if sliding_window else ""))
 
 
@@ -396,9 +421,15 @@ class _Ragged:
 
 
 def attention_prefill(
-    h_kv: int, h_q: int, d: int, dtype: str, sliding_window: bool, rope_scaling: Mapping[str, Any],
-    page_size: int | PrimExpr = 16, page_dtype: str | None = None,
-) -> PrimFunc:  # fmt: skip
+    h_kv: int,
+    h_q: int,
+    d: int,
+    dtype: str,
+    sliding_window: bool,
+    rope_scaling: Mapping[str, Any],
+    page_size: int | PrimExpr = 16,
+    page_dtype: str | None = None,
+) -> PrimFunc:
     """Make attention of any number of new tokens for each sequence over pages.
 
     Its arguments are those of :func:`attention_decode`, but ``q (total, heads, size)`` is followed by where each
@@ -497,9 +528,14 @@ def tree_attention(h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mappin
 
 
 def tree_attention_paged(
-    h_kv: int, h_q: int, d: int, dtype: str, rope_scaling: Mapping[str, Any], page_size: int | PrimExpr = 16,
+    h_kv: int,
+    h_q: int,
+    d: int,
+    dtype: str,
+    rope_scaling: Mapping[str, Any],
+    page_size: int | PrimExpr = 16,
     page_dtype: str | None = None,
-) -> PrimFunc:  # fmt: skip
+) -> PrimFunc:
     """Make attention of the nodes of token trees over pages that hold them and what lies before.
 
     Its arguments are those of :func:`attention_prefill` without ``causal``, then where each tree begins and the order

@@ -34,15 +34,35 @@ from weft.frontend.nn.tensor import Object, Tensor, builder, emit, wrap_nested
 from weft.ir import AnyType, ExprStringImm, Tuple, TupleType, prim_value, shape_expr, tensor_type
 
 __all__ = [
-    "AttnKind", "PagedKVCache", "RopeMode", "TIRPagedKVCache", "_attention_decode", "_attention_decode_cpu",
-    "_attention_prefill", "_attention_prefill_cpu", "_attention_prefill_ragged", "_attention_prefill_ragged_cpu",
-    "_attention_sequence_prefill", "_attention_sequence_prefill_with_mask",
-    "_compact_kv_copy", "_compact_kv_copy_cpu", "_copy_single_page", "_copy_single_page_cpu",
-    "_copy_single_page_mla", "_kv_cache_debug_get_kv", "_kv_cache_debug_get_kv_mla", "_kv_cache_transpose_append",
-    "_kv_cache_transpose_append_mla", "_merge_state_inplace", "_merge_state_inplace_cpu",
-    "llama_rope_with_position_map", "tree_attn", "tree_attn_cpu", "tree_attn_with_paged_kv_cache",
+    "AttnKind",
+    "PagedKVCache",
+    "RopeMode",
+    "TIRPagedKVCache",
+    "_attention_decode",
+    "_attention_decode_cpu",
+    "_attention_prefill",
+    "_attention_prefill_cpu",
+    "_attention_prefill_ragged",
+    "_attention_prefill_ragged_cpu",
+    "_attention_sequence_prefill",
+    "_attention_sequence_prefill_with_mask",
+    "_compact_kv_copy",
+    "_compact_kv_copy_cpu",
+    "_copy_single_page",
+    "_copy_single_page_cpu",
+    "_copy_single_page_mla",
+    "_kv_cache_debug_get_kv",
+    "_kv_cache_debug_get_kv_mla",
+    "_kv_cache_transpose_append",
+    "_kv_cache_transpose_append_mla",
+    "_merge_state_inplace",
+    "_merge_state_inplace_cpu",
+    "llama_rope_with_position_map",
+    "tree_attn",
+    "tree_attn_cpu",
+    "tree_attn_with_paged_kv_cache",
     "tree_attn_with_paged_kv_cache_cpu",
-]  # fmt: skip
+]
 
 _BUILTIN = "vm.builtin.attention_kv_cache_"
 
@@ -202,17 +222,38 @@ class TIRPagedKVCache(PagedKVCache):
     """
 
     def __init__(
-        self, attn_kind: Any, max_batch_size: Any, max_total_seq_len: Any, prefill_chunk_size: Any, page_size: Any,
-        support_sliding_window: Any, layer_partition: Any, num_hidden_layers: int, num_attention_heads: int,
-        num_key_value_heads: int, qk_head_dim: int, v_head_dim: int, mla_original_qk_head_dim: int,
-        mla_original_v_head_dim: int, rope_mode: RopeMode, rope_scale: float, rope_theta: float,
-        rope_scaling: Mapping[str, Any] | None, rope_ext_factors: Any, rotary_dim: int, enable_disaggregation: bool,
-        dtype: str, target: Any, name: str = "paged_kv_cache", page_dtype: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        attn_kind: Any,
+        max_batch_size: Any,
+        max_total_seq_len: Any,
+        prefill_chunk_size: Any,
+        page_size: Any,
+        support_sliding_window: Any,
+        layer_partition: Any,
+        num_hidden_layers: int,
+        num_attention_heads: int,
+        num_key_value_heads: int,
+        qk_head_dim: int,
+        v_head_dim: int,
+        mla_original_qk_head_dim: int,
+        mla_original_v_head_dim: int,
+        rope_mode: RopeMode,
+        rope_scale: float,
+        rope_theta: float,
+        rope_scaling: Mapping[str, Any] | None,
+        rope_ext_factors: Any,
+        rotary_dim: int,
+        enable_disaggregation: bool,
+        dtype: str,
+        target: Any,
+        name: str = "paged_kv_cache",
+        page_dtype: str | None = None,
+    ) -> None:
         check_target(target)
         if page_dtype not in (None, "float32", "float16", "bfloat16", "int8"):
-            raise error.InvalidArgument("pages hold floats or bytes", expected="float32, float16, bfloat16 or int8",
-                                        found=str(page_dtype))  # fmt: skip
+            raise error.InvalidArgument(
+                "pages hold floats or bytes", expected="float32, float16, bfloat16 or int8", found=str(page_dtype)
+            )
         kinds = attn_kind if isinstance(attn_kind, (list, tuple)) else [attn_kind] * num_hidden_layers
         if any(kind != "mha" for kind in kinds) or qk_head_dim != v_head_dim:
             raise error.InvalidArgument(
@@ -224,9 +265,16 @@ class TIRPagedKVCache(PagedKVCache):
         limits = [max_batch_size, max_total_seq_len, prefill_chunk_size, page_size, support_sliding_window]
         sizes = [num_attention_heads, num_key_value_heads, qk_head_dim, v_head_dim]
         functions = _functions(
-            num_hidden_layers, num_attention_heads, num_key_value_heads, qk_head_dim, dtype, page_size, scaling,
-            (rope_theta, rope_scale, rotary_dim), page_dtype or dtype,
-        )  # fmt: skip
+            num_hidden_layers,
+            num_attention_heads,
+            num_key_value_heads,
+            qk_head_dim,
+            dtype,
+            page_size,
+            scaling,
+            (rope_theta, rope_scale, rotary_dim),
+            page_dtype or dtype,
+        )
         call = relax.call_pure_packed(
             "vm.builtin.paged_attention_kv_cache_create",
             shape_expr(limits),
@@ -258,9 +306,16 @@ def _with_theta(rope_scaling: Mapping[str, Any], theta: float) -> Mapping[str, A
 
 
 def _functions(
-    layers: int, h_q: int, h_kv: int, d: int, dtype: str, page_size: Any, scaling: Mapping[str, Any],
-    rope: tuple[float, float, int], page_dtype: str,
-) -> list[Any]:  # fmt: skip
+    layers: int,
+    h_q: int,
+    h_kv: int,
+    d: int,
+    dtype: str,
+    page_size: Any,
+    scaling: Mapping[str, Any],
+    rope: tuple[float, float, int],
+    page_dtype: str,
+) -> list[Any]:
     """Add the cache's kernels to the module, and return what its constructor takes, from ``f_transpose_append`` on."""
     theta, scale, rotary_dim = rope
 

@@ -67,9 +67,16 @@ def rope_freq_gptj(s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimEx
 
 
 def rope_freq_llama3(
-    s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimExpr, dtype: str, factor: float, low_freq_factor: float,
-    high_freq_factor: float, original_max_position_embeddings: float,
-) -> Angle:  # fmt: skip
+    s: PrimExpr,
+    d: PrimExpr,
+    d_range: int,
+    theta: float | PrimExpr,
+    dtype: str,
+    factor: float,
+    low_freq_factor: float,
+    high_freq_factor: float,
+    original_max_position_embeddings: float,
+) -> Angle:
     """Return Llama 3's angle: slow frequencies are divided by `factor`, fast ones kept, those between blended."""
     plain = Var("orig_freq", "float32")
     smooth = _smoothness(plain, low_freq_factor, high_freq_factor, original_max_position_embeddings)
@@ -78,9 +85,16 @@ def rope_freq_llama3(
 
 
 def rope_freq_llama4(
-    s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimExpr, dtype: str, factor: float, low_freq_factor: float,
-    high_freq_factor: float, original_max_position_embeddings: float,
-) -> Angle:  # fmt: skip
+    s: PrimExpr,
+    d: PrimExpr,
+    d_range: int,
+    theta: float | PrimExpr,
+    dtype: str,
+    factor: float,
+    low_freq_factor: float,
+    high_freq_factor: float,
+    original_max_position_embeddings: float,
+) -> Angle:
     """Return Llama 4's angle: as Llama 3's, for pairs of neighbours."""
     plain = Var("orig_freq", "float32")
     if high_freq_factor == low_freq_factor:
@@ -100,9 +114,15 @@ def _smoothness(freq: Any, low: float, high: float, length: float) -> Any:
 
 
 def rope_freq_longrope(
-    s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimExpr, dtype: str, max_position_embeddings: int,
-    original_max_position_embeddings: int, ext_factors: Any = None,
-) -> Angle:  # fmt: skip
+    s: PrimExpr,
+    d: PrimExpr,
+    d_range: int,
+    theta: float | PrimExpr,
+    dtype: str,
+    max_position_embeddings: int,
+    original_max_position_embeddings: int,
+    ext_factors: Any = None,
+) -> Angle:
     """Return LongRoPE's angle: each frequency has a factor of its own, `ext_factors` (d_range / 2,)."""
     ratio = max_position_embeddings / original_max_position_embeddings
     scale = math.sqrt(1 + math.log(ratio) / math.log(original_max_position_embeddings)) if ratio > 1.0 else 1.0
@@ -130,9 +150,17 @@ def yarn_find_correction_range(
 
 
 def rope_freq_yarn(
-    s: PrimExpr, d: PrimExpr, d_range: int, theta: float | PrimExpr, dtype: str, original_max_position_embeddings: int,
-    scaling_factor: float, beta_fast: int, beta_slow: int, inv_theta_log_scale: float | PrimExpr | None = None,
-) -> Angle:  # fmt: skip
+    s: PrimExpr,
+    d: PrimExpr,
+    d_range: int,
+    theta: float | PrimExpr,
+    dtype: str,
+    original_max_position_embeddings: int,
+    scaling_factor: float,
+    beta_fast: int,
+    beta_slow: int,
+    inv_theta_log_scale: float | PrimExpr | None = None,
+) -> Angle:
     """Return YaRN's angle: elements that turn more than `beta_fast` times are kept, slow ones divided."""
     freq = power(_f32(theta), _share(d, d_range))
     low, high = yarn_find_correction_range(
@@ -199,9 +227,15 @@ def rotated(
 
 
 def angle_tables(
-    kernel: KernelBuilder, position: PrimExpr, theta: float | PrimExpr, rotary_dim: int,
-    rope_scaling: Mapping[str, Any], cosines: BufferVar, sines: BufferVar, factors: BufferVar | None = None,
-) -> None:  # fmt: skip
+    kernel: KernelBuilder,
+    position: PrimExpr,
+    theta: float | PrimExpr,
+    rotary_dim: int,
+    rope_scaling: Mapping[str, Any],
+    cosines: BufferVar,
+    sines: BufferVar,
+    factors: BufferVar | None = None,
+) -> None:
     """Emit the cosines and sines of a position, (rotary_dim,) each."""
     options = {} if factors is None else {"ext_factors": factors}
     with kernel.ib.for_range(0, rotary_dim, "d") as d:
@@ -220,15 +254,21 @@ class _Heads:
         self.rotary_dim = size if rotary_dim is None else rotary_dim
         if self.rotary_dim % 2 or not 0 <= self.rotary_dim <= size:
             raise InvalidArgument(
-                "rotary_dim counts pairs of a head's elements", expected=f"an even number up to {size}",
+                "rotary_dim counts pairs of a head's elements",
+                expected=f"an even number up to {size}",
                 found=str(self.rotary_dim),
-            )  # fmt: skip
+            )
 
 
 def _split(
-    kernel: KernelBuilder, heads: _Heads, row: tuple[Any, ...], buffers: tuple[Any, ...], turn: Any,
-    tables: tuple[Any, Any], neighbours: bool,
-) -> None:  # fmt: skip
+    kernel: KernelBuilder,
+    heads: _Heads,
+    row: tuple[Any, ...],
+    buffers: tuple[Any, ...],
+    turn: Any,
+    tables: tuple[Any, Any],
+    neighbours: bool,
+) -> None:
     """Emit the heads of one token: queries and keys turned where `turn` holds (None: always), values as they are."""
     qkv, q, k, v = buffers
     dtype = q.dtype
@@ -263,9 +303,15 @@ def _split(
 
 
 def llama_rope(
-    qkv: Tensor, total_seq_len: int | PrimExpr, theta: float, scale: float, num_q_heads: int, num_kv_heads: int,
-    rope_scaling: Mapping[str, Any], rotary_dim: int | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    qkv: Tensor,
+    total_seq_len: int | PrimExpr,
+    theta: float,
+    scale: float,
+    num_q_heads: int,
+    num_kv_heads: int,
+    rope_scaling: Mapping[str, Any],
+    rotary_dim: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Split fused queries, keys and values, and turn queries and keys by their positions.
 
     Parameters
@@ -313,9 +359,15 @@ def llama_rope(
 
 
 def llama_rope_with_position_map(
-    theta: float, scale: float, head_dim: int, num_q_heads: int, num_kv_heads: int, dtype: str,
-    rope_scaling: Mapping[str, Any], rotary_dim: int | None = None,
-) -> PrimFunc:  # fmt: skip
+    theta: float,
+    scale: float,
+    head_dim: int,
+    num_q_heads: int,
+    num_kv_heads: int,
+    dtype: str,
+    rope_scaling: Mapping[str, Any],
+    rotary_dim: int | None = None,
+) -> PrimFunc:
     """Make the kernel that splits fused queries, keys and values of tokens, and turns queries and keys.
 
     Its arguments are ``qkv (n, num_q_heads + 2 * num_kv_heads, head_dim)``, the positions ``(n,) int32``, the results
@@ -350,9 +402,15 @@ def llama_rope_with_position_map(
 
 
 def llama4_rope_with_position_map(
-    theta: float, scale: float, head_dim: int, num_q_heads: int, num_kv_heads: int, dtype: str,
-    rope_scaling: Mapping[str, Any], rotary_dim: int | None = None,
-) -> PrimFunc:  # fmt: skip
+    theta: float,
+    scale: float,
+    head_dim: int,
+    num_q_heads: int,
+    num_kv_heads: int,
+    dtype: str,
+    rope_scaling: Mapping[str, Any],
+    rotary_dim: int | None = None,
+) -> PrimFunc:
     """Make Llama 4's kernel, whose pairs are neighbours; see :func:`llama_rope_with_position_map`."""
     scaling = {"rope_type": "llama4", **rope_scaling} if "factor" in rope_scaling else {"rope_type": "gptj"}
     return llama_rope_with_position_map(theta, scale, head_dim, num_q_heads, num_kv_heads, dtype, scaling, rotary_dim)

@@ -50,11 +50,18 @@ class _Batch:
         body = Attention(self.kernel, self.heads, Keys(lambda b: self.m, place, place, self.k, self.v))
         body.scale = scale
         body.emit(
-            self.batch * self.n, self.batch, lambda b: (b * self.n, (b + 1) * self.n), _Rows(self.q, self.n),
-            _Rows(self.output, self.n), _Rows(self.lse, self.n),
-            Mask(lambda b, token, column: all(column < self.m, sees(b, token - b * self.n, column)),
-                 lambda b, end: self.m, lambda b, token: freely(token - b * self.n)),
-        )  # fmt: skip
+            self.batch * self.n,
+            self.batch,
+            lambda b: (b * self.n, (b + 1) * self.n),
+            _Rows(self.q, self.n),
+            _Rows(self.output, self.n),
+            _Rows(self.lse, self.n),
+            Mask(
+                lambda b, token, column: all(column < self.m, sees(b, token - b * self.n, column)),
+                lambda b, end: self.m,
+                lambda b, token: freely(token - b * self.n),
+            ),
+        )
         return self.kernel.finish(name)
 
 

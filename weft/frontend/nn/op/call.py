@@ -13,9 +13,16 @@ from weft.frontend.nn.op.manipulate import arange, concat, pad, unsqueeze
 from weft.frontend.nn.tensor import Object, Tensor, apply, builder, caller, emit, unwrap_nested, wrap_nested
 
 __all__ = [
-    "IntExpr", "OutType", "debug_func", "extern", "get_timestep_embedding", "print_", "tensor_expr_op",
-    "tensor_ir_inplace_op", "tensor_ir_op",
-]  # fmt: skip
+    "IntExpr",
+    "OutType",
+    "debug_func",
+    "extern",
+    "get_timestep_embedding",
+    "print_",
+    "tensor_expr_op",
+    "tensor_ir_inplace_op",
+    "tensor_ir_op",
+]
 
 IntExpr = int | ir.PrimExpr
 OutType = TypeVar("OutType")
@@ -66,9 +73,12 @@ def tensor_ir_op(
 
 
 def tensor_ir_inplace_op(
-    func: tir.PrimFunc, name_hint: str, args: Tensor | IntExpr | Sequence[Tensor | IntExpr],
-    inplace_indices: int | Sequence[int], out: OutType,
-) -> OutType:  # fmt: skip
+    func: tir.PrimFunc,
+    name_hint: str,
+    args: Tensor | IntExpr | Sequence[Tensor | IntExpr],
+    inplace_indices: int | Sequence[int],
+    out: OutType,
+) -> OutType:
     """Compute by a TIR function that writes into some of its inputs.
 
     Parameters
@@ -168,9 +178,14 @@ def print_(tensor: Tensor) -> None:
 
 
 def get_timestep_embedding(
-    x: Tensor, embedding_dim: int, flip_sin_to_cos: bool = False, downscale_freq_shift: float = 1, scale: float = 1,
-    max_period: int = 10000, name: str = "get_timestep_embedding",
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    embedding_dim: int,
+    flip_sin_to_cos: bool = False,
+    downscale_freq_shift: float = 1,
+    scale: float = 1,
+    max_period: int = 10000,
+    name: str = "get_timestep_embedding",
+) -> Tensor:
     """Make sinusoidal embeddings of time steps, (n,) to (n, embedding_dim), as diffusion models do."""
     steps = unsqueeze(apply("astype", x, dtype="float32", name="steps"), 1)
     half = embedding_dim // 2

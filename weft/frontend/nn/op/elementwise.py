@@ -7,11 +7,43 @@ from weft.frontend.nn.tensor import Tensor, apply
 from weft.spelling import also_called
 
 __all__ = [
-    "add", "astype", "cos", "divide", "equal", "erf", "exp", "floor", "gelu", "greater", "greater_equal", "less",
-    "less_equal", "log", "logical_and", "logical_not", "logical_or", "maximum", "minimum", "multiply", "negative",
-    "not_equal", "power", "prelu", "relu", "relu6", "rsqrt", "sigmoid", "silu", "sin", "softplus", "sqrt", "square",
-    "subtract", "tanh", "where",
-]  # fmt: skip
+    "add",
+    "astype",
+    "cos",
+    "divide",
+    "equal",
+    "erf",
+    "exp",
+    "floor",
+    "gelu",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "log",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negative",
+    "not_equal",
+    "power",
+    "prelu",
+    "relu",
+    "relu6",
+    "rsqrt",
+    "sigmoid",
+    "silu",
+    "sin",
+    "softplus",
+    "sqrt",
+    "square",
+    "subtract",
+    "tanh",
+    "where",
+]
 
 
 def _unary(op: str, doc: str, name: str = "") -> Callable[..., Tensor]:

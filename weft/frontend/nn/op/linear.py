@@ -18,15 +18,31 @@ def matmul(a: Tensor, b: Tensor, out_dtype: str | None = None, name: str = "matm
 
 
 def _conv(
-    rank: int, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, groups: int,
-    layout: str, name: str,
-) -> Tensor:  # fmt: skip
+    rank: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    layout: str,
+    name: str,
+) -> Tensor:
     if isinstance(padding, str):
         padding = _named_padding(rank, weight, stride, padding, dilation)
     out = apply(
-        f"nn.conv{rank}d", x, weight, strides=_each(stride, rank), padding=_pads(padding, rank),
-        dilation=_each(dilation, rank), groups=groups, data_layout=layout, out_layout=layout, name=name,
-    )  # fmt: skip
+        f"nn.conv{rank}d",
+        x,
+        weight,
+        strides=_each(stride, rank),
+        padding=_pads(padding, rank),
+        dilation=_each(dilation, rank),
+        groups=groups,
+        data_layout=layout,
+        out_layout=layout,
+        name=name,
+    )
     return out if bias is None else _biased(out, bias, layout, name)
 
 
@@ -64,49 +80,86 @@ def _named_padding(rank: int, weight: Tensor, stride: Any, padding: str, dilatio
 
 
 def conv1d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, name: str = "conv1d",
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    name: str = "conv1d",
+) -> Tensor:
     """Convolve (batch, channels, width) with (out channels, channels of a group, width)."""
     return _conv(1, x, weight, bias, stride, padding, dilation, groups, "NCW", name)
 
 
 def conv2d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, data_layout: str = "NCHW",
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    data_layout: str = "NCHW",
     name: str = "conv2d",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Convolve images with (out channels, channels of a group, height, width)."""
     return _conv(2, x, weight, bias, stride, padding, dilation, groups, data_layout, name)
 
 
 def conv3d(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, groups: int = 1, data_layout: str = "NCDHW",
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    data_layout: str = "NCDHW",
     name: str = "conv3d",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Convolve volumes with (out channels, channels of a group, depth, height, width)."""
     return _conv(3, x, weight, bias, stride, padding, dilation, groups, data_layout, name)
 
 
 def conv1d_transpose(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1,
-    groups: int = 1, name: str = "conv1d_transpose",
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+    name: str = "conv1d_transpose",
+) -> Tensor:
     """Convolve backwards, with a weight of (channels, out channels of a group, width)."""
     out = apply(
-        "nn.conv1d_transpose", x, weight, strides=_each(stride, 1), padding=_pads(padding, 1),
-        output_padding=_each(output_padding, 1), dilation=_each(dilation, 1), groups=groups, kernel_layout="IOW",
-        out_layout="NCW", name=name,
-    )  # fmt: skip
+        "nn.conv1d_transpose",
+        x,
+        weight,
+        strides=_each(stride, 1),
+        padding=_pads(padding, 1),
+        output_padding=_each(output_padding, 1),
+        dilation=_each(dilation, 1),
+        groups=groups,
+        kernel_layout="IOW",
+        out_layout="NCW",
+        name=name,
+    )
     return out if bias is None else _biased(out, bias, "NCW", name)
 
 
 def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, is_causal: bool | None = False,
-    scale: float | None = None, name: str = "scaled_dot_product_attention",
-) -> Tensor:  # fmt: skip
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    is_causal: bool | None = False,
+    scale: float | None = None,
+    name: str = "scaled_dot_product_attention",
+) -> Tensor:
     """Attend over (batch, sequence, heads, size).
 
     Keys and values may have fewer heads, each of which serves several query heads.
@@ -130,10 +183,16 @@ def scaled_dot_product_attention(
 
 
 def interpolate(
-    x: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None,
-    mode: str = "nearest", align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
-    antialias: bool | None = None, data_layout: str = "NCHW", name: str = "interpolate",
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool | None = None,
+    data_layout: str = "NCHW",
+    name: str = "interpolate",
+) -> Tensor:
     """Resize images, to a size or by factors, as PyTorch does.
 
     Parameters
@@ -158,10 +217,16 @@ def interpolate(
     sizes = tuple(size) if isinstance(size, (list, tuple)) else (size, size)
     coordinates = "asymmetric" if mode == "nearest" else "align_corners" if align_corners else "half_pixel"
     return apply(
-        "image.resize2d", x, sizes, scales=None if align_corners else scales, layout=data_layout,
-        method=methods[mode], coordinate_transformation_mode=coordinates,
-        rounding_method="floor" if mode == "nearest" else "", name=name,
-    )  # fmt: skip
+        "image.resize2d",
+        x,
+        sizes,
+        scales=None if align_corners else scales,
+        layout=data_layout,
+        method=methods[mode],
+        coordinate_transformation_mode=coordinates,
+        rounding_method="floor" if mode == "nearest" else "",
+        name=name,
+    )
 
 
 def _scaled(size: Any, factor: float) -> Any:

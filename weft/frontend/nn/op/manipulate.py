@@ -11,10 +11,28 @@ from weft.ir import PrimExpr
 from weft.relax.op import builtin
 
 __all__ = [
-    "arange", "broadcast_to", "chunk", "concat", "empty", "full", "gather_elements", "ones", "pad", "permute",
-    "permute_dims", "repeat", "reshape", "split", "squeeze", "strided_slice", "take", "tril", "triu", "unsqueeze",
+    "arange",
+    "broadcast_to",
+    "chunk",
+    "concat",
+    "empty",
+    "full",
+    "gather_elements",
+    "ones",
+    "pad",
+    "permute",
+    "permute_dims",
+    "repeat",
+    "reshape",
+    "split",
+    "squeeze",
+    "strided_slice",
+    "take",
+    "tril",
+    "triu",
+    "unsqueeze",
     "zeros",
-]  # fmt: skip
+]
 
 
 def reshape(x: Tensor, shape: Sequence[Any], name: str = "reshape") -> Tensor:
@@ -87,14 +105,23 @@ def gather_elements(x: Tensor, indices: Tensor, axis: int = 0, name: str = "gath
 
 
 def strided_slice(
-    x: Tensor, axes: Sequence[int], begin: Sequence[Any], end: Sequence[Any], strides: Sequence[int] | None = None,
+    x: Tensor,
+    axes: Sequence[int],
+    begin: Sequence[Any],
+    end: Sequence[Any],
+    strides: Sequence[int] | None = None,
     name: str = "strided_slice",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Cut a part out along some axes; bounds may be symbolic."""
     return apply(
-        "strided_slice", x, axes=tuple(axes), begin=tuple(begin), end=tuple(end),
-        strides=None if strides is None else tuple(strides), name=name,
-    )  # fmt: skip
+        "strided_slice",
+        x,
+        axes=tuple(axes),
+        begin=tuple(begin),
+        end=tuple(end),
+        strides=None if strides is None else tuple(strides),
+        name=name,
+    )
 
 
 def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0, name: str = "pad") -> Tensor:
@@ -139,9 +166,12 @@ def empty(shape: Sequence[Any], dtype: str = "float32", name: str = "empty") -> 
 
 
 def arange(
-    start: PrimExpr | float, end: PrimExpr | float | None = None, step: PrimExpr | float = 1,
-    dtype: str | None = "float32", name: str = "arange",
-) -> Tensor:  # fmt: skip
+    start: PrimExpr | float,
+    end: PrimExpr | float | None = None,
+    step: PrimExpr | float = 1,
+    dtype: str | None = "float32",
+    name: str = "arange",
+) -> Tensor:
     """Count from `start` to before `end`, or from 0 to before `start` where it is alone; sizes may be symbolic."""
     if end is None:
         start, end = 0, start

@@ -45,9 +45,13 @@ def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
 
 
 def layer_norm(
-    x: Tensor, normalized_shape: int | Sequence[Any], weight: Tensor | None = None, bias: Tensor | None = None,
-    eps: float = 1e-5, name: str = "layer_norm",
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    normalized_shape: int | Sequence[Any],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    name: str = "layer_norm",
+) -> Tensor:
     """Normalise over trailing dimensions of sizes `normalized_shape`, then scale and shift."""
     sizes = normalized_shape if isinstance(normalized_shape, (list, tuple)) else [normalized_shape]
     axes = tuple(range(-len(sizes), 0))
@@ -65,9 +69,15 @@ def rms_norm(
 
 
 def group_norm(
-    x: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None, eps: float = 1e-5, channel_axis: int = 1,
-    axes: Sequence[int] | None = None, name: str = "group_norm",
-) -> Tensor:  # fmt: skip
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float = 1e-5,
+    channel_axis: int = 1,
+    axes: Sequence[int] | None = None,
+    name: str = "group_norm",
+) -> Tensor:
     """Normalise groups of channels over the channels of the group and `axes`, by default all but the first."""
     channels = x.shape[channel_axis]
     weight = ones([channels], x.dtype) if weight is None else weight
@@ -75,6 +85,13 @@ def group_norm(
     channel = channel_axis % x.ndim
     over = [d for d in range(x.ndim) if d not in (0, channel)] if axes is None else axes
     return apply(
-        "nn.group_norm", x, weight, bias, num_groups=num_groups, channel_axis=channel_axis, axes=tuple(over),
-        epsilon=eps, name=name,
-    )  # fmt: skip
+        "nn.group_norm",
+        x,
+        weight,
+        bias,
+        num_groups=num_groups,
+        channel_axis=channel_axis,
+        axes=tuple(over),
+        epsilon=eps,
+        name=name,
+    )

@@ -12,9 +12,15 @@ from weft.frontend.nn.op.reduce import sum as sum_
 from weft.frontend.nn.tensor import Tensor, apply, caller
 
 __all__ = [
-    "argsort", "multinomial_from_uniform", "renormalize_top_p_top_k_prob", "sample_token",
-    "sample_top_p_top_k_from_sorted_prob", "sort", "topk", "uniform_at",
-]  # fmt: skip
+    "argsort",
+    "multinomial_from_uniform",
+    "renormalize_top_p_top_k_prob",
+    "sample_token",
+    "sample_top_p_top_k_from_sorted_prob",
+    "sort",
+    "topk",
+    "uniform_at",
+]
 
 
 def sort(x: Tensor, axis: int = -1, descending: bool = False, name: str = "sort") -> Tensor:
@@ -30,17 +36,25 @@ def argsort(
 
 
 def topk(
-    data: Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32",
+    data: Tensor,
+    k: int = 1,
+    axis: int = -1,
+    ret_type: str = "both",
+    largest: bool = True,
+    dtype: str = "int32",
     name: str = "topk",
-) -> Any:  # fmt: skip
+) -> Any:
     """Return the k greatest along an axis: values and indices, or one of them by `ret_type`."""
     return apply("topk", data, k=k, axis=axis, ret_type=ret_type, largest=largest, dtype=dtype, name=name)
 
 
 def multinomial_from_uniform(
-    prob: Tensor, uniform_sample: Tensor, sample_indices: Tensor | None = None, dtype: str = "int64",
+    prob: Tensor,
+    uniform_sample: Tensor,
+    sample_indices: Tensor | None = None,
+    dtype: str = "int64",
     name: str = "multinomial_from_uniform",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Draw indices by probability.
 
     Parameters
@@ -67,10 +81,16 @@ def uniform_at(seed: Tensor, position: Tensor, name: str = "uniform_at") -> Tens
 
 
 def sample_token(
-    logits: Tensor, uniform: Tensor, temperature: Tensor | float = 1.0, top_k: Tensor | int = 0,
-    top_p: Tensor | float = 1.0, penalty: Tensor | float = 1.0, history: Tensor | None = None, dtype: str = "int64",
+    logits: Tensor,
+    uniform: Tensor,
+    temperature: Tensor | float = 1.0,
+    top_k: Tensor | int = 0,
+    top_p: Tensor | float = 1.0,
+    penalty: Tensor | float = 1.0,
+    history: Tensor | None = None,
+    dtype: str = "int64",
     name: str = "sample_token",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Draw the next token of each sequence.
 
     Parameters
@@ -100,9 +120,13 @@ def sample_token(
 
 
 def sample_top_p_top_k_from_sorted_prob(
-    sorted_prob: Tensor, sorted_index: Tensor, top_p: Tensor, top_k: Tensor, uniform_sample: Tensor,
+    sorted_prob: Tensor,
+    sorted_index: Tensor,
+    top_p: Tensor,
+    top_k: Tensor,
+    uniform_sample: Tensor,
     sample_indices: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Draw among the likeliest `top_k` whose probabilities reach `top_p`.
 
     Parameters

@@ -16,10 +16,19 @@ LegalizeFunc = Callable[[BlockBuilder, ir.Call], ir.Expr]
 """What an operator's attribute ``FLegalize`` is."""
 
 _NAMES = {
-    "astype": "cast", "collapse_sum_like": "collapse_sum", "collapse_sum_to": "collapse_sum", "concat": "concatenate",
-    "flatten": "reshape", "full_like": "full", "gather_elements": "gather", "nn.leakyrelu": "leaky_relu",
-    "ones_like": "ones", "clip": "tir_clip", "permute_dims": "transpose", "zeros_like": "zeros",
-}  # fmt: skip
+    "astype": "cast",
+    "collapse_sum_like": "collapse_sum",
+    "collapse_sum_to": "collapse_sum",
+    "concat": "concatenate",
+    "flatten": "reshape",
+    "full_like": "full",
+    "gather_elements": "gather",
+    "nn.leakyrelu": "leaky_relu",
+    "ones_like": "ones",
+    "clip": "tir_clip",
+    "permute_dims": "transpose",
+    "zeros_like": "zeros",
+}
 """What kernels are called where that is not the operator's own name."""
 
 

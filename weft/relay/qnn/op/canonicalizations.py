@@ -20,8 +20,9 @@ def run_const_expr(expr: ir.Expr) -> np.ndarray:
 def _scalar(name: str, expr: ir.Expr) -> np.ndarray:
     value = run_const_expr(expr)
     if value.size != 1:
-        raise error.InvalidArgument(f"a table has one {name}", expected="a scalar", found=f"{value.size} numbers",
-                                    where=expr.span)  # fmt: skip
+        raise error.InvalidArgument(
+            f"a table has one {name}", expected="a scalar", found=f"{value.size} numbers", where=expr.span
+        )
     return value.reshape(())
 
 
@@ -89,7 +90,8 @@ def create_integer_lookup_op(
     out_dtype: str = "uint8",
 ) -> Any:
     """Return an expression that looks a function of a quantized tensor up; see :func:`create_integer_lookup_table`."""
-    table = create_integer_lookup_table(floating_point_func, in_scale, in_zero_point, out_scale, out_zero_point,
-                                        in_axis, out_axis, in_dtype, out_dtype)  # fmt: skip
+    table = create_integer_lookup_table(
+        floating_point_func, in_scale, in_zero_point, out_scale, out_zero_point, in_axis, out_axis, in_dtype, out_dtype
+    )
     bits = op_call("bitwise_and", op_call("cast", input_arg, dtype="int32"), const(np.int32(255)))
     return op_call("take", const(table), bits, axis=0)

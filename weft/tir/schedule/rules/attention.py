@@ -248,16 +248,30 @@ def _assemble(
         return None
     i = rows[0]
     right = (
-        {i, depth} <= used_vars(q) and j not in used_vars(q) and {j, depth} <= used_vars(k) and i not in used_vars(k)
-        and all(b.dtype == "float32" for b in (q, k, last.b)) and first.output.buffer.dtype == "float32"
-    )  # fmt: skip
+        {i, depth} <= used_vars(q)
+        and j not in used_vars(q)
+        and {j, depth} <= used_vars(k)
+        and i not in used_vars(k)
+        and all(b.dtype == "float32" for b in (q, k, last.b))
+        and first.output.buffer.dtype == "float32"
+    )
     if not right or value is None:
         return None
     outer = tuple((v, extents[v]) for v in own[:-2])
     return AttentionParts(
-        outer, (i, extents[i]), (j, extents[j]), (depth, extents[depth]), (column, extents[column]),
-        q, k, last.b, score, value, last.output, unseen,
-    )  # fmt: skip
+        outer,
+        (i, extents[i]),
+        (j, extents[j]),
+        (depth, extents[depth]),
+        (column, extents[column]),
+        q,
+        k,
+        last.b,
+        score,
+        value,
+        last.output,
+        unseen,
+    )
 
 
 def _variables(store: BufferStore) -> list[Any]:

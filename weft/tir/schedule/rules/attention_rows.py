@@ -75,8 +75,18 @@ class _Row:
             self.store(self.all, zero),
         ]
         result = seq(*start, *[self.blocks(keys) for keys in k.stretches], self.write())
-        for buffer in (self.query, self.scores, self.parts, self.sums, self.top, self.total, self.shrink, self.best,
-                       self.all, self.before):  # fmt: skip
+        for buffer in (
+            self.query,
+            self.scores,
+            self.parts,
+            self.sums,
+            self.top,
+            self.total,
+            self.shrink,
+            self.best,
+            self.all,
+            self.before,
+        ):
             result = AllocBuffer(buffer, result)
         return result
 
@@ -109,9 +119,13 @@ class _Row:
 
         def key(r: Var) -> Stmt:
             def add(d: Var) -> Stmt:
-                return k.vector(lambda x: self.store(
-                    self.parts, self.parts[r * k.number(n) + x] + product(r, d * k.number(n) + x, x),
-                    r * k.number(n) + x))  # fmt: skip
+                return k.vector(
+                    lambda x: self.store(
+                        self.parts,
+                        self.parts[r * k.number(n) + x] + product(r, d * k.number(n) + x, x),
+                        r * k.number(n) + x,
+                    )
+                )
 
             first = k.vector(lambda x: self.store(self.parts, product(r, x, x), r * k.number(n) + x))
             more = k.loop("d", k.depth // n - 1, lambda d: substitute(add(d), {d: d + k.number(1)}), ForKind.UNROLLED)
@@ -119,9 +133,14 @@ class _Row:
 
         zero = const(0.0, "float32")
         clear = k.vector(lambda x: self.store(self.scores, zero, start + x))
-        turn = k.loop("c", n, lambda c: k.vector(lambda x: self.store(
-            self.scores, self.scores[start + x] + self.parts[x * k.number(n) + c], start + x)),
-            notes={TILE_MARK: 1})  # fmt: skip
+        turn = k.loop(
+            "c",
+            n,
+            lambda c: k.vector(
+                lambda x: self.store(self.scores, self.scores[start + x] + self.parts[x * k.number(n) + c], start + x)
+            ),
+            notes={TILE_MARK: 1},
+        )
         return seq(k.loop("r", n, key, ForKind.UNROLLED), clear, turn)
 
     def mask(self, begin: PrimExpr, count: PrimExpr) -> Stmt:
@@ -150,18 +169,28 @@ class _Row:
         lowest = const(LOWEST, "float32")
         steps = [
             k.vector(lambda x: self.store(self.top, lowest, x)),
-            k.loop("t", tiles, lambda t: k.vector(lambda x: self.store(
-                self.top, Max(self.top[x], self.scores[t * n + x]), x))),
+            k.loop(
+                "t",
+                tiles,
+                lambda t: k.vector(lambda x: self.store(self.top, Max(self.top[x], self.scores[t * n + x]), x)),
+            ),
             self.store(self.before, self.best[zero]),
             k.loop("x", k.lanes, lambda x: self.store(self.best, Max(self.best[zero], self.top[x])), ForKind.UNROLLED),
             k.vector(lambda x: self.store(self.shrink, exp(self.before[zero] - self.best[zero]), x)),
             k.vector(lambda x: self.store(self.total, const(0.0, "float32"), x)),
-            k.loop("t", tiles, lambda t: k.vector(lambda x: seq(
-                self.store(self.scores, exp(self.scores[t * n + x] - self.best[zero]), t * n + x),
-                self.store(self.total, self.total[x] + self.scores[t * n + x], x)))),
+            k.loop(
+                "t",
+                tiles,
+                lambda t: k.vector(
+                    lambda x: seq(
+                        self.store(self.scores, exp(self.scores[t * n + x] - self.best[zero]), t * n + x),
+                        self.store(self.total, self.total[x] + self.scores[t * n + x], x),
+                    )
+                ),
+            ),
             self.store(self.all, self.all[zero] * self.shrink[zero]),
             k.loop("x", k.lanes, lambda x: self.store(self.all, self.all[zero] + self.total[x]), ForKind.UNROLLED),
-        ]  # fmt: skip
+        ]
         return seq(*steps)
 
     def weighted(self, value: BufferLoad, begin: PrimExpr, count: PrimExpr) -> Stmt:
@@ -178,8 +207,11 @@ class _Row:
             return self.vectors(width, one)
 
         together = k.number(_TOGETHER)
-        main = k.loop("j", count // together, lambda j: k.loop(
-            "p", _TOGETHER, lambda p: add(j * together + p, p), ForKind.UNROLLED))  # fmt: skip
+        main = k.loop(
+            "j",
+            count // together,
+            lambda j: k.loop("p", _TOGETHER, lambda p: add(j * together + p, p), ForKind.UNROLLED),
+        )
         done = count // together * together
         rest = k.loop("j", count - done, lambda j: add(done + j, zero))
         everything = width * _TOGETHER

@@ -81,12 +81,15 @@ class SeenKeys:
 
         first = k.number(0)
         found = Select(ends[first] > zero, cast(k.index, ends[first]), k.n_keys)
-        return AllocBuffer(ends, seq(
-            k.vector(lambda x: BufferStore(ends, zero, (x,))),
-            k.loop("r", rows, row),
-            k.loop("x", lanes, lambda x: BufferStore(ends, Max(ends[first], ends[x]), (first,))),
-            BufferStore(into.buffer, found, into.indices),
-        ))  # fmt: skip
+        return AllocBuffer(
+            ends,
+            seq(
+                k.vector(lambda x: BufferStore(ends, zero, (x,))),
+                k.loop("r", rows, row),
+                k.loop("x", lanes, lambda x: BufferStore(ends, Max(ends[first], ends[x]), (first,))),
+                BufferStore(into.buffer, found, into.indices),
+            ),
+        )
 
     def until_certain(self, rows: PrimExpr, top: Any, width: int, once: Any) -> Stmt:
         """Run ``once(n_keys)`` with the keys that are seen, and with all of them where a query sees none.

@@ -135,16 +135,26 @@ class _Block:
                 rows, self.top, self.width, lambda n_keys: seq(*start, self.blocks_of_keys(n_keys))
             )
         result = seq(self.turn_queries(), keys, self.write())
-        for buffer in (self.queries, self.scores, self.sums, self.top, self.top_before, self.total,
-                       *[b for _, b in self.turned]):  # fmt: skip
+        for buffer in (
+            self.queries,
+            self.scores,
+            self.sums,
+            self.top,
+            self.top_before,
+            self.total,
+            *[b for _, b in self.turned],
+        ):
             result = AllocBuffer(buffer, result)
         return result
 
     def blocks_of_keys(self, n_keys: PrimExpr) -> Stmt:
         """Go through the first `n_keys` keys, block by block."""
         k = self.kernel
-        return self.keys(k.stretches[0], k.number(0), n_keys) if self.whole else seq(
-            *[self.blocks(stretch, Min(stretch.end, n_keys)) for stretch in k.stretches])  # fmt: skip
+        return (
+            self.keys(k.stretches[0], k.number(0), n_keys)
+            if self.whole
+            else seq(*[self.blocks(stretch, Min(stretch.end, n_keys)) for stretch in k.stretches])
+        )
 
     def blocks(self, keys: Stretch, end: PrimExpr) -> Stmt:
         """Go through keys of one tensor up to a place, block by block."""
@@ -229,9 +239,10 @@ class _Block:
 
         main = k.loop("t", whole, tile)
         rest = k.loop(
-            "t", left,
+            "t",
+            left,
             lambda t: self.score_tile(keys.k, _SHORT, done + t * k.number(_SHORT), lambda j: Min(begin + j, last)),
-        )  # fmt: skip
+        )
         return seq(main, rest)
 
     def asking(self, keys: Stretch, key: PrimExpr, height: int) -> Callable[[PrimExpr], Stmt]:
@@ -260,15 +271,25 @@ class _Block:
         """Compute the scores of `height` keys; `asking` is what each step of the sum begins with."""
         k = self.kernel
         return self.product(
-            height, k.depth, lambda d, r: k.at(load, key=key(start + r), depth=d), self.queries,
-            lambda r, x, value: BufferStore(self.scores, value, (start + r, x)), const(0.0, "float32"),
+            height,
+            k.depth,
+            lambda d, r: k.at(load, key=key(start + r), depth=d),
+            self.queries,
+            lambda r, x, value: BufferStore(self.scores, value, (start + r, x)),
+            const(0.0, "float32"),
             asking,
-        )  # fmt: skip
+        )
 
     def product(
-        self, height: int, steps: Any, a: Callable[[Any, Any], PrimExpr], b: Buffer, put: Callable[..., Stmt],
-        initial: Any, asking: Any = None,
-    ) -> Stmt:  # fmt: skip
+        self,
+        height: int,
+        steps: Any,
+        a: Callable[[Any, Any], PrimExpr],
+        b: Buffer,
+        put: Callable[..., Stmt],
+        initial: Any,
+        asking: Any = None,
+    ) -> Stmt:
         """Add up ``a(step, row) * b[step]`` in registers for `height` rows, and hand the sums on.
 
         `asking` makes what each iteration begins with.
@@ -353,9 +374,13 @@ class _Block:
             if not self.whole:
                 before = lambda r, x: self.sums[start + r, x] * self.top_before[zero, x]  # noqa: E731
             return self.product(
-                height, count, lambda j, r: k.at(value, key=begin + j, col=start + r), self.scores,
-                lambda r, x, value: BufferStore(self.sums, value, (start + r, x)), before,
-            )  # fmt: skip
+                height,
+                count,
+                lambda j, r: k.at(value, key=begin + j, col=start + r),
+                self.scores,
+                lambda r, x, value: BufferStore(self.sums, value, (start + r, x)),
+                before,
+            )
 
         longer = [k.loop("t", more, lambda t: tile(short + 1, t * k.number(short + 1)))] if more else []
         rest = [k.loop("t", n - more, lambda t: tile(short, t * k.number(short) + k.number(more * (short + 1))))]

@@ -52,10 +52,13 @@ def _row_vector(node: object) -> object:
     n, store = ir.as_int(node.extent), node.body
     same = (x.indices for x in loads_of(store.value, store.buffer))
     if (
-        n is None or not 1 < n <= _ROW_LANES or not loads_of(store.indices) or stride_along(store, node.loop_var) != 1
+        n is None
+        or not 1 < n <= _ROW_LANES
+        or not loads_of(store.indices)
+        or stride_along(store, node.loop_var) != 1
         or not all(stride_along(x, node.loop_var) in (0, 1) for x in loads_of(store.value))
         or not all(ir.structural_equal(i, store.indices) for i in same)
-    ):  # fmt: skip
+    ):
         return node
     return replace_node(node, kind=ForKind.VECTORIZED)
 

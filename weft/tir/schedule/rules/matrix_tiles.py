@@ -284,9 +284,10 @@ class _Tiles:
         zero = ir.const(0, "int32")
         clear = _lanes(lambda lane: BufferStore(odd, zero, (lane,)))
         gather = _loop(
-            "lane", SIDE,
+            "lane",
+            SIDE,
             lambda i: BufferStore(noted, ir.max_(BufferLoad(noted, (tile,)), BufferLoad(odd, (i,))), (tile,)),
-        )  # fmt: skip
+        )
         return AllocBuffer(odd, seq(clear, body, BufferStore(noted, zero, (tile,)), gather))
 
     # --- products ---
@@ -439,8 +440,9 @@ class _Tiles:
         loops = [self._each_step("k", first, n, lambda s, k, o=o: step(s, k, o)) for o in (small, large) if o]
         stored = [
             tile_intrinsic("store", 2 * i + j, _address(to, i * TILE_ROWS, j * LANES), int64(4 * SIDE))
-            for i in (0, 1) for j in (0, 1)
-        ]  # fmt: skip
+            for i in (0, 1)
+            for j in (0, 1)
+        ]
         return seq(*[tile_intrinsic("zero", t) for t in range(4)], *loops, *stored)
 
     def _as_written(self, tile: ir.PrimExpr, column: ir.PrimExpr, local: Buffer) -> Stmt:
