@@ -27,20 +27,9 @@ TARGETS = {
 MAX_BYTES = 1_500_000
 # Of tvm-ffi what values, functions, modules and errors need; the rest is for Python and other libraries.
 FFI_SOURCES = (
-    "custom_allocator",
-    "dtype",
-    "error",
-    "function",
-    "init_once",
-    "object",
-    "tensor",
-    "extra/env_c_api",
-    "extra/env_context",
-    "extra/json_parser",
-    "extra/library_module",
-    "extra/module",
-    "extra/library_module_system_lib",
-)
+    "custom_allocator dtype error function init_once object tensor extra/env_c_api extra/env_context "
+    "extra/json_parser extra/library_module extra/module extra/library_module_system_lib"
+).split()
 NAMED_BY_NOBODY = ("ffi/function", "ffi/object", "extra/module", "extra/json_parser")  # what these register
 FLAGS = (
     "-std=c++17",

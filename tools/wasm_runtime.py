@@ -39,18 +39,9 @@ acosf atan atanf atan2 atan2f sinh sinhf cosh coshf tanh tanhf asinh asinhf acos
 cbrt cbrtf hypot hypotf fma fmaf round roundf ldexp ldexpf nextafter nextafterf copysign copysignf tgamma
 tgammaf lgamma lgammaf __stack_pointer __multi3 __divti3 __udivti3 __modti3 __umodti3
 """.split()
-_FLAGS = [
-    "-target",
-    "wasm32-wasi",
-    "-Os",
-    "-fexceptions",
-    "-fwasm-exceptions",
-    "-mexception-handling",
-    "-msimd128",
-    "-mbulk-memory",
-    "-DNDEBUG",
-    "-w",
-]
+_FLAGS = (
+    "-target wasm32-wasi -Os -fexceptions -fwasm-exceptions -mexception-handling -msimd128 -mbulk-memory -DNDEBUG -w"
+).split()
 
 
 def kit() -> Path:

@@ -29,20 +29,11 @@ from typing import Any
 from weft import environment, ffi, machine
 from weft.runtime import cache
 
-KERNEL_SOURCES = (
-    "arith",
-    "compile_key.py",
-    "environment.py",
-    "ir",
-    "machine.py",
-    "reach.py",
-    "relax/kernel_builder.py",
-    "relax/transform/schedule_tir.py",
-    "relax/vm_build.py",
-    "spelling.py",
-    "target",
-    "tir",
-    "tune",
+KERNEL_SOURCES = tuple(
+    (
+        "arith compile_key.py environment.py ir machine.py reach.py relax/kernel_builder.py "
+        "relax/transform/schedule_tir.py relax/vm_build.py spelling.py target tir tune"
+    ).split()
 )
 """Where the code is that makes kernels of TIR functions; whole models depend on all of Weft."""
 _OWN_PARTS = frozenset(("tune.database", "tir.instrument_bound_checkers", "tir.add_lower_pass"))

@@ -33,21 +33,10 @@ TYPES = {
     "uint64": "uint64_t",
     "handle": "void*",
 }
+_TENSOR = "data shape strides ndim dtype.code dtype.bits dtype.lanes byte_offset"
 MEMBERS = {  # what MakePackedAPI reads: fields of tensors and of packed values, elements of shapes
-    **{
-        i: f"((DLTensor*){{0}})->{m}"
-        for i, m in {
-            1: "data",
-            2: "shape",
-            3: "strides",
-            4: "ndim",
-            5: "dtype.code",
-            6: "dtype.bits",
-            7: "dtype.lanes",
-            8: "byte_offset",
-            10: "device.device_type",
-        }.items()
-    },
+    **{i: f"((DLTensor*){{0}})->{field}" for i, field in enumerate(_TENSOR.split(), 1)},
+    10: "((DLTensor*){0})->device.device_type",
     13: "((TVMFFIAny*){0})[{1}].type_index",
     15: "*({2}*)&((TVMFFIAny*){0})[{1}].v_int64",
     17: "(({2}*){0})[{1}]",

@@ -9,20 +9,7 @@ import time
 
 import numpy as np
 
-DTYPES = [
-    "bool",
-    "int8",
-    "uint8",
-    "int16",
-    "uint16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-]
+DTYPES = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()
 BITS = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]  # which go through views of integers: both packages take those
 
 

@@ -174,21 +174,11 @@ return (c, d, e, f, g, h, j, k, q, u)
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "AdjustMatmulOrder",
-        "ExpandMatmulOfSum",
-        "ReorderTakeAfterMatmul",
-        "ReorderPermuteDimsAfterConcat",
-        "FuseTransposeMatmul",
-        "CombineParallelMatmul",
-        "ToMixedPrecision",
-        "EliminateCommonSubexpr",
-        "FuseOps",
-        "TopologicalSort",
-        "CanonicalizeBindings",
-        "LegalizeOps",
-        "DecomposeOpsForInference",
-    ],
+    (
+        "AdjustMatmulOrder ExpandMatmulOfSum ReorderTakeAfterMatmul ReorderPermuteDimsAfterConcat "
+        "FuseTransposeMatmul CombineParallelMatmul ToMixedPrecision EliminateCommonSubexpr FuseOps "
+        "TopologicalSort CanonicalizeBindings LegalizeOps DecomposeOpsForInference"
+    ).split(),
 )
 def test_no_pass_reads_at_another_time_what_changes_in_between(name):
     """A tensor is overwritten through a view in a dataflow block; what was computed of it before stays."""

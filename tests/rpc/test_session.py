@@ -18,23 +18,9 @@ from weft.rpc.codec import Opaque, RPCCode, encode, packet
 from weft.rpc.remote import RemoteEndpoint, RemoteModule, RPCObjectRef
 from weft.runtime import Tensor, empty, tensor
 
-DTYPES = [
-    "bool",
-    "int8",
-    "uint8",
-    "int16",
-    "uint16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "bfloat16",
-    "float8_e4m3fn",
-    "float8_e5m2",
-]
+DTYPES = (
+    "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 bfloat16 float8_e4m3fn float8_e5m2"
+).split()
 
 
 @pytest.fixture(scope="module")

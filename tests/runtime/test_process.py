@@ -15,16 +15,7 @@ from tests.clock import eventually, run
 from tests.conftest import ROOT
 from tests.frontend.models import model_of
 
-SHADOWS = (
-    "base64.py",
-    "json.py",
-    "runpy.py",
-    "select.py",
-    "numpy.py",
-    "llvmlite.py",
-    "sitecustomize.py",
-    "weft/__init__.py",
-)
+SHADOWS = "base64.py json.py runpy.py select.py numpy.py llvmlite.py sitecustomize.py weft/__init__.py".split()
 WORKERS = """
 import sys, numpy as np, weft
 session = weft.Session("m.onnx")

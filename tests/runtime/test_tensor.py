@@ -9,20 +9,7 @@ import weft
 from tests.refusals import refuses
 from weft import error, ffi, runtime
 
-DTYPES = [
-    "float32",
-    "float64",
-    "float16",
-    "int8",
-    "uint8",
-    "int16",
-    "int32",
-    "int64",
-    "uint32",
-    "bool",
-    "bfloat16",
-    "float8_e4m3fn",
-]
+DTYPES = "float32 float64 float16 int8 uint8 int16 int32 int64 uint32 bool bfloat16 float8_e4m3fn".split()
 
 
 def sample(dtype, shape=(3, 5)):

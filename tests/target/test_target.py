@@ -1,5 +1,7 @@
 """Targets: forms, canonical text, features, errors."""
 
+from shutil import which
+
 import pytest
 
 import weft
@@ -151,7 +153,16 @@ def test_targets_in_any_form():
 @pytest.mark.parametrize(
     "hook", [lambda text, target: f"// {target.kind}\n{text}", lambda text: f"// {len(text)}\n{text}"]
 )
-@pytest.mark.parametrize("kind", ["opencl", "vulkan", "webgpu"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "opencl",
+        pytest.param(
+            "vulkan", marks=pytest.mark.skipif(not which("glslangValidator"), reason="needs glslangValidator")
+        ),
+        "webgpu",
+    ],
+)
 def test_hooks_see_the_text_of_kernels(kind, hook):
     name = f"tvm_callback_{kind}_postproc"
     plain = weft.build(vector(te.exp), kind).imported_modules[0].get_source()

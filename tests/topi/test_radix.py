@@ -11,20 +11,7 @@ from weft.target import Target, build
 from weft.tir.schedule import default_schedule
 from weft.topi.sort import argsort
 
-DTYPES = (
-    "float32",
-    "float16",
-    "bfloat16",
-    "int32",
-    "uint32",
-    "int16",
-    "uint16",
-    "int8",
-    "uint8",
-    "bool",
-    "float64",
-    "int64",
-)
+DTYPES = "float32 float16 bfloat16 int32 uint32 int16 uint16 int8 uint8 bool float64 int64".split()
 
 
 def of(dtype, shape, ties):

@@ -14,19 +14,11 @@ from typing import Any
 
 from weft import error, ir, registry, te
 
-ANNOTATIONS = (
-    "none",
-    "unroll",
-    "vectorize",
-    "parallel",
-    "vthread",
-    "blockIdx.x",
-    "threadIdx.x",
-    "blockIdx.y",
-    "threadIdx.y",
-    "blockIdx.z",
-    "threadIdx.z",
-    "tensorize",
+ANNOTATIONS = tuple(
+    (
+        "none unroll vectorize parallel vthread blockIdx.x threadIdx.x blockIdx.y threadIdx.y blockIdx.z threadIdx.z "
+        "tensorize"
+    ).split()
 )
 
 _STEPS: registry.Registry[Callable[..., Any]] = registry.Registry()

@@ -28,17 +28,11 @@ _ALLOCATIONS = (
 )
 _READING = (*_ALLOCATIONS, "print", "assert_op")
 """Impure operators that write to no argument."""
-VIEWS = (
-    "reshape",
-    "call_builtin",
-    "call_builtin_with_ctx",
-    "call_pure_packed",
-    "make_closure",
-    "memory.alloc_tensor",
-    "builtin.stop_lift_params",
-    "memory.ensure_zero_offset",
-    "memory.view",
-    "vm.alloc_tensor",
+VIEWS = tuple(
+    (
+        "reshape call_builtin call_builtin_with_ctx call_pure_packed make_closure memory.alloc_tensor "
+        "builtin.stop_lift_params memory.ensure_zero_offset memory.view vm.alloc_tensor"
+    ).split()
 )
 """Operators whose result may be, or hold, the memory of an argument."""
 

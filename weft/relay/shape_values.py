@@ -15,21 +15,9 @@ from weft import error, ir, op
 
 _MOST = 64  # elements of a tensor that is followed
 _MOVES = frozenset(
-    {
-        "broadcast_to",
-        "concat",
-        "expand_dims",
-        "flatten",
-        "flip",
-        "permute_dims",
-        "reshape",
-        "split",
-        "squeeze",
-        "stack",
-        "strided_slice",
-        "take",
-        "tile",
-    }
+    (
+        "broadcast_to concat expand_dims flatten flip permute_dims reshape split squeeze stack strided_slice take tile"
+    ).split()
 )
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,

@@ -26,15 +26,11 @@ from weft.error import InvalidArgument, RPCError
 PROTOCOL_VERSION = b"0.8.0"
 CALLBACK = 1 << 63
 """The bit that a function's handle has when it lies with who sends it: Weft's own, for functions of the client."""
-DEVICE_ATTRIBUTES = (
-    "exist",
-    "max_threads_per_block",
-    "warp_size",
-    "max_shared_memory_per_block",
-    "compute_version",
-    "device_name",
-    "max_clock_rate",
-    "multi_processor_count",
+DEVICE_ATTRIBUTES = tuple(
+    (
+        "exist max_threads_per_block warp_size max_shared_memory_per_block compute_version device_name max_clock_rate "
+        "multi_processor_count"
+    ).split()
 )
 """What a device can be asked for, in the order of the protocol's numbers."""
 

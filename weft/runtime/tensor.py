@@ -27,16 +27,9 @@ from weft.spelling import also_called
 _ML_DTYPES: dict[np.dtype[Any], str] = {
     np.dtype(getattr(ml_dtypes, name)): name
     for name in (
-        "bfloat16",
-        "float8_e3m4",
-        "float8_e4m3",
-        "float8_e4m3b11fnuz",
-        "float8_e4m3fn",
-        "float8_e4m3fnuz",
-        "float8_e5m2",
-        "float8_e5m2fnuz",
-        "float8_e8m0fnu",
-    )
+        "bfloat16 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 "
+        "float8_e5m2fnuz float8_e8m0fnu"
+    ).split()
     if hasattr(ml_dtypes, name)
 }
 _BITS = {1: "uint8", 2: "uint16"}

@@ -6,17 +6,8 @@ from typing import Any
 
 from weft.te.stage import AttachType, Stage, StageGraph, StageGroup
 
-_PLAIN = (
-    "op",
-    "body",
-    "is_output",
-    "given_scope",
-    "double_buffered",
-    "rolls",
-    "store_predicate",
-    "tensorized",
-    "layout",
-    "separators",
+_PLAIN = tuple(
+    "op body is_output given_scope double_buffered rolls store_predicate tensorized layout separators".split()
 )
 _LISTS = ("relations", "leaf_iter_vars", "all_iter_vars", "prefetches", "alignments")
 

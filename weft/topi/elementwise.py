@@ -39,28 +39,9 @@ FLOAT_UNARY: dict[str, Scalar] = {
     **{
         n: getattr(tir, n)
         for n in (
-            "acos",
-            "acosh",
-            "asin",
-            "asinh",
-            "atan",
-            "atanh",
-            "cos",
-            "cosh",
-            "erf",
-            "exp",
-            "log",
-            "log10",
-            "log1p",
-            "log2",
-            "rsqrt",
-            "sigmoid",
-            "sin",
-            "sinh",
-            "sqrt",
-            "tan",
-            "tanh",
-        )
+            "acos acosh asin asinh atan atanh cos cosh erf exp log log10 log1p log2 rsqrt sigmoid sin sinh sqrt "
+            "tan tanh"
+        ).split()
     },
     "expm1": _expm1,
     "reciprocal": lambda x: const(1, x.dtype) / x,

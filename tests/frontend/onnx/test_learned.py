@@ -49,16 +49,7 @@ def check(op: str, x: np.ndarray, outputs: int = 1, version: int = 1, **attrs: A
 
 def forest(trees: int, depth: int, features: int, targets: int, kind: str, one_class: int = -1) -> dict[str, Any]:
     """Draw trees of different depths."""
-    names = (
-        "treeids",
-        "nodeids",
-        "featureids",
-        "values",
-        "modes",
-        "truenodeids",
-        "falsenodeids",
-        "missing_value_tracks_true",
-    )
+    names = "treeids nodeids featureids values modes truenodeids falsenodeids missing_value_tracks_true".split()
     columns: dict[str, list[Any]] = {f"nodes_{n}": [] for n in names}
     leaves: dict[str, list[Any]] = {f"{kind}_{n}": [] for n in ("treeids", "nodeids", "ids", "weights")}
     modes = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT"]

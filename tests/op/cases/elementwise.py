@@ -31,21 +31,9 @@ FLOAT_ONLY = {
     "expm1": (-3, 3),
 }
 ACTIVATIONS = (
-    "nn.gelu",
-    "nn.gelu_tanh",
-    "nn.silu",
-    "nn.softplus",
-    "nn.mish",
-    "nn.hardswish",
-    "nn.softsign",
-    "nn.leakyrelu",
-    "nn.elu",
-    "nn.selu",
-    "nn.hardsigmoid",
-    "nn.celu",
-    "nn.thresholded_relu",
-    "nn.shrink",
-)
+    "nn.gelu nn.gelu_tanh nn.silu nn.softplus nn.mish nn.hardswish nn.softsign nn.leakyrelu nn.elu nn.selu "
+    "nn.hardsigmoid nn.celu nn.thresholded_relu nn.shrink"
+).split()
 ANY_NUMBER = ("abs", "ceil", "floor", "negative", "round", "square", "trunc", "sign", "nn.relu")
 
 

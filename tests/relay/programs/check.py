@@ -8,24 +8,10 @@ from weft.relay.backend.interpreter import Closure, ConstructorValue, RefValue
 from weft.relay.transform import infer_type
 
 PASSES = (
-    "ToANormalForm",
-    "ToBasicBlockNormalForm",
-    "ToGraphNormalForm",
-    "LambdaLift",
-    "Inline",
-    "DeadCodeElimination",
-    "RemoveUnusedFunctions",
-    "FoldConstant",
-    "EliminateCommonSubexpr",
-    "PartialEvaluate",
-    "EtaExpand",
-    "FuseOps",
-    "SimplifyExpr",
-    "SimplifyInference",
-    "CanonicalizeOps",
-    "DynamicToStatic",
-    "InlinePrimitives",
-)
+    "ToANormalForm ToBasicBlockNormalForm ToGraphNormalForm LambdaLift Inline DeadCodeElimination "
+    "RemoveUnusedFunctions FoldConstant EliminateCommonSubexpr PartialEvaluate EtaExpand FuseOps SimplifyExpr "
+    "SimplifyInference CanonicalizeOps DynamicToStatic InlinePrimitives"
+).split()
 CHAINS = (
     ("ToANormalForm", "DeadCodeElimination", "LambdaLift", "Inline", "ToGraphNormalForm"),
     ("FoldConstant", "EliminateCommonSubexpr", "ToANormalForm", "LambdaLift"),

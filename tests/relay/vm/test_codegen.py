@@ -49,24 +49,10 @@ def test_list_is_made_and_folded():
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize(
     "name",
-    [
-        "add",
-        "subtract",
-        "multiply",
-        "floor_divide",
-        "floor_mod",
-        "minimum",
-        "maximum",
-        "equal",
-        "not_equal",
-        "less",
-        "less_equal",
-        "greater",
-        "greater_equal",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_xor",
-    ],
+    (
+        "add subtract multiply floor_divide floor_mod minimum maximum equal not_equal less less_equal greater "
+        "greater_equal bitwise_and bitwise_or bitwise_xor"
+    ).split(),
 )
 def test_scalar_operators_are_numpys(name, dtype):
     ty = relay.scalar_type(dtype)

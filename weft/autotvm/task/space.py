@@ -250,18 +250,8 @@ def _shown(entities: dict[str, Any]) -> str:
     return str(list(entities.items()))
 
 
-_ANNOTATIONS = (
-    "none",
-    "vec",
-    "unroll",
-    "blockIdx.x",
-    "blockIdx.y",
-    "blockIdx.z",
-    "threadIdx.x",
-    "threadIdx.y",
-    "threadIdx.z",
-    "vthread",
-    "fuse",
+_ANNOTATIONS = tuple(
+    "none vec unroll blockIdx.x blockIdx.y blockIdx.z threadIdx.x threadIdx.y threadIdx.z vthread fuse".split()
 )
 
 _CODES: dict[str, tuple[type[Any], str]] = {

@@ -6,64 +6,18 @@ from weft import ir
 from weft.relay.op.registry import REQUIRED, declare, shared
 from weft.relay.op.shapes import dtype_of
 
-_UNARY = (
-    "abs",
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atanh",
-    "ceil",
-    "cos",
-    "cosh",
-    "erf",
-    "exp",
-    "floor",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "log",
-    "log10",
-    "log2",
-    "negative",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "tan",
-    "tanh",
-    "trunc",
-    "logical_not",
-    "bitwise_not",
+_UNARY = tuple(
+    (
+        "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp floor isfinite isinf isnan log log10 log2 "
+        "negative round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc logical_not bitwise_not"
+    ).split()
 )
-_BINARY = (
-    "add",
-    "subtract",
-    "multiply",
-    "divide",
-    "floor_divide",
-    "floor_mod",
-    "power",
-    "maximum",
-    "minimum",
-    "equal",
-    "not_equal",
-    "less",
-    "less_equal",
-    "greater",
-    "greater_equal",
-    "logical_and",
-    "logical_or",
-    "logical_xor",
-    "bitwise_and",
-    "bitwise_or",
-    "bitwise_xor",
-    "left_shift",
-    "right_shift",
+_BINARY = tuple(
+    (
+        "add subtract multiply divide floor_divide floor_mod power maximum minimum equal not_equal less less_equal "
+        "greater greater_equal logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor left_shift "
+        "right_shift"
+    ).split()
 )
 
 

@@ -59,18 +59,9 @@ define(
     {
         k: {"out_dtype": "int32"}.get(k, get("nn.conv2d_transpose").attrs[k])
         for k in (
-            "strides",
-            "padding",
-            "dilation",
-            "groups",
-            "channels",
-            "kernel_size",
-            "data_layout",
-            "kernel_layout",
-            "out_layout",
-            "output_padding",
-            "out_dtype",
-        )
+            "strides padding dilation groups channels kernel_size data_layout kernel_layout out_layout "
+            "output_padding out_dtype"
+        ).split()
     },
     _convolution("nn.conv2d_transpose"),
     doc="2-D transposed convolution of quantized data and weight.",

@@ -14,21 +14,9 @@ from weft.runtime.relay_vm import Instruction
 
 _PURE = frozenset(
     (
-        "Move",
-        "AllocADT",
-        "AllocClosure",
-        "GetField",
-        "GetTag",
-        "LoadConst",
-        "LoadConsti",
-        "ShapeOf",
-        "AllocRef",
-        "ReadRef",
-        "ReshapeTensor",
-        "AllocTensor",
-        "AllocTensorReg",
-        "AllocStorage",
-    )
+        "Move AllocADT AllocClosure GetField GetTag LoadConst LoadConsti ShapeOf AllocRef ReadRef ReshapeTensor "
+        "AllocTensor AllocTensorReg AllocStorage"
+    ).split()
 )
 _COSTLY = frozenset(("Invoke", "InvokeClosure", "AllocStorage", "DeviceCopy"))  # what takes memory
 _LIGHT = frozenset(("LoadConst", "LoadConsti", "Scalar", "GetTag"))

@@ -25,43 +25,6 @@ class HostEmitter(clike.Emitter):
     types = TYPES
     memory_types: ClassVar = {"bool": "uint8_t"}
     loads: ClassVar = {"bool": "({0} != 0)"}
-    libm = frozenset(
-        (
-            "exp",
-            "exp2",
-            "exp10",
-            "log",
-            "log2",
-            "log10",
-            "log1p",
-            "sqrt",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "erf",
-            "floor",
-            "ceil",
-            "trunc",
-            "nearbyint",
-            "fabs",
-            "pow",
-            "atan2",
-            "hypot",
-            "fmod",
-            "copysign",
-            "nextafter",
-            "fma",
-        )
-    )
     forms: ClassVar = {
         **clike.Emitter.forms,
         "prefetch": "__builtin_prefetch({0})",

@@ -25,7 +25,12 @@ class Emitter:
     """By dtype, the element that a value ``{0}`` becomes in memory, where it is not the value itself."""
     conversions: ClassVar[Mapping[str, str]] = {}
     """By dtype, the function that makes a value of it, where a cast to its type does not."""
-    libm: ClassVar[frozenset[str]]
+    libm: ClassVar[frozenset[str]] = frozenset(
+        (
+            "exp exp2 exp10 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
+            "erf floor ceil trunc nearbyint fabs pow atan2 hypot fmod copysign nextafter fma"
+        ).split()
+    )
     """Functions of floats under the names of ``<math.h>``; those of float32 end in `float32_suffix`."""
     renamed: ClassVar[Mapping[str, str]] = {}
     """What the language calls some of them."""

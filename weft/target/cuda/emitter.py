@@ -56,47 +56,6 @@ class Emitter(clike.DeviceEmitter):
     infinity = "__int_as_float(0x7f800000)"
     thread_axes: ClassVar = {tag: tag for tag in AXES}
     shared_prefix = "alignas(16) __shared__ "
-    libm = frozenset(
-        (
-            "exp",
-            "exp2",
-            "exp10",
-            "log",
-            "log2",
-            "log10",
-            "log1p",
-            "expm1",
-            "sqrt",
-            "cbrt",
-            "rsqrt",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "erf",
-            "floor",
-            "ceil",
-            "trunc",
-            "nearbyint",
-            "fabs",
-            "pow",
-            "atan2",
-            "hypot",
-            "fmod",
-            "copysign",
-            "nextafter",
-            "fma",
-            "ldexp",
-        )
-    )
     forms: ClassVar = {
         **clike.Emitter.forms,
         "tvm_warp_shuffle": "__shfl_sync({0}, {1}, {2}, {3})",

@@ -22,20 +22,11 @@ _ARCHITECTURES = {
 }
 """Architecture to the least version of PTX that has it, and shuffles and barriers of warps."""
 _PTX_VERSIONS = (63, 64, 65, *range(70, 79), *range(80, 89), 90)
-_OPTIONS = (
-    "max_num_threads",
-    "thread_warp_size",
-    "keys",
-    "device",
-    "model",
-    "host",
-    "tag",
-    "libs",
-    "max_threads_per_block",
-    "max_shared_memory_per_block",
-    "registers_per_block",
-    "l2_cache_size_bytes",
-    "target_device_type",
+_OPTIONS = tuple(
+    (
+        "max_num_threads thread_warp_size keys device model host tag libs max_threads_per_block "
+        "max_shared_memory_per_block registers_per_block l2_cache_size_bytes target_device_type"
+    ).split()
 )
 
 

@@ -31,32 +31,9 @@ _LLVM = {
 }
 _LIBM = frozenset(
     (
-        "exp",
-        "exp2",
-        "exp10",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "pow",
-        "atan2",
-        "hypot",
-        "fmod",
-        "nextafter",
-    )
+        "exp exp2 exp10 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf pow "
+        "atan2 hypot fmod nextafter"
+    ).split()
 )
 _BITS = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
 
@@ -470,24 +447,7 @@ def _check_present(s: FunctionEmitter, name: str, signature: str) -> None:
 
 
 _ARCHITECTURES = frozenset(
-    (
-        "aarch64",
-        "amdgcn",
-        "arm",
-        "hexagon",
-        "loongarch",
-        "mips",
-        "nvvm",
-        "ppc",
-        "r600",
-        "riscv",
-        "s390",
-        "spv",
-        "ve",
-        "wasm",
-        "x86",
-        "xcore",
-    )
+    "aarch64 amdgcn arm hexagon loongarch mips nvvm ppc r600 riscv s390 spv ve wasm x86 xcore".split()
 )
 
 

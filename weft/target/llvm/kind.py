@@ -56,27 +56,11 @@ LLVM = register_target_kind(
         compile=compile_llvm,
         services=emit_services,
         check=_check,
-        options=(
-            "mcpu",
-            "mattr",
-            "mtriple",
-            "mabi",
-            "matrix-tiles",
-            "opt-level",
-            "keys",
-            "device",
-            "model",
-            "host",
-            "system-lib",
-            "tag",
-            "libs",
-            "target_device_type",
-            "jit",
-            "cl-opt",
-            "mfloat-abi",
-            "vector-width",
-            "fast-math",
-            "num-cores",
+        options=tuple(
+            (
+                "mcpu mattr mtriple mabi matrix-tiles opt-level keys device model host system-lib tag libs "
+                "target_device_type jit cl-opt mfloat-abi vector-width fast-math num-cores"
+            ).split()
         ),
     )
 )

@@ -61,47 +61,6 @@ class Emitter(clike.DeviceEmitter):
     }
     shared_prefix = shared_space = "__local "
     global_space = "__global "
-    libm = frozenset(
-        (
-            "exp",
-            "exp2",
-            "exp10",
-            "log",
-            "log2",
-            "log10",
-            "log1p",
-            "expm1",
-            "sqrt",
-            "cbrt",
-            "rsqrt",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "tanh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "erf",
-            "floor",
-            "ceil",
-            "trunc",
-            "nearbyint",
-            "fabs",
-            "pow",
-            "atan2",
-            "hypot",
-            "fmod",
-            "copysign",
-            "nextafter",
-            "fma",
-            "ldexp",
-        )
-    )
     renamed: ClassVar = {"nearbyint": "rint"}
     forms: ClassVar = {
         **clike.Emitter.forms,

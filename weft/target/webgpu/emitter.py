@@ -149,31 +149,9 @@ class Emitter(clike.DeviceEmitter):
     }
     libm = frozenset(
         (
-            "exp",
-            "exp2",
-            "log",
-            "log2",
-            "sqrt",
-            "sin",
-            "cos",
-            "tan",
-            "asin",
-            "acos",
-            "atan",
-            "sinh",
-            "cosh",
-            "asinh",
-            "acosh",
-            "atanh",
-            "floor",
-            "ceil",
-            "trunc",
-            "nearbyint",
-            "fabs",
-            "fma",
-            "atan2",
-            "pow",
-        )
+            "exp exp2 log log2 sqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh floor ceil trunc "
+            "nearbyint fabs fma atan2 pow"
+        ).split()
     )
     renamed: ClassVar = {"nearbyint": "round", "fabs": "abs", "pow": "weft_pow_float32"}
     forms: ClassVar = {"likely": "{0}", "if_then_else": "select({2}, {1}, {0})"}

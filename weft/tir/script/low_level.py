@@ -175,57 +175,22 @@ CALLS: dict[str, Callable[..., Any]] = {
     **{
         n: _of_type(n, "handle")
         for n in (
-            "tvm_stack_make_shape",
-            "tvm_stack_make_array",
-            "tvm_access_ptr",
-            "tvm_thread_allreduce",
-            "tvm_tuple",
-            "tvm_throw_last_error",
-            "tvm_load_matrix_sync",
-            "tvm_store_matrix_sync",
-            "tvm_mma_sync",
-            "tvm_fill_fragment",
-            "lookup_param",
-            "mma_store",
-            "mma_fill",
-            "ptx_mma",
-            "ptx_ldmatrix",
-            "ptx_cp_async",
-            "undef",
-            "tvm_bmma_sync",
-            "TVMBackendAllocWorkspace",
-            "ptx_mma_sp",
-            "ptx_cp_async_bulk",
-            "start_profile_intrinsic",
-            "end_profile_intrinsic",
-            "mem_copy",
-        )
+            "tvm_stack_make_shape tvm_stack_make_array tvm_access_ptr tvm_thread_allreduce tvm_tuple "
+            "tvm_throw_last_error tvm_load_matrix_sync tvm_store_matrix_sync tvm_mma_sync tvm_fill_fragment "
+            "lookup_param mma_store mma_fill ptx_mma ptx_ldmatrix ptx_cp_async undef tvm_bmma_sync "
+            "TVMBackendAllocWorkspace ptx_mma_sp ptx_cp_async_bulk start_profile_intrinsic end_profile_intrinsic "
+            "mem_copy"
+        ).split()
     },
     **{
         n: _of_type(n, "int32")
         for n in (
-            "tvm_struct_set",
-            "tvm_storage_sync",
-            "q_multiply_shift",
-            "q_multiply_shift_per_axis",
-            "continue_loop",
-            "break_loop",
-            "thread_return",
-            "TVMBackendFreeWorkspace",
-            "call_packed_lowered",
-            "call_cpacked_lowered",
-            "ptx_init_barrier_thread_count",
-            "ptx_arrive_barrier",
-            "ptx_arrive_barrier_expect_tx",
-            "ptx_wait_barrier",
-            "ptx_cp_async_barrier",
-            "create_barriers",
-            "call_cpacked",
-            "tvm_call_cpacked",
-            "tvm_context_id",
-            "tvm_check_return",
-            "dp4a",
-        )
+            "tvm_struct_set tvm_storage_sync q_multiply_shift q_multiply_shift_per_axis continue_loop break_loop "
+            "thread_return TVMBackendFreeWorkspace call_packed_lowered call_cpacked_lowered "
+            "ptx_init_barrier_thread_count ptx_arrive_barrier ptx_arrive_barrier_expect_tx ptx_wait_barrier "
+            "ptx_cp_async_barrier create_barriers call_cpacked tvm_call_cpacked tvm_context_id tvm_check_return "
+            "dp4a"
+        ).split()
     },
     **{n: _of_type(n, "bool") for n in ("ignore_loop_partition", "isnullptr", "tvm_thread_invariant")},
     **{n: _like(n, 1) for n in ("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down")},

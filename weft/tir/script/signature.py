@@ -12,16 +12,7 @@ from weft.tir.script.names import FunctionUnderWay, named_buffer
 
 def signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> FunctionUnderWay:
     """Begin a function: read its parameters."""
-    unknown = set(options) - {
-        "name",
-        "private",
-        "check_well_formed",
-        "root_block",
-        "s_tir",
-        "tirx",
-        "is_stir",
-        "persistent",
-    }
+    unknown = set(options) - set("name private check_well_formed root_block s_tir tirx is_stir persistent".split())
     if unknown:
         raise p.fail(
             node, f"T.prim_func has no option '{min(unknown)}'", expected="private, check_well_formed or root_block"

@@ -46,21 +46,9 @@ __all__ = [
 _OPS = {
     name: Op.get("tir." + name)
     for name in (
-        "fma",
-        "fabs",
-        "copysign",
-        "reinterpret",
-        "shift_left",
-        "shift_right",
-        "bitwise_and",
-        "bitwise_or",
-        "sqrt",
-        "floor",
-        "any_lane",
-        "ldexp",
-        "logb",
-        "mantissa",
-    )
+        "fma fabs copysign reinterpret shift_left shift_right bitwise_and bitwise_or sqrt floor any_lane ldexp "
+        "logb mantissa"
+    ).split()
 }
 
 P = ParamSpec("P")
