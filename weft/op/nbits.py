@@ -12,6 +12,7 @@ from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_divisible, demand_equal, demand_same_shape
 from weft.topi import nbits
+from weft.topi.nbits_products import MANY_ROWS
 
 _GROUP = integer(32, at_least=1)
 _ROWS = text("float32", "float32|int8", "float32 or int8")
@@ -146,7 +147,7 @@ def _packed_ref(
     x: Any, w: Any, scale: Any, offset: Any = None, *, n: int, bits: int, group: int, rows: str, dot: int, tiles: bool
 ) -> Any:
     """Products of rows as they are, or as bytes."""
-    if rows == "int8" and not (tiles and math.prod(x.shape[:-1]) >= nbits.MANY_ROWS):
+    if rows == "int8" and not (tiles and math.prod(x.shape[:-1]) >= MANY_ROWS):
         q, x_scale, x_sum = _quantize_ref(x, group)
         return _dot_ref(
             q, x_scale, x_sum, w, scale, offset, n=n, bits=bits, group=group, dot=dot, out_dtype=str(x.dtype)
