@@ -287,6 +287,11 @@ def _moved() -> list[Case]:
         _case("unique of rows", "Unique", (_whole("int64", 99, 3, high=4),), (), {"axis": 0}),
         _case("range of halves' sizes", "Shape", ((129, 513),)),
         _case("scatter of halves", "TensorScatter", ((2, 4, 64, 33), (2, 4, 5, 33)), (ints(3, 9),), opset=24),
+    ]
+
+
+def _images() -> list[Case]:
+    return [
         _case(
             "resize cubic 1.7",
             "Resize",
@@ -390,4 +395,4 @@ def _contributed() -> list[Case]:
     ]
 
 
-THIRD: tuple[Case, ...] = (*_elementwise(), *_reduced(), *_products(), *_moved(), *_contributed())
+THIRD: tuple[Case, ...] = (*_elementwise(), *_reduced(), *_products(), *_moved(), *_images(), *_contributed())

@@ -14,6 +14,7 @@ ALLOWED = {
         "weft.runtime.container",
         "weft.runtime.executable",
         "weft.runtime.jit",
+        "weft.runtime.loading",
         "weft.runtime.module",
         "weft.runtime.profiler",
         "weft.runtime.relay_executable",

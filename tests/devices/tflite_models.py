@@ -1,10 +1,23 @@
-"""TFLite files written with the schema's builders, for tests."""
+"""TFLite files written with the schema's builders, and their comparison with TFLite's own runtime, for tests."""
 
 from typing import Any
 
-import flatbuffers
 import numpy as np
-import tflite
+import pytest
+
+from tests.arrays import floats
+from weft import environment
+from weft.frontend.tflite import from_tflite
+from weft.relax.interpreter import evaluate
+
+if environment.DEVICES.read() == "1":
+    import flatbuffers
+    import tflite
+    from ai_edge_litert import interpreter as litert
+else:
+    tflite = pytest.importorskip("tflite")
+    flatbuffers = pytest.importorskip("flatbuffers")
+    litert = pytest.importorskip("ai_edge_litert.interpreter")
 
 TYPES = {"float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9}
 
@@ -146,3 +159,37 @@ def _tensor(b: Any, i: int, tensor: tuple[Any, ...], buffers: list[bytes]) -> in
     if quantised is not None:
         tflite.TensorAddQuantization(b, quantised)
     return tflite.TensorEnd(b)
+
+
+RNG = np.random.default_rng(5)
+f32 = floats(RNG)
+
+
+def i8(*shape: int) -> np.ndarray:
+    return RNG.integers(-128, 128, shape).astype(np.int8)
+
+
+def check(graphs: list[Subgraph] | Subgraph, given: list[np.ndarray], steps: float = 0) -> None:
+    """Compare with TFLite's runtime; quantised results may differ by steps."""
+    graphs = graphs if isinstance(graphs, list) else [graphs]
+    data = write(*graphs)
+    runtime = litert.Interpreter(
+        model_content=data, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    )
+    for detail, x in zip(runtime.get_input_details(), given, strict=True):
+        if tuple(detail["shape"]) != x.shape:
+            runtime.resize_tensor_input(detail["index"], x.shape, strict=True)
+    runtime.allocate_tensors()
+    for detail, x in zip(runtime.get_input_details(), given, strict=True):
+        runtime.set_tensor(detail["index"], x)
+    runtime.invoke()
+    want = [runtime.get_tensor(d["index"]) for d in runtime.get_output_details()]
+    got = evaluate(from_tflite(data), *given)
+    got = got if isinstance(got, list) else [got]
+    for a, b in zip(got, want, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a.astype(np.float64), b.astype(np.float64), rtol=2e-5, atol=steps or 2e-5)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int32)

@@ -137,3 +137,9 @@ def list_of(values):
     for value in reversed(list(values)):
         out = ADT(CONS, [value, out])
     return out
+
+
+def value(tensor):
+    """A scalar's number; its dtype must be what NumPy calls it."""
+    assert tensor.shape == ()
+    return tensor.numpy()[()]

@@ -95,7 +95,7 @@ def test_function_outlives_module(tmp_path):
 def test_container(tmp_path, monkeypatch):
     path = add_twice(2).export_library(tmp_path / "model.so", container=True)
     check(load_module(path))
-    monkeypatch.setattr("weft.runtime.module.placed_module", lambda objects, names: None)  # as on other platforms
+    monkeypatch.setattr("weft.runtime.loading.placed_module", lambda objects, names: None)  # as on other platforms
     saved, link._object_loader[:] = list(link._object_loader), []
     try:
         refuses(error.ExecutableError, "just-in-time linker", load_module, path)

@@ -32,6 +32,7 @@ from weft.ir.expr import *  # noqa: F403 - all expressions of graphs are
 from weft.ir.expr import Var as ExprVar
 from weft.ir.expr import __all__ as _expr_names
 from weft.ir.intrin_rules import intrin_rule, register_intrin_lowering, register_intrin_rule
+from weft.ir.iteration import IterVar, Range
 from weft.ir.module import IRModule
 from weft.ir.node import (
     DERIVED,
@@ -105,11 +106,13 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - scalar's names are 
     "DERIVED",
     "ExprVar",
     "IRModule",
+    "IterVar",
     "Node",
     "Pass",
     "PassContext",
     "PassInstrument",
     "PrintIR",
+    "Range",
     "Sequential",
     "SourceName",
     "Span",

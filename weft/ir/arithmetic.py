@@ -17,6 +17,7 @@ import numpy as np
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir import scalar
 from weft.ir.dtype import DataType, numpy_dtype
+from weft.ir.iteration import IterVar
 
 __all__ = [
     "ExprLike",
@@ -57,7 +58,7 @@ class _HasExpr(Protocol):
     def asobject(self) -> scalar.PrimExpr: ...
 
 
-ExprLike = scalar.PrimExpr | scalar.IterVar | bool | int | float | str | np.generic | _HasExpr
+ExprLike = scalar.PrimExpr | IterVar | bool | int | float | str | np.generic | _HasExpr
 """What becomes a scalar expression: one, a number, a text, or what stands for one, as a slice of a tensor does."""
 
 
@@ -473,7 +474,7 @@ for _name, _build in _BOTH_WAYS.items():
     _ONE_WAY[_name], _ONE_WAY["r" + _name] = _build, _reflected(_build)
 for _name, _build in _ONE_WAY.items():
     setattr(scalar.PrimExpr, f"__{_name}__", _build)
-    setattr(scalar.IterVar, f"__{_name}__", _of_variable(_build))
+    setattr(IterVar, f"__{_name}__", _of_variable(_build))
 scalar.PrimExpr.__eq__, scalar.PrimExpr.__ne__ = _comparison(equal), _comparison(not_equal)  # type: ignore[method-assign]
 scalar.PrimExpr.equal = equal  # type: ignore[method-assign]
 scalar.PrimExpr.asobject = lambda self: self  # type: ignore[method-assign] - comparisons of TVM are not yet nodes

@@ -14,7 +14,6 @@ from msgspec.structs import force_setattr
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir.dtype import DataType, ScalableLanes, dtype_of, name_type, vector_of, with_lanes
 from weft.ir.int_range import HALVES, MOST, beyond, check_integer, in_range, wrap
-from weft.ir.iter_kinds import ITER_TYPES, iter_type
 from weft.ir.node import NO_ATTRS, Attrs, Node, NodeMeta, SubclassTable
 from weft.ir.op_attrs import Op
 
@@ -39,7 +38,6 @@ __all__ = [
     "FloorDiv",
     "FloorMod",
     "IntImm",
-    "IterVar",
     "Let",
     "Max",
     "Min",
@@ -50,7 +48,6 @@ __all__ = [
     "Or",
     "PrimExpr",
     "Ramp",
-    "Range",
     "Select",
     "Shuffle",
     "SizeVar",
@@ -470,90 +467,6 @@ class CallIntrin(PrimExpr):
             force_setattr(self, "args", tuple(as_expr(a) if isinstance(a, (int, float, str)) else a for a in given))
 
 
-def _difference(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    """Return ``a - b``, for ``b + c`` and numbers without writing it out."""
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return const(a.value - b.value, a.dtype)
-    return a.b if isinstance(a, Add) and a.a is b else a - b
-
-
-class _RangeMeta(NodeMeta):
-    """Lets ``Range(begin, end)`` take both ends, as TVM's does, and fields by name."""
-
-    def __call__(
-        cls, begin: Any = None, end: Any = None, *, min: Any = None, extent: Any = None, span: Any = None
-    ) -> Any:
-        """Make a range of two ends, of an end alone, or of a start and a length given by name."""
-        if min is None or extent is None:
-            if begin is None:
-                raise InvalidArgument("a range needs its ends", expected="Range(begin, end) or Range(end)")
-            begin, end = (0, begin) if end is None else (begin, end)
-            min = as_expr(begin, getattr(end, "dtype", None))
-            last = as_expr(end, min.dtype)
-            extent = last if is_const_int(min, 0) else _difference(last, min)
-        return super().__call__(min, extent, span=span)
-
-
-class Range(Node, metaclass=_RangeMeta):  # type: ignore[misc]
-    """The integers from `min` up to, not including, ``min + extent``.
-
-    ``Range(begin, end)`` takes both ends and ``Range(end)`` starts at zero; :meth:`from_min_extent` takes the length.
-    """
-
-    min: PrimExpr
-    extent: PrimExpr
-
-    @staticmethod
-    def from_min_extent(min_value: Any, extent: Any, span: Any = None) -> Range:
-        """Make a range from its start and length."""
-        if not (isinstance(min_value, PrimExpr) and isinstance(extent, PrimExpr)):
-            min_value = as_expr(min_value, getattr(extent, "dtype", None))
-            extent = as_expr(extent, min_value.dtype)
-        return NodeMeta.__call__(Range, min_value, extent, span=span)
-
-
-class IterVar(Node):
-    """An iteration variable with its domain.
-
-    ``iter_type`` is one of ``data_par`` (spatial), ``reduce``, ``ordered``, ``opaque``, ``thread``, and, in te
-    schedules, ``vectorized``, ``unrolled``, ``parallelized``, ``tensorized``.
-    """
-
-    dom: Range | None
-    var: Var
-    iter_type: str = "data_par"
-    thread_tag: str = ""
-
-    DataPar: ClassVar[int] = 0
-    ThreadIndex: ClassVar[int] = 1
-    CommReduce: ClassVar[int] = 2
-    Ordered: ClassVar[int] = 3
-    Opaque: ClassVar[int] = 4
-    Unrolled: ClassVar[int] = 5
-    Vectorized: ClassVar[int] = 6
-    Parallelized: ClassVar[int] = 7
-    Tensorized: ClassVar[int] = 8
-
-    def __post_init__(self) -> None:
-        """Take kinds by TVM's numbers and names, two ends as domain, and a name for the variable."""
-        given: Any = self
-        if given.iter_type not in ITER_TYPES:
-            force_setattr(self, "iter_type", iter_type(given.iter_type))
-        if isinstance(given.dom, (tuple, list)):
-            force_setattr(self, "dom", Range(*given.dom))
-        if isinstance(given.var, str):
-            force_setattr(self, "var", Var(given.var, getattr(getattr(self.dom, "extent", None), "dtype", "int32")))
-
-    @property
-    def dtype(self) -> str:
-        """The data type of the variable."""
-        return self.var.dtype
-
-    def astype(self, dtype: str, span: Any = None) -> PrimExpr:
-        """Convert the variable's value."""
-        return self.var.astype(dtype)
-
-
 # --- constants --------------------------------------------------------------------------------------------------------
 
 
@@ -599,8 +512,6 @@ def as_expr(value: Any, dtype: str | None = None) -> PrimExpr:
     """Convert a Python number, string, iteration variable or 0-argument tensor to an expression."""
     if IS_EXPR[type(value)]:
         return value
-    if isinstance(value, IterVar):
-        return value.var
     if isinstance(value, str):
         return StringImm(value)
     if hasattr(value, "asobject"):

@@ -12,6 +12,7 @@ from weft.op.infer import normalize_axis, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_divisible, demand_equal, demand_same_shape
 from weft.topi import nbits
+from weft.topi.nbits_products import MANY_ROWS, rows_per_word
 
 _GROUP = integer(32, at_least=1)
 _ROWS = text("float32", "float32|int8", "float32 or int8")
@@ -97,7 +98,7 @@ def _panels_infer(
     name: str, x: TensorType, w: Expr, scale: Expr, offset: Expr | None, n: int, bits: int, group: int
 ) -> None:
     """Check weights in panels, and rows (..., k) that they multiply."""
-    words, steps = tensor_arg(name, "w", w, ndim=3), int(group) // nbits.rows_per_word(int(bits))
+    words, steps = tensor_arg(name, "w", w, ndim=3), int(group) // rows_per_word(int(bits))
     if words.dtype != "int32" or int(bits) not in (2, 4, 8) or int(group) % 16:
         raise DTypeMismatch(
             f"{name}: weights are words of int32 with 2, 4 or 8 bits each, in groups of whole words",
@@ -146,7 +147,7 @@ def _packed_ref(
     x: Any, w: Any, scale: Any, offset: Any = None, *, n: int, bits: int, group: int, rows: str, dot: int, tiles: bool
 ) -> Any:
     """Products of rows as they are, or as bytes."""
-    if rows == "int8" and not (tiles and math.prod(x.shape[:-1]) >= nbits.MANY_ROWS):
+    if rows == "int8" and not (tiles and math.prod(x.shape[:-1]) >= MANY_ROWS):
         q, x_scale, x_sum = _quantize_ref(x, group)
         return _dot_ref(
             q, x_scale, x_sum, w, scale, offset, n=n, bits=bits, group=group, dot=dot, out_dtype=str(x.dtype)

@@ -16,10 +16,10 @@ from weft.op.attributes import Attribute, flag, number, word, words
 from weft.op.infer import dims_of, index_arg, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
-from weft.topi.rnn import UNITS, gru_recurrence, lstm_recurrence, panel_shape, rnn_recurrence
+from weft.topi.rnn import gru_recurrence, lstm_recurrence, rnn_recurrence
 from weft.topi.rnn_activations import ACTIVATIONS
+from weft.topi.rnn_block import GATES, UNITS, panel_shape
 
-_GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 _STATES = {"lstm": ("initial_h", "initial_c"), "gru": ("initial_h",), "rnn": ("initial_h",)}
 
 
@@ -57,7 +57,7 @@ def _demand(op: str, x: Any, r: Any, rest: dict[str, Expr], direction: str, wher
     """Demand that all operands are of one number of directions, samples, gates and hidden units."""
     kind, whole = op.removeprefix("nn.").removesuffix("_recurrence"), not op.endswith("_recurrence")
     steps, batch, width = x
-    directions, hidden, gates = r[0], r[2], int64(_GATES[kind])
+    directions, hidden, gates = r[0], r[2], int64(GATES[kind])
     demand_equal(f"{op}: directions of 'r'", directions, 2 if direction == "bidirectional" else 1, where)
     if whole:
         demand_equal(f"{op}: gates of 'r'", r[1], gates * hidden, where)
@@ -106,7 +106,7 @@ def _packed(kind: str, r: Expr) -> Expr:
     """Recurrent weights (directions, gates, hidden) in the panels that the recurrence reads."""
     directions, _, hidden = (as_int(d) for d in r.ty.shape)  # type: ignore[attr-defined]
     packed = panel_shape(kind, directions, hidden)  # type: ignore[arg-type]
-    gates, units = _GATES[kind], UNITS[kind]
+    gates, units = GATES[kind], UNITS[kind]
     blocks = packed[1]
     apart = make_call("reshape")(r, (directions, gates, hidden, hidden))
     padded = make_call("nn.pad")(apart, pad_width=(0, 0, 0, 0, 0, blocks * units - hidden, 0, 0))  # type: ignore[operator]
@@ -248,9 +248,9 @@ def _of_panels(kind: str, steps: Any) -> Any:
 
     def reference(xw: Any, r: Any, *rest: Any, **attrs: Any) -> Any:
         directions, blocks, hidden, _ = r.shape
-        apart = r.reshape(directions, blocks, hidden, _GATES[kind], UNITS[kind]).transpose(0, 2, 3, 1, 4)
-        units = apart.reshape(directions, hidden, _GATES[kind], -1)[..., :hidden]
-        return steps(xw, units.reshape(directions, hidden, _GATES[kind] * hidden), *rest, **attrs)
+        apart = r.reshape(directions, blocks, hidden, GATES[kind], UNITS[kind]).transpose(0, 2, 3, 1, 4)
+        units = apart.reshape(directions, hidden, GATES[kind], -1)[..., :hidden]
+        return steps(xw, units.reshape(directions, hidden, GATES[kind] * hidden), *rest, **attrs)
 
     return reference
 
@@ -314,7 +314,7 @@ def _layer(
         fusion=Fusion.OPAQUE,
         rtol=1e-4,
         doc=f"The steps of ``nn.{kind}`` over projected inputs xw (steps, batch, directions * gates), with "
-        "r (directions, blocks, hidden, gates of a block), in the panels of ``weft.topi.rnn.panel_shape``.",
+        "r (directions, blocks, hidden, gates of a block), in the panels of ``weft.topi.rnn_block.panel_shape``.",
     )
 
 

@@ -16,16 +16,15 @@ from weft.runtime.container import Object, ShapeTuple, String
 from weft.runtime.device import Device, cpu, cuda, device, enabled, opencl, vulkan
 from weft.runtime.elf import is_foreign
 from weft.runtime.executable import Executable, VMExecutable, dtype_constant, shape_constant
-from weft.runtime.module import (
-    Module,
+from weft.runtime.loading import (
     jit_module,
     load_module,
     load_static_library,
-    object_code,
     placed_module,
     register_file_loader,
     system_lib,
 )
+from weft.runtime.module import Module, object_code
 from weft.runtime.regular_file import file_identity, finished_file, open_regular, read_regular
 from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads

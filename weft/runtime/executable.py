@@ -13,7 +13,8 @@ from weft import ffi, runtime
 from weft.error import InvalidArgument, OutOfMemory, WeftError
 from weft.runtime.bytecode import Bytecode, VMFuncInfo
 from weft.runtime.jit import Recompilable
-from weft.runtime.module import Module, load_module
+from weft.runtime.loading import load_module
+from weft.runtime.module import Module
 from weft.runtime.opcodes import FuncKind
 from weft.runtime.tensor import Tensor, constant_view
 from weft.runtime.weight_file import files_are_used, stored

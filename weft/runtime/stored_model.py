@@ -26,7 +26,8 @@ import tvm_ffi
 from weft import error, runtime
 from weft.runtime.bytecode import VMFuncInfo
 from weft.runtime.executable import VMExecutable, dtype_constant, shape_constant
-from weft.runtime.module import Module, object_code, placed_module
+from weft.runtime.loading import placed_module
+from weft.runtime.module import Module, object_code
 from weft.runtime.regular_file import CHUNK, open_regular, read_parts
 from weft.runtime.tensor import Tensor, from_dlpack
 from weft.runtime.weight_file import release

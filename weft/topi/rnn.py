@@ -1,267 +1,25 @@
 """The steps of recurrent layers, over inputs that are already projected.
 
 Hidden units are computed a block at a time: the products of all gates of its units are sums kept in registers, over
-weights that lie in the order in which they are read (:func:`panel_shape`), and the units' new states follow at once.
-Where a step is much work its blocks run in parallel; else samples and directions do, each with all of its steps.
-Samples go through a block some at a time, as far as all of them last, so that weights are loaded once for them.
+weights that lie in the order in which they are read, and the units' new states follow at once (``rnn_block``). Where a
+step is much work its blocks run in parallel; else samples and directions do, each with all of its steps. Samples go
+through a block some at a time, as far as all of them last, so that weights are loaded once for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
 from typing import Any
 
 from weft import error, machine, te, tir
 from weft.ir import as_int, cast, ceildiv, const, int64, select
-from weft.topi.rnn_activations import ACTIVATIONS
+from weft.topi.rnn_block import Cell, Layer, Samples, Step, old_state
 
-UNITS = {"lstm": 16, "gru": 16, "rnn": 64}
-"""Hidden units of a block."""
-GATES = {"lstm": 4, "gru": 3, "rnn": 1}
-"""Gates of a unit."""
-_LANES = 16
-_SUMS = 4  # vectors of sums at the same time, which hide how long an addition takes
 _ZERO = int64(0)
 _SAMPLES = 4  # that go through a block together
 
-
-def panel_shape(kind: str, directions: int, hidden: int) -> tuple[int, int, int, int]:
-    """Return the shape of packed recurrent weights: (directions, blocks, hidden, gates of a block).
-
-    Element ``[d, i, k, g * U + u]`` is the weight from unit ``k`` to gate ``g`` of unit ``i * U + u``, where a block
-    has ``U = UNITS[kind]`` units; past the last unit it is 0. One sample reads them as they come, several at a time
-    read each line of memory once, whatever the gate.
-    """
-    units = UNITS[kind]
-    return directions, -(-hidden // units), hidden, GATES[kind] * units
-
-
-@dataclass
-class _Step:
-    """A sample at a step: where its input stands, how the state of the step before is read.
-
-    `place` is its number among those that go through a block together.
-    """
-
-    at: Any
-    b: Any
-    state: Callable[[Any], Any]
-    place: Any = _ZERO
-
-
-@dataclass
-class _Samples:
-    """So many samples that go through a block together: each of them at the same step, by its number."""
-
-    size: int
-    bind: Callable[[Any, Callable[[_Step], Any]], Any]
-    """``bind(number, body)``: ``body(step)`` of a sample, behind what finds its place unless the number is known."""
-
-    def at(self, number: int) -> _Step:
-        """The sample of a known number."""
-        return self.bind(int64(number), lambda step: step)
-
-
-Start = Callable[[_Step, int, Any], Any]
-State = Callable[[_Step, Any], Any]
-Cell = Callable[[Any, Any, Any, _Step], Any]
-"""From the sums of a block, a lane, its unit and the step to the statement that stores the unit's new state."""
-
-
-def _state(step: _Step, k: Any) -> Any:
-    return step.state(k)
-
-
-class _Layer:
-    """What the loops of one direction share: buffers, sizes, activations."""
-
-    def __init__(self, kind: str, d: int, xw: Any, r: Any, outputs: Any, hidden: int, attrs: dict[str, Any]) -> None:
-        per_direction = {"lstm": 3, "gru": 2, "rnn": 1}[kind]
-        names = [str(n).lower() for n in attrs["activations"]]
-        names = names[per_direction * d : per_direction * (d + 1)] or names[:per_direction]
-        for name in names:
-            if name not in ACTIVATIONS:
-                raise error.InvalidArgument(f"nn.{kind}: unknown activation '{name}'", expected=", ".join(ACTIVATIONS))
-        self.activations = [ACTIVATIONS[n] for n in names]
-        self.d: Any = int64(d)
-        self.xw, self.r, self.outputs, self.hidden = xw, r, outputs, hidden
-        self.units, self.gates = UNITS[kind], GATES[kind]
-        self.dtype, self.limit, self.zero = xw.dtype, attrs["clip"], const(0, xw.dtype)
-        self.reverse = d == 1 or attrs["direction"] == "reverse"
-
-    def clipped(self, v: Any) -> Any:
-        """The argument of an activation, limited by the attribute ``clip``."""
-        return v if self.limit <= 0 else tir.max(tir.min(v, const(self.limit, v.dtype)), const(-self.limit, v.dtype))
-
-    def position(self, t: Any, length: Any) -> Any:
-        """Where the input of step `t` stands."""
-        behind = length - int64(1) - t
-        if as_int(self.d) is None:  # either direction
-            return select(self.d < int64(1), t, behind)
-        return behind if self.reverse else t
-
-    def input(self, step: _Step, gate: int, unit: Any) -> Any:
-        """The projected input of a unit's gate."""
-        first = (self.d * int64(self.gates) + int64(gate)) * int64(self.hidden)
-        return tir.BufferLoad(self.xw, (step.at, step.b, first + unit))
-
-    def total(self, sums: Any, gate: int, lane: Any, place: Any = _ZERO) -> Any:
-        """The sum of a gate of a block's unit, for one of the samples; or, of a single one, a further sum of it."""
-        return tir.BufferLoad(sums, (self.row(place, gate) + lane,))
-
-    def row(self, place: Any, gate: int) -> Any:
-        """Where the sums of a sample's gate begin."""
-        return (place * int64(self.gates) + int64(gate)) * int64(self.units)
-
-    def each(self, body: Callable[[Any], Any]) -> Any:
-        """``body(j)`` for each hidden unit."""
-        wide = self.hidden // _LANES
-        v, u = tir.Var("v", "int64"), tir.Var("u", "int64")
-        lanes = tir.For(v, int64(0), int64(_LANES), tir.ForKind.VECTORIZED, body(u * int64(_LANES) + v))
-        parts = [tir.For(u, int64(0), int64(wide), tir.ForKind.SERIAL, lanes)] if wide else []
-        if self.hidden % _LANES:
-            j = tir.Var("j", "int64")
-            rest = int64(self.hidden - wide * _LANES)
-            parts.append(tir.For(j, int64(wide * _LANES), rest, tir.ForKind.SERIAL, body(j)))
-        return tir.seq(*parts)
-
-    def block(self, i: Any, steps: _Samples, gates: range, start: Start, state: State, cell: Cell) -> Any:
-        """Sums ``start(step, gate, unit) + sum_k state(step, k) * weight`` of gates of block `i`, then its cells.
-
-        The last block, where it has fewer units, takes samples one by one: code for it is made once.
-        """
-        whole, rest = divmod(self.hidden, self.units)
-
-        def one(step: _Step, count: int) -> Any:
-            return self._of_one(i, replace(step, place=_ZERO), gates, start, state, cell, count)
-
-        tail = _each_of(steps, lambda step: one(step, rest))
-        if not whole:
-            return tail
-        full = (
-            one(steps.at(0), self.units) if steps.size == 1 else self._of_several(i, steps, gates, start, state, cell)
-        )
-        return tir.IfThenElse(i < int64(whole), full, tail) if rest else full
-
-    def _weight(self, i: Any, gate: int, k: Any, lane: Any) -> Any:
-        return tir.BufferLoad(self.r, (self.d, i, k, int64(gate * self.units) + lane))
-
-    def _of_one(self, i: Any, step: _Step, gates: range, start: Start, state: State, cell: Cell, count: int) -> Any:
-        """One sample: all gates at once, whose sums stay in registers, in several sums where there are few gates."""
-        units, first = self.units, i * int64(self.units)
-        chains = max(1, _SUMS * _LANES // (len(gates) * units))
-        sums = tir.decl_buffer((int64(chains * self.gates * units),), self.dtype, "sums", scope="local")
-
-        def store(c: int, gate: int, value: Callable[[Any], Any], count: int = units) -> Any:
-            return _vectors(count, lambda e: tir.BufferStore(sums, value(e), (self.row(int64(c), gate) + e,)))
-
-        def begin(gate: int) -> Any:
-            known = store(0, gate, lambda e: start(step, gate, first + e), count)
-            return known if count == units else tir.seq(store(0, gate, lambda e: self.zero), known)
-
-        def add(c: int, gate: int, k: Any) -> Any:
-            return store(
-                c, gate, lambda e: self.total(sums, gate, e, int64(c)) + state(step, k) * self._weight(i, gate, k, e)
-            )
-
-        def products(low: int, high: int, chains: int) -> Any:
-            k = tir.Var("k", "int64")
-            each = (add(c, g, int64(low) + k * int64(chains) + int64(c)) for c in range(chains) for g in gates)
-            return tir.For(k, int64(0), int64((high - low) // chains), tir.ForKind.SERIAL, tir.seq(*each))
-
-        whole = self.hidden // chains * chains
-        others = [(int64(c), g) for c in range(1, chains) for g in gates]
-        return tir.AllocBuffer(
-            sums,
-            tir.seq(
-                *(begin(g) for g in gates),
-                *(store(c, g, lambda e: self.zero) for c in range(1, chains) for g in gates),
-                *([products(0, whole, chains)] if whole else []),
-                *([products(whole, self.hidden, 1)] if whole < self.hidden else []),
-                *(
-                    store(0, g, lambda e, c=c, g=g: self.total(sums, g, e) + self.total(sums, g, e, c))
-                    for c, g in others
-                ),
-                _vectors(count, lambda e: cell(sums, e, first + e, step)),
-            ),
-        )
-
-    def _of_several(self, i: Any, steps: _Samples, gates: range, start: Start, state: State, cell: Cell) -> Any:
-        """Several samples: as many vectors of gates at a time as registers hold the sums of, for all samples.
-
-        Finished sums wait in memory, so that the loops need no registers but for their own.
-        """
-        units, first, together = self.units, i * int64(self.units), max(1, _SUMS // steps.size)
-        sums = tir.decl_buffer((int64(steps.size * self.gates * units),), self.dtype, "sums", scope="local")
-
-        def begin(s: _Step) -> Any:
-            store = lambda g, e: tir.BufferStore(sums, start(s, g, first + e), (self.row(s.place, g) + e,))  # noqa: E731
-            return tir.seq(*(_vectors(units, lambda e, g=g: store(g, e)) for g in gates))
-
-        vectors = [(g, u) for g in gates for u in range(0, units, _LANES)]
-        return tir.AllocBuffer(
-            sums,
-            tir.seq(
-                _each_of(steps, begin),
-                *(
-                    self._products(sums, i, steps, vectors[n : n + together], state)
-                    for n in range(0, len(vectors), together)
-                ),
-                _each_of(steps, lambda step: _vectors(units, lambda e: cell(sums, e, first + e, step))),
-            ),
-        )
-
-    def _products(self, sums: Any, i: Any, steps: _Samples, vectors: list[tuple[int, int]], state: State) -> Any:
-        """Add the products of all samples to some vectors of their sums, in registers."""
-        tile = tir.decl_buffer((int64(steps.size * len(vectors) * _LANES),), self.dtype, "tile", scope="local")
-        k = tir.Var("k", "int64")
-
-        def each(body: Callable[[_Step, Any, int, Any, Any], Any]) -> Any:
-            parts = []
-            for n, (p, (g, u)) in enumerate((p, gu) for p in range(steps.size) for gu in vectors):
-                v = tir.Var("v", "int64")
-                stored = body(steps.at(p), int64(n * _LANES) + v, g, int64(u) + v, self.row(int64(p), g))
-                parts.append(tir.For(v, int64(0), int64(_LANES), tir.ForKind.VECTORIZED, stored))
-            return tir.seq(*parts)
-
-        def add(step: _Step, at: Any, g: int, lane: Any, row: Any) -> Any:
-            value = tir.BufferLoad(tile, (at,)) + state(step, k) * self._weight(i, g, k, lane)
-            return tir.BufferStore(tile, value, (at,))
-
-        return tir.AllocBuffer(
-            tile,
-            tir.seq(
-                each(lambda _, at, g, lane, row: tir.BufferStore(tile, tir.BufferLoad(sums, (row + lane,)), (at,))),
-                tir.For(k, int64(0), int64(self.hidden), tir.ForKind.SERIAL, each(add)),
-                each(lambda _, at, g, lane, row: tir.BufferStore(sums, tir.BufferLoad(tile, (at,)), (row + lane,))),
-            ),
-        )
-
-
-def _each_of(steps: _Samples, body: Callable[[_Step], Any]) -> Any:
-    """``body(step)`` for each of some samples."""
-    q = tir.Var("q", "int64")
-    return (
-        tir.For(q, _ZERO, int64(steps.size), tir.ForKind.SERIAL, steps.bind(q, body))
-        if steps.size > 1
-        else body(steps.at(0))
-    )
-
-
-def _vectors(count: int, body: Callable[[Any], Any]) -> Any:
-    """``body(lane)`` for lanes of a block, as straight code: vectors, and what does not fill one."""
-    wide = count // _LANES
-    v, u, e = (tir.Var(n, "int64") for n in "vue")
-    lanes = tir.For(v, int64(0), int64(_LANES), tir.ForKind.VECTORIZED, body(u * int64(_LANES) + v))
-    parts = [tir.For(u, int64(0), int64(wide), tir.ForKind.UNROLLED, lanes)] if wide else []
-    if count % _LANES:
-        parts.append(tir.For(e, int64(wide * _LANES), int64(count % _LANES), tir.ForKind.UNROLLED, body(e)))
-    return tir.seq(*parts)
-
-
-Phases = Callable[[_Layer, _Samples], list[Callable[[Any], Any]]]
+Phases = Callable[[Layer, Samples], list[Callable[[Any], Any]]]
 """What a step consists of: functions of a block's number, each to be done for all blocks before the next begins."""
 
 
@@ -269,7 +27,7 @@ class _Recurrence:
     """The loops around a step: over samples, steps and blocks, in the order that suits the amount of work."""
 
     def __init__(
-        self, layers: list[_Layer], lens: Any, initial: Any, carried: list[tuple[Any, Any]], phases: Phases
+        self, layers: list[Layer], lens: Any, initial: Any, carried: list[tuple[Any, Any]], phases: Phases
     ) -> None:
         self.layers, self.lens, self.initial, self.carried, self.phases = layers, lens, initial, carried, phases
         xw, r = layers[0].xw, layers[0].r
@@ -316,7 +74,7 @@ class _Recurrence:
         inner = self._least(first + q, 1, lambda length: body(first + q, length))
         return tir.For(q, int64(0), count, tir.ForKind.SERIAL, inner)
 
-    def _start(self, layer: _Layer, b: Any, length: Any) -> Any:
+    def _start(self, layer: Layer, b: Any, length: Any) -> Any:
         """Copy the states that are updated in place, and clear the outputs past a sample's length."""
         u = tir.Var("u", "int64")
         at = (layer.d, b)
@@ -327,7 +85,7 @@ class _Recurrence:
         clear = layer.each(lambda j: tir.BufferStore(layer.outputs[0], layer.zero, (u, *at, j)))
         return tir.seq(*copies, tir.For(u, length, self.steps - length, tir.ForKind.SERIAL, clear))
 
-    def _finish(self, layer: _Layer, b: Any, length: Any) -> Any:
+    def _finish(self, layer: Layer, b: Any, length: Any) -> Any:
         """Copy the last output to the last state."""
         y, yh = layer.outputs[:2]
         at, last = (layer.d, b), layer.position(length - int64(1), length)
@@ -341,16 +99,16 @@ class _Recurrence:
             copy(lambda j: tir.BufferLoad(self.initial, (*at, j))),
         )
 
-    def _step(self, layer: _Layer, b: Any, t: Any, length: Any, place: Any = _ZERO) -> _Step:
+    def _step(self, layer: Layer, b: Any, t: Any, length: Any, place: Any = _ZERO) -> Step:
         """Step `t`, the first where `t` is None: its state is the initial one, else the output before."""
         at = (layer.d, b)
         if t is None:
-            return _Step(layer.position(int64(0), length), b, lambda k: tir.BufferLoad(self.initial, (*at, k)), place)
+            return Step(layer.position(int64(0), length), b, lambda k: tir.BufferLoad(self.initial, (*at, k)), place)
         before = layer.position(t - int64(1), length)
         state = lambda k: tir.BufferLoad(layer.outputs[0], (before, *at, k))  # noqa: E731
-        return _Step(layer.position(t, length), b, state, place)
+        return Step(layer.position(t, length), b, state, place)
 
-    def _together(self, layer: _Layer, first: Any, size: int, t: Any, body: Callable[[_Samples], Any]) -> Any:
+    def _together(self, layer: Layer, first: Any, size: int, t: Any, body: Callable[[Samples], Any]) -> Any:
         """``body(samples)`` for samples from the first on, at step `t`.
 
         Their lengths, which say where a step stands that is counted from the end, are read ahead of the loops in it.
@@ -358,13 +116,13 @@ class _Recurrence:
         lengths = [tir.Var(f"length{q}", "int64") for q in range(size)]
         ahead = as_int(layer.d) is not None and not layer.reverse  # the length says nothing
 
-        def bind(place: Any, body: Callable[[_Step], Any]) -> Any:
+        def bind(place: Any, body: Callable[[Step], Any]) -> Any:
             q = as_int(place)
             length = tir.Var("length", "int64") if q is None else lengths[q]
             made = body(self._step(layer, first + place, t, length, place))
             return made if ahead or q is not None else tir.LetStmt(length, self._length(first + place), made)
 
-        made = body(_Samples(size, bind))
+        made = body(Samples(size, bind))
         for q in () if ahead else reversed(range(size)):
             made = tir.LetStmt(lengths[q], self._length(first + int64(q)), made)
         return made
@@ -375,7 +133,7 @@ class _Recurrence:
         groups = ceildiv(self.batch, int64(size))
         return self._directions(groups, lambda layer, g: self._all_steps(layer, g * int64(size), size))
 
-    def _all_steps(self, layer: _Layer, first: Any, size: int) -> Any:
+    def _all_steps(self, layer: Layer, first: Any, size: int) -> Any:
         """All steps of some samples: together as long as all of them last, then each by itself."""
 
         def steps(first: Any, size: int, begin: Any, end: Any) -> Any:
@@ -396,7 +154,7 @@ class _Recurrence:
             self._alone(first, size, lambda b, length: self._finish(layer, b, length)),
         )
 
-    def _all_blocks(self, layer: _Layer, steps: _Samples) -> Any:
+    def _all_blocks(self, layer: Layer, steps: Samples) -> Any:
         parts = []
         for phase in self.phases(layer, steps):
             i = tir.Var("i", "int64")
@@ -406,7 +164,7 @@ class _Recurrence:
     def _blocks_in_parallel(self) -> Any:
         """Step by step, the blocks of a step and its directions at the same time."""
         layers, t = self.layers, tir.Var("t", "int64")
-        n_phases = len(self.phases(layers[0], _Samples(1, lambda q, body: body(self._step(layers[0], q, t, _ZERO)))))
+        n_phases = len(self.phases(layers[0], Samples(1, lambda q, body: body(self._step(layers[0], q, t, _ZERO)))))
 
         def at_step(t: Any) -> Any:
             each = (lambda layer, i, n=n: self._phase_of_all(layer, i, t, n) for n in range(n_phases))
@@ -420,7 +178,7 @@ class _Recurrence:
             *every(self._finish),
         )
 
-    def _phase_of_all(self, layer: _Layer, i: Any, t: Any, n: int) -> Any:
+    def _phase_of_all(self, layer: Layer, i: Any, t: Any, n: int) -> Any:
         """One phase of a block at step `t`, for all samples that last so long."""
         now = int64(0) if t is None else t
 
@@ -437,7 +195,7 @@ class _Recurrence:
         groups = ceildiv(self.batch, int64(size))
         return tir.For(g, int64(0), groups, tir.ForKind.SERIAL, self._least(first, size, one))
 
-    def _directions(self, extent: Any, body: Callable[[_Layer, Any], Any]) -> Any:
+    def _directions(self, extent: Any, body: Callable[[Layer, Any], Any]) -> Any:
         """``body(layer, i)`` for each direction and ``i`` below `extent`, in parallel."""
         p, d = tir.Var("p", "int64"), tir.Var("d", "int64")
         first, *others = self.layers
@@ -464,7 +222,7 @@ def _recurrence(kind: str, xw: Any, r: Any, inputs: list[Any], n_states: int, ma
     steps, batch = xw.shape[:2]
 
     def body(ins: Any, outs: Any) -> Any:
-        layers = [_Layer(kind, d, ins[0], ins[1], outs, hidden, attrs) for d in range(directions)]
+        layers = [Layer(kind, d, ins[0], ins[1], outs, hidden, attrs) for d in range(directions)]
         lens, initial, carried, phases = make(ins, outs)
         return _Recurrence(layers, lens, initial, carried, phases).run()
 
@@ -493,9 +251,9 @@ def lstm_recurrence(
     def make(ins: Any, outs: Any) -> Any:
         _, _, lens, h0, c0, peepholes = ins
 
-        def phases(layer: _Layer, steps: _Samples) -> list[Any]:
+        def phases(layer: Layer, steps: Samples) -> list[Any]:
             cell = _lstm_cell(layer, peepholes, input_forget)
-            return [lambda i: layer.block(i, steps, range(4), layer.input, _state, cell)]
+            return [lambda i: layer.block(i, steps, range(4), layer.input, old_state, cell)]
 
         return lens, h0, [(c0, outs[2])], phases
 
@@ -503,12 +261,12 @@ def lstm_recurrence(
     return _recurrence("lstm", xw, r, [sequence_lens, initial_h, initial_c, p], 2, make, attrs)
 
 
-def _lstm_cell(layer: _Layer, peepholes: Any, input_forget: bool) -> Cell:
+def _lstm_cell(layer: Layer, peepholes: Any, input_forget: bool) -> Cell:
     y, _, yc = layer.outputs
     f_act, g_act, h_act = layer.activations
     d, one = layer.d, const(1, layer.dtype)
 
-    def cell(sums: Any, e: Any, j: Any, step: _Step) -> Any:
+    def cell(sums: Any, e: Any, j: Any, step: Step) -> Any:
         def gate(n: int, peephole: int | None = None, state: Any = None) -> Any:
             v = layer.total(sums, n, e, step.place)
             if peephole is not None:
@@ -553,48 +311,48 @@ def gru_recurrence(
     return _recurrence("gru", xw, r, [rb, sequence_lens, initial_h], 1, make, attrs)
 
 
-def _gru_output(layer: _Layer, update: Any, candidate: Any, j: Any, step: _Step) -> Any:
+def _gru_output(layer: Layer, update: Any, candidate: Any, j: Any, step: Step) -> Any:
     """Mix the candidate with the old state, and store."""
     z = tir.Var("z", layer.dtype)
     mixed = (const(1, layer.dtype) - z) * layer.activations[1](layer.clipped(candidate)) + z * step.state(j)
     return tir.LetStmt(z, update, tir.BufferStore(layer.outputs[0], mixed, (step.at, layer.d, step.b, j)))
 
 
-def _gru_phases(layer: _Layer, bias: Any, steps: _Samples) -> list[Any]:
+def _gru_phases(layer: Layer, bias: Any, steps: Samples) -> list[Any]:
     """The reset gate scales what the linear map gave: one phase."""
 
     def gate(sums: Any, g: int, e: Any, place: int) -> Any:
         return layer.activations[0](layer.clipped(layer.total(sums, g, e, place)))
 
-    def start(step: _Step, g: int, j: Any) -> Any:
+    def start(step: Step, g: int, j: Any) -> Any:
         return layer.input(step, g, j) if g < 2 else tir.BufferLoad(bias, (layer.d, j))
 
-    def cell(sums: Any, e: Any, j: Any, step: _Step) -> Any:
+    def cell(sums: Any, e: Any, j: Any, step: Step) -> Any:
         mapped = gate(sums, 1, e, step.place) * layer.total(sums, 2, e, step.place)
         return _gru_output(layer, gate(sums, 0, e, step.place), layer.input(step, 2, j) + mapped, j, step)
 
-    return [lambda i: layer.block(i, steps, range(3), start, _state, cell)]
+    return [lambda i: layer.block(i, steps, range(3), start, old_state, cell)]
 
 
-def _gru_phases_reset_first(layer: _Layer, bias: Any, steps: _Samples) -> list[Any]:
+def _gru_phases_reset_first(layer: Layer, bias: Any, steps: Samples) -> list[Any]:
     """The reset gate scales the state before the candidate's linear map.
 
     Between the phases the update gate waits where the output will be, the scaled state where the last one will be.
     """
     y, yh = layer.outputs
 
-    def gates(sums: Any, e: Any, j: Any, step: _Step) -> Any:
+    def gates(sums: Any, e: Any, j: Any, step: Step) -> Any:
         update, reset = (layer.activations[0](layer.clipped(layer.total(sums, g, e, step.place))) for g in (0, 1))
         scaled = tir.BufferStore(yh, reset * step.state(j), (layer.d, step.b, j))
         return tir.seq(tir.BufferStore(y, update, (step.at, layer.d, step.b, j)), scaled)
 
-    def finish(sums: Any, e: Any, j: Any, step: _Step) -> Any:
+    def finish(sums: Any, e: Any, j: Any, step: Step) -> Any:
         update = tir.BufferLoad(y, (step.at, layer.d, step.b, j))
         return _gru_output(layer, update, layer.total(sums, 2, e, step.place), j, step)
 
     damped = lambda step, k: tir.BufferLoad(yh, (layer.d, step.b, k))  # noqa: E731
     return [
-        lambda i: layer.block(i, steps, range(2), layer.input, _state, gates),
+        lambda i: layer.block(i, steps, range(2), layer.input, old_state, gates),
         lambda i: layer.block(i, steps, range(2, 3), layer.input, damped, finish),
     ]
 
@@ -613,12 +371,12 @@ def rnn_recurrence(
     def make(ins: Any, outs: Any) -> Any:
         _, _, lens, h0 = ins
 
-        def phases(layer: _Layer, steps: _Samples) -> list[Any]:
-            def cell(sums: Any, e: Any, j: Any, step: _Step) -> Any:
+        def phases(layer: Layer, steps: Samples) -> list[Any]:
+            def cell(sums: Any, e: Any, j: Any, step: Step) -> Any:
                 new = layer.activations[0](layer.clipped(layer.total(sums, 0, e, step.place)))
                 return tir.BufferStore(layer.outputs[0], new, (step.at, layer.d, step.b, j))
 
-            return [lambda i: layer.block(i, steps, range(1), layer.input, _state, cell)]
+            return [lambda i: layer.block(i, steps, range(1), layer.input, old_state, cell)]
 
         return lens, h0, [], phases
 

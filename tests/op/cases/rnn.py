@@ -1,7 +1,7 @@
 """Recurrent layers."""
 
 from tests.op.contract import Case, Sizes, call, case, cases
-from weft.topi.rnn import panel_shape
+from weft.topi.rnn_block import panel_shape
 
 NEAR = {"rtol": 1e-3, "atol": 1e-4}
 

@@ -4,19 +4,30 @@ Read in this order: ``exported_program``, ``graph``, ``symbols``, ``node``, ``re
 operator family, ``fx``, ``backend``.
 """
 
-from importlib import import_module
 from typing import Any
 
 from weft._aliases import names_of
+from weft.frontend.torch import (  # each registers its converters
+    create,
+    elementwise,
+    fused,
+    geometry,
+    index,
+    linalg,
+    linear,
+    manipulate,
+    norm,
+    order,
+    pool,
+    random,
+    recurrent,
+    reduce,
+    resize,
+    special,
+)
 from weft.frontend.torch.exported_program import from_exported_program
 from weft.frontend.torch.fx import dynamo_capture_subgraphs, from_fx
 from weft.frontend.torch.registry import supported_operators
-
-for _family in (
-    "create elementwise fused geometry index linalg linear manipulate norm order pool random recurrent reduce resize"
-    " special"
-).split():
-    import_module(f"weft.frontend.torch.{_family}")  # which registers its converters
 
 __all__ = ["dynamo_capture_subgraphs", "from_exported_program", "from_fx", "supported_operators"]
 

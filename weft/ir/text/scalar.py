@@ -13,6 +13,7 @@ from typing import Any
 from weft.ir import arithmetic
 from weft.ir import scalar as s
 from weft.ir.dtype import DataType, ScalableLanes
+from weft.ir.iteration import IterVar, Range
 from weft.ir.structural import structural_equal
 from weft.ir.text.doc import ADD, AND, COMPARE, MUL, NOT, OR, UNARY, Doc, Seq, call, infix, mapping, prefix, tuple_doc
 from weft.ir.text.printer import EXPR, Printer, any_literal, quote
@@ -215,8 +216,8 @@ def _op(node: s.Op, p: Printer) -> Doc:
     return call("I.Op.get", [quote(node.name)])
 
 
-@EXPR.on(s.Range)
-def _range(node: s.Range, p: Printer, dialect: str = "I") -> Doc:
+@EXPR.on(Range)
+def _range(node: Range, p: Printer, dialect: str = "I") -> Doc:
     docs = slice_docs(node, p) if isinstance(node.min, s.IntImm) and isinstance(node.extent, s.IntImm) else None
     if docs is not None and node.min.dtype == "int32":
         return call(f"{dialect}.Range", docs)
@@ -237,8 +238,8 @@ _ITER_KINDS = {
 }
 
 
-@EXPR.on(s.IterVar)
-def _iter_var(node: s.IterVar, p: Printer) -> Doc:
+@EXPR.on(IterVar)
+def _iter_var(node: IterVar, p: Printer) -> Doc:
     dom = "None" if node.dom is None else _range(node.dom, p, "T")
     kind = _ITER_KINDS.get(node.iter_type, node.iter_type)
     return call("T.iter_var", [p.expr(node.var), dom, quote(kind), quote(node.thread_tag)])
@@ -252,18 +253,18 @@ def _pointer_type(node: PointerType, p: Printer) -> Doc:
 # --- ranges as slices -------------------------------------------------------------------------------------------------
 
 
-def slice_of(start: arithmetic.ExprLike, stop: arithmetic.ExprLike) -> s.Range:
+def slice_of(start: arithmetic.ExprLike, stop: arithmetic.ExprLike) -> Range:
     """Return the range of a slice; ``a : a + n`` has extent ``n``, whatever `a` and `n` are."""
     if not isinstance(start, s.PrimExpr):
         start = s.as_expr(start, stop.dtype if isinstance(stop, s.PrimExpr) else None)
     if not isinstance(stop, s.PrimExpr):
         stop = s.as_expr(stop, start.dtype)
     if type(stop) is s.Add and (same(stop.a, start) or structural_equal(stop.a, start)):
-        return s.Range.from_min_extent(start, stop.b)
-    return s.Range.from_min_extent(start, arithmetic.sub(stop, start))
+        return Range.from_min_extent(start, stop.b)
+    return Range.from_min_extent(start, arithmetic.sub(stop, start))
 
 
-def slice_docs(r: s.Range, p: Printer) -> tuple[Doc, Doc] | None:
+def slice_docs(r: Range, p: Printer) -> tuple[Doc, Doc] | None:
     """Return the start and stop of a range as documents, None where a slice would not read back as this range."""
     low, extent = r.min, r.extent
     if isinstance(low, s.IntImm) and isinstance(extent, s.IntImm):
@@ -283,6 +284,6 @@ def slice_docs(r: s.Range, p: Printer) -> tuple[Doc, Doc] | None:
     return (p.expr(low), infix(operand(low, extent, p), "+", operand(extent, low, p), ADD))
 
 
-def is_unit(r: s.Range) -> bool:
+def is_unit(r: Range) -> bool:
     """Whether a range is one point, written as its only value."""
     return isinstance(r.extent, s.IntImm) and r.extent.value == 1 and r.extent.dtype == r.min.dtype

@@ -11,7 +11,7 @@ from weft.relax.core_ops import is_op
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform.fold_constant import constant_value
 from weft.relax.unused import remove_all_unused
-from weft.topi.nbits import rows_per_word
+from weft.topi.nbits_products import rows_per_word
 
 _GROUPS = (128, 64, 32, 16)
 """Weights that share parameters in a kernel: what divides the given groups, from the largest."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import ml_dtypes
@@ -181,19 +181,20 @@ def from_machine(value: Any, kind: Kind) -> Any:
     if kind.form == "map":
         return value
     if kind.keys:
-        rows = value.numpy() if hasattr(value, "numpy") else value
-        return _dictionaries(len(kind.keys))(rows.tolist(), *kind.keys)
+        return _dictionaries(value.numpy() if hasattr(value, "numpy") else value, kind.keys)
     assert kind.of is not None
     items = list(value) if kind.of.form == "map" else [from_machine(v, kind.of) for v in value]
     return items if kind.form == "sequence" else items[0] if items else None
 
 
-@lru_cache(maxsize=64)
-def _dictionaries(count: int) -> Callable[..., list[dict[Any, float]]]:
-    """Write a function of rows and their keys: a display makes a dictionary in half the time of ``dict(zip(...))``."""
-    keys, values = (", ".join(f"{side}{i}" for i in range(count)) for side in "kv")
-    pairs = ", ".join(f"k{i}: v{i}" for i in range(count))
-    return eval(f"lambda rows, {keys}: [{{{pairs}}} for {values}, in rows]")
+def _dictionaries(rows: np.ndarray, keys: Sequence[int | str]) -> list[dict[int | str, Any]]:
+    """Make a dictionary of each row: copies of one, filled by columns, take half the time of ``dict(zip(...))``."""
+    empty = dict[int | str, Any].fromkeys(keys)
+    made = [empty.copy() for _ in range(len(rows))]
+    for key, column in zip(keys, rows.T.tolist(), strict=True):
+        for entry, number in zip(made, column, strict=True):
+            entry[key] = number
+    return made
 
 
 def _numpy(dtype: str) -> np.dtype[Any]:

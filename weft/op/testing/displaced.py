@@ -7,11 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from weft.op.registry import get_op_def
+from weft.op.vision import roi_align
 from weft.topi import nn
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Numbers = int | Sequence[int]
 Padding = Numbers | str  # SAME or VALID
+
+
+def reference(name: str, *args: Any, **attrs: Any) -> Any:
+    """Compute what a declaration says that an operator means."""
+    definition = get_op_def(name)
+    assert definition.reference is not None
+    return definition.reference(*args, **{**definition.defaults, **attrs})
 
 
 def numbers(value: Numbers, n: int) -> list[int]:
@@ -142,3 +151,31 @@ def crop_and_resize_python(
             top, bottom = (x[number, r, fz] + (x[number, r, cz] - x[number, r, fz]) * (z - fz) for r in (fy, cy))
             out[n, i, j] = top + (bottom - top) * (y - fy)
     return out if layout == "NHWC" else second(out)
+
+
+def roi_align_nchw_python(
+    a_np: Array,
+    rois_np: Array,
+    pooled_size: Numbers,
+    spatial_scale: float,
+    sample_ratio: int,
+    mode: str = "avg",
+    layout: str = "NCHW",
+) -> Array:
+    """Pooling of samples of regions."""
+    mode = mode.decode() if isinstance(mode, bytes) else mode
+    return roi_align(a_np, rois_np, pooled_size, spatial_scale, sample_ratio, layout=layout, mode=mode)
+
+
+def roi_align_nhwc_python(
+    a_np: Array,
+    rois_np: Array,
+    pooled_size: Numbers,
+    spatial_scale: float,
+    sample_ratio: int,
+    mode: str = "avg",
+    *,
+    layout: str = "NHWC",
+) -> Array:
+    """Pooling of samples of regions, channels last."""
+    return roi_align_nchw_python(a_np, rois_np, pooled_size, spatial_scale, sample_ratio, mode, layout)
