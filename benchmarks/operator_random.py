@@ -59,27 +59,7 @@ def _case(op: str, arrays: tuple[Any, ...], constants: Any = (), attributes: Any
 
 def _unary(d: _Draw) -> Case:
     op = d.of(
-        (
-            "Exp",
-            "Log",
-            "Sigmoid",
-            "Tanh",
-            "Erf",
-            "Sqrt",
-            "Abs",
-            "Neg",
-            "Sign",
-            "Round",
-            "HardSwish",
-            "Mish",
-            "Elu",
-            "Softplus",
-            "Gelu",
-            "Sin",
-            "Not",
-            "Clip",
-            "Cast",
-        )
+        "Exp Log Sigmoid Tanh Erf Sqrt Abs Neg Sign Round HardSwish Mish Elu Softplus Gelu Sin Not Clip Cast".split()
     )
     kind = "bool" if op == "Not" else d.of((*_FLOATS, *_WHOLE) if op in ("Abs", "Neg", "Sign", "Cast") else _FLOATS)
     attributes: dict[str, Any] = {"to": d.of((1, 2, 3, 6, 7, 9, 10, 11))} if op == "Cast" else {}
@@ -101,20 +81,9 @@ def _binary(d: _Draw) -> Case:
 def _reduction(d: _Draw) -> Case:
     op = d.of(
         (
-            "ReduceSum",
-            "ReduceMean",
-            "ReduceMax",
-            "ReduceMin",
-            "ReduceL1",
-            "ReduceL2",
-            "ReduceLogSumExp",
-            "ArgMax",
-            "Softmax",
-            "LogSoftmax",
-            "CumSum",
-            "TopK",
-            "LayerNormalization",
-        )
+            "ReduceSum ReduceMean ReduceMax ReduceMin ReduceL1 ReduceL2 ReduceLogSumExp ArgMax Softmax LogSoftmax"
+            " CumSum TopK LayerNormalization"
+        ).split()
     )
     kind = d.of(("float32", "float32", "float64", "int32", "float16") if op[0] in "RA" else _FLOATS)
     shape = d.shape(d.of((2, 3, 4)))
@@ -136,22 +105,9 @@ def _reduction(d: _Draw) -> Case:
 def _move(d: _Draw) -> Case:
     op = d.of(
         (
-            "Transpose",
-            "Concat",
-            "Split",
-            "Slice",
-            "Pad",
-            "Tile",
-            "Expand",
-            "Gather",
-            "GatherElements",
-            "ScatterND",
-            "DepthToSpace",
-            "Resize",
-            "Trilu",
-            "OneHot",
-            "Reverse",
-        )
+            "Transpose Concat Split Slice Pad Tile Expand Gather GatherElements ScatterND DepthToSpace Resize"
+            " Trilu OneHot Reverse"
+        ).split()
     )
     kind, rank = d.of((*_FLOATS, "int64", "uint8")), d.of((2, 3, 4))
     shape = d.shape(4 if op in ("DepthToSpace", "Resize") else rank)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import te
-from weft.ir import as_int, cast, if_then_else, int64
+from weft.ir import PrimExpr, as_int, cast, if_then_else, int64
 from weft.topi.create import arange as _arange
 from weft.topi.create import eye as _eye
 from weft.topi.create import full as _full
@@ -153,7 +153,7 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
 def shape(array: te.Tensor, dtype: str = "int32") -> Any:
     """The extents as a vector."""
 
-    def element(i: Any) -> Any:
+    def element(i: PrimExpr) -> Any:
         value = cast(dtype, array.shape[-1])
         for d in reversed(range(array.ndim - 1)):
             value = if_then_else(i.equal(d), cast(dtype, array.shape[d]), value)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import ir, te, tir
-from weft.ir import as_int, cast, const, floordiv, if_then_else, int64
+from weft.ir import PrimExpr, as_int, cast, const, floordiv, if_then_else, int64
 from weft.topi.broadcast import broadcast_index
 from weft.topi.norm import softmax
 from weft.topi.precision import accumulator, narrowed
@@ -243,7 +243,7 @@ def _weights(
         name="T_scores",
     )
 
-    def masked(n: Any, h: Any, i: Any, j: Any) -> Any:
+    def masked(n: PrimExpr, h: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
         score = scores(n, h, i, j) * by
         given = None if bias is None else bias(*broadcast_index(bias.shape, scores.shape, (n, h, i, j)))
         if bias is not None and given is not None and bias.dtype == "bool":

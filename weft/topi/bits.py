@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import error, te, tir
-from weft.ir import DataType, as_int, cast, const, floordiv
+from weft.ir import DataType, PrimExpr, as_int, cast, const, floordiv
 from weft.topi.conv import conv_size, paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import concatenate
@@ -118,7 +118,7 @@ def bitserial_dense(
     w = bitpack(weight, weight_bits, 1, 1, pack_dtype) if weight.ndim == 2 else weight
     k, i, j = (te.reduce_axis((0, n), v) for n, v in ((x.shape[2], "k"), (x.shape[1], "db"), (w.shape[1], "wb")))
 
-    def element(row: Any, out: Any) -> Any:
+    def element(row: PrimExpr, out: PrimExpr) -> Any:
         shared = _shared(x(row, i.var, k.var), w(out, j.var, k.var), i.var + j.var, out_dtype, unipolar)
         return te.sum(shared, axis=[k, i, j])
 
@@ -150,7 +150,7 @@ def bitserial_conv2d_nchw(
     axes = _axes(words, size, x.shape[2], w.shape[4])
     c, ky, kx, i, j = (a.var for a in axes)
 
-    def element(n: Any, o: Any, y: Any, z: Any) -> Any:
+    def element(n: PrimExpr, o: PrimExpr, y: PrimExpr, z: PrimExpr) -> Any:
         value = padded(n, c, i, y * s[0] + ky, z * s[1] + kx)
         return te.sum(_shared(value, w(o, c, ky, kx, j), i + j, out_dtype, unipolar), axis=axes)
 
@@ -182,7 +182,7 @@ def bitserial_conv2d_nhwc(
     axes = _axes(words, size, x.shape[4], w.shape[4])
     c, ky, kx, i, j = (a.var for a in axes)
 
-    def element(n: Any, y: Any, z: Any, o: Any) -> Any:
+    def element(n: PrimExpr, y: PrimExpr, z: PrimExpr, o: PrimExpr) -> Any:
         value = padded(n, y * s[0] + ky, z * s[1] + kx, c, i)
         return te.sum(_shared(value, w(ky, kx, c, o, j), i + j, out_dtype, unipolar), axis=axes)
 

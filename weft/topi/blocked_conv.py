@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import te
 from weft.error import InvalidArgument
-from weft.ir import as_int, cast, const, floordiv, floormod
+from weft.ir import PrimExpr, as_int, cast, const, floordiv, floormod
 from weft.topi.conv import conv_size, pad_spatial, paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.shape import simplify
@@ -33,7 +33,7 @@ class _Window:
     def taps(self) -> list[Any]:
         return [te.reduce_axis((0, self.kernel[d]), name) for d, name in enumerate(("kh", "kw"))]
 
-    def at(self, n: Any, channel: Any, y: Any, x: Any, taps: list[Any]) -> Any:
+    def at(self, n: Any, channel: Any, y: PrimExpr, x: Any, taps: list[Any]) -> Any:
         """The data of a channel under a tap of the window that makes output (y, x)."""
         rows = [o * self.strides[d] + taps[d].var * self.dilation[d] for d, o in enumerate((y, x))]
         return self.data(n, floordiv(channel, self.block), *rows, floormod(channel, self.block))
@@ -46,7 +46,7 @@ def _convolve(window: _Window, kernel: Any, per_group: int, weight: Any, out_dty
     outputs = chunks * block // groups
     taps, c = window.taps(), te.reduce_axis((0, per_group), "ic")
 
-    def element(n: Any, chunk: Any, y: Any, x: Any, place: Any) -> Any:
+    def element(n: PrimExpr, chunk: PrimExpr, y: PrimExpr, x: PrimExpr, place: PrimExpr) -> Any:
         first = floordiv(chunk * block + place, outputs) * per_group if groups > 1 else 0
         value = window.at(n, first + c.var, y, x, taps)
         factor = weight(chunk, c.var, [t.var for t in taps], place)
@@ -86,7 +86,7 @@ def conv2d_NCHWc(
     window = _Window(data, kernel, stride, padding, dilation)
     block = as_int(kernel.shape[4]) or 1
 
-    def weight(chunk: Any, c: Any, taps: list[Any], place: Any) -> Any:
+    def weight(chunk: PrimExpr, c: PrimExpr, taps: list[Any], place: PrimExpr) -> Any:
         return kernel(chunk, floordiv(c, block), *taps, floormod(c, block), place)
 
     per_group = (as_int(kernel.shape[1]) or 1) * block
@@ -108,7 +108,7 @@ def conv2d_NCHWc_OIHWo(
         return conv2d_NCHWc(data, kernel, stride, padding, dilation, layout, out_layout, out_dtype)
     window = _Window(data, kernel, stride, padding, dilation)
 
-    def weight(chunk: Any, c: Any, taps: list[Any], place: Any) -> Any:
+    def weight(chunk: PrimExpr, c: PrimExpr, taps: list[Any], place: PrimExpr) -> Any:
         return kernel(chunk, c, *taps, place)
 
     per_group = as_int(kernel.shape[1]) or 1
@@ -134,7 +134,7 @@ def conv2d_NCHWc_int8(
     window = _Window(data, kernel, stride, padding, dilation)
     block = (as_int(kernel.shape[4]) or 1) * n_elems
 
-    def weight(chunk: Any, c: Any, taps: list[Any], place: Any) -> Any:
+    def weight(chunk: PrimExpr, c: PrimExpr, taps: list[Any], place: PrimExpr) -> Any:
         inner = floormod(c, block)
         return kernel(chunk, floordiv(c, block), *taps, floordiv(inner, n_elems), place, floormod(inner, n_elems))
 
@@ -158,7 +158,7 @@ def depthwise_conv2d_NCHWc(
     multiplier = chunks * block // (window.chunks * window.block)
     taps = window.taps()
 
-    def element(n: Any, chunk: Any, y: Any, x: Any, place: Any) -> Any:
+    def element(n: PrimExpr, chunk: PrimExpr, y: PrimExpr, x: PrimExpr, place: PrimExpr) -> Any:
         value = window.at(n, floordiv(chunk * block + place, multiplier), y, x, taps)
         factor = Filter(chunk, 0, *(t.var for t in taps), 0, place)
         return te.sum(cast(dtype, value) * cast(dtype, factor), axis=taps)
@@ -170,7 +170,7 @@ def unpack_NCHWc_to_nchw(packed_out: te.Tensor, out_dtype: str) -> Any:
     """Blocked channels (batch, chunks, height, width, block) as (batch, channels, height, width)."""
     n, chunks, h, w, block = packed_out.shape
 
-    def element(b: Any, c: Any, y: Any, x: Any) -> Any:
+    def element(b: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         return cast(out_dtype, packed_out(b, floordiv(c, block), y, x, floormod(c, block)))
 
     return te.compute((n, simplify(chunks * block), h, w), element, name="output_unpack")

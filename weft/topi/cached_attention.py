@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import error, te, tir
-from weft.ir import Broadcast, Ramp, as_int, cast, ceildiv, const, floordiv, floormod, int64
+from weft.ir import Broadcast, PrimExpr, Ramp, as_int, cast, ceildiv, const, floordiv, floormod, int64
 from weft.topi.attention import attention_scale
 from weft.topi.shape import simplify
-from weft.topi.typing import Shape
+from weft.topi.typing import Buffers, IRBuilder, Shape
 from weft.topi.written import in_pairs, written
 
 _LANES = 8
@@ -36,7 +36,7 @@ def cache_append(cache: te.Tensor, new: te.Tensor, first: te.Tensor, shape: Shap
     batch, heads, count, _ = new.shape
     held, length = cache.shape[2], shape[2]
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         old, added, place, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
 
         def rows(begin: Any, end: Any, value: Callable[[Any, int], Any]) -> None:
@@ -63,7 +63,9 @@ def cache_append(cache: te.Tensor, new: te.Tensor, first: te.Tensor, shape: Shap
 class _Attention:
     """The kernel: heads in parallel; scores of a query, their softmax, weighted values."""
 
-    def __init__(self, ib: Any, buffers: list[Any], vectors: int, scale: float, window: int, softcap: float) -> None:
+    def __init__(
+        self, ib: IRBuilder, buffers: list[Any], vectors: int, scale: float, window: int, softcap: float
+    ) -> None:
         self.ib, self.vectors, self.scale, self.window, self.softcap = ib, vectors, scale, window, softcap
         self.q, self.k, self.v, self.first, self.out = (ib.buffer_ptr(b) for b in buffers)
 
@@ -82,7 +84,7 @@ class _Attention:
                 self.query(b, h, floordiv(h, shared), i, begin, end, scores)
         return ib.get()
 
-    def query(self, b: Any, h: Any, g: Any, i: Any, begin: Any, end: Any, scores: Any) -> None:
+    def query(self, b: Any, h: PrimExpr, g: PrimExpr, i: PrimExpr, begin: PrimExpr, end: PrimExpr, scores: Any) -> None:
         """Compute one query over the keys that it sees."""
         ib, count = self.ib, end - begin
         top = ib.allocate("float32", (1,), name="top", scope="local")
@@ -159,7 +161,7 @@ def cached_attention(
     vectors, factor = _vectors("cached_attention", query), attention_scale(scale, query.shape[3])
     assert factor is not None
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         return _Attention(tir.ir_builder.create(), [*ins, *outs], vectors, factor, int(window), float(softcap)).run()
 
     return te.extern(query.shape, [query, key, value, first], body, name="T_cached_attention", dtype=query.dtype)

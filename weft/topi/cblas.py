@@ -12,6 +12,7 @@ from weft import te
 from weft.ffi import get_global_func, register_global_func
 from weft.runtime import Tensor
 from weft.tir import call_packed
+from weft.topi.typing import Buffers
 
 __all__ = ["batch_matmul", "matmul"]
 
@@ -34,7 +35,7 @@ def batch_matmul(
 
 
 def _product(name: str, shape: Any, lhs: Any, rhs: Any, transa: bool, transb: bool, options: dict[str, Any]) -> Any:
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         return call_packed(_PREFIX + name, ins[0], ins[1], outs[0], transa, transb)
 
     return te.extern(shape, [lhs, rhs], body, name="C", **options)

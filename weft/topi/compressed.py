@@ -14,6 +14,7 @@ lane, value.
 from typing import Any
 
 from weft import error, ir, te, tir
+from weft.ir import PrimExpr
 from weft.te import Tensor
 from weft.topi.matmul import matmul_packed
 
@@ -45,7 +46,7 @@ def _last(words: list[Any]) -> Any:
 def _weights(w: Any, base: Any) -> Any:
     """Return the weights (panels, rows, panel) of words (panels, rows / 8, 7, panel)."""
 
-    def element(panel: Any, row: Any, lane: Any) -> Any:
+    def element(panel: PrimExpr, row: PrimExpr, lane: PrimExpr) -> Any:
         group, place = ir.floordiv(row, ir.int64(GROUP)), ir.floormod(row, ir.int64(GROUP))
         own = w(panel, group, tir.min(place, ir.int64(WORDS - 1)), lane)
         last = _last([w(panel, group, ir.int64(j), lane) for j in range(WORDS)])

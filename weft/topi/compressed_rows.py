@@ -4,9 +4,10 @@ from typing import Any
 
 from weft import te
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import cast, const, floordiv, floormod
+from weft.ir import PrimExpr, cast, const, floordiv, floormod
 from weft.te import Tensor
 from weft.topi.shape import simplify
+from weft.topi.typing import Buffers, IRBuilder
 from weft.topi.written import written
 
 
@@ -35,7 +36,7 @@ def rows_times(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor, nam
         )
     shape = (simplify(_count(indptr) * height), dense.shape[0 if turned else 1])
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         values, places, starts, factor, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, shape[0], name="row", kind="parallel") as row, ib.for_range(0, shape[1], name="n") as n:
             block_row, inner = floordiv(row, height), floormod(row, height)
@@ -86,7 +87,7 @@ def sparse_conv2d(
     h, w = sizes
     pixels = simplify(n * h * w)
 
-    def pixel(p: Any, c: Any) -> Any:
+    def pixel(p: Any, c: PrimExpr) -> Any:
         at = (floordiv(p, h * w), floordiv(floormod(p, h * w), w), floormod(p, w))
         return dense_data(*at, c) if last else dense_data(at[0], c, *at[1:])
 
@@ -102,7 +103,7 @@ def sparse_add(dense_data: Tensor, sparse_data: Tensor, sparse_indices: Tensor, 
     """Add a sparse matrix to a dense one."""
     rows, columns = dense_data.shape
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         dense, values, places, starts, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, rows, name="row", kind="parallel") as row:
             with ib.for_range(0, columns, name="column") as column:
@@ -124,7 +125,7 @@ def sparse_transpose(sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr:
     """
     n, elements = _count(sparse_indptr), sparse_data.shape[0]
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         values, places, starts, out, out_places, out_starts = (ib.buffer_ptr(b) for b in (*ins, *outs))
         kept = ib.allocate(out_starts.dtype, (1,), name="kept", scope="local")
         with ib.for_range(0, n + 1) as i:

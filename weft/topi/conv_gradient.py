@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft import error, te, tir
-from weft.ir import cast, const, floordiv, floormod, if_then_else, int64
+from weft.ir import PrimExpr, cast, const, floordiv, floormod, if_then_else, int64
 from weft.topi.conv import channels_last, paddings, pair, spatial
 from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import transpose
@@ -31,7 +31,7 @@ def depthwise_conv2d_backward_input_nhwc(
     taps = [te.reduce_axis((0, h), "dh"), te.reduce_axis((0, w), "dw")]
     m = te.reduce_axis((0, times), "dc")
 
-    def element(b: Any, y: Any, x: Any, c: Any) -> Any:
+    def element(b: PrimExpr, y: PrimExpr, x: PrimExpr, c: PrimExpr) -> Any:
         at, inside = _outputs_over((y, x), taps, Out_grad.shape[1:3], pair(stride, 2), before)
         value = if_then_else(inside, Out_grad(b, *at, c * times + m.var), const(0, Out_grad.dtype))
         return te.sum(value * Filter(*(t.var for t in taps), c, m.var), axis=[*taps, m])
@@ -49,7 +49,7 @@ def depthwise_conv2d_backward_weight_nhwc(
     axes = [te.reduce_axis((0, d), name) for d, name in zip(Out_grad.shape[:3], ("b", "y", "x"), strict=True)]
     b, y, x = (a.var for a in axes)
 
-    def element(i: Any, j: Any, c: Any, m: Any) -> Any:
+    def element(i: PrimExpr, j: PrimExpr, c: PrimExpr, m: PrimExpr) -> Any:
         at = [y * steps[0] + i - before[0], x * steps[1] + j - before[1]]
         inside = tir.all(*(tir.all(v >= 0, v < d) for v, d in zip(at, Input.shape[1:3], strict=True)))
         value = if_then_else(inside, Input(b, *at, c), const(0, Input.dtype))
@@ -95,7 +95,7 @@ def pool_grad(
     taps = [te.reduce_axis((0, k[d]), name) for d, name in enumerate(("wh", "ww"))]
     chosen = max_pool_with_indices(data, k, s, (*before, *after), 1, ceil_mode)[1] if pool_type == "max" else None
 
-    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
+    def element(n: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         at, inside = _outputs_over((y, x), taps, grads.shape[2:], s, before)
         value = grads(n, c, *at)
         if chosen is not None:

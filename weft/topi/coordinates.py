@@ -3,9 +3,9 @@
 from typing import Any
 
 from weft import error, te, tir
-from weft.ir import as_expr, as_int, cast, const, floordiv, floormod
+from weft.ir import PrimExpr, as_expr, as_int, cast, const, floordiv, floormod
 from weft.topi.scatter import scatter_at
-from weft.topi.typing import Scalar, Shape
+from weft.topi.typing import Buffers, IRBuilder, Scalar, Shape
 from weft.topi.written import written
 
 
@@ -63,7 +63,7 @@ def sparse_reshape(
     count, old_rank = sparse_indices.shape
     rank = new_shape.shape[0]
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, before, wanted, found, shape = (ib.buffer_ptr(b) for b in (*ins, *outs))
         _resolve_shape(ib, before, wanted, shape, old_rank, rank)
         with ib.for_range(0, count, kind="parallel") as i:
@@ -81,7 +81,7 @@ def sparse_reshape(
     return written(shapes, [sparse_indices, prev_shape, new_shape], body, name="sparse_reshape", dtype=dtypes)
 
 
-def _resolve_shape(ib: Any, before: Any, wanted: Any, shape: Any, old_rank: Any, rank: Any) -> None:
+def _resolve_shape(ib: IRBuilder, before: Any, wanted: Any, shape: Any, old_rank: Any, rank: Any) -> None:
     """Write the new shape, in which -1 becomes what is left of the elements."""
     total, known = (ib.allocate("int64", (1,), name=name, scope="local") for name in ("total", "known"))
     total[0], known[0] = const(1, "int64"), const(1, "int64")
@@ -122,13 +122,13 @@ def sparse_fill_empty_rows(
     count, rank = sparse_indices.shape
     rows = as_expr(empty_row_indicator_shape[0])
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         places, values, _, default, found, numbers, empty = (ib.buffer_ptr(b) for b in (*ins, *outs))
         read, written = (ib.allocate("int64", (1,), name=name, scope="local") for name in ("read", "written"))
         more, zero = ib.allocate("bool", (1,), name="more", scope="local"), const(0, "int64")
         read[0], written[0] = zero, zero
 
-        def look(row: Any) -> None:
+        def look(row: PrimExpr) -> None:
             here = tir.if_then_else(read[0] < count, places[read[0], 0].equal(row), const(False, "bool"))
             more[0] = here
 

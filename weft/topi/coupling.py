@@ -6,6 +6,7 @@ from weft import te, tir
 from weft.ir import PrimExpr, cast, const, logical_and, select
 from weft.tir import max as tir_max
 from weft.tir import min as tir_min
+from weft.topi.typing import Buffers
 
 
 def couple_pairs(pairs: te.Tensor) -> Any:
@@ -26,7 +27,7 @@ def couple_pairs(pairs: te.Tensor) -> Any:
     """
     rows, count, dtype = pairs.shape[0], pairs.shape[1], pairs.dtype
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         ib = tir.ir_builder.create()
         given, shares = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         classes = cast("int64", count)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from weft import ir, te, tir
+from weft.ir import PrimExpr
 from weft.topi.shape import simplify
 from weft.topi.typing import Extent, Scalar, Shape
 
@@ -84,7 +85,7 @@ def eye(rows: Extent, columns: Extent, k: Extent = 0, dtype: str = "float32") ->
     sizes = [ir.as_int(n) for n in (offset, *shape)]
     near = all(n is not None and abs(n) < 1 << 30 for n in sizes)  # numbers of as many bits as elements are as fast
 
-    def element(i: Any, j: Any) -> Any:
+    def element(i: PrimExpr, j: PrimExpr) -> Any:
         place, j = (ir.cast("int32", x) if near else x for x in (i + offset, j))
         return ir.select(place.equal(j), ir.const(1, dtype), ir.const(0, dtype))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import error, ir, te, tir
-from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else
+from weft.ir import PrimExpr, as_int, cast, const, floordiv, floormod, if_then_else
 from weft.topi.conv import paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.manipulate import transpose
@@ -56,7 +56,7 @@ def deformable_conv2d_nchw(
     shared = simplify(floordiv(channels, int(deformable_groups)))
     out_size = offset.shape[2:]
 
-    def displaced(b: Any, c: Any, i: Any, j: Any, y: Any, x: Any) -> Any:
+    def displaced(b: PrimExpr, c: PrimExpr, i: PrimExpr, j: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         tap = (floordiv(c, shared) * h * w + i * w + j) * 2
         down = cast(data.dtype, y * s[0] - top + i * d[0]) + cast(data.dtype, offset(b, tap, y, x))
         right = cast(data.dtype, x * s[1] - left + j * d[1]) + cast(data.dtype, offset(b, tap + 1, y, x))
@@ -72,7 +72,7 @@ def deformable_conv2d_nchw(
     rc, ry, rx = (te.reduce_axis((0, e), v) for e, v in ((per_group, "rc"), (h, "ry"), (w, "rx")))
     of_group = simplify(floordiv(outputs, int(groups)))
 
-    def element(b: Any, o: Any, y: Any, x: Any) -> Any:
+    def element(b: PrimExpr, o: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         c = floordiv(o, of_group) * per_group + rc.var if int(groups) > 1 else rc.var
         factor = kernel(o, rc.var, ry.var, rx.var)
         return te.sum(cast(dtype, moved(b, c, ry.var, rx.var, y, x)) * cast(dtype, factor), axis=[rc, ry, rx])
@@ -140,7 +140,7 @@ def correlation_nchw(
     size = [simplify(floordiv(d - 2 * border + stride1 - 1, stride1)) for d in first.shape[2:]]
     rc, ry, rx = (te.reduce_axis((0, e), v) for e, v in ((channels, "rc"), (kernel_size, "ry"), (kernel_size, "rx")))
 
-    def element(b: Any, q: Any, i: Any, j: Any) -> Any:
+    def element(b: PrimExpr, q: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
         y, x = i * stride1 + max_displacement + ry.var, j * stride1 + max_displacement + rx.var
         down, right = (floordiv(q, side) - steps) * stride2, (floormod(q, side) - steps) * stride2
         u, v = first(b, rc.var, y, x), second(b, rc.var, y + down, x + right)

@@ -13,7 +13,7 @@ from typing import Any
 from weft import ir, te, tir
 from weft.ir import DataType, as_int, cast, const, floordiv, int64, logical_and, logical_or, select
 from weft.topi.shape import simplify
-from weft.topi.typing import Extent, Shape
+from weft.topi.typing import Buffers, Extent, Shape
 
 _TOGETHER = 64
 """Neighbours that are passed over together."""
@@ -64,7 +64,7 @@ def first_of_lines(x: te.Tensor, k: Extent, axis: int, largest: bool) -> tuple[A
     n = as_int(x.shape[axis])
     given = [x] if n is not None and n < _LONG else [x, _best(x, axis, largest)]
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         return lines(x.shape, axis, lambda at: _Line(ins, outs, k, x.shape[axis], at, largest).statement())
 
     values, indices = te.extern([shape, shape], given, body, name="topk", dtype=[x.dtype, "int64"])
@@ -145,7 +145,7 @@ def first_of_columns(x: te.Tensor, k: int, axis: int, largest: bool) -> tuple[An
                     out[(*at(int64(n))[:-1], begin + i)] = buffer[i + int64(n * width)]
         return ib.get()
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         return lines(strips, axis, lambda at: strip(at, ins[0], *outs))
 
     values, places = te.extern([shape, shape], [x], body, name="topk", dtype=[x.dtype, "int64"])
@@ -155,7 +155,7 @@ def first_of_columns(x: te.Tensor, k: int, axis: int, largest: bool) -> tuple[An
 class _Line:
     """One line on its way through the heap, which lies where its results go."""
 
-    def __init__(self, ins: Any, outs: Any, k: Any, extent: Any, at: Any, largest: bool) -> None:
+    def __init__(self, ins: Buffers, outs: Buffers, k: Any, extent: Any, at: Any, largest: bool) -> None:
         self.ib = tir.ir_builder.create()
         self.source, *best = (self.ib.buffer_ptr(b) for b in ins)
         self.best = best[0] if best else None

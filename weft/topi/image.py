@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import as_int, cast, const, if_then_else
+from weft.ir import PrimExpr, as_int, cast, const, if_then_else
 from weft.te import Tensor
 from weft.topi.conv import conv_size, pad_spatial, paddings, pair
 from weft.topi.convolutions import resolved_padding
@@ -128,7 +128,7 @@ def crop_and_resize(
 
         height, width = (data.shape[a] for a in axes)
 
-        def read(y: Any, x: Any) -> Any:
+        def read(y: PrimExpr, x: Any) -> Any:
             at = list(i)
             nearest = (tir.max(tir.min(p, n - 1), 0) for p, n in ((y, height), (x, width)))
             at[0], at[axes[0]], at[axes[1]] = image, *nearest
@@ -166,7 +166,7 @@ def affine_grid(data: Tensor, target_shape: Sequence[Extent], align_corners: boo
             "affine_grid: with align_corners, an axis has two points at least", found=str(target_shape)
         )
 
-    def point(d: int, at: Any) -> Any:
+    def point(d: int, at: PrimExpr) -> Any:
         n: Any = const(float(sizes[d]), dtype) if sizes[d] is not None else cast(dtype, target_shape[d])  # type: ignore[arg-type]
         one, twice = const(1.0, dtype), cast(dtype, at) * const(2.0, dtype)
         return (twice - (n - one)) * (one / (n - one if align_corners else n))  # exactly 0 in the middle
@@ -190,7 +190,7 @@ def dilation2d_nchw(
     size = [conv_size(input.shape[2 + a], kernel[a], s[a], d[a], before[a], after[a]) for a in range(2)]
     ky, kx = te.reduce_axis((0, kernel[0]), "ry"), te.reduce_axis((0, kernel[1]), "rx")
 
-    def element(n: Any, c: Any, y: Any, x: Any) -> Any:
+    def element(n: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         value = padded(n, c, y * s[0] + ky.var * d[0], x * s[1] + kx.var * d[1])
         return te.max(cast(dtype, value) + cast(dtype, filter(c, ky.var, kx.var)), axis=[ky, kx])
 

@@ -3,6 +3,8 @@
 from typing import Any
 
 from weft import ir, te, tir
+from weft.ir import PrimExpr
+from weft.topi.typing import Buffers, IRBuilder
 from weft.topi.written import written
 
 
@@ -27,7 +29,7 @@ def solve(a: te.Tensor, b: te.Tensor, refusal: str = "") -> Any:
     batch, n, columns = b.shape
     dtype = a.dtype
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         matrix, given, x, u, diagonal, sign, info = (ib.buffer_ptr(v) for v in (*ins, *outs))
         widths = ((u, n), (x, columns))
         with ib.for_range(0, batch, kind="parallel") as g:
@@ -79,7 +81,7 @@ def cholesky(a: te.Tensor, refusal: str = "") -> Any:
     batch, n, _ = a.shape
     dtype = a.dtype
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         matrix, low, info = (ib.buffer_ptr(v) for v in (*ins, *outs))
         with ib.for_range(0, batch, kind="parallel") as g:
             left = ib.allocate(dtype, (1,), name="left", scope="local")
@@ -120,7 +122,7 @@ def qr(a: te.Tensor, columns: ir.PrimExpr) -> Any:
     dtype, one, zero = a.dtype, ir.const(1, a.dtype), ir.const(0, a.dtype)
     steps = tir.min(m, n)
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         matrix, q, r, tau = (ib.buffer_ptr(v) for v in (*ins, *outs))
         with ib.for_range(0, batch, kind="parallel") as g:
             total = ib.allocate(dtype, (1,), name="total", scope="local")
@@ -128,7 +130,7 @@ def qr(a: te.Tensor, columns: ir.PrimExpr) -> Any:
             with ib.for_range(0, m) as i, ib.for_range(0, n) as j:
                 r[g, i, j] = matrix[g, i, j]
 
-            def reflect(target: Any, k: Any, j: Any) -> None:
+            def reflect(target: Any, k: PrimExpr, j: PrimExpr) -> None:
                 total[0] = target[g, k, j]
                 with ib.for_range(0, m - 1 - k) as i:
                     total[0] = total[0] + r[g, k + 1 + i, k] * target[g, k + 1 + i, j]
@@ -180,7 +182,7 @@ def orthogonal_rows(a: te.Tensor) -> Any:
     batch, n, m = a.shape
     dtype, one, zero = a.dtype, ir.const(1, a.dtype), ir.const(0, a.dtype)
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         matrix, rows, turn, squares = (ib.buffer_ptr(v) for v in (*ins, *outs))
         with ib.for_range(0, batch, kind="parallel") as g:
             busy = ib.allocate("int32", (1,), name="busy", scope="local")
@@ -222,7 +224,7 @@ def orthogonal_rows(a: te.Tensor) -> Any:
     return written([a.shape, (batch, n, n), (batch, n)], [a], body, name="orthogonal_rows", dtype=[dtype] * 3)
 
 
-def _refuse(ib: Any, info: Any, batch: Any, refusal: str) -> None:
+def _refuse(ib: IRBuilder, info: Any, batch: Any, refusal: str) -> None:
     if refusal:
         with ib.for_range(0, batch) as g:
             ib.assert_stmt(info[g] == 0, refusal)

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import as_int, const, floordiv
+from weft.ir import PrimExpr, as_int, const, floordiv
 from weft.te import Tensor
 from weft.topi.shape import simplify
 
@@ -70,13 +70,13 @@ def lstm(
     def gate(name: str, act: Scalar, peep: Any = None, cell: Any = None) -> Any:
         which = weight_layout.index(name)
 
-        def element(t: Any, b: Any, j: Any) -> Any:
+        def element(t: PrimExpr, b: PrimExpr, j: PrimExpr) -> Any:
             value = gates(t, b, which, j)
             return act(value if peep is None else value + peep(b, j) * cell(t, b, j))
 
         return te.compute((length, batch, hidden), element, name=f"{name.lower()}_gate")
 
-    def before(t: Any, b: Any, j: Any) -> Any:
+    def before(t: PrimExpr, b: Any, j: PrimExpr) -> Any:
         return c_state(t - 1, b, j)
 
     i, f, g = gate("I", f_act, p_i, before), gate("F", f_act, p_f, before), gate("G", g_act)
@@ -116,7 +116,7 @@ def _gates(Xs: Any, Wi: Any, Wh: Any, Bi: Any, Bh: Any, h_state: Any, hidden: An
         shape, lambda t, b, i, j: te.sum(h_state(t - 1, b, k.var) * Wh(i * hidden + j, k.var), axis=k), name="states"
     )
 
-    def element(t: Any, b: Any, i: Any, j: Any) -> Any:
+    def element(t: PrimExpr, b: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
         value = inputs(steps - t if reverse else t - 1, b, i * hidden + j) + states(t, b, i, j)
         for bias in (Bi, Bh):
             value = value if bias is None else value + bias(i * hidden + j)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import error, ir, te, tir
+from weft.ir import PrimExpr
 from weft.spelling import also_called
 from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
 from weft.topi.typing import Axes, Extent, Extents, Scalar, Shape, Tensors, Whole
@@ -190,7 +191,7 @@ def space_to_depth(x: te.Tensor, block_size: int) -> Any:
     b = ir.int64(block_size)
     shape = (n, simplify(c * b * b), simplify(ir.floordiv(h, b)), simplify(ir.floordiv(w, b)))
 
-    def element(i: Any, k: Any, y: Any, z: Any) -> Any:
+    def element(i: PrimExpr, k: PrimExpr, y: PrimExpr, z: PrimExpr) -> Any:
         block = ir.floordiv(k, c)
         return x(i, ir.floormod(k, c), y * b + ir.floordiv(block, b), z * b + ir.floormod(block, b))
 
@@ -206,7 +207,7 @@ def depth_to_space(x: te.Tensor, block_size: int, mode: str = "DCR") -> Any:
     b = ir.int64(block_size)
     depth = simplify(ir.floordiv(c, b * b))
 
-    def element(i: Any, k: Any, y: Any, z: Any) -> Any:
+    def element(i: PrimExpr, k: PrimExpr, y: PrimExpr, z: PrimExpr) -> Any:
         block = ir.floormod(y, b) * b + ir.floormod(z, b)
         channel = block * depth + k if mode == "DCR" else k * (b * b) + block
         return x(i, channel, ir.floordiv(y, b), ir.floordiv(z, b))

@@ -8,7 +8,7 @@ from typing import Any
 
 from weft import te
 from weft.error import ShapeMismatch
-from weft.ir import as_int, cast, floordiv, floormod, int64
+from weft.ir import PrimExpr, as_int, cast, floordiv, floormod, int64
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.conv import whole_groups
 from weft.topi.precision import accumulator, narrowed, shared
@@ -91,7 +91,7 @@ def matmul_packed(x: te.Tensor, w: te.Tensor, n: int, group: int = 1, out_dtype:
     panel = floordiv(w.shape[2], size) if group > 1 else w.shape[2]
     k = te.reduce_axis((int64(0), x.shape[-1]), "k")
 
-    def weight(column: Any) -> Any:
+    def weight(column: PrimExpr) -> Any:
         place = floormod(column, panel)
         if group > 1:
             return w(floordiv(column, panel), floordiv(k.var, size), place * size + floormod(k.var, size))

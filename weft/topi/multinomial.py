@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft import te, tir
-from weft.ir import cast, const, int64
+from weft.ir import PrimExpr, cast, const, int64
 from weft.topi.scan import cumsum
 
 
@@ -31,7 +31,7 @@ def multinomial_from_uniform(
     samples = uniform_sample.shape[0]
     v = te.reduce_axis((0, prob.shape[1]), name="v")
 
-    def row(i: Any) -> Any:
+    def row(i: PrimExpr) -> Any:
         if sample_indices is None:
             return i
         return tir.max(tir.min(cast("int64", sample_indices[i, 0]), batch - int64(1)), int64(0))

@@ -16,11 +16,12 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument
-from weft.ir import Broadcast, Ramp, as_int, cast, const, floordiv, int64
+from weft.ir import Broadcast, PrimExpr, Ramp, as_int, cast, const, floordiv, int64
 from weft.te import Tensor
 from weft.tir import TILE_ROWS
 from weft.topi.nbits_products import LANES, LARGEST, MANY_ROWS, Dot, Tiled, Unpacked
 from weft.topi.shape import simplify
+from weft.topi.typing import Buffers, IRBuilder
 from weft.topi.written import in_pairs, written
 
 
@@ -58,7 +59,7 @@ def quantize_groups(x: Tensor, group: int) -> list[Any]:
         )
     groups, outer = -(-k // size), x.shape[:-1]
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, *made = (ib.buffer_ptr(_matrix(ib, b)) for b in (*ins, *outs))
         _quantize_rows(ib, given, made, size)
 
@@ -66,7 +67,7 @@ def quantize_groups(x: Tensor, group: int) -> list[Any]:
     return written(shapes, [x], body, name="quantize_groups", dtype=["int8", "float32", "int32"])
 
 
-def _quantize_rows(ib: Any, x: Any, made: Sequence[Any], size: int) -> None:
+def _quantize_rows(ib: IRBuilder, x: Any, made: Sequence[Any], size: int) -> None:
     """Quantise rows in groups; `made` are integers, scales and sums."""
     rows, k = x.buffer.shape[0], as_int(x.buffer.shape[1]) or 0
     q, scale, total = made
@@ -77,7 +78,9 @@ def _quantize_rows(ib: Any, x: Any, made: Sequence[Any], size: int) -> None:
             _quantize_group(ib, x, q, scale, total, row, int64(k // size), size, k % size)
 
 
-def _quantize_group(ib: Any, x: Any, q: Any, scale: Any, total: Any, row: Any, g: Any, size: int, known: int) -> None:
+def _quantize_group(
+    ib: IRBuilder, x: Any, q: Any, scale: Any, total: Any, row: PrimExpr, g: PrimExpr, size: int, known: int
+) -> None:
     """Quantise the first `known` numbers of a group; the others are zero."""
     begin, lanes = g * int64(size), int64(LANES)
     part = ib.allocate("float32", (size,), name="part", scope="local")
@@ -117,7 +120,7 @@ def _product(dims: Sequence[Any]) -> Any:
     return out
 
 
-def _matrix(ib: Any, buffer: Any) -> Any:
+def _matrix(ib: IRBuilder, buffer: Any) -> Any:
     """See a buffer as the matrix of its rows."""
     if len(buffer.shape) == 2:
         return buffer
@@ -150,7 +153,7 @@ def matmul_nbits_dot(
     outer = x.shape[:-1]
     given = [x, x_scale, x_sum, w, scale, *([] if offset is None else [offset])]
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         ib, last = tir.ir_builder.create(), None if offset is None else ins[5]
         rows = [_matrix(ib, b) for b in ins[:3]]
         Dot(
@@ -198,7 +201,7 @@ def matmul_nbits_packed(
         raise InvalidArgument("matmul_nbits_packed: tiles take panels of 32 columns", found=str(w.shape[-1]))
     given, groups = [x, w, scale, *([] if offset is None else [offset])], -(-k // group)
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         matrix, out = _matrix(ib, ins[0]), _matrix(ib, outs[0])
         common, m = (*ins[1:3], None if offset is None else ins[3], out, n, bits), out.shape[0]
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from weft import tir
 from weft.error import InvalidArgument
-from weft.ir import Broadcast, CallIntrin, Ramp, Range, as_expr, as_int, cast, const, floordiv, int64
+from weft.ir import Broadcast, CallIntrin, PrimExpr, Ramp, Range, as_expr, as_int, cast, const, floordiv, int64
 from weft.tir import TILE_BYTES, TILE_ROWS, tile_intrinsic
 from weft.tir.intrin import dot_pairs
 from weft.topi.shape import simplify
+from weft.topi.typing import IRBuilder
 from weft.topi.written import in_pairs
 
 LANES = 8
@@ -42,7 +43,7 @@ class _Product:
     heights = (4, 2, 1)
     """Rows of a tile, from the tallest."""
 
-    def __init__(self, ib: Any, x: Any, w: Any, scale: Any, offset: Any, out: Any, n: int, bits: int) -> None:
+    def __init__(self, ib: IRBuilder, x: Any, w: Any, scale: Any, offset: Any, out: Any, n: int, bits: int) -> None:
         self.ib, self.lanes, self.n, self.bits = ib, LANES, n, bits
         self.x, self.w, self.scale, self.out = (ib.buffer_ptr(b) for b in (x, w, scale, out))
         self.offset = None if offset is None else ib.buffer_ptr(offset)
@@ -60,7 +61,7 @@ class _Product:
         with ib.for_range(int64(0), int64(self.panels), name="panel", kind="parallel") as panel:
             self.rows(panel)
 
-    def rows(self, panel: Any) -> None:
+    def rows(self, panel: PrimExpr) -> None:
         """Compute all rows of a panel."""
         rows, at = self.out.buffer.shape[0], int64(0)
         for tall in self.heights:
@@ -73,7 +74,7 @@ class _Product:
                         self.tile(panel, at + tile * int64(tall), tall, some)
             at = simplify(at + count * int64(tall))
 
-    def tile(self, panel: Any, row: Any, tall: int, vectors: list[int]) -> None:
+    def tile(self, panel: PrimExpr, row: PrimExpr, tall: int, vectors: list[int]) -> None:
         """Compute some rows of some vectors of a panel."""
         ib, lanes = self.ib, self.lanes
         every = Ramp(int64(0), int64(1), lanes)
@@ -86,11 +87,11 @@ class _Product:
             for (r, v), value in sums.items():
                 self.store(panel, row + r, v, value[every])
 
-    def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
+    def add(self, panel: PrimExpr, row: PrimExpr, sums: dict[tuple[int, int], Any]) -> None:
         """Add all products to the sums, by row and vector."""
         raise NotImplementedError
 
-    def vector(self, buffer: Any, panel: Any, at: Any, v: int) -> Any:
+    def vector(self, buffer: Any, panel: PrimExpr, at: PrimExpr, v: int) -> Any:
         """Load a vector of a row of a panel."""
         value = buffer[panel, at, Ramp(int64(v * self.lanes), int64(1), self.lanes)]
         return value if buffer.dtype == "int32" else cast(f"float32x{self.lanes}", value)
@@ -101,7 +102,7 @@ class _Product:
         self.ib.emit(lambda body: tir.LetStmt(var, value, body))
         return var
 
-    def store(self, panel: Any, row: Any, v: int, value: Any) -> None:
+    def store(self, panel: PrimExpr, row: PrimExpr, v: int, value: Any) -> None:
         """Write a vector of results, of the last panel what there is."""
         ib, lanes = self.ib, self.lanes
         at, every = panel * int64(self.panel) + int64(v * lanes), Ramp(int64(0), int64(1), lanes)
@@ -126,7 +127,7 @@ class Unpacked(_Product):
         self.group, self.panel_weights = group, None
         self.lanes = 2 * LANES if self.panel % (4 * LANES) == 0 else LANES  # a panel is two vectors of the machine
 
-    def rows(self, panel: Any) -> None:
+    def rows(self, panel: PrimExpr) -> None:
         """Compute all rows of a panel, over weights that are unpacked ahead where many rows read them."""
         many = self.out.buffer.shape[0] >= int64(MANY_ROWS)
         known = as_int(simplify(many))
@@ -139,7 +140,7 @@ class Unpacked(_Product):
             with self.ib.if_scope(tir.Not(many)):
                 super().rows(panel)
 
-    def unpacked(self, panel: Any) -> Any:
+    def unpacked(self, panel: PrimExpr) -> Any:
         """Write the weights of a panel."""
         k, every = as_int(self.x.buffer.shape[1]) or 0, range(self.panel // self.lanes)
         out = self.ib.allocate("float32", (k, self.panel), name="weights")
@@ -161,7 +162,7 @@ class Unpacked(_Product):
             loops.append((self.ib.for_range(int64(0), int64(1), name="last"), lambda at: int64(k // per), k % per))
         return loops
 
-    def weights(self, panel: Any, step: Any, v: int, count: int) -> list[Any]:
+    def weights(self, panel: PrimExpr, step: Any, v: int, count: int) -> list[Any]:
         """Return the first weights of the words of a step."""
         lanes, bits, per = self.lanes, self.bits, rows_per_word(self.bits)
         if self.panel_weights is not None:
@@ -182,7 +183,7 @@ class Unpacked(_Product):
             out.append(self.named("weight", tir.fma(cast(f"float32x{lanes}", field), scale, base)))
         return out
 
-    def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
+    def add(self, panel: PrimExpr, row: PrimExpr, sums: dict[tuple[int, int], Any]) -> None:
         """Add all products to the sums, by row and vector."""
         every, per = Ramp(int64(0), int64(1), self.lanes), rows_per_word(self.bits)
         for loop, step, count in self.steps():
@@ -204,7 +205,7 @@ class Dot(_Product):
         if dot == 2 * LANES:
             self.heights = (_TALLEST, *self.heights)
 
-    def add(self, panel: Any, row: Any, sums: dict[tuple[int, int], Any]) -> None:
+    def add(self, panel: PrimExpr, row: PrimExpr, sums: dict[tuple[int, int], Any]) -> None:
         """Add all products to the sums, by row and vector."""
         lanes, every = self.lanes, Ramp(int64(0), int64(1), self.lanes)
         with self.ib.for_range(int64(0), int64(self.groups), name="group") as g:
@@ -219,7 +220,7 @@ class Dot(_Product):
                     whole = Broadcast(unit * cast("float32", self.x_sum[row + r, g]), lanes)
                     total[every] = tir.fma(whole, self.vector(self.offset, panel, g, v), total[every])
 
-    def ask(self, panel: Any, g: Any, vectors: list[int]) -> None:
+    def ask(self, panel: PrimExpr, g: PrimExpr, vectors: list[int]) -> None:
         """Ask for a group of the next panel, which no other rows wait for, while products of this one are computed."""
         steps, after = self.group // rows_per_word(self.bits), tir.min(panel + int64(1), int64(self.panels - 1))
         for v in vectors:
@@ -229,7 +230,9 @@ class Dot(_Product):
                 region = (_span(after, 1), _span(at, 1), columns)
                 self.ib.emit(tir.Prefetch(source.buffer, region))
 
-    def group_sums(self, panel: Any, row: Any, g: Any, cells: list[tuple[int, int]]) -> dict[tuple[int, int], Any]:
+    def group_sums(
+        self, panel: PrimExpr, row: PrimExpr, g: PrimExpr, cells: list[tuple[int, int]]
+    ) -> dict[tuple[int, int], Any]:
         """Return the sums of products of a group, as vectors of int32, without what all have too much."""
         parts, every = max(1, self.group // _WRITTEN_OUT), Ramp(int64(0), int64(1), self.lanes)
         zero = {r: self.shift(row + r, g) for r, _ in cells}
@@ -245,7 +248,7 @@ class Dot(_Product):
         return {c: total[every] for c, total in sums.items()}
 
     def part_sums(
-        self, panel: Any, row: Any, part: Any, cells: list[tuple[int, int]], zero: dict[int, Any]
+        self, panel: PrimExpr, row: PrimExpr, part: PrimExpr, cells: list[tuple[int, int]], zero: dict[int, Any]
     ) -> dict[tuple[int, int], Any]:
         """Return the sums of products of a part of a group, which is written out."""
         per, lanes = rows_per_word(self.bits), self.lanes
@@ -281,7 +284,7 @@ class Dot(_Product):
             "q", tir.reinterpret(f"uint8x{4 * lanes}", tir.bitwise_and(moved, Broadcast(const(mask, "int32"), lanes)))
         )
 
-    def shift(self, row: Any, g: Any) -> Any:
+    def shift(self, row: PrimExpr, g: PrimExpr) -> Any:
         """Return what all products of a group have too much because weights are stored without sign."""
         if self.bits == 8 and not self.dot:
             return None
@@ -344,7 +347,7 @@ class Tiled(Unpacked):
                         self.store(panel, tile * int64(side) + r, v, sums[r, at])
             ib.emit(tile_intrinsic("release"))
 
-    def pack(self, packed: Any, row: Any) -> None:
+    def pack(self, packed: Any, row: PrimExpr) -> None:
         """Round a row and put it into its place in tiles, filled up with zeros."""
         ib, depth, k = self.ib, self.depth, as_int(self.x.buffer.shape[1]) or 0
         tile, half, r = (
@@ -362,7 +365,7 @@ class Tiled(Unpacked):
                 value = tir.if_then_else(at < int64(k), cast("float32", self.x[row, at]), const(0.0, "float32"))
                 packed[tile, half, int64(step), r, i] = cast("bfloat16", value)
 
-    def pairs(self, panel: Any) -> Any:
+    def pairs(self, panel: PrimExpr) -> Any:
         """Unpack the weights of a panel: (half, pair of rows, column), the even row in the lower bits."""
         ib, lanes, per = self.ib, self.lanes, rows_per_word(self.bits)
         words, rows = as_int(self.w.buffer.shape[1]) or 0, self.tile_steps * self.depth // 2
@@ -381,7 +384,7 @@ class Tiled(Unpacked):
             out[int64(v), int64(row), every] = Broadcast(const(0, "uint32"), lanes)
         return out
 
-    def multiply(self, packed: Any, pairs: Any, sums: Any, tile: Any) -> None:
+    def multiply(self, packed: Any, pairs: Any, sums: Any, tile: PrimExpr) -> None:
         """Sum 32 x 32 products in four tiles."""
         ib, zero, line = self.ib, int64(0), int64(TILE_BYTES)
         for t in range(4):

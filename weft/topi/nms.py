@@ -8,6 +8,7 @@ from typing import Any
 from weft import te, tir
 from weft.ir import FloatImm, cast, const, floordiv, floormod, int64, logical_and
 from weft.tir import bitwise_or
+from weft.topi.typing import Buffers
 
 _LANES = 16
 """Chosen boxes that a box is compared with at a time."""
@@ -49,7 +50,7 @@ def suppressed(
         (batch, classes, n) int64: the chosen boxes in order, then -1.
     """
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         return _classes(ins, outs[0], scores.shape, center)
 
     given = [boxes, scores, order, limit, overlap, least]

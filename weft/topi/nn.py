@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import error, te, tir
 from weft._aliases import names_of
-from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64, select
+from weft.ir import PrimExpr, as_int, cast, const, floordiv, floormod, if_then_else, int64, select
 from weft.te import Tensor
 from weft.topi import conv as _conv
 from weft.topi.activation import leaky_relu, prelu, relu
@@ -270,7 +270,7 @@ def dense_pack(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dty
     dtype, panel = out_dtype or data.dtype, weight.shape[2]
     k = te.reduce_axis((0, data.shape[1]), "k")
 
-    def element(i: Any, j: Any) -> Any:
+    def element(i: PrimExpr, j: PrimExpr) -> Any:
         factor = weight(floordiv(j, panel), k.var, floormod(j, panel))
         return te.sum(cast(dtype, data(i, k.var)) * cast(dtype, factor), axis=k)
 
@@ -312,7 +312,7 @@ def batch_matmul(
     n, m = x.shape[0] if as_int(x.shape[0]) != 1 else y.shape[0], x.shape[2 if transpose_a else 1]
     k = te.reduce_axis((int64(0), x.shape[1 if transpose_a else 2]), "k")
 
-    def element(b: Any, i: Any, j: Any) -> Any:
+    def element(b: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
         bx, by = (const(0, b.dtype) if as_int(t.shape[0]) == 1 else b for t in (x, y))
         left = x(bx, k.var, i) if transpose_a else x(bx, i, k.var)
         right = y(by, j, k.var) if transpose_b else y(by, k.var, j)

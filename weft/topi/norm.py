@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from weft import te, tir
-from weft.ir import DataType, IntImm, cast, const, floordiv, int64, select
+from weft.ir import DataType, IntImm, PrimExpr, cast, const, floordiv, int64, select
 from weft.te import Tensor
 from weft.topi.precision import narrowed, widened
 from weft.topi.reduce import reduce
@@ -181,7 +181,7 @@ def group_norm(
     groups = int64(int(num_groups))
     size = simplify(floordiv(x.shape[channel], groups))
 
-    def grouped(b: Any, g: Any, k: Any, *i: Any) -> Any:
+    def grouped(b: PrimExpr, g: PrimExpr, k: PrimExpr, *i: Any) -> Any:
         others = iter(i)
         return x(*(b if a == 0 else g * size + k if a == channel else next(others) for a in range(x.ndim)))
 

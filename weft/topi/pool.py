@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from weft import ir, te, tir
-from weft.ir import DataType, as_int, cast, const, floordiv, if_then_else, int64, select
+from weft.ir import DataType, PrimExpr, as_int, cast, const, floordiv, if_then_else, int64, select
 from weft.topi.conv import channels_last, conv_shape, pad_spatial, paddings, pair, spatial
 from weft.topi.precision import accumulator
 from weft.topi.shape import simplify
@@ -223,7 +223,7 @@ def max_pool_with_indices(
     reducer = te.comm_reducer(combine, lambda t0, t1: (const(-1, t0), te.lowest(t1)), name="argmax_pool")
     order = list(range(rank)) if storage_order == 0 else list(reversed(range(rank)))
 
-    def element(n: Any, c: Any, *o: Any) -> Any:
+    def element(n: PrimExpr, c: PrimExpr, *o: Any) -> Any:
         at = [o[j] * int64(s[j]) + ks[j].var * int64(d[j]) - int64(b[j]) for j in range(rank)]
         inside = tir.all(*(tir.all(p >= int64(0), p < x.shape[2 + j]) for j, p in enumerate(at)))
         flat: Any = n * x.shape[1] + c
@@ -260,11 +260,11 @@ def overlap_add(x: te.Tensor, hop: int) -> te.Tensor:
     rows, parts, middle, length, inner = x.shape
     zero, count = const(0, x.dtype), as_int(parts)
 
-    def term(r: Any, a: Any, m: Any, y: Any, i: Any) -> Any:
+    def term(r: PrimExpr, a: Any, m: PrimExpr, y: PrimExpr, i: PrimExpr) -> Any:
         inside = tir.all(y >= a * hop, y < a * hop + length)
         return if_then_else(inside, x[r, a, m, y - a * hop, i], zero)
 
-    def element(r: Any, m: Any, y: Any, i: Any) -> Any:
+    def element(r: PrimExpr, m: PrimExpr, y: PrimExpr, i: PrimExpr) -> Any:
         if count is None or count > _TERMS:
             a = te.reduce_axis((0, parts), name="a")
             return te.sum(term(r, a, m, y, i), a)

@@ -14,7 +14,7 @@ from weft.topi.elementwise import cast_scalar
 from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, simplify
 from weft.topi.slice import FAR
-from weft.topi.typing import Axes, Bounds, Shape
+from weft.topi.typing import Axes, Bounds, Buffers, IRBuilder, Shape
 from weft.topi.written import written
 
 
@@ -215,7 +215,7 @@ def unravel_index(indices: Tensor, shape: Shape) -> Any:
 def invert_permutation(data: Tensor) -> Any:
     """The permutation that undoes one."""
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, found = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         with ib.for_range(0, data.shape[0]) as i:
             found[given[i]] = cast(data.dtype, i)

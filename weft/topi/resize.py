@@ -263,10 +263,10 @@ def _covered(data: Any, d: int, axis: _Axis, method: str, attrs: dict[str, Any])
             side = tir.min(cast("int64", tir.ceil(axis.f(reach) / shrink)), side)
     table = (axis.out, int64(2) * side)
 
-    def place(o: Any, k: Any) -> Any:
+    def place(o: Any, k: PrimExpr) -> Any:
         return cast("int64", tir.floor(axis.source(o))) + k - side + int64(1)
 
-    def weight(o: Any, k: Any) -> Any:
+    def weight(o: PrimExpr, k: PrimExpr) -> Any:
         i = place(o, k)
         far = tir.abs(axis.f(i) - axis.source(o)) * shrink
         if method == "linear":

@@ -15,6 +15,7 @@ from typing import Any
 from weft import error, machine, te, tir
 from weft.ir import as_int, cast, ceildiv, const, int64, select
 from weft.topi.rnn_block import Cell, Layer, Samples, Step, old_state
+from weft.topi.typing import Buffers
 
 _ZERO = int64(0)
 _SAMPLES = 4  # that go through a block together
@@ -221,7 +222,7 @@ def _recurrence(kind: str, xw: Any, r: Any, inputs: list[Any], n_states: int, ma
         raise error.InvalidArgument(f"nn.{kind}: the hidden size must be constant")
     steps, batch = xw.shape[:2]
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         layers = [Layer(kind, d, ins[0], ins[1], outs, hidden, attrs) for d in range(directions)]
         lens, initial, carried, phases = make(ins, outs)
         return _Recurrence(layers, lens, initial, carried, phases).run()
@@ -248,7 +249,7 @@ def lstm_recurrence(
     All outputs, last hidden and last cell states.
     """
 
-    def make(ins: Any, outs: Any) -> Any:
+    def make(ins: Buffers, outs: Buffers) -> Any:
         _, _, lens, h0, c0, peepholes = ins
 
         def phases(layer: Layer, steps: Samples) -> list[Any]:
@@ -302,7 +303,7 @@ def gru_recurrence(
     Where the reset comes before the linear map, `rb` is already in `xw` and not read.
     """
 
-    def make(ins: Any, outs: Any) -> Any:
+    def make(ins: Buffers, outs: Buffers) -> Any:
         _, _, bias, lens, h0 = ins
         phases = _gru_phases if linear_before_reset else _gru_phases_reset_first
         return lens, h0, [], lambda layer, steps: phases(layer, bias, steps)
@@ -368,7 +369,7 @@ def rnn_recurrence(
 ) -> Any:
     """The steps of a plain recurrent layer; all outputs and the last states."""
 
-    def make(ins: Any, outs: Any) -> Any:
+    def make(ins: Buffers, outs: Buffers) -> Any:
         _, _, lens, h0 = ins
 
         def phases(layer: Layer, steps: Samples) -> list[Any]:

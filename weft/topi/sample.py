@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 from weft import te, tir
-from weft.ir import as_int, cast, const, if_then_else, int64, select
+from weft.ir import PrimExpr, as_int, cast, const, if_then_else, int64, select
 
 _CUBIC = -0.75
 
@@ -72,7 +72,7 @@ def grid_sample(
     pick = select if all((as_int(n) or 0) > 0 for n in sizes) else if_then_else  # nothing of an empty image is read
     taps = [[tables(d, k) for k in range(_TAPS[method])] for d in range(rank)]
 
-    def element(n: Any, c: Any, *o: Any) -> Any:
+    def element(n: PrimExpr, c: PrimExpr, *o: Any) -> Any:
         total: Any = None
         for choice in itertools.product(*taps):
             at = [place(n, *o) for place, _ in choice]

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import te, tir
-from weft.ir import cast, const, int64, logical_and, logical_or, select
+from weft.ir import PrimExpr, cast, const, int64, logical_and, logical_or, select
 from weft.topi.threefry import encrypted
+from weft.topi.typing import Buffers, IRBuilder
 from weft.topi.written import written
 
 _DIGITS = ((21, 11), (10, 11), (0, 10))
@@ -22,7 +23,7 @@ _FRACTION = 52
 def uniform_at(seed: te.Tensor, position: te.Tensor) -> Any:
     """Draw a number in [0, 1) for each seed and position, (n, 1) int64 each, by Threefry: (n, 1) float64."""
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         seeds, positions, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         zero, one = const(0, "uint64"), const(1023 << _FRACTION, "uint64")
         with ib.for_range(int64(0), cast("int64", seed.shape[0]), name="row", kind="parallel") as row:
@@ -57,7 +58,7 @@ def sample_token(
     heat = te.compute((n,), lambda i: _heat(cast("float32", temperature[i, int64(0)])), name="heat")
     weights = te.compute((n, v), lambda i, j: tir.exp((scores[i, j] - greatest[i]) / heat[i]), name="weights")
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, out = [ib.buffer_ptr(b) for b in ins], ib.buffer_ptr(outs[0])
         with ib.for_range(int64(0), n, name="row", kind="parallel") as row:
             u, heat, k, p = (b[row, int64(0)] for b in given[2:])
@@ -87,7 +88,7 @@ def _penalised(logits: Any, penalty: Any, history: Any) -> Any:
     if history is None:
         return te.compute(logits.shape, lambda *i: cast("float32", logits(*i)), name="scores")
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, factor, seen, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         n, v = (cast("int64", d) for d in logits.shape)
         with ib.for_range(int64(0), n, name="row", kind="parallel") as row:
@@ -105,7 +106,7 @@ def _penalised(logits: Any, penalty: Any, history: Any) -> Any:
 class _Row:
     """One row: which scores are kept, and the draw among them."""
 
-    def __init__(self, ib: Any, scores: Any, weights: Any, row: Any, n: Any) -> None:
+    def __init__(self, ib: IRBuilder, scores: Any, weights: Any, row: PrimExpr, n: Any) -> None:
         self.ib, self.scores, self.weights, self.row, self.n = ib, scores, weights, row, n
         self.token, self.ties, self.left, self.above = (
             self._register(n, "int64") for n in ("token", "ties", "left", "above")
@@ -116,7 +117,7 @@ class _Row:
         self.counts = ib.allocate("int64", (most,), name="counts", scope="local")
         self.masses = ib.allocate("float64", (most,), name="masses", scope="local")
 
-    def draw(self, u: Any, k: Any, p: Any) -> None:
+    def draw(self, u: Any, k: PrimExpr, p: Any) -> None:
         """Set `token`."""
         ib, zero = self.ib, const(0.0, "float64")
         self.token[0], self.cut[0], self.ties[0], self.total[0] = int64(-1), const(0, "uint32"), int64(0), zero
@@ -132,10 +133,10 @@ class _Row:
             target = self._let("target", u * self.total[0])
             self._each_kept(lambda j: self._pass(j, target))
 
-    def _add(self, j: Any) -> None:
+    def _add(self, j: PrimExpr) -> None:
         self.total[0] += self._weight(j)
 
-    def _pass(self, j: Any, target: Any) -> None:
+    def _pass(self, j: PrimExpr, target: Any) -> None:
         """Take a token, unless one before reached the target."""
         with self.ib.if_scope(logical_and(self.mass[0] <= target, self._weight(j) > const(0.0, "float64"))):
             self.token[0] = j
@@ -205,10 +206,10 @@ class _Row:
                 self.counts[digit] += int64(1)
                 self.masses[digit] += self._weight(j)
 
-    def _weight(self, j: Any) -> Any:
+    def _weight(self, j: PrimExpr) -> Any:
         return cast("float64", self.weights[self.row, j])
 
-    def _key(self, j: Any) -> Any:
+    def _key(self, j: PrimExpr) -> Any:
         """The bits of a score as a number without sign, greater for greater scores."""
         value = self.scores[self.row, j]
         value = select(value.equal(const(0.0, "float32")), const(0.0, "float32"), value)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import te, tir
-from weft.ir import as_int, cast, const, int64
+from weft.ir import PrimExpr, as_int, cast, const, int64
 from weft.topi.precision import accumulator, narrowed, widened
 from weft.topi.shape import normalize_axis, product, unravel
-from weft.topi.typing import Scalar
+from weft.topi.typing import Buffers, Scalar
 
 Combine = Callable[[Any, Any], Any]
 
@@ -35,7 +35,7 @@ def cumulative(
     identity = const(0 if kind == "sum" else 1, wide)
     combine = (lambda u, v: u + v) if kind == "sum" else (lambda u, v: u * v)
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         return _rows(combine, identity, ins[0], outs[0], x.shape, a, exclusive, reverse)
 
     return narrowed(te.extern(x.shape, [x], body, name="cum" + kind, dtype=wide), dtype)
@@ -64,7 +64,7 @@ def scanop(
     dtype = dtype or x.dtype
     identity = cast(dtype, identity_value)
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         return _rows(binop, identity, ins[0], outs[0], x.shape, a, bool(exclusive), False)
 
     return te.extern(x.shape, [x], body, name=op_name, dtype=dtype)
@@ -85,7 +85,7 @@ def _rows(
         around = [(around[0][0], product(shape[axis + 1 :]))]
         loops[axis + 1 :] = unravel(loops[axis + 1], shape[axis + 1 :])
 
-    def index(position: Any) -> tuple[Any, ...]:
+    def index(position: PrimExpr) -> tuple[Any, ...]:
         return tuple(position if d == axis else v for d, v in enumerate(loops))
 
     at = extent - int64(1) - j if reverse else j

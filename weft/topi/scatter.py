@@ -7,7 +7,7 @@ from weft import error, ir, te, tir
 from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis
-from weft.topi.typing import Shape, Tensors
+from weft.topi.typing import Buffers, Shape, Tensors
 
 _REDUCTIONS = {
     "update": lambda old, new: new,
@@ -58,7 +58,7 @@ def scatter_at(
     if reduction == "mean":
         return _scatter_mean(data, sources, shape, place, name)
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         def update(*i: Any) -> Any:
             at, inside, value = place(ins, i)
             new = _combine(reduction, tir.BufferLoad(outs[0], at), value)
@@ -72,7 +72,7 @@ def scatter_at(
 def _scatter_mean(data: Any, sources: list[Any], shape: Any, place: Any, name: str) -> Any:
     """The mean of an element and of all its updates."""
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         def update(*i: Any) -> Any:
             at, inside, value = place(ins, i)
             total = tir.BufferStore(outs[0], tir.BufferLoad(outs[0], at) + value, at)

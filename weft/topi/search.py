@@ -7,7 +7,7 @@ from weft.ir import cast, const, floordiv, select
 from weft.topi.manipulate import view
 from weft.topi.shape import product, unravel
 from weft.topi.sort import argsort
-from weft.topi.typing import Extent, Scalar, Shape
+from weft.topi.typing import Buffers, Extent, IRBuilder, Scalar, Shape
 from weft.topi.written import written
 
 
@@ -45,7 +45,7 @@ def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = Fa
     """Where values would be put into sorted sequences: one sequence, or one for each row of the values."""
     extent = sorted_sequence.shape[-1]
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         sequence, given, found = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, product(values.shape), kind="parallel") as i:
             offset = floordiv(i, values.shape[-1]) * extent if sorted_sequence.ndim > 1 else 0
@@ -67,7 +67,7 @@ def argwhere(output_shape: Shape, condition: te.Tensor) -> Any:
     held = te.compute(condition.shape, lambda *i: cast("int32", condition(*i) != const(0, condition.dtype)), "held")
     flat = view(held, (product(held.shape),)) if held.ndim else te.compute((1,), lambda _: held(), name="held")
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, found = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         count = ib.allocate("int32", (1,), name="count", scope="local")
         count[0] = 0
@@ -84,7 +84,7 @@ def argwhere(output_shape: Shape, condition: te.Tensor) -> Any:
 def places(mask: te.Tensor) -> Any:
     """Where a vector of truth values holds: positions (n,) int64 with zeros behind them, and their number (1,)."""
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, found, number = (ib.buffer_ptr(b) for b in (*ins, *outs))
         count, size = ib.allocate("int64", (1,), name="count", scope="local"), cast("int64", mask.shape[0])
         count[0] = const(0, "int64")
@@ -130,7 +130,7 @@ def _distinct(data: Any, order: Any) -> Any:
     """Go over the elements in sorted order; each that differs from the one before opens a run."""
     extent = data.shape[0]
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, sequence, values, first, places, number, counts = (ib.buffer_ptr(b) for b in (*ins, *outs))
         number[0] = 0
         with ib.for_range(0, extent) as i:

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from weft import te, tir
-from weft.ir import as_expr, cast, const, floormod, if_then_else, select
+from weft.ir import PrimExpr, as_expr, cast, const, floormod, if_then_else, select
 from weft.topi.typing import Extent, Operand, Scalar, Shape
 
 
@@ -65,7 +65,7 @@ def stft(
     w = te.reduce_axis((0, win_length), "w")
     dtype = data.dtype
 
-    def element(batch: Any, row: Any, column: Any, part: Any) -> Any:
+    def element(batch: PrimExpr, row: PrimExpr, column: PrimExpr, part: PrimExpr) -> Any:
         angle = _angle(row, w.var, win_length, dtype)
         turned = if_then_else(part.equal(0), tir.cos(angle), -tir.sin(angle))
         return te.sum(window(w.var) * data(batch, column * hop_length + w.var) * turned, axis=w)
@@ -81,7 +81,7 @@ def hamming_window(window_size: Operand, periodic: Extent, alpha: Scalar, beta: 
     size, whole = as_expr(window_size), bool(periodic)
     scale = cast("float64", as_expr(alpha)), cast("float64", as_expr(beta))
 
-    def element(i: Any) -> Any:
+    def element(i: PrimExpr) -> Any:
         period = size if whole else size - 1
         angle = cast("float64", i) * const(2 * math.pi, "float64") / cast("float64", tir.max(period, 1))
         return cast(dtype, select(size.equal(1), const(1.0, "float64"), scale[0] - scale[1] * tir.cos(angle)))

@@ -19,7 +19,7 @@ from weft.topi.precision import narrowed
 from weft.topi.radix import SHORT, has_key, radix_line
 from weft.topi.reduce import reduced_index, reduced_shape
 from weft.topi.shape import normalize_axes, normalize_axis, product, unravel
-from weft.topi.typing import Axes, Extent
+from weft.topi.typing import Axes, Buffers, Extent
 
 _ZERO, _ONE = int64(0), int64(1)
 
@@ -40,7 +40,7 @@ def _set(slot: Any, value: Any) -> Any:
 def _order(x: Any, axis: int, largest: bool) -> Any:
     """The positions of each line in sorted order (int64)."""
 
-    def body(ins: Any, outs: Any) -> Any:
+    def body(ins: Buffers, outs: Buffers) -> Any:
         extent = cast("int64", x.shape[axis])
 
         def line(at: Any) -> Any:

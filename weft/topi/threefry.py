@@ -17,7 +17,7 @@ from typing import Any
 from weft import error, ir, te, tir
 from weft.topi.manipulate import view
 from weft.topi.shape import product
-from weft.topi.typing import Shape
+from weft.topi.typing import Buffers, IRBuilder, Shape
 from weft.topi.written import written
 
 STATE = 10
@@ -61,13 +61,13 @@ def encrypted(ib: tir.ir_builder.IRBuilder, key: list[Any], counter: list[Any]) 
     return x
 
 
-def _shift_mask(ib: Any, high: Any, low: Any, out: Any) -> None:
+def _shift_mask(ib: IRBuilder, high: Any, low: Any, out: Any) -> None:
     """Move the mask, one bit of two words, to the next bit of the path."""
     out[8] = tir.shift_right(high, _word(1))
     out[9] = tir.bitwise_or(tir.shift_right(low, _word(1)), tir.shift_left(high, _word(63)))
 
 
-def _rekeyed(ib: Any, key: list[Any], counter: list[Any], out: Any, mask: int) -> None:
+def _rekeyed(ib: IRBuilder, key: list[Any], counter: list[Any], out: Any, mask: int) -> None:
     """Write a generator with a new key, and nothing of its path decided but what is left out of `mask`."""
     fresh = encrypted(ib, key, counter)
     for i in range(_WORDS):
@@ -88,7 +88,7 @@ def threefry_split(gen: te.Tensor) -> Any:
         Two generators, (10,) uint64 each.
     """
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         old, left, right = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.if_scope(_full(old)):
             _rekeyed(ib, [old[i] for i in range(4)], [old[4 + i] for i in range(4)], left, 1 << 62)
@@ -118,7 +118,7 @@ def threefry_generate(gen: te.Tensor, out_shape: Shape) -> Any:
         raise error.InvalidArgument("threefry_generate: how many numbers must be known", found=str(out_shape))
     blocks = math.ceil(count / _WORDS)
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         old, new, words = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.if_scope(old[7] < _word((1 << 64) - 1 - count)):
             for i in range(STATE):
@@ -137,7 +137,7 @@ def threefry_generate(gen: te.Tensor, out_shape: Shape) -> Any:
     return [found[0], view(found[1], shape)]
 
 
-def _next_path(ib: Any, old: Any, new: Any) -> None:
+def _next_path(ib: IRBuilder, old: Any, new: Any) -> None:
     """The generator that goes on when the counter is exhausted: another path, or another key where the path is full."""
     with ib.if_scope(_full(old)):
         ones = _word((1 << 64) - 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import cast, const, floordiv, int64, logical_and, max_, min_, select
+from weft.topi.typing import Buffers, IRBuilder
 from weft.topi.written import written
 
 _WALKS = 8
@@ -45,7 +46,7 @@ def tree_scores(x: te.Tensor, nodes: te.Tensor, roots: te.Tensor, weights: te.Te
     rows, dtype, shape = x.shape[0], nodes.dtype, (x.shape[0], weights.shape[1])
     keys = te.compute((rows, int64(2), x.shape[1]), lambda r, side, f: _key(x[r, f], dtype, side), name="keys")
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         key, node, root, weight = (ib.buffer_ptr(b) for b in ins)
         forest = _Forest(
             ib, key, node, weight, ib.buffer_ptr(outs[0]), 2 * x.shape[1], nodes.shape[0], shape[1], aggregate
@@ -79,7 +80,7 @@ class _Forest:
 
     def __init__(
         self,
-        ib: Any,
+        ib: IRBuilder,
         keys: Any,
         nodes: Any,
         weights: Any,

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from weft import ir, te
+from weft import ir, te, tir
+from weft.tir.ir_builder import IRBuilder as IRBuilder
 
 Scalar = ir.PrimExpr | int | float
 """A number, which a program may compute."""
@@ -34,6 +35,10 @@ Tensors = Sequence[te.Tensor]
 
 Bounds = Sequence[Extent] | te.Tensor
 """A number an axis, which a tensor may hold."""
+
+
+Buffers = Sequence[tir.Buffer]
+"""The memory of several tensors."""
 
 
 class Compressed(Protocol):

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import te, tir
-from weft.ir import as_expr, as_int, cast, const, int64, logical_and, select
+from weft.ir import PrimExpr, as_expr, as_int, cast, const, int64, logical_and, select
 from weft.te import Tensor
 from weft.topi.manipulate import transpose
 from weft.topi.nms import suppressed
 from weft.topi.norm import softmax
 from weft.topi.sort import argsort
-from weft.topi.typing import Extents, Operand, Shape
+from weft.topi.typing import Buffers, Extents, IRBuilder, Operand, Shape
 from weft.topi.written import written
 
 __all__ = [
@@ -77,7 +77,7 @@ def roi_align(
     _, height, width, channels = data.shape
     regions, dtype = rois.shape[0], rois.dtype
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, regions * rows * columns, kind="parallel") as part:
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
@@ -176,7 +176,7 @@ def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: fl
     _, channels, height, width = data.shape
     regions, dtype = rois.shape[0], rois.dtype
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
         with ib.for_range(0, regions * rows * columns, kind="parallel") as part:
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
@@ -231,7 +231,7 @@ def get_valid_counts(data: Tensor, score_threshold: Operand = 0, id_index: int =
     batch, boxes, numbers = data.shape
     given = [data, *([score_threshold] if isinstance(score_threshold, te.Tensor) else [])]
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         source, *least = (ib.buffer_ptr(b) for b in ins)
         counts, moved, places = (ib.buffer_ptr(b) for b in outs)
         bound = least[0][0] if least else const(as_float(score_threshold), data.dtype)
@@ -261,7 +261,7 @@ def as_float(value: Any) -> float:
     return float(getattr(value, "value", value))
 
 
-def _fill(ib: Any, rows: Any, b: Any, j: Any, numbers: Any, dtype: str) -> None:
+def _fill(ib: IRBuilder, rows: Any, b: Any, j: Any, numbers: Any, dtype: str) -> None:
     with ib.for_range(0, numbers) as k:
         rows[b, j, k] = const(-1, dtype)
 
@@ -318,7 +318,7 @@ def non_max_suppression(
     scalars = [x for x in (max_output_size, iou_threshold) if isinstance(x, te.Tensor)]
     same_class = None if force_suppress or id_index < 0 else id_index
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         source, order, valid, before, *rest = (ib.buffer_ptr(b) for b in ins)
         rows, places, kept, *_ = (ib.buffer_ptr(b) for b in outs)
         read = lambda x: rest[scalars.index(x)][0] if isinstance(x, te.Tensor) else x  # noqa: E731
@@ -354,13 +354,13 @@ def non_max_suppression(
 class _Line:
     """The boxes of one image by falling scores, and which of them are still in (`places` that are not negative)."""
 
-    def __init__(self, ib: Any, rows: Any, places: Any, b: Any, numbers: Any, at: Any, looked: Any) -> None:
+    def __init__(self, ib: IRBuilder, rows: Any, places: Any, b: Any, numbers: Any, at: Any, looked: Any) -> None:
         self.ib, self.rows, self.places, self.b, self.numbers, self.looked = ib, rows, places, b, numbers, looked
         self.score_at, self.corner_at, self.class_at = at
         self.count = ib.allocate("int32", (1,), name="count", scope="local")
         self.dtype = rows.asobject().dtype
 
-    def score(self, j: Any) -> Any:
+    def score(self, j: PrimExpr) -> Any:
         return self.rows[self.b, j, self.score_at]
 
     def choose(self, most: Any, share: Any, sigma: float, least: float) -> None:
@@ -388,7 +388,7 @@ class _Line:
             with ib.else_scope():
                 self.places[self.b, turn] = const(-1, "int32")
 
-    def swap(self, i: Any, j: Any) -> None:
+    def swap(self, i: PrimExpr, j: PrimExpr) -> None:
         held = self.ib.allocate(self.dtype, (1,), name="held", scope="local")
         with self.ib.for_range(0, self.numbers) as k:
             held[0] = self.rows[self.b, i, k]
@@ -399,7 +399,7 @@ class _Line:
         self.places[self.b, i] = self.places[self.b, j]
         self.places[self.b, j] = place[0]
 
-    def put_out(self, i: Any, j: Any, share: Any, sigma: float, bound: Any) -> None:
+    def put_out(self, i: PrimExpr, j: PrimExpr, share: Any, sigma: float, bound: Any) -> None:
         """Put out a later box that overlaps the kept one, or lower its score."""
         ib, b, c = self.ib, self.b, self.class_at
         together = True if c is None else self.rows[b, i, c].equal(self.rows[b, j, c])
@@ -415,7 +415,7 @@ class _Line:
                     with ib.if_scope(self.score(j) <= bound):
                         self.places[b, j] = const(-1, "int32")
 
-    def overlap(self, i: Any, j: Any) -> Any:
+    def overlap(self, i: PrimExpr, j: PrimExpr) -> Any:
         """Return the intersection's share of the union; 0 where there is no union."""
         zero = const(0, self.dtype)
         shared, areas = None, [const(1, self.dtype)] * 2
@@ -479,7 +479,7 @@ def all_class_non_max_suppression(
     kept = suppressed(boxes, scores, argsort(scores, -1, False, "int64"), *limits)
     onnx = output_format == "onnx"
 
-    def body(ib: Any, ins: Any, outs: Any) -> None:
+    def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         chosen, found = (ib.buffer_ptr(b) for b in ins)
         places, *values, counts = (ib.buffer_ptr(b) for b in outs)
         count = ib.allocate("int64", (1,), name="count", scope="local")
@@ -548,7 +548,7 @@ def multibox_transform_loc(
     batch, _, n = cls_pred.shape
     half, zero, one = (const(x, dtype) for x in (0.5, 0, 1))
 
-    def corner(b: Any, a: Any, k: Any) -> Any:
+    def corner(b: PrimExpr, a: PrimExpr, k: PrimExpr) -> Any:
         def edge(axis: int, sign: int) -> Any:
             low, high = anchor[0, a, axis], anchor[0, a, axis + 2]
             shift, grow = (loc_pred[b, a * 4 + axis + d] * const(float(variances[axis + d]), dtype) for d in (0, 2))
@@ -561,7 +561,7 @@ def multibox_transform_loc(
 
     shares = softmax(cls_pred, 1)
 
-    def score(b: Any, c: Any, a: Any) -> Any:
+    def score(b: PrimExpr, c: PrimExpr, a: PrimExpr) -> Any:
         seen = shares[b, c, a] >= const(float(threshold), dtype)
         return select(seen if keep_background else logical_and(seen, c > 0), shares[b, c, a], zero)
 

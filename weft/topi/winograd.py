@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from weft import error, ir, te, tir
+from weft.ir import PrimExpr
 from weft.machine import UNKNOWN, Machine
 from weft.topi.conv import conv_size, paddings
 from weft.topi.precision import narrowed
@@ -151,7 +152,7 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
     extra = [simplify(r - s - ir.int64(p)) for r, s, p in zip(reach, x.shape[1:3], before, strict=True)]
     padded = _padded(x, before, extra)
 
-    def data(i: Any, s: Any, p: Any, k: Any) -> ir.PrimExpr:
+    def data(i: PrimExpr, s: Any, p: Any, k: PrimExpr) -> ir.PrimExpr:
         image, place = ir.floordiv(p, down * across), ir.floormod(p, down * across)
         y, z = ir.floordiv(place, across) * ir.int64(tile), ir.floormod(place, across) * ir.int64(tile) + s
         return _row(b, i, lambda r: padded(image, y + ir.int64(r), z, k))
@@ -177,7 +178,7 @@ def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int 
     )
     t = ir.int64(tile)
 
-    def output(image: Any, y: Any, z: Any, o: Any) -> ir.PrimExpr:
+    def output(image: PrimExpr, y: PrimExpr, z: PrimExpr, o: PrimExpr) -> ir.PrimExpr:
         place = (image * down + ir.floordiv(y, t)) * across + ir.floordiv(z, t)
         return _row(a, ir.floormod(z, t), lambda s: sums(ir.floormod(y, t), ir.int64(s), place, o))
 
@@ -189,7 +190,7 @@ def _padded(x: Any, before: Any, extra: Any) -> Any:
     fill = ir.const(0, x.dtype)
     shape = [x.shape[0], *(simplify(x.shape[1 + i] + ir.int64(before[i]) + extra[i]) for i in range(2)), x.shape[3]]
 
-    def element(image: Any, y: Any, z: Any, k: Any) -> ir.PrimExpr:
+    def element(image: PrimExpr, y: PrimExpr, z: PrimExpr, k: PrimExpr) -> ir.PrimExpr:
         i, j = y - ir.int64(before[0]), z - ir.int64(before[1])
         inside = tir.all(i >= ir.int64(0), i < x.shape[1], j >= ir.int64(0), j < x.shape[2])
         return ir.if_then_else(inside, x(image, i, j, k), fill)

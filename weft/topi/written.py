@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import te, tir
-from weft.topi.typing import Shape
+from weft.topi.typing import Buffers, Shape
 
 
 def written(
@@ -18,7 +18,7 @@ def written(
 ) -> Any:
     """Return the tensor, or the tensors, that ``body(ib, ins, outs)`` writes with an IR builder."""
 
-    def program(ins: Any, outs: Any) -> Any:
+    def program(ins: Buffers, outs: Buffers) -> Any:
         ib = tir.ir_builder.create()
         body(ib, ins, outs)
         return ib.get()
