@@ -14,7 +14,6 @@ import selectors
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
 from benchmarks import report
+from benchmarks.node_cases import node_cases
 from benchmarks.peer import peer_session, weft_session
 
 OPERATORS = frozenset(
@@ -54,9 +54,8 @@ def operators_of(graph: onnx.GraphProto) -> Iterator[str]:
 
 def cases(everything: bool = False) -> dict[str, Any]:
     """Cases by name: those of the listed operators, or all."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NumPy's notes on the overflows that some cases are about
-        found = {t.name: t for kind in KINDS[: None if everything else 1] for t in load_model_tests(kind=kind)}
+    found = {t.name: t for t in node_cases()}
+    found |= {t.name: t for kind in KINDS[1:] if everything for t in load_model_tests(kind=kind)}
     if everything:
         return dict(sorted(found.items()))
     listed = {name for name, case in found.items() if set(operators_of(case.model.graph)) <= OPERATORS}

@@ -3,7 +3,6 @@
 What the suite has and a baseline program does not compute it must refuse; nothing may come out wrong.
 """
 
-import warnings
 from collections import Counter
 
 import numpy as np
@@ -12,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
+from benchmarks.node_cases import node_cases
 from tests import onnx_models
 from tests.refusals import refuses
 from weft.baseline import BaselineProgram, NotInBaseline
@@ -52,13 +52,8 @@ def expected_of(op: str, inputs, outputs: int, opset: int, attributes) -> np.nda
 
 
 def test_no_case_of_the_suite_comes_out_wrong(tmp_path):
-    from onnx.backend.test.case.node import collect_testcases
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cases = [c for c in collect_testcases(None) if c.model is not None]
     computed: Counter[str] = Counter()
-    for case in cases:
+    for case in (c for c in node_cases() if c.model is not None):
         model = onnx.ModelProto.FromString(case.model.SerializeToString())  # the cases are those of all tests
         for imported in model.opset_import:  # newer ones only add types
             imported.version = 23 if imported.version > 23 else max(13, imported.version)

@@ -1,7 +1,6 @@
 """ONNX's backend suite, node cases, through the operators' references: what the importer means, without compiling."""
 
 import re
-import warnings
 from collections import defaultdict
 from contextlib import suppress
 from functools import lru_cache
@@ -13,6 +12,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from benchmarks.node_cases import node_cases
 from tools.onnx_conformance import REASONS, ROUNDING, page, reason
 from weft.error import MissingDependency, ModelImportError
 from weft.frontend.onnx import from_onnx
@@ -42,14 +42,10 @@ NO_REFERENCE = ("test_einsum_batch_matmul_bfloat16", "test_einsum_sum_bfloat16")
 
 @lru_cache(maxsize=1)
 def cases() -> dict[str, list]:
-    from onnx.backend.test.case.node import collect_testcases
-
     by_op = defaultdict(list)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for case in collect_testcases(None):
-            if case.model is not None and case.model.graph.node and not case.name.endswith("_expanded"):
-                by_op[case.model.graph.node[0].op_type].append(case)
+    for case in node_cases():
+        if case.model is not None and case.model.graph.node and not case.name.endswith("_expanded"):
+            by_op[case.model.graph.node[0].op_type].append(case)
     return by_op
 
 

@@ -1,13 +1,12 @@
 """relay.frontend: models of other tools as Relay programs, with the values that their own tools give."""
 
-import warnings
-
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
+from benchmarks.node_cases import node_cases
 from tests import onnx_models
 from tests.refusals import refuses
 from weft import error, relay
@@ -34,11 +33,7 @@ CASES = """
 
 @pytest.fixture(scope="module")
 def suite() -> dict:
-    from onnx.backend.test.case.node import collect_testcases
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {c.name: c for c in collect_testcases(None)}
+    return {c.name: c for c in node_cases()}
 
 
 def array(value: object) -> np.ndarray:

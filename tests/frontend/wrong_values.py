@@ -7,7 +7,6 @@ answer the same or refuse. ``python -m tests.frontend.wrong_values [operators]``
 """
 
 import sys
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -19,6 +18,7 @@ import onnx
 import onnxruntime
 from onnx import AttributeProto, numpy_helper
 
+from benchmarks.node_cases import node_cases
 from weft.error import InvalidArgument, ModelImportError
 from weft.frontend.onnx import from_onnx
 from weft.frontend.onnx.registry import supported_operators
@@ -35,18 +35,14 @@ _FREE = frozenset(("DynamicQuantizeLinear", "GatherND", "TfIdfVectorizer"))  # t
 @lru_cache(maxsize=1)
 def seeds() -> dict[str, list[Any]]:
     """Cases of one node for each operator, those with the fewest elements first, at most three that differ in form."""
-    from onnx.backend.test.case.node import collect_testcases
-
     found = defaultdict(dict)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for case in collect_testcases(None):
-            nodes = case.model.graph.node
-            if len(nodes) == 1 and not nodes[0].domain and case.data_sets:
-                arrays = case.data_sets[0][0]
-                if all(isinstance(a, np.ndarray) and a.size < 5000 for a in arrays):
-                    form = (tuple(sorted(a.name for a in nodes[0].attribute)), len(nodes[0].input))
-                    found[nodes[0].op_type].setdefault(form, case)
+    for case in node_cases():
+        nodes = case.model.graph.node
+        if len(nodes) == 1 and not nodes[0].domain and case.data_sets:
+            arrays = case.data_sets[0][0]
+            if all(isinstance(a, np.ndarray) and a.size < 5000 for a in arrays):
+                form = (tuple(sorted(a.name for a in nodes[0].attribute)), len(nodes[0].input))
+                found[nodes[0].op_type].setdefault(form, case)
     return {
         op: sorted(by_form.values(), key=lambda c: -len(c.model.graph.node[0].attribute))[:_SEEDS]
         for op, by_form in found.items()

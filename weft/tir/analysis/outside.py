@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft import arith, error, ir
 from weft.tir import stmt
@@ -48,15 +48,31 @@ def refuse_accesses_outside(mod: ir.IRModule) -> None:
         raise error.ScheduleError("\n".join(found), help="bound the loop, or test the index before the access")
 
 
+class _Loop(NamedTuple):
+    """A loop around a node: its first and last value, and the loops outside of it that these depend on."""
+
+    var: ir.Var
+    first: ir.PrimExpr
+    last: ir.PrimExpr
+    outer: tuple[ir.Var, ...]
+    known: dict[tuple[ir.PrimExpr, ...], tuple[ir.PrimExpr, ir.PrimExpr] | None]
+    """By values of `outer`: both values; None where the loop does not run."""
+
+
+def _reads(*exprs: ir.PrimExpr) -> bool:
+    return any(True for e in exprs for _ in ir.find(e, BufferLoad))
+
+
 class _Walk:
     """A walk over a function: what the names around a node stand for, and what holds there."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.found: list[str] = []
         self.analyzer = arith.Analyzer()
-        self.loops: list[tuple[ir.Var, Any, Any]] = []  # from outside to inside, with the first and the last value
+        self.loops: list[_Loop] = []  # from outside to inside
         self.values: dict[ir.Var, Any] = {}  # of names, and of blocks' axes
         self.holds: list[ir.PrimExpr] = []
+        self.in_doubt = 0  # conditions around a node that depend on memory: of what they guard, nothing is said
         sized = [b for _, b in func.buffer_map] + [n.buffer for n in ir.find(func.body, stmt.AllocBuffer)]
         sized += [b for n in ir.find(func.body, stmt.Block) for b in n.alloc_buffers]
         views = {n.buffer for n in ir.find(func.body, BufferLoad, stmt.BufferStore)}.difference(sized)
@@ -72,16 +88,21 @@ class _Walk:
     def under(self, node: Any, *conditions: ir.PrimExpr) -> None:
         """Visit what runs where conditions hold."""
         self.holds += map(self.of, conditions)
+        in_doubt = self.in_doubt
+        self.in_doubt += _reads(*self.holds[len(self.holds) - len(conditions) :])
         self.visit(node)
         del self.holds[len(self.holds) - len(conditions) :]
+        self.in_doubt = in_doubt
 
     def visit(self, node: Any) -> None:
         """Look for accesses in a node."""
         name = getattr(node.op, "name", "") if isinstance(node, ir.CallIntrin) else ""
         if isinstance(node, stmt.For):
-            first = self.of(node.min)
-            self.loops.append((node.loop_var, first, first + self.of(node.extent) - 1))
-            self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(first, self.of(node.extent)), True)
+            first, extent = self.of(node.min), self.of(node.extent)
+            used = used_vars(first) | used_vars(extent)
+            outer = tuple(loop.var for loop in self.loops if loop.var in used)
+            self.loops.append(_Loop(node.loop_var, first, first + extent - 1, outer, {}))
+            self.analyzer.bind(node.loop_var, ir.Range.from_min_extent(first, extent), True)
             self.visit(node.body)
             self.loops.pop()
         elif isinstance(node, (stmt.LetStmt, ir.Let)):
@@ -115,10 +136,12 @@ class _Walk:
 
     def outside(self, buffer: Buffer, indices: tuple[ir.PrimExpr, ...]) -> Iterator[str]:
         """Say how indices leave a buffer."""
-        axes = zip(map(self.of, indices), map(self.of, buffer.shape), strict=True) if buffer in self.sized else ()
+        asked = buffer in self.sized and not self.in_doubt
+        axes = zip(map(self.of, indices), map(self.of, buffer.shape), strict=True) if asked else ()
+        prove = self.analyzer.can_prove
         for axis, (index, size) in enumerate(axes):
-            prove = self.analyzer.can_prove
-            if ir.DataType(index.dtype).lanes != 1 or (prove(index >= 0) and prove(index < size)):
+            one = ir.DataType(index.dtype).lanes == 1 and not _reads(index)
+            if not one or (prove(index >= 0) and prove(index < size)):
                 continue
             for point in self.points(index):
                 at, end = (self.analyzer.simplify(ir.substitute(e, point)) for e in (index, size))
@@ -130,12 +153,21 @@ class _Walk:
 
     def points(self, index: ir.PrimExpr) -> Iterator[dict[ir.Var, ir.PrimExpr]]:
         """Yield iterations: the first or the last of each loop that an index moves with, and of all others."""
-        moving = [v for v, *_ in self.loops if v in used_vars(index)]
+        used = used_vars(index)
+        moving = [loop.var for loop in self.loops if loop.var in used]
         for ends in product((0, 1), repeat=len(moving) + 1) if len(moving) <= _MOST else ():
             chosen, point = dict(zip(moving, ends, strict=False)), dict[ir.Var, ir.PrimExpr]()
-            for v, *bounds in self.loops:
-                first, last = (self.analyzer.simplify(ir.substitute(e, point)) for e in bounds)
-                if self.analyzer.can_prove(last < first):
+            for loop in self.loops:
+                bounds = self.bounds(loop, point)
+                if bounds is None:
                     return  # it does not run
-                point[v] = last if chosen.get(v, ends[-1]) else first
+                point[loop.var] = bounds[chosen.get(loop.var, ends[-1])]
             yield point
+
+    def bounds(self, loop: _Loop, point: dict[ir.Var, ir.PrimExpr]) -> tuple[ir.PrimExpr, ir.PrimExpr] | None:
+        """Find the first and the last value of a loop in an iteration of those outside of it."""
+        at = tuple(point[v] for v in loop.outer)
+        if at not in loop.known:
+            first, last = (self.analyzer.simplify(ir.substitute(e, point)) for e in (loop.first, loop.last))
+            loop.known[at] = None if self.analyzer.can_prove(last < first) else (first, last)
+        return loop.known[at]
