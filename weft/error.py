@@ -66,11 +66,31 @@ class TypeInferenceError(WeftError, ValueError, TypeError):
     """The type of an expression cannot be inferred: an operand has a wrong type or a wrong value."""
 
 
-class ModelImportError(WeftError):
+class OpError(WeftError):
+    """An operator of a model is not as its importer needs it; converters of one's own raise this and its kinds."""
+
+
+class OpNotImplemented(OpError, NotImplementedError):
+    """An importer has no such operator."""
+
+
+class OpAttributeUnImplemented(OpNotImplemented):
+    """An importer does not know an attribute of an operator."""
+
+
+class OpAttributeInvalid(OpError, AttributeError):
+    """An attribute of a model's operator has a value that the operator does not take."""
+
+
+class OpAttributeRequired(OpError, AttributeError):
+    """A model's operator lacks an attribute."""
+
+
+class ModelImportError(OpError):
     """A model file is malformed or uses something in a way its format forbids."""
 
 
-class UnsupportedOperator(ModelImportError):
+class UnsupportedOperator(ModelImportError, OpNotImplemented):
     """A model uses operators or operator versions that Weft does not have."""
 
 

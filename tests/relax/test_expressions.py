@@ -139,3 +139,13 @@ def test_sizes_correspond_to_plain_variables():
 
     ir.assert_structural_equal(bb.get()["f"], f)
     assert not ir.structural_equal(bb.get()["f"], f)  # passes may use that sizes are not negative
+
+
+def test_masks_fill_and_print_what_they_consist_of():
+    @R.function
+    def main(x: R.Tensor(("n", 3), "float32")):
+        return R.masked_fill(x, R.greater(x, R.const(0.5)), R.const(-1.0))
+
+    x = np.linspace(0, 1, 6, dtype="float32").reshape(2, 3)
+    vm = relax.VirtualMachine(relax.build(ir.IRModule({"main": main}), "llvm"))
+    np.testing.assert_array_equal(vm["main"](x).numpy(), np.where(x > 0.5, -1, x))

@@ -78,6 +78,19 @@ def test_workers_are_renewed():
     assert worker.recv() == 0o123
 
 
+def test_pools_of_workers():
+    pool = popen_pool.PopenPoolExecutor(max_workers=2, timeout=0.5)
+    slow, dead, good = pool.submit(time.sleep, 30), pool.submit(os._exit, 3), pool.submit(divmod, 7, 2)
+    refuses(TimeoutError, "", slow.result)
+    refuses(ChildProcessError, "", dead.result)
+    assert good.result() == (3, 1)
+    kinds = popen_pool.StatusKind
+    ends = list(pool.map_with_error_catching(len, ["abc", 3]))
+    assert ends[0] == (kinds.COMPLETE, 3) and ends[1].status is kinds.EXCEPTION
+    pool.shutdown()
+    refuses(RuntimeError, "shutdown", pool.submit, abs, 1)
+
+
 def test_cross_compiler(tmp_path):
     one, two = tmp_path / "f.c", tmp_path / "g.c"
     one.write_text("int f(void) { return VALUE; }\n")

@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import ShapeMismatch
+from weft.error import DTypeMismatch, ShapeMismatch
 from weft.ir import DataType, Expr, TensorType, as_expr, as_shape, cast, equal, numpy_dtype, select
 from weft.op.attributes import dtype, integer
 from weft.op.infer import product, tensor_arg, values_of
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_equal
 from weft.topi.create import arange, arange_size, eye, full, full_like, prim, trilu
+from weft.topi.signal import hamming_window
 from weft.topi.typing import Scalar
 
 
@@ -187,4 +188,31 @@ declare(
     reference=lambda x: np.int64(x.size),
     fusion=Fusion.OPAQUE,
     doc="The number of elements of a tensor.",
+)
+
+
+def _hamming_infer(window_size: Scalar, periodic: Scalar, alpha: Scalar, beta: Scalar, dtype: str) -> TensorType:
+    if not DataType(dtype).is_float:
+        raise DTypeMismatch("hamming_window: the window's type", expected="a float type", found=dtype)
+    shape = as_shape((prim(window_size),))
+    demand_at_least("hamming_window: the window's size", shape[0], 0)
+    return TensorType(shape, DataType(dtype), 1)
+
+
+def _hamming_ref(window_size: Any, periodic: Any, alpha: Any, beta: Any, dtype: str) -> Any:
+    size = int(prim(window_size))
+    period, (a, b) = max(size if int(prim(periodic)) else size - 1, 1), (float(_number(v)) for v in (alpha, beta))
+    found = a - b * np.cos(2 * np.pi * np.arange(size) / period)
+    return (np.ones(1) if size == 1 else found).astype(numpy_dtype(dtype))
+
+
+declare(
+    "hamming_window",
+    "window_size:prim periodic:prim alpha:prim beta:prim",
+    {"dtype": dtype("float32")},
+    infer=_hamming_infer,
+    lower=lambda window_size, periodic, alpha, beta, dtype: hamming_window(window_size, periodic, alpha, beta, dtype),
+    reference=_hamming_ref,
+    fusion=Fusion.OPAQUE,
+    doc="``alpha - beta * cos(2 pi i / n)``; `n` is the window's size, one less where it is not periodic.",
 )

@@ -84,8 +84,8 @@ declare(
 )
 
 
-def _cast_infer(x: Expr, dtype: str) -> TensorType:
-    ty = tensor_arg("astype", "x", x)
+def _cast_infer(op: str, x: Expr, dtype: str) -> TensorType:
+    ty = tensor_arg(op, "x", x)
     return TensorType(ty.shape, DataType(dtype), ty.ndim, ty.vdevice)
 
 
@@ -103,16 +103,26 @@ def _cast_ref(x: Any, dtype: str) -> Any:
         return made
 
 
-declare(
-    "astype",
-    "x",
-    {"dtype": dtype("float32")},
-    infer=_cast_infer,
-    lower=astype,
-    reference=_cast_ref,
-    fusion=Fusion.ELEMENTWISE,
-    doc="Convert to another data type; float to integer truncates, keeps to the ends of the range and makes 0 of NaN.",
-)
+for _name, _doc in (
+    (
+        "astype",
+        "Convert to another data type; float to integer truncates, keeps to the range's ends and makes 0 of NaN.",
+    ),
+    (
+        "wrap_param",
+        "Convert a parameter of a model; programs that compute with another type mark with it what they may.",
+    ),
+):
+    declare(
+        _name,
+        "x" if _name == "astype" else "data",
+        {"dtype": dtype("float32")},
+        infer=lambda x, dtype, _op=_name: _cast_infer(_op, x, dtype),
+        lower=astype,
+        reference=_cast_ref,
+        fusion=Fusion.ELEMENTWISE,
+        doc=_doc,
+    )
 
 
 def _reinterpret_infer(x: Expr, dtype: str) -> TensorType:

@@ -5,13 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import DTypeMismatch, ShapeMismatch
+from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ir import Expr, TensorType, as_int, int64, shape_expr
 from weft.op import relations
 from weft.op.attributes import axis, flag, word
 from weft.op.infer import broadcast_dims, dims_of, fields_of, index_arg, normalize_axis, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
+from weft.topi.create import prim
+from weft.topi.reorder import slice_scatter
 from weft.topi.scatter import index_put, scatter_elements, scatter_nd, tensor_scatter
+from weft.topi.slice import slice_plan
 
 _REDUCTION = word("update", "update", "none", "add", "mul", "mean", "max", "min")
 _LONG_ROW = 16
@@ -198,4 +201,35 @@ declare(
     fusion=Fusion.INJECTIVE,
     doc="Write entries along an axis, from a place on that each index of the first dimension has; what lies behind the "
     "end goes round or is dropped.",
+)
+
+
+def _slice_scatter_infer(input_tensor: Expr, src: Expr, start: Any, end: Any, step: Any, axis: int) -> TensorType:
+    ty, part = _written("slice_scatter", input_tensor, src), tensor_arg("slice_scatter", "src", src)
+    by = as_int(prim(step))
+    if by is None or by < 1:
+        raise InvalidArgument("slice_scatter: the step", expected="a positive number", found=str(prim(step)))
+    if ty.shape is not None:
+        along = normalize_axis("slice_scatter", axis, ty.ndim)
+        (_, length, _), *_ = slice_plan(ty.shape, (along,), (prim(start),), (prim(end),), (by,)).values()
+        expected = tuple(length if i == along else d for i, d in enumerate(ty.shape))
+        relations.demand_same_shape("slice_scatter: 'src'", part.shape, expected, input_tensor.span)
+    return ty
+
+
+def _slice_scatter_ref(input_tensor: Any, src: Any, start: Any, end: Any, step: Any, axis: int) -> Any:
+    out = input_tensor.copy()
+    np.moveaxis(out, axis, 0)[int(start) : int(end) : int(step)] = np.moveaxis(src, axis, 0)
+    return out
+
+
+declare(
+    "slice_scatter",
+    "input_tensor src start:prim end:prim step:prim",
+    {"axis": axis(0)},
+    infer=_slice_scatter_infer,
+    lower=lambda input_tensor, src, start, end, step, axis: slice_scatter(input_tensor, src, start, end, step, axis)[0],
+    reference=_slice_scatter_ref,
+    fusion=Fusion.OPAQUE,
+    doc="A copy of a tensor in which the slice ``start:end:step`` of an axis is another one.",
 )

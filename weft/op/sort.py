@@ -12,7 +12,7 @@ from weft.op.infer import normalize_axes, normalize_axis, product, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_between
 from weft.topi.reduce import reduced_shape
-from weft.topi.search import places
+from weft.topi.search import places, searchsorted
 from weft.topi.sort import argsort, median, sort, topk
 
 
@@ -151,4 +151,28 @@ declare(
     reference=_median_ref,
     fusion=Fusion.OPAQUE,
     doc="The lower of the two elements in the middle, NaN being greatest; over a single axis with its position.",
+)
+
+
+def _bucketize_infer(input_tensor: ir.Expr, boundaries: ir.Expr, out_int32: bool) -> ir.TensorType:
+    ty = tensor_arg("bucketize", "input_tensor", input_tensor)
+    limits = tensor_arg("bucketize", "boundaries", boundaries, ndim=1)
+    if ty.dtype and limits.dtype and ty.dtype != limits.dtype:
+        raise DTypeMismatch("bucketize: the boundaries' type", expected=ty.dtype, found=limits.dtype)
+    return ir.TensorType(ty.shape, ir.DataType("int32" if out_int32 else "int64"), ty.ndim)
+
+
+declare(
+    "bucketize",
+    "input_tensor boundaries",
+    {"out_int32": flag(False), "right": flag(False)},
+    infer=_bucketize_infer,
+    lower=lambda input_tensor, boundaries, out_int32, right: searchsorted(
+        boundaries, input_tensor, right, "int32" if out_int32 else "int64"
+    ),
+    reference=lambda input_tensor, boundaries, out_int32, right: np.searchsorted(
+        boundaries, input_tensor, "right" if right else "left"
+    ).astype(np.int32 if out_int32 else np.int64),
+    fusion=Fusion.OPAQUE,
+    doc="Where each element would be put into a sorted vector; with `right` behind what equals it.",
 )

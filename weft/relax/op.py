@@ -53,6 +53,11 @@ def layout_transform(
     return call(x, src_layout, dst_layout, index_map, pad_value, axis_separators, input_axis_separators)
 
 
+def masked_fill(x: ir.Expr, mask: ir.Expr, value: ir.Expr | float) -> Any:
+    """Put `value`, one number, where a mask holds; other elements stay those of `x`."""
+    return make_call("where")(mask, make_call("full_like")(x, value), x)
+
+
 _OF_CORE = (
     "assert_op call_builtin_with_ctx call_dps_packed call_inplace_packed call_packed call_pure_packed call_py_func "
     "call_tir call_tir_inplace call_tir_with_grad dynamic_strided_slice hint_on_device index_bounds invoke_closure "
@@ -67,6 +72,7 @@ _CORE: dict[str, Any] = {
     "arange": arange,
     "eye": eye,
     "layout_transform": layout_transform,
+    "masked_fill": masked_fill,
     "nonzero": data_ops.nonzero,
     "unique": data_ops.unique,
     "builtin.alloc_tensor": core_ops.alloc_tensor,

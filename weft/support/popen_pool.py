@@ -1,15 +1,20 @@
-"""A worker process that runs functions with a time limit; it is started anew after one hangs or dies."""
+"""Worker processes that run functions with a time limit; one is started anew after a function hangs or dies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import IntEnum
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any
+from threading import local
+from typing import Any, NamedTuple
 
 from weft.error import WeftError
 
-__all__ = ["PopenWorker"]
+__all__ = ["MapResult", "PopenPoolExecutor", "PopenWorker", "StatusKind"]
 
 _STARTING = 30.0  # seconds more that a process and its initializer may take
 
@@ -31,6 +36,23 @@ def _serve(pipe: Connection, initializer: Callable[..., Any] | None, initargs: S
             pipe.send(answer)
         except Exception as e:  # what does not pickle
             pipe.send((False, WeftError(f"the answer cannot be sent back: {e}", found=repr(answer[1])[:200])))
+
+
+def _pickled(value: Any) -> bytes:
+    """Pickle a function and its arguments; what is no module's own needs cloudpickle, where that is installed."""
+    try:
+        return pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        try:
+            import cloudpickle  # type: ignore[import-not-found]
+        except ImportError:
+            raise WeftError(
+                "the function cannot be sent to a worker",
+                expected="a function of a module",
+                found=repr(value[0])[:200],
+                help="pip install cloudpickle",
+            ) from None
+        return bytes(cloudpickle.dumps(value))
 
 
 class PopenWorker:
@@ -77,7 +99,7 @@ class PopenWorker:
             self._uses = 0
         pipe, self._limit = self._pipe or self._start(), timeout
         self._uses += 1
-        pipe.send((fn, tuple(args), kwargs or {}))
+        pipe.send_bytes(_pickled((fn, tuple(args), kwargs or {})))
 
     def recv(self) -> Any:
         """Return what the function returned, or raise what it raised.
@@ -128,3 +150,79 @@ class PopenWorker:
 
     def __del__(self) -> None:
         self.kill()
+
+
+class StatusKind(IntEnum):
+    """How a function of a pool ended."""
+
+    RUNNING = 0
+    COMPLETE = 1
+    EXCEPTION = 2
+    TIMEOUT = 3
+
+
+class MapResult(NamedTuple):
+    """How a function ended, and its value or the exception."""
+
+    status: StatusKind
+    value: Any
+
+
+class PopenPoolExecutor:
+    """Threads that hand functions to a worker process each.
+
+    Parameters
+    ----------
+    max_workers : int, optional
+        By default one for each processor.
+    timeout : float, optional
+        Seconds that a function may run.
+    initializer, initargs : callable and its arguments, optional
+        Called once in each new process.
+    maximum_process_uses : int, optional
+        After so many functions a worker's next one gets a new process.
+    """
+
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        timeout: float | None = None,
+        initializer: Callable[..., Any] | None = None,
+        initargs: Sequence[Any] = (),
+        maximum_process_uses: int | None = None,
+    ) -> None:
+        self._options = (initializer, initargs, maximum_process_uses)
+        self._timeout, self._own = timeout, local()
+        self._workers: list[PopenWorker] = []
+        self._threads = ThreadPoolExecutor(max_workers or os.cpu_count())
+
+    def _run(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if not hasattr(self._own, "worker"):
+            self._own.worker = PopenWorker(*self._options)
+            self._workers.append(self._own.worker)
+        self._own.worker.send(fn, args, kwargs, self._timeout)
+        return self._own.worker.recv()
+
+    def _caught(self, fn: Callable[..., Any], value: Any) -> MapResult:
+        try:
+            return MapResult(StatusKind.COMPLETE, self._run(fn, (value,), {}))
+        except Exception as e:
+            return MapResult(StatusKind.TIMEOUT if isinstance(e, TimeoutError) else StatusKind.EXCEPTION, e)
+
+    def submit(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
+        """Start a function; its future raises TimeoutError or ChildProcessError as :meth:`PopenWorker.recv` does."""
+        return self._threads.submit(self._run, fn, args, kwargs)
+
+    def map_with_error_catching(self, fn: Callable[..., Any], iterator: Iterable[Any]) -> Iterator[MapResult]:
+        """Call a function with each element; how each call ended, in order."""
+        return self._threads.map(lambda value: self._caught(fn, value), iterator)
+
+    def shutdown(self, wait: bool = True) -> None:
+        """Start nothing more and end the processes; with `wait` after what was submitted."""
+        self._threads.shutdown(wait=wait, cancel_futures=not wait)
+        for worker in self._workers:
+            worker.kill()
+        self._workers.clear()
+
+    def __del__(self) -> None:
+        self.shutdown(wait=False)

@@ -4,8 +4,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 
 from weft.error import WeftError
 from weft.ffi import get_global_func
@@ -13,18 +12,25 @@ from weft.runtime import device
 
 __all__ = [
     "build_flag_enabled",
+    "has_adreno_opencl",
     "has_cpu_feature",
     "has_cublas",
     "has_cuda",
     "has_cuda_compute",
+    "has_cudagraph",
     "has_cudnn",
     "has_gpu",
     "has_hexagon",
+    "has_hexagon_toolchain",
+    "has_hipblas",
     "has_llvm",
     "has_llvm_min_version",
+    "has_matrixcore",
     "has_metal",
     "has_multi_gpu",
+    "has_nccl",
     "has_nvcc_version",
+    "has_nvshmem",
     "has_nvptx",
     "has_opencl",
     "has_rocm",
@@ -63,8 +69,19 @@ def _has_device(kind: str) -> bool:
     return has_gpu(kind) and has_target(kind)
 
 
+def _probe(name: str, ask: Callable[[str], bool], about: str) -> Callable[[], bool]:
+    """Make a question without arguments."""
+
+    def probe() -> bool:
+        return ask(about)
+
+    probe.__name__ = probe.__qualname__ = f"has_{name}"
+    probe.__doc__ = f"Whether {name} is there, as :func:`{ask.__name__.lstrip('_')}` answers."
+    return probe
+
+
 has_cuda, has_rocm, has_vulkan, has_metal, has_opencl = (
-    partial(_has_device, kind) for kind in ("cuda", "rocm", "vulkan", "metal", "opencl")
+    _probe(kind, _has_device, kind) for kind in ("cuda", "rocm", "vulkan", "metal", "opencl")
 )
 
 
@@ -126,22 +143,16 @@ def has_nvptx() -> bool:
     return has_gpu("cuda") and has_target("nvptx")
 
 
-def has_cudnn() -> bool:
-    """Whether cuDNN is there, which Weft never calls."""
-    return build_flag_enabled("USE_CUDNN")
-
-
-def has_cublas() -> bool:
-    """Whether cuBLAS is there, which Weft never calls."""
-    return build_flag_enabled("USE_CUBLAS")
-
-
-def has_hexagon() -> bool:
-    """Whether a Hexagon processor is there."""
-    return build_flag_enabled("USE_HEXAGON")
-
-
 def build_flag_enabled(flag: str) -> bool:
     """Whether a feature that TVM knows by a build flag (``"USE_LLVM"``, ``"USE_CUDA"``) is there."""
     name = flag.removeprefix("USE_").lower()
     return has_target(name) and (name not in ("cuda", "opencl", "vulkan") or has_gpu(name))
+
+
+has_adreno_opencl, has_cublas, has_cudagraph, has_cudnn, has_hexagon, has_hexagon_toolchain = (
+    _probe(name, build_flag_enabled, f"USE_{name.upper()}")
+    for name in ("adreno_opencl", "cublas", "cudagraph", "cudnn", "hexagon", "hexagon_toolchain")
+)
+has_hipblas, has_matrixcore, has_nccl, has_nvshmem = (
+    _probe(name, build_flag_enabled, f"USE_{name.upper()}") for name in ("hipblas", "matrixcore", "nccl", "nvshmem")
+)

@@ -217,3 +217,4 @@ assert set(FLOAT_ONLY) | set(ANY_NUMBER) <= {*list_ops(), *FLOAT_ONLY}
 case("nn.relu6", make=lambda s: call(s.real(s.a, s.b, low=-9, high=9)))
 case("nn.softplus", make=lambda s: call(s.real(s.a, low=-60, high=60), rtol=1e-5, atol=1e-30))
 case("nn.softplus", make=lambda s: call(s.real(s.a, low=-9, high=9), beta=2.0, rtol=1e-4, atol=1e-5))
+case("wrap_param", make=lambda s: call(s.real(s.a, s.b), dtype="float16"))

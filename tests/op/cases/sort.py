@@ -18,6 +18,9 @@ def _topk_nan(s: Sizes) -> Case:
     return call(x, k=3)
 
 
+_LIMITS = Array(np.array([-2, 0, 0, 3]), (4,))
+case("bucketize", make=lambda s: call(s.integer(s.a, s.b, low=-4, high=5), _LIMITS, out_int32=True))
+case("bucketize", make=lambda s: call(s.integer(s.a, low=-4, high=5), _LIMITS, right=True))
 case("sort", "argsort", make=lambda s, name: call(s.integer(s.a, s.b, low=0, high=4), axis=-1))
 case("sort", "argsort", make=lambda s, name: call(s.integer(s.b, s.a, low=0, high=4), axis=0, descending=True))
 case("sort", "argsort", make=lambda s, name: call(s.real(s.a, 200), axis=1))

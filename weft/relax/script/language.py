@@ -26,6 +26,7 @@ from weft.relax.core_ops import CORE_OPS, as_relax
 from weft.relax.dpl import PatternMatchingRewriter
 from weft.relax.expr import Var as VarNode
 from weft.relax.expr import const as tensor_constant
+from weft.relax.op import masked_fill
 from weft.relax.script.annotation import (
     Any_,
     Callable_,
@@ -318,6 +319,7 @@ def _core(name: str) -> Any:
 
 _CONSTRUCTORS: dict[str, Any] = {
     **COLLECTIVES,
+    "masked_fill": masked_fill,
     "memory.ensure_zero_offset": memory_ops.ensure_zero_offset,
     "memory.view": memory_ops.view,
     "nonzero": data_ops.nonzero,

@@ -23,6 +23,7 @@ _NAMES = {
     "flatten": "reshape",
     "full_like": "full",
     "gather_elements": "gather",
+    "nn.batch_flatten": "reshape",
     "nn.leakyrelu": "leaky_relu",
     "ones_like": "ones",
     "clip": "tir_clip",
