@@ -37,9 +37,8 @@ def test_values(name: str, index: int) -> None:
 
 def test_a_model_of_two_outputs_and_a_parameter() -> None:
     x, w = relay.var("x", shape=(relay.Any(), 4)), relay.var("w", shape=(5, 4))
-    y = relay.nn.dense(x, w)
-    model = to_onnx(relay.Function([x, w], relay.Tuple([y, y])), {"w": np.ones((5, 4), "float32")}, "f")
-    assert [i.name for i in model.graph.input] == ["x"]
-    assert [i.op_type for i in model.graph.node] == ["Transpose", "MatMul", "Identity", "Identity"]
+    body = relay.Tuple([relay.nn.dense(x, w), x])
+    model = to_onnx(relay.Function([x, w], body), {"w": np.ones((5, 4), "float32")}, "f")
+    assert (len(model.graph.input), len(model.graph.output)) == (1, 2)
     refuses(error.InvalidArgument, "'cumsum'", to_onnx, relay.Function([w], relay.cumsum(w)), {}, "f")
     refuses(error.InvalidArgument, "14 to 17", to_onnx, relay.Function([w], w), {}, "f", 13)

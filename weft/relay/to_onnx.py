@@ -30,7 +30,6 @@ _SAME = {
     **{"copy": "Identity", "nn.global_avg_pool2d": "GlobalAveragePool", "nn.global_max_pool2d": "GlobalMaxPool"},
 }
 _REDUCTIONS = {name: f"Reduce{name.capitalize()}" for name in ("sum", "mean", "max", "min", "prod")}
-_OPSETS = range(14, 18)  # where the operators below have the same form
 _END = np.iinfo(np.int64).max
 
 
@@ -41,17 +40,15 @@ def to_onnx(
 
     Parameters whose values `params` has become initializers. With a `path` the model is written to that file, too.
     """
-    if opset_version not in _OPSETS:
+    if opset_version not in range(14, 18):  # where the operators below have the same form
         raise InvalidArgument("to_onnx: an opset that is not written", expected="14 to 17", found=str(opset_version))
     onnx = require("onnx", extra="onnx")
     mod = relay_ir if isinstance(relay_ir, ir.IRModule) else ir.IRModule.from_expr(relay_ir)
     function = InferType()(ToGraphNormalForm()(InferType()(mod)))["main"]
     writer = _Writer(onnx.helper, onnx.numpy_helper)
     given = {k: np.asarray(v.numpy() if hasattr(v, "numpy") else v) for k, v in (params or {}).items()}
-    graph = writer.graph(function, given, name)
-    model = onnx.helper.make_model(
-        graph, producer_name="weft", ir_version=8, opset_imports=[onnx.helper.make_opsetid("", opset_version)]
-    )
+    opsets = [onnx.helper.make_opsetid("", opset_version)]
+    model = onnx.helper.make_model(writer.graph(function, given, name), ir_version=8, opset_imports=opsets)
     try:
         onnx.checker.check_model(model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as e:
@@ -145,6 +142,7 @@ class _Node:
         self.emit, self.constant = writer.emit, writer.constant
         self.attrs: dict[str, Any] = {key: call.attrs[key] for key in call.attrs.keys()} if call.attrs else {}
         self.type = call.args[0].checked_type
+        self.rank = len(getattr(self.type, "shape", ()))
 
     def shape(self, argument: int = 0) -> list[int | None]:
         return [ir.as_int(d) for d in self.call.args[argument].checked_type.shape]
@@ -166,7 +164,6 @@ class _Node:
         return self
 
     def said(self, *keys: str) -> dict[str, Any]:
-        """Attributes that have the same name there."""
         return {key: self.attrs[key] for key in keys}
 
     def turned(self, name: str, order: Sequence[int]) -> str:
@@ -183,10 +180,9 @@ def _convolution(n: _Node) -> Names:
     transposed = n.call.op.name == "nn.conv2d_transpose"
     n.demand(data_layout="NCHW", out_layout="NCHW", kernel_layout="IOHW" if transposed else "OIHW")
     n.demand(out_dtype=n.type.dtype)
-    more = {"output_padding": [int(p) for p in n.attrs["output_padding"]]} if transposed else {}
-    kernel = n.known(n.shape(1)[2:], "the window")
-    kind = "ConvTranspose" if transposed else "Conv"
-    return n.emit(kind, n.inputs, kernel_shape=kernel, group=int(n.attrs["groups"]), **n.window(), **more)
+    more: dict[str, Any] = {"output_padding": [int(p) for p in n.attrs["output_padding"]]} if transposed else {}
+    more |= {"kernel_shape": n.known(n.shape(1)[2:], "the window"), "group": n.attrs["groups"]}
+    return n.emit("ConvTranspose" if transposed else "Conv", n.inputs, **n.window(), **more)
 
 
 def _pool(n: _Node) -> Names:
@@ -194,9 +190,8 @@ def _pool(n: _Node) -> Names:
     said = {"kernel_shape": [int(k) for k in n.attrs["pool_size"]], "ceil_mode": int(n.attrs["ceil_mode"])}
     if n.call.op.name == "nn.max_pool2d":
         return n.emit("MaxPool", n.inputs, **said, **n.window())
-    n.demand(dilation=(1, 1))
-    said["count_include_pad"] = int(n.attrs["count_include_pad"])
-    return n.emit("AveragePool", n.inputs, **said, **n.window(dilation=False))
+    said |= n.demand(dilation=(1, 1)).said("count_include_pad") | n.window(dilation=False)
+    return n.emit("AveragePool", n.inputs, **said)
 
 
 def _batch_norm(n: _Node) -> Names:
@@ -205,8 +200,7 @@ def _batch_norm(n: _Node) -> Names:
         gamma = n.constant(np.ones(n.known(n.shape(1), "the scale")), n.type.dtype)
     if not n.attrs["center"]:
         beta = n.constant(np.zeros(n.known(n.shape(2), "the shift")), n.type.dtype)
-    order = list(range(len(n.shape())))
-    axis = n.attrs["axis"]
+    order, axis = list(range(n.rank)), n.attrs["axis"]
     order[1], order[axis] = order[axis], order[1]
     inputs = [n.turned(x, order), gamma, beta, mean, variance]
     (y,) = n.emit("BatchNormalization", inputs, **n.said("epsilon"))
@@ -223,34 +217,26 @@ def _product(n: _Node) -> Names:
 
 
 def _bias_add(n: _Node) -> Names:
-    rank = len(n.shape())
-    behind = n.constant(range(1, rank - n.attrs["axis"] % rank))
+    behind = n.constant(range(1, n.rank - n.attrs["axis"] % n.rank))
     return n.emit("Add", [n.inputs[0], *n.emit("Unsqueeze", [n.inputs[1], behind])])
 
 
 def _reduction(n: _Node) -> Names:
-    rank, axis = len(n.shape()), n.attrs["axis"]
-    said = range(rank) if axis in (None, ()) else [int(a) % rank for a in np.atleast_1d(axis)]
-    axes = sorted(set(range(rank)) - set(said) if n.attrs["exclude"] else set(said))
+    said = range(n.rank) if n.attrs["axis"] in (None, ()) else [int(a) % n.rank for a in np.atleast_1d(n.attrs["axis"])]
+    axes = sorted(set(range(n.rank)) - set(said) if n.attrs["exclude"] else set(said))
     kind, keep = _REDUCTIONS[n.call.op.name], int(n.attrs["keepdims"])
     if not axes:
         return n.emit("Identity", n.inputs)
-    own = kind == "ReduceSum"  # its axes are an operand since opset 13
-    inputs = [*n.inputs, n.constant(axes)] if own else n.inputs
-    return n.emit(kind, inputs, keepdims=keep, **({} if own else {"axes": axes}))
+    if kind == "ReduceSum":  # its axes are an operand since opset 13
+        return n.emit(kind, [*n.inputs, n.constant(axes)], keepdims=keep)
+    return n.emit(kind, n.inputs, keepdims=keep, axes=axes)
 
 
 def _reshaped(n: _Node) -> Names:
     dims = [ir.as_int(d) for d in n.call.checked_type.shape]
-    if dims.count(None) > 1:
-        raise n.refused("the shape", "at most one dimension that is not known", str(dims))
+    n.known(dims if dims.count(None) > 1 else [], "the shape")  # one unknown dimension can be inferred
     shape = n.constant([-1 if d is None else d for d in dims])
     return n.emit("Reshape", [n.inputs[0], shape], **({"allowzero": 1} if 0 in dims and None not in dims else {}))
-
-
-def _transpose(n: _Node) -> Names:
-    rank = len(n.shape())
-    return n.emit("Transpose", n.inputs, perm=[a % rank for a in n.attrs["axes"] or range(rank - 1, -1, -1)])
 
 
 def _layout_transform(n: _Node) -> Names:
@@ -310,21 +296,14 @@ _RULES: dict[str, Callable[[_Node], Names]] = {
     "nn.softmax": lambda n: n.emit("Softmax", n.inputs, **n.said("axis")),
     "ones_like": lambda n: _filled(n, 1),
     "zeros_like": lambda n: _filled(n, 0),
-    "nn.conv2d": _convolution,
-    "nn.conv2d_transpose": _convolution,
-    "nn.max_pool2d": _pool,
-    "nn.avg_pool2d": _pool,
+    "transpose": lambda n: (n.turned(n.inputs[0], [a % n.rank for a in n.attrs["axes"] or range(n.rank)[::-1]]),),
     "nn.batch_norm": _batch_norm,
-    "nn.dense": _product,
-    "nn.matmul": _product,
-    "nn.batch_matmul": _product,
     "nn.bias_add": _bias_add,
+    **dict.fromkeys(("nn.conv2d", "nn.conv2d_transpose"), _convolution),
+    **dict.fromkeys(("nn.max_pool2d", "nn.avg_pool2d"), _pool),
+    **dict.fromkeys(("nn.dense", "nn.matmul", "nn.batch_matmul"), _product),
+    **dict.fromkeys(("reshape", "squeeze", "expand_dims", "nn.batch_flatten"), _reshaped),
     **dict.fromkeys(_REDUCTIONS, _reduction),
-    "reshape": _reshaped,
-    "squeeze": _reshaped,
-    "expand_dims": _reshaped,
-    "nn.batch_flatten": _reshaped,
-    "transpose": _transpose,
     "layout_transform": _layout_transform,
     "split": _split,
     "strided_slice": _strided_slice,

@@ -59,9 +59,9 @@ def _behind(begin: Any, size: Any) -> Any:
     b, n = as_int(begin), as_int(size)
     if n is not None and n < 0:
         return _END
-    if b is not None and n is not None and b < 0 <= b + n:
-        return _END if b + n == 0 else b + n
-    return b + n if b is not None and n is not None else ir.as_shape((begin,))[0] + ir.as_shape((size,))[0]
+    if b is None or n is None:
+        return ir.as_shape((begin,))[0] + ir.as_shape((size,))[0]
+    return _END if b < 0 and b + n == 0 else b + n
 
 
 declare(
