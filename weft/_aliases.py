@@ -50,6 +50,8 @@ MODULES = {
     "contrib.graph_runtime": "weft.runtime.graph_executor",
     "contrib.nvcc": "weft.target.cuda.nvrtc",
     "contrib.sparse": "weft.topi.compressed_array",
+    "contrib.target": "weft.target",
+    "contrib.target.onnx": "weft.relay.to_onnx",
     "contrib.tedd": "weft.te.tedd",
     "contrib.torch": "weft.frontend.torch.as_torch",
     "contrib.tvmjs": "weft.runtime.tensor_cache",

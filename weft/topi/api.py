@@ -46,7 +46,7 @@ def strided_slice(
     slice_mode: str = "end",
     assume_inbound: bool = True,
 ) -> Any:
-    """A part of a tensor; with `slice_mode` "size", `end` are lengths, of which -1 is the rest.
+    """A part of a tensor; with `slice_mode` "size", `end` are lengths, of which a negative one is the rest.
 
     Bounds in tensors are known at run time only: the extents of the result are variables then.
     """
@@ -56,7 +56,7 @@ def strided_slice(
         return dynamic_strided_slice(a, begin, end, ones if strides is None else strides, extents)
     axes = list(range(len(begin))) if axes is None else [int(d) for d in axes]
     if slice_mode == "size":
-        end = [a.shape[d] if as_int(e) == -1 else b + e for d, b, e in zip(axes, begin, end, strict=True)]
+        end = [a.shape[d] if (as_int(e) or 0) < 0 else b + e for d, b, e in zip(axes, begin, end, strict=True)]
     steps = [1] * len(axes) if strides is None else [*strides, *[1] * (len(axes) - len(strides))]
     ends: Any = end
     if not isinstance(end, te.Tensor):  # None is behind the last element

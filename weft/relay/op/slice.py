@@ -55,13 +55,13 @@ def _steps(strides: Any, n: int, slice_mode: str) -> tuple[int, ...]:
 
 
 def _behind(begin: Any, size: Any) -> Any:
-    """The end of a slice that is given by its size; -1 means up to the end."""
+    """The end of a slice that is given by its size; a negative one means up to the end."""
     b, n = as_int(begin), as_int(size)
-    if n == -1:
+    if n is not None and n < 0:
         return _END
-    if b is not None and n is not None and b < 0 <= b + n:
-        return _END if b + n == 0 else b + n
-    return b + n if b is not None and n is not None else ir.as_shape((begin,))[0] + ir.as_shape((size,))[0]
+    if b is None or n is None:
+        return ir.as_shape((begin,))[0] + ir.as_shape((size,))[0]
+    return _END if b < 0 and b + n == 0 else b + n
 
 
 declare(
@@ -94,8 +94,7 @@ def _dyn_strided_slice(
         )
     if slice_mode == "size":
         end = tuple(
-            select(n.equal(int64(-1)), shape[a], _from_end(b, shape[a]) + n)
-            for a, b, n in zip(over, begin, end, strict=True)
+            select(n < int64(0), shape[a], _from_end(b, shape[a]) + n) for a, b, n in zip(over, begin, end, strict=True)
         )
     starts = tuple(_from_end(b, shape[a]) for a, b in zip(over, begin, strict=True))
     stops = tuple(_from_end(e, shape[a]) for a, e in zip(over, end, strict=True))
@@ -141,7 +140,7 @@ def strided_slice(
     axes : sequence of int, optional
         The axes that are cut.
     slice_mode : str
-        ``"end"``, or ``"size"``, where `end` are lengths and -1 means up to the end.
+        ``"end"``, or ``"size"``, where `end` are lengths and negative ones mean up to the end.
     """
     if is_computed((begin, end, strides)):
         count = ir.as_int(begin.ty.shape[0]) if isinstance(begin, ir.Expr) and begin.ty is not None else None

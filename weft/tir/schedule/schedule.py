@@ -462,9 +462,3 @@ class Schedule(Recorder):
             state.func = before
         self._drawn = sampling.location(self._random, loops_, inline, decision)
         return LoopRV({-1: sampling.ROOT, -2: sampling.INLINE, **loops_}[self._drawn])
-
-    # --- used by rules ---
-
-    def outer_loop(self, block: BlockRV) -> LoopRV:
-        """Return the outermost loop of a block."""
-        return LoopRV(self.state.loops_of(block.name)[0].loop_var)
