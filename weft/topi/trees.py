@@ -14,7 +14,10 @@ _WALKS = 8
 """Ways that are walked together: one waits for its next node while the others go on."""
 
 _TILE = 128
-"""Rows that one tree, whose nodes stay in the cache, sees after each other."""
+"""Rows that one tree, whose nodes stay in the cache, sees after each other, at most."""
+
+_LEAST_TILE, _PARTS = 48, 8
+"""Fewer rows than eight such tiles are as many even parts as there may be, so that threads have something to share."""
 
 
 def tree_scores(x: te.Tensor, nodes: te.Tensor, roots: te.Tensor, weights: te.Tensor, aggregate: str) -> Any:
@@ -51,7 +54,10 @@ def tree_scores(x: te.Tensor, nodes: te.Tensor, roots: te.Tensor, weights: te.Te
         forest = _Forest(
             ib, key, node, weight, ib.buffer_ptr(outs[0]), 2 * x.shape[1], nodes.shape[0], shape[1], aggregate
         )
-        trees, tile, side = cast("int64", roots.shape[0]), int64(_TILE), int64(_WALKS)
+        trees, side = cast("int64", roots.shape[0]), int64(_WALKS)
+        parts = max_(int64(1), min_(int64(_PARTS), floordiv(cast("int64", rows), int64(_LEAST_TILE))))
+        even = floordiv(rows + parts * side - 1, parts * side) * side
+        tile = max_(side, min_(int64(_TILE), even))
         with ib.for_range(0, floordiv(rows + tile - 1, tile), name="part", kind="parallel") as part:
             first = part * tile
             count = min_(tile, cast("int64", rows) - first)

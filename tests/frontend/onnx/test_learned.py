@@ -319,8 +319,8 @@ def test_labels() -> None:
 
 
 def test_maps() -> None:
-    x = RNG.standard_normal((3, 2)).astype(np.float32)
-    for labels in ({"classlabels_strings": ["p", "q"]}, {"classlabels_int64s": [4, 2]}):
+    for rows, labels in ((3, {"classlabels_strings": ["p", "q"]}), (130, {"classlabels_int64s": [4, 2]})):
+        x = RNG.standard_normal((rows, 2)).astype(np.float32)
         made = model("ZipMap", x, **labels)
         (keys,) = labels.values()
         (got,) = weft.Session(made).run({"x": x})
@@ -363,3 +363,14 @@ def test_dictionaries_as_rows() -> None:
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid(ML, 1), helper.make_opsetid("", 17)])
     (got,) = weft.Session(made).run({"x": {"c": 2.5, "a": 1.0}})
     assert got.numpy().tolist() == [[1.0, 0.0, 2.5]]
+
+
+def test_what_is_learned_may_be_longer_than_other_attributes() -> None:
+    wide = 1 + (1 << 20)  # forests of a few dozen classes have more weights than this
+    assert "main" in from_onnx(model("Scaler", np.zeros((1, wide), "f4"), offset=[0.5] * wide))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 47, 49, 95, 96, 97, 100, 383, 385, 1025])
+def test_rows_in_parts_of_any_size_come_to_their_leaves(rows: int) -> None:
+    x = np.random.default_rng(rows).uniform(-1, 1, (rows, 5)).astype("f4")
+    check("TreeEnsembleRegressor", x, n_targets=2, **forest(9, 4, 5, 2, "target"))

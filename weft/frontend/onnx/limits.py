@@ -15,8 +15,8 @@ MAX_NODES = 1_000_000
 """Nodes; those of functions count at every call, those of loops twice, because they are converted twice at least."""
 MAX_DEPTH = 32
 MAX_LOOPS = 8
-MAX_ATTRIBUTE = 1 << 20
-"""Numbers or texts of one attribute."""
+MAX_ATTRIBUTE, MAX_LEARNED = 1 << 20, 1 << 26
+"""Numbers or texts of one attribute, and of one of ``ai.onnx.ml``, whose attributes are what a model has learned."""
 
 
 def check_limits(graph: Any, functions: Mapping[tuple[str, str], Any]) -> None:
@@ -73,13 +73,14 @@ class _Counter:
                 self.known[key] = self.count(function, (*path, key), where, loops)
             n, deep = self.known[key]
             nodes, levels = nodes + n, deep + 1
+        most = MAX_LEARNED if key[0] == "ai.onnx.ml" else MAX_ATTRIBUTE
         for a in node.attribute:
             size = max(len(a.ints), len(a.floats), len(a.strings))
-            if size > MAX_ATTRIBUTE:
+            if size > most:
                 raise ModelImportError(
                     f"attribute '{a.name}' is too long",
                     where=where,
-                    expected=f"at most {MAX_ATTRIBUTE:,} values",
+                    expected=f"at most {most:,} values",
                     found=f"{size:,}",
                 )
             is_loop = key[1] in ("Loop", "Scan")
