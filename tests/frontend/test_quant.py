@@ -110,14 +110,16 @@ def test_dynamically_quantised_products(b_zero, b_dtype):
 
 @pytest.mark.parametrize("x_dtype", ["uint8", "int8"])
 @pytest.mark.parametrize("zero", [0, 77])
-@pytest.mark.parametrize(("group", "w_dtype"), [(1, "int8"), (1, "uint8"), (2, "uint8")])
-def test_conv_integer(x_dtype, zero, group, w_dtype):
+@pytest.mark.parametrize(
+    ("group", "w_dtype", "outs"), [(1, "int8", 18), (1, "uint8", 18), (2, "uint8", 18), (2, "int8", 64)]
+)
+def test_conv_integer(x_dtype, zero, group, w_dtype, outs):
     """Zero points of each output channel, a batch, and channels in groups: sums of ones are made for each group."""
     x, w = (
         RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
-        for dtype, shape in ((x_dtype, (2, 6, 5, 7)), (w_dtype, (18, 6 // group, 3, 2)))
+        for dtype, shape in ((x_dtype, (2, 6, 5, 7)), (w_dtype, (outs, 6 // group, 3, 2)))
     )
-    wz = RNG.integers(0, 256, 18).astype(np.uint8) if w_dtype == "uint8" else np.zeros(18, np.int8)
+    wz = RNG.integers(0, 256, outs).astype(np.uint8) if w_dtype == "uint8" else np.zeros(outs, np.int8)
     weights = {"w": w, "xz": np.array(zero, x_dtype), **({"wz": wz} if w_dtype == "uint8" else {})}
     node = helper.make_node("ConvInteger", ["x", *weights], ["y"], group=group, pads=[1, 0, 0, 1])
     proto = onnx_models.model([node], {"x": (x_dtype, [2, 6, 5, 7])}, {"y": ("int32", None)}, weights)

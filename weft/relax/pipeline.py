@@ -74,7 +74,7 @@ def _graph_passes(
         *([_pack_nbits(machine, precision)] if tiled and machine.unpacks_weights else []),
         t.fold_batch_norm(),
         t.join_convolutions(),
-        t.decompose_ops(whole_attention=tiled),
+        t.decompose_ops(whole_attention=tiled, wide_convolutions=tiled),
         t.fold_constant(),
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),

@@ -314,3 +314,25 @@ def test_a_transposed_matrix_is_read_as_it_lies(rows, axes):
     want = a.astype(np.float64) @ (b if axes == (0, 1) else b.T)
     found = vm["main"](weft.runtime.tensor(a), weft.runtime.tensor(b)).numpy()
     np.testing.assert_allclose(found, np.maximum(want, 0), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["nn.conv1d", "nn.conv2d", "nn.conv2d_transpose"])
+def test_convolutions_of_halves_read_wide_numbers(name):
+    """Every element of float16 is converted once, not for each tap: sums and operands are float32."""
+    rank = 1 if name == "nn.conv1d" else 2
+    shapes = ((2, 6, *(9, 7)[:rank]), (6 if "transpose" in name else 12, 3, *(3, 3)[:rank]))
+    x, w = (RNG.standard_normal(s).astype(np.float16) for s in shapes)
+    bb, v = relax.BlockBuilder(), relax.Var("x", relax.TensorType(shapes[0], "float16"))
+    with bb.function("main", [v]), bb.dataflow():
+        y = weft.op.make_call(name)(v, relax.const(w), padding=1, groups=2)
+        bb.emit_func_output(bb.emit_output(bb.emit(weft.op.make_call("nn.relu")(bb.emit(y)))))
+    made = relax.transform.decompose_ops(wide_convolutions=True)(relax.transform.normalize()(bb.get()))
+    (call,) = (n for n in walk(made["main"]) if isinstance(n, Call) and n.op is Op.get(f"relax.{name}"))
+    assert [a.ty.dtype for a in call.args] + [call.ty.dtype] == ["float32"] * 3
+    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
+    transposed = "_transpose" if "transpose" in name else ""
+    function = getattr(torch.nn.functional, f"conv{transposed}{rank}d")
+    expected = function(*(torch.from_numpy(a.astype(np.float64)) for a in (x, w)), padding=1, groups=2).relu().numpy()
+    found = vm["main"](weft.runtime.tensor(x)).numpy()
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)

@@ -312,9 +312,15 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
         return None
     strides = np.broadcast_to(attrs.get("strides", 1), (len(sizes),))
     apart = all(k <= d for k, d in zip(shape[2:], strides, strict=True))
-    if isinstance(weight, ir.Constant) and group == 1 and _has_odd_groups(s, shape, groups, apart):
-        return _each_group(s, call, bb)
-    if groups == 1 or channels // groups % panel == 0:
+    whole = channels // groups % panel == 0
+    if isinstance(weight, ir.Constant) and (
+        (group > 1 and whole and 1 < groups <= _MOST_GROUPS_OF_BYTES)
+        or (group == 1 and _has_odd_groups(s, shape, groups, apart))
+    ):
+        return _each_group(s, call, group, bb)
+    if groups > 1:  # instructions add up products of neighbours in one group, which panels of several do not have
+        group = 1
+    if groups == 1 or whole:
         packed = panels.weight_panels(weight, panel, group, bb)
         layout = f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
     elif shape[1] == 1 and groups == channels:
@@ -329,7 +335,7 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     return ir.Call(call.op, (data, packed), new_attrs, span=call.span)
 
 
-_MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS = 16, 8
+_MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS, _MOST_GROUPS_OF_BYTES = 16, 8, 64
 """Groups that may be convolutions of their own: each is a call."""
 
 _FEW_SUMS = 16
@@ -351,7 +357,7 @@ def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int, apart: bool)
     return 1 < groups <= _MOST_GROUPS_OF_WINDOWS and odd and shape[1] > 1 and full
 
 
-def _each_group(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Call:
+def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.Call:
     """Compute each group of a convolution by itself, from its channels to its part of the result."""
     weight, groups = call.args[1].data.numpy(), call.attrs["groups"]  # type: ignore[union-attr]
     data, axis = s.to_last(call.args[0], bb), weight.ndim - 1
@@ -359,9 +365,10 @@ def _each_group(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Call:
     for i, kernel in enumerate(np.split(weight, groups)):
         c, panel, sizes = kernel.shape[1], _panel(s, len(kernel)), _letters(weight.ndim)
         own = bb.emit(make_call("strided_slice")(data, axes=[axis], begin=[i * c], end=[(i + 1) * c]))
-        layouts = {"data_layout": f"N{sizes}C", "out_layout": f"N{sizes}C", "kernel_layout": f"O{sizes}I{panel}o"}
+        form = f"O{sizes}I{panel}o" + (f"{group}i" if group > 1 else "")
+        layouts = {"data_layout": f"N{sizes}C", "out_layout": f"N{sizes}C", "kernel_layout": form}
         attrs = call.attrs.with_(groups=1, channels=len(kernel), **layouts)
-        packed = ir.constant(panels.pack_conv_weight(kernel, panel))
+        packed = ir.constant(panels.pack_conv_weight(kernel, panel, group))
         parts.append(bb.emit(ir.Call(call.op, (own, packed), attrs, span=call.span)))
     return ir.Call(ir.Op.get("relax.concat"), (ir.Tuple(tuple(parts)),), ir.Attrs.of(axis=axis))
 

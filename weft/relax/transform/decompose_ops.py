@@ -2,14 +2,16 @@
 
 from typing import Any
 
-from weft.ir import Call, Expr, Function, IRModule, Op, TupleGetItem, as_int, function_pass
-from weft.op import get_op_def
+from weft.ir import Attrs, Call, Expr, Function, IRModule, Op, TensorType, TupleGetItem, as_int, function_pass
+from weft.op import get_op_def, make_call
 from weft.relax.core_ops import CORE_OPS, is_op
 from weft.relax.rewriter import rewrite_bindings
 
 
 @function_pass(kind=Function, opt_level=0)
-def decompose_ops(func: Function, mod: IRModule, *, whole_attention: bool = False) -> Function:
+def decompose_ops(
+    func: Function, mod: IRModule, *, whole_attention: bool = False, wide_convolutions: bool = False
+) -> Function:
     """Replace operators by their ``decompose`` declaration.
 
     Requires: ``relax.normalized``.
@@ -35,6 +37,8 @@ def decompose_ops(func: Function, mod: IRModule, *, whole_attention: bool = Fals
 
     Options:
         ``whole_attention``: leaves attention of float32 heads of constant size, for targets that have a kernel for it.
+        ``wide_convolutions``: computes convolutions of float16 on float32 tensors, for targets that convert elements
+        whenever they are multiplied: each is read for every tap and every tile of channels, and converted once here.
     Cost: Linear.
     Source: TVM's ``DecomposeOpsForInference``.
     """
@@ -50,10 +54,24 @@ def decompose_ops(func: Function, mod: IRModule, *, whole_attention: bool = Fals
             return None
         if whole_attention and is_op(value, "nn.attention") and _has_kernel(value):
             return None
+        if wide_convolutions and value.op.name.startswith("relax.nn.conv") and value.ty.dtype == "float16":
+            return _wide_convolution(value)
         decompose = getattr(get_op_def(value.op), "decompose", None)
         return decompose(*value.args, **dict(value.attrs.items)) if decompose is not None else None
 
     return rewrite_bindings(func, mod, rule)
+
+
+def _wide_convolution(call: Call) -> Expr | None:
+    """Write a convolution of float16 tensors with operands and sums of float32."""
+    types = [a.ty for a in call.args]
+    if any(not isinstance(t, TensorType) or t.dtype != "float16" for t in types):
+        return None
+    cast = make_call("astype")
+    wide = Attrs.of(dict(call.attrs.items) | {"out_dtype": "float32"})
+    return cast(
+        Call(call.op, tuple(cast(a, dtype="float32") for a in call.args), wide, span=call.span), dtype="float16"
+    )
 
 
 def _has_kernel(call: Call) -> bool:
