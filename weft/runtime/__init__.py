@@ -26,6 +26,7 @@ from weft.runtime.module import (
     register_file_loader,
     system_lib,
 )
+from weft.runtime.numpy_file import read_arrays
 from weft.runtime.regular_file import file_identity, finished_file, open_regular, read_regular
 from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
@@ -90,6 +91,7 @@ __all__ = [
     "opencl",
     "vulkan",
     "placed_module",
+    "read_arrays",
     "read_regular",
     "register_file_loader",
     "register_object_loader",
