@@ -60,8 +60,6 @@ def mutated(value: Any, rng: np.random.Generator) -> Any:
 
 
 def lines(data: str, read: Callable[[str], Any]) -> Document:
-    """Lines of JSON, one of which is damaged, that `read` is given with warnings off."""
-
     def change(rng: np.random.Generator) -> bytes:
         rows = data.splitlines()
         at = int(rng.integers(len(rows)))
@@ -86,7 +84,6 @@ def product(n: int) -> list[te.Tensor]:
 
 
 def traces() -> Document:
-    """Records of ``meta_schedule``, which are applied."""
     work_dir, mod = folder(), weft.IRModule({"main": te.create_prim_func(product(16))})
     sch = tir.Schedule(mod)
     i, *_ = sch.get_loops(sch.get_block("C"))
@@ -105,7 +102,6 @@ def traces() -> Document:
 
 
 def knobs() -> Document:
-    """A log of ``autotvm``."""
     entity = [["tile_y", "sp", [-1, 4]], ["unroll", "ot", 1]]
     row = {"input": ["llvm", "mm", [["TENSOR", [16, 16], "float32"], 3], {}], "result": [[0.1], 0, 1.0, 12.0]}
     config = {"index": 3, "code_hash": None, "entity": entity}
@@ -119,7 +115,6 @@ def knobs() -> Document:
 
 
 def steps() -> Document:
-    """A log of ``auto_scheduler``, whose best state is applied."""
     auto_scheduler.register_workload("fuzz.product", product, override=True)
     task, path = auto_scheduler.SearchTask(func="fuzz.product", args=(16,), target="llvm"), folder() / "log"
     state = task.compute_dag.get_init_state()
@@ -136,7 +131,6 @@ def steps() -> Document:
 
 
 def tensors() -> Document:
-    """The description of a folder of tensors."""
     path = folder()
     tensor_cache.dump_tensor_cache({"a": np.ones((3, 4), "float32"), "b": np.arange(5)}, path)
     file = path / "tensor-cache.json"

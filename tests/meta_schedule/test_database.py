@@ -8,6 +8,7 @@ import weft
 from tests.refusals import refuses
 from weft import meta_schedule, te, tir, tune
 from weft import meta_schedule as ms
+from weft.support.tar import tar
 from weft.tune import log
 
 
@@ -98,9 +99,11 @@ def test_a_disk_that_is_full_leaves_the_log_as_it_was(tmp_path):
     try:
         with pytest.raises(tune.DatabaseError, match="as it was"), log.appending(path) as write:
             write("x" * 200)
+        with pytest.raises(OSError, match="a.tar"):
+            tar(tmp_path / "a.tar", [__file__])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_text() == "one\n"
+    assert path.read_text() == "one\n" and list(tmp_path.iterdir()) == [path]
 
 
 def test_databases_together():

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from weft.cli.screen import print_table, size_text
 from weft.error import InvalidArgument, ModelImportError, require
 from weft.quantize import quantize_model
-from weft.runtime import read_arrays
+from weft.runtime import finished_file, read_arrays
 
 
 def quantize(
@@ -59,7 +59,8 @@ def quantize(
     ranks = {i.name: len(i.type.tensor_type.shape.dim) for i in proto.graph.input}
     samples = _samples(calibrate, ranks) if calibrate is not None else []
     made, layers = quantize_model(proto, weights, size, samples, method, max_loss)
-    onnx.save(made, output)
+    with finished_file(output) as beside:
+        onnx.save(made, beside)
     rows = [
         (x.node, x.op, f"{x.error:.2%}", "-" if np.isnan(x.found) else f"{x.found:.2%}", "float" if x.kept else weights)
         for x in layers

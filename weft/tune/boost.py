@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,7 +129,7 @@ class Experience:
 
     def save(self, path: str) -> None:
         """Write the measurements as NumPy's ``.npz``, at this very path."""
-        with Path(path).open("wb") as file:
+        with runtime.finished_file(path) as beside, beside.open("wb") as file:
             np.savez(file, rows=np.array(self.rows), tasks=np.array(self.tasks, str), seconds=np.array(self.seconds))
 
     def load(self, path: str) -> None:
