@@ -25,11 +25,9 @@ ODD = (
     *([], [[]], {}, {"n": -1}, {"n": 10**9}, {"x": ["adt", [0]]}, [0] * 50),
 )
 Document = tuple[bytes, Callable[[bytes], Any], Callable[[np.random.Generator], bytes]]
-"""The bytes of a file, what reads it, and what damages its structure."""
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The ways to all values below one."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, below in inner:
         yield (*at, key)
@@ -160,7 +158,6 @@ def safetensors() -> Document:
 
 
 def tuned() -> Document:
-    """A record of the tuner whose checksum is right, whatever it holds."""
     record = {"workload": "w", "name": "n", "signature": "s", "default_us": 1.5, "trials": [[{"t": 1}, 0.5, "x", "m"]]}
     record["hardware"], path = tune.Hardware.of(weft.target.Target("llvm"))._asdict(), folder() / "tuned.json"
 

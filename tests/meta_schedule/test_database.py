@@ -70,7 +70,6 @@ def test_files_are_read_again(tmp_path):
 
 
 def test_several_writers_of_one_folder(tmp_path):
-    """Each appends workloads that the others do not know of; every record stays with its own."""
     sizes = {n: ms.database.JSONDatabase(work_dir=tmp_path) for n in (8, 16, 32)}
     for n, database in reversed(sizes.items()):
         database.commit_tuning_record(record(database, product(n), 4, [float(n)]))

@@ -19,13 +19,7 @@ from weft.tune.database import DatabaseError
 
 
 def lines_of(path: str | os.PathLike[str]) -> list[str]:
-    """Return the lines of a log that hold something.
-
-    Raises
-    ------
-    InvalidArgument
-        When there is no such file, or it cannot be read.
-    """
+    """Return the lines of a log that hold something; ``InvalidArgument`` where it cannot be read."""
     try:
         text = runtime.read_regular(path).decode(errors="replace")
     except OSError as e:
@@ -59,14 +53,9 @@ def seconds(values: Iterable[Any]) -> tuple[float, ...]:
 
 @contextmanager
 def appending(path: str | os.PathLike[str]) -> Generator[Callable[[str], None]]:
-    """Give what writes text behind the last line of a log, while no other process does.
+    """Give what writes text behind the last line of a log, ended if it was cut off, while no other process does.
 
-    A last line that was cut off is ended before.
-
-    Raises
-    ------
-    DatabaseError
-        When it cannot be written; it is as it was.
+    Where it cannot be written, it is as it was, which a ``DatabaseError`` says.
     """
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
