@@ -275,6 +275,27 @@ def own_errors(doing: str) -> Generator[None]:
         ) from e
 
 
+_WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, EOFError)
+"""What Python and NumPy raise where something has another form than the code that takes it apart expects."""
+
+
+@contextmanager
+def reading(
+    what: str, kind: type[WeftError] = InvalidArgument, also: tuple[type[Exception], ...] = (), **details: Any
+) -> Generator[None]:
+    """Raise what a file or a text of a wrong form leads to as an error of Weft, of which `what` is the first line.
+
+    `also` are errors that only this form has; ``found`` is what Python said, unless it is among the `details`.
+    """
+    try:
+        yield
+    except WeftError:
+        raise
+    except (*_WRONG, *also) as e:
+        told = "it nests too deep" if isinstance(e, RecursionError) else f"{type(e).__name__}: {e}"
+        raise kind(what, **{"found": told, **details}) from e
+
+
 def require(module: str, *, extra: str) -> ModuleType:
     """Import an optional package, or say how to install it.
 

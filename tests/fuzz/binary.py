@@ -73,10 +73,10 @@ def mutate_fields(data: bytes, table: list[tuple[str, int, str]], rng: np.random
 
 
 def damage(data: bytes, rng: np.random.Generator) -> bytes:
-    """Flip bits, cut, insert or repeat, one to four times; at times keep only the beginning."""
+    """Flip bits, cut, insert or repeat, one to four times; pages are lost or change places; a beginning is kept."""
     out = bytearray(data)
     for _ in range(int(rng.integers(1, 5))):
-        at, kind = int(rng.integers(len(out))), int(rng.integers(9))
+        at, kind = int(rng.integers(len(out))), int(rng.integers(11))
         if kind < 5:
             out[at] ^= 1 << int(rng.integers(8))
         elif kind == 5:
@@ -85,6 +85,10 @@ def damage(data: bytes, rng: np.random.Generator) -> bytes:
             out[at:at] = rng.bytes(int(rng.integers(1, 9)))
         elif kind == 7:
             out[at:at] = out[at : at + int(rng.integers(1, 40))]
-        else:
+        elif kind == 8:
             del out[at + 1 :]
+        else:
+            page = int(rng.choice([8, 64, 512, 4096]))
+            a, b = (slice(start := int(rng.integers(len(out) // page + 1)) * page, start + page) for _ in range(2))
+            out[a], out[b] = (out[b], out[a]) if kind == 9 else (bytes(len(out[a])), out[b])
     return bytes(out)

@@ -5,10 +5,8 @@ Files are flipped, cut, spliced and, where their fields are known, changed field
 """
 
 import signal
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +18,7 @@ import weft
 from tests import onnx_models
 from tests.fuzz import executables, relay_executables
 from tests.fuzz.binary import EXPECTED, INTERESTING, damage, mutate_fields
+from tests.fuzz.documents import DOCUMENTS, folder
 from tests.fuzz.driver import Outcome
 from tests.fuzz.graphs import Graph
 from tests.fuzz.programs import bases
@@ -227,8 +226,15 @@ def parameters_file() -> File:
     return File(bytes(weft.runtime.save_param_dict(arrays)), weft.runtime.load_param_dict)
 
 
-def folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="weft-fuzz-"))
+def arrays_file(save: Callable[..., None]) -> File:
+    path = folder() / "a.npz"
+    save(path, x=np.arange(600.0).reshape(20, 30), names=np.array(["a", "bc"]))
+
+    def read(data: bytes) -> None:
+        path.write_bytes(data)
+        weft.runtime.read_arrays(path)
+
+    return File(path.read_bytes(), read)
 
 
 def cache_file() -> File:
@@ -292,13 +298,21 @@ def tuning_file() -> File:
     return File(path.read_bytes(), read)
 
 
+def document(name: str) -> File:
+    data, read, change = DOCUMENTS[name]()
+    return File(data, read, (change,))
+
+
 FILES: dict[str, Callable[[], File]] = {
+    **{f"document:{name}": lambda name=name: document(name) for name in DOCUMENTS},
     "onnx:linear": lambda: onnx_file(onnx_models.linear()[0]),
     **{f"onnx:graph {seed}": lambda seed=seed: onnx_file(Graph(seed, 14).model()) for seed in range(6)},
     **{f"executable:{at}": lambda at=at: executable_file(at) for at in range(5)},
     "relay:program": lambda: relay_file(relay_executables.program),
     "relay:compiled": lambda: relay_file(relay_executables.compiled),
     "parameters": parameters_file,
+    "arrays": lambda: arrays_file(np.savez),
+    "arrays:compressed": lambda: arrays_file(np.savez_compressed),
     "cache": cache_file,
     "stored model": stored_file,
     "tuning": tuning_file,

@@ -1,14 +1,11 @@
-"""The tables of fields describe the files, and the programs that are mutated run."""
+"""The tables of fields describe the files, and the programs run before they are mutated."""
 
-import numpy as np
 import pytest
 
 import weft
 from tests.fuzz import relay_executables
-from tests.fuzz.binary import mutate_fields
 from tests.fuzz.executables import fields
 from tests.fuzz.programs import bases
-from tests.runtime.programs import add_twice
 
 
 @pytest.mark.parametrize("place", range(len(bases())))
@@ -27,14 +24,6 @@ def test_fields_cover_the_files():
         assert (at + 8, form) == (len(base.data), "q")
         groups |= {g for g, _, _ in table}
     assert groups == {"header", "count", "function", "scope", "tag", "constant", "tensor", "shape", "offset", "word"}
-
-
-def test_mutations_change_the_file():
-    data = add_twice(1).bytes
-    table = list(fields(data))
-    changed = [mutate_fields(data, table, np.random.default_rng(seed)) for seed in range(20)]
-    assert all(len(c) == len(data) for c in changed)
-    assert len(set(changed) - {data}) > 15
 
 
 def test_fields_cover_a_relay_file():

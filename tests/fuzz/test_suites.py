@@ -12,7 +12,7 @@ SLICES = {
     "onnx": (8, 200),
     "answers": (40, 100),
     "graphs": (3, 3),
-    "files": (10, 500),
+    "files": (29, 160),
     "programs": (10, 3),
 }
 """Subjects and seeds of each that the test run checks: the same in every run, so that a verdict is of the code."""

@@ -67,7 +67,7 @@ def test_long_chains():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "line 1, column 1"),
+        ("", "line 1 column 1"),
         ("[]", "expected weft_ir 1, found list"),
         ('{"weft_ir": 7}', "expected weft_ir 1, found 7"),
         ('{"weft_ir": 1}', "a part is missing"),

@@ -1,11 +1,15 @@
 """Databases of traces: what they keep, by what a module computes, and files."""
 
+import resource
+
 import pytest
 
 import weft
 from tests.refusals import refuses
-from weft import meta_schedule, te, tir
+from weft import meta_schedule, te, tir, tune
 from weft import meta_schedule as ms
+from weft.support.tar import tar
+from weft.tune import log
 
 
 def product(n=16, name="C"):
@@ -63,6 +67,42 @@ def test_files_are_read_again(tmp_path):
     assert str(found.trace) == str(split(product(), 4).trace)
     assert [a.as_json() for a in found.args_info] == [["TENSOR", "float32", [16, 16]]] * 3
     refuses(ValueError, "no such database", ms.database.JSONDatabase, work_dir=tmp_path / "none", allow_missing=False)
+
+
+def test_several_writers_of_one_folder(tmp_path):
+    sizes = {n: ms.database.JSONDatabase(work_dir=tmp_path) for n in (8, 16, 32)}
+    for n, database in reversed(sizes.items()):
+        database.commit_tuning_record(record(database, product(n), 4, [float(n)]))
+    again = ms.database.JSONDatabase(work_dir=tmp_path)
+    for n in sizes:
+        found = again.query_tuning_record(weft.IRModule({"main": product(n)}), weft.target.Target("llvm"))
+        assert found.run_secs == [float(n)]
+
+
+def test_a_record_that_was_cut_off_costs_itself_alone(tmp_path):
+    path = tmp_path / "database_tuning_record.json"
+    database = ms.database.JSONDatabase(work_dir=tmp_path)
+    for seconds in (1.0, 2.0, 3.0):
+        path.write_bytes(path.read_bytes()[:-9])  # the process was killed while it wrote
+        database.commit_tuning_record(record(database, product(), 4, [seconds]))
+    with pytest.warns(RuntimeWarning, match="left out 2 records that cannot be read\n  line 1: .*JSONDecodeError"):
+        assert [r.run_secs for r in ms.database.JSONDatabase(work_dir=tmp_path).records] == [[3.0]]
+
+
+def test_a_disk_that_is_full_leaves_the_log_as_it_was(tmp_path):
+    path = tmp_path / "log"
+    with log.appending(path) as write:
+        write("one\n")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(tune.DatabaseError, match="as it was"), log.appending(path) as write:
+            write("x" * 200)
+        with pytest.raises(OSError, match="a.tar"):
+            tar(tmp_path / "a.tar", [__file__])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_text() == "one\n" and list(tmp_path.iterdir()) == [path]
 
 
 def test_databases_together():

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.refusals import refuses
 from weft import build, ir, te, tir, topi
+from weft.error import InvalidArgument
 from weft.script import tir as T
 
 
@@ -105,3 +107,10 @@ def test_means_of_integers():
 def test_functions_of_floats_refuse_integers():
     with pytest.raises(TypeError, match=r"topi\.acos only supports floating-point inputs, but got int16"):
         topi.acos(te.placeholder((3,), "int16"))
+
+
+def test_more_elements_than_can_be_counted():
+    x = te.placeholder((1,), name="x")
+    for shape in ((2**32, 2**32), (2**21,) * 3):  # their product is 0 in 64 bits, and a negative number
+        total = topi.sum(topi.broadcast_to(x, shape))
+        refuses(InvalidArgument, r"too many elements\n  expected fewer than 2\*\*63", te.create_prim_func, [x, total])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import weft
+from weft import error
 from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.measure import MeasureInput, MeasureResult
+from weft.tune import log
 
 __all__ = [
     "RecordReader",
@@ -40,12 +41,15 @@ def dump_record_to_string(inp: MeasureInput, res: MeasureResult) -> str:
 
 def load_record_from_string(record: str) -> tuple[MeasureInput, MeasureResult]:
     """Read a line."""
-    entry = json.loads(record)
-    data, (_, steps) = entry["i"]
-    task = weft.auto_scheduler.SearchTask.deserialize(data)
-    costs, error_no, all_cost, timestamp = entry["r"]
-    state = State(task.compute_dag, steps) if task.compute_dag.tensors else _RecordedState(steps)
-    return MeasureInput(task, state), MeasureResult(costs, error_no, "", all_cost, timestamp)
+    with error.reading("a record of another form", expected="what dump_record_to_string() wrote"):
+        entry = json.loads(record)
+        data, (_, steps) = entry["i"]
+        task = weft.auto_scheduler.SearchTask.deserialize(data)
+        costs, error_no, all_cost, timestamp = entry["r"]
+        log.seconds((all_cost, timestamp))
+        result = MeasureResult(log.seconds(costs), error_no, "", all_cost, timestamp)
+        state = State(task.compute_dag, steps) if task.compute_dag.tensors else _RecordedState(steps)
+        return MeasureInput(task, state), result
 
 
 class RecordToFile:
@@ -59,7 +63,6 @@ class RecordToFile:
 
     def __init__(self, filename: str) -> None:
         self.filename = filename
-        Path(filename).parent.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Append a batch."""
@@ -67,7 +70,7 @@ class RecordToFile:
 
 
 class RecordReader:
-    """Reads a log.
+    """Reads a log; records that are damaged are left out, with a warning.
 
     Parameters
     ----------
@@ -75,8 +78,7 @@ class RecordReader:
     """
 
     def __init__(self, filename: str) -> None:
-        if not Path(filename).exists():
-            raise weft.error.InvalidArgument("there is no such log", found=filename)
+        log.lines_of(filename)
         self.filename = filename
 
     def check_workload_key(self, inputs: Sequence[MeasureInput]) -> None:
@@ -92,9 +94,8 @@ class RecordReader:
         return [i for i, _ in pairs], [r for _, r in pairs]
 
     def __iter__(self) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-        for line in Path(self.filename).read_text().splitlines():
-            if line.strip() and not line.startswith("#"):
-                yield load_record_from_string(line)
+        lines = [line for line in log.lines_of(self.filename) if not line.startswith("#")]
+        yield from filter(None, log.records(lines, load_record_from_string, self.filename))
 
 
 def load_records(filename: str) -> list[tuple[MeasureInput, MeasureResult]]:
@@ -104,8 +105,8 @@ def load_records(filename: str) -> list[tuple[MeasureInput, MeasureResult]]:
 
 def save_records(filename: str, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
     """Append records to a log."""
-    with Path(filename).open("a") as f:
-        f.writelines(f"{dump_record_to_string(i, r)}\n" for i, r in zip(inputs, results, strict=True))
+    with log.appending(filename) as write:
+        write("".join(f"{dump_record_to_string(i, r)}\n" for i, r in zip(inputs, results, strict=True)))
 
 
 def load_best_record(

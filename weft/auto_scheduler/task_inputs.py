@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.runtime import Tensor, tensor
+from weft.runtime import Tensor, read_arrays, tensor
 
 TASK_INPUT_BUFFER_TABLE: dict[str, dict[str, Tensor]] = {}
 """By the key of a workload, the values by name."""
@@ -37,7 +37,7 @@ def input_values(task: Any, case: Any) -> list[np.ndarray] | None:
     for t, argument in zip(task.compute_dag.tensors, case.arguments, strict=True):
         known = table.get(t.op.name)
         if known is None and t.op.name in task.task_input_names and Path(f"{t.op.name}.npy").exists():
-            known = tensor(np.load(f"{t.op.name}.npy"))
+            known = tensor(read_arrays(f"{t.op.name}.npy"))
         drawn = rng.standard_normal(argument.shape).astype(argument.dtype)
         values.append(known.numpy() if known is not None else drawn)
     return values

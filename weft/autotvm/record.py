@@ -22,9 +22,11 @@ import weft
 from weft.autotvm.measure.measure import MeasureInput, MeasureResult
 from weft.autotvm.task.space import ConfigEntity
 from weft.autotvm.task.task import Task
-from weft.error import InvalidArgument
+from weft.error import InvalidArgument, reading
 from weft.spelling import also_called
 from weft.target import Target
+from weft.tune import log
+from weft.tune.front_end import deserialize_args
 
 __all__ = [
     "AUTOTVM_LOG_VERSION",
@@ -86,26 +88,27 @@ class _Plain(pickle.Unpickler):
 
 def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResult] | None:
     """Read a line that :func:`encode` wrote; None where it is of the first version."""
-    if protocol == "json":
-        line = json.loads(row)
-        if "input" not in line:
-            return None
-        target, name, args, _ = line["input"]
-        config = ConfigEntity.from_json_dict(line["config"])
-        costs, *rest = line["result"]
-        result = MeasureResult(tuple(costs), *rest)
-        inp = MeasureInput(Target(str(target).replace("-target", "-mtriple")), Task(name, _tuples(args)), config)
-    elif protocol == "pickle":
-        parts = row.split("\t")
-        if len(parts) == 4:
-            return None
-        (name, args, _), config, values = (_Plain(io.BytesIO(base64.b64decode(p))).load() for p in parts[1:4])
-        config = ConfigEntity.from_json_dict(config)
-        inp, result = MeasureInput(Target(parts[0]), Task(name, args), config), MeasureResult(*values)
-    else:
+    if protocol not in ("json", "pickle"):
         raise InvalidArgument("unknown protocol of a log", expected="'json' or 'pickle'", found=repr(protocol))
-    config.cost = float(np.mean(result.costs))
-    return inp, result
+    with reading("a record of another form", also=(pickle.UnpicklingError,), expected="what encode() wrote"):
+        if protocol == "json":
+            line = json.loads(row)
+            if "input" not in line:
+                return None
+            (target, name, args, _), config, values = (line[part] for part in ("input", "config", "result"))
+            target, args = str(target).replace("-target", "-mtriple"), _tuples(args)
+        else:
+            target, *parts = row.split("\t")
+            if len(parts) == 3:
+                return None
+            (name, args, _), config, values = (_Plain(io.BytesIO(base64.b64decode(p))).load() for p in parts[:3])
+        costs, error_no, all_cost, timestamp = values
+        result = MeasureResult(log.seconds(costs), int(error_no), float(all_cost), float(timestamp))
+        entity = ConfigEntity.from_json_dict(config)
+        entity.cost = float(np.mean(result.costs))
+        task = Task(name, args)
+        hash((task.workload, tuple(deserialize_args(args))))
+        return MeasureInput(Target(target), task, entity), result
 
 
 def _tuples(value: Any) -> Any:
@@ -113,18 +116,16 @@ def _tuples(value: Any) -> Any:
 
 
 def load_from_buffer(file: io.TextIOBase) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-    """Read the records of an open log."""
-    for row in file:
-        if row.strip() and not row.startswith("#"):
-            found = decode(row)
-            if found is not None:
-                yield found
+    """Read the records of an open log; those that are damaged are left out, with a warning."""
+    rows = (row for row in file if row.strip() and not row.startswith("#"))
+    name = getattr(file, "name", "the log")
+    yield from (found for found in log.records(rows, decode, name) if found is not None)
 
 
 @also_called(filename="filepath")
 def load_from_file(filepath: str | bytes | os.PathLike[Any]) -> Iterator[tuple[MeasureInput, MeasureResult]]:
     """Read the records of a log file."""
-    with Path(os.fsdecode(filepath)).open() as f:
+    with Path(os.fsdecode(filepath)).open(errors="replace") as f:
         yield from load_from_buffer(f)
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
-from weft.runtime import open_regular
+from weft.error import InvalidArgument, reading
+from weft.runtime import read_arrays
 
 
 def parse_shapes(options: Iterable[str]) -> dict[str, list[int | str]]:
@@ -57,7 +56,7 @@ def _read_one(option: str) -> dict[str, Any]:
     if not name or not separator or not text:
         raise InvalidArgument("malformed --input", expected="name=@file.npy, @file.npz or name=[1, 2]", found=option)
     if text.startswith("@"):
-        value = _load(Path(text[1:]))
+        value = read_arrays(text[1:])
         if not isinstance(value, np.ndarray):
             raise InvalidArgument(
                 f"input '{name}' needs one array",
@@ -66,27 +65,12 @@ def _read_one(option: str) -> dict[str, Any]:
                 help=f"an archive goes in without a name: --input {text}",
             )
         return {name: value}
-    try:
+    with reading(f"input '{name}' is neither a file nor JSON", expected="@file.npy or [1, 2]", found=text):
         return {name: json.loads(text)}
-    except json.JSONDecodeError as e:
-        raise InvalidArgument(
-            f"input '{name}' is neither a file nor JSON", expected="@file.npy or [1, 2]", found=text
-        ) from e
 
 
 def _read_archive(path: Path) -> dict[str, Any]:
-    value = _load(path)
-    if isinstance(value, np.ndarray):
+    found = read_arrays(path)
+    if isinstance(found, np.ndarray):
         raise InvalidArgument("a .npy file needs the input's name", expected=f"name=@{path}", found=f"@{path}")
-    with value:
-        return {name: value[name] for name in value.files}
-
-
-def _load(path: Path) -> Any:
-    try:
-        open_regular(path).close()
-        return np.load(path, allow_pickle=False)
-    except OSError as e:
-        raise InvalidArgument(f"cannot read '{path}'", found=e.strerror or str(e)) from e
-    except (ValueError, EOFError, zipfile.BadZipFile) as e:
-        raise InvalidArgument(f"'{path}' is no NumPy file", expected=".npy or .npz", found=str(e)) from e
+    return found

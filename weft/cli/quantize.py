@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
-from zipfile import BadZipFile
 
 import numpy as np
 from cyclopts import Parameter
@@ -12,6 +11,7 @@ from cyclopts import Parameter
 from weft.cli.screen import print_table, size_text
 from weft.error import InvalidArgument, ModelImportError, require
 from weft.quantize import quantize_model
+from weft.runtime import finished_file, read_arrays
 
 
 def quantize(
@@ -59,7 +59,8 @@ def quantize(
     ranks = {i.name: len(i.type.tensor_type.shape.dim) for i in proto.graph.input}
     samples = _samples(calibrate, ranks) if calibrate is not None else []
     made, layers = quantize_model(proto, weights, size, samples, method, max_loss)
-    onnx.save(made, output)
+    with finished_file(output) as beside:
+        onnx.save(made, beside)
     rows = [
         (x.node, x.op, f"{x.error:.2%}", "-" if np.isnan(x.found) else f"{x.found:.2%}", "float" if x.kept else weights)
         for x in layers
@@ -71,11 +72,9 @@ def quantize(
 
 def _samples(path: Path, ranks: dict[str, int]) -> list[dict[str, np.ndarray]]:
     """Read feeds, a sample each index of the arrays' first axes, which may be the inputs' own."""
-    try:
-        with np.load(path) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, BadZipFile) as e:
-        raise InvalidArgument(f"cannot read calibration data: {e}", found=str(path), expected="an .npz file") from e
+    arrays = read_arrays(path)
+    if isinstance(arrays, np.ndarray):
+        raise InvalidArgument("calibration data have no names", found=str(path), expected="an .npz file")
     counts = {len(a) if a.ndim else 0 for a in arrays.values()}
     if len(counts) != 1 or counts == {0}:
         raise InvalidArgument(

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from weft.cli.arguments import parse_shapes, read_inputs
 from weft.cli.screen import compiling, print_table
 from weft.error import InvalidArgument
-from weft.runtime import numpy_dtype
+from weft.runtime import finished_file, numpy_dtype
 from weft.session import Session, TensorInfo
 
 DEFAULT_SIZE = 64
@@ -158,10 +158,11 @@ def _write(path: Path, outputs: Mapping[str, Any]) -> None:
     if path.suffix == ".npy" and len(arrays) != 1:
         raise InvalidArgument("an .npy file holds one array", found=f"{len(arrays)} outputs", help="write an .npz file")
     try:
-        if path.suffix == ".npy":
-            np.save(path, next(iter(arrays.values())))
-        else:
-            np.savez(path, **arrays)
+        with finished_file(path) as beside, beside.open("wb") as out:
+            if path.suffix == ".npy":
+                np.save(out, next(iter(arrays.values())))
+            else:
+                np.savez(out, **arrays)
     except OSError as e:
         raise InvalidArgument(f"cannot write '{path}'", found=e.strerror or str(e)) from e
     print(f"wrote {path}")

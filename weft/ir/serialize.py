@@ -12,7 +12,6 @@ missing take their defaults.
 from __future__ import annotations
 
 import base64
-import binascii
 import importlib
 import json
 import math
@@ -26,7 +25,7 @@ import numpy as np
 import tvm_ffi
 from tvm_ffi.serialization import from_json_graph_str, to_json_graph_str
 
-from weft.error import InvalidArgument
+from weft.error import InvalidArgument, reading
 from weft.ffi import Map
 from weft.ir.dtype import DataType, numpy_dtype
 from weft.ir.expr import constant
@@ -212,8 +211,11 @@ def save_json(node: object, indent: int | None = None) -> str:
 # --- loading ----------------------------------------------------------------------------------------------------------
 
 
+_MALFORMED = "the JSON text of an IR is malformed"
+
+
 def _malformed(what: str, **details: Any) -> InvalidArgument:
-    return InvalidArgument(f"the JSON text of an IR is malformed: {what}", **details)
+    return InvalidArgument(f"{_MALFORMED}: {what}", **details)
 
 
 def _class_named(name: str) -> type:
@@ -269,10 +271,8 @@ class _Reader:
                 raise _malformed(what, expected=str(getattr(declared, "__name__", declared)), found=plain_text(value))
         if cls is Op:
             return Op.get(values["name"])
-        try:
+        with reading(f"{_MALFORMED}: node {len(self.nodes)} is no {name}"):
             return getattr(cls, "from_saved", cls)(**values)
-        except TypeError as e:
-            raise _malformed(f"node {len(self.nodes)} is no {name}", found=str(e)) from None
 
     def value(self, v: Any) -> Any:
         """Decode a value; the nodes that it names come before it."""
@@ -340,21 +340,13 @@ def load_json(text: str) -> Any:
     InvalidArgument
         When the text is no JSON, of another version, or malformed.
     """
-    try:
+    with reading(f"{_MALFORMED}: it is no JSON"):
         document = json.loads(text)
-    except json.JSONDecodeError as e:
-        raise _malformed(f"line {e.lineno}, column {e.colno}: {e.msg}") from None
-    except RecursionError:
-        raise _malformed("the text nests too deep") from None
     if not isinstance(document, dict) or document.get("weft_ir") != VERSION:
         found = document.get("weft_ir", "no version") if isinstance(document, dict) else type(document).__name__
         raise _malformed("unknown version", expected=f"weft_ir {VERSION}", found=str(found))
-    try:
+    with reading(f"{_MALFORMED}: a part is missing or of a wrong kind"):
         return _Reader(document).value(document["root"])
-    except (KeyError, IndexError, ValueError, TypeError, AttributeError, binascii.Error) as e:
-        if isinstance(e, InvalidArgument):
-            raise
-        raise _malformed("a part is missing or of a wrong kind", found=f"{type(e).__name__}: {e}") from None
 
 
 _SAVING[:] = save_json, load_json

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
+from weft.error import reading
 from weft.ir import IntImm
 from weft.meta_schedule.part import Named, made
 from weft.tir import For, ForKind
@@ -76,11 +76,12 @@ class RandomModel(PyCostModel):
 
     def load(self, path: str) -> None:
         """Load the state."""
-        try:
+        with reading("not a state of random numbers", found=str(path), expected="what save() wrote"):
             state = json.loads(Path(path).read_text())
-            self.random.set_state({**state, "state": {**state["state"], "key": np.array(state["state"]["key"])}})
-        except (ValueError, KeyError, TypeError) as e:
-            raise InvalidArgument("not a state of random numbers", found=path, expected="what save() wrote") from e
+            key = np.array(state["state"]["key"], np.uint32)
+            if not 0 <= state["state"]["pos"] <= len(key):  # NumPy would read behind the key
+                raise ValueError("a position outside of the key")
+            self.random.set_state({**state, "state": {**state["state"], "key": key}})
 
     def save(self, path: str) -> None:
         """Save the state."""

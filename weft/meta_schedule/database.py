@@ -18,6 +18,7 @@ from weft.meta_schedule.part import made
 from weft.target import Target
 from weft.tir.analysis import blocks_in, replace_node
 from weft.tir.schedule import Schedule, Trace
+from weft.tune import log
 
 __all__ = [
     "Database",
@@ -71,7 +72,8 @@ class Workload:
     @staticmethod
     def from_json(json_obj: Sequence[Any]) -> Workload:
         """Read what :meth:`as_json` returned."""
-        return Workload(load_json(json_obj[1]))
+        with error.reading("a workload of another form", expected="what as_json() returned"):
+            return Workload(load_json(json_obj[1]))
 
 
 class TuningRecord:
@@ -122,11 +124,12 @@ class TuningRecord:
     @staticmethod
     def from_json(json_obj: Sequence[Any], workload: Workload) -> TuningRecord:
         """Read what :meth:`as_json` returned."""
-        trace, run_secs, target, args = json_obj
-        sch = Schedule(workload.mod)
-        Trace.apply_json_to_schedule(trace, sch)
-        found = [ArgInfo.from_json(a) for a in args] if args is not None else None
-        return TuningRecord(sch.trace, workload, run_secs, Target(target) if target else None, found)
+        with error.reading("a record of another form", expected="what as_json() returned"):
+            trace, run_secs, target, args = json_obj
+            sch = Schedule(workload.mod)
+            Trace.apply_json_to_schedule(trace, sch)
+            found = [ArgInfo.from_json(a) for a in args] if args is not None else None
+            return TuningRecord(sch.trace, workload, run_secs, Target(target) if target else None, found)
 
 
 class MeasureCandidate:
@@ -324,36 +327,45 @@ class JSONDatabase(MemoryDatabase):
             if not path.exists():
                 if not allow_missing:
                     raise error.InvalidArgument("there is no such database", found=str(path))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch()
-        for line in _lines(self.path_workload):
-            workload = Workload.from_json(line)
-            self.workloads[workload.hash] = workload
-        known = list(self.workloads.values())
-        self.records = [TuningRecord.from_json(r, known[number]) for number, r in _lines(self.path_tuning_record)]
+                with log.appending(path):
+                    pass
+        self._numbered: list[Workload | None] = []  # by line of the file, to which others append, too
+        self._read_workloads()
+        lines = log.lines_of(self.path_tuning_record)
+        self.records = [r for r in log.records(lines, self._record, self.path_tuning_record) if r is not None]
+
+    def _read_workloads(self) -> None:
+        """Take in the lines of the file that are new."""
+        lines = log.lines_of(self.path_workload)[len(self._numbered) :]
+        for w in log.records(lines, lambda line: Workload.from_json(json.loads(line)), self.path_workload):
+            self._numbered.append(w)
+            if w is not None:
+                self.workloads.setdefault(w.hash, w)
+
+    def _record(self, line: str) -> TuningRecord:
+        number, record = json.loads(line)
+        if number < 0 or (workload := self._numbered[number]) is None:
+            raise IndexError(f"there is no workload {number}")
+        return TuningRecord.from_json(record, workload)
 
     def commit_workload(self, mod: IRModule) -> Workload:
         """Enter a workload, or return the one that is there."""
-        known = len(self.workloads)
-        workload = super().commit_workload(mod)
-        if len(self.workloads) > known:
-            _append(self.path_workload, workload.as_json())
-        return workload
+        made = Workload(mod)
+        if made.hash not in self.workloads:
+            with log.appending(self.path_workload) as write:
+                self._read_workloads()
+                if made.hash not in self.workloads:
+                    write(json.dumps(made.as_json()) + "\n")
+                    self._numbered.append(made)
+        return self.workloads.setdefault(made.hash, made)
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
         """Enter a record."""
-        number = list(self.workloads).index(record.workload.hash)
+        workload = self.commit_workload(record.workload.mod)
+        number = next(i for i, w in enumerate(self._numbered) if w is not None and w.hash == workload.hash)
         super().commit_tuning_record(record)
-        _append(self.path_tuning_record, [number, record.as_json()])
-
-
-def _lines(path: str) -> list[Any]:
-    return [json.loads(line) for line in Path(path).read_text().splitlines() if line.strip()]
-
-
-def _append(path: str, entry: list[Any]) -> None:
-    with Path(path).open("a") as f:
-        f.write(json.dumps(entry) + "\n")
+        with log.appending(self.path_tuning_record) as write:
+            write(json.dumps([number, record.as_json()]) + "\n")
 
 
 class UnionDatabase(Database):

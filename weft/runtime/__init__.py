@@ -25,6 +25,7 @@ from weft.runtime.loading import (
     system_lib,
 )
 from weft.runtime.module import Module, object_code
+from weft.runtime.numpy_file import read_arrays
 from weft.runtime.regular_file import file_identity, finished_file, open_regular, read_regular
 from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
@@ -89,6 +90,7 @@ __all__ = [
     "opencl",
     "vulkan",
     "placed_module",
+    "read_arrays",
     "read_regular",
     "register_file_loader",
     "register_object_loader",

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from weft import error
 from weft.runtime.jit import HotShape
 from weft.runtime.tensor import Tensor
 from weft.spelling import also_called
@@ -109,8 +110,12 @@ class Report:
     @also_called(s="text")
     def from_json(text: str) -> Report:
         """Read what :meth:`json` wrote."""
-        found = json.loads(text)
-        return Report([ProfileCall(**call) for call in found["calls"]], found["total_us"])
+        with error.reading("not a report", expected="what Report.json() wrote"):
+            found = json.loads(text)
+            calls = [ProfileCall(**call) for call in found["calls"]]
+            if any(type(v) not in (int, float) for c in calls for v in (c.start_us, c.duration_us, c.depth)):
+                raise TypeError("a time is no number")
+            return Report(calls, float(found["total_us"]))
 
     def trace(self, path: str | os.PathLike[str]) -> None:
         """Write a trace that Perfetto and Chrome's tracing page open."""

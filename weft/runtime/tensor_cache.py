@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
+from weft.error import InvalidArgument, reading
 from weft.runtime.device import Device, cpu
+from weft.runtime.regular_file import read_regular
 from weft.runtime.tensor import Tensor, tensor
 
 __all__ = ["dump_ndarray_cache", "dump_tensor_cache", "load_ndarray_cache", "load_tensor_cache"]
@@ -120,10 +122,9 @@ def dump_tensor_cache(
         raise InvalidArgument("unknown encode_format", expected=f"'{_RAW}' or '{_BFLOAT}'", found=repr(encode_format))
     folder = Path(cache_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    old: dict[str, Any] = (
-        json.loads((folder / _FILE).read_text()) if update_if_exists and (folder / _FILE).is_file() else {}
-    )
-    shards = _Shards(folder, int(shard_cap_mb * (1 << 20)), old.get("records", []))
+    with reading(f"'{folder / _FILE}' does not describe tensors", help="move it away, or write to another folder"):
+        old = json.loads((folder / _FILE).read_bytes()) if update_if_exists and (folder / _FILE).is_file() else {}
+        shards = _Shards(folder, int(shard_cap_mb * (1 << 20)), old.get("records", []))
     for name, value in params.items() if isinstance(params, Mapping) else params:
         array = np.ascontiguousarray(value.numpy() if hasattr(value, "numpy") else value)
         dtype = str(array.dtype)
@@ -156,30 +157,38 @@ def load_tensor_cache(cachepath: str | Path, device: Device) -> tuple[dict[str, 
         path = path / (_OLD_FILE if (path / _OLD_FILE).is_file() and not (path / _FILE).is_file() else _FILE)
     if not path.is_file():
         raise InvalidArgument("there are no tensors", expected=_FILE, found=str(path))
-    description = json.loads(path.read_text())
     out: dict[str, Tensor] = {}
-    for shard in description["records"]:
-        if Path(shard["dataPath"]).name != shard["dataPath"]:
-            raise InvalidArgument("files lie beside their description", expected="a name", found=shard["dataPath"])
-        data = (path.parent / shard["dataPath"]).read_bytes()
-        if len(data) != shard["nbytes"] or shard.get("md5sum") not in (None, hashlib.md5(data).hexdigest()):
-            raise InvalidArgument(
-                f"'{shard['dataPath']}' is damaged",
-                expected=f"{shard['nbytes']} bytes of the noted md5sum",
-                found=f"{len(data)} bytes",
-            )
-        out.update((record["name"], tensor(_read(record, data), device=device)) for record in shard["records"])
-    return out, description.get("metadata", {})
+    with reading(f"'{path}' does not describe tensors", also=(OSError,)):
+        description = json.loads(read_regular(path))
+        for shard in description["records"]:
+            data = _shard(path.parent, shard)
+            out.update((str(record["name"]), tensor(_read(record, data), device=device)) for record in shard["records"])
+        return out, description.get("metadata", {})
+
+
+def _shard(folder: Path, shard: Mapping[str, Any]) -> bytes:
+    name = shard["dataPath"]
+    if Path(name).name != name or name == "..":
+        raise InvalidArgument("files lie beside their description", expected="a name", found=str(name))
+    data = read_regular(folder / name)
+    if len(data) != shard["nbytes"] or shard.get("md5sum") not in (None, hashlib.md5(data).hexdigest()):
+        raise InvalidArgument(
+            f"'{name}' is damaged", expected=f"{shard['nbytes']} bytes of the noted md5sum", found=f"{len(data)} bytes"
+        )
+    return data
 
 
 def _read(record: Mapping[str, Any], data: bytes) -> np.ndarray:
-    part = data[record["byteOffset"] : record["byteOffset"] + record["nbytes"]]
+    start, count, shape = record["byteOffset"], record["nbytes"], record["shape"]
+    if min(start, count, *shape) < 0:
+        raise InvalidArgument(f"tensor '{record['name']}' has a negative size", found=f"{start}, {count}, {shape}")
+    part = data[start : start + count]
     rounded = record["format"] == _BFLOAT and record["dtype"] == "float32"
     dtype = "uint16" if rounded else np.dtype(record["dtype"])
-    if len(part) != record["nbytes"] or len(part) != np.prod(record["shape"], dtype=int) * np.dtype(dtype).itemsize:
+    if len(part) != count or len(part) != math.prod(shape) * np.dtype(dtype).itemsize:
         raise InvalidArgument(f"tensor '{record['name']}' does not have the bytes of its shape", found=str(len(part)))
     array = np.frombuffer(part, dtype)
-    return (_convert_bf16_to_f32(array) if rounded else array).reshape(record["shape"])
+    return (_convert_bf16_to_f32(array) if rounded else array).reshape(shape)
 
 
 dump_ndarray_cache, load_ndarray_cache = dump_tensor_cache, load_tensor_cache

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import tarfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from weft.error import ExecutableError, InvalidArgument
+from weft.error import ExecutableError, InvalidArgument, reading
+from weft.runtime import finished_file
 
 
 def tar(output: str | os.PathLike[str], files: Sequence[str]) -> None:
@@ -15,7 +18,7 @@ def tar(output: str | os.PathLike[str], files: Sequence[str]) -> None:
     names = [Path(file).name for file in files]
     if len(set(names)) < len(names):
         raise InvalidArgument("two files of an archive have one name", found=", ".join(names))
-    with tarfile.open(output, "w") as out:
+    with finished_file(output) as beside, tarfile.open(beside, "w") as out:
         for file, name in zip(files, names, strict=True):
             out.add(file, arcname=name)
 
@@ -25,8 +28,7 @@ vars(tar)["output_format"] = "tar"
 
 def untar(tar_file: str | os.PathLike[str], directory: str | os.PathLike[str]) -> None:
     """Unpack an archive into a folder; ``ExecutableError`` where it holds what is no file or would lie outside."""
-    try:
+    others = (tarfile.TarError, zlib.error, lzma.LZMAError)  # archives may be compressed
+    with reading("an archive does not hold files alone", ExecutableError, others, where=str(tar_file)):
         with tarfile.open(tar_file) as archive:
             archive.extractall(directory, filter="data")
-    except tarfile.TarError as e:
-        raise ExecutableError("an archive does not hold files alone", where=str(tar_file), found=str(e)) from e

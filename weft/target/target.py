@@ -424,9 +424,15 @@ _FLAGS = ("system-lib",)
 
 
 def _check_plain(kind: TargetKind, name: str, value: Any) -> None:
-    """Refuse a mapping as an option's value."""
+    """Refuse a mapping as an option's value, lists inside of lists, and lists where one word is meant."""
     if isinstance(value, Mapping):
         raise error.InvalidArgument(f"option '-{name}' of target '{kind}' is no mapping", found=repr(value))
+    words = value if isinstance(value, list) and name not in _WORDS else [value]
+    if any(isinstance(w, (list, Mapping)) or w is None for w in words) or (
+        name in _WORDS and not isinstance(value, (str, bool))
+    ):
+        wanted = "a string" if name in _WORDS else "a string, a number, or a list of these"
+        raise error.InvalidArgument(f"option '-{name}' of target '{kind}'", expected=wanted, found=repr(value))
 
 
 def _check_options(kind: TargetKind, attrs: Mapping[str, Any]) -> None:
@@ -490,6 +496,7 @@ def parse(text: str) -> tuple[str, dict[str, Any]]:
     return words[0], attrs
 
 
+_WORDS = ("mcpu", "mtriple", "tag", "arch")
 _LISTS = ("libs", "keys", "cl-opt", "devices")
 
 

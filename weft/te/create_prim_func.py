@@ -6,6 +6,7 @@ for each output, nests blocks where the domain of an axis depends on another axi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -231,7 +232,12 @@ def _reduction(
 
 def _index_dtype(op: ComputeOp, state: _State) -> str:
     """The one data type of the loops of a stage, which rules know as one."""
-    wide = any(e.dtype == "int64" for iv in (*op.axis, *op.reduce_axis) for e in (iv.dom.min, iv.dom.extent))  # type: ignore[union-attr]
+    axes = (*op.axis, *op.reduce_axis)
+    sizes = [iv.dom.extent.value for iv in axes if isinstance(iv.dom.extent, ir.IntImm)]  # type: ignore[union-attr]
+    if math.prod(sizes) >= 1 << 63:
+        found = " * ".join(map(str, sizes))
+        raise error.InvalidArgument(f"'{op.name}' has too many elements", expected="fewer than 2**63", found=found)
+    wide = any(e.dtype == "int64" for iv in axes for e in (iv.dom.min, iv.dom.extent))  # type: ignore[union-attr]
     return state.index_dtype or ("int64" if wide else "int32")
 
 

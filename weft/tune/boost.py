@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
-import zipfile
 from collections.abc import Sequence
-from pathlib import Path
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from weft.error import InvalidArgument
+from weft import runtime
+from weft.error import reading
 
 
 class BoostedTrees:
@@ -129,17 +129,14 @@ class Experience:
 
     def save(self, path: str) -> None:
         """Write the measurements as NumPy's ``.npz``, at this very path."""
-        with Path(path).open("wb") as file:
+        with runtime.finished_file(path) as beside, beside.open("wb") as file:
             np.savez(file, rows=np.array(self.rows), tasks=np.array(self.tasks, str), seconds=np.array(self.seconds))
 
     def load(self, path: str) -> None:
         """Read what :meth:`save` wrote, and learn from it."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                rows, tasks, seconds = file["rows"], file["tasks"], file["seconds"]
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as e:
-            raise InvalidArgument(
-                "not the measurements of a cost model", found=str(path), expected="a file that its save() wrote"
-            ) from e
-        self.rows, self.tasks, self.seconds = list(rows), tasks.tolist(), seconds.tolist()
-        self.learn()
+        with reading("not the measurements of a cost model", expected="a file that its save() wrote"):
+            rows, tasks, seconds = itemgetter("rows", "tasks", "seconds")(runtime.read_arrays(path))
+            if rows.ndim != 2 or not len(rows) == len(tasks) == len(seconds):
+                raise ValueError("measurements without a row, a task or a time")
+            self.rows, self.tasks, self.seconds = list(rows), tasks.tolist(), seconds.tolist()
+            self.learn()

@@ -212,6 +212,7 @@ def test_damaged_gguf_files(tmp_path):
         ([("w", (2, 33), 2, b"")], 3, "parts of blocks"),
         ([], 7, "unknown version"),
         ([("w", (1 << 40, 32), 2, b"")], 3, "outside of the file"),
+        ([("w", (0, 1 << 60, 32), 2, b"")], 3, "no array has"),
     ):
         refuses(error.InvalidArgument, message, load_gguf, gguf(path, tensors, version))
     refuses(error.InvalidArgument, "no such file", load_gguf, tmp_path / "none")

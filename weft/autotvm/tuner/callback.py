@@ -6,13 +6,13 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft.autotvm.record import encode
 from weft.autotvm.units import format_si_prefix
+from weft.tune import log
 
 __all__ = ["Monitor", "log_to_database", "log_to_file", "progress_bar"]
 
@@ -26,9 +26,8 @@ def log_to_file(file_out: Any, protocol: str = "json") -> Callback:
         pairs = zip(inputs, results, strict=True)
         lines = "".join(f"{encode(i, r, protocol)}\n" for i, r in pairs if list(i.config))
         if isinstance(file_out, (str, os.PathLike)):
-            Path(file_out).parent.mkdir(parents=True, exist_ok=True)
-            with Path(file_out).open("a") as f:
-                f.write(lines)
+            with log.appending(file_out) as write:
+                write(lines)
         else:
             file_out.write(lines)
 

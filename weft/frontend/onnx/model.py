@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from weft.error import ModelImportError, require
+from weft.error import ModelImportError, reading, require
 from weft.frontend.onnx.wire import OWN_FILE, Content, without_weights
 from weft.runtime import file_identity, map_file, open_regular, read_regular
 from weft.runtime.host import STORED
@@ -214,14 +214,12 @@ class TensorReader:
 
     def _stored(self, proto: Any, what: str) -> np.ndarray[Any, Any]:
         """Return the values of a type that the machine stores as another one; texts as objects."""
-        try:
+        with reading(f"{what} does not have the data of its dimensions", ModelImportError):
             if proto.data_location == _T.EXTERNAL:
                 bits = int(re.findall(r"\d+", _STORED[proto.data_type])[0])
                 raw = self._external(proto, (math.prod(proto.dims) * bits + 7) // 8, what)
                 proto = _T(data_type=proto.data_type, dims=proto.dims, raw_data=bytes(raw))
             array = onnx.numpy_helper.to_array(proto)
-        except (ValueError, TypeError) as e:
-            raise ModelImportError(f"{what} does not have the data of its dimensions", found=str(e)) from e
         name = _STORED[proto.data_type]
         if name == "string":
             return np.asarray(array, object)
@@ -302,11 +300,9 @@ class TensorReader:
                 f"{what} is too large to be written out", expected=f"0 to {MAX_DENSE:,} bytes", found=f"{size:,}"
             )
         dense = np.zeros(tuple(proto.dims), values.dtype)
-        try:
+        with reading(f"{what}: its sparse indices do not fit its dimensions", ModelImportError):
             if indices.ndim == 1:
                 dense.reshape(-1)[indices] = values
             else:
                 dense[tuple(indices.T)] = values
-        except (IndexError, ValueError) as e:
-            raise ModelImportError(f"{what}: its sparse indices do not fit its dimensions", found=str(e)) from e
         return dense

@@ -7,13 +7,14 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
+from operator import index
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-from weft.error import InvalidArgument
+from weft.error import InvalidArgument, reading
 from weft.frontend.weights.blocks import FORMATS, Format
 
 _PLAIN: dict[int, Any] = {
@@ -158,6 +159,12 @@ class _Reader:
             self.refuse("a name is not UTF-8", found=repr(data[:40]))
             raise AssertionError from None
 
+    def size(self, name: str, shape: tuple[int, ...], item: int) -> int:
+        """Return how many bytes a tensor of items has, if arrays can be of its shape."""
+        if prod(max(d, 1) for d in shape) * item >= 1 << 63:
+            self.refuse(f"tensor '{name}' has a shape that no array has", found=str(shape))
+        return prod(shape) * item
+
     def part(self, name: str, begin: int, count: int) -> np.ndarray:
         """Return the bytes of a tensor."""
         if begin < 0 or begin + count > len(self.data):
@@ -209,9 +216,9 @@ def load_gguf(path: str | Path) -> GGUF:
                     expected=f"a multiple of {kind.elements}",
                     found=str(shape),
                 )
-            size, label = prod(shape) // kind.elements * kind.size, kind.name
+            size, label = r.size(name, shape, kind.size) // kind.elements, kind.name
         else:
-            size, label = prod(shape) * np.dtype(kind).itemsize, np.dtype(kind).name
+            size, label = r.size(name, shape, np.dtype(kind).itemsize), np.dtype(kind).name
         tensors[name] = Stored(shape, label, r.part(name, start + offset, size), kind)
     return GGUF(metadata, tensors)
 
@@ -250,21 +257,19 @@ def load_safetensors(path: str | Path) -> dict[str, Stored]:
     length = r.number("Q")
     if length > _MOST_HEADER:
         r.refuse("the header is too long", found=f"{length} bytes", help="is this a safetensors file?")
-    try:
+    with reading(f"{r.path.name}: the header cannot be read"):
         header = json.loads(r.take(length))
-        entries = [
-            (name, e["dtype"], tuple(map(int, e["shape"])), *map(int, e["data_offsets"]))
-            for name, e in header.items()
-            if name != "__metadata__"
-        ]
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise InvalidArgument(f"{r.path.name}: the header cannot be read: {e}") from e
+        entries = []
+        for name, e in header.items():
+            if name != "__metadata__":
+                begin, end = map(index, e["data_offsets"])
+                entries.append((name, str(e["dtype"]), tuple(map(index, e["shape"])), begin, end))
     tensors = {}
     for name, dtype, shape, begin, end in entries:
         kind = _SAFE.get(dtype)
         if kind is None:
             r.refuse(f"tensor '{name}' has an unknown type", expected=", ".join(_SAFE), found=dtype)
-        size = prod(shape) * np.dtype(kind).itemsize
+        size = r.size(name, shape, np.dtype(kind).itemsize)
         if min(shape, default=0) < 0 or begin < 0 or end - begin != size:
             r.refuse(
                 f"tensor '{name}' has another size than its shape", expected=f"{size} bytes", found=f"{begin} .. {end}"

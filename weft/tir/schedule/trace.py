@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft import error
 from weft.error import ScheduleError
 from weft.ir import FloatImm, IntImm, Node, PrimExpr, Var, as_expr, load_json, save_json, substitute
 from weft.tir.buffer import Buffer
@@ -99,18 +100,14 @@ class Trace:
         ScheduleError
             When it was not made by :meth:`as_json`, or belongs to a function of another form.
         """
-        if len(json_obj) != 2 or any(len(row) != 4 for row in json_obj[0]):
-            raise ScheduleError(
-                "the trace was saved in another form",
-                expected="what Trace.as_json returns",
-                help="make the record again",
-            )
-        handles: dict[str, Any] = {}
-        decisions = dict(json_obj[1])
-        for i, (name, inputs, attrs, outputs) in enumerate(json_obj[0]):
-            inputs, attrs = [_unpack(v, handles) for v in inputs], [_unpack(v) for v in attrs]
-            inst = Instruction(InstructionKind.get(name), inputs, attrs, [])
-            handles.update(_paired(inst.kind, outputs, inst.kind.call(sch, inst.arguments, decisions.get(i))))
+        hints = {"expected": "what Trace.as_json returns", "help": "make the record again"}
+        with error.reading("the trace was saved in another form", ScheduleError, **hints):
+            insts, decisions = json_obj[0], dict(json_obj[1])
+            handles: dict[str, Any] = {}
+            for i, (name, inputs, attrs, outputs) in enumerate(insts):
+                inputs, attrs = [_unpack(v, handles) for v in inputs], [_unpack(v) for v in attrs]
+                inst = Instruction(InstructionKind.get(name), inputs, attrs, [])
+                handles.update(_paired(inst.kind, outputs, inst.kind.call(sch, inst.arguments, decisions.get(i))))
 
     def _part(self, remove_postproc: bool) -> list[Instruction]:
         if not remove_postproc:
