@@ -16,39 +16,14 @@ FOLDER = ROOT / "build" / "zoo"
 _FILES = ROOT / "benchmarks" / "networks"
 MODELS = ("minilm", "text_detector", "text_recogniser", "mobilenet_v3", "decoder_step", "resnet50", "mobilenet_v2")
 # Larger ones, which only benchmarks use.
-LARGE = (
-    "vit_b16",
-    "bert_base",
-    "gpt2_small",
-    "lstm",
-    "lstm2",
-    "mlp",
-    "resnet50_int8",
-    "resnet50_s8",
-    "dcgan",
-    "unet3d",
-    "segformer",
-    "conformer",
-    "wavenet",
-    "hifigan",
-    "mixture_of_experts",
+LARGE = tuple(
+    """vit_b16 bert_base gpt2_small lstm lstm2 mlp resnet50_int8 resnet50_s8 dcgan unet3d segformer conformer wavenet
+    hifigan mixture_of_experts""".split()
 )
 # Of packages, and small ones of many kinds; each has one size.
-PACKAGED = (
-    "efficientnet_b0",
-    "convnext",
-    "resnext50",
-    "xcit",
-    "efficientnet_v2",
-    "mobilevit",
-    "mobilenet_v4",
-    "yolo",
-    "detr",
-    "whisper",
-    "mamba2",
-    "diffusion_unet",
-    "graph_attention",
-    "gaussian_process",
+PACKAGED = tuple(
+    """efficientnet_b0 convnext resnext50 xcit efficientnet_v2 mobilevit mobilenet_v4 yolo detr whisper mamba2
+    diffusion_unet graph_attention gaussian_process""".split()
 )
 N_SIZES = 5
 

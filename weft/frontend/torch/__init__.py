@@ -13,8 +13,8 @@ from weft.frontend.torch.fx import dynamo_capture_subgraphs, from_fx
 from weft.frontend.torch.registry import supported_operators
 
 for _family in (
-    "create elementwise fused geometry index linalg linear manipulate norm order pool random recurrent reduce resize"
-    " special"
+    "create elementwise fused geometry index iterated linalg linear manipulate norm order pool random recurrent reduce"
+    " resize special"
 ).split():
     import_module(f"weft.frontend.torch.{_family}")  # which registers its converters
 
