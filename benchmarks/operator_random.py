@@ -58,29 +58,9 @@ def _case(op: str, arrays: tuple[Any, ...], constants: Any = (), attributes: Any
 
 
 def _unary(d: _Draw) -> Case:
-    op = d.of(
-        (
-            "Exp",
-            "Log",
-            "Sigmoid",
-            "Tanh",
-            "Erf",
-            "Sqrt",
-            "Abs",
-            "Neg",
-            "Sign",
-            "Round",
-            "HardSwish",
-            "Mish",
-            "Elu",
-            "Softplus",
-            "Gelu",
-            "Sin",
-            "Not",
-            "Clip",
-            "Cast",
-        )
-    )
+    names = """Exp Log Sigmoid Tanh Erf Sqrt Abs Neg Sign Round HardSwish Mish
+    Elu Softplus Gelu Sin Not Clip Cast"""
+    op = d.of(names.split())
     kind = "bool" if op == "Not" else d.of((*_FLOATS, *_WHOLE) if op in ("Abs", "Neg", "Sign", "Cast") else _FLOATS)
     attributes: dict[str, Any] = {"to": d.of((1, 2, 3, 6, 7, 9, 10, 11))} if op == "Cast" else {}
     limits = (np.array(-0.5, kind), np.array(0.5, kind)) if op == "Clip" else ()
