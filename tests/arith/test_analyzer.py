@@ -1,7 +1,9 @@
 """What passes rely on: fused indices, ceiling divisions, proofs under loop ranges and guards, speed and identity."""
 
+import itertools
 from math import prod
 
+import numpy as np
 import pytest
 
 from tests.clock import soon
@@ -205,3 +207,13 @@ def test_int_set_without_domains_takes_the_variables_that_numbers_bound():
 def test_zeros_of_two_signs_are_two_numbers():
     zeros = [ir.FloatImm("float32", z) for z in (0.0, -0.0)]
     assert isinstance(arith.Analyzer().simplify(ir.Select(ir.Var("p", "bool"), *zeros)), ir.Select)
+
+
+def test_conversions_that_cut_off_stay():
+    kinds, numbers = ("int8", "uint8", "int16", "int32", "uint32", "int64"), (-(2**40) - 7, -129, 0, 300, 2**31, 2**40)
+    for own, inner, outer in itertools.product(kinds, repeat=3):
+        x = ir.Var("x", own)
+        found = arith.Analyzer().simplify(ir.Cast(outer, ir.Cast(inner, x)))
+        for given in np.array(numbers).astype(own):
+            value = arith.Analyzer().simplify(ir.substitute(found, {x: ir.const(int(given), own)}))
+            assert value.value == int(given.astype(inner).astype(outer)), (own, inner, outer, given)

@@ -474,7 +474,7 @@ def _cast(e: ir.Cast, an: Any) -> ir.PrimExpr:
     if p is None:
         return keep
     best = _cheaper(cx, keep, p)
-    if best is keep and isinstance(keep.value, ir.Cast) and poly_of(cx, keep.value) is p:
+    if best is keep and isinstance(keep.value, ir.Cast) and poly_of(cx, keep.value.value) is p:  # nothing is cut off
         best = ir.cast(keep.dtype, keep.value.value)
     return best
 

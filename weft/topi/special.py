@@ -14,123 +14,95 @@ from weft import tir
 from weft.ir import Let, PrimExpr, Var, cast, const, select
 
 _WIDE = "float64"
-_BERNOULLI = tuple(
-    map(
-        float,
-        (
-            Fraction(1, 6),
-            Fraction(-1, 30),
-            Fraction(1, 42),
-            Fraction(-1, 30),
-            Fraction(5, 66),
-            Fraction(-691, 2730),
-            Fraction(7, 6),
-            Fraction(-3617, 510),
-        ),
-    )
-)
+_BERNOULLI = tuple(float(Fraction(f)) for f in "1/6 -1/30 1/42 -1/30 5/66 -691/2730 7/6 -3617/510".split())
 """Of the orders 2, 4, …."""
 _SHIFT = 8
 """From here on asymptotic series have the digits of a double."""
 
 
-def _number(value: float) -> PrimExpr:
+def number(value: float) -> PrimExpr:
+    """A number of the type that all is computed in."""
     return const(value, _WIDE)
 
 
-def _let(value: PrimExpr, body: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
+def let(value: PrimExpr, body: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
     """Bind what `body` uses more than once."""
     var = Var("t", value.dtype)
     return Let(var, value, body(var))
 
 
-def _widened(fn: Callable[[PrimExpr], PrimExpr]) -> Callable[[Any], PrimExpr]:
+def widened(fn: Callable[[PrimExpr], PrimExpr]) -> Callable[[Any], PrimExpr]:
     """A function of doubles as one of its argument's type."""
 
     def apply(x: Any) -> PrimExpr:
-        return cast(x.dtype, _let(cast(_WIDE, x), fn))
+        return cast(x.dtype, let(cast(_WIDE, x), fn))
 
     apply.__name__, apply.__doc__ = fn.__name__, fn.__doc__
     return apply
 
 
-def _polynomial(x: PrimExpr, factors: Sequence[float]) -> PrimExpr:
+def polynomial(x: PrimExpr, factors: Sequence[float]) -> PrimExpr:
     """Horner's scheme, the highest power first."""
-    total = _number(factors[0])
+    total = number(factors[0])
     for factor in factors[1:]:
-        total = total * x + _number(factor)
+        total = total * x + number(factor)
     return total
 
 
-@_widened
+@widened
 def erfc(x: PrimExpr) -> PrimExpr:
     """One less erf; far from zero, where that has no digits left, a continued fraction (7.1.14)."""
-    far = _let(tir.max(x, _number(2)), lambda large: tir.exp(-large * large) * _erfcx_far(large))
-    return select(x > _number(2), far, _number(1) - tir.erf(x))
+    far = let(tir.max(x, number(2)), lambda large: tir.exp(-large * large) * _erfcx_far(large))
+    return select(x > number(2), far, number(1) - tir.erf(x))
 
 
-@_widened
+@widened
 def erfcx(x: PrimExpr) -> PrimExpr:
     """``erfc(x) * exp(x * x)``, of which the second alone is too large far from zero."""
-    near = tir.exp(x * x) * (_number(1) - tir.erf(x))
-    return select(x > _number(2), _let(tir.max(x, _number(2)), _erfcx_far), near)
+    near = tir.exp(x * x) * (number(1) - tir.erf(x))
+    return select(x > number(2), let(tir.max(x, number(2)), _erfcx_far), near)
 
 
 def _erfcx_far(x: PrimExpr) -> PrimExpr:
     tail = x
     for k in range(80, 0, -1):
-        tail = x + _number(k / 2) / tail
-    return _number(1) / (tail * _number(math.sqrt(math.pi)))
+        tail = x + number(k / 2) / tail
+    return number(1) / (tail * number(math.sqrt(math.pi)))
 
 
-_ERFINV = (
-    (
-        -2.5,
+_ERFINV = tuple(
+    (shift, tuple(map(float, factors.split())))
+    for shift, factors in (
         (
-            2.81022636e-08,
-            3.43273939e-07,
-            -3.5233877e-06,
-            -4.39150654e-06,
-            0.00021858087,
-            -0.00125372503,
-            -0.00417768164,
-            0.246640727,
-            1.50140941,
+            -2.5,
+            "2.81022636e-08 3.43273939e-07 -3.5233877e-06 -4.39150654e-06 0.00021858087 "
+            "-0.00125372503 -0.00417768164 0.246640727 1.50140941",
         ),
-    ),
-    (
-        -3,
         (
-            -0.000200214257,
-            0.000100950558,
-            0.00134934322,
-            -0.00367342844,
-            0.00573950773,
-            -0.0076224613,
-            0.00943887047,
-            1.00167406,
-            2.83297682,
+            -3,
+            "-0.000200214257 0.000100950558 0.00134934322 -0.00367342844 0.00573950773 "
+            "-0.0076224613 0.00943887047 1.00167406 2.83297682",
         ),
-    ),
+    )
 )
 
 
-@_widened
+@widened
 def erfinv(x: PrimExpr) -> PrimExpr:
     """Giles' polynomials, which have a float's digits, and a step of Halley's method."""
 
     def first(w: PrimExpr) -> PrimExpr:
         near, far = (
-            _polynomial(v + _number(c), factors) for v, (c, factors) in zip((w, tir.sqrt(w)), _ERFINV, strict=True)
+            polynomial(v + number(c), factors) for v, (c, factors) in zip((w, tir.sqrt(w)), _ERFINV, strict=True)
         )
-        return select(w < _number(5), near, far) * x
+        return select(w < number(5), near, far) * x
 
     def step(y: PrimExpr) -> PrimExpr:
-        away = (tir.erf(y) - x) * _number(math.sqrt(math.pi) / 2) * tir.exp(y * y)
-        return _let(away, lambda d: y - d / (_number(1) + y * d))
+        away = (tir.erf(y) - x) * number(math.sqrt(math.pi) / 2) * tir.exp(y * y)
+        return let(away, lambda d: y - d / (number(1) + y * d))
 
-    found = _let(_let(-tir.log1p(-x * x), first), step)
-    return select(tir.abs(x).equal(_number(1)), x * _number(math.inf), found)
+    found = let(let(-tir.log1p(-x * x), first), step)
+    return select(tir.abs(x).equal(number(1)), x * number(math.inf), found)
 
 
 def _lgamma_positive(x: PrimExpr) -> PrimExpr:
@@ -138,51 +110,51 @@ def _lgamma_positive(x: PrimExpr) -> PrimExpr:
 
     def series(z: PrimExpr) -> PrimExpr:
         factors = [b / (2 * k * (2 * k - 1)) for k, b in enumerate(_BERNOULLI, 1)]
-        rest = _let(_number(1) / (z * z), lambda s: _polynomial(s, factors[::-1])) / z
-        return (z - _number(0.5)) * tir.log(z) - z + _number(math.log(2 * math.pi) / 2) + rest
+        rest = let(number(1) / (z * z), lambda s: polynomial(s, factors[::-1])) / z
+        return (z - number(0.5)) * tir.log(z) - z + number(math.log(2 * math.pi) / 2) + rest
 
     product = x
     for k in range(1, _SHIFT):
-        product = product * (x + _number(k))
-    small = x < _number(_SHIFT)
-    moved = _let(select(small, x + _number(_SHIFT), x), series)
-    return select(x.equal(_number(math.inf)), x, moved - select(small, tir.log(product), _number(0)))
+        product = product * (x + number(k))
+    small = x < number(_SHIFT)
+    moved = let(select(small, x + number(_SHIFT), x), series)
+    return select(x.equal(number(math.inf)), x, moved - select(small, tir.log(product), number(0)))
 
 
 def _sine(x: PrimExpr) -> PrimExpr:
     """``sin(pi x)`` by what `x` is away from a whole number, up to the sign."""
-    return tir.sin(_number(math.pi) * (x - tir.round(x)))
+    return tir.sin(number(math.pi) * (x - tir.round(x)))
 
 
-@_widened
+@widened
 def lgamma(x: PrimExpr) -> PrimExpr:
     """The logarithm of the gamma function's size; below zero by reflection (6.1.17)."""
     size = tir.abs(x)
-    mirrored = tir.log(_number(math.pi) / tir.abs(size * _sine(x)))
-    return _let(_lgamma_positive(size), lambda y: select(x >= _number(0), y, select(tir.isinf(x), size, mirrored - y)))
+    mirrored = tir.log(number(math.pi) / tir.abs(size * _sine(x)))
+    return let(_lgamma_positive(size), lambda y: select(x >= number(0), y, select(tir.isinf(x), size, mirrored - y)))
 
 
-@_widened
+@widened
 def digamma(x: PrimExpr) -> PrimExpr:
     """The derivative of `lgamma` (6.3.18); below zero by reflection (6.3.7)."""
 
     def series(z: PrimExpr) -> PrimExpr:
         factors = [b / (2 * k) for k, b in enumerate(_BERNOULLI, 1)]
-        rest = _let(_number(1) / (z * z), lambda s: s * _polynomial(s, factors[::-1]))
-        return tir.log(z) - _number(0.5) / z - rest
+        rest = let(number(1) / (z * z), lambda s: s * polynomial(s, factors[::-1]))
+        return tir.log(z) - number(0.5) / z - rest
 
     def positive(z: PrimExpr) -> PrimExpr:
-        before = _number(1) / z
+        before = number(1) / z
         for k in range(1, _SHIFT):
-            before = before + _number(1) / (z + _number(k))
-        small = z < _number(_SHIFT)
-        return _let(select(small, z + _number(_SHIFT), z), series) - select(small, before, _number(0))
+            before = before + number(1) / (z + number(k))
+        small = z < number(_SHIFT)
+        return let(select(small, z + number(_SHIFT), z), series) - select(small, before, number(0))
 
-    angle = _number(math.pi) * (x - tir.round(x))
-    below = _let(_number(1) - x, positive) - _number(math.pi) / tir.tan(angle)
-    whole = tir.all(x < _number(0), x.equal(tir.round(x)))
-    found = select(x > _number(0), _let(tir.max(x, _number(1e-300)), positive), below)
-    return select(whole, _number(math.nan), select(x.equal(_number(0)), _number(-1) / x, found))
+    angle = number(math.pi) * (x - tir.round(x))
+    below = let(number(1) - x, positive) - number(math.pi) / tir.tan(angle)
+    whole = tir.all(x < number(0), x.equal(tir.round(x)))
+    found = select(x > number(0), let(tir.max(x, number(1e-300)), positive), below)
+    return select(whole, number(math.nan), select(x.equal(number(0)), number(-1) / x, found))
 
 
 def _bessel(order: int, x: PrimExpr, scaled: bool) -> PrimExpr:
@@ -193,65 +165,65 @@ def _bessel(order: int, x: PrimExpr, scaled: bool) -> PrimExpr:
         far.append(-far[-1] * (4 * order * order - (2 * k + 1) ** 2) / (8 * (k + 1)))
 
     def both(size: PrimExpr) -> PrimExpr:
-        low, high = tir.min(size, _number(20)), tir.max(size, _number(20))
-        small = _let(low * low / _number(4), lambda q: _polynomial(q, near[::-1]))
-        small = small * (x / _number(2) if order else _number(1))
-        large = _polynomial(_number(1) / high, far[24::-1]) / tir.sqrt(_number(2 * math.pi) * high)
-        large = large * select(x < _number(0), _number(-1), _number(1)) if order else large
+        low, high = tir.min(size, number(20)), tir.max(size, number(20))
+        small = let(low * low / number(4), lambda q: polynomial(q, near[::-1]))
+        small = small * (x / number(2) if order else number(1))
+        large = polynomial(number(1) / high, far[24::-1]) / tir.sqrt(number(2 * math.pi) * high)
+        large = large * select(x < number(0), number(-1), number(1)) if order else large
         if scaled:
             small = small * tir.exp(-size)
         else:
             large = large * tir.exp(size)
-        return select(size > _number(20), large, small)
+        return select(size > number(20), large, small)
 
-    return _let(tir.abs(x), both)
+    return let(tir.abs(x), both)
 
 
 def bessel(order: int, scaled: bool) -> Callable[[Any], PrimExpr]:
     """The modified Bessel function of the first kind of order 0 or 1; `scaled` by exp(-|x|)."""
-    return _widened(lambda x: _bessel(order, x, scaled))
+    return widened(lambda x: _bessel(order, x, scaled))
 
 
 def _zeta(s: PrimExpr, q: PrimExpr) -> PrimExpr:
     """Hurwitz' sum of ``(q + k) ** -s`` over k >= 0 by Euler and Maclaurin, for ``s > 1`` and ``q > 0``."""
-    found = _number(0)
+    found = number(0)
     for k in range(12):
-        found = found + tir.power(q + _number(k), -s)
+        found = found + tir.power(q + number(k), -s)
 
     def tail(z: PrimExpr) -> PrimExpr:
-        held = tir.min(s, _number(1e6))  # whose powers are finite
-        rest, rising = _number(0.5), held / z
+        held = tir.min(s, number(1e6))  # whose powers are finite
+        rest, rising = number(0.5), held / z
         for k, b in enumerate(_BERNOULLI, 1):
-            rest = rest + rising * _number(b / math.factorial(2 * k))
-            rising = rising * ((held + _number(2 * k - 1)) * (held + _number(2 * k))) / (z * z)
-        return tir.power(z, _number(1) - s) * (_number(1) / (s - _number(1)) + rest / z)
+            rest = rest + rising * number(b / math.factorial(2 * k))
+            rising = rising * ((held + number(2 * k - 1)) * (held + number(2 * k))) / (z * z)
+        return tir.power(z, number(1) - s) * (number(1) / (s - number(1)) + rest / z)
 
-    return found + _let(q + _number(12), tail)
+    return found + let(q + number(12), tail)
 
 
 def zeta(s: PrimExpr, q: PrimExpr) -> PrimExpr:
     """Hurwitz' zeta function: infinite for ``s == 1`` and at whole numbers up to 0, no number elsewhere outside."""
 
     def of(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-        held = _zeta(tir.max(x, _number(1 + 2.0**-40)), tir.max(y, _number(1e-300)))
-        pole = tir.any(x.equal(_number(1)), tir.all(y <= _number(0), y.equal(tir.floor(y)), x > _number(1)))
-        inside = tir.all(x > _number(1), y > _number(0))
-        return select(pole, _number(math.inf), select(inside, held, _number(math.nan)))
+        held = _zeta(tir.max(x, number(1 + 2.0**-40)), tir.max(y, number(1e-300)))
+        pole = tir.any(x.equal(number(1)), tir.all(y <= number(0), y.equal(tir.floor(y)), x > number(1)))
+        inside = tir.all(x > number(1), y > number(0))
+        return select(pole, number(math.inf), select(inside, held, number(math.nan)))
 
-    return cast(s.dtype, _let(cast(_WIDE, s), lambda x: _let(cast(_WIDE, q), lambda y: of(x, y))))
+    return cast(s.dtype, let(cast(_WIDE, s), lambda x: let(cast(_WIDE, q), lambda y: of(x, y))))
 
 
 def polygamma_of(order: PrimExpr, x: PrimExpr) -> PrimExpr:
     """The polygamma function of an order that is data, of positive numbers; no number elsewhere."""
 
     def of(n: PrimExpr, y: PrimExpr) -> PrimExpr:
-        size = _let(_lgamma_positive(n + _number(1)), tir.exp) * zeta(n + _number(1), y)
-        odd = tir.floor(n / _number(2)) * _number(2) < n
-        found = select(n.equal(_number(0)), digamma(y), select(odd, size, -size))
-        whole = tir.all(n >= _number(0), n.equal(tir.floor(n)))
-        return select(whole, found, _number(math.nan))
+        size = let(_lgamma_positive(n + number(1)), tir.exp) * zeta(n + number(1), y)
+        odd = tir.floor(n / number(2)) * number(2) < n
+        found = select(n.equal(number(0)), digamma(y), select(odd, size, -size))
+        whole = tir.all(n >= number(0), n.equal(tir.floor(n)))
+        return select(whole, found, number(math.nan))
 
-    return cast(x.dtype, _let(cast(_WIDE, order), lambda n: _let(cast(_WIDE, x), lambda y: of(n, y))))
+    return cast(x.dtype, let(cast(_WIDE, order), lambda n: let(cast(_WIDE, x), lambda y: of(n, y))))
 
 
 def polygamma(order: int) -> Callable[[Any], PrimExpr]:
@@ -263,10 +235,10 @@ def polygamma(order: int) -> Callable[[Any], PrimExpr]:
         cotangent = [a + b for a, b in zip([*slopes, 0, 0], [0, 0, *slopes], strict=True)]
 
     def of(x: PrimExpr) -> PrimExpr:
-        positive = _number(sign * math.factorial(order)) * _zeta(_number(order + 1), tir.max(x, _number(1e-300)))
-        mirrored = _number(math.factorial(order)) * _zeta(_number(order + 1), _number(1) - tir.min(x, _number(0)))
-        angle = _number(math.pi) * (x - tir.round(x))
-        turned = _let(_number(1) / tir.tan(angle), lambda c: _polynomial(c, cotangent[::-1]))
-        return select(x > _number(0), positive, -mirrored - turned)
+        positive = number(sign * math.factorial(order)) * _zeta(number(order + 1), tir.max(x, number(1e-300)))
+        mirrored = number(math.factorial(order)) * _zeta(number(order + 1), number(1) - tir.min(x, number(0)))
+        angle = number(math.pi) * (x - tir.round(x))
+        turned = let(number(1) / tir.tan(angle), lambda c: polynomial(c, cotangent[::-1]))
+        return select(x > number(0), positive, -mirrored - turned)
 
-    return _widened(of)
+    return widened(of)

@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 from tests.frontend.torch.programs import Call, check
 from tests.frontend.torch.test_order import compare
+from weft.frontend.torch import registry
+from weft.frontend.torch.backend import _partitioned
 
 INF, NAN = float("inf"), float("nan")
 ENDS = torch.tensor([0.0, -0.0, 1, 2, -1, -2.5, INF, NAN, 1e-20, 33, 80])
@@ -54,6 +57,7 @@ def test_parts_of_numbers():
             a.copysign(-2),
             torch.hypot(a, b),
             torch.nextafter(a, b),
+            *torch.frexp(a * 2**-140),
             torch.ldexp(a, torch.tensor([3])),
             a.angle(),
             torch.rrelu(a),
@@ -65,3 +69,41 @@ def test_parts_of_numbers():
         a,
         b,
     )
+
+
+WAVES = [getattr(torch.special, f"{name}{n}") for name in ("bessel_j", "bessel_y", "modified_bessel_k") for n in (0, 1)]
+
+
+@pytest.mark.parametrize("function", [*WAVES, torch.special.airy_ai, torch.special.spherical_bessel_j0])
+def test_cylinder_functions(function):
+    """PyTorch's own have errors of 1e-6 between 5 and 10."""
+    x = torch.cat([LINE, -LINE, torch.tensor([1e-3, 24.99, 25.01, 300])]).double()
+    check(Call(lambda x: (function(x), function(x.float()))), (x,), tolerance=3e-6)
+
+
+def test_polynomials_and_divisors():
+    names = [name for name in dir(torch.special) if "polynomial" in name]
+    x, n = torch.tensor([-1.5, -1, -0.3, 0, 0.2, 1, 2]).double(), torch.tensor([-1, 0, 1, 2, 3, 7, 12])
+    compare(lambda x, n: tuple(getattr(torch.special, k)(x[:, None], n.double()) for k in names), x, n)
+    a, b = torch.tensor([0, 12, -18, 0, 2**40, 1071]), torch.tensor([0, 18, 12, -4, 6 * 2**30, 462])
+    compare(lambda a, b: (a.gcd(b), a.lcm(b), a[:, None].int().gcd(b.to(torch.int8)), a[:0].gcd(b[:0])), a, b)
+
+
+def test_incomplete_gamma_functions():
+    x = torch.tensor([-1, 0, 0.01, 0.5, 1, 2.5, 10, 11, 50, 1000, INF, NAN]).double()
+    compare(lambda x: (torch.igamma(x[:, None], x), torch.igammac(x[:, None], x)), x)
+
+
+def test_other_names_of_operators():
+    for alias, name in registry._ALIASES.items():
+        packets = [getattr(torch.ops.aten, n) for n in (alias, name)]
+        for overload in packets[0].overloads():
+            if "out" not in overload and overload in packets[1].overloads():
+                given, known = (getattr(p, overload)._schema.arguments for p in packets)
+                assert [a.name for a in given] == [a.name for a in known]
+    graph = make_fx(lambda a, b: a / b)(torch.ones(3), torch.arange(3) + 1.0)
+    (call,) = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.div.Tensor)
+    call.target = torch.ops.aten.true_divide.Tensor
+    made = _partitioned(graph, set(), {})
+    assert [node.op for node in made.graph.nodes] == ["placeholder", "placeholder", "call_module", "output"]
+    assert made(torch.ones(3), torch.arange(3) + 1.0)[1] == 0.5

@@ -13,6 +13,7 @@ from weft.frontend.torch import (  # each registers its converters
     fused,
     geometry,
     index,
+    iterated,
     linalg,
     linear,
     manipulate,

@@ -16,20 +16,11 @@ def _full(node: Node) -> Any:
     return node.full(node.shape, value, node.dtype)
 
 
-@aten(
-    "zeros",
-    "zeros_like",
-    "new_zeros",
-    "ones",
-    "ones_like",
-    "new_ones",
-    "empty",
-    "empty_like",
-    "new_empty",
-    "empty_strided",
-    "new_empty_strided",
-    "empty_permuted",
-)
+_CONSTANTS = """zeros zeros_like new_zeros ones ones_like new_ones empty
+    empty_like new_empty empty_strided new_empty_strided empty_permuted""".split()
+
+
+@aten(*_CONSTANTS)
 def _constant(node: Node) -> Any:
     for name in ("self", "stride", "physical_layout"):  # where elements lie is Weft's choice
         node.get(name)

@@ -229,7 +229,7 @@ class Graph:
         args = _named(node, self.value)
         if "check_errors" in args and any(_effect(r).startswith(_CHECK) for user in node.users for r in user.users):
             args["check_errors"] = True
-        name = str(_target_of(node))
+        name = registry.name_of(_target_of(node))
         context = Node(self.bb, self.symbols, name, args, metas, node.meta["val"], frozenset(readers))
         try:
             if self._custom(node) is not None:

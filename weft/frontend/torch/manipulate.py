@@ -11,22 +11,11 @@ from weft.frontend.torch.registry import aten
 from weft.frontend.torch.symbols import Dim, as_expr
 from weft.frontend.torch.views import memory_order
 
+_VIEWS = """view reshape _unsafe_view unsqueeze squeeze flatten unflatten view_copy _reshape_alias squeeze_copy
+    unsqueeze_copy reshape_as view_as""".split()
 
-@aten(
-    "view",
-    "reshape",
-    "_unsafe_view",
-    "unsqueeze",
-    "squeeze",
-    "flatten",
-    "unflatten",
-    "view_copy",
-    "_reshape_alias",
-    "squeeze_copy",
-    "unsqueeze_copy",
-    "reshape_as",
-    "view_as",
-)
+
+@aten(*_VIEWS)
 def _view(node: Node) -> Any:
     node.get("other")  # gives its shape alone
     if node.name == "aten.view.dtype":
@@ -353,15 +342,7 @@ def _diagonal_scatter(node: Node) -> Any:
     return node.emit(node.bb.call_te(written, x, src))
 
 
-@aten(
-    "constant_pad_nd",
-    "reflection_pad1d",
-    "reflection_pad2d",
-    "reflection_pad3d",
-    "replication_pad1d",
-    "replication_pad2d",
-    "replication_pad3d",
-)
+@aten("constant_pad_nd", *(f"{how}_pad{rank}d" for how in ("reflection", "replication") for rank in (1, 2, 3)))
 def _pad(node: Node) -> Any:
     x = node["self"]
     pad = node.get("pad", node.get("padding"))

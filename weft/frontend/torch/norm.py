@@ -75,15 +75,11 @@ def _group_norm(node: Node) -> Any:
     return [out, *(node.reshape(part, [batch, groups]) for part in _statistics(node, rows, (2, 3)))]
 
 
-@aten(
-    "_native_batch_norm_legit_no_training",
-    "_native_batch_norm_legit",
-    "_native_batch_norm_legit.no_stats",
-    "_native_batch_norm_legit_functional",
-    "batch_norm",
-    "native_batch_norm",
-    "instance_norm",
-)
+_BATCH_NORMS = """_native_batch_norm_legit_no_training _native_batch_norm_legit _native_batch_norm_legit.no_stats
+    _native_batch_norm_legit_functional batch_norm native_batch_norm instance_norm""".split()
+
+
+@aten(*_BATCH_NORMS)
 def _batch_norm(node: Node) -> Any:
     x = node["input"]
     if node.get("training", False) or node.get("use_input_stats", False) or node.get("running_mean") is None:

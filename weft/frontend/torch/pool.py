@@ -19,14 +19,7 @@ def _windows(node: Node, rank: int) -> dict[str, Any]:
     return {"pool_size": kernel, "strides": strides, "padding": padding, "ceil_mode": node["ceil_mode"]}
 
 
-@aten(
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-    "max_pool2d_with_indices",
-    "max_pool3d_with_indices",
-    "max_pool1d_with_indices",
-)
+@aten(*(f"max_pool{rank}d{more}" for rank in (1, 2, 3) for more in ("", "_with_indices")))
 def _max_pool(node: Node) -> Any:
     rank = int(node.name.split("max_pool")[1][0])
     x = _batched(node, node["self"], rank)

@@ -14,6 +14,20 @@ _CONVERTERS: Registry[Callable[..., Any]] = Registry(once=True)
 _CONDITIONS: dict[str, Condition] = {}
 _DRAWS: set[str] = set()
 
+_ALIASES = dict(
+    pair.split(":")
+    for pair in """absolute:abs clip:clamp concat:cat divide:div greater:gt greater_equal:ge less:lt less_equal:le
+    multiply:mul negative:neg not_equal:ne subtract:sub true_divide:div""".split()
+)
+"""Names that PyTorch has for operators of other names, of which its own decompositions leave some in a graph."""
+
+
+def name_of(target: object) -> str:
+    """An overload's name, with the name that its operator's converter goes by."""
+    library, _, rest = str(target).partition(".")
+    operator, *overload = rest.split(".")
+    return ".".join((library, _ALIASES.get(operator, operator), *overload))
+
 
 def aten(*names: str, when: Condition | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a converter for operators of ATen: ``add.Tensor``; a name alone stands for all its overloads."""
@@ -39,7 +53,7 @@ def is_drawn(target: object) -> bool:
 
 def find(target: Any, args: Sequence[Any] | None = None) -> Callable[..., Any] | None:
     """The converter of an overload, by its own name, else by that of its operator; none for arguments it leaves."""
-    name = str(target)
+    name = name_of(target)
     if args is not None and name in _CONDITIONS and not _CONDITIONS[name](args):
         return None
     return _CONVERTERS.get(name) or _CONVERTERS.get(name.rpartition(".")[0])
