@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from weft.error import ExecutableError, InvalidArgument, reading
-from weft.runtime import finished_file
 
 
 def tar(output: str | os.PathLike[str], files: Sequence[str]) -> None:
@@ -18,9 +17,14 @@ def tar(output: str | os.PathLike[str], files: Sequence[str]) -> None:
     names = [Path(file).name for file in files]
     if len(set(names)) < len(names):
         raise InvalidArgument("two files of an archive have one name", found=", ".join(names))
-    with finished_file(output) as beside, tarfile.open(beside, "w") as out:
-        for file, name in zip(files, names, strict=True):
-            out.add(file, arcname=name)
+    beside = Path(f"{os.fspath(output)}.{os.getpid()}.part")  # takes the archive's place when it is whole
+    try:
+        with tarfile.open(beside, "w") as out:
+            for file, name in zip(files, names, strict=True):
+                out.add(file, arcname=name)
+        beside.replace(output)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 vars(tar)["output_format"] = "tar"
