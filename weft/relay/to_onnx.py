@@ -44,7 +44,7 @@ def to_onnx(
         raise InvalidArgument("to_onnx: an opset that is not written", expected="14 to 17", found=str(opset_version))
     onnx = require("onnx", extra="onnx")
     mod = relay_ir if isinstance(relay_ir, ir.IRModule) else ir.IRModule.from_expr(relay_ir)
-    function = InferType()(ToGraphNormalForm()(InferType()(mod)))["main"]
+    function: Any = InferType()(ToGraphNormalForm()(InferType()(mod)))["main"]
     writer = _Writer(onnx.helper, onnx.numpy_helper)
     given = {k: np.asarray(v.numpy() if hasattr(v, "numpy") else v) for k, v in (params or {}).items()}
     opsets = [onnx.helper.make_opsetid("", opset_version)]
@@ -98,23 +98,24 @@ class _Writer:
         written: dict[ir.Expr, Names] = {}
         inputs = []
         for parameter in function.params:
-            name_hint, ty = parameter.name_hint, parameter.checked_type
-            if name_hint in given:
-                written[parameter] = (self.constant(given[name_hint], ty.dtype, name_hint),)
+            hint, ty = parameter.name_hint, parameter.checked_type
+            if hint in given:
+                written[parameter] = (self.constant(given[hint], getattr(ty, "dtype", ""), hint),)
             else:
-                written[parameter] = (self.name(name_hint),)
-                inputs.append(self.value_info(*written[parameter], ty))
+                called = self.name(hint)
+                written[parameter] = (called,)
+                inputs.append(self.value_info(called, ty))
         for expr in operands_first([function.body], _operands):
             if expr not in written:
                 written[expr] = self.rule(expr, [written[e] for e in _operands(expr)])
         types = getattr(function.body.checked_type, "fields", (function.body.checked_type,))
         results = zip(written[function.body], types, strict=True)
-        outputs = [self.value_info(*self.emit("Identity", [result]), ty) for result, ty in results]
+        outputs = [self.value_info(self.emit("Identity", [result])[0], ty) for result, ty in results]
         return self.helper.make_graph(self.nodes, name, inputs, outputs, self.initializers)
 
-    def rule(self, expr: ir.Expr, operands: list[Names]) -> Names:
+    def rule(self, expr: Any, operands: list[Names]) -> Names:
         if isinstance(expr, ir.Constant):
-            return (self.constant(expr.data.numpy(), expr.checked_type.dtype),)
+            return (self.constant(expr.data.numpy(), getattr(expr.checked_type, "dtype", "")),)
         if isinstance(expr, ir.TupleGetItem):
             return (operands[0][expr.index],)
         inputs = [name for names in operands for name in names]
@@ -187,7 +188,10 @@ def _convolution(n: _Node) -> Names:
 
 def _pool(n: _Node) -> Names:
     n.demand(layout="NCHW", out_layout="NCHW")
-    said = {"kernel_shape": [int(k) for k in n.attrs["pool_size"]], "ceil_mode": int(n.attrs["ceil_mode"])}
+    said: dict[str, Any] = {
+        "kernel_shape": [int(k) for k in n.attrs["pool_size"]],
+        "ceil_mode": int(n.attrs["ceil_mode"]),
+    }
     if n.call.op.name == "nn.max_pool2d":
         return n.emit("MaxPool", n.inputs, **said, **n.window())
     said |= n.demand(dilation=(1, 1)).said("count_include_pad") | n.window(dilation=False)

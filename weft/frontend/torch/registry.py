@@ -14,8 +14,8 @@ _CONVERTERS: Registry[Callable[..., Any]] = Registry(once=True)
 _CONDITIONS: dict[str, Condition] = {}
 _DRAWS: set[str] = set()
 
-_ALIASES = dict(
-    pair.split(":")
+_ALIASES: dict[str, str] = dict(
+    (pair.split(":")[0], pair.split(":")[1])
     for pair in """absolute:abs clip:clamp concat:cat divide:div greater:gt greater_equal:ge less:lt less_equal:le
     multiply:mul negative:neg not_equal:ne subtract:sub true_divide:div""".split()
 )

@@ -54,7 +54,11 @@ def decompose_ops(
             return None
         if whole_attention and is_op(value, "nn.attention") and _has_kernel(value):
             return None
-        if wide_convolutions and value.op.name.startswith("relax.nn.conv") and value.ty.dtype == "float16":
+        if (
+            wide_convolutions
+            and value.op.name.startswith("relax.nn.conv")
+            and getattr(value.ty, "dtype", "") == "float16"
+        ):
             return _wide_convolution(value)
         decompose = getattr(get_op_def(value.op), "decompose", None)
         return decompose(*value.args, **dict(value.attrs.items)) if decompose is not None else None

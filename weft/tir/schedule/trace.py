@@ -100,7 +100,7 @@ class Trace:
         ScheduleError
             When it was not made by :meth:`as_json`, or belongs to a function of another form.
         """
-        hints = {"expected": "what Trace.as_json returns", "help": "make the record again"}
+        hints: dict[str, Any] = {"expected": "what Trace.as_json returns", "help": "make the record again"}
         with error.reading("the trace was saved in another form", ScheduleError, **hints):
             insts, decisions = json_obj[0], dict(json_obj[1])
             handles: dict[str, Any] = {}
