@@ -25,7 +25,6 @@ from weft.runtime.loading import (
     system_lib,
 )
 from weft.runtime.module import Module, object_code
-from weft.runtime.numpy_file import read_arrays
 from weft.runtime.regular_file import file_identity, finished_file, open_regular, read_regular
 from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from weft.runtime import tensor_cache as tensor_cache
     from weft.runtime.kv_cache import AttentionKVCache
     from weft.runtime.link import register_object_loader
+    from weft.runtime.numpy_file import read_arrays
     from weft.runtime.params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
     from weft.runtime.profiler import Report
     from weft.runtime.timing import BenchmarkResult, time_function
@@ -114,6 +114,7 @@ _LATER = {
     "BenchmarkResult": "weft.runtime.timing",
     **dict.fromkeys(("ObjectPath", "ObjectPathPair"), "weft.runtime.object_path"),
     "Report": "weft.runtime.profiler",
+    "read_arrays": "weft.runtime.numpy_file",
     "register_object_loader": "weft.runtime.link",
     "time_function": "weft.runtime.timing",
 }

@@ -23,6 +23,8 @@ def tar(output: str | os.PathLike[str], files: Sequence[str]) -> None:
             for file, name in zip(files, names, strict=True):
                 out.add(file, arcname=name)
         beside.replace(output)
+    except OSError as e:
+        raise OSError(e.errno, e.strerror or str(e), os.fspath(output)) from e
     finally:
         beside.unlink(missing_ok=True)
 
