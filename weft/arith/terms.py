@@ -133,7 +133,10 @@ def _split_low(cx: Context, rest: Poly, m: Mono, c: int) -> tuple[Poly, Poly, Po
 
 
 def _merge_nested(cx: Context, rest: Poly, b: Poly, dtype: str) -> tuple[Poly, Poly] | None:
-    """Use ``(x // d + k) // b == (x + k*d) // (d*b)`` for positive divisors; where `k` varies, if the type holds it."""
+    """Use ``(x // d + k) // b == (x + k*d) // (d*b)`` for positive divisors.
+
+    Where `k` varies, if the type holds it, as it does what the program divides itself.
+    """
     for m, coefficient in rest.items():
         if len(m) == 1 and coefficient == 1 and cx.atoms[m[0]].kind == "div":
             num, den = cx.atoms[m[0]].args
@@ -141,7 +144,8 @@ def _merge_nested(cx: Context, rest: Poly, b: Poly, dtype: str) -> tuple[Poly, P
                 k = add(rest, {m: 1}, -1)
                 moved, by = mul(k, den), mul(den, b)
                 merged = add(num, moved)
-                reach = (abs(n) for p in (num, moved, merged, by) for n in bound_of(cx, p))
+                new = (by,) if (key(merged), dtype) in cx.divided else (num, moved, merged, by)
+                reach = (abs(n) for p in new for n in bound_of(cx, p))
                 if k.keys() <= {()} or max(reach) < 1 << min(DataType(dtype).bits - 1, 62):
                     return merged, by
     return None
