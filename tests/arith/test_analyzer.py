@@ -219,3 +219,10 @@ def test_conversions_that_cut_off_stay():
         for given in np.array(numbers).astype(own):
             value = arith.Analyzer().simplify(ir.substitute(found, {x: ir.const(int(given), own)}))
             assert value.value == int(given.astype(inner).astype(outer)), (own, inner, outer, given)
+
+
+def test_comparisons_with_far_numbers_stay():
+    """What stands on the other side would wrap with a number near the end of its type."""
+    m, least = ir.SizeVar("m", "int64"), ir.int64(-(1 << 63))
+    holds = m * 3 - 2 >= least + ir.max_(ir.min_(ir.int64(1), m * 3), 0)
+    assert not any(isinstance(x, ir.IntImm) and x.value > 3 for x in ir.walk(arith.Analyzer().simplify(holds)))
