@@ -32,11 +32,13 @@ def test_fused_index_reassembles(h, w):
     assert an.can_prove(ir.FloorMod(ir.FloorDiv(f, w), h) * w + ir.FloorMod(f, w) < h * w)
 
 
-@pytest.mark.parametrize("shape", [(6, 16, 48, 5), (3, 7, 32), (9, 5, 16, 7, 3)])
-def test_fused_and_split_index_reassembles(shape):
-    an, e, size = arith.Analyzer(), ir.as_expr(0), 1
-    an.bind(io, rng(prod(shape) // 16))
+@pytest.mark.parametrize("rows", [1, N])
+@pytest.mark.parametrize("shape", [(6, 16, 48, 5), (3, 7, 32), (9, 5, 16, 7, 3), (773, 2)])
+def test_fused_and_split_index_reassembles(shape, rows):
+    an, size = arith.Analyzer(), prod(shape)
+    an.bind(io, ir.Range.from_min_extent(ir.as_expr(0), rows * size // 16))
     an.bind(ii, rng(16))
+    e, size = (io * 16 + ii) // size * size, 1
     for n in reversed(shape):
         e, size = e + (io * 16 + ii) // size % n * size, size * n
     assert an.can_prove_equal(e, io * 16 + ii)
@@ -188,6 +190,8 @@ def test_infinite_limits_stay_infinite_when_constants_are_added():
     w, x = ir.SizeVar("w", "int64"), ir.Var("x", "int64")
     an.mark_global_non_neg(w)
     assert an.const_int_bound(x + ir.int64(5)).min_value == an.const_int_bound(x + ir.int64(5)).NEG_INF
+    far = an.simplify(x * 3 - 2 >= ir.int64(-(1 << 63)) + ir.max_(ir.min_(ir.int64(1), x * 3), 0))
+    assert not any(isinstance(e, ir.IntImm) and e.value > 3 for e in ir.walk(far))  # x * 3 + (2**63 - 2) would wrap
     an.bind(x, ir.Range.from_min_extent(ir.int64(0), w * (w - ir.int64(1))))
     even = x % (w - ir.int64(1)) % ir.int64(2) == ir.int64(0)
     assert not isinstance(an.simplify(even), ir.IntImm)  # w = 4, x = 1 says otherwise

@@ -58,6 +58,7 @@ class Context:
         self.nonzero: frozenset[Hashable] = frozenset()
         self.truth: dict[Hashable, bool] = {}
         self.costs: dict[PrimExpr, int] = {}
+        self.divided: set[Hashable] = set()  # (polynomial, type) of what the program divides
         self.witnesses: list[Witness] | None = None  # None: none are known
         self.untried: list[Poly] = []  # facts that the witnesses were not tried with
         self.clear_memos()

@@ -269,7 +269,8 @@ def _order(e: Any, an: Any) -> ir.PrimExpr:
     if holds_nonneg(cx, add(scale(d, -1), constant(-1))):
         return ir.FALSE
     g = content(d, with_constant=False)
-    if g > 1 or len(d) < len(pa) + len(pb):
+    near = abs(d.get((), 0)) >> ir.DataType(keep.a.dtype).bits - 2 == 0  # sums with a farther number may wrap
+    if near and (g > 1 or len(d) < len(pa) + len(pb)):
         new = held(_write_order, cx, {m: c // g for m, c in d.items() if c // g}, keep.a.dtype)
         if new is not None and cost(cx, new) < cost(cx, keep):
             keep = new

@@ -61,14 +61,10 @@ def floordiv(cx: Context, a: Poly, b: Poly, dtype: str) -> Poly:
         return whole
     elif hi < 0 and _below(cx, add(rest, b), b):
         return add(whole, constant(-1))
-    if not m or bound_of(cx, b)[0] >= 0:
-        split = _split_low(cx, rest, m, c)
-        if split is not None:
-            return add(whole, floordiv(cx, split[1], split[3], dtype))  # (g*h + low) // (g*b) == h // b
-        merged = _merge_nested(cx, rest, b, dtype)
-        if merged is not None:
-            return add(whole, floordiv(cx, *merged, dtype))
-    return add(whole, _atom(cx, "div", rest, b, dtype))
+    split = _split_low(cx, rest, m, c) if bound_of(cx, b)[0] >= 0 else None
+    if split is not None:
+        return add(whole, floordiv(cx, split[1], split[3], dtype))  # (g*h + low) // (g*b) == h // b
+    return add(whole, _quotient(cx, rest, b, dtype))
 
 
 def _take_out(a: Poly, m: Mono, c: int) -> tuple[Poly, Poly]:
@@ -96,11 +92,7 @@ def _floordiv_sum(cx: Context, a: Poly, b: Poly, dtype: str) -> Poly:
         return whole
     if bound_of(cx, rest)[1] < 0 and _below(cx, add(rest, b), b):
         return add(whole, constant(-1))
-    if bound_of(cx, b)[0] >= 0:
-        merged = _merge_nested(cx, rest, b, dtype)
-        if merged is not None:
-            return add(whole, floordiv(cx, *merged, dtype))
-    return add(whole, _atom(cx, "div", rest, b, dtype))
+    return add(whole, _quotient(cx, rest, b, dtype))
 
 
 def _common(m: Mono, other: Mono) -> Mono:
@@ -132,19 +124,23 @@ def _split_low(cx: Context, rest: Poly, m: Mono, c: int) -> tuple[Poly, Poly, Po
     return None
 
 
-def _merge_nested(cx: Context, rest: Poly, b: Poly, dtype: str) -> tuple[Poly, Poly] | None:
-    """Use ``(x // d + k) // b == (x + k*d) // (d*b)`` for positive divisors; where `k` varies, if the type holds it."""
-    for m, coefficient in rest.items():
+def _quotient(cx: Context, rest: Poly, b: Poly, dtype: str) -> Poly:
+    """Return ``rest // b``, of which ``(x // d + k) // b`` is ``(x + k*d) // (d*b)`` for positive divisors.
+
+    Where `k` varies, the type has to hold that numerator; it does where the program divides the same.
+    """
+    for m, coefficient in rest.items() if bound_of(cx, b)[0] >= 0 else ():
         if len(m) == 1 and coefficient == 1 and cx.atoms[m[0]].kind == "div":
             num, den = cx.atoms[m[0]].args
             if bound_of(cx, den)[0] >= 0:
                 k = add(rest, {m: 1}, -1)
                 moved, by = mul(k, den), mul(den, b)
                 merged = add(num, moved)
-                reach = (abs(n) for p in (num, moved, merged, by) for n in bound_of(cx, p))
+                new = (by,) if (key(merged), dtype) in cx.divided else (num, moved, merged, by)
+                reach = (abs(n) for p in new for n in bound_of(cx, p))
                 if k.keys() <= {()} or max(reach) < 1 << min(DataType(dtype).bits - 1, 62):
-                    return merged, by
-    return None
+                    return floordiv(cx, merged, by, dtype)
+    return _atom(cx, "div", rest, b, dtype)
 
 
 def floormod(cx: Context, a: Poly, b: Poly, dtype: str) -> Poly:

@@ -75,7 +75,7 @@ def pool(
     if kind == "avg" and wide != x.dtype:
         out = te.compute(out.shape, lambda *i, t=out: cast(wide, t(*i)), name="wide")
     outs = spatial(shape, last)
-    for axes in _together(k, s, last):
+    for axes in _together(k, s, last, outs[-1]):
         out = _windows(kind, out, axes, outs, k, s, d, last)
     if kind == "max":
         return out
@@ -103,18 +103,19 @@ def _mean(total: Any, count: Any) -> Any:
     return total / cast(total.dtype, tir.max(count, int64(1)))
 
 
-_LARGE_WINDOW = 16
-"""Elements of a window from which on it is taken along one axis after the other: all axes' sizes add up then."""
+_LARGE_WINDOW, _LONG_ROW = 16, 32
+"""Elements of a window from which on it is taken along one axis after the other: all axes' sizes add up then. Windows
+of a row from which on, as where they are unknown, what two passes leave behind vectors weighs little."""
 
 
-def _together(k: Any, s: Any, last: bool) -> list[tuple[int, ...]]:
+def _together(k: Any, s: Any, last: bool, row: PrimExpr) -> list[tuple[int, ...]]:
     """Which axes of a window are taken at once, in order: those first that leave least, and a row's own behind them.
 
-    Elements further than 2 apart in a row are picked from so many vectors.
+    Elements further than 2 apart in a row, and any apart in a long one, are picked from so many vectors.
     """
     axes = tuple(range(len(k)))
     order = [*sorted(axes[:-1], key=lambda i: -s[i]), axes[-1]]
-    picked = s[-1] if s[-1] > 2 and not last else 1
+    picked = s[-1] if not last and (s[-1] > 2 or (as_int(row) or _LONG_ROW) >= _LONG_ROW) else 1
     return [(i,) for i in order if k[i] > 1 or s[i] > 1] if prod(k) * picked >= _LARGE_WINDOW else [axes]
 
 

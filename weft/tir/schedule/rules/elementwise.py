@@ -194,7 +194,8 @@ def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int, unroll: int = 1
     if not loops:
         return
     _, inner = split_nest(ctx, rv, loops)
-    lanes, lengths = vector_lanes(ctx, ctx.block(rv)), _unknown_stretches(ctx, rv, inner)
+    lanes = vector_lanes(ctx, ctx.block(rv))
+    lengths = _stretches(ctx, rv, inner) or _unknown_stretches(ctx, rv, inner)
     for part in ctx.sch.loop_partition(inner, lengths) if lengths else [inner]:
         ctx.vectorize_loop(part, lanes, unroll)
 
