@@ -86,3 +86,13 @@ def test_a_function_as_a_tensor_operation():
     np.testing.assert_array_equal(out, given * 2 + 1)
     refuses(error.InvalidArgument, "not those that the function reads", te.extern_primfunc, [x, x], twice)
     refuses(error.InvalidArgument, "'w' is no 'A'", te.extern_primfunc, [te.placeholder((5,), "int32", "w")], twice)
+
+
+def test_a_scope_without_a_body_holds_what_follows_it():
+    out, own, x, n = tir.decl_buffer((1,)), tir.decl_buffer((1,)), ir.Var("x", "float32"), ir.Var("n", "float32")
+    stores = tir.BufferStore(own, n + 1, [0]), tir.BufferStore(out, own[0], [0])
+    flat = tir.seq(tir.Bind(n, x * 2), tir.AllocBuffer(own), *stores)
+    ir.assert_structural_equal(flat, tir.LetStmt(n, x * 2, tir.AllocBuffer(own, tir.SeqStmt(stores))))
+    got = np.zeros(1, np.float32)
+    tir.interpret(tir.PrimFunc([x, out], tir.SeqStmt([flat, tir.Bind(n, x)])), 20, got)
+    assert got[0] == 41

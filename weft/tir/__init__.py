@@ -71,7 +71,7 @@ from weft.tir.stmt import (
 from weft.tir.tiles import TILE_BYTES, TILE_COUNT, TILE_KINDS, TILE_ROWS, tile_intrinsic
 
 PrimFunc.specialize = specialize_params  # type: ignore[attr-defined] - what it calls stands on PrimFunc
-Allocate = AllocBuffer
+Allocate, Bind = AllocBuffer, LetStmt
 EqualOp, NotEqualOp = EQ, NE  # noqa: F405
 subtract, multiply = sub, mul  # noqa: F405
 ProducerRealize = BufferRealize

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, ClassVar
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from weft import ir
 from weft.ir.scalar import make_bound
@@ -63,12 +63,26 @@ def _vstore(self: Buffer, begin: Any, value: Any, predicate: ir.PrimExpr | None 
 Buffer.vstore = _vstore  # type: ignore[attr-defined] - statements are made of buffers
 
 
+class Evaluate(Stmt):
+    """An expression for its effect."""
+
+    value: ir.PrimExpr
+
+    def __post_init__(self) -> None:
+        """Make an expression of a number."""
+        if not isinstance(self.value, ir.PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
+            ir.make_exprs(self, None, "value")
+
+
+NO_BODY = Evaluate(ir.const(0))  # of a scope whose body is what follows it in the sequence that it is put into
+
+
 class LetStmt(Stmt):
     """``var = value`` in `body`."""
 
     var: ir.Var
     value: ir.PrimExpr
-    body: Stmt
+    body: Stmt = NO_BODY
 
     def __post_init__(self) -> None:
         """Make an expression of a number."""
@@ -105,7 +119,7 @@ class AllocBuffer(Stmt):
     """Allocate `buffer` (with undefined content) for the time of `body`."""
 
     buffer: Buffer
-    body: Stmt
+    body: Stmt = NO_BODY
     annotations: ir.Attrs = ir.NO_ATTRS
 
     @property
@@ -133,13 +147,27 @@ class DeclBuffer(Stmt):
     """Declare `buffer` as a view of memory that its ``data`` points to."""
 
     buffer: Buffer
-    body: Stmt
+    body: Stmt = NO_BODY
+
+
+_SCOPES = frozenset[type[Stmt]]({LetStmt, AllocBuffer, DeclBuffer})
 
 
 class SeqStmt(Stmt):
     """Statements one after another. Build it with :func:`seq`, which flattens."""
 
     seq: tuple[Stmt, ...]
+
+    def __post_init__(self) -> None:
+        """Put what follows a scope that was made without a body into it."""
+        stmts = tuple(self.seq)
+        if not _SCOPES.isdisjoint(map(type, stmts)):
+            for at in reversed(range(len(stmts) - 1)):
+                scope: Any = stmts[at]
+                if type(scope) in _SCOPES and scope.body is NO_BODY:
+                    stmts = (*stmts[:at], replace(scope, body=seq(*stmts[at + 1 :])))
+        if stmts is not self.seq:
+            force_setattr(self, "seq", stmts)
 
     def __getitem__(self, position: int) -> Stmt:
         """The statement at a position."""
@@ -160,17 +188,6 @@ class IfThenElse(Stmt):
     condition: ir.PrimExpr
     then_case: Stmt
     else_case: Stmt | None = None
-
-
-class Evaluate(Stmt):
-    """An expression for its effect."""
-
-    value: ir.PrimExpr
-
-    def __post_init__(self) -> None:
-        """Make an expression of a number."""
-        if not isinstance(self.value, ir.PrimExpr):  # pyright: ignore[reportUnnecessaryIsInstance]
-            ir.make_exprs(self, None, "value")
 
 
 class For(Stmt):
@@ -279,4 +296,5 @@ def seq(*stmts: Any) -> Stmt:
             flat.extend(s.seq)
         elif s is not None:
             flat.append(s)
-    return flat[0] if len(flat) == 1 else SeqStmt(tuple(flat))
+    made = SeqStmt(tuple(flat))
+    return made.seq[0] if len(made) == 1 else made

@@ -157,6 +157,33 @@ def test_compute_inline_and_reverse():
     assert sch.state.block_names() == ["root", "B"]
 
 
+def test_inlining_what_is_unread_or_conditional():
+    @T.prim_func
+    def padded(A: T.Buffer((7,), "float32"), C: T.Buffer((5,), "float32")):
+        B, D = T.alloc_buffer((5,), "float32"), T.alloc_buffer((7,), "float32")
+        for i in range(7):
+            with T.block("B"):
+                v = T.axis.spatial(7, i)
+                T.where(i < 5)
+                B[v] = A[v] * T.float32(2)
+            with T.block("D"):
+                v = T.axis.spatial(7, i)
+                D[v] = A[v]
+        for i, j in T.grid(3, 2):
+            with T.block("C"):
+                v = T.axis.spatial(5, i * 2 + j)
+                T.where(i * 2 + j < 5)
+                C[v] = B[v] + T.float32(1)
+
+    sch = Schedule(padded)
+    sch.compute_inline("D")
+    sch.reverse_compute_inline("C")
+    assert sch.state.block_names() == ["root", "B"] and str(sch.state.realize("B").predicate) == "i < 5"
+    x, out = np.arange(7, dtype=np.float32), np.zeros(5, np.float32)
+    run(sch.func, x, out)
+    np.testing.assert_array_equal(out, 2 * x[:5] + 1)
+
+
 @pytest.mark.parametrize(
     ("shape", "index", "inlined"),
     [

@@ -6,7 +6,7 @@ from weft import arith, error, ir
 from weft.tir.analysis import dependence
 from weft.tir.analysis.access import access_regions, addressed, is_pure, loads_of
 from weft.tir.analysis.cover import covers, covers_domain
-from weft.tir.analysis.structure import child_realizes, clone_fresh, iter_values_of, replace_node, used_vars
+from weft.tir.analysis.structure import child_realizes, clone_fresh, conjuncts, iter_values_of, replace_node, used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -14,7 +14,7 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 
 
 def compute_inline(state: ScheduleState, name: str) -> None:
-    """Compute the elements of a block where they are read, and drop its buffer."""
+    """Compute the elements of a block where they are read, if anywhere, and drop its buffer."""
     path = state.path_to_block(name)
     scope = state.scope_of(path)
     realize = path[-1]
@@ -23,13 +23,10 @@ def compute_inline(state: ScheduleState, name: str) -> None:
     state.check_loaded("compute_inline", store.buffer)
     index_vars = _index_vars(store, realize, "compute_inline")
     consumers = dependence.consumers_of(realize.block, scope)
-    if not consumers:
-        raise refuse(
-            "compute_inline", f"nothing reads '{store.buffer.name}'", block=name, help="an output cannot be inlined"
-        )
-
-    _check_inputs(realize, [*dependence.blocks_from_to(scope, realize, consumers[-1]), consumers[-1]], "compute_inline")
-
+    if not consumers and state.allocating_block(store.buffer) is not scope:
+        raise refuse("compute_inline", f"'{store.buffer.name}' may be read outside of the block's scope", block=name)
+    for last in consumers[-1:]:
+        _check_inputs(realize, [*dependence.blocks_from_to(scope, realize, last), last], "compute_inline")
     for consumer in consumers:
         _check_reads(store, index_vars, realize.block, consumer.block)
     only = {v: m for v, m in _unit_vars(realize.block).items() if v not in index_vars}
@@ -173,8 +170,6 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
         raise refuse(
             "reverse_compute_inline", f"'{target.buffer.name}' is needed by others too", block=producer.block.name_hint
         )
-    if not dependence.has_trivial_predicate(producer) or not dependence.has_trivial_predicate(realize):
-        raise refuse("reverse_compute_inline", "producer or consumer runs under a predicate", block=name)
     state.check_loaded("reverse_compute_inline", target.buffer)
     _check_inputs(realize, dependence.blocks_from_to(scope, producer, realize), "reverse_compute_inline", outputs=True)
     _check_all(state, path, producer, target)
@@ -190,8 +185,10 @@ def reverse_compute_inline(state: ScheduleState, name: str) -> None:
         store, value=ir.rewrite(value, forward), indices=tuple(ir.substitute(i, mapping) for i in store.indices)
     )
     new_block = refresh_accesses(state, replace_node(producer.block, body=new_store), producer.block.name_hint)
-    predicate = ir.substitute(is_read, iter_values_of(producer))
-    state.replace(producer, replace_node(producer, block=new_block, predicate=predicate))
+    held = conjuncts(producer.predicate)
+    added = conjuncts(ir.substitute(is_read, iter_values_of(producer)))
+    tests = (*held, *(t for t in added if not any(ir.structural_equal(t, h) for h in held)))
+    state.replace(producer, replace_node(producer, block=new_block, predicate=ir.all_of(*tests)))
     state.remove(state.realize(name))
     state.dealloc(target.buffer)
 
