@@ -33,9 +33,9 @@ def surface() -> list[str]:
     """All lines, sorted."""
     named = [item for name, module in public_modules().items() for item in _named(name, module)]
     homes: dict[int, str] = {}
-    for path, value in sorted(named, key=lambda item: (len(item[0]), item[0])):
-        if inspect.isclass(value):
-            homes.setdefault(id(value), path)
+    classes = [(path, value) for path, value in named if inspect.isclass(value)]
+    for path, value in sorted(classes, key=lambda c: (not c[0].endswith(f".{c[1].__name__}"), len(c[0]), c[0])):
+        homes.setdefault(id(value), path)
     return sorted({line for path, value in named for line in _lines(path, value, homes)})
 
 
