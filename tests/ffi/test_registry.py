@@ -58,11 +58,12 @@ def test_unknown_objects_come_back_themselves(name):
 
 
 def test_python_errors_keep_their_class(name):
-    def fail():
-        raise KeyError("gone")
+    def fail(i):
+        raise kinds[i]("gone")
 
     ffi.register_func(name, fail)
-    refuses(KeyError, "gone", ffi.get_global_func(name))
+    for i, kind in enumerate(kinds := (KeyError, FileNotFoundError, StopIteration, KeyboardInterrupt, SystemExit)):
+        refuses(kind, "gone", ffi.get_global_func(name), i)
 
 
 def test_callbacks_as_arguments(name):

@@ -135,8 +135,10 @@ GLOBAL_VALUE = f"""{HEAD}
     def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32")) -> R.Tensor(("n",), "float32"):
         n = T.int64()
         f = cls.twice
-        a: R.Tensor((n,), "float32") = f(x)
-        return a
+        @R.function
+        def inner(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
+            return cls.twice(z)
+        return R.add(f(x), inner(y))
 """
 
 BRANCH = f"""{HEAD}
@@ -182,7 +184,7 @@ MORE = {
     "closures in a tuple": (TUPLE, lambda x, y: x * y + x),
     "mutual recursion": (MUTUAL, lambda x, y: 2 * (2 * x + 1) + 1),
     "a closure returned and called": (CURRIED, lambda x, y: 2 * y - x),
-    "a function of the module as a value": (GLOBAL_VALUE, lambda x, y: 2 * x),
+    "a function of the module as a value, and called inside": (GLOBAL_VALUE, lambda x, y: 2 * x + 2 * y),
 }
 ALL = {**PROGRAMS, **MORE}
 

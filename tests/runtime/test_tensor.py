@@ -99,6 +99,7 @@ def test_python_side():
 
 def test_bad_arguments():
     refuses(error.DTypeMismatch, "cannot become a tensor", runtime.tensor, np.array(["a"]))
+    refuses(error.DTypeMismatch, "found dtype complex64", runtime.tensor, np.ones(2, "complex64"))
     refuses(error.InvalidArgument, "memory scope", runtime.empty, (1,), mem_scope="nowhere")
     refuses(ValueError, "has the CPU, CUDA and OpenCL", runtime.empty, (1,), "float32", runtime.device("metal", 0))
     refuses(ValueError, "cannot make a tensor", runtime.empty, (-1,), "float32")

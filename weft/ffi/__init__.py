@@ -4,6 +4,8 @@ Reading order: `native` (finds and loads the library), `function` (packed functi
 `container` (maps), `convert` (Python callables and values), `registry` (global functions and the runtime's builtins).
 """
 
+import builtins as _builtins
+
 import weft.error as _errors
 
 from weft.ffi.native import LIBRARY, find_library, symbol_address  # isort: skip - loads the library first
@@ -57,7 +59,8 @@ __all__ = [
     "wrap",
 ]
 
-# An error that crosses the border comes back as its own class; a group is made of errors, not of a message.
-for _error in (OSError, RecursionError, ZeroDivisionError, *vars(_errors).values()):
-    if isinstance(_error, type) and issubclass(_error, Exception) and not issubclass(_error, _errors.ErrorGroup):
+_MADE_OF_MORE = (BaseExceptionGroup, UnicodeError, _errors.ErrorGroup)
+# An error that crosses the border comes back as its own class, where one is made of a message alone.
+for _error in (*vars(_builtins).values(), *vars(_errors).values()):
+    if isinstance(_error, type) and issubclass(_error, BaseException) and not issubclass(_error, _MADE_OF_MORE):
         register_error(_error.__name__, _error)

@@ -122,7 +122,7 @@ def builtin(name: str) -> PackedFunc:
     return packed(found)
 
 
-def register_error(name: str, cls: type[Exception]) -> None:
+def register_error(name: str, cls: type[BaseException]) -> None:
     """Native errors of kind `name` are raised as `cls`."""
     tvm_ffi.register_error(name, cls)
 

@@ -9,6 +9,7 @@ not followed. The least recently read entries go when the bound is passed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -160,7 +161,7 @@ class Cache:
             self.misses += 1
             if isinstance(e, _NotOurs):
                 self._warn(e)
-            elif path.is_symlink():
+            elif e.errno == errno.ELOOP:  # a link
                 self.drop(key)
             return None
         finally:

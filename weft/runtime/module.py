@@ -349,11 +349,11 @@ class Module:
                     help="use export_library",
                 )
             runtime.link.join_objects(file, objects)
-        elif kind == "bc" and self._source is not None:
-            code = self._source(kind)
-            file.write_bytes(code if isinstance(code, bytes) else code.encode())
         else:
-            file.write_text(self.get_source({"s": "asm", "cu": "cuda", "cc": "c"}.get(kind, kind)))
+            bitcode = self._source if kind == "bc" else None
+            code = (bitcode or self.get_source)({"s": "asm", "cu": "cuda", "cc": "c"}.get(kind, kind))
+            with runtime.finished_file(file) as out:
+                out.write_bytes(code if isinstance(code, bytes) else code.encode())
 
     write_to_file = save
 

@@ -62,9 +62,8 @@ def _as_bytes(data: Any) -> bytes:
 
 def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Write parameters to a file, which stays as it was where that fails."""
-    data = save_param_dict(params)
     with finished_file(path) as out:
-        out.write_bytes(data)
+        out.write_bytes(save_param_dict(params))
 
 
 def load_param_dict_from_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:

@@ -314,6 +314,8 @@ def _array_handle(value: np.ndarray[Any, Any]) -> tvm_ffi.Tensor:
     if not value.flags.writeable:
         value = value.copy(order="C")
     try:
+        if value.dtype.kind == "c":
+            raise BufferError("DLPack has complex numbers, kernels have not")
         return tvm_ffi.from_dlpack(value)
     except BufferError as e:
         if any(s % max(value.itemsize, 1) for s in value.strides):  # strides that are no whole number of elements

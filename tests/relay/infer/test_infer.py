@@ -256,7 +256,7 @@ def test_deep_programs(nest):
             )
     start = time.process_time()
     ty = relay.infer_type(program, mod).ty
-    assert time.process_time() - start < 20
+    assert str(program) and time.process_time() - start < 20
     if nest in ("lets", "calls"):
         assert ty == x.ty
     elif nest == "data":

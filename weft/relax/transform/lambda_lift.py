@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.ir import Call, Expr, ExprVar, Function, GlobalVar, IRModule, SizeVar, module_pass, shape_expr, walk
+from weft.ir import Call, Expr, ExprVar, Function, FuncType, GlobalVar, IRModule, SizeVar, module_pass, shape_expr, walk
 from weft.ir import Var as ScalarVar
 from weft.relax.core_ops import call_pure_packed, is_op
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
@@ -104,7 +104,7 @@ def _symbols_outside(func: Function, inner: Function) -> set[ScalarVar]:
             found.extend(p.ty for p in b.value.params)
         elif b not in own and b.value is not inner:
             found.append(b.ty if isinstance(b, MatchCast) else b.var.ty)
-    return {n for ty in found if ty is not None for n in walk(ty) if isinstance(n, ScalarVar)}
+    return {n for ty in found if ty is not None for n in walk(ty, leaf=FuncType) if isinstance(n, ScalarVar)}
 
 
 def _closure(name: str, var: ExprVar, func: Function, symbols: set[ScalarVar], mod: IRModule) -> Expr:
@@ -113,11 +113,10 @@ def _closure(name: str, var: ExprVar, func: Function, symbols: set[ScalarVar], m
     captured = list(dict.fromkeys(v for v in variables(func.body) if v not in bound))
     params = [Var(v.name_hint, v.ty, span=v.span) for v in captured]
     values: list[Expr] = [*captured]
-    known = {n for p in (*func.params, *params) if p.ty is not None for n in walk(p.ty) if isinstance(n, ScalarVar)}
     dims = [d for p in (*func.params, *params) for d in type_dims(p.ty)]
-    parts = dict.fromkeys(n for d in dims for n in walk(d) if isinstance(n, ScalarVar))  # 2 * n does not say what n is
-    known -= parts.keys() - set(dims)
-    used = dict.fromkeys(n for n in (*walk(func), *parts) if isinstance(n, ScalarVar) and n not in known)
+    known = set(dims)  # 2 * n does not say what n is; in a function's type n is that function's own
+    named = (*walk(func, leaf=FuncType), *(n for d in dims for n in walk(d)))
+    used = dict.fromkeys(n for n in named if isinstance(n, ScalarVar) and n not in known)
     casts = [b.ty for b in all_bindings(func) if isinstance(b, MatchCast)]
     made_inside = {n for ty in casts for n in walk(ty) if isinstance(n, ScalarVar)}
     sizes = [n for n in used if n in symbols or (isinstance(n, SizeVar) and n not in made_inside)]

@@ -11,7 +11,7 @@ from weft.ir.text import script
 from weft.relay.adt import Clause, Constructor, Pattern, TypeData
 from weft.relay.expr import Function
 from weft.relay.text.literals import identifier
-from weft.relay.text.printer import Printer, pattern
+from weft.relay.text.printer import Printer, indented, pattern
 from weft.relay.text.scopes import Scopes, is_atom
 from weft.relay.text.types import definition
 from weft.relay.types import Any as AnyDim
@@ -77,7 +77,7 @@ def _text(node: Any, show_meta: bool, annotate: Any, whole: bool) -> str:
     else:
         return "?" if isinstance(node, AnyDim) else plain_text(node)
     version = f'#[version = "{VERSION}"]\n' if whole else ""
-    return version + body + _metadata(p, show_meta, isinstance(node, (ir.IRModule, Function)))
+    return version + indented(body.split("\n")) + _metadata(p, show_meta, isinstance(node, (ir.IRModule, Function)))
 
 
 def _metadata(p: Printer, show: bool, mention: bool) -> str:

@@ -6,7 +6,8 @@ gets a number: ``%0 = add(%x, %y);``. Each node is written once, in the block th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 from weft import ir
@@ -16,6 +17,14 @@ from weft.relay.op import registry
 from weft.relay.text.literals import Names, identifier, scalar_text
 from weft.relay.text.scopes import Block, Scopes, is_atom
 from weft.relay.text.types import TypePrinter, attributes
+
+_IN, _OUT = "\x0e", "\x0f"
+
+
+def indented(lines: list[str]) -> str:
+    """Write each line as deep as the marks before it say, and without them."""
+    depths = accumulate((x.count(_IN) - x.count(_OUT) for x in lines), initial=0)
+    return "\n".join("  " * d + x for d, x in zip(depths, lines, strict=False)).replace(_IN, "").replace(_OUT, "")
 
 
 class _Open:
@@ -119,9 +128,8 @@ class Printer(TypePrinter):
         return lines
 
     def braces(self, lines: list[str]) -> str:
-        """Put lines between braces."""
-        inner = "\n".join(lines).replace("\n", "\n  ")
-        return f"{{\n  {inner}\n}}"
+        """Put lines between braces, and marks that :func:`indented` reads: moving them at each level would be cubic."""
+        return "\n".join((f"{{{_IN}", *lines)) + f"{_OUT}\n}}"
 
     # --- expressions ---
 
@@ -260,24 +268,17 @@ def _call(node: ir.Call, p: Printer) -> str:
 @EXPR.on(ir.If)
 def _if(node: ir.If, p: Printer) -> str:
     cond = p.expr(node.cond)
-    then, other = (
-        p.braces(p.block(e, b))
-        for e, b in zip((node.true_branch, node.false_branch), p.scopes.inner[node], strict=True)
-    )
+    branches = zip((node.true_branch, node.false_branch), p.scopes.inner[node], strict=True)
+    then, other = (p.braces(p.block(e, b)) for e, b in branches)
     return f"if ({cond}) {then} else {other}"
 
 
 @EXPR.on(Let)
 def _let(node: Let, p: Printer) -> str:
-    (block,) = p.scopes.inner[node]
-    return p.braces(list(_unchained(node, block, p)))
-
-
-def _unchained(node: Let, block: Block, p: Printer) -> Iterator[str]:
-    """Write a let that opens a block: it is chained inside."""
-    del p.scopes.inner[node]
-    yield from p.block(node, block)
+    (block,) = p.scopes.inner.pop(node)  # a let that opens a block is chained inside
+    lines = p.block(node, block)
     p.scopes.inner[node] = [block]
+    return p.braces(lines)
 
 
 @EXPR.on(Function)
@@ -292,9 +293,8 @@ def _match(node: Match, p: Printer) -> str:
     for clause, block in zip(node.clauses, p.scopes.inner[node] if node.clauses else (), strict=True):
         lhs, *lines = p.block(clause.rhs, block, (clause.lhs,))
         short = len(lines) == 1 and "\n" not in lines[0]
-        rhs = lines[0] if short else p.braces(lines).replace("\n", "\n  ")
-        rows.append(f"  {lhs} => {rhs},\n")
-    return f"match{'' if node.complete else '?'} ({data}) {{\n{''.join(rows)}}}"
+        rows.append(f"{lhs} => {lines[0] if short else p.braces(lines)},")
+    return f"match{'' if node.complete else '?'} ({data}) {p.braces(rows)}"
 
 
 @EXPR.on(RefCreate)

@@ -35,8 +35,8 @@ def reverse_mode(func: expr.Function, mod: ir.IRModule | None) -> expr.Function:
     back = scope.let("backpropagator", expr.RefCreate(expr.Function((), expr.Tuple(()))))
     params = [expr.Var(p.name_hint, p.ty) for p in func.params]
     cells = [scope.let("cell", expr.RefCreate(op_call("zeros_like", p))) for p in params]
-    state = _Reverse(mod, back)
-    made = state.convert(expr.Function(func.params, func.body, None, func.type_params, func.attrs))
+    whole = expr.Function(func.params, func.body, None, func.type_params, func.attrs)
+    made = ir.with_deep_stack(lambda: _Reverse(mod, back).convert(whole))
     pairs = [expr.Tuple((p, c)) for p, c in zip(params, cells, strict=True)]
     result = scope.let("result", expr.Call(made, (*pairs, back)))
     _seed(scope, result, func.body.ty)
