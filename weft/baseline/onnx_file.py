@@ -141,7 +141,7 @@ def _message(data: Any, at: int, end: int, fields: Mapping[int, Any]) -> dict[st
         text = field if isinstance(field, str) else field[0]
         if "*" in text:
             out[text.partition("*")[0]] = []
-    inside: list[tuple[Any, int, Any]] = []  # messages, which may be long: what refuses this one is found first
+    inside: list[tuple[Any, int, Any]] = []  # messages, which may be long: what refuses this one comes first
     for number, wire, _, found in message_fields(data, at, end):
         value: Any = found
         if wire == VARINT:
@@ -161,10 +161,7 @@ def _message(data: Any, at: int, end: int, fields: Mapping[int, Any]) -> dict[st
 
 
 def _enter(out: dict[str, Any], field: Any, wire: int, value: Any, data: Any) -> None:
-    """Put the value of a field where it belongs: ``name:kind``, ``name*kind`` where it repeats.
-
-    ``!what`` refuses, and so does ``?what`` that is not empty.
-    """
+    """Put a value where it belongs: ``name:kind``, ``name*kind`` repeats, ``!what`` refuses, ``?what`` unless empty."""
     text, inner = (field, None) if isinstance(field, str) else field
     if text[0] == "!" or (text[0] == "?" and value[0] != value[1]):
         raise NotInBaseline(text[1:])
