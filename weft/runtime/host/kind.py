@@ -188,10 +188,7 @@ def from_machine(value: Any, kind: Kind) -> Any:
 
 
 def _dictionaries(rows: np.ndarray, keys: Sequence[int | str]) -> list[dict[int | str, Any]]:
-    """Make a dictionary of each row.
-
-    Copies of one, filled by columns, take half the time of ``dict(zip(...))`` where there are more rows than columns.
-    """
+    """Make a dictionary of each row; of many, copies of one, filled by columns, take half the time."""
     if len(rows) <= len(keys):
         return [dict(zip(keys, row, strict=True)) for row in rows.tolist()]
     empty: dict[int | str, Any] = dict.fromkeys(keys)
