@@ -14,7 +14,7 @@ from onnx import helper, numpy_helper
 from benchmarks.node_cases import node_cases
 from tests import onnx_models
 from tests.refusals import refuses
-from weft.baseline import BaselineProgram, NotInBaseline
+from weft.baseline import BaselineProgram, NotInBaseline, onnx_file
 from weft.baseline.operators import OPERATORS, erf
 
 # No case of theirs in the suite has one type, one output and shapes; they are tested below.
@@ -279,6 +279,15 @@ def linear(**changes):
 )
 def test_a_model_with_anything_unknown_is_refused(tmp_path, changes):
     refuses(NotInBaseline, "", program, linear(**changes), tmp_path)
+
+
+def test_operators_of_domains_are_refused_before_their_attributes_are_read(tmp_path, monkeypatch):
+    proto, read = linear(domain="ai.onnx.ml"), []
+    proto.graph.node[0].attribute.append(helper.make_attribute("weights", [0.5] * 10_000))
+    given = onnx_file.message_fields
+    monkeypatch.setattr(onnx_file, "message_fields", lambda *a: (read.append(f) or f for f in given(*a)))
+    refuses(NotInBaseline, "domain", program, proto, tmp_path)
+    assert len(read) < 100
 
 
 def test_weights_wherever_they_lie_in_the_file(tmp_path):

@@ -54,7 +54,7 @@ _ATTRIBUTE = {
     22: "!sparse tensor",
     23: "!sparse tensors",
 }
-_NODE = {1: "input*s", 2: "output*s", 4: "op_type:s", 5: ("attribute*", _ATTRIBUTE), 7: "domain:s", 8: "!overload"}
+_NODE = {1: "input*s", 2: "output*s", 4: "op_type:s", 5: ("attribute*", _ATTRIBUTE), 7: "?domain", 8: "!overload"}
 _DIM = {1: "dim_value:i", 2: "dim_param:s"}
 _TYPE = {1: ("tensor:", {1: "elem_type:i", 2: ("shape:", {1: ("dim*", _DIM)})})}
 _VALUE = {1: "name:s", 2: ("type:", _TYPE)}
@@ -141,6 +141,7 @@ def _message(data: Any, at: int, end: int, fields: Mapping[int, Any]) -> dict[st
         text = field if isinstance(field, str) else field[0]
         if "*" in text:
             out[text.partition("*")[0]] = []
+    inside: list[tuple[Any, int, Any]] = []  # messages, which may be long: what refuses this one comes first
     for number, wire, _, found in message_fields(data, at, end):
         value: Any = found
         if wire == VARINT:
@@ -149,16 +150,23 @@ def _message(data: Any, at: int, end: int, fields: Mapping[int, Any]) -> dict[st
             value = struct.unpack_from("<f", data, found[0])[0]
         elif wire == FIXED64:
             value = None
-        if (field := fields.get(number)) is not None:
+        field = fields.get(number)
+        if isinstance(field, tuple):
+            inside.append((field, wire, value))
+        elif field is not None:
             _enter(out, field, wire, value, data)
+    for field, wire, value in inside:
+        _enter(out, field, wire, value, data)
     return out
 
 
 def _enter(out: dict[str, Any], field: Any, wire: int, value: Any, data: Any) -> None:
-    """Put the value of a field where it belongs: ``name:kind``, ``name*kind`` where it repeats, ``!what`` refuses."""
+    """Put a value where it belongs: ``name:kind``, ``name*kind`` repeats, ``!what`` refuses, ``?what`` unless empty."""
     text, inner = (field, None) if isinstance(field, str) else field
-    if text[0] == "!":
+    if text[0] == "!" or (text[0] == "?" and value[0] != value[1]):
         raise NotInBaseline(text[1:])
+    if text[0] == "?":
+        return
     repeated = "*" in text
     name, _, kind = text.partition("*" if repeated else ":")
     if inner is not None:

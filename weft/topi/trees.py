@@ -66,7 +66,7 @@ def tree_scores(x: te.Tensor, nodes: te.Tensor, roots: te.Tensor, weights: te.Te
             groups = floordiv(count, side)
             with ib.for_range(0, trees, name="tree") as tree, ib.for_range(0, groups, name="group") as group:
                 forest.walk(lambda w: (first + group * side + w, root[tree]))
-            with ib.for_range(groups * side, count) as rest, ib.for_range(0, floordiv(trees + side - 1, side)) as some:
+            with ib.for_range(0, floordiv(trees + side - 1, side)) as some, ib.for_range(groups * side, count) as rest:
                 at = some * side
                 forest.walk(lambda w: (first + rest, root[min_(at + w, trees - 1)]), lambda w: at + w < trees)
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, parser
+from onnx import TensorProto, helper, numpy_helper, parser
 
 import weft
 from weft import error, runtime
@@ -374,3 +374,54 @@ def test_what_is_learned_may_be_longer_than_other_attributes() -> None:
 def test_rows_in_parts_of_any_size_come_to_their_leaves(rows: int) -> None:
     x = np.random.default_rng(rows).uniform(-1, 1, (rows, 5)).astype("f4")
     check("TreeEnsembleRegressor", x, n_targets=2, **forest(9, 4, 5, 2, "target"))
+
+
+@pytest.mark.parametrize(("trees", "depth", "targets"), [(3, 10, 1), (2, 5, 40), (20, 5, 2)])
+def test_forests_of_many_shapes(trees: int, depth: int, targets: int) -> None:
+    x = RNG.uniform(-1, 1, (1000, 5)).astype("f4")
+    made = model("TreeEnsembleRegressor", x, version=3, n_targets=targets, **forest(trees, depth, 5, targets, "target"))
+    expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})[0]
+    session = weft.Session(made)
+    for rows in (1, 7, 33, 1000):
+        np.testing.assert_allclose(session.run({"x": x[:rows]})[0].numpy(), expected[:rows], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_nodes_that_several_lead_to_and_sets_of_values(seed: int) -> None:
+    rng, count, leaves = np.random.default_rng(seed), 40, 9
+    modes, splits = rng.integers(0, 7, count).astype("u1"), rng.integers(-2, 3, count).astype("f4")
+    members = [rng.integers(-2, 3, int(rng.integers(1, 4))).astype("f4") for _ in range(int((modes == 6).sum()))]
+    features, missing = rng.integers(0, 3, count), rng.integers(0, 2, count)
+    later = np.minimum(np.arange(count)[:, None] + rng.integers(1, 6, (count, 2)), count)
+    leads = (later == count) | (rng.random((count, 2)) < 0.2)
+    ways = np.where(leads, rng.integers(0, leaves, (count, 2)), later)
+    roots, targets = np.array([0, 3, 3, 0]), rng.integers(0, 2, leaves)
+    weights = rng.integers(1, 9, leaves).astype("f4")
+    sets = np.concatenate([[*m, np.nan] for m in members]).astype("f4") if members else np.zeros(0, "f4")
+    lists = {"nodes_featureids": features, "nodes_missing_value_tracks_true": missing, "tree_roots": roots}
+    for i, side in enumerate(("true", "false")):
+        lists |= {f"nodes_{side}nodeids": ways[:, i], f"nodes_{side}leafs": leads[:, i].astype(int)}
+    tensors = {"nodes_splits": splits, "nodes_modes": modes, "leaf_weights": weights, "membership_values": sets}
+    attrs = {k: v.tolist() for k, v in lists.items()} | {k: numpy_helper.from_array(v) for k, v in tensors.items()}
+    x = rng.integers(-3, 4, (50, 3)).astype("f4")
+    x[rng.random(x.shape) < 0.1] = np.nan
+    asked = iter(members)
+    of = [next(asked) if m == 6 else s for m, s in zip(modes, splits, strict=True)]
+    compare = [np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal, np.isin]
+    want = np.zeros((len(x), 2), "f4")
+    for row, root in np.ndindex(len(x), len(roots)):
+        at, is_leaf = roots[root], False
+        while not is_leaf:
+            value = x[row, features[at]]
+            holds = missing[at] if np.isnan(value) else compare[modes[at]](value, of[at])
+            at, is_leaf = ways[at, 0 if holds else 1], leads[at, 0 if holds else 1]
+        want[row, targets[at]] += weights[at]
+    made = model("TreeEnsemble", x, version=5, n_targets=2, leaf_targetids=targets.tolist(), **attrs)
+    np.testing.assert_array_equal(weft.Session(made).run({"x": x})[0].numpy(), want)
+
+
+def test_lists_of_different_lengths() -> None:
+    attrs, x = forest(2, 3, 2, 1, "target"), np.zeros((1, 2), np.float32)
+    for name in ("nodes_modes", "nodes_nodeids", "nodes_truenodeids", "target_ids", "target_weights"):
+        with pytest.raises(error.ModelImportError, match="length"):
+            from_onnx(model("TreeEnsembleRegressor", x, n_targets=1, **{**attrs, name: attrs[name][:-1]}))

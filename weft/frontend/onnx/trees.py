@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,72 +21,92 @@ _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 @dataclass
 class _Forest:
-    """Nodes of all trees, by number; ``weights`` are (leaf, target, weight)."""
+    """Nodes of all trees, a column each; of weights, the leaf and the target beside the weight."""
 
-    features: list[int] = field(default_factory=list)
-    splits: list[float] = field(default_factory=list)
-    modes: list[int] = field(default_factory=list)
-    missing: list[int] = field(default_factory=list)
-    yes: list[int] = field(default_factory=list)
-    no: list[int] = field(default_factory=list)
-    roots: list[int] = field(default_factory=list)
-    weights: list[tuple[int, int, float]] = field(default_factory=list)
+    features: Any
+    splits: Any
+    modes: Any
+    missing: Any
+    ways: Any
+    """(nodes, 2): the node where the branch's condition holds, and the other one."""
+    roots: Any
+    weights: tuple[Any, Any, Any]
 
-    def add(self, feature: int, split: float, mode: int, missing: int, yes: int, no: int) -> int:
-        """Add a node and return its number."""
-        columns: tuple[Any, ...]
-        columns = (self.features, self.splits, self.modes, self.missing, self.yes, self.no)
-        for column, value in zip(columns, (feature, split, mode, missing, yes, no), strict=True):
-            column.append(value)
-        return len(self.modes) - 1
+    def levels(self, node: Node) -> list[Any]:
+        """Return the nodes that roots lead to, none before one that leads to it.
 
-    def check(self, node: Node) -> None:
-        """Refuse branches to nodes that there are not, and ways that never end at a leaf."""
-        n, state = len(self.modes), [0] * len(self.modes)
-        waiting = [(r, False) for r in self.roots]
-        while waiting:
-            at, done = waiting.pop()
-            if not 0 <= at < n:
-                node.error(f"{node.op_type}: a branch leads to no node", expected=f"0..{n - 1}", found=str(at))
-            if done:
-                state[at] = 2
-            elif state[at] == 1:
-                node.error(f"{node.op_type}: a tree has a cycle", found=f"node {at}")
-            elif state[at] == 0 and self.modes[at] < _LEAF:
-                state[at] = 1
-                waiting += [(at, True), (self.yes[at], False), (self.no[at], False)]
+        Branches to nodes that there are not, and ways that never end at a leaf, are refused.
+        """
+        n, asks = len(self.modes), self.modes < _LEAF
+        reached, edges, level = np.zeros(n, bool), np.zeros(n, np.int64), self.roots
+        while len(level):
+            outside = level[(level < 0) | (level >= n)]
+            if len(outside):
+                node.error(f"{node.op_type}: a branch leads to no node", expected=f"0..{n - 1}", found=str(outside[0]))
+            np.add.at(edges, level, 1)
+            level = np.unique(level[~reached[level]])
+            reached[level] = True
+            level = self.ways[level[asks[level]]].reshape(-1)
+        found, level = list[Any](), self.roots
+        while len(level):
+            np.subtract.at(edges, level, 1)
+            level = np.unique(level[edges[level] == 0])
+            found.append(level)
+            level = self.ways[level[asks[level]]].reshape(-1)
+        if edges.any():
+            node.error(f"{node.op_type}: a tree has a cycle", found=f"node {edges.argmax()}")
+        return found
 
 
 def _by_nodes(node: Node, prefix: str) -> _Forest:
     """Read the form of opsets 1 to 3, whose nodes are named by tree and number."""
-    forest = _Forest()
-    names = list(zip(node.attr("nodes_treeids", []), node.attr("nodes_nodeids", []), strict=True))
-    place = {name: i for i, name in enumerate(names)}
-    splits = _floats(node, "nodes_values", len(names))
-    missing = node.attr("nodes_missing_value_tracks_true", []) or [0] * len(names)
-    modes, features = node.attr("nodes_modes", []), node.attr("nodes_featureids", [])
-    ways = [node.attr(k, []) for k in ("nodes_truenodeids", "nodes_falsenodeids")]
-    if {len(modes), len(features), len(splits), len(missing), *map(len, ways)} != {len(names)}:
-        node.error(f"{node.op_type}: lists about its nodes have different lengths", expected=str(len(names)))
+    trees, numbers = _integers(node, "nodes_treeids"), _integers(node, "nodes_nodeids")
+    count = len(trees)
+    splits, modes = _floats(node, "nodes_values", count), node.attr("nodes_modes", [])
+    columns = [_integers(node, f"nodes_{k}") for k in ("featureids", "truenodeids", "falsenodeids")]
+    missing = _integers(node, "nodes_missing_value_tracks_true")
+    missing = missing if len(missing) else np.zeros(count, np.int64)
+    if not count or {len(numbers), len(modes), len(missing), *map(len, columns)} != {count}:
+        node.error(f"{node.op_type}: lists about its nodes have different lengths, or none", expected=str(count))
     unknown = set(modes).difference(_MODES)
     if unknown:
         node.error(f"{node.op_type}: an unknown kind of node", expected=", ".join(_MODES), found=min(unknown))
-    forest.features, forest.splits, forest.missing = list(features), splits.tolist(), list(missing)
-    forest.modes = list(map(_MODES.index, modes))
-    trees = [tree for tree, _ in names]
-    forest.yes, forest.no = ([place.get(to, -1) for to in zip(trees, way, strict=True)] for way in ways)
-    seen: set[int] = set()
-    for i, tree in enumerate(trees):
-        if tree not in seen:
-            seen.add(tree)
-            forest.roots.append(i)
-    owners = zip(node.attr(f"{prefix}_treeids", []), node.attr(f"{prefix}_nodeids", []), strict=True)
-    leaves = [place.get(o, -1) for o in owners]
-    if -1 in leaves:
+    find = _finder(trees, numbers)
+    owners = [_integers(node, f"{prefix}_{k}") for k in ("treeids", "nodeids", "ids")]
+    if len({*map(len, owners)}) > 1:
+        node.error(f"{node.op_type}: lists about its weights have different lengths", expected=str(len(owners[2])))
+    leaves = find(*owners[:2])
+    if (leaves < 0).any():
         node.error(f"{node.op_type}: a weight is of a node that there is not")
-    weights = _floats(node, f"{prefix}_weights", len(leaves))
-    forest.weights = list(zip(leaves, node.attr(f"{prefix}_ids", []), weights, strict=True))
-    return forest
+    weights = (leaves, owners[2], _floats(node, f"{prefix}_weights", len(leaves)))
+    kinds = np.array([*map({m: i for i, m in enumerate(_MODES)}.__getitem__, modes)])
+    ways = np.stack([find(trees, way) for way in columns[1:]], 1)
+    roots = np.sort(np.unique(trees, return_index=True)[1])
+    return _Forest(columns[0], splits, kinds, missing, ways, roots, weights)
+
+
+def _integers(node: Node, name: str) -> Any:
+    return np.array(node.attr(name, []), np.int64)
+
+
+def _finder(trees: Any, numbers: Any) -> Callable[[Any, Any], Any]:
+    """Return the function that finds nodes by tree and number: their places, or -1."""
+    known = [np.unique(part) for part in (trees, numbers)]
+
+    def keys(*parts: Any) -> Any:
+        places = [np.searchsorted(k[:-1], p) for k, p in zip(known, parts, strict=True)]
+        there = [k[at] == p for k, at, p in zip(known, places, parts, strict=True)]
+        return np.where(there[0] & there[1], places[0] * len(known[1]) + places[1], -1)
+
+    own = keys(trees, numbers)
+    order = np.argsort(own, kind="stable")
+
+    def find(trees: Any, numbers: Any) -> Any:
+        wanted = keys(trees, numbers)
+        at = np.searchsorted(own[order], wanted, "right") - 1
+        return np.where(wanted == own[order[at]], order[at], -1)
+
+    return find
 
 
 def _floats(node: Node, name: str, count: int) -> Any:
@@ -98,28 +119,30 @@ def _floats(node: Node, name: str, count: int) -> Any:
 
 def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any) -> Any:
     """Compute (rows, targets) of all leaves' weights."""
-    forest.check(node)
+    levels = forest.levels(node)
     if node.ndim() != 2:
         node.error(f"{node.op_type}: its input has a wrong rank", expected="(rows, features)", found=str(node.ndim()))
-    if any(not 0 <= t < targets for _, t, _ in forest.weights):
+    leaf, target, weight = forest.weights
+    if ((target < 0) | (target >= targets)).any():
         node.error(f"{node.op_type}: a weight is of a target that there is not", expected=f"0..{targets - 1}")
     x = node.x() if node.dtype() in ("float32", "float64") else node.astype(node.x(), "float32")
     dtype, width = x.ty.dtype, node.shape()[1]
     nothing = {"MIN": np.inf, "MAX": -np.inf}.get(aggregate, 0.0)
-    table = np.full((len(forest.modes), targets), nothing, dtype)
-    for leaf, target, weight in forest.weights:
-        table[leaf, target] = weight if nothing or not table[leaf, target] else table[leaf, target] + weight
-    used = sorted({feature for feature, mode in zip(forest.features, forest.modes, strict=True) if mode < _LEAF})
-    if isinstance(width, int) and width <= 4 * len(used) and used[-1] < width:
-        used = list(range(width))
+    used = np.unique(forest.features[forest.modes < _LEAF])
+    if len(used) and isinstance(width, int) and width <= 4 * len(used) and used[-1] < width:
+        used = np.arange(width)
     else:
-        x = node.op("take", x, constant(np.array(used or [0])), axis=1)
-    nodes, roots, leaves = _laid_out(forest, used, dtype)
+        x = node.op("take", x, constant(used if len(used) else np.zeros(1, np.int64)), axis=1)
+    nodes, roots, leaves = _laid_out(forest, levels, used, dtype)
+    row = np.full(len(forest.modes), len(leaves))  # those that no way comes to share the last one
+    row[leaves] = np.arange(len(leaves))
+    table = np.full((len(leaves) + 1, targets), nothing, dtype)
+    if nothing:
+        table[row[leaf], target] = weight
+    else:
+        np.add.at(table, (row[leaf], target), np.asarray(weight, dtype))
     out = node.op(
-        "tree_scores",
-        x,
-        *map(constant, (nodes, roots, table[leaves])),
-        aggregate=aggregate.lower() if nothing else "sum",
+        "tree_scores", x, *map(constant, (nodes, roots, table)), aggregate=aggregate.lower() if nothing else "sum"
     )
     if nothing:
         out = node.op("where", node.op("isinf", out), node.scalar(0.0, dtype), out)
@@ -128,55 +151,71 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
     return out if base is None or not len(base) else node.op("add", out, constant(np.asarray(base).astype(dtype)))
 
 
-def _laid_out(forest: _Forest, used: list[int], dtype: str) -> tuple[Any, Any, list[int]]:
+def _laid_out(forest: _Forest, levels: list[Any], used: Any, dtype: str) -> tuple[Any, Any, Any]:
     """Return the nodes of `tree_scores`, its roots, and which leaves its rows of weights are of.
 
     The two that a node leads to lie side by side, those of the first of them right behind. A node that several lead
     to lies beside one of them; the others lead to it by way of a node that goes on to it in any case.
     """
-    limits, always = _limits(forest, dtype), int(np.iinfo(f"i{np.dtype(dtype).itemsize}").max) - 1
-    column = {feature: i for i, feature in enumerate(used)}
-    rows: list[tuple[int, int, int, int]] = []
-    roots: list[int] = []
-    leaves: list[int] = []
-    done: dict[int, int] = {}
-
-    def pair() -> int:
-        rows.extend((always, 0, len(rows) + i, 0) for i in range(2))
-        return len(rows) - 2
-
-    for root in forest.roots:
-        roots.append(pair())
-        waiting = [(root, roots[-1])]
-        while waiting:
-            i, at = waiting.pop()
-            if i in done:
-                rows[at] = (always, 0, done[i], 0)
-                continue
-            done[i], mode = at, forest.modes[i]
-            if mode >= _LEAF:
-                rows[at] = (always, 0, at, len(leaves))
-                leaves.append(i)
-                continue
-            feature, (below, upto) = column[forest.features[i]], limits[i]
-            missing, ways = bool(forest.missing[i]), (forest.yes[i], forest.no[i])
-            if mode in (2, 3, 5):  # what is not less is greater or equal
-                missing, ways = not missing, ways[::-1]
-            if mode >= _EQUAL:  # the least that is not less is asked for once more
-                first, then = pair(), pair()
-                rows[at] = (below, feature + (0 if missing else len(used)), first, 0)
-                rows[first + 1] = (upto, feature + (len(used) if missing else 0), then, 0)
-                waiting += [(ways[1], then + 1), (ways[0], then), (ways[1], first)]
-            else:
-                to = pair()
-                limit = upto if mode in (0, 3) else below
-                rows[at] = (limit, feature + (len(used) if missing else 0), to, 0)
-                waiting += [(ways[1], to + 1), (ways[0], to)]
-    rows.append((always, 0, 0, 0))  # each node has one behind it
-    return np.array(rows, f"i{np.dtype(dtype).itemsize}").reshape(-1, 4), np.array(roots, "i4"), leaves or [0]
+    whole = np.dtype(f"i{np.dtype(dtype).itemsize}")
+    limits, columns, ways, levels = _asking(forest, levels, used, dtype)
+    count, trees = len(limits), len(forest.roots)
+    ways = np.concatenate([ways, np.stack([forest.roots, np.full(trees, -1)], 1)])  # roots lie beside nothing
+    levels = [np.arange(count, count + trees), *levels]
+    place, size = np.full(count, -1), np.zeros(count + trees + 1, np.int64)  # 2 * node + side; of -1, nothing
+    for level in levels:
+        slots = (2 * level[:, None] + [0, 1])[ways[level] >= 0]
+        place[ways.reshape(-1)[slots]] = slots
+    own = np.zeros(2 * (count + trees), bool)
+    own[place[place >= 0]] = True
+    for level in reversed(levels):
+        asks = level[ways[level, 0] >= 0]
+        size[asks] = 1 + (size[ways[asks]] * own.reshape(-1, 2)[asks]).sum(1)
+    pair = np.zeros(count + trees, np.int64)
+    pair[count:] = np.cumsum(size[count:-1]) - size[count:-1]
+    for level in levels:
+        for side in (0, 1):
+            asks = level[own[2 * level + side]]
+            first = 0 if side == 0 else size[ways[asks, 0]] * own[2 * asks]
+            pair[ways[asks, side]] = pair[asks] + 1 + first
+    row = 2 * pair[place // 2] + place % 2
+    rows = np.zeros((2 * int(size[count:].sum()) + 1, 4), whole)  # each node has one behind it
+    rows[:, 0], rows[:-1, 2] = np.iinfo(whole).max - 1, np.arange(len(rows) - 1)
+    asking = np.flatnonzero((place >= 0) & (ways[:count, 0] >= 0))
+    rows[row[asking]] = np.stack([limits[asking], columns[asking], 2 * pair[asking], 0 * asking], 1)
+    slots = np.flatnonzero((ways.reshape(-1) >= 0) & ~own)
+    slots = slots[np.append(place >= 0, np.ones(trees, bool))[slots // 2]]
+    rows[2 * pair[slots // 2] + slots % 2, 2] = row[ways.reshape(-1)[slots]]
+    leaves = np.flatnonzero((place >= 0) & (ways[:count, 0] < 0))
+    leaves = leaves[np.argsort(row[leaves])]
+    rows[row[leaves], 3] = np.arange(len(leaves))
+    return rows, (2 * pair[count:]).astype("i4"), leaves
 
 
-def _limits(forest: _Forest, dtype: str) -> list[tuple[int, int]]:
+def _asking(forest: _Forest, levels: list[Any], used: Any, dtype: str) -> tuple[Any, Any, Any, list[Any]]:
+    """Return limits and columns of features, the nodes where they are not and are exceeded, and the nodes by level.
+
+    Leaves lead to -1. A node that asks for a value is two: what is not less is asked for once more.
+    """
+    below, upto = _limits(forest, dtype)
+    modes, leaf = forest.modes, forest.modes >= _LEAF
+    turned = np.isin(modes, (2, 3, 5))  # what is not less is greater or equal
+    missing, ways = (forest.missing != 0) ^ turned, np.where(turned[:, None], forest.ways[:, ::-1], forest.ways)
+    column = np.searchsorted(used, forest.features)
+    limits = np.where(np.isin(modes, (0, 3)), upto, below)
+    twice = np.flatnonzero((modes >= _EQUAL) & ~leaf)
+    then = len(modes) + np.arange(len(twice))
+    columns = np.append(column + len(used) * (missing ^ (modes >= _EQUAL)), (column + len(used) * missing)[twice])
+    second = ways[twice]
+    ways = np.concatenate([np.where(leaf[:, None], -1, ways), second])
+    ways[twice] = np.stack([second[:, 1], then], 1)
+    follow = np.full(len(modes), -1)
+    follow[twice] = then
+    spread = [part for level in levels for part in (level, follow[level][follow[level] >= 0]) if len(part)]
+    return np.append(limits, upto[twice]), columns, ways, spread
+
+
+def _limits(forest: _Forest, dtype: str) -> tuple[Any, Any]:
     """Return, as keys of features, the greatest below and up to each node's value; nothing compares with a NaN."""
     values = np.array(forest.splits).astype(dtype)
     bits = values.view(f"i{values.itemsize}")
@@ -185,7 +224,7 @@ def _limits(forest: _Forest, dtype: str) -> list[tuple[int, int]]:
     greater = np.isin(forest.modes, (2, 3))  # never greater: all that is a number is below
     nothing = np.where(greater, np.iinfo(bits.dtype).max - 2, least)
     nan = np.isnan(values)
-    return list(zip(np.where(nan, nothing, keys - 1).tolist(), np.where(nan, nothing, keys).tolist(), strict=True))
+    return np.where(nan, nothing, keys - 1), np.where(nan, nothing, keys)
 
 
 @converter("TreeEnsembleRegressor", domain="ai.onnx.ml")
@@ -207,17 +246,16 @@ def _base(node: Node) -> Any:
 def _classifier(node: Node) -> Any:
     """Two classes with the weights of one are told apart by the sign of its score, or by whether it is over a half."""
     forest, labels = _by_nodes(node, "class"), class_labels(node)
-    base, ids = _base(node), {t for _, t, _ in forest.weights}
-    if labels.shape[0] == 2 and len(ids) <= 1:
-        forest.weights = [(leaf, 0, weight) for leaf, _, weight in forest.weights]
-        positive = all(w >= 0 for _, _, w in forest.weights)
+    base, (leaves, targets, weights) = _base(node), forest.weights
+    if labels.shape[0] == 2 and len(ids := set(targets.tolist())) <= 1:
+        forest.weights = (leaves, 0 * targets, weights)
         scores = _scores(node, forest, 1, "SUM", base[-1:])
         return classified(
             node,
             scores,
             labels,
             node.attr("post_transform", "NONE"),
-            one_sided=positive,
+            one_sided=bool((weights >= 0).all()),
             other=0.0 if ids == {1} else None,
         )
     scores = _scores(node, forest, labels.shape[0], "SUM", base)
@@ -227,34 +265,38 @@ def _classifier(node: Node) -> Any:
 @converter("TreeEnsemble", domain="ai.onnx.ml")
 def _tree_ensemble(node: Node) -> Any:
     """The form of opset 5: leaves are apart from nodes, and a node may ask for one of several values."""
-    forest = _Forest()
     read = node.graph.reader.read
-    splits, modes = (read(node.attr(k)).reshape(-1) for k in ("nodes_splits", "nodes_modes"))
-    count, weights = len(modes), read(node.attr("leaf_weights")).reshape(-1)
-    members = _members(node, list(modes))
-    missing = node.attr("nodes_missing_value_tracks_true", []) or [0] * count
-    for i in range(count):
-        forest.add(node.attr("nodes_featureids")[i], float(splits[i]), int(modes[i]), missing[i], i, i)
-    first = count
-    for target, weight in zip(node.attr("leaf_targetids"), weights, strict=True):
-        leaf = forest.add(0, 0.0, _LEAF, 0, 0, 0)
-        forest.weights.append((leaf, target, float(weight)))
-    for i in range(count):
-        ways = [
-            first + node.attr(f"nodes_{side}nodeids")[i]
-            if node.attr(f"nodes_{side}leafs")[i]
-            else node.attr(f"nodes_{side}nodeids")[i]
-            for side in ("true", "false")
-        ]
-        last = i
-        for value in members.get(i, [])[1:]:
-            last_no = forest.add(forest.features[i], value, _EQUAL, forest.missing[i], ways[0], ways[1])
-            forest.yes[last], forest.no[last] = ways[0], last_no
-            last = last_no
-        forest.yes[last], forest.no[last] = ways
-        if i in members:
-            forest.modes[i], forest.splits[i] = _EQUAL, members[i][0]
-    forest.roots = list(node.attr("tree_roots"))
+    columns = ("nodes_splits", "nodes_modes", "leaf_weights")
+    splits, modes, weights = (np.array(read(node.attr(k))).reshape(-1) for k in columns)
+    if (modes > _MEMBER).any():
+        node.error("TreeEnsemble: an unknown kind of node", expected=f"0..{_MEMBER}", found=str(modes.max()))
+    members, count, leaves = _members(node, modes.tolist()), len(modes), len(weights)
+    features, targets = _integers(node, "nodes_featureids"), _integers(node, "leaf_targetids")
+    missing = _integers(node, "nodes_missing_value_tracks_true")
+    missing = missing if len(missing) else 0 * features
+    sides = [_integers(node, f"nodes_{side}{what}") for what in ("nodeids", "leafs") for side in ("true", "false")]
+    if {len(splits), len(features), len(missing), *map(len, sides)} != {count} or len(targets) != leaves:
+        node.error("TreeEnsemble: lists about its nodes, or its leaves, have different lengths", expected=str(count))
+    ways = np.stack([to + count * (leaf != 0) for to, leaf in zip(sides[:2], sides[2:], strict=True)], 1)
+    owner = np.array([i for i, values in members.items() for _ in values[1:]], np.int64)
+    after = np.array([v for values in members.values() for v in values[1:]], splits.dtype)
+    chain = count + leaves + np.arange(len(owner))  # the further values of sets, each asked for where the last was not
+    further = np.where(np.diff(owner, append=-1) != 0, ways[owner, 1], chain + 1)
+    further = np.stack([ways[owner, 0], further], 1)
+    for i, values in members.items():
+        modes[i], splits[i] = _EQUAL, values[0]
+    several, first = np.unique(owner, return_index=True)
+    ways[several, 1] = chain[first]
+    nothing = np.zeros(leaves, np.int64)
+    forest = _Forest(
+        np.concatenate([features, nothing, features[owner]]),
+        np.concatenate([splits, nothing, after]),
+        np.concatenate([modes, nothing + _LEAF, 0 * owner + _EQUAL]),
+        np.concatenate([missing, nothing, missing[owner]]),
+        np.concatenate([ways, np.stack([nothing, nothing], 1), further]),
+        _integers(node, "tree_roots"),
+        (count + np.arange(leaves), targets, weights),
+    )
     out = _scores(node, forest, node.attr("n_targets", 1), _AGGREGATES[node.attr("aggregate_function", 1)], None)
     return node.astype(transformed(node, out, _TRANSFORMS[node.attr("post_transform", 0)]), node.dtype())
 

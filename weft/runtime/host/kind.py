@@ -188,8 +188,10 @@ def from_machine(value: Any, kind: Kind) -> Any:
 
 
 def _dictionaries(rows: np.ndarray, keys: Sequence[int | str]) -> list[dict[int | str, Any]]:
-    """Make a dictionary of each row: copies of one, filled by columns, take half the time of ``dict(zip(...))``."""
-    empty = dict[int | str, Any].fromkeys(keys)
+    """Make a dictionary of each row; of many, copies of one, filled by columns, take half the time."""
+    if len(rows) <= len(keys):
+        return [dict(zip(keys, row, strict=True)) for row in rows.tolist()]
+    empty: dict[int | str, Any] = dict.fromkeys(keys)
     made = [empty.copy() for _ in range(len(rows))]
     for key, column in zip(keys, rows.T.tolist(), strict=True):
         for entry, number in zip(made, column, strict=True):
