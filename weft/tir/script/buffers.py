@@ -97,6 +97,12 @@ def match_buffer(
     return commands.MatchBuffer(param, buffer)
 
 
+def preflattened_buffer(postflattened: BufferNode, shape: Dims, *rest: Any, **facts: Any) -> commands.MatchBuffer:
+    """Say which shape callers see of a parameter whose memory the text names as one row, as TVM 0.9 prints it."""
+    facts |= {} if "data" in facts or len(rest) > 1 else {"data": postflattened.data}
+    return commands.MatchBuffer(postflattened, Buffer(shape, *rest, **facts))
+
+
 def sblock_alloc_buffer(
     shape: Dims,
     dtype: DTypeLike = "float32",

@@ -229,6 +229,16 @@ def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
     return buffer
 
 
+def preflattened(p: Parser, node: ast.AST, command: MatchBuffer) -> None:
+    """Give a parameter the shape that callers see; the text names its memory as one row."""
+    flat, buffers = command.source, p.state.buffers
+    param = next((v for v, b in buffers.items() if b is flat), None)
+    if param is None:
+        raise p.fail(node, "T.preflattened_buffer takes a parameter's buffer", found=flat.name)
+    if not ir.structural_equal(command.buffer.shape, flat.shape, map_free_vars=True):
+        buffers[param] = named_buffer(command.buffer, flat.name)
+
+
 def _bind_iter_var(p: Parser, target: ast.Name, iv: ir.IterVar) -> Any:
     if iv.iter_type != "thread" or iv.var.name:
         return iv
