@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from weft.error import InvalidArgument
 from weft.ir.expr import BaseFunc, GlobalVar
@@ -138,7 +138,7 @@ class IRModule:
         """
         var = self._by_name.get(name)
         if var is None and name == "main" and len(self.functions) == 1:
-            (only, func), *_ = self.functions.items()
+            only, func = cast("tuple[GlobalVar, Any]", next(iter(self.functions.items())))
             var = only if type(func.attrs.get("global_symbol")) is ImpliedName else None
         if var is None:
             raise InvalidArgument(

@@ -40,6 +40,7 @@ class FunctionUnderWay:
         self.params: list[ir.Var] = []
         self.buffers: dict[ir.Var, Buffer] = {}
         self.attrs: dict[str, Any] = {}
+        self.memory: dict[ir.Var, Buffer] = {}  # that pointers of T.allocate name
         self.symbols: dict[str, ir.Var] = {}  # that shapes in quotes named
         self.loops: dict[ir.Var, ir.Range] = {}
         self.threads: dict[ir.Var, str] = {}
@@ -153,7 +154,9 @@ def name_scope(p: Parser, name: str, scope: Scope) -> Any:
     if isinstance(value, Buffer):
         return named_buffer(value, name)
     if isinstance(value, ir.Var) and value.name == "":
-        return type(value)(name, value.dtype)
+        value = type(value)(name, value.dtype)
+        if scope.kind == "memory":
+            p.state.memory[value] = scope.annotations(value)
     return value
 
 

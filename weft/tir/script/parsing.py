@@ -127,6 +127,7 @@ def _assignment(p: Parser, node: ast.Assign) -> None:
 
 def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     buffer = p.evaluate(target.value)
+    buffer = p.state.memory.get(buffer, buffer) if isinstance(buffer, ir.Var) else buffer
     if not isinstance(buffer, Buffer):
         raise p.fail(target.value, "only elements of buffers can be assigned", found=str(buffer))
     indices = p.evaluate(target.slice)
