@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from weft import ir, tir
+from weft.error import InvalidArgument, ParseError
 from weft.script import from_source
 
 FUNCTIONS = {
@@ -390,3 +391,40 @@ def test_slices_in_expressions():
     T.buffer_store(B, T.Shuffle([A[0:2], A[2:4]], [3, 2, 1, 0]), [T.Ramp(8, 1, 4)])
 """)
     np.testing.assert_array_equal(b, [*(a[4:8] * 2 + a[:4]), *a[8:12], 3, 2, 1, 0])
+
+
+def test_texts_of_tvm_0_9():
+    """Parameters flattened by a second statement, and memory whose elements the pointer names."""
+    after = from_source("""
+@T.prim_func
+def after(A: T.Buffer[(16,), "float32"], B: T.Buffer[16, "float32"]):
+    T.preflattened_buffer(A, (4, 4), "float32", data=A.data)
+    T.preflattened_buffer(B, [16])
+    with T.allocate([16], "float32", "global") as D:
+        D[0] = A[0]
+    C = T.allocate([16], "float32", "global")
+    for i in range(16):
+        C[i] = A[i] * 2.0
+    for i in range(16):
+        B[i] = C[i] + A[0]
+""")
+    assert [tuple(b.shape) for _, b in after.buffer_map] == [(4, 4), (16,)]
+    ir.assert_structural_equal(from_source(after.script()), after)
+    a, b = np.arange(16, dtype="float32").reshape(4, 4), np.zeros(16, "float32")
+    tir.interpret(after, a, b)
+    np.testing.assert_array_equal(b, a.ravel() * 2 + a[0, 0])
+    with pytest.raises(ParseError, match="takes a parameter's buffer"):
+        from_source("@T.prim_func\ndef f():\n    A = T.alloc_buffer((4,))\n    T.preflattened_buffer(A, (2, 2))")
+
+
+def test_a_symbol_that_only_the_def_says():
+    first, second, other = (from_source(f"@T.prim_func\ndef {n}(): T.evaluate({x})") for n, x in ("f0", "g0", "f1"))
+    ir.assert_structural_equal(first, second)
+    assert not ir.structural_equal(first, second)
+    for wrong in (other, second.with_attr("global_symbol", "g")):
+        with pytest.raises(ValueError, match="differ at root"):
+            ir.assert_structural_equal(first, wrong)
+    module = ir.IRModule.from_expr(first)
+    assert module["main"] is module["f"] is first
+    with pytest.raises(InvalidArgument, match="no function 'main'"):
+        ir.IRModule({"f": first.with_attr("global_symbol", "f")})["main"]

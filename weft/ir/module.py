@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from weft.error import InvalidArgument
 from weft.ir.expr import BaseFunc, GlobalVar
-from weft.ir.node import _PRINTER, NO_ATTRS, Attrs, Node
+from weft.ir.node import _PRINTER, NO_ATTRS, Attrs, ImpliedName, Node
 from weft.spelling import also_called
 
 
@@ -129,12 +129,17 @@ class IRModule:
     def get_global_var(self, name: str) -> GlobalVar:
         """Return the global variable of a function.
 
+        One alone in a module, which is called as its ``def``, answers to ``main`` too, as TVM 0.9 calls it.
+
         Raises
         ------
         InvalidArgument
             When there is none of that name.
         """
         var = self._by_name.get(name)
+        if var is None and name == "main" and len(self.functions) == 1:
+            only, func = cast("tuple[GlobalVar, Any]", next(iter(self.functions.items())))
+            var = only if type(func.attrs.get("global_symbol")) is ImpliedName else None
         if var is None:
             raise InvalidArgument(
                 f"the module has no function '{name}'", found=", ".join(self._by_name) or "no functions at all"

@@ -36,6 +36,12 @@ class SourceName(str):
         return str(self)
 
 
+class ImpliedName(str):
+    """A function's symbol that its ``def`` alone says: TVM 0.9 puts none into the function."""
+
+    __slots__ = ()
+
+
 class _OtherNames(type(msgspec.Struct)):
     """Of structs that take fields by the names that ``__other_names__`` gives them, too."""
 

@@ -18,7 +18,7 @@ from tvm_ffi.access_path import AccessPath
 
 from weft.ir import expr as exprs
 from weft.ir.module import IRModule
-from weft.ir.node import Attrs, Node, saved_fields
+from weft.ir.node import Attrs, ImpliedName, Node, saved_fields
 from weft.ir.scalar import Op, SizeVar, Var
 from weft.ir.types import _STRUCTURE
 
@@ -177,11 +177,12 @@ _SIZES = (Var, SizeVar)
 class _Equal:
     """Compares two structures, mapping the variables of one to those of the other.
 
-    With `any_size` a variable that is known to be no less than zero may correspond to one of which that is not said.
+    If `lenient`, a variable that is known to be no less than zero may correspond to one of which that is not said, and
+    a name that nobody gave (:class:`ImpliedName`) to any other such name.
     """
 
-    def __init__(self, map_free_vars: bool | Callable[[Any, Any], bool], any_size: bool = False) -> None:
-        self.map_free_vars, self.any_size = map_free_vars, any_size
+    def __init__(self, map_free_vars: bool | Callable[[Any, Any], bool], lenient: bool = False) -> None:
+        self.map_free_vars, self.lenient = map_free_vars, lenient
         self.forward: dict[Any, Any] = {}
         self.backward: dict[Any, Any] = {}
         self.stack: list[tuple[Any, Any, Any, int]] = []
@@ -196,14 +197,15 @@ class _Equal:
             plan = _PLANS.get(cls) or _plan(cls)
             kind = plan.kind
             if kind == _SCALAR:
-                self._scalars(a, b, where)
+                if not (self.lenient and cls is type(b) is ImpliedName):
+                    self._scalars(a, b, where)
             elif kind == _TUPLE:
                 self._tuples(a, b, where, defining)
             elif kind == _TENSOR:
                 self._tensors(a, b, where)
             elif kind == _SEQUENCE or type(b).__name__ == "SeqStmt":
                 self._sequences(_flattened(a), _flattened(b), where, defining)
-            elif cls is not type(b) and not (self.any_size and cls in _SIZES and type(b) in _SIZES):
+            elif cls is not type(b) and not (self.lenient and cls in _SIZES and type(b) in _SIZES):
                 raise _Mismatch(where, a, b)
             elif kind == _PLAIN:
                 self._push(plan, a, b, where, defining)
@@ -293,11 +295,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _compare(lhs: Any, rhs: Any, map_free_vars: bool | Callable[[Any, Any], bool], any_size: bool = False) -> None:
+def _compare(lhs: Any, rhs: Any, map_free_vars: bool | Callable[[Any, Any], bool], lenient: bool = False) -> None:
     lhs, rhs = _plain(lhs), _plain(rhs)
     if isinstance(lhs, exprs.ShapeExpr) != isinstance(rhs, exprs.ShapeExpr):  # the shape of a type is its dimensions
         lhs, rhs = (x.values if isinstance(x, exprs.ShapeExpr) else x for x in (lhs, rhs))
-    state = _Equal(map_free_vars, any_size)
+    state = _Equal(map_free_vars, lenient)
     if not (isinstance(lhs, IRModule) or isinstance(rhs, IRModule)):
         state.check(lhs, rhs, (None, "root"))
         return
@@ -309,7 +311,7 @@ def _compare(lhs: Any, rhs: Any, map_free_vars: bool | Callable[[Any, Any], bool
         only = [", ".join(sorted(a - b)) or "no other function" for a, b in (names, names[::-1])]
         raise _Mismatch(root, f"has {only[0]}", f"has {only[1]}", " (names of functions)")
     for var, func in lhs.items():  # functions are closed: what two of them share is chance
-        _Equal(map_free_vars, any_size).check(func, rhs[var.name_hint], (root, f"['{var.name_hint}']"))
+        _Equal(map_free_vars, lenient).check(func, rhs[var.name_hint], (root, f"['{var.name_hint}']"))
     _compare_types(lhs, rhs, map_free_vars, root)
     state.check(lhs.attrs, rhs.attrs, (root, ".attrs"))
     infos = [tuple(sorted(m.global_infos.items())) for m in (lhs, rhs)]
@@ -379,10 +381,11 @@ def get_first_structural_mismatch(
 def assert_structural_equal(lhs: object, rhs: object, map_free_vars: bool = False) -> None:
     """Raise a ValueError that shows the first difference, unless :func:`structural_equal` holds.
 
-    Variables for sizes may correspond to any: which of them a text makes depends on where it names them first.
+    Variables for sizes may correspond to any: which of them a text makes depends on where it names them first. Of
+    functions from texts, names that only their ``def`` says do not count: TVM 0.9 has them not in the function.
     """
     try:
-        _compare(lhs, rhs, map_free_vars, any_size=True)
+        _compare(lhs, rhs, map_free_vars, lenient=True)
     except _Mismatch as e:
         raise ValueError(
             f"the structures differ at {e.path}\n  left:  {_shown(e.lhs)}\n  right: {_shown(e.rhs)}"

@@ -13,13 +13,14 @@ from weft.testing.numeric import (
 )
 from weft.testing.targets import *  # noqa: F403 - all marks are this package's face
 from weft.testing.targets import __all__ as _targets
-from weft.testing.transformations import CompareBeforeAfter
+from weft.testing.transformations import CompareBeforeAfter, check_error
 
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll] - those of targets are all of them
     "CompareBeforeAfter",
     "assert_allclose",
     "assert_prim_expr_equal",
     "check_bool_expr_is_true",
+    "check_error",
     "check_numerical_grads",
     "device_test",
     "echo",

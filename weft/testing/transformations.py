@@ -89,3 +89,26 @@ def _applied(transform: Any) -> Callable[[Any], Any]:
         return transform(ir.IRModule({"main": program}))["main"]
 
     return apply
+
+
+def check_error(func: Any, rel_lineno: int) -> None:
+    """Check that a function's text is no TIR program, because of one of its lines.
+
+    Parameters
+    ----------
+    func : function
+        What ``T.prim_func`` would decorate.
+    rel_lineno : int
+        The line, where that of the ``def`` is 1. What follows ``# check_error:`` there is in the message.
+
+    Raises
+    ------
+    AssertionError
+        When the text is a program, or another line or message is wrong.
+    """
+    with error.require("pytest", extra="test").raises(error.WeftError) as refused:
+        _parsed(func)
+    line = getattr(refused.value.where, "line", None)
+    assert line == rel_lineno + 1, f"line {rel_lineno} is wrong; found: {refused.value}"
+    _, _, message = inspect.getsource(func).splitlines()[rel_lineno - 1].partition("# check_error:")
+    assert message.strip() in str(refused.value), f"the message lacks '{message.strip()}': {refused.value}"

@@ -110,3 +110,13 @@ class TestError(testing.CompareBeforeAfter):
 def test_two_programs_under_one_role_are_refused():
     with pytest.raises(TypeError, match="one is expected"):
         type("TestBoth", (testing.CompareBeforeAfter,), {"before": doubled, "Before": doubled})
+
+
+def unknown_buffer(A: T.Buffer((4,), "float32")):
+    for i in range(4):
+        A[i] = B[i]  # noqa: F821  # check_error: 'B' is not defined
+
+
+def test_the_line_of_an_error():
+    testing.check_error(unknown_buffer, 3)
+    refuses(AssertionError, "line 2 is wrong", testing.check_error, unknown_buffer, 2)

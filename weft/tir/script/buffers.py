@@ -63,7 +63,8 @@ class _BufferMaker:
         )
 
     def __getitem__(self, items: Any) -> BufferNode:
-        return self(*items) if isinstance(items, tuple) and isinstance(items[0], (tuple, list)) else self(items)
+        typed = isinstance(items, tuple) and (isinstance(items[0], (tuple, list)) or isinstance(items[-1], str))
+        return self(*items) if typed else self(items)
 
 
 Buffer = _BufferMaker()
@@ -95,6 +96,12 @@ def match_buffer(
     if isinstance(param, BufferRegion) and elem_offset is not None:  # a zero is a claim about the region
         buffer = structs.replace(buffer, elem_offset=as_expr(elem_offset))
     return commands.MatchBuffer(param, buffer)
+
+
+def preflattened_buffer(postflattened: BufferNode, shape: Dims, *rest: Any, **facts: Any) -> commands.MatchBuffer:
+    """Say which shape callers see of a parameter whose memory the text names as one row, as TVM 0.9 prints it."""
+    facts |= {} if "data" in facts or len(rest) > 1 else {"data": postflattened.data}
+    return commands.MatchBuffer(postflattened, Buffer(shape, *rest, **facts))
 
 
 def sblock_alloc_buffer(
@@ -160,14 +167,20 @@ def allocate(
     condition: Value = True,
     annotations: Mapping[str, Any] | None = None,
 ) -> commands.Scope:
-    """Allocate memory for the rest of the sequence; the name that this is bound to is a pointer to it."""
+    """Allocate memory for the rest of the sequence; the name that this is bound to is a pointer to it.
+
+    Its elements may be named by the pointer, as TVM 0.9 prints them.
+    """
     if condition is not True and as_int(condition) != 1:
         raise InvalidArgument("allocate: memory is allocated without conditions", found=str(condition))
     shape = tuple(as_expr(e) for e in (extents if isinstance(extents, (list, tuple)) else (extents,)))
     element = DataType(getattr(dtype, "dtype", dtype))
     notes = Attrs.of(annotations)
 
-    def make(pointer: Any, body: stmts.Stmt, _: Any) -> stmts.Stmt:
-        return stmts.AllocBuffer(declare(shape, element, pointer.name, pointer, scope=scope), body, notes)
+    def view(pointer: Any) -> BufferNode:
+        return declare(shape, element, pointer.name, pointer, scope=scope)
 
-    return commands.Scope(Var("", DataType("handle")), make)
+    def make(pointer: Any, body: stmts.Stmt, p: Any) -> stmts.Stmt:
+        return stmts.AllocBuffer(p.state.memory.get(pointer) or view(pointer), body, notes)
+
+    return commands.Scope(Var("", DataType("handle")), make, "memory", view)

@@ -35,6 +35,12 @@ def _element(buffer: Buffer, indices: tuple[Any, ...], p: Evaluator) -> Any:
     return BufferRegion(buffer, tuple(_range_of(i, d) for i, d in zip(indices, buffer.shape, strict=True)))
 
 
+@SUBSCRIPT.on(ir.Var)
+def _element_behind(pointer: Any, indices: tuple[Any, ...], p: Any) -> Any:
+    memory = getattr(p.state, "memory", {}).get(pointer)
+    return pointer[indices] if memory is None else _element(memory, indices, p)
+
+
 def as_lanes(indices: Sequence[Index], buffer: Buffer) -> tuple[ir.PrimExpr, ...]:
     """Make vectors of slices: ``A[i : i + 8]`` and ``A[i : i + 16 : 2]`` have eight lanes."""
     out = []

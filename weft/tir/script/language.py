@@ -24,7 +24,15 @@ from weft.tir.buffer import BufferLoad as BufferLoadNode
 from weft.tir.buffer import BufferRegion
 from weft.tir.reduce import reducer_of
 from weft.tir.script import commands, flat_access
-from weft.tir.script.buffers import Buffer, alloc_buffer, allocate, decl_buffer, match_buffer, sblock_alloc_buffer  # noqa: F401
+from weft.tir.script.buffers import (  # noqa: F401
+    Buffer,
+    alloc_buffer,
+    allocate,
+    decl_buffer,
+    match_buffer,
+    preflattened_buffer,
+    sblock_alloc_buffer,
+)
 from weft.tir.script.dtypes import DTypeLike, DTypeMaker, HandleMaker
 from weft.tir.script.low_level import CALLS, typed
 from weft.tir.typing import Value

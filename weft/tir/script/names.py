@@ -40,6 +40,7 @@ class FunctionUnderWay:
         self.params: list[ir.Var] = []
         self.buffers: dict[ir.Var, Buffer] = {}
         self.attrs: dict[str, Any] = {}
+        self.memory: dict[ir.Var, Buffer] = {}  # that pointers of T.allocate name
         self.symbols: dict[str, ir.Var] = {}  # that shapes in quotes named
         self.loops: dict[ir.Var, ir.Range] = {}
         self.threads: dict[ir.Var, str] = {}
@@ -153,7 +154,9 @@ def name_scope(p: Parser, name: str, scope: Scope) -> Any:
     if isinstance(value, Buffer):
         return named_buffer(value, name)
     if isinstance(value, ir.Var) and value.name == "":
-        return type(value)(name, value.dtype)
+        value = type(value)(name, value.dtype)
+        if scope.kind == "memory":
+            p.state.memory[value] = scope.annotations(value)
     return value
 
 
@@ -227,6 +230,16 @@ def _bind_match(p: Parser, target: ast.Name, command: MatchBuffer) -> Buffer:
             target, "T.match_buffer takes a handle parameter or a region of a buffer", found=str(command.source)
         )
     return buffer
+
+
+def preflattened(p: Parser, node: ast.AST, command: MatchBuffer) -> None:
+    """Give a parameter the shape that callers see; the text names its memory as one row."""
+    flat, buffers = command.source, p.state.buffers
+    param = next((v for v, b in buffers.items() if b is flat), None)
+    if param is None:
+        raise p.fail(node, "T.preflattened_buffer takes a parameter's buffer", found=flat.name)
+    if not ir.structural_equal(command.buffer.shape, flat.shape, map_free_vars=True):
+        buffers[param] = named_buffer(command.buffer, flat.name)
 
 
 def _bind_iter_var(p: Parser, target: ast.Name, iv: ir.IterVar) -> Any:

@@ -23,7 +23,7 @@ from weft.tir.function import PrimFunc, signature_type
 from weft.tir.script import commands as cmd
 from weft.tir.script.elements import as_lanes
 from weft.tir.script.language import DTypeMaker, serial
-from weft.tir.script.names import BlockUnderWay, FunctionUnderWay, assign, emit, let, name_scope
+from weft.tir.script.names import BlockUnderWay, FunctionUnderWay, assign, emit, let, name_scope, preflattened
 from weft.tir.script.signature import annotation, signature
 
 # --- functions --------------------------------------------------------------------------------------------------------
@@ -48,7 +48,8 @@ def finished(p: Parser, state: FunctionUnderWay, body: stmts.Stmt) -> PrimFunc:
     if options.get("private") and "global_symbol" in attrs:
         raise p.fail(node, "a private function has no global symbol", found=str(attrs["global_symbol"]))
     if not options.get("private") and "global_symbol" not in attrs:
-        attrs["global_symbol"] = options.get("name", node.name)
+        name = options.get("name", node.name)
+        attrs["global_symbol"] = ir.ImpliedName(name) if name == node.name else name
     ret_type = None if node.returns is None else annotation(p, node.returns)
     if isinstance(ret_type, DTypeMaker):
         ret_type = ir.PrimType(ret_type.dtype)
@@ -126,6 +127,7 @@ def _assignment(p: Parser, node: ast.Assign) -> None:
 
 def _store(p: Parser, target: ast.Subscript, value: Any) -> None:
     buffer = p.evaluate(target.value)
+    buffer = p.state.memory.get(buffer, buffer) if isinstance(buffer, ir.Var) else buffer
     if not isinstance(buffer, Buffer):
         raise p.fail(target.value, "only elements of buffers can be assigned", found=str(buffer))
     indices = p.evaluate(target.slice)
@@ -192,6 +194,8 @@ def _expression(p: Parser, node: ast.Expr) -> None:
     elif isinstance(value, cmd.Scope):
         _launch_named(p, value)
         emit(p, (value, value.value))
+    elif isinstance(value, cmd.MatchBuffer) and isinstance(value.source, Buffer):
+        preflattened(p, node, value)
     elif isinstance(value, cmd.BlockFact):
         state_fact(p, node, value)
     elif isinstance(value, ir.PrimExpr):
