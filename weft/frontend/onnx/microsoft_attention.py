@@ -284,7 +284,7 @@ def _group_query(node: Node) -> Any:
     if smooth:
         mask = _with_sink(node, mask, [batch, heads, length, size])
         seen = [padded(node, x, [0] * 4, [0, 0, 1, 0], "constant", 0) for x in seen]
-    options = {"scale": node.attr("scale", 0.0) or None, "softcap": node.attr("softcap", 0.0)}
+    options: dict[str, Any] = {"scale": node.attr("scale", 0.0) or None, "softcap": node.attr("softcap", 0.0)}
     if not shown:
         return _joined(node, call(node, "Attention", q, *seen, mask, **options)), keys, values
     made = calls(node, "Attention", [q, *seen, mask], 4, qk_matmul_output_mode=shown + 1, **options)
