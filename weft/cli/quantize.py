@@ -33,10 +33,10 @@ def quantize(
     output : Path
         The file to write.
     weights : str
-        int4 or int8.
+        int4 or int8; or uint4, with zero points, which loses less.
     group : int
         Weights along a sum that share a scale, such as 32, 64 or 128; 0 gives each output channel one. By default 32
-        for int4 and 0 for int8.
+        for 4 bits and 0 for int8.
     calibrate : Path
         An .npz file with an array for each input, samples along a new first axis, or along the first of arrays that
         have no more dimensions than the input; activations are quantised, too.
@@ -51,7 +51,7 @@ def quantize(
         raise InvalidArgument("the output's folder does not exist", found=str(output.parent))
     if not model.is_file():
         raise InvalidArgument("there is no such file", found=str(model))
-    size = group if group is not None else 32 if weights == "int4" else 0
+    size = group if group is not None else 0 if weights == "int8" else 32
     try:
         proto = onnx.load(model)
     except (OSError, ValueError, DecodeError, onnx.checker.ValidationError) as e:  # its own, or of files beside it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,10 @@ from weft.support.ranges import METHODS, Observed, observe
 _OPSET = 21
 """The first with blocks of 4 bits."""
 
-_WEIGHTS = {"int4": (4, 7), "int8": (8, 127)}
+_WEIGHTS = {"int4": (-8, 7), "uint4": (0, 15), "int8": (-127, 127)}
+"""The integers of each type; those of an unsigned one have a zero point."""
 _FACTORS = (1.0, 0.95, 0.9, 0.85, 0.8)
-"""Parts of the largest magnitude at which weights of 4 bits are tried to be cut off."""
+"""Parts of the ends of the range at which weights of 4 bits are tried to be cut off."""
 
 
 _PARTS = ("q", "scale", "zero", "real")
@@ -53,6 +55,7 @@ class _Weight:
 class _Quantised:
     q: np.ndarray
     scale: np.ndarray
+    zero: np.ndarray | None
     axis: int
     block: int
     error: float
@@ -73,7 +76,8 @@ def quantize_model(
     model : onnx.ModelProto
         A float32 model of opset 13 or later; it is not changed.
     weights : str
-        ``"int4"`` or ``"int8"``, symmetric.
+        ``"int4"`` or ``"int8"``, symmetric; or ``"uint4"``, with zero points, which loses less and takes 4 bits more a
+        group.
     group : int
         Weights along the sum that share a scale; 0 gives each output channel one. Convolutions have channels always,
         and 8 bits.
@@ -106,7 +110,7 @@ def quantize_model(
     if opset >= _OPSET:
         made.CopyFrom(model)
     made.ir_version = max(made.ir_version, 10)  # the first with types of 4 bits
-    work = _Work(onnx, made, _WEIGHTS[weights], group, max_loss)
+    work = _Work(onnx, made, weights, group, max_loss)
     if not work.inputs():
         types = sorted({onnx.TensorProto.DataType.Name(t.data_type).lower() for t in made.graph.initializer})
         raise InvalidArgument(
@@ -123,7 +127,7 @@ def quantize_model(
 class _Work:
     """One model's quantisation, layer by layer."""
 
-    def __init__(self, onnx: Any, model: Any, kind: tuple[int, int], group: int, max_loss: float) -> None:
+    def __init__(self, onnx: Any, model: Any, kind: str, group: int, max_loss: float) -> None:
         self.onnx, self.model, self.kind, self.group, self.max_loss = onnx, model, kind, group, max_loss
         self.constants = {t.name: t for t in model.graph.initializer}
         self.layers: list[tuple[Layer, str]] = []
@@ -175,12 +179,12 @@ class _Work:
 
     def layer(self, node: Any, weight: _Weight, seen: Observed | None, choose: Any) -> None:
         """Quantise a layer unless that costs too much."""
-        kind, block = (self.kind, self.group) if node.op_type != "Conv" else (_WEIGHTS["int8"], 0)
+        kind, block = (self.kind, self.group) if node.op_type != "Conv" else ("int8", 0)
         if block and weight.value.shape[weight.summed] < block:
             block = 0
         key = (weight.name, weight.output)
         if key not in self.made:
-            self.made[key] = _rounded(weight, kind, block)
+            self.made[key] = _rounded(weight, _WEIGHTS[kind], block)
         made = self.made[key]
         bounds = choose(seen) if seen is not None else None
         error = (
@@ -191,29 +195,31 @@ class _Work:
         self.layers.append((layer, node.output[0]))
         if layer.kept or made is None:
             return
-        self.write_weight(weight.name, made, kind[0])
+        self.write_weight(weight.name, made, kind)
         node.input[1] = self.part(weight.name, "real")
         if bounds is not None:
             self.write_activation(node.input[0], bounds)
             node.input[0] = self.part(node.input[0], "real")
 
-    def add(self, name: str, data: np.ndarray, dtype: int | None = None) -> str:
+    def add(self, name: str, data: np.ndarray, kind: str = "") -> str:
         """Add a constant; of a type of 4 bits, two in a byte."""
         made = self.onnx.numpy_helper.from_array(data, name)
-        if dtype == self.onnx.TensorProto.INT4:
+        if kind.endswith("int4"):
             low = np.append(data.reshape(-1), np.zeros(data.size % 2, np.int8)).view(np.uint8) & 15
             packed = (low[::2] | low[1::2] << 4).tobytes()
+            dtype = self.onnx.TensorProto.DataType.Value(kind.upper())
             made = self.onnx.helper.make_tensor(name, dtype, data.shape, packed, raw=True)
         self.model.graph.initializer.append(made)
         return name
 
-    def write_weight(self, name: str, made: _Quantised, bits: int) -> None:
+    def write_weight(self, name: str, made: _Quantised, kind: str) -> None:
         """Add a weight's integers and their conversion back."""
         if name in self.written:
             return
         self.written.add(name)
-        dtype = self.onnx.TensorProto.INT4 if bits == 4 else self.onnx.TensorProto.INT8
-        inputs = [self.add(self.part(name, "q"), made.q, dtype), self.add(self.part(name, "scale"), made.scale)]
+        inputs = [self.add(self.part(name, "q"), made.q, kind), self.add(self.part(name, "scale"), made.scale)]
+        if made.zero is not None:
+            inputs.append(self.add(self.part(name, "zero"), made.zero, kind))
         attrs = {"axis": made.axis} | ({"block_size": made.block} if made.block else {})
         self.nodes.append(self.onnx.helper.make_node("DequantizeLinear", inputs, [self.part(name, "real")], **attrs))
 
@@ -249,9 +255,8 @@ def _copy(message: Any) -> Any:
     return made
 
 
-def _rounded(weight: _Weight, kind: tuple[int, int], block: int) -> _Quantised | None:
+def _rounded(weight: _Weight, ends: tuple[int, int], block: int) -> _Quantised | None:
     """Round weights with a scale for each block along the sum, or each output; None where they are not finite."""
-    bits, top = kind
     w = weight.value
     if not np.isfinite(w).all():
         return None
@@ -264,30 +269,43 @@ def _rounded(weight: _Weight, kind: tuple[int, int], block: int) -> _Quantised |
         grouped = np.moveaxis(filled, axis, 0).reshape(parts, block, -1)
     else:
         grouped = np.moveaxis(w, axis, 0).reshape(size, -1)[:, :, None]
-    most = np.take_along_axis(grouped, np.abs(grouped).argmax(1, keepdims=True), 1)
-    steps = [np.abs(most) / top]
-    if bits == 4:  # the largest may be the lowest integer, -8, whatever its sign: steps are finer then
-        steps = [step * factor for step in (*steps, most / (-top - 1)) for factor in _FACTORS]
     best: tuple[Any, ...] | None = None
-    for step in steps:
+    for step, zero in _steps(grouped, *ends):
         scale = np.where(np.abs(step) > 1e-30, step, 1e-30).astype(np.float32)
-        q = np.clip(np.rint(grouped / scale), -top - (bits == 4), top)
-        lost = ((q * scale - grouped) ** 2).sum(1, keepdims=True)
-        if best is None:
-            best = (q, scale, lost)
-        else:
-            better = lost < best[2]
-            best = tuple(np.where(better, new, old) for new, old in zip((q, scale, lost), best, strict=True))
+        q = np.clip(np.rint(grouped / scale) + zero, *ends)
+        tried = q, scale, zero, (((q - zero) * scale - grouped) ** 2).sum(1, keepdims=True)
+        if best is not None:
+            better = tried[-1] < best[-1]
+            tried = tuple(np.where(better, new, old) for new, old in zip(tried, best, strict=True))
+        best = tried
     assert best is not None
-    q, scale, lost = best
+    q, scale, zero, lost = best
     moved = [d for i, d in enumerate(w.shape) if i != axis]
     error = float(np.sqrt(lost.sum() / max(float((w.astype(np.float64) ** 2).sum()), 1e-30)))
-    if block:
-        whole = np.moveaxis(q.reshape(-1, *moved), 0, axis)[tuple(slice(0, d) for d in w.shape)]
-        scale = np.moveaxis(scale.reshape(-1, *moved), 0, axis)
-    else:
-        whole, scale = np.moveaxis(q.reshape(size, *moved), 0, axis), scale.reshape(-1)
-    return _Quantised(np.ascontiguousarray(whole).astype(np.int8), np.ascontiguousarray(scale), axis, block, error)
+
+    def placed(x: np.ndarray, each: bool) -> np.ndarray:
+        """Give groups, or each of their elements, the axes of the weight; outputs without groups have one axis."""
+        if not block and not each:
+            return x.reshape(-1)
+        return np.moveaxis(x.reshape(-1, *moved), 0, axis)[tuple(slice(0, d) for d in w.shape)].copy()
+
+    zeros = placed(np.asarray(zero).astype(np.int8), False) if ends[0] == 0 else None
+    return _Quantised(placed(q.astype(np.int8), True), placed(scale, False), zeros, axis, block, error)
+
+
+def _steps(grouped: np.ndarray, low: int, high: int) -> Iterator[tuple[np.ndarray, Any]]:
+    """Yield what is tried for groups of weights along axis 1: the size of a step, and which integer is zero."""
+    if low == 0:
+        ends = np.minimum(grouped.min(1, keepdims=True), 0), np.maximum(grouped.max(1, keepdims=True), 0)
+        for least, most in itertools.product(*([end * factor for factor in _FACTORS] for end in ends)):
+            step = np.maximum((most - least) / high, 1e-30)
+            yield step, np.clip(np.rint(-least / step), low, high)
+        return
+    most = np.take_along_axis(grouped, np.abs(grouped).argmax(1, keepdims=True), 1)
+    for factor in _FACTORS if low < -high else (1.0,):
+        yield np.abs(most) / high * factor, 0
+        if low < -high:  # the largest may be the lowest integer, whatever its sign: steps are finer then
+            yield most / low * factor, 0
 
 
 def _step(bounds: tuple[float, float], seen: Observed | None) -> float:

@@ -257,6 +257,8 @@ def test_grouped_queries_beside_a_sink(sink: dict[str, int] | None, softcap: flo
     lengths = [np.array([S - 1, S - 1], np.int32), np.array(S, np.int32)]
     qkv = [f32(B, S, N * 16), f32(B, S, 32), f32(B, S, 32)]
     check("GroupQueryAttention", [*qkv, None, None, *lengths, *more], (1, 1, 1), **attrs)
+    for shown in (1, 2):
+        check("GroupQueryAttention", [*qkv, None, None, *lengths, *more], (1, 1, 1, 1), qk_output=shown, **attrs)
     longer = [f32(B, 2, 9, 16), f32(B, 2, 9, 16)]  # a cache of more places than the bias has
     got, want = (
         evaluate(from_onnx(model("GroupQueryAttention", x, (1, 1, 1), **attrs)), *(a for a in x if a is not None))

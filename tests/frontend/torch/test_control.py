@@ -1,6 +1,7 @@
 """Graphs inside of graphs: what ``scan`` and ``map`` carry, yield and see from outside; products of groups; boxes."""
 
 import pytest
+import sympy
 import torch
 from torch import nn
 from torch._higher_order_ops.map import map as rows
@@ -10,7 +11,11 @@ from torch.export import Dim
 import weft
 from benchmarks.torch_networks.written import define_nms
 from tests.frontend.torch.programs import Call, check, exported, machine
+from tests.refusals import refuses
+from weft import ir
+from weft.error import ModelImportError
 from weft.frontend.torch import from_exported_program
+from weft.frontend.torch.symbols import Symbols
 
 
 def imported(fn, *args):
@@ -115,3 +120,13 @@ def test_histogram_and_windows():
     )
     with pytest.raises(weft.error.ModelImportError, match="expected min < max"):
         imported(lambda x: torch.histc(x, 7), torch.randn(9))
+
+
+def test_sizes_by_cases():
+    n, symbols = sympy.Symbol("n"), Symbols()
+    var = symbols.define(n)
+    found = symbols.expression(sympy.Piecewise((7, sympy.Eq(n, 1)), (n + 2, n > 4), (0, True)))
+    for value, expected in ((1, 7), (3, 0), (5, 7)):
+        given = ir.substitute(found, {var: ir.const(value, "int64")})
+        assert symbols.analyzer.simplify(given).value == expected
+    refuses(ModelImportError, "computed by Piecewise", symbols.expression, sympy.Piecewise((7, sympy.Eq(n, 1))))

@@ -239,11 +239,11 @@ def _multimodal_rotary(node: Node) -> Any:
 )
 def _group_query(node: Node) -> Any:
     """Attention of groups of queries that share keys, behind caches that each sequence fills by its own length."""
-    for name in ("qk_output", "kv_cache_bit_width"):
-        if node.attr(name, 0):
-            node.unsupported(f"GroupQueryAttention: this '{name}' is not supported", found=str(node.attr(name)))
-    if any(node.attr(k, "NONE") != "NONE" for k in ("k_quant_type", "v_quant_type")):
+    if node.attr("kv_cache_bit_width", 0) or any(node.attr(f"{k}_quant_type", "NONE") != "NONE" for k in "kv"):
         node.unsupported("GroupQueryAttention: quantised caches are not supported")
+    shown = node.attr("qk_output", 0)  # the scores: 1 before and 2 after the softmax
+    if shown not in (0, 1, 2):
+        node.unsupported("GroupQueryAttention: an unknown 'qk_output'", expected="0, 1 or 2", found=str(shown))
     heads, groups = node.attr("num_heads"), node.attr("kv_num_heads")
     q, k, v = _grouped_inputs(node, heads, groups)
     batch, _, length, _ = node.dims(q)
@@ -255,7 +255,7 @@ def _group_query(node: Node) -> Any:
     q, k = _turned(node, q, k, 7, node.x(9) if node.has(9) else places)
     smooth = node.has(11) or node.attr("smooth_softmax", 0) == 1
     causal = node.attr("causal", 1)
-    plain = causal and not node.has(10) and not smooth and node.attr("local_window_size", -1) >= -1
+    plain = causal and not node.has(10) and not smooth and not shown and node.attr("local_window_size", -1) >= -1
     if plain and all(_whole_vectors(x) for x in (q, v)):
         node.require_indices("a place to write at", first, 0, s.add(s.subtract(size, length), 1))
         keys, values = (_appended(node, i, new, size, first) for i, new in ((3, k), (4, v)))
@@ -284,10 +284,15 @@ def _group_query(node: Node) -> Any:
     if smooth:
         mask = _with_sink(node, mask, [batch, heads, length, size])
         seen = [padded(node, x, [0] * 4, [0, 0, 1, 0], "constant", 0) for x in seen]
-    out = call(
-        node, "Attention", q, *seen, mask, scale=node.attr("scale", 0.0) or None, softcap=node.attr("softcap", 0.0)
-    )
-    return _joined(node, out), keys, values
+    options: dict[str, Any] = {"scale": node.attr("scale", 0.0) or None, "softcap": node.attr("softcap", 0.0)}
+    if not shown:
+        return _joined(node, call(node, "Attention", q, *seen, mask, **options)), keys, values
+    made = calls(node, "Attention", [q, *seen, mask], 4, qk_matmul_output_mode=shown + 1, **options)
+    out, scores = (node.graph.expr(made[i]) for i in (0, 3))
+    scores, valid = (node.slice(x, [3], [0], [total]) for x in (scores, valid))
+    if shown == 1:
+        scores = node.op("where", valid, scores, node.scalar(0.0, q.ty.dtype))
+    return _joined(node, out), keys, values, scores
 
 
 def _with_sink(node: Node, mask: Any, shape: list[Dim]) -> Any:

@@ -20,6 +20,7 @@ from weft.frontend.torch import (  # each registers its converters
     norm,
     order,
     pool,
+    quant,
     random,
     recurrent,
     reduce,

@@ -16,8 +16,9 @@ _DRAWS: set[str] = set()
 
 _ALIASES: dict[str, str] = dict(
     (pair.split(":")[0], pair.split(":")[1])
-    for pair in """absolute:abs clip:clamp concat:cat divide:div greater:gt greater_equal:ge less:lt less_equal:le
-    multiply:mul negative:neg not_equal:ne subtract:sub true_divide:div""".split()
+    for pair in """_is_all_true:all _is_any_true:any absolute:abs clip:clamp concat:cat divide:div greater:gt
+    greater_equal:ge less:lt less_equal:le multiply:mul negative:neg not_equal:ne subtract:sub
+    true_divide:div""".split()
 )
 """Names that PyTorch has for operators of other names, of which its own decompositions leave some in a graph."""
 

@@ -138,6 +138,12 @@ class Symbols:
             return _fold(ir.Mul, [self._convert(e.args[0])] * int(e.args[1]))
         if name.startswith("OpaqueUnaryFn_") and hasattr(tir, name[14:]):
             return getattr(tir, name[14:])(_float(self._convert(e.args[0])))
+        if name == "Piecewise" and e.args[-1].cond == True:  # noqa: E712  (SymPy's own)
+            *cases, otherwise = ((self._convert(case.cond), self._convert(case.expr)) for case in e.args)
+            found = otherwise[1]
+            for condition, value in reversed(cases):
+                found = ir.Select(condition, value, found)
+            return found
         if name not in _FUNCTIONS:
             raise error.ModelImportError(f"a size is computed by {name}", expected=", ".join(_FUNCTIONS), found=str(e))
         return _FUNCTIONS[name](*(self._convert(arg) for arg in e.args))
