@@ -23,6 +23,7 @@ from weft.relax.spec import VM_READY
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.relax.vm.vmtir import PREFIX
 from weft.runtime import Module, VMExecutable, cache
+from weft.spelling import also_called
 from weft.target import Kernel, Target, TargetLike, compile_func, emit_object, get_source, load_objects, services
 from weft.target import build as build_target
 from weft.tir import PrimFunc
@@ -34,6 +35,7 @@ _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions hav
 
 
 @error.own_errors("compiling the module")
+@also_called(pipeline="relax_pipeline")
 @dumped
 def build(
     mod: IRModule,
