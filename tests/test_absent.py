@@ -75,7 +75,7 @@ def test_nothing_of_it_is_read_by_programs_that_lack_nothing():
 
 
 @pytest.mark.parametrize(
-    "name", ["contrib.nnpack", "contrib.cutlass", "relay.op.contrib.ethosn", "driver.tvmc", "contrib.msc"]
+    "name", ["contrib.nnpack", "contrib.cutlass", "relay.op.contrib.ethosn", "driver.tvmc.micro", "contrib.msc"]
 )
 def test_modules_say_why_in_both_forms_of_an_import(name):
     parent, _, last = name.rpartition(".")

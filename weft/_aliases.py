@@ -7,6 +7,7 @@ alias is the very module it stands for.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -65,6 +66,11 @@ MODULES = {
     "contrib.relay_viz": "weft.relay.viz",
     "contrib": "weft.support",
     "driver.build_module": "weft.driver",
+    **dict.fromkeys(("driver.tvmc.result_utils", "driver.tvmc.model"), "weft.tvmc.model"),
+    "driver.tvmc.shape_parser": "weft.tvmc.frontends",
+    "driver.tvmc.target": "weft.tvmc.compiler",
+    "driver.tvmc.tracker": "weft.tvmc.main",
+    "driver.tvmc": "weft.tvmc",
     "frontend.nn.core": "weft.frontend.nn",
     "frontend.torch.dynamo": "weft.frontend.torch.backend",
     "frontend.torch.exported_program_translator": "weft.frontend.torch.exported_program",
@@ -192,7 +198,7 @@ class _AliasFinder(Loader):
         if not fullname.startswith("weft."):
             return None
         if find(fullname[5:]) is not None:
-            return ModuleSpec(fullname, self, is_package=True)
+            return ModuleSpec(fullname, self, is_package=not fullname.endswith(".__main__"))
         spec = PathFinder.find_spec(fullname, path)
         if spec is None:
             explanation = _absent.module_explanation(fullname)
@@ -209,6 +215,12 @@ class _AliasFinder(Loader):
         meant = find(module.__name__[5:])
         assert meant is not None
         sys.modules[module.__name__] = importlib.import_module(meant)
+
+    def get_code(self, name: str) -> Any:
+        """The code that ``python -m weft.driver.tvmc`` runs."""
+        meant = find(name[5:])
+        spec = meant and importlib.util.find_spec(meant)
+        return spec and spec.loader and spec.loader.get_code(meant)
 
 
 class _WatchingLoader(SourceFileLoader):

@@ -141,9 +141,8 @@ def test_kernels_of_a_program(tmp_path):
 
 
 def test_a_pipeline_that_tunes(tmp_path):
-    pipeline = relax.get_pipeline("static_shape_tuning", total_trials=0, work_dir=str(tmp_path))
-    with weft.target.Target("llvm"):
-        assert isinstance(pipeline(model()), weft.IRModule)
+    pipeline = relax.get_pipeline("static_shape_tuning", "llvm", total_trials=1, work_dir=str(tmp_path))
+    assert any(f.attrs.get("tir.is_scheduled") for f in pipeline(model()).functions.values())
 
 
 def test_seconds_of_parts():

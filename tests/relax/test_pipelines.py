@@ -170,7 +170,7 @@ def test_pipelines_before_compile_and_in_it(name, pipeline):
     check(name, once, exec_mode="compiled")
     twice = relax.get_pipeline(pipeline, target.Target("llvm"))(once)
     check(name, twice)
-    check(name, twice, relax_pipeline=pipeline)
+    check(name, twice, pipeline=pipeline)  # as TVM 0.18 calls it
 
 
 @pytest.mark.parametrize("name", NAMES)

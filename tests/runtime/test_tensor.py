@@ -128,6 +128,9 @@ def test_torch_tensors():
     assert torch.equal(torch.from_dlpack(out), x)
     np.testing.assert_array_equal(runtime.from_dlpack(x.t()).numpy(), x.t().numpy())
     assert torch.equal(torch.from_dlpack(runtime.tensor(x)), x)
+    capsules = torch.utils.dlpack  # what went from hand to hand before objects had __dlpack__
+    assert runtime.from_dlpack(capsules.to_dlpack(x)).data_ptr() == x.data_ptr()
+    assert torch.equal(capsules.from_dlpack(runtime.tensor(x).to_dlpack()), x)
     for unshared in (torch.empty(2, device="meta"), torch.ones(2).to_sparse()):
         with pytest.raises(error.InvalidArgument, match="argument 1 is memory that its library does not share"):
             ffi.builtin("copy")(x, unshared)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -118,10 +119,17 @@ def test_templates(tracker):
     host, port = tracker.split(":")
     task = autotvm.task.create("tests/device/scale", args=(512,), target="llvm")
     inputs = [autotvm.MeasureInput(task.target, task, task.config_space.get(i)) for i in range(3)]
+    asked = rpc.connect_tracker(host, int(port))
+    free = lambda: asked.summary()["queue_info"]["board"]["free"]  # noqa: E731
+    before = free()
     runner = autotvm.RPCRunner("board", host, int(port), n_parallel=2, number=1, repeat=2, cooldown_interval=0.0)
     results = runner.run(inputs, autotvm.LocalBuilder().build(inputs))
     assert [r.error_no for r in results] == [0, 0, 0], results
     assert all(len(r.costs) == 2 and min(r.costs) > 0 for r in results)
+    end = time.monotonic() + 30  # others may have the devices between two batches
+    while free() < before and time.monotonic() < end:
+        time.sleep(0.05)
+    assert free() >= before
     with autotvm.measure.request_remote("board", host, int(port)) as session:
         assert session.cpu().exist
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import weft
 from weft import error, tune
-from weft.ir import Pass, Sequential
+from weft.ir import IRModule, Pass, Sequential
 from weft.machine import Machine
 from weft.relax import transform as t
 from weft.target import Target, register_attribute
@@ -199,7 +199,7 @@ def register_pipeline(name: str) -> Callable[[Callable[..., Pass | list[Pass]]],
 def get_pipeline(
     name: str = "default", target: Target | str | None = None, precision: str = "float32", **options: Any
 ) -> Pass:
-    """Return a pipeline as one pass.
+    """Return a pipeline as one pass, which runs with the target, if one is given, as the current one.
 
     Raises
     ------
@@ -219,7 +219,15 @@ def get_pipeline(
     if "target" in names:
         options["target"] = target
     made = make(**options)
-    return made if isinstance(made, Pass) else Sequential(made, name=name)
+    made = made if isinstance(made, Pass) else Sequential(made, name=name)
+    if target is None or "target" in names:
+        return made
+
+    def under_target(mod: IRModule) -> IRModule:
+        with Target(target):
+            return made(mod)
+
+    return Pass(name, under_target)
 
 
 def get_default_pipeline(target: Target | str | None = None) -> Pass:

@@ -23,7 +23,8 @@ from weft.relax.spec import VM_READY
 from weft.relax.vm import ExecBuilder, vm_codegen, vmtir_codegen
 from weft.relax.vm.vmtir import PREFIX
 from weft.runtime import Module, VMExecutable, cache
-from weft.target import Kernel, Target, TargetLike, compile_func, emit_object, load_objects, services
+from weft.spelling import also_called
+from weft.target import Kernel, Target, TargetLike, compile_func, emit_object, get_source, load_objects, services
 from weft.target import build as build_target
 from weft.tir import PrimFunc
 from weft.tir.analysis import refuse_accesses_outside
@@ -34,6 +35,7 @@ _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions hav
 
 
 @error.own_errors("compiling the module")
+@also_called(pipeline="relax_pipeline")
 @dumped
 def build(
     mod: IRModule,
@@ -199,12 +201,18 @@ def compile_kernels(
     Returns
     -------
     Module or None
-        None when there is no TIR function.
+        None when there is no TIR function. Its source is made when it is asked for.
     """
+    records = _records(None, target)
     if target.kind.compile is None:
-        return _build_whole(mod, target, tir_pipeline, _records(None, target))
-    objects, names, _ = _compile_objects(mod, target, tir_pipeline, progress, set(), _records(None, target))
-    return load_objects(objects, names) if objects else None
+        return _build_whole(mod, target, tir_pipeline, records)
+    objects, names, _ = _compile_objects(mod, target, tir_pipeline, progress, set(), records)
+    if not objects:
+        return None
+    module, here = load_objects(objects, names), copy_context()
+    scheduled = lambda: here.copy().run(_all_scheduled, mod, target, tir_pipeline, records)  # noqa: E731
+    module.set_source(lambda fmt: get_source(scheduled(), target, fmt))
+    return module
 
 
 def compile_with_callers(callers: IRModule, kernels: IRModule, target: Target) -> Module:
@@ -294,8 +302,11 @@ def _kept(key: str | None) -> CompiledKernel | None:
 
 def _build_whole(mod: IRModule, target: Target, tir_pipeline: Pass | None, records: Tuned) -> Module | None:
     """Compile TIR functions by a kind of target that makes modules only."""
-    scheduled = {n: _scheduled(f, n, target, tir_pipeline, records) for n, f in _named(mod).items()}
-    return build_target(IRModule(scheduled), target) if scheduled else None
+    return build_target(_all_scheduled(mod, target, tir_pipeline, records), target) if _named(mod) else None
+
+
+def _all_scheduled(mod: IRModule, target: Target, tir_pipeline: Pass | None, records: Tuned) -> IRModule:
+    return IRModule({n: _scheduled(f, n, target, tir_pipeline, records) for n, f in _named(mod).items()})
 
 
 def _scheduled(func: PrimFunc, name: str, target: Target, tir_pipeline: Pass | None, records: Tuned) -> PrimFunc:

@@ -10,6 +10,7 @@ import ctypes
 import math
 from collections.abc import Sequence
 from itertools import repeat
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import ml_dtypes
@@ -263,6 +264,8 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         """DLPack capsule over the same memory."""
         return self.handle.__dlpack__(**options)
 
+    to_dlpack = __dlpack__
+
     def __dlpack_device__(self) -> tuple[int, int]:
         """DLPack's pair of device numbers."""
         return self.handle.__dlpack_device__()
@@ -398,8 +401,9 @@ class _SupportsDLPack(Protocol):
 
 @also_called(ext_tensor="source", dltensor="source")
 def from_dlpack(source: _SupportsDLPack) -> Tensor:
-    """A tensor over the memory of anything with ``__dlpack__``, which it keeps alive."""
-    return Tensor(_to_handle(source))
+    """A tensor over the memory of anything with ``__dlpack__``, or of its capsule, which it keeps alive."""
+    is_capsule = type(source).__name__ == "PyCapsule"
+    return Tensor(_to_handle(SimpleNamespace(__dlpack__=lambda **_: source) if is_capsule else source))
 
 
 def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -62,11 +62,15 @@ class Timer:
             self._idle.put(device)
 
     def map(self, function: Callable[..., Any], *rows: Iterable[Any]) -> list[Any]:
-        """Call a function that times, as often at once as there are devices."""
-        if self._count == 1:
-            return list(map(function, *rows))
-        with ThreadPoolExecutor(self._count) as pool:
-            return list(pool.map(function, *rows))
+        """Call a function that times, as often at once as there are devices; others may have these afterwards."""
+        try:
+            if self._count == 1:
+                return list(map(function, *rows))
+            with ThreadPoolExecutor(self._count) as pool:
+                return list(pool.map(function, *rows))
+        finally:
+            for device in filter(None, self._measurers):
+                device.stop()
 
     def __del__(self) -> None:
         for measurer in getattr(self, "_measurers", {}).values():

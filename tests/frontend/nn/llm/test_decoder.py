@@ -21,7 +21,7 @@ class Block(nn.Module):
     def forward(self, x, cache: PagedKVCache, layer: int):
         b, s, _ = x.shape
         qkv = self.qkv(x).reshape(b, s, HEADS + 2 * KV_HEADS, SIZE)
-        attended = cache.attention_with_fused_qkv(layer, qkv, HEADS, SIZE**-0.5)
+        attended = cache.attention_with_fused_qkv(layer, qkv, HEADS, *([SIZE**-0.5] if layer else []))
         return x + self.out(attended.reshape(b, s, HEADS * SIZE))
 
 
@@ -43,7 +43,6 @@ class Decoder(nn.Module):
 
     def create_cache(self, sequences, tokens, step, page_size):
         return TIRPagedKVCache(
-            attn_kind="mha",
             max_batch_size=sequences,
             max_total_seq_len=tokens,
             prefill_chunk_size=step,
@@ -53,17 +52,13 @@ class Decoder(nn.Module):
             num_hidden_layers=LAYERS,
             num_attention_heads=HEADS,
             num_key_value_heads=KV_HEADS,
-            qk_head_dim=SIZE,
-            v_head_dim=SIZE,
-            mla_original_qk_head_dim=0,
-            mla_original_v_head_dim=0,
+            head_dim=SIZE,
             rope_mode=RopeMode.NORMAL,
             rope_scale=1,
             rope_theta=10000,
             rope_scaling={},
             rope_ext_factors=weft.tir.IntImm("int64", 0),
             rotary_dim=SIZE,
-            enable_disaggregation=False,
             dtype="float32",
             target=weft.target.Target("llvm"),
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import error, op, relax
@@ -92,7 +93,15 @@ class PagedKVCache(Object):
 
     extern_mods: Sequence[Any] = ()
 
-    def attention_with_fused_qkv(self, layer_id: int, qkv: Tensor, num_qo_heads: int, sm_scale: float) -> Tensor:
+    def attention_with_fused_qkv(
+        self,
+        layer_id: int,
+        qkv: Tensor,
+        num_qo_heads: int,
+        sm_scale: float | None = None,
+        *,
+        attn_score_scaling_factor: float = 1.0,
+    ) -> Tensor:
         """Append keys and values of a layer, and compute attention over all of the cache.
 
         Parameters
@@ -103,8 +112,8 @@ class PagedKVCache(Object):
             (b, s, query heads + 2 * key heads, size): queries, keys and values, not turned by their positions yet.
         num_qo_heads : int
             How many heads of queries there are.
-        sm_scale : float
-            What scores are multiplied by.
+        sm_scale : float, optional
+            What scores are multiplied by; by default the size to the power of -1/2, times `attn_score_scaling_factor`.
 
         Returns
         -------
@@ -112,6 +121,8 @@ class PagedKVCache(Object):
             (b, s, num_qo_heads, size).
         """
         b, s, heads, d = qkv.shape
+        if sm_scale is None:
+            sm_scale = attn_score_scaling_factor * math.sqrt(1 / int(d))
         flat = qkv.reshape(b * s, heads, d)
         out = tensor_type((b * s, num_qo_heads, d), qkv.dtype)
         return self._computed("attention_with_fused_qkv", (layer_id, sm_scale, flat), out).reshape(
@@ -177,6 +188,20 @@ class PagedKVCache(Object):
         return result.reshape(b, s, heads, size), lse.reshape(b, s, heads)
 
 
+def _one_head_dim(init: Callable[..., None]) -> Callable[..., None]:
+    """Let a cache without latent attention be described by one ``head_dim``, all parameters by name, as in TVM 0.18."""
+
+    @functools.wraps(init)
+    def described(self: Any, *args: Any, head_dim: int | None = None, **named: Any) -> None:
+        if head_dim is not None:
+            latent = dict.fromkeys(("mla_original_qk_head_dim", "mla_original_v_head_dim"), 0)
+            sizes = {"qk_head_dim": head_dim, "v_head_dim": head_dim, **latent}
+            named = {"attn_kind": "mha", "enable_disaggregation": False, **sizes, **named}
+        init(self, *args, **named)
+
+    return described
+
+
 class TIRPagedKVCache(PagedKVCache):
     """A cache that the traced function makes, with kernels made here.
 
@@ -190,7 +215,7 @@ class TIRPagedKVCache(PagedKVCache):
     layer_partition : ShapeExpr
         The first layer of the cache, and the end.
     num_hidden_layers, num_attention_heads, num_key_value_heads, qk_head_dim, v_head_dim : int
-        Sizes of the model.
+        Sizes of the model; ``head_dim=`` stands for both of heads, and for none of latent attention.
     mla_original_qk_head_dim, mla_original_v_head_dim : int
         Sizes of latent attention.
     rope_mode : RopeMode
@@ -221,6 +246,7 @@ class TIRPagedKVCache(PagedKVCache):
         For latent attention or other targets.
     """
 
+    @_one_head_dim
     def __init__(
         self,
         attn_kind: Any,
