@@ -167,7 +167,7 @@ def allocate(
     element = DataType(getattr(dtype, "dtype", dtype))
     notes = Attrs.of(annotations)
 
-    def make(pointer: Any, body: stmts.Stmt, _: Any) -> stmts.Stmt:
+    def make(pointer: Any, body: stmts.Stmt, _: object) -> stmts.Stmt:
         return stmts.AllocBuffer(declare(shape, element, pointer.name, pointer, scope=scope), body, notes)
 
     return commands.Scope(Var("", DataType("handle")), make)
