@@ -1,4 +1,4 @@
-"""Public functions say what they take."""
+"""Functions say what they take: public ones of all parameters, a package of ever more."""
 
 import ast
 from pathlib import Path
@@ -9,38 +9,58 @@ import weft
 
 ROOT = Path(weft.__file__).parent
 MOST = {
-    "topi": 19,
-    "te": 0,
-    "op": 1,
-    "arith": 3,
-    "auto_scheduler": 20,
-    "autotvm": 9,
-    "frontend": 53,
-    "ir": 9,
-    "meta_schedule": 16,
-    "relax": 23,
-    "relay": 54,
-    "rpc": 1,
-    "runtime": 6,
-    "target": 2,
-    "tir": 11,
-    "tune": 0,
+    "arith": (3, 81),
+    "auto_scheduler": (8, 94),
+    "autotvm": (5, 152),
+    "baseline": (1, 77),
+    "check": (4, 19),
+    "cli": (0, 10),
+    "dlight": (7, 29),
+    "ffi": (4, 14),
+    "frontend": (31, 824),
+    "ir": (9, 258),
+    "meta_schedule": (9, 135),
+    "op": (1, 520),
+    "profile": (3, 12),
+    "quantize": (1, 15),
+    "relax": (16, 628),
+    "relay": (36, 878),
+    "rpc": (1, 121),
+    "runtime": (5, 192),
+    "script": (11, 55),
+    "support": (2, 12),
+    "target": (2, 53),
+    "te": (0, 147),
+    "testing": (11, 51),
+    "tir": (11, 383),
+    "topi": (19, 677),
+    "tune": (0, 21),
 }
-"""Parameters of public functions that are still Any; a number only goes down."""
+"""Of each package: parameters of public functions that are still Any, and all such annotations; both only go down."""
 
 
-def untyped(package):
-    """The parameters annotated as Any, of functions without an underscore."""
+def _is_any(annotation: ast.expr | None) -> bool:
+    return isinstance(annotation, ast.Name) and annotation.id == "Any"
+
+
+def _untyped(package: str) -> tuple[list[str], int]:
+    """The parameters annotated as Any of functions without an underscore, and the number of all such annotations."""
+    found, whole = [], 0
     for path in sorted((ROOT / package).rglob("*.py")):
-        for node in ast.parse(path.read_bytes()).body:
+        module = ast.parse(path.read_bytes())
+        whole += sum(_is_any(getattr(node, "annotation", None)) for node in ast.walk(module))
+        for node in module.body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
-                    if isinstance(arg.annotation, ast.Name) and arg.annotation.id == "Any":
-                        yield f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}({arg.arg})"
+                    if _is_any(arg.annotation):
+                        found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}({arg.arg})")
+    return found, whole
 
 
 @pytest.mark.parametrize("package", MOST)
 def test_parameters_have_types(package):
-    found = list(untyped(package))
-    assert len(found) <= MOST[package], f"say what these take (weft/topi/typing.py has names of its arguments): {found}"
-    assert len(found) == MOST[package], f"fewer than before: write {len(found)}"
+    found, whole = _untyped(package)
+    now = len(found), whole
+    assert now[0] <= MOST[package][0], f"say what these take (weft/topi/typing.py has names of its arguments): {found}"
+    assert now[1] <= MOST[package][1], f"{whole} annotations are Any: say what new parameters and variables are"
+    assert now == MOST[package], f"fewer than before: write {now}"

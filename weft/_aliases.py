@@ -219,8 +219,9 @@ class _AliasFinder(Loader):
     def get_code(self, name: str) -> Any:
         """The code that ``python -m weft.driver.tvmc`` runs."""
         meant = find(name[5:])
-        spec = meant and importlib.util.find_spec(meant)
-        return spec and spec.loader and spec.loader.get_code(meant)
+        assert meant is not None
+        spec = importlib.util.find_spec(meant)
+        return getattr(spec and spec.loader, "get_code")(meant)  # noqa: B009 - of the loaders, those of files have it
 
 
 class _WatchingLoader(SourceFileLoader):

@@ -281,33 +281,9 @@ def test_quantised_operators() -> None:
         one(name, [x, i8(1, 6, 6, 4)], (1, 6, 6, 4), "int8", table=table, q=Q, steps=1)
     for name in ("RELU", "RELU6"):
         one(name, [x], (1, 6, 6, 4), "int8", q=Q, steps=1)
-    one(
-        "AVERAGE_POOL_2D",
-        [x],
-        (1, 3, 3, 4),
-        "int8",
-        table="Pool2DOptions",
-        q=Q,
-        steps=1,
-        Padding=1,
-        StrideH=2,
-        StrideW=2,
-        FilterHeight=2,
-        FilterWidth=2,
-    )
-    one(
-        "MAX_POOL_2D",
-        [x],
-        (1, 3, 3, 4),
-        "int8",
-        table="Pool2DOptions",
-        q=Q,
-        Padding=0,
-        StrideH=2,
-        StrideW=2,
-        FilterHeight=2,
-        FilterWidth=2,
-    )
+    halves = {"table": "Pool2DOptions", "StrideH": 2, "StrideW": 2, "FilterHeight": 2, "FilterWidth": 2}
+    one("AVERAGE_POOL_2D", [x], (1, 3, 3, 4), "int8", q=Q, steps=1, Padding=1, **halves)
+    one("MAX_POOL_2D", [x], (1, 3, 3, 4), "int8", q=Q, Padding=0, **halves)
     one("PAD", [x, np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32)], (1, 8, 8, 4), "int8", constants=(1,), q=Q)
     one("MEAN", [x, ints(1, 2)], (1, 4), "int8", table="ReducerOptions", constants=(1,), q=Q, steps=1)
     one("CONCATENATION", [x, x], (1, 6, 6, 8), "int8", table="ConcatenationOptions", q=Q, Axis=3)

@@ -155,20 +155,14 @@ def test_listing():
 # ---- calls ----------------------------------------------------------------------------------------------------------
 
 
+def recursive(*combine):
+    """A function of n that jumps over what combines register 0, n, and register 4, its value of n - 1, where n is 0."""
+    steps = I.if_(0, 1, 5, 1), I.scalar("subtract", 0, 2, 3), I.invoke(0, [3], 4)
+    return function("main", ["n"], 5, I.load_consti(0, 1), I.load_consti(1, 2), *steps, *combine)
+
+
 def factorial():
-    return function(
-        "main",
-        ["n"],
-        5,
-        I.load_consti(0, 1),
-        I.load_consti(1, 2),
-        I.if_(0, 1, 5, 1),
-        I.scalar("subtract", 0, 2, 3),
-        I.invoke(0, [3], 4),
-        I.scalar("multiply", 0, 4, 2),
-        I.ret(2),
-        I.ret(2),
-    )
+    return recursive(I.scalar("multiply", 0, 4, 2), I.ret(2), I.ret(2))
 
 
 def test_recursion():
@@ -239,19 +233,7 @@ def test_tail_calls_keep_their_arguments():
 
 
 def test_deep_recursion_and_runaway_recursion():
-    down = function(
-        "main",
-        ["n"],
-        5,
-        I.load_consti(0, 1),
-        I.load_consti(1, 2),
-        I.if_(0, 1, 5, 1),
-        I.scalar("subtract", 0, 2, 3),
-        I.invoke(0, [3], 4),
-        I.scalar("add", 4, 2, 4),
-        I.ret(4),
-        I.ret(1),
-    )
+    down = recursive(I.scalar("add", 4, 2, 4), I.ret(4), I.ret(1))
     vm = machine(down, function("forever", ["x"], 3, I.invoke(1, [0], 1), I.move(0, 2), I.ret(2)))
     assert value(vm.run(np.int64(1_000_000))) == 1_000_000
     refuses(RecursionError, "forever: more than 1048576 nested calls of functions", vm.invoke, "forever", F)

@@ -10,6 +10,7 @@ import weft
 from weft import error
 from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.measure import MeasureInput, MeasureResult
+from weft.target import Target
 from weft.tune import log
 
 __all__ = [
@@ -110,7 +111,7 @@ def save_records(filename: str, inputs: Sequence[MeasureInput], results: Sequenc
 
 
 def load_best_record(
-    filename: str, workload_key: str | None = None, target: Any = None, include_compatible: bool = False
+    filename: str, workload_key: str | None = None, target: Target | None = None, include_compatible: bool = False
 ) -> tuple[Any, Any]:
     """Return the fastest record of a log, of one workload or target where that is said; two Nones where there is none.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from weft.auto_scheduler.measure import LocalBuilder, LocalRunner, MeasureInput,
 from weft.auto_scheduler.measure_record import RecordReader
 from weft.auto_scheduler.sketch import fill, sketches_of
 from weft.error import InvalidArgument, WeftError
+
+if TYPE_CHECKING:
+    from weft.auto_scheduler.search_task import SearchTask, TuningOptions
 
 __all__ = [
     "EmptyPolicy",
@@ -284,7 +287,9 @@ class SketchPolicy(SearchPolicy):
         self.program_cost_model.update(inputs, results)
 
 
-def policy_named(search_policy: Any, task: Any, verbose: int, adaptive_training: bool = False) -> SearchPolicy:
+def policy_named(
+    search_policy: SearchPolicy | str | None, task: SearchTask | None, verbose: int, adaptive_training: bool = False
+) -> SearchPolicy:
     """Return a policy for what users give: one, ``"sketch.xgb"``, ``"sketch.random"``, ``"empty"`` or None."""
     if isinstance(search_policy, SearchPolicy):
         return search_policy
@@ -300,14 +305,19 @@ def policy_named(search_policy: Any, task: Any, verbose: int, adaptive_training:
     )
 
 
-def measurer_of(options: Any) -> ProgramMeasurer:
+def measurer_of(options: TuningOptions) -> ProgramMeasurer:
     """Make what measures, as options say."""
     builder = LocalBuilder() if options.builder == "local" else options.builder
     runner = LocalRunner() if options.runner == "local" else options.runner
     return ProgramMeasurer(builder, runner, options.measure_callbacks, options.verbose)
 
 
-def auto_search(task: Any, options: Any, search_policy: Any = None, adaptive_training: bool = False) -> State:
+def auto_search(
+    task: SearchTask,
+    options: TuningOptions,
+    search_policy: SearchPolicy | str | None = None,
+    adaptive_training: bool = False,
+) -> State:
     """Search a task as options say; returns the best state."""
     policy = policy_named(search_policy, task, options.verbose, adaptive_training)
     policy.set_verbose(options.verbose)

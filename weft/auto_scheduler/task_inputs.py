@@ -1,6 +1,6 @@
 """Values of inputs that random numbers do not suit, such as indices."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ TASK_INPUT_BUFFER_TABLE: dict[str, dict[str, Tensor]] = {}
 """By the key of a workload, the values by name."""
 
 
-def register_inputs(key: str, given: Any, overwrite: bool, save: bool) -> list[str]:
+def register_inputs(
+    key: str, given: Mapping[str, Any] | Sequence[str] | None, overwrite: bool, save: bool
+) -> list[str]:
     """Take up the values of a task's inputs, or their names; returns the names."""
     if given is None:
         return []

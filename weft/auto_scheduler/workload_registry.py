@@ -25,7 +25,9 @@ WORKLOAD_FUNC_REGISTRY: dict[str, Any] = {}
 """By name, the function that makes the tensors; by key, tensors that were registered themselves."""
 
 
-def register_workload(func_name: Any, f: Callable[..., Any] | None = None, override: bool = False) -> Any:
+def register_workload(
+    func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
+) -> Any:
     """Register a function that returns the tensors of a computation, its inputs and outputs.
 
     Use it as a decorator, with or without a name.
@@ -50,7 +52,7 @@ def register_workload_tensors(workload_key: str, tensors: Sequence[te.Tensor], o
     return workload_key
 
 
-def workload_func_name(func: Any) -> str:
+def workload_func_name(func: str | Callable[..., Any]) -> str:
     """Return the name under which a workload's function is registered."""
     if isinstance(func, str):
         return func
@@ -58,7 +60,7 @@ def workload_func_name(func: Any) -> str:
     return names[0] if names else get_func_name(func)
 
 
-def make_workload_key(func: Any, args: Sequence[Any]) -> str:
+def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any]) -> str:
     """Name a workload: a registered function, or its name, with arguments.
 
     Examples

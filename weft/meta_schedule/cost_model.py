@@ -12,7 +12,7 @@ import numpy as np
 from weft.error import reading
 from weft.ir import IntImm
 from weft.meta_schedule.part import Named, made
-from weft.tir import For, ForKind
+from weft.tir import For, ForKind, PrimFunc
 from weft.tir.analysis import statements
 from weft.tune.boost import Experience
 
@@ -148,7 +148,7 @@ class XGBModel(PyCostModel):
 _LOOPS = 24
 
 
-def features_of(func: Any) -> np.ndarray:
+def features_of(func: PrimFunc) -> np.ndarray:
     """Describe a scheduled function by its loops: logarithms of extents, in order, and their sums by kind."""
     row = np.zeros(_LOOPS + len(ForKind))
     loops = [s for s in statements(func.body) if isinstance(s, For)]

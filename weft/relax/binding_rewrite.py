@@ -6,7 +6,7 @@ from typing import Any
 
 from weft import error, ir
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.expr import DataflowBlock, DataflowVar, SeqExpr, Var, VarBinding
+from weft.relax.expr import Binding, DataflowBlock, DataflowVar, SeqExpr, Var, VarBinding
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import replace_value
 from weft.relax.unused import remove_all_unused
@@ -34,7 +34,7 @@ class DataflowBlockRewrite:
         if self._place is None:
             raise error.InvalidArgument("the block is none of the function's", help="take it from func.body.blocks")
 
-    def add_binding(self, binding: Any) -> None:
+    def add_binding(self, binding: Binding) -> None:
         """Add a binding at the end of the block."""
         self._set_bindings((*self.dfb.bindings, binding))
 

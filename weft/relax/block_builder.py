@@ -13,7 +13,7 @@ from weft import ir, tir
 from weft.error import InvalidArgument, own_errors
 from weft.relax.analysis.types import type_outside
 from weft.relax.core_ops import as_relax, call_tir, null_value
-from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, type_of
 from weft.relax.normal_form import ATOMS, NORMAL_FORM
 from weft.relax.rename import rename_vars, replace_value
@@ -283,7 +283,7 @@ class BlockBuilder:
         return self._bind(value, name_hint or ("lv" if dataflow else "gv"), dataflow)
 
     @also_called(output="expr")
-    def emit_output(self, expr: Any, name_hint: str = "") -> Var:
+    def emit_output(self, expr: ir.Expr, name_hint: str = "") -> Var:
         """Bind `expr` to a variable that is visible outside of the dataflow block."""
         return self._bind(self.normalize(_value(expr)), name_hint or "gv", False)
 
@@ -307,7 +307,7 @@ class BlockBuilder:
         return shown
 
     @also_called(struct_info="ty")
-    def match_cast(self, value: Any, ty: ir.Type, name_hint: str = "") -> Var:
+    def match_cast(self, value: ir.Expr, ty: ir.Type, name_hint: str = "") -> Var:
         """Check at run time that `value` has type `ty` and name its new symbolic variables."""
         source = self.atom(_value(value))
         dataflow = self._frame().dataflow
@@ -316,7 +316,7 @@ class BlockBuilder:
         self._frame().bindings.append(MatchCast(var, source, ty, span=self.span))
         return var
 
-    def emit_normalized(self, binding: Any) -> None:
+    def emit_normalized(self, binding: Binding) -> None:
         """Append a binding that is already in normal form."""
         self._frame().bindings.append(binding)
 
@@ -403,7 +403,7 @@ class BlockBuilder:
         return ir.Call(ir.Op.get("relax.call_tir_with_grad"), call.args, attrs, call.ty_args)
 
     @also_called(func_name="name_hint")
-    def add_func(self, func: Any, name_hint: str) -> ir.GlobalVar:
+    def add_func(self, func: ir.Expr, name_hint: str) -> ir.GlobalVar:
         """Add a function, or find one of equal structure, and return its global variable."""
         key = ir.fingerprint(func.without_attr("global_symbol") if isinstance(func, tir.PrimFunc) else func)
         known = self._funcs_by_fingerprint.get(key)
@@ -413,7 +413,7 @@ class BlockBuilder:
         self._funcs_by_fingerprint[key] = gvar
         return gvar
 
-    def _add(self, func: Any, name_hint: str) -> ir.GlobalVar:
+    def _add(self, func: ir.Expr, name_hint: str) -> ir.GlobalVar:
         hint = name_hint.replace(".", "_")
         n, name = 0, hint
         while name in self.module:
@@ -424,7 +424,7 @@ class BlockBuilder:
         return self.module.get_global_var(name)
 
     @also_called(gv="gvar", updated_func="func")
-    def update_func(self, gvar: ir.GlobalVar, func: Any) -> None:
+    def update_func(self, gvar: ir.GlobalVar, func: ir.Expr) -> None:
         """Replace a function."""
         self._funcs_by_fingerprint = {k: v for k, v in self._funcs_by_fingerprint.items() if v is not gvar}
         self.module[gvar] = func

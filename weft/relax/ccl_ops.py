@@ -81,7 +81,7 @@ def _gathered(call: ir.Call) -> ir.TensorType:
 
 @core_op("ccl.scatter_from_worker0")
 def _scattered(call: ir.Call) -> ir.TensorType:
-    def part(dim: Any, workers: int) -> Any:
+    def part(dim: ir.PrimExpr, workers: int) -> Any:
         if (ir.as_int(dim) or 0) % workers:
             raise ShapeMismatch(
                 "scatter_from_worker0: the parts are not equal",

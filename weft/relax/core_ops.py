@@ -30,7 +30,7 @@ def core_op(name: str, *, pure: bool = True) -> Callable[[TypeRule], TypeRule]:
     return register
 
 
-def is_op(expr: Any, name: str) -> bool:
+def is_op(expr: object, name: str) -> bool:
     """Whether `expr` is a call of the operator ``relax.<name>``."""
     return isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) and expr.op.name == "relax." + name
 
@@ -182,7 +182,7 @@ def call_builtin_with_ctx(
 
 
 def call_inplace_packed(
-    func: str | ir.ExternFunc, *args: Any, inplace_indices: Places, ty_args: Types = None, sinfo_args: Types = None
+    func: str | ir.ExternFunc, *args: ir.Expr, inplace_indices: Places, ty_args: Types = None, sinfo_args: Types = None
 ) -> ir.Call:
     """Call a packed function that changes some of its arguments, and has no other effects.
 

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from weft import ir, tir
 from weft.op import get_op_def
 from weft.relax.core_ops import CORE_OPS
-from weft.relax.expr import MatchCast, SeqExpr
+from weft.relax.expr import Binding, MatchCast, SeqExpr
 from weft.relax.rename import variables
 
 _DESTINATION_PASSING = ("call_tir", "call_tir_inplace")
@@ -157,7 +157,7 @@ def _name(call: Any) -> str:
     return call.op.name.removeprefix("relax.")
 
 
-def _callee(op: Any, mod: ir.IRModule | None) -> Any:
+def _callee(op: ir.Node, mod: ir.IRModule | None) -> Any:
     return mod[op] if mod is not None and isinstance(op, ir.GlobalVar) and op in mod else None
 
 
@@ -209,7 +209,7 @@ def _checks(func: ir.Function, mod: ir.IRModule | None) -> bool:
     return False
 
 
-def _bindings(root: Any) -> Iterable[Any]:
+def _bindings(root: ir.Expr) -> Iterable[Any]:
     """Iterate over the bindings below an expression, those of branches and of inner functions included."""
     stack = [root]
     while stack:
@@ -224,7 +224,7 @@ def _bindings(root: Any) -> Iterable[Any]:
             stack.append(e.body)
 
 
-def _aliased(binding: Any, mod: ir.IRModule | None) -> list[ir.ExprVar]:
+def _aliased(binding: Binding, mod: ir.IRModule | None) -> list[ir.ExprVar]:
     """List the variables whose memory the variable of a binding may share."""
     value = binding.value
     if isinstance(value, ir.If):

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft import ir
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.infer import function_type
 from weft.spelling import also_called
 
@@ -45,7 +45,7 @@ def mutator(cls: type) -> type:
     return cls
 
 
-def _operands(e: Any) -> list[Any]:
+def _operands(e: ir.Node) -> list[Any]:
     """List what an expression is made of, in order of evaluation; sequences and functions are not asked."""
     if isinstance(e, ir.Call):
         return [e.op, *e.args]
@@ -59,7 +59,7 @@ def _operands(e: Any) -> list[Any]:
 class _Functor:
     """Finds the method of an expression or binding."""
 
-    def visit_expr(self, expr: Any) -> Any:
+    def visit_expr(self, expr: ir.Node) -> Any:
         """Visit an expression by the method of its kind."""
         name = _METHODS.get(type(expr))
         return getattr(self, name)(expr) if name is not None else self.visit_expr_post_order(expr)
@@ -109,7 +109,7 @@ class _Functor:
         return var
 
 
-def _inherited(self: Any, expr: Any) -> Any:
+def _inherited(self: Any, expr: ir.Node) -> Any:
     return self.visit_expr_post_order(expr)
 
 
@@ -183,7 +183,7 @@ class PyExprMutator(_Functor):
             return ir.TupleGetItem(new[0], expr.index, span=expr.span)
         return ir.If(*new, span=expr.span)
 
-    def with_new_scope(self, expr: Any) -> Any:
+    def with_new_scope(self, expr: ir.Expr) -> Any:
         """Rewrite a branch or a function's body; what it emits stays inside."""
         if isinstance(expr, SeqExpr):
             return self.visit_expr(expr)
@@ -245,11 +245,11 @@ class PyExprMutator(_Functor):
         unchanged = value is binding.value and var is binding.var
         self._emit(binding if unchanged else MatchCast(var, value, binding.ty, span=binding.span))
 
-    def _emit(self, binding: Any) -> None:
+    def _emit(self, binding: Binding) -> None:
         self._values[binding.var] = binding.value
         self.builder_.emit_normalized(binding)
 
-    def _defined(self, binding: VarBinding, value: Any) -> ir.ExprVar:
+    def _defined(self, binding: VarBinding, value: ir.Expr) -> ir.ExprVar:
         """Return the variable of a rewritten binding: a new one where the type changed."""
         var = self.visit_var_def(binding.var)
         if value is not binding.value and value.ty is not None:
@@ -266,7 +266,7 @@ class PyExprMutator(_Functor):
     with_struct_info = with_type
 
     @also_called(vid="var", old_var="var")
-    def set_var_remap(self, var: ir.ExprVar, new_var: Any) -> None:
+    def set_var_remap(self, var: ir.ExprVar, new_var: ir.Expr) -> None:
         """Replace a variable in what is visited from here on."""
         if new_var is not var:
             self._renamed[var] = new_var

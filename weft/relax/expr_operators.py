@@ -25,7 +25,7 @@ _COMPARISONS = {"__lt__": "less", "__le__": "less_equal", "__gt__": "greater", "
 
 
 def _binary(op: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
-    def operator(a: Any, b: Any) -> Any:
+    def operator(a: ir.Expr, b: Any) -> Any:
         if not isinstance(b, (ir.Expr, ir.PrimExpr, int, float)):
             return NotImplemented
         return make_call(op)(b, a) if swapped else make_call(op)(a, b)
@@ -42,11 +42,11 @@ def _add(a: Any, b: Any) -> Any:
 _plus = _binary("add")
 
 
-def _negative(a: Any) -> ir.Call:
+def _negative(a: ir.Expr) -> ir.Call:
     return make_call("negative")(a)
 
 
-def _item(value: Any, index: Any) -> ir.Expr:
+def _item(value: ir.Expr, index: Any) -> ir.Expr:
     """Take an element of a tuple; of one whose elements are known, that element."""
     place = int(index.value if isinstance(index, ir.IntImm) else index)
     ty = value.ty
@@ -65,7 +65,7 @@ def _item(value: Any, index: Any) -> ir.Expr:
     return ir.TupleGetItem(value, place, ty=ty.fields[place])
 
 
-def _elements(value: Any) -> Iterator[ir.Expr]:
+def _elements(value: ir.Expr) -> Iterator[ir.Expr]:
     """Take a tuple apart; without this, Python would ask anything else for elements until an index is refused."""
     if not isinstance(value.ty, ir.TupleType):
         raise InvalidArgument("only tuples of known elements are taken apart", found=str(value.ty))
@@ -87,12 +87,12 @@ def _element(kind: str, items: tuple[Any, ...], index: Any) -> Any:
     return items[place]
 
 
-def _call(func: Any, *args: Any, attrs: Any = None) -> ir.Call:
+def _call(func: ir.Expr, *args: Any, attrs: Any = None) -> ir.Call:
     """Call a function: one of the module, of a variable, or a packed one."""
     return ir.Call(func, tuple(as_relax(a) for a in args), ir.Attrs.of(attrs))
 
 
-def _astype(value: Any, dtype: Any) -> ir.Call:
+def _astype(value: ir.Expr, dtype: Any) -> ir.Call:
     """Convert the elements to another data type."""
     return make_call("astype")(value, str(dtype))
 

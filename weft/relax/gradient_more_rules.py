@@ -21,11 +21,11 @@ _o = operators
 # --- functions of one element: the adjoint times the derivative -------------------------------------------------------
 
 
-def _one_plus_square(x: Any) -> Any:
+def _one_plus_square(x: ir.Expr) -> Any:
     return _o.add(like(1, x), _o.multiply(x, x))
 
 
-def _one_minus_square(x: Any) -> Any:
+def _one_minus_square(x: ir.Expr) -> Any:
     return _o.subtract(like(1, x), _o.multiply(x, x))
 
 
@@ -114,7 +114,7 @@ def _global_avg_pool(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -
 # --- reductions -------------------------------------------------------------------------------------------------------
 
 
-def _spread(x: Any, call: ir.Call, value: Any) -> Any:
+def _spread(x: ir.Expr, call: ir.Call, value: ir.Expr) -> Any:
     """Give a reduced value its axes back."""
     axes = call.attrs["axis"]
     if call.attrs["keepdims"]:
@@ -142,7 +142,7 @@ def _prod(y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
 # --- moves ------------------------------------------------------------------------------------------------------------
 
 
-def _sizes(x: Any) -> tuple[int, ...]:
+def _sizes(x: ir.Expr) -> tuple[int, ...]:
     found = tuple(ir.as_int(d) for d in shape_of(x))
     if None in found:
         raise error.InvalidArgument("the gradient needs constant sizes", found=str(x.ty), where=x.span)
@@ -157,7 +157,7 @@ def _stack(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [ir.Tuple(tuple(_o.squeeze(r, [axis]) for r in rows))]
 
 
-def _slice(x: Any, axis: int, begin: int, end: int, stride: int = 1) -> Any:
+def _slice(x: ir.Expr, axis: int, begin: int, end: int, stride: int = 1) -> Any:
     return _o.strided_slice(x, [axis], [begin], [end], [stride])
 
 
@@ -282,7 +282,7 @@ def _windows(call: ir.Call, y: ir.Expr, fill: float, bb: BlockBuilder) -> tuple[
     return padded, lambda g: _o.strided_slice(g, list(range(len(sizes))), begins, ends), [*places, axes[:rank]]
 
 
-def _at(x: Any, place: Any, axes: Any) -> Any:
+def _at(x: ir.Expr, place: Any, axes: Any) -> Any:
     begins, ends, strides = (list(v) for v in zip(*place, strict=True))
     return _o.strided_slice(x, list(axes), begins, ends, strides)
 

@@ -90,19 +90,19 @@ class _Ops:
 operators = _o = _Ops()
 
 
-def shape_of(x: Any) -> tuple[Any, ...]:
+def shape_of(x: ir.Expr) -> tuple[Any, ...]:
     """Return the shape of what is differentiated."""
     if x.ty.shape is None:
         raise InvalidArgument("the shape of what is differentiated is not known", found=str(x.ty), where=x.span)
     return x.ty.shape
 
 
-def like(value: float, x: Any) -> ir.Constant:
+def like(value: float, x: ir.Expr) -> ir.Constant:
     """Return a number as a constant of the data type of a tensor."""
     return ir.constant(value, x.ty.dtype)
 
 
-def fit(bb: BlockBuilder, grad: ir.Expr, x: Any) -> ir.Expr:
+def fit(bb: BlockBuilder, grad: ir.Expr, x: ir.Expr) -> ir.Expr:
     """Sum an adjoint over what the operand was repeated along."""
     made: Any = bb.normalize(grad, atom=False)
     have, want = shape_of(made), shape_of(x)
@@ -121,13 +121,13 @@ def _subtract(_y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
 
 
 @rule("multiply")
-def _multiply(_z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
+def _multiply(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     return [fit(bb, _o.multiply(g, y), x), fit(bb, _o.multiply(g, x), y)]
 
 
 @rule("divide")
-def _divide(z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
+def _divide(z: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     return [fit(bb, _o.divide(g, y), x), fit(bb, _o.divide(_o.multiply(_o.negative(g), z), y), y)]
 
@@ -141,7 +141,7 @@ def _power(z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
 
 
 @rule("maximum")
-def _maximum(_z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
+def _maximum(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     zero = like(0, x)
     left, right = _o.where(_o.less(x, y), zero, g), _o.where(_o.greater_equal(x, y), zero, g)
@@ -149,7 +149,7 @@ def _maximum(_z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
 
 
 @rule("minimum")
-def _minimum(_z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
+def _minimum(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     zero = like(0, x)
     left, right = _o.where(_o.greater_equal(x, y), zero, g), _o.where(_o.less(x, y), zero, g)
@@ -317,7 +317,7 @@ def _where(_y: ir.Expr, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     return [_o.no_grad(condition), fit(bb, left, a), fit(bb, right, b)]
 
 
-def _swapped(x: Any) -> ir.Expr:
+def _swapped(x: ir.Expr) -> ir.Expr:
     """Swap the last two dimensions."""
     n = len(shape_of(x))
     return _o.permute_dims(x, axes=[*range(n - 2), n - 1, n - 2])

@@ -116,7 +116,7 @@ def result_type(declared: ir.Type | None, found: ir.Type | None) -> ir.Type | No
     return _on_devices_of(declared, found) if implied else declared
 
 
-def _on_devices_of(declared: Any, found: ir.Type) -> ir.Type:
+def _on_devices_of(declared: ir.Type, found: ir.Type) -> ir.Type:
     if isinstance(declared, ir.TupleType) and isinstance(found, ir.TupleType):
         return ir.TupleType(tuple(map(_on_devices_of, declared.fields, found.fields)))
     where = getattr(declared, "vdevice", None)

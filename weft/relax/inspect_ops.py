@@ -101,7 +101,7 @@ def _legalize(name: str) -> Callable[..., ir.Expr]:
     return legal
 
 
-def _get(of: Any, index: Any, field: int, dtype: str) -> Any:
+def _get(of: ir.PrimExpr, index: Any, field: int, dtype: str) -> Any:
     return ir.CallIntrin(dtype, ir.Op.get("tir.tvm_struct_get"), (of, ir.as_expr(index), ir.as_expr(field)))
 
 
@@ -132,7 +132,7 @@ def _body(name: str) -> tir.Stmt:
     return tir.AssertStmt(inside, ir.StringImm("the axis is not below the number of dimensions"), body)
 
 
-def _compact(shape: ir.Var, ndim: Any) -> tir.Stmt:
+def _compact(shape: ir.Var, ndim: ir.PrimExpr) -> tir.Stmt:
     """Return the product of the dimensions behind the axis: the stride of a tensor that says none."""
     zero, after = ir.int64(0), ir.Var("after", "int64")
     product = tir.decl_buffer((ir.int64(1),), "int64", "product", scope="local")

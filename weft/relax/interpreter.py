@@ -413,7 +413,7 @@ def _slice(run: Interpreter, x: Any, *bounds: Any) -> Any:
     return reference(x, axes=tuple(range(x.ndim)), begin=begin, end=end, strides=strides)
 
 
-def _assert(run: Interpreter, condition: Any, *_: Any) -> Any:
+def _assert(run: Interpreter, condition: Any, *_: object) -> Any:
     if not bool(condition):
         raise error.EvaluationError("an assertion of the program fails")
     return ()
@@ -423,7 +423,7 @@ def _storage(run: Interpreter, size: tuple[int, ...], device: int, scope: str, d
     return _fresh((prod(size) * ir.numpy_dtype(dtype).itemsize,), "uint8")
 
 
-def _storage_tensor(run: Interpreter, storage: Any, offset: int, shape: tuple[int, ...], dtype: str, *_: Any) -> Any:
+def _storage_tensor(run: Interpreter, storage: Any, offset: int, shape: tuple[int, ...], dtype: str, *_: object) -> Any:
     kind = ir.numpy_dtype(dtype)
     return storage[offset : offset + prod(shape) * kind.itemsize].view(kind).reshape(shape)
 

@@ -196,7 +196,7 @@ class _Beside:
     def __enter__(self) -> _Beside:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.process.stop()
 
     def take(self, queue: deque[KernelJob]) -> bool:

@@ -112,7 +112,7 @@ def _same_type(call: ir.Call) -> ir.Type:
     return call.args[0].ty
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_nothing(value: ir.Expr) -> bool:
     return isinstance(value.ty, ir.TupleType) and not value.ty.fields
 
 
@@ -135,7 +135,7 @@ def _view_type(call: ir.Call) -> ir.Type:
     return result
 
 
-def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: Any) -> None:
+def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: ir.Expr) -> None:
     """Refuse a view that is known to leave the memory of its tensor."""
     start = 0 if _is_nothing(offset) else ir.as_int(offset.value) if isinstance(offset, ir.PrimValue) else None
     if start is not None and start < 0:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft import error, ir, tir
-from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var
+from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var
 from weft.relax.infer import function_type, infer_call, merge_types, type_of
 from weft.relax.rename import rename_vars, replace_value
 
@@ -153,7 +153,7 @@ def _inline_seq(expr: ir.Expr, bb: Any) -> ir.Expr:
     return bb.atom(rename_vars(expr.body, renamed))
 
 
-def _emit_binding(binding: Any, bb: Any, renamed: dict[ir.Expr, ir.Expr]) -> None:
+def _emit_binding(binding: Binding, bb: Any, renamed: dict[ir.Expr, ir.Expr]) -> None:
     value = rename_vars(binding.value, renamed)
     new = bb.atom(value) if isinstance(binding, MatchCast) else bb.normalize(value)
     var = binding.var

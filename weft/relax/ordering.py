@@ -8,7 +8,7 @@ from typing import Any
 
 from weft import error, ir
 from weft.relax.effects import written_arguments
-from weft.relax.expr import MatchCast
+from weft.relax.expr import Binding, MatchCast
 from weft.relax.rename import variables
 
 
@@ -56,7 +56,7 @@ def _definers(bindings: Sequence[Any], symbols_of: Sequence[set[ir.Var]]) -> dic
     return out
 
 
-def _symbols(binding: Any) -> set[ir.Var]:
+def _symbols(binding: Binding) -> set[ir.Var]:
     """The scalar variables in a binding's value and type."""
     return set(ir.find((binding.value, binding.var.ty, getattr(binding, "ty", None)), ir.Var))
 

@@ -17,7 +17,7 @@ def rename_vars(expr: Expr, renamed: dict[Expr, Expr]) -> Any:
     return _RENAME(expr, renamed)
 
 
-def _rename_default(expr: Any, renamed: dict[Expr, Expr]) -> Any:
+def _rename_default(expr: Node, renamed: dict[Expr, Expr]) -> Any:
     return expr
 
 
@@ -69,7 +69,7 @@ def _rename_block(block: BindingBlock, renamed: dict[Expr, Expr]) -> BindingBloc
     return ir.with_fields(block, bindings=bindings)
 
 
-def _rename_binding(b: Any, renamed: dict[Expr, Expr]) -> Any:
+def _rename_binding(b: Binding, renamed: dict[Expr, Expr]) -> Any:
     return replace_value(b, _RENAME(b.value, renamed))
 
 
@@ -107,7 +107,7 @@ def copy_with_new_vars(func: Function) -> Function:
         renamed[var] = new = type(var)(var.name_hint, var.ty, span=var.span)
         return new
 
-    def value_of(expr: Any) -> Any:
+    def value_of(expr: Expr) -> Any:
         if isinstance(expr, SeqExpr):
             blocks = tuple(type(b)(tuple(binding(x) for x in b.bindings), span=b.span) for b in expr.blocks)
             return SeqExpr(blocks, value_of(expr.body), span=expr.span, ty=expr.ty)
@@ -116,7 +116,7 @@ def copy_with_new_vars(func: Function) -> Function:
             return If(*parts, span=expr.span, ty=expr.ty)
         return function(expr) if isinstance(expr, Function) else rename_vars(expr, renamed)
 
-    def binding(b: Any) -> Any:
+    def binding(b: Binding) -> Any:
         if isinstance(b.value, Function):  # it may call itself
             var = fresh(b.var)
             return replace_value(b, value_of(b.value), var)

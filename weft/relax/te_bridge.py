@@ -78,7 +78,7 @@ class _Inputs:
             return self.scalar(ty.value) if ty.value is not None else self.parameter(value, ty)
         return self.tensor(value, ty) if isinstance(ty, ir.TensorType) else getattr(value, "value", value)
 
-    def scalar(self, value: Any) -> Any:
+    def scalar(self, value: ir.PrimExpr) -> Any:
         """Return a scalar expression over variables of the function's own."""
         for v in ir.walk(value):
             if isinstance(v, ir.Var) and v not in self.vars:

@@ -317,7 +317,7 @@ class _Calls:
         self.found: dict[str, dict[tune.Case, int]] = defaultdict(lambda: defaultdict(int))
         self.unknown: set[str] = set()
 
-    def __call__(self, _func: Any, name: str, before_run: bool, _ret: Any, *args: Any) -> int:
+    def __call__(self, _func: object, name: str, before_run: bool, _ret: object, *args: Any) -> int:
         """Note one call."""
         if before_run and name in self.functions:
             case = tune.Case.of(self.functions[name], args, self.cold.get(name, ()))

@@ -7,7 +7,7 @@ from typing import Any
 
 from weft.ir import Expr, Function, IRModule, with_fields
 from weft.relax.effects import is_foreign, is_removable
-from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr
+from weft.relax.expr import Binding, DataflowBlock, MatchCast, SeqExpr
 from weft.relax.rename import replace_value, variables, with_sequences
 from weft.relax.rewriter import use_counts
 
@@ -53,6 +53,6 @@ def _prune(seq: SeqExpr, counts: dict[Expr, int], mod: IRModule | None) -> SeqEx
     return with_fields(seq, blocks=tuple(reversed(blocks)))
 
 
-def _inside(binding: Any, counts: dict[Expr, int], mod: IRModule | None) -> Any:
+def _inside(binding: Binding, counts: dict[Expr, int], mod: IRModule | None) -> Any:
     value = with_sequences(binding.value, lambda s: _prune(s, counts, mod) if isinstance(s, SeqExpr) else s)
     return replace_value(binding, value)

@@ -38,7 +38,7 @@ def bind(expr: ir.Expr, binds: Mapping[Var, Any]) -> Any:
     return bound.replace(params=(*bound.params, *(v for v in Captures().variables(bound) if v not in before)))
 
 
-def _apart(expr: Any, taken: set[Var]) -> Any:
+def _apart(expr: ir.Expr, taken: set[Var]) -> Any:
     """Rename what an expression binds where that is free in what is to be put into it."""
     clashes = bool(taken) and any(v in taken for e in subexpressions(expr) for v in bound_by(e))
     return fresh_copy(expr) if clashes else expr

@@ -21,7 +21,7 @@ Expr = RelayExpr = ir.Expr
 _DTYPES = {"float64": "float32", "int64": "int32"}  # of Python's numbers and of NumPy's arrays made from them
 
 
-def binary(op: str, lhs: Any, rhs: Any) -> Call:
+def binary(op: str, lhs: Expr, rhs: Expr) -> Call:
     """Call an operator of two tensors; a number becomes a constant of the other operand's type."""
     like = next((e.ty.dtype for e in (lhs, rhs) if isinstance(getattr(e, "ty", None), ir.TensorType)), None)
     return Call(Op.get(op), (as_expr(lhs, like), as_expr(rhs, like)))
@@ -62,7 +62,7 @@ class Operators:
         return Call(Op.get("cast"), (as_expr(self),), Attrs.of(dtype=dtype))
 
 
-def _each(node: Any, field: str) -> tuple[Any, ...]:
+def _each(node: ir.Node, field: str) -> tuple[Any, ...]:
     value = getattr(node, field)
     return value if type(value) is tuple else (value,)
 

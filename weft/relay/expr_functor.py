@@ -6,7 +6,7 @@ Each kind of expression has a method, ``visit_call`` for :class:`Call`, that a s
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Op
+from weft.ir import Node, Op
 from weft.relay import expr as nodes
 from weft.relay.adt import Clause, Constructor, Match
 from weft.relay.transform.copying import renamed_pattern
@@ -38,7 +38,7 @@ class ExprFunctor:
     def __init__(self) -> None:
         self.memo_map: dict[Any, Any] = {}
 
-    def visit(self, expr: Any) -> Any:
+    def visit(self, expr: Node) -> Any:
         """Visit an expression by the method of its kind."""
         if expr in self.memo_map:
             return self.memo_map[expr]
@@ -47,11 +47,11 @@ class ExprFunctor:
         self.memo_map[expr] = result
         return result
 
-    def visit_parts(self, expr: Any) -> Any:
+    def visit_parts(self, expr: Node) -> Any:
         """What methods do that are not overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no method for {type(expr).__name__}")
 
-    def visit_unknown(self, expr: Any) -> Any:
+    def visit_unknown(self, expr: Node) -> Any:
         """Visit what is no Relay expression."""
         return self.visit_parts(expr)
 
@@ -86,7 +86,7 @@ class ExprMutator(ExprFunctor):
     Variables are visited where they are bound, too, and stay unless ``visit_var`` says otherwise.
     """
 
-    def visit_parts(self, expr: Any) -> Any:
+    def visit_parts(self, expr: Node) -> Any:
         """Return the expression with new parts."""
         return _bind_anew(map_parts(expr, self.visit), self.visit)
 

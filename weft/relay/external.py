@@ -74,7 +74,7 @@ def CallExternal() -> ir.Pass:
         if not external:
             return mod
 
-        def rule(e: Any) -> Any:
+        def rule(e: ir.Expr) -> Any:
             if type(e) is Let and type(e.value) is Call and getattr(e.value.op, "name_hint", None) in external:
                 return _lowered(e)
             return e

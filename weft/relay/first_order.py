@@ -54,14 +54,14 @@ def needs_machine(mod: ir.IRModule, name: str = "main") -> list[error.LoweringEr
     return list(errors.values())
 
 
-def _head(expr: Any) -> str | None:
+def _head(expr: ir.Node) -> str | None:
     """The first line of an expression's text; None where the text is large and would take long to write."""
     if sum(1 for _ in islice(subexpressions(expr), 200)) == 200:
         return None
     return str(expr).strip().splitlines()[0][:80]
 
 
-def _of_type(ty: Any) -> str | None:
+def _of_type(ty: ir.Type | None) -> str | None:
     """What a value of a type has that a graph does not."""
     if isinstance(ty, ir.TupleType):
         return next(filter(None, map(_of_type, ty.fields)), None)
@@ -70,7 +70,7 @@ def _of_type(ty: Any) -> str | None:
     return next((name for kind, name in _TYPES.items() if isinstance(ty, kind)), None)
 
 
-def _construct(expr: Any) -> str | None:
+def _construct(expr: ir.Node) -> str | None:
     if type(expr) is Call and not isinstance(
         expr.op, (ir.Op, Function, Constructor)
     ):  # what else is called says it itself

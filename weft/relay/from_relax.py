@@ -72,7 +72,7 @@ def from_relax(
     return made.bindings, [made.atom(f) for f in (seq.body.fields if isinstance(seq.body, ir.Tuple) else (seq.body,))]
 
 
-def _is_check(binding: Any) -> bool:
+def _is_check(binding: ir.Node) -> bool:
     return binding.span is not None and binding.span.check is not None
 
 
@@ -114,7 +114,7 @@ class LoweredBindings:
         self.bindings.append((var, call))
         return var
 
-    def atom(self, expr: Any) -> Any:
+    def atom(self, expr: ir.Expr) -> Any:
         """Return Relay's expression for an atom."""
         if isinstance(expr, ir.Constant):
             known = self.constants.get(expr)
@@ -140,7 +140,7 @@ _VALUE = Dispatch("value of legalized Relax", (ir.Expr,), default=lambda value, 
 
 
 @_VALUE.on(ir.TupleGetItem)
-def _get_item(value: Any, made: LoweredBindings, var: Any) -> Any:
+def _get_item(value: TupleGetItem, made: LoweredBindings, var: Any) -> Any:
     whole = made.atom(value.tuple_value)
     if isinstance(whole, Tuple):
         return whole.fields[value.index]
@@ -166,6 +166,6 @@ def _call(value: Any, made: LoweredBindings, var: Any) -> Any:
     return made.bind(var.name_hint, call)
 
 
-def _shapes(ty: Any) -> tuple[Any, ...]:
+def _shapes(ty: ir.Type | None) -> tuple[Any, ...]:
     fields: Any = ty.fields if isinstance(ty, ir.TupleType) else (ty,)
     return tuple(f.shape for f in fields)

@@ -164,13 +164,13 @@ class _Maker:
         self.values: dict[ir.Expr, Any] = {}
         self.constants: dict[Any, Entry] = {}
 
-    def input(self, name: str, ty: Any, span: Any) -> Any:
+    def input(self, name: str, ty: ir.Type | None, span: Any) -> Any:
         """Make an input; a tuple is one input a field, named by its place."""
         if isinstance(ty, ir.TupleType):
             return [self.input(f"{name}_{i}", f, span) for i, f in enumerate(ty.fields)]
         return self.graph.add(name, None, (), _outputs(ty, span))[0]
 
-    def atom(self, expr: Any) -> Any:
+    def atom(self, expr: ir.Expr) -> Any:
         """The tensor, or list of them, that an atom is."""
         if isinstance(expr, ir.Constant):
             known = self.constants.get(expr.data)
@@ -195,7 +195,7 @@ def _flat(value: Any) -> Any:
         yield value
 
 
-def _outputs(ty: Any, span: Any) -> list[tuple[tuple[int, ...], str]]:
+def _outputs(ty: ir.Type | None, span: Any) -> list[tuple[tuple[int, ...], str]]:
     """Shape and dtype of a tensor, or of the fields of a tuple."""
     out: list[tuple[tuple[int, ...], str]] = []
     fields: tuple[Any, ...] = ty.fields if isinstance(ty, ir.TupleType) else (ty,)

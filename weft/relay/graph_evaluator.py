@@ -57,7 +57,7 @@ def _fields(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _packed(ty: Any, outputs: Iterator[runtime.Tensor]) -> Any:
+def _packed(ty: ir.Type, outputs: Iterator[runtime.Tensor]) -> Any:
     """The next outputs as a value of a type."""
     if isinstance(ty, ir.TupleType):
         return tuple([_packed(f, outputs) for f in ty.fields])

@@ -17,7 +17,7 @@ import numpy as np
 from weft import ir, relax
 from weft.error import UnsupportedOperator, WeftError
 from weft.op import get_op_def, list_ops, simplify
-from weft.relay.expr import Call, Constant, Function, GlobalVar, Let, Tuple, TupleGetItem, Var, const
+from weft.relay.expr import Call, Constant, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var, const
 from weft.relay.expr import If as RelayIf
 from weft.relay.from_relax import relay_type_of
 from weft.relay.op.registry import REQUIRED, expand, get, has, op_call
@@ -77,7 +77,7 @@ class _Importer:
             self.learn_dims(new, old.ty)
         return Function(tuple(params), ir.with_deep_stack(lambda: self.tensor(func.body)))
 
-    def learn_dims(self, value: Any, ty: Any) -> None:
+    def learn_dims(self, value: Any, ty: ir.Type | None) -> None:
         """Say where the symbolic dimensions of a value's type come from."""
         if isinstance(ty, ir.TupleType):
             for i, field in enumerate(ty.fields):
@@ -87,12 +87,12 @@ class _Importer:
                 if isinstance(d, ir.Var) and d not in self.dims:
                     self.dims[d] = element(op_call("shape_of", value, dtype="int64"), i)
 
-    def value(self, expr: Any) -> Any:
+    def value(self, expr: ir.Expr) -> Any:
         """Return what an expression is: a Relay expression, or a shape."""
         known = self.env.get(expr)
         return _CONVERT(expr, self) if known is None else known
 
-    def tensor(self, expr: Any) -> Any:
+    def tensor(self, expr: ir.Expr) -> Any:
         """Return the Relay expression of a tensor or a tuple; a shape becomes the tensor of its dimensions."""
         value = self.value(expr)
         return self.shape(value.values) if isinstance(value, ir.ShapeExpr) else value
@@ -112,7 +112,7 @@ class _Importer:
             return self.value(seq.body)
         return functools.reduce(lambda body, bound: Let(*bound, body), reversed(local), self.tensor(seq.body))
 
-    def local(self, var: Any, func: ir.Function) -> tuple[Var, Function]:
+    def local(self, var: Var, func: ir.Function) -> tuple[Var, Function]:
         """Convert a function inside another, such as an iteration of a loop, which calls itself."""
         self.env[var] = itself = Var(var.name_hint, relay_type_of(var.ty))
         outer = dict(self.dims)
@@ -120,7 +120,7 @@ class _Importer:
         self.dims = outer
         return itself, made
 
-    def match(self, value: Any, ty: Any) -> None:
+    def match(self, value: Any, ty: ir.Type) -> None:
         """Bind the dimensions that a cast names; that others agree is what the operators check."""
         if not isinstance(ty, ir.ShapeType):
             self.learn_dims(value, ty)
@@ -192,7 +192,7 @@ def element(vector: ir.Expr, i: int) -> Any:
 _CONVERT = ir.Dispatch("Relax to Relay", (ir.Expr,), default=lambda e, im: _refuse(e))
 
 
-def _refuse(expr: Any) -> Any:
+def _refuse(expr: ir.Expr) -> Any:
     raise UnsupportedOperator(
         f"{type(expr).__name__} has no form in Relay",
         where=expr.span,
@@ -209,23 +209,23 @@ def _constant(expr: Any, im: _Importer) -> Any:
 
 
 @_CONVERT.on(ir.ShapeExpr)
-def _shape(expr: Any, im: _Importer) -> Any:
+def _shape(expr: ir.Expr, im: _Importer) -> Any:
     return expr
 
 
 @_CONVERT.on(ir.Tuple)
-def _tuple(expr: Any, im: _Importer) -> Any:
+def _tuple(expr: Tuple, im: _Importer) -> Any:
     return Tuple(tuple(im.tensor(f) for f in expr.fields), span=expr.span)
 
 
 @_CONVERT.on(ir.TupleGetItem)
-def _get_item(expr: Any, im: _Importer) -> Any:
+def _get_item(expr: TupleGetItem, im: _Importer) -> Any:
     whole = im.value(expr.tuple_value)
     return whole.fields[expr.index] if type(whole) is Tuple else TupleGetItem(whole, expr.index, span=expr.span)
 
 
 @_CONVERT.on(ir.If)
-def _if(expr: Any, im: _Importer) -> Any:
+def _if(expr: If, im: _Importer) -> Any:
     branches = []
     for branch in (expr.true_branch, expr.false_branch):
         outer = dict(im.dims)
@@ -235,7 +235,7 @@ def _if(expr: Any, im: _Importer) -> Any:
 
 
 @_CONVERT.on(ir.Call)
-def _call(expr: Any, im: _Importer) -> Any:
+def _call(expr: Call, im: _Importer) -> Any:
     if expr.op in im.env:
         return Call(im.env[expr.op], tuple(map(im.tensor, expr.args)), span=expr.span)
     if isinstance(expr.op, ir.GlobalVar):
@@ -254,14 +254,14 @@ def _call(expr: Any, im: _Importer) -> Any:
 
 
 @_CONVERT.on(relax.SeqExpr)
-def _seq(expr: Any, im: _Importer) -> Any:
+def _seq(expr: ir.Expr, im: _Importer) -> Any:
     return im.sequence(expr)
 
 
 # --- operators of the language, which shapes are made with ------------------------------------------------------------
 
 
-def _dims_of(expr: Any, im: _Importer) -> Any:
+def _dims_of(expr: Call, im: _Importer) -> Any:
     return ir.shape_expr(expr.args[0].ty.shape)
 
 
@@ -324,7 +324,7 @@ def _twin(expr: Any, name: str, im: _Importer) -> Any:
     return _checked(expr, twin, tensors, {k: v for k, v in given.items() if k in op.attrs}, im)
 
 
-def _checked(expr: Any, name: str, args: Sequence[Any], attrs: dict[str, Any], im: _Importer) -> Any:
+def _checked(expr: Call, name: str, args: Sequence[Any], attrs: dict[str, Any], im: _Importer) -> Any:
     """Call a Relay operator if it expands to `expr`; None else."""
     values = {**get(name).attrs, **{k: v for k, v in attrs.items() if v is not None}}
     if any(v is REQUIRED for v in values.values()):
@@ -361,7 +361,7 @@ def _scalars(value: Any) -> list[Any]:
     return list(ir.walk(value)) if isinstance(value, ir.PrimExpr) else []
 
 
-def _matmul(expr: Any, im: _Importer) -> Any:
+def _matmul(expr: Call, im: _Importer) -> Any:
     """Products with a transposed matrix are layers; others are products of matrices or batches."""
     a, b = expr.args
     ranks, turned = (a.ty.ndim, b.ty.ndim), im.tensor(b)
@@ -378,7 +378,7 @@ def is_transposed(expr: ir.Expr) -> bool:
     return type(expr) is Call and expr.op is ir.Op.get("transpose") and expr.attrs.get("axes") in (None, (1, 0))
 
 
-def _take(expr: Any, im: _Importer) -> Any:
+def _take(expr: Call, im: _Importer) -> Any:
     data, indices = map(im.tensor, expr.args)
     known = isinstance(indices, Constant) and not (indices.data.numpy() < 0).any()
     return op_call("take", data, indices, axis=expr.attrs.get("axis"), mode="clip" if known else "wrap")
@@ -395,7 +395,7 @@ def _as_tuple(value: Any) -> tuple[int, ...]:
     return tuple(map(int, value)) if isinstance(value, (tuple, list)) else (int(value),)
 
 
-def _reshape(expr: Any, im: _Importer) -> Any:
+def _reshape(expr: Call, im: _Importer) -> Any:
     data, shape = im.tensor(expr.args[0]), im.value(expr.args[1])
     known = constants(shape.values)
     if None in known:
@@ -403,7 +403,7 @@ def _reshape(expr: Any, im: _Importer) -> Any:
     return op_call("reshape", data, newshape=known, allowzero=0 in known)
 
 
-def _broadcast_to(expr: Any, im: _Importer) -> Any:
+def _broadcast_to(expr: Call, im: _Importer) -> Any:
     shape = im.value(expr.args[1])
     known = constants(shape.values)
     if None in known:
@@ -411,7 +411,7 @@ def _broadcast_to(expr: Any, im: _Importer) -> Any:
     return op_call("broadcast_to", im.tensor(expr.args[0]), shape=known)
 
 
-def _strided_slice(expr: Any, im: _Importer) -> Any:
+def _strided_slice(expr: Call, im: _Importer) -> Any:
     attrs = dict(expr.attrs.items)
     begin, end, data = attrs["begin"], attrs["end"], im.tensor(expr.args[0])
     axes, strides = _as_tuple(attrs["axes"]), attrs.get("strides")
@@ -427,7 +427,7 @@ def _strided_slice(expr: Any, im: _Importer) -> Any:
 _FAR = 2**31 - 1
 
 
-def _topk(expr: Any, im: _Importer) -> Any:
+def _topk(expr: Call, im: _Importer) -> Any:
     attrs = dict(expr.attrs.items)
     if not _is_symbolic(expr.attrs):
         return None
@@ -448,7 +448,7 @@ def _conv(expr: Any, im: _Importer) -> Any:
     return _checked(expr, name, expr.args, {k: v for k, v in given.items() if k in get(name).attrs}, im)
 
 
-def _pad(expr: Any, im: _Importer) -> Any:
+def _pad(expr: Call, im: _Importer) -> Any:
     attrs = dict(expr.attrs.items)
     if not _is_symbolic(expr.attrs):
         return None

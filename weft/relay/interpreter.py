@@ -67,7 +67,7 @@ class Interpreter:
         self.max_depth = max_depth
         self._globals: dict[BaseFunc, Closure] = {}
 
-    def evaluate(self, expr: Any) -> Any:
+    def evaluate(self, expr: Expr) -> Any:
         """Evaluate an expression.
 
         Returns
@@ -159,7 +159,7 @@ class _Machine:
         self.later(leave, None, None)
 
 
-def leave(_node: ir.Node, m: _Machine, _env: Any) -> None:
+def leave(_node: ir.Node, m: _Machine, _env: object) -> None:
     """End a call."""
     m.depth -= 1
 
@@ -187,7 +187,7 @@ def shared_first(node: Expr, m: _Machine, env: Env) -> None:
         m.later(step, inner, env)
 
 
-def drop(_node: ir.Node, m: _Machine, _env: Any) -> None:
+def drop(_node: ir.Node, m: _Machine, _env: object) -> None:
     """Forget the last value."""
     m.values.pop()
 
@@ -325,7 +325,7 @@ matches = Dispatch("Relay pattern", covers=(Pattern,))
 
 
 @matches.on(PatternWildcard)
-def _wildcard(_pattern: PatternWildcard, _value: Any, _bound: dict[Node, Any]) -> bool:
+def _wildcard(_pattern: PatternWildcard, _value: object, _bound: dict[Node, Any]) -> bool:
     return True
 
 
@@ -392,7 +392,7 @@ def _call(node: nodes.Call, m: _Machine, env: Env) -> None:
     m.later(step, node.op, env)
 
 
-def apply(node: nodes.Call, m: _Machine, _env: Any) -> None:
+def apply(node: nodes.Call, m: _Machine, _env: object) -> None:
     """Call an operator, constructor or closure with finished arguments."""
     func, *args = m.take(len(node.args) + 1)
     if type(func) is Closure:
@@ -423,7 +423,7 @@ def _expect(value: Any, kind: type, name: str) -> Any:
     return value
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """Say in a few words what a value is."""
     if isinstance(value, np.ndarray):
         return f"Tensor[{tuple(value.shape)}, {value.dtype}]"

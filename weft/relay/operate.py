@@ -89,7 +89,7 @@ def compute(expr: ir.Expr, known: dict[ir.Expr, Any]) -> Any:
     return value
 
 
-def _value(expr: Any, known: dict[ir.Expr, Any]) -> Any:
+def _value(expr: ir.Expr, known: dict[ir.Expr, Any]) -> Any:
     if isinstance(expr, ir.Call):
         definition = get_op_def(expr.op)  # type: ignore[arg-type]
         if definition.reference is None:
@@ -110,7 +110,7 @@ def _value(expr: Any, known: dict[ir.Expr, Any]) -> Any:
     raise error.InternalError(f"an expansion has a {type(expr).__name__} that is not an argument")
 
 
-def _literal(value: Any) -> Any:
+def _literal(value: ir.PrimExpr) -> Any:
     """Return the number that a scalar expression is."""
     number = getattr(value, "value", None)
     if number is None:

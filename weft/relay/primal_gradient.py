@@ -81,7 +81,7 @@ def primal_gradient(call: Any, args: Sequence[ir.Expr], adjoint: ir.Expr) -> lis
     builder = RelaxBuilder(bb)
     holders = []
 
-    def holder(value: Any, ty: Any) -> Any:
+    def holder(value: Any, ty: ir.Type) -> Any:
         if isinstance(ty, ir.TupleType):
             return ir.Tuple(tuple(holder(field_of(value, i), t) for i, t in enumerate(ty.fields)))
         params.append(ir.ExprVar(f"p{len(params)}", relax_type(ty, builder.fresh_dim)))

@@ -70,7 +70,7 @@ class ScopeBuilder:
         cond, first = self._results[-1]
         self._results[-1] = If(cond, first, branch)
 
-    def type_of(self, expr: Any) -> Any:
+    def type_of(self, expr: ir.Expr) -> Any:
         """Return the type of an expression as far as it is known; an unknown type that inference finds otherwise."""
         if isinstance(expr, Var):
             return expr.ty

@@ -38,19 +38,19 @@ class ShapeValues:
     def __init__(self) -> None:
         self._known: dict[ir.Expr, np.ndarray] = {}
 
-    def define(self, tensor: Any, elements: Any) -> None:
+    def define(self, tensor: ir.Expr, elements: Any) -> None:
         """Say what the elements of a tensor are."""
         array = np.empty(len(elements), object)
         array[:] = list(elements)
         shape = tuple(ir.as_int(d) for d in tensor.ty.shape)
         self._known[tensor] = array.reshape(shape)  # type: ignore[arg-type]
 
-    def of(self, tensor: Any) -> tuple[ir.PrimExpr, ...] | None:
+    def of(self, tensor: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:
         """Return the elements of a tensor, or None where they are not known."""
         array = self._array(tensor)
         return None if array is None else tuple(array.reshape(-1))
 
-    def infer(self, expr: Any, bound: Any) -> None:
+    def infer(self, expr: ir.Expr, bound: ir.Expr) -> None:
         """Follow an expression of shared operators, which is bound to an atom or tuple of atoms."""
         types = [f for f in (bound.fields if isinstance(bound, ir.Tuple) else (bound,))]
         if not all(map(_is_small, types)) or any(t in self._known for t in types):
@@ -64,7 +64,7 @@ class ShapeValues:
             if array is not None and all(isinstance(e, ir.PrimExpr) for e in array.reshape(-1)):
                 self._known[t] = array
 
-    def _array(self, tensor: Any) -> np.ndarray | None:
+    def _array(self, tensor: ir.Expr) -> np.ndarray | None:
         if isinstance(tensor, ir.Constant):
             if not _is_small(tensor):
                 return None
@@ -74,7 +74,7 @@ class ShapeValues:
             return array
         return self._known.get(tensor)
 
-    def _evaluate(self, expr: Any) -> Any:
+    def _evaluate(self, expr: ir.Expr) -> Any:
         if isinstance(expr, ir.Tuple):
             fields = [self._evaluate(f) for f in expr.fields]
             return None if any(f is None for f in fields) else tuple(fields)
@@ -115,7 +115,7 @@ def _object(value: Any) -> np.ndarray:
     return array
 
 
-def _is_small(tensor: Any) -> bool:
+def _is_small(tensor: ir.Expr) -> bool:
     ty = getattr(tensor, "ty", None)
     if not isinstance(ty, ir.TensorType) or ty.dtype not in ("int32", "int64") or ty.shape is None:
         return False

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from weft.ir import IRModule, Op
+from weft.ir import IRModule, Node, Op, Type
 from weft.ir.spec import Spec
 from weft.relay.adt import Constructor, Match
 from weft.relay.analysis import excerpt, unbound
-from weft.relay.expr import Call, Constant, Function, GlobalVar, If, Let, Tuple
+from weft.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple
 from weft.relay.scalars import scalar_operation
 from weft.relay.types import IncompleteType, type_parts
 from weft.relay.walk import ATOMS, bound_by, parts, subexpressions
@@ -38,7 +38,7 @@ def _types(func: Function, mod: IRModule) -> _Found:
                 yield v, f"`{excerpt(v)}` has no type" if v.ty is None else f"the type of `{excerpt(v)}` is incomplete"
 
 
-def _incomplete(ty: Any) -> bool:
+def _incomplete(ty: Type) -> bool:
     return isinstance(ty, IncompleteType) or any(_incomplete(p) for p in type_parts(ty))
 
 
@@ -73,13 +73,13 @@ def _operands(value: Any) -> _Found:
             yield value, f"the operand `{excerpt(p)}` is no atom"
 
 
-def _is_atom(e: Any) -> bool:
+def _is_atom(e: Node) -> bool:
     """Whether an expression is computed without an operation; constants may say on which device they lie."""
     placed = isinstance(e, Call) and e.op is Op.get("on_device") and isinstance(e.args[0], Constant)
     return placed or isinstance(e, ATOMS)
 
 
-def _bodies(value: Any) -> list[Any]:
+def _bodies(value: Expr) -> list[Any]:
     if isinstance(value, Function):
         return [] if _is_opaque(value) else [value.body]
     if isinstance(value, If):

@@ -113,7 +113,7 @@ class _Writer:
         outputs = [self.value_info(self.emit("Identity", [result])[0], ty) for result, ty in results]
         return self.helper.make_graph(self.nodes, name, inputs, outputs, self.initializers)
 
-    def rule(self, expr: Any, operands: list[Names]) -> Names:
+    def rule(self, expr: ir.Expr, operands: list[Names]) -> Names:
         if isinstance(expr, ir.Constant):
             return (self.constant(expr.data.numpy(), getattr(expr.checked_type, "dtype", "")),)
         if isinstance(expr, ir.TupleGetItem):
@@ -129,7 +129,7 @@ class _Writer:
         return _RULES[kind](_Node(self, expr, inputs))
 
 
-def _operands(expr: Any) -> Sequence[ir.Expr]:
+def _operands(expr: ir.Expr) -> Sequence[ir.Expr]:
     if isinstance(expr, ir.TupleGetItem):
         return (expr.tuple_value,)
     return expr.args if isinstance(expr, ir.Call) else expr.fields if isinstance(expr, ir.Tuple) else ()

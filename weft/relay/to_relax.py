@@ -16,7 +16,7 @@ from weft.ir import DataType, Dispatch, IRModule, Op, PrimExpr, TensorType, as_i
 from weft.ir import TupleType as IRTupleType
 from weft.ir.deep import with_deep_stack
 from weft.relax.core_ops import call_dps_packed, tensor_to_shape
-from weft.relay.expr import Function, GlobalVar, Let, is_external
+from weft.relay.expr import Call, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var, is_external
 from weft.relay.op.registry import expand, known_values
 from weft.relay.shape_values import ShapeValues
 from weft.relay.types import Any as AnyDim
@@ -95,24 +95,24 @@ class RelaxBuilder:
         self._n_dims += 1
         return ir.Var(f"n{self._n_dims - 1}", "int64")
 
-    def param(self, var: Any) -> ir.ExprVar:
+    def param(self, var: Var) -> ir.ExprVar:
         """Make the parameter that stands for a Relay variable."""
         ty = ir.rewrite(relax_type(var.ty, self.fresh_dim), lambda n: n, pre=self._wide_dim)
         made = ir.ExprVar(self.bb.fresh_name(var.name_hint), ty)
         self.define(var, made)
         return made
 
-    def _wide_dim(self, node: Any) -> Any:
+    def _wide_dim(self, node: ir.Node) -> Any:
         """Return the int64 variable that stands for a dimension's variable of another width."""
         if not isinstance(node, ir.Var) or node.dtype == "int64":
             return None
         return self._wide.setdefault(node, ir.Var(node.name, "int64"))
 
-    def define(self, expr: Any, value: Any) -> None:
+    def define(self, expr: ir.Expr, value: ir.Expr) -> None:
         """Say what a Relay expression is."""
         self.env[expr] = value
 
-    def convert(self, expr: Any) -> Any:
+    def convert(self, expr: ir.Expr) -> Any:
         """Return the Relax atom (or tuple of atoms) of an expression, emitting what it needs."""
         known = self.env.get(expr)
         if known is None:
@@ -124,7 +124,7 @@ class RelaxBuilder:
         """Return what stands for a variable that nothing binds."""
         raise error.InvalidArgument(f"variable '{var.name_hint}' is not bound", where=var.span)
 
-    def elements(self, tensor: Any) -> tuple[PrimExpr, ...]:
+    def elements(self, tensor: ir.Expr) -> tuple[PrimExpr, ...]:
         """Return the scalar expressions that the elements of a Relax tensor are."""
         known = known_values(tensor) if isinstance(tensor, ir.Constant) else self.values.of(tensor)
         if known is None:
@@ -140,7 +140,7 @@ class RelaxBuilder:
             self.values.define(tensor, known)
         return known
 
-    def name_elements(self, tensor: Any, n: int) -> tuple[PrimExpr, ...]:
+    def name_elements(self, tensor: ir.Expr, n: int) -> tuple[PrimExpr, ...]:
         """Bind the `n` elements of a tensor to symbolic variables, where the function stands."""
         source: Any = tensor
         if source.ty.ndim == 0:
@@ -152,7 +152,7 @@ class RelaxBuilder:
         return dims
 
 
-def count_of(tensor: Any) -> int:
+def count_of(tensor: ir.Expr) -> int:
     """Return the number of elements of a tensor whose elements are dimensions."""
     ty = tensor.ty
     n = 1 if ty.ndim == 0 else as_int(ty.shape[0]) if ty.ndim == 1 else None
@@ -166,7 +166,7 @@ def count_of(tensor: Any) -> int:
 _CONVERT = Dispatch("Relay to Relax", (ir.Expr,), default=lambda e, b: _refuse(e))
 
 
-def _refuse(expr: Any) -> Any:
+def _refuse(expr: ir.Expr) -> Any:
     raise error.UnsupportedOperator(
         f"{type(expr).__name__} has no form in Relax",
         expected="tensors, tuples, operators, If and calls of functions of the module",
@@ -176,7 +176,7 @@ def _refuse(expr: Any) -> Any:
 
 
 @_CONVERT.on(ir.ExprVar)
-def _var(expr: Any, b: RelaxBuilder) -> Any:
+def _var(expr: ir.Expr, b: RelaxBuilder) -> Any:
     return b.free(expr)
 
 
@@ -187,12 +187,12 @@ def _constant(expr: Any, b: RelaxBuilder) -> Any:
 
 
 @_CONVERT.on(ir.Tuple)
-def _tuple(expr: Any, b: RelaxBuilder) -> Any:
+def _tuple(expr: Tuple, b: RelaxBuilder) -> Any:
     return b.bb.atom(ir.Tuple(tuple(b.convert(f) for f in expr.fields), span=expr.span))
 
 
 @_CONVERT.on(ir.TupleGetItem)
-def _get_item(expr: Any, b: RelaxBuilder) -> Any:
+def _get_item(expr: TupleGetItem, b: RelaxBuilder) -> Any:
     value = b.convert(expr.tuple_value)
     if isinstance(value, ir.Tuple):
         return value.fields[expr.index]
@@ -200,7 +200,7 @@ def _get_item(expr: Any, b: RelaxBuilder) -> Any:
 
 
 @_CONVERT.on(Let)
-def _let(expr: Any, b: RelaxBuilder) -> Any:
+def _let(expr: ir.Expr, b: RelaxBuilder) -> Any:
     while isinstance(expr, Let):
         b.define(expr.var, b.convert(expr.value))
         expr = expr.body
@@ -208,7 +208,7 @@ def _let(expr: Any, b: RelaxBuilder) -> Any:
 
 
 @_CONVERT.on(ir.If)
-def _if(expr: Any, b: RelaxBuilder) -> Any:
+def _if(expr: If, b: RelaxBuilder) -> Any:
     cond = b.convert(expr.cond)
     branches = []
     for branch in (expr.true_branch, expr.false_branch):
@@ -220,7 +220,7 @@ def _if(expr: Any, b: RelaxBuilder) -> Any:
 
 
 @_CONVERT.on(ir.Call)
-def _call(expr: Any, b: RelaxBuilder) -> Any:
+def _call(expr: Call, b: RelaxBuilder) -> Any:
     if isinstance(expr.op, Op):
         return _operator(expr, b)
     if isinstance(expr.op, Function):
@@ -233,7 +233,7 @@ def _call(expr: Any, b: RelaxBuilder) -> Any:
     return _refuse(expr)
 
 
-def _external(func: Any, args: tuple[Any, ...], expr: Any) -> ir.Call:
+def _external(func: Any, args: tuple[Any, ...], expr: ir.Expr) -> ir.Call:
     """Call what an external compiler makes of a function: it takes the tensors of the arguments, and fills others."""
     tensors = [f for a in args for f in (a.fields if isinstance(a, ir.Tuple) else (a,))]
     types: Any = relax_type(expr.ty)
@@ -241,7 +241,7 @@ def _external(func: Any, args: tuple[Any, ...], expr: Any) -> ir.Call:
     return call_dps_packed(ir.ExternFunc(str(func.attrs["global_symbol"])), tensors, out)
 
 
-def _declared(ty: Any) -> Any:
+def _declared(ty: ir.Type | None) -> Any:
     """The type of what a function returns that may not have been converted: unknown dimensions leave the rank."""
     if isinstance(ty, IRTupleType):
         return IRTupleType(tuple(_declared(f) for f in ty.fields))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from weft.ir import children, rebuild
+from weft.ir import Node, Type, children, rebuild
 from weft.relay import types
 from weft.relay.adt import TypeData
 
@@ -28,7 +28,7 @@ class TypeFunctor:
         """Visit a type by the method of its kind."""
         return getattr(self, _METHODS.get(type(typ), "visit_parts"))(typ)
 
-    def visit_parts(self, typ: Any) -> Any:
+    def visit_parts(self, typ: Type) -> Any:
         """What methods do that are not overridden."""
         raise NotImplementedError(f"{type(self).__name__} has no method for {type(typ).__name__}")
 
@@ -37,7 +37,7 @@ def add_methods(functor: type, methods: Mapping[type, str]) -> None:
     """Give a functor a method of each kind, which says what ``visit_parts`` says."""
     for kind, name in methods.items():
 
-        def method(self: Any, node: Any) -> Any:
+        def method(self: Any, node: Node) -> Any:
             return self.visit_parts(node)
 
         method.__name__ = name
@@ -51,7 +51,7 @@ add_methods(TypeFunctor, _METHODS)
 class TypeVisitor(TypeFunctor):
     """Visits the types that a type is made of."""
 
-    def visit_parts(self, typ: Any) -> None:
+    def visit_parts(self, typ: Type) -> None:
         """Visit what a type is made of."""
         for part in children(typ):
             if type(part) in _METHODS:
@@ -61,6 +61,6 @@ class TypeVisitor(TypeFunctor):
 class TypeMutator(TypeFunctor):
     """Returns the type with what its methods return in the place of its parts."""
 
-    def visit_parts(self, typ: Any) -> Any:
+    def visit_parts(self, typ: Type) -> Any:
         """Return the type with new parts."""
         return rebuild(typ, lambda part: self.visit(part) if type(part) in _METHODS else part)

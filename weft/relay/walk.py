@@ -47,7 +47,7 @@ def map_parts(expr: ir.Node, f: Callable[[Any], Any]) -> Any:
     return ir.with_fields(expr, **made)
 
 
-def _map_part(value: Any, f: Callable[[Any], Any]) -> Any:
+def _map_part(value: ir.Node, f: Callable[[Any], Any]) -> Any:
     return ir.with_fields(value, rhs=f(value.rhs)) if type(value) is Clause else f(value)
 
 
@@ -123,7 +123,7 @@ def rewrite_with_original(
     memo: dict[Any, Any] = {}
     instead = instead or {}
 
-    def go(e: Any) -> Any:
+    def go(e: ir.Node) -> Any:
         chain: list[tuple[nodes.Let, Any]] = []
         while (result := memo.get(e)) is None:
             if type(e) is nodes.Var and e in instead:

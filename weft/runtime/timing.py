@@ -1,6 +1,6 @@
 """Timing of functions, in TVM's form."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ class BenchmarkResult:
 
 
 def time_function(
-    function: Any,
+    function: Callable[..., Any],
     args: Sequence[Any],
     *,
     number: int = 10,

@@ -114,7 +114,7 @@ def _methods(kinds: dict[type, str], default: str, names: dict[str, str] | None 
 class _Dispatch:
     _names: dict[type, str]
 
-    def _method(self, node: Any) -> Any:
+    def _method(self, node: ir.Node) -> Any:
         name = self._names.get(type(node))
         return None if name is None else getattr(self, f"visit_{name}_")
 
@@ -132,7 +132,7 @@ class ExprFunctor(_Dispatch):
         """Visit an expression of a kind that has no method of its own."""
         raise NotImplementedError(f"{type(self).__name__} says nothing about {type(op).__name__}")
 
-    def __call__(self, node: Any) -> Any:
+    def __call__(self, node: ir.Node) -> Any:
         """Visit an expression."""
         return self.visit_expr(node)
 
@@ -150,7 +150,7 @@ class StmtFunctor(_Dispatch):
         """Visit a statement of a kind that has no method of its own."""
         raise NotImplementedError(f"{type(self).__name__} says nothing about {type(op).__name__}")
 
-    def __call__(self, node: Any) -> Any:
+    def __call__(self, node: ir.Node) -> Any:
         """Visit a statement."""
         return self.visit_stmt(node)
 
@@ -180,7 +180,7 @@ def _visit(self: Any, node: Any) -> None:
 
 
 def _mutate_children(self: Any, op: Any) -> Any:
-    def child(node: Any) -> Any:
+    def child(node: ir.Node) -> Any:
         if isinstance(node, stmt.Stmt):
             return self.visit_stmt(node)
         if isinstance(node, ir.PrimExpr):
@@ -230,7 +230,7 @@ class StmtMutator(StmtFunctor):
         return expr
 
 
-def _either(self: Any, node: Any) -> Any:
+def _either(self: Any, node: ir.Node) -> Any:
     """Visit a statement or an expression."""
     return self.visit_stmt(node) if isinstance(node, stmt.Stmt) else self.visit_expr(node)
 

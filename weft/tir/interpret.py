@@ -109,7 +109,7 @@ class _State:
         """Evaluate an expression."""
         return _EXPR(e, self)
 
-    def stmt(self, s: Any) -> None:
+    def stmt(self, s: stmts.Stmt | None) -> None:
         """Run a statement."""
         _STMT(s, self)
 

@@ -282,7 +282,7 @@ def call_intrin(dtype: str, name: str | Op, *args: Any) -> PrimExpr:
     return Call(DataType(dtype), Op.get(name) if isinstance(name, str) else name, tuple(as_expr(a) for a in args))
 
 
-def message(text: str, *values: Any) -> PrimExpr:
+def message(text: str, *values: PrimExpr) -> PrimExpr:
     """Build the message of an :class:`~weft.tir.AssertStmt`: each ``%lld`` in `text` stands for an integer."""
     numbers = tuple(cast("int64", as_expr(v)) for v in values)
     return Call(DataType("handle"), Op.get("tir.message"), (StringImm(text), *numbers))
@@ -327,13 +327,13 @@ def call_extern(dtype: str, name: str, *args: Any) -> PrimExpr:
 
 
 @also_called(func_name="name")
-def call_pure_extern(dtype: str, name: str, *args: Any) -> PrimExpr:
+def call_pure_extern(dtype: str, name: str, *args: PrimExpr) -> PrimExpr:
     """Call a C function that only gives a value, so that it may be called as often as that is needed."""
     result, values = DataType(dtype or "void"), (as_expr(a) for a in args)
     return Call(result, Op.get("tir.call_pure_extern"), (StringImm(name), *values))
 
 
-def call_llvm_intrin(dtype: str, name: str | int, *args: Any) -> PrimExpr:
+def call_llvm_intrin(dtype: str, name: str | int, *args: PrimExpr) -> PrimExpr:
     """Call an LLVM intrinsic by name (``"llvm.fma"``), overloaded on the result type; ``""`` is void.
 
     Older programs of TVM say first how many of the arguments overload the name, as a uint32; LLVM knows that itself.
@@ -341,7 +341,7 @@ def call_llvm_intrin(dtype: str, name: str | int, *args: Any) -> PrimExpr:
     return _llvm_call("tir.call_llvm_intrin", dtype, name, args)
 
 
-def call_llvm_pure_intrin(dtype: str, name: str | int, *args: Any) -> PrimExpr:
+def call_llvm_pure_intrin(dtype: str, name: str | int, *args: PrimExpr) -> PrimExpr:
     """Call an LLVM intrinsic without effects."""
     return _llvm_call("tir.call_llvm_pure_intrin", dtype, name, args)
 

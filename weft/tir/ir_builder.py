@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import DataType, IterVar, PrimExpr, Range, StringImm, Var, as_expr, const, is_const_int
+from weft.ir import DataType, IterVar, Node, PrimExpr, Range, StringImm, Var, as_expr, const, is_const_int
 from weft.tir import stmt as stmts
 from weft.tir.buffer import Buffer, BufferLoad, decl_buffer
 from weft.tir.intrin import likely
@@ -102,12 +102,12 @@ class IRBuilder:
         body = self._close()
         self.emit(stmts.For(var, low.astype(var.dtype), extent.astype(var.dtype), _KINDS[kind], body))
 
-    def while_loop(self, condition: Any) -> Any:
+    def while_loop(self, condition: PrimExpr) -> Any:
         """Loop as long as a condition holds."""
         test = as_expr(condition)
         return self._scope(lambda body: stmts.While(test, body))
 
-    def if_scope(self, cond: Any) -> Any:
+    def if_scope(self, cond: PrimExpr) -> Any:
         """Run the scope where a condition holds."""
         test = as_expr(cond)
         return self._scope(lambda body: stmts.IfThenElse(test, body))
@@ -125,7 +125,7 @@ class IRBuilder:
         """Open a scope that ends allocations and attributes made in it."""
         return self._scope(lambda body: body)
 
-    def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
+    def scope_attr(self, node: Node, attr_key: str, value: Any) -> None:
         """Put an attribute around the rest of the scope; ``thread_extent`` of a thread axis binds the axis."""
         if attr_key == "thread_extent" and isinstance(node, IterVar):
             var, extent = node.var, as_expr(value).astype(node.var.dtype)
@@ -155,7 +155,7 @@ class IRBuilder:
 
     # --- the rest ---
 
-    def let(self, var_name: str, value: Any) -> Var:
+    def let(self, var_name: str, value: PrimExpr) -> Var:
         """Name a value for the rest of the scope."""
         data = as_expr(value)
         var = Var(var_name, data.dtype)
@@ -167,7 +167,7 @@ class IRBuilder:
         test = as_expr(condition)
         self.emit(lambda body: stmts.AssertStmt(test, StringImm(message), body))
 
-    def likely(self, expr: Any) -> PrimExpr:
+    def likely(self, expr: PrimExpr) -> PrimExpr:
         """Mark a condition as nearly always true."""
         return likely(expr)
 

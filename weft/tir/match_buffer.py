@@ -61,7 +61,7 @@ def _lower(body: Stmt, match: MatchBufferRegion, where: Any, bound: Container[Va
         inner = (r.min + i for r, i in zip(region[lead:], indices, strict=True))
         return (*(r.min for r in region[:lead]), *inner)
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is target:
             return replace_node(node, buffer=source, indices=moved(node.indices))
         if isinstance(node, BufferRegion) and node.buffer is target:

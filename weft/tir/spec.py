@@ -50,7 +50,7 @@ class _Forget(_Learn):
 
     __slots__ = ("statement",)
 
-    def __init__(self, names: Set[int], statement: Any) -> None:
+    def __init__(self, names: Set[int], statement: ir.Node) -> None:
         super().__init__(names)
         self.statement = statement
 
@@ -66,7 +66,7 @@ class _Names:
         for _, b in func.buffer_map:
             self.known |= {b, b.data, *_free_of(b)}
 
-    def walk(self, root: Any) -> None:
+    def walk(self, root: stmts.Stmt) -> None:
         """Visit a tree."""
         stack: list[Any] = [root]
         while stack:
@@ -87,7 +87,7 @@ class _Names:
                 self.done.add(value)
                 stack += [getattr(value, f) for f in fields]
 
-    def _visit(self, node: Any, stack: list[Any]) -> None:
+    def _visit(self, node: ir.Node, stack: list[Any]) -> None:
         if isinstance(node, Var):
             if node not in self.known:
                 self._missing(node, f"variable '{node.name}' is not introduced here")
@@ -122,7 +122,7 @@ class _Names:
             self._missing(b, f"buffer '{b.name}' is not allocated or declared here")
         stack.extend((b.shape, b.strides, b.elem_offset))
 
-    def _missing(self, node: Any, message: str) -> None:
+    def _missing(self, node: ir.Node, message: str) -> None:
         self.known.add(node)  # say it once
         self.found.append((self.statement, message))
 
@@ -217,7 +217,7 @@ def _condition(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
     return _condition_type(node.a if isinstance(node, ir.Not) else node.condition)
 
 
-def _condition_type(value: Any) -> str | None:
+def _condition_type(value: ir.PrimExpr) -> str | None:
     return None if DataType(value.dtype).element == "bool" else f"the condition `{value}` is no bool but {value.dtype}"
 
 
@@ -296,7 +296,7 @@ def _around_blocks(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
 
 
 @LOWERED.on(stmts.Block, stmts.BlockRealize, stmts.BufferRealize, stmts.Prefetch, ProducerLoad, Reduce)
-def _no_blocks(node: Any, func: PrimFunc, mod: IRModule) -> str:
+def _no_blocks(node: ir.Node, func: PrimFunc, mod: IRModule) -> str:
     return f"{type(node).__name__} is left in a lowered function"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft import arith, error
-from weft.ir import IntImm, PrimExpr, Var, as_expr, as_int, children, rewrite
+from weft.ir import IntImm, Node, PrimExpr, Var, as_expr, as_int, children, rewrite
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 
@@ -34,7 +34,7 @@ def dimension_places(func: PrimFunc) -> list[tuple[Var, int, int]] | None:
     return None if any(v not in places for v in needed) else list(places.values())
 
 
-def _variables(expr: Any) -> list[Var]:
+def _variables(expr: PrimExpr) -> list[Var]:
     if isinstance(expr, Var):
         return [expr]
     return [v for c in children(expr) if isinstance(c, PrimExpr) for v in _variables(c)]
@@ -118,7 +118,7 @@ def _substituted(func: PrimFunc, values: Mapping[Any, PrimExpr]) -> PrimFunc:
     """Put values in the places of variables, the dimensions of buffers among them, and fold."""
     analyzer = arith.Analyzer()
 
-    def fold(node: Any) -> Any:
+    def fold(node: Node) -> Any:
         parts = list(children(node)) if isinstance(node, PrimExpr) else []
         return analyzer.simplify(node) if parts and all(isinstance(p, IntImm) for p in parts) else node
 

@@ -36,7 +36,7 @@ def post_order_visit(stmt: ir.Node, fvisit: Callable[[ir.Node], Any]) -> None:
 def pre_order_visit(stmt: ir.Node, fvisit: Callable[[ir.Node], bool | None]) -> None:
     """Call `fvisit` with each node, parents first; what it returns False for is not entered."""
 
-    def visit(node: Any) -> Any:
+    def visit(node: ir.Node) -> Any:
         return node if fvisit(node) is False else None
 
     ir.rewrite(stmt, lambda n: n, pre=visit)
@@ -84,13 +84,13 @@ def ir_transform(
         names = [n.rsplit(".", 1)[-1] for n in only_enable]
         kinds = tuple(getattr(_stmt, n, None) or _expression(n) for n in names)
 
-    def seen(node: Any) -> bool:
+    def seen(node: ir.Node) -> bool:
         return isinstance(node, (_stmt.Stmt, ir.PrimExpr)) and (kinds is None or isinstance(node, kinds))
 
-    def before(node: Any) -> Any:
+    def before(node: ir.Node) -> Any:
         return preorder(node) if preorder is not None and seen(node) else None
 
-    def after(node: Any) -> Any:
+    def after(node: ir.Node) -> Any:
         new = postorder(node) if postorder is not None and seen(node) else None
         return node if new is None else new
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.measure_record import RecordReader
 from weft.auto_scheduler.transform_step import ANNOTATIONS
 from weft.spelling import also_called
@@ -108,7 +109,7 @@ class XGBModel(PythonBasedModel):
 _STAGES, _LOOPS = 4, 12
 
 
-def features_of(state: Any) -> np.ndarray:
+def features_of(state: State) -> np.ndarray:
     """Describe the last stages of a state by the extents of loops, innermost first, and of each annotation."""
     numbers = np.zeros((_STAGES, _LOOPS + len(ANNOTATIONS) + 2))
     stages = [s for s in getattr(state, "stages", ()) if s.op_type != "placeholder"][::-1]

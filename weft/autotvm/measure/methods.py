@@ -212,7 +212,7 @@ def request_remote(
     return rpc.connect_tracker(where, int(number)).request(device_key, priority, session_timeout=timeout)
 
 
-def measure_option(builder: Any, runner: Any) -> dict[str, Any]:
+def measure_option(builder: Builder | str, runner: Runner | str) -> dict[str, Any]:
     """Say how tuners measure.
 
     Parameters

@@ -93,7 +93,7 @@ class FallbackContext(DispatchContext):
 DispatchContext.set_outermost(FallbackContext())
 
 
-def clear_fallback_cache(target: Target, workload: Any) -> None:
+def clear_fallback_cache(target: Target, workload: tuple[Any, ...]) -> None:
     """Forget what a workload was given for want of records."""
     context: Any = DispatchContext.current
     while context is not None and not isinstance(context, FallbackContext):

@@ -10,6 +10,7 @@ import numpy as np
 from weft.autotvm.record import load_from_buffer, load_from_file
 from weft.autotvm.task.dispatcher import DispatchContext
 from weft.autotvm.task.space import FallbackConfigEntity
+from weft.target import Target
 
 Records = str | bytes | os.PathLike[str] | io.TextIOBase | Iterable[Any]
 
@@ -100,7 +101,7 @@ class ApplyGraphBest(DispatchContext):
         self._global_cfg_dict[str(target), workload] = cfg
 
 
-def keys_of(target: Any) -> list[str]:
+def keys_of(target: Target) -> list[str]:
     """List the keys under which records of a target are good: those it was given, its kind's, and its device."""
     given = [str(k) for k in str(target.attrs.get("keys", "")).split(",") if k]
     device = [str(target.attrs["device"])] if "device" in target.attrs else []

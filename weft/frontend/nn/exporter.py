@@ -219,7 +219,7 @@ def _wrap(bb: BlockBuilder, spec: Any, var: Any) -> Any:
     return type(spec.elements)(_wrap(bb, s, f) for s, f in zip(spec.elements, fields, strict=True))
 
 
-def expression(value: Any, method: str) -> ir.Expr:
+def expression(value: object, method: str) -> ir.Expr:
     """Return the expression of a method's result: tensors, objects, numbers, and lists and tuples of them.
 
     Raises

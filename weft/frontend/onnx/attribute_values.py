@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from weft.error import ModelImportError
+from weft.frontend.onnx.model import onnx
 from weft.frontend.onnx.schema import attribute_value
 
 _FLAGS = frozenset(
@@ -39,7 +39,7 @@ _POOLS = ("AveragePool", "MaxPool", "LpPool")
 _PADDED = ("Conv", "DeformConv", "ConvInteger", "ConvTranspose", "QLinearConv", *_POOLS)
 
 
-def value_errors(node: Any) -> Iterator[ModelImportError]:
+def value_errors(node: onnx.NodeProto) -> Iterator[ModelImportError]:
     """Yield an error for each attribute of a node whose value no operator gives a meaning.
 
     Parameters
@@ -82,7 +82,7 @@ def _expected(op_type: str, name: str) -> str | tuple[str, ...] | None:
     return _WORDS_OF.get((op_type, name)) or _WORDS.get(name)
 
 
-def _pool_errors(node: Any, pads: list[int]) -> Iterator[ModelImportError]:
+def _pool_errors(node: onnx.NodeProto, pads: list[int]) -> Iterator[ModelImportError]:
     """Padding as wide as the window makes windows without an element."""
     attributes = {a.name: attribute_value(a) for a in node.attribute}
     kernel, given = attributes.get("kernel_shape", []), attributes.get("dilations")

@@ -8,17 +8,18 @@ from typing import Any
 from weft.error import ErrorGroup, ModelImportError, UnsupportedOperator
 from weft.frontend.onnx.attribute_values import value_errors
 from weft.frontend.onnx.limits import subgraphs
+from weft.frontend.onnx.model import onnx
 from weft.frontend.onnx.registry import find_converter, has_no_schema
 from weft.frontend.onnx.schema import ATTRIBUTE_KINDS, NEWEST_OPSET, Schema, find_schema, normal_domain
 
 
-def node_label(index: int, node: Any) -> str:
+def node_label(index: int, node: onnx.NodeProto) -> str:
     """Name a node for messages: ``ONNX node 17 "/encoder/MatMul" (MatMul)``."""
     name = node.name or next((o for o in node.output if o), "")
     return f'ONNX node {index} "{name}" ({node.op_type})'
 
 
-def opset_imports(proto: Any) -> dict[str, int]:
+def opset_imports(proto: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
     """Return the opset version of each domain that a model or function imports."""
     return {normal_domain(o.domain): o.version for o in proto.opset_import}
 
@@ -44,7 +45,7 @@ def check_opsets(opsets: dict[str, int]) -> None:
 # --- order and names --------------------------------------------------------------------------------------------------
 
 
-def sorted_nodes(graph: Any, outer: Iterable[str], what: str) -> list[tuple[int, Any]]:
+def sorted_nodes(graph: onnx.GraphProto | onnx.FunctionProto, outer: Iterable[str], what: str) -> list[tuple[int, Any]]:
     """Return (index, node) in an order in which every value is made before it is used.
 
     Parameters
@@ -88,7 +89,7 @@ def sorted_nodes(graph: Any, outer: Iterable[str], what: str) -> list[tuple[int,
     return _topological(graph, needs, maker, what)
 
 
-def _check_text(graph: Any, what: str) -> None:
+def _check_text(graph: onnx.GraphProto | onnx.FunctionProto, what: str) -> None:
     """Refuse names that are not UTF-8, which protobuf hands over as bytes."""
     for i, node in enumerate(graph.node):
         names = (node.op_type, node.domain, node.name, *node.input, *node.output)
@@ -101,7 +102,7 @@ def _check_text(graph: Any, what: str) -> None:
             raise ModelImportError(f"{what} has a name that is no text", found=repr(name))
 
 
-def _defined_names(graph: Any, what: str) -> set[str]:
+def _defined_names(graph: onnx.GraphProto | onnx.FunctionProto, what: str) -> set[str]:
     names: set[str] = set()
     inputs = [i if isinstance(i, str) else i.name for i in graph.input]
     for name in inputs:
@@ -117,7 +118,7 @@ def _defined_names(graph: Any, what: str) -> set[str]:
     return names | weights
 
 
-def used_names(node: Any) -> Iterator[str]:
+def used_names(node: onnx.NodeProto) -> Iterator[str]:
     """Yield the values that a node uses, those that its subgraphs take from outside included."""
     for name in node.input:
         if name:
@@ -160,7 +161,7 @@ def _topological(graph: Any, needs: list[list[str]], maker: dict[str, int], what
 
 
 def check_operators(
-    graph: Any,
+    graph: onnx.GraphProto | onnx.FunctionProto,
     opsets: dict[str, int],
     functions: dict[tuple[str, str], Any],
     otherwise: Callable[[str, str, int | None], bool] | None = None,
@@ -194,7 +195,7 @@ def check_operators(
 
 
 def _unsupported(
-    graph: Any, opsets: dict[str, int], functions: dict[Any, Any], seen: set[Any]
+    graph: onnx.GraphProto | onnx.FunctionProto, opsets: dict[str, int], functions: dict[Any, Any], seen: set[Any]
 ) -> Iterator[tuple[str, str, str, int | None]]:
     """Yield (node, domain, operator, opset) of what cannot be converted, of each function once."""
     for i, node in enumerate(graph.node):
@@ -223,7 +224,7 @@ def _has_converter(domain: str, op_type: str, opset: int | None) -> bool:
     return has_no_schema(domain, op_type) or find_schema(domain, op_type, opset) is not None
 
 
-def check_node(node: Any, opset: int, where: str, types: Sequence[str | None]) -> None:
+def check_node(node: onnx.NodeProto, opset: int, where: str, types: Sequence[str | None]) -> None:
     """Check a node's inputs, their element `types` and attributes against its schema.
 
     Raises
@@ -246,7 +247,7 @@ def check_node(node: Any, opset: int, where: str, types: Sequence[str | None]) -
         raise _Group(f"{where} has {len(errors)} errors", errors)
 
 
-def _input_errors(node: Any, schema: Schema) -> Iterator[ModelImportError]:
+def _input_errors(node: onnx.NodeProto, schema: Schema) -> Iterator[ModelImportError]:
     op, n_in, n_out = node.op_type, len(node.input), len(node.output)
     if not schema.min_inputs <= n_in <= schema.max_inputs:
         expected = _range(schema.min_inputs, schema.max_inputs)
@@ -279,7 +280,7 @@ def _type_errors(op: str, schema: Schema, types: Sequence[str | None]) -> Iterat
             yield ModelImportError(what, expected=expected, found=found, help="add a Cast node")
 
 
-def _attribute_errors(node: Any, schema: Schema, opset: int) -> Iterator[ModelImportError]:
+def _attribute_errors(node: onnx.NodeProto, schema: Schema, opset: int) -> Iterator[ModelImportError]:
     op, seen = node.op_type, set[str]()
     for a in node.attribute:
         kind, known = ATTRIBUTE_KINDS.get(a.type), schema.attributes.get(a.name)

@@ -18,7 +18,7 @@ from weft.runtime.host import Kind
 ConvertNodes = Callable[..., None]
 
 
-def inline_local(node: Node, function: Any, convert_nodes: ConvertNodes) -> list[Value | None]:
+def inline_local(node: Node, function: onnx.FunctionProto, convert_nodes: ConvertNodes) -> list[Value | None]:
     """Inline a function of the model."""
     return _inline(node, function, {**node.graph.scope.opsets, **check.opset_imports(function)}, convert_nodes)
 

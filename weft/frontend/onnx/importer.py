@@ -171,7 +171,7 @@ def _convert_graph(graph: Graph, proto: Any, inputs: Sequence[str], what: str, p
     convert_nodes(graph, order, prefix, [o.name for o in proto.output])
 
 
-def convert_subgraph(graph: Graph, proto: Any, where: str, inputs: Sequence[Value] = ()) -> list[Value]:
+def convert_subgraph(graph: Graph, proto: onnx.GraphProto, where: str, inputs: Sequence[Value] = ()) -> list[Value]:
     """Convert a branch or body in the current scope, with the names around it in reach, and return its outputs.
 
     Raises

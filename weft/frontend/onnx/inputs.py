@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.error import ModelImportError
 from weft.frontend.onnx.graph import Graph
-from weft.frontend.onnx.model import check_rank, dtype_name
+from weft.frontend.onnx.model import check_rank, dtype_name, onnx
 from weft.frontend.onnx.schema import type_text
 from weft.frontend.onnx.value import Value, as_dim
 from weft.ir import AnyType, DataType, IntImm, TensorType, Type, Var, tensor_type
@@ -28,7 +28,7 @@ class GraphInput:
 
 def make_inputs(
     graph: Graph,
-    proto: Any,
+    proto: onnx.GraphProto,
     shape_dict: Mapping[str, Sequence[int | str]] | None,
     dtype_dict: Mapping[str, str] | str | None,
 ) -> list[GraphInput]:
@@ -78,7 +78,7 @@ def make_inputs(
     return result
 
 
-def kind_of(proto: Any, what: str) -> Kind:
+def kind_of(proto: onnx.TypeProto, what: str) -> Kind:
     """Return the kind that a type in the file declares.
 
     Raises
@@ -101,7 +101,7 @@ def kind_of(proto: Any, what: str) -> Kind:
     )
 
 
-def _declared_dims(info: Any) -> list[int | str | None] | None:
+def _declared_dims(info: onnx.ValueInfoProto) -> list[int | str | None] | None:
     """Return an input's dimensions: a number, a name, or None for each; None where the rank is unknown."""
     if not info.type.tensor_type.HasField("shape"):
         return None

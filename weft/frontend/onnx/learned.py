@@ -25,7 +25,7 @@ def _f32(values: Any) -> Any:
 # --- scores and classes -----------------------------------------------------------------------------------------------
 
 
-def transformed(node: Node, x: Any, transform: str) -> Any:
+def transformed(node: Node, x: ir.Expr, transform: str) -> Any:
     """Apply a transformation of scores (rows, classes)."""
     dtype = x.ty.dtype
     if transform == "NONE":

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.error import ModelImportError
+from weft.frontend.onnx.model import onnx
 from weft.frontend.onnx.schema import normal_domain
 
 MAX_NODES = 1_000_000
@@ -19,7 +20,7 @@ MAX_ATTRIBUTE, MAX_LEARNED = 1 << 20, 1 << 26
 """Numbers or texts of one attribute, and of one of ``ai.onnx.ml``, whose attributes are what a model has learned."""
 
 
-def check_limits(graph: Any, functions: Mapping[tuple[str, str], Any]) -> None:
+def check_limits(graph: onnx.GraphProto, functions: Mapping[tuple[str, str], Any]) -> None:
     """Refuse a graph that is too large once its functions are expanded, or nests too deeply.
 
     Raises
@@ -30,7 +31,7 @@ def check_limits(graph: Any, functions: Mapping[tuple[str, str], Any]) -> None:
     _Counter(functions).count(graph, (), "", 0)
 
 
-def subgraphs(attribute: Any) -> Any:
+def subgraphs(attribute: onnx.AttributeProto) -> Any:
     """Return the graphs that an attribute holds."""
     return [*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs]
 
@@ -60,7 +61,7 @@ class _Counter:
                 raise self._too_deep(path, place, levels)
         return nodes, levels
 
-    def _of_node(self, node: Any, path: tuple[Any, ...], where: str, loops: int) -> tuple[int, int]:
+    def _of_node(self, node: onnx.NodeProto, path: tuple[Any, ...], where: str, loops: int) -> tuple[int, int]:
         nodes, levels = 1, 0
         key = (normal_domain(node.domain), node.op_type)
         function = self.functions.get(key)

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -18,7 +18,10 @@ from weft.frontend.onnx.wire import OWN_FILE, Content, without_weights
 from weft.runtime import file_identity, map_file, open_regular, read_regular
 from weft.runtime.host import STORED
 
-onnx = require("onnx", extra="onnx")
+if TYPE_CHECKING:
+    import onnx
+else:
+    onnx = require("onnx", extra="onnx")
 
 _T = onnx.TensorProto
 _NUMPY: dict[int, np.dtype[Any]] = {
@@ -212,7 +215,7 @@ class TensorReader:
             )
         return np.frombuffer(raw, dtype).reshape(dims)
 
-    def _stored(self, proto: Any, what: str) -> np.ndarray[Any, Any]:
+    def _stored(self, proto: onnx.TensorProto, what: str) -> np.ndarray[Any, Any]:
         """Return the values of a type that the machine stores as another one; texts as objects."""
         with reading(f"{what} does not have the data of its dimensions", ModelImportError):
             if proto.data_location == _T.EXTERNAL:
@@ -239,7 +242,7 @@ class TensorReader:
             return (np.asarray(data, np.int64) & np.iinfo(bits).max).astype(bits).view(dtype).reshape(dims)
         return np.asarray(data).astype(dtype).reshape(dims)
 
-    def _external(self, proto: Any, size: int, what: str) -> Any:
+    def _external(self, proto: onnx.TensorProto, size: int, what: str) -> Any:
         info = {e.key: e.value for e in proto.external_data}
         location = info.get("location", "")
         numbers = [info.get("offset", "0"), info.get("length", str(size))]
@@ -290,7 +293,7 @@ class TensorReader:
         self._files[location], self.files[location] = data, found
         return data
 
-    def read_sparse(self, proto: Any, what: str) -> np.ndarray[Any, Any]:
+    def read_sparse(self, proto: onnx.SparseTensorProto, what: str) -> np.ndarray[Any, Any]:
         """Return a sparse tensor's values as a dense array."""
         values, indices = self.read(proto.values, what), self.read(proto.indices, what + " (indices)")
         check_rank(len(proto.dims), what)

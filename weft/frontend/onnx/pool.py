@@ -60,7 +60,7 @@ def _smallest(dtype: str) -> Any:
     return 0 if dt.code == "uint" else -(2 ** (dt.bits - 1))
 
 
-def pool(node: Node, name: str, x: ir.Expr, window: Window, fill: Any, **attrs: Any) -> Any:
+def pool(node: Node, name: str, x: ir.Expr, window: Window, fill: bool | int | float, **attrs: Any) -> Any:
     """Pool with floor sizes, padding beforehand what the operator cannot."""
     rank = len(window.kernel)
     if not window.has_constant_pads or any(p < 0 for p in window.padding):

@@ -87,7 +87,7 @@ def find_schema(domain: str, op_type: str, opset: int) -> Schema | None:
     attributes = {a.name: (str(a.type).rsplit(".", 1)[-1].lower(), bool(a.required)) for a in raw.attributes.values()}
     if opset < first == 9:
         attributes = {name: ("int", False) for name in ("across_channels", "normalize_variance")}
-    has_body = bool(raw.has_function or raw.has_context_dependent_function)
+    has_body = bool(raw.has_function or raw.has_context_dependent_function)  # type: ignore[attr-defined]
     return Schema(
         raw.since_version,
         raw.min_input,
@@ -108,7 +108,7 @@ def _formal(i: Any) -> Formal:
     return Formal(i.name, required, types, i.type_str if i.is_homogeneous else "")
 
 
-def attribute_value(attribute: Any) -> Any:
+def attribute_value(attribute: onnx.AttributeProto) -> Any:
     """Return an attribute's value by its declared kind: bytes as text, repeated fields as lists; protos as they are."""
     value = getattr(attribute, _FIELDS[attribute.type])
     if attribute.type == _A.STRING:

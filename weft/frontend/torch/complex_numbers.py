@@ -35,14 +35,14 @@ _VALUES = ("self", "other", "tensors", "value", "values", "src", "source", "fill
 """Arguments whose imaginary part counts: that of a real one is zero."""
 
 
-def involved(values: Any) -> bool:
+def involved(values: object) -> bool:
     """Whether a complex tensor or number is among what PyTorch knows of a call."""
     if isinstance(values, (list, tuple)):
         return any(map(involved, values))
     return isinstance(values, complex) or getattr(getattr(values, "dtype", None), "is_complex", False)
 
 
-def find(target: Any) -> Callable[[Node], Any] | None:
+def find(target: object) -> Callable[[Node], Any] | None:
     """The converter of an overload for complex tensors."""
     name = str(target).rpartition(".")[0]
     plain = registry.find(target)

@@ -31,7 +31,7 @@ _CHECK = "aten._linalg_check_errors"
 _SILENT = ("aten.sym_constrain_range", "aten._assert_", _CHECK)
 
 
-def find_custom(custom: Mapping[str, Converter], target: Any) -> Converter | None:
+def find_custom(custom: Mapping[str, Converter], target: object) -> Converter | None:
     """The user's converter of an overload, by its name with or without the namespace, or by its operator's name."""
     name = str(target)
     inner = name.partition(".")[2]

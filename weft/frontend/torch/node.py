@@ -26,7 +26,7 @@ _DTYPES = {
 }
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: object) -> str:
     """The name of a ``torch.dtype``; for complex numbers that of a part.
 
     Raises

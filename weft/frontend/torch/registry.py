@@ -52,7 +52,7 @@ def is_drawn(target: object) -> bool:
     return str(target).rpartition(".")[0] in _DRAWS
 
 
-def find(target: Any, args: Sequence[Any] | None = None) -> Callable[..., Any] | None:
+def find(target: object, args: Sequence[Any] | None = None) -> Callable[..., Any] | None:
     """The converter of an overload, by its own name, else by that of its operator; none for arguments it leaves."""
     name = name_of(target)
     if args is not None and name in _CONDITIONS and not _CONDITIONS[name](args):

@@ -41,7 +41,7 @@ def type_lca(lhs: ir.Type, rhs: ir.Type) -> ir.Type:
 
 
 @also_called(func_sinfo="func_ty")
-def derive_call_ret_type(func_ty: ir.FuncType, call: ir.Call, ctx: Any = None) -> ir.Type:
+def derive_call_ret_type(func_ty: ir.FuncType, call: ir.Call, ctx: object = None) -> ir.Type:
     """Return the type of what a call of a function of a type returns."""
     return derive_call_type(func_ty, call)
 

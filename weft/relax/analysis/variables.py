@@ -18,11 +18,11 @@ def _distinct(nodes: Any) -> list[Any]:
     return list(dict.fromkeys(nodes))
 
 
-def _functions(expr: Any) -> list[Function]:
+def _functions(expr: Expr) -> list[Function]:
     return [n for n in walk(expr) if isinstance(n, Function)]
 
 
-def _bindings(expr: Any) -> list[Any]:
+def _bindings(expr: Expr) -> list[Any]:
     """List the bindings of an expression, those of branches and inner functions included."""
     return [b for n in walk(expr) if isinstance(n, SeqExpr) for block in n.blocks for b in block.bindings]
 

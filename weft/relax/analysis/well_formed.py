@@ -206,7 +206,7 @@ class _Checker:
 
     # --- values ---
 
-    def value(self, root: Any) -> None:
+    def value(self, root: ir.Expr) -> None:
         """Check an expression."""
         stack: list[Any] = [root]
         while stack:
@@ -234,7 +234,7 @@ class _Checker:
             elif not isinstance(e, ir.Constant):
                 stack.extend(_parts(e))
 
-    def _normal(self, value: Any) -> None:
+    def _normal(self, value: ir.Expr) -> None:
         """Check that what is bound is one operation on atoms."""
         if not self.strict:
             return
@@ -257,7 +257,7 @@ class _Checker:
         if var not in self.mod and not self.alone:
             self.say(f"the module has no function '{var.name_hint}'")
 
-    def _symbols(self, node: Any) -> None:
+    def _symbols(self, node: ir.Node) -> None:
         own = {  # the sizes that the type of a function names stand for those of its arguments
             v for f in ir.walk(node) if isinstance(f, ir.FuncType) for p in f.params or () for v in ir.walk(p)
         }
@@ -302,7 +302,7 @@ class _Checker:
             self.say(f"element {node.index} of a tuple of {len(ty.fields)}")
 
 
-def _parts(e: Any) -> list[ir.Node]:
+def _parts(e: ir.Node) -> list[ir.Node]:
     """List the nodes in the fields of an expression, all but its type."""
     fields = e.__struct_fields__ if isinstance(e, ir.Expr) else ()
     return [x for f in fields if f != "ty" for x in _nodes(getattr(e, f))]

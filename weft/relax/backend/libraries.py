@@ -95,7 +95,7 @@ def _residual_fits(context: PatternCheckContext) -> bool:
     return whole or (bool(other) and _same(other[-1], shape[-1]) and _same(_product(other), shape[-1]))
 
 
-def _follows(var: Any, source: Any, usages: Any) -> bool:
+def _follows(var: Any, source: ir.Expr, usages: Any) -> bool:
     """Whether a variable is computed from `source`, or is it."""
     return var in ir.reached((source,), lambda v: usages.get(v, ()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import Call, ExprVar, TensorType, children
+from weft.ir import Call, ExprVar, Node, TensorType, children
 from weft.relax.dpl.match import Matcher, same_shape
 from weft.relax.dpl.pattern import OPEN_CONTEXTS, DFPattern, OpPattern, VarPattern, WildcardPattern
 from weft.relax.expr import DataflowBlock, DataflowVar
@@ -105,7 +105,7 @@ class _Search:
         found = {p: self.variable(e) for p, e in self.matcher.found.items()} | self.place
         return {p: v for p, v in found.items() if v is not None}
 
-    def variable(self, expr: Any) -> Any:
+    def variable(self, expr: Node) -> Any:
         """Return the variable of an expression that was matched."""
         return expr if isinstance(expr, ExprVar) else self.var_of.get(expr)
 

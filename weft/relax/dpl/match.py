@@ -47,7 +47,7 @@ class Matcher:
         self.values = values
         self.found: dict[Any, Any] = {}
 
-    def match(self, pattern: kinds.DFPattern, expr: Any) -> bool:
+    def match(self, pattern: kinds.DFPattern, expr: ir.Node) -> bool:
         """Match one part; what it stood for before must be the same expression."""
         if pattern in self.found:
             return self.resolve(self.found[pattern]) is self.resolve(expr)
@@ -59,14 +59,14 @@ class Matcher:
             self.found = dict(saved)
         return False
 
-    def readings(self, expr: Any) -> list[Any]:
+    def readings(self, expr: ir.Node) -> list[Any]:
         """List an expression and, for a variable, the values behind it."""
         out = [expr]
         while isinstance(out[-1], ir.ExprVar) and out[-1] in self.values:
             out.append(self.values[out[-1]])
         return out
 
-    def resolve(self, expr: Any) -> Any:
+    def resolve(self, expr: ir.Node) -> Any:
         """Return the value behind a variable."""
         return self.readings(expr)[-1]
 
@@ -75,17 +75,17 @@ _MATCH = ir.Dispatch("match of a pattern", (kinds.DFPattern,))
 
 
 @_MATCH.on(kinds.WildcardPattern)
-def _wildcard(p: kinds.WildcardPattern, e: Any, m: Matcher) -> bool:
+def _wildcard(p: kinds.WildcardPattern, e: ir.Expr, m: Matcher) -> bool:
     return True
 
 
 @_MATCH.on(kinds.OpPattern)
-def _op(p: kinds.OpPattern, e: Any, m: Matcher) -> bool:
+def _op(p: kinds.OpPattern, e: ir.Node, m: Matcher) -> bool:
     return isinstance(e, ir.Op) and e.name == p.name
 
 
 @_MATCH.on(kinds.CallPattern)
-def _call(p: kinds.CallPattern, e: Any, m: Matcher) -> bool:
+def _call(p: kinds.CallPattern, e: ir.Expr, m: Matcher) -> bool:
     if not isinstance(e, ir.Call):
         return False
     args = _operands(e) if len(e.args) < len(p.args) else e.args
@@ -113,34 +113,34 @@ def _operands(call: ir.Call) -> tuple[Any, ...]:
 
 
 @_MATCH.on(kinds.VarPattern)
-def _var(p: kinds.VarPattern, e: Any, m: Matcher) -> bool:
+def _var(p: kinds.VarPattern, e: ir.Expr, m: Matcher) -> bool:
     return isinstance(e, ir.ExprVar) and p.name in ("", e.name_hint)
 
 
 @_MATCH.on(kinds.GlobalVarPattern)
-def _global(p: kinds.GlobalVarPattern, e: Any, m: Matcher) -> bool:
+def _global(p: kinds.GlobalVarPattern, e: ir.Expr, m: Matcher) -> bool:
     return isinstance(e, ir.GlobalVar) and p.name in ("", e.name_hint)
 
 
 @_MATCH.on(kinds.ExternFuncPattern)
-def _extern(p: kinds.ExternFuncPattern, e: Any, m: Matcher) -> bool:
+def _extern(p: kinds.ExternFuncPattern, e: ir.Expr, m: Matcher) -> bool:
     return isinstance(e, ir.ExternFunc) and p.name == e.global_symbol
 
 
 @_MATCH.on(kinds.ConstantPattern)
-def _constant(p: kinds.ConstantPattern, e: Any, m: Matcher) -> bool:
+def _constant(p: kinds.ConstantPattern, e: ir.Expr, m: Matcher) -> bool:
     return isinstance(e, ir.Constant)
 
 
 @_MATCH.on(kinds.TuplePattern)
-def _tuple(p: kinds.TuplePattern, e: Any, m: Matcher) -> bool:
+def _tuple(p: kinds.TuplePattern, e: ir.Expr, m: Matcher) -> bool:
     if not isinstance(e, ir.Tuple) or len(e.fields) != len(p.fields):
         return False
     return all(m.match(a, x) for a, x in zip(p.fields, e.fields, strict=True))
 
 
 @_MATCH.on(kinds.UnorderedTuplePattern)
-def _unordered_tuple(p: kinds.UnorderedTuplePattern, e: Any, m: Matcher) -> bool:
+def _unordered_tuple(p: kinds.UnorderedTuplePattern, e: ir.Expr, m: Matcher) -> bool:
     if not isinstance(e, ir.Tuple) or len(e.fields) != len(p.fields):
         return False
 
@@ -159,22 +159,22 @@ def _unordered_tuple(p: kinds.UnorderedTuplePattern, e: Any, m: Matcher) -> bool
 
 
 @_MATCH.on(kinds.TupleItemPattern)
-def _item(p: kinds.TupleItemPattern, e: Any, m: Matcher) -> bool:
+def _item(p: kinds.TupleItemPattern, e: ir.Expr, m: Matcher) -> bool:
     return isinstance(e, ir.TupleGetItem) and p.index in (-1, e.index) and m.match(p.tuple_value, e.tuple_value)
 
 
 @_MATCH.on(kinds.OrPattern)
-def _or(p: kinds.OrPattern, e: Any, m: Matcher) -> bool:
+def _or(p: kinds.OrPattern, e: ir.Expr, m: Matcher) -> bool:
     return m.match(p.left, e) or m.match(p.right, e)
 
 
 @_MATCH.on(kinds.AndPattern)
-def _and(p: kinds.AndPattern, e: Any, m: Matcher) -> bool:
+def _and(p: kinds.AndPattern, e: ir.Expr, m: Matcher) -> bool:
     return m.match(p.left, e) and m.match(p.right, e)
 
 
 @_MATCH.on(kinds.NotPattern)
-def _not(p: kinds.NotPattern, e: Any, m: Matcher) -> bool:
+def _not(p: kinds.NotPattern, e: ir.Expr, m: Matcher) -> bool:
     saved = dict(m.found)
     matched = m.match(p.reject, e)
     m.found = saved
@@ -182,7 +182,7 @@ def _not(p: kinds.NotPattern, e: Any, m: Matcher) -> bool:
 
 
 @_MATCH.on(kinds.AttrPattern)
-def _attr(p: kinds.AttrPattern, e: Any, m: Matcher) -> bool:
+def _attr(p: kinds.AttrPattern, e: ir.Expr, m: Matcher) -> bool:
     attrs = getattr(e, "attrs", None)
     if attrs is None or not all(k in attrs.keys() and ir.structural_equal(attrs[k], v) for k, v in p.attrs.items):
         return False
@@ -190,34 +190,34 @@ def _attr(p: kinds.AttrPattern, e: Any, m: Matcher) -> bool:
 
 
 @_MATCH.on(kinds.DtypePattern)
-def _dtype(p: kinds.DtypePattern, e: Any, m: Matcher) -> bool:
+def _dtype(p: kinds.DtypePattern, e: ir.Expr, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
     return isinstance(ty, ir.TensorType) and ty.dtype == p.dtype and m.match(p.pattern, e)
 
 
 @_MATCH.on(kinds.TypePattern)
-def _type(p: kinds.TypePattern, e: Any, m: Matcher) -> bool:
+def _type(p: kinds.TypePattern, e: ir.Expr, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
     return ty is not None and ir.structural_equal(ty, p.ty) and m.match(p.pattern, e)
 
 
 @_MATCH.on(kinds.ExprPattern)
-def _expr(p: kinds.ExprPattern, e: Any, m: Matcher) -> bool:
+def _expr(p: kinds.ExprPattern, e: ir.Expr, m: Matcher) -> bool:
     return e is p.expr or ir.structural_equal(e, p.expr)
 
 
 @_MATCH.on(kinds.DataflowVarPattern)
-def _dataflow_var(p: kinds.DataflowVarPattern, e: Any, m: Matcher) -> bool:
+def _dataflow_var(p: kinds.DataflowVarPattern, e: ir.Expr, m: Matcher) -> bool:
     return isinstance(e, DataflowVar) and p.name in ("", e.name_hint)
 
 
 @_MATCH.on(kinds.PrimArrPattern)
-def _dimensions(p: kinds.PrimArrPattern, e: Any, m: Matcher) -> bool:
+def _dimensions(p: kinds.PrimArrPattern, e: ir.Expr, m: Matcher) -> bool:
     return isinstance(e, ir.ShapeExpr) and same_shape(e.values, p.shape)
 
 
 @_MATCH.on(kinds.ShapePattern)
-def _shape(p: kinds.ShapePattern, e: Any, m: Matcher) -> bool:
+def _shape(p: kinds.ShapePattern, e: ir.Expr, m: Matcher) -> bool:
     ty = getattr(e, "ty", None)
     return isinstance(ty, ir.TensorType) and same_shape(ty.shape, p.shape) and m.match(p.pattern, e)
 

@@ -127,11 +127,11 @@ class DFPattern(Node, abstract=True):
 
     has_struct_info = has_type = has_ty
 
-    def match(self, expr: Any, var2val: Any = None) -> bool:
+    def match(self, expr: Expr, var2val: Any = None) -> bool:
         """Whether this matches an expression; see :func:`weft.relax.dpl.match`."""
         return OPERATIONS["match"](self, expr, var2val)
 
-    def extract_matched_expr(self, expr: Any, var2val: Any = None) -> dict[Any, Any] | None:
+    def extract_matched_expr(self, expr: Expr, var2val: Any = None) -> dict[Any, Any] | None:
         """Return what each part stands for; see :func:`weft.relax.dpl.extract_matches`."""
         return OPERATIONS["extract"](self, expr, var2val)
 

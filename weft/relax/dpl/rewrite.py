@@ -15,7 +15,7 @@ from weft.relax.dpl.context import PatternContext
 from weft.relax.dpl.match import extract_matches
 from weft.relax.dpl.pattern import OPERATIONS, DFPattern
 from weft.relax.effects import is_pure_call, mutable_variables
-from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import Binding, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.ordering import sort_bindings
 from weft.relax.rename import rename_vars, variables
@@ -123,7 +123,7 @@ class PatternMatchingRewriter:
         values = _Steady(mutable, get_var2val(func))
         since = _Steady(mutable)  # what was bound since the last call that has effects
 
-        def rule(binding: Any, value: Expr, bb: BlockBuilder) -> Expr | None:
+        def rule(binding: Binding, value: Expr, bb: BlockBuilder) -> Expr | None:
             for b in reversed(bb.bindings()):  # what was emitted since the last call
                 if values.get(b.var) is b.value:
                     break
@@ -270,6 +270,6 @@ def _typed(bindings: list[Any], bb: BlockBuilder, renamed: dict[Expr, Expr]) -> 
         return DataflowBlock(tuple(bb.bindings()))
 
 
-def _untyped(value: Any) -> Any:
+def _untyped(value: Expr) -> Any:
     """Return an operation whose type is to be inferred again."""
     return replace(value, ty=None) if isinstance(value, (Call, Tuple, TupleGetItem)) else value

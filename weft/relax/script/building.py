@@ -90,7 +90,7 @@ class FunctionFrame:
     def _named(self, func: ir.Function) -> ir.Function:
         called = {v: type(v)(name, v.ty, span=v.span) for v, name in self.names.items() if name != v.name_hint}
 
-        def rename(node: Any) -> Any:
+        def rename(node: ir.Node) -> Any:
             return called[node] if node in called else ir.rebuild(node, rename)
 
         return rename(func) if called else func

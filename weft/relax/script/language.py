@@ -82,7 +82,7 @@ def match_cast(value: Value, ty: Note) -> Command:
     return Command("match_cast", (as_relax(value), as_type(ty)))
 
 
-def emit_te(func: Callable[..., Any], *args: Any, primfunc_name_hint: str | None = None, **kwargs: Any) -> Command:
+def emit_te(func: Callable[..., Any], *args: Expr, primfunc_name_hint: str | None = None, **kwargs: Any) -> Command:
     """Call a te function, as a TIR function that is added to the module."""
     return Command("emit_te", (func, args, primfunc_name_hint, kwargs))
 
@@ -113,7 +113,7 @@ def str_(value: str) -> ExprStringImm:
     return ExprStringImm(value, ty=AnyType())
 
 
-def dtype(value: Any) -> DataTypeImm:
+def dtype(value: object) -> DataTypeImm:
     """Make a data type value."""
     return DataTypeImm(str(getattr(value, "dtype", value)), ty=AnyType())
 
@@ -219,7 +219,7 @@ def call_pure_packed(func: str | ExternFuncNode, *args: Any, ty_args: Note = Non
 
 
 def call_inplace_packed(
-    func: str | ExternFuncNode, *args: Any, inplace_indices: Places, ty_args: Note = None, sinfo_args: Note = None
+    func: str | ExternFuncNode, *args: Expr, inplace_indices: Places, ty_args: Note = None, sinfo_args: Note = None
 ) -> CallNode:
     """Call a packed function that changes some of its arguments."""
     types = _types(ty_args if ty_args is not None else sinfo_args)

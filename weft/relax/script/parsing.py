@@ -533,7 +533,7 @@ _OPERATORS = {"floor_mod": ("floor_mod", "mod")}
 
 
 @BINARY.on(ir.Expr)
-def _operator(a: Any, b: Any, name: str, p: Evaluator) -> Any:
+def _operator(a: ir.Expr, b: Any, name: str, p: Evaluator) -> Any:
     operands = (a,) if b is None else (a, b)
     known = op.list_ops()
     for candidate in _OPERATORS.get(name, (name,)):
@@ -543,7 +543,7 @@ def _operator(a: Any, b: Any, name: str, p: Evaluator) -> Any:
 
 
 @SUBSCRIPT.on(ir.Expr)
-def _item(value: Any, indices: tuple[Any, ...], p: Evaluator) -> Any:
+def _item(value: ir.Expr, indices: tuple[Any, ...], p: Evaluator) -> Any:
     index: Any = indices[0] if len(indices) == 1 else None
     index = index.value if hasattr(index, "value") else index
     if not isinstance(index, int):

@@ -139,7 +139,7 @@ def _op_call(node: ir.Call, name: str, p: Printer) -> Doc:
     )
 
 
-def _callee(func: Any, p: Printer) -> Doc:
+def _callee(func: ir.Expr, p: Printer) -> Doc:
     return quote(func.global_symbol) if isinstance(func, ir.ExternFunc) and not func.attrs else p.expr(func)
 
 
@@ -232,7 +232,7 @@ def _if(node: ir.If, var: ir.ExprVar, p: Printer) -> None:
     p.define(var, var.name_hint)
 
 
-def _branch(branch: Any, name: str, var: ir.ExprVar, p: Printer) -> None:
+def _branch(branch: ir.Expr, name: str, var: ir.ExprVar, p: Printer) -> None:
     with p.scope():
         result = branch
         if isinstance(branch, SeqExpr):

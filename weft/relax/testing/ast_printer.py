@@ -75,7 +75,7 @@ class ASTPrinter:
         newline = isinstance(expr, ir.Constant) and bool(expr.data.shape)
         return self._record(name, [*values, *typed], newline)
 
-    def visit_ty_(self, ty: Any) -> str:
+    def visit_ty_(self, ty: ir.Type) -> str:
         """Return the record of a type, with what is known of its sizes."""
         if isinstance(ty, ir.TensorType) and ty.shape is not None:
             shape = self.visit_expr(ir.shape_expr(ty.shape))
@@ -87,14 +87,14 @@ class ASTPrinter:
             return self._record("ShapeType", [("ndim", str(ty.ndim)), ("values", values)])
         return self._type(ty, self.visit_ty_)
 
-    def visit_type_(self, ty: Any) -> str:
+    def visit_type_(self, ty: ir.Type) -> str:
         """Return the record of a type without sizes."""
         if isinstance(ty, ir.TensorType):
             dtype = [("dtype", ty.dtype)] if ty.dtype else []
             return self._record("TensorType", [("ndim", str(ty.ndim)), *dtype])
         return self._type(ty, self.visit_type_)
 
-    def _type(self, ty: Any, inner: Any) -> str:
+    def _type(self, ty: ir.Type, inner: Any) -> str:
         fields: list[tuple[str, str]] = []
         if isinstance(ty, ir.ShapeType):
             fields = [("ndim", str(ty.ndim))]
@@ -112,7 +112,7 @@ class ASTPrinter:
             return bool(expr.attrs) and (self.include_call_attrs or not isinstance(expr, ir.Call))
         return field != "ty_args" or bool(expr.ty_args)
 
-    def _type_field(self, expr: Any) -> list[tuple[str, str]]:
+    def _type_field(self, expr: ir.Expr) -> list[tuple[str, str]]:
         ty = ir.AnyType() if isinstance(expr, (ir.ExprStringImm, ir.DataTypeImm)) else expr.ty
         return [("ty", self.visit_ty_(ty))] if self.include_ty_annotations and ty is not None else []
 

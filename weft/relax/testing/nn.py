@@ -48,7 +48,7 @@ def emit(expr: ir.Expr, name_hint: str = "lv") -> Var:
     return _builder().emit(expr, name_hint)
 
 
-def emit_te(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Var:
+def emit_te(func: Callable[..., Any], *args: ir.Expr, **kwargs: Any) -> Var:
     """Bind a call of a te function in the function under construction."""
     return _builder().emit_te(func, *args, **kwargs)
 
@@ -58,7 +58,7 @@ def _marked(mark: str, value: Any) -> Any:
     return op.make_call(f"grad.{mark}_checkpoint")(value) if isinstance(value, ir.Expr) else value
 
 
-def checkpoint(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def checkpoint(func: Callable[..., Any], *args: ir.Expr, **kwargs: Any) -> Any:
     """Call a function whose values the gradient computes again from the arguments, in place of keeping them.
 
     Parameters
@@ -82,7 +82,7 @@ def _emitted(mark: str, value: Any) -> Any:
     return emit(_marked(mark, var), f"{var.name_hint}_{mark[0]}cp")
 
 
-def emit_checkpoint(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def emit_checkpoint(func: Callable[..., Any], *args: ir.Expr, **kwargs: Any) -> Any:
     """Do what :func:`checkpoint` does and bind marked values, under names that end in ``_scp`` and ``_ecp``."""
     result = func(*(_emitted("start", a) for a in args), **{k: _emitted("start", v) for k, v in kwargs.items()})
     return [_emitted("end", r) for r in result] if isinstance(result, (list, tuple)) else _emitted("end", result)
@@ -146,7 +146,7 @@ class Module:
 
     forward: Callable[..., Any]
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: ir.Expr) -> Any:
         """Emit the layer."""
         return self.forward(*args)
 

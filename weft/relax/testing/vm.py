@@ -70,7 +70,7 @@ def get_device_id(device: runtime.Device) -> int:
 
 
 @_registered("check_if_defined")
-def check_if_defined(obj: Any) -> bool:
+def check_if_defined(obj: object) -> bool:
     """Tell whether a value is something else than null."""
     return obj is not None
 

@@ -74,7 +74,7 @@ class L1Loss(Loss):
     def __call__(self, predictions: Any, targets: Any) -> ir.Function:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the function for predictions and targets of some types."""
 
-        def body(_bb: BlockBuilder, p: Any, t: Any) -> ir.Expr:
+        def body(_bb: BlockBuilder, p: ir.Expr, t: ir.Expr) -> ir.Expr:
             return self._with_reduction(make_call("abs")(make_call("subtract")(p, t)))
 
         return self._function([predictions, targets], ("predictions", "targets"), body)
@@ -89,7 +89,7 @@ class MSELoss(Loss):
     def __call__(self, predictions: Any, targets: Any) -> ir.Function:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the function for predictions and targets of some types."""
 
-        def body(bb: BlockBuilder, p: Any, t: Any) -> ir.Expr:
+        def body(bb: BlockBuilder, p: ir.Expr, t: ir.Expr) -> ir.Expr:
             away = bb.emit(make_call("subtract")(p, t))
             return self._with_reduction(make_call("multiply")(away, away))
 
@@ -112,7 +112,7 @@ class CrossEntropyLoss(Loss):
     def __call__(self, predictions: Any, targets: Any, weights: Any = None) -> ir.Function:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return the function for predictions, targets and perhaps weights of classes."""
 
-        def body(bb: BlockBuilder, p: Any, t: Any, *w: Any) -> ir.Expr:
+        def body(bb: BlockBuilder, p: ir.Expr, t: ir.Expr, *w: ir.Expr) -> ir.Expr:
             logits = bb.emit(make_call("nn.log_softmax")(p))
             options = {"reduction": self._reduction, "ignore_index": self.ignore_index}
             return make_call("nn.nll_loss")(logits, t, *w, **options)

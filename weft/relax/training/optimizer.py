@@ -107,7 +107,7 @@ _RESULTS = ("params_new", "optim_states_new")
 class _Step:
     """The function of an optimizer under construction; ``states[i]`` is the new state i."""
 
-    def __init__(self, optimizer: Any, bb: BlockBuilder, params: Any, gradients: Any, state: Any) -> None:
+    def __init__(self, optimizer: Any, bb: BlockBuilder, params: ir.Expr, gradients: ir.Expr, state: ir.Expr) -> None:
         self.optimizer, self.bb, self.dtype = optimizer, bb, optimizer.dtype
         self.params, self.gradients, self.state = params, gradients, state
         self.names = [p.name_hint for p in optimizer.param_list]
@@ -134,22 +134,22 @@ class _Step:
     def emit(self, i: int, name: str, value: ir.Expr) -> Any:
         return self.bb.emit(value, f"{self.names[i]}_{name}")
 
-    def decayed(self, i: int, p: Any, g: Any, weight_decay: float) -> Any:
+    def decayed(self, i: int, p: ir.Expr, g: ir.Expr, weight_decay: float) -> Any:
         """Emit a gradient with that of the penalty of large parameters."""
         if not weight_decay:
             return g
         return self.emit(i, "grad_new", _add(_multiply(self.number(weight_decay), p), g))
 
-    def moved(self, i: int, p: Any, by: Any) -> Any:
+    def moved(self, i: int, p: ir.Expr, by: ir.Expr) -> Any:
         """Emit the parameter less the step."""
         return self.emit(i, "new", make_call("subtract")(p, _multiply(self.number(self.optimizer.lr), by)))
 
 
-def _add(a: Any, b: Any) -> ir.Expr:
+def _add(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     return make_call("add")(a, b)
 
 
-def _multiply(a: Any, b: Any) -> ir.Expr:
+def _multiply(a: ir.Expr, b: ir.Expr) -> ir.Expr:
     return make_call("multiply")(a, b)
 
 
@@ -165,7 +165,7 @@ class SGD(Optimizer):
         super().__init__("SGD")
         self.lr, self.weight_decay = float(lr), float(weight_decay)
 
-    def _update(self, step: Any, i: int, p: Any, g: Any) -> Any:
+    def _update(self, step: Any, i: int, p: ir.Expr, g: ir.Expr) -> Any:
         return step.moved(i, p, step.decayed(i, p, g, self.weight_decay))
 
 
@@ -188,7 +188,7 @@ class MomentumSGD(Optimizer):
     def _first_state(self) -> list[Any]:
         return self._zeros()
 
-    def _update(self, step: Any, i: int, p: Any, g: Any) -> Any:
+    def _update(self, step: Any, i: int, p: ir.Expr, g: ir.Expr) -> Any:
         v = step.remembered(i, i + 1, "v")
         g = step.decayed(i, p, g, self.weight_decay)
         taken = _multiply(step.number(_one_less(self.dampening)), g) if self.dampening else g

@@ -18,7 +18,7 @@ OPERATOR = "operator_name"
 def AlterOpImpl(
     op_impl_map: Mapping[str, tir.PrimFunc],
     op_buffer_transforms: Mapping[str, Sequence[IndexMap | Callable[..., Any]]],
-    *_separators: Any,
+    *_separators: object,
 ) -> ir.Pass:
     """Make the pass that calls other kernels in the place of those with an attribute ``operator_name``.
 

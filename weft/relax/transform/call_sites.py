@@ -36,7 +36,7 @@ def change_calls(mod: IRModule, functions: dict[str, Function], change: Callable
         return mod
     out = mod.with_functions({v: functions.get(v.name_hint, f) for v, f in mod.items()})
 
-    def rule(_binding: Any, value: Expr, _bb: Any) -> Expr | None:
+    def rule(_binding: object, value: Expr, _bb: object) -> Expr | None:
         if isinstance(value, Call) and isinstance(value.op, GlobalVar) and value.op.name_hint in functions:
             return change(value.op.name_hint, value)
         return None

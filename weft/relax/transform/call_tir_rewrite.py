@@ -60,7 +60,7 @@ def _expand(
     fresh: list[ir.Expr] = []
     places = iter(inplace)
 
-    def result(ty: Any) -> ir.Expr:
+    def result(ty: ir.Type) -> ir.Expr:
         """Make what a result of a type is: an operand, a new tensor, or a tuple of such."""
         if isinstance(ty, ir.TupleType):
             return ir.Tuple(tuple(map(result, ty.fields)))

@@ -79,7 +79,7 @@ def _with_known_sizes(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     if not known:
         return func
 
-    def untyped(_binding: Any, value: Any, _bb: Any) -> Any:  # its type is inferred again
+    def untyped(_binding: object, value: ir.Expr, _bb: object) -> Any:  # its type is inferred again
         return replace_node(value, ty=None) if isinstance(value, (ir.Call, ir.Tuple, ir.TupleGetItem)) else None
 
     new: Any = rewrite_bindings(ir.substitute(func, known), mod, untyped)
@@ -144,7 +144,7 @@ class _Canonical:
         return ir.with_fields(block, bindings=tuple(kept))
 
     @staticmethod
-    def is_name(var: ir.ExprVar, value: Any) -> bool:
+    def is_name(var: ir.ExprVar, value: ir.Expr) -> bool:
         """Whether a variable is only a name for a value that can stand everywhere the variable does."""
         if isinstance(value, DataflowVar) and not isinstance(var, DataflowVar):
             return False
@@ -163,7 +163,7 @@ class _Canonical:
         self.renamed = {k: rename_vars(v, change) for k, v in self.renamed.items()} | change
         return True
 
-    def shorter(self, value: Any) -> Any:
+    def shorter(self, value: ir.Expr) -> Any:
         """Return the element that an index takes from a tuple, or the tuple that elements make up again."""
         if isinstance(value, ir.TupleGetItem):
             whole = self.values.get(value.tuple_value, value.tuple_value)
@@ -179,6 +179,6 @@ class _Canonical:
                 return whole
         return value
 
-    def inside(self, value: Any) -> Any:
+    def inside(self, value: ir.Expr) -> Any:
         """Rewrite branches and inner functions."""
         return with_sequences(value, lambda s: self.sequence(s) if isinstance(s, SeqExpr) else s)

@@ -160,7 +160,7 @@ def _sums(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[Ex
     return found
 
 
-def _shape(expr: Any) -> tuple[Any, ...] | None:
+def _shape(expr: Expr) -> tuple[Any, ...] | None:
     return expr.ty.shape if isinstance(expr.ty, TensorType) else None
 
 

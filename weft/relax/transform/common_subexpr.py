@@ -9,7 +9,7 @@ from typing import Any
 from weft import ir
 from weft.arith.context import structural_key
 from weft.relax.effects import is_mergeable, mutable_variables
-from weft.relax.expr import DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import Binding, DataflowVar, MatchCast, SeqExpr, VarBinding
 from weft.relax.rename import rename_vars, with_sequences
 from weft.relax.rewriter import replace_value
 from weft.relax.transform.block_pass import over_functions
@@ -59,7 +59,7 @@ class Eliminator:
         self.known = {k: [v for v in vs if not isinstance(v, DataflowVar)] for k, vs in self.known.items()}
         self.renamed = {a: b for a, b in self.renamed.items() if not isinstance(b, DataflowVar)}
 
-    def binding(self, b: Any) -> Any:
+    def binding(self, b: Binding) -> Any:
         """Rewrite a binding."""
         value = with_sequences(rename_vars(b.value, self.renamed), self.apart)
         key = self.key(b, value)
@@ -74,7 +74,7 @@ class Eliminator:
             return None
         return VarBinding(b.var, found[0], span=b.span)
 
-    def key(self, b: Any, value: Any) -> Any:
+    def key(self, b: Binding, value: ir.Expr) -> Any:
         """What equal operations have in common; None where each is computed for itself."""
         if isinstance(b, MatchCast):
             return ("cast", value, hashable(b.ty)) if self.casts else None

@@ -99,7 +99,7 @@ def compress_weights(
     return rewrite_bindings(func, mod, rule)
 
 
-def _is_packed(value: Any, matrix_bytes: int) -> bool:
+def _is_packed(value: ir.Expr, matrix_bytes: int) -> bool:
     """Whether a value is a product with a large constant matrix of float32 in panels."""
     return (
         isinstance(value, ir.Call)

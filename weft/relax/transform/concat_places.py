@@ -102,7 +102,7 @@ def written_at(func: PrimFunc, n_inputs: int, axis: int, begin: int, total: ir.P
     shape = tuple(total if d == axis else e for d, e in enumerate(part.shape))
     whole = replace_node(part, shape=shape)
 
-    def move(node: Any) -> Any:
+    def move(node: ir.Node) -> Any:
         if isinstance(node, (BufferStore, BufferLoad)) and node.buffer is part:
             at = tuple(i + ir.const(begin, i.dtype) if d == axis else i for d, i in enumerate(node.indices))
             return replace_node(node, buffer=whole, indices=at)

@@ -171,7 +171,7 @@ class _Layouts:
             self.padded[id(bound)] = (call.args[0], [*width[4::2], *width[5::2]])
             self.alive += [bound, call]
 
-    def bind_last(self, twin: Any, binding: Any, bb: BlockBuilder) -> ir.Expr:
+    def bind_last(self, twin: ir.Expr, binding: Any, bb: BlockBuilder) -> ir.Expr:
         """Record that the value of `binding` is the transpose of `twin`."""
         original = bb.emit(panels.permute(twin, _to_first(twin.ty.ndim)))
         self.last[id(original)] = twin
@@ -215,11 +215,11 @@ class _Layouts:
         cast = bb.match_cast(self.last[id(value)], ir.TensorType(shape, ty.dtype, ty.ndim, ty.vdevice))
         return self.bind_last(cast, binding, bb)
 
-    def has_last(self, expr: Any) -> bool:
+    def has_last(self, expr: ir.Expr) -> bool:
         """Whether a channels-last twin exists already."""
         return id(expr) in self.last
 
-    def to_last(self, expr: Any, bb: BlockBuilder) -> ir.Expr:
+    def to_last(self, expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
         """Return the channels-last twin of a value, emitting a transpose where there is none."""
         if id(expr) in self.last:
             return self.last[id(expr)]
@@ -259,7 +259,7 @@ class _Layouts:
         attrs = in_places(definition.attrs, call.attrs, _to_first(ndim), ndim)
         return None if any(a is None for a in args) else ir.Call(call.op, args, attrs, span=call.span)  # type: ignore[arg-type]
 
-    def _operand(self, arg: Any, bb: BlockBuilder, vectors: bool, ndim: int) -> ir.Expr | None:
+    def _operand(self, arg: ir.Expr, bb: BlockBuilder, vectors: bool, ndim: int) -> ir.Expr | None:
         if isinstance(arg, ir.Tuple):
             fields = tuple(self._operand(f, bb, vectors, ndim) for f in arg.fields)
             return None if any(f is None for f in fields) else ir.Tuple(fields)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from typing import Any
 
 from weft.ir import Call, Expr, Function, If, IRModule, Op, function_pass, with_fields
 from weft.relax.effects import is_pure_call, written_arguments
-from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr
+from weft.relax.expr import Binding, BindingBlock, DataflowBlock, SeqExpr
 from weft.relax.rename import rename_vars, variables, with_sequences
 from weft.relax.rewriter import localize, replace_value
 
@@ -74,11 +74,11 @@ def _sequence(seq: Any, min_size: int, mod: IRModule) -> Any:
     return with_fields(seq, blocks=tuple(blocks), body=rename_vars(seq.body, renamed))
 
 
-def _is_pure(value: Any, mod: IRModule) -> bool:
+def _is_pure(value: Expr, mod: IRModule) -> bool:
     if not isinstance(value, Call):
         return not isinstance(value, (If, Function))
     return is_pure_call(value, mod) and (isinstance(value.op, Op) or not written_arguments(value, mod))
 
 
-def _inside(binding: Any, min_size: int, mod: IRModule) -> Any:
+def _inside(binding: Binding, min_size: int, mod: IRModule) -> Any:
     return replace_value(binding, with_sequences(binding.value, lambda s: _sequence(s, min_size, mod)))

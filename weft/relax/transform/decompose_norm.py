@@ -37,7 +37,7 @@ def DecomposeOpsForTraining(func_name: str | None = None) -> ir.Pass:
 
 def _decompose(name: str, rule: Decompose, func_name: str | None, doc: str | None) -> ir.Pass:
     def over(func: ir.Function, mod: ir.IRModule) -> ir.Function:
-        def each(_binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
+        def each(_binding: object, value: ir.Expr, _bb: object) -> ir.Expr | None:
             return rule(value) if isinstance(value, ir.Call) else None
 
         return rewrite_bindings(func, mod, each)

@@ -1,7 +1,5 @@
 """DecomposeOps: operators that declare how they are made of simpler ones are replaced by those."""
 
-from typing import Any
-
 from weft.ir import Attrs, Call, Expr, Function, IRModule, Op, TensorType, TupleGetItem, as_int, function_pass
 from weft.op import get_op_def, make_call
 from weft.relax.core_ops import CORE_OPS, is_op
@@ -43,7 +41,7 @@ def decompose_ops(
     Source: TVM's ``DecomposeOpsForInference``.
     """
 
-    def rule(_binding: Any, value: Expr, _bb: Any) -> Expr | None:
+    def rule(_binding: object, value: Expr, _bb: object) -> Expr | None:
         if isinstance(value, TupleGetItem):
             return value
         if (

@@ -41,7 +41,7 @@ class _Converter:
         """Return the function, converted."""
         return rewrite_bindings(self.func, mod, self.rule)
 
-    def rule(self, binding: Binding, value: Any, bb: BlockBuilder) -> Any:
+    def rule(self, binding: Binding, value: ir.Expr, bb: BlockBuilder) -> Any:
         """Convert a binding."""
         if binding.var not in self.inside:
             return None
@@ -59,7 +59,7 @@ class _Converter:
             return self.bound(binding, item, self.of(whole)[value.index], bb)
         return value if kept else self.to_initial(value)
 
-    def bound(self, binding: Binding, value: Any, layout: Any, bb: BlockBuilder) -> Any:
+    def bound(self, binding: Binding, value: ir.Expr, layout: Any, bb: BlockBuilder) -> Any:
         """Bind a value and note its layout; what leaves the block has its own."""
         own = initial_layout(binding.var.ty)
         if layout == own or not isinstance(binding.var, DataflowVar):
@@ -102,17 +102,17 @@ class _Converter:
         self.layouts[var] = layout
         return var
 
-    def of(self, e: Any) -> Any:
+    def of(self, e: ir.Expr) -> Any:
         """Return the layout that a value has."""
         if isinstance(e, ir.Tuple):
             return tuple(self.of(f) for f in e.fields)
         return self.layouts[e] if e in self.layouts else initial_layout(e.ty)
 
-    def to_initial(self, e: Any) -> Any:
+    def to_initial(self, e: ir.Expr) -> Any:
         """Return a value in the order that the program gave it."""
         return self.to(e, _initial(self.of(e)))
 
-    def to(self, e: Any, layout: Any, have: Any = None) -> Any:
+    def to(self, e: ir.Expr, layout: Any, have: Any = None) -> Any:
         """Return a value in a layout, from the one that it has."""
         have = self.of(e) if have is None else have
         if layout is None or have == layout:

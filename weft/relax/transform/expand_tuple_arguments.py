@@ -74,7 +74,7 @@ def _value(name: str, ty: Type, params: list[Any]) -> Expr:
     return Tuple(tuple(_value(f"{name}_{i}", f, params) for i, f in enumerate(ty.fields)), ty=ty)
 
 
-def _leaves(arg: Any, ty: Type | None) -> list[Expr]:
+def _leaves(arg: Expr, ty: Type | None) -> list[Expr]:
     """List what is passed for the elements of an argument."""
     if not isinstance(ty, TupleType):
         return [arg]

@@ -42,7 +42,7 @@ def fold_constant(func: ir.Function, mod: ir.IRModule, *, max_bytes: int = 1 << 
     """
     used = {b.var for b in all_bindings(remove_all_unused(func, mod))}
 
-    def rule(binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
+    def rule(binding: Any, value: ir.Expr, _bb: object) -> ir.Expr | None:
         if binding.var not in used:
             return None  # what another pass left behind may be large: weights that are read as bits now
         made = isinstance(value, ir.Call) and not any(isinstance(a, (ir.Constant, ir.Tuple)) for a in value.args)

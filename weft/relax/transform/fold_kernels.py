@@ -70,7 +70,7 @@ def _is_wanted(call: ir.Call) -> bool:
     return any(_has_tensor(a) for a in call.args)
 
 
-def _has_tensor(arg: Any) -> bool:
+def _has_tensor(arg: ir.Expr) -> bool:
     return any(map(_has_tensor, arg.fields)) if isinstance(arg, ir.Tuple) else isinstance(arg.ty, ir.TensorType)
 
 

@@ -113,7 +113,7 @@ class _Folding:
         self.unsigned: dict[Expr, Any] = {}  # int8 variables to their uint8 forms, which are 128 larger
         self.channels: dict[Expr, tuple[int, int]] = {}  # of integers that come from products
 
-    def rule(self, binding: Binding, value: Any, bb: BlockBuilder) -> Expr | None:
+    def rule(self, binding: Binding, value: Expr, bb: BlockBuilder) -> Expr | None:
         """Replace one value; its type stays."""
         if isinstance(binding, MatchCast) or not isinstance(value, Call) or not isinstance(value.op, Op):
             return None
@@ -142,7 +142,7 @@ class _Folding:
         moved = bb.emit(Call(value.op, (data.data, *value.args[1:]), value.attrs, span=value.span))
         return self.known(binding, _Quantized(moved, data.scale, data.zero))
 
-    def affine(self, e: Any) -> _Affine | None:
+    def affine(self, e: Expr) -> _Affine | None:
         """Return what is known of a value as a sum of integers."""
         if e in self.sums:
             return self.sums[e]

@@ -175,7 +175,7 @@ class _Results:
         self._taken = self._taken | where
         return False
 
-    def copied(self, value: Any, shared: Any, ty: Any) -> Any:
+    def copied(self, value: ir.Expr, shared: Any, ty: Any) -> Any:
         """Return a value with copies of what is shared."""
         if not shared:
             return value
@@ -189,6 +189,6 @@ class _Results:
         made = [self.copied(p, s, t) for p, s, t in zip(parts, shared, ty.fields, strict=True)]
         return self._bind(ir.Tuple(tuple(made), ty=ty), "fresh", ty)
 
-    def _bind(self, value: Any, hint: str, ty: ir.Type) -> Var:
+    def _bind(self, value: ir.Expr, hint: str, ty: ir.Type) -> Var:
         self.bindings.append(VarBinding(Var(hint, ty), value))
         return self.bindings[-1].var

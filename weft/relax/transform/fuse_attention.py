@@ -9,7 +9,7 @@ import numpy as np
 
 from weft import arith, ir, op
 from weft.relax.core_ops import is_op
-from weft.relax.expr import DataflowVar
+from weft.relax.expr import DataflowVar, Var
 from weft.relax.rewriter import all_bindings, rewrite_bindings, use_counts
 
 if TYPE_CHECKING:
@@ -124,17 +124,17 @@ class _Fusion:
             return None
         return self.fused(binding.var, value, bb)
 
-    def value_of(self, expr: Any) -> Any:
+    def value_of(self, expr: ir.Expr) -> Any:
         """What a variable is bound to; any other expression is itself."""
         return self.values.get(expr)
 
-    def alone(self, expr: Any) -> bool:
+    def alone(self, expr: ir.Expr) -> bool:
         """Whether an expression is used once."""
         return self.uses.get(expr, 0) == 1
 
     # --- the whole ---
 
-    def fused(self, var: Any, product: Any, bb: BlockBuilder) -> ir.Expr | None:
+    def fused(self, var: Var, product: Any, bb: BlockBuilder) -> ir.Expr | None:
         """Return attention in place of its second product, or None where it is none."""
         weights, data = product.args
         softmax, ty, test = self.value_of(weights), product.ty, _ABSENT
@@ -225,7 +225,7 @@ class _Fusion:
 
     # --- scores ---
 
-    def scores(self, expr: Any, found: _Scores) -> _Scores | None:
+    def scores(self, expr: ir.Expr, found: _Scores) -> _Scores | None:
         """Go from the softmax back to the first product."""
         value = self.value_of(expr)
         if not isinstance(value, ir.Call) or not self.alone(expr):
@@ -249,7 +249,7 @@ class _Fusion:
                     return inner
         return None
 
-    def same_shape(self, a: Any, b: Any) -> bool:
+    def same_shape(self, a: ir.Expr, b: ir.Expr) -> bool:
         """Whether two tensors provably have one shape."""
         x, y = getattr(a.ty, "shape", None), getattr(b.ty, "shape", None)
         return x is not None and y is not None and len(x) == len(y) and all(map(self.same, x, y))
@@ -280,7 +280,7 @@ class _Fusion:
                 return value.args[1], by
         return None, 1.0
 
-    def unscaled(self, expr: Any) -> tuple[Any, float]:
+    def unscaled(self, expr: ir.Expr) -> tuple[Any, float]:
         """Leave out products with numbers."""
         factor, value = 1.0, self.value_of(expr)
         while isinstance(value, ir.Call):
@@ -323,7 +323,7 @@ class _Fusion:
 
     # --- operands ---
 
-    def operand(self, expr: Any, bb: BlockBuilder) -> _Operand | None:
+    def operand(self, expr: ir.Expr, bb: BlockBuilder) -> _Operand | None:
         """See (batch, heads, positions, size), or (batch, positions, size), as heads in place."""
         shape = getattr(expr.ty, "shape", None)
         if shape is None or ir.as_int(shape[-1]) is None or expr.ty.dtype != "float32":
@@ -369,7 +369,7 @@ class _Fusion:
         known = [getattr(f.ty, "shape", None) is not None for f in fields.fields]
         return (fields.fields[0], fields.fields[1]) if all(known) else None
 
-    def keys(self, expr: Any, bb: BlockBuilder) -> tuple[_Operand | None, float]:
+    def keys(self, expr: ir.Expr, bb: BlockBuilder) -> tuple[_Operand | None, float]:
         """See transposed keys as heads in place, and by what number they were multiplied before they were turned."""
         value = self.value_of(expr)
         axes = tuple(value.attrs.get("axes") or ()) if is_op(value, "permute_dims") else None
@@ -378,7 +378,7 @@ class _Fusion:
             return self.operand(inner, bb), by
         return (self.rows(value.args[0], bb) if axes == (0, 2, 3, 1) else None), 1.0
 
-    def rows(self, expr: Any, bb: BlockBuilder) -> _Operand | None:
+    def rows(self, expr: ir.Expr, bb: BlockBuilder) -> _Operand | None:
         """See (batch, positions, heads, size) as rows of all heads, perhaps of a wider tensor."""
         batch, positions, *last = expr.ty.shape
         heads, size = (ir.as_int(d) for d in last)
@@ -449,7 +449,7 @@ class _Fusion:
         return unit.args[0], times
 
 
-def _number(expr: Any) -> float | None:
+def _number(expr: ir.Expr) -> float | None:
     """The value of a constant of one element."""
     if not isinstance(expr, ir.Constant) or int(np.prod(expr.data.shape)) != 1:
         return None

@@ -9,7 +9,7 @@ from typing import Any
 from weft import error, ir
 from weft.relax.dpl import DFPattern, extract_matches
 from weft.relax.effects import is_mergeable, mutable_variables
-from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, SeqExpr, Var, VarBinding
+from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
@@ -161,7 +161,7 @@ class _Partition:
         ]
         return DataflowBlock(tuple(bindings), span=block.span)
 
-    def group(self, binding: Any, block: DataflowBlock) -> tuple[list[Any], dict[str, ir.Expr]] | None:
+    def group(self, binding: Binding, block: DataflowBlock) -> tuple[list[Any], dict[str, ir.Expr]] | None:
         """List the variables of the group that ends at a binding, and what annotated parts stand for."""
         value = binding.value
         if binding.var in self.taken or not isinstance(value, (ir.Call, ir.Tuple, ir.TupleGetItem)):
@@ -193,7 +193,7 @@ class _Partition:
         params: list[Any] = []
         args: list[Any] = []
 
-        def inside(e: Any) -> Any:
+        def inside(e: ir.Expr) -> Any:
             """Return what an operand is within the function."""
             if isinstance(e, ir.Tuple):
                 return ir.Tuple(tuple(inside(f) for f in e.fields), span=e.span, ty=e.ty)
@@ -246,7 +246,7 @@ class _Partition:
         return next(n for n in (f"{hint}{i}{ending}" for i in numbers) if n not in self.mod)
 
 
-def _is_operator(value: Any) -> bool:
+def _is_operator(value: ir.Expr) -> bool:
     return isinstance(value, ir.Call) and isinstance(value.op, ir.Op)
 
 

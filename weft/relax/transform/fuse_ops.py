@@ -306,7 +306,7 @@ def _reads_as_data(g: _Graph, i: int, inner: list[int], sink: int) -> bool:
     return args[0] in members and not any(a in members for a in args[1:])
 
 
-def _is_update(value: Any) -> bool:
+def _is_update(value: ir.Expr) -> bool:
     return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name in _UPDATES
 
 
@@ -317,7 +317,7 @@ def _reads_as_update(g: _Graph, i: int, inner: list[int], sink: int) -> bool:
     return updates in members and members.isdisjoint(v for a in rest for v in variables(a))
 
 
-def _permutes(value: Any) -> bool:
+def _permutes(value: ir.Expr) -> bool:
     return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.permute_dims"
 
 

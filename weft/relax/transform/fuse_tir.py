@@ -14,7 +14,7 @@ from weft.relax.rewriter import all_bindings
 from weft.relax.te_bridge import undefined_vars
 from weft.relax.transform.call_sites import change_calls, used_as_values
 from weft.relax.transform.lower_ops import legalize_groups
-from weft.tir import Block, BlockRealize, Buffer, For, LetStmt, PrimFunc, seq
+from weft.tir import Block, BlockRealize, Buffer, For, LetStmt, PrimFunc, Stmt, seq
 from weft.tir.analysis.structure import replace_node
 
 
@@ -114,7 +114,7 @@ class _Merging:
     allocated: list[Buffer] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
 
-    def value(self, e: Any) -> Any:
+    def value(self, e: ir.Expr) -> Any:
         """Return the key of an expression; a tuple of them for one."""
         if isinstance(e, ir.Tuple):
             return tuple(map(self.value, e.fields))
@@ -175,10 +175,10 @@ class _Merging:
         self.allocated += [mapping[b] for b in root.alloc_buffers]
         self.nests.append(self.renamed(ir.substitute(root.body, mapping)))
 
-    def renamed(self, nest: Any) -> Any:
+    def renamed(self, nest: Stmt) -> Any:
         """Give the blocks of a kernel names of their own; what they read of one buffer twice, they read once."""
 
-        def block(n: Any) -> Any:
+        def block(n: ir.Node) -> Any:
             if type(n) is not Block:
                 return n
             reads = [r for i, r in enumerate(n.reads) if not any(ir.structural_equal(r, o) for o in n.reads[:i])]
@@ -217,7 +217,7 @@ def _like(buffer: Buffer, name: str, mapping: dict[Any, Any]) -> Buffer:
     return replace_node(buffer, data=ir.Var(name, "handle"), shape=shape, name=name)
 
 
-def _dimension(d: Any, mapping: dict[Any, Any]) -> Any:
+def _dimension(d: ir.PrimExpr, mapping: dict[Any, Any]) -> Any:
     new = ir.substitute(d, mapping)
     return new if new is d or isinstance(new, (ir.IntImm, ir.Var)) else arith.Analyzer().simplify(new)
 

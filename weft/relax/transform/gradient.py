@@ -16,7 +16,7 @@ from weft.error import InvalidArgument, UnsupportedOperator
 from weft.relax import gradient_more_rules as gradient_more_rules  # its import registers rules
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
-from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, VarBinding
+from weft.relax.expr import Binding, DataflowBlock, DataflowVar, MatchCast, Var, VarBinding
 from weft.relax.gradient_rules import te_gradient_of
 from weft.relax.infer import function_type, type_of
 from weft.relax.rename import copy_with_new_vars
@@ -78,7 +78,7 @@ def _variables(func: ir.Function) -> list[Any]:
     return [*func.params, *(b.var for b in all_bindings(func))]
 
 
-def _is_float(ty: Any) -> bool:
+def _is_float(ty: ir.Type) -> bool:
     if isinstance(ty, ir.TupleType):
         return all(_is_float(f) for f in ty.fields)
     return isinstance(ty, ir.TensorType) and bool(ty.dtype) and ir.DataType(ty.dtype).is_float
@@ -98,7 +98,7 @@ class _Adjoint:
         self.forward = _Checkpoints(seq.blocks[0].bindings, func.params, self.bb)
 
     @staticmethod
-    def _target(result: Any, index: int) -> Any:
+    def _target(result: ir.Expr, index: int) -> Any:
         results = result.fields if isinstance(result, ir.Tuple) else (result,)
         if not 0 <= index < len(results):
             raise InvalidArgument("target_index names no result", expected=f"0..{len(results) - 1}", found=str(index))
@@ -129,11 +129,11 @@ class _Adjoint:
         made = _plain_kernels(remove_all_unused(made.replace(ty=function_type(made))), self.bb.module)
         return made.replace(ty=function_type(made))
 
-    def set(self, var: Any, value: ir.Expr) -> None:
+    def set(self, var: Var, value: ir.Expr) -> None:
         """Bind the adjoint of a variable."""
         self.adjoint[var] = self.bb.emit(value, f"{var.name_hint}_adjoint")
 
-    def back(self, b: Any) -> None:
+    def back(self, b: Binding) -> None:
         """Add to the adjoints of the operands of a binding."""
         value, g = b.value, self.adjoint[b.var]
         if isinstance(b, MatchCast) or isinstance(value, (ir.If, ir.Function)):
@@ -145,7 +145,7 @@ class _Adjoint:
         elif isinstance(value, (ir.ExprVar, ir.Tuple)):
             self.update(value, g)
 
-    def back_call(self, b: Any, call: ir.Call, g: ir.Expr) -> None:
+    def back_call(self, b: Binding, call: ir.Call, g: ir.Expr) -> None:
         if not isinstance(call.op, ir.Op):
             raise UnsupportedOperator("Gradient goes through operators only", where=b.span, found=str(call.op))
         rule = call.op.get_attr("FPrimalGradient")
@@ -180,11 +180,11 @@ class _Adjoint:
             fields[index] = self.plus(fields[index], g)
         self.set(whole, ir.Tuple(tuple(fields)))
 
-    def field(self, value: Any, i: int) -> Any:
+    def field(self, value: ir.Expr, i: int) -> Any:
         """Take a field of an adjoint, of a tuple that is written down without a binding."""
         return value.fields[i] if isinstance(value, ir.Tuple) else self.typed(ir.TupleGetItem(value, i))
 
-    def update(self, operand: Any, partial: ir.Expr) -> None:
+    def update(self, operand: ir.Expr, partial: ir.Expr) -> None:
         """Add an adjoint to that of an operand, field by field for tuples."""
         if isinstance(operand, ir.Tuple):
             partial = self.typed(partial)
@@ -196,7 +196,7 @@ class _Adjoint:
             new = self.typed(partial)
             self.set(operand, self.plus(self.adjoint[operand], new) if operand in self.adjoint else new)
 
-    def plus(self, a: Any, b: Any) -> ir.Expr:
+    def plus(self, a: ir.Expr, b: ir.Expr) -> ir.Expr:
         """Add adjoints, field by field for tuples."""
         ty = type_of(a)
         if isinstance(ty, ir.TupleType):
@@ -208,7 +208,7 @@ class _Adjoint:
         """Infer the type of an expression, binding what is nested in it."""
         return self.bb.normalize(expr, atom=False)
 
-    def zeros(self, ty: Any) -> Any:
+    def zeros(self, ty: ir.Type) -> Any:
         """Make the adjoint of what nothing depends on."""
         if isinstance(ty, ir.TupleType):
             return ir.Tuple(tuple(self.zeros(f) for f in ty.fields))
@@ -248,14 +248,14 @@ class _Checkpoints:
             self.values[b.var] = value
             self.bindings.append(b if value is b.value else VarBinding(b.var, value, span=b.span))
 
-    def again(self, b: Any) -> tuple[Any, ir.Call]:
+    def again(self, b: Binding) -> tuple[Any, ir.Call]:
         """Return the value of a binding and its call, over values that are there or are computed again."""
         call = _renamed(b.value, {v: self.value(v) for v in _vars(b.value)})
         if b.var not in self.kept:
             self.kept[b.var] = self.bb.emit(call, f"{b.var.name_hint}_cp")
         return self.kept[b.var], call
 
-    def value(self, var: Any) -> Any:
+    def value(self, var: Var) -> Any:
         """Return a variable that is there, or compute it again."""
         if var not in self.kept and var in self.values:
             value = self.values[var]
@@ -272,7 +272,7 @@ def _vars(expr: Any) -> list[Any]:
     return [v for p in parts(expr) for v in _vars(p)] if parts else []
 
 
-def _renamed(expr: Any, renamed: dict[Any, Any]) -> Any:
+def _renamed(expr: ir.Expr, renamed: dict[Any, Any]) -> Any:
     if expr in renamed:
         return renamed[expr]
     if isinstance(expr, ir.Call):
@@ -287,7 +287,7 @@ def _renamed(expr: Any, renamed: dict[Any, Any]) -> Any:
 def _plain_kernels(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     """Call kernels without the note of their gradients."""
 
-    def rule(_binding: Any, value: Any, _bb: BlockBuilder) -> ir.Expr | None:
+    def rule(_binding: object, value: Any, _bb: BlockBuilder) -> ir.Expr | None:
         if not is_op(value, "call_tir_with_grad"):
             return None
         return ir.Call(ir.Op.get("relax.call_tir"), value.args, ty_args=value.ty_args, span=value.span, ty=value.ty)
@@ -314,7 +314,7 @@ def pullback(func: ir.Function) -> ir.Function:
     return _Pullback(copy_with_new_vars(func), ir.IRModule(), places, 0).function()
 
 
-def _taken_apart(_binding: Any, value: Any, _bb: BlockBuilder) -> ir.Expr | None:
+def _taken_apart(_binding: object, value: ir.Expr, _bb: BlockBuilder) -> ir.Expr | None:
     """Write an operator without a gradient of its own as simpler ones, if its declaration says how."""
     if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
         return None

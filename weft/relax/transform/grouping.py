@@ -9,7 +9,7 @@ from weft import error, ir
 from weft.relax.analysis import free_symbolic_vars
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
-from weft.relax.expr import DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.expr import Binding, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, type_of
 from weft.relax.rename import replace_value, variables, with_sequences
 from weft.relax.rewriter import all_bindings
@@ -48,7 +48,7 @@ class _Grouping:
         bindings = tuple(replace_value(b, with_sequences(b.value, self.seq)) for b in block.bindings)
         return ir.with_fields(block, bindings=bindings)
 
-    def group_of(self, var: Any) -> Group | None:
+    def group_of(self, var: Var) -> Group | None:
         """Return the group that a variable belongs to, if it becomes a function."""
         group = self.groups[var].root if var in self.groups else None
         return None if group is None or (group.num_nodes == 1 and not group.attrs) else group
@@ -119,7 +119,7 @@ class _GroupFunction:
         self.n_constants = 0
         self.picked: dict[Any, list[int] | None] = {}  # of tuples: the fields that are read, None for all
 
-    def append(self, binding: Any) -> None:
+    def append(self, binding: Binding) -> None:
         """Add a binding in order."""
         value = binding.value
         if isinstance(value, ir.Call):
@@ -153,7 +153,7 @@ class _GroupFunction:
         self.name += ("_" + own.removeprefix("fused_")) if own else ""
         return call.args
 
-    def need(self, expr: Any) -> None:
+    def need(self, expr: ir.Expr) -> None:
         """Make a parameter of what comes from outside."""
         if any(a is expr for a in self.args) or expr in self.defined or expr in self.inlined:
             return
@@ -179,7 +179,7 @@ class _GroupFunction:
         if isinstance(ty, ir.TupleType):
             self.picked.setdefault(expr, [])
 
-    def output(self, var: Any) -> None:
+    def output(self, var: Var) -> None:
         """Note that something else reads a variable."""
         if var not in self.outputs:
             self.outputs.append(var)
@@ -271,7 +271,7 @@ def _replaced(expr: Any, renamed: Mapping[Any, Any]) -> Any:
     return expr
 
 
-def _is_inlinable(expr: Any) -> bool:
+def _is_inlinable(expr: ir.Expr) -> bool:
     """Whether an operand is a scalar, a shape or a tuple of them without symbolic variables."""
     if isinstance(expr, ir.Tuple):
         return all(_is_inlinable(f) for f in expr.fields)

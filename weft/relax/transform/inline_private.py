@@ -118,7 +118,7 @@ def _innermost_first(functions: dict[str, Function]) -> list[str]:
 def _inline(func: Function, mod: IRModule, functions: dict[str, Function]) -> Function:
     branching = {n for n, f in functions.items() if any(isinstance(b.value, If) for b in all_bindings(f))}
 
-    def rule(_binding: Any, value: Expr, bb: BlockBuilder) -> Expr | None:
+    def rule(_binding: object, value: Expr, bb: BlockBuilder) -> Expr | None:
         name = value.op.name_hint if isinstance(value, Call) and isinstance(value.op, GlobalVar) else None
         if name not in functions or (bb.in_dataflow and name in branching):
             return None

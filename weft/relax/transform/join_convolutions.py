@@ -83,7 +83,7 @@ class _Branch:
     window: tuple[int, ...]
 
 
-def _branch(expr: Any, whole: Any, values: dict[Any, Expr], uses: dict[Expr, int]) -> _Branch | None:
+def _branch(expr: Expr, whole: Any, values: dict[Any, Expr], uses: dict[Expr, int]) -> _Branch | None:
     """Return what computes an operand of a sum, for tensors of the sum's own shape."""
     ty = getattr(expr, "ty", None)
     if not isinstance(ty, TensorType) or ty.shape is None or ty.dtype not in ("float32", "float64"):

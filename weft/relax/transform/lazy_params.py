@@ -8,7 +8,7 @@ from typing import Any
 from weft import ir
 from weft.relax.analysis.types import type_outside
 from weft.relax.core_ops import call_packed
-from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type
 from weft.relax.memory_ops import kill_object
@@ -169,7 +169,7 @@ def lazy_set_output(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     return lazy.function(params, is_pure=False, num_input=None if count is None else at + 1)
 
 
-def _typed(call: ir.Call, ty: Any) -> ir.Call:
+def _typed(call: ir.Call, ty: ir.Type) -> ir.Call:
     return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)
 
 
@@ -253,7 +253,7 @@ class _Lazy:
             found.setdefault(last[v], []).append(v)
         return found
 
-    def binding(self, b: Any) -> set[ir.Expr]:
+    def binding(self, b: Binding) -> set[ir.Expr]:
         """Write a statement, behind those that fetch what it needs; return what was fetched so far."""
         value: Any = b.value
         if self.bundle is not None and isinstance(value, ir.TupleGetItem) and value.tuple_value is self.bundle:
@@ -296,6 +296,6 @@ class _Lazy:
             call = self.hand_over(i, self.renamed.get(value, value))
             self.add(call, call.ty)  # type: ignore[attr-defined]
 
-    def add(self, call: ir.Call, ty: Any) -> None:
+    def add(self, call: ir.Call, ty: ir.Type) -> None:
         """Add a call for its effect."""
         self.out.append(VarBinding(RelaxVar("_", ty), call if call.ty is not None else _typed(call, ty)))  # type: ignore[attr-defined]

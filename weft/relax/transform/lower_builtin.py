@@ -125,7 +125,7 @@ def _opaque_result(binding: Binding) -> bool:
     )
 
 
-def _kill(var: Any) -> VarBinding:
+def _kill(var: Var) -> VarBinding:
     call = ir.Call(ir.Op.get("relax.vm.kill_object"), (var,), ir.Attrs.of(), ty=ir.TupleType(()))
     return VarBinding(Var("_", call.ty), call)
 
@@ -270,7 +270,7 @@ def _invoke_closure(call: ir.Call) -> ir.Expr:
     return call_builtin("vm.builtin.invoke_closure", [call.args[0], *_spread(call.args[1])], call.ty, with_ctx=True)
 
 
-def _spread(packed: Any) -> tuple[ir.Expr, ...]:
+def _spread(packed: ir.Expr) -> tuple[ir.Expr, ...]:
     if not isinstance(packed, ir.Tuple):
         raise LoweringError("the arguments of a closure must be written out", where=packed.span, found=str(packed))
     return packed.fields

@@ -14,7 +14,7 @@ from weft import error, ir, op, te
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import CORE_OPS, call_tir, is_op
 from weft.relax.effects import mutable_variables
-from weft.relax.expr import SeqExpr
+from weft.relax.expr import Binding, SeqExpr
 from weft.relax.rename import variables
 from weft.relax.rewriter import replace_value, rewrite_bindings
 from weft.relax.te_bridge import fresh_output, undefined_vars
@@ -160,7 +160,7 @@ def _legalized(mod: ir.IRModule, groups_only: bool = False, mutable_only: bool =
     return mod.with_functions(out.functions)
 
 
-def _is_kernel(func: Any) -> bool:
+def _is_kernel(func: ir.Expr) -> bool:
     """Whether a function is a group that becomes one kernel: all of it are operators that can be lowered."""
     if not isinstance(func, ir.Function) or not func.attrs.get("Primitive"):
         return False
@@ -186,7 +186,7 @@ class _Legalizer:
         primitive = {v.name_hint for v, f in mod.items() if _is_kernel(f)}
         self.kernels = primitive - used_as_values(mod) if primitive else primitive
 
-    def rule(self, binding: Any, value: ir.Expr, _bb: BlockBuilder) -> ir.Expr | None:
+    def rule(self, binding: Binding, value: ir.Expr, _bb: BlockBuilder) -> ir.Expr | None:
         if not isinstance(value, ir.Call):
             return None
         touched = binding.var in self.mutable or any(v in self.mutable for v in variables(binding.value))
@@ -350,7 +350,7 @@ class _Inputs:
         self.exprs: list[ir.Expr] = []
         self.tensors: list[te.Tensor] = []
 
-    def to_te(self, arg: Any, produced: dict[ir.Expr, Any]) -> Any:
+    def to_te(self, arg: ir.Expr, produced: dict[ir.Expr, Any]) -> Any:
         """Convert an argument to what an operator's ``lower`` takes."""
         if arg in produced:
             return produced[arg]

@@ -176,7 +176,7 @@ def FuseTransposeMatmul() -> ir.Pass:
 def _untransposed(func: ir.Function, mod: ir.IRModule) -> Rule:
     mutable = mutable_variables(func, mod)
 
-    def rule(_binding: Any, value: Any, bb: BlockBuilder) -> ir.Expr | None:
+    def rule(_binding: object, value: Any, bb: BlockBuilder) -> ir.Expr | None:
         turned: Any = bb.lookup_binding(value.args[1]) if is_op(value, "matmul") else None
         if not is_op(turned, "permute_dims") or not all(known_shapes(a.ty) for a in (value, *value.args)):
             return None

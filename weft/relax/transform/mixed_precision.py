@@ -101,7 +101,7 @@ def _with_half_params(func: ir.Function, names: set[str], state: _Mixed) -> ir.F
     return new.replace(ty=function_type(new))
 
 
-def _is_float32(e: Any) -> bool:
+def _is_float32(e: ir.Expr) -> bool:
     return isinstance(e.ty, ir.TensorType) and e.ty.dtype == _FULL
 
 
@@ -116,7 +116,7 @@ class _Mixed:
         self.casts: dict[tuple[ir.Expr, int], Any] = {}  # variable and block to its float16 form
         self.blocks: list[Any] = []  # keeps the blocks' lists alive, so that their ids stay unique
 
-    def rule(self, binding: Binding, value: Any, bb: BlockBuilder) -> ir.Expr | None:
+    def rule(self, binding: Binding, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
         """Replace one value; its type stays."""
         if isinstance(binding, MatchCast) or not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
             return None
@@ -143,7 +143,7 @@ class _Mixed:
             return new
         return self.widened(binding, bb.emit(new, f"{binding.var.name_hint}16"))
 
-    def widened(self, binding: Binding, half: Any) -> ir.Expr:
+    def widened(self, binding: Binding, half: ir.Expr) -> ir.Expr:
         """Return the float32 form of a result, and remember its float16 form."""
         if binding.var not in self.mutable:
             self.half[binding.var] = half
@@ -152,7 +152,7 @@ class _Mixed:
     def on_halves(self, value: ir.Call, attrs: Any, bb: BlockBuilder) -> ir.Call:
         """Return an operation on the float16 forms of its operands."""
 
-        def narrow(e: Any) -> Any:
+        def narrow(e: ir.Expr) -> Any:
             if isinstance(e, ir.Tuple):
                 return ir.Tuple(tuple(map(narrow, e.fields)), span=e.span)
             if not _is_tensor(e) or e.ty.dtype != _FULL:
@@ -170,5 +170,5 @@ class _Mixed:
         return ir.Call(value.op, tuple(map(narrow, value.args)), attrs, value.ty_args, span=value.span)
 
 
-def _is_tensor(e: Any) -> bool:
+def _is_tensor(e: ir.Expr) -> bool:
     return isinstance(getattr(e, "ty", None), ir.TensorType)

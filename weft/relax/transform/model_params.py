@@ -9,7 +9,7 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.relax.analysis.types import definable_tir_vars_in_type
 from weft.relax.effects import is_mergeable, mutable_variables
-from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import BindingBlock, DataflowBlock, DataflowVar, Function, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type, unify_dims
 from weft.relax.rename import rename_vars, variables
@@ -185,12 +185,12 @@ def _common(functions: list[Any], mod: ir.IRModule) -> list[list[Any]]:
     return out
 
 
-def _key(value: Any) -> Any:
+def _key(value: ir.Expr) -> Any:
     """What two values share exactly when they are equal and of the same variables."""
     return ir.fingerprint(value), *(n for n in ir.walk(value) if isinstance(n, (ir.ExprVar, ir.Var)))
 
 
-def _same_weights(first: Any, func: Any) -> tuple[dict[ir.Expr, ir.Expr], dict[Any, Any]]:
+def _same_weights(first: Any, func: Function) -> tuple[dict[ir.Expr, ir.Expr], dict[Any, Any]]:
     """Map the weights of a function, and the sizes in their types, to those of another."""
     wanted, found = (f.params[_weights(f) :] for f in (first, func))
     sizes: dict[Any, Any] = {}
@@ -225,7 +225,7 @@ def _lifted(func: Any, mod: ir.IRModule) -> list[Any]:
     return out
 
 
-def _stops(value: Any) -> bool:
+def _stops(value: ir.Expr) -> bool:
     return isinstance(value, ir.Call) and getattr(value.op, "name", "") == "relax.builtin.stop_lift_params"
 
 

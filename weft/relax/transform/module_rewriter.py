@@ -84,7 +84,7 @@ class _Replace:
             mod[name] = func
             new[gvar.name_hint] = mod.get_global_var(name)
 
-        def renamed(node: Any) -> Any:
+        def renamed(node: ir.Node) -> Any:
             return new.get(node.name_hint, node) if type(node) is ir.GlobalVar else ir.rebuild(node, renamed)
 
         for gvar in new.values():

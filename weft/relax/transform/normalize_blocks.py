@@ -4,7 +4,7 @@ from typing import Any
 
 from weft import error, ir
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr, Var, VarBinding
+from weft.relax.expr import Binding, BindingBlock, DataflowBlock, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, result_type
 from weft.relax.rename import replace_value, with_sequences
 from weft.relax.transform.block_pass import over_functions
@@ -29,7 +29,7 @@ def _normal(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     return made.replace(ty=function_type(made))
 
 
-def _flat(expr: Any) -> Any:
+def _flat(expr: ir.Expr) -> Any:
     """Put the blocks of sequences that bindings hold beside these bindings."""
     if isinstance(expr, ir.If):
         new = ir.with_fields(expr, true_branch=_flat(expr.true_branch), false_branch=_flat(expr.false_branch))
@@ -47,7 +47,7 @@ def _flat(expr: Any) -> Any:
     return SeqExpr(tuple(blocks), expr.body, span=expr.span)
 
 
-def _nests(expr: Any) -> bool:
+def _nests(expr: ir.Expr) -> bool:
     """Whether an element is taken of a tuple that is no variable and no tuple that is written down."""
     return isinstance(expr, ir.TupleGetItem) and not isinstance(expr.tuple_value, (ir.ExprVar, ir.Tuple))
 
@@ -106,5 +106,5 @@ def _merged(seq: Any) -> Any:
     return ir.with_fields(seq, blocks=tuple(blocks))
 
 
-def _merged_binding(b: Any) -> Any:
+def _merged_binding(b: Binding) -> Any:
     return replace_value(b, with_sequences(b.value, _merged))

@@ -91,7 +91,7 @@ def pack_nbits(
     exact: dict[str, Any] = {"rows": "float32", "dot": 0, "tiles": False}
     rounded: dict[str, Any] = {"rows": "int8", "dot": dot, "tiles": tiles}
 
-    def rule(_binding: Any, value: ir.Expr, _bb: Any) -> ir.Expr | None:
+    def rule(_binding: object, value: ir.Expr, _bb: object) -> ir.Expr | None:
         if not is_op(value, "matmul"):
             return None
         found = _weights(value, values)

@@ -15,7 +15,7 @@ from typing import Any
 from weft import ir, tir
 from weft.op import Fusion
 from weft.relax.core_ops import is_op
-from weft.relax.expr import MatchCast, SeqExpr
+from weft.relax.expr import Binding, MatchCast, SeqExpr
 from weft.relax.rename import variables
 
 _LEAVES = (ir.ShapeExpr, ir.ExprVar, ir.Constant, ir.PrimValue, ir.ExprStringImm, ir.DataTypeImm)
@@ -87,7 +87,7 @@ class Graph:
         self.of[key] = node
         return node
 
-    def _binding(self, b: Any, packed: set[Any]) -> None:
+    def _binding(self, b: Binding, packed: set[Any]) -> None:
         value = b.value
         pattern, leaves = int(Fusion.OPAQUE), ()
         if isinstance(b, MatchCast):
@@ -115,7 +115,7 @@ class Graph:
             return int(Fusion.OPAQUE if known is None else known), tuple(leaves)
         return int(Fusion.OPAQUE), call.args
 
-    def _leaf(self, expr: Any) -> Iterator[_Node]:
+    def _leaf(self, expr: ir.Expr) -> Iterator[_Node]:
         if isinstance(expr, ir.Tuple):
             for f in expr.fields:
                 yield from self._leaf(f)

@@ -130,7 +130,7 @@ class _Plan:
         self.token_of: dict[ir.Expr, _Token] = {}
         self._assign()
 
-    def _root(self, var: Any) -> tuple[ir.Expr, ...]:
+    def _root(self, var: Var) -> tuple[ir.Expr, ...]:
         """The allocations that a variable may alias."""
         return self.roots.get(var, (var,) if var in self.allocs else ())
 
@@ -178,7 +178,7 @@ class _Plan:
                 dying.setdefault(end, []).append(token)
             free.extend(dying.pop(i, ()))
 
-    def _take_over(self, i: int, out: Any, size: ir.PrimExpr, dying: dict[int, list[_Token]]) -> _Token | None:
+    def _take_over(self, i: int, out: ir.Expr, size: ir.PrimExpr, dying: dict[int, list[_Token]]) -> _Token | None:
         """Find an operand that dies at the kernel which fills `out` and whose storage the result may take over."""
         for j in range(i + 1, min(i + 3, len(self.bindings))):
             value = self.bindings[j].value

@@ -15,13 +15,13 @@ def ComputePrimValue() -> ir.Pass:
     return over_bindings(ComputePrimValue, lambda func, mod: _rule)
 
 
-def _rule(_binding: Any, value: Any, bb: BlockBuilder) -> ir.Expr | None:
+def _rule(_binding: object, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
     if isinstance(value, ir.If):
         return ir.with_fields(value, cond=_computed(value.cond, bb))
     return _computed(value, bb) if isinstance(value, (ir.Call, ir.PrimValue, ir.Tuple)) else None
 
 
-def _computed(e: Any, bb: BlockBuilder) -> Any:
+def _computed(e: ir.Expr, bb: BlockBuilder) -> Any:
     if isinstance(e, ir.Call):
         return ir.with_fields(e, args=tuple(_computed(a, bb) for a in e.args))
     if isinstance(e, ir.Tuple):

@@ -48,7 +48,7 @@ def reshape_before_slice(func: Function, mod: IRModule) -> Function:
     uses = use_counts(func)
     shaped: dict[tuple[Expr, int], Expr] = {}
 
-    def rule(_binding: Any, value: Expr, bb: Any) -> Expr | None:
+    def rule(_binding: object, value: Expr, bb: Any) -> Expr | None:
         if not is_op(value, "reshape"):
             return None
         call: Any = value

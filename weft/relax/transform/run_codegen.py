@@ -77,7 +77,7 @@ def _calling(func: Any, mod: ir.IRModule, symbols: dict[str, str], entries: Any,
     if entries and gvar.name_hint not in entries:
         return func
 
-    def rule(_binding: Any, value: Any, _bb: Any) -> ir.Expr | None:
+    def rule(_binding: object, value: ir.Expr, _bb: object) -> ir.Expr | None:
         if not isinstance(value, ir.Call) or not isinstance(value.op, ir.GlobalVar):
             return None
         symbol = symbols.get(value.op.name_hint)

@@ -52,7 +52,7 @@ def split_to_slices(func: Function, mod: IRModule) -> Function:
     if not places:
         return func
 
-    def rule(binding: Any, value: Expr, _: Any) -> Expr | None:
+    def rule(binding: Any, value: Expr, _: object) -> Expr | None:
         if not isinstance(value, TupleGetItem) or value.tuple_value not in places:
             return None
         x, axis, ends = places[value.tuple_value]
@@ -81,7 +81,7 @@ def _replaceable(func: Function) -> dict[Expr, tuple[Expr, int, list[int]]]:
     return found
 
 
-def _drop(value: Any, parts: dict[Expr, Expr], found: dict[Expr, Any]) -> None:
+def _drop(value: Expr, parts: dict[Expr, Expr], found: dict[Expr, Any]) -> None:
     """Forget the splits that `value` reads itself, or a part of."""
     for v in variables(value):
         found.pop(parts.get(v, v), None)

@@ -14,7 +14,7 @@ from typing import Any
 from weft import arith, error, ir, tir
 from weft.relax.analysis import tir_vars_in_type
 from weft.relax.core_ops import alloc_storage, is_op, storage_tensor
-from weft.relax.expr import MatchCast, SeqExpr, Var, VarBinding
+from weft.relax.expr import Binding, MatchCast, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, typed_call
 from weft.relax.rename import replace_value, with_sequences
 from weft.relax.transform.block_pass import over_functions
@@ -139,7 +139,7 @@ class _Walk:
         self.trees: dict[Any, Any] = {}
         self.blocks: list[Any] = []
 
-    def tree(self, expr: Any) -> Any:
+    def tree(self, expr: ir.Expr) -> Any:
         """Return the tokens of an operand."""
         if isinstance(expr, ir.Tuple):
             return tuple(self.tree(f) for f in expr.fields)
@@ -161,7 +161,7 @@ class _Walk:
             self.blocks.pop()
         return self.tree(seq.body)
 
-    def binding(self, b: Any) -> Any:
+    def binding(self, b: Binding) -> Any:
         """Return the tokens of what is bound."""
         raise NotImplementedError
 
@@ -179,7 +179,7 @@ class _Uses(_Walk):
         for token in _leaves(tree):
             token.discarded = True
 
-    def binding(self, b: Any) -> Any:
+    def binding(self, b: Binding) -> Any:
         value = b.value
         if isinstance(b, MatchCast):
             self.discard(self.tree(value))
@@ -219,7 +219,7 @@ class _Places(_Walk):
         self.free: dict[Any, list[_Token]] = {}
         self.taken: dict[Any, _Token] = {}
 
-    def binding(self, b: Any) -> Any:
+    def binding(self, b: Binding) -> Any:
         value = b.value
         if isinstance(b, MatchCast) or not isinstance(value, ir.Call):
             if isinstance(value, ir.If):
@@ -286,7 +286,7 @@ class _Rewrite:
     def block(self, block: Any) -> Any:
         return ir.with_fields(block, bindings=tuple(new for b in block.bindings for new in self.binding(b)))
 
-    def binding(self, b: Any) -> list[Any]:
+    def binding(self, b: Binding) -> list[Any]:
         value = b.value
         if isinstance(value, ir.If):
             return [replace_value(b, with_sequences(value, self.seq))]
@@ -312,6 +312,6 @@ def _storage(size: Any, alloc: Any) -> tuple[Any, VarBinding]:
     return var, VarBinding(var, call)
 
 
-def _tensor(b: Any, storage: Any) -> VarBinding:
+def _tensor(b: Binding, storage: Any) -> VarBinding:
     alloc = b.value
     return VarBinding(b.var, typed_call(storage_tensor(storage, 0, alloc.args[0], alloc.args[1].value)), span=b.span)

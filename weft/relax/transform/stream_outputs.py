@@ -7,7 +7,7 @@ from weft import machine, tir
 from weft.ir import Call, Constant, DataType, Function, GlobalVar, IRModule, TensorType, Tuple, module_pass, walk
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
-from weft.relax.expr import SeqExpr, Var
+from weft.relax.expr import Binding, SeqExpr, Var
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 
@@ -84,7 +84,7 @@ def stream_outputs(mod: IRModule, *, after: int = machine.UNKNOWN.flushing_bytes
     bb = BlockBuilder(mod)
     for gvar, cold in results.items():
 
-        def rule(binding: Any, value: Any, bb: BlockBuilder, cold: set[Var] = cold) -> Any:
+        def rule(binding: Binding, value: Any, bb: BlockBuilder, cold: set[Var] = cold) -> Any:
             if binding.var not in cold:
                 return None
             callee = value.args[0]

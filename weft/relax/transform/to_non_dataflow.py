@@ -5,7 +5,7 @@ from typing import Any
 
 from weft.ir import Call, Expr, ExternFunc, Function, If, IRModule, Op, Tuple, function_pass, with_fields
 from weft.relax.core_ops import is_op
-from weft.relax.expr import BindingBlock, DataflowVar, SeqExpr, Var
+from weft.relax.expr import Binding, BindingBlock, DataflowVar, SeqExpr, Var
 from weft.relax.rename import rename_vars, replace_value, with_sequences
 
 _PURE_PACKED = ("relax.call_pure_packed", "relax.call_inplace_packed")
@@ -53,7 +53,7 @@ def _plain(seq: Any, renamed: dict[Expr, Any]) -> Any:
     return SeqExpr((BindingBlock(tuple(bindings)),) if bindings else (), body, span=seq.span, ty=seq.ty)
 
 
-def _plain_binding(b: Any, renamed: dict[Expr, Any]) -> Any:
+def _plain_binding(b: Binding, renamed: dict[Expr, Any]) -> Any:
     value = b.value
     if isinstance(value, If):
         value = with_fields(value, cond=rename_vars(value.cond, renamed))
@@ -117,7 +117,7 @@ def map_values(seq: Expr, fn: Callable[[Expr], Expr]) -> Any:
     if not isinstance(seq, SeqExpr):
         return seq
 
-    def mapped(value: Any) -> Any:
+    def mapped(value: Expr) -> Any:
         if isinstance(value, (If, Function)):
             value = with_sequences(value, lambda s: map_values(s, fn))
         return fn(value)

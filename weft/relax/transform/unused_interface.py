@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import ir
-from weft.relax.expr import BindingBlock, SeqExpr, VarBinding
+from weft.relax.expr import Binding, BindingBlock, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.infer import function_type, result_type
 from weft.relax.rename import variables
@@ -134,7 +134,7 @@ def remove_unused_outputs(mod: ir.IRModule) -> ir.IRModule:
     )
 
 
-def _callee(value: Any) -> str | None:
+def _callee(value: ir.Expr) -> str | None:
     return value.op.name_hint if isinstance(value, ir.Call) and isinstance(value.op, ir.GlobalVar) else None
 
 
@@ -176,7 +176,7 @@ def _returning(func: ir.Function, kept: list[int]) -> ir.Function:
 def _take_again(func: ir.Function, mod: ir.IRModule, kept: dict[str, list[int]]) -> ir.Function:
     source: dict[ir.Expr, str] = {}
 
-    def rule(binding: Any, value: Any, bb: Any) -> Any:
+    def rule(binding: Binding, value: Any, bb: Any) -> Any:
         name = _callee(value)
         if name in kept:
             source[binding.var] = name

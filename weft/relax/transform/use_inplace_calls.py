@@ -65,7 +65,7 @@ def inplace_call(bb: BlockBuilder, call: ir.Call, indices: Sequence[int]) -> ir.
     old, new = buffers.pop(kernel.params[len(operands)]), buffers[kernel.params[place]]
     swapped = {old: new, old.data: new.data}
 
-    def over(node: Any) -> Any:
+    def over(node: ir.Node) -> Any:
         return swapped[node] if node in swapped else ir.rebuild(node, over)
 
     params = (*kernel.params[: len(operands)], *kernel.params[len(operands) + 1 :])

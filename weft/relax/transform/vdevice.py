@@ -61,11 +61,11 @@ def realize_vdevice(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     return rewrite_bindings(placed, mod, rule)
 
 
-def _vdevice(expr: Any) -> ir.VDevice | None:
+def _vdevice(expr: ir.Expr) -> ir.VDevice | None:
     return expr.ty.vdevice if isinstance(expr.ty, ir.TensorType) else None
 
 
-def _is_tensor(expr: Any) -> bool:
+def _is_tensor(expr: ir.Expr) -> bool:
     return isinstance(getattr(expr, "ty", None), ir.TensorType)
 
 
@@ -85,7 +85,7 @@ def _places(func: ir.Function) -> dict[ir.ExprVar, ir.VDevice]:
         if where is not None and _is_tensor(var) and var not in place:
             place[var] = where
 
-    def operands(value: Any) -> list[Any]:
+    def operands(value: ir.Expr) -> list[Any]:
         return [v for v in variables(value) if _is_tensor(v)]
 
     for var in (*func.params, *(b.var for b in bindings)):
@@ -117,7 +117,7 @@ def _declared(func: ir.Function) -> Iterator[tuple[Any, ir.VDevice | None]]:
         yield value, getattr(ty, "vdevice", None)
 
 
-def _moves_nothing(value: Any) -> bool:
+def _moves_nothing(value: ir.Expr) -> bool:
     return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and _copied(value) is None
 
 

@@ -15,7 +15,7 @@ from weft.arith.context import structural_key
 from weft.error import InvalidArgument
 from weft.ir import cast, int64
 from weft.relax.core_ops import call_builtin, is_op
-from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, VarBinding
+from weft.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, VarBinding
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.rename import variables
 from weft.relax.rewriter import all_bindings
@@ -126,7 +126,7 @@ class Lowerer:
 
     # --- slots
 
-    def key(self, expr: Any) -> Any:
+    def key(self, expr: ir.PrimExpr) -> Any:
         """A hashable key, equal for structurally equal expressions over the same variables."""
         if expr not in self.keys:
             self.keys[expr] = structural_key(expr)
@@ -385,7 +385,7 @@ class Lowerer:
         context = ir.ExprStringImm(ctx, ty=ir.AnyType())
         self.effect("vm.builtin.match_shape", [shape, self.heap, 1, *codes, context])
 
-    def binding(self, b: Any, needed: list[ir.PrimExpr]) -> None:
+    def binding(self, b: Binding, needed: list[ir.PrimExpr]) -> None:
         """Lower one binding."""
         if isinstance(b, MatchCast):
             value = self.value(b.value)
@@ -430,7 +430,7 @@ class Lowerer:
         if b.var in self.read:
             self.out.append(VarBinding(b.var, value, span=b.span))
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: ir.Expr) -> Any:
         """Replace symbolic shapes and scalars in a value."""
         if isinstance(value, ir.ShapeExpr):
             return self.shape(value.values)
@@ -508,7 +508,7 @@ def _needs_check(declared: Any, found: Any) -> bool:
     return False
 
 
-def _says_nothing(ty: Any) -> bool:
+def _says_nothing(ty: ir.Type) -> bool:
     return isinstance(ty, ir.TensorType) and ty.ndim < 0 and not ty.dtype
 
 
@@ -540,7 +540,7 @@ def _comparison(check: MatchCast, indices: set[ir.Var]) -> tuple[int, ir.PrimExp
     return ASSERT_IMM, found, expected
 
 
-def _is_relation(b: Any) -> bool:
+def _is_relation(b: ir.Node) -> bool:
     return isinstance(b, MatchCast) and b.span is not None and bool(b.span.check) and isinstance(b.value, ir.ShapeExpr)
 
 
@@ -559,7 +559,7 @@ def type_dims(ty: ir.Type | None) -> list[Any]:
     return [d for f in ty.fields for d in type_dims(f)] if isinstance(ty, ir.TupleType) else []
 
 
-def _value_dims(root: Any, indices: set[ir.Var]) -> Iterator[Any]:
+def _value_dims(root: ir.Node, indices: set[ir.Var]) -> Iterator[Any]:
     """Iterate over the numbers that a value is made of and the dimensions of its casts, in order."""
     stack: list[Any] = [root]
     while stack:
@@ -578,7 +578,7 @@ def _value_dims(root: Any, indices: set[ir.Var]) -> Iterator[Any]:
             stack.extend(reversed(_inner_values(value)))
 
 
-def _inner_values(value: Any) -> list[Any]:
+def _inner_values(value: ir.Node) -> list[Any]:
     """List the values right inside a value or a binding, in order."""
     if isinstance(value, ir.Tuple):
         return list(value.fields)

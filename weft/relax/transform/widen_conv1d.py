@@ -86,18 +86,18 @@ class _Wide:
             return make_call("reshape")(bb.emit(made), ir.shape_expr(value.ty.shape))
         return self._bind(made, value.ty, bb)
 
-    def _bind(self, made: Any, ty: Any, bb: BlockBuilder) -> ir.Expr:
+    def _bind(self, made: ir.Expr, ty: Any, bb: BlockBuilder) -> ir.Expr:
         """Bind a twin, and what it is the twin of."""
         twin = bb.emit(made)
         original = bb.emit(make_call("reshape")(twin, ir.shape_expr(ty.shape)))
         self.twins[original] = twin
         return original
 
-    def has(self, expr: Any) -> bool:
+    def has(self, expr: ir.Expr) -> bool:
         """Whether there is a twin already."""
         return expr in self.twins
 
-    def of(self, expr: Any, bb: BlockBuilder) -> Any:
+    def of(self, expr: ir.Expr, bb: BlockBuilder) -> Any:
         """Return the twin of a value of three dimensions or fewer, None where there cannot be one."""
         if self.has(expr):
             return self.twins[expr]
@@ -162,7 +162,7 @@ def _along_axes(s: _Wide, call: ir.Call, bb: BlockBuilder) -> ir.Call | None:
         return None
     names = definition.names_axes(call.attrs)
 
-    def operand(arg: Any) -> Any:
+    def operand(arg: ir.Expr) -> Any:
         if isinstance(arg, ir.Tuple):
             fields = tuple(map(operand, arg.fields))
             return None if any(f is None for f in fields) else ir.Tuple(fields)

@@ -7,7 +7,7 @@ register; each function ends in Ret.
 from typing import Any
 
 from weft import error, ir, runtime, tir
-from weft.relax.expr import SeqExpr
+from weft.relax.expr import SeqExpr, Var
 from weft.relax.transform.lower_builtin import lower_call
 from weft.relax.vm.exec_builder import ExecBuilder
 from weft.runtime.opcodes import FuncKind
@@ -105,7 +105,7 @@ class _FunctionCodegen:
         self.builder.patch_offset(jump, self.builder.next_instruction())
         return merged
 
-    def call(self, call: ir.Call, var: Any) -> None:
+    def call(self, call: ir.Call, var: Var) -> None:
         """Emit a call; a result that nobody can use (an empty tuple) has no register."""
         if isinstance(call.op, ir.Op) and call.op.name.startswith("relax.vm."):
             call = lower_call(call)
@@ -136,7 +136,7 @@ class _FunctionCodegen:
             dst = self.registers[var] = self.fresh()
         self.builder.emit_call(name, args, dst)
 
-    def callee(self, op: Any) -> str:
+    def callee(self, op: ir.Expr) -> str:
         """The symbol of a function of the module."""
         if not isinstance(op, ir.GlobalVar):
             raise error.CodegenError(

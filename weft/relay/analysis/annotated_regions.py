@@ -80,7 +80,7 @@ class AnnotatedRegionSet:
         self._made: list[AnnotatedRegion] = []
         rewrite(expr, self._visit)
 
-    def get_region(self, expr: Any) -> AnnotatedRegion | None:
+    def get_region(self, expr: ir.Expr) -> AnnotatedRegion | None:
         """Return the region that an expression is in."""
         region = self._of.get(expr)
         return None if region is None else self.whole(region)
@@ -133,11 +133,11 @@ class AnnotatedRegionSet:
             self._join(expr, list(parts(expr)))
         return expr
 
-    def _put(self, expr: Any, region: AnnotatedRegion) -> None:
+    def _put(self, expr: ir.Expr, region: AnnotatedRegion) -> None:
         self._of[expr] = region
         region.nodes.add(expr)
 
-    def _join(self, expr: Any, operands: Sequence[Any]) -> None:
+    def _join(self, expr: ir.Expr, operands: Sequence[Any]) -> None:
         """Put an expression into the one region that its operands are in, as far as these did not end."""
         inside: AnnotatedRegion | None = None
         for o in operands:

@@ -1,7 +1,6 @@
 """Which parts of the language a program uses."""
 
 from enum import IntEnum
-from typing import Any
 
 from weft.ir import IRModule, Node, Op
 from weft.relay import expr as nodes
@@ -69,7 +68,7 @@ def detect_feature(a: Program, b: Program | None = None) -> set[Feature]:
     return found
 
 
-def _of_one(expr: Any) -> set[Feature]:
+def _of_one(expr: nodes.Expr) -> set[Feature]:
     found: set[Feature] = set()
     users: set[Node] = set()
     for e in subexpressions(expr):

@@ -1,7 +1,6 @@
 """How many multiplications with addition a network takes."""
 
 import math
-from typing import Any
 
 from weft import error, ir
 from weft.relay.expr import Call, Function
@@ -30,7 +29,7 @@ _CONVOLUTIONS = tuple(f"nn.conv{n}d{t}" for n in (1, 2, 3) for t in ("", "_trans
 _PRODUCTS = ("nn.dense", "nn.matmul", "nn.batch_matmul")
 
 
-def _shape(e: Any) -> tuple[int, ...]:
+def _shape(e: ir.Expr) -> tuple[int, ...]:
     dims = [ir.as_int(d) for d in e.ty.shape or ()] if isinstance(e.ty, ir.TensorType) else [None]
     if any(d is None for d in dims):
         raise error.InvalidArgument("operations are counted where shapes are constant", found=str(e.ty), where=e)

@@ -49,11 +49,11 @@ def list_fake_quantized_op_freqs(mod: ir.IRModule) -> dict[str, int]:
     return dict(Counter(inside.values()))
 
 
-def _name(e: Any) -> str:
+def _name(e: ir.Expr) -> str:
     return e.op.name if isinstance(e, Call) and isinstance(e.op, ir.Op) else ""
 
 
-def _region(root: Any, inside: dict[Any, str]) -> None:
+def _region(root: ir.Expr, inside: dict[Any, str]) -> None:
     """Note the calls of which a real value is computed, unless something else than ``qnn.dequantize`` begins it."""
     found: dict[Any, str] = {}
     stack = [root]
@@ -75,7 +75,7 @@ def count_layers(mod: Program, valid_ops: Sequence[str] = ("nn.conv2d",)) -> int
     """Return the depth of a program, counted in calls of some operators: those on the longest way to the result."""
     depths: dict[Any, int] = {}
 
-    def depth(_: Any, e: Any) -> Any:
+    def depth(_: object, e: ir.Expr) -> Any:
         below = max((depths.get(p, 0) for p in parts(e)), default=0)
         depths[e] = below + (_name(e) in valid_ops)
         return e

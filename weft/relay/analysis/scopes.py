@@ -64,7 +64,7 @@ def users_first(root: ir.Expr, enter: Callable[[Any], bool] = lambda e: True) ->
     What is below those that `enter` does not accept is left out.
     """
 
-    def below(e: Any) -> list[Any]:
+    def below(e: ir.Expr) -> list[Any]:
         return [p for p in list(parts(e))[::-1] if not isinstance(p, _UNSCOPED)] if enter(e) else []
 
     return ir.operands_first((root,), below)[::-1]

@@ -48,12 +48,12 @@ def post_order_visit(expr: Expr, fvisit: Callable[[Any], Any]) -> None:
         fvisit(node)
 
 
-def _below(expr: Any) -> Iterator[Any]:
+def _below(expr: ir.Node) -> Iterator[Any]:
     yield from bound_by(expr) if isinstance(expr, (Function, Let)) else ()
     yield from parts(expr)
 
 
-def _annotations(e: Any) -> Iterator[Type]:
+def _annotations(e: ir.Node) -> Iterator[Type]:
     """Yield the types that stand in an expression itself: annotations of what it binds, type arguments."""
     yield from (v.ty for v in bound_by(e) if v.ty is not None)
     if isinstance(e, ir.Call):
@@ -68,7 +68,7 @@ def _inner_types(ty: Any) -> tuple[Type, ...]:
     return tuple(t for c in ty.constructors for t in c.inputs) if hasattr(ty, "constructors") else type_parts(ty)
 
 
-def _parameters(ty: Any) -> tuple[TypeVar, ...]:
+def _parameters(ty: Type) -> tuple[TypeVar, ...]:
     return ty.type_params if isinstance(ty, FuncType) else getattr(ty, "type_vars", ())
 
 
@@ -93,7 +93,7 @@ def free_type_vars(expr: Expr | Type, mod: IRModule | None = None) -> list[TypeV
     return list(_free_in(expr) if isinstance(expr, Type) else _free_of(expr, {}))
 
 
-def _free_of(expr: Any, known: dict[Function, dict[TypeVar, None]]) -> dict[TypeVar, None]:
+def _free_of(expr: Expr, known: dict[Function, dict[TypeVar, None]]) -> dict[TypeVar, None]:
     """Collect the free type variables of an expression; those of the functions in it are remembered."""
     found: dict[TypeVar, None] = {}
     for e in subexpressions(expr, lambda e: e is expr or not isinstance(e, Function)):
@@ -109,7 +109,7 @@ def _free_of(expr: Any, known: dict[Function, dict[TypeVar, None]]) -> dict[Type
     return found
 
 
-def _free_in(ty: Any) -> dict[TypeVar, None]:
+def _free_in(ty: Type) -> dict[TypeVar, None]:
     if isinstance(ty, TypeVar):
         return {ty: None}
     found: dict[TypeVar, None] = {}

@@ -42,12 +42,12 @@ class Matcher:
         self._matched: list[kinds.DFPattern] = []
         self._once = True
 
-    def match(self, pattern: kinds.DFPattern, expr: Any) -> bool:
+    def match(self, pattern: kinds.DFPattern, expr: ir.Node) -> bool:
         """Return whether an expression matches; afterwards :attr:`found` says how."""
         self.found, self._matched, self._once = {}, [], True
         return self._visit(pattern, expr)
 
-    def _visit(self, pattern: kinds.DFPattern, expr: Any) -> bool:
+    def _visit(self, pattern: kinds.DFPattern, expr: ir.Node) -> bool:
         if self._once and pattern in self.found:
             return self.found[pattern][0] is expr
         mark = len(self._matched)
@@ -72,10 +72,10 @@ class Matcher:
         self._forget(mark)
         return False
 
-    def _alt(self, p: kinds.AltPattern, e: Any) -> bool:
+    def _alt(self, p: kinds.AltPattern, e: ir.Expr) -> bool:
         return self._visit(p.left, e) or self._visit(p.right, e)
 
-    def _attrs(self, p: kinds.AttrPattern, e: Any) -> bool:
+    def _attrs(self, p: kinds.AttrPattern, e: ir.Expr) -> bool:
         if not self._visit(p.pattern, e):
             return False
         if isinstance(e, ir.Op):
@@ -95,14 +95,14 @@ class Matcher:
         self._forget(mark)
         return any(self._visit(other, e) for other in _regrouped(p, e))
 
-    def _dominator(self, p: kinds.DominatorPattern, e: Any) -> bool:
+    def _dominator(self, p: kinds.DominatorPattern, e: ir.Expr) -> bool:
         if not self._visit(p.child, e):
             return False
         on_path = self._on_path(p, e)
         self._once = True
         return on_path and self._dominates_parent(p, e)
 
-    def _on_path(self, p: kinds.DominatorPattern, e: Any) -> bool:
+    def _on_path(self, p: kinds.DominatorPattern, e: ir.Expr) -> bool:
         for node in self.graph.nodes[e].inputs:
             if type(e) is Call and node.expr is e.op:
                 continue
@@ -114,7 +114,7 @@ class Matcher:
                 return False
         return True
 
-    def _dominates_parent(self, p: kinds.DominatorPattern, e: Any) -> bool:
+    def _dominates_parent(self, p: kinds.DominatorPattern, e: ir.Expr) -> bool:
         stack, seen = [self.graph.nodes[e]], set()
         while stack:
             for node in stack.pop().under:
@@ -125,32 +125,32 @@ class Matcher:
                     stack.append(node)
         return False
 
-    def _function(self, p: kinds.FunctionPattern, e: Any) -> bool:
+    def _function(self, p: kinds.FunctionPattern, e: ir.Expr) -> bool:
         if type(e) is not Function:
             return False
         return (p.params is None or self._all(p.params, e.params)) and self._visit(p.body, e.body)
 
-    def _item(self, p: kinds.TupleGetItemPattern, e: Any) -> bool:
+    def _item(self, p: kinds.TupleGetItemPattern, e: ir.Expr) -> bool:
         return type(e) is TupleGetItem and p.index in (-1, e.index) and self._visit(p.tuple, e.tuple_value)
 
-    def _tuple(self, p: kinds.TuplePattern, e: Any) -> bool:
+    def _tuple(self, p: kinds.TuplePattern, e: ir.Expr) -> bool:
         return type(e) is Tuple and (p.fields is None or self._all(p.fields, e.fields))
 
-    def _if(self, p: kinds.IfPattern, e: Any) -> bool:
+    def _if(self, p: kinds.IfPattern, e: ir.Expr) -> bool:
         return type(e) is If and self._all(p.parts(), (e.cond, e.true_branch, e.false_branch))
 
-    def _let(self, p: kinds.LetPattern, e: Any) -> bool:
+    def _let(self, p: kinds.LetPattern, e: ir.Expr) -> bool:
         return type(e) is Let and self._all(p.parts(), (e.var, e.value, e.body))
 
-    def _type(self, p: kinds.TypePattern, e: Any) -> bool:
+    def _type(self, p: kinds.TypePattern, e: ir.Expr) -> bool:
         return ir.structural_equal(p.type, type_of(e)) and self._visit(p.pattern, e)
 
-    def _shape(self, p: kinds.ShapePattern, e: Any) -> bool:
+    def _shape(self, p: kinds.ShapePattern, e: ir.Expr) -> bool:
         ty = type_of(e)
         same = isinstance(ty, ir.TensorType) and ir.structural_equal(tuple(p.dims), tuple(ty.shape or ()))
         return same and self._visit(p.pattern, e)
 
-    def _dtype(self, p: kinds.DataTypePattern, e: Any) -> bool:
+    def _dtype(self, p: kinds.DataTypePattern, e: ir.Expr) -> bool:
         ty = type_of(e)
         return isinstance(ty, ir.TensorType) and ty.dtype == str(p.dtype) and self._visit(p.pattern, e)
 
@@ -206,11 +206,11 @@ def _name(pattern: Any) -> str | None:
     return expr.name if isinstance(expr, ir.Op) else None
 
 
-def _calls(expr: Any, name: str) -> bool:
+def _calls(expr: ir.Expr, name: str) -> bool:
     return type(expr) is Call and isinstance(expr.op, ir.Op) and expr.op.name == name
 
 
-def _regrouped(p: kinds.CallPattern, e: Any) -> list[kinds.CallPattern]:
+def _regrouped(p: kinds.CallPattern, e: Call) -> list[kinds.CallPattern]:
     """List forms of a product and a quotient in the other order: ``a * b / c`` is ``a * (b / c)``."""
     made: list[kinds.CallPattern] = []
     args: Any = p.args or ()

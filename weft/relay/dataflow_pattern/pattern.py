@@ -75,7 +75,7 @@ class DFPattern:
         """Match what this does, with these attributes."""
         return AttrPattern(self, attrs)
 
-    def has_type(self, ttype: Any) -> TypePattern:
+    def has_type(self, ttype: ir.Type) -> TypePattern:
         """Match what this does, of this type."""
         return TypePattern(self, ttype)
 
@@ -204,7 +204,7 @@ class _Restricted(DFPattern):
 class TypePattern(_Restricted):
     """What a pattern matches, of a type."""
 
-    def __init__(self, pattern: DFPattern, ttype: Any) -> None:
+    def __init__(self, pattern: DFPattern, ttype: ir.Type) -> None:
         super().__init__(pattern)
         self.type = ttype
 

@@ -117,7 +117,7 @@ class _Extracted:
         self.memo: dict[Any, Any] = {}
         self.name = ""
 
-    def mutate(self, expr: Any) -> Any:
+    def mutate(self, expr: ir.Node) -> Any:
         """Return the copy of an expression."""
         if expr in self.inputs:
             return self.inputs[expr]
@@ -128,7 +128,7 @@ class _Extracted:
         return self.memo[expr]
 
 
-def _untyped(made: Any) -> Any:
+def _untyped(made: ir.Expr) -> Any:
     """Drop what inference found for an expression whose parts are variables without types now."""
     return (
         structs.replace(made, ty=None) if getattr(made, "ty", None) is not None and not isinstance(made, Var) else made
@@ -163,7 +163,7 @@ class DFPatternCallback:
         """Rewrite an expression until nothing changes."""
         return rewrite(self, expr)
 
-    def callback(self, pre: Any, post: Any, node_map: Mapping[patterns.DFPattern, list[Any]]) -> Any:
+    def callback(self, pre: ir.Expr, post: ir.Expr, node_map: Mapping[patterns.DFPattern, list[Any]]) -> Any:
         """Return what stands for a match.
 
         Parameters
@@ -212,7 +212,7 @@ def _rewritten(callback: DFPatternCallback, expr: Any) -> Any:
     groups = _Grouper(callback.pattern, expr).groups
     memo: dict[Any, Any] = {}
 
-    def apply(group: _Group, pre: Any, post: Any) -> Any:
+    def apply(group: _Group, pre: ir.Expr, post: ir.Expr) -> Any:
         node_map = {p: [memo.get(e, e) for e in exprs] for p, exprs in group.found.items()}
         node_map = {p: [post if e is pre else e for e in exprs] for p, exprs in node_map.items()}
         return callback.callback(pre, post, node_map)
@@ -223,7 +223,7 @@ def _rewritten(callback: DFPatternCallback, expr: Any) -> Any:
 def _mutate(expr: Any, groups: dict[Any, _Group], apply: Callable[..., Any], memo: dict[Any, Any]) -> Any:
     """Rebuild an expression; `apply` says what stands for the roots of groups."""
 
-    def go(e: Any) -> Any:
+    def go(e: ir.Node) -> Any:
         if e not in memo:
             post = map_parts(e, go)
             memo[e] = apply(groups[e], e, post) if e in groups else post
@@ -260,7 +260,7 @@ def partition(
     groups = _Grouper(pattern, expr).groups
     memo: dict[Any, Any] = {}
 
-    def apply(group: _Group, pre: Any, post: Any) -> Any:
+    def apply(group: _Group, pre: ir.Expr, post: ir.Expr) -> Any:
         if not check(pre):
             return post
         func = group.func.with_attr({_PARTITIONED: group.name, **dict(attrs or {})})

@@ -19,7 +19,7 @@ from weft.relay.types import FuncType, IncompleteType, RefType, TensorType, Tupl
 TYPE = Dispatch("type of a Relay expression", (nodes.Operators,), leaves_out=(nodes.Operators,))
 
 
-def type_of(e: Any, s: Inference) -> Type:
+def type_of(e: nodes.Expr, s: Inference) -> Type:
     """Return the type of an expression; parts of it may be unknown yet."""
     found = s.types.get(e)
     if found is None:
@@ -231,7 +231,7 @@ def _ref_write(e: nodes.RefWrite, s: Inference) -> Type:
     return unit_type()
 
 
-def _content(ref: Any, e: Any, s: Inference) -> Type:
+def _content(ref: nodes.Expr, e: nodes.Expr, s: Inference) -> Type:
     ty = s.head(type_of(ref, s))
     if type(ty) is IncompleteType:
         content = IncompleteType()

@@ -42,7 +42,7 @@ def constructor_type(c: Constructor, node: ir.Node, s: Inference) -> Type:
     )
 
 
-def _no_data_type(header: GlobalTypeVar, node: Any, s: Inference) -> Type:
+def _no_data_type(header: GlobalTypeVar, node: ir.Node, s: Inference) -> Type:
     known = ", ".join(s.data) or "no data types"
     return s.fail(
         f"there is no data type '{header.name_hint}'",
@@ -59,12 +59,12 @@ def bind_pattern(p: Pattern, ty: Type, node: ir.Node, s: Inference) -> None:
 
 
 @PATTERN.on(PatternWildcard)
-def _wildcard(p: PatternWildcard, ty: Type, node: Any, s: Inference) -> None:
+def _wildcard(p: PatternWildcard, ty: Type, node: ir.Node, s: Inference) -> None:
     """Every value fits."""
 
 
 @PATTERN.on(PatternVar)
-def _variable(p: PatternVar, ty: Type, node: Any, s: Inference) -> None:
+def _variable(p: PatternVar, ty: Type, node: ir.Node, s: Inference) -> None:
     if p.var.ty is None:
         s.vars[p.var] = ty
         return
@@ -74,7 +74,7 @@ def _variable(p: PatternVar, ty: Type, node: Any, s: Inference) -> None:
 
 
 @PATTERN.on(PatternTuple)
-def _tuple(p: PatternTuple, ty: Type, node: Any, s: Inference) -> None:
+def _tuple(p: PatternTuple, ty: Type, node: ir.Node, s: Inference) -> None:
     known = s.head(ty)
     if isinstance(known, TupleType) and len(known.fields) == len(p.patterns):
         fields = known.fields
@@ -95,7 +95,7 @@ def _tuple(p: PatternTuple, ty: Type, node: Any, s: Inference) -> None:
 
 
 @PATTERN.on(PatternConstructor)
-def _constructor(p: PatternConstructor, ty: Type, node: Any, s: Inference) -> None:
+def _constructor(p: PatternConstructor, ty: Type, node: ir.Node, s: Inference) -> None:
     c = constructor_type(p.constructor, node, s)
     name = p.constructor.name_hint
     fields: tuple[Type, ...] = (FAILED,) * len(p.patterns)
@@ -152,7 +152,7 @@ def check_definitions(s: Inference) -> None:
                 check_annotation(field, c if c.span is not None else data, s)
 
 
-def _check_data_type(header: GlobalTypeVar, args: tuple[Type, ...], node: Any, s: Inference) -> None:
+def _check_data_type(header: GlobalTypeVar, args: tuple[Type, ...], node: ir.Node, s: Inference) -> None:
     data = s.data.get(header.name_hint)
     if data is None:
         if s.mod is not None and header.name_hint != _STORAGE.name_hint:

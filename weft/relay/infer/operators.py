@@ -61,7 +61,7 @@ def _not_tensors(op: RelayOp, args: tuple[ir.Type, ...]) -> tuple[str, str, ir.T
     return None
 
 
-def _with_type(arg: Any, ty: ir.Type) -> Any:
+def _with_type(arg: ir.Expr, ty: ir.Type) -> Any:
     """Return an argument with its type, each unknown dimension of its own; what is no constant is a variable."""
     own = _own_dimensions(ty)
     if isinstance(arg, Tuple) and isinstance(own, TupleType):  # whose fields may have no types yet, or old ones

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from weft.ir import Type
+from weft.ir import Node, Type
 from weft.relay.expr import Call, TupleGetItem, Var
 from weft.relay.infer.operators import infer_operator
 from weft.relay.infer.state import Inference
@@ -108,7 +107,7 @@ class Instantiation:
 
     __slots__ = ("declared", "node", "result", "types")
 
-    def __init__(self, node: Any, declared: Type, types: Mapping[TypeVar, Type], result: Type) -> None:
+    def __init__(self, node: Node, declared: Type, types: Mapping[TypeVar, Type], result: Type) -> None:
         self.node, self.declared, self.types, self.result = node, declared, types, result
 
     def attempt(self, s: Inference) -> bool:

@@ -98,7 +98,7 @@ def _rebuilt(mod: ir.IRModule, s: Inference, again: Rebuild) -> ir.IRModule:
     return ir.IRModule(functions, mod.attrs, mod.global_infos, type_definitions=mod.type_definitions)
 
 
-def _check_type_variables(old: Any, new: Function, s: Inference) -> None:
+def _check_type_variables(old: ir.Expr, new: Function, s: Inference) -> None:
     """Note an error for each type variable that stands outside the function whose parameter it is."""
     for v in free_type_vars(new) if not s.errors else ():
         s.fail(

@@ -20,7 +20,7 @@ class Rebuild:
         self.memo: dict[Any, Any] = {}
         self.globals: dict[str, ir.GlobalVar] = {}
 
-    def __call__(self, e: Any) -> Any:
+    def __call__(self, e: ir.Node) -> Any:
         """Return an expression or pattern with types."""
         done = self.memo.get(e)
         if done is None:
@@ -49,7 +49,7 @@ class Rebuild:
             return e
         return self._typed(self._children(e), self.type(self.s.types[e], e))
 
-    def type(self, ty: ir.Type, node: Any) -> ir.Type:
+    def type(self, ty: ir.Type, node: ir.Node) -> ir.Type:
         """Return a type with all that was found put in, or note that a part of it was not found."""
         found = self.s.resolve(ty)
         if self.s.unifier.unknown(found) is not None and not self.s.errors:
@@ -59,7 +59,7 @@ class Rebuild:
             )
         return found
 
-    def _children(self, e: Any) -> Any:
+    def _children(self, e: ir.Expr) -> Any:
         """Rebuild the expressions and patterns in an expression; its own type is put in afterwards."""
         changed: dict[str, Any] = {}
         for name in e.__struct_fields__:
@@ -75,7 +75,7 @@ class Rebuild:
         return replace(e, **changed) if changed else e
 
     @staticmethod
-    def _typed(e: Any, ty: ir.Type) -> Any:
+    def _typed(e: ir.Expr, ty: ir.Type) -> Any:
         if e.ty is ty or (e.ty is not None and type(e.ty) is type(ty) and types_equal(e.ty, ty)):
             return e
         return replace(e, ty=ty)

@@ -74,7 +74,7 @@ class Inference:
         )
         return FAILED
 
-    def place(self, node: Any) -> Any:
+    def place(self, node: ir.Node) -> Any:
         """Say where a node stands: in its source text, else in which function."""
         if getattr(node, "span", None) is not None:
             return node.span
@@ -84,7 +84,7 @@ class Inference:
     def _text(self, value: Any) -> str | None:
         return str(self.resolve(value)) if isinstance(value, Type) else value
 
-    def flow(self, src: Type, dst: Type, node: Any, what: str, help: str | None = None) -> Type:
+    def flow(self, src: Type, dst: Type, node: ir.Node, what: str, help: str | None = None) -> Type:
         """Let a value go where `dst` is asked for, or note the error `what`."""
         try:
             return self.unifier.flow(src, dst)

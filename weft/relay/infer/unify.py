@@ -20,7 +20,7 @@ _COMPOSITE = (relay_types.TupleType, relay_types.FuncType, relay_types.RefType, 
 class Mismatch(Exception):
     """Two types, parts of the given ones, that do not go together."""
 
-    def __init__(self, found: Any, expected: Any) -> None:
+    def __init__(self, found: Type, expected: Type) -> None:
         super().__init__(f"{found} is not {expected}")
         self.found, self.expected = found, expected
 

@@ -37,7 +37,7 @@ def _checked(op: str, weight: ir.Expr, layout: str, rank: int, channels: Any, ke
         )
 
 
-def _as_data(data: Any, weight: Any) -> ir.Expr:
+def _as_data(data: ir.Expr, weight: ir.Expr) -> ir.Expr:
     """Return a weight of another floating-point type in that of the data."""
     dtypes = {t.ty.dtype for t in (data, weight)}
     floats = len(dtypes) == 2 and all(ir.DataType(d).is_float for d in dtypes)

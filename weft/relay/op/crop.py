@@ -55,7 +55,7 @@ def _crop_and_resize(
     return shared("astype", out, dtype=out_dtype) if out_dtype else out
 
 
-def _coordinates(boxes: ir.Expr, axis: int, size: int, extent: Any) -> tuple[ir.Expr, ir.Expr]:
+def _coordinates(boxes: ir.Expr, axis: int, size: int, extent: ir.PrimExpr) -> tuple[ir.Expr, ir.Expr]:
     """Return (boxes, size) places along an axis of the image, and which of them lie inside."""
     boxes = shared("astype", boxes, dtype="float32")
     low, high = (shared("strided_slice", boxes, axes=(1,), begin=(c,), end=(c + 1,)) for c in (axis, axis + 2))
@@ -71,7 +71,7 @@ def _coordinates(boxes: ir.Expr, axis: int, size: int, extent: Any) -> tuple[ir.
     return place, shared("logical_and", at_least, shared("less_equal", place, last))
 
 
-def _index(place: ir.Expr, extent: Any) -> ir.Expr:
+def _index(place: ir.Expr, extent: ir.PrimExpr) -> ir.Expr:
     """Return the nearest index inside of the image."""
     last = number(extent - ir.int64(1), "int64")
     whole = shared("astype", place, dtype="int64")

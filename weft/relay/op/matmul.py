@@ -18,7 +18,7 @@ def _swapped(x: ir.Expr, swap: bool) -> ir.Expr:
     return shared("permute_dims", x, axes=tuple(axes))
 
 
-def _checked_units(op: str, weight: ir.Expr, outputs: Any, units: Any) -> None:
+def _checked_units(op: str, weight: ir.Expr, outputs: ir.PrimExpr, units: Any) -> None:
     if units is not None and ir.as_int(outputs) not in (None, int(units)):
         raise error.ShapeMismatch(
             f"{op}: 'units' is not the number of outputs of the weight",

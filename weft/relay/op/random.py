@@ -32,7 +32,7 @@ def _unit(key: ir.Expr, shape: Any, dtype: str) -> tuple[Any, ir.Expr]:
     return _item(drawn, 0), shared("multiply", shared("astype", kept, dtype=dtype), scalar(2.0**-fraction, dtype))
 
 
-def _pair(*fields: Any) -> ir.Expr:
+def _pair(*fields: ir.Expr) -> ir.Expr:
     return ir.Tuple(fields, ty=ir.TupleType(tuple(f.ty for f in fields)))
 
 

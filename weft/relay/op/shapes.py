@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +75,7 @@ def shape_of_dims(values: Iterable[ir.PrimExpr | int]) -> ir.ShapeExpr:
     return ir.shape_expr(tuple(values))
 
 
-def excluded(op: str, axis: Any, exclude: bool, ndim: int) -> Any:
+def excluded(op: str, axis: int | Sequence[int] | None, exclude: bool, ndim: int) -> Any:
     """Return the axes to reduce: all but those given where they are excluded."""
     if axis == ():
         axis = None
@@ -85,7 +85,7 @@ def excluded(op: str, axis: Any, exclude: bool, ndim: int) -> Any:
     return tuple(i for i in range(ndim) if i not in named)
 
 
-def is_computed(value: Any) -> bool:
+def is_computed(value: object) -> bool:
     """Whether a shape argument of a constructor is an expression that only run time knows."""
     if isinstance(value, (list, tuple)):
         return any(is_computed(v) for v in value)

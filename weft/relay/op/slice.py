@@ -246,7 +246,7 @@ def _part(x: ir.Expr, axis: int, begin: int, end: int) -> ir.Expr:
 
 @constructs("nn.pad")
 def pad(
-    data: ir.Expr, pad_width: ir.Expr | Sequence[Sequence[int]], pad_value: Any = 0, pad_mode: str = "constant"
+    data: ir.Expr, pad_width: ir.Expr | Sequence[Sequence[int]], pad_value: Value = 0, pad_mode: str = "constant"
 ) -> ir.Expr:
     """Pad each axis before and after.
 

@@ -35,7 +35,7 @@ def define(
     """
     full = f"qnn.{name}"
 
-    def expanded(*args: Any, **values: Any) -> Any:
+    def expanded(*args: ir.Expr, **values: Any) -> Any:
         for spec, arg in zip(get(full).inputs, args, strict=False):
             if spec.kind == "tensor":
                 tensor_arg(full, spec.name, arg)
@@ -49,7 +49,7 @@ def define(
     ir.register_op_attr(full, "FTVMQnnCanonicalize", canonicalize)
 
 
-def _expanded(expr: Any, memo: dict[Any, Any]) -> Any:
+def _expanded(expr: ir.Expr, memo: dict[Any, Any]) -> Any:
     """Write Relay's operators as shared ones, over arguments that have types already."""
     if expr in memo:
         return memo[expr]
@@ -88,7 +88,7 @@ def is_value(expr: ir.Expr, number: float) -> bool:
     return isinstance(expr, ir.Constant) and expr.data.numpy().shape == () and float(expr.data.numpy()) == number
 
 
-def along(value: Any, ndim: int, axis: int) -> Any:
+def along(value: ir.Expr, ndim: int, axis: int) -> Any:
     """Bring a scale or zero point of each channel beside its axis; scalars stay."""
     if value.ty.ndim == 0 or ndim == 0:
         return value

@@ -40,13 +40,13 @@ def _sum(name: str, back: str) -> Callable[..., Any]:
 
     def decompose(
         lhs: Any,
-        rhs: Any,
-        lhs_scale: Any,
-        lhs_shift: Any,
-        rhs_scale: Any,
-        rhs_shift: Any,
-        scale: Any,
-        shift: Any,
+        rhs: ir.Expr,
+        lhs_scale: ir.Expr,
+        lhs_shift: ir.Expr,
+        rhs_scale: ir.Expr,
+        rhs_shift: ir.Expr,
+        scale: ir.Expr,
+        shift: ir.Expr,
         lhs_axis: int,
         rhs_axis: int,
     ) -> Any:
@@ -106,7 +106,7 @@ for _name, _rule in (("add", _sum("add", "subtract")), ("subtract", _sum("subtra
     )
 
 
-def _fields(tensors: Any) -> list[Any]:
+def _fields(tensors: ir.Expr) -> list[Any]:
     """Return the fields of a tuple, whatever computes it."""
     if isinstance(tensors, ir.Tuple):
         return list(tensors.fields)
@@ -150,7 +150,7 @@ def _through_reals(name: str) -> Callable[..., Any]:
     return decompose
 
 
-def _hardswish(x: Any) -> Any:
+def _hardswish(x: ir.Expr) -> Any:
     gate = op_call("clip", op_call("add", x, const(np.float32(3))), a_min=0.0, a_max=6.0)
     return op_call("divide", op_call("multiply", x, gate), const(np.float32(6)))
 

@@ -14,7 +14,7 @@ __all__: list[str] = []
 _SHIFTS = "input_zero_point kernel_zero_point input_scale kernel_scale"
 
 
-def _operands(a: Any, a_shift: Any, b: Any, b_shift: Any, axis: int) -> tuple[Any, Any]:
+def _operands(a: ir.Expr, a_shift: ir.Expr, b: ir.Expr, b_shift: ir.Expr, axis: int) -> tuple[Any, Any]:
     """Shift both operands, in the narrowest type that holds them; a shift of each channel of `b` stands at `axis`."""
     shifts = [s.data.numpy() if isinstance(s, ir.Constant) else None for s in (a_shift, b_shift)]
     none = [s is not None and not s.any() for s in shifts]

@@ -59,7 +59,7 @@ def _checked(rounding: str, computed_in: str) -> tuple[str, str]:
 
 
 def requantized(
-    data: Any,
+    data: ir.Expr,
     input_scale: ir.Expr,
     input_zero_point: ir.Expr,
     output_scale: ir.Expr,
@@ -100,7 +100,7 @@ def _beside(numbers: np.ndarray, ndim: int, axis: int) -> Any:
     return const(np.asarray(numbers).reshape(np.shape(numbers) + (1,) * behind))
 
 
-def _multiplied(value: Any, factors: np.ndarray, ndim: int, axis: int, rounding: str, _dtype: str) -> Any:
+def _multiplied(value: ir.Expr, factors: np.ndarray, ndim: int, axis: int, rounding: str, _dtype: str) -> Any:
     """Multiply int64 by factors that are 31-bit fractions with an exponent."""
     fractions, exponents = (
         np.array(v, "int64").reshape(factors.shape) for v in zip(*map(_fixed_point, factors.flat), strict=True)
@@ -123,11 +123,11 @@ def _fixed_point(factor: float) -> tuple[int, int]:
     return (multiplier // 2, exponent + 1) if multiplier == 2**31 else (multiplier, exponent)
 
 
-def _multiplied_as_real(value: Any, factors: np.ndarray, ndim: int, axis: int, rounding: str, dtype: str) -> Any:
+def _multiplied_as_real(value: ir.Expr, factors: np.ndarray, ndim: int, axis: int, rounding: str, dtype: str) -> Any:
     return _rounded(op_call("multiply", value, _beside(factors.astype(dtype), ndim, axis)), rounding, dtype)
 
 
-def _rounded(value: Any, rounding: str, dtype: str) -> Any:
+def _rounded(value: ir.Expr, rounding: str, dtype: str) -> Any:
     half = const(np.array(0.5, dtype))
     if rounding == "UPWARD":
         return op_call("floor", op_call("add", value, half))
@@ -147,7 +147,7 @@ define(
 # --- quantize and dequantize ------------------------------------------------------------------------------------------
 
 
-def _quantized(data: Any, output_scale: Any, output_zero_point: Any, axis: int, out_dtype: str) -> Any:
+def _quantized(data: ir.Expr, output_scale: ir.Expr, output_zero_point: ir.Expr, axis: int, out_dtype: str) -> Any:
     ndim = data.ty.ndim
     scale, shift = (along(v, ndim, axis) for v in (output_scale, output_zero_point))
     value = op_call("divide", data, scale)
@@ -162,7 +162,7 @@ def _quantized(data: Any, output_scale: Any, output_zero_point: Any, axis: int, 
     return op_call("cast", op_call("clip", value, a_min=float(low), a_max=float(high)), dtype=out_dtype)
 
 
-def _dequantized(data: Any, input_scale: Any, input_zero_point: Any, axis: int) -> Any:
+def _dequantized(data: ir.Expr, input_scale: ir.Expr, input_zero_point: ir.Expr, axis: int) -> Any:
     ndim = data.ty.ndim
     scale, shift = (along(v, ndim, axis) for v in (input_scale, input_zero_point))
     value = op_call("subtract", op_call("cast", data, dtype="int32"), op_call("cast", shift, dtype="int32"))
@@ -187,7 +187,7 @@ define(
 # --- simulated, in real numbers and with a data type that is a number -------------------------------------------------
 
 
-def _of_channels(value: Any, data: Any, axis: int) -> Any:
+def _of_channels(value: ir.Expr, data: ir.Expr, axis: int) -> Any:
     """Repeat the scales of some channels, whose number run time tells, over those of the data."""
     real = op_call("cast", value, dtype="float32")
     if value.ty.ndim == 0:
@@ -199,11 +199,11 @@ def _of_channels(value: Any, data: Any, axis: int) -> Any:
     return op_call("expand_dims", taken, axis=1, num_newaxis=behind) if behind else taken
 
 
-def _is_code(dtype: Any, name: str) -> Any:
+def _is_code(dtype: ir.Expr, name: str) -> Any:
     return op_call("equal", dtype, const(np.int32(SQNN_DTYPE_TO_CODE[name])))
 
 
-def _chosen(dtype: Any, numbers: Mapping[str, float]) -> Any:
+def _chosen(dtype: ir.Expr, numbers: Mapping[str, float]) -> Any:
     """Return the number of the data type that a code stands for."""
     made: Any = const(np.float32(0))
     for name, number in numbers.items():

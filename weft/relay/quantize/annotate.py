@@ -82,11 +82,11 @@ def annotate() -> ir.Pass:
     return rewriting_pass("QuantizeAnnotate", rewrite)
 
 
-def _kind(x: Any) -> int | None:
+def _kind(x: ir.Node) -> int | None:
     return x.kind if isinstance(x, QAnnotateExpr) else None
 
 
-def _quantized(x: Any) -> Any:
+def _quantized(x: ir.Expr) -> Any:
     """Return an expression whose values are those of an input or a weight."""
     e = x.realize() if isinstance(x, QAnnotateExpr) else x
     if _kind(x) in (_INPUT, _WEIGHT):

@@ -71,7 +71,7 @@ def partition_conversions(mod: ir.IRModule, quantized_dtypes: set[str], ensure_f
     return infer_module(ir.IRModule({**parts, GlobalVar("main"): Function(params, main)}, mod.attrs))
 
 
-def _converts(e: Any) -> bool:
+def _converts(e: ir.Node) -> bool:
     return type(e) is Call and isinstance(e.op, ir.Op) and e.op.name in _CONVERTING
 
 

@@ -47,7 +47,7 @@ def partition() -> ir.Pass:
     return rewriting_pass("QuantizePartition", rewrite)
 
 
-def _within(x: Any) -> Any:
+def _within(x: ir.Expr) -> Any:
     return x.expr if isinstance(x, QPartitionExpr) else x
 
 

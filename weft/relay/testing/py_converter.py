@@ -18,7 +18,7 @@ from weft.target import TargetLike
 
 
 @also_called(expr="e")
-def to_python(e: Any, mod: IRModule | None = None, target: TargetLike = "llvm") -> ast.Module:
+def to_python(e: expr.Expr, mod: IRModule | None = None, target: TargetLike = "llvm") -> ast.Module:
     """Turn an expression, with the functions of its module, into a Python program that binds ``result``.
 
     Parameters
@@ -38,7 +38,7 @@ def to_python(e: Any, mod: IRModule | None = None, target: TargetLike = "llvm") 
 
 
 @also_called(expr="e")
-def run_as_python(e: Any, mod: IRModule | None = None, target: TargetLike = "llvm") -> Any:
+def run_as_python(e: expr.Expr, mod: IRModule | None = None, target: TargetLike = "llvm") -> Any:
     """Convert an expression to Python, run that, and return its value.
 
     Returns
@@ -80,7 +80,7 @@ class _Writer:
     def name(self, v: Any) -> str:
         return self.names.setdefault(v, f"{re.sub(r'[^a-zA-Z0-9_]', '_', v.name_hint)}_{len(self.names)}")
 
-    def of(self, e: Any) -> str:
+    def of(self, e: expr.Expr) -> str:
         """Return the Python expression of one in normal form."""
         if type(e) not in _EXPRESSIONS:
             raise error.InvalidArgument("to_python: this is no Relay expression", found=type(e).__name__)
@@ -89,7 +89,7 @@ class _Writer:
     def all(self, exprs: Any) -> str:
         return "".join(self.of(e) + ", " for e in exprs)
 
-    def let(self, e: Any) -> str:
+    def let(self, e: expr.Expr) -> str:
         parts = []
         while isinstance(e, expr.Let):
             parts.append(f"{self.name(e.var)} := {self.of(e.value)}")
@@ -116,7 +116,7 @@ class _Writer:
             for i, q in enumerate(p.patterns):
                 self.pattern(q, f"{place}{'.items' if named else ''}[{i}]", tests, bound)
 
-    def call(self, e: Any) -> str:
+    def call(self, e: expr.Call) -> str:
         if isinstance(e.op, Op):
             return f"operate({e.op.name!r}, {(ir.save_json(e.attrs) if e.attrs else '')!r}, [{self.all(e.args)}])"
         return f"{self.of(e.op)}({self.all(e.args)})"

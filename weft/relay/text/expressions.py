@@ -200,7 +200,7 @@ class ExpressionReader(Reader):
             attrs = {k: v for k, v in attrs.items() if v is not LEFT_OUT and v is not registry.REQUIRED}
         return nodes.Call(callee, tuple(args), Attrs.of(attrs), span=self.t.since(start))
 
-    def _attribute_name(self, callee: Any) -> str | None:
+    def _attribute_name(self, callee: ir.Node) -> str | None:
         """Return the name of the attribute that is next; TVM calls devices ``virtual_device``."""
         token = self.t.peek()
         name = token.text.strip('"')

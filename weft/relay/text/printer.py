@@ -12,7 +12,7 @@ from typing import Any
 
 from weft import ir
 from weft.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
-from weft.relay.expr import Function, Let, RefCreate, RefRead, RefWrite
+from weft.relay.expr import Function, Let, RefCreate, RefRead, RefWrite, Var
 from weft.relay.op import registry
 from weft.relay.text.literals import Names, identifier, scalar_text
 from weft.relay.text.scopes import Block, Scopes, is_atom
@@ -76,7 +76,7 @@ class Printer(TypePrinter):
             known = self._vars[var] = "%" + identifier(self._names.fresh(var.name_hint))
         return known
 
-    def define(self, var: Any) -> str:
+    def define(self, var: Var) -> str:
         """Write the place that introduces a variable: its name and type."""
         self._known[var] = self._known.get(var, 0) + 1
         self._rebound |= self._known[var] > 1
@@ -173,19 +173,19 @@ class Printer(TypePrinter):
                 return len(self._open) - 1 if self._hangs_on(node, i) else i
         return len(self._open) - 1
 
-    def _hangs_on(self, node: Any, at: int) -> bool:
+    def _hangs_on(self, node: ir.Node, at: int) -> bool:
         """Whether a node uses variables that blocks inside of the one with a number introduce, perhaps once more."""
         later = {v for o in self._open[at + 1 :] for v in o.defined}
         return bool(later) and any(n in later for n in ir.walk(node))
 
-    def operand(self, node: Any, around: Any) -> str:
+    def operand(self, node: ir.Node, around: ir.Expr) -> str:
         """Write an operand; a constant says its type where the expression around it does."""
         text = self.expr(node)
         if isinstance(node, ir.Constant) and (self.annotate or getattr(around, "ty", None) is not None):
             text += self.comment(node)
         return text
 
-    def operands(self, nodes: Any, around: Any) -> list[str]:
+    def operands(self, nodes: Any, around: ir.Expr) -> list[str]:
         """Write several operands."""
         return [self.operand(n, around) for n in nodes]
 

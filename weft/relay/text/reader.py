@@ -334,7 +334,7 @@ class Reader:
         return -int(digits) if negative else int(digits)
 
 
-def _check_loaded(node: Any) -> None:
+def _check_loaded(node: ir.Node) -> None:
     """Raise a ValueError where fields of a node that a metadata section describes are of wrong kinds."""
     if isinstance(node, ir.TensorType):
         dtype: Any = node.dtype

@@ -37,11 +37,11 @@ class TypePrinter:
         """Forget names, as between two functions."""
         self.type_names = TypeNames(self._taken_types)
 
-    def type(self, ty: Any) -> str:
+    def type(self, ty: ir.Type) -> str:
         """Write a type."""
         return TYPE(ty, self)
 
-    def meta(self, node: Any) -> str:
+    def meta(self, node: Node) -> str:
         """Keep a value apart and refer to it."""
         known = self._meta_at.get(id(node))
         if known is None:
@@ -52,7 +52,7 @@ class TypePrinter:
             entries.append(node)
         return known
 
-    def foreign(self, node: Any) -> str:
+    def foreign(self, node: Node) -> str:
         """Write a node that Relay does not know."""
         return plain_text(node) if type(node).__module__.startswith("weft.relay") else script(node)
 

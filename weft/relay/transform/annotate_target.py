@@ -129,7 +129,7 @@ class _Annotator:
 _PARTS_OF = {TupleGetItem: ("tuple_value",), RefCreate: ("value",), RefRead: ("ref",), RefWrite: ("ref", "value")}
 
 
-def _untouched(expr: Any) -> Any:
+def _untouched(expr: ir.Expr) -> Any:
     """What belongs to a compiler as it is: the functions that MergeComposite made."""
     return expr if type(expr) is Function and expr.attrs and expr.attrs.get("Composite") else None
 
@@ -142,7 +142,7 @@ def _takes(target: str, call: Call) -> bool:
     return "." in composite and composite.split(".")[0] == target
 
 
-def _annotated(name: str, expr: Any, compiler: str) -> Call:
+def _annotated(name: str, expr: ir.Expr, compiler: str) -> Call:
     made = op_call(name, expr, compiler=compiler)
     force_setattr(made, "ty", expr.ty)
     return made

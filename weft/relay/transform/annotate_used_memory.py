@@ -76,13 +76,13 @@ def _parts(value: Any, known: dict[Any, Any]) -> tuple[Any, ...]:
     return known.get(value, (value,)) if type(value) is Var else ()
 
 
-def _tensors(e: Any, parts: dict[Any, Any]) -> list[Any]:
+def _tensors(e: ir.Expr, parts: dict[Any, Any]) -> list[Any]:
     """The variables of values that an expression uses."""
     used = (v for v in subexpressions(e, lambda p: type(p) is not Function) if type(v) is Var)
     return [p for v in used for p in parts.get(v, (v,)) if isinstance(p.ty, (ir.TensorType, ir.TupleType))]
 
 
-def _bytes(ty: Any) -> int:
+def _bytes(ty: ir.Type) -> int:
     if isinstance(ty, ir.TupleType):
         return sum(map(_bytes, ty.fields))
     sizes = [ir.as_int(d) for d in ty.shape] if isinstance(ty, ir.TensorType) and ty.shape is not None else [None]

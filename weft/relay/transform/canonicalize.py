@@ -62,7 +62,7 @@ def canonicalize_cast(func: Function) -> Function:
     """
     taken: set[Call] = set()
 
-    def own(e: Any) -> Any:
+    def own(e: Call) -> Any:
         if not _is_call(e, "cast") or not _widens(e):
             return e
         if e in taken:
@@ -73,7 +73,7 @@ def canonicalize_cast(func: Function) -> Function:
     return rewrite(func, lambda e: map_parts(e, own))
 
 
-def _is_call(e: Any, name: str) -> bool:
+def _is_call(e: ir.Node, name: str) -> bool:
     return type(e) is Call and isinstance(e.op, ir.Op) and e.op.name == name
 
 

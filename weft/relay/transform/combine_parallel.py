@@ -130,7 +130,7 @@ def _beside(operands: list[Any], row: Sequence[Call], found: Sequence[Call], how
     return None if later or any(_sizes(o) == () != o.ty.shape for o in operands) else how.beside(operands, row)
 
 
-def _sizes(e: Any) -> tuple[int, ...]:
+def _sizes(e: ir.Expr) -> tuple[int, ...]:
     """The constant sizes of a weight; empty where they are not known."""
     known = [ir.as_int(d) for d in getattr(e.ty, "shape", None) or ()]
     return tuple(d for d in known if d is not None) if None not in known else ()

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import IRModule, Pass
-from weft.relay.expr import Call, Function, GlobalVar, is_external
+from weft.ir import IRModule, Node, Pass
+from weft.relay.expr import Call, Expr, Function, GlobalVar, is_external
 from weft.relay.transform.copying import body_for_call
 from weft.relay.walk import rewrite
 
@@ -25,7 +25,7 @@ def OutlineCompilerFunctionsWithExistingGlobalSymbols(compiler_filter: str = "")
         """Move the literals; equal names mean one function."""
         moved: dict[str, Function] = {}
 
-        def rule(e: Any) -> Any:
+        def rule(e: Node) -> Any:
             if type(e) is not Call or not is_external(e.op, compiler_filter):
                 return e
             name = str(e.op.attrs["global_symbol"])  # type: ignore[attr-defined]
@@ -82,7 +82,7 @@ def InlineCompilerFunctionsBoundTo(global_vars: Sequence[Any]) -> Pass:
         """Write the bodies out; the functions go."""
         bodies = {n: rewrite(mod[n], _composite_written_out) for n in names if n in mod}
 
-        def rule(e: Any) -> Any:
+        def rule(e: Expr) -> Any:
             if type(e) is not Call or type(e.op) is not GlobalVar or e.op.name_hint not in bodies:
                 return e
             return body_for_call(bodies[e.op.name_hint], e.args, e.ty_args, [False] * len(e.args))
@@ -93,7 +93,7 @@ def InlineCompilerFunctionsBoundTo(global_vars: Sequence[Any]) -> Pass:
     return Pass("InlineCompilerFunctionsBoundTo", inline, 0, inline.__doc__)
 
 
-def _composite_written_out(e: Any) -> Any:
+def _composite_written_out(e: Expr) -> Any:
     if type(e) is not Call or type(e.op) is not Function or not e.op.attrs.get("Composite"):
         return e
     return body_for_call(e.op, e.args, e.ty_args, [False] * len(e.args))

@@ -190,7 +190,7 @@ class _Rewriter:
     def function(self, func: Function) -> Function:
         return func.replace(body=ir.with_deep_stack(lambda: self.realized(func.body)))
 
-    def realized(self, e: Any) -> Any:
+    def realized(self, e: ir.Expr) -> Any:
         """Return the new expression in the layout that the old one had."""
         if e not in self.memo:
             self.memo[e] = self.back(self.visited(e))
@@ -201,13 +201,13 @@ class _Rewriter:
             return Tuple(tuple(map(self.back, laid)))
         return self.transformed(laid.value, laid.new, laid.old) if laid.new is not None else laid.value
 
-    def visited(self, e: Any) -> Any:
+    def visited(self, e: ir.Expr) -> Any:
         """Return the new expression with its layouts; of a tuple, a list of them."""
         if e not in self.laid:
             self.laid[e] = self.rewritten(e)
         return self.laid[e]
 
-    def rewritten(self, e: Any) -> Any:
+    def rewritten(self, e: ir.Expr) -> Any:
         if type(e) is Tuple:
             return [self.visited(f) for f in e.fields]
         if type(e) is TupleGetItem:
@@ -221,7 +221,7 @@ class _Rewriter:
         new = map_parts(e, self.realized)
         return _Laid(new)
 
-    def call(self, e: Any) -> Any:
+    def call(self, e: Call) -> Any:
         """Return a call in its new layout; None where nothing is known of its layouts."""
         groups = [self.visited(a) for a in e.args]
         if any(isinstance(g, list) and any(isinstance(f, list) for f in g) for g in groups):
@@ -249,7 +249,7 @@ class _Rewriter:
             return [_Laid(TupleGetItem(made, i), *layouts) for i, layouts in enumerate(outputs)]
         return _Laid(made, first.output_layouts[0], second.output_layouts[0])
 
-    def with_arguments(self, e: Any, call: Any, found: Any, have: Sequence[Any], types: Sequence[Any]) -> Call:
+    def with_arguments(self, e: ir.Expr, call: Any, found: Any, have: Sequence[Any], types: Sequence[Any]) -> Call:
         """Bring the arguments of a call into the layouts that it takes."""
         layouts = iter(zip(have, found.input_layouts, types, strict=True))
         args = []
@@ -261,7 +261,7 @@ class _Rewriter:
         attrs = {k: v for k, v in found.new_attrs.items if k in get(call.op).attrs}
         return Call(call.op, tuple(args), Attrs.of(attrs), span=e.span)
 
-    def transformed(self, value: Any, have: Any, want: Any, ty: Any = None) -> Any:
+    def transformed(self, value: Any, have: Any, want: Any, ty: ir.TensorType | None = None) -> Any:
         """Bring a value from one layout into another; missing axes of size 1 come first."""
         if have == want or want is None or (ty is not None and ty.ndim == 0):
             return value

@@ -32,7 +32,7 @@ def fresh_copy(
         for v in bound_by(e):
             new[v] = Var(v.name_hint, typed(v.ty, types), span=v.span)
 
-    def rule(e: Any) -> Any:
+    def rule(e: ir.Node) -> Any:
         if type(e) is Let:
             e = Let(new[e.var], e.value, e.body, ty=e.ty, span=e.span)
         elif type(e) is Function:
@@ -72,7 +72,7 @@ def typed(ty: ir.Type | None, types: Mapping[TypeVar, ir.Type]) -> Any:
     return ir.rewrite(ty, lambda t: t, pre=lambda t: types.get(t) if type(t) is TypeVar else None)
 
 
-def _retyped(e: Any, types: Mapping[TypeVar, ir.Type]) -> Any:
+def _retyped(e: ir.Node, types: Mapping[TypeVar, ir.Type]) -> Any:
     ty = typed(getattr(e, "ty", None), types)
     ty_args = tuple(typed(t, types) for t in getattr(e, "ty_args", ()))
     if ty is getattr(e, "ty", None) and all(a is b for a, b in zip(ty_args, getattr(e, "ty_args", ()), strict=True)):

@@ -58,7 +58,7 @@ def Defunctionalization(func: Function, mod: ir.IRModule) -> Function:
     return ir.with_deep_stack(run.whole)
 
 
-def _has_function(ty: Any) -> bool:
+def _has_function(ty: ir.Type | None) -> bool:
     return ty is not None and any(isinstance(t, FuncType) for t in ir.walk(ty))
 
 
@@ -115,12 +115,12 @@ class _Defunctionalizer:
 
     # --- types --------------------------------------------------------------------------------------------------------
 
-    def type_of(self, ty: Any, types: Types) -> Any:
+    def type_of(self, ty: ir.Type | None, types: Types) -> Any:
         """Return a type without functions; None stays None."""
         if ty is None:
             return None
 
-        def rule(t: Any) -> Any:
+        def rule(t: ir.Type) -> Any:
             return TypeCall(self.closures(t).header) if isinstance(t, FuncType) else t
 
         return ir.rewrite(typed(ty, types), rule)
@@ -213,7 +213,7 @@ class _Defunctionalizer:
 
     # --- expressions --------------------------------------------------------------------------------------------------
 
-    def go(self, e: Any, types: Types, env: dict[Var, Any], wanted: Any = None) -> Any:
+    def go(self, e: ir.Expr, types: Types, env: dict[Var, Any], wanted: Any = None) -> Any:
         """Convert an expression, which is used where a value of the type `wanted` is."""
         bindings: list[tuple[Var, Any]] = []
         while type(e) is Let:
@@ -225,7 +225,7 @@ class _Defunctionalizer:
             e = e.body
         return lets(bindings, self.value(e, types, env, wanted))
 
-    def value(self, e: Any, types: Types, env: dict[Var, Any], wanted: Any = None, own: Var | None = None) -> Any:
+    def value(self, e: ir.Expr, types: Types, env: dict[Var, Any], wanted: Any = None, own: Var | None = None) -> Any:
         """Convert an expression that is no let."""
         if type(e) is Let:
             return self.go(e, types, env, wanted)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft.ir import IRModule, module_pass
-from weft.relay.expr import Call, Function, Var
+from weft.relay.expr import Call, Expr, Function, Var
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.walk import rewrite, substitute
 
@@ -29,7 +29,7 @@ def defuse_ops(mod: IRModule) -> IRModule:
     """
     bound: dict[Var, Any] = {}
 
-    def rule(e: Any) -> Any:
+    def rule(e: Expr) -> Any:
         if type(e) is not Call:
             return e
         func: Any = bound.get(e.op) if type(e.op) is Var else e.op

@@ -51,7 +51,7 @@ class DeviceConstraints:
         self.vars.update(zip(func.params, domain.args, strict=True))
         join(self.of(func.body), domain.result, func)
 
-    def of(self, expr: Any) -> Any:
+    def of(self, expr: nodes.Expr) -> Any:
         """Return the domain of an expression, after those of the lets in front of it."""
         bindings, expr = nodes.let_chain(expr)
         for var, value in bindings:
@@ -76,7 +76,7 @@ class DeviceConstraints:
             )
         return found
 
-    def wish(self, owner: Any, index: int, arg: Any, want: Any) -> None:
+    def wish(self, owner: Any, index: int, arg: nodes.Expr, want: Any) -> None:
         """Wish that the operand `index` of an expression is where the expression needs it."""
         if isinstance(arg, nodes.Tuple):  # written where it is used: it is nowhere itself
             for i, f in enumerate(arg.fields):

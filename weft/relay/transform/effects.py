@@ -34,7 +34,7 @@ class Effects:
         self._known: dict[ir.Expr, bool] = {}
         self._functions: dict[Function, bool] = {}
 
-    def any(self, expr: Any) -> bool:
+    def any(self, expr: ir.Expr) -> bool:
         """Whether evaluating an expression has effects."""
         for e in reversed(users_first(expr, lambda e: type(e) is not Function and e not in self._known)):
             if e not in self._known:
@@ -42,7 +42,7 @@ class Effects:
                 self._known[e] = self._own(e) or any(self._known.get(p, False) for p in below)
         return self._known.get(expr, False)
 
-    def _own(self, e: Any) -> bool:
+    def _own(self, e: ir.Node) -> bool:
         """Whether an expression itself, its parts aside, has effects."""
         if type(e) is Call:
             callee = self._callee(e.op)

@@ -73,7 +73,7 @@ class _Numbering:
         self.names = around
         return result
 
-    def lets(self, e: Any) -> Any:
+    def lets(self, e: ir.Node) -> Any:
         chain: list[tuple[Let, Any]] = []
         while type(e) is Let and (not chain or e not in self.scopes.shared):
             value = self.go(e.value)
@@ -93,7 +93,7 @@ class _Numbering:
             result = ir.with_fields(let, value=value, body=result)
         return result
 
-    def number(self, e: Any) -> Any:
+    def number(self, e: ir.Node) -> Any:
         """Return the value that equals one which is no let, or itself."""
         new = map_parts(e, self.go)
         key = None if self.skip is not None and self.skip(new) else self.key(new)
@@ -109,7 +109,7 @@ class _Numbering:
         self.tables.setdefault(home, {})[key] = new  # type: ignore[arg-type]
         return new
 
-    def key(self, e: Any) -> Hashable:
+    def key(self, e: ir.Node) -> Hashable:
         """Return what equal values have in common; None for what is never merged."""
         if type(e) is TupleGetItem:
             return ("item", e.tuple_value, e.index)
@@ -119,7 +119,7 @@ class _Numbering:
         return (e.op.name, attrs, *map(_argument, e.args))
 
 
-def _argument(e: Any) -> Hashable:
+def _argument(e: ir.Expr) -> Hashable:
     if type(e) is Constant:
         array = e.data.numpy()
         if array.nbytes <= _SMALL:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from weft.ir import IRModule, function_pass, with_fields
+from weft.ir import IRModule, Node, function_pass, with_fields
 from weft.relay.adt import Constructor, type_data
-from weft.relay.expr import Call, Function, GlobalVar, Var
+from weft.relay.expr import Call, Expr, Function, GlobalVar, Var
 from weft.relay.transform.copying import typed
 from weft.relay.transform.lambda_lift import is_closure
 from weft.relay.transform.to_a_normal_form import is_primitive
@@ -44,7 +44,7 @@ def eta_expand(
     if is_primitive(func):
         return func
 
-    def expanded(e: Any) -> Any:
+    def expanded(e: Expr) -> Any:
         if expand_constructor and type(e) is Constructor:
             return _function(e, [f"a{i}" for i in range(len(e.inputs))], _constructor_type(e, mod))
         if expand_global_var and type(e) is GlobalVar and e in mod and type(mod[e]) is Function:
@@ -52,7 +52,7 @@ def eta_expand(
             return _function(e, [p.name_hint for p in target.params], target.func_type_annotation())
         return e
 
-    def rule(e: Any) -> Any:
+    def rule(e: Node) -> Any:
         if type(e) is not Call:
             return map_parts(e, expanded)
         args = tuple(map(expanded, e.args))
@@ -69,7 +69,7 @@ def _constructor_type(constructor: Constructor, mod: IRModule) -> FuncType:
     return FuncType(constructor.inputs, TypeCall(constructor.belong_to, type_vars), type_vars)
 
 
-def _function(callee: Any, names: list[str], ty: FuncType) -> Function:
+def _function(callee: Expr, names: list[str], ty: FuncType) -> Function:
     """Make a function of that type which calls something."""
     new = {t: TypeVar(t.name_hint, t.kind) for t in ty.type_params}
     params = tuple(Var(n, typed(t, new)) for n, t in zip(names, ty.arg_types, strict=True))

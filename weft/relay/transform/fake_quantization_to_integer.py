@@ -65,7 +65,7 @@ def fake_quantization_to_integer(mod: ir.IRModule, hard_fail: bool = False, use_
     typed = infer_type(mod)
     quantize = ir.Op.get("qnn.quantize")
 
-    def rule(e: Any) -> Any:
+    def rule(e: ir.Expr) -> Any:
         if type(e) is not Call or e.op is not quantize:
             return e
         try:
@@ -89,7 +89,7 @@ class _Unknown:
         _refuse("nothing says how the result is quantized")
 
 
-def _alone(e: Any) -> Any:
+def _alone(e: Call) -> Any:
     """Compute with integers, and dequantize, a call on dequantized numbers and constants."""
     rule = e.op.get_attr(_KEY) if type(e) is Call and isinstance(e.op, ir.Op) else None
     dequantize = ir.Op.get("qnn.dequantize")
@@ -121,7 +121,7 @@ class _Region:
         made = self.convert(e.args[0])
         return _as(made, self.types.get(made) or _refuse("nothing in the region was quantized"), self.out)
 
-    def convert(self, e: Any) -> Any:
+    def convert(self, e: ir.Expr) -> Any:
         """Return the integers that stand for an expression, or a constant as it is."""
         if e not in self.memo:
             made, ty = self.converted(e)
@@ -155,7 +155,7 @@ class _Region:
 # --- quantities -------------------------------------------------------------------------------------------------------
 
 
-def _number(e: Any) -> Any:
+def _number(e: ir.Expr) -> Any:
     return e.data.numpy() if isinstance(e, Constant) else None
 
 
@@ -182,7 +182,7 @@ def _as(x: Any, t: Any, u: Any) -> Any:
     return op_call("qnn.requantize", x, have, t.zero_point, want, zero, axis=t.axis, out_dtype=u.dtype)
 
 
-def _bound(real: float, t: Any, x: Any) -> Any:
+def _bound(real: float, t: Any, x: ir.Expr) -> Any:
     """Return the integer, of each channel if scales are, that stands for a number."""
     scale, zero = (_number(v) for v in (t.scale, t.zero_point))
     if scale is None or zero is None:

@@ -26,7 +26,7 @@ def fast_math(mod: IRModule) -> IRModule:
     Source: TVM's ``FastMath``.
     """
 
-    def rule(e: Any) -> Any:
+    def rule(e: Call) -> Any:
         fast = _FAST.get(e.op.name) if type(e) is Call and isinstance(e.op, Op) else None
         return Call(Op.get(fast), e.args, e.attrs, span=e.span, ty=e.ty) if fast else e
 

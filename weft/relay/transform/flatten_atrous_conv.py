@@ -46,11 +46,11 @@ def flatten_atrous_conv(func: Function) -> Function:
     """
     values: dict[Var, Any] = {}
 
-    def call_of(e: Any, *names: str) -> Any:
+    def call_of(e: ir.Expr, *names: str) -> Any:
         e = values.get(e, e) if type(e) is Var else e
         return e if type(e) is Call and isinstance(e.op, ir.Op) and e.op.name in names else None
 
-    def rule(e: Any) -> Any:
+    def rule(e: ir.Expr) -> Any:
         last = call_of(e, "nn.batch_to_space_nd") if type(e) is Call else None
         conv: Any = call_of(last.args[0], *_CONVOLUTIONS) if last is not None else None
         first = call_of(conv.args[0], "nn.space_to_batch_nd") if conv is not None else None

@@ -166,18 +166,18 @@ def _untyped(body: ir.Expr, params: Mapping[Any, Var]) -> ir.Expr:
     """Copy an expression whose types follow from other parameters."""
     new: dict[Any, Any] = dict(params)
 
-    def rule(e: Any) -> Any:
+    def rule(e: ir.Expr) -> Any:
         if type(e) not in (Call, Tuple, TupleGetItem, If, Let):
             return e
         return replace(e, var=new[e.var], ty=None) if type(e) is Let else replace(e, ty=None)
 
-    def named(var: Var, _: Any) -> None:
+    def named(var: Var, _: object) -> None:
         new[var] = Var(var.name_hint)
 
     return rewrite(body, rule, pre=lambda e: new.get(e) if type(e) is Var else None, on_let=named)
 
 
-def _padded(x: Any, ndim: int, axis: int, bucket: int, n: Var, value: float) -> Any:
+def _padded(x: ir.Expr, ndim: int, axis: int, bucket: int, n: Var, value: float) -> Any:
     """Pad an axis to the extent of a bucket."""
     where = np.zeros((ndim, 2), "int64")
     where[axis, 1] = 1

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.ir import Expr, IRModule, module_pass
+from weft.ir import Expr, IRModule, Node, module_pass
 from weft.relay.adt import Constructor, Match
 from weft.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var, lets
 from weft.relay.transform.effects import Effects
@@ -53,26 +53,26 @@ class _Folder:
         self.effects, self.fold_qnn = effects, fold_qnn
         self.known: dict[Var, Any] = {}
 
-    def run(self, expr: Any) -> Any:
+    def run(self, expr: Expr) -> Any:
         return rewrite(expr, self.rule, pre=self.replacement, on_let=self.learn)
 
-    def learn(self, var: Var, value: Any) -> None:
+    def learn(self, var: Var, value: Expr) -> None:
         if type(value) in (Constant, Tuple) or (type(value) is Call and type(value.op) is Constructor):
             self.known[var] = value
 
-    def replacement(self, e: Any) -> Any:
+    def replacement(self, e: Node) -> Any:
         if type(e) is Var:
             value = self.known.get(e)
             return value if type(value) is Constant else None
         return e if type(e) is Function and is_primitive(e) else None
 
-    def meaning(self, e: Any) -> Any:
+    def meaning(self, e: Expr) -> Any:
         """Return what an expression stands for."""
         while type(e) is Var and e in self.known:
             e = self.known[e]
         return e
 
-    def arrays(self, e: Any) -> Any:
+    def arrays(self, e: Expr) -> Any:
         e = self.meaning(e)
         if type(e) is not Tuple:
             return arrays_of(e)
@@ -116,6 +116,6 @@ class _Folder:
                 return lets(bound, clause.rhs) if simple and self.visible(bound, e.data) else e
         return e
 
-    def visible(self, bound: list[tuple[Var, Any]], data: Any) -> bool:
+    def visible(self, bound: list[tuple[Var, Any]], data: Expr) -> bool:
         """Whether what pattern variables stand for may be said again: a name, or a part of the data itself."""
         return type(data) is not Var or all(isinstance(value, ATOMS) for _, value in bound)

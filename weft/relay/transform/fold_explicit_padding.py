@@ -38,7 +38,7 @@ def fold_explicit_padding(func: Function) -> Function:
     """
     values: dict[Var, Any] = {}
 
-    def rule(e: Any) -> Any:
+    def rule(e: Call) -> Any:
         name = e.op.name if type(e) is Call and isinstance(e.op, ir.Op) else ""
         if name not in _CONVOLUTIONS and name not in _POOLS:
             return e
@@ -51,7 +51,7 @@ def fold_explicit_padding(func: Function) -> Function:
     return rewrite(func, rule, on_let=values.__setitem__)
 
 
-def _folded(e: Any, name: str, pad: Any) -> Call | None:
+def _folded(e: Call, name: str, pad: Any) -> Call | None:
     attrs = dict(e.attrs.items)
     layout = str(attrs.get("data_layout", attrs.get("layout")))
     widths = [tuple(int(w) for w in pair) for pair in pad.attrs["pad_width"]]

@@ -63,7 +63,7 @@ class _Group:
         self.params: list[Var] = []
         self.args: list[Any] = []
 
-    def param(self, arg: Any, ty: Any) -> Var:
+    def param(self, arg: ir.Expr, ty: ir.Type) -> Var:
         """Return the parameter that stands for a value from outside."""
         for p, a in zip(self.params, self.args, strict=True):
             if a is arg:
@@ -72,7 +72,7 @@ class _Group:
         self.args.append(arg)
         return self.params[-1]
 
-    def call(self, body: Any, ty: Any, span: Any) -> Call:
+    def call(self, body: ir.Expr, ty: ir.Type | None, span: Any) -> Call:
         """Make the group's function and its call."""
         calls = [e for e in subexpressions(body) if isinstance(e, Call)]
         attrs: dict[str, Any] = {"Primitive": int(bool(calls))}
@@ -92,7 +92,7 @@ class _Fused:
         self._groups: dict[Any, _Group] = {}
         self._memo: dict[Any, Any] = {}
 
-    def mutate(self, expr: Any) -> Any:
+    def mutate(self, expr: ir.Expr) -> Any:
         """Return what an expression becomes."""
         chain: list[tuple[Let, Any]] = []
         while (result := self._memo.get(expr)) is None:
@@ -126,7 +126,7 @@ class _Fused:
         made = Call(call.op, self._inside(call.args, root), call.attrs, call.ty_args, span=call.span)
         return made if root is not call else self._group(root).call(made, call.ty, call.span)
 
-    def _inside(self, args: tuple[Any, ...], root: Any) -> tuple[ir.Expr, ...]:
+    def _inside(self, args: tuple[Any, ...], root: ir.Expr) -> tuple[ir.Expr, ...]:
         """Return arguments as the function of a group sees them: those of other groups become its parameters."""
         made = []
         for arg in args:
@@ -135,5 +135,5 @@ class _Fused:
             made.append(new if inside else self._group(root).param(new, arg.ty))
         return tuple(made)
 
-    def _group(self, root: Any) -> _Group:
+    def _group(self, root: ir.Expr) -> _Group:
         return self._groups.setdefault(root, _Group())

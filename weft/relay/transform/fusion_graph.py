@@ -74,14 +74,14 @@ class FusionGraph:
             self._add(expr)  # before its body, which no group of operators can have as a member
             expr = expr.body
 
-    def _add(self, expr: Any) -> None:
+    def _add(self, expr: ir.Expr) -> None:
         node = self.nodes.get(expr)
         if node is None:
             node = self.nodes[expr] = FusionNode(expr)
         node.index = len(self.order)
         self.order.append(node)
 
-    def _parts(self, expr: Any) -> None:
+    def _parts(self, expr: ir.Expr) -> None:
         """Visit an expression that computes nothing by operators: its parts exist by themselves."""
         for part in parts(expr):
             self._use(part, None, _OPAQUE)
@@ -89,7 +89,7 @@ class FusionGraph:
             self._visit(part)
         self._add(expr)
 
-    def _function(self, func: Any) -> None:
+    def _function(self, func: Function) -> None:
         if func.attrs.get("Compiler") or func.attrs.get("Primitive"):
             return
         for part in (*func.params, func.body):
@@ -117,7 +117,7 @@ class FusionGraph:
             self._visit(part)
         self._add(call)
 
-    def _tuple(self, expr: Any) -> None:
+    def _tuple(self, expr: Tuple) -> None:
         node = self.nodes[expr]
         node.pattern = _TUPLE
         for f in expr.fields:
@@ -127,7 +127,7 @@ class FusionGraph:
             self._visit(f)
         self._add(expr)
 
-    def _item(self, expr: Any) -> None:
+    def _item(self, expr: TupleGetItem) -> None:
         ty = expr.tuple_value.ty
         node = self.nodes[expr]
         if isinstance(ty, ir.TupleType) and all(isinstance(f, ir.TensorType) for f in ty.fields):
@@ -150,7 +150,7 @@ _VISIT: dict[type, Callable[[FusionGraph, Any], None]] = {
 }
 
 
-def _is_dynamic(ty: Any) -> bool:
+def _is_dynamic(ty: ir.Type | None) -> bool:
     if isinstance(ty, ir.TupleType):
         return any(map(_is_dynamic, ty.fields))
     return isinstance(ty, ir.TensorType) and any(isinstance(d, AnyDim) for d in ty.shape or ())
@@ -164,7 +164,7 @@ def _reads_elements(call: Any) -> bool:
     return any(k == "values" and not isinstance(a, ir.Constant) for k, a in zip(kinds, call.args, strict=False))
 
 
-def _same_shape(a: Any, b: Any) -> bool:
+def _same_shape(a: ir.Type, b: ir.Type | None) -> bool:
     if not isinstance(a, ir.TensorType) or not isinstance(b, ir.TensorType):
         return False
     return len(a.shape or ()) == len(b.shape or ()) and all(map(ir.structural_equal, a.shape or (), b.shape or ()))

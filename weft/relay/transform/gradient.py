@@ -87,7 +87,7 @@ def _first_order(func: Function) -> Function:
     return Function(func.params, Tuple((func.body, Tuple(found))), None, func.type_params)
 
 
-def _back(e: Any, adjoints: dict[Any, Any]) -> None:
+def _back(e: ir.Expr, adjoints: dict[Any, Any]) -> None:
     """Add to the adjoints of what an expression is made of."""
     g = adjoints[e]
     if isinstance(e, (Var, Constant)):
@@ -112,11 +112,11 @@ def _back(e: Any, adjoints: dict[Any, Any]) -> None:
         )
 
 
-def _add(adjoints: dict[Any, Any], e: Any, partial: Any) -> None:
+def _add(adjoints: dict[Any, Any], e: ir.Expr, partial: Any) -> None:
     adjoints[e] = _plus(adjoints[e], partial, e.ty) if e in adjoints else partial
 
 
-def _plus(a: Any, b: Any, ty: Any) -> Any:
+def _plus(a: Any, b: Any, ty: ir.Type) -> Any:
     if isinstance(ty, ir.TupleType):
         return Tuple(tuple(_plus(field_of(a, i), field_of(b, i), t) for i, t in enumerate(ty.fields)))
     return op_call("add", a, b)

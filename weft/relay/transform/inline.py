@@ -94,10 +94,10 @@ def _in_cycles(uses: dict[str, Counter[str]], order: list[str]) -> set[str]:
 
 
 def _inlined(func: Function, bodies: dict[str, Function], effects: Effects) -> Function:
-    def value(e: Any) -> Any:
+    def value(e: ir.Node) -> Any:
         return fresh_copy(bodies[e.name_hint]) if type(e) is GlobalVar and e.name_hint in bodies else e
 
-    def rule(e: Any) -> Any:
+    def rule(e: ir.Node) -> Any:
         if type(e) is not Call or type(e.op) is not GlobalVar or e.op.name_hint not in bodies:
             return map_parts(e, value)
         callee, args = bodies[e.op.name_hint], tuple(map(value, e.args))

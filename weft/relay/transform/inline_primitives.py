@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Any
 
 from weft.ir import IRModule, function_pass
-from weft.relay.expr import Call, Function, GlobalVar, Let, Var
+from weft.relay.expr import Call, Expr, Function, GlobalVar, Let, Var
 from weft.relay.transform.to_a_normal_form import is_primitive
 from weft.relay.walk import parts, rewrite, subexpressions
 
@@ -37,7 +37,7 @@ def inline_primitives(func: Function, mod: IRModule) -> Function:
         return func
     known: dict[Var, Any] = {}
 
-    def learn(var: Var, value: Any) -> None:
+    def learn(var: Var, value: Expr) -> None:
         if type(value) in (Var, GlobalVar) or (type(value) is Function and is_primitive(value)):
             known[var] = known.get(value, value) if type(value) is Var else value
 

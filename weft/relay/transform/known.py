@@ -61,7 +61,7 @@ def evaluate_call(call: Call, value: Callable[[Any], Any] = arrays_of) -> Any:
     return constants_of(result)
 
 
-def _shape_only(arg: Any) -> Any:
+def _shape_only(arg: ir.Expr) -> Any:
     """Return an array of the shape of an expression, of which nothing else is used."""
     ty = arg.ty
     shape = [ir.as_int(d) for d in ty.shape] if isinstance(ty, ir.TensorType) and ty.shape is not None else [None]
@@ -73,7 +73,7 @@ def _bytes(value: Any) -> int:
     return sum(map(_bytes, value)) if isinstance(value, tuple) else value.nbytes
 
 
-def match_known(pattern: Pattern, value: Any, known: Callable[[Any], Any], bound: list[tuple[Var, Any]]) -> Any:
+def match_known(pattern: Pattern, value: ir.Expr, known: Callable[[Any], Any], bound: list[tuple[Var, Any]]) -> Any:
     """Compare a value with a pattern as far as both are known.
 
     Parameters

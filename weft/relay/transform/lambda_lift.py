@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from weft.ir import Attrs, Expr, IRModule, module_pass, with_deep_stack, with_fields
+from weft.ir import Attrs, Expr, IRModule, Node, module_pass, with_deep_stack, with_fields
 from weft.relay.expr import Call, Function, GlobalVar, Let, Var, lets
 from weft.relay.transform.free import Captures, free_type_variables
 from weft.relay.transform.to_a_normal_form import is_primitive
@@ -106,7 +106,7 @@ class _Lifter:
         made = self.memo[let.value] = self.lift(let.value, let.var)
         return None if let.var in self.known or let.var in self.called else made
 
-    def call(self, e: Any) -> Call | None:
+    def call(self, e: Node) -> Call | None:
         """Return a call of a function that was lifted; None for others."""
         if type(e) is not Call or type(e.op) is not Var:
             return None

@@ -31,11 +31,11 @@ def lazy_gradient_init(func: Function) -> Function:
     """
     values: dict[Var, Any] = {}
 
-    def is_of(e: Any, names: tuple[str, ...]) -> bool:
+    def is_of(e: ir.Expr, names: tuple[str, ...]) -> bool:
         e = values.get(e, e) if type(e) is Var else e
         return type(e) is Call and isinstance(e.op, ir.Op) and e.op.name in names
 
-    def rule(e: Any) -> Any:
+    def rule(e: ir.Expr) -> Any:
         name = e.op.name if type(e) is Call and isinstance(e.op, ir.Op) else ""
         return _absorbed(e, name, is_of) if name in ("add", "multiply") else e
 

@@ -27,7 +27,7 @@ def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> ir.Pass:
     def legalize(func: Function) -> Function:
         """Replace the calls of a function."""
 
-        def rule(e: Any) -> Any:
+        def rule(e: ir.Node) -> Any:
             if type(e) is not Call or not isinstance(e.op, ir.Op):
                 return e
             make = e.op.get_attr(legalize_map_attr_name)
@@ -39,7 +39,7 @@ def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> ir.Pass:
     return ir.Pass("Legalize", legalize, 1, Legalize.__doc__)
 
 
-def replaced(old: Any, new: Any) -> Any:
+def replaced(old: ir.Expr, new: ir.Expr) -> Any:
     """Return what stands in the place of an expression, with its type."""
     made = new.astuple() if isinstance(new, TupleWrapper) else new
     if made.ty is None:

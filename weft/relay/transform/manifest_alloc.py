@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Attrs, DataType, Expr, IRModule, Op, Pass, as_int
+from weft.ir import Attrs, DataType, Expr, IRModule, Op, Pass, Type, as_int
 from weft.ir import TupleType as IRTupleType
 from weft.ir.deep import with_deep_stack
 from weft.relax.transform import schedule_tir
@@ -55,7 +55,7 @@ class _Manifest:
         self.taking_tensors: dict[str, GlobalVar] = {}
         self.numbers: dict[Any, Constant] = {}
 
-    def body(self, expr: Any) -> Any:
+    def body(self, expr: Expr) -> Any:
         """Rewrite a chain of lets, and those inside its values; the chain itself if nothing changed."""
         bindings, tail = let_chain(expr)
         new = [(v, with_bodies(value, self.body)) for v, value in bindings]
@@ -89,11 +89,11 @@ class _Manifest:
         return known
 
 
-def _named(value: Any) -> str:
+def _named(value: Expr) -> str:
     return value.op.name if isinstance(value, Call) and isinstance(value.op, Op) else ""
 
 
-def _is_lowered(value: Any) -> bool:
+def _is_lowered(value: Expr) -> bool:
     return _named(value) in ("vm.bind_dims", "vm.call_kernel", "vm.view")
 
 
@@ -107,7 +107,7 @@ class _Block:
         self.shapes: ShapeFunction | None = None
         self.results: list[Var] = []
 
-    def let(self, hint: str, op: str, *args: Any, **attrs: Any) -> Var:
+    def let(self, hint: str, op: str, *args: Expr, **attrs: Any) -> Var:
         """Bind a call of an operator to a new variable."""
         value = _typed(op, args, attrs)
         var = Var(hint, value.ty)
@@ -171,7 +171,7 @@ class _Block:
         kernel = self.state.kernels.add(made.build(), "shape_func")
         self.let("_", "vm.invoke_tvm_op", kernel, _tuple(inputs), _tuple(self.results))
 
-    def _shape_of(self, tensor: Any) -> Any:
+    def _shape_of(self, tensor: Expr) -> Any:
         known = self.shape_of.get(tensor)
         return known if known is not None else self.let("shape", "vm.shape_of", tensor)
 
@@ -180,7 +180,7 @@ class _Block:
         assert n is not None or self.shapes is not None
         return self.state.number(n) if n is not None else self.results[self.shapes.output(value)]  # type: ignore[union-attr]
 
-    def _shape(self, ty: Any, shapes: Any, i: int) -> tuple[Any, tuple[int, ...]]:
+    def _shape(self, ty: Type, shapes: Any, i: int) -> tuple[Any, tuple[int, ...]]:
         """The shape of an output, as a vector and as far as it is known."""
         known = tuple(-1 if as_int(d) is None else int(as_int(d)) for d in ty.shape)  # type: ignore[arg-type]
         if -1 not in known:
@@ -213,7 +213,7 @@ class _Block:
         if isinstance(attrs["ret_type"], IRTupleType):
             self.bindings.append((var, _tuple(outs)))
 
-    def _storage(self, size: Any, device: int = 0) -> Var:
+    def _storage(self, size: Expr, device: int = 0) -> Var:
         return self.let("storage", "memory.alloc_storage", size, alignment=ALIGNMENT, device_index=device)
 
     def _tensor(
@@ -221,7 +221,7 @@ class _Block:
         hint: str,
         storage: Var,
         offset: int,
-        shape: Any,
+        shape: Expr,
         known: tuple[int, ...],
         dtype: str,
         var: Var | None = None,
@@ -252,7 +252,7 @@ def _attr(value: Any, name: str) -> Any:
     return (value.attrs.get(name) if isinstance(value, Call) and _is_lowered(value) else None) or ()
 
 
-def _tensor_types(value: Any) -> list[Any]:
+def _tensor_types(value: Call) -> list[Any]:
     """The types of an operation's results, as it states them."""
     ty = value.attrs["ret_type"] if _is_lowered(value) and "ret_type" in value.attrs else unit_type()
     return list(ty.fields) if isinstance(ty, IRTupleType) else [ty]

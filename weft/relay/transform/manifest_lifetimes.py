@@ -60,7 +60,7 @@ def _used(exprs: Iterable[Any]) -> set[Var]:
     return used - bound
 
 
-def _ended(body: Any, needed: set[Var]) -> Any:
+def _ended(body: Expr, needed: set[Var]) -> Any:
     """End the lives of variables in a chain of lets, behind which `needed` are used."""
     bindings, tail = let_chain(body)
     live = _used([tail]) | needed

@@ -33,7 +33,7 @@ def MemoryPlan() -> Pass:
 def _memory_plan(mod: IRModule) -> IRModule:
     variables = VariablesIn()
 
-    def body(expr: Any) -> Any:
+    def body(expr: Expr) -> Any:
         bindings, tail = let_chain(expr)
         new = [(v, with_bodies(value, body)) for v, value in bindings]
         planned = _Plan(new, tail, mod, variables).rewritten()
@@ -86,7 +86,7 @@ class _Block:
 class _Plan:
     """One chain of lets: which storages there are, how long each is needed, and where it lies."""
 
-    def __init__(self, bindings: list[Any], tail: Any, mod: IRModule, variables: VariablesIn) -> None:
+    def __init__(self, bindings: list[Any], tail: Expr, mod: IRModule, variables: VariablesIn) -> None:
         self.bindings, self.mod, self.variables = bindings, mod, variables
         self.block_of: dict[Var, _Block] = {}
         self.roots: dict[Expr, list[Var]] = {}  # the storages that a variable's value may lie in
@@ -95,7 +95,7 @@ class _Plan:
         self.arenas: dict[tuple[int, int], list[_Block]] = {}
         self._place()
 
-    def _live(self, tail: Any) -> None:
+    def _live(self, tail: Expr) -> None:
         segment = 0
         for i, (var, value) in enumerate(self.bindings):
             name = _named(value)
@@ -117,7 +117,7 @@ class _Plan:
         for r in self._roots(tail):
             self.block_of[r].escapes = True
 
-    def _roots(self, value: Any) -> list[Var]:
+    def _roots(self, value: Expr) -> list[Var]:
         return list(dict.fromkeys(r for var in self.variables(value) for r in self.roots.get(var, ())))
 
     def _take_over(self) -> None:
@@ -190,16 +190,16 @@ def _storage(value: Any) -> Any:
     return value.args[0] if _named(value) == "memory.alloc_tensor" else None
 
 
-def _named(value: Any) -> str:
+def _named(value: Expr) -> str:
     return value.op.name if isinstance(value, Call) and isinstance(value.op, Op) else ""
 
 
-def _is_scalar_operation(value: Any) -> bool:
+def _is_scalar_operation(value: Expr) -> bool:
     """Whether the machine computes a value in its registers: from its operands, or it may be one of them."""
     return isinstance(value, Call) and scalar_operation(value) is not None
 
 
-def _makes_value(value: Any) -> bool:
+def _makes_value(value: Expr) -> bool:
     return isinstance(value, Call) and isinstance(value.op, (Constructor, Op))
 
 
@@ -230,7 +230,7 @@ def _resized(call: Call, n_bytes: int) -> Call:
     return Call(call.op, (const(n_bytes, "int64"),), call.attrs, span=call.span, ty=STORAGE)
 
 
-def _moved(call: Call, storage: Any, offset: int) -> Call:
+def _moved(call: Call, storage: Expr, offset: int) -> Call:
     if storage is call.args[0] and not offset:
         return call
     attrs = Attrs.of({**dict(call.attrs.items), "offset": call.attrs["offset"] + offset})

@@ -4,7 +4,7 @@ from typing import Any
 
 from weft.ir import Pass
 from weft.relay.analysis.annotated_regions import BEGIN, END, AnnotatedRegion, AnnotatedRegionSet, annotation_of
-from weft.relay.expr import Function
+from weft.relay.expr import Call, Expr, Function
 from weft.relay.transform.typed_pass import over_typed_functions, with_types
 from weft.relay.walk import rewrite, rewrite_with_original
 
@@ -26,7 +26,7 @@ def _merge(func: Function) -> Function:
     apart: dict[AnnotatedRegion, set[AnnotatedRegion]] = {}
     seen: set[AnnotatedRegion] = set()
 
-    def visit(expr: Any) -> Any:
+    def visit(expr: Expr) -> Any:
         if annotation_of(expr, END) is not None:
             region = regions.get_region(expr)
             if region is not None and region not in seen:
@@ -34,7 +34,7 @@ def _merge(func: Function) -> Function:
                 _take_in(region, regions, apart)
         return expr
 
-    def without_inner(old: Any, new: Any) -> Any:
+    def without_inner(old: Call, new: Any) -> Any:
         if annotation_of(old, BEGIN) is None or annotation_of(old.args[0], END) is None:
             return new
         inner = regions.get_region(old) is regions.get_region(old.args[0])

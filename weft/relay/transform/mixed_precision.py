@@ -109,7 +109,7 @@ class _Mixed:
             return func
         return func.replace(body=body, ret_type=func.ret_type if keep else body.ty, ty=None)
 
-    def visited(self, e: Any) -> Any:
+    def visited(self, e: ir.Expr) -> Any:
         """Return the new expression, of the data types that it has now."""
         chain: list[tuple[Let, Var, Any]] = []
         while type(e) is Let and e not in self.memo:
@@ -126,11 +126,11 @@ class _Mixed:
             made = self.memo[let] = let if same else Let(var, value, made, ty=made.ty, span=let.span)
         return made
 
-    def original(self, e: Any) -> Any:
+    def original(self, e: ir.Expr) -> Any:
         """Return the new expression, cast to the type that the old one had."""
         return self.cast(self.visited(e), e.ty) if isinstance(e.ty, (ir.TensorType, ir.TupleType)) else self.visited(e)
 
-    def converted(self, e: Any) -> Any:
+    def converted(self, e: ir.Expr) -> Any:
         if type(e) is Tuple:
             fields = tuple(map(self.visited, e.fields))
             same = all(a is b for a, b in zip(fields, e.fields, strict=True))
@@ -147,7 +147,7 @@ class _Mixed:
     def item(self, whole: Any, index: int) -> Any:
         return whole.fields[index] if type(whole) is Tuple else TupleGetItem(whole, index, ty=whole.ty.fields[index])
 
-    def call(self, e: Any) -> Any:
+    def call(self, e: Call) -> Any:
         kind, accumulated, result = self.kind(e)
         args = [self.visited(a) for a in e.args]
         leaves = [f for a in args for f in (a.fields if type(a) is Tuple else (a,))]
@@ -176,7 +176,7 @@ class _Mixed:
             self.missing.add(e.op.name)
         return [_KINDS.get(e.op.name, MIXED_PRECISION_NEVER), self.dtype, self.dtype]
 
-    def cast(self, x: Any, want: Any) -> Any:
+    def cast(self, x: ir.Expr, want: Any) -> Any:
         """Cast an expression to a type; casts of the same are one, and a cast back is the expression itself."""
         if isinstance(want, ir.TupleType):
             if _dtypes(x.ty) == _dtypes(want):
@@ -192,11 +192,11 @@ class _Mixed:
         return self.casts[key]
 
 
-def _dtypes(ty: Any) -> Any:
+def _dtypes(ty: ir.Type) -> Any:
     return tuple(map(_dtypes, ty.fields)) if isinstance(ty, ir.TupleType) else getattr(ty, "dtype", None)
 
 
-def _has_float32(ty: Any) -> bool:
+def _has_float32(ty: ir.Type) -> bool:
     return any(map(_has_float32, ty.fields)) if isinstance(ty, ir.TupleType) else getattr(ty, "dtype", "") == "float32"
 
 

@@ -18,7 +18,7 @@ class VariablesIn:
     def __init__(self) -> None:
         self._known: dict[Expr, dict[Var, None]] = {}
 
-    def __call__(self, value: Any) -> dict[Var, None]:
+    def __call__(self, value: Expr) -> dict[Var, None]:
         """Return the variables of an operation."""
         if not isinstance(value, (If, Match, Function)):
             return dict.fromkeys(n for n in walk(value) if isinstance(n, Var))

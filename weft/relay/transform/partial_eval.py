@@ -131,7 +131,7 @@ class Evaluator:
             self.left.discard(func)
         return made
 
-    def type_left(self, ty: Any, env: Environment) -> Any:
+    def type_left(self, ty: ir.Type | None, env: Environment) -> Any:
         """Return a type where it means something in what is left; None where it has to be inferred anew."""
         ty = typed(ty, env.types)
         if ty is None:
@@ -140,7 +140,7 @@ class Evaluator:
         known = all(t in self.type_vars or t in bound for t in ir.walk(ty) if isinstance(t, TypeVar))
         return ty if known else None
 
-    def value(self, e: Any, env: Environment, scope: Scope) -> Value:
+    def value(self, e: ir.Node, env: Environment, scope: Scope) -> Value:
         """Evaluate an expression in A-normal form."""
         while type(e) is expr.Let:
             self.steps += 1
@@ -197,7 +197,7 @@ class Evaluator:
         self.decided += 1
         return self.value(func.body, env, scope)
 
-    def in_choice(self, e: Any, env: Environment, decider: Value, known: Any) -> tuple[Scope, Value]:
+    def in_choice(self, e: expr.Expr, env: Environment, decider: Value, known: Any) -> tuple[Scope, Value]:
         """Evaluate what is reached only if the value that decides is what is said."""
         scope, before, unknown = Scope(), dict(self.store), decider.known
         self.choices += 1
@@ -240,23 +240,23 @@ evaluate = ir.Dispatch(
 
 
 @evaluate.on(expr.Var)
-def _var(e: expr.Var, ev: Evaluator, env: Environment, scope: Scope, *_: Any) -> Value:
+def _var(e: expr.Var, ev: Evaluator, env: Environment, scope: Scope, *_: object) -> Value:
     return env.find(e) or Value(e)
 
 
 @evaluate.on(expr.GlobalVar)
-def _global_var(e: expr.GlobalVar, ev: Evaluator, *_: Any) -> Value:
+def _global_var(e: expr.GlobalVar, ev: Evaluator, *_: object) -> Value:
     func = ev.mod[e] if e in ev.mod else None
     return Value(e, KnownClosure(func, Environment()) if type(func) is expr.Function else None)
 
 
 @evaluate.on(ir.Op, Constructor)
-def _itself(e: Any, *_: Any) -> Value:
+def _itself(e: ir.Node, *_: object) -> Value:
     return Value(e)
 
 
 @evaluate.on(expr.Constant)
-def _constant(e: expr.Constant, *_: Any) -> Value:
+def _constant(e: expr.Constant, *_: object) -> Value:
     return Value(e, e)
 
 
@@ -276,7 +276,7 @@ def _function(
 
 
 @evaluate.on(expr.Tuple)
-def _tuple(e: expr.Tuple, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+def _tuple(e: expr.Tuple, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: object) -> Value:
     return known_tuple(tuple(ev.value(f, env, scope) for f in e.fields), scope, hint)
 
 
@@ -286,7 +286,7 @@ def known_tuple(fields: tuple[Value, ...], scope: Scope, hint: str) -> Value:
 
 
 @evaluate.on(expr.TupleGetItem)
-def _item(e: expr.TupleGetItem, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+def _item(e: expr.TupleGetItem, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: object) -> Value:
     whole = ev.value(e.tuple_value, env, scope)
     if type(whole.known) is tuple:
         ev.decided += 1
@@ -295,7 +295,7 @@ def _item(e: expr.TupleGetItem, ev: Evaluator, env: Environment, scope: Scope, h
 
 
 @evaluate.on(expr.If)
-def _if(e: expr.If, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+def _if(e: expr.If, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: object) -> Value:
     cond = ev.value(e.cond, env, scope)
     if type(cond.known) is expr.Constant:
         ev.decided += 1
@@ -310,7 +310,7 @@ def _if(e: expr.If, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_
 
 
 @evaluate.on(Match)
-def _match(e: Match, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+def _match(e: Match, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: object) -> Value:
     data = ev.value(e.data, env, scope)
     possible: list[Clause] = []
     for clause in e.clauses:
@@ -371,14 +371,14 @@ def _items(value: Value, n: int, scope: Scope) -> tuple[Value, ...]:
 
 
 @evaluate.on(expr.RefCreate)
-def _ref_create(e: expr.RefCreate, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+def _ref_create(e: expr.RefCreate, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: object) -> Value:
     value, cell = ev.value(e.value, env, scope), KnownRef()
     ev.store[cell] = value
     return scope.add(hint, lambda: expr.RefCreate(value.atom(), span=e.span), cell, needed=True)
 
 
 @evaluate.on(expr.RefRead)
-def _ref_read(e: expr.RefRead, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+def _ref_read(e: expr.RefRead, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: object) -> Value:
     ref = ev.value(e.ref, env, scope)
     if ref.known in ev.store:
         ev.decided += 1
@@ -387,7 +387,7 @@ def _ref_read(e: expr.RefRead, ev: Evaluator, env: Environment, scope: Scope, hi
 
 
 @evaluate.on(expr.RefWrite)
-def _ref_write(e: expr.RefWrite, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+def _ref_write(e: expr.RefWrite, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: object) -> Value:
     ref, value = ev.value(e.ref, env, scope), ev.value(e.value, env, scope)
     if type(ref.known) is KnownRef:
         ev.store[ref.known] = value
@@ -397,7 +397,7 @@ def _ref_write(e: expr.RefWrite, ev: Evaluator, env: Environment, scope: Scope, 
 
 
 @evaluate.on(expr.Call)
-def _call(e: expr.Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: Any) -> Value:
+def _call(e: expr.Call, ev: Evaluator, env: Environment, scope: Scope, hint: str, *_: object) -> Value:
     args = [ev.value(a, env, scope) for a in e.args]
     op = ev.value(e.op, env, scope)
     types = tuple(typed(t, env.types) for t in e.ty_args)

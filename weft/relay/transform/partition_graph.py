@@ -59,7 +59,7 @@ def _prepared(func: Any) -> Any:
     if type(func) is not Function:
         return func
 
-    def rule(e: Any) -> Any:
+    def rule(e: Call) -> Any:
         if DEFAULT in (annotation_of(e, BEGIN), annotation_of(e, END)):
             return e.args[0]
         compiler = annotation_of(e, END)
@@ -135,5 +135,5 @@ def mangled(mod_name: str, name: str) -> str:
     return re.sub(r"\W", "_", "_".join(filter(None, ("tvmgen", mod_name, name))), flags=re.ASCII)
 
 
-def _is_constant(expr: Any) -> bool:
+def _is_constant(expr: ir.Expr) -> bool:
     return all(isinstance(e, Constant) for e in (expr.fields if type(expr) is Tuple else (expr,)))

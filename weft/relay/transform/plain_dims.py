@@ -37,7 +37,7 @@ def with_plain_dims(mod: ir.IRModule) -> tuple[ir.IRModule, Derived]:
     return mod.with_functions({**dict(mod.items()), mod.get_global_var("main"): made}), derived
 
 
-def _dims(node: Any) -> tuple[ir.PrimExpr, ...]:
+def _dims(node: ir.Node) -> tuple[ir.PrimExpr, ...]:
     if isinstance(node, ir.TensorType):
         return node.shape or ()
     if isinstance(node, (ir.ShapeType, ir.ShapeExpr)):

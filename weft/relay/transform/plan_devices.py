@@ -83,7 +83,7 @@ class _LonelyConstants:
     def function(self) -> nodes.Function:
         return ir.with_fields(self.func, body=self.body(self.func.body))
 
-    def body(self, expr: Any) -> Any:
+    def body(self, expr: nodes.Expr) -> Any:
         bindings, tail = nodes.let_chain(expr)
         kept = []
         for var, value in bindings:
@@ -93,7 +93,7 @@ class _LonelyConstants:
                 kept.append((var, self.operation(value)))
         return nodes.lets(kept, self.operation(tail))
 
-    def operation(self, e: Any) -> Any:
+    def operation(self, e: nodes.Expr) -> Any:
         if isinstance(e, (nodes.Var, nodes.Constant)):
             return self.lonely(e)
         if isinstance(e, nodes.Call):
@@ -104,7 +104,7 @@ class _LonelyConstants:
             return ir.with_fields(e, fields=tuple(map(self.operation, e.fields)))
         return with_bodies(_with_operands(e, self.operation), self.body)
 
-    def lonely(self, e: Any) -> Any:
+    def lonely(self, e: nodes.Expr) -> Any:
         constant = self.named.get(e, e)
         if not isinstance(constant, nodes.Constant):
             return e
@@ -159,7 +159,7 @@ class _Plan:
         planned = all(func.attrs.get(k) == v for k, v in attrs.items())
         return ir.with_fields(func if planned else func.with_attr(attrs), body=self.body(func.body))
 
-    def body(self, expr: Any) -> Any:
+    def body(self, expr: nodes.Expr) -> Any:
         """Rewrite a chain of lets; what its operations need from other devices is bound in front of them."""
         bindings, tail = nodes.let_chain(expr)
         outer, outer_made = self.bindings, self.made
@@ -181,7 +181,7 @@ class _Plan:
         self.bindings.append((var, value))
         return var
 
-    def operation(self, e: Any) -> Any:
+    def operation(self, e: nodes.Expr) -> Any:
         """Rewrite an operation and its operands."""
         if isinstance(e, nodes.Call):
             if isinstance(e.op, ir.Op) and e.op.name == "on_device":
@@ -214,7 +214,7 @@ class _Plan:
             return e.args[0]
         return self.named(ir.with_fields(e, attrs=e.attrs.with_(device=device, constrain_result=True)))
 
-    def operand(self, owner: Any, index: int, e: Any) -> Any:
+    def operand(self, owner: Any, index: int, e: nodes.Expr) -> Any:
         """Rewrite an operand, and copy what is in it to where its user needs it."""
         made = self.operation(e)
         moves = self.copies.get((owner, index))
@@ -238,7 +238,7 @@ class _Plan:
         return known
 
 
-def _with_operands(e: Any, f: Callable[[Any], Any]) -> Any:
+def _with_operands(e: nodes.Expr, f: Callable[[Any], Any]) -> Any:
     """Rewrite the operands of what is neither a call nor a tuple."""
     names = _OPERANDS.get(type(e), ())
     return ir.with_fields(e, **{n: f(getattr(e, n)) for n in names}) if names else e

@@ -70,7 +70,7 @@ def _is(e: Any, name: str) -> bool:
     return isinstance(e, nodes.Call) and isinstance(e.op, ir.Op) and e.op.name == name
 
 
-def _moved(e: Any) -> Any:
+def _moved(e: nodes.Expr) -> Any:
     """Copy elements of tuples and not the tuples; what a let or a function holds is fixed where it is computed."""
 
     def wish(x: Any) -> bool:
@@ -88,7 +88,7 @@ def _moved(e: Any) -> Any:
     return e.replace(body=fixed(e.body)) if isinstance(e, nodes.Function) and wish(e.body) else e
 
 
-def _children(e: Any) -> list[Any]:
+def _children(e: nodes.Expr) -> list[Any]:
     """List the expressions in an expression, in order."""
     if isinstance(e, Match):
         return [e.data, *(c.rhs for c in e.clauses)]
@@ -122,7 +122,7 @@ class _Plan:
         for e in order:
             self.default(e)
 
-    def visit(self, e: Any, order: dict[Any, None]) -> None:
+    def visit(self, e: nodes.Expr, order: dict[Any, None]) -> None:
         """List expressions, those around others first."""
         while e not in order:
             order[e] = None
@@ -182,7 +182,7 @@ class _Plan:
         if place is not None:
             fix(_result(domain), self.config.canonical(place), where)
 
-    def constrain(self, e: Any) -> None:
+    def constrain(self, e: nodes.Expr) -> None:
         """Let what an expression holds together be on one device."""
         here = self.domain(e)
         if isinstance(e, nodes.Call):
@@ -197,7 +197,7 @@ class _Plan:
             for c in (*_children(e), *(v for k in getattr(e, "clauses", ()) for v in pattern_vars(k.lhs))):
                 join(self.domain(c), here, e)
 
-    def default(self, e: Any) -> None:
+    def default(self, e: nodes.Expr) -> None:
         """Place what nothing has placed: results on the default device, then parameters where the result is."""
         if isinstance(e, (nodes.Function, nodes.Call)):
             domain = self.callee(e) if isinstance(e, nodes.Call) else self.domain(e)
@@ -223,7 +223,7 @@ class _Plan:
             {v: self.rewrite(f) if isinstance(f, nodes.Function) else f for v, f in self.mod.items()}
         )
 
-    def rewrite(self, e: Any) -> Any:
+    def rewrite(self, e: ir.Node) -> Any:
         """Return an expression with copies, and without the annotations that there were."""
         if e not in self.made:
             self.made[e] = self._rewritten(e)
@@ -270,7 +270,7 @@ class _Plan:
         return made if wanted == around else _fixed(made, wanted)
 
 
-def _fixed(e: Any, device: VirtualDevice) -> Any:
+def _fixed(e: nodes.Expr, device: VirtualDevice) -> Any:
     """Say where an expression is, where it does not say it itself."""
     if isinstance(e, _POLYMORPHIC):
         return e

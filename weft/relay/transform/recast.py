@@ -43,10 +43,10 @@ def recast(
     number, typed = _numbered(expr, names), list(_numbered(infer_type(expr), names))
     skipped = {i % max(len(number), 1) for i in skip_layers or ()}
 
-    def cast(e: Any) -> Any:
+    def cast(e: ir.Expr) -> Any:
         return Tuple(tuple(map(cast, e.fields))) if isinstance(e, Tuple) else op_call("cast", e, dtype=dtype)
 
-    def rule(old: Any, e: Any) -> Any:
+    def rule(old: ir.Expr, e: Call) -> Any:
         if old not in number or number[old] in skipped:
             return e
         attrs = dict(e.attrs.items)
@@ -58,11 +58,11 @@ def recast(
     return rewrite_with_original(expr, rule)
 
 
-def _numbered(expr: Any, names: Collection[str]) -> dict[Any, int]:
+def _numbered(expr: ir.Expr, names: Collection[str]) -> dict[Any, int]:
     """The calls of some operators, in the order in which they are computed."""
     found: dict[Any, int] = {}
 
-    def note(old: Any, _: Any) -> Any:
+    def note(old: ir.Expr, _: object) -> Any:
         if type(old) is Call and isinstance(old.op, ir.Op) and old.op.name in names:
             found[old] = len(found)
         return old

@@ -70,7 +70,7 @@ def _key(mod: ir.IRModule) -> str:
     """Tell a region's structure, in which large constants are the same where their data is."""
     data: list[int] = []
 
-    def placeholder(node: Any) -> Any:
+    def placeholder(node: ir.Node) -> Any:
         if not isinstance(node, ir.Constant) or prod(node.data.shape) < _LARGE:
             return None
         data.append(id(node.data))

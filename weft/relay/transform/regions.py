@@ -32,7 +32,7 @@ def is_glue(value: ir.Expr) -> bool:
     return isinstance(value, (Tuple, TupleGetItem, ir.Constant, Var)) and _is_tensors(value.ty)
 
 
-def _is_tensors(ty: Any) -> bool:
+def _is_tensors(ty: ir.Type | None) -> bool:
     if isinstance(ty, ir.TupleType):
         return all(map(_is_tensors, ty.fields))
     return isinstance(ty, ir.TensorType)
@@ -59,7 +59,7 @@ class Region(RelaxBuilder):
         self._dataflow = self._stack.enter_context(ExitStack())
         self._dataflow.enter_context(self.bb.dataflow())
 
-    def takes(self, value: Any) -> bool:
+    def takes(self, value: ir.Expr) -> bool:
         """Whether the dimensions that an operation takes from tensors are known before the region runs."""
         if not isinstance(value, Call) or not isinstance(value.op, ir.Op):
             return True
@@ -69,10 +69,10 @@ class Region(RelaxBuilder):
                 return False
         return True
 
-    def _is_known(self, tensor: Any) -> bool:
+    def _is_known(self, tensor: ir.Expr) -> bool:
         return any(p is tensor for _, p in self._args) or self.values.of(tensor) is not None
 
-    def add(self, var: Var, value: Any) -> None:
+    def add(self, var: Var, value: ir.Expr) -> None:
         """Take a binding in."""
         self.define(var, self.convert(value))
         self.members.append((var, value))
@@ -111,7 +111,7 @@ class Region(RelaxBuilder):
             made.append((v, value))
         return made
 
-    def free(self, var: Any) -> Any:
+    def free(self, var: Var) -> Any:
         """Make a parameter of a tensor from outside; a tuple is taken apart in front of the region."""
         glue = self.outside.get(var)
         seen = self._looked_through(glue) if glue is not None else None
@@ -128,7 +128,7 @@ class Region(RelaxBuilder):
             fields.append(self.convert(field))
         return self.bb.atom(ir.Tuple(tuple(fields)))
 
-    def _looked_through(self, value: Any) -> Any:
+    def _looked_through(self, value: ir.Expr) -> Any:
         """Return the expression that a value outside is, where it is a constant, a tuple or a field of a tuple."""
         while isinstance(value, Var) and value in self.outside:
             value = self.outside[value]
@@ -137,7 +137,7 @@ class Region(RelaxBuilder):
             return whole.fields[value.index] if isinstance(whole, Tuple) else None
         return value if isinstance(value, (Tuple, ir.Constant, Var)) else None
 
-    def name_elements(self, tensor: Any, n: int) -> tuple[ir.PrimExpr, ...]:
+    def name_elements(self, tensor: ir.Expr, n: int) -> tuple[ir.PrimExpr, ...]:
         """Make a parameter of the elements of a tensor from outside, as a shape."""
         dims = tuple(self.fresh_dim() for _ in range(n))
         source = next(a for a, p in self._args if p is tensor)
@@ -145,11 +145,11 @@ class Region(RelaxBuilder):
         return dims
 
 
-def _is_local(leaf: Any, args: list[tuple[Any, ir.ExprVar]]) -> bool:
+def _is_local(leaf: ir.Expr, args: list[tuple[Any, ir.ExprVar]]) -> bool:
     return isinstance(leaf, (ir.ExprVar, ir.TupleGetItem)) and not any(p is leaf for _, p in args)
 
 
-def _leaves(value: Any) -> list[Any]:
+def _leaves(value: ir.Expr) -> list[Any]:
     """The tensors in the value of a variable, in order."""
     if isinstance(value, ir.Tuple):
         return [leaf for f in value.fields for leaf in _leaves(f)]
@@ -158,7 +158,7 @@ def _leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def _assembled(value: Any, leaves: Any, ty: Any, made: Bindings) -> Any:
+def _assembled(value: ir.Expr, leaves: Any, ty: Any, made: Bindings) -> Any:
     """Put the tensors of :func:`_leaves` together again; tuples inside of tuples are bound in `made`."""
     if not isinstance(value.ty, ir.TupleType):
         return next(leaves)

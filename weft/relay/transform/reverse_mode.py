@@ -46,7 +46,7 @@ def reverse_mode(func: expr.Function, mod: ir.IRModule | None) -> expr.Function:
     return expr.Function(tuple(params), scope.get(), None, func.type_params)
 
 
-def _seed(scope: ScopeBuilder, result: Any, ty: Any) -> None:
+def _seed(scope: ScopeBuilder, result: Any, ty: ir.Type) -> None:
     """Set the adjoint of the result, of several that of the first, to 1."""
     if isinstance(ty, ir.TupleType) and ty.fields:
         _seed(scope, expr.TupleGetItem(result, 0), ty.fields[0])
@@ -57,21 +57,21 @@ def _seed(scope: ScopeBuilder, result: Any, ty: Any) -> None:
         raise InvalidArgument("gradient: the result is made of tensors", found=str(ty))
 
 
-def _values(pair: Any, ty: Any) -> Any:
+def _values(pair: Any, ty: ir.Type) -> Any:
     """Return the values of a tensor, or of the tensors of a tuple, without their cells."""
     if isinstance(ty, ir.TupleType):
         return expr.Tuple(tuple(_values(expr.TupleGetItem(pair, i), t) for i, t in enumerate(ty.fields)))
     return expr.TupleGetItem(pair, 0)
 
 
-def _paired(ty: Any) -> Any:
+def _paired(ty: ir.Type | None) -> Any:
     """Return what a type becomes."""
     if ty is None or isinstance(ty, IncompleteType):
         return None
     return ir.rewrite(ty, _pair_type)
 
 
-def _pair_type(ty: Any) -> Any:
+def _pair_type(ty: ir.Type) -> Any:
     if isinstance(ty, ir.TensorType):
         return TupleType((ty, RefType(ty)))
     return FuncType((*ty.arg_types, _BACK), ty.ret_type, ty.type_params) if isinstance(ty, FuncType) else ty
@@ -85,14 +85,14 @@ class _Reverse:
         self.scopes: list[ScopeBuilder] = []
         self.memo: dict[Any, Any] = {}
 
-    def convert(self, e: Any) -> Any:
+    def convert(self, e: expr.Expr) -> Any:
         """Return what stands for an expression."""
         if e not in self.memo:
             kind = _RULES.get(type(e))
             self.memo[e] = map_parts(e, self.convert) if kind is None else kind(self, e)
         return self.memo[e]
 
-    def body(self, e: Any, scope: ScopeBuilder | None = None) -> Any:
+    def body(self, e: expr.Expr, scope: ScopeBuilder | None = None) -> Any:
         """Convert what is computed in a place of its own: a branch, or the body of a function or let."""
         made, outer = scope or ScopeBuilder(), dict(self.memo)
         self.scopes.append(made)
@@ -156,13 +156,13 @@ class _Reverse:
         )
 
     def match(self, e: Match) -> Any:
-        def bound(node: Any) -> Any:
+        def bound(node: ir.Node) -> Any:
             return PatternVar(self.convert(node.var)) if isinstance(node, PatternVar) else node
 
         clauses = tuple(Clause(ir.rewrite(c.lhs, bound), self.body(c.rhs)) for c in e.clauses)
         return self.let("match", Match(self.convert(e.data), clauses, e.complete))
 
-    def stored(self, e: Any) -> Any:
+    def stored(self, e: expr.Expr) -> Any:
         return self.let("stored", map_parts(e, self.convert))
 
     def call(self, e: expr.Call) -> Any:
@@ -178,7 +178,7 @@ class _Reverse:
             self.put_before(e, pairs, values, made)
         return made
 
-    def atom(self, e: Any) -> Any:
+    def atom(self, e: expr.Expr) -> Any:
         return e if isinstance(e, (expr.Var, expr.Constant)) else self.let("operand", e)
 
     def put_before(self, e: expr.Call, pairs: list[Any], values: list[Any], made: Any) -> None:
@@ -192,7 +192,7 @@ class _Reverse:
         self.let("updated", expr.RefWrite(self.back, expr.Function((), scope.get())))
 
 
-def _with_cells(value: Any, ty: Any) -> Any:
+def _with_cells(value: Any, ty: ir.Type | None) -> Any:
     if isinstance(ty, ir.TupleType):
         return expr.Tuple(tuple(_with_cells(expr.TupleGetItem(value, i), t) for i, t in enumerate(ty.fields)))
     if not isinstance(ty, ir.TensorType):
@@ -200,18 +200,18 @@ def _with_cells(value: Any, ty: Any) -> Any:
     return expr.Tuple((value, expr.RefCreate(op_call("zeros_like", value))))
 
 
-def _has_floats(ty: Any) -> bool:
+def _has_floats(ty: ir.Type | None) -> bool:
     return any(map(_has_floats, ty.fields)) if isinstance(ty, ir.TupleType) else is_float(ty)
 
 
-def _adjoint(pair: Any, ty: Any) -> Any:
+def _adjoint(pair: Any, ty: ir.Type | None) -> Any:
     """Read the adjoint of a result."""
     if isinstance(ty, ir.TupleType):
         return expr.Tuple(tuple(_adjoint(expr.TupleGetItem(pair, i), t) for i, t in enumerate(ty.fields)))
     return expr.RefRead(expr.TupleGetItem(pair, 1))
 
 
-def _accumulate(scope: ScopeBuilder, pair: Any, partial: Any, ty: Any) -> None:
+def _accumulate(scope: ScopeBuilder, pair: Any, partial: Any, ty: ir.Type) -> None:
     """Add to the adjoint of an argument."""
     if isinstance(ty, ir.TupleType):
         whole = partial if isinstance(partial, expr.Tuple) else scope.let("partial", partial)

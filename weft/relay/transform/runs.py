@@ -30,7 +30,7 @@ class Runs:
         self.groups: dict[Expr, Function] = {}
         self.variables = VariablesIn()
 
-    def body(self, expr: Any) -> Any:
+    def body(self, expr: Expr) -> Any:
         """Rewrite a chain; the chain itself if it holds no operators."""
         bindings, tail = let_chain(expr)
         if not isinstance(tail, (Var, GlobalVar, Constant, Constructor)):
@@ -49,7 +49,7 @@ class Runs:
         same = not run.changed and all(new is old for new, (_, old) in zip(nested, bindings, strict=True))
         return expr if same else lets(_without_unused_glue(run.done, tail, self.variables), tail)
 
-    def _nested(self, var: Var, value: Any) -> Any:
+    def _nested(self, var: Var, value: Expr) -> Any:
         """Rewrite what an operation holds; a call of a variable that is a group becomes a call of the group."""
         if isinstance(value, Function) and value.attrs.get("Primitive"):
             self.groups[var] = value
@@ -64,7 +64,7 @@ class _Run:
     What does not depend on the open region is put in front of it, so a region goes on behind calls and branches.
     """
 
-    def __init__(self, runs: Runs, bindings: list[Any], tail: Any) -> None:
+    def __init__(self, runs: Runs, bindings: list[Any], tail: Expr) -> None:
         self.runs = runs
         self.done: list[Any] = []
         self.region: Region | None = None
@@ -108,11 +108,11 @@ class _Run:
             self.region, self.changed = None, True
 
 
-def _named(value: Any) -> str:
+def _named(value: Expr) -> str:
     return value.op.name if isinstance(value, Call) and isinstance(value.op, Op) else ""
 
 
-def _without_unused_glue(bindings: Bindings, tail: Any, variables: VariablesIn) -> Bindings:
+def _without_unused_glue(bindings: Bindings, tail: Expr, variables: VariablesIn) -> Bindings:
     """Drop names and tuples that only regions used, which looked through them."""
     used = set(variables(tail))
     kept = []

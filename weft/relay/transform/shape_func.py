@@ -48,7 +48,7 @@ class ShapeFunction:
         self.outputs.append(wanted)
         return len(self.outputs) - 1
 
-    def simplify(self, dim: Any) -> ir.PrimExpr:
+    def simplify(self, dim: ir.PrimExpr) -> ir.PrimExpr:
         """Simplify a dimension."""
         return self._analyzer.simplify(ir.cast("int64", dim))
 

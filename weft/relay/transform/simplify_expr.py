@@ -38,7 +38,7 @@ def simplify_expr(func: Function) -> Function:
     """
     values: dict[Var, Any] = {}
 
-    def meaning(e: Any) -> Any:
+    def meaning(e: ir.Expr) -> Any:
         return values.get(e, e) if type(e) is Var else e
 
     def rule(e: Any) -> Any:
@@ -52,7 +52,7 @@ def simplify_expr(func: Function) -> Function:
             e = made
         return e
 
-    def learn(var: Var, value: Any) -> None:
+    def learn(var: Var, value: ir.Expr) -> None:
         if type(value) in (Call, Constant):
             values[var] = value
 
@@ -68,7 +68,7 @@ def _on(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def _shape(ty: Any) -> tuple[int, ...] | None:
+def _shape(ty: ir.Type | None) -> tuple[int, ...] | None:
     """Return the dimensions of a tensor type whose dimensions are numbers."""
     if not isinstance(ty, ir.TensorType) or ty.shape is None:
         return None
@@ -80,7 +80,7 @@ def _same_type(a: Any, b: Any) -> bool:
     return _shape(a) is not None and _shape(a) == _shape(b) and a.dtype == b.dtype
 
 
-def _inner(e: Any, meaning: Callable[[Any], Any], *names: str) -> Call | None:
+def _inner(e: ir.Expr, meaning: Callable[[Any], Any], *names: str) -> Call | None:
     """Return the call of one of some operators that an expression stands for."""
     found = meaning(e)
     return found if type(found) is Call and isinstance(found.op, ir.Op) and found.op.name in names else None
@@ -99,7 +99,7 @@ def _without_effect(e: Any, meaning: Callable[[Any], Any]) -> Any:
 
 
 @_on(*_RESHAPES)
-def _reshape_of_reshape(e: Any, meaning: Callable[[Any], Any]) -> Any:
+def _reshape_of_reshape(e: Call, meaning: Callable[[Any], Any]) -> Any:
     """``reshape(reshape(x)) => reshape(x)``."""
     inner, shape = _inner(e.args[0], meaning, *_RESHAPES), _shape(e.ty)
     if inner is None or shape is None or _shape(inner.ty) is None or (0 in shape):
@@ -108,7 +108,7 @@ def _reshape_of_reshape(e: Any, meaning: Callable[[Any], Any]) -> Any:
 
 
 @_on("transpose")
-def _transpose_of_transpose(e: Any, meaning: Callable[[Any], Any]) -> Any:
+def _transpose_of_transpose(e: Call, meaning: Callable[[Any], Any]) -> Any:
     """``transpose(transpose(x)) => transpose(x)``; ``transpose(x) => x`` where the axes stay."""
     axes = _axes(e)
     if axes is None:
@@ -189,7 +189,7 @@ def _times_one(e: Any, meaning: Callable[[Any], Any]) -> Any:
     return _neutral(e, meaning, 1, both=e.op.name == "multiply")
 
 
-def _neutral(e: Any, meaning: Callable[[Any], Any], number: int, both: bool) -> Any:
+def _neutral(e: Call, meaning: Callable[[Any], Any], number: int, both: bool) -> Any:
     for x, c in ((0, 1), (1, 0)) if both else ((0, 1),):
         other = meaning(e.args[c])
         if not _same_type(e.ty, e.args[x].ty):
@@ -200,7 +200,7 @@ def _neutral(e: Any, meaning: Callable[[Any], Any], number: int, both: bool) -> 
     return None
 
 
-def _fill(e: Any) -> Constant | None:
+def _fill(e: ir.Expr) -> Constant | None:
     """The scalar that an expression repeats: ``full``, ``zeros`` and ``ones`` do."""
     if type(e) is not Call or not isinstance(e.op, ir.Op) or not isinstance(e.ty, ir.TensorType):
         return None
@@ -223,7 +223,7 @@ def _scalar_operand(e: Any, meaning: Callable[[Any], Any]) -> Any:
 
 
 @_on("add")
-def _sum_of_constants(e: Any, meaning: Callable[[Any], Any]) -> Any:
+def _sum_of_constants(e: Call, meaning: Callable[[Any], Any]) -> Any:
     """``(x + a) + b => x + (a + b)`` for constants, up to the rounding of a sum."""
     for x, c in ((0, 1), (1, 0)):
         last, inner = meaning(e.args[c]), _inner(e.args[x], meaning, "add")
@@ -242,7 +242,7 @@ def _all(e: Constant, number: int) -> bool:
 
 
 @_on("divide")
-def _reciprocal_of_root(e: Any, meaning: Callable[[Any], Any]) -> Any:
+def _reciprocal_of_root(e: Call, meaning: Callable[[Any], Any]) -> Any:
     """``1 / sqrt(x) => rsqrt(x)``."""
     one, root = meaning(e.args[0]), _inner(e.args[1], meaning, "sqrt")
     if type(one) is not Constant or root is None or not _all(one, 1) or not _same_type(e.ty, e.args[1].ty):

@@ -36,11 +36,11 @@ def simplify_inference(func: Function) -> Function:
     """
     named: dict[Var, Any] = {}
 
-    def learn(var: Var, value: Any) -> None:
+    def learn(var: Var, value: ir.Expr) -> None:
         if type(value) is Call:
             named[var] = value
 
-    def rule(e: Any) -> Any:
+    def rule(e: ir.Node) -> Any:
         if type(e) is not TupleGetItem or e.index:
             return _decomposed(e, e, _WHOLE)
         whole = e.tuple_value
@@ -68,8 +68,8 @@ def expand_to_axis(bias: ir.Expr, ndim: int, axis: int) -> Any:
 
 
 def _batch_norm(
-    ty: Any,
-    data: Any,
+    ty: ir.TensorType,
+    data: ir.Expr,
     gamma: Any,
     beta: Any,
     mean: Any,
@@ -90,7 +90,7 @@ def _batch_norm(
     return op_call("add", op_call("multiply", data, factor), shift)
 
 
-def _normalized(data: Any, axes: tuple[int, ...], epsilon: float, dtype: str) -> Any:
+def _normalized(data: ir.Expr, axes: tuple[int, ...], epsilon: float, dtype: str) -> Any:
     mean = op_call("mean", data, axis=axes, keepdims=True)
     var = op_call("variance", data, mean, axis=axes, keepdims=True)
     spread = op_call("sqrt", op_call("add", var, const(epsilon, dtype)))
@@ -104,13 +104,13 @@ def _scaled(out: Any, gamma: Any, beta: Any, ndim: int, axis: int, center: bool,
 
 
 def _layer_norm(
-    ty: Any, data: Any, gamma: Any, beta: Any, *, axis: int, epsilon: float, center: bool, scale: bool
+    ty: ir.TensorType, data: Any, gamma: Any, beta: Any, *, axis: int, epsilon: float, center: bool, scale: bool
 ) -> Any:
     return _scaled(_normalized(data, (axis,), epsilon, ty.dtype), gamma, beta, ty.ndim, axis, center, scale)
 
 
 def _instance_norm(
-    ty: Any, data: Any, gamma: Any, beta: Any, *, axis: int, epsilon: float, center: bool, scale: bool
+    ty: ir.TensorType, data: Any, gamma: Any, beta: Any, *, axis: int, epsilon: float, center: bool, scale: bool
 ) -> Any:
     rest = [i for i in range(ty.ndim) if i != axis % ty.ndim]
     return _scaled(_normalized(data, tuple(rest[1:]), epsilon, ty.dtype), gamma, beta, ty.ndim, axis, center, scale)
@@ -129,7 +129,7 @@ def _group_norm(
     return _scaled(op_call("reshape", out, newshape=tuple(shape)), gamma, beta, ty.ndim, axis, center, scale)
 
 
-def _l2_normalize(ty: Any, data: Any, *, eps: float, axis: Any) -> Any:
+def _l2_normalize(ty: ir.TensorType, data: Any, *, eps: float, axis: Any) -> Any:
     total = op_call("sum", op_call("multiply", data, data), axis=axis, keepdims=True)
     return op_call("divide", data, op_call("sqrt", op_call("maximum", total, const(eps, ty.dtype))))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import Op, Pass
-from weft.relay.expr import Call, Function, Tuple
+from weft.relay.expr import Call, Expr, Function, Tuple
 from weft.relay.op.registry import op_call
 from weft.relay.transform.typed_pass import over_typed_functions, with_types
 from weft.relay.walk import rewrite
@@ -34,7 +34,7 @@ def SplitArgs(max_function_args: int) -> Pass:
             expected="3 or more, or 0 for no limit",
         )
 
-    def rule(e: Any) -> Any:
+    def rule(e: Expr) -> Any:
         if type(e) is not Call or e.op is not Op.get("concatenate") or type(e.args[0]) is not Tuple:
             return e
         fields = e.args[0].fields

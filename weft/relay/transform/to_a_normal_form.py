@@ -86,12 +86,12 @@ class _Namer:
         self.done: dict[ir.Node, Any] = {}
         self.fixed: set[ir.Expr] = set()  # constants that stay arguments
 
-    def body(self, expr: Any, scope: Scope) -> Any:
+    def body(self, expr: ir.Expr, scope: Scope) -> Any:
         """Return the lets of a scope whose result is `expr`."""
         bindings = self.bindings[scope] = []
         return _same_or(expr, bindings, self.value(expr, scope))
 
-    def value(self, expr: Any, scope: Scope, var: Var | None = None) -> Any:
+    def value(self, expr: ir.Node, scope: Scope, var: Var | None = None) -> Any:
         """Return what stands for an expression used in a scope: its name, or itself over names; `var` if given."""
         chain: list[Any] = []
         while type(expr) is Let and expr not in self.done:
@@ -107,7 +107,7 @@ class _Namer:
             self.done[let] = result
         return result
 
-    def compute(self, expr: Any, scope: Scope, var: Var | None) -> Any:
+    def compute(self, expr: ir.Node, scope: Scope, var: Var | None) -> Any:
         """Compute what has not been computed yet, where it belongs; `var`, if given, is its name."""
         constant = type(expr) is Constant and expr not in self.fixed
         if isinstance(expr, ATOMS) and not constant:
@@ -121,7 +121,7 @@ class _Namer:
         self.done[expr] = result
         return result
 
-    def operation(self, expr: Any, home: Scope) -> Any:
+    def operation(self, expr: ir.Node, home: Scope) -> Any:
         """Return one operation on the names of its operands."""
         if type(expr) is Function:
             return expr if is_primitive(expr) else self.with_bodies(expr)
@@ -135,7 +135,7 @@ class _Namer:
             self.fixed.update(_dimensions(expr))
         return map_parts(expr, lambda e: self.value(e, home))
 
-    def with_bodies(self, expr: Any) -> Any:
+    def with_bodies(self, expr: ir.Expr) -> Any:
         """Return a function, choice or match with lets in its bodies."""
         scopes = self.scopes.opened.get(expr, [])
         return _with_bodies(expr, [self.body(b, s) for b, s in zip(_bodies(expr), scopes, strict=True)])
@@ -164,7 +164,7 @@ def _with_bodies(expr: Any, new: list[Any]) -> Any:
     return expr.replace(body=new[0])
 
 
-def _same_or(old: Any, bindings: list[tuple[Var, Any]], result: Any) -> Any:
+def _same_or(old: ir.Expr, bindings: list[tuple[Var, Any]], result: ir.Expr) -> Any:
     """Nest bindings around a result; the lets that stood there where they are the same."""
     e = old
     for var, value in bindings:

@@ -1,10 +1,8 @@
 """ToBasicBlockNormalForm: what several scopes use is named in the scope around them."""
 
-from typing import Any
-
 from weft.ir import IRModule, function_pass, with_deep_stack
 from weft.relay.analysis.scopes import Scopes
-from weft.relay.expr import Call, Constant, Function, RefCreate, RefRead, RefWrite
+from weft.relay.expr import Call, Constant, Expr, Function, RefCreate, RefRead, RefWrite
 from weft.relay.transform.to_a_normal_form import is_primitive, name_values
 from weft.relay.walk import subexpressions
 
@@ -37,7 +35,7 @@ def to_basic_block_normal_form(func: Function, mod: IRModule) -> Function:
     scopes = Scopes(func)
     ordered = any(isinstance(e, (RefCreate, RefRead, RefWrite)) for e in subexpressions(func))
 
-    def named(e: Any) -> bool:
+    def named(e: Expr) -> bool:
         if e in scopes.crossing:
             return type(e) is not Constant
         return ordered and isinstance(e, (RefCreate, RefRead, RefWrite, Call))

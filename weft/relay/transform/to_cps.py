@@ -137,12 +137,12 @@ class _Converter:
         self.answer, self.vars = outer
         return expr.Function(made.params, made.body, made.ret_type, params, made.attrs)
 
-    def type_of(self, ty: Any) -> Any:
+    def type_of(self, ty: ir.Type | None) -> Any:
         """Return what a type becomes: functions take what is done with their result."""
         if ty is None or isinstance(ty, IncompleteType):
             return None
 
-        def rule(node: Any) -> Any:
+        def rule(node: ir.Node) -> Any:
             if not isinstance(node, FuncType):
                 return node
             then = FuncType((node.ret_type,), self.answer)
@@ -164,7 +164,7 @@ class _Converter:
         body = self.convert(func.body, lambda e: expr.Call(then, (e,)))
         return expr.Function(params, body, self.answer, func.type_params, func.attrs)
 
-    def convert(self, e: Any, k: Continuation) -> Any:
+    def convert(self, e: expr.Expr, k: Continuation) -> Any:
         """Return the expression that computes `e` and goes on with its value."""
         rule = _RULES.get(type(e))
         if rule is not None:
@@ -183,7 +183,7 @@ class _Converter:
 
         return following()
 
-    def bound(self, e: Any, k: Continuation) -> Any:
+    def bound(self, e: expr.Expr, k: Continuation) -> Any:
         """Compute an expression once, before what follows."""
         var = expr.Var("x")
         return expr.Let(var, e, k(var))
@@ -220,7 +220,7 @@ class _Converter:
         return self.shared(k, use)
 
     def match(self, e: Match, k: Continuation) -> Any:
-        def pattern(node: Any) -> Any:
+        def pattern(node: ir.Node) -> Any:
             return PatternVar(self.var(node.var)) if isinstance(node, PatternVar) else node
 
         def clauses(then: Continuation) -> tuple[Clause, ...]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft.ir import IRModule, module_pass
-from weft.relay.expr import Function, Let, Var
+from weft.relay.expr import Expr, Function, Let, Var
 from weft.relay.transform.effects import Effects
 from weft.relay.transform.free import Captures
 from weft.relay.transform.to_a_normal_form import is_primitive
@@ -43,7 +43,7 @@ def to_graph_normal_form(mod: IRModule) -> IRModule:
 def _graph(func: Function, effects: Effects) -> Function:
     captures = Captures()
 
-    def stays(var: Var, value: Any) -> bool:
+    def stays(var: Var, value: Expr) -> bool:
         return effects.any(value) or (type(value) is Function and var in captures.variables(value))
 
     values: dict[Var, Any] = {}

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from weft.ir import Expr, Op
+from weft.ir import Expr, Node, Op
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Tuple, TupleGetItem, Var
 
 __all__ = ["DefaultVizParser", "Plotter", "VizEdge", "VizGraph", "VizNode", "VizParser"]
@@ -101,7 +101,7 @@ class DefaultVizParser(VizParser):
         kind, detail, read = self._describe(node, relay_param)
         return VizNode(own, kind, detail), [VizEdge(node_to_id[r], own) for r in read if r in node_to_id]
 
-    def _describe(self, node: Any, params: Mapping[str, Any]) -> tuple[str, str, list[Any]]:
+    def _describe(self, node: Node, params: Mapping[str, Any]) -> tuple[str, str, list[Any]]:
         if isinstance(node, Var):
             kind = "Var(Param)" if node.name_hint in params else "Var(Input)"
             return kind, "\n".join([f"name_hint: {node.name_hint}", *_typed(node)]), []

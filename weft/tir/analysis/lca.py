@@ -1,7 +1,6 @@
 """Where buffers are used: the innermost block or loop that has all uses of one."""
 
 from itertools import takewhile
-from typing import Any
 
 from weft import ir
 from weft.tir.buffer import Buffer, BufferLoad
@@ -49,7 +48,7 @@ class _Uses:
         if buffer not in self.matched:
             self.lca[buffer] = _common(self.lca[buffer], path) if buffer in self.lca else path
 
-    def visit(self, node: Any, path: _Path) -> None:
+    def visit(self, node: ir.Node, path: _Path) -> None:
         """Visit a node."""
         if isinstance(node, For):
             self.outside[node.loop_var] = path

@@ -85,7 +85,7 @@ class _Walk:
         """Write an expression in variables of loops and parameters."""
         return ir.substitute(expr, self.values)
 
-    def under(self, node: Any, *conditions: ir.PrimExpr) -> None:
+    def under(self, node: ir.Node, *conditions: ir.PrimExpr) -> None:
         """Visit what runs where conditions hold."""
         self.holds += map(self.of, conditions)
         in_doubt = self.in_doubt
@@ -94,7 +94,7 @@ class _Walk:
         del self.holds[len(self.holds) - len(conditions) :]
         self.in_doubt = in_doubt
 
-    def visit(self, node: Any) -> None:
+    def visit(self, node: ir.Node) -> None:
         """Look for accesses in a node."""
         name = getattr(node.op, "name", "") if isinstance(node, ir.CallIntrin) else ""
         if isinstance(node, stmt.For):

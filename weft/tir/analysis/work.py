@@ -110,7 +110,7 @@ def _volume(shape: Sequence[Any], number: Any) -> int | None:
     return None if None in dims else prod(d for d in dims if d is not None)
 
 
-def _operations(stmt: Any, number: Any) -> float | None:
+def _operations(stmt: Stmt, number: Any) -> float | None:
     """The arithmetic of a statement; what only computes indices or conditions does not count."""
     if isinstance(stmt, For):
         extent, inner = number(stmt.extent), _operations(stmt.body, number)
@@ -156,7 +156,7 @@ def estimate_tir_flops(stmt_or_mod: ir.IRModule | Stmt) -> float:
     return total
 
 
-def _flops(node: Any, analyzer: arith.Analyzer) -> Counter[str]:
+def _flops(node: Node, analyzer: arith.Analyzer) -> Counter[str]:
     """Count operations by data type."""
     if isinstance(node, For):
         analyzer.bind(node.loop_var, ir.Range.from_min_extent(node.min, node.extent))

@@ -16,7 +16,7 @@ from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.instruction import BlockRV
 from weft.tir.schedule.schedule import Schedule
 from weft.tir.schedule.stmt_refs import StmtSRef
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 
 class TensorizeInfo(NamedTuple):
@@ -95,11 +95,11 @@ def _accesses(block: Block) -> dict[Buffer, set[ir.Var]]:
     return found
 
 
-def _skeleton(stmt: Any, buffers: Sequence[Buffer]) -> PrimFunc:
+def _skeleton(stmt: Stmt, buffers: Sequence[Buffer]) -> PrimFunc:
     """What a statement computes, wherever it finds its operands and results."""
     bare = {b: Buffer(ir.Var("b", "handle"), b.dtype, (), name="b") for b in buffers}
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         if not isinstance(node, (BufferLoad, BufferStore)):
             return node
         return replace_node(node, buffer=bare[node.buffer], indices=())

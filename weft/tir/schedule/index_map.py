@@ -100,7 +100,7 @@ class IndexMap(ir.Node):
             for e in self.final_indices
         )
 
-    def __call__(self, *indices: Any) -> tuple[ir.PrimExpr, ...]:
+    def __call__(self, *indices: ir.PrimExpr) -> tuple[ir.PrimExpr, ...]:
         """Return where an index goes."""
         return self.map_indices(indices)
 

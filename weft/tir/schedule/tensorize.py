@@ -9,7 +9,7 @@ from weft.tir.analysis.structure import clone_fresh, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind
+from weft.tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, Stmt
 
 
 class TensorIntrin:
@@ -110,7 +110,7 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
     state.replace(realize, replace_node(realize, block=new))
 
 
-def _buffers(node: Any) -> list[Buffer]:
+def _buffers(node: ir.Node) -> list[Buffer]:
     """List the buffers that are loaded and stored, in order of their first use."""
     accesses = (n for n in ir.walk(node) if isinstance(n, (BufferLoad, BufferStore)))
     return list(dict.fromkeys(n.buffer for n in accesses))
@@ -146,7 +146,7 @@ def _number(extent: ir.PrimExpr) -> Any:
     return extent.value if isinstance(extent, ir.IntImm) else extent
 
 
-def _local(body: Any, regions: dict[Buffer, BufferRegion], views: dict[Buffer, Buffer]) -> Any:
+def _local(body: Stmt, regions: dict[Buffer, BufferRegion], views: dict[Buffer, Buffer]) -> Any:
     """Address each buffer from the start of its region."""
     analyzer = arith.Analyzer()
     for n in ir.walk(body):
@@ -155,7 +155,7 @@ def _local(body: Any, regions: dict[Buffer, BufferRegion], views: dict[Buffer, B
                 if iv.dom is not None:
                     analyzer.bind(iv.var, iv.dom)
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer in views:
             view, ranges = views[node.buffer], regions[node.buffer].region
             lead = len(ranges) - len(view.shape)
@@ -166,7 +166,7 @@ def _local(body: Any, regions: dict[Buffer, BufferRegion], views: dict[Buffer, B
     return ir.rewrite(body, rule)
 
 
-def _form(body: Any) -> PrimFunc:
+def _form(body: Stmt) -> PrimFunc:
     """Bare computation: what a block reads, its name, notes, the kind and width of loops do not count."""
     wide: dict[Any, Any] = {}
     for n in ir.walk(body):

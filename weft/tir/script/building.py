@@ -39,10 +39,10 @@ class _Place:
     def define(self, name: str, value: Any) -> None:
         """Names are those of Python."""
 
-    def span(self, node: Any) -> None:
+    def span(self, node: ir.Node) -> None:
         """Return the place in the text, of which there is none."""
 
-    def fail(self, node: Any, what: str, **facts: Any) -> error.InvalidArgument:
+    def fail(self, node: ir.Node, what: str, **facts: Any) -> error.InvalidArgument:
         """Make an error."""
         return error.InvalidArgument(what, **facts)
 
@@ -66,7 +66,7 @@ def _loose(builder: IRBuilder) -> Any:
     return _named(fold(place, entries), builder) if entries else None
 
 
-def _named(node: Any, builder: IRBuilder) -> Any:
+def _named(node: ir.Node, builder: IRBuilder) -> Any:
     """Give variables and buffers the names that the builder was told."""
     known: dict[Any, Any] = {}
 

@@ -87,7 +87,7 @@ def StringImm_(value: str) -> StringImm:
 
 
 def _raw(cls: type) -> Any:
-    def build(a: Any, b: Any) -> PrimExpr:
+    def build(a: PrimExpr, b: Any) -> PrimExpr:
         return cls(*ir.unify_dtypes(a, b))
 
     build.__doc__ = f"Build ``{cls.__name__}`` without folding."
@@ -207,12 +207,12 @@ def _regions(slices: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(slices[0]) if len(slices) == 1 and isinstance(slices[0], (list, tuple)) else slices
 
 
-def reads(*slices: Any) -> commands.BlockFact:
+def reads(*slices: ir.Node) -> commands.BlockFact:
     """State what the block reads."""
     return commands.BlockFact("reads", _regions(slices))
 
 
-def writes(*slices: Any) -> commands.BlockFact:
+def writes(*slices: ir.Node) -> commands.BlockFact:
     """State what the block writes."""
     return commands.BlockFact("writes", _regions(slices))
 

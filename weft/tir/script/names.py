@@ -97,7 +97,7 @@ def _remapped(p: Parser, node: ast.AST, remap: Remap) -> list[tuple[str, Any]]:
     return list(zip(remap.kinds, remap.values, strict=True))
 
 
-def _loop_domain(p: Parser, node: ast.AST, value: Any) -> ir.Range:
+def _loop_domain(p: Parser, node: ast.AST, value: ir.PrimExpr) -> ir.Range:
     dom = p.state.loops.get(value) if isinstance(value, ir.Var) else None
     if dom is None:
         raise p.fail(

@@ -254,7 +254,7 @@ def _merged(p: Parser, node: ast.AST, a: Mapping[str, Any], b: Mapping[str, Any]
     return result
 
 
-def _as_region(p: Parser, node: ast.AST, value: Any) -> BufferRegion:
+def _as_region(p: Parser, node: ast.AST, value: ir.Node) -> BufferRegion:
     if isinstance(value, BufferRegion):
         return value
     if isinstance(value, BufferLoad):

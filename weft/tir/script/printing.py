@@ -355,7 +355,7 @@ def _axes(block: stmts.Block, values: tuple[Any, ...], p: Printer) -> None:
     flush()
 
 
-def _is_remap(iv: ir.IterVar, value: Any, loop: stmts.For) -> bool:
+def _is_remap(iv: ir.IterVar, value: ir.PrimExpr, loop: stmts.For) -> bool:
     if (
         iv.iter_type not in ("data_par", "reduce")
         or iv.thread_tag
@@ -367,7 +367,7 @@ def _is_remap(iv: ir.IterVar, value: Any, loop: stmts.For) -> bool:
     return all(same(a, b) or structural_equal(a, b) for a, b in ((iv.dom.min, loop.min), (iv.dom.extent, loop.extent)))
 
 
-def _axis(iv: ir.IterVar, value: Any, p: Printer) -> None:
+def _axis(iv: ir.IterVar, value: ir.PrimExpr, p: Printer) -> None:
     dom = iv.dom
     if dom is None:
         dom_doc: Doc = "None"
@@ -386,7 +386,7 @@ def _axis(iv: ir.IterVar, value: Any, p: Printer) -> None:
     p.lines.add(p.define(iv.var, iv.var.name), " = ", call(f"T.axis.{kind}", args, kwargs))
 
 
-def _domain(dom: ir.Range, value: Any, p: Printer) -> Doc:
+def _domain(dom: ir.Range, value: ir.PrimExpr, p: Printer) -> Doc:
     """Write an axis' domain; plain numbers take the type of its value."""
     low, extent = dom.min, dom.extent
     constant = isinstance(low, ir.IntImm) and isinstance(extent, ir.IntImm)

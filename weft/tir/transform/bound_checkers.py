@@ -129,7 +129,7 @@ def _guarded(node: Stmt, parts: tuple[Any, ...], analyzer: arith.Analyzer) -> St
     return node
 
 
-def _stmt(node: Any, analyzer: arith.Analyzer) -> Any:
+def _stmt(node: ir.Node, analyzer: arith.Analyzer) -> Any:
     if isinstance(node, BufferStore):
         return _guarded(node, (BufferLoad(node.buffer, node.indices, node.predicate), node.value), analyzer)
     if isinstance(node, Evaluate):

@@ -98,7 +98,7 @@ def _bound(node: Stmt) -> list[ir.Var]:
     return found
 
 
-def _expressions(node: Any, reads: bool) -> list[ir.PrimExpr]:
+def _expressions(node: ir.Node, reads: bool) -> list[ir.PrimExpr]:
     """List the expressions below a node that may be computed earlier, each as often as it occurs."""
     out: list[ir.PrimExpr] = []
 

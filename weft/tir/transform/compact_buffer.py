@@ -51,7 +51,7 @@ def compact_buffer(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     return func.replace(body=_walk(func.body, analyzer, ()))
 
 
-def _walk(node: Any, analyzer: Analyzer, threads: tuple[For, ...]) -> Any:
+def _walk(node: ir.Node, analyzer: Analyzer, threads: tuple[For, ...]) -> Any:
     """Rewrite a statement inside loops over the threads of a block."""
     inside = threads
     if isinstance(node, For):
@@ -130,7 +130,7 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -
             i if ir.as_int(low) == 0 else analyzer.simplify(i - low) for i, low in zip(indices, lows, strict=True)
         )
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         if isinstance(node, BufferLoad) and node.buffer is buffer:
             return BufferLoad(new, shift(node.indices), node.predicate, span=node.span)
         if isinstance(node, BufferStore) and node.buffer is buffer:
@@ -140,7 +140,7 @@ def _compact(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...]) -
     return AllocBuffer(new, ir.rewrite(alloc.body, rule), alloc.annotations, span=alloc.span)
 
 
-def _by_address(node: Any, buffer: Buffer) -> bool:
+def _by_address(node: ir.Node, buffer: Buffer) -> bool:
     """Whether a node takes the address of a buffer, or is another buffer on its memory."""
     if isinstance(node, Buffer):
         return node is not buffer and node.data is buffer.data

@@ -82,7 +82,7 @@ class _Ssa:
             return func
         return func.replace(params=params, buffer_map=buffer_map, body=body)
 
-    def visit(self, node: Any) -> Any:
+    def visit(self, node: ir.Node) -> Any:
         """Rewrite a node in the scope under way."""
         if isinstance(node, ir.Var):
             return self.now.get(node, node)

@@ -86,7 +86,7 @@ class _Lower:
     def __init__(self) -> None:
         self.around: list[For] = []  # loops over threads of the block around this place
 
-    def visit(self, node: Any) -> Any:
+    def visit(self, node: ir.Node) -> Any:
         """Rewrite reductions below a statement."""
         if isinstance(node, SeqStmt):
             return self.sequence(node)
@@ -189,11 +189,11 @@ def _accumulate(node: For, plan: _Plan, part: Buffer, found: _Found) -> Stmt:
     return visit(node)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _same(a: Stmt, b: Stmt) -> bool:
     return a is b
 
 
-def _is_thread(node: Any) -> bool:
+def _is_thread(node: ir.Node) -> bool:
     return (
         isinstance(node, For)
         and node.kind is ForKind.THREAD_BINDING
@@ -248,7 +248,7 @@ def _plan(node: For) -> _Plan | None:
     return _Plan(update, combiner, tuple(threads), tuple(g for g in (*guards, *conditions) if not _uses(g, node)))
 
 
-def _updates(node: Any, conditions: tuple[ir.PrimExpr, ...], bound: set[ir.Var]) -> list[tuple[BufferStore, Any]]:
+def _updates(node: ir.Node, conditions: tuple[ir.PrimExpr, ...], bound: set[ir.Var]) -> list[tuple[BufferStore, Any]]:
     """List the accumulating stores to one element for all values of some variables, and the conditions around each."""
     if isinstance(node, BufferStore):
         fits = node.predicate is None and not any(v in bound for v in ir.walk(node.indices))
@@ -286,7 +286,7 @@ def _combiner(node: BufferStore) -> _Combiner | None:
     return _Combiner(other, ir.Max if larger else ir.Min, make)
 
 
-def _others(node: Any, update: BufferStore) -> list[Any]:
+def _others(node: ir.Node, update: BufferStore) -> list[Any]:
     """List the stores of a nest but for an update and its initial value."""
     stores = [n for n in ir.walk(node) if isinstance(n, BufferStore) and n is not update]
     return [s for s in stores if _initial(s, update) is None]
@@ -306,11 +306,11 @@ def _uses(condition: ir.PrimExpr, nest: For) -> bool:
     return any(isinstance(n, BufferLoad) or n in own for n in ir.walk(condition))
 
 
-def _is_load(e: Any, store: BufferStore) -> bool:
+def _is_load(e: ir.PrimExpr, store: BufferStore) -> bool:
     return isinstance(e, BufferLoad) and e.buffer is store.buffer and ir.structural_equal(e.indices, store.indices)
 
 
-def _initial(node: Any, update: BufferStore) -> ir.PrimExpr | None:
+def _initial(node: ir.Node, update: BufferStore) -> ir.PrimExpr | None:
     """Return the value that a statement stores where a reduction goes, if that is all it does."""
     while isinstance(node, IfThenElse) and node.else_case is None:
         node = node.then_case

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.ir import Attrs, PrimExpr, as_int, const, floormod, rewrite
+from weft.ir import Attrs, Node, PrimExpr, as_int, const, floormod, rewrite
 from weft.tir.analysis.structure import replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.stmt import AllocBuffer, BufferStore
@@ -26,7 +26,7 @@ def aligned(alloc: AllocBuffer) -> AllocBuffer:
         stride = stride * old.shape[axis]
     new = replace_node(old, strides=tuple(strides))
 
-    def rule(node: Any) -> Any:
+    def rule(node: Node) -> Any:
         uses = isinstance(node, (BufferLoad, BufferStore)) and node.buffer is old
         return replace_node(node, buffer=new) if uses else node
 

@@ -69,7 +69,7 @@ def dot_product(func: PrimFunc, mod: ir.IRModule, *, forms: Sequence[tuple[str, 
     return func.replace(body=_visit(func.body, frozenset(forms)))
 
 
-def _visit(node: Any, forms: frozenset[tuple[str, str, str, int]]) -> Any:
+def _visit(node: ir.Node, forms: frozenset[tuple[str, str, str, int]]) -> Any:
     if not isinstance(node, Stmt):
         return node
     if isinstance(node, For) and node.kind is ForKind.VECTORIZED and isinstance(node.body, For):

@@ -140,7 +140,7 @@ class _Flatten:
         narrow = ir.with_lanes(like[0].dtype, 1) if like else "int32"
         return ir.const(value, "int64" if self.wide else narrow)
 
-    def visit(self, node: Any) -> Any:
+    def visit(self, node: ir.Node) -> Any:
         """Flatten everything below a node."""
         if isinstance(node, (BufferLoad, BufferStore)):
             predicate = self.visit(node.predicate) if node.predicate is not None else None

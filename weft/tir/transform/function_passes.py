@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import CallIntrin, GlobalVar, IRModule, Pass, function_pass, module_pass, rewrite, walk
+from weft.ir import CallIntrin, GlobalVar, IRModule, Node, Pass, function_pass, module_pass, rewrite, walk
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AssertStmt, Evaluate, SeqStmt, seq
+from weft.tir.stmt import AssertStmt, Evaluate, SeqStmt, Stmt, seq
 
 
 def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:
@@ -91,7 +91,7 @@ def _called(func: PrimFunc) -> set[str]:
 
 
 def _redirected(func: PrimFunc, copies: dict[GlobalVar, GlobalVar]) -> PrimFunc:
-    def rule(node: Any) -> Any:
+    def rule(node: Node) -> Any:
         if isinstance(node, CallIntrin) and isinstance(node.op, GlobalVar) and node.op in copies:
             return CallIntrin(node.dtype, copies[node.op], node.args, node.attrs)
         return node
@@ -175,7 +175,7 @@ def remove_assume(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Source: TVM's ``RemoveAssume``.
     """
 
-    def rule(node: Any) -> Any:
+    def rule(node: Node) -> Any:
         if isinstance(node, SeqStmt):
             kept = [s for s in node.seq if not _is_assumption(s)]
             return node if len(kept) == len(node.seq) else seq(*kept)
@@ -184,5 +184,5 @@ def remove_assume(func: PrimFunc, mod: IRModule) -> PrimFunc:
     return func.replace(body=rewrite(func.body, rule))
 
 
-def _is_assumption(stmt: Any) -> bool:
+def _is_assumption(stmt: Stmt) -> bool:
     return isinstance(stmt, Evaluate) and isinstance(stmt.value, CallIntrin) and stmt.value.op.name == "tir.assume"

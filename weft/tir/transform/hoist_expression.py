@@ -158,7 +158,7 @@ class _Hoister:
             return False
         return used.isdisjoint(inside) and not any(isinstance(n, BufferLoad) for n in ir.walk(value))
 
-    def inside(self, node: Any) -> Iterator[Any]:
+    def inside(self, node: ir.Node) -> Iterator[Any]:
         """Yield the conditions and bindings of a loop's body in order, up to where statements follow each other."""
         if isinstance(node, (stmts.SeqStmt, stmts.Block)):
             return
@@ -183,7 +183,7 @@ class _Hoister:
             yield from self.parts(condition.b)
 
 
-def _loop_var(node: Any) -> ir.Var | None:
+def _loop_var(node: ir.Node) -> ir.Var | None:
     """Return the variable of a loop or of threads; None for other statements."""
     if isinstance(node, stmts.For):
         return node.loop_var
@@ -192,7 +192,7 @@ def _loop_var(node: Any) -> ir.Var | None:
     return None
 
 
-def _defined(node: Any) -> set[ir.Var]:
+def _defined(node: ir.Node) -> set[ir.Var]:
     """Return the variables that a statement and what is inside define."""
     found: set[ir.Var] = set()
     for n in ir.walk(node):
@@ -206,7 +206,7 @@ def _defined(node: Any) -> set[ir.Var]:
     return found
 
 
-def _is_choice(node: Any) -> bool:
+def _is_choice(node: ir.Node) -> bool:
     return isinstance(node, ir.Select) or (isinstance(node, ir.CallIntrin) and node.op.name == "tir.if_then_else")
 
 
@@ -215,7 +215,7 @@ def _choice(node: Any) -> tuple[Any, Any, Any]:
     return (node.condition, node.true_value, node.false_value) if isinstance(node, ir.Select) else node.args
 
 
-def _without(node: Any, let: Any) -> Any:
+def _without(node: ir.Node, let: Any) -> Any:
     """Take a binding away; its variable stays."""
     return ir.rewrite(node, lambda n: n.body if n is let else n)
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.ir import IRModule, PrimExpr, Var, all_of, function_pass, rebuild, walk
+from weft.ir import IRModule, Node, PrimExpr, Var, all_of, function_pass, rebuild, walk
 from weft.tir.analysis.structure import conjuncts, replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
@@ -39,7 +39,7 @@ def hoist_if_then_else(func: PrimFunc, mod: IRModule) -> PrimFunc:
     return func.replace(body=_hoist(func.body))
 
 
-def _hoist(node: Any) -> Any:
+def _hoist(node: Node) -> Any:
     if not isinstance(node, Stmt):
         return node
     node = rebuild(node, _hoist)

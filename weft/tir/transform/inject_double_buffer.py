@@ -55,7 +55,7 @@ def inject_double_buffer(func: PrimFunc, mod: ir.IRModule, *, split_loop: int | 
     return func.replace(body=_visit(func.body, config.get("split_loop", 1) if split_loop is None else split_loop))
 
 
-def _visit(node: Any, split: int) -> Any:
+def _visit(node: ir.Node, split: int) -> Any:
     if not isinstance(node, Stmt):
         return node
     node = ir.rebuild(node, lambda n: _visit(n, split))
@@ -154,15 +154,15 @@ def _split(loop: For, factor: int) -> For:
     return replace_node(loop, loop_var=outer, min=zero, extent=ir.ceildiv(loop.extent, factor), body=unrolled)
 
 
-def _writes(node: Any, buffer: Buffer) -> bool:
+def _writes(node: ir.Node, buffer: Buffer) -> bool:
     return any(isinstance(n, BufferStore) and n.buffer is buffer for n in ir.walk(node))
 
 
-def _stores_other(node: Any, buffer: Buffer) -> bool:
+def _stores_other(node: ir.Node, buffer: Buffer) -> bool:
     return any(isinstance(n, BufferStore) and n.buffer is not buffer for n in ir.walk(node))
 
 
-def _handed(node: Any) -> list[ir.Var]:
+def _handed(node: ir.Node) -> list[ir.Var]:
     """List the pointers that calls with effects get, which may read and write behind them."""
     calls = [n for n in ir.walk(node) if isinstance(n, ir.CallIntrin) and n.op.name != "tir.prefetch"]
     return [v for n in calls if not is_pure(n) for v in ir.walk(n) if isinstance(v, ir.Var) and v.dtype == "handle"]
@@ -171,7 +171,7 @@ def _handed(node: Any) -> list[ir.Var]:
 def _at(node: Stmt, old: Buffer, new: Buffer, half: ir.PrimExpr, values: dict[Any, ir.PrimExpr]) -> Stmt:
     """Copy a statement for other values of variables and one half of the new buffer, renewing loops and allocations."""
 
-    def rule(n: Any) -> Any:
+    def rule(n: ir.Node) -> Any:
         if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is old:
             return replace_node(n, buffer=new, indices=(half, *n.indices))
         return n

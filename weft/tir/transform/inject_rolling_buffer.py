@@ -65,7 +65,7 @@ class _Injector:
         self.notes: dict[Buffer, list[AttrStmt]] = {}
         self.rings: set[Buffer] = set()
 
-    def visit(self, node: Any, loops: tuple[For, ...]) -> Any:
+    def visit(self, node: ir.Node, loops: tuple[For, ...]) -> Any:
         """Rewrite a statement below `loops`."""
         if isinstance(node, For):
             body = replace_node(node, body=self.visit(node.body, (*loops, node)))
@@ -115,7 +115,7 @@ def _most(extent: ir.PrimExpr, an: arith.Analyzer) -> ir.PrimExpr:
     return ir.const(most, extent.dtype) if most < 1 << 31 else extent
 
 
-def _use(node: Any, buffer: Buffer, rolling: Rolling, an: arith.Analyzer) -> Any:
+def _use(node: ir.Node, buffer: Buffer, rolling: Rolling, an: arith.Analyzer) -> Any:
     """Wrap the indices of a load or store around; store only what is new."""
     if not isinstance(node, (BufferLoad, BufferStore)) or node.buffer is not buffer:
         return node

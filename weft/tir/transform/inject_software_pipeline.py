@@ -61,7 +61,7 @@ def inject_software_pipeline(func: PrimFunc, mod: ir.IRModule, *, strict: bool =
     return defined_once(func.replace(body=_visit(func.body, strict)))
 
 
-def _visit(node: Any, strict: bool) -> Any:
+def _visit(node: ir.Node, strict: bool) -> Any:
     node = ir.rebuild(node, lambda n: _visit(n, strict)) if isinstance(node, stmts.Stmt) else node
     if isinstance(node, stmts.For) and (STAGE in node.annotations or ORDER in node.annotations):
         return _Pipeline(node).stmt(strict)
@@ -227,7 +227,7 @@ class _Pipeline:
             body = stmts.For(var, ir.const(0, dtype), extent, kind, body, None, notes)
         return self.block(body, []) if self.blocks and (not once or len(made) != 1) else body
 
-    def in_copy(self, node: Any, at: ir.PrimExpr, an: arith.Analyzer) -> Any:
+    def in_copy(self, node: ir.Node, at: ir.PrimExpr, an: arith.Analyzer) -> Any:
         """Use, of a buffer with several copies, that of iteration `at`; regions of several stages name them all."""
         if not isinstance(node, (BufferLoad, stmts.BufferStore, BufferRegion)) or node.buffer not in self.versions:
             return node

@@ -77,7 +77,7 @@ class RewriteOnce:
             known = self.memo[node] = self.rewrite(node)
         return known
 
-    def rewrite(self, node: Any) -> Any:
+    def rewrite(self, node: ir.Node) -> Any:
         """Return what a node becomes."""
         raise NotImplementedError
 
@@ -120,7 +120,7 @@ class _Compute(RewriteOnce):
     def widened(self, dtype: str) -> str:
         return ir.with_lanes(self.wide, ir.DataType(dtype).lanes)
 
-    def wide_value(self, expr: Any) -> Any:
+    def wide_value(self, expr: ir.PrimExpr) -> Any:
         new = self.visit(expr)
         return _widen(new, self.wide) if isinstance(new, ir.PrimExpr) and self.narrow(new.dtype) else new
 
@@ -130,7 +130,7 @@ class _Compute(RewriteOnce):
             self.memo[var] = replace_node(var, dtype=value.dtype)
         return self.visit(var)
 
-    def rewrite(self, node: Any) -> Any:
+    def rewrite(self, node: ir.Node) -> Any:
         if isinstance(node, (ir.Var, Buffer)):
             return node
         if isinstance(node, ir.FloatImm):
@@ -156,7 +156,7 @@ class _Compute(RewriteOnce):
             return ir.rebuild(node, self.visit)
         return self.expression(node)
 
-    def expression(self, node: Any) -> Any:
+    def expression(self, node: ir.Node) -> Any:
         if isinstance(node, ir.CallIntrin) and node.op.name.startswith(_AS_WRITTEN):
             return ir.rebuild(node, lambda c: self.same_type(c, self.visit(c)))
         if isinstance(node, ir.Cast):
@@ -187,7 +187,7 @@ class _Storage(RewriteOnce):
         known = ir.DataType(dtype)
         return ir.with_lanes(f"uint{known.bits}", known.lanes)
 
-    def rewrite(self, node: Any) -> Any:
+    def rewrite(self, node: ir.Node) -> Any:
         if isinstance(node, ir.Var):
             pointed = getattr(node.dtype, "ty", None)
             if isinstance(pointed, ir.PointerType) and isinstance(pointed.element_type, ir.PrimType):
@@ -216,7 +216,7 @@ class _Storage(RewriteOnce):
 _BITS_ONLY = ("tir.reinterpret", "tir.if_then_else", "tir.address_of", "tir.tvm_access_ptr")
 
 
-def _rounded_float8(node: Any) -> Any:
+def _rounded_float8(node: ir.Node) -> Any:
     if isinstance(node, ir.FloatImm):
         return _narrow(ir.const(node.value, "float32"), node.dtype) if _is_fp8(node.dtype) else node
     if not isinstance(node, ir.PrimExpr) or isinstance(node, (BufferLoad, ir.Var, ir.Select, ir.Let)):

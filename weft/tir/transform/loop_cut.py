@@ -136,7 +136,7 @@ class Cut:
         left = unroll and any(var in ir.find(c, ir.Var) for c in _conditions(done.body, every=True))
         return replace_node(done, kind=ForKind.UNROLLED) if left else done
 
-    def expanded(self, node: Any) -> Any:
+    def expanded(self, node: ir.Node) -> Any:
         """Write the indices of an access as sums of products."""
         if not isinstance(node, (BufferLoad, BufferStore)):
             return node

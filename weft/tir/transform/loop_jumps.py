@@ -122,7 +122,7 @@ def _loops(stmt: Stmt) -> Stmt:
     return AllocBuffer(state, AllocBuffer(count, LetStmt(end, stmt.min + stmt.extent, whole)))
 
 
-def _until_left(condition: Any, body: Stmt, state: Buffer) -> Stmt:
+def _until_left(condition: ir.PrimExpr, body: Stmt, state: Buffer) -> Stmt:
     return While(ir.if_then_else(_load(state).equal(2), ir.const(False, "bool"), condition), body)
 
 

@@ -77,7 +77,7 @@ class _Partition:
         self.seen: set[Any] = set()
         self.around: list[For] = []
 
-    def visit(self, node: Any) -> Any:
+    def visit(self, node: ir.Node) -> Any:
         """Visit statements top-down."""
         if isinstance(node, IfThenElse):
             condition = self.analyzer.simplify(node.condition)
@@ -208,7 +208,7 @@ def _same_in(worst: ir.PrimExpr, c: ir.PrimExpr) -> bool:
 def _assume(body: Stmt, true: Container[ir.PrimExpr]) -> Stmt:
     """Replace conditions by true and drop what that decides."""
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         if isinstance(node, ir.And):
             return ir.logical_and(node.a, node.b)
         if isinstance(node, IfThenElse) and isinstance(node.condition, ir.IntImm):

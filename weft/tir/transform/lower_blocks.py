@@ -62,7 +62,7 @@ class _Lower:
         self.loops: list[For] = []
         self.before: dict[Any, list[Stmt]] = {}  # inits that run ahead of a loop
 
-    def stmt(self, node: Any) -> Any:
+    def stmt(self, node: ir.Node) -> Any:
         """Lower a statement."""
         if isinstance(node, BlockRealize):
             return self.block(node)
@@ -119,7 +119,7 @@ class _Lower:
         predicate = realize.predicate
         return body if isinstance(predicate, ir.IntImm) and predicate.value else IfThenElse(predicate, body)
 
-    def noted(self, node: Any) -> Any:
+    def noted(self, node: ir.Node) -> Any:
         """Write down at an allocation what strides were asked for."""
         if not isinstance(node, AllocBuffer) or node.buffer not in self.notes:
             return node
@@ -193,7 +193,7 @@ def _place(body: Stmt, buffer: Buffer, carried: frozenset[ir.Var], uses: _Uses) 
     return AllocBuffer(buffer, body)
 
 
-def _of_one_type(node: Any) -> Any:
+def _of_one_type(node: ir.Node) -> Any:
     """Give both operands of an integer operation the wider type of the two."""
     if isinstance(node, (ir.BinaryOp, ir.CmpOp)) and node.a.dtype != node.b.dtype:
         return type(node)(*ir.unify_dtypes(node.a, node.b))

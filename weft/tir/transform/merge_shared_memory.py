@@ -50,7 +50,7 @@ def merge_shared_memory_allocations(func: PrimFunc, mod: ir.IRModule) -> PrimFun
     static = bool(ir.PassContext.current().config.get("tir.merge_static_smem"))
     scopes = {"shared.dyn": "buf_dyn_shmem", **({"shared": "buf_shmem"} if static else {})}
 
-    def visit(node: Any) -> Any:
+    def visit(node: ir.Node) -> Any:
         if not isinstance(node, (For, AttrStmt)) or not _is_kernel(node):
             return ir.rebuild(node, visit) if isinstance(node, Stmt) else node
         body: Stmt = node.body
@@ -62,7 +62,7 @@ def merge_shared_memory_allocations(func: PrimFunc, mod: ir.IRModule) -> PrimFun
     return func if body is func.body else func.replace(body=body)
 
 
-def _is_kernel(node: Any) -> bool:
+def _is_kernel(node: ir.Node) -> bool:
     bound = isinstance(node, For) and node.kind is ForKind.THREAD_BINDING and not is_virtual(node)
     return bound or (isinstance(node, AttrStmt) and node.attr_key == "thread_extent")
 
@@ -96,7 +96,7 @@ def _merged(body: Stmt, scope: str, name: str) -> Stmt:
     memory = decl_buffer((max(offsets[v] + sizes[v] for v in sizes),), "uint8", name, scope=scope)
     views: dict[Buffer, Buffer] = {}
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         buffer = getattr(node, "buffer", None)
         if not isinstance(buffer, Buffer) or buffer.data not in offsets:
             return node

@@ -66,7 +66,7 @@ class _Narrow:
         bound, limit = self.analyzer.const_int_bound(expr), 1 << (self.bits - 1)
         return not (-limit <= bound.min_value and bound.max_value < limit)
 
-    def collect(self, node: Any, wide: bool) -> None:
+    def collect(self, node: ir.Node, wide: bool) -> None:
         """Find the variables that keep their types."""
         if isinstance(node, (For, ir.IterVar)):
             var, dom = (node.loop_var, node) if isinstance(node, For) else (node.var, node.dom)
@@ -104,7 +104,7 @@ class _Narrow:
         """Return the variable in the place of one."""
         return var if var in self.kept else self.new.get(var, var)
 
-    def visit(self, node: Any) -> Any:
+    def visit(self, node: ir.Node) -> Any:
         """Rewrite statements, and expressions that keep their types."""
         if isinstance(node, ir.PrimExpr):
             return ir.cast(node.dtype, self.expr(node, False))
@@ -134,7 +134,7 @@ class _Narrow:
             return replace_node(node, **self.access(node), value=self.visit(node.value))
         return ir.rebuild(node, self.visit)
 
-    def definition(self, node: Any) -> Any:
+    def definition(self, node: ir.Node) -> Any:
         """Rewrite a buffer or an axis; a buffer whose shape has no narrow variable stays the very same."""
         if isinstance(node, ir.IterVar):
             var = self.var(node.var)
@@ -184,7 +184,7 @@ class _Narrow:
         indices = tuple(self.expr(i, False) for i in node.indices)
         return {"buffer": self.visit(node.buffer), "indices": indices, "predicate": predicate}
 
-    def alike(self, node: Any, *fields: str, wide: bool = False) -> dict[str, ir.PrimExpr]:
+    def alike(self, node: ir.Node, *fields: str, wide: bool = False) -> dict[str, ir.PrimExpr]:
         """Rewrite operands, and bring them to one type."""
         return dict(zip(fields, _alike([self.expr(getattr(node, f), wide) for f in fields]), strict=True))
 
@@ -196,10 +196,10 @@ def _alike(operands: list[ir.PrimExpr]) -> list[ir.PrimExpr]:
     return [ir.cast(ir.with_lanes(widest, n), o) for o, n in zip(operands, lanes, strict=True)]
 
 
-def _is_choice(node: Any) -> bool:
+def _is_choice(node: ir.Node) -> bool:
     return isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else"
 
 
-def _passes_on(node: Any) -> bool:
+def _passes_on(node: ir.Node) -> bool:
     """Whether what an expression is computed from is computed in its type."""
     return isinstance(node, (ir.BinaryOp, ir.Select, ir.Ramp, ir.Broadcast, ir.Let)) or _is_choice(node)

@@ -49,7 +49,7 @@ def force_narrow_index_to_int32(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     return narrow(func)
 
 
-def _narrowed(node: Any) -> Any:
+def _narrowed(node: ir.Node) -> Any:
     """Narrow a node whose parts are narrow already."""
     if isinstance(node, ir.Cast) and node.dtype == node.value.dtype:
         return node.value

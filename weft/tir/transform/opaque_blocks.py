@@ -11,7 +11,7 @@ from weft.tir.analysis.structure import iter_values_of, jumps_out, replace_node,
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
 from weft.tir.match_buffer import bound_names, lower_match_buffers
-from weft.tir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, ForKind, IfThenElse, seq
+from weft.tir.stmt import AllocBuffer, AttrStmt, Block, BlockRealize, For, ForKind, IfThenElse, Stmt, seq
 
 
 def _over(func: PrimFunc, rule: Any) -> PrimFunc:
@@ -53,7 +53,7 @@ def lower_init_block(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Source: TVM's ``LowerInitBlock``.
     """
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         if type(node) is not Block or node.init is None:
             return node
         firsts = [ir.equal(iv.var, iv.dom.min) for iv in node.iter_vars if iv.iter_type == "reduce" and iv.dom]
@@ -98,7 +98,7 @@ def convert_blocks_to_opaque(func: PrimFunc, mod: IRModule) -> PrimFunc:
     Source: TVM's ``ConvertBlocksToOpaque``.
     """
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         if type(node) is not BlockRealize:
             return node
         values, block = iter_values_of(node), node.block
@@ -157,7 +157,7 @@ def lower_match_buffer(func: PrimFunc, mod: IRModule) -> PrimFunc:
     """
     bound = bound_names(func)
 
-    def outer_first(node: Any) -> Any:
+    def outer_first(node: ir.Node) -> Any:
         if type(node) is not Block:
             return None
         if node.match_buffers:
@@ -218,7 +218,7 @@ class _Opaque:
                     written = node.writes[ir.as_int(index) or 0].buffer
                     self.aligned[written] = (*self.aligned.get(written, ()), (ir.as_expr(-1), *note))
 
-    def rule(self, node: Any) -> Any:
+    def rule(self, node: ir.Node) -> Any:
         """Lower one statement whose children are lowered."""
         if type(node) is BlockRealize:
             return self.block(node)
@@ -262,7 +262,7 @@ def _is_pragma(key: str) -> bool:
     return key.startswith("pragma_")
 
 
-def _with_pragmas(body: Any, annotations: Attrs, about: Any) -> Any:
+def _with_pragmas(body: Stmt, annotations: Attrs, about: Any) -> Any:
     for key, value in sorted(annotations.items, key=lambda kv: kv[0], reverse=True):
         if _is_pragma(key):
             body = AttrStmt(about, key, value if isinstance(value, str) else ir.as_expr(value), body)

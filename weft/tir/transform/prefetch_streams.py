@@ -117,7 +117,7 @@ def _nest(loop: For) -> list[For]:
     return found
 
 
-def _asks_for_panels(node: Any) -> bool:
+def _asks_for_panels(node: ir.Node) -> bool:
     return isinstance(node, For) and any(PANEL_MARK in f.annotations for f in _nest(node))
 
 

@@ -97,7 +97,7 @@ class _Relax:
         self.bound: list[ir.Var] = []
         self.lanes: set[Any] = set()
 
-    def visit(self, node: Any) -> Any:
+    def visit(self, node: ir.Node) -> Any:
         """Visit statements top-down."""
         if isinstance(node, AllocBuffer) and node.buffer.scope == "local":
             self.local[node.buffer] = len(self.bound)
@@ -213,7 +213,7 @@ class _Relax:
         condition = _all(parts)
         assert condition is not None
 
-        def rule(node: Any) -> Any:
+        def rule(node: ir.Node) -> Any:
             if not isinstance(node, BufferLoad) or node.buffer in self.roomy:
                 return node
             if not everything and self._within(node):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import IntImm, IRModule, PrimExpr, const, function_pass, rebuild, structural_equal, walk
+from weft.ir import IntImm, IRModule, Node, PrimExpr, const, function_pass, rebuild, structural_equal, walk
 from weft.tir import stmt as stmts
 from weft.tir.analysis.access import is_pure
 from weft.tir.analysis.structure import replace_node
@@ -62,7 +62,7 @@ def _visit(node: stmts.Stmt, analyzer: Analyzer) -> stmts.Stmt | None:
         return None
     removed = False
 
-    def child(n: Any) -> Any:
+    def child(n: Node) -> Any:
         nonlocal removed
         if not isinstance(n, stmts.Stmt):
             return n
@@ -100,5 +100,5 @@ def _test(node: stmts.IfThenElse, analyzer: Analyzer) -> stmts.Stmt | None:
     return stmts.IfThenElse(condition, then_case, else_case, span=node.span)
 
 
-def _mentions(node: Any, *wanted: Any) -> bool:
+def _mentions(node: Node, *wanted: Node) -> bool:
     return any(n is w for n in walk(node) for w in wanted)  # nearly always soon

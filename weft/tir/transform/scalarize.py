@@ -40,7 +40,7 @@ def scalarize(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
 Env = Mapping[ir.Var, Any]  # by vector variable: its lanes, as a buffer
 
 
-def _stmt(node: Any, env: Env) -> Any:
+def _stmt(node: ir.Node, env: Env) -> Any:
     if isinstance(node, LetStmt) and _lanes(node.var) > 1:
         memory = decl_buffer((_lanes(node.var),), ir.DataType(node.var.dtype).element, node.var.name, scope="local")
         fill = _each(_lanes(node.var), node.value, lambda i: BufferStore(memory, _lane(node.value, i, env), (i,)))
@@ -79,7 +79,7 @@ def _lanes(e: ir.PrimExpr) -> int:
     return ir.DataType(e.dtype).lanes
 
 
-def _scalar(e: Any, env: Env) -> Any:
+def _scalar(e: ir.PrimExpr, env: Env) -> Any:
     """Write the vectors inside of a scalar without vectors."""
     if isinstance(e, ir.Shuffle):
         return _lane(e, ir.const(0, "int32"), env)

@@ -63,7 +63,7 @@ class _Skipping:
             self.local.add(node.buffer.data)
         return node in self.around
 
-    def visit(self, node: Any, known: _Extents) -> Any:
+    def visit(self, node: ir.Node, known: _Extents) -> Any:
         """Put tests before loops and allocations; the `known` extents are positive here."""
         if node not in self.around:
             return node

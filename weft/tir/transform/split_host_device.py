@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import LoweringError
-from weft.ir import Attrs, IRModule, PrimExpr, Var, module_pass, rebuild, substitute, walk
+from weft.ir import Attrs, IRModule, Node, PrimExpr, Var, module_pass, rebuild, substitute, walk
 from weft.tir.analysis.structure import replace_node
 from weft.tir.analysis.verify import undefined_vars
 from weft.tir.buffer import Buffer, BufferLoad
@@ -66,7 +66,7 @@ class _Splitter:
     def __init__(self, mod: IRModule, name: str, func: PrimFunc, kernels: dict[str, PrimFunc]) -> None:
         self.mod, self.name, self.func, self.kernels = mod, name, func, kernels
 
-    def visit(self, node: Any) -> Any:
+    def visit(self, node: Node) -> Any:
         """Replace the outermost thread-bound loops."""
         if not isinstance(node, Stmt):
             return node

@@ -81,7 +81,7 @@ class _Splitter:
         self.target = func.attrs["target"]
         self.buffers = {b.data: b for _, b in func.buffer_map}
 
-    def visit(self, node: Any) -> Any:
+    def visit(self, node: ir.Node) -> Any:
         """Replace the outermost regions."""
         if not isinstance(node, stmts.Stmt):
             return node
@@ -201,7 +201,7 @@ def _launched(functions: dict[ir.GlobalVar, Any]) -> dict[ir.GlobalVar, Any]:
     return result
 
 
-def _is_call(node: Any) -> bool:
+def _is_call(node: ir.Node) -> bool:
     return isinstance(node, ir.CallIntrin) and isinstance(node.op, ir.GlobalVar)
 
 

@@ -51,7 +51,7 @@ class _Simplifier:
     def __init__(self) -> None:
         self.analyzer = arith.Analyzer()
 
-    def node(self, node: Any) -> Any:
+    def node(self, node: ir.Node) -> Any:
         """Simplify a node."""
         if isinstance(node, ir.PrimExpr):
             return self.expr(node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.ir import DataType, IntImm, IRModule, Var, const, function_pass, rebuild, substitute, walk
+from weft.ir import DataType, IntImm, IRModule, Node, Var, const, function_pass, rebuild, substitute, walk
 from weft.tir.analysis.structure import replace_node, stmt_children
 from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
@@ -80,7 +80,7 @@ class _Rewriter:
     def __init__(self, scopes: tuple[str, ...]) -> None:
         self.scopes = scopes
 
-    def visit(self, node: Any, slots: list[_Slot]) -> Any:
+    def visit(self, node: Node, slots: list[_Slot]) -> Any:
         """Rewrite a statement; `slots` are the allocations around it that it may share."""
         if isinstance(node, For) and node.kind in _TEAM:
             return rebuild(node, lambda n: self.visit(n, []) if isinstance(n, Stmt) else n)

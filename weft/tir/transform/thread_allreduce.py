@@ -57,7 +57,7 @@ class _Lower:
         self.results: dict[Buffer, list[For]] = {}  # what threads reduced, and the loops over those threads
         self.bound: list[For] = []  # the bound loops around this place
 
-    def visit(self, node: Any, around: tuple[Stmt, ...], scope: Block | None) -> Any:
+    def visit(self, node: ir.Node, around: tuple[Stmt, ...], scope: Block | None) -> Any:
         """Rewrite below a statement; `around` are the statements between it and the block `scope`."""
         if isinstance(node, BlockRealize):
             outer, self.made = self.made, []
@@ -216,7 +216,7 @@ def _block(name: str, body: Stmt, reads: Any, writes: Any) -> BlockRealize:
 def _into(body: Stmt, buffers: dict[Buffer, Buffer]) -> Any:
     """Let a statement use one element of scratch memory in the place of each of its results."""
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         if isinstance(node, BufferLoad) and node.buffer in buffers:
             return buffers[node.buffer][_ZERO]
         if isinstance(node, BufferStore) and node.buffer in buffers:
@@ -226,7 +226,7 @@ def _into(body: Stmt, buffers: dict[Buffer, Buffer]) -> Any:
     return ir.rewrite(body, rule)
 
 
-def _unbound(stmt: Any, realize: BlockRealize, new: BlockRealize | None) -> Any:
+def _unbound(stmt: Stmt, realize: BlockRealize, new: BlockRealize | None) -> Any:
     """Replace a block, or take it out, and take away the bound loops of reductions; None where nothing remains."""
     if isinstance(stmt, BlockRealize):
         return new if stmt is realize else stmt
@@ -280,7 +280,7 @@ def _reduction_of(block: Block) -> _Reduction:
     left = tuple(ir.Var(f"x{i}", s.buffer.dtype) for i, s in enumerate(updates))
     right = tuple(ir.Var(f"y{i}", s.buffer.dtype) for i, s in enumerate(updates))
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         for value, y in zip(values, right, strict=True):
             if isinstance(node, ir.PrimExpr) and ir.structural_equal(node, value):
                 return y
@@ -296,7 +296,7 @@ def _reduction_of(block: Block) -> _Reduction:
     return _Reduction(CommReducer(left, right, results, identity), tuple(order), values, updates[0].indices)
 
 
-def _stores(stmt: Any) -> list[BufferStore]:
+def _stores(stmt: Stmt | None) -> list[BufferStore]:
     """List the stores of a sequence, with the values of bindings in the place of their variables."""
     if isinstance(stmt, LetStmt):
         return _stores(ir.substitute(stmt.body, {stmt.var: stmt.value}))
@@ -321,7 +321,7 @@ def _joined(store: BufferStore, block: Block) -> ir.PrimExpr:
     return sides[own.index(False)]
 
 
-def _own(e: Any, store: BufferStore) -> bool:
+def _own(e: ir.PrimExpr, store: BufferStore) -> bool:
     return isinstance(e, BufferLoad) and e.buffer is store.buffer and ir.structural_equal(e.indices, store.indices)
 
 

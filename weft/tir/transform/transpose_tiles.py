@@ -63,7 +63,7 @@ def transpose_tiles(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     return func.replace(body=_visit(func.body))
 
 
-def _visit(node: Any) -> Any:
+def _visit(node: ir.Node) -> Any:
     if not isinstance(node, Stmt):
         return node
     if isinstance(node, For) and node.annotations.get(TILE_MARK) is not None:
@@ -124,7 +124,7 @@ def _turned(outer: For) -> Stmt:
         local[load] = Buffer(ir.Var(name, "handle"), load.dtype, shape, (), None, name, "local")
     at = (outer.loop_var - outer.min) * ir.const(n, outer.loop_var.dtype) + (inner.loop_var - inner.min)
 
-    def from_tile(node: Any) -> Any:
+    def from_tile(node: ir.Node) -> Any:
         buffer = local.get(node)
         return node if buffer is None else BufferLoad(buffer, (at,), span=node.span)
 
@@ -151,7 +151,7 @@ def _loads(value: ir.PrimExpr) -> list[BufferLoad]:
     return [x for x in ir.walk(value) if isinstance(x, BufferLoad)]
 
 
-def _is_conditional(node: Any) -> bool:
+def _is_conditional(node: ir.Node) -> bool:
     return isinstance(node, ir.CallIntrin) and getattr(node.op, "name", "") == "tir.if_then_else"
 
 

@@ -44,7 +44,7 @@ def remove_store_undef(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
         if isinstance(n, (BufferLoad, BufferStore)) and depends(n.indices):
             raise LoweringError(f"an index of buffer '{n.buffer.name}' is undefined", help="index by what has a value")
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         if isinstance(node, BufferStore) and depends(node.value):
             return Evaluate(ir.const(0, "int32"))
         return node.body if isinstance(node, LetStmt) and node.var in unknown else node
@@ -73,7 +73,7 @@ def rewrite_unsafe_select(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Source: TVM's ``RewriteUnsafeSelect``.
     """
 
-    def rule(node: Any) -> Any:
+    def rule(node: ir.Node) -> Any:
         if isinstance(node, ir.Select) and (_is_unsafe(node.true_value) or _is_unsafe(node.false_value)):
             return ir.if_then_else(node.condition, node.true_value, node.false_value)
         return node

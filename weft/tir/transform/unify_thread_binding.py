@@ -54,7 +54,7 @@ class _Unifier:
         self.depth = 0
         self.analyzer = arith.Analyzer()
 
-    def stmt(self, node: Any) -> Any:
+    def stmt(self, node: ir.Node) -> Any:
         """Rewrite a node."""
         if isinstance(node, Var):
             return self.values.get(node, node)
@@ -94,7 +94,7 @@ class _Unifier:
         return body if isinstance(node, AttrStmt) or not node.annotations.items else _annotated(body, node)
 
 
-def _annotated(body: Any, loop: For) -> Stmt:
+def _annotated(body: Stmt, loop: For) -> Stmt:
     """Put the annotations of a loop on what it became, or on a loop of one iteration."""
     if isinstance(body, For):
         return replace_node(body, annotations=loop.annotations)

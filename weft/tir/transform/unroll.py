@@ -86,12 +86,12 @@ def _runs_over_local(loop: For) -> bool:
     )
 
 
-def _is_instruction(value: Any) -> bool:
+def _is_instruction(value: ir.PrimExpr) -> bool:
     """Whether a call is one instruction on cache lines or tiles: a loop of a few is written out, as it costs more."""
     return isinstance(value, ir.CallIntrin) and value.op.name.startswith(("tir.prefetch", "tir.tile_"))
 
 
-def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
+def _visit(node: ir.Node, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
     """Return (statement, number of its steps, which are stores and evaluations, depth of loops in it)."""
     counts = [0, 0]
     said = node.annotations if isinstance(node, For) else {}
@@ -106,7 +106,7 @@ def _visit(node: Any, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
             *limits[4:],
         )
 
-    def child(n: Any) -> Any:
+    def child(n: ir.Node) -> Any:
         if not isinstance(n, Stmt):
             return n
         new, steps, depth = _visit(n, limits)

@@ -43,7 +43,7 @@ def vectorize_loop(func: PrimFunc, mod: ir.IRModule, enable_vectorize: bool = Tr
     return func.replace(body=_visit(func.body, enable_vectorize))
 
 
-def _visit(node: Any, enable: bool) -> Any:
+def _visit(node: ir.Node, enable: bool) -> Any:
     if not isinstance(node, Stmt):
         return node
     node = ir.rebuild(node, lambda n: _visit(n, enable))
@@ -87,7 +87,7 @@ class Vectorizer:
     # --- statements
     # ----------------------------------------------------------------------------------------------------
 
-    def stmt(self, s: Any, mask: ir.PrimExpr | None) -> Stmt:
+    def stmt(self, s: Stmt, mask: ir.PrimExpr | None) -> Stmt:
         """Rewrite a statement, with stores and loads masked by `mask`."""
         if isinstance(s, SeqStmt):
             return SeqStmt(tuple(self.stmt(x, mask) for x in s.seq), span=s.span)
@@ -162,7 +162,7 @@ _EXPR = ir.Dispatch("vectorize an expression", (ir.PrimExpr,))
 
 
 @_EXPR.on(ir.PrimExpr)
-def _generic(e: Any, s: Vectorizer, mask: Any) -> ir.PrimExpr:
+def _generic(e: ir.PrimExpr, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     new = ir.rebuild(e, lambda n: s.expr(n, mask) if isinstance(n, ir.PrimExpr) else n)
     if new is not e and ir.DataType(new.dtype).lanes > 1 and not isinstance(new, ir.Not):
         raise NoVector
@@ -185,7 +185,7 @@ def _binary(e: Any, s: Vectorizer, mask: Any) -> ir.PrimExpr:
     return ramp if ramp is not None else type(e)(broadcast(a, s.lanes), broadcast(b, s.lanes))
 
 
-def _ramp(e: Any, a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr | None:
+def _ramp(e: ir.PrimExpr, a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr | None:
     """Keep sums and products of a ramp and a scalar as ramps, and quotients whose lanes stay within one multiple."""
     if isinstance(a, ir.Ramp) and isinstance(b, ir.IntImm) and isinstance(e, (ir.FloorDiv, ir.FloorMod)):
         new = arith.Analyzer().simplify(type(e)(a, ir.Broadcast(b, a.lanes)))

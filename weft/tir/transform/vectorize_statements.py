@@ -53,7 +53,7 @@ def vectorize_statements(func: PrimFunc, mod: ir.IRModule, enable_vectorize: boo
     return func.replace(body=_visit(func.body, enable_vectorize, target))
 
 
-def _visit(node: Any, enable: bool, target: Any) -> Any:
+def _visit(node: ir.Node, enable: bool, target: Any) -> Any:
     if not isinstance(node, Stmt):
         return node
     if isinstance(node, AttrStmt) and node.attr_key == "target":
@@ -130,7 +130,7 @@ class _ByStatement(Vectorizer):
                 return done
         raise NoVector
 
-    def expr(self, e: Any, mask: ir.PrimExpr | None) -> ir.PrimExpr:
+    def expr(self, e: ir.PrimExpr, mask: ir.PrimExpr | None) -> ir.PrimExpr:
         """Rewrite an expression."""
         if isinstance(e, BufferLoad):
             self._check_elements(e.buffer.dtype)
@@ -167,7 +167,7 @@ def _predicated(condition: ir.PrimExpr, body: Stmt) -> Stmt | None:
     mask = ir.CallIntrin(f"uint1x{ramp.lanes}", ir.Op.get("tir.get_active_lane_mask"), (ramp.base, limit))
     others: list[Any] = []
 
-    def masked(node: Any) -> Any:
+    def masked(node: ir.Node) -> Any:
         if not isinstance(node, (BufferLoad, BufferStore)):
             return node
         index = node.indices[0] if len(node.indices) == 1 else None

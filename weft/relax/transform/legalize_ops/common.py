@@ -86,7 +86,7 @@ def _bound(expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
     """Bind the operations inside of an expression, each once."""
     done: dict[ir.Expr, ir.Expr] = {}
 
-    def bind(e: Any) -> Any:
+    def bind(e: ir.Expr) -> Any:
         if not isinstance(e, (ir.Call, ir.Tuple, ir.TupleGetItem)):
             return e
         if e not in done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from weft.ir import NE, Attrs, CallIntrin, PrimExpr, Select, Var, as_int, cast, const, rewrite, substitute
+from weft.ir import NE, Attrs, CallIntrin, Node, PrimExpr, Select, Var, as_int, cast, const, rewrite, substitute
 from weft.machine import Machine
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.rules.attention import AttentionParts
@@ -79,7 +79,7 @@ class AttentionLoops:
     def masked(self, query: PrimExpr, key: PrimExpr, load: Callable[[BufferLoad], PrimExpr | None]) -> PrimExpr:
         """What the softmax is taken of, for a query and a key; `load` may replace loads, and does so for the score."""
 
-        def put_in(node: Any) -> Any:
+        def put_in(node: Node) -> Any:
             if isinstance(node, BufferLoad):
                 replaced = load(node)
                 return node if replaced is None else replaced

@@ -33,7 +33,7 @@ class SeenKeys:
         self.k = loops
         self.condition = self._condition(loops.parts.masked)
 
-    def _condition(self, expr: Any) -> PrimExpr | None:
+    def _condition(self, expr: PrimExpr) -> PrimExpr | None:
         if isinstance(expr, Cast):
             return self._condition(expr.value)
         if isinstance(expr, Add):
@@ -49,7 +49,7 @@ class SeenKeys:
                 return _both(Not(test), self._condition(other))
         return None
 
-    def _has_score(self, expr: Any) -> bool:
+    def _has_score(self, expr: PrimExpr) -> bool:
         return any(x.buffer is self.k.parts.score.buffer for x in loads_of(expr))
 
     def count(self, rows: PrimExpr, into: BufferStore) -> Stmt:
@@ -121,7 +121,7 @@ def _both(a: Any, b: PrimExpr | None) -> Any:
     return a if b is None else And(a, b)
 
 
-def _choice(expr: Any) -> tuple[Any, Any, Any] | None:
+def _choice(expr: PrimExpr) -> tuple[Any, Any, Any] | None:
     if isinstance(expr, Select):
         return expr.condition, expr.true_value, expr.false_value
     if isinstance(expr, CallIntrin) and expr.op.name == "tir.if_then_else":
@@ -129,5 +129,5 @@ def _choice(expr: Any) -> tuple[Any, Any, Any] | None:
     return None
 
 
-def _is_nothing(expr: Any) -> bool:
+def _is_nothing(expr: PrimExpr) -> bool:
     return isinstance(expr, FloatImm) and expr.value <= NOTHING

@@ -243,7 +243,7 @@ class _Collapse:
                 at = block_vars[-1].var
                 self.inner[at] = self.analyzer.simplify(self.inner[at] * f.extent) if at in self.inner else f.extent
 
-        def visit(node: Any) -> Any:
+        def visit(node: ir.Node) -> Any:
             if not isinstance(node, ir.Var):
                 for at in (_compared(node, set(self.inner)), _shifted(node, set(self.inner))):
                     if at is not None:
@@ -306,14 +306,14 @@ class _Collapse:
         return BufferRegion(self.view(buffer), tuple(out))
 
 
-def _shifted(index: Any, own: Collection[Any]) -> ir.Var | None:
+def _shifted(index: ir.Node, own: Collection[Any]) -> ir.Var | None:
     """The variable of an index that is one, or one and what does not change."""
     if isinstance(index, (ir.Add, ir.Sub)) and index.a in own and not any(x in own for x in ir.walk(index.b)):
         return index.a  # type: ignore[return-value]
     return index if index in own else None  # type: ignore[return-value]
 
 
-def _along(index: Any, behind: tuple[Any, ...], own: Collection[Any]) -> ir.Var | None:
+def _along(index: ir.PrimExpr, behind: tuple[Any, ...], own: Collection[Any]) -> ir.Var | None:
     """The variable that an index moves with, or that alone decides it in front of an index that is a variable."""
     shifted, nodes = _shifted(index, own), list(ir.walk(index))
     if shifted is not None or not behind or behind[0] not in own or any(isinstance(x, BufferLoad) for x in nodes):
