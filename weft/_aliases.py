@@ -221,7 +221,8 @@ class _AliasFinder(Loader):
         meant = find(name[5:])
         assert meant is not None
         spec = importlib.util.find_spec(meant)
-        return getattr(spec and spec.loader, "get_code")(meant)  # noqa: B009 - of the loaders, those of files have it
+        assert spec is not None and isinstance(spec.loader, SourceFileLoader)
+        return spec.loader.get_code(meant)
 
 
 class _WatchingLoader(SourceFileLoader):

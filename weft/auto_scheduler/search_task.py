@@ -119,9 +119,11 @@ class SearchTask:
         task_inputs_save_to_file: bool = False,
         desc: str = "",
     ) -> None:
-        if func is None and workload_key is None:
-            raise InvalidArgument("a task needs a function with arguments, or the key of a workload")
-        self.workload_key = workload_key if workload_key is not None else make_workload_key(func, args)
+        if workload_key is None:
+            if func is None:
+                raise InvalidArgument("a task needs a function with arguments, or the key of a workload")
+            workload_key = make_workload_key(func, args)
+        self.workload_key = workload_key
         self.compute_dag = compute_dag if compute_dag is not None else ComputeDAG(self.workload_key)
         if target is None:
             raise InvalidArgument("a task needs a target")

@@ -107,7 +107,7 @@ class IRBuilder:
         test = as_expr(condition)
         return self._scope(lambda body: stmts.While(test, body))
 
-    def if_scope(self, cond: PrimExpr) -> Any:
+    def if_scope(self, cond: PrimExpr | bool) -> Any:
         """Run the scope where a condition holds."""
         test = as_expr(cond)
         return self._scope(lambda body: stmts.IfThenElse(test, body))
