@@ -221,3 +221,13 @@ def test_conversions_that_cut_off_stay():
         for given in np.array(numbers).astype(own):
             value = arith.Analyzer().simplify(ir.substitute(found, {x: ir.const(int(given), own)}))
             assert value.value == int(given.astype(inner).astype(outer)), (own, inner, outer, given)
+
+
+def test_what_a_condition_guards_is_not_divided_elsewhere():
+    """Of ``(x + k*7) // 3`` the numerator is known to be held by its type, but only where it stands."""
+    x, k, an = ir.Var("x", "int32"), ir.Var("k", "int32"), arith.Analyzer()
+    guarded, nested = (x + k * 7) // 21, (x // 7 + k) // 3
+    with an.constraint_scope(x < 9):
+        an.simplify(guarded)
+        assert an.can_prove_equal(nested, guarded)
+    assert ir.structural_equal(an.simplify(nested), nested)

@@ -58,7 +58,7 @@ class Context:
         self.nonzero: frozenset[Hashable] = frozenset()
         self.truth: dict[Hashable, bool] = {}
         self.costs: dict[PrimExpr, int] = {}
-        self.divided: set[Hashable] = set()  # (polynomial, type) of what the program divides
+        self.divided: dict[Hashable, None] = {}  # (polynomial, type) of what the program divides here
         self.witnesses: list[Witness] | None = None  # None: none are known
         self.untried: list[Poly] = []  # facts that the witnesses were not tried with
         self.clear_memos()
@@ -127,6 +127,7 @@ class Context:
             self.emitted,
             self.witnesses,
             self.untried,
+            len(self.divided),
         )
         self.untried = list(self.untried)
         self.ranges, self.equal, self.limits = dict(self.ranges), dict(self.equal), dict(self.limits)
@@ -138,7 +139,9 @@ class Context:
         """Return to a snapshot."""
         self.ranges, self.equal, self.limits, self.moduli, self.facts, self.nonzero, self.truth = saved[:7]
         self.polys, self.simplified, self.bounds, self.ranks, self.expanded, self.proofs, self.emitted = saved[7:14]
-        self.witnesses, self.untried = saved[14:]
+        self.witnesses, self.untried, divided = saved[14:]
+        while len(self.divided) > divided:  # what a condition guards says nothing about the rest
+            self.divided.popitem()
 
 
 def structural_key(value: object) -> Hashable:

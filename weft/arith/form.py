@@ -72,7 +72,7 @@ def _floordiv(e: ir.FloorDiv, cx: Context) -> Poly | None:
     a, b = poly_of(cx, e.a), poly_of(cx, e.b)
     if a is None or b is None:
         return None
-    cx.divided.add((key(a), e.dtype))
+    cx.divided[key(a), e.dtype] = None
     return floordiv(cx, a, b, e.dtype) if b else {}  # by zero gives 0, as everywhere in TIR
 
 
