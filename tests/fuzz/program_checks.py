@@ -1,7 +1,8 @@
 """Random programs of each language, of the generators that the tests share, under the driver.
 
-Relay programs on the machine against the interpreter (and through passes, text and the other executors), schedules of
-both kinds against unscheduled code, and text: what is printed is read back, and damaged text is refused with a place.
+Relay and Relax programs on the machine against their interpreters (Relay's through passes, text and the other executors
+too), schedules of both kinds against unscheduled code, and text: what is printed is read back, and damaged text is
+refused with a place.
 """
 
 import random
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import weft
-from tests.fuzz import schedules, test_fuzz_schedules, test_fuzz_te, test_script
+from tests.fuzz import flows, schedules, test_fuzz_schedules, test_fuzz_te, test_script
 from tests.fuzz.driver import Outcome
 from tests.fuzz.graphs import Graph
 from tests.relay.programs.check import Disagreement, equal, run, show
@@ -173,6 +174,7 @@ CHECKS: dict[str, Callable[[], Check]] = {
     "script:printed graph": lambda: printed_graph,
     **{f"script:damaged {which}": lambda which=which: damaged_script(which) for which in range(3)},
     "relay text:damaged": lambda: damaged_relay,
+    "relax:control flow": lambda: flows.check,
 }
 
 
