@@ -10,14 +10,14 @@ import weft
 ROOT = Path(weft.__file__).parent
 MOST = {
     "arith": (3, 81),
-    "auto_scheduler": (8, 94),
+    "auto_scheduler": (12, 98),
     "autotvm": (5, 152),
     "baseline": (1, 77),
     "check": (4, 19),
     "cli": (0, 10),
     "dlight": (7, 29),
     "ffi": (4, 14),
-    "frontend": (31, 824),
+    "frontend": (31, 840),
     "ir": (9, 258),
     "meta_schedule": (9, 135),
     "op": (1, 520),
@@ -32,7 +32,7 @@ MOST = {
     "target": (2, 53),
     "te": (0, 147),
     "testing": (11, 51),
-    "tir": (11, 383),
+    "tir": (11, 390),
     "topi": (19, 677),
     "tune": (0, 21),
 }

@@ -91,7 +91,7 @@ def _applied(transform: Any) -> Callable[[Any], Any]:
     return apply
 
 
-def check_error(func: Any, rel_lineno: int) -> None:
+def check_error(func: Callable[..., Any], rel_lineno: int) -> None:
     """Check that a function's text is no TIR program, because of one of its lines.
 
     Parameters

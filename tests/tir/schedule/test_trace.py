@@ -228,3 +228,13 @@ def test_instructions_that_are_none():
         Trace.apply_json_to_schedule([["get_block", ["C"], {}, 1, None]], sch)
     with pytest.raises(error.ScheduleError, match="nothing in it returned"):
         Trace.apply_json_to_schedule([[["GetLoops", ["b0"], [], ["l1"]]], []], sch)
+
+
+def test_buffers_are_recorded_by_their_places():
+    """A trace is for functions that have the same buffers, not these."""
+    sch = tir.Schedule(matmul(*SHAPE))
+    block = sch.get_block("C")
+    sch.cache_read(block, sch.get(block).reads[1].buffer, "global")
+    sch.set_scope(block, sch.get(block).writes[0].buffer, "local")
+    sch.transform_layout(block, sch.get(block).writes[0].buffer, lambda i, j: (j, i))
+    every_way(sch, matmul(*SHAPE))

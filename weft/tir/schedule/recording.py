@@ -11,8 +11,9 @@ from weft.error import InvalidArgument, ScheduleError, UnknownHandle
 from weft.ir import GlobalVar, IRModule, PrimExpr
 from weft.ir.spec import verify
 from weft.tir.analysis.structure import child_realizes, path_to, used_vars
+from weft.tir.buffer import Buffer
 from weft.tir.function import PrimFunc
-from weft.tir.schedule.block_buffers import buffer_at
+from weft.tir.schedule.block_buffers import buffer_at, place_of
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.instruction import BlockRV, ExprRV, Instruction, InstructionKind, LoopRV
 from weft.tir.schedule.state import ScheduleState
@@ -185,6 +186,8 @@ class Recorder:
             if kind == "Sequence[BlockRV]" and not isinstance(value, str):
                 names_ = [self._block_named(v) if isinstance(v, str) else v for v in value or ()]
                 given[str(n)] = value = names_
+            if isinstance(value, Buffer) and "block" in given:  # which another function has at the same place
+                given[str(n)] = self._place(given["block"], value, str(n), fn.__name__)
             if kind in _HANDLES and not isinstance(value, _HANDLES[kind][0]):
                 raise UnknownHandle(
                     f"{fn.__name__}: an argument is no {_HANDLES[kind][1]}",
@@ -206,6 +209,16 @@ class Recorder:
             rank = len(regions[given["buffer_index"]].region) if 0 <= given["buffer_index"] < len(regions) else 0
             given["gen_new_ranges"] = IndexMap.from_ranges(ranges, len(block.iter_vars), rank)
         return tuple(given[n] for n in names[: len(args)]) + args[len(names) :], {k: given[k] for k in kwargs}
+
+    def _place(self, block: BlockRV, buffer: Buffer, parameter: str, primitive: str) -> Any:
+        """Return a buffer as its place in a block, or itself where the primitive will refuse it."""
+        try:
+            kind, index = place_of(self.state.realize(block.name).block, buffer, primitive)
+        except ScheduleError:
+            return buffer
+        if not parameter.endswith("index"):
+            return kind, index
+        return index if kind == ("read" if parameter.startswith("read") else "write") else buffer
 
     def get(self, rand_var_or_sref: Any) -> Any:
         """Return the node behind a handle or a reference; a number that was drawn is itself."""
