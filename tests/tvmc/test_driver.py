@@ -18,6 +18,7 @@ from tests import onnx_models
 from tests.refusals import refuses
 from weft import ir, relay, rpc
 from weft.driver import tvmc
+from weft.error import WeftError
 
 X = np.random.default_rng(0).standard_normal((3, 8), np.float32)
 
@@ -75,6 +76,18 @@ def test_a_model_is_tuned_and_compiled_with_what_was_found(model, folder, enable
     same(tvmc.run(TVMCPackage(again.default_package_path()), "cpu", inputs={"x": X}), folder)
 
 
+def test_damaged_archives_are_refused(model, tmp_path):
+    path = tmp_path / "p.tar"
+    tvmc.compile(model, target="llvm", package_path=str(path))
+    data, other = path.read_bytes(), tmp_path / "cut.tar"
+    for length in range(0, 4096, 100):  # before the library is whole
+        other.write_bytes(data[:length])
+        refuses(WeftError, str(other), TVMCPackage, str(other))
+    refuses(tvmc.TVMCException, "FileNotFoundError", TVMCModel, model_path=str(path))
+    other.write_text("not a record")
+    refuses(tvmc.TVMCException, "no log of tuning", tvmc.compile, model, "llvm", tuning_records=str(other))
+
+
 def test_layouts_and_narrow_types_are_chosen_before():
     x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(4, 4, 3, 3))
     mod = relay.transform.InferType()(weft.IRModule.from_expr(relay.nn.conv2d(x, w, channels=4, kernel_size=(3, 3))))
@@ -106,7 +119,7 @@ def test_the_command_compiles_and_runs(folder, tmp_path, capfd):
         ("compile m.onnx --model-format keras", "no importer for 'keras'"),
         ("compile m.onnx --pass-config tir.disable_vectorize", "name=value"),
         ("tune m.onnx --tuner best", "unknown tuner 'best'"),
-        ("run m.onnx", "no archive"),
+        ("run m.onnx", "an archive does not hold files alone"),
         ("tune m.onnx --tasks 99", "numbers below"),
     ],
 )

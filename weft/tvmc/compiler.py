@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from weft import auto_scheduler, autotvm, relay
+from weft.error import reading
 from weft.ir import PassContext
 from weft.ir.instrument import PassPrintingInstrument, PassTimingInstrument
 from weft.relay.build_module import as_target
+from weft.runtime import finished_file
 from weft.target import Target
+from weft.tune import log
 from weft.tvmc.model import TVMCException, TVMCModel, TVMCPackage
 from weft.tvmc.transform import apply_graph_transforms, words
 
@@ -121,7 +124,8 @@ def target_from_cli(
 def save_dumps(module_name: str, dumps: Mapping[str, str], dump_root: str = ".") -> None:
     """Write texts under a name: ``module_name.ll`` and so on."""
     for kind, text in dumps.items():
-        (Path(dump_root) / f"{module_name}.{kind}").write_text(text)
+        with finished_file(Path(dump_root) / f"{module_name}.{kind}") as out:
+            out.write_text(text)
 
 
 def _options(given: Iterable[str]) -> dict[str, Any]:
@@ -147,8 +151,10 @@ def _records(path: str | None, context: PassContext) -> Generator[None]:
         with context:
             yield
         return
-    lines = [line for line in Path(path).read_text().splitlines() if line.strip()]
-    if lines and "i" in json.loads(lines[0]):
+    lines = log.lines_of(path)
+    with reading("this is no log of tuning", TVMCException, where=path):
+        of_search = bool(lines) and "i" in json.loads(lines[0])
+    if of_search:
         context.config["relay.backend.use_auto_scheduler"] = True
         with auto_scheduler.ApplyHistoryBest(path), context:
             yield

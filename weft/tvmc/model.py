@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-import tarfile
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
 
 from weft import ir, runtime
-from weft.error import InvalidArgument
+from weft.error import InvalidArgument, reading
 from weft.relay.build_module import GraphExecutorFactoryModule
 from weft.runtime.timing import BenchmarkResult
 from weft.support import cc
+from weft.support.tar import tar, untar
 from weft.support.utils import tempdir
 
 __all__ = ["TVMCException", "TVMCImportError", "TVMCModel", "TVMCPackage", "TVMCResult", "get_top_results"]
@@ -56,14 +57,15 @@ class TVMCModel:
         folder = Path(self._folder.path)
         (folder / "model.json").write_text(ir.save_json(self.mod))
         runtime.save_param_dict_to_file(self.params, folder / "model.params")
-        with tarfile.open(model_path, "w") as archive:
-            archive.add(folder, arcname=".")
+        tar(model_path, sorted(map(str, folder.iterdir())))
 
     def load(self, model_path: str) -> None:
         """Read what :meth:`save` wrote."""
-        folder = _unpacked(model_path, self._folder.path)
-        self.mod = ir.load_json((folder / "model.json").read_text())
-        self.params = runtime.load_param_dict_from_file(folder / "model.params")
+        folder = Path(self._folder.path)
+        with _reading(model_path):
+            untar(model_path, folder)
+            self.mod = ir.load_json((folder / "model.json").read_text())
+            self.params = runtime.load_param_dict_from_file(folder / "model.params")
 
     def default_tuning_records_path(self) -> str:
         """The file that records of tuning go to where no other is named; it goes away with the model."""
@@ -116,8 +118,7 @@ class TVMCModel:
             (folder / "code.ro").write_bytes(code)
         (whole if lib is None else lib).export_library(folder / f"{name}.{output_format}", **options)
         path = package_path or self.default_package_path()
-        with tarfile.open(path, "w") as archive:
-            archive.add(folder, arcname=".")
+        tar(path, sorted(map(str, folder.iterdir())))
         parts.remove()
         return path
 
@@ -146,16 +147,19 @@ class TVMCPackage:
 
     def import_package(self, package_path: str) -> None:
         """Read an archive."""
-        folder = _unpacked(package_path, self._folder.path)
+        folder = Path(self._folder.path)
+        with _reading(package_path):
+            untar(package_path, folder)
         found = [n for n in ("mod.so", "mod.tar", "lib.so", "lib.tar") if (folder / n).exists()]
         if not found:
             raise TVMCException("the package has no library", expected="mod.so or lib.so", found=package_path)
         self.lib_name, self.lib_path = found[0], str(folder / found[0])
         is_graph = found[0].startswith("mod")
         self.type, self.executor_type = ("classic", "graph") if is_graph else ("vm", "vm")
-        self.graph = (folder / "mod.json").read_text() if is_graph else None
-        self.params = bytearray((folder / "mod.params").read_bytes()) if is_graph else None
-        self.code = None if is_graph else (folder / "code.ro").read_bytes()
+        with _reading(package_path):
+            self.graph = (folder / "mod.json").read_text() if is_graph else None
+            self.params = bytearray((folder / "mod.params").read_bytes()) if is_graph else None
+            self.code = None if is_graph else (folder / "code.ro").read_bytes()
 
 
 class TVMCResult:
@@ -175,7 +179,8 @@ class TVMCResult:
     def save(self, output_path: str) -> None:
         """Write the outputs as an .npz file."""
         arrays: dict[str, Any] = dict(self.outputs)
-        np.savez(output_path, **arrays)
+        with runtime.finished_file(output_path) as out, out.open("wb") as file:
+            np.savez(file, **arrays)
 
     def __str__(self) -> str:
         return f"{self.format_times()}\nOutput Names:\n {list(self.outputs)}"
@@ -188,10 +193,5 @@ def get_top_results(result: TVMCResult, max_results: int) -> np.ndarray[Any, Any
     return np.array([places, row[places]])
 
 
-def _unpacked(path: str, folder: str) -> Path:
-    try:
-        with tarfile.open(path) as archive:
-            archive.extractall(folder, filter="data")
-    except tarfile.TarError as e:
-        raise TVMCException("this is no archive of the driver's", expected="a .tar file", found=str(path)) from e
-    return Path(folder)
+def _reading(path: str) -> AbstractContextManager[None]:
+    return reading("this is no archive of the driver's", TVMCException, (OSError,), where=path)
