@@ -209,8 +209,8 @@ def compile_kernels(
     objects, names, _ = _compile_objects(mod, target, tir_pipeline, progress, set(), records)
     if not objects:
         return None
-    module, here = load_objects(objects, names), copy_context()
-    scheduled = lambda: here.copy().run(_all_scheduled, mod, target, tir_pipeline, records)  # noqa: E731
+    module, here, kernels = load_objects(objects, names), copy_context(), IRModule(dict(_named(mod)))  # no constants
+    scheduled = lambda: here.copy().run(_all_scheduled, kernels, target, tir_pipeline, records)  # noqa: E731
     module.set_source(lambda fmt: get_source(scheduled(), target, fmt))
     return module
 
