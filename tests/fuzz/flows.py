@@ -72,10 +72,10 @@ class Flow:
         return self.rng.choice(found[-4:] if self.rng.random() < 0.7 else found)
 
     def of(self, scope: Scope, kind: Type) -> str:
-        """A value of a type: one in scope, or a new one."""
+        """A value of a type: one in scope, rather a late one, or a new one."""
         found = [name for name, t in scope if t == kind]
         if found and self.rng.random() < 0.8:
-            return self.rng.choice(found[-4:])
+            return self.rng.choice(found[-2:])
         if kind.fields is not None:
             return self.let(scope, f"({''.join(f'{self.of(scope, f)}, ' for f in kind.fields)})", kind)
         if kind == FLAG:
@@ -148,9 +148,13 @@ class Flow:
             name, params, kind = self.rng.choice(self.functions)
             sizes = {n: self.some(scope, lambda t: t.is_vector)[1].dims[0] for n in "nm"}
             args = [self.of(scope, p.where(sizes)) for p in params]
-            self.let(scope, f"Module.{name}({', '.join(args)})", kind.where(sizes))
+            called = f"Module.{name}"
+            if self.rng.random() < 0.3:  # a function is a value, too
+                self.emit(f"{(held := self.fresh())} = {called}")
+                called = held
+            self.let(scope, f"{called}({', '.join(args)})", kind.where(sizes))
 
-    def body(self, name: str, scope: Scope, params: list[Type], kind: Type) -> str:
+    def body(self, name: str, scope: Scope, params: list[Type], kind: Type | None) -> str:
         """Statements, or so many turns: a call of itself with the next number, and perhaps more behind it."""
 
         def turn(inside: Scope) -> str:
@@ -162,6 +166,9 @@ class Flow:
             self.block(inside, 2)
             return self.rng.choice((made, self.of(inside, kind)))
 
+        if kind is None:  # main: what came last
+            self.block(scope, 9)
+            return self.let(scope, f"({''.join(f'{x}, ' for x, _ in scope[-4:])})", FLOAT)
         if params[0] != COUNT:
             self.block(scope, 6)
             return self.of(scope, kind)
@@ -178,11 +185,11 @@ class Flow:
         self.define(name, scope, params, kind, quoted=False)
         self.let(scope, f"{name}({', '.join(self.of(scope, p) for p in params)})", kind)
 
-    def define(self, name: str, scope: Scope, params: list[Type], kind: Type, *, quoted: bool) -> None:
+    def define(self, name: str, scope: Scope, params: list[Type], kind: Type | None, *, quoted: bool) -> None:
         own = [(self.fresh(), p) for p in params]
         takes = ", ".join(f"{x}: {t.text(quoted=quoted)}" for x, t in own)
         self.emit("@R.function")
-        self.emit(f"def {name}({takes}) -> {kind.text(quoted=quoted)}:")
+        self.emit(f"def {name}({takes}){f' -> {kind.text(quoted=quoted)}' if kind is not None else ''}:")
         self.depth += 1
         self.inner = not quoted
         for size in "nm" if quoted else "":
@@ -198,7 +205,7 @@ class Flow:
         kind = self.rng.choice((N, M, FLOAT, Type(("(n + m)",)), Type(fields=(N, COUNT))))
         params, budget = [*count, N, M, *more], self.steps
         self.steps = 1 + 3 * budget
-        self.define(name, [], params, kind, quoted=True)
+        self.define(name, [], params, kind if name != "main" else None, quoted=True)
         self.steps = budget
         self.functions.append((name, params, kind))
 
