@@ -29,11 +29,19 @@ def queued() -> dict[Path, int]:
     found: dict[Path, int] = {}
     processes = [os.getpid()]
     for pid in processes:  # those that these started are appended
-        for thread in Path(f"/proc/{pid}/task").glob("*"):
-            with suppress(OSError):  # it has ended
-                found[thread] = int((thread / "schedstat").read_text().split()[1])
-                processes += map(int, (thread / "children").read_text().split())
+        with suppress(OSError):  # the process has ended
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                with suppress(OSError):  # the thread has ended
+                    found[thread] = int((thread / "schedstat").read_text().split()[1])
+                    processes += map(int, (thread / "children").read_text().split())
     return found
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def eventually(done: Callable[[], Found | None], seconds: float = 20.0) -> Found:

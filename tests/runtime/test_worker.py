@@ -2,11 +2,10 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.clock import eventually
+from tests.clock import eventually, runs
 from tests.refusals import refuses
 from weft.runtime.worker import Process, WorkerCrashed, WorkerError
 
@@ -66,13 +65,6 @@ def test_a_copy_answers_as_the_process_does_and_ends_with_it(process):
     assert said["ended"].endswith("exit code 3")
     process.stop()
     eventually(lambda: not runs(said["left"]))
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_nothing_of_the_compiler_is_loaded_by_the_process_that_asks():
