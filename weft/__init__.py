@@ -20,7 +20,7 @@ _MODULES = (
 _LAZY: dict[str, str] = {
     **dict.fromkeys(_MODULES.split(), ""),
     **dict.fromkeys(("DataType", "DataTypeCode", "IRModule"), "weft.ir"),
-    **dict.fromkeys(("Device", "Tensor", "cpu", "cuda", "device", "opencl", "vulkan"), "weft.runtime"),
+    **dict.fromkeys(("Device", "Object", "Tensor", "cpu", "cuda", "device", "opencl", "vulkan"), "weft.runtime"),
     "Session": "weft.session",
     **dict.fromkeys(("build", "compile", "lower"), "weft.driver"),
     "device_from_target": "weft.target",

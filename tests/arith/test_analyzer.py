@@ -6,8 +6,10 @@ from math import prod
 import numpy as np
 import pytest
 
+import weft
 from tests.clock import soon
-from weft import arith, error, ir, runtime
+from weft import arith, error, ffi, ir, runtime
+from weft.target import Target
 
 
 def rng(extent, start=0):
@@ -205,7 +207,16 @@ def test_int_set_without_domains_takes_the_variables_that_numbers_bound():
     twin.update(x, arith.ConstIntBound(2, 3), True)
     assert [twin.int_set(x).max_value.value, an.int_set(x).max_value.value] == [3, 7]
     assert an.int_set(n + 1).is_single_point and an.int_set(x, {}).is_single_point
-    assert isinstance(an, runtime.Object) and isinstance(x, runtime.Object) and not isinstance(3, runtime.Object)
+    values = (
+        an,
+        x,
+        ir.IRModule(),
+        Target("llvm"),
+        runtime.tensor([1.0]),
+        runtime.ShapeTuple([1]),
+        ffi.get_global_func("testing.echo"),
+    )
+    assert all(isinstance(v, weft.Object) for v in values) and not isinstance(3, runtime.Object)
 
 
 def test_zeros_of_two_signs_are_two_numbers():

@@ -9,9 +9,11 @@ from typing import Any, cast
 from weft.error import InvalidArgument
 from weft.ir.expr import BaseFunc, GlobalVar
 from weft.ir.node import _PRINTER, NO_ATTRS, Attrs, ImpliedName, Node
+from weft.runtime import Object
 from weft.spelling import also_called
 
 
+@Object.register
 class IRModule:
     """A set of named functions.
 

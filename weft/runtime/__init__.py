@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from weft.runtime.timing import BenchmarkResult, time_function
 
 NDArray = Tensor
+for _kind in (Module, ShapeTuple, Tensor):
+    Object.register(_kind)
 
 __all__ = [
     "AttentionKVCache",

@@ -18,10 +18,10 @@ __getattr__ = names_of(__name__, dict.fromkeys(("ADT", "tuple_object"), "weft.ru
 
 
 class Object(ABC):  # noqa: B024 - others are registered as it
-    """What ``isinstance`` of TVM's programs asks for: nodes, analyzers and the values of the FFI count as one."""
+    """What ``isinstance`` of TVM's programs asks for: nodes, modules, targets, tensors and values of the FFI count."""
 
 
-Object.register(tvm_ffi.Object)
+Object.register(tvm_ffi.core.CObject)
 
 
 class ShapeTuple(Shape):

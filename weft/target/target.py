@@ -23,6 +23,7 @@ from weft.target.tags import tag_options
 from weft.target.triple import BASELINE, Architecture, architecture, triple_of
 
 
+@runtime.Object.register
 class Target:
     """A target.
 
