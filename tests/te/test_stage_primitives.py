@@ -5,7 +5,7 @@ import pytest
 
 import weft
 from tests.refusals import refuses
-from weft import error, ir, te, tir
+from weft import error, ir, runtime, script, te, tir
 from weft.target import get_source
 
 
@@ -259,3 +259,17 @@ def test_stages_whose_indices_have_other_types(outer, middle, rolling):
     x, out = np.random.default_rng(0).random(14, "float32"), np.zeros(24, "float32")
     run(s, [a, c], x, out)
     np.testing.assert_allclose(out, np.repeat(x[:12] + x[2:], 2) * 2, rtol=1e-6)
+
+
+def test_what_lower_returns_reads_as_it_was_written_and_builds():
+    a, b = (te.placeholder((96, 96), name=n) for n in "AB")
+    k = te.reduce_axis((0, 96), name="a_reduced_axis")
+    c = te.compute((96, 96), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="a_result_of_a_long_name")
+    mod = weft.lower(te.create_schedule(c.op), [a, b, c], simple_mode=True)
+    assert "A_1[i * 96 + a_reduced_axis]" in str(mod) and "int64" not in str(mod) and "Cast" not in str(mod)
+    assert max(map(len, str(mod).splitlines())) <= 120
+    ir.assert_structural_equal(script.from_source(str(mod)), mod)
+    x, y = (np.random.default_rng(n).random((96, 96), "float32") for n in range(2))
+    out = runtime.empty((96, 96))
+    weft.build(mod, target="llvm")(runtime.tensor(x), runtime.tensor(y), out)
+    np.testing.assert_allclose(out.numpy(), x @ y, rtol=1e-5)

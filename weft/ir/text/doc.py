@@ -23,7 +23,7 @@ class Seq(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Items between brackets, with commas: the only place where a line may break."""
+    """Items between brackets, with commas: the first place where a line may break."""
 
     open: str
     items: tuple[Any, ...]
@@ -101,45 +101,69 @@ def flat(doc: Doc) -> str:
     return "".join(out)
 
 
-def _render(doc: Doc, indent: int, width: int, suffix: int) -> list[str]:
-    """Render as lines, of which the first has no indentation; `suffix` characters follow the last."""
+def _render(doc: Doc, indent: int, width: int, start: int, suffix: int, enclosed: bool | None = False) -> list[str]:
+    """Render as lines, of which the first, without indentation, begins at `start`; `suffix` characters follow the last.
+
+    What is `enclosed` stands alone between brackets, so that its operators may begin lines; None: none may.
+    """
     text = flat(doc)
-    if indent + len(text) + suffix <= width or type(doc) is str:
+    if start + len(text) + suffix <= width or type(doc) is str:
         return [text]
-    if type(doc) is Group:
-        if not doc.items:
-            return [text]
-        lines = [doc.open]
-        for item in doc.items:
-            inner = _render(item, indent + 4, width, 1)
-            lines += [" " * (indent + 4) + inner[0], *inner[1:]]
-            lines[-1] += ","
-        if doc.open == "[":  # after a single index a comma would make it a tuple
-            lines[-1] = lines[-1][:-1]
-        lines.append(" " * indent + doc.close.removeprefix(","))
-        return lines
-    return _render_seq(doc, indent, width, suffix)  # type: ignore[arg-type]
+    if type(doc) is not Group:
+        return _render_seq(doc, indent, width, start, suffix, enclosed)  # type: ignore[arg-type]
+    if not doc.items:
+        return [text]
+    lines = [doc.open]
+    for item in doc.items:
+        inner = _render(item, indent + 4, width, indent + 4, 1, enclosed if enclosed is None else True)
+        lines += [" " * (indent + 4) + inner[0], *inner[1:]]
+        lines[-1] += ","
+    if doc.open == "[":  # after a single index a comma would make it a tuple
+        lines[-1] = lines[-1][:-1]
+    lines.append(" " * indent + doc.close.removeprefix(","))
+    return lines
 
 
-def _render_seq(doc: Seq, indent: int, width: int, suffix: int) -> list[str]:
+def _render_seq(doc: Seq, indent: int, width: int, start: int, suffix: int, enclosed: bool | None) -> list[str]:
     """Break the longest part that can be broken (a later one at least half as long comes first).
 
-    The others stay flat.
+    The others stay flat. Operands that are too long for that have a line each.
     """
     parts = doc.parts
     texts = [flat(p) for p in parts]
-    if OR <= doc.precedence <= MUL and sum(map(len, texts)) > 16 * width:
-        return ["".join(texts)]  # a chain of operators: to look for a place in every prefix would be quadratic
-    breakable = [i for i, p in enumerate(parts) if _breaks(p)]
-    if not breakable:
-        return ["".join(texts)]
-    longest = max(len(texts[i]) for i in breakable)
-    at = max(i for i in breakable if 2 * len(texts[i]) >= longest)
-    before, after = "".join(texts[:at]), "".join(texts[at + 1 :])
-    lines = _render(parts[at], indent, max(width - len(before), indent + 20), suffix + len(after))
-    lines[0] = before + lines[0]
-    lines[-1] += after
-    return lines
+    chain = parts[1] if parts[0] == "(" else doc
+    operators = type(chain) is Seq and OR <= chain.precedence <= MUL and len(chain.parts) == 3
+    if operators and sum(map(len, texts)) > 16 * width:
+        return ["".join(texts)]  # to look for a place in every prefix would be quadratic
+    lines = ["".join(texts)]
+    if breakable := [i for i, p in enumerate(parts) if _breaks(p)]:
+        longest = max(len(texts[i]) for i in breakable)
+        at = max(i for i in breakable if 2 * len(texts[i]) >= longest)
+        before, after = "".join(texts[:at]), "".join(texts[at + 1 :])
+        begun = start + len(before)
+        lines = _render(parts[at], indent, width, begun, suffix + len(after), None if operators else enclosed and False)
+        lines[0] = before + lines[0]
+        lines[-1] += after
+    if not operators or enclosed is None:
+        return lines
+    if max(start + len(lines[0]), *map(len, lines[1:]), len(lines[-1]) + suffix) <= width:
+        return lines
+    return _render_operands(chain, indent, width, suffix, enclosed and chain is doc)
+
+
+def _render_operands(doc: Doc, indent: int, width: int, suffix: int, enclosed: bool) -> list[str]:
+    """Render an operator, and those of its strength on its left, as a line for each operand, between parentheses."""
+    chain: list[tuple[str, Doc]] = []
+    strength = precedence(doc)
+    while type(doc) is Seq and doc.precedence == strength and len(doc.parts) == 3:
+        doc, operator, right = doc.parts
+        chain.insert(0, (operator.lstrip(), right))
+    inner = indent if enclosed else indent + 4
+    lines = []
+    for operator, operand in [("", doc), *chain]:
+        rendered = _render(operand, inner, width, inner + len(operator), suffix)
+        lines += [" " * inner + operator + rendered[0], *rendered[1:]]
+    return [lines[0].lstrip(" "), *lines[1:]] if enclosed else ["(", *lines, " " * indent + ")"]
 
 
 def _breaks(doc: Any) -> bool:
@@ -192,7 +216,7 @@ class Lines:
         for line in self._lines:
             indent, docs = (line[0], line[1:]) if isinstance(line, list) else (line[0], [line[1]])
             for doc in docs:
-                rendered = _render(doc, 4 * indent, self.width, 0)
+                rendered = _render(doc, 4 * indent, self.width, 4 * indent, 0)
                 out.append(" " * (4 * indent) + rendered[0] if rendered[0] else "")
                 out += rendered[1:]
         return "\n".join(out)

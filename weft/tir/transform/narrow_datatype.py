@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from weft import arith, ir
@@ -34,7 +35,7 @@ def narrow_data_type(func: PrimFunc, mod: ir.IRModule, target_bits: int = 32) ->
     Cost: Linear, with bounds of each integer expression.
     Source: TVM's ``NarrowDataType``.
     """
-    state = _Narrow(target_bits)
+    state = _Narrow(target_bits, set(func.buffer_map.values()))  # type: ignore[attr-defined]
     state.collect(func.body, False)
     body = state.visit(func.body)
     return func if body is func.body else func.replace(body=body)
@@ -43,8 +44,8 @@ def narrow_data_type(func: PrimFunc, mod: ir.IRModule, target_bits: int = 32) ->
 class _Narrow:
     """What keeps its type, and what replaces the rest; `wide` says that an expression around needs all bits."""
 
-    def __init__(self, bits: int) -> None:
-        self.bits = bits
+    def __init__(self, bits: int, params: set[Buffer]) -> None:
+        self.bits, self.params = bits, params
         self.analyzer = arith.Analyzer()
         self.kept: set[ir.Var] = set()
         self.new: dict[ir.Var, ir.Var] = {}
@@ -134,19 +135,20 @@ class _Narrow:
             return replace_node(node, **self.access(node), value=self.visit(node.value))
         return ir.rebuild(node, self.visit)
 
-    def definition(self, node: ir.Node) -> Any:
-        """Rewrite a buffer or an axis; a buffer whose shape has no narrow variable stays the very same."""
+    def definition(self, node: Buffer | ir.IterVar) -> Any:
+        """Rewrite a buffer or an axis; a parameter whose shape has no narrow variable stays the very same."""
         if isinstance(node, ir.IterVar):
             var = self.var(node.var)
             dom = node.dom and ir.Range.from_min_extent(
                 *[ir.cast(var.dtype, self.expr(e, False)) for e in (node.dom.min, node.dom.extent)]
             )
             return node if var is node.var else replace_node(node, var=var, dom=dom)
-        return (
-            ir.rebuild(node, self.visit)
-            if any(self.var(v) is not v for v in ir.walk(node) if isinstance(v, ir.Var))
-            else node
-        )
+        changed = any(self.var(v) is not v for v in ir.walk(node) if isinstance(v, ir.Var))
+        new = ir.rebuild(node, self.visit) if changed else node
+        if node in self.params:
+            return new
+        shape = tuple(self.expr(d, False) for d in node.shape)
+        return new if all(map(operator.is_, shape, new.shape)) else replace_node(new, shape=shape)
 
     def expr(self, node: Any, wide: bool) -> Any:
         """Rewrite an expression, which may become narrow."""
