@@ -41,6 +41,30 @@ def test_each_operator_is_a_private_kernel_with_its_scalars():
     np.testing.assert_allclose(run(mod, X, Y), np.where(np.exp(X) > Y, np.exp(X) + 2, Y), rtol=1e-5)
 
 
+def stages(mod):
+    (name,) = kernels(mod)
+    return [n.name_hint for n in ir.walk(mod[name]) if isinstance(n, tir.Block) and n.iter_vars]
+
+
+@pytest.mark.parametrize(("name", "count"), [("gelu", 5), ("gelu_tanh", 9), ("silu", 2)])
+def test_kernels_of_single_operators_are_stages_of_topi(name, count):
+    mod = t.LegalizeOps()(module([f"z = R.nn.{name}(x)"]))
+    assert len(stages(mod)) == count
+    np.testing.assert_allclose(run(mod, X, Y), run(module([f"z = R.nn.{name}(x)"]), X, Y), rtol=1e-5, atol=1e-6)
+    half = t.LegalizeOps()(module([f"z = R.nn.{name}(x)"], 'x: R.Tensor((4, 8), "float16")'))
+    assert len(stages(half)) == 1  # between stages it would be rounded
+
+
+def test_quantised_results_are_limited_and_constants_are_in_kernels():
+    mod = t.LegalizeOps()(module(["z = R.quantize(x, R.const(0.01, 'float32'), R.const(3, 'int8'))"]))
+    assert len(mod["quantize"].params) == 2 and "127.0" in mod["quantize"].script()
+    np.testing.assert_array_equal(run(mod, X, Y), np.clip(np.rint(X / np.float32(0.01)) + 3, -128, 127))
+
+
+def test_a_sum_that_undoes_broadcasting_is_one_stage():
+    assert stages(t.LegalizeOps()(module(["z = R.collapse_sum_to(x, (8,))"]))) == ["T_collapse_sum"]
+
+
 def test_scalar_parameters_reach_kernels():
     mod = module(["z = R.multiply(x, s)"], 'x: (3), s: R.Prim("float32")')
     legal = t.LegalizeOps()(mod)
