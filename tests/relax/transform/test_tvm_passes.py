@@ -55,10 +55,13 @@ def test_kernels_of_single_operators_are_stages_of_topi(name, count):
     assert len(stages(half)) == 1  # between stages it would be rounded
 
 
-def test_quantised_results_are_limited_and_constants_are_in_kernels():
-    mod = t.LegalizeOps()(module(["z = R.quantize(x, R.const(0.01, 'float32'), R.const(3, 'int8'))"]))
-    assert len(mod["quantize"].params) == 2 and "127.0" in mod["quantize"].script()
-    np.testing.assert_array_equal(run(mod, X, Y), np.clip(np.rint(X / np.float32(0.01)) + 3, -128, 127))
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_quantised_results_are_limited_and_constants_are_in_kernels(dtype):
+    step = f"z = R.quantize(x, R.const(0.01, 'float32'), R.const(3, '{dtype}'), out_dtype='{dtype}')"
+    mod, limits, x = t.LegalizeOps()(module([step])), np.iinfo(dtype), np.where(X > 1, np.float32(np.nan), X)
+    assert len(mod["quantize"].params) == 2 and f"{limits.max}.0" in mod["quantize"].script()
+    expected = np.clip(np.rint(x / np.float32(0.01)) + 3, limits.min, limits.max)
+    np.testing.assert_array_equal(run(mod, x, Y), np.nan_to_num(expected))  # NaN becomes 0, limited in sight or not
 
 
 def test_a_sum_that_undoes_broadcasting_is_one_stage():
