@@ -3,6 +3,7 @@
 import pytest
 import tvm_ffi
 
+import weft
 from tests.refusals import refuses
 from weft import error, ir, tir
 from weft.script import from_source
@@ -140,6 +141,20 @@ def test_dtype_by_name_and_vectors_at_a_place():
     stored = [s for s in ir.walk(f) if isinstance(s, tir.BufferStore)][-1]
     assert isinstance(stored.indices[0], ir.Ramp) and stored.indices[0].lanes == 4 and stored.value.dtype == "float32x4"
     ir.assert_structural_equal(from_source(f.script()), f)
+
+
+def test_an_intrinsic_with_an_operand_more_stays_as_it_is_written_and_has_no_code():
+    @T.prim_func
+    def f(table: T.Buffer((64,), "int8"), x: T.Buffer((16,), "float32"), y: T.Buffer((16,), "float32")):
+        for i in range(16):
+            with T.sblock("y"):
+                v = T.axis.spatial(16, i)
+                y[v] = T.exp(x[v], table.access_ptr("r"), dtype="float32")
+
+    (block,) = [n for n in ir.walk(f) if isinstance(n, tir.Block) and n.iter_vars]
+    assert [r.buffer.name for r in block.reads] == ["x", "table"]
+    ir.assert_structural_equal(from_source(f.script()), f)
+    refuses(error.CodegenError, "intrinsic 'tir.exp' of 2 operands has no code", weft.build, f, "llvm")
 
 
 def test_lanes_that_the_machine_decides():

@@ -33,6 +33,7 @@ from weft.topi.elementwise import where
 from weft.topi.fixed_point import ceil_log2, fixed_point_multiply, fixed_point_multiply_per_axis
 from weft.topi.index import gather_elements, index_tensor, one_hot, reverse_sequence
 from weft.topi.known_values import get_const_int, get_const_tuple
+from weft.topi.loss import collapse_sum
 from weft.topi.manipulate import (
     concatenate,
     expand_dims,
@@ -52,7 +53,6 @@ from weft.topi.quant import dequantize, quantize
 from weft.topi.reduce import mean, std, variance
 from weft.topi.reductions import all, any, argmax, argmin, max, min, prod, sum
 from weft.topi.reorder import (
-    collapse_sum,
     dyn_tile,
     dynamic_strided_slice,
     expand_like,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft import ir, te, tir
 from weft.ir import PrimExpr, as_int, cast, const, floordiv, if_then_else, int64
@@ -16,6 +16,17 @@ from weft.topi.typing import Extent
 
 Reader = Callable[[Any, Any, Any, Any], Any]
 """Reads batch, head, position, place within the head."""
+
+
+class _Scoring(NamedTuple):
+    """How scores become weights."""
+
+    bias: Any
+    scale: float | None
+    causal_mask: str | None
+    window_size: int | None
+    fill: float | None
+    unseen: str
 
 
 def attention_scale(scale: float | None, size: Extent) -> float | None:
@@ -53,30 +64,11 @@ def attention(
 
     Queries that see no key give 0, or NaN if `unseen` is ``"nan"``.
     """
-    b, n_queries, heads, size = query.shape
-    n_keys = key.shape[1]
-    shared = simplify(floordiv(heads, key.shape[2]))
-    head = (lambda h: h) if as_int(shared) == 1 else (lambda h: floordiv(h, shared))
-    weights = _weights(
-        (b, heads, n_queries, n_keys),
-        size,
-        query.dtype,
-        lambda n, h, i, k: query(n, i, h, k),
-        lambda n, h, j, k: key(n, j, head(h), k),
-        bias,
-        scale,
-        causal_mask,
-        window_size,
-        unseen=unseen,
-    )
-    j = te.reduce_axis((int64(0), n_keys), "j")
-    wide = accumulator(query.dtype)
-    out = te.compute(
-        (b, n_queries, heads, value.shape[3]),
-        lambda n, i, h, d: te.sum(weights(n, h, i, j.var) * cast(wide, value(n, j.var, head(h), d)), axis=j),
-        name="T_attention",
-    )
-    return narrowed(out, query.dtype)
+    heads = (query.shape[2], key.shape[2], query.shape[3], value.shape[3])
+    readers = tuple((lambda n, h, i, d, x=x: x(n, i, h, d)) for x in (query, key, value))
+    sizes = (query.shape[0], query.shape[1], key.shape[1])
+    scoring = _Scoring(bias, scale, causal_mask, window_size, None, unseen)
+    return _heads(sizes, query.dtype, readers, heads, scoring)
 
 
 def attention_heads(
@@ -101,22 +93,10 @@ def attention_heads(
     positions. Where `bias` is boolean, scores are `fill` where it is false.
     """
     q, k, v = (_reader(x, w, o) for x, w, o in zip((query, key, value), (size, size, value_size), offsets, strict=True))
-    return _heads(
-        query,
-        q,
-        k,
-        v,
-        _positions(key),
-        bias,
-        num_heads,
-        num_key_heads,
-        (size, value_size),
-        scale,
-        causal_mask,
-        window_size,
-        fill,
-        unseen,
-    )
+    sizes = (query.shape[0], _positions(query), _positions(key))
+    heads = (num_heads, num_key_heads, size, value_size)
+    scoring = _Scoring(bias, scale, causal_mask, window_size, fill, unseen)
+    return _heads(sizes, query.dtype, (q, k, v), heads, scoring)
 
 
 def attention_past(
@@ -146,22 +126,10 @@ def attention_past(
     def after(past: Any, new: Reader) -> Reader:
         return lambda n, h, j, d: if_then_else(j < begin, past(n, h, j, d), new(n, h, j - begin, d))
 
-    return _heads(
-        query,
-        q,
-        after(past_key, k),
-        after(past_value, v),
-        simplify(begin + _positions(key)),
-        bias,
-        num_heads,
-        num_key_heads,
-        (size, value_size),
-        scale,
-        None,
-        None,
-        fill,
-        unseen,
-    )
+    sizes = (query.shape[0], _positions(query), simplify(begin + _positions(key)))
+    heads = (num_heads, num_key_heads, size, value_size)
+    readers = (q, after(past_key, k), after(past_value, v))
+    return _heads(sizes, query.dtype, readers, heads, _Scoring(bias, scale, None, None, fill, unseen))
 
 
 def _positions(x: Any) -> Any:
@@ -169,47 +137,26 @@ def _positions(x: Any) -> Any:
     return x.shape[1 if x.ndim == 3 else 2]
 
 
-def _heads(
-    query: Any,
-    q: Reader,
-    k: Reader,
-    v: Reader,
-    n_keys: Any,
-    bias: Any,
-    num_heads: int,
-    num_key_heads: int,
-    sizes: tuple[int, int],
-    scale: Any,
-    causal_mask: str | None,
-    window_size: int | None,
-    fill: float | None,
-    unseen: str,
-) -> Any:
-    """Attention of operands that are read by functions."""
-    batch, wide, n_queries = query.shape[0], accumulator(query.dtype), _positions(query)
-    size, value_size = sizes
-    shared = num_heads // num_key_heads
-    head = (lambda h: h) if shared == 1 else (lambda h: floordiv(h, int64(shared)))
-    weights = _weights(
-        (batch, int64(num_heads), n_queries, n_keys),
-        int64(size),
-        query.dtype,
-        q,
-        lambda n, h, j, d: k(n, head(h), j, d),
-        bias,
-        scale,
-        causal_mask,
-        window_size,
-        fill,
-        unseen,
-    )
+def _heads(sizes: Any, dtype: str, readers: Any, heads: Any, scoring: _Scoring) -> Any:
+    """Attention of operands that are read by functions.
+
+    `sizes` are those of batch, queries and keys; `heads` the numbers of heads and of key heads, the size of a head of
+    queries and keys and of one of values.
+    """
+    (batch, n_queries, n_keys), wide = sizes, accumulator(dtype)
+    n_heads, key_heads, size, value_size = (cast("int64", h) for h in heads)
+    shared = simplify(floordiv(n_heads, key_heads))
+    head = (lambda h: h) if as_int(shared) == 1 else (lambda h: floordiv(h, shared))
+    q, k, v = readers
+    shape = (batch, n_heads, n_queries, n_keys)
+    weights = _weights(shape, size, dtype, q, lambda n, h, j, d: k(n, head(h), j, d), scoring)
     j = te.reduce_axis((int64(0), n_keys), "j")
     out = te.compute(
-        (batch, n_queries, int64(num_heads), int64(value_size)),
+        (batch, n_queries, n_heads, value_size),
         lambda n, i, h, d: te.sum(weights(n, h, i, j.var) * cast(wide, v(n, head(h), j.var, d)), axis=j),
         name="T_attention",
     )
-    return narrowed(out, query.dtype)
+    return narrowed(out, dtype)
 
 
 def _reader(x: Any, size: int, offset: int) -> Reader:
@@ -219,22 +166,10 @@ def _reader(x: Any, size: int, offset: int) -> Reader:
     return lambda n, h, i, d: x(n, i, h * int64(size) + d + int64(offset))
 
 
-def _weights(
-    shape: Any,
-    size: Any,
-    dtype: str,
-    query: Reader,
-    key: Reader,
-    bias: Any,
-    scale: Any,
-    causal_mask: str | None,
-    window_size: int | None,
-    fill: float | None = None,
-    unseen: str = "zero",
-) -> Any:
+def _weights(shape: Any, size: Any, dtype: str, query: Reader, key: Reader, scoring: _Scoring) -> Any:
     """The softmax of scaled and masked scores; `shape` is (batch, heads, queries, keys)."""
-    wide = accumulator(dtype)
-    factor = attention_scale(scale, size)
+    wide, bias, fill = accumulator(dtype), scoring.bias, scoring.fill
+    factor = attention_scale(scoring.scale, size)
     by: Any = tir.rsqrt(cast(wide, size)) if factor is None else const(factor, wide)
     k = te.reduce_axis((int64(0), size), "k")
     scores = te.compute(
@@ -250,7 +185,7 @@ def _weights(
             score = tir.Select(given, score, const(-math.inf if fill is None else fill, wide))
         elif given is not None:
             score = score + cast(wide, given)
-        seen = visible(i, j, shape[2], shape[3], causal_mask, window_size)
+        seen = visible(i, j, shape[2], shape[3], scoring.causal_mask, scoring.window_size)
         return if_then_else(seen, score, const(-math.inf, wide))
 
-    return softmax(te.compute(scores.shape, masked, name="T_masked"), -1, unseen)
+    return softmax(te.compute(scores.shape, masked, name="T_masked"), -1, scoring.unseen)

@@ -13,6 +13,7 @@ from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64
 from weft.te import Tensor
 from weft.topi.precision import accumulator, narrowed, shared
 from weft.topi.shape import simplify
+from weft.topi.slice import constant_pad
 from weft.topi.typing import Extent, Extents, Padding, Scalar, Shape
 
 
@@ -113,24 +114,9 @@ def pad_spatial(
     """Pad the spatial axes; the tensor itself where there is nothing to pad."""
     if not any(before) and not any(after):
         return x
-    first = 1 if last else 2
-    fill = const(0, x.dtype) if value is None else value
-    shape = list(x.shape)
-    for i, (b, a) in enumerate(zip(before, after, strict=True)):
-        shape[first + i] = simplify(shape[first + i] + int64(b + a))
-
-    def element(*i: Any) -> Any:
-        at, inside = list(i), const(True, "bool")
-        for d, (b, a) in enumerate(zip(before, after, strict=True)):
-            j = i[first + d] - int64(b) if b else i[first + d]
-            at[first + d] = j
-            if b:
-                inside = tir.all(inside, j >= int64(0))
-            if a:
-                inside = tir.all(inside, j < x.shape[first + d])
-        return if_then_else(inside, x(*at), fill)
-
-    return te.compute(tuple(shape), element, name=name)
+    pairs = [(0, 0)] * (1 if last else 2) + list(zip(before, after, strict=True))
+    pairs += [(0, 0)] * (x.ndim - len(pairs))
+    return constant_pad(x, pairs, 0 if value is None else value, name)
 
 
 def whole_groups(x: Tensor, size: Extent) -> Any:

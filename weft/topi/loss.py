@@ -6,30 +6,37 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import te
-from weft.ir import as_int, const, if_then_else, int64, select, structural_equal
+from weft.error import ShapeMismatch
+from weft.ir import as_expr, as_int, const, if_then_else, int64, select, structural_equal
 from weft.te import Tensor, compute
 from weft.topi.broadcast import broadcast_to
+from weft.topi.precision import narrowed, widened
 from weft.topi.reduce import reduce
+from weft.topi.typing import Shape
 
 
-def collapse_sum(x: Tensor, shape: Sequence[Any]) -> Tensor:
+def collapse_sum(data: Tensor, target_shape: Shape) -> Any:
     """Sum a tensor to a shape that broadcasts to its own."""
-    extra = x.ndim - len(shape)
-    whole = [as_int(d) == 1 or structural_equal(d, n) for d, n in zip(shape, x.shape[extra:], strict=True)]
-    ones = [extra + i for i, d in enumerate(shape) if as_int(d) == 1 and as_int(x.shape[extra + i]) != 1]
-    total = reduce("sum", x, [*range(extra), *ones], keepdims=True)
-    ks = {
-        i: te.reduce_axis((int64(0), select(d.equal(1), x.shape[extra + i], const(1, d.dtype))), f"k{i}")
-        for i, d in enumerate(shape)
-        if not whole[i]
-    }
+    shape = tuple(as_expr(d) for d in target_shape)
+    skip = data.ndim - len(shape)
+    if skip < 0:
+        raise ShapeMismatch("collapse_sum: the target has more dimensions", expected=str(data.ndim), found=str(shape))
+    extents: dict[int, Any] = {n: data.shape[n] for n in range(skip)}
+    for n, (d, size) in enumerate(zip(shape, data.shape[skip:], strict=True), skip):
+        if as_int(d) == 1 and as_int(size) != 1:
+            extents[n] = size
+        elif as_int(d) != 1 and not structural_equal(d, size):  # which of the two it is, is known at run time
+            extents[n] = select(d.equal(1), size, const(1, d.dtype))
+    ks = {n: te.reduce_axis((int64(0), extent), f"k{n}") for n, extent in extents.items()}
+    wide = widened(data)
 
     def element(*i: Any) -> Any:
-        place = [i[n] + ks[n].var if n in ks else i[n] for n in range(len(shape))]
-        value = total(*[int64(0)] * extra, *place)
+        ones = [n for n in ks if n < skip or as_int(shape[n - skip]) == 1]
+        place = [0 if n in ones else i[n - skip] for n in range(data.ndim)]
+        value = wide(*[v if n not in ks else ks[n].var if n in ones else v + ks[n].var for n, v in enumerate(place)])
         return te.sum(value, axis=list(ks.values())) if ks else value
 
-    return compute(tuple(shape), element, name="T_collapse_sum")
+    return narrowed(compute(shape, element, name="T_collapse_sum"), data.dtype)
 
 
 def cross_entropy_with_logits(x: Tensor, y: Tensor) -> Tensor:

@@ -7,9 +7,10 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import PrimExpr, as_int, cast, const, floordiv, floormod, if_then_else
+from weft.ir import as_int, const, floordiv, floormod, if_then_else
 from weft.te import Tensor
 from weft.topi.shape import simplify
+from weft.topi.slice import constant_pad
 from weft.topi.slice import pad as _pad
 from weft.topi.typing import Scalar, Shape
 
@@ -35,21 +36,7 @@ def pad(
 ) -> Any:
     """Pad each axis with a value, `pad_before` and (by default as many) `pad_after`."""
     before, after = _both(data, pad_before, pad_after)
-    shape = tuple(simplify(d + b + a) for d, b, a in zip(data.shape, before, after, strict=True))
-
-    def element(*i: Any) -> Any:
-        axes = list(zip(i, data.shape, before, after, strict=True))
-        inside = [c for v, d, b, a in axes for c in _inside(v, d, b, a)]
-        value = data(*(v if as_int(b) == 0 else v - b for v, _, b, _ in axes))
-        fill = cast(data.dtype, pad_value) if isinstance(pad_value, PrimExpr) else const(pad_value, data.dtype)
-        return if_then_else(tir.all(*inside), value, fill) if inside else value
-
-    return te.compute(shape, element, name=name)
-
-
-def _inside(v: Any, d: Any, before: Any, after: Any) -> list[Any]:
-    low = [] if as_int(before) == 0 else [cast(v.dtype, before) <= v]
-    return low if as_int(after) == 0 else [*low, v < simplify(d + before)]
+    return constant_pad(data, list(zip(before, after, strict=True)), pad_value, name)
 
 
 def _padded(data: Any, pad_before: Widths, pad_after: Widths | None, mode: str, name: str) -> Any:

@@ -33,29 +33,42 @@ SQNN_CODE_TO_DTYPE = {code: dtype for dtype, code in SQNN_DTYPE_TO_CODE.items()}
 
 def _parameter(tensor: Any, i: Any, axis: int) -> Any:
     """A scale or zero point: one for all, or one for each index along the axis."""
-    return tensor(*[0] * tensor.ndim) if tensor.ndim == 0 else tensor(i[axis])
+    return tensor if not isinstance(tensor, Tensor) else tensor() if tensor.ndim == 0 else tensor(i[axis])
 
 
-def quantize(data: Tensor, scale: Tensor, zero_point: Operand, axis: int = -1, out_dtype: str = "int8") -> Any:
-    """``clip(round(data / scale) + zero_point)`` to the range of the result."""
+def _cast(dtype: str, value: Any, limited: bool) -> Any:
+    """Convert, which saturates; `limited` writes the limits out."""
+    if limited:
+        low, high = (cast(value.dtype, limit(dtype)) for limit in (tir.min_value, tir.max_value))
+        value = tir.max(tir.min(value, high), low)
+    return cast(dtype, value)
+
+
+def quantize(
+    data: Tensor, scale: Operand, zero_point: Operand, axis: int = -1, out_dtype: str = "int8", limited: bool = False
+) -> Any:
+    """``clip(round(data / scale) + zero_point)`` to the range of the result, which `limited` writes out."""
     a = normalize_axis("quantize", axis, data.ndim)
     wide = "float64" if DataType(data.dtype).bits == 64 else "float32"
 
     def element(*i: Any) -> Any:
         scaled = tir.round(cast(wide, data(*i)) / cast(wide, _parameter(scale, i, a)))
         shifted = scaled + cast(wide, _parameter(zero_point, i, a))
-        return cast(out_dtype, shifted)  # which saturates
+        return _cast(out_dtype, shifted, limited)
 
     return te.compute(data.shape, element, name="T_quantize")
 
 
-def dequantize(data: Tensor, scale: Tensor, zero_point: Operand, axis: int = -1, out_dtype: str = "float32") -> Any:
-    """``(data - zero_point) * scale``."""
+def dequantize(
+    data: Tensor, scale: Operand, zero_point: Operand, axis: int = -1, out_dtype: str = "float32", limited: bool = False
+) -> Any:
+    """``(data - zero_point) * scale``; `limited` makes float16 of what is too large for it its largest number."""
     a = normalize_axis("dequantize", axis, data.ndim)
 
     def element(*i: Any) -> Any:
         shifted = cast("int32", data(*i)) - cast("int32", _parameter(zero_point, i, a))
-        return cast(out_dtype, cast("float32", shifted) * cast("float32", _parameter(scale, i, a)))
+        scaled = cast("float32", shifted) * cast("float32", _parameter(scale, i, a))
+        return _cast(out_dtype, scaled, limited and out_dtype != "float32")
 
     return te.compute(data.shape, element, name="T_dequantize")
 

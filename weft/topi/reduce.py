@@ -51,6 +51,7 @@ def reduce(
     Sums and products of 16-bit floats are taken in float32.
     """
     name = name or f"T_{kind}"
+    kind = "all" if kind == "prod" and x.dtype == "bool" else kind
     if not axes:
         return compute(x.shape, lambda *i: fn(x(*i)), name=name)
     if kind in ("sum", "prod") and accumulator(x.dtype) != x.dtype:
@@ -116,9 +117,7 @@ def mean(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
         )
     wide = accumulator(x.dtype)
     total = reduce("sum", widened(x), axes, keepdims)
-    return compute(
-        total.shape, lambda *i: cast(x.dtype, total(*i) * (const(1.0, wide) / cast(wide, count))), name="T_mean"
-    )
+    return compute(total.shape, lambda *i: cast(x.dtype, total(*i) / cast(wide, count)), name="T_mean")
 
 
 def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
@@ -128,11 +127,12 @@ def variance(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:
     y = x if wide == x.dtype else compute(x.shape, lambda *i: cast(wide, x(*i)), name="wide")
     middle = mean(y, axes, True)
 
-    def squared(*i: Any) -> Any:
-        d = y(*i) - middle(*[const(0, v.dtype) if n in axes else v for n, v in enumerate(i)])
-        return d * d
+    def apart(*i: Any) -> Any:
+        return y(*i) - middle(*[const(0, v.dtype) if n in axes else v for n, v in enumerate(i)])
 
-    return narrowed(mean(compute(x.shape, squared, name="squared"), axes, keepdims), x.dtype)
+    d = compute(x.shape, apart, name="T_subtract")
+    squared = compute(x.shape, lambda *i: d(*i) * d(*i), name="T_multiply")
+    return narrowed(mean(squared, axes, keepdims), x.dtype)
 
 
 def std(x: Tensor, axis: Axes = None, keepdims: bool = False) -> Tensor:

@@ -11,7 +11,6 @@ from weft.ir import as_expr, as_int, cast, const, floordiv, floormod, if_then_el
 from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index
 from weft.topi.elementwise import cast_scalar
-from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, simplify
 from weft.topi.slice import FAR
 from weft.topi.typing import Axes, Bounds, Buffers, IRBuilder, Shape
@@ -141,17 +140,6 @@ def dyn_tile(a: te.Tensor, new_shape: Shape, rdim: int) -> Any:
         return a(*(floormod(v, d) for v, d in zip(i[skip:], a.shape, strict=True)))
 
     return te.compute(tuple(new_shape), element, name="T_dyn_tile")
-
-
-def collapse_sum(data: Tensor, target_shape: Shape) -> Any:
-    """Sum over the axes along which a tensor of `target_shape` would be broadcast to the shape of `data`."""
-    shape = tuple(as_expr(d) for d in target_shape)
-    skip = data.ndim - len(shape)
-    if skip < 0:
-        raise ShapeMismatch("collapse_sum: the target has more dimensions", expected=str(data.ndim), found=str(shape))
-    axes = [d for d in range(data.ndim) if d < skip or (as_int(shape[d - skip]) == 1 and as_int(data.shape[d]) != 1)]
-    total = reduce("sum", data, axes, True)
-    return te.compute(shape, lambda *i: total(*[0] * skip, *i), name="T_collapse_sum")
 
 
 def tensordot(a: te.Tensor, b: te.Tensor, axes: Any) -> Any:

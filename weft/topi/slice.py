@@ -110,20 +110,9 @@ def pad(
 ) -> Any:
     """Pad each axis with a constant, or with elements of the tensor (reflect, edge, wrap)."""
     pairs = pad_pairs(data.ndim, pad_width)
-    shape = tuple(simplify(d + b + a) for d, (b, a) in zip(data.shape, pairs, strict=True))
-
-    def constant(*i: Any) -> Any:
-        inside: Any = ir.const(True, "bool")
-        at = []
-        for v, d, (b, a) in zip(i, data.shape, pairs, strict=True):
-            j = v if ir.as_int(b) == 0 else v - b
-            if ir.as_int(b) != 0:
-                inside = ir.logical_and(inside, j >= ir.int64(0))
-            if ir.as_int(a) != 0:
-                inside = ir.logical_and(inside, j < d)
-            at.append(j)
-        fill = ir.cast(data.dtype, pad_value) if isinstance(pad_value, ir.PrimExpr) else ir.const(pad_value, data.dtype)
-        return ir.if_then_else(inside, data(*at), fill)
+    if pad_mode == "constant":
+        return constant_pad(data, pairs, pad_value, name)
+    shape = padded_shape(data.shape, pairs)
 
     def mapped(*i: Any) -> Any:
         """Along the last axis that is padded most elements are inside, where neighbours lie together if few are behind.
@@ -139,7 +128,27 @@ def pad(
         inside = tir.all(at[last] >= ir.int64(0), at[last] < data.shape[last])
         return ir.if_then_else(inside, data(*border[:last], at[last], *border[last + 1 :]), data(*border))
 
-    return te.compute(shape, constant if pad_mode == "constant" else mapped, name=name)
+    return te.compute(shape, mapped, name=name)
+
+
+def padded_shape(shape: Shape, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
+    """The shape of a tensor with (before, after) more elements along each axis."""
+    return tuple(simplify(d + b + a) for d, (b, a) in zip(shape, pairs, strict=True))
+
+
+def constant_pad(data: te.Tensor, pairs: Sequence[tuple[Any, Any]], pad_value: Scalar, name: str) -> Any:
+    """Pad each axis with (before, after) elements of one value."""
+    fill = ir.cast(data.dtype, pad_value) if isinstance(pad_value, ir.PrimExpr) else ir.const(pad_value, data.dtype)
+
+    def element(*i: Any) -> Any:
+        inside, at = [], []
+        for v, d, (b, a) in zip(i, data.shape, pairs, strict=True):
+            at.append(v if ir.as_int(b) == 0 else v - b)
+            inside += [] if ir.as_int(b) == 0 else [ir.cast(v.dtype, b) <= v]
+            inside += [] if ir.as_int(a) == 0 else [v < simplify(d + b)]
+        return ir.if_then_else(tir.all(*inside), data(*at), fill) if inside else data(*at)
+
+    return te.compute(padded_shape(data.shape, pairs), element, name=name)
 
 
 def _pad_index(j: Any, d: Any, mode: str) -> Any:

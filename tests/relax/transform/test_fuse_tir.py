@@ -84,26 +84,19 @@ def test_blocks_and_variables_are_each_kernels_own():
 
 
 def test_kernels_of_the_user_fuse_by_their_pattern():
-    more = """
+    kernel = """
     @T.prim_func
-    def double(A: T.handle, B: T.handle):
+    def {}(A: T.handle, B: T.handle{}):
         m = T.int64()
         a = T.match_buffer(A, (m, 8), "float32")
         b = T.match_buffer(B, (m, 8), "float32")
         for i, j in T.grid(m, 8):
             with T.sblock("b"):
                 v, w = T.axis.remap("SS", [i, j])
-                b[v, w] = a[v, w] * T.float32(2)
-    @T.prim_func
-    def shift(A: T.handle, B: T.handle, by: T.int64):
-        m = T.int64()
-        a = T.match_buffer(A, (m, 8), "float32")
-        b = T.match_buffer(B, (m, 8), "float32")
-        for i, j in T.grid(m, 8):
-            with T.sblock("b"):
-                v, w = T.axis.remap("SS", [i, j])
-                b[v, w] = a[v, w] + T.Cast("float32", by)
+                b[v, w] = a[v, w] {}
 """
+    more = kernel.format("double", "", "* T.float32(2)")
+    more += kernel.format("shift", ", by: T.int64", '+ T.Cast("float32", by)')
     body = [
         'a = R.call_tir(cls.double, (x,), out_ty=R.Tensor((n, 8), "float32"))',
         'z = R.call_tir(cls.shift, (a,), out_ty=R.Tensor((n, 8), "float32"), tir_vars=R.shape([n + 2]))',

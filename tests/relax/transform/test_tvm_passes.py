@@ -41,6 +41,33 @@ def test_each_operator_is_a_private_kernel_with_its_scalars():
     np.testing.assert_allclose(run(mod, X, Y), np.where(np.exp(X) > Y, np.exp(X) + 2, Y), rtol=1e-5)
 
 
+def stages(mod):
+    (name,) = kernels(mod)
+    return [n.name_hint for n in ir.walk(mod[name]) if isinstance(n, tir.Block) and n.iter_vars]
+
+
+@pytest.mark.parametrize(("name", "count"), [("gelu", 5), ("gelu_tanh", 9), ("silu", 2)])
+def test_kernels_of_single_operators_are_stages_of_topi(name, count):
+    mod = t.LegalizeOps()(module([f"z = R.nn.{name}(x)"]))
+    assert len(stages(mod)) == count
+    np.testing.assert_allclose(run(mod, X, Y), run(module([f"z = R.nn.{name}(x)"]), X, Y), rtol=1e-5, atol=1e-6)
+    half = t.LegalizeOps()(module([f"z = R.nn.{name}(x)"], 'x: R.Tensor((4, 8), "float16")'))
+    assert len(stages(half)) == 1  # between stages it would be rounded
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_quantised_results_are_limited_and_constants_are_in_kernels(dtype):
+    step = f"z = R.quantize(x, R.const(0.01, 'float32'), R.const(3, '{dtype}'), out_dtype='{dtype}')"
+    mod, limits, x = t.LegalizeOps()(module([step])), np.iinfo(dtype), np.where(X > 1, np.float32(np.nan), X)
+    assert len(mod["quantize"].params) == 2 and f"{limits.max}.0" in mod["quantize"].script()
+    expected = np.clip(np.rint(x / np.float32(0.01)) + 3, limits.min, limits.max)
+    np.testing.assert_array_equal(run(mod, x, Y), np.nan_to_num(expected))  # NaN becomes 0, limited in sight or not
+
+
+def test_a_sum_that_undoes_broadcasting_is_one_stage():
+    assert stages(t.LegalizeOps()(module(["z = R.collapse_sum_to(x, (8,))"]))) == ["T_collapse_sum"]
+
+
 def test_scalar_parameters_reach_kernels():
     mod = module(["z = R.multiply(x, s)"], 'x: (3), s: R.Prim("float32")')
     legal = t.LegalizeOps()(mod)

@@ -5,7 +5,7 @@ nearest even value; where the target has no instruction for them they are done o
 needs a helper library.
 """
 
-from weft.ir import CallIntrin, Cast, DataType, Op, with_lanes
+from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, Max, Min, Op, PrimExpr, with_lanes
 from weft.target.llvm.emitter import EXPR, FunctionEmitter, condition_type, suffix
 from weft.target.llvm.types import float_constant, llvm_type
 
@@ -35,13 +35,13 @@ def _limited(s: FunctionEmitter, e: Cast, *, as_float: bool) -> str:
     They are brought between the limits first; comparisons that NaN fails, in this order, are machines' minimum and
     maximum.
     """
-    target, x = DataType(e.dtype), e.value
-    rounded = isinstance(x, CallIntrin) and x.op in _ROUND
-    value = s.expr(x.args[0]) if isinstance(x, CallIntrin) and rounded else s.expr(x)
-    source = DataType(x.dtype)
+    target, source = DataType(e.dtype), DataType(e.value.dtype)
     t, wide = llvm_type(source), with_lanes("int32", source.lanes)
     signed = target.code == "int"
     low, high = (-(1 << target.bits - 1), (1 << target.bits - 1) - 1) if signed else (0, (1 << target.bits) - 1)
+    x = _unlimited(e.value, low, high)
+    rounded = isinstance(x, CallIntrin) and x.op in _ROUND
+    value = s.expr(x.args[0]) if isinstance(x, CallIntrin) and rounded else s.expr(x)
     if signed:  # where 0 is the lowest number, NaN becomes it below
         value = _kept(s, value, source, "ord", 0.0)
     value = _kept(s, value, source, "ogt", float(low))
@@ -51,6 +51,16 @@ def _limited(s: FunctionEmitter, e: Cast, *, as_float: bool) -> str:
     if rounded or as_float:
         value = s.intrinsic(f"llvm.{'roundeven' if rounded else 'trunc'}.{suffix(source)}", t, [(t, value)])
     return value if as_float else s.value(f"fptosi {t} {value} to {llvm_type(wide)}")
+
+
+def _unlimited(x: PrimExpr, low: int, high: int) -> PrimExpr:
+    """Take off limits of a value that a conversion keeps to anyway."""
+    while isinstance(x, (Max, Min)):
+        bound = x.b.value if isinstance(x.b, Broadcast) else x.b
+        if not isinstance(bound, FloatImm) or (bound.value > low if isinstance(x, Max) else bound.value < high):
+            break
+        x = x.a
+    return x
 
 
 def convert(s: FunctionEmitter, value: str, source: DataType, target: DataType) -> str:

@@ -50,12 +50,14 @@ def _call(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     if type(e.op) in CALLS:
         return CALLS[type(e.op)](e, s)
     name = e.op.name if isinstance(e.op, ir.Op) else str(e.op)
-    rule = s.module.intrinsics.get(name) or _TABLE.get(name)
+    short = name.removeprefix("tir.")
+    rule, known = s.module.intrinsics.get(name) or _TABLE.get(name), tir.INTRINSICS.get(short)
+    if known is not None and len(e.args) > known.n_args:
+        rule = known = None
     if rule is not None:
         return rule(e, s)
-    short = name.removeprefix("tir.")
-    if short not in tir.INTRINSICS:
-        raise error.CodegenError(f"intrinsic '{name}' has no code on target llvm", where=e.span)
+    if known is None:
+        raise error.CodegenError(f"intrinsic '{name}' of {len(e.args)} operands has no code here", where=e.span)
     return _math(short, e, s)
 
 

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from weft.error import InvalidArgument
 from weft.ir import Attrs, DataType, Range, Var, as_expr, as_int, const
+from weft.spelling import also_called
 from weft.tir import stmt as stmts
 from weft.tir.buffer import Buffer as BufferNode
 from weft.tir.buffer import BufferLoad as BufferLoadNode
@@ -122,6 +123,7 @@ def sblock_alloc_buffer(
     )
 
 
+@also_called(dtypes="dtype")
 def alloc_buffer(
     shape: Dims,
     dtype: DTypeLike = "float32",

@@ -12,6 +12,7 @@ from typing import Any
 from weft.ir import CallIntrin, DataType, Op, PrimExpr, as_expr, const
 from weft.spelling import also_called, in_order, signature
 from weft.tir.buffer import Buffer
+from weft.tir.intrin import INTRINSICS
 from weft.tir.script.dtypes import DTypeLike
 from weft.tir.typing import Value
 
@@ -159,13 +160,17 @@ _BY_DTYPE = frozenset(
 def typed(build: Callable[..., Any]) -> Any:
     """Let a constructor take ``dtype=``, as texts of older releases write it.
 
-    It is the first argument of those that have one; of others, whose operands decide, it says nothing new.
+    It is the first argument of those that have one; of others, whose operands decide, it says nothing new, unless they
+    have more operands than are computed with: such a call stays as it is written, for passes that see its accesses.
     """
 
     @functools.wraps(build)
     def build_typed(*args: Any, dtype: str | None = None, **named: Any) -> Any:
         if dtype is not None and build.__name__ in _BY_DTYPE:
             args = (dtype or "void", *args)
+        rule = INTRINSICS.get(build.__name__)
+        if dtype and rule is not None and len(args) > rule.n_args:
+            return _call(rule.name, dtype, args)
         return build(*args, **named)
 
     return build_typed

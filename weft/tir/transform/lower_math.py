@@ -6,6 +6,7 @@ from typing import Any
 
 from weft.ir import CallIntrin, Cast, DataType, IRModule, Let, Op, Var, find, function_pass, rewrite, walk, with_lanes
 from weft.tir.function import PrimFunc
+from weft.tir.intrin import INTRINSICS
 from weft.tir.transform.math_float32 import POLYNOMIALS
 from weft.tir.transform.math_float64 import POLYNOMIALS64, WAVES64
 from weft.tir.transform.math_scaled import SCALED
@@ -85,7 +86,7 @@ def _rule(node: Any, scaled_lanes: tuple[int, ...], library: bool, names: frozen
     if not isinstance(node.op, Op) or node.op.name not in names:
         return node
     polynomial = POLYNOMIALS.get(node.op.name)
-    if polynomial is None:
+    if polynomial is None or len(node.args) != INTRINSICS[node.op.name.removeprefix("tir.")].n_args:
         return node
     dt = DataType(node.dtype)
     written = POLYNOMIALS64 | WAVES64 if dt.lanes > 1 else {} if library else POLYNOMIALS64

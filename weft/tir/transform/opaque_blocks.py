@@ -31,8 +31,6 @@ def lower_init_block(func: PrimFunc, mod: IRModule) -> PrimFunc:
             for i in range(16):
                 with T.block("sum"):
                     k = T.axis.reduce(16, i)
-                    T.reads(A[k])
-                    T.writes(B[0])
                     with T.init():
                         B[0] = T.float32(0)
                     B[0] = B[0] + A[k]

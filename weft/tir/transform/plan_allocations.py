@@ -26,12 +26,8 @@ def plan_and_update_buffer_allocation_location(func: PrimFunc, mod: ir.IRModule)
             B = T.sblock_alloc_buffer((4,), "float32")
             for i in range(4):
                 with T.block("B"):
-                    T.reads(A[i])
-                    T.writes(B[i])
                     B[i] = A[i]
                 with T.block("C"):
-                    T.reads(B[i])
-                    T.writes(C[i])
                     C[i] = B[i]
 
     After::
@@ -44,12 +40,8 @@ def plan_and_update_buffer_allocation_location(func: PrimFunc, mod: ir.IRModule)
                     T.writes(C[i])
                     B = T.sblock_alloc_buffer((4,), "float32")
                     with T.block("B"):
-                        T.reads(A[i])
-                        T.writes(B[i])
                         B[i] = A[i]
                     with T.block("C"):
-                        T.reads(B[i])
-                        T.writes(C[i])
                         C[i] = B[i]
     Cost: Linear, times nesting depth for the regions of new blocks.
     Source: TVM's ``PlanAndUpdateBufferAllocationLocation``.

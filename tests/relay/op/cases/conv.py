@@ -10,9 +10,9 @@ LETTERS = {1: "W", 2: "HW", 3: "DHW"}
 NEAR = {"rtol": 1e-3, "atol": 1e-3}
 
 
-def _conv(rank: int, **options):
+def _conv(rank: int, kind: str = "", **options):
     def expect(x, w):
-        fn = getattr(torch_nn, f"conv{rank}d")
+        fn = getattr(torch_nn, f"conv{kind}{rank}d")
         return fn(
             torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(w)), **options
         ).numpy()
@@ -149,16 +149,6 @@ def _blocked(s: Sizes) -> Case:
     )
 
 
-def _transposed(rank: int, **options):
-    def expect(x, w):
-        fn = getattr(torch_nn, f"conv_transpose{rank}d")
-        return fn(
-            torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(w)), **options
-        ).numpy()
-
-    return expect
-
-
 @cases("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
 def _transpose(s: Sizes, name: str) -> Case:
     rank = _rank(name)
@@ -170,6 +160,6 @@ def _transpose(s: Sizes, name: str) -> Case:
         output_padding=(1,) * rank,
         groups=2,
         channels=6,
-        expect=_transposed(rank, stride=2, padding=1, output_padding=1, groups=2),
+        expect=_conv(rank, "_transpose", stride=2, padding=1, output_padding=1, groups=2),
         **NEAR,
     )

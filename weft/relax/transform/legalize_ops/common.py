@@ -9,6 +9,7 @@ from typing import Any
 from weft import ir, te
 from weft.op import OpDef, get_op_def, list_ops, make_call
 from weft.relax.block_builder import BlockBuilder
+from weft.topi.staged import stages_of
 
 TEFunc = Callable[..., te.Tensor]
 """A function of te tensors."""
@@ -57,7 +58,8 @@ def legalized(bb: BlockBuilder, call: ir.Call) -> ir.Expr:
     call = _without_likeness(call, definition)
     definition = get_op_def(call.op)  # type: ignore[arg-type]
     assert definition.lower is not None
-    lower = functools.partial(definition.lower, **dict(call.attrs.items))
+    stages = stages_of(definition.name, getattr(call.args[0].ty, "dtype", "")) if call.args else None
+    lower = functools.partial(stages or definition.lower, **dict(call.attrs.items))
     args = scalar_operands(call.args) if "binary" in definition.tags else list(call.args)
     if definition.name in _SCALARS:
         args = [args[0], *map(try_convert_to_scalar_const, args[1:])]
@@ -65,7 +67,7 @@ def legalized(bb: BlockBuilder, call: ir.Call) -> ir.Expr:
 
 
 _LIKE = {"full_like": "full", "ones_like": "ones", "zeros_like": "zeros", "collapse_sum_like": "collapse_sum_to"}
-_SCALARS = {"full"}
+_SCALARS = {"full", "quantize", "dequantize"}
 """Operators whose operands behind the first are immediates where they are constants."""
 
 
