@@ -138,9 +138,7 @@ def test_a_match_that_may_be_partial_is_not_warned_of():
     assert len(caught) == 1
 
 
-@pytest.mark.filterwarnings("error")
-def test_inference_warns_once():
-    text = """
+PARTIAL = """
 type Option[A] { Some(A), None, }
 def @main(%x: Option[int32]) {
   match (%x) {
@@ -148,30 +146,26 @@ def @main(%x: Option[int32]) {
   }
 }
 """
-    mod = relay.fromtext(text)
+
+
+@pytest.mark.filterwarnings("error")
+def test_inference_warns_once():
+    mod = relay.fromtext(PARTIAL)
     with pytest.warns(UnmatchedWarning, match="`None`"):
         done = relay.infer_type(mod)
     relay.infer_type(done)
     relay.infer_type(relay.transform.ToANormalForm()(done))
-    relay.infer_type(relay.fromtext(text.replace("match (", "match? (")))
+    relay.infer_type(relay.fromtext(PARTIAL.replace("match (", "match? (")))
     with pytest.warns(UnmatchedWarning, match=":4:3"):
         warn_unmatched(done)
 
 
 def test_compilation_warns():
-    text = """
-type Option[A] { Some(A), None, }
-def @main(%x: Option[int32]) {
-  match (%x) {
-    Some(%a) => %a,
-  }
-}
-"""
-    mod = relay.fromtext(text)
+    mod = relay.fromtext(PARTIAL)
     with pytest.warns(UnmatchedWarning, match="`None`") as caught:
         relay.vm.compile(mod, "llvm")
     assert len(caught) == 1
     with pytest.warns(UnmatchedWarning, match="`None`"):
-        done = relay.infer_type(relay.fromtext(text))
+        done = relay.infer_type(relay.fromtext(PARTIAL))
     with pytest.warns(UnmatchedWarning, match="`None`"):
         relay.vm.compile(done, "llvm")
