@@ -153,8 +153,8 @@ torch-zoo: venv ## architectures of PyTorch by torch.export and torch.compile, t
 sanitize: venv ## build the native runtime with sanitizers and run its tests under them
 	$(BIN)/python tools/sanitize.py
 
-sweep: venv ## run the kernels of all operators with checked accesses, large networks, and all under WEFT_GUARD
-	WEFT_SWEEP=1 $(BIN)/python -m pytest -n 2 tests/op/test_bounds.py tests/e2e/test_light_models.py
+sweep: venv ## run the tests with all their combinations, all operators' checked accesses, large networks, and WEFT_GUARD
+	WEFT_SWEEP=1 $(BIN)/python -m pytest -n 2 tests
 	WEFT_GUARD=1 WEFT_OPT_LEVEL=3 $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
 	WEFT_GUARD=start $(BIN)/python -m pytest -n 2 tests/op tests/frontend tests/e2e
 

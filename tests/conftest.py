@@ -5,6 +5,8 @@ package as the tests do. Drawn examples are the same in every run, so that a ver
 ``WEFT_RANDOM_TESTS=1`` draws new ones. Tests that `VALUES_ONLY` names ask what a program computes and not how its
 machine code looks: they compile without LLVM's optimiser, which is a third of a compilation; whole networks, targets,
 the second case of each operator and ``make sweep`` have it, and so has a test that uses the fixture `optimised`.
+A test that is parametrized three times or more has the combinations in which every two values meet; ``WEFT_SWEEP=1``
+and a test that is named with its values have all.
 """
 
 import gc
@@ -16,6 +18,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.pairs import meeting
 from weft import environment
 
 gc.disable()  # until all tests are collected: nothing of what they are ever becomes free
@@ -45,6 +48,22 @@ def _settings() -> dict[str, str]:
 
 
 _BEFORE = _settings()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of a test that is parametrized three times or more take the rows in which every two of its values meet."""
+    if environment.SWEEP.read() or any("[" in named for named in config.args):
+        return
+    tests: dict[str, dict[tuple[tuple[int, ...], ...], pytest.Item]] = {}
+    for item in items:
+        given = [mark.args[0] for mark in item.iter_markers("parametrize")]
+        if len(given) > 2 and isinstance(item, pytest.Function):
+            names = [[n.strip() for n in g.split(",")] if isinstance(g, str) else g for g in given]
+            row = tuple(tuple(id(item.callspec.params[name]) for name in group) for group in names)
+            tests.setdefault(item.nodeid.partition("[")[0], {})[row] = item
+    left_out = {rows[row] for rows in tests.values() for row in rows.keys() - set(meeting(rows))}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_collection_finish() -> None:

@@ -213,7 +213,7 @@ RUNTIME_LIBRARY = _path(
 )
 VERIFY = _switch("WEFT_VERIFY", False, "import", "the form that each pass promises is checked after it", code=True)
 RANDOM_TESTS = _switch("WEFT_RANDOM_TESTS", False, "tests", "random tests draw other examples in each run")
-SWEEP = _switch("WEFT_SWEEP", False, "tests", "the checked accesses of all operators are tested, not of a twelfth")
+SWEEP = _switch("WEFT_SWEEP", False, "tests", "all operators, large networks and combinations are tested, not a part")
 WHEEL_DEMO = _switch("WEFT_WHEEL_DEMO", False, "tests", "the demo runs from an installed wheel, in minutes")
 TVM_PYTHON = _path(
     "WEFT_TVM_PYTHON",

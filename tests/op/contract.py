@@ -261,11 +261,15 @@ def prim_func(name: str, case: Case, symbolic: bool) -> tuple[tir.PrimFunc, Any,
     return func.replace(params=(*func.params, *extra)), ty, extra, values
 
 
-def compile_call(name: str, case: Case, symbolic: bool, scheduled: bool) -> Program:
-    """Infer and lower a call to native code."""
+def compile_call(
+    name: str, case: Case, symbolic: bool, scheduled: bool, kernels: dict[tuple[str, bool], Any] | None = None
+) -> Program:
+    """Infer and lower a call to native code, which is taken from `kernels` where it is there and kept there."""
     func, ty, extra, values = prim_func(name, case, symbolic)
-    func = default_schedule(func, TARGET) if scheduled else func
-    return Program(ty, target.build(func, TARGET)["main"], extra, values)
+    kernels, key = {} if kernels is None else kernels, (ir.fingerprint(func), scheduled)
+    if key not in kernels:
+        kernels[key] = target.build(default_schedule(func, TARGET) if scheduled else func, TARGET)["main"]
+    return Program(ty, kernels[key], extra, values)
 
 
 def tensor_types(ty: Any) -> list[ir.TensorType]:

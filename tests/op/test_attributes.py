@@ -14,60 +14,14 @@ from weft.op import get_op_def, in_places, list_ops, make_call
 from weft.op.attributes import axes, axis, each_axis
 
 ATTRIBUTES = [(name, key) for name in list_ops() for key in get_op_def(name).attrs]
-VALUES = [
-    None,
-    True,
-    False,
-    0,
-    1,
-    -1,
-    2,
-    7,
-    -7,
-    1 << 62,
-    1 << 70,
-    -(1 << 70),
-    0.5,
-    -0.0,
-    float("nan"),
-    float("inf"),
-    "",
-    "nonsense",
-    "NCHW",
-    "NHWC",
-    "float32",
-    "float33",
-    "void",
-    b"x",
-    (),
-    [],
-    [0],
-    [1, 1],
-    (2, 2),
-    [0, -1],
-    [1, 2, 3, 4],
-    [[1, 2], [3, 4]],
-    ["tanh"],
-    ["TANH", "Sigmoid"],
-    [None, 3],
-    [1.5],
-    {"a": 1},
-    {1, 2},
-    object(),
-    np.int64(3),
-    np.float32(0.25),
-    np.array([1, 2]),
-    np.array(2),
-    np.bool_(True),
-    const(3, "int64"),
-    const(0.5, "float32"),
-    Var("n", "int64"),
-    [Var("n", "int64"), 2],
-    Var("f", "float32"),
-    lambda: 0,
-    1j,
-    range(2),
-]
+INTEGERS = [True, False, 0, 1, -1, 2, 7, -7, 1 << 62, 1 << 70, -(1 << 70)]
+FLOATS = [0.5, -0.0, float("nan"), float("inf")]
+TEXTS = ["", "nonsense", "NCHW", "NHWC", "float32", "float33", "void", b"x", ["tanh"], ["TANH", "Sigmoid"]]
+LISTS = [(), [], [0], [1, 1], (2, 2), [0, -1], [1, 2, 3, 4], [[1, 2], [3, 4]], [None, 3], [1.5], range(2)]
+ARRAYS = [np.int64(3), np.float32(0.25), np.array([1, 2]), np.array(2), np.bool_(True)]
+NODES = [const(3, "int64"), const(0.5, "float32"), Var("n", "int64"), [Var("n", "int64"), 2], Var("f", "float32")]
+OTHERS = [None, {"a": 1}, {1, 2}, object(), lambda: 0, 1j]
+VALUES = [*INTEGERS, *FLOATS, *TEXTS, *LISTS, *ARRAYS, *NODES, *OTHERS]
 
 
 def plain(value):

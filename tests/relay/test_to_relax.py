@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 
 import weft
+from tests import arrays
 from tests.relay.lower.machine import equal, typed, values
 from weft import error, ir, relax, relay
 from weft.relax.analysis import well_formed
 
-rng = np.random.default_rng(9)
-
-
-def floats(*shape):
-    return rng.standard_normal(shape).astype("float32")
+floats = arrays.floats(np.random.default_rng(9))
 
 
 def check(program, *inputs):

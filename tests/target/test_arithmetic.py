@@ -3,6 +3,7 @@
 Native code against the interpreter, scalar and vector, on three instruction sets.
 """
 
+import itertools
 import operator
 
 import numpy as np
@@ -212,31 +213,14 @@ def test_a_divisor_that_wraps_round_to_zero():
     assert out.tolist() == [2, 1]
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
-@pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.parametrize(("dtype", "rounded"), itertools.product(["uint8", "int8", "uint16", "int16"], [False, True]))
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize("target", TARGETS)
 def test_vectors_become_narrow_integers(dtype, rounded, back, target):
     """Saturated, NaN as 0, ties to the even number; and no detour by integers where they become float32 again."""
     info = np.iinfo(dtype)
-    special = [
-        np.nan,
-        np.inf,
-        -np.inf,
-        1e30,
-        -1e30,
-        -0.0,
-        0.5,
-        1.5,
-        2.5,
-        -0.5,
-        -1.5,
-        -0.9,
-        info.max + 0.4,
-        info.max + 0.6,
-        info.min - 0.4,
-        info.min - 0.6,
-    ]
+    special = [np.nan, np.inf, -np.inf, 1e30, -1e30, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -0.9]
+    special += [end + part for end, part in ((info.max, 0.4), (info.max, 0.6), (info.min, -0.4), (info.min, -0.6))]
     x = np.concatenate([special, np.random.default_rng(0).uniform(info.min - 9, info.max + 9, 117)]).astype("float32")
     X = te.placeholder(x.shape, "float32", name="X")
 
@@ -253,8 +237,9 @@ def test_vectors_become_narrow_integers(dtype, rounded, back, target):
     np.testing.assert_array_equal(out.numpy(), expected.astype(dtype))
 
 
-@pytest.mark.parametrize("source", ["float32", "float64"])
-@pytest.mark.parametrize("dtype", ["int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize(
+    ("source", "dtype"), itertools.product(["float32", "float64"], ["int32", "uint32", "int64", "uint64"])
+)
 @pytest.mark.parametrize("target", TARGETS)
 def test_vectors_become_wide_integers(source, dtype, target):
     """Truncated and saturated, NaN as 0, the numbers next to the limits exactly."""

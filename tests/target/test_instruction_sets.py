@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 
 import weft
+from tests.arrays import floats
 from weft import te, topi
 from weft.target import Target, get_source, host_features
 from weft.tir.schedule import default_schedule
 from weft.topi.conv import conv
 
 LEVELS = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
-RNG = np.random.default_rng(11)
-
-
-def rand(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
+rand = floats(np.random.default_rng(11))
 
 
 def product(a, b):

@@ -226,77 +226,32 @@ def test_vectors():
 
 
 X, Y, N, F = Var("x", "int32"), Var("y", "int64"), SizeVar("n", "int64"), Var("f", "float32")
-EXPRESSIONS = [
-    X + 1,
-    1 - X,
-    -X,
-    X * (X + 2),
-    (X * X) + 2,
-    X - (X - 1),
-    X // 3 % 4,
-    ir.div(X, 3),
-    ir.truncmod(X, 3),
-    ir.min_(X, 3),
-    ir.max_(Y, N),
-    (X < 1) & (X > -5),
-    ir.logical_or(ir.logical_and(X < 1, X > 2), ir.logical_not(X == 3)),
-    ir.equal(X, Y),
-    ir.Add(const(1), const(2)),
-    ir.Mul(X, const(0)),
-    ir.Add(const(0), X),
-    ir.And(ir.TRUE, X < 1),
-    ir.Not(ir.TRUE),
-    ir.Sub(X, const(0)),
-    F * 2.0 + 0.1,
-    F / 3.0,
-    ir.const(float("inf")) * F,
-    ir.FloatImm("float32", float("-inf")),
-    ir.const(1e-30) + F,
-    F < 0.5,
-    ir.Div(F, F),
-    ir.cast("int64", X) + Y,
-    ir.Cast("int32", X),
-    IntImm("uint8", 200),
-    IntImm("int8", -128),
-    IntImm("bool", 1),
-    const(2**40, "int64"),
-    ir.select(X < 1, F, F + 1.0),
-    ir.if_then_else(X < 1, X, X + 1),
-    ir.Let(X, const(3), X * X),
-    X << 2,
-    X >> 1,
-    X & 7,
-    X | 1,
-    X ^ 3,
-    ~X,
-    tir.exp(F),
-    tir.sqrt(F * F),
-    tir.isnan(F),
-    tir.popcount(X),
-    ir.abs_(X),
-    ir.abs_(F),
-    tir.pow(F, F),
+SUMS = [X + 1, 1 - X, -X, X * (X + 2), (X * X) + 2, X - (X - 1), N * 4 + 1, ir.const(-1) * X]
+QUOTIENTS = [X // 3 % 4, ir.div(X, 3), ir.truncmod(X, 3), N // 2, ir.ceildiv(N, 8)]
+TRUTHS = [(X < 1) & (X > -5), ir.logical_or(ir.logical_and(X < 1, X > 2), ir.logical_not(X == 3)), ir.equal(X, Y)]
+CHOICES = [ir.min_(X, 3), ir.max_(Y, N), ir.select(X < 1, F, F + 1.0), ir.if_then_else(X < 1, X, X + 1)]
+UNFOLDED = [ir.Add(const(1), const(2)), ir.Mul(X, const(0)), ir.Add(const(0), X), ir.Sub(X, const(0))]
+UNFOLDED += [ir.And(ir.TRUE, X < 1), ir.Not(ir.TRUE), ir.LT(const(1), const(2)), ir.FloorDiv(X, const(0))]
+REALS = [F * 2.0 + 0.1, F / 3.0, ir.const(float("inf")) * F, ir.const(1e-30) + F, F < 0.5, ir.Div(F, F)]
+CASTS = [ir.cast("int64", X) + Y, ir.Cast("int32", X), tir.reinterpret("int32", F)]
+LITERALS = [IntImm("uint8", 200), IntImm("int8", -128), IntImm("bool", 1), const(2**40, "int64")]
+LITERALS += [ir.FloatImm("float32", float("-inf")), ir.const(1.5, "bfloat16"), ir.const(3, "float16")]
+LITERALS += [StringImm('quo"te\n\\')]
+BITS = [X << 2, X >> 1, X & 7, X | 1, X ^ 3, ~X, tir.popcount(X)]
+FUNCTIONS = [tir.exp(F), tir.sqrt(F * F), tir.isnan(F), ir.abs_(X), ir.abs_(F), tir.pow(F, F), tir.atan2(F, F)]
+CALLS = [
     tir.likely(X < 1),
-    tir.atan2(F, F),
-    tir.reinterpret("int32", F),
     tir.call_extern("float32", "g", F, X, "s"),
     tir.call_llvm_intrin("float32", "llvm.fma", F, F, F),
     tir.call_intrin("float32", "tir.unheard_of", F, 1, "s"),
     ir.CallIntrin("int32", ir.GlobalVar("h"), (X, const(1, "int64"))),
     ir.CallIntrin("float32", ir.Op.get("tir.exp"), (F,), ir.Attrs.of(fast=True)),
-    N * 4 + 1,
-    N // 2,
-    ir.ceildiv(N, 8),
-    ir.const(-1) * X,
-    ir.const(1.5, "bfloat16"),
-    ir.const(3, "float16"),
-    ir.LT(const(1), const(2)),
-    ir.FloorDiv(X, const(0)),
-    StringImm('quo"te\n\\'),
+    ir.Let(X, const(3), X * X),
 ]
+KINDS = [SUMS, QUOTIENTS, TRUTHS, CHOICES, UNFOLDED, REALS, CASTS, LITERALS, BITS, FUNCTIONS, CALLS]
 
 
-@pytest.mark.parametrize("expr", EXPRESSIONS, ids=str)
+@pytest.mark.parametrize("expr", [e for kind in KINDS for e in kind], ids=str)
 def test_expressions(expr):
     func = plain(Evaluate(expr), (X, Y, N, F))
     assert_structural_equal(func, from_source(func.script()))

@@ -135,7 +135,7 @@ declare(
     {"axes": axes(ordered=True)},
     infer=_permute_infer,
     lower=manipulate.transpose,
-    reference=lambda x, axes: np.ascontiguousarray(np.transpose(x, axes)),
+    reference=lambda x, axes: np.asarray(np.transpose(x, axes), order="C"),
     fusion=Fusion.INJECTIVE,
     doc="Reorder dimensions; reversed when `axes` is None.",
 )
@@ -344,7 +344,7 @@ declare(
     "x shape:shape",
     infer=_broadcast_to_infer,
     lower=lambda x, shape: broadcast_to(x, shape),
-    reference=lambda x, shape: np.ascontiguousarray(np.broadcast_to(x, [int(d) for d in shape])),
+    reference=lambda x, shape: np.asarray(np.broadcast_to(x, [int(d) for d in shape]), order="C"),
     fusion=Fusion.BROADCAST,
     doc="Repeat along dimensions of extent 1.",
 )

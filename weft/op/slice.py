@@ -41,7 +41,7 @@ def _slice_ref(x: Any, axes: Any, begin: Any, end: Any, strides: Any) -> Any:
     plan = slice_plan([int64(d) for d in x.shape], axes, begin, end, strides)
     for a, (first, length, step) in plan.items():
         x = np.take(x, [int(first) + step * i for i in range(int(length))], a)
-    return np.ascontiguousarray(x)
+    return np.asarray(x, order="C")
 
 
 declare(

@@ -10,71 +10,78 @@ from tests.frontend.nn.tracing import check
 N = ({"n": 5}, {"n": 1}, {"n": 0})
 
 
+def same(rows, sizes=({},), **given):
+    """Check a table whose rows are an operation and PyTorch's, "ours | PyTorch's", or what both understand."""
+    both = [row.strip().partition(" | ") for row in rows.strip().splitlines()]
+
+    def results(texts):
+        return lambda *values: [eval(text, globals(), dict(zip(given, values, strict=True))) for text in texts]
+
+    check(results([ours for ours, _, _ in both]), results([theirs or ours for ours, _, theirs in both]), sizes, **given)
+
+
 def test_arithmetic():
-    def written(x, y):
-        return [x + y, x - 2, 3 - x, x * 0.5, 2 * x, x / y, 1 / y, -x, x < y, x <= 0, x > y, x >= 0.5]
-
-    def named(x, y):
-        more = [op.power(y, 2.0), op.equal(x, x), op.not_equal(x, y), op.logical_and(x < y, x > 0)]
-        return [*written(x, y), x.maximum(y), x.minimum(0.25), *more]
-
-    def expected(x, y):
-        return [*written(x, y), torch.maximum(x, y), x.clamp(max=0.25), y**2, x == x, x != y, (x < y) & (x > 0)]
-
-    check(named, expected, N, x=[2, "n"], y=[1, "n"])
+    same(
+        """
+        x + y
+        x - 2
+        3 - x
+        x * 0.5
+        2 * x
+        x / y
+        1 / y
+        -x
+        x.maximum(y) | torch.maximum(x, y)
+        x.minimum(0.25) | x.clamp(max=0.25)
+        op.power(y, 2.0) | y**2
+        x < y
+        x <= 0
+        x > y
+        x >= 0.5
+        op.equal(x, x) | x == x
+        op.not_equal(x, y) | x != y
+        op.logical_and(x < y, x > 0) | (x < y) & (x > 0)
+        """,
+        N,
+        x=[2, "n"],
+        y=[1, "n"],
+    )
 
 
 def test_functions():
-    check(
-        lambda x: [
-            op.exp(x),
-            op.sqrt(op.square(x)),
-            op.log(op.square(x) + 1),
-            op.tanh(x),
-            op.sigmoid(x),
-            op.silu(x),
-            op.gelu(x),
-            op.gelu(x, "tanh"),
-            op.relu(x),
-            op.relu6(x * 9),
-            op.floor(x),
-            op.softplus(x, 2.0),
-            op.sin(x),
-            op.cos(x),
-            op.erf(x),
-            op.astype(x, "int32"),
-            x.astype("float64"),
-            op.negative(x),
-        ],
-        lambda x: [
-            x.exp(),
-            x.abs(),
-            (x * x + 1).log(),
-            x.tanh(),
-            x.sigmoid(),
-            F.silu(x),
-            F.gelu(x),
-            F.gelu(x, approximate="tanh"),
-            x.relu(),
-            F.relu6(x * 9),
-            x.floor(),
-            F.softplus(x, 2.0),
-            x.sin(),
-            x.cos(),
-            x.erf(),
-            x.int(),
-            x.double(),
-            -x,
-        ],
+    same(
+        """
+        op.exp(x) | x.exp()
+        op.sqrt(op.square(x)) | x.abs()
+        op.log(op.square(x) + 1) | (x * x + 1).log()
+        op.tanh(x) | x.tanh()
+        op.sigmoid(x) | x.sigmoid()
+        op.silu(x) | F.silu(x)
+        op.gelu(x) | F.gelu(x)
+        op.gelu(x, "tanh") | F.gelu(x, approximate="tanh")
+        op.relu(x) | x.relu()
+        op.relu6(x * 9) | F.relu6(x * 9)
+        op.floor(x) | x.floor()
+        op.softplus(x, 2.0) | F.softplus(x, 2.0)
+        op.sin(x) | x.sin()
+        op.cos(x) | x.cos()
+        op.erf(x) | x.erf()
+        op.astype(x, "int32") | x.int()
+        x.astype("float64") | x.double()
+        op.negative(x) | -x
+        """,
         N,
         x=["n", 3],
     )
 
 
 def test_where_and_prelu():
-    check(
-        lambda x, a: [op.where(x > 0, x, -1.0), op.where(x < 0.5, 2.0, x), op.prelu(x, a)],
-        lambda x, a: [torch.where(x > 0, x, -1.0), torch.where(x < 0.5, 2.0, x), F.prelu(x, a)],
+    same(
+        """
+        op.where(x > 0, x, -1.0) | torch.where(x > 0, x, -1.0)
+        op.where(x < 0.5, 2.0, x) | torch.where(x < 0.5, 2.0, x)
+        op.prelu(x, a) | F.prelu(x, a)
+        """,
         N,
         x=["n", 4, 3],
         a=[4],
@@ -82,54 +89,36 @@ def test_where_and_prelu():
 
 
 def test_shapes():
-    check(
-        lambda x: [
-            op.reshape(x, (x.shape[0] * 2, -1)),
-            x.reshape(3, 4, -1),
-            op.permute_dims(x),
-            x.permute_dims(0, 2, 1),
-            op.permute(x, [1, 0, 2]),
-            op.unsqueeze(x, 1),
-            op.squeeze(op.unsqueeze(x, -1)),
-            op.concat([x, x], 2),
-            op.split(x, [1, 3], axis=1),
-            op.split(x, 2, axis=-1),
-            op.chunk(x, 3, dim=2),
-            op.repeat(x, 2, axis=1),
-            op.pad(x, [0, 0, 1, 2, 0, 1], value=0.5),
-            op.broadcast_to(op.unsqueeze(x, 0), (2, *x.shape)),
-            op.strided_slice(x, [0, 2], [0, 1], [x.shape[0], 5], [1, 2]),
-        ],
-        lambda x: [
-            x.reshape(x.shape[0] * 2, 12),
-            x.reshape(3, 4, 2 * x.shape[0]),
-            x.permute(2, 1, 0),
-            x.permute(0, 2, 1),
-            x.permute(1, 0, 2),
-            x[:, None],
-            x,
-            torch.cat([x, x], 2),
-            [x[:, :1], x[:, 1:3], x[:, 3:]],
-            x.chunk(2, -1),
-            x.chunk(3, 2),
-            x.repeat_interleave(2, 1),
-            F.pad(x, (0, 1, 1, 2), value=0.5),
-            x[None].expand(2, *x.shape),
-            x[:, :, 1:5:2],
-        ],
+    same(
+        """
+        op.reshape(x, (x.shape[0] * 2, -1)) | x.reshape(x.shape[0] * 2, 12)
+        x.reshape(3, 4, -1) | x.reshape(3, 4, 2 * x.shape[0])
+        op.permute_dims(x) | x.permute(2, 1, 0)
+        x.permute_dims(0, 2, 1) | x.permute(0, 2, 1)
+        op.permute(x, [1, 0, 2]) | x.permute(1, 0, 2)
+        op.unsqueeze(x, 1) | x[:, None]
+        op.squeeze(op.unsqueeze(x, -1)) | x
+        op.concat([x, x], 2) | torch.cat([x, x], 2)
+        op.split(x, [1, 3], axis=1) | [x[:, :1], x[:, 1:3], x[:, 3:]]
+        op.split(x, 2, axis=-1) | x.chunk(2, -1)
+        op.chunk(x, 3, dim=2) | x.chunk(3, 2)
+        op.repeat(x, 2, axis=1) | x.repeat_interleave(2, 1)
+        op.pad(x, [0, 0, 1, 2, 0, 1], value=0.5) | F.pad(x, (0, 1, 1, 2), value=0.5)
+        op.broadcast_to(op.unsqueeze(x, 0), (2, *x.shape)) | x[None].expand(2, *x.shape)
+        op.strided_slice(x, [0, 2], [0, 1], [x.shape[0], 5], [1, 2]) | x[:, :, 1:5:2]
+        """,
         ({"n": 5}, {"n": 1}),
         x=["n", 4, 6],
     )
 
 
 def test_indices():
-    check(
-        lambda x, i: [
-            op.take(x, i, axis=0),
-            op.take(x, op.reshape(i, (-1,)), axis=1),
-            op.gather_elements(x, i, axis=1),
-        ],
-        lambda x, i: [x[i.long()], x[:, i.reshape(-1).long()], x.gather(1, i)],
+    same(
+        """
+        op.take(x, i, axis=0) | x[i.long()]
+        op.take(x, op.reshape(i, (-1,)), axis=1) | x[:, i.reshape(-1).long()]
+        op.gather_elements(x, i, axis=1) | x.gather(1, i)
+        """,
         ({"n": 4}, {"n": 1}),
         x=[4, 5],
         i=(["n", 2], "int64"),
@@ -137,9 +126,12 @@ def test_indices():
 
 
 def test_triangles():
-    check(
-        lambda x: [op.triu(x, 1), op.tril(x, -1), op.triu(x)],
-        lambda x: [x.triu(1), x.tril(-1), x.triu()],
+    same(
+        """
+        op.triu(x, 1) | x.triu(1)
+        op.tril(x, -1) | x.tril(-1)
+        op.triu(x) | x.triu()
+        """,
         N,
         x=["n", "n"],
     )
@@ -178,29 +170,18 @@ def test_made_from_shapes():
 
 
 def test_reductions():
-    check(
-        lambda x: [
-            op.sum(x),
-            op.sum(x, -1),
-            op.max(x, [1, 2]),
-            op.min(x, 1, keepdims=True),
-            op.mean(x, 2),
-            op.softmax(x),
-            op.softmax(x, 1),
-            op.cumsum(x, 1),
-            op.cumsum(x, 2, exclusive=True),
-        ],
-        lambda x: [
-            x.sum(),
-            x.sum(-1),
-            x.amax((1, 2)),
-            x.amin(1, keepdim=True),
-            x.mean(2),
-            x.softmax(-1),
-            x.softmax(1),
-            x.cumsum(1),
-            x.cumsum(2) - x,
-        ],
+    same(
+        """
+        op.sum(x) | x.sum()
+        op.sum(x, -1) | x.sum(-1)
+        op.max(x, [1, 2]) | x.amax((1, 2))
+        op.min(x, 1, keepdims=True) | x.amin(1, keepdim=True)
+        op.mean(x, 2) | x.mean(2)
+        op.softmax(x) | x.softmax(-1)
+        op.softmax(x, 1) | x.softmax(1)
+        op.cumsum(x, 1) | x.cumsum(1)
+        op.cumsum(x, 2, exclusive=True) | x.cumsum(2) - x
+        """,
         ({"n": 5}, {"n": 1}),
         x=["n", 3, 7],
     )
@@ -329,14 +310,13 @@ def test_interpolate():
 
 
 def test_sorting():
-    check(
-        lambda x: [
-            op.sort(x),
-            op.argsort(x, 0, True, "int64"),
-            op.topk(x, 2, dtype="int64"),
-            op.topk(x, 1, 0, "values", False),
-        ],
-        lambda x: [x.sort().values, x.argsort(0, True), list(x.topk(2)), x.topk(1, 0, largest=False).values],
+    same(
+        """
+        op.sort(x) | x.sort().values
+        op.argsort(x, 0, True, "int64") | x.argsort(0, True)
+        op.topk(x, 2, dtype="int64") | list(x.topk(2))
+        op.topk(x, 1, 0, "values", False) | x.topk(1, 0, largest=False).values
+        """,
         ({"n": 5}, {"n": 2}),
         x=["n", 6],
     )

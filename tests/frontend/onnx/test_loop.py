@@ -9,12 +9,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import weft
+from tests.arrays import floats
 from tests.refusals import refuses
 from weft.error import ModelImportError
 from weft.frontend.onnx import from_onnx
 
 F, B, L = TensorProto.FLOAT, TensorProto.BOOL, TensorProto.INT64
-RNG = np.random.default_rng(5)
+x = floats(np.random.default_rng(5))
 value, node = helper.make_tensor_value_info, helper.make_node
 GO_ON = [value("i", L, []), value("c", B, [])]
 
@@ -32,10 +33,6 @@ def check(nodes, inputs, outputs, feeds, weights=()):
         for found, expected in zip(session.run(feed), oracle.run(None, feed), strict=True):
             assert found.shape == expected.shape
             np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5, atol=1e-5)
-
-
-def x(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
 
 
 def test_count_is_data():

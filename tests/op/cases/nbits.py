@@ -1,8 +1,11 @@
 """Weights of few bits, and products with them."""
 
+import itertools
+
 import numpy as np
 
 from tests.op.contract import Array, Case, Fixed, Sizes, call, case, cases
+from tests.pairs import meeting
 from weft.op import get_op_def
 from weft.relax.transform.pack_nbits import Groups, pack_groups
 
@@ -35,55 +38,35 @@ _dequantised(1, 16)
 _dequantised(-1 % 2, 64)
 
 
-def _product(bits: int, group: int, k: int, n: int, zeros: bool, ranks: int = 2, dtype: str = "float32") -> None:
-    @cases("nn.matmul_nbits_packed")
-    def packed(s: Sizes) -> Case:
+def _product(
+    kind: str, bits: int, group: int, k: int, n: int, zeros: bool, ranks: int = 2, dtype: str = "float32"
+) -> None:
+    """A product with packed weights: of rows as they are, of rows that it rounds to bytes, or of rounded rows."""
+
+    @cases("nn.matmul_nbits_dot" if kind == "dot" else "nn.matmul_nbits_packed")
+    def product(s: Sizes) -> Case:
         made = pack_groups(_groups(s, k, n, bits, group, zeros), 16)
         assert made is not None and made.bits == bits
-        dims = (s.d, s.a, k)[-ranks:]
-        return call(
-            s.real(*dims, dtype=dtype),
-            *_fixed(made.w, made.scale, made.offset),
-            n=n,
-            bits=bits,
-            group=made.group,
-            rtol=1e-2 if dtype == "float16" else 1e-4,
-            atol=1e-3,
-        )
-
-    @cases("nn.matmul_nbits_packed")
-    def rounded(s: Sizes) -> Case:
-        made = pack_groups(_groups(s, k, n, bits, group, zeros), 16)
-        assert made is not None
-        return call(
-            s.real(s.b, k),
-            *_fixed(made.w, made.scale, made.offset),
-            n=n,
-            bits=bits,
-            group=made.group,
-            rows="int8",
-            rtol=1e-4,
-            atol=1e-3,
-        )
-
-    @cases("nn.matmul_nbits_dot")
-    def dot(s: Sizes) -> Case:
-        made = pack_groups(_groups(s, k, n, bits, group, zeros), 16)
-        assert made is not None
+        rtol = 1e-2 if dtype == "float16" else 1e-4
+        taken = {"n": n, "bits": bits, "group": made.group, "rtol": rtol, "atol": 1e-3}
+        weights = _fixed(made.w, made.scale, made.offset)
+        if kind == "packed":
+            return call(s.real(*(s.d, s.a, k)[-ranks:], dtype=dtype), *weights, **taken)
+        if kind == "rounded":
+            return call(s.real(s.b, k), *weights, rows="int8", **taken)
         rows = s.rng.uniform(-2, 2, (s.b, k)).astype(np.float32)
         rows[:, k // 2] = 0
         parts = get_op_def("nn.quantize_groups").reference(rows, group=made.group)  # type: ignore[misc]
-        given = [Array(p, (s.b, p.shape[-1])) for p in parts]
-        return call(
-            *given, *_fixed(made.w, made.scale, made.offset), n=n, bits=bits, group=made.group, rtol=1e-4, atol=1e-3
-        )
+        return call(*[Array(p, (s.b, p.shape[-1])) for p in parts], *weights, **taken)
 
 
-for _bits in (2, 4, 8):
-    for _group, _k, _n, _zeros in ((16, 40, 37, True), (32, 96, 16, False), (128, 130, 5, True)):
-        _product(_bits, _group, _k, _n, _zeros)
-_product(4, 64, 64, 33, False, ranks=3)
-_product(4, 32, 50, 17, True, ranks=1, dtype="float16")
+KINDS = ("packed", "rounded", "dot")
+SHAPES = ((16, 40, 37, True), (32, 96, 16, False), (128, 130, 5, True))  # group, k, n, zeros
+for _kind, _bits, _shape in meeting(itertools.product(KINDS, (2, 4, 8), SHAPES)):
+    _product(_kind, _bits, *_shape)
+for _kind in KINDS:
+    _product(_kind, 4, 64, 64, 33, False, ranks=3)
+_product("packed", 4, 32, 50, 17, True, ranks=1, dtype="float16")
 
 
 case("nn.quantize_groups", make=lambda s: call(s.real(s.d, s.b, 40), group=16, symbolic=False))

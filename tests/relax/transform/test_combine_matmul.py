@@ -9,6 +9,7 @@ import weft
 from tests.relax_models import written
 from weft import relax, script
 from weft.relax.analysis import well_formed
+from weft.relax.interpreter import evaluate
 from weft.relax.rewriter import all_bindings
 from weft.relax.transform import CombineParallelMatmul
 
@@ -35,11 +36,7 @@ MOD = script.from_source(SOURCE)
 
 def run(mod):
     rng = np.random.default_rng(0)
-    vm = relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())
-    return [
-        t.numpy()
-        for t in vm["main"](*(rng.standard_normal(s, np.float32) for s in ((2, 4, 6), (6, 6), (6, 3), (6, 1))))
-    ]
+    return evaluate(mod, *(rng.standard_normal(s, np.float32) for s in ((2, 4, 6), (6, 6), (6, 3), (6, 1))))
 
 
 def products(mod):
@@ -99,11 +96,7 @@ def test_products_that_become_heads_are_joined_with_their_biases(bias, used_twic
     well_formed(new)
     assert len(products(weft.ir.Sequential([relax.transform.DeadCodeElimination()])(new))) == count
     x = np.random.default_rng(0).standard_normal((1, 3, 8), np.float32)
-
-    def results(m):
-        return [t.numpy() for t in relax.VirtualMachine(weft.compile(m, target="llvm"), weft.cpu())["main"](x)]
-
-    for found, wanted in zip(results(new), results(mod), strict=True):
+    for found, wanted in zip(evaluate(new, x), evaluate(mod, x), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -128,9 +121,6 @@ return (p, q, r, s, t)
     rng = np.random.default_rng(2)
     shapes = ((5, 6), (2, 6, 3), (2, 6, 4), (6, 5), (6, 7), (6, 2))
     args = [rng.standard_normal(s).astype("float32") for s in shapes]
-    got, want = (
-        [t.numpy() for t in relax.VirtualMachine(weft.compile(m, target="llvm"), weft.cpu())["main"](*args)]
-        for m in (new, source)
-    )
-    for g, w in zip(got, want, strict=True):
-        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-5)
+    compiled = relax.VirtualMachine(weft.compile(new, target="llvm"), weft.cpu())["main"](*args)
+    for g, w in zip(compiled, evaluate(source, *args), strict=True):
+        np.testing.assert_allclose(g.numpy(), w, rtol=1e-5, atol=1e-5)

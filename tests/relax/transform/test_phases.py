@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import weft
+from tests.arrays import floats
 from tests.relax_models import model
 from weft import machine, op, relax
 from weft.ir import Call, Op, walk
 from weft.relax.transform.phases import phases_of
 from weft.topi.conv import paddings, pair
 
-RNG = np.random.default_rng(5)
+random = floats(np.random.default_rng(5))
 SIZES = {1: (11,), 2: (7, 5), 3: (3, 4, 5)}
 
 
@@ -59,10 +60,6 @@ def check(name, x, w, **options):
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, atol=1e-5 * max(1.0, abs(wanted).max()))
     return mod
-
-
-def random(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
 
 
 TRANSPOSED = [

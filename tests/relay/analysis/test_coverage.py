@@ -138,7 +138,7 @@ def test_a_match_that_may_be_partial_is_not_warned_of():
     assert len(caught) == 1
 
 
-SOME = """
+PARTIAL = """
 type Option[A] { Some(A), None, }
 def @main(%x: Option[int32]) {
   match (%x) {
@@ -150,22 +150,22 @@ def @main(%x: Option[int32]) {
 
 @pytest.mark.filterwarnings("error")
 def test_inference_warns_once():
-    mod = relay.fromtext(SOME)
+    mod = relay.fromtext(PARTIAL)
     with pytest.warns(UnmatchedWarning, match="`None`"):
         done = relay.infer_type(mod)
     relay.infer_type(done)
     relay.infer_type(relay.transform.ToANormalForm()(done))
-    relay.infer_type(relay.fromtext(SOME.replace("match (", "match? (")))
+    relay.infer_type(relay.fromtext(PARTIAL.replace("match (", "match? (")))
     with pytest.warns(UnmatchedWarning, match=":4:3"):
         warn_unmatched(done)
 
 
 def test_compilation_warns():
-    mod = relay.fromtext(SOME)
+    mod = relay.fromtext(PARTIAL)
     with pytest.warns(UnmatchedWarning, match="`None`") as caught:
         relay.vm.compile(mod, "llvm")
     assert len(caught) == 1
     with pytest.warns(UnmatchedWarning, match="`None`"):
-        done = relay.infer_type(relay.fromtext(SOME))
+        done = relay.infer_type(relay.fromtext(PARTIAL))
     with pytest.warns(UnmatchedWarning, match="`None`"):
         relay.vm.compile(done, "llvm")

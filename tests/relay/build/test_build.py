@@ -11,12 +11,10 @@ from weft.runtime.executor import AotModule
 import weft
 from tests.refusals import refuses
 from weft import error, relay, runtime
+from tests.arrays import floats
 
 RNG = np.random.default_rng(0)
-
-
-def rand(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
+rand = floats(RNG)
 
 
 def flat(value):

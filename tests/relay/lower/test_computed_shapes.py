@@ -3,14 +3,11 @@
 import numpy as np
 import pytest
 
+from tests import arrays
 from tests.relay.lower.machine import calls, check, lowered
 from weft import error, relax, relay
 
-rng = np.random.default_rng(8)
-
-
-def floats(*shape):
-    return rng.standard_normal(shape).astype("float32")
+floats = arrays.floats(np.random.default_rng(8))
 
 
 def program(body, params="%x: Tensor[(?, 4), float32]"):

@@ -14,52 +14,9 @@ WITH_META = relay.Function(
 ).astext()
 TEXTS = [*PROGRAMS.values(), *(relay.parse(t).astext() for t in PROGRAMS.values()), WITH_META]
 WORD = re.compile(r"[%@.]?\w+|[-+*/<>]")
-PIECES = [
-    "(",
-    ")",
-    "{",
-    "}",
-    "[",
-    "]",
-    "%0",
-    "%x",
-    "@main",
-    "let",
-    "fn",
-    "if",
-    "else",
-    "match",
-    "match?",
-    "=>",
-    "->",
-    "=",
-    ";",
-    ",",
-    ".0",
-    "-",
-    "1",
-    "1f",
-    "inff",
-    "True",
-    "_",
-    "ref(",
-    "meta[relay.Constant][0]",
-    "Cons",
-    "Nil",
-    "Tensor[(",
-    "?",
-    '"',
-    "/*",
-    "*/",
-    "//",
-    "#[metadata]",
-    '#[version = "0.0.5"]',
-    "\x00",
-    "é",
-    "type",
-    "def",
-    "extern",
-]
+PIECES = r"""( ) { } [ ] %0 %x @main let fn if else match match? => -> = ; , .0 - 1 1f inff True _ ref(
+    meta[relay.Constant][0] Cons Nil Tensor[( ? " /* */ // #[metadata] é type def extern""".split()
+PIECES += ['#[version = "0.0.5"]', "\x00"]
 
 
 def mutate(rng, text):

@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from tests import arrays
 from tests.relay.lower.machine import check, kernels, lowered, typed
 from weft import ir, relay
 from weft.relay.transform import FuseOps, InferType, ToANormalForm
 
-rng = np.random.default_rng(7)
+floats = arrays.floats(np.random.default_rng(7))
 PROGRAM = """
 def @main(%x: Tensor[(4, 4), float32], %w: Tensor[(4, 4), float32]) {
   %0 = tanh(exp(add(%x, 1f)));
@@ -16,10 +17,6 @@ def @main(%x: Tensor[(4, 4), float32], %w: Tensor[(4, 4), float32]) {
   (%3, tanh(%3), %0)
 }
 """
-
-
-def floats(*shape):
-    return rng.standard_normal(shape).astype("float32")
 
 
 def groups(mod):

@@ -2,15 +2,12 @@
 
 import numpy as np
 
+from tests import arrays
 from tests.refusals import refuses
 from tests.relay.lower.machine import bindings, calls, check, kernels, lowered, run
 from weft import error, ir, relay
 
-rng = np.random.default_rng(5)
-
-
-def floats(*shape):
-    return rng.standard_normal(shape).astype("float32")
+floats = arrays.floats(np.random.default_rng(5))
 
 
 CHAIN = """

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from tests import arrays
 from tests.relay.lower.machine import TARGET, bindings, calls, check, kernels, lowered
 from weft import ir, relay
 from weft.relay.transform import ManifestAlloc, MemoryPlan
 
-rng = np.random.default_rng(6)
+floats = arrays.floats(np.random.default_rng(6))
 STATIC = """
 def @main(%x: Tensor[(4, 4), float32], %y: Tensor[(4, 4), float32]) {
   %0 = nn.softmax(%x, axis=1);
@@ -18,10 +19,6 @@ def @main(%x: Tensor[(4, 4), float32], %y: Tensor[(4, 4), float32]) {
 }
 """
 DYNAMIC = STATIC.replace("%x: Tensor[(4, 4), float32]", "%x: Tensor[(?, 4), float32]")
-
-
-def floats(*shape):
-    return rng.standard_normal(shape).astype("float32")
 
 
 def planned(text):

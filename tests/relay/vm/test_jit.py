@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.arrays import floats
 from tests.clock import eventually, run
 from tests.refusals import refuses
 from tests.threads import at_once
@@ -15,7 +16,7 @@ from weft import relay
 from weft.relay.vm import VirtualMachine
 from weft.runtime import jit
 
-RNG = np.random.default_rng(0)
+rand = floats(np.random.default_rng(0))
 
 
 @pytest.fixture(autouse=True)
@@ -23,10 +24,6 @@ def soon(monkeypatch):
     """A shape is hot after 32 calls, however short."""
     monkeypatch.setattr(jit, "HOT_CALLS", 32)
     monkeypatch.setattr(jit, "HOT_NS", 1)
-
-
-def rand(*shape):
-    return RNG.standard_normal(shape).astype(np.float32)
 
 
 @pytest.fixture

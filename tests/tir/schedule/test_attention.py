@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import op, te, tir
+from weft import ir, op, te, tir
 from weft.ir import Var, int64, walk
 from weft.target import Target
 from weft.tir.schedule import schedule_func
@@ -30,17 +30,28 @@ def stages(sizes, heads, size, bias=None, symbolic=False, **attrs):
     return te.create_prim_func([*args, attention(*args, **attrs)])
 
 
+KERNELS = {}
+
+
+def kernel_of(func, target=TARGET):
+    """Schedule and compile attention, of unknown sizes once for all cases."""
+    key = ir.fingerprint(func), str(target)
+    if key not in KERNELS:
+        KERNELS[key] = weft.build(schedule_func(func, target).with_attr("tir.is_scheduled", True), target=target)[
+            "main"
+        ]
+    return KERNELS[key]
+
+
 def check(sizes, heads=(2, 2), size=16, bias=None, symbolic=False, target=TARGET, **attrs):
     func = stages(sizes, heads, size, bias, symbolic, **attrs)
     assert attention_of(func) is not None
-    scheduled = schedule_func(func, target).with_attr("tir.is_scheduled", True)
-    built = weft.build(scheduled, target=target)
     batch, n_queries, n_keys = sizes
     rng = np.random.default_rng(0)
     shapes = [(batch, n, h, size) for n, h in ((n_queries, heads[0]), (n_keys, heads[1]), (n_keys, heads[1]))]
     args = [rng.standard_normal(s).astype("float32") for s in (*shapes, *([bias] if bias else []))]
     out = weft.runtime.tensor(np.full((batch, n_queries, heads[0], size), 7, "float32"))
-    built["main"](*map(weft.runtime.tensor, args), out)
+    kernel_of(func, target)(*map(weft.runtime.tensor, args), out)
     if n_keys == 0:
         assert not out.numpy().any()
         return
@@ -97,14 +108,10 @@ def test_keys_behind_a_mask(n, symbolic):
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((1, n, 2, 16)).astype("float32") for _ in range(3))
     scores = np.einsum("bihd,bjhd->bhij", q, k) / np.float32(4)
-    kernels = {}
     for name, mask in added_masks(n).items():
-        if mask.shape[0] not in kernels:
-            func = stages((1, n, n), (2, 2), 16, (1, 1, *mask.shape), symbolic)
-            scheduled = schedule_func(func, TARGET).with_attr("tir.is_scheduled", True)
-            kernels[mask.shape[0]] = weft.build(scheduled, target=TARGET)["main"]
+        kernel = kernel_of(stages((1, n, n), (2, 2), 16, (1, 1, *mask.shape), symbolic))
         out = weft.runtime.tensor(np.zeros((1, n, 2, 16), "float32"))
-        kernels[mask.shape[0]](*map(weft.runtime.tensor, (q, k, v, mask[None, None])), out)
+        kernel(*map(weft.runtime.tensor, (q, k, v, mask[None, None])), out)
         masked = (scores + mask).astype("float64")
         weights = np.exp(masked - masked.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
@@ -142,12 +149,11 @@ def test_a_past_is_read_where_it_lies(new, past, heads, rows, symbolic):
     inputs = [joint] if rows else [q, k, v]
     func = te.create_prim_func([*inputs, *pasts, bias, out])
     assert attention_of(func).past is not None
-    built = weft.build(schedule_func(func, TARGET).with_attr("tir.is_scheduled", True), target=TARGET)
     rng = np.random.default_rng(0)
     shapes = [(2, new, wide)] if rows else [(2, heads[0], new, size), *[(2, g, new, size)] * 2]
     arrays = [rng.standard_normal(s).astype("float32") for s in (*shapes, *[(2, g, past, size)] * 2, (new, past + new))]
     result = weft.runtime.tensor(np.full((2, new, heads[0], size), 7, "float32"))
-    built["main"](*map(weft.runtime.tensor, arrays), result)
+    kernel_of(func)(*map(weft.runtime.tensor, arrays), result)
     given = [arrays[0]] * 3 + arrays[1:] if rows else arrays
     expected = op.get_op_def("nn.attention_past").reference(*given, **options)
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-5)
@@ -156,14 +162,14 @@ def test_a_past_is_read_where_it_lies(new, past, heads, rows, symbolic):
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_nothing_to_compute(symbolic):
     func = stages((1, 0, 5), (2, 2), 16, symbolic=symbolic)
-    built = weft.build(schedule_func(func, TARGET).with_attr("tir.is_scheduled", True), target=TARGET)
+    kernel = kernel_of(func)
     memory = np.full((3, 2, 16), 7, "float32")  # the empty result lies in its middle
     result = memory[1:1].reshape(1, 0, 2, 16)
-    built["main"](*(np.zeros((1, n, 2, 16), "float32") for n in (0, 5, 5)), result)
+    kernel(*(np.zeros((1, n, 2, 16), "float32") for n in (0, 5, 5)), result)
     assert (memory == 7).all()
     if symbolic:  # the same kernel computes as soon as there is a query
         result = np.zeros((1, 1, 2, 16), "float32")
-        built["main"](*(np.ones((1, n, 2, 16), "float32") for n in (1, 5, 5)), result)
+        kernel(*(np.ones((1, n, 2, 16), "float32") for n in (1, 5, 5)), result)
         np.testing.assert_allclose(result, 1, rtol=1e-6)
 
 

@@ -10,14 +10,10 @@ LETTERS = {1: "W", 2: "HW", 3: "DHW"}
 NEAR = {"rtol": 1e-3, "atol": 1e-3}
 
 
-def _conv(rank: int, kind: str = "", **options):
-    def expect(x, w):
-        fn = getattr(torch_nn, f"conv{kind}{rank}d")
-        return fn(
-            torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(w)), **options
-        ).numpy()
-
-    return expect
+def _conv(rank: int, kind: str = "conv", **options):
+    """PyTorch's convolution of arrays."""
+    fn = getattr(torch_nn, f"{kind}{rank}d")
+    return lambda *arrays: fn(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays), **options).numpy()
 
 
 def _rank(name: str) -> int:
@@ -160,6 +156,6 @@ def _transpose(s: Sizes, name: str) -> Case:
         output_padding=(1,) * rank,
         groups=2,
         channels=6,
-        expect=_conv(rank, "_transpose", stride=2, padding=1, output_padding=1, groups=2),
+        expect=_conv(rank, "conv_transpose", stride=2, padding=1, output_padding=1, groups=2),
         **NEAR,
     )
