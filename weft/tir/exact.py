@@ -15,8 +15,7 @@ _SIZE = float((1 << 63) - (1 << 13))
 
 
 def _product(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    size = ir.cast("float64", a) * ir.cast("float64", b)
-    return logical_and(size < _SIZE, size > -_SIZE)
+    return ir.abs_(ir.cast("float64", a) * ir.cast("float64", b)) < _SIZE
 
 
 def _quotient(a: PrimExpr, b: PrimExpr) -> PrimExpr:

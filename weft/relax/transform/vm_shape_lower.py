@@ -299,11 +299,11 @@ class Lowerer:
         keys = [self.key(e) for e in todo]
         values = ((e, self.places.get(k, self.name), k in self.bytes) for e, k in zip(todo, keys, strict=True))
         body = checked(values, tir.seq(*stores))
-        read = {v: heap[int64(self.slot(v))] for e in todo for v in ir.walk(e) if isinstance(v, ir.Var)}
+        for v in dict.fromkeys(ir.find(tuple(todo), ir.Var)):  # read once: equal terms are then one value
+            body = tir.LetStmt(v, heap[int64(self.slot(v))], body)
         handle = ir.Var("heap_handle", "handle")
         name = self.mod.fresh_name("shape_func")
-        attrs = self.kernel_attrs(name)
-        self.mod[name] = tir.PrimFunc((handle,), ir.substitute(body, read), None, ((handle, heap),), attrs)
+        self.mod[name] = tir.PrimFunc((handle,), body, None, ((handle, heap),), self.kernel_attrs(name))
         call = ir.Call(self.mod.get_global_var(name), (self.heap,), ty=ir.TupleType(()))
         self.out.append(VarBinding(RelaxVar("_", ir.TupleType(())), call))
 
