@@ -10,8 +10,8 @@ from weft.op.attributes import dtype
 from weft.op.infer import index_arg, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_indices, demand_same_shape
+from weft.op.threefry import encrypted
 from weft.topi.sampling import sample_token, uniform_at
-from weft.topi.threefry import PARITY, ROTATIONS
 
 _NAME = "sample_token"
 
@@ -28,16 +28,7 @@ def _uniform_infer(seed: Expr, position: Expr) -> TensorType:
 
 def _uniform_ref(seed: Any, position: Any) -> Any:
     zero = np.zeros(seed.shape, np.uint64)
-    key = [seed.astype(np.uint64), zero, zero, zero]
-    key.append(key[0] ^ np.uint64(PARITY))
-    x = [position.astype(np.uint64) + key[0], zero, zero, zero]
-    for n in range(20):
-        for a, b, bits in zip((0, 2), (1, 3) if n % 2 == 0 else (3, 1), ROTATIONS[n % 8], strict=True):
-            x[a] = x[a] + x[b]
-            x[b] = (x[b] << np.uint64(bits) | x[b] >> np.uint64(64 - bits)) ^ x[a]
-        if n % 4 == 3:
-            x = [x[i] + key[(n // 4 + 1 + i) % 5] for i in range(4)]
-            x[3] = x[3] + np.uint64(n // 4 + 1)
+    x = encrypted([seed.astype(np.uint64), zero, zero, zero], [position.astype(np.uint64), zero, zero, zero])
     return (x[0] >> np.uint64(12)).astype(np.float64) * 2.0**-52
 
 

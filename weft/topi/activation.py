@@ -33,6 +33,12 @@ def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return soft if threshold >= 20 else ir.select(scaled > _c(x, threshold), x, soft)  # beyond 20 both are `x`
 
 
+def _mish(x: Any) -> Any:
+    e = tir.exp(tir.min(x, _c(x, 20)))  # beyond it the quotient is 1
+    rest = e * (e + _c(x, 2))  # tanh(log(1 + e)) without what tanh and log cost
+    return x * (rest / (rest + _c(x, 2)))
+
+
 def _hard_sigmoid(x: Any, alpha: float = 1 / 6, beta: float = 0.5) -> Any:
     return tir.min(tir.max(x * _c(x, alpha) + _c(x, beta), _c(x, 0)), _c(x, 1))
 
@@ -70,7 +76,7 @@ _STEPWISE: dict[str, Callable[..., Any]] = {
     "gelu_tanh": _gelu_tanh,
     "hardsigmoid": _hard_sigmoid,
     "hardswish": lambda x: x * _hard_sigmoid(x),
-    "mish": lambda x: x * tir.tanh(_softplus(x)),
+    "mish": _mish,
     "selu": lambda x, alpha=1.6732632423543772, gamma=1.0507009873554805: _c(x, gamma) * _elu(x, alpha),
     "silu": lambda x: x * tir.sigmoid(x),
     "softplus": _softplus,

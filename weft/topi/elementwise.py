@@ -94,6 +94,8 @@ _EXPONENTS: dict[float, Scalar] = {
     2.0: lambda a: a * a,
     3.0: lambda a: a * a * a,
     0.5: tir.sqrt,
+    0.75: lambda a: tir.sqrt(a) * tir.sqrt(tir.sqrt(a)),
+    1.5: lambda a: a * tir.sqrt(a),
     -1.0: lambda a: const(1, a.dtype) / a,
     -0.5: tir.rsqrt,
 }

@@ -8,6 +8,7 @@ import numpy as np
 from weft import te, tir
 from weft.ir import DataType, IntImm, PrimExpr, cast, const, floordiv, int64, select
 from weft.te import Tensor
+from weft.topi.elementwise import BINARY
 from weft.topi.precision import narrowed, widened
 from weft.topi.reduce import reduce
 from weft.topi.shape import normalize_axes, normalize_axis, product, simplify
@@ -241,10 +242,5 @@ def lrn(x: Tensor, size: int = 5, axis: int = 1, bias: float = 1.0, alpha: float
         return te.sum(tir.if_then_else(inside, value * value, const(0, x.dtype)), axis=k)
 
     total = te.compute(x.shape, windowed, name="T_lrn_sum")
-    return te.compute(
-        x.shape,
-        lambda *i: (
-            x(*i) / tir.power(const(bias, x.dtype) + const(alpha / size, x.dtype) * total(*i), const(beta, x.dtype))
-        ),
-        name="T_lrn",
-    )
+    base, scale, exponent = (const(v, x.dtype) for v in (bias, alpha / size, beta))
+    return te.compute(x.shape, lambda *i: x(*i) / BINARY["power"](base + scale * total(*i), exponent), name="T_lrn")

@@ -47,12 +47,6 @@ def pool_shape(
     return conv_shape(shape, outs, shape[-1] if last else shape[1], last)
 
 
-def _padded(x: Any, rank: int, k: Any, s: Any, d: Any, b: Any, a: Any, ceil_mode: bool, last: bool, fill: Any) -> Any:
-    """Pad so that every window lies inside, ceil_mode's last ones included."""
-    extra = [a[i] + (s[i] - 1 if ceil_mode else 0) for i in range(rank)]
-    return pad_spatial(x, b, extra, last, fill)
-
-
 def pool(
     kind: str,
     x: te.Tensor,
@@ -71,7 +65,7 @@ def pool(
     shape = pool_shape(x.shape, pool_size, strides, dilation, padding, ceil_mode, layout)
     wide = _summed_in(x.dtype) if kind == "avg" else x.dtype
     fill = te.lowest(x.dtype) if kind == "max" else const(0, x.dtype)
-    out = _padded(x, rank, k, s, d, b, a, ceil_mode, last, fill)
+    out = pad_spatial(x, b, [a[i] + (s[i] - 1 if ceil_mode else 0) for i in range(rank)], last, fill)
     if kind == "avg" and wide != x.dtype:
         out = te.compute(out.shape, lambda *i, t=out: cast(wide, t(*i)), name="wide")
     outs = spatial(shape, last)

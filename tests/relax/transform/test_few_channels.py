@@ -32,6 +32,8 @@ CASES = [  # data, weights, transposed, attributes, whether as a product
     ((1, 7, 7, 7), (1, 7, 3, 3), False, {}, False),
     ((1, 9, 7, 7), (13, 9, 3, 3), False, {}, False),
     ((1, 8, 20, 20), (8, 8, 9, 9), False, {}, False),  # 81 times the data
+    ((1, 6, 4, 37), (6, 1, 3, 3), False, {"padding": 1, "groups": 6}, False),  # read once, channels first
+    ((1, 5, 7, 70), (15, 1, 3, 2), False, {"dilation": 2, "groups": 5}, False),
 ]
 
 

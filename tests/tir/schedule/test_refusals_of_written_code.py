@@ -2,11 +2,10 @@
 
 import random
 
-import numpy as np
 import pytest
 
-from tests.fuzz.schedules import PROGRAMS, arrays_of
-from tests.tir.schedule.run_scheduled import run
+from tests.fuzz.schedules import PROGRAMS
+from tests.tir.schedule.test_more_primitives import same
 from weft import error, tir
 
 
@@ -108,12 +107,7 @@ def test_refused(message):
     sch = tir.Schedule(func)
     with pytest.raises(error.ScheduleError, match=message):
         apply(sch)
-    given = arrays_of(func, 1)
-    expected, found = [a.copy() for a in given], [a.copy() for a in given]
-    run(func, *expected)
-    run(sch.func, *found)
-    for e, f in zip(expected, found, strict=True):
-        np.testing.assert_array_equal(f, e)
+    same(sch, func, 1)
 
 
 @pytest.mark.parametrize(

@@ -302,7 +302,9 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     has_last = s.has_last(call.args[0])
     if group == 1 and (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
         return _Kept(product.op, product.args, product.attrs, span=call.span)
-    if groups == 1 and channels <= few and group == 1 and lanes_are_pixels(s.machine, call, taps, has_last):
+    read_once = groups > 1 == shape[1] and panels.known_shape(call) and not (has_last or s.machine.masks_freely)
+    few_read = (groups == 1 and channels <= few) or read_once  # once: moving it costs as much
+    if few_read and group == 1 and lanes_are_pixels(s.machine, call, taps, has_last):
         return _Kept(call.op, call.args, attrs, span=call.span)
     if isinstance(weight, ir.Constant) and (tile := _winograd_tile(s, call, weight.data.numpy())):
         new = ir.Attrs.of(padding=attrs.get("padding", 0), tile=tile, channels=channels)

@@ -32,8 +32,8 @@ _UNROLL = 4
 """Vectors of an iteration of an element-wise stage."""
 
 
-def schedule_rows(ctx: RuleContext, group: list[Block]) -> None:
-    """Schedule a chain of reductions and element-wise blocks that ends in one output.
+def schedule_rows(ctx: RuleContext, group: list[Block]) -> set[str]:
+    """Schedule a chain of reductions and element-wise blocks that ends in one output. Returns the blocks' names.
 
     Raises
     ------
@@ -55,6 +55,7 @@ def schedule_rows(ctx: RuleContext, group: list[Block]) -> None:
         _columns(ctx, sink, loops, rows, names)
     else:
         _rows(ctx, sink, loops, rows, names)
+    return {b.name_hint for b in group}
 
 
 def _sink(ctx: RuleContext, group: list[Block]) -> BlockRV:
@@ -172,19 +173,12 @@ def _short(ctx: RuleContext, block: Block, loads: list[BufferLoad]) -> bool:
     return all((extents.get(v) or lanes) < lanes for v in contiguous)
 
 
-def _order_rows(ctx: RuleContext, loops: list[LoopRV], rows: set[int]) -> tuple[list[LoopRV], list[LoopRV]]:
-    """Bring the shared loops to the front."""
-    outer = [x for i, x in enumerate(loops) if i in rows]
-    inner = [x for i, x in enumerate(loops) if i not in rows]
-    if outer and inner:
-        ctx.sch.reorder(*outer, *inner)
-    return outer, inner
-
-
 def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], names: list[str]) -> None:
     sch = ctx.sch
     work = _work(ctx, [*names, sink.name], rows, loops)
-    outer, inner = _order_rows(ctx, loops, rows)
+    outer, inner = [x for i, x in enumerate(loops) if i in rows], [x for i, x in enumerate(loops) if i not in rows]
+    if outer and inner:
+        sch.reorder(*outer, *inner)
     row = ctx.fuse(outer) if outer else (sch.add_unit_loop(loops[0]) if loops else sch.add_unit_loop(sink))
     assert row is not None
     unroll = ctx.choose("unroll", (1, 2, 4, 8), _UNROLL)
@@ -292,24 +286,26 @@ def _spatial_loop_vars(ctx: RuleContext, rv: BlockRV) -> set[Var]:
     }
 
 
-def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
+def _results_inside(ctx: RuleContext, rv: BlockRV, depth: int) -> tuple[list[LoopRV], list[LoopRV]]:
+    """Put the loops of a reduction around those of its results; returns both."""
+    results, loops = _spatial_loop_vars(ctx, rv), ctx.sch.get_loops(rv)[depth:]
+    reducing, spatial = [x for x in loops if x.var not in results], [x for x in loops if x.var in results]
+    if spatial and reducing:
+        ctx.sch.reorder(*reducing, *spatial)
+    return reducing, spatial
+
+
+def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int, streamed: bool = False) -> None:
     """Order a stage of a row's reduction: reduction loops outside, vectors of partial results inside; init before."""
     sch = ctx.sch
-    loops = sch.get_loops(rv)[depth:]
-    spatial_set = _spatial_loop_vars(ctx, rv)
-    spatial = [x for x in loops if x.var in spatial_set]
-    reducing = [x for x in loops if x.var not in spatial_set]
-    if spatial and reducing:
-        sch.reorder(*reducing, *spatial)
+    reducing, spatial = _results_inside(ctx, rv, depth)
     lanes = vector_lanes(ctx, ctx.block(rv))
+    if streamed:
+        for block in (sch.decompose_reduction(rv, reducing[0]), rv):
+            ctx.vectorize_loop(sch.get_loops(block)[-1], lanes)
+        return
     if spatial:
-        n = ctx.constant(spatial[-1])
-        if n is not None and n > lanes and n % lanes == 0:
-            u, inner = sch.split(spatial[-1], [None, lanes])
-            sch.vectorize(inner)
-            sch.unroll(u)
-        else:
-            ctx.vectorize_loop(spatial[-1], lanes)
+        _straight_vectors(ctx, spatial[-1], lanes)
     if reducing:
         n = ctx.constant(reducing[-1])
         sch.decompose_reduction(rv, reducing[0])
@@ -338,13 +334,11 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     # rows of images of unknown size may be short, and a window has few elements to wait for
     short = width is None and all(is_window(ctx.block(BlockRV(n))) for n in names)
     vectors = 1 if short else _vectors_a_strip(ctx, width, lanes, len(names))
-    tile = lanes * ctx.choose("strip", strips, vectors)
     outer_part = [x for i, x in enumerate(loops) if i in rows and i != len(loops) - 1]
+    streamed = _streamed_columns(ctx, names, width, lanes, prod(ctx.constant(x) or 1 for x in outer_part))
+    tile = streamed or lanes * ctx.choose("strip", strips, vectors)
     inner = [x for i, x in enumerate(loops) if i not in rows]
-    if width is not None and width <= lanes:
-        column, vector = sch.split(loops[-1], [1, width])
-    else:
-        column, vector = sch.split(loops[-1], [None, tile])
+    column, vector = sch.split(loops[-1], [1, width] if width is not None and width <= lanes else [None, tile])
     sch.reorder(*outer_part, column, *inner, vector)
     few = _rows_of_vectors(width, lanes)
     stages = [s for name in names for s in (_partial_columns(ctx, name, few) if few else [name])]
@@ -355,13 +349,15 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     for name in stages:
         rv = BlockRV(name)
         if is_reduction_block(ctx.block(rv)):
-            if name in ctx.whole_steps:
-                _join_columns(ctx, rv, depth)
-            _inner_reduction(ctx, rv, depth)
+            if name in ctx.whole_steps:  # the partial results of all columns are one loop
+                ctx.fuse(_results_inside(ctx, rv, depth)[1])
+            _inner_reduction(ctx, rv, depth, streamed is not None)
         elif not (few and _several_rows(ctx, rv, depth, few, lanes)):
             vectorize_spatial(ctx, rv, depth)
-    if not (few and inner and _several_rows(ctx, sink, depth, few, lanes)):
-        _vector_tail(ctx, vector, lanes)
+    if streamed:
+        ctx.vectorize_loop(vector, lanes)
+    elif not (few and inner and _several_rows(ctx, sink, depth, few, lanes)):
+        _straight_vectors(ctx, vector, lanes)
     row = ctx.fuse([*outer_part, column])
     assert row is not None
     ctx.parallel(row, max(1, cost * per_output * tile // lanes))
@@ -398,14 +394,6 @@ def _partial_columns(ctx: RuleContext, name: str, rows: int) -> list[str]:
     return [partial, name]
 
 
-def _join_columns(ctx: RuleContext, rv: BlockRV, depth: int) -> None:
-    """Make one loop of the partial results of all columns, inside the loop over what goes into them."""
-    spatial, loops = _spatial_loop_vars(ctx, rv), ctx.sch.get_loops(rv)[depth:]
-    results = [x for x in loops if x.var in spatial]
-    ctx.sch.reorder(*(x for x in loops if x.var not in spatial), *results)
-    ctx.fuse(results)
-
-
 def _several_rows(ctx: RuleContext, rv: BlockRV, depth: int, rows: int, lanes: int) -> bool:
     """Compute an element-wise stage of few columns in vectors of several rows, and the last rows one by one."""
     loops = ctx.sch.get_loops(rv)[depth:]
@@ -438,11 +426,27 @@ def _vectors_a_strip(ctx: RuleContext, width: int | None, lanes: int, n_results:
     return 1
 
 
-def _vector_tail(ctx: RuleContext, vector: LoopRV, lanes: int) -> None:
-    n = ctx.constant(vector)
-    if n is not None and n > lanes and n % lanes == 0:
-        u, inner = ctx.sch.split(vector, [None, lanes])
-        ctx.sch.vectorize(inner)
-        ctx.sch.unroll(u)
-    elif n is not None and n > 1:
-        ctx.sch.vectorize(vector)
+def _streamed_columns(ctx: RuleContext, names: list[str], width: int | None, lanes: int, tasks: int) -> int | None:
+    """Return how many columns go down the rows together where rows from beyond the second cache are read as streams.
+
+    The first cache holds their results then: registers hold those of few cache lines of a row.
+    """
+    block, machine = ctx.block(BlockRV(names[0])), ctx.machine
+    sizes = [prod(as_int(d) or 0 for d in x.buffer.shape) * DataType(x.dtype).bits // 8 for x in loads_of(block.body)]
+    near = max(sizes) <= machine.l2_cache_bytes or machine.vector_registers // 2 * machine.vector_bits >= 8192
+    if near or width is None or len(names) > 1 or is_window(block):
+        return None
+    strips = max(-(-width * machine.vector_bits // (8 * lanes * machine.page_bytes)), -(-machine.cores // tasks))
+    exact = next((n for n in range(strips, 2 * strips + 2) if width % n == 0), width)  # no strip asks for its end
+    return width // exact if width // exact >= 16 * lanes else None
+
+
+def _straight_vectors(ctx: RuleContext, loop: LoopRV, lanes: int) -> None:
+    """Make vectors of a loop, in straight code where they are whole."""
+    n = ctx.constant(loop)
+    if n is None or n <= lanes or n % lanes:
+        ctx.vectorize_loop(loop, lanes)
+        return
+    outer, inner = ctx.sch.split(loop, [None, lanes])
+    ctx.sch.vectorize(inner)
+    ctx.sch.unroll(outer)

@@ -101,7 +101,7 @@ def schedule_of(
         if is_window(block) or (len(sums) == 1 and ends_inside(ctx, block)):
             done |= _attempt(ctx, "windows", block.name_hint, lambda b=block: schedule_windows(ctx, b.name_hint))
     for group in _chains(ctx, done):
-        done |= _attempt(ctx, "rows", group[-1].name_hint, lambda g=group: _rows(ctx, g), group)
+        done |= _attempt(ctx, "rows", group[-1].name_hint, lambda g=group: schedule_rows(ctx, g), group)
     for block in ctx.blocks():
         if block.name_hint not in done:
             ctx.scope = block.name_hint
@@ -172,11 +172,6 @@ def _attempt(
         return set()
     ctx.record.take(rule, finished & names)
     return finished | (set(ctx.sch.state.block_names()) - names)
-
-
-def _rows(ctx: RuleContext, group: list[Block]) -> set[str]:
-    schedule_rows(ctx, group)
-    return {b.name_hint for b in group}
 
 
 def _chains(ctx: RuleContext, done: set[str]) -> list[list[Block]]:
