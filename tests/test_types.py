@@ -24,7 +24,7 @@ MOST = {
     "profile": (3, 12),
     "quantize": (1, 15),
     "relax": (16, 628),
-    "relay": (36, 878),
+    "relay": (36, 867),
     "rpc": (1, 121),
     "runtime": (5, 192),
     "script": (11, 55),

@@ -71,17 +71,23 @@ declare(
 )
 
 
-def _gather_elements_infer(data: Expr, indices: Expr, axis: int) -> TensorType:
-    ty, it = tensor_arg("gather_elements", "data", data), index_arg("gather_elements", indices)
+def element_indices(op: str, data: Expr, indices: Expr, axis: int) -> TensorType:
+    """Return the type of indices of single elements along an axis, which have the data's rank and lie inside of it."""
+    ty, it = tensor_arg(op, "data", data), index_arg(op, indices)
     if ty.ndim >= 0 and it.ndim >= 0 and ty.ndim != it.ndim:
-        raise ShapeMismatch("gather_elements: ranks differ", expected=str(ty.ndim), found=str(it.ndim), where=data.span)
+        raise ShapeMismatch(f"{op}: ranks differ", expected=str(ty.ndim), found=str(it.ndim), where=data.span)
     if ty.shape is not None and it.shape is not None:
-        a = normalize_axis("gather_elements", axis, ty.ndim)
+        a = normalize_axis(op, axis, ty.ndim)
         for i, (d, e) in enumerate(zip(it.shape, ty.shape, strict=True)):
             if i != a:
-                relations.demand_at_most(f"gather_elements: dimension {i} of 'indices'", d, e, data.span)
-        relations.demand_indices("gather_elements: 'indices'", indices, -ty.shape[a], ty.shape[a], data.span)
-    return TensorType(it.shape, ty.dtype, it.ndim)
+                relations.demand_at_most(f"{op}: dimension {i} of 'indices'", d, e, data.span)
+        relations.demand_indices(f"{op}: 'indices'", indices, -ty.shape[a], ty.shape[a], data.span)
+    return it
+
+
+def _gather_elements_infer(data: Expr, indices: Expr, axis: int) -> TensorType:
+    it = element_indices("gather_elements", data, indices, axis)
+    return TensorType(it.shape, tensor_arg("gather_elements", "data", data).dtype, it.ndim)
 
 
 def _gather_elements_ref(data: Any, indices: Any, axis: int) -> Any:

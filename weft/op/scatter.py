@@ -9,6 +9,7 @@ from weft.error import DTypeMismatch, InvalidArgument, ShapeMismatch
 from weft.ir import Expr, TensorType, as_int, int64, shape_expr
 from weft.op import relations
 from weft.op.attributes import axis, flag, word
+from weft.op.index import element_indices
 from weft.op.infer import broadcast_dims, dims_of, fields_of, index_arg, normalize_axis, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.topi.create import prim
@@ -32,18 +33,7 @@ def _written(op: str, data: Expr, updates: Expr) -> TensorType:
 
 
 def _scatter_elements_infer(data: Expr, indices: Expr, updates: Expr, axis: int) -> TensorType:
-    ty, it = _written("scatter_elements", data, updates), index_arg("scatter_elements", indices)
-    if ty.ndim >= 0:
-        a = normalize_axis("scatter_elements", axis, ty.ndim)
-        if it.ndim not in (-1, ty.ndim):
-            raise ShapeMismatch(
-                "scatter_elements: ranks differ", expected=str(ty.ndim), found=str(it.ndim), where=data.span
-            )
-        if ty.shape is not None and it.shape is not None:
-            for i, (d, e) in enumerate(zip(it.shape, ty.shape, strict=True)):
-                if i != a:
-                    relations.demand_at_most(f"scatter_elements: dimension {i} of 'indices'", d, e, data.span)
-            relations.demand_indices("scatter_elements: 'indices'", indices, -ty.shape[a], ty.shape[a], data.span)
+    ty, it = _written("scatter_elements", data, updates), element_indices("scatter_elements", data, indices, axis)
     relations.demand_same_shape("scatter_elements: 'updates'", dims_of(updates), it.shape, data.span)
     return ty
 

@@ -50,16 +50,13 @@ def _conv(rank: int) -> Any:
     def expand(
         data: ir.Expr,
         weight: ir.Expr,
-        strides: Any,
-        padding: Any,
-        dilation: Any,
         groups: int,
         channels: Any,
         kernel_size: Any,
         data_layout: str,
         kernel_layout: str,
         out_layout: str,
-        out_dtype: str,
+        **attrs: Any,
     ) -> ir.Expr:
         spatial = _DATA[rank][2:]
         layout, kernel = plain(op, data_layout, "NC" + spatial), plain(op, kernel_layout, "OI" + spatial)
@@ -80,13 +77,10 @@ def _conv(rank: int) -> Any:
             op,
             relaid(x, layout, first),
             relaid(w, kernel, wanted),
-            strides=strides,
-            padding=padding,
-            dilation=dilation,
             groups=groups,
             data_layout=first,
             kernel_layout=wanted,
-            out_dtype=out_dtype,
+            **attrs,
         )
         return relaid(out, first, out_layout or data_layout)
 
@@ -99,17 +93,13 @@ def _conv_transpose(rank: int) -> Any:
     def expand(
         data: ir.Expr,
         weight: ir.Expr,
-        strides: Any,
-        padding: Any,
-        dilation: Any,
         groups: int,
         channels: Any,
         kernel_size: Any,
         data_layout: str,
         kernel_layout: str,
         out_layout: str,
-        output_padding: Any,
-        out_dtype: str,
+        **attrs: Any,
     ) -> ir.Expr:
         spatial = _DATA[rank][2:]
         layout, kernel = plain(op, data_layout, "NC" + spatial), plain(op, kernel_layout, "OI" + spatial)
@@ -124,14 +114,10 @@ def _conv_transpose(rank: int) -> Any:
             op,
             relaid(x, layout, first),
             relaid(w, kernel, "IO" + spatial),
-            strides=strides,
-            padding=padding,
-            output_padding=output_padding,
-            dilation=dilation,
             groups=groups,
             data_layout=first,
             kernel_layout="IO" + spatial,
-            out_dtype=out_dtype,
+            **attrs,
         )
         return relaid(out, first, out_layout or data_layout)
 
@@ -171,22 +157,28 @@ def _weight(rank: int, transposed: bool) -> Any:
     return completes
 
 
+def _attributes(rank: int, data_layout: str, kernel_layout: str, **more: Any) -> dict[str, Any]:
+    """Return what convolutions of a rank take; `more` stands before the data type."""
+    return {
+        "strides": (1,) * rank,
+        "padding": (0,) * rank,
+        "dilation": (1,) * rank,
+        "groups": 1,
+        "channels": None,
+        "kernel_size": None,
+        "data_layout": data_layout,
+        "kernel_layout": kernel_layout,
+        "out_layout": "",
+        **more,
+        "out_dtype": "",
+    }
+
+
 for _rank in (1, 2, 3):
     declare(
         f"nn.conv{_rank}d",
         "data weight",
-        {
-            "strides": (1,) * _rank,
-            "padding": (0,) * _rank,
-            "dilation": (1,) * _rank,
-            "groups": 1,
-            "channels": None,
-            "kernel_size": None,
-            "data_layout": _DATA[_rank],
-            "kernel_layout": _KERNEL[_rank],
-            "out_layout": "",
-            "out_dtype": "",
-        },
+        _attributes(_rank, _DATA[_rank], _KERNEL[_rank]),
         expand=_conv(_rank),
         completes=_weight(_rank, False),
         doc=f"{_rank}-D convolution (cross-correlation). `padding` is all beginnings, then all ends.",
@@ -194,19 +186,7 @@ for _rank in (1, 2, 3):
     declare(
         f"nn.conv{_rank}d_transpose",
         "data weight",
-        {
-            "strides": (1,) * _rank,
-            "padding": (0,) * _rank,
-            "dilation": (1,) * _rank,
-            "groups": 1,
-            "channels": None,
-            "kernel_size": None,
-            "data_layout": _DATA[_rank],
-            "kernel_layout": _TRANSPOSED[_rank],
-            "out_layout": "",
-            "output_padding": (0,) * _rank,
-            "out_dtype": "",
-        },
+        _attributes(_rank, _DATA[_rank], _TRANSPOSED[_rank], output_padding=(0,) * _rank),
         expand=_conv_transpose(_rank),
         completes=_weight(_rank, True),
         doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
@@ -215,18 +195,7 @@ for _rank in (1, 2, 3):
 declare(
     "nn.contrib_conv2d_NCHWc",
     "data kernel",
-    {
-        "strides": (1, 1),
-        "padding": (0, 0),
-        "dilation": (1, 1),
-        "groups": 1,
-        "channels": None,
-        "kernel_size": None,
-        "data_layout": "NCHW8c",
-        "kernel_layout": "OIHW8i8o",
-        "out_layout": "",
-        "out_dtype": "",
-    },
+    _attributes(2, "NCHW8c", "OIHW8i8o"),
     expand=lambda data, kernel, kernel_layout, **attrs: _conv(2)(
         data, kernel, kernel_layout=_with_blocks(kernel, kernel_layout), **attrs
     ),

@@ -43,12 +43,7 @@ def _by_rows(data: ir.Expr, weight: ir.Expr, out_dtype: str) -> ir.Expr:
 
 
 def _matmul(
-    tensor_a: ir.Expr,
-    tensor_b: ir.Expr,
-    units: Any = None,
-    out_dtype: str = "",
-    transpose_a: bool = False,
-    transpose_b: bool = False,
+    tensor_a: ir.Expr, tensor_b: ir.Expr, units: Any, out_dtype: str, transpose_a: bool, transpose_b: bool
 ) -> ir.Expr:
     tensor_arg("nn.matmul", "tensor_a", tensor_a, min_ndim=2 if transpose_a else 1)
     shape = tensor_arg("nn.matmul", "tensor_b", tensor_b, ndim=2).shape

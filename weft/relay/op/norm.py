@@ -31,29 +31,10 @@ def _vectors(op: str, data: ir.Expr, axis: int, **vectors: ir.Expr) -> int:
 
 
 def _batch_norm(
-    data: ir.Expr,
-    gamma: ir.Expr,
-    beta: ir.Expr,
-    moving_mean: ir.Expr,
-    moving_var: ir.Expr,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
+    data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, moving_mean: ir.Expr, moving_var: ir.Expr, axis: int, **attrs: Any
 ) -> ir.Expr:
     at = _vectors("nn.batch_norm", data, axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
-    return shared(
-        "nn.batch_norm",
-        data,
-        gamma,
-        beta,
-        moving_mean,
-        moving_var,
-        axis=at,
-        epsilon=epsilon,
-        center=center,
-        scale=scale,
-    )
+    return shared("nn.batch_norm", data, gamma, beta, moving_mean, moving_var, axis=at, **attrs)
 
 
 declare(
@@ -67,46 +48,19 @@ declare(
 )
 
 
-def _layer_norm(
-    data: ir.Expr,
-    gamma: ir.Expr,
-    beta: ir.Expr,
-    axis: int = -1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> ir.Expr:
-    at, attrs = _vectors("nn.layer_norm", data, axis, gamma=gamma, beta=beta), {"epsilon": epsilon, "axes": (-1,)}
+def _layer_norm(data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, axis: int, **attrs: Any) -> ir.Expr:
+    at = _vectors("nn.layer_norm", data, axis, gamma=gamma, beta=beta)
     if at == rank(data) - 1:
-        return shared("nn.layer_norm", data, gamma, beta, center=center, scale=scale, **attrs)
+        return shared("nn.layer_norm", data, gamma, beta, axes=(-1,), **attrs)
     order = (*(i for i in range(rank(data)) if i != at), at)
     last = shared("permute_dims", data, axes=order)
-    out = shared("nn.layer_norm", last, gamma, beta, center=center, scale=scale, **attrs)
+    out = shared("nn.layer_norm", last, gamma, beta, axes=(-1,), **attrs)
     return shared("permute_dims", out, axes=tuple(order.index(i) for i in range(rank(data))))
 
 
-def _group_norm(
-    data: ir.Expr,
-    gamma: ir.Expr,
-    beta: ir.Expr,
-    num_groups: int,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
-) -> ir.Expr:
+def _group_norm(data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, axis: int, **attrs: Any) -> ir.Expr:
     at = _vectors("nn.group_norm", data, axis, gamma=gamma, beta=beta)
-    return shared(
-        "nn.group_norm",
-        data,
-        gamma,
-        beta,
-        num_groups=num_groups,
-        channel_axis=at,
-        epsilon=epsilon,
-        center=center,
-        scale=scale,
-    )
+    return shared("nn.group_norm", data, gamma, beta, channel_axis=at, **attrs)
 
 
 _SCALED: dict[str, Any] = {"epsilon": 1e-5, "center": True, "scale": True}
@@ -129,13 +83,7 @@ declare(
 
 
 def _instance_norm(
-    data: ir.Expr,
-    gamma: ir.Expr,
-    beta: ir.Expr,
-    axis: int = 1,
-    epsilon: float = 1e-5,
-    center: bool = True,
-    scale: bool = True,
+    data: ir.Expr, gamma: ir.Expr, beta: ir.Expr, axis: int, epsilon: float, center: bool, scale: bool
 ) -> ir.Expr:
     """Normalise with the channel axis at position 1."""
     at = _vectors("nn.instance_norm", data, axis, gamma=gamma, beta=beta)

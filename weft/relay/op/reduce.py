@@ -74,14 +74,7 @@ for _name in ("argmax", "argmin"):
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 
-def _variance(
-    data: ir.Expr,
-    mean: ir.Expr,
-    axis: Any = None,
-    keepdims: bool = False,
-    exclude: bool = False,
-    unbiased: bool = False,
-) -> ir.Expr:
+def _variance(data: ir.Expr, mean: ir.Expr, axis: Any, keepdims: bool, exclude: bool, unbiased: bool) -> ir.Expr:
     over = excluded("variance", axis, exclude, rank(data))
     apart = shared("subtract", data, mean)
     square = shared("multiply", apart, apart)

@@ -32,12 +32,13 @@ def _resized(
     roi: Any,
     layout: str,
     method: str,
-    mode: str,
-    rounding: str,
-    scales: Any = None,
-    cubic: Any = (-0.5, False),
-    outside: float = 0.0,
+    coordinate_transformation_mode: str,
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
     out_dtype: Any = "",
+    scales: Any = None,
 ) -> ir.Expr:
     """Resize the spatial axes of a layout with any order of letters."""
     shape, letters = tensor_arg(op, "data", data, ndim=rank + 2).shape or (), _LAYOUTS[rank][2:]
@@ -51,8 +52,8 @@ def _resized(
         raise error.ShapeMismatch(f"{op}: a size for each spatial axis", expected=str(rank), found=str(len(wanted)))
     at = [layout.index(c) for c in letters]
     full = tuple(wanted[at.index(i)] if i in at else d for i, d in enumerate(shape))
-    if _METHODS[method] == "nearest" and not rounding:
-        rounding = "round" if mode == "align_corners" else "floor"
+    if _METHODS[method] == "nearest" and not rounding_method:
+        rounding_method = "round" if coordinate_transformation_mode == "align_corners" else "floor"
     out = shared(
         "image.resize",
         data,
@@ -60,11 +61,11 @@ def _resized(
         roi=_spread(roi, at, rank),
         method=_METHODS[method],
         scales=None if scales is None else tuple(scales[at.index(i)] if i in at else 1.0 for i in range(rank + 2)),
-        coordinate_transformation_mode=mode,
-        rounding_method={"round": "round_prefer_ceil"}.get(rounding, rounding),
-        cubic_alpha=float(cubic[0]),
-        cubic_exclude=bool(cubic[1]),
-        extrapolation_value=float(outside),
+        coordinate_transformation_mode=coordinate_transformation_mode,
+        rounding_method={"round": "round_prefer_ceil"}.get(rounding_method, rounding_method),
+        cubic_alpha=float(cubic_alpha),
+        cubic_exclude=bool(cubic_exclude),
+        extrapolation_value=float(extrapolation_value),
     )
     return shared("astype", out, dtype=out_dtype) if out_dtype and out_dtype != dtype_of(out) else out
 
@@ -80,38 +81,7 @@ def _spread(roi: Any, at: list[int], rank: int) -> Any:
 
 
 def _resize(rank: int) -> Any:
-    op = f"image.resize{rank}d"
-
-    def expand(
-        data: ir.Expr,
-        size: Any,
-        roi: Any,
-        layout: str,
-        method: str,
-        coordinate_transformation_mode: str,
-        rounding_method: str,
-        cubic_alpha: float,
-        cubic_exclude: int,
-        extrapolation_value: float,
-        out_dtype: Any,
-    ) -> ir.Expr:
-        return _resized(
-            op,
-            rank,
-            data,
-            size,
-            roi,
-            layout,
-            method,
-            coordinate_transformation_mode,
-            rounding_method,
-            None,
-            (cubic_alpha, cubic_exclude),
-            extrapolation_value,
-            out_dtype,
-        )
-
-    return expand
+    return lambda *args, **attrs: _resized(f"image.resize{rank}d", rank, *args, **attrs)
 
 
 def _constructor(rank: int) -> Any:
@@ -202,7 +172,7 @@ def _upsampled(op: str, rank: int, data: ir.Expr, scales: Any, layout: str, meth
     shape = tensor_arg(op, "data", data, ndim=rank + 2).shape or ()
     size = tuple(_scaled(shape[layout.index(c)], s) for c, s in zip(_LAYOUTS[rank][2:], scales, strict=True))
     exact = tuple(float(s) for s in scales) if mode == "asymmetric" else None
-    return relaid(_resized(op, rank, data, size, None, layout, method, mode, "", exact), layout, given)
+    return relaid(_resized(op, rank, data, size, None, layout, method, mode, scales=exact), layout, given)
 
 
 def _corners(align_corners: bool) -> str:

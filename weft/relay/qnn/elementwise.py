@@ -38,18 +38,8 @@ def _with_scale(x: Any, scale: Any, shift: Any, to_scale: Any, to_shift: Any, ax
 def _sum(name: str, back: str) -> Callable[..., Any]:
     """Make the rule of a sum: on the output's scale, the zero points of both operands stand for one too many."""
 
-    def decompose(
-        lhs: Any,
-        rhs: ir.Expr,
-        lhs_scale: ir.Expr,
-        lhs_shift: ir.Expr,
-        rhs_scale: ir.Expr,
-        rhs_shift: ir.Expr,
-        scale: ir.Expr,
-        shift: ir.Expr,
-        lhs_axis: int,
-        rhs_axis: int,
-    ) -> Any:
+    def decompose(lhs: Any, rhs: ir.Expr, *numbers: ir.Expr, lhs_axis: int, rhs_axis: int) -> Any:
+        lhs_scale, lhs_shift, rhs_scale, rhs_shift, scale, shift = numbers
         left = _with_scale(lhs, lhs_scale, lhs_shift, scale, shift, lhs_axis)
         right = _with_scale(rhs, rhs_scale, rhs_shift, scale, shift, rhs_axis)
         value = op_call(name, left, right)
@@ -60,18 +50,8 @@ def _sum(name: str, back: str) -> Callable[..., Any]:
     return decompose
 
 
-def _product(
-    lhs: Any,
-    rhs: Any,
-    lhs_scale: Any,
-    lhs_shift: Any,
-    rhs_scale: Any,
-    rhs_shift: Any,
-    scale: Any,
-    shift: Any,
-    lhs_axis: int,
-    rhs_axis: int,
-) -> Any:
+def _product(lhs: Any, rhs: Any, *numbers: ir.Expr, lhs_axis: int, rhs_axis: int) -> Any:
+    lhs_scale, lhs_shift, rhs_scale, rhs_shift, scale, shift = numbers
     operands = []
     for x, s in ((lhs, lhs_shift), (rhs, rhs_shift)):
         wide = op_call("cast", x, dtype="int32")
