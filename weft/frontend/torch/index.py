@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
+from weft.frontend.torch.elementwise import truth
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
@@ -140,11 +141,7 @@ def columns(node: Node, mask: ir.Expr) -> list[Any]:
     places = node.op("strided_slice", places, axes=(0,), begin=(0,), end=(count,), assume_inbound=True)
     columns, below = [], 1
     for i, d in reversed(list(enumerate(dims))):
-        rest = (
-            places
-            if isinstance(below, int) and below == 1
-            else node.op("floor_divide", places, node.tensor(below, "int64"))
-        )
+        rest = places if i == len(dims) - 1 else node.op("floor_divide", places, node.tensor(below, "int64"))
         columns.append(rest if i == 0 else node.op("floor_mod", rest, node.tensor(d, "int64")))
         below = below * d
     return columns[::-1]
@@ -163,13 +160,9 @@ def _nonzero(node: Node) -> Any:
     x = node["self"]
     if not x.ty.shape:
         x = node.reshape(x, [1])
-        flat = columns(node, _mask(node, x))
+        flat = columns(node, truth(node, x))
         return node.full([node.dims(flat[0])[0], 0], 0, "int64")
-    return node.op("stack", ir.Tuple(tuple(columns(node, _mask(node, x)))), axis=1)
-
-
-def _mask(node: Node, x: Any) -> Any:
-    return x if x.ty.dtype == "bool" else node.op("not_equal", x, node.scalar(0, x.ty.dtype))
+    return node.op("stack", ir.Tuple(tuple(columns(node, truth(node, x)))), axis=1)
 
 
 @operators("torchvision.nms")

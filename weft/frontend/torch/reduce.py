@@ -6,6 +6,7 @@ import numpy as np
 
 from weft import ir
 from weft.frontend.complex_arithmetic import Complex
+from weft.frontend.torch.elementwise import truth
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
@@ -31,8 +32,9 @@ def _reduce(node: Node) -> Any:
 def _any(node: Node) -> Any:
     x = node["self"]
     name = "max" if node.name.startswith("aten.any") else "min"
-    truth = node.op("not_equal", x, node.scalar(0, x.ty.dtype)) if x.ty.dtype != "bool" else x
-    found = _reduced(node, name, node.astype(truth, "uint8"), node.get("dim"), bool(node.get("keepdim", False)))
+    found = _reduced(
+        node, name, node.astype(truth(node, x), "uint8"), node.get("dim"), bool(node.get("keepdim", False))
+    )
     return node.op("not_equal", found, node.scalar(0, "uint8"))
 
 
