@@ -25,7 +25,7 @@ from weft.error import InvalidArgument, ModelImportError, WeftError
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
 from weft.frontend.torch.control import HIGHER_ORDER
-from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size, known
+from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size
 from weft.frontend.torch.node import dtype_name
 from weft.frontend.torch.symbols import as_expr
 from weft.frontend.torch.views import IN_PYTORCH, memory_order, read_bases, share_memory
@@ -310,7 +310,7 @@ class _Compiled(torch.nn.Module):
                 values.append(args[i])  # a branch, a loop's body
             elif hasattr(node.meta["val"], "dtype") or not is_size(node):
                 self.inputs.append(i)
-                values.append(relax.Var(node.name, graph.type_of(known(node))))
+                values.append(relax.Var(node.name, graph.type_of(graph.known(node))))
             elif i in passed:
                 self.inputs.append(i)
                 values.append(relax.Var(node.name, ir.ShapeType((as_expr(graph.symbols.dim(node.meta["val"])),), 1)))

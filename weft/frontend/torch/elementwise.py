@@ -100,17 +100,12 @@ def _compare(node: Node) -> Any:
 
 @aten("logical_and", "logical_or", "logical_xor")
 def _logical(node: Node) -> Any:
-    return node.op(node.name.split(".")[1], *(truth(node, x) for x in (node["self"], node["other"])))
+    return node.op(node.name.split(".")[1], *(node.truth(x) for x in (node["self"], node["other"])))
 
 
 @aten("logical_not")
 def _logical_not(node: Node) -> Any:
-    return node.op("logical_not", truth(node, node["self"]))
-
-
-def truth(node: Node, x: Any) -> Any:
-    """Which elements are not zero."""
-    return x if x.ty.dtype == "bool" else node.op("not_equal", x, node.scalar(0, x.ty.dtype))
+    return node.op("logical_not", node.truth(node["self"]))
 
 
 @aten("add", "sub", "rsub")
@@ -183,7 +178,7 @@ def _clamp(node: Node) -> Any:
 
 @aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def _where(node: Node) -> Any:
-    return node.op("where", truth(node, node["condition"]), node.tensor(node["self"]), node.tensor(node["other"]))
+    return node.op("where", node.truth(node["condition"]), node.tensor(node["self"]), node.tensor(node["other"]))
 
 
 @aten("masked_fill")
@@ -243,7 +238,7 @@ def _convert(node: Node) -> Any:
     x = next(node[k] for k in ("src", "a", "self") if k in node.args)
     node.get("self")
     if node.dtype == "bool":
-        return truth(node, x)
+        return node.truth(x)
     return node.expand(node.astype(x, node.dtype), node.shape)
 
 

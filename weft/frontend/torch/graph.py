@@ -91,6 +91,14 @@ class Graph:
         shape = [*value.shape, 2] if value.dtype.is_complex else value.shape
         return ir.tensor_type([as_expr(self.symbols.dim(d)) for d in shape], dtype_name(value.dtype))
 
+    def known(self, node: Any) -> Any:
+        """What PyTorch knows of a value; a number out of data, which is no size, is a tensor of Python's type."""
+        value = node.meta["val"]
+        if type(value).__name__ != "SymFloat" or is_size(node):
+            return value
+        torch = require("torch", extra="torch")
+        return torch.empty((), dtype=torch.float64, device="meta")
+
     def opened(self, x: Any, value: Any) -> Any:
         """A tensor from outside; a complex one in its parts."""
         return complex_arithmetic.split(self.bb, x) if complex_numbers.involved(value) else x
@@ -230,7 +238,7 @@ class Graph:
         if "check_errors" in args and any(_effect(r).startswith(_CHECK) for user in node.users for r in user.users):
             args["check_errors"] = True
         name = registry.name_of(_target_of(node))
-        context = Node(self.bb, self.symbols, name, args, metas, known(node), frozenset(readers))
+        context = Node(self.bb, self.symbols, name, args, metas, self.known(node), frozenset(readers))
         try:
             if self._custom(node) is not None:
                 return self._checked(context, converter(node, self))
@@ -353,15 +361,6 @@ def is_size(node: Any) -> bool:
     if type(value).__name__ == "SymFloat":  # out of sizes, not out of data
         return all(s.is_integer for s in value.node.expr.free_symbols)
     return isinstance(value, (bool, int, float)) or type(value).__name__ in ("SymInt", "SymBool")
-
-
-def known(node: Any) -> Any:
-    """What PyTorch knows of a value; a number out of data, which is no size, is a tensor of Python's type."""
-    value = node.meta["val"]
-    if type(value).__name__ != "SymFloat" or is_size(node):
-        return value
-    torch = require("torch", extra="torch")
-    return torch.empty((), dtype=torch.float64, device="meta")
 
 
 def _named(node: Any, read: Callable[[Any], Any]) -> dict[str, Any]:

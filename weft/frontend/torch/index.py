@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.torch.elementwise import truth
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten, operators
 from weft.relax import core_ops
@@ -160,9 +159,9 @@ def _nonzero(node: Node) -> Any:
     x = node["self"]
     if not x.ty.shape:
         x = node.reshape(x, [1])
-        flat = columns(node, truth(node, x))
+        flat = columns(node, node.truth(x))
         return node.full([node.dims(flat[0])[0], 0], 0, "int64")
-    return node.op("stack", ir.Tuple(tuple(columns(node, truth(node, x)))), axis=1)
+    return node.op("stack", ir.Tuple(tuple(columns(node, node.truth(x)))), axis=1)
 
 
 @operators("torchvision.nms")

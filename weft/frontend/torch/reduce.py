@@ -6,7 +6,6 @@ import numpy as np
 
 from weft import ir
 from weft.frontend.complex_arithmetic import Complex
-from weft.frontend.torch.elementwise import truth
 from weft.frontend.torch.node import Node
 from weft.frontend.torch.registry import aten
 
@@ -32,9 +31,7 @@ def _reduce(node: Node) -> Any:
 def _any(node: Node) -> Any:
     x = node["self"]
     name = "max" if node.name.startswith("aten.any") else "min"
-    found = _reduced(
-        node, name, node.astype(truth(node, x), "uint8"), node.get("dim"), bool(node.get("keepdim", False))
-    )
+    found = _reduced(node, name, node.astype(node.truth(x), "uint8"), node.get("dim"), bool(node.get("keepdim", False)))
     return node.op("not_equal", found, node.scalar(0, "uint8"))
 
 
