@@ -136,6 +136,9 @@ def test_torch_tensors():
             ffi.builtin("copy")(x, unshared)
     for negated in (torch._neg_view(x), [x, torch.ones(2, dtype=torch.complex64).conj().imag]):
         refuses(error.InvalidArgument, "negative bit", ffi.builtin("copy"), negated)
+    refuses(
+        error.DTypeMismatch, "found dtype torch.complex64", runtime.from_dlpack, torch.ones(2, dtype=torch.complex64)
+    )
     refuses(RuntimeError, "invalid for input", ffi.convert_func(lambda _: torch.ones(2).reshape(3)), x)
 
 

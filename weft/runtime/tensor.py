@@ -345,6 +345,9 @@ def _to_handle(value: Any) -> tvm_ffi.Tensor:
     if hasattr(value, "__dlpack__"):
         if getattr(value, "is_neg", bool)():  # PyTorch exports the memory, and not that its numbers count negated
             raise InvalidArgument("a tensor with the negative bit is not in memory", help="give x.resolve_neg()")
+        dtype = getattr(value, "dtype", None)
+        if getattr(dtype, "is_complex", getattr(dtype, "kind", "") == "c"):  # DLPack has them, kernels have not
+            raise DTypeMismatch("this array cannot become a tensor", found=f"dtype {dtype}", help="give its parts")
         try:
             return tvm_ffi.from_dlpack(value)
         except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as e:  # as libraries raise them

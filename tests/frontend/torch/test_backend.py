@@ -245,3 +245,44 @@ def test_numbers_that_count_negated_are_written_out():
     for function, x in ((lambda z: z.imag * 2, parts), (lambda x: x + 1, parts.imag)):
         check(torch.compile(function, backend=weft_backend), function, (x,))
     refuses(InvalidArgument, "resolve_neg", from_dlpack, parts.imag)
+
+
+SHARED = {
+    "a result": lambda x: (y := x + 1, y.view(-1), y[0], y.t()[1]),
+    "no result": lambda x: (*(x * 2).split(3, 1), x.sum()),
+    "an input": lambda x: (x.t(), x.view(-1)[1:], x + 0, x),
+    "a written input": lambda x: (x.add_(1), x.t().mul_(2), x * 1),
+}
+
+
+@pytest.mark.filterwarnings("error:PyTorch runs")
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("base", SHARED)
+def test_views_share_the_memory_that_they_share_in_pytorch(base, dynamic):
+    """Who writes to one result sees it in the others, and in inputs, where eager shows it there."""
+    compiled, x = torch.compile(SHARED[base], backend=weft_backend, dynamic=dynamic), torch.randn(4, 6)
+    with torch.no_grad():
+        found, expected = ([*function(given), given] for function, given in ((compiled, x.clone()), (SHARED[base], x)))
+        for i in range(len(found)):
+            found[i].fill_(i), expected[i].fill_(i)
+            torch.testing.assert_close(found, expected)
+
+
+def test_weights_of_inference_mode_count_when_written():
+    """They do not say when, so that they are inputs."""
+    with torch.inference_mode():
+        module = nn.Linear(4, 3).eval()
+        compiled = torch.compile(module, backend=weft_backend)
+        check(compiled, module, (x := torch.randn(2, 4),))
+        module.weight.mul_(2)
+        check(compiled, module, (x,))
+
+
+@pytest.mark.filterwarnings("error:PyTorch runs")
+@torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
+def test_numbers_out_of_data_are_those_of_python():
+    def function(x):
+        v = x.sum().item()
+        return x[x > 0] * ((v + 1) / 3), v * 2 - 1
+
+    check(torch.compile(function, backend=weft_backend), function, (torch.randn(5),), (torch.randn(9),))

@@ -62,12 +62,7 @@ def test_scan_backwards_over_another_axis():
 
 def test_map():
     call = Call(lambda xs, y: rows(lambda x, y: (x.sin() @ y, x.sum()), xs, y))
-    check(
-        call,
-        (torch.randn(4, 2, 3), torch.randn(3, 5)),
-        (torch.randn(7, 2, 3), torch.randn(3, 5)),
-        dynamic=({0: Dim("n", min=2)}, {}),
-    )
+    check(call, *((torch.randn(n, 2, 3), torch.randn(3, 5)) for n in (4, 7)), dynamic=({0: Dim("n", min=2)}, {}))
 
 
 _LIBRARY = torch.library.Library("transformers", "FRAGMENT")

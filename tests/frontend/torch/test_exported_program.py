@@ -165,14 +165,8 @@ def test_parameters_as_inputs():
 def test_weights_share_memory():
     module = nn.Linear(3, 2)
     mod = from_exported_program(exported(module, (torch.ones(1, 3),)))
-    held = {c.data.numpy().ctypes.data for c in _constants(mod["main"])}
-    assert module.weight.data_ptr() in held
-
-
-def _constants(func):
-    from weft.ir import Constant, walk
-
-    return [n for n in walk(func) if isinstance(n, Constant)]
+    constants = [n for n in weft.ir.walk(mod["main"]) if isinstance(n, weft.ir.Constant)]
+    assert module.weight.data_ptr() in {c.data.numpy().ctypes.data for c in constants}
 
 
 def test_results():
@@ -212,14 +206,11 @@ def test_a_converter_of_the_user(name):
 def test_an_argument_that_is_not_read_is_refused():
     """An overload with one argument more is not taken for the one that a converter knows."""
     program = exported(nn.ReLU(), (torch.ones(2),))
-    for node in program.graph.nodes:
-        if node.op == "call_function":
-            node.target, node.args = torch.ops.aten.clamp.default, (node.args[0], 0.0, 1.0)
+    (node,) = (n for n in program.graph.nodes if n.op == "call_function")
+    node.target, node.args = torch.ops.aten.clamp.default, (node.args[0], 0.0, 1.0)
     mod = from_exported_program(program, run_ep_decomposition=False)
     assert machine(mod)(weft.runtime.tensor(np.array([-1, 3], np.float32)))[0].numpy().tolist() == [0, 1]
-    for node in program.graph.nodes:
-        if node.op == "call_function":
-            node.target, node.args = torch.ops.aten.embedding_renorm.default, (node.args[0], node.args[0], 1.0, 2.0)
+    node.target, node.args = torch.ops.aten.embedding_renorm.default, (node.args[0], node.args[0], 1.0, 2.0)
     with pytest.raises(error.UnsupportedOperator):
         from_exported_program(program, run_ep_decomposition=False)
 
@@ -341,9 +332,8 @@ def test_a_normalisation_that_learns():
     with torch.no_grad():
         for _ in range(3):
             x = torch.randn(7, 5)
-            np.testing.assert_allclose(
-                function(weft.runtime.from_dlpack(x))[0].numpy(), module(x), rtol=1e-4, atol=1e-5
-            )
+            (found,) = function(weft.runtime.from_dlpack(x))
+            np.testing.assert_allclose(found.numpy(), module(x), rtol=1e-4, atol=1e-5)
 
 
 def _half_written(x):

@@ -1,9 +1,13 @@
 """Layers that PyTorch runs as one operator under ``no_grad``, beside the same layers in parts."""
 
+from functools import partial
+
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
+from tests.frontend.torch.programs import Call
 from weft.frontend.torch.registry import find
 
 
@@ -62,6 +66,14 @@ def test_attention_alone():
             return self.inner(x, x, x)[0]
 
     compare(Block(), torch.randn(2, 7, 8))
+
+
+@pytest.mark.filterwarnings("error:PyTorch runs")
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}, {"attn_mask": torch.ones(7, 7).tril().bool()}])
+def test_heads_of_keys_that_queries_share(options):
+    """PyTorch's kernel repeats them by itself."""
+    q, k = torch.randn(2, 6, 7, 8), torch.randn(2, 2, 7, 8)
+    compare(Call(partial(F.scaled_dot_product_attention, enable_gqa=True, **options)), q, k, k + 1)
 
 
 def test_both_have_converters():

@@ -16,12 +16,8 @@ def test_bags_of_any_number(mode):
     weight, offsets = torch.randn(10, 5), torch.tensor([0, 2, 2, 5])
     function = Call(lambda i, o: F.embedding_bag(i, weight, o, mode=mode, padding_idx=3))
     first = (torch.tensor([1, 3, 3, 3, 3, 9, 0]), offsets)
-    check(
-        function,
-        first,
-        (torch.randint(0, 10, (9,)), torch.tensor([0, 2, 9])),
-        dynamic=({0: Dim("n")}, ({0: Dim("bags")},)),
-    )
+    second = (torch.randint(0, 10, (9,)), torch.tensor([0, 2, 9]))
+    check(function, first, second, dynamic=({0: Dim("n")}, ({0: Dim("bags")},)))
 
 
 def test_bags_with_weights_and_a_last_offset():
@@ -33,29 +29,21 @@ def test_bags_with_weights_and_a_last_offset():
 
 
 def test_triangles():
-    check(
-        Call(lambda x: x[tuple(torch.triu_indices(*x.shape, 1))] + torch.tril_indices(6, 5, -2)[0, 3]),
-        (torch.randn(5, 6),),
-    )
+    call = Call(lambda x: x[tuple(torch.triu_indices(*x.shape, 1))] + torch.tril_indices(6, 5, -2)[0, 3])
+    check(call, (torch.randn(5, 6),))
 
 
 @pytest.mark.parametrize("order", [0.0, 1.0, 2.0, 2.5, float("inf")])
 def test_distances(order):
-    check(
-        Call(lambda a, b: (torch.cdist(a, b, order), F.pdist(b[0], order))),
-        (torch.randn(2, 5, 6), torch.randn(1, 3, 6)),
-    )
+    call = Call(lambda a, b: (torch.cdist(a, b, order), F.pdist(b[0], order)))
+    check(call, (torch.randn(2, 5, 6), torch.randn(1, 3, 6)))
 
 
 def test_windows_are_put_back():
     shape = {"kernel_size": (3, 2), "dilation": (1, 2), "padding": (1, 0), "stride": (2, 1)}
     check(Call(lambda x: F.fold(F.unfold(x, **shape), (7, 8), **shape)), (torch.randn(2, 3, 7, 8),))
-    check(
-        Call(lambda x: F.fold(x, (7, 8), **shape)),
-        (torch.randn(2, 18, 24),),
-        (torch.randn(5, 18, 24),),
-        dynamic=({0: Dim("n")},),
-    )
+    put_back = Call(lambda x: F.fold(x, (7, 8), **shape))
+    check(put_back, (torch.randn(2, 18, 24),), (torch.randn(5, 18, 24),), dynamic=({0: Dim("n")},))
 
 
 @pytest.mark.parametrize("how", ["amax", "amin", "sum", "prod"])
@@ -89,12 +77,8 @@ def test_gradients_of_the_greatest_elements():
 
 
 def test_differences():
-    check(
-        Call(lambda x: (x.diff(2, 0), x.diff(prepend=x[:, :1]), (x > 0).diff(), x.diff(9))),
-        (torch.randn(4, 5),),
-        (torch.randn(7, 5),),
-        dynamic=({0: Dim("n", min=4)},),
-    )
+    call = Call(lambda x: (x.diff(2, 0), x.diff(prepend=x[:, :1]), (x > 0).diff(), x.diff(9)))
+    check(call, (torch.randn(4, 5),), (torch.randn(7, 5),), dynamic=({0: Dim("n", min=4)},))
 
 
 def test_operators_by_their_other_names():
@@ -227,9 +211,5 @@ def test_layers_of_two_inputs():
     layer = nn.Bilinear(4, 6, 3)
     call = Call(lambda x, y: layer(x, y))
     call.layer = layer
-    check(
-        call,
-        (torch.randn(5, 2, 4), torch.randn(5, 2, 6)),
-        (torch.randn(1, 7, 4), torch.randn(1, 7, 6)),
-        dynamic=({0: Dim.AUTO, 1: Dim.AUTO}, ({0: Dim.AUTO, 1: Dim.AUTO},)),
-    )
+    inputs = [tuple(torch.randn(*sizes, n) for n in (4, 6)) for sizes in ((5, 2), (1, 7))]
+    check(call, *inputs, dynamic=({0: Dim.AUTO, 1: Dim.AUTO}, ({0: Dim.AUTO, 1: Dim.AUTO},)))

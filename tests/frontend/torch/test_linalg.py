@@ -195,12 +195,6 @@ def test_parts_that_are_combined_by_index(how):
 
 def test_what_is_cut_off_counts_in_padding():
     pad = torch.nn.functional.pad
-    sides = [
-        ("replicate", (-1, 2)),
-        ("replicate", (-5, 6)),
-        ("reflect", (3, -2)),
-        ("reflect", (-3, 3)),
-        ("constant", (-1, 2)),
-    ]
-    compare(lambda x: [pad(x, side, mode) for mode, side in sides], torch.randn(1, 2, 5))
+    sides = {"replicate": [(-1, 2), (-5, 6)], "reflect": [(3, -2), (-3, 3)], "constant": [(-1, 2)]}
+    compare(lambda x: [pad(x, side, mode) for mode in sides for side in sides[mode]], torch.randn(1, 2, 5))
     compare(lambda a: [torch.dist(a[0], a[1], p) for p in (2, 3, 0, float("inf"))], torch.randn(2, 4))

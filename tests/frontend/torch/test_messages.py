@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import weft
-from tests.frontend.torch.programs import Call, check, exported
+from tests.frontend.torch.programs import Call, check, exported, machine
 from weft import error, relax
 from weft.frontend.torch import from_exported_program
 
@@ -18,10 +18,10 @@ def edges(n=N, e=E):
 
 def kernels(fn, args):
     """Names of the kernels of a function."""
-    machine = relax.VirtualMachine(weft.compile(from_exported_program(exported(Call(fn), args)), "llvm"), weft.cpu())
+    vm = relax.VirtualMachine(weft.compile(from_exported_program(exported(Call(fn), args)), "llvm"), weft.cpu())
     given = [weft.runtime.from_dlpack(x) for x in args]
-    np.testing.assert_allclose(machine["main"](*given)[0].numpy(), fn(*args).numpy(), rtol=1e-5, atol=1e-6)
-    return {row.split()[0] for row in str(machine.profile("main", *given)).splitlines()[1:] if "float32[" in row}
+    np.testing.assert_allclose(vm["main"](*given)[0].numpy(), fn(*args).numpy(), rtol=1e-5, atol=1e-6)
+    return {row.split()[0] for row in str(vm.profile("main", *given)).splitlines()[1:] if "float32[" in row}
 
 
 def summed(x, source, target, weight):
@@ -74,10 +74,8 @@ def test_what_has_several_uses_is_stored_once():
 @pytest.mark.parametrize("wrong", ["source", "target"])
 def test_places_outside_are_refused(wrong):
     args = (torch.randn(N, 16), *edges(), torch.rand(E))
-    function = relax.VirtualMachine(
-        weft.compile(from_exported_program(exported(Call(summed), args)), "llvm"), weft.cpu()
-    )
+    function = machine(from_exported_program(exported(Call(summed), args)))
     given = [x.clone() for x in args]
     given[1 if wrong == "source" else 2][50] = N
     with pytest.raises((error.WeftError, IndexError), match=f"found {N}"):
-        function["main"](*(weft.runtime.from_dlpack(x) for x in given))
+        function(*(weft.runtime.from_dlpack(x) for x in given))

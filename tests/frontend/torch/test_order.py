@@ -97,6 +97,7 @@ def test_places_in_order():
 
 def test_numbers_out_of_data():
     compare(lambda x: (torch.full((2,), 1.5) * x.sum().item(), x + x.max().item()), torch.randn(5))
+    compare(lambda x: x * ((x.sum().item() + 1) / 3 - 2 * x[0].item()), torch.randn(5))
 
 
 def test_sizes_that_only_the_run_tells():

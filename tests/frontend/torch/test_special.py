@@ -14,18 +14,10 @@ INF, NAN = float("inf"), float("nan")
 ENDS = torch.tensor([0.0, -0.0, 1, 2, -1, -2.5, INF, NAN, 1e-20, 33, 80])
 LINE = torch.cat([torch.linspace(-12.03, 25, 500), ENDS])
 UNIT = torch.cat([torch.linspace(-1, 1, 301), torch.tensor([1 - 6e-8, 1e-20, NAN])])
+NAMES = "erfc digamma exp2 i0 i0e i1 i1e erfcx log_ndtr modified_bessel_i1".split()
 FUNCTIONS = [
-    (torch.special.erfc, LINE),
+    *((getattr(torch.special, name), LINE) for name in NAMES),
     (torch.lgamma, LINE),
-    (torch.digamma, LINE),
-    (torch.i0, LINE),
-    (torch.exp2, LINE),
-    (torch.special.i0e, LINE),
-    (torch.special.i1, LINE),
-    (torch.special.i1e, LINE),
-    (torch.special.erfcx, LINE),
-    (torch.special.log_ndtr, LINE),
-    (torch.special.modified_bessel_i1, LINE),
     (torch.erfinv, UNIT),
     (lambda x: torch.polygamma(1, x), LINE[(LINE != LINE.floor()) | (LINE > 0)]),
     (lambda x: torch.polygamma(2, x), LINE[(LINE > 0) & (LINE < INF)]),

@@ -28,13 +28,13 @@ from weft.frontend.torch.control import HIGHER_ORDER
 from weft.frontend.torch.graph import Graph, as_real, calls, constant, find_converter, is_size
 from weft.frontend.torch.node import dtype_name
 from weft.frontend.torch.symbols import as_expr
-from weft.frontend.torch.views import IN_PYTORCH, memory_order, read_bases
+from weft.frontend.torch.views import IN_PYTORCH, memory_order, read_bases, share_memory
 from weft.ir import Pass
 
 __all__ = ["relax_dynamo", "weft_backend"]
 
 _OPTIONS = {"target", "precision", "tuned", "relax_pipeline"}
-_CHECK = "aten._assert_async"
+_CHECKS = ("aten._assert_async", "aten._assert_scalar")
 """What stops a program; PyTorch runs it behind the part that computes its condition, which it does not cut."""
 _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -70,6 +70,9 @@ def weft_backend(
 
     def inference(graph: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         read_bases(graph)
+        share_memory(graph)
+        graph.graph.eliminate_dead_code()
+        graph.recompile()
         return _boxed(_partitioned(graph, _weights(len(inputs)), given))
 
     compilers: dict[str, Any] = {"fw_compiler": _eager, "inference_compiler": inference}
@@ -163,8 +166,9 @@ def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any], refu
             if n.op == "call_function"
             and not is_size(n)
             and n.target.__name__ != "getitem"
-            and not str(n.target).startswith(_CHECK)
+            and not str(n.target).startswith(_CHECKS)
             and not registry.is_drawn(n.target)
+            and IN_PYTORCH not in n.meta
         }
     )
     if left and refused is None:
@@ -198,13 +202,14 @@ def _pass_sizes(made: Any, call: Any) -> None:
 
 def _reader(node: Any) -> Callable[[Any], Any]:
     """What makes of a result of Weft what PyTorch waits for."""
-    if is_size(node):
+    if not hasattr(node.meta["val"], "dtype"):
         return lambda x: x.item()
     return torch.view_as_complex if node.meta["val"].dtype.is_complex else lambda x: x
 
 
 def _given(x: Any) -> Any:
-    """A tensor or a size as Weft takes it."""
+    """A tensor or a number as Weft takes it."""
+    x = torch.tensor(x, dtype=torch.float64) if isinstance(x, float) else x
     return runtime.ShapeTuple((x,)) if isinstance(x, int) else weft.runtime.from_dlpack(as_real(x))
 
 
@@ -255,6 +260,8 @@ class _Compiled(torch.nn.Module):
 
     def _run(self, args: Sequence[Any]) -> Any:
         """Run the part; it is compiled again where a weight was written since, which after twice is an input."""
+        if self.seen is None:  # what inference mode has made does not say when it is written
+            self.weights = {i for i in self.weights if not args[i].is_inference()}
         now = {i: (args[i]._version, args[i].data_ptr()) for i in self.weights}
         if now != self.seen:
             self.changes.update(i for i in now if self.seen is not None and now[i] != self.seen[i])
@@ -301,9 +308,9 @@ class _Compiled(torch.nn.Module):
                 values.append(constant(args[i]))
             elif isinstance(args[i], torch.fx.GraphModule):
                 values.append(args[i])  # a branch, a loop's body
-            elif hasattr(node.meta["val"], "dtype"):
+            elif hasattr(node.meta["val"], "dtype") or not is_size(node):
                 self.inputs.append(i)
-                values.append(relax.Var(node.name, graph.type_of(node.meta["val"])))
+                values.append(relax.Var(node.name, graph.type_of(graph.known(node))))
             elif i in passed:
                 self.inputs.append(i)
                 values.append(relax.Var(node.name, ir.ShapeType((as_expr(graph.symbols.dim(node.meta["val"])),), 1)))
@@ -311,8 +318,8 @@ class _Compiled(torch.nn.Module):
                 values.append(graph.symbols.dim(node.meta["val"]))
         with graph.bb.function("main", [values[i] for i in self.inputs]):
             for i, node in enumerate(placeholders):
-                known = node.meta.get("val")
-                values[i] = graph.symbols.dim(known) if i in passed else graph.opened(values[i], known)
+                value = node.meta.get("val")
+                values[i] = graph.symbols.dim(value) if i in passed else graph.opened(values[i], value)
             results = [graph.as_tensor(v) for v in graph.inlined(part, values)]
             graph.bb.emit_func_output(graph.bb.emit(ir.Tuple(tuple(results))) if self.many else results[0])
         mod = graph.bb.get()

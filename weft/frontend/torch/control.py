@@ -53,14 +53,6 @@ def _loop(
     )
 
 
-def _scan(graph: Graph, node: Any) -> list[Any]:
-    return _scanned(graph, node, node.args[0], node.args[1], node.args[2], node.args[3])
-
-
-def _map(graph: Graph, node: Any) -> list[Any]:
-    return _scanned(graph, node, node.args[0], [], node.args[1], node.args[2])
-
-
 def _scanned(graph: Graph, node: Any, body: Any, carried: Any, rows: Any, around: Any) -> list[Any]:
     """A loop over the first dimension of `rows`; what each step yields is appended to buffers that grow."""
     step, around = graph.value(body), graph.value(around)
@@ -133,8 +125,8 @@ def _flex_attention(graph: Graph, node: Any) -> list[Any]:
 HIGHER_ORDER: dict[str, Callable[[Any, Any], list[Any]]] = {
     "cond": _cond,
     "while_loop": _while_loop,
-    "scan": _scan,
-    "map_impl": _map,
+    "scan": lambda graph, node: _scanned(graph, node, *node.args[:4]),
+    "map_impl": lambda graph, node: _scanned(graph, node, node.args[0], [], *node.args[1:3]),
     "flex_attention": _flex_attention,
 }
 """Converters of operators that take graphs, by name."""

@@ -14,37 +14,13 @@ _UNARY = {
 } | {name: f"nn.{name}" for name in ("relu", "silu", "hardswish", "hardsigmoid", "relu6", "mish", "selu")}
 _UNARY["neg"] = "negative"
 _ROUNDING = {"ceil", "floor", "round", "trunc"}
-_BINARY = {
-    "mul": "multiply",
-    "atan2": "atan2",
-    "maximum": "maximum",
-    "minimum": "minimum",
-    "bitwise_and": "bitwise_and",
-    "bitwise_or": "bitwise_or",
-    "bitwise_xor": "bitwise_xor",
-    "remainder": "floor_mod",
-    "bitwise_left_shift": "left_shift",
-    "bitwise_right_shift": "right_shift",
-    "__lshift__": "left_shift",
-    "__rshift__": "right_shift",
-    "floor_divide": "floor_divide",
-    "logaddexp": "log_add_exp",
-}
-_OTHER_NAMES = {
-    "max.other": "maximum",
-    "min.other": "minimum",
-    "__and__": "bitwise_and",
-    "__or__": "bitwise_or",
-    "__xor__": "bitwise_xor",
-}
-_COMPARISON = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
+_BINARY = (
+    {name: name for name in "atan2 maximum minimum bitwise_and bitwise_or bitwise_xor floor_divide".split()}
+    | {"mul": "multiply", "remainder": "floor_mod", "logaddexp": "log_add_exp"}
+    | {f"bitwise_{side}_shift": f"{side}_shift" for side in ("left", "right")}
+)
+_OTHER_NAMES = {"max.other": "maximum", "min.other": "minimum"}
+_COMPARISON = dict(eq="equal", ne="not_equal", lt="less", le="less_equal", gt="greater", ge="greater_equal")
 
 
 @aten(*_UNARY)
@@ -71,7 +47,7 @@ def _round_decimals(node: Node) -> Any:
 @aten(*_BINARY, *_OTHER_NAMES)
 def _binary(node: Node) -> Any:
     name = node.name.split(".")[1]
-    name = _OTHER_NAMES.get(f"{name}.other", _OTHER_NAMES.get(name, name))
+    name = _OTHER_NAMES.get(f"{name}.other", name)
     a, b = _operands(node)
     if node.dtype == "bool" and name in ("maximum", "minimum", "mul"):
         return node.op("logical_or" if name == "maximum" else "logical_and", a, b)
@@ -124,16 +100,12 @@ def _compare(node: Node) -> Any:
 
 @aten("logical_and", "logical_or", "logical_xor")
 def _logical(node: Node) -> Any:
-    return node.op(node.name.split(".")[1], *(_truth(node, x) for x in (node["self"], node["other"])))
+    return node.op(node.name.split(".")[1], *(node.truth(x) for x in (node["self"], node["other"])))
 
 
 @aten("logical_not")
 def _logical_not(node: Node) -> Any:
-    return node.op("logical_not", _truth(node, node["self"]))
-
-
-def _truth(node: Node, x: Any) -> Any:
-    return x if x.ty.dtype == "bool" else node.op("not_equal", x, node.scalar(0, x.ty.dtype))
+    return node.op("logical_not", node.truth(node["self"]))
 
 
 @aten("add", "sub", "rsub")
@@ -206,7 +178,7 @@ def _clamp(node: Node) -> Any:
 
 @aten("where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
 def _where(node: Node) -> Any:
-    return node.op("where", _truth(node, node["condition"]), node.tensor(node["self"]), node.tensor(node["other"]))
+    return node.op("where", node.truth(node["condition"]), node.tensor(node["self"]), node.tensor(node["other"]))
 
 
 @aten("masked_fill")
@@ -266,7 +238,7 @@ def _convert(node: Node) -> Any:
     x = next(node[k] for k in ("src", "a", "self") if k in node.args)
     node.get("self")
     if node.dtype == "bool":
-        return _truth(node, x)
+        return node.truth(x)
     return node.expand(node.astype(x, node.dtype), node.shape)
 
 

@@ -91,6 +91,14 @@ class Graph:
         shape = [*value.shape, 2] if value.dtype.is_complex else value.shape
         return ir.tensor_type([as_expr(self.symbols.dim(d)) for d in shape], dtype_name(value.dtype))
 
+    def known(self, node: Any) -> Any:
+        """What PyTorch knows of a value; a number out of data, which is no size, is a tensor of Python's type."""
+        value = node.meta["val"]
+        if type(value).__name__ != "SymFloat" or is_size(node):
+            return value
+        torch = require("torch", extra="torch")
+        return torch.empty((), dtype=torch.float64, device="meta")
+
     def opened(self, x: Any, value: Any) -> Any:
         """A tensor from outside; a complex one in its parts."""
         return complex_arithmetic.split(self.bb, x) if complex_numbers.involved(value) else x
@@ -230,7 +238,7 @@ class Graph:
         if "check_errors" in args and any(_effect(r).startswith(_CHECK) for user in node.users for r in user.users):
             args["check_errors"] = True
         name = registry.name_of(_target_of(node))
-        context = Node(self.bb, self.symbols, name, args, metas, node.meta["val"], frozenset(readers))
+        context = Node(self.bb, self.symbols, name, args, metas, self.known(node), frozenset(readers))
         try:
             if self._custom(node) is not None:
                 return self._checked(context, converter(node, self))
@@ -245,7 +253,7 @@ class Graph:
     def _refuse_unread(self, node: Any, context: Node, converter: Any) -> None:
         """An argument that a converter does not know must be its default: an overload may have one more."""
         known = _IN_THE_TYPE.union(context.read, converter.__code__.co_consts)  # some are read on one path only
-        for arg in node.target._schema.arguments:
+        for arg in _target_of(node)._schema.arguments:
             given = context.args[arg.name]
             if arg.name in known or given is None:
                 continue
@@ -320,6 +328,8 @@ def mutates(node: Any) -> bool:
     return getattr(getattr(_target_of(node), "_schema", None), "is_mutable", False)
 
 
+_OF_NUMBERS = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div"}
+"""Python's arithmetic of numbers out of data, which are tensors here."""
 _NEW = tuple(f"aten.{name}.default" for name in ("conv1d", "conv2d", "conv3d", "batch_norm", "linear", "layer_norm"))
 """Operators that PyTorch takes apart, whose results are in memory of their own all the same."""
 
@@ -327,6 +337,8 @@ _NEW = tuple(f"aten.{name}.default" for name in ("conv1d", "conv2d", "conv3d", "
 def _target_of(node: Any) -> Any:
     """A call's operator; of one that writes to a new tensor that nothing else reads, the one that makes another."""
     target, given = node.target, node
+    if target in _OF_NUMBERS and type(node.meta.get("val")).__name__ == "SymFloat":
+        return getattr(require("torch", extra="torch").ops.aten, _OF_NUMBERS[target]).Tensor
     source: Any = target
     while getattr(getattr(source, "_schema", None), "is_mutable", False):
         given: Any = given.args[0] if given.args else None
@@ -360,7 +372,7 @@ def _named(node: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
         return read(v) if type(v).__name__ == "Node" else v
 
     found = {}
-    for i, arg in enumerate(node.target._schema.arguments):
+    for i, arg in enumerate(_target_of(node)._schema.arguments):
         given = node.args[i] if i < len(node.args) else node.kwargs.get(arg.name, arg.default_value)
         found[arg.name] = value(given)
     return found

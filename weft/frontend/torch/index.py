@@ -140,11 +140,7 @@ def columns(node: Node, mask: ir.Expr) -> list[Any]:
     places = node.op("strided_slice", places, axes=(0,), begin=(0,), end=(count,), assume_inbound=True)
     columns, below = [], 1
     for i, d in reversed(list(enumerate(dims))):
-        rest = (
-            places
-            if isinstance(below, int) and below == 1
-            else node.op("floor_divide", places, node.tensor(below, "int64"))
-        )
+        rest = places if i == len(dims) - 1 else node.op("floor_divide", places, node.tensor(below, "int64"))
         columns.append(rest if i == 0 else node.op("floor_mod", rest, node.tensor(d, "int64")))
         below = below * d
     return columns[::-1]
@@ -163,13 +159,9 @@ def _nonzero(node: Node) -> Any:
     x = node["self"]
     if not x.ty.shape:
         x = node.reshape(x, [1])
-        flat = columns(node, _mask(node, x))
+        flat = columns(node, node.truth(x))
         return node.full([node.dims(flat[0])[0], 0], 0, "int64")
-    return node.op("stack", ir.Tuple(tuple(columns(node, _mask(node, x)))), axis=1)
-
-
-def _mask(node: Node, x: Any) -> Any:
-    return x if x.ty.dtype == "bool" else node.op("not_equal", x, node.scalar(0, x.ty.dtype))
+    return node.op("stack", ir.Tuple(tuple(columns(node, node.truth(x)))), axis=1)
 
 
 @operators("torchvision.nms")

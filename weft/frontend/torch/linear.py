@@ -127,7 +127,7 @@ def _attention(node: Node) -> Any:
         node.error("attention with dropout", help="export the module after .eval()")
     mask = node.get("attn_mask", node.get("attn_bias"))
     q, k, v = node["query"], node["key"], node["value"]
-    grouped = bool(node.get("enable_gqa", False))
+    grouped = bool(node.get("enable_gqa", "enable_gqa" not in node.args))  # without a word of it, PyTorch's kernel does
     if len(q.ty.shape) == 4 and (grouped or _leading_agree(node, q, k, v)):
         out = _by_heads(node, q, k, v, mask, grouped)
     else:

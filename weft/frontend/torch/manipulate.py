@@ -76,15 +76,8 @@ def _cut(node: Node, x: Any, axis: int, start: Dim, length: Dim, step: int = 1) 
     if isinstance(end, ir.PrimExpr):
         end = node.symbols.analyzer.simplify(end)
     empty = isinstance(length, int) and length == 0
-    return node.op(
-        "strided_slice",
-        x,
-        axes=(axis,),
-        begin=(start,),
-        end=(start if empty else end,),
-        strides=(step,),
-        assume_inbound=True,
-    )
+    places = {"axes": (axis,), "begin": (start,), "end": (start if empty else end,), "strides": (step,)}
+    return node.op("strided_slice", x, **places, assume_inbound=True)
 
 
 def _within(node: Node, place: Dim, size: Dim) -> Dim:
@@ -196,9 +189,8 @@ def _slice_scatter(node: Node) -> Any:
 def _select_scatter(node: Node) -> Any:
     x = node["self"]
     axis = node.axis(node["dim"], len(x.ty.shape))
-    src = node.reshape(
-        node.astype(node["src"], node.dtype), [*node.dims(node["src"])[:axis], 1, *node.dims(node["src"])[axis:]]
-    )
+    dims = node.dims(node["src"])
+    src = node.reshape(node.astype(node["src"], node.dtype), [*dims[:axis], 1, *dims[axis:]])
     return _between(node, x, src, axis, _at(node, x, axis), 1, 1)
 
 

@@ -157,6 +157,10 @@ class Node(Arithmetic):
             return Complex(self.scalar(x.real, dtype), self.scalar(x.imag, dtype))
         return self.astype(x, dtype)
 
+    def truth(self, x: Any) -> Any:
+        """Which elements are not zero."""
+        return x if x.ty.dtype == "bool" else self.op("not_equal", x, self.scalar(0, x.ty.dtype))
+
     def shape_expr(self, dims: Sequence[Dim]) -> ir.ShapeExpr:
         """A shape as an operand."""
         return ir.shape_expr([as_expr(d) for d in dims])

@@ -31,8 +31,7 @@ def _reduce(node: Node) -> Any:
 def _any(node: Node) -> Any:
     x = node["self"]
     name = "max" if node.name.startswith("aten.any") else "min"
-    truth = node.op("not_equal", x, node.scalar(0, x.ty.dtype)) if x.ty.dtype != "bool" else x
-    found = _reduced(node, name, node.astype(truth, "uint8"), node.get("dim"), bool(node.get("keepdim", False)))
+    found = _reduced(node, name, node.astype(node.truth(x), "uint8"), node.get("dim"), bool(node.get("keepdim", False)))
     return node.op("not_equal", found, node.scalar(0, "uint8"))
 
 

@@ -17,8 +17,9 @@ _DRAWS: set[str] = set()
 _ALIASES: dict[str, str] = dict(
     (pair.split(":")[0], pair.split(":")[1])
     for pair in """_is_all_true:all _is_any_true:any absolute:abs clip:clamp concat:cat divide:div greater:gt
-    greater_equal:ge less:lt less_equal:le multiply:mul negative:neg not_equal:ne subtract:sub
-    true_divide:div""".split()
+    greater_equal:ge less:lt less_equal:le multiply:mul negative:neg not_equal:ne subtract:sub true_divide:div
+    __and__:bitwise_and __or__:bitwise_or __xor__:bitwise_xor __lshift__:bitwise_left_shift
+    __rshift__:bitwise_right_shift""".split()
 )
 """Names that PyTorch has for operators of other names, of which its own decompositions leave some in a graph."""
 

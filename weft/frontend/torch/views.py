@@ -1,5 +1,6 @@
 """Views as PyTorch has them: other shapes and steps over the memory of one tensor."""
 
+from collections import Counter
 from typing import Any, cast
 
 import torch
@@ -36,8 +37,25 @@ def read_bases(graph: torch.fx.GraphModule) -> None:
             else:
                 for n in views:
                     n.meta[IN_PYTORCH] = True
-    graph.graph.eliminate_dead_code()
-    graph.recompile()
+
+
+def share_memory(graph: torch.fx.GraphModule) -> None:
+    """Let PyTorch view those results that are views of one tensor: who writes to one sees it in all of them."""
+    output = graph.graph.output_node()
+    chains = {}
+    for node in output.all_input_nodes:
+        chain: list[Any] = [node]
+        chains[node] = chain
+        while _is_view(chain[-1]):
+            chain.append(chain[-1].args[0])
+    bases, made = Counter(chain[-1] for chain in chains.values()), {}
+    for node, (*chain, base) in chains.items():
+        if bases[base] > 1:
+            for view in reversed(chain):  # a view of its own: other readers have theirs in Weft
+                with graph.graph.inserting_before(output):
+                    made[view] = graph.graph.node_copy(view, lambda n: made.get(n, n))
+                made[view].meta[IN_PYTORCH] = True
+            output.replace_input_with(node, made.get(node, base))
 
 
 def _is_view(node: Any) -> bool:
