@@ -128,7 +128,10 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
         out = node.op("where", node.op("isinf", out), node.scalar(0.0, dtype), out)
     if aggregate == "AVERAGE":
         out = node.emit(out / float(len(forest.roots)))
-    return out if base is None or not len(base) else node.op("add", out, constant(np.asarray(base).astype(dtype)))
+    if base is None or not len(base):
+        return out
+    node.require_equal("base values: one for each target", len(base), targets)
+    return node.op("add", out, constant(np.asarray(base).astype(dtype)))
 
 
 def _laid_out(node: Node, forest: _Forest, used: Any, dtype: str) -> tuple[Any, Any, Any]:
