@@ -189,6 +189,8 @@ def test_missing_operator_in_a_branch() -> None:
         "NoSuchOp",
         error=UnsupportedOperator,
     )
+    loop = node("GreedySearch", ["x"], ["y"], domain="com.microsoft", decoder=body)
+    refuse(of(loop), "its 'decoder' can be imported as a model of its own", error=UnsupportedOperator)
 
 
 def test_domain_without_opset() -> None:

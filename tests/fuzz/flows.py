@@ -226,16 +226,16 @@ STATEMENTS = (
 def _outcome(run: Callable[..., Any], given: list[Any]) -> Any:
     """Arrays, in tuples, or None for a refusal."""
     try:
-        return _plain(run(*given))
+        return plain(run(*given))
     except error.WeftError as e:
         if error.is_defect(e):
             raise
         return None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     if isinstance(value, (tuple, list, ir.Array)):
-        return tuple(map(_plain, value))
+        return tuple(map(plain, value))
     return np.array(value.numpy() if hasattr(value, "numpy") else value)
 
 

@@ -1,8 +1,8 @@
 """Random programs of each language, of the generators that the tests share, under the driver.
 
 Relay and Relax programs on the machine against their interpreters (Relay's through passes, text and the other executors
-too), schedules of both kinds against unscheduled code, and text: what is printed is read back, and damaged text is
-refused with a place.
+too), control flow of ONNX against ONNX Runtime, schedules of both kinds against unscheduled code, and text: what is
+printed is read back, and damaged text is refused with a place.
 """
 
 import random
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import weft
-from tests.fuzz import flows, schedules, test_fuzz_schedules, test_fuzz_te, test_script
+from tests.fuzz import flows, nests, schedules, test_fuzz_schedules, test_fuzz_te, test_script
 from tests.fuzz.driver import Outcome
 from tests.fuzz.graphs import Graph
 from tests.relay.programs.check import Disagreement, equal, run, show
@@ -175,6 +175,7 @@ CHECKS: dict[str, Callable[[], Check]] = {
     **{f"script:damaged {which}": lambda which=which: damaged_script(which) for which in range(3)},
     "relay text:damaged": lambda: damaged_relay,
     "relax:control flow": lambda: flows.check,
+    "onnx:control flow": lambda: nests.check,
 }
 
 

@@ -43,13 +43,15 @@ def _ref(x: Any, nodes: Any, roots: Any, weights: Any, aggregate: str) -> Any:
     keys = np.where(np.isnan(x), greatest, np.where(bits < 0, least - bits, bits))
     keys = np.concatenate([keys, np.where(np.isnan(x), least, keys)], 1)
     start, combined = _AGGREGATES[aggregate]
+    row, at = np.arange(len(x))[:, None], np.tile(roots, (len(x), 1))
+    for _ in range(len(nodes)):
+        limit, feature, to, _ = np.moveaxis(nodes[at], -1, 0)
+        at = to + (keys[row, feature] > limit)
+        if (nodes[at, 2] == at).all():
+            break
     out = np.full((len(x), weights.shape[1]), start, weights.dtype)
-    for row, root in np.ndindex(len(x), len(roots)):
-        at = roots[root]
-        for _ in range(len(nodes)):
-            limit, feature, to, _ = nodes[at]
-            at = to + (keys[row, feature] > limit)
-        out[row] = combined(out[row], weights[nodes[at][3]])
+    for leaf in nodes[at, 3].T:
+        out = combined(out, weights[leaf])
     return out
 
 

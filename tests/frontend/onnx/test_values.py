@@ -20,15 +20,19 @@ SEQUENCE = helper.make_sequence_type_proto(FLOATS)
 OPTIONAL = helper.make_optional_type_proto(FLOATS)
 
 
-def model(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], opset: int = 20, weights: Any = ()) -> Any:
-    """Make a model; inputs have the types given."""
+def model(nodes: Any, inputs: dict[str, Any], outputs: list[str], opset: int = 20, weights: Any = ()) -> Any:
+    """Make a model of nodes, or of their text; inputs have the types given."""
     infos = [
         helper.make_value_info(k, v if isinstance(v, onnx.TypeProto) else helper.make_tensor_type_proto(*v))
         for k, v in inputs.items()
     ]
     outs = [helper.make_empty_tensor_value_info(o) for o in outputs]
     graph = helper.make_graph(
-        nodes, "g", infos, outs, [numpy_helper.from_array(v, k) for k, v in dict(weights).items()]
+        onnx_nodes(nodes) if isinstance(nodes, str) else nodes,
+        "g",
+        infos,
+        outs,
+        [numpy_helper.from_array(v, k) for k, v in dict(weights).items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
 
@@ -41,9 +45,9 @@ STRING = (TensorProto.STRING, ["n"])
 
 
 def test_strings_are_moved_compared_and_joined_by_a_session() -> None:
-    nodes = onnx_nodes("""
+    nodes = """
         a = StringConcat(x, suffix); b = Concat <axis = 0> (a, x); y = Gather(b, i); e = Equal(x, same);
-        w = Where(e, x, suffix)""")
+        w = Where(e, x, suffix)"""
     made = model(
         nodes,
         {"x": STRING, "i": (TensorProto.INT64, ["k"])},
@@ -64,26 +68,24 @@ def test_strings_are_moved_compared_and_joined_by_a_session() -> None:
 
 def test_strings_and_numbers() -> None:
     x = texts("1", "-2.5", "1e3", "inf")
-    made = model([helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT)], {"x": STRING}, ["y"])
+    made = model("y = Cast <to = 1> (x)", {"x": STRING}, ["y"])
     np.testing.assert_array_equal(evaluate(from_onnx(made), x)[0], np.array([1, -2.5, 1e3, np.inf], np.float32))
     refuses(InvalidArgument, "no number", evaluate, from_onnx(made), texts("seven"))
-    back = model(
-        [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.STRING)], {"x": (TensorProto.FLOAT, ["n"])}, ["y"]
-    )
+    back = model("y = Cast <to = 8> (x)", {"x": (TensorProto.FLOAT, ["n"])}, ["y"])
     assert evaluate(from_onnx(back), np.array([1.5, -3, np.nan], np.float32))[0].tolist() == ["1.5", "-3", "NaN"]
 
 
 def test_strings_need_a_session() -> None:
-    made = model([helper.make_node("StringConcat", ["x", "x"], ["y"])], {"x": STRING}, ["y"])
+    made = model("y = StringConcat(x, x)", {"x": STRING}, ["y"])
     executable = weft.relax.build(from_onnx(made), None)
     with pytest.raises(InvalidArgument, match="while a session runs"):
         weft.runtime.VirtualMachine(executable)["main"](np.zeros(2, np.int64))
 
 
 def test_sequences_in_a_session() -> None:
-    nodes = onnx_nodes("""
+    nodes = """
         t = SequenceInsert(s, x, p); n = SequenceLength(t); a = SequenceAt(t, p); b = Neg(a);
-        c = ConcatFromSequence <axis = 0> (t); u = SequenceErase(t)""")
+        c = ConcatFromSequence <axis = 0> (t); u = SequenceErase(t)"""
     made = model(nodes, {"s": SEQUENCE, "x": FLOATS, "p": (TensorProto.INT64, [])}, ["t", "n", "b", "c", "u"])
     session = weft.Session(made)
     s, x = [np.full((k, 3), k, np.float32) for k in (1, 0, 2)], np.full((2, 3), 7, np.float32)
@@ -103,31 +105,23 @@ def test_sequences_in_a_session() -> None:
 
 
 def test_a_sequence_of_other_types_is_refused() -> None:
-    nodes = [helper.make_node("SequenceInsert", ["s", "x"], ["t"])]
-    made = model(nodes, {"s": SEQUENCE, "x": (TensorProto.INT64, [3])}, ["t"])
+    made = model("t = SequenceInsert(s, x)", {"s": SEQUENCE, "x": (TensorProto.INT64, [3])}, ["t"])
     refuses(ModelImportError, "different types", from_onnx, made)
     with pytest.raises(ModelImportError, match="wrong element type"):
-        from_onnx(model([helper.make_node("Relu", ["s"], ["y"])], {"s": SEQUENCE}, ["y"]))
+        from_onnx(model("y = Relu(s)", {"s": SEQUENCE}, ["y"]))
 
 
 def test_split_and_join() -> None:
-    for attrs in ({"axis": 0}, {"axis": 1}, {"axis": 0, "keepdims": 0}):
-        nodes = [
-            helper.make_node("SplitToSequence", ["x"], ["s"], **attrs),
-            helper.make_node(
-                "ConcatFromSequence", ["s"], ["y"], axis=attrs["axis"], new_axis=int(attrs.get("keepdims") == 0)
-            ),
-        ]
+    for split, join in (("axis = 0", "axis = 0"), ("axis = 1", "axis = 1"), ("keepdims = 0", "axis = 0, new_axis = 1")):
+        nodes = f"s = SplitToSequence <{split}> (x); y = ConcatFromSequence <{join}> (s)"
         x = np.arange(12, dtype=np.float32).reshape(4, 3)
         np.testing.assert_array_equal(evaluate(from_onnx(model(nodes, {"x": FLOATS}, ["y"])), x)[0], x)
-    nodes = [helper.make_node("SplitToSequence", ["x", "k"], ["s"])]
-    made = model(nodes, {"x": FLOATS, "k": (TensorProto.INT64, [2])}, ["s"])
+    made = model("s = SplitToSequence(x, k)", {"x": FLOATS, "k": (TensorProto.INT64, [2])}, ["s"])
     refuses(ShapeMismatch, "do not make up", evaluate, from_onnx(made), x, np.array([1, 2]))
 
 
 def test_optionals_in_a_session() -> None:
-    nodes = [helper.make_node("OptionalHasElement", ["o"], ["h"]), helper.make_node("Identity", ["o"], ["y"])]
-    session = weft.Session(model(nodes, {"o": OPTIONAL}, ["h", "y"]))
+    session = weft.Session(model("h = OptionalHasElement(o); y = Identity(o)", {"o": OPTIONAL}, ["h", "y"]))
     h, y = session.run({"o": None})
     assert not h.numpy()
     assert y is None
@@ -135,31 +129,15 @@ def test_optionals_in_a_session() -> None:
     h, y = session.run({"o": x})
     assert h.numpy()
     np.testing.assert_array_equal(y, x)
-    taken = weft.Session(model([helper.make_node("OptionalGetElement", ["o"], ["y"])], {"o": OPTIONAL}, ["y"]))
+    taken = weft.Session(model("y = OptionalGetElement(o)", {"o": OPTIONAL}, ["y"]))
     refuses(IndexOutOfRange, "the optional is empty", taken.run, {"o": None})
 
 
 def test_a_loop_collects_a_sequence() -> None:
-    body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["c"], ["c2"]),
-            helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
-            helper.make_node("Add", ["x", "f"], ["v"]),
-            helper.make_node("SequenceInsert", ["s", "v"], ["s2"]),
-        ],
-        "body",
-        [
-            helper.make_tensor_value_info("i", TensorProto.INT64, []),
-            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
-            helper.make_value_info("s", SEQUENCE),
-        ],
-        [helper.make_tensor_value_info("c2", TensorProto.BOOL, []), helper.make_value_info("s2", SEQUENCE)],
-    )
-    nodes = [
-        helper.make_node("SequenceEmpty", [], ["e"]),
-        helper.make_node("Loop", ["n", "", "e"], ["s"], body=body),
-        helper.make_node("SequenceLength", ["s"], ["k"]),
-    ]
+    nodes = """
+        e = SequenceEmpty(); k = SequenceLength(s);
+        s = Loop <body = g (int64 i, bool c, seq(float[n, 3]) s1) => (bool c2, seq(float[n, 3]) s2) {
+            c2 = Identity(c) f = Cast <to = 1> (i) v = Add(x, f) s2 = SequenceInsert(s1, v) }> (n, , e)"""
     session = weft.Session(model(nodes, {"n": (TensorProto.INT64, []), "x": FLOATS}, ["s", "k"]))
     x = np.zeros((2, 3), np.float32)
     for n in (0, 1, 5):
@@ -186,11 +164,7 @@ def test_small_types_keep_their_values(onnx_name: str) -> None:
     if bits < 8 and SMALL[onnx_name].startswith("int"):
         codes = codes.view(np.int8)
     every = codes.astype(dtype) if "float" not in SMALL[onnx_name] else codes.view(dtype)
-    nodes = [
-        helper.make_node("Transpose", ["x"], ["y"]),
-        helper.make_node("Cast", ["x"], ["f"], to=TensorProto.FLOAT),
-        helper.make_node("Cast", ["f"], ["b"], to=getattr(TensorProto, onnx_name)),
-    ]
+    nodes = f"y = Transpose(x); f = Cast <to = 1> (x); b = Cast <to = {getattr(TensorProto, onnx_name)}> (f)"
     made = model(nodes, {"x": (getattr(TensorProto, onnx_name), [2, "m"])}, ["y", "f", "b"], 25)
     x = every.reshape(2, -1)
     y, f, b = evaluate(from_onnx(made), x)
@@ -202,7 +176,7 @@ def test_small_types_keep_their_values(onnx_name: str) -> None:
 
 def test_float4_rounds_to_the_nearest_and_saturates() -> None:
     x = np.concatenate([np.linspace(-8, 8, 4001), [0.25, 0.75, 1.25, 5, 3.5, -2.5]]).astype(np.float32)
-    nodes = [helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT4E2M1)]
+    nodes = f"y = Cast <to = {TensorProto.FLOAT4E2M1}> (x)"
     (y,) = evaluate(from_onnx(model(nodes, {"x": (TensorProto.FLOAT, ["n"])}, ["y"], 25)), x)
     np.testing.assert_array_equal(y.astype(np.float32), x.astype(ml_dtypes.float4_e2m1fn).astype(np.float32))
 
@@ -210,13 +184,8 @@ def test_float4_rounds_to_the_nearest_and_saturates() -> None:
 def test_small_weights_are_read_and_dequantised() -> None:
     w = np.array([[-8, 7, 3], [0, -1, 5]], ml_dtypes.int4)
     tensor = helper.make_tensor("w", TensorProto.INT4, w.shape, w.astype(np.int8).reshape(-1))
-    made = model(
-        [helper.make_node("DequantizeLinear", ["w", "s"], ["d"]), helper.make_node("Mul", ["x", "d"], ["y"])],
-        {"x": FLOATS},
-        ["y"],
-        21,
-        {"s": np.float32(0.5)},
-    )
+    nodes = "d = DequantizeLinear(w, s); y = Mul(x, d)"
+    made = model(nodes, {"x": FLOATS}, ["y"], 21, {"s": np.float32(0.5)})
     made.graph.initializer.append(tensor)
     x = np.ones((2, 3), np.float32)
     (y,) = weft.Session(made).run({"x": x})
@@ -248,6 +217,6 @@ def test_random_numbers() -> None:
 
 
 def test_two_draws_are_two() -> None:
-    nodes = [helper.make_node("RandomUniformLike", ["x"], [o]) for o in "ab"]
+    nodes = "a = RandomUniformLike(x); b = RandomUniformLike(x)"
     a, b = weft.Session(model(nodes, {"x": FLOATS}, ["a", "b"], 22)).run({"x": np.zeros((5, 3), np.float32)})
     assert (a.numpy() != b.numpy()).any()

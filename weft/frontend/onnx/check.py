@@ -205,7 +205,9 @@ def _unsupported(
         if body is None and not _has_converter(domain, node.op_type, opset):
             schema = find_schema(domain, node.op_type, opset) if opset is not None else None
             if schema is None or not schema.has_body:
-                yield node_label(i, node), domain, node.op_type, opset
+                held = ", ".join(repr(a.name) for a in node.attribute if subgraphs(a))
+                label = node_label(i, node) + f"; its {held} can be imported as a model of its own" * bool(held)
+                yield label, domain, node.op_type, opset
             elif schema.raw.has_function:
                 body = schema.raw.function_body
         if body is not None and key not in seen:

@@ -15,6 +15,9 @@ from weft.ir import constant
 
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "LEAF")
 _EQUAL, _LEAF, _MEMBER = 4, 6, 6
+_NOTHING = np.iinfo(np.int64).min
+"""What leaves lead to."""
+
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
@@ -31,31 +34,6 @@ class _Forest:
     """(nodes, 2): the node where the branch's condition holds, and the other one."""
     roots: Any
     weights: tuple[Any, Any, Any]
-
-    def levels(self, node: Node) -> list[Any]:
-        """Return the nodes that roots lead to, none before one that leads to it.
-
-        Branches to nodes that there are not, and ways that never end at a leaf, are refused.
-        """
-        n, asks = len(self.modes), self.modes < _LEAF
-        reached, edges, level = np.zeros(n, bool), np.zeros(n, np.int64), self.roots
-        while len(level):
-            outside = level[(level < 0) | (level >= n)]
-            if len(outside):
-                node.error(f"{node.op_type}: a branch leads to no node", expected=f"0..{n - 1}", found=str(outside[0]))
-            np.add.at(edges, level, 1)
-            level = np.unique(level[~reached[level]])
-            reached[level] = True
-            level = self.ways[level[asks[level]]].reshape(-1)
-        found, level = list[Any](), self.roots
-        while len(level):
-            np.subtract.at(edges, level, 1)
-            level = np.unique(level[edges[level] == 0])
-            found.append(level)
-            level = self.ways[level[asks[level]]].reshape(-1)
-        if edges.any():
-            node.error(f"{node.op_type}: a tree has a cycle", found=f"node {edges.argmax()}")
-        return found
 
 
 def _by_nodes(node: Node, prefix: str) -> _Forest:
@@ -119,9 +97,11 @@ def _floats(node: Node, name: str, count: int) -> Any:
 
 def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any) -> Any:
     """Compute (rows, targets) of all leaves' weights."""
-    levels = forest.levels(node)
     if node.ndim() != 2:
         node.error(f"{node.op_type}: its input has a wrong rank", expected="(rows, features)", found=str(node.ndim()))
+    n, leads = len(forest.modes), np.append(forest.ways[forest.modes < _LEAF].reshape(-1), forest.roots)
+    if len(outside := leads[(leads < 0) | (leads >= n)]):
+        node.error(f"{node.op_type}: a branch leads to no node", expected=f"0..{n - 1}", found=str(outside[0]))
     leaf, target, weight = forest.weights
     if ((target < 0) | (target >= targets)).any():
         node.error(f"{node.op_type}: a weight is of a target that there is not", expected=f"0..{targets - 1}")
@@ -133,7 +113,7 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
         used = np.arange(width)
     else:
         x = node.op("take", x, constant(used if len(used) else np.zeros(1, np.int64)), axis=1)
-    nodes, roots, leaves = _laid_out(forest, levels, used, dtype)
+    nodes, roots, leaves = _laid_out(node, forest, used, dtype)
     row = np.full(len(forest.modes), len(leaves))  # those that no way comes to share the last one
     row[leaves] = np.arange(len(leaves))
     table = np.full((len(leaves) + 1, targets), nothing, dtype)
@@ -148,54 +128,71 @@ def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any
         out = node.op("where", node.op("isinf", out), node.scalar(0.0, dtype), out)
     if aggregate == "AVERAGE":
         out = node.emit(out / float(len(forest.roots)))
-    return out if base is None or not len(base) else node.op("add", out, constant(np.asarray(base).astype(dtype)))
+    if base is None or not len(base):
+        return out
+    node.require_equal("base values: one for each target", len(base), targets)
+    return node.op("add", out, constant(np.asarray(base).astype(dtype)))
 
 
-def _laid_out(forest: _Forest, levels: list[Any], used: Any, dtype: str) -> tuple[Any, Any, Any]:
+def _laid_out(node: Node, forest: _Forest, used: Any, dtype: str) -> tuple[Any, Any, Any]:
     """Return the nodes of `tree_scores`, its roots, and which leaves its rows of weights are of.
 
     The two that a node leads to lie side by side, those of the first of them right behind. A node that several lead
     to lies beside one of them; the others lead to it by way of a node that goes on to it in any case.
     """
     whole = np.dtype(f"i{np.dtype(dtype).itemsize}")
-    limits, columns, ways, levels = _asking(forest, levels, used, dtype)
+    limits, columns, ways = _asking(forest, used, dtype)
     count, trees = len(limits), len(forest.roots)
-    ways = np.concatenate([ways, np.stack([forest.roots, np.full(trees, -1)], 1)])  # roots lie beside nothing
-    levels = [np.arange(count, count + trees), *levels]
-    place, size = np.full(count, -1), np.zeros(count + trees + 1, np.int64)  # 2 * node + side; of -1, nothing
-    for level in levels:
-        slots = (2 * level[:, None] + [0, 1])[ways[level] >= 0]
-        place[ways.reshape(-1)[slots]] = slots
-    own = np.zeros(2 * (count + trees), bool)
-    own[place[place >= 0]] = True
-    for level in reversed(levels):
-        asks = level[ways[level, 0] >= 0]
-        size[asks] = 1 + (size[ways[asks]] * own.reshape(-1, 2)[asks]).sum(1)
+    ways = np.concatenate([ways, np.stack([forest.roots, np.full(trees, _NOTHING)], 1)])  # beside roots lies nothing
+    order, place = _walked(node, ways, count)
     pair = np.zeros(count + trees, np.int64)
-    pair[count:] = np.cumsum(size[count:-1]) - size[count:-1]
-    for level in levels:
-        for side in (0, 1):
-            asks = level[own[2 * level + side]]
-            first = 0 if side == 0 else size[ways[asks, 0]] * own[2 * asks]
-            pair[ways[asks, side]] = pair[asks] + 1 + first
+    pair[order] = np.arange(len(order))
+    found = np.flatnonzero(place >= 0)
     row = 2 * pair[place // 2] + place % 2
-    rows = np.zeros((2 * int(size[count:].sum()) + 1, 4), whole)  # each node has one behind it
+    rows = np.zeros((2 * len(order) + 1, 4), whole)  # each node has one behind it
     rows[:, 0], rows[:-1, 2] = np.iinfo(whole).max - 1, np.arange(len(rows) - 1)
-    asking = np.flatnonzero((place >= 0) & (ways[:count, 0] >= 0))
+    asks = ways[found, 0] != _NOTHING
+    asking, leaves = found[asks], found[~asks]
     rows[row[asking]] = np.stack([limits[asking], columns[asking], 2 * pair[asking], 0 * asking], 1)
-    slots = np.flatnonzero((ways.reshape(-1) >= 0) & ~own)
-    slots = slots[np.append(place >= 0, np.ones(trees, bool))[slots // 2]]
+    slots = np.setdiff1d((2 * order[:, None] + [0, 1])[ways[order] != _NOTHING], place[found], assume_unique=True)
     rows[2 * pair[slots // 2] + slots % 2, 2] = row[ways.reshape(-1)[slots]]
-    leaves = np.flatnonzero((place >= 0) & (ways[:count, 0] < 0))
     leaves = leaves[np.argsort(row[leaves])]
     rows[row[leaves], 3] = np.arange(len(leaves))
     return rows, (2 * pair[count:]).astype("i4"), leaves
 
 
-def _asking(forest: _Forest, levels: list[Any], used: Any, dtype: str) -> tuple[Any, Any, Any, list[Any]]:
-    """Return limits and columns of features, the nodes where they are not and are exceeded, and the nodes by level.
+def _walked(node: Node, ways: Any, count: int) -> tuple[Any, Any]:
+    """Return the nodes that lead on, in the order in which they are met, and the slot that each node lies at, or -1.
 
-    Leaves lead to -1. A node that asks for a value is two: what is not less is asked for once more.
+    Slots ``2 * node`` and the one behind it are what a node leads to; those from `count` on lead to the roots. Ways
+    that never end at a leaf are refused.
+    """
+    leads, order = ways.reshape(-1).tolist(), list[int]()
+    place, above = [-1] * count, bytearray(count)  # above: that the walk is below it
+    for top in range(count, len(ways)):
+        order.append(top)
+        waiting = [2 * top]
+        while waiting:
+            slot = waiting.pop()
+            if slot < 0:
+                above[~slot] = 0
+                continue
+            at = leads[slot]
+            if above[at]:
+                node.error(f"{node.op_type}: a tree has a cycle", found=f"node {at}")
+            if place[at] < 0:
+                place[at] = slot
+                if leads[2 * at] != _NOTHING:
+                    order.append(at)
+                    above[at] = 1
+                    waiting += (~at, 2 * at + 1, 2 * at)
+    return np.array(order), np.array(place)
+
+
+def _asking(forest: _Forest, used: Any, dtype: str) -> tuple[Any, Any, Any]:
+    """Return limits and columns of features, and the nodes where they are not and are exceeded.
+
+    Leaves lead to nothing. A node that asks for a value is two: what is not less is asked for once more.
     """
     below, upto = _limits(forest, dtype)
     modes, leaf = forest.modes, forest.modes >= _LEAF
@@ -204,15 +201,11 @@ def _asking(forest: _Forest, levels: list[Any], used: Any, dtype: str) -> tuple[
     column = np.searchsorted(used, forest.features)
     limits = np.where(np.isin(modes, (0, 3)), upto, below)
     twice = np.flatnonzero((modes >= _EQUAL) & ~leaf)
-    then = len(modes) + np.arange(len(twice))
     columns = np.append(column + len(used) * (missing ^ (modes >= _EQUAL)), (column + len(used) * missing)[twice])
     second = ways[twice]
-    ways = np.concatenate([np.where(leaf[:, None], -1, ways), second])
-    ways[twice] = np.stack([second[:, 1], then], 1)
-    follow = np.full(len(modes), -1)
-    follow[twice] = then
-    spread = [part for level in levels for part in (level, follow[level][follow[level] >= 0]) if len(part)]
-    return np.append(limits, upto[twice]), columns, ways, spread
+    ways = np.concatenate([np.where(leaf[:, None], _NOTHING, ways), second])
+    ways[twice] = np.stack([second[:, 1], len(modes) + np.arange(len(twice))], 1)
+    return np.append(limits, upto[twice]), columns, ways
 
 
 def _limits(forest: _Forest, dtype: str) -> tuple[Any, Any]:
