@@ -245,6 +245,22 @@ def render_where(where: Any) -> list[str]:
     return lines
 
 
+_NO_MEMORY = ("Cannot allocate memory", "cannot allocate memory", "failed to map segment", "can't start new thread")
+"""What the system's loader and Python say where there is no memory for a library or for a thread's stack."""
+
+
+def _lacks_memory(e: BaseException | None) -> bool:
+    """Whether an error, or one that it was raised for, is for want of memory."""
+    while e is not None and not isinstance(e, MemoryError) and not any(said in str(e) for said in _NO_MEMORY):
+        e = e.__cause__ or e.__context__
+    return e is not None
+
+
+def _out_of_memory(doing: str, e: BaseException) -> OutOfMemory:
+    limits = "close other programs, or raise the limits of memory and of threads (ulimit -v, ulimit -u)"
+    return OutOfMemory(f"{doing} needs more memory than there is", found=str(e) or None, help=limits)
+
+
 @contextmanager
 def own_errors(doing: str) -> Generator[None]:
     """Raise what memory and nesting ask too much of as Weft's errors.
@@ -257,7 +273,7 @@ def own_errors(doing: str) -> Generator[None]:
     Raises
     ------
     OutOfMemory
-        In place of other kinds of MemoryError.
+        In place of other kinds of MemoryError, and of what libraries and threads raise for want of memory.
     NestedTooDeep
         In place of other kinds of RecursionError.
     """
@@ -265,9 +281,11 @@ def own_errors(doing: str) -> Generator[None]:
         yield
     except WeftError:
         raise
-    except MemoryError as e:
-        raise OutOfMemory(f"{doing} needs more memory than there is", found=str(e) or None) from e
-    except RecursionError as e:
+    except (MemoryError, ImportError, OSError, RuntimeError) as e:
+        if _lacks_memory(e):
+            raise _out_of_memory(doing, e) from e
+        if not isinstance(e, RecursionError):
+            raise
         raise NestedTooDeep(
             f"{doing} follows expressions nested deeper than Python goes",
             found=f"the recursion limit of {sys.getrecursionlimit()}",
@@ -310,10 +328,14 @@ def require(module: str, *, extra: str) -> ModuleType:
     ------
     MissingDependency
         When the package is not installed; the message has the pip command.
+    OutOfMemory
+        When it is, and there is no memory for its libraries.
     """
     try:
         return importlib.import_module(module)
     except ImportError as e:
+        if _lacks_memory(e):
+            raise _out_of_memory(f"loading the Python package '{module.split('.')[0]}'", e) from e
         raise MissingDependency(
             f"this feature needs the Python package '{module.split('.')[0]}'",
             found=str(e),

@@ -29,6 +29,15 @@ __all__ = [
 ]
 
 
+KINDS: dict[str, tuple[str, Callable[[ir.DataType], bool]]] = {
+    "float": ("a floating-point type", lambda d: d.is_real),
+    "integer": ("an integer type", lambda d: not d.is_real and d != "bool"),
+    "integral": ("an integer type or bool", lambda d: not d.is_real),
+    "number": ("a type of numbers, not bool", lambda d: d != "bool"),
+}
+"""Kinds of data types that operators ask for: in words, and as a test."""
+
+
 def tensor_arg(
     op: str,
     name: str,
@@ -38,9 +47,7 @@ def tensor_arg(
     min_ndim: int = 0,
     kind: str = "",
 ) -> ir.TensorType:
-    """Return the tensor type of an argument, checking its rank and data type (exactly, or its `kind`.
-
-    "float", "integer").
+    """Return the tensor type of an argument, checking its rank and data type (exactly, or its `kind` of `KINDS`).
 
     Raises
     ------
@@ -63,11 +70,10 @@ def tensor_arg(
             found=f"{ty.ndim}",
             where=arg.span,
         )
-    if kind and ty.dtype and ir.DataType(ty.dtype).is_real != (kind == "float"):
-        expected = "a floating-point type" if kind == "float" else "an integer type or bool"
+    if kind and ty.dtype and not KINDS[kind][1](ir.DataType(ty.dtype)):
         raise DTypeMismatch(
             f"{op}: '{name}' has the wrong data type",
-            expected=expected,
+            expected=KINDS[kind][0],
             found=ty.dtype,
             where=arg.span,
             help="use astype",
@@ -138,7 +144,7 @@ def values_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:
 def same_as(op: str, dtype: str | None = None, only: str = "") -> Callable[..., ir.TensorType]:
     """Make the rule of an operator whose result has the type of its first argument, or another data type.
 
-    `only` restricts the argument to a kind of data type, "float" or "integer".
+    `only` restricts the argument to a kind of data type.
     """
 
     def infer(x: ir.Expr, *_: Any, **__: Any) -> ir.TensorType:

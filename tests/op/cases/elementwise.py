@@ -190,7 +190,7 @@ case("power", make=lambda s: call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=-
 case("atan2", make=lambda s: call(s.real(s.a, s.b), s.real(s.a, s.b), rtol=1e-4))
 
 
-BOOLS = "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor maximum minimum equal".split()
+BOOLS = "add logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor maximum minimum equal".split()
 case(*BOOLS, make=lambda s, name: call(s.boolean(s.a, s.b), s.boolean(s.b)))
 
 
