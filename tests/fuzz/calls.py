@@ -136,34 +136,29 @@ def extremes(dtype: str) -> list[Any]:
     if kind.kind in "iu":
         info = np.iinfo(kind)
         return [info.min, info.max, info.min + 1, info.max - 1, info.bits - 1, info.bits, info.max >> 1]
-    if kind.kind == "b":
-        return [False, True]
     ends = ml_dtypes.finfo(kind)
-    return [
-        *SPECIAL,
-        *(sign * float(end) for end in (ends.max, ends.tiny, ends.smallest_subnormal) for sign in (1, -1)),
-    ]
+    return [*SPECIAL, *map(float, (ends.max, ends.min, ends.tiny, -ends.tiny, ends.smallest_subnormal))]
+
+
+def arrays_in(value: Any) -> Iterator[Array]:
+    if isinstance(value, tuple):
+        yield from itertools.chain(*map(arrays_in, value))
+    elif isinstance(value, (Array, Fixed)):
+        yield value.array if isinstance(value, Fixed) else value
 
 
 def in_dtype(make: Maker, dtype: str) -> Maker:
     """The same case whose data, the first tensor and those of its data type, are of another one of its family."""
 
-    def convert(value: Any, source: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(convert(v, source) for v in value)
-        if isinstance(value, Fixed):
-            return Fixed(convert(value.array, source))
-        if isinstance(value, Array) and value.value.dtype == source:
-            return Array(value.value.astype(ir.numpy_dtype(dtype)), value.dims)
-        return value
-
     def made(s: Sizes) -> Case | None:
         case = make(s)
-        if case is None:
-            return None
-        source = next(leaf.dtype for leaf in flat(leaves_of(case.inputs)) if leaf.kind == "tensor")
-        attrs = {k: dtype if v == source else v for k, v in case.attrs.items()}
-        return dataclasses.replace(case, inputs=convert(case.inputs, source), attrs=attrs)
+        arrays = list(arrays_in(case.inputs)) if case is not None else []
+        source = arrays[0].value.dtype if arrays else None
+        for a in arrays:
+            a.value = a.value.astype(ir.numpy_dtype(dtype)) if a.value.dtype == source else a.value
+        return case and dataclasses.replace(
+            case, attrs={k: dtype if v == str(source) else v for k, v in case.attrs.items()}
+        )
 
     return made
 
@@ -464,7 +459,7 @@ class Calls:
     def others(self, name: str, index: int) -> list[str]:
         """The data types, behind a colon, that a case may be tried in besides its own."""
         case = next(c for s in SIZES if (c := CASES[name][index](Sizes(s, ""))) is not None)
-        own = next((leaf.dtype for leaf in flat(leaves_of(case.inputs)) if leaf.kind == "tensor"), "")
+        own = next((a.value.dtype.name for a in arrays_in(case.inputs)), "")
         return [f":{d}" for family in FAMILIES if own in family for d in family if d != own]
 
     def open(self, subject: str) -> Call:

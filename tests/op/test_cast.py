@@ -29,9 +29,7 @@ def test_folded_and_computed(source, target):
     assert found == [wanted, wanted]
 
 
-@pytest.mark.parametrize(
-    "name", ["subtract", "negative", "sign", "divide", "floor_divide", "floor_mod", "fmod", "mod", "left_shift"]
-)
+@pytest.mark.parametrize("name", "subtract negative sign divide floor_divide floor_mod fmod mod left_shift".split())
 def test_arithmetic_of_bools(name):
     """NumPy refuses it, or answers with another type."""
     x = ir.ExprVar("x", ir.tensor_type((3,), "bool"))
