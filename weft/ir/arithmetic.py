@@ -361,10 +361,7 @@ def if_then_else(cond: ExprLike, t: ExprLike, f: ExprLike) -> scalar.PrimExpr:
 def exact_const(value: float | np.generic, dtype: str | None = None) -> scalar.PrimExpr:
     """Make a constant of a number that a program gives, as :func:`const` does.
 
-    Raises
-    ------
-    InvalidArgument
-        When a type of integers, float16 or float32 cannot hold it.
+    Raises InvalidArgument when a type of integers, float16 or float32 cannot hold it.
     """
     if isinstance(value, float) and not math.isfinite(value) and dtype is not None and not DataType(dtype).is_real:
         raise InvalidArgument(f"{dtype} does not hold {value}", help="give a type that does")

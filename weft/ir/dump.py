@@ -136,10 +136,7 @@ def _new_folder(parent: Path, name: str, number: bool = False) -> Path:
 def compilation(name: str) -> Generator[None]:
     """Dump what is compiled in the block under a name, where ``WEFT_DUMP_DIR`` says so; blocks inside belong to it.
 
-    Raises
-    ------
-    InvalidArgument
-        When nothing can be written there.
+    Raises InvalidArgument when nothing can be written there.
     """
     parent, now = environment.DUMP_DIR.read(), PassContext.current()
     if parent is None or any(isinstance(i, DumpPrograms) for i in now.instruments):

@@ -276,10 +276,7 @@ def prim_value(value: PrimExpr | bool | int | float | np.generic | PrimValue, dt
     dtype : str, optional
         Of a number; by default integers become int64, bools bool, floats float64.
 
-    Raises
-    ------
-    InvalidArgument
-        When `value` is neither.
+    Raises InvalidArgument when `value` is neither.
     """
     if isinstance(value, PrimValue):
         return value

@@ -23,10 +23,7 @@ _TVM: dict[Any, str] = {
 def iter_type(kind: int | str) -> str:
     """Return the name of a kind that is given as TVM does.
 
-    Raises
-    ------
-    InvalidArgument
-        When there is no such kind.
+    Raises InvalidArgument when there is no such kind.
     """
     if kind not in _TVM:
         raise InvalidArgument("an axis has no such kind", expected=", ".join(ITER_TYPES), found=str(kind))

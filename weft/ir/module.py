@@ -131,10 +131,7 @@ class IRModule:
 
         One alone in a module, which is called as its ``def``, answers to ``main`` too, as TVM 0.9 calls it.
 
-        Raises
-        ------
-        InvalidArgument
-            When there is none of that name.
+        Raises InvalidArgument when there is none of that name.
         """
         var = self._by_name.get(name)
         if var is None and name == "main" and len(self.functions) == 1:
@@ -157,10 +154,7 @@ class IRModule:
     def get_global_type_var(self, name: str) -> Any:
         """Return the type variable of a data type.
 
-        Raises
-        ------
-        InvalidArgument
-            When there is none of that name.
+        Raises InvalidArgument when there is none of that name.
         """
         for header in self.type_definitions:
             if header.name_hint == name:

@@ -43,10 +43,7 @@ def register_op_attr(op_name: str, attr_key: str, value: object = None, level: i
     level : int
         A registration replaces those of lower levels, and none of higher ones.
 
-    Raises
-    ------
-    InvalidArgument
-        When another value was registered at the same level.
+    Raises InvalidArgument when another value was registered at the same level.
     """
 
     def register(value: Any) -> Any:

@@ -135,10 +135,7 @@ def has_lowering(op: CallIntrin, target: str, src: str) -> bool:
 def lowering_of(op: PrimExpr, target: str, src: str, extra: str = "") -> Lowering:
     """Return what was registered for an operation.
 
-    Raises
-    ------
-    CodegenError
-        When nothing was.
+    Raises CodegenError when nothing was.
     """
     name = "Call" if isinstance(op, CallIntrin) else type(op).__name__
     if isinstance(op, Cast):

@@ -36,10 +36,7 @@ def interpret(func: PrimFunc, *args: Any) -> None:
     args : numpy.ndarray or number
         One for each parameter: C-contiguous arrays for buffers.
 
-    Raises
-    ------
-    ShapeMismatch
-        When an array has another shape than its buffer.
+    Raises ShapeMismatch when an array has another shape than its buffer.
     """
     if len(args) != len(func.params):
         raise InvalidArgument("wrong number of arguments", expected=str(len(func.params)), found=str(len(args)))
