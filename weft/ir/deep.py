@@ -22,6 +22,8 @@ from weft.error import WeftError
 from weft.ir.ambient import CallersPool
 
 T = TypeVar("T")
+S = TypeVar("S")
+N = TypeVar("N")
 _LIMIT = 400_000
 _STACK_BYTES = 1 << 29
 _LEVELS = 500
@@ -91,22 +93,23 @@ def _stacks_of(size: int) -> Generator[None]:
             threading.stack_size(before)
 
 
-def descending(visit: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
+def descending(visit: Callable[[S, N], T]) -> Callable[[S, N], T]:
     """Let a method that visits a node and what it is made of follow any depth: every `_LEVELS` it has a new stack.
 
     Nothing runs twice: users' methods may have effects.
     """
 
     @wraps(visit)
-    def visiting(self: Any, node: Any) -> T:
-        self._depth = depth = getattr(self, "_depth", 0) + 1
+    def visiting(self: S, node: N) -> T:
+        state = vars(self)
+        state["_depth"] = depth = state.get("_depth", 0) + 1
         try:
             if depth % _LEVELS:
                 return visit(self, node)
             with DeepPool(1) as pool:
                 return pool.submit(visit, self, node).result()
         finally:
-            self._depth = depth - 1
+            state["_depth"] = depth - 1
 
     return visiting
 
