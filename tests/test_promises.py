@@ -260,6 +260,8 @@ def test_kinds_of_errors_are_pythons_too():
         raise InvalidArgument("its own")
     with pytest.raises(OutOfMemory, match="a test needs more memory"), weft.error.own_errors("a test"):
         np.empty(1 << 60, "uint8")
+    with pytest.raises(OutOfMemory, match="(?s)a test needs.*new thread.*ulimit"), weft.error.own_errors("a test"):
+        raise RuntimeError("can't start new thread")
     with pytest.raises(ZeroDivisionError), weft.error.own_errors("a test"):
         1 / 0  # noqa: B018
 

@@ -245,29 +245,33 @@ def render_where(where: Any) -> list[str]:
     return lines
 
 
+_NO_MEMORY = ("Cannot allocate memory", "cannot allocate memory", "failed to map segment", "can't start new thread")
+"""What the system's loader and Python say where there is no memory for a library or for a thread's stack."""
+
+
+def _lacks_memory(e: BaseException | None) -> bool:
+    while e is not None and not isinstance(e, MemoryError) and not any(said in str(e) for said in _NO_MEMORY):
+        e = e.__cause__ or e.__context__
+    return e is not None
+
+
 @contextmanager
 def own_errors(doing: str) -> Generator[None]:
-    """Raise what memory and nesting ask too much of as Weft's errors.
+    """Raise what memory and nesting ask too much of as Weft's errors; `doing` is what is done, for the message.
 
-    Parameters
-    ----------
-    doing : str
-        What is done, for the message: ``"compiling the module"``.
-
-    Raises
-    ------
-    OutOfMemory
-        In place of other kinds of MemoryError.
-    NestedTooDeep
-        In place of other kinds of RecursionError.
+    OutOfMemory is raised in place of other kinds of MemoryError and of what libraries and threads raise for want of
+    memory, NestedTooDeep in place of other kinds of RecursionError.
     """
     try:
         yield
     except WeftError:
         raise
-    except MemoryError as e:
-        raise OutOfMemory(f"{doing} needs more memory than there is", found=str(e) or None) from e
-    except RecursionError as e:
+    except (MemoryError, ImportError, OSError, RuntimeError) as e:
+        if _lacks_memory(e):
+            limits = "close other programs, or raise the limits of memory and threads (ulimit -v, ulimit -u)"
+            raise OutOfMemory(f"{doing} needs more memory than there is", found=str(e) or None, help=limits) from e
+        if not isinstance(e, RecursionError):
+            raise
         raise NestedTooDeep(
             f"{doing} follows expressions nested deeper than Python goes",
             found=f"the recursion limit of {sys.getrecursionlimit()}",
@@ -297,22 +301,13 @@ def reading(
 
 
 def require(module: str, *, extra: str) -> ModuleType:
-    """Import an optional package, or say how to install it.
+    """Import an optional package by its import name; the extra of Weft that brings it is `extra`.
 
-    Parameters
-    ----------
-    module : str
-        The module's import name, for example ``"onnx"``.
-    extra : str
-        The extra of Weft that brings it.
-
-    Raises
-    ------
-    MissingDependency
-        When the package is not installed; the message has the pip command.
+    Raises MissingDependency with the pip command where it is not installed, OutOfMemory where its libraries find none.
     """
     try:
-        return importlib.import_module(module)
+        with own_errors(f"loading the Python package '{module}'"):
+            return importlib.import_module(module)
     except ImportError as e:
         raise MissingDependency(
             f"this feature needs the Python package '{module.split('.')[0]}'",

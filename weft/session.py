@@ -453,6 +453,7 @@ def compiled(model: Any, options: Mapping[str, Any], progress: Callable[[str, in
     return found or _compiled(model, options, request, progress)
 
 
+@own_errors("compiling the model")
 def _compiled(
     model: Any,
     options: Mapping[str, Any],

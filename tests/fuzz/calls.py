@@ -13,12 +13,13 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import weft
 from tests.fuzz.driver import Outcome
 from tests.op import cases  # noqa: F401 - registers the cases
-from tests.op.contract import CASES, SIZES, Array, Case, Dim, Fixed, Shape, Sizes, compare, with_cases
+from tests.op.contract import CASES, SIZES, Array, Case, Dim, Fixed, Maker, Shape, Sizes, compare, with_cases
 from weft import ir, relax, runtime
 from weft.error import WeftError, is_defect
 from weft.op import Fusion, get_op_def, make_call
@@ -27,6 +28,11 @@ EXTENTS = (0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33)
 OUTSIDE = (-1, -2, 0, 1, 5, 9, 17, 100, -100, 2**31, 2**40, -(2**40))
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e-40, 3e38, 65520.0, 300.0, -1e10)
 DTYPES = ("float32", "float64", "float16", "int64", "int32", "int8", "uint8", "bool")
+FAMILIES = (
+    ("float32", "float64", "float16", "bfloat16"),
+    tuple(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)),
+)
+"""Data types that stand for each other: a case of one is a subject in each of the others, too."""
 MOST_ELEMENTS = 200_000
 LEVELS = ("every dimension", "no fixed input", "named dimensions", "as in the case")
 """Which dimensions are variables of their own; in the last, dimensions of one name are one variable."""
@@ -54,6 +60,7 @@ FINITE: dict[str, tuple[str, str]] = {
         "data",
         "an axis that keeps its size is left alone, or each element meets its neighbour with weight 0",
     ),
+    "einsum": ("operands", "three operands are multiplied two at a time, in the order that costs least"),
     "nn.cached_attention": ("value", "keys that a query does not see are left out, or have weight 0"),
     "vision.non_max_suppression": ("data", "the greatest of scores that are no numbers hangs on their order"),
     "nn.matmul_nbits_.*": (
@@ -71,8 +78,6 @@ OUTWEIGHS = 1e8
 """Where such a number meets others, its rounding is greater than they are."""
 GREAT = 1e18
 """About the root of the greatest float32: squares and products of more than that may overflow."""
-EXPONENT = 120
-"""Products of greater exponents may leave the range of float32 on their way, in whatever order."""
 REFUSALS = (WeftError, ValueError, TypeError, IndexError, MemoryError)
 
 
@@ -123,6 +128,39 @@ def leaves_of(value: Any) -> Any:
     if isinstance(value, Shape):
         return Leaf("shape", tuple(map(int, value.values)))
     return Leaf("none" if value is None else "number", (), pool=int(value) if isinstance(value, Dim) else value)
+
+
+def extremes(dtype: str) -> list[Any]:
+    """What a data type has at its ends and beyond: of floats the least, the greatest and those that are none."""
+    kind = ir.numpy_dtype(dtype)
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
+        return [info.min, info.max, info.min + 1, info.max - 1, info.bits - 1, info.bits, info.max >> 1]
+    ends = ml_dtypes.finfo(kind)
+    return [*SPECIAL, *map(float, (ends.max, ends.min, ends.tiny, -ends.tiny, ends.smallest_subnormal))]
+
+
+def arrays_in(value: Any) -> Iterator[Array]:
+    if isinstance(value, tuple):
+        yield from itertools.chain(*map(arrays_in, value))
+    elif isinstance(value, (Array, Fixed)):
+        yield value.array if isinstance(value, Fixed) else value
+
+
+def in_dtype(make: Maker, dtype: str) -> Maker:
+    """The same case whose data, the first tensor and those of its data type, are of another one of its family."""
+
+    def made(s: Sizes) -> Case | None:
+        case = make(s)
+        arrays = list(arrays_in(case.inputs)) if case is not None else []
+        source = arrays[0].value.dtype if arrays else None
+        for a in arrays:
+            a.value = a.value.astype(ir.numpy_dtype(dtype)) if a.value.dtype == source else a.value
+        return case and dataclasses.replace(
+            case, attrs={k: dtype if v == str(source) else v for k, v in case.attrs.items()}
+        )
+
+    return made
 
 
 def flat(nested: Any) -> Iterator[Leaf]:
@@ -212,9 +250,9 @@ def compiled(name: str, case: Case, level: int) -> tuple[Any, Params]:
 class Call:
     """One case, compiled with as many variables as the operator takes."""
 
-    def __init__(self, name: str, index: int) -> None:
+    def __init__(self, name: str, index: int, dtype: str = "") -> None:
         self.name, self.definition = name, get_op_def(name)
-        self.makers = CASES[name][index]
+        self.makers = in_dtype(CASES[name][index], dtype) if dtype else CASES[name][index]
         self.case = next(c for s in SIZES if (c := self.makers(Sizes(s, f"{name}{index}{s}"))) is not None)
         self.nested = leaves_of(self.case.inputs)
         self.function, self.level, self.complaints = None, 0, []
@@ -228,7 +266,7 @@ class Call:
                 if not isinstance(e, WeftError) or is_defect(e):
                     self.complaints.append(Outcome("foreign error when compiled", f"[{LEVELS[self.level]}] {refusal}"))
         if self.function is None:
-            raise Outcome("refused when compiled", refusal)
+            raise Outcome("skipped" if dtype else "refused when compiled", refusal)
         self.compiled_shapes = self.params.shapes()
         self.dtypes = [leaf.dtype for leaf in flat(self.nested) if leaf.kind == "tensor"]
 
@@ -237,9 +275,12 @@ class Call:
     def draw(self, rng: np.random.Generator) -> tuple[Any, int]:
         nested = self.base(rng)
         tensors = [leaf for leaf in flat(nested) if leaf.kind in ("tensor", "shape") and (leaf.shape or leaf.dtype)]
-        extents = [d for leaf in tensors for d in leaf.shape]
+        extents = [d for leaf in tensors for d in leaf.shape] or [1]
         for _ in range(int(rng.choice(4, p=(0.25, 0.4, 0.25, 0.1))) if tensors else 0):
             mutate(tensors[int(rng.integers(len(tensors)))], extents, rng)
+        for leaf in tensors:
+            if leaf.dtype in itertools.chain(*FAMILIES) and rng.random() < 0.3:
+                leaf.specials = tuple(rng.choice(np.array(extremes(leaf.dtype), object), int(rng.integers(1, 9))))
         return nested, int(rng.integers(1 << 30))
 
     def base(self, rng: np.random.Generator) -> Any:
@@ -312,16 +353,16 @@ class Call:
         """Whether an operand has infinity, NaN or a number beyond a limit that may be felt anywhere in the result."""
         operands = [o for op, (names, _) in FINITE.items() if re.fullmatch(op, self.name) for o in names.split()]
         given = zip(self.definition.inputs, values, strict=False)
-        return any(i.name in operands and v.dtype.kind == "f" and not (np.abs(v) < limit).all() for i, v in given)
+        arrays = [a for i, v in given if i.name in operands for a in (v if isinstance(v, tuple) else (v,))]
+        return any(a.dtype.kind in "fV" and not (np.abs(a) < limit).all() for a in arrays)
 
     def may_overflow(self, values: list[Any]) -> bool:
         """Whether finite inputs are so great that it hangs on the order of sums and products what becomes infinite."""
+        floats = [(v, ml_dtypes.finfo(v.dtype)) for v in values if getattr(v, "dtype", np.dtype(int)).kind in "fV"]
         if self.name in ("prod", "cumprod"):
-            return any(v.dtype.kind == "f" and furthest(v) > EXPONENT for v in values)
-        great = [
-            v for v in values if getattr(v, "dtype", None) == np.float32 and np.isfinite(v[np.abs(v) > GREAT]).any()
-        ]
-        return bool(great) and self.definition.fusion not in (Fusion.ELEMENTWISE, Fusion.BROADCAST, Fusion.INJECTIVE)
+            return any(furthest(v) > 0.93 * of.maxexp for v, of in floats)
+        great = any((np.isfinite(v) & (np.abs(v) > float(of.max) ** 0.47)).any() for v, of in floats)
+        return great and self.definition.fusion not in (Fusion.ELEMENTWISE, Fusion.BROADCAST, Fusion.INJECTIVE)
 
     def can_be_told(self, nested: Any) -> bool:
         """Whether the numbers of shapes are those that were compiled, where they are no variables."""
@@ -413,8 +454,14 @@ class Calls:
     check_seconds = 5.0
 
     def subjects(self) -> list[str]:
-        return [f"{name}:{index}" for name, index in with_cases()]
+        return [f"{name}:{index}{dtype}" for name, index in with_cases() for dtype in ("", *self.others(name, index))]
+
+    def others(self, name: str, index: int) -> list[str]:
+        """The data types, behind a colon, that a case may be tried in besides its own."""
+        case = next(c for s in SIZES if (c := CASES[name][index](Sizes(s, ""))) is not None)
+        own = next((a.value.dtype.name for a in arrays_in(case.inputs)), "")
+        return [f":{d}" for family in FAMILIES if own in family for d in family if d != own]
 
     def open(self, subject: str) -> Call:
-        name, _, index = subject.rpartition(":")
-        return Call(name, int(index))
+        name, index, *dtype = subject.split(":")
+        return Call(name, int(index), *dtype)

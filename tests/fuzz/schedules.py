@@ -359,10 +359,7 @@ _MAPS: dict[int, list[Callable[..., Any]]] = {
 def random_schedule(func: tir.PrimFunc, r: random.Random, steps: int = 7) -> tuple[tir.Schedule, list[str]]:
     """Apply random primitives; what is refused leaves the schedule as it was.
 
-    Returns
-    -------
-    (Schedule, list of str)
-        The schedule, and what was tried.
+    Returns the schedule, and what was tried.
     """
     sch, log = tir.Schedule(func, seed=r.randrange(1 << 30)), []
     for _ in range(steps):

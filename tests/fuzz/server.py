@@ -242,10 +242,7 @@ def running(program: Path, *options: str) -> Generator[tuple[int, Path]]:
 def fuzz(program: Path, messages: int, seed: int, seconds: float = float("inf"), jobs: int = 2) -> tuple[int, int]:
     """Send that many messages, or for so long, in `jobs` sessions at once; how many were sent, in how many sessions.
 
-    Raises
-    ------
-    AssertionError
-        When a session crashed, hung or sent nonsense, with the seed of the session that did.
+    Raises AssertionError when a session crashed, hung or sent nonsense, with the seed of the session that did.
     """
     talk, until, sent, sessions = conversation(small_library()), time.monotonic() + seconds, 0, 0
     with running(program) as (port, said):

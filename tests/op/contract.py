@@ -60,6 +60,9 @@ class Sizes:
     def boolean(self, *dims: int) -> Array:
         return Array(self.rng.integers(0, 2, dims).astype(bool), dims)
 
+    def rows(self, *values: float) -> Array:
+        return Array(np.tile(np.float32(values), (int(self.a), 1)), (self.a, len(values)))
+
     def draw(self, dtype: str, *dims: int) -> Array:
         if dtype == "bool":
             return self.boolean(*dims)

@@ -1,10 +1,12 @@
-"""Conversions of constants are those of kernels, also of numbers that the type does not have."""
+"""Conversions of constants are those of kernels, also of numbers that the type does not have; what has no result."""
 
 import numpy as np
 import pytest
 
 import weft
-from weft import relax
+from tests.refusals import refuses
+from weft import error, ir, relax
+from weft.op import get_op_def
 
 ODD = [np.nan, np.inf, -np.inf, 3e38, -3e38, 2.0**63, -(2.0**63), 2.0**31, -129.5, -0.7, 1.9, 255.5]
 
@@ -25,3 +27,10 @@ def test_folded_and_computed(source, target):
         machine = relax.VirtualMachine(weft.compile(bb.get()), weft.cpu())
         found.append(machine["main"](*given).numpy().tolist())
     assert found == [wanted, wanted]
+
+
+@pytest.mark.parametrize("name", "subtract negative sign divide floor_divide floor_mod fmod mod left_shift".split())
+def test_arithmetic_of_bools(name):
+    """NumPy refuses it, or answers with another type."""
+    x = ir.ExprVar("x", ir.tensor_type((3,), "bool"))
+    refuses(error.DTypeMismatch, f"{name}.*\n.*found bool", get_op_def(name).infer, *[x] * len(get_op_def(name).inputs))

@@ -1,7 +1,8 @@
 """Visitors of expressions and types."""
 
+import weft
 from tests.refusals import refuses
-from weft import ir, relay
+from weft import ir, relay, tir
 from weft.relay.expr import lets
 
 
@@ -78,6 +79,16 @@ def test_types():
             return relay.TensorType(typ.shape, "float64")
 
     assert Wide().visit(ty).ret_type.fields[0].dtype == "float64"
+
+
+def test_deep_expressions():
+    x, v = relay.var("x", shape=(2,), dtype="float32"), ir.Var("v", "int64")
+    e, s = x, v
+    for _ in range(3000):
+        e, s = relay.add(e, x), ir.Mul(s, v)
+    assert relay.ExprMutator().visit(e) is e
+    assert tir.functor.ExprMutator()(s) is s
+    assert weft.arith.Analyzer().simplify(s - s) == 0
 
 
 def test_a_relation_of_types_is_visited_and_is_a_constraint():

@@ -81,11 +81,13 @@ def test_full_disk(store, monkeypatch):
         assert store.put("k", b"v") is False
 
 
-def test_least_recently_used_goes_first(tmp_path):
+@pytest.mark.parametrize("ago", [1000, 5000, -400 * 86400])
+def test_least_recently_used_goes_first(tmp_path, ago):
+    """Also where entries are of a clock that was ahead of today's."""
     store = Cache(tmp_path, limit=10_000)
     for i in range(8):
         store.put(f"k{i}", bytes(1000))
-    old = time.time() - 1000
+    old = time.time() - ago
     for f in files(store):
         os.utime(f, (old, old))
     assert store.get("k3") is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum, IntFlag
+from functools import partial
 from math import gcd
 from typing import Any
 
@@ -339,13 +340,11 @@ class Analyzer:
         if not ir.IS_EXPR[type(expr)]:
             expr = ir.as_expr(expr)
         self.context.trim()
-        result = simplify(self, expr)
-        for _ in range(steps - 1):
-            again = simplify(self, result)
-            if again is result:
+        for _ in range(steps):
+            before, expr = expr, ir.with_deep_stack(partial(simplify, self, expr))
+            if expr is before:
                 break
-            result = again
-        return result
+        return expr
 
     rewrite_simplify = simplify
     canonical_simplify = simplify
@@ -436,7 +435,7 @@ class Analyzer:
                 for v, b in known.items()
                 if b.min_value > max(NEG_INF, dtype_limits(v.dtype)[0]) and b.max_value < dtype_limits(v.dtype)[1]
             }
-        return eval_interval(expr, dom_map, self)
+        return ir.with_deep_stack(lambda: eval_interval(expr, dom_map, self))
 
 
 _OPPOSITE = {ir.LT: ir.GE, ir.LE: ir.GT, ir.GT: ir.LE, ir.GE: ir.LT, ir.EQ: ir.NE, ir.NE: ir.EQ}

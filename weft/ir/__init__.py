@@ -13,7 +13,7 @@ from weft.ir.ambient import Ambient, CallersPool
 from weft.ir.any_dim import Any as AnyDim
 from weft.ir.arithmetic import *  # noqa: F403
 from weft.ir.arithmetic import __all__ as _constructors
-from weft.ir.deep import DeepPool, with_deep_stack
+from weft.ir.deep import DeepPool, descending, with_deep_stack
 from weft.ir.dispatch import Dispatch
 from weft.ir.dtype import (
     DataType,

@@ -15,14 +15,18 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import wraps
 from typing import Any, TypeVar
 
 from weft.error import WeftError
 from weft.ir.ambient import CallersPool
 
 T = TypeVar("T")
+S = TypeVar("S")
+N = TypeVar("N")
 _LIMIT = 400_000
 _STACK_BYTES = 1 << 29
+_LEVELS = 500
 _LOCK = threading.Lock()
 _here = threading.local()
 
@@ -31,11 +35,7 @@ def with_deep_stack(fn: Callable[[], T]) -> T:
     """Return ``fn()``; should it exceed the recursion limit, run it again on a thread with a stack of 512 MB.
 
     `fn` must not have left effects behind when it failed.
-
-    Raises
-    ------
-    WeftError
-        When that is not deep enough either.
+    Raises a WeftError when that is not deep enough either.
     """
     try:
         return fn()
@@ -91,6 +91,27 @@ def _stacks_of(size: int) -> Generator[None]:
             yield
         finally:
             threading.stack_size(before)
+
+
+def descending(visit: Callable[[S, N], T]) -> Callable[[S, N], T]:
+    """Let a method that visits a node and what it is made of follow any depth: every `_LEVELS` it has a new stack.
+
+    Nothing runs twice: users' methods may have effects.
+    """
+
+    @wraps(visit)
+    def visiting(self: S, node: N) -> T:
+        state = vars(self)
+        state["_depth"] = depth = state.get("_depth", 0) + 1
+        try:
+            if depth % _LEVELS:
+                return visit(self, node)
+            with DeepPool(1) as pool:
+                return pool.submit(visit, self, node).result()
+        finally:
+            state["_depth"] = depth - 1
+
+    return visiting
 
 
 class DeepPool(CallersPool):

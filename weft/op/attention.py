@@ -375,7 +375,7 @@ def _cached_ref(query: Any, key: Any, value: Any, first: Any, scale: Any, window
     seen = (at <= place) & ((at > place - window) if window >= 0 else True)
     scores = np.where(seen, scores, -np.inf)
     top = scores.max(-1, keepdims=True, initial=-np.inf)
-    weights = np.where(seen, np.exp(scores - np.where(np.isfinite(top), top, 0)), 0)
+    weights = np.where(seen, np.exp(scores - np.where(seen.any(-1, keepdims=True), top, 0)), 0)
     total = weights.sum(-1, keepdims=True)
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
     return np.einsum("bhit,bhtd->bhid", weights, v).astype(query.dtype)

@@ -346,9 +346,9 @@ def _winograd_infer(data: Expr, weight: Expr, padding: Any, tile: int, channels:
     return TensorType(conv_shape(x.shape, outs, int64(channels), True), dtype, 4)
 
 
-def _winograd_ref(x: Any, u: Any, padding: Any, tile: int, channels: int) -> Any:
+def _winograd_ref(data: Any, u: Any, padding: Any, tile: int, channels: int) -> Any:
     b, _, a = winograd_matrices(tile)
-    x = np.pad(x.astype(np.float64), [(0, 0), *zip(padding[:2], padding[2:], strict=True), (0, 0)])
+    x = np.pad(data.astype(np.float64), [(0, 0), *zip(padding[:2], padding[2:], strict=True), (0, 0)])
     rows, columns = x.shape[1] - 2, x.shape[2] - 2
     x = np.pad(x, [(0, 0), (0, -rows % tile), (0, -columns % tile), (0, 0)])
     u = np.moveaxis(u.astype(np.float64), -1, 3).reshape(*u.shape[:2], -1, u.shape[3])[:, :, :channels]
@@ -357,7 +357,7 @@ def _winograd_ref(x: Any, u: Any, padding: Any, tile: int, channels: int) -> Any
         d = x[:, i * tile : i * tile + tile + 2, j * tile : j * tile + tile + 2]
         m = np.einsum("naec,aeoc->naeo", _rows(b, _rows(b, d, 1), 2), u)
         y[:, i * tile : (i + 1) * tile, j * tile : (j + 1) * tile] = _rows(a, _rows(a, m, 1), 2)
-    return y[:, :rows, :columns].astype(np.float32)
+    return y[:, :rows, :columns].astype(data.dtype)
 
 
 def _rows(matrix: Any, x: Any, axis: int) -> Any:

@@ -60,11 +60,13 @@ def _unary(name: str, dtype: str | None = None, only: str = "") -> None:
 
 for _name in FLOAT_UNARY:
     _unary(_name, only="float")
-for _name in ("abs", "ceil", "floor", "negative", "round", "sign", "square", "trunc"):
+for _name in ("abs", "ceil", "floor", "round", "square", "trunc"):
     _unary(_name)
+for _name in ("negative", "sign"):
+    _unary(_name, only="number")
 for _name in ("logical_not", "isnan", "isinf", "isfinite"):
     _unary(_name, "bool")
-_unary("bitwise_not", only="integer")
+_unary("bitwise_not", only="integral")
 
 
 def _clip_ref(x: Any, min: Any, max: Any) -> Any:
@@ -160,8 +162,8 @@ def _guarded(integers: Any, floats: Any) -> Any:
 
 
 def _truncated(a: Any, b: Any) -> Any:
-    q = np.abs(a.astype(np.int64)) // np.abs(b.astype(np.int64))
-    return np.where((a < 0) != (b < 0), -q, q)
+    q = a // b
+    return np.where(((a < 0) != (b < 0)) & (q * b != a), q + np.ones_like(q), q)
 
 
 def _power_ref(a: Any, b: Any) -> Any:
@@ -189,7 +191,13 @@ _BINARY_DOCS = {
 }
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _LOGICAL = ("logical_and", "logical_or", "logical_xor")
-_INTEGER = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
+_KINDS = {
+    **dict.fromkeys(("atan2", "log_add_exp"), "float"),
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor"), "integral"),
+    **dict.fromkeys(("left_shift", "right_shift"), "integer"),
+    **dict.fromkeys(("divide", "floor_divide", "floor_mod", "fmod", "mod", "subtract"), "number"),
+}
+"""The kinds of operands of those that do not take every data type: NumPy answers them for others with another type."""
 
 
 def _binary_infer(name: str, dtype: str | None, only: str, lhs: Expr, rhs: Expr) -> TensorType | PrimType:
@@ -226,10 +234,7 @@ def _binary(name: str, dtype: str | None = None, only: str = "") -> None:
 
 
 for _name in BINARY:
-    if _name in _COMPARISONS + _LOGICAL:
-        _binary(_name, "bool")
-    else:
-        _binary(_name, only="integer" if _name in _INTEGER else "float" if _name in ("atan2", "log_add_exp") else "")
+    _binary(_name, "bool" if _name in _COMPARISONS + _LOGICAL else None, _KINDS.get(_name, ""))
 
 
 def _where_infer(condition: Expr, x1: Expr, x2: Expr) -> TensorType:

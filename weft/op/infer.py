@@ -29,6 +29,15 @@ __all__ = [
 ]
 
 
+KINDS: dict[str, tuple[str, Callable[[ir.DataType], bool]]] = {
+    "float": ("a floating-point type", lambda d: d.is_real),
+    "integer": ("an integer type", lambda d: not d.is_real and d != "bool"),
+    "integral": ("an integer type or bool", lambda d: not d.is_real),
+    "number": ("a type of numbers, not bool", lambda d: d != "bool"),
+}
+"""Kinds of data types that operators ask for: in words, and as a test."""
+
+
 def tensor_arg(
     op: str,
     name: str,
@@ -38,16 +47,9 @@ def tensor_arg(
     min_ndim: int = 0,
     kind: str = "",
 ) -> ir.TensorType:
-    """Return the tensor type of an argument, checking its rank and data type (exactly, or its `kind`.
+    """Return the tensor type of an argument, checking its rank and data type (exactly, or its `kind` of `KINDS`).
 
-    "float", "integer").
-
-    Raises
-    ------
-    TypeInferenceError
-        When it is no tensor.
-    ShapeMismatch, DTypeMismatch
-        When its rank or data type is wrong.
+    Raises TypeInferenceError when it is no tensor, ShapeMismatch or DTypeMismatch when its rank or data type is wrong.
     """
     ty = arg.ty  # type: ignore[attr-defined]
     if not isinstance(ty, ir.TensorType):
@@ -63,11 +65,10 @@ def tensor_arg(
             found=f"{ty.ndim}",
             where=arg.span,
         )
-    if kind and ty.dtype and ir.DataType(ty.dtype).is_real != (kind == "float"):
-        expected = "a floating-point type" if kind == "float" else "an integer type or bool"
+    if kind and ty.dtype and not KINDS[kind][1](ir.DataType(ty.dtype)):
         raise DTypeMismatch(
             f"{op}: '{name}' has the wrong data type",
-            expected=expected,
+            expected=KINDS[kind][0],
             found=ty.dtype,
             where=arg.span,
             help="use astype",
@@ -108,10 +109,7 @@ def demand_same_layout(op: str, layout: str, out_layout: str | None, where: ir.S
 def fields_of(op: str, name: str, arg: ir.Expr) -> tuple[ir.Expr, ...]:
     """Return the tensors of an argument that is a tuple; where it is a variable, as references to its fields.
 
-    Raises
-    ------
-    TypeInferenceError
-        When it is no tuple.
+    Raises TypeInferenceError when it is no tuple.
     """
     if isinstance(arg, ir.Tuple):
         return arg.fields
@@ -138,7 +136,7 @@ def values_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:
 def same_as(op: str, dtype: str | None = None, only: str = "") -> Callable[..., ir.TensorType]:
     """Make the rule of an operator whose result has the type of its first argument, or another data type.
 
-    `only` restricts the argument to a kind of data type, "float" or "integer".
+    `only` restricts the argument to a kind of data type.
     """
 
     def infer(x: ir.Expr, *_: Any, **__: Any) -> ir.TensorType:
@@ -166,10 +164,7 @@ def same_dtype(op: str, *args: ir.Expr) -> str:
 def broadcast_dims(op: str, *shapes: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:
     """Broadcast shapes by NumPy's rule; of two dimensions that may or may not be 1, a choice is made at run time.
 
-    Raises
-    ------
-    ShapeMismatch
-        When two constant dimensions differ and neither is 1.
+    Raises ShapeMismatch when two constant dimensions differ and neither is 1.
     """
     rank = max((len(s) for s in shapes), default=0)
     out: list[ir.PrimExpr] = []

@@ -108,7 +108,7 @@ def _reference(rank: int, kind: str) -> Any:
         k, s, d, b, a = pooling.window(rank, pool_size, strides, dilation, padding)
         y = np.moveaxis(x, -1, 1) if last else x
         if kind == "max":
-            lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+            lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
             out = np.maximum.reduce(list(_windows(y, rank, k, s, d, b, a, ceil_mode, lowest)))
         else:
             total: Any = sum(_windows(y.astype(np.float64), rank, k, s, d, b, a, ceil_mode, 0))
@@ -227,7 +227,7 @@ def _indices_ref(
         )
     best: Any = None
     where: Any = None
-    lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
     for v, i in zip(
         _windows(x, rank, k, s, d, b, a, ceil_mode, lowest),
         _windows(flat, rank, k, s, d, b, a, ceil_mode, -1),

@@ -59,6 +59,7 @@ def _operands(e: ir.Node) -> list[Any]:
 class _Functor:
     """Finds the method of an expression or binding."""
 
+    @ir.descending
     def visit_expr(self, expr: ir.Node) -> Any:
         """Visit an expression by the method of its kind."""
         name = _METHODS.get(type(expr))

@@ -6,7 +6,7 @@ Each kind of expression has a method, ``visit_call`` for :class:`Call`, that a s
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Node, Op
+from weft.ir import Node, Op, descending
 from weft.relay import expr as nodes
 from weft.relay.adt import Clause, Constructor, Match
 from weft.relay.transform.copying import renamed_pattern
@@ -38,6 +38,7 @@ class ExprFunctor:
     def __init__(self) -> None:
         self.memo_map: dict[Any, Any] = {}
 
+    @descending
     def visit(self, expr: Node) -> Any:
         """Visit an expression by the method of its kind."""
         if expr in self.memo_map:

@@ -153,7 +153,7 @@ class Cache:
                 opened.append(os.open(name, os.O_RDONLY | os.O_NONBLOCK | flags | links, dir_fd=at))
                 _check_owner(opened[-1], Path(name) if at is None else path.parent if flags else path)
             with suppress(OSError):
-                if time.time() - os.fstat(opened[-1]).st_mtime > _LATELY:
+                if abs(time.time() - os.fstat(opened[-1]).st_mtime) > _LATELY:
                     os.utime(opened[-1])
             self.hits += 1
             return os.fdopen(opened.pop(), "rb")
@@ -233,6 +233,7 @@ class Cache:
     def _scan(self) -> list[tuple[float, int, Path]]:
         """(last use, bytes, file) of each entry."""
         found: list[tuple[float, int, Path]] = []
+        latest = time.time() + _LATELY
         try:
             folders = [
                 e.path
@@ -247,7 +248,8 @@ class Cache:
                     with suppress(OSError):
                         status = entry.stat(follow_symlinks=False)
                         if _ENTRY.fullmatch(entry.name) and not stat.S_ISDIR(status.st_mode):
-                            found.append((status.st_mtime, status.st_size, Path(entry.path)))
+                            used = status.st_mtime if status.st_mtime < latest else 0.0  # clocks go back
+                            found.append((used, status.st_size, Path(entry.path)))
         return found
 
     def _scan_bytes(self) -> int:
@@ -259,7 +261,7 @@ class Cache:
         total = sum(size for _, size, _ in entries)
         now = time.time()
         for used, size, file in entries:
-            stale = file.name.startswith(".tmp-") and now - used > 3600
+            stale = file.name.startswith(".tmp-") and now - used > _LATELY
             if total <= self.limit * 3 // 4 and not stale:
                 continue
             if file.name.startswith(".tmp-") and not stale:

@@ -123,6 +123,7 @@ class _Dispatch:
 class ExprFunctor(_Dispatch):
     """Finds the method of an expression; kinds without an overridden one go to ``visit_expr_default_``."""
 
+    @ir.descending
     def visit_expr(self, expr: Any) -> Any:
         """Visit an expression by the method of its kind."""
         method = None if expr is None else self._method(expr)
@@ -141,6 +142,7 @@ class ExprFunctor(_Dispatch):
 class StmtFunctor(_Dispatch):
     """Finds the method of a statement; kinds without an overridden one go to ``visit_stmt_default_``."""
 
+    @ir.descending
     def visit_stmt(self, stmt: Any) -> Any:
         """Visit a statement by the method of its kind."""
         method = None if stmt is None else self._method(stmt)
@@ -252,27 +254,26 @@ class StmtExprMutator(ExprMutator, StmtMutator):
 _ALL = {**_EXPRS, **_STMTS}
 
 
+class _Both(_Dispatch):
+    visit_node_: Any
+
+    @ir.descending
+    def visit_stmt(self, stmt: Any) -> Any:
+        """Visit a node by the method of its kind; of a mutator, return what it is replaced by."""
+        return (self._method(stmt) or self.visit_node_)(stmt)
+
+    visit_expr = visit_stmt
+
+
 @_methods(_ALL, "visit_node_", _OTHER_NAMES)
-class PyStmtExprVisitor(_Dispatch):
+class PyStmtExprVisitor(_Both):
     """Visits every statement and expression (``tirx.functor``)."""
 
     visit_node_ = _visit_children
 
-    def visit_stmt(self, stmt: Any) -> Any:
-        """Visit a statement by the method of its kind."""
-        return (self._method(stmt) or self.visit_node_)(stmt)
-
-    visit_expr = visit_stmt
-
 
 @_methods(_ALL, "visit_node_", _OTHER_NAMES)
-class PyStmtExprMutator(_Dispatch):
+class PyStmtExprMutator(_Both):
     """Rewrites statements and expressions (``tirx.functor``)."""
 
     visit_node_ = _mutate_children
-
-    def visit_stmt(self, stmt: Any) -> Any:
-        """Return what a statement is replaced by."""
-        return (self._method(stmt) or self.visit_node_)(stmt)
-
-    visit_expr = visit_stmt

@@ -124,7 +124,7 @@ def _bool_or(fn_bool: Scalar, fn: Scalar) -> Scalar:
 
 
 BINARY: dict[str, Scalar] = {
-    "add": lambda a, b: a + b,
+    "add": _bool_or(tir.logical_or, lambda a, b: a + b),
     "atan2": tir.atan2,
     "bitwise_and": lambda a, b: a & b,
     "bitwise_or": lambda a, b: a | b,

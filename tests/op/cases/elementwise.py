@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.op.contract import Case, Sizes, call, case, cases
-from weft.op import get_op_def, list_ops
+from weft.op import list_ops
 
 FLOAT_ONLY = {
     "acos": (-1, 1),
@@ -34,6 +34,7 @@ ACTIVATIONS = (
     "nn.gelu nn.gelu_tanh nn.silu nn.softplus nn.mish nn.hardswish nn.softsign nn.leakyrelu nn.elu nn.selu "
     "nn.hardsigmoid nn.celu nn.thresholded_relu nn.shrink"
 ).split()
+SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0)
 ANY_NUMBER = ("abs", "ceil", "floor", "negative", "round", "square", "trunc", "sign", "nn.relu")
 
 
@@ -43,43 +44,18 @@ def _float_only(s: Sizes, name: str) -> Case:
     return call(s.real(s.a, s.b, low=low, high=high), rtol=2e-5)
 
 
-@cases("exp", "tanh", "sigmoid", "sqrt", "erf", "nn.gelu", "nn.silu")
-def _float64(s: Sizes, name: str) -> Case:
-    return call(s.real(s.b, dtype="float64", low=0.1, high=3), rtol=1e-6)
-
-
-@cases("exp", "tanh", "sigmoid", "nn.gelu", "negative", "floor")
-def _half(s: Sizes, name: str) -> Case:
-    return call(s.real(s.b, s.c, dtype="float16"))
-
-
+FLOAT64, HALF = "exp tanh sigmoid sqrt erf nn.gelu nn.silu".split(), "exp tanh sigmoid nn.gelu negative floor".split()
+case(*FLOAT64, make=lambda s, name: call(s.real(s.b, dtype="float64", low=0.1, high=3), rtol=1e-6))
+case(*HALF, make=lambda s, name: call(s.real(s.b, s.c, dtype="float16")))
 case(*ACTIVATIONS, make=lambda s, name: call(s.real(s.a, s.b, s.c, low=-6, high=6), rtol=1e-4, atol=1e-5))
 case(*ANY_NUMBER, make=lambda s, name: call(s.real(s.a, s.b, low=-6, high=6)))
 case(*ANY_NUMBER, "nn.dropout", make=lambda s, name: call(s.integer(s.b)))
 
 
-@cases("round")
-def _ties(s: Sizes) -> Case:
-    x = s.real(s.a, 7)
-    x.value[:] = [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5]
-    return call(x)
-
-
-@cases("sign", "nn.relu", "abs", "maximum", "minimum", "nn.leakyrelu")
-def _special(s: Sizes, name: str) -> Case:
-    x = s.real(s.a, 6)
-    x.value[:] = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0]
-    y = s.real(6)
-    return call(x, y) if len(get_op_def(name).inputs) == 2 else call(x)
-
-
-@cases("isnan", "isinf", "isfinite")
-def _classify(s: Sizes, name: str) -> Case:
-    x = s.real(s.a, 5)
-    x.value[:] = [np.nan, np.inf, -np.inf, 0.0, 1.0]
-    return call(x)
-
-
+case("round", make=lambda s: call(s.rows(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 3.5)))
+case("sign", "nn.relu", "abs", "nn.leakyrelu", make=lambda s, name: call(s.rows(*SPECIAL)))
+case("maximum", "minimum", make=lambda s, name: call(s.rows(*SPECIAL), s.real(6)))
+case("isnan", "isinf", "isfinite", make=lambda s, name: call(s.rows(*SPECIAL)))
 case("isnan", "isinf", "isfinite", make=lambda s, name: call(s.integer(s.b)))
 case("logical_not", make=lambda s: call(s.boolean(s.a, s.b)))
 case("bitwise_not", make=lambda s: call(s.integer(s.a, s.b, dtype="int32")))
@@ -92,13 +68,7 @@ case("nn.prelu", make=lambda s: call(s.real(s.a, s.b, s.c), s.real(s.c), axis=No
 case("clip", make=lambda s: call(s.real(s.a, s.b), min=-1.0, max=0.5))
 case("clip", make=lambda s: call(s.real(s.a, s.b), max=0.5))
 case("clip", make=lambda s: call(s.integer(s.a, s.b), min=-2))
-
-
-@cases("clip")
-def _clip_nan(s: Sizes) -> Case:
-    x = s.real(s.a, 3)
-    x.value[:] = [np.nan, 9, -9]
-    return call(x, min=-1.0, max=1.0)
+case("clip", make=lambda s: call(s.rows(np.nan, 9, -9), min=-1.0, max=1.0))
 
 
 def _cast(source: str, target: str) -> None:
@@ -108,24 +78,12 @@ def _cast(source: str, target: str) -> None:
         return call(x, dtype=target)
 
 
-for _source, _target in (
-    ("float32", "int64"),
-    ("float32", "bool"),
-    ("int64", "float32"),
-    ("int64", "int8"),
-    ("bool", "float32"),
-    ("bool", "int64"),
-    ("float32", "float16"),
-    ("float16", "float32"),
-    ("int32", "uint8"),
-    ("uint8", "float32"),
-    ("float32", "float64"),
-    ("float64", "float32"),
-    ("float32", "bfloat16"),
-    ("int64", "bool"),
-    ("float32", "float32"),
-):
-    _cast(_source, _target)
+for _pair in (
+    "float32:int64 float32:bool int64:float32 int64:int8 bool:float32 bool:int64 float32:float16 "
+    "float16:float32 int32:uint8 uint8:float32 float32:float64 float64:float32 float32:bfloat16 int64:bool "
+    "float32:float32"
+).split():
+    _cast(*_pair.split(":"))
 
 
 case("reinterpret", make=lambda s: call(s.real(s.a, s.b), dtype="int32"))
@@ -190,7 +148,7 @@ case("power", make=lambda s: call(s.integer(s.a, s.b), s.integer(s.a, s.b, low=-
 case("atan2", make=lambda s: call(s.real(s.a, s.b), s.real(s.a, s.b), rtol=1e-4))
 
 
-BOOLS = "logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor maximum minimum equal".split()
+BOOLS = "add logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor maximum minimum equal".split()
 case(*BOOLS, make=lambda s, name: call(s.boolean(s.a, s.b), s.boolean(s.b)))
 
 

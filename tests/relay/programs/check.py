@@ -73,10 +73,7 @@ def equal(a, b):
 def check(mod, args, passes=PASSES, chains=CHAINS, kinds=KINDS):
     """Check a program: it has a type, a value of that type, a text, and the same value after passes and everywhere.
 
-    Returns
-    -------
-    object
-        The value.
+    Returns the value.
     """
     typed = infer_type(mod)
     if infer_type(typed) is not typed:
