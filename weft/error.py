@@ -257,10 +257,19 @@ def _lacks_memory(e: BaseException | None) -> bool:
 
 @contextmanager
 def own_errors(doing: str) -> Generator[None]:
-    """Raise what memory and nesting ask too much of as Weft's errors; `doing` is what is done, for the message.
+    """Raise what memory and nesting ask too much of as Weft's errors.
 
-    OutOfMemory is raised in place of other kinds of MemoryError and of what libraries and threads raise for want of
-    memory, NestedTooDeep in place of other kinds of RecursionError.
+    Parameters
+    ----------
+    doing : str
+        What is done, for the message: ``"compiling the module"``.
+
+    Raises
+    ------
+    OutOfMemory
+        In place of other kinds of MemoryError, and of what libraries and threads raise for want of memory.
+    NestedTooDeep
+        In place of other kinds of RecursionError.
     """
     try:
         yield
@@ -301,9 +310,21 @@ def reading(
 
 
 def require(module: str, *, extra: str) -> ModuleType:
-    """Import an optional package by its import name; the extra of Weft that brings it is `extra`.
+    """Import an optional package, or say how to install it.
 
-    Raises MissingDependency with the pip command where it is not installed, OutOfMemory where its libraries find none.
+    Parameters
+    ----------
+    module : str
+        The module's import name, for example ``"onnx"``.
+    extra : str
+        The extra of Weft that brings it.
+
+    Raises
+    ------
+    MissingDependency
+        When the package is not installed; the message has the pip command.
+    OutOfMemory
+        When there is none for its libraries.
     """
     try:
         with own_errors(f"loading the Python package '{module}'"):

@@ -74,6 +74,8 @@ FINITE: dict[str, tuple[str, str]] = {
     ),
 }
 """Operators (patterns) of which infinity and NaN are not compared if these operands have some: why they spread so."""
+STEADY = {("bucketize", "boundaries"), ("image.resize_placed", "placement")}
+"""Operands that have a meaning for some numbers only, ascending ones or places: they stay those of the case."""
 OUTWEIGHS = 1e8
 """Where such a number meets others, its rounding is greater than they are."""
 GREAT = 1e18
@@ -147,18 +149,27 @@ def arrays_in(value: Any) -> Iterator[Array]:
         yield value.array if isinstance(value, Fixed) else value
 
 
+def cast_data(value: Any, source: np.dtype, dtype: str) -> Any:
+    """The same input with its tensors of one data type in another."""
+    if isinstance(value, tuple):
+        return tuple(cast_data(v, source, dtype) for v in value)
+    if isinstance(value, Fixed):
+        return dataclasses.replace(value, array=cast_data(value.array, source, dtype))
+    same = not isinstance(value, Array) or value.value.dtype != source
+    return value if same else dataclasses.replace(value, value=value.value.astype(ir.numpy_dtype(dtype)))
+
+
 def in_dtype(make: Maker, dtype: str) -> Maker:
     """The same case whose data, the first tensor and those of its data type, are of another one of its family."""
 
     def made(s: Sizes) -> Case | None:
         case = make(s)
-        arrays = list(arrays_in(case.inputs)) if case is not None else []
-        source = arrays[0].value.dtype if arrays else None
-        for a in arrays:
-            a.value = a.value.astype(ir.numpy_dtype(dtype)) if a.value.dtype == source else a.value
-        return case and dataclasses.replace(
-            case, attrs={k: dtype if v == str(source) else v for k, v in case.attrs.items()}
-        )
+        first = next(arrays_in(case.inputs), None) if case is not None else None
+        if case is None or first is None:
+            return case
+        source = first.value.dtype
+        attrs = {k: dtype if v == str(source) else v for k, v in case.attrs.items()}
+        return dataclasses.replace(case, inputs=cast_data(case.inputs, source, dtype), attrs=attrs)
 
     return made
 
@@ -274,7 +285,9 @@ class Call:
 
     def draw(self, rng: np.random.Generator) -> tuple[Any, int]:
         nested = self.base(rng)
-        tensors = [leaf for leaf in flat(nested) if leaf.kind in ("tensor", "shape") and (leaf.shape or leaf.dtype)]
+        steady = [x for i, x in zip(self.definition.inputs, nested, strict=False) if (self.name, i.name) in STEADY]
+        drawn = [leaf for leaf in flat(nested) if all(leaf is not x for x in steady)]
+        tensors = [leaf for leaf in drawn if leaf.kind in ("tensor", "shape") and (leaf.shape or leaf.dtype)]
         extents = [d for leaf in tensors for d in leaf.shape] or [1]
         for _ in range(int(rng.choice(4, p=(0.25, 0.4, 0.25, 0.1))) if tensors else 0):
             mutate(tensors[int(rng.integers(len(tensors)))], extents, rng)

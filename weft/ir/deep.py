@@ -35,7 +35,11 @@ def with_deep_stack(fn: Callable[[], T]) -> T:
     """Return ``fn()``; should it exceed the recursion limit, run it again on a thread with a stack of 512 MB.
 
     `fn` must not have left effects behind when it failed.
-    Raises a WeftError when that is not deep enough either.
+
+    Raises
+    ------
+    WeftError
+        When that is not deep enough either.
     """
     try:
         return fn()

@@ -49,7 +49,12 @@ def tensor_arg(
 ) -> ir.TensorType:
     """Return the tensor type of an argument, checking its rank and data type (exactly, or its `kind` of `KINDS`).
 
-    Raises TypeInferenceError when it is no tensor, ShapeMismatch or DTypeMismatch when its rank or data type is wrong.
+    Raises
+    ------
+    TypeInferenceError
+        When it is no tensor.
+    ShapeMismatch, DTypeMismatch
+        When its rank or data type is wrong.
     """
     ty = arg.ty  # type: ignore[attr-defined]
     if not isinstance(ty, ir.TensorType):
@@ -109,7 +114,10 @@ def demand_same_layout(op: str, layout: str, out_layout: str | None, where: ir.S
 def fields_of(op: str, name: str, arg: ir.Expr) -> tuple[ir.Expr, ...]:
     """Return the tensors of an argument that is a tuple; where it is a variable, as references to its fields.
 
-    Raises TypeInferenceError when it is no tuple.
+    Raises
+    ------
+    TypeInferenceError
+        When it is no tuple.
     """
     if isinstance(arg, ir.Tuple):
         return arg.fields
@@ -164,7 +172,10 @@ def same_dtype(op: str, *args: ir.Expr) -> str:
 def broadcast_dims(op: str, *shapes: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:
     """Broadcast shapes by NumPy's rule; of two dimensions that may or may not be 1, a choice is made at run time.
 
-    Raises ShapeMismatch when two constant dimensions differ and neither is 1.
+    Raises
+    ------
+    ShapeMismatch
+        When two constant dimensions differ and neither is 1.
     """
     rank = max((len(s) for s in shapes), default=0)
     out: list[ir.PrimExpr] = []

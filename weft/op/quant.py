@@ -52,7 +52,8 @@ def _spread(p: Any, data: Any, axis: int) -> Any:
 
 def _quantize_ref(data: Any, scale: Any, zero_point: Any, axis: int, out_dtype: str) -> Any:
     info = np.iinfo(out_dtype)
-    scaled = np.rint(data / _spread(scale, data, axis)) + _spread(zero_point, data, axis)
+    wide = np.float64 if data.dtype == np.float64 else np.float32
+    scaled = np.rint(data.astype(wide) / _spread(scale, data, axis).astype(wide)) + _spread(zero_point, data, axis)
     return np.clip(scaled, info.min, info.max).astype(out_dtype)
 
 

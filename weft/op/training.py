@@ -20,7 +20,7 @@ def _collapsed(x: Any, shape: Any) -> Any:
     shape = [int(d) for d in shape]
     extra = x.ndim - len(shape)
     ones = [i + extra for i, d in enumerate(shape) if d == 1]
-    wide = x.astype(np.float64) if x.dtype.kind == "f" else x
+    wide = x.astype(np.float64) if x.dtype.kind in "fV" else x
     return wide.sum(axis=(*range(extra), *ones), keepdims=True).reshape(shape).astype(x.dtype)
 
 

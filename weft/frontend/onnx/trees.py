@@ -161,7 +161,7 @@ def _laid_out(node: Node, forest: _Forest, used: Any, dtype: str) -> tuple[Any, 
     return rows, (2 * pair[count:]).astype("i4"), leaves
 
 
-def _walked(node: Node, ways: Any, count: int) -> tuple[Any, Any]:
+def _walked(node: Node, ways: np.ndarray, count: int) -> tuple[Any, Any]:
     """Return the nodes that lead on, in the order in which they are met, and the slot that each node lies at, or -1.
 
     Slots ``2 * node`` and the one behind it are what a node leads to; those from `count` on lead to the roots. Ways
