@@ -106,3 +106,15 @@ def test_images_of_nothing():
         assert found.shape == (n, 2, rows, columns)
         if found.size:
             np.testing.assert_allclose(found, exact(x, w, False, {"padding": 1}), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_channels_stay_first_where_no_convolution_follows(more):
+    bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType((1, 6, 4, 37), "float32"))
+    w, v = (relax.const(np.ones(shape, np.float32)) for shape in ((6, 1, 3, 3), (40, 6, 3, 3)))
+    with bb.function("main", [x]), bb.dataflow():
+        y = bb.emit(relax.op.nn.relu(bb.emit(relax.op.nn.conv2d(x, w, padding=1, groups=6))))
+        bb.emit_func_output(bb.emit_output(bb.emit(relax.op.nn.conv2d(y, v, padding=1)) if more else y))
+    after = transform.convert_layout(machine=machine.Machine(vector_bits=256))(transform.normalize()(bb.get()))["main"]
+    layouts = [n.attrs.get("data_layout") for n in walk(after) if isinstance(n, Call) and n.attrs.get("groups") == 6]
+    assert layouts == ["NHWC" if more else "NCHW"]

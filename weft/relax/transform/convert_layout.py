@@ -22,7 +22,7 @@ from weft.registry import Registry
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.expr import Var as RelaxVar
-from weft.relax.rewriter import rewrite_bindings
+from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform import panels
 from weft.relax.transform.desired_layouts import converted
 from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps
@@ -109,7 +109,19 @@ def convert_layout(
     forms = machine.dot_forms if dot_forms is None else dot_forms
     state = _Layouts(machine, panel or machine.panel_columns, winograd, frozenset(f[:3] for f in forms), tuned)
     state.near = panels.weights_bytes(func) <= machine.near_model_bytes
+    state.convolved = _convolved(func)
     return rewrite_bindings(func, mod, state.rule)
+
+
+def _convolved(func: ir.Function) -> set[ir.Node]:
+    """Variables that convolutions are computed from, whatever is between."""
+    found: set[ir.Node] = set()
+    for binding in reversed(all_bindings(func)):
+        value = binding.value
+        op = value.op if isinstance(value, ir.Call) else None
+        if binding.var in found or (isinstance(op, ir.Op) and op.name.startswith("relax.nn.conv")):
+            found.update(ir.find(value, RelaxVar))
+    return found
 
 
 class _Layouts:
@@ -121,6 +133,8 @@ class _Layouts:
         self.machine = machine
         self.panel, self.winograd, self.dots, self.tuned = panel, winograd, dots, tuned
         self.near = False  # whether all weights stay in the last cache
+        self.convolved: set[ir.Node] = set()
+        self.ends_here = False  # whether no convolution is computed from what is bound
         self.last: dict[int, ir.Expr] = {}
         self.first: dict[int, ir.Expr] = {}
         self.phased: dict[int, Phased] = {}
@@ -133,6 +147,7 @@ class _Layouts:
 
         Values that exist only channels-last are bound to a transpose that dead-code removal drops.
         """
+        self.ends_here = binding.var not in self.convolved
         if isinstance(binding, MatchCast):
             return self.match_cast(binding, value, bb)
         if isinstance(value, ir.TupleGetItem) and id(value.tuple_value) in self.parts:
@@ -302,7 +317,8 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     has_last = s.has_last(call.args[0])
     if group == 1 and (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
         return _Kept(product.op, product.args, product.attrs, span=call.span)
-    read_once = groups > 1 == shape[1] and panels.known_shape(call) and not (has_last or s.machine.masks_freely)
+    alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
+    read_once = alone and groups > 1 == shape[1] and panels.known_shape(call)
     few_read = (groups == 1 and channels <= few) or read_once  # once: moving it costs as much
     if few_read and group == 1 and lanes_are_pixels(s.machine, call, taps, has_last):
         return _Kept(call.op, call.args, attrs, span=call.span)
