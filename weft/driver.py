@@ -22,7 +22,6 @@ from weft.te.schedule import schedule_to_prim_func
 from weft.tir import Buffer, PrimFunc
 from weft.tir.analysis import refuse_accesses_outside
 from weft.tir.pipeline import lower_module
-from weft.tir.transform import NarrowDataType
 
 __all__ = ["build", "compile", "lower", "schedule_to_module"]
 
@@ -60,8 +59,7 @@ def lower(
         For reading: loops keep the conditions of their boundaries (no LoopPartition).
     """
     mod = _to_module(inp, args, name, binds, to_read=True)
-    lowered = lower_module(mod, Target.current(allow_none=True), simple_mode=simple_mode)
-    return NarrowDataType(32)(lowered)  # as it is read: offsets were computed in 64 bits
+    return lower_module(mod, Target.current(allow_none=True), simple_mode=simple_mode, to_read=True)
 
 
 def _to_module(

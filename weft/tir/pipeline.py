@@ -162,8 +162,14 @@ def runs_on_device(func: PrimFunc) -> bool:
     return any(isinstance(n, For) and n.kind == ForKind.THREAD_BINDING and not is_virtual(n) for n in walk(func.body))
 
 
-def lower_module(mod: IRModule, target: TargetLike | None = None, *, simple_mode: bool = False) -> IRModule:
-    """Run the phases on the TIR functions of a module, each once: those that they have run on are passed on."""
+def lower_module(
+    mod: IRModule, target: TargetLike | None = None, *, simple_mode: bool = False, to_read: bool = False
+) -> IRModule:
+    """Run the phases on the TIR functions of a module, each once: those that they have run on are passed on.
+
+    For people `to_read`, offsets have 32 bits again where that is enough.
+    """
+    last = [t.NarrowDataType(32)] if to_read else []
     todo = {v: f for v, f in mod.items() if isinstance(f, PrimFunc) and not is_lowered(f)}
     device = {v for v, f in todo.items() if runs_on_device(f)}
     groups = [
@@ -174,7 +180,7 @@ def lower_module(mod: IRModule, target: TargetLike | None = None, *, simple_mode
     for part, phases in groups:
         if not part:
             continue
-        lowered = _run(mod.with_functions(part), with_own_passes(phases))
+        lowered = _run(mod.with_functions(part), [*with_own_passes(phases), *last])
         functions = {v: f for v, f in functions.items() if v not in part}
         functions |= {v: f.with_attr(_DONE, True) if isinstance(f, PrimFunc) else f for v, f in lowered.items()}
     order = {v.name_hint: i for i, (v, _) in enumerate(mod.items())}

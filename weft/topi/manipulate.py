@@ -72,9 +72,14 @@ def concatenate(a_tuple: Tensors, axis: int = 0) -> Any:
         ends.append(total)
 
     def element(*i: Any) -> Any:
-        value = a_tuple[0](*i)
-        for t, begin in zip(a_tuple[1:], ends, strict=False):
-            value = ir.if_then_else(begin <= i[a], t(*(v if d != a else v - begin for d, v in enumerate(i))), value)
+        value = a_tuple[-1](
+            *(v if d != a else v - (ends[-2] if len(ends) > 1 else ir.int64(0)) for d, v in enumerate(i))
+        )
+        for n in reversed(range(len(a_tuple) - 1)):
+            begin = ends[n - 1] if n else ir.int64(0)
+            value = ir.if_then_else(
+                i[a] < ends[n], a_tuple[n](*(v if d != a else v - begin for d, v in enumerate(i))), value
+            )
         return value
 
     return te.compute(tuple(total if d == a else e for d, e in enumerate(a_tuple[0].shape)), element, name="T_concat")

@@ -298,9 +298,11 @@ class Lowerer:
         stores = [tir.BufferStore(heap, cast("int64", e), (int64(self.slot(e)),)) for e in todo]
         keys = [self.key(e) for e in todo]
         values = ((e, self.places.get(k, self.name), k in self.bytes) for e, k in zip(todo, keys, strict=True))
-        body = checked(values, tir.seq(*stores))
-        for v in dict.fromkeys(ir.find(tuple(todo), ir.Var)):  # read once: equal terms are then one value
-            body = tir.LetStmt(v, heap[int64(self.slot(v))], body)
+        # each is read once, so that equal terms are one value; of no variable that is known not to be negative
+        read = {v: ir.Var(v.name, v.dtype) for v in dict.fromkeys(ir.find(tuple(todo), ir.Var))}
+        body = ir.substitute(checked(values, tir.seq(*stores)), read)
+        for v, number in read.items():
+            body = tir.LetStmt(number, heap[int64(self.slot(v))], body)
         handle = ir.Var("heap_handle", "handle")
         name = self.mod.fresh_name("shape_func")
         self.mod[name] = tir.PrimFunc((handle,), body, None, ((handle, heap),), self.kernel_attrs(name))
