@@ -44,15 +44,15 @@ def grid_sample(
 ) -> Any:
     """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), the last axis's coordinate first."""
     rank, sizes = data.ndim - 2, data.shape[2:]
-    points = (data.shape[0], *grid.shape[2:])
+    points, wide = (data.shape[0], *grid.shape[2:]), "float64" if "float64" in (data.dtype, grid.dtype) else "float32"
 
     def coordinate(d: int, n: Any, o: Any) -> Any:
-        v = _unnormalised(cast("float32", grid(n, int64(rank - 1 - d), *o)), sizes[d], align_corners)
-        limit = cast("float32", sizes[d]) - const(1, "float32")
+        v = _unnormalised(cast(wide, grid(n, int64(rank - 1 - d), *o)), sizes[d], align_corners)
+        limit = cast(wide, sizes[d]) - const(1, wide)
         if method != "bicubic" and padding_mode == "reflection":
             v = _reflected(v, sizes[d], align_corners)
         if method != "bicubic" and padding_mode in ("border", "reflection"):
-            v = tir.max(tir.min(v, limit), const(0, "float32"))
+            v = tir.max(tir.min(v, limit), const(0, wide))
         return v
 
     def tables(d: int, k: int) -> tuple[Any, Any]:
@@ -81,7 +81,7 @@ def grid_sample(
                 value = pick(tir.all(*(i >= const(0, "int32") for i in at)), value, const(0, data.dtype))
             if method == "nearest":
                 return value
-            term = cast("float32", value)
+            term = cast(wide, value)
             for _, weight in choice:
                 term = term * weight(n, *o)
             total = term if total is None else total + term
