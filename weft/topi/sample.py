@@ -5,8 +5,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import PrimExpr, as_int, cast, const, if_then_else, int64, select
-
-_CUBIC = -0.75
+from weft.topi.resize import cubic_weights
 
 
 def _unnormalised(v: Any, size: Any, align_corners: bool) -> Any:
@@ -24,14 +23,6 @@ def _reflected(v: Any, size: Any, align_corners: bool) -> Any:
     period = tir.max(span * two, const(1e-6, v.dtype))
     x = tir.fmod(tir.abs(v - low), period)
     return select(span <= zero, zero, tir.min(x, period - x) + low)
-
-
-def _cubic_weights(t: Any) -> list[Any]:
-    c = lambda x: const(x, t.dtype)  # noqa: E731
-    a = _CUBIC
-    near = lambda d: (c(a + 2) * d - c(a + 3)) * d * d + c(1)  # noqa: E731
-    far = lambda d: ((c(a) * d - c(5 * a)) * d + c(8 * a)) * d - c(4 * a)  # noqa: E731
-    return [far(t + c(1)), near(t), near(c(1) - t), far(c(2) - t)]
 
 
 def grid_sample(
@@ -100,4 +91,4 @@ def _tap(p: Any, method: str, k: int) -> tuple[Any, Any]:
     low, one = tir.floor(p), const(1, p.dtype)
     if method == "bilinear":
         return (low, one - (p - low)) if k == 0 else (low + one, p - low)
-    return low + const(k - 1, p.dtype), _cubic_weights(p - low)[k]
+    return low + const(k - 1, p.dtype), cubic_weights(p - low, -0.75)[k]

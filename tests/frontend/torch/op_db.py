@@ -104,7 +104,9 @@ def check(info: Any, sample: Any, dynamic: bool) -> str:
         if info.name in ANY_PLACE and e.dtype == torch.int64 and len(expected) > 1 and e is not expected[0]:
             continue
         mine = torch.from_numpy(np.array(f.numpy()))
-        wide = {torch.float32: {"rtol": 1e-3, "atol": 1e-4}, torch.float64: {"rtol": 1e-9, "atol": 1e-10}}.get(e.dtype, {})
+        wide = {torch.float32: {"rtol": 1e-3, "atol": 1e-4}, torch.float64: {"rtol": 1e-9, "atol": 1e-10}}.get(
+            e.dtype, {}
+        )
         torch.testing.assert_close(mine.to(e.dtype) if not e.ndim else mine, e, equal_nan=True, **wide)
     return "ok"
 
