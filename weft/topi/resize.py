@@ -126,7 +126,7 @@ def _far(d: Any, a: float) -> Any:
     return ((f(a) * d - f(5 * a)) * d + f(8 * a)) * d - f(4 * a)
 
 
-def cubic_weights(t: Any, a: float) -> list[Any]:
+def cubic_weights(t: PrimExpr, a: float) -> list[Any]:
     """Weights of four taps at distance ``1 + t, t, 1 - t, 2 - t``."""
     one, two = _f(1.0, t.dtype), _f(2.0, t.dtype)
     return [_far(one + t, a), _near(t, a), _near(one - t, a), _far(two - t, a)]
