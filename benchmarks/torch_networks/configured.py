@@ -330,10 +330,10 @@ class Configured(nn.Module):
         return self.model(**dict(zip(self.names, tensors, strict=True)), **fixed)[self.result]
 
 
-_WITHOUT_CACHE: tuple[str, ...] = (
-    "Bert Roberta Albert Deberta MPNet ModernBert XLNet FNet ConvBert ViT Swin Segf Beit Levit MobileV CLIP "
-    "ResNet RegNet ConvNext MobileN Effici PoolF Yolos Wav2 AST PatchTST"
-).split()
+_WITHOUT_CACHE = (
+    *"Bert Roberta Albert Deberta MPNet ModernBert XLNet FNet ConvBert ViT Swin Segf Beit Levit MobileV CLIP".split(),
+    *"ResNet RegNet ConvNext MobileN Effici PoolF Yolos Wav2 AST PatchTST".split(),
+)
 
 
 def inputs(kind: str, batch: int, length: int) -> dict[str, torch.Tensor]:

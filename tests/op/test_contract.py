@@ -143,6 +143,25 @@ def test_unknown_types_propagate(name: str) -> None:
             assert f.shape is None or len(f.shape) == e.ndim
 
 
+NARROW = {"image.resize", "image.resize3d", "image.resize_placed"}  # the nearest, found as PyTorch and ONNX find it
+NARROW |= {"nn.matmul_compressed", "nn.matmul_nbits_packed"}  # weights of float32, by their form
+NARROW |= {"reinterpret", "tree_scores"}  # which compare sizes
+
+
+@pytest.mark.parametrize("name", sorted({*list_ops()} - WITHOUT_LOWER - NARROW))
+def test_numbers_of_64_bits_stay_so(name: str) -> None:
+    """A kernel from float64 to float64 has nothing narrower inside, which would cost half the digits."""
+    for index in range(len(contract.CASES[name])):
+        _, case = drawn(name, index)[0]
+        for given in (x for v in case.inputs for x in (v if isinstance(v, tuple) else (v,))):
+            array = getattr(given, "array", given)
+            if isinstance(array, contract.Array) and array.value.dtype == np.float32:
+                array.value = array.value.astype(np.float64)
+        func, ty, *_ = contract.prim_func(name, case, symbolic=False)
+        if {t.dtype for t in contract.tensor_types(ty)} == {"float64"}:
+            assert "float32" not in str(func)
+
+
 @pytest.mark.parametrize("name", list_ops())
 def test_wrong_kinds_of_arguments_are_errors(name: str) -> None:
     """A shape where a tensor belongs, or nothing at all, is an error that names the operator."""

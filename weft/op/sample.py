@@ -63,9 +63,10 @@ def _weights(t: float, method: str) -> dict[int, float]:
 
 def _ref(data: Any, grid: Any, method: str, layout: str, padding_mode: str, align_corners: bool) -> Any:
     out = np.zeros((*data.shape[:2], *grid.shape[2:]))
+    wide = np.float64 if 8 in (data.itemsize, grid.itemsize) else np.float32
     for n, *o in np.ndindex(data.shape[0], *grid.shape[2:]):
         points = []
-        for v, size in zip(grid[(n, slice(None), *o)][::-1].astype(np.float32), data.shape[2:], strict=True):
+        for v, size in zip(grid[(n, slice(None), *o)][::-1].astype(wide), data.shape[2:], strict=True):
             p = (v + 1) / 2 * (size - 1) if align_corners else ((v + 1) * size - 1) / 2
             if method != "bicubic" and padding_mode != "zeros":
                 p = min(max(_reflect(p, size, align_corners) if padding_mode == "reflection" else p, 0.0), size - 1.0)

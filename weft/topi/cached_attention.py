@@ -9,6 +9,7 @@ from typing import Any
 from weft import error, te, tir
 from weft.ir import Broadcast, PrimExpr, Ramp, as_int, cast, ceildiv, const, floordiv, floormod, int64
 from weft.topi.attention import attention_scale
+from weft.topi.precision import accumulator
 from weft.topi.shape import simplify
 from weft.topi.typing import Buffers, IRBuilder, Shape
 from weft.topi.written import in_pairs, written
@@ -68,6 +69,7 @@ class _Attention:
     ) -> None:
         self.ib, self.vectors, self.scale, self.window, self.softcap = ib, vectors, scale, window, softcap
         self.q, self.k, self.v, self.first, self.out = (ib.buffer_ptr(b) for b in buffers)
+        self.dtype = accumulator(self.out.dtype)
 
     def run(self) -> Any:
         """Return the statement."""
@@ -76,7 +78,7 @@ class _Attention:
         shared = simplify(floordiv(heads, self.k.buffer.shape[1]))
         with ib.for_range(int64(0), simplify(batch * heads), name="head", kind="parallel") as at:
             b, h = floordiv(at, heads), floormod(at, heads)
-            scores = ib.allocate("float32", (held + int64(_LANES),), name="scores")
+            scores = ib.allocate(self.dtype, (held + int64(_LANES),), name="scores")
             with ib.for_range(int64(0), queries, name="query") as i:
                 place = cast("int64", self.first[b]) + i
                 end = tir.max(tir.min(place + int64(1), held), int64(0))
@@ -87,37 +89,37 @@ class _Attention:
     def query(self, b: Any, h: PrimExpr, g: PrimExpr, i: PrimExpr, begin: PrimExpr, end: PrimExpr, scores: Any) -> None:
         """Compute one query over the keys that it sees."""
         ib, count = self.ib, end - begin
-        top = ib.allocate("float32", (1,), name="top", scope="local")
-        parts = ib.allocate("float32", (_LANES,), name="total", scope="local")
-        top[int64(0)], parts[_lanes(0)] = const(float("-inf"), "float32"), Broadcast(const(0.0, "float32"), _LANES)
+        top = ib.allocate(self.dtype, (1,), name="top", scope="local")
+        parts = ib.allocate(self.dtype, (_LANES,), name="total", scope="local")
+        top[int64(0)], parts[_lanes(0)] = const(float("-inf"), self.dtype), Broadcast(const(0.0, self.dtype), _LANES)
         query = [self.named(self.wide(self.q[b, h, i, _lanes(v)])) for v in range(self.vectors)]
         with ib.for_range(int64(0), count, name="key") as t:
             score = self.score(query, [self.wide(self.k[b, g, begin + t, _lanes(v)]) for v in range(self.vectors)])
             scores[t] = score
             top[int64(0)] = tir.max(top[int64(0)], score)
         with ib.for_range(count, ceildiv(count, int64(_LANES)) * int64(_LANES), name="rest") as t:
-            scores[t] = const(float("-inf"), "float32")
+            scores[t] = const(float("-inf"), self.dtype)
         with ib.for_range(int64(0), ceildiv(count, int64(_LANES)), name="keys") as t:
             some = Ramp(t * int64(_LANES), int64(1), _LANES)
             scores[some] = tir.exp(scores[some] - Broadcast(top[int64(0)], _LANES))
             parts[_lanes(0)] = parts[_lanes(0)] + scores[some]
         total = in_pairs([parts[int64(n)] for n in range(_LANES)], operator.add)
-        sums = [ib.allocate("float32", (_LANES,), name="sum", scope="local") for _ in range(self.vectors)]
+        sums = [ib.allocate(self.dtype, (_LANES,), name="sum", scope="local") for _ in range(self.vectors)]
         for total_of in sums:
-            total_of[_lanes(0)] = Broadcast(const(0.0, "float32"), _LANES)
+            total_of[_lanes(0)] = Broadcast(const(0.0, self.dtype), _LANES)
         with ib.for_range(int64(0), count, name="key") as t:
             weight = Broadcast(scores[t], _LANES)
             for v, total_of in enumerate(sums):
                 value = self.wide(self.v[b, g, begin + t, _lanes(v)])
                 total_of[_lanes(0)] = tir.fma(weight, value, total_of[_lanes(0)])
-        part = tir.Select(total > const(0.0, "float32"), const(1.0, "float32") / total, const(0.0, "float32"))
+        part = tir.Select(total > const(0.0, self.dtype), const(1.0, self.dtype) / total, const(0.0, self.dtype))
         for v, total_of in enumerate(sums):
             found = total_of[_lanes(0)] * Broadcast(part, _LANES)
             self.out[b, h, i, _lanes(v)] = cast(f"{self.out.dtype}x{_LANES}", found)
 
     def wide(self, x: Any) -> Any:
-        """Convert a vector to float32."""
-        return cast(f"float32x{_LANES}", x)
+        """Convert a vector to the data type that is computed in."""
+        return cast(f"{self.dtype}x{_LANES}", x)
 
     def named(self, value: Any) -> Any:
         """Compute a value once, here."""
@@ -127,14 +129,14 @@ class _Attention:
 
     def score(self, query: list[Any], key: list[Any]) -> Any:
         """Return the score of a key."""
-        parts = self.ib.allocate("float32", (_LANES,), name="parts", scope="local")
+        parts = self.ib.allocate(self.dtype, (_LANES,), name="parts", scope="local")
         parts[_lanes(0)] = query[0] * key[0]
         for factors in zip(query[1:], key[1:], strict=True):
             parts[_lanes(0)] = tir.fma(*factors, parts[_lanes(0)])
-        score = in_pairs([parts[int64(n)] for n in range(_LANES)], operator.add) * const(self.scale, "float32")
+        score = in_pairs([parts[int64(n)] for n in range(_LANES)], operator.add) * const(self.scale, self.dtype)
         if not self.softcap:
             return score
-        cap = const(self.softcap, "float32")
+        cap = const(self.softcap, self.dtype)
         return tir.tanh(score / cap) * cap
 
 

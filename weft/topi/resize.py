@@ -126,7 +126,7 @@ def _far(d: Any, a: float) -> Any:
     return ((f(a) * d - f(5 * a)) * d + f(8 * a)) * d - f(4 * a)
 
 
-def _cubic(t: Any, a: float) -> list[Any]:
+def cubic_weights(t: PrimExpr, a: float) -> list[Any]:
     """Weights of four taps at distance ``1 + t, t, 1 - t, 2 - t``."""
     one, two = _f(1.0, t.dtype), _f(2.0, t.dtype)
     return [_far(one + t, a), _near(t, a), _near(one - t, a), _far(two - t, a)]
@@ -140,7 +140,7 @@ def _taps(axis: _Axis, o: Any, method: str, attrs: dict[str, Any]) -> list[tuple
     if method == "linear":
         pairs = [(base, axis.f(1.0) - t), (base + int64(1), t)]
     else:
-        pairs = [(base + int64(k - 1), w) for k, w in enumerate(_cubic(t, attrs["cubic_alpha"]))]
+        pairs = [(base + int64(k - 1), w) for k, w in enumerate(cubic_weights(t, attrs["cubic_alpha"]))]
     if attrs["cubic_exclude"]:
         inside = [(i, tir.Select(tir.all(i >= int64(0), i < axis.size), w, axis.f(0.0))) for i, w in pairs]
         total = inside[0][1]

@@ -5,8 +5,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import PrimExpr, as_int, cast, const, if_then_else, int64, select
-
-_CUBIC = -0.75
+from weft.topi.resize import cubic_weights
 
 
 def _unnormalised(v: Any, size: Any, align_corners: bool) -> Any:
@@ -26,14 +25,6 @@ def _reflected(v: Any, size: Any, align_corners: bool) -> Any:
     return select(span <= zero, zero, tir.min(x, period - x) + low)
 
 
-def _cubic_weights(t: Any) -> list[Any]:
-    c = lambda x: const(x, t.dtype)  # noqa: E731
-    a = _CUBIC
-    near = lambda d: (c(a + 2) * d - c(a + 3)) * d * d + c(1)  # noqa: E731
-    far = lambda d: ((c(a) * d - c(5 * a)) * d + c(8 * a)) * d - c(4 * a)  # noqa: E731
-    return [far(t + c(1)), near(t), near(c(1) - t), far(c(2) - t)]
-
-
 def grid_sample(
     data: te.Tensor,
     grid: te.Tensor,
@@ -44,15 +35,15 @@ def grid_sample(
 ) -> Any:
     """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), the last axis's coordinate first."""
     rank, sizes = data.ndim - 2, data.shape[2:]
-    points = (data.shape[0], *grid.shape[2:])
+    points, wide = (data.shape[0], *grid.shape[2:]), "float64" if "float64" in (data.dtype, grid.dtype) else "float32"
 
     def coordinate(d: int, n: Any, o: Any) -> Any:
-        v = _unnormalised(cast("float32", grid(n, int64(rank - 1 - d), *o)), sizes[d], align_corners)
-        limit = cast("float32", sizes[d]) - const(1, "float32")
+        v = _unnormalised(cast(wide, grid(n, int64(rank - 1 - d), *o)), sizes[d], align_corners)
+        limit = cast(wide, sizes[d]) - const(1, wide)
         if method != "bicubic" and padding_mode == "reflection":
             v = _reflected(v, sizes[d], align_corners)
         if method != "bicubic" and padding_mode in ("border", "reflection"):
-            v = tir.max(tir.min(v, limit), const(0, "float32"))
+            v = tir.max(tir.min(v, limit), const(0, wide))
         return v
 
     def tables(d: int, k: int) -> tuple[Any, Any]:
@@ -81,7 +72,7 @@ def grid_sample(
                 value = pick(tir.all(*(i >= const(0, "int32") for i in at)), value, const(0, data.dtype))
             if method == "nearest":
                 return value
-            term = cast("float32", value)
+            term = cast(wide, value)
             for _, weight in choice:
                 term = term * weight(n, *o)
             total = term if total is None else total + term
@@ -100,4 +91,4 @@ def _tap(p: Any, method: str, k: int) -> tuple[Any, Any]:
     low, one = tir.floor(p), const(1, p.dtype)
     if method == "bilinear":
         return (low, one - (p - low)) if k == 0 else (low + one, p - low)
-    return low + const(k - 1, p.dtype), _cubic_weights(p - low)[k]
+    return low + const(k - 1, p.dtype), cubic_weights(p - low, -0.75)[k]

@@ -21,6 +21,7 @@ from weft.frontend.torch import from_exported_program
 from weft.frontend.torch.graph import as_real
 
 DTYPES = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool, "complex64": torch.complex64}
+DTYPES["float64"] = torch.float64
 REAL = ("float32", "int64", "bool")
 UNDEFINED = ("empty", "new_empty")
 """Whose elements are whatever lies in memory."""
@@ -103,7 +104,9 @@ def check(info: Any, sample: Any, dynamic: bool) -> str:
         if info.name in ANY_PLACE and e.dtype == torch.int64 and len(expected) > 1 and e is not expected[0]:
             continue
         mine = torch.from_numpy(np.array(f.numpy()))
-        wide = {"rtol": 1e-3, "atol": 1e-4} if e.dtype == torch.float32 else {}
+        wide = {torch.float32: {"rtol": 1e-3, "atol": 1e-4}, torch.float64: {"rtol": 1e-9, "atol": 1e-10}}.get(
+            e.dtype, {}
+        )
         torch.testing.assert_close(mine.to(e.dtype) if not e.ndim else mine, e, equal_nan=True, **wide)
     return "ok"
 

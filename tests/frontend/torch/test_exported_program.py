@@ -172,9 +172,9 @@ def test_weights_share_memory():
 def test_results():
     one = from_exported_program(exported(nn.ReLU(), (torch.ones(2),)), unwrap_unit_return_tuple=True)
     assert isinstance(one["main"].ret_ty, weft.ir.TensorType)
-    both = from_exported_program(exported(Call(lambda x: (x + 1, x.shape[0])), (torch.ones(2),), ({0: Dim("n")},)))
+    both = from_exported_program(exported(Call(lambda x: (x + 1, x.shape[0], 0.1)), (torch.ones(2),), ({0: Dim("n")},)))
     found = machine(both)(weft.runtime.tensor(np.zeros(7, np.float32)))
-    assert found[0].shape == (7,) and found[1].numpy() == 7
+    assert found[0].shape == (7,) and found[1].numpy() == 7 and found[2].numpy() == 0.1
 
 
 def test_copies_that_are_asked_for():

@@ -7,6 +7,7 @@ import numpy as np
 from tests.op.contract import Array, Case, Shape, Sizes, call, case, cases
 
 NEAR = {"rtol": 2e-3, "atol": 2e-4}
+FLOOR = {"method": "nearest", "rounding_method": "floor", "coordinate_transformation_mode": "asymmetric"}
 MODES = """
     half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric tf_half_pixel_for_nn""".split()
 
@@ -29,14 +30,8 @@ _resize("nearest", "asymmetric")
 def _nearest(rounding: str) -> None:
     @cases("image.resize", when=lambda s: s.b > 0)
     def make(s: Sizes) -> Case:
-        return call(
-            s.integer(s.a, s.b, 4),
-            Shape((s.a, s.b, 6)),
-            scales=(1.0, 1.0, 1.5),
-            method="nearest",
-            rounding_method=rounding,
-            coordinate_transformation_mode="asymmetric",
-        )
+        attrs = FLOOR | {"rounding_method": rounding}
+        return call(s.integer(s.a, s.b, 4), Shape((s.a, s.b, 6)), scales=(1.0, 1.0, 1.5), **attrs)
 
 
 for _rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
@@ -54,7 +49,7 @@ for _mode in MODES:  # a length that is rounded down: the scale is not the quoti
     _still((1, 1, 4, 7), (1, 1, 2, 4), scales=(1.0, 1.0, 0.6, 0.6), coordinate_transformation_mode=_mode)
 CROP = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 9.0}
 _still((1, 1, 4, 4), (1, 1, 3, 5), roi=(0.0, 0.0, 0.4, -0.2, 1.0, 1.0, 0.8, 0.7), **CROP)
-CEIL = {"method": "nearest", "rounding_method": "ceil_below_1", "coordinate_transformation_mode": "asymmetric"}
+CEIL = FLOOR | {"rounding_method": "ceil_below_1"}
 _still((1, 1, 4, 7), (1, 1, 7, 4), scales=(1.0, 1.0, 1.75, 0.6), **CEIL)
 
 
@@ -79,33 +74,13 @@ def _bytes(s: Sizes) -> Case:
 
 @cases("image.resize", when=lambda s: s.b * s.c > 0)
 def _beyond_the_scale(s: Sizes) -> Case:
-    return call(
-        s.integer(s.a, s.b, s.c),
-        Shape((s.a, 2 * s.b + 3, s.c)),
-        scales=(1.0, 2.0, 1.0),
-        method="nearest",
-        rounding_method="floor",
-        coordinate_transformation_mode="asymmetric",
-        symbolic=False,
-    )
+    size = Shape((s.a, 2 * s.b + 3, s.c))
+    return call(s.integer(s.a, s.b, s.c), size, scales=(1.0, 2.0, 1.0), symbolic=False, **FLOOR)
 
 
+LAST = FLOOR | {"method": "nearest_neighbor", **NEAR}
+case("image.resize2d", make=lambda s: call(s.real(s.a, 4, 5, 19), Shape((8, 10)), layout="NHWC", **LAST))
 case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(s.a, 3, s.b, s.c), Shape((8, 5)), **NEAR))
-
-
-@cases("image.resize2d")
-def _resize2d_last(s: Sizes) -> Case:
-    return call(
-        s.real(s.a, 4, 5, 19),
-        Shape((8, 10)),
-        layout="NHWC",
-        method="nearest_neighbor",
-        coordinate_transformation_mode="asymmetric",
-        rounding_method="floor",
-        **NEAR,
-    )
-
-
 case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(1, 2, 4, 5), Shape((s.b, s.c)), **NEAR))
 
 
@@ -127,20 +102,7 @@ def _narrowed(s: Sizes) -> Case:
 
 
 case("image.resize3d", make=lambda s: call(s.real(s.a, 2, 3, 4, 5), Shape((s.b, 5, s.c)), out_dtype="float64", **NEAR))
-
-
-@cases("image.resize3d")
-def _volumes_last(s: Sizes) -> Case:
-    size = Shape((6, 4, 7))
-    return call(
-        s.real(s.a, 3, 4, 5, s.c),
-        size,
-        layout="NDHWC",
-        method="nearest_neighbor",
-        coordinate_transformation_mode="asymmetric",
-        rounding_method="floor",
-        **NEAR,
-    )
+case("image.resize3d", make=lambda s: call(s.real(s.a, 3, 4, 5, s.c), Shape((6, 4, 7)), layout="NDHWC", **LAST))
 
 
 def _grid(rank: int, align: bool) -> None:

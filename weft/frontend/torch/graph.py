@@ -123,7 +123,7 @@ class Graph:
         if isinstance(found, complex_arithmetic.Complex):
             return complex_arithmetic.joined(self.bb, found)
         if isinstance(found, (bool, int, float)):
-            return ir.constant(np.asarray(found, "float32" if isinstance(found, float) else None))
+            return ir.constant(np.asarray(found))  # Python's digits
         if isinstance(found, ir.PrimExpr):
             return self.bb.emit(number(self.bb, found, found.dtype))
         return found
