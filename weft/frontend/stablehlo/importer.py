@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft import ir, registry, relax
-from weft.error import ModelImportError, ParseError, UnsupportedOperator, WeftError, own_errors, require
+from weft.error import ModelImportError, ParseError, UnsupportedOperator, WeftError, own_errors, reading
 from weft.frontend.building import DAMAGE, Builder, objects
 from weft.frontend.complex_arithmetic import Arithmetic, Complex, joined, split
 from weft.frontend.dataflow import to_dataflow
+from weft.frontend.stablehlo.bytecode import text_of
 from weft.frontend.stablehlo.text import Func, Operation, Region, Type, parse
 
 _SIZES = 16
@@ -33,7 +34,7 @@ def from_stablehlo(stablehlo_module: Any, input_info: Sequence[tuple[Sequence[in
     ----------
     stablehlo_module : str, bytes or object
         The program's text; what prints as it, such as ``jax.stages.Lowered`` or a module of MLIR's Python bindings; or
-        a portable artifact's bytes, which need ``jaxlib``.
+        MLIR's bytecode, a portable artifact's or a module's own, which needs ``jaxlib``.
     input_info : sequence of (shape, dtype), optional
         What the inputs of ``main`` have to be.
 
@@ -67,20 +68,12 @@ def from_stablehlo(stablehlo_module: Any, input_info: Sequence[tuple[Sequence[in
 
 
 def _text_of(program: Any) -> str:
-    if isinstance(program, str):
-        return program
     if isinstance(program, (bytes, bytearray)):
-        if not bytes(program).startswith(b"ML\xefR"):
-            return bytes(program).decode("utf-8")
-        mlir = require("jaxlib.mlir.ir", extra="jax")
-        dialect = require("jaxlib.mlir.dialects.stablehlo", extra="jax")
-        with mlir.Context() as context:
-            dialect.register_dialect(context)
-            return str(dialect.deserialize_portable_artifact(context, bytes(program)))
-    for name in ("as_text", "mlir_module"):
-        if hasattr(program, name):
-            return str(getattr(program, name)())
-    return str(program)
+        data = bytes(program)
+        with reading("the bytes are no StableHLO", ParseError):
+            return text_of(data) if data.startswith(b"ML\xefR") else data.decode()
+    way = next((name for name in ("as_text", "mlir_module") if hasattr(program, name)), "__str__")
+    return str(getattr(program, way)())
 
 
 def _refuse_unsupported(funcs: dict[str, Func]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -316,8 +317,8 @@ ON_SIZES.update(
         "divide": _each(ir.truncdiv),
         "remainder": _each(ir.truncmod),
         "sign": _each(lambda a: ir.max_(ir.min_(a, 1), -1), 1),
-        "and": _each(ir.logical_and),
-        "or": _each(ir.logical_or),
+        "and": _each(operator.and_),
+        "or": _each(operator.or_),
         "select": _each(ir.select, 3),
         "compare": lambda node, *sizes: _each(_HOLDS[comparison(node.source)])(node, *sizes),
         "convert": lambda node, a: a,
