@@ -97,14 +97,18 @@ def test_network_of_words() -> None:
     check(g, [RNG.integers(0, 11, (1, 6)).astype(np.int32)])
 
 
-def test_network_with_a_cache() -> None:
-    """A decoder's step: new keys and values go into caches."""
-    g = Subgraph()
+@pytest.mark.parametrize("start", [0, 16384])
+def test_network_with_a_cache(start: int) -> None:
+    """A decoder's step: its norm is a composite, new keys and values go into caches, weights lie inside or behind."""
+    g, norm = Subgraph(), Subgraph()
+    norm.outputs = [normalised(norm, norm.input((1, 1, 8)), (1, 1, 8))]
     x, place = g.input((1, 1, 8)), g.input((3,), "int32")
+    options = {"Name": "norm", "DecompositionSubgraphIndex": 1, "CompositeAttributes": b"\0\0\1\0\0\x24\1"}
+    x = g.op("STABLEHLO_COMPOSITE", [x], ((1, 1, 8),), table="StableHLOCompositeOptions", **options)
     caches = [g.input((1, 5, 8)) for _ in range(2)]
     kept = [g.op("DYNAMIC_UPDATE_SLICE", [c, linear(g, x, (1, 1, 8), 8), place], ((1, 5, 8),)) for c in caches]
     g.outputs = [attention(g, x, 1, 5, *kept, 8), *kept]
-    check(g, [f32(1, 1, 8), ints(0, 3, 0), f32(1, 5, 8), f32(1, 5, 8)])
+    check([g, norm], [f32(1, 1, 8), ints(0, 3, 0), f32(1, 5, 8), f32(1, 5, 8)], start=start)
 
 
 def test_network_that_loops() -> None:

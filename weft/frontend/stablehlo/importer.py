@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from weft import ir, registry, relax
 from weft.error import ModelImportError, ParseError, UnsupportedOperator, WeftError, own_errors, reading
-from weft.frontend.building import DAMAGE, Builder, objects
+from weft.frontend.building import DAMAGE, Builder, Refusing, counted, objects
 from weft.frontend.complex_arithmetic import Arithmetic, Complex, joined, split
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.stablehlo.bytecode import text_of
@@ -78,15 +78,14 @@ def _text_of(program: Any) -> str:
 
 def _refuse_unsupported(funcs: dict[str, Func]) -> None:
     """Refuse a program with operations that have no converter, naming all."""
-    missing: dict[str, list[int]] = {}
+    missing: dict[str, list[str]] = {}
     for func in funcs.values():
         for op in _all_of(func.region):
             name = _kind(op)
             if name not in CONVERTERS and name not in (*_CALLS, *_RETURNS):
-                missing.setdefault(name, []).append(op.line)
+                missing.setdefault(name, []).append(f"line {op.line}")
     if missing:
-        found = ", ".join(f"{name} (line {lines[0]}, {len(lines)}x)" for name, lines in sorted(missing.items()))
-        raise UnsupportedOperator(f"operations of StableHLO have no converter: {found}")
+        raise UnsupportedOperator(f"operations of StableHLO have no converter: {counted(missing)}")
 
 
 def _kind(op: Operation) -> str:
@@ -265,7 +264,7 @@ def _place(op: Operation) -> str:
     return f"StableHLO line {op.line} ({op.name})"
 
 
-class Node:
+class Node(Refusing):
     """One operation as its converter sees it: operands, attributes, the result's type, and what to build with."""
 
     def __init__(
@@ -314,14 +313,6 @@ class Node:
         """An attribute of so many integers, or the default for each."""
         found = self.attr(name)
         return [default] * count if found is None else list(found)
-
-    def error(self, what: str, **details: Any) -> NoReturn:
-        """Refuse an operation that contradicts itself."""
-        raise ModelImportError(f"{self.name}: {what}", **details)
-
-    def unsupported(self, what: str, **details: Any) -> NoReturn:
-        """Refuse a valid operation that Weft does not have."""
-        raise UnsupportedOperator(f"{self.name}: {what}", **details)
 
     def inlined(self, i: int, args: Sequence[Any], scalars: bool = True) -> list[Any]:
         """Convert region `i` for arguments: elementwise on tensors, or as it stands."""

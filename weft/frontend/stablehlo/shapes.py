@@ -10,7 +10,7 @@ import numpy as np
 
 from weft import ir
 from weft.frontend.building import objects
-from weft.frontend.stablehlo.elementwise import comparison
+from weft.frontend.stablehlo.elementwise import COMPARISONS, comparison
 from weft.frontend.stablehlo.importer import CONVERTERS, ON_SIZES, Node
 
 
@@ -299,14 +299,6 @@ def _broadcast_sizes(node: Node, sizes: Any) -> Any:
     return np.broadcast_to(sizes.transpose(order).reshape(spread), node.shape)
 
 
-_HOLDS = {
-    "EQ": ir.equal,
-    "NE": ir.not_equal,
-    "LT": ir.less,
-    "LE": ir.less_equal,
-    "GT": ir.greater,
-    "GE": ir.greater_equal,
-}
 ON_SIZES.update(
     {
         "add": _each(ir.add),
@@ -320,7 +312,7 @@ ON_SIZES.update(
         "and": _each(operator.and_),
         "or": _each(operator.or_),
         "select": _each(ir.select, 3),
-        "compare": lambda node, *sizes: _each(_HOLDS[comparison(node.source)])(node, *sizes),
+        "compare": lambda node, *sizes: _each(getattr(ir, COMPARISONS[comparison(node.source)]))(node, *sizes),
         "convert": lambda node, a: a,
         "reshape": lambda node, a: a,
         "concatenate": lambda node, *parts: np.concatenate(parts, node.attr("dim", node.attr("dimension"))),
