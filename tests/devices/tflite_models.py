@@ -169,6 +169,11 @@ def _tensor(b: Any, i: int, tensor: tuple[Any, ...], buffers: list[bytes]) -> in
     return tflite.TensorEnd(b)
 
 
+def windows(table: str, stride: int = 1, padding: int = 0, **more: Any) -> dict[str, Any]:
+    """The options of an operator whose windows move by as much in rows and columns."""
+    return {"table": f"{table}Options", "StrideH": stride, "StrideW": stride, "Padding": padding, **more}
+
+
 RNG = np.random.default_rng(5)
 f32 = floats(RNG)
 
