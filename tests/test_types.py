@@ -17,7 +17,7 @@ MOST = {
     "cli": (0, 10),
     "dlight": (7, 29),
     "ffi": (4, 14),
-    "frontend": (31, 838),
+    "frontend": (31, 836),
     "ir": (9, 258),
     "meta_schedule": (9, 135),
     "op": (1, 520),

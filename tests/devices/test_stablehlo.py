@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ else:
     jax = pytest.importorskip("jax")
 
 import weft
+from tests.refusals import refuses
+from weft.error import ParseError
 from weft.frontend.stablehlo import from_stablehlo
 from weft.relax.interpreter import evaluate
 
@@ -452,8 +455,19 @@ def test_network_of_open_dimensions(fn: Any, shapes: list[str], sizes: list[list
             np.testing.assert_allclose(a.numpy(), b, rtol=2e-4, atol=2e-5)
 
 
-def test_portable_artifacts() -> None:
-    x = f32(2, 3)
-    exported = jax.export.export(jax.jit(lambda x: x * 2 + 1))(x)
-    for form in (exported.mlir_module_serialized, exported.mlir_module(), exported):
-        np.testing.assert_allclose(evaluate(from_stablehlo(form), np.asarray(x))[0], np.asarray(x) * 2 + 1)
+def test_forms_of_programs() -> None:
+    """Text, objects, portable artifacts and MLIR's own bytecode; with what JAX says of shards, and damaged."""
+    x = jnp.eye(3) + 1
+    exported, own = jax.export.export(jax.jit(jnp.linalg.cholesky))(x), io.BytesIO()
+    jax.jit(jnp.linalg.cholesky).lower(x).compiler_ir().operation.write_bytecode(own)
+    artifact = exported.mlir_module_serialized
+    for form in (artifact, own.getvalue(), exported.mlir_module(), exported):
+        np.testing.assert_allclose(
+            evaluate(from_stablehlo(form), np.asarray(x))[0], jnp.linalg.cholesky(x), rtol=1e-5, atol=1e-6
+        )
+    for damaged, said in (
+        (artifact[:-9], "when only"),
+        (b"ML\xefR", "end of the bytecode"),
+        (b"\xff", "UnicodeDecode"),
+    ):
+        refuses(ParseError, said, from_stablehlo, damaged)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.devices.tflite_models import RNG, Subgraph, check, f32, i8, ints, write
+from tests.devices.tflite_models import RNG, Subgraph, check, f32, i8, ints, windows, write
 from tests.refusals import refuses
 from weft.error import ModelImportError, UnsupportedOperator, WeftError
 from weft.frontend.tflite import from_tflite
@@ -87,63 +87,24 @@ def test_comparisons_and_choices() -> None:
 @pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (1, 2)])
 def test_convolutions(stride: int, dilation: int, padding: int) -> None:
     size = [-(-n // stride) if padding == 0 else -(-(n - 2 * dilation) // stride) for n in (9, 8)]
-    options = {
-        "StrideH": stride,
-        "StrideW": stride,
-        "DilationHFactor": dilation,
-        "DilationWFactor": dilation,
-        "Padding": padding,
-    }
-    x = f32(1, 9, 8, 4)
-    one(
-        "CONV_2D",
-        [x, f32(6, 3, 3, 4), f32(6)],
-        (1, *size, 6),
-        table="Conv2DOptions",
-        constants=(1, 2),
-        FusedActivationFunction=1,
-        **options,
-    )
-    one(
-        "DEPTHWISE_CONV_2D",
-        [x, f32(1, 3, 3, 8), f32(8)],
-        (1, *size, 8),
-        table="DepthwiseConv2DOptions",
-        constants=(1, 2),
-        DepthMultiplier=2,
-        **options,
-    )
+    x, given = f32(1, 9, 8, 4), {"DilationHFactor": dilation, "DilationWFactor": dilation, "constants": (1, 2)}
+    options = windows("Conv2D", stride, padding, FusedActivationFunction=1, **given)
+    one("CONV_2D", [x, f32(6, 3, 3, 4), f32(6)], (1, *size, 6), **options)
+    options = windows("DepthwiseConv2D", stride, padding, DepthMultiplier=2, **given)
+    one("DEPTHWISE_CONV_2D", [x, f32(1, 3, 3, 8), f32(8)], (1, *size, 8), **options)
 
 
 @pytest.mark.parametrize(("padding", "size"), [(0, (8, 6)), (1, (9, 7)), (0, (7, 5))])
 def test_transposed_convolution(padding: int, size: tuple[int, int]) -> None:
     given = [np.array([1, *size, 3], np.int32), f32(3, 3, 3, 2), f32(1, 4, 3, 2)]
-    one(
-        "TRANSPOSE_CONV",
-        given,
-        (1, *size, 3),
-        table="TransposeConvOptions",
-        constants=(0, 1),
-        StrideH=2,
-        StrideW=2,
-        Padding=padding,
-    )
+    one("TRANSPOSE_CONV", given, (1, *size, 3), constants=(0, 1), **windows("TransposeConv", 2, padding))
 
 
 @pytest.mark.parametrize("name", ["AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"])
 def test_pools(name: str) -> None:
     for padding, size in ((0, (4, 3)), (1, (3, 2))):
-        one(
-            name,
-            [f32(2, 7, 6, 3)],
-            (2, *size, 3),
-            table="Pool2DOptions",
-            Padding=padding,
-            StrideH=2,
-            StrideW=2,
-            FilterHeight=3,
-            FilterWidth=3,
-        )
+        options = windows("Pool2D", 2, padding, FilterHeight=3, FilterWidth=3)
+        one(name, [f32(2, 7, 6, 3)], (2, *size, 3), **options)
 
 
 def test_products() -> None:
@@ -281,9 +242,9 @@ def test_quantised_operators() -> None:
         one(name, [x, i8(1, 6, 6, 4)], (1, 6, 6, 4), "int8", table=table, q=Q, steps=1)
     for name in ("RELU", "RELU6"):
         one(name, [x], (1, 6, 6, 4), "int8", q=Q, steps=1)
-    halves = {"table": "Pool2DOptions", "StrideH": 2, "StrideW": 2, "FilterHeight": 2, "FilterWidth": 2}
-    one("AVERAGE_POOL_2D", [x], (1, 3, 3, 4), "int8", q=Q, steps=1, Padding=1, **halves)
-    one("MAX_POOL_2D", [x], (1, 3, 3, 4), "int8", q=Q, Padding=0, **halves)
+    halves = {"FilterHeight": 2, "FilterWidth": 2}
+    one("AVERAGE_POOL_2D", [x], (1, 3, 3, 4), "int8", q=Q, steps=1, **windows("Pool2D", 2, 1, **halves))
+    one("MAX_POOL_2D", [x], (1, 3, 3, 4), "int8", q=Q, **windows("Pool2D", 2, **halves))
     one("PAD", [x, np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32)], (1, 8, 8, 4), "int8", constants=(1,), q=Q)
     one("MEAN", [x, ints(1, 2)], (1, 4), "int8", table="ReducerOptions", constants=(1,), q=Q, steps=1)
     one("CONCATENATION", [x, x], (1, 6, 6, 8), "int8", table="ConcatenationOptions", q=Q, Axis=3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import weft
-from tests.devices.tflite_models import RNG, Subgraph, check, f32, i8, ints, write
+from tests.devices.tflite_models import RNG, Subgraph, check, f32, i8, ints, windows, write
 from weft.frontend.tflite import from_tflite
 from weft.relax.interpreter import evaluate
 
@@ -21,31 +21,11 @@ def test_network_of_pixels() -> None:
         return g.constant(RNG.integers(-500, 500, n).astype(np.int32), (scale, np.zeros(np.shape(scale)), 0))
 
     w = g.constant(i8(8, 3, 3, 3), (scales, np.zeros(8), 0))
-    y = g.op(
-        "CONV_2D",
-        [x, w, bias(8, scales * 0.02)],
-        ((1, 6, 6, 8), "int8", (0.03, -10)),
-        table="Conv2DOptions",
-        Padding=0,
-        StrideH=2,
-        StrideW=2,
-        FusedActivationFunction=3,
-        DilationHFactor=1,
-        DilationWFactor=1,
-    )
+    out, options = ((1, 6, 6, 8), "int8", (0.03, -10)), windows("Conv2D", 2, FusedActivationFunction=3)
+    y = g.op("CONV_2D", [x, w, bias(8, scales * 0.02)], out, **options)
     w = g.constant(i8(1, 3, 3, 8), (scales, np.zeros(8), 3))
-    z = g.op(
-        "DEPTHWISE_CONV_2D",
-        [y, w, bias(8, scales * 0.03)],
-        ((1, 6, 6, 8), "int8", (0.05, 4)),
-        table="DepthwiseConv2DOptions",
-        Padding=0,
-        StrideH=1,
-        StrideW=1,
-        DepthMultiplier=1,
-        DilationHFactor=1,
-        DilationWFactor=1,
-    )
+    out, options = ((1, 6, 6, 8), "int8", (0.05, 4)), windows("DepthwiseConv2D", DepthMultiplier=1)
+    z = g.op("DEPTHWISE_CONV_2D", [y, w, bias(8, scales * 0.03)], out, **options)
     z = g.op("ADD", [y, z], ((1, 6, 6, 8), "int8", (0.06, 0)), table="AddOptions")
     z = g.op("MEAN", [z, g.constant(ints(1, 2))], ((1, 8), "int8", (0.02, 0)), table="ReducerOptions")
     w = g.constant(i8(5, 8), (0.01, 0))
@@ -97,14 +77,18 @@ def test_network_of_words() -> None:
     check(g, [RNG.integers(0, 11, (1, 6)).astype(np.int32)])
 
 
-def test_network_with_a_cache() -> None:
-    """A decoder's step: new keys and values go into caches."""
-    g = Subgraph()
+@pytest.mark.parametrize("start", [0, 16384])
+def test_network_with_a_cache(start: int) -> None:
+    """A decoder's step: its norm is a composite, new keys and values go into caches, weights lie inside or behind."""
+    g, norm = Subgraph(), Subgraph()
+    norm.outputs = [normalised(norm, norm.input((1, 1, 8)), (1, 1, 8))]
     x, place = g.input((1, 1, 8)), g.input((3,), "int32")
+    options = {"Name": "norm", "DecompositionSubgraphIndex": 1, "CompositeAttributes": b"\0\0\1\0\0\x24\1"}
+    x = g.op("STABLEHLO_COMPOSITE", [x], ((1, 1, 8),), table="StableHLOCompositeOptions", **options)
     caches = [g.input((1, 5, 8)) for _ in range(2)]
     kept = [g.op("DYNAMIC_UPDATE_SLICE", [c, linear(g, x, (1, 1, 8), 8), place], ((1, 5, 8),)) for c in caches]
     g.outputs = [attention(g, x, 1, 5, *kept, 8), *kept]
-    check(g, [f32(1, 1, 8), ints(0, 3, 0), f32(1, 5, 8), f32(1, 5, 8)])
+    check([g, norm], [f32(1, 1, 8), ints(0, 3, 0), f32(1, 5, 8), f32(1, 5, 8)], start=start)
 
 
 def test_network_that_loops() -> None:
@@ -170,29 +154,9 @@ def test_open_batch_of_pixels(batch: int) -> None:
     """A convolution, a pool, a flattening, and a vector that is repeated for each image."""
     g = Subgraph()
     x = g.input((-1, 8, 8, 3))
-    y = g.op(
-        "CONV_2D",
-        [x, g.constant(f32(4, 3, 3, 3)), g.constant(f32(4))],
-        ((-1, 4, 4, 4),),
-        table="Conv2DOptions",
-        Padding=0,
-        StrideH=2,
-        StrideW=2,
-        DilationHFactor=1,
-        DilationWFactor=1,
-        FusedActivationFunction=1,
-    )
-    y = g.op(
-        "MAX_POOL_2D",
-        [y],
-        ((-1, 2, 2, 4),),
-        table="Pool2DOptions",
-        Padding=1,
-        StrideH=2,
-        StrideW=2,
-        FilterWidth=2,
-        FilterHeight=2,
-    )
+    weights = [g.constant(f32(4, 3, 3, 3)), g.constant(f32(4))]
+    y = g.op("CONV_2D", [x, *weights], ((-1, 4, 4, 4),), **windows("Conv2D", 2, FusedActivationFunction=1))
+    y = g.op("MAX_POOL_2D", [y], ((-1, 2, 2, 4),), **windows("Pool2D", 2, 1, FilterWidth=2, FilterHeight=2))
     (n,) = sizes_of(g, y, 4, 0)
     flat = g.op("RESHAPE", [y, packed(g, n, g.constant(np.array(16, np.int32)))], ((-1, 16),))
     other = g.op("RESHAPE", [y, g.constant(ints(-1, 16))], ((-1, 16),))

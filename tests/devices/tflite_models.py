@@ -54,8 +54,8 @@ class Subgraph:
         return made[0] if len(made) == 1 else made
 
 
-def write(*graphs: Subgraph) -> bytes:
-    """Write a model of some subgraphs."""
+def write(*graphs: Subgraph, start: int = 0) -> bytes:
+    """Write a model of some subgraphs, with all data in the table, or behind it from `start` on."""
     b = flatbuffers.Builder(1024)
     names = sorted({op[0] for g in graphs for op in g.operators})
     buffers: list[bytes] = [b""]
@@ -69,9 +69,14 @@ def write(*graphs: Subgraph) -> bytes:
         tflite.OperatorCodeAddVersion(b, 2 if name == "BROADCAST_TO" else 1)
         codes.append(tflite.OperatorCodeEnd(b))
     made = []
+    behind = b""
     for data in buffers:
-        vector = _bytes(b, data) if data else None
+        vector = _bytes(b, data) if data and not start else None
         tflite.BufferStart(b)
+        if data and start:
+            tflite.BufferAddOffset(b, start + len(behind))
+            tflite.BufferAddSize(b, len(data))
+            behind += data + bytes(-len(data) % 16)
         if vector is not None:
             tflite.BufferAddData(b, vector)
         made.append(tflite.BufferEnd(b))
@@ -83,7 +88,7 @@ def write(*graphs: Subgraph) -> bytes:
     ):
         add(b, v)
     b.Finish(tflite.ModelEnd(b), file_identifier=b"TFL3")
-    return bytes(b.Output())
+    return bytes(b.Output()).ljust(start, b"\0") + behind
 
 
 def _bytes(b: Any, data: bytes) -> int:
@@ -111,8 +116,9 @@ def _subgraph(b: Any, g: Subgraph, names: list[str], buffers: list[bytes]) -> in
         tflite.OperatorAddInputs(b, sides[0])
         tflite.OperatorAddOutputs(b, sides[1])
         if made is not None:
-            tflite.OperatorAddBuiltinOptionsType(b, getattr(tflite.BuiltinOptions, table))
-            tflite.OperatorAddBuiltinOptions(b, made)
+            field = "BuiltinOptions" if hasattr(tflite.BuiltinOptions, table) else "BuiltinOptions2"
+            getattr(tflite, f"OperatorAdd{field}Type")(b, getattr(getattr(tflite, field), table))
+            getattr(tflite, f"OperatorAdd{field}")(b, made)
         operators.append(tflite.OperatorEnd(b))
     vectors = [_vector(b, tensors), _vector(b, operators)]
     ends = [b.CreateNumpyVector(np.asarray(v, np.int32)) for v in (g.inputs, g.outputs)]
@@ -125,6 +131,8 @@ def _subgraph(b: Any, g: Subgraph, names: list[str], buffers: list[bytes]) -> in
 
 
 def _options(b: Any, table: str, options: dict[str, Any]) -> int:
+    apart = {str: b.CreateString, bytes: b.CreateByteVector}
+    options = {name: apart[type(v)](v) if type(v) in apart else v for name, v in options.items()}
     getattr(tflite, f"{table}Start")(b)
     for name, value in options.items():
         getattr(tflite, f"{table}Add{name}")(b, value)
@@ -161,6 +169,11 @@ def _tensor(b: Any, i: int, tensor: tuple[Any, ...], buffers: list[bytes]) -> in
     return tflite.TensorEnd(b)
 
 
+def windows(table: str, stride: int = 1, padding: int = 0, **more: Any) -> dict[str, Any]:
+    """The options of an operator whose windows move by as much in rows and columns."""
+    return {"table": f"{table}Options", "StrideH": stride, "StrideW": stride, "Padding": padding, **more}
+
+
 RNG = np.random.default_rng(5)
 f32 = floats(RNG)
 
@@ -169,10 +182,9 @@ def i8(*shape: int) -> np.ndarray:
     return RNG.integers(-128, 128, shape).astype(np.int8)
 
 
-def check(graphs: list[Subgraph] | Subgraph, given: list[np.ndarray], steps: float = 0) -> None:
+def check(graphs: list[Subgraph] | Subgraph, given: list[np.ndarray], steps: float = 0, start: int = 0) -> None:
     """Compare with TFLite's runtime; quantised results may differ by steps."""
-    graphs = graphs if isinstance(graphs, list) else [graphs]
-    data = write(*graphs)
+    data = write(*(graphs if isinstance(graphs, list) else [graphs]), start=start)
     runtime = litert.Interpreter(
         model_content=data, experimental_op_resolver_type=litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 
 from weft import arith, ir
-from weft.error import ModelImportError
+from weft.error import ModelImportError, UnsupportedOperator
 from weft.op import make_call
 from weft.relax import BlockBuilder, Var, VarBinding
 from weft.relax import op as relax_op
@@ -27,6 +27,25 @@ def objects(values: Sequence[Any], shape: Sequence[int]) -> np.ndarray[Any, Any]
     made = np.empty(len(values), object)
     made[:] = values
     return made.reshape(tuple(shape))
+
+
+def counted(places: Mapping[Any, Sequence[Any]]) -> str:
+    """Name what has no converter: of each kind the first place, and how many there are."""
+    return ", ".join(f"{kind} ({where[0]}, {len(where)}x)" for kind, where in sorted(places.items()))
+
+
+class Refusing:
+    """An operation that is refused by its name."""
+
+    name: str
+
+    def error(self, what: str, **details: Any) -> NoReturn:
+        """Refuse an operation that contradicts itself."""
+        raise ModelImportError(f"{self.name}: {what}", **details)
+
+    def unsupported(self, what: str, **details: Any) -> NoReturn:
+        """Refuse a valid operation that Weft does not have."""
+        raise UnsupportedOperator(f"{self.name}: {what}", **details)
 
 
 class Emitter:

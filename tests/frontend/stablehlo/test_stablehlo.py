@@ -252,6 +252,23 @@ def test_shifts_by_more_bits_than_there_are(op: str, expected: list[int]) -> Non
     computed(f"stablehlo.{op}", "", np.array(expected, np.int32), x, y)
 
 
+def test_operations_on_constants_that_could_be_sizes() -> None:
+    """What is computed when a program is imported is what the program would compute, on integers and on truths."""
+    x, y = np.array([5, -7, -1, 0, 6, 1 << 30], np.int32), np.array([3, 2, -1, 4, -4, 1 << 30], np.int32)
+    truths = [np.array([0, 0, 1, 1], bool), np.array([0, 1, 0, 1], bool)]
+    of_integers = {"and": x & y, "or": x | y, "xor": x ^ y, "add": x + y, "subtract": x - y, "multiply": x * y}
+    of_integers |= {"maximum": np.maximum(x, y), "minimum": np.minimum(x, y), "remainder": np.fmod(x, y)}
+    of_integers |= {"divide": np.trunc(x / y).astype(np.int32)}
+    of_truths = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor, "multiply": np.logical_and}
+    of_truths |= {"add": np.logical_or, "maximum": np.logical_or, "minimum": np.logical_and}
+    rows = [(name, x, y, found) for name, found in of_integers.items()]
+    for name, *given, expected in rows + [(name, *truths, f(*truths)) for name, f in of_truths.items()]:
+        dense = [f"dense<{str(v.tolist()).lower()}>" for v in given]
+        ty = f"tensor<{len(expected)}x{NAMES[str(expected.dtype)]}>"
+        made = "\n".join(f"%{c} = stablehlo.constant {v} : {ty}" for c, v in zip("ab", dense, strict=True))
+        same(run(program("", f"{made}\n%0 = stablehlo.{name} %a, %b : {ty}\nreturn %0 : {ty}", ty)), expected)
+
+
 def test_the_total_order_of_floats() -> None:
     x = np.float32([-np.nan, -np.inf, -1, -0.0, 0, 1e-40, 1, np.inf, np.nan])
     a, b = (v.ravel().copy() for v in np.meshgrid(np.arange(9), np.arange(9)))

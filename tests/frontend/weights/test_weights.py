@@ -208,7 +208,7 @@ def test_damaged_gguf_files(tmp_path):
         path.write_bytes(whole[:end])
         refuses(error.InvalidArgument, "cut.gguf", load_gguf, path)
     for tensors, version, message in (
-        ([("w", (2, 32), 99, b"")], 3, "a type that is not read"),
+        ([(n, (32,), t, b"") for n, t in (("w", 99), ("v", 16), ("u", 99))], 3, r"16 \('v', 1x\), type 99 \('w', 2x\)"),
         ([("w", (2, 33), 2, b"")], 3, "parts of blocks"),
         ([], 7, "unknown version"),
         ([("w", (1 << 40, 32), 2, b"")], 3, "outside of the file"),

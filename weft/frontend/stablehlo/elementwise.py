@@ -12,35 +12,17 @@ from weft.frontend.stablehlo.importer import CONVERTERS, Node
 from weft.topi import elementwise, special
 
 _UNARY = {
-    "stablehlo.abs": "abs",
-    "stablehlo.ceil": "ceil",
+    **{f"stablehlo.{name}": name for name in "abs ceil floor log rsqrt sign sqrt tan tanh".split()},
+    **{f"chlo.{name}": name for name in "acos acosh asin asinh atan atanh cosh erf sinh square tan".split()},
     "stablehlo.cosine": "cos",
     "stablehlo.exponential": "exp",
     "stablehlo.exponential_minus_one": "expm1",
-    "stablehlo.floor": "floor",
     "stablehlo.is_finite": "isfinite",
-    "stablehlo.log": "log",
     "stablehlo.log_plus_one": "log1p",
     "stablehlo.logistic": "sigmoid",
     "stablehlo.negate": "negative",
     "stablehlo.round_nearest_even": "round",
-    "stablehlo.rsqrt": "rsqrt",
-    "stablehlo.sign": "sign",
     "stablehlo.sine": "sin",
-    "stablehlo.sqrt": "sqrt",
-    "stablehlo.tan": "tan",
-    "stablehlo.tanh": "tanh",
-    "chlo.erf": "erf",
-    "chlo.square": "square",
-    "chlo.acos": "acos",
-    "chlo.acosh": "acosh",
-    "chlo.asin": "asin",
-    "chlo.asinh": "asinh",
-    "chlo.atan": "atan",
-    "chlo.atanh": "atanh",
-    "chlo.sinh": "sinh",
-    "chlo.cosh": "cosh",
-    "chlo.tan": "tan",
     "chlo.is_inf": "isinf",
 }
 _BINARY = {
@@ -56,14 +38,7 @@ _BINARY = {
     "or": ("bitwise_or", "logical_or"),
     "xor": ("bitwise_xor", "logical_xor"),
 }
-_COMPARISON = {
-    "EQ": "equal",
-    "NE": "not_equal",
-    "LT": "less",
-    "LE": "less_equal",
-    "GT": "greater",
-    "GE": "greater_equal",
-}
+COMPARISONS = dict(EQ="equal", NE="not_equal", LT="less", LE="less_equal", GT="greater", GE="greater_equal")
 
 
 @CONVERTERS.on("stablehlo.constant")
@@ -197,7 +172,7 @@ def _compare(node: Node) -> Any:
         a, b = (node.graph.astype(v, "uint8") for v in (a, b))
     if "TOTALORDER" in str(node.source.words[-1:] or node.attr("compare_type")) and ir.DataType(a.ty.dtype).is_float:
         a, b = _in_total_order(node, a), _in_total_order(node, b)
-    return node.op(_COMPARISON[direction], a, b)
+    return node.op(COMPARISONS[direction], a, b)
 
 
 def _in_total_order(node: Node, x: Any) -> Any:

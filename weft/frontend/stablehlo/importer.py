@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from weft import ir, registry, relax
-from weft.error import ModelImportError, ParseError, UnsupportedOperator, WeftError, own_errors, require
-from weft.frontend.building import DAMAGE, Builder, objects
+from weft.error import ModelImportError, ParseError, UnsupportedOperator, WeftError, own_errors, reading
+from weft.frontend.building import DAMAGE, Builder, Refusing, counted, objects
 from weft.frontend.complex_arithmetic import Arithmetic, Complex, joined, split
 from weft.frontend.dataflow import to_dataflow
+from weft.frontend.stablehlo.bytecode import text_of
 from weft.frontend.stablehlo.text import Func, Operation, Region, Type, parse
 
 _SIZES = 16
@@ -33,7 +34,7 @@ def from_stablehlo(stablehlo_module: Any, input_info: Sequence[tuple[Sequence[in
     ----------
     stablehlo_module : str, bytes or object
         The program's text; what prints as it, such as ``jax.stages.Lowered`` or a module of MLIR's Python bindings; or
-        a portable artifact's bytes, which need ``jaxlib``.
+        MLIR's bytecode, a portable artifact's or a module's own, which needs ``jaxlib``.
     input_info : sequence of (shape, dtype), optional
         What the inputs of ``main`` have to be.
 
@@ -67,33 +68,24 @@ def from_stablehlo(stablehlo_module: Any, input_info: Sequence[tuple[Sequence[in
 
 
 def _text_of(program: Any) -> str:
-    if isinstance(program, str):
-        return program
     if isinstance(program, (bytes, bytearray)):
-        if not bytes(program).startswith(b"ML\xefR"):
-            return bytes(program).decode("utf-8")
-        mlir = require("jaxlib.mlir.ir", extra="jax")
-        dialect = require("jaxlib.mlir.dialects.stablehlo", extra="jax")
-        with mlir.Context() as context:
-            dialect.register_dialect(context)
-            return str(dialect.deserialize_portable_artifact(context, bytes(program)))
-    for name in ("as_text", "mlir_module"):
-        if hasattr(program, name):
-            return str(getattr(program, name)())
-    return str(program)
+        data = bytes(program)
+        with reading("the bytes are no StableHLO", ParseError):
+            return text_of(data) if data.startswith(b"ML\xefR") else data.decode()
+    way = next((name for name in ("as_text", "mlir_module") if hasattr(program, name)), "__str__")
+    return str(getattr(program, way)())
 
 
 def _refuse_unsupported(funcs: dict[str, Func]) -> None:
     """Refuse a program with operations that have no converter, naming all."""
-    missing: dict[str, list[int]] = {}
+    missing: dict[str, list[str]] = {}
     for func in funcs.values():
         for op in _all_of(func.region):
             name = _kind(op)
             if name not in CONVERTERS and name not in (*_CALLS, *_RETURNS):
-                missing.setdefault(name, []).append(op.line)
+                missing.setdefault(name, []).append(f"line {op.line}")
     if missing:
-        found = ", ".join(f"{name} (line {lines[0]}, {len(lines)}x)" for name, lines in sorted(missing.items()))
-        raise UnsupportedOperator(f"operations of StableHLO have no converter: {found}")
+        raise UnsupportedOperator(f"operations of StableHLO have no converter: {counted(missing)}")
 
 
 def _kind(op: Operation) -> str:
@@ -272,7 +264,7 @@ def _place(op: Operation) -> str:
     return f"StableHLO line {op.line} ({op.name})"
 
 
-class Node:
+class Node(Refusing):
     """One operation as its converter sees it: operands, attributes, the result's type, and what to build with."""
 
     def __init__(
@@ -321,14 +313,6 @@ class Node:
         """An attribute of so many integers, or the default for each."""
         found = self.attr(name)
         return [default] * count if found is None else list(found)
-
-    def error(self, what: str, **details: Any) -> NoReturn:
-        """Refuse an operation that contradicts itself."""
-        raise ModelImportError(f"{self.name}: {what}", **details)
-
-    def unsupported(self, what: str, **details: Any) -> NoReturn:
-        """Refuse a valid operation that Weft does not have."""
-        raise UnsupportedOperator(f"{self.name}: {what}", **details)
 
     def inlined(self, i: int, args: Sequence[Any], scalars: bool = True) -> list[Any]:
         """Convert region `i` for arguments: elementwise on tensors, or as it stands."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from weft import ir
 from weft.frontend.building import objects
-from weft.frontend.stablehlo.elementwise import comparison
+from weft.frontend.stablehlo.elementwise import COMPARISONS, comparison
 from weft.frontend.stablehlo.importer import CONVERTERS, ON_SIZES, Node
 
 
@@ -298,14 +299,6 @@ def _broadcast_sizes(node: Node, sizes: Any) -> Any:
     return np.broadcast_to(sizes.transpose(order).reshape(spread), node.shape)
 
 
-_HOLDS = {
-    "EQ": ir.equal,
-    "NE": ir.not_equal,
-    "LT": ir.less,
-    "LE": ir.less_equal,
-    "GT": ir.greater,
-    "GE": ir.greater_equal,
-}
 ON_SIZES.update(
     {
         "add": _each(ir.add),
@@ -316,10 +309,10 @@ ON_SIZES.update(
         "divide": _each(ir.truncdiv),
         "remainder": _each(ir.truncmod),
         "sign": _each(lambda a: ir.max_(ir.min_(a, 1), -1), 1),
-        "and": _each(ir.logical_and),
-        "or": _each(ir.logical_or),
+        "and": _each(operator.and_),
+        "or": _each(operator.or_),
         "select": _each(ir.select, 3),
-        "compare": lambda node, *sizes: _each(_HOLDS[comparison(node.source)])(node, *sizes),
+        "compare": lambda node, *sizes: _each(getattr(ir, COMPARISONS[comparison(node.source)]))(node, *sizes),
         "convert": lambda node, a: a,
         "reshape": lambda node, a: a,
         "concatenate": lambda node, *parts: np.concatenate(parts, node.attr("dim", node.attr("dimension"))),

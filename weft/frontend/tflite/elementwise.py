@@ -5,47 +5,24 @@ from typing import Any
 from weft.frontend.tflite.importer import CONVERTERS, Node
 
 _UNARY = {
-    "ABS": "abs",
-    "CEIL": "ceil",
-    "COS": "cos",
-    "EXP": "exp",
-    "FLOOR": "floor",
+    **{n.upper(): n for n in "abs ceil cos exp floor log round rsqrt sign sin sqrt square tanh".split()},
     "HARD_SWISH": "nn.hardswish",
-    "LOG": "log",
     "LOGISTIC": "sigmoid",
     "LOG_SOFTMAX": "nn.log_softmax",
     "NEG": "negative",
     "RELU": "nn.relu",
     "RELU6": "nn.relu6",
-    "ROUND": "round",
-    "RSQRT": "rsqrt",
-    "SIGN": "sign",
-    "SIN": "sin",
-    "SQRT": "sqrt",
-    "SQUARE": "square",
-    "TANH": "tanh",
 }
+_SAME_BINARY = """maximum minimum floor_mod atan2 equal not_equal less less_equal greater greater_equal logical_and
+    logical_or bitwise_xor right_shift"""
 _BINARY = {
+    **{name.upper(): name for name in _SAME_BINARY.split()},
     "ADD": "add",
     "SUB": "subtract",
     "MUL": "multiply",
     "DIV": "divide",
-    "MAXIMUM": "maximum",
-    "MINIMUM": "minimum",
     "POW": "power",
     "FLOOR_DIV": "floor_divide",
-    "FLOOR_MOD": "floor_mod",
-    "ATAN2": "atan2",
-    "EQUAL": "equal",
-    "NOT_EQUAL": "not_equal",
-    "LESS": "less",
-    "LESS_EQUAL": "less_equal",
-    "GREATER": "greater",
-    "GREATER_EQUAL": "greater_equal",
-    "LOGICAL_AND": "logical_and",
-    "LOGICAL_OR": "logical_or",
-    "BITWISE_XOR": "bitwise_xor",
-    "RIGHT_SHIFT": "right_shift",
 }
 _FUSED = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
 
@@ -159,6 +136,12 @@ def _while(node: Node) -> Any:
     return node.reader.loop(start, lambda s: node.reader.run(test, s)[0], lambda s: node.reader.run(body, s))
 
 
-@CONVERTERS.on("CALL")
+_CALLED = {
+    "CALL": ("CallOptions", "Subgraph"),
+    "STABLEHLO_COMPOSITE": ("StableHLOCompositeOptions", "DecompositionSubgraphIndex"),
+}
+
+
+@CONVERTERS.on(*_CALLED)
 def _call(node: Node) -> Any:
-    return node.reader.run(node.option("CallOptions", "Subgraph"), [node.x(i) for i in range(len(node.inputs))])
+    return node.reader.run(node.option(*_CALLED[node.name]), [node.x(i) for i in range(len(node.inputs))])

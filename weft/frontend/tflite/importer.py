@@ -10,13 +10,13 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from weft import ir, registry, relax
 from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
-from weft.frontend.building import DAMAGE, Builder, objects
+from weft.frontend.building import DAMAGE, Builder, Refusing, counted, objects
 from weft.frontend.dataflow import to_dataflow
 from weft.relax.interpreter import evaluate
 
@@ -115,10 +115,8 @@ class _Reader(Builder):
                 if name not in CONVERTERS and name not in self.custom:
                     missing.setdefault(name, []).append(f"operator {i} of subgraph {s}")
         if missing:
-            found = ", ".join(f"{name} ({where[0]}, {len(where)}x)" for name, where in sorted(missing.items()))
-            raise UnsupportedOperator(
-                f"operators of TFLite have no converter: {found}", help="give one by op_converter"
-            )
+            what = f"operators of TFLite have no converter: {counted(missing)}"
+            raise UnsupportedOperator(what, help="give one by op_converter")
 
     def module(self, shapes: Mapping[str, Sequence[int]], dtypes: Mapping[str, str]) -> ir.IRModule:
         """The module with the first subgraph as ``main``."""
@@ -280,9 +278,12 @@ class Tensor:
         """The constant's data, or None."""
         buffer = self.model.Buffers(self.table.Buffer())
         count = int(np.prod(self.shape))
-        if buffer is None or not buffer.DataLength():
+        if buffer is not None and buffer.Offset() > 1:  # data of large models lie behind the table
+            raw = np.frombuffer(buffer._tab.Bytes, np.uint8)[buffer.Offset() :][: buffer.Size()]
+        elif buffer is None or not buffer.DataLength():
             return np.zeros(self.shape, ir.numpy_dtype(self.dtype)) if count == 0 else None
-        raw = buffer.DataAsNumpy()
+        else:
+            raw = buffer.DataAsNumpy()
         if self.dtype == "int4":  # two to a byte, the lower bits first
             pairs = np.stack([raw << 4, raw & 0xF0], -1).view(np.int8) >> 4
             return pairs.reshape(-1)[:count].reshape(self.shape).astype(ir.numpy_dtype("int4"))
@@ -302,7 +303,7 @@ class Tensor:
         return bool(np.array_equal(self.scale, other.scale) and np.array_equal(self.zero, other.zero))
 
 
-class Node:
+class Node(Refusing):
     """One operator as its converter sees it: operands, options, and what to build with."""
 
     def __init__(self, reader: _Reader, graph: Any, op: Any, values: dict[int, Any], where: str) -> None:
@@ -315,7 +316,7 @@ class Node:
 
     def option(self, table: str, name: str, default: Any = 0) -> Any:
         """An option by its table and name, or the default where the operator has none."""
-        raw = self.table.BuiltinOptions()
+        raw = self.table.BuiltinOptions() or self.table.BuiltinOptions2()
         if raw is None:
             return default
         options = getattr(self.reader.schema, table)()
@@ -373,14 +374,6 @@ class Node:
         if all(self.inputs[i].same_numbers(self.outputs[0]) for i in numbers):  # type: ignore[union-attr]
             return [self.x(i) for i in numbers]
         return [self.result(self.real(i)) for i in numbers]
-
-    def error(self, what: str, **details: Any) -> NoReturn:
-        """Refuse an operator that contradicts itself."""
-        raise ModelImportError(f"{self.name}: {what}", **details)
-
-    def unsupported(self, what: str, **details: Any) -> NoReturn:
-        """Refuse a valid operator that Weft does not have."""
-        raise UnsupportedOperator(f"{self.name}: {what}", **details)
 
     def activated(self, x: Any, table: str) -> Any:
         """Apply the activation that is fused with an operator."""

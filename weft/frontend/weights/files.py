@@ -200,15 +200,18 @@ def load_gguf(path: str | Path) -> GGUF:
     if alignment < 1:
         r.refuse("a wrong alignment", expected="at least 1", found=str(alignment))
     start = -(-r.at // alignment) * alignment
+    kinds, of_types = {**_PLAIN, **FORMATS}, dict[int, list[str]]()
+    for name, _, number, _ in infos:
+        of_types.setdefault(number, []).append(name)
+    if of_types.keys() - kinds:
+        r.refuse(
+            "tensors have types that are not read",
+            found=", ".join(f"type {n} ('{x[0]}', {len(x)}x)" for n, x in sorted(of_types.items()) if n not in kinds),
+            expected=", ".join(f.name for f in FORMATS.values()) + ", floats and integers",
+        )
     tensors = {}
     for name, shape, number, offset in infos:
-        kind = FORMATS.get(number, _PLAIN.get(number))
-        if kind is None:
-            r.refuse(
-                f"tensor '{name}' has a type that is not read",
-                found=f"type {number}",
-                expected=", ".join(f.name for f in FORMATS.values()) + ", floats and integers",
-            )
+        kind = kinds[number]
         if isinstance(kind, Format):
             if not shape or shape[-1] % kind.elements:
                 r.refuse(
