@@ -335,7 +335,7 @@ class _Product:
         """Put the sum into each tile and write out both; returns the blocks that sum."""
         anchors = [self.rv] if len(tiles) == 1 else self.sch.split_consumers(self.rv, [x.sink for x in tiles])
         longest = max(tiles, key=lambda t: n_tiles(t.part)).loop
-        for anchor, (sink, loop, _, tile) in zip(anchors, tiles, strict=True):
+        for anchor, (sink, loop, part, tile) in zip(anchors, tiles, strict=True):
             ahead = self._panel_ahead(tile)
             if element_cost(self.ctx.block(sink).body) > _UNROLLED_COST and tile.rows > 1:
                 self._spill(anchor, sink, loop, tile)
@@ -344,7 +344,7 @@ class _Product:
             else:
                 self.sch.compute_at(anchor, loop)
                 self.sch.set_scope(anchor, 0, "local")
-                self._tile_sum(anchor, loop, tile, ahead if loop is longest else 0)
+                self._tile_sum(anchor, loop, tile, part.rows, ahead if loop is longest else 0)
             self._write_back(sink, loop, tile)
         return anchors
 
@@ -462,8 +462,8 @@ class _Product:
         large = whole and c.group is None and self._packed_bytes() >= self.ctx.machine.lost_weight_bytes
         return prod(n or 1 for n in sizes) * tile.width if large else 0
 
-    def _tile_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile, ahead: int = 0) -> None:
-        """Order the sum: taps, then channels by fours, then the tile, all of it unrolled.
+    def _tile_sum(self, anchor: BlockRV, tile_loop: LoopRV, tile: Tile, height: int, ahead: int) -> None:
+        """Order the sum: taps, then channels by fours, then the tile of a `height`, all of it unrolled.
 
         The next panel is asked for between a few steps where a tile takes all registers: scheduling instructions
         around what asks would spill one.
@@ -503,6 +503,7 @@ class _Product:
             n = ctx.constant(order[-1])
             step = next((s for s in (4, 3, 2) if n is not None and n % s == 0 and n > s), 1)
             step = 1 if self._widens() or self._converts() else step  # of several, all are widened first: they spill
+            step = 1 if 1 < height <= tile.rows // 2 else step  # what is between whole tiles and one row runs seldom
             step = ctx.choose("steps", [s for s in (1, 2, 3, 4, 6, 8) if n is not None and n % s == 0 and n > s], step)
             if step > 1:
                 k_outer, k_inner = sch.split(order[-1], [None, step])

@@ -185,7 +185,9 @@ def _score(machine: Machine, m: int | None, n: int | None, tallest: int, vectors
 def row_parts(rows: PrimExpr, tile: Tile) -> list[RowPart]:
     """Cut the rows into stretches with a tile height each, so that no tile needs a guard.
 
-    Known extents give at most two heights that differ by one; symbolic ones a cascade of halved heights.
+    Known extents give at most two heights that differ by one; symbolic ones a cascade: behind whole tiles the powers of
+    two that are at most half of one. A tile of six is followed by tiles of two and of one: three would shorten the
+    rest by a seventeenth of its time and make a third more code.
     """
     m = as_int(rows)
     if m is not None:
@@ -200,7 +202,7 @@ def row_parts(rows: PrimExpr, tile: Tile) -> list[RowPart]:
     while height > 1:
         parts.append(RowPart(rest // height * height, height))
         rest = rest % height
-        height = (height + 1) // 2
+        height = 1 << (height // 2).bit_length() - 1
     parts.append(RowPart(rest, 1))
     return parts
 
