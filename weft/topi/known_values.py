@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def simplify(expr: Any) -> Any:
+def simplify(expr: Scalar) -> Any:
     """Simplify an expression; numbers stay."""
     return arith.Analyzer().simplify(expr) if isinstance(expr, ir.PrimExpr) else expr
 

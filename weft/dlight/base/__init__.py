@@ -8,7 +8,7 @@ from typing import Any
 from weft import ir, tir
 from weft.error import ScheduleError
 from weft.target import Target
-from weft.tir.schedule import Schedule
+from weft.tir.schedule import LoopRV, Schedule
 
 __all__ = [
     "ApplyDefaultSchedule",
@@ -103,19 +103,19 @@ class ApplyDefaultSchedule(ir.Pass):
         return None
 
 
-def get_bytes(dtype: Any) -> int:
+def get_bytes(dtype: str) -> int:
     """Return the size of a value in bytes."""
     return (ir.DataType(dtype).bits * ir.DataType(dtype).lanes + 7) // 8
 
 
-def get_extent(sch: Schedule, loop_rv: Any) -> Any:
+def get_extent(sch: Schedule, loop_rv: LoopRV) -> Any:
     """Return the extent of a loop: a number where it is constant."""
     extent = sch.get(loop_rv).extent
     known = ir.as_int(extent)
     return extent if known is None else known
 
 
-def auto_vectorize(sch: Schedule, loop: Any, max_vec: int) -> None:
+def auto_vectorize(sch: Schedule, loop: LoopRV, max_vec: int) -> None:
     """Vectorize a loop of constant extent, or its inner `max_vec` steps where it is longer."""
     extent = get_extent(sch, loop)
     if isinstance(extent, int):

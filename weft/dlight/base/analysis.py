@@ -8,7 +8,7 @@ from typing import Any
 from weft import error, ir, tir
 from weft.target import Target
 from weft.tir.analysis import is_reduction, used_vars
-from weft.tir.schedule import IndexMap, Schedule
+from weft.tir.schedule import BlockRV, IndexMap, Schedule
 
 __all__ = [
     "BlockInfo",
@@ -141,12 +141,12 @@ def get_reduction_expr(block: tir.Block) -> Any:
     return store.value.b if same else None
 
 
-def collect_vars_used_in_prim_expr(expr: Any) -> set[ir.Var]:
+def collect_vars_used_in_prim_expr(expr: ir.PrimExpr) -> set[ir.Var]:
     """Return the variables of an expression."""
     return used_vars(expr)
 
 
-def collect_block_iter_vars_used_in_access_region(block: tir.Block, region: Any) -> set[ir.Var]:
+def collect_block_iter_vars_used_in_access_region(block: tir.Block, region: Sequence[ir.Range]) -> set[ir.Var]:
     """Return the axes of a block that decide which elements a region has."""
     return used_vars(*(r.min for r in region)) & {iv.var for iv in block.iter_vars}
 
@@ -161,7 +161,7 @@ def detect_dominant_read(block: tir.Block) -> Any:
     return offset
 
 
-def is_broadcast_epilogue(sch: Schedule, block: Any, epilogue: Any) -> bool:
+def is_broadcast_epilogue(sch: Schedule, block: BlockRV, epilogue: BlockRV) -> bool:
     """Whether a block reads one element of what another writes for several of its own."""
     written = {w.buffer for w in sch.get(block).writes}
     node = sch.get(epilogue)

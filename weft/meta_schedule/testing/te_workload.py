@@ -218,7 +218,12 @@ def norm_bmn(B: int, M: int, N: int) -> _Tensors:
 
 
 def conv2d_nhwc_without_layout_rewrite(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str = "float32"
+    Input: te.Tensor,
+    Filter: te.Tensor,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    out_dtype: str = "float32",
 ) -> Any:
     """Convolve a tensor (N, H, W, CI) by one (KH, KW, CI, CO) whose layout stays as it is."""
     stride_h, stride_w = (stride, stride) if isinstance(stride, int) else stride
