@@ -17,8 +17,6 @@ from weft.target import Target
 from weft.te import Tensor, create_prim_func
 from weft.tir.schedule import Schedule
 
-__all__ = ["compile_tir", "tune_tasks", "tune_te", "tune_tir"]
-
 
 def tune_tasks(
     *,

@@ -10,22 +10,6 @@ from weft.target import Target
 from weft.tir.analysis import is_reduction, used_vars
 from weft.tir.schedule import BlockRV, IndexMap, Schedule
 
-__all__ = [
-    "BlockInfo",
-    "IterInfo",
-    "collect_block_iter_vars_used_in_access_region",
-    "collect_vars_used_in_prim_expr",
-    "detect_dominant_read",
-    "get_max_shared_memory_per_block",
-    "get_max_threads_per_block",
-    "get_reduction_expr",
-    "get_root_block",
-    "is_broadcast_epilogue",
-    "is_gemv",
-    "normalize_prim_func",
-    "numbering",
-]
-
 _KINDS = {"data_par": "S", "reduce": "R"}
 
 

@@ -13,8 +13,6 @@ from weft.frontend.torch.graph import Converter, Graph, as_real, calls, constant
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["ExportedProgramImporter", "from_exported_program"]
-
 
 def from_exported_program(
     exported_program: torch.export.ExportedProgram,

@@ -13,8 +13,6 @@ from weft.ir import IRModule, as_int
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["dynamo_capture_subgraphs", "from_fx"]
-
 
 def from_fx(
     model: torch.nn.Module,
