@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from weft import error, ir, te
 from weft.auto_scheduler.transform_step import ANNOTATIONS, apply_step, followed_lengths, fused_length, python_lines
 from weft.te.schedule import InferBound
-
-if TYPE_CHECKING:
-    from weft.auto_scheduler.compute_dag import ComputeDAG
 
 __all__ = ["Iterator", "Stage", "State"]
 
@@ -297,6 +294,6 @@ class State:
         return [*lines, " " * depth + f"{stage.op.name} = ..."]
 
 
-def steps_dag(given: ComputeDAG | State, state: State) -> Any:
+def steps_dag(given: Any, state: State) -> Any:
     """Return the computation of ``State(state, dag)``."""
     return given if hasattr(given, "outputs") else state.compute_dag

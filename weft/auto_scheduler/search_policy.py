@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from weft.auto_scheduler.measure import LocalBuilder, LocalRunner, MeasureInput,
 from weft.auto_scheduler.measure_record import RecordReader
 from weft.auto_scheduler.sketch import fill, sketches_of
 from weft.error import InvalidArgument, WeftError
-
-if TYPE_CHECKING:
-    from weft.auto_scheduler.search_task import SearchTask, TuningOptions
 
 __all__ = [
     "EmptyPolicy",
@@ -288,7 +285,7 @@ class SketchPolicy(SearchPolicy):
 
 
 def policy_named(
-    search_policy: SearchPolicy | str | None, task: SearchTask | None, verbose: int, adaptive_training: bool = False
+    search_policy: SearchPolicy | str | None, task: Any, verbose: int, adaptive_training: bool = False
 ) -> SearchPolicy:
     """Return a policy for what users give: one, ``"sketch.xgb"``, ``"sketch.random"``, ``"empty"`` or None."""
     if isinstance(search_policy, SearchPolicy):
@@ -305,7 +302,7 @@ def policy_named(
     )
 
 
-def measurer_of(options: TuningOptions) -> ProgramMeasurer:
+def measurer_of(options: Any) -> ProgramMeasurer:
     """Make what measures, as options say."""
     builder = LocalBuilder() if options.builder == "local" else options.builder
     runner = LocalRunner() if options.runner == "local" else options.runner
@@ -313,10 +310,7 @@ def measurer_of(options: TuningOptions) -> ProgramMeasurer:
 
 
 def auto_search(
-    task: SearchTask,
-    options: TuningOptions,
-    search_policy: SearchPolicy | str | None = None,
-    adaptive_training: bool = False,
+    task: Any, options: Any, search_policy: SearchPolicy | str | None = None, adaptive_training: bool = False
 ) -> State:
     """Search a task as options say; returns the best state."""
     policy = policy_named(search_policy, task, options.verbose, adaptive_training)

@@ -1,17 +1,12 @@
 """Values of inputs that random numbers do not suit, such as indices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from weft.runtime import Tensor, read_arrays, tensor
-
-if TYPE_CHECKING:
-    from weft.auto_scheduler.search_task import SearchTask
 
 TASK_INPUT_BUFFER_TABLE: dict[str, dict[str, Tensor]] = {}
 """By the key of a workload, the values by name."""
@@ -34,7 +29,7 @@ def register_inputs(
     return list(given)
 
 
-def input_values(task: SearchTask, case: Any) -> list[np.ndarray] | None:
+def input_values(task: Any, case: Any) -> list[np.ndarray] | None:
     """Return the arguments of a run where some are not to be random; None where all may be."""
     table = TASK_INPUT_BUFFER_TABLE.get(task.workload_key, {})
     if not task.task_input_names:

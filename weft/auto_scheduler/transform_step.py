@@ -10,12 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft import error, ir, registry, te
-
-if TYPE_CHECKING:
-    from weft.auto_scheduler.loop_state import State
 
 ANNOTATIONS = tuple(
     (
@@ -27,7 +24,7 @@ ANNOTATIONS = tuple(
 _STEPS: registry.Registry[Callable[..., Any]] = registry.Registry()
 
 
-def apply_step(state: State, step: Sequence[Any]) -> Any:
+def apply_step(state: Any, step: Sequence[Any]) -> Any:
     """Apply a step to the schedule and the loops of a state."""
     if step[0] not in _STEPS:
         raise error.InvalidArgument(f"unknown step '{step[0]}'", expected=", ".join(_STEPS))
@@ -218,7 +215,7 @@ def _op_name(stage: Any) -> str:
     return str(stage.op.name).replace(".", "_")
 
 
-def python_lines(before: State, after: State, step: Sequence[Any]) -> list[str]:
+def python_lines(before: Any, after: Any, step: Sequence[Any]) -> list[str]:
     """Say a step as statements on a schedule ``s``, given the state before and after it."""
     code, stage_id = step[0], step[1]
     stage = before.stages[stage_id]

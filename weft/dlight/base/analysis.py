@@ -183,10 +183,7 @@ def get_max_threads_per_block(target: Target) -> int:
 
 def get_max_shared_memory_per_block(target: Target) -> int:
     """Return how many bytes the threads of a block of a GPU may share."""
-    return int(target.attrs.get("max_shared_memory_per_block") or _SHARED_BYTES.get(target.kind.name, 16384))
-
-
-_SHARED_BYTES = {"cuda": 49152, "rocm": 65536, "metal": 32768}
+    return int(target.attrs.get("max_shared_memory_per_block") or target.attribute("dlight.shared_bytes", 16384))
 
 
 def numbering(info: BlockInfo, given: Sequence[int], groups: Sequence[Sequence[int]]) -> Callable[..., list[Any]]:
