@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from weft import ir
-
-
-class Shaping(Protocol):
-    """An importer's node, which emits operators."""
-
-    def op(self, name: str, *args: ir.Expr, **attrs: Any) -> ir.Expr:
-        """Emit an operator."""
-        ...
-
-    def reshape(self, x: ir.Expr, shape: Sequence[Any]) -> ir.Expr:
-        """Emit a reshape, whose dimensions may be symbolic."""
-        ...
 
 
 class FoldedAxis(NamedTuple):
@@ -32,12 +20,13 @@ class FoldedAxis(NamedTuple):
     size: Any
 
 
-def folded(node: Shaping, x: ir.Expr, rows: ir.PrimExpr | int, axes: Sequence[FoldedAxis]) -> Any:
+def folded(node: Any, x: ir.Expr, rows: ir.PrimExpr | int, axes: Sequence[FoldedAxis]) -> Any:
     """Return the images whose windows were cut out, which are added where they overlap.
 
     Parameters
     ----------
-    node : Shaping
+    node : Node
+        An importer's, which emits operators.
     x : Expr
         ``(rows, taps..., starts...)``: the windows, by the axes of their elements, then by where they begin.
     axes : sequence of FoldedAxis

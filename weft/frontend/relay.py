@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +135,7 @@ def _as_relay(mod: IRModule, inputs: Sequence[str], weights: Mapping[str, str]) 
 
 
 def from_pytorch(
-    script_module: torch.nn.Module | torch.export.ExportedProgram,
+    script_module: torch.nn.Module | torch.export.ExportedProgram | Callable[..., Any],
     input_infos: Sequence[Any],
     custom_convert_map: Mapping[str, Any] | None = None,
     default_dtype: str = "float32",

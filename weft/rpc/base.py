@@ -150,7 +150,7 @@ class TrackerConnection:
     """A connection to a tracker, over a socket that is connected; an RPCError where it is none of a tracker."""
 
     def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        self._sock, self._where = sock, f"{address[0]}:{address[1]}"
+        self.sock, self._where = sock, f"{address[0]}:{address[1]}"
         sock.sendall(number(RPC_TRACKER_MAGIC))
         if recvall(sock, 4) != number(RPC_TRACKER_MAGIC):
             sock.close()
@@ -158,8 +158,8 @@ class TrackerConnection:
 
     def ask(self, *message: object) -> Any:
         """Send a message, a code and what goes with it, and return the answer."""
-        sendjson(self._sock, message)
-        return recvjson(self._sock)
+        sendjson(self.sock, message)
+        return recvjson(self.sock)
 
     def tell(self, *message: object) -> None:
         """Send a message whose answer is that it was understood."""
@@ -168,7 +168,7 @@ class TrackerConnection:
 
     def close(self) -> None:
         """Close it."""
-        self._sock.close()
+        self.sock.close()
 
 
 def random_key(prefix: str, delimiter: str = ":", cmap: Collection[str] | None = None) -> str:

@@ -65,7 +65,7 @@ def strided_slice(
             (a.shape[d] if (as_int(s) or 1) > 0 else -1 - a.shape[d]) if e is None else e
             for d, e, s in zip(axes, ends, steps, strict=True)
         ]
-    return _strided_slice(a, axes, begin, ends, steps, assume_inbound)
+    return _strided_slice(a, axes, begin, ends, steps, assume_inbound)  # type: ignore[arg-type]
 
 
 def topk(

@@ -101,8 +101,9 @@ class _Token:
         self.var: Var | None = None
 
 
-def device_of(alloc: ir.Call) -> int:
+def device_of(alloc: ir.Expr) -> int:
     """Return the place of the device that a tensor is allocated on."""
+    assert isinstance(alloc, ir.Call)
     place: Any = alloc.args[2]
     return place.value.value
 

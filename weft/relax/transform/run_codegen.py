@@ -61,7 +61,7 @@ def _constants(func: ir.Function) -> list[tuple[str, ir.Constant]]:
 
 
 def _generate(
-    generator: str, functions: list[ir.Function], options: dict[str, Any], names: dict[ir.Expr, str]
+    generator: str, functions: list[ir.Function], options: dict[str, Any], names: dict[ir.Constant, str]
 ) -> list[Any]:
     fn = get_global_func(f"relax.ext.{generator}", allow_missing=True)
     if fn is None:

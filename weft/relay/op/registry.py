@@ -290,7 +290,7 @@ def complete_arguments(call: ir.Call, types: Sequence[ir.Type | None]) -> list[i
     return [None, *(None if t is not None else f for t, f in zip(types[1:], found, strict=False))]
 
 
-def relay_type(ty: ir.Type) -> ir.Type:
+def relay_type(ty: Any) -> ir.Type:
     """Turn a type that shared operators infer into Relay's: what is computed from unknown dimensions is unknown."""
     if isinstance(ty, ir.TensorType):
         if ty.shape is None:
