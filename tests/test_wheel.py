@@ -69,7 +69,7 @@ def test_contents(wheel):
     assert tops == {"weft", f"weft-{weft.__version__}.dist-info"}
     assert len(inside["weft/lib/libweft_runtime.so"]) < 600_000
     assert {str(p.relative_to(ROOT)) for p in (ROOT / "weft").rglob("*.rly")} <= set(inside)
-    assert "weft/include/weft/vm.h" in inside, "programs in C++ are written against it"
+    assert {"weft/include/weft/vm.h", "weft/py.typed"} <= set(inside), "programs are written against them"
     assert {str(p.relative_to(ROOT)) for p in (ROOT / "weft/share").rglob("*") if p.is_file()} <= set(inside)
     sources = {f"weft/{p.relative_to(ROOT)}" for p in (ROOT / "native/src").iterdir()}
     assert {*sources, "weft/native/static.cmake", "weft/native/static/no_libraries.cc"} <= set(inside)

@@ -23,8 +23,6 @@ from weft.tir import Buffer, PrimFunc
 from weft.tir.analysis import refuse_accesses_outside
 from weft.tir.pipeline import lower_module
 
-__all__ = ["build", "compile", "lower", "schedule_to_module"]
-
 
 def schedule_to_module(
     sch: Schedule, args: Sequence[Any] | None = None, name: str = "main", binds: Mapping[Tensor, Buffer] | None = None

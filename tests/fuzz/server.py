@@ -192,8 +192,7 @@ def small_library() -> bytes:
 def greeted(port: int) -> socket.socket:
     """A connection that the server has accepted."""
     sock = socket.create_connection(("127.0.0.1", port), HUNG_SECONDS)
-    hello = b"client:fuzz"
-    sock.sendall(base.number(base.RPC_MAGIC) + base.number(len(hello)) + hello)
+    sock.sendall(base.named(base.RPC_MAGIC, "client:fuzz"))
     assert base.recvall(sock, 4) == base.number(base.RPC_MAGIC)
     base.recvall(sock, struct.unpack("<i", base.recvall(sock, 4))[0])
     return sock

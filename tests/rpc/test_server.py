@@ -38,8 +38,7 @@ def raw(port, *parts):
 
 
 def greeting(key):
-    name = f"client:{key}".encode()
-    return base.number(base.RPC_MAGIC) + base.number(len(name)) + name
+    return base.named(base.RPC_MAGIC, f"client:{key}")
 
 
 def test_a_wrong_key_is_refused(server):

@@ -191,16 +191,16 @@ def mentions(cx: Context, node: object, atoms: Container[int]) -> bool:
     return False
 
 
-def expr_key(cx: Context, e: Any) -> Hashable:
+def expr_key(cx: Context, e: object) -> Hashable:
     """Return a key that two expressions share when they are equal up to the normal form of their integer parts."""
     if ir.IS_EXPR[type(e)]:
         if ir.IS_VAR[type(e)] or (type(e) is ir.CallIntrin and not is_pure(e)):
             return e
         if type(e) in _ARITHMETIC:
-            p = poly_of(cx, e)
+            p = poly_of(cx, e)  # type: ignore[arg-type]
             if p is not None:
                 return key(p)
-        fields = e.__struct_fields__
+        fields: tuple[str, ...] = e.__struct_fields__  # type: ignore[attr-defined]
         return (type(e), *[expr_key(cx, getattr(e, f)) for f in fields if f != "span"])
     if type(e) is tuple:
         return tuple([expr_key(cx, x) for x in e])
@@ -322,20 +322,20 @@ _COSTS = {
 _BINARY = frozenset(_COSTS) - {ir.Select, ir.Cast}
 
 
-def cost(cx: Context, e: Any) -> int:
+def cost(cx: Context, e: ir.Node) -> int:
     """Estimate the work that an expression stands for; the simplifier never returns a costlier one."""
     kind = type(e)
     if kind is ir.Var or kind is ir.SizeVar or kind is ir.IntImm:
         return 1
-    hit = cx.costs.get(e)
+    hit = cx.costs.get(e)  # type: ignore[arg-type]
     if hit is not None:
         return hit
-    total = _COSTS.get(kind, 20)
+    total = _COSTS.get(kind, 20)  # type: ignore[call-overload]
     if kind in _BINARY:
-        total += cost(cx, e.a) + cost(cx, e.b)
+        total += cost(cx, e.a) + cost(cx, e.b)  # type: ignore[attr-defined]
     else:
         for child in ir.children(e):
             if ir.IS_EXPR[type(child)]:
                 total += cost(cx, child)
-    cx.costs[e] = total
+    cx.costs[e] = total  # type: ignore[index]
     return total

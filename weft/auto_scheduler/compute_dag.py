@@ -14,8 +14,6 @@ from weft.auto_scheduler.loop_state import State
 from weft.auto_scheduler.workload_registry import workload_key_to_tensors
 from weft.ffi import get_global_func
 
-__all__ = ["ComputeDAG", "LayoutRewriteOption"]
-
 
 class LayoutRewriteOption(IntEnum):
     """What may be done to the layout of weights."""

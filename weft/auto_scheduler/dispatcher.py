@@ -14,8 +14,6 @@ from weft.auto_scheduler.search_policy import SketchPolicy, auto_search
 from weft.auto_scheduler.search_task import SearchTask, TuningOptions
 from weft.tune.front_end import Dispatcher
 
-__all__ = ["ApplyHistoryBest", "ApplyHistoryBestOrSample", "DispatchContext", "FallbackContext"]
-
 
 class DispatchContext(Dispatcher, kind="auto_scheduler.DispatchContext"):
     """What is asked for the state of a workload inside ``with context:``."""

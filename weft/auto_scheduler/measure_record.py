@@ -13,16 +13,6 @@ from weft.auto_scheduler.measure import MeasureInput, MeasureResult
 from weft.target import Target
 from weft.tune import log
 
-__all__ = [
-    "RecordReader",
-    "RecordToFile",
-    "dump_record_to_string",
-    "load_best_record",
-    "load_record_from_string",
-    "load_records",
-    "save_records",
-]
-
 _VERSION = "v0.6"
 
 

@@ -12,8 +12,6 @@ from weft.auto_scheduler.measure_record import RecordReader
 from weft.auto_scheduler.search_policy import PreloadMeasuredStates, measurer_of, policy_named
 from weft.error import InvalidArgument
 
-__all__ = ["LogEstimatedLatency", "PrintTableInfo", "TaskScheduler", "TaskSchedulerCallback"]
-
 
 class TaskSchedulerCallback:
     """Hears of the rounds of a task scheduler."""

@@ -10,17 +10,6 @@ from weft import error, te
 from weft.auto_scheduler.workload_key import get_func_name
 from weft.tune.front_end import deserialize_args, serialize_args
 
-__all__ = [
-    "WORKLOAD_FUNC_REGISTRY",
-    "deserialize_workload_registry_entry",
-    "make_workload_key",
-    "register_workload",
-    "register_workload_tensors",
-    "serialize_workload_registry_entry",
-    "workload_func_name",
-    "workload_key_to_tensors",
-]
-
 WORKLOAD_FUNC_REGISTRY: dict[str, Any] = {}
 """By name, the function that makes the tensors; by key, tensors that were registered themselves."""
 

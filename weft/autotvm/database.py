@@ -7,8 +7,6 @@ from typing import Any
 
 from weft.autotvm.record import decode, encode, measure_str_key
 
-__all__ = ["Database", "DummyDatabase", "filter_inputs"]
-
 
 class Database:
     """Keeps measurements."""

@@ -29,17 +29,6 @@ from weft.target import Target
 from weft.tune import log
 from weft.tune.front_end import deserialize_args
 
-__all__ = [
-    "AUTOTVM_LOG_VERSION",
-    "decode",
-    "encode",
-    "load_from_buffer",
-    "load_from_file",
-    "measure_str_key",
-    "pick_best",
-    "split_workload",
-]
-
 AUTOTVM_LOG_VERSION = 0.2
 
 

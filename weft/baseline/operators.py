@@ -284,7 +284,7 @@ def _dropout(x: np.ndarray, ratio: Any = None, training: Any = None, *, seed: in
 # ---- shapes ----------------------------------------------------------------------------------------------------------
 
 
-def numbers(values: Any) -> tuple[int, ...]:
+def numbers(values: np.ndarray) -> tuple[int, ...]:
     """Return an integer tensor of one dimension as Python's numbers."""
     if values.dtype.kind != "i" or values.ndim > 1:
         raise NotInBaseline("indices that are no row of integers")

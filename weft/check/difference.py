@@ -28,7 +28,7 @@ class Difference(NamedTuple):
         return self.what
 
 
-def compare(found: Any, expected: Any, tolerance: Tolerance) -> Difference | None:
+def compare(found: object, expected: object, tolerance: Tolerance) -> Difference | None:
     """Return how an array differs from another, or None."""
     a, b = np.asarray(found), np.asarray(expected)
     kind = f"{tuple(b.shape)} {b.dtype}"

@@ -18,7 +18,7 @@ from weft.check.stages import Outcome, Stages, wrong_passes
 from weft.frontend.onnx import from_onnx
 from weft.profile.model import Sources
 from weft.session import Session, TensorInfo
-from weft.target import Target
+from weft.target import Target, TargetLike
 
 _LEFT = (
     "every kernel is right, and every pass that can be interpreted: it is one of the last passes (from VMShapeLower "
@@ -55,7 +55,7 @@ def check_model(
     feeds: Callable[[Sequence[TensorInfo]], Mapping[str, Any]],
     *,
     tolerance: Tolerance | None = None,
-    target: Any = "llvm",
+    target: TargetLike = "llvm",
     each: bool = False,
     shape_dict: Mapping[str, Sequence[int | str]] | None = None,
     precision: str = "float32",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from weft.check.difference import Difference, Tolerance, compare_all
 from weft.error import WeftError, require
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
+
+if TYPE_CHECKING:
+    import onnx
 
 _RANDOM = ("Random", "Multinomial", "Bernoulli", "Dropout")
 
@@ -37,7 +40,11 @@ class CheckedNodes(NamedTuple):
 
 
 def check_nodes(
-    model: Any, options: Mapping[str, Any], feeds: Mapping[str, np.ndarray], tolerance: Tolerance, each: bool = False
+    model: onnx.ModelProto,
+    options: Mapping[str, Any],
+    feeds: Mapping[str, np.ndarray],
+    tolerance: Tolerance,
+    each: bool = False,
 ) -> CheckedNodes:
     """Compare every value that a node of the model's graph makes.
 

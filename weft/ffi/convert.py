@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 import tvm_ffi
@@ -53,12 +53,12 @@ class CallbackTaker(PackedFunc):
         return super().__call__(*[convert_func(a) if _is_callback(a) else a for a in args])
 
 
-def as_opaque(value: Any) -> Any:
+def as_opaque(value: object) -> Any:
     """A Python object as the runtime holds those that are none of its own; what can be called stays what it is."""
     return tvm_ffi.core._convert_to_opaque_object(value)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _is_callback(value: Any) -> bool:
+def _is_callback(value: object) -> TypeGuard[Callable[..., Any]]:
     return callable(value) and not isinstance(value, (PackedFunc, tvm_ffi.core.CObject))
 
 
@@ -67,7 +67,7 @@ def _is_of_a_program(value: Any) -> bool:
     return isinstance(value, msgspec.Struct) or hasattr(type(value), "__saved_fields__")
 
 
-def convert(value: Any) -> Any:
+def convert(value: object) -> Any:
     """Convert a Python value to what the runtime would hand back for it.
 
     Callables become packed functions, lists and tuples arrays, dicts maps; numbers, strings and nodes of programs stay

@@ -52,7 +52,7 @@ def register_check(check: Callable[[int, Any, Any], None]) -> None:
     _CHECKS.append(check)
 
 
-def convert_argument(value: Any) -> Any:
+def convert_argument(value: object) -> Any:
     """An argument as tvm-ffi takes it; the value itself when nothing is to be done."""
     for converter in _ARGUMENTS:
         value = converter(value)
@@ -70,7 +70,7 @@ def find_wrapper(cls: type) -> Wrapper | None:
         return found
 
 
-def wrap(value: Any) -> Any:
+def wrap(value: object) -> Any:
     """A value that came out of tvm-ffi, in Weft's class."""
     wrapper = find_wrapper(type(value))
     return value if wrapper is None else wrapper(value)

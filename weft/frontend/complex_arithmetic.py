@@ -31,7 +31,7 @@ class Complex:
         return self.re.ty
 
 
-def split(bb: relax.BlockBuilder, x: Any) -> Complex:
+def split(bb: relax.BlockBuilder, x: ir.Expr) -> Complex:
     """The parts of a tensor whose last dimension has both."""
     axis = len(x.ty.shape) - 1
     parts = bb.emit(make_call("split")(x, indices_or_sections=2, axis=axis))
@@ -173,7 +173,7 @@ def _cut(b: Emitter, x: Any, axis: int, begin: int, end: Any) -> Any:
 
 
 def fourier(
-    b: Emitter, x: Any, axes: Sequence[int], kind: str, inverse: bool, size: int | ir.PrimExpr | None
+    b: Emitter, x: ir.Expr | Complex, axes: Sequence[int], kind: str, inverse: bool, size: int | ir.PrimExpr | None
 ) -> Complex:
     """Transform axes; nothing is divided by their lengths.
 
@@ -181,8 +181,9 @@ def fourier(
     half a spectrum of `size` elements: the other half is the mirror image, conjugated.
     """
     *others, last = axes
+    x = x if isinstance(x, Complex) else Complex(x, None)
     if kind == "r2c":
-        x = _along(b, Complex(x, None), last, inverse)
+        x = _along(b, x, last, inverse)
         x = x if size is None else Complex(*(_cut(b, part, last, 0, size) for part in (x.re, x.im)))
     for axis in axes if kind == "c2c" else others:
         x = _along(b, x, axis, inverse)

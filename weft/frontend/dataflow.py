@@ -7,8 +7,9 @@ from typing import Any
 from weft import ir, relax
 
 
-def to_dataflow(func: Any) -> Any:
+def to_dataflow(func: ir.BaseFunc) -> Any:
     """Put straight runs of bindings into dataflow blocks; only what leaves a block keeps a plain variable."""
+    assert isinstance(func, ir.Function)
     return func.replace(body=_sequence(func.body, {}))
 
 

@@ -20,7 +20,7 @@ class FoldedAxis(NamedTuple):
     size: Any
 
 
-def folded(node: Any, x: ir.Expr, rows: Any, axes: Sequence[FoldedAxis]) -> Any:
+def folded(node: Any, x: ir.Expr, rows: ir.PrimExpr | int, axes: Sequence[FoldedAxis]) -> Any:
     """Return the images whose windows were cut out, which are added where they overlap.
 
     Parameters

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 from weft import ir, runtime
 from weft.error import InvalidArgument, require
@@ -21,13 +22,17 @@ from weft.relay.expr_functor import ExprMutator
 from weft.relay.import_relax import import_relax
 from weft.relay.walk import subexpressions, substitute
 
+if TYPE_CHECKING:
+    import onnx
+    import torch
+
 __all__ = ["ChangeDatatype", "from_onnx", "from_pytorch", "from_tflite"]
 
 Params = dict[str, runtime.Tensor]
 
 
 def from_onnx(
-    model: Any,
+    model: onnx.ModelProto | bytes | str | PathLike[str],
     shape: Mapping[str, Sequence[Any]] | None = None,
     dtype: str | Mapping[str, str] | None = None,
     opset: int | None = None,
@@ -78,7 +83,7 @@ def from_onnx(
 
 
 def from_tflite(
-    model: Any,
+    model: object,
     shape_dict: Mapping[str, Sequence[int]] | None = None,
     dtype_dict: Mapping[str, str] | None = None,
     op_converter: Mapping[str, Any] | None = None,
@@ -130,7 +135,7 @@ def _as_relay(mod: IRModule, inputs: Sequence[str], weights: Mapping[str, str]) 
 
 
 def from_pytorch(
-    script_module: Any,
+    script_module: torch.nn.Module | torch.export.ExportedProgram | Callable[..., Any],
     input_infos: Sequence[Any],
     custom_convert_map: Mapping[str, Any] | None = None,
     default_dtype: str = "float32",

@@ -183,7 +183,7 @@ def _parse(text: str) -> DataType:
     return dt
 
 
-def dtype_of(value: Any) -> DataType:
+def dtype_of(value: object) -> DataType:
     """Return the data type that a Python or NumPy value, dtype or text stands for."""
     if isinstance(value, str):
         return DataType(value)
@@ -193,7 +193,7 @@ def dtype_of(value: Any) -> DataType:
         return DataType("int32" if -(2**31) <= value < 2**31 else "int64")
     if isinstance(value, float) and not isinstance(value, np.float64):  # which is a float, too
         return DataType("float64" if 3.4028235677973366e38 <= abs(value) < np.inf else "float32")
-    return DataType(np.dtype(getattr(value, "dtype", value)).name)
+    return DataType(np.dtype(getattr(value, "dtype", value)).name)  # type: ignore[arg-type]
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:

@@ -508,14 +508,15 @@ _INT32, _INT64, _BOOL = DataType("int32"), DataType("int64"), DataType("bool")
 TRUE, FALSE = IntImm(_BOOL, 1), IntImm(_BOOL, 0)
 
 
-def as_expr(value: Any, dtype: str | None = None) -> PrimExpr:
+def as_expr(value: object, dtype: str | None = None) -> PrimExpr:
     """Convert a Python number, string, iteration variable or 0-argument tensor to an expression."""
     if IS_EXPR[type(value)]:
-        return value
+        return value  # type: ignore[return-value]
     if isinstance(value, str):
         return StringImm(value)
-    if hasattr(value, "asobject"):
-        return value.asobject()
+    as_object = getattr(value, "asobject", None)
+    if as_object is not None:
+        return as_object()
     if isinstance(value, (bool, int, float)) or (hasattr(value, "dtype") and not isinstance(value, Node)):
         return const(value, dtype)
     raise InvalidArgument("cannot make a scalar expression", expected="a number or an expression", found=repr(value))

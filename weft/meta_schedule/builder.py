@@ -15,8 +15,6 @@ from weft.meta_schedule.part import Named, made
 from weft.target import Target
 from weft.tune import Measurer
 
-__all__ = ["Builder", "BuilderInput", "BuilderResult", "LocalBuilder", "PyBuilder", "create"]
-
 
 class BuilderInput:
     """A module to be compiled for a target."""

@@ -16,8 +16,6 @@ from weft.tir import For, ForKind, PrimFunc
 from weft.tir.analysis import statements
 from weft.tune.boost import Experience
 
-__all__ = ["CostModel", "PyCostModel", "RandomModel", "XGBModel", "create", "features_of"]
-
 
 class CostModel(Named):
     """Scores schedules; the larger, the faster."""

@@ -11,8 +11,6 @@ from weft.meta_schedule.part import Named
 from weft.runtime import Tensor
 from weft.runtime import array as to_tensor
 
-__all__ = ["FeatureExtractor", "PyFeatureExtractor", "RandomFeatureExtractor"]
-
 
 class FeatureExtractor(Named):
     """Describes candidates; cost models such as :class:`weft.meta_schedule.cost_model.XGBModel` take one."""

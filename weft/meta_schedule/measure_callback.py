@@ -8,8 +8,6 @@ from typing import Any
 from weft.meta_schedule.database import TuningRecord
 from weft.meta_schedule.part import Named, made
 
-__all__ = ["AddToDatabase", "MeasureCallback", "PyMeasureCallback", "RemoveBuildArtifact", "UpdateCostModel", "create"]
-
 _All = Sequence[Any]
 
 

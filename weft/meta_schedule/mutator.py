@@ -13,16 +13,6 @@ from weft.meta_schedule.part import Part
 from weft.tir import analysis
 from weft.tir.schedule import Instruction, Schedule, Trace
 
-__all__ = [
-    "MutateComputeLocation",
-    "MutateParallel",
-    "MutateThreadBinding",
-    "MutateTileSize",
-    "MutateUnroll",
-    "Mutator",
-    "PyMutator",
-]
-
 
 class Mutator(Part):
     """Changes a trace: ``apply(trace, seed)`` returns another, or None; -1 takes a number from the system."""

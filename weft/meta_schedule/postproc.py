@@ -14,17 +14,6 @@ from weft.tir import analysis
 from weft.tir.analysis import statements
 from weft.tir.schedule import BlockRV, LoopRV, Schedule
 
-__all__ = [
-    "DisallowDynamicLoop",
-    "Postproc",
-    "PyPostproc",
-    "RewriteCooperativeFetch",
-    "RewriteParallelVectorizeUnroll",
-    "RewriteReductionBlock",
-    "RewriteTensorize",
-    "RewriteUnboundBlock",
-]
-
 
 class Postproc(Part):
     """Postprocesses: ``apply(sch)`` returns False where the schedule is not to be measured."""

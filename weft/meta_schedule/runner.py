@@ -12,20 +12,6 @@ from weft.meta_schedule.arg_info import ArgInfo, Seconds, case_of
 from weft.meta_schedule.part import Named, made
 from weft.tune.front_end import Timer
 
-__all__ = [
-    "EvaluatorConfig",
-    "LocalRunner",
-    "PyRunner",
-    "PyRunnerFuture",
-    "RPCConfig",
-    "RPCRunner",
-    "Runner",
-    "RunnerFuture",
-    "RunnerInput",
-    "RunnerResult",
-    "create",
-]
-
 
 class EvaluatorConfig(NamedTuple):
     """How often a kernel runs: `number` together, `repeat` times, for `min_repeat_ms` milliseconds at least."""

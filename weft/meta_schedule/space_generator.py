@@ -12,8 +12,6 @@ from weft.meta_schedule.schedule_rule import ApplyCustomRule, ScheduleRule
 from weft.tir.analysis import child_realizes
 from weft.tir.schedule import BlockRV, Schedule, schedule_choices
 
-__all__ = ["PostOrderApply", "PySpaceGenerator", "ScheduleFn", "SpaceGenerator", "SpaceGeneratorUnion", "create"]
-
 
 class SpaceGenerator(Part):
     """Makes design spaces.

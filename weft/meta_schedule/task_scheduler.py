@@ -160,7 +160,7 @@ class GradientBased(TaskScheduler):
 create = TaskScheduler.create
 
 
-def callbacks_of(given: Any) -> list[Any]:
+def callbacks_of(given: object) -> list[Any]:
     """Return the callbacks that an argument means."""
     if given == "default":
         return create_callbacks()

@@ -17,8 +17,6 @@ from weft.target import Target
 from weft.te import Tensor, create_prim_func
 from weft.tir.schedule import Schedule
 
-__all__ = ["compile_tir", "tune_tasks", "tune_te", "tune_tir"]
-
 
 def tune_tasks(
     *,
@@ -32,7 +30,7 @@ def tune_tasks(
     runner: Runner | str = "local",
     database: Database | str = "json",
     cost_model: CostModel | str = "xgb",
-    measure_callbacks: Any = "default",
+    measure_callbacks: object = "default",
     task_scheduler: TaskScheduler | str = "gradient",
     module_equality: str = "structural",
 ) -> Database:
@@ -83,8 +81,8 @@ def tune_tir(
     *,
     config: TuneConfig | None = None,
     max_trials_per_task: int | None = None,
-    space: Any = "post-order-apply",
-    strategy: Any = "evolutionary",
+    space: object = "post-order-apply",
+    strategy: object = "evolutionary",
     num_tuning_cores: int | str = "physical",
     seed: int | None = None,
     special_space: Mapping[str, Any] | None = None,

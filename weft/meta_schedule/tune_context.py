@@ -14,8 +14,6 @@ from weft.meta_schedule.search_strategy import SearchStrategy
 from weft.meta_schedule.space_generator import SpaceGenerator
 from weft.target import Target
 
-__all__ = ["ExtractedTask", "TuneContext"]
-
 
 class ExtractedTask(NamedTuple):
     """A kernel of a program: its name, the program's module of it, and how often it is called."""

@@ -40,7 +40,7 @@ def _activation(name: str, doc: str, reference: Any, rtol: float = 1e-5, **attrs
         f"nn.{name}",
         "x",
         {k: number(v) for k, v in attrs.items()},
-        infer=same_as(f"nn.{name}", only="" if any_type else "float"),
+        infer=same_as(f"nn.{name}", kind="" if any_type else "float"),
         lower=lambda x, **values: elementwise(lambda v: ACTIVATIONS[name](v, **values), x, name="T_" + name),
         reference=ref,
         fusion=Fusion.ELEMENTWISE,

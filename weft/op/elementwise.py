@@ -39,7 +39,7 @@ _REFERENCES: dict[str, Any] = {
 }
 
 
-def _unary(name: str, dtype: str | None = None, only: str = "") -> None:
+def _unary(name: str, dtype: str | None = None, kind: str = "") -> None:
     reference = _REFERENCES.get(name) or getattr(np, name)
 
     def ref(x: Any) -> Any:
@@ -49,7 +49,7 @@ def _unary(name: str, dtype: str | None = None, only: str = "") -> None:
     declare(
         name,
         "x",
-        infer=same_as(name, dtype, only),
+        infer=same_as(name, dtype, kind),
         lower=lambda x: elementwise(UNARY[name], x, name="T_" + name),
         reference=ref,
         fusion=Fusion.ELEMENTWISE,
@@ -59,14 +59,14 @@ def _unary(name: str, dtype: str | None = None, only: str = "") -> None:
 
 
 for _name in FLOAT_UNARY:
-    _unary(_name, only="float")
+    _unary(_name, kind="float")
 for _name in ("abs", "ceil", "floor", "round", "square", "trunc"):
     _unary(_name)
 for _name in ("negative", "sign"):
-    _unary(_name, only="number")
+    _unary(_name, kind="number")
 for _name in ("logical_not", "isnan", "isinf", "isfinite"):
     _unary(_name, "bool")
-_unary("bitwise_not", only="integral")
+_unary("bitwise_not", kind="integral")
 
 
 def _clip_ref(x: Any, min: Any, max: Any) -> Any:
@@ -200,10 +200,10 @@ _KINDS = {
 """The kinds of operands of those that do not take every data type: NumPy answers them for others with another type."""
 
 
-def _binary_infer(name: str, dtype: str | None, only: str, lhs: Expr, rhs: Expr) -> TensorType | PrimType:
+def _binary_infer(name: str, dtype: str | None, kind: str, lhs: Expr, rhs: Expr) -> TensorType | PrimType:
     scalars = [arg for arg in (lhs, rhs) if isinstance(arg.ty, PrimType)]
     for side, arg in (("lhs", lhs), ("rhs", rhs)):
-        tensor_arg(name, side, ExprVar(side, TensorType((), arg.ty.dtype, 0)) if arg in scalars else arg, kind=only)  # type: ignore[union-attr]
+        tensor_arg(name, side, ExprVar(side, TensorType((), arg.ty.dtype, 0)) if arg in scalars else arg, kind=kind)  # type: ignore[union-attr]
     shared = same_dtype(name, lhs, rhs)
     if len(scalars) == 2:
         return PrimType(dtype or shared)
@@ -213,7 +213,7 @@ def _binary_infer(name: str, dtype: str | None, only: str, lhs: Expr, rhs: Expr)
     return TensorType(ty.shape, dtype if dtype is not None else ty.dtype, ty.ndim, ty.vdevice)
 
 
-def _binary(name: str, dtype: str | None = None, only: str = "") -> None:
+def _binary(name: str, dtype: str | None = None, kind: str = "") -> None:
     reference = _BINARY_REFERENCES.get(name) or getattr(np, name)
 
     def ref(a: Any, b: Any) -> Any:
@@ -224,7 +224,7 @@ def _binary(name: str, dtype: str | None = None, only: str = "") -> None:
     declare(
         name,
         "lhs rhs",
-        infer=partial(_binary_infer, name, dtype, only),
+        infer=partial(_binary_infer, name, dtype, kind),
         lower=lambda a, b: elementwise(BINARY[name], a, b, name="T_" + name),
         reference=ref,
         fusion=Fusion.BROADCAST,

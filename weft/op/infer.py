@@ -141,14 +141,14 @@ def values_of(expr: ir.Expr) -> tuple[ir.PrimExpr, ...] | None:
     return expr.ty.values if isinstance(getattr(expr, "ty", None), ir.ShapeType) else None
 
 
-def same_as(op: str, dtype: str | None = None, only: str = "") -> Callable[..., ir.TensorType]:
+def same_as(op: str, dtype: str | None = None, kind: str = "") -> Callable[..., ir.TensorType]:
     """Make the rule of an operator whose result has the type of its first argument, or another data type.
 
-    `only` restricts the argument to a kind of data type.
+    `kind` restricts the argument to a kind of data type.
     """
 
     def infer(x: ir.Expr, *_: Any, **__: Any) -> ir.TensorType:
-        ty = tensor_arg(op, "x", x, kind=only)
+        ty = tensor_arg(op, "x", x, kind=kind)
         return ir.TensorType(ty.shape, dtype, ty.ndim, ty.vdevice) if dtype is not None else ty
 
     return infer

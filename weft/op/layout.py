@@ -16,6 +16,7 @@ from weft.op.infer import fields_of, simplify, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_divisible, demand_equal
 from weft.runtime import tensor
+from weft.tir.schedule import IndexMap
 from weft.topi.manipulate import depth_to_space, layout_shape, layout_transform, meshgrid, space_to_depth
 
 _BLOCK = integer(1, at_least=1)
@@ -187,7 +188,11 @@ def _blocks(layout: str) -> list[tuple[int, int]]:
 
 
 def layout_reference(
-    x: np.ndarray, src_layout: str = "", dst_layout: str = "", index_map: Any = None, pad_value: float | None = None
+    x: np.ndarray,
+    src_layout: str = "",
+    dst_layout: str = "",
+    index_map: IndexMap | None = None,
+    pad_value: float | None = None,
 ) -> Any:
     """Bring an array from one named layout into another, or where an index map says."""
     if index_map is not None:

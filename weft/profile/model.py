@@ -14,7 +14,7 @@ import numpy as np
 from weft import error, ir, runtime, tir
 from weft.profile.ceilings import fma_peak, read_bandwidth
 from weft.session import Session
-from weft.target import Target
+from weft.target import Target, TargetLike
 from weft.tir.analysis.work import Work, work_of
 from weft.tir.schedule import explain_schedule
 
@@ -117,12 +117,12 @@ def _origins(bindings: Any) -> tuple[str, ...]:
 
 
 def profile_model(
-    model: Any,
+    model: object,
     feeds: Mapping[str, Any] | Callable[[Session], Mapping[str, Any]],
     repeat: int = 10,
-    target: Any = None,
+    target: TargetLike | None = None,
     ceilings: tuple[float, float] | None = None,
-    tuned: Any = None,
+    tuned: object = None,
     precision: str = "float32",
 ) -> ModelProfile:
     """Compile and run a model, and tell where the time goes.

@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft.error import InvalidArgument, require
 from weft.session import Session
 from weft.support.ranges import METHODS, Observed, observe
+
+if TYPE_CHECKING:
+    import onnx
 
 _OPSET = 21
 """The first with blocks of 4 bits."""
@@ -62,7 +65,7 @@ class _Quantised:
 
 
 def quantize_model(
-    model: Any,
+    model: onnx.ModelProto,
     weights: str = "int8",
     group: int = 0,
     samples: Sequence[Mapping[str, np.ndarray]] = (),

@@ -25,8 +25,6 @@ from weft.runtime import device as make_device
 from weft.target import Target
 from weft.target import build as build_kernels
 
-__all__ = ["BasePyModule", "ModuleWithPython", "RelaxToPyFuncConverter"]
-
 _CALLED: dict[str, Callable[..., Any]] = {}
 
 

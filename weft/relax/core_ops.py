@@ -35,7 +35,7 @@ def is_op(expr: object, name: str) -> bool:
     return isinstance(expr, ir.Call) and isinstance(expr.op, ir.Op) and expr.op.name == "relax." + name
 
 
-def as_relax(value: Any) -> ir.Expr:
+def as_relax(value: object) -> ir.Expr:
     """Convert Python values to graph-level expressions: numbers, strings, lists (tuples), shapes."""
     if isinstance(value, ir.Expr):
         return value
@@ -46,8 +46,8 @@ def as_relax(value: Any) -> ir.Expr:
     if callable(value) or isinstance(value, ModuleType):  # some have attributes that arrays have
         raise InvalidArgument("no value", expected="an expression, array, number, string or tuple", found=repr(value))
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return ir.constant(value)
-    return ir.prim_value(value)
+        return ir.constant(value)  # type: ignore[arg-type]
+    return ir.prim_value(value)  # type: ignore[arg-type]
 
 
 def _as_args(args: Any) -> ir.Tuple | ir.Expr:
@@ -157,7 +157,7 @@ def call_pure_packed(func: str | ir.ExternFunc, *args: Any, ty_args: Types = Non
     return ir.Call(ir.Op.get("relax.call_pure_packed"), (call.op, *call.args), ty_args=call.ty_args)
 
 
-def call_py_func(func_name: Any, args: Value, out_ty: Types) -> ir.Call:
+def call_py_func(func_name: str | ir.Expr, args: Value, out_ty: Types) -> ir.Call:
     """Call a Python function of the module (see ``BasePyModule``), by its name."""
     if not isinstance(func_name, (str, ir.ExprStringImm)):
         raise InvalidArgument("Expected the name of a Python function", found=repr(func_name))
@@ -524,8 +524,9 @@ def _storage_tensor_type(call: ir.Call) -> ir.Type:
     return tensor_of(call.args[2], call.args[3])
 
 
-def tensor_of(shape: ir.Expr, dtype: Any) -> ir.Type:
+def tensor_of(shape: ir.Expr, dtype: ir.Expr) -> ir.Type:
     """Return the type of a tensor that is made of a shape value and a data type value."""
+    assert isinstance(dtype, ir.DataTypeImm)
     if isinstance(shape, ir.ShapeExpr):
         return ir.TensorType(shape.values, dtype.value, len(shape.values))
     ndim = shape.ty.ndim if isinstance(shape.ty, ir.ShapeType) else -1

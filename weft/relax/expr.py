@@ -138,7 +138,7 @@ class SeqExpr(TypedExpr):
 _NARROW = {"int64": "int32", "float64": "float32"}
 
 
-def const(value: Any, dtype: str | None = None) -> Constant:
+def const(value: object, dtype: str | None = None) -> Constant:
     """Make a tensor constant by TVM's rule.
 
     Parameters

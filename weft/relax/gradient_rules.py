@@ -58,13 +58,15 @@ def register_te_gradient(te_grad_name: str, te_grad_func: Callable[..., Any] | N
     return register if te_grad_func is None else register(te_grad_func)
 
 
-def te_gradient_of(call: Any, output_grad: ir.Expr, bb: BlockBuilder) -> ir.Expr:
+def te_gradient_of(call: ir.Call, output_grad: ir.Expr, bb: BlockBuilder) -> ir.Expr:
     """Emit what flows back through a ``call_tir_with_grad``, by the function that is registered for it."""
     name = call.attrs["te_grad_name"]
     if name not in _TE_RULES:
         raise UnsupportedOperator(f"no te gradient is called '{name}'", where=call.span, help="register_te_gradient")
     options = dict(call.attrs["te_grad_kwargs"].items) if call.attrs.get("te_grad_kwargs") else {}
-    made = bb.call_te(_TE_RULES[name], output_grad, *call.args[1].fields, primfunc_name_hint=name, **options)
+    given = call.args[1]
+    assert isinstance(given, ir.Tuple)
+    made = bb.call_te(_TE_RULES[name], output_grad, *given.fields, primfunc_name_hint=name, **options)
     return bb.emit(made)
 
 

@@ -99,13 +99,13 @@ def get_shape_of(expr: ir.Expr) -> ir.Expr:
     return shape_of(expr) if ty.shape is None else ir.shape_expr(ty.shape)
 
 
-def function_type(func: Any) -> ir.Type:
+def function_type(func: ir.BaseFunc) -> ir.Type:
     """Return the type of a function from its parameters and result."""
     if isinstance(func, ir.Function):
         return ir.FuncType(tuple(p.ty or ir.AnyType() for p in func.params), func.ret_ty or ir.AnyType(), func.is_pure)
     if isinstance(func, ir.ExternFunc):
         return ir.PackedFuncType()
-    return func.ty_of_references
+    return func.ty_of_references or ir.AnyType()
 
 
 def result_type(declared: ir.Type | None, found: ir.Type | None) -> ir.Type | None:

@@ -9,8 +9,6 @@ from weft import ir
 from weft.ir import Call, Dispatch, Expr, ExprVar, Function, If, Node, Tuple, TupleGetItem, Type, Var
 from weft.relax.expr import Binding, BindingBlock, MatchCast, SeqExpr, VarBinding
 
-__all__ = ["copy_with_new_vars", "rename_vars", "replace_value", "variables", "with_sequences"]
-
 
 def rename_vars(expr: Expr, renamed: dict[Expr, Expr]) -> Any:
     """Replace graph-level variables; scalar expressions and types are left alone."""

@@ -13,8 +13,6 @@ from weft.relay.auto_scheduler import kernels_with_sources
 from weft.relay.build_module import as_target
 from weft.target import TargetLike
 
-__all__ = ["extract_from_multiple_program", "extract_from_program"]
-
 _PRODUCTS = frozenset({"matmul", "nn.matmul_packed", "nn.matmul_nbits"})
 _KERNELS_OF = {"nn.dense": _PRODUCTS, "nn.matmul": _PRODUCTS, "nn.batch_matmul": _PRODUCTS}
 """Which operators of kernels stand for one of Relay's of another name."""

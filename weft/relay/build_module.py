@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
@@ -27,12 +27,12 @@ from weft.relay.transform.infer_type import infer_type
 from weft.relay.transform.inline import inline
 from weft.relay.transform.partial_eval import partial_evaluate
 from weft.relay.transform.remove_unused_functions import remove_unused_functions
-from weft.relay.typing import Program
+from weft.relay.typing import Program, TargetsLike
 from weft.relay.vm import bind_params
 from weft.relay.vm.compiler import as_module
 from weft.runtime import Device, Module, Tensor
 from weft.runtime.graph_executor import create_factory
-from weft.target import Target
+from weft.target import Target, TargetLike
 
 __all__ = [
     "GraphExecutorFactoryModule",
@@ -124,8 +124,8 @@ class GraphExecutorFactoryModule:
 
 def build(
     ir_mod: Program,
-    target: Any = None,
-    target_host: Any = None,
+    target: TargetsLike = None,
+    target_host: TargetLike | None = None,
     params: Mapping[str, Any] | None = None,
     mod_name: str = "default",
     executor: Executor | str | None = None,
@@ -207,7 +207,7 @@ def lower_first_order(mod: IRModule, target: Target, name: str = "main") -> tupl
 
 
 def optimize(
-    mod: Program, target: Any = None, params: Mapping[str, Any] | None = None
+    mod: Program, target: TargetsLike = None, params: Mapping[str, Any] | None = None
 ) -> tuple[IRModule, dict[str, Tensor]]:
     """Run the passes that :func:`build` runs on Relay.
 
@@ -221,10 +221,10 @@ def optimize(
     return _optimize(bind_params(mod, params) if params else mod, "main"), {}
 
 
-def as_target(target: Any, host: Any = None) -> Target:
+def as_target(target: TargetsLike, host: TargetLike | None = None) -> Target:
     """Make the target that arguments mean."""
-    if isinstance(target, (dict, list, tuple)):
-        options = list(target.values() if isinstance(target, dict) else target)
+    if isinstance(target, Mapping | Sequence) and not isinstance(target, str):
+        options = list(target.values() if isinstance(target, Mapping) else target)
         if len(options) != 1:
             raise InvalidArgument("a graph is compiled for one target", found=repr(target))
         target = options[0]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, dataclass_transform
 
 import numpy as np
@@ -241,7 +242,7 @@ class TupleWrapper:
         return self.size
 
 
-def as_expr(value: Any, dtype: str | None = None) -> ir.Expr:
+def as_expr(value: object, dtype: str | None = None) -> ir.Expr:
     """Return an expression itself; make a constant of a number or array, a tuple of a tuple or list."""
     if isinstance(value, (ir.Expr, Op)):
         return value  # type: ignore[return-value]
@@ -252,7 +253,7 @@ def as_expr(value: Any, dtype: str | None = None) -> ir.Expr:
     return const(value, dtype)
 
 
-def const(value: Any, dtype: str | None = None) -> Constant:
+def const(value: object, dtype: str | None = None) -> Constant:
     """Make a constant.
 
     Parameters
@@ -278,7 +279,7 @@ def const(value: Any, dtype: str | None = None) -> Constant:
 def var(
     name_hint: str,
     type_annotation: ir.Type | str | None = None,
-    shape: Any = None,
+    shape: Sequence[ir.PrimExpr | int] | int | None = None,
     dtype: str = "float32",
     span: ir.Span | None = None,
 ) -> Var:
@@ -299,7 +300,8 @@ def var(
         raise error.InvalidArgument("a variable is annotated by type_annotation or shape, not both", where=span)
     if shape is not None:
         dtype = "bool" if dtype == "uint1" else dtype
-        type_annotation = TensorType(tuple(shape) if isinstance(shape, (tuple, list)) else (shape,), dtype)
+        dims: Any = shape if isinstance(shape, Sequence) else [shape]
+        type_annotation = TensorType(tuple(dims), dtype)
     elif isinstance(type_annotation, str):
         type_annotation = TensorType((), type_annotation)
     return Var(name_hint, type_annotation, span=span)

@@ -15,7 +15,7 @@ from weft.relay.values import ConstructorValue, inward
 from weft.runtime.relay_vm import ADT, TupleValue, tuple_object
 
 
-def to_machine(value: Any, ty: Type | None) -> Any:
+def to_machine(value: object, ty: Type | None) -> Any:
     """Turn what a caller gives for a parameter of a type into a value of the machine.
 
     Raises
@@ -28,7 +28,7 @@ def to_machine(value: Any, ty: Type | None) -> Any:
     return _built(inward(value, ty), _fields_of, _machine_value)
 
 
-def from_machine(value: Any, ty: Type | None, mod: IRModule, call: Callable[..., Any]) -> Any:
+def from_machine(value: object, ty: Type | None, mod: IRModule, call: Callable[..., Any]) -> Any:
     """Turn a value of the machine into what callers get from every executor.
 
     Parameters

@@ -12,8 +12,6 @@ from weft.relay.build_module import as_target, build, lower_to_graph
 from weft.relay.vm.compiler import as_module, bind_params
 from weft.target import Target
 
-__all__ = ["compile_relay", "extract_tasks", "extracted_tasks_to_tune_contexts", "tune_relay"]
-
 extracted_tasks_to_tune_contexts = of_relax.extracted_tasks_to_tune_contexts
 
 

@@ -56,7 +56,7 @@ def field_of(value: ir.Expr, i: int) -> Any:
     return value.fields[i] if isinstance(value, ir.Tuple) else TupleGetItem(value, i)
 
 
-def primal_gradient(call: Any, args: Sequence[ir.Expr], adjoint: ir.Expr) -> list[Any]:
+def primal_gradient(call: Call, args: Sequence[ir.Expr], adjoint: ir.Expr) -> list[Any]:
     """Return the adjoints of a call's arguments.
 
     Parameters
@@ -73,7 +73,7 @@ def primal_gradient(call: Any, args: Sequence[ir.Expr], adjoint: ir.Expr) -> lis
     UnsupportedOperator
         When something that the operator expands to has no gradient.
     """
-    rule = call.op.get_attr("FPrimalGradient")
+    rule = call.op.get_attr("FPrimalGradient") if isinstance(call.op, ir.Op) else None
     if rule is not None:
         again = Call(call.op, tuple(args), call.attrs, span=call.span, ty=call.ty)
         return list(rule(again, adjoint))

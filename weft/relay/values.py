@@ -124,7 +124,7 @@ class Closure:
         return f"Closure({self.name}, {len(self.func.params)} parameters)"
 
 
-def inward(value: Any, ty: ir.Type | None = None) -> Any:
+def inward(value: object, ty: ir.Type | None = None) -> Any:
     """Turn what a caller gives into a value of the interpreter.
 
     Parameters
@@ -153,7 +153,7 @@ def inward(value: Any, ty: ir.Type | None = None) -> Any:
     elif isinstance(value, (ConstructorValue, RefValue, Closure, Constructor)):
         made = value
     elif hasattr(value, "__dlpack__"):
-        made = runtime.from_dlpack(value).numpy()
+        made = runtime.from_dlpack(value).numpy()  # type: ignore[arg-type]
     else:
         raise error.InvalidArgument(
             "this is no value of a Relay program", expected=str(ty or "a tensor, tuple or data type"), found=repr(value)
@@ -161,7 +161,7 @@ def inward(value: Any, ty: ir.Type | None = None) -> Any:
     return made if ty is None else _checked(made, ty)
 
 
-def outward(value: Any) -> Any:
+def outward(value: object) -> Any:
     """Turn a value of the interpreter into what callers get: arrays become tensors, tuples those of the machine."""
     if isinstance(value, np.ndarray):
         return runtime.from_dlpack(value)

@@ -73,9 +73,9 @@ def bound_by(expr: ir.Node) -> Iterator[nodes.Var]:
             yield from pattern_vars(c.lhs)
 
 
-def subexpressions(expr: Any, enter: Callable[[Any], bool] = lambda e: True) -> Iterator[Any]:
+def subexpressions(expr: ir.Node, enter: Callable[[Any], bool] = lambda e: True) -> Iterator[Any]:
     """Yield `expr` and what it is made of, each once, parents first; below those only that `enter` accepts."""
-    seen: set[ir.Expr] = set()
+    seen: set[ir.Node] = set()
     stack = [expr]
     while stack:
         e = stack.pop()

@@ -85,6 +85,12 @@ def number(value: int) -> bytes:
     return struct.pack("<i", value)
 
 
+def named(code: int, name: str) -> bytes:
+    """A number with a name behind it, which is how a connection to a server begins, and is accepted."""
+    text = name.encode()
+    return number(code) + number(len(text)) + text
+
+
 def get_addr_family(addr: tuple[str, int]) -> socket.AddressFamily:
     """Return the family of an address, so that ``"localhost"`` may be either; name ``127.0.0.1`` or ``::1`` for one."""
     return socket.getaddrinfo(addr[0], addr[1], 0, 0, socket.IPPROTO_TCP)[0][0]
@@ -138,6 +144,31 @@ def recvjson(sock: socket.socket) -> Any:
         return json.loads(recvall(sock, size))
     except ValueError as e:
         raise RPCError("a message of a tracker is no JSON", found=str(e)) from e
+
+
+class TrackerConnection:
+    """A connection to a tracker, over a socket that is connected; an RPCError where it is none of a tracker."""
+
+    def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        self.sock, self._where = sock, f"{address[0]}:{address[1]}"
+        sock.sendall(number(RPC_TRACKER_MAGIC))
+        if recvall(sock, 4) != number(RPC_TRACKER_MAGIC):
+            sock.close()
+            raise RPCError("this is no tracker", where=self._where)
+
+    def ask(self, *message: object) -> Any:
+        """Send a message, a code and what goes with it, and return the answer."""
+        sendjson(self.sock, message)
+        return recvjson(self.sock)
+
+    def tell(self, *message: object) -> None:
+        """Send a message whose answer is that it was understood."""
+        if self.ask(*message) != TrackerCode.SUCCESS:
+            raise RPCError("the tracker refuses", where=self._where, found=str(message))
+
+    def close(self) -> None:
+        """Close it."""
+        self.sock.close()
 
 
 def random_key(prefix: str, delimiter: str = ":", cmap: Collection[str] | None = None) -> str:

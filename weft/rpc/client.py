@@ -255,8 +255,7 @@ def _open(url: str, port: int, key: str, secret: Secret | None, tls: Tls) -> Cha
         if tls:
             sock = client_tls(sock, url, tls)
         name = f"client:{key}"
-        sent = name.encode()
-        sock.sendall(base.number(base.RPC_MAGIC) + base.number(len(sent)) + sent)
+        sock.sendall(base.named(base.RPC_MAGIC, name))
         (code,) = struct.unpack("<i", base.recvall(sock, 4))
         if secret is not None:
             if code == base.RPC_CODE_SUCCESS:
@@ -363,38 +362,32 @@ class TrackerSession:
 
     def __init__(self, addr: tuple[str, int]) -> None:
         self._addr = addr
-        self._sock: socket.socket | None = None
-        self._connect()
+        self._tracker: base.TrackerConnection | None = None
+        self._connection()
 
     def __del__(self) -> None:
         self.close()
 
-    def _connect(self) -> None:
-        self._sock = base.connect_with_retry(self._addr)
-        self._sock.sendall(base.number(base.RPC_TRACKER_MAGIC))
-        if base.recvall(self._sock, 4) != base.number(base.RPC_TRACKER_MAGIC):
-            raise RPCError("this is no tracker", where=f"{self._addr[0]}:{self._addr[1]}")
+    def _connection(self) -> base.TrackerConnection:
+        if self._tracker is None:
+            self._tracker = base.TrackerConnection(base.connect_with_retry(self._addr), self._addr)
+        return self._tracker
 
     def close(self) -> None:
         """Close the connection."""
-        if getattr(self, "_sock", None) is not None:
-            assert self._sock is not None
-            self._sock.close()
-            self._sock = None
+        tracker, self._tracker = getattr(self, "_tracker", None), None
+        if tracker is not None:
+            tracker.close()
 
-    def _ask(self, message: list[Any]) -> Any:
-        if self._sock is None:
-            self._connect()
-        assert self._sock is not None
-        base.sendjson(self._sock, message)
-        answer = base.recvjson(self._sock)
+    def _ask(self, *message: object) -> Any:
+        answer = self._connection().ask(*message)
         if not isinstance(answer, list) or not answer or answer[0] != base.TrackerCode.SUCCESS:
             raise RPCError("the tracker refuses", where=f"{self._addr[0]}:{self._addr[1]}", found=str(answer))
         return answer[1]
 
     def summary(self) -> dict[str, Any]:
         """Return the tracker's queues (``"queue_info"``) and servers (``"server_info"``)."""
-        return self._ask([base.TrackerCode.SUMMARY])
+        return self._ask(base.TrackerCode.SUMMARY)
 
     def text_summary(self) -> str:
         """Return the summary as a table."""
@@ -449,7 +442,7 @@ class TrackerSession:
         last: Exception | None = None
         for _ in range(max_retry):
             try:
-                url, port, matched = self._ask([base.TrackerCode.REQUEST, key, "", priority])
+                url, port, matched = self._ask(base.TrackerCode.REQUEST, key, "", priority)
                 return connect(url, port, matched, session_timeout, session_constructor_args, secret=secret, tls=tls)
             except OSError as e:
                 self.close()

@@ -108,7 +108,7 @@ def _module_get_function(_: Service, module: Any, name: str, query_imports: bool
     return function_of(module, name, query_imports)
 
 
-def function_of(module: Any, name: str, query_imports: bool = False) -> Any:
+def function_of(module: Module | ServedModule, name: str, query_imports: bool = False) -> Any:
     """The function of a module, native or not, or None."""
     if isinstance(module, ServedModule):
         return module.function(name)

@@ -12,12 +12,14 @@ import logging
 import selectors
 import socket
 import ssl
+import struct
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any
 
-from weft.error import WeftError
+from weft.error import RPCError, WeftError
+from weft.rpc.base import MAX_KEY_BYTES
 
 HANDSHAKE_SECONDS = 10.0
 _MAX_PEERS = 1024
@@ -26,6 +28,19 @@ _HIGH_WATER = 1 << 22
 
 Talk = Generator[int, bytes, None]
 logger = logging.getLogger("RPCServer")
+
+
+def spoken_number() -> Generator[int, bytes, int]:
+    """Read a number."""
+    return struct.unpack("<i", (yield 4))[0]
+
+
+def spoken_name() -> Generator[int, bytes, str]:
+    """Read a name behind its length."""
+    size = yield from spoken_number()
+    if not 0 <= size <= MAX_KEY_BYTES:
+        raise RPCError("a key has an impossible length", expected=f"0 to {MAX_KEY_BYTES}", found=str(size))
+    return (yield size).decode("utf-8", "replace")
 
 
 class Loop:

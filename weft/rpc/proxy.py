@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import struct
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -18,7 +17,7 @@ from typing import Any
 
 from weft.error import InvalidArgument, RPCError
 from weft.rpc import base
-from weft.rpc.loop import Loop, Peer, Talk
+from weft.rpc.loop import Loop, Peer, Talk, spoken_name, spoken_number
 from weft.rpc.process import Served, ServingProcess, configure_logging, standard_input
 from weft.rpc.websocket import WebSocket
 
@@ -55,7 +54,7 @@ class _Proxying:
         self._timeouts = {"client": timeout_client, "server": timeout_server}
         self._waiting: dict[str, dict[str, _Waiting]] = {"client": {}, "server": {}}
         self._tracker_addr = tracker_addr
-        self._tracker: socket.socket | None = None
+        self._tracker: base.TrackerConnection | None = None
         self._known: set[str] = set()
         self.loop.accept(listening, self._talk)
         if web is not None:
@@ -64,12 +63,9 @@ class _Proxying:
             self.loop.call_later(0, self._tick)
 
     def _talk(self, peer: Peer) -> Talk:
-        if struct.unpack("<i", (yield 4))[0] != base.RPC_MAGIC:
+        if (yield from spoken_number()) != base.RPC_MAGIC:
             return
-        (size,) = struct.unpack("<i", (yield 4))
-        if not 0 <= size <= base.MAX_KEY_BYTES:
-            return
-        text = (yield size).decode()
+        text = yield from spoken_name()
         side, _, rest = text.partition(":")
         key = (rest.split() or [""])[0]
         if side not in self._waiting or (side != "server" and isinstance(peer.sock, WebSocket)):
@@ -116,18 +112,12 @@ class _Proxying:
 
     def _pair(self, first: _Waiting, second: _Waiting) -> None:
         for waiting, counterpart in ((first, second), (second, first)):
-            name = counterpart.text.encode()
             waiting.peer.on_close = lambda: None
-            waiting.peer.write(base.number(base.RPC_CODE_SUCCESS) + base.number(len(name)) + name)
+            waiting.peer.write(base.named(base.RPC_CODE_SUCCESS, counterpart.text))
         if not (first.peer.closed or second.peer.closed):
             first.peer.forward(second.peer)
 
     # ---- the tracker -------------------------------------------------------------------------------------------------
-
-    def _ask(self, message: list[Any]) -> Any:
-        assert self._tracker is not None
-        base.sendjson(self._tracker, message)
-        return base.recvjson(self._tracker)
 
     def _tick(self) -> None:
         """Connect where there is no connection; else give servers new keys whose keys were given and not used."""
@@ -135,7 +125,7 @@ class _Proxying:
             if self._tracker is None:
                 self._connect()
             else:
-                self._renew(set(self._ask([base.TrackerCode.GET_PENDING_MATCHKEYS])))
+                self._renew(set(self._tracker.ask(base.TrackerCode.GET_PENDING_MATCHKEYS)))
         except (OSError, RPCError) as e:
             self._lost(e)
         self.loop.call_later(_TRACKER_SECONDS, self._tick)
@@ -149,10 +139,8 @@ class _Proxying:
 
     def _connect(self) -> None:
         assert self._tracker_addr is not None
-        self._tracker = socket.create_connection(self._tracker_addr, _TRACKER_TIMEOUT)
-        self._tracker.sendall(base.number(base.RPC_TRACKER_MAGIC))
-        if base.recvall(self._tracker, 4) != base.number(base.RPC_TRACKER_MAGIC):
-            raise RPCError("this is no tracker", where=str(self._tracker_addr))
+        sock = socket.create_connection(self._tracker_addr, _TRACKER_TIMEOUT)
+        self._tracker = base.TrackerConnection(sock, self._tracker_addr)
         self._put(self._waiting["server"])
 
     def _renew(self, pending: set[str]) -> None:
@@ -180,15 +168,15 @@ class _Proxying:
 
     def _put(self, keys: Iterable[str]) -> None:
         """Offer servers under their keys at the tracker."""
+        assert self._tracker is not None
         before = len(self._known)
         for key in list(keys):
             kind = base.split_random_key(key)[0]
-            if self._ask([base.TrackerCode.PUT, kind, (self.port, key), None]) != base.TrackerCode.SUCCESS:
-                raise RPCError("the tracker refuses", found=key)
+            self._tracker.tell(base.TrackerCode.PUT, kind, (self.port, key), None)
             self._known.add(kind)
         if len(self._known) > before:
             info = {"key": f"server:proxy[{','.join(sorted(self._known))}]", "addr": [None, self.port]}
-            self._ask([base.TrackerCode.UPDATE_INFO, info])
+            self._tracker.ask(base.TrackerCode.UPDATE_INFO, info)
 
 
 def serve(

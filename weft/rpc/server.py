@@ -14,7 +14,6 @@ import shutil
 import signal
 import socket
 import ssl
-import struct
 import tempfile
 import threading
 from collections.abc import Callable
@@ -31,7 +30,7 @@ from weft.rpc import base
 from weft.rpc.channel import SocketChannel
 from weft.rpc.codec import RPCCode, message
 from weft.rpc.folder import Folder
-from weft.rpc.loop import Loop, Peer, Talk
+from weft.rpc.loop import Loop, Peer, Talk, spoken_name, spoken_number
 from weft.rpc.process import Served, ServingProcess, configure_logging, standard_input
 from weft.rpc.service import Limits, Service
 from weft.rpc.trust import NONCE_BYTES, PROOF_BYTES, nonce, proof, server_tls, verified
@@ -219,12 +218,9 @@ class _Serving:
 
     def _talk(self, peer: Peer) -> Talk:
         """Compare magic number and key, and have the secret proved, before anything else is read."""
-        if struct.unpack("<i", (yield 4))[0] != base.RPC_MAGIC:
+        if (yield from spoken_number()) != base.RPC_MAGIC:
             return
-        (size,) = struct.unpack("<i", (yield 4))
-        if not 0 <= size <= base.MAX_KEY_BYTES:
-            return
-        text = (yield size).decode("utf-8", "replace")
+        text = yield from spoken_name()
         words = text.split()
         if not words or not hmac.compare_digest(words[0].encode(), f"client:{self.match_key}".encode()):
             logger.warning("mismatch key from %s", peer.address)
@@ -242,8 +238,7 @@ class _Serving:
         if self.n_sessions >= self._max_sessions:  # another came first meanwhile
             peer.write(base.number(base.RPC_CODE_MISMATCH))
             return
-        name = f"server:{self.options.key}".encode()
-        peer.write(base.number(base.RPC_CODE_SUCCESS) + base.number(len(name)) + name)
+        peer.write(base.named(base.RPC_CODE_SUCCESS, f"server:{self.options.key}"))
         self._begin(peer.take(), peer.address, _timeout(words[1:], self.options.timeout))
 
     def _connect_proxy(self) -> None:
@@ -259,16 +254,12 @@ class _Serving:
     def _talk_to_proxy(self, peer: Peer) -> Talk:
         peer.established()  # a client may come late
         peer.on_close = partial(self.loop.call_later, _RETRY_SECONDS, self._connect_proxy)
-        name = f"server:{self.options.key}".encode()
-        self.loop.call_later(0, partial(peer.write, base.number(base.RPC_MAGIC) + base.number(len(name)) + name))
-        (code,) = struct.unpack("<i", (yield 4))
+        self.loop.call_later(0, partial(peer.write, base.named(base.RPC_MAGIC, f"server:{self.options.key}")))
+        code = yield from spoken_number()
         if code != base.RPC_CODE_SUCCESS:
             logger.warning("the proxy answers %d", code - base.RPC_MAGIC)
             return
-        (size,) = struct.unpack("<i", (yield 4))
-        if not 0 <= size <= base.MAX_KEY_BYTES:
-            return
-        words = (yield size).decode("utf-8", "replace").split()
+        words = (yield from spoken_name()).split()
         peer.on_close = lambda: None
         self._begin(peer.take(), peer.address, _timeout(words[1:], self.options.timeout))
 
@@ -343,31 +334,22 @@ class _TrackerLink:
 
     def __init__(self, serving: _Serving, address: tuple[str, int]) -> None:
         self._serving, self._address = serving, address
-        self._sock: socket.socket | None = None
+        self._tracker: base.TrackerConnection | None = None
         self._unused = 0
         self._old: set[str] = set()
-
-    def _ask(self, message: list[Any]) -> Any:
-        assert self._sock is not None
-        base.sendjson(self._sock, message)
-        return base.recvjson(self._sock)
-
-    def _told(self, message: list[Any]) -> None:
-        if self._ask(message) != base.TrackerCode.SUCCESS:
-            raise RPCError("the tracker refuses", found=str(message))
 
     def tick(self) -> None:
         """Connect where there is no connection; else see whether somebody was given the key and did not come."""
         serving = self._serving
         try:
-            if self._sock is None:
+            if self._tracker is None:
                 self._connect()
             elif not serving.n_sessions:
-                pending = self._ask([base.TrackerCode.GET_PENDING_MATCHKEYS])
+                pending = self._tracker.ask(base.TrackerCode.GET_PENDING_MATCHKEYS)
                 self._unused = 0 if serving.match_key in pending else self._unused + 1
                 if self._unused > _UNUSED_PINGS:
                     logger.info("no incoming connections, regenerate key ...")
-                    self._offer()
+                    self._offer(self._tracker)
             again = _PING_SECONDS
         except (OSError, RPCError) as e:
             self._lost(e)
@@ -377,35 +359,33 @@ class _TrackerLink:
     def offer(self) -> None:
         """Tell the tracker that the server is free."""
         try:
-            if self._sock is not None:
-                self._offer()
+            if self._tracker is not None:
+                self._offer(self._tracker)
         except (OSError, RPCError) as e:
             self._lost(e)
 
     def _lost(self, error: Exception) -> None:
         logger.warning("no connection to the tracker: %s, the next try is in %g s", error, _RETRY_SECONDS)
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
+        if self._tracker is not None:
+            self._tracker.close()
+            self._tracker = None
 
     def _connect(self) -> None:
         options = self._serving.options
-        self._sock = socket.create_connection(self._address, _TRACKER_TIMEOUT)
-        self._sock.sendall(base.number(base.RPC_TRACKER_MAGIC))
-        if base.recvall(self._sock, 4) != base.number(base.RPC_TRACKER_MAGIC):
-            raise RPCError("this is no tracker", where=str(self._address))
+        sock = socket.create_connection(self._address, _TRACKER_TIMEOUT)
+        self._tracker = base.TrackerConnection(sock, self._address)
         info = {"key": f"server:{options.key}", "addr": (options.custom_addr, self._serving.port)}
-        self._told([base.TrackerCode.UPDATE_INFO, info])
+        self._tracker.tell(base.TrackerCode.UPDATE_INFO, info)
         if not self._serving.n_sessions:
-            self._offer()
+            self._offer(self._tracker)
 
-    def _offer(self) -> None:
+    def _offer(self, tracker: base.TrackerConnection) -> None:
         serving = self._serving
         self._old = {serving.match_key}
         serving.match_key = base.random_key(serving.options.key, cmap=self._old)
         self._unused = 0
         place = (serving.port, serving.match_key)
-        self._told([base.TrackerCode.PUT, serving.options.key, place, serving.options.custom_addr])
+        tracker.tell(base.TrackerCode.PUT, serving.options.key, place, serving.options.custom_addr)
 
 
 def _timeout(words: list[str], longest: float | None) -> float:

@@ -3,8 +3,6 @@
 from weft.error import InvalidArgument
 from weft.runtime.graph_executor import GraphModule
 
-__all__ = ["AotModule"]
-
 
 class AotModule(GraphModule):
     """Runs the entry function of a model; it is a graph executor whose graph has one node.

@@ -24,8 +24,6 @@ from typing import BinaryIO, NamedTuple
 
 from weft import environment
 
-__all__ = ["Cache", "CacheStatistics", "clear", "default_cache", "directory", "get", "key_digest", "put", "statistics"]
-
 _MAGIC = b"WEFTC\x02\x00\x00"
 _DIGEST = 32
 _HEADER = len(_MAGIC) + 2 * _DIGEST

@@ -19,8 +19,6 @@ from weft.runtime.params import save_param_dict
 from weft.runtime.tensor import Tensor, empty
 from weft.runtime.timing import BenchmarkResult
 
-__all__ = ["DebugResult", "GraphModuleDebug", "create"]
-
 
 def create(
     graph_json_str: str | Mapping[str, Any],

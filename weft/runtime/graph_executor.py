@@ -23,8 +23,6 @@ from weft.runtime.tensor import Tensor, numpy_dtype, tensor
 from weft.runtime.timing import BenchmarkResult, time_function
 from weft.spelling import also_called
 
-__all__ = ["GraphModule", "create", "create_factory"]
-
 _create = tvm_ffi.get_global_func("weft.graph_executor")
 _factory = tvm_ffi.get_global_func("weft.graph_factory")
 

@@ -13,24 +13,6 @@ from typing import Any, NamedTuple
 from weft.error import InvalidArgument
 from weft.ffi import get_global_func
 
-__all__ = [
-    "OPCODES",
-    "VM_REGISTER",
-    "VOID_REGISTER",
-    "ArgKind",
-    "FuncKind",
-    "MakeShapeCode",
-    "MatchShapeCode",
-    "Opcode",
-    "OpcodeInfo",
-    "const_arg",
-    "decode_arg",
-    "encode_arg",
-    "func_arg",
-    "imm_arg",
-    "register_arg",
-]
-
 
 class OpcodeInfo(NamedTuple):
     """One row of the instruction table."""

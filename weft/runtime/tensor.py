@@ -358,7 +358,7 @@ def _to_handle(value: Any) -> tvm_ffi.Tensor:
     return _array_handle(np.asarray(value))
 
 
-def tensor(arr: Any, device: Device | None = None, mem_scope: str | None = None) -> Tensor:
+def tensor(arr: object, device: Device | None = None, mem_scope: str | None = None) -> Tensor:
     """Make a tensor with a copy of `arr` in 64-byte aligned memory.
 
     Parameters

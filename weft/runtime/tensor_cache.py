@@ -207,7 +207,7 @@ def get(name: str) -> Tensor | None:
     return _loaded.get(str(name))
 
 
-def update(name: str, value: Any, override: bool = False) -> None:
+def update(name: str, value: object, override: bool = False) -> None:
     """Set a tensor by name."""
     if str(name) in _loaded and not override:
         raise InvalidArgument(f"a tensor '{name}' is loaded already", help="pass override=True")

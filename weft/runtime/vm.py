@@ -40,16 +40,24 @@ class VMInstrumentReturnKind(IntEnum):
     SKIP_RUN = 1
 
 
-def machine_devices(device: Any, memory_cfg: Any) -> tuple[list[Device], list[int]]:
+Devices = str | Device | Sequence[str | Device]
+"""Of a machine: one or several, the host first or left out."""
+
+Allocators = str | int | Mapping[Any, str | int] | None
+"""How memory is kept between allocations, ``"pooled"`` or ``"naive"``, or that of each device."""
+
+
+def machine_devices(device: Devices, memory_cfg: Allocators) -> tuple[list[Device], list[int]]:
     """Devices of a machine, with the CPU, and rows of device type, id and allocator for the native side."""
-    devices = [as_device(d) for d in (device if isinstance(device, (list, tuple)) else [device])]
+    given = device if isinstance(device, Sequence) and not isinstance(device, str) else [device]
+    devices = [as_device(d) for d in given]
     if all(d.device_type != Device.kDLCPU for d in devices):
         devices.append(as_device("cpu"))
-    kinds = {None: 2, "pooled": 2, "naive": 1, 1: 1, 2: 2}
+    kinds: dict[object, int] = {None: 2, "pooled": 2, "naive": 1, 1: 1, 2: 2}
     flat: list[int] = []
     for d in devices:
         kind = memory_cfg
-        if isinstance(memory_cfg, dict):
+        if isinstance(memory_cfg, Mapping):
             kind = next((v for k, v in memory_cfg.items() if as_device(k) == d), None)
         if kind not in kinds:
             raise InvalidArgument("unknown allocator", expected="'pooled' or 'naive'", found=repr(kind))

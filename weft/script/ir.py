@@ -1,5 +1,6 @@
 """``I``: modules, their attributes and global information."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from weft.ir import DummyGlobalInfo, GlobalVar, Op, Range, VDevice
@@ -36,6 +37,6 @@ def dummy_global_info() -> DummyGlobalInfo:
     return DummyGlobalInfo()
 
 
-def vdevice(target: Any = "llvm", vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:
+def vdevice(target: str | Mapping[str, Any] = "llvm", vdevice_id: int = 0, memory_scope: str = "global") -> VDevice:
     """Make a virtual device; `target` is a kind or a description with a ``kind``."""
-    return VDevice(target, vdevice_id, memory_scope)
+    return VDevice(target, vdevice_id, memory_scope)  # type: ignore[arg-type]

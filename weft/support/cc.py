@@ -12,17 +12,6 @@ from typing import Any
 
 from weft.error import CodegenError, MissingDependency
 
-__all__ = [
-    "compiler",
-    "create_executable",
-    "create_shared",
-    "create_staticlib",
-    "cross_compiler",
-    "get_cc",
-    "get_target_by_dump_machine",
-    "run_compiler",
-]
-
 
 def compiler(cc: str | None = None) -> list[str]:
     """Return the compiler's command: `cc`, else ``$CC``, else cc, gcc, clang or g++, whichever there is.

@@ -74,7 +74,7 @@ def deprecated(*, since: str, remove: str, instead: str) -> Callable[[T], T]:
     return mark
 
 
-def deprecation_of(value: Any) -> Deprecation | None:
+def deprecation_of(value: object) -> Deprecation | None:
     """The deprecation of a function or class, not of one that it inherits from; None if it stays."""
     return getattr(value, "__dict__", {}).get("__deprecation__")
 

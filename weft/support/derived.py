@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def derived_object(cls: Any) -> Any:
+def derived_object(cls: object) -> Any:
     """Return a class as it is.
 
     Programs decorate subclasses of ``PyDatabase``, ``PyBuilder`` and the like with it, and call ``self._outer()`` for

@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 
 from weft.error import WeftError
 
-__all__ = ["MapResult", "PopenPoolExecutor", "PopenWorker", "StatusKind"]
-
 _STARTING = 30.0  # seconds more that a process and its initializer may take
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.machine import OPTION_OF
+from weft.runtime import Device
 from weft.target.triple import triple_of
 
 
-def options_of_device(device: Any) -> dict[str, Any]:
+def options_of_device(device: Device) -> dict[str, Any]:
     """The options of a target ``llvm`` for the CPU of a session's device, ``session.cpu()``.
 
     Raises
@@ -20,7 +21,7 @@ def options_of_device(device: Any) -> dict[str, Any]:
         When the machine does not describe itself.
     """
     try:
-        describe = device._rpc_sess.get_function("weft.machine_facts")
+        describe = device._rpc_sess.get_function("weft.machine_facts")  # type: ignore[attr-defined]
     except InvalidArgument as e:
         raise InvalidArgument(
             "the other machine does not describe itself",

@@ -16,8 +16,6 @@ from weft.te.relations import Fuse, Split
 from weft.te.schedule import Schedule
 from weft.te.stage import AttachType, Stage
 
-__all__ = ["viz_dataflow_graph", "viz_itervar_relationship_graph", "viz_schedule_tree"]
-
 _KINDS = {
     "data_par": ("kDataPar", "#FFFFFF"),
     "thread": ("kThreadIndex", "#2980B9"),

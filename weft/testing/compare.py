@@ -7,7 +7,9 @@ import numpy as np
 from weft import arith, ir
 
 
-def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7, verbose: bool = True) -> None:
+def assert_allclose(
+    actual: object, desired: object, rtol: float = 1e-7, atol: float = 1e-7, verbose: bool = True
+) -> None:
     """Compare arrays or tensors as ``numpy.testing.assert_allclose``, shapes first.
 
     Parameters
@@ -26,7 +28,7 @@ def _array(value: Any) -> Any:
     return value.numpy() if hasattr(value, "numpy") else value
 
 
-def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
+def assert_prim_expr_equal(lhs: ir.PrimExpr | int, rhs: ir.PrimExpr | int) -> None:
     """Assert that two integer expressions have the same value for all values of their variables."""
     a, b = ir.as_expr(lhs), ir.as_expr(rhs)
     if not arith.Analyzer().can_prove_equal(a, b):

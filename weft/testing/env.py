@@ -10,37 +10,6 @@ from weft.error import WeftError
 from weft.ffi import get_global_func
 from weft.runtime import device
 
-__all__ = [
-    "build_flag_enabled",
-    "has_adreno_opencl",
-    "has_cpu_feature",
-    "has_cublas",
-    "has_cuda",
-    "has_cuda_compute",
-    "has_cudagraph",
-    "has_cudnn",
-    "has_gpu",
-    "has_hexagon",
-    "has_hexagon_toolchain",
-    "has_hipblas",
-    "has_llvm",
-    "has_llvm_min_version",
-    "has_matrixcore",
-    "has_metal",
-    "has_multi_gpu",
-    "has_nccl",
-    "has_nvcc_version",
-    "has_nvshmem",
-    "has_nvptx",
-    "has_opencl",
-    "has_rocm",
-    "has_target",
-    "has_vulkan",
-    "has_x86_avx512",
-    "has_x86_vnni",
-    "is_machine",
-]
-
 
 def has_target(kind: str) -> bool:
     """Whether a target kind has a code generator."""

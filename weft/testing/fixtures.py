@@ -23,7 +23,7 @@ def _pytest() -> Any:
     return require("pytest", extra="test")
 
 
-def parameter(*values: Any, ids: Any = None, by_dict: dict[str, Any] | None = None) -> Any:
+def parameter(*values: Any, ids: Sequence[str] | None = None, by_dict: dict[str, Any] | None = None) -> Any:
     """Make a fixture that takes each of some values; assign it to the name that tests ask for."""
     if by_dict is not None:
         if values or ids is not None:
@@ -36,7 +36,9 @@ def parameter(*values: Any, ids: Any = None, by_dict: dict[str, Any] | None = No
     return _pytest().fixture(params=list(values), ids=ids)(value)
 
 
-def parameters(*value_sets: Sequence[Any], ids: Any = None, by_dict: dict[str, Any] | None = None) -> tuple[Any, ...]:
+def parameters(
+    *value_sets: Sequence[Any], ids: Sequence[str] | None = None, by_dict: dict[str, Any] | None = None
+) -> tuple[Any, ...]:
     """Make several fixtures that change together; assign them to as many names.
 
     Parameters

@@ -44,10 +44,10 @@ def device_test(dev: runtime.Device, type_id: int, device_id: int) -> runtime.De
     return dev
 
 
-def object_use_count(value: Any) -> int:
+def object_use_count(value: object) -> int:
     """Return how many references native code and Python hold to a runtime object.
 
     Every runtime object starts with its strong count in the low 32 bits of a 64-bit word.
     """
-    handle = getattr(value, "__tvm_ffi_object__", lambda: value)()
+    handle: Any = getattr(value, "__tvm_ffi_object__", lambda: value)()
     return ctypes.c_uint64.from_address(handle.__chandle__()).value & 0xFFFFFFFF

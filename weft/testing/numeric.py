@@ -63,7 +63,9 @@ def _rms(values: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(values, dtype="float64")))) if values.size else 0.0
 
 
-def check_bool_expr_is_true(bool_expr: Any, vranges: Mapping[Any, Any], cond: Any = None) -> None:
+def check_bool_expr_is_true(
+    bool_expr: ir.PrimExpr, vranges: Mapping[Any, Any], cond: ir.PrimExpr | None = None
+) -> None:
     """Assert that a condition holds for all values of its variables, or all for which `cond` does.
 
     Parameters

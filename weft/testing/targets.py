@@ -49,7 +49,7 @@ def enabled_targets() -> list[tuple[str, Device]]:
     return [(t, device(_device_of(_kind(t)), 0)) for t in wanted if device_enabled(t)]
 
 
-def device_enabled(target: Any) -> bool:
+def device_enabled(target: object) -> bool:
     """Whether code for a target can be generated and run here."""
     if not isinstance(target, (str, dict)) and not hasattr(target, "kind"):
         raise InvalidArgument("expected a target", found=type(target).__name__)
@@ -230,7 +230,7 @@ def run_with_gpu_lock(function: Callable[..., Any], *args: Any, **kwargs: Any) -
         return function(*args, **kwargs)
 
 
-def identity_after(x: Any, sleep: float) -> Any:
+def identity_after(x: object, sleep: float) -> Any:
     """Return `x` some seconds later."""
     time.sleep(sleep)
     return x

@@ -249,7 +249,7 @@ def decl_buffer(
     offset_factor: int = 0,
     buffer_type: str = "",
     axis_separators: Sequence[int] | None = None,
-    layout: Any = None,
+    layout: object = None,
 ) -> Buffer:
     """Declare a buffer.
 

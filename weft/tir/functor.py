@@ -14,21 +14,6 @@ from weft.support.derived import derived_object
 from weft.tir import reduce, stmt
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
 
-__all__ = [
-    "ExprFunctor",
-    "ExprMutator",
-    "ExprVisitor",
-    "PyStmtExprMutator",
-    "PyStmtExprVisitor",
-    "StmtExprMutator",
-    "StmtExprVisitor",
-    "StmtFunctor",
-    "StmtMutator",
-    "StmtVisitor",
-    "mutator",
-    "visitor",
-]
-
 visitor = mutator = derived_object
 
 _EXPRS: dict[type, str] = {

@@ -297,7 +297,7 @@ def call_packed(name: str, *args: Any) -> PrimExpr:
     )
 
 
-def trace(args: Any, trace_action: str = "tvm.default_trace_action") -> PrimExpr:
+def trace(args: object, trace_action: str = "tvm.default_trace_action") -> PrimExpr:
     """Show values to a packed function as they are computed.
 
     Parameters

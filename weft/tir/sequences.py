@@ -21,7 +21,7 @@ def Return(value: Value) -> Stmt:
 
 
 @also_called(expr="value")
-def convert(value: Any) -> Any:
+def convert(value: object) -> Any:
     """Convert numbers, strings and lists of them to expressions; what is an expression stays as it is."""
     return tuple(convert(v) for v in value) if isinstance(value, (list, tuple)) else ir.as_expr(value)
 

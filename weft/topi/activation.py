@@ -17,13 +17,16 @@ def _relu(x: Any) -> Any:
     return tir.max(x, _c(x, 0))
 
 
-def _gelu(x: Any) -> Any:
-    return x * _c(x, 0.5) * (_c(x, 1) + tir.erf(x * _c(x, 1 / math.sqrt(2))))
+def _gelu(x: Any, of: Any = tir) -> Any:
+    return x * (0.5 + of.erf(x * 0.5**0.5) * 0.5)
 
 
-def _gelu_tanh(x: Any) -> Any:
-    inner = _c(x, math.sqrt(2 / math.pi)) * (x + _c(x, 0.044715) * x * x * x)
-    return x * _c(x, 0.5) * (_c(x, 1) + tir.tanh(inner))
+def _gelu_tanh(x: Any, of: Any = tir) -> Any:
+    return 0.5 * x * (1.0 + of.tanh((2 / math.pi) ** 0.5 * x * (1.0 + 0.044715 * x * x)))
+
+
+def _silu(x: Any, of: Any = tir) -> Any:
+    return x * of.sigmoid(x)
 
 
 def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
@@ -69,7 +72,7 @@ def _rounded_once(function: Callable[..., Any]) -> Callable[..., Any]:
     return apply
 
 
-_STEPWISE: dict[str, Callable[..., Any]] = {
+STEPWISE: dict[str, Callable[..., Any]] = {
     "celu": _celu,
     "elu": _elu,
     "gelu": _gelu,
@@ -78,12 +81,13 @@ _STEPWISE: dict[str, Callable[..., Any]] = {
     "hardswish": lambda x: x * _hard_sigmoid(x),
     "mish": _mish,
     "selu": lambda x, alpha=1.6732632423543772, gamma=1.0507009873554805: _c(x, gamma) * _elu(x, alpha),
-    "silu": lambda x: x * tir.sigmoid(x),
+    "silu": _silu,
     "softplus": _softplus,
     "softsign": lambda x: x / (_c(x, 1) + tir.abs(x)),
 }
+"""Functions of one value in its own type; those that take `of` are functions of tensors, too, given ``topi``."""
 ACTIVATIONS: dict[str, Callable[..., Any]] = {
-    **{name: _rounded_once(function) for name, function in _STEPWISE.items()},
+    **{name: _rounded_once(function) for name, function in STEPWISE.items()},
     "leakyrelu": lambda x, alpha=0.01: ir.select(x > _c(x, 0), x, x * _c(x, alpha)),
     "relu": _relu,
     "relu6": lambda x: tir.min(_relu(x), _c(x, 6)),

@@ -40,8 +40,8 @@ def arange(start: Scalar, stop: Scalar | None = None, step: Scalar = 1, dtype: s
 def strided_slice(
     a: te.Tensor,
     begin: Bounds,
-    end: Any,
-    strides: Any = None,
+    end: Bounds | Sequence[Extent | None],
+    strides: Bounds | None = None,
     axes: Sequence[int] | None = None,
     slice_mode: str = "end",
     assume_inbound: bool = True,
@@ -50,21 +50,22 @@ def strided_slice(
 
     Bounds in tensors are known at run time only: the extents of the result are variables then.
     """
+    ends: Any = end
+    by: Any = strides
     if isinstance(begin, te.Tensor):
         ones = te.compute(begin.shape, lambda _: int64(1), name="ones")
         extents = [te.size_var(f"dim{d}", "int64") for d in range(a.ndim)]
-        return dynamic_strided_slice(a, begin, end, ones if strides is None else strides, extents)
+        return dynamic_strided_slice(a, begin, ends, ones if by is None else by, extents)
     axes = list(range(len(begin))) if axes is None else [int(d) for d in axes]
     if slice_mode == "size":
-        end = [a.shape[d] if (as_int(e) or 0) < 0 else b + e for d, b, e in zip(axes, begin, end, strict=True)]
-    steps = [1] * len(axes) if strides is None else [*strides, *[1] * (len(axes) - len(strides))]
-    ends: Any = end
-    if not isinstance(end, te.Tensor):  # None is behind the last element
+        ends = [a.shape[d] if (as_int(e) or 0) < 0 else b + e for d, b, e in zip(axes, begin, ends, strict=True)]
+    steps = [1] * len(axes) if by is None else [*by, *[1] * (len(axes) - len(by))]
+    if not isinstance(ends, te.Tensor):  # None is behind the last element
         ends = [
             (a.shape[d] if (as_int(s) or 1) > 0 else -1 - a.shape[d]) if e is None else e
-            for d, e, s in zip(axes, end, steps, strict=True)
+            for d, e, s in zip(axes, ends, steps, strict=True)
         ]
-    return _strided_slice(a, axes, begin, ends, steps, assume_inbound)
+    return _strided_slice(a, axes, begin, ends, steps, assume_inbound)  # type: ignore[arg-type]
 
 
 def topk(

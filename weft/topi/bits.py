@@ -21,7 +21,9 @@ def _whole_words(data: Any, axis: int, bits: int) -> None:
         )
 
 
-def bitpack(data: Any, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str = "QuantizeInput") -> Any:
+def bitpack(
+    data: te.Tensor, bits: int, pack_axis: int, bit_axis: int, pack_type: str, name: str = "QuantizeInput"
+) -> Any:
     """Put the bits of numbers along `pack_axis` together into words, the first in the highest bit.
 
     Parameters
@@ -35,7 +37,7 @@ def bitpack(data: Any, bits: int, pack_axis: int, bit_axis: int, pack_type: str,
     """
     width = DataType(pack_type).bits
     _whole_words(data, pack_axis, width)
-    shape = [simplify(floordiv(d, width)) if a == pack_axis else d for a, d in enumerate(data.shape)]
+    shape: list[Any] = [simplify(floordiv(d, width)) if a == pack_axis else d for a, d in enumerate(data.shape)]
     shape.insert(bit_axis, 1)
 
     def plane(bit: int) -> Any:

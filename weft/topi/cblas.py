@@ -14,8 +14,6 @@ from weft.runtime import Tensor
 from weft.tir import call_packed
 from weft.topi.typing import Buffers
 
-__all__ = ["batch_matmul", "matmul"]
-
 _PREFIX = "tvm.contrib.cblas."
 
 

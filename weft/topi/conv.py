@@ -12,23 +12,22 @@ from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64
 from weft.te import Tensor
 from weft.topi.precision import accumulator, narrowed, shared
-from weft.topi.shape import simplify
+from weft.topi.shape import simplify, whole
 from weft.topi.slice import constant_pad
 from weft.topi.typing import Extent, Extents, Padding, Scalar, Shape
 
 
-def pair(value: Any, rank: int) -> tuple[int, ...]:
+def pair(value: Extents, rank: int) -> tuple[int, ...]:
     """One number for each spatial axis."""
-    values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    values = tuple(value) if isinstance(value, Sequence) else (value,)
     if len(values) not in (1, rank):
         raise ShapeMismatch("wrong number of sizes", expected=f"1 or {rank}", found=str(len(values)))
-    return tuple(int(v) for v in (values if len(values) == rank else values * rank))
+    return tuple(whole(v) for v in (values if len(values) == rank else values * rank))
 
 
-def paddings(padding: Any, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def paddings(padding: Padding, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Padding before and after each spatial axis, from one number, one an axis, or all beginnings then all ends."""
-    values = tuple(padding) if isinstance(padding, (tuple, list)) else (padding,)
-    values = tuple(int(v) for v in values)
+    values = tuple(whole(v) for v in (padding if isinstance(padding, Sequence) else (padding,)))
     if len(values) == 1:
         values = values * (2 * rank)
     elif len(values) == rank:
@@ -77,12 +76,12 @@ def panel_size(layout: str) -> int:
     return int(_PACKED.match(layout)[1]) * dot_group(layout)  # type: ignore[index]
 
 
-def weight_info(shape: Shape, layout: str, rank: int, channels: Any) -> tuple[Any, list[Any], str]:
+def weight_info(shape: Shape, layout: str, rank: int, channels: Extent | None) -> tuple[Any, list[Any], str]:
     """Return (output channels, spatial extents of the kernel, kind) of weights in a layout."""
     if _PACKED.match(layout):
         return (
             (
-                int64(int(channels))
+                int64(whole(channels))
                 if channels is not None
                 else simplify(shape[0] * floordiv(shape[-1], int64(dot_group(layout))))
             ),

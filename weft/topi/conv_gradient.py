@@ -66,18 +66,18 @@ def pool_grad(
     padding: Padding,
     pool_type: str,
     ceil_mode: bool = False,
-    count_include_pad: Any = True,
-    layout: Any = "NCHW",
+    count_include_pad: bool | str = True,
+    layout: str | bool = "NCHW",
 ) -> Any:
     """The gradient of the data of a 2-D pooling; of equal greatest elements, the first has it.
 
     Until 0.9, the layout came before `count_include_pad`; both orders are understood.
     """
     if isinstance(count_include_pad, str):
-        count_include_pad, layout = (True if isinstance(layout, str) else layout), count_include_pad
+        count_include_pad, layout = (isinstance(layout, str) or layout), count_include_pad
     if pool_type not in ("max", "avg"):
         raise error.InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
-    if channels_last(layout):
+    if channels_last(str(layout)):
         first = (0, 3, 1, 2)
         found = pool_grad(
             transpose(grads, first),

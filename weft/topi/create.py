@@ -5,7 +5,7 @@ from typing import Any
 from weft import ir, te, tir
 from weft.ir import PrimExpr
 from weft.topi.shape import simplify
-from weft.topi.typing import Extent, Scalar, Shape
+from weft.topi.typing import Extent, Operand, Scalar, Shape
 
 
 def prim(value: Scalar | ir.PrimValue) -> Any:
@@ -21,9 +21,9 @@ def _fill(shape: Any, value: Any, dtype: str, name: str) -> Any:
     return te.compute(tuple(shape), lambda *_: ir.cast(dtype, scalar), name=name)
 
 
-def full(shape: Shape, fill_value: Any, dtype: str = "") -> Any:
+def full(shape: Shape, fill_value: Operand, dtype: str = "") -> Any:
     """Fill with the one element of a tensor, or with a scalar."""
-    return _fill(ir.as_shape(shape), fill_value, dtype or fill_value.dtype, "T_full")
+    return _fill(ir.as_shape(shape), fill_value, dtype or ir.dtype_of(fill_value), "T_full")
 
 
 def full_like(x: te.Tensor, fill_value: Scalar, dtype: str = "") -> Any:

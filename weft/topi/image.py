@@ -98,7 +98,7 @@ def crop_and_resize(
     data: Tensor,
     boxes: Tensor,
     box_indices: Tensor,
-    crop_size: Any,
+    crop_size: Sequence[Extent],
     layout: str = "NCHW",
     method: str = "bilinear",
     extrapolation_value: float | None = None,
@@ -116,7 +116,7 @@ def crop_and_resize(
         What lies outside of the image; by default the nearest pixel inside.
     """
     axes = [layout.index("H"), layout.index("W")]
-    shape = list(data.shape)
+    shape: list[Any] = list(data.shape)
     shape[0] = box_indices.shape[0]
     for a, s in zip(axes, crop_size, strict=True):
         shape[a] = s

@@ -11,34 +11,8 @@ from weft.target import Target
 from weft.topi.tag import is_injective
 from weft.topi.typing import Extent, Scalar
 
-__all__ = [
-    "ceil_div",
-    "equal_const_int",
-    "get_const_float",
-    "get_const_int",
-    "get_const_tuple",
-    "get_float_tuple",
-    "get_max_power2_factor",
-    "get_shape",
-    "is_dynamic_shape",
-    "is_empty_shape",
-    "is_target",
-    "make_idx",
-    "nchw_pack_layout",
-    "nchw_xc_layout",
-    "ncw_pack_layout",
-    "ncw_xc_layout",
-    "prod",
-    "ravel_index",
-    "simplify",
-    "swap",
-    "traverse_inline",
-    "unravel_index",
-    "within_index",
-]
 
-
-def simplify(expr: Any) -> Any:
+def simplify(expr: Scalar) -> Any:
     """Simplify an expression; numbers stay."""
     return arith.Analyzer().simplify(expr) if isinstance(expr, ir.PrimExpr) else expr
 

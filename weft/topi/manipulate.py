@@ -9,7 +9,8 @@ from typing import Any
 from weft import error, ir, te, tir
 from weft.ir import PrimExpr
 from weft.spelling import also_called
-from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel
+from weft.tir.schedule import IndexMap
+from weft.topi.shape import normalize_axes, normalize_axis, product, ravel, simplify, unravel, whole
 from weft.topi.typing import Axes, Extent, Extents, Scalar, Shape, Tensors, Whole
 
 
@@ -39,7 +40,7 @@ def transpose(a: te.Tensor, axes: Sequence[Whole] | None = None) -> Any:
 
 def expanded_axes(axis: Axes, ndim: int) -> tuple[int, ...]:
     """Where the new dimensions stand in the result."""
-    values = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    values = tuple(axis) if isinstance(axis, Sequence) else (whole(axis),)
     return normalize_axes("expand_dims", values, ndim + len(values))
 
 
@@ -245,7 +246,11 @@ def layout_shape(shape: Shape, src_layout: str, dst_layout: str) -> tuple[Any, .
 
 @also_called(tensor="array", current_layout="src_layout", desired_layout="dst_layout")
 def layout_transform(
-    array: te.Tensor, src_layout: str = "", dst_layout: str = "", index_map: Any = None, pad_value: Scalar | None = None
+    array: te.Tensor,
+    src_layout: str = "",
+    dst_layout: str = "",
+    index_map: IndexMap | None = None,
+    pad_value: Scalar | None = None,
 ) -> Any:
     """Bring a tensor into another layout, which may block axes; or where an index map says.
 

@@ -119,8 +119,18 @@ def fast_erf(x: Tensor) -> Any:
     return _unary("erf")(x)
 
 
+_NAMES: dict[Callable[..., Any], str] = {
+    ir.add: "T_add",
+    ir.sub: "T_subtract",
+    ir.mul: "T_multiply",
+    ir.div: "T_divide",
+    ir.floordiv: "T_floor_divide",
+    ir.floormod: "T_floor_mod",
+}
+
+
 def _operator(fn: Callable[[Any, Any], ir.PrimExpr], a: Any, b: Any) -> Any:
-    return broadcasting(fn, a, b)
+    return broadcasting(fn, a, b, _NAMES.get(fn, "T_elementwise"))
 
 
 install_tensor_arithmetic(_operator, astype)

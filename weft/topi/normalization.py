@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir, te, tir
@@ -30,14 +31,20 @@ def group_norm(
 
 
 def instance_norm(
-    data: Tensor, gamma: Tensor, beta: Tensor, channel_axis: Any, axis: Any = None, epsilon: float = 1e-5
+    data: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    channel_axis: int | Sequence[int],
+    axis: Axes = None,
+    epsilon: float = 1e-5,
 ) -> Any:
     """Normalise each channel of each sample over `axis`.
 
     In 0.18 there was no `channel_axis`: what comes in its place, a list, is `axis`, and the channels are the second.
     """
-    if isinstance(channel_axis, (list, tuple)):
-        channel_axis, axis, epsilon = 1, channel_axis, epsilon if axis is None else axis
+    if isinstance(channel_axis, Sequence):
+        last: Any = axis
+        channel_axis, axis, epsilon = 1, channel_axis, epsilon if last is None else last
     channel, over = (
         normalize_axis("nn.instance_norm", channel_axis, data.ndim),
         normalize_axes("nn.instance_norm", axis, data.ndim),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -9,8 +10,8 @@ from weft import ir, te, tir
 from weft.ir import DataType, PrimExpr, as_int, cast, const, floordiv, if_then_else, int64, select
 from weft.topi.conv import channels_last, conv_shape, pad_spatial, paddings, pair, spatial
 from weft.topi.precision import accumulator
-from weft.topi.shape import simplify
-from weft.topi.typing import Extents, Padding, Shape
+from weft.topi.shape import simplify, whole
+from weft.topi.typing import Extent, Extents, Padding, Shape
 
 
 def window(
@@ -143,14 +144,14 @@ def window_count(
     return stop - first
 
 
-def adaptive_sizes(shape: Shape, output_size: Any, layout: str) -> list[Any]:
+def adaptive_sizes(shape: Shape, output_size: Extents | Sequence[Extent | None] | None, layout: str) -> list[Any]:
     """The spatial sizes of an adaptive pool's output; None keeps a size."""
     sizes = spatial(shape, channels_last(layout))
     if output_size is None:
         return list(sizes)
-    values = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,)
+    values = tuple(output_size) if isinstance(output_size, Sequence) else (output_size,)
     values = values if len(values) == len(sizes) else values * len(sizes)
-    return [s if v is None else int64(int(v)) for v, s in zip(values, sizes, strict=True)]
+    return [s if v is None else int64(whole(v)) for v, s in zip(values, sizes, strict=True)]
 
 
 def adaptive_pool(

@@ -11,21 +11,6 @@ from weft.topi.broadcast import broadcast_index
 from weft.topi.shape import normalize_axis
 from weft.topi.typing import Operand
 
-__all__ = [
-    "SQNN_CODE_TO_DTYPE",
-    "SQNN_DISABLE",
-    "SQNN_DTYPE_TO_CODE",
-    "SQNN_INT8",
-    "SQNN_INT32",
-    "SQNN_UINT8",
-    "dequantize",
-    "quantize",
-    "requantize",
-    "requantize_sum",
-    "simulated_dequantize",
-    "simulated_quantize",
-]
-
 SQNN_DISABLE, SQNN_INT8, SQNN_UINT8, SQNN_INT32 = range(4)
 SQNN_DTYPE_TO_CODE = {"disable": SQNN_DISABLE, "int8": SQNN_INT8, "uint8": SQNN_UINT8, "int32": SQNN_INT32}
 SQNN_CODE_TO_DTYPE = {code: dtype for dtype, code in SQNN_DTYPE_TO_CODE.items()}

@@ -118,7 +118,7 @@ def sliding_window(data: Tensor, axis: int, window_shape: Sequence[int], strides
 def expand_like(a: te.Tensor, shape_like: te.Tensor, axis: Axes) -> Any:
     """Repeat `a` along new axes until it has the shape of another tensor."""
     rank = shape_like.ndim
-    axes = normalize_axes("expand_like", tuple(axis) if isinstance(axis, (list, tuple)) else (axis,), rank)
+    axes = normalize_axes("expand_like", () if axis is None else (axis,) if isinstance(axis, int) else axis, rank)
     if a.ndim + len(axes) != rank:
         if a.ndim == 1 and len(axes) == rank:
             return te.compute(shape_like.shape, lambda *_: a(0), name="T_expand_like")
@@ -142,12 +142,12 @@ def dyn_tile(a: te.Tensor, new_shape: Shape, rdim: int) -> Any:
     return te.compute(tuple(new_shape), element, name="T_dyn_tile")
 
 
-def tensordot(a: te.Tensor, b: te.Tensor, axes: Any) -> Any:
+def tensordot(a: te.Tensor, b: te.Tensor, axes: int | Sequence[int | Sequence[int]]) -> Any:
     """Sum the products over axes of both: the last `axes` of one and the first of the other, or pairs of lists."""
     if isinstance(axes, int):
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
-        left, right = ([*v] if isinstance(v, (list, tuple)) else [v] for v in axes)
+        left, right = ([*v] if isinstance(v, Sequence) else [v] for v in axes)
         left = [normalize_axis("tensordot", v, a.ndim) for v in left]
         right = [normalize_axis("tensordot", v, b.ndim) for v in right]
     if len(left) != len(right):

@@ -47,7 +47,7 @@ def scanop(
     identity_value: Scalar,
     op_name: str,
     axis: int | None = None,
-    dtype: Any = None,
+    dtype: str | None = None,
     exclusive: bool | None = None,
 ) -> Any:
     """Combine each element with all before it along an axis, or in row-major order, by an associative function.
@@ -61,13 +61,13 @@ def scanop(
     if axis is None:
         x = te.compute((product(data.shape),), lambda i: data(*unravel(i, data.shape)), name="flat")
     a = normalize_axis(op_name, axis or 0, x.ndim)
-    dtype = dtype or x.dtype
-    identity = cast(dtype, identity_value)
+    made = dtype or x.dtype
+    identity = cast(made, identity_value)
 
     def body(ins: Buffers, outs: Buffers) -> Any:
         return _rows(binop, identity, ins[0], outs[0], x.shape, a, bool(exclusive), False)
 
-    return te.extern(x.shape, [x], body, name=op_name, dtype=dtype)
+    return te.extern(x.shape, [x], body, name=op_name, dtype=made)
 
 
 def _rows(

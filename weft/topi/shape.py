@@ -8,7 +8,7 @@ from typing import Any
 
 from weft import arith, error
 from weft.ir import IntImm, PrimExpr, as_int, floordiv, floormod, int64
-from weft.topi.typing import Extent, Whole
+from weft.topi.typing import Axes, Extent, Whole
 
 _ANALYZER = arith.Analyzer()
 
@@ -31,6 +31,21 @@ def equal_dims(a: Extent, b: Extent) -> bool:
     return x == y if x is not None and y is not None else _ANALYZER.can_prove_equal(a, b)
 
 
+def whole(value: object) -> int:
+    """Return an integer that must be known.
+
+    Raises
+    ------
+    InvalidArgument
+        When it is an expression of variables, or none of numbers.
+    """
+    try:
+        return int(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as e:
+        found = str(value)
+        raise error.InvalidArgument("a size, stride or axis must be known", expected="an integer", found=found) from e
+
+
 def normalize_axis(op: str, axis: Whole, ndim: int) -> int:
     """Bring an axis into 0..ndim-1.
 
@@ -39,17 +54,17 @@ def normalize_axis(op: str, axis: Whole, ndim: int) -> int:
     ShapeMismatch
         When it is out of range.
     """
-    value = int(axis)
+    value = whole(axis)
     if not -ndim <= value < max(ndim, 1):
         raise error.ShapeMismatch(f"{op}: axis out of range", expected=f"-{ndim}..{ndim - 1}", found=str(value))
     return value % ndim if ndim else 0
 
 
-def normalize_axes(op: str, axes: Any, ndim: int) -> tuple[int, ...]:
+def normalize_axes(op: str, axes: Axes, ndim: int) -> tuple[int, ...]:
     """Bring axes (None: all of them) into range and order."""
     if axes is None:
         return tuple(range(ndim))
-    values = tuple(normalize_axis(op, a, ndim) for a in (axes if isinstance(axes, (list, tuple)) else (axes,)))
+    values = tuple(normalize_axis(op, a, ndim) for a in (axes if isinstance(axes, Sequence) else (axes,)))
     if len(set(values)) != len(values):
         raise error.ShapeMismatch(f"{op}: an axis is repeated", found=str(values))
     return tuple(sorted(values))

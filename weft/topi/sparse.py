@@ -13,8 +13,6 @@ from weft import error, te
 from weft.topi.compressed_rows import rows_times
 from weft.topi.typing import Compressed
 
-__all__ = ["csrmm", "csrmv", "dense", "random_bsr_matrix"]
-
 
 def _is_compressed(x: Any) -> TypeGuard[Compressed]:
     return all(hasattr(x, name) for name in ("data", "indices", "indptr"))

@@ -6,28 +6,15 @@ Stages that are element by element are inlined when a kernel is scheduled. The o
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
-from weft import ir, te, topi
+from weft import topi
 from weft.topi import quant
-
-
-def _gelu(x: te.Tensor) -> Any:
-    error = topi.erf(topi.multiply(x, ir.const(0.5**0.5, x.dtype)))
-    return topi.multiply(x, topi.add(ir.const(0.5, x.dtype), topi.multiply(error, ir.const(0.5, x.dtype))))
-
-
-def _gelu_tanh(x: te.Tensor) -> Any:
-    half, one, root, cubic = (ir.const(v, x.dtype) for v in (0.5, 1.0, (2 / math.pi) ** 0.5, 0.044715))
-    square = topi.multiply(topi.multiply(cubic, x), x)
-    inner = topi.multiply(topi.multiply(root, x), topi.add(one, square))
-    return topi.multiply(topi.multiply(half, x), topi.add(one, topi.tanh(inner)))
-
+from weft.topi.activation import STEPWISE
 
 _LIMITED = {name: functools.partial(getattr(quant, name), limited=True) for name in ("dequantize", "quantize")}
-_STAGES = {"nn.gelu": _gelu, "nn.gelu_tanh": _gelu_tanh, "nn.silu": lambda x: topi.multiply(x, topi.sigmoid(x))}
+_STAGES = {f"nn.{name}": functools.partial(STEPWISE[name], of=topi) for name in ("gelu", "gelu_tanh", "silu")}
 
 
 def stages_of(name: str, dtype: str) -> Callable[..., Any] | None:

@@ -13,8 +13,6 @@ from weft.tvmc.compiler import target_from_cli
 from weft.tvmc.model import TVMCException, TVMCModel
 from weft.tvmc.transform import apply_graph_transforms
 
-__all__ = ["tune_model"]
-
 _TUNERS: dict[str, Any] = {
     "ga": lambda task: autotvm.tuner.GATuner(task, pop_size=50),
     "gridsearch": autotvm.tuner.GridSearchTuner,

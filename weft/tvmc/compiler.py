@@ -19,8 +19,6 @@ from weft.tune import log
 from weft.tvmc.model import TVMCException, TVMCModel, TVMCPackage
 from weft.tvmc.transform import apply_graph_transforms, words
 
-__all__ = ["compile_model", "save_dumps", "target_from_cli"]
-
 
 def compile_model(
     tvmc_model: TVMCModel,

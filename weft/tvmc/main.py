@@ -26,8 +26,6 @@ from weft.tvmc.frontends import load_model, parse_shape_string
 from weft.tvmc.model import TVMCException, TVMCPackage, get_top_results
 from weft.tvmc.runner import run_module
 
-__all__ = ["main", "tracker_host_port_from_cli"]
-
 _MODEL = """
     FILE                          the model
     --model-format=               onnx, tflite, pytorch or relay; by default the file's name says it

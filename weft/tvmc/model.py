@@ -18,8 +18,6 @@ from weft.support import cc
 from weft.support.tar import tar, untar
 from weft.support.utils import tempdir
 
-__all__ = ["TVMCException", "TVMCImportError", "TVMCModel", "TVMCPackage", "TVMCResult", "get_top_results"]
-
 
 class TVMCException(InvalidArgument):
     """The driver is asked for what it cannot do; the message says what was expected."""

@@ -15,8 +15,6 @@ from weft.runtime.relay_executable import Executable
 from weft.runtime.timing import BenchmarkResult
 from weft.tvmc.model import TVMCException, TVMCPackage, TVMCResult
 
-__all__ = ["generate_tensor_data", "get_input_info", "make_inputs_dict", "run_module"]
-
 _FILLS: dict[str, Any] = {
     "zeros": np.zeros,
     "ones": np.ones,

@@ -14,8 +14,6 @@ from weft.auto_scheduler.transform_step import ANNOTATIONS
 from weft.spelling import also_called
 from weft.tune.boost import Experience
 
-__all__ = ["CostModel", "PythonBasedModel", "RandomModel", "XGBModel", "features_of"]
-
 
 class CostModel:
     """Guesses how fast states are; the larger a score, the faster."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.tune.front_end import MeasureErrorNo
+
+if TYPE_CHECKING:
+    from weft.autotvm.task.task import Task
 
 __all__ = ["Builder", "MeasureErrorNo", "MeasureInput", "MeasureResult", "Runner", "create_measure_batch"]
 
@@ -81,7 +84,7 @@ class Runner:
         raise NotImplementedError
 
 
-def create_measure_batch(task: Any, option: dict[str, Any]) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
+def create_measure_batch(task: Task, option: dict[str, Any]) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
     """Return a function that measures configurations of a task, ``n_parallel`` of them best at once."""
     builder, runner = option["builder"], option["runner"]
     runner.set_task(task)

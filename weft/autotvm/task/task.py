@@ -10,7 +10,7 @@ from typing import Any
 from weft import error, ir, te, tir
 from weft.autotvm.task.dispatcher import ApplyConfig, DispatchContext
 from weft.autotvm.task.space import ConfigSpace, FallbackConfigEntity
-from weft.target import Target
+from weft.target import Target, TargetLike
 from weft.tune.front_end import deserialize_args, serialize_args
 
 __all__ = [
@@ -170,7 +170,7 @@ class Task:
         return f"Task(func_name={self.name}, args={self.args}, kwargs={self.kwargs}, workload={self.workload})"
 
 
-def create(task_name: str, args: Sequence[Any], target: Any, target_host: Any = None) -> Task:
+def create(task_name: str, args: Sequence[Any], target: TargetLike, target_host: TargetLike | None = None) -> Task:
     """Make a task, with the space that its template defines for a target.
 
     Parameters

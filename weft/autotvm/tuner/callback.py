@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -14,12 +14,15 @@ from weft.autotvm.record import encode
 from weft.autotvm.units import format_si_prefix
 from weft.tune import log
 
+if TYPE_CHECKING:
+    from weft.autotvm.database import Database
+
 __all__ = ["Monitor", "log_to_database", "log_to_file", "progress_bar"]
 
 Callback = Callable[[Any, Sequence[Any], Sequence[Any]], None]
 
 
-def log_to_file(file_out: Any, protocol: str = "json") -> Callback:
+def log_to_file(file_out: str | os.PathLike[str] | TextIO, protocol: str = "json") -> Callback:
     """Append the records to a file, given by its path or open; configurations without decisions are left out."""
 
     def callback(_: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
@@ -34,7 +37,7 @@ def log_to_file(file_out: Any, protocol: str = "json") -> Callback:
     return callback
 
 
-def log_to_database(db: Any) -> Callback:
+def log_to_database(db: Database) -> Callback:
     """Save the records in a database."""
 
     def callback(_: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:

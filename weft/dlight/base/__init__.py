@@ -7,8 +7,8 @@ from typing import Any
 
 from weft import ir, tir
 from weft.error import ScheduleError
-from weft.target import Target
-from weft.tir.schedule import Schedule
+from weft.target import Target, register_attribute
+from weft.tir.schedule import LoopRV, Schedule
 
 __all__ = [
     "ApplyDefaultSchedule",
@@ -22,6 +22,17 @@ __all__ = [
 ]
 
 Space = Schedule | list[Schedule] | None
+
+_SIZES = {  # threads of a block, of one that reduces a row, steps of loops that are unrolled, bytes of shared memory
+    "cuda": (1024, 256, 256, 49152),
+    "opencl": (256, 256, 64, 16384),
+    "rocm": (256, 64, 64, 65536),
+    "metal": (256, 64, 64, 32768),
+    "gpu": (64, 64, 64, 16384),
+}
+for _key, _sizes in _SIZES.items():
+    for _name, _size in zip(("threads", "row_threads", "unrolled_steps", "shared_bytes"), _sizes, strict=True):
+        register_attribute(_key, f"dlight.{_name}", _size)
 
 
 class ScheduleRule:
@@ -103,19 +114,19 @@ class ApplyDefaultSchedule(ir.Pass):
         return None
 
 
-def get_bytes(dtype: Any) -> int:
+def get_bytes(dtype: str) -> int:
     """Return the size of a value in bytes."""
     return (ir.DataType(dtype).bits * ir.DataType(dtype).lanes + 7) // 8
 
 
-def get_extent(sch: Schedule, loop_rv: Any) -> Any:
+def get_extent(sch: Schedule, loop_rv: LoopRV) -> Any:
     """Return the extent of a loop: a number where it is constant."""
     extent = sch.get(loop_rv).extent
     known = ir.as_int(extent)
     return extent if known is None else known
 
 
-def auto_vectorize(sch: Schedule, loop: Any, max_vec: int) -> None:
+def auto_vectorize(sch: Schedule, loop: LoopRV, max_vec: int) -> None:
     """Vectorize a loop of constant extent, or its inner `max_vec` steps where it is longer."""
     extent = get_extent(sch, loop)
     if isinstance(extent, int):
@@ -124,11 +135,7 @@ def auto_vectorize(sch: Schedule, loop: Any, max_vec: int) -> None:
 
 def max_threads_per_block(target: Target) -> int:
     """Return how many threads a block of the target may have."""
-    for name in ("max_threads_per_block", "max_num_threads"):
-        limit = target.attrs.get(name)
-        if limit is not None:
-            return int(limit)
-    return 1024 if target.kind.name == "cuda" else 256
+    return target.max_num_threads
 
 
 def suggest_threads_per_block(target: Target, loops: list[Any], max_threads_for_dynamic_loop: int = 32) -> list[int]:
@@ -139,7 +146,7 @@ def suggest_threads_per_block(target: Target, loops: list[Any], max_threads_for_
     loops : list of For
         The loops.
     """
-    left = {"cuda": 1024, "rocm": 256, "metal": 256, "opencl": 256}.get(target.kind.name, 64)
+    left = target.attribute("dlight.threads", 64)
     found: dict[int, int] = {}
     extents = [ir.as_int(loop.extent) for loop in loops]
     dynamic = [i for i, e in enumerate(extents) if e is None]

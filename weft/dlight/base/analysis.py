@@ -8,23 +8,7 @@ from typing import Any
 from weft import error, ir, tir
 from weft.target import Target
 from weft.tir.analysis import is_reduction, used_vars
-from weft.tir.schedule import IndexMap, Schedule
-
-__all__ = [
-    "BlockInfo",
-    "IterInfo",
-    "collect_block_iter_vars_used_in_access_region",
-    "collect_vars_used_in_prim_expr",
-    "detect_dominant_read",
-    "get_max_shared_memory_per_block",
-    "get_max_threads_per_block",
-    "get_reduction_expr",
-    "get_root_block",
-    "is_broadcast_epilogue",
-    "is_gemv",
-    "normalize_prim_func",
-    "numbering",
-]
+from weft.tir.schedule import BlockRV, IndexMap, Schedule
 
 _KINDS = {"data_par": "S", "reduce": "R"}
 
@@ -141,12 +125,12 @@ def get_reduction_expr(block: tir.Block) -> Any:
     return store.value.b if same else None
 
 
-def collect_vars_used_in_prim_expr(expr: Any) -> set[ir.Var]:
+def collect_vars_used_in_prim_expr(expr: ir.PrimExpr) -> set[ir.Var]:
     """Return the variables of an expression."""
     return used_vars(expr)
 
 
-def collect_block_iter_vars_used_in_access_region(block: tir.Block, region: Any) -> set[ir.Var]:
+def collect_block_iter_vars_used_in_access_region(block: tir.Block, region: Sequence[ir.Range]) -> set[ir.Var]:
     """Return the axes of a block that decide which elements a region has."""
     return used_vars(*(r.min for r in region)) & {iv.var for iv in block.iter_vars}
 
@@ -161,7 +145,7 @@ def detect_dominant_read(block: tir.Block) -> Any:
     return offset
 
 
-def is_broadcast_epilogue(sch: Schedule, block: Any, epilogue: Any) -> bool:
+def is_broadcast_epilogue(sch: Schedule, block: BlockRV, epilogue: BlockRV) -> bool:
     """Whether a block reads one element of what another writes for several of its own."""
     written = {w.buffer for w in sch.get(block).writes}
     node = sch.get(epilogue)
@@ -199,10 +183,7 @@ def get_max_threads_per_block(target: Target) -> int:
 
 def get_max_shared_memory_per_block(target: Target) -> int:
     """Return how many bytes the threads of a block of a GPU may share."""
-    return int(target.attrs.get("max_shared_memory_per_block") or _SHARED_BYTES.get(target.kind.name, 16384))
-
-
-_SHARED_BYTES = {"cuda": 49152, "rocm": 65536, "metal": 32768}
+    return int(target.attrs.get("max_shared_memory_per_block") or target.attribute("dlight.shared_bytes", 16384))
 
 
 def numbering(info: BlockInfo, given: Sequence[int], groups: Sequence[Sequence[int]]) -> Callable[..., list[Any]]:

@@ -134,7 +134,7 @@ class GeneralReduction(GPUScheduleRule):
 
     def schedule(self, sch: Schedule, target: Target) -> Schedule | None:
         """Schedule a function, or return None where its blocks do not share leading axes and trailing sums."""
-        threads = 256 if target.kind.name in ("cuda", "opencl") else 64
+        threads = target.attribute("dlight.row_threads")
         infos = try_inline_contiguous_spatial(sch, normalize_prim_func(sch))
         if not infos:
             return None
@@ -146,7 +146,7 @@ class GeneralReduction(GPUScheduleRule):
         if not fits or any(i.dom_kind() != kinds for i in infos[1:-1]):
             return None
         self._rows_first(sch, infos)
-        unroll = 256 if target.kind.name == "cuda" else 64
+        unroll = target.attribute("dlight.unrolled_steps")
         loops = sch.get_loops(last.block_rv)
         bx = sch.fuse(*loops[:leading])
         self._share(sch, sch.get_loops(last.block_rv)[-1], threads, unroll, bx)

@@ -30,8 +30,7 @@ class Transpose(GPUScheduleRule):
         block, others = infos[at].block_rv, [i for n, i in enumerate(infos) if n != at]
         if len(sch.get_loops(block)) != 2 or try_inline(sch, others):
             return None
-        wide = target.kind.name in ("cuda", "opencl")
-        tx, ty = (16, 8) if wide else (8, 4)
+        tx, ty = (16, 8) if target.attribute("dlight.row_threads") > 64 else (8, 4)
         cached = sch.cache_read(block, 0, "shared")
         i, j = sch.get_loops(block)
         outer_i, inner_i = sch.split(i, [None, ty])
@@ -49,6 +48,6 @@ class Transpose(GPUScheduleRule):
         sch.bind(rows, "threadIdx.y")
         sch.bind(columns, "threadIdx.x")
         sch.storage_align(cached, 0, 0, 32, 1)
-        sch.annotate(outer_i, "pragma_auto_unroll_max_step", 256 if target.kind.name == "cuda" else 64)
+        sch.annotate(outer_i, "pragma_auto_unroll_max_step", target.attribute("dlight.unrolled_steps"))
         sch.annotate(outer_i, "pragma_unroll_explicit", 1)
         return sch

@@ -11,8 +11,6 @@ from weft.frontend.nn.tensor import Object as NNObject
 from weft.frontend.nn.tensor import dimensions
 from weft.ir import DataType
 
-__all__ = ["Int", "MethodSpec", "ModuleSpec", "Object", "Tensor", "Tuple"]
-
 _MODES = ("none", "plain", "packed")
 
 

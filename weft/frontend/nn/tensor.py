@@ -279,7 +279,7 @@ def wrap_nested(expr: ir.Expr, name: str = "") -> Any:
     raise error.InvalidArgument("only tensors and tuples of them are wrapped", found=f"type {ty}")
 
 
-def unwrap_nested(value: Any) -> Any:
+def unwrap_nested(value: object) -> Any:
     """Take the expressions out of tensors, within lists and tuples too."""
     if isinstance(value, (Tensor, Object)):
         return value._expr

@@ -19,7 +19,7 @@ from weft.frontend.onnx.fallback import can_fall_back, check_fallback, run_on_ho
 from weft.frontend.onnx.graph import Graph, Scope
 from weft.frontend.onnx.inputs import describe, make_inputs
 from weft.frontend.onnx.limits import check_limits
-from weft.frontend.onnx.model import TensorReader, check_rank, load_model, onnx
+from weft.frontend.onnx.model import Model, TensorReader, check_rank, load_model, onnx
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.old_forms import OLDEST_FORM, modern_form
 from weft.frontend.onnx.registry import find_converter
@@ -35,7 +35,7 @@ WEIGHT_FILES = "weft.weight_files"
 
 @own_errors("importing the model")
 def from_onnx(
-    model: Any,
+    model: Model,
     shape_dict: Mapping[str, Sequence[int | str]] | None = None,
     dtype_dict: Mapping[str, str] | str | None = None,
     opset: int | None = None,

@@ -367,7 +367,12 @@ def _pad(node: Node) -> Any:
 
 
 def padded(
-    node: Node, x: ir.Expr, before: Sequence[Dim], after: Sequence[Dim], mode: str = "constant", value: Any = 0
+    node: Node,
+    x: ir.Expr,
+    before: Sequence[Dim],
+    after: Sequence[Dim],
+    mode: str = "constant",
+    value: ir.Expr | float = 0,
 ) -> Any:
     """Pad; negative widths cut, before anything is copied from the edges.
 

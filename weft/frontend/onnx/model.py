@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 else:
     onnx = require("onnx", extra="onnx")
 
+Model = onnx.ModelProto | bytes | str | os.PathLike[str]
+"""What a model is given as: itself, its serialized form, or a file's path."""
+
 _T = onnx.TensorProto
 _NUMPY: dict[int, np.dtype[Any]] = {
     _T.FLOAT: np.dtype("float32"),
@@ -76,7 +79,7 @@ _BITS_IN_INT32 = {
 }
 
 
-def load_model(model: Any) -> tuple[Any, TensorReader]:
+def load_model(model: Model) -> tuple[Any, TensorReader]:
     """Return the model proto and what reads its tensors.
 
     Parameters
@@ -93,7 +96,7 @@ def load_model(model: Any) -> tuple[Any, TensorReader]:
         return model, TensorReader(())
     if isinstance(model, (bytes, bytearray, memoryview)):
         return _parse(bytes(model), "the bytes given", ())
-    if not isinstance(model, (str, os.PathLike)):
+    if not isinstance(model, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ModelImportError(
             "cannot import this object", expected="an onnx.ModelProto, bytes or a path", found=type(model).__name__
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from weft.ir import DataType
 from weft.registry import Registry
 from weft.runtime.host import STORED
 
+if TYPE_CHECKING:
+    from weft.frontend.onnx.node import Node
+
 Array = Any  # NumPy array of objects
 _RULES: Registry[Callable[..., Any]] = Registry()
 
 
-def evaluate(node: Any) -> list[Value] | None:
+def evaluate(node: Node) -> list[Value] | None:
     """Return the outputs of a node whose inputs have known elements, or None where it must be converted.
 
     Parameters

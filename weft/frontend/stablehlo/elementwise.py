@@ -9,6 +9,7 @@ import numpy as np
 from weft import ir, tir
 from weft.frontend.complex_arithmetic import Complex, conjugate
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
+from weft.frontend.stablehlo.text import Operation
 from weft.topi import elementwise, special
 
 _UNARY = {
@@ -184,7 +185,7 @@ def _in_total_order(node: Node, x: Any) -> Any:
     return node.op("bitwise_xor", x, node.op("bitwise_and", sign, node.graph.scalar((1 << (bits - 1)) - 1, dtype)))
 
 
-def comparison(op: Any) -> str:
+def comparison(op: Operation) -> str:
     """The direction of a comparison: EQ, NE, LT, LE, GT or GE."""
     return op.words[0] if op.words else op.attrs["comparison_direction"]
 

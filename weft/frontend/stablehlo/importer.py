@@ -27,7 +27,9 @@ ON_SIZES: dict[str, Callable[..., Any]] = {}
 
 
 @own_errors("importing the program")
-def from_stablehlo(stablehlo_module: Any, input_info: Sequence[tuple[Sequence[int], str]] | None = None) -> ir.IRModule:
+def from_stablehlo(
+    stablehlo_module: object, input_info: Sequence[tuple[Sequence[int], str]] | None = None
+) -> ir.IRModule:
     """Import a StableHLO program, as ``jax.jit(f).lower(*args).as_text()`` and ``jax.export`` write it.
 
     Parameters

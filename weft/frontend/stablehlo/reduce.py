@@ -245,7 +245,7 @@ def _sort_keys(node: Node, result: str) -> list[tuple[int, bool]]:
         return (a // 2, a > b) if a ^ 1 == b else None
 
     test = made.get(result)
-    if (found := sides(test, "LT", "GT", "LE", "GE")) is not None:
+    if test is not None and (found := sides(test, "LT", "GT", "LE", "GE")) is not None:
         return [(found[0], (comparison(test)[0] == "G") != found[1])]
     if test is not None and test.name == "stablehlo.or":  # of the first, or of the others where that is equal
         for first, other in (test.operands, test.operands[::-1]):

@@ -37,7 +37,7 @@ ON_SIZES: dict[str, Callable[..., Any]] = {}
 
 @own_errors("importing the model")
 def from_tflite(
-    model: Any,
+    model: object,
     shape_dict: Mapping[str, Sequence[int]] | None = None,
     dtype_dict: Mapping[str, str] | None = None,
     op_converter: Custom | None = None,

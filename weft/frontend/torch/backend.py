@@ -31,8 +31,6 @@ from weft.frontend.torch.symbols import as_expr
 from weft.frontend.torch.views import IN_PYTORCH, memory_order, read_bases, share_memory
 from weft.ir import Pass
 
-__all__ = ["relax_dynamo", "weft_backend"]
-
 _OPTIONS = {"target", "precision", "tuned", "relax_pipeline"}
 _CHECKS = ("aten._assert_async", "aten._assert_scalar")
 """What stops a program; PyTorch runs it behind the part that computes its condition, which it does not cut."""
@@ -40,7 +38,11 @@ _MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-c
 
 
 def weft_backend(
-    module: Any, example_inputs: Sequence[Any], *, mode: str | None = None, options: Mapping[str, Any] | None = None
+    module: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
     """Compile a graph that ``torch.compile`` has traced; found by the name ``"weft"``.
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft import error, ir, relax, te
 from weft.frontend.dataflow import to_dataflow
 from weft.frontend.torch import registry
 from weft.frontend.torch.graph import Converter, Graph, as_real, calls, constant, find_custom, mutates
 
-__all__ = ["ExportedProgramImporter", "from_exported_program"]
+if TYPE_CHECKING:
+    import torch
 
 
 def from_exported_program(
-    exported_program: Any,
+    exported_program: torch.export.ExportedProgram,
     *,
     keep_params_as_input: bool = False,
     unwrap_unit_return_tuple: bool = False,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.error import InvalidArgument
 from weft.frontend.torch.exported_program import from_exported_program
 from weft.frontend.torch.graph import Converter
 from weft.ir import IRModule, as_int
 
-__all__ = ["dynamo_capture_subgraphs", "from_fx"]
+if TYPE_CHECKING:
+    import torch
 
 
 def from_fx(
-    model: Any,
+    model: torch.nn.Module,
     input_info: Sequence[tuple[Sequence[Any], Any]],
     *,
     keep_params_as_input: bool = False,
@@ -82,7 +83,9 @@ def _by_argument(model: Any, dynamic: list[dict[int, Any]]) -> Any:
     return (tuple(dynamic),) if variadic else tuple(dynamic)
 
 
-def dynamo_capture_subgraphs(model: Any, *params: Any, keep_params_as_input: bool = False, **kwargs: Any) -> IRModule:
+def dynamo_capture_subgraphs(
+    model: torch.nn.Module, *params: Any, keep_params_as_input: bool = False, **kwargs: Any
+) -> IRModule:
     """Trace a module with ``torch.compile`` for some arguments; its graphs become ``subgraph_0``, ``subgraph_1``.
 
     Parameters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from weft.frontend import complex_arithmetic
 from weft.frontend.torch import complex_numbers, control, registry
 from weft.frontend.torch.node import Node, dtype_name, number
 from weft.frontend.torch.symbols import Symbols, as_expr
+
+if TYPE_CHECKING:
+    import torch
 
 Converter = Callable[..., Any]
 # Arguments whose effect the result's type has already, or that change no values.
@@ -38,7 +41,7 @@ def find_custom(custom: Mapping[str, Converter], target: object) -> Converter | 
     return custom.get(name) or custom.get(inner) or custom.get(inner.partition(".")[0])
 
 
-def find_converter(node: Any) -> Converter | None:
+def find_converter(node: torch.fx.Node) -> Converter | None:
     """Weft's own converter of a call, for real or for complex tensors."""
     known = [n.meta.get("val") for n in node.all_input_nodes]
     if complex_numbers.involved([node.meta.get("val"), known, list(node.args)]):
@@ -46,12 +49,12 @@ def find_converter(node: Any) -> Converter | None:
     return registry.find(_target_of(node), node.args)
 
 
-def constant(tensor: Any) -> ir.Constant:
+def constant(tensor: torch.Tensor) -> ir.Constant:
     """A tensor of PyTorch as a constant, in the same memory where it lies there in order."""
     return ir.constant(weft.runtime.from_dlpack(as_real(tensor)))
 
 
-def as_real(tensor: Any) -> Any:
+def as_real(tensor: torch.Tensor) -> Any:
     """A tensor as Weft takes it, in the same memory where it lies there in order: real, and without a gradient."""
     tensor = tensor.detach().resolve_neg()
     if tensor.is_complex():
@@ -308,13 +311,13 @@ class Graph:
         return self.opened(constant(found), found) if hasattr(found, "detach") else found
 
 
-def calls(nodes: Any) -> Iterator[Any]:
+def calls(nodes: Iterable[torch.fx.Node]) -> Iterator[Any]:
     """The calls of a graph and of the graphs inside of it."""
     for node in nodes:
         if node.op == "call_function":
             yield node
         elif node.op == "get_attr":
-            inner: Any = getattr(node.graph.owning_module, node.target, None)
+            inner: Any = getattr(node.graph.owning_module, str(node.target), None)
             yield from calls(inner.graph.nodes) if hasattr(inner, "graph") else ()
 
 
@@ -323,7 +326,7 @@ def _effect(node: Any) -> str:
     return str(node.args[1] if str(node.target) == "with_effects" else node.target)
 
 
-def mutates(node: Any) -> bool:
+def mutates(node: torch.fx.Node) -> bool:
     """Whether a call writes to one of its arguments that anything else may read."""
     return getattr(getattr(_target_of(node), "_schema", None), "is_mutable", False)
 
@@ -355,9 +358,9 @@ def _target_of(node: Any) -> Any:
     return pure if same and alike else target
 
 
-def is_size(node: Any) -> bool:
+def is_size(node: torch.fx.Node) -> bool:
     """Whether a call's result is a number: a size, a condition on sizes."""
-    value = node.meta.get("val")
+    value: Any = node.meta.get("val")
     if type(value).__name__ == "SymFloat":  # out of sizes, not out of data
         return all(s.is_integer for s in value.node.expr.free_symbols)
     return isinstance(value, (bool, int, float)) or type(value).__name__ in ("SymInt", "SymBool")

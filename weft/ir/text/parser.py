@@ -14,7 +14,7 @@ import linecache
 import sys
 import zlib
 from collections.abc import Callable, Mapping
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from weft.error import ErrorGroup, InvalidArgument, ParseError, WeftError, own_errors
@@ -412,9 +412,9 @@ def ir_module(
     return complete(made, {n: f for n, f in vars(cls).items() if getattr(f, "dispatch_token", None) == "pyfunc"})
 
 
-def pyfunc(fn: Any) -> Any:
+def pyfunc(fn: FunctionType) -> FunctionType:
     """Mark a Python function of a module's class, which inherits from ``BasePyModule``."""
-    fn.dispatch_token = "pyfunc"
+    fn.dispatch_token = "pyfunc"  # type: ignore[attr-defined]
     return fn
 
 

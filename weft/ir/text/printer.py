@@ -239,7 +239,7 @@ def quote(text: str) -> str:
     return '"' + body.replace('"', '\\"') + '"'
 
 
-def any_literal(value: Any, p: Printer) -> Doc:
+def any_literal(value: object, p: Printer) -> Doc:
     """Write a Python value or node so that reading it back gives one of the same class."""
     if isinstance(value, str):
         return quote(str(value))
@@ -257,9 +257,10 @@ def any_literal(value: Any, p: Printer) -> Doc:
         return p.expr(value)
     if hasattr(value, "__dlpack__"):
         return p.meta(value, "runtime.Tensor")
-    if hasattr(value, "as_script"):
+    as_script = getattr(value, "as_script", None)
+    if as_script is not None:
         p.dialects.add("T")
-        return value.as_script()
+        return as_script()
     return repr(value)
 
 

@@ -42,11 +42,13 @@ _NAMED: dict[type, tuple[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: object, b: object) -> bool:
     """Whether two operands are one node, or equal constants."""
     if a is b:
         return True
-    return type(a) is type(b) and isinstance(a, (s.IntImm, s.FloatImm)) and a.value == b.value and a.dtype == b.dtype
+    if not isinstance(a, (s.IntImm, s.FloatImm)) or not isinstance(b, type(a)):
+        return False
+    return type(a) is type(b) and a.value == b.value and a.dtype == b.dtype
 
 
 def _plain(value: Any, other: Any) -> int | float | None:

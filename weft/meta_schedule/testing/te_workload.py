@@ -218,7 +218,12 @@ def norm_bmn(B: int, M: int, N: int) -> _Tensors:
 
 
 def conv2d_nhwc_without_layout_rewrite(
-    Input: Any, Filter: Any, stride: Any, padding: Any, dilation: Any, out_dtype: str = "float32"
+    Input: te.Tensor,
+    Filter: te.Tensor,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    out_dtype: str = "float32",
 ) -> Any:
     """Convolve a tensor (N, H, W, CI) by one (KH, KW, CI, CO) whose layout stays as it is."""
     stride_h, stride_w = (stride, stride) if isinstance(stride, int) else stride
@@ -368,6 +373,12 @@ def softmax_mn(m: int, n: int) -> _Tensors:
     return a, topi.nn.softmax(a, axis=1)
 
 
+_RESNET = [
+    (1, 224, 224, 3, 64, 7, 2, 3),
+    (1, 56, 56, 64, 64, 1, 1, 0),
+    (1, 14, 14, 256, 256, 3, 1, 1),
+    (1, 7, 7, 512, 512, 3, 1, 1),
+]
 CONFIGS: dict[str, tuple[Callable[..., _Tensors], list[tuple[int, ...]]]] = {
     "C1D": (
         conv1d_nlc,
@@ -378,15 +389,7 @@ CONFIGS: dict[str, tuple[Callable[..., _Tensors], list[tuple[int, ...]]]] = {
             (1, 32, 512, 512, 3, 1, 1),
         ],
     ),
-    "C2D": (
-        conv2d_nhwc,
-        [
-            (1, 224, 224, 3, 64, 7, 2, 3),
-            (1, 56, 56, 64, 64, 1, 1, 0),
-            (1, 14, 14, 256, 256, 3, 1, 1),
-            (1, 7, 7, 512, 512, 3, 1, 1),
-        ],
-    ),
+    "C2D": (conv2d_nhwc, _RESNET),
     "C3D": (
         conv3d_ndhwc,
         [
@@ -397,24 +400,8 @@ CONFIGS: dict[str, tuple[Callable[..., _Tensors], list[tuple[int, ...]]]] = {
         ],
     ),
     "GMM": (batch_matmul_nkkm, [(1, 128, 128, 128), (1, 512, 32, 512), (1, 512, 512, 512), (1, 1024, 1024, 1024)]),
-    "GRP": (
-        conv2d_nhwc,
-        [
-            (1, 56, 56, 64, 128, 3, 2, 1, 1, 4),
-            (1, 56, 56, 64, 64, 1, 1, 0, 1, 4),
-            (1, 14, 14, 256, 256, 3, 1, 1, 1, 4),
-            (1, 7, 7, 512, 512, 3, 1, 1, 1, 4),
-        ],
-    ),
-    "DIL": (
-        conv2d_nhwc,
-        [
-            (1, 224, 224, 3, 64, 7, 2, 3, 2),
-            (1, 56, 56, 64, 64, 1, 1, 0, 2),
-            (1, 14, 14, 256, 256, 3, 1, 1, 2),
-            (1, 7, 7, 512, 512, 3, 1, 1, 2),
-        ],
-    ),
+    "GRP": (conv2d_nhwc, [(1, 56, 56, 64, 128, 3, 2, 1, 1, 4), *((*size, 1, 4) for size in _RESNET[1:])]),
+    "DIL": (conv2d_nhwc, [(*size, 2) for size in _RESNET]),
     "DEP": (
         depthwise_conv2d_nhwc,
         [(1, 112, 112, 32, 3, 1, 1), (1, 112, 112, 64, 3, 2, 1), (1, 14, 14, 512, 3, 2, 1), (1, 7, 7, 1024, 3, 1, 1)],

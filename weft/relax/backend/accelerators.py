@@ -18,8 +18,6 @@ from weft.relax.transform.canonicalize import canonicalize_bindings
 from weft.relax.transform.fuse_by_pattern import FuseOpsByPattern, PatternCheckContext
 from weft.relax.transform.merge_composite import merge_composite_functions
 
-__all__ = ["min_feature_level", "partition_for_coreml", "partition_for_nnapi", "partition_for_tensorrt"]
-
 
 def _calls(library: str, count: int, names: str, renamed: Mapping[str, str] | None = None) -> list[Any]:
     """Make a pattern an operator of so many arguments, under its name or another; what Relax lacks is left out."""

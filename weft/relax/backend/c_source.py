@@ -17,8 +17,6 @@ from weft.relax.rename import copy_with_new_vars, rename_vars
 from weft.relax.transform.lower_ops import lower_ops
 from weft.target import build
 
-__all__ = ["compile_to_c", "kernel_of_function"]
-
 
 @ffi.register_global_func("relax.ext.ccompiler")
 def compile_to_c(

@@ -6,8 +6,6 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.relax.transform.fuse_by_pattern import FusionPattern
 
-__all__ = ["get_pattern", "get_patterns_with_prefix", "register_patterns"]
-
 _PATTERNS: list[FusionPattern] = []
 
 

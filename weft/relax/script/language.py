@@ -87,7 +87,7 @@ def emit_te(func: Callable[..., Any], *args: Expr, primfunc_name_hint: str | Non
     return Command("emit_te", (func, args, primfunc_name_hint, kwargs))
 
 
-def const(data: Any, dtype: str | None = None) -> Constant:
+def const(data: object, dtype: str | None = None) -> Constant:
     """Make a tensor constant by TVM's rule: numbers and arrays of 64 bits become int32 and float32 by default."""
     return tensor_constant(data, dtype)
 

@@ -16,23 +16,6 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Var
 from weft.runtime import Tensor, tensor
 
-__all__ = [
-    "Linear",
-    "LogSoftmax",
-    "Module",
-    "Parameter",
-    "Placeholder",
-    "ReLU",
-    "Sequential",
-    "checkpoint",
-    "emit",
-    "emit_checkpoint",
-    "emit_checkpoint_sequential",
-    "emit_te",
-    "init_params",
-]
-
-
 _add: Callable[..., Any] = vars(topi)["add"]
 
 

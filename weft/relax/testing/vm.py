@@ -16,7 +16,7 @@ def _registered(name: str) -> Callable[[Any], Any]:
 
 
 @_registered("move")
-def move(src: Any) -> Any:
+def move(src: object) -> Any:
     """Return the argument."""
     return src
 
@@ -58,7 +58,7 @@ def tile_packed(a: runtime.Tensor, b: runtime.Tensor) -> None:
 
 
 @_registered("add_scalar")
-def add_scalar(a: Any, b: Any) -> Any:
+def add_scalar(a: float, b: float) -> Any:
     """Add two numbers."""
     return a + b
 

@@ -8,8 +8,6 @@ from weft.op import make_call
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Var
 
-__all__ = ["CategoricalCrossEntropyLoss", "CrossEntropyLoss", "L1Loss", "Loss", "MSELoss"]
-
 _REDUCTIONS = ("mean", "sum", "none")
 
 

@@ -17,8 +17,6 @@ from weft.relax.block_builder import BlockBuilder
 from weft.relax.expr import Var
 from weft.runtime import tensor
 
-__all__ = ["SGD", "Adam", "MomentumSGD", "Optimizer"]
-
 
 class Optimizer:
     """The base of optimizers.

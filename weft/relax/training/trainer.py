@@ -11,8 +11,6 @@ from weft.error import EvaluationError, InvalidArgument
 from weft.relax.training.setup_trainer import ADJOINT_FUNC, BACKBONE_FUNC, OPTIMIZER_FUNC
 from weft.runtime import Tensor, VirtualMachine, tensor
 
-__all__ = ["Trainer"]
-
 
 class Trainer:
     """A model under training.

@@ -135,12 +135,10 @@ class _Layouts:
         self.near = False  # whether all weights stay in the last cache
         self.convolved: set[ir.Node] = set()
         self.ends_here = False  # whether no convolution is computed from what is bound
-        self.last: dict[int, ir.Expr] = {}
-        self.first: dict[int, ir.Expr] = {}
-        self.phased: dict[int, Phased] = {}
-        self.parts: dict[int, ir.Expr] = {}
-        self.padded: dict[int, tuple[ir.Expr, list[int]]] = {}
-        self.alive: list[Any] = []
+        self.last: dict[ir.Expr, ir.Expr] = {}
+        self.phased: dict[ir.Expr, Phased] = {}
+        self.parts: dict[ir.Expr, ir.Expr] = {}
+        self.padded: dict[ir.Expr, tuple[ir.Expr, list[int]]] = {}
 
     def rule(self, binding: Binding, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
         """Rewrite one binding.
@@ -150,8 +148,8 @@ class _Layouts:
         self.ends_here = binding.var not in self.convolved
         if isinstance(binding, MatchCast):
             return self.match_cast(binding, value, bb)
-        if isinstance(value, ir.TupleGetItem) and id(value.tuple_value) in self.parts:
-            twins = self.parts[id(value.tuple_value)]
+        if isinstance(value, ir.TupleGetItem) and value.tuple_value in self.parts:
+            twins = self.parts[value.tuple_value]
             return self.bind_last(bb.emit(ir.TupleGetItem(twins, value.index)), binding, bb)
         if not isinstance(value, ir.Call) or not isinstance(value.op, ir.Op):
             return None
@@ -162,7 +160,7 @@ class _Layouts:
         if new is None:
             return None
         if isinstance(value.ty, ir.TupleType):
-            self.parts[id(binding.var)] = bb.emit(new)
+            self.parts[binding.var] = bb.emit(new)
             return None
         if isinstance(new, ir.ExprVar) or getattr(new, "layout_kept", False):
             return new
@@ -183,31 +181,28 @@ class _Layouts:
         plain = call.attrs.get("pad_mode", "constant") == "constant" and not call.attrs.get("pad_value", 0)
         known = all(isinstance(w, int) and w >= 0 for w in width)
         if plain and len(width) >= 8 and known and not any(width[:4]):
-            self.padded[id(bound)] = (call.args[0], [*width[4::2], *width[5::2]])
-            self.alive += [bound, call]
+            self.padded[bound] = (call.args[0], [*width[4::2], *width[5::2]])
 
     def bind_last(self, twin: ir.Expr, binding: Any, bb: BlockBuilder) -> ir.Expr:
         """Record that the value of `binding` is the transpose of `twin`."""
         original = bb.emit(panels.permute(twin, _to_first(twin.ty.ndim)))
-        self.last[id(original)] = twin
-        self.first[id(twin)] = original
-        self.alive += [original, twin, binding]
+        self.last[original] = twin
         return original
 
     def bind_phased(self, made: Phased, bb: BlockBuilder) -> ir.Expr:
         """Record a value by its phases; return it in its own order, which is dropped where nobody needs it."""
         original = self.bind_last(made.image(bb), made, bb)
-        self.phased[id(original)] = made
+        self.phased[original] = made
         return original
 
     def _phases(self, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
         """Compute an element-wise operation on phases, where all operands have the same ones or are constants."""
-        found = [self.phased[id(a)] for a in call.args if id(a) in self.phased]
+        found = [self.phased[a] for a in call.args if a in self.phased]
         if not found:
             return None
         one, args = found[0], []
         for a in call.args:
-            mine = self.phased.get(id(a))
+            mine = self.phased.get(a)
             if mine is not None and mine.alike(one):
                 args.append(mine.value)
             elif isinstance(a, ir.Constant):
@@ -227,22 +222,21 @@ class _Layouts:
         if not self.has_last(value) or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim not in _RANKS:
             return None
         shape = tuple(ty.shape[d] for d in _to_last(ty.ndim))
-        cast = bb.match_cast(self.last[id(value)], ir.TensorType(shape, ty.dtype, ty.ndim, ty.vdevice))
+        cast = bb.match_cast(self.last[value], ir.TensorType(shape, ty.dtype, ty.ndim, ty.vdevice))
         return self.bind_last(cast, binding, bb)
 
     def has_last(self, expr: ir.Expr) -> bool:
         """Whether a channels-last twin exists already."""
-        return id(expr) in self.last
+        return expr in self.last
 
     def to_last(self, expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
         """Return the channels-last twin of a value, emitting a transpose where there is none."""
-        if id(expr) in self.last:
-            return self.last[id(expr)]
+        if expr in self.last:
+            return self.last[expr]
         if isinstance(expr, ir.Constant):
             return ir.constant(aligned(expr.data.numpy().transpose(_to_last(expr.data.numpy().ndim))))
         twin = bb.emit(panels.permute(expr, _to_last(expr.ty.ndim)))
-        self.last[id(expr)] = twin
-        self.alive += [expr, twin]
+        self.last[expr] = twin
         return twin
 
     def by_declaration(self, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
@@ -394,9 +388,9 @@ def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.
 def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
     """Return a convolution of padded data as one of the data that pads more."""
     data, attrs = call.args[0], call.attrs
-    if id(data) not in s.padded or attrs.get("pad_value", 0):
+    if data not in s.padded or attrs.get("pad_value", 0):
         return call, attrs
-    source, width = s.padded[id(data)]
+    source, width = s.padded[data]
     own = np.ravel(attrs.get("padding", 0)).tolist()
     both = [int(a) + int(b) for a, b in zip(own * (len(width) // len(own)), width, strict=True)]
     attrs = attrs.with_(padding=tuple(both))

@@ -200,9 +200,10 @@ def fusion_kind(binding: Binding, mod: ir.IRModule | None = None) -> int:
     return int(fusion(value) if callable(fusion) else fusion)
 
 
-def kernel_of(value: Any, mod: ir.IRModule | None) -> tir.PrimFunc | None:
+def kernel_of(value: ir.Expr, mod: ir.IRModule | None) -> tir.PrimFunc | None:
     """Return the TIR function that a ``call_tir`` calls."""
-    kernel = mod[value.args[0]] if mod is not None and is_op(value, "call_tir") and value.args[0] in mod else None
+    called = value.args[0] if isinstance(value, ir.Call) and is_op(value, "call_tir") else None
+    kernel = mod[called] if mod is not None and isinstance(called, ir.GlobalVar) and called in mod else None
     return kernel if isinstance(kernel, tir.PrimFunc) else None
 
 

@@ -16,6 +16,9 @@ from weft import ir
 from weft.error import InvalidArgument
 from weft.op import Layout, OpDef, get_op_def, in_places, list_ops
 
+Layouts = str | None | tuple["Layouts", ...]
+"""Of a value: of a tensor, of what has none, of a tuple's fields."""
+
 
 class Inferred(NamedTuple):
     """What the operands of a call are brought into, what its result has then, and the attributes that say so."""
@@ -73,7 +76,7 @@ def layout_parts(layout: str) -> list[tuple[str, int | None]]:
     return [(name, int(size) if size else None) for size, name in re.findall(r"(\d*)([A-Za-z])", layout)]
 
 
-def has_blocks(layout: Any) -> bool:
+def has_blocks(layout: Layouts) -> bool:
     """Whether one dimension, or one of a tuple's fields, is in blocks."""
     return any(map(has_blocks, layout)) if isinstance(layout, tuple) else bool(layout) and not layout.isalpha()
 
@@ -86,7 +89,7 @@ def _fits(ty: Any, layout: Any) -> bool:
     return not sizes or (ty.shape is not None and all((ir.as_int(ty.shape[i]) or 1) % n == 0 for i, n in sizes))
 
 
-def infer_layouts(call: Any, have: Sequence[Any], wanted: Mapping[str, Sequence[str]]) -> Inferred | None:
+def infer_layouts(call: ir.Call, have: Sequence[Any], wanted: Mapping[str, Sequence[str]]) -> Inferred | None:
     """Return the layouts of a call; None where it needs the order that the program has.
 
     Parameters
@@ -105,7 +108,7 @@ def infer_layouts(call: Any, have: Sequence[Any], wanted: Mapping[str, Sequence[
     """
     name = call.op.name.removeprefix("relax.") if isinstance(call.op, ir.Op) else ""
     unknown = any(v is None and not isinstance(a.ty, ir.PrimType) for a, v in zip(call.args, have, strict=True))
-    if unknown or name not in list_ops():
+    if unknown or not isinstance(call.op, ir.Op) or name not in list_ops():
         return None
     definition = get_op_def(call.op)
     rule = _RULES.get(name)

@@ -188,9 +188,13 @@ def _typed(call: Any, origin: ir.Expr) -> ir.Call:
     return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=origin.span, ty=origin.ty)  # type: ignore[attr-defined]
 
 
+def _device_of(where: ir.VDevice) -> Device:
+    return device(Target(where.target).kind.device, where.vdevice_id)
+
+
 def _copy(call: Any, on_cpu: bool) -> ir.Call:
     where = getattr(call.ty, "vdevice", None)
-    if not (on_cpu if where is None else where.target in ("llvm", "c")):
+    if not (on_cpu if where is None else _device_of(where).device_type == Device.kDLCPU):
         return call
     place = (*call.args[1].fields, Device.kDLCPU, 0 if where is None else where.vdevice_id)
     return _typed(call_builtin("vm.builtin.to_device", place, call.ty), call)
@@ -279,8 +283,8 @@ def _spread(packed: ir.Expr) -> tuple[ir.Expr, ...]:
 @_LOWER.on("to_vdevice", "hint_on_device")
 def _to_vdevice(call: ir.Call) -> ir.Expr:
     where = as_vdevice(call.attrs["dst_vdevice"])
-    kind = device("cpu" if where.target in ("llvm", "c") else where.target)
-    return call_builtin("vm.builtin.to_device", [call.args[0], kind.device_type, where.vdevice_id])
+    place = _device_of(where)
+    return call_builtin("vm.builtin.to_device", [call.args[0], place.device_type, place.device_id])
 
 
 @_LOWER.on("print")

@@ -124,10 +124,10 @@ def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1, step: int
 
 def weights_bytes(func: ir.Function) -> int:
     """Count the bytes of all constants of a function."""
-    constants = {id(n): n.ty for n in ir.walk(func.body) if isinstance(n, ir.Constant)}
+    constants = {n for n in ir.walk(func.body) if isinstance(n, ir.Constant)}
     return sum(
         prod(ir.as_int(d) or 0 for d in ty.shape) * ir.DataType(ty.dtype).itemsize
-        for ty in constants.values()
+        for ty in (n.ty for n in constants)
         if isinstance(ty, ir.TensorType) and ty.shape is not None and ty.dtype
     )
 

@@ -101,9 +101,11 @@ class _Token:
         self.var: Var | None = None
 
 
-def device_of(alloc: Any) -> int:
+def device_of(alloc: ir.Expr) -> int:
     """Return the place of the device that a tensor is allocated on."""
-    return alloc.args[2].value.value
+    assert isinstance(alloc, ir.Call)
+    place: Any = alloc.args[2]
+    return place.value.value
 
 
 def size_in_bytes(shape: ir.ShapeExpr, dtype: str) -> ir.PrimExpr:

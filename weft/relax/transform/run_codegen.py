@@ -36,7 +36,7 @@ def RunCodegen(
         compiled = {v: f for v, f in mod.items() if isinstance(f, ir.Function) and f.attrs.get("Codegen")}
         if not compiled:
             return mod
-        names = {id(c): n for f in compiled.values() for n, c in _constants(f)}
+        names = {c: n for f in compiled.values() for n, c in _constants(f)}
         modules: list[Any] = []
         for generator in dict.fromkeys(f.attrs["Codegen"] for f in compiled.values()):
             own = [f for f in compiled.values() if f.attrs["Codegen"] == generator]
@@ -61,12 +61,12 @@ def _constants(func: ir.Function) -> list[tuple[str, ir.Constant]]:
 
 
 def _generate(
-    generator: str, functions: list[ir.Function], options: dict[str, Any], names: dict[int, str]
+    generator: str, functions: list[ir.Function], options: dict[str, Any], names: dict[ir.Constant, str]
 ) -> list[Any]:
     fn = get_global_func(f"relax.ext.{generator}", allow_missing=True)
     if fn is None:
         raise CodegenError(f"there is no code generator 'relax.ext.{generator}'", help="register_global_func makes one")
-    constants = {c: names[id(c)] for f in functions for _, c in _constants(f)}
+    constants = {c: names[c] for f in functions for _, c in _constants(f)}
     return list(fn(functions, options, constants))
 
 

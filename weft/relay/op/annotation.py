@@ -19,19 +19,6 @@ from weft.runtime import device as as_device
 from weft.spelling import also_called
 from weft.target import VirtualDevice
 
-__all__ = [
-    "BARRIERS",
-    "cast_hint",
-    "checkpoint",
-    "compiler_begin",
-    "compiler_end",
-    "device_copy",
-    "device_name",
-    "on_device",
-    "simulated_quantize",
-    "stop_fusion",
-]
-
 
 def _identity(data: ir.Expr, **attrs: Any) -> ir.Expr:
     return data

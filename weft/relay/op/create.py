@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from weft.relay.op.shapes import dims, dtype_of, is_computed, numbers, shape_arg
 from weft.relay.typing import Dims, Value
 
 
-def scalars(values: Any, dtype: str) -> ir.Expr:
+def scalars(values: Sequence[ir.PrimExpr | int], dtype: str) -> ir.Expr:
     """Make a vector of scalar expressions; a constant where all are known."""
     known = [ir.as_int(v) for v in values]
     if all(v is not None for v in known):
@@ -22,7 +23,7 @@ def scalars(values: Any, dtype: str) -> ir.Expr:
     return shared("stack", tuple(_scalar(v, dtype) for v in values), axis=0)
 
 
-def _scalar(value: ir.PrimExpr, dtype: str) -> ir.Expr:
+def _scalar(value: ir.PrimExpr | int, dtype: str) -> ir.Expr:
     if isinstance(value, ir.IntImm):
         return ir.constant(np.array(value.value, ir.numpy_dtype(dtype)))
     return shared("full", shape_of_dims(()), ir.prim_value(value), dtype=dtype)

@@ -1,5 +1,6 @@
 """Other layouts: blocks of space as channels or batches, named layouts, grids, and indices taken apart."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
@@ -301,7 +302,7 @@ declare(
 
 
 @constructs("matrix_set_diag")
-def matrix_set_diag(data: Value, diagonal: Value, k: Any = 0, align: str = "RIGHT_LEFT") -> ir.Expr:
+def matrix_set_diag(data: Value, diagonal: Value, k: int | Sequence[int] = 0, align: str = "RIGHT_LEFT") -> ir.Expr:
     """Replace one diagonal, or those from the first to the second of a pair.
 
     Parameters
@@ -317,7 +318,7 @@ def matrix_set_diag(data: Value, diagonal: Value, k: Any = 0, align: str = "RIGH
     """
     if align not in _ALIGNMENTS:
         raise InvalidArgument(f"matrix_set_diag: unknown alignment '{align}'", expected=", ".join(_ALIGNMENTS))
-    k1, k2 = (k if len(k) == 2 else (k[0], k[0])) if isinstance(k, (tuple, list)) else (k, k)
+    k1, k2 = (k if len(k) == 2 else (k[0], k[0])) if isinstance(k, Sequence) else (k, k)
     above, below = align.split("_")
     return call(
         "matrix_set_diag",

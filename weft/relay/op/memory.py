@@ -12,8 +12,6 @@ from weft.relay.types import GlobalTypeVar, TypeCall, unit_type
 from weft.relay.typing import Value
 from weft.spelling import also_called
 
-__all__ = ["ALIGNMENT", "STORAGE", "alloc_storage", "alloc_tensor"]
-
 ALIGNMENT = 64
 """Bytes to which storages and tensors in them are aligned."""
 STORAGE = TypeCall(GlobalTypeVar("Storage"), ())

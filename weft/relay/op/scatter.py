@@ -250,12 +250,8 @@ declare(
 
 
 @constructs("strided_set")
-def strided_set(data: Value, v: Value, begin: Any, end: Dims, strides: Dims | None = None) -> ir.Expr:
+def strided_set(data: Value, v: Value, begin: Dims, end: Dims, strides: Dims | None = None) -> ir.Expr:
     """Return a tensor with a slice replaced by another tensor; the bounds are numbers or constants."""
     bounds = [shape_argument(b) for b in (begin, end)]
-    steps = (
-        shape_argument([1] * len(begin) if strides is None else strides)
-        if not (strides is None and isinstance(begin, ir.Expr))
-        else shape_argument([1])
-    )
-    return call("strided_set", data, v, *bounds, steps)
+    ones = [1] if isinstance(begin, ir.Expr) else [1] * len(begin)
+    return call("strided_set", data, v, *bounds, shape_argument(ones if strides is None else strides))

@@ -92,7 +92,7 @@ def is_computed(value: object) -> bool:
     return isinstance(value, ir.Expr) and not isinstance(value, ir.Constant)
 
 
-def numbers(value: Any) -> Any:
+def numbers(value: object) -> Any:
     """Return a constant shape argument as a tuple of ints and scalar expressions, a scalar constant as an int."""
     if isinstance(value, ir.Constant):
         data = value.data.numpy()
@@ -102,10 +102,10 @@ def numbers(value: Any) -> Any:
     if isinstance(value, ir.PrimExpr):
         known = ir.as_int(value)
         return value if known is None else known
-    return None if value is None else int(value)
+    return None if value is None else int(value)  # type: ignore[call-overload]
 
 
-def shape_argument(value: Any) -> ir.Expr:
+def shape_argument(value: object) -> ir.Expr:
     """Make the vector argument of an operator that takes its shape at run time, from a vector or a mixed list."""
     if isinstance(value, (list, tuple)) and is_computed(value):
         parts = [op_call("reshape", op_call("cast", as_expr(v), dtype="int64"), newshape=(1,)) for v in value]

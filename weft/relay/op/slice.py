@@ -121,8 +121,8 @@ declare(
 @constructs("strided_slice")
 def strided_slice(
     data: Value,
-    begin: Any,
-    end: Any,
+    begin: Dims,
+    end: Dims,
     strides: Dims | None = None,
     axes: Sequence[int] | None = None,
     slice_mode: str = "end",
@@ -144,7 +144,8 @@ def strided_slice(
     """
     if is_computed((begin, end, strides)):
         count = ir.as_int(begin.ty.shape[0]) if isinstance(begin, ir.Expr) and begin.ty is not None else None
-        ones = (1,) * (count if count is not None else len(begin if isinstance(begin, (list, tuple)) else end))
+        given: Any = end if isinstance(begin, ir.Expr) else begin
+        ones = (1,) * (len(given) if count is None else count)
         parts = (shape_argument(v) for v in (begin, end, ones if strides is None else strides))
         return call("dyn.strided_slice", data, *parts, axes=axes, slice_mode=slice_mode)
     bounds = {"begin": numbers(begin), "end": numbers(end), "strides": numbers(strides)}

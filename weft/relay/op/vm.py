@@ -33,8 +33,6 @@ from weft.ir import TensorType as IRTensorType
 from weft.relay.op.registry import declare
 from weft.relay.types import Any, TensorType, unit_type
 
-__all__ = ["tensor_of"]
-
 
 def tensor_of(dims: tuple[int, ...], dtype: str) -> TensorType:
     """Return the type of a tensor; a dimension of -1 is one that only run time knows."""

@@ -3,8 +3,6 @@
 from weft.ir import Pass
 from weft.relay.transform import Legalize as legalize_by
 
-__all__ = ["CanonicalizeOps", "Legalize"]
-
 
 def CanonicalizeOps() -> Pass:
     """Make the pass that writes quantized operators as operators on integers (``FTVMQnnCanonicalize``)."""

@@ -13,6 +13,7 @@ from weft.relay.executor import create_executor
 from weft.relay.expr import Call
 from weft.relay.testing.run import run_infer_type
 from weft.relay.transform import gradient
+from weft.relay.types import TensorType
 from weft.relay.walk import subexpressions
 
 
@@ -22,9 +23,9 @@ def count_ops(expr: ir.Expr) -> dict[str, int]:
     return Counter(calls)
 
 
-def random_of_type(t: Any, scale: float = 1, mean: float = 0) -> np.ndarray:
+def random_of_type(t: TensorType, scale: float = 1, mean: float = 0) -> np.ndarray:
     """Draw an array of a tensor type from a normal distribution."""
-    return (mean + scale * np.random.randn(*map(int, t.shape))).astype(ir.numpy_dtype(t.dtype))
+    return (mean + scale * np.random.randn(*t.concrete_shape)).astype(ir.numpy_dtype(t.dtype))
 
 
 def check_grad(

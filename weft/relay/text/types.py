@@ -146,7 +146,7 @@ def _same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and not isinstance(value, Node) and value == default
 
 
-def attribute(value: Any, p: TypePrinter) -> str:
+def attribute(value: object, p: TypePrinter) -> str:
     """Write the value of an attribute so that it is read back as the same Python value or node."""
     if value is None or isinstance(value, bool):
         return str(value)
@@ -164,7 +164,7 @@ def attribute(value: Any, p: TypePrinter) -> str:
         return "?"
     if isinstance(value, (IntImm, FloatImm)):
         return _immediate(value, p)
-    return p.meta(value)
+    return p.meta(value)  # type: ignore[arg-type]
 
 
 def _immediate(value: IntImm | FloatImm, p: TypePrinter) -> str:

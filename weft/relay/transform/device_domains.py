@@ -45,6 +45,10 @@ class FunctionDomain:
         self.args, self.result = args, result
 
 
+Nested = Domain | FunctionDomain | tuple["Nested", ...]
+"""Where a value is: a tensor, a function, a tuple."""
+
+
 def domain_of(ty: ir.Type | None) -> Any:
     """Make a domain for values of a type."""
     if isinstance(ty, (TupleType, ir.TupleType)):
@@ -61,7 +65,7 @@ def typed_domain(ty: ir.Type | None) -> Any:
     return Domain()
 
 
-def leaves(domain: Any) -> Iterator[Domain]:
+def leaves(domain: Nested) -> Iterator[Domain]:
     """Yield the domains of the tensors in a value."""
     if isinstance(domain, tuple):
         for d in domain:
@@ -72,7 +76,7 @@ def leaves(domain: Any) -> Iterator[Domain]:
         yield domain
 
 
-def join(a: Any, b: Any, where: Any) -> None:
+def join(a: Nested, b: Nested, where: ir.Expr | None) -> None:
     """Let values be on one device; where their forms differ, all that is in them is on one.
 
     Raises
@@ -91,7 +95,7 @@ def join(a: Any, b: Any, where: Any) -> None:
             _join(first, d, where)
 
 
-def fix(domain: Any, device: Where, where: Any) -> None:
+def fix(domain: Nested, device: Where, where: ir.Expr | None) -> None:
     """Let all of a value be on a device."""
     for d in leaves(domain):
         _join(d, Domain(device), where)
@@ -160,7 +164,7 @@ class Wishes:
         return copies
 
 
-def device_of(domain: Any, default: int) -> int:
+def device_of(domain: Nested, default: int) -> int:
     """Return where a value, or the first tensor in it, is."""
     first = next(leaves(domain), None)
     device = None if first is None else first.root().device

@@ -22,7 +22,7 @@ from weft.relay.transform.reverse_mode import reverse_mode
 from weft.relay.walk import parts
 
 
-def gradient(expr: Any, mod: ir.IRModule | None = None, mode: str = "higher_order") -> Function:
+def gradient(expr: ir.Expr, mod: ir.IRModule | None = None, mode: str = "higher_order") -> Function:
     """Differentiate a function.
 
     Parameters
@@ -53,7 +53,8 @@ def gradient(expr: Any, mod: ir.IRModule | None = None, mode: str = "higher_orde
     if not isinstance(expr, Function):
         raise InvalidArgument("only functions are differentiated", found=type(expr).__name__)
     if expr.body.ty is None:
-        expr = infer_type(expr)  # type: ignore[assignment]
+        expr = infer_type(expr)
+        assert isinstance(expr, Function)
     return _first_order(expr) if mode == "first_order" else reverse_mode(expr, mod)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weft import ir
+from weft.relay.expr import Call
 from weft.relay.op.layouts import blocks
 from weft.relay.op.pattern import OpPattern, pattern_of
 from weft.relay.op.registry import get
@@ -32,7 +33,7 @@ Rule = Callable[[dict[str, Any], "list[Layout] | None", "list[Layout]", Sequence
 
 
 def infer_layouts(
-    call: Any, new: list[Layout] | None, old: list[Layout], types: Sequence[Any]
+    call: Call, new: list[Layout] | None, old: list[Layout], types: Sequence[Any]
 ) -> InferCorrectLayoutOutput | None:
     """Return the layouts of a call; None where one of them is not known.
 
@@ -47,6 +48,7 @@ def infer_layouts(
     types : sequence of Type
         The types that the arguments had.
     """
+    assert isinstance(call.op, ir.Op)
     registered = call.op.get_attr("FInferCorrectLayout")
     if registered is not None:
         made = registered(call.attrs, new, old, list(types))

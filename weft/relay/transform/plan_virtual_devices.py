@@ -167,7 +167,7 @@ class _Plan:
         ):
             shared = {"h": Domain(self.config.host_virtual_device), "x": Domain()}
             for sign, part in zip(_PLACES.get(name, "x" * (len(e.args) + 1)), (*made.args, made.result), strict=True):
-                join(part, shared.get(sign, part), e)
+                join(part, shared[sign] if sign in shared else part, e)
             if name == "memory.alloc_storage" and isinstance(e.attrs.get("device_index"), VirtualDevice):
                 places = (None,) * len(e.args) + (e.attrs["device_index"],)
         else:

@@ -9,8 +9,6 @@ from typing import Any
 from weft.error import require
 from weft.relay.viz.interface import DefaultVizParser, Plotter, VizEdge, VizGraph, VizNode
 
-__all__ = ["DotGraph", "DotPlotter", "DotVizParser"]
-
 
 class DotVizParser(DefaultVizParser):
     """Says of each expression what it is."""

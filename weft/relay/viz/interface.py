@@ -9,8 +9,6 @@ from typing import Any
 from weft.ir import Expr, Node, Op
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Tuple, TupleGetItem, Var
 
-__all__ = ["DefaultVizParser", "Plotter", "VizEdge", "VizGraph", "VizNode", "VizParser"]
-
 
 class VizNode:
     """A node: its identity, a word for its kind, and what is said of it."""

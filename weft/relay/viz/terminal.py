@@ -4,8 +4,6 @@ from pathlib import Path
 
 from weft.relay.viz.interface import DefaultVizParser, Plotter, VizEdge, VizGraph, VizNode
 
-__all__ = ["TermGraph", "TermNode", "TermPlotter", "TermVizParser"]
-
 
 class TermVizParser(DefaultVizParser):
     """Says of each expression what it is."""

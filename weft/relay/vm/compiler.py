@@ -14,16 +14,20 @@ from weft.relay.database import kernel_sources, scheduled
 from weft.relay.expr import Function
 from weft.relay.external import compile_external, external_functions, with_externals
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
-from weft.relay.typing import Program
+from weft.relay.typing import Program, TargetsLike
 from weft.relay.vm.codegen import CodeUnit
 from weft.relay.vm.pipeline import vm_pipeline
 from weft.relay.vm.targets import Targets
 from weft.runtime.relay_vm import Executable, VMFunction
+from weft.target import TargetLike
 
 
 @ir.dumped
 def compile(
-    mod: Program, target: Any = None, target_host: Any = None, params: Mapping[str, Any] | None = None
+    mod: Program,
+    target: TargetsLike = None,
+    target_host: TargetLike | None = None,
+    params: Mapping[str, Any] | None = None,
 ) -> Executable:
     """Compile a module for the Relay virtual machine.
 
@@ -128,7 +132,7 @@ class VMCompiler:
         return made
 
 
-def as_module(mod: Any) -> ir.IRModule:
+def as_module(mod: object) -> ir.IRModule:
     """Return a module itself, or a module whose ``main`` is an expression."""
     if isinstance(mod, ir.IRModule):
         return mod

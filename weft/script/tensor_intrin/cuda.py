@@ -14,28 +14,31 @@ from weft.script import tir as script
 from weft.script.tensor_intrin.register import Operand, adds, fills_zero, register_instruction, runs
 from weft.tir.schedule import TensorIntrin
 
+Place = tir.PrimExpr | int
+"""An index, known or not."""
+
 T: Any = script
 _WMMA = {"float16": "f16", "float32": "f32", "int8": "s8", "int32": "s32", "int4": "s4"}
 _MMA = {**_WMMA, "int8": "i8", "int32": "i32"}
 _DYN = {"shared": "", "shared.dyn": "_dyn"}
 
 
-def shared_16x16_to_ldmatrix_32x8_layout(i: Any, j: Any) -> tuple[Any, Any]:
+def shared_16x16_to_ldmatrix_32x8_layout(i: Place, j: Place) -> tuple[Any, Any]:
     """Return the thread and the place in it of an element of 16 x 16 of 16 bits, or of a result."""
     return 4 * (i % 8) + (j % 8) // 2, 4 * (j // 8) + (i // 8) * 2 + (j % 2)
 
 
-def shared_16x32_to_ldmatrix_32x16_layout(i: Any, j: Any) -> tuple[Any, Any]:
+def shared_16x32_to_ldmatrix_32x16_layout(i: Place, j: Place) -> tuple[Any, Any]:
     """Return the thread and the place in it of an element of 16 x 32 bytes."""
     return 4 * (i % 8) + (j % 16) // 4, 8 * (j // 16) + (i // 8) * 4 + j % 4
 
 
-def shared_32x16_to_ldmatrix_32x16_layout(i: Any, j: Any) -> tuple[Any, Any]:
+def shared_32x16_to_ldmatrix_32x16_layout(i: Place, j: Place) -> tuple[Any, Any]:
     """Return the thread and the place in it of an element of 32 x 16 bytes."""
     return (i % 16) // 4 + 4 * (j % 8), 8 * (j // 8) + (i // 16) * 4 + i % 4
 
 
-def ldmatrix_32x8_to_shared_16x16_layout(thread_id: Any, local_id: Any) -> tuple[Any, Any]:
+def ldmatrix_32x8_to_shared_16x16_layout(thread_id: Place, local_id: Place) -> tuple[Any, Any]:
     """Return the row and column of what a thread has at a place: the inverse of the map of 16 x 16."""
     return 8 * (local_id % 4 // 2) + thread_id // 4, 8 * (local_id // 4) + (thread_id % 4) * 2 + local_id % 2
 

@@ -67,6 +67,6 @@ def _word(bytes_of: Any, dtype: str) -> Any:
     return first
 
 
-def fills(value: Any, lanes: int, dtype: str = "int32") -> Any:
+def fills(value: ir.PrimExpr, lanes: int, dtype: str = "int32") -> Any:
     """Return a vector of `lanes` times `dtype` in which the bits of a group are repeated."""
     return T.broadcast(T.reinterpret(dtype, value), lanes)

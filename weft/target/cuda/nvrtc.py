@@ -14,8 +14,6 @@ from pathlib import Path
 
 from weft import environment, error
 
-__all__ = ["compile_cuda", "have_fp16", "nvrtc_version"]
-
 _OUTPUTS = {"ptx": ("compute", "PTX"), "cubin": ("sm", "CUBIN")}
 _SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _FOLDERS = ("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib")

@@ -4,7 +4,6 @@ The lists are the machine's registers, constants and functions: pointers to valu
 Functions are called through their tvm-ffi cell, with bit copies of values as borrowed arguments.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from weft import error, ir
@@ -16,7 +15,7 @@ _FIRST_OBJECT = 64
 _CELL = 24  # bytes of the header before a function's cell, which begins with the address to call
 
 
-def item_pointer(s: FunctionEmitter, items: Any, index: int, field: int = 0) -> str:
+def item_pointer(s: FunctionEmitter, items: ir.PrimExpr, index: int, field: int = 0) -> str:
     """The address of a list's item, or of the payload (field 2) in it."""
     return s.value(f"getelementptr inbounds {_ANY}, ptr {s.expr(items)}, i64 {index}, i32 {field}")
 
@@ -85,7 +84,7 @@ done:
 
 
 def leave_marked(
-    s: FunctionEmitter, code: str, call: ir.CallIntrin, registers: Sequence[Any], always: bool = False
+    s: FunctionEmitter, code: str, call: ir.CallIntrin, registers: ir.PrimExpr, always: bool = False
 ) -> None:
     """Go on if `code` is zero, else return it and tell the machine which call failed, in the payload of the result.
 

@@ -21,17 +21,6 @@ from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import Block, BlockRealize, For, Stmt
 
-__all__ = [
-    "BlockDependenceInfo",
-    "BlockScope",
-    "CachedFlags",
-    "DepKind",
-    "Dependency",
-    "ScheduleDebugMask",
-    "StmtRefs",
-    "StmtSRef",
-]
-
 
 class ScheduleDebugMask(IntEnum):
     """What a schedule verifies after each step."""

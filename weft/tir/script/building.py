@@ -148,7 +148,8 @@ class PrimFuncFrame:
     def __init__(self, is_private: bool = False, s_tir: bool = True, persistent: bool = False) -> None:
         self.place: Any = _Place()
         self.place.state.options["private"] = is_private
-        self.name, self.ret_type = "", None
+        self.name = ""
+        self.ret_type: ir.Type | str | None = None
 
     def __enter__(self) -> PrimFuncFrame:
         self.builder = IRBuilder.current()
@@ -198,7 +199,7 @@ def func_name(name: str) -> None:
     _frame().name = name
 
 
-def func_ret(ret_type: Any) -> None:
+def func_ret(ret_type: ir.Type | str | None) -> None:
     """Set the type of what the function returns."""
     _frame().ret_type = ret_type
 
@@ -208,10 +209,10 @@ def _act(name: str, value: Any) -> Any:
     if isinstance(value, stmts.Stmt):
         return emit(_place(), value)
     if isinstance(value, commands.BlockFact):
-        return state_fact(_place(), None, value)
+        return state_fact(_place(), _UNNAMED, value)
     if isinstance(value, commands.Remap):
         place = _place()
-        bound = [bind(place, _UNNAMED, a) for a in axes(place, None, value)]
+        bound = [bind(place, _UNNAMED, a) for a in axes(place, _UNNAMED, value)]
         return bound if len(bound) > 1 else bound[0]
     if isinstance(value, commands.Scope) and name not in _FLAT:
         return Frame(value)

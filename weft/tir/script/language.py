@@ -391,7 +391,9 @@ def While(condition: Value) -> commands.WhileScope:
     return commands.WhileScope(as_expr(condition))
 
 
-def realize(region: BufferRegion | BufferLoadNode, storage_scope: Any = "", condition: Value = True) -> commands.Scope:
+def realize(
+    region: BufferRegion | BufferLoadNode, storage_scope: str | Value = "", condition: Value = True
+) -> commands.Scope:
     """Let a region of a buffer exist for the statements that follow."""
     if not isinstance(storage_scope, str):
         storage_scope, condition = "", storage_scope

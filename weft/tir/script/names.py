@@ -64,7 +64,7 @@ def named_buffer(b: Buffer, name: str) -> Buffer:
     return replace_node(b, data=data, name=name)
 
 
-def axes(p: Parser, target: Any, remap: Remap) -> list[Axis]:
+def axes(p: Parser, target: ast.expr, remap: Remap) -> list[Axis]:
     """List the axes that run over whole loops."""
     kinds = {"S": "data_par"}
     return [Axis(kinds.get(k, "reduce"), _loop_domain(p, target, v), v) for k, v in _remapped(p, target, remap)]

@@ -221,7 +221,7 @@ def _launch_named(p: Parser, scope: cmd.Scope) -> None:
 _FACTS = {"reads": "T.reads", "writes": "T.writes", "where": "T.where", "annotations": "T.sblock_attr"}
 
 
-def state_fact(p: Parser, node: Any, fact: cmd.BlockFact) -> None:
+def state_fact(p: Parser, node: ast.AST, fact: cmd.BlockFact) -> None:
     """Note a fact about the block or function under way."""
     state: FunctionUnderWay = p.state
     if fact.kind == "func_attr":

@@ -29,7 +29,7 @@ def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:
     return Pass("tir.Filter", run, 0, fcond.__doc__)
 
 
-def BindTarget(target: Any) -> Pass:
+def BindTarget(target: object) -> Pass:
     """Make a pass that gives TIR functions without a target one.
 
     What the host calls by its global symbol is for the target with its host. A function that only functions of the host

@@ -133,14 +133,18 @@ def rope_freq_longrope(
 
 
 def yarn_find_correction_dim(
-    num_rotations: float, d: int | PrimExpr, max_position_embeddings: int, inv_theta_log_scale: Any = None
+    num_rotations: float, d: int | PrimExpr, max_position_embeddings: int, inv_theta_log_scale: float | PrimExpr = 1.0
 ) -> Any:
     """Return the element that turns `num_rotations` times within `max_position_embeddings` tokens."""
     return d * math.log(max_position_embeddings / (num_rotations * 2 * math.pi)) * inv_theta_log_scale
 
 
 def yarn_find_correction_range(
-    low_rot: float, high_rot: float, d: int | PrimExpr, max_position_embeddings: int, inv_theta_log_scale: Any = None
+    low_rot: float,
+    high_rot: float,
+    d: int | PrimExpr,
+    max_position_embeddings: int,
+    inv_theta_log_scale: float | PrimExpr = 1.0,
 ) -> tuple[Any, Any]:
     """Return the elements between which YaRN blends."""
     low, high = (
@@ -159,7 +163,7 @@ def rope_freq_yarn(
     scaling_factor: float,
     beta_fast: int,
     beta_slow: int,
-    inv_theta_log_scale: float | PrimExpr | None = None,
+    inv_theta_log_scale: float | PrimExpr = 1.0,
 ) -> Angle:
     """Return YaRN's angle: elements that turn more than `beta_fast` times are kept, slow ones divided."""
     freq = power(_f32(theta), _share(d, d_range))

@@ -125,10 +125,10 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0, name: str = 
     return apply("nn.softplus", x, beta=beta, threshold=threshold, name=name)
 
 
-def where(condition: Tensor, x1: Any, x2: Any, name: str = "where") -> Tensor:
-    """`x1` where the condition holds, else `x2`; one of them may be a number."""
-    like = x1 if isinstance(x1, Tensor) else x2
-    branches = [v if isinstance(v, Tensor) else Tensor.from_scalar(v, like.dtype) for v in (x1, x2)]
+def where(condition: Tensor, x1: Tensor | float, x2: Tensor | float, name: str = "where") -> Tensor:
+    """`x1` where the condition holds, else `x2`; numbers are of the other one's type, two of float32."""
+    dtype = next((v.dtype for v in (x1, x2) if isinstance(v, Tensor)), "float32")
+    branches = [v if isinstance(v, Tensor) else Tensor.from_scalar(v, dtype) for v in (x1, x2)]
     if condition.dtype != "bool":
         condition = astype(condition, "bool")
     return apply("where", condition, *branches, name=name)
