@@ -200,7 +200,7 @@ def _remainder(value: int, c: int) -> int:
 def minimum(cx: Context, kind: str, a: Poly, b: Poly, dtype: str) -> Poly:
     """Return the minimum or maximum (`kind`) of two polynomials in normal form."""
     parts: list[Poly] = []
-    for part in (*_flatten(cx, kind, a), *_flatten(cx, kind, b)):
+    for part in (*_flatten(cx, kind, a, dtype), *_flatten(cx, kind, b, dtype)):
         _insert(cx, kind, parts, part)
     if len(parts) == 1:
         return parts[0]
@@ -216,12 +216,25 @@ def _order(p: Poly) -> tuple[bool, int, list[tuple[Mono, int]]]:
     return (not any(p), len(p), sorted(p.items()))
 
 
-def _flatten(cx: Context, kind: str, p: Poly) -> tuple[Poly, ...]:
+def _flatten(cx: Context, kind: str, p: Poly, dtype: str) -> tuple[Poly, ...]:
     for m, c in p.items():
         if len(m) == 1 and c == 1 and cx.atoms[m[0]].kind == kind:
-            rest = add(p, {m: 1}, -1)
-            return tuple(add(part, rest) for part in cx.atoms[m[0]].args)
+            rest, parts = add(p, {m: 1}, -1), cx.atoms[m[0]].args
+            if not (rest and any(_is_data(cx, part, dtype) for part in parts)):
+                return tuple(add(part, rest) for part in parts)
     return (p,)
+
+
+def _is_data(cx: Context, p: Poly, dtype: str) -> bool:
+    """Whether a number may be any of its type, as elements of tensors are: what it is limited to may be added to."""
+    if max(map(abs, bound_of(cx, p))) >> DataType(dtype).bits - 2 == 0:
+        return False
+    atoms = [cx.atoms[a] for a in atoms_of(p)]
+    return any(
+        (x.kind == "opaque" and not x.args)
+        or (x.kind in ("min", "max", "select") and any(_is_data(cx, q, dtype) for q in x.args[x.kind == "select" :]))
+        for x in atoms
+    )
 
 
 def _insert(cx: Context, kind: str, parts: list[Poly], part: Poly) -> None:

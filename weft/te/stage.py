@@ -64,10 +64,8 @@ class _Placed:
         if at is None or stage is None:
             return at
         for r in stage.relations:  # in order: later relations are of what earlier ones made
-            if isinstance(r, Split) and r.parent is at:
-                at = r.inner
-            elif isinstance(r, Fuse) and at in (r.outer, r.inner):
-                at = r.fused
+            if at in r.before and not isinstance(r, Relayout):
+                at = r.after[-1]
         return at
 
     def compute_at(self, parent: Any, scope: IterVar) -> None:
