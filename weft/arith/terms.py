@@ -229,12 +229,9 @@ def _is_data(cx: Context, p: Poly, dtype: str) -> bool:
     """Whether a number may be any of its type, as elements of tensors are: what it is limited to may be added to."""
     if max(map(abs, bound_of(cx, p))) >> DataType(dtype).bits - 2 == 0:
         return False
-    atoms = [cx.atoms[a] for a in atoms_of(p)]
-    return any(
-        (x.kind == "opaque" and not x.args)
-        or (x.kind in ("min", "max", "select") and any(_is_data(cx, q, dtype) for q in x.args[x.kind == "select" :]))
-        for x in atoms
-    )
+    kinds = [(x.kind, x.args) for x in (cx.atoms[a] for a in atoms_of(p))]
+    parts = [q for kind, args in kinds if kind in ("min", "max", "select") for q in args[kind == "select" :]]
+    return ("opaque", ()) in kinds or any(_is_data(cx, q, dtype) for q in parts)
 
 
 def _insert(cx: Context, kind: str, parts: list[Poly], part: Poly) -> None:

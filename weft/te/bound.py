@@ -8,7 +8,6 @@ those of the loops that split and fuse made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tvm_ffi import Map
@@ -17,7 +16,7 @@ from weft import error, tir
 from weft.arith import Analyzer, IntervalSet
 from weft.arith import union as union_of
 from weft.ir import IntImm, IterVar, PrimExpr, Range, as_int, cast, const, floordiv, substitute, walk
-from weft.te.relations import find_values
+from weft.te.relations import Values, ends, find_values
 from weft.te.stage import AttachType, Relayout, Singleton, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, PlaceholderOp, ScanOp
@@ -244,9 +243,7 @@ def _split_extents(stage: Stage, r: Split, extent: PrimExpr, an: Analyzer) -> tu
     return (rest, amount) if r.factor is not None else (amount, rest)
 
 
-def root_values(
-    stage: Stage, bounds: Bounds, given: Mapping[IterVar, PrimExpr] | None = None
-) -> dict[IterVar, PrimExpr]:
+def root_values(stage: Stage, bounds: Bounds, given: Values | None = None) -> Values:
     """Return the value of each axis of a stage in terms of its loop variables.
 
     A loop over one value counts as that value; loops of a range that does not start at zero are offsets from its start.
@@ -259,11 +256,9 @@ def root_values(
     return result
 
 
-def loop_values(
-    stage: Stage, bounds: Bounds, given: Mapping[IterVar, PrimExpr] | None = None
-) -> dict[IterVar, PrimExpr]:
+def loop_values(stage: Stage, bounds: Bounds, given: Values | None = None) -> Values:
     """Return what :func:`root_values` does, from 0, also of the loops that were split or fused again."""
-    values: dict[IterVar, PrimExpr] = {}
+    values: Values = {}
     for iv in stage.leaf_iter_vars:
         extent = bounds[iv].extent
         values[iv] = (
@@ -272,6 +267,6 @@ def loop_values(
             else iv.var
         )
     values.update(given or {})
-    extents = {iv: bounds[iv].extent for r in stage.relations for iv in (*r.before, *r.after)}
+    extents = {iv: bounds[iv].extent for r in stage.relations for part in ends(r) for iv in part}
     find_values(stage.relations, values, extents)
     return values

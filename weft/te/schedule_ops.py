@@ -11,6 +11,7 @@ from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
 from weft.te.bound import Bounds, InferBound, enclosing_loops, loop_values, root_values
 from weft.te.realize import realize_buffers
+from weft.te.relations import ends
 from weft.te.relayout import moved_elements
 from weft.te.stage import AttachType, Split, Stage
 from weft.te.stages import Schedule
@@ -173,8 +174,8 @@ class _Writer:
         """Store what a reduction starts with, in loops apart from those of the reduced axes, which may be empty."""
         reduce: Any = stage.body[0]
         spatial, reduced = _made_of(stage, stage.axis), _made_of(stage, stage.reduce_axis)
-        fused = [iv for r in stage.relations if any(x in spatial & reduced for x in r.after) for iv in r.before]
-        apart = [iv for iv in fused if iv in spatial - reduced]
+        steps, both = map(ends, stage.relations), spatial & reduced
+        apart = [iv for was, now in steps if not both.isdisjoint(now) for iv in was if iv in spatial - reduced]
         for iv in apart:
             an.bind(iv.var, ir.Range.from_min_extent(ir.const(0, iv.var.dtype), self.bounds[iv].extent))
         values = root_values(stage, self.bounds, {iv: iv.var for iv in apart})
@@ -430,7 +431,8 @@ def _made_of(stage: Stage, axes: Sequence[ir.IterVar]) -> set[ir.IterVar]:
     """Return the loops that some of the given axes were made into."""
     made = set(axes)
     for r in stage.relations:
-        made |= set() if made.isdisjoint(r.before) else set(r.after)
+        before, after = ends(r)
+        made |= set() if made.isdisjoint(before) else set(after)
     return made
 
 

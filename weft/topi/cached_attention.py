@@ -78,10 +78,7 @@ class _Attention:
             b, h = floordiv(at, heads), floormod(at, heads)
             scores = ib.allocate("float32", (held + int64(_LANES),), name="scores")
             with ib.for_range(int64(0), queries, name="query") as i:
-                first = tir.min(
-                    tir.max(cast("int64", self.first[b]), int64(-_FAR)), int64(_FAR)
-                )  # so that no sum wraps
-                place = first + i
+                place = tir.max(tir.min(cast("int64", self.first[b]), int64(_FAR)), int64(-_FAR)) + i  # no sum wraps
                 end = tir.max(tir.min(place + int64(1), held), int64(0))
                 begin = int64(0) if self.window < 0 else tir.min(tir.max(place + int64(1 - self.window), int64(0)), end)
                 self.query(b, h, floordiv(h, shared), i, begin, end, scores)
