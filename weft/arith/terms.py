@@ -204,7 +204,7 @@ def minimum(cx: Context, kind: str, a: Poly, b: Poly, dtype: str) -> Poly:
         _insert(cx, kind, parts, part)
     if len(parts) == 1:
         return parts[0]
-    shared = _shared_terms(parts)
+    shared = _shared_terms(cx, parts, dtype)
     if shared:
         parts = [add(p, shared, -1) for p in parts]
     args = tuple(sorted(parts, key=_order))
@@ -248,13 +248,13 @@ def _insert(cx: Context, kind: str, parts: list[Poly], part: Poly) -> None:
     parts.append(part)
 
 
-def _shared_terms(parts: list[Poly]) -> Poly:
+def _shared_terms(cx: Context, parts: list[Poly], dtype: str) -> Poly:
     """Return the terms that all operands have, and the least constant where all vary."""
     first = parts[0]
     shared = {m: c for m, c in first.items() if m and all(p.get(m) == c for p in parts[1:])}
     if all(any(m and m not in shared for m in p) for p in parts):
         least = min(p.get((), 0) for p in parts)
-        if least:
+        if least > 0 or (least and not any(_is_data(cx, p, dtype) for p in parts)):
             shared[()] = least
     return shared
 

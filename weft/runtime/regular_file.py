@@ -79,7 +79,7 @@ def finished_file(path: str | os.PathLike[str], mode: int = 0o666) -> Generator[
             unfinished.unlink()
 
 
-def write_file(path: str | os.PathLike[str], data: str | bytes) -> None:
+def write_file(path: str | os.PathLike[str], data: str | bytes | bytearray) -> None:
     """Write a whole file, as :func:`finished_file` does; text as UTF-8."""
     with finished_file(path) as out:
         out.write_bytes(data.encode() if isinstance(data, str) else data)
