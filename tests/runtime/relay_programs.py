@@ -147,18 +147,7 @@ def value(tensor):
 
 def doubles(*more):
     """double(x) for a vector of any length, with more instructions at its end."""
-    return function(
-        "double",
-        ["x"],
-        6,
-        I.shape_of(0, 1),
-        I.load_const(0, 2),
-        I.reshape_tensor(1, 2, 2),
-        I.load_consti(4, 3),
-        I.scalar("multiply", 2, 3, 3),
-        I.alloc_storage(3, 64, "float32", 0, 4),
-        I.alloc_tensor_reg(4, 0, 1, "float32", 5),
-        I.invoke_packed(0, 2, 1, [0, 5]),
-        *more,
-        I.ret(5),
-    )
+    body = [I.shape_of(0, 1), I.load_const(0, 2), I.reshape_tensor(1, 2, 2), I.load_consti(4, 3)]
+    body += [I.scalar("multiply", 2, 3, 3), I.alloc_storage(3, 64, "float32", 0, 4)]
+    body += [I.alloc_tensor_reg(4, 0, 1, "float32", 5), I.invoke_packed(0, 2, 1, [0, 5])]
+    return function("double", ["x"], 6, *body, *more, I.ret(5))
