@@ -1,5 +1,8 @@
 """Random expressions against brute force: same value, idempotent, a new node only where something changed."""
 
+import functools
+
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +32,7 @@ _NUMBER = {
 def evaluate(e, env):
     """Evaluate with Python's integers, which is what the simplifier's algebra is about."""
     kind = type(e)
-    if isinstance(e, ir.Var):
+    if isinstance(e, (ir.Var, tir.BufferLoad)):
         return env[e]
     if kind is ir.IntImm:
         return e.value
@@ -164,7 +167,7 @@ def test_intervals_hold_all_values(e):
             assert evaluate(e, env) <= evaluate(s.max_value, env)
 
 
-W = ir.Var("w", "int64")
+W, M = tir.BufferLoad(tir.decl_buffer((1,), "int64"), (ir.int64(0),)), ir.SizeVar("m", "int64")
 near = st.builds(lambda a, b: a + b, st.sampled_from([0, 2**63 - 9, -(2**63) + 9, 2**61, -(2**60)]), st.integers(-8, 8))
 far = st.recursive(
     st.one_of(st.just(W), near.map(ir.int64)),
@@ -189,3 +192,17 @@ def test_comparisons_hold_at_the_ends_of_a_type(kind, e, limit, values):
     for env in ({W: v} for v in values):
         if all(-(2**63) <= evaluate(n, env) < 2**63 for n in parts):
             assert evaluate(s, env) == _NUMBER[kind](evaluate(e, env), limit), (e, limit, s, env)
+
+
+steps = st.tuples(st.sampled_from([ir.Max, ir.Min, ir.Add, ir.Sub]), st.sampled_from([M, ir.int64(7), ir.Min(M, W)]))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(steps, min_size=2, max_size=5), st.lists(near, min_size=20, max_size=20))
+def test_limited_data_stay_limited(taken, values):
+    e = functools.reduce(lambda x, step: step[0](x, step[1]), taken, W)
+    s = arith.Analyzer().simplify(e)
+    for env in ({W: v, M: size} for v in values for size in (0, 3)):
+        if all(-(2**63) <= evaluate(n, env) < 2**63 for n in ir.walk(e) if isinstance(n, ir.BinaryOp)):
+            with np.errstate(over="ignore"):  # sums that wrap, and wrap back
+                assert evaluate(s, {x: np.int64(v) for x, v in env.items()}) == evaluate(e, env), (e, s, env)

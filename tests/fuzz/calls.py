@@ -137,7 +137,7 @@ def extremes(dtype: str) -> list[Any]:
     kind = ir.numpy_dtype(dtype)
     if kind.kind in "iu":
         info = np.iinfo(kind)
-        return [info.min, info.max, info.min + 1, info.max - 1, info.bits - 1, info.bits, info.max >> 1]
+        return [*OUTSIDE, info.min, info.max, info.min + 1, info.max - 1, info.bits - 1, info.bits, info.max >> 1]
     ends = ml_dtypes.finfo(kind)
     return [*SPECIAL, *map(float, (ends.max, ends.min, ends.tiny, -ends.tiny, ends.smallest_subnormal))]
 
@@ -329,11 +329,10 @@ class Call:
     def check(self, drawn: tuple[Any, int]) -> Outcome:
         nested, seed = drawn
         rng = np.random.default_rng(seed)
+        elements = sum(int(np.prod(leaf.shape)) for leaf in flat(nested) if leaf.kind == "tensor")
+        if elements > MOST_ELEMENTS or not self.can_be_told(nested):
+            return Outcome("skipped")
         values = [leaf.value(rng) for leaf in flat(nested)]
-        if sum(int(np.prod(leaf.shape)) for leaf in flat(nested) if leaf.kind == "tensor") > MOST_ELEMENTS:
-            return Outcome("skipped")
-        if not self.can_be_told(nested):
-            return Outcome("skipped")
         mismatch = self.mismatch(nested)
         expected: Any = None
         if not mismatch:
@@ -442,7 +441,7 @@ def mutate(leaf: Leaf, extents: list[int], rng: np.random.Generator) -> None:
     elif kind < 0.80:
         leaf.strided = True
     else:
-        of = OUTSIDE if leaf.dtype.startswith(("int", "uint")) else SPECIAL
+        of = extremes(leaf.dtype) if leaf.dtype in itertools.chain(*FAMILIES) else SPECIAL
         leaf.specials = tuple(of[int(rng.integers(len(of)))] for _ in range(int(rng.integers(1, 3))))
 
 

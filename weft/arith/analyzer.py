@@ -197,12 +197,12 @@ class Analyzer:
             self._assume(var >= ir.const(low, var.dtype) if low > NEG_INF else var <= ir.const(high, var.dtype))
             self.context.clear_memos()
 
-    def mark_global_non_neg(self, var: ir.PrimExpr) -> None:
-        """State that a variable, or another expression, is never negative."""
-        p = poly_of(self.context, var)
-        if p is not None:
-            self._add_fact(p)
-            self.context.clear_memos()
+    def mark_global_non_neg(self, *exprs: ir.PrimExpr) -> None:
+        """State that variables, or other expressions, are never negative."""
+        for p in (poly_of(self.context, e) for e in exprs):
+            if p is not None:
+                self._add_fact(p)
+                self.context.clear_memos()
 
     @contextmanager
     def constraint_scope(self, constraint: ir.PrimExpr, *more: ir.PrimExpr) -> Generator[None, None, None]:

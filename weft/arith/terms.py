@@ -200,11 +200,11 @@ def _remainder(value: int, c: int) -> int:
 def minimum(cx: Context, kind: str, a: Poly, b: Poly, dtype: str) -> Poly:
     """Return the minimum or maximum (`kind`) of two polynomials in normal form."""
     parts: list[Poly] = []
-    for part in (*_flatten(cx, kind, a), *_flatten(cx, kind, b)):
+    for part in (*_flatten(cx, kind, a, dtype), *_flatten(cx, kind, b, dtype)):
         _insert(cx, kind, parts, part)
     if len(parts) == 1:
         return parts[0]
-    shared = _shared_terms(parts)
+    shared = _shared_terms(cx, parts, dtype)
     if shared:
         parts = [add(p, shared, -1) for p in parts]
     args = tuple(sorted(parts, key=_order))
@@ -216,12 +216,22 @@ def _order(p: Poly) -> tuple[bool, int, list[tuple[Mono, int]]]:
     return (not any(p), len(p), sorted(p.items()))
 
 
-def _flatten(cx: Context, kind: str, p: Poly) -> tuple[Poly, ...]:
+def _flatten(cx: Context, kind: str, p: Poly, dtype: str) -> tuple[Poly, ...]:
     for m, c in p.items():
         if len(m) == 1 and c == 1 and cx.atoms[m[0]].kind == kind:
-            rest = add(p, {m: 1}, -1)
-            return tuple(add(part, rest) for part in cx.atoms[m[0]].args)
+            rest, parts = add(p, {m: 1}, -1), cx.atoms[m[0]].args
+            if not (rest and any(_is_data(cx, part, dtype) for part in parts)):
+                return tuple(add(part, rest) for part in parts)
     return (p,)
+
+
+def _is_data(cx: Context, p: Poly, dtype: str) -> bool:
+    """Whether a number may be any of its type, as elements of tensors are: what it is limited to may be added to."""
+    if max(map(abs, bound_of(cx, p))) >> DataType(dtype).bits - 2 == 0:
+        return False
+    kinds = [(x.kind, x.args) for x in (cx.atoms[a] for a in atoms_of(p))]
+    parts = [q for kind, args in kinds if kind in ("min", "max", "select") for q in args[kind == "select" :]]
+    return ("opaque", ()) in kinds or any(_is_data(cx, q, dtype) for q in parts)
 
 
 def _insert(cx: Context, kind: str, parts: list[Poly], part: Poly) -> None:
@@ -238,13 +248,13 @@ def _insert(cx: Context, kind: str, parts: list[Poly], part: Poly) -> None:
     parts.append(part)
 
 
-def _shared_terms(parts: list[Poly]) -> Poly:
+def _shared_terms(cx: Context, parts: list[Poly], dtype: str) -> Poly:
     """Return the terms that all operands have, and the least constant where all vary."""
     first = parts[0]
     shared = {m: c for m, c in first.items() if m and all(p.get(m) == c for p in parts[1:])}
     if all(any(m and m not in shared for m in p) for p in parts):
         least = min(p.get((), 0) for p in parts)
-        if least:
+        if least > 0 or (least and not any(_is_data(cx, p, dtype) for p in parts)):
             shared[()] = least
     return shared
 

@@ -23,7 +23,7 @@ from weft.autotvm.measure.measure import MeasureInput, MeasureResult
 from weft.autotvm.task.space import ConfigEntity
 from weft.autotvm.task.task import Task
 from weft.error import InvalidArgument, reading
-from weft.runtime import finished_file
+from weft.runtime import write_file
 from weft.spelling import also_called
 from weft.target import Target
 from weft.tune import log
@@ -126,8 +126,7 @@ def split_workload(in_file: str, clean: bool = True) -> None:
         groups.setdefault(inp.task.workload, []).append((inp, res))
     for number, records in enumerate(groups.values()):
         lines = [encode(*r) for r in records]
-        with finished_file(f"{in_file}.{number:03d}.wkl") as out:
-            out.write_text("\n".join(dict.fromkeys(lines) if clean else lines) + "\n")
+        write_file(f"{in_file}.{number:03d}.wkl", "\n".join(dict.fromkeys(lines) if clean else lines) + "\n")
 
 
 def pick_best(in_file: str, out_file: str) -> None:
@@ -137,5 +136,4 @@ def pick_best(in_file: str, out_file: str) -> None:
         key = str(inp.target), inp.task.workload
         if res.error_no == 0 and (key not in best or np.mean(res.costs) < np.mean(best[key][1].costs)):
             best[key] = inp, res
-    with finished_file(out_file) as out:
-        out.write_text("".join(f"{encode(*r)}\n" for r in best.values()) or "\n")
+    write_file(out_file, "".join(f"{encode(*r)}\n" for r in best.values()) or "\n")

@@ -370,7 +370,7 @@ def _cached_ref(query: Any, key: Any, value: Any, first: Any, scale: Any, window
     factor = attention_scale(scale, query.shape[3])
     scores = np.einsum("bhid,bhtd->bhit", query.astype(np.float64), k) * factor
     scores = np.tanh(scores / softcap) * softcap if softcap else scores
-    place = (first[:, None] + np.arange(query.shape[2]))[:, None, :, None]
+    place = (np.clip(first, -(1 << 61), 1 << 61)[:, None] + np.arange(query.shape[2]))[:, None, :, None]
     at = np.arange(k.shape[2])
     seen = (at <= place) & ((at > place - window) if window >= 0 else True)
     scores = np.where(seen, scores, -np.inf)

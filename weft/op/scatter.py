@@ -175,7 +175,8 @@ def _tensor_scatter_ref(data: Any, updates: Any, starts: Any, axis: int, circula
     out, size = np.moveaxis(data.copy(), axis, 1), data.shape[axis]
     for b, rows in enumerate(np.moveaxis(updates, axis, 1)):
         for k, row in enumerate(rows):
-            place = (starts[b] + k) % size if circular else starts[b] + k
+            place = int(starts[b]) + k
+            place = place % size if circular and size else place
             if 0 <= place < size:
                 out[b, place] = row
     return np.moveaxis(out, 1, axis)

@@ -37,7 +37,13 @@ def _topk_lower(data: Any, k: Any, axis: int, ret_type: str, largest: bool, dtyp
     return topk(data, count, axis, ret_type, not largest, dtype)
 
 
+def sortable(x: np.ndarray) -> np.ndarray:
+    """The same numbers in a type whose NaN NumPy puts last, which it does for its own types only."""
+    return x.astype(np.float32) if x.dtype.kind == "V" else x
+
+
 def _order(x: Any, axis: int, largest: bool) -> Any:
+    x = sortable(x)
     if not largest:
         return np.argsort(x, axis, kind="stable")
     flipped = np.argsort(np.flip(x, axis), axis, kind="stable")
@@ -136,7 +142,7 @@ def _median_ref(x: Any, axis: Any, keepdims: bool) -> Any:
     rest = [a for a in range(x.ndim) if a not in over]
     sizes = [x.shape[a] for a in rest]
     lines = np.transpose(x, (*rest, *sorted(over))).reshape(*sizes, math.prod(x.shape[a] for a in over))
-    places = np.take(np.argsort(lines, -1, kind="stable"), [(lines.shape[-1] - 1) // 2], -1)
+    places = np.take(np.argsort(sortable(lines), -1, kind="stable"), [(lines.shape[-1] - 1) // 2], -1)
     shape = [1 if a in over else d for a, d in enumerate(x.shape)] if keepdims else sizes
     values = np.take_along_axis(lines, places, -1).reshape(shape)
     return (values, places.reshape(shape)) if axis is not None and len(over) == 1 else values
@@ -171,7 +177,7 @@ declare(
         boundaries, input_tensor, right, "int32" if out_int32 else "int64"
     ),
     reference=lambda input_tensor, boundaries, out_int32, right: np.searchsorted(
-        boundaries, input_tensor, "right" if right else "left"
+        sortable(boundaries), sortable(input_tensor), "right" if right else "left"
     ).astype(np.int32 if out_int32 else np.int64),
     fusion=Fusion.OPAQUE,
     doc="Where each element would be put into a sorted vector; with `right` behind what equals it.",

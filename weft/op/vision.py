@@ -14,6 +14,7 @@ from weft.op.attributes import flag, integer, number, numbers, sizes, word
 from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_at_least, demand_at_most, demand_equal, demand_indices, demand_same_shape
+from weft.op.sort import sortable
 from weft.spelling import also_called
 from weft.topi import vision
 
@@ -241,7 +242,7 @@ def non_max_suppression(
     for b in range(len(data)):
         valid = max(int(valid_count[b]), 0)
         looked = min(valid, data.shape[1], *([top_k] if top_k > 0 else []))
-        order = np.argsort(-data[b, :valid, score_index], kind="stable")[:looked]
+        order = np.argsort(-sortable(data[b, :valid, score_index]), kind="stable")[:looked]
         rest, kept = [(i, data[b, i].copy()) for i in order], []
         while rest:
             turn = int(np.argmax([box[score_index] for _, box in rest])) if soft else 0
@@ -342,7 +343,7 @@ def _classes_ref(
     values, counts, rows = np.zeros((batch, classes * n), scores.dtype), np.zeros(batch, np.int64), []
     for b, c in np.ndindex(batch, classes):
         kept: list[int] = []
-        for i in np.argsort(-scores[b, c], kind="stable"):
+        for i in np.argsort(-sortable(scores[b, c]), kind="stable"):
             clash = any(_share(boxes[b, i], boxes[b, k]) > np.ravel(share)[0] for k in kept)
             if scores[b, c, i] > np.ravel(least)[0] and len(kept) < np.ravel(most)[0] and not clash:
                 kept.append(i)

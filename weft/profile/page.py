@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 from weft.profile.model import KernelProfile, ModelProfile
+from weft.runtime import write_file
 
 _STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 2em; color: #222; background: #fff; }
@@ -39,13 +40,13 @@ def write_page(profile: ModelProfile, path: str | Path, title: str) -> None:
     head = "".join(f"<th>{html.escape(h)}</th>" for h in _HEAD)
     rows = "\n".join(_row(k) for k in profile.kernels)
     name = html.escape(title)
-    Path(path).write_text(
+    write_file(
+        path,
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
         f"<style>{_STYLE}</style></head>"
         f"<body><h1>{name}</h1><p>{html.escape(summary)}</p>\n<table><thead><tr>{head}</tr></thead><tbody>\n{rows}\n"
         f'</tbody></table><script type="application/json" id="profile">{data}</script><script>{_SCRIPT}</script>'
         "</body></html>\n",
-        encoding="utf-8",
     )
 
 

@@ -17,6 +17,7 @@ from weft.relay.build_module import as_target, lower_first_order, optimize
 from weft.relay.database import kernel_sources
 from weft.relay.first_order import needs_machine
 from weft.relay.vm.compiler import VMCompiler, as_module, bind_params
+from weft.runtime import write_file
 from weft.target import Target, TargetLike
 
 __all__ = ["extract_tasks", "is_auto_scheduler_enabled"]
@@ -110,5 +111,4 @@ def kernels_with_sources(
 
 
 def _dump(file: str, tasks: Mapping[str, SearchTask]) -> None:
-    with open(file, "w") as f:
-        json.dump({key: str(t.compute_dag) for key, t in tasks.items()}, f)
+    write_file(file, json.dumps({key: str(t.compute_dag) for key, t in tasks.items()}))

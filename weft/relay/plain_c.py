@@ -18,6 +18,7 @@ from weft.relax.pipeline import graph_passes
 from weft.relay.aot import tensor_places
 from weft.relay.build_module import lower_to_graph
 from weft.relay.graph import ALIGNMENT, VIEW, Entry, KernelGraph, graph_of, plan_graph_memory
+from weft.runtime import write_file
 from weft.target import Target, TargetLike
 from weft.target.c import CALLS, TYPES, emit_c
 
@@ -32,8 +33,8 @@ class PlainC(NamedTuple):
 
     def write(self, path: str | Path) -> None:
         """Write ``model.c``, and ``model.h`` beside it."""
-        Path(path).write_text(self.source)
-        Path(path).with_suffix(".h").write_text(self.header)
+        write_file(path, self.source)
+        write_file(Path(path).with_suffix(".h"), self.header)
 
 
 def plain_c(mod: ir.IRModule, name: str = "model", target: TargetLike = "c") -> PlainC:

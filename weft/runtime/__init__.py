@@ -25,7 +25,7 @@ from weft.runtime.loading import (
     system_lib,
 )
 from weft.runtime.module import Module, object_code
-from weft.runtime.regular_file import file_identity, finished_file, open_regular, read_regular
+from weft.runtime.regular_file import file_identity, finished_file, open_regular, read_regular, write_file
 from weft.runtime.tensor import DType, Tensor, aligned, array, constant_view, empty, from_dlpack, numpy_dtype, tensor
 from weft.runtime.threads import num_threads, set_num_threads
 from weft.runtime.vm import VirtualMachine, VMInstrumentReturnKind, arguments_in_order

@@ -15,7 +15,8 @@ from weft.runtime import graph_executor
 from weft.runtime.device import Device, DeviceLike
 from weft.runtime.device import device as as_device
 from weft.runtime.module import Module
-from weft.runtime.params import save_param_dict
+from weft.runtime.params import save_param_dict_to_file
+from weft.runtime.regular_file import write_file
 from weft.runtime.tensor import Tensor, empty
 from weft.runtime.timing import BenchmarkResult
 
@@ -198,7 +199,7 @@ class DebugResult:
             )
         shown = [{k: n[k] for k in ("name", "op", "inputs", "attrs")} for n in self.nodes]
         dumped = {**graph, "nodes": [{**n, "shape": self.nodes[i]["outputs"][0][0]} for i, n in enumerate(shown)]}
-        (self.folder / "_tvmdbg_graph_dump.json").write_text(json.dumps(dumped, indent=1))
+        write_file(self.folder / "_tvmdbg_graph_dump.json", json.dumps(dumped, indent=1))
         self._outputs: dict[str, Tensor] = {}
         self._times: list[list[float]] = []
 
@@ -217,7 +218,7 @@ class DebugResult:
     def record(self, outputs: dict[str, Tensor], times: list[list[float]]) -> None:
         """Keep what a run computed and the seconds of each node, and write both."""
         self._outputs, self._times = outputs, times
-        (self.folder / "output_tensors.params").write_bytes(save_param_dict(outputs))
+        save_param_dict_to_file(outputs, self.folder / "output_tensors.params")
         events, now = [], 0.0
         for node, seconds in zip(self.nodes, times, strict=True):
             end = now + 1e6 * sum(seconds) / len(seconds)
@@ -225,7 +226,7 @@ class DebugResult:
                 events.append({"ts": ts, "tid": 1, "pid": 1, "name": node["name"], "ph": phase})
             now = end
         trace = {"displayTimeUnit": "ns", "traceEvents": events}
-        (self.folder / "_tvmdbg_execution_trace.json").write_text(json.dumps(trace))
+        write_file(self.folder / "_tvmdbg_execution_trace.json", json.dumps(trace))
 
     def get_debug_result(self, sort_by_time: bool = True) -> str:
         """Return a table of the nodes that compute: their times, shapes, inputs and outputs."""

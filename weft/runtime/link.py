@@ -24,7 +24,7 @@ from typing import Any
 from weft.error import ExecutableError, InvalidArgument
 from weft.runtime.data_object import fill_reserved, write_data_object
 from weft.runtime.elf import find_section, linker_triple
-from weft.runtime.regular_file import finished_file, open_regular
+from weft.runtime.regular_file import finished_file, open_regular, write_file
 from weft.runtime.seal import damaged, seal
 
 CONTAINER_MAGIC, UNSEALED_MAGIC = b"WEFTLIB\x02", b"WEFTLIB\x01"
@@ -254,18 +254,19 @@ def join_objects(path: Path, objects: Sequence[bytes]) -> None:
         When several have to be joined and no linker can.
     """
     if len(objects) == 1:
-        path.write_bytes(objects[0])
+        write_file(path, objects[0])
         return
     tried: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="weft-join-") as folder:
+    with tempfile.TemporaryDirectory(prefix="weft-join-") as folder, finished_file(path) as out:
         files = [Path(folder) / f"{i}.o" for i in range(len(objects))]
         for file, code in zip(files, objects, strict=True):
             file.write_bytes(code)
         for command in _drivers(None, None):
-            failure = _run([*command, "-r", "-nostdlib", "-o", str(path), *map(str, files)])
+            failure = _run([*command, "-r", "-nostdlib", "-o", str(out), *map(str, files)])
             if failure is None:
                 return
             tried.append(failure)
+            out.unlink(missing_ok=True)
     raise ExecutableError("no linker could join the object files", where=str(path), found="\n  " + "\n  ".join(tried))
 
 

@@ -352,8 +352,7 @@ class Module:
         else:
             bitcode = self._source if kind == "bc" else None
             code = (bitcode or self.get_source)({"s": "asm", "cu": "cuda", "cc": "c"}.get(kind, kind))
-            with runtime.finished_file(file) as out:
-                out.write_bytes(code if isinstance(code, bytes) else code.encode())
+            runtime.write_file(file, code)
 
     write_to_file = save
 

@@ -12,7 +12,7 @@ import numpy as np
 import tvm_ffi
 
 from weft.error import InvalidArgument
-from weft.runtime.regular_file import finished_file, open_regular
+from weft.runtime.regular_file import open_regular, write_file
 from weft.runtime.tensor import Tensor, tensor
 
 _save = tvm_ffi.get_global_func("weft.save_params")
@@ -62,8 +62,7 @@ def _as_bytes(data: Any) -> bytes:
 
 def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Write parameters to a file, which stays as it was where that fails."""
-    with finished_file(path) as out:
-        out.write_bytes(save_param_dict(params))
+    write_file(path, save_param_dict(params))
 
 
 def load_param_dict_from_file(path: str | os.PathLike[str]) -> dict[str, Tensor]:

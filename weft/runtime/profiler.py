@@ -7,11 +7,11 @@ import io
 import json
 import os
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from weft import error
 from weft.runtime.jit import HotShape
+from weft.runtime.regular_file import write_file as _write_file
 from weft.runtime.tensor import Tensor
 from weft.spelling import also_called
 
@@ -131,7 +131,7 @@ class Report:
             }
             for c in self.calls
         ]
-        Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+        _write_file(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
 
 
 class Profiler:

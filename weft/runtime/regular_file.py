@@ -79,6 +79,12 @@ def finished_file(path: str | os.PathLike[str], mode: int = 0o666) -> Generator[
             unfinished.unlink()
 
 
+def write_file(path: str | os.PathLike[str], data: str | bytes | bytearray) -> None:
+    """Write a whole file, as :func:`finished_file` does; text as UTF-8."""
+    with finished_file(path) as out:
+        out.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
 def in_shares(size: int, work: Callable[[range], bytes]) -> bytes:
     """Join what a function returns for ranges of the places where chunks begin, which cores of the machine share."""
     starts = range(0, size, CHUNK)

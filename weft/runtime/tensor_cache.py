@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.error import InvalidArgument, reading
 from weft.runtime.device import Device, cpu
-from weft.runtime.regular_file import finished_file, read_regular
+from weft.runtime.regular_file import read_regular, write_file
 from weft.runtime.tensor import Tensor, tensor
 
 __all__ = ["dump_ndarray_cache", "dump_tensor_cache", "load_ndarray_cache", "load_tensor_cache"]
@@ -136,8 +136,7 @@ def dump_tensor_cache(
     records = shards.finish()
     more: Any = meta_data() if callable(meta_data) else meta_data
     text = json.dumps({"metadata": {**old.get("metadata", {}), **(more or {})}, "records": records}, indent=4)
-    with finished_file(folder / _FILE) as out:
-        out.write_text(text)
+    write_file(folder / _FILE, text)
 
 
 def load_tensor_cache(cachepath: str | Path, device: Device) -> tuple[dict[str, Tensor], Any]:

@@ -15,8 +15,9 @@ from tvm_ffi import Map
 from weft import error, tir
 from weft.arith import Analyzer, IntervalSet
 from weft.arith import union as union_of
-from weft.ir import IntImm, IterVar, PrimExpr, Range, as_int, cast, const, floordiv, floormod, substitute, walk
-from weft.te.stage import AttachType, Fuse, Relayout, Singleton, Split, Stage
+from weft.ir import IntImm, IterVar, PrimExpr, Range, as_int, cast, const, floordiv, substitute, walk
+from weft.te.relations import Values, ends, find_values
+from weft.te.stage import AttachType, Relayout, Singleton, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, PlaceholderOp, ScanOp
 
@@ -242,22 +243,22 @@ def _split_extents(stage: Stage, r: Split, extent: PrimExpr, an: Analyzer) -> tu
     return (rest, amount) if r.factor is not None else (amount, rest)
 
 
-def root_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | None = None) -> dict[IterVar, PrimExpr]:
+def root_values(stage: Stage, bounds: Bounds, given: Values | None = None) -> Values:
     """Return the value of each axis of a stage in terms of its loop variables.
 
     A loop over one value counts as that value; loops of a range that does not start at zero are offsets from its start.
-    With `later`, a loop and a number, the values are those that many iterations of it later.
+    Loops that are `given` have these values, whatever was made of them.
     """
-    values = loop_values(stage, bounds, later)
+    values = loop_values(stage, bounds, given)
     result: dict[IterVar, Any] = {}
     for iv in (*stage.axis, *stage.reduce_axis):
         result[iv] = values[iv] + bounds[iv].min
     return result
 
 
-def loop_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | None = None) -> dict[IterVar, PrimExpr]:
+def loop_values(stage: Stage, bounds: Bounds, given: Values | None = None) -> Values:
     """Return what :func:`root_values` does, from 0, also of the loops that were split or fused again."""
-    values: dict[IterVar, PrimExpr] = {}
+    values: Values = {}
     for iv in stage.leaf_iter_vars:
         extent = bounds[iv].extent
         values[iv] = (
@@ -265,16 +266,7 @@ def loop_values(stage: Stage, bounds: Bounds, later: tuple[IterVar, PrimExpr] | 
             if getattr(extent, "value", None) == 1 and stage.attr(iv).bind_thread is None
             else iv.var
         )
-        if later is not None and later[0] is iv:
-            values[iv] = values[iv] + cast(iv.var.dtype, later[1])
-    for r in reversed(stage.relations):
-        if isinstance(r, Split):
-            values[r.parent] = values[r.outer] * bounds[r.inner].extent + values[r.inner]
-        elif isinstance(r, Relayout):
-            values.update(zip(r.loops, r.back.map_indices([values[iv] for iv in r.places]), strict=True))
-        elif isinstance(r, Fuse):
-            extent = bounds[r.inner].extent  # nothing runs where it is zero
-            fused, inner = values[r.fused], cast(r.fused.var.dtype, 1 if as_int(extent) == 0 else extent)
-            values[r.outer] = cast(r.outer.var.dtype, floordiv(fused, inner))
-            values[r.inner] = cast(r.inner.var.dtype, floormod(fused, inner))
+    values.update(given or {})
+    extents = {iv: bounds[iv].extent for r in stage.relations for part in ends(r) for iv in part}
+    find_values(stage.relations, values, extents)
     return values

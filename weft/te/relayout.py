@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft import arith, error, ir, tir
-from weft.te.stage import Fuse, Split, Stage
+from weft.te.relations import Fuse, Split, find_extents, find_values
+from weft.te.stage import Stage
 from weft.tir.analysis.access import addressed
 from weft.tir.analysis.structure import replace_node
 
@@ -19,16 +20,12 @@ def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr,
     an = arith.Analyzer()
     extents: dict[ir.IterVar, ir.PrimExpr] = {iv: iv.dom.extent for iv in stage.axis}  # type: ignore[union-attr]
     place: dict[ir.IterVar, ir.PrimExpr] = {iv: iv.var for iv in stage.axis}
+    find_extents(stage.relations, extents, an)
     for r in stage.relations:
-        if isinstance(r, Split) and r.parent in extents:
-            whole = extents[r.parent]
-            amount = ir.cast(whole.dtype, r.amount)
-            rest = an.simplify(ir.floordiv(whole + amount - 1, amount))
-            extents[r.outer], extents[r.inner] = (rest, amount) if r.factor is not None else (amount, rest)
-            place[r.outer] = ir.floordiv(place[r.parent], extents[r.inner])
-            place[r.inner] = ir.floormod(place[r.parent], extents[r.inner])
-        elif isinstance(r, Fuse) and r.outer in extents and r.inner in extents:
-            extents[r.fused] = an.simplify(extents[r.outer] * extents[r.inner])
+        if isinstance(r, Split) and r.parent in place:
+            inner = ir.cast(r.parent.var.dtype, 1 if ir.as_int(extents[r.inner]) == 0 else extents[r.inner])
+            place[r.outer], place[r.inner] = ir.floordiv(place[r.parent], inner), ir.floormod(place[r.parent], inner)
+        elif isinstance(r, Fuse) and r.fused in extents:
             place[r.fused] = place[r.outer] * extents[r.inner] + place[r.inner]
     leaves = [iv for iv in stage.leaf_iter_vars if iv in extents]
     axis = tuple(
@@ -38,12 +35,7 @@ def relaid_out(stage: Stage) -> tuple[tuple[ir.IterVar, ...], tuple[ir.PrimExpr,
         for iv in leaves
     )
     values: dict[ir.IterVar, ir.PrimExpr] = {iv: new.var for iv, new in zip(leaves, axis, strict=True)}
-    for r in reversed(stage.relations):
-        if isinstance(r, Split) and r.outer in values and r.inner in values:
-            values[r.parent] = values[r.outer] * extents[r.inner] + values[r.inner]
-        elif isinstance(r, Fuse) and r.fused in values:
-            values[r.outer] = ir.floordiv(values[r.fused], extents[r.inner])
-            values[r.inner] = ir.floormod(values[r.fused], extents[r.inner])
+    find_values(stage.relations, values, extents)
     if any(iv not in values for iv in stage.axis):
         raise error.ScheduleError(
             f"cache_write: an axis of '{stage.name}' was fused with a reduction or laid out anew",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.ir import TRUE, IterVar, PrimExpr, Range, Var, const, floordiv, if_then_else, substitute
-from weft.te.stage import Fuse, Split, Stage
+from weft.ir import TRUE, IterVar, PrimExpr, Range, Var, const, if_then_else, substitute
+from weft.te.relations import Split, find_extents, find_values
+from weft.te.stage import Stage
 from weft.te.tensor import ComputeOp
 from weft.tir import ProducerLoad, Reduce
 
@@ -77,24 +79,8 @@ def _reduce_loops(stage: Stage) -> tuple[dict[IterVar, PrimExpr], dict[IterVar, 
     """Return the values of reduction loops in terms of the leaves, all extents, and what must hold of the axes."""
     extents: dict[IterVar, PrimExpr] = {iv: iv.dom.extent for iv in stage.reduce_axis}  # type: ignore[union-attr]
     values: dict[IterVar, PrimExpr] = {iv: iv.var for iv in stage.leaf_iter_vars}
-    for r in stage.relations:
-        if isinstance(r, Split) and r.parent in extents:
-            whole = extents[r.parent]
-            amount = r.amount
-            rest = floordiv(whole + amount - 1, amount)
-            extents[r.inner], extents[r.outer] = (amount, rest) if r.factor is not None else (rest, amount)  # type: ignore[assignment]
-        elif isinstance(r, Fuse) and r.outer in extents and r.inner in extents:
-            extents[r.fused] = extents[r.outer] * extents[r.inner]
-    for r in reversed(stage.relations):
-        if isinstance(r, Split):
-            values[r.parent] = (
-                values[r.outer] * extents[r.inner] + values[r.inner] if r.inner in extents else r.parent.var
-            )
-        elif isinstance(r, Fuse):
-            fused = values[r.fused]
-            if r.inner in extents:
-                values[r.outer] = floordiv(fused, extents[r.inner])
-                values[r.inner] = fused % extents[r.inner]
+    find_extents(stage.relations, extents, Analyzer())
+    find_values(stage.relations, values, extents)
     leaves = set(stage.leaf_iter_vars)
     again = [r.inner for r in stage.relations if isinstance(r, Split) and r.inner in extents and r.inner not in leaves]
     guards = [values[iv] < extents[iv] for iv in (*stage.reduce_axis, *again)]

@@ -11,8 +11,9 @@ from weft.arith import Analyzer
 from weft.error import InvalidArgument, ScheduleError
 from weft.te.bound import Bounds, InferBound, enclosing_loops, loop_values, root_values
 from weft.te.realize import realize_buffers
+from weft.te.relations import ends
 from weft.te.relayout import moved_elements
-from weft.te.stage import AttachType, Fuse, Relayout, Split, Stage
+from weft.te.stage import AttachType, Split, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp, ExternOp, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin, call_intrin, matched
@@ -167,10 +168,22 @@ class _Writer:
         if not (isinstance(condition, ir.IntImm) and condition.value):
             checks.append(condition)
         update = self._loops(stage, leaves[first:], _guard(checks, update))
+        return self._loops(stage, leaves[:first], tir.seq(self._start(stage, leaves[first:], an), update))
+
+    def _start(self, stage: Stage, leaves: Sequence[ir.IterVar], an: Analyzer) -> tir.Stmt:
+        """Store what a reduction starts with, in loops apart from those of the reduced axes, which may be empty."""
+        reduce: Any = stage.body[0]
+        spatial, reduced = _made_of(stage, stage.axis), _made_of(stage, stage.reduce_axis)
+        steps, both = map(ends, stage.relations), spatial & reduced
+        apart = [iv for was, now in steps if not both.isdisjoint(now) for iv in was if iv in spatial - reduced]
+        for iv in apart:
+            an.bind(iv.var, ir.Range.from_min_extent(ir.const(0, iv.var.dtype), self.bounds[iv].extent))
+        values = root_values(stage, self.bounds, {iv: iv.var for iv in apart})
+        env = {iv.var: an.simplify(values[iv]) for iv in stage.axis}
         starts = enumerate(reduce.init or reduce.combiner.identity_element)
-        init = tir.seq(*[self._store(stage, i, self._scalar(e, env, an), indices) for i, e in starts])
-        init = _guard(spatial, init)
-        return self._loops(stage, leaves[:first], tir.seq(self._init_loops(stage, leaves[first:], init), update))
+        stores = [self._store(stage, i, self._scalar(e, env, an), tuple(env.values())) for i, e in starts]
+        init = _guard(self._conditions(stage, stage.axis, values, an), tir.seq(*stores))
+        return self._init_loops(stage, [*apart, *(iv for iv in leaves if iv not in reduced)], init)
 
     def _init_loops(self, stage: Stage, leaves: Sequence[ir.IterVar], init: tir.Stmt) -> tir.Stmt:
         """Run the init of a reduction over what loops around its update say of the element, in loops of its own."""
@@ -304,7 +317,7 @@ class _Writer:
                     f"prefetch: '{tensor.name}' is computed inside of loop '{iv.var.name}' of "
                     f"'{stage.name}', so it is not there ahead of it"
                 )
-            values = root_values(stage, self.bounds, (iv, offset))
+            values = root_values(stage, self.bounds, {iv: iv.var + ir.cast(iv.var.dtype, offset)})
             env = {x.var: values[x] for x in (*stage.axis, *stage.reduce_axis)}
             for load in ir.walk(stage.body):
                 if isinstance(load, tir.ProducerLoad) and load.producer is tensor:
@@ -418,12 +431,8 @@ def _made_of(stage: Stage, axes: Sequence[ir.IterVar]) -> set[ir.IterVar]:
     """Return the loops that some of the given axes were made into."""
     made = set(axes)
     for r in stage.relations:
-        if isinstance(r, Split) and r.parent in made:
-            made |= {r.outer, r.inner}
-        elif isinstance(r, Fuse) and (r.outer in made or r.inner in made):
-            made.add(r.fused)
-        elif isinstance(r, Relayout) and not made.isdisjoint(r.loops):
-            made.update(r.places)
+        before, after = ends(r)
+        made |= set() if made.isdisjoint(before) else set(after)
     return made
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from weft.error import InvalidArgument, ScheduleError
 from weft.ir import IterVar, PrimExpr, Range, Var, as_expr, as_int, const, walk
 from weft.te.iter_attr import IterAttr
-from weft.te.relations import Fuse, Relayout, Singleton, Split
+from weft.te.relations import Fuse, Relation, Relayout, Singleton, Split, ends
 from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
 from weft.te.tensor_intrin import TensorIntrin
 from weft.tir import IntrinCall, ProducerLoad, Reduce
@@ -64,10 +64,8 @@ class _Placed:
         if at is None or stage is None:
             return at
         for r in stage.relations:  # in order: later relations are of what earlier ones made
-            if isinstance(r, Split) and r.parent is at:
-                at = r.inner
-            elif isinstance(r, Fuse) and at in (r.outer, r.inner):
-                at = r.fused
+            before, after = ends(r)
+            at = after[-1] if at in before and not isinstance(r, Relayout) else at
         return at
 
     def compute_at(self, parent: Any, scope: IterVar) -> None:
@@ -135,7 +133,7 @@ class Stage(_Placed):
 
     def reset_loops(self) -> None:
         """Return to one loop per axis; what was said of a whole axis stays."""
-        self.relations: list[Split | Fuse | Singleton | Relayout] = []
+        self.relations: list[Relation] = []
         whole = set(self.axis)
         self.iter_attrs = {key: attr for key, attr in self.iter_attrs.items() if key in whole}
         self.all_iter_vars: list[IterVar] = [*self.axis, *self.reduce_axis]

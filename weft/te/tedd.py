@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from weft import error, ir
+from weft.runtime import write_file
 from weft.te.relations import Fuse, Split
 from weft.te.schedule import Schedule
 from weft.te.stage import AttachType, Stage
@@ -154,7 +154,7 @@ def _legend() -> Iterator[str]:
 def _given(title: str, lines: list[str], show_svg: bool, dot_file_path: str, output_dot_string: bool) -> str | None:
     text = "\n".join([f'digraph "{title}" {{', *(f"  {line}" for line in lines), "}"]) + "\n"
     if dot_file_path:
-        Path(dot_file_path).write_text(text)
+        write_file(dot_file_path, text)
     if show_svg:
         try:
             graphviz, display = importlib.import_module("graphviz"), importlib.import_module("IPython.display")

@@ -14,7 +14,7 @@ from weft.topi.shape import simplify
 from weft.topi.typing import Buffers, IRBuilder, Shape
 from weft.topi.written import in_pairs, written
 
-_LANES = 8
+_LANES, _FAR = 8, 1 << 61
 
 
 def _vectors(op: str, x: Any) -> int:
@@ -80,7 +80,7 @@ class _Attention:
             b, h = floordiv(at, heads), floormod(at, heads)
             scores = ib.allocate(self.dtype, (held + int64(_LANES),), name="scores")
             with ib.for_range(int64(0), queries, name="query") as i:
-                place = cast("int64", self.first[b]) + i
+                place = tir.max(tir.min(cast("int64", self.first[b]), int64(_FAR)), int64(-_FAR)) + i  # no sum wraps
                 end = tir.max(tir.min(place + int64(1), held), int64(0))
                 begin = int64(0) if self.window < 0 else tir.min(tir.max(place + int64(1 - self.window), int64(0)), end)
                 self.query(b, h, floordiv(h, shared), i, begin, end, scores)

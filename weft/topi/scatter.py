@@ -167,9 +167,11 @@ def tensor_scatter(data: Tensor, updates: Tensor, starts: Tensor, axis: int = -2
     axis = normalize_axis("tensor_scatter", axis, data.ndim)
 
     def element(*i: Any) -> Any:
-        place = i[axis] - ir.cast("int64", starts(i[0]))
-        place = ir.floormod(place, data.shape[axis]) if circular else place
-        inside = tir.all(place >= ir.int64(0), place < updates.shape[axis])
+        place, size, count = ir.cast("int64", starts(i[0])), data.shape[axis], updates.shape[axis]
+        place = ir.floormod(i[axis] - ir.floormod(place, size), size) if circular else i[axis] - place
+        inside = tir.all(place >= ir.int64(0), place < count)
+        if circular and ir.as_int(count) != 1:  # of entries that go round to one place the last
+            place += ir.floordiv(count - ir.int64(1) - place, size) * size
         return tir.if_then_else(inside, updates(*i[:axis], place, *i[axis + 1 :]), data(*i))
 
     return te.compute(data.shape, element, name="tensor_scatter")

@@ -13,7 +13,7 @@ from weft.error import reading
 from weft.ir import PassContext
 from weft.ir.instrument import PassPrintingInstrument, PassTimingInstrument
 from weft.relay.build_module import as_target
-from weft.runtime import finished_file
+from weft.runtime import write_file
 from weft.target import Target
 from weft.tune import log
 from weft.tvmc.model import TVMCException, TVMCModel, TVMCPackage
@@ -122,8 +122,7 @@ def target_from_cli(
 def save_dumps(module_name: str, dumps: Mapping[str, str], dump_root: str = ".") -> None:
     """Write texts under a name: ``module_name.ll`` and so on."""
     for kind, text in dumps.items():
-        with finished_file(Path(dump_root) / f"{module_name}.{kind}") as out:
-            out.write_text(text)
+        write_file(Path(dump_root) / f"{module_name}.{kind}", text)
 
 
 def _options(given: Iterable[str]) -> dict[str, Any]:

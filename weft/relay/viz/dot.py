@@ -8,6 +8,7 @@ from typing import Any
 
 from weft.error import require
 from weft.relay.viz.interface import DefaultVizParser, Plotter, VizEdge, VizGraph, VizNode
+from weft.runtime import write_file
 
 
 class DotVizParser(DefaultVizParser):
@@ -86,7 +87,7 @@ class DotPlotter(Plotter):
         """
         for name, graph in self._name_to_graph.items():
             path = Path(f"{filename}_{name}.gv" if filename else f"{name}.gv")
-            path.write_text(graph.source())
+            write_file(path, graph.source())
             graphviz = require("graphviz", extra="graphviz")
             graphviz.Source(graph.source()).render(filename=str(path), **{"format": "svg", **self._render_kwargs})
 

@@ -1,8 +1,7 @@
 """Programs as trees of text, from what a function returns down to its inputs."""
 
-from pathlib import Path
-
 from weft.relay.viz.interface import DefaultVizParser, Plotter, VizEdge, VizGraph, VizNode
+from weft.runtime import write_file
 
 
 class TermVizParser(DefaultVizParser):
@@ -70,4 +69,4 @@ class TermPlotter(Plotter):
         if filename is None:
             print(text)
         else:
-            Path(filename).write_text(text)
+            write_file(filename, text)

@@ -17,6 +17,7 @@ from typing import Any
 
 from weft import ir, tir
 from weft.error import InvalidArgument, ParseError
+from weft.runtime import write_file
 from weft.te.compute import extern
 from weft.te.hybrid.runtime import HYBRID_GLOBALS
 from weft.te.hybrid.source import write
@@ -151,7 +152,7 @@ class HybridModule:
 
     def save(self, path: Any) -> None:
         """Write the text to a file, whose name gets ``.py``."""
-        Path(path if str(path).endswith(".py") else f"{path}.py").write_text(self.src_)
+        write_file(path if str(path).endswith(".py") else f"{path}.py", self.src_)
 
     def load(self, path: Any) -> None:
         """Read the text of a file."""

@@ -15,10 +15,7 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 
 def compute_inline(state: ScheduleState, name: str) -> None:
     """Compute the elements of a block where they are read, if anywhere, and drop its buffer."""
-    path = state.path_to_block(name)
-    scope = state.scope_of(path)
-    realize = path[-1]
-    assert isinstance(realize, BlockRealize)
+    _, scope, realize = state.found(name)
     store = _inlinable_store(state, realize, scope, "compute_inline")
     state.check_loaded("compute_inline", store.buffer)
     index_vars = _index_vars(store, realize, "compute_inline")
@@ -146,10 +143,7 @@ def _unit_vars(block: Block) -> dict[ir.Var, ir.PrimExpr]:
 
 def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     """Apply an element-wise consumer where its only producer stores elements, and drop the buffer between."""
-    path = state.path_to_block(name)
-    scope = state.scope_of(path)
-    realize = path[-1]
-    assert isinstance(realize, BlockRealize)
+    path, scope, realize = state.found(name)
     block = realize.block
     store = dependence.is_plain_store(block)
     if store is None or not dependence.is_complete(realize, scope):
@@ -269,10 +263,7 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
 
     Returns the names of the copies in the order of `consumers`.
     """
-    path = state.path_to_block(name)
-    scope = state.scope_of(path)
-    realize = path[-1]
-    assert isinstance(realize, BlockRealize)
+    path, scope, realize = state.found(name)
     block = realize.block
     if len(block.writes) != 1 or state.is_argument(block.writes[0].buffer):
         raise refuse("split_consumers", "the block does not write one intermediate buffer", block=name)

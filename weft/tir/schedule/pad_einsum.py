@@ -20,10 +20,7 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     Operands are copied to buffers with zeros at the end first, the result is copied from a larger buffer; what needs
     no padding is used as it is. The block has to be a sum of products, addressed by its iteration variables.
     """
-    path = state.path_to_block(name)
-    scope = state.scope_of(path)
-    realize = path[-1]
-    assert isinstance(realize, BlockRealize)
+    path, scope, realize = state.found(name)
     block = realize.block
     if len(padding) != len(block.iter_vars) or any(p < 1 for p in padding):
         raise refuse(

@@ -28,10 +28,7 @@ def reindex(
     For a buffer that is read, a new block before it gathers ``new[v...] = old[f(v...)]``; for one that is written, one
     behind it scatters. Returns the name of the new block.
     """
-    path = state.path_to_block(name)
-    scope = state.scope_of(path)
-    realize = path[-1]
-    assert isinstance(realize, BlockRealize)
+    path, scope, realize = state.found(name)
     block = realize.block
     kind, _ = place_of(block, where, "reindex")
     old = buffer_at(block, where, "reindex")

@@ -184,6 +184,11 @@ class ScheduleState:
                 return s
         raise ScheduleError("the root block has no enclosing scope", help="schedule the blocks inside it")
 
+    def found(self, name: str) -> tuple[list[Stmt], Block, BlockRealize]:
+        """Return the path to a block, the block around it, and its realization."""
+        path = self.path_to_block(name)
+        return path, self.scope_of(path), self.realize(name)
+
     def scope_of_block(self, name: str) -> Block:
         """Return the block around a block."""
         return self.scope_of(self.path_to_block(name))
@@ -224,8 +229,7 @@ class ScheduleState:
     def analyzer_at(self, path: list[Stmt], inside: bool = False) -> Analyzer:
         """Return an analyzer that knows the loops and conditions around the end of a path (`inside`: and its own)."""
         analyzer = Analyzer()
-        for d in self._dimensions():
-            analyzer.mark_global_non_neg(d)
+        analyzer.mark_global_non_neg(*self._dimensions())
         for outer, inner in zip(path, [*path[1:], path[-1]] if inside else path[1:], strict=False):
             if isinstance(outer, For):
                 analyzer.bind(outer.loop_var, ir.Range.from_min_extent(outer.min, outer.extent))

@@ -41,10 +41,7 @@ def instrument_bound_checkers(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Source: TVM's ``InstrumentBoundCheckers``, which checks flat indices.
     """
     analyzer = arith.Analyzer()
-    for _, buffer in func.buffer_map:
-        for d in buffer.shape:
-            if isinstance(d, ir.Var):
-                analyzer.mark_global_non_neg(d)
+    analyzer.mark_global_non_neg(*(d for _, b in func.buffer_map for d in b.shape if isinstance(d, ir.Var)))
     return func.replace(body=_stmt(func.body, analyzer))
 
 

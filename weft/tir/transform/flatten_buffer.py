@@ -39,9 +39,7 @@ def flatten_buffer(func: PrimFunc, mod: ir.IRModule, *, wide: bool = True) -> Pr
     Source: TVM's ``FlattenBuffer``.
     """
     state = _Flatten(wide, set(func.buffer_map.values()))  # type: ignore[attr-defined]
-    for _, buffer in func.buffer_map:
-        for d in buffer.shape:
-            state.analyzer.mark_global_non_neg(d)
+    state.analyzer.mark_global_non_neg(*(d for _, buffer in func.buffer_map for d in buffer.shape))
     body = state.visit(func.body)
     for _, buffer in () if wide else reversed(func.buffer_map):
         if (twin := state.flat.get(buffer, buffer)) is not buffer:

@@ -61,9 +61,7 @@ def loop_partition(func: PrimFunc, mod: ir.IRModule, *, cut: bool = False) -> Pr
     """
     config = ir.PassContext.current().config.get("tir.LoopPartition", {})
     analyzer = arith.Analyzer()
-    for _, buffer in func.buffer_map:
-        for d in buffer.shape:
-            analyzer.mark_global_non_neg(d)
+    analyzer.mark_global_non_neg(*(d for _, buffer in func.buffer_map for d in buffer.shape))
     if cut or config.get("partition_const_loop", False):
         func = func.replace(body=Cut(analyzer, config).visit(func.body))
     if cut:

@@ -57,9 +57,7 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Source: None; TVM keeps such conditions.
     """
     analyzer = Analyzer()
-    for _, buffer in func.buffer_map:
-        for d in buffer.shape:
-            analyzer.mark_global_non_neg(d)
+    analyzer.mark_global_non_neg(*(d for _, buffer in func.buffer_map for d in buffer.shape))
     return func.replace(body=_Relax(analyzer, _stores(func.body)).visit(func.body))
 
 

@@ -35,9 +35,7 @@ def simplify(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Source: TVM's ``Simplify`` and ``RemoveNoOp``.
     """
     analyzer = arith.Analyzer()
-    for _, buffer in func.buffer_map:
-        for d in buffer.shape:
-            analyzer.mark_global_non_neg(d)
+    analyzer.mark_global_non_neg(*(d for _, buffer in func.buffer_map for d in buffer.shape))
     body = _stmt(func.body, analyzer)
     return func if body is func.body else func.replace(body=body if body is not None else stmts.seq(()))
 

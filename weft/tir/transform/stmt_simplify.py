@@ -39,9 +39,7 @@ def stmt_simplify(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Source: TVM's ``StmtSimplify`` (``tir.transform.Simplify`` before 0.26).
     """
     simplifier = _Simplifier()
-    for _, buffer in func.buffer_map:
-        for d in buffer.shape:
-            simplifier.analyzer.mark_global_non_neg(d)
+    simplifier.analyzer.mark_global_non_neg(*(d for _, buffer in func.buffer_map for d in buffer.shape))
     return func.replace(body=simplifier.node(func.body))
 
 
