@@ -32,8 +32,8 @@ MOST = {
     "target": (2, 53),
     "te": (0, 147),
     "testing": (11, 51),
-    "tir": (11, 390),
-    "topi": (19, 663),
+    "tir": (11, 384),
+    "topi": (19, 661),
     "tune": (0, 21),
 }
 """Of each package: parameters of public functions that are still Any, and all such annotations; both only go down."""

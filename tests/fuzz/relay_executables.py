@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.fuzz.binary import TENSOR, TEXT, Field, Fields
-from tests.runtime.relay_programs import CONS, I, executable, fold_sum, function, kernels, make_list
+from tests.runtime.relay_programs import CONS, I, doubles, executable, fold_sum, function, kernels, make_list
 from weft import relay
 from weft.runtime.relay_vm import Executable
 
@@ -31,21 +31,7 @@ def program() -> Executable:
             I.alloc_adt(0, [3, 4, 5, 6, 7, 8], 3),
             I.ret(3),
         ),
-        function(
-            "double",
-            ["x"],
-            6,
-            I.shape_of(0, 1),
-            I.load_const(0, 2),
-            I.reshape_tensor(1, 2, 2),
-            I.load_consti(4, 3),
-            I.scalar("multiply", 2, 3, 3),
-            I.alloc_storage(3, 64, "float32", 0, 4),
-            I.alloc_tensor_reg(4, 0, 1, "float32", 5),
-            I.invoke_packed(0, 2, 1, [0, 5]),
-            I.alloc_tensor(4, 4, [2], "float32", 4),
-            I.ret(5),
-        ),
+        doubles(I.alloc_tensor(4, 4, [2], "float32", 4)),
         function(
             "head",
             ["list", "other"],

@@ -143,3 +143,22 @@ def value(tensor):
     """A scalar's number; its dtype must be what NumPy calls it."""
     assert tensor.shape == ()
     return tensor.numpy()[()]
+
+
+def doubles(*more):
+    """double(x) for a vector of any length; it runs `more` instructions before it returns."""
+    return function(
+        "double",
+        ["x"],
+        6,
+        I.shape_of(0, 1),
+        I.load_const(0, 2),
+        I.reshape_tensor(1, 2, 2),
+        I.load_consti(4, 3),
+        I.scalar("multiply", 2, 3, 3),
+        I.alloc_storage(3, 64, "float32", 0, 4),
+        I.alloc_tensor_reg(4, 0, 1, "float32", 5),
+        I.invoke_packed(0, 2, 1, [0, 5]),
+        *more,
+        I.ret(5),
+    )

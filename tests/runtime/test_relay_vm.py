@@ -13,6 +13,7 @@ from tests.runtime.relay_programs import (
     I,
     countdown,
     counting_loop,
+    doubles,
     executable,
     fold_sum,
     function,
@@ -422,24 +423,6 @@ def test_primitives_get_the_fields_of_tuples():
 
 
 # ---- memory and shapes ----------------------------------------------------------------------------------------------
-
-
-def doubles():
-    """double(x) for a vector of any length."""
-    return function(
-        "double",
-        ["x"],
-        6,
-        I.shape_of(0, 1),
-        I.load_const(0, 2),
-        I.reshape_tensor(1, 2, 2),
-        I.load_consti(4, 3),
-        I.scalar("multiply", 2, 3, 3),
-        I.alloc_storage(3, 64, "float32", 0, 4),
-        I.alloc_tensor_reg(4, 0, 1, "float32", 5),
-        I.invoke_packed(0, 2, 1, [0, 5]),
-        I.ret(5),
-    )
 
 
 def test_jagged_batch():

@@ -39,9 +39,7 @@ def bind(state: ScheduleState, var: Var, thread_tag: str) -> None:
     """Run each iteration of a loop on its own GPU thread or block."""
     if not thread_tag.startswith(("threadIdx.", "blockIdx.", "vthread")):
         raise refuse("bind", f"unknown thread axis '{thread_tag}'", help="threadIdx.x/y/z, blockIdx.x/y/z or vthread")
-    path = state.path_to_loop(var)
-    loop = path[-1]
-    assert isinstance(loop, For)
+    path, loop = state.path_to_loop(var), state.loop(var)
     _check_unbound(loop, "bind")
     check_data_parallel(
         loop, "bind", state.analyzer_at(path, inside=True), allow_reduce=thread_tag.startswith("threadIdx.")
@@ -74,9 +72,7 @@ def _for_threads_together(threads: For, work: For) -> bool:
 
 
 def _set_kind(state: ScheduleState, var: Var, kind: ForKind, primitive: str) -> None:
-    path = state.path_to_loop(var)
-    loop = path[-1]
-    assert isinstance(loop, For)
+    path, loop = state.path_to_loop(var), state.loop(var)
     _check_unbound(loop, primitive)
     check_data_parallel(loop, primitive, state.analyzer_at(path, inside=True))
     state.replace(loop, replace_node(loop, kind=kind))

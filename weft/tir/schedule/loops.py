@@ -28,9 +28,7 @@ def split(
 
     A product of factors larger than the extent gets a predicate on the blocks inside.
     """
-    path = state.path_to_loop(var)
-    loop = path[-1]
-    assert isinstance(loop, For)
+    path, loop = state.path_to_loop(var), state.loop(var)
     if loop.kind is ForKind.THREAD_BINDING:
         raise refuse("split", "the loop is bound to a thread", loops=loop, help="split before binding")
     if not ir.is_const_int(loop.min, 0):
@@ -295,9 +293,7 @@ def loop_partition(
     state: ScheduleState, var: ir.Var, factors: Sequence[ir.PrimExpr | int | None], preserve_unit_iters: bool = True
 ) -> list[ir.Var]:
     """Cut a loop into consecutive loops of the given lengths; blocks in the later ones are copies with new names."""
-    path = state.path_to_loop(var)
-    loop = path[-1]
-    assert isinstance(loop, For)
+    path, loop = state.path_to_loop(var), state.loop(var)
     if any(
         r.block.init is not None
         and any(
@@ -405,9 +401,7 @@ def specialize(
     (list of str, dict, dict)
         Blocks of the copy; the copy's variable of each loop; the copy's name of each block.
     """
-    path = state.path_to_loop(var)
-    loop = path[-1]
-    assert isinstance(loop, For)
+    path, loop = state.path_to_loop(var), state.loop(var)
     _check_known(state, "specialize", path, [condition])
     copy, variables, names = structure.clone_fresh(loop, _namer(state, 1))
     state.replace(loop, IfThenElse(condition, loop, copy))

@@ -38,10 +38,7 @@ def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[s
 
     Returns the names of the init and the update block.
     """
-    path = state.path_to_block(name)
-    realize = path[-1]
-    scope = state.scope_of(path)
-    assert isinstance(realize, BlockRealize)
+    _, scope, realize = state.located(name)
     block = realize.block
     if block.init is None:
         raise refuse("decompose_reduction", "the block has no init", block=name)
@@ -148,9 +145,7 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
 
     The new dimension stands at `factor_axis` of the new buffer. Returns the name of the block of partial results.
     """
-    path = state.path_to_loop(var)
-    loop = path[-1]
-    assert isinstance(loop, For)
+    path, loop = state.path_to_loop(var), state.loop(var)
     realizes = structure.child_realizes(loop.body)
     if len(realizes) != 1:
         raise refuse("rfactor", f"{len(realizes)} blocks stand under the loop, one is needed", loops=loop)

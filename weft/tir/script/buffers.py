@@ -22,15 +22,15 @@ from weft.tir.typing import Dims, Value
 
 def _buffer(
     shape: Any,
-    dtype: Any,
-    data: Any,
-    strides: Any,
-    elem_offset: Any,
-    scope: str,
-    align: int,
-    offset_factor: int,
-    buffer_type: str,
-    axis_separators: Sequence[int] | None,
+    dtype: Any = "float32",
+    data: Any = None,
+    strides: Any = None,
+    elem_offset: Any = None,
+    scope: str = "global",
+    align: int = 0,
+    offset_factor: int = 0,
+    buffer_type: str = "",
+    axis_separators: Sequence[int] | None = None,
 ) -> BufferNode:
     """Declare a buffer without a name; TVM's zero and negative values stand for the defaults."""
     dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
@@ -46,22 +46,7 @@ def _buffer(
 class _BufferMaker:
     """``T.Buffer(shape, dtype, ...)``: an annotation, or a buffer that the function does not introduce otherwise."""
 
-    def __call__(
-        self,
-        shape: Any,
-        dtype: Any = "float32",
-        data: Any = None,
-        strides: Any = None,
-        elem_offset: Any = None,
-        scope: str = "global",
-        align: int = 0,
-        offset_factor: int = 0,
-        buffer_type: str = "",
-        axis_separators: Any = None,
-    ) -> BufferNode:
-        return _buffer(
-            shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators
-        )
+    __call__ = staticmethod(_buffer)
 
     def __getitem__(self, items: Any) -> BufferNode:
         typed = isinstance(items, tuple) and (isinstance(items[0], (tuple, list)) or isinstance(items[-1], str))
