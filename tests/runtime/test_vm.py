@@ -88,30 +88,27 @@ def test_errors_name_the_argument():
     main(rand(2, 4))  # still usable
 
 
-def test_symbol_bound_earlier():
+def two_vectors(*matches):
+    """f(x, y) returns x; the length of x is kept, and that of y matched by (code, place or number)."""
     a = Assembler()
     contexts = [a.const(context("f", i, n, "R.Tensor((n,))")) for i, n in enumerate("xy")]
     a.begin("f", ["x", "y"], 3)
     a.call(2, "vm.builtin.alloc_shape_heap", VM, imm(1))
-    a.call(VOID, "vm.builtin.match_shape", r(0), r(2), imm(1), imm(1), imm(0), contexts[0])
-    a.call(VOID, "vm.builtin.match_shape", r(1), r(2), imm(1), imm(3), imm(0), contexts[1])
+    for argument, code, place in ((0, 1, 0), *((1, *m) for m in matches)):
+        a.call(VOID, "vm.builtin.match_shape", r(argument), r(2), imm(1), imm(code), imm(place), contexts[argument])
     a.end(0)
-    f = VirtualMachine(a.build())["f"]
+    return VirtualMachine(a.build())["f"]
+
+
+def test_symbol_bound_earlier():
+    f = two_vectors((3, 0))
     assert f(rand(3), rand(3)).shape == (3,)
     refuses(ValueError, r"f: argument 'y'.*dimension 0 must be 3 .*earlier argument.*found 4", f, rand(3), rand(4))
 
 
 @pytest.mark.parametrize(("code", "refused"), [(4, 2), (6, 4)])
 def test_at_least_and_at_most(code, refused):
-    a = Assembler()
-    contexts = [a.const(context("f", i, n, "R.Tensor((n,))")) for i, n in enumerate("xy")]
-    a.begin("f", ["x", "y"], 3)
-    a.call(2, "vm.builtin.alloc_shape_heap", VM, imm(1))
-    a.call(VOID, "vm.builtin.match_shape", r(0), r(2), imm(1), imm(1), imm(0), contexts[0])
-    a.call(VOID, "vm.builtin.match_shape", r(1), r(2), imm(1), imm(code + 1), imm(0), contexts[1])
-    a.call(VOID, "vm.builtin.match_shape", r(1), r(2), imm(1), imm(code), imm(3), contexts[1])
-    a.end(0)
-    f = VirtualMachine(a.build())["f"]
+    f = two_vectors((code + 1, 0), (code, 3))
     assert f(rand(3), rand(3)).shape == (3,) and f(rand(3), rand(6 - refused)).shape == (3,)
     words = "at least" if code == 4 else "at most"
     with pytest.raises(ValueError, match=rf"argument 'y'.*dimension 0 must be {words} {6 - refused} .*found 3"):

@@ -11,7 +11,7 @@ Statements use them through intrinsics with explicit tile numbers:
 :class:`TileRegisters` is what they mean; the interpreter runs it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -69,19 +69,13 @@ class TileRegisters:
 
     def load(self, t: int, memory: np.ndarray, start: int, stride: int) -> None:
         """Read a tile's rows, `stride` bytes apart, from byte `start` of an array of bytes."""
-        rows, width = self._tile(t).shape
-        for r in range(rows):
-            at = start + r * stride
-            self._within(memory, at, width)
-            self.tiles[t][r] = memory[at : at + width]
+        for row, place in self._rows(t, memory, start, stride):
+            row[...] = place
 
     def store(self, t: int, memory: np.ndarray, start: int, stride: int) -> None:
         """Write a tile's rows."""
-        rows, width = self._tile(t).shape
-        for r in range(rows):
-            at = start + r * stride
-            self._within(memory, at, width)
-            memory[at : at + width] = self.tiles[t][r]
+        for row, place in self._rows(t, memory, start, stride):
+            place[...] = row
 
     def dot(self, kind: str, c: int, a: int, b: int) -> None:
         """Add the product of two tiles to a third."""
@@ -109,11 +103,14 @@ class TileRegisters:
             raise error.LoweringError(f"tile {t} is not configured", found=f"{len(self.tiles)} tiles")
         return self.tiles[t]
 
-    def _within(self, memory: np.ndarray, at: int, width: int) -> None:
-        if at < 0 or at + width > memory.size:
-            raise error.LoweringError(
-                "a tile's row is outside of its buffer", expected=f"0..{memory.size}", found=f"{at}..{at + width}"
-            )
+    def _rows(self, t: int, memory: np.ndarray, start: int, stride: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for r, row in enumerate(self._tile(t)):
+            at, end = start + r * stride, start + r * stride + row.size
+            if at < 0 or end > memory.size:
+                raise error.LoweringError(
+                    "a tile's row is outside of its buffer", expected=f"0..{memory.size}", found=f"{at}..{end}"
+                )
+            yield row, memory[at:end]
 
 
 def _flush(x: np.ndarray) -> np.ndarray:

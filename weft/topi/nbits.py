@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from weft import te, tir
@@ -114,10 +115,7 @@ def _quantize_group(
 
 
 def _product(dims: Sequence[Any]) -> Any:
-    out: Any = int64(1)
-    for d in dims:
-        out = simplify(out * d)
-    return out
+    return reduce(lambda out, d: simplify(out * d), dims, int64(1))
 
 
 def _matrix(ib: IRBuilder, buffer: Any) -> Any:

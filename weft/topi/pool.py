@@ -27,9 +27,9 @@ def pool_size_of(size: Extents, k: int, s: int, d: int, b: int, a: int, ceil_mod
     room = size + int64(b + a - (k - 1) * d - 1)
     if not ceil_mode:
         return simplify(floordiv(room, int64(s)) + int64(1))
-    n = simplify(floordiv(room + int64(s - 1), int64(s)) + int64(1))
-    # a window that would begin in the padding behind the tensor is left out
-    return simplify(n - cast("int64", (n - int64(1)) * int64(s) >= size + int64(b)))
+    n = floordiv(room + int64(s - 1), int64(s)) + int64(1)
+    # windows that would begin in the padding behind the tensor are left out
+    return simplify(tir.min(n, floordiv(size + int64(b + s - 1), int64(s))))
 
 
 def pool_shape(
@@ -74,14 +74,19 @@ def pool(
         out = _windows(kind, out, axes, outs, k, s, d, last)
     if kind == "max":
         return out
-    sizes = spatial(x.shape, last)
+
+    def count(j: int, o: Any) -> Any:
+        return window_count(o, spatial(x.shape, last)[j], k[j], s[j], d[j], b[j], a[j], ceil_mode, count_include_pad)
 
     def mean(*i: Any) -> Any:
-        count: Any = int64(1)
-        for j, o in enumerate(spatial(i, last)):
-            count = count * window_count(o, sizes[j], k[j], s[j], d[j], b[j], a[j], ceil_mode, count_include_pad)
-        return cast(x.dtype, _mean(out(*i), count))
+        if shares:
+            return cast(x.dtype, prod((f(o) for f, o in zip(shares, i[2:], strict=True)), start=out(*i)))
+        counts = (count(j, o) for j, o in enumerate(spatial(i, last)))
+        return cast(x.dtype, _mean(out(*i), prod(counts, start=int64(1))))
 
+    unknown = not last and DataType(wide).is_float and as_int(outs[-1]) is None
+    one = const(1, wide)  # where lanes count differently, what an element weighs is found once for all rows
+    shares = [te.compute((outs[j],), lambda o, j=j: _mean(one, count(j, o)), "share") for j in range(rank) if unknown]
     return te.compute(shape, mean, name="T_avg_pool")
 
 
@@ -98,7 +103,7 @@ def _mean(total: Any, count: Any) -> Any:
     return total / cast(total.dtype, tir.max(count, int64(1)))
 
 
-_LARGE_WINDOW, _LONG_ROW = 16, 32
+_LARGE_WINDOW, _LONG_ROW = 15, 32
 """Elements of a window from which on it is taken along one axis after the other: all axes' sizes add up then. Windows
 of a row from which on, as where they are unknown, what two passes leave behind vectors weighs little."""
 
@@ -188,10 +193,8 @@ def adaptive_pool(
         return out
 
     def mean(*i: Any) -> Any:
-        count: Any = int64(1)
-        for j, o in enumerate(spatial(i, last)):
-            low, high = bounds(o, j)
-            count = count * (sizes[j] if whole[j] else high - low)
+        found = (bounds(o, j) for j, o in enumerate(spatial(i, last)))
+        count = prod((sizes[j] if whole[j] else high - low for j, (low, high) in enumerate(found)), start=int64(1))
         return cast(x.dtype, out(*i) / cast(wide, count))
 
     return te.compute(shape, mean, name="T_adaptive_mean")
@@ -222,12 +225,10 @@ def max_pool_with_indices(
     def element(n: PrimExpr, c: PrimExpr, *o: Any) -> Any:
         at = [o[j] * int64(s[j]) + ks[j].var * int64(d[j]) - int64(b[j]) for j in range(rank)]
         inside = tir.all(*(tir.all(p >= int64(0), p < x.shape[2 + j]) for j, p in enumerate(at)))
-        flat: Any = n * x.shape[1] + c
+        flat: Any = prod(x.shape[2:], start=n * x.shape[1] + c)
         inner: Any = int64(0)
         for j in order:
             inner = inner * x.shape[2 + j] + at[j]
-        for j in range(rank):
-            flat = flat * x.shape[2 + j]
         index = select(inside, flat + inner, int64(-1))
         return reducer((index, if_then_else(inside, x(n, c, *at), te.lowest(x.dtype))), axis=ks)
 

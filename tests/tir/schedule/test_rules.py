@@ -14,7 +14,7 @@ from weft.tir.pipeline import lower
 from weft.tir.schedule import default_schedule
 from weft.tir.schedule.rules.record import ScheduleRecord
 from weft.tir.schedule.rules.select import schedule_of
-from weft.tir.schedule.rules.tile import choose_tile
+from weft.tir.schedule.rules.tile import Problem, choose_tile
 
 TARGET = machine.Machine(cores=2)
 HOST = Target("llvm")
@@ -221,7 +221,7 @@ def packed_gemm(m, n, k, panel, bias=True):
 
 @pytest.mark.parametrize("target", [TARGET, WIDE])
 @pytest.mark.parametrize("static", [True, False])
-@pytest.mark.parametrize("shape", [(1, 40, 16), (13, 32, 20), (7, 33, 5), (29, 64, 9)])
+@pytest.mark.parametrize("shape", [(1, 40, 16), (13, 32, 20), (7, 33, 5), (29, 64, 9), (26, 40, 6), (37, 45, 5)])
 def test_packed_gemm(shape, static, target):
     m, n, k = shape
     func = packed_gemm(sym(static, m), n, k, 32)
@@ -229,6 +229,21 @@ def test_packed_gemm(shape, static, target):
     sch = compare(func, rand(m, k), w, rand(n), np.zeros((m, n), np.float32), target=target)
     assert refusals(func, target) == []
     assert inner_kinds_ok(sch)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize("shape", [(1031,), (64, 17), (300, 5), (2, 3)])
+@pytest.mark.parametrize("static", [True, False])
+def test_costly_functions_of_one_byte_are_looked_up(shape, static, dtype):
+    x = te.placeholder(tuple(sym(static, n, f"n{n}") for n in shape), dtype, "x")
+    data = np.random.default_rng(0).integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape).astype(dtype)
+
+    def has_table(element):
+        y = te.compute(x.shape, lambda *i: element(tir.tanh(x(*i).astype("float32") * 0.01) + 0.5, *i) * 2.0, "y")
+        return "y_table" in str(compare(te.create_prim_func([x, y]), data, np.zeros(shape, np.float32)).func)
+
+    assert has_table(lambda v, *_: v * v) == (shape != (2, 3) or not static)
+    assert not has_table(lambda v, *i: v + i[0].astype("float32"))
 
 
 def refusals(func, target):
@@ -448,7 +463,7 @@ def test_a_costly_epilogue_does_not_change_the_tile(sizes):
 @pytest.mark.parametrize("m", [1, 2, 3, 5, 9])
 def test_tiles_of_packed_weights_end_with_the_last_panel(m, n):
     """A tile past the last panel would read memory that is not there through masks, at a hundred times the cost."""
-    tile = choose_tile(int64(m), int64(n), 16, WIDE, 32)
+    tile = choose_tile(Problem(int64(m), int64(n), 16, WIDE, 32))
     assert -(-n // 32) * 32 % tile.width == 0
     if m == 1 and n == 150:
         assert tile.vectors == 10
@@ -457,18 +472,17 @@ def test_tiles_of_packed_weights_end_with_the_last_panel(m, n):
 @pytest.mark.parametrize("m", [31, 128, 197, 500])
 def test_tiles_over_panels_from_memory_take_one_panel(m):
     """Two panels and the next two are more than the second cache holds; 12 rows 4 KiB apart fill a set of the first."""
-    tile = choose_tile(int64(m), int64(768), 16, WIDE, 32, far=True)
+    tile = choose_tile(Problem(int64(m), int64(768), 16, WIDE, 32, far=True))
     assert tile.width == 32 and 8 <= tile.rows <= 11
-    assert choose_tile(int64(m), int64(768), 16, WIDE, 32).width == 64
-    assert choose_tile(int64(12), int64(768), 16, WIDE, 32, far=True) == choose_tile(
-        int64(12), int64(768), 16, WIDE, 32
-    )
-    assert choose_tile(Var("n", "int64"), int64(768), 16, WIDE, 32, far=True) == (8, 2, 16)
+    assert choose_tile(Problem(int64(m), int64(768), 16, WIDE, 32)).width == 64
+    few = Problem(int64(12), int64(768), 16, WIDE, 32)
+    assert choose_tile(few._replace(far=True)) == choose_tile(few)
+    assert choose_tile(Problem(Var("n", "int64"), int64(768), 16, WIDE, 32, far=True)) == (8, 2, 16)
 
 
 def test_panels_that_hold_nothing_make_room_for_wide_tiles():
-    assert choose_tile(int64(1), int64(600), 16, WIDE, 32).width == 32  # nineteen panels
-    assert choose_tile(int64(1), int64(600), 16, WIDE, 32, None, 20).width == 160
+    assert choose_tile(Problem(int64(1), int64(600), 16, WIDE, 32)).width == 32  # nineteen panels
+    assert choose_tile(Problem(int64(1), int64(600), 16, WIDE, 32, None, 20)).width == 160
 
 
 @pytest.mark.parametrize(("inner", "columns", "streamed"), [(1024, 1000, True), (1023, 1024, False), (64, 96, False)])

@@ -53,11 +53,18 @@ def reach(node: Node, window: Window, sizes: list[Dim]) -> Window:
     return replace(window, after=after)
 
 
+def _read_ceil(node: Node, window: Window) -> tuple[Window, bool]:
+    """Read `ceil_mode`: a window with room for what is cut off, or, of unknown room, that the operator counts."""
+    if not node.attr("ceil_mode", 0):
+        return window, False
+    grown = reach(node, window, output_sizes(node, window, True))
+    inside = zip(window.after, window.extents, strict=True)
+    known = window.has_constant_pads and all(p >= 0 for p in window.padding) and all(a < e for a, e in inside)
+    return (window, True) if known and not grown.has_constant_pads else (grown, False)
+
+
 def _smallest(dtype: str) -> Any:
-    dt = ir.DataType(dtype)
-    if dt.is_float:
-        return -np.inf
-    return 0 if dt.code == "uint" else -(2 ** (dt.bits - 1))
+    return -np.inf if ir.DataType(dtype).is_float else int(np.iinfo(dtype).min)
 
 
 def pool(node: Node, name: str, x: ir.Expr, window: Window, fill: bool | int | float, **attrs: Any) -> Any:
@@ -67,7 +74,7 @@ def pool(node: Node, name: str, x: ir.Expr, window: Window, fill: bool | int | f
         x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after], "constant", fill)
         window = replace(window, before=[0] * rank, after=[0] * rank)
     steps = {"pool_size": tuple(window.kernel), "strides": tuple(window.strides), "dilation": tuple(window.dilations)}
-    return node.op(f"nn.{name}{rank}d", x, **steps, padding=window.padding, ceil_mode=False, **attrs)
+    return node.op(f"nn.{name}{rank}d", x, **steps, padding=window.padding, **attrs)
 
 
 def pool_window(node: Node) -> Window:
@@ -87,13 +94,11 @@ def pool_window(node: Node) -> Window:
 
 @converter("MaxPool")
 def _max_pool(node: Node) -> Any:
-    window = pool_window(node)
-    if node.attr("ceil_mode", 0):
-        window = reach(node, window, output_sizes(node, window, True))
+    window, ceil_mode = _read_ceil(node, pool_window(node))
     x = node.x()
     if len(node.proto.output) > 1 and node.proto.output[1]:
-        return _max_pool_with_indices(node, x, window)
-    return pool(node, "max_pool", x, window, _smallest(node.dtype()))
+        return _max_pool_with_indices(node, x, window, ceil_mode)
+    return pool(node, "max_pool", x, window, _smallest(node.dtype()), ceil_mode=ceil_mode)
 
 
 @converter("AveragePool")
@@ -101,13 +106,13 @@ def _average_pool(node: Node) -> Any:
     window = pool_window(node)
     include, ceil_mode = bool(node.attr("count_include_pad", 0)), bool(node.attr("ceil_mode", 0))
     x = node.x()
-    if not ceil_mode and window.has_constant_pads and all(p >= 0 for p in window.padding):
-        return pool(node, "avg_pool", x, window, 0, count_include_pad=include)
-    grown = reach(node, window, output_sizes(node, window, ceil_mode))
-    if include and not ceil_mode:
-        return pool(node, "avg_pool", x, grown, 0, count_include_pad=True)
-    if grown.has_constant_pads and all(p >= 0 for p in grown.padding) and not include:
-        return pool(node, "avg_pool", x, grown, 0, count_include_pad=False)
+    grown, counted = _read_ceil(node, window)
+    if counted or (not ceil_mode and window.has_constant_pads and all(p >= 0 for p in window.padding)):
+        return pool(node, "avg_pool", x, window, 0, count_include_pad=include, ceil_mode=counted)
+    if not ceil_mode:
+        grown = reach(node, window, output_sizes(node, window, False))
+    if not ceil_mode if include else grown.has_constant_pads and all(p >= 0 for p in grown.padding):
+        return pool(node, "avg_pool", x, grown, 0, count_include_pad=include)
     return _average_of_counted(node, x, window, grown, include)
 
 
@@ -129,7 +134,7 @@ def _average_of_counted(node: Node, x: Any, window: Window, grown: Window, inclu
     return node.op("divide", total, count)
 
 
-def _max_pool_with_indices(node: Node, x: Any, window: Window) -> Any:
+def _max_pool_with_indices(node: Node, x: Any, window: Window, ceil_mode: bool) -> Any:
     if not window.has_constant_pads:
         node.unsupported(
             "MaxPool with indices needs constant padding", found=f"auto_pad {node.attr('auto_pad')} of a symbolic size"
@@ -141,7 +146,7 @@ def _max_pool_with_indices(node: Node, x: Any, window: Window) -> Any:
         strides=tuple(window.strides),
         padding=window.padding,
         dilation=tuple(window.dilations),
-        ceil_mode=False,
+        ceil_mode=ceil_mode,
         storage_order=node.attr("storage_order", 0),
     )
     return node.graph.fields(out)

@@ -10,7 +10,7 @@ import numpy as np
 from weft import arith, ir
 from weft.tir.analysis.access import access_regions, loads_of, relax_region, stores_of, substitute_ranges
 from weft.tir.analysis.cover import cuts_nothing
-from weft.tir.analysis.structure import child_realizes, conjuncts, iter_values_of, path_to, used_vars
+from weft.tir.analysis.structure import bind_domains, child_realizes, conjuncts, iter_values_of, path_to, used_vars
 from weft.tir.buffer import Buffer, BufferRegion
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, Stmt
 
@@ -216,10 +216,7 @@ def initialises(block: Block) -> bool:
     if isinstance(body, BufferStore) and isinstance(init, BufferStore):
         places = [init, *loads_of(body.value, body.buffer)]
         return all(p.buffer is body.buffer and ir.structural_equal(p.indices, body.indices) for p in places)
-    analyzer = arith.Analyzer()
-    for iv in block.iter_vars:
-        if iv.dom is not None:
-            analyzer.bind(iv.var, iv.dom)
+    analyzer = bind_domains(arith.Analyzer(), block)
     hidden = (*block.alloc_buffers, *(m.buffer for m in block.match_buffers))
     reads, writes = access_regions([body], analyzer, hidden)
     begun = {w.buffer: w.region for w in access_regions([init], analyzer, hidden)[1]}

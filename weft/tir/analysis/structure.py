@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from weft import ir
+from weft import arith, ir
 from weft.arith.form import conjuncts
 from weft.tir import stmt as stmts
-from weft.tir.buffer import BufferRegion
+from weft.tir.buffer import Buffer, BufferRegion
 
 replace_node = msgspec.structs.replace
 """Return a copy of a node with some fields changed."""
@@ -309,6 +309,21 @@ def empty_inits(stmt: stmts.Stmt) -> Iterator[tuple[list[ir.PrimExpr], stmts.For
                 yield extents, loops[at], init_nest(s, list(loops[at:]), s.block.name_hint)
         inner = () if isinstance(s, stmts.Block) else (*loops, s) if isinstance(s, stmts.For) else loops
         stack.extend((c, inner) for c in stmt_children(s))
+
+
+def knowing_dimensions(buffer_map: Iterable[tuple[ir.Var, Buffer]]) -> arith.Analyzer:
+    """Return an analyzer that knows that no dimension of a function's buffers is negative."""
+    analyzer = arith.Analyzer()
+    analyzer.mark_global_non_neg(*(d for _, buffer in buffer_map for d in buffer.shape))
+    return analyzer
+
+
+def bind_domains(analyzer: arith.Analyzer, block: stmts.Block) -> arith.Analyzer:
+    """Tell an analyzer which values the variables of a block have, where that is known; returns the analyzer."""
+    for iv in block.iter_vars:
+        if iv.dom is not None:
+            analyzer.bind(iv.var, iv.dom)
+    return analyzer
 
 
 def loops_around(body: stmts.Stmt, variables: Sequence[ir.Var], extents: Iterable[Any]) -> stmts.Stmt:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from weft import ir
-from weft.tir.analysis.access import point_region
+from weft import arith, ir
+from weft.tir.analysis.access import access_regions, point_region
+from weft.tir.analysis.structure import loops_around
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.state import refuse
-from weft.tir.stmt import Block, BufferStore
+from weft.tir.stmt import Block, BlockRealize, BufferStore, Stmt
 
 BufferName = tuple[str, int] | str | Buffer
 """A buffer of a block: ``("read" or "write", index)``, its name, or itself."""
@@ -25,6 +26,19 @@ def copy_block(
     """Make the block that copies one element of a buffer, at indices of its variables, into another."""
     store = BufferStore(target, BufferLoad(source, at), to)
     return Block(tuple(iters), (point_region(source, at),), (point_region(target, to),), name, store)
+
+
+def element_nest(
+    target: Buffer, name: str, box: Sequence[ir.Range], element: Callable[..., ir.PrimExpr]
+) -> tuple[Stmt, Block]:
+    """Make a block that stores `element` of its indices at each place of a box of a buffer, and loops around it."""
+    iters = tuple(ir.IterVar(r, ir.Var(f"v{i}", r.extent.dtype), "data_par") for i, r in enumerate(box))
+    index = tuple(iv.var for iv in iters)
+    store, analyzer = BufferStore(target, element(*index), index), arith.Analyzer()
+    block = Block(iters, access_regions([store], analyzer)[0], (point_region(target, index),), name, store)
+    loops = [ir.Var(f"ax{i}", v.dtype) for i, v in enumerate(index)]
+    values = tuple(analyzer.simplify(v + r.min) for v, r in zip(loops, box, strict=True))
+    return loops_around(BlockRealize(values, ir.TRUE, block), loops, [r.extent for r in box]), block
 
 
 def place_of(block: Block, buffer: BufferName, primitive: str) -> tuple[str, int]:

@@ -6,7 +6,15 @@ from weft import arith, error, ir
 from weft.tir.analysis import dependence
 from weft.tir.analysis.access import access_regions, addressed, is_pure, loads_of
 from weft.tir.analysis.cover import covers, covers_domain
-from weft.tir.analysis.structure import child_realizes, clone_fresh, conjuncts, iter_values_of, replace_node, used_vars
+from weft.tir.analysis.structure import (
+    bind_domains,
+    child_realizes,
+    clone_fresh,
+    conjuncts,
+    iter_values_of,
+    replace_node,
+    used_vars,
+)
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -15,7 +23,7 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
 
 def compute_inline(state: ScheduleState, name: str) -> None:
     """Compute the elements of a block where they are read, if anywhere, and drop its buffer."""
-    _, scope, realize = state.found(name)
+    _, scope, realize = state.located(name)
     store = _inlinable_store(state, realize, scope, "compute_inline")
     state.check_loaded("compute_inline", store.buffer)
     index_vars = _index_vars(store, realize, "compute_inline")
@@ -60,10 +68,7 @@ def _check_inputs(realize: BlockRealize, others: list[BlockRealize], primitive: 
 
 def _check_reads(store: BufferStore, index_vars: list[ir.Var | None], block: Block, consumer: Block) -> None:
     """Refuse to compute elements outside of the block's domain, where what it loads may not exist."""
-    analyzer = arith.Analyzer()
-    for iv in consumer.iter_vars:
-        if iv.dom is not None:
-            analyzer.bind(iv.var, iv.dom)
+    analyzer = bind_domains(arith.Analyzer(), consumer)
     domains = {iv.var: iv.dom for iv in block.iter_vars}
     for load in loads_of((consumer.init, consumer.body), store.buffer):
         for v, index, size in zip(index_vars, load.indices, store.buffer.shape, strict=True):
@@ -143,7 +148,7 @@ def _unit_vars(block: Block) -> dict[ir.Var, ir.PrimExpr]:
 
 def reverse_compute_inline(state: ScheduleState, name: str) -> None:
     """Apply an element-wise consumer where its only producer stores elements, and drop the buffer between."""
-    path, scope, realize = state.found(name)
+    path, scope, realize = state.located(name)
     block = realize.block
     store = dependence.is_plain_store(block)
     if store is None or not dependence.is_complete(realize, scope):
@@ -263,7 +268,7 @@ def split_consumers(state: ScheduleState, name: str, consumers: list[str]) -> li
 
     Returns the names of the copies in the order of `consumers`.
     """
-    path, scope, realize = state.found(name)
+    path, scope, realize = state.located(name)
     block = realize.block
     if len(block.writes) != 1 or state.is_argument(block.writes[0].buffer):
         raise refuse("split_consumers", "the block does not write one intermediate buffer", block=name)

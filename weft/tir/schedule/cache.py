@@ -13,7 +13,8 @@ from weft.tir.analysis.cover import covers, stores_all
 from weft.tir.analysis.dependence import consumers_of, touches
 from weft.tir.analysis.structure import child_realizes, iter_values_of, loops_around, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.schedule.block_buffers import copy_block, region_at, region_of
+from weft.tir.schedule.block_buffers import copy_block, element_nest, region_at, region_of
+from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, check_scope, refuse
@@ -151,13 +152,37 @@ def cache_inplace(
     return copies[0], copies[1]
 
 
+def put_stage(
+    state: ScheduleState,
+    name: str,
+    stage: str,
+    shape: Sequence[ir.PrimExpr],
+    element: Callable[..., ir.PrimExpr],
+    read: Callable[[object, Buffer], object],
+) -> str:
+    """Store the elements of a new buffer, called `stage`, ahead of a block, each node of which becomes what it reads.
+
+    Returns the name of the block that stores them.
+    """
+    value = element(*(ir.Var(f"v{i}", d.dtype) for i, d in enumerate(shape)))
+    new = Buffer(ir.Var(stage, "handle"), value.dtype, tuple(shape), name=stage, scope="global")
+    whole = [ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in shape]
+    nest, maker = element_nest(new, state.fresh_name(stage), whole, element)
+    path, scope, _ = state.located(name)
+    top = top_child(scope, path)
+    state.replace(top, seq(nest, top))
+    block = state.realize(name).block
+    state.replace(block, ir.rewrite(block, lambda n: read(n, new)))
+    state.alloc(state.scope_of_block(name), new)
+    block = state.realize(name).block
+    state.replace(block, refresh_accesses(state, block, name))
+    return maker.name_hint
+
+
 def _found(state: ScheduleState, what: str, name: str, storage_scope: str) -> tuple[list[Stmt], Block, BlockRealize]:
     """The way to a block, the block around it and its realization; the scope of the copy is checked."""
     check_scope(what, storage_scope)
-    path = state.path_to_block(name)
-    realize = path[-1]
-    assert isinstance(realize, BlockRealize)
-    return path, state.scope_of(path), realize
+    return state.located(name)
 
 
 def _statements_with(scope: Block, names: list[str]) -> list[Stmt]:

@@ -40,9 +40,7 @@ def reorder_block_iter_var(state: ScheduleState, name: str, new_order: Sequence[
 
 def transform_block_layout(state: ScheduleState, name: str, index_map: IndexMap) -> None:
     """Run a block over the image of its iteration space under an invertible map, in new loops of that shape."""
-    path = state.path_to_block(name)
-    realize = path[-1]
-    assert isinstance(realize, BlockRealize)
+    path, scope, realize = state.located(name)
     block, loops = realize.block, state.loops_of(name)
     top: Stmt = loops[0] if loops else realize
     inside = top
@@ -56,7 +54,6 @@ def transform_block_layout(state: ScheduleState, name: str, index_map: IndexMap)
         raise refuse("transform_block_layout", "the loops do not run the block on its whole domain", block=name)
     if any(iv.iter_type not in ("data_par", "reduce") for iv in block.iter_vars):
         raise refuse("transform_block_layout", "the block has ordered or opaque iterations", block=name)
-    scope = state.scope_of(path)
     if not is_complete(realize, scope) and not is_reduction(realize, scope):
         raise refuse("transform_block_layout", "the block is neither complete nor a whole reduction", block=name)
     iter_vars, inverse = _transformed(block, index_map, name)

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from weft import arith, ir
-from weft.tir.analysis.access import evaluate_interval, point_region
+from weft.tir.analysis.access import evaluate_interval
 from weft.tir.analysis.apart import numbered, values_at
-from weft.tir.analysis.structure import blocks_in, loops_around, replace_node, subst_stmt, used_vars
+from weft.tir.analysis.structure import bind_domains, blocks_in, replace_node, subst_stmt, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
-from weft.tir.schedule.block_buffers import BufferName, buffer_at
+from weft.tir.schedule.block_buffers import BufferName, buffer_at, element_nest
 from weft.tir.schedule.blocks import refresh_accesses
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.compute_at import replace_buffer
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import Block, BlockRealize, BufferStore, seq
+from weft.tir.stmt import Block, BufferStore, seq
 from weft.tir.typing import Value
 
 
@@ -112,27 +112,15 @@ def _fill_first(
     starts = [
         grown[1] if grown is not None and i == grown[0] else ir.const(0, d.dtype) for i, d in enumerate(new.shape)
     ]
-    extents = [arith.Analyzer().simplify(d - s) for d, s in zip(new.shape, starts, strict=True)]
-    iters = [
-        ir.IterVar(ir.Range.from_min_extent(s, d), ir.Var(f"v{i}", d.dtype), "data_par")
-        for i, (s, d) in enumerate(zip(starts, extents, strict=True))
+    box = [
+        ir.Range.from_min_extent(s, arith.Analyzer().simplify(d - s)) for d, s in zip(new.shape, starts, strict=True)
     ]
     value = ir.as_expr(pad_value, old.dtype)
     if value.dtype != old.dtype or (isinstance(pad_value, float) and isinstance(value, ir.IntImm)):
         raise refuse(
             "transform_layout", f"the padding {pad_value} is no {old.dtype}, which '{old.name}' holds", block=name
         )
-    index = tuple(iv.var for iv in iters)
-    block = Block(
-        tuple(iters),
-        (),
-        (point_region(new, index),),
-        state.fresh_name(f"{old.name}_pad"),
-        BufferStore(new, value, index),
-    )
-    loops = [ir.Var(f"ax{i}", iv.var.dtype) for i, iv in enumerate(iters)]
-    values = tuple(arith.Analyzer().simplify(v + s) for v, s in zip(loops, starts, strict=True))
-    nest = loops_around(BlockRealize(values, ir.TRUE, block), loops, extents)
+    nest, _ = element_nest(new, state.fresh_name(f"{old.name}_pad"), box, lambda *_: value)
     top = top_child(scope, path)
     state.replace(top, seq(nest, top))
 
@@ -219,10 +207,7 @@ def _corner(extents: list[int], most: int) -> list[int]:
 
 def _simplified(block: Block, buffer: Buffer) -> Block:
     """Simplify the indices with which a block addresses `buffer`."""
-    analyzer = arith.Analyzer()
-    for iv in block.iter_vars:
-        if iv.dom is not None:
-            analyzer.bind(iv.var, iv.dom)
+    analyzer = bind_domains(arith.Analyzer(), block)
 
     def rule(node: object) -> object:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer is buffer:

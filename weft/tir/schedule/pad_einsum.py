@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft import ir
-from weft.tir.analysis.access import point_region
 from weft.tir.analysis.dependence import is_reduction
-from weft.tir.analysis.structure import loops_around, replace_node, replace_stmt
+from weft.tir.analysis.structure import replace_node, replace_stmt
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.schedule.block_buffers import element_nest
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.state import ScheduleState, refuse
 from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt, seq
@@ -20,7 +20,7 @@ def pad_einsum(state: ScheduleState, name: str, padding: Sequence[int]) -> None:
     Operands are copied to buffers with zeros at the end first, the result is copied from a larger buffer; what needs
     no padding is used as it is. The block has to be a sum of products, addressed by its iteration variables.
     """
-    path, scope, realize = state.found(name)
+    path, scope, realize = state.located(name)
     block = realize.block
     if len(padding) != len(block.iter_vars) or any(p < 1 for p in padding):
         raise refuse(
@@ -175,23 +175,14 @@ def _copy(
 ) -> Stmt:
     """Copy a box at the origin; what lies outside of `inside` becomes zero."""
     name = state.fresh_name(target.name if inside is not None else f"{target.name}_crop")
-    axes = [
-        ir.IterVar(ir.Range.from_min_extent(ir.const(0, d.dtype), d), ir.Var(f"v{i}", d.dtype))
-        for i, d in enumerate(shape)
-    ]
-    index = tuple(iv.var for iv in axes)
-    value: ir.PrimExpr = BufferLoad(source, index)
-    if inside is not None:
+
+    def element(*index: ir.Var) -> ir.PrimExpr:
+        value: ir.PrimExpr = BufferLoad(source, index)
+        if inside is None:
+            return value
         within = ir.TRUE
         for v, d, whole in zip(index, inside, shape, strict=True):
             within = within if d is whole else ir.logical_and(within, v < d)
-        value = ir.if_then_else(within, value, ir.const(0, source.dtype))
-    block = Block(
-        tuple(axes),
-        (point_region(source, index),),
-        (point_region(target, index),),
-        name,
-        BufferStore(target, value, index),
-    )
-    loops = [ir.Var(f"ax{i}", v.dtype) for i, v in enumerate(index)]
-    return loops_around(BlockRealize(tuple(loops), ir.TRUE, block), loops, shape)
+        return ir.if_then_else(within, value, ir.const(0, source.dtype))
+
+    return element_nest(target, name, [ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in shape], element)[0]

@@ -31,7 +31,7 @@ def decompose_padding(state: ScheduleState, name: str, var: ir.Var) -> str:
     The block stores ``if_then_else(inside, x, padding)`` with bounds on its variables as the condition, and a padding
     that is one number. Returns the name of the block that fills.
     """
-    path, scope, realize = state.found(name)
+    path, scope, realize = state.located(name)
     block, loops = realize.block, state.loops_of(name)
     at = next((i for i, f in enumerate(loops) if f.loop_var is var), None)
     if at is None:

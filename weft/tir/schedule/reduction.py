@@ -38,7 +38,7 @@ def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[s
 
     Returns the names of the init and the update block.
     """
-    _, scope, realize = state.found(name)
+    _, scope, realize = state.located(name)
     block = realize.block
     if block.init is None:
         raise refuse("decompose_reduction", "the block has no init", block=name)

@@ -6,7 +6,7 @@ from weft import arith, ir
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.cover import covers_domain, stores_all
 from weft.tir.analysis.dependence import is_complete, is_reduction, touches
-from weft.tir.analysis.structure import child_realizes, loops_around, replace_node, statements, used_vars
+from weft.tir.analysis.structure import bind_domains, child_realizes, loops_around, replace_node, statements, used_vars
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
 from weft.tir.schedule.block_buffers import BufferName, buffer_at, copy_block, place_of
 from weft.tir.schedule.blocks import refresh_accesses
@@ -28,7 +28,7 @@ def reindex(
     For a buffer that is read, a new block before it gathers ``new[v...] = old[f(v...)]``; for one that is written, one
     behind it scatters. Returns the name of the new block.
     """
-    path, scope, realize = state.found(name)
+    path, scope, realize = state.located(name)
     block = realize.block
     kind, _ = place_of(block, where, "reindex")
     old = buffer_at(block, where, "reindex")
@@ -169,9 +169,7 @@ def _unconditional(block: Block) -> bool:
 
 def _inside(indices: tuple[ir.PrimExpr, ...], buffer: Buffer, block: Block, analyzer: arith.Analyzer) -> bool:
     """Whether an index is in the buffer on the whole domain of the block."""
-    for iv in block.iter_vars:
-        if iv.dom is not None:
-            analyzer.bind(iv.var, iv.dom)
+    bind_domains(analyzer, block)
     return all(
         analyzer.can_prove(i >= 0) and analyzer.can_prove(i < d) for i, d in zip(indices, buffer.shape, strict=True)
     )

@@ -18,7 +18,7 @@ from weft.tir.stmt import Block, BlockRealize, BufferStore, For, Stmt
 
 def rolling_buffer(state: ScheduleState, name: str, index: int) -> None:
     """Shrink the buffer that a block writes to one tile, used as a ring, and compute only what is new in each tile."""
-    path, scope, realize = state.found(name)
+    path, scope, realize = state.located(name)
     block = realize.block
     if not 0 <= index < len(block.writes):
         raise refuse("rolling_buffer", f"the block writes {len(block.writes)} buffers, not {index + 1}", block=name)

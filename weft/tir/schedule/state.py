@@ -89,10 +89,7 @@ class ScheduleState:
                     for r in a.region
                 )
             ):
-                analyzer = Analyzer()
-                for iv in s.iter_vars:
-                    if iv.dom is not None:
-                        analyzer.bind(iv.var, iv.dom)
+                analyzer = structure.bind_domains(Analyzer(), s)
                 stmts = [x for x in (s.init, s.body) if x is not None]
                 reads, writes = access_regions(stmts, analyzer, s.alloc_buffers, s.match_buffers)
                 own = {w.buffer for w in writes} if s.init is not None else set()
@@ -136,6 +133,13 @@ class ScheduleState:
         if path is None:
             raise UnknownHandle(f"there is no block '{name}'", found="blocks " + ", ".join(self.block_names()))
         return self._whole(path)
+
+    def located(self, name: str) -> tuple[list[Stmt], Block, BlockRealize]:
+        """Return the path to a block, the block around it, and its realization."""
+        path = self.path_to_block(name)
+        realize = path[-1]
+        assert isinstance(realize, BlockRealize)
+        return path, self.scope_of(path), realize
 
     def path_to_loop(self, var: ir.Var) -> list[Stmt]:
         """Return the statements from the root realization down to a loop."""
@@ -183,11 +187,6 @@ class ScheduleState:
             if isinstance(s, Block):
                 return s
         raise ScheduleError("the root block has no enclosing scope", help="schedule the blocks inside it")
-
-    def found(self, name: str) -> tuple[list[Stmt], Block, BlockRealize]:
-        """Return the path to a block, the block around it, and its realization."""
-        path = self.path_to_block(name)
-        return path, self.scope_of(path), self.realize(name)
 
     def scope_of_block(self, name: str) -> Block:
         """Return the block around a block."""
@@ -242,9 +241,7 @@ class ScheduleState:
             elif isinstance(outer, LetStmt):
                 analyzer.bind(outer.var, outer.value)
             elif isinstance(outer, Block):
-                for iv in outer.iter_vars:
-                    if iv.dom is not None:
-                        analyzer.bind(iv.var, iv.dom)
+                structure.bind_domains(analyzer, outer)
         return analyzer
 
     def _dimensions(self) -> list[ir.PrimExpr]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import arith, error, ir
-from weft.tir.analysis.structure import clone_fresh, replace_node
+from weft.tir.analysis.structure import bind_domains, clone_fresh, replace_node
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion, MatchBufferRegion
 from weft.tir.function import PrimFunc
 from weft.tir.schedule.state import ScheduleState, refuse
@@ -151,9 +151,7 @@ def _local(body: Stmt, regions: dict[Buffer, BufferRegion], views: dict[Buffer, 
     analyzer = arith.Analyzer()
     for n in ir.walk(body):
         if isinstance(n, Block):
-            for iv in n.iter_vars:
-                if iv.dom is not None:
-                    analyzer.bind(iv.var, iv.dom)
+            bind_domains(analyzer, n)
 
     def rule(node: ir.Node) -> Any:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer in views:

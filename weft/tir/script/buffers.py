@@ -20,29 +20,6 @@ from weft.tir.script.dtypes import DTypeLike
 from weft.tir.typing import Dims, Value
 
 
-def _buffer(
-    shape: Any,
-    dtype: Any,
-    data: Any,
-    strides: Any,
-    elem_offset: Any,
-    scope: str,
-    align: int,
-    offset_factor: int,
-    buffer_type: str,
-    axis_separators: Sequence[int] | None,
-) -> BufferNode:
-    """Declare a buffer without a name; TVM's zero and negative values stand for the defaults."""
-    dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
-    element = getattr(dtype, "dtype", dtype)
-    strides = [Var(s, "int32") if isinstance(s, str) else s for s in strides or ()]
-    if isinstance(elem_offset, Var) and elem_offset.name == "":
-        elem_offset = type(elem_offset)("elem_offset", elem_offset.dtype)
-    align, factor = align if align > 0 else 64, max(offset_factor, 0)
-    place = (data, strides, elem_offset, scope or "global", align, factor, buffer_type, axis_separators)
-    return declare(dims, element, "", *place)
-
-
 class _BufferMaker:
     """``T.Buffer(shape, dtype, ...)``: an annotation, or a buffer that the function does not introduce otherwise."""
 
@@ -57,11 +34,17 @@ class _BufferMaker:
         align: int = 0,
         offset_factor: int = 0,
         buffer_type: str = "",
-        axis_separators: Any = None,
+        axis_separators: Sequence[int] | None = None,
     ) -> BufferNode:
-        return _buffer(
-            shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators
-        )
+        """Declare a buffer without a name; TVM's zero and negative values stand for the defaults."""
+        dims = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+        element = getattr(dtype, "dtype", dtype)
+        strides = [Var(s, "int32") if isinstance(s, str) else s for s in strides or ()]
+        if isinstance(elem_offset, Var) and elem_offset.name == "":
+            elem_offset = type(elem_offset)("elem_offset", elem_offset.dtype)
+        align, factor = align if align > 0 else 64, max(offset_factor, 0)
+        place = (data, strides, elem_offset, scope or "global", align, factor, buffer_type, axis_separators)
+        return declare(dims, element, "", *place)
 
     def __getitem__(self, items: Any) -> BufferNode:
         typed = isinstance(items, tuple) and (isinstance(items[0], (tuple, list)) or isinstance(items[-1], str))
@@ -93,7 +76,7 @@ def match_buffer(
         one = [Range.from_min_extent(i, const(1, i.dtype)) for i in param.indices]
         param = BufferRegion(param.buffer, tuple(one))
     place = (data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
-    buffer = _buffer(shape, dtype, *place)
+    buffer = Buffer(shape, dtype, *place)
     if isinstance(param, BufferRegion) and elem_offset is not None:  # a zero is a claim about the region
         buffer = structs.replace(buffer, elem_offset=as_expr(elem_offset))
     return commands.MatchBuffer(param, buffer)
@@ -119,7 +102,7 @@ def sblock_alloc_buffer(
 ) -> commands.AllocBlockBuffer:
     """Allocate a buffer in the block under way."""
     return commands.AllocBlockBuffer(
-        _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
+        Buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
     )
 
 
@@ -138,7 +121,7 @@ def alloc_buffer(
     annotations: Mapping[str, Any] | None = None,
 ) -> commands.Scope:
     """Allocate a buffer for the rest of the sequence; among the first statements of a block, in that block."""
-    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
+    b = Buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
     notes = Attrs.of(annotations)
     return commands.Scope(b, lambda value, body, _: stmts.AllocBuffer(value, body, notes), "alloc", notes)
 
@@ -156,7 +139,7 @@ def decl_buffer(
     axis_separators: Sequence[int] | None = None,
 ) -> commands.Scope:
     """Declare a buffer as a view of the memory that `data` points to; without it, allocate the memory."""
-    b = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
+    b = Buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type, axis_separators)
     if data is None:
         return commands.Scope(b, lambda value, body, _: stmts.AllocBuffer(value, body))
     return commands.Scope(b, lambda value, body, _: stmts.DeclBuffer(value, body))

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from weft import arith, ir
-from weft.tir.analysis.structure import conjuncts, fresh_definitions, replace_node, stmt_children
+from weft.tir.analysis.structure import conjuncts, fresh_definitions, knowing_dimensions, replace_node, stmt_children
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, AttrStmt, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from weft.tir.transform.extent import bound_over
@@ -60,8 +60,7 @@ def loop_partition(func: PrimFunc, mod: ir.IRModule, *, cut: bool = False) -> Pr
     Source: TVM's ``LoopPartition``, decided at run time.
     """
     config = ir.PassContext.current().config.get("tir.LoopPartition", {})
-    analyzer = arith.Analyzer()
-    analyzer.mark_global_non_neg(*(d for _, buffer in func.buffer_map for d in buffer.shape))
+    analyzer = knowing_dimensions(func.buffer_map)
     if cut or config.get("partition_const_loop", False):
         func = func.replace(body=Cut(analyzer, config).visit(func.body))
     if cut:

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.structure import conjuncts, stmt_children
+from weft.tir.analysis.structure import conjuncts, knowing_dimensions, stmt_children
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
@@ -56,8 +56,7 @@ def relax_guards(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Cost: Linear, two proofs for each index of a guarded store.
     Source: None; TVM keeps such conditions.
     """
-    analyzer = Analyzer()
-    analyzer.mark_global_non_neg(*(d for _, buffer in func.buffer_map for d in buffer.shape))
+    analyzer = knowing_dimensions(func.buffer_map)
     return func.replace(body=_Relax(analyzer, _stores(func.body)).visit(func.body))
 
 

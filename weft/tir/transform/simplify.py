@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from weft import arith, ir
 from weft.tir import stmt as stmts
-from weft.tir.analysis.structure import jumps_out, replace_node
+from weft.tir.analysis.structure import jumps_out, knowing_dimensions, replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
 
@@ -34,8 +34,7 @@ def simplify(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Cost: Linear.
     Source: TVM's ``Simplify`` and ``RemoveNoOp``.
     """
-    analyzer = arith.Analyzer()
-    analyzer.mark_global_non_neg(*(d for _, buffer in func.buffer_map for d in buffer.shape))
+    analyzer = knowing_dimensions(func.buffer_map)
     body = _stmt(func.body, analyzer)
     return func if body is func.body else func.replace(body=body if body is not None else stmts.seq(()))
 

@@ -111,7 +111,7 @@ def _tile(ctx: RuleContext, sink: BlockRV, column: LoopRV, panel: int, together:
 def _sum(ctx: RuleContext, rv: BlockRV, tile: LoopRV, group: int, lanes: int) -> LoopRV:
     """Order a sum: groups, then the rows of a group, then the tile, written out; return the loop over groups."""
     sch = ctx.sch
-    inner = _below(ctx, rv, tile)
+    inner = ctx.below(rv, tile)
     block, values = ctx.block(rv), sch.state.realize(rv.name).iter_values
     kind = {x.var: iv for x in inner for iv, v in zip(block.iter_vars, values, strict=True) if x.var in used_vars(v)}
     (summed,) = (x for x in inner if kind[x.var].iter_type == "reduce")
@@ -128,14 +128,8 @@ def _sum(ctx: RuleContext, rv: BlockRV, tile: LoopRV, group: int, lanes: int) ->
 def _vectors(ctx: RuleContext, rv: BlockRV, outer: LoopRV, lanes: int) -> None:
     """Write out the loops of a block below `outer`, the last one in vectors."""
     sch = ctx.sch
-    *others, last = _below(ctx, rv, outer)
+    *others, last = ctx.below(rv, outer)
     vectors, lane = sch.split(last, [None, lanes])
     sch.vectorize(lane)
     for x in (*others, vectors):
         sch.unroll(x)
-
-
-def _below(ctx: RuleContext, rv: BlockRV, outer: LoopRV) -> list[LoopRV]:
-    loops = ctx.sch.get_loops(rv)
-    at = next(i for i, x in enumerate(loops) if x.var is outer.var)
-    return loops[at + 1 :]

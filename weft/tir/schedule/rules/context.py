@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.arith import Analyzer
-from weft.ir import DataType, IntImm, PrimExpr, as_int, is_const_int
+from weft.ir import DataType, IntImm, IterVar, PrimExpr, Var, as_int, is_const_int
 from weft.machine import TargetLike, machine_of
 from weft.tir.analysis.dependence import is_data_parallel, reduce_vars
 from weft.tir.analysis.pattern import element_cost
-from weft.tir.analysis.structure import child_realizes
+from weft.tir.analysis.structure import child_realizes, used_vars
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.knobs import Knobs
 from weft.tir.schedule.rules.record import ScheduleRecord
@@ -91,6 +91,17 @@ class RuleContext:
         return self.sch.state.analyzer_at(self.sch.state.path_to_block(rv.name))
 
     # --- recipes ---
+
+    def below(self, rv: BlockRV, place: LoopRV) -> list[LoopRV]:
+        """List the loops around a block that are inside of another one."""
+        loops = self.sch.get_loops(rv)
+        return loops[next(i for i, x in enumerate(loops) if x.var is place.var) + 1 :]
+
+    def owners(self, rv: BlockRV, loops: list[LoopRV]) -> dict[Var, IterVar]:
+        """Return for the variable of each loop that of the block to which it gives values."""
+        realize = self.sch.state.realize(rv.name)
+        pairs = list(zip(realize.block.iter_vars, realize.iter_values, strict=True))
+        return {x.var: iv for x in loops for iv, v in pairs if x.var in used_vars(v)}
 
     def drop_unit_loops(self, loops: list[LoopRV]) -> list[LoopRV]:
         """Leave out loops of one iteration."""

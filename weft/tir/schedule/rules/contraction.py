@@ -22,7 +22,17 @@ from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
 from weft.tir.schedule.rules.panels import pack_near, pack_panels
-from weft.tir.schedule.rules.tile import RowPart, Tile, TileLoop, n_tiles, panel_of, panels_of, row_parts, tile_choices
+from weft.tir.schedule.rules.tile import (
+    Problem,
+    RowPart,
+    Tile,
+    TileLoop,
+    n_tiles,
+    panel_of,
+    panels_of,
+    row_parts,
+    tile_choices,
+)
 from weft.tir.stmt import Block
 from weft.tir.transform.dot_product import DOT_GROUPS
 from weft.tir.transform.prefetch_streams import PANEL_MARK, PREFETCH_MARK
@@ -76,16 +86,12 @@ class _Product:
         copied = panel is None and self._packable() and self._read_often(rows)
         self.streamed = panel is not None and self._is_streamed(rows) and ctx.choose("streamed", (True, False), True)
         if self.streamed and panel is not None:
-            tile = Tile(1, max(1, panel // self.lanes), self.lanes)
+            tile = end = Tile(1, max(1, panel // self.lanes), self.lanes)
         else:
             if panel is None and not copied and self._only_narrow_near(columns):
                 copied, panels = True, 1
             width, far = (2 * self.lanes, True) if copied else (panel, self._is_far())
-            registers = ctx.machine.vector_registers * (3 if self._widens() or self._converts() or c.pair else 4) // 4
-            machine = replace(ctx.machine, vector_registers=registers)
-            tiles = tile_choices(rows, columns, self.lanes, machine, width, c.group, panels, far, self.group > 1)
-            shape = ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
-            tile = Tile(shape[0], shape[1], tiles[0].lanes)
+            tile, end = self._choose_tile(rows, columns, width, panels, far)
         if c.group is not None and c.group % tile.width:
             raise ScheduleError(f"contraction: groups of {c.group} columns are not whole vectors")
         packed: set[str] = set()
@@ -113,9 +119,9 @@ class _Product:
             row = self.sch.add_unit_loop(column)
             rows = ctx.extent(row)
         rows_first = not self.near and ctx.choose("rows_first", (False, True), self._rows_first(rows, columns))
-        ragged = panel is None and not packed and not _divides(columns, tile.width)
+        ragged = tile is not end or (panel is None and not packed and not _divides(columns, tile.width))
         placed: list[TileLoop] = []
-        for s, r, x, t in self._stretches(sink, row, column, tile) if ragged else [(sink, row, column, tile)]:
+        for s, r, x, t in self._stretches(sink, row, column, tile, end) if ragged else [(sink, row, column, tile)]:
             placed += self._tile_sink(s, r, x, row_parts(rows, t), t, rows_first)
         anchors = self._place(placed)
         for shared, n in self.shared if self.near else ():
@@ -124,6 +130,21 @@ class _Product:
         return {self.rv.name, sink.name, *packed, *self.copies, *[x.sink.name for x in placed]}
 
     # --- reading the problem ---
+
+    def _choose_tile(
+        self, rows: PrimExpr, columns: PrimExpr, width: int | None, panels: int | None, far: bool
+    ) -> tuple[Tile, Tile]:
+        """Choose the tile, and the one for columns behind the last whole tile."""
+        machine, group = self.ctx.machine, self.c.group
+        few = self._widens() or self._converts() or self.c.pair
+        machine = replace(machine, vector_registers=machine.vector_registers * (3 if few else 4) // 4)
+        problem = Problem(rows, columns, self.lanes, machine, width, group, panels, far)
+        tiles = tile_choices(problem, self.group > 1)
+        shape = self.ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
+        end = Tile(shape[0], shape[1], tiles[0].lanes)
+        wide = next((t for t in tiles if t.vectors == 2), end)
+        halves = self._ends_in_half_a_panel(columns, end) and self.ctx.choose("halves", (True, False), True)
+        return wide if halves else end, end
 
     def _madds(self) -> int | None:
         known = [as_int(e) for e in self.extents.values()]
@@ -212,6 +233,11 @@ class _Product:
             and stride_along(a, inner) == stride_along(b, inner) == 1
         )
 
+    def _ends_in_half_a_panel(self, columns: PrimExpr, tile: Tile) -> bool:
+        """Whether a narrow tile was chosen for what lies behind whole panels, which wider tiles compute better."""
+        known, plain = as_int(columns) or 0, self.c.group is None and tile.lanes == self.lanes
+        return plain and self.panel == 2 * self.lanes < known and tile.vectors == 1 and tile.rows > _DOT_ROWS
+
     def _packable(self) -> bool:
         """Whether each dimension of the second operand is one variable or one place, so that packing permutes it."""
         plain = [i for i in self.c.b.indices if not is_const_int(i, 0)]
@@ -231,18 +257,23 @@ class _Product:
     # --- steps ---
 
     def _stretches(
-        self, sink: BlockRV, row: LoopRV, column: LoopRV, tile: Tile
+        self, sink: BlockRV, row: LoopRV, column: LoopRV, tile: Tile, end: Tile
     ) -> list[tuple[BlockRV, LoopRV, LoopRV, Tile]]:
-        """Cut columns that end inside a vector into whole vectors and the rest, so that no lane is masked."""
+        """Cut columns into what whole tiles take, whole vectors, and the rest, so that no lane is masked.
+
+        These end in tiles as tall as `end`, if that is one of a single vector.
+        """
         sch, n, size = self.sch, self.ctx.constant(column), self.ctx.extent(column)
         if n is not None and n <= tile.lanes:
             return [(sink, row, column, tile)]
         last, rest = tile.lanes if n else tile.width, n % tile.lanes if n else tile.lanes  # masked, where n is unknown
         more = n % tile.width // tile.lanes if n else 0
+        rows = end.rows if end.vectors == 1 else tile.rows
+        rest = tile.lanes if self.panel is not None and 2 * rest > tile.lanes else rest  # panels have whole vectors
         tiles = [
             (size // tile.width * tile.width, tile),
-            (int64(more * tile.lanes), Tile(tile.rows, more, tile.lanes)),
-            (size % last, Tile(tile.rows, 1, rest)),
+            (int64(more * tile.lanes), Tile(rows if more == 1 else tile.rows, more, tile.lanes)),
+            (size % last, Tile(rows, 1, rest)),
         ]
         tiles = [(length, t) for length, t in tiles if not is_const_int(length, 0)]
         sch.reorder(column, *[x for x in sch.get_loops(sink) if x.var is not column.var])
@@ -441,8 +472,7 @@ class _Product:
         at = next(i for i, r in enumerate(ctx.block(sink).reads) if r.buffer is sums)
         copy = sch.cache_read(sink, at, "local")
         sch.compute_at(copy, tile_loop)
-        loops = sch.get_loops(copy)
-        inner = loops[next(i for i, x in enumerate(loops) if x.var is tile_loop.var) + 1 :]
+        inner = ctx.below(copy, tile_loop)
         if not inner:  # the last rows of one column
             return
         n = ctx.constant(inner[-1])
@@ -470,16 +500,8 @@ class _Product:
         """
         sch, ctx = self.sch, self.ctx
         block = ctx.block(anchor)
-        realize = sch.state.realize(anchor.name)
-        loops = sch.get_loops(anchor)
-        at = next(i for i, x in enumerate(loops) if x.var is tile_loop.var)
-        inner = loops[at + 1 :]
-        owner = {
-            x.var: iv
-            for x in inner
-            for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)
-            if x.var in used_vars(v)
-        }
+        inner = ctx.below(anchor, tile_loop)
+        owner = ctx.owners(anchor, inner)
         reduce_loops = [x for x in inner if owner[x.var].iter_type == "reduce"]
         vector_var = contraction_vector(block)
         column = [x for x in inner if owner[x.var].var is vector_var]
@@ -535,9 +557,7 @@ class _Product:
     def _write_back(self, sink: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
         """Unroll the epilogue over the tile, in vectors."""
         sch, ctx = self.sch, self.ctx
-        loops = sch.get_loops(sink)
-        at = next(i for i, x in enumerate(loops) if x.var is tile_loop.var)
-        inner = loops[at + 1 :]
+        inner = ctx.below(sink, tile_loop)
         column = inner[-1]
         n = ctx.constant(column)
         big = element_cost(ctx.block(sink).body) > _UNROLLED_COST

@@ -13,7 +13,6 @@ from weft.arith import Analyzer
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import is_plain_store, producers_of
 from weft.tir.analysis.pattern import Contraction, contraction_of, stride_along
-from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.guards import guard_of
 from weft.tir.schedule.instruction import BlockRV, LoopRV
@@ -199,18 +198,10 @@ def _pixel_tile(ctx: RuleContext, row: LoopRV | None) -> int:
 def order_sum(ctx: RuleContext, rv: BlockRV, place: LoopRV, c: Contraction) -> None:
     """Order the sum of a tile, below loop `place`: taps outside, then pixels, written out, and the lanes."""
     sch = ctx.sch
-    block = ctx.block(rv)
-    realize = sch.state.realize(rv.name)
-    loops = sch.get_loops(rv)
-    at = next(i for i, x in enumerate(loops) if x.var is place.var)
-    owner = {
-        x.var: iv
-        for x in loops[at + 1 :]
-        for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)
-        if x.var in used_vars(v)
-    }
-    reducing = [x for x in loops[at + 1 :] if owner[x.var].iter_type == "reduce"]
-    spatial = [x for x in loops[at + 1 :] if x not in reducing]
+    inner = ctx.below(rv, place)
+    owner = ctx.owners(rv, inner)
+    reducing = [x for x in inner if owner[x.var].iter_type == "reduce"]
+    spatial = [x for x in inner if x not in reducing]
     sch.reorder(*reducing, *spatial)
     lane = next((x for x in spatial if owner[x.var].var.name == c.vector.name), None)
     for x in spatial:

@@ -5,14 +5,32 @@ from __future__ import annotations
 from math import prod
 
 from weft.arith import Analyzer
-from weft.ir import GE, GT, LE, LT, CallIntrin, PrimExpr, Var, as_int, const, rewrite, substitute, walk
+from weft.ir import (
+    GE,
+    GT,
+    LE,
+    LT,
+    CallIntrin,
+    PrimExpr,
+    Var,
+    as_int,
+    cast,
+    const,
+    int64,
+    rewrite,
+    structural_equal,
+    substitute,
+    walk,
+)
 from weft.tir.analysis.access import loads_of, stores_of
-from weft.tir.analysis.pattern import element_cost, stride_along
-from weft.tir.analysis.structure import conjuncts, used_vars
-from weft.tir.buffer import BufferLoad
+from weft.tir.analysis.dependence import is_plain_store
+from weft.tir.analysis.pattern import element_cost, is_costly, stride_along
+from weft.tir.analysis.structure import conjuncts, replace_node, used_vars
+from weft.tir.buffer import Buffer, BufferLoad
+from weft.tir.schedule.cache import put_stage
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
-from weft.tir.stmt import Block
+from weft.tir.stmt import Block, BufferStore
 from weft.tir.transform.transpose_tiles import TILE_MARK
 
 _TILE_ROWS = 16
@@ -34,6 +52,9 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     if not loops:
         return
     block = ctx.block(rv)
+    if (byte := _byte_of(block)) is not None:
+        _look_up(ctx, rv, byte, loops)
+        return
     tile = _transposed_axis(ctx, rv, block, loops)
     few = ctx.constant(loops[-1]) if tile == len(loops) - 2 and _is_static(block) else None
     few = few if few and few < _NARROW and few % vector_lanes(ctx, block) else None
@@ -63,6 +84,48 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
             ctx.stream(main, rv)
         if row is None or ctx.constant(row) == 1:
             ctx.parallel(main, cost)  # an iteration is one vector: about the cost of one element of scalar work
+
+
+_FEWEST, _WORTH, _TOGETHER = 1024, 24, 8
+"""Elements, and work of each in vectors, for which a table takes less time; lookups of one iteration."""
+
+
+def _byte_of(block: Block) -> BufferLoad | None:
+    """Return the load of a byte that alone decides a value which is costly, for enough elements."""
+    store, own = is_plain_store(block), {iv.var for iv in block.iter_vars}
+    sizes = [as_int(iv.dom.extent) for iv in block.iter_vars if iv.dom is not None]
+    if store is None or not is_costly(store.value) or element_cost(store.value) < _WORTH:
+        return None
+    byte = next((x for x in loads_of(store.value) if not own.isdisjoint(used_vars(x.indices))), None)
+    if byte is None or byte.dtype not in ("uint8", "int8") or prod(n or _FEWEST for n in sizes) < _FEWEST:
+        return None
+    return byte if own.isdisjoint(used_vars(_with(store.value, byte, const(0, byte.dtype)))) else None
+
+
+def _with(value: PrimExpr, load: BufferLoad, given: PrimExpr) -> PrimExpr:
+    """Put an expression in the place of all loads of one element."""
+    return rewrite(value, lambda n: given if isinstance(n, BufferLoad) and structural_equal(n, load) else n)
+
+
+def _look_up(ctx: RuleContext, rv: BlockRV, byte: BufferLoad, loops: list[LoopRV]) -> None:
+    """Compute what each value of a byte leads to, and look the elements up, some in each iteration."""
+    sch, store, low = ctx.sch, is_plain_store(ctx.block(rv)), int64(0 if byte.dtype == "uint8" else -128)
+    assert store is not None
+
+    def read(node: object, table: Buffer) -> object:
+        looked_up = BufferLoad(table, (cast("int64", byte) - low,))
+        return replace_node(node, value=looked_up) if isinstance(node, BufferStore) else node
+
+    values, name = lambda v: _with(store.value, byte, cast(byte.dtype, v + low)), f"{store.buffer.name}_table"
+    stage = put_stage(sch.state, rv.name, name, (int64(256),), values, read)
+    vectorize_spatial(ctx, BlockRV(stage), 0)
+    ctx.record.take("elementwise", {stage})
+    outer, inner = split_nest(ctx, rv, loops)
+    n, row, whole = ctx.constant(inner), ctx.fuse(outer), ctx.extent(inner) // _TOGETHER * _TOGETHER
+    parts = sch.loop_partition(inner, [whole, None]) if n is None or n % _TOGETHER else [inner]
+    some, each = sch.split(parts[0], [None, _TOGETHER])
+    sch.unroll(each)
+    ctx.parallel(some if row is None or ctx.constant(row) == 1 else row, _TOGETHER if row is None else n)
 
 
 def _around_short_row(ctx: RuleContext, outer: list[LoopRV], n: int | None, lanes: int) -> int:

@@ -16,16 +16,13 @@ from weft.error import ScheduleError
 from weft.ir import DataType, PrimExpr, Var, as_int
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of
 from weft.tir.analysis.pattern import Contraction, contraction_of, stride_along
-from weft.tir.analysis.structure import loops_around, replace_node, used_vars
+from weft.tir.analysis.structure import replace_node, used_vars
 from weft.tir.buffer import Buffer, BufferLoad
-from weft.tir.schedule.block_buffers import copy_block
-from weft.tir.schedule.blocks import refresh_accesses
-from weft.tir.schedule.cache import top_child
+from weft.tir.schedule.cache import put_stage
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.depthwise import order_sum, row_stretches
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
-from weft.tir.stmt import BlockRealize, seq
 
 _MOST_ROWS = 16
 _WIDTH = 64
@@ -110,9 +107,7 @@ class _Grouped:
         result: list[_Piece] = []
         for part in parts:
             block = sink if len(parts) == 1 else sch.get_child_blocks(part)[0]
-            loops = sch.get_loops(block)
-            at = next(i for i, x in enumerate(loops) if x.var is part.var)
-            *outer, pixel = loops[at + 1 :]
+            *outer, pixel = self.ctx.below(block, part)
             size = self.ctx.constant(part) or 1
             vectors, lane = sch.split(part, [1, size] if size < self.lanes else [None, self.lanes])
             tasks, inside = [*outer, vectors], []
@@ -220,46 +215,31 @@ def spread_groups(ctx: RuleContext, rv: BlockRV, c: Contraction) -> BlockRV:
     The dimension that the channel decides gives way to two last ones: the summed variable and the channel. Returns the
     block that makes the copy.
     """
-    state = ctx.sch.state
     places = [i for i, e in enumerate(c.a.indices) if c.vector in used_vars(e)]
     if len(places) != 1:
         raise ScheduleError("grouped: the output channel decides several indices of the first operand")
-    (at,) = places
-    inside = [v for v in c.reduce if v in used_vars(c.a.indices[at])]
-    if used_vars(c.a.indices[at]) - {c.vector, *inside} or any(
-        v in used_vars(e) for v in inside for i, e in enumerate(c.a.indices) if i != at
+    (place,) = places
+    inside = [v for v in c.reduce if v in used_vars(c.a.indices[place])]
+    if used_vars(c.a.indices[place]) - {c.vector, *inside} or any(
+        v in used_vars(e) for v in inside for i, e in enumerate(c.a.indices) if i != place
     ):
         raise ScheduleError("grouped: what is summed in a group decides other indices of the first operand too")
     extents = {iv.var: iv.dom.extent for iv in c.block.iter_vars if iv.dom is not None}
     old, axes = c.a.buffer, [*inside, c.vector]
-    kept = [i for i in range(len(c.a.indices)) if i != at]
+    kept = [i for i in range(len(c.a.indices)) if i != place]
     shape = (*(old.shape[i] for i in kept), *(extents[v] for v in axes))
-    new = Buffer(ir.Var(f"{old.name}_spread", "handle"), old.dtype, shape, name=f"{old.name}_spread", scope="global")
-    plain = [ir.Var(f"s{i}", old.shape[i].dtype) for i in kept]
-    fresh = {v: ir.Var(v.name, v.dtype) for v in axes}
-    source = list(plain)
-    source.insert(at, ir.substitute(c.a.indices[at], fresh))  # type: ignore[arg-type]
-    variables = [*plain, *fresh.values()]
-    name = state.fresh_name(f"{old.name}_spread")
-    ranges = [ir.Range.from_min_extent(ir.const(0, v.dtype), d) for v, d in zip(variables, shape, strict=True)]
-    iters = [ir.IterVar(r, v, "data_par") for r, v in zip(ranges, variables, strict=True)]
-    copy = copy_block(iters, old, tuple(source), new, tuple(variables), name)
-    loops = [ir.Var(f"ax{i}", v.dtype) for i, v in enumerate(variables)]
-    extents = [ir.cast(v.dtype, d) for v, d in zip(loops, shape, strict=True)]
-    nest = loops_around(BlockRealize(tuple(loops), ir.TRUE, copy), loops, extents)
-    path = state.path_to_block(rv.name)
-    top = top_child(state.scope_of(path), path)
-    state.replace(top, seq(nest, top))
+
+    def element(*at: PrimExpr) -> PrimExpr:
+        source = list(at[: len(kept)])
+        fresh = dict(zip(axes, at[len(kept) :], strict=True))
+        source.insert(place, ir.substitute(c.a.indices[place], fresh))
+        return BufferLoad(old, tuple(source))
+
     indices = (*(c.a.indices[i] for i in kept), *axes)
-    block = state.realize(rv.name).block
-    state.replace(block, ir.rewrite(block, lambda n: _reads(n, old, new, indices)))
-    state.alloc(state.scope_of_block(rv.name), new)
-    block = state.realize(rv.name).block
-    state.replace(block, refresh_accesses(state, block, rv.name))
-    return BlockRV(name)
 
+    def read(node: object, new: Buffer) -> object:
+        if isinstance(node, BufferLoad) and node.buffer is old:
+            return replace_node(node, buffer=new, indices=indices)
+        return node
 
-def _reads(node: object, old: Buffer, new: Buffer, indices: tuple[PrimExpr, ...]) -> object:
-    return (
-        replace_node(node, buffer=new, indices=indices) if isinstance(node, BufferLoad) and node.buffer is old else node
-    )
+    return BlockRV(put_stage(ctx.sch.state, rv.name, f"{old.name}_spread", shape, element, read))

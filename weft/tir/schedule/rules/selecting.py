@@ -63,8 +63,7 @@ def schedule_selecting(ctx: RuleContext, name: str, done: set[str]) -> set[str]:
     for feed in feeds:
         sch.compute_at(feed, vectors)
         sch.set_scope(feed, 0, "local")
-        loops = sch.get_loops(feed)
-        inner = loops[next(i for i, x in enumerate(loops) if x.var is vectors.var) + 1 :]
+        inner = ctx.below(feed, vectors)
         sch.vectorize(inner[-1])
         for x in inner[:-1]:
             sch.unroll(x)

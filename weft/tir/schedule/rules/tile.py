@@ -41,33 +41,29 @@ class TileLoop(NamedTuple):
     tile: Tile
 
 
-def choose_tile(
-    rows: PrimExpr,
-    columns: PrimExpr,
-    lanes: int,
-    machine: Machine,
-    panel: int | None,
-    group: int | None = None,
-    panels: int | None = None,
-    far: bool = False,
-) -> Tile:
-    """Choose a register tile.
+class Problem(NamedTuple):
+    """What tiles cover: `rows` and `columns`, of which symbolic ones are taken as large.
 
-    Parameters
-    ----------
-    rows, columns : PrimExpr
-        The extents to cover; symbolic ones are taken as large.
-    panel : int, optional
-        The width of the packed panels, which the tile must divide or be a multiple of.
-    group : int, optional
-        The number of columns that share rows of the first operand, which the tile must divide.
-    panels : int, optional
-        The number of panels, some of which may hold nothing; by default as many as the columns need.
-    far : bool
-        Whether panels come from memory: a tile then takes one panel, so that there are many tasks and the next panel
-        has room in the cache beside the present one.
+    Tiles divide `panel`, the width of packed panels, or are multiples of it, and divide `group`, the columns that share
+    rows of the first operand. Some of the `panels`, by default as many as columns need, may hold nothing. Where they
+    come from `far`, from memory, a tile takes one panel, so that there are many tasks and the next one has room in the
+    cache.
     """
-    choices = _widths(rows, columns, lanes, machine, panel, group, panels)
+
+    rows: PrimExpr
+    columns: PrimExpr
+    lanes: int
+    machine: Machine
+    panel: int | None
+    group: int | None = None
+    panels: int | None = None
+    far: bool = False
+
+
+def choose_tile(problem: Problem) -> Tile:
+    """Choose a register tile."""
+    rows, columns, lanes, machine, panel, _, _, far = problem
+    choices = _widths(problem)
     if not choices:
         return Tile(1, 1, lanes)
     m, n, registers = as_int(rows), as_int(columns), machine.vector_registers
@@ -78,42 +74,25 @@ def choose_tile(
     return Tile(_even(m, tallest, vectors), vectors, lanes)
 
 
-def tile_choices(
-    rows: PrimExpr,
-    columns: PrimExpr,
-    lanes: int,
-    machine: Machine,
-    panel: int | None,
-    group: int | None = None,
-    panels: int | None = None,
-    far: bool = False,
-    whole: bool = False,
-) -> list[Tile]:
-    """List the tiles worth measuring, the one that :func:`choose_tile` chooses first; parameters are its.
+def tile_choices(problem: Problem, whole: bool = False) -> list[Tile]:
+    """List the tiles worth measuring, the one that :func:`choose_tile` chooses first.
 
     Where there are fewer columns than lanes, vectors have as many lanes as columns: sums of other lanes than those that
     are stored would be cut and put together in each step. From panels most of a vector is read at once, where its
     columns alone would be read in pieces, and all of it where an instruction takes `whole` vectors only.
     """
-    m, n = as_int(rows), as_int(columns)
-    tiles = [choose_tile(rows, columns, lanes, machine, panel, group, panels, far)]
-    for vectors, tallest in _widths(rows, columns, lanes, machine, panel, group, panels):
+    m, n, lanes, _, panel, group, *_ = as_int(problem.rows), as_int(problem.columns), *problem[2:]
+    tiles = [choose_tile(problem)]
+    for vectors, tallest in _widths(problem):
         heights = {h if m is None else _even(m, h, vectors) for h in range(max(1, tallest // 3), tallest + 1)}
         tiles += [Tile(h, vectors, lanes) for h in sorted(heights, reverse=True)]
     narrow = n is not None and n < lanes and group is None and not whole and (panel is None or 2 * n <= lanes)
     return list(dict.fromkeys(t._replace(lanes=n) if narrow else t for t in tiles))
 
 
-def _widths(
-    rows: PrimExpr,
-    columns: PrimExpr,
-    lanes: int,
-    machine: Machine,
-    panel: int | None,
-    group: int | None,
-    panels: int | None,
-) -> list[tuple[int, int]]:
+def _widths(problem: Problem) -> list[tuple[int, int]]:
     """List the widths of tiles in vectors that divide a problem, each with the most rows that registers hold."""
+    rows, columns, lanes, machine, panel, group, panels, _ = problem
     m, n = as_int(rows), as_int(columns)
     if panel is not None and panels is None and n is not None:
         panels = -(-n // panel)

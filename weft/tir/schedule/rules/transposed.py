@@ -127,16 +127,9 @@ def _tile(
 
 def _sum(ctx: RuleContext, rv: BlockRV, column: LoopRV, pixel: Var, taps: list[Var], lanes: int, stride: int) -> None:
     sch = ctx.sch
-    realize = sch.state.realize(rv.name)
-    loops = sch.get_loops(rv)
-    at = next(i for i, x in enumerate(loops) if x.var is column.var)
-    owner = {
-        x.var: iv
-        for x in loops[at + 1 :]
-        for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        if x.var in used_vars(v)
-    }
-    inner = [x for x in loops[at + 1 :] if x.var in owner]
+    inner = ctx.below(rv, column)
+    owner = ctx.owners(rv, inner)
+    inner = [x for x in inner if x.var in owner]
     pixels = next((x for x in inner if owner[x.var].var is pixel), None)
     if pixels is None:
         raise ScheduleError("transposed: the tile has no pixels")

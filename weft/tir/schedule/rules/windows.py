@@ -157,12 +157,11 @@ def _strip(ctx: RuleContext, rv: BlockRV, part: LoopRV, tile: int, lanes: int, s
     place, inner = sch.split(part, [None, tile])
     sch.compute_at(rv, place)
     sch.set_scope(rv, 0, "local")
-    loops = sch.get_loops(rv)
-    at = next(i for i, x in enumerate(loops) if x.var is place.var)
+    loops = ctx.below(rv, place)
     realize = sch.state.realize(rv.name)
     kinds = {v: iv.iter_type for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)}
-    window = [x for x in loops[at + 1 :] if kinds.get(x.var) == "reduce"]
-    results = [x for x in loops[at + 1 :] if all(x.var is not w.var for w in window)]
+    window = [x for x in loops if kinds.get(x.var) == "reduce"]
+    results = [x for x in loops if all(x.var is not w.var for w in window)]
     sch.reorder(*window, *results)
     for loop in (*results[-1:], inner):
         vectors, lane = sch.split(loop, [None, lanes])
