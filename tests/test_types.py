@@ -32,8 +32,8 @@ MOST = {
     "target": (0, 51),
     "te": (0, 147),
     "testing": (0, 41),
-    "tir": (3, 382),
-    "topi": (1, 649),
+    "tir": (3, 376),
+    "topi": (1, 647),
     "tune": (0, 21),
 }
 """Of each package: parameters of public functions that are still Any, and all such annotations; both only go down."""

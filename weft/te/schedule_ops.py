@@ -168,11 +168,10 @@ class _Writer:
         if not (isinstance(condition, ir.IntImm) and condition.value):
             checks.append(condition)
         update = self._loops(stage, leaves[first:], _guard(checks, update))
-        return self._loops(stage, leaves[:first], tir.seq(self._start(stage, leaves[first:], an), update))
+        return self._loops(stage, leaves[:first], tir.seq(self._start(stage, reduce, leaves[first:], an), update))
 
-    def _start(self, stage: Stage, leaves: Sequence[ir.IterVar], an: Analyzer) -> tir.Stmt:
+    def _start(self, stage: Stage, reduce: tir.Reduce, leaves: Sequence[ir.IterVar], an: Analyzer) -> tir.Stmt:
         """Store what a reduction starts with, in loops apart from those of the reduced axes, which may be empty."""
-        reduce: Any = stage.body[0]
         spatial, reduced = _made_of(stage, stage.axis), _made_of(stage, stage.reduce_axis)
         steps, both = map(ends, stage.relations), spatial & reduced
         apart = [iv for was, now in steps if not both.isdisjoint(now) for iv in was if iv in spatial - reduced]
