@@ -180,6 +180,13 @@ def test_greatest_elements_of_windows_of_several_lengths():
     )
 
 
+@pytest.mark.parametrize("dynamic", [None, ({2: Dim.AUTO, 3: Dim.AUTO},)])
+@pytest.mark.parametrize("given", [(7,), ((7, 6), 3, 3, True, False), (7, 1, 0, False, True, 7)])
+def test_means_of_integers_are_rounded_towards_zero(given, dynamic):
+    """Of 49 ones, too, where a float's part of 49 sums up to less than one."""
+    check(Call(lambda x: F.avg_pool2d(x, *given)), (torch.ones(1, 2, 21, 22, dtype=torch.int64),), dynamic=dynamic)
+
+
 def test_elements_by_strides():
     def written(x, y):
         x = x + 0

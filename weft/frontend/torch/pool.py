@@ -52,13 +52,13 @@ def _max_pool_backward(node: Node) -> Any:
 def _avg_pool(node: Node) -> Any:
     rank = int(node.name.split("avg_pool")[1][0])
     attrs, divisor, padded = _windows(node, rank), node.get("divisor_override"), node["count_include_pad"]
-    is_float = ir.DataType(node.dtype).is_float
-    x = node.astype(_batched(node, node["self"], rank), node.dtype if is_float else "float64")
+    integral = not ir.DataType(node.dtype).is_float  # whose means are rounded towards zero
+    x = node.astype(_batched(node, node["self"], rank), "float64" if integral and divisor is not None else node.dtype)
     out = node.op(f"nn.avg_pool{rank}d", x, **attrs, count_include_pad=padded and divisor is None)
     if divisor is not None:
         total = node.op("multiply", out, _covered(node, x, attrs, rank))
-        out = node.op("divide", total, node.scalar(divisor, x.ty.dtype))
-    out = out if is_float else node.astype(node.op("trunc", out), node.dtype)
+        out = node.op("divide", node.op("round", total) if integral else total, node.scalar(divisor, x.ty.dtype))
+        out = node.astype(node.op("trunc", out), node.dtype) if integral else out
     return node.reshape(out, node.dims(out)[1:]) if len(node["self"].ty.shape) == rank + 1 else out
 
 
