@@ -143,7 +143,8 @@ class _Product:
         shape = self.ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
         end = Tile(shape[0], shape[1], tiles[0].lanes)
         wide = next((t for t in tiles if t.vectors == 2), end)
-        halves = self._ends_in_half_a_panel(columns, end) and self.ctx.choose("halves", (True, False), True)
+        known = as_int(rows) is not None  # unknown ones have three heights in each stretch: much code for little
+        halves = self._ends_in_half_a_panel(columns, end) and self.ctx.choose("halves", (True, False), known)
         return wide if halves else end, end
 
     def _madds(self) -> int | None:
