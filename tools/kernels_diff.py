@@ -9,6 +9,7 @@ import difflib
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -29,8 +30,11 @@ def generate(source: Path, models: list[str], folder: Path, target: str) -> None
         text=True,
         check=True,
     ).stdout.strip()
-    environment = {**os.environ, "PYTHONPATH": str(source), "WEFT_RUNTIME_LIBRARY": library}
-    command = [sys.executable, "-P", str(DUMP), str(folder), target, *models]
+    path = os.pathsep.join(
+        (str(source), sysconfig.get_path("purelib"))
+    )  # without site: an installation in place is first
+    environment = {**os.environ, "PYTHONPATH": path, "WEFT_RUNTIME_LIBRARY": library}
+    command = [sys.executable, "-PS", str(DUMP), str(folder), target, *models]
     subprocess.run(command, cwd=source, env=environment, check=True)
 
 
