@@ -79,15 +79,14 @@ def pool(
         return window_count(o, spatial(x.shape, last)[j], k[j], s[j], d[j], b[j], a[j], ceil_mode, count_include_pad)
 
     def mean(*i: Any) -> Any:
-        if counts:
-            return cast(x.dtype, out(*i) / prod((f(o) for f, o in zip(counts, i[2:], strict=True)), start=one))
-        whole = prod((count(j, o) for j, o in enumerate(spatial(i, last))), start=int64(1))
-        return cast(x.dtype, _mean(out(*i), whole))
+        if shares:
+            return cast(x.dtype, prod((f(o) for f, o in zip(shares, i[2:], strict=True)), start=out(*i)))
+        counts = (count(j, o) for j, o in enumerate(spatial(i, last)))
+        return cast(x.dtype, _mean(out(*i), prod(counts, start=int64(1))))
 
-    one, counts = const(1, wide), list[te.Tensor]()
-    if not last and DataType(wide).is_float and as_int(outs[-1]) is None:  # lanes count differently: once for all rows
-        for j, n in enumerate(outs):
-            counts.append(te.compute((n,), lambda o, j=j: cast(wide, tir.max(count(j, o), int64(1))), "count"))
+    unknown = not last and DataType(wide).is_float and as_int(outs[-1]) is None
+    one = const(1, wide)  # where lanes count differently, what an element weighs is found once for all rows
+    shares = [te.compute((outs[j],), lambda o, j=j: _mean(one, count(j, o)), "share") for j in range(rank) if unknown]
     return te.compute(shape, mean, name="T_avg_pool")
 
 
