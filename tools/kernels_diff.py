@@ -30,9 +30,8 @@ def generate(source: Path, models: list[str], folder: Path, target: str) -> None
         text=True,
         check=True,
     ).stdout.strip()
-    path = os.pathsep.join(
-        (str(source), sysconfig.get_path("purelib"))
-    )  # without site: an installation in place is first
+    # site would find this tree, where it is installed in place, ahead of any path
+    path = os.pathsep.join((str(source), sysconfig.get_path("purelib")))
     environment = {**os.environ, "PYTHONPATH": path, "WEFT_RUNTIME_LIBRARY": library}
     command = [sys.executable, "-PS", str(DUMP), str(folder), target, *models]
     subprocess.run(command, cwd=source, env=environment, check=True)

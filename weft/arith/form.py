@@ -304,7 +304,7 @@ def _write(cx: Context, info: Any) -> ir.PrimExpr:
     return result
 
 
-_COSTS = {
+_COSTS: dict[type, int] = {
     ir.Add: 10,
     ir.Sub: 10,
     ir.Mul: 10,
@@ -322,20 +322,20 @@ _COSTS = {
 _BINARY = frozenset(_COSTS) - {ir.Select, ir.Cast}
 
 
-def cost(cx: Context, e: ir.Node) -> int:
+def cost(cx: Context, e: ir.PrimExpr) -> int:
     """Estimate the work that an expression stands for; the simplifier never returns a costlier one."""
     kind = type(e)
     if kind is ir.Var or kind is ir.SizeVar or kind is ir.IntImm:
         return 1
-    hit = cx.costs.get(e)  # type: ignore[arg-type]
+    hit = cx.costs.get(e)
     if hit is not None:
         return hit
-    total = _COSTS.get(kind, 20)  # type: ignore[call-overload]
+    total = _COSTS.get(kind, 20)
     if kind in _BINARY:
         total += cost(cx, e.a) + cost(cx, e.b)  # type: ignore[attr-defined]
     else:
         for child in ir.children(e):
             if ir.IS_EXPR[type(child)]:
-                total += cost(cx, child)
-    cx.costs[e] = total  # type: ignore[index]
+                total += cost(cx, child)  # type: ignore[arg-type]
+    cx.costs[e] = total
     return total

@@ -46,9 +46,9 @@ def same(a: object, b: object) -> bool:
     """Whether two operands are one node, or equal constants."""
     if a is b:
         return True
-    if not isinstance(a, (s.IntImm, s.FloatImm)) or not isinstance(b, type(a)):
-        return False
-    return type(a) is type(b) and a.value == b.value and a.dtype == b.dtype
+    return (
+        isinstance(a, (s.IntImm, s.FloatImm)) and isinstance(b, type(a)) and a.value == b.value and a.dtype == b.dtype
+    )
 
 
 def _plain(value: Any, other: Any) -> int | float | None:

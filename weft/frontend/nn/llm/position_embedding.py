@@ -133,7 +133,7 @@ def rope_freq_longrope(
 
 
 def yarn_find_correction_dim(
-    num_rotations: float, d: int | PrimExpr, max_position_embeddings: int, inv_theta_log_scale: float | PrimExpr = 1.0
+    num_rotations: float, d: int | PrimExpr, max_position_embeddings: int, inv_theta_log_scale: float | PrimExpr
 ) -> Any:
     """Return the element that turns `num_rotations` times within `max_position_embeddings` tokens."""
     return d * math.log(max_position_embeddings / (num_rotations * 2 * math.pi)) * inv_theta_log_scale
@@ -144,7 +144,7 @@ def yarn_find_correction_range(
     high_rot: float,
     d: int | PrimExpr,
     max_position_embeddings: int,
-    inv_theta_log_scale: float | PrimExpr = 1.0,
+    inv_theta_log_scale: float | PrimExpr,
 ) -> tuple[Any, Any]:
     """Return the elements between which YaRN blends."""
     low, high = (
@@ -163,7 +163,7 @@ def rope_freq_yarn(
     scaling_factor: float,
     beta_fast: int,
     beta_slow: int,
-    inv_theta_log_scale: float | PrimExpr = 1.0,
+    inv_theta_log_scale: float | PrimExpr,
 ) -> Angle:
     """Return YaRN's angle: elements that turn more than `beta_fast` times are kept, slow ones divided."""
     freq = power(_f32(theta), _share(d, d_range))
