@@ -80,6 +80,7 @@ def test_where_and_prelu():
         """
         op.where(x > 0, x, -1.0) | torch.where(x > 0, x, -1.0)
         op.where(x < 0.5, 2.0, x) | torch.where(x < 0.5, 2.0, x)
+        op.where(x < 0.5, 2.0, 3) | torch.where(x < 0.5, 2.0, 3.0)
         op.prelu(x, a) | F.prelu(x, a)
         """,
         N,
