@@ -10,7 +10,7 @@ import weft
 from tests import onnx_models
 
 _ALLOWED = (
-    "_absent _aliases _start baseline cli compile_key environment error ffi later machine model_cache registry "
+    "_absent _aliases _start baseline cli compile_key environment error ffi garbage later machine model_cache registry "
     "runtime session spelling"
 ).split()
 """The parts of Weft that a process may load which runs a library, or a model that another process compiles."""

@@ -17,7 +17,7 @@ def store(tmp_path):
 
 
 def files(store):
-    return [p for p in store.path.rglob("*") if p.is_file()]
+    return [p for p in store.path.rglob("*") if p.is_file() and p.name != "size"]
 
 
 def test_put_get(store):
@@ -96,6 +96,48 @@ def test_least_recently_used_goes_first(tmp_path, ago):
     assert store.get("k3") is not None
     assert store.get("new") is not None
     assert sum(store.get(f"k{i}") is not None for i in range(8)) < 8
+
+
+def test_the_bound_holds_for_all_processes_together(tmp_path):
+    """None of which looks at what the others have written."""
+    stores = [Cache(tmp_path, limit=10_000) for _ in range(4)]
+    for i in range(40):
+        assert stores[i % 4].put(f"k{i}", bytes(500))
+        assert stores[0].statistics().bytes <= 10_000
+
+
+def test_a_process_does_not_look_at_what_is_there_already(store, monkeypatch):
+    for i in range(20):
+        store.put(f"k{i}", bytes(i))
+    monkeypatch.setattr(Cache, "_scan", lambda _: pytest.fail("each entry is looked at"))
+    assert Cache(store.path).put("new", b"v")
+
+
+def test_writers_at_once_are_all_counted(store):
+    store.put("first", b"")
+    at_once(lambda i: [Cache(store.path).put(f"{i}, {j}", bytes(j)) for j in range(50)], 4)
+    assert int((store.path / "size").read_text()) == sum(f.stat().st_size for f in files(store))
+
+
+@pytest.mark.parametrize("said", [b"", b"12", b"-0000000000000000001", b"9" * 5000, bytes(20), None])
+def test_a_damaged_count_is_made_anew(store, said):
+    store.put("k", bytes(1000))
+    if said is None:
+        (store.path / "size").unlink()
+    else:
+        (store.path / "size").write_bytes(said)
+    assert store.put("other", bytes(1000))
+    assert int((store.path / "size").read_text()) == sum(f.stat().st_size for f in files(store))
+
+
+def test_a_count_that_is_a_link_is_not_written(store, tmp_path):
+    store.put("k", b"v")
+    (store.path / "size").unlink()
+    (tmp_path / "mine").write_text("precious")
+    (store.path / "size").symlink_to(tmp_path / "mine")
+    with pytest.warns(UserWarning, match="cannot be written"):
+        store.put("other", b"v")
+    assert (tmp_path / "mine").read_text() == "precious"
 
 
 def test_value_above_the_bound_is_not_kept(tmp_path):

@@ -3,7 +3,6 @@
 Exit codes: 0 done, 1 an error of the model, a file or the data, 2 a command line that makes no sense, 130 interrupted.
 """
 
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import cyclopts
 
 import weft
 from weft.error import WeftError, is_defect
+from weft.garbage import collect_rarely
 
 app = cyclopts.App(
     name="weft",
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code.
     """
     if arguments is None:  # the process is this command's
-        gc.set_threshold(50_000, 20, 50)  # as in `weft.runtime.worker`, which most commands load anyhow
+        collect_rarely()
     try:
         app(sys.argv[1:] if arguments is None else list(arguments), exit_on_error=False)
         sys.stdout.flush()

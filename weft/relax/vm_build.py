@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from weft import error, tune
 from weft.compile_key import compile_key, is_plain
+from weft.garbage import rarely_collected
 from weft.ir import Attrs, DeepPool, Function, IntImm, IRModule, Pass, Sequential, dumped, fingerprint, show_text
 from weft.ir.spec import verify
 from weft.relax import transform as passes
@@ -36,6 +37,7 @@ _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions hav
 
 @error.own_errors("compiling the module")
 @also_called(pipeline="relax_pipeline")
+@rarely_collected
 @dumped
 def build(
     mod: IRModule,

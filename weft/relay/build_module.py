@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
+from weft.garbage import rarely_collected
 from weft.ir import IRModule, Pass, PassContext, Sequential, dumped
 from weft.relax import compile_kernels
 from weft.relax.pipeline import graph_passes
@@ -168,6 +169,7 @@ def build(
     return build_function(bind_params(mod, params) if params else mod, "main", where, kind, mod_name)
 
 
+@rarely_collected
 @dumped
 def build_function(
     mod: IRModule, name: str, target: Target, executor: Executor, mod_name: str = "default"

@@ -4,7 +4,8 @@ An entry is one file ``<2 hex digits>/<hash>``: magic, BLAKE2b-256 of the key, B
 payload. It is written beside and renamed, so a reader sees all of it or nothing. A damaged entry, or one under another
 key's name, is deleted and is a miss. A directory that cannot be written, or a full disk, is one warning and never an
 error. What is here is run: a directory or file of another user, or that others may write, is not used, and links are
-not followed. The least recently read entries go when the bound is passed.
+not followed. The least recently read entries go when the bound is passed: a file ``size`` counts the bytes for all
+processes, so that none has to look at each entry (33,000 of them take half a second).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import stat
 import threading
 import time
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -29,6 +30,8 @@ _DIGEST = 32
 _HEADER = len(_MAGIC) + 2 * _DIGEST
 _LATELY = 3600.0
 """Seconds in which an entry is marked as read once: what is known of a file is known until its inode changes."""
+_COUNT = 20
+"""Digits of the file ``size``."""
 _ENTRY = re.compile(r"[0-9a-f]{38}|\.tmp-.*")
 
 
@@ -103,7 +106,6 @@ class Cache:
         self.limit = environment.CACHE_LIMIT.read() if limit is None else limit
         self._lock = threading.Lock()
         self._warned = False
-        self._estimate: int | None = None  # bytes in the directory, as far as this process knows
         self.hits = self.misses = self.writes = self.damaged = 0
 
     def _file(self, key: bytes | str) -> Path:
@@ -222,11 +224,28 @@ class Cache:
             warnings.warn(f"the cache in {self.path} {what}: {error}", stacklevel=4)
 
     def _account(self, size: int) -> None:
-        with self._lock:
-            self._estimate = self._scan_bytes() if self._estimate is None else self._estimate + size
-            over = self._estimate > self.limit
-        if over:
+        def added(counted: int | None) -> int:
+            return sum(s for _, s, _ in self._scan()) if counted is None else counted + size
+
+        if self._count(added) > self.limit:
             self.evict()
+
+    def _count(self, change: Callable[[int | None], int]) -> int:
+        """Change the bytes that the file ``size`` says are here, which are None where it says nothing."""
+        import fcntl  # as in `_written`
+
+        counter = os.open(self.path / "size", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            _check_owner(counter, self.path / "size")
+            with suppress(OSError):  # a file system without locks: the count is off by what is written at once
+                fcntl.flock(counter, fcntl.LOCK_EX)
+            said = os.pread(counter, _COUNT + 1, 0)
+            counted = change(int(said) if len(said) == _COUNT and said.isdigit() else None)
+            os.ftruncate(counter, _COUNT)
+            os.pwrite(counter, b"%0*d" % (_COUNT, counted), 0)
+        finally:
+            os.close(counter)
+        return counted
 
     def _scan(self) -> list[tuple[float, int, Path]]:
         """(last use, bytes, file) of each entry."""
@@ -250,25 +269,20 @@ class Cache:
                             found.append((used, status.st_size, Path(entry.path)))
         return found
 
-    def _scan_bytes(self) -> int:
-        return sum(size for _, size, _ in self._scan())
-
     def evict(self) -> None:
         """Delete the least recently used entries until three quarters of the bound are used, and stale leftovers."""
+        self._count(lambda _: self._evict())
+
+    def _evict(self) -> int:
         entries = sorted(self._scan())
         total = sum(size for _, size, _ in entries)
         now = time.time()
         for used, size, file in entries:
-            stale = file.name.startswith(".tmp-") and now - used > _LATELY
-            if total <= self.limit * 3 // 4 and not stale:
-                continue
-            if file.name.startswith(".tmp-") and not stale:
-                continue
-            with suppress(OSError):
-                file.unlink()
-                total -= size
-        with self._lock:
-            self._estimate = total
+            if now - used > _LATELY if file.name.startswith(".tmp-") else total > self.limit * 3 // 4:
+                with suppress(OSError):
+                    file.unlink()
+                    total -= size
+        return total
 
     def clear(self) -> int:
         """Delete all entries; returns how many."""
@@ -277,8 +291,8 @@ class Cache:
             with suppress(OSError):
                 file.unlink()
                 count += 1
-        with self._lock:
-            self._estimate = None
+        with suppress(OSError):
+            (self.path / "size").unlink()
         return count
 
     def statistics(self) -> CacheStatistics:

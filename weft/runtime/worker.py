@@ -305,8 +305,10 @@ def _serve(program: str) -> None:
     """Serve requests that come by the standard input; replies go to what is the standard output at the start."""
     gc.disable()  # there is nothing to be found in modules, an eighth of whose imports looking for it takes
     kind = importlib.import_module(program).Service
+    from weft.garbage import collect_rarely  # a process that asks does without
+
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)  # what work leaves is freed without; looking for the rest takes time
+    collect_rarely()
     gc.enable()
     asked, replies = os.dup(0), os.fdopen(os.dup(1), "wb")
     _PIPES[:] = [asked, replies.fileno()]

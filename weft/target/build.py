@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.error import CodegenError, DuplicateSymbol
+from weft.garbage import rarely_collected
 from weft.ir import IRModule, dumped, show_text
 from weft.runtime import Module
 from weft.target.llvm import load_objects as _llvm_load
@@ -60,6 +61,7 @@ def load_objects(objects: list[bytes], names: list[str]) -> Module:
     return _llvm_load(objects, names)
 
 
+@rarely_collected
 @dumped
 def build(mod: IRModule | PrimFunc, target: Target | str | None = None) -> Module:
     """Compile TIR functions.
