@@ -340,8 +340,11 @@ class Analyzer:
         if not ir.IS_EXPR[type(expr)]:
             expr = ir.as_expr(expr)
         self.context.trim()
+        known = self.context.simplified
         for _ in range(steps):
-            before, expr = expr, ir.with_deep_stack(partial(simplify, self, expr))
+            before, expr = expr, known.get(expr)
+            if expr is None:
+                expr = ir.with_deep_stack(partial(simplify, self, before))
             if expr is before:
                 break
         return expr

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from typing import Any
 
 from weft import ir
@@ -98,8 +99,9 @@ _TABLES = {
 
 def _operands(e: Any, an: Any) -> ir.PrimExpr:
     """Return `e` with simplified operands, folded where both are constants."""
-    a, b = simplify(an, e.a), simplify(an, e.b)
-    kind = type(e)
+    a, b, kind = e.a, e.b, type(e)
+    a = a if type(a) is ir.IntImm else simplify(an, a)
+    b = b if type(b) is ir.IntImm else simplify(an, b)
     if type(a) in _IMMEDIATE or type(b) in _IMMEDIATE:
         if kind in _DIVISIONS and isinstance(b, ir.IntImm) and b.value == 0:
             return e if a is e.a and b is e.b else kind(a, b)
@@ -354,7 +356,7 @@ def _known(e: ir.PrimExpr, an: Any) -> ir.PrimExpr | None:
 
 @rules.on(ir.And, ir.Or)
 def _connective(e: Any, an: Any) -> ir.PrimExpr:
-    """Simplify each term of a chain where those before it hold, then where all others hold: two rounds."""
+    """Simplify each term of a chain by itself, then where those before it hold, then where all others hold."""
     kind, build = (ir.And, ir.logical_and) if type(e) is ir.And else (ir.Or, ir.logical_or)
 
     def holding(others: Sequence[ir.PrimExpr]) -> Any:
@@ -369,13 +371,14 @@ def _connective(e: Any, an: Any) -> ir.PrimExpr:
         keep = x if a is x.a and b is x.b else kind(a, b)
         return _known(keep, an) or _apply(rules_cmp.LOGIC, keep, an)
 
-    terms = _terms(e, kind)
+    terms = [simplify(an, x) for x in _terms(e, kind)]
+    open_ = [n for n, x in enumerate(terms) if type(x) is not ir.IntImm]  # the others say nothing of these
     with ExitStack() as before:
-        for n, x in enumerate(terms):
-            terms[n] = simplify(an, x)
-            before.enter_context(holding(terms[n : n + 1]))
-    for n in range(len(terms) - 2, -1, -1):
-        with holding(terms[:n] + terms[n + 1 :]):
+        for last, n in pairwise(open_):
+            before.enter_context(holding([terms[last]]))
+            terms[n] = simplify(an, terms[n])
+    for n in open_[-2::-1]:
+        with holding([terms[m] for m in open_ if m != n]):
             terms[n] = simplify(an, terms[n])
     new = iter(terms)
     return joined(e)

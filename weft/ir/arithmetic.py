@@ -129,9 +129,9 @@ def _call(name: str) -> Callable[[Any, Any], scalar.PrimExpr]:
 def add(lhs: ExprLike, rhs: ExprLike) -> scalar.PrimExpr:
     """Build ``lhs + rhs``."""
     lhs, rhs = unify_dtypes(lhs, rhs)
-    if scalar.is_const_int(rhs, 0):
+    if type(rhs) is scalar.IntImm and rhs.value == 0:
         return lhs
-    if scalar.is_const_int(lhs, 0):
+    if type(lhs) is scalar.IntImm and lhs.value == 0:
         return rhs
     folded = _fold(operator.add, lhs, rhs)
     return folded if folded is not None else scalar.Add(lhs, rhs)
@@ -140,7 +140,7 @@ def add(lhs: ExprLike, rhs: ExprLike) -> scalar.PrimExpr:
 def sub(lhs: ExprLike, rhs: ExprLike) -> scalar.PrimExpr:
     """Build ``lhs - rhs``."""
     lhs, rhs = unify_dtypes(lhs, rhs)
-    if scalar.is_const_int(rhs, 0):
+    if type(rhs) is scalar.IntImm and rhs.value == 0:
         return lhs
     folded = _fold(operator.sub, lhs, rhs)
     return folded if folded is not None else scalar.Sub(lhs, rhs)
@@ -149,9 +149,9 @@ def sub(lhs: ExprLike, rhs: ExprLike) -> scalar.PrimExpr:
 def mul(lhs: ExprLike, rhs: ExprLike) -> scalar.PrimExpr:
     """Build ``lhs * rhs``."""
     lhs, rhs = unify_dtypes(lhs, rhs)
-    if scalar.is_const_int(lhs, 1) or scalar.is_const_int(rhs, 0):
+    if (type(lhs) is scalar.IntImm and lhs.value == 1) or (type(rhs) is scalar.IntImm and rhs.value == 0):
         return rhs
-    if scalar.is_const_int(rhs, 1) or scalar.is_const_int(lhs, 0):
+    if (type(rhs) is scalar.IntImm and rhs.value == 1) or (type(lhs) is scalar.IntImm and lhs.value == 0):
         return lhs
     folded = _fold(operator.mul, lhs, rhs)
     return folded if folded is not None else scalar.Mul(lhs, rhs)

@@ -248,8 +248,16 @@ def substitute(node: N, mapping: Mapping[Any, Any]) -> N:
     return substitute_each(node, (mapping,))[0] if mapping else node
 
 
-def substitute_each(node: N, mappings: Sequence[Mapping[Any, Any]]) -> list[N]:
-    """List `node` under mappings of the same nodes; what holds none of these is visited once for all."""
+_NOTHING: Mapping[type, Any] = {}
+
+
+def substitute_each(
+    node: N, mappings: Sequence[Mapping[Any, Any]], build: Mapping[type, Callable[[Any, Any], Any]] = _NOTHING
+) -> list[N]:
+    """List `node` under mappings of the same nodes; what holds none of these is visited once for all.
+
+    `build` makes binary nodes of the classes in it, where an operand has changed.
+    """
     fields, rebuilders = CHILD_FIELDS, _REBUILDERS
     made: list[N] = []
     kept: dict[int, Any] = {}
@@ -260,7 +268,12 @@ def substitute_each(node: N, mappings: Sequence[Mapping[Any, Any]]) -> list[N]:
         new = done.get(key)
         if new is None:
             kind = type(value)
-            new = done[key] = rebuilders[kind](value, go) if fields[kind] else value
+            if kind in build:
+                a, b = go(value.a), go(value.b)
+                new = value if a is value.a and b is value.b else build[kind](a, b)
+            else:
+                new = rebuilders[kind](value, go) if fields[kind] else value
+            done[key] = new
         return new
 
     for n, mapping in enumerate(mappings):

@@ -170,16 +170,13 @@ class Paths:
 def child_realizes(stmt: stmts.Stmt) -> list[stmts.BlockRealize]:
     """List the block realizations below `stmt` that are not inside another block below it, in order."""
     result: list[stmts.BlockRealize] = []
-
-    def go(s: stmts.Stmt) -> None:
+    stack = [*stmt_children(stmt)[::-1]] if isinstance(stmt, stmts.Block) else [stmt]
+    while stack:
+        s = stack.pop()
         if isinstance(s, stmts.BlockRealize):
             result.append(s)
-            return
-        for c in stmt_children(s):
-            go(c)
-
-    for c in stmt_children(stmt) if isinstance(stmt, stmts.Block) else (stmt,):
-        go(c)
+        else:
+            stack += _children.rule[type(s)](s)[::-1]
     return result
 
 

@@ -68,6 +68,8 @@ def unroll_loop(
     return func.replace(body=_visit(func.body, limits)[0])
 
 
+_FOLDED = {ir.Add: ir.add, ir.Mul: ir.mul}
+"""What indices are made of: constants that are computed here need no node, and no later pass that takes it away."""
 _DEFAULTS: dict[str, Any] = {
     "auto_max_step": 0,
     "auto_max_depth": 8,
@@ -139,7 +141,7 @@ def _visit(node: ir.Node, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
         return new if marked else replace_node(new, kind=ForKind.UNROLLED), steps * extent, depth
     own = [n.buffer for n in ir.find(new.body, AllocBuffer)] if extent > 1 else []
     values = [_iteration(new, i, own if i else ()) for i in range(extent)]
-    copies = [c for part in (values[:1], values[1:]) for c in substitute_each(new.body, part)]
+    copies = [c for part in (values[:1], values[1:]) for c in substitute_each(new.body, part, _FOLDED)]
     return (seq(*copies) if copies else seq(()), steps * extent, depth)
 
 

@@ -315,9 +315,12 @@ def _shifted(index: ir.Node, own: Collection[Any]) -> ir.Var | None:
 
 def _along(index: ir.PrimExpr, behind: tuple[Any, ...], own: Collection[Any]) -> ir.Var | None:
     """The variable that an index moves with, or that alone decides it in front of an index that is a variable."""
-    shifted, nodes = _shifted(index, own), list(ir.walk(index))
-    if shifted is not None or not behind or behind[0] not in own or any(isinstance(x, BufferLoad) for x in nodes):
+    shifted = _shifted(index, own)
+    if shifted is not None or not behind or behind[0] not in own:
         return shifted
+    nodes = list(ir.walk(index))
+    if any(isinstance(x, BufferLoad) for x in nodes):
+        return None
     found = {x for x in nodes if isinstance(x, ir.Var) and x in own}
     return found.pop() if len(found) == 1 and behind[0] not in found else None
 
