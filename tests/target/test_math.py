@@ -37,9 +37,8 @@ def arguments(name):
     rng = np.random.default_rng(3)
     patterns = np.arange(0, 2**32, 400009, dtype=np.uint64).astype(np.uint32).view(np.float32)
     near = [np.float32(v) * (1 + np.linspace(-1e-3, 1e-3, 500)) for v in (1, -1, math.pi, math.pi / 2, 1e6 * math.pi)]
-    x = np.concatenate([EDGES, patterns, rng.normal(size=5000) * 3, rng.uniform(-100, 100, 5000), *near]).astype(
-        np.float32
-    )
+    near += [rng.normal(size=5000) * 3, rng.uniform(-100, 100, 5000)]
+    x = np.concatenate([EDGES, patterns, *near]).astype(np.float32)
     parameters = inspect.signature(POLYNOMIALS["tir." + name]).parameters.values()
     if sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters) == 1:
         return [x]
@@ -64,7 +63,7 @@ def ulp(found, want):
 
 
 def kernel(name, lanes=16):
-    count = 2 if name in ("pow", "atan2", "hypot") else 1
+    count = 2 if name in ("pow", "atan2", "hypot", "fmod") else 1
     return elementwise(
         lambda *a: CallIntrin(a[0].dtype, Op.get("tir." + name), a), ["float32"] * count, "float32", N, lanes
     )

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from weft import target, te, topi
+from weft import target, te, tir, topi
+from weft.ir import find
+from weft.tir.analysis import child_realizes
 from weft.tir.schedule import default_schedule
 
 TARGET = target.Target("llvm")
@@ -20,28 +22,29 @@ def expected(x, axis):
         return e / e.sum(axis, keepdims=True)
 
 
-@pytest.mark.parametrize("shape", [(7, 1), (5, 3), (4, 15), (4, 16), (3, 37), (2, 64), (2, 129), (3, 1000), (0, 8)])
-def test_rows_of_any_length(shape):
+ROWS = [(7, 1), (5, 3), (4, 15), (4, 16), (3, 37), (2, 64), (2, 77), (2, 129), (3, 1000), (0, 8)]
+AXES = [(shape, axis) for shape in ((3, 20, 33), (16, 5, 16)) for axis in (0, 1, 2)]
+
+
+@pytest.mark.parametrize(("shape", "axis"), [(shape, -1) for shape in ROWS] + AXES)
+def test_sizes_and_axes(shape, axis):
     x = np.random.default_rng(0).standard_normal(shape, np.float32) * 5
-    y = np.full(shape, -1, np.float32)
-    compiled(shape, -1)(x, y)
-    np.testing.assert_allclose(y, expected(x, -1), rtol=3e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2])
-@pytest.mark.parametrize("shape", [(3, 20, 33), (16, 5, 16)])
-def test_axes(shape, axis):
-    x = np.random.default_rng(1).standard_normal(shape, np.float32)
-    y = np.zeros(shape, np.float32)
-    compiled(shape, axis)(x, y)
+    compiled(shape, axis)(x, y := np.full(shape, -1, np.float32))
     np.testing.assert_allclose(y, expected(x, axis), rtol=3e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("length", [64, 1000, te.size_var("n", "int64")])
+def test_elements_are_summed_as_they_are_made(length):
+    x = te.placeholder((4, length), name="x")
+    func = default_schedule(te.create_prim_func([x, topi.nn.softmax(x)]), TARGET)
+    loops = find(func.body, tir.For)
+    assert {"T_softmax_exp", "T_softmax_sum"} in [{r.block.name_hint[:13] for r in child_realizes(f)} for f in loops]
 
 
 def test_masked_and_not_a_number():
     x = np.zeros((4, 50), np.float32)
     x[0, 10:] = -np.inf
-    x[1, 49] = np.nan
-    x[2, 3] = np.nan
+    x[1, 49] = x[2, 3] = np.nan
     x[3] = np.linspace(-200, 0, 50)
     y = np.zeros_like(x)
     compiled(x.shape, -1)(x, y)
@@ -54,13 +57,11 @@ def test_symbolic_sizes():
     kernel = compiled((n, k), -1)
     for shape in ((1, 1), (3, 17), (5, 64), (2, 131), (0, 4)):
         x = np.random.default_rng(2).standard_normal(shape, np.float32)
-        y = np.zeros(shape, np.float32)
-        kernel(x, y)
+        kernel(x, y := np.zeros(shape, np.float32))
         np.testing.assert_allclose(y, expected(x, -1), rtol=3e-6, atol=1e-9)
 
 
 def test_float64():
     x = np.random.default_rng(3).standard_normal((6, 29))
-    y = np.zeros_like(x)
-    compiled(x.shape, -1, "float64")(x, y)
+    compiled(x.shape, -1, "float64")(x, y := np.zeros_like(x))
     np.testing.assert_allclose(y, expected(x, -1), rtol=1e-13)

@@ -60,12 +60,12 @@ def lower_math(
     Options:
         ``scaled_lanes``: lengths of float32 vectors that the target multiplies by powers of two in one instruction.
         ``library``: whether the target has a C library; without it, functions of single numbers of float64 are written
-        out as those of vectors are, but for sin, cos and tan.
+        out as those of vectors are, but for sin, cos and tan; and fmod, which asks it for great quotients, is not.
         ``functions``: the names of those to write out, such as ``"tir.erf"``; all of them where it is empty.
     Cost: Linear; some 20 to 60 nodes for each call.
     Source: Polynomials fitted by ``weft``'s own scripts; arguments are reduced as in Cody and Waite, 1980.
     """
-    names = frozenset(functions or POLYNOMIALS)
+    names = frozenset(functions or (POLYNOMIALS if library else POLYNOMIALS.keys() - {"tir.fmod"}))
     calls = list(find(func.body, CallIntrin))
     if not any(getattr(c.op, "name", None) in names for c in calls):
         return func

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Cast, Or, PrimExpr, Var
+from weft.ir import CallIntrin, Cast, Op, Or, PrimExpr, Var
 from weft.ir.scalar import LE
 from weft.tir.transform import math_terms as m
 from weft.tir.transform.math_power import power
@@ -73,7 +73,7 @@ _ERF = (  # the same, to 3.93
 LN2_HI, LN2_LO = 0.693145751953125, 1.428606765330187e-06
 MAGIC = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which then stands in the low bits
 _BELOW_HALF = 0.4999999701976776  # taken from a number that is then rounded, which rounds it down, zero to zero
-_LEAST = 1.17549435e-38
+_LEAST, _GREATEST = 1.17549435e-38, 3.4028234663852886e38
 
 
 @m.bound
@@ -318,32 +318,24 @@ def hypot(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     return m.Select(infinite, m.number(math.inf, x), wide())
 
 
-POLYNOMIALS: dict[str, Callable[..., Any]] = {
-    "tir." + f.__name__: f
-    for f in (
-        exp,
-        exp2,
-        exp10,
-        log,
-        log2,
-        log10,
-        log1p,
-        tanh,
-        sinh,
-        cosh,
-        asinh,
-        acosh,
-        atanh,
-        sigmoid,
-        erf,
-        hypot,
-        sin,
-        cos,
-        tan,
-        asin,
-        acos,
-        atan,
-        atan2,
-    )
-} | {"tir.pow": power}
+@m.bound
+def fmod(x: PrimExpr, y: PrimExpr) -> m.Steps:
+    """The remainder of ``x / y`` with the sign of `x`. At most 0 ULP; the C library's beyond 2**23 multiples.
+
+    A rounded quotient is at most one too great, and times `y` (below infinity, as 0 times that is no number) it has
+    47 bits: the product is exact in float64, and its difference from `x` in float32.
+    """
+    by = yield m.absolute(y), "by"
+    quotient = yield m.Div(m.absolute(x), by), "quotient"
+    taken = m.Mul(m.double(m.call("floor", quotient)), m.double(m.Min(by, m.number(_GREATEST, by))))
+    rest = yield m.convert("float32", m.Sub(m.double(m.absolute(x)), taken)), "rest"
+    near = m.with_sign_of(m.Select(m.below(rest, 0.0), m.Add(rest, by), rest), x)
+    far = CallIntrin(x.dtype, Op.get("tir.fmod"), (x, y))
+    return m.any_else(Or(m.is_nan(quotient), m.above(quotient, 2.0**23)), far, near)
+
+
+_EXPONENTIAL = (exp, exp2, exp10, log, log2, log10, log1p, sigmoid, tanh, sinh, cosh, asinh, acosh, atanh, erf)
+_OTHERS = (hypot, fmod, sin, cos, tan, asin, acos, atan, atan2)
+POLYNOMIALS: dict[str, Callable[..., Any]] = {"tir." + f.__name__: f for f in (*_EXPONENTIAL, *_OTHERS)}
+POLYNOMIALS["tir.pow"] = power
 """Intrinsics that become polynomials on float32."""

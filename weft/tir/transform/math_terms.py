@@ -9,45 +9,20 @@ import functools
 from collections.abc import Callable, Generator
 from typing import ParamSpec
 
-from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, Let, Op, PrimExpr, Select, Var, const, with_lanes
-from weft.ir.scalar import EQ, GT, LT, NE, Add, Div, Max, Min, Mul, Sub
-
-__all__ = [
-    "Add",
-    "Div",
-    "Max",
-    "Min",
-    "Mul",
-    "Select",
-    "Steps",
-    "Sub",
-    "absolute",
-    "above",
-    "below",
-    "bits_of",
-    "bound",
-    "call",
-    "convert",
-    "double",
-    "equal",
-    "float_of",
-    "fma",
-    "horner",
-    "integer",
-    "is_nan",
-    "let",
-    "negated",
-    "number",
-    "shift_left",
-    "shift_right",
-    "with_sign_of",
-]
+from weft.ir import Broadcast, CallIntrin, Cast, DataType, FloatImm, Let, Op, PrimExpr, Var, const, with_lanes
+from weft.ir import Select as Select
+from weft.ir.scalar import EQ, GT, LT, NE, Sub
+from weft.ir.scalar import Add as Add
+from weft.ir.scalar import Div as Div
+from weft.ir.scalar import Max as Max
+from weft.ir.scalar import Min as Min
+from weft.ir.scalar import Mul as Mul
 
 _OPS = {
     name: Op.get("tir." + name)
     for name in (
         "fma fabs copysign reinterpret shift_left shift_right bitwise_and bitwise_or sqrt floor any_lane ldexp "
-        "logb mantissa"
+        "logb mantissa if_then_else"
     ).split()
 }
 
@@ -143,6 +118,11 @@ def above(a: PrimExpr, value: float) -> PrimExpr:
 def equal(a: PrimExpr, value: float) -> PrimExpr:
     """``a == value``."""
     return EQ(a, number(value, a))
+
+
+def any_else(condition: PrimExpr, far: PrimExpr, near: PrimExpr) -> PrimExpr:
+    """`far` where the condition holds in any lane, which is rare and so tested once for a vector, else `near`."""
+    return CallIntrin(near.dtype, _OPS["if_then_else"], (CallIntrin("bool", _OPS["any_lane"], (condition,)), far, near))
 
 
 def is_nan(x: PrimExpr) -> PrimExpr:

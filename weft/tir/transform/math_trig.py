@@ -71,8 +71,7 @@ def _with_far_arguments(x: PrimExpr, near: PrimExpr, name: str) -> PrimExpr:
     """Choose the C library's function where an argument is too far out for `near`."""
     far = CallIntrin(m.double(x).dtype, Op.get("tir." + name), (m.double(x),))
     far = far if far.dtype == x.dtype else m.convert("float32", far)
-    any_far = CallIntrin("bool", Op.get("tir.any_lane"), (GT(m.absolute(x), m.number(_EXACT, x)),))
-    return CallIntrin(x.dtype, Op.get("tir.if_then_else"), (any_far, far, near))
+    return m.any_else(GT(m.absolute(x), m.number(_EXACT, x)), far, near)
 
 
 def _wave(x: PrimExpr, quarter: int, name: str, waves: Waves) -> PrimExpr:

@@ -9,6 +9,7 @@ accumulator.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import gcd, prod
 
 from weft.error import ScheduleError
@@ -189,7 +190,8 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
     for name in reversed(stages):
         sch.compute_at(BlockRV(name), row)
         _keep_near(ctx, BlockRV(name))
-    for name in stages:
+    merged = {n for pair in pairwise(stages) if _sum_as_made(ctx, *map(BlockRV, pair)) for n in pair}
+    for name in (n for n in stages if n not in merged):
         rv = BlockRV(name)
         if is_reduction_block(ctx.block(rv)):
             _inner_reduction(ctx, rv, 1)
@@ -230,8 +232,8 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     rv = BlockRV(name)
     block = ctx.block(rv)
     lanes = vector_lanes(ctx, block)
-    reducing = set(reduce_vars(block))
-    loops = [x for x in sch.get_loops(rv) if _feeds(ctx, name, x, reducing)]
+    reducing = _loop_vars(ctx, rv, "reduce")
+    loops = [x for x in sch.get_loops(rv) if x.var in reducing]
     flat = flat_suffix(ctx, rv, sch.get_loops(rv))
     fused = ctx.fuse(loops[max(0, len(loops) - flat) :]) if len(loops) > 1 else loops[-1]
     assert fused is not None
@@ -261,34 +263,23 @@ def _partial_results(ctx: RuleContext, name: str) -> list[str]:
     return [*stages, name]
 
 
-def _feeds(ctx: RuleContext, name: str, loop: LoopRV, variables: set[Var]) -> bool:
-    realize = ctx.sch.state.realize(name)
-    return any(
-        iv.var in variables and loop.var in used_vars(v)
-        for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-    )
-
-
 def _keep_near(ctx: RuleContext, rv: BlockRV) -> None:
     """Put a row buffer on the stack when it is small."""
-    limit, spatial = ctx.machine.stack_buffer_bytes, _spatial_loop_vars(ctx, rv)
+    limit, spatial = ctx.machine.stack_buffer_bytes, _loop_vars(ctx, rv, "data_par")
     if 4 * prod(as_int(f.extent) or limit for f in ctx.loops(rv)[1:] if f.loop_var in spatial) <= limit:
         ctx.sch.set_scope(rv, 0, "local")
 
 
-def _spatial_loop_vars(ctx: RuleContext, rv: BlockRV) -> set[Var]:
+def _loop_vars(ctx: RuleContext, rv: BlockRV, kind: str) -> set[Var]:
+    """Return the variables of loops that give values to variables of a block of one kind."""
     realize = ctx.sch.state.realize(rv.name)
-    return {
-        x
-        for iv, v in zip(realize.block.iter_vars, realize.iter_values, strict=True)
-        if iv.iter_type == "data_par"
-        for x in used_vars(v)
-    }
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    return {x for iv, v in pairs if iv.iter_type == kind for x in used_vars(v)}
 
 
 def _results_inside(ctx: RuleContext, rv: BlockRV, depth: int) -> tuple[list[LoopRV], list[LoopRV]]:
     """Put the loops of a reduction around those of its results; returns both."""
-    results, loops = _spatial_loop_vars(ctx, rv), ctx.sch.get_loops(rv)[depth:]
+    results, loops = _loop_vars(ctx, rv, "data_par"), ctx.sch.get_loops(rv)[depth:]
     reducing, spatial = [x for x in loops if x.var not in results], [x for x in loops if x.var in results]
     if spatial and reducing:
         ctx.sch.reorder(*reducing, *spatial)
@@ -313,6 +304,34 @@ def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int, streamed: bool =
             sch.unroll(reducing[-1])
         elif spatial:
             _peel_last(ctx, rv, reducing[-1])
+
+
+def _sum_as_made(ctx: RuleContext, made: BlockRV, partial: BlockRV) -> bool:
+    """Add elements of a row to partial results as they are made, if they are: no pass reads them again.
+
+    Their function is of one wide vector, whose registers go through it side by side: one behind another they would
+    fill the scheduler.
+    """
+    sch, block, sums = ctx.sch, ctx.block(made), ctx.block(partial)
+    read = any(p.block is block for p in producers_of(sums, sch.state.root))
+    if not read or is_reduction_block(block) or partial.name not in ctx.whole_steps:
+        return False
+    reducing, results = _results_inside(ctx, partial, 1)
+    elements, width = sch.get_loops(made)[1:], ctx.constant(results[0]) if len(results) == 1 else None
+    if len(reducing) != 1 or len(elements) != 1 or width is None:
+        return False
+    if width <= vector_lanes(ctx, sums) and ctx.constant(reducing[0]) is not None:
+        return False
+    step, inner = sch.split(elements[0], [None, width])
+    try:
+        merged = sch.merge(step, reducing[0])
+    except ScheduleError:  # what is summed is made in another order
+        return False
+    for loop in (inner, results[0]):
+        sch.vectorize(loop)
+    sch.decompose_reduction(partial, merged)
+    sch.loop_partition(merged, [ctx.whole_steps[partial.name], None])
+    return True
 
 
 def _peel_last(ctx: RuleContext, rv: BlockRV, loop: LoopRV) -> None:
@@ -383,8 +402,8 @@ def _lie_side_by_side(ctx: RuleContext, rv: BlockRV, row: LoopRV, column: LoopRV
 def _partial_columns(ctx: RuleContext, name: str, rows: int) -> list[str]:
     """Cut a reduction of few columns into those of every `rows`-th row and one over them; returns both in order."""
     sch, rv, block = ctx.sch, BlockRV(name), ctx.block(BlockRV(name))
-    loops, variables = sch.get_loops(rv), set(reduce_vars(block))
-    reducing = [x for x in loops if _feeds(ctx, name, x, variables)]
+    loops, variables = sch.get_loops(rv), _loop_vars(ctx, rv, "reduce")
+    reducing = [x for x in loops if x.var in variables]
     columns = [x for x in loops if x not in reducing]
     if not (reducing and columns and _lie_side_by_side(ctx, rv, reducing[-1], columns[-1], 4 * rows)):
         return [name]
