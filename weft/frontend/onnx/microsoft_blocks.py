@@ -47,27 +47,27 @@ def _gather_blocks(node: Node) -> Any:
         )
     rank, packed = node.ndim(), node.logical(0) == "uint8"
     along, gathered = node.axis(node.attr("quantize_axis", 1)), node.axis(node.attr("gather_axis", 0))
-    if along == gathered:
-        node.unsupported("GatherBlockQuantized: to gather along the quantised axis is not supported")
-    bits = node.attr("bits", 4)
+    if packed and gathered == rank - 1:
+        node.unsupported("GatherBlockQuantized: to gather along the axis of packed bytes is not supported")
+    bits, group = node.attr("bits", 4), node.attr("block_size", 128)
     indices, size = node.x(1), node.shape()[gathered]
     zero, limit = node.scalar(0, node.dtype(1)), node.number(size, node.dtype(1))
     indices = node.op("where", node.op("less", indices, zero), node.op("add", indices, limit), indices)
     outside = node.op("logical_or", node.op("less", indices, zero), node.op("greater_equal", indices, limit))
+    blocks = node.op("floor_divide", indices, node.scalar(group, node.dtype(1))) if along == gathered else indices
 
-    def taken(i: int) -> Any:
-        found = node.op("take", node.x(i), indices, axis=gathered, mode="clip")
+    def taken(i: int, at: Any) -> Any:
+        found = node.op("take", node.x(i), at, axis=gathered, mode="clip")
         return unpacked(node, found, bits) if packed and i in (0, 3) else found
 
-    data, scales = taken(0), taken(2)
+    data, scales = taken(0, indices), taken(2, blocks)
     axis = along + (node.ndim(1) - 1 if along > gathered else 0)
     if node.has(3):
-        shift = node.slice(taken(3), [len(data.ty.shape) - 1], [0], node.dims(scales)[-1:])
+        shift = node.slice(taken(3, blocks), [len(data.ty.shape) - 1], [0], node.dims(scales)[-1:])
     else:
         shift = node.full(node.dims(scales), 1 << (bits - 1) if packed else 0, node.dtype())
-    out = node.op(
-        "dequantize_groups", data, scales, shift, axis=axis, group=node.attr("block_size", 128), out_dtype=node.dtype(2)
-    )
+    group = 1 if along == gathered else group
+    out = node.op("dequantize_groups", data, scales, shift, axis=axis, group=group, out_dtype=node.dtype(2))
     outside = node.reshape(outside, [*[1] * gathered, *node.shape(1), *[1] * (rank - gathered - 1)])
     return node.op("where", outside, node.scalar(0, node.dtype(2)), out)
 
