@@ -99,12 +99,6 @@ class _Product:
         value = buffer[panel, at, Ramp(int64(v * self.lanes), int64(1), self.lanes)]
         return value if buffer.dtype == "int32" else cast(f"{self.wide}x{self.lanes}", value)
 
-    def named(self, name: str, value: Any) -> Any:
-        """Compute a value once, here."""
-        var = tir.Var(name, value.dtype)
-        self.ib.emit(lambda body: tir.LetStmt(var, value, body))
-        return var
-
     def store(self, panel: PrimExpr, row: PrimExpr, v: int, value: Any) -> None:
         """Write a vector of results, of the last panel what there is."""
         ib, lanes = self.ib, self.lanes
@@ -172,19 +166,19 @@ class Unpacked(_Product):
         if self.panel_weights is not None:
             place = Ramp(int64(v * lanes), int64(1), lanes)
             return [self.panel_weights[step * int64(per) + int64(i), place] for i in range(count)]
-        words = self.named("w", self.vector(self.w, panel, step, v))
+        words = self.ib.let("w", self.vector(self.w, panel, step, v))
         group = floordiv(step * int64(per), int64(self.group))
-        scale = self.named("scale", self.vector(self.scale, panel, group, v))
+        scale = self.ib.let("scale", self.vector(self.scale, panel, group, v))
         base = scale * Broadcast(const(-float(1 << (bits - 1)), self.wide), lanes)
         if self.offset is not None:
             base = base + self.vector(self.offset, panel, group, v)
-        base = self.named("base", base)
+        base = self.ib.let("base", base)
         out = []
         for i in range(count):
             at = 8 * (i % 4) + bits * (i // 4)
             moved = tir.shift_right(words, Broadcast(const(at, "int32"), lanes)) if at else words
             field = tir.bitwise_and(moved, Broadcast(const((1 << bits) - 1, "int32"), lanes))
-            out.append(self.named("weight", tir.fma(cast(f"{self.wide}x{lanes}", field), scale, base)))
+            out.append(self.ib.let("weight", tir.fma(cast(f"{self.wide}x{lanes}", field), scale, base)))
         return out
 
     def add(self, panel: PrimExpr, row: PrimExpr, sums: dict[tuple[int, int], Any]) -> None:
@@ -241,7 +235,7 @@ class Dot(_Product):
         parts, every = max(1, self.group // _WRITTEN_OUT), Ramp(int64(0), int64(1), self.lanes)
         zero = {r: self.shift(row + r, g) for r, _ in cells}
         if parts == 1:
-            return {c: self.named("s", v) for c, v in self.part_sums(panel, row, g, cells, zero).items()}
+            return {c: self.ib.let("s", v) for c, v in self.part_sums(panel, row, g, cells, zero).items()}
         sums = {c: self.ib.allocate("int32", (self.lanes,), name="part", scope="local") for c in cells}
         for (r, _), total in zip(cells, sums.values(), strict=True):
             total[every] = Broadcast(const(0, "int32"), self.lanes) if zero[r] is None else zero[r]
@@ -263,13 +257,13 @@ class Dot(_Product):
             factors = {}
             step = part * int64(steps) + int64(t)
             for v in vectors:
-                words = self.named("w", self.vector(self.w, panel, step, v))
+                words = self.ib.let("w", self.vector(self.w, panel, step, v))
                 factors[v] = [self.bytes(words, j) for j in range(8 // self.bits)]
             for j in range(8 // self.bits):
                 for r in range(tall):
                     word = self.x[row + r, Ramp(step * int64(per) + int64(4 * j), int64(1), 4)]
                     four = Broadcast(tir.reinterpret("int32", word), lanes)
-                    spread = self.named("x", tir.reinterpret(f"int8x{4 * lanes}", four))
+                    spread = self.ib.let("x", tir.reinterpret(f"int8x{4 * lanes}", four))
                     for v in vectors:
                         terms[r, v].append((factors[v][j], spread))
         return {(r, v): self.total(terms[r, v], zero[r]) for r, v in cells}
@@ -279,12 +273,12 @@ class Dot(_Product):
         lanes = self.lanes
         if self.bits == 8:
             if self.dot:
-                return self.named("q", tir.reinterpret(f"uint8x{4 * lanes}", words))
+                return self.ib.let("q", tir.reinterpret(f"uint8x{4 * lanes}", words))
             signs = Broadcast(const(-2139062144, "int32"), lanes)  # 0x80 in each byte
-            return self.named("q", tir.reinterpret(f"int8x{4 * lanes}", tir.bitwise_xor(words, signs)))
+            return self.ib.let("q", tir.reinterpret(f"int8x{4 * lanes}", tir.bitwise_xor(words, signs)))
         mask = ((1 << self.bits) - 1) * 0x01010101
         moved = tir.shift_right(words, Broadcast(const(j * self.bits, "int32"), lanes)) if j else words
-        return self.named(
+        return self.ib.let(
             "q", tir.reinterpret(f"uint8x{4 * lanes}", tir.bitwise_and(moved, Broadcast(const(mask, "int32"), lanes)))
         )
 

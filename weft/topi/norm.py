@@ -42,13 +42,9 @@ def _below(x: Any, top: Any, axes: Any) -> Any:
     Where `x` is a product, it and the difference may become one instruction that does not round as the greatest element
     was: of a score of 1e12 thousands would be left.
     """
-    v = tir.Var("x", x.dtype)
-
-    def element(*i: Any) -> Any:
-        most = top(*_at(i, axes))
-        return tir.Let(v, x(*i), select(v > most, most, v) - most)
-
-    return element
+    v, most = tir.Var("x", x.dtype), tir.Var("top", x.dtype)
+    less = select(v > most, most, v) - most
+    return lambda *i: tir.Let(v, x(*i), tir.Let(most, top(*_at(i, axes)), less))
 
 
 def softmax(x: Tensor, axis: int = -1, unseen: str = "nan") -> Any:

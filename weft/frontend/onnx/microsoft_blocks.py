@@ -11,30 +11,15 @@ from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.compose import call, calls, microsoft
 from weft.frontend.onnx.microsoft import embedded, real, unpacked
 from weft.frontend.onnx.node import Node
-from weft.ir import constant
+from weft.ir import Expr, constant
 
 _FP4 = np.array([0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4], np.float32)
-_NF4 = np.array(
-    [
-        -1.0,
-        -0.6961928009986877,
-        -0.5250730514526367,
-        -0.39491748809814453,
-        -0.28444138169288635,
-        -0.18477343022823334,
-        -0.09105003625154495,
-        0.0,
-        0.07958029955625534,
-        0.16093020141124725,
-        0.24611230194568634,
-        0.33791524171829224,
-        0.44070982933044434,
-        0.5626170039176941,
-        0.7229568362236023,
-        1.0,
-    ],
-    np.float32,
-)
+_QUANTILES = """
+    -1.0 -0.6961928009986877 -0.5250730514526367 -0.39491748809814453 -0.28444138169288635 -0.18477343022823334
+    -0.09105003625154495 0.0 0.07958029955625534 0.16093020141124725 0.24611230194568634 0.33791524171829224
+    0.44070982933044434 0.5626170039176941 0.7229568362236023 1.0
+"""
+_NF4 = np.array(_QUANTILES.split(), np.float32)
 """The quantiles of a normal distribution: Dettmers et al., QLoRA, 2023, appendix E."""
 
 
@@ -56,7 +41,7 @@ def _gather_blocks(node: Node) -> Any:
     outside = node.op("logical_or", node.op("less", indices, zero), node.op("greater_equal", indices, limit))
     blocks = node.op("floor_divide", indices, node.scalar(group, node.dtype(1))) if along == gathered else indices
 
-    def taken(i: int, at: Any) -> Any:
+    def taken(i: int, at: Expr) -> Any:
         found = node.op("take", node.x(i), at, axis=gathered, mode="clip")
         return unpacked(node, found, bits) if packed and i in (0, 3) else found
 

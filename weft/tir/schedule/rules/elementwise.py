@@ -87,8 +87,8 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
 
 
 _FEWEST, _WORTH, _TOGETHER = 1024, 24, 8
-"""Elements, and work of each, for which a table takes less time; lookups of one iteration. A lookup takes a cycle, in which
-vectors of 256 bits do some 16 units of :func:`element_cost`, of 512 some 30 (sigmoid: 2.2 and 1.2 cycles)."""
+"""Elements, and work of each, for which a table takes less time; lookups of one iteration. A lookup takes a cycle, in
+which vectors of 256 bits do some 16 units of :func:`element_cost`, of 512 some 30 (sigmoid: 2.2 and 1.2 cycles)."""
 
 
 def _byte_of(block: Block) -> BufferLoad | None:
