@@ -43,7 +43,7 @@ def _below(x: Any, top: Any, axes: Any) -> Any:
     was: of a score of 1e12 thousands would be left.
     """
     v, most = tir.Var("x", x.dtype), tir.Var("top", x.dtype)
-    less = select(v > most, most, v) - most
+    less = v - most if DataType(x.dtype).is_custom else select(v > most, most, v) - most
     return lambda *i: tir.Let(v, x(*i), tir.Let(most, top(*_at(i, axes)), less))
 
 
