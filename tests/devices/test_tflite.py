@@ -93,8 +93,7 @@ def test_convolutions(stride: int, dilation: int, padding: int) -> None:
     options = windows("DepthwiseConv2D", stride, padding, DepthMultiplier=2, **given)
     one("DEPTHWISE_CONV_2D", [x, f32(1, 3, 3, 8), f32(8)], (1, *size, 8), **options)
     deep = windows("Conv3D", stride, padding, StrideD=1, DilationDFactor=1, FusedActivationFunction=3, **given)
-    x = f32(1, 5, 9, 8, 4)
-    one("CONV_3D", [x, f32(2, 3, 3, 4, 6), f32(6)], (1, 5 - padding, *size, 6), **deep)
+    one("CONV_3D", [f32(1, 5, 9, 8, 4), f32(2, 3, 3, 4, 6), f32(6)], (1, 5 - padding, *size, 6), **deep)
 
 
 @pytest.mark.parametrize(("padding", "size"), [(0, (8, 6)), (1, (9, 7)), (0, (7, 5))])

@@ -79,8 +79,9 @@ def test_crop_and_resize(
     expected = np.array([_crop(data[b], box, size, method, outside) for b, box in zip(which, boxes, strict=True)])
     if layout == "NHWC":
         data, expected = (x.transpose(0, 2, 3, 1) for x in (data, expected))
-    options = (size, layout, method, outside)
-    found = evaluate(lambda *given: topi.image.crop_and_resize(*given, *options), data, boxes, which)
+    found = evaluate(
+        lambda a, b, i: topi.image.crop_and_resize(a, b, i, size, layout, method, outside), data, boxes, which
+    )
     np.testing.assert_allclose(found, expected, atol=atol)
 
 
