@@ -92,6 +92,8 @@ def test_convolutions(stride: int, dilation: int, padding: int) -> None:
     one("CONV_2D", [x, f32(6, 3, 3, 4), f32(6)], (1, *size, 6), **options)
     options = windows("DepthwiseConv2D", stride, padding, DepthMultiplier=2, **given)
     one("DEPTHWISE_CONV_2D", [x, f32(1, 3, 3, 8), f32(8)], (1, *size, 8), **options)
+    deep = windows("Conv3D", stride, padding, StrideD=1, DilationDFactor=1, FusedActivationFunction=3, **given)
+    one("CONV_3D", [f32(1, 5, 9, 8, 4), f32(2, 3, 3, 4, 6), f32(6)], (1, 5 - padding, *size, 6), **deep)
 
 
 @pytest.mark.parametrize(("padding", "size"), [(0, (8, 6)), (1, (9, 7)), (0, (7, 5))])
@@ -248,6 +250,36 @@ def test_quantised_operators() -> None:
     one("PAD", [x, np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32)], (1, 8, 8, 4), "int8", constants=(1,), q=Q)
     one("MEAN", [x, ints(1, 2)], (1, 4), "int8", table="ReducerOptions", constants=(1,), q=Q, steps=1)
     one("CONCATENATION", [x, x], (1, 6, 6, 8), "int8", table="ConcatenationOptions", q=Q, Axis=3)
+
+
+def test_fake_quantisation_and_sums_at_places() -> None:
+    for low, high, bits in ((-1.0, 2.0, 8), (0.3, 5.0, 4), (-2.7, 0.1, 16)):
+        one("FAKE_QUANT", [f32(9, 50) * 3], (9, 50), table="FakeQuantOptions", Min=low, Max=high, NumBits=bits)
+    for updates in (f32(4, 3), RNG.integers(-9, 9, (4, 3)).astype(np.int32)):
+        given = [ints(1, 3, 1, 0).reshape(4, 1), updates, ints(5, 3)]
+        one("SCATTER_ND", given, (5, 3), str(updates.dtype), constants=(2,))
+    one("BROADCAST_ARGS", [ints(3, 1), ints(2, 1, 4)], (3,), "int32", constants=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("own_input", "peepholes", "time_major", "clip", "activation"),
+    [(1, 0, False, 10.0, 4), (1, 1, True, 0.2, 4), (0, 0, True, 0.0, 4), (0, 1, False, 0.3, 4), (1, 0, True, 0.0, 1)],
+)
+def test_lstm(own_input: int, peepholes: int, time_major: bool, clip: float, activation: int) -> None:
+    batch, steps, width, hidden = 2, 5, 3, 4
+    x = f32(*((steps, batch) if time_major else (batch, steps)), width)
+    g = Subgraph()
+
+    def given(*shape: int) -> list[int]:
+        return [g.constant(f32(*shape)) if i or own_input else -1 for i in range(4)]
+
+    numbers = [g.input(x.shape), *given(hidden, width), *given(hidden, hidden)]
+    numbers += given(hidden)[:3] if peepholes else [-1] * 3
+    numbers += [*given(hidden), -1, -1, g.variable(batch, hidden), g.variable(batch, hidden)]
+    options = {"TimeMajor": time_major, "CellClip": clip, "FusedActivationFunction": activation}
+    table = "UnidirectionalSequenceLSTMOptions"
+    g.outputs = [g.op("UNIDIRECTIONAL_SEQUENCE_LSTM", numbers, ((*x.shape[:2], hidden),), table=table, **options)]
+    check(g, [x])
 
 
 def test_what_is_not_known_is_refused() -> None:

@@ -40,6 +40,10 @@ class Subgraph:
         self.inputs.append(self.tensor(shape, dtype, None, q))
         return self.inputs[-1]
 
+    def variable(self, *shape: int) -> int:
+        """Declare a tensor that keeps its values from call to call, zeros before the first."""
+        return self.tensor(shape, data=())
+
     def constant(self, array: Any, q: Any = None) -> int:
         array = np.asarray(array)
         return self.tensor(array.shape, str(array.dtype), array, q)
@@ -141,8 +145,8 @@ def _options(b: Any, table: str, options: dict[str, Any]) -> int:
 
 def _tensor(b: Any, i: int, tensor: tuple[Any, ...], buffers: list[bytes]) -> int:
     shape, dtype, data, q = tensor
-    place = 0
-    if data is not None:
+    place, varies = 0, isinstance(data, tuple)
+    if data is not None and not varies:
         place = len(buffers)
         buffers.append(np.ascontiguousarray(data).tobytes())
     name = b.CreateString(f"t{i}")
@@ -164,6 +168,7 @@ def _tensor(b: Any, i: int, tensor: tuple[Any, ...], buffers: list[bytes]) -> in
     tflite.TensorAddType(b, TYPES[dtype])
     tflite.TensorAddBuffer(b, place)
     tflite.TensorAddName(b, name)
+    tflite.TensorAddIsVariable(b, varies)
     if quantised is not None:
         tflite.TensorAddQuantization(b, quantised)
     return tflite.TensorEnd(b)

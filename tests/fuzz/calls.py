@@ -63,6 +63,7 @@ FINITE: dict[str, tuple[str, str]] = {
     "einsum": ("operands", "three operands are multiplied two at a time, in the order that costs least"),
     "nn.cached_attention": ("value", "keys that a query does not see are left out, or have weight 0"),
     "vision.non_max_suppression": ("data", "the greatest of scores that are no numbers hangs on their order"),
+    "nn.matmul_compressed": ("x", "weights in the list are zeros among the others, and meet infinity there, too"),
     "nn.matmul_nbits_.*": (
         "x x_scale scale offset",
         "the half of a field is taken off before the scale is applied, or after",

@@ -144,7 +144,7 @@ def test_unknown_types_propagate(name: str) -> None:
 
 
 NARROW = {"image.resize", "image.resize3d", "image.resize_placed"}  # the nearest, found as PyTorch and ONNX find it
-NARROW |= {"nn.matmul_compressed", "nn.matmul_nbits_packed"}  # weights of float32, by their form
+NARROW |= {"nn.matmul_compressed", "nn.matmul_nbits_packed"}  # weights of float32, rows that become bytes
 NARROW |= {"reinterpret", "tree_scores"}  # which compare sizes
 
 

@@ -70,17 +70,19 @@ def _crop(image: np.ndarray, box: np.ndarray, size: tuple[int, int], method: str
 @pytest.mark.parametrize("method", ["bilinear", "nearest_neighbor"])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(("size", "outside"), [((4, 5), 0.0), ((3, 1), 9.0), ((4, 5), None)])
-def test_crop_and_resize(method: str, layout: str, size: tuple[int, int], outside: float | None) -> None:
-    boxes = np.array([[0.1, 0.2, 0.83, 0.9], [0, 0, 1, 1], [-0.3, 0.4, 0.7, 1.5]], "float32")
+@pytest.mark.parametrize(("dtype", "atol"), [("float32", 1e-4), ("float64", 1e-12)])
+def test_crop_and_resize(
+    method: str, layout: str, size: tuple[int, int], outside: float | None, dtype: str, atol: float
+) -> None:
+    boxes, data = np.array([[0.1, 0.2, 0.83, 0.9], [0, 0, 1, 1], [-0.3, 0.4, 0.7, 1.5]], dtype), IMAGE.astype(dtype)
     which = np.array([1, 0, 1], "int32")
-    expected = np.array([_crop(IMAGE[b], box, size, method, outside) for b, box in zip(which, boxes, strict=True)])
-    data = IMAGE
+    expected = np.array([_crop(data[b], box, size, method, outside) for b, box in zip(which, boxes, strict=True)])
     if layout == "NHWC":
-        data, expected = IMAGE.transpose(0, 2, 3, 1), expected.transpose(0, 2, 3, 1)
+        data, expected = (x.transpose(0, 2, 3, 1) for x in (data, expected))
     found = evaluate(
         lambda a, b, i: topi.image.crop_and_resize(a, b, i, size, layout, method, outside), data, boxes, which
     )
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    np.testing.assert_allclose(found, expected, atol=atol)
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])

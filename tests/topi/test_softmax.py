@@ -52,6 +52,17 @@ def test_masked_and_not_a_number():
     assert (y[0, 10:] == 0).all()
 
 
+@pytest.mark.usefixtures("optimised")
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 1e12), ("float64", 1e30)])
+@pytest.mark.parametrize("fn", [topi.nn.softmax, topi.nn.log_softmax])
+def test_great_products(fn, dtype, size):
+    """The greatest element takes all, though the difference from it may round otherwise than it did."""
+    x = (np.random.default_rng(3).standard_normal((4, 50)) * size).astype(dtype)
+    y, want = np.zeros_like(x), expected(x * np.dtype(dtype).type(0.7), -1)
+    compiled(x.shape, -1, dtype, lambda t, axis: fn(topi.multiply(t, te.const(0.7, dtype)), axis))(x, y)
+    np.testing.assert_allclose(np.exp(y) if fn is topi.nn.log_softmax else y, want)
+
+
 def test_symbolic_sizes():
     n, k = te.size_var("n", "int64"), te.size_var("k", "int64")
     kernel = compiled((n, k), -1)

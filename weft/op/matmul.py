@@ -196,7 +196,8 @@ declare(
     fusion=Fusion.ANCHOR,
     rtol=1e-4,
     doc="``x @ unpack(w)[:, :n]`` with float32 weights in 28 bits: words (panels, k / 8, 7, panel), the exponent of "
-    "each column in place (panels, panel), and rows, lanes and values (panels, entries) of weights too small for that.",
+    "each column in place (panels, panel), and rows, lanes and values (panels, entries) of weights too small for that, "
+    "which are zeros in `w`: infinity in their row of `x` gives NaN.",
 )
 
 

@@ -203,12 +203,14 @@ def _lstm_steps(
     activations: Any,
     clip: float,
     input_forget: bool,
+    cell_clip: float,
 ) -> Any:
     def cell(row: Any, w: Any, states: Any, acts: Any, limit: Any, d: int) -> Any:
         (h, c), (f_act, g_act, h_act), (pi, po, pf) = states, acts, np.split(p[d], 3)
         i, o, f, g = np.split(row + h @ w, 4)
         i = f_act(limit(i + pi * c))
         c = (1 - i if input_forget else f_act(limit(f + pf * c))) * c + i * g_act(limit(g))
+        c = np.clip(c, -cell_clip, cell_clip) if cell_clip > 0 else c
         return f_act(limit(o + po * c)) * h_act(c), c
 
     return _run("lstm", xw, r, sequence_lens, [initial_h, initial_c], cell, direction, activations, clip)
@@ -321,7 +323,7 @@ def _layer(
 _layer(
     "lstm",
     ("sequence_lens", "initial_h", "initial_c", "p"),
-    {**_layer_attrs("sigmoid", "tanh", "tanh"), "input_forget": flag(False)},
+    {**_layer_attrs("sigmoid", "tanh", "tanh"), "input_forget": flag(False), "cell_clip": number(0.0)},
     lstm_recurrence,
     (_lstm_ref, _of_panels("lstm", _lstm_steps)),
     _decompose("lstm"),

@@ -92,7 +92,7 @@ class _Attention:
         top = ib.allocate(self.dtype, (1,), name="top", scope="local")
         parts = ib.allocate(self.dtype, (_LANES,), name="total", scope="local")
         top[int64(0)], parts[_lanes(0)] = const(float("-inf"), self.dtype), Broadcast(const(0.0, self.dtype), _LANES)
-        query = [self.named(self.wide(self.q[b, h, i, _lanes(v)])) for v in range(self.vectors)]
+        query = [self.ib.let("query", self.wide(self.q[b, h, i, _lanes(v)])) for v in range(self.vectors)]
         with ib.for_range(int64(0), count, name="key") as t:
             score = self.score(query, [self.wide(self.k[b, g, begin + t, _lanes(v)]) for v in range(self.vectors)])
             scores[t] = score
@@ -120,12 +120,6 @@ class _Attention:
     def wide(self, x: Any) -> Any:
         """Convert a vector to the data type that is computed in."""
         return cast(f"{self.dtype}x{_LANES}", x)
-
-    def named(self, value: Any) -> Any:
-        """Compute a value once, here."""
-        var = tir.Var("query", value.dtype)
-        self.ib.emit(lambda body: tir.LetStmt(var, value, body))
-        return var
 
     def score(self, query: list[Any], key: list[Any]) -> Any:
         """Return the score of a key."""

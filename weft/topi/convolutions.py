@@ -123,33 +123,24 @@ def conv1d_nwc(
     return conv(data, kernel, strides, padding, dilation, 1, "NWC", "WIO", out_dtype)
 
 
-def group_conv1d_ncw(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Extents = 1,
-    padding: Padding = "VALID",
-    dilation: Extents = 1,
-    groups: int = 1,
-    out_dtype: str | None = None,
-) -> Any:
-    """1-D convolution in groups, channels first."""
-    return conv(data, kernel, strides, padding, dilation, groups, "NCW", "OIW", out_dtype)
+def _group_conv1d(layout: str, kernel_layout: str) -> Any:
+    def group_conv1d(
+        data: Tensor,
+        kernel: Tensor,
+        strides: Extents = 1,
+        padding: Padding = "VALID",
+        dilation: Extents = 1,
+        groups: int = 1,
+        out_dtype: str | None = None,
+    ) -> Any:
+        return conv(data, kernel, strides, padding, dilation, groups, layout, kernel_layout, out_dtype)
+
+    group_conv1d.__name__ = group_conv1d.__qualname__ = f"group_conv1d_{layout.lower()}"
+    group_conv1d.__doc__ = f"1-D convolution in groups, {layout} and {kernel_layout}."
+    return group_conv1d
 
 
-def group_conv1d_nwc(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Extents = 1,
-    padding: Padding = "VALID",
-    dilation: Extents = 1,
-    groups: int = 1,
-    out_dtype: str | None = None,
-) -> Any:
-    """1-D convolution in groups, channels last."""
-    return conv(data, kernel, strides, padding, dilation, groups, "NWC", "WIO", out_dtype)
-
-
-# --- two dimensions ---------------------------------------------------------------------------------------------------
+group_conv1d_ncw, group_conv1d_nwc = _group_conv1d("NCW", "OIW"), _group_conv1d("NWC", "WIO")
 
 
 def conv2d(

@@ -13,7 +13,7 @@ from weft.topi.conv import conv_size, pad_spatial, paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.deformable import bilinear_at
 from weft.topi.manipulate import transpose
-from weft.topi.precision import narrowed
+from weft.topi.precision import narrowed, precise
 from weft.topi.resize import cropped_coordinate
 from weft.topi.resize import resize as _resize
 from weft.topi.sample import grid_sample
@@ -115,15 +115,17 @@ def crop_and_resize(
     extrapolation_value : float, optional
         What lies outside of the image; by default the nearest pixel inside.
     """
-    axes = [layout.index("H"), layout.index("W")]
+    axes, dtype = [layout.index("H"), layout.index("W")], precise(data, boxes)
     shape: list[Any] = list(data.shape)
     shape[0] = box_indices.shape[0]
     for a, s in zip(axes, crop_size, strict=True):
         shape[a] = s
 
     def element(*i: Any) -> Any:
-        box = [cast("float32", boxes(i[0], k)) for k in range(4)]
-        points = [cropped_coordinate(i[a], shape[a], data.shape[a], box[d], box[2 + d]) for d, a in enumerate(axes)]
+        box = [cast(dtype, boxes(i[0], k)) for k in range(4)]
+        points = [
+            cropped_coordinate(i[a], shape[a], data.shape[a], box[d], box[2 + d], dtype) for d, a in enumerate(axes)
+        ]
         image = cast("int32", box_indices(i[0]))
 
         height, width = (data.shape[a] for a in axes)
@@ -132,7 +134,7 @@ def crop_and_resize(
             at = list(i)
             nearest = (tir.max(tir.min(p, n - 1), 0) for p, n in ((y, height), (x, width)))
             at[0], at[axes[0]], at[axes[1]] = image, *nearest
-            return cast("float32", data(*at))
+            return cast(dtype, data(*at))
 
         if _METHODS.get(method, method) == "linear":
             value = bilinear_at(read, points[0], points[1])
@@ -142,11 +144,11 @@ def crop_and_resize(
             return value
         inside = tir.all(
             *(
-                tir.all(p >= const(0, "float32"), p <= cast("float32", n - 1))
+                tir.all(p >= const(0, dtype), p <= cast(dtype, n - 1))
                 for p, n in zip(points, (height, width), strict=True)
             )
         )
-        return if_then_else(inside, value, const(extrapolation_value, "float32"))
+        return if_then_else(inside, value, const(extrapolation_value, dtype))
 
     found = te.compute(tuple(shape), element, name="crop_and_resize")
     return narrowed(found, out_dtype or data.dtype)
@@ -157,7 +159,7 @@ def affine_grid(data: Tensor, target_shape: Sequence[Extent], align_corners: boo
 
     Coordinates go from -1 to 1 and stand in the order x, y, z; they are computed in float32 at least.
     """
-    rank, dtype = len(target_shape), "float64" if data.dtype == "float64" else "float32"
+    rank, dtype = len(target_shape), precise(data)
     if rank not in (2, 3):
         raise InvalidArgument("affine_grid: two or three spatial axes", found=str(target_shape))
     sizes = [as_int(s) for s in target_shape]

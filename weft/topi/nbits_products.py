@@ -11,6 +11,7 @@ from weft.error import InvalidArgument
 from weft.ir import Broadcast, CallIntrin, PrimExpr, Ramp, Range, as_expr, as_int, cast, const, floordiv, int64
 from weft.tir import TILE_BYTES, TILE_ROWS, tile_intrinsic
 from weft.tir.intrin import dot_pairs
+from weft.topi.precision import precise
 from weft.topi.shape import simplify
 from weft.topi.typing import IRBuilder
 from weft.topi.written import in_pairs
@@ -42,6 +43,8 @@ class _Product:
 
     heights = (4, 2, 1)
     """Rows of a tile, from the tallest."""
+    wide = "float32"
+    """The type of sums."""
 
     def __init__(self, ib: IRBuilder, x: Any, w: Any, scale: Any, offset: Any, out: Any, n: int, bits: int) -> None:
         self.ib, self.lanes, self.n, self.bits = ib, LANES, n, bits
@@ -80,9 +83,9 @@ class _Product:
         every = Ramp(int64(0), int64(1), lanes)
         with ib.new_scope():
             cells = [(r, v) for r in range(tall) for v in vectors]
-            sums = {c: ib.allocate("float32", (lanes,), name="sum", scope="local") for c in cells}
+            sums = {c: ib.allocate(self.wide, (lanes,), name="sum", scope="local") for c in cells}
             for c in cells:
-                sums[c][every] = Broadcast(const(0.0, "float32"), lanes)
+                sums[c][every] = Broadcast(const(0.0, self.wide), lanes)
             self.add(panel, row, sums)
             for (r, v), value in sums.items():
                 self.store(panel, row + r, v, value[every])
@@ -94,13 +97,7 @@ class _Product:
     def vector(self, buffer: Any, panel: PrimExpr, at: PrimExpr, v: int) -> Any:
         """Load a vector of a row of a panel."""
         value = buffer[panel, at, Ramp(int64(v * self.lanes), int64(1), self.lanes)]
-        return value if buffer.dtype == "int32" else cast(f"float32x{self.lanes}", value)
-
-    def named(self, name: str, value: Any) -> Any:
-        """Compute a value once, here."""
-        var = tir.Var(name, value.dtype)
-        self.ib.emit(lambda body: tir.LetStmt(var, value, body))
-        return var
+        return value if buffer.dtype == "int32" else cast(f"{self.wide}x{self.lanes}", value)
 
     def store(self, panel: PrimExpr, row: PrimExpr, v: int, value: Any) -> None:
         """Write a vector of results, of the last panel what there is."""
@@ -113,18 +110,19 @@ class _Product:
         with ib.if_scope(at + int64(lanes) <= int64(self.n)):
             self.out[row, Ramp(at, int64(1), lanes)] = cast(f"{dtype}x{lanes}", value)
         with ib.else_scope():
-            edge = ib.allocate("float32", (lanes,), name="edge", scope="local")
+            edge = ib.allocate(self.wide, (lanes,), name="edge", scope="local")
             edge[every] = value
             with ib.for_range(int64(0), tir.max(int64(self.n) - at, int64(0)), name="lane") as lane:
                 self.out[row, at + lane] = cast(dtype, edge[lane])
 
 
 class Unpacked(_Product):
-    """Products in float32: weights are unpacked in registers, for many rows once for all of them."""
+    """Products in float32 at least: weights are unpacked in registers, for many rows once for all of them."""
 
     def __init__(self, *args: Any, group: int) -> None:
         super().__init__(*args)
         self.group, self.panel_weights = group, None
+        self.wide = precise(self.x)
         self.lanes = 2 * LANES if self.panel % (4 * LANES) == 0 else LANES  # a panel is two vectors of the machine
 
     def rows(self, panel: PrimExpr) -> None:
@@ -143,7 +141,7 @@ class Unpacked(_Product):
     def unpacked(self, panel: PrimExpr) -> Any:
         """Write the weights of a panel."""
         k, every = as_int(self.x.buffer.shape[1]) or 0, range(self.panel // self.lanes)
-        out = self.ib.allocate("float32", (k, self.panel), name="weights")
+        out = self.ib.allocate(self.wide, (k, self.panel), name="weights")
         for row, step, count in self.steps():
             with row as at:
                 for v in every:
@@ -168,19 +166,19 @@ class Unpacked(_Product):
         if self.panel_weights is not None:
             place = Ramp(int64(v * lanes), int64(1), lanes)
             return [self.panel_weights[step * int64(per) + int64(i), place] for i in range(count)]
-        words = self.named("w", self.vector(self.w, panel, step, v))
+        words = self.ib.let("w", self.vector(self.w, panel, step, v))
         group = floordiv(step * int64(per), int64(self.group))
-        scale = self.named("scale", self.vector(self.scale, panel, group, v))
-        base = scale * Broadcast(const(-float(1 << (bits - 1)), "float32"), lanes)
+        scale = self.ib.let("scale", self.vector(self.scale, panel, group, v))
+        base = scale * Broadcast(const(-float(1 << (bits - 1)), self.wide), lanes)
         if self.offset is not None:
             base = base + self.vector(self.offset, panel, group, v)
-        base = self.named("base", base)
+        base = self.ib.let("base", base)
         out = []
         for i in range(count):
             at = 8 * (i % 4) + bits * (i // 4)
             moved = tir.shift_right(words, Broadcast(const(at, "int32"), lanes)) if at else words
             field = tir.bitwise_and(moved, Broadcast(const((1 << bits) - 1, "int32"), lanes))
-            out.append(self.named("weight", tir.fma(cast(f"float32x{lanes}", field), scale, base)))
+            out.append(self.ib.let("weight", tir.fma(cast(f"{self.wide}x{lanes}", field), scale, base)))
         return out
 
     def add(self, panel: PrimExpr, row: PrimExpr, sums: dict[tuple[int, int], Any]) -> None:
@@ -191,7 +189,7 @@ class Unpacked(_Product):
                 unpacked = {v: self.weights(panel, step(at), v, count) for _, v in sums}
                 for i in range(count):
                     for (r, v), total in sums.items():
-                        value = cast("float32", self.x[row + r, step(at) * int64(per) + int64(i)])
+                        value = cast(self.wide, self.x[row + r, step(at) * int64(per) + int64(i)])
                         total[every] = tir.fma(Broadcast(value, self.lanes), unpacked[v][i], total[every])
 
 
@@ -237,7 +235,7 @@ class Dot(_Product):
         parts, every = max(1, self.group // _WRITTEN_OUT), Ramp(int64(0), int64(1), self.lanes)
         zero = {r: self.shift(row + r, g) for r, _ in cells}
         if parts == 1:
-            return {c: self.named("s", v) for c, v in self.part_sums(panel, row, g, cells, zero).items()}
+            return {c: self.ib.let("s", v) for c, v in self.part_sums(panel, row, g, cells, zero).items()}
         sums = {c: self.ib.allocate("int32", (self.lanes,), name="part", scope="local") for c in cells}
         for (r, _), total in zip(cells, sums.values(), strict=True):
             total[every] = Broadcast(const(0, "int32"), self.lanes) if zero[r] is None else zero[r]
@@ -259,13 +257,13 @@ class Dot(_Product):
             factors = {}
             step = part * int64(steps) + int64(t)
             for v in vectors:
-                words = self.named("w", self.vector(self.w, panel, step, v))
+                words = self.ib.let("w", self.vector(self.w, panel, step, v))
                 factors[v] = [self.bytes(words, j) for j in range(8 // self.bits)]
             for j in range(8 // self.bits):
                 for r in range(tall):
                     word = self.x[row + r, Ramp(step * int64(per) + int64(4 * j), int64(1), 4)]
                     four = Broadcast(tir.reinterpret("int32", word), lanes)
-                    spread = self.named("x", tir.reinterpret(f"int8x{4 * lanes}", four))
+                    spread = self.ib.let("x", tir.reinterpret(f"int8x{4 * lanes}", four))
                     for v in vectors:
                         terms[r, v].append((factors[v][j], spread))
         return {(r, v): self.total(terms[r, v], zero[r]) for r, v in cells}
@@ -275,12 +273,12 @@ class Dot(_Product):
         lanes = self.lanes
         if self.bits == 8:
             if self.dot:
-                return self.named("q", tir.reinterpret(f"uint8x{4 * lanes}", words))
+                return self.ib.let("q", tir.reinterpret(f"uint8x{4 * lanes}", words))
             signs = Broadcast(const(-2139062144, "int32"), lanes)  # 0x80 in each byte
-            return self.named("q", tir.reinterpret(f"int8x{4 * lanes}", tir.bitwise_xor(words, signs)))
+            return self.ib.let("q", tir.reinterpret(f"int8x{4 * lanes}", tir.bitwise_xor(words, signs)))
         mask = ((1 << self.bits) - 1) * 0x01010101
         moved = tir.shift_right(words, Broadcast(const(j * self.bits, "int32"), lanes)) if j else words
-        return self.named(
+        return self.ib.let(
             "q", tir.reinterpret(f"uint8x{4 * lanes}", tir.bitwise_and(moved, Broadcast(const(mask, "int32"), lanes)))
         )
 

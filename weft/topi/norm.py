@@ -36,6 +36,17 @@ def _top(x: Any, axes: Any, identity: Any = te.lowest) -> Any:
     )
 
 
+def _below(x: Any, top: Any, axes: Any) -> Any:
+    """``x - top``, at most 0 however `x` is rounded.
+
+    Where `x` is a product, it and the difference may become one instruction that does not round as the greatest element
+    was: of a score of 1e12 thousands would be left.
+    """
+    v, most = tir.Var("x", x.dtype), tir.Var("top", x.dtype)
+    less = v - most if DataType(x.dtype).is_custom else select(v > most, most, v) - most
+    return lambda *i: tir.Let(v, x(*i), tir.Let(most, top(*_at(i, axes)), less))
+
+
 def softmax(x: Tensor, axis: int = -1, unseen: str = "nan") -> Any:
     """``exp(x) / sum(exp(x))`` along an axis, shifted by the maximum.
 
@@ -45,7 +56,8 @@ def softmax(x: Tensor, axis: int = -1, unseen: str = "nan") -> Any:
     dtype, x = x.dtype, widened(x)
     zero, one = const(0.0, x.dtype), const(1.0, x.dtype)
     top = _top(x, axes, te.lowest if unseen == "nan" else _least_finite)
-    e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
+    below = _below(x, top, axes)
+    e = te.compute(x.shape, lambda *i: tir.exp(below(*i)), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
 
     def inverse_of(*i: Any) -> Any:
@@ -65,14 +77,12 @@ def log_softmax(x: Tensor, axis: int = -1) -> Any:
     """The logarithm of softmax."""
     axes = (normalize_axis("nn.log_softmax", axis, x.ndim),)
     dtype, x = x.dtype, widened(x)
-    top = _top(x, axes)
-    e = te.compute(x.shape, lambda *i: tir.exp(x(*i) - top(*_at(i, axes))), name="T_softmax_exp")
+    below = _below(x, _top(x, axes), axes)
+    e = te.compute(x.shape, lambda *i: tir.exp(below(*i)), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
     log_total = te.compute(total.shape, lambda *i: tir.log(total(*i)), name="T_softmax_log")
-    return narrowed(
-        te.compute(x.shape, lambda *i: x(*i) - top(*_at(i, axes)) - log_total(*_at(i, axes)), name="T_log_softmax"),
-        dtype,
-    )
+    found = te.compute(x.shape, lambda *i: below(*i) - log_total(*_at(i, axes)), name="T_log_softmax")
+    return narrowed(found, dtype)
 
 
 def _moments(x: Any, axes: Any, epsilon: float, prefix: str) -> tuple[Any, Any]:

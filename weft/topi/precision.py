@@ -12,6 +12,11 @@ def accumulator(dtype: str) -> str:
     return "float32" if dt.is_float and dt.bits < 32 else dt
 
 
+def precise(*given: Any) -> str:
+    """The data type in which places and products of tensors are computed: float32, float64 where one of them is."""
+    return "float64" if any(t.dtype == "float64" for t in given) else "float32"
+
+
 def widened(x: te.Tensor) -> Any:
     """A tensor in the data type that sums of it are taken in."""
     wide = accumulator(x.dtype)

@@ -10,7 +10,7 @@ from typing import Any
 from weft import te, tir
 from weft.ir import PrimExpr, as_int, cast, const, floordiv, if_then_else, int64
 from weft.te import Tensor
-from weft.topi.precision import narrowed
+from weft.topi.precision import narrowed, precise
 from weft.topi.shape import equal_dims
 from weft.topi.typing import Extent, Scalar, Shape
 
@@ -170,7 +170,7 @@ def resize(
     attrs = {"cubic_alpha": cubic_alpha, "cubic_exclude": cubic_exclude, "antialias": antialias}
     mode, rank = coordinate_transformation_mode, data.ndim
     nearest = method in ("nearest", "nearest_neighbor")
-    dtype = data.dtype if data.dtype == "float64" and not nearest else _F
+    dtype = _F if nearest else precise(data)
     axes: dict[int, _Axis] = {}
     for d in range(rank):
         scale = None if scales is None else scales[d]

@@ -14,7 +14,7 @@ from typing import Any
 
 from weft import error, machine, te, tir
 from weft.ir import as_int, cast, ceildiv, const, int64, select
-from weft.topi.rnn_block import Cell, Layer, Samples, Step, old_state
+from weft.topi.rnn_block import Cell, Layer, Samples, Step, clipped, old_state
 from weft.topi.typing import Buffers
 
 _ZERO = int64(0)
@@ -243,8 +243,9 @@ def lstm_recurrence(
     activations: Sequence[str] = ("sigmoid", "tanh", "tanh"),
     clip: float = 0.0,
     input_forget: bool = False,
+    cell_clip: float = 0.0,
 ) -> Any:
-    """The steps of an LSTM, gates in the order input, output, forget, cell.
+    """The steps of an LSTM, gates in the order input, output, forget, cell; `cell_clip` limits cell states.
 
     All outputs, last hidden and last cell states.
     """
@@ -253,7 +254,7 @@ def lstm_recurrence(
         _, _, lens, h0, c0, peepholes = ins
 
         def phases(layer: Layer, steps: Samples) -> list[Any]:
-            cell = _lstm_cell(layer, peepholes, input_forget)
+            cell = _lstm_cell(layer, peepholes, input_forget, cell_clip)
             return [lambda i: layer.block(i, steps, range(4), layer.input, old_state, cell)]
 
         return lens, h0, [(c0, outs[2])], phases
@@ -262,7 +263,7 @@ def lstm_recurrence(
     return _recurrence("lstm", xw, r, [sequence_lens, initial_h, initial_c, p], 2, make, attrs)
 
 
-def _lstm_cell(layer: Layer, peepholes: Any, input_forget: bool) -> Cell:
+def _lstm_cell(layer: Layer, peepholes: Any, input_forget: bool, cell_clip: float) -> Cell:
     y, _, yc = layer.outputs
     f_act, g_act, h_act = layer.activations
     d, one = layer.d, const(1, layer.dtype)
@@ -272,14 +273,14 @@ def _lstm_cell(layer: Layer, peepholes: Any, input_forget: bool) -> Cell:
             v = layer.total(sums, n, e, step.place)
             if peephole is not None:
                 v = v + tir.BufferLoad(peepholes, (d, j + int64(peephole * layer.hidden))) * state
-            return layer.clipped(v)
+            return clipped(v, layer.limit)
 
         c_old, i, f, c_new = (tir.Var(n, layer.dtype) for n in ("c_old", "i", "f", "c_new"))
         store = tir.seq(
             tir.BufferStore(yc, c_new, (d, step.b, j)),
             tir.BufferStore(y, f_act(gate(1, 1, c_new)) * h_act(c_new), (step.at, d, step.b, j)),
         )
-        store = tir.LetStmt(c_new, f * c_old + i * g_act(gate(3)), store)
+        store = tir.LetStmt(c_new, clipped(f * c_old + i * g_act(gate(3)), cell_clip), store)
         forget = one - i if input_forget else f_act(gate(2, 2, c_old))
         store = tir.LetStmt(i, f_act(gate(0, 0, c_old)), tir.LetStmt(f, forget, store))
         return tir.LetStmt(c_old, tir.BufferLoad(yc, (d, step.b, j)), store)
@@ -315,7 +316,7 @@ def gru_recurrence(
 def _gru_output(layer: Layer, update: Any, candidate: Any, j: Any, step: Step) -> Any:
     """Mix the candidate with the old state, and store."""
     z = tir.Var("z", layer.dtype)
-    mixed = (const(1, layer.dtype) - z) * layer.activations[1](layer.clipped(candidate)) + z * step.state(j)
+    mixed = (const(1, layer.dtype) - z) * layer.activations[1](clipped(candidate, layer.limit)) + z * step.state(j)
     return tir.LetStmt(z, update, tir.BufferStore(layer.outputs[0], mixed, (step.at, layer.d, step.b, j)))
 
 
@@ -323,7 +324,7 @@ def _gru_phases(layer: Layer, bias: Any, steps: Samples) -> list[Any]:
     """The reset gate scales what the linear map gave: one phase."""
 
     def gate(sums: Any, g: int, e: Any, place: int) -> Any:
-        return layer.activations[0](layer.clipped(layer.total(sums, g, e, place)))
+        return layer.activations[0](clipped(layer.total(sums, g, e, place), layer.limit))
 
     def start(step: Step, g: int, j: Any) -> Any:
         return layer.input(step, g, j) if g < 2 else tir.BufferLoad(bias, (layer.d, j))
@@ -343,7 +344,9 @@ def _gru_phases_reset_first(layer: Layer, bias: Any, steps: Samples) -> list[Any
     y, yh = layer.outputs
 
     def gates(sums: Any, e: Any, j: Any, step: Step) -> Any:
-        update, reset = (layer.activations[0](layer.clipped(layer.total(sums, g, e, step.place))) for g in (0, 1))
+        update, reset = (
+            layer.activations[0](clipped(layer.total(sums, g, e, step.place), layer.limit)) for g in (0, 1)
+        )
         scaled = tir.BufferStore(yh, reset * step.state(j), (layer.d, step.b, j))
         return tir.seq(tir.BufferStore(y, update, (step.at, layer.d, step.b, j)), scaled)
 
@@ -374,7 +377,7 @@ def rnn_recurrence(
 
         def phases(layer: Layer, steps: Samples) -> list[Any]:
             def cell(sums: Any, e: Any, j: Any, step: Step) -> Any:
-                new = layer.activations[0](layer.clipped(layer.total(sums, 0, e, step.place)))
+                new = layer.activations[0](clipped(layer.total(sums, 0, e, step.place), layer.limit))
                 return tir.BufferStore(layer.outputs[0], new, (step.at, layer.d, step.b, j))
 
             return [lambda i: layer.block(i, steps, range(1), layer.input, old_state, cell)]

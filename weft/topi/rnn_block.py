@@ -67,6 +67,11 @@ def old_state(step: Step, k: PrimExpr) -> Any:
     return step.state(k)
 
 
+def clipped(v: PrimExpr, limit: float) -> Any:
+    """A value between a limit above 0 and its negative."""
+    return v if limit <= 0 else tir.max(tir.min(v, const(limit, v.dtype)), const(-limit, v.dtype))
+
+
 class Layer:
     """What the loops of one direction share: buffers, sizes, activations."""
 
@@ -83,10 +88,6 @@ class Layer:
         self.units, self.gates = UNITS[kind], GATES[kind]
         self.dtype, self.limit, self.zero = xw.dtype, attrs["clip"], const(0, xw.dtype)
         self.reverse = d == 1 or attrs["direction"] == "reverse"
-
-    def clipped(self, v: Any) -> Any:
-        """The argument of an activation, limited by the attribute ``clip``."""
-        return v if self.limit <= 0 else tir.max(tir.min(v, const(self.limit, v.dtype)), const(-self.limit, v.dtype))
 
     def position(self, t: Any, length: Any) -> Any:
         """Where the input of step `t` stands."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import PrimExpr, as_int, cast, const, if_then_else, int64, select
+from weft.topi.precision import precise
 from weft.topi.resize import cubic_weights
 
 
@@ -35,7 +36,7 @@ def grid_sample(
 ) -> Any:
     """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), the last axis's coordinate first."""
     rank, sizes = data.ndim - 2, data.shape[2:]
-    points, wide = (data.shape[0], *grid.shape[2:]), "float64" if "float64" in (data.dtype, grid.dtype) else "float32"
+    points, wide = (data.shape[0], *grid.shape[2:]), precise(data, grid)
 
     def coordinate(d: int, n: Any, o: Any) -> Any:
         v = _unnormalised(cast(wide, grid(n, int64(rank - 1 - d), *o)), sizes[d], align_corners)

@@ -130,7 +130,7 @@ class _Row:
                 self._keep(int64(1), p * self.total[0])
             self.total[0], self.mass[0] = zero, zero
             self._each_kept(lambda j: self._add(j))
-            target = self._let("target", u * self.total[0])
+            target = self.ib.let("target", u * self.total[0])
             self._each_kept(lambda j: self._pass(j, target))
 
     def _add(self, j: PrimExpr) -> None:
@@ -146,7 +146,7 @@ class _Row:
         ib = self.ib
         self.left[0] = self.ties[0]
         with ib.for_range(int64(0), self.n, name="j") as j:
-            key = self._let("key", self._key(j))
+            key = self.ib.let("key", self._key(j))
             tie = key.equal(self.cut[0])
             with ib.if_scope(logical_or(key > self.cut[0], logical_and(tie, self.left[0] > int64(0)))):
                 with ib.if_scope(tie):
@@ -174,17 +174,17 @@ class _Row:
     def _finish(self, count: Any, limit: Any, last: Any) -> None:
         """Find how many of the equal ones are kept."""
         ib, zero = self.ib, const(0.0, "float64")
-        equal = self._let("equal", cast("float64", self.counts[last]))
-        weight = self._let("weight", self.masses[last] / tir.max(equal, const(1.0, "float64")))
-        missing = self._let("missing", limit - self.mass[0])
+        equal = self.ib.let("equal", cast("float64", self.counts[last]))
+        weight = self.ib.let("weight", self.masses[last] / tir.max(equal, const(1.0, "float64")))
+        missing = self.ib.let("missing", limit - self.mass[0])
         more = select(
             weight > zero,
             tir.ceil(missing / tir.max(weight, const(5e-324, "float64"))),
             select(missing > zero, equal, zero),
         )
         wanted = tir.max(more, cast("float64", count - self.above[0]))
-        kept = self._let("kept", tir.max(tir.min(wanted, equal), zero))
-        found, ties = self._let("cutoff", self.found[0]), cast("int64", kept)
+        kept = self.ib.let("kept", tir.max(tir.min(wanted, equal), zero))
+        found, ties = self.ib.let("cutoff", self.found[0]), cast("int64", kept)
         fewer = logical_and(found.equal(self.cut[0]), ties < self.ties[0])
         with ib.if_scope(logical_or(found > self.cut[0], fewer)):
             self.cut[0], self.ties[0] = found, ties
@@ -196,13 +196,13 @@ class _Row:
         with ib.for_range(int64(0), int64(1 << bits), name="digit") as digit:
             self.counts[digit], self.masses[digit] = int64(0), const(0.0, "float64")
         with ib.for_range(int64(0), self.n, name="j") as j:
-            key = self._let("key", self._key(j))
+            key = self.ib.let("key", self._key(j))
             same: Any = const(True, "bool")
             if shift + bits < 32:
                 same = tir.shift_right(key, const(shift + bits, "uint32")).equal(self.found[0])
             with ib.if_scope(same):
                 low = tir.bitwise_and(tir.shift_right(key, const(shift, "uint32")), const((1 << bits) - 1, "uint32"))
-                digit = self._let("digit", cast("int64", low))
+                digit = self.ib.let("digit", cast("int64", low))
                 self.counts[digit] += int64(1)
                 self.masses[digit] += self._weight(j)
 
@@ -218,9 +218,3 @@ class _Row:
 
     def _register(self, name: str, dtype: str) -> Any:
         return self.ib.allocate(dtype, (1,), name=name, scope="local")
-
-    def _let(self, name: str, value: Any) -> Any:
-        """Compute a value once, here."""
-        var = tir.Var(name, value.dtype)
-        self.ib.emit(lambda body: tir.LetStmt(var, value, body))
-        return var

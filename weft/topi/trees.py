@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from weft import te, tir
@@ -51,9 +52,8 @@ def tree_scores(x: te.Tensor, nodes: te.Tensor, roots: te.Tensor, weights: te.Te
 
     def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         key, node, root, weight = (ib.buffer_ptr(b) for b in ins)
-        forest = _Forest(
-            ib, key, node, weight, ib.buffer_ptr(outs[0]), 2 * x.shape[1], nodes.shape[0], shape[1], aggregate
-        )
+        out, width = ib.buffer_ptr(outs[0]), 2 * x.shape[1]
+        forest = _Forest(ib, key, node, weight, out, width, nodes.shape[0], shape[1], aggregate)
         trees, side = cast("int64", roots.shape[0]), int64(_WALKS)
         parts = max_(int64(1), min_(int64(_PARTS), floordiv(cast("int64", rows), int64(_LEAST_TILE))))
         even = floordiv(rows + parts * side - 1, parts * side) * side
@@ -81,23 +81,19 @@ def _key(x: Any, dtype: str, side: Any) -> Any:
     return select(x.equal(x), ordered, select(side.equal(int64(0)), greatest, least))
 
 
+@dataclass
 class _Forest:
     """Writes walks down the trees of given buffers."""
 
-    def __init__(
-        self,
-        ib: IRBuilder,
-        keys: Any,
-        nodes: Any,
-        weights: Any,
-        out: Any,
-        width: Any,
-        count: Any,
-        targets: Any,
-        aggregate: str,
-    ) -> None:
-        self.ib, self.keys, self.nodes, self.weights, self.out = ib, keys, nodes, weights, out
-        self.width, self.count, self.targets, self.aggregate = width, count, targets, aggregate
+    ib: IRBuilder
+    keys: Any
+    nodes: Any
+    weights: Any
+    out: Any
+    width: Any
+    count: Any
+    targets: Any
+    aggregate: str
 
     def nothing(self) -> Any:
         """Return what an aggregate begins with."""

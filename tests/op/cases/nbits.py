@@ -47,8 +47,8 @@ def _product(
     def product(s: Sizes) -> Case:
         made = pack_groups(_groups(s, k, n, bits, group, zeros), 16)
         assert made is not None and made.bits == bits
-        rtol = 1e-2 if dtype == "float16" else 1e-4
-        taken = {"n": n, "bits": bits, "group": made.group, "rtol": rtol, "atol": 1e-3}
+        rtol = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-12}[dtype]
+        taken = {"n": n, "bits": bits, "group": made.group, "rtol": rtol, "atol": min(rtol, 1e-3)}
         weights = _fixed(made.w, made.scale, made.offset)
         if kind == "packed":
             return call(s.real(*(s.d, s.a, k)[-ranks:], dtype=dtype), *weights, **taken)
@@ -67,6 +67,7 @@ for _kind, _bits, _shape in meeting(itertools.product(KINDS, (2, 4, 8), SHAPES))
 for _kind in KINDS:
     _product(_kind, 4, 64, 64, 33, False, ranks=3)
 _product("packed", 4, 32, 50, 17, True, ranks=1, dtype="float16")
+_product("packed", 4, 64, 70, 33, True, ranks=3, dtype="float64")
 
 
 case("nn.quantize_groups", make=lambda s: call(s.real(s.d, s.b, 40), group=16, symbolic=False))

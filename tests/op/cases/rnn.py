@@ -33,7 +33,7 @@ case("nn.lstm_recurrence", make=lambda s: call(*_lstm_inputs(s, 16, 1, True), **
 
 @cases("nn.lstm_recurrence")
 def _recurrence_reverse(s: Sizes) -> Case:
-    return call(*_lstm_inputs(s, 5, 1, True), direction="reverse", clip=0.6, input_forget=True, **NEAR)
+    return call(*_lstm_inputs(s, 5, 1, True), direction="reverse", clip=0.6, input_forget=True, cell_clip=0.4, **NEAR)
 
 
 @cases("nn.lstm_recurrence")

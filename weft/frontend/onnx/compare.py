@@ -5,13 +5,7 @@ from typing import Any
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 
-_COMPARE = {
-    "Equal": "equal",
-    "Greater": "greater",
-    "GreaterOrEqual": "greater_equal",
-    "Less": "less",
-    "LessOrEqual": "less_equal",
-}
+_COMPARE = dict(Equal="equal", Greater="greater", GreaterOrEqual="greater_equal", Less="less", LessOrEqual="less_equal")
 
 
 @converter(*_COMPARE)

@@ -12,39 +12,12 @@ from weft.frontend.onnx.value import Value
 from weft.ir import DataType
 from weft.runtime.host import STORED, Kind
 
+_SAME_UNARY = """Abs Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Erf Exp Floor IsNaN Log Reciprocal Round Sigmoid
+    Sign Sin Sinh Sqrt Tan Tanh"""
 _UNARY = {
-    "Abs": "abs",
-    "Acos": "acos",
-    "Acosh": "acosh",
-    "Asin": "asin",
-    "Asinh": "asinh",
-    "Atan": "atan",
-    "Atanh": "atanh",
-    "BitwiseNot": "bitwise_not",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Cosh": "cosh",
-    "Erf": "erf",
-    "Exp": "exp",
-    "Floor": "floor",
-    "HardSwish": "nn.hardswish",
-    "IsNaN": "isnan",
-    "Log": "log",
-    "Mish": "nn.mish",
-    "Neg": "negative",
-    "Not": "logical_not",
-    "Reciprocal": "reciprocal",
-    "Relu": "nn.relu",
-    "Round": "round",
-    "Sigmoid": "sigmoid",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "sinh",
-    "Softplus": "nn.softplus",
-    "Softsign": "nn.softsign",
-    "Sqrt": "sqrt",
-    "Tan": "tan",
-    "Tanh": "tanh",
+    **{name: name.lower() for name in _SAME_UNARY.split()},
+    **{name: f"nn.{name.lower()}" for name in "HardSwish Mish Relu Softplus Softsign".split()},
+    **dict(BitwiseNot="bitwise_not", Neg="negative", Not="logical_not"),
 }
 _BINARY = {
     "Add": "add",

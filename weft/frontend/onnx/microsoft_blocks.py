@@ -11,30 +11,15 @@ from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.compose import call, calls, microsoft
 from weft.frontend.onnx.microsoft import embedded, real, unpacked
 from weft.frontend.onnx.node import Node
-from weft.ir import constant
+from weft.ir import Expr, constant
 
 _FP4 = np.array([0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4], np.float32)
-_NF4 = np.array(
-    [
-        -1.0,
-        -0.6961928009986877,
-        -0.5250730514526367,
-        -0.39491748809814453,
-        -0.28444138169288635,
-        -0.18477343022823334,
-        -0.09105003625154495,
-        0.0,
-        0.07958029955625534,
-        0.16093020141124725,
-        0.24611230194568634,
-        0.33791524171829224,
-        0.44070982933044434,
-        0.5626170039176941,
-        0.7229568362236023,
-        1.0,
-    ],
-    np.float32,
-)
+_QUANTILES = """
+    -1.0 -0.6961928009986877 -0.5250730514526367 -0.39491748809814453 -0.28444138169288635 -0.18477343022823334
+    -0.09105003625154495 0.0 0.07958029955625534 0.16093020141124725 0.24611230194568634 0.33791524171829224
+    0.44070982933044434 0.5626170039176941 0.7229568362236023 1.0
+"""
+_NF4 = np.array(_QUANTILES.split(), np.float32)
 """The quantiles of a normal distribution: Dettmers et al., QLoRA, 2023, appendix E."""
 
 
@@ -47,27 +32,27 @@ def _gather_blocks(node: Node) -> Any:
         )
     rank, packed = node.ndim(), node.logical(0) == "uint8"
     along, gathered = node.axis(node.attr("quantize_axis", 1)), node.axis(node.attr("gather_axis", 0))
-    if along == gathered:
-        node.unsupported("GatherBlockQuantized: to gather along the quantised axis is not supported")
-    bits = node.attr("bits", 4)
+    if packed and gathered == rank - 1:
+        node.unsupported("GatherBlockQuantized: to gather along the axis of packed bytes is not supported")
+    bits, group = node.attr("bits", 4), node.attr("block_size", 128)
     indices, size = node.x(1), node.shape()[gathered]
     zero, limit = node.scalar(0, node.dtype(1)), node.number(size, node.dtype(1))
     indices = node.op("where", node.op("less", indices, zero), node.op("add", indices, limit), indices)
     outside = node.op("logical_or", node.op("less", indices, zero), node.op("greater_equal", indices, limit))
+    blocks = node.op("floor_divide", indices, node.scalar(group, node.dtype(1))) if along == gathered else indices
 
-    def taken(i: int) -> Any:
-        found = node.op("take", node.x(i), indices, axis=gathered, mode="clip")
+    def taken(i: int, at: Expr) -> Any:
+        found = node.op("take", node.x(i), at, axis=gathered, mode="clip")
         return unpacked(node, found, bits) if packed and i in (0, 3) else found
 
-    data, scales = taken(0), taken(2)
+    data, scales = taken(0, indices), taken(2, blocks)
     axis = along + (node.ndim(1) - 1 if along > gathered else 0)
     if node.has(3):
-        shift = node.slice(taken(3), [len(data.ty.shape) - 1], [0], node.dims(scales)[-1:])
+        shift = node.slice(taken(3, blocks), [len(data.ty.shape) - 1], [0], node.dims(scales)[-1:])
     else:
         shift = node.full(node.dims(scales), 1 << (bits - 1) if packed else 0, node.dtype())
-    out = node.op(
-        "dequantize_groups", data, scales, shift, axis=axis, group=node.attr("block_size", 128), out_dtype=node.dtype(2)
-    )
+    group = 1 if along == gathered else group
+    out = node.op("dequantize_groups", data, scales, shift, axis=axis, group=group, out_dtype=node.dtype(2))
     outside = node.reshape(outside, [*[1] * gathered, *node.shape(1), *[1] * (rank - gathered - 1)])
     return node.op("where", outside, node.scalar(0, node.dtype(2)), out)
 

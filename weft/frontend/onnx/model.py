@@ -49,11 +49,7 @@ _NUMPY: dict[int, np.dtype[Any]] = {
 _STORED = {
     getattr(_T, onnx_name): name
     for name, onnx_name in (
-        ("string", "STRING"),
-        ("int4", "INT4"),
-        ("uint4", "UINT4"),
-        ("int2", "INT2"),
-        ("uint2", "UINT2"),
+        *((name, name.upper()) for name in ("string", "int4", "uint4", "int2", "uint2")),
         ("float4_e2m1fn", "FLOAT4E2M1"),
         ("float8_e8m0fnu", "FLOAT8E8M0"),
         ("float6_e2m3fn", "FLOAT6E2M3"),

@@ -13,14 +13,9 @@ from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim, Value
 from weft.ir import Expr, shape_expr
 
-_COORDINATES = (
-    "half_pixel",
-    "half_pixel_symmetric",
-    "pytorch_half_pixel",
-    "align_corners",
-    "asymmetric",
-    "tf_crop_and_resize",
-    "tf_half_pixel_for_nn",
+_COORDINATES = tuple(
+    "half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric tf_crop_and_resize "
+    "tf_half_pixel_for_nn".split()
 )
 
 

@@ -7,13 +7,7 @@ from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Dim
 
-_METHODS = {
-    "bilinear": "bilinear",
-    "linear": "bilinear",
-    "bicubic": "bicubic",
-    "cubic": "bicubic",
-    "nearest": "nearest",
-}
+_METHODS = dict(bilinear="bilinear", linear="bilinear", bicubic="bicubic", cubic="bicubic", nearest="nearest")
 _LAYOUTS = {3: "NCW", 4: "NCHW", 5: "NCDHW"}
 
 

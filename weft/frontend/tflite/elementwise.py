@@ -2,27 +2,21 @@
 
 from typing import Any
 
+import numpy as np
+
+from weft import ir
 from weft.frontend.tflite.importer import CONVERTERS, Node
 
 _UNARY = {
     **{n.upper(): n for n in "abs ceil cos exp floor log round rsqrt sign sin sqrt square tanh".split()},
-    "HARD_SWISH": "nn.hardswish",
-    "LOGISTIC": "sigmoid",
-    "LOG_SOFTMAX": "nn.log_softmax",
-    "NEG": "negative",
-    "RELU": "nn.relu",
-    "RELU6": "nn.relu6",
+    **{n.upper(): f"nn.{n}" for n in "log_softmax relu relu6".split()},
+    **dict(HARD_SWISH="nn.hardswish", LOGISTIC="sigmoid", NEG="negative"),
 }
 _SAME_BINARY = """maximum minimum floor_mod atan2 equal not_equal less less_equal greater greater_equal logical_and
     logical_or bitwise_xor right_shift"""
 _BINARY = {
     **{name.upper(): name for name in _SAME_BINARY.split()},
-    "ADD": "add",
-    "SUB": "subtract",
-    "MUL": "multiply",
-    "DIV": "divide",
-    "POW": "power",
-    "FLOOR_DIV": "floor_divide",
+    **dict(ADD="add", SUB="subtract", MUL="multiply", DIV="divide", POW="power", FLOOR_DIV="floor_divide"),
 }
 _FUSED = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions"}
 
@@ -112,6 +106,21 @@ def _cast(node: Node) -> Any:
 @CONVERTERS.on("QUANTIZE", "DEQUANTIZE")
 def _quantize(node: Node) -> Any:
     return node.result(node.real())
+
+
+@CONVERTERS.on("FAKE_QUANT")
+def _fake_quant(node: Node) -> Any:
+    """Round to steps between limits, which move so that zero is one of the steps."""
+    low, high, bits, narrow = (node.option("FakeQuantOptions", k) for k in ("Min", "Max", "NumBits", "NarrowRange"))
+    first, last = int(narrow), 2**bits - 1
+    step = np.float32(high - low) / np.float32(last - first)
+    zero = np.clip(np.floor(first - low / step + 0.5), first, last)
+    least, most = (np.float32(n - zero) * step for n in (first, last))
+    x = node.op("subtract", node.op("clip", node.real(), min=float(least), max=float(most)), ir.constant(least))
+    steps = node.op(
+        "floor", node.op("add", node.op("multiply", x, ir.constant(1 / step)), ir.constant(np.float32(0.5)))
+    )
+    return node.op("add", node.op("multiply", steps, ir.constant(step)), ir.constant(least))
 
 
 @CONVERTERS.on("ZEROS_LIKE")

@@ -281,7 +281,7 @@ class Tensor:
         if buffer is not None and buffer.Offset() > 1:  # data of large models lie behind the table
             raw = np.frombuffer(buffer._tab.Bytes, np.uint8)[buffer.Offset() :][: buffer.Size()]
         elif buffer is None or not buffer.DataLength():
-            return np.zeros(self.shape, ir.numpy_dtype(self.dtype)) if count == 0 else None
+            return np.zeros(self.shape, ir.numpy_dtype(self.dtype)) if count == 0 or self.table.IsVariable() else None
         else:
             raw = buffer.DataAsNumpy()
         if self.dtype == "int4":  # two to a byte, the lower bits first

@@ -42,22 +42,30 @@ def _biased(node: Node, out: Any, i: int, table: str) -> Any:
     return node.result(node.activated(out, table))
 
 
-@CONVERTERS.on("CONV_2D", "DEPTHWISE_CONV_2D")
+_CONVOLUTIONS = {
+    "CONV_2D": ("Conv2DOptions", (0, 3, 1, 2)),
+    "CONV_3D": ("Conv3DOptions", (4, 3, 0, 1, 2)),
+    "DEPTHWISE_CONV_2D": ("DepthwiseConv2DOptions", (3, 0, 1, 2)),
+}
+"""Options, and the order that brings output and input channels to the front of weights."""
+
+
+@CONVERTERS.on(*_CONVOLUTIONS)
 def _convolution(node: Node) -> Any:
-    is_depthwise = node.name == "DEPTHWISE_CONV_2D"
-    table = "DepthwiseConv2DOptions" if is_depthwise else "Conv2DOptions"
-    weights = node.real(1, (3, 0, 1, 2) if is_depthwise else (0, 3, 1, 2))
-    x = _first(node, node.real(0))
-    strides, dilation = _pair(node, table, "Stride"), [node.option(table, f"Dilation{s}Factor", 1) for s in "HW"]
+    table, order = _CONVOLUTIONS[node.name]
+    x, weights = _first(node, node.real(0)), node.real(1, order)
+    strides, dilation = (
+        [node.option(table, name.format(s), 1) for s in "DHW"[5 - len(order) :]]
+        for name in ("Stride{}", "Dilation{}Factor")
+    )
     windows = [(k - 1) * d + 1 for k, d in zip(node.dims(weights)[2:], dilation, strict=True)]
-    groups = node.dims(x)[1] // node.dims(weights)[1]
     out = node.op(
-        "nn.conv2d",
+        f"nn.conv{len(strides)}d",
         x,
         weights,
         strides=tuple(strides),
         dilation=tuple(dilation),
-        groups=groups,
+        groups=node.dims(x)[1] // node.dims(weights)[1],
         padding=_padding(node, table, node.dims(x)[2:], windows, strides),
     )
     return _biased(node, _last(node, out), 2, table)
@@ -119,15 +127,50 @@ def _batch_matmul(node: Node) -> Any:
     return node.result(node.op("matmul", *sides))
 
 
-_REDUCE = {
-    "MEAN": "mean",
-    "SUM": "sum",
-    "REDUCE_MAX": "max",
-    "REDUCE_MIN": "min",
-    "REDUCE_PROD": "prod",
-    "REDUCE_ANY": "max",
-    "REDUCE_ALL": "min",
-}
+@CONVERTERS.on("UNIDIRECTIONAL_SEQUENCE_LSTM")
+def _lstm(node: Node) -> Any:
+    """Gates come apart: input, forget, cell, output. States begin as the model's variables do, with zeros."""
+    table = "UnidirectionalSequenceLSTMOptions"
+    activation = {1: "relu", 4: "tanh"}.get(node.option(table, "FusedActivationFunction"))
+    if activation is None or any(map(node.has, (16, 17, 20, 21, 22, 23))) or node.real(0) is not node.x(0):
+        node.unsupported("an LSTM with projections, norms or bytes", expected="floats, tanh or relu")
+    order = (0, 1, 2) if node.option(table, "TimeMajor", False) else (1, 0, 2)
+    x = node.reader.permute(node.x(0), order)
+    (steps, batch, width), hidden = node.dims(x), node.dims(node.x(6))[1]
+
+    def filled(value: float, dtype: str, size: int | ir.PrimExpr) -> Any:
+        return node.reader.expand(node.reader.scalar(value, dtype), (size,))
+
+    def joined(first: int, *shape: int, gates: Sequence[int] = (0, 3, 1, 2)) -> Any:
+        """Weights of gates; an input gate without its own is 1 less the forget gate."""
+        parts = [
+            node.real(first + g)
+            if node.has(first + g)
+            else node.op("negative", node.real(first + 1))
+            if node.has(first + 1)
+            else filled(0, "float32", hidden)
+            for g in gates
+        ]
+        return node.reader.reshape(node.reader.concat(parts, 0), shape)
+
+    bias = node.reader.concat([joined(12, 4 * hidden), filled(0, "float32", 4 * hidden)], 0)
+    out = node.op(
+        "nn.lstm",
+        x,
+        joined(1, 1, 4 * hidden, width),
+        joined(5, 1, 4 * hidden, hidden),
+        node.reader.reshape(bias, (1, 8 * hidden)),
+        filled(steps, "int32", batch),
+        *(node.reader.expand(node.real(i), (1, batch, hidden)) for i in (18, 19)),
+        joined(9, 1, 3 * hidden, gates=(0, 2, 1)),
+        activations=("sigmoid", activation, activation),
+        cell_clip=node.option(table, "CellClip", 0.0),
+    )
+    return node.reader.permute(node.reader.reshape(node.reader.fields(out)[0], (steps, batch, hidden)), order)
+
+
+_NAMED = {"MEAN": "mean", "SUM": "sum", "REDUCE_ANY": "max", "REDUCE_ALL": "min"}
+_REDUCE = _NAMED | {f"REDUCE_{n.upper()}": n for n in ("max", "min", "prod")}
 
 
 @CONVERTERS.on(*_REDUCE)

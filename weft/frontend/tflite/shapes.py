@@ -1,5 +1,6 @@
 """Where elements lie: reshapes, slices, padding, gathers; what is made of nothing; order."""
 
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,12 @@ def _broadcast(node: Node) -> Any:
     return node.reader.expand(node.moved(0)[0], node.ints(1))
 
 
+@CONVERTERS.on("BROADCAST_ARGS")
+def _broadcast_args(node: Node) -> Any:
+    pairs = list(zip_longest(*(node.ints(i)[::-1] for i in (0, 1)), fillvalue=1))[::-1]
+    return node.reader.sized(objects([b if a == 1 else a for a, b in pairs], (len(pairs),)), node.outputs[0].dtype)
+
+
 @CONVERTERS.on("FILL")
 def _fill(node: Node) -> Any:
     (value,) = node.moved(1)
@@ -314,6 +321,13 @@ def _gather(node: Node) -> Any:
 @CONVERTERS.on("GATHER_ND")
 def _gather_nd(node: Node) -> Any:
     return node.op("gather_nd", *node.moved(0), node.x(1))
+
+
+@CONVERTERS.on("SCATTER_ND")
+def _scatter_nd(node: Node) -> Any:
+    """What is written to one place is added."""
+    start = node.reader.expand(node.reader.scalar(0, node.x(1).ty.dtype), node.ints(2))
+    return node.op("scatter_nd", start, node.x(0), node.x(1), reduction="add")
 
 
 @CONVERTERS.on("ONE_HOT")

@@ -79,8 +79,7 @@ def rope_freq_llama3(
 ) -> Angle:
     """Return Llama 3's angle: slow frequencies are divided by `factor`, fast ones kept, those between blended."""
     plain = Var("orig_freq", "float32")
-    smooth = _smoothness(plain, low_freq_factor, high_freq_factor, original_max_position_embeddings)
-    turned = _f32(s) * ((1.0 - smooth) * plain * (1.0 / factor) + smooth * plain)
+    turned = _f32(s) * _blended(plain, factor, low_freq_factor, high_freq_factor, original_max_position_embeddings)
     return _angle(turned, dtype, {plain: const(1, "float32") / power(_f32(theta), _share(d, d_range))})
 
 
@@ -101,16 +100,16 @@ def rope_freq_llama4(
         long_waves = const(2 * math.pi, "float32") / plain > original_max_position_embeddings / low_freq_factor
         turned = _f32(s) * if_then_else(long_waves, plain / factor, plain)
     else:
-        smooth = _smoothness(plain, low_freq_factor, high_freq_factor, original_max_position_embeddings)
-        turned = _f32(s) * ((1.0 - smooth) * plain * (1.0 / factor) + smooth * plain)
+        turned = _f32(s) * _blended(plain, factor, low_freq_factor, high_freq_factor, original_max_position_embeddings)
     share = _f32(d // 2 * 2) / const(d_range, "float32")
     return _angle(turned, dtype, {plain: const(1, "float32") / power(_f32(theta), share)})
 
 
-def _smoothness(freq: Any, low: float, high: float, length: float) -> Any:
-    """From 0, for waves as long as `length / low`, to 1, for those up to `length / high`."""
+def _blended(freq: Any, factor: float, low: float, high: float, length: float) -> Any:
+    """Blend a frequency over `factor`, of waves from `length / low` on, and itself, of those to `length / high`."""
     per = 1.0 / (high - low)
-    return max_(const(0.0, "float32"), min_(const(1.0, "float32"), freq * (length / (2 * math.pi) * per) - low * per))
+    own = max_(const(0.0, "float32"), min_(const(1.0, "float32"), freq * (length / (2 * math.pi) * per) - low * per))
+    return (1.0 - own) * freq * (1.0 / factor) + own * freq
 
 
 def rope_freq_longrope(
