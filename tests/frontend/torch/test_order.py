@@ -130,7 +130,7 @@ def test_scores_that_are_all_masked():
     slopes = torch.randn(4)
 
     def score(s, b, h, i, j):
-        return torch.where(i > j, s + slopes[h] * (i - j), -torch.inf)
+        return torch.where(i > j, s + (slopes[h] + 0.1 * h) * (i - j), -torch.inf)
 
     compare(
         lambda q, k: flex_attention(q, k, k, score, enable_gqa=True), torch.randn(2, 4, 7, 8), torch.randn(2, 2, 9, 8)

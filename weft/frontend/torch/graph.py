@@ -237,7 +237,7 @@ class Graph:
         assert converter is not None
         metas = _named(node, lambda n: n.meta.get("val"))
         readers = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
-        args = _named(node, self.value)
+        args = _named(node, self.value, lambda v: v if isinstance(v, complex_arithmetic.Complex) else self.as_tensor(v))
         if "check_errors" in args and any(_effect(r).startswith(_CHECK) for user in node.users for r in user.users):
             args["check_errors"] = True
         name = registry.name_of(_target_of(node))
@@ -366,8 +366,8 @@ def is_size(node: torch.fx.Node) -> bool:
     return isinstance(value, (bool, int, float)) or type(value).__name__ in ("SymInt", "SymBool")
 
 
-def _named(node: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
-    """Arguments by the schema's names, with its defaults."""
+def _named(node: Any, read: Callable[[Any], Any], operand: Callable[[Any], Any] = lambda v: v) -> dict[str, Any]:
+    """Arguments by the schema's names, with its defaults; `operand` maps tensors, which may be numbers."""
 
     def value(v: Any) -> Any:
         if isinstance(v, (list, tuple)):
@@ -377,5 +377,5 @@ def _named(node: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
     found = {}
     for i, arg in enumerate(_target_of(node)._schema.arguments):
         given = node.args[i] if i < len(node.args) else node.kwargs.get(arg.name, arg.default_value)
-        found[arg.name] = value(given)
+        found[arg.name] = operand(value(given)) if str(arg.type) == "Tensor" else value(given)
     return found

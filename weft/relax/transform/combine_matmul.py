@@ -180,7 +180,7 @@ def _groups(block: DataflowBlock, mutable: set[ExprVar]) -> list[list[Any]]:
         if key is None or not is_mergeable(b.value, b.var, mutable):
             continue
         group = found.setdefault(key, [])
-        if set(ir.reached(needs[i], lambda j: needs[j])).isdisjoint(group):
+        if not group or set(ir.reached(needs[i], lambda j: needs[j])).isdisjoint(group):
             group.append(i)
     return [[block.bindings[i] for i in g] for g in (_splittable(g, block) for g in found.values()) if len(g) > 1]
 
