@@ -5,8 +5,8 @@ as often as Python does by itself takes a twentieth of a compilation and finds n
 """
 
 import gc
-import threading
-from contextlib import ContextDecorator
+from collections.abc import Generator
+from contextlib import contextmanager
 
 _RARE = (50_000, 20, 50)
 
@@ -16,28 +16,16 @@ def collect_rarely() -> None:
     gc.set_threshold(*_RARE)
 
 
-class RarelyCollected(ContextDecorator):
-    """Looks for garbage rarely while a block or a decorated function runs in any thread, then as often as before."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running = 0
-        self._found = _RARE
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._running += 1
-            if self._running == 1:
-                self._found = gc.get_threshold()
-                if 0 < self._found[0] < _RARE[0]:
-                    collect_rarely()
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._running -= 1
-            if self._running == 0 and gc.get_threshold() == _RARE:
-                gc.set_threshold(*self._found)
-
-
-rarely_collected = RarelyCollected()
-"""Of the process, whose thresholds there is one set of."""
+@contextmanager
+def rarely_collected() -> Generator[None]:
+    """Look for garbage rarely meanwhile, then as often as before; of blocks at once the first to begin restores."""
+    found = gc.get_threshold()
+    if not 0 < found[0] < _RARE[0]:  # somebody has chosen
+        yield
+        return
+    collect_rarely()
+    try:
+        yield
+    finally:
+        if gc.get_threshold() == _RARE:
+            gc.set_threshold(*found)

@@ -37,7 +37,7 @@ _INLINE_ELEMENTS = 256  # of all tensors of a kernel that compiled functions hav
 
 @error.own_errors("compiling the module")
 @also_called(pipeline="relax_pipeline")
-@rarely_collected
+@rarely_collected()
 @dumped
 def build(
     mod: IRModule,

@@ -169,7 +169,7 @@ def build(
     return build_function(bind_params(mod, params) if params else mod, "main", where, kind, mod_name)
 
 
-@rarely_collected
+@rarely_collected()
 @dumped
 def build_function(
     mod: IRModule, name: str, target: Target, executor: Executor, mod_name: str = "default"

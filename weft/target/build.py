@@ -61,7 +61,7 @@ def load_objects(objects: list[bytes], names: list[str]) -> Module:
     return _llvm_load(objects, names)
 
 
-@rarely_collected
+@rarely_collected()
 @dumped
 def build(mod: IRModule | PrimFunc, target: Target | str | None = None) -> Module:
     """Compile TIR functions.
