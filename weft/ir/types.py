@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
+from weft.ir.ambient import Ambient
 from weft.ir.dtype import DataType, HandleType
 from weft.ir.node import Node, OtherNames
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
@@ -26,6 +27,7 @@ __all__ = [
     "TupleAffineType",
     "TupleType",
     "Type",
+    "VDEVICES",
     "VDevice",
     "as_shape",
     "tensor_type",
@@ -104,6 +106,15 @@ class VDevice(Node):
             described = isinstance(given, Mapping) and set(given) != {"kind"}
             kind = given["kind"] if isinstance(given, Mapping) and not described else given
             force_setattr(self, "target", json.dumps(dict(given), sort_keys=True) if described else str(kind))
+
+    @property
+    def kind(self) -> str:
+        """The kind of the target, without its options."""
+        return json.loads(self.target)["kind"] if self.target.startswith("{") else self.target.split()[0]
+
+
+VDEVICES: Ambient[tuple[VDevice, ...]] = Ambient("vdevice")
+"""The virtual devices of the module that is being read: what their names mean in its functions."""
 
 
 class DummyGlobalInfo(Node):

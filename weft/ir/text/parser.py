@@ -26,6 +26,7 @@ from weft.ir.node import Attrs
 from weft.ir.serialize import load_json
 from weft.ir.text.evaluate import CALL, Evaluator
 from weft.ir.text.source import Source, source_of_class, source_of_function, source_of_text
+from weft.ir.types import VDEVICES
 from weft.spelling import also_called
 
 
@@ -285,11 +286,15 @@ def _parse_class(source: Source, node: ast.ClassDef, outer: dict[str, Any]) -> I
                 (attrs if command.kind == "attrs" else infos).update(command.value)
         elif not isinstance(statement, ast.Pass):
             raise evaluator.fail(statement, "a module's class holds functions and I.module_... statements only")
-    for entry in scope.entries.values():
-        try:
-            scope.read(entry)
-        except WeftError as e:
-            errors.append(e)
+    devices = VDEVICES.enter(tuple(infos.get("vdevice", ())))
+    try:
+        for entry in scope.entries.values():
+            try:
+                scope.read(entry)
+            except WeftError as e:
+                errors.append(e)
+    finally:
+        VDEVICES.leave(devices)
     if errors:
         raise (
             errors[0]

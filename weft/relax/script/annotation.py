@@ -10,6 +10,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.relax.core_ops import as_vdevice
 
 Resolve = Callable[[str], ir.PrimExpr]
 
@@ -97,7 +98,7 @@ def _tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int
     if shape is not None and not isinstance(shape, ir.ExprVar) and ndim not in (-1, len(shape)):
         raise InvalidArgument("R.Tensor: ndim differs from the shape", expected=str(len(shape)), found=str(ndim))
     element = ir.DataType(getattr(dtype, "dtype", dtype)) if dtype else ""
-    device = _device(vdevice)
+    device = None if vdevice is None else as_vdevice(vdevice)
     if shape is None or isinstance(shape, ir.ExprVar):
         known = getattr(getattr(shape, "ty", None), "ndim", ndim)
         return ir.TensorType(None, element, known, device)
@@ -109,13 +110,6 @@ def _tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int
     if wrong is not None:
         raise InvalidArgument("R.Tensor: a symbolic dimension is an int64", found=f"{wrong.name}: {wrong.dtype}")
     return ir.TensorType(ir.as_shape(dims), element, len(dims), device)
-
-
-def _device(value: Any) -> ir.VDevice | None:
-    if value is None or isinstance(value, ir.VDevice):
-        return value
-    parts = str(value).split(":")
-    return ir.VDevice(parts[0], int(parts[1]) if len(parts) > 1 else 0, parts[2] if len(parts) > 2 else "global")
 
 
 def _shape(values: Any = None, ndim: int = -1) -> Any:
