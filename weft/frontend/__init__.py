@@ -6,7 +6,7 @@
 import importlib
 from typing import Any
 
-_FORMATS = ("nn", "onnx", "relay", "stablehlo", "tflite", "torch")
+_FORMATS = ("nn", "onnx", "relay", "stablehlo", "tflite", "torch", "weights")
 
 
 def __getattr__(name: str) -> Any:

@@ -15,11 +15,11 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
-from weft.error import RPCError
+from weft.error import RPCError, reading
 
 __all__ = [
     "MAX_KEY_BYTES",
@@ -60,6 +60,8 @@ _BOUND = {
     "::1": ("::1", "::"),
 }
 """Of hosts that are this machine: where a server may have bound its port."""
+_ANSWER_SECONDS = 10.0  # of a tracker
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4))
 MAX_KEY_BYTES = 4096
 MAX_TRACKER_MESSAGE_BYTES = 1 << 20
 
@@ -114,6 +116,15 @@ def recvall(sock: socket.socket, nbytes: int) -> bytes:
     return b"".join(parts)
 
 
+def watch_other_side(sock: socket.socket) -> None:
+    """Let a connection by TCP be lost where the other side does not answer any more, after about 70 s."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 def json_message(data: object) -> bytes:
     """A value as a message to a tracker or from one."""
     text = json.dumps(data).encode()
@@ -142,7 +153,7 @@ def recvjson(sock: socket.socket) -> Any:
         )
     try:
         return json.loads(recvall(sock, size))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise RPCError("a message of a tracker is no JSON", found=str(e)) from e
 
 
@@ -151,15 +162,30 @@ class TrackerConnection:
 
     def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
         self.sock, self._where = sock, f"{address[0]}:{address[1]}"
-        sock.sendall(number(RPC_TRACKER_MAGIC))
-        if recvall(sock, 4) != number(RPC_TRACKER_MAGIC):
+        watch_other_side(sock)
+        if self._exchange(number(RPC_TRACKER_MAGIC), lambda: recvall(sock, 4)) != number(RPC_TRACKER_MAGIC):
             sock.close()
             raise RPCError("this is no tracker", where=self._where)
 
-    def ask(self, *message: object) -> Any:
-        """Send a message, a code and what goes with it, and return the answer."""
-        sendjson(self.sock, message)
-        return recvjson(self.sock)
+    def _exchange(self, data: bytes, receive: Callable[[], Any], seconds: float | None = _ANSWER_SECONDS) -> Any:
+        try:
+            self.sock.settimeout(seconds)
+            self.sock.sendall(data)
+            return receive()
+        except OSError as e:
+            self.sock.close()
+            raise RPCError("the tracker does not answer", where=self._where, found=str(e)) from e
+
+    def ask(self, *message: Any) -> Any:
+        """Send a message, a code and what goes with it, and return the answer, which to a request takes any time."""
+        seconds = None if message[0] == TrackerCode.REQUEST else _ANSWER_SECONDS
+        return self._exchange(json_message(message), lambda: recvjson(self.sock), seconds)
+
+    def pending(self) -> set[str]:
+        """Ask which of the keys that were offered nobody was given yet."""
+        answer = self.ask(TrackerCode.GET_PENDING_MATCHKEYS)
+        with reading("the tracker answers with no list of keys", RPCError, where=self._where, found=answer):
+            return {str(key) for key in answer}
 
     def tell(self, *message: object) -> None:
         """Send a message whose answer is that it was understood."""

@@ -297,7 +297,7 @@ class Endpoint:
         body = self.link.whole(request)
         try:
             if code == RPCCode.FREE_HANDLE:
-                self._callbacks.pop(int(codec.decode(body, 4)[0]), None)
+                self._callbacks.pop(codec.handle(next(iter(codec.decode(body, 4)), None)), None)
                 answer = message(RPCCode.RETURN, [None])
             else:
                 answer = self._called(int.from_bytes(body[4:12], "little"), codec.decode(body, 12))
