@@ -192,13 +192,7 @@ def _canonical(shape: Any) -> bool:
 
 
 def as_shape(shape: Iterable[Any]) -> tuple[PrimExpr, ...]:
-    """Convert ints and expressions to a tuple of int64 scalar expressions.
-
-    Raises
-    ------
-    InvalidArgument
-        When a dimension is a name, or another value that is no number.
-    """
+    """Convert ints and expressions to int64 scalar expressions; an InvalidArgument where a dimension is no number."""
     return tuple(_dimension(d) for d in shape)
 
 

@@ -186,13 +186,8 @@ def call_inplace_packed(
 ) -> ir.Call:
     """Call a packed function that changes some of its arguments, and has no other effects.
 
-    ``inplace_indices[i]`` is the argument that result i is, or -1 for a fresh result. The arguments that it changes
-    must not be used afterwards.
-
-    Raises
-    ------
-    InvalidArgument
-        When an index names no argument, or no argument is changed at all.
+    ``inplace_indices[i]`` is the argument that result i is, or -1 for a fresh result; an InvalidArgument where none is
+    changed, or one is named that is not there. The arguments that it changes must not be used afterwards.
     """
     indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
     wrong = [i for i in indices if not -1 <= i < len(args)]

@@ -99,13 +99,7 @@ def get_addr_family(addr: tuple[str, int]) -> socket.AddressFamily:
 
 
 def recvall(sock: socket.socket, nbytes: int) -> bytes:
-    """Receive exactly `nbytes` bytes.
-
-    Raises
-    ------
-    ConnectionResetError
-        When the other side closes before.
-    """
+    """Receive exactly `nbytes` bytes; a ConnectionResetError where the other side closes before."""
     parts: list[bytes] = []
     while nbytes:
         part = sock.recv(min(nbytes, 1 << 16))
@@ -137,13 +131,7 @@ def sendjson(sock: socket.socket, data: object) -> None:
 
 
 def recvjson(sock: socket.socket) -> Any:
-    """Receive a value as JSON.
-
-    Raises
-    ------
-    RPCError
-        When what comes is too long, or no JSON.
-    """
+    """Receive a value as JSON; an RPCError where what comes is too long, or no JSON."""
     (size,) = struct.unpack("<i", recvall(sock, 4))
     if not 0 < size <= MAX_TRACKER_MESSAGE_BYTES:
         raise RPCError(
@@ -167,9 +155,9 @@ class TrackerConnection:
             sock.close()
             raise RPCError("this is no tracker", where=self._where)
 
-    def _exchange(self, data: bytes, receive: Callable[[], Any], seconds: float | None = _ANSWER_SECONDS) -> Any:
+    def _exchange(self, data: bytes, receive: Callable[[], Any], forever: bool = False) -> Any:
         try:
-            self.sock.settimeout(seconds)
+            self.sock.settimeout(None if forever else _ANSWER_SECONDS)
             self.sock.sendall(data)
             return receive()
         except OSError as e:
@@ -178,8 +166,7 @@ class TrackerConnection:
 
     def ask(self, *message: Any) -> Any:
         """Send a message, a code and what goes with it, and return the answer, which to a request takes any time."""
-        seconds = None if message[0] == TrackerCode.REQUEST else _ANSWER_SECONDS
-        return self._exchange(json_message(message), lambda: recvjson(self.sock), seconds)
+        return self._exchange(json_message(message), lambda: recvjson(self.sock), message[0] == TrackerCode.REQUEST)
 
     def pending(self) -> set[str]:
         """Ask which of the keys that were offered nobody was given yet."""
@@ -211,19 +198,9 @@ def split_random_key(key: str, delimiter: str = ":") -> list[str]:
 
 
 def connect_with_retry(addr: tuple[str, int], timeout: float = 60, retry_period: float = 5) -> socket.socket:
-    """Connect to an address where nobody may listen yet.
+    """Connect to an address where nobody may listen yet; an RPCError where nobody did in `timeout` seconds.
 
-    Parameters
-    ----------
-    addr : tuple of str and int
-        Host and port.
-    timeout, retry_period : float
-        Seconds to go on trying, and between two tries.
-
-    Raises
-    ------
-    RPCError
-        When nobody listened in time.
+    Between two tries are `retry_period` seconds.
     """
     end = time.monotonic() + timeout
     while True:
@@ -243,13 +220,7 @@ def connect_with_retry(addr: tuple[str, int], timeout: float = 60, retry_period:
 
 
 def listen(host: str, port: int, port_end: int, *, reuse: bool = True, backlog: int = 64) -> tuple[socket.socket, int]:
-    """Listen at the first free port of ``[port, port_end)``, at any where `port` is 0.
-
-    Raises
-    ------
-    RPCError
-        When none is free. (It is a ValueError in TVM.)
-    """
+    """Listen at the first free port of ``[port, port_end)``, any where it is 0; an RPCError where none is free."""
     sock = socket.socket(get_addr_family((host, port)), socket.SOCK_STREAM)
     if reuse:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -71,13 +71,7 @@ def _device(kind: str, doc: str) -> Callable[..., RemoteDevice]:
 
 
 class RPCSession:
-    """A session with another machine. :func:`connect` makes one.
-
-    Parameters
-    ----------
-    sess : RemoteModule
-        The session as a module.
-    """
+    """A session with another machine, `sess` as a module. :func:`connect` makes one."""
 
     def __init__(self, sess: RemoteModule) -> None:
         self._sess = sess
@@ -123,15 +117,7 @@ class RPCSession:
         return Pipeline(self._sess.endpoint)  # pyright: ignore[reportArgumentType]
 
     def upload(self, data: Any, target: str | None = None) -> None:
-        """Write a file of the session's folder.
-
-        Parameters
-        ----------
-        data : path or bytes
-            A file here, or its content.
-        target : str, optional
-            Its name there; by default that of the file.
-        """
+        """Write a file of the session's folder: bytes, or a file here, whose name it gets where `target` says none."""
         if isinstance(data, (bytes, bytearray, memoryview)):
             if not target:
                 raise InvalidArgument("bytes need a name", help="upload(data, target=...)")
@@ -194,10 +180,7 @@ class LocalSession(RPCSession):
 class PopenSession(RPCSession):
     """A session with a program of this machine that speaks the protocol over pipes, as TVM's minimal servers do.
 
-    Parameters
-    ----------
-    binary : path or bytes
-        The program, or its content. It is started with the numbers of the pipes that it reads and writes.
+    `binary` is the program, or its content; it is started with the numbers of the pipes that it reads and writes.
     """
 
     def __init__(self, binary: Any) -> None:
@@ -358,13 +341,7 @@ def connect_tracker(url: str, port: int) -> TrackerSession:
 
 
 class TrackerSession:
-    """A connection to a tracker, which knows what servers there are.
-
-    Parameters
-    ----------
-    addr : tuple of str and int
-        Where it listens.
-    """
+    """A connection to a tracker, which knows what servers there are; `addr` is where it listens."""
 
     def __init__(self, addr: tuple[str, int]) -> None:
         self._addr = addr

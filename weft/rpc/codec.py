@@ -148,13 +148,7 @@ def malformed(why: str) -> Malformed:
 
 
 def answered(value: Any, kind: type[T]) -> T:
-    """What the other side answered where it has to be of a kind.
-
-    Raises
-    ------
-    Malformed
-        When it is anything else.
-    """
+    """What the other side answered where it has to be of a kind; Malformed where it is of another."""
     if not isinstance(value, kind):
         raise malformed(f"{type(value).__name__} {value!r} in place of {kind.__name__}")
     return value
@@ -339,13 +333,7 @@ _DECODERS: dict[int, Callable[[Bytes, int], tuple[Any, int]]] = {
 
 
 def decode(body: Bytes, at: int) -> list[Any]:
-    """Read values, which end where the packet does.
-
-    Raises
-    ------
-    RPCError
-        When they do not, or one of them is none.
-    """
+    """Read values, which end where the packet does; an RPCError where they do not, or one of them is none."""
     values: list[Any] = []
     try:
         (count,) = _I32.unpack_from(body, at)

@@ -283,7 +283,7 @@ class Endpoint:
             handle = self.system(RPCCode.GET_GLOBAL_FUNC, "weft.rpc.callbacks")
             self._takes_callbacks = bool(handle)
             if handle:
-                self.free(RPCCode.FREE_HANDLE, Opaque(handle))
+                self.free(RPCCode.FREE_HANDLE, Opaque(codec.handle(handle)))
         if not self._takes_callbacks:
             raise InvalidArgument(
                 "this server takes no functions of its client", where=self.name, help="servers of Weft do"

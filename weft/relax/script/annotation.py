@@ -35,13 +35,7 @@ def _no_strings(text: str) -> ir.PrimExpr:
 
 
 def as_type(value: Note, resolve: Resolve = _no_strings) -> ir.Type:
-    """Convert what stands as a type in a script.
-
-    Raises
-    ------
-    InvalidArgument
-        When it is no type.
-    """
+    """Convert what stands as a type in a script; an InvalidArgument where it is none."""
     if isinstance(value, ir.Type):
         return value
     if isinstance(value, Proxy):
@@ -109,6 +103,8 @@ def _tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int
     wrong = next((d for d in dims if isinstance(d, ir.Var) and d.dtype != "int64"), None)
     if wrong is not None:
         raise InvalidArgument("R.Tensor: a symbolic dimension is an int64", found=f"{wrong.name}: {wrong.dtype}")
+    if any(isinstance(d, int) and d < 0 for d in dims):
+        raise InvalidArgument("R.Tensor: a dimension is negative", found=f"{dims}", help='name an unknown one: "n"')
     return ir.TensorType(ir.as_shape(dims), element, len(dims), device)
 
 

@@ -86,13 +86,7 @@ def _expand(
 
 
 def device_index(where: ir.VDevice | None, devices: tuple[Any, ...]) -> int:
-    """Return the place of a virtual device among those of the module, which is its place in the machine's list.
-
-    Raises
-    ------
-    LoweringError
-        When the module does not list it.
-    """
+    """Return a virtual device's place among the module's and the machine's; a LoweringError where it is not listed."""
     if where is None:
         return 0
     same = operator.is_, ir.structural_equal  # of devices that are described alike the one that is meant
