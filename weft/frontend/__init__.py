@@ -3,7 +3,7 @@
 ``relay`` makes Relay programs of what the importers make.
 """
 
-from weft._aliases import names_of
+from weft import _aliases
 
 _INSIDE = dict.fromkeys(("nn", "onnx", "relay", "stablehlo", "tflite", "torch", "weights"), "")
-__getattr__ = names_of("weft.frontend", {**_INSIDE, "detach_params": "weft.frontend.common"}, listed=True)
+__getattr__ = _aliases.names_of("weft.frontend", {**_INSIDE, "detach_params": "weft.frontend.common"}, listed=True)

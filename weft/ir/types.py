@@ -9,7 +9,6 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from weft.error import InvalidArgument
-from weft.ir.ambient import Ambient
 from weft.ir.dtype import DataType, HandleType
 from weft.ir.node import Node, OtherNames
 from weft.ir.scalar import IntImm, PrimExpr, as_expr, int64
@@ -27,7 +26,6 @@ __all__ = [
     "TupleAffineType",
     "TupleType",
     "Type",
-    "VDEVICES",
     "VDevice",
     "as_shape",
     "tensor_type",
@@ -111,10 +109,6 @@ class VDevice(Node):
     def kind(self) -> str:
         """The kind of the target, without its options."""
         return json.loads(self.target)["kind"] if self.target.startswith("{") else self.target.split()[0]
-
-
-VDEVICES: Ambient[tuple[VDevice, ...]] = Ambient("vdevice")
-"""The virtual devices of the module that is being read: what their names mean in its functions."""
 
 
 class DummyGlobalInfo(Node):

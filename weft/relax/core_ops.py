@@ -317,7 +317,7 @@ def as_vdevice(value: VirtualDevice) -> ir.VDevice:
             "a virtual device has the form 'target:index:scope'", expected="such as 'cuda:1'", found=repr(value)
         )
     kind, index = "llvm" if kind == "cpu" else kind, int(rest[0]) if rest else 0
-    listed = ir.VDEVICES.current if isinstance(value, str) else None
+    listed = ir.Ambient.current_of("vdevice") if isinstance(value, str) else None
     if not listed:
         return ir.VDevice(kind, index, *rest[1:])
     alike = [d for d in listed if kind in (d.kind, "vdevice") and d.memory_scope in (rest[1:] or [d.memory_scope])]

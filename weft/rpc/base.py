@@ -164,7 +164,7 @@ class TrackerConnection:
             self.sock.close()
             raise RPCError("the tracker does not answer", where=self._where, found=str(e)) from e
 
-    def ask(self, *message: Any) -> Any:
+    def ask(self, *message: object) -> Any:
         """Send a message, a code and what goes with it, and return the answer, which to a request takes any time."""
         return self._exchange(json_message(message), lambda: recvjson(self.sock), message[0] == TrackerCode.REQUEST)
 

@@ -147,7 +147,7 @@ def malformed(why: str) -> Malformed:
     return Malformed("a message of the other side cannot be read", found=why)
 
 
-def answered(value: Any, kind: type[T]) -> T:
+def answered(value: object, kind: type[T]) -> T:
     """What the other side answered where it has to be of a kind; Malformed where it is of another."""
     if not isinstance(value, kind):
         raise malformed(f"{type(value).__name__} {value!r} in place of {kind.__name__}")

@@ -139,10 +139,10 @@ _TIMING = (
 
 @session_function("runtime.RPCTimeEvaluator")
 def _time_evaluator(
-    service: Service, module: Any, name: str, device_type: int, device_id: int, *how: Any
+    service: Service, module: Any, name: str, device_type: int, device_id: int, *how: object
 ) -> Callable[..., bytes]:
     """A function that times another where it lies, as `_TIMING` says: a double of seconds for each repeat."""
-    timing = dict(zip(_TIMING, how, strict=False))
+    timing: dict[str, Any] = dict(zip(_TIMING, how, strict=False))
     found = get_global_func(name, allow_missing=True) if module is None else function_of(module, name, True)
     if found is None:
         raise InvalidArgument(f"there is no function '{name}' to time")

@@ -122,7 +122,7 @@ class RemoteVirtualMachine:
             if kind not in kinds:
                 raise InvalidArgument("unknown allocator", expected="'pooled' or 'naive'", found=repr(kind))
             flat += [d.device_type % 128, d.device_id, kinds[kind]]
-        self.module: Any = codec.answered(rt_mod["vm_load_executable"](), Module)
+        self.module = codec.answered(rt_mod["vm_load_executable"](), Module)
         self.module["vm_initialization"](*flat)
         self._functions: dict[str, Any] = {}
 
