@@ -88,13 +88,7 @@ class RPCSession:
         return found(*args)
 
     def get_function(self, name: str) -> RemoteFunction:
-        """Return a global function of the server.
-
-        Raises
-        ------
-        InvalidArgument
-            When it has none of that name. (It is an AttributeError too, as in TVM.)
-        """
+        """Return a global function of the server; an InvalidArgument, also an AttributeError, where there is none."""
         return self._sess.get_function(name)
 
     def system_lib(self) -> RemoteModule:

@@ -330,13 +330,7 @@ class RemoteModule(runtime.Module):
         return found
 
     def get_function(self, name: str, query_imports: bool = True) -> RemoteFunction:
-        """Return a function.
-
-        Raises
-        ------
-        InvalidArgument
-            When the module has none of that name. (It is an AttributeError too, as in TVM.)
-        """
+        """Return a function; an InvalidArgument, which is an AttributeError too, as in TVM, where there is none."""
         if name == "CloseRPCConnection":
             return ffi.convert_func(self.endpoint.close)  # pyright: ignore[reportReturnType]
         if self.module_handle:
@@ -491,13 +485,7 @@ def _own(endpoint: Endpoint, other: Endpoint, what: str) -> None:
 
 
 def _outgoing(endpoint: Endpoint, value: Any) -> Any:
-    """An argument as the wire has it.
-
-    Raises
-    ------
-    InvalidArgument
-        When it lies in this process, or in another session.
-    """
+    """An argument as the wire has it; an InvalidArgument where it lies in this process, or in another session."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, RemoteTensor):
