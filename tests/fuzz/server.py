@@ -45,8 +45,8 @@ while True:
 NAMES = ("upload", "download", "listdir", "remove", "workpath", "load_module", "ImportModule", "ModuleGetFunction")
 FUNCTIONS = (
     *(f"tvm.rpc.server.{name}" for name in NAMES),
-    *"weft.rpc.module_kind runtime.RPCTimeEvaluator weft.machine_facts weft.executable_functions".split(),
-    *"weft.vm_create ffi.Array ffi.ArrayGetItem ffi.Shape ffi.SystemLib vm.builtin.reshape vm.builtin.make_shape".split(),
+    *"weft.rpc.module_kind runtime.RPCTimeEvaluator weft.machine_facts weft.executable_functions ffi.Array".split(),
+    *"weft.vm_create ffi.ArrayGetItem ffi.Shape ffi.SystemLib vm.builtin.reshape vm.builtin.make_shape".split(),
 )
 FIRST = 4096
 """The handle of the first thing that a session holds; they count up."""
