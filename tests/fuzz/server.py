@@ -45,17 +45,8 @@ while True:
 NAMES = ("upload", "download", "listdir", "remove", "workpath", "load_module", "ImportModule", "ModuleGetFunction")
 FUNCTIONS = (
     *(f"tvm.rpc.server.{name}" for name in NAMES),
-    "weft.rpc.module_kind",
-    "runtime.RPCTimeEvaluator",
-    "weft.machine_facts",
-    "ffi.Array",
-    "ffi.ArrayGetItem",
-    "ffi.Shape",
-    "ffi.SystemLib",
-    "vm.builtin.reshape",
-    "vm.builtin.make_shape",
-    "weft.vm_create",
-    "weft.executable_functions",
+    *"weft.rpc.module_kind runtime.RPCTimeEvaluator weft.machine_facts weft.executable_functions ffi.Array".split(),
+    *"weft.vm_create ffi.ArrayGetItem ffi.Shape ffi.SystemLib vm.builtin.reshape vm.builtin.make_shape".split(),
 )
 FIRST = 4096
 """The handle of the first thing that a session holds; they count up."""
@@ -127,20 +118,8 @@ def drawn(rng: Random) -> Any:
     dtype = rng.choice(("float32", "float64", "int8", "uint8", "bool", "float16", "int64", "float32x4", "handle"))
     tensor = WireTensor(abs(number), device, dtype, shape, rng.choice((0, 0, 4, 1 << 40, 1 << 63)))
     name = rng.choice(("main", "lib.so", "half.so", "", "..", "a/../../b", "deep", "x" * 3000, "\0", "global"))
-    return rng.choice(
-        (
-            number,
-            rng.choice((0.0, 1e300, float("nan"))),
-            rng.random() < 0.5,
-            None,
-            name,
-            name.encode(),
-            device,
-            tensor,
-            Opaque(abs(number)),
-            ModuleHandle(abs(number)),
-        )
-    )
+    plain = number, rng.choice((0.0, 1e300, float("nan"))), rng.random() < 0.5, None, name, name.encode()
+    return rng.choice((*plain, device, tensor, Opaque(abs(number)), ModuleHandle(abs(number))))
 
 
 def altered(conversation: Conversation, rng: Random) -> bytes:

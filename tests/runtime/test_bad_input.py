@@ -1,5 +1,7 @@
 """Bad input one by one: each broken rule of a file or of a call has its own message, which says what and where."""
 
+import copy
+import pickle
 import struct
 
 import numpy as np
@@ -113,3 +115,9 @@ def test_a_tensor_without_memory(main):
     refuses(ValueError, "'b': expected a tensor with memory, found a null pointer", main, *empty)
     nothing = {"a": torch.empty(0, 3), "b": torch.empty(3, 0), "s": tvm_ffi.Shape((0,)), "t": [torch.empty(0, 3)]}
     assert main(*{**GOOD, **nothing}.values()).shape == (0, 0)
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy])
+def test_compiled_code_is_not_copied(main, copied):
+    for value in (main, runtime.VirtualMachine(add_twice(1), runtime.cpu()), add_twice(1)):
+        refuses(TypeError, "export_library", copied, value)

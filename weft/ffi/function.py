@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from sys import modules
-from typing import Any
+from typing import Any, NoReturn
 
 import tvm_ffi
 
@@ -76,6 +76,15 @@ def wrap(value: object) -> Any:
     return value if wrapper is None else wrapper(value)
 
 
+def refuse_copies(self: object) -> NoReturn:
+    """Be the ``__reduce__`` of what runs in this process alone: neither pickled nor deeply copied."""
+    raise InvalidArgument(
+        "compiled code is neither pickled nor copied",
+        found=type(self).__name__,
+        help="export_library writes it and load_module reads it; a Session is made of its model again",
+    )
+
+
 class PackedFunc(tvm_ffi.Function):
     """A function of the runtime, called with Python values.
 
@@ -84,6 +93,7 @@ class PackedFunc(tvm_ffi.Function):
     """
 
     __slots__ = ("_plain", "on_error")
+    __reduce__ = refuse_copies
     on_error: Callable[[WeftError], None]  # tells an error of a call more, where it is set
     _plain: tvm_ffi.Function  # the same function; calling it is faster than calling the base class's method
 

@@ -28,13 +28,7 @@ _BUILD_HELP = (
 
 
 def find_library() -> Path:
-    """Return the path of ``libweft_runtime``.
-
-    Raises
-    ------
-    InternalError
-        When there is none; the message lists the places and says how to build it.
-    """
+    """Return the path of ``libweft_runtime``; an InternalError where there is none says how to build it."""
     name = f"{_PREFIX}weft_runtime{_SUFFIX}"
     package = Path(__file__).resolve().parent.parent
     places = [package / "lib" / name]
@@ -55,13 +49,7 @@ def find_libtvm_runtime() -> str:
 
 
 def find_include_path() -> str:
-    """Return the folder of Weft's C headers.
-
-    Raises
-    ------
-    InternalError
-        When they are not installed.
-    """
+    """Return the folder of Weft's C headers; an InternalError where they are not installed."""
     package = Path(__file__).resolve().parent.parent
     places = [package / "include", package.parent / "native" / "include"]
     found = [place for place in places if (place / "weft").is_dir()]

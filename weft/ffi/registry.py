@@ -77,15 +77,10 @@ def _on_demand(module: str, attribute: str) -> Callable[..., Any]:
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
-    """Look a global function up.
+    """Look a global function up; an InvalidArgument where there is none, unless that is allowed.
 
     Weft keeps those of its own whose names Apache TVM takes too under ``weft.``: both may live in one process. They
     are found under the common name as long as nobody else took it; so are the machine's builtins.
-
-    Raises
-    ------
-    InvalidArgument
-        When there is none and `allow_missing` is false.
     """
     for known in (name, f"weft.{name}"):
         found = tvm_ffi.get_global_func(known, allow_missing=True)

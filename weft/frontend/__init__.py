@@ -3,19 +3,7 @@
 ``relay`` makes Relay programs of what the importers make.
 """
 
-import importlib
-from typing import Any
+from weft import _aliases
 
-_FORMATS = ("nn", "onnx", "relay", "stablehlo", "tflite", "torch")
-
-
-def __getattr__(name: str) -> Any:
-    if name in _FORMATS:
-        return importlib.import_module(f"weft.frontend.{name}")
-    if name == "detach_params":
-        return importlib.import_module("weft.frontend.common").detach_params
-    raise AttributeError(f"module 'weft.frontend' has no attribute '{name}'")
-
-
-def __dir__() -> list[str]:
-    return sorted({*(n for n in globals() if n.startswith("__")), *_FORMATS, "detach_params"})
+_INSIDE = dict.fromkeys(("nn", "onnx", "relay", "stablehlo", "tflite", "torch", "weights"), "")
+__getattr__ = _aliases.names_of("weft.frontend", {**_INSIDE, "detach_params": "weft.frontend.common"}, listed=True)

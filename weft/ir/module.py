@@ -69,6 +69,11 @@ class IRModule:
         """
         if isinstance(expr, IRModule):
             return expr
+        if not (isinstance(expr, BaseFunc) or hasattr(expr, "in_function")):
+            expected = "an IRModule, a function or a Relay expression"
+            raise InvalidArgument(
+                "no module is made of this", expected=expected, found=f"{type(expr).__name__} {expr!r}"
+            )
         made: Any = expr if isinstance(expr, BaseFunc) else expr.in_function()
         named = {name or made.attrs.get("global_symbol") or "main": made}
         return IRModule({**(functions or {}), **named}, type_definitions=type_defs)
@@ -129,14 +134,9 @@ class IRModule:
         return self.items()
 
     def get_global_var(self, name: str) -> GlobalVar:
-        """Return the global variable of a function.
+        """Return the global variable of a function; an InvalidArgument where there is none of that name.
 
         One alone in a module, which is called as its ``def``, answers to ``main`` too, as TVM 0.9 calls it.
-
-        Raises
-        ------
-        InvalidArgument
-            When there is none of that name.
         """
         var = self._by_name.get(name)
         if var is None and name == "main" and len(self.functions) == 1:
@@ -157,13 +157,7 @@ class IRModule:
         return list(self.type_definitions)
 
     def get_global_type_var(self, name: str) -> Any:
-        """Return the type variable of a data type.
-
-        Raises
-        ------
-        InvalidArgument
-            When there is none of that name.
-        """
+        """Return the type variable of a data type; an InvalidArgument where there is none of that name."""
         for header in self.type_definitions:
             if header.name_hint == name:
                 return header

@@ -179,7 +179,10 @@ class FloatImm(PrimExpr):
         if type(self.value) is not float:
             if isinstance(self.value, str) or not hasattr(self.value, "__float__"):
                 raise InvalidArgument("the value of a constant is a number", found=repr(self.value))
-            force_setattr(self, "value", float(self.value))
+            try:
+                force_setattr(self, "value", float(self.value))
+            except OverflowError:
+                raise beyond(self.dtype, self.value) from None
         if MOST.get(self.dtype, math.inf) < abs(self.value) < math.inf:
             raise beyond(self.dtype, self.value)
 
@@ -488,7 +491,7 @@ def const(value: Any, dtype: str | None = None) -> PrimExpr:
     if dt.lanes > 1:
         return Broadcast(const(value, dt.element), dt.lanes)
     if dt.is_float or dt.is_custom:
-        return FloatImm(dt, float(value))
+        return FloatImm(dt, value)  # type: ignore[arg-type]
     if dt.code == "handle":
         return CallIntrin(dt, Op.get("tir.reinterpret"), (IntImm(DataType("uint64"), int(value)),))
     return IntImm(dt, int(bool(value)) if dt == "bool" else wrap(int(value), dt))

@@ -105,6 +105,11 @@ class VDevice(Node):
             kind = given["kind"] if isinstance(given, Mapping) and not described else given
             force_setattr(self, "target", json.dumps(dict(given), sort_keys=True) if described else str(kind))
 
+    @property
+    def kind(self) -> str:
+        """The kind of the target, without its options."""
+        return json.loads(self.target)["kind"] if self.target.startswith("{") else self.target.split()[0]
+
 
 class DummyGlobalInfo(Node):
     """Global information of a module that says nothing: an example and a placeholder."""
@@ -181,13 +186,7 @@ def _canonical(shape: Any) -> bool:
 
 
 def as_shape(shape: Iterable[Any]) -> tuple[PrimExpr, ...]:
-    """Convert ints and expressions to a tuple of int64 scalar expressions.
-
-    Raises
-    ------
-    InvalidArgument
-        When a dimension is a name, or another value that is no number.
-    """
+    """Convert ints and expressions to int64 scalar expressions; an InvalidArgument where a dimension is no number."""
     return tuple(_dimension(d) for d in shape)
 
 

@@ -185,10 +185,10 @@ def _dot_infer(
     out_dtype: str,
 ) -> Any:
     name = "nn.matmul_nbits_dot"
-    ty = tensor_arg(name, "x", x, kind="integer", min_ndim=1)
+    ty = tensor_arg(name, "x", x, dtype="int8", min_ndim=1)
     _panels_infer(name, ty, w, scale, offset, n, bits, group)
-    for label, value, kind in (("x_scale", x_scale, "float"), ("x_sum", x_sum, "integer")):
-        shape = tensor_arg(name, label, value, kind=kind).shape
+    for label, value, element in (("x_scale", x_scale, "float"), ("x_sum", x_sum, "int32")):
+        shape = tensor_arg(name, label, value, dtype=element).shape
         if ty.shape is not None:
             demand_same_shape(
                 f"{name}: '{label}'", shape, (*ty.shape[:-1], ceildiv(ty.shape[-1], int64(int(group)))), w.span

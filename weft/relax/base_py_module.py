@@ -118,13 +118,7 @@ class BasePyModule:
         return call
 
     def call_tir(self, tir_func: Any, args: Any, out_ty: Any) -> Any:
-        """Call a kernel, given by name or as an attribute, and return its results.
-
-        Raises
-        ------
-        InvalidArgument
-            When there is none.
-        """
+        """Call a kernel, given by name or as an attribute, and return its results; an InvalidArgument without one."""
         own = self.compiled_tir_funcs
         name = tir_func if isinstance(tir_func, str) else next((n for n, f in own.items() if f is tir_func), None)
         name = name or getattr(tir_func, "name_hint", getattr(tir_func, "__name__", ""))

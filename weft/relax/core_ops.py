@@ -186,13 +186,8 @@ def call_inplace_packed(
 ) -> ir.Call:
     """Call a packed function that changes some of its arguments, and has no other effects.
 
-    ``inplace_indices[i]`` is the argument that result i is, or -1 for a fresh result. The arguments that it changes
-    must not be used afterwards.
-
-    Raises
-    ------
-    InvalidArgument
-        When an index names no argument, or no argument is changed at all.
+    ``inplace_indices[i]`` is the argument that result i is, or -1 for a fresh result; an InvalidArgument where none is
+    changed, or one is named that is not there. The arguments that it changes must not be used afterwards.
     """
     indices = (inplace_indices,) if isinstance(inplace_indices, int) else tuple(inplace_indices)
     wrong = [i for i in indices if not -1 <= i < len(args)]
@@ -309,7 +304,11 @@ def assert_op(condition: Value, format_args: Value = (), format: str | ir.ExprSt
 
 
 def as_vdevice(value: VirtualDevice) -> ir.VDevice:
-    """Make a virtual device of itself, of a string such as ``cuda:1`` or ``llvm:0:global``, or of a device."""
+    """Make a virtual device of itself, of a string such as ``cuda:1`` or ``llvm:0:global``, or of a device.
+
+    In a module that lists its devices, ``cuda:1`` is the second of the list whose target is of that kind, and
+    ``vdevice:1`` the second of all.
+    """
     if isinstance(value, ir.VDevice):
         return value
     kind, *rest = str(value).removeprefix("device(").rstrip(")").split(":")
@@ -317,7 +316,18 @@ def as_vdevice(value: VirtualDevice) -> ir.VDevice:
         raise InvalidArgument(
             "a virtual device has the form 'target:index:scope'", expected="such as 'cuda:1'", found=repr(value)
         )
-    return ir.VDevice("llvm" if kind == "cpu" else kind, int(rest[0]) if rest else 0, *rest[1:])
+    kind, index = "llvm" if kind == "cpu" else kind, int(rest[0]) if rest else 0
+    listed = ir.Ambient.current_of("vdevice") if isinstance(value, str) else None
+    if not listed:
+        return ir.VDevice(kind, index, *rest[1:])
+    alike = [d for d in listed if kind in (d.kind, "vdevice") and d.memory_scope in (rest[1:] or [d.memory_scope])]
+    if index >= len(alike):
+        raise InvalidArgument(
+            f"the module has no virtual device '{value}'",
+            expected=f"a kind and the place among its devices, of {list(map(str, listed))}",
+            help="add it to I.module_global_infos({'vdevice': [...]})",
+        )
+    return alike[index]
 
 
 @also_called(data="x")

@@ -15,11 +15,11 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
-from weft.error import RPCError
+from weft.error import RPCError, reading
 
 __all__ = [
     "MAX_KEY_BYTES",
@@ -60,6 +60,8 @@ _BOUND = {
     "::1": ("::1", "::"),
 }
 """Of hosts that are this machine: where a server may have bound its port."""
+_ANSWER_SECONDS = 10.0  # of a tracker
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4))
 MAX_KEY_BYTES = 4096
 MAX_TRACKER_MESSAGE_BYTES = 1 << 20
 
@@ -97,13 +99,7 @@ def get_addr_family(addr: tuple[str, int]) -> socket.AddressFamily:
 
 
 def recvall(sock: socket.socket, nbytes: int) -> bytes:
-    """Receive exactly `nbytes` bytes.
-
-    Raises
-    ------
-    ConnectionResetError
-        When the other side closes before.
-    """
+    """Receive exactly `nbytes` bytes; a ConnectionResetError where the other side closes before."""
     parts: list[bytes] = []
     while nbytes:
         part = sock.recv(min(nbytes, 1 << 16))
@@ -112,6 +108,15 @@ def recvall(sock: socket.socket, nbytes: int) -> bytes:
         parts.append(part)
         nbytes -= len(part)
     return b"".join(parts)
+
+
+def watch_other_side(sock: socket.socket) -> None:
+    """Let a connection by TCP be lost where the other side does not answer any more, after about 70 s."""
+    if sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            if hasattr(socket, name):
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def json_message(data: object) -> bytes:
@@ -126,13 +131,7 @@ def sendjson(sock: socket.socket, data: object) -> None:
 
 
 def recvjson(sock: socket.socket) -> Any:
-    """Receive a value as JSON.
-
-    Raises
-    ------
-    RPCError
-        When what comes is too long, or no JSON.
-    """
+    """Receive a value as JSON; an RPCError where what comes is too long, or no JSON."""
     (size,) = struct.unpack("<i", recvall(sock, 4))
     if not 0 < size <= MAX_TRACKER_MESSAGE_BYTES:
         raise RPCError(
@@ -142,7 +141,7 @@ def recvjson(sock: socket.socket) -> Any:
         )
     try:
         return json.loads(recvall(sock, size))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise RPCError("a message of a tracker is no JSON", found=str(e)) from e
 
 
@@ -151,15 +150,29 @@ class TrackerConnection:
 
     def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
         self.sock, self._where = sock, f"{address[0]}:{address[1]}"
-        sock.sendall(number(RPC_TRACKER_MAGIC))
-        if recvall(sock, 4) != number(RPC_TRACKER_MAGIC):
+        watch_other_side(sock)
+        if self._exchange(number(RPC_TRACKER_MAGIC), lambda: recvall(sock, 4)) != number(RPC_TRACKER_MAGIC):
             sock.close()
             raise RPCError("this is no tracker", where=self._where)
 
+    def _exchange(self, data: bytes, receive: Callable[[], Any], forever: bool = False) -> Any:
+        try:
+            self.sock.settimeout(None if forever else _ANSWER_SECONDS)
+            self.sock.sendall(data)
+            return receive()
+        except OSError as e:
+            self.sock.close()
+            raise RPCError("the tracker does not answer", where=self._where, found=str(e)) from e
+
     def ask(self, *message: object) -> Any:
-        """Send a message, a code and what goes with it, and return the answer."""
-        sendjson(self.sock, message)
-        return recvjson(self.sock)
+        """Send a message, a code and what goes with it, and return the answer, which to a request takes any time."""
+        return self._exchange(json_message(message), lambda: recvjson(self.sock), message[0] == TrackerCode.REQUEST)
+
+    def pending(self) -> set[str]:
+        """Ask which of the keys that were offered nobody was given yet."""
+        answer = self.ask(TrackerCode.GET_PENDING_MATCHKEYS)
+        with reading("the tracker answers with no list of keys", RPCError, where=self._where, found=answer):
+            return {str(key) for key in answer}
 
     def tell(self, *message: object) -> None:
         """Send a message whose answer is that it was understood."""
@@ -185,19 +198,9 @@ def split_random_key(key: str, delimiter: str = ":") -> list[str]:
 
 
 def connect_with_retry(addr: tuple[str, int], timeout: float = 60, retry_period: float = 5) -> socket.socket:
-    """Connect to an address where nobody may listen yet.
+    """Connect to an address where nobody may listen yet; an RPCError where nobody did in `timeout` seconds.
 
-    Parameters
-    ----------
-    addr : tuple of str and int
-        Host and port.
-    timeout, retry_period : float
-        Seconds to go on trying, and between two tries.
-
-    Raises
-    ------
-    RPCError
-        When nobody listened in time.
+    Between two tries are `retry_period` seconds.
     """
     end = time.monotonic() + timeout
     while True:
@@ -217,13 +220,7 @@ def connect_with_retry(addr: tuple[str, int], timeout: float = 60, retry_period:
 
 
 def listen(host: str, port: int, port_end: int, *, reuse: bool = True, backlog: int = 64) -> tuple[socket.socket, int]:
-    """Listen at the first free port of ``[port, port_end)``, at any where `port` is 0.
-
-    Raises
-    ------
-    RPCError
-        When none is free. (It is a ValueError in TVM.)
-    """
+    """Listen at the first free port of ``[port, port_end)``, any where it is 0; an RPCError where none is free."""
     sock = socket.socket(get_addr_family((host, port)), socket.SOCK_STREAM)
     if reuse:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -10,13 +10,15 @@ import os
 import socket
 import ssl
 import struct
+import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.error import RPCError
+from weft.error import RPCError, RPCSessionTimeoutError
+from weft.rpc.base import watch_other_side
 from weft.rpc.codec import malformed
 
 MAX_MESSAGE_BYTES = 8 << 30
@@ -24,7 +26,6 @@ _BUFFER_BYTES = 1 << 16
 _MAX_HELD_BYTES = 1 << 15
 _HEAD_BYTES = 4096  # what precedes the elements in a copy is shorter
 _LENGTH = struct.Struct("<Q")
-_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 4))
 
 
 class Packet(NamedTuple):
@@ -163,17 +164,19 @@ class SocketChannel(Channel):
         sock.settimeout(None)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _KEEPALIVE:
-                if hasattr(socket, name):
-                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        watch_other_side(sock)
         self._recv_into = sock.recv_into
+        self._timer: threading.Timer | None = None
+        self._overdue = False
         self._descriptor = -1 if isinstance(sock, ssl.SSLSocket) else sock.fileno()
         self._held = bytearray()  # answers that go out together, as more is asked already
 
     def _read(self, view: memoryview) -> int:
         self.send()
-        return self._recv_into(view)
+        count = self._recv_into(view)
+        if not count and self._overdue:
+            raise RPCSessionTimeoutError("the session is over, but the server did not end it")
+        return count
 
     def send(self, *parts: Any) -> None:
         """Send bytes; large ones as they lie."""
@@ -191,9 +194,23 @@ class SocketChannel(Channel):
     def close(self) -> None:
         """Close the connection, also for processes that share it."""
         self._descriptor = -1
+        if self._timer is not None:
+            self._timer.cancel()
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
+
+    def end_after(self, seconds: float) -> None:
+        """Let nobody wait for the other side any longer than that, whatever it sends meanwhile."""
+
+        def expire() -> None:
+            self._overdue = True
+            with suppress(OSError):
+                socket.socket.shutdown(self.socket, socket.SHUT_RDWR)  # its TLS is of the thread that waits
+
+        self._timer = threading.Timer(seconds, expire)
+        self._timer.daemon = True
+        self._timer.start()
 
     def exchange(self, *parts: Any) -> Packet | None:
         """Send bytes and read the next packet; an answer waits where more is asked already."""

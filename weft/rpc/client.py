@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from weft.error import InvalidArgument, RPCError
-from weft.rpc import base
+from weft.error import InvalidArgument, RPCError, reading
+from weft.rpc import base, codec
 from weft.rpc.channel import Channel, PipeChannel, SocketChannel
 from weft.rpc.endpoint import LocalLink
 from weft.rpc.folder import Folder
@@ -27,6 +27,8 @@ from weft.runtime import Device
 __all__ = ["LocalSession", "PopenSession", "RPCSession", "TrackerSession", "connect", "connect_tracker"]
 
 T = TypeVar("T")
+_WAIT_SECONDS = 600.0  # for a server that has other sessions, or a proxy without one
+_GRACE_SECONDS = 10.0  # behind its time, for a server to say that a session is over
 _REFUSALS = {
     base.RPC_CODE_MISMATCH: "the server does not take this key",
     base.RPC_CODE_DUPLICATE: "this key is in use already",
@@ -69,13 +71,7 @@ def _device(kind: str, doc: str) -> Callable[..., RemoteDevice]:
 
 
 class RPCSession:
-    """A session with another machine. :func:`connect` makes one.
-
-    Parameters
-    ----------
-    sess : RemoteModule
-        The session as a module.
-    """
+    """A session with another machine, `sess` as a module. :func:`connect` makes one."""
 
     def __init__(self, sess: RemoteModule) -> None:
         self._sess = sess
@@ -92,18 +88,12 @@ class RPCSession:
         return found(*args)
 
     def get_function(self, name: str) -> RemoteFunction:
-        """Return a global function of the server.
-
-        Raises
-        ------
-        InvalidArgument
-            When it has none of that name. (It is an AttributeError too, as in TVM.)
-        """
+        """Return a global function of the server; an InvalidArgument, also an AttributeError, where there is none."""
         return self._sess.get_function(name)
 
     def system_lib(self) -> RemoteModule:
         """Return the module of the functions that are linked into the server's process."""
-        return self.get_function("ffi.SystemLib")()
+        return codec.answered(self.get_function("ffi.SystemLib")(), RemoteModule)
 
     def device(self, dev_type: Any, dev_id: int = 0) -> RemoteDevice:
         """Return a device of the server: ``remote.device("cuda", 1)``."""
@@ -121,15 +111,7 @@ class RPCSession:
         return Pipeline(self._sess.endpoint)  # pyright: ignore[reportArgumentType]
 
     def upload(self, data: Any, target: str | None = None) -> None:
-        """Write a file of the session's folder.
-
-        Parameters
-        ----------
-        data : path or bytes
-            A file here, or its content.
-        target : str, optional
-            Its name there; by default that of the file.
-        """
+        """Write a file of the session's folder: bytes, or a file here, whose name it gets where `target` says none."""
         if isinstance(data, (bytes, bytearray, memoryview)):
             if not target:
                 raise InvalidArgument("bytes need a name", help="upload(data, target=...)")
@@ -141,7 +123,7 @@ class RPCSession:
 
     def download(self, path: str) -> bytearray:
         """Read a file of the session's folder."""
-        return bytearray(self._do("download", path))
+        return bytearray(codec.answered(self._do("download", path), bytes))
 
     def remove(self, path: str) -> None:
         """Delete a file of the session's folder."""
@@ -149,7 +131,7 @@ class RPCSession:
 
     def listdir(self, path: str = "") -> str:
         """Return the names of what is in the session's folder, or a folder of it, with commas between."""
-        return self._do("listdir", path)
+        return codec.answered(self._do("listdir", path), str)
 
     def load_module(self, path: str) -> RemoteModule:
         """Open a library of the session's folder; object files are linked there first."""
@@ -157,7 +139,7 @@ class RPCSession:
 
     def download_linked_module(self, path: str) -> bytearray:
         """Link object files of the session's folder there, and return the library."""
-        return bytearray(self._do("download_linked_module", path))
+        return bytearray(codec.answered(self._do("download_linked_module", path), bytes))
 
     cpu = _device("cpu", "The server's CPU.")
     cuda = gpu = _device("cuda", "A CUDA GPU of the server.")
@@ -192,10 +174,7 @@ class LocalSession(RPCSession):
 class PopenSession(RPCSession):
     """A session with a program of this machine that speaks the protocol over pipes, as TVM's minimal servers do.
 
-    Parameters
-    ----------
-    binary : path or bytes
-        The program, or its content. It is started with the numbers of the pipes that it reads and writes.
+    `binary` is the program, or its content; it is started with the numbers of the pipes that it reads and writes.
     """
 
     def __init__(self, binary: Any) -> None:
@@ -245,10 +224,11 @@ def _popen_channel(binary: Any) -> _Program:
     return _Program(str(path))
 
 
-def _open(url: str, port: int, key: str, secret: Secret | None, tls: Tls) -> Channel:
+def _open(url: str, port: int, key: str, secret: Secret | None, tls: Tls) -> SocketChannel:
     """Connect to a server, and have the connection accepted."""
     try:
-        sock = (None if tls else base.connect_here(url, port)) or socket.create_connection((url, port))
+        sock = (None if tls else base.connect_here(url, port)) or socket.create_connection((url, port), _WAIT_SECONDS)
+        sock.settimeout(_WAIT_SECONDS)
     except OSError as e:
         raise RPCError(f"cannot connect to {url}:{port}", found=str(e)) from e
     try:
@@ -321,7 +301,7 @@ def connect(
     key : str
         The key that it has.
     session_timeout : float
-        Seconds after which the server may end the session; 0 for never.
+        Seconds after which the server ends the session, and soon after that this side; 0 for never.
     session_constructor_args : sequence, optional
         What serves the session there instead of the server itself: ``["rpc.Connect", host, port, key, False]`` is a
         server that only this one reaches.
@@ -341,7 +321,10 @@ def connect(
         raise InvalidArgument("expected the session's constructor as a list", found=repr(session_constructor_args))
     if session_timeout:
         key = f"{key} -timeout={session_timeout}"
-    endpoint = RemoteEndpoint(_open(url, int(port), key, secret, tls), f"{url}:{port}")
+    channel = _open(url, int(port), key, secret, tls)
+    if session_timeout:
+        channel.end_after(float(session_timeout) + _GRACE_SECONDS)
+    endpoint = RemoteEndpoint(channel, f"{url}:{port}")
     endpoint.initialize(list(session_constructor_args or []))
     return RPCSession(RemoteModule(endpoint))
 
@@ -352,13 +335,7 @@ def connect_tracker(url: str, port: int) -> TrackerSession:
 
 
 class TrackerSession:
-    """A connection to a tracker, which knows what servers there are.
-
-    Parameters
-    ----------
-    addr : tuple of str and int
-        Where it listens.
-    """
+    """A connection to a tracker, which knows what servers there are; `addr` is where it listens."""
 
     def __init__(self, addr: tuple[str, int]) -> None:
         self._addr = addr
@@ -369,7 +346,7 @@ class TrackerSession:
         self.close()
 
     def _connection(self) -> base.TrackerConnection:
-        if self._tracker is None:
+        if self._tracker is None or self._tracker.sock.fileno() < 0:
             self._tracker = base.TrackerConnection(base.connect_with_retry(self._addr), self._addr)
         return self._tracker
 
@@ -381,17 +358,20 @@ class TrackerSession:
 
     def _ask(self, *message: object) -> Any:
         answer = self._connection().ask(*message)
-        if not isinstance(answer, list) or not answer or answer[0] != base.TrackerCode.SUCCESS:
+        if not isinstance(answer, list) or len(answer) != 2 or answer[0] != base.TrackerCode.SUCCESS:
             raise RPCError("the tracker refuses", where=f"{self._addr[0]}:{self._addr[1]}", found=str(answer))
         return answer[1]
 
     def summary(self) -> dict[str, Any]:
         """Return the tracker's queues (``"queue_info"``) and servers (``"server_info"``)."""
-        return self._ask(base.TrackerCode.SUMMARY)
+        return codec.answered(self._ask(base.TrackerCode.SUMMARY), dict)
 
     def text_summary(self) -> str:
         """Return the summary as a table."""
-        data = self.summary()
+        with reading("the tracker's summary has another form", RPCError):
+            return self._table(self.summary())
+
+    def _table(self, data: dict[str, Any]) -> str:
         line = "-" * 30 + "\n"
         text = f"Server List\n{line}{'server-address':<24} key\n{line}"
         total: dict[str, int] = {}
@@ -442,11 +422,10 @@ class TrackerSession:
         last: Exception | None = None
         for _ in range(max_retry):
             try:
-                url, port, matched = self._ask(base.TrackerCode.REQUEST, key, "", priority)
+                place = self._ask(base.TrackerCode.REQUEST, key, "", priority)
+                with reading("the tracker names no server: [address, port, key]", RPCError, found=place):
+                    url, port, matched = str(place[0]), int(place[1]), str(place[2])
                 return connect(url, port, matched, session_timeout, session_constructor_args, secret=secret, tls=tls)
-            except OSError as e:
-                self.close()
-                last = e
             except RPCError as e:
                 last = e
         raise RPCError(f"no session with a server of '{key}' after {max_retry} tries", found=str(last)) from last

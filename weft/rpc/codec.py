@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import tvm_ffi
 
 from weft.error import InvalidArgument, RPCError
 
+T = TypeVar("T")
 PROTOCOL_VERSION = b"0.8.0"
 CALLBACK = 1 << 63
 """The bit that a function's handle has when it lies with who sends it: Weft's own, for functions of the client."""
@@ -146,17 +147,19 @@ def malformed(why: str) -> Malformed:
     return Malformed("a message of the other side cannot be read", found=why)
 
 
-def whole(value: object) -> int:
-    """A handle, count or number that the other side has to answer with.
+def answered(value: object, kind: type[T]) -> T:
+    """What the other side answered where it has to be of a kind; Malformed where it is of another."""
+    if not isinstance(value, kind):
+        raise malformed(f"{type(value).__name__} {value!r} in place of {kind.__name__}")
+    return value
 
-    Raises
-    ------
-    Malformed
-        When it is anything else.
-    """
-    if not isinstance(value, int):
-        raise malformed(f"{value!r} in place of a handle or whole number")
-    return int(value)
+
+def handle(value: object) -> int:
+    """A handle that the other side has to answer with; Malformed where it is none."""
+    found = int(answered(value, int))
+    if not 0 <= found < 1 << 64:
+        raise malformed(f"{found} in place of a handle")
+    return found
 
 
 def dtype_bytes(name: str) -> bytes:
@@ -330,13 +333,7 @@ _DECODERS: dict[int, Callable[[Bytes, int], tuple[Any, int]]] = {
 
 
 def decode(body: Bytes, at: int) -> list[Any]:
-    """Read values, which end where the packet does.
-
-    Raises
-    ------
-    RPCError
-        When they do not, or one of them is none.
-    """
+    """Read values, which end where the packet does; an RPCError where they do not, or one of them is none."""
     values: list[Any] = []
     try:
         (count,) = _I32.unpack_from(body, at)

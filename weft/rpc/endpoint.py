@@ -283,7 +283,7 @@ class Endpoint:
             handle = self.system(RPCCode.GET_GLOBAL_FUNC, "weft.rpc.callbacks")
             self._takes_callbacks = bool(handle)
             if handle:
-                self.free(RPCCode.FREE_HANDLE, Opaque(handle))
+                self.free(RPCCode.FREE_HANDLE, Opaque(codec.handle(handle)))
         if not self._takes_callbacks:
             raise InvalidArgument(
                 "this server takes no functions of its client", where=self.name, help="servers of Weft do"
@@ -297,7 +297,7 @@ class Endpoint:
         body = self.link.whole(request)
         try:
             if code == RPCCode.FREE_HANDLE:
-                self._callbacks.pop(int(codec.decode(body, 4)[0]), None)
+                self._callbacks.pop(codec.handle(next(iter(codec.decode(body, 4)), None)), None)
                 answer = message(RPCCode.RETURN, [None])
             else:
                 answer = self._called(int.from_bytes(body[4:12], "little"), codec.decode(body, 12))

@@ -14,6 +14,8 @@ from weft.error import RPCError, RPCSessionTimeoutError, WeftError
 _HEAD = "Traceback (most recent call last):"
 _KIND = re.compile(r"([A-Za-z_]\w*(?:\.\w+)*)(?:: |$)")
 _FRAMES = 8
+_NOT_RAISED = (errors.ErrorGroup, StopIteration, StopAsyncIteration)
+"""What is made of several errors, and what would end a loop here as if there were no more."""
 _CLASSES: dict[str, type[RPCError]] = {"RPCSessionTimeoutError": RPCSessionTimeoutError, "RPCError": RPCError}
 
 
@@ -46,9 +48,8 @@ def _class_of(kind: str) -> type[RPCError]:
     if found is None:
         known = getattr(errors, kind, None) or getattr(builtins, kind, None) or _registered(kind)
         found = RPCError
-        if isinstance(known, type) and issubclass(known, Exception) and not issubclass(known, errors.ErrorGroup):
-            found = _combined(known)
-        _CLASSES[kind] = found
+        if isinstance(known, type) and issubclass(known, Exception) and not issubclass(known, _NOT_RAISED):
+            found = _CLASSES[kind] = _combined(known)
     return found
 
 

@@ -130,23 +130,19 @@ def _kind(_: Service, module: Any) -> str:
     return "weft.VirtualMachine" if isinstance(module, ServedModule) else Module(module).kind
 
 
+_TIMING = (
+    "number repeat min_repeat_ms limit_zero_time_iterations cooldown_interval_ms repeats_to_cooldown cache_flush_bytes "
+    "f_preproc"
+).split()
+"""What a client sends, in this order; older ones leave the last out."""
+
+
 @session_function("runtime.RPCTimeEvaluator")
 def _time_evaluator(
-    service: Service,
-    module: Any,
-    name: str,
-    device_type: int,
-    device_id: int,
-    number: int,
-    repeat: int,
-    min_repeat_ms: int,
-    limit_zero_time_iterations: int,
-    cooldown_interval_ms: int,
-    repeats_to_cooldown: int,
-    cache_flush_bytes: int = 0,
-    f_preproc: str = "",
+    service: Service, module: Any, name: str, device_type: int, device_id: int, *how: object
 ) -> Callable[..., bytes]:
-    """A function that times another where it lies; it returns a double of seconds for each repeat."""
+    """A function that times another where it lies, as `_TIMING` says: a double of seconds for each repeat."""
+    timing: dict[str, Any] = dict(zip(_TIMING, how, strict=False))
     found = get_global_func(name, allow_missing=True) if module is None else function_of(module, name, True)
     if found is None:
         raise InvalidArgument(f"there is no function '{name}' to time")
@@ -155,20 +151,8 @@ def _time_evaluator(
     device = Device(device_type, device_id)
 
     def evaluate(*args: Any) -> bytes:
-        with service.counted(cache_flush_bytes):
-            measured = time_function(
-                timed,
-                args,
-                number=number,
-                repeat=repeat,
-                min_repeat_ms=min_repeat_ms,
-                limit_zero_time_iterations=limit_zero_time_iterations,
-                cooldown_interval_ms=cooldown_interval_ms,
-                repeats_to_cooldown=repeats_to_cooldown,
-                cache_flush_bytes=cache_flush_bytes,
-                f_preproc=f_preproc,
-                dev=device,
-            )
+        with service.counted(timing.get("cache_flush_bytes", 0)):
+            measured = time_function(timed, args, **timing, dev=device)
         return struct.pack(f"={len(measured.results)}d", *measured.results)
 
     return evaluate

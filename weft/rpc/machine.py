@@ -122,7 +122,7 @@ class RemoteVirtualMachine:
             if kind not in kinds:
                 raise InvalidArgument("unknown allocator", expected="'pooled' or 'naive'", found=repr(kind))
             flat += [d.device_type % 128, d.device_id, kinds[kind]]
-        self.module = rt_mod["vm_load_executable"]()
+        self.module = codec.answered(rt_mod["vm_load_executable"](), Module)
         self.module["vm_initialization"](*flat)
         self._functions: dict[str, Any] = {}
 
@@ -138,11 +138,11 @@ class RemoteVirtualMachine:
 
     def get_function_arity(self, func_name: str) -> int:
         """Return how many parameters a function of the executable has."""
-        return codec.whole(self._do("get_function_arity", func_name))
+        return codec.answered(self._do("get_function_arity", func_name), int)
 
     def get_function_param_name(self, func_name: str, index: int) -> str:
         """Return the name of one parameter of a function of the executable."""
-        return str(self._do("get_function_param_name", func_name, index))
+        return codec.answered(self._do("get_function_param_name", func_name, index), str)
 
     def _arguments(self, func_name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         if not kwargs:
@@ -192,7 +192,7 @@ class RemoteVirtualMachine:
 
     def get_output_arity(self, func_name: str, *path: int) -> int:
         """Number of items of an output, -1 when it is not a tuple."""
-        return codec.whole(self._do("get_output_arity", func_name, *path))
+        return codec.answered(self._do("get_output_arity", func_name, *path), int)
 
     def set_instrument(self, instrument: Any) -> None:
         """Call a function, also one of this process, before and after every ``Call`` instruction."""

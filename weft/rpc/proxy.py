@@ -125,7 +125,7 @@ class _Proxying:
             if self._tracker is None:
                 self._connect()
             else:
-                self._renew(set(self._tracker.ask(base.TrackerCode.GET_PENDING_MATCHKEYS)))
+                self._renew(self._tracker.pending())
         except (OSError, RPCError) as e:
             self._lost(e)
         self.loop.call_later(_TRACKER_SECONDS, self._tick)

@@ -73,7 +73,7 @@ class RemoteDevice(runtime.Device):
 
     def create_raw_stream(self) -> int:
         """Make a stream: work on it is done in order; returns its handle."""
-        return codec.whole(self.endpoint.system(codec.RPCCode.DEV_CREATE_STREAM, self.there) or 0)
+        return codec.handle(self.endpoint.system(codec.RPCCode.DEV_CREATE_STREAM, self.there) or 0)
 
     def free_raw_stream(self, stream: int) -> None:
         """Destroy a stream of :meth:`create_raw_stream`."""
@@ -88,7 +88,7 @@ class RemoteDevice(runtime.Device):
         if any(d < 0 for d in shape):
             raise InvalidArgument("a tensor has a negative dimension", found=str(shape))
         wire = codec.WireTensor(0, self.there, dtype, shape)
-        data = codec.whole(self.endpoint.system(codec.RPCCode.DEV_ALLOC_DATA_WITH_SCOPE, wire, mem_scope))
+        data = codec.handle(self.endpoint.system(codec.RPCCode.DEV_ALLOC_DATA_WITH_SCOPE, wire, mem_scope))
         owner = _Owner(self.endpoint, codec.RPCCode.DEV_FREE_DATA, self.there, codec.Opaque(data))
         return RemoteTensor(_RemoteArray(self, wire._replace(data=data), owner))
 
@@ -330,13 +330,7 @@ class RemoteModule(runtime.Module):
         return found
 
     def get_function(self, name: str, query_imports: bool = True) -> RemoteFunction:
-        """Return a function.
-
-        Raises
-        ------
-        InvalidArgument
-            When the module has none of that name. (It is an AttributeError too, as in TVM.)
-        """
+        """Return a function; an InvalidArgument, which is an AttributeError too, as in TVM, where there is none."""
         if name == "CloseRPCConnection":
             return ffi.convert_func(self.endpoint.close)  # pyright: ignore[reportReturnType]
         if self.module_handle:
@@ -345,7 +339,7 @@ class RemoteModule(runtime.Module):
             found = global_function(self.endpoint, name)
         if found is None:
             raise MissingFunction(f"there is no function '{name}'", where=self.endpoint.name)
-        return found
+        return codec.answered(found, RemoteFunction)
 
     def __getitem__(self, name: str) -> RemoteFunction:
         return self.get_function(name)
@@ -388,7 +382,7 @@ class RemoteModule(runtime.Module):
 
     def load_module(self, name: str) -> RemoteModule:
         """Open a library of the session's folder."""
-        return self._server("tvm.rpc.server.load_module")(name)
+        return codec.answered(self._server("tvm.rpc.server.load_module")(name), RemoteModule)
 
     def virtual_machine(self, device: Any, memory_cfg: Any = None) -> RemoteVirtualMachine:
         """Make the machine that runs this executable where it lies."""
@@ -432,8 +426,8 @@ class RemoteModule(runtime.Module):
         )
 
         def evaluate(*args: Any) -> runtime.BenchmarkResult:
-            data = timed(*args)
-            if not isinstance(data, bytes) or len(data) % 8:
+            data = codec.answered(timed(*args), bytes)
+            if len(data) % 8:
                 raise codec.malformed("times that are no numbers")
             return runtime.BenchmarkResult(struct.unpack(f"={len(data) // 8}d", data))
 
@@ -453,7 +447,7 @@ class RemoteModule(runtime.Module):
 def global_function(endpoint: Endpoint, name: str) -> RemoteFunction | None:
     """A global function of the server."""
     handle = endpoint.system(codec.RPCCode.GET_GLOBAL_FUNC, name)
-    return _function(endpoint, codec.whole(handle)) if handle else None
+    return _function(endpoint, codec.handle(handle)) if handle else None
 
 
 # ---- values both ways ------------------------------------------------------------------------------------------------
@@ -467,16 +461,16 @@ def _wrap(endpoint: Endpoint, values: Sequence[Any]) -> Any:
     if isinstance(value, codec.WireTensor):
         if min(value.shape, default=0) < 0 or codec.element_bytes(value.dtype, math.prod(value.shape)) > sys.maxsize:
             raise codec.malformed(f"a tensor of shape {value.shape}")
-        handle = codec.Opaque(codec.whole(values[2] if len(values) > 2 else None))
+        handle = codec.Opaque(codec.handle(values[2] if len(values) > 2 else None))
         device = RemoteDevice(endpoint, *value.device)
         return RemoteTensor(_RemoteArray(device, value, _Owner(endpoint, codec.RPCCode.FREE_HANDLE, handle)))
     if kind == codec.TypeIndex.FUNCTION:
-        return _function(endpoint, codec.whole(value))
+        return _function(endpoint, codec.handle(value))
     if kind == codec.TypeIndex.MODULE:
-        return RemoteModule(endpoint, codec.whole(value))
+        return RemoteModule(endpoint, codec.handle(value))
     if isinstance(value, codec.WireDevice):
         return RemoteDevice(endpoint, *value)
-    if isinstance(value, codec.Opaque) and codec.whole(kind) >= codec.TypeIndex.OBJECT:
+    if isinstance(value, codec.Opaque) and codec.answered(kind, int) >= codec.TypeIndex.OBJECT:
         return RPCObjectRef(_Owner(endpoint, codec.RPCCode.FREE_HANDLE, value), int(value))
     return value
 
@@ -491,13 +485,7 @@ def _own(endpoint: Endpoint, other: Endpoint, what: str) -> None:
 
 
 def _outgoing(endpoint: Endpoint, value: Any) -> Any:
-    """An argument as the wire has it.
-
-    Raises
-    ------
-    InvalidArgument
-        When it lies in this process, or in another session.
-    """
+    """An argument as the wire has it; an InvalidArgument where it lies in this process, or in another session."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, RemoteTensor):

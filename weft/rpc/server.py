@@ -133,32 +133,17 @@ class Server(Served):
         max_sessions: int = MAX_SESSIONS,
         limits: Limits | None = None,
     ) -> None:
+        given = locals()
         if no_fork and tls_certificate is not None:
             raise InvalidArgument(
                 "sessions that start afresh cannot take an encrypted connection over", help="leave no_fork out"
             )
         # this process owns it, because the server's is ended by a signal
         self._folder = tempfile.TemporaryDirectory(prefix="weft-rpc-", ignore_cleanup_errors=True)
-        options = Options(
-            host,
-            port,
-            port_end,
-            is_proxy,
-            tracker_addr and (tracker_addr[0], int(tracker_addr[1])),
-            key,
-            load_library,
-            custom_addr,
-            silent,
-            no_fork,
-            reuse_addr,
-            timeout,
-            secret,
-            None if tls_certificate is None else str(tls_certificate),
-            None if tls_key is None else str(tls_key),
-            max_sessions,
-            limits or Limits(),
-            self._folder.name,
-        )
+        given["tracker_addr"] = tracker_addr and (tracker_addr[0], int(tracker_addr[1]))
+        given |= {k: None if given[k] is None else str(given[k]) for k in ("tls_certificate", "tls_key")}
+        given |= {"limits": limits or Limits(), "folder": self._folder.name}
+        options = Options(**{name: given[name] for name in Options._fields})
         self.host = host
         self.proc = ServingProcess("weft.rpc.server:serve", [options], server_init_callback)
         self.port: int = self.proc.reported()
@@ -269,23 +254,38 @@ class _Serving:
         """Start the process of a session, and note when it ends."""
         self.n_sessions += 1
         logger.info("connected from %s", address)
-        folder = tempfile.mkdtemp(dir=self.options.folder)
-        alive, held = os.pipe()
-        if self.options.no_fork:
-            told = (sock.fileno(), held, folder, seconds, self.options.load_library, self.options.limits)
-            process = ServingProcess("weft.rpc.server:session_afresh", told, pass_fds=(sock.fileno(), held))
-            pid, release = process.pid, process.kill
-        else:
-            pid, release = self._fork(sock, (alive, held), folder, seconds), lambda: None
-        os.close(held)
+        if self.n_sessions >= self._max_sessions:
+            for listening in self._listening:
+                self.loop.ignore(listening)
+        try:
+            pid, alive, folder, release = self._start(sock, seconds)
+        except (OSError, RPCError) as e:  # there is no room for it: of the disk, of processes or of open files
+            logger.error("no session for %s: %s", address, e)
+            sock.close()
+            self._over()
+            return
         socket.close(sock.detach())  # of an encrypted one the child goes on with what both know
         self.loop.watch(alive, partial(self._ended, pid, alive, folder, address, release))
         if seconds:  # it ends itself, unless it is held up in something
             self.loop.call_later(seconds + _GRACE_SECONDS, partial(self._overdue, alive, pid))
         self._running.add(alive)
-        if self.n_sessions >= self._max_sessions:
-            for listening in self._listening:
-                self.loop.ignore(listening)
+
+    def _start(self, sock: socket.socket, seconds: float) -> tuple[int, int, str, Callable[[], None]]:
+        """The process of a session, the pipe that it holds open, its folder, and what lets go of it."""
+        folder = tempfile.mkdtemp(dir=self.options.folder)
+        alive, held = os.pipe()
+        try:
+            if not self.options.no_fork:
+                return self._fork(sock, (alive, held), folder, seconds), alive, folder, lambda: None
+            told = (sock.fileno(), held, folder, seconds, self.options.load_library, self.options.limits)
+            process = ServingProcess("weft.rpc.server:session_afresh", told, pass_fds=(sock.fileno(), held))
+            return process.pid, alive, folder, process.kill
+        except BaseException:
+            os.close(alive)
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            os.close(held)
 
     def _fork(self, sock: socket.socket, pipe: tuple[int, int], folder: str, seconds: float) -> int:
         pid = os.fork()
@@ -319,6 +319,10 @@ class _Serving:
                 logger.error("a session crashed, by signal %d", os.WTERMSIG(status))
         shutil.rmtree(folder, ignore_errors=True)
         logger.info("finish serving %s", address)
+        self._over()
+
+    def _over(self) -> None:
+        """Be free for another session."""
         self.n_sessions -= 1
         if self.options.is_proxy:
             self._connect_proxy()
@@ -345,8 +349,7 @@ class _TrackerLink:
             if self._tracker is None:
                 self._connect()
             elif not serving.n_sessions:
-                pending = self._tracker.ask(base.TrackerCode.GET_PENDING_MATCHKEYS)
-                self._unused = 0 if serving.match_key in pending else self._unused + 1
+                self._unused = 0 if serving.match_key in self._tracker.pending() else self._unused + 1
                 if self._unused > _UNUSED_PINGS:
                     logger.info("no incoming connections, regenerate key ...")
                     self._offer(self._tracker)

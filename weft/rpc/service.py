@@ -178,13 +178,7 @@ class Service:
         return self.link
 
     def answer(self, body: memoryview) -> bytes:
-        """The packet that answers a packet, which is no copy.
-
-        Raises
-        ------
-        RPCError
-            When it cannot be read.
-        """
+        """The packet that answers a packet, which is no copy; an RPCError where it cannot be read."""
         (code,) = _CODE.unpack_from(body)
         if code == RPCCode.INIT_SERVER:
             return self._guarded(self._initialize, body)
@@ -301,13 +295,7 @@ class Service:
         return handle
 
     def held(self, handle: int, what: type | tuple[type, ...]) -> Any:
-        """What a handle stands for.
-
-        Raises
-        ------
-        InvalidArgument
-            When it stands for nothing, or for something else.
-        """
+        """What a handle stands for; an InvalidArgument where that is nothing, or something else."""
         found = self.objects.get(int(handle))
         if not isinstance(found, what):
             raise InvalidArgument(

@@ -110,7 +110,10 @@ __all__ = [
 _PARAMS = ("load_param_dict", "load_param_dict_from_file", "save_param_dict", "save_param_dict_to_file")
 _LATER = {
     "DataType": "weft.ir.dtype",
-    **dict.fromkeys(("disassemble", "instrument", "kv_cache", "link", "params", "profiler", "tensor_cache"), ""),
+    **dict.fromkeys(
+        "aot_executor debug_executor disassemble graph_executor host instrument kv_cache link params".split(), ""
+    ),
+    **dict.fromkeys("profiler relay_executable relay_instruction relay_vm tensor_cache".split(), ""),
     **dict.fromkeys(_PARAMS, "weft.runtime.params"),
     "AttentionKVCache": "weft.runtime.kv_cache",
     "BenchmarkResult": "weft.runtime.timing",

@@ -14,7 +14,7 @@ import tvm_ffi
 from weft import runtime
 from weft._aliases import names_of
 from weft.error import ExecutableError, InvalidArgument
-from weft.ffi import PackedFunc, register_wrapper, wrap
+from weft.ffi import PackedFunc, refuse_copies, register_wrapper, wrap
 from weft.runtime.device import device
 from weft.spelling import also_called
 
@@ -47,6 +47,7 @@ class Module:
     """
 
     __slots__ = ("__dict__", "__weakref__", "_entry", "_handle")
+    __reduce__ = refuse_copies
 
     _source: Callable[[str], str | bytes] | None = None
     _exported: Sequence[str] = ()
@@ -122,13 +123,7 @@ class Module:
         return bool(self._handle.implements_function(name, query_imports))
 
     def get_function(self, name: str, query_imports: bool = False) -> PackedFunc:
-        """Return a function.
-
-        Raises
-        ------
-        InvalidArgument
-            When the module has none of that name. (It is an AttributeError too, as in TVM.)
-        """
+        """Return a function; an InvalidArgument, which is an AttributeError too, as in TVM, where there is none."""
         try:
             function = self._handle.get_function(name, query_imports)
         except AttributeError:

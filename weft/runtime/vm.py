@@ -11,7 +11,7 @@ import tvm_ffi
 
 from weft import runtime
 from weft.error import InvalidArgument
-from weft.ffi import CallbackTaker, PackedFunc, convert_argument, get_global_func, wrap
+from weft.ffi import CallbackTaker, PackedFunc, convert_argument, get_global_func, refuse_copies, wrap
 from weft.runtime.device import Device
 from weft.runtime.device import device as as_device
 from weft.runtime.executable import VMExecutable
@@ -116,6 +116,8 @@ class VirtualMachine:
         Whether kernels of symbolic shapes are compiled again, in the background, for shapes that stay hot; by default
         they are, where the environment does not say ``WEFT_JIT=0``. It is for executables of this process's compiler.
     """
+
+    __reduce__ = refuse_copies
 
     NAIVE_ALLOCATOR = 1
     POOLED_ALLOCATOR = 2

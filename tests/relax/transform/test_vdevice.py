@@ -1,6 +1,7 @@
 """Virtual devices: where values live, and on which device of the machine memory is taken."""
 
 import numpy as np
+import pytest
 
 import weft
 from tests.refusals import refuses
@@ -116,3 +117,28 @@ def test_update():
     assert [d.vdevice_id for d in new.global_infos["vdevice"]] == [0, 5]
     assert UpdateVDevice(ir.VDevice("llvm", 1), 1)(mod) is mod
     refuses(error.InvalidArgument, "no virtual device 2", UpdateVDevice(ir.VDevice("llvm", 5), 2), mod)
+
+
+def listed(second, name):
+    head = HEAD.replace('I.vdevice("llvm", 1)', second)
+    return script.from_source(SOURCE.replace(HEAD, head).replace("llvm:1", name))
+
+
+DESCRIBED = 'I.vdevice({"kind": "llvm", "mcpu": "haswell"}, 1)'
+PLACES = (
+    (DESCRIBED, "llvm:1"),
+    ('I.vdevice("llvm -mcpu=haswell", 7)', "vdevice:1"),
+    ('I.vdevice("llvm")', "llvm:1:global"),
+)
+
+
+@pytest.mark.parametrize(("second", "name"), PLACES)
+def test_a_name_is_a_place_in_the_modules_list(second, name):
+    assert set(allocated(weft.compile(RealizeVDevice()(listed(second, name)), target="llvm"))) == {0, 1}
+
+
+def test_a_device_that_no_list_has_is_refused():
+    for name, told in (("llvm:2", "no virtual device 'llvm:2'"), ("llvm:x", "'target:index:scope'")):
+        refuses(error.InvalidArgument, told, listed, DESCRIBED, name)
+    mod = script.from_source(SOURCE.replace(HEAD, "@I.ir_module\nclass Module:\n"))
+    refuses(error.LoweringError, "does not list", weft.compile, mod, target="llvm")

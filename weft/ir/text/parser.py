@@ -18,6 +18,7 @@ from types import FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from weft.error import ErrorGroup, InvalidArgument, ParseError, WeftError, own_errors
+from weft.ir.ambient import Ambient
 from weft.ir.deep import with_deep_stack
 from weft.ir.diagnostics import report
 from weft.ir.expr import BaseFunc, GlobalVar
@@ -26,7 +27,11 @@ from weft.ir.node import Attrs
 from weft.ir.serialize import load_json
 from weft.ir.text.evaluate import CALL, Evaluator
 from weft.ir.text.source import Source, source_of_class, source_of_function, source_of_text
+from weft.ir.types import VDevice
 from weft.spelling import also_called
+
+_VDEVICES: Ambient[tuple[VDevice, ...]] = Ambient("vdevice")
+"""The virtual devices of the module that is being read: what their names mean in its functions."""
 
 
 class Dialect(NamedTuple):
@@ -285,11 +290,15 @@ def _parse_class(source: Source, node: ast.ClassDef, outer: dict[str, Any]) -> I
                 (attrs if command.kind == "attrs" else infos).update(command.value)
         elif not isinstance(statement, ast.Pass):
             raise evaluator.fail(statement, "a module's class holds functions and I.module_... statements only")
-    for entry in scope.entries.values():
-        try:
-            scope.read(entry)
-        except WeftError as e:
-            errors.append(e)
+    devices = _VDEVICES.enter(tuple(infos.get("vdevice", ())))
+    try:
+        for entry in scope.entries.values():
+            try:
+                scope.read(entry)
+            except WeftError as e:
+                errors.append(e)
+    finally:
+        _VDEVICES.leave(devices)
     if errors:
         raise (
             errors[0]

@@ -10,6 +10,7 @@ from typing import Any
 
 from weft import ir
 from weft.error import InvalidArgument
+from weft.relax.core_ops import as_vdevice
 
 Resolve = Callable[[str], ir.PrimExpr]
 
@@ -34,13 +35,7 @@ def _no_strings(text: str) -> ir.PrimExpr:
 
 
 def as_type(value: Note, resolve: Resolve = _no_strings) -> ir.Type:
-    """Convert what stands as a type in a script.
-
-    Raises
-    ------
-    InvalidArgument
-        When it is no type.
-    """
+    """Convert what stands as a type in a script; an InvalidArgument where it is none."""
     if isinstance(value, ir.Type):
         return value
     if isinstance(value, Proxy):
@@ -97,7 +92,7 @@ def _tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int
     if shape is not None and not isinstance(shape, ir.ExprVar) and ndim not in (-1, len(shape)):
         raise InvalidArgument("R.Tensor: ndim differs from the shape", expected=str(len(shape)), found=str(ndim))
     element = ir.DataType(getattr(dtype, "dtype", dtype)) if dtype else ""
-    device = _device(vdevice)
+    device = None if vdevice is None else as_vdevice(vdevice)
     if shape is None or isinstance(shape, ir.ExprVar):
         known = getattr(getattr(shape, "ty", None), "ndim", ndim)
         return ir.TensorType(None, element, known, device)
@@ -108,14 +103,9 @@ def _tensor(shape: Any = None, dtype: Any = None, vdevice: Any = None, ndim: int
     wrong = next((d for d in dims if isinstance(d, ir.Var) and d.dtype != "int64"), None)
     if wrong is not None:
         raise InvalidArgument("R.Tensor: a symbolic dimension is an int64", found=f"{wrong.name}: {wrong.dtype}")
+    if any(isinstance(d, int) and d < 0 for d in dims):
+        raise InvalidArgument("R.Tensor: a dimension is negative", found=f"{dims}", help='name an unknown one: "n"')
     return ir.TensorType(ir.as_shape(dims), element, len(dims), device)
-
-
-def _device(value: Any) -> ir.VDevice | None:
-    if value is None or isinstance(value, ir.VDevice):
-        return value
-    parts = str(value).split(":")
-    return ir.VDevice(parts[0], int(parts[1]) if len(parts) > 1 else 0, parts[2] if len(parts) > 2 else "global")
 
 
 def _shape(values: Any = None, ndim: int = -1) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from weft import ir
+from weft.error import LoweringError
 from weft.relax.core_ops import alloc_tensor, is_op
 from weft.relax.rewriter import rewrite_bindings
 
@@ -84,10 +86,19 @@ def _expand(
 
 
 def device_index(where: ir.VDevice | None, devices: tuple[Any, ...]) -> int:
-    """Return the place of a virtual device among those of the module, which is its place in the machine's list."""
-    return next(
-        (i for i, d in enumerate(devices) if where is not None and (d is where or ir.structural_equal(d, where))), 0
-    )
+    """Return a virtual device's place among the module's and the machine's; a LoweringError where it is not listed."""
+    if where is None:
+        return 0
+    same = operator.is_, ir.structural_equal  # of devices that are described alike the one that is meant
+    place = next((i for alike in same for i, d in enumerate(devices) if alike(d, where)), None)
+    if place is None:
+        raise LoweringError(
+            "a result lives on a virtual device that the module does not list",
+            expected=f"one of {list(map(str, devices))}",
+            found=str(where),
+            help="list it: mod.update_global_info('vdevice', [...]), in the order of the machine's devices",
+        )
+    return place
 
 
 def _arguments(args: ir.Expr, bb: Any) -> list[ir.Expr]:

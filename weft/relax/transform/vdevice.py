@@ -150,18 +150,9 @@ def _on(var: Any, where: ir.VDevice) -> Any:
 
 
 def UpdateVDevice(new_vdevice: ir.VDevice, index: int) -> ir.Pass:
-    """Make the pass that replaces one virtual device of a module by another, in all types and copies.
+    """Make the pass that replaces virtual device `index` of a module by another, in all types and copies.
 
-    Parameters
-    ----------
-    new_vdevice : VDevice
-    index : int
-        The place of the old one among the module's.
-
-    Raises
-    ------
-    InvalidArgument
-        When the module has no such virtual device.
+    Of a module that has no such device it raises an InvalidArgument.
     """
 
     def run(mod: ir.IRModule) -> ir.IRModule:

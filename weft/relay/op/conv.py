@@ -44,8 +44,8 @@ def _as_data(data: ir.Expr, weight: ir.Expr) -> ir.Expr:
     return shared("astype", weight, dtype=data.ty.dtype) if floats else weight
 
 
-def _conv(rank: int) -> Any:
-    op = f"nn.conv{rank}d"
+def _conv(rank: int, transposed: bool = False) -> Any:
+    op = f"nn.conv{rank}d" + "_transpose" * transposed
 
     def expand(
         data: ir.Expr,
@@ -60,65 +60,28 @@ def _conv(rank: int) -> Any:
     ) -> ir.Expr:
         spatial = _DATA[rank][2:]
         layout, kernel = plain(op, data_layout, "NC" + spatial), plain(op, kernel_layout, "OI" + spatial)
+        if transposed and kernel.startswith("OI"):  # in TVM's older texts: the first axis is the data's channels
+            kernel = kernel_layout = "IO" + spatial
         x, w = relaid(data, data_layout, layout), relaid(weight, kernel_layout, kernel)
         tensor_arg(op, "data", x, ndim=rank + 2)
         shape = tensor_arg(op, "weight", w, ndim=rank + 2).shape or ()
-        w = _as_data(x, w)
         outputs, per_group = shape[kernel.index("O")], shape[kernel.index("I")]
-        of_each = kernel == spatial + "OI" or (as_int(outputs) == groups and as_int(per_group) not in (1, None))
-        if groups > 1 and of_each and as_int(dims(x)[layout.index("C")]) in (groups, None):
-            outputs = simplify(outputs * per_group)  # depthwise: the last axes are channels and outputs of each
-            w = relaid(w, kernel, "OI" + spatial)
-            w, kernel = shared("reshape", w, ir.shape_expr((outputs, 1, *dims(w)[2:]))), "OI" + spatial
+        wanted = kernel if kernel == spatial + "IO" else "OI" + spatial
+        if transposed:
+            each, wanted = as_int(outputs), "IO" + spatial
+            outputs = None if each is None else each * groups
+        else:
+            w = _as_data(x, w)
+            of_each = kernel == spatial + "OI" or (as_int(outputs) == groups and as_int(per_group) not in (1, None))
+            if groups > 1 and of_each and as_int(dims(x)[layout.index("C")]) in (groups, None):
+                outputs = simplify(outputs * per_group)  # depthwise: the last axes are channels and outputs of each
+                w = relaid(w, kernel, "OI" + spatial)
+                w, kernel = shared("reshape", w, ir.shape_expr((outputs, 1, *dims(w)[2:]))), "OI" + spatial
+                wanted = kernel
         _checked(op, w, kernel, rank, channels, kernel_size, outputs)
         first = layout if layout == "N" + spatial + "C" else "NC" + spatial
-        wanted = kernel if kernel in ("OI" + spatial, spatial + "IO") else "OI" + spatial
-        out = shared(
-            op,
-            relaid(x, layout, first),
-            relaid(w, kernel, wanted),
-            groups=groups,
-            data_layout=first,
-            kernel_layout=wanted,
-            **attrs,
-        )
-        return relaid(out, first, out_layout or data_layout)
-
-    return expand
-
-
-def _conv_transpose(rank: int) -> Any:
-    op = f"nn.conv{rank}d_transpose"
-
-    def expand(
-        data: ir.Expr,
-        weight: ir.Expr,
-        groups: int,
-        channels: Any,
-        kernel_size: Any,
-        data_layout: str,
-        kernel_layout: str,
-        out_layout: str,
-        **attrs: Any,
-    ) -> ir.Expr:
-        spatial = _DATA[rank][2:]
-        layout, kernel = plain(op, data_layout, "NC" + spatial), plain(op, kernel_layout, "OI" + spatial)
-        if kernel.startswith("OI"):  # in TVM's older texts: the first axis is the data's channels, whatever its name
-            kernel = kernel_layout = "IO" + spatial
-        x, w = relaid(data, data_layout, layout), relaid(weight, kernel_layout, kernel)
-        shape = tensor_arg(op, "weight", w, ndim=rank + 2).shape or ()
-        per_group = as_int(shape[kernel.index("O")])
-        _checked(op, w, kernel, rank, channels, kernel_size, None if per_group is None else per_group * groups)
-        first = layout if layout == "N" + spatial + "C" else "NC" + spatial
-        out = shared(
-            op,
-            relaid(x, layout, first),
-            relaid(w, kernel, "IO" + spatial),
-            groups=groups,
-            data_layout=first,
-            kernel_layout="IO" + spatial,
-            **attrs,
-        )
+        x, w = relaid(x, layout, first), relaid(w, kernel, wanted)
+        out = shared(op, x, w, groups=groups, data_layout=first, kernel_layout=wanted, **attrs)
         return relaid(out, first, out_layout or data_layout)
 
     return expand
@@ -187,7 +150,7 @@ for _rank in (1, 2, 3):
         f"nn.conv{_rank}d_transpose",
         "data weight",
         _attributes(_rank, _DATA[_rank], _TRANSPOSED[_rank], output_padding=(0,) * _rank),
-        expand=_conv_transpose(_rank),
+        expand=_conv(_rank, transposed=True),
         completes=_weight(_rank, True),
         doc=f"{_rank}-D transposed convolution, weights (in, out / groups, ...).",
     )
