@@ -9,6 +9,7 @@ Source: the operators of ONNX from opset 13 on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from math import prod
 from typing import Any
 
@@ -64,6 +65,15 @@ def _unary(name: str, compute: Callable[[np.ndarray], Any], types: str = "f") ->
     operator(name)(apply)
 
 
+def _activation(name: str, compute: Callable[..., Any]) -> None:
+    @wraps(compute)  # whose parameters are the attributes
+    def apply(x: np.ndarray, **attributes: Any) -> np.ndarray:
+        floats(x)
+        return compute(x, **attributes)
+
+    operator(name)(apply)
+
+
 def _binary(name: str, compute: Callable[[Any, Any], Any], types: str = "fi") -> None:
     def apply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         _alike(a, b)
@@ -103,6 +113,12 @@ def erf(x: np.ndarray) -> np.ndarray:
     return out.reshape(x.shape)
 
 
+def _gelu(x: np.ndarray, *, approximate: str = "none") -> np.ndarray:
+    if approximate == "none":
+        return x * np.float32(0.5) * (1 + erf(x * np.float32(0.5**0.5)))
+    return x * np.float32(0.5) * (1 + np.tanh(np.float32((2 / np.pi) ** 0.5) * (x + np.float32(0.044715) * x**3)))
+
+
 _UNARY: dict[str, Callable[[np.ndarray], Any]] = {
     "Sigmoid": sigmoid,
     "Tanh": np.tanh,
@@ -131,6 +147,18 @@ _UNARY: dict[str, Callable[[np.ndarray], Any]] = {
     "Atanh": np.arctanh,
     "IsNaN": np.isnan,
 }
+_ACTIVATIONS: dict[str, Callable[..., Any]] = {
+    "LeakyRelu": lambda x, *, alpha=0.01: np.where(x < 0, x * np.float32(alpha), x),
+    "Elu": lambda x, *, alpha=1.0: np.where(x < 0, np.float32(alpha) * np.expm1(x), x),
+    "Celu": lambda x, *, alpha=1.0: np.where(x < 0, np.float32(alpha) * np.expm1(x / np.float32(alpha)), x),
+    "Selu": lambda x, *, alpha=1.6732632, gamma=1.050701: (
+        np.float32(gamma) * np.where(x > 0, x, np.float32(alpha) * np.expm1(x))
+    ),
+    "Gelu": _gelu,
+    "HardSigmoid": lambda x, *, alpha=0.2, beta=0.5: np.clip(x * np.float32(alpha) + np.float32(beta), 0, 1),
+    "ThresholdedRelu": lambda x, *, alpha=1.0: np.where(x > np.float32(alpha), x, np.float32(0)),
+    "Swish": lambda x, *, alpha=1.0: x * sigmoid(np.float32(alpha) * x),
+}
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "Add": (np.add, "fi"),
     "Sub": (np.subtract, "fi"),
@@ -148,6 +176,8 @@ _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 
 for _name, _compute in _UNARY.items():
     _unary(_name, _compute)
+for _name, _compute in _ACTIVATIONS.items():
+    _activation(_name, _compute)
 for _name, _compute in (("Neg", np.negative), ("Abs", np.abs), ("Sign", np.sign)):
     _unary(_name, _compute, "fi")
 _unary("Relu", lambda x: np.maximum(x, x.dtype.type(0)), "fi")
@@ -199,53 +229,11 @@ def _where(condition: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(condition, a, b)
 
 
-@operator("LeakyRelu")
-def _leaky_relu(x: np.ndarray, *, alpha: float = 0.01) -> np.ndarray:
-    floats(x)
-    return np.where(x < 0, x * np.float32(alpha), x)
-
-
 @operator("PRelu")
 def _prelu(x: np.ndarray, slope: np.ndarray) -> np.ndarray:
     floats(x, slope)
     within(x, slope)
     return np.where(x < 0, x * slope, x)
-
-
-@operator("Elu")
-def _elu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
-    floats(x)
-    return np.where(x < 0, np.float32(alpha) * np.expm1(x), x)
-
-
-@operator("HardSigmoid")
-def _hard_sigmoid(x: np.ndarray, *, alpha: float = 0.2, beta: float = 0.5) -> np.ndarray:
-    floats(x)
-    return np.clip(x * np.float32(alpha) + np.float32(beta), 0, 1)
-
-
-@operator("Celu")
-def _celu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
-    floats(x)
-    return np.maximum(x, 0) + np.minimum(0, np.float32(alpha) * np.expm1(x / np.float32(alpha)))
-
-
-@operator("Selu")
-def _selu(x: np.ndarray, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Any:
-    floats(x)
-    return np.float32(gamma) * np.where(x > 0, x, np.float32(alpha) * np.expm1(x))
-
-
-@operator("ThresholdedRelu")
-def _thresholded_relu(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
-    floats(x)
-    return np.where(x > np.float32(alpha), x, np.float32(0))
-
-
-@operator("Swish")
-def _swish(x: np.ndarray, *, alpha: float = 1.0) -> np.ndarray:
-    floats(x)
-    return x * sigmoid(np.float32(alpha) * x)
 
 
 @operator("Mod")
@@ -256,22 +244,14 @@ def _mod(a: np.ndarray, b: np.ndarray, *, fmod: int = 0) -> np.ndarray:
     return (np.fmod if fmod else np.mod)(a, b)
 
 
-@operator("Gelu")
-def _gelu(x: np.ndarray, *, approximate: str = "none") -> np.ndarray:
-    floats(x)
-    if approximate == "none":
-        return x * np.float32(0.5) * (1 + erf(x * np.float32(0.5**0.5)))
-    return x * np.float32(0.5) * (1 + np.tanh(np.float32((2 / np.pi) ** 0.5) * (x + np.float32(0.044715) * x**3)))
-
-
 @operator("Cast")
 def _cast(x: np.ndarray, *, to: int, saturate: int = 1) -> np.ndarray:
     kind = ELEMENT_TYPES[to]
-    if x.dtype.kind == "f" and kind.kind in "iu":
-        outside = ~(np.abs(x.astype(np.float32)) < 2.0 ** (8 * kind.itemsize - 2))
-        if outside.any() or (kind.kind == "u" and (x <= -1).any()):
-            raise NotInBaseline("floats beyond the integers")
-    return x.astype(kind)
+    if x.dtype.kind != "f" or kind.kind not in "iu":
+        return x.astype(kind)
+    ends = np.iinfo(kind)  # what is beyond them, and NaN, become what compiled kernels make of them
+    inside = np.where(x >= float(ends.max), ends.max, np.where(x <= float(ends.min), ends.min, x.astype(kind)))
+    return np.where(np.isnan(x), kind.type(0), inside)
 
 
 @operator("Dropout")
@@ -415,6 +395,11 @@ def _constant_of_shape(shape: np.ndarray, *, value: Any = None) -> np.ndarray:
     fill = np.float32(0) if value is None else value.reshape(())
     bounded(*numbers(shape))
     return np.full(numbers(shape), fill, fill.dtype)
+
+
+@operator("EyeLike")
+def _eye_like(x: np.ndarray, *, dtype: int | None = None, k: int = 0) -> np.ndarray:
+    return np.eye(*x.shape, k=k, dtype=x.dtype if dtype is None else ELEMENT_TYPES[dtype])
 
 
 @operator("Constant")

@@ -18,7 +18,7 @@ from weft.baseline.threads import few_threads
 
 _MIXED = ("Cast", "Resize")
 """Operators whose operands or results may be of several types of floats."""
-_EMPTY = ("Cast", "Concat", "Identity", "Shape", "Slice", "Transpose")
+_EMPTY = ("Cast", "Concat", "ConstantOfShape", "Identity", "Shape", "Slice", "Transpose")
 """Operators that do with no elements what they do with some, as a decoder's empty cache needs."""
 _signature = cache(inspect.signature)
 _ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints"}

@@ -45,8 +45,10 @@ def _einsum(*values: np.ndarray, equation: str) -> np.ndarray:
     floats(*values)
     terms = equation.replace(" ", "").split("->")[0].split(",")
     sizes: dict[str, int] = {}
-    for term, value in zip(terms, values, strict=True):  # NumPy spreads lengths of 1
-        if any(sizes.setdefault(letter, n) != n for letter, n in zip(term, value.shape, strict=True)):
+    for term, value in zip(terms, values, strict=True):  # NumPy spreads lengths of 1, ONNX those of an ellipsis
+        before, _, after = term.partition("...")
+        named = (*value.shape[: len(before)], *value.shape[value.ndim - len(after) :])
+        if any(sizes.setdefault(letter, n) != n for letter, n in zip(before + after, named, strict=True)):
             raise NotInBaseline("lengths that differ")
     return np.einsum(equation.replace(" ", ""), *values, optimize=True)
 
@@ -170,10 +172,7 @@ def _group_norm(
 
 @operator("InstanceNormalization")
 def _instance_norm(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, epsilon: float = 1e-5) -> np.ndarray:
-    floats(x, scale, bias)
-    _channels(x, scale, bias)
-    along = (1, -1, *[1] * (x.ndim - 2))
-    return _normal(x, tuple(range(2, x.ndim)), epsilon) * scale.reshape(along) + bias.reshape(along)
+    return _group_norm(x, scale, bias, num_groups=x.shape[1], epsilon=epsilon)
 
 
 @operator("BatchNormalization")
@@ -187,14 +186,18 @@ def _batch_norm(
     epsilon: float = 1e-5,
     momentum: float = 0.9,
     training_mode: int = 0,
-) -> np.ndarray:
+) -> tuple[np.ndarray, ...]:
     floats(x, scale, bias, mean, variance)
-    if training_mode:
-        raise NotInBaseline("a norm in training")
     _channels(x, scale, bias, mean, variance)
+    kept: list[np.ndarray] = []
+    if training_mode:  # of this batch, which what is known of others follows
+        known, others = (mean, variance), tuple(a for a in range(x.ndim) if a != 1)
+        mean, variance = x.mean(others, np.float32), x.var(others, np.float32)
+        part = np.float32(1 - momentum)
+        kept = [k + (new - k) * part for k, new in zip(known, (mean, variance), strict=True)]
     factor = scale / np.sqrt(variance + np.float32(epsilon))
     along = (1, -1, *[1] * (x.ndim - 2))
-    return x * factor.reshape(along) + (bias - mean * factor).reshape(along)
+    return x * factor.reshape(along) + (bias - mean * factor).reshape(along), *kept
 
 
 @operator("LRN")

@@ -14,11 +14,14 @@ from weft.baseline.refusal import NotInBaseline
 
 
 class _Windows:
-    """Where the windows of an image lie: `x` is (n, c, *spatial), with `pads` around it."""
+    """Where the windows of an image lie: `x` is (n, c, *spatial), with pads of `fill` around it.
 
-    def __init__(
-        self, x: np.ndarray, kernel: Sequence[int], strides: Any, pads: Any, dilations: Any, auto_pad: str, fill: float
-    ) -> None:
+    `form` is ONNX's kernel, strides, pads, dilations, `auto_pad` and `ceil_mode`, with which a last window that begins
+    inside may go past the pads; what it meets there counts for nothing.
+    """
+
+    def __init__(self, x: np.ndarray, form: tuple[Any, ...], fill: float = 0.0) -> None:
+        kernel, strides, pads, dilations, auto_pad, ceil_mode = form
         rank = x.ndim - 2
         self.kernel, self.strides = tuple(kernel), tuple(strides or (1,) * rank)
         self.dilations = tuple(dilations or (1,) * rank)
@@ -34,13 +37,17 @@ class _Windows:
             self.pads = less + more if auto_pad == "SAME_UPPER" else more + less
         if len(self.pads) != 2 * rank or min(self.pads) < 0:
             raise NotInBaseline("negative pads")
-        if any(self.pads):
-            around = list(zip(self.pads[:rank], self.pads[rank:], strict=True))
-            x = np.pad(x, [(0, 0), (0, 0), *around], constant_values=fill)
-        self.x = x
-        self.out = tuple((n - k) // s + 1 for n, k, s in zip(x.shape[2:], spans, self.strides, strict=True))
-        if min(self.out) < 1:
+        starts = [n + low for n, low in zip(x.shape[2:], self.pads, strict=False)]
+        x = _padded(x, self.pads[:rank], self.pads[rank:], fill)
+        rooms = [n - k for n, k in zip(x.shape[2:], spans, strict=True)]
+        if min(rooms) < 0:
             raise NotInBaseline("windows larger than the image")
+        last = [room // s for room, s in zip(rooms, self.strides, strict=True)]
+        if ceil_mode:
+            last = [min(-(-r // s), (n - 1) // s) for r, n, s in zip(rooms, starts, self.strides, strict=True)]
+            past = [max(0, at * s - r) for at, r, s in zip(last, rooms, self.strides, strict=True)]
+            x = _padded(x, [0] * rank, past, min(fill, 0.0))
+        self.x, self.out = x, tuple(at + 1 for at in last)
 
     def taps(self) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
         """Yield each place in a window, and what all windows have there, as (n, c, *out)."""
@@ -50,6 +57,11 @@ class _Windows:
                 for i, d, o, s in zip(at, self.dilations, self.out, self.strides, strict=True)
             )
             yield at, self.x[(slice(None), slice(None), *cut)]
+
+
+def _padded(x: np.ndarray, before: Sequence[int], after: Sequence[int], fill: float) -> np.ndarray:
+    around = [(0, 0), (0, 0), *zip(before, after, strict=True)]
+    return np.pad(x, around, constant_values=fill) if any(before) or any(after) else x
 
 
 @operator("Conv")
@@ -70,7 +82,7 @@ def _conv(
     m, per_group = w.shape[:2]
     if c != per_group * group or m % group or (kernel_shape and tuple(kernel_shape) != w.shape[2:]):
         raise NotInBaseline("a convolution whose channels do not fit")
-    at = _Windows(x, w.shape[2:], strides, pads, dilations, auto_pad, 0.0)
+    at = _Windows(x, (w.shape[2:], strides, pads, dilations, auto_pad, 0))
     if per_group == 1 and m == c:
         out = np.zeros((n, m, *at.out), np.float32)
         for place, image in at.taps():
@@ -135,9 +147,7 @@ def _max_pool(
     auto_pad: str = "NOTSET",
 ) -> np.ndarray:
     floats(x)
-    if ceil_mode:
-        raise NotInBaseline("windows that go past the edge")
-    at = _Windows(x, kernel_shape, strides, pads, dilations, auto_pad, -np.inf)
+    at = _Windows(x, (kernel_shape, strides, pads, dilations, auto_pad, ceil_mode), -np.inf)
     out = np.full((*x.shape[:2], *at.out), -np.inf, np.float32)
     for _, image in at.taps():
         np.maximum(out, image, out=out)
@@ -157,13 +167,10 @@ def _average_pool(
     auto_pad: str = "NOTSET",
 ) -> np.ndarray:
     floats(x)
-    if ceil_mode:
-        raise NotInBaseline("windows that go past the edge")
-    form = (kernel_shape, strides, pads, dilations, auto_pad, 0.0)
-    total: Any = sum(image for _, image in _Windows(x, *form).taps())
-    if count_include_pad:
-        return total / np.float32(prod(kernel_shape))
-    count: Any = sum(image for _, image in _Windows(np.ones((1, 1, *x.shape[2:]), np.float32), *form).taps())
+    form = (kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
+    ones = np.ones((1, 1, *x.shape[2:]), np.float32)
+    total: Any = sum(image for _, image in _Windows(x, form).taps())
+    count: Any = sum(image for _, image in _Windows(ones, form, float(count_include_pad)).taps())
     if not count.all():
         raise NotInBaseline("windows that are all padding")
     return total / count

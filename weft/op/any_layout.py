@@ -119,4 +119,6 @@ class Layouts:
 def _taking(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function be called with attributes that it does not name."""
     names = inspect.signature(fn).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in names.values()):
+        return fn
     return lambda *args, **attrs: fn(*args, **{n: v for n, v in attrs.items() if n in names})

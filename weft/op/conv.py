@@ -113,24 +113,12 @@ def _to_first(x: Any, w: Any, rank: int, data_layout: str, kernel_layout: str, c
 
 
 def _conv_ref(rank: int) -> Any:
-    def reference(
-        x: Any,
-        w: Any,
-        strides: Any,
-        padding: Any,
-        dilation: Any,
-        groups: int,
-        data_layout: str,
-        kernel_layout: str,
-        out_layout: str | None,
-        out_dtype: str,
-        channels: int | None,
-        pad_value: int,
-    ) -> Any:
-        dtype = out_dtype or x.dtype
+    def reference(x: Any, w: Any, groups: int, data_layout: str, kernel_layout: str, **attrs: Any) -> Any:
+        dtype, channels = attrs["out_dtype"] or x.dtype, attrs["channels"]
         x, w = _to_first(x.astype(np.float64), w.astype(np.float64), rank, data_layout, kernel_layout, channels)
-        s, d = strides, dilation
-        x = np.pad(x, [(0, 0), (0, 0), *zip(padding[:rank], padding[rank:], strict=True)], constant_values=pad_value)
+        s, d, padding = attrs["strides"], attrs["dilation"], attrs["padding"]
+        around = [(0, 0), (0, 0), *zip(padding[:rank], padding[rank:], strict=True)]
+        x = np.pad(x, around, constant_values=attrs["pad_value"])
         outs = [(x.shape[2 + i] - (w.shape[2 + i] - 1) * d[i] - 1) // s[i] + 1 for i in range(rank)]
         y = np.zeros((x.shape[0], w.shape[0], *outs))
         cg, og = x.shape[1] // groups, w.shape[0] // groups
@@ -142,7 +130,7 @@ def _conv_ref(rank: int) -> Any:
                     x[(slice(None), slice(g * cg, (g + 1) * cg), *at)],
                     w[(slice(g * og, (g + 1) * og), slice(None), *t)],
                 )
-        last = channels_last(out_layout or data_layout)
+        last = channels_last(attrs["out_layout"] or data_layout)
         return np.ascontiguousarray(np.moveaxis(y, 1, -1) if last else y).astype(dtype)
 
     return reference
@@ -184,7 +172,8 @@ def _known(name: str, rank: int, letters: str) -> Layouts:
 def _simpler(rank: int) -> Any:
     """Turn weights whose input channels come last to where everything knows them; constants are turned once.
 
-    A convolution that scales each channel by itself is a multiplication, which needs no layout of its own.
+    A convolution that scales each channel by itself is a multiplication, which needs no layout of its own; one whose
+    windows end in the padding wherever they stand, as those of wide dilations do, has smaller windows.
     """
 
     def decompose(data: Expr, weight: Expr, kernel_layout: str, **attrs: Any) -> Expr | None:
@@ -192,6 +181,10 @@ def _simpler(rank: int) -> Any:
         first = kernel_layout.startswith("OI") and attrs["data_layout"].startswith("NC")
         if first and c == attrs["groups"] and rest == [1] * (rank + 1) and _only_scales(data, ty, attrs):
             return make_call("multiply")(data, make_call("reshape")(weight, (c, *[1] * rank)))
+        if first and not attrs["pad_value"] and (seen := _seen_taps(rank, data, ty, attrs)) is not None:
+            begin, end, smaller = seen
+            weight = make_call("strided_slice")(weight, axes=list(range(2, rank + 2)), begin=begin, end=end)
+            return make_call(f"nn.conv{rank}d")(data, weight, kernel_layout=kernel_layout, **attrs | smaller)
         if not kernel_layout.endswith("I"):
             return None
         spatial = kernel_layout[1:-1]
@@ -207,6 +200,25 @@ def _only_scales(data: Expr, weight: Any, attrs: dict[str, Any]) -> bool:
     plain = dtype == weight.dtype and dtype in ("float32", "float64") and attrs["out_dtype"] in (None, "", dtype)
     steps, around = np.ravel(attrs["strides"]), np.ravel(attrs["padding"])
     return plain and attrs["out_layout"] in (None, "", attrs["data_layout"]) and (steps == 1).all() and not around.any()
+
+
+def _seen_taps(rank: int, data: Expr, weight: Any, attrs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]] | None:
+    """Return where the taps of a window that ever meet the data begin and end, and the attributes of that window."""
+    known = [[as_int(n) for n in getattr(t, "shape", None) or [None] * (rank + 2)][2:] for t in (data.ty, weight)]
+    low, high, dilation = list(attrs["padding"][:rank]), list(attrs["padding"][rank:]), list(attrs["dilation"])
+    begin, end, window = [0] * rank, [0] * rank, known[1]
+    for i, (n, k) in enumerate(zip(*known, strict=True)):
+        if n is None or k is None:
+            return None
+        room, d = n + low[i] + high[i] - (k - 1) * dilation[i] - 1, dilation[i]
+        last = room - room % attrs["strides"][i]  # where the last window begins
+        seen = [tap for tap in range(k) if -last <= tap * d - low[i] < n]
+        if room < 0 or not seen or seen[0] * d > low[i] or (k - 1 - seen[-1]) * d > high[i]:
+            return None
+        begin[i], end[i] = seen[0], seen[-1] + 1
+        low[i], high[i] = low[i] - seen[0] * d, high[i] - (k - 1 - seen[-1]) * d
+        dilation[i] = d if len(seen) > 1 else 1
+    return None if (begin, end) == ([0] * rank, window) else (begin, end, {"padding": low + high, "dilation": dilation})
 
 
 for _rank in (1, 2, 3):
@@ -270,18 +282,9 @@ def _transpose_infer(rank: int) -> Any:
 
 
 def _transpose_ref(rank: int) -> Any:
-    def reference(
-        x: Any,
-        w: Any,
-        strides: Any,
-        padding: Any,
-        output_padding: Any,
-        dilation: Any,
-        groups: int,
-        data_layout: str,
-        out_dtype: str,
-    ) -> Any:
-        s, d, e, before, after = strides, dilation, output_padding, padding[:rank], padding[rank:]
+    def reference(x: Any, w: Any, padding: Any, groups: int, data_layout: str, out_dtype: str, **attrs: Any) -> Any:
+        s, d, e = attrs["strides"], attrs["dilation"], attrs["output_padding"]
+        before, after = padding[:rank], padding[rank:]
         x = np.moveaxis(x, -1, 1) if channels_last(data_layout) else x
         full = [(x.shape[2 + i] - 1) * s[i] + (w.shape[2 + i] - 1) * d[i] + 1 + e[i] for i in range(rank)]
         og, cg = w.shape[1], x.shape[1] // groups

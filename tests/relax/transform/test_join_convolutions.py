@@ -7,21 +7,17 @@ import pytest
 
 from weft import ir, relax
 from weft.relax.interpreter import evaluate
-from weft.relax.transform import dead_code_elimination, join_convolutions
+from weft.relax.transform import dead_code_elimination, decompose_ops, join_convolutions
 
 RNG = np.random.default_rng(4)
 CHANNELS = 6
 GROUPS = {"groups": CHANNELS}
 
 
-def sum_of(branches: list[Any], dims: int = 2, again: int | None = None) -> Any:
+def sum_of(branches: list[Any], dims: int = 2, again: int | None = None, known: Any = None) -> Any:
     """Add branches of one image: kernels as window and attributes, scales as their number of values."""
-    x = relax.Var(
-        "x",
-        relax.tensor_type(
-            (ir.SizeVar("n", "int64"), CHANNELS, *(ir.SizeVar(f"d{i}", "int64") for i in range(dims))), "float32"
-        ),
-    )
+    n, *sizes = [ir.SizeVar(f"d{i}", "int64") for i in range(dims + 1)] if known is None else known
+    x = relax.Var("x", relax.tensor_type((n, CHANNELS, *sizes), "float32"))
     bb, made = relax.BlockBuilder(), []
     with bb.function("main", [x]):
         with bb.dataflow():
@@ -95,3 +91,15 @@ def test_windows_that_do_not_lie_within_each_other_stay(branches: list[Any]) -> 
 
 def test_a_result_that_is_read_twice_stays() -> None:
     check(sum_of([((3, 3), {"padding": 1}), ((1, 1), {})], again=1), 2)
+
+
+def test_taps_that_meet_nothing_but_padding_go() -> None:
+    smaller = 0
+    for _ in range(60):
+        (size, k, d, s), pads = RNG.integers(1, (9, 5, 12, 4), (2, 4)).T.tolist(), RNG.integers(0, 14, 4).tolist()
+        if all(n + a + b > (t - 1) * j for n, t, j, a, b in zip(size, k, d, pads[:2], pads[2:], strict=True)):
+            mod = sum_of([(k, {"dilation": d, "strides": s, "padding": pads, "groups": 2})], known=(2, *size))
+            made, x = decompose_ops()(mod), RNG.standard_normal((2, CHANNELS, *size)).astype(np.float32)
+            smaller += "strided_slice" in str(made)
+            np.testing.assert_allclose(*(evaluate(m, x)[0] for m in (made, mod)), rtol=1e-4, atol=1e-4)
+    assert smaller > 5
