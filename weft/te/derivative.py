@@ -60,7 +60,7 @@ def _constant(expr: Any, element: Any) -> Any:
 
 
 @_DERIVATIVE.on(ir.Let)
-def _let(expr: ir.Let, element: Any) -> Any:
+def _let(expr: ir.Let, element: ir.PrimExpr) -> Any:
     return derivative(ir.substitute(expr.body, {expr.var: expr.value}), element)
 
 
