@@ -14,6 +14,12 @@ from weft.tir import Buffer, BufferLoad, BufferStore, For, ForKind, PrimExpr, Pr
 N = SizeVar("n", "int64")
 
 
+FUNCTIONS = """exp exp2 exp10 log log2 log10 log1p tanh sinh cosh asinh acosh atanh sigmoid erf sin cos tan asin acos
+    atan sqrt rsqrt floor ceil trunc round abs""".split()
+FUNCTIONS_OF_TWO = "fmod pow atan2 hypot copysign".split()
+"""Of floats: every language has text for them."""
+
+
 def function(params: Sequence[Buffer | Var], body: Any, name: str = "main", **attrs: Any) -> PrimFunc:
     """Make a function of buffers and scalars in order."""
     handles, buffer_map = [], []

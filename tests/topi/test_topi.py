@@ -100,6 +100,11 @@ def test_scalars_stay_scalars() -> None:
     assert topi.add(2, 3).value == 5
 
 
+def test_a_shape_of_other_elements_is_an_error() -> None:
+    with pytest.raises(error.ShapeMismatch, match="another number of elements"):
+        topi.reshape(te.placeholder((2, 3)), (5,))
+
+
 def test_unknown_padding_is_an_error() -> None:
     x = te.placeholder((1, 3, 8, 8), name="x")
     with pytest.raises(error.InvalidArgument, match="padding"):

@@ -53,7 +53,15 @@ def _merge(mod: IRModule, library: IRModule) -> None:
             raise InvalidArgument(f"the module has another data type '{header.name_hint}' than the standard library")
     for var, func in library.items():
         if var.name_hint not in mod:
-            mod[var] = func
+            mod[var] = _STANDARD.setdefault(id(func), func)
+
+
+_STANDARD: dict[int, ir.BaseFunc] = {}
+
+
+def is_standard(func: ir.BaseFunc) -> bool:
+    """Whether a function is one of the standard library, as that came into a module: it is there for others to call."""
+    return id(func) in _STANDARD
 
 
 def _same_type(a: Any, b: Any) -> bool:

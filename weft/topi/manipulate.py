@@ -163,8 +163,12 @@ def flip(a: te.Tensor, axis: int = 0) -> Any:
 
 
 def reshape(a: te.Tensor, newshape: Shape) -> Any:
-    """The same elements in row-major order under another shape."""
-    return view(a, ir.as_shape(newshape))
+    """The same elements in row-major order under another shape; a ShapeMismatch where it is of other elements."""
+    shape = ir.as_shape(newshape)
+    had, has = (ir.as_int(product(s)) for s in (a.shape, shape))
+    if had is not None and has is not None and had != has:
+        raise error.ShapeMismatch("reshape: another number of elements", expected=str(had), found=f"{has} of {shape}")
+    return view(a, shape)
 
 
 def expand_dims(a: te.Tensor, axis: Axes, num_newaxis: int = 1) -> Any:

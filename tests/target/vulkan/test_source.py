@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import weft
-from tests.target.programs import sum_of_many, vector
+from tests.target.programs import FUNCTIONS, FUNCTIONS_OF_TWO, sum_of_many, vector
 from weft import te, tir
 from weft.error import CodegenError, WeftError
 from weft.script import tir as T
@@ -85,3 +85,10 @@ def test_a_machine_without_a_driver():
     )
     assert done.stdout.strip() == "False"
     assert "no Vulkan device (no_such.so: cannot open shared object file" in done.stderr
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("name", [*FUNCTIONS, *FUNCTIONS_OF_TWO])
+def test_each_function_of_floats_has_text(name, dtype):
+    of = getattr(tir, name)
+    assert text_of(vector((lambda v: of(v, v)) if name in FUNCTIONS_OF_TWO else of, dtype))[1]

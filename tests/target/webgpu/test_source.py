@@ -5,7 +5,7 @@ import re
 import pytest
 
 import weft
-from tests.target.programs import vector
+from tests.target.programs import FUNCTIONS, FUNCTIONS_OF_TWO, vector
 from weft import target, te, tir
 from weft.error import CodegenError, WeftError
 from weft.script import tir as T
@@ -76,3 +76,10 @@ def test_a_module_of_text():
     assert kernels.kind == "webgpu" and "fn f_kernel(" in kernels.get_source()
     with pytest.raises(ValueError, match="kernels of webgpu run in browsers, not here"):
         kernels["f_kernel"]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("name", [*FUNCTIONS, *FUNCTIONS_OF_TWO])
+def test_each_function_of_floats_has_text(name, dtype):
+    of = getattr(tir, name)
+    assert text_of(vector((lambda v: of(v, v)) if name in FUNCTIONS_OF_TWO else of, dtype))[1]

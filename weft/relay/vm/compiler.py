@@ -13,7 +13,9 @@ from weft.relay.bind import bind_params_by_name
 from weft.relay.database import kernel_sources, scheduled
 from weft.relay.expr import Function
 from weft.relay.external import compile_external, external_functions, with_externals
+from weft.relay.prelude import is_standard
 from weft.relay.transform.plan_devices import KERNEL_DEVICE
+from weft.relay.transform.remove_unused_functions import remove_unused_functions
 from weft.relay.typing import Program, TargetsLike
 from weft.relay.vm.codegen import CodeUnit
 from weft.relay.vm.pipeline import vm_pipeline
@@ -87,6 +89,7 @@ class VMCompiler:
         if params:
             self.set_params(params)
         mod = as_module(mod)
+        mod = remove_unused_functions([v.name_hint for v, f in mod.items() if not is_standard(f)])(mod)
         self._targets = Targets.of(target, target_host)
         if self._params:
             mod = bind_params(mod, self._params)

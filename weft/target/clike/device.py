@@ -15,7 +15,7 @@ from weft.target.gpu import AXES, dynamic_bytes, launch_extents
 class DeviceEmitter(Emitter):
     """The state of emission of a kernel, and the thread axes around."""
 
-    libm = Emitter.libm | {"expm1", "cbrt", "rsqrt", "ldexp"}
+    libm = Emitter.libm | {"expm1", "cbrt", "rsqrt"}
     thread_axes: ClassVar[Mapping[str, str]]
     """By the tag of an axis (``"threadIdx.x"``), what a thread reads to know its place."""
     shared_prefix: ClassVar[str]

@@ -28,7 +28,7 @@ class Emitter:
     libm: ClassVar[frozenset[str]] = frozenset(
         (
             "exp exp2 exp10 log log2 log10 log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
-            "erf floor ceil trunc nearbyint fabs pow atan2 hypot fmod copysign nextafter fma"
+            "erf floor ceil trunc nearbyint fabs pow atan2 hypot fmod copysign nextafter ldexp fma"
         ).split()
     )
     """Functions of floats under the names of ``<math.h>``; those of float32 end in `float32_suffix`."""

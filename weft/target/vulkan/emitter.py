@@ -85,6 +85,14 @@ def _address(e: ir.CallIntrin, s: Emitter) -> str:
     return s.address(load.buffer, load.indices)
 
 
+def _wave(e: ir.CallIntrin, s: Emitter) -> str:
+    """GLSL has these of float32 alone, which answer where one is too far out to be reduced."""
+    name, x = e.op.name.removeprefix("tir."), e.args[0]  # type: ignore[union-attr]
+    if not (isinstance(x, ir.Cast) and x.value.dtype == "float32"):
+        raise error.CodegenError(f"target vulkan has no code for intrinsic 'tir.{name}' of {e.dtype}", where=e.span)
+    return s.cast(s.type_of(e.dtype, e), f"{name}({s.expr(x.value)})")
+
+
 class Emitter(clike.DeviceEmitter):
     """The state of emission of a kernel."""
 
@@ -114,6 +122,8 @@ class Emitter(clike.DeviceEmitter):
         "tvm_storage_sync": _barrier,
         "address_of": _address,
         "reinterpret": _reinterpret,
+        **dict.fromkeys(("sin", "cos", "tan"), _wave),
+        "any_lane": lambda e, s: s.expr(e.args[0]),
         "call_extern": clike.external,
         "call_pure_extern": clike.external,
     }

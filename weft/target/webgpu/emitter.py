@@ -150,10 +150,17 @@ class Emitter(clike.DeviceEmitter):
     libm = frozenset(
         (
             "exp exp2 log log2 sqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh floor ceil trunc "
-            "nearbyint fabs fma atan2 pow"
+            "nearbyint fabs fma atan2 pow fmod copysign hypot"
         ).split()
     )
-    renamed: ClassVar = {"nearbyint": "round", "fabs": "abs", "pow": "weft_pow_float32"}
+    renamed: ClassVar = {
+        "nearbyint": "round",
+        "fabs": "abs",
+        "copysign": "weft_with_sign",
+        "fmod": "weft_mod_float32",
+        "hypot": "weft_hypot_float32",
+        "pow": "weft_pow_float32",
+    }
     forms: ClassVar = {"likely": "{0}", "if_then_else": "select({2}, {1}, {0})"}
     special: ClassVar = {"tvm_storage_sync": _barrier, "reinterpret": _reinterpret}
 

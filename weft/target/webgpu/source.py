@@ -64,6 +64,11 @@ fn weft_mod_float32(a: f32, b: f32) -> f32 {
   }
   return weft_with_sign(x, a);
 }
+fn weft_hypot_float32(a: f32, b: f32) -> f32 {
+  let most = max(abs(a), abs(b));
+  if (weft_isinf_float32(a) || weft_isinf_float32(b)) { return weft_float(0x7f800000u); }
+  return select(most * length(vec2<f32>(a / most, b / most)), most, most == 0);
+}
 fn weft_floormod_float32(a: f32, b: f32) -> f32 {
   let m = weft_mod_float32(a, b);
   if (m == 0) { return weft_with_sign(0, b); }
@@ -103,8 +108,8 @@ fn weft_float_of_words(v: vec2<u32>) -> f32 {
 }
 """
 _HALF = "fn weft_float16(v: f32) -> f32 { return f32(f16(v)); }\n"
-# WGSL has no error function, and browsers compute the tangent by exponentials that overflow.
-_RATIOS = ("tir.erf", "tir.tanh")
+# WGSL lacks the others, and browsers compute the hyperbolic tangent by exponentials that overflow.
+_RATIOS = ("tir.erf", "tir.tanh", "tir.exp10", "tir.log10", "tir.log1p")
 _GIVEN = {"int32": "i32", "int64": "i32", "uint32": "u32", "float32": "f32", "bool": "u32"}
 
 
