@@ -61,6 +61,7 @@ FINITE: dict[str, tuple[str, str]] = {
         "an axis that keeps its size is left alone, or each element meets its neighbour with weight 0",
     ),
     "einsum": ("operands", "three operands are multiplied two at a time, in the order that costs least"),
+    "nn.lstm_recurrence": ("p initial_h initial_c", "infinity meets gates that narrower numbers round to 0"),
     "nn.cached_attention": ("value", "keys that a query does not see are left out, or have weight 0"),
     "vision.non_max_suppression": ("data", "the greatest of scores that are no numbers hangs on their order"),
     "nn.matmul_compressed": ("x", "weights in the list are zeros among the others, and meet infinity there, too"),

@@ -148,16 +148,21 @@ def recvjson(sock: socket.socket) -> Any:
 class TrackerConnection:
     """A connection to a tracker, over a socket that is connected; an RPCError where it is none of a tracker."""
 
+    request_seconds: float | None = None
+    """How long a request for a server may take; None for any time."""
+
     def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
         self.sock, self._where = sock, f"{address[0]}:{address[1]}"
         watch_other_side(sock)
-        if self._exchange(number(RPC_TRACKER_MAGIC), lambda: recvall(sock, 4)) != number(RPC_TRACKER_MAGIC):
+        if self._exchange(number(RPC_TRACKER_MAGIC), lambda: recvall(sock, 4), _ANSWER_SECONDS) != number(
+            RPC_TRACKER_MAGIC
+        ):
             sock.close()
             raise RPCError("this is no tracker", where=self._where)
 
-    def _exchange(self, data: bytes, receive: Callable[[], Any], forever: bool = False) -> Any:
+    def _exchange(self, data: bytes, receive: Callable[[], Any], seconds: float | None) -> Any:
         try:
-            self.sock.settimeout(None if forever else _ANSWER_SECONDS)
+            self.sock.settimeout(seconds)
             self.sock.sendall(data)
             return receive()
         except OSError as e:
@@ -165,8 +170,9 @@ class TrackerConnection:
             raise RPCError("the tracker does not answer", where=self._where, found=str(e)) from e
 
     def ask(self, *message: object) -> Any:
-        """Send a message, a code and what goes with it, and return the answer, which to a request takes any time."""
-        return self._exchange(json_message(message), lambda: recvjson(self.sock), message[0] == TrackerCode.REQUEST)
+        """Send a message, a code and what goes with it, and return the answer."""
+        seconds = self.request_seconds if message[0] == TrackerCode.REQUEST else _ANSWER_SECONDS
+        return self._exchange(json_message(message), lambda: recvjson(self.sock), seconds)
 
     def pending(self) -> set[str]:
         """Ask which of the keys that were offered nobody was given yet."""

@@ -42,9 +42,13 @@ def _below(x: Any, top: Any, axes: Any) -> Any:
     Where `x` is a product, it and the difference may become one instruction that does not round as the greatest element
     was: of a score of 1e12 thousands would be left.
     """
-    v, most = tir.Var("x", x.dtype), tir.Var("top", x.dtype)
-    less = v - most if DataType(x.dtype).is_custom else select(v > most, most, v) - most
-    return lambda *i: tir.Let(v, x(*i), tir.Let(most, top(*_at(i, axes)), less))
+    compares = not DataType(x.dtype).is_custom
+
+    def element(*i: Any) -> Any:
+        value, most = x(*i), top(*_at(i, axes))
+        return (select(value > most, most, value) if compares else value) - most
+
+    return element
 
 
 def softmax(x: Tensor, axis: int = -1, unseen: str = "nan") -> Any:

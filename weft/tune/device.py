@@ -110,7 +110,7 @@ class TrackerDevice:
         """Ask the tracker for a device, where there is no session that lasts."""
         if not self.is_alive or self.session is None:
             tracker = rpc.connect_tracker(self.host, self.port)
-            tracker._connection().sock.settimeout(_FREE_SECONDS)
+            tracker._connection().request_seconds = _FREE_SECONDS
             try:
                 self.session = tracker.request(self.key, self.priority, session_timeout=_SESSION_SECONDS, max_retry=1)
             finally:
