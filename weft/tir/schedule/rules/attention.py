@@ -140,7 +140,7 @@ def _softmax(weights: BufferLoad, makers: dict[Buffer, Block]) -> tuple[Block, i
     total = makers.get(by.b.buffer)
     if not isinstance(power, ir.CallIntrin) or power.op.name != "tir.exp" or not isinstance(power.args[0], ir.Sub):
         return None
-    x, top = _at_most(power.args[0].a), power.args[0].b
+    x, top = _unbounded(power.args[0]), power.args[0].b
     if not isinstance(x, BufferLoad) or not isinstance(top, BufferLoad):
         return None
     highest, masked = makers.get(top.buffer), makers.get(x.buffer)
@@ -157,11 +157,15 @@ def _softmax(weights: BufferLoad, makers: dict[Buffer, Block]) -> tuple[Block, i
     return (masked, 5, guarded is not None) if right else None
 
 
-def _at_most(value: ir.PrimExpr) -> ir.PrimExpr:
-    """Return the `x` of ``top if x > top else x``: scores that are stored are at most their greatest."""
-    test = value.condition if isinstance(value, ir.Select) else None
-    wanted = test is not None and isinstance(test, (ir.GT, ir.LT))
-    return value.false_value if wanted else value  # type: ignore[attr-defined]
+def _unbounded(less: ir.Sub) -> ir.PrimExpr:
+    """Return the `x` of ``(top if x > top else x) - top``: scores that are stored are at most their greatest."""
+    value = less.a
+    if not isinstance(value, ir.Select) or not isinstance(value.condition, (ir.GT, ir.LT)):
+        return value
+    pair = value.condition.a, value.condition.b
+    parts = zip(pair if isinstance(value.condition, ir.GT) else pair[::-1], (value.false_value, less.b), strict=True)
+    same = ir.structural_equal(value.true_value, less.b) and all(ir.structural_equal(a, b) for a, b in parts)
+    return value.false_value if same else value
 
 
 def _unless_zero(value: Any) -> ir.Div | None:
