@@ -44,7 +44,7 @@ def _below(x: Any, top: Any, axes: Any) -> Any:
     """
     compares = not DataType(x.dtype).is_custom
 
-    def element(*i: Any) -> Any:
+    def element(*i: PrimExpr) -> Any:
         value, most = x(*i), top(*_at(i, axes))
         return (select(value > most, most, value) if compares else value) - most
 
