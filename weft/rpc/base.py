@@ -154,9 +154,8 @@ class TrackerConnection:
     def __init__(self, sock: socket.socket, address: tuple[str, int]) -> None:
         self.sock, self._where = sock, f"{address[0]}:{address[1]}"
         watch_other_side(sock)
-        if self._exchange(number(RPC_TRACKER_MAGIC), lambda: recvall(sock, 4), _ANSWER_SECONDS) != number(
-            RPC_TRACKER_MAGIC
-        ):
+        magic = number(RPC_TRACKER_MAGIC)
+        if self._exchange(magic, lambda: recvall(sock, 4), _ANSWER_SECONDS) != magic:
             sock.close()
             raise RPCError("this is no tracker", where=self._where)
 
@@ -165,6 +164,9 @@ class TrackerConnection:
             self.sock.settimeout(seconds)
             self.sock.sendall(data)
             return receive()
+        except RPCError:  # behind an answer that cannot be read nothing has a place
+            self.sock.close()
+            raise
         except OSError as e:
             self.sock.close()
             raise RPCError("the tracker does not answer", where=self._where, found=str(e)) from e

@@ -134,7 +134,7 @@ _TIMING = (
     "number repeat min_repeat_ms limit_zero_time_iterations cooldown_interval_ms repeats_to_cooldown cache_flush_bytes "
     "f_preproc"
 ).split()
-"""What a client sends, in this order; older ones leave the last out."""
+"""What a client sends, in this order; older ones leave the last two out."""
 
 
 @session_function("runtime.RPCTimeEvaluator")
@@ -142,6 +142,8 @@ def _time_evaluator(
     service: Service, module: Any, name: str, device_type: int, device_id: int, *how: object
 ) -> Callable[..., bytes]:
     """A function that times another where it lies, as `_TIMING` says: a double of seconds for each repeat."""
+    if not 6 <= len(how) <= len(_TIMING):
+        raise InvalidArgument("a timing has 6 to 8 numbers and names", expected=", ".join(_TIMING), found=str(how))
     timing: dict[str, Any] = dict(zip(_TIMING, how, strict=False))
     found = get_global_func(name, allow_missing=True) if module is None else function_of(module, name, True)
     if found is None:

@@ -133,17 +133,32 @@ class Server(Served):
         max_sessions: int = MAX_SESSIONS,
         limits: Limits | None = None,
     ) -> None:
-        given = locals()
         if no_fork and tls_certificate is not None:
             raise InvalidArgument(
                 "sessions that start afresh cannot take an encrypted connection over", help="leave no_fork out"
             )
         # this process owns it, because the server's is ended by a signal
         self._folder = tempfile.TemporaryDirectory(prefix="weft-rpc-", ignore_cleanup_errors=True)
-        given["tracker_addr"] = tracker_addr and (tracker_addr[0], int(tracker_addr[1]))
-        given |= {k: None if given[k] is None else str(given[k]) for k in ("tls_certificate", "tls_key")}
-        given |= {"limits": limits or Limits(), "folder": self._folder.name}
-        options = Options(**{name: given[name] for name in Options._fields})
+        options = Options(
+            host,
+            port,
+            port_end,
+            is_proxy,
+            tracker_addr and (tracker_addr[0], int(tracker_addr[1])),
+            key,
+            load_library,
+            custom_addr,
+            silent,
+            no_fork,
+            reuse_addr,
+            timeout,
+            secret,
+            None if tls_certificate is None else str(tls_certificate),
+            None if tls_key is None else str(tls_key),
+            max_sessions,
+            limits or Limits(),
+            self._folder.name,
+        )
         self.host = host
         self.proc = ServingProcess("weft.rpc.server:serve", [options], server_init_callback)
         self.port: int = self.proc.reported()
