@@ -128,7 +128,7 @@ def _call(name: str) -> Callable[[Any, Any], scalar.PrimExpr]:
 
 def add(lhs: ExprLike, rhs: ExprLike) -> scalar.PrimExpr:
     """Build ``lhs + rhs``."""
-    lhs, rhs = unify_dtypes(lhs, rhs)
+    lhs, rhs = unify_dtypes(lhs, rhs)  # `is_const_int` is written out here and below: a kernel asks thousands of times
     if type(rhs) is scalar.IntImm and rhs.value == 0:
         return lhs
     if type(lhs) is scalar.IntImm and lhs.value == 0:

@@ -59,11 +59,6 @@ def _constant(expr: Any, element: Any) -> Any:
     return None
 
 
-@_DERIVATIVE.on(ir.Let)
-def _let(expr: ir.Let, element: ir.PrimExpr) -> Any:
-    return derivative(ir.substitute(expr.body, {expr.var: expr.value}), element)
-
-
 @_DERIVATIVE.on(ir.Add)
 def _add(expr: ir.Add, element: Any) -> Any:
     return _sum(derivative(expr.a, element), derivative(expr.b, element))

@@ -278,3 +278,9 @@ def test_of_the_standard_library_what_a_program_reaches_is_compiled():
     exe = compile(mod, "llvm")
     assert {"main", "half", "sizes", "length", "foldl"} < set(exe.globals) and "map" not in exe.globals
     assert VirtualMachine(exe, weft.cpu()).invoke("half", np.ones(3, "float32")).numpy().tolist() == [0.5] * 3
+
+
+def test_of_a_library_alone_everything_is_compiled(monkeypatch):
+    monkeypatch.setattr("weft.relay.vm.compiler.is_standard", lambda _: True)
+    exe = compile(text("def @half(%x: Tensor[(3), float32]) { %x * 0.5f }"), "llvm")
+    assert VirtualMachine(exe, weft.cpu()).invoke("half", np.ones(3, "float32")).numpy().tolist() == [0.5] * 3

@@ -192,3 +192,18 @@ def test_other_functions_are_not_taken_for_attention():
     k = te.reduce_axis((int64(0), int64(4)), "k")
     product = te.compute((int64(4), int64(4)), lambda i, j: te.sum(a(i, k.var) * a(k.var, j), axis=k))
     assert attention_of(te.create_prim_func([a, product])) is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda c: ir.Select(c.condition, c.false_value, c.true_value),
+        lambda c: ir.Select(type(c.condition)(c.condition.b, c.condition.a), c.true_value, c.false_value),
+        lambda c: ir.Select(c.condition, ir.const(0.0, "float32"), c.false_value),
+    ],
+)
+def test_a_score_that_is_cut_off_elsewhere_is_none_of_attention(other):
+    func = stages((1, 4, 4), (2, 2), 16)
+    (cut,) = (n for n in walk(func.body) if isinstance(n, ir.Select) and isinstance(n.condition, ir.LT))
+    body = ir.rewrite(func.body, lambda n: other(n) if n is cut else n)
+    assert attention_of(func) is not None and attention_of(func.replace(body=body)) is None

@@ -89,7 +89,8 @@ class VMCompiler:
         if params:
             self.set_params(params)
         mod = as_module(mod)
-        mod = remove_unused_functions([v.name_hint for v, f in mod.items() if not is_standard(f)])(mod)
+        own = [v.name_hint for v, f in mod.items() if not is_standard(f)]
+        mod = remove_unused_functions(own)(mod) if own else mod
         self._targets = Targets.of(target, target_host)
         if self._params:
             mod = bind_params(mod, self._params)
