@@ -36,6 +36,9 @@ LOOPS: dict[tir.ForKind, Callable[[tir.For, FunctionEmitter], bool]] = {}
 
 _MESSAGE_BYTES = 512
 
+_WHOLE = 16
+"""Iterations below which a loop of an unknown extent is the rest of one: there is nothing to make vectors of."""
+
 
 @STMT.on(tir.SeqStmt)
 def _seq(node: tir.SeqStmt, s: FunctionEmitter) -> None:
@@ -181,7 +184,9 @@ def _one_version(node: tir.For, s: FunctionEmitter) -> None:
     low, extent = s.expr(node.min), as_int(node.extent)
     if as_int(node.min) is not None and extent is not None and extent <= 0:
         return
-    emit_loop(node.loop_var, low, s.expr(node.min + node.extent), lambda: STMT(node.body, s), s, extent is not None)
+    rest = extent is None and s.analyzer.const_int_bound(node.extent).max_value < _WHOLE
+    high = s.expr(node.min + node.extent)
+    emit_loop(node.loop_var, low, high, lambda: STMT(node.body, s), s, entered=extent is not None, rest=rest)
 
 
 def _versions(node: tir.For, buffers: list[Var], s: FunctionEmitter) -> None:
@@ -202,9 +207,19 @@ def _versions(node: tir.For, buffers: list[Var], s: FunctionEmitter) -> None:
 
 
 def emit_loop(
-    var: Var, low: str, high: str, body: Callable[[], None], s: FunctionEmitter, entered: bool = False
+    var: Var,
+    low: str,
+    high: str,
+    body: Callable[[], None],
+    s: FunctionEmitter,
+    *,
+    entered: bool = False,
+    rest: bool = False,
 ) -> None:
-    """Emit a loop tested at its end, entered only if there is an iteration (which `entered` says is known)."""
+    """Emit a loop tested at its end, entered only if there is an iteration (which `entered` says is known).
+
+    A loop over scalars asks for LLVM's whole pipeline, which would make vectors of it, unless it is a mere `rest`.
+    """
     t = llvm_type(var.dtype)
     head, end = s.label("for"), s.label("endfor")
     before, stores = s.block, (s.loops, s.scalar_stores, s.vector_stores)
@@ -229,7 +244,7 @@ def emit_loop(
     s.start(end)
     s.forget()
     loops, scalar, vector = stores
-    if s.loops == loops and s.scalar_stores > scalar and s.vector_stores == vector:
+    if not rest and s.loops == loops and s.scalar_stores > scalar and s.vector_stores == vector:
         s.module.has_scalar_loop = True
     s.loops += 1
 

@@ -14,7 +14,7 @@ from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.structure import used_vars
 from weft.tir.buffer import decl_buffer
 from weft.tir.schedule.rules.attention_loops import AttentionLoops
-from weft.tir.stmt import AllocBuffer, BufferStore, IfThenElse, Stmt, seq
+from weft.tir.stmt import AllocBuffer, BufferStore, ForKind, IfThenElse, Stmt, seq
 
 NOTHING = -1e30
 """What is added below this leaves a score no weight beside one above a tenth of it."""
@@ -86,7 +86,7 @@ class SeenKeys:
             seq(
                 k.vector(lambda x: BufferStore(ends, zero, (x,))),
                 k.loop("r", rows, row),
-                k.loop("x", lanes, lambda x: BufferStore(ends, Max(ends[first], ends[x]), (first,))),
+                k.loop("x", lanes, lambda x: BufferStore(ends, Max(ends[first], ends[x]), (first,)), ForKind.UNROLLED),
                 BufferStore(into.buffer, found, into.indices),
             ),
         )
@@ -109,7 +109,7 @@ class SeenKeys:
 
         lowest = seq(
             BufferStore(least, top[zero, zero], (zero,)),
-            k.loop("x", width, lambda x: BufferStore(least, Min(least[zero], top[zero, x]), (zero,))),
+            k.loop("x", width, lambda x: BufferStore(least, Min(least[zero], top[zero, x]), (zero,)), ForKind.UNROLLED),
             IfThenElse(least[zero] < const(NOTHING / 10, "float32"), put(k.n_keys), put(k.number(-1))),
         )
         again = IfThenElse(limit[zero] < k.n_keys, lowest, put(k.number(-1)))
