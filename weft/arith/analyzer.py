@@ -432,7 +432,7 @@ class Analyzer:
             The variables that run; all others stay symbolic. Left out: those of which numbers bound both sides.
         """
         if dom_map is None:
-            known = {v: self.const_int_bound(v) for v in ir.walk(expr) if isinstance(v, ir.Var)}
+            known = {v: self.const_int_bound(v) for v in ir.find(expr, ir.Var)}
             dom_map = {
                 v: IntervalSet(ir.const(b.min_value, v.dtype), ir.const(b.max_value, v.dtype))
                 for v, b in known.items()

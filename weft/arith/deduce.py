@@ -46,7 +46,7 @@ def deduce_bound(var: ir.Var, cond: ir.PrimExpr, hint_map: Domains, relax_map: D
 
 def _at_least_zero(analyzer: Analyzer, var: ir.Var, e: ir.PrimExpr, relax_map: Domains) -> IntervalSet:
     """Return values of a variable for which an expression is not negative."""
-    inside = [d for d in ir.walk(e) if isinstance(d, ir.FloorDiv) and isinstance(d.b, ir.IntImm) and _has(d.a, var)]
+    inside = [d for d in ir.find(e, ir.FloorDiv) if isinstance(d.b, ir.IntImm) and _has(d.a, var)]
     if inside:  # solved for the outermost quotient first
         quotient = ir.Var("q", inside[0].dtype)
         e = ir.substitute(e, {inside[0]: quotient})

@@ -10,7 +10,7 @@ from weft.arith.form import held, mentions, poly_of, to_expr
 from weft.arith.linear import Poly, add, atoms_of, coefficient_of, content, divide_exact, scale
 from weft.arith.prove import replace_atom
 from weft.arith.terms import floordiv, minimum
-from weft.ir import EQ, GE, GT, LE, LT, And, PrimExpr, Var, cast, walk
+from weft.ir import EQ, GE, GT, LE, LT, And, PrimExpr, Var, cast, find
 from weft.ir import floordiv as floor_divided
 from weft.spelling import also_called
 
@@ -45,7 +45,7 @@ def determined(found: Sequence[tuple[PrimExpr, Var]], known: Container[Any]) -> 
     while progress:
         progress = False
         for expr, value in found:
-            free = {v for v in walk(expr) if isinstance(v, Var) and v not in known}
+            free = {v for v in find(expr, Var) if v not in known}
             parts = detect_linear_equation(expr, list(free)) if len(free) == 1 else []
             if len(parts) == 2:
                 factor, base = (cast("int64", x) for x in parts)

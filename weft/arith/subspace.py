@@ -111,7 +111,7 @@ class _Divided:
         return self.an.can_prove_equal(ir.floormod(b, a), 0)
 
     def used(self, e: ir.PrimExpr) -> set[ir.PrimExpr]:
-        return {n for n in ir.walk(e) if isinstance(n, ir.Var) and n in self.iterators}
+        return {n for n in ir.find(e, ir.Var) if n in self.iterators}
 
     def condition(self, predicate: ir.PrimExpr) -> list[iter_map.IterMark]:
         """Give each of the conditions to the group that decides it."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from weft import error, ir, te, tir
 from weft.auto_scheduler.loop_state import State
-from weft.ir import IntImm, walk
+from weft.ir import IntImm, find, walk
 
 _STRUCTURE = "SSRSRS"
 
@@ -81,7 +81,7 @@ def _reuses(op: te.ComputeOp) -> bool:
     if not op.reduce_axis:
         return False
     axes = {a.var for a in op.axis}
-    loads = [n for b in op.body for n in walk(b) if isinstance(n, tir.ProducerLoad)]
+    loads = [n for b in op.body for n in find(b, tir.ProducerLoad)]
     return any(axes - {v for i in load.indices for v in walk(i) if v in axes} for load in loads)
 
 

@@ -179,7 +179,7 @@ def _fetch_together(sch: Schedule, block: BlockRV, lanes: int, threads: dict[str
     extent = ir.as_int(sch.get(loop).extent)
     if extent is None or not threads:
         return
-    widest = max(ir.DataType(n.dtype).bits for n in ir.walk(sch.get(block).body) if isinstance(n, tir.BufferLoad))
+    widest = max(ir.DataType(n.dtype).bits for n in ir.find(sch.get(block).body, tir.BufferLoad))
     parts = [threads[axis] for axis in sorted(threads, reverse=True)]
     vector = lanes > 1 and extent % lanes == 0 and widest <= 32
     split: list[LoopRV] = sch.split(loop, [None, *parts, *([lanes] if vector else [])])

@@ -168,7 +168,7 @@ def _tensors(args: Iterable[Any]) -> tuple[ir.Expr, ...]:
 def _written_places(func: tir.PrimFunc) -> tuple[frozenset[int], frozenset[int]]:
     """Say which parameters a kernel stores to, and which it gives away by address, so that others may."""
     if func not in _WRITTEN:
-        nodes: list[Any] = list(ir.walk(func.body))
+        nodes = ir.find(func.body, tir.BufferStore, ir.CallIntrin, tir.Block)
         stored = {n.buffer.data for n in nodes if isinstance(n, tir.BufferStore)}
         given: set[ir.Var] = set()
         for n in nodes:

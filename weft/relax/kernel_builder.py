@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, cast
 
 from weft import compile_key, environment, tir, tune
-from weft.ir import DeepPool, IRModule, load_json, save_json, walk
+from weft.ir import DeepPool, IRModule, Node, find, load_json, save_json
 from weft.relax.transform import schedule_tir
 from weft.runtime.worker import Process, WorkerError
 from weft.target import Target, compile_func
@@ -167,7 +167,7 @@ def _ending(queue: deque[KernelJob]) -> Generator[None]:
 
 
 def _size(job: KernelJob) -> int:
-    return sum(1 for _ in walk(job.func))
+    return len(find(job.func, Node))
 
 
 def _compiles_anywhere(target: Target) -> bool:

@@ -99,7 +99,7 @@ def copy_with_new_vars(func: Function) -> Function:
     symbols: dict[Var, Var] = {}
 
     def renew(ty: Type | None) -> None:
-        symbols.update({n: type(n)(n.name, n.dtype) for n in ir.walk(ty) if isinstance(n, Var) and n not in symbols})
+        symbols.update({n: type(n)(n.name, n.dtype) for n in ir.find(ty, Var) if n not in symbols})
 
     def fresh(var: Any) -> Any:
         renamed[var] = new = type(var)(var.name_hint, var.ty, span=var.span)

@@ -122,14 +122,14 @@ def undefined_vars(func: tir.PrimFunc) -> list[ir.Var]:
     for _, buffer in func.buffer_map:
         defined.update(buffer.shape)
     used: list[ir.Var] = []
-    for node in ir.walk(func.body):
+    for node in ir.find(func.body, tir.For, ir.IterVar, tir.LetStmt, ir.Let, tir.Buffer, ir.Var):
         if isinstance(node, tir.For):
             defined.add(node.loop_var)
         elif isinstance(node, (ir.IterVar, tir.LetStmt, ir.Let)):
             defined.add(node.var)
         elif isinstance(node, tir.Buffer):
             defined.add(node.data)
-        elif isinstance(node, ir.Var):
+        else:
             used.append(node)
     for _, buffer in func.buffer_map:
         used.extend(v for d in buffer.shape for v in _vars(d))
@@ -137,4 +137,4 @@ def undefined_vars(func: tir.PrimFunc) -> list[ir.Var]:
 
 
 def _vars(node: ir.Node) -> list[ir.Var]:
-    return [v for v in ir.walk(node) if isinstance(v, ir.Var)]
+    return ir.find(node, ir.Var)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft.ir import PrimExpr, Var, is_const_int, walk
+from weft.ir import PrimExpr, Var, find, is_const_int
 from weft.te.stage import AttachType, Stage
 from weft.te.stages import Schedule
 from weft.te.tensor import ComputeOp
@@ -12,7 +12,7 @@ from weft.tir import ProducerLoad
 
 
 def _reads(stage: Stage) -> list[tuple[PrimExpr, ...]]:
-    return [n.indices for n in walk(stage.body) if isinstance(n, ProducerLoad)]
+    return [n.indices for n in find(stage.body, ProducerLoad)]
 
 
 def is_injective(stage: Stage) -> bool:

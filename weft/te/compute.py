@@ -434,8 +434,8 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: tir.PrimFunc, **k
         Those of :func:`extern`, such as ``name``.
     """
     buffers = [b for _, b in primfunc.buffer_map]
-    read = {n.buffer for n in ir.walk(primfunc.body) if isinstance(n, tir.BufferLoad)}
-    written = {n.buffer for n in ir.walk(primfunc.body) if isinstance(n, tir.BufferStore)}
+    read = {n.buffer for n in ir.find(primfunc.body, tir.BufferLoad)}
+    written = {n.buffer for n in ir.find(primfunc.body, tir.BufferStore)}
     outs = [b for b in buffers if b in written and b not in read] or [b for b in buffers if b in written][-1:]
     ins = [b for b in buffers if b in read and b not in outs]
     if not outs or len(ins) != len(input_tensors):

@@ -407,8 +407,8 @@ def _block_attrs(op: Operation, state: _State) -> ir.Attrs:
 def _reads(body: Any, exclude: set[tir.Buffer]) -> tuple[tir.BufferRegion, ...]:
     """The regions that a block body reads: exact points where all loads of a buffer agree, else whole dimensions."""
     found: dict[tir.Buffer, list[tuple[ir.PrimExpr, ...]]] = {}
-    for node in ir.walk(body):
-        if isinstance(node, tir.BufferLoad) and node.buffer not in exclude:
+    for node in ir.find(body, tir.BufferLoad):
+        if node.buffer not in exclude:
             found.setdefault(node.buffer, []).append(node.indices)
     return tuple(_region(b, points) for b, points in found.items())
 

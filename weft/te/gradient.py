@@ -105,7 +105,7 @@ def _reads_of(op: Any, output: int, wanted: list[Tensor]) -> list[Tensor]:
     """List the tensors behind the floating-point value of an output through which an input is reached."""
     body = op.body[output]
     source = (*body.source, *body.init) if isinstance(body, tir.Reduce) else (body,)
-    found = dict.fromkeys(n.producer for n in ir.walk(source) if isinstance(n, tir.ProducerLoad))
+    found = dict.fromkeys(n.producer for n in ir.find(source, tir.ProducerLoad))
     return [t for t in found if t in wanted or _reaches(t, wanted)]
 
 

@@ -88,7 +88,7 @@ def moved_elements(
             shape, buffer.dtype, buffer.name, buffer.data, scope=buffer.scope, axis_separators=stage.separators
         )
     by_address = addressed(stmt) if layouts else set()
-    marked = {n.node for n in ir.walk(stmt) if isinstance(n, tir.AttrStmt)} if layouts else set()
+    marked = {n.node for n in ir.find(stmt, tir.AttrStmt)} if layouts else set()
 
     def rule(node: Any) -> Any:
         buffer = getattr(node, "buffer", None)

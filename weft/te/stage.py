@@ -14,7 +14,7 @@ from functools import reduce
 from typing import Any
 
 from weft.error import InvalidArgument, ScheduleError
-from weft.ir import IterVar, PrimExpr, Range, Var, as_expr, as_int, const, walk
+from weft.ir import IterVar, PrimExpr, Range, Var, as_expr, as_int, const, find, walk
 from weft.te.iter_attr import IterAttr
 from weft.te.relations import Fuse, Relation, Relayout, Singleton, Split, ends
 from weft.te.tensor import BaseComputeOp, ComputeOp, Operation, PlaceholderOp, ScanOp, Tensor
@@ -197,7 +197,7 @@ class Stage(_Placed):
         """List the tensors that the stage reads, each once."""
         if not isinstance(self.origin_op, ComputeOp):
             return self.origin_op.input_tensors
-        return list(dict.fromkeys(n.producer for n in walk(self.body) if isinstance(n, ProducerLoad)))
+        return list(dict.fromkeys(n.producer for n in find(self.body, ProducerLoad)))
 
     @property
     def iter_var_attrs(self) -> dict[IterVar, IterAttr]:

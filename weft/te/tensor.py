@@ -106,7 +106,7 @@ class ComputeOp(BaseComputeOp, kw_only=True):
     @property
     def input_tensors_tuple(self) -> tuple[Tensor, ...]:
         """The tensors read, each once."""
-        return tuple(dict.fromkeys(n.producer for n in ir.walk(self.body) if isinstance(n, ProducerLoad)))
+        return tuple(dict.fromkeys(n.producer for n in ir.find(self.body, ProducerLoad)))
 
     def output_shape(self, index: int) -> tuple[ir.PrimExpr, ...]:
         """The shape of an output."""

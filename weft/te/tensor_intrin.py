@@ -234,9 +234,7 @@ def call_intrin(
     scalars: Sequence[ir.PrimExpr] = (),
 ) -> tir.Stmt:
     """Write one use: a block in which the intrinsic's buffers name regions of real ones."""
-    fresh: dict[Any, Any] = {
-        n: ir.Var(n.name, n.dtype) for b in intrin.buffers for n in ir.walk(b) if isinstance(n, ir.Var)
-    }
+    fresh: dict[Any, Any] = {n: ir.Var(n.name, n.dtype) for b in intrin.buffers for n in ir.find(b, ir.Var)}
     fresh.update(zip(intrin.scalar_params, scalars, strict=True) if scalars else ())
     copies = [ir.substitute(b, fresh) for b in intrin.buffers]
     fresh.update(zip(intrin.buffers, copies, strict=True))

@@ -128,8 +128,8 @@ def signature_type(func: PrimFunc) -> ir.FuncType:
 
 
 def _is_pure(func: PrimFunc) -> bool:
-    own = {b for n in ir.walk(func.body) if isinstance(n, Block) for b in n.alloc_buffers}
-    own |= {n.buffer for n in ir.walk(func.body) if isinstance(n, (AllocBuffer, DeclBuffer))}
+    own = {b for n in ir.find(func.body, Block) for b in n.alloc_buffers}
+    own |= {n.buffer for n in ir.find(func.body, AllocBuffer, DeclBuffer)}
     for n in ir.walk(func.body):
         if isinstance(n, BufferStore) and n.buffer not in own:
             return False

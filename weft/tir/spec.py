@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from weft import ir
-from weft.ir import CHILD_FIELDS, BinaryOp, CallIntrin, CmpOp, DataType, IRModule, IterVar, Let, Ramp, Var, walk
+from weft.ir import CHILD_FIELDS, BinaryOp, CallIntrin, CmpOp, DataType, IRModule, IterVar, Let, Ramp, Var, find, walk
 from weft.ir.spec import Spec
 from weft.tir import stmt as stmts
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -138,7 +138,7 @@ def _operands_of(kind: type) -> tuple[str, ...] | None:
 
 def _free_of(b: Buffer) -> set[Var]:
     """Return the variables that a matched buffer takes from what it is matched with, solving expressions."""
-    return {x for x in walk((b.shape, b.strides, b.elem_offset)) if isinstance(x, Var)}
+    return set(find((b.shape, b.strides, b.elem_offset), Var))
 
 
 def _layout(b: Buffer) -> tuple[Any, ...]:

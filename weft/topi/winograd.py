@@ -126,10 +126,12 @@ def winograd_weight(kernel: np.ndarray, tile: int, panel: int) -> np.ndarray:
     """Transform weights (O, I, 3, 3) and pack them: (tile + 2, tile + 2, ceil(O / panel), I, panel)."""
     g = winograd_matrices(tile)[1]
     o, i = kernel.shape[:2]
-    moved = np.einsum("ar,oirs,bs->aboi", g, kernel.astype(np.float64), g).astype(kernel.dtype)
-    padded = np.zeros((*moved.shape[:2], -(-o // panel) * panel, i), kernel.dtype)
-    padded[:, :, :o] = moved
-    return np.ascontiguousarray(padded.reshape(*moved.shape[:2], -1, panel, i).swapaxes(-1, -2))
+    packed = np.zeros((tile + 2, tile + 2, -(-o // panel), i, panel), kernel.dtype)
+    for n in range(packed.shape[2]):  # a panel with its transform stays in the second cache
+        part = np.ascontiguousarray(kernel[n * panel : (n + 1) * panel].transpose(2, 3, 1, 0), dtype="float64")
+        rows = np.einsum("ar,rsio->asio", g, part)
+        packed[:, :, n, :, : part.shape[3]] = np.einsum("bs,asio->abio", g, rows)
+    return packed
 
 
 def conv2d_winograd(x: te.Tensor, u: te.Tensor, padding: Padding = 0, tile: int = 4, channels: int = 0) -> Any:

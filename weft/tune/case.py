@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from weft import runtime, tir
-from weft.ir import walk
+from weft.ir import find
 
 
 class Argument(NamedTuple):
@@ -59,6 +59,6 @@ class Case(NamedTuple):
 
 def written_arguments(func: tir.PrimFunc) -> set[int]:
     """The positions of the arguments that a function stores into."""
-    stored = {n.buffer for n in walk(func.body) if isinstance(n, tir.BufferStore)}
-    stored |= {w.buffer for n in walk(func.body) if isinstance(n, tir.Block) for w in n.writes}
+    stored = {n.buffer for n in find(func.body, tir.BufferStore)}
+    stored |= {w.buffer for n in find(func.body, tir.Block) for w in n.writes}
     return {i for i, p in enumerate(func.params) if func.buffer_of(p) in stored}

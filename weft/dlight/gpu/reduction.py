@@ -203,5 +203,5 @@ class RMSNorm(GeneralReduction):
 
     def schedule(self, sch: Schedule, target: Target) -> Schedule | None:
         """Schedule a function, or return None where it has no ``rsqrt``."""
-        calls = (n for n in ir.walk(sch.func) if isinstance(n, ir.CallIntrin))
+        calls = ir.find(sch.func, ir.CallIntrin)
         return super().schedule(sch, target) if any(n.op.name == "tir.rsqrt" for n in calls) else None

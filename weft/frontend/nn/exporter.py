@@ -156,7 +156,7 @@ def _with_own_sizes(mod: ir.IRModule) -> ir.IRModule:
     """Give each function its own symbolic sizes, which are never negative."""
     functions: dict[Any, Any] = {}
     for gvar, func in mod.items():
-        sizes = {v: ir.SizeVar(v.name, v.dtype) for v in ir.walk(func) if isinstance(v, ir.Var)}
+        sizes = {v: ir.SizeVar(v.name, v.dtype) for v in ir.find(func, ir.Var)}
         functions[gvar] = ir.substitute(func, sizes) if isinstance(func, ir.Function) else func
     return mod.with_functions(functions)
 
@@ -170,9 +170,7 @@ def _argument_type(spec: Any, name: str, names: dict[str, Any]) -> Any:
         return ir.ShapeType((names.setdefault(name, ir.SizeVar(name, "int64")),))
     if isinstance(spec, _spec.Tensor):
         dims = dimensions(spec.shape, names)
-        for var in (
-            node for d in dims if isinstance(d, ir.PrimExpr) for node in ir.walk(d) if isinstance(node, ir.Var)
-        ):
+        for var in (node for d in dims if isinstance(d, ir.PrimExpr) for node in ir.find(d, ir.Var)):
             names.setdefault(var.name, var)
         return ir.tensor_type(dims, spec.dtype)
     if isinstance(spec, _spec.Object):
@@ -185,7 +183,7 @@ def _parameter_vars(params: list[tuple[str, Parameter]], names: dict[str, Any]) 
     out = []
     for name, param in params:
         ty = param._expr.ty
-        own = {v: names.setdefault(v.name, ir.SizeVar(v.name, v.dtype)) for v in ir.walk(ty) if isinstance(v, ir.Var)}
+        own = {v: names.setdefault(v.name, ir.SizeVar(v.name, v.dtype)) for v in ir.find(ty, ir.Var)}
         out.append(RelaxVar(name, ir.substitute(ty, own)))
     return out
 

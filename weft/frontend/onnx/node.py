@@ -351,10 +351,10 @@ def _agreed(own: Dim, others: Sequence[Dim]) -> Dim:
 
 def _equal_when_large(a: ir.PrimExpr, b: ir.PrimExpr) -> bool:
     """Whether two dimensions are equal for large sizes that strides divide, another one for each variable."""
-    names = dict.fromkeys(v for v in ir.walk(a) if isinstance(v, ir.Var))
+    names = dict.fromkeys(ir.find(a, ir.Var))
     sizes = {v: const(7680 * (i + 1), v.dtype) for i, v in enumerate(names)}
     return arith.Analyzer().can_prove_equal(ir.substitute(a, sizes), ir.substitute(b, sizes))
 
 
 def _variables(e: ir.PrimExpr) -> set[ir.Var]:
-    return {v for v in ir.walk(e) if isinstance(v, ir.Var)}
+    return set(ir.find(e, ir.Var))

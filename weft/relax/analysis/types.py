@@ -21,7 +21,7 @@ def used_vars(expr: ir.Expr) -> list[ir.ExprVar]:
 @also_called(sinfo="ty")
 def tir_vars_in_type(ty: ir.Type) -> list[ir.Var]:
     """List the symbolic variables in a type, each once."""
-    return list(dict.fromkeys(n for n in ir.walk(ty) if isinstance(n, ir.Var)))
+    return list(dict.fromkeys(ir.find(ty, ir.Var)))
 
 
 @also_called(sinfo="ty")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Call, Expr, ExprVar, Function, GlobalVar, IRModule, Var, post_order, reached, walk
+from weft.ir import Call, Expr, ExprVar, Function, GlobalVar, IRModule, Var, find, post_order, reached
 from weft.relax.analysis.types import definable_tir_vars_in_type
 from weft.relax.effects import is_mergeable, is_pure_call, mutable_variables
 from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr
@@ -19,12 +19,12 @@ def _distinct(nodes: Any) -> list[Any]:
 
 
 def _functions(expr: Expr) -> list[Function]:
-    return [n for n in walk(expr) if isinstance(n, Function)]
+    return find(expr, Function)
 
 
 def _bindings(expr: Expr) -> list[Any]:
     """List the bindings of an expression, those of branches and inner functions included."""
-    return [b for n in walk(expr) if isinstance(n, SeqExpr) for block in n.blocks for b in block.bindings]
+    return [b for n in find(expr, SeqExpr) for block in n.blocks for b in block.bindings]
 
 
 def bound_vars(expr: Expr) -> list[ExprVar]:
@@ -46,7 +46,7 @@ def all_vars(expr: Expr) -> list[ExprVar]:
 
 def all_global_vars(expr: Expr) -> list[GlobalVar]:
     """List the functions of the module that an expression names, each once."""
-    return _distinct(n for n in walk(expr) if isinstance(n, GlobalVar))
+    return _distinct(find(expr, GlobalVar))
 
 
 def defined_symbolic_vars(func: Function) -> list[Var]:
@@ -58,7 +58,7 @@ def defined_symbolic_vars(func: Function) -> list[Var]:
 def free_symbolic_vars(func: Function) -> list[Var]:
     """List the symbolic variables that a function uses and does not introduce."""
     known = set(defined_symbolic_vars(func))
-    return _distinct(n for n in walk(func) if isinstance(n, Var) and n not in known)
+    return _distinct(n for n in find(func, Var) if n not in known)
 
 
 @also_called(fvisit="visit")
@@ -146,7 +146,7 @@ def computable_at_compile_time(func: Function) -> list[ExprVar]:
     known: set[Any] = {*out, *(s for v in out for s in _sizes(v))}
     mutable = mutable_variables(func)
     for b in all_bindings(func):
-        uses = {*variables(b.value), *(n for n in walk(b.value) if isinstance(n, Var))}
+        uses = {*variables(b.value), *find(b.value, Var)}
         safe = isinstance(b, MatchCast) or is_mergeable(b.value, b.var, mutable)
         if safe and uses <= known and type(b.value) is not Function:
             known |= {b.var, *_sizes(b.var)}

@@ -100,7 +100,7 @@ def _check_alone(func: ir.Function, mod: ir.IRModule) -> Iterator[tuple[Any, str
 
 
 def _sizes_of_params(func: ir.Function) -> set[ir.Var]:
-    return {n for p in func.params if p.ty is not None for n in ir.walk(p.ty) if isinstance(n, ir.Var)}
+    return {n for p in func.params if p.ty is not None for n in ir.find(p.ty, ir.Var)}
 
 
 class _Checker:
@@ -146,7 +146,7 @@ class _Checker:
             self._symbols(func.ret_ty)
         elif func.ret_ty is not None:
             # dimensions of the result may be known inside only
-            self.symbols |= {n for n in ir.walk(func.ret_ty) if isinstance(n, ir.Var)}
+            self.symbols |= set(ir.find(func.ret_ty, ir.Var))
         self.value(func.body)
         found = getattr(func.body, "ty", None)
         if contradict(found, func.ret_ty):
@@ -156,7 +156,7 @@ class _Checker:
     def _symbols_of_param(self, ty: ir.Type | None) -> None:
         """Take the variables that stand alone as a dimension; expressions of them follow."""
         if ty is not None:
-            self.symbols |= {n for n in ir.walk(ty) if isinstance(n, ir.Var)}
+            self.symbols |= set(ir.find(ty, ir.Var))
 
     def sequence(self, seq: SeqExpr) -> None:
         """Check the blocks, then the result."""
@@ -183,7 +183,7 @@ class _Checker:
                     wanted = b.ty if isinstance(b, MatchCast) else b.var.ty
                     self.say(f"variable '{b.var.name_hint}' is said to be {wanted}, its value is {found}")
                 if isinstance(b, MatchCast):
-                    self.symbols |= {n for n in ir.walk(b.ty) if isinstance(n, ir.Var)}
+                    self.symbols |= set(ir.find(b.ty, ir.Var))
                 self.bind(b.var)
             if isinstance(b.var, DataflowVar):
                 local.add(b.var)
@@ -202,7 +202,7 @@ class _Checker:
         if var.ty is not None and self.strict:
             self._symbols(var.ty)
         elif var.ty is not None:
-            self.symbols |= {n for n in ir.walk(var.ty) if isinstance(n, ir.Var)}
+            self.symbols |= set(ir.find(var.ty, ir.Var))
 
     # --- values ---
 
@@ -259,7 +259,7 @@ class _Checker:
 
     def _symbols(self, node: ir.Node) -> None:
         own = {  # the sizes that the type of a function names stand for those of its arguments
-            v for f in ir.walk(node) if isinstance(f, ir.FuncType) for p in f.params or () for v in ir.walk(p)
+            v for f in ir.find(node, ir.FuncType) for p in f.params or () for v in ir.walk(p)
         }
         for n in ir.walk(node):
             if isinstance(n, ir.Var) and n not in self.symbols and n not in own:

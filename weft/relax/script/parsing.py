@@ -86,7 +86,7 @@ def _signature(p: Parser, node: ast.FunctionDef, options: dict[str, Any]) -> _St
 def _check_sizes(p: Parser, node: ast.FunctionDef, types: list[ir.Type], outer: _State | None) -> None:
     """Refuse expressions of sizes that no parameter has for itself."""
     known = {v for t in types for v in definable_tir_vars_in_type(t)} | set(outer.symbols.values() if outer else ())
-    known |= {v for t in types for f in ir.walk(t) if isinstance(f, ir.FuncType) for v in tir_vars_in_type(f)}
+    known |= {v for t in types for f in ir.find(t, ir.FuncType) for v in tir_vars_in_type(f)}
     for arg, ty in zip(node.args.args, types, strict=True):
         for v in (x for x in tir_vars_in_type(ty) if x not in known):
             help = f"a parameter whose shape has '{v.name}' by itself says what it is"

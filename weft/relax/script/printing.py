@@ -309,9 +309,7 @@ def _function(func: ir.Function, name: str, p: Printer, *, nested: bool = False)
 
 def _sizes(func: ir.Function) -> set[ir.Var]:
     """Return the variables that stand alone as a dimension of a parameter."""
-    types = [
-        t for param in func.params if param.ty is not None for t in ir.walk(param.ty) if isinstance(t, ir.TensorType)
-    ]
+    types = [t for param in func.params if param.ty is not None for t in ir.find(param.ty, ir.TensorType)]
     return {d for t in types for d in t.shape or () if isinstance(d, ir.Var)}
 
 

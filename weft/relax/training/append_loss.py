@@ -59,7 +59,7 @@ def _joined(model: ir.Function, loss: ir.Function, count: int) -> ir.Function:
         raise error.InvalidArgument(
             "the loss takes another type than the model returns", expected=str(given), found=str(taken)
         )
-    sizes = [[n for n in ir.walk(ty) if isinstance(n, ir.Var)] for ty in (taken, given)]
+    sizes = [ir.find(ty, ir.Var) for ty in (taken, given)]
     loss = ir.substitute(loss, dict(zip(*sizes, strict=True)))
     loss_block, loss_result = _one_block(loss, "the loss")
     if not isinstance(loss_result, ir.ExprVar) or getattr(type_of(loss_result), "ndim", -1) != 0:

@@ -84,7 +84,7 @@ class _Checker:
         self.bounds: dict[tuple[ir.Expr, int, int | None], tuple[ir.Var, ...]] = {}
         self.given: set[ir.Var] = set()
         for p in func.params:
-            self.given.update(v for d in _dims(p.ty) for v in ir.walk(d) if isinstance(v, ir.Var))
+            self.given.update(v for d in _dims(p.ty) for v in ir.find(d, ir.Var))
         for v in self.given:
             self._is_size(v)
         self.inside = _inside_branches(func)
@@ -163,7 +163,7 @@ class _Checker:
         ):
             raise refused(Relation(r.what, found, expected, r.where or place, r.kind))
         span = ir.Span(origin=place, check=(r.kind, r.what))
-        variables = {v for e in (found, expected) for v in ir.walk(e) if isinstance(v, ir.Var)}
+        variables = {v for e in (found, expected) for v in ir.find(e, ir.Var)}
         outer, bb.span = bb.span, span
         if not inside and variables <= self.given:
             with bb.scope() as scope:

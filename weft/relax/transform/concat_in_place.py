@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from weft.ir import Expr, Function, GlobalVar, IRModule, TensorType, Tuple, as_int, fingerprint, module_pass, walk
+from weft.ir import Expr, Function, GlobalVar, IRModule, TensorType, Tuple, as_int, find, fingerprint, module_pass
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import call_tir, call_tir_inplace, is_op
 from weft.relax.expr import SeqExpr
@@ -105,7 +105,7 @@ def concat_in_place(mod: IRModule) -> IRModule:
 
 def _without_unused(mod: IRModule, before: IRModule) -> IRModule:
     """Remove the kernels that operators became (``op_pattern``) and that nothing calls any more."""
-    called = {n for _, f in mod.items() for n in walk(f) if isinstance(n, GlobalVar)}
+    called = {n for _, f in mod.items() for n in find(f, GlobalVar)}
     for gvar, func in before.items():
         if isinstance(func, PrimFunc) and "op_pattern" in func.attrs and gvar not in called:
             del mod[gvar]

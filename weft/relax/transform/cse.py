@@ -92,8 +92,7 @@ def dead_code_elimination(mod: ir.IRModule, entry_functions: Sequence[str] | Non
     )
 
     def called(name: str) -> list[str]:
-        inside = ir.walk(functions[name])
-        return [n.name_hint for n in inside if isinstance(n, ir.GlobalVar) and n.name_hint in functions]
+        return [n.name_hint for n in ir.find(functions[name], ir.GlobalVar) if n.name_hint in functions]
 
     alive = ir.reached(roots, called)
     return mod.with_functions({v: functions[v.name_hint] for v in mod if v.name_hint in alive})

@@ -82,12 +82,12 @@ def fuse_tir(mod: ir.IRModule) -> ir.IRModule:
     if not fused:
         return mod
     groups = [f for f, _ in fused.values()]
-    called = {n.name_hint for f in groups for n in ir.walk(f.body) if isinstance(n, ir.GlobalVar)}
+    called = {n.name_hint for f in groups for n in ir.find(f.body, ir.GlobalVar)}
     out = change_calls(mod, {n: f for n, (f, _) in fused.items()}, lambda n, call: _call(*fused[n], call, mod, n))
     rest = ir.IRModule({})
     for v, f in out.items():
         rest[v] = fused[v.name_hint][1].func.with_attr("global_symbol", v.name_hint) if v.name_hint in fused else f
-    left = {n.name_hint for _, f in rest.items() for n in ir.walk(f) if isinstance(n, ir.GlobalVar)}
+    left = {n.name_hint for _, f in rest.items() for n in ir.find(f, ir.GlobalVar)}
     unused = {n for n in called - left if "op_pattern" in rest[n].attrs}  # type: ignore[attr-defined]
     return mod.with_functions({v: f for v, f in rest.items() if v.name_hint not in unused})
 
@@ -168,7 +168,7 @@ class _Merging:
             )
             if bound is not None and bound not in mapping:
                 mapping[bound] = type(bound)(bound.name, bound.dtype)
-        for b in (n for n in ir.walk(root) if isinstance(n, Buffer)):
+        for b in ir.find(root, Buffer):
             if b not in mapping:
                 mapping[b] = _like(b, self.unique(b.name), mapping)
                 mapping[b.data] = mapping[b].data

@@ -187,7 +187,7 @@ def _common(functions: list[Any], mod: ir.IRModule) -> list[list[Any]]:
 
 def _key(value: ir.Expr) -> Any:
     """What two values share exactly when they are equal and of the same variables."""
-    return ir.fingerprint(value), *(n for n in ir.walk(value) if isinstance(n, (ir.ExprVar, ir.Var)))
+    return ir.fingerprint(value), *ir.find(value, ir.ExprVar, ir.Var)
 
 
 def _same_weights(first: Any, func: Function) -> tuple[dict[ir.Expr, ir.Expr], dict[Any, Any]]:
@@ -208,7 +208,7 @@ def _lifted(func: Any, mod: ir.IRModule) -> list[Any]:
     """List the bindings that follow from weights alone."""
     weights = func.params[_weights(func) :]
     known = set(weights)
-    sizes = {n for p in weights for n in ir.walk(p.ty) if isinstance(n, ir.Var)}
+    sizes = {n for p in weights for n in ir.find(p.ty, ir.Var)}
     out: list[Any] = []
     mutable = mutable_variables(func, mod)
     for b in (b for block in func.body.blocks for b in block.bindings):
@@ -292,7 +292,7 @@ def _missing(func: Any, rest: SeqExpr, kept: Sequence[Any], sizes: Sequence[Any]
 
 def _apart(func: ir.Function) -> ir.Function:
     """Give a function that was made of another's parts symbolic sizes of its own."""
-    return _typed(ir.substitute(func, {n: type(n)(n.name, n.dtype) for n in ir.walk(func) if isinstance(n, ir.Var)}))
+    return _typed(ir.substitute(func, {n: type(n)(n.name, n.dtype) for n in ir.find(func, ir.Var)}))
 
 
 def _rest(body: Any, weights: Any, lifted: list[Any]) -> SeqExpr:

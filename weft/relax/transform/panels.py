@@ -124,7 +124,7 @@ def pack_matmul_weight(weight: np.ndarray, panel: int, group: int = 1, step: int
 
 def weights_bytes(func: ir.Function) -> int:
     """Count the bytes of all constants of a function."""
-    constants = {n for n in ir.walk(func.body) if isinstance(n, ir.Constant)}
+    constants = set(ir.find(func.body, ir.Constant))
     return sum(
         prod(ir.as_int(d) or 0 for d in ty.shape) * ir.DataType(ty.dtype).itemsize
         for ty in (n.ty for n in constants)
@@ -141,6 +141,6 @@ def likely(size: ir.PrimExpr, unknown: int) -> int:
     known = ir.as_int(size)
     if known is not None:
         return known
-    variables = {v for v in ir.walk(size) if isinstance(v, ir.Var)}
+    variables = set(ir.find(size, ir.Var))
     found = ir.as_int(Analyzer().simplify(ir.substitute(size, {v: ir.const(unknown, v.dtype) for v in variables})))
     return found if found is not None and found > 0 else unknown

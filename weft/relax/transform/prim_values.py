@@ -28,7 +28,7 @@ def _computed(e: ir.Expr, bb: BlockBuilder) -> Any:
         return ir.with_fields(e, fields=tuple(_computed(f, bb) for f in e.fields))
     if not isinstance(e, ir.PrimValue) or isinstance(e.value, (ir.Var, ir.IntImm, ir.FloatImm)):
         return e
-    own = list(dict.fromkeys(n for n in ir.walk(e.value) if isinstance(n, ir.Var)))
+    own = list(dict.fromkeys(ir.find(e.value, ir.Var)))
     params = {v: ir.Var(v.name, v.dtype) for v in own}
     body = tir.Evaluate(tir.ret(ir.substitute(e.value, params)))
     attrs = ir.Attrs.of({"tir.is_host_func": True})

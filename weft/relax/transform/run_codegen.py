@@ -56,7 +56,7 @@ def RunCodegen(
 def _constants(func: ir.Function) -> list[tuple[str, ir.Constant]]:
     """Name the constants of a function in order."""
     prefix = f"{func.attrs['global_symbol']}_{func.attrs['Codegen']}_const_"
-    found = [n for b in all_bindings(func) for n in ir.walk(b.value) if isinstance(n, ir.Constant)]
+    found = [n for b in all_bindings(func) for n in ir.find(b.value, ir.Constant)]
     return [(f"{prefix}{i}", c) for i, c in enumerate(dict.fromkeys(found))]
 
 

@@ -4,7 +4,7 @@ from math import prod
 from typing import Any
 
 from weft import machine, tir
-from weft.ir import Call, Constant, DataType, Function, GlobalVar, IRModule, TensorType, Tuple, module_pass, walk
+from weft.ir import Call, Constant, DataType, Function, GlobalVar, IRModule, TensorType, Tuple, find, module_pass
 from weft.relax.block_builder import BlockBuilder
 from weft.relax.core_ops import is_op
 from weft.relax.expr import Binding, SeqExpr, Var
@@ -77,7 +77,7 @@ def stream_outputs(mod: IRModule, *, after: int = machine.UNKNOWN.flushing_bytes
     Cost: Linear.
     Source: None.
     """
-    called = {v for f in mod.functions.values() if isinstance(f, Function) for v in walk(f) if isinstance(v, GlobalVar)}
+    called = {v for f in mod.functions.values() if isinstance(f, Function) for v in find(f, GlobalVar)}
     results = {g: _cold(f, mod, after) for g, f in mod.functions.items() if isinstance(f, Function) and g not in called}
     if not any(results.values()):
         return mod
@@ -113,7 +113,7 @@ def _cold(func: Function, mod: IRModule, after: int) -> set[Var]:
             plain = isinstance(callee, tir.PrimFunc) and "tir.stream_outputs" not in callee.attrs
             if plain and isinstance(b.value.ty, TensorType):
                 cold.add(b.var)
-        following += sum(_bytes(c) for c in walk(b.value) if isinstance(c, Constant))
+        following += sum(_bytes(c) for c in find(b.value, Constant))
     return cold
 
 

@@ -63,10 +63,8 @@ def _needed(func: ir.Function) -> list[int]:
     """Number the parameters that a function cannot do without."""
     used = set(variables(func.body))
     kept = {i for i, p in enumerate(func.params) if p in used}
-    inside = {
-        n for root in (func.body, func.ret_ty) if root is not None for n in ir.walk(root) if isinstance(n, ir.Var)
-    }
-    inside |= {n for i in kept for n in ir.walk(func.params[i].ty) if isinstance(n, ir.Var)}
+    inside = {n for root in (func.body, func.ret_ty) if root is not None for n in ir.find(root, ir.Var)}
+    inside |= {n for i in kept for n in ir.find(func.params[i].ty, ir.Var)}
     known = {s for i in kept for s in _introduced(func.params[i].ty)}
     for i, p in enumerate(func.params):
         if i not in kept and (_introduced(p.ty) & inside) - known:

@@ -163,7 +163,7 @@ def UpdateVDevice(new_vdevice: ir.VDevice, index: int) -> ir.Pass:
         old = devices[index]
         if ir.structural_equal(old, new_vdevice):
             return mod
-        named = [n for _, f in mod.items() for n in ir.walk(f) if isinstance(n, ir.VDevice)]
+        named = [n for _, f in mod.items() for n in ir.find(f, ir.VDevice)]
         change = {n: new_vdevice for n in named if ir.structural_equal(n, old)}
         return ir.IRModule(
             {v: ir.substitute(f, change) for v, f in mod.items()},

@@ -141,7 +141,7 @@ class Lowerer:
 
     def stored(self, expr: ir.PrimExpr) -> int:
         """The heap slot of an expression whose variables have values here."""
-        unknown = [v for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.known]
+        unknown = [v for v in ir.find(expr, ir.Var) if v not in self.known]
         if unknown:
             raise InvalidArgument(
                 f"{self.name}: the symbolic variable '{unknown[0].name}' has no value where it is used",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import ir
-from weft.ir import Expr, walk
+from weft.ir import Expr, find
 from weft.relay.adt import Match
 from weft.relay.expr import Function, If, Var, let_chain
 from weft.relay.walk import pattern_vars
@@ -21,7 +21,7 @@ class VariablesIn:
     def __call__(self, value: Expr) -> dict[Var, None]:
         """Return the variables of an operation."""
         if not isinstance(value, (If, Match, Function)):
-            return dict.fromkeys(n for n in walk(value) if isinstance(n, Var))
+            return dict.fromkeys(find(value, Var))
         known = self._known.get(value)
         if known is None:
             known = self._known[value] = self._held(value)

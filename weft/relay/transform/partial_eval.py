@@ -136,7 +136,7 @@ class Evaluator:
         ty = typed(ty, env.types)
         if ty is None:
             return None
-        bound = {p for t in ir.walk(ty) if isinstance(t, FuncType) for p in t.type_params}
+        bound = {p for t in ir.find(ty, FuncType) for p in t.type_params}
         known = all(t in self.type_vars or t in bound for t in ir.walk(ty) if isinstance(t, TypeVar))
         return ty if known else None
 

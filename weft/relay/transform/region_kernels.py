@@ -86,7 +86,7 @@ def _primitive(name: str) -> str:
 
 
 def _used(bindings: Bindings) -> set[Var]:
-    return {n for _, value in bindings for n in ir.walk(value) if isinstance(n, Var)}
+    return {n for _, value in bindings for n in ir.find(value, Var)}
 
 
 def _needed(before: Bindings, used: set[Var]) -> Bindings:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from weft import error, runtime, tir
 from weft.arith.solve import determined
-from weft.ir import DataType, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, walk
+from weft.ir import DataType, IRModule, Pass, PrimExpr, Sequential, Var, as_int, cast, find
 from weft.machine import Machine, TargetLike, machine_of
 from weft.target.c.emitter import HostEmitter
 from weft.target.c.expr import EXPR, SPECIAL
@@ -131,7 +131,7 @@ def _dimension_vars(func: tir.PrimFunc) -> list[Var]:
     found: dict[Var, None] = {}
     for _, b in func.buffer_map:
         for e in (*b.shape, *b.strides, *(() if b.elem_offset is None else (b.elem_offset,))):
-            found.update(dict.fromkeys(v for v in walk(e) if isinstance(v, Var) and v not in params))
+            found.update(dict.fromkeys(v for v in find(e, Var) if v not in params))
     return list(found)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft.error import CodegenError, WeftError
-from weft.ir import DataType, IRModule, as_int, walk
+from weft.ir import DataType, IRModule, as_int, find
 from weft.target.cuda.nvptx_math import MATH, float_remainder
 from weft.target.cuda.nvptx_rules import INTRINSICS, STATEMENTS, KernelEmitter
 from weft.target.gpu.lower import lower_for_gpu
@@ -115,7 +115,7 @@ def _emit_kernel(module: _DeviceModule, name: str, func: PrimFunc) -> None:
     symbol = re.sub(r"\W", "_", name)
     s = KernelEmitter(module, symbol)
     s.noalias = bool(func.attrs.get("tir.noalias", False))
-    stored = {n.buffer.data for n in walk(func.body) if isinstance(n, BufferStore)}
+    stored = {n.buffer.data for n in find(func.body, BufferStore)}
     buffers = dict(func.buffer_map)
     params: list[str] = []
     for i, p in enumerate(func.params):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from weft import error, tir
-from weft.ir import CallIntrin, IRModule, PrimExpr, Var, const, walk
+from weft.ir import CallIntrin, IRModule, PrimExpr, Var, const, find
 from weft.target.cuda.emitter import Emitter
 from weft.target.cuda.prelude import HALF, PRELUDE
 from weft.target.gpu import AXES, lower_for_gpu
@@ -64,7 +64,7 @@ def emit_kernel(func: tir.PrimFunc) -> Kernel:
             f"'{symbol}' is not one kernel", found=f"{len(device)} nests of bound loops", where=func.span
         )
     ((name, kernel),) = device.items()
-    (call,) = [n for n in walk(host[symbol]) if isinstance(n, CallIntrin) and getattr(n.args[0], "value", "") == name]
+    (call,) = [n for n in find(host[symbol], CallIntrin) if getattr(n.args[0], "value", "") == name]
     given, params = call.args[1:], len(kernel.params)
     extents = dict(zip(kernel.attrs["tir.kernel_launch_params"], given[params:], strict=True))
     axes = [extents.get(tag, const(1, "int32")) for tag in AXES]

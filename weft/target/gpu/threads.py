@@ -12,7 +12,21 @@ from typing import Any, NamedTuple
 
 from weft import tir
 from weft.error import CodegenError
-from weft.ir import EQ, LT, And, CallIntrin, DataType, Node, PrimExpr, Var, as_int, children, structural_equal, walk
+from weft.ir import (
+    EQ,
+    LT,
+    And,
+    CallIntrin,
+    DataType,
+    Node,
+    PrimExpr,
+    Var,
+    as_int,
+    children,
+    find,
+    structural_equal,
+    walk,
+)
 
 AXES = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz")
 """The thread axes, in the order in which a launch takes their extents."""
@@ -84,7 +98,7 @@ def check_allocations(func: tir.PrimFunc, shared_bytes: int) -> None:
     CodegenError
         Which buffers those are.
     """
-    buffers = [n.buffer for n in walk(func.body) if isinstance(n, tir.AllocBuffer)]
+    buffers = [n.buffer for n in find(func.body, tir.AllocBuffer)]
     sizes = {b: [as_int(d) for d in b.shape] for b in buffers}
     for b, dims in sizes.items():
         if None in dims:
@@ -136,7 +150,7 @@ def _visit(node: Any, axes: Mapping[str, Var], alone: frozenset[str], s: _State)
 
 def _agreed(node: tir.BufferStore, axes: Mapping[str, Var], s: _State) -> frozenset[str]:
     """The axes whose threads all store the same: a value of shared memory and of what does not tell them apart."""
-    loads = [n for n in walk(node.value) if isinstance(n, tir.BufferLoad)]
+    loads = find(node.value, tir.BufferLoad)
     if any(n.buffer.data is node.buffer.data or not n.buffer.scope.startswith(("shared", "global")) for n in loads):
         return frozenset()
     if any(isinstance(n, CallIntrin) and "shuffle" in str(n.op) for n in walk(node.value)):
@@ -201,7 +215,7 @@ def _check_claims(s: _State) -> None:
 
 
 def _check_block(func: tir.PrimFunc, extents: Mapping[str, PrimExpr], max_threads: int) -> None:
-    inside = {n.loop_var for n in walk(func.body) if isinstance(n, tir.For)}
+    inside = {n.loop_var for n in find(func.body, tir.For)}
     threads = 1
     for tag, extent in extents.items():
         if any(isinstance(v, tir.BufferLoad) or v in inside for v in walk(extent)):

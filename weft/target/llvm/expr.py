@@ -81,7 +81,7 @@ def _is_positive(e: ir.PrimExpr, s: FunctionEmitter) -> bool:
     if isinstance(e, ir.Max):
         return _is_positive(e.a, s) or _is_positive(e.b, s)
     most = (1 << dt.bits - 1) - 1
-    sums = [bound(n) for n in ir.walk(e) if isinstance(n, (ir.Add, ir.Sub, ir.Mul))]
+    sums = [bound(n) for n in ir.find(e, ir.Add, ir.Sub, ir.Mul)]
     exact = all(-most < b.min_value and b.max_value < most for b in sums)
     return exact and dt.code == "int" and bound(e).min_value > 0
 

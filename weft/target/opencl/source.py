@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from weft import error, tir
-from weft.ir import CallIntrin, Op, as_int, walk
+from weft.ir import CallIntrin, Op, as_int, find
 from weft.target.clike import arithmetic
 from weft.target.gpu import DeviceCode, rewritten
 from weft.target.opencl.emitter import TYPES, Emitter
@@ -60,9 +60,7 @@ def _function(func: tir.PrimFunc, max_threads: int) -> str:
 
 def _lanes(func: tir.PrimFunc, sizes: list[int] | None) -> int | None:
     """The threads of a warp of a device function that exchanges values between them, of which each row has some."""
-    names = [
-        (n, n.op.name if isinstance(n.op, Op) else str(n.op)) for n in walk(func.body) if isinstance(n, CallIntrin)
-    ]
+    names = [(n, n.op.name if isinstance(n.op, Op) else str(n.op)) for n in find(func.body, CallIntrin)]
     widths = {as_int(n.args[3]) for n, name in names if name.startswith("tir.tvm_warp_shuffle")}
     warps = any(name == "tir.tvm_storage_sync" and getattr(n.args[0], "value", "") == "warp" for n, name in names)
     if not widths and not warps:

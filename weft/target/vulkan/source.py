@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from weft import tir
-from weft.ir import DataType, IRModule, Var, walk
+from weft.ir import DataType, IRModule, Var, find, walk
 from weft.target.clike import arithmetic
 from weft.target.gpu import DeviceCode, dynamic_bytes, rewritten
 from weft.target.target import Target
@@ -90,7 +90,7 @@ def _kernel(name: str, func: tir.PrimFunc, number: int, max_threads: int) -> str
         words = [f"weft_at_uint64_t(weft_words[0] + {8 * i}UL).v" for i in range(len(params))]
     taken = [_parameter(p, word, s) for p, word in zip(params, words, strict=True)]
     body = "\n".join([*s.declared, "void main() {", *taken, *s.lines, "}"])
-    loaded = {n.buffer.data for n in walk(func.body) if isinstance(n, tir.BufferLoad)}
+    loaded = {n.buffer.data for n in find(func.body, tir.BufferLoad)}
     # What threads of a block write and read behind a barrier is not kept in a cache of one of them.
     kept = "coherent " if "weft_barrier" in body and not s.stored.isdisjoint(loaded - s.arrays) else ""
     places = [

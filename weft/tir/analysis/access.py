@@ -266,7 +266,7 @@ def get_block_access_region(block: Block, buffer_var_map: Mapping[ir.Var | Buffe
     """
     buffer_var_map = {b.data: b for b in buffer_var_map.values()}
     matched = {m.buffer.data: m.source for m in block.match_buffers}
-    inside = {b.data for n in ir.walk(block) if isinstance(n, Block) for b in n.alloc_buffers}
+    inside = {b.data for n in ir.find(block, Block) for b in n.alloc_buffers}
     raw = _addressed((block.init, block.body))
     opaque: dict[Buffer, _Box] = {}
     for v in raw:

@@ -76,7 +76,7 @@ class _Uses:
         self.memory.update((b.data, b) for b in block.alloc_buffers)
         around: dict[ir.Var, _Path] = {}
         for iv, value in zip(block.iter_vars, realize.iter_values, strict=True):
-            loops = [self.outside[v] for v in ir.walk(value) if isinstance(v, ir.Var) and v in self.outside]
+            loops = [self.outside[v] for v in ir.find(value, ir.Var) if v in self.outside]
             if iv.iter_type != "data_par" and loops:
                 around[iv.var] = min(loops, key=len)
                 carries = () if iv.iter_type == "reduce" else block.writes
@@ -85,7 +85,7 @@ class _Uses:
         reduced = [around[iv.var] for iv in block.iter_vars if iv.iter_type == "reduce" and iv.var in around]
         opaque = {iv.var for iv in block.iter_vars if iv.iter_type != "reduce"} & set(around)
         for region in (*(block.reads if opaque else ()), *(block.writes if around else ())):
-            steps = [around[v] for v in ir.walk(region.region) if isinstance(v, ir.Var) and v in opaque]
+            steps = [around[v] for v in ir.find(region.region, ir.Var) if v in opaque]
             writes = reduced if any(region is w for w in block.writes) else []
             self.use(region.buffer, min([inner, *steps, *writes], key=len))
         for match in block.match_buffers:

@@ -130,7 +130,7 @@ def has_vector_axis(block: Block) -> bool:
 
 def _breaks_vectors(load: BufferLoad, var: ir.Var) -> bool:
     """Whether an access jumps after fewer neighbours of a variable than a vector has, or after no whole vectors."""
-    divisions = [n for n in ir.walk(load.indices) if isinstance(n, (ir.FloorDiv, ir.FloorMod))]
+    divisions = ir.find(load.indices, ir.FloorDiv, ir.FloorMod)
     return any(isinstance(n.b, ir.IntImm) and n.b.value % 8 and _without_casts(n.a) is var for n in divisions)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument, WeftError
-from weft.ir import BaseFunc, IRModule, IterVar, Let, Node, Var, children, structural_equal, walk
+from weft.ir import BaseFunc, IRModule, IterVar, Let, Node, Var, children, find, structural_equal, walk
 from weft.ir.spec import verify
 from weft.tir.stmt import AllocBuffer, AttrStmt, Block, DeclBuffer, For, LetStmt
 
@@ -34,7 +34,7 @@ def undefined_vars(node: Node, defs: Sequence[Var] = ()) -> list[Var]:
             known.add(n.var)
         elif isinstance(n, (AllocBuffer, DeclBuffer)):
             known.add(n.buffer.data)
-    return [n for n in walk(node) if isinstance(n, Var) and n not in known]
+    return [n for n in find(node, Var) if n not in known]
 
 
 def verify_well_formed(obj: IRModule | BaseFunc, assert_mode: bool = True) -> bool:

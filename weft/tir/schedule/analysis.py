@@ -63,7 +63,7 @@ def get_tensorize_loop_mapping(
     None where the sizes do not divide and may not be padded, a variable is no loop, or there are not enough of a kind.
     """
     realize, inner = sch.state.realize(block.name), _block_of(desc_func)
-    wanted = [n for n in ir.walk(desc_func.root.body) if isinstance(n, For)]
+    wanted = ir.find(desc_func.root.body, For)
     loops = list(takewhile(lambda f: not isinstance(f.body, SeqStmt), reversed(sch.state.loops_of(block.name))))
     kinds = [iv.iter_type for iv in realize.block.iter_vars]
     padding, found, last = [1] * len(kinds), {}, len(kinds)

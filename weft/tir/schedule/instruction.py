@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument, ScheduleError
-from weft.ir import FloatImm, IntImm, PrimExpr, Var, substitute, walk
+from weft.ir import FloatImm, IntImm, PrimExpr, Var, find, substitute
 from weft.tir.buffer import Buffer
 from weft.tir.schedule.index_map import IndexMap
 from weft.tir.schedule.tensorize import TensorIntrin
@@ -222,7 +222,7 @@ def flat(value: object) -> list[Any]:
 
 def variables(value: PrimExpr) -> list[Var]:
     """List the variables of an expression, each once."""
-    return list(dict.fromkeys(n for n in walk(value) if isinstance(n, Var)))
+    return list(dict.fromkeys(find(value, Var)))
 
 
 def _plain(value: Any) -> Any:

@@ -112,13 +112,13 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
 
 def _buffers(node: ir.Node) -> list[Buffer]:
     """List the buffers that are loaded and stored, in order of their first use."""
-    accesses = (n for n in ir.walk(node) if isinstance(n, (BufferLoad, BufferStore)))
+    accesses = ir.find(node, BufferLoad, BufferStore)
     return list(dict.fromkeys(n.buffer for n in accesses))
 
 
 def _symbols(buffer: Buffer) -> list[ir.Var]:
     """List the variables that a buffer's declaration introduces."""
-    return [n for n in ir.walk(buffer) if isinstance(n, ir.Var)]
+    return ir.find(buffer, ir.Var)
 
 
 def _view(region: BufferRegion, described: Buffer, block: str, intrin: str) -> Buffer:

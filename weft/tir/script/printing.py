@@ -11,7 +11,7 @@ from typing import Any
 
 from weft import ir
 from weft.ir import CallIntrin as Call
-from weft.ir import DataType, Var, structural_equal, walk
+from weft.ir import DataType, Var, find, structural_equal, walk
 from weft.ir.text.doc import TERNARY, Doc, Group, Seq, call, index, mapping, tuple_doc
 from weft.ir.text.printer import FUNCTION, STMT, Printer, any_literal, quote
 from weft.ir.text.scalar import argument, number, same, slice_docs, var_declaration
@@ -487,7 +487,7 @@ def _inline_params(func: PrimFunc) -> dict[Var, Buffer]:
 
     Of constant shape, on a pointer that nothing else names.
     """
-    used = {n for n in walk(func.body) if isinstance(n, Var) and n.dtype == "handle"}
+    used = {n for n in find(func.body, Var) if n.dtype == "handle"}
     pointers = Counter(b.data for _, b in func.buffer_map)
     matched = Counter(v for v, _ in func.buffer_map)
     inline = {}

@@ -234,7 +234,7 @@ def _plan(node: For) -> _Plan | None:
     if not threads:
         return None
     variables = {loop.loop_var for loop in chain}
-    inside = {n.buffer.data for n in ir.walk(node) if isinstance(n, AllocBuffer)}
+    inside = {n.buffer.data for n in ir.find(node, AllocBuffer)}
     found = [u for u in _updates(chain[-1].body, (), variables) if u[0].buffer.data not in inside]
     if len(found) != 1:
         return None
@@ -288,7 +288,7 @@ def _combiner(node: BufferStore) -> _Combiner | None:
 
 def _others(node: ir.Node, update: BufferStore) -> list[Any]:
     """List the stores of a nest but for an update and its initial value."""
-    stores = [n for n in ir.walk(node) if isinstance(n, BufferStore) and n is not update]
+    stores = [n for n in ir.find(node, BufferStore) if n is not update]
     return [s for s in stores if _initial(s, update) is None]
 
 
@@ -301,8 +301,8 @@ def _is_one(condition: ir.PrimExpr, thread: ir.Var) -> bool:
 
 def _uses(condition: ir.PrimExpr, nest: For) -> bool:
     """Whether a condition depends on what a nest defines."""
-    own = {n.loop_var for n in ir.walk(nest) if isinstance(n, For)}
-    own |= {n.var for n in ir.walk(nest) if isinstance(n, (LetStmt, ir.Let))}
+    own = {n.loop_var for n in ir.find(nest, For)}
+    own |= {n.var for n in ir.find(nest, LetStmt, ir.Let)}
     return any(isinstance(n, BufferLoad) or n in own for n in ir.walk(condition))
 
 

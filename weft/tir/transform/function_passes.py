@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import CallIntrin, GlobalVar, IRModule, Node, Pass, function_pass, module_pass, rewrite, walk
+from weft.ir import CallIntrin, GlobalVar, IRModule, Node, Pass, find, function_pass, module_pass, rewrite
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AssertStmt, Evaluate, SeqStmt, Stmt, seq
 
@@ -87,7 +87,7 @@ class _Bound:
 
 
 def _called(func: PrimFunc) -> set[str]:
-    return {n.op.name_hint for n in walk(func.body) if isinstance(n, CallIntrin) and isinstance(n.op, GlobalVar)}
+    return {n.op.name_hint for n in find(func.body, CallIntrin) if isinstance(n.op, GlobalVar)}
 
 
 def _redirected(func: PrimFunc, copies: dict[GlobalVar, GlobalVar]) -> PrimFunc:

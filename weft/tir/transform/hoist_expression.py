@@ -153,7 +153,7 @@ class _Hoister:
         """Whether an expression is the same in each iteration, and may be evaluated where there is none."""
         if isinstance(value, ir.IntImm) or not is_pure(value):
             return False
-        used = {n for n in ir.walk(value) if isinstance(n, ir.Var)}
+        used = set(ir.find(value, ir.Var))
         if not self.conditionals & HoistedConditionals.UsingBlockVar and used & self.threads:
             return False
         return used.isdisjoint(inside) and not any(isinstance(n, BufferLoad) for n in ir.walk(value))

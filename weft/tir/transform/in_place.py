@@ -1,7 +1,7 @@
 """Whether a statement may write its result over what it reads."""
 
 from weft.arith import detect_iter_map
-from weft.ir import CallIntrin, DataType, Range, Var, structural_equal, walk
+from weft.ir import CallIntrin, DataType, Range, Var, find, structural_equal, walk
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.stmt import BufferStore, For, Stmt, While
 from weft.tir.transform.remove_no_op import is_pure
@@ -25,13 +25,13 @@ def in_place(stmt: Stmt, old: Buffer, new: Buffer) -> bool:
     if len(old.shape) != len(new.shape) or not structural_equal(tuple(inner[:half]), tuple(inner[half:])):
         return False  # the same indices are another place
     both = {old.data, new.data}
-    stores = [n for n in walk(stmt) if isinstance(n, BufferStore) and n.buffer.data in both]
+    stores = [n for n in find(stmt, BufferStore) if n.buffer.data in both]
     if len(stores) != 1 or stores[0].buffer is not new or stores[0].predicate is not None:
         return False
     (store,) = stores
     if any(DataType(i.dtype).lanes > 1 for i in store.indices):
         return False
-    reads = [n for n in walk(stmt) if isinstance(n, BufferLoad) and n.buffer.data in both]
+    reads = [n for n in find(stmt, BufferLoad) if n.buffer.data in both]
     own = set(walk(store.value))
     if not all(n in own and n.buffer is old and n.predicate is None for n in reads) or not all(
         structural_equal(n.indices, store.indices) for n in reads

@@ -115,8 +115,8 @@ def _doubled(
     """Return a buffer of two halves, the statements that fill the first, and those of each iteration; or None."""
     fills = [p for p in parts if _writes(p, buffer)]
     rest = [p for p in parts if not _writes(p, buffer)]
-    read = {n.buffer.data for p in fills for n in ir.walk(p) if isinstance(n, BufferLoad)} - {buffer.data}
-    written = {n.buffer.data for p in parts for n in ir.walk(p) if isinstance(n, BufferStore)} - {buffer.data}
+    read = {n.buffer.data for p in fills for n in ir.find(p, BufferLoad)} - {buffer.data}
+    written = {n.buffer.data for p in parts for n in ir.find(p, BufferStore)} - {buffer.data}
     written |= {v for p in rest for v in _handed(p)} | {a.buffer.data for a in allocs} - {buffer.data}
     last = max((i for i, p in enumerate(parts) if _writes(p, buffer)), default=-1)
     before = [p for p in parts[: last + 1] if not _writes(p, buffer)]
@@ -164,8 +164,8 @@ def _stores_other(node: ir.Node, buffer: Buffer) -> bool:
 
 def _handed(node: ir.Node) -> list[ir.Var]:
     """List the pointers that calls with effects get, which may read and write behind them."""
-    calls = [n for n in ir.walk(node) if isinstance(n, ir.CallIntrin) and n.op.name != "tir.prefetch"]
-    return [v for n in calls if not is_pure(n) for v in ir.walk(n) if isinstance(v, ir.Var) and v.dtype == "handle"]
+    calls = [n for n in ir.find(node, ir.CallIntrin) if n.op.name != "tir.prefetch"]
+    return [v for n in calls if not is_pure(n) for v in ir.find(n, ir.Var) if v.dtype == "handle"]
 
 
 def _at(node: Stmt, old: Buffer, new: Buffer, half: ir.PrimExpr, values: dict[Any, ir.PrimExpr]) -> Stmt:

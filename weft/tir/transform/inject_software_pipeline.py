@@ -263,7 +263,7 @@ def _load_and_store(node: stmts.Stmt, loops: tuple[stmts.For, ...]) -> tuple[stm
     None where a statement is something else.
     """
     if isinstance(node, stmts.BufferStore):
-        shared = [n for n in ir.walk(node.value) if isinstance(n, BufferLoad) and n.buffer.scope.startswith("shared")]
+        shared = [n for n in ir.find(node.value, BufferLoad) if n.buffer.scope.startswith("shared")]
         own = [x for x in loops if x.thread_binding is None]
         if shared or not node.buffer.scope.startswith("shared") or any(ir.as_int(x.extent) is None for x in own):
             return None

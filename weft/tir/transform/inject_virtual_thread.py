@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import ir
-from weft.ir import CallIntrin, IntImm, IRModule, Var, function_pass, rebuild, rewrite, substitute, walk
+from weft.ir import CallIntrin, IntImm, IRModule, Var, find, function_pass, rebuild, rewrite, substitute, walk
 from weft.tir import stmt as stmts
 from weft.tir.analysis.access import is_pure
 from weft.tir.analysis.structure import replace_node, stmt_children
@@ -84,10 +84,10 @@ def _one_by_one(
 
 def _opaque(loop: stmts.For) -> bool:
     """Whether memory that is allocated inside is used by its pointer or another name."""
-    inside = [n.buffer for n in walk(loop.body) if isinstance(n, stmts.AllocBuffer)]
+    inside = [n.buffer for n in find(loop.body, stmts.AllocBuffer)]
     mine = {x for b in inside for x in (b, b.data)}
-    calls = [n for n in walk(loop.body) if isinstance(n, CallIntrin) and n.op.name not in _ONCE and not is_pure(n)]
-    views = [n.buffer.data for n in walk(loop.body) if isinstance(n, stmts.DeclBuffer)]
+    calls = [n for n in find(loop.body, CallIntrin) if n.op.name not in _ONCE and not is_pure(n)]
+    views = [n.buffer.data for n in find(loop.body, stmts.DeclBuffer)]
     return any(n in mine for n in walk((tuple(calls), tuple(views)))) or any(
         isinstance(n, stmts.LetStmt) and n.var.dtype == "handle" for n in walk(loop.body)
     )
@@ -98,7 +98,7 @@ class _Injector:
 
     def __init__(self, loop: stmts.For) -> None:
         self.loop, self.thread = loop, loop.loop_var
-        self.inside = {n.buffer for n in walk(loop.body) if isinstance(n, stmts.AllocBuffer)}
+        self.inside = {n.buffer for n in find(loop.body, stmts.AllocBuffer)}
         self.differs: set[Any] = {self.thread}  # variables and buffers that are not the same for all threads
 
     def run(self) -> stmts.Stmt:

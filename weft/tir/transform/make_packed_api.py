@@ -230,7 +230,7 @@ class _Binder:
         if isinstance(expr, ir.Var) and expr not in self.bound:
             self.let(expr, ir.cast(expr.dtype, found))
             return
-        free = [v for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound]
+        free = [v for v in ir.find(expr, ir.Var) if v not in self.bound]
         if free:
             self.late.append((where, what, expr, self.let(ir.Var("found", "int64"), found)))
             return
@@ -248,7 +248,7 @@ class _Binder:
         for v, value in determined([(expr, found) for _, _, expr, found in self.late], self.bound):
             self.let(v, ir.cast(v.dtype, value))
         for where, what, expr, found in self.late:
-            unknown = [v.name for v in ir.walk(expr) if isinstance(v, ir.Var) and v not in self.bound]
+            unknown = [v.name for v in ir.find(expr, ir.Var) if v not in self.bound]
             if unknown:
                 raise error.LoweringError(
                     f"'{self.name}': no argument determines the dimension '{unknown[0]}'", help="make it a parameter"

@@ -149,11 +149,7 @@ def _tile_number(tiles: For, index: Any) -> tuple[ir.PrimExpr, ir.PrimExpr] | No
     var = tiles.loop_var
     if not any(v is var for v in ir.walk(index.base)):
         return var - tiles.min, tiles.extent
-    by = {
-        n
-        for n in (ir.as_int(n.b) for n in ir.walk(index.base) if isinstance(n, ir.FloorDiv) and n.a is var)
-        if n is not None
-    }
+    by = {n for n in (ir.as_int(n.b) for n in ir.find(index.base, ir.FloorDiv) if n.a is var) if n is not None}
     return (var % ir.const(min(by), var.dtype), ir.const(min(by), var.dtype)) if by else None
 
 

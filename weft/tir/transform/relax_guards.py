@@ -253,7 +253,7 @@ def _all(conditions: list[ir.PrimExpr]) -> ir.PrimExpr | None:
 
 def _variables(nodes: Sequence[ir.PrimExpr]) -> set[ir.Var]:
     """The variables below some expressions."""
-    return {v for n in nodes for v in ir.walk(n) if isinstance(v, ir.Var)}
+    return {v for n in nodes for v in ir.find(n, ir.Var)}
 
 
 def _is_reduction(store: BufferStore) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import LoweringError
-from weft.ir import Attrs, IRModule, Node, PrimExpr, Var, module_pass, rebuild, substitute, walk
+from weft.ir import Attrs, IRModule, Node, PrimExpr, Var, find, module_pass, rebuild, substitute, walk
 from weft.tir.analysis.structure import replace_node
 from weft.tir.analysis.verify import undefined_vars
 from weft.tir.buffer import Buffer, BufferLoad
@@ -108,7 +108,7 @@ class _Splitter:
 def _extents(nest: For) -> dict[str, PrimExpr]:
     """Return the extent of each thread axis; they are known before the launch."""
     extents: dict[str, PrimExpr] = {}
-    inside = {n.loop_var for n in walk(nest) if isinstance(n, For)}
+    inside = {n.loop_var for n in find(nest, For)}
     for loop in walk(nest):
         if isinstance(loop, For) and loop.kind == ForKind.THREAD_BINDING:
             assert loop.thread_binding is not None
@@ -125,7 +125,7 @@ def _extents(nest: For) -> dict[str, PrimExpr]:
 def _free(nest: Stmt) -> tuple[list[Buffer], list[Var]]:
     """List the buffers and scalars that a statement takes from outside, in order of their first use."""
     free = dict.fromkeys(undefined_vars(nest))
-    accesses = (n for n in walk(nest) if isinstance(n, (BufferLoad, BufferStore)) and n.buffer.data in free)
+    accesses = (n for n in find(nest, BufferLoad, BufferStore) if n.buffer.data in free)
     buffers = list(dict.fromkeys(n.buffer for n in accesses))
     data = {b.data for b in buffers}
     return buffers, [v for v in free if v not in data]

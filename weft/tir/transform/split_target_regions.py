@@ -152,7 +152,7 @@ def _free(region: stmts.Stmt) -> list[ir.Var]:
             known.add(n.var)
         elif isinstance(n, stmts.AllocBuffer):
             known.add(n.buffer.data)
-    used = dict.fromkeys(n for n in ir.walk(region) if isinstance(n, ir.Var) and n not in known)
+    used = dict.fromkeys(n for n in ir.find(region, ir.Var) if n not in known)
     for n in ir.walk(region):
         if isinstance(n, (BufferLoad, stmts.BufferStore)) and n.buffer.data not in known:
             used.setdefault(n.buffer.data)

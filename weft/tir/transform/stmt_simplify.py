@@ -110,7 +110,7 @@ class _Simplifier:
         if not (constant or (ir.DataType(value.dtype).is_integer and is_pure(value) and not _loads(value))):
             node = replace_node(node, value=value) if value is not node.value else node
             return self._body(node)
-        layouts = (n for n in ir.walk(node.body) if isinstance(n, (stmt.AllocBuffer, stmt.DeclBuffer)))
+        layouts = ir.find(node.body, stmt.AllocBuffer, stmt.DeclBuffer)
         kept = any(node.var in used_vars((n.buffer.shape, n.buffer.strides, n.buffer.data)) for n in layouts)
         body = self.node(ir.substitute(node.body, {node.var: value}))
         return replace_node(node, value=value, body=body) if kept else body

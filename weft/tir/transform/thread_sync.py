@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import LoweringError
-from weft.ir import CallIntrin, IRModule, Op, StringImm, function_pass, rebuild, structural_equal, structural_hash, walk
+from weft.ir import (
+    CallIntrin,
+    IRModule,
+    Op,
+    StringImm,
+    find,
+    function_pass,
+    rebuild,
+    structural_equal,
+    structural_hash,
+    walk,
+)
 from weft.tir.analysis.structure import replace_node
 from weft.tir.analysis.threads import Access, ThreadPlaces
 from weft.tir.function import PrimFunc
@@ -63,7 +74,7 @@ class _Planner:
     def accesses(self, node: Any) -> list[Access]:
         """Return what a statement does to memory of the scope, once for each element."""
         kept: dict[Any, list[Access]] = {}
-        for n in (n for n in walk(node) if isinstance(n, Access) and n.buffer.scope == self.scope):
+        for n in (n for n in find(node, Access) if n.buffer.scope == self.scope):
             alike = kept.setdefault((n.buffer, type(n), structural_hash(n.indices, True)), [])  # of any variables
             if not any(structural_equal(n.indices, other.indices) for other in alike):
                 alike.append(n)

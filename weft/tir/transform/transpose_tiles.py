@@ -148,7 +148,7 @@ def _turning_loads(tile: _Tile) -> list[BufferLoad]:
 
 
 def _loads(value: ir.PrimExpr) -> list[BufferLoad]:
-    return [x for x in ir.walk(value) if isinstance(x, BufferLoad)]
+    return ir.find(value, BufferLoad)
 
 
 def _is_conditional(node: ir.Node) -> bool:

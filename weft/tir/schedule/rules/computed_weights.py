@@ -10,7 +10,7 @@ from math import prod
 
 from weft.arith import Analyzer
 from weft.error import ScheduleError
-from weft.ir import FloorMod, IntImm, Var, as_int, int64, walk
+from weft.ir import FloorMod, IntImm, Var, as_int, find, int64
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars
 from weft.tir.analysis.pattern import Contraction, contraction_of
 from weft.tir.analysis.structure import used_vars
@@ -95,7 +95,7 @@ def computed_weights(ctx: RuleContext, block: Block) -> Block | None:
 
 def _group(weights: Block, panel: int) -> int:
     """Return how many rows of a column are stored together: what the block divides its row by."""
-    sizes = {n.b.value for n in walk(weights.body) if isinstance(n, FloorMod) and isinstance(n.b, IntImm)}
+    sizes = {n.b.value for n in find(weights.body, FloorMod) if isinstance(n.b, IntImm)}
     return max(sizes - {panel}, default=1)
 
 

@@ -9,7 +9,7 @@ from math import prod
 from typing import TypeGuard
 
 from weft.error import ScheduleError, UnknownHandle
-from weft.ir import CallIntrin, Cast, DataType, PrimExpr, Select, as_int, is_const_int, walk
+from weft.ir import CallIntrin, Cast, DataType, PrimExpr, Select, as_int, find, is_const_int, walk
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, reduce_vars
 from weft.tir.analysis.pattern import contraction_of, is_costly
@@ -77,7 +77,7 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
 def _reads_each_once(body: Stmt, buffer: Buffer) -> bool:
     """Whether one load, in loops of its own along the buffer's dimensions, is all that loops read of a buffer."""
     loads = loads_of(body, buffer)
-    around = [n.loop_var for n in walk(body) if isinstance(n, For) and loads_of(n, buffer)]
+    around = [n.loop_var for n in find(body, For) if loads_of(n, buffer)]
     return len(loads) == 1 and len(around) == len(loads[0].indices) and all(i in around for i in loads[0].indices)
 
 
