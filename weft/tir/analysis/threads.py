@@ -36,7 +36,7 @@ class ThreadPlaces:
                 self.tags[loop.loop_var] = tag
                 before = self.extents.get(tag, 0)
                 self.extents[tag] = None if None in (extent, before) else max(extent or 0, before or 0)
-        used = [n for n in ir.find(body, Access) if n.buffer.scope.startswith("shared")]
+        used = [n for n in ir.find(body, BufferLoad, BufferStore) if n.buffer.scope.startswith("shared")]
         periods = _periods(i for n in used for i in n.indices)
         self.ranges |= {v: (0, n) for v, n in periods.items() if v not in self.tags}
 

@@ -74,7 +74,7 @@ class _Planner:
     def accesses(self, node: Any) -> list[Access]:
         """Return what a statement does to memory of the scope, once for each element."""
         kept: dict[Any, list[Access]] = {}
-        for n in (n for n in find(node, Access) if n.buffer.scope == self.scope):
+        for n in (n for n in find(node, BufferLoad, BufferStore) if n.buffer.scope == self.scope):
             alike = kept.setdefault((n.buffer, type(n), structural_hash(n.indices, True)), [])  # of any variables
             if not any(structural_equal(n.indices, other.indices) for other in alike):
                 alike.append(n)
