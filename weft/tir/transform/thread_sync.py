@@ -19,8 +19,9 @@ from weft.ir import (
 )
 from weft.tir.analysis.structure import replace_node
 from weft.tir.analysis.threads import Access, ThreadPlaces
+from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
-from weft.tir.stmt import AllocBuffer, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, While, seq
+from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, While, seq
 
 
 @function_pass(kind=PrimFunc, name="ThreadSync")
