@@ -217,7 +217,7 @@ def _given(x: Any) -> Any:
 
 def _order(value: Any) -> list[int] | None:
     """The axes of a result as PyTorch lays them in memory; None for the order of the shape."""
-    return memory_order(value) if hasattr(value, "stride") and not value.dtype.is_complex else None
+    return memory_order(value) if hasattr(value, "stride") else None
 
 
 def _lay_out(part: Any) -> list[list[int] | None]:

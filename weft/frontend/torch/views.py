@@ -1,5 +1,6 @@
 """Views as PyTorch has them: other shapes and steps over the memory of one tensor."""
 
+import math
 from collections import Counter
 from typing import Any, cast
 
@@ -16,6 +17,15 @@ def memory_order(value: torch.Tensor) -> list[int] | None:
         return None
     order = sorted(range(len(steps)), key=lambda axis: -steps[axis])
     return None if order == list(range(len(steps))) else order
+
+
+def _is_dense(value: torch.Tensor) -> bool:
+    """Whether a tensor's elements fill their memory, in any order, each once; so far as sizes are known."""
+    sizes, steps = ([d if type(d) is int else d.node.hint for d in dims] for dims in (value.shape, value.stride()))
+    if None in (*sizes, *steps) or 0 in sizes:
+        return True
+    axes = sorted((step, size) for step, size in zip(steps, sizes, strict=True) if size != 1)
+    return all(step == math.prod(size for _, size in axes[:i]) for i, (step, _) in enumerate(axes))
 
 
 def read_bases(graph: torch.fx.GraphModule) -> None:
@@ -40,7 +50,10 @@ def read_bases(graph: torch.fx.GraphModule) -> None:
 
 
 def share_memory(graph: torch.fx.GraphModule) -> None:
-    """Let PyTorch view those results that are views of one tensor: who writes to one sees it in all of them."""
+    """Let PyTorch view those results that are views of one tensor, or of parts of one.
+
+    Who writes to one sees it in all of them; and steps are those that eager's results have.
+    """
     output = graph.graph.output_node()
     chains = {}
     for node in output.all_input_nodes:
@@ -50,7 +63,7 @@ def share_memory(graph: torch.fx.GraphModule) -> None:
             chain.append(chain[-1].args[0])
     bases, made = Counter(chain[-1] for chain in chains.values()), {}
     for node, (*chain, base) in chains.items():
-        if bases[base] > 1:
+        if bases[base] > 1 or (chain and not _is_dense(node.meta["val"])):
             for view in reversed(chain):  # a view of its own: other readers have theirs in Weft
                 with graph.graph.inserting_before(output):
                     made[view] = graph.graph.node_copy(view, lambda n: made.get(n, n))
