@@ -9,6 +9,7 @@ import itertools
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -88,10 +89,12 @@ def spellings(call: Call) -> Iterator[tuple[Any, Any]]:
 
     class Recorder(torch.fx.Interpreter):
         def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-            found[target] = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
+            if isinstance(target, torch._ops.OpOverload):
+                found[target] = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
             return super().call_function(target, args, kwargs)
 
-    Recorder(torch.export.export(call, call.tensors).module()).run(*call.tensors)
+    with suppress(Exception):  # for a call that eager or ``torch.export`` refuses, as in `check`
+        Recorder(torch.export.export(call, call.tensors).module()).run(*call.tensors)
     for target, given in found.items():
         info = SimpleNamespace(op=lambda given, target=target: target(**given), name=str(target))
         rank = max((x.ndim for x in given.values() if isinstance(x, torch.Tensor)), default=0)
