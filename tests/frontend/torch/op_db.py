@@ -5,9 +5,12 @@ dynamic, imported, and compared with eager. What eager or ``torch.export`` refus
 """
 
 import argparse
+import itertools
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -80,6 +83,35 @@ class Call(torch.nn.Module):
         return self.op(*args, **kwargs)
 
 
+def spellings(call: Call) -> Iterator[tuple[Any, Any]]:
+    """The operators of ATen in a call, each with arguments by name of which one has another form, for `check`."""
+    found: dict[Any, dict[str, Any]] = {}
+
+    class Recorder(torch.fx.Interpreter):
+        def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+            if isinstance(target, torch._ops.OpOverload):
+                found[target] = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
+            return super().call_function(target, args, kwargs)
+
+    with suppress(Exception):  # for a call that eager or ``torch.export`` refuses, as in `check`
+        Recorder(torch.export.export(call, call.tensors).module()).run(*call.tensors)
+    for target, given in found.items():
+        info = SimpleNamespace(op=lambda given, target=target: target(**given), name=str(target))
+        rank = max((x.ndim for x in given.values() if isinstance(x, torch.Tensor)), default=0)
+        for a in target._schema.arguments:
+            for value in _forms(a, given[a.name], rank) if a.name in given else ():
+                yield info, SimpleNamespace(input=given | {a.name: value}, args=(), kwargs={})
+
+
+def _forms(argument: Any, given: Any, rank: int) -> list[Any]:
+    """Numbers for tensors and of other types, axes from the end, tuples, the default: eager says which it takes."""
+    kind = str(argument.type).removeprefix("Optional[").removesuffix("]")
+    found = [argument.default_value] if argument.has_default_value() else []
+    found += [2, 1.5, True] if kind in ("Tensor", "number") else [2] if kind == "float" else []
+    found += [given - rank] if kind == "int" and isinstance(given, int) and "dim" in argument.name else []
+    return found + ([tuple(given), [i - rank for i in given]] if kind.startswith("List[int") and given else [])
+
+
 def check(info: Any, sample: Any, dynamic: bool) -> str:
     """``ok``, or why a sample is left out; raises where Weft refuses or differs."""
     call = Call(info, sample)
@@ -120,6 +152,7 @@ def main() -> int:
     parser.add_argument("--dtypes", nargs="*", default=REAL, choices=DTYPES)
     parser.add_argument("--modes", nargs="*", default=["static", "dynamic"])
     parser.add_argument("--part", type=int, nargs=2, default=(0, 1), metavar=("I", "N"), help="every N-th operator")
+    parser.add_argument("--forms", action="store_true", help="the calls of ATen in them with arguments in other forms")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     count: Counter[tuple[str, str, str]] = Counter()
@@ -127,9 +160,10 @@ def main() -> int:
         if options.only not in info.name:
             continue
         for dtype, n, sample in samples(info, options.samples, options.dtypes):
-            for mode in options.modes:
+            calls = spellings(Call(info, sample)) if options.forms else [(info, sample)]
+            for call, mode in itertools.product(calls, options.modes):
                 try:
-                    outcome = check(info, sample, mode == "dynamic")
+                    outcome = check(*call, mode == "dynamic")
                 except Exception as error:
                     outcome = "failed"
                     text = " ".join(str(error).split())[:300]

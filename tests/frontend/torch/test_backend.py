@@ -197,12 +197,13 @@ def test_activations_of_16_bits_are_rounded_once(name: str, dtype: torch.dtype) 
 
 
 def test_results_lie_in_memory_as_in_pytorch() -> None:
-    """What a program views after a break of the graph, in channels last and transposed, for sizes that change."""
+    """What a program views after a break of the graph, in channels last, transposed, in part, for sizes that change."""
 
-    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
         y = torch.relu(x) + 1
         torch._dynamo.graph_break()
-        return y.permute(0, 2, 3, 1).view(-1, 3) * 2, y.permute(0, 2, 3, 1)
+        rest = (y - 1)[:, -1], (y - 2)[:, :1].expand_as(y), torch.complex(y, y).mT + 1
+        return y.permute(0, 2, 3, 1).view(-1, 3) * 2, y.permute(0, 2, 3, 1), *rest
 
     compiled = torch.compile(program, backend=weft_backend)
     for shape in ((2, 3, 4, 5), (3, 3, 6, 7), (0, 3, 4, 5)):

@@ -38,22 +38,16 @@ def test_arithmetic():
 
 def test_factors_and_what_is_made_of_real_numbers():
     def fn(x, y):
-        return (
-            torch.add(x, y, alpha=2j),
-            torch.sub(x, y.real, alpha=1 + 1j),
-            torch.rsub(x, y, alpha=-2j),
-            x + torch.ones_like(x),
+        sums = torch.add(x, y, alpha=2j), torch.sub(x, y.real, alpha=1 + 1j), torch.rsub(x, y, alpha=-2j)
+        made = (
+            torch.ones_like(x) + x,
             x.new_ones(2),
             torch.eye(3, dtype=x.dtype),
             x.clone().fill_(1),
             x.new_full((2,), 3.0),
-            x.any(),
-            x.logical_not(),
-            x.nonzero(),
-            x.var(1),
-            torch.linalg.vector_norm(x, 3),
-            torch.nn.functional.pad(x, (1, 1), mode="reflect"),
         )
+        read = x.any(), x.logical_not(), x.nonzero(), x.var(1), torch.linalg.vector_norm(x, 3)
+        return *sums, *made, *read, nn.functional.pad(x, (1, 1), mode="reflect")
 
     check(fn, numbers(3, 4), numbers(3, 4), dynamic=False)
 
@@ -83,17 +77,12 @@ def test_powers():
 
 def test_layers():
     layer = nn.Linear(4, 3, dtype=torch.complex64)
+
+    def fn(x, y):
+        return layer(x), torch.addmm(x[:, :3], x, y, alpha=2), torch.baddbmm(x[None], x[None], (y @ x[:3])[None])
+
     with torch.no_grad():
-        check(
-            lambda x, y: (
-                layer(x),
-                torch.addmm(x[:, :3], x, y, alpha=2),
-                torch.baddbmm(x[None], x[None], (y @ x[:3])[None]),
-            ),
-            numbers(5, 4),
-            numbers(4, 3),
-            dynamic=False,
-        )
+        check(fn, numbers(5, 4), numbers(4, 3), dynamic=False)
 
 
 def test_sizes_that_square_to_more_than_float32_holds():
@@ -107,17 +96,9 @@ def test_sizes_that_square_to_more_than_float32_holds():
 def test_elements_that_only_move():
     def fn(x, places):
         wide = torch.cat([x, x.real], 0)
-        return (
-            wide.transpose(0, 1).reshape(-1),
-            x[places],
-            wide[:, 1:3],
-            x.sum(1),
-            torch.where(x.real > 0, x, 0j),
-            torch.stack([x, x * 1j]),
-            x.unsqueeze(0).expand(2, *x.shape),
-            x.flip(0),
-            x.masked_fill(x.imag > 0, 2),
-        )
+        chosen = x[places], wide[:, 1:3], torch.where(x.real > 0, x, 0j), x.masked_fill(x.imag > 0, 2)
+        moved = wide.transpose(0, 1).reshape(-1), x.unsqueeze(0).expand(2, *x.shape), x.flip(0)
+        return *chosen, *moved, x.sum(1), torch.stack([x, x * 1j])
 
     check(fn, numbers(3, 4), torch.tensor([2, 0]))
 
@@ -138,13 +119,8 @@ def test_transforms_of_a_known_length(length):
 
 def test_transforms_of_any_length_and_of_several_axes():
     def fn(x):
-        return (
-            torch.fft.fftn(x),
-            torch.fft.rfft2(x, norm="ortho"),
-            torch.fft.irfft2(torch.fft.rfft2(x)),
-            torch.fft.ifft(x, dim=0, norm="forward"),
-            torch.fft.hfft(x.to(torch.complex64)),
-        )
+        whole = torch.fft.fftn(x), torch.fft.rfft2(x, norm="ortho"), torch.fft.irfft2(torch.fft.rfft2(x))
+        return *whole, torch.fft.ifft(x, dim=0, norm="forward"), torch.fft.hfft(x.to(torch.complex64))
 
     check(fn, torch.randn(3, 6, 8), tolerance=5e-5)
 

@@ -15,18 +15,12 @@ POSITIVE = PIVOTED @ PIVOTED.mT + torch.eye(3)
 
 
 def test_inverses_and_solutions():
-    right = torch.randn(2, 3, 5)
-    compare(
-        lambda a, b: (
-            torch.linalg.inv(a),
-            torch.linalg.solve(a, b),
-            torch.linalg.solve(a, b.mT, left=False),
-            torch.linalg.solve(a[0], b[0, :, 0]),
-            torch.linalg.solve(a[:1], b),
-        ),
-        PIVOTED,
-        right,
-    )
+    solve = torch.linalg.solve
+
+    def solutions(a, b):
+        return torch.linalg.inv(a), solve(a, b), solve(a, b.mT, left=False), solve(a[0], b[0, :, 0]), solve(a[:1], b)
+
+    compare(solutions, PIVOTED, torch.randn(2, 3, 5))
     check(Call(lambda a: (torch.linalg.inv_ex(a)[1], torch.linalg.det(a))), (torch.zeros(3, 2, 2),))
 
 
@@ -36,20 +30,15 @@ def test_determinants():
 
 
 def test_triangular_factors():
-    compare(
-        lambda a, b: (
-            torch.linalg.cholesky(a),
-            torch.linalg.cholesky(a, upper=True),
-            torch.linalg.solve_triangular(a, b, upper=True),
-            torch.linalg.solve_triangular(a, b.mT, upper=False, left=False, unitriangular=True),
-            torch.cholesky_solve(b, torch.linalg.cholesky(a)),
-            torch.cholesky_solve(b, a, upper=True),
-            torch.cholesky_inverse(torch.linalg.cholesky(a)),
-            torch.cholesky_inverse(a, upper=True),
-        ),
-        POSITIVE,
-        torch.randn(2, 3, 4),
-    )
+    solve = torch.linalg.solve_triangular
+
+    def factors(a, b):
+        lower, upper = torch.linalg.cholesky(a), torch.linalg.cholesky(a, upper=True)
+        inverses = torch.cholesky_inverse(lower), torch.cholesky_inverse(a, upper=True)
+        solved = solve(a, b, upper=True), solve(a, b.mT, upper=False, left=False, unitriangular=True)
+        return lower, upper, *inverses, *solved, torch.cholesky_solve(b, lower), torch.cholesky_solve(b, a, upper=True)
+
+    compare(factors, POSITIVE, torch.randn(2, 3, 4))
     check(Call(lambda a: torch.linalg.cholesky_ex(a)[1]), (torch.stack([POSITIVE[0], -POSITIVE[0]]),))
 
 
@@ -84,18 +73,8 @@ def test_orthogonal_factors(shape):
         u, s, v = torch.linalg.svd(a, full_matrices=False)
         q, r = torch.linalg.qr(a)
         whole, rest = torch.linalg.qr(a, mode="complete")
-        return (
-            q,
-            r,
-            rest,
-            whole.mT @ whole,
-            s,
-            torch.linalg.svdvals(a),
-            u @ (s[..., None] * v),
-            u.mT @ u,
-            v @ v.mT,
-            torch.linalg.qr(a, mode="r")[1],
-        )
+        triangles = q, r, rest, whole.mT @ whole, torch.linalg.qr(a, mode="r")[1]
+        return *triangles, s, torch.linalg.svdvals(a), u @ (s[..., None] * v), u.mT @ u, v @ v.mT
 
     compare(factors, torch.randn(shape))
 

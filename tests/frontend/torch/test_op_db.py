@@ -23,6 +23,14 @@ def test_slice(name):
     assert "ok" in found
 
 
+@pytest.mark.parametrize("name", "add cumsum clamp roll".split())
+def test_arguments_in_other_forms(name):
+    info = ALL[name]
+    (_, _, sample), *_ = op_db.samples(info, 1, ["float32"])
+    found = [op_db.check(*call, False) for call in op_db.spellings(op_db.Call(info, sample))]
+    assert "ok" in found, found
+
+
 def test_every_operator_of_core_aten_is_converted_or_known_to_be_missing():
     """Gradients, random numbers and transforms are missing; anything else here is a regression."""
     import torch

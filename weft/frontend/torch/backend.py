@@ -8,6 +8,7 @@ without a copy where they lie in order.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -131,7 +132,7 @@ class _Support(OperatorSupportBase):
         value = node.meta.get("val")
         if node is self.refused or IN_PYTORCH in node.meta or node.op != "call_function" or not _is_plain(value):
             return False
-        if node.target.__name__ == "getitem" or is_size(node):
+        if node.target is operator.getitem or is_size(node):
             return all(not is_size(node) or n.op != "call_function" for n in node.all_input_nodes)
         inputs = (n.meta.get("val") for n in node.all_input_nodes)
         return self._is_converted(node) and all(map(_is_plain, inputs))
@@ -161,18 +162,9 @@ def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any], refu
     made = parts.fuse_partitions(parts.propose_partitions())
     placeholders = [node for node in made.graph.nodes if node.op == "placeholder"]
     fixed = {node for i, node in enumerate(placeholders) if i in weights}
-    left = sorted(
-        {
-            str(n.target)
-            for n in made.graph.nodes
-            if n.op == "call_function"
-            and not is_size(n)
-            and n.target.__name__ != "getitem"
-            and not str(n.target).startswith(_CHECKS)
-            and not registry.is_drawn(n.target)
-            and IN_PYTORCH not in n.meta
-        }
-    )
+    kept = (n for n in made.graph.nodes if n.op == "call_function" and not is_size(n) and IN_PYTORCH not in n.meta)
+    names = (str(n.target) for n in kept if not registry.is_drawn(n.target) and n.target is not operator.getitem)
+    left = sorted({name for name in names if not name.startswith(_CHECKS)})
     if left and refused is None:
         warnings.warn(f"PyTorch runs what has no converter: {', '.join(left)}", stacklevel=2)
     for node in made.graph.nodes:
@@ -215,11 +207,6 @@ def _given(x: Any) -> Any:
     return runtime.ShapeTuple((x,)) if isinstance(x, int) else weft.runtime.from_dlpack(as_real(x))
 
 
-def _order(value: Any) -> list[int] | None:
-    """The axes of a result as PyTorch lays them in memory; None for the order of the shape."""
-    return memory_order(value) if hasattr(value, "stride") and not value.dtype.is_complex else None
-
-
 def _lay_out(part: Any) -> list[list[int] | None]:
     """Let a part return its results in the order of PyTorch's memory; the views that undo it are free."""
     output = next(iter(reversed(part.graph.nodes)))
@@ -227,7 +214,7 @@ def _lay_out(part: Any) -> list[list[int] | None]:
     many = isinstance(given, (list, tuple))
     results, backs = list(given) if many else [given], []
     for i, node in enumerate(results):
-        order = _order(node.meta.get("val")) if isinstance(node, torch.fx.Node) else None
+        order = memory_order(node.meta.get("val")) if isinstance(node, torch.fx.Node) else None
         backs.append(order and [order.index(axis) for axis in range(len(order))])
         if order is not None:
             with part.graph.inserting_before(output):
