@@ -423,13 +423,22 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return s.bind_phased(product_of_blocks(s.to_last(data, bb), base, weight, bb), bb)
     taps = phase_weights(weight, plan, groups, bb)
     name = call.op.name.removeprefix("relax.").removesuffix("_transpose")  # type: ignore[union-attr]
-    window = {"padding": plan.padding, "dilation": plan.dilation, "out_dtype": attrs.get("out_dtype", "")}
-    convolve = bb.normalize(make_call(name)(data, taps, groups=groups, **window))
-    made = _convolution(s, convolve, bb)
-    assert made is not None
+
+    def convolve(weight: ir.Expr, padding: tuple[int, ...]) -> ir.Call:
+        window = {"padding": padding, "dilation": plan.dilation, "out_dtype": attrs.get("out_dtype", "")}
+        made = _convolution(s, bb.normalize(make_call(name)(data, weight, groups=groups, **window)), bb)
+        assert made is not None
+        return made
+
+    base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
+    fills = kernel[1] % max(s.panel, 2 * s.machine.lanes(32)) == 0
+    if plain and groups == 1 and fills and isinstance(taps, ir.Constant) and (parts := plan.parts(kernel[2:], taps)):
+        each = ir.Tuple(tuple(bb.emit(convolve(*part)) for part in parts))
+        value = bb.emit(ir.Call(ir.Op.get("relax.concat"), (each,), ir.Attrs.of(axis=len(shape) - 1)))
+        return s.bind_phased(Phased(value, base, block, kernel[1], True, 1, plan.crop), bb)
+    made = convolve(taps, plan.padding)
     if plan.crop is None and all(n == 1 for n in block):
         return made
-    base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
     value, channels = bb.emit(made), kernel[1] * groups
     if plan.is_sparse and channels <= FEW_CHANNELS and not isinstance(made, _Kept):
         value, made = bb.emit(panels.permute(value, _to_first(len(shape)))), _Kept(made.op, made.args)

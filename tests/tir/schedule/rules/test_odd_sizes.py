@@ -86,6 +86,13 @@ def test_one_or_two_rows_read_the_second_operand_as_it_lies(rows, copied):
     assert copied or any("few rows" in str(r) for r in refusals)
 
 
+@pytest.mark.parametrize(("outer", "copied"), [(1, False), (4, True)])
+def test_rows_around_those_of_tiles_read_a_copy_too(outer, copied):
+    a, b = te.placeholder((outer, 1, 28, 128), name="a"), te.placeholder((2, 128, 128), name="b")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)])
+    assert any("b_global" in s.buffer.name for s in stores(default_schedule(func, WIDE))) == copied
+
+
 @pytest.mark.parametrize(
     ("sizes", "dtype", "batch"),
     [

@@ -83,7 +83,7 @@ class _Product:
         self._require_fit(rows, columns)
         panel = self.panel = panel_of(c)
         panels = None if panel is None else panels_of(c, panel)
-        copied = panel is None and self._packable() and self._read_often(rows)
+        copied = panel is None and self._packable() and self._read_often()
         self.streamed = panel is not None and self._is_streamed(rows) and ctx.choose("streamed", (True, False), True)
         if self.streamed and panel is not None:
             tile = end = Tile(1, max(1, panel // self.lanes), self.lanes)
@@ -244,13 +244,13 @@ class _Product:
         plain = [i for i in self.c.b.indices if not is_const_int(i, 0)]
         return all(isinstance(i, Var) for i in plain) and len(plain) == len(set(plain)) and self.c.vector in plain
 
-    def _read_often(self, rows: PrimExpr) -> bool:
-        """Whether enough rows are multiplied that the second operand, larger than the first cache, is worth a copy.
+    def _read_often(self) -> bool:
+        """Whether enough rows, in tiles or around them, read a second operand above the first cache that a copy pays.
 
         As it lies, rows of a panel are far apart: at distances of powers of two they push each other out of the caches.
         Columns that fit one vector are a panel.
         """
-        n, size = as_int(rows), DataType(self.c.b.buffer.dtype).itemsize
+        n, size = as_int(prod(self.extents[v] for v in self.c.rows)), DataType(self.c.b.buffer.dtype).itemsize
         size *= prod(as_int(self.extents[v]) or 0 for v in (*self.c.reduce, *self.c.columns))
         many = (as_int(self.extents[self.c.vector]) or 0) > self.lanes
         return many and n is not None and n >= _ROWS_WORTH_A_COPY and size > self.ctx.machine.l1_cache_bytes
