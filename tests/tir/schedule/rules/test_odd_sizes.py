@@ -86,6 +86,21 @@ def test_one_or_two_rows_read_the_second_operand_as_it_lies(rows, copied):
     assert copied or any("few rows" in str(r) for r in refusals)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_taps_that_read_only_padding_are_left_out(known):
+    h, n = (9, 11) if known else (te.size_var("h", "int64"), te.size_var("n", "int64"))
+    x, w = te.placeholder((1, h, n, 16), name="x"), te.placeholder((1, 3, 3, 16, 16), name="w")
+    func = te.create_prim_func([x, w, conv(x, w, 1, 4, 4, 1, "NHWC", "OHWI16o", channels=16)])
+    scheduled = default_schedule(func, HOST)
+    sums = [n for n in statements(scheduled.body) if isinstance(n, tir.BlockRealize) and "update" in n.block.name_hint]
+    assert sums and all("<" in str(s.predicate) for s in sums)
+    a, b = (np.random.default_rng(1).standard_normal(s).astype(np.float32) for s in ((1, 9, 11, 16), (1, 3, 3, 16, 16)))
+    padded, y = np.pad(a, ((0, 0), (4, 4), (4, 4), (0, 0))), np.zeros((1, 9, 11, 16), np.float32)
+    native(func, HOST)(a, b, y)
+    exact = sum(padded[:, 4 * i : 4 * i + 9, 4 * j : 4 * j + 11] @ b[0, i, j] for i in range(3) for j in range(3))
+    np.testing.assert_allclose(y, exact, atol=1e-4)
+
+
 @pytest.mark.parametrize(("outer", "copied"), [(1, False), (4, True)])
 def test_rows_around_those_of_tiles_read_a_copy_too(outer, copied):
     a, b = te.placeholder((outer, 1, 28, 128), name="a"), te.placeholder((2, 128, 128), name="b")
