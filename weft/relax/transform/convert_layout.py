@@ -541,6 +541,25 @@ def _resize_all(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     return ir.Call(call.op, (s.to_last(call.args[0], bb), places), attrs, span=call.span)
 
 
+@_RULES.on("image.grid_sample")
+def _grid_sample(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
+    """Sample the twin, where all channels of a point lie side by side, if they fill a vector and points are many."""
+    data, grid = call.args
+    shape, points = panels.shape_of(data), panels.shape_of(grid)
+    if shape is None or points is None or call.attrs["layout"] not in ("NCHW", "NCDHW"):
+        return None
+    read, moved = (prod(panels.likely(d, panels.LIKELY_SIZE) for d in sizes[2:]) for sizes in (points, shape))
+    worth = call.attrs["method"] != "nearest" and _AS_MANY_MOVED * read >= moved
+    if (ir.as_int(shape[1]) or 0) < s.machine.lanes(32) or not (worth or s.has_last(data)):
+        return None
+    attrs = call.attrs.with_(layout=f"N{_letters(len(shape))}C")
+    return ir.Call(call.op, (s.to_last(data, bb), grid), attrs, span=call.span)
+
+
+_AS_MANY_MOVED = 8
+"""Elements that are brought into another order in the time in which one is sampled out of its order."""
+
+
 @_RULES.on("broadcast_to")
 def _broadcast_to(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """Repeat the twin: the sizes change places as the dimensions do."""
