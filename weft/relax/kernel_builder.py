@@ -101,7 +101,9 @@ def compile_kernel_jobs(
     """
     cores = len(os.sched_getaffinity(0))
     beside = _processes(len(jobs), cores, target) if plain else 0
-    queue = deque(sorted(jobs, key=_size, reverse=True))  # a large one left for last would be waited for
+    queue = deque(
+        sorted(jobs, key=lambda job: -sum(1 for _ in walk(job.func)))
+    )  # the largest first: nobody waits for it
 
     def work() -> None:
         with _ending(queue):
@@ -164,10 +166,6 @@ def _ending(queue: deque[KernelJob]) -> Generator[None]:
     except BaseException:
         queue.clear()
         raise
-
-
-def _size(job: KernelJob) -> int:
-    return sum(1 for _ in walk(job.func))
 
 
 def _compiles_anywhere(target: Target) -> bool:

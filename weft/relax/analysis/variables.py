@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Call, Expr, ExprVar, Function, GlobalVar, IRModule, Var, post_order, reached, walk
+from weft.ir import Call, Expr, ExprVar, Function, GlobalVar, IRModule, Var, find, post_order, reached, walk
 from weft.relax.analysis.types import definable_tir_vars_in_type
 from weft.relax.effects import is_mergeable, is_pure_call, mutable_variables
 from weft.relax.expr import DataflowBlock, MatchCast, SeqExpr
@@ -18,10 +18,6 @@ def _distinct(nodes: Any) -> list[Any]:
     return list(dict.fromkeys(nodes))
 
 
-def _functions(expr: Expr) -> list[Function]:
-    return [n for n in walk(expr) if isinstance(n, Function)]
-
-
 def _bindings(expr: Expr) -> list[Any]:
     """List the bindings of an expression, those of branches and inner functions included."""
     return [b for n in walk(expr) if isinstance(n, SeqExpr) for block in n.blocks for b in block.bindings]
@@ -29,7 +25,7 @@ def _bindings(expr: Expr) -> list[Any]:
 
 def bound_vars(expr: Expr) -> list[ExprVar]:
     """List the variables that an expression introduces: parameters and bindings."""
-    params = [p for f in _functions(expr) for p in f.params]
+    params = [p for f in find(expr, Function) for p in f.params]
     return _distinct([*params, *[b.var for b in _bindings(expr)]])
 
 

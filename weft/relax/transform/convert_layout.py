@@ -25,7 +25,7 @@ from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform import panels
 from weft.relax.transform.desired_layouts import converted
-from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps
+from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps, product_of_windows
 from weft.relax.transform.phases import Phased, image_of_planes, phase_weights, phases_of, product_of_blocks
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
@@ -312,6 +312,8 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     if group == 1 and (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
         return _Kept(product.op, product.args, product.attrs, span=call.span)
     alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
+    if alone and group == 1 and (product := product_of_windows(s.machine.lanes(32), call, bb)) is not None:
+        return _Kept(product.op, product.args, product.attrs, span=call.span)
     read_once = alone and groups > 1 == shape[1] and panels.known_shape(call)
     few_read = (groups == 1 and channels <= few) or read_once  # once: moving it costs as much
     if few_read and group == 1 and lanes_are_pixels(s.machine, call, taps, has_last):

@@ -56,7 +56,7 @@ class Phased:
 
     def alike(self, other: Phased) -> bool:
         """Whether elements of both values stand for the same elements of images, where their sizes are equal."""
-        mine, theirs = ((p.block, p.channels, p.groups, _begins(p.crop)) for p in (self, other))
+        mine, theirs = ((p.block, p.channels, p.groups, tuple(b for b, _ in p.crop or ())) for p in (self, other))
         return mine == theirs
 
     def broadcast(self, arg: Constant) -> Constant | None:
@@ -71,10 +71,6 @@ class Phased:
         each = data.reshape(self.groups, 1, -1) if shape[1] > 1 else data.reshape(1, 1, 1)
         tiled = np.tile(each, (1, repeats if shape[1] > 1 else 1, 1))
         return constant(runtime.aligned(tiled.reshape((1,) * (ndim - 1 if self.together else ndim) + (-1,))))
-
-
-def _begins(crop: Crop | None) -> tuple[int, ...] | None:
-    return None if crop is None else tuple(b for b, _ in crop)
 
 
 class Phases(NamedTuple):

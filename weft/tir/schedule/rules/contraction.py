@@ -11,15 +11,14 @@ divide into tiles, is packed by a stage of its own.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 
 from weft.error import ScheduleError
 from weft.ir import DataType, IterVar, PrimExpr, Var, as_int, int64, is_const_int
-from weft.tir.analysis.dependence import is_plain_store, producers_of
-from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, index_step, stride_along
+from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
-from weft.tir.schedule.guards import guard_of
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 from weft.tir.schedule.rules.context import RuleContext
 from weft.tir.schedule.rules.epilogue import attach_epilogue, loop_over
@@ -32,6 +31,7 @@ from weft.tir.schedule.rules.tile import (
     n_tiles,
     panel_of,
     panels_of,
+    reads_far,
     row_parts,
     tile_choices,
 )
@@ -47,9 +47,6 @@ _FEW_ROWS = 2
 
 _DOT_ROWS = 4
 """Rows for which the second operand is read so often as it lies, if summands do so side by side, rather than packed."""
-
-_FAR_TAPS, _LIKELY_SIZE = 8, 32
-"""The part of a row that taps are apart from which on padding is asked for, and a row's length where it is unknown."""
 
 _ROWS_WORTH_A_COPY = 32
 """Rows of a product from which on a large second operand that lies in rows is copied into panels."""
@@ -551,17 +548,9 @@ class _Product:
             sch.annotate(asking, PANEL_MARK, ahead)
         if order:
             sch.decompose_reduction(anchor, order[0])
-            if self._reads_padding():
-                sch.skip_zeros(anchor)
-
-    def _reads_padding(self) -> bool:
-        """Whether taps are so far apart that whole tiles read nothing but zeros of some."""
-        c, analyzer = self.c, self.ctx.analyzer(self.rv)
-        moves = [(i, v, o) for i in c.a.indices for v in c.reduce for o in c.rows if {v, o} <= used_vars(i)]
-        apart = [(index_step(i, v, analyzer) or 0, as_int(self.extents[o]) or _LIKELY_SIZE) for i, v, o in moves]
-        makers = [is_plain_store(p.block) for p in producers_of(c.block, self.sch.state.root)]
-        padded = any(m is not None and m.buffer is c.a.buffer and guard_of(m.value) is not None for m in makers)
-        return padded and any(step > 1 and _FAR_TAPS * step >= n for step, n in apart)
+            if reads_far(self.c, self.extents, ctx.analyzer(self.rv)):
+                with suppress(ScheduleError):  # nothing is padded
+                    sch.skip_zeros(anchor)
 
     def _channels_last(self, block: Block, owner: dict[Var, IterVar], loops: list[LoopRV]) -> list[LoopRV]:
         """Put the summed variable along which the first operand is contiguous innermost, the taps outside."""
