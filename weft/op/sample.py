@@ -18,17 +18,8 @@ from weft.topi.sample import grid_sample
 
 
 def _infer(data: ir.Expr, grid: ir.Expr, layout: str) -> ir.TensorType:
-    ty, gt = (
-        tensor_arg("image.grid_sample", "data", data, min_ndim=3, kind="float"),
-        tensor_arg("image.grid_sample", "grid", grid, kind="float"),
-    )
-    if ty.ndim >= 0 and gt.ndim >= 0 and ty.ndim != gt.ndim:
-        raise error.ShapeMismatch(
-            "image.grid_sample: data and grid have different ranks",
-            expected=str(ty.ndim),
-            found=str(gt.ndim),
-            where=data.span,
-        )
+    ty = tensor_arg("image.grid_sample", "data", data, min_ndim=3, kind="float")
+    gt = tensor_arg("image.grid_sample", "grid", grid, ndim=ty.ndim if ty.ndim >= 0 else None, kind="float")
     if ty.shape is None or gt.shape is None:
         return ir.TensorType(None, ty.dtype, ty.ndim)
     demand_equal("image.grid_sample: batch of 'grid'", gt.shape[0], ty.shape[0], data.span)

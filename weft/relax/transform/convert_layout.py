@@ -401,10 +401,7 @@ def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
 
 @_RULES.on("nn.conv2d_transpose", "nn.conv3d_transpose")
 def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
-    """Compute each phase of the output by a convolution of its own, all of them as channels of one.
-
-    Where windows do not overlap that is a product of pixels with their blocks.
-    """
+    """Compute phases of the output as channels of one convolution, or one by one; blocks apart are a product."""
     data, weight = call.args[:2]
     attrs, shape, outs = call.attrs, panels.shape_of(data), panels.shape_of(call)
     kernel = panels.known_shape(weight)
@@ -433,8 +430,8 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return made
 
     base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
-    fills = kernel[1] % max(s.panel, 2 * s.machine.lanes(32)) == 0
-    if plain and groups == 1 and fills and isinstance(taps, ir.Constant) and (parts := plan.parts(kernel[2:], taps)):
+    own = plain and groups == 1 and kernel[1] % max(s.panel, 2 * s.machine.lanes(32)) == 0
+    if own and isinstance(taps, ir.Constant) and (parts := plan.parts(kernel[2:], taps)):
         each = ir.Tuple(tuple(bb.emit(convolve(*part)) for part in parts))
         value = bb.emit(ir.Call(ir.Op.get("relax.concat"), (each,), ir.Attrs.of(axis=len(shape) - 1)))
         return s.bind_phased(Phased(value, base, block, kernel[1], True, 1, plan.crop), bb)
@@ -546,16 +543,17 @@ def _resize_all(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
 @_RULES.on("image.grid_sample")
 def _grid_sample(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """Sample the twin, where all channels of a point lie side by side, if they fill a vector and points are many."""
-    data, grid = call.args
-    shape, points = panels.shape_of(data), panels.shape_of(grid)
+    shape, points = map(panels.shape_of, call.args)
     if shape is None or points is None or call.attrs["layout"] not in ("NCHW", "NCDHW"):
         return None
     read, moved = (prod(panels.likely(d, panels.LIKELY_SIZE) for d in sizes[2:]) for sizes in (points, shape))
     worth = call.attrs["method"] != "nearest" and _AS_MANY_MOVED * read >= moved
-    if (ir.as_int(shape[1]) or 0) < s.machine.lanes(32) or not (worth or s.has_last(data)):
+    if (ir.as_int(shape[1]) or 0) < s.machine.lanes(32) or not (worth or s.has_last(call.args[0])):
         return None
-    attrs = call.attrs.with_(layout=f"N{_letters(len(shape))}C")
-    return ir.Call(call.op, (s.to_last(data, bb), grid), attrs, span=call.span)
+    layout = f"N{_letters(len(shape))}C"
+    return ir.Call(
+        call.op, (s.to_last(call.args[0], bb), call.args[1]), call.attrs.with_(layout=layout), span=call.span
+    )
 
 
 _AS_MANY_MOVED = 8

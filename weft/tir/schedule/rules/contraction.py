@@ -16,7 +16,7 @@ from dataclasses import replace
 from math import prod
 
 from weft.error import ScheduleError
-from weft.ir import DataType, IterVar, PrimExpr, Var, as_int, int64, is_const_int
+from weft.ir import DataType, PrimExpr, Var, as_int, int64, is_const_int
 from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.instruction import BlockRV, LoopRV
@@ -35,7 +35,6 @@ from weft.tir.schedule.rules.tile import (
     row_parts,
     tile_choices,
 )
-from weft.tir.stmt import Block
 from weft.tir.transform.dot_product import DOT_GROUPS
 from weft.tir.transform.prefetch_streams import PANEL_MARK, PREFETCH_MARK
 
@@ -506,8 +505,9 @@ class _Product:
         inner = ctx.below(anchor, tile_loop)
         owner = ctx.owners(anchor, inner)
         reduce_loops = [x for x in inner if owner[x.var].iter_type == "reduce"]
-        vector_var = contraction_vector(block)
-        column = [x for x in inner if owner[x.var].var is vector_var]
+        c = contraction_of(block, products=False)
+        assert c is not None
+        column = [x for x in inner if owner[x.var].var is c.vector]
         rows = [x for x in inner if x not in column and x not in reduce_loops]
         vectors: list[LoopRV] = []
         lanes: list[LoopRV] = []
@@ -518,7 +518,8 @@ class _Product:
                 vectors, lanes = [outer], [lane]
             else:
                 lanes = column
-        order = self._channels_last(block, owner, reduce_loops)
+        # the variable along which the first operand is contiguous is innermost, the taps are outside
+        order = sorted(reduce_loops, key=lambda x: c.a.indices[-1] is owner[x.var].var)
         unrolled: list[LoopRV] = []
         group: list[LoopRV] = []
         if order and self.group > 1:
@@ -552,14 +553,6 @@ class _Product:
                 with suppress(ScheduleError):  # nothing is padded
                     sch.skip_zeros(anchor)
 
-    def _channels_last(self, block: Block, owner: dict[Var, IterVar], loops: list[LoopRV]) -> list[LoopRV]:
-        """Put the summed variable along which the first operand is contiguous innermost, the taps outside."""
-        c = contraction_of(block, products=False)
-        assert c is not None
-        contiguous = [x for x in loops if c.a.indices[-1] is owner[x.var].var]
-        rest = [x for x in loops if x not in contiguous]
-        return [*rest, *contiguous]
-
     def _write_back(self, sink: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
         """Unroll the epilogue over the tile, in vectors."""
         sch, ctx = self.sch, self.ctx
@@ -576,13 +569,6 @@ class _Product:
         if not big:
             for x in inner[:-1]:
                 sch.unroll(x)
-
-
-def contraction_vector(block: Block) -> Var:
-    """Return the column variable of a contraction."""
-    c = contraction_of(block, products=False)
-    assert c is not None
-    return c.vector
 
 
 def _dot_group(ctx: RuleContext, c: Contraction) -> int:
