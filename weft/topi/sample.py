@@ -70,7 +70,8 @@ def grid_sample(
     taps = [[tables(d, k) for k in range(_TAPS[method])] for d in range(rank)]
 
     def element(n: PrimExpr, *i: Any) -> Any:
-        o, c, total = i[:-1] if last else i[1:], i[-1] if last else i[0], None
+        o, c = (i[:-1], i[-1]) if last else (i[1:], i[0])
+        total: Any = None
         for choice in itertools.product(*taps):
             at = [place(n, *o) for place, _ in choice]
             safe = [tir.max(i, const(0, "int32")) for i in at] if padding_mode == "zeros" else at

