@@ -12,29 +12,22 @@ from weft.op.infer import tensor_arg, values_of
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_at_least, demand_equal
 from weft.op.resize import spatial_sizes
+from weft.topi.conv import channels_last, conv_shape, spatial
 from weft.topi.image import affine_grid
 from weft.topi.sample import grid_sample
 
 
-def _infer(data: ir.Expr, grid: ir.Expr) -> ir.TensorType:
-    ty, gt = (
-        tensor_arg("image.grid_sample", "data", data, min_ndim=3, kind="float"),
-        tensor_arg("image.grid_sample", "grid", grid, kind="float"),
-    )
-    if ty.ndim >= 0 and gt.ndim >= 0 and ty.ndim != gt.ndim:
-        raise error.ShapeMismatch(
-            "image.grid_sample: data and grid have different ranks",
-            expected=str(ty.ndim),
-            found=str(gt.ndim),
-            where=data.span,
-        )
+def _infer(data: ir.Expr, grid: ir.Expr, layout: str) -> ir.TensorType:
+    ty = tensor_arg("image.grid_sample", "data", data, min_ndim=3, kind="float")
+    gt = tensor_arg("image.grid_sample", "grid", grid, ndim=ty.ndim if ty.ndim >= 0 else None, kind="float")
     if ty.shape is None or gt.shape is None:
         return ir.TensorType(None, ty.dtype, ty.ndim)
     demand_equal("image.grid_sample: batch of 'grid'", gt.shape[0], ty.shape[0], data.span)
     demand_equal("image.grid_sample: coordinates of a point", gt.shape[1], ty.ndim - 2, data.span)
-    for i, d in enumerate(ty.shape[2:], 2):
+    last = channels_last(layout)
+    for i, d in enumerate(spatial(ty.shape, last), 1 if last else 2):
         demand_at_least(f"image.grid_sample: dimension {i} of 'data'", d, 1, data.span)
-    return ir.TensorType((*ty.shape[:2], *gt.shape[2:]), ty.dtype, ty.ndim)
+    return ir.TensorType(conv_shape(ty.shape, gt.shape[2:], ty.shape[-1 if last else 1], last), ty.dtype, ty.ndim)
 
 
 def _reflect(v: float, size: int, align_corners: bool) -> float:
@@ -62,6 +55,9 @@ def _weights(t: float, method: str) -> dict[int, float]:
 
 
 def _ref(data: Any, grid: Any, method: str, layout: str, padding_mode: str, align_corners: bool) -> Any:
+    if channels_last(layout):
+        made = _ref(np.moveaxis(data, -1, 1), grid, method, "", padding_mode, align_corners)
+        return np.moveaxis(made, 1, -1)
     out = np.zeros((*data.shape[:2], *grid.shape[2:]))
     wide = np.float64 if 8 in (data.itemsize, grid.itemsize) else np.float32
     for n, *o in np.ndindex(data.shape[0], *grid.shape[2:]):
@@ -88,7 +84,7 @@ declare(
     "data grid",
     {
         "method": word("bilinear", "bilinear", "nearest", "bicubic"),
-        "layout": word("NCHW", "NCHW", "NCDHW", "NCW"),
+        "layout": word("NCHW", "NCHW", "NCDHW", "NCW", "NHWC", "NDHWC"),
         "padding_mode": word("zeros", "zeros", "border", "reflection"),
         "align_corners": flag(True),
     },
@@ -97,8 +93,8 @@ declare(
     reference=_ref,
     fusion=Fusion.OPAQUE,
     rtol=1e-3,
-    doc="Sample (n, c, h, w) data at the points of a grid (n, 2, rows, columns) of coordinates in -1..1, the "
-    "horizontal one first.",
+    doc="Sample (n, c, h, w) data, or (n, h, w, c), at the points of a grid (n, 2, rows, columns) of coordinates in "
+    "-1..1, the horizontal one first.",
 )
 
 

@@ -101,7 +101,7 @@ def compile_kernel_jobs(
     """
     cores = len(os.sched_getaffinity(0))
     beside = _processes(len(jobs), cores, target) if plain else 0
-    queue = deque(sorted(jobs, key=_size, reverse=True))  # a large one left for last would be waited for
+    queue = deque(sorted(jobs, key=lambda job: -len(find(job.func, Node))))  # the largest first: nobody waits for it
 
     def work() -> None:
         with _ending(queue):
@@ -164,10 +164,6 @@ def _ending(queue: deque[KernelJob]) -> Generator[None]:
     except BaseException:
         queue.clear()
         raise
-
-
-def _size(job: KernelJob) -> int:
-    return len(find(job.func, Node))
 
 
 def _compiles_anywhere(target: Target) -> bool:

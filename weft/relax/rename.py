@@ -15,11 +15,7 @@ def rename_vars(expr: Expr, renamed: dict[Expr, Expr]) -> Any:
     return _RENAME(expr, renamed)
 
 
-def _rename_default(expr: Node, renamed: dict[Expr, Expr]) -> Any:
-    return expr
-
-
-_RENAME = Dispatch("rename variables", (Expr,), default=_rename_default)
+_RENAME = Dispatch("rename variables", (Expr,), default=lambda expr, renamed: expr)
 
 
 @_RENAME.on(ExprVar)
@@ -63,12 +59,8 @@ def _rename_seq(expr: SeqExpr, renamed: dict[Expr, Expr]) -> Any:
 
 
 def _rename_block(block: BindingBlock, renamed: dict[Expr, Expr]) -> BindingBlock:
-    bindings = tuple([_rename_binding(b, renamed) for b in block.bindings])
+    bindings = tuple([replace_value(b, _RENAME(b.value, renamed)) for b in block.bindings])
     return ir.with_fields(block, bindings=bindings)
-
-
-def _rename_binding(b: Binding, renamed: dict[Expr, Expr]) -> Any:
-    return replace_value(b, _RENAME(b.value, renamed))
 
 
 @_RENAME.on(Function)

@@ -132,9 +132,5 @@ def undefined_vars(func: tir.PrimFunc) -> list[ir.Var]:
         else:
             used.append(node)
     for _, buffer in func.buffer_map:
-        used.extend(v for d in buffer.shape for v in _vars(d))
+        used.extend(v for d in buffer.shape for v in ir.find(d, ir.Var))
     return [v for v in dict.fromkeys(used) if v not in defined]
-
-
-def _vars(node: ir.Node) -> list[ir.Var]:
-    return ir.find(node, ir.Var)

@@ -5,6 +5,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.ir import PrimExpr, as_int, cast, const, if_then_else, int64, select
+from weft.topi.conv import channels_last, conv_shape, spatial
 from weft.topi.precision import precise
 from weft.topi.resize import cubic_weights
 
@@ -34,8 +35,12 @@ def grid_sample(
     padding_mode: str = "zeros",
     align_corners: bool = True,
 ) -> Any:
-    """Sample (n, c, spatial...) data at the points of a grid (n, rank, output...), the last axis's coordinate first."""
-    rank, sizes = data.ndim - 2, data.shape[2:]
+    """Sample data, of channels first or last, at the points of a grid (n, rank, output...).
+
+    The last axis's coordinate comes first.
+    """
+    rank, last = data.ndim - 2, channels_last(layout)
+    sizes = spatial(data.shape, last)
     points, wide = (data.shape[0], *grid.shape[2:]), precise(data, grid)
 
     def coordinate(d: int, n: Any, o: Any) -> Any:
@@ -64,11 +69,13 @@ def grid_sample(
     pick = select if all((as_int(n) or 0) > 0 for n in sizes) else if_then_else  # nothing of an empty image is read
     taps = [[tables(d, k) for k in range(_TAPS[method])] for d in range(rank)]
 
-    def element(n: PrimExpr, c: PrimExpr, *o: Any) -> Any:
+    def element(n: PrimExpr, *i: Any) -> Any:
+        o, c = (i[:-1], i[-1]) if last else (i[1:], i[0])
         total: Any = None
         for choice in itertools.product(*taps):
             at = [place(n, *o) for place, _ in choice]
-            value = data(n, c, *(tir.max(i, const(0, "int32")) for i in at) if padding_mode == "zeros" else at)
+            safe = [tir.max(i, const(0, "int32")) for i in at] if padding_mode == "zeros" else at
+            value = data(n, *safe, c) if last else data(n, c, *safe)
             if padding_mode == "zeros":
                 value = pick(tir.all(*(i >= const(0, "int32") for i in at)), value, const(0, data.dtype))
             if method == "nearest":
@@ -79,7 +86,8 @@ def grid_sample(
             total = term if total is None else total + term
         return cast(data.dtype, total)
 
-    return te.compute((data.shape[0], data.shape[1], *grid.shape[2:]), element, name="T_grid_sample")
+    shape = conv_shape(data.shape, grid.shape[2:], data.shape[-1 if last else 1], last)
+    return te.compute(shape, element, name="T_grid_sample")
 
 
 _TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}

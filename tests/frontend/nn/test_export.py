@@ -31,10 +31,6 @@ def mlp():
     return model, reference
 
 
-def compile_module(mod):
-    return relax.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())
-
-
 @pytest.mark.parametrize("mode", ["plain", "packed"])
 def test_mlp(mlp, mode):
     model, reference = mlp
@@ -45,7 +41,7 @@ def test_mlp(mlp, mode):
         if mode == "plain"
         else ["x", "packed_params"]
     )
-    vm = compile_module(mod)
+    vm = relax.VirtualMachine(weft.compile(mod, "llvm"), weft.cpu())
     values = [p.data for _, p in params]
     for n in (1, 7, 0):
         x = np.random.default_rng(n).standard_normal((n, 10), "float32")

@@ -10,10 +10,6 @@ from weft.op import get_op_def
 from weft.relax.transform.pack_nbits import Groups, pack_groups
 
 
-def _fixed(*arrays: np.ndarray | None) -> list[Fixed]:
-    return [Fixed(Array(a, a.shape)) for a in arrays if a is not None]
-
-
 def _groups(s: Sizes, k: int, n: int, bits: int, group: int, zeros: bool) -> Groups:
     q = s.rng.integers(0, 1 << bits, (k, n)).astype(np.uint8)
     q[0, 0] = (1 << bits) - 1
@@ -49,7 +45,7 @@ def _product(
         assert made is not None and made.bits == bits
         rtol = {"float16": 1e-2, "float32": 1e-4, "float64": 1e-12}[dtype]
         taken = {"n": n, "bits": bits, "group": made.group, "rtol": rtol, "atol": min(rtol, 1e-3)}
-        weights = _fixed(made.w, made.scale, made.offset)
+        weights = [Fixed(Array(a, a.shape)) for a in (made.w, made.scale, made.offset) if a is not None]
         if kind == "packed":
             return call(s.real(*(s.d, s.a, k)[-ranks:], dtype=dtype), *weights, **taken)
         if kind == "rounded":

@@ -87,8 +87,9 @@ case("image.resize2d", make=lambda s: None if s.b == 0 else call(s.real(1, 2, 4,
 def _sample(method: str, padding: str, align: bool) -> None:
     @cases("image.grid_sample", when=lambda s: s.b > 0)
     def make(s: Sizes) -> Case:
-        x, places = s.real(s.a, 2, s.b, s.c), s.real(s.a, 2, 3, 4, low=-1.4, high=1.4)
-        return call(x, places, method=method, padding_mode=padding, align_corners=align, rtol=1e-3, atol=1e-4)
+        x, places = s.real(s.a, *((2, s.b, s.c) if align else (s.b, s.c, 2))), s.real(s.a, 2, 3, 4, low=-1.4, high=1.4)
+        attrs = {"padding_mode": padding, "align_corners": align, "layout": "NCHW" if align else "NHWC"}
+        return call(x, places, method=method, rtol=1e-3, atol=1e-4, **attrs)
 
 
 for _method in ("bilinear", "nearest", "bicubic"):

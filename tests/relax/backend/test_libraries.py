@@ -15,14 +15,6 @@ def groups(partition, make, *shapes, dtype="float16"):
     return [v.name_hint for v in partition(mod).get_global_vars() if v.name_hint != "main"]
 
 
-def product(x, w, b):
-    return op.nn.relu(op.add(op.matmul(x, op.permute_dims(w)), b))
-
-
-def residual(x, w, b, r):
-    return op.add(op.add(op.matmul(x, w), b), r)
-
-
 CONVOLUTION = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
 NAME = "fused_relax_permute_dims_relax_matmul_relax_add_relax_nn_relu_"
 
@@ -32,14 +24,18 @@ NAME = "fused_relax_permute_dims_relax_matmul_relax_add_relax_nn_relu_"
     [(partition_for_cublas, "cublas"), (partition_for_hipblas, "hipblas"), (partition_for_cutlass, "cutlass")],
 )
 def test_products_with_what_follows(partition, library):
-    assert groups(partition, product, (8, 16), (32, 16), (32,)) == [NAME + library]
+    assert groups(
+        partition, lambda x, w, b: op.nn.relu(op.add(op.matmul(x, op.permute_dims(w)), b)), (8, 16), (32, 16), (32,)
+    ) == [NAME + library]
     assert groups(partition, op.matmul, (2, 3, 8), (3, 1, 8, 4)) == []  # batches that broadcast both ways
     assert groups(partition, op.matmul, (8, 8), (8, 8), dtype="float64") == []
 
 
 def test_residuals_and_convolutions():
     shapes = (8, 16), (16, 32), (32,), (8, 32)
-    assert groups(partition_for_cutlass, residual, *shapes) == ["fused_relax_matmul_relax_add_relax_add_cutlass"]
+    assert groups(partition_for_cutlass, lambda x, w, b, r: op.add(op.add(op.matmul(x, w), b), r), *shapes) == [
+        "fused_relax_matmul_relax_add_relax_add_cutlass"
+    ]
     conv = lambda x, w: op.nn.conv2d(x, w, **CONVOLUTION)  # noqa: E731
     for partition, library in ((partition_for_cutlass, "cutlass"), (partition_for_cudnn, "cudnn")):
         assert groups(partition, conv, (1, 8, 8, 4), (6, 3, 3, 4)) == [f"fused_relax_nn_conv2d_{library}"]

@@ -55,6 +55,11 @@ def test_resize(attrs):
     check(program(lambda bb, y: bb.emit(Call(Op.get("relax.image.resize"), (y, size), Attrs.of(**attrs)))))
 
 
+def test_points_are_sampled_with_all_their_channels():
+    grid = relax.const(np.random.default_rng(3).uniform(-1.2, 1.2, (1, 2, 5, 7)).astype(np.float32))
+    check(program(lambda bb, y: bb.emit(relax.op.image.grid_sample(y, grid))))
+
+
 def test_match_cast():
     height = weft.tir.Var("h", "int64")
 

@@ -34,7 +34,17 @@ CASES = [  # data, weights, transposed, attributes, whether as a product
     ((1, 8, 20, 20), (8, 8, 9, 9), False, {}, False),  # 81 times the data
     ((1, 6, 4, 37), (6, 1, 3, 3), False, {"padding": 1, "groups": 6}, False),  # read once, channels first
     ((1, 5, 7, 70), (15, 1, 3, 2), False, {"dilation": 2, "groups": 5}, False),
+    ((2, 3, 200), (64, 3, 5), False, {"strides": 3, "dilation": 2}, False),  # products of windows, without masks
+    ((2, 16, 6, 8), (24, 16, 1, 1), False, {}, False),
 ]
+
+
+@pytest.mark.parametrize(("data", "weights"), [(CASES[-1][:2]), ((1, 3, 1, 300), (64, 3, 1, 4))])
+def test_convolutions_without_neighbours_are_products_of_windows(data, weights):
+    mod = program(data, weights, False, {}, "float32", RNG.standard_normal(weights).astype(np.float32))
+    after = transform.convert_layout(machine=machine.Machine(vector_bits=256))(transform.normalize()(mod))["main"]
+    ops = {n.op.name for n in walk(after) if isinstance(n, Call) and hasattr(n.op, "name")}
+    assert "relax.matmul" in ops and "relax.permute_dims" not in ops
 
 
 def program(data, weights, transposed, attrs, dtype, weight):

@@ -54,9 +54,7 @@ def test_what_differs_is_lowered_apart(one, other):
     found = [y.numpy() for y in vm["main"](x)]
     assert len(kernels(build(one, other))) == 2
     for step, before, after in zip((one, other, one), (x, *found), found, strict=False):
-        alone = relax.VirtualMachine(relax.build(build_alone(step, before.shape), "llvm"), "cpu")
+        alone = relax.VirtualMachine(
+            relax.build(model(lambda x, step=step: relax.Tuple([step(x)]), before.shape), "llvm"), "cpu"
+        )
         np.testing.assert_array_equal(alone["main"](before)[0].numpy(), after)
-
-
-def build_alone(step, shape):
-    return model(lambda x: relax.Tuple([step(x)]), shape)

@@ -92,6 +92,13 @@ def test_transposed(case, constant):
     check(f"nn.conv{rank}d_transpose", x, w, symbolic=case % 4 == 0, constant=constant, **attrs)
 
 
+def test_phases_that_share_few_taps_are_convolutions_of_their_own():
+    mod = check("nn.conv2d_transpose", random(2, 5, 7, 5), random(5, 64, 3, 3), symbolic=True, strides=2, padding=1)
+    after = relax.transform.convert_layout(machine=machine.Machine())(relax.transform.normalize()(mod))
+    made = [n for n in walk(after["main"]) if isinstance(n, Call) and n.op is Op.get("relax.nn.conv2d")]
+    assert sorted(np.prod(n.args[1].ty.shape[1:3]) for n in made) == [1, 2, 2, 4]
+
+
 def test_transposed_of_a_point_and_of_nothing():
     check("nn.conv2d_transpose", random(1, 10, 1, 1), random(10, 12, 4, 4))
     check("nn.conv2d_transpose", random(2, 10, 1, 1), random(10, 12, 4, 4), strides=2, padding=1, output_padding=1)

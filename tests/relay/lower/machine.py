@@ -20,13 +20,9 @@ def typed(program):
     return t.InferType()(mod)
 
 
-def a_normal(program):
-    return ir.Sequential([t.ToANormalForm(), t.InferType()])(typed(program))
-
-
 def lowered(program, *passes):
     """The module after LowerRegions and the passes given."""
-    return ir.Sequential([t.LowerRegions(TARGET), *passes])(a_normal(program))
+    return ir.Sequential([t.ToANormalForm(), t.InferType(), t.LowerRegions(TARGET), *passes])(typed(program))
 
 
 def machine(mod):

@@ -43,7 +43,7 @@ def test_type_and_value(name: str, index: int) -> None:
         assert len(types) == len(arrays)
         for ty, array in zip(types, arrays, strict=True):
             assert type(ty) is TensorType
-            if has_values(name):
+            if any(i.kind == "values" for i in declaration(name).inputs):
                 assert len(ty.shape) == array.ndim
                 assert all(as_int(d) in (None, n) for d, n in zip(ty.shape, array.shape, strict=True))
             else:
@@ -55,10 +55,6 @@ def test_type_and_value(name: str, index: int) -> None:
             for f, e in zip(arrays, wanted, strict=True):
                 assert f.shape == np.shape(e)
                 compare(f, np.asarray(e).astype(f.dtype), case.rtol, case.atol)
-
-
-def has_values(name: str) -> bool:
-    return any(i.kind == "values" for i in declaration(name).inputs)
 
 
 @pytest.mark.parametrize(("name", "index"), ALL)

@@ -34,10 +34,6 @@ def same(sch, func, seed=0):
         np.testing.assert_array_equal(f, e)
 
 
-def program(name):
-    return PROGRAMS[name](random.Random(3))
-
-
 def extents(sch, block):
     return [ir.as_int(f.extent) for f in sch.state.loops_of(block)]
 
@@ -140,7 +136,7 @@ def test_reindex_caches():
 
 
 def test_caches_by_name_and_for_consumers():
-    func = program("softmax")
+    func = PROGRAMS["softmax"](random.Random(3))
     sch = Schedule(func)
     sch.cache_write("E", "E", "global", ["S"])
     sch.cache_read("Y", "S", "global", consumer_blocks=["Y"])

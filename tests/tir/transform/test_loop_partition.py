@@ -10,14 +10,12 @@ from weft.tir.transform import loop_partition
 RNG = np.random.default_rng(9)
 
 
-def conditions_in(loop):
-    return sum(isinstance(n, tir.IfThenElse) for n in ir.walk(loop.body))
-
-
 def innermost(func):
     """How many conditions stand in each innermost loop."""
     loops = [n for n in ir.walk(func.body) if isinstance(n, tir.For)]
-    return [conditions_in(f) for f in loops if not any(isinstance(n, tir.For) for n in ir.walk(f.body))]
+    return [
+        len(ir.find(f.body, tir.IfThenElse)) for f in loops if not any(isinstance(n, tir.For) for n in ir.walk(f.body))
+    ]
 
 
 def tail(n, factor=8, kind=None):

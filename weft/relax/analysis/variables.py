@@ -18,10 +18,6 @@ def _distinct(nodes: Any) -> list[Any]:
     return list(dict.fromkeys(nodes))
 
 
-def _functions(expr: Expr) -> list[Function]:
-    return find(expr, Function)
-
-
 def _bindings(expr: Expr) -> list[Any]:
     """List the bindings of an expression, those of branches and inner functions included."""
     return [b for n in find(expr, SeqExpr) for block in n.blocks for b in block.bindings]
@@ -29,7 +25,7 @@ def _bindings(expr: Expr) -> list[Any]:
 
 def bound_vars(expr: Expr) -> list[ExprVar]:
     """List the variables that an expression introduces: parameters and bindings."""
-    params = [p for f in _functions(expr) for p in f.params]
+    params = [p for f in find(expr, Function) for p in f.params]
     return _distinct([*params, *[b.var for b in _bindings(expr)]])
 
 

@@ -270,7 +270,7 @@ class _Checker:
         ty = getattr(node.cond, "ty", None)
         scalar_bool = isinstance(ty, ir.TensorType) and (ty.dtype in ("bool", "") and ty.ndim in (0, -1))
         scalar_bool |= isinstance(ty, ir.PrimType) and ty.dtype == "bool"
-        if ty is not None and not scalar_bool and not _is_any(ty):
+        if ty is not None and not scalar_bool and type(ty).__name__ != "AnyType":
             self.say(f"the condition of an if is no scalar bool but {ty}")
         if self.dataflow:
             self.say("an if stands in a dataflow block")
@@ -285,7 +285,7 @@ class _Checker:
             rule = ir.op_attr(call.op.name, "FNormalize") if call.op.name[6:] not in CORE_OPS else None
             if rule is not None and rule(None, call) is not call:
                 self.say(f"the call of '{call.op.name}' is not as its FNormalize makes it")
-            if not _is_known(call.op):
+            if not call.op.name.startswith("relax."):
                 return
         for message in argument_errors(call, self.mod):
             self.say(message)
@@ -312,14 +312,6 @@ def _nodes(value: Any) -> list[ir.Node]:
     if isinstance(value, ir.Node):
         return [value]
     return [x for v in value for x in _nodes(v)] if isinstance(value, tuple) else []
-
-
-def _is_any(ty: ir.Type) -> bool:
-    return type(ty).__name__ == "AnyType"
-
-
-def _is_known(op: ir.Op) -> bool:
-    return op.name.startswith("relax.")
 
 
 def _is_bookkeeping(call: ir.Call) -> bool:

@@ -51,10 +51,6 @@ def as_type(value: Note, resolve: Resolve = _no_strings) -> ir.Type:
     )
 
 
-def _sizes_of(value: Any) -> tuple[str, ...]:
-    return value.sizes if isinstance(value, Proxy) else ()
-
-
 def _is_open(value: Any) -> bool:
     return isinstance(value, (Proxy, str))
 
@@ -136,7 +132,7 @@ def _tuple(*fields: Any) -> Any:
     if any(_is_open(f) for f in items):
         return Proxy(
             lambda resolve: ir.TupleType(tuple(as_type(f, resolve) for f in items)),
-            sum((_sizes_of(f) for f in items), ()),
+            sum((f.sizes for f in items if isinstance(f, Proxy)), ()),
         )
     return ir.TupleType(tuple(as_type(f) for f in items))
 

@@ -32,12 +32,7 @@ def call_tir_rewrite(func: ir.Function, mod: ir.IRModule) -> ir.Function:
 
         @R.function(pure=False)
         def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
-            y: R.Tensor((2, 3), "float32") = R.builtin.alloc_tensor(
-                R.shape([2, 3]),
-                R.dtype("float32"),
-                R.prim_value(0),
-                R.str("global"),
-            )
+            y = R.builtin.alloc_tensor(R.shape([2, 3]), R.dtype("float32"), R.prim_value(0), R.str("global"))
             _ = R.call_packed("my.exp", x, y, ty_args=(R.Tuple(),))
             return y
     Cost: Linear.

@@ -50,9 +50,7 @@ def combine_parallel_matmul(
             with R.dataflow():
                 lv: R.Tensor((3, 9), "float32") = R.concat((q, k), axis=1)
                 lv0: R.Tensor((2, 9), "float32") = R.matmul(x, lv, out_dtype="float32")
-                lv1: R.Tuple(R.Tensor((2, 4), "float32"), R.Tensor((2, 5), "float32")) = R.split(
-                    lv0, indices_or_sections=[4], axis=1
-                )
+                lv1 = R.split(lv0, indices_or_sections=[4], axis=1)
                 a: R.Tensor((2, 4), "float32") = lv1[0]
                 b: R.Tensor((2, 5), "float32") = lv1[1]
                 R.output(a, b)

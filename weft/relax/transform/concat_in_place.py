@@ -135,17 +135,12 @@ def _find(func: Function, mod: IRModule) -> tuple[dict[Expr, _Join], dict[Expr, 
             join = _join_of(b.value, mod)
             if join is None:
                 continue
-            sizes = {v: _size(v.ty) for v in b.value.args[1].fields}
+            sizes = {v: prod(as_int(d) or 1 for d in v.ty.shape) for v in b.value.args[1].fields}
             join.placed = {v for v in sizes if v in kernels and uses[v] == 1 and v not in joins}
             if 2 * sum(sizes[v] for v in join.placed) > sum(sizes.values()):
                 joins[b.var] = join
                 parts.update(dict.fromkeys(join.placed, join))
     return joins, parts
-
-
-def _size(ty: Any) -> int:
-    """The number of elements, without symbolic dimensions, which the parts of a concatenation share."""
-    return prod(as_int(d) or 1 for d in ty.shape)
 
 
 def _is_placeable(value: Any, mod: IRModule) -> bool:

@@ -25,7 +25,7 @@ from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings
 from weft.relax.transform import panels
 from weft.relax.transform.desired_layouts import converted
-from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps
+from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps, product_of_windows
 from weft.relax.transform.phases import Phased, image_of_planes, phase_weights, phases_of, product_of_blocks
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
@@ -312,6 +312,8 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     if group == 1 and (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
         return _Kept(product.op, product.args, product.attrs, span=call.span)
     alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
+    if alone and group == 1 and (product := product_of_windows(s.machine.lanes(32), call, bb)) is not None:
+        return _Kept(product.op, product.args, product.attrs, span=call.span)
     read_once = alone and groups > 1 == shape[1] and panels.known_shape(call)
     few_read = (groups == 1 and channels <= few) or read_once  # once: moving it costs as much
     if few_read and group == 1 and lanes_are_pixels(s.machine, call, taps, has_last):
@@ -399,10 +401,7 @@ def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
 
 @_RULES.on("nn.conv2d_transpose", "nn.conv3d_transpose")
 def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
-    """Compute each phase of the output by a convolution of its own, all of them as channels of one.
-
-    Where windows do not overlap that is a product of pixels with their blocks.
-    """
+    """Compute phases of the output as channels of one convolution, or one by one; blocks apart are a product."""
     data, weight = call.args[:2]
     attrs, shape, outs = call.attrs, panels.shape_of(data), panels.shape_of(call)
     kernel = panels.known_shape(weight)
@@ -423,13 +422,22 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         return s.bind_phased(product_of_blocks(s.to_last(data, bb), base, weight, bb), bb)
     taps = phase_weights(weight, plan, groups, bb)
     name = call.op.name.removeprefix("relax.").removesuffix("_transpose")  # type: ignore[union-attr]
-    window = {"padding": plan.padding, "dilation": plan.dilation, "out_dtype": attrs.get("out_dtype", "")}
-    convolve = bb.normalize(make_call(name)(data, taps, groups=groups, **window))
-    made = _convolution(s, convolve, bb)
-    assert made is not None
+
+    def convolve(weight: ir.Expr, padding: tuple[int, ...]) -> ir.Call:
+        window = {"padding": padding, "dilation": plan.dilation, "out_dtype": attrs.get("out_dtype", "")}
+        made = _convolution(s, bb.normalize(make_call(name)(data, weight, groups=groups, **window)), bb)
+        assert made is not None
+        return made
+
+    base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
+    own = plain and groups == 1 and kernel[1] % max(s.panel, 2 * s.machine.lanes(32)) == 0
+    if own and isinstance(taps, ir.Constant) and (parts := plan.parts(kernel[2:], taps)):
+        each = ir.Tuple(tuple(bb.emit(convolve(*part)) for part in parts))
+        value = bb.emit(ir.Call(ir.Op.get("relax.concat"), (each,), ir.Attrs.of(axis=len(shape) - 1)))
+        return s.bind_phased(Phased(value, base, block, kernel[1], True, 1, plan.crop), bb)
+    made = convolve(taps, plan.padding)
     if plan.crop is None and all(n == 1 for n in block):
         return made
-    base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
     value, channels = bb.emit(made), kernel[1] * groups
     if plan.is_sparse and channels <= FEW_CHANNELS and not isinstance(made, _Kept):
         value, made = bb.emit(panels.permute(value, _to_first(len(shape)))), _Kept(made.op, made.args)
@@ -530,6 +538,26 @@ def _resize_all(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
         attrs = attrs.with_(roi=tuple(roi[half + d] for half in (0, 4) for d in _to_last(4)))
     places = ir.shape_expr([size.values[d] for d in _to_last(4)])
     return ir.Call(call.op, (s.to_last(call.args[0], bb), places), attrs, span=call.span)
+
+
+@_RULES.on("image.grid_sample")
+def _grid_sample(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
+    """Sample the twin, where all channels of a point lie side by side, if they fill a vector and points are many."""
+    shape, points = map(panels.shape_of, call.args)
+    if shape is None or points is None or call.attrs["layout"] not in ("NCHW", "NCDHW"):
+        return None
+    read, moved = (prod(panels.likely(d, panels.LIKELY_SIZE) for d in sizes[2:]) for sizes in (points, shape))
+    worth = call.attrs["method"] != "nearest" and _AS_MANY_MOVED * read >= moved
+    if (ir.as_int(shape[1]) or 0) < s.machine.lanes(32) or not (worth or s.has_last(call.args[0])):
+        return None
+    layout = f"N{_letters(len(shape))}C"
+    return ir.Call(
+        call.op, (s.to_last(call.args[0], bb), call.args[1]), call.attrs.with_(layout=layout), span=call.span
+    )
+
+
+_AS_MANY_MOVED = 8
+"""Elements that are brought into another order in the time in which one is sampled out of its order."""
 
 
 @_RULES.on("broadcast_to")

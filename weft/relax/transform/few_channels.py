@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.ir import Call, Expr, PrimExpr, as_int, int64
+from weft.ir import Call, Expr, PrimExpr, as_int, constant, int64
 from weft.machine import Machine
 from weft.op import make_call, simplify
 from weft.relax.transform import panels
@@ -37,6 +37,9 @@ _LEAST_SUMMED, _FEW_PRODUCTS = 8, 12
 """Channels that are summed from which on products take longer than the sums of taps, and the most channels of a group
 whose products are worth that. Where neighbouring pixels of rows of known length are read anyway, twice as many are
 summed. Groups of any size that are no whole vectors are products where a window is one pixel: nothing is summed."""
+
+_MORE = 4
+"""How many times as many numbers as its windows hold a convolution of a sequence makes that is a product of them."""
 
 _LARGEST = 8
 """How many times as large as the data the products may be, which all lie in memory."""
@@ -91,6 +94,31 @@ def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuild
     if dtype != wide:
         value = bb.emit(make_call("astype")(value, dtype=dtype))
     return panels.reshaped(value, (shape[0], channels, *outs[2:]))
+
+
+def product_of_windows(lanes: int, call: Call, bb: BlockBuilder) -> Call | None:
+    """Emit a convolution of single pixels, or of a sequence that makes more than its windows hold, as a product.
+
+    Windows are columns in the order of the data, which stays. None where that is no gain.
+    """
+    (data, weight), attrs = call.args[:2], call.attrs
+    channels, depth, *kernel = panels.known_shape(weight)
+    sizes, outs, rank, taps = panels.known_shape(data), panels.known_shape(call), len(kernel), kernel[-1]
+    gaps, strides = (np.broadcast_to(attrs.get(n, 1), rank) for n in ("dilation", "strides"))
+    plain = sizes and outs and not np.any(attrs.get("padding", 0)) and attrs.get("groups", 1) == 1
+    if not plain or str(getattr(call.ty, "dtype", "")) != "float32" or prod(kernel) != taps:
+        return None
+    columns, moves = prod(outs[2:]), taps > 1 or any(s > 1 for s in strides)
+    if moves and (max(sizes[2:-1], default=1) > 1 or _MORE * depth * taps > channels):
+        return None
+    if columns < _WIDE * lanes or (columns % lanes and columns < _WIDE * _WIDE * lanes) or channels < lanes:
+        return None
+    if moves:
+        at = np.arange(taps)[:, None] * gaps[-1] + np.arange(columns) * strides[-1]
+        data = bb.emit(make_call("take")(data, constant(at.astype(np.int32)), axis=rank + 1, mode="fast"))
+    windows = bb.emit(panels.reshaped(data, (sizes[0], depth * taps, columns)))
+    rows = panels.moved_weight(weight, (channels, depth * taps), range(2), bb)
+    return panels.reshaped(bb.emit(make_call("matmul")(rows, windows)), outs)
 
 
 def _product(sizes: Sequence[PrimExpr | int]) -> PrimExpr:

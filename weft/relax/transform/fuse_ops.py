@@ -112,7 +112,7 @@ class _Graph:
             fusion_kind(b, mod) if not mutable or is_mergeable(b.value, b.var, mutable, mod) else int(Fusion.OPAQUE)
             for b in block.bindings
         ]
-        self.shape = [_shape(b.var.ty) for b in block.bindings]
+        self.shape = [b.var.ty.shape if isinstance(b.var.ty, ir.TensorType) else None for b in block.bindings]
         self.users: list[list[int]] = [[] for _ in range(n)]
         self.extern = [b.var in used_outside for b in block.bindings]
         self.group = list(range(n))
@@ -205,10 +205,6 @@ def kernel_of(value: ir.Expr, mod: ir.IRModule | None) -> tir.PrimFunc | None:
     called = value.args[0] if isinstance(value, ir.Call) and is_op(value, "call_tir") else None
     kernel = mod[called] if mod is not None and isinstance(called, ir.GlobalVar) and called in mod else None
     return kernel if isinstance(kernel, tir.PrimFunc) else None
-
-
-def _shape(ty: Any) -> Any:
-    return ty.shape if isinstance(ty, ir.TensorType) else None
 
 
 def _equal_shapes(a: Any, b: Any, analyzer: arith.Analyzer) -> bool:

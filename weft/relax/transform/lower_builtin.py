@@ -45,12 +45,7 @@ def lower_alloc_tensor(func: ir.Function, mod: ir.IRModule) -> ir.Function:
         @R.function(pure=False)
         def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
             storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            a: R.Tensor((2, 3), "float32") = R.memory.alloc_tensor(
-                storage,
-                R.prim_value(0),
-                R.shape([2, 3]),
-                R.dtype("float32"),
-            )
+            a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([2, 3]), R.dtype("float32"))
             _ = R.call_packed("my.exp", x, a, ty_args=(R.Tuple(),))
             return a
     Cost: Linear.

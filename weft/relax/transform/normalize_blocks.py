@@ -4,7 +4,7 @@ from typing import Any
 
 from weft import error, ir
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.expr import Binding, BindingBlock, DataflowBlock, SeqExpr, Var, VarBinding
+from weft.relax.expr import BindingBlock, DataflowBlock, SeqExpr, Var, VarBinding
 from weft.relax.infer import function_type, result_type
 from weft.relax.rename import replace_value, with_sequences
 from weft.relax.transform.block_pass import over_functions
@@ -97,14 +97,10 @@ def _merged(seq: Any) -> Any:
         return seq
     blocks: list[BindingBlock] = []
     for block in seq.blocks:
-        bindings = tuple(_merged_binding(b) for b in block.bindings)
+        bindings = tuple(replace_value(b, with_sequences(b.value, _merged)) for b in block.bindings)
         block = ir.with_fields(block, bindings=bindings)
         if blocks and type(blocks[-1]) is type(block):
             block = type(block)((*blocks.pop().bindings, *block.bindings), span=block.span)
         if block.bindings:
             blocks.append(block)
     return ir.with_fields(seq, blocks=tuple(blocks))
-
-
-def _merged_binding(b: Binding) -> Any:
-    return replace_value(b, with_sequences(b.value, _merged))

@@ -56,7 +56,7 @@ class Phased:
 
     def alike(self, other: Phased) -> bool:
         """Whether elements of both values stand for the same elements of images, where their sizes are equal."""
-        mine, theirs = ((p.block, p.channels, p.groups, _begins(p.crop)) for p in (self, other))
+        mine, theirs = ((p.block, p.channels, p.groups, tuple(b for b, _ in p.crop or ())) for p in (self, other))
         return mine == theirs
 
     def broadcast(self, arg: Constant) -> Constant | None:
@@ -71,10 +71,6 @@ class Phased:
         each = data.reshape(self.groups, 1, -1) if shape[1] > 1 else data.reshape(1, 1, 1)
         tiled = np.tile(each, (1, repeats if shape[1] > 1 else 1, 1))
         return constant(runtime.aligned(tiled.reshape((1,) * (ndim - 1 if self.together else ndim) + (-1,))))
-
-
-def _begins(crop: Crop | None) -> tuple[int, ...] | None:
-    return None if crop is None else tuple(b for b, _ in crop)
 
 
 class Phases(NamedTuple):
@@ -99,6 +95,25 @@ class Phases(NamedTuple):
         """Whether some phases are not made."""
         return any(m < s for (m, _), s in zip(self.made, self.block, strict=True))
 
+    def parts(self, kernel: Sequence[int], weight: Constant) -> list[tuple[Constant, tuple[int, ...]]]:
+        """Return the weights of each phase by itself and how it pads; nothing where that spares few products.
+
+        Taps that a phase lacks, zeros of the common window, are the first ones: it begins behind them.
+        """
+        rank, spared = len(kernel), 1 - prod(kernel) / prod((*self.taps, *self.block))
+        if self.is_sparse or max(self.block) > 2 or rank > 2 or max(self.spread) > 1 or spared < _WORTH_CALLS:
+            return []
+        array, found = weight.data.numpy(), []
+        for phase, taps in zip(np.ndindex(*self.block), np.split(array, prod(self.block)), strict=True):
+            axes = zip(kernel, self.taps, self.block, phase, strict=True)
+            lacking = [t - len(range(p, k, s)) for k, t, s, p in axes]
+            before = [b - n for b, n in zip(self.padding[:rank], lacking, strict=True)]
+            if min(before) < 0:
+                return []
+            own = taps[(..., *(slice(n, None) for n in lacking))]
+            found.append((constant(runtime.aligned(own)), (*before, *self.padding[rank:])))
+        return found
+
     def filled(self, value: Expr, lead: Sequence[Any], tail: Sequence[Any], bb: BlockBuilder) -> Expr:
         """Put zeros where no phases were made; they share a dimension with the groups ahead and channels behind."""
         if not self.is_sparse:
@@ -109,6 +124,10 @@ class Phases(NamedTuple):
         widths = [w for n in (*[0] * len(lead), *after, *[0] * len(tail)) for w in (0, n)]
         value = bb.emit(op.make_call("nn.pad")(value, pad_width=widths))
         return bb.emit(reshaped(value, (*lead[:-1], lead[-1] * prod(self.block) * tail[0], *tail[1:])))
+
+
+_WORTH_CALLS = 0.3
+"""The part of the products that phases of one window multiply by zeros from which on each is computed by itself."""
 
 
 def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], outs: Sequence[PrimExpr]) -> Phases:

@@ -47,34 +47,14 @@ def plan_memory(func: ir.Function, mod: ir.IRModule) -> ir.Function:
         @R.function(pure=False)
         def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
             storage = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            a: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
-                storage,
-                R.prim_value(0),
-                R.shape([4]),
-                R.dtype("float32"),
-            )
+            a = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([4]), R.dtype("float32"))
             _ = cls.exp(x, a)
             storage_1 = R.memory.alloc_storage(R.shape([64]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
-            b: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
-                storage_1,
-                R.prim_value(0),
-                R.shape([4]),
-                R.dtype("float32"),
-            )
+            b = R.memory.alloc_tensor(storage_1, R.prim_value(0), R.shape([4]), R.dtype("float32"))
             _1 = cls.exp(a, b)
-            c: R.Tensor((4,), "float32") = R.memory.alloc_tensor(
-                storage,
-                R.prim_value(0),
-                R.shape([4]),
-                R.dtype("float32"),
-            )
+            c = R.memory.alloc_tensor(storage, R.prim_value(0), R.shape([4]), R.dtype("float32"))
             _2 = cls.exp(b, c)
-            d: R.Tensor((4,), "float32") = R.builtin.alloc_tensor(
-                R.shape([4]),
-                R.dtype("float32"),
-                R.prim_value(0),
-                R.str("global"),
-            )
+            d = R.builtin.alloc_tensor(R.shape([4]), R.dtype("float32"), R.prim_value(0), R.str("global"))
             _3 = cls.exp(c, d)
             return d
 

@@ -50,9 +50,7 @@ def products_in_bfloat16(
         def main(x: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
             with R.dataflow():
                 x16: R.Tensor((2, 2), "bfloat16") = R.astype(x, dtype="bfloat16")
-                a: R.Tensor((2, 2), "float32") = R.matmul(
-                    x16, R.const([[1.0, 2.0], [3.0, 4.0]], "bfloat16"), out_dtype="float32"
-                )
+                a = R.matmul(x16, R.const([[1.0, 2.0], [3.0, 4.0]], "bfloat16"), out_dtype="float32")
                 b: R.Tensor((2, 2), "float32") = R.nn.relu(a)
                 R.output(b)
             return b

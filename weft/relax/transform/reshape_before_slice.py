@@ -34,9 +34,7 @@ def reshape_before_slice(func: Function, mod: IRModule) -> Function:
             with R.dataflow():
                 part: R.Tensor((2, 8), "float32") = R.strided_slice(x, axes=[1], begin=[4], end=[12])
                 lv: R.Tensor((2, 6, 2), "float32") = R.reshape(x, (2, 6, 2))
-                y: R.Tensor((2, 4, 2), "float32") = R.strided_slice(
-                    lv, axes=[1], begin=[2], end=[6], assume_inbound=True
-                )
+                y = R.strided_slice(lv, axes=[1], begin=[2], end=[6], assume_inbound=True)
                 R.output(y)
             return y
     Cost: Linear.

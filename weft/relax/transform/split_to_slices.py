@@ -37,9 +37,7 @@ def split_to_slices(func: Function, mod: IRModule) -> Function:
         @R.function
         def main(x: R.Tensor((2, 6), "float32")) -> R.Tensor((2, 3), "float32"):
             with R.dataflow():
-                parts: R.Tuple(R.Tensor((2, 3), "float32"), R.Tensor((2, 3), "float32")) = R.split(
-                    x, indices_or_sections=2, axis=1
-                )
+                parts = R.split(x, indices_or_sections=2, axis=1)
                 a: R.Tensor((2, 3), "float32") = R.strided_slice(x, axes=[1], begin=[0], end=[3])
                 b: R.Tensor((2, 3), "float32") = R.strided_slice(x, axes=[1], begin=[3], end=[6])
                 y: R.Tensor((2, 3), "float32") = R.add(a, b)

@@ -132,7 +132,7 @@ class _FunctionCodegen:
             else:
                 name = op.global_symbol if isinstance(op, ir.ExternFunc) else self.callee(op)
         dst = None
-        if not _is_unit(call):
+        if call.ty is None or getattr(call.ty, "fields", None) != ():
             dst = self.registers[var] = self.fresh()
         self.builder.emit_call(name, args, dst)
 
@@ -157,10 +157,6 @@ class _FunctionCodegen:
     def operand(self, expr: ir.Expr) -> int:
         """Return the operand word of an atom."""
         return _OPERAND(expr, self)
-
-
-def _is_unit(call: ir.Call) -> bool:
-    return call.ty is not None and getattr(call.ty, "fields", None) == ()
 
 
 # These are values of bindings, which have instructions of their own; functions are called by name.

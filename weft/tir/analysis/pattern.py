@@ -73,7 +73,7 @@ def stride_along(load: BufferLoad | BufferStore, var: ir.Var, analyzer: arith.An
     total: int | None = 0
     factor: int | None = 1
     for index, extent in zip(reversed(load.indices), reversed(load.buffer.shape), strict=True):
-        step = _step(index, var, analyzer)
+        step = index_step(index, var, analyzer)
         if step is None:
             return None
         if step:
@@ -85,7 +85,8 @@ def stride_along(load: BufferLoad | BufferStore, var: ir.Var, analyzer: arith.An
     return total
 
 
-def _step(index: ir.PrimExpr, var: ir.Var, analyzer: arith.Analyzer) -> int | None:
+def index_step(index: ir.PrimExpr, var: ir.Var, analyzer: arith.Analyzer) -> int | None:
+    """Return by how much an index grows with `var`; None if that is not constant."""
     if index is var:
         return 1
     if var not in used_vars(index):
@@ -93,18 +94,18 @@ def _step(index: ir.PrimExpr, var: ir.Var, analyzer: arith.Analyzer) -> int | No
     if loads_of(index):
         return None
     if isinstance(index, ir.FloorMod) and isinstance(index.b, ir.IntImm):
-        return _step(index.a, var, analyzer)
+        return index_step(index.a, var, analyzer)
     if isinstance(index, ir.FloorDiv) and isinstance(index.b, ir.IntImm) and index.b.value > 1:
-        inner = _step(index.a, var, analyzer)
+        inner = index_step(index.a, var, analyzer)
         return 0 if inner == 1 else None
     if isinstance(index, ir.Cast):
-        return _step(index.value, var, analyzer)
+        return index_step(index.value, var, analyzer)
     if isinstance(index, (ir.Add, ir.Sub)):
-        a, b = _step(index.a, var, analyzer), _step(index.b, var, analyzer)
+        a, b = index_step(index.a, var, analyzer), index_step(index.b, var, analyzer)
         if a is not None and b is not None:
             return a + b if isinstance(index, ir.Add) else a - b
     if isinstance(index, ir.Mul) and isinstance(index.b, ir.IntImm):
-        a = _step(index.a, var, analyzer)
+        a = index_step(index.a, var, analyzer)
         return None if a is None else a * index.b.value
     moved = analyzer.simplify(ir.substitute(index, {var: var + 1}) - index)
     return moved.value if isinstance(moved, ir.IntImm) else None

@@ -5,11 +5,13 @@ Padding that is computed where it is read turns ``C += x * w`` into ``C += if_th
 
 from __future__ import annotations
 
-from weft.ir import Add, CallIntrin, FloatImm, IntImm, Mul, PrimExpr
-from weft.tir.analysis.structure import replace_node
+from weft.ir import LE, LT, Add, CallIntrin, FloatImm, IntImm, Mul, PrimExpr, Var, all_of, substitute
+from weft.tir.analysis.access import evaluate_interval
+from weft.tir.analysis.dependence import is_plain_store, producers_of, reduce_vars, writes_buffer
+from weft.tir.analysis.structure import conjuncts, iter_values_of, replace_node, used_vars
 from weft.tir.buffer import BufferLoad
 from weft.tir.schedule.state import ScheduleState, refuse
-from weft.tir.stmt import BufferStore, IfThenElse
+from weft.tir.stmt import BlockRealize, BufferStore, IfThenElse
 
 
 def guard_of(value: PrimExpr) -> tuple[PrimExpr, PrimExpr] | None:
@@ -24,7 +26,8 @@ def guard_of(value: PrimExpr) -> tuple[PrimExpr, PrimExpr] | None:
 def skip_zeros(state: ScheduleState, name: str) -> None:
     """Turn ``C = C + if_then_else(c, x, 0) * w`` into ``if c: C = C + x * w``.
 
-    Sums are the same but for a product of zero with an infinity or a NaN, which then is not added.
+    Where a block before stores the zeros, iterations run inside the first summed loop as long as one of them reads
+    something else. Sums are the same but for a product of zero with an infinity or a NaN, which then is not added.
     """
     realize = state.realize(name)
     block = realize.block
@@ -45,4 +48,27 @@ def skip_zeros(state: ScheduleState, name: str) -> None:
             plain = replace_node(store, value=replace_node(total, a=own, b=added))
             state.replace(block, replace_node(block, body=IfThenElse(condition, plain)))
             return
+        tests = _stored_guard(state, realize, guarded)
+        if tests:
+            state.replace(realize, replace_node(realize, predicate=all_of(realize.predicate, *tests)))
+            return
     raise refuse("skip_zeros", "no factor is zero where a condition fails", block=name)
+
+
+def _stored_guard(state: ScheduleState, realize: BlockRealize, factor: PrimExpr) -> list[PrimExpr]:
+    """Return what holds, inside the first summed loop, where a factor is not zero as a block before stores it."""
+    if not isinstance(factor, BufferLoad):
+        return []
+    makers = [p.block for p in producers_of(realize.block, state.root) if writes_buffer(p.block, factor.buffer)]
+    made = is_plain_store(makers[0]) if len(makers) == 1 else None
+    guard = guard_of(made.value) if made is not None else None
+    if made is None or guard is None:
+        return []
+    values, summed = iter_values_of(realize), set(reduce_vars(realize.block))
+    at = {i: substitute(x, values) for i, x in zip(made.indices, factor.indices, strict=True) if isinstance(i, Var)}
+    loops, reducing = state.loops_of(realize.block.name_hint), used_vars(*(x for v, x in values.items() if v in summed))
+    first = next((i for i, x in enumerate(loops) if x.loop_var in reducing), len(loops))
+    domains = {x.loop_var: (x.min, x.min + x.extent - 1) for x in loops[first:] if x.loop_var not in reducing}
+    tests = [c for c in conjuncts(guard[0]) if isinstance(c, LE | LT) and used_vars(c) <= set(at)]
+    ends = [(c, [evaluate_interval(substitute(x, at), domains) for x in (c.a, c.b)]) for c in tests]
+    return [a[0] <= b[1] if isinstance(c, LE) else a[0] < b[1] for c, (a, b) in ends if a and b]

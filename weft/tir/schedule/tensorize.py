@@ -94,7 +94,7 @@ def tensorize(state: ScheduleState, name: str, intrin: str | TensorIntrin) -> No
         assert buffer is not None
         if original is None:
             raise refuse("tensorize", f"'{found.name}' does not use its parameter '{param.name}'", block=name)
-        fresh |= {v: replace_node(v) for v in _symbols(buffer)}
+        fresh |= {v: replace_node(v) for v in ir.find(buffer, ir.Var)}
         copy = ir.substitute(buffer, fresh)
         fresh[buffer] = copy
         matches.append(MatchBufferRegion(copy, regions[original]))
@@ -114,11 +114,6 @@ def _buffers(node: ir.Node) -> list[Buffer]:
     """List the buffers that are loaded and stored, in order of their first use."""
     accesses = ir.find(node, BufferLoad, BufferStore)
     return list(dict.fromkeys(n.buffer for n in accesses))
-
-
-def _symbols(buffer: Buffer) -> list[ir.Var]:
-    """List the variables that a buffer's declaration introduces."""
-    return ir.find(buffer, ir.Var)
 
 
 def _view(region: BufferRegion, described: Buffer, block: str, intrin: str) -> Buffer:

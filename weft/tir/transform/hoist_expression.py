@@ -122,7 +122,9 @@ class _Hoister:
             self.threads |= {var} if on_threads else set()
             return ir.rebuild(node, self.visit)
         if isinstance(found, (stmts.LetStmt, ir.Let)):
-            return stmts.LetStmt(found.var, found.value, self.visit(_without(node, found)))
+            return stmts.LetStmt(
+                found.var, found.value, self.visit(ir.rewrite(node, lambda n: n.body if n is found else n))
+            )
         then, other = (_assuming(node, found, holds) for holds in (True, False))
         if then is None:
             return stmts.IfThenElse(ir.logical_not(found), self.visit(other))
@@ -213,11 +215,6 @@ def _is_choice(node: ir.Node) -> bool:
 def _choice(node: Any) -> tuple[Any, Any, Any]:
     """Return the condition and both values of a choice."""
     return (node.condition, node.true_value, node.false_value) if isinstance(node, ir.Select) else node.args
-
-
-def _without(node: ir.Node, let: Any) -> Any:
-    """Take a binding away; its variable stays."""
-    return ir.rewrite(node, lambda n: n.body if n is let else n)
 
 
 def _assuming(node: stmts.Stmt, condition: ir.PrimExpr, holds: bool) -> stmts.Stmt | None:

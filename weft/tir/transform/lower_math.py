@@ -45,10 +45,7 @@ def lower_math(
                         T.fabs(x) == T.float32("inf") or T.fabs(x_1) == T.float32("inf"),
                         T.float32("inf"),
                         T.Let(
-                            T.Let(
-                                T.Cast("float32", T.sqrt(T.fma(a, a, b * b))),
-                                where={b: T.Cast("float64", x_1)},
-                            ),
+                            T.Let(T.Cast("float32", T.sqrt(T.fma(a, a, b * b))), where={b: T.Cast("float64", x_1)}),
                             where={a: T.Cast("float64", x)},
                         ),
                     ),

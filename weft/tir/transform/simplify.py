@@ -138,17 +138,17 @@ def _simplified(expr: ir.PrimExpr, analyzer: arith.Analyzer) -> ir.PrimExpr:
         if type(decided) is ir.IntImm:  # as most are where loops were written out: what is not taken ends here
             return _expr(cases[not decided.value], analyzer)
     new = ir.rebuild(expr, lambda n: _expr(n, analyzer) if ir.IS_EXPR[type(n)] else n)
-    return ir.cast(new.dtype, new.value) if type(new) is ir.Cast and _is_constant(new.value) else new
+    return (
+        ir.cast(new.dtype, new.value)
+        if type(new) is ir.Cast and isinstance(new.value, ir.IntImm | ir.FloatImm)
+        else new
+    )
 
 
 @cache
 def _is_whole_number(dtype: str) -> bool:
     kind = ir.DataType(dtype)
     return (kind.is_integer or kind.code == "bool") and kind.lanes == 1
-
-
-def _is_constant(e: Any) -> bool:
-    return isinstance(e, (ir.IntImm, ir.FloatImm))
 
 
 def _constant_lanes(e: Any) -> list[Any] | None:

@@ -30,7 +30,6 @@ def storage_rewrite(func: PrimFunc, mod: IRModule, *, scopes: tuple[str, ...] = 
             B = T.alloc_buffer((8,))
             C = T.alloc_buffer((8,))
             E = T.alloc_buffer((8,))
-            F = T.alloc_buffer((8,))
             for i in range(8):
                 B[i] = A[i] + 1.0
             for i in range(8):
@@ -38,9 +37,7 @@ def storage_rewrite(func: PrimFunc, mod: IRModule, *, scopes: tuple[str, ...] = 
             for i in range(8):
                 E[i] = C[7 - i] + 1.0
             for i in range(8):
-                F[i] = E[7 - i] + 1.0
-            for i in range(8):
-                D[i] = F[7 - i] + 1.0
+                D[i] = E[7 - i] + 1.0
 
     After::
 
@@ -49,7 +46,6 @@ def storage_rewrite(func: PrimFunc, mod: IRModule, *, scopes: tuple[str, ...] = 
             B = T.alloc_buffer((8,))
             C = T.decl_buffer((8,), data=B.data)
             E = T.alloc_buffer((8,))
-            F = T.decl_buffer((8,), data=B.data)
             for i in range(8):
                 B[i] = A[i] + 1.0
             for i in range(8):
@@ -57,9 +53,7 @@ def storage_rewrite(func: PrimFunc, mod: IRModule, *, scopes: tuple[str, ...] = 
             for i in range(8):
                 E[i] = C[7 - i] + 1.0
             for i in range(8):
-                F[i] = E[7 - i] + 1.0
-            for i in range(8):
-                D[i] = F[7 - i] + 1.0
+                D[i] = E[7 - i] + 1.0
     Cost: Quadratic in nested allocations, linear in statements for each.
     Source: TVM's ``StorageRewrite``.
     """

@@ -89,7 +89,7 @@ class _Planner:
             return self.following(node, [], node)
         if isinstance(node, IfThenElse) and any(n in self.places.tags for n in walk(node.condition)):
             inside = [self.visit(s) for s in (node.then_case, node.else_case) if s is not None]
-            if any(_has_barrier(s) for s in inside):
+            if any(is_barrier(n) for s in inside for n in walk(s)):
                 raise LoweringError(
                     "threads that take another side of a test would not reach a barrier",
                     where=node.span,
@@ -126,10 +126,6 @@ def is_barrier(node: object) -> bool:
     if not isinstance(call, CallIntrin) or call.op.name != "tir.tvm_storage_sync":
         return False
     return not any(isinstance(a, StringImm) and a.value == "warp" for a in call.args)
-
-
-def _has_barrier(node: Any) -> bool:
-    return any(is_barrier(n) for n in walk(node))
 
 
 def _starts_with_barrier(node: Stmt) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import arith, ir
+from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.structure import conjuncts
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
@@ -139,16 +140,12 @@ def _turning_loads(tile: _Tile) -> list[BufferLoad]:
     analyzer = arith.Analyzer()
     return [
         load
-        for load in _loads(tile.store.value)
+        for load in loads_of(tile.store.value)
         if load.predicate is None
         and load.buffer.data is not tile.store.buffer.data
         and _step(load.indices[0], tile.outer.loop_var, analyzer) == 1
         and _step(load.indices[0], tile.inner.loop_var, analyzer) not in (0, 1)
     ]
-
-
-def _loads(value: ir.PrimExpr) -> list[BufferLoad]:
-    return ir.find(value, BufferLoad)
 
 
 def _is_conditional(node: ir.Node) -> bool:

@@ -42,7 +42,14 @@ def product(m, k, n, dtype="float32", batch=(), turned=False):
 
 @functools.lru_cache(maxsize=8)
 def native(func, target):
-    return build(default_schedule(func, target), HOST)["main"]
+    return build(func if target is None else default_schedule(func, target), HOST)["main"]
+
+
+def agrees(func, exact, *arrays, atol=1e-6, target=None):
+    """What a function computes, scheduled as it is or for a target, is what it means."""
+    found = np.full(exact.shape, 7, arrays[0].dtype)
+    native(func, target)(*arrays, found)
+    np.testing.assert_allclose(found, exact, rtol=max(atol, 1e-5), atol=atol)
 
 
 def check(func, m, k, n, dtype="float32", batch=(), targets=(WIDE, HOST), turned=False):
@@ -51,9 +58,7 @@ def check(func, m, k, n, dtype="float32", batch=(), targets=(WIDE, HOST), turned
     exact = a.astype(np.float64) @ b.astype(np.float64)
     b = np.ascontiguousarray(b.swapaxes(-1, -2)) if turned else b
     for target in targets:
-        found = np.full((*batch, m, n), 7, dtype)
-        native(func, target)(a, b, found)
-        np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4 * max(1, abs(exact).max(initial=0)))
+        agrees(func, exact, a, b, atol=1e-4 * max(1, abs(exact).max(initial=0)), target=target)
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])
@@ -84,6 +89,26 @@ def test_one_or_two_rows_read_the_second_operand_as_it_lies(rows, copied):
     check(func, rows, 64, 513, batch=(4,))
     refusals = explain_schedule(func, WIDE).kernels[0].record.refusals
     assert copied or any("few rows" in str(r) for r in refusals)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_taps_that_read_only_padding_are_left_out(known):
+    h, n = (9, 11) if known else (te.size_var("h", "int64"), te.size_var("n", "int64"))
+    x, w = te.placeholder((1, h, n, 16), name="x"), te.placeholder((1, 3, 3, 16, 16), name="w")
+    func = te.create_prim_func([x, w, conv(x, w, 1, 4, 4, 1, "NHWC", "OHWI16o", channels=16)])
+    scheduled = default_schedule(func, HOST)
+    assert "T.where(" in str(scheduled)
+    a, b = (np.random.default_rng(1).standard_normal(s).astype(np.float32) for s in ((1, 9, 11, 16), (1, 3, 3, 16, 16)))
+    padded = np.pad(a, ((0, 0), (4, 4), (4, 4), (0, 0)))
+    exact = sum(padded[:, 4 * i : 4 * i + 9, 4 * j : 4 * j + 11] @ b[0, i, j] for i in range(3) for j in range(3))
+    agrees(scheduled, exact, a, b, atol=1e-4)
+
+
+@pytest.mark.parametrize(("outer", "copied"), [(1, False), (4, True)])
+def test_rows_around_those_of_tiles_read_a_copy_too(outer, copied):
+    a, b = te.placeholder((outer, 1, 28, 128), name="a"), te.placeholder((2, 128, 128), name="b")
+    func = te.create_prim_func([a, b, topi.matmul(a, b)])
+    assert any("b_global" in s.buffer.name for s in stores(default_schedule(func, WIDE))) == copied
 
 
 @pytest.mark.parametrize(
@@ -121,17 +146,13 @@ def test_panels_that_end_inside_a_vector_are_copied_where_they_are_read(sizes):
 @pytest.mark.parametrize("kind", ["softmax", "max", "sum"])
 def test_short_rows(n, kind):
     x = te.placeholder((5, n), name="x")
-    out = {"softmax": lambda: topi.nn.softmax(x, 1), "max": lambda: topi.max(x, 1), "sum": lambda: topi.sum(x, 1)}[
-        kind
-    ]()
+    out = {"softmax": topi.nn.softmax, "max": topi.max, "sum": topi.sum}[kind](x, 1)
     func = default_schedule(te.create_prim_func([x, out]), WIDE)
     data = np.random.default_rng(n).standard_normal((5, n)).astype(np.float32)
-    found = np.full(tuple(int(d) for d in out.shape), 7, np.float32)
-    build(func, HOST)["main"](data, found)
     wide = data.astype(np.float64)
     e = np.exp(wide - wide.max(1, keepdims=True))
     exact = {"softmax": e / e.sum(1, keepdims=True), "max": wide.max(1), "sum": wide.sum(1)}[kind]
-    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+    agrees(func, exact, data)
     partial = [s for s in stores(func) if "_rf" in s.buffer.name]
     assert bool(partial) == (n >= 8)
 
@@ -150,9 +171,8 @@ def test_matrix_tiles_pay_where_packing_is_little(sizes, tiles):
 
 def test_windows_are_not_packed_for_matrix_tiles():
     x, w = te.placeholder((1, 56, 56, 64), name="x"), te.placeholder((3, 3, 64, 64), name="w")
-    record = (
-        explain_schedule(te.create_prim_func([x, w, conv(x, w, 1, 1, 1, 1, "NHWC", "HWIO")]), TILES).kernels[0].record
-    )
+    func = te.create_prim_func([x, w, conv(x, w, 1, 1, 1, 1, "NHWC", "HWIO")])
+    record = explain_schedule(func, TILES).kernels[0].record
     assert record.taken["T_conv"] == "contraction"
 
 
@@ -165,10 +185,8 @@ def test_half_precision_weights_are_widened_one_step_at_a_time(shape):
     func = default_schedule(te.create_prim_func([a, w, c]), WIDE)
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((-(-n // 32), k, 32)).astype(np.float16)
-    found = np.zeros((m, n), np.float32)
-    build(func, HOST)["main"](x, y, found)
     exact = x.astype(np.float64) @ y.transpose(1, 0, 2).reshape(k, -1)[:, :n].astype(np.float64)
-    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-4)
+    agrees(func, exact, x, y, atol=1e-4)
     sums = [f for f in statements(func.body) if isinstance(f, tir.For) and int(f.extent) == k]
     assert sums, "the sum is one loop of single steps"
 
@@ -189,9 +207,8 @@ def test_what_a_written_block_reads_is_computed_before_it():
     out = te.extern((5,), [turned], body, name="summed", dtype="float32")
     func = default_schedule(te.create_prim_func([x, out]), WIDE)
     assert any(s.buffer.name.startswith("T_transpose") for s in stores(func))
-    data, found = np.arange(30, dtype=np.float32).reshape(6, 5), np.zeros(5, np.float32)
-    build(func, HOST)["main"](data, found)
-    np.testing.assert_array_equal(found, data.sum(0))
+    data = np.arange(30, dtype=np.float32).reshape(6, 5)
+    agrees(func, data.sum(0), data)
 
 
 @EITHER
@@ -218,9 +235,7 @@ def test_windows_are_read_in_vectors(shape, window, step, pad, kind, target):
     padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (pad, pad), (pad, pad)), **fill)
     seen = np.lib.stride_tricks.sliding_window_view(padded, window, (2, 3))[:, :, :: step[0], :: step[1]]
     exact = seen.max((-1, -2)) if kind == "max" else seen.mean((-1, -2))
-    found = np.full(exact.shape, np.nan, np.float32)
-    build(default_schedule(func, target), HOST)["main"](data, found)
-    np.testing.assert_allclose(found, exact, rtol=1e-5, atol=1e-6)
+    agrees(func, exact, data, target=target)
 
 
 @EITHER
@@ -237,9 +252,7 @@ def test_rows_of_pixels_end_without_masks(shape, channels, size, symbolic, targe
     padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), (size // 2,) * 2, (size // 2,) * 2))
     seen = np.lib.stride_tricks.sliding_window_view(padded, (size, size), (2, 3))
     exact = np.einsum("nchwij,ocij->nohw", seen, kernel)
-    found = np.full(exact.shape, np.nan, np.float32)
-    build(default_schedule(func, target), HOST)["main"](data, kernel, found)
-    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4)
+    agrees(func, exact, data, kernel, atol=1e-4, target=target)
 
 
 OF = [(lambda a, b: (a - b) * (a - b), lambda a, b: (a - b) ** 2), (lambda a, b: tir.max(a, b), np.maximum)]
@@ -288,9 +301,7 @@ def test_places_of_short_rows_are_found_for_many_at_once():
     func = default_schedule(te.create_prim_func([x, y]), HOST)
     assert [ir.as_int(f.extent) for f in loops_in(func.body)][-3:] == [23, 2, 8]
     data = np.random.default_rng(0).standard_normal((5, 1, 34, 1, 23, 1, 8)).astype(np.float32)
-    found = np.zeros((5, 2, 34, 2, 23, 2, 8), np.float32)
-    build(func, HOST)["main"](data, found)
-    np.testing.assert_array_equal(found, np.broadcast_to(data, found.shape))
+    agrees(func, np.broadcast_to(data, (5, 2, 34, 2, 23, 2, 8)), data)
 
 
 @EITHER
@@ -303,9 +314,7 @@ def test_few_columns_are_reduced_several_rows_at_a_time(operator, columns, rows,
     data = np.random.default_rng(rows).standard_normal((3, rows, columns), np.float32)
     e = np.exp(data.astype(np.float64))
     expected = e / e.sum(1, keepdims=True) if operator == "softmax" else getattr(data, operator)(1)
-    found = np.full(expected.shape, 7, np.float32)
-    build(default_schedule(func, target), HOST)["main"](data, found)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    agrees(func, expected, data, atol=1e-5, target=target)
     text = get_source(default_schedule(func, WIDE), WIDE, "ll")
     assert columns > 8 or "gather" not in text
     assert columns > 8 or rows < 64 or "load <16 x float>" in text

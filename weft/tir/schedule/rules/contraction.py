@@ -11,11 +11,12 @@ divide into tiles, is packed by a stage of its own.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from math import prod
 
 from weft.error import ScheduleError
-from weft.ir import DataType, IterVar, PrimExpr, Var, as_int, int64, is_const_int
+from weft.ir import DataType, PrimExpr, Var, as_int, int64, is_const_int
 from weft.tir.analysis.pattern import Contraction, contraction_of, element_cost, stride_along
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.instruction import BlockRV, LoopRV
@@ -30,10 +31,10 @@ from weft.tir.schedule.rules.tile import (
     n_tiles,
     panel_of,
     panels_of,
+    reads_far,
     row_parts,
     tile_choices,
 )
-from weft.tir.stmt import Block
 from weft.tir.transform.dot_product import DOT_GROUPS
 from weft.tir.transform.prefetch_streams import PANEL_MARK, PREFETCH_MARK
 
@@ -83,7 +84,7 @@ class _Product:
         self._require_fit(rows, columns)
         panel = self.panel = panel_of(c)
         panels = None if panel is None else panels_of(c, panel)
-        copied = panel is None and self._packable() and self._read_often(rows)
+        copied = panel is None and self._packable() and self._read_often()
         self.streamed = panel is not None and self._is_streamed(rows) and ctx.choose("streamed", (True, False), True)
         if self.streamed and panel is not None:
             tile = end = Tile(1, max(1, panel // self.lanes), self.lanes)
@@ -244,13 +245,13 @@ class _Product:
         plain = [i for i in self.c.b.indices if not is_const_int(i, 0)]
         return all(isinstance(i, Var) for i in plain) and len(plain) == len(set(plain)) and self.c.vector in plain
 
-    def _read_often(self, rows: PrimExpr) -> bool:
-        """Whether enough rows are multiplied that the second operand, larger than the first cache, is worth a copy.
+    def _read_often(self) -> bool:
+        """Whether enough rows, in tiles or around them, read a second operand above the first cache that a copy pays.
 
         As it lies, rows of a panel are far apart: at distances of powers of two they push each other out of the caches.
         Columns that fit one vector are a panel.
         """
-        n, size = as_int(rows), DataType(self.c.b.buffer.dtype).itemsize
+        n, size = as_int(prod(self.extents[v] for v in self.c.rows)), DataType(self.c.b.buffer.dtype).itemsize
         size *= prod(as_int(self.extents[v]) or 0 for v in (*self.c.reduce, *self.c.columns))
         many = (as_int(self.extents[self.c.vector]) or 0) > self.lanes
         return many and n is not None and n >= _ROWS_WORTH_A_COPY and size > self.ctx.machine.l1_cache_bytes
@@ -504,8 +505,9 @@ class _Product:
         inner = ctx.below(anchor, tile_loop)
         owner = ctx.owners(anchor, inner)
         reduce_loops = [x for x in inner if owner[x.var].iter_type == "reduce"]
-        vector_var = contraction_vector(block)
-        column = [x for x in inner if owner[x.var].var is vector_var]
+        c = contraction_of(block, products=False)
+        assert c is not None
+        column = [x for x in inner if owner[x.var].var is c.vector]
         rows = [x for x in inner if x not in column and x not in reduce_loops]
         vectors: list[LoopRV] = []
         lanes: list[LoopRV] = []
@@ -516,7 +518,8 @@ class _Product:
                 vectors, lanes = [outer], [lane]
             else:
                 lanes = column
-        order = self._channels_last(block, owner, reduce_loops)
+        # the variable along which the first operand is contiguous is innermost, the taps are outside
+        order = sorted(reduce_loops, key=lambda x: c.a.indices[-1] is owner[x.var].var)
         unrolled: list[LoopRV] = []
         group: list[LoopRV] = []
         if order and self.group > 1:
@@ -546,14 +549,9 @@ class _Product:
             sch.annotate(asking, PANEL_MARK, ahead)
         if order:
             sch.decompose_reduction(anchor, order[0])
-
-    def _channels_last(self, block: Block, owner: dict[Var, IterVar], loops: list[LoopRV]) -> list[LoopRV]:
-        """Put the summed variable along which the first operand is contiguous innermost, the taps outside."""
-        c = contraction_of(block, products=False)
-        assert c is not None
-        contiguous = [x for x in loops if c.a.indices[-1] is owner[x.var].var]
-        rest = [x for x in loops if x not in contiguous]
-        return [*rest, *contiguous]
+            if reads_far(self.c, self.extents, ctx.analyzer(self.rv)):
+                with suppress(ScheduleError):  # nothing is padded
+                    sch.skip_zeros(anchor)
 
     def _write_back(self, sink: BlockRV, tile_loop: LoopRV, tile: Tile) -> None:
         """Unroll the epilogue over the tile, in vectors."""
@@ -571,13 +569,6 @@ class _Product:
         if not big:
             for x in inner[:-1]:
                 sch.unroll(x)
-
-
-def contraction_vector(block: Block) -> Var:
-    """Return the column variable of a contraction."""
-    c = contraction_of(block, products=False)
-    assert c is not None
-    return c.vector
 
 
 def _dot_group(ctx: RuleContext, c: Contraction) -> int:

@@ -82,9 +82,11 @@ def _reads_each_once(body: Stmt, buffer: Buffer) -> bool:
 
 
 def _rounds(value: PrimExpr) -> bool:
-    """Whether a value is an integer that is made of a number with a fraction: the place of something."""
+    """Whether a value is the place of something, an integer made of a number with a fraction, or that fraction."""
     return any(
-        isinstance(n, Cast) and DataType(n.value.dtype).is_float and not DataType(n.dtype).is_float for n in walk(value)
+        (isinstance(n, Cast) and DataType(n.value.dtype).is_float and not DataType(n.dtype).is_float)
+        or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.floor")
+        for n in walk(value)
     )
 
 

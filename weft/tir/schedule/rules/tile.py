@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf, prod
 from typing import NamedTuple
 
-from weft.ir import FloorDiv, FloorMod, IntImm, PrimExpr, as_int, is_const_int, walk
+from weft.arith import Analyzer
+from weft.ir import FloorDiv, FloorMod, IntImm, PrimExpr, Var, as_int, is_const_int, walk
 from weft.machine import Machine
-from weft.tir.analysis.pattern import Contraction
+from weft.tir.analysis.pattern import Contraction, index_step
 from weft.tir.analysis.structure import used_vars
 from weft.tir.schedule.instruction import BlockRV, LoopRV
 
@@ -210,3 +212,14 @@ def n_tiles(part: RowPart) -> float:
     """How many tiles a stretch of rows has; one of unknown length counts as long."""
     length = part.length if isinstance(part.length, int) else as_int(part.length)
     return inf if length is None else length / part.rows
+
+
+_FAR_TAPS, _LIKELY_SIZE = 8, 32
+"""The part of a row that taps are apart from which on whole tiles read padding, and a row's length if it is unknown."""
+
+
+def reads_far(c: Contraction, extents: Mapping[Var, PrimExpr], analyzer: Analyzer) -> bool:
+    """Whether windows reach so far that whole tiles read nothing but padding of some of their taps."""
+    moves = [(i, v, o) for i in c.a.indices for v in c.reduce for o in c.rows if {v, o} <= used_vars(i)]
+    apart = [(index_step(i, v, analyzer) or 0, as_int(extents[o]) or _LIKELY_SIZE) for i, v, o in moves]
+    return any(step > 1 and _FAR_TAPS * step >= n for step, n in apart)
