@@ -45,7 +45,7 @@ def dot_product(func: PrimFunc, mod: ir.IRModule, *, forms: Sequence[tuple[str, 
                 "int32x16",
                 "tir.dot_accumulate",
                 C[T.Ramp(0, 1, 16)],
-                T.reinterpret("uint8x64", T.Broadcast(T.reinterpret("int32", A[T.Ramp(0, 1, 4)], ), 16, )),
+                T.reinterpret("uint8x64", T.Broadcast(T.reinterpret("int32", A[T.Ramp(0, 1, 4)]), 16)),
                 B[T.Ramp(0, 1, 64)],
             )
 
