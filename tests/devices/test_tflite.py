@@ -261,6 +261,34 @@ def test_fake_quantisation_and_sums_at_places() -> None:
     one("BROADCAST_ARGS", [ints(3, 1), ints(2, 1, 4)], (3,), "int32", constants=(0, 1))
 
 
+def test_what_data_choose() -> None:
+    """Results that are as long as the data say."""
+    for x in (f32(3, 4) > 0, RNG.integers(0, 2, (2, 2, 2)).astype(np.int32)):
+        one("WHERE", [x], (-1, x.ndim), "int64")
+    numbers = ints(2, 0, -1, 2)
+    for name, kind in (("SUM", np.float32), ("PROD", np.float32), ("MAX", np.int32), ("MIN", np.float32)):
+        given = [(f32(4, 3) * 3).astype(kind), numbers, np.array(4, np.int32)]
+        one(f"UNSORTED_SEGMENT_{name}", given, (4, 3), np.dtype(kind).name, constants=(2,))
+    corners = abs(f32(9, 2))
+    limits = [np.array(5, np.int32), *(np.array(n, np.float32) for n in (0.4, 0.1, 0))]
+    for most in (2, 9):
+        given = [np.concatenate([corners, corners + 0.5], 1), f32(9), np.array(most, np.int32), *limits[1:]]
+        g = Subgraph()
+        inputs = [g.input(x.shape) for x in given[:2]] + [g.constant(x) for x in given[2:]]
+        found = [g.op("NON_MAX_SUPPRESSION_V4", inputs[:5], ((most,), "int32"), ((), "int32"))]
+        found += [g.op("NON_MAX_SUPPRESSION_V5", inputs, ((most,), "int32"), ((most,),), ((), "int32"))]
+        g.outputs = [*found[0], *found[1]]
+        check(g, given[:2])
+
+
+def test_spectra() -> None:
+    for sizes in ((1, 8), (4, 16), (2, 4)):
+        g, half = Subgraph(), (2, sizes[0], sizes[1] // 2 + 1)
+        y = g.op("RFFT2D", [g.input((2, 3, 8)), g.constant(ints(*sizes))], (half, "complex64"))
+        g.outputs = [g.op(name, [y], (half,)) for name in ("COMPLEX_ABS", "REAL", "IMAG")]
+        check(g, [f32(2, 3, 8)])
+
+
 @pytest.mark.parametrize(
     ("own_input", "peepholes", "time_major", "clip", "activation"),
     [(1, 0, False, 10.0, 4), (1, 1, True, 0.2, 4), (0, 0, True, 0.0, 4), (0, 1, False, 0.3, 4), (1, 0, True, 0.0, 1)],
@@ -285,9 +313,9 @@ def test_lstm(own_input: int, peepholes: int, time_major: bool, clip: float, act
 def test_what_is_not_known_is_refused() -> None:
     g = Subgraph()
     x = g.input((2, 3))
-    y = g.op("WHERE", [x], ((2, 2), "int64"))
+    y = g.op("SVDF", [x], ((2, 2), "int64"))
     g.outputs = [g.op("UNIQUE", [y], ((2,), "int64"), ((2,), "int32"))[0]]
-    refuses(UnsupportedOperator, r"UNIQUE \(operator 1 of subgraph 0, 1x\), WHERE \(operator 0", from_tflite, write(g))
+    refuses(UnsupportedOperator, r"SVDF \(operator 0 of subgraph 0, 1x\), UNIQUE \(operator 1", from_tflite, write(g))
     refuses(ModelImportError, "no TFLite model", from_tflite, b"none")
     refuses(ModelImportError, "not in the model", from_tflite, _named(), shape_dict={"other": [1]})
 

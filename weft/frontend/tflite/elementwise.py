@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
+from weft.frontend.complex_arithmetic import fourier
 from weft.frontend.tflite.importer import CONVERTERS, Node
 
 _UNARY = {
@@ -24,6 +25,23 @@ _FUSED = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": 
 @CONVERTERS.on(*_UNARY)
 def _unary(node: Node) -> Any:
     return node.result(node.op(_UNARY[node.name], node.real()))
+
+
+@CONVERTERS.on("COMPLEX_ABS", "REAL", "IMAG")
+def _of_complex(node: Node) -> Any:
+    x = node.x()
+    return node.op("abs", x) if node.name == "COMPLEX_ABS" else x.re if node.name == "REAL" else x.im
+
+
+@CONVERTERS.on("RFFT2D")
+def _rfft2d(node: Node) -> Any:
+    """Half of the spectrum of images that are cut, or filled up with zeros, to a size."""
+    x, sizes = node.x(), node.ints(1)
+    *_, height, width = node.dims(x)
+    more = [0] * (len(node.dims(x)) - 2)
+    changes = [new - old for new, old in zip(sizes, (height, width), strict=True)]
+    x = node.reader.pad(x, node.reader.scalar(0, "float32"), [0] * len(node.dims(x)), [*more, *changes])
+    return fourier(node.reader, x, (-2, -1), "r2c", False, node.reader.simplified(sizes[1] // 2 + 1))
 
 
 @CONVERTERS.on("LOGICAL_NOT")
