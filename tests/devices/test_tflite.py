@@ -227,15 +227,9 @@ def test_blocks_and_lookups() -> None:
 def test_resizing(attrs: dict[str, Any]) -> None:
     for size in ((8, 9), (3, 2), (5, 5)):
         given = [f32(1, 5, 4, 3), ints(*size)]
-        one("RESIZE_BILINEAR", given, (1, *size, 3), table="ResizeBilinearOptions", constants=(1,), **attrs)
-        one(
-            "RESIZE_NEAREST_NEIGHBOR",
-            given,
-            (1, *size, 3),
-            table="ResizeNearestNeighborOptions",
-            constants=(1,),
-            **attrs,
-        )
+        for name in ("Bilinear", "Nearest_Neighbor"):
+            table = f"Resize{name.replace('_', '')}Options"
+            one(f"RESIZE_{name.upper()}", given, (1, *size, 3), table=table, constants=(1,), **attrs)
 
 
 def test_quantised_operators() -> None:
@@ -269,16 +263,12 @@ def test_what_data_choose() -> None:
     for name, kind in (("SUM", np.float32), ("PROD", np.float32), ("MAX", np.int32), ("MIN", np.float32)):
         given = [(f32(4, 3) * 3).astype(kind), numbers, np.array(4, np.int32)]
         one(f"UNSORTED_SEGMENT_{name}", given, (4, 3), np.dtype(kind).name, constants=(2,))
-    corners = abs(f32(9, 2))
-    limits = [np.array(5, np.int32), *(np.array(n, np.float32) for n in (0.4, 0.1, 0))]
+    corners, limits = abs(f32(9, 2)), [np.array(n, np.float32) for n in (0.4, 0.1, 0)]
     for most in (2, 9):
-        given = [np.concatenate([corners, corners + 0.5], 1), f32(9), np.array(most, np.int32), *limits[1:]]
-        g = Subgraph()
-        inputs = [g.input(x.shape) for x in given[:2]] + [g.constant(x) for x in given[2:]]
-        found = [g.op("NON_MAX_SUPPRESSION_V4", inputs[:5], ((most,), "int32"), ((), "int32"))]
-        found += [g.op("NON_MAX_SUPPRESSION_V5", inputs, ((most,), "int32"), ((most,),), ((), "int32"))]
-        g.outputs = [*found[0], *found[1]]
-        check(g, given[:2])
+        g, name, chosen, count = Subgraph(), "NON_MAX_SUPPRESSION_V", ((most,), "int32"), ((), "int32")
+        given = [g.input((9, 4)), g.input((9,)), *map(g.constant, [np.array(most, np.int32), *limits])]
+        g.outputs = [*g.op(f"{name}4", given[:5], chosen, count), *g.op(f"{name}5", given, chosen, ((most,),), count)]
+        check(g, [np.concatenate([corners, corners + 0.5], 1), f32(9)])
 
 
 def test_spectra() -> None:

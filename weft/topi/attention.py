@@ -22,11 +22,11 @@ class _Scoring(NamedTuple):
     """How scores become weights."""
 
     bias: Any
-    scale: float | None
-    causal_mask: str | None
-    window_size: int | None
-    fill: float | None
-    unseen: str
+    scale: float | None = None
+    causal_mask: str | None = None
+    window_size: int | None = None
+    fill: float | None = None
+    unseen: str = "zero"
 
 
 def attention_scale(scale: float | None, size: Extent) -> float | None:
@@ -50,16 +50,7 @@ def visible(
     return seen if window_size is None else tir.all(seen, j > i + offset - int64(int(window_size)))
 
 
-def attention(
-    query: te.Tensor,
-    key: te.Tensor,
-    value: te.Tensor,
-    bias: te.Tensor | None = None,
-    scale: float | None = None,
-    causal_mask: str | None = None,
-    window_size: int | None = None,
-    unseen: str = "zero",
-) -> Any:
+def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, bias: te.Tensor | None = None, **scoring: Any) -> Any:
     """``softmax(query @ key.T * scale + bias) @ value`` for each head; several query heads may share one key head.
 
     Queries that see no key give 0, or NaN if `unseen` is ``"nan"``.
@@ -67,8 +58,7 @@ def attention(
     heads = (query.shape[2], key.shape[2], query.shape[3], value.shape[3])
     readers = tuple((lambda n, h, i, d, x=x: x(n, i, h, d)) for x in (query, key, value))
     sizes = (query.shape[0], query.shape[1], key.shape[1])
-    scoring = _Scoring(bias, scale, causal_mask, window_size, None, unseen)
-    return _heads(sizes, query.dtype, readers, heads, scoring)
+    return _heads(sizes, query.dtype, readers, heads, _Scoring(bias, **scoring))
 
 
 def attention_heads(
@@ -81,11 +71,7 @@ def attention_heads(
     size: int = 0,
     value_size: int = 0,
     offsets: Sequence[int] = (0, 0, 0),
-    scale: float | None = None,
-    causal_mask: str | None = None,
-    window_size: int | None = None,
-    fill: float | None = None,
-    unseen: str = "zero",
+    **scoring: Any,
 ) -> Any:
     """Attention whose operands are read in place, into rows of all heads.
 
@@ -95,8 +81,7 @@ def attention_heads(
     q, k, v = (_reader(x, w, o) for x, w, o in zip((query, key, value), (size, size, value_size), offsets, strict=True))
     sizes = (query.shape[0], _positions(query), _positions(key))
     heads = (num_heads, num_key_heads, size, value_size)
-    scoring = _Scoring(bias, scale, causal_mask, window_size, fill, unseen)
-    return _heads(sizes, query.dtype, (q, k, v), heads, scoring)
+    return _heads(sizes, query.dtype, (q, k, v), heads, _Scoring(bias, **scoring))
 
 
 def attention_past(
@@ -111,9 +96,7 @@ def attention_past(
     size: int = 0,
     value_size: int = 0,
     offsets: Sequence[int] = (0, 0, 0),
-    scale: float | None = None,
-    fill: float | None = None,
-    unseen: str = "zero",
+    **scoring: Any,
 ) -> Any:
     """:func:`attention_heads` over the keys and values of the past, and after them those of `key` and `value`.
 
@@ -129,7 +112,7 @@ def attention_past(
     sizes = (query.shape[0], _positions(query), simplify(begin + _positions(key)))
     heads = (num_heads, num_key_heads, size, value_size)
     readers = (q, after(past_key, k), after(past_value, v))
-    return _heads(sizes, query.dtype, readers, heads, _Scoring(bias, scale, None, None, fill, unseen))
+    return _heads(sizes, query.dtype, readers, heads, _Scoring(bias, **scoring))
 
 
 def _positions(x: Any) -> Any:

@@ -129,13 +129,9 @@ class _Reader(Arithmetic, Builder):
             raise ModelImportError("the model has no subgraph")
         graph = self.model.Subgraphs(0)
         inputs = [Tensor(self, graph, int(i)) for i in graph.InputsAsNumpy()] if graph.InputsLength() else []
-        unknown = (set(shapes) | set(dtypes)) - {t.name for t in inputs}
-        if unknown:
-            raise ModelImportError(
-                "an input is not in the model",
-                expected=", ".join(t.name for t in inputs),
-                found=", ".join(sorted(unknown)),
-            )
+        names = [t.name for t in inputs]
+        if unknown := ", ".join(sorted({*shapes, *dtypes}.difference(names))):
+            raise ModelImportError("an input is not in the model", expected=", ".join(names), found=unknown)
         shapes = {t.name: list(shapes[t.name]) if t.name in shapes else self.opened(t) for t in inputs}
         self.given_shapes = any(shapes[t.name] != t.shape for t in inputs)
         params = []
