@@ -110,15 +110,14 @@ def numbers_of(array: np.typing.ArrayLike) -> np.ndarray:
     table = known_texts.of_this_run()
     texts, numbers = table.texts, table.numbers
     given = np.asarray(array, object)
-    found = [numbers.get(t) if isinstance(t, str) else None for t in given.reshape(-1)]
-    for i, item in enumerate(given.reshape(-1)):
-        if found[i] is None:
-            text = item.decode("utf-8") if isinstance(item, bytes) else item
-            if not isinstance(text, str):
-                raise DTypeMismatch("a tensor of strings has an element that is none", expected="str", found=repr(item))
-            found[i] = numbers.setdefault(text, len(texts))
-            texts += [text] if found[i] == len(texts) else []
-    return np.array(found, np.int64).reshape(given.shape)
+    items, found = given.reshape(-1).tolist(), {}
+    if (wrong := next((item for item in items if not isinstance(item, (str, bytes))), texts)) is not texts:
+        raise DTypeMismatch("a tensor of strings has an element that is none", expected="str", found=repr(wrong))
+    for item in dict.fromkeys(items):
+        text = item.decode("utf-8") if isinstance(item, bytes) else item
+        found[item] = numbers.setdefault(text, len(texts))
+        texts += [text] if found[item] == len(texts) else []
+    return np.array([found[item] for item in items], np.int64).reshape(given.shape)
 
 
 def texts_of(numbers: np.typing.ArrayLike) -> np.ndarray:

@@ -35,9 +35,10 @@ def _listed(data: Any) -> tuple[Any, ...]:
 @host_operator("LabelEncoder")
 def _label_encoder(x: Any, *, keys: Any, values: Any, default: Any, dtype: str, nan: int) -> Any:
     table, other = _encoding(_listed(keys), _listed(values), nan), _listed(default)[0]
-    found = [table.get(_key(v), other) for v in x.reshape(-1).tolist()]
-    out = np.empty(len(found), object if dtype == "string" else dtype)
-    out[:] = found
+    items = x.reshape(-1).tolist()
+    known = {v: table.get(_key(v), other) for v in dict.fromkeys(items)}
+    out = np.empty(len(items), object if dtype == "string" else dtype)
+    out[:] = [known[v] for v in items]
     return out.reshape(x.shape)
 
 

@@ -110,7 +110,8 @@ def _pool(pool: tuple[Any, ...], starts: tuple[int, ...], places: tuple[int, ...
             levels.append(table)
         order = np.zeros(len(levels[-1]), np.int64)
         order[found] = rest[: len(grams)]
-        tables.append(levels), targets.append(order)
+        tables.append(levels)
+        targets.append(order)
         rest = rest[len(grams) :]
     return items, tables, targets
 
