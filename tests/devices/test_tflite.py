@@ -259,9 +259,8 @@ def test_what_data_choose() -> None:
     """Results that are as long as the data say."""
     for x in (f32(3, 4) > 0, RNG.integers(0, 2, (2, 2, 2)).astype(np.int32)):
         one("WHERE", [x], (-1, x.ndim), "int64")
-    numbers = ints(2, 0, -1, 2)
     for name, kind in (("SUM", np.float32), ("PROD", np.float32), ("MAX", np.int32), ("MIN", np.float32)):
-        given = [(f32(4, 3) * 3).astype(kind), numbers, np.array(4, np.int32)]
+        given = [(f32(4, 3) * 3).astype(kind), ints(2, 0, -1, 2), np.array(4, np.int32)]
         one(f"UNSORTED_SEGMENT_{name}", given, (4, 3), np.dtype(kind).name, constants=(2,))
     corners, limits = abs(f32(9, 2)), [np.array(n, np.float32) for n in (0.4, 0.1, 0)]
     for most in (2, 9):

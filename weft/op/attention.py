@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import Expr, TensorType, as_int, const, constant, int64, shape_expr
+from weft.ir import Expr, PrimExpr, TensorType, as_int, const, constant, int64, shape_expr
 from weft.op.attributes import integer, integers, number, word
 from weft.op.infer import dims_of, same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
@@ -172,9 +173,9 @@ def _heads_infer(
     num_key_heads: int,
     size: int,
     value_size: int,
-    offsets: Any,
+    offsets: Sequence[int],
     name: str = "nn.attention_heads",
-    past: Any = None,
+    past: PrimExpr | None = None,
     **_scores: Any,
 ) -> TensorType:
     dtype = same_dtype(name, query, key, value)
@@ -226,7 +227,7 @@ def _heads_ref(
     num_key_heads: int,
     size: int,
     value_size: int,
-    offsets: Any,
+    offsets: Sequence[int],
     fill: float | None,
     **scores: Any,
 ) -> Any:

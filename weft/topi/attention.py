@@ -50,7 +50,16 @@ def visible(
     return seen if window_size is None else tir.all(seen, j > i + offset - int64(int(window_size)))
 
 
-def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, bias: te.Tensor | None = None, **scoring: Any) -> Any:
+def attention(
+    query: te.Tensor,
+    key: te.Tensor,
+    value: te.Tensor,
+    bias: te.Tensor | None = None,
+    scale: float | None = None,
+    causal_mask: str | None = None,
+    window_size: int | None = None,
+    unseen: str = "zero",
+) -> Any:
     """``softmax(query @ key.T * scale + bias) @ value`` for each head; several query heads may share one key head.
 
     Queries that see no key give 0, or NaN if `unseen` is ``"nan"``.
@@ -58,7 +67,8 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, bias: te.Tenso
     heads = (query.shape[2], key.shape[2], query.shape[3], value.shape[3])
     readers = tuple((lambda n, h, i, d, x=x: x(n, i, h, d)) for x in (query, key, value))
     sizes = (query.shape[0], query.shape[1], key.shape[1])
-    return _heads(sizes, query.dtype, readers, heads, _Scoring(bias, **scoring))
+    scoring = _Scoring(bias, scale, causal_mask, window_size, None, unseen)
+    return _heads(sizes, query.dtype, readers, heads, scoring)
 
 
 def attention_heads(
@@ -120,7 +130,9 @@ def _positions(x: Any) -> Any:
     return x.shape[1 if x.ndim == 3 else 2]
 
 
-def _heads(sizes: Any, dtype: str, readers: Any, heads: Any, scoring: _Scoring) -> Any:
+def _heads(
+    sizes: tuple[Any, ...], dtype: str, readers: tuple[Any, ...], heads: tuple[Any, ...], scoring: _Scoring
+) -> Any:
     """Attention of operands that are read by functions.
 
     `sizes` are those of batch, queries and keys; `heads` the numbers of heads and of key heads, the size of a head of

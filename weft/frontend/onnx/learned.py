@@ -380,7 +380,7 @@ def _encoded(node: Node, keys: Any, values: tuple[Any, str], default: tuple[Any,
     return node.host("LabelEncoder", node.inputs, [kind], **attrs)
 
 
-def _encoded_numbers(node: Node, keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> Any:
+def _encoded_numbers(node: Node, keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> ir.Expr:
     """The value whose key an element is: where it would lie among the keys in order, if that one is it."""
     x, rest = node.x(), constant(default.reshape(()))
     ordered, first = np.unique(keys, return_index=True)  # NaN comes last

@@ -41,7 +41,8 @@ def _loop(node: Node) -> Any:
         )
 
     def step(number: Value, go_on: Value, state: list[Value]) -> tuple[Value, list[Value], list[Value]]:
-        number, go_on = (_as_declared(node, v, info) for v, info in zip((number, go_on), body.input, strict=False))
+        ranks = [len(given.type.tensor_type.shape.dim) for given in body.input]
+        number, go_on = (_as_declared(node, v, r) for v, r in zip((number, go_on), ranks, strict=False))
         found = _converted(node, body, [number, go_on, *state])
         for i, before in enumerate(state, 1):  # an optional may go on as the value that it has
             if before.full_kind.form == "optional" and found[i].full_kind.form != "optional":
@@ -57,10 +58,9 @@ def _loop(node: Node) -> Any:
     return [*state, *outputs]
 
 
-def _as_declared(node: Node, value: Value, info: Any) -> Value:
+def _as_declared(node: Node, value: Value, rank: int) -> Value:
     """Return one value as a vector, where a body says that it takes it so."""
-    one = len(info.type.tensor_type.shape.dim) == 1 and not value.shape
-    return Value.of_expr(node.reshape(node.graph.expr(value), [1])) if one else value
+    return Value.of_expr(node.reshape(node.graph.expr(value), [1])) if rank == 1 and not value.shape else value
 
 
 def _check_one_value(node: Node, i: int) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
-from weft.frontend.complex_arithmetic import fourier
+from weft.frontend.complex_arithmetic import Complex, fourier
 from weft.frontend.tflite.importer import CONVERTERS, Node
 
 _UNARY = {
@@ -28,19 +28,18 @@ def _unary(node: Node) -> Any:
 
 
 @CONVERTERS.on("COMPLEX_ABS", "REAL", "IMAG")
-def _of_complex(node: Node) -> Any:
+def _of_complex(node: Node) -> ir.Expr:
     x = node.x()
     return node.op("abs", x) if node.name == "COMPLEX_ABS" else x.re if node.name == "REAL" else x.im
 
 
 @CONVERTERS.on("RFFT2D")
-def _rfft2d(node: Node) -> Any:
+def _rfft2d(node: Node) -> Complex:
     """Half of the spectrum of images that are cut, or filled up with zeros, to a size."""
     x, sizes = node.x(), node.ints(1)
-    *_, height, width = node.dims(x)
-    more = [0] * (len(node.dims(x)) - 2)
-    changes = [new - old for new, old in zip(sizes, (height, width), strict=True)]
-    x = node.reader.pad(x, node.reader.scalar(0, "float32"), [0] * len(node.dims(x)), [*more, *changes])
+    dims = node.dims(x)
+    high = [0] * (len(dims) - 2) + [new - old for new, old in zip(sizes, dims[-2:], strict=True)]
+    x = node.reader.pad(x, node.reader.scalar(0, "float32"), [0] * len(dims), high)
     return fourier(node.reader, x, (-2, -1), "r2c", False, node.reader.simplified(sizes[1] // 2 + 1))
 
 

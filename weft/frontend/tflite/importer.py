@@ -186,7 +186,7 @@ class _Reader(Arithmetic, Builder):
         self.sizes = outer
         return [self.value(graph, int(i), values) for i in graph.OutputsAsNumpy()]
 
-    def numbers(self, x: Any) -> np.ndarray:
+    def numbers(self, x: ir.Expr) -> np.ndarray:
         """A tensor of integers as numbers and expressions; those that are data are read when the program runs."""
         if isinstance(x, ir.Constant):
             return x.data.numpy().astype(object)

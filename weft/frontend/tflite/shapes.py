@@ -135,7 +135,7 @@ def _bounds(node: Node, part: Any, size: Any) -> tuple[Any, Any]:
     """Where a part of a dimension begins and how long it is, where one of these is open."""
     zero, whole = ir.const(0, "int64"), ir.as_expr(size, "int64")
 
-    def place(n: Any, default: Any, most: Any = whole) -> Any:
+    def place(n: Any, default: Any, most: ir.PrimExpr = whole) -> Any:
         if n is None or (isinstance(n, int) and n == 0):
             return default if n is None else 0
         n = ir.as_expr(n, "int64")
@@ -343,7 +343,7 @@ def _scatter_nd(node: Node) -> Any:
 
 
 @CONVERTERS.on("WHERE")
-def _where(node: Node) -> Any:
+def _where(node: Node) -> ir.Expr:
     """The places of what is true, a row each."""
     x, columns = node.x(), []
     rest = node.reader.places(x if x.ty.dtype == "bool" else node.op("not_equal", x, node.reader.scalar(0, x.ty.dtype)))
@@ -357,7 +357,7 @@ _SEGMENTS = {"SUM": "add", "PROD": "mul", "MAX": "max", "MIN": "min"}
 
 
 @CONVERTERS.on(*(f"UNSORTED_SEGMENT_{name}" for name in _SEGMENTS))
-def _segments(node: Node) -> Any:
+def _segments(node: Node) -> ir.Expr:
     """Reduce what has one number; what has a negative one goes to a row behind the others."""
     x, numbers, count, reader = node.x(0), node.x(1), node.ints(2)[0], node.reader
     kind = ir.numpy_dtype(str(x.ty.dtype))
@@ -373,7 +373,7 @@ def _segments(node: Node) -> Any:
 
 
 @CONVERTERS.on("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
-def _non_max_suppression(node: Node) -> Any:
+def _non_max_suppression(node: Node) -> list[ir.Expr]:
     """Choose boxes, and with V5 give their scores; zeros fill the results up to the greatest number of boxes."""
     if node.has(5) and node.const(5).any():
         node.unsupported("scores that overlaps lower", expected="a soft_nms_sigma of 0", found=str(node.const(5)))
