@@ -227,15 +227,9 @@ def test_blocks_and_lookups() -> None:
 def test_resizing(attrs: dict[str, Any]) -> None:
     for size in ((8, 9), (3, 2), (5, 5)):
         given = [f32(1, 5, 4, 3), ints(*size)]
-        one("RESIZE_BILINEAR", given, (1, *size, 3), table="ResizeBilinearOptions", constants=(1,), **attrs)
-        one(
-            "RESIZE_NEAREST_NEIGHBOR",
-            given,
-            (1, *size, 3),
-            table="ResizeNearestNeighborOptions",
-            constants=(1,),
-            **attrs,
-        )
+        for name in ("Bilinear", "Nearest_Neighbor"):
+            table = f"Resize{name.replace('_', '')}Options"
+            one(f"RESIZE_{name.upper()}", given, (1, *size, 3), table=table, constants=(1,), **attrs)
 
 
 def test_quantised_operators() -> None:
@@ -259,6 +253,29 @@ def test_fake_quantisation_and_sums_at_places() -> None:
         given = [ints(1, 3, 1, 0).reshape(4, 1), updates, ints(5, 3)]
         one("SCATTER_ND", given, (5, 3), str(updates.dtype), constants=(2,))
     one("BROADCAST_ARGS", [ints(3, 1), ints(2, 1, 4)], (3,), "int32", constants=(0, 1))
+
+
+def test_what_data_choose() -> None:
+    """Results that are as long as the data say."""
+    for x in (f32(3, 4) > 0, RNG.integers(0, 2, (2, 2, 2)).astype(np.int32)):
+        one("WHERE", [x], (-1, x.ndim), "int64")
+    for name, kind in (("SUM", np.float32), ("PROD", np.float32), ("MAX", np.int32), ("MIN", np.float32)):
+        given = [(f32(4, 3) * 3).astype(kind), ints(2, 0, -1, 2), np.array(4, np.int32)]
+        one(f"UNSORTED_SEGMENT_{name}", given, (4, 3), np.dtype(kind).name, constants=(2,))
+    corners, limits = abs(f32(9, 2)), [np.array(n, np.float32) for n in (0.4, 0.1, 0)]
+    for most in (2, 9):
+        g, name, chosen, count = Subgraph(), "NON_MAX_SUPPRESSION_V", ((most,), "int32"), ((), "int32")
+        given = [g.input((9, 4)), g.input((9,)), *map(g.constant, [np.array(most, np.int32), *limits])]
+        g.outputs = [*g.op(f"{name}4", given[:5], chosen, count), *g.op(f"{name}5", given, chosen, ((most,),), count)]
+        check(g, [np.concatenate([corners, corners + 0.5], 1), f32(9)])
+
+
+def test_spectra() -> None:
+    for sizes in ((1, 8), (4, 16), (2, 4)):
+        g, half = Subgraph(), (2, sizes[0], sizes[1] // 2 + 1)
+        y = g.op("RFFT2D", [g.input((2, 3, 8)), g.constant(ints(*sizes))], (half, "complex64"))
+        g.outputs = [g.op(name, [y], (half,)) for name in ("COMPLEX_ABS", "REAL", "IMAG")]
+        check(g, [f32(2, 3, 8)])
 
 
 @pytest.mark.parametrize(
@@ -285,9 +302,9 @@ def test_lstm(own_input: int, peepholes: int, time_major: bool, clip: float, act
 def test_what_is_not_known_is_refused() -> None:
     g = Subgraph()
     x = g.input((2, 3))
-    y = g.op("WHERE", [x], ((2, 2), "int64"))
+    y = g.op("SVDF", [x], ((2, 2), "int64"))
     g.outputs = [g.op("UNIQUE", [y], ((2,), "int64"), ((2,), "int32"))[0]]
-    refuses(UnsupportedOperator, r"UNIQUE \(operator 1 of subgraph 0, 1x\), WHERE \(operator 0", from_tflite, write(g))
+    refuses(UnsupportedOperator, r"SVDF \(operator 0 of subgraph 0, 1x\), UNIQUE \(operator 1", from_tflite, write(g))
     refuses(ModelImportError, "no TFLite model", from_tflite, b"none")
     refuses(ModelImportError, "not in the model", from_tflite, _named(), shape_dict={"other": [1]})
 

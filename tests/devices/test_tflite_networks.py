@@ -91,37 +91,37 @@ def test_network_with_a_cache(start: int) -> None:
     check([g, norm], [f32(1, 1, 8), ints(0, 3, 0), f32(1, 5, 8), f32(1, 5, 8)], start=start)
 
 
-def test_network_that_loops() -> None:
-    """A recurrence as a loop over subgraphs: h = tanh(h W) while the count is small."""
+def test_list_that_a_loop_fills() -> None:
+    """Rows are read and written at the loop's own count, as of `tf.map_fn`: the list is cut there and joined."""
     main, test, body = Subgraph(), Subgraph(), Subgraph()
     for g in (main, test, body):
-        g.input((), "int32"), g.input((1, 4))
-    test.outputs = [test.op("LESS", [0, test.constant(np.array(3, np.int32))], ((), "bool"))]
-    body.outputs = [
-        body.op("ADD", [0, body.constant(np.array(1, np.int32))], ((), "int32"), table="AddOptions"),
-        body.op("TANH", [linear(body, 1, (1, 4), 4)], ((1, 4),)),
+        g.input((), "int32"), g.input((-1, 4)), g.input((-1, 4))
+    (n,) = sizes_of(test, 2, 2, 0)
+    test.outputs = [test.op("LESS", [0, n], ((), "bool"))]
+    one, row, rest = (body.constant(ints(*v)) for v in ((1,), (1, 4), (-1, -1)))
+    here = body.op("RESHAPE", [0, one], ((1,), "int32"))
+    after = body.op("ADD", [here, one], ((1,), "int32"), table="AddOptions")
+    zero, all_ = body.constant(ints(0)), body.constant(ints(-1))
+    joined = {"table": "ConcatenationOptions", "Axis": 0}
+    size, start = (body.op("CONCATENATION", v, ((2,), "int32"), **joined) for v in ([here, all_], [after, zero]))
+    x = body.op("STRIDED_SLICE", [2, here, after, one], ((4,),), table="StridedSliceOptions", ShrinkAxisMask=1)
+    parts = [
+        body.op("SLICE", [1, body.constant(ints(0, 0)), size], ((-1, 4),)),
+        body.op("RESHAPE", [body.op("TANH", [x], ((4,),)), row], ((1, 4),)),
+        body.op("SLICE", [1, start, rest], ((-1, 4),)),
     ]
-    main.outputs = main.op(
-        "WHILE", [0, 1], ((), "int32"), ((1, 4),), table="WhileOptions", CondSubgraphIndex=1, BodySubgraphIndex=2
-    )
-    check([main, test, body], [np.array(0, np.int32), f32(1, 4)])
+    count = body.op("ADD", [0, body.constant(np.array(1, np.int32))], ((), "int32"), table="AddOptions")
+    body.outputs = [count, body.op("CONCATENATION", parts, ((-1, 4),), **joined), 2]
+    kinds = [((), "int32"), ((-1, 4),), ((-1, 4),)]
+    main.outputs = main.op("WHILE", [0, 1, 2], *kinds, table="WhileOptions", CondSubgraphIndex=1, BodySubgraphIndex=2)
+    check([main, test, body], [np.array(0, np.int32), f32(3, 4), f32(3, 4)])
 
 
 def test_network_of_shapes() -> None:
     """Shapes that the model computes: a flattening whose target is packed out of the input's shape."""
     g = Subgraph()
     x = g.input((2, 3, 4))
-    shape = g.op("SHAPE", [x], ((3,), "int32"), table="ShapeOptions", OutType=2)
-    first = g.op(
-        "STRIDED_SLICE",
-        [shape, *(g.constant(ints(v)) for v in (0, 1, 1))],
-        ((), "int32"),
-        table="StridedSliceOptions",
-        ShrinkAxisMask=1,
-    )
-    target = g.op(
-        "PACK", [first, g.constant(np.array(-1, np.int32))], ((2,), "int32"), table="PackOptions", ValuesCount=2
-    )
+    target = packed(g, *sizes_of(g, x, 3, 0), g.constant(np.array(-1, np.int32)))
     flat = g.op("RESHAPE", [x, target], ((2, 12),))
     g.outputs = [linear(g, flat, (2, 5), 12)]
     given = f32(5, 3, 4)

@@ -19,7 +19,7 @@ else:
     flatbuffers = pytest.importorskip("flatbuffers")
     litert = pytest.importorskip("ai_edge_litert.interpreter")
 
-TYPES = {"float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9}
+TYPES = dict(float32=0, float16=1, int32=2, uint8=3, int64=4, bool=6, int16=7, complex64=8, int8=9)
 
 
 class Subgraph:

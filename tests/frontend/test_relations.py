@@ -222,21 +222,17 @@ CASES: tuple[Case, ...] = (
     Case("MaxPool", (f(1, 1, 4),), ((0, f(1, 1, 0), SHAPE),), {"kernel_shape": [2]}),
     Case("AveragePool", (f(1, 1, 4),), ((0, f(1, 1, 1), SHAPE),), {"kernel_shape": [3], "ceil_mode": 1}),
     # --- losses ---
-    Case(
-        "NegativeLogLikelihoodLoss",
-        (f(2, 3), i(0, 2), f(3)),
-        ((1, i(0, 3), INDEX), (1, i(0), SHAPE), (2, f(2), SHAPE), (1, i(-1, 0), INDEX)),
-        {"reduction": "mean"},
-        named=(1,),
+    *(
+        Case(
+            f"{loss}Loss",
+            (f(2, 3), i(0, 2), f(3)),
+            ((1, i(0, 3), INDEX), (1, i(0), SHAPE), (2, f(2), SHAPE), (1, i(-1, 0), INDEX)),
+            {"reduction": "mean"},
+            named=(1,),
+        )
+        for loss in ("NegativeLogLikelihood", "SoftmaxCrossEntropy")
     ),
     Case("NegativeLogLikelihoodLoss", (f(2, 3), i(0, -1)), ((1, i(0, -2), INDEX),), {"ignore_index": -1}, named=(1,)),
-    Case(
-        "SoftmaxCrossEntropyLoss",
-        (f(2, 3), i(0, 2), f(3)),
-        ((1, i(0, 3), INDEX), (1, i(0), SHAPE), (2, f(2), SHAPE), (1, i(-1, 0), INDEX)),
-        {"reduction": "mean"},
-        named=(1,),
-    ),
     # --- quantization ---
     Case("QuantizeLinear", (f(2, 3), f(3), f(3, dtype="uint8")), ((1, f(2), SHAPE), (2, f(2, dtype="uint8"), SHAPE))),
     Case(

@@ -17,6 +17,15 @@ MAIN = f"""{HEAD}
         n = T.int64()
 """
 
+SUM_AND_PRODUCT = """\
+        @R.function
+        def f(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
+            return R.add(z, x)
+        @R.function
+        def g(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
+            return R.multiply(z, y)
+"""
+
 CAPTURES = f"""{MAIN}\
         @R.function
         def inner(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
@@ -70,13 +79,7 @@ SYMBOLIC_ONLY = f"""{MAIN}\
         return a
 """
 
-TUPLE = f"""{MAIN}\
-        @R.function
-        def f(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
-            return R.add(z, x)
-        @R.function
-        def g(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
-            return R.multiply(z, y)
+TUPLE = f"""{MAIN}{SUM_AND_PRODUCT}\
         t = (f, g)
         h = t[1]
         a = h(x)
@@ -146,12 +149,7 @@ BRANCH = f"""{HEAD}
     def main(x: R.Tensor(("n",), "float32"), y: R.Tensor(("n",), "float32"),
              c: R.Tensor((), "bool")) -> R.Tensor(("n",), "float32"):
         n = T.int64()
-        @R.function
-        def f(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
-            return R.add(z, x)
-        @R.function
-        def g(z: R.Tensor((n,), "float32")) -> R.Tensor((n,), "float32"):
-            return R.multiply(z, y)
+{SUM_AND_PRODUCT}\
         if c:
             h = f
         else:

@@ -235,18 +235,7 @@ class LocalRunner(ProgramRunner):
 class RPCRunner(LocalRunner):
     """Runs on devices that a tracker has free; one that is lost is replaced by the next.
 
-    Parameters
-    ----------
-    key : str
-        The kind of device.
-    host, port : str and int, optional
-        Of the tracker; by default TVM_TRACKER_HOST and TVM_TRACKER_PORT say it.
-    priority : int
-        Who asks with a higher one comes first.
-    n_parallel : int
-        Devices at once.
-    *options, **named : Any
-        Of :class:`LocalRunner`.
+    Parameters are those of :class:`weft.autotvm.RPCRunner`, without `timeout`, and those of :class:`LocalRunner`.
     """
 
     def __init__(

@@ -205,6 +205,25 @@ class Builder(Emitter):
             return None
         return [self.sizes[x] if x in self.sizes else x.data.numpy().astype(object) for x in inputs]
 
+    def counted(self, x: ir.Expr, kind: type[ir.Var] = ir.Var) -> list[Any]:
+        """The elements of a tensor of integers, which are read when the program runs; sizes are never negative."""
+        names = tuple(kind(self.bb.fresh_name("n"), "int64") for _ in range(math.prod(self.dims(x))))
+        shape = relax_op.tensor_to_shape(self.reshape(self.astype(x, "int64"), [len(names)]))
+        self.bb.match_cast(shape, ir.ShapeType(names, len(names)))
+        return list(names)
+
+    def places(self, mask: ir.Expr) -> ir.Expr:
+        """Where a tensor is true, as positions in all of it, in order: (count,) int64."""
+        found, count = self.fields(self.op("places", self.reshape(mask, [math.prod(self.dims(mask))])))
+        return self.slice(found, [0], self.counted(count, ir.SizeVar))
+
+    def check_inside(self, begin: ir.PrimExpr | int, end: ir.PrimExpr | int, size: ir.PrimExpr | int) -> None:
+        """Check a part of a dimension when the program runs, unless it is known to lie inside."""
+        for low, high in ((0, begin), (begin, end), (end, size)):
+            low, high = (ir.as_expr(n, "int64") for n in (low, high))
+            if not self.analyzer.can_prove_greater_equal(high, low):
+                self.bb.match_cast(ir.shape_expr((ir.Min(low, high),)), ir.ShapeType((low,), 1), "check")
+
     # --- parts at places that are data --------------------------------------------------------------------------------
 
     def start_inside(self, start: Any, most: Any) -> Any:

@@ -91,26 +91,15 @@ def _rename(e: Any, renamed: dict[ir.Expr, Any]) -> Any:
     if isinstance(e, ir.ExprVar):
         return renamed.get(e, e)
     if isinstance(e, ir.Call):
-        return ir.Call(
-            _rename(e.op, renamed),
-            tuple([_rename(a, renamed) for a in e.args]),
-            e.attrs,
-            e.ty_args,
-            ty=e.ty,
-            span=e.span,
-        )
+        args = tuple([_rename(a, renamed) for a in e.args])
+        return ir.Call(_rename(e.op, renamed), args, e.attrs, e.ty_args, ty=e.ty, span=e.span)
     if isinstance(e, ir.Tuple):
         return ir.Tuple(tuple([_rename(f, renamed) for f in e.fields]), ty=e.ty, span=e.span)
     if isinstance(e, ir.TupleGetItem):
         return ir.TupleGetItem(_rename(e.tuple_value, renamed), e.index, ty=e.ty, span=e.span)
     if isinstance(e, ir.If):
-        return ir.If(
-            _rename(e.cond, renamed),
-            _sequence(e.true_branch, renamed),
-            _sequence(e.false_branch, renamed),
-            ty=e.ty,
-            span=e.span,
-        )
+        branches = [_sequence(branch, renamed) for branch in (e.true_branch, e.false_branch)]
+        return ir.If(_rename(e.cond, renamed), *branches, ty=e.ty, span=e.span)
     if isinstance(e, ir.Function):
         return e.replace(body=_sequence(e.body, renamed))
     return e

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import Expr, TensorType, as_int, const, constant, int64, shape_expr
+from weft.ir import Expr, PrimExpr, TensorType, as_int, const, constant, int64, shape_expr
 from weft.op.attributes import integer, integers, number, word
 from weft.op.infer import dims_of, same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
@@ -172,9 +173,10 @@ def _heads_infer(
     num_key_heads: int,
     size: int,
     value_size: int,
-    offsets: Any,
+    offsets: Sequence[int],
     name: str = "nn.attention_heads",
-    past: Any = None,
+    past: PrimExpr | None = None,
+    **_scores: Any,
 ) -> TensorType:
     dtype = same_dtype(name, query, key, value)
     widths = ((num_heads, size), (num_key_heads, size), (num_key_heads, value_size))
@@ -225,12 +227,9 @@ def _heads_ref(
     num_key_heads: int,
     size: int,
     value_size: int,
-    offsets: Any,
-    scale: float | None,
-    causal_mask: str | None = None,
-    window_size: int | None = None,
+    offsets: Sequence[int],
     fill: float | None,
-    unseen: str,
+    **scores: Any,
 ) -> Any:
     def heads(x: Any, n: int, wide: int, begin: int) -> Any:
         rows = x[..., begin : begin + n * wide]
@@ -240,7 +239,7 @@ def _heads_ref(
     q, k, v = (heads(x, *s, o) for x, s, o in zip((query, key, value), shapes, offsets, strict=True))
     if bias is not None and bias.dtype == np.bool_:
         bias = np.where(bias, 0.0, -np.inf if fill is None else fill)
-    return _ref(q, k, v, bias, scale=scale, causal_mask=causal_mask, window_size=window_size, unseen=unseen)
+    return _ref(q, k, v, bias, **scores)
 
 
 declare(
@@ -259,80 +258,37 @@ declare(
 
 
 def _past_infer(
-    query: Expr,
-    key: Expr,
-    value: Expr,
-    past_key: Expr,
-    past_value: Expr,
-    bias: Expr | None = None,
-    *,
-    num_heads: int,
-    num_key_heads: int,
-    size: int,
-    value_size: int,
-    offsets: Any,
+    query: Expr, key: Expr, value: Expr, past_key: Expr, past_value: Expr, bias: Expr | None = None, **attrs: Any
 ) -> TensorType:
     name = "nn.attention_past"
     same_dtype(name, query, past_key, past_value)
     batch, lengths = (dims_of(query) or (None,))[0], []
-    for label, arg, wide in (("past_key", past_key, size), ("past_value", past_value, value_size)):
+    for label, arg, wide in (("past_key", past_key, "size"), ("past_value", past_value, "value_size")):
         ty = tensor_arg(name, label, arg, ndim=4, kind="float")
         if ty.shape is not None and batch is not None:
-            expected = (batch, int64(num_key_heads), ty.shape[2], int64(wide))
+            expected = (batch, int64(attrs["num_key_heads"]), ty.shape[2], int64(attrs[wide]))
             demand_same_shape(f"{name}: `{label}`", ty.shape, expected, arg.span)
             lengths.append(ty.shape[2])
     if len(lengths) == 2:
         demand_equal(f"{name}: length of `past_value`", lengths[1], lengths[0], past_value.span)
-    return _heads_infer(
-        query,
-        key,
-        value,
-        bias,
-        num_heads=num_heads,
-        num_key_heads=num_key_heads,
-        size=size,
-        value_size=value_size,
-        offsets=offsets,
-        name=name,
-        past=lengths[0] if lengths else None,
-    )
+    return _heads_infer(query, key, value, bias, **attrs, name=name, past=lengths[0] if lengths else None)
 
 
 def _past_ref(
-    query: Any,
-    key: Any,
-    value: Any,
-    past_key: Any,
-    past_value: Any,
-    bias: Any = None,
-    *,
-    num_heads: int,
-    num_key_heads: int,
-    size: int,
-    value_size: int,
-    offsets: Any,
-    scale: float | None,
-    fill: float | None,
-    unseen: str,
+    query: Any, key: Any, value: Any, past_key: Any, past_value: Any, bias: Any = None, *, offsets: Any, **attrs: Any
 ) -> Any:
     def joined(past: Any, x: Any, wide: int, begin: int) -> Any:
         if x.ndim == 3:
-            x = np.moveaxis(x[..., begin : begin + num_key_heads * wide].reshape(*x.shape[:2], -1, wide), 1, 2)
+            x = np.moveaxis(x[..., begin : begin + attrs["num_key_heads"] * wide].reshape(*x.shape[:2], -1, wide), 1, 2)
         return np.concatenate([past, x], 2)
 
     return _heads_ref(
         query,
-        joined(past_key, key, size, offsets[1]),
-        joined(past_value, value, value_size, offsets[2]),
+        joined(past_key, key, attrs["size"], offsets[1]),
+        joined(past_value, value, attrs["value_size"], offsets[2]),
         bias,
-        num_heads=num_heads,
-        num_key_heads=num_key_heads,
-        size=size,
-        value_size=value_size,
         offsets=(offsets[0], 0, 0),
-        scale=scale,
-        fill=fill,
-        unseen=unseen,
+        **attrs,
     )
 
 

@@ -81,18 +81,7 @@ def tune_relay(
 ) -> meta_schedule.Database:
     """Tune the kernels of a program and return the database with what was found.
 
-    Parameters
-    ----------
-    mod, params, target
-        As of :func:`extract_tasks`.
-    work_dir : str
-        The folder of the database.
-    max_trials_global, max_trials_per_task : int
-        Schedules to measure at most.
-    op_names : sequence of str, optional
-        Only kernels in whose names one of these occurs.
-    **options : Any
-        Of :func:`weft.relax.meta_schedule.tune_relax`.
+    The program is as of :func:`extract_tasks`, all else as of :func:`weft.relax.meta_schedule.tune_relax`.
     """
     lowered = _kernels(mod, target, params, _context(opt_level, pass_config, {}))
     where = as_target(target)

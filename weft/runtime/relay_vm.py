@@ -306,28 +306,9 @@ class VirtualMachine:
         repeats_to_cooldown: int = 1,
         **kwargs: Any,
     ) -> BenchmarkResult:
-        """Time a function.
+        """Time a function by the clock of a device, as :meth:`Module.time_evaluator` does.
 
-        Parameters
-        ----------
-        device : Device
-            Whose clock is used.
-        *args, **kwargs
-            Arguments of the function.
-        func_name : str
-            The function.
-        repeat, number : int
-            `repeat` measurements of `number` calls each.
-        min_repeat_ms : int, optional
-            The least time of a measurement; `number` grows until it is reached.
-        limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown : int
-            As in :meth:`Module.time_evaluator`.
-        end_to_end : bool
-            Whether copying the arguments to the machine's device is in the time; on the CPU nothing is copied.
-
-        Returns
-        -------
-        BenchmarkResult
+        With `end_to_end` copying the arguments to the machine's device is in the time; on the CPU nothing is copied.
         """
         values = self._arguments(func_name, args, kwargs)
         if not end_to_end and self.devices[0].device_type != Device.kDLCPU:

@@ -22,11 +22,11 @@ class _Scoring(NamedTuple):
     """How scores become weights."""
 
     bias: Any
-    scale: float | None
-    causal_mask: str | None
-    window_size: int | None
-    fill: float | None
-    unseen: str
+    scale: float | None = None
+    causal_mask: str | None = None
+    window_size: int | None = None
+    fill: float | None = None
+    unseen: str = "zero"
 
 
 def attention_scale(scale: float | None, size: Extent) -> float | None:
@@ -81,11 +81,7 @@ def attention_heads(
     size: int = 0,
     value_size: int = 0,
     offsets: Sequence[int] = (0, 0, 0),
-    scale: float | None = None,
-    causal_mask: str | None = None,
-    window_size: int | None = None,
-    fill: float | None = None,
-    unseen: str = "zero",
+    **scoring: Any,
 ) -> Any:
     """Attention whose operands are read in place, into rows of all heads.
 
@@ -95,8 +91,7 @@ def attention_heads(
     q, k, v = (_reader(x, w, o) for x, w, o in zip((query, key, value), (size, size, value_size), offsets, strict=True))
     sizes = (query.shape[0], _positions(query), _positions(key))
     heads = (num_heads, num_key_heads, size, value_size)
-    scoring = _Scoring(bias, scale, causal_mask, window_size, fill, unseen)
-    return _heads(sizes, query.dtype, (q, k, v), heads, scoring)
+    return _heads(sizes, query.dtype, (q, k, v), heads, _Scoring(bias, **scoring))
 
 
 def attention_past(
@@ -111,9 +106,7 @@ def attention_past(
     size: int = 0,
     value_size: int = 0,
     offsets: Sequence[int] = (0, 0, 0),
-    scale: float | None = None,
-    fill: float | None = None,
-    unseen: str = "zero",
+    **scoring: Any,
 ) -> Any:
     """:func:`attention_heads` over the keys and values of the past, and after them those of `key` and `value`.
 
@@ -129,7 +122,7 @@ def attention_past(
     sizes = (query.shape[0], _positions(query), simplify(begin + _positions(key)))
     heads = (num_heads, num_key_heads, size, value_size)
     readers = (q, after(past_key, k), after(past_value, v))
-    return _heads(sizes, query.dtype, readers, heads, _Scoring(bias, scale, None, None, fill, unseen))
+    return _heads(sizes, query.dtype, readers, heads, _Scoring(bias, **scoring))
 
 
 def _positions(x: Any) -> Any:
@@ -137,7 +130,9 @@ def _positions(x: Any) -> Any:
     return x.shape[1 if x.ndim == 3 else 2]
 
 
-def _heads(sizes: Any, dtype: str, readers: Any, heads: Any, scoring: _Scoring) -> Any:
+def _heads(
+    sizes: tuple[Any, ...], dtype: str, readers: tuple[Any, ...], heads: tuple[Any, ...], scoring: _Scoring
+) -> Any:
     """Attention of operands that are read by functions.
 
     `sizes` are those of batch, queries and keys; `heads` the numbers of heads and of key heads, the size of a head of

@@ -258,24 +258,16 @@ def test_conv3d():
 
 
 def test_attention():
-    def attend(q, k, v, m):
-        s = op.scaled_dot_product_attention
+    def attend(q, k, v, m, s=op.scaled_dot_product_attention):
         return [
-            s(q, k, v),
-            s(q, k, v, is_causal=True, scale=0.3),
-            s(q, k, v, attn_mask=m),
-            s(q, k, v, attn_mask=m > -1),
+            s(q, k, v, **how)
+            for how in ({}, {"is_causal": True, "scale": 0.3}, {"attn_mask": m}, {"attn_mask": m > -1})
         ]
 
     def want(q, k, v, m):
         q, k, v = (a.transpose(1, 2) for a in (q, k, v))
-        s = lambda *a, **kw: F.scaled_dot_product_attention(*a, **kw, enable_gqa=True).transpose(1, 2)  # noqa: E731
-        return [
-            s(q, k, v),
-            s(q, k, v, is_causal=True, scale=0.3),
-            s(q, k, v, attn_mask=m),
-            s(q, k, v, attn_mask=m > -1),
-        ]
+        s = F.scaled_dot_product_attention
+        return attend(q, k, v, m, lambda *a, **kw: s(*a, **kw, enable_gqa=True).transpose(1, 2))
 
     check(
         attend,

@@ -45,6 +45,18 @@ def test_count_is_data():
     )
 
 
+def test_counts_of_one_dimension():
+    """A trip's number and the condition have the rank that the body declares; a state may become a vector of one."""
+    body = """b (int64[1] i, bool[1] c, int64 s) => (bool d, int64[] t, int64[] o) <int64 top = {60}> {
+        t = Add(s, i) o = Concat<axis = 0>(i, i) m = Less(t, top) d = And(m, c) }"""
+    check(
+        "int64 k, int64 n",
+        "int64[] last, int64[k, 2] all",
+        f"last, all = Loop<body = {body}>(k, , n)",
+        [{"k": np.array(k), "n": np.array(5)} for k in (1, 7, 30)],
+    )
+
+
 @pytest.mark.parametrize("trips", [5, 3000])
 def test_condition_is_data(trips):
     """Written out where the count is small and known, unless the condition depends on data."""

@@ -105,16 +105,8 @@ def test_weights_of_four_bits(zeros: bool) -> None:
     b, scales = u8(n, blocks, block // 2), f32(n * blocks)
     packed = u8(n * -(-blocks // 2)) if zeros else None
     weights = (1, 2, 3) if zeros else (1, 2)
-    check(
-        "MatMulNBits",
-        [f32(3, k), b, scales, packed],
-        weights=weights,
-        K=k,
-        N=n,
-        bits=4,
-        block_size=block,
-        tolerance=1e-3,
-    )
+    sizes = {"K": k, "N": n, "bits": 4, "block_size": block}
+    check("MatMulNBits", [f32(3, k), b, scales, packed], weights=weights, **sizes, tolerance=1e-3)
 
 
 @pytest.mark.parametrize("given", [(1, 2, 4), ()])

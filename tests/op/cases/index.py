@@ -42,13 +42,8 @@ def _scatter_elements_from_the_end(s: Sizes) -> Case:
 def _scatter_reduce(kind: str) -> None:
     @cases("scatter_elements")
     def make(s: Sizes) -> Case:
-        return call(
-            s.integer(s.a, s.c, 4),
-            s.integer(s.a, s.c, 6, low=0, high=4),
-            s.integer(s.a, s.c, 6),
-            axis=-1,
-            reduction=kind,
-        )
+        given = s.integer(s.a, s.c, 4), s.integer(s.a, s.c, 6, low=0, high=4), s.integer(s.a, s.c, 6)
+        return call(*given, axis=-1, reduction=kind)
 
     @cases("scatter_nd")
     def make_nd(s: Sizes) -> Case:

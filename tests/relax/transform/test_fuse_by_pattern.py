@@ -89,13 +89,8 @@ def test_checks_and_attributes():
         seen.append(context)
         return context.annotated_expr["lhs"].name_hint == "x"
 
-    pattern = FusionPattern(
-        "a.matmul",
-        matmul,
-        {"lhs": x, "rhs": w, "root": matmul},
-        accept,
-        lambda found: {"weight": found["rhs"].name_hint},
-    )
+    parts = {"lhs": x, "rhs": w, "root": matmul}
+    pattern = FusionPattern("a.matmul", matmul, parts, accept, lambda found: {"weight": found["rhs"].name_hint})
     (func,) = check(FuseOpsByPattern([pattern])(MOD)).values()
     assert func.attrs["weight"] == "w"
     assert len(seen) == 2

@@ -371,16 +371,31 @@ def _encoded(node: Node, keys: Any, values: tuple[Any, str], default: tuple[Any,
         rest: Any = other if dtype == "string" else _bytes([other], dtype)
     else:
         rest = default[0]
-    return node.host(
-        "LabelEncoder",
-        node.inputs,
-        [Kind("tensor", dtype, node.ndim())],
-        keys=keys,
-        values=data,
-        default=rest,
-        dtype=dtype,
-        nan=int(node.opset >= 4),
-    )
+    if all(isinstance(part, dict) for part in (keys, data, rest)):
+        return _encoded_numbers(
+            node, *(np.frombuffer(base64.b64decode(part["bytes"]), part["dtype"]) for part in (keys, data, rest))
+        )
+    kind = Kind("tensor", dtype, node.ndim())
+    attrs = {"keys": keys, "values": data, "default": rest, "dtype": dtype, "nan": int(node.opset >= 4)}
+    return node.host("LabelEncoder", node.inputs, [kind], **attrs)
+
+
+def _encoded_numbers(node: Node, keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> ir.Expr:
+    """The value whose key an element is: where it would lie among the keys in order, if that one is it."""
+    x, rest = node.x(), constant(default.reshape(()))
+    ordered, first = np.unique(keys, return_index=True)  # NaN comes last
+    known = ~np.isnan(ordered)
+    out = node.full(node.shape(), default.item(), default.dtype.name)
+    if known.any():
+        places = node.op("bucketize", x, constant(ordered[known]))
+        found, key = (
+            node.op("take", constant(table), places, axis=0, mode="clip")
+            for table in (values[first[known]], ordered[known])
+        )
+        out = node.op("where", node.op("equal", x, key), found, rest)
+    if node.opset >= 4 and not known.all():
+        out = node.op("where", node.op("isnan", x), constant(values[first[-1]].reshape(())), out)
+    return out
 
 
 def _mapped(node: Node, texts: list[str], numbers: list[int]) -> Any:

@@ -41,6 +41,8 @@ def _loop(node: Node) -> Any:
         )
 
     def step(number: Value, go_on: Value, state: list[Value]) -> tuple[Value, list[Value], list[Value]]:
+        ranks = [len(given.type.tensor_type.shape.dim) for given in body.input]
+        number, go_on = (_as_declared(node, v, r) for v, r in zip((number, go_on), ranks, strict=False))
         found = _converted(node, body, [number, go_on, *state])
         for i, before in enumerate(state, 1):  # an optional may go on as the value that it has
             if before.full_kind.form == "optional" and found[i].full_kind.form != "optional":
@@ -54,6 +56,11 @@ def _loop(node: Node) -> Any:
     trips: Dim = _FOREVER if not node.has(0) else node.ints(0)[0]
     state, outputs = _iterate(node, step, trips, go_on, carried, [False] * (len(body.output) - 1 - len(carried)))
     return [*state, *outputs]
+
+
+def _as_declared(node: Node, value: Value, rank: int) -> Value:
+    """Return one value as a vector, where a body says that it takes it so."""
+    return Value.of_expr(node.reshape(node.graph.expr(value), [1])) if rank == 1 and not value.shape else value
 
 
 def _check_one_value(node: Node, i: int) -> None:
@@ -189,8 +196,8 @@ class _Recursion:
     def run(self, go_on: Value, carried: list[Value]) -> tuple[list[Value], list[Value]]:
         """Define the function and call it with the first state."""
         node, graph = self.node, self.graph
-        start = [graph.expr(v) for v in carried]
         dims, rows, carried = self._settled(carried)
+        start = [graph.expr(v) for v in carried]
         types = [ir.tensor_type((), "int64"), ir.tensor_type((), "bool")]
         self.kinds = [v.kind for v in carried]
         types += [_type(d, v) for d, v in zip(dims, carried, strict=True)]
@@ -276,7 +283,10 @@ class _Recursion:
             self.row_kinds = [v.kind for v in outputs]
             before = len(self.changing)
             carried, changed = self._with_kinds(carried, after)
-            for new, old, v in zip(dims, carried, after, strict=True):
+            for k, (new, old, v) in enumerate(zip(dims, carried, after, strict=True)):
+                if v.dtype == old.dtype and (list(old.shape), list(v.shape)) == ([], [1]):
+                    carried[k], dims[k], changed = Value.of_expr(_as_row(self.node, old)), [1], True
+                    continue
                 if v.dtype != old.dtype or len(v.shape) != len(old.shape):
                     self.node.unsupported(
                         f"{self.node.op_type}: an iteration changes the type or rank of what it carries",

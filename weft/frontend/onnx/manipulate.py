@@ -12,7 +12,7 @@ from weft.frontend.onnx.axes import by_axis, inserted, remaining, split_axes
 from weft.frontend.onnx.graph import depends_on_data
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
-from weft.frontend.onnx.value import Dim, Value
+from weft.frontend.onnx.value import Dim, Dims, Value
 from weft.ir import PrimExpr, shape_expr
 
 # --- reshape ----------------------------------------------------------------------------------------------------------
@@ -367,12 +367,7 @@ def _pad(node: Node) -> Any:
 
 
 def padded(
-    node: Node,
-    x: ir.Expr,
-    before: Sequence[Dim],
-    after: Sequence[Dim],
-    mode: str = "constant",
-    value: ir.Expr | float = 0,
+    node: Node, x: ir.Expr, before: Dims, after: Dims, mode: str = "constant", value: ir.Expr | float = 0
 ) -> Any:
     """Pad; negative widths cut, before anything is copied from the edges.
 

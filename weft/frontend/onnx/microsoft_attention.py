@@ -344,15 +344,8 @@ def _sparse_attention(node: Node) -> Any:
     layouts = int(allowed.ty.shape[0])
     allowed = node.op("tile", node.permute(allowed, [1, 0, 2, 3]), repeats=(1, heads // layouts, 1, 1))
     before = node.op("less_equal", at, node.reshape(places, [batch, 1, length, 1]))
-    out = call(
-        node,
-        "Attention",
-        q,
-        keys,
-        values,
-        node.op("logical_and", before, allowed),
-        scale=node.attr("scale", 0.0) or None,
-    )
+    seen = node.op("logical_and", before, allowed)
+    out = call(node, "Attention", q, keys, values, seen, scale=node.attr("scale", 0.0) or None)
     return _joined(node, out), keys, values
 
 

@@ -14,7 +14,7 @@ from weft.frontend.building import Emitter
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.graph import Graph
 from weft.frontend.onnx.schema import attribute_value
-from weft.frontend.onnx.value import Dim, Value, as_dim
+from weft.frontend.onnx.value import Dim, Dims, Value, as_dim
 from weft.ir import const
 from weft.relax import call_pure_packed
 from weft.runtime.host import HOST_FUNCTION, Kind
@@ -205,14 +205,7 @@ class Node(Emitter):
             return ir.constant(np.asarray(x.data.numpy()).reshape([int(d) for d in shape]))
         return self.op("reshape", x, ir.shape_expr([s.to_expr(d) for d in shape]))
 
-    def slice(
-        self,
-        x: Any,
-        axes: Sequence[int],
-        begin: Sequence[Dim],
-        end: Sequence[Dim],
-        strides: Sequence[int] | None = None,
-    ) -> Any:
+    def slice(self, x: Any, axes: Sequence[int], begin: Dims, end: Dims, strides: Sequence[int] | None = None) -> Any:
         """Take a part; bounds must lie inside of the tensor and strides be positive."""
         steps = list(strides) if strides is not None else [1] * len(axes)
         bounds = {"axes": tuple(axes), "begin": tuple(begin), "end": tuple(end), "strides": tuple(steps)}

@@ -100,9 +100,7 @@ def _mean_variance_norm(node: Node) -> Any:
 def _instance_norm(node: Node) -> Any:
     if node.ndim() < 3:
         node.error(
-            "InstanceNormalization: its input has a wrong rank",
-            expected="at least 3 dimensions",
-            found=str(node.ndim()),
+            "InstanceNormalization: its input has a wrong rank", expected="3 dimensions or more", found=str(node.ndim())
         )
     return node.op("nn.instance_norm", node.x(0), node.x(1), node.x(2), epsilon=node.attr("epsilon", 1e-5))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from weft.runtime.host import STORED, Kind
 
 Dim = Any
 """A dimension: an ``int`` where it is known, otherwise a scalar expression (``PrimExpr``)."""
+Dims = Sequence[Dim]
 
 MAX_ELEMENTS = 128
 """Tensors of up to this many elements are followed element by element."""

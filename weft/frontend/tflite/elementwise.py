@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir
+from weft.frontend.complex_arithmetic import Complex, fourier
 from weft.frontend.tflite.importer import CONVERTERS, Node
 
 _UNARY = {
@@ -24,6 +25,22 @@ _FUSED = {"ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": 
 @CONVERTERS.on(*_UNARY)
 def _unary(node: Node) -> Any:
     return node.result(node.op(_UNARY[node.name], node.real()))
+
+
+@CONVERTERS.on("COMPLEX_ABS", "REAL", "IMAG")
+def _of_complex(node: Node) -> ir.Expr:
+    x = node.x()
+    return node.op("abs", x) if node.name == "COMPLEX_ABS" else x.re if node.name == "REAL" else x.im
+
+
+@CONVERTERS.on("RFFT2D")
+def _rfft2d(node: Node) -> Complex:
+    """Half of the spectrum of images that are cut, or filled up with zeros, to a size."""
+    x, sizes = node.x(), node.ints(1)
+    dims = node.dims(x)
+    high = [0] * (len(dims) - 2) + [new - old for new, old in zip(sizes, dims[-2:], strict=True)]
+    x = node.reader.pad(x, node.reader.scalar(0, "float32"), [0] * len(dims), high)
+    return fourier(node.reader, x, (-2, -1), "r2c", False, node.reader.simplified(sizes[1] // 2 + 1))
 
 
 @CONVERTERS.on("LOGICAL_NOT")

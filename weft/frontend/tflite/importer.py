@@ -17,6 +17,7 @@ import numpy as np
 from weft import ir, registry, relax
 from weft.error import ModelImportError, UnsupportedOperator, WeftError, own_errors, require
 from weft.frontend.building import DAMAGE, Builder, Refusing, counted, objects
+from weft.frontend.complex_arithmetic import Arithmetic, Complex, joined, split
 from weft.frontend.dataflow import to_dataflow
 from weft.relax.interpreter import evaluate
 
@@ -33,6 +34,8 @@ Custom = Mapping[str, Callable[..., Any]]
 CONVERTERS: registry.Registry[Callable[..., Any]] = registry.Registry(once=True)
 ON_SIZES: dict[str, Callable[..., Any]] = {}
 """What operators do to arrays of sizes: ``f(node, *arrays)``."""
+_BY_PLACES = ("GATHER", "SLICE", "STRIDED_SLICE", "REDUCE_PROD")
+"""Operators whose further inputs say where, and not with what."""
 
 
 @own_errors("importing the model")
@@ -59,7 +62,8 @@ def from_tflite(
     Returns
     -------
     IRModule
-        One function ``main``, whose parameters are the inputs of the first subgraph; weights are constants.
+        One function ``main``, whose parameters are the inputs of the first subgraph; weights are constants. Complex
+        inputs and results have a last axis of 2, the real and the imaginary parts.
 
     Raises
     ------
@@ -88,7 +92,7 @@ def _parsed(schema: Any, model: Any) -> Any:
     return schema.Model.GetRootAsModel(bytearray(data), 0)
 
 
-class _Reader(Builder):
+class _Reader(Arithmetic, Builder):
     """The state of one import: the file's tables, and values by tensor number."""
 
     def __init__(self, schema: Any, model: Any, custom: Custom) -> None:
@@ -96,6 +100,7 @@ class _Reader(Builder):
         self.schema, self.model, self.custom = schema, model, custom
         self.names = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
         self.given_shapes = False
+        self.origins: dict[Any, Node] = {}
         self.open: dict[str, ir.Var] = {}
 
     def operator(self, op: Any) -> str:
@@ -124,13 +129,9 @@ class _Reader(Builder):
             raise ModelImportError("the model has no subgraph")
         graph = self.model.Subgraphs(0)
         inputs = [Tensor(self, graph, int(i)) for i in graph.InputsAsNumpy()] if graph.InputsLength() else []
-        unknown = (set(shapes) | set(dtypes)) - {t.name for t in inputs}
-        if unknown:
-            raise ModelImportError(
-                "an input is not in the model",
-                expected=", ".join(t.name for t in inputs),
-                found=", ".join(sorted(unknown)),
-            )
+        names = [t.name for t in inputs]
+        if unknown := ", ".join(sorted({*shapes, *dtypes}.difference(names))):
+            raise ModelImportError("an input is not in the model", expected=", ".join(names), found=unknown)
         shapes = {t.name: list(shapes[t.name]) if t.name in shapes else self.opened(t) for t in inputs}
         self.given_shapes = any(shapes[t.name] != t.shape for t in inputs)
         params = []
@@ -140,9 +141,11 @@ class _Reader(Builder):
                     f"input '{t.name}' has another data type", expected=t.dtype, found=dtypes[t.name]
                 )
             hint = "".join(c if c.isascii() and c.isalnum() else "_" for c in t.name).lstrip("0123456789_") or "x"
-            params.append(relax.Var(self.bb.fresh_name(hint), ir.tensor_type(shapes[t.name], t.dtype)))
+            shape, dtype = ([*shapes[t.name], 2], "float32") if t.is_complex else (shapes[t.name], t.dtype)
+            params.append(relax.Var(self.bb.fresh_name(hint), ir.tensor_type(shape, dtype)))
         with self.bb.function("main", params):
-            found = self.run(0, params)
+            args = [split(self.bb, x) if t.is_complex else x for x, t in zip(params, inputs, strict=True)]
+            found = [joined(self.bb, x) if isinstance(x, Complex) else x for x in self.run(0, args)]
             self.bb.emit_func_output(self.emit(found[0] if len(found) == 1 else ir.Tuple(tuple(found))))
         mod = self.bb.get()
         mod.update_func(mod.get_global_var("main"), to_dataflow(mod["main"]))
@@ -171,13 +174,30 @@ class _Reader(Builder):
         """Convert a subgraph for some arguments."""
         graph = self.model.Subgraphs(number)
         values = dict(zip(map(int, graph.InputsAsNumpy()) if graph.InputsLength() else (), args, strict=True))
+        outer, self.sizes = self.sizes, dict(self.sizes)  # what is counted inside is bound there only
         for i in range(graph.OperatorsLength()):
             op = graph.Operators(i)
             node = Node(self, graph, op, values, f"operator {i} of subgraph {number} ({self.operator(op)})")
             self.bb.span = ir.Span(origin="TFLite " + node.where)
             for out, x in zip(node.outputs, self.converted(node), strict=True):
-                values[out.number] = self.checked(node, out, x)
+                values[out.number] = x = self.checked(node, out, x)
+                if node.name in ON_SIZES and len(node.outputs) == 1:
+                    self.origins[x] = node
+        self.sizes = outer
         return [self.value(graph, int(i), values) for i in graph.OutputsAsNumpy()]
+
+    def numbers(self, x: ir.Expr) -> np.ndarray:
+        """A tensor of integers as numbers and expressions; those that are data are read when the program runs."""
+        if isinstance(x, ir.Constant):
+            return x.data.numpy().astype(object)
+        if x not in self.sizes:
+            node = self.origins.get(x)
+            if node is None or (node.name in _BY_PLACES and not all(map(node.is_constant, range(1, len(node.inputs))))):
+                self.sizes[x] = objects(self.counted(x), self.dims(x))
+            else:
+                parts = [self.numbers(node.x(i)) for i, t in enumerate(node.inputs) if t is not None]
+                self.sizes[x] = np.asarray(ON_SIZES[node.name](node, *parts), object)
+        return self.sizes[x]
 
     def value(self, graph: Any, number: int, values: dict[int, Any]) -> Any:
         """The expression of a tensor; a constant's is its data."""
@@ -186,16 +206,15 @@ class _Reader(Builder):
             data = tensor.data
             if data is None:
                 raise ModelImportError(f"tensor '{tensor.name}' has no value", expected="data, or an earlier operator")
-            values[number] = ir.constant(data)
+            parts = [ir.constant(np.array(f(data))) for f in (np.real, np.imag)] if tensor.is_complex else []
+            values[number] = Complex(*parts) if parts else ir.constant(data)
         return values[number]
 
     def converted(self, node: Node) -> list[Any]:
         """Convert an operator; what depends on small constants alone is computed."""
         try:
             convert = self.custom.get(node.name) or CONVERTERS[node.name]
-            known = node.inputs and all(
-                t is None or isinstance(node.x(i), ir.Constant) for i, t in enumerate(node.inputs)
-            )
+            known = node.inputs and all(map(node.is_constant, range(len(node.inputs))))
             sizes = None if known or node.name in self.custom else computed(node)
             if sizes is not None:
                 found = [self.sized(n, t.dtype) for n, t in zip(sizes, node.outputs, strict=True)]
@@ -221,10 +240,11 @@ class _Reader(Builder):
 
     def checked(self, node: Node, out: Tensor, x: Any) -> Any:
         """Bind a result, which must have the type that the model says it has."""
-        x = x if isinstance(x, (ir.ExprVar, ir.Constant)) else self.emit(x)
+        x = x if isinstance(x, (ir.ExprVar, ir.Constant, Complex)) else self.emit(x)
         same = self.given_shapes or self.dims(x) == out.shape or out.is_open
-        if x.ty.dtype != out.dtype or not same:
-            found = f"{self.dims(x)} {x.ty.dtype}"
+        dtype = "complex64" if isinstance(x, Complex) else x.ty.dtype
+        if dtype != out.dtype or not same:
+            found = f"{self.dims(x)} {dtype}"
             raise ModelImportError(
                 "an operator's result is not what the model says",
                 where=f"TFLite {node.where}",
@@ -258,7 +278,8 @@ class Tensor:
         )
         self.is_open = -1 in self.signature
         self.dtype = _DTYPES[self.table.Type()] if self.table.Type() < len(_DTYPES) else str(self.table.Type())
-        if self.dtype in ("string", "complex64", "complex128", "resource", "variant"):
+        self.is_complex = self.dtype == "complex64"
+        if self.dtype in ("string", "complex128", "resource", "variant"):
             raise UnsupportedOperator(
                 f"tensor '{self.name}' has an element type that is not supported", found=self.dtype
             )
@@ -327,6 +348,10 @@ class Node(Refusing):
         """Whether input `i` is given."""
         return i < len(self.inputs) and self.inputs[i] is not None
 
+    def is_constant(self, i: int) -> bool:
+        """Whether input `i` is known, or not given."""
+        return not self.has(i) or isinstance(self.x(i), ir.Constant)
+
     def x(self, i: int = 0) -> Any:
         """Input `i` as it is stored."""
         if not self.has(i):
@@ -341,10 +366,8 @@ class Node(Refusing):
         return x.data.numpy()
 
     def ints(self, i: int) -> list[Any]:
-        """The numbers of input `i`, which must be known; those that follow from open dimensions are expressions."""
-        if self.x(i) in self.reader.sizes:
-            return self.reader.sizes[self.x(i)].reshape(-1).tolist()
-        return [int(v) for v in self.const(i).reshape(-1)]
+        """The numbers of input `i`; those that follow from open dimensions, or are data, are expressions."""
+        return [self.reader.simplified(n) for n in self.reader.numbers(self.x(i)).reshape(-1).tolist()]
 
     def real(self, i: int = 0, order: Sequence[int] | None = None) -> Any:
         """Input `i` as floats, a constant's dimensions in another order."""

@@ -14,7 +14,7 @@ from weft.frontend.tflite.importer import CONVERTERS, ON_SIZES, Node
 def _reshape(node: Node) -> Any:
     """The model says which shape; given input shapes decide it where one dimension follows from the others."""
     (x,) = node.moved(0)
-    if not node.reader.given_shapes:
+    if not (node.reader.given_shapes or node.outputs[0].is_open):
         return node.reader.reshape(x, node.outputs[0].shape)
     own = node.dims(x)
     if node.name == "EXPAND_DIMS":
@@ -74,7 +74,12 @@ def _split(node: Node) -> Any:
 def _slice(node: Node) -> Any:
     (x,) = node.moved(0)
     begin, sizes = node.ints(1), node.ints(2)
-    ends = [d if n == -1 else b + n for b, n, d in zip(begin, sizes, node.dims(x), strict=True)]
+    ends = [
+        d if isinstance(n, int) and n == -1 else node.reader.simplified(b + n)
+        for b, n, d in zip(begin, sizes, node.dims(x), strict=True)
+    ]
+    for bounds in zip(begin, ends, node.dims(x), strict=True):
+        node.reader.check_inside(*bounds)
     return node.reader.slice(x, begin, ends)
 
 
@@ -110,7 +115,8 @@ def _strided_slice(node: Node) -> Any:
             shape.append(1)
             continue
         size = node.dims(x)[axis]
-        if not isinstance(size, int) or (isinstance(part, slice) and isinstance(part.stop, ir.PrimExpr)):
+        ends = (part.start, part.stop) if isinstance(part, slice) else (part,)
+        if any(isinstance(n, ir.PrimExpr) for n in (size, *ends)):
             begin, count = _bounds(node, part, size)
             x = node.reader.narrow(x, axis, begin, count)
         else:
@@ -127,18 +133,22 @@ def _strided_slice(node: Node) -> Any:
 
 def _bounds(node: Node, part: Any, size: Any) -> tuple[Any, Any]:
     """Where a part of a dimension begins and how long it is, where one of these is open."""
+    zero, whole = ir.const(0, "int64"), ir.as_expr(size, "int64")
 
-    def place(n: Any, default: Any) -> Any:
-        if not isinstance(n, int):
-            return default if n is None else ir.Min(ir.as_expr(n, "int64"), ir.as_expr(size, "int64"))
-        return ir.Max(size + n, ir.const(0, "int64")) if n < 0 else ir.Min(ir.const(n, "int64"), size) if n else 0
+    def place(n: Any, default: Any, most: ir.PrimExpr = whole) -> Any:
+        if n is None or (isinstance(n, int) and n == 0):
+            return default if n is None else 0
+        n = ir.as_expr(n, "int64")
+        if not node.reader.analyzer.can_prove_greater_equal(n, zero):
+            n = ir.Max(n + whole if isinstance(n, ir.IntImm) else ir.Select(n < 0, n + whole, n), zero)
+        return node.reader.simplified(ir.Min(n, most))
 
     if not isinstance(part, slice):
-        return (part if part >= 0 else size + part), 1
+        return place(part, None, whole - 1), 1
     if part.step not in (None, 1):
         node.unsupported("steps along an open dimension", expected="1", found=str(part.step))
-    begin, end = (node.reader.simplified(n) for n in (place(part.start, 0), place(part.stop, size)))
-    count = end if isinstance(begin, int) and begin == 0 else ir.Max(end - begin, ir.const(0, "int64"))
+    begin, end = place(part.start, 0), place(part.stop, size)
+    count = end if isinstance(begin, int) and begin == 0 else ir.Max(end - begin, zero)
     return begin, node.reader.simplified(count)
 
 
@@ -289,7 +299,9 @@ ON_SIZES.update(
             tuple(slice(b, None if n == -1 else b + n) for b, n in zip(begin, count, strict=True))
         ],
         "STRIDED_SLICE": lambda node, x, *_: x[tuple(_index(node, x.ndim))],
-        "REDUCE_PROD": lambda node, x, axes: x.prod(tuple(axes.reshape(-1).tolist())).reshape(node.outputs[0].shape),
+        "REDUCE_PROD": lambda node, x, axes: np.asarray(
+            x.prod(tuple(axes.reshape(-1).tolist()), keepdims=bool(node.option("ReducerOptions", "KeepDims"))), object
+        ),
         "ADD": _elementwise(lambda a, b: a + b),
         "SUB": _elementwise(lambda a, b: a - b),
         "MUL": _elementwise(lambda a, b: a * b),
@@ -328,6 +340,54 @@ def _scatter_nd(node: Node) -> Any:
     """What is written to one place is added."""
     start = node.reader.expand(node.reader.scalar(0, node.x(1).ty.dtype), node.ints(2))
     return node.op("scatter_nd", start, node.x(0), node.x(1), reduction="add")
+
+
+@CONVERTERS.on("WHERE")
+def _where(node: Node) -> ir.Expr:
+    """The places of what is true, a row each."""
+    x, columns = node.x(), []
+    rest = node.reader.places(x if x.ty.dtype == "bool" else node.op("not_equal", x, node.reader.scalar(0, x.ty.dtype)))
+    for size in (node.reader.sized(d, "int64") for d in reversed(node.dims(x))):
+        columns.append(node.op("floor_mod", rest, size))
+        rest = node.op("floor_divide", rest, size)
+    return node.op("stack", ir.Tuple(tuple(columns[::-1])), axis=1)
+
+
+_SEGMENTS = {"SUM": "add", "PROD": "mul", "MAX": "max", "MIN": "min"}
+
+
+@CONVERTERS.on(*(f"UNSORTED_SEGMENT_{name}" for name in _SEGMENTS))
+def _segments(node: Node) -> ir.Expr:
+    """Reduce what has one number; what has a negative one goes to a row behind the others."""
+    x, numbers, count, reader = node.x(0), node.x(1), node.ints(2)[0], node.reader
+    kind = ir.numpy_dtype(str(x.ty.dtype))
+    limits = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
+    how = _SEGMENTS[node.name.rsplit("_", 1)[1]]
+    start = {"add": 0, "mul": 1, "max": limits.min, "min": limits.max}[how]
+    last = reader.sized(count, str(numbers.ty.dtype))
+    numbers = node.op("where", node.op("less", numbers, reader.scalar(0, numbers.ty.dtype)), last, numbers)
+    shape = [count, *node.dims(x)[len(node.dims(numbers)) :]]
+    rows = reader.expand(reader.scalar(start, x.ty.dtype), [count + 1, *shape[1:]])
+    places = reader.reshape(numbers, [*node.dims(numbers), 1])
+    return reader.narrow(node.op("scatter_nd", rows, places, x, reduction=how), 0, 0, count)
+
+
+@CONVERTERS.on("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
+def _non_max_suppression(node: Node) -> list[ir.Expr]:
+    """Choose boxes, and with V5 give their scores; zeros fill the results up to the greatest number of boxes."""
+    if node.has(5) and node.const(5).any():
+        node.unsupported("scores that overlaps lower", expected="a soft_nms_sigma of 0", found=str(node.const(5)))
+    reader, size, most = node.reader, node.dims(node.x(1)), node.ints(2)[0]
+    boxes, scores = reader.reshape(node.x(0), [1, *size, 4]), reader.reshape(node.x(1), [1, 1, *size])
+    order = node.op("argsort", scores, axis=-1, descending=True, dtype="int64")
+    limits = [reader.reshape(x, [1]) for x in (reader.astype(node.x(2), "int64"), node.x(3), node.x(4))]
+    kept = reader.reshape(node.op("vision.suppressed", boxes, scores, order, *limits, center=False), size)
+    places = reader.places(node.op("greater_equal", kept, reader.scalar(0, "int64")))
+    found = node.op("take", kept, places, axis=0, mode="clip")
+    count = node.dims(found)[0]
+    results = [reader.astype(found, "int32"), node.op("take", node.x(1), found, axis=0, mode="clip")]
+    filled = [reader.pad(x, reader.scalar(0, x.ty.dtype), [0], [most - count]) for x in results]
+    return [*filled[: len(node.outputs) - 1], reader.sized(count, "int32")]
 
 
 @CONVERTERS.on("ONE_HOT")

@@ -156,14 +156,8 @@ def _slice_like(data: ir.Expr, shape_like: ir.Expr, axes: Any = None) -> ir.Expr
     wanted = dims(shape_like)
     over = op.normalize_axes("slice_like", axes if axes != () else None, rank(data))
     over = tuple(a for a in over if a < len(wanted))
-    return shared(
-        "strided_slice",
-        data,
-        axes=over,
-        begin=(0,) * len(over),
-        end=tuple(wanted[a] for a in over),
-        assume_inbound=False,
-    )
+    end = tuple(wanted[a] for a in over)
+    return shared("strided_slice", data, axes=over, begin=(0,) * len(over), end=end, assume_inbound=False)
 
 
 declare(

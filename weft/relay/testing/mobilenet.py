@@ -54,17 +54,8 @@ def separable_conv_block(
 ) -> Expr:
     """Convolve each channel alone, then across channels."""
     strides = (2, 2) if downsample else (1, 1)
-    wide = conv_block(
-        data,
-        f"{name}_depthwise",
-        depthwise_channels,
-        kernel_size,
-        strides,
-        padding,
-        epsilon,
-        layout,
-        depthwise_channels,
-    )
+    shape = (depthwise_channels, kernel_size, strides, padding, epsilon, layout, depthwise_channels)
+    wide = conv_block(data, f"{name}_depthwise", *shape)
     return conv_block(wide, f"{name}_pointwise", pointwise_channels, (1, 1), (1, 1), (0, 0), epsilon, layout)
 
 

@@ -16,12 +16,7 @@ _POOLED = {"1.0": (0, 3, 7), "1.1": (0, 2, 4)}  # fire modules before which ther
 
 def _conv(data: ir.Expr, channels: int, size: int, padding: int, name: str, stride: int = 1) -> ir.Expr:
     out = layers.conv2d(
-        data,
-        channels=channels,
-        kernel_size=(size, size),
-        strides=(stride, stride),
-        padding=(padding, padding),
-        name=name,
+        data, channels=channels, kernel_size=(size,) * 2, strides=(stride,) * 2, padding=(padding,) * 2, name=name
     )
     return nn.relu(nn.bias_add(out, var(f"{name}_bias")))
 

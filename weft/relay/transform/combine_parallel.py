@@ -44,14 +44,8 @@ def CombineParallelConv2D(min_num_branches: int = 3) -> ir.Pass:
 
     They differ in nothing but the number of output channels, have one group, and data in NCHW or NHWC.
     """
-    return _pass(
-        "CombineParallelConv2D",
-        "nn.conv2d",
-        min_num_branches,
-        _convolution,
-        _by_channels,
-        CombineParallelConv2D.__doc__,
-    )
+    doc = CombineParallelConv2D.__doc__
+    return _pass("CombineParallelConv2D", "nn.conv2d", min_num_branches, _convolution, _by_channels, doc)
 
 
 def CombineParallelBatchMatmul(min_num_branches: int = 3) -> ir.Pass:

@@ -217,18 +217,11 @@ class _Block:
         return self.let("storage", "memory.alloc_storage", size, alignment=ALIGNMENT, device_index=device)
 
     def _tensor(
-        self,
-        hint: str,
-        storage: Var,
-        offset: int,
-        shape: Expr,
-        known: tuple[int, ...],
-        dtype: str,
-        var: Var | None = None,
+        self, hint: str, held: Var, offset: int, shape: Expr, known: tuple[int, ...], dtype: str, var: Var | None = None
     ) -> Var:
         fixed = None if -1 in known else known
         attrs = {"offset": offset, "dtype": stored_as(dtype), "const_shape": fixed, "assert_shape": known}
-        value = _typed("memory.alloc_tensor", (storage, shape), attrs)
+        value = _typed("memory.alloc_tensor", (held, shape), attrs)
         bound: Var = var if var is not None else Var(hint, value.ty)
         self.bindings.append((bound, value))
         return bound

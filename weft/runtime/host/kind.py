@@ -110,27 +110,21 @@ def numbers_of(array: np.typing.ArrayLike) -> np.ndarray:
     table = known_texts.of_this_run()
     texts, numbers = table.texts, table.numbers
     given = np.asarray(array, object)
-    out = np.empty(given.shape, np.int64)
-    flat = out.reshape(-1)
-    for i, item in enumerate(given.reshape(-1)):
+    items, found = given.reshape(-1).tolist(), {}
+    if (wrong := next((item for item in items if not isinstance(item, (str, bytes))), texts)) is not texts:
+        raise DTypeMismatch("a tensor of strings has an element that is none", expected="str", found=repr(wrong))
+    for item in dict.fromkeys(items):
         text = item.decode("utf-8") if isinstance(item, bytes) else item
-        if not isinstance(text, str):
-            raise DTypeMismatch("a tensor of strings has an element that is none", expected="str", found=repr(item))
-        number = numbers.get(text)
-        if number is None:
-            number = numbers[text] = len(texts)
-            texts.append(text)
-        flat[i] = number
-    return out
+        found[item] = numbers.setdefault(text, len(texts))
+        texts += [text] if found[item] == len(texts) else []
+    return np.array([found[item] for item in items], np.int64).reshape(given.shape)
 
 
 def texts_of(numbers: np.typing.ArrayLike) -> np.ndarray:
     """Return the texts of an array of numbers."""
     texts = known_texts.of_this_run().texts
     out = np.empty(np.shape(numbers), object)
-    flat = out.reshape(-1)
-    for i, n in enumerate(np.asarray(numbers).reshape(-1).tolist()):
-        flat[i] = texts[n]
+    out.reshape(-1)[:] = [texts[n] for n in np.asarray(numbers).reshape(-1).tolist()]
     return out
 
 

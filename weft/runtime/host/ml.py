@@ -21,8 +21,8 @@ _NAN = object()
 
 
 @lru_cache(maxsize=64)
-def _encoding(keys: tuple[Any, ...], values: tuple[Any, ...]) -> dict[Any, Any]:
-    return {_key(k): v for k, v in reversed(list(zip(keys, values, strict=True)))}
+def _encoding(keys: tuple[Any, ...], values: tuple[Any, ...], nan: int) -> dict[Any, Any]:
+    return {_key(k): v for k, v in reversed(list(zip(keys, values, strict=True))) if nan or k == k}
 
 
 def _listed(data: Any) -> tuple[Any, ...]:
@@ -34,12 +34,11 @@ def _listed(data: Any) -> tuple[Any, ...]:
 
 @host_operator("LabelEncoder")
 def _label_encoder(x: Any, *, keys: Any, values: Any, default: Any, dtype: str, nan: int) -> Any:
-    table, other = dict(_encoding(_listed(keys), _listed(values))), _listed(default)[0]
-    if not nan:
-        table.pop(_NAN, None)
-    found = [table.get(_key(v), other) for v in x.reshape(-1).tolist()]
-    out = np.empty(len(found), object if dtype == "string" else dtype)
-    out[:] = found
+    table, other = _encoding(_listed(keys), _listed(values), nan), _listed(default)[0]
+    items = x.reshape(-1).tolist()
+    known = {v: table.get(_key(v), other) for v in dict.fromkeys(items)}
+    out = np.empty(len(items), object if dtype == "string" else dtype)
+    out[:] = [known[v] for v in items]
     return out.reshape(x.shape)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -70,34 +71,54 @@ def _normalize(x: Any, *, case: str, sensitive: int, stopwords: list[str]) -> An
 def _tfidf(x: Any, **attrs: Any) -> Any:
     """Count the n-grams of a pool, their items up to some places apart, in each row."""
     rows = x.reshape(1, -1) if x.ndim < 2 else x
-    index, width = _pool(tuple(attrs["pool"]), tuple(attrs["ngram_counts"]), tuple(attrs["ngram_indexes"]))
+    items, tables, targets = _pool(tuple(attrs["pool"]), tuple(attrs["ngram_counts"]), tuple(attrs["ngram_indexes"]))
+    width = max(attrs["ngram_indexes"], default=-1) + 1
     counts = np.zeros((len(rows), width), np.float32)
-    lengths = range(attrs["min_gram_length"], attrs["max_gram_length"] + 1)
-    for row, out in zip(rows.tolist(), counts, strict=True):
-        for n in lengths:
-            for step in range(1, attrs["max_skip_count"] + 2 if n > 1 else 2):
-                for start in range(len(row) - (n - 1) * step):
-                    place = index.get(tuple(row[start : start + (n - 1) * step + 1 : step]))
-                    if place is not None:
-                        out[place[1]] += 1
+    held = np.array([items.get(v, -1) for v in rows.reshape(-1).tolist()], np.int64).reshape(rows.shape)
+    for n in range(attrs["min_gram_length"], attrs["max_gram_length"] + 1):
+        for step in range(1, attrs["max_skip_count"] + 2 if n > 1 else 2):
+            found = np.zeros((len(rows), max(held.shape[1] - (n - 1) * step, 0)), np.int64)
+            for k, table in enumerate(tables[n - 1]):
+                pairs = _paired(found, held[:, k * step :][:, : found.shape[1]], len(items))
+                found = np.minimum(np.searchsorted(table, pairs), len(table) - 1)
+                found = np.where(table[found] == pairs, found, -1) if len(table) else np.full_like(pairs, -1)
+            row, column = (found >= 0).nonzero()
+            np.add.at(counts, (row, targets[n - 1][found[row, column]]), 1)
     weights = np.ones(width, np.float32)
     if attrs["weights"]:
-        for number, place in index.values():
-            weights[place] = attrs["weights"][number]
+        weights[list(attrs["ngram_indexes"])] = attrs["weights"]
     mode = attrs["mode"]
     counts = counts if mode == "TF" else (counts > 0) * weights if mode == "IDF" else counts * weights
     return counts.astype(np.float32).reshape(*x.shape[:-1], width)
 
 
 @lru_cache(maxsize=64)
-def _pool(pool: tuple[Any, ...], starts: tuple[int, ...], places: tuple[int, ...]) -> tuple[dict[Any, Any], int]:
-    """Number and place in the result of each n-gram of a pool, whose part of length n begins at ``starts[n - 1]``."""
-    index: dict[Any, Any] = {}
-    ends = [*starts[1:], len(pool)]
-    for n, (begin, end) in enumerate(zip(starts, ends, strict=True), 1):
-        for at in range(begin, end, n):
-            index[pool[at : at + n]] = (len(index), places[len(index)])
-    return index, max(places, default=-1) + 1
+def _pool(pool: tuple[Any, ...], starts: tuple[int, ...], places: tuple[int, ...]) -> tuple[Any, ...]:
+    """Number the items of a pool, and the beginnings of its n-grams; part n of it begins at ``starts[n - 1]``.
+
+    Returns the items' numbers; of each length the beginnings of one, two and more items, in order, each as
+    :func:`_paired` makes it of the one before; and of each length the places in the result.
+    """
+    items = {v: i for i, v in enumerate(dict.fromkeys(pool))}
+    numbers = np.array([items[v] for v in pool], np.int64)
+    tables, targets, rest = [], [], np.array(places, np.int64)
+    for n, (begin, end) in enumerate(pairwise([*starts, len(pool)]), 1):
+        grams, levels = numbers[begin:end].reshape(-1, n), []
+        found = np.zeros(len(grams), np.int64)
+        for k in range(n):
+            table, found = np.unique(_paired(found, grams[:, k], len(items)), return_inverse=True)
+            levels.append(table)
+        order = np.zeros(len(levels[-1]), np.int64)
+        order[found] = rest[: len(grams)]
+        tables.append(levels)
+        targets.append(order)
+        rest = rest[len(grams) :]
+    return items, tables, targets
+
+
+def _paired(found: np.ndarray, item: np.ndarray, count: int) -> np.ndarray:
+    """One number for a beginning's and an item's; less than 0 where one of them is."""
+    return np.where((found < 0) | (item < 0), -1, found * count + item)
 
 
 @host_operator("ParseNumbers")
@@ -149,8 +170,15 @@ def _tokenize(x: Any, *, separators: list[str], expression: str, mark: int, pad:
     return out.reshape(*x.shape, width)
 
 
+_GREEDY = re.compile(r"(\[[^][\\]+\]|\\[dsw]|\w)+[+]?")
+"""Expressions of single characters, the last one perhaps repeated: the first match that is found is the longest."""
+
+
 def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     """Find where matches begin and end, the longest at each place, one after the other."""
+    if _GREEDY.fullmatch(pattern.pattern):
+        yield from (found.span() for found in pattern.finditer(text))
+        return
     at, anchored = 0, re.search(r"\$|\\[bBzZ]", pattern.pattern)  # these look at the text's end
     while found := pattern.search(text, at):
         start, end = found.span()

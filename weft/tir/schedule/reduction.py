@@ -312,13 +312,7 @@ def _partial_block(
 
 
 def _final_nest(
-    realize: BlockRealize,
-    loops: list[For],
-    loop: For,
-    axis: int,
-    partial: Buffer,
-    combine: Combiner,
-    store: BufferStore,
+    realize: BlockRealize, loops: list[For], loop: For, axis: int, parts: Buffer, combine: Combiner, store: BufferStore
 ) -> Stmt:
     """Build the nest that reduces the partial results; it keeps the name of the block."""
     block = realize.block
@@ -332,10 +326,10 @@ def _final_nest(
     )
     indices = (*store.indices[:axis], over.var, *store.indices[axis:])
     body = BufferStore(
-        store.buffer, combine(BufferLoad(store.buffer, store.indices), BufferLoad(partial, indices)), store.indices
+        store.buffer, combine(BufferLoad(store.buffer, store.indices), BufferLoad(parts, indices)), store.indices
     )
     reads, writes = access_regions([body], arith.Analyzer())
-    reads = tuple(r for r in reads if r.buffer is partial)
+    reads = tuple(r for r in reads if r.buffer is parts)
     new_block = structure.replace_node(
         block, iter_vars=(over, *[iv for iv, _ in spatial]), reads=reads, writes=writes, body=body
     )

@@ -34,11 +34,5 @@ def _nll_loss_ignored(s: Sizes) -> Case:
     def expect(p, t, w):
         return torch_nn.nll_loss(*map(torch.from_numpy, (p, t, w)), ignore_index=2, reduction="none").numpy()
 
-    return call(
-        s.real(s.a, 5),
-        s.integer(s.a, low=0, high=5),
-        s.real(5, low=0.5),
-        ignore_index=2,
-        reduction="none",
-        expect=expect,
-    )
+    given = s.real(s.a, 5), s.integer(s.a, low=0, high=5), s.real(5, low=0.5)
+    return call(*given, ignore_index=2, reduction="none", expect=expect)

@@ -97,14 +97,7 @@ class Attention:
         self.scale: Any = 1.0
 
     def emit(
-        self,
-        total: Any,
-        batch: Any,
-        bounds: Callable[[Any], tuple[Any, Any]],
-        query: Any,
-        output: Any,
-        lse: Any,
-        mask: Mask,
+        self, total: Any, batch: Any, bounds: Callable[[Any], Any], query: Any, output: Any, lse: Any, mask: Mask
     ) -> None:
         """Emit attention of `total` tokens.
 
