@@ -36,6 +36,7 @@ SUITES = {
     "calls": ("tests.fuzz.calls", "Calls"),
     "onnx": ("tests.fuzz.onnx_calls", "OnnxCalls"),
     "answers": ("tests.fuzz.onnx_calls", "FirstAnswers"),
+    "nodes": ("tests.fuzz.onnx_nodes", "OnnxNodes"),
     "graphs": ("tests.fuzz.graph_checks", "Graphs"),
     "files": ("tests.fuzz.files", "Files"),
     "programs": ("tests.fuzz.program_checks", "Programs"),

@@ -49,12 +49,16 @@ class CacheStatistics(NamedTuple):
 
 
 def directory() -> Path:
-    """``$WEFT_CACHE_DIR``, or ``weft`` under the user's cache directory."""
-    chosen = environment.CACHE_DIR.read()
-    if chosen is not None:
-        return chosen
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path("~/.cache").expanduser()) / "weft"
+    """``$WEFT_CACHE_DIR``, or ``weft`` under the user's cache directory; of a user without a home, a temporary one."""
+    chosen, base = environment.CACHE_DIR.read(), os.environ.get("XDG_CACHE_HOME")
+    if chosen is not None or base:
+        return chosen or Path(str(base), "weft")
+    try:
+        return Path("~/.cache/weft").expanduser()
+    except RuntimeError:  # no $HOME, and the system does not know the user: a container
+        import tempfile  # as in `_written`
+
+        return Path(tempfile.gettempdir(), f"weft-{os.geteuid()}")
 
 
 class _NotOurs(PermissionError):
@@ -220,8 +224,9 @@ class Cache:
         with self._lock:
             first, self._warned = not self._warned, True
         if first:
-            what = "is not used" if isinstance(error, _NotOurs) else "cannot be written, compiled code is not kept"
-            warnings.warn(f"the cache in {self.path} {what}: {error}", stacklevel=4)
+            what, then = "cannot be written, compiled code is not kept", "; name another directory in WEFT_CACHE_DIR"
+            what, then = ("is not used", "") if isinstance(error, _NotOurs) else (what, then)
+            warnings.warn(f"the cache in {self.path} {what}: {error}{then}", stacklevel=4)
 
     def _account(self, size: int) -> None:
         def added(counted: int | None) -> int:
