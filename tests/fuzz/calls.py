@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import ml_dtypes
@@ -19,7 +20,21 @@ import numpy as np
 import weft
 from tests.fuzz.driver import Outcome
 from tests.op import cases  # noqa: F401 - registers the cases
-from tests.op.contract import CASES, SIZES, Array, Case, Dim, Fixed, Maker, Shape, Sizes, compare, with_cases
+from tests.op.contract import (
+    CASES,
+    SIZES,
+    Array,
+    Case,
+    Dim,
+    Fixed,
+    Maker,
+    Shape,
+    Sizes,
+    compare,
+    compile_call,
+    expected_of,
+    with_cases,
+)
 from weft import ir, relax, runtime
 from weft.error import WeftError, is_defect
 from weft.op import Fusion, get_op_def, make_call
@@ -462,6 +477,34 @@ def smaller_leaves(nested: Any, seed: int) -> Iterator[tuple[Any, int]]:
             yield other, seed
 
 
+class Kernel(Call):
+    """One case's kernel alone, without what programs check before it: whatever is in its operands, it stays in them."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name, self.definition, self.complaints = name, get_op_def(name), []
+        made = (case for s in SIZES[:1] if (case := CASES[name][index](Sizes(s, f"{name}{index}"))) is not None)
+        self.case = next(made, None)
+        if self.case is None or not any(arrays_in(self.case.inputs)):
+            raise Outcome("skipped")
+        self.level, self.expected = len(LEVELS) - 1, expected_of(name, self.case)
+        self.kernel = compile_call(name, self.case, symbolic=False, scheduled=index % 2 == 1).kernel
+
+    def draw(self, rng: np.random.Generator) -> tuple[Any, int]:
+        nested = leaves_of(self.case.inputs)
+        for leaf in flat(nested):
+            if leaf.kind == "tensor" and leaf.dtype in itertools.chain(*FAMILIES) and rng.random() < 0.7:
+                leaf.specials = tuple(rng.choice(np.array(extremes(leaf.dtype), object), int(rng.integers(1, 9))))
+        return nested, int(rng.integers(1 << 30))
+
+    def check(self, drawn: tuple[Any, int]) -> Outcome:
+        rng = np.random.default_rng(drawn[1])
+        given = [leaf.value(rng) for leaf in flat(drawn[0]) if leaf.kind == "tensor"]
+        results = [np.empty_like(e) for e in self.expected]
+        with suppress(*REFUSALS):
+            self.kernel(*map(runtime.tensor, (*given, *results)))
+        return Outcome("valid")
+
+
 class Calls:
     """The suite of all operators' cases."""
 
@@ -479,3 +522,14 @@ class Calls:
     def open(self, subject: str) -> Call:
         name, index, *dtype = subject.split(":")
         return Call(name, int(index), *dtype)
+
+
+class Kernels(Calls):
+    """The suite of all operators' kernels."""
+
+    def subjects(self) -> list[str]:
+        return [f"{name}:{index}" for name, index in with_cases()]
+
+    def open(self, subject: str) -> Kernel:
+        name, index = subject.split(":")
+        return Kernel(name, int(index))

@@ -88,7 +88,15 @@ class OnnxNode(OnnxCall):
         for _ in range(int(rng.choice(3, p=(0.4, 0.4, 0.2))) if leaves else 0):
             mutate(leaves[int(rng.integers(len(leaves)))], extents, rng)
         for leaf in leaves:
-            if rng.random() < 0.15 and leaf.dtype in ("float32", "float64", "float16", "int32", "int64", "uint8", "int8"):
+            if rng.random() < 0.15 and leaf.dtype in (
+                "float32",
+                "float64",
+                "float16",
+                "int32",
+                "int64",
+                "uint8",
+                "int8",
+            ):
                 leaf.specials = tuple(rng.choice(np.array(extremes(leaf.dtype), object), int(rng.integers(1, 5))))
         drawn.constant = frozenset(n for n in range(len(leaves)) if rng.random() < 0.25)
         drawn.absent = frozenset(n for n in range(1, len(leaves)) if rng.random() < 0.05)

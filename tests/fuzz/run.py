@@ -34,6 +34,7 @@ ROUND = 1_000_000
 SLICE_SECONDS = 1.0
 SUITES = {
     "calls": ("tests.fuzz.calls", "Calls"),
+    "kernels": ("tests.fuzz.calls", "Kernels"),
     "onnx": ("tests.fuzz.onnx_calls", "OnnxCalls"),
     "answers": ("tests.fuzz.onnx_calls", "FirstAnswers"),
     "nodes": ("tests.fuzz.onnx_nodes", "OnnxNodes"),
