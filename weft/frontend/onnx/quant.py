@@ -15,6 +15,7 @@ import numpy as np
 from weft import ir, runtime
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.conv import convolution
+from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.narrow import LIMITS, to_narrow
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
@@ -42,17 +43,31 @@ _ELEMENT_TYPES = {
 
 @converter("QuantizeLinear")
 def _quantize_linear(node: Node) -> Any:
-    dtype = _ELEMENT_TYPES.get(node.attr("output_dtype", 0)) or (node.logical(2) if node.has(2) else "uint8")
+    dtype = _attribute_dtype(node, "output_dtype", node.logical(2) if node.has(2) else "uint8")
     if dtype not in _ELEMENT_TYPES.values():
         node.unsupported("QuantizeLinear: cannot quantise to this type", found=dtype)
+    if node.has(2) and dtype != node.logical(2):
+        node.error("QuantizeLinear: its output and its zero point differ", expected=node.logical(2), found=dtype)
     x = node.x(0) if node.is_float(0) else node.astype(node.x(0), node.dtype(1))
-    out = _quantize(node, x, *_scale_and_zero_point(node, STORED.get(dtype, dtype)), dtype)
+    scale, zero = _scale_and_zero_point(node, STORED.get(dtype, dtype))
+    if node.attr("precision", 0):
+        x, scale = (node.astype(v, _attribute_dtype(node, "precision", "")) for v in (x, scale))
+    out = _quantize(node, x, scale, zero, dtype)
     return Value.of_expr(out).as_kind(dtype)
+
+
+def _attribute_dtype(node: Node, name: str, default: str) -> str:
+    to = node.attr(name, 0)
+    return dtype_name(to, f"{node.op_type}: attribute '{name}'") if to else default
 
 
 @converter("DequantizeLinear")
 def _dequantize_linear(node: Node) -> Any:
     dtype = node.dtype(1)
+    return node.astype(_dequantized_by(node, dtype), _attribute_dtype(node, "output_dtype", dtype))
+
+
+def _dequantized_by(node: Node, dtype: str) -> Any:
     scale, zero = _scale_and_zero_point(node, node.dtype(0))
     if node.dtype(0) not in _FLOAT8 and _is_simple(node, scale):
         return node.op("dequantize", node.x(0), scale, zero, axis=_axis(node), out_dtype=dtype)
