@@ -254,7 +254,8 @@ def _input_errors(node: onnx.NodeProto, schema: Schema) -> Iterator[ModelImportE
     if not schema.min_inputs <= n_in <= schema.max_inputs:
         expected = _range(schema.min_inputs, schema.max_inputs)
         yield ModelImportError(f"{op} has a wrong number of inputs", expected=expected, found=str(n_in))
-    for formal, given in zip(schema.inputs, node.input, strict=False):
+    for i, given in enumerate(node.input if schema.inputs else ()):
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]  # the last may stand for several
         if formal.required and not given:
             expected = "the name of a value"
             yield ModelImportError(

@@ -75,7 +75,8 @@ def _tfidf(x: Any, **attrs: Any) -> Any:
     lengths = range(attrs["min_gram_length"], attrs["max_gram_length"] + 1)
     for row, out in zip(rows.tolist(), counts, strict=True):
         for n in lengths:
-            for step in range(1, attrs["max_skip_count"] + 2 if n > 1 else 2):
+            widest = (len(row) - 1) // (n - 1) if n > 1 else 1  # further apart they do not fit into the row
+            for step in range(1, min(attrs["max_skip_count"] + 1, widest) + 1):
                 for start in range(len(row) - (n - 1) * step):
                     place = index.get(tuple(row[start : start + (n - 1) * step + 1 : step]))
                     if place is not None:
