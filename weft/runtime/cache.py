@@ -53,12 +53,11 @@ def directory() -> Path:
     chosen, base = environment.CACHE_DIR.read(), os.environ.get("XDG_CACHE_HOME")
     if chosen is not None or base:
         return chosen or Path(str(base), "weft")
-    try:
+    with suppress(RuntimeError):  # no $HOME, and the system does not know the user: a container
         return Path("~/.cache/weft").expanduser()
-    except RuntimeError:  # no $HOME, and the system does not know the user: a container
-        import tempfile  # as in `_written`
+    import tempfile  # as in `_written`
 
-        return Path(tempfile.gettempdir(), f"weft-{os.geteuid()}")
+    return Path(tempfile.gettempdir(), f"weft-{os.geteuid()}")
 
 
 class _NotOurs(PermissionError):
@@ -257,11 +256,8 @@ class Cache:
         found: list[tuple[float, int, Path]] = []
         latest = time.time() + _LATELY
         try:
-            folders = [
-                e.path
-                for e in os.scandir(self.path)
-                if re.fullmatch("[0-9a-f]{2}", e.name) and e.is_dir(follow_symlinks=False)
-            ]
+            named = [e for e in os.scandir(self.path) if re.fullmatch("[0-9a-f]{2}", e.name)]
+            folders = [e.path for e in named if e.is_dir(follow_symlinks=False)]
         except OSError:
             return found
         for folder in folders:
@@ -302,17 +298,9 @@ class Cache:
 
     def statistics(self) -> CacheStatistics:
         """State of the directory and counts of this process."""
-        entries = [e for e in self._scan() if not e[2].name.startswith(".tmp-")]
-        return CacheStatistics(
-            str(self.path),
-            len(entries),
-            sum(e[1] for e in entries),
-            self.limit,
-            self.hits,
-            self.misses,
-            self.writes,
-            self.damaged,
-        )
+        sizes = [size for _, size, file in self._scan() if not file.name.startswith(".tmp-")]
+        counts = (self.limit, self.hits, self.misses, self.writes, self.damaged)
+        return CacheStatistics(str(self.path), len(sizes), sum(sizes), *counts)
 
 
 _default: dict[Path, Cache] = {}
@@ -321,8 +309,7 @@ _default: dict[Path, Cache] = {}
 def default_cache() -> Cache:
     """The cache in `directory`, one object as long as that does not change."""
     path = directory()
-    found = _default.get(path)
-    return found if found is not None else _default.setdefault(path, Cache(path))
+    return _default.get(path) or _default.setdefault(path, Cache(path))
 
 
 def get(key: bytes | str) -> bytes | None:

@@ -197,9 +197,8 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
                 return self
             source = np.asarray(unmasked(source))
             bits = self.dtype == "bfloat16" and source.dtype == np.uint16
-            source = (
-                source.view(numpy_dtype("bfloat16")) if bits else source.astype(numpy_dtype(self.dtype), copy=False)
-            )
+            kind = numpy_dtype(self.dtype)
+            source = source.view(kind) if bits else source.astype(kind, copy=False)
         handle = _to_handle(source)
         if tuple(handle.shape) != self.shape:
             raise ShapeMismatch("copyfrom: shapes differ", expected=str(self.shape), found=str(tuple(handle.shape)))
@@ -305,18 +304,10 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
 
 
 def unmasked(value: Any) -> Any:
-    """Return a value that is not a masked array, or masks nothing.
-
-    Raises
-    ------
-    InvalidArgument
-        When some elements are masked, which tensors cannot be.
-    """
+    """Return a value; an InvalidArgument of an array of which elements are masked, which those of tensors are not."""
     if isinstance(value, np.ndarray) and type(value) is not np.ndarray and np.ma.is_masked(value):
-        count = np.ma.count_masked(value)
-        raise InvalidArgument(
-            "an array of which elements are masked", found=f"{count} masked elements", help="give array.filled(number)"
-        )
+        found = f"{np.ma.count_masked(value)} masked elements"
+        raise InvalidArgument("an array of which elements are masked", found=found, help="give array.filled(number)")
     return value
 
 

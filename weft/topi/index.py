@@ -11,13 +11,7 @@ from weft.topi.typing import Extent, Scalar, Tensors
 
 
 def whole(index: Extent) -> Any:
-    """An index in int64.
-
-    Raises
-    ------
-    DTypeMismatch
-        When it is no integer: to cut off what is behind the point would be to guess.
-    """
+    """An index in int64; a DTypeMismatch where it is no integer, for what is behind a point is not cut off."""
     index = as_expr(index)
     if not (ir.DataType(index.dtype).is_integer or index.dtype == "bool"):
         raise error.DTypeMismatch(

@@ -74,16 +74,7 @@ def nll_loss(
 ) -> Tensor:
     """Take the weighted negative of each target's prediction: each of them, their sum or their weighted mean.
 
-    Parameters
-    ----------
-    predictions : Tensor
-        Logarithms of probabilities, (batch, classes, ...) or (classes,).
-    targets : Tensor
-        Classes, (batch, ...) or ().
-    weights : Tensor, optional
-        (classes,).
-    reduction : str
-        ``none``; ``sum``; or ``mean``, the sum divided by that of the weights.
+    Predictions, logarithms of probabilities, are (batch, classes, ...) or (classes,), targets (batch, ...) or ().
     """
     dtype = predictions.dtype
     if reduction not in ("none", "sum", "mean"):

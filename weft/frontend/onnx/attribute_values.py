@@ -10,7 +10,7 @@ from weft.frontend.onnx.schema import attribute_value
 
 _FLAGS = frozenset(
     """align_corners allowzero antialias ceil_mode center_point_box count_include_pad detect_negative detect_positive
-    exclude_outside exclusive fmod input_forget interleaved is_causal keepdims largest linear_before_reset
+    exclude_outside exclusive fmod input_forget interleaved is_causal keepdims largest layout linear_before_reset
     noop_with_empty_axes reverse
     saturate select_last_index sorted spatial storage_order training_mode transA transB upper""".split()
 )

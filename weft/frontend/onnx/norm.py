@@ -1,5 +1,6 @@
 """Normalizations and softmax."""
 
+import math
 from typing import Any
 
 from weft.frontend.onnx import scalars as s
@@ -98,12 +99,7 @@ def _mean_variance_norm(node: Node) -> Any:
 
 @converter("InstanceNormalization")
 def _instance_norm(node: Node) -> Any:
-    if node.ndim() < 3:
-        node.error(
-            "InstanceNormalization: its input has a wrong rank",
-            expected="at least 3 dimensions",
-            found=str(node.ndim()),
-        )
+    node.require_rank(0, 3, math.inf)
     return node.op("nn.instance_norm", node.x(0), node.x(1), node.x(2), epsilon=node.attr("epsilon", 1e-5))
 
 
