@@ -17,12 +17,10 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tests.fuzz.calls import FAMILIES, MOST_ELEMENTS, Leaf, extremes, mutate, smaller_leaves
+from tests.fuzz.calls import FAMILIES, MOST_ELEMENTS, Leaf, mutate, smaller_leaves, specialize
 from tests.fuzz.driver import Outcome, note
 from tests.fuzz.onnx_calls import OnnxCall, OnnxCalls, arrays_of, oracles_of
 from weft.error import ModelImportError, WeftError, is_defect
-
-Cases = dict[str, tuple[bytes, list[Any], float, float]]
 
 POOLS: dict[Any, tuple[Any, ...]] = {
     "INT": (-(2**63), -(2**31), -100, -3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 16, 33, 2**31, 2**63 - 1),
@@ -84,7 +82,7 @@ class OnnxNode(OnnxCall):
 
     judges = ("ONNX Runtime",)
 
-    def __init__(self, op: str, cases: Cases) -> None:
+    def __init__(self, op: str, cases: dict[str, Any]) -> None:
         self.op, self.cases, self.complaints = op, cases, []
 
     def draw(self, rng: np.random.Generator) -> Drawn:
@@ -107,8 +105,7 @@ class OnnxNode(OnnxCall):
         for _ in range(int(rng.choice(3, p=(0.4, 0.4, 0.2))) if leaves else 0):
             mutate(leaves[int(rng.integers(len(leaves)))], extents, rng)
         for leaf in leaves:
-            if rng.random() < 0.15 and leaf.dtype in TYPES:
-                leaf.specials = tuple(rng.choice(np.array(extremes(leaf.dtype), object), int(rng.integers(1, 5))))
+            specialize(leaf, 0.15, rng)
         drawn.constant = frozenset(n for n in range(len(leaves)) if rng.random() < 0.25)
         drawn.absent = frozenset(n for n in range(1, len(leaves)) if rng.random() < 0.05)
         return drawn
@@ -116,10 +113,8 @@ class OnnxNode(OnnxCall):
     def smaller(self, drawn: Drawn) -> Iterator[Drawn]:
         for name in drawn.attributes:
             yield replace(drawn, attributes={k: v for k, v in drawn.attributes.items() if k != name})
-        for n in drawn.constant:
-            yield replace(drawn, constant=drawn.constant - {n})
-        if drawn.opset or not drawn.known:
-            yield replace(drawn, opset=0, known=True)
+        if drawn.constant or drawn.opset or not drawn.known:
+            yield replace(drawn, constant=frozenset(), opset=0, known=True)
         for leaves, seed in smaller_leaves(drawn.leaves, drawn.seed):
             yield replace(drawn, leaves=leaves, seed=seed)
 
@@ -194,8 +189,8 @@ class OnnxNodes(OnnxCalls):
     check_seconds = 20.0
 
     @cached_property
-    def operators(self) -> dict[str, Cases]:
-        found: dict[str, Cases] = defaultdict(dict)
+    def operators(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, case in self.cases.items():
             graph = onnx.load_from_string(case[0]).graph
             plain = len(graph.node) == 1 and all(i.type.HasField("tensor_type") for i in graph.input)

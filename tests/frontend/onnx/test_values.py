@@ -207,13 +207,6 @@ def test_numbers_are_dequantised_to_the_type_that_is_asked_for(to: str) -> None:
     np.testing.assert_array_equal(found, (CODES * SCALE).astype(to))
 
 
-def test_whole_numbers_meet_a_threshold_between_them() -> None:
-    x, node = np.array([-1, 0, 1]), helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=-0.5)
-    made = model([node], {}, ["y"], 20, {"x": x})
-    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
-    np.testing.assert_array_equal(evaluate(from_onnx(made))[0], [0, 1, 1])
-
-
 def test_ranges_of_halves_are_computed_in_wider_numbers() -> None:
     given = {"start": np.float16(1), "limit": np.float16(9), "delta": np.float16(0.1)}
     wanted = np.float32(1) + np.arange(81, dtype=np.float32) * np.float32(given["delta"])

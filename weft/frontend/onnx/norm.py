@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from weft.frontend.onnx import scalars as s
-from weft.frontend.onnx.model import onnx
+from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.ir import TupleGetItem
@@ -113,14 +113,11 @@ def _layer_norm(node: Node) -> Any:
         for i in (1, 2)
         if node.has(i)
     )
-    stats = "float32" if node.attr("stash_type", 1) == onnx.TensorProto.FLOAT and dtype != "float64" else dtype
+    said = dtype_name(node.attr("stash_type", 1), "LayerNormalization: attribute 'stash_type'")
+    stats = dtype if dtype == "float64" else said
     wanted = [bool(o) for o in node.proto.output]
     if plain and wanted == [True]:
-        gamma = node.x(1)
-        beta = (node.x(2),) if node.has(2) else ()
-        return node.op(
-            "nn.layer_norm", node.x(0), gamma, *beta, axes=tuple(a - node.ndim() for a in axes), epsilon=epsilon
-        )
+        return node.op("nn.layer_norm", *node.xs(), axes=tuple(a - node.ndim() for a in axes), epsilon=epsilon)
     for i in range(1, len(node.inputs)):
         node.require_broadcast_to(i, node.shape())
     wide = node.astype(node.x(0), stats)
@@ -129,7 +126,8 @@ def _layer_norm(node: Node) -> Any:
     inverse = node.op("rsqrt", node.op("add", variance, node.scalar(epsilon, stats)))
     out = node.astype(node.op("multiply", node.op("subtract", wide, mean), inverse), dtype)
     out = node.op("multiply", out, node.x(1))
-    return (node.op("add", out, node.x(2)) if node.has(2) else out), mean, inverse
+    out = node.op("add", out, node.x(2)) if node.has(2) else out
+    return out, node.astype(mean, said), node.astype(inverse, said)
 
 
 @converter("LRN")
