@@ -303,7 +303,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         return f"Tensor(shape={self.shape}, dtype={self.dtype}, device={self.device})\n{self.numpy()!r}"
 
 
-def unmasked(value: Any) -> Any:
+def unmasked(value: object) -> Any:
     """Return a value; an InvalidArgument of an array of which elements are masked, which those of tensors are not."""
     if isinstance(value, np.ndarray) and type(value) is not np.ndarray and np.ma.is_masked(value):
         found = f"{np.ma.count_masked(value)} masked elements"

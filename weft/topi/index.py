@@ -25,7 +25,7 @@ def clamped(index: Extent, extent: Extent) -> Any:
     return tir.max(tir.min(whole(index), extent - int64(1)), int64(0))
 
 
-def from_end(index: Extent, extent: Any) -> Any:
+def from_end(index: Extent, extent: Extent) -> Any:
     """An index that counts from the end where it is negative."""
     index = whole(index)
     return select(index < int64(0), index + extent, index)
