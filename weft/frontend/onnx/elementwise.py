@@ -47,8 +47,6 @@ def _binary(node: Node) -> Any:
 
 @converter(*_VARIADIC)
 def _variadic(node: Node) -> Any:
-    for i in range(1, len(node.inputs) if node.opset < 8 else 0):  # nothing was broadcast
-        node.require_shape(i, node.shape(0))
     operands = node.xs()
     out = operands[0]
     for x in operands[1:]:
