@@ -5,7 +5,7 @@ CROSSOVER ?= .venv-crossover
 BIN    := $(VENV)/bin
 BASE   ?= main
 FUZZ_SECONDS ?= 60
-# Of one suite: make fuzz-calls SECONDS=600 SEED=7 JOBS=2; suites are calls, onnx, answers, graphs, files, programs.
+# Of one suite: make fuzz-calls SECONDS=600 SEED=7 JOBS=2; suites are calls, kernels, nodes, onnx, answers, graphs, files, programs.
 SECONDS ?= 60
 SEED ?= $(shell date +%s)
 JOBS ?= 2
@@ -18,7 +18,7 @@ export PYTHONPATH := $(CURDIR)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv debian devices demo demo-chat demo-web wheel test-wheel test test-all test-devices test-here rpc-server crossover lint types fuzz fuzz-server plain-c torch-operators torch-zoo sanitize sweep bench size wrong-values kernels-diff docs gallery site public clean
+.PHONY: help venv debian devices demo demo-chat demo-web wheel test-wheel test test-all test-devices test-here rpc-server crossover lint types fuzz fuzz-server plain-c torch-operators torch-zoo sanitize sweep bench size kernels-diff docs gallery site public clean
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -167,9 +167,6 @@ bench: venv ## measure against ONNX Runtime in the same run
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.vm
 	$(BIN)/python -m benchmarks.loops
-
-wrong-values: venv ## every operator of ONNX with wrong attributes and operands, against ONNX Runtime
-	$(BIN)/python -W ignore -m tests.frontend.wrong_values
 
 size: venv ## count lines per folder against docs/size.toml
 	$(BIN)/python tools/size.py

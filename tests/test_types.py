@@ -33,7 +33,7 @@ MOST = {
     "te": (0, 147),
     "testing": (0, 41),
     "tir": (3, 373),
-    "topi": (1, 646),
+    "topi": (1, 645),
     "tune": (0, 21),
 }
 """Of each package: parameters of public functions that are still Any, and all such annotations; both only go down."""

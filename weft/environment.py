@@ -126,7 +126,7 @@ def _path(
 CACHE_DIR = _path(
     "WEFT_CACHE_DIR",
     "a folder",
-    "weft in $XDG_CACHE_HOME or ~/.cache",
+    "weft in $XDG_CACHE_HOME or ~/.cache; without a home, weft-UID beside temporary files",
     "compile",
     "where compiled kernels and models are kept",
 )

@@ -7,7 +7,7 @@ from onnx import helper
 
 import weft
 from tests import onnx_models
-from weft import error, ir, tir
+from weft import ir, tir
 from weft.frontend.onnx import from_onnx
 from weft.target import Target
 
@@ -162,10 +162,3 @@ def test_weights_of_qdq_models_stay_bytes():
         mod = weft.relax.get_pipeline("default", Target("llvm"))(from_onnx(proto))
         large = [a for n in ir.walk(mod["main"]) if isinstance(n, ir.Call) for a in n.args if hasattr(a, "data")]
         assert not any(a.data.dtype == "float32" and np.prod(a.data.shape) > 48 for a in large)
-
-
-def test_types_that_nothing_is_quantised_to():
-    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
-    weights = {"s": np.float32(1), "z": np.int32(0)}
-    with pytest.raises(error.ModelImportError):
-        from_onnx(onnx_models.model([node], {"x": ("float32", [4])}, {"y": ("int32", [4])}, weights))

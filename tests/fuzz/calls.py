@@ -11,6 +11,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import ml_dtypes
@@ -19,7 +20,21 @@ import numpy as np
 import weft
 from tests.fuzz.driver import Outcome
 from tests.op import cases  # noqa: F401 - registers the cases
-from tests.op.contract import CASES, SIZES, Array, Case, Dim, Fixed, Maker, Shape, Sizes, compare, with_cases
+from tests.op.contract import (
+    CASES,
+    SIZES,
+    Array,
+    Case,
+    Dim,
+    Fixed,
+    Maker,
+    Shape,
+    Sizes,
+    compare,
+    compile_call,
+    expected_of,
+    with_cases,
+)
 from weft import ir, relax, runtime
 from weft.error import WeftError, is_defect
 from weft.op import Fusion, get_op_def, make_call
@@ -78,6 +93,8 @@ FINITE: dict[str, tuple[str, str]] = {
 """Operators (patterns) of which infinity and NaN are not compared if these operands have some: why they spread so."""
 STEADY = {("bucketize", "boundaries"), ("image.resize_placed", "placement")}
 """Operands that have a meaning for some numbers only, ascending ones or places: they stay those of the case."""
+TRUSTED = {"tree_scores": "its tables of nodes are made by the importer, which checks them"}
+"""Operators whose kernels believe an operand, and why."""
 OUTWEIGHS = 1e8
 """Where such a number meets others, its rounding is greater than they are."""
 GREAT = 1e18
@@ -142,6 +159,12 @@ def extremes(dtype: str) -> list[Any]:
         return [*OUTSIDE, info.min, info.max, info.min + 1, info.max - 1, info.bits - 1, info.bits, info.max >> 1]
     ends = ml_dtypes.finfo(kind)
     return [*SPECIAL, *map(float, (ends.max, ends.min, ends.tiny, -ends.tiny, ends.smallest_subnormal))]
+
+
+def specialize(leaf: Leaf, rate: float, rng: np.random.Generator) -> None:
+    """Give a tensor some of the numbers at the ends of its type, at a rate."""
+    if leaf.dtype in itertools.chain(*FAMILIES) and rng.random() < rate:
+        leaf.specials = tuple(rng.choice(np.array(extremes(leaf.dtype), object), int(rng.integers(1, 9))))
 
 
 def arrays_in(value: Any) -> Iterator[Array]:
@@ -294,8 +317,7 @@ class Call:
         for _ in range(int(rng.choice(4, p=(0.25, 0.4, 0.25, 0.1))) if tensors else 0):
             mutate(tensors[int(rng.integers(len(tensors)))], extents, rng)
         for leaf in tensors:
-            if leaf.dtype in itertools.chain(*FAMILIES) and rng.random() < 0.3:
-                leaf.specials = tuple(rng.choice(np.array(extremes(leaf.dtype), object), int(rng.integers(1, 9))))
+            specialize(leaf, 0.3, rng)
         return nested, int(rng.integers(1 << 30))
 
     def base(self, rng: np.random.Generator) -> Any:
@@ -462,10 +484,37 @@ def smaller_leaves(nested: Any, seed: int) -> Iterator[tuple[Any, int]]:
             yield other, seed
 
 
+class Kernel(Call):
+    """One case's kernel alone, without what programs check before it: whatever is in its operands, it stays in them."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name, self.definition, self.complaints = name, get_op_def(name), []
+        self.case = CASES[name][index](Sizes(SIZES[0], f"{name}{index}"))
+        if self.case is None or self.definition.lower is None or name in TRUSTED:
+            raise Outcome("skipped")
+        self.level, self.expected = len(LEVELS) - 1, expected_of(name, self.case)
+        self.kernel = compile_call(name, self.case, symbolic=False, scheduled=index % 2 == 1).kernel
+
+    def draw(self, rng: np.random.Generator) -> tuple[Any, int]:
+        nested = leaves_of(self.case.inputs)
+        for leaf in flat(nested):
+            specialize(leaf, 0.7, rng)
+        return nested, int(rng.integers(1 << 30))
+
+    def check(self, drawn: tuple[Any, int]) -> Outcome:
+        rng = np.random.default_rng(drawn[1])
+        given = [leaf.value(rng) for leaf in flat(drawn[0]) if leaf.kind == "tensor"]
+        results = [np.empty_like(e) for e in self.expected]
+        with suppress(*REFUSALS):
+            self.kernel(*map(runtime.tensor, (*given, *results)))
+        return Outcome("valid")
+
+
 class Calls:
     """The suite of all operators' cases."""
 
     check_seconds = 5.0
+    kind: type[Call] = Call
 
     def subjects(self) -> list[str]:
         return [f"{name}:{index}{dtype}" for name, index in with_cases() for dtype in ("", *self.others(name, index))]
@@ -478,4 +527,13 @@ class Calls:
 
     def open(self, subject: str) -> Call:
         name, index, *dtype = subject.split(":")
-        return Call(name, int(index), *dtype)
+        return self.kind(name, int(index), *dtype)
+
+
+class Kernels(Calls):
+    """The suite of all operators' kernels."""
+
+    kind = Kernel
+
+    def subjects(self) -> list[str]:
+        return [f"{name}:{index}" for name, index in with_cases()]

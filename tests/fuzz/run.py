@@ -34,8 +34,10 @@ ROUND = 1_000_000
 SLICE_SECONDS = 1.0
 SUITES = {
     "calls": ("tests.fuzz.calls", "Calls"),
+    "kernels": ("tests.fuzz.calls", "Kernels"),
     "onnx": ("tests.fuzz.onnx_calls", "OnnxCalls"),
     "answers": ("tests.fuzz.onnx_calls", "FirstAnswers"),
+    "nodes": ("tests.fuzz.onnx_nodes", "OnnxNodes"),
     "graphs": ("tests.fuzz.graph_checks", "Graphs"),
     "files": ("tests.fuzz.files", "Files"),
     "programs": ("tests.fuzz.program_checks", "Programs"),

@@ -3,6 +3,7 @@ import stat
 import tempfile
 import time
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -179,6 +180,10 @@ def test_default_cache_follows_the_environment(tmp_path, monkeypatch):
     monkeypatch.delenv("WEFT_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "x"))
     assert cache.directory() == tmp_path / "x" / "weft"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000)  # as in a container whose user nobody has declared
+    assert cache.directory() == Path(tempfile.gettempdir(), f"weft-{os.geteuid()}")
 
 
 def refused(store, match):

@@ -157,3 +157,18 @@ def test_device():
     assert len({runtime.cpu(), runtime.device("cpu", 0), runtime.cuda()}) == 2
     assert runtime.device(runtime.cuda(2)).index == 2
     refuses(error.InvalidArgument, "unknown device 'gpu9'", runtime.device, "gpu9")
+
+
+def test_masked_arrays_are_refused_as_such():
+    """A tensor has no mask, and what lies under one is no number of the user's."""
+    masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
+    target = runtime.tensor(np.zeros(2))
+    for take in (
+        runtime.tensor,
+        weft.relax.const,
+        weft.relay.const,
+        target.copyfrom,
+        lambda a: target.__setitem__(slice(None), a),
+    ):
+        refuses(error.InvalidArgument, r"masked\n  found 1 masked elements\n  help: give array.filled", take, masked)
+    np.testing.assert_array_equal(runtime.tensor(np.ma.masked_array([1.0, 2.0])).numpy(), [1, 2])

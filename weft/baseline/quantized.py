@@ -38,8 +38,9 @@ def _quantize(
     precision: int = 0,
 ) -> np.ndarray:
     floats(x, scale)
-    kind = zero.dtype if zero is not None else ELEMENT_TYPES[output_dtype or 2]
-    if kind.name not in ("int8", "uint8") or precision not in (0, 1) or not np.isfinite(x).all():
+    kind = zero.dtype if zero is not None else np.dtype("uint8")
+    alike = not output_dtype or (zero is not None and ELEMENT_TYPES.get(output_dtype) == kind)
+    if not alike or kind.name not in ("int8", "uint8") or precision not in (0, 1) or not np.isfinite(x).all():
         raise NotInBaseline("a quantization of another kind")
     rounded = np.rint(x / _along(x, scale, axis, block_size))
     return _narrow(rounded if zero is None else rounded + _along(x, zero, axis, block_size).astype(np.float32), kind)

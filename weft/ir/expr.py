@@ -310,7 +310,7 @@ def constant(data: Any, dtype: str | None = None) -> Constant:
         default = {"f": "float32", "i": "int64", "b": "bool"}.get(data.dtype.kind)
         data = data.astype(numpy_dtype(dtype or default or str(data.dtype)))
     elif dtype is not None and isinstance(data, (np.ndarray, np.generic)):
-        data = np.asarray(data).astype(numpy_dtype(dtype), copy=False)
+        data = np.asanyarray(data).astype(numpy_dtype(dtype), copy=False)
     if isinstance(data, (np.ndarray, np.generic)):
-        data = runtime.constant_view(np.asarray(data))
+        data = runtime.constant_view(np.asanyarray(data))
     return Constant(data, ty=tensor_type(tuple(int(d) for d in data.shape), str(data.dtype)))

@@ -44,9 +44,9 @@ def _demand_one(op: str, value: TensorType, where: Any) -> None:
     demand_equal(f"{op}: elements of 'fill_value'", product(value.shape or ()), 1, where)
 
 
-def _like(op: str) -> Any:
+def _like(op: str, ndim: int | None = None) -> Any:
     def infer(x: Expr, *rest: Any, dtype: str) -> TensorType:
-        ty = tensor_arg(op, "x", x)
+        ty = tensor_arg(op, "x", x, ndim=ndim)
         for value in rest:
             _demand_one(op, tensor_arg(op, "fill_value", value), x.span)
         return TensorType(ty.shape, DataType(dtype) if dtype else ty.dtype, ty.ndim)
@@ -168,7 +168,7 @@ declare(
     "eye_like",
     "x",
     {"k": integer(0, symbolic=True), "dtype": dtype()},
-    infer=_like("eye_like"),
+    infer=_like("eye_like", ndim=2),
     lower=lambda x, k, dtype: eye(x.shape[0], x.shape[1], k, dtype or x.dtype),
     reference=lambda x, k, dtype: _eye_ref(x.shape[0], x.shape[1], k, dtype or x.dtype.name),
     fusion=Fusion.OPAQUE,

@@ -150,7 +150,7 @@ def const(value: object, dtype: str | None = None) -> Constant:
     if dtype is not None:
         return constant(value, str(getattr(dtype, "dtype", dtype)))
     if isinstance(value, (bool, int, float, list, tuple, np.ndarray, np.generic)):
-        value = np.asarray(value)
+        value = np.asanyarray(value)  # a masked one is refused as such
         narrow = _NARROW.get(str(value.dtype))
         if narrow is not None and not (narrow == "int32" and _is_wide(value)):
             value = value.astype(narrow)

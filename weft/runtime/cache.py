@@ -49,12 +49,15 @@ class CacheStatistics(NamedTuple):
 
 
 def directory() -> Path:
-    """``$WEFT_CACHE_DIR``, or ``weft`` under the user's cache directory."""
-    chosen = environment.CACHE_DIR.read()
-    if chosen is not None:
-        return chosen
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path("~/.cache").expanduser()) / "weft"
+    """``$WEFT_CACHE_DIR``, or ``weft`` under the user's cache directory; of a user without a home, a temporary one."""
+    chosen, base = environment.CACHE_DIR.read(), os.environ.get("XDG_CACHE_HOME")
+    if chosen is not None or base:
+        return chosen or Path(str(base), "weft")
+    with suppress(RuntimeError):  # no $HOME, and the system does not know the user: a container
+        return Path("~/.cache/weft").expanduser()
+    import tempfile  # as in `_written`
+
+    return Path(tempfile.gettempdir(), f"weft-{os.geteuid()}")
 
 
 class _NotOurs(PermissionError):
@@ -220,8 +223,9 @@ class Cache:
         with self._lock:
             first, self._warned = not self._warned, True
         if first:
-            what = "is not used" if isinstance(error, _NotOurs) else "cannot be written, compiled code is not kept"
-            warnings.warn(f"the cache in {self.path} {what}: {error}", stacklevel=4)
+            what, then = "cannot be written, compiled code is not kept", "; name another directory in WEFT_CACHE_DIR"
+            what, then = ("is not used", "") if isinstance(error, _NotOurs) else (what, then)
+            warnings.warn(f"the cache in {self.path} {what}: {error}{then}", stacklevel=4)
 
     def _account(self, size: int) -> None:
         def added(counted: int | None) -> int:
@@ -252,11 +256,8 @@ class Cache:
         found: list[tuple[float, int, Path]] = []
         latest = time.time() + _LATELY
         try:
-            folders = [
-                e.path
-                for e in os.scandir(self.path)
-                if re.fullmatch("[0-9a-f]{2}", e.name) and e.is_dir(follow_symlinks=False)
-            ]
+            named = [e for e in os.scandir(self.path) if re.fullmatch("[0-9a-f]{2}", e.name)]
+            folders = [e.path for e in named if e.is_dir(follow_symlinks=False)]
         except OSError:
             return found
         for folder in folders:
@@ -297,17 +298,9 @@ class Cache:
 
     def statistics(self) -> CacheStatistics:
         """State of the directory and counts of this process."""
-        entries = [e for e in self._scan() if not e[2].name.startswith(".tmp-")]
-        return CacheStatistics(
-            str(self.path),
-            len(entries),
-            sum(e[1] for e in entries),
-            self.limit,
-            self.hits,
-            self.misses,
-            self.writes,
-            self.damaged,
-        )
+        sizes = [size for _, size, file in self._scan() if not file.name.startswith(".tmp-")]
+        counts = (self.limit, self.hits, self.misses, self.writes, self.damaged)
+        return CacheStatistics(str(self.path), len(sizes), sum(sizes), *counts)
 
 
 _default: dict[Path, Cache] = {}
@@ -316,8 +309,7 @@ _default: dict[Path, Cache] = {}
 def default_cache() -> Cache:
     """The cache in `directory`, one object as long as that does not change."""
     path = directory()
-    found = _default.get(path)
-    return found if found is not None else _default.setdefault(path, Cache(path))
+    return _default.get(path) or _default.setdefault(path, Cache(path))
 
 
 def get(key: bytes | str) -> bytes | None:

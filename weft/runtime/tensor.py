@@ -195,11 +195,10 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
             if lanes > 1:
                 self._by_lanes(lanes).copyfrom(source)
                 return self
-            source = np.asarray(source)
+            source = np.asarray(unmasked(source))
             bits = self.dtype == "bfloat16" and source.dtype == np.uint16
-            source = (
-                source.view(numpy_dtype("bfloat16")) if bits else source.astype(numpy_dtype(self.dtype), copy=False)
-            )
+            kind = numpy_dtype(self.dtype)
+            source = source.view(kind) if bits else source.astype(kind, copy=False)
         handle = _to_handle(source)
         if tuple(handle.shape) != self.shape:
             raise ShapeMismatch("copyfrom: shapes differ", expected=str(self.shape), found=str(tuple(handle.shape)))
@@ -282,7 +281,7 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         data = self.numpy()
-        data[index] = np.asarray(value)
+        data[index] = np.asarray(unmasked(value))
         if self.device.device_type != Device.kDLCPU:
             self.copyfrom(data)
 
@@ -304,8 +303,17 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         return f"Tensor(shape={self.shape}, dtype={self.dtype}, device={self.device})\n{self.numpy()!r}"
 
 
+def unmasked(value: object) -> Any:
+    """Return a value; an InvalidArgument of an array of which elements are masked, which those of tensors are not."""
+    if isinstance(value, np.ndarray) and type(value) is not np.ndarray and np.ma.is_masked(value):
+        found = f"{np.ma.count_masked(value)} masked elements"
+        raise InvalidArgument("an array of which elements are masked", found=found, help="give array.filled(number)")
+    return value
+
+
 def _array_handle(value: np.ndarray[Any, Any]) -> tvm_ffi.Tensor:
     """A tensor over a NumPy array, copied when it is read-only or its dtype needs it."""
+    unmasked(value)
     if not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))
     name = _ML_DTYPES.get(value.dtype)
@@ -342,7 +350,7 @@ def _to_handle(value: Any) -> tvm_ffi.Tensor:
         return value
     if isinstance(value, np.ndarray):
         return _array_handle(value)
-    if hasattr(value, "__dlpack__"):
+    if hasattr(value, "__dlpack__") and not isinstance(value, type):
         if getattr(value, "is_neg", bool)():  # PyTorch exports the memory, and not that its numbers count negated
             raise InvalidArgument("a tensor with the negative bit is not in memory", help="give x.resolve_neg()")
         dtype = getattr(value, "dtype", None)
@@ -429,7 +437,7 @@ def constant_view(array: np.ndarray[Any, Any]) -> Tensor:
     A read-only array is not copied, so nobody may write to the tensor. Inside ``weights_in_files`` it may be over a
     copy in a file.
     """
-    array = stored(array)
+    array = stored(unmasked(array))
     if array.flags.writeable or not array.flags.c_contiguous or not array.nbytes or not array.dtype.isnative:
         return Tensor(_array_handle(array))
     memory: Any = (ctypes.c_char * array.nbytes).from_address(array.ctypes.data)
@@ -446,7 +454,7 @@ def _convert_argument(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         items = [_convert_argument(v) for v in value]
         return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
-    if hasattr(value, "__dlpack__"):
+    if hasattr(value, "__dlpack__") and not isinstance(value, type):
         _to_handle(value)  # raises, and says why, where a library does not share its memory
     return value
 

@@ -16,6 +16,7 @@ from typing import Any
 from weft import error, ir, te, tir
 from weft.ir import PrimExpr
 from weft.te import Tensor
+from weft.topi.index import clamped
 from weft.topi.matmul import matmul_packed
 
 GROUP = 8
@@ -66,7 +67,7 @@ def _rare_products(x: Any, rows: Any, lanes: Any, values: Any, panel: Any, n: in
     def element(*i: Any) -> Any:
         at = (ir.floordiv(i[-1], panel), entry.var)
         here = tir.EQ(lanes(*at), ir.cast("int32", ir.floormod(i[-1], panel)))
-        term = x(*i[:-1], ir.cast("int64", rows(*at))) * values(*at)
+        term = x(*i[:-1], clamped(rows(*at), x.shape[-1])) * values(*at)
         return te.sum(tir.Select(here, term, tir.const(0.0, x.dtype)), axis=entry)
 
     return te.compute((*x.shape[:-1], ir.int64(n)), element, name="T_rare")

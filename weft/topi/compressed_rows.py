@@ -6,13 +6,19 @@ from weft import te
 from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import PrimExpr, cast, const, floordiv, floormod
 from weft.te import Tensor
+from weft.topi.index import clamped
 from weft.topi.shape import simplify
-from weft.topi.typing import Buffers, IRBuilder
+from weft.topi.typing import Buffers, Extent, IRBuilder
 from weft.topi.written import written
 
 
 def _count(indptr: Any) -> Any:
     return simplify(indptr.shape[0] - 1)
+
+
+def _row(starts: Any, row: Any, elements: Extent) -> tuple[Any, Any]:
+    """Where a row begins and ends, made safe."""
+    return clamped(starts[row], elements + 1), clamped(starts[row + 1], elements + 1)
 
 
 def rows_times(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor, name: str, turned: bool = False) -> Any:
@@ -41,9 +47,10 @@ def rows_times(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor, nam
         with ib.for_range(0, shape[0], name="row", kind="parallel") as row, ib.for_range(0, shape[1], name="n") as n:
             block_row, inner = floordiv(row, height), floormod(row, height)
             out[row, n] = const(0, data.dtype)
-            with ib.for_range(starts[block_row], starts[block_row + 1], name="at") as at:
+            with ib.for_range(*_row(starts, block_row, data.shape[0]), name="at") as at:
+                first = clamped(places[at], floordiv(dense.shape[1 if turned else 0], width)) * width
                 with ib.for_range(0, width, name="w") as w:
-                    column = cast("int32", places[at]) * width + w
+                    column = first + w
                     value = values[(at, inner, w)[: data.ndim]] if data.ndim > 1 else values[at]
                     out[row, n] = out[row, n] + value * factor[(n, column) if turned else (column, n)]
 
@@ -108,8 +115,9 @@ def sparse_add(dense_data: Tensor, sparse_data: Tensor, sparse_indices: Tensor, 
         with ib.for_range(0, rows, name="row", kind="parallel") as row:
             with ib.for_range(0, columns, name="column") as column:
                 out[row, column] = dense[row, column]
-            with ib.for_range(starts[row], starts[row + 1], name="at") as at:
-                out[row, places[at]] = out[row, places[at]] + values[at]
+            with ib.for_range(*_row(starts, row, sparse_data.shape[0]), name="at") as at:
+                column = clamped(places[at], columns)
+                out[row, column] = out[row, column] + values[at]
 
     inputs = [dense_data, sparse_data, sparse_indices, sparse_indptr]
     return written(dense_data.shape, inputs, body, name="sparse_add", dtype=dense_data.dtype)
@@ -131,13 +139,15 @@ def sparse_transpose(sparse_data: Tensor, sparse_indices: Tensor, sparse_indptr:
         with ib.for_range(0, n + 1) as i:
             out_starts[i] = 0
         with ib.for_range(0, elements) as i:
-            out_starts[places[i] + 1] = out_starts[places[i] + 1] + 1
+            after = clamped(places[i], n) + 1
+            out_starts[after] = out_starts[after] + 1
         with ib.for_range(0, n) as i:
             out_starts[i + 1] = out_starts[i + 1] + out_starts[i]
-        with ib.for_range(0, n) as row, ib.for_range(starts[row], starts[row + 1]) as at:
-            to = out_starts[places[at]]
+        with ib.for_range(0, n) as row, ib.for_range(*_row(starts, row, elements)) as at:
+            column = clamped(places[at], n)
+            to = clamped(out_starts[column], elements)
             out_places[to], out[to] = cast(out_places.dtype, row), values[at]
-            out_starts[places[at]] = to + 1
+            out_starts[column] = cast(out_starts.dtype, to + 1)
         with ib.for_range(0, n) as i:  # each has moved to the beginning of the next
             kept[0] = out_starts[n - 1 - i]
             out_starts[n - i] = kept[0]

@@ -12,6 +12,7 @@ from weft.te import Tensor
 from weft.topi.conv import conv_size, pad_spatial, paddings, pair
 from weft.topi.convolutions import resolved_padding
 from weft.topi.deformable import bilinear_at
+from weft.topi.index import clamped
 from weft.topi.manipulate import transpose
 from weft.topi.precision import narrowed, precise
 from weft.topi.resize import cropped_coordinate
@@ -126,7 +127,7 @@ def crop_and_resize(
         points = [
             cropped_coordinate(i[a], shape[a], data.shape[a], box[d], box[2 + d], dtype) for d, a in enumerate(axes)
         ]
-        image = cast("int32", box_indices(i[0]))
+        image = cast("int32", clamped(box_indices(i[0]), data.shape[0]))
 
         height, width = (data.shape[a] for a in axes)
 

@@ -10,21 +10,36 @@ from weft.topi.shape import normalize_axis, product, unravel
 from weft.topi.typing import Extent, Scalar, Tensors
 
 
-def clamped(index: Extent, extent: ir.PrimExpr) -> Any:
+def whole(index: Extent) -> Any:
+    """An index in int64; a DTypeMismatch where it is no integer, for what is behind a point is not cut off."""
+    index = as_expr(index)
+    if not (ir.DataType(index.dtype).is_integer or index.dtype == "bool"):
+        raise error.DTypeMismatch(
+            "indices are integers", expected="int32 or int64", found=index.dtype, help="round and cast them first"
+        )
+    return cast("int64", index)
+
+
+def clamped(index: Extent, extent: Extent) -> Any:
     """An index made safe: memory outside of the tensor is never read, whatever the data."""
-    return tir.max(tir.min(cast("int64", index), extent - int64(1)), int64(0))
+    return tir.max(tir.min(whole(index), extent - int64(1)), int64(0))
+
+
+def from_end(index: Extent, extent: Extent) -> Any:
+    """An index that counts from the end where it is negative."""
+    index = whole(index)
+    return select(index < int64(0), index + extent, index)
 
 
 def _wrapped(index: Any, extent: Any) -> Any:
     """An index that may count from the end, made safe."""
-    index = cast("int64", index)
-    return clamped(select(index < int64(0), index + extent, index), extent)
+    return clamped(from_end(index, extent), extent)
 
 
 def _resolved(index: Any, extent: Any, mode: str) -> Any:
     """An index by the rule of a mode: counted from the end where negative, clamped, or counted round the axis."""
     if mode == "wrap":
-        return floormod(cast("int64", index), tir.max(extent, int64(1)))
+        return floormod(whole(index), tir.max(extent, int64(1)))
     return _wrapped(index, extent) if mode == "fast" else clamped(index, extent)
 
 
@@ -34,7 +49,7 @@ def take(x: te.Tensor, indices: te.Tensor | Scalar, axis: int | None = None, mod
     n, given = len(picked), indices
 
     def place(*i: Any) -> Any:
-        return given(*i) if isinstance(given, te.Tensor) else cast("int64", given)  # type: ignore[arg-type]
+        return given(*i) if isinstance(given, te.Tensor) else whole(given)  # type: ignore[arg-type]
 
     def element(*i: Any) -> Any:
         index, extent = place(*i[a : a + n]), x.shape[a]

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import te
-from weft.error import ShapeMismatch
+from weft.error import InvalidArgument, ShapeMismatch
 from weft.ir import as_expr, as_int, const, if_then_else, int64, select, structural_equal
 from weft.te import Tensor, compute
 from weft.topi.broadcast import broadcast_to
+from weft.topi.index import clamped
 from weft.topi.precision import narrowed, widened
 from weft.topi.reduce import reduce
 from weft.topi.typing import Shape
@@ -53,7 +54,7 @@ def _class_first(predictions: Tensor, place: Sequence[Any], cls: Any) -> tuple[A
 
 
 def _weight_of(weights: Tensor | None, cls: Any, dtype: str) -> Any:
-    return const(1, dtype) if weights is None else weights(cls)
+    return const(1, dtype) if weights is None else weights(clamped(cls, weights.shape[0]))
 
 
 def _weights_of_targets(targets: Tensor, weights: Tensor | None, dtype: str, ignore_index: int) -> Tensor:
@@ -71,12 +72,18 @@ def nll_loss(
     reduction: str = "mean",
     ignore_index: int = -100,
 ) -> Tensor:
-    """Take the weighted negative of each target's prediction: each of them, their sum or their weighted mean."""
+    """Take the weighted negative of each target's prediction: each of them, their sum or their weighted mean.
+
+    Predictions, logarithms of probabilities, are (batch, classes, ...) or (classes,), targets (batch, ...) or ().
+    """
     dtype = predictions.dtype
+    if reduction not in ("none", "sum", "mean"):
+        raise InvalidArgument(f"unknown reduction '{reduction}'", expected="none, sum or mean")
 
     def element(*i: Any) -> Any:
         t = targets(*i)
-        taken = -predictions(*_class_first(predictions, i, t)) * _weight_of(weights, t, dtype)
+        at = clamped(t, predictions.shape[min(predictions.ndim - 1, 1)])
+        taken = -predictions(*_class_first(predictions, i, at)) * _weight_of(weights, t, dtype)
         return if_then_else(t.equal(const(ignore_index, t.dtype)), const(0, dtype), taken)
 
     each = compute(targets.shape, element, name="nll_loss")

@@ -8,6 +8,7 @@ from typing import Any
 from weft import te, tir
 from weft.ir import FloatImm, cast, const, floordiv, floormod, int64, logical_and
 from weft.tir import bitwise_or
+from weft.topi.index import clamped
 from weft.topi.typing import Buffers
 
 _LANES = 16
@@ -104,7 +105,7 @@ def _classes(ins: Any, kept: Any, shape: Any, center: bool) -> Any:
     for variable, value in reversed(list(zip(own, values, strict=True))):
         consider = tir.LetStmt(variable, value, consider)
     wanted = logical_and(at(scores, b, c, chosen) > at(least, _ZERO), count < at(limit, _ZERO))
-    step = tir.LetStmt(chosen, at(order, b, c, j), tir.IfThenElse(wanted, consider))
+    step = tir.LetStmt(chosen, clamped(at(order, b, c, j), extent), tir.IfThenElse(wanted, consider))
     clear = tir.For(cleared, _ZERO, extent, tir.ForKind.SERIAL, tir.BufferStore(kept, int64(-1), (b, c, cleared)))
     line = tir.seq(clear, tir.BufferStore(counts, _ZERO, (_ZERO,)), tir.For(j, _ZERO, extent, tir.ForKind.SERIAL, step))
     for buffer in (*near, clashes, places, free, counts):

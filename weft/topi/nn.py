@@ -68,6 +68,7 @@ from weft.topi.convolutions import (
 )
 from weft.topi.deformable import correlation_nchw, deformable_conv2d_nchw, deformable_conv2d_nhwc
 from weft.topi.image import resize3d
+from weft.topi.loss import nll_loss
 from weft.topi.lstm import lstm
 from weft.topi.manipulate import depth_to_space as _depth_to_space
 from weft.topi.manipulate import layout_transform, transpose, view
@@ -90,7 +91,6 @@ from weft.topi.quant import (
     simulated_dequantize,
     simulated_quantize,
 )
-from weft.topi.reduce import reduce
 from weft.topi.resize import resize_spatial
 from weft.topi.shape import normalize_axis, product, simplify
 from weft.topi.space import batch_to_space_nd, space_to_batch_nd
@@ -502,44 +502,7 @@ def pixel_shuffle(data: Tensor, upscale_factor: int) -> Any:
     return view(moved, (*lead, *moved.shape[1:]))
 
 
-# --- losses, states, channels -----------------------------------------------------------------------------------------
-
-
-def nll_loss(predictions: Tensor, targets: Tensor, weights: Tensor, reduction: str, ignore_index: int) -> Any:
-    """The negative logarithms of the likelihood of targets.
-
-    Parameters
-    ----------
-    predictions : Tensor
-        Logarithms of probabilities, (batch, classes, ...) or (classes,).
-    targets : Tensor
-        Classes, (batch, ...) or ().
-    weights : Tensor
-        (classes,).
-    reduction : str
-        ``none``; ``sum``; or ``mean``, the sum divided by that of the weights.
-    """
-    if reduction not in ("none", "sum", "mean"):
-        raise error.InvalidArgument(f"unknown reduction '{reduction}'", expected="none, sum or mean")
-    zero = const(0, predictions.dtype)
-
-    def of_target(value: Any) -> Any:
-        def element(*i: Any) -> Any:
-            target = targets(*i)
-            counts = target != const(ignore_index, target.dtype)
-            return if_then_else(counts, value(select(counts, target, const(0, target.dtype)), i), zero)
-
-        return te.compute(targets.shape, element, name="nll_loss")
-
-    losses = of_target(lambda t, i: -predictions(*i[:1], t, *i[1:]) * weights(t))
-    if reduction == "none":
-        return losses
-    axes = range(targets.ndim)
-    total = reduce("sum", losses, axes)
-    if reduction == "sum":
-        return total
-    share = reduce("sum", of_target(lambda t, _: weights(t)), axes)
-    return te.compute((), lambda: total() / share(), name="T_nll_loss")
+# --- states, channels -------------------------------------------------------------------------------------------------
 
 
 def fifo_buffer(data: Tensor, buffer: Tensor, axis: int) -> Any:

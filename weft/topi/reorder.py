@@ -11,6 +11,7 @@ from weft.ir import as_expr, as_int, cast, const, floordiv, floormod, if_then_el
 from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index
 from weft.topi.elementwise import cast_scalar
+from weft.topi.index import clamped, from_end, whole
 from weft.topi.shape import normalize_axes, normalize_axis, simplify
 from weft.topi.slice import FAR
 from weft.topi.typing import Axes, Bounds, Buffers, IRBuilder, Shape
@@ -19,7 +20,7 @@ from weft.topi.written import written
 
 def _number(values: Any, d: int) -> Any:
     """One of a list of numbers, or of a vector."""
-    return cast("int64", values(d)) if isinstance(values, te.Tensor) else cast("int64", as_expr(values[d]))
+    return whole(values(d) if isinstance(values, te.Tensor) else values[d])
 
 
 def _length(values: Any) -> int:
@@ -40,13 +41,13 @@ def dynamic_strided_slice(a: te.Tensor, begin: Bounds, end: Bounds, strides: Bou
     begin, end, strides : Tensor or sequence
         A number an axis.
     """
-    count, whole = _length(begin), [cast("int64", d) for d in a.shape]
 
     def element(*i: Any) -> Any:
         at = list(i)
-        for d in range(count):
-            first = _number(begin, d)
-            at[d] = select(first < 0, first + whole[d], first) + cast("int64", i[d]) * _number(strides, d)
+        for d in range(_length(begin)):
+            at[d] = clamped(
+                from_end(_number(begin, d), a.shape[d]) + cast("int64", i[d]) * _number(strides, d), a.shape[d]
+            )
         return a(*at)
 
     return te.compute(tuple(output_shape), element, name="T_dynamic_strided_slice")
@@ -206,7 +207,9 @@ def invert_permutation(data: Tensor) -> Any:
     def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, found = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         with ib.for_range(0, data.shape[0]) as i:
-            found[given[i]] = cast(data.dtype, i)
+            found[i] = const(0, data.dtype)
+        with ib.for_range(0, data.shape[0]) as i:
+            found[clamped(given[i], data.shape[0])] = cast(data.dtype, i)
 
     return written(data.shape, [data], body, name="invert_permutation", dtype=data.dtype)
 

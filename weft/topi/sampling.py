@@ -47,9 +47,10 @@ def sample_token(
 ) -> Any:
     """Draw a token for each row of logits (n, vocabulary); parameters are (n, 1), the result is (n, 1).
 
-    The logits of tokens in `history` (n, length), where those below 0 are none, are divided by `penalty`, or multiplied
-    if they are negative. Of the `top_k` greatest (of all: 0) those remain whose probabilities, beginning with the
-    greatest, reach `top_p`. A `temperature` of 0 takes the greatest. Rows that are no distribution give -1.
+    The logits of tokens in `history` (n, length), where others than those of the vocabulary are none, are divided by
+    `penalty`, or multiplied if they are negative. Of the `top_k` greatest (of all: 0) those remain whose probabilities,
+    beginning with the greatest, reach `top_p`. A `temperature` of 0 takes the greatest. Rows that are no distribution
+    give -1.
     """
     scores = _penalised(logits, penalty, history)
     n, v = (cast("int64", d) for d in logits.shape)
@@ -96,7 +97,7 @@ def _penalised(logits: Any, penalty: Any, history: Any) -> Any:
                 out[row, j] = cast("float32", given[row, j])
             with ib.for_range(int64(0), cast("int64", history.shape[1]), name="place") as at:
                 token = cast("int64", seen[row, at])
-                with ib.if_scope(token >= int64(0)):
+                with ib.if_scope(logical_and(token >= int64(0), token < v)):
                     value, by = cast("float32", given[row, token]), cast("float32", factor[row, int64(0)])
                     out[row, token] = select(value > const(0.0, "float32"), value / by, value * by)
 

@@ -6,6 +6,7 @@ from typing import Any
 from weft import error, ir, te, tir
 from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index, broadcast_shape
+from weft.topi.index import from_end, whole
 from weft.topi.shape import normalize_axis
 from weft.topi.typing import Buffers, Shape, Tensors
 
@@ -95,7 +96,7 @@ def scatter_elements(data: Tensor, indices: Tensor, updates: Tensor, axis: int =
     a = normalize_axis("scatter_elements", axis, data.ndim)
 
     def place(ins: Any, i: Any) -> Any:
-        index = _from_end(tir.BufferLoad(ins[1], i), data.shape[a])
+        index = from_end(tir.BufferLoad(ins[1], i), data.shape[a])
         at = tuple(index if d == a else v for d, v in enumerate(i))
         return at, tir.all(index >= ir.int64(0), index < data.shape[a]), tir.BufferLoad(ins[2], i)
 
@@ -112,11 +113,6 @@ def scatter_add(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0) -
     return scatter_elements(data, indices, updates, axis, "add")
 
 
-def _from_end(index: Any, extent: Any) -> Any:
-    index = ir.cast("int64", index)
-    return ir.select(index < ir.int64(0), index + extent, index)
-
-
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, reduction: str = "update") -> Any:
     """Write slices by tuples of indices; indices outside are skipped, those from -size count from the end."""
     depth, outer = ir.as_int(indices.shape[-1]), indices.ndim - 1
@@ -126,7 +122,7 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, reduction: str = 
         )
 
     def place(ins: Any, i: Any) -> Any:
-        index = [_from_end(tir.BufferLoad(ins[1], (*i[:outer], ir.int64(k))), data.shape[k]) for k in range(depth)]
+        index = [from_end(tir.BufferLoad(ins[1], (*i[:outer], ir.int64(k))), data.shape[k]) for k in range(depth)]
         inside = tir.all(*(tir.all(v >= ir.int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
         return (*index, *i[outer:]), inside, tir.BufferLoad(ins[2], i)
 
@@ -141,7 +137,7 @@ def index_put(data: te.Tensor, indices: Tensors, values: te.Tensor, accumulate: 
     def place(ins: Any, i: Any) -> Any:
         outer = i[: len(shape)]
         index = [
-            _from_end(tir.BufferLoad(ins[1 + n], broadcast_index(t.shape, shape, outer)), data.shape[n])
+            from_end(tir.BufferLoad(ins[1 + n], broadcast_index(t.shape, shape, outer)), data.shape[n])
             for n, t in enumerate(indices)
         ]
         inside = tir.all(*(tir.all(v >= ir.int64(0), v < d) for v, d in zip(index, data.shape, strict=False)))
@@ -167,7 +163,7 @@ def tensor_scatter(data: Tensor, updates: Tensor, starts: Tensor, axis: int = -2
     axis = normalize_axis("tensor_scatter", axis, data.ndim)
 
     def element(*i: Any) -> Any:
-        place, size, count = ir.cast("int64", starts(i[0])), data.shape[axis], updates.shape[axis]
+        place, size, count = whole(starts(i[0])), data.shape[axis], updates.shape[axis]
         place = ir.floormod(i[axis] - ir.floormod(place, size), size) if circular else i[axis] - place
         inside = tir.all(place >= ir.int64(0), place < count)
         if circular and ir.as_int(count) != 1:  # of entries that go round to one place the last

@@ -10,6 +10,7 @@ from typing import Any
 from weft import te, tir
 from weft.ir import PrimExpr, as_expr, as_int, cast, const, int64, logical_and, select
 from weft.te import Tensor
+from weft.topi.index import clamped
 from weft.topi.manipulate import transpose
 from weft.topi.nms import suppressed
 from weft.topi.norm import softmax
@@ -82,7 +83,7 @@ def roi_align(
         with ib.for_range(0, regions * rows * columns, kind="parallel") as part:
             r, at = tir.floordiv(part, rows * columns), tir.floormod(part, rows * columns)
             row, column = tir.floordiv(at, columns), tir.floormod(at, columns)
-            batch = cast("int64", roi[r, 0])
+            batch = clamped(cast("int64", roi[r, 0]), data.shape[0])
             lows, steps, counts, spans, sound = [], [], [], [], const(True, "bool")
             for k, pooled, size, place in ((2, rows, height, row), (1, columns, width, column)):
                 low = roi[r, k] * const(spatial_scale, dtype)
@@ -192,7 +193,7 @@ def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: fl
             empty = tir.any(spans[0][0] >= spans[0][1], spans[1][0] >= spans[1][1])
             least = select(empty, const(0, data.dtype), const(-math.inf, data.dtype))
             least = ib.let("least", select(sound, least, const(math.nan, data.dtype)))
-            batch = cast("int64", roi[r, 0])
+            batch = clamped(cast("int64", roi[r, 0]), data.shape[0])
             with ib.for_range(0, channels) as c:
                 out[r, row, column, c] = least
             with ib.for_range(*spans[0]) as y, ib.for_range(*spans[1]) as x, ib.for_range(0, channels) as c:

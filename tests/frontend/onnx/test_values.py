@@ -197,6 +197,43 @@ def drawn(op: str, opset: int = 22, weights: Any = (), **attrs: Any) -> np.ndarr
     return evaluate(from_onnx(made))[0]
 
 
+CODES, SCALE = np.arange(6, dtype=np.uint8), np.float32(0.37)
+
+
+@pytest.mark.parametrize("to", ["float32", "float16", "bfloat16"])
+def test_numbers_are_dequantised_to_the_type_that_is_asked_for(to: str) -> None:
+    said = helper.np_dtype_to_tensor_dtype(np.dtype(to))
+    found = drawn("DequantizeLinear", 25, {"x": CODES, "s": SCALE}, output_dtype=said)
+    np.testing.assert_array_equal(found, (CODES * SCALE).astype(to))
+
+
+def test_ranges_of_halves_are_computed_in_wider_numbers() -> None:
+    given = {"start": np.float16(1), "limit": np.float16(9), "delta": np.float16(0.1)}
+    wanted = np.float32(1) + np.arange(81, dtype=np.float32) * np.float32(given["delta"])
+    np.testing.assert_array_equal(drawn("Range", 27, given), wanted.astype(np.float16))
+
+
+@pytest.mark.parametrize(
+    ("op", "opset", "weights", "attrs"),
+    [
+        ("DequantizeLinear", 25, {"x": CODES, "s": SCALE}, {"output_dtype": TensorProto.INT8}),
+        (
+            "QuantizeLinear",
+            25,
+            {"x": np.float32([1]), "s": SCALE, "z": np.uint8(0)},
+            {"output_dtype": TensorProto.INT8},
+        ),
+        ("QuantizeLinear", 25, {"x": np.float32([1]), "s": SCALE}, {"output_dtype": 99}),
+        ("QuantizeLinear", 20, {"x": np.float32([1]), "s": SCALE, "z": np.int32(0)}, {}),
+        ("QuantizeLinear", 25, {"x": np.float32([1]), "s": SCALE}, {"precision": TensorProto.INT64}),
+        ("Range", 27, dict.fromkeys("abc", np.float16(1)), {"stash_type": TensorProto.UINT16}),
+        ("EyeLike", 22, {"x": np.ones(3, np.float32)}, {}),
+    ],
+)
+def test_types_that_no_operator_has(op: str, opset: int, weights: dict[str, Any], attrs: dict[str, int]) -> None:
+    refuses(ModelImportError, r"(?s)ONNX node 0 .*expected .*found", drawn, op, opset, weights, **attrs)
+
+
 def test_random_numbers() -> None:
     """Moments of 20,000 draws lie within five standard errors, and a seed gives the same ones again."""
     n = 20_000

@@ -10,7 +10,7 @@ from weft.frontend.onnx.schema import attribute_value
 
 _FLAGS = frozenset(
     """align_corners allowzero antialias ceil_mode center_point_box count_include_pad detect_negative detect_positive
-    exclude_outside exclusive fmod input_forget interleaved is_causal keepdims largest linear_before_reset
+    exclude_outside exclusive fmod input_forget interleaved is_causal keepdims largest layout linear_before_reset
     noop_with_empty_axes reverse
     saturate select_last_index sorted spatial storage_order training_mode transA transB upper""".split()
 )
@@ -67,6 +67,8 @@ _RANGES = {
     "at least 1": lambda v: v >= 1,
     "at least 0": lambda v: v >= 0,
     "0 to 3": lambda v: 0 <= v <= 3,
+    "FLOAT (1), FLOAT16 (10), DOUBLE (11) or BFLOAT16 (16)": lambda v: v in (1, 10, 11, 16),
+    "FLOAT (1), FLOAT16 (10) or BFLOAT16 (16)": lambda v: v in (0, 1, 10, 16),
 }
 
 
@@ -77,6 +79,10 @@ def _expected(op_type: str, name: str) -> str | tuple[str, ...] | None:
         return "at least 1"
     if name == "qk_matmul_output_mode":
         return "0 to 3"
+    if name == "stash_type":
+        return "FLOAT (1), FLOAT16 (10), DOUBLE (11) or BFLOAT16 (16)"
+    if name == "precision" or (op_type, name) == ("DequantizeLinear", "output_dtype"):
+        return "FLOAT (1), FLOAT16 (10) or BFLOAT16 (16)"
     if name in _NOT_NEGATIVE or (name == "pads" and op_type in _PADDED):
         return "at least 0"
     return _WORDS_OF.get((op_type, name)) or _WORDS.get(name)

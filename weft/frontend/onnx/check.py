@@ -254,12 +254,11 @@ def _input_errors(node: onnx.NodeProto, schema: Schema) -> Iterator[ModelImportE
     if not schema.min_inputs <= n_in <= schema.max_inputs:
         expected = _range(schema.min_inputs, schema.max_inputs)
         yield ModelImportError(f"{op} has a wrong number of inputs", expected=expected, found=str(n_in))
-    for formal, given in zip(schema.inputs, node.input, strict=False):
+    for i, given in enumerate(node.input if schema.inputs else ()):
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]  # the last may stand for several
         if formal.required and not given:
-            expected = "the name of a value"
-            yield ModelImportError(
-                f"{op}: its input '{formal.name}' is missing", expected=expected, found="an empty name"
-            )
+            what = f"{op}: its input '{formal.name}' is missing"
+            yield ModelImportError(what, expected="the name of a value", found="an empty name")
     if not schema.min_outputs <= n_out <= schema.max_outputs:
         expected = _range(schema.min_outputs, schema.max_outputs)
         yield ModelImportError(f"{op} has a wrong number of outputs", expected=expected, found=str(n_out))

@@ -14,12 +14,7 @@ from weft.frontend.onnx.window import Window, read_window
 
 def _kernel(node: Node, weights: int = 1) -> list[Any]:
     """Return the spatial size of the weights, which the attribute may repeat."""
-    if node.ndim(weights) != node.ndim():
-        node.error(
-            f"{node.op_type}: its weights have a wrong rank",
-            expected=f"{node.ndim()} dimensions",
-            found=str(node.ndim(weights)),
-        )
+    node.require_rank(weights, node.ndim())
     shape = list(node.shape(weights)[2:])
     given = node.attr("kernel_shape")
     if any(not isinstance(d, int) for d in shape):

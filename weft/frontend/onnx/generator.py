@@ -10,7 +10,7 @@ from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.frontend.onnx.value import Value
-from weft.ir import DataType, shape_expr
+from weft.ir import DataType, numpy_dtype, shape_expr
 
 _FAR = 1 << 61
 MAX_FOLDED = 1 << 22
@@ -70,7 +70,9 @@ def _range(node: Node) -> Any:
             node.error("Range: its step is 0")
         count = max(int(np.ceil((float(limit) - float(start)) / float(delta))), 0)
         if count <= MAX_FOLDED:
-            return Value.of_array((start + np.arange(count).astype(dtype) * delta).astype(dtype))
+            wide = _range_dtype(node, dtype)
+            start, delta = (np.asarray(v).astype(wide) for v in (start, delta))
+            return Value.of_array((start + np.arange(count).astype(wide) * delta).astype(numpy_dtype(dtype)))
     if DataType(dtype).is_integer:
         start, limit, delta = (node.ints(i)[0] for i in range(3))
         node.require_other("its step is 0", delta, 0)
@@ -79,6 +81,12 @@ def _range(node: Node) -> Any:
                 node.require_between("a bound or step", e, -_FAR, _FAR)
         return _ramp(node, start, _count(start, limit, delta), delta, dtype)
     return _float_range(node, dtype)
+
+
+def _range_dtype(node: Node, dtype: str) -> str:
+    """What a range is computed in, where it is of half precision."""
+    whole = DataType(dtype).is_integer or DataType(dtype).bits > 16
+    return dtype if whole else "float64" if node.attr("stash_type", 1) == 11 else "float32"
 
 
 def _count(start: Any, limit: Any, delta: Any) -> Any:
@@ -108,7 +116,7 @@ def _as_tensor(node: Node, e: Any, dtype: str) -> Any:
 
 def _float_range(node: Node, dtype: str) -> Any:
     """A range of floats: its length is computed as a tensor, then named."""
-    wide = "float64" if dtype == "float64" else "float32"  # which a half is computed in
+    wide = _range_dtype(node, dtype)
     start, limit, delta = (node.astype(node.reshape(node.x(i), ()), wide) for i in range(3))
     span = node.op("divide", *(node.astype(x, "float64") for x in (node.op("subtract", limit, start), delta)))
     length = node.op("astype", node.op("maximum", node.op("ceil", span), node.scalar(0, "float64")), dtype="int64")

@@ -60,6 +60,12 @@ def _group_norm(node: Node) -> Any:
     return inline_schema(node, convert_nodes)
 
 
+@converter("RMSNormalization")
+def _rms_norm(node: Node) -> Any:
+    node.axis(node.attr("axis", -1))
+    return inline_schema(node, convert_nodes)
+
+
 @converter("SwiGLU")
 def _swiglu(node: Node) -> Any:
     node.require_shape(1, node.shape())
@@ -187,8 +193,7 @@ def _by_heads(node: Node, i: int, attribute: str) -> tuple[Dim, ...]:
     shape = node.shape(i)
     if len(shape) == 4:
         return tuple(shape)
-    if len(shape) != 3:
-        node.error(f"{node.op_type}: input {i} has a wrong rank", expected="3 or 4", found=str(len(shape)))
+    node.require_rank(i, 3, 4)
     heads = node.attr(attribute, 0)
     _require_divisible(node, f"size of the last dimension of input {i}", shape[2], heads)
     return shape[0], heads, shape[1], s.divide(shape[2], heads)

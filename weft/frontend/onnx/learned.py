@@ -111,8 +111,7 @@ def classified(
 def _rows(node: Node) -> Any:
     """Return features as float32 (rows, features)."""
     x = node.astype(node.x(), "float32")
-    if node.ndim() not in (1, 2):
-        node.error(f"{node.op_type}: its input has a wrong rank", expected="1 or 2", found=str(node.ndim()))
+    node.require_rank(0, 1, 2)
     return x if node.ndim() == 2 else node.reshape(x, [1, *node.shape()])
 
 
@@ -266,8 +265,9 @@ def _normalizer(node: Node) -> Any:
 
 @converter("Binarizer", domain=_ML)
 def _binarizer(node: Node) -> Any:
-    threshold = node.scalar(node.attr("threshold", 0.0), node.dtype())
-    return node.astype(node.op("greater", node.x(), threshold), node.dtype())
+    x = node.x() if node.is_float() else node.astype(node.x(), "float64")
+    threshold = node.scalar(node.attr("threshold", 0.0), x.ty.dtype)
+    return node.astype(node.op("greater", x, threshold), node.dtype())
 
 
 @converter("Imputer", domain=_ML)

@@ -166,8 +166,7 @@ def _space_to_depth(node: Node) -> Any:
 
 
 def _four(node: Node) -> Sequence[Dim]:
-    if node.ndim() != 4:
-        node.error(f"{node.op_type}: its input has a wrong rank", expected="4 dimensions", found=str(node.ndim()))
+    node.require_rank(0, 4)
     return node.shape()
 
 

@@ -1,5 +1,6 @@
 """Matrix products: MatMul, Gemm, Einsum."""
 
+import math
 from typing import Any
 
 from weft.frontend.onnx.node import Node
@@ -11,16 +12,14 @@ from weft.ir import Tuple
 def _matmul(node: Node) -> Any:
     a, b = node.x(0), node.x(1)
     for i in (0, 1):
-        if node.ndim(i) == 0:
-            node.error(f"MatMul: input {i} has a wrong rank", expected="at least 1 dimension", found="0")
+        node.require_rank(i, 1, math.inf)
     return node.op("matmul", a, b)
 
 
 @converter("Gemm")
 def _gemm(node: Node) -> Any:
     for i in (0, 1):
-        if node.ndim(i) != 2:
-            node.error(f"Gemm: input {i} has a wrong rank", expected="2 dimensions", found=str(node.ndim(i)))
+        node.require_rank(i, 2)
     a = node.permute(node.x(0), (1, 0)) if node.attr("transA", 0) else node.x(0)
     b = node.permute(node.x(1), (1, 0)) if node.attr("transB", 0) else node.x(1)
     dtype = node.dtype()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -295,13 +296,16 @@ class Node(Emitter):
             either = s.logic("Or", s.compare("Equal", d, 1), s.compare("Equal", e, 1))
             self.require_equal(f"shapes do not broadcast, dimension {axis}", d, s.choose(either, d, e))
 
+    def require_rank(self, i: int, low: int, high: float = 0) -> None:
+        """Require that input `i` has `low` dimensions, or up to `high`."""
+        if not low <= self.ndim(i) <= (high or low):
+            wanted = f"{low} dimensions" if not high else f"{low} or {high}" if high < math.inf else f"at least {low}"
+            self.error(f"{self.op_type}: input {i} has a wrong rank", expected=wanted, found=str(self.ndim(i)))
+
     def require_shape(self, i: int, expected: Sequence[Dim]) -> None:
         """Require that input `i` has a shape."""
-        found = self.shape(i)
-        if len(found) != len(expected):
-            wanted = f"{len(expected)} dimensions"
-            self.error(f"{self.op_type}: input {i} has a wrong rank", expected=wanted, found=str(len(found)))
-        for axis, (f, e) in enumerate(zip(found, expected, strict=True)):
+        self.require_rank(i, len(expected))
+        for axis, (f, e) in enumerate(zip(self.shape(i), expected, strict=True)):
             self.require_equal(f"dimension {axis} of input {i}", f, e)
 
     def require_indices(self, what: str, indices: Any, low: Dim, high: Dim) -> None:

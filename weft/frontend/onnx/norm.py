@@ -1,9 +1,10 @@
 """Normalizations and softmax."""
 
+import math
 from typing import Any
 
 from weft.frontend.onnx import scalars as s
-from weft.frontend.onnx.model import onnx
+from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
 from weft.ir import TupleGetItem
@@ -98,10 +99,7 @@ def _mean_variance_norm(node: Node) -> Any:
 
 @converter("InstanceNormalization")
 def _instance_norm(node: Node) -> Any:
-    if node.ndim() < 3:
-        node.error(
-            "InstanceNormalization: its input has a wrong rank", expected="3 dimensions or more", found=str(node.ndim())
-        )
+    node.require_rank(0, 3, math.inf)
     return node.op("nn.instance_norm", node.x(0), node.x(1), node.x(2), epsilon=node.attr("epsilon", 1e-5))
 
 
@@ -115,14 +113,11 @@ def _layer_norm(node: Node) -> Any:
         for i in (1, 2)
         if node.has(i)
     )
-    stats = "float32" if node.attr("stash_type", 1) == onnx.TensorProto.FLOAT and dtype != "float64" else dtype
+    said = dtype_name(node.attr("stash_type", 1), "LayerNormalization: attribute 'stash_type'")
+    stats = dtype if dtype == "float64" else said
     wanted = [bool(o) for o in node.proto.output]
     if plain and wanted == [True]:
-        gamma = node.x(1)
-        beta = (node.x(2),) if node.has(2) else ()
-        return node.op(
-            "nn.layer_norm", node.x(0), gamma, *beta, axes=tuple(a - node.ndim() for a in axes), epsilon=epsilon
-        )
+        return node.op("nn.layer_norm", *node.xs(), axes=tuple(a - node.ndim() for a in axes), epsilon=epsilon)
     for i in range(1, len(node.inputs)):
         node.require_broadcast_to(i, node.shape())
     wide = node.astype(node.x(0), stats)
@@ -131,7 +126,8 @@ def _layer_norm(node: Node) -> Any:
     inverse = node.op("rsqrt", node.op("add", variance, node.scalar(epsilon, stats)))
     out = node.astype(node.op("multiply", node.op("subtract", wide, mean), inverse), dtype)
     out = node.op("multiply", out, node.x(1))
-    return (node.op("add", out, node.x(2)) if node.has(2) else out), mean, inverse
+    out = node.op("add", out, node.x(2)) if node.has(2) else out
+    return out, node.astype(mean, said), node.astype(inverse, said)
 
 
 @converter("LRN")

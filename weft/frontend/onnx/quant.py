@@ -7,6 +7,7 @@ machines multiply bytes; zero points are taken off the sums.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from weft import ir, runtime
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.conv import convolution
+from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.narrow import LIMITS, to_narrow
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.registry import converter
@@ -22,37 +24,35 @@ from weft.frontend.onnx.value import Value
 from weft.runtime.host import STORED
 
 _FLOAT8 = {"float8_e4m3fn": 448.0, "float8_e4m3fnuz": 240.0, "float8_e5m2": 57344.0, "float8_e5m2fnuz": 57344.0}
-_ELEMENT_TYPES = {
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    17: "float8_e4m3fn",
-    18: "float8_e4m3fnuz",
-    19: "float8_e5m2",
-    20: "float8_e5m2fnuz",
-    21: "uint4",
-    22: "int4",
-    23: "float4_e2m1fn",
-    25: "uint2",
-    26: "int2",
-}
-"""Numbers of ONNX's element types that something may be quantised to."""
+_QUANTISED = {*_FLOAT8, *"uint8 int8 uint16 int16 uint4 int4 uint2 int2 float4_e2m1fn".split()}
+"""What something may be quantised to."""
 
 
 @converter("QuantizeLinear")
 def _quantize_linear(node: Node) -> Any:
-    dtype = _ELEMENT_TYPES.get(node.attr("output_dtype", 0)) or (node.logical(2) if node.has(2) else "uint8")
-    if dtype not in _ELEMENT_TYPES.values():
+    dtype = _attribute_dtype(node, "output_dtype", node.logical(2) if node.has(2) else "uint8")
+    if dtype not in _QUANTISED:
         node.unsupported("QuantizeLinear: cannot quantise to this type", found=dtype)
+    if node.has(2) and dtype != node.logical(2):
+        node.error("QuantizeLinear: its output and its zero point differ", expected=node.logical(2), found=dtype)
     x = node.x(0) if node.is_float(0) else node.astype(node.x(0), node.dtype(1))
-    out = _quantize(node, x, *_scale_and_zero_point(node, STORED.get(dtype, dtype)), dtype)
-    return Value.of_expr(out).as_kind(dtype)
+    scale, zero = _scale_and_zero_point(node, STORED.get(dtype, dtype))
+    x, scale = (node.astype(v, _attribute_dtype(node, "precision", v.ty.dtype)) for v in (x, scale))
+    return Value.of_expr(_quantize(node, x, scale, zero, dtype)).as_kind(dtype)
+
+
+def _attribute_dtype(node: Node, name: str, default: str) -> str:
+    to = node.attr(name, 0)
+    return dtype_name(to, f"{node.op_type}: attribute '{name}'") if to else default
 
 
 @converter("DequantizeLinear")
 def _dequantize_linear(node: Node) -> Any:
     dtype = node.dtype(1)
+    return node.astype(_dequantized_by(node, dtype), _attribute_dtype(node, "output_dtype", dtype))
+
+
+def _dequantized_by(node: Node, dtype: str) -> Any:
     scale, zero = _scale_and_zero_point(node, node.dtype(0))
     if node.dtype(0) not in _FLOAT8 and _is_simple(node, scale):
         return node.op("dequantize", node.x(0), scale, zero, axis=_axis(node), out_dtype=dtype)
@@ -110,8 +110,7 @@ def _qlinear_matmul(node: Node) -> Any:
 @converter("MatMulInteger")
 def _matmul_integer(node: Node) -> Any:
     for i in (0, 1):
-        if node.ndim(i) == 0:
-            node.error(f"MatMulInteger: input {i} has a wrong rank", expected="at least 1 dimension", found="0")
+        node.require_rank(i, 1, math.inf)
     if node.has(2):
         node.require_broadcast_to(2, [*node.shape(0)[:-1], 1] if node.ndim(2) > 1 else node.shape(0)[-2:-1] or [1])
     if node.has(3):
@@ -217,10 +216,8 @@ def _quantize(node: Node, x: Any, scale: Any, zero: Any, dtype: str, axis: int |
     if dtype == "float4_e2m1fn":
         return to_narrow(node, scaled, dtype)
     if dtype in _FLOAT8:
-        limit = _FLOAT8[dtype]
-        return node.astype(
-            node.op("clip", scaled, min=-limit, max=limit) if node.attr("saturate", 1) else scaled, dtype
-        )
+        limit = _FLOAT8[dtype] if node.attr("saturate", 1) else np.inf
+        return node.astype(node.op("clip", scaled, min=-limit, max=limit), dtype)
     low, high = LIMITS.get(dtype) or (np.iinfo(dtype).min, np.iinfo(dtype).max)
     shifted = node.op("add", node.op("round", scaled), node.astype(_spread(node, zero), "float32"))
     return node.astype(node.op("clip", shifted, min=float(low), max=float(high)), STORED.get(dtype, dtype))
@@ -229,14 +226,8 @@ def _quantize(node: Node, x: Any, scale: Any, zero: Any, dtype: str, axis: int |
 def _dequantized(node: Node, data: int, scale: int, zero: int, axis: int) -> Any:
     """Return a quantised input as real numbers."""
     by = _wide_scale(node, scale)
-    return node.op(
-        "dequantize",
-        node.x(data),
-        by,
-        _zero_point(node, zero, node.dtype(data)),
-        axis=axis if len(by.ty.shape) else 0,
-        out_dtype="float32",
-    )
+    offset, axis = _zero_point(node, zero, node.dtype(data)), axis if len(by.ty.shape) else 0
+    return node.op("dequantize", node.x(data), by, offset, axis=axis, out_dtype="float32")
 
 
 def _wide_scale(node: Node, i: int) -> Any:

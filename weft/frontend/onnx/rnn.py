@@ -39,9 +39,8 @@ def _rnn(node: Node) -> Any:
 
 def _layer(node: Node, kind: str, **attrs: Any) -> Any:
     """Convert a layer; `attrs` are what only its kind has."""
-    for i, rank in ((0, 3), (1, 3), (2, 3)):
-        if node.ndim(i) != rank:
-            node.error(f"{kind}: input {i} has a wrong rank", expected=f"{rank} dimensions", found=str(node.ndim(i)))
+    for i in range(3):
+        node.require_rank(i, 3)
     direction = node.attr("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
         node.error(

@@ -104,7 +104,7 @@ def find_schema(domain: str, op_type: str, opset: int) -> Schema | None:
 
 def _formal(i: Any) -> Formal:
     types = frozenset(_NAMES.get(t, re.sub(r", *(\w+)\)", r",tensor(\1))", t)) for t in i.types)
-    required = i.option == onnx.defs.OpSchema.FormalParameterOption.Single
+    required = i.option != onnx.defs.OpSchema.FormalParameterOption.Optional
     return Formal(i.name, required, types, i.type_str if i.is_homogeneous else "")
 
 

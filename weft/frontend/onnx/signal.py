@@ -1,5 +1,6 @@
 """Fourier transforms, and what audio models do around them."""
 
+import math
 from typing import Any
 
 from weft import ir, relax
@@ -148,8 +149,7 @@ def _unique(node: Node) -> Any:
 
 @converter("Det")
 def _det(node: Node) -> Any:
-    if node.ndim() < 2:
-        node.error("Det: its input has a wrong rank", expected="at least 2 dimensions", found=str(node.ndim()))
+    node.require_rank(0, 2, math.inf)
     _, _, diagonal, sign, _ = solved(node, 0)
     found = node.op("multiply", sign, node.op("prod", diagonal, axis=(-1,)))
     return node.astype(node.reshape(found, node.shape()[:-2]), node.dtype())

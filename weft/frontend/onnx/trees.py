@@ -97,8 +97,7 @@ def _floats(node: Node, name: str, count: int) -> Any:
 
 def _scores(node: Node, forest: _Forest, targets: int, aggregate: str, base: Any) -> Any:
     """Compute (rows, targets) of all leaves' weights."""
-    if node.ndim() != 2:
-        node.error(f"{node.op_type}: its input has a wrong rank", expected="(rows, features)", found=str(node.ndim()))
+    node.require_rank(0, 2)
     n, leads = len(forest.modes), np.append(forest.ways[forest.modes < _LEAF].reshape(-1), forest.roots)
     if len(outside := leads[(leads < 0) | (leads >= n)]):
         node.error(f"{node.op_type}: a branch leads to no node", expected=f"0..{n - 1}", found=str(outside[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,11 +50,8 @@ def read_window(node: Node, kernel: list[Any]) -> Window:
     ModelImportError
         When an attribute has a wrong length or value.
     """
+    node.require_rank(0, 3, math.inf)
     rank = node.ndim() - 2
-    if rank < 1:
-        node.error(
-            f"{node.op_type}: its input has a wrong rank", expected="at least 3 dimensions", found=str(node.ndim())
-        )
     sizes = node.shape()[2:]
     kernel = _of_length(node, "kernel_shape", kernel, rank)
     strides = _of_length(node, "strides", node.attr("strides", [1] * rank), rank)

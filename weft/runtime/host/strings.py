@@ -76,8 +76,9 @@ def _tfidf(x: Any, **attrs: Any) -> Any:
     counts = np.zeros((len(rows), width), np.float32)
     held = np.array([items.get(v, -1) for v in rows.reshape(-1).tolist()], np.int64).reshape(rows.shape)
     for n in range(attrs["min_gram_length"], attrs["max_gram_length"] + 1):
-        for step in range(1, attrs["max_skip_count"] + 2 if n > 1 else 2):
-            found = np.zeros((len(rows), max(held.shape[1] - (n - 1) * step, 0)), np.int64)
+        widest = (held.shape[1] - 1) // (n - 1) if n > 1 else 1  # further apart they do not fit into a row
+        for step in range(1, min(attrs["max_skip_count"] + 1, widest) + 1):
+            found = np.zeros((len(rows), held.shape[1] - (n - 1) * step), np.int64)
             for k, table in enumerate(tables[n - 1]):
                 pairs = _paired(found, held[:, k * step :][:, : found.shape[1]], len(items))
                 found = np.minimum(np.searchsorted(table, pairs), len(table) - 1)
