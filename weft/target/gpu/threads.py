@@ -12,21 +12,7 @@ from typing import Any, NamedTuple
 
 from weft import tir
 from weft.error import CodegenError
-from weft.ir import (
-    EQ,
-    LT,
-    And,
-    CallIntrin,
-    DataType,
-    Node,
-    PrimExpr,
-    Var,
-    as_int,
-    children,
-    find,
-    structural_equal,
-    walk,
-)
+from weft.ir import EQ, LT, And, CallIntrin, DataType, Node, PrimExpr, Var, as_int, children, find, structural_equal
 
 AXES = tuple(f"{kind}.{axis}" for kind in ("blockIdx", "threadIdx") for axis in "xyz")
 """The thread axes, in the order in which a launch takes their extents."""
@@ -50,8 +36,8 @@ class _State:
     def depends(self, value: object) -> set[Var]:
         """The variables that a value depends on."""
         found: set[Var] = set()
-        for v in walk(value):
-            if isinstance(v, Var) and v not in found:
+        for v in find(value, Var):
+            if v not in found:
                 found |= {v} | (self.depends(self.lets[v]) if v in self.lets else set())
         return found
 
@@ -153,7 +139,7 @@ def _agreed(node: tir.BufferStore, axes: Mapping[str, Var], s: _State) -> frozen
     loads = find(node.value, tir.BufferLoad)
     if any(n.buffer.data is node.buffer.data or not n.buffer.scope.startswith(("shared", "global")) for n in loads):
         return frozenset()
-    if any(isinstance(n, CallIntrin) and "shuffle" in str(n.op) for n in walk(node.value)):
+    if any("shuffle" in str(n.op) for n in find(node.value, CallIntrin)):
         return frozenset()
     used = s.depends(node.value) | s.depends(node.indices)
     apart = {tag for tag, var in axes.items() if var in used}
@@ -168,7 +154,7 @@ def _singled_out(condition: PrimExpr, axes: Mapping[str, Var]) -> frozenset[str]
         return frozenset()
     variables: dict[PrimExpr, str] = {v: tag for tag, v in axes.items()}
     sides = ((condition.a, condition.b), (condition.b, condition.a))
-    return frozenset(variables[v] for v, e in sides if v in variables and not any(n in variables for n in walk(e)))
+    return frozenset(variables[v] for v, e in sides if v in variables and not any(n in variables for n in find(e, Var)))
 
 
 def _bound(node: tir.For, axes: Mapping[str, Var], s: _State) -> Mapping[str, Var]:
@@ -188,7 +174,7 @@ def _bound(node: tir.For, axes: Mapping[str, Var], s: _State) -> Mapping[str, Va
 def _check_shared_work(node: tir.For, tag: str, s: _State) -> None:
     """Refuse a nest inside a loop over the same axis that is not about memory that the threads share."""
     own = ("shared", "shared.dyn", "local")
-    if any(isinstance(n, tir.BufferStore) and n.buffer.scope not in own for n in walk(node.body)):
+    if any(n.buffer.scope not in own for n in find(node.body, tir.BufferStore)):
         raise CodegenError(f"two nested loops are bound to {tag}", where=node.span, help="fuse them, or use .y or .z")
     wanted, there = as_int(node.extent), as_int(s.extents[tag])
     if wanted is None or there is None or wanted > there:
@@ -218,7 +204,7 @@ def _check_block(func: tir.PrimFunc, extents: Mapping[str, PrimExpr], max_thread
     inside = {n.loop_var for n in find(func.body, tir.For)}
     threads = 1
     for tag, extent in extents.items():
-        if any(isinstance(v, tir.BufferLoad) or v in inside for v in walk(extent)):
+        if any(isinstance(v, tir.BufferLoad) or v in inside for v in find(extent, tir.BufferLoad, Var)):
             raise CodegenError(f"the extent of {tag} is not known at launch", where=extent.span, found=str(extent))
         if tag.startswith("threadIdx"):
             threads *= as_int(extent) or 1

@@ -186,7 +186,7 @@ def _one_version(node: tir.For, s: FunctionEmitter) -> None:
         return
     rest = extent is None and s.analyzer.const_int_bound(node.extent).max_value < _WHOLE
     high = s.expr(node.min + node.extent)
-    emit_loop(node.loop_var, low, high, lambda: STMT(node.body, s), s, entered=extent is not None, rest=rest)
+    emit_loop(node.loop_var, low, high, lambda: STMT(node.body, s), s, extent is not None, rest)
 
 
 def _versions(node: tir.For, buffers: list[Var], s: FunctionEmitter) -> None:
@@ -212,7 +212,6 @@ def emit_loop(
     high: str,
     body: Callable[[], None],
     s: FunctionEmitter,
-    *,
     entered: bool = False,
     rest: bool = False,
 ) -> None:

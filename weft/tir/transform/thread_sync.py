@@ -5,22 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from weft.error import LoweringError
-from weft.ir import (
-    CallIntrin,
-    IRModule,
-    Op,
-    StringImm,
-    find,
-    function_pass,
-    rebuild,
-    structural_equal,
-    structural_hash,
-    walk,
-)
+from weft.ir import CallIntrin, IRModule, Var, find, function_pass, rebuild, structural_equal, structural_hash
 from weft.tir.analysis.structure import replace_node
 from weft.tir.analysis.threads import Access, ThreadPlaces
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
+from weft.tir.intrin import call_intrin
 from weft.tir.stmt import AllocBuffer, BufferStore, Evaluate, For, ForKind, IfThenElse, SeqStmt, Stmt, While, seq
 
 
@@ -70,7 +60,7 @@ class _Planner:
         self.scope, self.places = scope, places
 
     def barrier(self) -> Stmt:
-        return Evaluate(CallIntrin("void", Op.get("tir.tvm_storage_sync"), (StringImm(self.scope),)))
+        return Evaluate(call_intrin("void", "tir.tvm_storage_sync", self.scope))
 
     def accesses(self, node: Any) -> list[Access]:
         """Return what a statement does to memory of the scope, once for each element."""
@@ -87,9 +77,9 @@ class _Planner:
             return node
         if isinstance(node, SeqStmt):
             return self.following(node, [], node)
-        if isinstance(node, IfThenElse) and any(n in self.places.tags for n in walk(node.condition)):
+        if isinstance(node, IfThenElse) and any(v in self.places.tags for v in find(node.condition, Var)):
             inside = [self.visit(s) for s in (node.then_case, node.else_case) if s is not None]
-            if any(is_barrier(n) for s in inside for n in walk(s)):
+            if any(is_barrier(n) for s in inside for n in find(s, Evaluate)):
                 raise LoweringError(
                     "threads that take another side of a test would not reach a barrier",
                     where=node.span,
@@ -125,7 +115,7 @@ def is_barrier(node: object) -> bool:
     call = node.value if isinstance(node, Evaluate) else None
     if not isinstance(call, CallIntrin) or call.op.name != "tir.tvm_storage_sync":
         return False
-    return not any(isinstance(a, StringImm) and a.value == "warp" for a in call.args)
+    return not any(getattr(a, "value", None) == "warp" for a in call.args)
 
 
 def _starts_with_barrier(node: Stmt) -> bool:
