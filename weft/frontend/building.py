@@ -118,7 +118,7 @@ class Builder(Emitter):
         """Repeat along dimensions of 1, unless `x` has the shape."""
         return x if self.dims(x) == list(dims) else self.op("broadcast_to", x, ir.shape_expr(list(dims)))
 
-    def slice(self, x: Any, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None) -> Any:
+    def slice(self, x: ir.Expr, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None) -> Any:
         """Take a part by bounds inside of each dimension, unless it is the whole."""
         steps = list(strides) if strides is not None else [1] * len(begin)
         cut = [i for i, n in enumerate(self.dims(x)) if (begin[i], end[i], steps[i]) != (0, n, 1)]

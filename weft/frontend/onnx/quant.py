@@ -52,7 +52,7 @@ def _dequantize_linear(node: Node) -> Any:
     return node.astype(_dequantized_by(node, dtype), _attribute_dtype(node, "output_dtype", dtype))
 
 
-def _dequantized_by(node: Node, dtype: str) -> Any:
+def _dequantized_by(node: Node, dtype: str) -> ir.Expr:
     scale, zero = _scale_and_zero_point(node, node.dtype(0))
     if node.dtype(0) not in _FLOAT8 and _is_simple(node, scale):
         return node.op("dequantize", node.x(0), scale, zero, axis=_axis(node), out_dtype=dtype)

@@ -100,7 +100,7 @@ class _Reader(Arithmetic, Builder):
         self.schema, self.model, self.custom = schema, model, custom
         self.names = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
         self.given_shapes = False
-        self.origins: dict[Any, Node] = {}
+        self.origins: dict[ir.Expr, Node] = {}
         self.open: dict[str, ir.Var] = {}
 
     def operator(self, op: Any) -> str:

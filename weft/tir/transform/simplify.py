@@ -138,8 +138,9 @@ def _simplified(expr: ir.PrimExpr, analyzer: arith.Analyzer) -> ir.PrimExpr:
         if type(decided) is ir.IntImm:  # as most are where loops were written out: what is not taken ends here
             return _expr(cases[not decided.value], analyzer)
     new = ir.rebuild(expr, lambda n: _expr(n, analyzer) if ir.IS_EXPR[type(n)] else n)
-    is_constant = type(new) is ir.Cast and isinstance(new.value, (ir.IntImm, ir.FloatImm))
-    return ir.cast(new.dtype, new.value) if is_constant else new
+    if type(new) is ir.Cast and isinstance(new.value, (ir.IntImm, ir.FloatImm)):
+        return ir.cast(new.dtype, new.value)
+    return new
 
 
 @cache
