@@ -206,7 +206,9 @@ class Node(Emitter):
             return ir.constant(np.asarray(x.data.numpy()).reshape([int(d) for d in shape]))
         return self.op("reshape", x, ir.shape_expr([s.to_expr(d) for d in shape]))
 
-    def slice(self, x: ir.Expr, axes: Sequence[int], begin: Dims, end: Dims, strides: Sequence[int] | None = None) -> Any:
+    def slice(
+        self, x: ir.Expr, axes: Sequence[int], begin: Dims, end: Dims, strides: Sequence[int] | None = None
+    ) -> Any:
         """Take a part; bounds must lie inside of the tensor and strides be positive."""
         steps = list(strides) if strides is not None else [1] * len(axes)
         bounds = {"axes": tuple(axes), "begin": tuple(begin), "end": tuple(end), "strides": tuple(steps)}
@@ -333,13 +335,13 @@ def _agreed(own: Dim, others: Sequence[Dim]) -> Dim:
         for other in others:
             if limit > 1 and any(s.same(other, side) for side in sides if not isinstance(side, int)):
                 return other
-    names = _variables(own)
+    names = set(ir.find(own, ir.Var))
     alike = [
         d
         for d in others
         if isinstance(d, ir.PrimExpr)
         and not isinstance(d, ir.Var)
-        and _variables(d) == names
+        and set(ir.find(d, ir.Var)) == names
         and _equal_when_large(own, d)
     ]
     simplest = min(alike, key=lambda d: sum(1 for _ in ir.walk(d)), default=own)
@@ -351,7 +353,3 @@ def _equal_when_large(a: ir.PrimExpr, b: ir.PrimExpr) -> bool:
     names = dict.fromkeys(ir.find(a, ir.Var))
     sizes = {v: const(7680 * (i + 1), v.dtype) for i, v in enumerate(names)}
     return arith.Analyzer().can_prove_equal(ir.substitute(a, sizes), ir.substitute(b, sizes))
-
-
-def _variables(e: ir.PrimExpr) -> set[ir.Var]:
-    return set(ir.find(e, ir.Var))

@@ -47,8 +47,7 @@ def defined_once(func: PrimFunc) -> PrimFunc:
 
 def _vars_of(buffer: Buffer) -> list[ir.Var]:
     """List the variables that declaring a buffer defines, unless they are known."""
-    parts = (buffer.data, *buffer.shape, *buffer.strides, buffer.elem_offset)
-    return [v for p in parts if p is not None for v in ir.find(p, ir.Var)]
+    return ir.find((buffer.data, buffer.shape, buffer.strides, buffer.elem_offset), ir.Var)
 
 
 class _Ssa:

@@ -6,13 +6,12 @@ computing the columns that nobody writes out costs less than a condition (or a m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
 
 from weft import ir
 from weft.arith import Analyzer
-from weft.tir.analysis.structure import conjuncts, knowing_dimensions, stmt_children
+from weft.tir.analysis.structure import conjuncts, knowing_dimensions, stmt_children, used_vars
 from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.function import PrimFunc
 from weft.tir.stmt import AllocBuffer, BufferStore, For, ForKind, IfThenElse, LetStmt, Stmt
@@ -161,21 +160,21 @@ class _Relax:
         """
         inner = set(self.bound[self.local[store.buffer] :])
         reads = any(isinstance(n, BufferLoad) for n in ir.walk(condition))
-        return not reads and _variables([condition]) & inner <= _variables(store.indices)
+        return not reads and used_vars(condition) & inner <= used_vars(store.indices)
 
     def _adds_zero(self, store: BufferStore, conditions: list[ir.PrimExpr]) -> bool:
         """Whether a sum of products adds nothing where all its loads give zero.
 
         The conditions must say the same of an element at each addition, and each load must be of a lane of its own.
         """
-        value, element = store.value, _variables(store.indices)
-        if not isinstance(value, ir.Add) or not _variables(conditions) <= element:
+        value, element = store.value, used_vars(store.indices)
+        if not isinstance(value, ir.Add) or not used_vars(conditions) <= element:
             return False
         added = value.b if isinstance(value.a, BufferLoad) and value.a.buffer is store.buffer else value.a
         factors = (added.a, added.b) if isinstance(added, ir.Mul) else (added,)
         lanes = self.lanes & element
         return all(
-            isinstance(f, BufferLoad) and f.buffer not in self.local and bool(lanes & _variables(f.indices))
+            isinstance(f, BufferLoad) and f.buffer not in self.local and bool(lanes & used_vars(f.indices))
             for f in factors
         )
 
@@ -195,10 +194,10 @@ class _Relax:
             return None
         own = [x for x in pair if isinstance(x, BufferLoad) and x.buffer is store.buffer]
         others = [x for x in pair if isinstance(x, BufferLoad) and x.buffer not in self.local]
-        element = _variables(store.indices)
-        if len(own) != 1 or len(others) != 1 or not _variables(conditions) <= element:
+        element = used_vars(store.indices)
+        if len(own) != 1 or len(others) != 1 or not used_vars(conditions) <= element:
             return None
-        return own[0] if self.lanes & element & _variables(others[0].indices) else None
+        return own[0] if self.lanes & element & used_vars(others[0].indices) else None
 
     def _guarded_loads(
         self, store: BufferStore, parts: list[ir.PrimExpr], everything: bool, other: BufferLoad | None
@@ -249,11 +248,6 @@ def _alike(pairs: set[tuple[Any, Any]], a: ir.Var, b: ir.Var) -> bool:
 def _all(conditions: list[ir.PrimExpr]) -> ir.PrimExpr | None:
     """All conditions in one; None where there is none."""
     return reduce(ir.logical_and, conditions) if conditions else None
-
-
-def _variables(nodes: Sequence[ir.PrimExpr]) -> set[ir.Var]:
-    """The variables below some expressions."""
-    return {v for n in nodes for v in ir.find(n, ir.Var)}
 
 
 def _is_reduction(store: BufferStore) -> bool:

@@ -236,28 +236,21 @@ class _Block:
 
     def score_tiles(self, keys: Stretch, begin: PrimExpr, count: PrimExpr) -> Stmt:
         """Multiply keys with queries, a register tile of keys at a time; the last, short tiles repeat the last key."""
-        k = self.kernel
-        last = keys.end - k.number(1)
+        k, last = self.kernel, keys.end - self.kernel.number(1)
 
-        def clamped(j: PrimExpr) -> PrimExpr:
-            return Min(begin + j, last)
-
-        def tiles(height: int, done: PrimExpr, n: PrimExpr, key: Callable[[PrimExpr], PrimExpr], ask: bool) -> Stmt:
+        def tiles(height: int, done: PrimExpr, n: PrimExpr, key: Callable[[PrimExpr], PrimExpr]) -> Stmt:
             def tile(t: Var) -> Stmt:
                 start = done + t * k.number(height)
-                asking = self.asking(keys, begin + start, height) if ask else None
+                asking = self.asking(keys, begin + start, height) if height == self.tile else None
                 return self.score_tile(keys.k, height, start, key, asking)
 
             return k.loop("t", n, tile)
 
-        def short(done: PrimExpr, ask: bool) -> Stmt:
-            return tiles(_SHORT, done, (count - done + k.number(_SHORT - 1)) // k.number(_SHORT), clamped, ask)
-
-        if self.tile == _SHORT:
-            return short(k.number(0), ask=True)
-        whole = count // k.number(self.tile)
-        main = tiles(self.tile, k.number(0), whole, lambda j: begin + j, ask=True)
-        return seq(main, short(whole * k.number(self.tile), ask=False))
+        whole = count // k.number(self.tile) if self.tile != _SHORT else k.number(0)
+        done = whole * k.number(self.tile)
+        n_short = (count - done + k.number(_SHORT - 1)) // k.number(_SHORT)
+        rest = tiles(_SHORT, done, n_short, lambda j: Min(begin + j, last))
+        return rest if self.tile == _SHORT else seq(tiles(self.tile, k.number(0), whole, lambda j: begin + j), rest)
 
     def asking(self, keys: Stretch, key: PrimExpr, height: int) -> Callable[[PrimExpr], Stmt]:
         """Ask, over the steps of a tile's product, for the values of its keys and for the keys of the next tile."""
