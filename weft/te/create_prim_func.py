@@ -417,7 +417,7 @@ def _region(buffer: tir.Buffer, points: list[tuple[ir.PrimExpr, ...]]) -> tir.Bu
     ranges = []
     for d, extent in enumerate(buffer.shape):
         first = points[0][d]
-        same = all(p[d] is first for p in points) and not any(isinstance(n, tir.BufferLoad) for n in ir.walk(first))
+        same = all(p[d] is first for p in points) and not ir.find(first, tir.BufferLoad)
         ranges.append(
             ir.Range.from_min_extent(first, ir.const(1, first.dtype))
             if same

@@ -128,7 +128,7 @@ class _Writer:
             return self._intrin_call(stage, stage.body[0], values, analyzer)
         if isinstance(stage.body[0], tir.Reduce):
             return self._reduction(stage, values, analyzer)
-        if any(isinstance(n, tir.Reduce) for n in ir.walk(stage.body)):
+        if ir.find(stage.body, tir.Reduce):
             what = f"'{stage.name}': a reduction must be the whole body of a compute"
             raise ScheduleError(what, help="compute the reduction as a tensor of its own")
         indices = tuple(analyzer.simplify(values[iv]) for iv in stage.axis)

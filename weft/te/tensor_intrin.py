@@ -224,7 +224,7 @@ def _narrow(index: Any) -> Any:
 
 
 def _is_index(expr: ir.PrimExpr) -> bool:
-    return expr.dtype.startswith("int") and not any(isinstance(n, tir.ProducerLoad) for n in ir.walk(expr))
+    return expr.dtype.startswith("int") and not ir.find(expr, tir.ProducerLoad)
 
 
 def call_intrin(

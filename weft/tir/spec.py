@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from weft import ir
-from weft.ir import CHILD_FIELDS, BinaryOp, CallIntrin, CmpOp, DataType, IRModule, IterVar, Let, Ramp, Var, find, walk
+from weft.ir import CHILD_FIELDS, BinaryOp, CallIntrin, CmpOp, DataType, IRModule, IterVar, Let, Ramp, Var, find
 from weft.ir.spec import Spec
 from weft.tir import stmt as stmts
 from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
@@ -279,7 +279,7 @@ def _ramp(node: Ramp, func: PrimFunc, mod: IRModule) -> str | None:
 @SCHEDULED.on_function
 def _root(func: PrimFunc, mod: IRModule) -> Iterator[tuple[Any, str]]:
     if not isinstance(func.body, stmts.BlockRealize):
-        if any(isinstance(n, stmts.BlockRealize) for n in walk(func.body)):
+        if find(func.body, stmts.BlockRealize):
             yield func, "the body is no root block"
     elif func.body.block.iter_vars:
         yield func, "the root block has iteration variables"
@@ -287,7 +287,7 @@ def _root(func: PrimFunc, mod: IRModule) -> Iterator[tuple[Any, str]]:
 
 @SCHEDULED.on(stmts.AllocBuffer, stmts.DeclBuffer, stmts.BufferRealize, stmts.LetStmt)
 def _around_blocks(node: Any, func: PrimFunc, mod: IRModule) -> str | None:
-    if not any(isinstance(n, stmts.BlockRealize) for n in walk(node.body)):
+    if not find(node.body, stmts.BlockRealize):
         return None
     return f"{type(node).__name__} stands around blocks; buffers and variables belong inside them"
 

@@ -94,7 +94,7 @@ def _is_lowered(func: ir.Function) -> bool:
     return (
         checks
         and not any(isinstance(b, MatchCast) for b in bindings)
-        and not any(isinstance(v, ir.PrimExpr) and any(isinstance(n, ir.Var) for n in ir.walk(v)) for v in values)
+        and not any(isinstance(v, ir.PrimExpr) and bool(ir.find(v, ir.Var)) for v in values)
     )
 
 
@@ -334,7 +334,7 @@ class Lowerer:
 
     def prim(self, value: ir.PrimExpr) -> ir.Expr:
         """Return a value for a scalar: an immediate, or a variable made from the heap."""
-        if not any(isinstance(v, ir.Var) for v in ir.walk(value)):
+        if not ir.find(value, ir.Var):
             return ir.prim_value(value)
         key = ("prim", self.key(value))
         for scope in self.shape_vars:

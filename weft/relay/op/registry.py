@@ -304,4 +304,4 @@ def relay_type(ty: Any) -> ir.Type:
 def _dimension(d: ir.PrimExpr) -> ir.PrimExpr:
     if isinstance(d, (ir.IntImm, AnyDim)):
         return d
-    return AnyDim() if any(isinstance(v, AnyDim) for v in ir.walk(d)) else d
+    return AnyDim() if ir.find(d, AnyDim) else d

@@ -59,7 +59,7 @@ def Defunctionalization(func: Function, mod: ir.IRModule) -> Function:
 
 
 def _has_function(ty: ir.Type | None) -> bool:
-    return ty is not None and any(isinstance(t, FuncType) for t in ir.walk(ty))
+    return ty is not None and bool(ir.find(ty, FuncType))
 
 
 def _fresh(mod: ir.IRModule, name: str) -> str:

@@ -293,7 +293,7 @@ def _and(e: ir.And, s: FunctionEmitter) -> str:
 
 def _needs_guard(e: ir.PrimExpr) -> bool:
     """Whether evaluating an expression may be wrong where the condition before it does not hold."""
-    return any(isinstance(n, tir.BufferLoad) for n in ir.walk(e))
+    return bool(ir.find(e, tir.BufferLoad))
 
 
 @EXPR.on(ir.Or)

@@ -397,7 +397,7 @@ def _load_or_zero(e: ir.CallIntrin, s: FunctionEmitter) -> str | None:
         return None
     index, dt = load.indices[0], ir.DataType(load.dtype)
     plain = dt.lanes == 1 or (isinstance(index, ir.Ramp) and ir.as_int(index.stride) == 1)
-    if not plain or dt.code == "bool" or any(isinstance(n, (tir.BufferLoad, ir.CallIntrin)) for n in ir.walk(index)):
+    if not plain or dt.code == "bool" or ir.find(index, tir.BufferLoad, ir.CallIntrin):
         return None
     if dt.lanes * ir.DataType(dt.element).itemsize > 64:
         return None

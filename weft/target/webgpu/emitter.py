@@ -222,7 +222,7 @@ def _check_wide(e: ir.PrimExpr, compared: bool) -> None:
         return
     chooses = isinstance(e, (ir.Min, ir.Max)) or getattr(getattr(e, "op", None), "name", "") == "tir.if_then_else"
     computes = e.dtype == "int64" and isinstance(e, (ir.BinaryOp, ir.CallIntrin)) and not chooses
-    if computes and not (compared and not any(isinstance(n, tir.BufferLoad) for n in ir.walk(e))):
+    if computes and not (compared and not ir.find(e, tir.BufferLoad)):
         raise error.CodegenError(
             "target webgpu has integers of 32 bits",
             where=e.span,

@@ -56,10 +56,11 @@ def element_cost(node: ir.Node) -> int:
 
 def is_costly(node: ir.Node) -> bool:
     """Whether computing a value again costs more than storing it once and loading it."""
-    for n in ir.walk(node):
-        if isinstance(n, ir.CallIntrin) and getattr(n.op, "name", "").removeprefix("tir.") in _COSTLY:
-            return True
-        if isinstance(n, ir.Div) and not isinstance(n.b, (ir.FloatImm, ir.IntImm)):
+    for n in ir.find(node, ir.CallIntrin, ir.Div):
+        if isinstance(n, ir.Div):
+            if not isinstance(n.b, (ir.FloatImm, ir.IntImm)):
+                return True
+        elif getattr(n.op, "name", "").removeprefix("tir.") in _COSTLY:
             return True
     return False
 

@@ -523,4 +523,4 @@ def _reads_as_root(root: stmts.Block) -> bool:
 
 
 def _holds_block(stmt: stmts.Stmt) -> bool:
-    return any(isinstance(n, stmts.BlockRealize) for n in walk(stmt))
+    return bool(find(stmt, stmts.BlockRealize))

@@ -316,5 +316,5 @@ def _initial(node: ir.Node, update: BufferStore) -> ir.PrimExpr | None:
         node = node.then_case
     if not (isinstance(node, BufferStore) and node.buffer is update.buffer and node is not update):
         return None
-    constant = not any(isinstance(n, (BufferLoad, ir.Var, ir.CallIntrin)) for n in ir.walk(node.value))
+    constant = not ir.find(node.value, BufferLoad, ir.Var, ir.CallIntrin)
     return node.value if constant and ir.structural_equal(node.indices, update.indices) else None

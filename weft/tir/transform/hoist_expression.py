@@ -158,7 +158,7 @@ class _Hoister:
         used = set(ir.find(value, ir.Var))
         if not self.conditionals & HoistedConditionals.UsingBlockVar and used & self.threads:
             return False
-        return used.isdisjoint(inside) and not any(isinstance(n, BufferLoad) for n in ir.walk(value))
+        return used.isdisjoint(inside) and not ir.find(value, BufferLoad)
 
     def inside(self, node: ir.Node) -> Iterator[Any]:
         """Yield the conditions and bindings of a loop's body in order, up to where statements follow each other."""

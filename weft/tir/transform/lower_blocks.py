@@ -40,7 +40,7 @@ def lower_blocks(func: PrimFunc, mod: ir.IRModule) -> PrimFunc:
     Cost: Linear in statements, times nesting depth for the placement.
     Source: TVM's ``LowerInitBlock``, ``PlanAndUpdateBufferAllocationLocation`` and ``ConvertBlocksToOpaque``.
     """
-    if not any(isinstance(n, BlockRealize) for n in ir.walk(func.body)):
+    if not ir.find(func.body, BlockRealize):
         return func
     state = _Lower(bound_names(func))
     body = state.stmt(func.body)

@@ -159,7 +159,7 @@ class _Relax:
         One that reads data, or counts something else than elements, decides what an element becomes.
         """
         inner = set(self.bound[self.local[store.buffer] :])
-        reads = any(isinstance(n, BufferLoad) for n in ir.walk(condition))
+        reads = bool(ir.find(condition, BufferLoad))
         return not reads and used_vars(condition) & inner <= used_vars(store.indices)
 
     def _adds_zero(self, store: BufferStore, conditions: list[ir.PrimExpr]) -> bool:

@@ -69,7 +69,7 @@ def _store(node: BufferStore, env: Env) -> Stmt:
 
 def _each(lanes: int, using: Any, body: Any) -> Stmt:
     """Run a statement for each lane: in a loop, or written out where lanes are picked by number."""
-    if any(isinstance(n, ir.Shuffle) for n in ir.walk(using)):
+    if ir.find(using, ir.Shuffle):
         return seq(*[body(ir.const(i, "int32")) for i in range(lanes)])
     lane = ir.Var("lane", "int32")
     return For(lane, ir.const(0, "int32"), ir.const(lanes, "int32"), ForKind.SERIAL, body(lane))
@@ -143,7 +143,7 @@ def _var(e: ir.Var, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
 
 @_LANE.on(ir.Let)
 def _let(e: ir.Let, i: ir.PrimExpr, env: Env) -> ir.PrimExpr:
-    if _lanes(e.value) > 1 and any(isinstance(n, ir.Shuffle) for n in ir.walk(e.body)):
+    if _lanes(e.value) > 1 and ir.find(e.body, ir.Shuffle):
         return _refuse(e, i, env)  # other lanes of the variable may be picked
     var = ir.Var(e.var.name, ir.DataType(e.var.dtype).element)
     return ir.Let(var, _lane(e.value, i, env), _lane(e.body, i, {**env, e.var: var}))

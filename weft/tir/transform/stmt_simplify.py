@@ -143,7 +143,7 @@ class _Simplifier:
 
 
 def _loads(value: ir.PrimExpr) -> bool:
-    return any(isinstance(n, (BufferLoad, ir.CallIntrin)) for n in ir.walk(value))
+    return bool(ir.find(value, BufferLoad, ir.CallIntrin))
 
 
 _STATEMENTS: dict[type, Any] = {

@@ -290,7 +290,7 @@ def _reduction_of(block: Block) -> _Reduction:
         return None
 
     results = tuple(ir.rewrite(s.value, lambda n: n, pre=rule) for s in updates)
-    if not structure.used_vars(results) <= {*left, *right} or any(isinstance(n, BufferLoad) for n in ir.walk(results)):
+    if not structure.used_vars(results) <= {*left, *right} or ir.find(results, BufferLoad):
         raise _unknown(block, "its update is more than its old value and a new one")
     identity = tuple(inits[s.buffer].value for s in updates)
     return _Reduction(CommReducer(left, right, results, identity), tuple(order), values, updates[0].indices)

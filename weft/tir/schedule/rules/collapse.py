@@ -72,7 +72,7 @@ def _nests(func: PrimFunc) -> list[Nest] | None:
         ):
             return None
         plain = all(v is f.loop_var and ir.as_int(f.min) == 0 for v, f in zip(stmt.iter_values, loops, strict=True))
-        if not plain or any(isinstance(n, (For, BlockRealize)) for n in ir.walk(stmt.block.body)):
+        if not plain or ir.find(stmt.block.body, For, BlockRealize):
             return None
         out.append((loops, stmt))
     return out
@@ -318,10 +318,9 @@ def _along(index: ir.PrimExpr, behind: tuple[Any, ...], own: Collection[Any]) ->
     shifted = _shifted(index, own)
     if shifted is not None or not behind or behind[0] not in own:
         return shifted
-    nodes = list(ir.walk(index))
-    if any(isinstance(x, BufferLoad) for x in nodes):
+    if ir.find(index, BufferLoad):
         return None
-    found = {x for x in nodes if isinstance(x, ir.Var) and x in own}
+    found = {x for x in ir.find(index, ir.Var) if x in own}
     return found.pop() if len(found) == 1 and behind[0] not in found else None
 
 

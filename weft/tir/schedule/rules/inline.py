@@ -44,7 +44,7 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
     buffer, selecting = store.buffer, is_selecting(block)
     for c in consumers:
         uses = len(loads_of(c.block.body, buffer))
-        if any(isinstance(n, For) for n in walk(c.block.body)):
+        if find(c.block.body, For):
             if len(consumers) > 1 or is_costly(store.value) or not _reads_each_once(c.block.body, buffer):
                 return False  # loops that the rules do not know read as they lie, on one thread
             continue

@@ -190,6 +190,7 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
     for name in reversed(stages):
         sch.compute_at(BlockRV(name), row)
         _keep_near(ctx, BlockRV(name))
+    ctx.parallel(row, work)  # before loops are split: rows are told apart sooner
     merged = {n for pair in pairwise(stages) if _sum_as_made(ctx, *map(BlockRV, pair)) for n in pair}
     for name in (n for n in stages if n not in merged):
         rv = BlockRV(name)
@@ -200,7 +201,6 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
     if inner:
         _elements(ctx, sink, unroll)
         ctx.stream(row, sink)
-    ctx.parallel(row, work)
 
 
 def _elements(ctx: RuleContext, rv: BlockRV, unroll: int) -> None:

@@ -8,7 +8,7 @@ vectors run along the last dimension. What only feeds such a block is computed t
 from __future__ import annotations
 
 from weft.error import ScheduleError
-from weft.ir import EQ, FloorMod, IntImm, Var, walk
+from weft.ir import EQ, FloorMod, IntImm, Var, find
 from weft.tir.analysis.access import loads_of
 from weft.tir.analysis.dependence import consumers_of, is_complete, is_data_parallel, is_plain_store, producers_of
 from weft.tir.schedule.instruction import BlockRV, LoopRV
@@ -29,8 +29,8 @@ def _tested(block: Block) -> dict[Var, int | None]:
     store = is_plain_store(block)
     own = {iv.var for iv in block.iter_vars}
     found: dict[Var, int | None] = {}
-    for n in walk(store.value) if store is not None else ():
-        if isinstance(n, EQ) and isinstance(n.b, IntImm):
+    for n in find(store.value, EQ) if store is not None else ():
+        if isinstance(n.b, IntImm):
             var, period = _periodic(n.a)
             if isinstance(var, Var) and var in own:
                 found[var] = period
