@@ -168,7 +168,7 @@ class _Relax:
         The conditions must say the same of an element at each addition, and each load must be of a lane of its own.
         """
         value, element = store.value, used_vars(store.indices)
-        if not isinstance(value, ir.Add) or not used_vars(conditions) <= element:
+        if not isinstance(value, ir.Add) or not used_vars(*conditions) <= element:
             return False
         added = value.b if isinstance(value.a, BufferLoad) and value.a.buffer is store.buffer else value.a
         factors = (added.a, added.b) if isinstance(added, ir.Mul) else (added,)
@@ -195,7 +195,7 @@ class _Relax:
         own = [x for x in pair if isinstance(x, BufferLoad) and x.buffer is store.buffer]
         others = [x for x in pair if isinstance(x, BufferLoad) and x.buffer not in self.local]
         element = used_vars(store.indices)
-        if len(own) != 1 or len(others) != 1 or not used_vars(conditions) <= element:
+        if len(own) != 1 or len(others) != 1 or not used_vars(*conditions) <= element:
             return None
         return own[0] if self.lanes & element & used_vars(others[0].indices) else None
 
