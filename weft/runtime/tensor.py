@@ -151,13 +151,11 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
 
         What lies on another device than the CPU is copied.
         """
-        lanes = self.handle.dtype.lanes
-        if lanes > 1:
-            return self._by_lanes(lanes).numpy()
         try:
             return np.from_dlpack(self.handle)
-        except (RuntimeError, BufferError):  # another device, or a dtype that is not NumPy's own
-            return self._converted()
+        except (RuntimeError, BufferError):  # another device, vectors, or a dtype that is not NumPy's own
+            lanes = self.handle.dtype.lanes
+            return self._converted() if lanes == 1 else self._by_lanes(lanes).numpy()
 
     def _by_lanes(self, lanes: int) -> Tensor:
         """The same memory with scalar elements, whose last dimension is that of the lanes."""
