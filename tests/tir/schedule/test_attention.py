@@ -181,7 +181,7 @@ def test_shorter_vectors(sizes):
 
 def test_no_scores_are_stored():
     """What a task needs is its own: the function has no buffers but its parameters and the stack."""
-    func = schedule_func(stages((1, 64, 64), (12, 12), 64), TARGET)
+    func = schedule_func(stages((1, 64, 64), (12, 12), 64), Target("llvm -num-cores=2"))
     loops = [n for n in walk(func.body) if isinstance(n, tir.For)]
     assert sum(f.kind == tir.ForKind.PARALLEL for f in loops) == 1
     assert not func.root.alloc_buffers
