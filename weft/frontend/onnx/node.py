@@ -207,7 +207,7 @@ class Node(Emitter):
         return self.op("reshape", x, ir.shape_expr([s.to_expr(d) for d in shape]))
 
     def slice(
-        self, x: ir.Expr, axes: Sequence[int], begin: Dims, end: Dims, strides: Sequence[int] | None = None
+        self, x: ir.Expr | None, axes: Sequence[int], begin: Dims, end: Dims, strides: Sequence[int] | None = None
     ) -> Any:
         """Take a part; bounds must lie inside of the tensor and strides be positive."""
         steps = list(strides) if strides is not None else [1] * len(axes)
