@@ -81,7 +81,9 @@ def request_of(model: Any, options: Mapping[str, Any]) -> Request | None:
     if made["tuned"] is not None and not isinstance(made["tuned"], (str, os.PathLike)):
         return None
     if made["shape_dict"] is not None:
-        made["shape_dict"] = {k: _dims(v) for k, v in made["shape_dict"].items()}
+        made["shape_dict"] = {
+            k: [d if isinstance(d, str) else int(d) for d in v] for k, v in made["shape_dict"].items()
+        }
     if not is_plain() or brings_models() or is_watched():
         return None
     try:
@@ -94,10 +96,6 @@ def request_of(model: Any, options: Mapping[str, Any]) -> Request | None:
     except (TypeError, ValueError, OSError):  # no JSON; and what is wrong with a file the importer says better
         return None
     return None if key is None else Request(path, content, made, key)
-
-
-def _dims(shape: Sequence[Any]) -> list[Any]:
-    return [d if isinstance(d, str) else int(d) for d in shape]
 
 
 def look_at_weights(folder: Path, files: Mapping[str, str]) -> dict[str, Content]:

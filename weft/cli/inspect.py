@@ -145,10 +145,9 @@ def _print_kernel_table(final: Any) -> None:
     calls: dict[str, int] = {}
     for _, function in final.items():
         if isinstance(function, ir.Function):
-            for node in ir.walk(function):
-                if isinstance(node, ir.Call):
-                    for name in _called_kernels(node):
-                        calls[name] = calls.get(name, 0) + 1
+            for node in ir.find(function, ir.Call):
+                for name in _called_kernels(node):
+                    calls[name] = calls.get(name, 0) + 1
     rows = [(name, len(kernel.params), calls.get(name, 0)) for name, kernel in _kernels(final)]
     print_table("kernels", ("name", "arguments", "calls"), rows)
 

@@ -11,7 +11,7 @@ from weft.error import InvalidArgument, WeftError
 from weft.meta_schedule.arg_info import ArgInfo
 from weft.meta_schedule.database import MeasureCandidate, workload_hash
 from weft.meta_schedule.part import Named, made
-from weft.tir.schedule import Schedule, Trace
+from weft.tir.schedule import Schedule
 
 __all__ = [
     "EvolutionarySearch",
@@ -251,7 +251,7 @@ class EvolutionarySearch(SearchStrategy):
         return found
 
     def _bred(self, count: int) -> list[Schedule]:
-        if not any(_draws(s.trace) for s in self.spaces) and not self._mutators():
+        if not any(s.trace.decisions for s in self.spaces) and not self._mutators():
             return []
         population = self._measured()
         for _ in range(self.max_fail_count * self.population_size):
@@ -303,10 +303,6 @@ class EvolutionarySearch(SearchStrategy):
         scores = self.cost_model.predict(self.context, [MeasureCandidate(s, []) for s in schedules])
         ranked = sorted(zip(scores, range(len(schedules)), strict=True), reverse=True)
         return [schedules[i] for _, i in ranked[:count]]
-
-
-def _draws(trace: Trace) -> bool:
-    return bool(trace.decisions)
 
 
 create = SearchStrategy.create

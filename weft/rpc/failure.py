@@ -46,15 +46,13 @@ def _class_of(kind: str) -> type[RPCError]:
     """RPCError, and where there is a class of errors of that name, a class of both."""
     found = _CLASSES.get(kind)
     if found is None:
-        known = getattr(errors, kind, None) or getattr(builtins, kind, None) or _registered(kind)
+        known = (
+            getattr(errors, kind, None) or getattr(builtins, kind, None) or tvm_ffi.core.ERROR_NAME_TO_TYPE.get(kind)
+        )
         found = RPCError
         if isinstance(known, type) and issubclass(known, Exception) and not issubclass(known, _NOT_RAISED):
             found = _CLASSES[kind] = _combined(known)
     return found
-
-
-def _registered(kind: str) -> type[Exception] | None:
-    return tvm_ffi.core.ERROR_NAME_TO_TYPE.get(kind)
 
 
 def _combined(known: type[Exception]) -> type[RPCError]:

@@ -156,7 +156,7 @@ class _RemoteArray:
         if not isinstance(source, _RemoteArray):
             here = runtime.Tensor(source)
             if not here.is_contiguous() or here.device.device_type != runtime.Device.kDLCPU:
-                here = _contiguous(here)
+                here = runtime.tensor(np.ascontiguousarray(here.numpy()))
             target.device.endpoint.copy_to(target.wire, _elements(here))
         elif not isinstance(target, _RemoteArray):
             whole = runtime.Tensor(target)
@@ -174,10 +174,6 @@ class _RemoteArray:
 
 
 _view = tvm_ffi.get_global_func("weft.tensor_view")
-
-
-def _contiguous(value: runtime.Tensor) -> runtime.Tensor:
-    return runtime.tensor(np.ascontiguousarray(value.numpy()))
 
 
 def _elements(value: runtime.Tensor) -> memoryview:

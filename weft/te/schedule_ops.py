@@ -228,9 +228,8 @@ class _Writer:
         reduced = [(iv, self._covered(values[iv], running, an)) for iv in stage.reduce_axis]
         env = {iv.var: values[iv] for iv in (*stage.axis, *stage.reduce_axis)}
         regions: dict[Any, tuple[ir.Range, ...]] = {}
-        for load in ir.walk(stage.body):
-            if isinstance(load, tir.ProducerLoad):
-                regions[load.producer] = tuple(self._covered(ir.substitute(i, env), running, an) for i in load.indices)
+        for load in ir.find(stage.body, tir.ProducerLoad):
+            regions[load.producer] = tuple(self._covered(ir.substitute(i, env), running, an) for i in load.indices)
         inputs = matched(intrin, name, axes, reduced, stage.body, regions, an)
         tensors = [inputs[t] for t in intrin.inputs]
         places = [(self.sch.buffer(t), regions[t]) for t in tensors]

@@ -113,7 +113,9 @@ class Exporter:
         names: dict[str, Any] = {}
         bb = self.builder
         effects = effects if method.effect_mode != "none" else []
-        arguments = [_argument_var(s, n, names) for n, s in zip(method.arg_names, method.arg_specs, strict=True)]
+        arguments = [
+            RelaxVar(n, _argument_type(s, n, names)) for n, s in zip(method.arg_names, method.arg_specs, strict=True)
+        ]
         states = [effect.create(path) for path, effect in effects]
         weights = _parameter_vars(params, names) if method.param_mode != "none" else []
         head = [*arguments, *_as_params(method.effect_mode, "packed_effects", [v for s in states for v in s])]
@@ -159,10 +161,6 @@ def _with_own_sizes(mod: ir.IRModule) -> ir.IRModule:
         sizes = {v: ir.SizeVar(v.name, v.dtype) for v in ir.find(func, ir.Var)}
         functions[gvar] = ir.substitute(func, sizes) if isinstance(func, ir.Function) else func
     return mod.with_functions(functions)
-
-
-def _argument_var(spec: Any, name: str, names: dict[str, Any]) -> RelaxVar:
-    return RelaxVar(name, _argument_type(spec, name, names))
 
 
 def _argument_type(spec: Any, name: str, names: dict[str, Any]) -> Any:

@@ -217,7 +217,10 @@ class Graph(Emitter):
     def materialise(self, elements: Any, dtype: str) -> Any:
         """Compute a tensor of elements at run time."""
         flat = list(elements.flat)
-        if all(not isinstance(e, ir.PrimExpr) or _is_shape_like(e) for e in flat) and ir.DataType(dtype).is_integer:
+        if (
+            all(not isinstance(e, ir.PrimExpr) or ir.DataType(e.dtype).is_integer for e in flat)
+            and ir.DataType(dtype).is_integer
+        ):
             vector = self.emit(
                 relax_op.shape_to_tensor(ir.shape_expr([s.to_expr(int(e) if s.is_known(e) else e) for e in flat]))
             )
@@ -276,10 +279,6 @@ def depends_on_data(d: ir.PrimExpr) -> bool:
 
 def _show(shape: Sequence[Any]) -> str:
     return "(" + ", ".join(str(d) for d in shape) + ")"
-
-
-def _is_shape_like(e: Any) -> bool:
-    return ir.DataType(e.dtype).is_integer
 
 
 # --- scalar expressions as tensors of shape (1,) ----------------------------------------------------------------------

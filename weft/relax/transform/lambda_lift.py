@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.ir import (
-    Call,
-    Expr,
-    ExprVar,
-    Function,
-    FuncType,
-    GlobalVar,
-    IRModule,
-    SizeVar,
-    find,
-    module_pass,
-    shape_expr,
-    walk,
-)
+from weft.ir import Call, Expr, ExprVar, Function, FuncType, GlobalVar, IRModule, SizeVar, module_pass, shape_expr, walk
 from weft.ir import Var as ScalarVar
 from weft.relax.core_ops import call_pure_packed, is_op
 from weft.relax.expr import BindingBlock, MatchCast, SeqExpr, Var, VarBinding
@@ -131,7 +118,7 @@ def _closure(name: str, var: ExprVar, func: Function, symbols: set[ScalarVar], m
     named = (*walk(func, leaf=FuncType), *(n for d in dims for n in walk(d)))
     used = dict.fromkeys(n for n in named if isinstance(n, ScalarVar) and n not in known)
     casts = [b.ty for b in all_bindings(func) if isinstance(b, MatchCast)]
-    made_inside = {n for ty in casts for n in find(ty, ScalarVar)}
+    made_inside = {n for ty in casts for n in walk(ty) if isinstance(n, ScalarVar)}
     sizes = [n for n in used if n in symbols or (isinstance(n, SizeVar) and n not in made_inside)]
     if sizes:
         values.append(shape_expr(tuple(sizes)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import weft
 from weft import error, tir
-from weft.ir import Call, Function, GlobalVar, IRModule, Pass, walk
+from weft.ir import Call, Function, GlobalVar, IRModule, Pass, find
 from weft.relax.transform.bind_params import BindParams
 from weft.spelling import also_called
 from weft.target import Target, TargetLike
@@ -35,9 +35,8 @@ def extract_tasks(
     target = Target(target)
     calls: Counter[str] = Counter()
     for f in (f for _, f in mod.items() if isinstance(f, Function)):
-        for n in walk(f):
-            if isinstance(n, Call):
-                calls.update(a.name_hint for a in n.args if isinstance(a, GlobalVar))
+        for n in find(f, Call):
+            calls.update(a.name_hint for a in n.args if isinstance(a, GlobalVar))
     found: dict[str, weft.meta_schedule.ExtractedTask] = {}
     for var, func in mod.items():
         weight = calls[var.name_hint]

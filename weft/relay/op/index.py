@@ -33,7 +33,11 @@ def _batched_take(data: ir.Expr, indices: ir.Expr, axis: int, batch: int, mode: 
     if mode == "wrap":
         index = shared("floor_mod", index, size)
     else:
-        index = shared("maximum", shared("minimum", index, shared("subtract", size, _one())), _zero())
+        index = shared(
+            "maximum",
+            shared("minimum", index, shared("subtract", size, ir.constant(1, "int64"))),
+            ir.constant(0, "int64"),
+        )
     start = shared("multiply", shared("arange", ir.int64(0), count, ir.int64(1), dtype="int64"), size)
     first = shared("reshape", start, shape_of_dims((*shape[:batch], *[ir.int64(1)] * (len(wanted) - batch))))
     got = shared("take", rows, shared("add", first, index), axis=0, mode="clip")
@@ -45,14 +49,6 @@ def _batched_take(data: ir.Expr, indices: ir.Expr, axis: int, batch: int, mode: 
         *range(batch + inner + lead, rank(got)),
     )
     return shared("permute_dims", got, axes=moved) if lead else got
-
-
-def _one() -> ir.Expr:
-    return ir.constant(1, "int64")
-
-
-def _zero() -> ir.Expr:
-    return ir.constant(0, "int64")
 
 
 def _gather_nd(data: ir.Expr, indices: ir.Expr, batch_dims: int = 0, index_rank: Any = None) -> ir.Expr:

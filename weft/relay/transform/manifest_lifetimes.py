@@ -73,14 +73,12 @@ def _ended(body: Expr, needed: set[Var]) -> Any:
         by_branches = _branched(value)
         over = [v for v in used if v not in live and v not in by_branches]
         kill = not _is_kill(value)
-        made += [(Var("_"), Call(Op.get(_KILL), (v,), Attrs.of())) for v in sorted(over, key=_name) if kill]
+        made += [
+            (Var("_"), Call(Op.get(_KILL), (v,), Attrs.of())) for v in sorted(over, key=lambda v: v.name_hint) if kill
+        ]
         made.append((var, _in_value(value, live | set(over))))
         live = behind | used
     return lets(made[::-1], tail)
-
-
-def _name(var: Var) -> str:
-    return var.name_hint
 
 
 def _is_kill(value: Any) -> bool:

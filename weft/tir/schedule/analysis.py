@@ -89,9 +89,8 @@ def _accesses(block: Block) -> dict[Buffer, set[ir.Var]]:
     for iv in block.iter_vars:
         if iv.dom is not None and not ir.is_const_int(iv.dom.extent, 1):  # those of one value stand where they do
             an.bind(iv.var, iv.dom)
-    for n in ir.walk(block.body):
-        if isinstance(n, (BufferLoad, BufferStore)):
-            found.setdefault(n.buffer, set()).update(used_vars(*map(an.simplify, n.indices)))
+    for n in ir.find(block.body, BufferLoad, BufferStore):
+        found.setdefault(n.buffer, set()).update(used_vars(*map(an.simplify, n.indices)))
     return found
 
 

@@ -144,9 +144,8 @@ def _number(extent: ir.PrimExpr) -> Any:
 def _local(body: Stmt, regions: dict[Buffer, BufferRegion], views: dict[Buffer, Buffer]) -> Any:
     """Address each buffer from the start of its region."""
     analyzer = arith.Analyzer()
-    for n in ir.walk(body):
-        if isinstance(n, Block):
-            bind_domains(analyzer, n)
+    for n in ir.find(body, Block):
+        bind_domains(analyzer, n)
 
     def rule(node: ir.Node) -> Any:
         if isinstance(node, (BufferLoad, BufferStore)) and node.buffer in views:

@@ -13,13 +13,9 @@ __all__ = ["cumsum", "group_norm", "layer_norm", "max", "mean", "min", "rms_norm
 Axes = int | Sequence[int] | None
 
 
-def _axes(axis: Axes) -> Any:
-    return (axis,) if isinstance(axis, int) else axis
-
-
 def _reduction(op: str, doc: str) -> Callable[..., Tensor]:
     def operation(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = op) -> Tensor:
-        return apply(op, x, axis=_axes(axis), keepdims=keepdims, name=name)
+        return apply(op, x, axis=(axis,) if isinstance(axis, int) else axis, keepdims=keepdims, name=name)
 
     operation.__name__ = operation.__qualname__ = op
     operation.__doc__ = doc
