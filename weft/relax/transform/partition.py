@@ -8,7 +8,7 @@ Source: TVM's ``FuseOps``; post-dominators as in Cooper, Harvey and Kennedy, 200
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -187,10 +187,10 @@ class _Partitioner:
         if group.root is target.root:
             return
         if self._wanted(group.pattern, node.edge, phase):
-            rule = _epilogue if group.pattern == Fusion.ANCHOR else _injective
-            if group.pattern <= Fusion.BROADCAST:
-                rule = _elementwise
-            if self._all(node, sink, rule):
+            between = Fusion.BROADCAST if group.pattern == Fusion.ANCHOR else Fusion.INJECTIVE
+            at_sink = Fusion.ANCHOR if group.pattern <= Fusion.BROADCAST else between
+            patterns = [(self.groups[n.index].root.pattern, n is sink) for n in self._between(node, sink)]
+            if all(p <= (at_sink if last else between) for p, last in patterns):
                 self._commit(node, sink)
 
     @staticmethod
@@ -206,9 +206,6 @@ class _Partitioner:
         found = ir.reached((node,), lambda n: [u for u, _ in n.users] if n is not sink else ())
         return iter(list(found)[1:])
 
-    def _all(self, node: _Node, sink: _Node, rule: Callable[[int, bool], bool]) -> bool:
-        return all(rule(self.groups[n.index].root.pattern, n is sink) for n in self._between(node, sink))
-
     def _commit(self, node: _Node, sink: _Node) -> None:
         target = self.groups[sink.index]
         for n in [node, *self._between(node, sink)]:
@@ -218,15 +215,3 @@ class _Partitioner:
     def _size(self, node: _Node, sink: _Node) -> int:
         inner = [n for n in self._between(node, sink) if n is not sink]
         return self.groups[sink.index].root.num_nodes + sum(self.groups[n.index].num_nodes for n in [node, *inner])
-
-
-def _epilogue(pattern: int, _is_sink: bool) -> bool:
-    return pattern <= Fusion.BROADCAST
-
-
-def _injective(pattern: int, _is_sink: bool) -> bool:
-    return pattern <= Fusion.INJECTIVE
-
-
-def _elementwise(pattern: int, is_sink: bool) -> bool:
-    return pattern <= (Fusion.ANCHOR if is_sink else Fusion.INJECTIVE)
