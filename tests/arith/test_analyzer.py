@@ -123,6 +123,19 @@ def test_guarded_choices():
     assert an.simplify(ir.Select(i < 0, i, j)) is j
 
 
+@pytest.mark.parametrize("least", [ir.min_, ir.max_])
+def test_a_choice_whose_sides_are_equal_where_it_holds(least):
+    an = arith.Analyzer()
+    n = ir.SizeVar("n", "int64")
+    far = least(n, ir.int64(512 if least is ir.min_ else 0))
+    for choice in (
+        ir.Select(ir.equal(n, 1), far, n),
+        ir.Select(ir.logical_or(ir.equal(far, 1), ir.equal(n, 1)), far, n),
+    ):
+        assert an.simplify(choice) is n
+    assert isinstance(an.simplify(ir.Select(ir.equal(n, 1), ir.int64(2), n)), ir.Select)
+
+
 def test_casts():
     an = arith.Analyzer()
     an.bind(i, rng(100))

@@ -13,6 +13,10 @@ RULES = RuleTable("""
     max(x, y) < c => x < c and y < c
     c < min(x, y) => c < x and c < y
     c < max(x, y) => c < x or c < y
+    min(x, c1) == c2 => x == c2 if c2 < c1
+    max(x, c1) == c2 => x == c2 if c1 < c2
+    min(x, c1) != c2 => x != c2 if c2 < c1
+    max(x, c1) != c2 => x != c2 if c1 < c2
     broadcast(x, n) < broadcast(y, n) => broadcast(x < y, n)
     broadcast(x, n) <= broadcast(y, n) => broadcast(x <= y, n)
     broadcast(x, n) == broadcast(y, n) => broadcast(x == y, n)

@@ -328,7 +328,7 @@ def _equality(e: Any, an: Any) -> ir.PrimExpr:
         sides = held(to_expr, cx, left, keep.a.dtype), held(to_expr, cx, right, keep.a.dtype)
         if None not in sides and cost(cx, new := kind(*sides)) < cost(cx, keep):  # type: ignore[arg-type]
             return new
-    return keep
+    return _apply(rules_cmp.RULES, keep, an)
 
 
 def proves_zero(cx: Context, d: Poly) -> bool:
@@ -405,6 +405,11 @@ def _select(e: ir.Select, an: Any) -> ir.PrimExpr:
     condition, a, b = _choice(e.condition, e.true_value, e.false_value, an, both=True)
     if b is None:
         return a
+    if type(condition) is ir.EQ and poly_of(an.context, b) is not None:
+        with an.constraint_scope(condition):
+            alike = an.same(simplify(an, a), simplify(an, b))
+        if alike:
+            return b  # as of select(n == 1, 1, n)
     keep = e
     if condition is not e.condition or a is not e.true_value or b is not e.false_value:
         built = ir.select(condition, a, b)

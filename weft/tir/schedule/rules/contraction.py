@@ -78,8 +78,8 @@ class _Product:
     def schedule(self) -> set[str]:
         """Apply the rule."""
         ctx, c = self.ctx, self.c
-        row_vars = self._row_vars()
-        rows = prod((self.extents[v] for v in row_vars), start=int64(1))
+        row_var = self._row_var()
+        rows = int64(1) if row_var is None else self.extents[row_var]
         columns = self.extents[c.vector]
         self._require_fit(rows, columns)
         panel = self.panel = panel_of(c)
@@ -115,7 +115,7 @@ class _Product:
                 )
         sink, loop_of = attach_epilogue(ctx, self.rv)
         column = loop_over(loop_of, c.vector, "contraction")
-        row = ctx.fuse(self._adjacent(sink, [loop_of[v] for v in row_vars if v in loop_of]))
+        row = loop_of.get(row_var) if row_var is not None else None
         if row is None:
             row = self.sch.add_unit_loop(column)
             rows = ctx.extent(row)
@@ -152,41 +152,14 @@ class _Product:
         known = [as_int(e) for e in self.extents.values()]
         return None if None in known else prod(n or 0 for n in known)
 
-    def _row_vars(self) -> list[Var]:
-        """Choose the rows that tiles cover.
+    def _row_var(self) -> Var | None:
+        """The row variable that tiles cover, the last, if there is one.
 
-        All trailing row variables that the first operand walks plainly, else the last one.
+        Rows that lie behind each other in all operands are one variable already. Where they are two, as before a
+        summand for each sequence, a tile that goes over the end of the inner one would need all of the outer.
         """
-        c = self.c
-        order = [
-            i for i in c.output.indices if isinstance(i, Var) and i in c.rows and not is_const_int(self.extents[i], 1)
-        ]
-        if not order:
-            return []
-        positions = {v: [n for n, i in enumerate(c.a.indices) if v in used_vars(i)] for v in order}
-        chosen = [order[-1]]
-        for v in reversed(order[:-1]):
-            below = chosen[0]
-            plain = all(len(positions[x]) == 1 and c.a.indices[positions[x][0]] is x for x in (v, below))
-            if not plain or positions[v][0] + 1 != positions[below][0]:
-                break
-            out = [n for n, i in enumerate(c.output.indices) if i is v or i is below]
-            size = c.a.buffer.shape[positions[below][0]]
-            if out[0] + 1 != out[1] or not self.ctx.analyzer(self.rv).can_prove_equal(size, self.extents[below]):
-                break
-            chosen.insert(0, v)
-        return chosen
-
-    def _adjacent(self, sink: BlockRV, loops: list[LoopRV]) -> list[LoopRV]:
-        """Bring loops of the sink together at the place of the first, without those of one iteration."""
-        if len(loops) > 1:
-            everything = self.sch.get_loops(sink)
-            inside = {x.var for x in loops}
-            rest = [x for x in everything if x.var not in inside]
-            at = min(i for i, x in enumerate(everything) if x.var in inside)
-            before = [x for x in everything[:at]]
-            self.sch.reorder(*before, *loops, *[x for x in rest if x.var not in {b.var for b in before}])
-        return loops
+        rows = [i for i in self.c.output.indices if isinstance(i, Var) and i in self.c.rows]
+        return next((v for v in reversed(rows) if not is_const_int(self.extents[v], 1)), None)
 
     def _rows_first(self, rows: PrimExpr, columns: PrimExpr) -> bool:
         """Whether to walk rows outside and panels inside: when the whole second operand stays in the cache."""
@@ -342,7 +315,7 @@ class _Product:
     def _copies_near(self, columns: PrimExpr, vectors: int) -> bool:
         """Whether the tasks that read panels copy them: enough of both, and the second cache holds a panel."""
         machine, c, width = self.ctx.machine, self.c, vectors * self.lanes
-        tiled = {c.vector, *c.batch, *self._row_vars()}
+        tiled = {c.vector, *c.batch, self._row_var()}
         if any(v not in tiled and not is_const_int(self.extents[v], 1) for v in (*c.rows, *c.columns)):
             return False
         size = width * DataType(c.b.dtype).itemsize
