@@ -211,7 +211,8 @@ out = R.matmul(R.nn.softmax(s, axis=-1), v)
 
 GUARDED = """
 s = R.add(R.matmul(q, R.permute_dims(k, axes=[0, 1, 3, 2])), m)
-w = R.where({test}, R.const({other}, "float32"), R.nn.softmax(s, axis=-1))
+p = R.nn.softmax(s, axis=-1)
+w = R.where({test}, R.const({other}, "float32"), p)
 out = R.matmul(w, v)
 """
 HIDDEN = 'R.equal(R.max({0}, axis=[{1}], keepdims={2}), R.const(float("-inf"), "float32"))'
@@ -229,6 +230,7 @@ def guarded(test, other="0.0"):
         (HIDDEN.format("m", -1, True), "zero"),
         (HIDDEN.format("m", 1, True), "zero"),
         ('R.equal(R.const(float("-inf"), "float32"), R.max(m, axis=[1], keepdims=True))', "zero"),
+        ("R.isnan(p)", "zero"),
         ('R.const(False, "bool")', "nan"),
     ],
 )
@@ -256,6 +258,9 @@ def test_weights_that_are_zero_without_keys(test, unseen):
         (HIDDEN.format("m", 1, True), "1.0"),
         (HIDDEN.format("m", 1, True).replace("-inf", "inf"), "0.0"),
         (HIDDEN.format("m", 1, True).replace("max", "min"), "0.0"),
+        ("R.isnan(p)", "1.0"),
+        ("R.isnan(s)", "0.0"),
+        ("R.logical_not(R.isnan(p))", "0.0"),
         ('R.const(True, "bool")', "0.0"),
         ('R.greater(u, R.const(0.0, "float32"))', "0.0"),
     ],

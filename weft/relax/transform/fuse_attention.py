@@ -32,7 +32,7 @@ def fuse_attention(func: ir.Function, mod: ir.IRModule) -> ir.Function:
         uses, are ``nn.attention_heads``, or ``nn.attention_past`` where keys and values are those of a cache and new
         ones joined. Transposes, reshapes to heads, slices of a joint product and repeated heads of keys and values that
         only lead there are left without a use. Weights may be replaced by 0 where the one mask that is added to finite
-        scores hides all keys.
+        scores hides all keys, or where they are no numbers, which is taken to mean the same.
     Before::
 
         @R.function
@@ -137,20 +137,20 @@ class _Fusion:
     def fused(self, var: Var, product: Any, bb: BlockBuilder) -> ir.Expr | None:
         """Return attention in place of its second product, or None where it is none."""
         weights, data = product.args
-        softmax, ty, test = self.value_of(weights), product.ty, _ABSENT
+        softmax, ty, test, uses = self.value_of(weights), product.ty, _ABSENT, 1
         if is_op(softmax, "where") and _number(softmax.args[1]) == 0 and self.alone(weights):
             test, _, weights = softmax.args
             if not self.same_shape(weights, softmax):
                 return None
-            softmax = self.value_of(weights)
-        if not is_op(softmax, "nn.softmax") or not self.alone(weights) or not isinstance(ty, ir.TensorType):
+            softmax, uses = self.value_of(weights), 2 if self.alone(test) and self.tests_nan(test, weights) else 1
+        if not is_op(softmax, "nn.softmax") or self.uses.get(weights) != uses or not isinstance(ty, ir.TensorType):
             return None
         if ty.shape is None or len(ty.shape) not in (3, 4) or ty.dtype != "float32":
             return None
         if softmax.attrs.get("axis", -1) % len(ty.shape) != len(ty.shape) - 1:
             return None
         scores = self.scores(softmax.args[0], _Scores())
-        unseen = "nan" if scores is None or test is None else self.replaced(test, scores.masks)
+        unseen = "nan" if scores is None or test is None else "zero" if uses == 2 else self.replaced(test, scores.masks)
         if scores is None or unseen is None:
             return None
         q, (k, by), v = self.operand(scores.query, bb), self.keys(scores.key, bb), self.operand(data, bb)
@@ -203,6 +203,11 @@ class _Fusion:
             and min(q.size, v.size) > 0
             and all(self.same(b, batches[0]) for b in batches[1:])
         )
+
+    def tests_nan(self, test: Any, weights: Any) -> bool:
+        """Whether a test is one for weights that are no numbers, as those of finite scores are where no key is seen."""
+        value = self.value_of(test)
+        return is_op(value, "isnan") and value.args[0] is weights
 
     def replaced(self, test: Any, masks: list[_Mask]) -> str | None:
         """How queries without a key fare if weights are 0 where `test` holds; None if it asks for anything else."""
