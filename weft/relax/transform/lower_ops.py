@@ -18,6 +18,7 @@ from weft.relax.expr import Binding, SeqExpr
 from weft.relax.rename import variables
 from weft.relax.rewriter import replace_value, rewrite_bindings
 from weft.relax.te_bridge import fresh_output, undefined_vars
+from weft.relax.transform.alike_groups import Place, numbers_apart
 from weft.relax.transform.call_sites import used_as_values
 from weft.relax.transform.legalize_dynamic import lower_dynamic_strided_slice
 from weft.target import Target
@@ -185,6 +186,7 @@ class _Legalizer:
         self.lowered: dict[Any, tuple[ir.GlobalVar, list[ir.Var]]] = {}  # by what decides about a kernel
         primitive = {v.name_hint for v, f in mod.items() if _is_kernel(f)}
         self.kernels = primitive - used_as_values(mod) if primitive else primitive
+        self.apart = numbers_apart(mod, self.kernels)
 
     def rule(self, binding: Binding, value: ir.Expr, _bb: BlockBuilder) -> ir.Expr | None:
         if not isinstance(value, ir.Call):
@@ -198,7 +200,7 @@ class _Legalizer:
                 assert isinstance(func, ir.Function) and isinstance(func.body, SeqExpr)
                 calls = [(b.var, b.value) for b in func.body.blocks[0].bindings]
                 env: dict[ir.Expr, ir.Expr] = dict(zip(func.params, value.args, strict=True))
-                return self.lower(calls, env, value, value.op.name_hint)
+                return self.lower(calls, env, value, value.op.name_hint, self.apart[value.op.name_hint])
             return None
         if self.groups_only or not isinstance(value.op, ir.Op):
             return None
@@ -223,21 +225,29 @@ class _Legalizer:
         if definition.lower is None:
             return None
         name = value.op.name.removeprefix("relax.").replace(".", "_")
-        return self.lower([(binding.var, value)], {}, value, name)
+        return self.lower([(binding.var, value)], {}, value, name, {})
 
     def lower(
-        self, calls: list[tuple[Any, ir.Call]], env: dict[ir.Expr, ir.Expr], origin: ir.Call, name: str
+        self,
+        calls: list[tuple[Any, ir.Call]],
+        env: dict[ir.Expr, ir.Expr],
+        origin: ir.Call,
+        name: str,
+        given: dict[Place, ir.Constant],
     ) -> ir.Expr:
-        """Lower calls, the last of which is the result, to one ``call_tir``."""
+        """Lower calls, the last of which is the result, to one ``call_tir``, taking the numbers at `given` places."""
         inputs = _Inputs(env)
         produced: dict[ir.Expr, Any] = {}
         steps: list[_Step] = []
-        for var, call in calls:
+        for n, (var, call) in enumerate(calls):
             assert isinstance(call.op, ir.Op)
             definition = op.get_op_def(call.op)
             assert definition.lower is not None
             fusion = definition.fusion(call) if callable(definition.fusion) else definition.fusion
-            args = [inputs.to_te(a, produced) for a in call.args]
+            args = [
+                inputs.placeholder(given[n, i], given[n, i].ty) if (n, i) in given else inputs.to_te(a, produced)
+                for i, a in enumerate(call.args)
+            ]
             produced[var] = _Result(len(steps))
             steps.append(_Step(definition.lower, args, call.attrs, int(fusion), call.op.name.removeprefix("relax.")))
         out_types = _tensor_types(origin)
