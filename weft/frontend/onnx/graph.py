@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from weft.error import ModelImportError
 from weft.frontend.building import Emitter
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import ELEMENT_TYPES, TensorReader
-from weft.frontend.onnx.value import Dim, Value, as_dim
+from weft.frontend.onnx.value import MAX_ELEMENTS, Dim, Value, as_dim
 from weft.relax import Var as RelaxVar
 from weft.relax import op as relax_op
+from weft.relax.transform.fold_constant import evaluate
 
 
 def identifier(name: str, default: str = "x") -> str:
@@ -97,7 +99,11 @@ class Graph(Emitter):
     # --- emission -----------------------------------------------------------------------------------------------------
 
     def emit(self, expr: ir.Expr) -> Any:
-        """Bind an expression; a tensor whose dimensions are not known gets symbolic ones."""
+        """Bind an expression; numbers that are known are computed, dimensions that are not known get variables."""
+        if isinstance(expr, ir.Call) and expr.args and all(map(_is_few_numbers, expr.args)):
+            known = evaluate(self.bb.normalize(expr, atom=False))  # sizes of tensors may hang on it
+            if known is not None:
+                return known
         var = self.bb.emit(expr)
         ty = var.ty
         if isinstance(ty, ir.TensorType) and ty.shape is None:
@@ -345,6 +351,16 @@ def _intrinsic(e: ir.CallIntrin, graph: Graph) -> Any:
     return _integer(e, graph) if name is None else graph.op(name, _SCALAR(e.args[0], graph))
 
 
+def _is_few_numbers(arg: ir.Expr) -> bool:
+    return isinstance(arg, ir.Constant) and prod(arg.data.shape) <= MAX_ELEMENTS
+
+
 def _is_tangled(dim: ir.PrimExpr) -> bool:
-    """Whether a dimension is chosen from chosen ones: that of a chain of broadcasts is three times as long each."""
-    return not isinstance(dim, (ir.Var, ir.IntImm)) and sum(isinstance(n, ir.Select) for n in ir.walk(dim)) > 3
+    """Whether a dimension is chosen from chosen ones: that of a chain of broadcasts is three times as long each.
+
+    One that is padded by what is data has four maxima, and four more behind each further padding.
+    """
+    if isinstance(dim, (ir.Var, ir.IntImm)):
+        return False
+    choices = ir.find(dim, ir.Select, ir.Min, ir.Max)
+    return len(choices) > 7 or sum(isinstance(n, ir.Select) for n in choices) > 3

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.ir import Expr, IntImm, PrimExpr, TensorType, numpy_dtype
+from weft.ir import Constant, Expr, IntImm, PrimExpr, TensorType, numpy_dtype
 from weft.runtime.host import STORED, Kind
 
 Dim = Any
@@ -92,7 +92,8 @@ class Value:
         if kind is not None and kind.form != "tensor":
             return Value("object", (), expr=expr, kind=kind)
         assert isinstance(ty, TensorType)
-        return Value(ty.dtype, tuple(as_dim(d) for d in ty.shape or ()), expr=expr, kind=kind)
+        array = expr.data.numpy() if isinstance(expr, Constant) else None
+        return Value(ty.dtype, tuple(as_dim(d) for d in ty.shape or ()), array=array, expr=expr, kind=kind)
 
     @property
     def known(self) -> Any:
