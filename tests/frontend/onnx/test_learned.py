@@ -281,16 +281,13 @@ def test_features() -> None:
 def test_labels() -> None:
     texts = np.array(["b", "a", "z", "b"], object)
     check("LabelEncoder", texts, version=2, keys_strings=["a", "b"], values_int64s=[4, 5], default_int64=-7)
-    check("LabelEncoder", np.array([3, 1, 9]), version=2, keys_int64s=[1, 3], values_strings=["one", "three"])
+    check("LabelEncoder", texts, version=2, keys_strings=["b", "a", "b", ""], values_strings=["", "z", "y", "b"])
+    for far in (3, 1 << 40, -(1 << 63)):
+        keys = {"keys_int64s": [1, far], "values_strings": ["one", "three"]}
+        check("LabelEncoder", np.array([far, 1, 9, -(1 << 63)]), version=2, **keys)
     for version in (2, 4):  # what is not a number is a key from opset 4 on
-        check(
-            "LabelEncoder",
-            np.array([0.5, np.nan, 2], np.float32),
-            version=version,
-            keys_floats=[0.5, float("nan")],
-            values_floats=[1.25, 2.5],
-            default_float=0.0,
-        )
+        keys = {"keys_floats": [0.5, float("nan")], "values_floats": [1.25, 2.5], "default_float": 0.0}
+        check("LabelEncoder", np.array([0.5, np.nan, 2], np.float32), version=version, **keys)
     check("LabelEncoder", np.array([0, 2, 1]), version=1, classes_strings=["x", "y"], default_string="none")
     check("CategoryMapper", texts, cats_strings=["a", "b"], cats_int64s=[10, 20], default_int64=3)
     check("CategoryMapper", np.array([10, 5]), cats_strings=["a", "b"], cats_int64s=[10, 20], default_string="?")
