@@ -174,12 +174,8 @@ def _svm_regressor(node: Node) -> Any:
     x, count, coefficients = _rows(node), node.attr("n_supports", 0), node.attr("coefficients", [])
     rho = node.attr("rho", [0.0])[0]
     if count:
-        vectors = _matrix(node, node.attr("support_vectors", []), count, "support vectors")
-        scores = node.op(
-            "matmul", _kernel(node, x, vectors), constant(np.asarray(coefficients, np.float32).reshape(count, 1))
-        )
-    else:
-        scores = node.op("matmul", x, constant(np.asarray(coefficients, np.float32).reshape(-1, 1)))
+        x = _kernel(node, x, _matrix(node, node.attr("support_vectors", []), count, "support vectors"))
+    scores = node.op("matmul", x, constant(np.asarray(coefficients, np.float32).reshape(-1, 1)))
     scores = node.emit(scores + float(rho))
     if node.attr("one_class", 0):
         positive = node.op("greater", scores, node.scalar(0.0, "float32"))
@@ -217,9 +213,8 @@ def _svm_classifier(node: Node) -> Any:
     wins = np.zeros((2, len(pairs), classes), np.float32)
     for p, (i, j) in enumerate(pairs):
         wins[0, p, i] = wins[1, p, j] = 1
-    votes = node.op(
-        "add", node.op("matmul", first, constant(wins[0])), node.op("matmul", node.emit(1.0 - first), constant(wins[1]))
-    )
+    won = (node.op("matmul", x, constant(w)) for x, w in zip((first, node.emit(1.0 - first)), wins, strict=True))
+    votes = node.op("add", *won)
     index = node.op("argmax", votes, axis=1, keepdims=False, dtype="int64")
     found = Value.of_expr(node.op("take", node.graph.expr(labels), index, axis=0, mode="clip"))
     if a:
@@ -369,7 +364,7 @@ def encoded(node: Node, keys: Value, values: Value, default: Value) -> Value:
     return Value.of_expr(find(node, table, found, rest)).as_kind(values.logical)
 
 
-def _found_in_table(node: Node, keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> Any:
+def _found_in_table(node: Node, keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> ir.Expr:
     """Take the value from a table of all numbers between the least key and the greatest, and of those beside them."""
     low, high = keys.min(initial=0).item() - 1, keys.max(initial=0).item() + 1
     table = np.full(high - low + 1, default, values.dtype)
@@ -378,7 +373,7 @@ def _found_in_table(node: Node, keys: np.ndarray, values: np.ndarray, default: n
     return node.op("take", constant(table), node.emit(place - low), axis=0, mode="clip")
 
 
-def _found_by_order(node: Node, keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> Any:
+def _found_by_order(node: Node, keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> ir.Expr:
     """Look where an element would lie among the keys in order, and whether that one is it."""
     x, rest = node.x(), constant(default.reshape(()))
     ordered, first = np.unique(keys, return_index=True)  # NaN comes last
@@ -434,6 +429,5 @@ def _cast_map(node: Node) -> Any:
     form = node.attr("map_form", "DENSE")
     if dtype is None or form not in ("DENSE", "SPARSE"):
         node.error("CastMap: an unknown form", expected=", ".join(_CASTS), found=node.attr("cast_to", ""))
-    return node.host(
-        "CastMap", node.inputs, [Kind("tensor", dtype, 2)], map_form=form, dtype=dtype, max_map=node.attr("max_map", 1)
-    )
+    attrs = {"map_form": form, "dtype": dtype, "max_map": node.attr("max_map", 1)}
+    return node.host("CastMap", node.inputs, [Kind("tensor", dtype, 2)], **attrs)

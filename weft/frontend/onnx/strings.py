@@ -100,9 +100,7 @@ def _check_grams(node: Node, size: int, low: int, high: int, places: np.ndarray)
 
 @microsoft("Tokenizer", attributes="mark mincharnum pad_value separators tokenexp", inputs=(1, 1))
 def _tokenizer(node: Node) -> Any:
-    separators, expression, least = (
-        node.attr(k, d) for k, d in (("separators", []), ("tokenexp", ""), ("mincharnum", 1))
-    )
+    separators, expression, least = node.attr("separators", []), node.attr("tokenexp", ""), node.attr("mincharnum", 1)
     if bool(separators) == bool(expression):
         node.error("Tokenizer: one of 'separators' and 'tokenexp' says where tokens are", found=f"{separators}")
     if least < 1 or (least > 1 and (expression == "." or separators == [""])) or node.ndim() > 2:
