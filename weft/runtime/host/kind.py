@@ -94,7 +94,7 @@ class known_texts:  # a generator would cost each run a microsecond
     """Number the texts of one run of a program: one of the model has its number, others new ones each time."""
 
     def __init__(self, model: Texts) -> None:
-        self._model, self._chunks, self._count = model, [model.table], len(model.table)
+        self._model = model
 
     def __enter__(self) -> None:
         self._outer, _runs.newest = getattr(_runs, "newest", None), self
@@ -109,21 +109,25 @@ class known_texts:  # a generator would cost each run a microsecond
             raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
         return _runs.newest
 
+    @cached_property
+    def _chunks(self) -> list[np.ndarray]:
+        return [self._model.table]
+
     def numbers(self, texts: np.ndarray) -> np.ndarray:
         """Return the numbers of an array of objects, each a ``str``."""
         items, known = texts.reshape(-1), self._model.numbers
         found = np.fromiter(map(known.get, items.tolist(), repeat(-1)), np.int64, items.size) if known else None
         if found is None:
             found = self._enter(items.copy())
-        elif found.min(initial=0) < 0:
+        elif np.minimum.reduce(found, initial=0) < 0:
             new = found < 0
             found[new] = self._enter(items[new])
         return found.reshape(texts.shape)
 
     def _enter(self, items: np.ndarray) -> np.ndarray:
+        begin = sum(map(len, self._chunks))
         self._chunks.append(items)
-        self._count += items.size
-        return np.arange(self._count - items.size, self._count)
+        return np.arange(begin, begin + items.size)
 
     def texts(self, numbers: np.ndarray) -> np.ndarray:
         """Return the texts of numbers, an array of objects."""

@@ -115,7 +115,7 @@ def _parse(x: Any, *, dtype: str) -> Any:
     read = {"b": lambda t: bool(int(float(t))), "f": float}.get(kind.kind, _whole)
     wide = np.float64 if kind.kind == "f" else object
     try:
-        return np.array([*map(read, x.reshape(-1).tolist())], wide).reshape(x.shape).astype(kind)
+        return np.fromiter(map(read, x.reshape(-1).tolist()), wide, x.size).reshape(x.shape).astype(kind)
     except (ValueError, OverflowError) as e:
         raise InvalidArgument("Cast: a text is no number", expected=dtype, found=str(e)) from None
 
@@ -130,14 +130,17 @@ def _whole(text: str) -> int:
 @host_operator("FormatNumbers")
 @np.errstate(all="ignore")
 def _format(x: Any) -> Any:
-    whole = (x.astype(np.uint8) if x.dtype == bool else x).reshape(-1).tolist() if x.dtype.kind in "biu" else None
-    written = map(_shortest, x.reshape(-1)) if whole is None else map(str, whole)
-    return np.array([*written], object).reshape(x.shape)
+    if x.dtype.kind in "biu":
+        written = map(str, (x.astype(np.uint8) if x.dtype == bool else x).reshape(-1).tolist())
+    else:
+        written = map(_shortest, (x if x.dtype.kind == "f" else x.astype(np.float32)).reshape(-1))
+    return np.fromiter(written, object, x.size).reshape(x.shape)
 
 
 def _shortest(value: Any) -> str:
     """Write a number with the fewest digits that give it back."""
-    text = np.format_float_positional(value, trim="-") if 1e-5 <= abs(value) < 1e16 or value == 0 else str(value)
+    text = str(value).removesuffix(".0")
+    text = np.format_float_positional(value, trim="-") if "e" in text and 1e-5 <= abs(value) < 1e16 else text
     return {"inf": "INF", "-inf": "-INF", "nan": "NaN"}.get(text, text)
 
 
