@@ -23,7 +23,7 @@ from weft.error import DTypeMismatch, ExecutableError, InvalidArgument, ShapeMis
 from weft.later import Later
 from weft.runtime import Tensor, VirtualMachine, VMExecutable
 from weft.runtime.container import Array
-from weft.runtime.host import Kind, from_machine, known_texts, to_machine
+from weft.runtime.host import Kind, Texts, from_machine, known_texts, to_machine
 
 if TYPE_CHECKING:
     from weft.baseline import BaselineProgram
@@ -248,7 +248,7 @@ class Session:
                 break
             values.append(value)
         if self._texts is not None:
-            return self._run_with_host(names, feeds, values)
+            return self._run_with_host(self._texts, names, feeds, values)
         if values is None:
             values = self._checked(feeds)
         try:
@@ -262,10 +262,10 @@ class Session:
         return outputs if names is None else self._select(names, outputs)
 
     def _run_with_host(
-        self, names: Sequence[str] | None, feeds: Mapping[str, Any], values: list[Any] | None
+        self, texts: Texts, names: Sequence[str] | None, feeds: Mapping[str, Any], values: list[Any] | None
     ) -> list[Any]:
         """Run a model with strings, sequences and the like, or with operators of the host."""
-        with known_texts(self._texts or ()):
+        with known_texts(texts):
             if values is None:
                 values = [ffi.as_opaque(v) if isinstance(v, (list, dict)) else v for v in self._checked(feeds)]
             try:
@@ -328,7 +328,7 @@ class _Compiled:
         about = _metadata(self.vm, executable)
         self.inputs, self.outputs = _describe(about, executable)
         self.schedule: str | None = about.get("schedule")
-        self.texts: list[str] | None = about.get("texts")
+        self.texts = Texts(about["texts"]) if "texts" in about else None
         """The strings of the model; None where it uses nothing of the host."""
         self.input_kinds = _kinds(about.get("inputs", [{}] * len(self.inputs)))
         self.output_kinds = _kinds(about.get("outputs", []))

@@ -20,7 +20,7 @@ from weft import error, ffi, ir, op, runtime, tir
 from weft.op.relations import Relation, refused
 from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast, SeqExpr
-from weft.runtime.host import HOST_FUNCTION, Kind, call_host, from_machine, known_texts, to_machine
+from weft.runtime.host import HOST_FUNCTION, Kind, Texts, call_host, from_machine, known_texts, to_machine
 from weft.target import build as build_kernels
 from weft.tir.interpret import evaluate as evaluate_scalar
 
@@ -142,7 +142,7 @@ def evaluate(mod: ir.IRModule, *args: Any) -> list[Any]:
         out = Interpreter(mod).run("main", *map(np.asarray, args))
         return list(out) if isinstance(out, tuple) else [out]
     ins, outs = ([Kind.from_json(d["kind"]) if "kind" in d else None for d in about[k]] for k in ("inputs", "outputs"))
-    with known_texts(about["texts"]):
+    with known_texts(Texts(about["texts"])):
         given = [np.asarray(a) if k is None else to_machine(a, k) for a, k in zip(args, ins, strict=True)]
         out = Interpreter(mod).run("main", *given)
         results = out if isinstance(out, tuple) else (out,)

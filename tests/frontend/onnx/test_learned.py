@@ -91,25 +91,11 @@ def test_branches_at_the_ends_of_floats(mode: str, missing: int) -> None:
     inf, tiny = float("inf"), 1e-45
     values = [-inf, -1.5, -tiny, -0.0, 0.0, tiny, 1.5, 3.4028235e38, inf]
     x = np.array([*values, np.nan], np.float32)[:, None]
-    compare = {
-        "LEQ": np.less_equal,
-        "LT": np.less,
-        "GTE": np.greater_equal,
-        "GT": np.greater,
-        "EQ": np.equal,
-        "NEQ": np.not_equal,
-    }[mode[7:]]
+    functions = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
+    compare = dict(zip(("LEQ", "LT", "GTE", "GT", "EQ", "NEQ"), functions, strict=True))[mode[7:]]
     for split in (*values, np.nan):
-        nodes = {
-            "treeids": [0] * 3,
-            "nodeids": [0, 1, 2],
-            "featureids": [0] * 3,
-            "values": [split, 0.0, 0.0],
-            "modes": [mode, "LEAF", "LEAF"],
-            "truenodeids": [1, 0, 0],
-            "falsenodeids": [2, 0, 0],
-            "missing_value_tracks_true": [missing] * 3,
-        }
+        columns = [0] * 3, [0, 1, 2], [0] * 3, [split, 0.0, 0.0], [mode, "LEAF", "LEAF"], [1, 0, 0], [2, 0, 0]
+        nodes = dict(zip(NODES, (*columns, [missing] * 3), strict=True))
         leaves = {"treeids": [0, 0], "nodeids": [1, 2], "ids": [0, 0], "weights": [1.0, 2.0]}
         attrs = {f"{p}_{k}": v for p, d in (("nodes", nodes), ("target", leaves)) for k, v in d.items()}
         made = model("TreeEnsembleRegressor", x, version=3, n_targets=1, **attrs)
@@ -281,16 +267,13 @@ def test_features() -> None:
 def test_labels() -> None:
     texts = np.array(["b", "a", "z", "b"], object)
     check("LabelEncoder", texts, version=2, keys_strings=["a", "b"], values_int64s=[4, 5], default_int64=-7)
-    check("LabelEncoder", np.array([3, 1, 9]), version=2, keys_int64s=[1, 3], values_strings=["one", "three"])
+    check("LabelEncoder", texts, version=2, keys_strings=["b", "a", "b", ""], values_strings=["", "z", "y", "b"])
+    for far in (3, 1 << 40, -(1 << 63)):
+        keys = {"keys_int64s": [1, far], "values_strings": ["one", "three"]}
+        check("LabelEncoder", np.array([far, 1, 9, -(1 << 63)]), version=2, **keys)
     for version in (2, 4):  # what is not a number is a key from opset 4 on
-        check(
-            "LabelEncoder",
-            np.array([0.5, np.nan, 2], np.float32),
-            version=version,
-            keys_floats=[0.5, float("nan")],
-            values_floats=[1.25, 2.5],
-            default_float=0.0,
-        )
+        keys = {"keys_floats": [0.5, float("nan")], "values_floats": [1.25, 2.5], "default_float": 0.0}
+        check("LabelEncoder", np.array([0.5, np.nan, 2], np.float32), version=version, **keys)
     check("LabelEncoder", np.array([0, 2, 1]), version=1, classes_strings=["x", "y"], default_string="none")
     check("CategoryMapper", texts, cats_strings=["a", "b"], cats_int64s=[10, 20], default_int64=3)
     check("CategoryMapper", np.array([10, 5]), cats_strings=["a", "b"], cats_int64s=[10, 20], default_string="?")

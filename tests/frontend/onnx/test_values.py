@@ -47,17 +47,18 @@ STRING = (TensorProto.STRING, ["n"])
 def test_strings_are_moved_compared_and_joined_by_a_session() -> None:
     nodes = """
         a = StringConcat(x, suffix); b = Concat <axis = 0> (a, x); y = Gather(b, i); e = Equal(x, same);
-        w = Where(e, x, suffix)"""
+        w = Where(e, x, suffix); c = StringConcat(x, suffix); d = Equal(a, c)"""
     made = model(
         nodes,
         {"x": STRING, "i": (TensorProto.INT64, ["k"])},
-        ["y", "e", "w"],
+        ["y", "e", "w", "d"],
         weights={"suffix": texts("-ü"), "same": texts("b")},
     )
     session = weft.Session(made)
     assert [i.dtype for i in session.inputs] == ["string", "int64"]
     for x, i in ((texts("a", "b"), [3, 0, 1]), (texts("b", "", "long" * 99), [5]), (texts(), [])):
-        y, e, w = session.run({"x": x, "i": np.array(i, np.int64)})
+        y, e, w, d = session.run({"x": x, "i": np.array(i, np.int64)})
+        assert d.numpy().tolist() == [True] * len(x)  # texts of two tables, neither of which is the model's
         both = [t + "-ü" for t in x] + list(x)
         assert y.tolist() == [both[k] for k in i]
         assert e.numpy().tolist() == [t == "b" for t in x]

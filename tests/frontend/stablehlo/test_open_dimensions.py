@@ -87,6 +87,21 @@ def test_bounds_of_slices_that_follow_from_open_dimensions(rows: int) -> None:
         refuses(WeftError, "real_dynamic_slice", run, text, x)
 
 
+@pytest.mark.parametrize("start", [-1, 0, 2, 9])
+def test_parts_of_known_length_from_places_that_are_data(start: int) -> None:
+    """A loop's counter says where; as elsewhere, a part lies inside."""
+    body = """
+    %length = stablehlo.constant dense<[2, 4]> : tensor<2xi32>
+    %ones = stablehlo.constant dense<1> : tensor<2xi32>
+    %end = stablehlo.add %length, %p : tensor<2xi32>
+    %0 = stablehlo.real_dynamic_slice %x, %p, %end, %ones : (tensor<?x4xf32>, tensor<2xi32>, tensor<2xi32>,
+        tensor<2xi32>) -> tensor<2x4xf32>
+    return %0 : tensor<2x4xf32>"""
+    x, at = f32(5, 4), min(max(start, 0), 3)
+    text = program("%x: tensor<?x4xf32>, %p: tensor<2xi32>", body, "tensor<2x4xf32>")
+    same(run(text, x, np.array([start, 0], np.int32)), x[at : at + 2])
+
+
 def test_convolution_with_padding_that_is_an_operand() -> None:
     body = """
     %p = stablehlo.constant dense<[[1, 0], [0, -1]]> : tensor<2x2xi64>

@@ -64,7 +64,7 @@ class Graph(Emitter):
         self.fallback = False
         """Whether the host runs operators that Weft does not have."""
         self.texts: list[str] = []
-        """The model's own strings, by number less one: 0 is the empty text."""
+        """The model's own strings by number, 0 the empty one; none where it has no constant of strings."""
         self.continued: list[list[str]] = []
         """The outputs of each If that has the nodes which use its results in its branches."""
         self.host_calls = 0
@@ -195,17 +195,10 @@ class Graph(Emitter):
 
     def texts_value(self, array: Any) -> Value:
         """Make a constant of strings."""
-        known = {t: i for i, t in enumerate(["", *self.texts])}
-        given = np.asarray(array, object)
-        for text in given.reshape(-1):
-            if known.setdefault(text, len(known)) > len(self.texts):
-                self.texts.append(text)
-        numbers = np.array([known[t] for t in given.reshape(-1)], np.int64).reshape(given.shape)
-        return Value.of_array(numbers).as_kind("string")
-
-    def texts_of(self, numbers: Any) -> list[str]:
-        """Return the strings of a constant's numbers."""
-        return [["", *self.texts][int(n)] for n in np.asarray(numbers).reshape(-1)]
+        given, known = np.asarray(array, object), {t: i for i, t in enumerate(self.texts or [""])}
+        numbers = np.array([known.setdefault(t, len(known)) for t in given.reshape(-1)], np.int64)
+        self.texts = list(known)
+        return Value.of_array(numbers.reshape(given.shape)).as_kind("string")
 
     def initializer(self, name: str, value: Value) -> Value:
         """Enter the value of a weight."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import numpy as np
@@ -175,12 +174,8 @@ def _svm_regressor(node: Node) -> Any:
     x, count, coefficients = _rows(node), node.attr("n_supports", 0), node.attr("coefficients", [])
     rho = node.attr("rho", [0.0])[0]
     if count:
-        vectors = _matrix(node, node.attr("support_vectors", []), count, "support vectors")
-        scores = node.op(
-            "matmul", _kernel(node, x, vectors), constant(np.asarray(coefficients, np.float32).reshape(count, 1))
-        )
-    else:
-        scores = node.op("matmul", x, constant(np.asarray(coefficients, np.float32).reshape(-1, 1)))
+        x = _kernel(node, x, _matrix(node, node.attr("support_vectors", []), count, "support vectors"))
+    scores = node.op("matmul", x, constant(np.asarray(coefficients, np.float32).reshape(-1, 1)))
     scores = node.emit(scores + float(rho))
     if node.attr("one_class", 0):
         positive = node.op("greater", scores, node.scalar(0.0, "float32"))
@@ -218,9 +213,8 @@ def _svm_classifier(node: Node) -> Any:
     wins = np.zeros((2, len(pairs), classes), np.float32)
     for p, (i, j) in enumerate(pairs):
         wins[0, p, i] = wins[1, p, j] = 1
-    votes = node.op(
-        "add", node.op("matmul", first, constant(wins[0])), node.op("matmul", node.emit(1.0 - first), constant(wins[1]))
-    )
+    won = (node.op("matmul", x, constant(w)) for x, w in zip((first, node.emit(1.0 - first)), wins, strict=True))
+    votes = node.op("add", *won)
     index = node.op("argmax", votes, axis=1, keepdims=False, dtype="int64")
     found = Value.of_expr(node.op("take", node.graph.expr(labels), index, axis=0, mode="clip"))
     if a:
@@ -325,32 +319,24 @@ def _one_hot_encoder(node: Node) -> Any:
 # --- labels and maps --------------------------------------------------------------------------------------------------
 
 
-def _packed(node: Node, name: str, forms: tuple[str, ...]) -> tuple[Any, str] | None:
-    """Return one of several lists of values in a form that keeps all digits, and its element type."""
+def _listed(node: Node, name: str, forms: tuple[str, ...]) -> Value | None:
+    """Return one of several lists of values, or None where there is none."""
     for form, dtype in zip(forms, ("string", "int64", "float32", ""), strict=True):
         value = node.attr(f"{name}_{form}")
         if value is None or (isinstance(value, list) and not value):
             continue
-        if form == "tensor":
-            array = node.graph.reader.read(value)
-            dtype = "string" if array.dtype == object else array.dtype.name
-            value = array.reshape(-1).tolist() if dtype == "string" else array
-        values = value if isinstance(value, (list, np.ndarray)) else [value]
-        if dtype == "string":
-            return list(values), dtype
-        return _bytes(values, dtype), dtype
+        return node.graph.read(value) if form == "tensor" else constant_list(node, value, dtype)
     return None
 
 
-def _bytes(values: Any, dtype: str) -> dict[str, str]:
-    """Numbers as they are kept without loss in an operator's description."""
-    array = np.ascontiguousarray(values, dtype)
-    return {"bytes": base64.b64encode(array.tobytes()).decode(), "dtype": dtype}
+def constant_list(node: Node, values: np.typing.ArrayLike, dtype: str) -> Value:
+    """Return texts or numbers as a constant."""
+    return node.graph.texts_value(values) if dtype == "string" else Value.of_array(np.array(values, dtype))
 
 
 _LISTS = ("strings", "int64s", "floats", "tensor")
 _ONES = ("string", "int64", "float", "tensor")
-_DEFAULTS = {"string": ["_Unused"], "int64": -1, "float32": -0.0}
+_DEFAULTS = {"string": "_Unused", "int64": -1, "float32": -0.0}
 
 
 @converter("LabelEncoder", domain=_ML)
@@ -358,41 +344,46 @@ def _label_encoder(node: Node) -> Any:
     if node.opset < 2:
         texts = node.attr("classes_strings", [])
         return _mapped(node, texts, list(range(len(texts))))
-    keys, values = (_packed(node, name, _LISTS) for name in ("keys", "values"))
+    keys, values = (_listed(node, name, _LISTS) for name in ("keys", "values"))
     if keys is None or values is None:
         node.error("LabelEncoder: it has no keys or values")
-    return _encoded(node, keys[0], values, _packed(node, "default", _ONES))
+    rest = _listed(node, "default", _ONES)
+    if rest is None or rest.logical != values.logical:
+        rest = constant_list(node, _DEFAULTS.get(values.logical, 0), values.logical)
+    return encoded(node, keys, values, rest)
 
 
-def _encoded(node: Node, keys: Any, values: tuple[Any, str], default: tuple[Any, str] | None) -> Any:
-    data, dtype = values
-    if default is None or default[1] != dtype:
-        other: Any = _DEFAULTS.get(dtype, 0)
-        rest: Any = other if dtype == "string" else _bytes([other], dtype)
-    else:
-        rest = default[0]
-    if all(isinstance(part, dict) for part in (keys, data, rest)):
-        return _encoded_numbers(
-            node, *(np.frombuffer(base64.b64decode(part["bytes"]), part["dtype"]) for part in (keys, data, rest))
-        )
-    kind = Kind("tensor", dtype, node.ndim())
-    attrs = {"keys": keys, "values": data, "default": rest, "dtype": dtype, "nan": int(node.opset >= 4)}
-    return node.host("LabelEncoder", node.inputs, [kind], **attrs)
+def encoded(node: Node, keys: Value, values: Value, default: Value) -> Value:
+    """The value whose key an element of the first input is, or the default; all of them are constants."""
+    table, found, rest = (np.asarray(v.array).reshape(-1) for v in (keys, values, default))
+    if (keys.logical == "string") != (node.logical() == "string"):
+        node.error(f"{node.op_type}: keys of another type", expected=node.logical(), found=keys.logical)
+    span = table.max(initial=0).item() - table.min(initial=0).item()  # of texts, some of the model's
+    dense = keys.logical == "string" or (table.dtype.kind == "i" and span <= 4 * len(table) + 1024)
+    find = _found_in_table if dense else _found_by_order
+    return Value.of_expr(find(node, table, found, rest)).as_kind(values.logical)
 
 
-def _encoded_numbers(node: Node, keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> ir.Expr:
-    """The value whose key an element is: where it would lie among the keys in order, if that one is it."""
+def _found_in_table(node: Node, keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> ir.Expr:
+    """Take the value from a table of all numbers between the least key and the greatest, and of those beside them."""
+    low, high = keys.min(initial=0).item() - 1, keys.max(initial=0).item() + 1
+    table = np.full(high - low + 1, default, values.dtype)
+    table[keys[::-1] - low] = values[::-1]
+    place = node.op("clip", node.astype(node.x(), "int64"), min=low, max=high)
+    return node.op("take", constant(table), node.emit(place - low), axis=0, mode="clip")
+
+
+def _found_by_order(node: Node, keys: np.ndarray, values: np.ndarray, default: np.ndarray) -> ir.Expr:
+    """Look where an element would lie among the keys in order, and whether that one is it."""
     x, rest = node.x(), constant(default.reshape(()))
     ordered, first = np.unique(keys, return_index=True)  # NaN comes last
     known = ~np.isnan(ordered)
     out = node.full(node.shape(), default.item(), default.dtype.name)
     if known.any():
         places = node.op("bucketize", x, constant(ordered[known]))
-        found, key = (
-            node.op("take", constant(table), places, axis=0, mode="clip")
-            for table in (values[first[known]], ordered[known])
-        )
-        out = node.op("where", node.op("equal", x, key), found, rest)
+        tables = values[first[known]], ordered[known]
+        out, key = (node.op("take", constant(t), places, axis=0, mode="clip") for t in tables)
+        out = node.op("where", node.op("equal", x, key), out, rest)
     if node.opset >= 4 and not known.all():
         out = node.op("where", node.op("isnan", x), constant(values[first[-1]].reshape(())), out)
     return out
@@ -400,10 +391,10 @@ def _encoded_numbers(node: Node, keys: np.ndarray, values: np.ndarray, default: 
 
 def _mapped(node: Node, texts: list[str], numbers: list[int]) -> Any:
     """The number of each text, or the text of each number, as two lists have them."""
+    names, places = (constant_list(node, v, d) for v, d in ((texts, "string"), (numbers, "int64")))
     if node.logical() == "string":
-        rest = _bytes([node.attr("default_int64", -1)], "int64")
-        return _encoded(node, texts, (_bytes(numbers, "int64"), "int64"), (rest, "int64"))
-    return _encoded(node, numbers, (texts, "string"), ([node.attr("default_string", "_Unused")], "string"))
+        return encoded(node, names, places, constant_list(node, node.attr("default_int64", -1), "int64"))
+    return encoded(node, places, names, constant_list(node, node.attr("default_string", "_Unused"), "string"))
 
 
 @converter("CategoryMapper", domain=_ML)
@@ -438,6 +429,5 @@ def _cast_map(node: Node) -> Any:
     form = node.attr("map_form", "DENSE")
     if dtype is None or form not in ("DENSE", "SPARSE"):
         node.error("CastMap: an unknown form", expected=", ".join(_CASTS), found=node.attr("cast_to", ""))
-    return node.host(
-        "CastMap", node.inputs, [Kind("tensor", dtype, 2)], map_form=form, dtype=dtype, max_map=node.attr("max_map", 1)
-    )
+    attrs = {"map_form": form, "dtype": dtype, "max_map": node.attr("max_map", 1)}
+    return node.host("CastMap", node.inputs, [Kind("tensor", dtype, 2)], **attrs)

@@ -27,6 +27,8 @@ _REDUCERS = {
     "or": ("max", False),
     "and": ("min", True),
 }
+_ON_TRUTH = {n: f"logical_{'and' if n in ('and', 'minimum', 'multiply') else 'or'}" for n in _REDUCERS}
+_ON_BITS = {name: f"bitwise_{name}" for name in ("and", "or", "xor")}
 Combine = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 
 
@@ -37,19 +39,8 @@ def _combiner(node: Node, own: Region | None = None) -> tuple[str, Combine]:
         name = full.removeprefix("stablehlo.")
 
         def combine(a: Sequence[Any], b: Sequence[Any]) -> Sequence[Any]:
-            op = (
-                {
-                    "and": "logical_and",
-                    "or": "logical_or",
-                    "maximum": "logical_or",
-                    "minimum": "logical_and",
-                    "add": "logical_or",
-                    "multiply": "logical_and",
-                }
-                if a[0].ty.dtype == "bool"
-                else {"and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor"}
-            )
-            return [node.op(op.get(name, name), a[0], b[0])]
+            forms = _ON_TRUTH if a[0].ty.dtype == "bool" else _ON_BITS
+            return [node.op(forms.get(name, name), a[0], b[0])]
 
         return name, combine
     own = own or node.source.regions[0]
@@ -90,17 +81,34 @@ def _reduce(node: Node) -> Any:
         found = node.op(_REDUCERS[name][0], x, axis=tuple(axes), keepdims=False) if axes else x
         found = node.graph.astype(found, dtype)
         return found if _is_identity(starts[0], name) else combine([starts[0]], [found])
+    if any(isinstance(node.dims(xs[0])[a], ir.PrimExpr) for a in axes):
+        return _one_by_one(node, xs, starts, axes, combine)
     for axis in reversed(axes):
         xs = _tree(node, xs, starts, axis, combine)
     return combine(starts, xs)
+
+
+def _one_by_one(node: Node, xs: list[Any], starts: list[Any], axes: list[int], combine: Combine) -> list[Any]:
+    """Combine elements in their order, where it is open how many there are."""
+    graph, dims = node.graph, node.dims(xs[0])
+    kept = [i for i in range(len(dims)) if i not in axes]
+    rest, size = [dims[i] for i in kept], math.prod(dims[i] for i in axes)
+    parts = [graph.reshape(graph.permute(x, [*axes, *kept]), [size, *rest]) for x in xs]
+    end = graph.sized(graph.simplified(size), "int64")
+
+    def step(state: list[Any]) -> list[Any]:
+        at, *found = state
+        here = [node.op("take", x, at, axis=0, mode="clip") for x in parts]
+        return [node.op("add", at, graph.scalar(1, "int64")), *combine(found, here)]
+
+    begin = [graph.scalar(0, "int64"), *(graph.expand(x, rest) for x in starts)]
+    return graph.loop(begin, lambda state: node.op("less", state[0], end), step)[1:]
 
 
 def _tree(node: Node, xs: Sequence[Any], starts: Sequence[Any], axis: int, combine: Combine) -> list[Any]:
     """Combine halves of a dimension until it is gone."""
     graph, size = node.graph, node.dims(xs[0])[axis]
     rest = [n for i, n in enumerate(node.dims(xs[0])) if i != axis]
-    if isinstance(size, ir.PrimExpr):
-        node.unsupported("a reduction of this kind over an open dimension", expected=", ".join(_REDUCERS))
     if size == 0:
         return [graph.expand(s, rest) for s in starts]
     while size > 1:

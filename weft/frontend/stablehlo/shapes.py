@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import ir
+from weft import ir, relax
 from weft.frontend.building import objects
 from weft.frontend.stablehlo.elementwise import COMPARISONS, comparison
 from weft.frontend.stablehlo.importer import CONVERTERS, ON_SIZES, Node
@@ -69,9 +69,23 @@ def _slice(node: Node) -> Any:
 
 @CONVERTERS.on("stablehlo.real_dynamic_slice")
 def _real_dynamic_slice(node: Node) -> Any:
+    x, start, end, _ = node.operands
+    length = _length_of_part(node, start, end)
+    if length is not None and all(n == 1 for n in node.sizes(3)):
+        starts = [node.graph.slice(start, [i], [i + 1]) for i in range(len(length))]
+        return _part(node, x, starts, length)
     begin, end = ([node.graph.simplified(ir.max_(n, 0)) for n in node.sizes(i)] for i in (1, 2))
     bounds = {"begin": tuple(begin), "end": tuple(end), "strides": tuple(node.sizes(3))}
-    return node.op("strided_slice", node.x, axes=tuple(range(len(begin))), **bounds, assume_inbound=False)
+    return node.op("strided_slice", x, axes=tuple(range(len(begin))), **bounds, assume_inbound=False)
+
+
+def _length_of_part(node: Node, start: ir.Expr, end: ir.Expr) -> list[Any] | None:
+    """The sizes that were added to a start that is data, such as a loop's, to get an end; None for other ends."""
+    added = node.graph.bb.lookup_binding(end) if isinstance(end, relax.Var) else None
+    if not isinstance(added, ir.Call) or getattr(added.op, "name", "") != "relax.add" or start not in added.args:
+        return None
+    found = node.graph.sizes_of([x for x in added.args if x is not start], True)
+    return found[0].tolist() if found and node.graph.sizes_of([start], True) is None else None
 
 
 @CONVERTERS.on("stablehlo.dynamic_pad")
@@ -90,11 +104,15 @@ def _pad(node: Node) -> Any:
 @CONVERTERS.on("stablehlo.dynamic_slice")
 def _dynamic_slice(node: Node) -> Any:
     x, *starts = node.operands
-    sizes = node.attr("sizes", node.attr("slice_sizes"))
+    return _part(node, x, starts, node.attr("sizes", node.attr("slice_sizes")))
+
+
+def _part(node: Node, x: ir.Expr, starts: Sequence[ir.Expr], sizes: Sequence[Any]) -> ir.Expr:
+    """A part of some sizes, moved inside where it would leave."""
     for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        whole = node.dims(x)[axis]
-        if isinstance(whole, ir.PrimExpr) or size < whole:
-            places = node.op("add", node.graph.start_inside(start, whole - size), node.graph.arange(size))
+        most = node.graph.simplified(node.dims(x)[axis] - size)
+        if isinstance(most, ir.PrimExpr) or most > 0:
+            places = node.op("add", node.graph.start_inside(start, most), node.graph.arange(size))
             x = node.op("take", x, places, axis=axis, mode="clip")
     return x
 
@@ -108,10 +126,10 @@ def _dynamic_update(node: Node) -> Any:
 # --- gather and scatter -----------------------------------------------------------------------------------------------
 
 
-def _numbers(node: Node, group: str, *names: str) -> list[list[int]]:
+def _numbers(node: Node, group: str, names: str) -> list[list[int]]:
     """Lists of dimensions out of the attribute that describes a gather or scatter."""
     numbers = node.attr(group) or {}  # none of them reads as an empty list
-    return [list(numbers.get(name, [])) for name in names]
+    return [list(numbers.get(name, [])) for name in names.split()]
 
 
 def _places(
@@ -150,14 +168,8 @@ def _places(
 def _gather(node: Node) -> Any:
     """Gathers: starts are clamped, so that each slice lies inside."""
     x, starts, *_ = node.operands
-    names = (
-        "offset_dims",
-        "collapsed_slice_dims",
-        "start_index_map",
-        "operand_batching_dims",
-        "start_indices_batching_dims",
-    )
-    offset, collapsed, mapped, batched, of_starts = _numbers(node, "dimension_numbers", *names)
+    names = "offset_dims collapsed_slice_dims start_index_map operand_batching_dims start_indices_batching_dims"
+    offset, collapsed, mapped, batched, of_starts = _numbers(node, "dimension_numbers", names)
     vector = (node.attr("dimension_numbers") or {}).get("index_vector_dim", 0)
     sizes, whole, graph = node.sizes(2) if node.name != "gather" else node.attr("slice_sizes"), node.dims(x), node.graph
     dims = node.dims(starts)
@@ -199,14 +211,9 @@ def _scatter(node: Node) -> Any:
     kind = _update_of(node)
     if kind == "sub":
         updates, kind = node.op("negative", updates), "add"
-    names = (
-        "update_window_dims",
-        "inserted_window_dims",
-        "scatter_dims_to_operand_dims",
-        "input_batching_dims",
-        "scatter_indices_batching_dims",
-    )
-    window, inserted, mapped, batched, of_starts = _numbers(node, "scatter_dimension_numbers", *names)
+    names = "update_window_dims inserted_window_dims scatter_dims_to_operand_dims"
+    names += " input_batching_dims scatter_indices_batching_dims"
+    window, inserted, mapped, batched, of_starts = _numbers(node, "scatter_dimension_numbers", names)
     vector = (node.attr("scatter_dimension_numbers") or {}).get("index_vector_dim", 0)
     whole, graph = node.dims(x), node.graph
     given = iter([node.dims(updates)[i] for i in window])
@@ -234,9 +241,8 @@ def _scatter(node: Node) -> Any:
     below, above = node.op("less", first, graph.scalar(0, "int64")), node.op("greater_equal", first, limits)
     bad = node.op("logical_or", below, above)
     inner = tuple(range(len(batch), len(batch) + len(windows) + 1))
-    bad = node.op(
-        "greater", node.op("max", graph.astype(bad, "int32"), axis=inner, keepdims=True), graph.scalar(0, "int32")
-    )
+    worst = node.op("max", graph.astype(bad, "int32"), axis=inner, keepdims=True)
+    bad = node.op("greater", worst, graph.scalar(0, "int32"))
     behind = graph.sized(objects([whole[axes[0]], *[0] * (len(axes) - 1)], (len(axes),)), "int64")
     places = node.op("where", bad, behind, places)
     row = node.op("full", ir.shape_expr([1, *node.dims(standing)[1:]]), graph.scalar(0, str(x.ty.dtype)))

@@ -20,7 +20,7 @@ from weft.runtime.host import sequences as sequences
 from weft.runtime.host import strings as strings
 from weft.runtime.host.kind import numbers_of, texts_of
 from weft.runtime.host.registry import OPERATORS
-from weft.runtime.tensor import Tensor, tensor
+from weft.runtime.tensor import Tensor, from_dlpack, tensor
 
 
 def host_operators() -> list[str]:
@@ -49,10 +49,12 @@ def call_host(text: str, args: Sequence[Any]) -> tuple[Any, ...]:
 def host(text: str, *args: Any) -> Any:
     """What programs call as the function ``HOST_FUNCTION``, with tensors and objects."""
     found = call_host(text, [a.numpy() if isinstance(a, Tensor) else a for a in args])
-    results = [ffi.as_opaque(r) if isinstance(r, (list, dict)) else tensor(_contiguous(r)) for r in found]
+    results = [ffi.as_opaque(r) if isinstance(r, (list, dict)) else _tensor(r) for r in found]
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _contiguous(x: Any) -> np.ndarray:
-    array = np.asarray(x)
-    return np.ascontiguousarray(array).reshape(array.shape)
+def _tensor(x: Any) -> Tensor:
+    """The memory of an array that is its own; of one that an operator was given, a copy."""
+    array = np.ascontiguousarray(x).reshape(np.shape(x))
+    root: Any = array if array.base is None else array.base
+    return from_dlpack(array) if isinstance(root, np.ndarray) and root.flags.owndata else tensor(array)

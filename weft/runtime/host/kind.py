@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import ml_dtypes
@@ -72,27 +73,34 @@ class Kind:
         return Kind(form, dtype, rank, of and Kind.from_json(of), *map(tuple, keys))
 
 
-class known_texts:  # a generator would cost each run a microsecond, a table that nobody asks for half of one
-    """Make a table of texts for one run of a program, whose own texts have the first numbers; 0 is the empty text."""
+class Texts:
+    """The texts of a model by number, 0 the empty one; none where no constant of it could be equal to another text."""
 
-    def __init__(self, texts: Iterable[str] = ()) -> None:
-        self._own = texts
+    def __init__(self, texts: Sequence[str] = ()) -> None:
+        self._given = texts
+
+    @cached_property
+    def table(self) -> np.ndarray:
+        """The texts, an array of objects."""
+        return np.array([*dict.fromkeys(["", *self._given])], object)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each text."""
+        return {t: i for i, t in enumerate(self.table.tolist())} if self._given else {}
+
+
+class known_texts:  # a generator would cost each run a microsecond
+    """Number the texts of one run of a program: one of the model has its number, others new ones each time."""
+
+    def __init__(self, model: Texts) -> None:
+        self._model = model
 
     def __enter__(self) -> None:
         self._outer, _runs.newest = getattr(_runs, "newest", None), self
 
     def __exit__(self, *error: object) -> None:
         _runs.newest = self._outer
-
-    @cached_property
-    def texts(self) -> list[str]:
-        """The texts by number."""
-        return ["", *self._own]
-
-    @cached_property
-    def numbers(self) -> dict[str, int]:
-        """The first number of each text."""
-        return {t: i for i, t in reversed(list(enumerate(self.texts)))}
 
     @staticmethod
     def of_this_run() -> known_texts:
@@ -101,31 +109,50 @@ class known_texts:  # a generator would cost each run a microsecond, a table tha
             raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
         return _runs.newest
 
+    @cached_property
+    def _chunks(self) -> list[np.ndarray]:
+        return [self._model.table]
+
+    def numbers(self, texts: np.ndarray) -> np.ndarray:
+        """Return the numbers of an array of objects, each a ``str``."""
+        items, known = texts.reshape(-1), self._model.numbers
+        found = np.fromiter(map(known.get, items.tolist(), repeat(-1)), np.int64, items.size) if known else None
+        if found is None:
+            found = self._enter(items.copy())
+        elif np.minimum.reduce(found, initial=0) < 0:
+            new = found < 0
+            found[new] = self._enter(items[new])
+        return found.reshape(texts.shape)
+
+    def _enter(self, items: np.ndarray) -> np.ndarray:
+        begin = sum(map(len, self._chunks))
+        self._chunks.append(items)
+        return np.arange(begin, begin + items.size)
+
+    def texts(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the texts of numbers, an array of objects."""
+        if len(self._chunks) > 1:
+            self._chunks = [np.concatenate(self._chunks)]
+        return self._chunks[0][numbers.reshape(-1)].reshape(numbers.shape)
+
 
 _runs = threading.local()
 
 
-def numbers_of(array: np.typing.ArrayLike) -> np.ndarray:
-    """Return the numbers of an array's texts, new ones entered into the run's table."""
-    table = known_texts.of_this_run()
-    texts, numbers = table.texts, table.numbers
-    given = np.asarray(array, object)
-    items, found = given.reshape(-1).tolist(), {}
-    if (wrong := next((item for item in items if not isinstance(item, (str, bytes))), texts)) is not texts:
-        raise DTypeMismatch("a tensor of strings has an element that is none", expected="str", found=repr(wrong))
-    for item in dict.fromkeys(items):
-        text = item.decode("utf-8") if isinstance(item, bytes) else item
-        found[item] = numbers.setdefault(text, len(texts))
-        texts += [text] if found[item] == len(texts) else []
-    return np.array([found[item] for item in items], np.int64).reshape(given.shape)
+def numbers_of(texts: np.ndarray) -> np.ndarray:
+    """Return the numbers that the texts of an array have in this run; numbers stay as they are."""
+    return known_texts.of_this_run().numbers(texts) if texts.dtype == object else texts
 
 
 def texts_of(numbers: np.typing.ArrayLike) -> np.ndarray:
     """Return the texts of an array of numbers."""
-    texts = known_texts.of_this_run().texts
-    out = np.empty(np.shape(numbers), object)
-    out.reshape(-1)[:] = [texts[n] for n in np.asarray(numbers).reshape(-1).tolist()]
-    return out
+    return known_texts.of_this_run().texts(np.asarray(numbers))
+
+
+def _text(item: Any) -> str:
+    if not isinstance(item, (str, bytes)):
+        raise DTypeMismatch("a tensor of strings has an element that is none", expected="str", found=repr(item))
+    return item.decode("utf-8") if isinstance(item, bytes) else str(item)
 
 
 def to_machine(value: object, kind: Kind, name: str = "value") -> Any:
@@ -159,7 +186,10 @@ def _tensor(value: Any, kind: Kind, name: str) -> np.ndarray:
     if kind.dtype == "string":
         if array.dtype.kind not in "OUST":
             raise DTypeMismatch(f"'{name}' has a wrong dtype", expected="strings", found=str(array.dtype))
-        return numbers_of(array)
+        texts = array.astype(object, copy=False)
+        if {*map(type, items := texts.reshape(-1).tolist())} - {str}:
+            texts = np.array([*map(_text, items)], object).reshape(array.shape)
+        return numbers_of(texts)
     if array.dtype.name != kind.dtype:
         raise DTypeMismatch(f"'{name}' has a wrong dtype", expected=kind.dtype, found=array.dtype.name)
     return np.ascontiguousarray(array.astype(_numpy(kind.storage))).reshape(array.shape)

@@ -50,7 +50,7 @@ def _reference(*args: Any, model: str, domain: str, op_type: str, attributes: di
     fn = find_operator(domain, op_type)
     if fn is not None:
         found = fn(*args, **attributes)
-        return found if isinstance(found, tuple) else (found,)
+        return tuple(map(np.array, found if isinstance(found, tuple) else (found,)))
     evaluator = _evaluator(model)
     feeds = dict(zip((i for i in evaluator.input_names if i), args, strict=True))
-    return tuple(np.asarray(x) for x in evaluator.run(None, feeds))
+    return tuple(map(np.array, evaluator.run(None, feeds)))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,23 @@ from weft.error import InvalidArgument, ShapeMismatch
 from weft.runtime.host.registry import host_operator
 
 
-def _each(fn: Any, *arrays: Any, dtype: Any = object) -> np.ndarray:
-    operands = np.broadcast_arrays(*arrays)
-    out = np.empty(operands[0].shape, dtype)
-    flat = out.reshape(-1)
-    for i, items in enumerate(zip(*(o.reshape(-1) for o in operands), strict=True)):
-        flat[i] = fn(*items)
-    return out
+def _padded(rows: Sequence[Sequence[str]], shape: tuple[int, ...], pad: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """Return lists of texts as rows of one array, filled up with `pad`, and their lengths."""
+    counts = np.fromiter(map(len, rows), np.int64, len(rows))
+    width = int(counts.max(initial=0))
+    out = np.full((len(rows), width), pad, object)
+    out[np.arange(width) < counts[:, None]] = list(chain.from_iterable(rows))
+    return out.reshape(*shape, width), counts.reshape(shape)
 
 
 @host_operator("StringConcat")
 def _concat(a: Any, b: Any) -> Any:
-    return _each(lambda x, y: x + y, a, b)
+    return np.asarray(a + b, object)
+
+
+@host_operator("EqualTexts")
+def _equal(a: Any, b: Any) -> Any:
+    return np.asarray(a == b, bool)
 
 
 @lru_cache(maxsize=256)
@@ -38,19 +43,14 @@ def _expression(pattern: str) -> re.Pattern[str]:
 
 @host_operator("RegexFullMatch")
 def _full_match(x: Any, *, pattern: str) -> Any:
-    return _each(lambda t: _expression(pattern).fullmatch(t) is not None, x, dtype=bool)
+    matches = map(_expression(pattern).fullmatch, x.reshape(-1).tolist())
+    return np.fromiter(map(bool, matches), bool, x.size).reshape(x.shape)
 
 
 @host_operator("StringSplit")
 def _split(x: Any, *, delimiter: str, maxsplit: int) -> tuple[Any, Any]:
     """Parts of each text, filled up with empty ones, and how many there are; no delimiter is any whitespace."""
-    rows = [t.split(delimiter or None, maxsplit) if t else [] for t in x.reshape(-1)]
-    width = max(map(len, rows), default=0)
-    parts = np.full((len(rows), width), "", object)
-    for i, row in enumerate(rows):
-        parts[i, : len(row)] = row
-    counts = np.array([len(r) for r in rows], np.int64)
-    return parts.reshape(*x.shape, width), counts.reshape(x.shape)
+    return _padded([t and t.split(delimiter or None, maxsplit) for t in x.reshape(-1).tolist()], x.shape)
 
 
 @host_operator("StringNormalizer")
@@ -58,128 +58,112 @@ def _normalize(x: Any, *, case: str, sensitive: int, stopwords: list[str]) -> An
     """Drop stop words and change case; what is left of nothing is one empty text."""
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise ShapeMismatch("StringNormalizer: a wrong shape", expected="(n,) or (1, n)", found=str(x.shape))
-    stop = set(stopwords) if sensitive else {w.lower() for w in stopwords}
-    kept = [t for t in x.reshape(-1) if (t if sensitive else t.lower()) not in stop]
+    kept, stop = x.reshape(-1).tolist(), set(stopwords if sensitive else map(str.lower, stopwords))
+    if stop:
+        kept = [t for t in kept if (t if sensitive else t.lower()) not in stop]
     change = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}[case]
-    out = np.empty(max(len(kept), 1), object)
-    out[:] = [change(t) for t in kept] or [""]
+    out = np.array([*map(change, kept)] or [""], object)
     return out if x.ndim == 1 else out.reshape(1, -1)
 
 
 @host_operator("TfIdfVectorizer")
-@np.errstate(all="ignore")
-def _tfidf(x: Any, **attrs: Any) -> Any:
-    """Count the n-grams of a pool, their items up to some places apart, in each row."""
-    rows = x.reshape(1, -1) if x.ndim < 2 else x
-    items, tables, targets = _pool(tuple(attrs["pool"]), tuple(attrs["ngram_counts"]), tuple(attrs["ngram_indexes"]))
-    width = max(attrs["ngram_indexes"], default=-1) + 1
-    counts = np.zeros((len(rows), width), np.float32)
-    held = np.array([items.get(v, -1) for v in rows.reshape(-1).tolist()], np.int64).reshape(rows.shape)
-    for n in range(attrs["min_gram_length"], attrs["max_gram_length"] + 1):
-        widest = (held.shape[1] - 1) // (n - 1) if n > 1 else 1  # further apart they do not fit into a row
-        for step in range(1, min(attrs["max_skip_count"] + 1, widest) + 1):
-            found = np.zeros((len(rows), held.shape[1] - (n - 1) * step), np.int64)
-            for k, table in enumerate(tables[n - 1]):
-                pairs = _paired(found, held[:, k * step :][:, : found.shape[1]], len(items))
-                found = np.minimum(np.searchsorted(table, pairs), len(table) - 1)
-                found = np.where(table[found] == pairs, found, -1) if len(table) else np.full_like(pairs, -1)
-            row, column = (found >= 0).nonzero()
-            np.add.at(counts, (row, targets[n - 1][found[row, column]]), 1)
-    weights = np.ones(width, np.float32)
-    if attrs["weights"]:
-        weights[list(attrs["ngram_indexes"])] = attrs["weights"]
-    mode = attrs["mode"]
-    counts = counts if mode == "TF" else (counts > 0) * weights if mode == "IDF" else counts * weights
-    return counts.astype(np.float32).reshape(*x.shape[:-1], width)
+def _tfidf(
+    items: Any, edges: Any, places: Any, weights: Any, *, count: int, lengths: list[int], skipped: int, mode: str
+) -> Any:
+    """Count the n-grams of a pool, whose items lie up to some places apart, in each row.
 
-
-@lru_cache(maxsize=64)
-def _pool(pool: tuple[Any, ...], starts: tuple[int, ...], places: tuple[int, ...]) -> tuple[Any, ...]:
-    """Number the items of a pool, and the beginnings of its n-grams; part n of it begins at ``starts[n - 1]``.
-
-    Returns the items' numbers; of each length the beginnings of one, two and more items, in order, each as
-    :func:`_paired` makes it of the one before; and of each length the places in the result.
+    Parameters
+    ----------
+    items : (..., length) int64
+        The numbers of a row's items, less than `count`; -1 for those that no n-gram has.
+    edges, places : int64
+        The tree of n-grams. Node 0 is its root, node ``i + 1`` the item `i` alone; edge `e`, one of the numbers
+        ``node * count + item`` in order, leads to the node ``count + 1 + e``. Of each node its column, or -1.
+    weights : (columns,) float32
+        Of each column; `mode` says whether ones, counts, or products of both are the result.
     """
-    items = {v: i for i, v in enumerate(dict.fromkeys(pool))}
-    numbers = np.array([items[v] for v in pool], np.int64)
-    tables, targets, rest = [], [], np.array(places, np.int64)
-    for n, (begin, end) in enumerate(pairwise([*starts, len(pool)]), 1):
-        grams, levels = numbers[begin:end].reshape(-1, n), []
-        found = np.zeros(len(grams), np.int64)
-        for k in range(n):
-            table, found = np.unique(_paired(found, grams[:, k], len(items)), return_inverse=True)
-            levels.append(table)
-        order = np.zeros(len(levels[-1]), np.int64)
-        order[found] = rest[: len(grams)]
-        tables.append(levels)
-        targets.append(order)
-        rest = rest[len(grams) :]
-    return items, tables, targets
+    rows, width = np.atleast_2d(items), len(weights)
+    out, touched = np.zeros(len(rows) * width, np.float32), [np.empty(0, np.int64)]
+    starts = np.arange(len(rows))[:, None] * width
+    for step in range(1, skipped + 2):
+        node = rows + 1
+        for n in range(1, lengths[1] + 1):
+            if n > 1:
+                behind = rows[:, (n - 1) * step :]
+                node = _next(node[:, : behind.shape[1]], behind, edges, count)
+            if n >= lengths[0] and (n > 1 or step == 1):
+                column = places[node]
+                touched.append((starts + column)[column >= 0])
+                np.add.at(out, touched[-1], np.float32(1))
+    if mode != "TF":
+        found = np.concatenate(touched)
+        out[found] = (out[found] if mode == "TFIDF" else np.float32(1)) * weights[found % max(width, 1)]
+    return out.reshape(*items.shape[:-1], width)
 
 
-def _paired(found: np.ndarray, item: np.ndarray, count: int) -> np.ndarray:
-    """One number for a beginning's and an item's; less than 0 where one of them is."""
-    return np.where((found < 0) | (item < 0), -1, found * count + item)
+def _next(node: np.ndarray, item: np.ndarray, edges: np.ndarray, count: int) -> np.ndarray:
+    """The nodes to which items lead from nodes; the root where none does."""
+    wanted = np.where((node > 0) & (item >= 0), node * count + item, -1)
+    edge = np.searchsorted(edges, wanted)
+    return np.where(np.append(edges, -2)[edge] == wanted, edge + count + 1, 0)
 
 
 @host_operator("ParseNumbers")
 @np.errstate(all="ignore")
 def _parse(x: Any, *, dtype: str) -> Any:
     kind = np.dtype(dtype)
-    read = {"b": lambda t: bool(int(float(t))), "f": float}.get(
-        kind.kind, lambda t: int(t) if _is_int(t) else int(float(t))
-    )
+    read = {"b": lambda t: bool(int(float(t))), "f": float}.get(kind.kind, _whole)
+    wide = np.float64 if kind.kind == "f" else object
     try:
-        return _each(read, x, dtype=np.float64 if kind.kind == "f" else object).astype(kind)
+        return np.fromiter(map(read, x.reshape(-1).tolist()), wide, x.size).reshape(x.shape).astype(kind)
     except (ValueError, OverflowError) as e:
         raise InvalidArgument("Cast: a text is no number", expected=dtype, found=str(e)) from None
 
 
-def _is_int(text: str) -> bool:
-    return re.fullmatch(r"\s*[+-]?\d+\s*", text) is not None
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        return int(float(text))
 
 
 @host_operator("FormatNumbers")
 @np.errstate(all="ignore")
 def _format(x: Any) -> Any:
     if x.dtype.kind in "biu":
-        return _each(lambda v: str(int(v)), x)
-    return _each(_shortest, x)
+        written = map(str, (x.astype(np.uint8) if x.dtype == bool else x).reshape(-1).tolist())
+    else:
+        written = map(_shortest, (x if x.dtype.kind == "f" else x.astype(np.float32)).reshape(-1))
+    return np.fromiter(written, object, x.size).reshape(x.shape)
 
 
 def _shortest(value: Any) -> str:
     """Write a number with the fewest digits that give it back."""
-    text = np.format_float_positional(value, trim="-") if 1e-5 <= abs(value) < 1e16 or value == 0 else str(value)
+    text = str(value).removesuffix(".0")
+    text = np.format_float_positional(value, trim="-") if "e" in text and 1e-5 <= abs(value) < 1e16 else text
     return {"inf": "INF", "-inf": "-INF", "nan": "NaN"}.get(text, text)
 
 
 @host_operator("Tokenizer")
 def _tokenize(x: Any, *, separators: list[str], expression: str, mark: int, pad: str, least: int) -> Any:
     """Take each text apart at separators or into matches, each as long as it can be; rows are filled up with `pad`."""
+    rows: list[list[str]] = [[t] for t in x.reshape(-1).tolist()]
     if expression == "." or separators == [""]:
-        rows = [list(t) for t in x.reshape(-1)]
-    elif separators:
-        rows = [_between(t, [_expression(p) for p in separators], least) for t in x.reshape(-1)]
+        rows = [list(text) for (text,) in rows]
     else:
-        spans = ((t, _matches(t, _expression(expression))) for t in x.reshape(-1))
-        rows = [[t[a:b] for a, b in found if b - a >= max(least, 1)] for t, found in spans]
+        cut = _between if separators else _tokens
+        for pattern in map(_expression, separators or [expression]):
+            rows = [[p for part in row for p in cut(part, pattern) if len(p) >= least] for row in rows]
     rows = [["\x02", *row, "\x03"] for row in rows] if mark and any(rows) else rows
-    width = max(map(len, rows), default=0)
-    out = np.full((len(rows), width), pad, object)
-    for i, row in enumerate(rows):
-        out[i, : len(row)] = row
-    return out.reshape(*x.shape, width)
+    return _padded(rows, x.shape, pad)[0]
 
 
-_GREEDY = re.compile(r"(\[[^][\\]+\]|\\[dsw]|\w)+[+]?")
+_GREEDY = re.compile(r"(\[[^][\\]+\]|\\[dswDSW]|\\\W|[^\\.^$*+?{}()|[\]])+[+]?")
 """Expressions of single characters, the last one perhaps repeated: the first match that is found is the longest."""
 
 
 def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     """Find where matches begin and end, the longest at each place, one after the other."""
-    if _GREEDY.fullmatch(pattern.pattern):
-        yield from (found.span() for found in pattern.finditer(text))
-        return
     at, anchored = 0, re.search(r"\$|\\[bBzZ]", pattern.pattern)  # these look at the text's end
     while found := pattern.search(text, at):
         start, end = found.span()
@@ -191,16 +175,19 @@ def _matches(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int]]:
             return
 
 
-def _between(text: str, separators: list[re.Pattern[str]], least: int) -> list[str]:
-    """Return what lies between matches of separators, each in its turn."""
-    parts = [text]
-    for pattern in separators:
-        cut: list[str] = []
-        for part in parts:
-            at = 0
-            for start, end in _matches(part, pattern):
-                cut.append(part[at:start])
-                at = max(end, start + 1)
-            cut.append(part[at:])
-        parts = [p for p in cut if len(p) >= max(least, 1)]
-    return parts
+def _tokens(text: str, pattern: re.Pattern[str]) -> list[str]:
+    """Return the matches."""
+    if _GREEDY.fullmatch(pattern.pattern):
+        return pattern.findall(text)
+    return [text[start:end] for start, end in _matches(text, pattern)]
+
+
+def _between(text: str, pattern: re.Pattern[str]) -> list[str]:
+    """Return what lies between matches."""
+    if _GREEDY.fullmatch(pattern.pattern):
+        return pattern.split(text)
+    cut, at = list[str](), 0
+    for start, end in _matches(text, pattern):
+        cut.append(text[at:start])
+        at = max(end, start + 1)
+    return [*cut, text[at:]]
