@@ -171,9 +171,15 @@ class _Layouts:
 
     def dot_group(self, call: ir.Call) -> int:
         """How many products an instruction of the target adds up in a convolution or matrix product, else 1."""
-        data, weight, out = (getattr(e.ty, "dtype", "") for e in (*call.args[:2], call))  # type: ignore[attr-defined]
-        key = (str(data), str(weight), "float32" if str(out) == "bfloat16" else str(out))  # what is summed in
-        return DOT_GROUPS[key] if key in self.dots else 1
+        data, weight, out = (str(getattr(e.ty, "dtype", "")) for e in (*call.args[:2], call))  # type: ignore[attr-defined]
+        factors = ("int16", data) if data.endswith("int8") else (data,)
+        keys = [(f, weight, "float32" if out == "bfloat16" else out) for f in factors]  # what is summed in
+        return next((DOT_GROUPS[key] for key in keys if key in self.dots), 1)
+
+    def factor(self, data: ir.Expr, group: int, bb: BlockBuilder) -> ir.Expr:
+        """Return the first operand of a product as its instruction takes it: bytes that it adds in pairs are widened."""
+        pairs = group == 2 and str(data.ty.dtype).endswith("int8")  # type: ignore[attr-defined]
+        return bb.emit(make_call("astype")(data, dtype="int16")) if pairs else data
 
     def note_padding(self, call: ir.Call, bound: ir.Expr) -> None:
         """Remember what lies in a frame of zeros, so that convolutions of it pad by themselves."""
@@ -219,15 +225,11 @@ class _Layouts:
     def match_cast(self, binding: MatchCast, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
         """Check the twin's type instead, where there is a twin."""
         ty = binding.ty
-        if not self.has_last(value) or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim not in _RANKS:
+        if value not in self.last or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim not in _RANKS:
             return None
         shape = tuple(ty.shape[d] for d in _to_last(ty.ndim))
         cast = bb.match_cast(self.last[value], ir.TensorType(shape, ty.dtype, ty.ndim, ty.vdevice))
         return self.bind_last(cast, binding, bb)
-
-    def has_last(self, expr: ir.Expr) -> bool:
-        """Whether a channels-last twin exists already."""
-        return expr in self.last
 
     def to_last(self, expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
         """Return the channels-last twin of a value, emitting a transpose where there is none."""
@@ -246,7 +248,7 @@ class _Layouts:
         if definition.layout is Layout.AXES:
             return self._along_axes(call, definition, bb)
         layouts = [name for name, kind in definition.attrs.items() if kind.is_layout]
-        if definition.layout is Layout.OWN or not self.has_last(call.args[0]):
+        if definition.layout is Layout.OWN or call.args[0] not in self.last:
             return None
         sizes = _letters(call.args[0].ty.ndim)  # type: ignore[union-attr]
         if any(call.attrs.get(name) not in (None, "", f"NC{sizes}") for name in layouts):
@@ -257,7 +259,7 @@ class _Layouts:
     def _along_axes(self, call: ir.Call, definition: OpDef, bb: BlockBuilder) -> ir.Expr | None:
         """Compute on twins; vectors of an operator that names an axis lie along it, wherever it is."""
         operands = [f for a in call.args for f in (a.fields if isinstance(a, ir.Tuple) else (a,))]
-        ndim = max((f.ty.ndim for f in operands if self.has_last(f)), default=0)
+        ndim = max((f.ty.ndim for f in operands if f in self.last), default=0)
         if not ndim or getattr(call.ty, "ndim", ndim) != ndim:
             return None
         names = definition.names_axes(call.attrs)
@@ -308,7 +310,7 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     group, panel = s.dot_group(call), _panel(s, channels)
     taps = prod(shape[2:])
     few = s.machine.lanes(32) if taps == 1 and channels <= shape[1] else FEW_CHANNELS
-    has_last = s.has_last(call.args[0])
+    has_last = call.args[0] in s.last
     if group == 1 and (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
         return _Kept(product.op, product.args, product.attrs, span=call.span)
     alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
@@ -343,10 +345,10 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     else:
         packed, layout = panels.moved_weight(weight, shape, (*range(2, len(shape)), 1, 0), bb), f"{sizes}IO"
     data, found = call.args[0], f"NC{sizes}"
-    if groups > 1 or shape[1] > FEW_CHANNELS or group > 1 or s.has_last(data):
+    if groups > 1 or shape[1] > FEW_CHANNELS or group > 1 or data in s.last:
         data, found = s.to_last(data, bb), f"N{sizes}C"
     new_attrs = attrs.with_(data_layout=found, out_layout=f"N{sizes}C", kernel_layout=layout, channels=channels)
-    return ir.Call(call.op, (data, packed), new_attrs, span=call.span)
+    return ir.Call(call.op, (s.factor(data, group, bb), packed), new_attrs, span=call.span)
 
 
 _MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS, _MOST_GROUPS_OF_BYTES = 16, 8, 64
@@ -374,7 +376,7 @@ def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int, apart: bool)
 def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.Call:
     """Compute each group of a convolution by itself, from its channels to its part of the result."""
     weight, groups = call.args[1].data.numpy(), call.attrs["groups"]  # type: ignore[union-attr]
-    data, axis = s.to_last(call.args[0], bb), weight.ndim - 1
+    data, axis = s.factor(s.to_last(call.args[0], bb), group, bb), weight.ndim - 1
     parts = []
     for i, kernel in enumerate(np.split(weight, groups)):
         c, panel, sizes = kernel.shape[1], _panel(s, len(kernel)), _letters(weight.ndim)
@@ -499,7 +501,7 @@ def _matmul(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     lone = data.ty.shape is not None and all(ir.as_int(d) == 1 for d in data.ty.shape[:-1])
     step = 1 if lone or group == 1 else s.machine.rows_together(str(weight.ty.dtype), len(array))  # type: ignore[union-attr]
     packed = ir.constant(panels.pack_matmul_weight(array, panel, group, step))
-    return _Kept(ir.Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
+    return _Kept(ir.Op.get("relax.nn.matmul_packed"), (s.factor(data, group, bb), packed), attrs, span=call.span)
 
 
 def _transposed_product(call: ir.Call, weight: RelaxVar, bb: BlockBuilder) -> ir.Expr | None:
@@ -528,15 +530,12 @@ class _Kept(ir.Call):
 def _resize_all(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """Resize the twin: sizes, scales and regions of all axes change places."""
     size = call.args[1]
-    if not s.has_last(call.args[0]) or not isinstance(size, ir.ShapeExpr) or len(size.values) != 4:
+    if call.args[0] not in s.last or not isinstance(size, ir.ShapeExpr) or len(size.values) != 4:
         return None
-    attrs = call.attrs
-    if attrs.get("scales") is not None:
-        attrs = attrs.with_(scales=tuple(attrs.get("scales")[d] for d in _to_last(4)))
-    roi = attrs.get("roi")
-    if roi is not None:
-        attrs = attrs.with_(roi=tuple(roi[half + d] for half in (0, 4) for d in _to_last(4)))
+    order = {"scales": _to_last(4), "roi": [half + d for half in (0, 4) for d in _to_last(4)]}
+    moved = {name: tuple(v[d] for d in at) for name, at in order.items() if (v := call.attrs.get(name)) is not None}
     places = ir.shape_expr([size.values[d] for d in _to_last(4)])
+    attrs = call.attrs.with_(**moved)
     return ir.Call(call.op, (s.to_last(call.args[0], bb), places), attrs, span=call.span)
 
 
@@ -548,7 +547,7 @@ def _grid_sample(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
         return None
     read, moved = (prod(panels.likely(d, panels.LIKELY_SIZE) for d in sizes[2:]) for sizes in (points, shape))
     worth = call.attrs["method"] != "nearest" and _AS_MANY_MOVED * read >= moved
-    if (ir.as_int(shape[1]) or 0) < s.machine.lanes(32) or not (worth or s.has_last(call.args[0])):
+    if (ir.as_int(shape[1]) or 0) < s.machine.lanes(32) or not (worth or call.args[0] in s.last):
         return None
     layout = f"N{_letters(len(shape))}C"
     return ir.Call(
@@ -564,7 +563,7 @@ _AS_MANY_MOVED = 8
 def _broadcast_to(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """Repeat the twin: the sizes change places as the dimensions do."""
     data, shape = call.args
-    if not s.has_last(data) or not isinstance(shape, ir.ShapeExpr) or len(shape.values) != 4:
+    if data not in s.last or not isinstance(shape, ir.ShapeExpr) or len(shape.values) != 4:
         return None
     places = ir.shape_expr([shape.values[d] for d in _to_last(4)])
     return ir.Call(call.op, (s.to_last(data, bb), places), span=call.span)
@@ -573,7 +572,7 @@ def _broadcast_to(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | Non
 @_RULES.on("sum", "mean", "max", "min")
 def _reduce(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     data, axis = call.args[0], call.attrs.get("axis")
-    if not s.has_last(data) or axis is None:
+    if data not in s.last or axis is None:
         return None
     ndim = data.ty.ndim  # type: ignore[union-attr]
     attrs = in_places(get_op_def(call.op).attrs, call.attrs, _to_first(ndim), ndim)  # type: ignore[arg-type]
@@ -589,7 +588,7 @@ def _permute_rule(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | Non
     """A transpose of a value that has a twin reads the twin; a transpose to channels-last is the twin."""
     data = call.args[0]
     axes = call.attrs.get("axes")
-    if not s.has_last(data) or axes is None:
+    if data not in s.last or axes is None:
         return None
     last = _to_last(len(axes))
     composed = tuple(last.index(a % len(axes)) for a in axes)
