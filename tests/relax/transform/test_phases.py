@@ -78,6 +78,9 @@ TRANSPOSED = [
     (3, 2, 2, 1, 0, 2, 1, (4, 3)),  # phases that no element of the kernel meets: every other, the last ones
     (2, 4, 1, 0, 1, 1, 2, (8, 3)),
     (3, 6, 1, 2, 0, 2, 2, (6, 2)),
+    (3, 3, 1, 1, 0, 2, 1, (4, 32)),  # stride and dilation without a common divisor
+    (3, 3, 4, 0, 1, 2, 1, (4, 17)),
+    (5, 2, 0, 5, 0, 3, 1, (4, 24)),
 ]
 
 

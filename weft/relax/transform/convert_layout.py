@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,9 @@ from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings
-from weft.relax.transform import panels
+from weft.relax.transform import panels, phases
 from weft.relax.transform.desired_layouts import converted
 from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps, product_of_windows
-from weft.relax.transform.phases import Phased, image_of_planes, phase_weights, phases_of, product_of_blocks
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -136,7 +136,7 @@ class _Layouts:
         self.convolved: set[ir.Node] = set()
         self.ends_here = False  # whether no convolution is computed from what is bound
         self.last: dict[ir.Expr, ir.Expr] = {}
-        self.phased: dict[ir.Expr, Phased] = {}
+        self.phased: dict[ir.Expr, phases.Phased] = {}
         self.parts: dict[ir.Expr, ir.Expr] = {}
         self.padded: dict[ir.Expr, tuple[ir.Expr, list[int]]] = {}
 
@@ -177,7 +177,7 @@ class _Layouts:
         return next((DOT_GROUPS[key] for key in keys if key in self.dots), 1)
 
     def factor(self, data: ir.Expr, group: int, bb: BlockBuilder) -> ir.Expr:
-        """Return the first operand of a product as its instruction takes it: bytes that it adds in pairs are widened."""
+        """Return the first operand of a product as its instruction takes it: bytes of pairs are widened."""
         pairs = group == 2 and str(data.ty.dtype).endswith("int8")  # type: ignore[attr-defined]
         return bb.emit(make_call("astype")(data, dtype="int16")) if pairs else data
 
@@ -195,7 +195,7 @@ class _Layouts:
         self.last[original] = twin
         return original
 
-    def bind_phased(self, made: Phased, bb: BlockBuilder) -> ir.Expr:
+    def bind_phased(self, made: phases.Phased, bb: BlockBuilder) -> ir.Expr:
         """Record a value by its phases; return it in its own order, which is dropped where nobody needs it."""
         original = self.bind_last(made.image(bb), made, bb)
         self.phased[original] = made
@@ -285,7 +285,7 @@ class _Layouts:
         return None
 
 
-def _same_shape(call: ir.Call, found: Sequence[Phased]) -> bool:
+def _same_shape(call: ir.Call, found: Sequence[phases.Phased]) -> bool:
     """Whether phased operands lie on the same pixels, and the result has their channels."""
     first = [str(d) for d in found[0].base]
     channels = call.ty.shape[1] if isinstance(call.ty, ir.TensorType) and call.ty.shape is not None else None
@@ -415,39 +415,39 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     groups, one_channel = attrs.get("groups", 1), prod(kernel[2:])
     if 1 < groups == kernel[0] and kernel[1] == 1 and one_channel <= _WRITTEN_OUT:
         return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
-    plan = phases_of(attrs, kernel[2:], shape[2:], outs[2:])
+    plan = phases.phases_of(attrs, kernel[2:], shape[2:], outs[2:])
     block = plan.block
     plain = weight.ty.dtype == "float32" and attrs.get("out_dtype") in (None, "", "float32")  # type: ignore[union-attr]
     rows = kernel[1] * block[-1] * 2 >= s.panel and plain and groups == 1 and len(block) == 2
     if rows and kernel[2:] == block and plan.crop is None:
         base = (shape[0], shape[2], shape[3])
-        return s.bind_phased(product_of_blocks(s.to_last(data, bb), base, weight, bb), bb)
-    taps = phase_weights(weight, plan, groups, bb)
+        return s.bind_phased(phases.product_of_blocks(s.to_last(data, bb), base, weight, bb), bb)
     name = call.op.name.removeprefix("relax.").removesuffix("_transpose")  # type: ignore[union-attr]
 
-    def convolve(weight: ir.Expr, padding: tuple[int, ...]) -> ir.Call:
-        window = {"padding": padding, "dilation": plan.dilation, "out_dtype": attrs.get("out_dtype", "")}
+    def convolve(weight: ir.Expr, padding: Sequence[int], dilation: Sequence[int]) -> ir.Call:
+        window = {"padding": padding, "dilation": dilation, "out_dtype": attrs.get("out_dtype", "")}
         made = _convolution(s, bb.normalize(make_call(name)(data, weight, groups=groups, **window)), bb)
         assert made is not None
         return made
 
+    own = plain and groups == 1 and isinstance(weight, ir.Constant)
+    if parts := plan.parts(attrs, shape, kernel, s.panel) if own else []:
+        s.to_last(data, bb)  # which all of them read, so that none keeps its own layout
+        each = [bb.emit(convolve(*phases.phase_of(weight, axes))) for axes in product(*parts)]
+        return s.bind_phased(phases.side_by_side(each, parts, outs[2:], bb), bb)
+    taps = phases.phase_weights(weight, plan, groups, bb)
     base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
-    own = plain and groups == 1 and kernel[1] % max(s.panel, 2 * s.machine.lanes(32)) == 0
-    if own and isinstance(taps, ir.Constant) and (parts := plan.parts(kernel[2:], taps)):
-        each = ir.Tuple(tuple(bb.emit(convolve(*part)) for part in parts))
-        value = bb.emit(ir.Call(ir.Op.get("relax.concat"), (each,), ir.Attrs.of(axis=len(shape) - 1)))
-        return s.bind_phased(Phased(value, base, block, kernel[1], True, 1, plan.crop), bb)
-    made = convolve(taps, plan.padding)
+    made = convolve(taps, plan.padding, plan.dilation)
     if plan.crop is None and all(n == 1 for n in block):
         return made
     value, channels = bb.emit(made), kernel[1] * groups
     if plan.is_sparse and channels <= FEW_CHANNELS and not isinstance(made, _Kept):
         value, made = bb.emit(panels.permute(value, _to_first(len(shape)))), _Kept(made.op, made.args)
     if isinstance(made, _Kept):
-        image = image_of_planes(value, base, plan, kernel[1], groups, bb)
+        image = phases.image_of_planes(value, base, plan, kernel[1], groups, bb)
         return _Kept(image.op, image.args, image.attrs, span=call.span)
     value = plan.filled(value, (*base, groups), (kernel[1],), bb)
-    return s.bind_phased(Phased(value, base, block, channels, True, groups, plan.crop), bb)
+    return s.bind_phased(phases.Phased(value, base, block, channels, True, groups, plan.crop), bb)
 
 
 _WRITTEN_OUT = 25
