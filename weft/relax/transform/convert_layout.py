@@ -413,8 +413,7 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     if any(attrs.get(name) not in (None, "", f"NC{sizes}") for name in ("data_layout", "out_layout")):
         return None
     groups, one_channel = attrs.get("groups", 1), prod(kernel[2:])
-    if 1 < groups == kernel[0] and kernel[1] == 1 and one_channel <= _WRITTEN_OUT:
-        return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
+    depthwise = 1 < groups == kernel[0] and kernel[1] == 1
     plan = phases.phases_of(attrs, kernel[2:], shape[2:], outs[2:])
     block = plan.block
     plain = weight.ty.dtype == "float32" and attrs.get("out_dtype") in (None, "", "float32")  # type: ignore[union-attr]
@@ -430,11 +429,15 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         assert made is not None
         return made
 
-    own = plain and groups == 1 and isinstance(weight, ir.Constant)
-    if parts := plan.parts(attrs, shape, kernel, s.panel) if own else []:
+    own = plain and (groups == 1 or depthwise) and isinstance(weight, ir.Constant)
+    if parts := plan.parts(attrs, shape, kernel, 0 if depthwise else s.panel) if own else []:
         s.to_last(data, bb)  # which all of them read, so that none keeps its own layout
+        if not depthwise:
+            weight = panels.moved_weight(weight, kernel, (1, 0, *range(2, len(kernel))), bb)
         each = [bb.emit(convolve(*phases.phase_of(weight, axes))) for axes in product(*parts)]
         return s.bind_phased(phases.side_by_side(each, parts, outs[2:], bb), bb)
+    if depthwise and one_channel <= _WRITTEN_OUT:
+        return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
     taps = phases.phase_weights(weight, plan, groups, bb)
     base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
     made = convolve(taps, plan.padding, plan.dilation)

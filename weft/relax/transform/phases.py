@@ -106,13 +106,16 @@ class Phases(NamedTuple):
         return any(m < s for (m, _), s in zip(self.made, self.block, strict=True))
 
     def parts(self, attrs: Attrs, shape: Sequence[PrimExpr], kernel: Sequence[int], panel: int) -> list[list[Part]]:
-        """List the phases of each axis as convolutions of their own; nothing where that spares few products."""
+        """List the phases of each axis as convolutions of their own; nothing where that spares few products.
+
+        Channels that share products lie in panels; where each is convolved by itself, there are none.
+        """
         _, channels, *sizes = kernel
         edges = [1 + more / likely(n, LIKELY_SIZE) for n, more in zip(shape[2:], self.more, strict=True)]
-        together = prod(self.taps) * prod(edges) * round_up(channels * prod(m for m, _ in self.made), panel)
-        spared = 1 - prod(sizes) * round_up(channels, panel) / together
-        few = prod(self.block) <= _MOST_CALLS and len(sizes) == 2
-        return _parts_of(attrs, sizes) if few and not self.is_sparse and spared >= _WORTH_CALLS else []
+        together, own = (round_up(n, panel or n) for n in (channels * prod(m for m, _ in self.made), channels))
+        spared = 1 - prod(sizes) * own / (prod(self.taps) * prod(edges) * together)
+        few = prod(self.block) <= _MOST_CALLS and len(sizes) == 2 and not self.is_sparse
+        return _parts_of(attrs, sizes) if few and (not panel or spared >= _WORTH_CALLS) else []
 
     def filled(self, value: Expr, lead: Sequence[Any], tail: Sequence[Any], bb: BlockBuilder) -> Expr:
         """Put zeros where no phases were made; they share a dimension with the groups ahead and channels behind."""
@@ -201,9 +204,9 @@ def _parts_of(attrs: Attrs, kernel: Sequence[int]) -> list[list[Part]]:
 
 
 def phase_of(weight: Constant, axes: Sequence[Part]) -> tuple[Constant, list[int], list[int]]:
-    """Return weights (out, in, ...), padding and dilation of the convolution that a phase of each axis is."""
+    """Return the weights, the padding and the dilation of the convolution that a phase of each axis is."""
     taps = weight.data.numpy()[(..., *(slice(p.first, None, p.step) for p in axes))]
-    flipped = np.flip(taps.swapaxes(0, 1), tuple(range(2, taps.ndim)))
+    flipped = np.flip(taps, tuple(range(2, taps.ndim)))
     return (
         constant(runtime.aligned(flipped)),
         [*(p.before for p in axes), *(p.after for p in axes)],
