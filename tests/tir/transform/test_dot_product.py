@@ -97,12 +97,8 @@ def test_without_the_instruction_the_loop_stays():
 
 @pytest.mark.parametrize("left", FORMS)
 def test_interpreter_defines_it(left):
-    class FourLanes(machine.Machine):
-        """A machine whose instruction has four lanes."""
-
-        dot_forms = ((*FORMS[left], 4),)
-
-    func = lower(default_schedule(product(3, 32, 8, left), FourLanes(cores=1)), FourLanes(cores=1))
+    four_lanes = type("FourLanes", (machine.Machine,), {"dot_forms": ((*FORMS[left], 4),)})(cores=1)
+    func = lower(default_schedule(product(3, 32, 8, left), four_lanes), four_lanes)
     found = [n for n in walk(func.body) if getattr(getattr(n, "op", None), "name", "") == "tir.dot_accumulate"]
     assert found
     a, w, expected = operands(3, 32, 8, left)

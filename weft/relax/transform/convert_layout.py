@@ -395,9 +395,7 @@ def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
     if data not in s.padded or attrs.get("pad_value", 0):
         return call, attrs
     source, width = s.padded[data]
-    own = np.ravel(attrs.get("padding", 0)).tolist()
-    both = [int(a) + int(b) for a, b in zip(own * (len(width) // len(own)), width, strict=True)]
-    attrs = attrs.with_(padding=tuple(both))
+    attrs = attrs.with_(padding=tuple((np.resize(attrs.get("padding", 0), len(width)) + width).tolist()))
     return ir.Call(call.op, (source, *call.args[1:]), attrs, span=call.span, ty=call.ty), attrs
 
 
@@ -432,9 +430,8 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     own = plain and (groups == 1 or depthwise) and isinstance(weight, ir.Constant)
     if parts := plan.parts(attrs, shape, kernel, 0 if depthwise else s.panel) if own else []:
         s.to_last(data, bb)  # which all of them read, so that none keeps its own layout
-        if not depthwise:
-            weight = panels.moved_weight(weight, kernel, (1, 0, *range(2, len(kernel))), bb)
-        each = [bb.emit(convolve(*phases.phase_of(weight, axes))) for axes in product(*parts)]
+        taps: Any = weight if depthwise else panels.moved_weight(weight, kernel, (1, 0, *range(2, len(kernel))), bb)
+        each = [bb.emit(convolve(*phases.phase_of(taps, axes))) for axes in product(*parts)]
         return s.bind_phased(phases.side_by_side(each, parts, outs[2:], bb), bb)
     if depthwise and one_channel <= _WRITTEN_OUT:
         return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
@@ -474,8 +471,8 @@ def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
     best = winograd_tile((n, h, w), channels, near, s.machine)
     if s.tuned is None:
         return best
-    padding = np.ravel(attrs.get("padding", 0)).tolist()
-    about = {"convolution": [n, h, w], "channels": [c, o], "padding": padding * (4 // len(padding))}
+    padding = np.resize(attrs.get("padding", 0), 4).tolist()
+    about = {"convolution": [n, h, w], "channels": [c, o], "padding": padding}
     return s.tuned.choose(json.dumps({**about, "panel": s.panel}), (0, 2, 4), best)
 
 

@@ -20,16 +20,8 @@ from weft import op, runtime
 from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, Tuple, as_int, constant
 from weft.op import equal_dims
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.transform.panels import (
-    LIKELY_SIZE,
-    flipped_weight,
-    known_shape,
-    likely,
-    moved_weight,
-    padded_weight,
-    reshaped,
-    round_up,
-)
+from weft.relax.transform import panels
+from weft.relax.transform.panels import known_shape, moved_weight, padded_weight, reshaped
 
 Crop = tuple[tuple[int, PrimExpr], ...]
 """Where the image begins in what the blocks make, and its size, for each spatial axis."""
@@ -111,8 +103,8 @@ class Phases(NamedTuple):
         Channels that share products lie in panels; where each is convolved by itself, there are none.
         """
         _, channels, *sizes = kernel
-        edges = [1 + more / likely(n, LIKELY_SIZE) for n, more in zip(shape[2:], self.more, strict=True)]
-        together, own = (round_up(n, panel or n) for n in (channels * prod(m for m, _ in self.made), channels))
+        edges = [1 + more / panels.likely(n, panels.LIKELY_SIZE) for n, more in zip(shape[2:], self.more, strict=True)]
+        together, own = (panels.round_up(n, panel or n) for n in (channels * prod(m for m, _ in self.made), channels))
         spared = 1 - prod(sizes) * own / (prod(self.taps) * prod(edges) * together)
         few = prod(self.block) <= _MOST_CALLS and len(sizes) == 2 and not self.is_sparse
         return _parts_of(attrs, sizes) if few and (not panel or spared >= _WORTH_CALLS) else []
@@ -142,9 +134,8 @@ def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], ou
     """
     axes: list[tuple[Any, ...]] = []
     whole = True
-    for k, size, out, (stride, dilation, pad, cut) in zip(
-        kernel, sizes, outs, _windows(attrs, len(kernel)), strict=True
-    ):
+    windows = _windows(attrs, len(kernel))
+    for k, size, out, (stride, dilation, pad, cut) in zip(kernel, sizes, outs, windows, strict=True):
         length = (k - 1) * dilation + 1
         s = length if as_int(size) == 1 else stride  # one window has no other to be away from
         gap, spread = (dilation, 1) if s == 1 else (1, dilation)
@@ -160,12 +151,8 @@ def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], ou
 
 def _windows(attrs: Attrs, rank: int) -> list[tuple[int, int, int, int]]:
     """List stride, dilation, and what is cut off before and behind, for each axis of a transposed convolution."""
-    pads = np.ravel(attrs.get("padding", 0)).tolist()
-    pads = pads * (2 * rank // len(pads))
-    strides, dilations, extra = (
-        np.broadcast_to(attrs.get(name, default), rank).tolist()
-        for name, default in (("strides", 1), ("dilation", 1), ("output_padding", 0))
-    )
+    named = (("strides", 1, 1), ("dilation", 1, 1), ("output_padding", 0, 1), ("padding", 0, 2))
+    strides, dilations, extra, pads = (np.resize(attrs.get(n, v), rank * by).tolist() for n, v, by in named)
     return [(strides[i], dilations[i], pads[i], pads[rank + i] - extra[i]) for i in range(rank)]
 
 
@@ -206,12 +193,8 @@ def _parts_of(attrs: Attrs, kernel: Sequence[int]) -> list[list[Part]]:
 def phase_of(weight: Constant, axes: Sequence[Part]) -> tuple[Constant, list[int], list[int]]:
     """Return the weights, the padding and the dilation of the convolution that a phase of each axis is."""
     taps = weight.data.numpy()[(..., *(slice(p.first, None, p.step) for p in axes))]
-    flipped = np.flip(taps, tuple(range(2, taps.ndim)))
-    return (
-        constant(runtime.aligned(flipped)),
-        [*(p.before for p in axes), *(p.after for p in axes)],
-        [p.gap for p in axes],
-    )
+    flipped = constant(runtime.aligned(np.flip(taps, tuple(range(2, taps.ndim)))))
+    return flipped, [*(p.before for p in axes), *(p.after for p in axes)], [p.gap for p in axes]
 
 
 def side_by_side(each: Sequence[Any], parts: Sequence[Sequence[Part]], outs: Sequence[PrimExpr], bb: Any) -> Phased:
@@ -258,7 +241,7 @@ def phase_weights(weight: Expr, plan: Phases, groups: int, bb: BlockBuilder) -> 
     apart_weight = moved_weight(weight, (groups, c // groups, channels, *both), order, bb)
     flat = (groups * prod(m for m, _ in plan.made) * channels, c // groups, *plan.taps)
     flat_weight = moved_weight(apart_weight, flat, range(2 + rank), bb)
-    return flipped_weight(flat_weight, range(2, 2 + rank), bb)
+    return panels.flipped_weight(flat_weight, range(2, 2 + rank), bb)
 
 
 def image_of_planes(
