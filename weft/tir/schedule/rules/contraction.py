@@ -138,7 +138,8 @@ class _Product:
         """Choose the tile, and the one for columns behind the last whole tile."""
         machine, group = self.ctx.machine, self.c.group
         few = self._widens() or self._converts() or self.c.pair
-        loads = 1 if self._pairs_words() else machine.loads_per_cycle  # what widens takes a unit that adds, too
+        many = (as_int(rows) or machine.far_rows + 1) > machine.far_rows  # few wait for panels, whatever their tile
+        loads = 1 if many and self._pairs_words() else machine.loads_per_cycle  # what widens takes a unit that adds
         registers = machine.vector_registers * (3 if few else 4) // 4
         machine = replace(machine, vector_registers=registers, loads_per_cycle=loads)
         problem = Problem(rows, columns, self.lanes, machine, width, group, panels, far)
