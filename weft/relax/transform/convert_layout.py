@@ -432,7 +432,7 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
         s.to_last(data, bb)  # which all of them read, so that none keeps its own layout
         taps: Any = weight if depthwise else panels.moved_weight(weight, kernel, (1, 0, *range(2, len(kernel))), bb)
         each = [bb.emit(convolve(*phases.phase_of(taps, axes))) for axes in product(*parts)]
-        return s.bind_phased(phases.side_by_side(each, parts, outs[2:], bb), bb)
+        return s.bind_phased(phases.placed(each, parts, outs[2:], bb), bb)
     if depthwise and one_channel <= _WRITTEN_OUT:
         return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
     taps = phases.phase_weights(weight, plan, groups, bb)

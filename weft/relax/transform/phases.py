@@ -197,7 +197,7 @@ def phase_of(weight: Constant, axes: Sequence[Part]) -> tuple[Constant, list[int
     return flipped, [*(p.before for p in axes), *(p.after for p in axes)], [p.gap for p in axes]
 
 
-def side_by_side(each: Sequence[Any], parts: Sequence[Sequence[Part]], outs: Sequence[PrimExpr], bb: Any) -> Phased:
+def placed(each: Sequence[Any], parts: Sequence[Sequence[Part]], outs: Sequence[PrimExpr], bb: BlockBuilder) -> Phased:
     """Put the phases of an output side by side, which are images, channels last, of one size."""
     (*base, channels), block = each[0].ty.shape, tuple(map(len, parts))
     value = bb.emit(Call(Op.get("relax.concat"), (Tuple(tuple(each)),), Attrs.of(axis=len(base))))
