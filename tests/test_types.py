@@ -23,7 +23,7 @@ MOST = {
     "op": (0, 516),
     "profile": (0, 9),
     "quantize": (0, 14),
-    "relax": (2, 611),
+    "relax": (2, 607),
     "relay": (1, 831),
     "rpc": (0, 120),
     "runtime": (1, 185),

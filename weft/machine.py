@@ -88,12 +88,15 @@ class Machine:
     def dot_forms(self) -> tuple[tuple[str, str, str, int], ...]:
         """Sums of groups of narrow products that instructions give: types of the factors and of the sum, and lanes.
 
-        One does it, or a few: AVX2 and AVX-512 multiply pairs of 16 bits, to which bytes widen.
+        One does it, or a few: AVX2 and AVX-512 multiply pairs of 16 bits, to which bytes widen. First operands that
+        have 16 bits already are the better ones there.
         """
         f, wide = self.features, self.vector_bits >= 512
         forms: list[tuple[str, str, str, int]] = []
         if self.adds_four_bytes or (("avx512bw" if wide else "avx2") in f and self.vector_bits >= 256):
-            forms.append(("uint8", "int8", "int32", 16 if wide and f & {"avx512vnni", "avx512bw"} else 8))
+            lanes = 16 if wide and f & {"avx512vnni", "avx512bw"} else 8
+            factors = ("uint8",) if self.adds_four_bytes else ("uint8", "int16")
+            forms += [(a, "int8", "int32", lanes) for a in factors]
         if "avx512bf16" in f and wide:
             forms.append(("bfloat16", "bfloat16", "float32", 16))
         return tuple(forms)

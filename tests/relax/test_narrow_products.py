@@ -31,7 +31,7 @@ def run(mod, x, target="llvm"):
     return relax.VirtualMachine(relax.build(mod, target), weft.cpu())["main"](weft.runtime.tensor(x)).numpy()
 
 
-@pytest.mark.parametrize("form", [BFLOAT16, INTEGERS])
+@pytest.mark.parametrize("form", [BFLOAT16, INTEGERS, ("int8", "int8", "int32", 1)])
 @pytest.mark.parametrize(
     ("c", "o", "size", "kernel", "strides", "padding"),
     [(3, 20, 9, 3, 2, 1), (16, 32, 7, 1, 1, 0), (5, 3, 6, 2, 1, 0), (8, 64, 5, 3, 1, 1)],
@@ -48,7 +48,7 @@ def test_convolutions(form, c, o, size, kernel, strides, padding):
     np.testing.assert_allclose(run(mod, x), reference.data.numpy(), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("form", [BFLOAT16, INTEGERS])
+@pytest.mark.parametrize("form", [BFLOAT16, INTEGERS, ("int8", "int8", "int32", 1)])
 @pytest.mark.parametrize(
     ("m", "k", "n"), [(1, 64, 100), (7, 30, 40), (13, 5, 3), (64, 48, 96), (40, 75, 33), (0, 100, 64)]
 )

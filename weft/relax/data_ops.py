@@ -28,13 +28,10 @@ def unique(
     axis : int, optional
         By default the tensor is flattened.
     """
-    flags = (_flag(f) for f in (sorted, return_index, return_inverse, return_counts))
+    given = (sorted, return_index, return_inverse, return_counts)
+    flags = (f if isinstance(f, ir.Expr) else ir.prim_value(ir.int64(int(f))) for f in given)
     last = () if axis is None else (axis if isinstance(axis, ir.Expr) else ir.prim_value(axis),)
     return ir.Call(ir.Op.get("relax.unique"), (x, *flags, *last))
-
-
-def _flag(value: Any) -> ir.Expr:
-    return value if isinstance(value, ir.Expr) else ir.prim_value(ir.int64(int(value)))
 
 
 def nonzero(x: ir.Expr) -> ir.Call:

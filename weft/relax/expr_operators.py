@@ -102,11 +102,6 @@ def _bind_params(func: ir.Function, binding_map: Any) -> ir.Function:
     return bind_function_params(func.attrs.get("global_symbol") or "the function", func, binding_map)
 
 
-def _bind_symbolic_vars(func: ir.Function, binding_map: Any) -> ir.Function:
-    """Return a copy in which some symbolic sizes, by themselves or by name, have a value."""
-    return bind_function_symbols(func, binding_map)
-
-
 def _inline_functions(func: ir.Function, function_map: Any) -> ir.Function:
     """Return a copy in which calls of some functions, by variable or by name, are their bindings."""
     return inline_functions(func, function_map)
@@ -150,7 +145,7 @@ for _cls in (ir.ExprVar, ir.Constant, ir.Tuple, ir.TupleGetItem, ir.Call, ir.If,
     _put(_cls, {**_operators, "__getitem__": _item, "__iter__": _elements, **_called, "astype": _astype})
 _put(ir.ExprVar, {"attribute_in_program": attribute_of})
 _put(ir.GlobalVar, _called)
-_bound: dict[str, Any] = {"bind_params": _bind_params, "bind_symbolic_vars": _bind_symbolic_vars}
+_bound: dict[str, Any] = {"bind_params": _bind_params, "bind_symbolic_vars": bind_function_symbols}
 _put(ir.Function, {**_called, **_bound, "inline_functions": _inline_functions})
 _put(ir.Function, {"create_empty": staticmethod(_create_empty)})
 _put(ir.Type, {"is_base_of": _is_base_of})

@@ -166,14 +166,10 @@ def _ending(queue: deque[KernelJob]) -> Generator[None]:
         raise
 
 
-def _compiles_anywhere(target: Target) -> bool:
-    """Whether another process knows the kind of a target."""
-    return target.kind.compile is not None and target.kind.is_own
-
-
 def _processes(jobs: int, cores: int, target: Target) -> int:
     """How many processes to start beside this one; ``WEFT_COMPILE_PROCESSES`` bounds them, this one included."""
-    if compile_key.is_watched() or not compile_key.is_plain() or not _compiles_anywhere(target) or not sys.executable:
+    known = target.kind.compile is not None and target.kind.is_own  # to another process
+    if compile_key.is_watched() or not compile_key.is_plain() or not known or not sys.executable:
         return 0
     return max(0, min(environment.COMPILE_PROCESSES.read(), cores, 1 + jobs // _KERNELS_A_PROCESS) - 1)
 

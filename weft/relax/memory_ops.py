@@ -142,7 +142,10 @@ def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: i
         raise error.TypeInferenceError("view: the offset is negative", found=str(start), where=call.span)
     unit = "bytes" if old.dtype else "elements"
     apart = bool(old.dtype) != bool(new.dtype)
-    counts: list[Any] = [None if t.shape is None or apart else prod(t.shape, start=_width(t)) for t in (old, new)]
+    sized = [(t, (ir.DataType(t.dtype).bits + 7) // 8 if t.dtype else 1) for t in (old, new)]
+    counts: list[Any] = [
+        None if t.shape is None or apart else prod(t.shape, start=ir.const(w, "int64")) for t, w in sized
+    ]
     same = old.shape is new.shape and old.dtype == new.dtype
     behind = same and start if None in counts else arith.Analyzer().can_prove((start or 0) + counts[1] - counts[0] > 0)
     if behind:
@@ -152,7 +155,3 @@ def _check_view(call: ir.Call, old: ir.TensorType, new: ir.TensorType, offset: i
             found=f"{counts[1]} {unit} behind the first {start or 0}",
             where=call.span,
         )
-
-
-def _width(ty: ir.TensorType) -> ir.PrimExpr:
-    return ir.const((ir.DataType(ty.dtype).bits + 7) // 8 if ty.dtype else 1, "int64")

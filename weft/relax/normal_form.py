@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from weft import error, ir, tir
-from weft.relax.expr import Binding, BindingBlock, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var
+from weft.relax.expr import Binding, DataflowBlock, DataflowVar, MatchCast, SeqExpr, Var
 from weft.relax.infer import function_type, infer_call, merge_types, type_of
 from weft.relax.rename import rename_vars, replace_value
 
@@ -127,11 +127,12 @@ def _branch(expr: ir.Expr, bb: Any) -> SeqExpr:
         result = bb.atom(rename_vars(expr.body, renamed))
         new = bb.finish(inner, result)
     same = expr.ty is not None and result is expr.body and len(new.blocks) == len(expr.blocks)
-    return expr if same and all(map(_same_block, new.blocks, expr.blocks)) else new
-
-
-def _same_block(new: BindingBlock, old: BindingBlock) -> bool:
-    return type(new) is type(old) and new.bindings == old.bindings
+    return (
+        expr
+        if same
+        and all(type(n) is type(o) and n.bindings == o.bindings for n, o in zip(new.blocks, expr.blocks, strict=True))
+        else new
+    )
 
 
 def _inline_seq(expr: ir.Expr, bb: Any) -> ir.Expr:

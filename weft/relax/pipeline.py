@@ -45,18 +45,8 @@ def graph_passes(
     return made.attribute("relax.graph_passes", _graph_passes)(made, precision, check_indices)
 
 
-def _tiled_passes(target: Target, precision: str, check_indices: bool) -> list[Pass]:
-    """The passes for kernels that schedule rules make out of register tiles: whole attentions, weights as streams."""
-    return _graph_passes(target, precision, check_indices, tiled=True)
-
-
-def _gpu_passes(target: Target, precision: str, check_indices: bool) -> list[Pass]:
-    """The passes for kernels of threads, which take layouts and convolutions as they are."""
-    return _graph_passes(target, precision, check_indices, layouts=False)
-
-
-register_attribute("cpu", "relax.graph_passes", _tiled_passes)
-register_attribute("gpu", "relax.graph_passes", _gpu_passes)
+register_attribute("cpu", "relax.graph_passes", lambda *a: _graph_passes(*a, tiled=True))  # whole attentions
+register_attribute("gpu", "relax.graph_passes", lambda *a: _graph_passes(*a, layouts=False))  # takes them as they are
 register_attribute("gpu", "tir.schedule", lambda *a: weft.dlight.gpu.gpu_schedule(*a))  # for who has one
 
 
@@ -65,6 +55,8 @@ def _graph_passes(
 ) -> list[Pass]:
     machine = target.machine
     compress = t.compress_weights(cached_bytes=machine.memory_bound_bytes, matrix_bytes=machine.lost_weight_bytes)
+    bfloat16 = t.products_in_bfloat16(dot_forms=machine.dot_forms, channels=machine.pair_channels)
+    attentions = t.combine_parallel_matmul(for_attention=True), t.fold_constant(), t.fuse_attention()
     return [
         t.normalize(),
         t.lambda_lift(),
@@ -78,9 +70,9 @@ def _graph_passes(
         t.fold_constant(),
         t.eliminate_common_subexpr(),
         t.dead_code_elimination(),
-        *(_attention_passes() if tiled else []),
+        *((*attentions, t.dead_code_elimination()) if tiled else []),
         *([t.widen_conv1d()] if layouts else []),
-        *([_products_in_bfloat16(machine)] if _narrows(target, precision) else []),
+        *([bfloat16] if _narrows(target, precision) else []),
         *([t.convert_layout(machine=machine, tuned=tune.Tuned(tune.current_database(), target))] if layouts else []),
         *([compress] if tiled and machine.unpacks_weights else []),
         t.fold_constant(),
@@ -93,19 +85,6 @@ def _graph_passes(
         t.lower_ops(target=None if tiled else target),
         t.fuse_tir(),
         *([t.stream_outputs(after=machine.flushing_bytes)] if tiled else []),
-    ]
-
-
-def _products_in_bfloat16(machine: Machine) -> Pass:
-    return t.products_in_bfloat16(dot_forms=machine.dot_forms, channels=machine.pair_channels)
-
-
-def _attention_passes() -> list[Pass]:
-    return [
-        t.combine_parallel_matmul(for_attention=True),
-        t.fold_constant(),
-        t.fuse_attention(),
-        t.dead_code_elimination(),
     ]
 
 

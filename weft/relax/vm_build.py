@@ -99,7 +99,7 @@ def build(
     builder = ExecBuilder()
     kernels = vm_codegen(builder, mod)
     if exec_mode == "compiled":
-        functions, direct = vmtir_codegen(builder, _direct_kernels(kernels, target))
+        functions, direct = vmtir_codegen(builder, _named(kernels) if target.kind.compile is not None else {})
     else:
         functions, direct = IRModule({}), set[str]()
     modules, objects, names, noted = list[Module](), list[bytes](), list[str](), dict[str, str]()
@@ -234,11 +234,6 @@ def compile_with_callers(callers: IRModule, kernels: IRModule, target: Target) -
 
 def _named(mod: IRModule) -> dict[str, PrimFunc]:
     return {f.attrs.get("global_symbol") or v.name_hint: f for v, f in mod.items() if isinstance(f, PrimFunc)}
-
-
-def _direct_kernels(mod: IRModule, target: Target) -> dict[str, PrimFunc]:
-    """The kernels whose bodies native code of this process may call."""
-    return _named(mod) if target.kind.compile is not None else {}
 
 
 def _compile_objects(

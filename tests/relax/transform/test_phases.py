@@ -76,8 +76,11 @@ TRANSPOSED = [
     (1, 2, 0, 0, 1, 1, 1, (4, 16)),
     (3, 2, 2, 3, 0, 1, 1, (4, 4)),
     (3, 2, 2, 1, 0, 2, 1, (4, 3)),  # phases that no element of the kernel meets: every other, the last ones
+    (4, 2, 1, 1, 0, 1, 8, (8, 1)),
     (2, 4, 1, 0, 1, 1, 2, (8, 3)),
     (3, 6, 1, 2, 0, 2, 2, (6, 2)),
+    (3, 3, 1, 1, 0, 2, 1, (4, 32)),  # stride and dilation without a common divisor
+    (5, 2, 0, 5, 0, 3, 1, (4, 24)),
 ]
 
 

@@ -86,18 +86,13 @@ def _residual_fits(context: PatternCheckContext) -> bool:
         return True
     bound = context.value_to_bound_var
     var: Any = residual if isinstance(residual, ir.ExprVar) else bound.get(residual)
-    if var is None or _follows(var, bound[root], context.var_usages):
+    if var is None or var in ir.reached((bound[root],), lambda v: context.var_usages.get(v, ())):
         return False
     shape, other = bound[root].ty.shape, var.ty.shape  # type: ignore[attr-defined]
     if shape is None or other is None:
         return False
     whole = len(shape) == len(other) and all(_same(a, b) for a, b in zip(shape, other, strict=True))
     return whole or (bool(other) and _same(other[-1], shape[-1]) and _same(_product(other), shape[-1]))
-
-
-def _follows(var: Any, source: ir.Expr, usages: Any) -> bool:
-    """Whether a variable is computed from `source`, or is it."""
-    return var in ir.reached((source,), lambda v: usages.get(v, ()))
 
 
 # --- convolutions, norms ----------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ def assign(p: Parser, target: ast.expr, value: Any, note: ir.Type | None = None)
         return
     if not isinstance(target, ast.Name):
         raise p.fail(target, "a name must stand before '='", found=ast.unparse(target))
+    read_only = value is None or (callable(value) and not isinstance(value, ir.Expr))  # means something while read
     if isinstance(value, MetaVar):
         p.define(target.id, value.value)
     elif isinstance(value, ir.Var) and (value.name == "" or value.name == target.id in p.state.symbols):
@@ -43,15 +44,10 @@ def assign(p: Parser, target: ast.expr, value: Any, note: ir.Type | None = None)
         var = new_var(p, target.id, note or ty, p.span(target))
         p.state.bb.emit_normalized(MatchCast(var, p.state.bb.atom(source), ty, span=p.state.bb.span))
         p.define(target.id, var)
-    elif isinstance(value, (ir.PrimExpr, ModuleScope, ir.Type, ir.VDevice, Macro)) or _is_python(value):
+    elif read_only or isinstance(value, (ir.PrimExpr, ModuleScope, ir.Type, ir.VDevice, Macro, dict)):
         p.define(target.id, value)
     else:
         p.define(target.id, bind(p, target, value, note))
-
-
-def _is_python(value: Any) -> bool:
-    """Whether a value means something while the program is read only: functions, classes, modules, dictionaries."""
-    return value is None or isinstance(value, (dict, type)) or (callable(value) and not isinstance(value, ir.Expr))
 
 
 def _declare(p: Parser, name: str, value: ir.Var) -> ir.Var:

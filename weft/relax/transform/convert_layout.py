@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,9 @@ from weft.relax.core_ops import CORE_OPS
 from weft.relax.expr import MatchCast
 from weft.relax.expr import Var as RelaxVar
 from weft.relax.rewriter import all_bindings, rewrite_bindings
-from weft.relax.transform import panels
+from weft.relax.transform import panels, phases
 from weft.relax.transform.desired_layouts import converted
 from weft.relax.transform.few_channels import FEW_CHANNELS, lanes_are_pixels, product_of_taps, product_of_windows
-from weft.relax.transform.phases import Phased, image_of_planes, phase_weights, phases_of, product_of_blocks
 from weft.runtime import aligned
 from weft.tir.transform import DOT_GROUPS
 from weft.topi import winograd_tile, winograd_weight
@@ -136,7 +136,7 @@ class _Layouts:
         self.convolved: set[ir.Node] = set()
         self.ends_here = False  # whether no convolution is computed from what is bound
         self.last: dict[ir.Expr, ir.Expr] = {}
-        self.phased: dict[ir.Expr, Phased] = {}
+        self.phased: dict[ir.Expr, phases.Phased] = {}
         self.parts: dict[ir.Expr, ir.Expr] = {}
         self.padded: dict[ir.Expr, tuple[ir.Expr, list[int]]] = {}
 
@@ -171,9 +171,15 @@ class _Layouts:
 
     def dot_group(self, call: ir.Call) -> int:
         """How many products an instruction of the target adds up in a convolution or matrix product, else 1."""
-        data, weight, out = (getattr(e.ty, "dtype", "") for e in (*call.args[:2], call))  # type: ignore[attr-defined]
-        key = (str(data), str(weight), "float32" if str(out) == "bfloat16" else str(out))  # what is summed in
-        return DOT_GROUPS[key] if key in self.dots else 1
+        data, weight, out = (str(getattr(e.ty, "dtype", "")) for e in (*call.args[:2], call))  # type: ignore[attr-defined]
+        factors = ("int16", data) if data.endswith("int8") else (data,)
+        keys = [(f, weight, "float32" if out == "bfloat16" else out) for f in factors]  # what is summed in
+        return next((DOT_GROUPS[key] for key in keys if key in self.dots), 1)
+
+    def factor(self, data: ir.Expr, group: int, bb: BlockBuilder) -> ir.Expr:
+        """Return the first operand of a product as its instruction takes it: bytes of pairs are widened."""
+        pairs = group == 2 and str(data.ty.dtype).endswith("int8")  # type: ignore[attr-defined]
+        return bb.emit(make_call("astype")(data, dtype="int16")) if pairs else data
 
     def note_padding(self, call: ir.Call, bound: ir.Expr) -> None:
         """Remember what lies in a frame of zeros, so that convolutions of it pad by themselves."""
@@ -189,7 +195,7 @@ class _Layouts:
         self.last[original] = twin
         return original
 
-    def bind_phased(self, made: Phased, bb: BlockBuilder) -> ir.Expr:
+    def bind_phased(self, made: phases.Phased, bb: BlockBuilder) -> ir.Expr:
         """Record a value by its phases; return it in its own order, which is dropped where nobody needs it."""
         original = self.bind_last(made.image(bb), made, bb)
         self.phased[original] = made
@@ -219,15 +225,11 @@ class _Layouts:
     def match_cast(self, binding: MatchCast, value: ir.Expr, bb: BlockBuilder) -> ir.Expr | None:
         """Check the twin's type instead, where there is a twin."""
         ty = binding.ty
-        if not self.has_last(value) or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim not in _RANKS:
+        if value not in self.last or not isinstance(ty, ir.TensorType) or ty.shape is None or ty.ndim not in _RANKS:
             return None
         shape = tuple(ty.shape[d] for d in _to_last(ty.ndim))
         cast = bb.match_cast(self.last[value], ir.TensorType(shape, ty.dtype, ty.ndim, ty.vdevice))
         return self.bind_last(cast, binding, bb)
-
-    def has_last(self, expr: ir.Expr) -> bool:
-        """Whether a channels-last twin exists already."""
-        return expr in self.last
 
     def to_last(self, expr: ir.Expr, bb: BlockBuilder) -> ir.Expr:
         """Return the channels-last twin of a value, emitting a transpose where there is none."""
@@ -246,7 +248,7 @@ class _Layouts:
         if definition.layout is Layout.AXES:
             return self._along_axes(call, definition, bb)
         layouts = [name for name, kind in definition.attrs.items() if kind.is_layout]
-        if definition.layout is Layout.OWN or not self.has_last(call.args[0]):
+        if definition.layout is Layout.OWN or call.args[0] not in self.last:
             return None
         sizes = _letters(call.args[0].ty.ndim)  # type: ignore[union-attr]
         if any(call.attrs.get(name) not in (None, "", f"NC{sizes}") for name in layouts):
@@ -257,7 +259,7 @@ class _Layouts:
     def _along_axes(self, call: ir.Call, definition: OpDef, bb: BlockBuilder) -> ir.Expr | None:
         """Compute on twins; vectors of an operator that names an axis lie along it, wherever it is."""
         operands = [f for a in call.args for f in (a.fields if isinstance(a, ir.Tuple) else (a,))]
-        ndim = max((f.ty.ndim for f in operands if self.has_last(f)), default=0)
+        ndim = max((f.ty.ndim for f in operands if f in self.last), default=0)
         if not ndim or getattr(call.ty, "ndim", ndim) != ndim:
             return None
         names = definition.names_axes(call.attrs)
@@ -283,7 +285,7 @@ class _Layouts:
         return None
 
 
-def _same_shape(call: ir.Call, found: Sequence[Phased]) -> bool:
+def _same_shape(call: ir.Call, found: Sequence[phases.Phased]) -> bool:
     """Whether phased operands lie on the same pixels, and the result has their channels."""
     first = [str(d) for d in found[0].base]
     channels = call.ty.shape[1] if isinstance(call.ty, ir.TensorType) and call.ty.shape is not None else None
@@ -308,7 +310,7 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     group, panel = s.dot_group(call), _panel(s, channels)
     taps = prod(shape[2:])
     few = s.machine.lanes(32) if taps == 1 and channels <= shape[1] else FEW_CHANNELS
-    has_last = s.has_last(call.args[0])
+    has_last = call.args[0] in s.last
     if group == 1 and (product := product_of_taps(s.machine, call, has_last, bb)) is not None:
         return _Kept(product.op, product.args, product.attrs, span=call.span)
     alone = s.ends_here and not (has_last or s.machine.masks_freely)  # no neighbour has channels last
@@ -343,10 +345,10 @@ def _convolution(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
     else:
         packed, layout = panels.moved_weight(weight, shape, (*range(2, len(shape)), 1, 0), bb), f"{sizes}IO"
     data, found = call.args[0], f"NC{sizes}"
-    if groups > 1 or shape[1] > FEW_CHANNELS or group > 1 or s.has_last(data):
+    if groups > 1 or shape[1] > FEW_CHANNELS or group > 1 or data in s.last:
         data, found = s.to_last(data, bb), f"N{sizes}C"
     new_attrs = attrs.with_(data_layout=found, out_layout=f"N{sizes}C", kernel_layout=layout, channels=channels)
-    return ir.Call(call.op, (data, packed), new_attrs, span=call.span)
+    return ir.Call(call.op, (s.factor(data, group, bb), packed), new_attrs, span=call.span)
 
 
 _MOST_GROUPS, _MOST_GROUPS_OF_WINDOWS, _MOST_GROUPS_OF_BYTES = 16, 8, 64
@@ -374,7 +376,7 @@ def _has_odd_groups(s: _Layouts, shape: Sequence[int], groups: int, apart: bool)
 def _each_group(s: _Layouts, call: ir.Call, group: int, bb: BlockBuilder) -> ir.Call:
     """Compute each group of a convolution by itself, from its channels to its part of the result."""
     weight, groups = call.args[1].data.numpy(), call.attrs["groups"]  # type: ignore[union-attr]
-    data, axis = s.to_last(call.args[0], bb), weight.ndim - 1
+    data, axis = s.factor(s.to_last(call.args[0], bb), group, bb), weight.ndim - 1
     parts = []
     for i, kernel in enumerate(np.split(weight, groups)):
         c, panel, sizes = kernel.shape[1], _panel(s, len(kernel)), _letters(weight.ndim)
@@ -393,9 +395,7 @@ def _with_padding(s: _Layouts, call: ir.Call) -> tuple[ir.Call, ir.Attrs]:
     if data not in s.padded or attrs.get("pad_value", 0):
         return call, attrs
     source, width = s.padded[data]
-    own = np.ravel(attrs.get("padding", 0)).tolist()
-    both = [int(a) + int(b) for a, b in zip(own * (len(width) // len(own)), width, strict=True)]
-    attrs = attrs.with_(padding=tuple(both))
+    attrs = attrs.with_(padding=tuple((np.resize(attrs.get("padding", 0), len(width)) + width).tolist()))
     return ir.Call(call.op, (source, *call.args[1:]), attrs, span=call.span, ty=call.ty), attrs
 
 
@@ -411,41 +411,43 @@ def _conv_transpose(s: _Layouts, call: ir.Call, bb: Any) -> ir.Expr | None:
     if any(attrs.get(name) not in (None, "", f"NC{sizes}") for name in ("data_layout", "out_layout")):
         return None
     groups, one_channel = attrs.get("groups", 1), prod(kernel[2:])
-    if 1 < groups == kernel[0] and kernel[1] == 1 and one_channel <= _WRITTEN_OUT:
-        return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
-    plan = phases_of(attrs, kernel[2:], shape[2:], outs[2:])
+    depthwise = 1 < groups == kernel[0] and kernel[1] == 1
+    plan = phases.phases_of(attrs, kernel[2:], shape[2:], outs[2:])
     block = plan.block
     plain = weight.ty.dtype == "float32" and attrs.get("out_dtype") in (None, "", "float32")  # type: ignore[union-attr]
     rows = kernel[1] * block[-1] * 2 >= s.panel and plain and groups == 1 and len(block) == 2
     if rows and kernel[2:] == block and plan.crop is None:
         base = (shape[0], shape[2], shape[3])
-        return s.bind_phased(product_of_blocks(s.to_last(data, bb), base, weight, bb), bb)
-    taps = phase_weights(weight, plan, groups, bb)
+        return s.bind_phased(phases.product_of_blocks(s.to_last(data, bb), base, weight, bb), bb)
     name = call.op.name.removeprefix("relax.").removesuffix("_transpose")  # type: ignore[union-attr]
 
-    def convolve(weight: ir.Expr, padding: tuple[int, ...]) -> ir.Call:
-        window = {"padding": padding, "dilation": plan.dilation, "out_dtype": attrs.get("out_dtype", "")}
+    def convolve(weight: ir.Expr, padding: Sequence[int], dilation: Sequence[int]) -> ir.Call:
+        window = {"padding": padding, "dilation": dilation, "out_dtype": attrs.get("out_dtype", "")}
         made = _convolution(s, bb.normalize(make_call(name)(data, weight, groups=groups, **window)), bb)
         assert made is not None
         return made
 
+    own = plain and (groups == 1 or depthwise) and isinstance(weight, ir.Constant)
+    if parts := plan.parts(attrs, shape, kernel, 0 if depthwise else s.panel) if own else []:
+        s.to_last(data, bb)  # which all of them read, so that none keeps its own layout
+        taps: Any = weight if depthwise else panels.moved_weight(weight, kernel, (1, 0, *range(2, len(kernel))), bb)
+        each = [bb.emit(convolve(*phases.phase_of(taps, axes))) for axes in product(*parts)]
+        return s.bind_phased(phases.placed(each, parts, outs[2:], bb), bb)
+    if depthwise and one_channel <= _WRITTEN_OUT:
+        return None  # one channel by itself has no products to share: its taps are written out for neighbouring pixels
+    taps = phases.phase_weights(weight, plan, groups, bb)
     base = (shape[0], *(simplify(n + ir.int64(e)) for n, e in zip(shape[2:], plan.more, strict=True)))
-    own = plain and groups == 1 and kernel[1] % max(s.panel, 2 * s.machine.lanes(32)) == 0
-    if own and isinstance(taps, ir.Constant) and (parts := plan.parts(kernel[2:], taps)):
-        each = ir.Tuple(tuple(bb.emit(convolve(*part)) for part in parts))
-        value = bb.emit(ir.Call(ir.Op.get("relax.concat"), (each,), ir.Attrs.of(axis=len(shape) - 1)))
-        return s.bind_phased(Phased(value, base, block, kernel[1], True, 1, plan.crop), bb)
-    made = convolve(taps, plan.padding)
+    made = convolve(taps, plan.padding, plan.dilation)
     if plan.crop is None and all(n == 1 for n in block):
         return made
     value, channels = bb.emit(made), kernel[1] * groups
     if plan.is_sparse and channels <= FEW_CHANNELS and not isinstance(made, _Kept):
         value, made = bb.emit(panels.permute(value, _to_first(len(shape)))), _Kept(made.op, made.args)
     if isinstance(made, _Kept):
-        image = image_of_planes(value, base, plan, kernel[1], groups, bb)
+        image = phases.image_of_planes(value, base, plan, kernel[1], groups, bb)
         return _Kept(image.op, image.args, image.attrs, span=call.span)
     value = plan.filled(value, (*base, groups), (kernel[1],), bb)
-    return s.bind_phased(Phased(value, base, block, channels, True, groups, plan.crop), bb)
+    return s.bind_phased(phases.Phased(value, base, block, channels, True, groups, plan.crop), bb)
 
 
 _WRITTEN_OUT = 25
@@ -469,8 +471,8 @@ def _winograd_tile(s: _Layouts, call: ir.Call, kernel: np.ndarray) -> int:
     best = winograd_tile((n, h, w), channels, near, s.machine)
     if s.tuned is None:
         return best
-    padding = np.ravel(attrs.get("padding", 0)).tolist()
-    about = {"convolution": [n, h, w], "channels": [c, o], "padding": padding * (4 // len(padding))}
+    padding = np.resize(attrs.get("padding", 0), 4).tolist()
+    about = {"convolution": [n, h, w], "channels": [c, o], "padding": padding}
     return s.tuned.choose(json.dumps({**about, "panel": s.panel}), (0, 2, 4), best)
 
 
@@ -499,7 +501,7 @@ def _matmul(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     lone = data.ty.shape is not None and all(ir.as_int(d) == 1 for d in data.ty.shape[:-1])
     step = 1 if lone or group == 1 else s.machine.rows_together(str(weight.ty.dtype), len(array))  # type: ignore[union-attr]
     packed = ir.constant(panels.pack_matmul_weight(array, panel, group, step))
-    return _Kept(ir.Op.get("relax.nn.matmul_packed"), (data, packed), attrs, span=call.span)
+    return _Kept(ir.Op.get("relax.nn.matmul_packed"), (s.factor(data, group, bb), packed), attrs, span=call.span)
 
 
 def _transposed_product(call: ir.Call, weight: RelaxVar, bb: BlockBuilder) -> ir.Expr | None:
@@ -528,15 +530,12 @@ class _Kept(ir.Call):
 def _resize_all(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """Resize the twin: sizes, scales and regions of all axes change places."""
     size = call.args[1]
-    if not s.has_last(call.args[0]) or not isinstance(size, ir.ShapeExpr) or len(size.values) != 4:
+    if call.args[0] not in s.last or not isinstance(size, ir.ShapeExpr) or len(size.values) != 4:
         return None
-    attrs = call.attrs
-    if attrs.get("scales") is not None:
-        attrs = attrs.with_(scales=tuple(attrs.get("scales")[d] for d in _to_last(4)))
-    roi = attrs.get("roi")
-    if roi is not None:
-        attrs = attrs.with_(roi=tuple(roi[half + d] for half in (0, 4) for d in _to_last(4)))
+    order = {"scales": _to_last(4), "roi": [half + d for half in (0, 4) for d in _to_last(4)]}
+    moved = {name: tuple(v[d] for d in at) for name, at in order.items() if (v := call.attrs.get(name)) is not None}
     places = ir.shape_expr([size.values[d] for d in _to_last(4)])
+    attrs = call.attrs.with_(**moved)
     return ir.Call(call.op, (s.to_last(call.args[0], bb), places), attrs, span=call.span)
 
 
@@ -548,7 +547,7 @@ def _grid_sample(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None
         return None
     read, moved = (prod(panels.likely(d, panels.LIKELY_SIZE) for d in sizes[2:]) for sizes in (points, shape))
     worth = call.attrs["method"] != "nearest" and _AS_MANY_MOVED * read >= moved
-    if (ir.as_int(shape[1]) or 0) < s.machine.lanes(32) or not (worth or s.has_last(call.args[0])):
+    if (ir.as_int(shape[1]) or 0) < s.machine.lanes(32) or not (worth or call.args[0] in s.last):
         return None
     layout = f"N{_letters(len(shape))}C"
     return ir.Call(
@@ -564,7 +563,7 @@ _AS_MANY_MOVED = 8
 def _broadcast_to(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     """Repeat the twin: the sizes change places as the dimensions do."""
     data, shape = call.args
-    if not s.has_last(data) or not isinstance(shape, ir.ShapeExpr) or len(shape.values) != 4:
+    if data not in s.last or not isinstance(shape, ir.ShapeExpr) or len(shape.values) != 4:
         return None
     places = ir.shape_expr([shape.values[d] for d in _to_last(4)])
     return ir.Call(call.op, (s.to_last(data, bb), places), span=call.span)
@@ -573,7 +572,7 @@ def _broadcast_to(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | Non
 @_RULES.on("sum", "mean", "max", "min")
 def _reduce(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | None:
     data, axis = call.args[0], call.attrs.get("axis")
-    if not s.has_last(data) or axis is None:
+    if data not in s.last or axis is None:
         return None
     ndim = data.ty.ndim  # type: ignore[union-attr]
     attrs = in_places(get_op_def(call.op).attrs, call.attrs, _to_first(ndim), ndim)  # type: ignore[arg-type]
@@ -589,7 +588,7 @@ def _permute_rule(s: _Layouts, call: ir.Call, bb: BlockBuilder) -> ir.Expr | Non
     """A transpose of a value that has a twin reads the twin; a transpose to channels-last is the twin."""
     data = call.args[0]
     axes = call.attrs.get("axes")
-    if not s.has_last(data) or axes is None:
+    if data not in s.last or axes is None:
         return None
     last = _to_last(len(axes))
     composed = tuple(last.index(a % len(axes)) for a in axes)

@@ -61,8 +61,11 @@ def product_of_taps(machine: Machine, call: Call, has_last: bool, bb: BlockBuild
     (data, weight), attrs = call.args[:2], call.attrs
     (channels, depth, *kernel), groups = panels.known_shape(weight), attrs.get("groups", 1)
     rank, taps, each = len(kernel), prod(kernel), channels // groups
-    shape, outs, pads = panels.shape_of(data), panels.shape_of(call), np.ravel(attrs.get("padding", 0)).tolist()
-    pads = pads * (2 * rank // len(pads))
+    shape, outs, pads = (
+        panels.shape_of(data),
+        panels.shape_of(call),
+        np.resize(attrs.get("padding", 0), 2 * rank).tolist(),
+    )
     gaps, strides = (np.broadcast_to(attrs.get(n, 1), rank).tolist() for n in ("dilation", "strides"))
     reach = [(k - 1) * d for k, d in zip(kernel, gaps, strict=True)]
     if not shape or not outs or taps == groups == 1 or any(s != 1 for s in strides) or attrs.get("pad_value", 0):

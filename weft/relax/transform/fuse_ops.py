@@ -290,7 +290,7 @@ def _try_fuse(g: _Graph, i: int, phase: int, max_ops: int) -> None:
     if (
         g.kind[sink] <= Fusion.INJECTIVE
         and sink_kind <= limit
-        and (g.same_elements(i, sink) or _permutes(g.bindings[sink].value))
+        and (g.same_elements(i, sink) or getattr(g.bindings[sink].value, "op", None) is ir.Op.get("relax.permute_dims"))
     ):
         g.merge([i, *inner], sink)
 
@@ -312,10 +312,6 @@ def _reads_as_update(g: _Graph, i: int, inner: list[int], sink: int) -> bool:
     members = {g.bindings[m].var for m in [i, *inner]}
     *rest, updates = g.bindings[sink].value.args
     return updates in members and members.isdisjoint(v for a in rest for v in variables(a))
-
-
-def _permutes(value: ir.Expr) -> bool:
-    return isinstance(value, ir.Call) and isinstance(value.op, ir.Op) and value.op.name == "relax.permute_dims"
 
 
 def _outline(g: _Graph, members: list[int], mod: ir.IRModule, used_outside: set[ir.ExprVar]) -> VarBinding:

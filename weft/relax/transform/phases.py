@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import op, runtime
-from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, as_int, constant
+from weft.ir import Attrs, Call, Constant, Expr, Op, PrimExpr, Tuple, as_int, constant
+from weft.op import equal_dims
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.transform.panels import flipped_weight, known_shape, moved_weight, padded_weight, reshaped
+from weft.relax.transform import panels
+from weft.relax.transform.panels import known_shape, moved_weight, padded_weight, reshaped
 
 Crop = tuple[tuple[int, PrimExpr], ...]
 """Where the image begins in what the blocks make, and its size, for each spatial axis."""
@@ -95,24 +97,17 @@ class Phases(NamedTuple):
         """Whether some phases are not made."""
         return any(m < s for (m, _), s in zip(self.made, self.block, strict=True))
 
-    def parts(self, kernel: Sequence[int], weight: Constant) -> list[tuple[Constant, tuple[int, ...]]]:
-        """Return the weights of each phase by itself and how it pads; nothing where that spares few products.
+    def parts(self, attrs: Attrs, shape: Sequence[PrimExpr], kernel: Sequence[int], panel: int) -> list[list[Part]]:
+        """List the phases of each axis as convolutions of their own; nothing where that spares few products.
 
-        Taps that a phase lacks, zeros of the common window, are the first ones: it begins behind them.
+        Channels that share products lie in panels; where each is convolved by itself, there are none.
         """
-        rank, spared = len(kernel), 1 - prod(kernel) / prod((*self.taps, *self.block))
-        if self.is_sparse or max(self.block) > 2 or rank > 2 or max(self.spread) > 1 or spared < _WORTH_CALLS:
-            return []
-        array, found = weight.data.numpy(), []
-        for phase, taps in zip(np.ndindex(*self.block), np.split(array, prod(self.block)), strict=True):
-            axes = zip(kernel, self.taps, self.block, phase, strict=True)
-            lacking = [t - len(range(p, k, s)) for k, t, s, p in axes]
-            before = [b - n for b, n in zip(self.padding[:rank], lacking, strict=True)]
-            if min(before) < 0:
-                return []
-            own = taps[(..., *(slice(n, None) for n in lacking))]
-            found.append((constant(runtime.aligned(own)), (*before, *self.padding[rank:])))
-        return found
+        _, channels, *sizes = kernel
+        edges = [1 + more / panels.likely(n, panels.LIKELY_SIZE) for n, more in zip(shape[2:], self.more, strict=True)]
+        together, own = (panels.round_up(n, panel or n) for n in (channels * prod(m for m, _ in self.made), channels))
+        spared = 1 - prod(sizes) * own / (prod(self.taps) * prod(edges) * together)
+        few = prod(self.block) <= _MOST_CALLS and len(sizes) == 2 and not self.is_sparse
+        return _parts_of(attrs, sizes) if few and (not panel or spared >= _WORTH_CALLS) else []
 
     def filled(self, value: Expr, lead: Sequence[Any], tail: Sequence[Any], bb: BlockBuilder) -> Expr:
         """Put zeros where no phases were made; they share a dimension with the groups ahead and channels behind."""
@@ -126,8 +121,9 @@ class Phases(NamedTuple):
         return bb.emit(reshaped(value, (*lead[:-1], lead[-1] * prod(self.block) * tail[0], *tail[1:])))
 
 
-_WORTH_CALLS = 0.3
-"""The part of the products that phases of one window multiply by zeros from which on each is computed by itself."""
+_WORTH_CALLS, _MOST_CALLS = 0.05, 16
+"""The part of the products that phases of one window multiply by zeros, or for what is cut off, from which on each is
+computed by itself, and how many that may be."""
 
 
 def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], outs: Sequence[PrimExpr]) -> Phases:
@@ -136,27 +132,78 @@ def phases_of(attrs: Attrs, kernel: Sequence[int], sizes: Sequence[PrimExpr], ou
     Output ``o`` is in the window of input ``i`` at element ``o + pad - i * stride`` of the kernel. With ``o + pad`` as
     ``q * stride + phase`` that is element ``phase + t * stride`` for ``i = q - t``: a window over the inputs.
     """
-    rank = len(kernel)
-    pads = np.ravel(attrs.get("padding", 0)).tolist()
-    pads = pads * (2 * rank // len(pads))
-    strides, dilations, extra = (
-        np.broadcast_to(attrs.get(name, default), rank).tolist()
-        for name, default in (("strides", 1), ("dilation", 1), ("output_padding", 0))
-    )
     axes: list[tuple[Any, ...]] = []
     whole = True
-    for i, k in enumerate(kernel):
-        length, cut = (k - 1) * dilations[i] + 1, pads[rank + i] - extra[i]
-        s = length if as_int(sizes[i]) == 1 else strides[i]  # one window has no other to be away from
-        gap, spread = (dilations[i], 1) if s == 1 else (1, dilations[i])
+    windows = _windows(attrs, len(kernel))
+    for k, size, out, (stride, dilation, pad, cut) in zip(kernel, sizes, outs, windows, strict=True):
+        length = (k - 1) * dilation + 1
+        s = length if as_int(size) == 1 else stride  # one window has no other to be away from
+        gap, spread = (dilation, 1) if s == 1 else (1, dilation)
         taps = k if s == 1 else -(-length // s)
-        first = min(pads[i] // s, (taps - 1) * gap)
+        first = min(pad // s, (taps - 1) * gap)
         before, after = (taps - 1) * gap - first, max(0, -(-(length - cut - s) // s))
-        begin, more = pads[i] - first * s, before + after - (taps - 1) * gap
-        whole = whole and begin == 0 and (more + 1) * s == length - pads[i] - cut
-        axes.append((s, taps, before, after, gap, spread, more, (begin, outs[i]), _phases_made(k, spread, s)))
+        begin, more = pad - first * s, before + after - (taps - 1) * gap
+        whole = whole and begin == 0 and (more + 1) * s == length - pad - cut
+        axes.append((s, taps, before, after, gap, spread, more, (begin, out), _phases_made(k, spread, s)))
     block, taps, before, after, gap, spread, more, crop, made = zip(*axes, strict=True)
     return Phases(block, taps, (*before, *after), gap, spread, more, None if whole else crop, made)
+
+
+def _windows(attrs: Attrs, rank: int) -> list[tuple[int, int, int, int]]:
+    """List stride, dilation, and what is cut off before and behind, for each axis of a transposed convolution."""
+    named = (("strides", 1, 1), ("dilation", 1, 1), ("output_padding", 0, 1), ("padding", 0, 2))
+    strides, dilations, extra, pads = (np.resize(attrs.get(n, v), rank * by).tolist() for n, v, by in named)
+    return [(strides[i], dilations[i], pads[i], pads[rank + i] - extra[i]) for i in range(rank)]
+
+
+class Part(NamedTuple):
+    """One phase of the output by itself: taps ``first, first + step, ...`` of the kernel, and how its window pads.
+
+    The output begins at `begin` in what all phases make.
+    """
+
+    first: int
+    step: int
+    gap: int
+    before: int
+    after: int
+    begin: int
+
+
+def _parts_of(attrs: Attrs, kernel: Sequence[int]) -> list[list[Part]]:
+    """List the phases of each axis as convolutions of the input that multiply what the output needs and no more.
+
+    Output ``o`` is the sum over elements ``j`` of the kernel with ``j * dilation = o + pad`` modulo the stride, of
+    input ``(o + pad - j * dilation) / stride``. Nothing where a phase meets no element.
+    """
+    axes = []
+    for k, (s, d, pad, cut) in zip(kernel, _windows(attrs, len(kernel)), strict=True):
+        more, step, parts = -(-((k - 1) * d + 1 - s - pad - cut) // s), s // gcd(s, d), []
+        for phase in range(s):
+            first = next((j for j in range(k) if (j * d - phase - pad) % s == 0), k)
+            at, reach = (phase + pad - first * d) // s, (len(range(first, k, step)) - 1) * d * step // s
+            parts.append(Part(first, step, d * step // s, reach - at, more + at, 0))
+        if any(p.first == k for p in parts):
+            return []
+        ahead, behind = (max(0, *(-getattr(p, name) for p in parts)) for name in ("before", "after"))
+        axes.append([p._replace(before=p.before + ahead, after=p.after + behind, begin=ahead * s) for p in parts])
+    return axes
+
+
+def phase_of(weight: Constant, axes: Sequence[Part]) -> tuple[Constant, list[int], list[int]]:
+    """Return the weights, the padding and the dilation of the convolution that a phase of each axis is."""
+    taps = weight.data.numpy()[(..., *(slice(p.first, None, p.step) for p in axes))]
+    flipped = constant(runtime.aligned(np.flip(taps, tuple(range(2, taps.ndim)))))
+    return flipped, [*(p.before for p in axes), *(p.after for p in axes)], [p.gap for p in axes]
+
+
+def placed(each: Sequence[Any], parts: Sequence[Sequence[Part]], outs: Sequence[PrimExpr], bb: BlockBuilder) -> Phased:
+    """Put the phases of an output side by side, which are images, channels last, of one size."""
+    (*base, channels), block = each[0].ty.shape, tuple(map(len, parts))
+    value = bb.emit(Call(Op.get("relax.concat"), (Tuple(tuple(each)),), Attrs.of(axis=len(base))))
+    crop = tuple((axis[0].begin, out) for axis, out in zip(parts, outs, strict=True))
+    whole = all(map(equal_dims, (n * by for n, by in zip(base[1:], block, strict=True)), outs))
+    return Phased(value, tuple(base), block, as_int(channels) or 0, True, 1, None if whole else crop)
 
 
 def _phases_made(k: int, dilation: int, stride: int) -> tuple[int, int]:
@@ -194,7 +241,7 @@ def phase_weights(weight: Expr, plan: Phases, groups: int, bb: BlockBuilder) -> 
     apart_weight = moved_weight(weight, (groups, c // groups, channels, *both), order, bb)
     flat = (groups * prod(m for m, _ in plan.made) * channels, c // groups, *plan.taps)
     flat_weight = moved_weight(apart_weight, flat, range(2 + rank), bb)
-    return flipped_weight(flat_weight, range(2, 2 + rank), bb)
+    return panels.flipped_weight(flat_weight, range(2, 2 + rank), bb)
 
 
 def image_of_planes(

@@ -46,7 +46,8 @@ def _compile(text: str, arch: str | None, functions: Mapping[str, tir.PrimFunc],
             return compile_cuda(text, "ptx", _OLDEST), "ptx"
         return compile_cuda(text, "cubin", arch), "cubin"
     except error.MissingDependency:  # LLVM makes PTX too
-        return _ptx(functions, Target("nvptx" if arch is None else f"nvptx -mcpu={arch}"))
+        exact = _exact(Target("nvptx" if arch is None else f"nvptx -mcpu={arch}"))
+        return _zero_ended(emit_ptx(functions, exact))
 
 
 def nvptx_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceCode:
@@ -54,10 +55,6 @@ def nvptx_code(functions: Mapping[str, tir.PrimFunc], target: Target) -> DeviceC
     exact = _exact(target)
     text = functools.cache(lambda: emit_ptx(functions, exact))
     return DeviceCode({"ptx": text, "ll": lambda: emit_nvvm(functions, exact)}, lambda: _zero_ended(text()))
-
-
-def _ptx(functions: Mapping[str, tir.PrimFunc], target: Target) -> tuple[bytes, str]:
-    return _zero_ended(emit_ptx(functions, _exact(target)))
 
 
 def _zero_ended(ptx: str) -> tuple[bytes, str]:

@@ -288,6 +288,8 @@ def _reinterpret(e: ir.CallIntrin, s: FunctionEmitter) -> str:
 _DOTS = {
     ("uint8", "int32", 16): ("llvm.x86.avx512.vpdpbusd.512", "<64 x i8>"),
     ("uint8", "int32", 8): ("llvm.x86.avx512.vpdpbusd.256", "<32 x i8>"),
+    ("int16", "int32", 16): ("llvm.x86.avx512.pmaddw.d.512", "<32 x i16>"),
+    ("int16", "int32", 8): ("llvm.x86.avx2.pmadd.wd", "<16 x i16>"),
     ("bfloat16", "float32", 16): ("llvm.x86.avx512bf16.dpbf16ps.512", "<32 x bfloat>"),
 }
 
@@ -300,8 +302,8 @@ def _dot_accumulate(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     if found is None:
         raise error.CodegenError(f"this target has no dot product of {factor} into {dt}", where=e.span)
     name, wanted = found
-    if factor.bits == 8 and not s.module.target.machine.adds_four_bytes:
-        return _widened_dot(dt.lanes, [s.expr(a) for a in e.args], s)
+    if str(factor) == "int16" or (factor.bits == 8 and not s.module.target.machine.adds_four_bytes):
+        return _paired_dot(dt.lanes, factor.bits == 16, [s.expr(a) for a in e.args], s)
     args = [(llvm_type(dt), s.expr(e.args[0]))]
     for a in e.args[1:]:
         value, given = s.expr(a), llvm_type(a.dtype)
@@ -309,16 +311,20 @@ def _dot_accumulate(e: ir.CallIntrin, s: FunctionEmitter) -> str:
     return s.intrinsic(name, llvm_type(dt), args)
 
 
-def _widened_dot(lanes: int, operands: list[str], s: FunctionEmitter) -> str:
-    """Add the products of four bytes to each lane, exactly: even and odd ones are pairs of 16 bits."""
-    t, wide, eight = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", "splat (i16 8)"
-    total, *factors = operands
-    a, b = (s.value(f"bitcast <{4 * lanes} x i8> {x} to {wide}") for x in factors)
-    even = f"and {wide} {a}, splat (i16 255)", f"ashr {wide} {s.value(f'shl {wide} {b}, {eight}')}, {eight}"
-    odd = f"lshr {wide} {a}, {eight}", f"ashr {wide} {b}, {eight}"
-    name = "llvm.x86.avx2.pmadd.wd" if lanes == 8 else "llvm.x86.avx512.pmaddw.d.512"
-    sums = [s.intrinsic(name, t, [(wide, s.value(x)) for x in pair]) for pair in (even, odd)]
-    return s.value(f"add {t} {total}, {s.value(f'add {t} {sums[0]}, {sums[1]}')}")
+def _paired_dot(lanes: int, words: bool, operands: list[str], s: FunctionEmitter) -> str:
+    """Add products to each lane, exactly: of two words and two bytes, or of even and of odd bytes, widened."""
+    (name, wide), t, eight = _DOTS["int16", "int32", lanes], f"<{lanes} x i32>", "splat (i16 8)"
+    total, a, b = operands
+    if words:
+        pairs = [(a, s.value(f"sext <{2 * lanes} x i8> {b} to {wide}"))]
+    else:
+        a, b = (s.value(f"bitcast <{4 * lanes} x i8> {x} to {wide}") for x in (a, b))
+        even = f"and {wide} {a}, splat (i16 255)", f"ashr {wide} {s.value(f'shl {wide} {b}, {eight}')}, {eight}"
+        odd = f"lshr {wide} {a}, {eight}", f"ashr {wide} {b}, {eight}"
+        pairs = [(s.value(x), s.value(y)) for x, y in (even, odd)]
+    for pair in pairs:
+        total = s.value(f"add {t} {total}, {s.intrinsic(name, t, [(wide, x) for x in pair])}")
+    return total
 
 
 _PAIRS = {8: ("llvm.x86.avx2.pmadd.ub.sw", 32), 16: ("llvm.x86.avx2.pmadd.wd", 16)}

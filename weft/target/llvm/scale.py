@@ -17,7 +17,7 @@ def _ldexp(e: CallIntrin, s: FunctionEmitter) -> str:
         wide = with_lanes("float32", dt.lanes)
         return s.expr(Cast(dt, CallIntrin(wide, e.op, tuple(Cast(wide, a) for a in e.args))))
     if dt.bits == 32 and dt.lanes in s.module.target.machine.scaled_lanes:
-        return _scale(e, s)
+        return _masked(e, s, "scalef")  # LLVM merges a selection into the mask
     name = "ldexpf" if dt.bits == 32 else "ldexp"
 
     def call(at: FunctionEmitter, lane: list[tuple[str, str]]) -> str:
@@ -51,11 +51,6 @@ def _mantissa(e: CallIntrin, s: FunctionEmitter) -> str:
             help="use tir.logb and tir.ldexp",
         )
     return _masked(e, s, "getmant", ("i32", "11"))  # 3: in 3/4...3/2; 8: NaN for what is negative
-
-
-def _scale(e: CallIntrin, s: FunctionEmitter) -> str:
-    """Multiply by a power of two; LLVM merges a selection into the mask."""
-    return _masked(e, s, "scalef")
 
 
 def _masked(e: CallIntrin, s: FunctionEmitter, name: str, *more: tuple[str, str]) -> str:

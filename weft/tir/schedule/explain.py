@@ -78,15 +78,13 @@ class ScheduleReport:
     """Reports of kernels, those first whose blocks without a rule cost most."""
 
     def __init__(self, kernels: Iterable[KernelReport]) -> None:
-        self.kernels = tuple(sorted(kernels, key=_cost_without_rule, reverse=True))
+        self.kernels = tuple(
+            sorted(kernels, key=lambda k: k.estimate.generic if k.slow and k.estimate else 0.0, reverse=True)
+        )
 
     def __str__(self) -> str:
         n = sum(bool(k.slow) for k in self.kernels)
         return "\n".join([f"{len(self.kernels)} kernels, {n} with blocks that no rule suits", *map(str, self.kernels)])
-
-
-def _cost_without_rule(kernel: KernelReport) -> float:
-    return kernel.estimate.generic if kernel.slow and kernel.estimate is not None else 0.0
 
 
 def explain_schedule(func_or_mod: PrimFunc | IRModule, target: TargetLike | None) -> ScheduleReport:

@@ -514,12 +514,9 @@ def _is_plain_root(body: stmts.Stmt) -> bool:
         and not (b.iter_vars or b.reads or b.writes or b.annotations or b.match_buffers)
         and b.init is None
     )
-    return plain and (bool(b.alloc_buffers) or _holds_block(b.body)) and not _reads_as_root(b)
-
-
-def _reads_as_root(root: stmts.Block) -> bool:
-    """Whether the content alone would be taken for a root block itself."""
-    return isinstance(root.body, stmts.BlockRealize) and not root.alloc_buffers and not root.body.iter_values
+    if isinstance(b.body, stmts.BlockRealize) and not b.alloc_buffers and not b.body.iter_values:
+        return False  # the content alone would be taken for a root block itself
+    return plain and (bool(b.alloc_buffers) or _holds_block(b.body))
 
 
 def _holds_block(stmt: stmts.Stmt) -> bool:

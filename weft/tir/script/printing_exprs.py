@@ -27,7 +27,7 @@ def buffer_args(b: Buffer, p: Printer, *, typed: bool = False) -> tuple[list[Doc
         kwargs.append(("data", p.expr(b.data)))
     if b.strides:
         kwargs.append(("strides", tuple_doc([argument(d, p) for d in b.strides])))
-    own_offset = _names_offset(b, p)
+    own_offset = type(b.elem_offset) is ir.Var and not p.is_defined(b.elem_offset)  # which the buffer introduces
     if b.elem_offset is not None and not own_offset:
         kwargs.append(("elem_offset", argument(b.elem_offset, p)))
     if b.scope != "global":
@@ -39,11 +39,6 @@ def buffer_args(b: Buffer, p: Printer, *, typed: bool = False) -> tuple[list[Doc
     if b.axis_separators:
         kwargs.append(("axis_separators", f"[{', '.join(map(str, b.axis_separators))}]"))
     return args, kwargs
-
-
-def _names_offset(b: Buffer, p: Printer) -> bool:
-    """Whether a buffer introduces the variable that its offset is."""
-    return type(b.elem_offset) is ir.Var and not p.is_defined(b.elem_offset)
 
 
 def introduce(b: Buffer, p: Printer) -> str:

@@ -11,7 +11,7 @@ from weft.tir.function import PrimFunc
 from weft.tir.intrin import reinterpret
 from weft.tir.stmt import BufferStore, For, ForKind, Stmt
 
-DOT_GROUPS = {("uint8", "int8", "int32"): 4, ("bfloat16", "bfloat16", "float32"): 2}
+DOT_GROUPS = {("uint8", "int8", "int32"): 4, ("int16", "int8", "int32"): 2, ("bfloat16", "bfloat16", "float32"): 2}
 """Types of two factors and of their sum, to the number of products that one lane adds up."""
 
 

@@ -138,7 +138,10 @@ class _Product:
         """Choose the tile, and the one for columns behind the last whole tile."""
         machine, group = self.ctx.machine, self.c.group
         few = self._widens() or self._converts() or self.c.pair
-        machine = replace(machine, vector_registers=machine.vector_registers * (3 if few else 4) // 4)
+        many = (as_int(rows) or machine.far_rows + 1) > machine.far_rows  # few wait for panels, whatever their tile
+        loads = 1 if many and self._pairs_words() else machine.loads_per_cycle  # what widens takes a unit that adds
+        registers = machine.vector_registers * (3 if few else 4) // 4
+        machine = replace(machine, vector_registers=registers, loads_per_cycle=loads)
         problem = Problem(rows, columns, self.lanes, machine, width, group, panels, far)
         tiles = tile_choices(problem, self.group > 1)
         shape = self.ctx.choose("tile", [t[:2] for t in tiles], tiles[0][:2])
@@ -371,6 +374,10 @@ class _Product:
         """Whether factors are widened in registers before they are multiplied, which takes some of these."""
         return self.group == 4 and not self.ctx.machine.adds_four_bytes
 
+    def _pairs_words(self) -> bool:
+        """Whether pairs of words are multiplied by bytes that widen as they are loaded."""
+        return self.group == 2 and self.c.a.dtype == "int16"
+
     def _converts(self) -> bool:
         """Whether floats of the second operand are widened in registers, one at a time."""
         b, sums = DataType(self.c.b.dtype), DataType(self.c.output.buffer.dtype)
@@ -500,7 +507,10 @@ class _Product:
             order, group = [*order[:-1], outer], [inner]
         if order:
             n = ctx.constant(order[-1])
-            step = next((s for s in (4, 3, 2) if n is not None and n % s == 0 and n > s), 1)
+            most = (
+                2 if self._pairs_words() else 4
+            )  # sums of four pairs are added up by themselves, which takes registers
+            step = next((s for s in range(most, 1, -1) if n is not None and n % s == 0 and n > s), 1)
             step = 1 if self._widens() or self._converts() else step  # of several, all are widened first: they spill
             step = 1 if 1 < height <= tile.rows // 2 else step  # what is between whole tiles and one row runs seldom
             step = ctx.choose("steps", [s for s in (1, 2, 3, 4, 6, 8) if n is not None and n % s == 0 and n > s], step)
