@@ -127,12 +127,10 @@ def _branch(expr: ir.Expr, bb: Any) -> SeqExpr:
         result = bb.atom(rename_vars(expr.body, renamed))
         new = bb.finish(inner, result)
     same = expr.ty is not None and result is expr.body and len(new.blocks) == len(expr.blocks)
-    return (
-        expr
-        if same
-        and all(type(n) is type(o) and n.bindings == o.bindings for n, o in zip(new.blocks, expr.blocks, strict=True))
-        else new
+    kept = same and all(
+        type(n) is type(o) and n.bindings == o.bindings for n, o in zip(new.blocks, expr.blocks, strict=True)
     )
+    return expr if kept else new
 
 
 def _inline_seq(expr: ir.Expr, bb: Any) -> ir.Expr:
