@@ -13,11 +13,12 @@ from onnx.external_data_helper import convert_model_to_external_data
 import weft
 from tests.arrays import floats
 from tests.frontend.models import calls, check, compare, model_of, oracle, symbolic
-from tests.onnx_models import onnx_nodes
+from tests.onnx_models import model, onnx_nodes
 from tests.refusals import refuses
 from weft import error, ir, relax
 from weft.frontend.onnx import from_onnx, supported_operators
 from weft.relax.interpreter import evaluate
+from weft.relax.rewriter import all_bindings
 
 node = helper.make_node
 RNG = np.random.default_rng(11)
@@ -358,3 +359,34 @@ def test_sums_of_many_tensors_of_lengths_that_only_data_tell(counts: tuple[int, 
     nodes += [node("Add", [f"s{i}" if i else "p0", f"p{i + 1}"], [f"s{i + 1}"]) for i in range(19)]
     model = model_of(nodes, {"x": x, "k0": kept[0], "k1": kept[1]}, ["s19"], 17)
     compare(evaluate(from_onnx(model), x, *kept), [10 * (x[: counts[0]] + x[: counts[1]])])
+
+
+def test_sizes_that_a_quantiser_wrapped_stay_known() -> None:
+    """Paddings as exporters compute them for "same", from sizes that are numbers."""
+    nodes = onnx_nodes("""
+        s = Shape (x); n = Gather (s, two); f = Cast <to = 1> (n); q = QuantizeLinear (f, one, zero)
+        g = DequantizeLinear (q, one, zero); h = Div (g, half); c = Ceil (h); p = Cast <to = 7> (c)
+        pads = Concat <axis = 0> (none, p, rest); y = Pad (x, pads)""")
+    weights = {
+        "two": np.array([2]),
+        "one": np.float32(1),
+        "zero": np.uint8(0),
+        "half": np.float32([2]),
+        "none": np.zeros(6, np.int64),
+        "rest": np.zeros(1, np.int64),
+    }
+    made = model(nodes, {"x": ("float32", ["b", 3, 9, 9])}, {"y": ("float32", None)}, weights)
+    ret = from_onnx(made)["main"].ret_ty
+    assert [str(d) for d in ret.shape] == ["b", "3", "14", "9"]
+    check(made, {"x": np.ones((2, 3, 9, 9), "float32")})
+
+
+def test_sizes_that_are_padded_by_data_again_and_again_get_names() -> None:
+    steps = 12
+    text = "; ".join(f"x{i + 1} = Pad (x{i}, pads)" for i in range(steps))
+    made = model(
+        onnx_nodes(text), {"x0": ("float32", ["b", 4]), "pads": ("int64", [4])}, {f"x{steps}": ("float32", None)}
+    )
+    types = [b.var.ty for b in all_bindings(from_onnx(made)["main"])]
+    assert max(sum(1 for _ in ir.walk(d)) for t in types for d in getattr(t, "shape", None) or ()) < 60
+    check(made, {"x0": np.ones((2, 4), "float32"), "pads": np.array([0, 1, 0, 2])})
