@@ -76,11 +76,6 @@ def test_gradients_of_the_greatest_elements():
     check(Call(back), (x, torch.randn_like(out), places))
 
 
-def test_differences():
-    call = Call(lambda x: (x.diff(2, 0), x.diff(prepend=x[:, :1]), (x > 0).diff(), x.diff(9)))
-    check(call, (torch.randn(4, 5),), (torch.randn(7, 5),), dynamic=({0: Dim("n", min=4)},))
-
-
 def test_operators_by_their_other_names():
     def logic(x, y):
         return (x > 0) & (y > 0) | (x < y) ^ (y < 0), (x.int() & 3 | 8 ^ y.int()).type_as(x)

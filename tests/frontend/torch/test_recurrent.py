@@ -9,6 +9,7 @@ from tests.frontend.torch.programs import Call, check, exported
 from weft.frontend.torch import from_exported_program
 
 
+@pytest.mark.filterwarnings("error:PyTorch runs")
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize(
     ("layers", "options"),
@@ -26,6 +27,9 @@ def test_layers(kind, layers, options):
     first = options.get("batch_first", False)
     inputs = [torch.randn(*((n, 6) if first else (6, n)), 3) for n in (4, 1, 17)]
     check(call, *((x,) for x in inputs), dynamic=(({0 if first else 1: Dim("samples")},),))
+    with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):
+        compiled = torch.compile(results, backend="weft", dynamic=True)
+        torch.testing.assert_close([compiled(x) for x in inputs], [results(x) for x in inputs])
 
 
 def test_states_that_are_given():

@@ -12,6 +12,7 @@ import operator
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -132,14 +133,16 @@ class _Support(OperatorSupportBase):
         value = node.meta.get("val")
         if node is self.refused or IN_PYTORCH in node.meta or node.op != "call_function" or not _is_plain(value):
             return False
-        if node.target is operator.getitem or is_size(node):
+        if node.target is operator.getitem:
+            return self.is_node_supported(submodules, node.args[0])
+        if is_size(node):
             return all(not is_size(node) or n.op != "call_function" for n in node.all_input_nodes)
         inputs = (n.meta.get("val") for n in node.all_input_nodes)
         return self._is_converted(node) and all(map(_is_plain, inputs))
 
     def _is_converted(self, node: Any) -> bool:
         if str(node.target) not in HIGHER_ORDER:
-            return find_converter(node) is not None and not registry.is_drawn(node.target)
+            return find_converter(node) is not None and not registry.is_drawn(node.target, node.args)
         return all(self.is_node_supported({}, n) for n in calls(node.all_input_nodes))
 
 
@@ -158,8 +161,16 @@ def _is_plain(value: Any) -> bool:
 
 def _partitioned(graph: Any, weights: set[int], options: Mapping[str, Any], refused: Any = None) -> Any:
     """The graph with each run of nodes that Weft converts as one call."""
-    parts = CapabilityBasedPartitioner(graph, _Support(refused), allows_single_node_partition=True)
+    support = _Support(refused)
+    seeded = (n for n in graph.graph.nodes if torch.Tag.nondeterministic_seeded in getattr(n.target, "tags", ()))
+    drawn = [node for node in seeded if not support.is_node_supported({}, node)]
+    for before, node in pairwise(drawn):  # as if it read what the call before it has drawn
+        node.kwargs = {**node.kwargs, "after": before}
+    parts = CapabilityBasedPartitioner(graph, support, allows_single_node_partition=True)
     made = parts.fuse_partitions(parts.propose_partitions())
+    for node in made.graph.nodes:
+        node.kwargs = {name: value for name, value in node.kwargs.items() if name != "after"}
+    made.recompile()
     placeholders = [node for node in made.graph.nodes if node.op == "placeholder"]
     fixed = {node for i, node in enumerate(placeholders) if i in weights}
     kept = (n for n in made.graph.nodes if n.op == "call_function" and not is_size(n) and IN_PYTORCH not in n.meta)

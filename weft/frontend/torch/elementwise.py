@@ -5,7 +5,7 @@ from typing import Any
 
 from weft import ir
 from weft.frontend.torch.node import Node, dtype_name
-from weft.frontend.torch.registry import aten, operators
+from weft.frontend.torch.registry import aten, draws, operators
 
 _UNARY = {
     name: name
@@ -242,7 +242,7 @@ def _convert(node: Node) -> Any:
     return node.expand(node.astype(x, node.dtype), node.shape)
 
 
-@aten("native_dropout", "dropout")
+@draws("native_dropout", "dropout", when=lambda args: True in args[2:3])  # in training mode
 def _dropout(node: Node) -> Any:
     if node["train"] and node["p"] > 0:
         node.error("dropout in training mode", help="export the module after .eval()")

@@ -45,8 +45,7 @@ def _attention(node: Node, query: Any, key: Any, value: Any, heads: int) -> Any:
 def _multi_head(node: Node) -> Any:
     if 1 in node.used:
         node.error("the weights of attention", help="call the layer with need_weights=False")
-    for name in ("need_weights", "average_attn_weights"):
-        node.get(name)
+    node.read.update(("need_weights", "average_attn_weights"))
     return [_attention(node, node["query"], node["key"], node["value"], node["num_head"]), None]
 
 
@@ -59,16 +58,13 @@ def _encoder_layer(node: Node) -> Any:
             "nn.layer_norm", x, node[f"norm_weight_{i}"], node[f"norm_bias_{i}"], axes=(2,), epsilon=float(node["eps"])
         )
 
-    def attended(x: Any) -> Any:
-        return _attention(node, x, x, x, node["num_heads"])
-
     def fed(x: Any) -> Any:
         inner = _affine(node, x, node["ffn_weight_1"], node["ffn_bias_1"])
         inner = node.op("nn.gelu" if node["use_gelu"] else "nn.relu", inner)
         return _affine(node, inner, node["ffn_weight_2"], node["ffn_bias_2"])
 
     if node["norm_first"]:
-        x = node.op("add", x, attended(norm(x, 1)))
+        x = node.op("add", x, _attention(node, *[norm(x, 1)] * 3, node["num_heads"]))
         return node.op("add", x, fed(norm(x, 2)))
-    x = norm(node.op("add", x, attended(x)), 1)
+    x = norm(node.op("add", x, _attention(node, x, x, x, node["num_heads"])), 1)
     return norm(node.op("add", x, fed(x)), 2)

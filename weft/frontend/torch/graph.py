@@ -252,6 +252,10 @@ class Graph:
             if isinstance(error, ModelImportError) and node.name in str(error):
                 raise
             raise ModelImportError(f"node '{node.name}' ({node.target}): {error}") from error
+        except TypeError as error:  # Python's, of a number that has to be known
+            if not any(isinstance(v, ir.PrimExpr) for v in args.values()):
+                raise
+            context.error("a number is known only when the program runs", help=f"pass a constant ({error})")
 
     def _refuse_unread(self, node: Any, context: Node, converter: Any) -> None:
         """An argument that a converter does not know must be its default: an overload may have one more."""

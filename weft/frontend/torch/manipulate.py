@@ -61,14 +61,20 @@ def _stack(node: Node) -> Any:
     return node.op("stack", ir.Tuple(parts), axis=node.axis(node["dim"], len(node.shape)))
 
 
+def _from_front(node: Node, place: Dim, size: Dim) -> Dim:
+    """A place in a dimension, of which one below 0 is counted from the end."""
+    if isinstance(place, int):
+        return place + size if place < 0 else place
+    return node.symbols.analyzer.simplify(ir.Select(place < 0, place + size, place))
+
+
 def _bounds(node: Node, x: Any, axis: int) -> tuple[Dim, Dim]:
-    """Where a slice begins and how long it is, both counted as PyTorch does."""
-    size, start = node.dims(x)[axis], node.get("start", 0)
-    if isinstance(start, int) and start < 0:
-        start = max(start + size, 0) if isinstance(size, int) else ir.max_(as_expr(size) + start, as_expr(0))
-    elif isinstance(start, int) and isinstance(size, int):
-        start = min(start, size)
-    return node.symbols.analyzer.simplify(start) if not isinstance(start, int) else start, size
+    """Where a slice begins and how long its dimension is, both counted as PyTorch does."""
+    size, given = node.dims(x)[axis], node.get("start", 0)
+    start = _from_front(node, given, size)
+    if not isinstance(given, int) or given < 0:
+        start = _positive(node, start)
+    return min(start, size) if isinstance(start, int) and isinstance(size, int) else start, size
 
 
 def _cut(node: Node, x: Any, axis: int, start: Dim, length: Dim, step: int = 1) -> Any:
@@ -82,9 +88,8 @@ def _cut(node: Node, x: Any, axis: int, start: Dim, length: Dim, step: int = 1) 
 
 def _within(node: Node, place: Dim, size: Dim) -> Dim:
     """A place as a slice takes it: counted from the end if negative, no further than the ends."""
-    place, size = as_expr(place), as_expr(size)
-    place = ir.Select(place < 0, place + size, place)
-    return node.symbols.analyzer.simplify(ir.min_(ir.max_(place, as_expr(0)), size))
+    place = as_expr(_positive(node, _from_front(node, place, size)))
+    return node.symbols.analyzer.simplify(ir.min_(place, as_expr(size)))
 
 
 @aten("slice.Tensor", "slice_copy")
@@ -113,13 +118,7 @@ def _narrow(node: Node) -> Any:
 def _select(node: Node) -> Any:
     x = node["self"]
     axis = node.axis(node["dim"], len(x.ty.shape))
-    return node.reshape(_cut(node, x, axis, _at(node, x, axis), 1), node.shape)
-
-
-def _at(node: Node, x: Any, axis: int) -> Dim:
-    """An index, counted from the front."""
-    index = node["index"]
-    return index + node.dims(x)[axis] if isinstance(index, int) and index < 0 else index
+    return node.reshape(_cut(node, x, axis, _from_front(node, node["index"], node.dims(x)[axis]), 1), node.shape)
 
 
 @aten("split_with_sizes", "split.Tensor", "split", "chunk", "unsafe_split", "unsafe_chunk", "split_with_sizes_copy")
@@ -140,21 +139,6 @@ def _unbind(node: Node) -> Any:
     axis = node.axis(node["dim"], len(x.ty.shape))
     rest = [d for i, d in enumerate(node.dims(x)) if i != axis]
     return [node.reshape(_cut(node, x, axis, i, 1), rest) if i in node.used else None for i in range(len(node.value))]
-
-
-@aten("diff")
-def _differences(node: Node) -> Any:
-    """Of each element to the one before it, as often as asked for."""
-    axis = node.axis(node["dim"], len(node["self"].ty.shape))
-    parts = tuple(x for x in (node["prepend"], node["self"], node["append"]) if x is not None)
-    x = parts[0] if len(parts) == 1 else node.op("concat", ir.Tuple(parts), axis=axis)
-    for _ in range(node["n"]):
-        left = node.dims(x)[axis] - 1
-        if left == -1:
-            break
-        both = _cut(node, x, axis, 1, left), _cut(node, x, axis, 0, left)
-        x = node.op("not_equal" if x.ty.dtype == "bool" else "subtract", *both)
-    return x
 
 
 def _between(node: Node, x: Any, src: Any, axis: int, start: Dim, length: Dim, step: int) -> Any:
@@ -191,7 +175,7 @@ def _select_scatter(node: Node) -> Any:
     axis = node.axis(node["dim"], len(x.ty.shape))
     dims = node.dims(node["src"])
     src = node.reshape(node.astype(node["src"], node.dtype), [*dims[:axis], 1, *dims[axis:]])
-    return _between(node, x, src, axis, _at(node, x, axis), 1, 1)
+    return _between(node, x, src, axis, _from_front(node, node["index"], node.dims(x)[axis]), 1, 1)
 
 
 @aten("repeat")

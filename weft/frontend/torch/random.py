@@ -62,8 +62,8 @@ def _normal(node: Node) -> Any:
 @registry.draws("exponential")
 def _exponentially(node: Node) -> Any:
     node.get("self")
-    drawn = node.op("divide", _exponential(node, node.shape), node.tensor(node["lambd"], "float64"))
-    return node.astype(drawn, node.dtype)
+    rate = node.tensor(node["lambd"], "float64")
+    return node.astype(node.op("divide", _exponential(node, node.shape), rate), node.dtype)
 
 
 @registry.draws("randint", "randint_like")

@@ -32,21 +32,10 @@ def _recurrent(node: Node) -> Any:
         attrs["activations"] = ("relu" if "relu" in node.name else "tanh",) * ways
     elif kind == "gru":
         attrs["linear_before_reset"] = True
-    steps, batch, _ = node.dims(x)
-    lengths = node.full([batch], steps, "int32")
     for layer in range(count):
         first = layer * ways
         given = [node["params"][per * i : per * (i + 1)] for i in range(first, first + ways)]
-        w, r, *biases = (_stacked(node, kind, list(parts)) for parts in zip(*given, strict=True))
-        hidden, gates = node.dims(r)[2], node.dims(r)[1]
-        if biases:
-            b = node.op("concat", ir.Tuple(tuple(biases)), axis=1)
-        else:
-            b = node.full([ways, 2 * gates], 0, node.dtype)
-        states = [_cut(node, s, first, ways) for s in initial]
-        rest = [node.full([ways, 3 * hidden], 0, node.dtype)] if kind == "lstm" else []
-        y, *ends = node.fields(node.op(f"nn.{kind}", x, w, r, b, lengths, *states, *rest, **attrs))
-        x = node.reshape(node.permute(y, [0, 2, 1, 3]), [steps, batch, ways * hidden])
+        x, *ends = _layer(node, kind, x, given, [_cut(node, s, first, ways) for s in initial], attrs)
         last.append(ends)
     x = node.permute(x, [1, 0, 2]) if node["batch_first"] else x
     return [
@@ -55,10 +44,30 @@ def _recurrent(node: Node) -> Any:
     ]
 
 
+@aten("mkldnn_rnn_layer", when=lambda args: not args[8] and args[9] == 2)
+def _one_way(node: Node) -> Any:
+    """One direction of one layer of an LSTM, over sequences of one length, as ``torch.compile`` traces it."""
+    node.read.update(("batch_sizes", "mode", "hidden_size", "num_layers", "bidirectional", "batch_first"))
+    given = [node[f"weight{i}"] for i in range(4)][: 4 if node["has_biases"] else 2]
+    attrs = {"direction": "reverse" if node["reverse"] else "forward"}
+    return [*_layer(node, "lstm", node["input"], [given], [node["hx_"], node["cx_"]], attrs), None]
+
+
+def _layer(node: Node, kind: str, x: Any, given: Any, states: list[Any], attrs: dict[str, Any]) -> list[Any]:
+    """One layer, its directions side by side, and its last states."""
+    steps, batch, _ = node.dims(x)
+    w, r, *biases = (_stacked(node, kind, list(parts)) for parts in zip(*given, strict=True))
+    ways, gates, hidden = node.dims(r)
+    b = node.op("concat", ir.Tuple(tuple(biases)), axis=1) if biases else node.full([ways, 2 * gates], 0, node.dtype)
+    rest = [node.full([ways, 3 * hidden], 0, node.dtype)] if kind == "lstm" else []
+    lengths = node.full([batch], steps, "int32")
+    y, *ends = node.fields(node.op(f"nn.{kind}", x, w, r, b, lengths, *states, *rest, **attrs))
+    return [node.reshape(node.permute(y, [0, 2, 1, 3]), [steps, batch, ways * hidden]), *ends]
+
+
 def _stacked(node: Node, kind: str, parts: list[Any]) -> Any:
     """A weight or a bias of each direction, its gates in the order of Weft's layers."""
-    order = _ORDER[kind]
-    dims = node.dims(parts[0])
+    order, dims = _ORDER[kind], node.dims(parts[0])
     size = dims[0] // len(order)
     gates = [_cut(node, x, g * size, size) for x in parts for g in order]
     return node.reshape(node.op("concat", ir.Tuple(tuple(gates)), axis=0), [len(parts), *dims])

@@ -12,7 +12,7 @@ Condition = Callable[[Sequence[Any]], bool]
 
 _CONVERTERS: Registry[Callable[..., Any]] = Registry(once=True)
 _CONDITIONS: dict[str, Condition] = {}
-_DRAWS: set[str] = set()
+_DRAWS: dict[str, Condition] = {}
 
 _ALIASES: dict[str, str] = dict(
     (pair.split(":")[0], pair.split(":")[1])
@@ -42,15 +42,16 @@ def operators(*names: str, when: Condition | None = None) -> Callable[[Callable[
     return _CONVERTERS.on(*names)
 
 
-def draws(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a converter for operators of ATen that draw random numbers."""
-    _DRAWS.update(f"aten.{name}" for name in names)
+def draws(*names: str, when: Condition = lambda args: True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a converter for operators of ATen that draw random numbers, or do for some arguments."""
+    _DRAWS.update(dict.fromkeys((f"aten.{name}" for name in names), when))
     return aten(*names)
 
 
-def is_drawn(target: object) -> bool:
-    """Whether an overload draws random numbers."""
-    return str(target).rpartition(".")[0] in _DRAWS
+def is_drawn(target: object, args: Sequence[Any] = ()) -> bool:
+    """Whether a call of an overload draws random numbers; without arguments, whether every call does."""
+    name = str(target).rpartition(".")[0]
+    return name in _DRAWS and _DRAWS[name](args)
 
 
 def find(target: object, args: Sequence[Any] | None = None) -> Callable[..., Any] | None:
