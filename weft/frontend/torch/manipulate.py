@@ -141,6 +141,21 @@ def _unbind(node: Node) -> Any:
     return [node.reshape(_cut(node, x, axis, i, 1), rest) if i in node.used else None for i in range(len(node.value))]
 
 
+@aten("diff")
+def _differences(node: Node) -> Any:
+    """Of each element to the one before it, as often as asked for."""
+    axis = node.axis(node["dim"], len(node["self"].ty.shape))
+    parts = tuple(x for x in (node["prepend"], node["self"], node["append"]) if x is not None)
+    x = parts[0] if len(parts) == 1 else node.op("concat", ir.Tuple(parts), axis=axis)
+    for _ in range(node["n"]):
+        left = node.dims(x)[axis] - 1
+        if left == -1:
+            break
+        both = _cut(node, x, axis, 1, left), _cut(node, x, axis, 0, left)
+        x = node.op("not_equal" if x.ty.dtype == "bool" else "subtract", *both)
+    return x
+
+
 def _between(node: Node, x: Any, src: Any, axis: int, start: Dim, length: Dim, step: int) -> Any:
     """`x` with a slice replaced: gathered from the source where an index lies in the slice."""
     size = node.dims(x)[axis]

@@ -135,6 +135,13 @@ def _sort(node: Node) -> Any:
     return ordered(node, x, node.axis(node["dim"], len(x.ty.shape)), node["descending"])
 
 
+@aten("argsort")
+def _argsort(node: Node) -> Any:
+    x = node["self"]
+    axis = node.axis(node["dim"], len(x.ty.shape))
+    return node.op("argsort", x, axis=axis, descending=node["descending"], dtype="int64")
+
+
 @aten("linalg_vector_norm")
 def _vector_norm(node: Node) -> Any:
     x, order = node.op("abs", node.astype(node["self"], node.dtype)), float(node["ord"])
