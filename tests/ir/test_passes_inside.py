@@ -2,7 +2,9 @@
 
 import pytest
 
-from weft import ir, relax, relay, tir
+import weft as tvm
+from tests.refusals import refuses
+from weft import error, ir, relax, relay, tir
 from weft.ir.passes import _PASSES
 
 
@@ -35,3 +37,23 @@ def test_what_describes_a_pass_has_tvms_names():
     assert isinstance(relax.transform.FoldConstant(), ir.pass_decorators.ModulePass)
     assert ir.pass_decorators.PassInfo(opt_level=1, name="xyz").name == "xyz"
     assert mod.same_as(ir.pass_decorators.Sequential([])(mod)) and not mod.same_as(ir.IRModule())
+
+
+def test_required_passes_run_before():
+    ran = []
+
+    @tvm.instrument.pass_instrument
+    class Names:
+        def run_before_pass(self, mod, info):
+            ran.append(info.name)
+
+    for required in (["FoldConstant", "relax.LegalizeOps"], ["FoldConstants"]):
+        mine = tvm.transform.module_pass(lambda mod, _: mod, name="mine", required=required)
+        with tvm.transform.PassContext(instruments=[Names()]):
+            if required[1:]:
+                tvm.transform.Sequential([mine])(ir.IRModule())
+            else:
+                refuses(
+                    error.InvalidArgument, "near names: FoldConstant", tvm.transform.Sequential([mine]), ir.IRModule()
+                )
+    assert ran == ["FoldConstant", "LegalizeOps", "mine"]
