@@ -19,6 +19,8 @@ CASES = {
     "cast": (lambda x: topi.cast(x, "int32"), (X,), X.astype("int32")),
     "identity": (topi.identity, (X,), X),
     "clip": (lambda x: topi.clip(x, -0.5, 0.5), (X,), X.clip(-0.5, 0.5)),
+    "mod": (lambda x, y: topi.mod(x, y), (-7 * X, Y), np.fmod(-7 * X, Y)),
+    "repeat": (lambda x: topi.repeat(x, 0, 1), (X,), X[:, :0]),
     "sum": (lambda x: topi.sum(x, axis=1, keepdims=True), (X,), X.sum(1, keepdims=True)),
     "argmax": (lambda x: topi.argmax(x, axis=1), (X,), X.argmax(1).astype("int32")),
     "topk of all": (lambda x: topi.topk(x, 0, ret_type="values"), (X,), -np.sort(-X)),
