@@ -156,19 +156,16 @@ def test_names_of_parameters() -> None:
     assert topi.transform is topi
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda i, x: topi.take(x, i),
-        lambda i, x: topi.gather_nd(x, i),
-        lambda i, x: topi.scatter_nd(x, i, i, "add"),
-        lambda i, x: topi.unravel_index(i, (3, 8)),
-        lambda i, x: topi.one_hot(i, 1, 0, 3, -1, "float32"),
-        lambda i, x: topi.sequence_mask(x, i),
-        lambda i, x: topi.reverse_sequence(x, i, 1, 0),
-        lambda i, x: topi.sparse_to_dense(i, [3], i, 0.0),
-    ],
-)
-def test_indices_are_integers(function) -> None:
-    tensors = te.placeholder((2,), "float32", name="i"), te.placeholder((2, 2), "float32", name="x")
-    refuses(error.DTypeMismatch, "indices are integers", function, *tensors)
+def test_indices_are_integers() -> None:
+    i, x = te.placeholder((2,), "float32", name="i"), te.placeholder((2, 2), "float32", name="x")
+    for function, args in (
+        (topi.take, (x, i)),
+        (topi.gather_nd, (x, i)),
+        (topi.scatter_nd, (x, i, i, "add")),
+        (topi.unravel_index, (i, (3, 8))),
+        (topi.one_hot, (i, 1, 0, 3, -1, "float32")),
+        (topi.sequence_mask, (x, i)),
+        (topi.reverse_sequence, (x, i, 1, 0)),
+        (topi.sparse_to_dense, (i, [3], i, 0.0)),
+    ):
+        refuses(error.DTypeMismatch, "indices are integers", function, *args)
