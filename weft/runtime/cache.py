@@ -276,8 +276,7 @@ class Cache:
 
     def _evict(self) -> int:
         entries = sorted(self._scan())
-        total = sum(size for _, size, _ in entries)
-        now = time.time()
+        total, now = sum(size for _, size, _ in entries), time.time()
         for used, size, file in entries:
             if now - used > _LATELY if file.name.startswith(".tmp-") else total > self.limit * 3 // 4:
                 with suppress(OSError):

@@ -76,8 +76,7 @@ def as_python(executable: Bytecode) -> str:
     InvalidArgument
         When instructions belong to no function or to several.
     """
-    functions = executable.functions
-    scopes = executable.memory_scopes
+    functions, scopes = executable.functions, executable.memory_scopes
     lines = [
         "import base64",
         "import struct",
@@ -183,8 +182,7 @@ def _constant_text(value: Any) -> str:
 
 def stats(executable: Bytecode) -> str:
     """The constants (shapes of tensors, values of others) and the functions, with their numbers, as TVM writes them."""
-    constants = executable.constants
-    names = [f.name for f in executable.functions]
+    constants, names = executable.constants, [f.name for f in executable.functions]
     return (
         "Relax VM executable statistics:\n"
         f"  Constant pool (# {len(constants)}): [{', '.join(map(_constant_text, constants))}]\n"

@@ -93,8 +93,7 @@ def _module(
     dtype_dict: Mapping[str, str] | str | None,
 ) -> IRModule:
     inputs = make_inputs(graph, proto.graph, shape_dict, dtype_dict)
-    params = [i.var for i in inputs]
-    bb = graph.bb
+    params, bb = [i.var for i in inputs], graph.bb
     with bb.function("main"):
         _convert_graph(graph, proto.graph, [i.name for i in inputs], "the graph")
         with _as_import_errors("the model's outputs"):
@@ -275,14 +274,12 @@ def convert_nodes(
 
 
 def _convert(graph: Graph, proto: Any, where: str) -> None:
-    domain = normal_domain(proto.domain)
-    scope = graph.scope
+    domain, scope = normal_domain(proto.domain), graph.scope
     inputs = [_in_lists(graph, _lookup(scope, name, where), where) for name in proto.input]
     while inputs and inputs[-1] is None:
         inputs.pop()
     graph.at(where)
-    function = graph.functions.get((domain, proto.op_type))
-    opset = scope.opsets.get(domain, 0)
+    function, opset = graph.functions.get((domain, proto.op_type)), scope.opsets.get(domain, 0)
     node = Node(graph, proto, inputs, opset, where)
     if not domain and opset < OLDEST_FORM and function is None:
         node = modern_form(node)
