@@ -170,7 +170,7 @@ def same_dtype(op: str, *args: ir.Expr) -> str:
     return known[0][1] if len(known) == len(args) else ""
 
 
-def demand_held(op: str, name: str, value: Any, dtype: str, where: ir.Span | None) -> None:
+def demand_held(op: str, name: str, value: object, dtype: str, where: ir.Span | None) -> None:
     """Demand that a number that goes into a tensor is one of its data type."""
     try:
         made = ir.exact_const(value, dtype) if dtype and isinstance(value, (bool, int, float)) else None
