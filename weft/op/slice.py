@@ -70,7 +70,7 @@ declare(
 _PAD_MODES = ("constant", "reflect", "edge", "replicate", "wrap", "circular")
 
 
-def _pad_infer(data: Expr, pad_width: Any, pad_mode: str, pad_value: Any) -> TensorType:
+def _pad_infer(data: Expr, pad_width: Any, pad_mode: str, pad_value: object) -> TensorType:
     ty = tensor_arg("nn.pad", "data", data)
     demand_held("nn.pad", "pad_value", pad_value, ty.dtype, data.span)
     if ty.shape is None:
