@@ -22,7 +22,8 @@ def test_a_map_finds_nodes():
 
 
 def test_a_map_that_crossed_the_border():
-    x, echo = tir.Var("x", "int32"), weft.runtime.convert(lambda value: value)
+    x = tir.Var("x", "int32")
+    echo = weft.runtime.convert(lambda value: value)
     found = echo({"x": x, "n": [x]})
     assert found["x"] is x and found["n"] == (x,)
 

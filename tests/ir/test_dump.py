@@ -75,7 +75,8 @@ def test_nothing_comes_from_the_cache_or_goes_into_it(dumps):
 
 def test_kernels_that_processes_beside_would_compile_are_dumped(dumps, monkeypatch):
     monkeypatch.setenv("WEFT_COMPILE_PROCESSES", "4")
-    executable, kernels = relax.build(program(17), "llvm"), dumps / "0001-main" / "kernels"
+    executable = relax.build(program(17), "llvm")
+    kernels = dumps / "0001-main" / "kernels"
     assert len([k for k in kernels.iterdir() if (k / "assembly.s").exists()]) == len(list(kernels.iterdir())) >= 17
     out = relax.VirtualMachine(executable, weft.cpu())["main"](np.zeros((2, 4), "float32"))
     assert len(out) == 17

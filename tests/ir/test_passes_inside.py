@@ -11,7 +11,8 @@ from weft.ir.passes import _PASSES
 
 
 def test_every_pass_is_found_where_it_is_declared():
-    packages, found = {p.__name__: p for p in (relax.transform, relay.transform, tir.transform)}, 0
+    packages = {p.__name__: p for p in (relax.transform, relay.transform, tir.transform)}
+    found = 0
     for key, make in _PASSES.items():
         package = packages.get(make.__module__.rpartition(".")[0])
         if package is not None:

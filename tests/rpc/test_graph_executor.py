@@ -43,7 +43,8 @@ def test_a_library_runs_where_it_lies(remote, tmp_path, name, kind):
 
 
 def test_inputs_by_place_as_tensors_and_as_parameters(remote, tmp_path):
-    there, lib = remote.cpu(0), built()
+    there = remote.cpu(0)
+    lib = built()
     module = graph_executor.create(lib.get_graph_json(), library(remote, tmp_path, lib.lib, "k.so"), there)
     assert module.get_num_inputs() == 2
     assert module.get_num_outputs() == 1

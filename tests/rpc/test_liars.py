@@ -77,7 +77,8 @@ def test_a_server_outlives_its_tracker():
 
 
 def test_a_server_without_room_for_a_session_goes_on(tmp_path):
-    server, hidden = rpc.Server("127.0.0.1", port=0, silent=True), tmp_path / "hidden"
+    server = rpc.Server("127.0.0.1", port=0, silent=True)
+    hidden = tmp_path / "hidden"
     Path(server._folder.name).rename(hidden)
     for _ in range(rpc.server.MAX_SESSIONS + 1):
         refuses(RPCError, "", rpc.connect, "127.0.0.1", server.port)

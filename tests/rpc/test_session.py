@@ -72,7 +72,8 @@ def test_numbers_too_large_are_refused(remote):
 def test_tensors_of_every_dtype(remote, dtype):
     data = empty((3, 4), dtype)
     data.copyfrom((np.arange(12).reshape(3, 4) % 2).astype(data.numpy().dtype))
-    there, other = tensor(data, remote.cpu()), empty((3, 4), dtype, remote.cpu(0))
+    there = tensor(data, remote.cpu())
+    other = empty((3, 4), dtype, remote.cpu(0))
     there.copyto(other)
     assert isinstance(other, Tensor)
     assert (other.shape, other.dtype, other.nbytes) == ((3, 4), dtype, data.nbytes)
@@ -141,7 +142,8 @@ def test_objects_stay_there(remote):
 def test_what_nobody_needs_is_freed():
     session = rpc.LocalSession()
     objects = session._sess.endpoint.link.service.objects
-    before, echo = len(objects), session.get_function("testing.echo")
+    before = len(objects)
+    echo = session.get_function("testing.echo")
     array = tensor(np.zeros(4), session.cpu())
     held = [array, session.get_function("ffi.Shape")(1), echo(array)]
     assert len(objects) > before + 3
@@ -340,7 +342,8 @@ def test_functions_are_those_that_the_session_holds(remote):
 
 def test_kernels_take_parts_of_memory(remote, library):
     remote.upload(library)
-    add, data = remote.load_module("add_one.so")["add_one"], np.arange(300, dtype="float32")
+    add = remote.load_module("add_one.so")["add_one"]
+    data = np.arange(300, dtype="float32")
     there, out = tensor(data, remote.cpu()), empty((102,), "float32", remote.cpu())
     wire = there.handle.wire._replace(shape=(102,))
     add.endpoint.call(add.handle, [wire._replace(byte_offset=384), out.handle.wire])

@@ -85,7 +85,8 @@ def test_one_session_at_a_time(tracker, client):
     session = client.request("single")
     assert session.get_function("rpc.test.addone")(1) == 2
     waits_for(client, "single", 0)
-    got, other = [], rpc.connect_tracker("127.0.0.1", tracker.port)
+    got = []
+    other = rpc.connect_tracker("127.0.0.1", tracker.port)
     waiting = threading.Thread(target=lambda: got.append(other.request("single").get_function("rpc.test.addone")(2)))
     waiting.start()
     waits_for(client, "single", 0, 1)

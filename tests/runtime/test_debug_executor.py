@@ -30,7 +30,8 @@ def test_a_run_writes_graph_outputs_and_times(capsys):
     computing = [n for n in m.debug_datum.get_graph_nodes() if n["op"] != "param"]
     assert len(table) == 3 + len(computing)
     assert all(m.debug_datum.get_graph_node_output_num(n) == 1 for n in m.debug_datum.get_graph_nodes())
-    e, last = np.exp(x @ w.T), computing[-1]["name"]
+    e = np.exp(x @ w.T)
+    last = computing[-1]["name"]
     dumped = runtime.load_param_dict((folder / "output_tensors.params").read_bytes())
     for got in (
         m.get_output(0),

@@ -173,8 +173,10 @@ def test_vmtir_function_needs_its_native_code():
 def test_mutations_never_crash():
     """A bounded run of the fuzzer: damaged files are refused or run into clean errors."""
     ex = add_twice(2)
-    data, rng = ex.bytes, random.Random(0)
-    x, outcomes = np.ones((2, 4), np.float32), {"refused": 0, "error": 0, "ran": 0}
+    data = ex.bytes
+    rng = random.Random(0)
+    x = np.ones((2, 4), np.float32)
+    outcomes = {"refused": 0, "error": 0, "ran": 0}
     for _ in range(3000):
         damaged = bytearray(data)
         for _ in range(rng.choice((1, 1, 1, 2, 4))):

@@ -52,7 +52,8 @@ def test_nested_functions_and_errors():
     a.begin("main", ["x"], 2)
     a.call(1, "inner", r(0))
     a.end(1)
-    machine, events = runtime.VirtualMachine(a.build()), []
+    machine = runtime.VirtualMachine(a.build())
+    events = []
     machine.set_instrument(lambda func, name, before, ret, *args: events.append((name, before)))
     inner = [(n, b) for n in ("vm.builtin.copy", "vm.builtin.tuple_getitem") for b in (True, False)]
     assert machine["main"]((5, 6)) == 5

@@ -92,7 +92,8 @@ def test_a_constant_outlives_its_library(tmp_path):
     path = export(tmp_path, np.arange(5000, dtype=np.float32))
     loaded = VMExecutable(load_module(path))
     (tensor,) = [c for c in loaded.constants if isinstance(c, runtime.Tensor)]
-    view, machine = tensor.numpy(), runtime.VirtualMachine(loaded)
+    view = tensor.numpy()
+    machine = runtime.VirtualMachine(loaded)
     result = machine["main"]()
     del loaded, machine, tensor
     gc.collect()
@@ -127,7 +128,8 @@ def test_writing_to_a_constant_stays_in_this_process(tmp_path):
 
 def test_a_forked_process_uses_the_same_weights(tmp_path):
     path = export(tmp_path, np.arange(50_000, dtype=np.float32))
-    machine, child = runtime.VirtualMachine(load_module(path)), os.fork()
+    machine = runtime.VirtualMachine(load_module(path))
+    child = os.fork()
     if child == 0:
         os._exit(0 if machine["main"]().numpy().sum() == np.arange(50_000, dtype=np.float32).sum() else 1)
     assert os.waitpid(child, 0)[1] == 0

@@ -59,7 +59,8 @@ def test_export_and_load(tmp_path):
     check(runtime.VirtualMachine(mod, runtime.cpu()))
     assert [m.kind for m in mod.imports] == ["library"]
     del mod
-    stock, x = tvm_ffi.load_module(path), rand(5, 4)
+    stock = tvm_ffi.load_module(path)
+    x = rand(5, 4)
     np.testing.assert_array_equal(np.from_dlpack(stock["main"](x)), x * 4)
     again = load_module(path).export_library  # a loaded library has no object files
     refuses(error.ExecutableError, "cannot be put into a library", again, tmp_path / "again.so")
@@ -85,7 +86,8 @@ def test_host_tvm_writes_its_kind(tmp_path):
 
 
 def test_function_outlives_module(tmp_path):
-    f, x = load_module(add_twice(2).export_library(tmp_path / "model.so"))["main"], rand(5, 4)
+    f = load_module(add_twice(2).export_library(tmp_path / "model.so"))["main"]
+    x = rand(5, 4)
     np.testing.assert_array_equal(f(x).numpy(), x * 4)
 
 

@@ -74,7 +74,8 @@ def test_a_missing_symbol_of_the_process_asks_for_a_linker(objects):
 
 
 def test_an_object_for_another_machine_is_not_placed():
-    k, a = reduce_axis((0, 8), "k"), placeholder((8,), name="a")
+    k = reduce_axis((0, 8), "k")
+    a = placeholder((8,), name="a")
     func = create_prim_func([a, compute((1,), lambda i: te_sum(a[k], axis=k))]).with_attr("global_symbol", "f")
     code = weft.target.compile_func(func, weft.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu"}))
     assert weft.runtime.placed_module([code], ["f"]) is None

@@ -84,7 +84,8 @@ def test_tensors_stay_inside_their_storage():
 
 
 def test_killed_registers_free_their_tensors():
-    statistics, seen = weft.ffi.get_global_func("weft.pool_statistics"), []
+    statistics = weft.ffi.get_global_func("weft.pool_statistics")
+    seen = []
     weft.register_func("test_relay.live", lambda: seen.append(int(statistics()[0])), override=True)
     size = 8 << 20
     vm = machine(
@@ -133,7 +134,8 @@ def test_two_devices():
         lib=kernels(),
     )
     devices = [weft.cpu(0), weft.cpu(1)]
-    vm, x = VirtualMachine(program, devices), F.reshape(6)
+    vm = VirtualMachine(program, devices)
+    x = F.reshape(6)
     there, here = vm.run(x)
     assert (there.device, here.device) == (weft.cpu(1), weft.cpu(0))
     np.testing.assert_array_equal(here.numpy(), x + 10)
@@ -316,7 +318,8 @@ def test_a_cell_that_threads_share():
 
 
 def test_other_threads_run_python_meanwhile():
-    vm, done = machine(counting_loop()), []
+    vm = machine(counting_loop())
+    done = []
     thread = threading.Thread(target=lambda: done.append(vm.run(np.int64(30_000_000))))
     thread.start()
     steps = 0
@@ -372,7 +375,8 @@ def kernel_machine():
 
 
 def test_benchmark_and_profile():
-    vm, x = kernel_machine(), np.ones(3, np.float32)
+    vm = kernel_machine()
+    x = np.ones(3, np.float32)
     result = vm.benchmark(weft.cpu(), x, func_name="main", repeat=3, number=7)
     assert len(result.results) == 3
     assert 0 < result.mean < 1

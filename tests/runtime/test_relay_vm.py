@@ -326,7 +326,8 @@ def test_values_of_data_types_in_python():
 
 def test_fold_of_a_million_nodes():
     sum_of_list = function("main", ["n"], 4, I.invoke(1, [0], 1), I.load_consti(0, 2), I.invoke(0, [1, 2], 3), I.ret(3))
-    vm, n = machine(fold_sum(), make_list(), sum_of_list), 1_000_000
+    vm = machine(fold_sum(), make_list(), sum_of_list)
+    n = 1_000_000
     assert value(vm.run(np.int64(n))) == n * (n + 1) // 2
     long = vm.invoke("make", np.int64(n))
     assert value(vm.invoke("fold", long, np.int64(0))) == n * (n + 1) // 2

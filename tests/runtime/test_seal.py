@@ -69,7 +69,8 @@ def test_a_library_without_a_digest_is_loaded(exported, tmp_path):
 
 def test_large_weights_are_summed_up(tmp_path, monkeypatch):
     monkeypatch.setattr(runtime.seal, "_LARGE", 1000)
-    path, weights = tmp_path / "model.so", np.arange(5000, dtype=np.float32)
+    path = tmp_path / "model.so"
+    weights = np.arange(5000, dtype=np.float32)
     weft.Session(model_with(weights)).executable.export_library(path)
     start, length = find_section(path, ".weft")
     data, pattern = bytearray(path.read_bytes()), weights[1000:1100].tobytes()

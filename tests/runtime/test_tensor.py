@@ -32,7 +32,8 @@ def test_round_trip(dtype, shape):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrays_go_in_and_come_out(dtype):
-    x, copy = sample(dtype), ffi.builtin("copy")
+    x = sample(dtype)
+    copy = ffi.builtin("copy")
     for value in (x, x.T, x[::2], x[:, ::-1]):
         out = copy(value)
         np.testing.assert_array_equal(out.numpy(), value)
@@ -58,7 +59,8 @@ def test_tensor_copies():
 
 
 def test_copyto_copyfrom():
-    x, t = sample("int32"), runtime.empty((3, 5), "int32")
+    x = sample("int32")
+    t = runtime.empty((3, 5), "int32")
     assert t.copyfrom(x) is t
     other = runtime.empty((3, 5), "int32")
     assert t.copyto(other) is other
@@ -159,7 +161,8 @@ def test_device():
 
 def test_masked_arrays_are_refused_as_such():
     """A tensor has no mask, and what lies under one is no number of the user's."""
-    masked, target = np.ma.masked_array([1.0, 2.0], mask=[False, True]), runtime.tensor(np.zeros(2))
+    masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
+    target = runtime.tensor(np.zeros(2))
     weft.register_global_func("tests.same", lambda a: a, override=True)
     same, v = weft.get_global_func("tests.same"), weft.relay.var("v", shape=(2,), dtype="float64")
     relay_function = weft.relay.create_executor("debug").evaluate(weft.relay.Function([v], v))

@@ -98,7 +98,8 @@ def test_damage_is_noticed(tmp_path, params):
 def test_windows_keep_the_newest_rows(sinks):
     window, rows = 8, np.arange(60, dtype="int32").reshape(30, 2)
     start = weft.runtime.tensor(np.zeros((window, 2), "int32"))
-    cache, done = function("attention_kv_cache_create")(start, Shape([window, 2]), 0), 0
+    cache = function("attention_kv_cache_create")(start, Shape([window, 2]), 0)
+    done = 0
     for n in [1, 2, 4, 3, 5, 1, 1, 5]:
         new = weft.runtime.tensor(rows[done : done + n])
         if sinks:

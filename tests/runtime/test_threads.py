@@ -239,7 +239,8 @@ def test_default_number():
 
 @pytest.mark.parametrize("nbytes", [0, 1, 64, 1000, 1 << 16, (1 << 20) + 3, 5 << 20])
 def test_workspace(nbytes):
-    a, b = ffi.LIBRARY.weft_workspace_alloc(nbytes), ffi.LIBRARY.weft_workspace_alloc(nbytes)
+    a = ffi.LIBRARY.weft_workspace_alloc(nbytes)
+    b = ffi.LIBRARY.weft_workspace_alloc(nbytes)
     assert a != b
     assert a % 64 == b % 64 == 0
     view = np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(a))

@@ -53,7 +53,8 @@ def test_allocators(allocator):
 
 
 def test_argument_forms():
-    main, x = VirtualMachine(add_twice(1))["main"], rand(6, 4)
+    main = VirtualMachine(add_twice(1))["main"]
+    x = rand(6, 4)
     read_only = x.copy()
     read_only.flags.writeable = False
     big_endian = x.astype(">f4")
@@ -299,7 +300,8 @@ def test_tuples_and_shapes():
     a.call(6, "vm.builtin.make_prim_value", r(VOID), imm(0), imm(9))
     a.call(7, "vm.builtin.make_tuple", r(2), r(4), r(5), r(6))
     a.end(7)
-    f, x = VirtualMachine(a.build())["f"], rand(3, 4)
+    f = VirtualMachine(a.build())["f"]
+    x = rand(3, 4)
     shape, y, to_shape, nine = f(x, (1, np.array([5, 6], np.int32)))
     assert tuple(shape) == (3, 4)
     assert tuple(to_shape) == (5, 6)
@@ -366,7 +368,8 @@ def test_unknown_function_lists_known():
 
 
 def test_stateful():
-    vm, x = VirtualMachine(add_twice(1)), rand(2, 4)
+    vm = VirtualMachine(add_twice(1))
+    x = rand(2, 4)
     refuses(ValueError, "set_input first", vm.invoke_stateful, "main")
     vm.set_input("main", x=x)
     vm.invoke_stateful("main")
@@ -392,7 +395,8 @@ def test_stateful_tuple():
 
 
 def test_save_function():
-    vm, x = VirtualMachine(add_twice(1)), rand(2, 4)
+    vm = VirtualMachine(add_twice(1))
+    x = rand(2, 4)
     vm.save_function("main", "saved", x)
     np.testing.assert_array_equal(vm["saved"]().numpy(), x * 2)
     vm.save_function("main", "quiet", x=x, include_return=False)
@@ -447,7 +451,8 @@ def test_threads_share_one_vm():
 
 
 def test_outputs_outlive_everything():
-    x, vm = rand(1000, 4), VirtualMachine(add_twice(1))
+    x = rand(1000, 4)
+    vm = VirtualMachine(add_twice(1))
     y = vm["main"](x).numpy()
     del vm
     np.testing.assert_array_equal(y, x * 2)
@@ -472,7 +477,8 @@ def test_memory_does_not_grow():
 
 
 def test_kernel_module_keeps_alive():
-    f, x = kernel_module()["add"], runtime.tensor(rand(3))
+    f = kernel_module()["add"]
+    x = runtime.tensor(rand(3))
     out = runtime.empty((3,))
     f(x, x, out)
     np.testing.assert_array_equal(out.numpy(), x.numpy() * 2)
@@ -501,7 +507,8 @@ def test_interrupt_stops_an_endless_loop():
 
 
 def test_process_that_forks_after_use():
-    vm, x = VirtualMachine(add_twice(1)), rand(50_000, 4)
+    vm = VirtualMachine(add_twice(1))
+    x = rand(50_000, 4)
     vm["main"](x)
     pid = os.fork()
     if pid == 0:

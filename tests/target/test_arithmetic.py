@@ -154,7 +154,8 @@ def test_shuffle_ramp_broadcast():
 
 def test_gather_scatter_masked():
     x, at = decl_buffer((ir.int64(16),), "float32", "x"), decl_buffer((ir.int64(8),), "int32", "at")
-    y, lanes = decl_buffer((ir.int64(16),), "float32", "y"), ir.Ramp(ir.int64(0), ir.int64(1), 8)
+    y = decl_buffer((ir.int64(16),), "float32", "y")
+    lanes = ir.Ramp(ir.int64(0), ir.int64(1), 8)
     index = tir.BufferLoad(at, (lanes,))
     mask = index >= ir.Broadcast(ir.const(0, "int32"), 8)
     body = tir.BufferStore(y, tir.BufferLoad(x, (index,), mask), (index,), mask)
@@ -187,7 +188,8 @@ def test_a_division_behind_a_test_is_found_ahead_of_the_loop(symbolic):
     func = tir.PrimFunc((pa, n, m), ib.get(), buffer_map=((pa, A),))
     text = weft.target.get_source(func, Target("llvm"), "ll")
     assert max(text.rindex(word) for word in ("sdiv i32", "srem i32")) < text.index("phi i32")
-    f, out = weft.build(func, target="llvm"), np.zeros(8, "int32")
+    f = weft.build(func, target="llvm")
+    out = np.zeros(8, "int32")
     f(out, 8, 0)
     f(out, -(2**31) if not symbolic else 0, -1)
     assert not out.any()
@@ -198,8 +200,10 @@ def test_a_division_behind_a_test_is_found_ahead_of_the_loop(symbolic):
 def test_a_divisor_that_wraps_round_to_zero():
     """Positive by its bounds, zero in the machine: as any other zero it gives zero, and no trap."""
     n, m, pa = tir.Var("n", "int64"), tir.Var("m", "int64"), tir.Var("a", "handle")
-    A, ib = tir.decl_buffer((2,), "int64", "A"), tir.ir_builder.create()
-    a, divisor = ib.buffer_ptr(A), ir.Max(m, ir.int64(1)) * ir.int64(4)
+    A = tir.decl_buffer((2,), "int64", "A")
+    ib = tir.ir_builder.create()
+    a = ib.buffer_ptr(A)
+    divisor = ir.Max(m, ir.int64(1)) * ir.int64(4)
     a[0], a[1] = n // divisor, n % divisor
     f = weft.build(tir.PrimFunc((pa, n, m), ib.get(), buffer_map=((pa, A),)), target="llvm")
     out = np.full(2, 9, "int64")

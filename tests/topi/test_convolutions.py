@@ -74,7 +74,8 @@ def test_depthwise_of_either_kernel_layout() -> None:
 
 def test_three_dimensions() -> None:
     x, w = normal(1, 4, 5, 6, 7), normal(3, 4, 2, 3, 3)
-    expected, kernel = _conv(x, w, padding=1), w.transpose(2, 3, 4, 1, 0)
+    expected = _conv(x, w, padding=1)
+    kernel = w.transpose(2, 3, 4, 1, 0)
     _close(evaluate(lambda a, b: nn.conv3d_ndhwc(a, b, 1, 1, 1, 1, "float32"), _last(x), kernel), _last(expected))
     _close(evaluate(lambda a, b: nn.conv3d_ndhwc(a, b, 1, 1, 1, "float32"), _last(x), kernel), _last(expected))
     _close(evaluate(lambda a, b: nn.conv3d_ncdhw(a, b, 1, 1, 1, "float32"), x, w), expected)
@@ -111,7 +112,8 @@ def _blocked_kernel(w: np.ndarray, inner: int, outer: int) -> np.ndarray:
 @pytest.mark.parametrize("groups", [1, 2])
 def test_blocked_channels(groups: int) -> None:
     x, w = normal(2, 8, 7, 6), normal(12, 8 // groups, 3, 3)
-    expected, data = _blocked(_conv(x, w, stride=2, padding=1, groups=groups), 6), _blocked(x, 4)
+    expected = _blocked(_conv(x, w, stride=2, padding=1, groups=groups), 6)
+    data = _blocked(x, 4)
     found = evaluate(lambda a, b: nn.conv2d_NCHWc(a, b, 2, 1, 1, "NCHW4c", "NCHW6c"), data, _blocked_kernel(w, 4, 6))
     _close(found, expected)
     flat = w.reshape(2, 6, 8 // groups, 3, 3).transpose(0, 2, 3, 4, 1)
@@ -159,7 +161,8 @@ def test_winograd() -> None:
 
 @pytest.mark.parametrize(("depth", "shape"), [(3, (6, 6, 6, 2, 4)), (1, (6, 6, 1, 2, 4))])
 def test_weights_of_three_dimensions_in_another_basis(depth: int, shape: tuple[int, ...]) -> None:
-    w, g = normal(2, 4, depth, 3, 3), topi.winograd_matrices(4)[1].astype("float32")
+    w = normal(2, 4, depth, 3, 3)
+    g = topi.winograd_matrices(4)[1].astype("float32")
     found = evaluate(lambda b: nn.conv3d_winograd_weight_transform(b, 4), w)
     wanted = np.einsum("oidhw,ad,bh,cw->abcoi", w, g, g, g) if depth == 3 else np.einsum("oidhw,bh,cw->bcdoi", w, g, g)
     assert found.shape == shape
@@ -191,7 +194,8 @@ def _bilinear(image: np.ndarray, y: float, x: float) -> np.ndarray:
 @pytest.mark.parametrize("groups", [1, 2])
 def test_deformable(deformable_groups: int, groups: int) -> None:
     x, w, side = normal(1, 4, 6, 7), normal(2, 4 // groups, 3, 3), 9
-    offset, expected = normal(1, deformable_groups * side * 2, 3, 4), np.zeros((1, 2, 3, 4))
+    offset = normal(1, deformable_groups * side * 2, 3, 4)
+    expected = np.zeros((1, 2, 3, 4))
     for y in range(3):
         for z in range(4):
             taps = np.zeros((4, 3, 3))
@@ -236,7 +240,8 @@ def test_correlation(multiply: bool) -> None:
 
 @pytest.mark.parametrize(("stride", "padding"), [(1, 1), (2, 1), (2, 0)])
 def test_depthwise_gradients(stride: int, padding: int) -> None:
-    x, w = torch.randn(2, 3, 8, 7, requires_grad=True), torch.randn(6, 1, 3, 3, requires_grad=True)
+    x = torch.randn(2, 3, 8, 7, requires_grad=True)
+    w = torch.randn(6, 1, 3, 3, requires_grad=True)
     y = F.conv2d(x, w, stride=stride, padding=padding, groups=3)
     gradient = torch.randn_like(y)
     y.backward(gradient)

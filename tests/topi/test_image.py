@@ -26,7 +26,8 @@ def test_affine_grid(align: bool, rank: int) -> None:
 @pytest.mark.parametrize(("rank", "layout"), [(1, "NCW"), (1, "NWC"), (3, "NCDHW"), (3, "NDHWC")])
 @pytest.mark.parametrize("method", ["nearest_neighbor", "linear"])
 def test_resize(rank: int, layout: str, method: str) -> None:
-    x, size = RNG.normal(size=(2, 3, *(5, 4, 6)[:rank])).astype("float32"), (9, 8, 7)[:rank]
+    x = RNG.normal(size=(2, 3, *(5, 4, 6)[:rank])).astype("float32")
+    size = (9, 8, 7)[:rank]
     mode = {"nearest_neighbor": "nearest", "linear": {1: "linear", 3: "trilinear"}[rank]}[method]
     expected = F.interpolate(torch.from_numpy(x), size, mode=mode).numpy()
     if layout.endswith("C"):

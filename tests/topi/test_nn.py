@@ -252,7 +252,8 @@ def test_simulated_quantisation(dtype: str) -> None:
 @pytest.mark.parametrize("projected", [0, 2])
 def test_lstm(reverse: bool, projected: int) -> None:
     steps, batch, inputs, hidden = 4, 3, 5, 6
-    layer, x = torch.nn.LSTM(inputs, hidden, proj_size=projected), torch.randn(steps, batch, inputs)
+    layer = torch.nn.LSTM(inputs, hidden, proj_size=projected)
+    x = torch.randn(steps, batch, inputs)
     weights = [p.detach().numpy() for p in layer.parameters()]  # Wi, Wh, Bi, Bh and perhaps the projection
     out, _ = layer(x.flip(0) if reverse else x)
     tensors = [te.placeholder(a.shape, "float32", f"a{n}") for n, a in enumerate([x.numpy(), *weights])]

@@ -46,7 +46,8 @@ def test_digits_that_all_share_are_passed_over():
 
 def test_lines_of_unknown_length():
     n, m = te.size_var("n", "int64"), te.size_var("m", "int64")
-    x, target = te.placeholder((m, n), name="x"), Target("llvm")
+    x = te.placeholder((m, n), name="x")
+    target = Target("llvm")
     func = te.create_prim_func([x, argsort(x, 1, False, "int64")])
     kernel = build(default_schedule(func, target), target)["main"]
     for rows, size in ((2, 0), (0, 100), (3, 1), (2, 63), (2, 64), (1, 5000)):

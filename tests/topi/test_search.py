@@ -78,7 +78,8 @@ def test_coordinates_under_another_shape() -> None:
 @pytest.mark.parametrize("rows", [[0, 1, 1, 3], [2, 4], []])
 def test_rows_without_elements(rows: list[int]) -> None:
     places = np.array([[r, n + 1] for n, r in enumerate(rows)], "int64").reshape(len(rows), 2)
-    values, lacking = np.arange(10, 10 + len(rows)), [r for r in range(6) if r not in rows]
+    values = np.arange(10, 10 + len(rows))
+    lacking = [r for r in range(6) if r not in rows]
     expected = sorted([(r, n + 1, 10 + n) for n, r in enumerate(rows)] + [(r, 0, -5) for r in lacking])
     total = len(expected)
     found, numbers, empty = evaluate(

@@ -96,7 +96,8 @@ def test_symbolic_sizes_are_decided_by_likely_ones(c, o, padding):
 
 def test_deep_layers_of_symbolic_size_stay_direct():
     h = weft.tir.Var("h", "int64")
-    rows, w = (h + 31) // 32, weft.relax.const(np.zeros((512, 512, 3, 3), np.float32))
+    rows = (h + 31) // 32
+    w = weft.relax.const(np.zeros((512, 512, 3, 3), np.float32))
     size = weft.relax.Var("s", weft.relax.ShapeType([h]))
     mod = model(lambda _, x: weft.relax.op.nn.conv2d(x, w, padding=1), size, (1, 512, rows, rows))
     assert "conv2d_winograd" not in str(convert_layout()(mod))

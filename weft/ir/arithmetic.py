@@ -312,7 +312,8 @@ def any_of(*conditions: Any) -> scalar.PrimExpr:
 
 def cast(dtype: str, value: ExprLike) -> scalar.PrimExpr:
     """Convert to `dtype`, folding constants; a conversion to the type a value has is the value."""
-    value, dt = scalar.as_expr(value), DataType(dtype)
+    value = scalar.as_expr(value)
+    dt = DataType(dtype)
     if value.dtype == dt:
         return value
     source = DataType(value.dtype)

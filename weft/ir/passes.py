@@ -267,7 +267,8 @@ class Pass:
 
     def __call__(self, mod: IRModule | BaseFunc) -> IRModule:
         """Run on a module, or on a function in a module of its own; what was given stays as it is."""
-        mod, context = IRModule.from_expr(mod), PassContext.current()
+        mod = IRModule.from_expr(mod)
+        context = PassContext.current()
         if not all(i.should_run(mod, self) for i in context.instruments) and self.name not in context.required_pass:
             return mod
         for i in context.instruments:

@@ -130,7 +130,8 @@ def _with_statements(func: Any) -> Iterator[tuple[Node, Any]]:
 
 def violations(mod: IRModule | BaseFunc, spec: Spec) -> list[tuple[str, Any, list[Violation]]]:
     """List, by function, what a module violates."""
-    mod, found = IRModule.from_expr(mod), []
+    mod = IRModule.from_expr(mod)
+    found = []
     for var, func in mod.items():
         bad = list(spec.check(func, mod))
         if bad:
@@ -180,11 +181,13 @@ def _function_text(name: str, func: Any, bad: list[Violation]) -> str:
     notes: dict[Any, list[str]] = {}
     for v in bad:
         notes.setdefault(v.node, []).append(v.message)
-    lines, shown = _PRINTER[0](func, notes=notes).splitlines(), [f"in function '{name}':"]
+    lines = _PRINTER[0](func, notes=notes).splitlines()
+    shown = [f"in function '{name}':"]
     if len(lines) <= _WHOLE_FUNCTION_LINES:
         return "\n".join([*shown, *("  " + line for line in lines)])
     marked = [i for i, line in enumerate(lines) if line.lstrip().startswith("# ^ ")][:20]
-    near, last = {i for m in marked for i in range(m - _CONTEXT_LINES, m + _CONTEXT_LINES)}, -1
+    near = {i for m in marked for i in range(m - _CONTEXT_LINES, m + _CONTEXT_LINES)}
+    last = -1
     for i, line in enumerate(lines):
         if i in near:
             shown += ["  ..."] if i != last + 1 else []
@@ -195,7 +198,8 @@ def _function_text(name: str, func: Any, bad: list[Violation]) -> str:
 
 def _check_after_pass(mod: IRModule, done: Pass) -> None:
     """Check the form that a pass says to ensure, and what every form includes."""
-    last, now = _checked.__dict__, [(v.name_hint, f) for v, f in mod.items()]
+    last = _checked.__dict__
+    now = [(v.name_hint, f) for v, f in mod.items()]
     for name in (*_ALWAYS, done.ensures):
         if name not in SPECS:
             continue

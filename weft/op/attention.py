@@ -365,7 +365,8 @@ def _append_infer(cache: Expr, new: Expr, first: Expr, shape: Expr) -> TensorTyp
 
 
 def _append_ref(cache: Any, new: Any, first: Any, shape: Any) -> Any:
-    out, kept = np.zeros(shape, cache.dtype), min(cache.shape[2], shape[2])
+    out = np.zeros(shape, cache.dtype)
+    kept = min(cache.shape[2], shape[2])
     out[:, :, :kept] = cache[:, :, :kept]
     for b, start in enumerate(np.clip(first, 0, shape[2])):
         stop = min(start + new.shape[2], shape[2])

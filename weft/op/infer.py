@@ -172,14 +172,16 @@ def same_dtype(op: str, *args: ir.Expr) -> str:
 
 def demand_held(op: str, name: str, value: object, dtype: str, where: ir.Span | None) -> None:
     """Demand that a number that goes into a tensor is one of its data type."""
+    if not dtype or not isinstance(value, (bool, int, float)):
+        return
     try:
-        made = ir.exact_const(value, dtype) if dtype and isinstance(value, (bool, int, float)) else None
+        made = ir.exact_const(value, dtype)
         wrong = isinstance(made, ir.IntImm) and made.value != value
     except InvalidArgument:
         wrong = True
     if wrong:
         raise DTypeMismatch(
-            f"{op}: '{name}' is no number of the tensor's type", expected=dtype, found=str(value), where=where
+            f"{op}: '{name}' is no number of the tensor's type", expected=dtype, found=value, where=where
         )
 
 

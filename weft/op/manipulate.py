@@ -54,7 +54,8 @@ def _has_zero(shape: tuple[ir.PrimExpr, ...]) -> bool:
 
 
 def _reshape_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
-    ty, values = infer.tensor_arg("reshape", "x", x), infer.values_of(shape)
+    ty = infer.tensor_arg("reshape", "x", x)
+    values = infer.values_of(shape)
     if values is None:
         return ir.TensorType(None, ty.dtype, getattr(shape.ty, "ndim", -1))  # type: ignore[attr-defined]
     dims = _reshape_dims(ty, values)
@@ -318,7 +319,8 @@ declare(
 
 
 def _broadcast_to_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:
-    ty, values = infer.tensor_arg("broadcast_to", "x", x), infer.values_of(shape)
+    ty = infer.tensor_arg("broadcast_to", "x", x)
+    values = infer.values_of(shape)
     ndim = getattr(shape.ty, "ndim", -1) if values is None else len(values)  # type: ignore[attr-defined]
     if ty.ndim > ndim >= 0:
         raise ShapeMismatch(

@@ -112,7 +112,8 @@ declare(
 
 def _packed_infer(x: Expr, w: Expr, n: int, group: int, out_dtype: str) -> TensorType:
     a = tensor_arg("nn.matmul_packed", "x", x)
-    panels, dtype = tensor_arg("nn.matmul_packed", "w", w, ndim=3), out_dtype or a.dtype
+    panels = tensor_arg("nn.matmul_packed", "w", w, ndim=3)
+    dtype = out_dtype or a.dtype
     if a.shape is None:
         return TensorType(None, dtype, a.ndim)
     if panels.shape is not None:
@@ -173,7 +174,8 @@ def _compressed_infer(x: Expr, w: Expr, base: Expr, rows: Expr, lanes: Expr, val
 
 def _compressed_ref(x: Any, w: Any, base: Any, rows: Any, lanes: Any, values: Any, n: int) -> Any:
     panels, groups, _, panel = w.shape
-    fields, spare = w & 0x07FFFFFF | w & -(1 << 31), (w >> 27 & 15).astype(np.int64)
+    fields = w & 0x07FFFFFF | w & -(1 << 31)
+    spare = (w >> 27 & 15).astype(np.int64)
     last = np.bitwise_or.reduce([spare[:, :, j] << 4 * j for j in range(WORDS)])
     last = (last & 0x07FFFFFF | (last >> 27) << 31).astype(np.uint32).view(np.int32)
     bits = np.concatenate([fields, last[:, :, None]], axis=2).reshape(panels, groups * GROUP, panel)

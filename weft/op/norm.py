@@ -92,7 +92,8 @@ declare(
 def _layer_norm_ref(
     x: Any, gamma: Any, beta: Any = None, *, axes: Any, epsilon: float, center: bool, scale: bool
 ) -> Any:
-    over, y = normalize_axes("nn.layer_norm", axes, x.ndim), x.astype(np.float64)
+    over = normalize_axes("nn.layer_norm", axes, x.ndim)
+    y = x.astype(np.float64)
     y = (y - y.mean(over, keepdims=True)) / np.sqrt(y.var(over, keepdims=True) + epsilon)
     shape = [n if d in over else 1 for d, n in enumerate(x.shape)]
     y = y * (gamma.reshape(shape) if scale else 1)

@@ -160,7 +160,8 @@ def _adaptive_infer(op: str, rank: int) -> Any:
         demand_same_layout(op, layout, out_layout, data.span)
         if ty.shape is None:
             return TensorType(None, ty.dtype, rank + 2)
-        last, sizes = channels_last(layout), pooling.adaptive_sizes(ty.shape, output_size, layout)
+        last = channels_last(layout)
+        sizes = pooling.adaptive_sizes(ty.shape, output_size, layout)
         for i, (d, n) in enumerate(zip(spatial(ty.shape, last), sizes, strict=True)):
             demand_at_least(f"{op}: spatial dimension {i} of 'data'", d, min_(n, int64(1)), data.span)
         return TensorType(conv_shape(ty.shape, sizes, ty.shape[-1] if last else ty.shape[1], last), ty.dtype, rank + 2)

@@ -115,7 +115,8 @@ for _name, _fn, _ref, _doc in (
 
 def _arg_infer(op: str) -> Any:
     def infer(x: Expr, axis: int | None, keepdims: bool, dtype: str) -> TensorType:
-        result, dims = _infer(op, dtype)(x, axis, keepdims), dims_of(x)
+        result = _infer(op, dtype)(x, axis, keepdims)
+        dims = dims_of(x)
         if dims is not None:
             size = product(dims) if axis is None else dims[normalize_axis(op, axis, len(dims))]
             demand_at_least(f"{op}: elements to choose from", size, 1, x.span)

@@ -278,7 +278,8 @@ class BlockBuilder:
 
     def emit(self, expr: Any, name_hint: str = "") -> Var:
         """Bind the normal form of `expr` to a new variable and return it."""
-        value, dataflow = self.normalize(_value(expr)), self._frame().dataflow
+        value = self.normalize(_value(expr))
+        dataflow = self._frame().dataflow
         return self._bind(value, name_hint or ("lv" if dataflow else "gv"), dataflow)
 
     @also_called(output="expr")
@@ -298,7 +299,8 @@ class BlockBuilder:
         """
         if not isinstance(value, DataflowVar):
             return value if isinstance(value, ATOMS) else self.emit_output(value)
-        frame, shown = self._frame(), Var(value.name_hint, value.ty, span=value.span)
+        frame = self._frame()
+        shown = Var(value.name_hint, value.ty, span=value.span)
         renamed: dict[ir.Expr, ir.Expr] = {value: shown}
         frame.bindings = [_renamed(b, renamed) for b in frame.bindings]
         frame.operands = {e: shown if v is value else v for e, v in frame.operands.items()}

@@ -416,7 +416,8 @@ class _Back:
 
     def send(self, *parts: Any) -> None:
         """Let the client answer a question."""
-        body, serve = memoryview(b"".join(parts))[8:], self.serve()
+        body = memoryview(b"".join(parts))[8:]
+        serve = self.serve()
         assert serve is not None
         serve(int.from_bytes(body[:4], "little"), Packet(body, 0))
 

@@ -158,7 +158,8 @@ def configure_logging(name: str, silent: bool) -> logging.Logger:
 def main() -> None:
     """Serve as the parent says."""
     (size,) = struct.unpack("<Q", standard_input.read(8))
-    data, reports = standard_input.read(size), os.fdopen(os.dup(1), "wb")
+    data = standard_input.read(size)
+    reports = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what is printed is no report
 
     def report(value: Any) -> None:

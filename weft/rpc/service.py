@@ -249,7 +249,8 @@ class Service:
         if len(body) < 12:
             raise codec.malformed("a call without a function")
         (handle,) = _HANDLE.unpack_from(body, 4)
-        values, function = codec.decode(body, 12), self.objects.get(handle)
+        values = codec.decode(body, 12)
+        function = self.objects.get(handle)
         if not callable(function):
             raise InvalidArgument(f"there is no function of handle {handle}")
         result = function(*[self.native(v) for v in values])
@@ -309,7 +310,8 @@ class Service:
 
     def _keep_tensor(self, value: Any) -> list[Any]:
         memory = Memory.of(value)
-        handle, value = self.keep(memory), memory.whole
+        handle = self.keep(memory)
+        value = memory.whole
         device = WireDevice(*value.__dlpack_device__())
         wire = WireTensor(handle, device, str(value.dtype), tuple(value.shape))
         return [TypeIndex.TENSOR, wire, Opaque(handle)]
@@ -380,7 +382,8 @@ class Service:
 
     def _free(self, handle: int) -> None:
         handle = int(handle)
-        found, at = self.objects.pop(handle, None), 2 * (handle % _SLOTS)
+        found = self.objects.pop(handle, None)
+        at = 2 * (handle % _SLOTS)
         if self._slots[at] == handle:
             self._slots[at] = self._slots[at + 1] = None
         if isinstance(found, Memory):

@@ -276,7 +276,8 @@ class Cache:
 
     def _evict(self) -> int:
         entries = sorted(self._scan())
-        total, now = sum(size for _, size, _ in entries), time.time()
+        total = sum(size for _, size, _ in entries)
+        now = time.time()
         for used, size, file in entries:
             if now - used > _LATELY if file.name.startswith(".tmp-") else total > self.limit * 3 // 4:
                 with suppress(OSError):

@@ -76,7 +76,8 @@ def as_python(executable: Bytecode) -> str:
     InvalidArgument
         When instructions belong to no function or to several.
     """
-    functions, scopes = executable.functions, executable.memory_scopes
+    functions = executable.functions
+    scopes = executable.memory_scopes
     lines = [
         "import base64",
         "import struct",
@@ -182,7 +183,8 @@ def _constant_text(value: Any) -> str:
 
 def stats(executable: Bytecode) -> str:
     """The constants (shapes of tensors, values of others) and the functions, with their numbers, as TVM writes them."""
-    constants, names = executable.constants, [f.name for f in executable.functions]
+    constants = executable.constants
+    names = [f.name for f in executable.functions]
     return (
         "Relax VM executable statistics:\n"
         f"  Constant pool (# {len(constants)}): [{', '.join(map(_constant_text, constants))}]\n"

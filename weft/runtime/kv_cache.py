@@ -79,7 +79,8 @@ class AttentionKVCache:
         ShapeMismatch
             When the window is no part of the cache, or the rows are not the cache's.
         """
-        row, part = tuple(self.data.shape[1:]), 0 <= sinks < window <= self.data.shape[0]
+        row = tuple(self.data.shape[1:])
+        part = 0 <= sinks < window <= self.data.shape[0]
         if not part or tuple(value.shape[1:]) != row or value.shape[0] > window - sinks:
             raise ShapeMismatch(
                 "the rows do not fit the window",

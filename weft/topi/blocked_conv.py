@@ -83,7 +83,8 @@ def conv2d_NCHWc(
     Tensor
         (batch, output chunks, height, width, output block).
     """
-    window, block = _Window(data, kernel, stride, padding, dilation), as_int(kernel.shape[4]) or 1
+    window = _Window(data, kernel, stride, padding, dilation)
+    block = as_int(kernel.shape[4]) or 1
 
     def weight(chunk: PrimExpr, c: PrimExpr, taps: list[Any], place: PrimExpr) -> Any:
         return kernel(chunk, floordiv(c, block), *taps, floormod(c, block), place)
@@ -154,7 +155,8 @@ def depthwise_conv2d_NCHWc(
     """Depthwise convolution of blocked data with kernels (output chunks, 1, height, width, 1, output block)."""
     window, dtype = _Window(Input, Filter, stride, padding, dilation), out_dtype or Input.dtype
     chunks, block = as_int(Filter.shape[0]) or 1, _output_block(Filter)
-    multiplier, taps = chunks * block // (window.chunks * window.block), window.taps()
+    multiplier = chunks * block // (window.chunks * window.block)
+    taps = window.taps()
 
     def element(n: PrimExpr, chunk: PrimExpr, y: PrimExpr, x: PrimExpr, place: PrimExpr) -> Any:
         value = window.at(n, floordiv(chunk * block + place, multiplier), y, x, taps)

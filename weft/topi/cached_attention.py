@@ -74,7 +74,8 @@ class _Attention:
     def run(self) -> Any:
         """Return the statement."""
         ib, (batch, heads, queries, _) = self.ib, self.q.buffer.shape
-        held, shared = self.k.buffer.shape[2], simplify(floordiv(heads, self.k.buffer.shape[1]))
+        held = self.k.buffer.shape[2]
+        shared = simplify(floordiv(heads, self.k.buffer.shape[1]))
         with ib.for_range(int64(0), simplify(batch * heads), name="head", kind="parallel") as at:
             b, h = floordiv(at, heads), floormod(at, heads)
             scores = ib.allocate(self.dtype, (held + int64(_LANES),), name="scores")

@@ -161,7 +161,8 @@ def conv(
     out_last = channels_last(out_layout or data_layout)
     ks = [te.reduce_axis((int64(0), kernel[i]), f"k{i}") for i in range(rank)]
     rc = te.reduce_axis((int64(0), per_group), "rc")
-    group_size, depthwise = simplify(floordiv(out_channels, int64(groups))), kind == "depthwise"
+    group_size = simplify(floordiv(out_channels, int64(groups)))
+    depthwise = kind == "depthwise"
 
     def element(*i: Any) -> Any:
         n, oc, o = i[0], i[-1] if out_last else i[1], spatial(i, out_last)

@@ -53,7 +53,8 @@ def deformable_conv2d_nchw(
     n, channels, height, width = data.shape
     outputs, per_group, h, w = kernel.shape
     (top, left), _ = paddings(resolved_padding(padding, (h, w), dilation, 2), 2)
-    shared, out_size = simplify(floordiv(channels, int(deformable_groups))), offset.shape[2:]
+    shared = simplify(floordiv(channels, int(deformable_groups)))
+    out_size = offset.shape[2:]
 
     def displaced(b: PrimExpr, c: PrimExpr, i: PrimExpr, j: PrimExpr, y: PrimExpr, x: PrimExpr) -> Any:
         tap = (floordiv(c, shared) * h * w + i * w + j) * 2

@@ -60,7 +60,8 @@ def lines(shape: Shape, axis: int, body: Callable[[Callable[[Any], tuple[Any, ..
 
 def first_of_lines(x: te.Tensor, k: Extent, axis: int, largest: bool) -> tuple[Any, Any]:
     """Values and positions (int64) of the first k of each line, in order: the greatest, or the least."""
-    shape, n = tuple(k if i == axis else d for i, d in enumerate(x.shape)), as_int(x.shape[axis])
+    shape = tuple(k if i == axis else d for i, d in enumerate(x.shape))
+    n = as_int(x.shape[axis])
     given = [x] if n is not None and n < _LONG else [x, _best(x, axis, largest)]
 
     def body(ins: Buffers, outs: Buffers) -> Any:

@@ -45,7 +45,8 @@ def _resized(data: Any, roi: Any, size: Any, rank: int, layout: str, method: str
     if size is None:  # before 0.9 there was no region, and the size came in its place
         roi, size = None, roi
     sizes = list(size) if len(size) == rank else list(size) * rank
-    axes, whole = [layout.index(name) for name in "DHW"[-rank:]], list(data.shape)
+    axes = [layout.index(name) for name in "DHW"[-rank:]]
+    whole = list(data.shape)
     for a, s in zip(axes, sizes, strict=True):
         whole[a] = s
     region = None

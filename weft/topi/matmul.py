@@ -46,7 +46,8 @@ def matmul(a: te.Tensor, b: te.Tensor, out_dtype: str = "", transposed: bool = F
 def linear(x: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str = "") -> Any:
     """``x @ weight.T + bias``."""
     dtype = out_dtype or x.dtype
-    wide, k = accumulator(dtype), te.reduce_axis((int64(0), x.shape[-1]), "k")
+    wide = accumulator(dtype)
+    k = te.reduce_axis((int64(0), x.shape[-1]), "k")
     if all(as_int(d) == 1 for d in x.shape[:-1]) and (as_int(x.shape[-1]) or 0) >= _LANES:
         out = _row(x, weight, wide)
     else:

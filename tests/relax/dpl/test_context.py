@@ -197,7 +197,8 @@ def test_wrong_uses():
 def test_rewriting_repeats():
     """What one round leaves, the next one finds; unused values go."""
     func = function(f"x: {T}", ["a = R.add(x, x)", "b = R.add(a, a)", "c = R.nn.relu(b)", "d = R.nn.relu(c)"])
-    x, relu = dpl.wildcard(), dpl.is_op("relax.nn.relu")
+    x = dpl.wildcard()
+    relu = dpl.is_op("relax.nn.relu")
     once = dpl.PatternMatchingRewriter(relu(relu(x)), lambda _, found: relax.op.nn.relu(found[x]))
     twice = dpl.PatternMatchingRewriter.from_pattern(
         dpl.is_op("relax.add")(x, x), lambda _, found: relax.op.multiply(found[x], relax.const(2.0, "float32"))

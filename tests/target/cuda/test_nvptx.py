@@ -28,7 +28,8 @@ def _params(ptx, name):
 def test_vector_addition_of_symbolic_length(n):
     a, b, c = pairwise(lambda x, y: x + y)
     x, y = np.random.default_rng(n).random((2, n), "float32")
-    out, functions = np.full(n, np.nan, "float32"), _lowered(bound(c), [a, b, c])
+    out = np.full(n, np.nan, "float32")
+    functions = _lowered(bound(c), [a, b, c])
     values = dict(A=x, B=y, C=out, n=("int32", n))
     ptx = emulate(functions, values, ((n + 31) // 32, 1, 1), (32, 1, 1))
     np.testing.assert_array_equal(out, x + y)
@@ -137,11 +138,13 @@ _ARITHMETIC = {
 def test_arithmetic(dtype):
     ours, expected = _ARITHMETIC[dtype]
     a, b = te.placeholder((70,), dtype, name="A"), te.placeholder((70,), dtype, name="B")
-    c, rng = te.compute((70,), lambda i: ours(a[i], b[i]), name="C"), np.random.default_rng(3)
+    c = te.compute((70,), lambda i: ours(a[i], b[i]), name="C")
+    rng = np.random.default_rng(3)
     x, y = (rng.uniform(-8, 8, 70).astype(dtype) for _ in range(2))
     if "float" not in dtype:
         x, y = (np.where(v == 0, 1, v).astype(dtype) for v in (x, y))
-    out, functions = np.zeros(70, dtype), _lowered(bound(c), [a, b, c])
+    out = np.zeros(70, dtype)
+    functions = _lowered(bound(c), [a, b, c])
     emulate(functions, dict(A=x, B=y, C=out), (3, 1, 1), (32, 1, 1))
     tolerance = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-15}.get(dtype, 0)
     np.testing.assert_allclose(out.astype("float64"), expected(x, y).astype("float64"), rtol=tolerance, atol=tolerance)
@@ -151,7 +154,8 @@ def test_indices_of_64_bits_and_a_dynamic_matrix():
     m, n = te.var("m", "int64"), te.var("n", "int64")
     a = te.placeholder((m, n), name="A")
     c = te.compute((n, m), lambda i, j: a[j, i], name="C")
-    x, out = np.random.default_rng(4).random((5, 9), "float32"), np.zeros((9, 5), "float32")
+    x = np.random.default_rng(4).random((5, 9), "float32")
+    out = np.zeros((9, 5), "float32")
     functions = _lowered(bound(c, 16), [a, c])
     values = dict(A=x, C=out, m=("int64", 5), n=("int64", 9))
     ptx = emulate(functions, values, (3, 1, 1), (16, 1, 1))
@@ -190,7 +194,8 @@ def test_a_barrier_of_a_warp_and_intrinsics_of_llvm():
 def test_threads_fetch_a_tile_together_and_share_it():
     n, k = 32, 24
     s, (a, b, c) = staged(n, k, tile=8)
-    functions, rng = _lowered(s, [a, b, c]), np.random.default_rng(0)
+    functions = _lowered(s, [a, b, c])
+    rng = np.random.default_rng(0)
     x, y, out = rng.random((n, k), "float32"), rng.random(k, "float32"), np.zeros(n, "float32")
     emulate(functions, dict(A=x, B=y, C=out), (4, 1, 1), (8, 1, 1))
     np.testing.assert_allclose(out, x @ y, rtol=1e-5)
@@ -245,7 +250,8 @@ def test_trigonometric_functions_of_every_argument(name, dtype):
     x = _wide(dtype)
     with np.errstate(invalid="ignore"):
         expected = getattr(np, name)(x.astype("float64"))
-    got, finite = _elementwise(getattr(te, name), x), np.isfinite(expected)
+    got = _elementwise(getattr(te, name), x)
+    finite = np.isfinite(expected)
     error = np.abs(got - expected)[finite] / np.spacing(np.abs(expected[finite]).astype(dtype))
     assert np.array_equal(np.isnan(got), ~finite) and error.max() < 4
     assert name == "cos" or np.array_equal(np.signbit(got[-8:-6]), [False, True])

@@ -101,7 +101,8 @@ def test_arithmetic(dtype: str, compute: Callable[..., Any], expected: Callable[
     c = te.compute((40,), lambda i: compute(a[i]), name="C")
     kernel = _kernel(bound(c), [a, c])
     _compiles(kernel)
-    x, out = (np.arange(40) - 20).astype(dtype), np.zeros(40, dtype)
+    x = (np.arange(40) - 20).astype(dtype)
+    out = np.zeros(40, dtype)
     _run(kernel, tmp_path, {"A": x, "C": out}, (2, 1), (32, 1))
     np.testing.assert_allclose(out, expected(x), rtol=1e-5)
 
@@ -120,7 +121,8 @@ def test_prefetches_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_reduction_over_threads_that_no_tree_can_do_is_refused() -> None:
-    a, k = te.placeholder((4, 64), "int32", name="A"), te.reduce_axis((0, 64), name="k")
+    a = te.placeholder((4, 64), "int32", name="A")
+    k = te.reduce_axis((0, 64), name="k")
     xor = te.comm_reducer(lambda x, y: x ^ y, lambda dtype: tir.const(0, dtype), name="xor")
     c = te.compute((4,), lambda i: xor(a[i, k], axis=k), name="C")
     s = te.create_schedule(c.op)
@@ -165,8 +167,10 @@ def test_a_product_with_virtual_threads(n: int, tmp_path: Path) -> None:
     c = te.compute((n, n), lambda i, j: te.sum(a[k, i] * b[k, j], axis=k), name="C")
     s = te.create_schedule(c.op)
     shared = [s.cache_read(t, "shared", [c]) for t in (a, b)]
-    local, sums = [s.cache_read(t, "local", [c]) for t in shared], s.cache_write(c, "local")
-    threads, loops = [te.thread_axis((0, 4), f"threadIdx.{d}") for d in "yx"], []
+    local = [s.cache_read(t, "local", [c]) for t in shared]
+    sums = s.cache_write(c, "local")
+    threads = [te.thread_axis((0, 4), f"threadIdx.{d}") for d in "yx"]
+    loops = []
     for axis, tag, thread in zip(s[c].op.axis, "yx", threads, strict=True):
         block, rest = s[c].split(axis, factor=16)
         virtual, rest = s[c].split(rest, nparts=2)

@@ -128,7 +128,8 @@ def test_a_module_of_several_functions():
     mod = tir.IRModule(
         {"f": add("f"), "g": elementwise(lambda a: a * const(2.0, "float32"), ["float32"], "float32", N, 8, "g")}
     )
-    built, out = build(mod, "llvm"), np.zeros(3, np.float32)
+    built = build(mod, "llvm")
+    out = np.zeros(3, np.float32)
     built["g"](np.ones(3, np.float32), out)
     assert out.tolist() == [2.0] * 3
     refuses(AttributeError, "", lambda: built["h"])
@@ -223,7 +224,8 @@ def test_masks_of_constant_vectors():
 
 
 def test_kernels_of_a_library_share_what_checks_arguments():
-    alone, beside = compile_func(add(), ZMM), compile_func(add(), ZMM, beside=True)
+    alone = compile_func(add(), ZMM)
+    beside = compile_func(add(), ZMM, beside=True)
     assert len(beside) < 0.8 * len(alone)
     host, names = Target("llvm"), ["one", "two", "three"]
     objects = [compile_func(add(name), host, beside=True) for name in names]

@@ -38,7 +38,8 @@ def test_outputs_that_nobody_reads_soon_are_streamed_at_any_size():
 @pytest.mark.parametrize("shape", [(STREAM_BYTES // 4 + 32,), (1025, 2053), (2049, 1024)])
 def test_values_at_any_alignment(shape, offset):
     target = Target("llvm")
-    kernel, count = build(doubled(shape, target), target)["main"], int(np.prod(shape))
+    kernel = build(doubled(shape, target), target)["main"]
+    count = int(np.prod(shape))
     raw = np.full(count * 4 + 256, 7, np.uint8)
     start = -raw.ctypes.data % 64 + offset
     y = raw[start : start + count * 4].view(np.float32).reshape(shape)

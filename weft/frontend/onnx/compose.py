@@ -22,7 +22,8 @@ def calls(
     """Convert a standard operator on values, as an opset has it, and return its outputs."""
     values = [v if v is None or isinstance(v, Value) else Value.of_expr(v) for v in inputs]
     names = ["" if v is None else f"x{i}" for i, v in enumerate(values)]
-    made, scope = [f"y{i}" for i in range(outputs)], Scope(None, {"": opset})
+    made = [f"y{i}" for i in range(outputs)]
+    scope = Scope(None, {"": opset})
     scope.values = {n: v for n, v in zip(names, values, strict=True) if v is not None}
     proto = onnx.helper.make_node(op, names, made, **{k: v for k, v in attrs.items() if v is not None})
     with node.graph.inside(scope):

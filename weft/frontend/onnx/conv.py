@@ -15,7 +15,8 @@ from weft.frontend.onnx.window import Window, read_window
 def _kernel(node: Node, weights: int = 1) -> list[Any]:
     """Return the spatial size of the weights, which the attribute may repeat."""
     node.require_rank(weights, node.ndim())
-    shape, given = list(node.shape(weights)[2:]), node.attr("kernel_shape")
+    shape = list(node.shape(weights)[2:])
+    given = node.attr("kernel_shape")
     if any(not isinstance(d, int) for d in shape):
         if given is None:
             node.unsupported(
@@ -52,7 +53,8 @@ def convolution(node: Node, x: ir.Expr, w: ir.Expr, weights: int, out_dtype: str
     out_dtype : str
         The data type of the sums; by default that of `x`.
     """
-    window, rank = read_window(node, _kernel(node, weights)), node.ndim() - 2
+    window = read_window(node, _kernel(node, weights))
+    rank = node.ndim() - 2
     if not window.has_constant_pads or any(p < 0 for p in window.padding):
         x = padded(node, x, [0, 0, *window.before], [0, 0, *window.after])
         window = Window(window.kernel, window.strides, window.dilations, [0] * rank, [0] * rank)

@@ -77,7 +77,8 @@ def _integer_pow(node: Node, x: Any, exponent: Any) -> Any:
     limit = 2.0 ** (DataType(dtype).bits - 1)
     least = node.scalar(-limit if DataType(dtype).code == "int" else 0, "float64")
     fits = node.op("less", node.op("abs", wide), node.scalar(limit, "float64"))
-    out, square = node.astype(node.op("where", fits, wide, least), dtype), node.op("multiply", x, x)
+    out = node.astype(node.op("where", fits, wide, least), dtype)
+    square = node.op("multiply", x, x)
     for number, product in ((2, square), (3, node.op("multiply", square, x))):
         out = node.op("where", node.op("equal", exponent, node.scalar(number, exponent.ty.dtype)), product, out)
     return out

@@ -94,7 +94,8 @@ def _model(node: Node, domain: str) -> Any:
 
 def _kinds(node: Node) -> list[Kind]:
     """Return the kinds of a node's outputs: as the model declares them, else as ONNX infers them."""
-    names, declared = [name for name in node.proto.output if name], node.graph.declared
+    names = [name for name in node.proto.output if name]
+    declared = node.graph.declared
     if not all(name in declared for name in names):
         try:
             inferred = onnx.shape_inference.infer_shapes(_model(node, normal_domain(node.proto.domain)))

@@ -32,7 +32,8 @@ def inline_schema(node: Node, convert_nodes: ConvertNodes) -> list[Value | None]
         When it has none for these inputs.
     """
     domain = normal_domain(node.proto.domain)
-    schema, function = find_schema(domain, node.op_type, node.opset), None
+    schema = find_schema(domain, node.op_type, node.opset)
+    function = None
     if schema is not None and schema.raw.has_function:
         function = schema.raw.function_body
     elif schema is not None and schema.raw.has_context_dependent_function:
@@ -89,7 +90,8 @@ _NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 def _inline(
     node: Node, function: Any, opsets: dict[str, int], convert_nodes: ConvertNodes, defaults: Sequence[Any] = ()
 ) -> list[Value | None]:
-    scope, formals = Scope(None, opsets), list(function.input)
+    scope = Scope(None, opsets)
+    formals = list(function.input)
     if len(node.inputs) > len(formals):
         node.error(
             f"function {node.op_type} has a wrong number of inputs",

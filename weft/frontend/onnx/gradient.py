@@ -47,7 +47,8 @@ def _between(node: Node, names: list[str], y: str) -> Any:
         elif id(maker[name]) not in needed:
             needed.add(id(maker[name]))
             waiting += maker[name].input
-    helper, nodes = onnx.helper, [n for n in proto.node if id(n) in needed]
+    helper = onnx.helper
+    nodes = [n for n in proto.node if id(n) in needed]
     nodes.append(helper.make_node("ReduceSum", [y], ["the sum"], keepdims=0))
     inputs = [helper.make_value_info(n, type_proto(v)) for n, v in zip(names, node.inputs, strict=True)]
     outputs = [helper.make_empty_tensor_value_info("the sum")]

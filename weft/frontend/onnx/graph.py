@@ -183,12 +183,14 @@ class Graph(Emitter):
 
     def read(self, proto: Any, what: str | None = None) -> Value:
         """Read a tensor of the file."""
-        array, logical = self.reader.read(proto, what), ELEMENT_TYPES[proto.data_type]
+        array = self.reader.read(proto, what)
+        logical = ELEMENT_TYPES[proto.data_type]
         return self.texts_value(array) if logical == "string" else Value.of_array(array).as_kind(logical)
 
     def texts_value(self, array: Any) -> Value:
         """Make a constant of strings."""
-        known, given = {t: i for i, t in enumerate(["", *self.texts])}, np.asarray(array, object)
+        known = {t: i for i, t in enumerate(["", *self.texts])}
+        given = np.asarray(array, object)
         for text in given.reshape(-1):
             if known.setdefault(text, len(known)) > len(self.texts):
                 self.texts.append(text)
@@ -243,7 +245,8 @@ class Graph(Emitter):
             return [int(v) for v in value.array.reshape(-1)]
         if known is not None:
             return [as_dim(e) for e in known.flat]
-        tensor, count = self.expr(value), s.product(value.shape)
+        tensor = self.expr(value)
+        count = s.product(value.shape)
         if not isinstance(count, int):
             raise ModelImportError(
                 "a tensor that gives dimensions or axes has an unknown length",

@@ -93,7 +93,8 @@ def _module(
     dtype_dict: Mapping[str, str] | str | None,
 ) -> IRModule:
     inputs = make_inputs(graph, proto.graph, shape_dict, dtype_dict)
-    params, bb = [i.var for i in inputs], graph.bb
+    params = [i.var for i in inputs]
+    bb = graph.bb
     with bb.function("main"):
         _convert_graph(graph, proto.graph, [i.name for i in inputs], "the graph")
         with _as_import_errors("the model's outputs"):
@@ -274,12 +275,14 @@ def convert_nodes(
 
 
 def _convert(graph: Graph, proto: Any, where: str) -> None:
-    domain, scope = normal_domain(proto.domain), graph.scope
+    domain = normal_domain(proto.domain)
+    scope = graph.scope
     inputs = [_in_lists(graph, _lookup(scope, name, where), where) for name in proto.input]
     while inputs and inputs[-1] is None:
         inputs.pop()
     graph.at(where)
-    function, opset = graph.functions.get((domain, proto.op_type)), scope.opsets.get(domain, 0)
+    function = graph.functions.get((domain, proto.op_type))
+    opset = scope.opsets.get(domain, 0)
     node = Node(graph, proto, inputs, opset, where)
     if not domain and opset < OLDEST_FORM and function is None:
         node = modern_form(node)

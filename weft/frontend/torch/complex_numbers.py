@@ -44,7 +44,8 @@ def involved(values: object) -> bool:
 
 def find(target: object) -> Callable[[Node], Any] | None:
     """The converter of an overload for complex tensors."""
-    name, plain = str(target).rpartition(".")[0], registry.find(target)
+    name = str(target).rpartition(".")[0]
+    plain = registry.find(target)
     if name.removeprefix("aten.") in _MOVED and plain is not None:
         return lambda node: _by_parts(node, plain)
     if name.removeprefix("aten.") in _COMPUTED:

@@ -67,7 +67,8 @@ def _floored(node: Node, name: str, a: Any, b: Any) -> Any:
         return node.op("where", moves, node.op("add", rest, b), rest)
     whole = node.op("divide", node.op("subtract", a, rest), b)
     whole = node.op("where", moves, node.op("subtract", whole, node.scalar(1, node.dtype)), whole)
-    quotient, rounded = node.op("divide", a, b), node.op("round", whole)
+    quotient = node.op("divide", a, b)
+    rounded = node.op("round", whole)
     return node.op("where", node.op("equal", b, zero), quotient, rounded)
 
 

@@ -226,7 +226,8 @@ class ExportedProgramImporter(Graph):
     def _result(self, unwrap: bool) -> Any:
         from torch.export.graph_signature import OutputKind
 
-        output, results = next(node for node in self.graph.nodes if node.op == "output"), []
+        output = next(node for node in self.graph.nodes if node.op == "output")
+        results = []
         for v, spec in zip(output.args[0], self.program.graph_signature.output_specs, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT and v is not None:
                 results.append(self.as_tensor(self.value(v)))

@@ -28,7 +28,8 @@ def _bias(node: Node, mask: Any, batch: Any, queries: Any) -> Any:
 
 def _attention(node: Node, query: Any, key: Any, value: Any, heads: int) -> Any:
     """Attention of (batch, rows, width) with the projections of all three in one matrix."""
-    width, parts = int(node["embed_dim"]), []
+    width = int(node["embed_dim"])
+    parts = []
     for i, x in enumerate((query, key, value)):
         cut = {"axes": (0,), "begin": (i * width,), "end": ((i + 1) * width,)}
         weight, bias = (node.op("strided_slice", node[k], **cut) for k in ("qkv_weight", "qkv_bias"))

@@ -72,7 +72,8 @@ def _outer_blocks(body: Any) -> list[tir.Block]:
 def _block(block: tir.Block, moved: dict[tir.Buffer, IndexMap]) -> dict[Any, IndexMap]:
     """Suggest the maps of one block, and note those of the buffers that it reads."""
     stores = stores_of(block.body)
-    written, kinds = {s.buffer for s in stores}, {iv.iter_type for iv in block.iter_vars}
+    written = {s.buffer for s in stores}
+    kinds = {iv.iter_type for iv in block.iter_vars}
     if len(block.writes) != 1 or ir.find(block.body, tir.Block) or kinds - {"data_par", "reduce"}:
         return {}
     target = block.writes[0].buffer

@@ -88,7 +88,8 @@ def has_reshape_pattern(func: tir.PrimFunc) -> bool:
 
 def reshaped_parameter(func: tir.PrimFunc) -> int | None:
     """Return the place of the parameter of which a kernel's last is the same elements in another shape; else None."""
-    found, buffers = _copied(func), dict(func.buffer_map)
+    found = _copied(func)
+    buffers = dict(func.buffer_map)
     if found is None or buffers.get(func.params[-1]) is not found[1]:
         return None
     if not arith.Analyzer().can_prove_equal(_product(found[0].shape), _product(found[1].shape)):

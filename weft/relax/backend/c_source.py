@@ -30,9 +30,11 @@ def compile_to_c(
 
 def kernel_of_function(func: ir.Function) -> Any:
     """Lower a function of operators to one kernel, whose parameters are its own, then the result."""
-    symbol, flat = func.attrs["global_symbol"], _flat(func)
+    symbol = func.attrs["global_symbol"]
+    flat = _flat(func)
     bb = BlockBuilder()
-    group, params = bb.add_func(flat, symbol), [Var(p.name_hint, p.ty) for p in func.params]
+    group = bb.add_func(flat, symbol)
+    params = [Var(p.name_hint, p.ty) for p in func.params]
     with bb.function("main", params):
         with bb.dataflow():
             out = bb.emit_output(ir.Call(group, tuple(params)))

@@ -122,7 +122,8 @@ def numbers_of(array: np.typing.ArrayLike) -> np.ndarray:
 
 def texts_of(numbers: np.typing.ArrayLike) -> np.ndarray:
     """Return the texts of an array of numbers."""
-    texts, out = known_texts.of_this_run().texts, np.empty(np.shape(numbers), object)
+    texts = known_texts.of_this_run().texts
+    out = np.empty(np.shape(numbers), object)
     out.reshape(-1)[:] = [texts[n] for n in np.asarray(numbers).reshape(-1).tolist()]
     return out
 

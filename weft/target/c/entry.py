@@ -94,7 +94,8 @@ def _function(func: tir.PrimFunc, machine: Machine, entry: bool) -> str:
         return _packed_function(func, name, machine)
     buffers = dict(func.buffer_map)
     device, body = bind_device(func)
-    dims, s = [*_dimension_vars(func), *([device] if device is not None else [])], _Emitter(machine)
+    dims = [*_dimension_vars(func), *([device] if device is not None else [])]
+    s = _Emitter(machine)
     s.imported = {str(name) for name in func.attrs.get("tir.kernels") or ()}
     restrict = " restrict" if func.attrs.get("tir.noalias") else ""
     params = []

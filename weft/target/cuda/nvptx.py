@@ -115,7 +115,8 @@ def _emit_kernel(module: _DeviceModule, name: str, func: PrimFunc) -> None:
     symbol = re.sub(r"\W", "_", name)
     s = KernelEmitter(module, symbol)
     s.noalias = bool(func.attrs.get("tir.noalias", False))
-    stored, buffers = {n.buffer.data for n in find(func.body, BufferStore)}, dict(func.buffer_map)
+    stored = {n.buffer.data for n in find(func.body, BufferStore)}
+    buffers = dict(func.buffer_map)
     params: list[str] = []
     for i, p in enumerate(func.params):
         buffer = buffers.get(p)

@@ -29,7 +29,8 @@ class Kernel(NamedTuple):
 def emit_function(func: tir.PrimFunc, max_threads: int = 1024) -> str:
     """Write a device function, as ``lower_for_gpu`` makes them, without the prelude."""
     s = Emitter()
-    sizes, params = s.bounds(func, max_threads), s.function(func, restrict=" __restrict__")
+    sizes = s.bounds(func, max_threads)
+    params = s.function(func, restrict=" __restrict__")
     threads = math.prod(sizes or ())
     bounds = f" __launch_bounds__({threads}, {max(1, _RESIDENT // max(1, threads))})" if sizes is not None else ""
     head = f'extern "C" __global__ void{bounds} {func.attrs["global_symbol"]}({params}) {{'

@@ -201,7 +201,8 @@ def _check_claims(s: _State) -> None:
 
 
 def _check_block(func: tir.PrimFunc, extents: Mapping[str, PrimExpr], max_threads: int) -> None:
-    inside, threads = {n.loop_var for n in find(func.body, tir.For)}, 1
+    inside = {n.loop_var for n in find(func.body, tir.For)}
+    threads = 1
     for tag, extent in extents.items():
         if any(isinstance(v, tir.BufferLoad) or v in inside for v in find(extent, tir.BufferLoad, Var)):
             raise CodegenError(f"the extent of {tag} is not known at launch", where=extent.span, found=str(extent))
