@@ -13,6 +13,7 @@ from weft.error import InvalidArgument, own_errors
 from weft.ir import Function, IRModule, Pass
 from weft.ir.spec import verify
 from weft.relax import build as build_relax
+from weft.relax.vm_build import kernel_pass
 from weft.runtime import Executable, Module
 from weft.spelling import also_called
 from weft.target import Target
@@ -138,11 +139,8 @@ def build(
 
 def _through(pipeline: Pass | str | None, mod: IRModule) -> IRModule:
     refuse_accesses_outside(mod)
-    if pipeline is None or pipeline == "default":
-        return mod
-    if not callable(pipeline):
-        raise InvalidArgument("a pipeline of kernels is a pass", expected="a Pass or 'default'", found=repr(pipeline))
-    return pipeline(mod)
+    chosen = kernel_pass(pipeline)
+    return mod if chosen is None else chosen(mod)
 
 
 def _target(target: Any, host: Any) -> Target:

@@ -1,8 +1,12 @@
 """Passes are found in the package that they are declared in, without being named there again."""
 
+import re
+
 import pytest
 
-from weft import ir, relax, relay, tir
+import weft as tvm
+from tests.refusals import refuses
+from weft import error, ir, relax, relay, tir
 from weft.ir.passes import _PASSES
 
 
@@ -35,3 +39,16 @@ def test_what_describes_a_pass_has_tvms_names():
     assert isinstance(relax.transform.FoldConstant(), ir.pass_decorators.ModulePass)
     assert ir.pass_decorators.PassInfo(opt_level=1, name="xyz").name == "xyz"
     assert mod.same_as(ir.pass_decorators.Sequential([])(mod)) and not mod.same_as(ir.IRModule())
+
+
+def test_required_passes_run_before():
+    timing = tvm.instrument.PassTimingInstrument()
+
+    def run(*required):
+        mine = tvm.transform.module_pass(lambda mod, _: mod, name="mine", required=required)
+        with tvm.transform.PassContext(instruments=[timing]):
+            tvm.transform.Sequential([mine])(ir.IRModule())
+            return re.findall(r"(\w+): ", timing.render())
+
+    assert run("FoldConstant", "relax.LegalizeOps") == ["FoldConstant", "LegalizeOps", "mine"]
+    refuses(error.InvalidArgument, "near names: FoldConstant", run, "FoldConstants")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import error, relax, te
 from weft import meta_schedule as ms
 from weft.meta_schedule.testing.dummy_object import DummyBuilder, DummyRunner
@@ -48,8 +49,7 @@ def test_evolution_gives_each_schedule_once():
     while (batch := task.generate_measure_candidates()) is not None:
         seen += [str(c.sch.trace) for c in batch]
     assert len(set(seen)) == len(seen) == 25  # 16 has five divisors
-    with pytest.raises(ValueError, match="has begun"):
-        task.pre_tuning(4, 2)
+    refuses(ValueError, "has begun", task.pre_tuning, 4, 2)
 
 
 def test_the_first_schedule_is_the_one_that_compilation_chooses():
@@ -149,8 +149,7 @@ def test_seconds_of_parts():
     with ms.Profiler() as profiler, ms.Profiler.timeit("part"):
         pass
     assert set(profiler.get()) == {"part", "Total"} and "part" in profiler.table()
-    with pytest.raises(TypeError):
-        derived_object(3)
+    refuses(TypeError, "", derived_object, 3)
     assert DummyBuilder().build([None])[0].artifact_path and error.ScheduleError
 
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.relax_models import model
 from weft import error, ir, relax
+from weft.op import make_call
 from weft.op.layout import layout_reference
 from weft.script import relax as R  # noqa: N812
 
@@ -71,8 +73,7 @@ def test_wrong_layouts_and_blocks_are_refused():
     x, w = relax.Var("x", R.Tensor((1, 2, 5, 5, 4), "float32")), relax.Var("w", R.Tensor((4, 8, 3, 3), "float32"))
     bb = relax.BlockBuilder()
     for layout in ("NCHW4d", "NCHC4c", "NCW4c", "NCHWc"):
-        with pytest.raises(error.InvalidArgument, match="data_layout"):
-            relax.op.nn.conv2d(x, w, data_layout=layout)
+        refuses(error.InvalidArgument, "data_layout", relax.op.nn.conv2d, x, w, data_layout=layout)
     with pytest.raises(error.ShapeMismatch, match="block"):
         bb.normalize(relax.op.nn.conv2d(x, w, data_layout="NCHW8c", kernel_layout="OIHW"))
 
@@ -84,11 +85,16 @@ def test_elements_go_where_an_index_map_says():
     tiled = run(lambda a: relax.op.layout_transform(a, index_map=lambda i, j: (j // 4, i, j % 4), pad_value=2.5), x)
     want = np.pad(x, [(0, 0), (0, 1)], constant_values=2.5).reshape(3, 2, 4).transpose(1, 0, 2)
     np.testing.assert_array_equal(tiled, want)
-    bb, ints = relax.BlockBuilder(), relax.Var("x", R.Tensor((4, 4), "int32"))
-    with pytest.raises(TypeError, match="pad_value"):
-        bb.normalize(relax.op.layout_transform(ints, index_map=lambda i, j: (j, i), pad_value=2.5))
-    with pytest.raises(error.InvalidArgument, match="another number of indices"):
-        bb.normalize(relax.op.layout_transform(ints, index_map=lambda i: i))
+    bb, ints = relax.BlockBuilder(), relax.Var("x", R.Tensor((1, 4, 4), "int8"))
+    for call in (
+        relax.op.layout_transform(ints, index_map=lambda i, j, k: (j, i, k), pad_value=2.5),
+        relax.op.nn.pad(ints, [1] * 6, pad_value=float("nan")),
+        relax.op.nn.conv1d(ints, ints, padding=1, pad_value=128),
+    ):
+        refuses(error.DTypeMismatch, "'pad_value' is no number of", bb.normalize, call)
+    refuses(
+        error.InvalidArgument, "another number of indices", bb.normalize, relax.op.layout_transform(ints, lambda i: i)
+    )
 
 
 @pytest.mark.parametrize("channels", [8, 6])
@@ -114,3 +120,18 @@ def test_programs_are_brought_into_blocked_layouts(channels):
         relax.VirtualMachine(weft.compile(m, target="llvm"), weft.cpu())["main"](x, w).numpy() for m in (out, mod)
     )
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float16"])
+def test_means_count_more_than_the_type_of_the_elements_does(dtype):
+    for n in (127, 255, 65599):
+        given = np.ones(2, dtype), np.zeros(n, "int64"), np.zeros(n, dtype)
+        got = run(lambda *v: relax.op.scatter_elements(*v, axis=0, reduction="mean"), *given)
+        np.testing.assert_array_equal(got, np.array([1 / (n + 1), 1]).astype(dtype))
+
+
+def test_temperatures_are_those_of_float32():
+    """What rounds to 0 there takes the greatest, where it is not negative."""
+    for heat, wanted in ((5e-324, 2), (1e300, 0), (-1e-320, -1)):
+        given = [np.array([[1.0, 2.0, 3.0]]), *(np.array([[v]]) for v in (0.01, heat, 0, 1.0))]
+        assert run(make_call("sample_token"), *given) == wanted

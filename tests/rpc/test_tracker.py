@@ -12,7 +12,7 @@ import pytest
 from tests.clock import eventually, run
 from tests.rpc import functions
 from weft import error, rpc
-from weft.rpc import base
+from weft.rpc import base, loop
 from weft.rpc.base import TrackerCode
 from weft.rpc.proxy import Proxy
 from weft.rpc.tracker import PriorityScheduler, Tracker
@@ -30,6 +30,32 @@ def client(tracker):
     client = rpc.connect_tracker("127.0.0.1", tracker.port)
     yield client
     client.close()
+
+
+def test_who_talks_without_end_leaves_the_others_their_turn():
+    """And nobody is read whose answers lie unread."""
+    turns, events = [], loop.Loop()
+
+    def talk(peer):
+        while (yield 1):
+            turns.append(peer)
+            peer.write(bytes(1 << 16))
+
+    pairs = [socket.socketpair() for _ in range(2)]
+    ends = [loop.Peer(events, ours, "here", talk) for ours, _ in pairs]
+    for _, theirs in pairs:
+        theirs.sendall(bytes(1000))
+    events.call_later(0.5, events.stop)
+    events.run()
+    assert set(turns[:32]) == set(ends) and turns.count(ends[0]) < 1000
+    for end in ends:
+        end.close()
+
+
+def test_keys_are_short(tracker):
+    with functions.tracker_link(tracker.port) as sock:
+        base.sendjson(sock, [TrackerCode.REQUEST, "k" * 5000, "", 0])
+        assert not sock.recv(1)
 
 
 def offered(tracker, key, **options):

@@ -36,8 +36,7 @@ def test_interface():
     x = rand(2, 4)
     np.testing.assert_array_equal(mod(x).numpy(), x * 4)
     assert mod.time_evaluator("main", runtime.cpu(), number=2, repeat=3)(x).min > 0
-    with pytest.raises(AttributeError, match="no function 'nope'"):
-        mod["nope"]
+    refuses(AttributeError, "no function 'nope'", lambda: mod["nope"])
     refuses(error.InvalidArgument, "no function 'nope'", mod.get_function, "nope")
 
 

@@ -163,7 +163,13 @@ def test_masked_arrays_are_refused_as_such():
     """A tensor has no mask, and what lies under one is no number of the user's."""
     masked = np.ma.masked_array([1.0, 2.0], mask=[False, True])
     target = runtime.tensor(np.zeros(2))
+    weft.register_global_func("tests.same", lambda a: a, override=True)
+    same, v = weft.get_global_func("tests.same"), weft.relay.var("v", shape=(2,), dtype="float64")
+    relay_function = weft.relay.create_executor("debug").evaluate(weft.relay.Function([v], v))
     for take in (
+        same,
+        lambda a: same([1, (a,)]),
+        relay_function,
         runtime.tensor,
         weft.relax.const,
         weft.relay.const,
@@ -172,3 +178,7 @@ def test_masked_arrays_are_refused_as_such():
     ):
         refuses(error.InvalidArgument, r"masked\n  found 1 masked elements\n  help: give array.filled", take, masked)
     np.testing.assert_array_equal(runtime.tensor(np.ma.masked_array([1.0, 2.0])).numpy(), [1, 2])
+
+
+def test_a_dtype_that_numpy_lacks_is_said():
+    refuses(error.DTypeMismatch, "NumPy has no dtype 'int4'", runtime.empty((2, 2), "int4").numpy)

@@ -359,14 +359,12 @@ def test_missing_function_is_named():
     a.end(0)
     ex = a.build()
     refuses(error.ExecutableError, r"2 functions(.|\n)*no\.such\.kernel(.|\n)*nor\.this", VirtualMachine, ex)
-    with pytest.raises(error.ExecutableError):
-        ex["main"]
+    refuses(error.ExecutableError, "", lambda: ex["main"])
 
 
 def test_unknown_function_lists_known():
     vm = VirtualMachine(add_twice(1))
-    with pytest.raises(error.InvalidArgument, match="no function 'nain'"):
-        vm["nain"]
+    refuses(error.InvalidArgument, "no function 'nain'", lambda: vm["nain"])
 
 
 def test_stateful():

@@ -41,8 +41,7 @@ def test_names_and_factors():
     assert [layout.index_of(x) for x in ("N", "16c", "c", "O")] == [0, 4, 4, -1]
     assert "c" in layout and "O" not in layout and "4i" in tir.layout("OI[4o4i]")[-1]
     assert {axis.var.dtype for axis in layout.axes} == {"int64"} and int(layout.axes[4].dom.extent) == 16
-    with pytest.raises(IndexError, match="no dimension 5"):
-        layout[5]
+    refuses(IndexError, "no dimension 5", lambda: layout[5])
     refuses(TypeError, "int32 or int64", tir.layout, "NC", "float32")
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from tests.refusals import refuses
 from tests.topi.running import check, evaluate
-from weft import error, topi
+from weft import error, te, topi
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(3, 5)).astype("float32")
@@ -94,6 +94,7 @@ CASES = {
         np.array(np.unravel_index(np.arange(0, 24, 5), (2, 3, 4))),
     ),
     "unravel of a known shape": (lambda i: topi.unravel_index(i, (3, 8)), (_int(23, 9),), np.array([[2, 1], [7, 1]])),
+    "unravel of few bits": (lambda i: topi.unravel_index(i, (2, 300)), (np.int8([100]),), np.int8([[0], [100]])),
     "invert": (topi.invert_permutation, (_int(2, 0, 3, 1),), _int(1, 3, 0, 2)),
     "size": (topi.tensor_size, (CUBE,), np.array(42, "int32")),
     "size, older": (lambda x: topi.ndarray_size(x, "int64"), (CUBE,), np.array(42)),
@@ -153,3 +154,18 @@ def test_names_of_parameters() -> None:
     np.testing.assert_array_equal(evaluate(lambda: topi.eye(n=3, k=1)), np.eye(3, k=1))
     np.testing.assert_array_equal(evaluate(lambda a: topi.shape(a, "int64"), CUBE), [2, 3, 7])
     assert topi.transform is topi
+
+
+def test_indices_are_integers() -> None:
+    i, x = te.placeholder((2,), "float32", name="i"), te.placeholder((2, 2), "float32", name="x")
+    for function, args in (
+        (topi.take, (x, i)),
+        (topi.gather_nd, (x, i)),
+        (topi.scatter_nd, (x, i, i, "add")),
+        (topi.unravel_index, (i, (3, 8))),
+        (topi.one_hot, (i, 1, 0, 3, -1, "float32")),
+        (topi.sequence_mask, (x, i)),
+        (topi.reverse_sequence, (x, i, 1, 0)),
+        (topi.sparse_to_dense, (i, [3], i, 0.0)),
+    ):
+        refuses(error.DTypeMismatch, "indices are integers", function, *args)

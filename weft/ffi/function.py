@@ -104,7 +104,7 @@ class PackedFunc(tvm_ffi.Function):
 
     def __call__(self, *args: Any) -> Any:
         """Call the function."""
-        for value in args if "torch" in modules else ():
+        for value in args if "torch" in modules or "numpy.ma" in modules else ():
             if type(value) not in _AS_THEY_ARE:
                 _check_lent(value)
         try:
@@ -145,10 +145,10 @@ def _check_converted(args: Iterable[Any]) -> None:
 
 
 def _check_lent(value: Any) -> None:
-    """Refuse tensors of PyTorch with the negative bit: their memory goes in, and not that its numbers count negated."""
+    """Refuse PyTorch's negative bit and NumPy's masks: memory goes in, and not what its numbers count as."""
     negated = getattr(value, "is_neg", None)
-    if negated is not None:
-        if negated():
+    if negated is not None or hasattr(value, "mask"):
+        if negated is None or negated():
             convert_argument(value)  # raises, with the reason
     elif isinstance(value, (tuple, list)):
         for item in value:

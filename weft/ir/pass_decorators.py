@@ -43,6 +43,7 @@ class _ObjectPass(Pass):
     """A pass of a class of the user's; what a pass has not is asked of the object."""
 
     of: Any = None
+    required: tuple[str, ...] = ()  # names of passes that a Sequential runs before it
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.of, name)
@@ -60,7 +61,9 @@ def pass_decorator(run: Callable[[Callable[..., Any], IRModule], IRModule], meth
     ) -> Any:
         def make(fn: Any) -> Any:
             def as_pass(body: Callable[..., Any]) -> _ObjectPass:
-                return _ObjectPass(name or fn.__name__, functools.partial(run, body), opt_level, fn.__doc__)
+                made = _ObjectPass(name or fn.__name__, functools.partial(run, body), opt_level, fn.__doc__)
+                made.required = tuple(required or ())
+                return made
 
             if not isinstance(fn, type):
                 return as_pass(fn)

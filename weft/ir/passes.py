@@ -300,6 +300,8 @@ class Sequential(Pass):
         context = PassContext.current()
         for p in self.passes:
             if context.enabled(p):
+                for name in getattr(p, "required", ()):
+                    mod = passes_named(name if name in _PASSES else _plain(name))()(mod)
                 mod = p(mod)
         return mod
 

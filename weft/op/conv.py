@@ -10,7 +10,7 @@ import numpy as np
 from weft.ir import Expr, TensorType, as_int, as_shape, ceildiv, int64
 from weft.op.any_layout import Layouts, in_any_order
 from weft.op.attributes import Attribute, data_layout, dtype, integer, padding, sizes, text
-from weft.op.infer import demand_same_layout, same_dtype, simplify, tensor_arg
+from weft.op.infer import demand_held, demand_same_layout, same_dtype, simplify, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_at_least, demand_divisible, demand_equal
 from weft.topi.conv import (
@@ -43,10 +43,12 @@ def _conv_infer(rank: int) -> Any:
         out_layout: str | None,
         out_dtype: str,
         channels: int | None,
+        pad_value: int,
     ) -> TensorType:
         letters = sum(c.isupper() for c in kernel_layout) + ("o" in kernel_layout)  # panels have a dimension more
         x, w = tensor_arg(name, "data", data, ndim=rank + 2), tensor_arg(name, "weight", weight, ndim=letters)
         dtype = out_dtype or same_dtype(name, data, weight)
+        demand_held(name, "pad_value", pad_value, x.dtype, data.span)
         if x.shape is None or w.shape is None:
             return TensorType(None, dtype, rank + 2)
         out_channels, kernel, kind = weight_info(w.shape, kernel_layout, rank, channels)

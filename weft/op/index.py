@@ -49,8 +49,8 @@ def _demand_some(op: str, extent: Any, picked: Any, where: Expr) -> None:
 
 def _take_ref(x: Any, indices: Any, axis: Any, mode: str) -> Any:
     size = np.size(x) if axis is None else np.shape(x)[axis]
-    if mode == "wrap" and size:  # NumPy's own counts one length of the axis at a time
-        mode, indices = "clip", indices % size
+    if mode == "wrap":  # NumPy's own counts one length of the axis at a time, for ever where that is 0
+        mode, indices = "clip", indices % max(size, 1)
     if mode == "nan":  # which lies behind the last element
         x, indices = np.insert(x, size, np.nan, axis or 0), np.where((indices >= 0) & (indices < size), indices, size)
         mode = "clip"

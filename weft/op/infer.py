@@ -13,6 +13,7 @@ from weft.topi.shape import equal_dims, normalize_axes, normalize_axis, product,
 __all__ = [
     "broadcast",
     "broadcast_dims",
+    "demand_held",
     "demand_same_layout",
     "dims_of",
     "equal_dims",
@@ -167,6 +168,21 @@ def same_dtype(op: str, *args: ir.Expr) -> str:
                 where=args[0].span,
             )
     return known[0][1] if len(known) == len(args) else ""
+
+
+def demand_held(op: str, name: str, value: object, dtype: str, where: ir.Span | None) -> None:
+    """Demand that a number that goes into a tensor is one of its data type."""
+    if not dtype or not isinstance(value, (bool, int, float)):
+        return
+    try:
+        made = ir.exact_const(value, dtype)
+        wrong = isinstance(made, ir.IntImm) and made.value != value
+    except InvalidArgument:
+        wrong = True
+    if wrong:
+        raise DTypeMismatch(
+            f"{op}: '{name}' is no number of the tensor's type", expected=dtype, found=value, where=where
+        )
 
 
 def broadcast_dims(op: str, *shapes: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from weft import tir
-from weft.error import DTypeMismatch, InvalidArgument
-from weft.ir import DataType, Expr, PrimExpr, TensorType, TupleType, cast, floordiv, int64
+from weft.error import InvalidArgument
+from weft.ir import Expr, PrimExpr, TensorType, TupleType, cast, floordiv, int64
 from weft.op.attributes import Attribute, integer, integers, number, text, word
-from weft.op.infer import fields_of, simplify, tensor_arg
+from weft.op.infer import demand_held, fields_of, simplify, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_divisible, demand_equal
 from weft.runtime import tensor
@@ -153,13 +153,7 @@ def _moved_type(ty: TensorType, index_map: Any, pad_value: Any, x: Expr) -> Tens
             found=str(rank),
             where=x.span,
         )
-    if isinstance(pad_value, float) and ty.dtype and DataType(ty.dtype).is_integer:
-        raise DTypeMismatch(
-            "layout_transform: 'pad_value' has another type than 'x'",
-            expected=str(ty.dtype),
-            found=str(pad_value),
-            where=x.span,
-        )
+    demand_held("layout_transform", "pad_value", pad_value, ty.dtype, x.span)
     dims = None
     if ty.shape is not None:
         dims = tuple(cast("int64", d) for d in index_map.map_shape(ty.shape))

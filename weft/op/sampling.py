@@ -92,9 +92,10 @@ def _ref(
         x = x.astype(np.float32)
         for token in () if history is None else set(history[row]) - {-1}:
             x[token] = x[token] / penalty[row, 0] if x[token] > 0 else x[token] * penalty[row, 0]
-        heat, k = (t[0] or 1, min(k[0], len(x)) or len(x)) if t[0] else (1, 1)
         with np.errstate(invalid="ignore", over="ignore"):
-            weights = np.exp((x - x.max()) / np.float32(heat), dtype=np.float32).astype(np.float64)
+            heat = np.float32(t[0])
+            heat, k = (heat, min(k[0], len(x)) or len(x)) if heat else (np.float32(1), 1)
+            weights = np.exp((x - x.max()) / heat, dtype=np.float32).astype(np.float64)
         if not (weights.sum() > 0 and t[0] >= 0 and p[0] == p[0] and 0 <= u[0] < 1):
             continue
         order = np.argsort(-x, kind="stable")[: k if k > 0 else None]

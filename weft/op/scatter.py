@@ -75,7 +75,10 @@ def _apply(data: Any, writes: Any, reduction: str) -> Any:
     for at, value in writes:
         out[at] = _NUMPY[reduction](out[at], value) if reduction in _NUMPY else value
         count[at] += 1
-    return out if reduction != "mean" else (out / count if out.dtype.kind == "f" else out // count).astype(out.dtype)
+    if reduction != "mean":
+        return out
+    count = count.astype(np.uint64) if out.dtype == np.uint64 else count  # NumPy divides these two kinds as floats
+    return (out / count if out.dtype.kind == "f" else out // count).astype(out.dtype)
 
 
 def _scatter_elements_ref(data: Any, indices: Any, updates: Any, axis: int, reduction: str) -> Any:

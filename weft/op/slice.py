@@ -6,7 +6,7 @@ import numpy as np
 
 from weft.ir import Expr, TensorType, as_int, as_shape, int64, max_, min_
 from weft.op.attributes import axes, each_axis, flag, integers, number, word
-from weft.op.infer import simplify, tensor_arg
+from weft.op.infer import demand_held, simplify, tensor_arg
 from weft.op.registry import Fusion, Layout, declare
 from weft.op.relations import demand_at_least, demand_at_most, demand_between
 from weft.topi.slice import FAR, pad, pad_pairs, slice_plan, strided_slice
@@ -70,8 +70,9 @@ declare(
 _PAD_MODES = ("constant", "reflect", "edge", "replicate", "wrap", "circular")
 
 
-def _pad_infer(data: Expr, pad_width: Any, pad_mode: str) -> TensorType:
+def _pad_infer(data: Expr, pad_width: Any, pad_mode: str, pad_value: object) -> TensorType:
     ty = tensor_arg("nn.pad", "data", data)
+    demand_held("nn.pad", "pad_value", pad_value, ty.dtype, data.span)
     if ty.shape is None:
         return ty
     pairs = pad_pairs(ty.ndim, pad_width)
@@ -96,7 +97,7 @@ def _pad_ref(data: Any, pad_width: Any, pad_mode: str, pad_value: float) -> Any:
 declare(
     "nn.pad",
     "data",
-    {"pad_width": each_axis(), "pad_mode": word("constant", *_PAD_MODES), "pad_value": number(0.0)},
+    {"pad_width": each_axis(), "pad_mode": word("constant", *_PAD_MODES), "pad_value": number(0)},
     infer=_pad_infer,
     lower=pad,
     reference=_pad_ref,

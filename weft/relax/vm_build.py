@@ -44,7 +44,7 @@ def build(
     target: TargetLike | None = None,
     params: Mapping[str, Any] | None = None,
     relax_pipeline: str | Pass | None = "default",
-    tir_pipeline: Pass | None = None,
+    tir_pipeline: str | Pass | None = None,
     exec_mode: str = "bytecode",
     *,
     progress: Callable[[str, int, int], None] | None = None,
@@ -64,7 +64,7 @@ def build(
     relax_pipeline : str, Pass or None
         A pipeline's name, a pass, or None where `mod` is ready for code generation.
     tir_pipeline : Pass, optional
-        Run on the TIR functions instead of the schedule rules.
+        Run on the TIR functions instead of the schedule rules, which ``"default"`` names.
     exec_mode : str
         ``"bytecode"``: the machine interprets the functions. ``"compiled"``: they become native code,
         ``__vmtir__<name>``, that works on the machine's registers.
@@ -84,6 +84,7 @@ def build(
     verify(mod, "tir.well_formed")
     refuse_accesses_outside(mod)
     target = target if isinstance(target, Target) else Target(target or "llvm")
+    tir_pipeline = kernel_pass(tir_pipeline)
     if params:
         mod = passes.BindParams("main", params)(mod)
     records = _records(tuned, target)
@@ -161,6 +162,15 @@ def _vmlink(  # pyright: ignore[reportUnusedFunction] - as above
         code = _compile_functions(functions, kernels, set(), target, tir_pipeline, _records(None, target))
         modules.append(load_objects([code], [v.name_hint for v, _ in functions.items()]))
     return builder.get([*modules, *ext_libs])
+
+
+def kernel_pass(given: str | Pass | None) -> Pass | None:
+    """Return the pass that a ``tir_pipeline`` is, None where that is the usual one."""
+    if given is None or given == "default":
+        return None
+    if isinstance(given, str) or not callable(given):
+        raise error.InvalidArgument("no pipeline of kernels", expected="a Pass or 'default'", found=repr(given))
+    return given
 
 
 def _pipeline(chosen: str | Pass, target: Target, precision: str) -> Pass:

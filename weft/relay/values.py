@@ -17,6 +17,7 @@ from weft.relay.adt import Constructor
 from weft.relay.expr import Constant, Function
 from weft.relay.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeCall
 from weft.runtime.relay_vm import tuple_object
+from weft.runtime.tensor import unmasked
 
 _PYTHON_DTYPES = {bool: "bool", int: "int32", float: "float32"}
 
@@ -142,7 +143,7 @@ def inward(value: object, ty: ir.Type | None = None) -> Any:
     if isinstance(value, Constant):
         value = value.data
     if isinstance(value, (np.ndarray, np.generic)):
-        made: Any = np.asarray(value)
+        made: Any = np.asarray(unmasked(value))
     elif isinstance(value, (bool, int, float)):
         made = _number(value, ty)
     elif isinstance(value, runtime.Tensor):

@@ -25,6 +25,7 @@ HANDSHAKE_SECONDS = 10.0
 _MAX_PEERS = 1024
 _PIECE = 1 << 18
 _HIGH_WATER = 1 << 22
+_MAX_TURN = 16  # messages, or pieces passed on, before others have their turn
 
 Talk = Generator[int, bytes, None]
 logger = logging.getLogger("RPCServer")
@@ -191,7 +192,7 @@ class Peer:
     def _watch(self) -> None:
         if self.closed:
             return
-        full = self.other is not None and len(self.other._out) > _HIGH_WATER
+        full = len((self.other or self)._out) > _HIGH_WATER
         events = 0 if full or self._ended or self._closing else selectors.EVENT_READ
         if self._out or self._handshaking:
             events |= selectors.EVENT_WRITE
@@ -236,7 +237,8 @@ class Peer:
 
     def _read(self) -> None:
         """Read what the generator waits for, and no more; forward everything where there is another connection."""
-        while not (self.closed or self._closing):
+        turns = _MAX_TURN
+        while not (self.closed or self._closing) and self._events & selectors.EVENT_READ:
             if self.other is not None:
                 data = self.sock.recv(_PIECE)
                 if not data:
@@ -244,15 +246,16 @@ class Peer:
                     return
                 self.other.write(data)
                 self._watch()
-                if not self._events & selectors.EVENT_READ:
+            else:
+                data = self.sock.recv(self._wanted - len(self._in)) if self._wanted > len(self._in) else b""
+                if not data and self._wanted:
+                    self.close()
                     return
-                continue
-            data = self.sock.recv(self._wanted - len(self._in)) if self._wanted > len(self._in) else b""
-            if not data and self._wanted:
-                self.close()
-                return
-            self._in += data
-            if len(self._in) == self._wanted and not self._advance():
+                self._in += data
+                if len(self._in) == self._wanted and not self._advance():
+                    return
+            turns -= 1
+            if turns <= 0 and (self._wanted or self.other):
                 return
 
     def _advance(self) -> bool:

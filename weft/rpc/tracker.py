@@ -222,6 +222,8 @@ class _Tracking:
 
     def scheduler(self, key: str) -> PriorityScheduler:
         """The queue of a key."""
+        if len(str(key)) > base.MAX_KEY_BYTES:
+            raise RPCError("a key is too long", expected=f"at most {base.MAX_KEY_BYTES} characters")
         if len(self._schedulers) > _MAX_WAITING:
             self._schedulers = {k: s for k, s in self._schedulers.items() if any(s.summary().values())}
         return self._schedulers.setdefault(str(key), PriorityScheduler(str(key)))

@@ -90,9 +90,11 @@ class Device:
             self.device_type, self.device_id = int(device_type.dlpack_device_type()), device_type.index
         elif isinstance(device_type, int):
             self.device_type, self.device_id = int(device_type), int(device_id)
-        else:
+        elif hasattr(device_type, "__dlpack_device__"):
             pair: tuple[int, int] = device_type.__dlpack_device__()
             self.device_type, self.device_id = int(pair[0]), int(pair[1])
+        else:
+            raise InvalidArgument("no device", expected="'cpu', 'cuda', 'cuda:1', ...", found=repr(device_type))
 
     @property
     def index(self) -> int:

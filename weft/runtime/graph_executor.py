@@ -19,7 +19,7 @@ from weft.runtime.device import device as as_device
 from weft.runtime.module import Module
 from weft.runtime.params import parameter_rows
 from weft.runtime.profiler import Profiler, Report
-from weft.runtime.tensor import Tensor, numpy_dtype, tensor
+from weft.runtime.tensor import Tensor, numpy_dtype, tensor, unmasked
 from weft.runtime.timing import BenchmarkResult, time_function
 from weft.spelling import also_called
 
@@ -142,7 +142,7 @@ class GraphModule:
     def _value(self, key: str | int, value: Any) -> Any:
         if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
             return value
-        array, dtype = np.asarray(value), self._dtype(key)
+        array, dtype = np.asarray(unmasked(value)), self._dtype(key)
         if dtype is None:
             return array  # which is refused with the names of those that there are
         wanted = numpy_dtype(dtype)

@@ -169,7 +169,10 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
         dtype = _NUMPY.get(str(handle.dtype))
         if dtype is not None and dtype in _ML_DTYPES:
             return np.from_dlpack(_view(handle, tuple(handle.shape), _BITS[dtype.itemsize], 0)).view(dtype)
-        return np.from_dlpack(handle)
+        try:
+            return np.from_dlpack(handle)
+        except (RuntimeError, BufferError):
+            raise DTypeMismatch(f"NumPy has no dtype '{self.dtype}'") from None
 
     def asnumpy(self) -> np.ndarray[Any, Any]:
         """TVM's older name of :meth:`numpy`."""

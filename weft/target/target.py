@@ -48,6 +48,8 @@ class Target:
         if isinstance(target, Target):
             kind, attrs = target.kind, dict(target.attrs)
             host = target.host if host is None else host
+        elif not isinstance(target, (str, Mapping)):
+            raise error.InvalidArgument("no target", expected="text such as 'llvm', or a mapping", found=repr(target))
         else:
             name, attrs = parse(target) if isinstance(target, str) else ("llvm", dict(target))
             tag = attrs.get("tag") or (name if isinstance(target, str) else None)

@@ -4,6 +4,7 @@ from typing import Any
 
 from weft import error, te, tir
 from weft.ir import PrimExpr, as_expr, as_int, cast, const, floordiv, floormod
+from weft.topi.index import whole
 from weft.topi.scatter import scatter_at
 from weft.topi.typing import Buffers, IRBuilder, Scalar, Shape
 from weft.topi.written import written
@@ -36,7 +37,7 @@ def sparse_to_dense(
 
     def place(ins: Any, i: Any) -> Any:
         at = [(*i[:1], d) if many == 2 else i if many else () for d in range(rank)]
-        index = tuple(cast("int64", tir.BufferLoad(ins[1], tuple(as_expr(v) for v in a))) for a in at)
+        index = tuple(whole(tir.BufferLoad(ins[1], tuple(as_expr(v) for v in a))) for a in at)
         inside = tir.all(*(tir.all(v >= 0, v < d) for v, d in zip(index, dense.shape, strict=True)))
         return index, inside, tir.BufferLoad(ins[2], i if sparse_values.ndim else ())
 

@@ -124,8 +124,7 @@ def one_hot(
     on, off = (cast(dtype, as_expr(v)) for v in (on_value, off_value))
 
     def element(*i: Any) -> Any:
-        index = cast("int64", indices(*i[:a], *i[a + 1 :]))
-        return select(index.equal(i[a]), on, off)
+        return select(whole(indices(*i[:a], *i[a + 1 :])).equal(i[a]), on, off)
 
     return te.compute((*indices.shape[:a], as_shape((depth,))[0], *indices.shape[a:]), element, name="T_one_hot")
 
@@ -136,7 +135,7 @@ def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, ba
     b = normalize_axis("reverse_sequence", batch_axis, a.ndim)
 
     def element(*i: Any) -> Any:
-        length = tir.max(tir.min(cast("int64", seq_lengths(i[b])), a.shape[s]), int64(0))
+        length = tir.max(tir.min(whole(seq_lengths(i[b])), a.shape[s]), int64(0))
         j = select(i[s] < length, length - int64(1) - i[s], i[s])
         return a(*(j if d == s else v for d, v in enumerate(i)))
 

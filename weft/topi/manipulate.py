@@ -147,7 +147,7 @@ def repeat(a: te.Tensor, repeats: int, axis: int | None = None) -> Any:
     shape = tuple(simplify(d * repeats) if i == along else d for i, d in enumerate(a.shape))
     return te.compute(
         shape,
-        lambda *i: a(*(ir.floordiv(v, ir.int64(repeats)) if d == along else v for d, v in enumerate(i))),
+        lambda *i: a(*(ir.floordiv(v, ir.int64(max(repeats, 1))) if d == along else v for d, v in enumerate(i))),
         name="T_repeat",
     )
 

@@ -70,9 +70,12 @@ def _scalar(value: Any) -> Any:
     return value.asobject() if isinstance(value, TensorSlice) else ir.as_expr(value)
 
 
+_TRUNCATED = {"mod": "fmod"}  # TVM's TOPI divides towards zero there, as C does; the operator of Relax does not
+
+
 def _binary(name: str) -> Callable[[Any, Any], Any]:
     def apply(lhs: Any, rhs: Any) -> Any:
-        return broadcasting(BINARY[name], lhs, rhs, "T_" + name)
+        return broadcasting(BINARY[_TRUNCATED.get(name, name)], lhs, rhs, "T_" + name)
 
     apply.__name__ = name
     apply.__doc__ = f"Element-wise ``{name}`` of tensors that broadcast, or of scalars."

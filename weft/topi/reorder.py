@@ -7,7 +7,7 @@ from typing import Any
 
 from weft import te, tir
 from weft.error import InvalidArgument, ShapeMismatch
-from weft.ir import as_expr, as_int, cast, const, floordiv, floormod, if_then_else, int64, select
+from weft.ir import as_int, cast, const, floordiv, floormod, if_then_else, int64, select
 from weft.te import Tensor
 from weft.topi.broadcast import broadcast_index
 from weft.topi.elementwise import cast_scalar
@@ -176,8 +176,7 @@ def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axi
     fill = const(mask_value, data.dtype)
 
     def element(*i: Any) -> Any:
-        length = valid_length(i[1 - axis])
-        return if_then_else(cast("int64", i[axis]) < cast("int64", length), data(*i), fill)
+        return if_then_else(cast("int64", i[axis]) < whole(valid_length(i[1 - axis])), data(*i), fill)
 
     return te.compute(data.shape, element, name="T_sequence_mask")
 
@@ -185,14 +184,14 @@ def sequence_mask(data: Tensor, valid_length: Tensor, mask_value: float = 0, axi
 def unravel_index(indices: Tensor, shape: Shape) -> Any:
     """The coordinates of elements from their positions in row-major order, as a new first axis."""
     rank = _length(shape)
-    extents = [shape(d) if isinstance(shape, te.Tensor) else as_expr(shape[d]) for d in range(rank)]
+    extents = [_number(shape, d) for d in range(rank)]
 
     def element(*i: Any) -> Any:
-        rest = indices(*i[1:])
+        rest = whole(indices(*i[1:]))  # a narrow type of indices may not hold an extent
         parts: list[Any] = []
         for d in reversed(extents):
-            parts.append(floormod(rest, cast(rest.dtype, d)))
-            rest = floordiv(rest, cast(rest.dtype, d))
+            parts.append(cast(indices.dtype, floormod(rest, d)))
+            rest = floordiv(rest, d)
         value = parts[0]
         for n, part in enumerate(parts[1:], 2):
             value = if_then_else(i[0].equal(rank - n), part, value)

@@ -56,14 +56,14 @@ def sample_token(
     n, v = (cast("int64", d) for d in logits.shape)
     r = te.reduce_axis((int64(0), v), "token")
     greatest = te.compute((n,), lambda i: te.max(scores[i, r.var], axis=r), name="greatest")
-    heat = te.compute((n,), lambda i: _heat(cast("float32", temperature[i, int64(0)])), name="heat")
+    heat = te.compute((n,), lambda i: _heat(temperature[i, int64(0)]), name="heat")
     weights = te.compute((n, v), lambda i, j: tir.exp((scores[i, j] - greatest[i]) / heat[i]), name="weights")
 
     def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         given, out = [ib.buffer_ptr(b) for b in ins], ib.buffer_ptr(outs[0])
         with ib.for_range(int64(0), n, name="row", kind="parallel") as row:
             u, heat, k, p = (b[row, int64(0)] for b in given[2:])
-            one = heat.equal(const(0.0, heat.dtype))
+            one = cast("float32", heat).equal(const(0.0, "float32"))
             k = cast("int64", k)
             k = select(one, int64(1), select(logical_and(k > int64(0), k < v), k, v))
             line = _Row(ib, given[0], given[1], row, v)
@@ -76,12 +76,9 @@ def sample_token(
 
 def _heat(temperature: Any) -> Any:
     """What scores are divided by; what is no temperature makes them NaN."""
-    wrong = tir.Not(temperature >= const(0.0, "float32"))
-    return select(
-        wrong,
-        const(float("nan"), "float32"),
-        select(temperature > const(0.0, "float32"), temperature, const(1.0, "float32")),
-    )
+    wrong, given = tir.Not(temperature >= const(0.0, temperature.dtype)), cast("float32", temperature)
+    nan, zero, one = (const(v, "float32") for v in (float("nan"), 0.0, 1.0))
+    return select(wrong, nan, select(given > zero, given, one))
 
 
 def _penalised(logits: Any, penalty: Any, history: Any) -> Any:

@@ -84,8 +84,11 @@ def _scatter_mean(data: Any, sources: list[Any], shape: Any, place: Any, name: s
         return tir.seq(_copy(ins[0], outs[0], data.shape), ones, _loops(shape, update, "u"))
 
     total, count = te.extern([data.shape, data.shape], [data, *sources], body, name=name, dtype=[data.dtype, "int64"])
-    divide = (lambda a, b: a / b) if ir.DataType(data.dtype).is_float else ir.floordiv
-    return te.compute(data.shape, lambda *i: divide(total(*i), ir.cast(data.dtype, count(*i))), name="mean")
+    # a narrow type may hold neither the number of updates nor one that is not negative
+    wide = "float64" if (real := ir.DataType(data.dtype).is_float) else "uint64" if data.dtype == "uint64" else "int64"
+    divide = (lambda a, b: a / b) if real else ir.floordiv
+    parts = lambda i: (ir.cast(wide, t(*i)) for t in (total, count))  # noqa: E731
+    return te.compute(data.shape, lambda *i: ir.cast(data.dtype, divide(*parts(i))), name="mean")
 
 
 def scatter_elements(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: str = "update") -> Any:

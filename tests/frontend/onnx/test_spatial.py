@@ -51,8 +51,7 @@ def test_unpooling() -> None:
         ["y"],
         11,
     )
-    with pytest.raises(weft.error.IndexOutOfRange):
-        evaluate(from_onnx(made), x, places + 100)
+    refuses(weft.error.IndexOutOfRange, "", evaluate, from_onnx(made), x, places + 100)
 
 
 def test_columns_are_put_together() -> None:
@@ -137,8 +136,7 @@ def test_caches(mode: str) -> None:
     made = model_of(
         [helper.make_node("TensorScatter", ["x", "u", "w"], ["y"], mode=mode)], {"x": x, "u": new, "w": at}, ["y"], 24
     )
-    with pytest.raises(weft.error.IndexOutOfRange, match="place to write at"):
-        evaluate(from_onnx(made), x, new, at + 4)
+    refuses(weft.error.IndexOutOfRange, "place to write at", evaluate, from_onnx(made), x, new, at + 4)
 
 
 def spectrum(x: np.ndarray, axis: int, opset: int = 20, **attrs: Any) -> np.ndarray:

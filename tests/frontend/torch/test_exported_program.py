@@ -12,6 +12,7 @@ from torch.export import Dim
 
 import weft
 from tests.frontend.torch.programs import QUICK, Call, check, exported, machine
+from tests.refusals import refuses
 from weft import error, relax
 from weft.frontend.torch import apart, from_exported_program
 from weft.relax.interpreter import evaluate
@@ -109,8 +110,7 @@ def test_a_program_of_known_operators_is_not_traced_again(monkeypatch):
 
     monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", trace)
     from_exported_program(plain)
-    with pytest.raises(AssertionError, match="taken apart"):
-        from_exported_program(writes)
+    refuses(AssertionError, "taken apart", from_exported_program, writes)
 
 
 @pytest.mark.parametrize("dynamic", [None, ({0: Dim.AUTO, 1: Dim.AUTO},)])
@@ -211,8 +211,7 @@ def test_an_argument_that_is_not_read_is_refused():
     mod = from_exported_program(program, run_ep_decomposition=False)
     assert machine(mod)(weft.runtime.tensor(np.array([-1, 3], np.float32)))[0].numpy().tolist() == [0, 1]
     node.target, node.args = torch.ops.aten.embedding_renorm.default, (node.args[0], node.args[0], 1.0, 2.0)
-    with pytest.raises(error.UnsupportedOperator):
-        from_exported_program(program, run_ep_decomposition=False)
+    refuses(error.UnsupportedOperator, "", from_exported_program, program, run_ep_decomposition=False)
 
 
 def test_refusals_name_the_node():
@@ -264,8 +263,7 @@ def test_sizes_that_a_program_was_not_exported_for_are_refused(fn, sizes, right,
         (found,) = function(*map(weft.runtime.from_dlpack, args))
         torch.testing.assert_close(torch.from_dlpack(found), fn(*args))
     for args in given[len(right) :]:
-        with pytest.raises(error.InvalidArgument):
-            function(*map(weft.runtime.from_dlpack, args))
+        refuses(error.InvalidArgument, "", function, *map(weft.runtime.from_dlpack, args))
 
 
 @pytest.mark.parametrize("padding", ["same", "valid"])

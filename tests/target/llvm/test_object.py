@@ -132,8 +132,7 @@ def test_a_module_of_several_functions():
     out = np.zeros(3, np.float32)
     built["g"](np.ones(3, np.float32), out)
     assert out.tolist() == [2.0] * 3
-    with pytest.raises(AttributeError):
-        built["h"]
+    refuses(AttributeError, "", lambda: built["h"])
 
 
 RUN_ALONE = """

@@ -5,6 +5,7 @@ import re
 import pytest
 
 import weft
+from tests.refusals import refuses
 from tests.target.programs import FUNCTIONS, FUNCTIONS_OF_TWO, vector
 from weft import target, te, tir
 from weft.error import CodegenError, WeftError
@@ -60,8 +61,7 @@ def test_what_webgpu_has_no_code_for_is_refused():
         (lambda v: v, "int8", "no code for 'int8'"),
         (lambda v: tir.nextafter(v, v), "float32", "no code for intrinsic 'tir.nextafter' of float32"),
     ):
-        with pytest.raises(WeftError, match=f"target webgpu has {found}"):
-            text_of(vector(f, dtype))
+        refuses(WeftError, f"target webgpu has {found}", text_of, vector(f, dtype))
 
 
 @pytest.mark.parametrize("f", [lambda v: v + 1, lambda v: v * v > 0, lambda v: (v * 3).astype("float32")])
@@ -74,8 +74,7 @@ def test_a_module_of_text():
     built = weft.build(vector(te.exp), target="webgpu")
     (kernels,) = built.imported_modules
     assert kernels.kind == "webgpu" and "fn f_kernel(" in kernels.get_source()
-    with pytest.raises(ValueError, match="kernels of webgpu run in browsers, not here"):
-        kernels["f_kernel"]
+    refuses(ValueError, "kernels of webgpu run in browsers, not here", lambda: kernels["f_kernel"])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])

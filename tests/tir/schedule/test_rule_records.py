@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.refusals import refuses
 from weft import te, tir, topi
 from weft.error import InternalError, ScheduleError, UnknownHandle
 from weft.ir import as_int, floordiv, int64, walk
@@ -146,9 +147,8 @@ def test_a_loop_or_block_that_is_gone_is_no_refusal(monkeypatch, rule, misuse):
         x = te.placeholder((64,), name="x")
         func = te.create_prim_func([x, te.compute((64,), lambda i: x[i] + 1, name="T_add")])
     monkeypatch.setattr(select, rule, broken)
-    with pytest.raises(InternalError) as caught:
-        schedule_func(func, TARGETS[0])
-    assert isinstance(caught.value.__cause__, UnknownHandle) and "UnknownHandle" in str(caught.value)
+    caught = refuses(InternalError, "", schedule_func, func, TARGETS[0])
+    assert isinstance(caught.__cause__, UnknownHandle) and "UnknownHandle" in str(caught)
 
 
 def test_rules_that_catch_refusals_let_defects_through(monkeypatch):
@@ -161,8 +161,7 @@ def test_rules_that_catch_refusals_let_defects_through(monkeypatch):
     for owner, name in ((tir.Schedule, "compute_inline"), (generic, "schedule_spatial")):
         with monkeypatch.context() as patched:
             patched.setattr(owner, name, gone)
-            with pytest.raises(InternalError):
-                schedule_func(func, TARGETS[0])
+            refuses(InternalError, "", schedule_func, func, TARGETS[0])
 
 
 def test_a_refusal_leaves_the_function_to_the_next_rule(monkeypatch):

@@ -349,7 +349,9 @@ def _pad(node: Node) -> Any:
     widths = [max(w, 0) for w in widths]
     if any(widths):
         x = node.astype(x, "uint8") if x.ty.dtype == "bool" else x
-        x = node.op("nn.pad", x, pad_width=tuple(widths), pad_mode=mode, pad_value=float(node.get("value", 0)))
+        fill = node.get("value", 0)
+        fill = fill if ir.DataType(x.ty.dtype).is_real else int(fill)
+        x = node.op("nn.pad", x, pad_width=tuple(widths), pad_mode=mode, pad_value=fill)
     return x if mode == "constant" else _cut_sides(node, x, cuts)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.error import InvalidArgument
-from weft.ir import Ambient, Attrs, Expr, Node, OtherNames, PrimExpr, Type, as_shape
+from weft.ir import Ambient, Attrs, DataType, Expr, Node, OtherNames, PrimExpr, Type, as_shape
 from weft.operators import operator
 from weft.spelling import also_called
 
@@ -110,7 +110,7 @@ class DFPattern(Node, abstract=True):
 
     def has_dtype(self, dtype: str) -> DtypePattern:
         """Match what this matches, if it is a tensor of this data type."""
-        return DtypePattern(self, dtype)
+        return DtypePattern(self, DataType(dtype))
 
     def has_shape(self, shape: Any) -> ShapePattern:
         """Match what this matches, if it is a tensor of provably this shape."""

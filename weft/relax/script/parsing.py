@@ -14,7 +14,7 @@ from weft.ir.text.evaluate import BINARY, CALL, PLACE, SUBSCRIPT, Evaluator
 from weft.ir.text.parser import Dialect, FunctionDecorator, Macro, MacroDecorator, MetaVar, Parser
 from weft.relax.analysis.types import definable_tir_vars_in_type, tir_vars_in_type, type_outside
 from weft.relax.block_builder import BlockBuilder
-from weft.relax.core_ops import as_relax, assert_op
+from weft.relax.core_ops import as_relax, assert_op, contradict
 from weft.relax.expr import SeqExpr, VarBinding
 from weft.relax.infer import function_type, merge_types, result_type
 from weft.relax.script.annotation import Proxy, as_type
@@ -169,7 +169,11 @@ def _body(p: Parser, state: _State) -> ir.Function:
     if not options.get("private") and "global_symbol" not in attrs and state.outer is None:
         attrs["global_symbol"] = options.get("name", node.name)
     outer = state.outer.symbols.values() if state.outer is not None else ()
-    ret_ty, pure = result_type(state.ret_ty, type_outside(state.params, body, outer)), options.get("pure", True)
+    found, pure = type_outside(state.params, body, outer), options.get("pure", True)
+    if contradict(state.ret_ty, found):
+        what = f"the result of '{node.name}' has another type"
+        raise p.fail(node.returns, what, expected=f"{state.ret_ty}", found=f"{found}")
+    ret_ty = result_type(state.ret_ty, found)
     func = ir.Function(state.params, body, ret_ty, pure, ir.Attrs.of(attrs), span=p.span(node))
     _add_te_functions(p, state)
     return func.replace(ty=function_type(func))

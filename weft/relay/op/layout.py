@@ -180,7 +180,7 @@ def _meshgrid(data: ir.Expr, indexing: str) -> ir.Expr:
 
 
 def _unravel_index(indices: ir.Expr, shape: ir.Expr) -> ir.Expr:
-    """Divide from the last dimension on."""
+    """Divide from the last dimension on, in 64 bits: a narrow type of indices may not hold a dimension."""
     dtype = tensor_arg("unravel_index", "indices", indices, kind="integer").dtype
     tensor_arg("unravel_index", "shape", shape, ndim=1, kind="integer")
     n = as_int(dims(shape)[0])
@@ -190,14 +190,14 @@ def _unravel_index(indices: ir.Expr, shape: ir.Expr) -> ir.Expr:
             found=str(shape.ty),
             where=shape.span,
         )
-    sizes = shared("astype", shape, dtype=dtype)
-    rest, out = indices, []
+    sizes, rest = (shared("astype", e, dtype="int64") for e in (shape, indices))
+    out: list[ir.Expr] = []
     for i in reversed(range(n)):
         size = shared("strided_slice", sizes, axes=(0,), begin=(i,), end=(i + 1,))
         size = shared("squeeze", size, axis=(0,))
         out.append(shared("floor_mod", rest, size) if i else rest)
         rest = shared("floor_divide", rest, size)
-    return shared("stack", tuple(reversed(out)), axis=0)
+    return shared("astype", shared("stack", tuple(reversed(out)), axis=0), dtype=dtype)
 
 
 declare(

@@ -450,7 +450,7 @@ def _check_present(s: FunctionEmitter, name: str, signature: str) -> None:
     s.branch(s.value(f"icmp ne ptr @{name}, null"), there, missing, ", !prof !0")
     s.start(missing)
     text = s.module.string(f"there is no external function '{name}'; load or link it before the kernel runs")
-    s.leave(s.effect(raise_error(s.module, s.module.string("RuntimeError"), text)))
+    s.leave(s.effect(raise_error(s.module, s.module.string("EvaluationError"), text)))
     s.start(there)
 
 

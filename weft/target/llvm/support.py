@@ -80,7 +80,7 @@ out:
         "processor has none, or the operating system refuses them; compile for the target of this machine, or with "
         "-matrix-tiles=off"
     )
-    s.leave(s.effect(raise_error(module, module.string("RuntimeError"), text)))
+    s.leave(s.effect(raise_error(module, module.string("EvaluationError"), text)))
     s.start(good)
 
 

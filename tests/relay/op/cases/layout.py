@@ -84,7 +84,9 @@ case("meshgrid", make=lambda s: call((s.real(), s.real(s.b)), expect=lambda t: t
 @cases("unravel_index")
 def _unravel(s: Sizes) -> Case:
     return call(
-        s.integer(s.a, s.b, low=0, high=30), np.int64([2, 5, 3]), expect=lambda i, n: np.stack(np.unravel_index(i, n))
+        s.integer(s.a, s.b, low=0, high=30, dtype="int8"),
+        np.int64([2, 1, 300]),
+        expect=lambda i, n: np.stack(np.unravel_index(i, n)).astype("int8"),
     )
 
 
