@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable
 
 from weft import ir
 from weft.arith.context import structural_key
+from weft.relax.expr import SeqExpr
 
 Place = tuple[int, int]
 """An operator of a group and one of its arguments."""
@@ -28,7 +28,7 @@ def numbers_apart(mod: ir.IRModule, names: Iterable[str]) -> dict[str, dict[Plac
     names : iterable of str
         Those of the groups: functions whose bodies are one block of calls of operators.
     """
-    alike: dict[Any, list[tuple[str, dict[Place, ir.Constant]]]] = defaultdict(list)
+    alike: dict[Hashable, list[tuple[str, dict[Place, ir.Constant]]]] = defaultdict(list)
     for name in names:
         key, numbers = _without_numbers(mod[name])
         alike[key].append((name, numbers))
@@ -41,13 +41,15 @@ def numbers_apart(mod: ir.IRModule, names: Iterable[str]) -> dict[str, dict[Plac
     return apart
 
 
-def _without_numbers(func: Any) -> tuple[Any, dict[Place, ir.Constant]]:
+def _without_numbers(func: ir.Expr) -> tuple[Hashable, dict[Place, ir.Constant]]:
     """Tell what a group computes whatever its numbers are, and list these."""
-    known = {p: n for n, p in enumerate(func.params)}
+    assert isinstance(func, ir.Function)
+    assert isinstance(func.body, SeqExpr)
+    known: dict[ir.Expr, int] = {p: n for n, p in enumerate(func.params)}
     numbers: dict[Place, ir.Constant] = {}
-    steps: list[Any] = [structural_key(tuple(p.ty for p in func.params))]
+    steps: list[Hashable] = [structural_key(tuple(p.ty for p in func.params))]
 
-    def key(arg: Any) -> Any:
+    def key(arg: ir.Expr) -> Hashable:
         if isinstance(arg, ir.Tuple):
             return tuple(map(key, arg.fields))
         if isinstance(arg, ir.Constant):
@@ -63,7 +65,7 @@ def _without_numbers(func: Any) -> tuple[Any, dict[Place, ir.Constant]]:
     return tuple(steps), numbers
 
 
-def _is_number(op: ir.Op, arg: Any) -> bool:
+def _is_number(op: ir.Op, arg: ir.Expr) -> bool:
     """Whether an argument is a scalar constant on whose value it does not hang how an operator is computed."""
     if not isinstance(arg, ir.Constant) or any(d != 1 for d in arg.data.shape):
         return False

@@ -204,7 +204,7 @@ class _Fusion:
             and all(self.same(b, batches[0]) for b in batches[1:])
         )
 
-    def tests_nan(self, test: Any, weights: Any) -> bool:
+    def tests_nan(self, test: ir.Expr, weights: ir.Expr) -> bool:
         """Whether a test is one for weights that are no numbers, as those of finite scores are where no key is seen."""
         value = self.value_of(test)
         return is_op(value, "isnan") and value.args[0] is weights

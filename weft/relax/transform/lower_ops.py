@@ -244,10 +244,7 @@ class _Legalizer:
             definition = op.get_op_def(call.op)
             assert definition.lower is not None
             fusion = definition.fusion(call) if callable(definition.fusion) else definition.fusion
-            args = [
-                inputs.placeholder(given[n, i], given[n, i].ty) if (n, i) in given else inputs.to_te(a, produced)
-                for i, a in enumerate(call.args)
-            ]
+            args = [inputs.to_te(given.get((n, i), a), produced, (n, i) in given) for i, a in enumerate(call.args)]
             produced[var] = _Result(len(steps))
             steps.append(_Step(definition.lower, args, call.attrs, int(fusion), call.op.name.removeprefix("relax.")))
         out_types = _tensor_types(origin)
@@ -360,8 +357,8 @@ class _Inputs:
         self.exprs: list[ir.Expr] = []
         self.tensors: list[te.Tensor] = []
 
-    def to_te(self, arg: ir.Expr, produced: dict[ir.Expr, Any]) -> Any:
-        """Convert an argument to what an operator's ``lower`` takes."""
+    def to_te(self, arg: ir.Expr, produced: dict[ir.Expr, Any], given: bool = False) -> Any:
+        """Convert an argument to what an operator's ``lower`` takes; a number is in the kernel, or given to it."""
         if arg in produced:
             return produced[arg]
         arg = self.env.get(arg, arg)
@@ -373,7 +370,7 @@ class _Inputs:
             return tuple(self.to_te(f, produced) for f in arg.fields)
         if isinstance(arg.ty, ir.TupleType):
             return tuple(self.to_te(ir.TupleGetItem(arg, i, ty=t), produced) for i, t in enumerate(arg.ty.fields))
-        if isinstance(arg, ir.Constant) and all(d == 1 for d in arg.data.shape):
+        if isinstance(arg, ir.Constant) and not given and all(d == 1 for d in arg.data.shape):
             tensor = _scalar_constant(arg)
             self.about[tensor] = (arg.data.numpy().tobytes(), str(arg.data.dtype), len(arg.data.shape))
             return tensor
