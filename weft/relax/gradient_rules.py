@@ -142,19 +142,12 @@ def _power(z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     return [fit(bb, left, x), fit(bb, _o.multiply(_o.multiply(g, z), _o.log(x)), y)]
 
 
-@rule("maximum")
-def _maximum(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
+@rule("maximum", "minimum")
+def _extreme(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     zero = like(0, x)
-    left, right = _o.where(_o.less(x, y), zero, g), _o.where(_o.greater_equal(x, y), zero, g)
-    return [fit(bb, left, x), fit(bb, right, y)]
-
-
-@rule("minimum")
-def _minimum(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
-    x, y = call.args
-    zero = like(0, x)
-    left, right = _o.where(_o.greater_equal(x, y), zero, g), _o.where(_o.less(x, y), zero, g)
+    below, above = _o.where(_o.less(x, y), zero, g), _o.where(_o.greater_equal(x, y), zero, g)
+    left, right = (below, above) if call.op.name == "maximum" else (above, below)  # type: ignore[attr-defined]
     return [fit(bb, left, x), fit(bb, right, y)]
 
 
