@@ -18,6 +18,7 @@ from weft.error import InvalidArgument, UnsupportedOperator
 from weft.op import make_call
 from weft.registry import Registry
 from weft.relax.block_builder import BlockBuilder
+from weft.relax.core_ops import is_op
 
 __all__ = [
     "Gradient",
@@ -147,7 +148,7 @@ def _extreme(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     zero = like(0, x)
     below, above = _o.where(_o.less(x, y), zero, g), _o.where(_o.greater_equal(x, y), zero, g)
-    left, right = (below, above) if call.op.name == "maximum" else (above, below)  # type: ignore[attr-defined]
+    left, right = (below, above) if is_op(call, "maximum") else (above, below)
     return [fit(bb, left, x), fit(bb, right, y)]
 
 
