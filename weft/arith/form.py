@@ -44,16 +44,10 @@ def _var(e: ir.Var, cx: Context) -> Poly | None:
     return cx.equal[atom] if atom in cx.equal else {(atom,): 1}
 
 
-@lift.on(ir.Add)
-def _add(e: ir.Add, cx: Context) -> Poly | None:
+@lift.on(ir.Add, ir.Sub)
+def _sum(e: ir.Add | ir.Sub, cx: Context) -> Poly | None:
     a, b = poly_of(cx, e.a), poly_of(cx, e.b)
-    return None if a is None or b is None else add(a, b)
-
-
-@lift.on(ir.Sub)
-def _sub(e: ir.Sub, cx: Context) -> Poly | None:
-    a, b = poly_of(cx, e.a), poly_of(cx, e.b)
-    return None if a is None or b is None else add(a, b, -1)
+    return None if a is None or b is None else add(a, b, -1 if type(e) is ir.Sub else 1)
 
 
 @lift.on(ir.Mul)

@@ -146,15 +146,11 @@ def _print_kernel_table(final: Any) -> None:
     for _, function in final.items():
         if isinstance(function, ir.Function):
             for node in ir.find(function, ir.Call):
-                for name in _called_kernels(node):
-                    calls[name] = calls.get(name, 0) + 1
+                for callee in (node.op, *node.args):  # an argument in ``call_tir``
+                    if isinstance(callee, ir.GlobalVar):
+                        calls[callee.name_hint] = calls.get(callee.name_hint, 0) + 1
     rows = [(name, len(kernel.params), calls.get(name, 0)) for name, kernel in _kernels(final)]
     print_table("kernels", ("name", "arguments", "calls"), rows)
-
-
-def _called_kernels(call: ir.Call) -> list[str]:
-    """Names of the kernels that a call runs: its operator, or an argument of ``call_tir``."""
-    return [v.name_hint for v in (call.op, *call.args) if isinstance(v, ir.GlobalVar)]
 
 
 def _print_memory(programs: dict[str, Any]) -> None:

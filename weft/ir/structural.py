@@ -153,7 +153,7 @@ class _Mismatch(Exception):
 
     def __init__(self, path: Any, lhs: Any, rhs: Any, note: str = "") -> None:
         self.lhs, self.rhs, self.where, self.note = lhs, rhs, path, note
-        self.path = _path_text(path) + note
+        self.path = "".join(n if isinstance(n, str) else f"[{n}]" for n in _labels(path)) + note
         super().__init__(self.path)
 
 
@@ -164,11 +164,6 @@ def _labels(path: Any) -> list[Any]:
         path, label = path
         labels.append(label)
     return labels[::-1]
-
-
-def _path_text(path: Any) -> str:
-    """Write a linked path."""
-    return "".join(label if isinstance(label, str) else f"[{label}]" for label in _labels(path))
 
 
 _SIZES = (Var, SizeVar)

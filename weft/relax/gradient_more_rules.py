@@ -235,14 +235,8 @@ def _gather_nd(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any
     return [_o.scatter_nd(_o.zeros_like(x), indices, g, "add"), op.make_call("grad.no_grad")(indices)]
 
 
-@rule("collapse_sum_to")
-def _collapse_sum_to(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
-    x = call.args[0]
-    return [_o.broadcast_to(g, ir.shape_expr(shape_of(x))), op.make_call("grad.no_grad")(call.args[1])]
-
-
-@rule("collapse_sum_like")
-def _collapse_sum_like(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
+@rule("collapse_sum_to", "collapse_sum_like")
+def _collapse_sum(_y: ir.Expr, call: ir.Call, g: ir.Expr, _bb: BlockBuilder) -> Any:
     x = call.args[0]
     return [_o.broadcast_to(g, ir.shape_expr(shape_of(x))), op.make_call("grad.no_grad")(call.args[1])]
 

@@ -18,6 +18,7 @@ from weft.error import InvalidArgument, UnsupportedOperator
 from weft.op import make_call
 from weft.registry import Registry
 from weft.relax.block_builder import BlockBuilder
+from weft.relax.core_ops import is_op
 
 __all__ = [
     "Gradient",
@@ -142,19 +143,12 @@ def _power(z: Any, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     return [fit(bb, left, x), fit(bb, _o.multiply(_o.multiply(g, z), _o.log(x)), y)]
 
 
-@rule("maximum")
-def _maximum(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
+@rule("maximum", "minimum")
+def _extreme(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
     x, y = call.args
     zero = like(0, x)
-    left, right = _o.where(_o.less(x, y), zero, g), _o.where(_o.greater_equal(x, y), zero, g)
-    return [fit(bb, left, x), fit(bb, right, y)]
-
-
-@rule("minimum")
-def _minimum(_z: object, call: ir.Call, g: ir.Expr, bb: BlockBuilder) -> Any:
-    x, y = call.args
-    zero = like(0, x)
-    left, right = _o.where(_o.greater_equal(x, y), zero, g), _o.where(_o.less(x, y), zero, g)
+    below, above = _o.where(_o.less(x, y), zero, g), _o.where(_o.greater_equal(x, y), zero, g)
+    left, right = (below, above) if is_op(call, "maximum") else (above, below)
     return [fit(bb, left, x), fit(bb, right, y)]
 
 

@@ -261,10 +261,6 @@ def _seq(expr: ir.Expr, im: _Importer) -> Any:
 # --- operators of the language, which shapes are made with ------------------------------------------------------------
 
 
-def _dims_of(expr: Call, im: _Importer) -> Any:
-    return ir.shape_expr(expr.args[0].ty.shape)
-
-
 def _packed(expr: Any, im: _Importer) -> Any:
     """Rows that a loop adds one by one are concatenated; what else the host computes, Relay has no values for."""
     function, *args = expr.args
@@ -283,7 +279,7 @@ def _packed(expr: Any, im: _Importer) -> Any:
 
 _LANGUAGE: dict[str, Callable[[Any, _Importer], Any]] = {
     "call_pure_packed": _packed,
-    "shape_of": _dims_of,
+    "shape_of": lambda e, im: ir.shape_expr(e.args[0].ty.shape),
     "shape_to_tensor": lambda e, im: im.tensor(e.args[0]),
     "tensor_to_shape": lambda e, im: im.tensor(e.args[0]),
     "index_bounds": lambda e, im: Tuple(()),  # Relay's own operators keep indices inside

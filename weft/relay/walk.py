@@ -27,6 +27,11 @@ _PARTS: dict[type, tuple[str, ...]] = {
 }
 
 
+def operator_name(expr: ir.Expr) -> str:
+    """Return the name of the operator that an expression calls; nothing where it calls none."""
+    return expr.op.name if isinstance(expr, nodes.Call) and isinstance(expr.op, ir.Op) else ""
+
+
 def parts(expr: ir.Node) -> Iterator[Any]:
     """Yield the expressions that an expression is made of, in the order in which they are computed."""
     for name in _PARTS.get(type(expr), ()):

@@ -106,7 +106,10 @@ class _Placement:
                     self._memory[o.at[i] : o.at[i] + s.size] = o.data[s.offset : s.offset + s.size]
         for o in self.objects:
             self._relocate(o)
-        if _libc().mprotect(ctypes.c_void_p(self._base), self._code_bytes, mmap.PROT_READ | mmap.PROT_EXEC) != 0:
+        if (
+            ctypes.CDLL(None).mprotect(ctypes.c_void_p(self._base), self._code_bytes, mmap.PROT_READ | mmap.PROT_EXEC)
+            != 0
+        ):
             raise NotPlaced("this system does not let memory become executable")
 
     def address(self, name: str) -> int:
@@ -186,10 +189,6 @@ class _Placement:
 
 def _up(n: int, align: int) -> int:
     return (n + align - 1) // align * align
-
-
-def _libc() -> Any:
-    return ctypes.CDLL(None)
 
 
 def _process_symbol(name: str) -> int:

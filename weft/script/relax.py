@@ -6,8 +6,4 @@ from weft.relax.script.parsing import function
 
 __all__ = ["function"]
 
-
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return _named(name)
+__getattr__ = _named

@@ -14,7 +14,4 @@ def target(config: str | dict[str, Any], host: TargetLike | None = None) -> Targ
     return Target(config, host)
 
 
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return _named(name)
+__getattr__ = _named

@@ -90,7 +90,7 @@ def compute(
     body = fcompute(*[iv.var for iv in axis[:taken]])
     called = isinstance(body, tuple) and body and isinstance(body[0], tir.IntrinCall)
     if called:
-        body = tuple(_called_over(call, len(dims) - taken) for call in body)
+        body = tuple(ir.with_fields(call, own_axes=len(dims) - taken) for call in body)
     elif taken < len(dims):
         raise _other_rank(len(dims), taken)
     several = isinstance(body, (tuple, list)) and not (called and len(body) == 1)
@@ -153,10 +153,6 @@ def _index_names(fcompute: Callable[..., Any], ndim: int, varargs_names: Any) ->
         raise _other_rank(ndim, len(positional))
     names = positional[:ndim]
     return names + [f"ax{i}" for i in range(len(names), ndim)], len(names)
-
-
-def _called_over(call: tir.IntrinCall, own_axes: int) -> tir.IntrinCall:
-    return tir.IntrinCall(call.intrin, call.reads, call.scalars, call.axis, own_axes, call.value_index)
 
 
 def _other_rank(ndim: int, found: int) -> InvalidArgument:

@@ -14,7 +14,7 @@ from typing import Any
 from weft import arith, error, ir, tir
 from weft.spelling import also_called
 from weft.te.tensor import BaseComputeOp, ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, Tensor, producers
-from weft.tir.analysis import block_regions, used_vars
+from weft.tir.analysis import block_regions, used_vars, whole_region
 from weft.tir.analysis.structure import replace_node
 
 
@@ -437,13 +437,9 @@ def _extern(op: ExternOp, state: _State) -> list[tir.Stmt]:
     assert op.body is not None
     body: tir.Stmt = ir.substitute(op.body, mapping)
     block = tir.Block(
-        (), tuple(_whole(b) for b in inputs), tuple(_whole(b) for b in outputs), state.unique("extern_" + op.name), body
+        (), tuple(map(whole_region, inputs)), tuple(map(whole_region, outputs)), state.unique("extern_" + op.name), body
     )
     return [tir.BlockRealize((), ir.TRUE, block)]
-
-
-def _whole(buffer: tir.Buffer) -> tir.BufferRegion:
-    return tir.BufferRegion(buffer, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in buffer.shape))
 
 
 @_STAGE.on(ScanOp)

@@ -256,7 +256,7 @@ def _group_query(node: Node) -> Any:
     smooth = node.has(11) or node.attr("smooth_softmax", 0) == 1
     causal = node.attr("causal", 1)
     plain = causal and not node.has(10) and not smooth and not shown and node.attr("local_window_size", -1) >= -1
-    if plain and all(_whole_vectors(x) for x in (q, v)):
+    if plain and all((as_int(x.ty.shape[3]) or 1) % 8 == 0 for x in (q, v)):  # heads of whole vectors
         node.require_indices("a place to write at", first, 0, s.add(s.subtract(size, length), 1))
         keys, values = (_appended(node, i, new, size, first) for i, new in ((3, k), (4, v)))
         out = node.op(
@@ -364,11 +364,6 @@ def _allowed(node: Node, heads: int) -> Any:
     if heads % layouts:
         node.error("SparseAttention: heads are a multiple of the layouts", expected=str(layouts), found=str(heads))
     return constant(table)
-
-
-def _whole_vectors(x: Any) -> bool:
-    """Whether heads have a constant size of whole vectors."""
-    return (as_int(x.ty.shape[3]) or 1) % 8 == 0
 
 
 def _appended(node: Node, i: int, new: Any, size: Dim, first: Any) -> Any:

@@ -81,21 +81,12 @@ def _prelu(node: Node) -> None:
         node.inputs = (node.inputs[0], Value.of_expr(slope))
 
 
-@_RULES.on("BatchNormalization")
-def _batch_norm(node: Node) -> None:
-    if not node.attr("is_test", 0):
+@_RULES.on("BatchNormalization", "Dropout")
+def _for_inference(node: Node) -> None:
+    drops_nothing = node.op_type == "Dropout" and node.attr("ratio", 0.5) == 0.0
+    if not node.attr("is_test", 0) and not drops_nothing:
         node.unsupported(
-            "BatchNormalization in training mode of opset 1 to 6 cannot be compiled",
-            expected="is_test=1",
-            help="export the model for inference",
-        )
-
-
-@_RULES.on("Dropout")
-def _dropout(node: Node) -> None:
-    if not node.attr("is_test", 0) and node.attr("ratio", 0.5) != 0.0:
-        node.unsupported(
-            "Dropout in training mode of opset 1 to 6 cannot be compiled",
+            f"{node.op_type} in training mode of opset 1 to 6 cannot be compiled",
             expected="is_test=1",
             help="export the model for inference",
         )

@@ -63,10 +63,6 @@ def _read_ceil(node: Node, window: Window) -> tuple[Window, bool]:
     return (window, True) if known and not grown.has_constant_pads else (grown, False)
 
 
-def _smallest(dtype: str) -> Any:
-    return -np.inf if ir.DataType(dtype).is_float else int(np.iinfo(dtype).min)
-
-
 def pool(node: Node, name: str, x: ir.Expr, window: Window, fill: bool | int | float, **attrs: Any) -> Any:
     """Pool with floor sizes, padding beforehand what the operator cannot."""
     rank = len(window.kernel)
@@ -98,7 +94,8 @@ def _max_pool(node: Node) -> Any:
     x = node.x()
     if len(node.proto.output) > 1 and node.proto.output[1]:
         return _max_pool_with_indices(node, x, window, ceil_mode)
-    return pool(node, "max_pool", x, window, _smallest(node.dtype()), ceil_mode=ceil_mode)
+    least = -np.inf if ir.DataType(node.dtype()).is_float else int(np.iinfo(node.dtype()).min)
+    return pool(node, "max_pool", x, window, least, ceil_mode=ceil_mode)
 
 
 @converter("AveragePool")

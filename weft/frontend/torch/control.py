@@ -58,8 +58,9 @@ def _scanned(graph: Graph, node: Any, body: Any, carried: Any, rows: Any, around
     step, around = graph.value(body), graph.value(around)
     sources = [graph.as_tensor(v) for v in graph.value(rows)]
     start = [graph.as_tensor(v) for v in graph.value(carried)]
-    metas, known = [v.meta["val"] for v in carried], _yielded(step)
-    yields = known[len(start) :]
+    metas = _values(carried)
+    output = next(n for n in step.graph.nodes if n.op == "output")
+    yields = _values(output.args[0][len(start) :])
     limit = graph.as_tensor(graph.symbols.dim(rows[0].meta["val"].shape[0]))
     kinds = [graph.type_of(v) for v in yields]
     empty = [graph.bb.emit(relax_op.zeros((0, *(t.shape or ())), t.dtype)) for t in kinds]
@@ -88,11 +89,6 @@ def _scanned(graph: Graph, node: Any, body: Any, carried: Any, rows: Any, around
 
 def _values(nodes: Sequence[Any]) -> list[Any]:
     return [n.meta["val"] for n in nodes]
-
-
-def _yielded(step: Any) -> list[Any]:
-    """What PyTorch knows of a graph's results."""
-    return _values(next(n for n in step.graph.nodes if n.op == "output").args[0])
 
 
 def _results(node: Any, count: int) -> list[Any]:

@@ -360,6 +360,8 @@ _RENAMED = {"str": str_, "tuple": tuple_, "Tuple": TupleOf, "Callable": Callable
 
 def named(name: str) -> Any:
     """Return what ``R.<name>`` is."""
+    if name.startswith("__"):
+        raise AttributeError(name)
     if name in _RENAMED or name in WORDS:
         return _RENAMED.get(name) or WORDS[name]
     return globals()[name] if name in globals() else getattr(_ROOT, name)

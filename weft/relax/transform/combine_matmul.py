@@ -17,6 +17,7 @@ from weft.relax.expr import DataflowBlock, SeqExpr
 from weft.relax.ordering import dependencies
 from weft.relax.rename import rename_vars
 from weft.relax.rewriter import replace_value, use_counts
+from weft.relax.transform.panels import shape_of
 
 Check = Callable[[Expr, Sequence[Expr], Sequence[Expr], Mapping[Any, Expr]], bool]
 
@@ -150,7 +151,7 @@ def _sums(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[Ex
         for product, bias in (args, args[::-1]):
             if product not in inside or uses.get(product) != 1 or bias in inside:
                 continue
-            wide, narrow = _shape(product), _shape(bias)
+            wide, narrow = shape_of(product), shape_of(bias)
             if not wide or narrow is None or len(narrow) != 1 or product.ty.dtype != bias.ty.dtype:
                 continue
             if isinstance(narrow[0], ir.IntImm) and narrow[0].value == ir.as_int(wide[-1]):
@@ -158,15 +159,11 @@ def _sums(block: DataflowBlock, uses: Mapping[Expr, int]) -> dict[Expr, tuple[Ex
     return found
 
 
-def _shape(expr: Expr) -> tuple[Any, ...] | None:
-    return expr.ty.shape if isinstance(expr.ty, TensorType) else None
-
-
 def _heads(block: DataflowBlock, uses: Mapping[Expr, int]) -> set[Expr]:
     """The rows of features whose only use is a reshape to heads."""
     reshaped: list[Any] = [b for b in block.bindings if is_op(b.value, "reshape")]
     pairs = [(b.value.args[0], b.var) for b in reshaped]
-    return {s for s, made in pairs if uses.get(s) == 1 and [len(_shape(e) or ()) for e in (s, made)] == [3, 4]}
+    return {s for s, made in pairs if uses.get(s) == 1 and [len(shape_of(e) or ()) for e in (s, made)] == [3, 4]}
 
 
 def _groups(block: DataflowBlock, mutable: set[ExprVar]) -> list[list[Any]]:

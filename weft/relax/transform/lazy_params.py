@@ -14,6 +14,7 @@ from weft.relax.infer import function_type
 from weft.relax.memory_ops import kill_object
 from weft.relax.rename import rename_vars, variables
 from weft.relax.rewriter import replace_value
+from weft.relax.transform.vm_shape_lower import typed
 
 _ANY, _NOTHING = ir.AnyType(), ir.TupleType(())
 
@@ -70,10 +71,10 @@ def lazy_transform_params(
     lazy = _Lazy(func)
 
     def fetch(place: int, _: ir.ExprVar) -> ir.Call:
-        return _typed(call_packed(fget_item, *extra_get_item_params, ir.prim_value(place), ty_args=_ANY), _ANY)
+        return typed(call_packed(fget_item, *extra_get_item_params, ir.prim_value(place), ty_args=_ANY), _ANY)
 
     def hand_over(place: int, value: ir.Expr) -> ir.Call:
-        return _typed(
+        return typed(
             call_packed(str(fset_item), *extra_set_item_params, ir.prim_value(place), value, ty_args=_ANY), _ANY
         )
 
@@ -167,10 +168,6 @@ def lazy_set_output(func: ir.Function, mod: ir.IRModule) -> ir.Function:
     lazy.hand_over = lambda place, value: ir.Call(setter, (ir.prim_value(place), value), ty=_NOTHING)
     params = (*func.params[:at], setter, *func.params[at:])
     return lazy.function(params, is_pure=False, num_input=None if count is None else at + 1)
-
-
-def _typed(call: ir.Call, ty: ir.Type) -> ir.Call:
-    return ir.Call(call.op, call.args, call.attrs, call.ty_args, span=call.span, ty=ty)
 
 
 class _Lazy:
@@ -298,4 +295,4 @@ class _Lazy:
 
     def add(self, call: ir.Call, ty: ir.Type) -> None:
         """Add a call for its effect."""
-        self.out.append(VarBinding(RelaxVar("_", ty), call if call.ty is not None else _typed(call, ty)))  # type: ignore[attr-defined]
+        self.out.append(VarBinding(RelaxVar("_", ty), call if call.ty is not None else typed(call, ty)))  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from weft.relay.analysis.excerpt import excerpt
 from weft.relay.analysis.scopes import Scopes
 from weft.relay.expr import Call, Constant, Function, Tuple, TupleGetItem
 from weft.relay.typing import Program
-from weft.relay.walk import parts, rewrite_with_original, subexpressions
+from weft.relay.walk import operator_name, parts, rewrite_with_original, subexpressions
 from weft.spelling import also_called
 
 
@@ -44,13 +44,9 @@ def list_fake_quantized_op_freqs(mod: ir.IRModule) -> dict[str, int]:
     inside: dict[Any, str] = {}
     for _, func in mod.items():
         for e in subexpressions(func):
-            if _name(e) == "qnn.quantize":
+            if operator_name(e) == "qnn.quantize":
                 _region(e.args[0], inside)
     return dict(Counter(inside.values()))
-
-
-def _name(e: ir.Expr) -> str:
-    return e.op.name if isinstance(e, Call) and isinstance(e.op, ir.Op) else ""
 
 
 def _region(root: ir.Expr, inside: dict[Any, str]) -> None:
@@ -59,7 +55,7 @@ def _region(root: ir.Expr, inside: dict[Any, str]) -> None:
     stack = [root]
     while stack:
         e = stack.pop()
-        name = _name(e)
+        name = operator_name(e)
         if name in ("qnn.dequantize", "qnn.quantize") or e in found or isinstance(e, Constant):
             continue
         if isinstance(e, Call) and name:
@@ -77,7 +73,7 @@ def count_layers(mod: Program, valid_ops: Sequence[str] = ("nn.conv2d",)) -> int
 
     def depth(_: object, e: ir.Expr) -> Any:
         below = max((depths.get(p, 0) for p in parts(e)), default=0)
-        depths[e] = below + (_name(e) in valid_ops)
+        depths[e] = below + (operator_name(e) in valid_ops)
         return e
 
     func = mod["main"] if isinstance(mod, ir.IRModule) else mod

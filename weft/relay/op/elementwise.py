@@ -49,16 +49,10 @@ declare(
     "reinterpret",
     "data",
     {"dtype": REQUIRED},
-    expand=lambda data, dtype: shared("reinterpret", data, dtype=dtype),
+    expand="reinterpret",
     doc="The bits of numbers as those of another data type of the same size.",
 )
-declare(
-    "cast",
-    "data",
-    {"dtype": REQUIRED},
-    expand=lambda data, dtype: shared("astype", data, dtype=dtype),
-    doc="Convert the elements to another data type.",
-)
+declare("cast", "data", {"dtype": REQUIRED}, expand="astype", doc="Convert the elements to another data type.")
 declare(
     "cast_like",
     "data dtype_like",

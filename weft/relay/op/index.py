@@ -79,7 +79,7 @@ declare(
     "gather",
     "data indices",
     {"axis": REQUIRED},
-    expand=lambda data, indices, axis: shared("gather_elements", data, indices, axis=axis),
+    expand="gather_elements",
     doc="One element for each index along an axis.",
 )
 

@@ -288,23 +288,11 @@ declare(
     expand=_dyn_expand_dims,
     doc="Insert dimensions of extent 1 where it is computed.",
 )
-declare(
-    "reverse",
-    "data",
-    {"axis": 0},
-    expand=lambda data, axis: shared("flip", data, axis=axis),
-    doc="Reverse along an axis.",
-)
+declare("reverse", "data", expand="flip", doc="Reverse along an axis.")
 
 # --- joining and splitting --------------------------------------------------------------------------------------------
 
-declare(
-    "concatenate",
-    "data:tensors",
-    {"axis": 0},
-    expand=lambda data, axis: shared("concat", data, axis=axis),
-    doc="Join along an axis.",
-)
+declare("concatenate", "data:tensors", expand="concat", doc="Join along an axis.")
 declare("stack", "data:tensors", expand="stack", doc="Join along a new axis.")
 
 

@@ -62,10 +62,7 @@ declare(
     doc="Draw 64-bit words.",
 )
 declare(
-    "random.threefry_split",
-    "key",
-    expand=lambda key: shared("threefry_split", key),
-    doc="Make two generators of one, which is used up by that.",
+    "random.threefry_split", "key", expand="threefry_split", doc="Make two generators of one, which is used up by that."
 )
 declare(
     "random.uniform",

@@ -8,6 +8,7 @@ only moves elements joins what does likewise. Tuples join last, for operators su
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from weft import ir
 from weft.relax.transform.dominators import Dominated, post_dominators
@@ -38,7 +39,7 @@ class FusionGroups:
         if level > 0:
             uses = [[] if n.external else [(user.index, kind) for user, kind in n.outputs] for n in self.nodes]
             tree = post_dominators(uses)
-            for phase in (_grow_by_elements, _grow_by_elements_and_moves, _grow_into_tuples):
+            for phase in (_grow_by_elements, partial(_grow_by_elements, moves=True), _grow_into_tuples):
                 for i in range(n):
                     self._offer(i, tree[i], phase)
 
@@ -108,10 +109,6 @@ def _grow_by_elements(groups: FusionGroups, i: int, at: Dominated, between: list
     if own in (OpPattern.INJECTIVE, OpPattern.TUPLE) and moves:
         return groups.up_to(OpPattern.INJECTIVE, [*between, sink])
     return False
-
-
-def _grow_by_elements_and_moves(groups: FusionGroups, i: int, at: Dominated, between: list[int]) -> bool:
-    return _grow_by_elements(groups, i, at, between, moves=True)
 
 
 def _grow_into_tuples(groups: FusionGroups, i: int, at: Dominated, between: list[int]) -> bool:

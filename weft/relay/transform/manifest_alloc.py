@@ -18,6 +18,7 @@ from weft.relay.transform.kernels import KernelTable
 from weft.relay.transform.nested import with_bodies
 from weft.relay.transform.shape_func import ShapeFunction, with_scalar_buffers
 from weft.relay.types import TupleType, unit_type
+from weft.relay.walk import operator_name
 from weft.target import Target
 from weft.tir.custom_datatype import stored_as
 
@@ -65,7 +66,7 @@ class _Manifest:
         block = _Block(self)
         group: list[Any] = []
         for v, value in new:
-            if _named(value) == "vm.bind_dims" and group:
+            if operator_name(value) == "vm.bind_dims" and group:
                 block.emit_group(group)
                 group = []
             group.append((v, value))
@@ -89,12 +90,8 @@ class _Manifest:
         return known
 
 
-def _named(value: Expr) -> str:
-    return value.op.name if isinstance(value, Call) and isinstance(value.op, Op) else ""
-
-
 def _is_lowered(value: Expr) -> bool:
-    return _named(value) in ("vm.bind_dims", "vm.call_kernel", "vm.view")
+    return operator_name(value) in ("vm.bind_dims", "vm.call_kernel", "vm.view")
 
 
 class _Block:
@@ -117,11 +114,11 @@ class _Block:
     def emit_group(self, group: list[Any]) -> None:
         """Rewrite bindings whose symbolic dimensions the first of them names, if it names any."""
         head = group[0][1]
-        if _named(head) == "vm.bind_dims":
+        if operator_name(head) == "vm.bind_dims":
             self._name_shapes(head, [value for _, value in group[1:]])
             group = group[1:]
         for var, value in group:
-            kind = _named(value)
+            kind = operator_name(value)
             if kind == "vm.call_kernel":
                 self._call(var, value)
             elif kind == "vm.view":
@@ -149,7 +146,7 @@ class _Block:
             for ty, shape in zip(_tensor_types(value), _attr(value, "shapes"), strict=False):
                 if not all(as_int(d) is not None for d in shape):
                     made.output(tuple(shape))
-                    if _named(value) == "vm.call_kernel":
+                    if operator_name(value) == "vm.call_kernel":
                         made.output(prod(shape, start=_itemsize(ty.dtype)))
             for number in _attr(value, "scalars"):
                 if as_int(number) is None:

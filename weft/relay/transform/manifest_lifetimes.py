@@ -70,7 +70,7 @@ def _ended(body: Expr, needed: set[Var]) -> Any:
     for var, value in reversed(bindings):
         behind = live - {var}
         used = _used([value])
-        by_branches = _branched(value)
+        by_branches = _used(_branches(value))  # they end it themselves
         over = [v for v in used if v not in live and v not in by_branches]
         kill = not _is_kill(value)
         made += [
@@ -89,11 +89,6 @@ def _branches(value: Any) -> list[Expr]:
     if type(value) is If:
         return [value.true_branch, value.false_branch]
     return [c.rhs for c in value.clauses] if type(value) is Match else []
-
-
-def _branched(value: Any) -> set[Var]:
-    """Find what the branches of a choice use: they end it themselves."""
-    return _used(_branches(value))
 
 
 def _in_value(value: Any, needed: set[Var]) -> Any:

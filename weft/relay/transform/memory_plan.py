@@ -17,6 +17,7 @@ from weft.relay.expr import Call, Constant, Function, GlobalVar, Tuple, TupleGet
 from weft.relay.op.memory import ALIGNMENT, STORAGE
 from weft.relay.scalars import scalar_operation
 from weft.relay.transform.nested import VariablesIn, with_bodies
+from weft.relay.walk import operator_name
 
 _READS = frozenset({"vm.invoke_tvm_op", "vm.shape_of", "memory.kill", "memory.alloc_tensor"})
 _ALIASES = frozenset({"vm.reshape_tensor", "device_copy"})
@@ -98,7 +99,7 @@ class _Plan:
     def _live(self, tail: Expr) -> None:
         segment = 0
         for i, (var, value) in enumerate(self.bindings):
-            name = _named(value)
+            name = operator_name(value)
             if name == "memory.alloc_storage":
                 self.block_of[var] = _Block(i, segment, var, value)
                 self.roots[var] = [var]
@@ -123,7 +124,7 @@ class _Plan:
     def _take_over(self) -> None:
         """Let results of element-wise kernels lie where an operand lay that dies there."""
         for i, (_, value) in enumerate(self.bindings):
-            if _named(value) != "vm.invoke_tvm_op" or not isinstance(value.args[0], GlobalVar):
+            if operator_name(value) != "vm.invoke_tvm_op" or not isinstance(value.args[0], GlobalVar):
                 continue
             if value.args[0] not in self.mod:  # an external compiler makes it
                 continue
@@ -170,7 +171,7 @@ class _Plan:
         storage_of: dict[tuple[int, int], Var] = {}
         out: list[Any] = []
         for var, value in self.bindings:
-            name = _named(value)
+            name = operator_name(value)
             block = self.block_of.get(var if name == "memory.alloc_storage" else _storage(value))
             key = arena.get(block)
             if block is None:
@@ -187,11 +188,7 @@ class _Plan:
 
 def _storage(value: Any) -> Any:
     """The storage that a tensor is allocated in, or None for other operations."""
-    return value.args[0] if _named(value) == "memory.alloc_tensor" else None
-
-
-def _named(value: Expr) -> str:
-    return value.op.name if isinstance(value, Call) and isinstance(value.op, Op) else ""
+    return value.args[0] if operator_name(value) == "memory.alloc_tensor" else None
 
 
 def _is_scalar_operation(value: Expr) -> bool:

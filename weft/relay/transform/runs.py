@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from weft.ir import Expr, Op
+from weft.ir import Expr
 from weft.relay.adt import Constructor
 from weft.relay.expr import Call, Constant, Function, GlobalVar, Var, let_chain, lets
 from weft.relay.from_relax import Bindings
 from weft.relay.scalars import scalar_operation
 from weft.relay.transform.nested import VariablesIn, with_bodies
 from weft.relay.transform.regions import Region, is_glue, is_operator
+from weft.relay.walk import operator_name
 
 
 class Runs:
@@ -77,7 +78,7 @@ class _Run:
     def take(self, i: int, var: Var, value: Any) -> None:
         """Put binding `i` into the region, in front of it, or behind it."""
         depends = not self.inside.isdisjoint(self.uses[i])
-        stops = _named(value) == "annotation.stop_fusion"
+        stops = operator_name(value) == "annotation.stop_fusion"
         if not stops and self._belongs(value, depends):
             if self.region is not None and not self.region.takes(value):
                 self.flush(i)
@@ -106,10 +107,6 @@ class _Run:
             outputs = [v for v, _ in region.members if self.last_use.get(v, -1) >= i]
             self.done += self.runs.close(region, outputs)
             self.region, self.changed = None, True
-
-
-def _named(value: Expr) -> str:
-    return value.op.name if isinstance(value, Call) and isinstance(value.op, Op) else ""
 
 
 def _without_unused_glue(bindings: Bindings, tail: Expr, variables: VariablesIn) -> Bindings:

@@ -10,8 +10,4 @@ __all__ = ["function", "py_print"]
 py_print = print
 ir = sys.modules[__name__]
 
-
-def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
-    return _named(name)
+__getattr__ = _named

@@ -10,6 +10,4 @@ ir = sys.modules[__name__]
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__"):
-        raise AttributeError(name)
     return _WORDS[name] if name in _WORDS else _acting(name, _named(name))

@@ -267,7 +267,7 @@ def get_block_access_region(block: Block, buffer_var_map: Mapping[ir.Var | Buffe
     buffer_var_map = {b.data: b for b in buffer_var_map.values()}
     matched = {m.buffer.data: m.source for m in block.match_buffers}
     inside = {b.data for n in ir.find(block, Block) for b in n.alloc_buffers}
-    raw = _addressed((block.init, block.body))
+    raw = [n for n in ir.walk((block.init, block.body), Buffer) if isinstance(n, ir.Var)]  # not as a buffer
     opaque: dict[Buffer, _Box] = {}
     for v in raw:
         if (v in matched or v in buffer_var_map) and v not in inside:
@@ -291,11 +291,6 @@ def get_block_read_write_region(
 def whole_region(buffer: Buffer) -> BufferRegion:
     """Return the region that is all of a buffer."""
     return BufferRegion(buffer, tuple(ir.Range.from_min_extent(ir.const(0, ir.dtype_of(d)), d) for d in buffer.shape))
-
-
-def _addressed(nodes: Any) -> list[ir.Var]:
-    """List the variables that occur other than in the buffer of a load, store or region."""
-    return [n for n in ir.walk(nodes, Buffer) if isinstance(n, ir.Var)]
 
 
 def addressed(*nodes: Any) -> set[ir.Var]:

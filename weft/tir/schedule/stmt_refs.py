@@ -216,7 +216,7 @@ class StmtRefs:
 
     def _get_cached_flags(self, block_sref: StmtSRef) -> CachedFlags:
         """Find what holds of a block."""
-        scope = _scope_of(block_sref)
+        scope = next((p for p in _outwards(block_sref.parent) if isinstance(p.stmt, Block)), None)
         affine = scope is None or self._is_affine(block_sref)
         covered = scope is None or self._is_covered(block_sref, self.get_block_scope(scope))
         inside = self.get_block_scope(block_sref)
@@ -297,10 +297,6 @@ def _outwards(sref: StmtSRef | None) -> Any:
     while sref is not None:
         yield sref
         sref = sref.parent
-
-
-def _scope_of(sref: StmtSRef) -> StmtSRef | None:
-    return next((p for p in _outwards(sref.parent) if isinstance(p.stmt, Block)), None)
 
 
 def _loops_between(sref: StmtSRef, end: StmtSRef | None, scope: str) -> dict[Var, Range]:

@@ -456,14 +456,14 @@ _MAKERS: dict[str, DTypeMaker] = {}
 
 def named(name: str) -> Any:
     """Return what ``T.<name>`` is."""
+    if name.startswith("__"):
+        raise AttributeError(name)
     return _RENAMED[name] if name in _RENAMED else globals()[name] if name in globals() else _other(name)
 
 
 def _other(name: str) -> Any:
     if name in _MAKERS:
         return _MAKERS[name]
-    if name.startswith("__"):
-        raise AttributeError(name)
     try:
         maker = _MAKERS[name] = DTypeMaker(name)
     except InvalidArgument:

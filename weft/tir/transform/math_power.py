@@ -34,18 +34,13 @@ def _log2(a: ir.PrimExpr) -> terms.Steps:
     bits = yield terms.bits_of(a), "b"
     # 0x3FE6A09E667F3BCD is sqrt(1/2); the difference is positive for every positive float32
     shifted = terms.Sub(bits, terms.integer(0x3FE6A09E667F3BCD - (1022 << 52), bits))
-    e = yield _unsigned_shift(shifted), "e"
+    e = yield terms.call("shift_right", shifted, terms.integer(52, shifted)), "e"  # the exponent field
     whole = terms.float_of(terms.call("bitwise_or", e, terms.integer(_TWO_52, e)))
     exponent = terms.Sub(whole, terms.number(2.0**52 + 1022, a))
     upper = terms.call("bitwise_and", shifted, terms.integer(_MANTISSA, bits))
     m = yield terms.float_of(terms.Add(upper, terms.integer(0x3FE6A09E667F3BCD, bits))), "m"
     s = yield terms.Div(terms.Sub(m, terms.number(1.0, a)), terms.Add(m, terms.number(1.0, a))), "s"
     return terms.fma(s, terms.horner(_LOG2, terms.Mul(s, s)), exponent)
-
-
-def _unsigned_shift(x: ir.PrimExpr) -> ir.PrimExpr:
-    """The exponent field of some bits that are not negative."""
-    return terms.call("shift_right", x, terms.integer(52, x))
 
 
 @terms.bound

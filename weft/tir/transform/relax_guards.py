@@ -125,7 +125,7 @@ class _Relax:
             if self._safe(store, rest):
                 kept = rest
         of_lanes = [c for c in kept if any(v in self.lanes for v in ir.walk(c))]
-        reduction = _is_reduction(store)
+        reduction = any(isinstance(n, BufferLoad) and n.buffer is store.buffer for n in ir.walk(store.value))
         chosen = self._choice(store, of_lanes) if reduction else None
         alone = all(any(c is f for f in free) for c in of_lanes)
         if of_lanes and (alone or chosen is not None or self._adds_zero(store, of_lanes)):
@@ -248,7 +248,3 @@ def _alike(pairs: set[tuple[Any, Any]], a: ir.Var, b: ir.Var) -> bool:
 def _all(conditions: list[ir.PrimExpr]) -> ir.PrimExpr | None:
     """All conditions in one; None where there is none."""
     return reduce(ir.logical_and, conditions) if conditions else None
-
-
-def _is_reduction(store: BufferStore) -> bool:
-    return any(isinstance(n, BufferLoad) and n.buffer is store.buffer for n in ir.walk(store.value))

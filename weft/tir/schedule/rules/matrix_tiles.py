@@ -26,8 +26,9 @@ from weft import ir
 from weft.arith import Analyzer
 from weft.error import ScheduleError
 from weft.ir import int64
+from weft.tir.analysis.access import whole_region
 from weft.tir.analysis.pattern import contraction_of
-from weft.tir.buffer import Buffer, BufferLoad, BufferRegion
+from weft.tir.buffer import Buffer, BufferLoad
 from weft.tir.intrin import bitwise_or, fabs, reinterpret, shift_left
 from weft.tir.schedule.cache import top_child
 from weft.tir.schedule.instruction import BlockRV, LoopRV
@@ -87,10 +88,6 @@ def _address(buffer: Buffer, *indices: ir.PrimExpr | int) -> ir.PrimExpr:
     return ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (BufferLoad(buffer, places),))
 
 
-def _whole(buffer: Buffer) -> BufferRegion:
-    return BufferRegion(buffer, tuple(ir.Range.from_min_extent(ir.const(0, d.dtype), d) for d in buffer.shape))
-
-
 def _is_odd(x: ir.PrimExpr) -> ir.PrimExpr:
     """Whether a float32 number has no three normal parts with products in range."""
     size, zero = fabs(x), ir.FloatImm("float32", 0.0)
@@ -140,12 +137,12 @@ class _Tiles:
         epilogue = realize.block
         others = [r for r in epilogue.reads if r.buffer is not sums]
         body = self._products(epilogue, realize, loop_of, sums)
-        operands = [_whole(p.c.a.buffer), _whole(p.c.b.buffer)]
+        operands = [whole_region(p.c.a.buffer), whole_region(p.c.b.buffer)]
         left = [self.left, *([self.odd_rows] if self.guarded else [])]
         right = [] if self.words or self.own_columns else [self.right, *([self.odd_columns] if self.guarded else [])]
-        packed = [_whole(b) for b in (*left, *right)]
-        writes = tuple(_whole(w.buffer) for w in epilogue.writes)
-        reads = (*operands, *packed, *[_whole(r.buffer) for r in others])
+        packed = [whole_region(b) for b in (*left, *right)]
+        writes = tuple(whole_region(w.buffer) for w in epilogue.writes)
+        reads = (*operands, *packed, *[whole_region(r.buffer) for r in others])
         names = [state.fresh_name(f"{self.rv.name}_{what}") for what in ("rows", "columns", "tiles")]
         blocks = [Block((), (operands[0],), tuple(packed[: len(left)]), names[0], self._pack_rows())]
         if right:
