@@ -28,8 +28,7 @@ def run(path, *args, folder=ROOT):
 
 @pytest.mark.parametrize("page", HOW_TO)
 def test_page_has_five_steps(page):
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    steps = re.findall(r"^## (\d)\. \S", text, re.M)
+    steps = re.findall(r"^## (\d)\. \S", (ROOT / "docs" / f"{page}.md").read_text(), re.M)
     assert steps == ["1", "2", "3", "4", "5"]
     assert f"({page}.md)" in (ROOT / "docs" / "index.md").read_text(), "docs/index.md does not name the page"
 

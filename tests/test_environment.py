@@ -20,8 +20,7 @@ NATIVE = [p for p in (ROOT / "native").rglob("*.cc") if "tests" not in p.relativ
 @pytest.mark.parametrize("path", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
 def test_python_asks_the_registry(path):
     """Nobody but the registry gives the environment, or a child, a variable of Weft's by its spelled name."""
-    text = path.read_text()
-    assert not re.search(r"""environ[^\n]*["']WEFT_|["']WEFT_\w+["']\s*[:\]]""", text)
+    assert not re.search(r"""environ[^\n]*["']WEFT_|["']WEFT_\w+["']\s*[:\]]""", path.read_text())
 
 
 def test_what_native_code_reads_is_declared():

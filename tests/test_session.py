@@ -106,8 +106,7 @@ def test_accepts_torch(split):
     x = torch.arange(12, dtype=torch.float32).reshape(3, 4)
     np.testing.assert_array_equal(split.run({"x": x})[0].numpy(), -x.numpy())
     np.testing.assert_array_equal(split.run({"x": x.T})[0].numpy(), -x.T.numpy())
-    back = torch.from_dlpack(split.run({"x": x})[0])
-    assert torch.equal(back, -x)
+    assert torch.equal(torch.from_dlpack(split.run({"x": x})[0]), -x)
 
 
 X = np.ones((2, 4), np.float32)

@@ -40,8 +40,7 @@ def test_compiled_once_for_every_shape(session, model):
 
 
 def test_importer_compiler_and_machine(model, tmp_path):
-    mod = weft.relax.frontend.onnx.from_onnx(model[0])
-    ex = weft.compile(mod, target="llvm")
+    ex = weft.compile(weft.relax.frontend.onnx.from_onnx(model[0]), target="llvm")
     vm = weft.relax.VirtualMachine(ex, weft.cpu())
     x = np.random.default_rng(0).standard_normal((5, 8), np.float32)
     np.testing.assert_allclose(vm["main"](x).numpy(), expected(model, x), rtol=1e-4, atol=1e-5)

@@ -116,8 +116,7 @@ def test_constraint_scope():
 def test_guarded_choices():
     an = arith.Analyzer()
     an.bind(i, rng(16))
-    e = ir.if_then_else(i < 8, ir.min_(i, 8), ir.max_(i, 7))
-    s = an.simplify(e)
+    s = an.simplify(ir.if_then_else(i < 8, ir.min_(i, 8), ir.max_(i, 7)))
     assert s is i
     assert an.simplify(ir.if_then_else(i < 16, i, j)) is i
     assert an.simplify(ir.Select(i < 0, i, j)) is j
@@ -142,8 +141,7 @@ def test_casts():
     wide = ir.Cast("int64", i)
     assert an.simplify(ir.Cast("int32", wide)) is i
     assert an.simplify(ir.Cast("int32", wide * 4) - i * 4).value == 0
-    m = ir.Var("m", "int64")
-    assert isinstance(an.simplify(ir.Cast("int32", m)), ir.Cast)
+    assert isinstance(an.simplify(ir.Cast("int32", ir.Var("m", "int64"))), ir.Cast)
     assert an.can_prove(wide < ir.IntImm("int64", 100))
 
 

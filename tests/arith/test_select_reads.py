@@ -8,8 +8,7 @@ from weft import arith, ir, te, tir
 
 def test_a_read_keeps_the_guard_of_its_index():
     n, i = tir.Var("n", "int64"), tir.Var("i", "int64")
-    buffer = tir.decl_buffer((n,), "int32", "A")
-    guarded = tir.BufferLoad(buffer, (tir.min(i + 3, n - 1),))
+    guarded = tir.BufferLoad(tir.decl_buffer((n,), "int32", "A"), (tir.min(i + 3, n - 1),))
     an = arith.Analyzer()
     inside = i + 4 <= n
     assert ir.structural_equal(an.simplify(tir.min(i + 3, n - 1)), tir.min(i + 3, n - 1))

@@ -125,8 +125,7 @@ shifted = st.builds(tir.shift_left, st.sampled_from([X, Y]), st.integers(0, 31).
 @settings(max_examples=200, deadline=None)
 @given(st.recursive(leaf | large | shifted, grow, max_leaves=9))
 def test_numbers_stay_in_their_type(e):
-    func = tir.PrimFunc([X, Y, Z, N], tir.Evaluate(fresh().simplify(e)))
-    assert tir.analysis.verify_well_formed(func)
+    assert tir.analysis.verify_well_formed(tir.PrimFunc([X, Y, Z, N], tir.Evaluate(fresh().simplify(e))))
 
 
 @settings(max_examples=200, deadline=None)

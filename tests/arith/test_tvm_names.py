@@ -30,8 +30,7 @@ def test_ranges_and_intervals_of_numbers():
     x = te.var("x")
     s = arith.Analyzer().int_set(x + 1, {x: arith.IntervalSet(0, 10)})
     assert (s.min_value.value, s.max_value.value) == (1, 11)
-    v = arith.IntSet.vector(tir.Ramp(x, 2, 4))
-    assert arith.Analyzer().can_prove_equal(v.max_value, x + 6)
+    assert arith.Analyzer().can_prove_equal(arith.IntSet.vector(tir.Ramp(x, 2, 4)).max_value, x + 6)
     down = arith.IntSet.vector(tir.Ramp(x, -1, 4))
     assert arith.Analyzer().can_prove_equal(down.min_value, x - 3)
     assert arith.IntSet.single_point(x).is_single_point

@@ -54,8 +54,7 @@ def test_a_tiled_product_computes_the_product():
     state.parallel(c, a[0])
     x, y, z = run(dag, state, [(32, 32)] * 3)
     np.testing.assert_allclose(z, x @ y, rtol=1e-4, atol=1e-4)
-    bounded = dag.infer_bound_from_state(state)
-    assert extents(bounded, local)[:2] == [1, 1]
+    assert extents(dag.infer_bound_from_state(state), local)[:2] == [1, 1]
 
 
 def test_steps_as_python_make_the_same_loops():

@@ -28,8 +28,7 @@ def extracted(mod, **options):
 
 
 def results(mod, build=relay.build):
-    lib = build(mod, target="llvm", params=PARAMS)
-    g = graph_executor.GraphModule(lib["default"](weft.cpu()))
+    g = graph_executor.GraphModule(build(mod, target="llvm", params=PARAMS)["default"](weft.cpu()))
     g.set_input("x", X)
     g.run()
     return g.get_output(0).numpy()

@@ -93,8 +93,7 @@ def test_operations_are_counted():
 
 
 def test_measuring_on_this_machine():
-    task = autotvm.task.create("tests/scale", args=(64,), target="llvm")
-    tuner = autotvm.tuner.GridSearchTuner(task)
+    tuner = autotvm.tuner.GridSearchTuner(autotvm.task.create("tests/scale", args=(64,), target="llvm"))
     runner = autotvm.LocalRunner(number=2, repeat=2, cooldown_interval=0)
     tuner.tune(2, autotvm.measure_option(autotvm.LocalBuilder(n_parallel=1), runner))
     assert (tuner.counter, tuner.index_offset) == (2, 0)

@@ -178,8 +178,7 @@ def test_differences_are_told(found, expected, words):
 
 
 def test_rounding_is_no_difference():
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal(100)
+    x = np.random.default_rng(0).standard_normal(100)
     assert compare((x * (1 + 1e-5)).astype("f4"), x.astype("f4"), Tolerance()) is None
     assert compare((x * 1.001).astype("f2"), x.astype("f2"), Tolerance()) is None
     infinite = np.array([np.inf, np.nan, -np.inf], "f4")

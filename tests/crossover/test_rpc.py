@@ -49,8 +49,7 @@ def done(package, *words):
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     path = str(tmp_path_factory.mktemp("rpc") / "model.so")
-    mod = model(lambda x: relax.op.add(x, x), (3, 4))
-    relax.build(mod, "llvm").export_library(path, host="tvm")
+    relax.build(model(lambda x: relax.op.add(x, x), (3, 4)), "llvm").export_library(path, host="tvm")
     return path
 
 

@@ -247,8 +247,7 @@ def test_the_first_rule_that_takes_a_function_decides_and_scheduled_ones_stay():
     def watching(func, target, tunable):
         seen.append((target, tunable))
 
-    func = function(elementwise(), CUDA)
-    once = applied(func, watching, dl.gpu.Fallback())
+    once = applied(function(elementwise(), CUDA), watching, dl.gpu.Fallback())
     assert seen == [(CUDA, False)] and type(watching).__name__ == "Watching"
     assert applied(once, watching) is once and len(seen) == 1
 
@@ -259,8 +258,7 @@ def test_the_target_around_is_used():
 
 
 def test_normal_form():
-    sch = tir.Schedule(te.create_prim_func(total(1, 8)))
-    (info,) = dl.normalize_prim_func(sch)
+    (info,) = dl.normalize_prim_func(tir.Schedule(te.create_prim_func(total(1, 8))))
     assert (info.dom_kind(), info.dom(), info.is_reduction()) == ("SR", [1, 8], True)
 
 

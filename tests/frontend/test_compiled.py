@@ -103,8 +103,7 @@ def test_sizes_as_outputs_and_params_as_inputs() -> None:
     compare(run(machine(model), x), oracle(model, {"x": x}))
     mod = from_onnx(model, keep_params_in_input=True)
     main = weft.relax.VirtualMachine(weft.compile(mod, target="llvm"), weft.cpu())["main"]
-    params = [c.data for c in mod["main"].attrs["params"]]
-    compare(run(main, x, *params), oracle(model, {"x": x}))
+    compare(run(main, x, *[c.data for c in mod["main"].attrs["params"]]), oracle(model, {"x": x}))
 
 
 def test_empty_tensors() -> None:

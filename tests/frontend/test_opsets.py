@@ -206,8 +206,7 @@ def test_dropout() -> None:
         for flag in (False, True):
             weights = {"r": np.float32(0.3), "t": np.array(flag)}
             node = helper.make_node("Dropout", ["x", "r", "t"], ["y", "m"], seed=5)
-            model = model_of([node], {"x": x}, ["y", "m"], opset, weights)
-            y, mask = evaluate(from_onnx(model), x)
+            y, mask = evaluate(from_onnx(model_of([node], {"x": x}, ["y", "m"], opset, weights)), x)
             kept = np.random.RandomState(5).uniform(0, 1, x.shape) >= 0.3 if flag else np.ones(x.shape, bool)
             np.testing.assert_array_equal(mask, kept)
             np.testing.assert_allclose(y, x * kept / np.float32(0.7) if flag else x, rtol=1e-6)

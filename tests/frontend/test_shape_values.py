@@ -144,8 +144,7 @@ def test_upsample_to_the_size_of_another() -> None:
     scales = onnx_nodes("""
         fs = Cast <to = 1> (size); fx = Cast <to = 1> (sx); scale = Div(fs, fx);
         y = Resize <mode = "linear"> (x, "", scale)""")
-    mod = run_at(sizes + scales, weights, dims, shapes)
-    assert calls(mod) == ["image.resize"]
+    assert calls(run_at(sizes + scales, weights, dims, shapes)) == ["image.resize"]
 
 
 def test_doubled_size_is_exact() -> None:

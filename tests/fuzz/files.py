@@ -253,8 +253,7 @@ def cache_file() -> File:
 def stored_file() -> File:
     """A compiled model in the cache."""
     path = folder() / "model"
-    session = weft.Session(onnx_models.linear()[0])
-    stored_model.write_model(path, session.executable, {"a": 1})
+    stored_model.write_model(path, weft.Session(onnx_models.linear()[0]).executable, {"a": 1})
     data = path.read_bytes()
 
     def read(bad: bytes) -> bool:

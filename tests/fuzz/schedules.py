@@ -27,8 +27,7 @@ def matmul(r: random.Random) -> tir.PrimFunc:
     a, b = te.placeholder((m, k), dtype, "A"), te.placeholder((k, n), dtype, "B")
     q = te.reduce_axis((0, k), "k")
     c = te.compute((m, n), lambda i, j: te.sum(a[i, q] * b[q, j], axis=q), "C")
-    d = te.compute((m, n), lambda i, j: tir.max(c[i, j], tir.const(0, dtype)), "D")
-    return _func(a, b, d)
+    return _func(a, b, te.compute((m, n), lambda i, j: tir.max(c[i, j], tir.const(0, dtype)), "D"))
 
 
 def conv(r: random.Random) -> tir.PrimFunc:

@@ -32,10 +32,9 @@ def matmul_func(m=16, n=8, k=4, names=("i", "j", "k"), dtype="float32"):
     stmt = tir.BlockRealize(tuple(loops), ir.TRUE, block)
     for v, e in zip(reversed(loops), (k, n, m), strict=True):
         stmt = tir.For(v, ir.const(0), ir.const(e), tir.ForKind.SERIAL, stmt)
-    root = tir.BlockRealize((), ir.TRUE, tir.Block((), (), (), "root", stmt))
     return tir.PrimFunc(
         params,
-        root,
+        tir.BlockRealize((), ir.TRUE, tir.Block((), (), (), "root", stmt)),
         None,
         tuple(zip(params, (a, b, c), strict=True)),
         ir.Attrs.of({"tir.noalias": True, "global_symbol": "matmul"}),

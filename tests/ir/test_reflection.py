@@ -86,7 +86,6 @@ def _tensors() -> list[object]:
 
 def _patterns() -> list[object]:
     w = dpl.wildcard()
-    x = relax.Var("x", relax.TensorType((2,), "float32"))
     return [
         dpl.is_op("relax.add")(w, dpl.is_const()),
         dpl.is_var("x"),
@@ -101,7 +100,7 @@ def _patterns() -> list[object]:
         w.has_attr({"a": 1}),
         w.has_dtype("float32"),
         w.has_shape((2,)),
-        dpl.is_expr(x),
+        dpl.is_expr(relax.Var("x", relax.TensorType((2,), "float32"))),
         dpl.is_shape([2]),
         dpl.ExternFuncPattern("f"),
         dpl.TypePattern(w, relax.TensorType((2,), "float32")),

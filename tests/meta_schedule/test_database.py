@@ -53,8 +53,7 @@ def test_the_fastest_record_is_found(database):
 
 def test_blocks_may_have_other_names(database):
     database.commit_tuning_record(record(database, product(), 4, [1.0]))
-    other = weft.IRModule({"main": product(name="D")})
-    sch = database.query_schedule(other, weft.target.Target("llvm"))
+    sch = database.query_schedule(weft.IRModule({"main": product(name="D")}), weft.target.Target("llvm"))
     weft.ir.assert_structural_equal(sch.mod, split(product(name="D"), 4, "D").mod)
 
 

@@ -158,10 +158,8 @@ def test_mutators_change_one_thing(kind, mutator, program):
             new = mutator.apply(sch.trace, seed)
             if new is not None:
                 changed += 1
-                again = Schedule(func)
-                new.apply_to_schedule(again)
-                lines = zip(sch.trace.as_python(), new.as_python(), strict=True)
-                assert sum(a != b for a, b in lines) == 1
+                new.apply_to_schedule(Schedule(func))
+                assert sum(a != b for a, b in zip(sch.trace.as_python(), new.as_python(), strict=True)) == 1
                 assert new.as_python() == mutator.apply(sch.trace, seed).as_python()
     assert changed >= 6
     assert mutator.apply(Schedule(func).trace) is None

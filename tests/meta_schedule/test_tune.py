@@ -20,8 +20,7 @@ def product(n=16):
 
 
 def tiled(sch):
-    block = sch.get_block("C")
-    i, j, k = sch.get_loops(block)
+    i, j, k = sch.get_loops(sch.get_block("C"))
     sch.split(i, sch.sample_perfect_tile(i, n=2))
     sch.split(j, sch.sample_perfect_tile(j, n=2))
 
@@ -53,8 +52,7 @@ def test_evolution_gives_each_schedule_once():
 
 
 def test_the_first_schedule_is_the_one_that_compilation_chooses():
-    task = context("evolutionary", "post-order-apply")
-    first, *others = task.generate_design_space()
+    first, *others = context("evolutionary", "post-order-apply").generate_design_space()
     chosen = weft.tir.schedule.schedule_func(product(), weft.target.Target("llvm"))
     weft.ir.assert_structural_equal(first.mod["main"], chosen)
     assert others

@@ -57,8 +57,7 @@ def test_objects_are_saved(point, library):
 
 
 def test_objects_travel_inside_nodes(point):
-    attrs = ir.Attrs.of(where=point)
-    assert ir.load_json(ir.save_json(attrs))["where"].children[1] == "two"
+    assert ir.load_json(ir.save_json(ir.Attrs.of(where=point)))["where"].children[1] == "two"
 
 
 def test_a_field_that_cannot_be_saved_is_said(point):

@@ -23,16 +23,14 @@ def test_vector_add_as_the_walkthrough_has_it():
     b = tvm.nd.array(np.random.uniform(size=n).astype(B.dtype), dev)
     c = tvm.nd.array(np.zeros(n, dtype=C.dtype), dev)
     fadd(a, b, c)
-    output = c.numpy()
-    np.testing.assert_array_equal(output, a.numpy() + b.numpy())
+    np.testing.assert_array_equal(c.numpy(), a.numpy() + b.numpy())
 
 
 def matmul(n, m, k_extent, dtype="float32"):
     A = te.placeholder((n, k_extent), name="A", dtype=dtype)
     B = te.placeholder((k_extent, m), name="B", dtype=dtype)
     k = te.reduce_axis((0, k_extent), "k")
-    C = te.compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-    return A, B, C, k
+    return A, B, te.compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C"), k
 
 
 def check_matmul(f, n, m, k_extent):

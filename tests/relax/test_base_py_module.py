@@ -63,8 +63,7 @@ def test_torch_tensors_come_and_go():
 
 
 def test_the_text_has_all_functions():
-    module = Mixed(weft.cpu())
-    text = module.script()
+    text = Mixed(weft.cpu()).script()
     assert "def double(" in text and "def main(" in text and "Half of each element" in text
     assert sorted(Mixed.pyfuncs) == ["both", "halve"]
 

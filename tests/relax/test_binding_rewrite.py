@@ -40,8 +40,7 @@ def names(func):
 def test_uses_are_replaced_and_what_is_unused_goes(rewrite):
     rewrite.replace_all_uses(VARS["a"], VARS["b"])
     rewrite.remove_unused(VARS["a"])
-    func = rewrite.mutated_root_fn()
-    assert names(func) == ["b", "c", "d"]
+    assert names(rewrite.mutated_root_fn()) == ["b", "c", "d"]
     assert names(MAIN) == ["a", "b", "c", "d"]
     mod = rewrite.mutate_irmodule(Module)
     well_formed(mod)

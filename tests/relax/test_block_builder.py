@@ -191,13 +191,11 @@ def test_a_shared_operand_is_bound_once(depth: int):
             y = x
             for _ in range(depth):
                 y = relax.op.add(y, y)
-            lv = bb.emit(relax.op.multiply(y, x))
-            again = bb.emit_output(relax.op.add(y, lv))
+            again = bb.emit_output(relax.op.add(y, bb.emit(relax.op.multiply(y, x))))
         left = relax.op.negative(again)
         bb.emit_func_output(bb.emit(relax.op.add(left, left)))
     assert sum(len(block.bindings) for block in bb.get()["main"].body.blocks) == depth + 4
     if depth == 4:
         x = np.array([0, 1, -3], "float32")
-        vm = relax.VirtualMachine(tvm.compile(bb.get(), "llvm"), tvm.cpu())
-        got = vm["main"](tvm.runtime.tensor(x))
+        got = relax.VirtualMachine(tvm.compile(bb.get(), "llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x))
         np.testing.assert_allclose(got.numpy(), -32 * x.astype("float64") * (1 + x), rtol=1e-6)

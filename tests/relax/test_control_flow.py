@@ -20,8 +20,7 @@ BOOL, INT = 'R.Tensor((), "bool")', 'R.Tensor((), "int64")'
 def machine(source, devices=None, exec_mode="bytecode"):
     mod = script.from_source(HEAD + source)
     well_formed(mod)
-    again = script.from_source(mod.script(show_meta=True))
-    well_formed(again)
+    well_formed(script.from_source(mod.script(show_meta=True)))
     return relax.VirtualMachine(weft.compile(mod, target="llvm", exec_mode=exec_mode), devices or weft.cpu())
 
 

@@ -52,8 +52,7 @@ class Emit(PyExprMutator):
         call = self.visit_expr_post_order(call)
         if call.op.name != "relax.add":
             return call
-        twice = self.builder_.emit(relax.op.add(call.args[0], call.args[0]))
-        return relax.op.add(twice, call.args[1])
+        return relax.op.add(self.builder_.emit(relax.op.add(call.args[0], call.args[0])), call.args[1])
 
 
 def run(func, x, c):

@@ -15,8 +15,7 @@ def run(expr, *args, params=(X,)):
     bb = relax.BlockBuilder()
     with bb.function("main", list(params)):
         bb.emit_func_output(expr)
-    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), tvm.cpu())
-    return vm["main"](*args)
+    return relax.VirtualMachine(relax.build(bb.get(), "llvm"), tvm.cpu())["main"](*args)
 
 
 def test_python_operators():
@@ -71,8 +70,7 @@ def test_calls_of_values():
     f = relax.Var("f", relax.FuncType([X.ty], X.ty))
     call = f(X)
     assert call.op is f and call.args == (X,)
-    g = relax.ExternFunc("my.func")
-    assert g(X, 1).args[1].value.value == 1
+    assert relax.ExternFunc("my.func")(X, 1).args[1].value.value == 1
     refuses(ValueError, "a defined operator", relax.Call, None, [])
     assert not relax.Call(f, [X], attrs=None, ty_args=None).attrs
 
@@ -120,13 +118,11 @@ def test_functions_bind_parameters_and_sizes():
     other = relax.Var("other", bound.params[0].ty)
     assert scaled.bind_params({scaled.params[0]: other}).body.blocks[0].bindings[0].value.args[0] is other
     refuses(error.InvalidArgument, "no symbolic variable", scaled.bind_symbolic_vars, {"k": 5})
-    empty = relax.Function.create_empty([X], X.ty)
-    ir.assert_structural_equal(empty.ty, relax.FuncType([X.ty], X.ty))
+    ir.assert_structural_equal(relax.Function.create_empty([X], X.ty).ty, relax.FuncType([X.ty], X.ty))
 
 
 def test_sizes_correspond_to_plain_variables():
-    n = tir.Var("n", "int64")
-    x = relax.Var("x", relax.TensorType((n, 3), "float32"))
+    x = relax.Var("x", relax.TensorType((tir.Var("n", "int64"), 3), "float32"))
     bb = relax.BlockBuilder()
     with bb.function("f", [x], private=True):
         bb.emit_func_output(x)

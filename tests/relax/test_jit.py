@@ -49,8 +49,7 @@ def test_hot_shape_gets_a_kernel():
 
 
 def test_switched_off():
-    exe = relax.build(Softmax, "llvm")
-    vm = relax.VirtualMachine(exe, weft.cpu(), jit=False)
+    vm = relax.VirtualMachine(relax.build(Softmax, "llvm"), weft.cpu(), jit=False)
     vm["main"](np.ones((2, 3), np.float32))
     assert vm.hot_shapes() == []
 

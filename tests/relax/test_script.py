@@ -154,8 +154,7 @@ def test_conditions():
     first, second = (b.value for b in bindings(f))
     assert isinstance(first, If) and first.false_branch.body is f.params[1]
     assert isinstance(second.false_branch.blocks[0].bindings[0].value, If)
-    text = round_trip(f)
-    assert from_source(text).script() == f.script()
+    assert from_source(round_trip(f)).script() == f.script()
 
 
 def test_branches_that_return():
@@ -346,8 +345,7 @@ def test_whole_pipeline():
     del mod["matmul"]
     for step in default_passes():
         mod = step(mod)
-        back = from_source(mod.script(show_meta=True))
-        assert_structural_equal(mod, back)
+        assert_structural_equal(mod, from_source(mod.script(show_meta=True)))
 
 
 def test_macros():

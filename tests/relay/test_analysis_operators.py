@@ -7,8 +7,7 @@ from weft import error, ir, relay
 def test_bodies_share_nothing_but_names():
     x, c = relay.var("x", shape=(2,)), relay.var("c", shape=(), dtype="bool")
     shared = relay.add(x, x)
-    body = relay.If(c, relay.multiply(shared, shared), relay.negative(shared))
-    func = relay.Function([x, c], body)
+    func = relay.Function([x, c], relay.If(c, relay.multiply(shared, shared), relay.negative(shared)))
     refuses(error.InvalidArgument, "several bodies share", relay.analysis.check_basic_block_normal_form, func)
     mod = relay.transform.ToBasicBlockNormalForm()(ir.IRModule.from_expr(func))
     relay.analysis.check_basic_block_normal_form(mod["main"])

@@ -110,8 +110,7 @@ def test_tail_calls_need_no_depth():
         again, x = relay.Call(other, (op("subtract", i, num(1)),)), relay.var("x")
         rest = relay.Let(x, again, x) if base else relay.Match(i, (relay.Clause(relay.PatternWildcard(), again),))
         mod[name] = relay.Function([i], relay.If(op("equal", i, num(0)), num(base, "bool"), rest))
-    interpreter = Interpreter(mod, max_depth=3)
-    assert bool(interpreter.function("even")(2).numpy())
+    assert bool(Interpreter(mod, max_depth=3).function("even")(2).numpy())
     mod[even] = relay.Function(
         [i], relay.If(op("equal", i, num(0)), num(True, "bool"), relay.Call(odd, (op("subtract", i, num(1)),)))
     )
@@ -159,8 +158,7 @@ def test_nested_expressions_of_any_depth():
     x = relay.var("x0")
     chain = x
     for i in range(20_000):
-        y = relay.var(f"y{i}")
-        chain = relay.Let(y, x, chain)
+        chain = relay.Let(relay.var(f"y{i}"), x, chain)
     assert int(run(relay.Let(x, num(7), chain)).numpy()) == 7
 
 

@@ -182,8 +182,7 @@ def rand(*shape, dtype="float32"):
 
 
 def test_arrays_are_lists_of_tensors():
-    empty = call("tensor_array", np.int32(3))
-    assert elements(empty) == [None] * 3
+    assert elements(call("tensor_array", np.int32(3))) == [None] * 3
     x, y = rand(2, 3), rand(1, 3)
     same(elements(call("tensor_array_write", tensors(x, x, y), np.int32(1), tensors(y)[0])), [x, y, y])
     same([call("tensor_array_read", tensors(x, y), np.int32(1))[0].numpy()], [y])

@@ -51,8 +51,7 @@ def test_recast_computes_between_casts():
     first = relay.nn.dense(x, w, out_dtype="float32")
     func = relay.Function([x, w], relay.nn.dense(first, relay.const(np.eye(5, dtype="float32"))))
     changed = recast(func, "float64", "float64", ops=["nn.dense"], skip_layers=[-1])
-    text = str(relay.infer_type(changed))
-    assert text.count('dtype="float64"') == 3
+    assert str(relay.infer_type(changed)).count('dtype="float64"') == 3
     a, b = np.random.rand(3, 4).astype("float32"), np.random.rand(5, 4).astype("float32")
     one, two = (relay.create_executor("debug").evaluate(f)(a, b).numpy() for f in (func, changed))
     assert two.dtype == one.dtype

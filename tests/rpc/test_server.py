@@ -222,8 +222,7 @@ def test_memory_stays_flat_over_calls(server, resident):
 
         def use():
             make = session.get_function("rpc.test.remote_return_nd")
-            x = tensor(np.ones(10_000, "float32"), session.cpu())
-            session.get_function("testing.echo")(x)
+            session.get_function("testing.echo")(tensor(np.ones(10_000, "float32"), session.cpu()))
             make("get_arr")()
 
         for _ in range(50):

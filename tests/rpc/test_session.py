@@ -374,5 +374,4 @@ def test_a_session_holds_so_many_objects(monkeypatch):
 
 def test_a_packet_has_room_for_so_many_numbers():
     """Native code writes a call into a packet on its stack."""
-    call = weft.get_global_func("weft.rpc_call")
-    refuses(InvalidArgument, "no more numbers", call, -1, 5, *range(6000))
+    refuses(InvalidArgument, "no more numbers", weft.get_global_func("weft.rpc_call"), -1, 5, *range(6000))

@@ -13,8 +13,7 @@ from weft.runtime import debug_executor, profiler_vm
 
 def build():
     x, w = relay.var("x", shape=(2, 3)), relay.var("w", shape=(4, 3))
-    body = relay.nn.softmax(relay.nn.dense(x, w))
-    return weft.IRModule.from_expr(relay.Function([x, w], body))
+    return weft.IRModule.from_expr(relay.Function([x, w], relay.nn.softmax(relay.nn.dense(x, w))))
 
 
 def test_a_run_writes_graph_outputs_and_times(capsys):

@@ -360,8 +360,7 @@ def test_missing_functions_and_devices(kernels):
 
 
 def test_wrong_arguments_of_kernels_are_errors(kernels):
-    m = runtime.graph_executor.create(graph((N + 1,)), kernels, "cpu")
-    refuses(ValueError, "add", m.run)
+    refuses(ValueError, "add", runtime.graph_executor.create(graph((N + 1,)), kernels, "cpu").run)
 
 
 def test_benchmark_and_profile(kernels):

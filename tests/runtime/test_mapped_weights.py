@@ -127,8 +127,7 @@ def test_writing_to_a_constant_stays_in_this_process(tmp_path):
 
 
 def test_a_forked_process_uses_the_same_weights(tmp_path):
-    path = export(tmp_path, np.arange(50_000, dtype=np.float32))
-    machine = runtime.VirtualMachine(load_module(path))
+    machine = runtime.VirtualMachine(load_module(export(tmp_path, np.arange(50_000, dtype=np.float32))))
     child = os.fork()
     if child == 0:
         os._exit(0 if machine["main"]().numpy().sum() == np.arange(50_000, dtype=np.float32).sum() else 1)

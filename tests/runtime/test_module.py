@@ -118,8 +118,7 @@ def test_container(tmp_path, monkeypatch):
 
 def test_no_linker_falls_back_to_a_container(tmp_path, monkeypatch):
     monkeypatch.setattr(link, "_drivers", lambda cc, target: [])
-    path = add_twice(2).export_library(tmp_path / "model.so")
-    assert open(path, "rb").read(8) == link.CONTAINER_MAGIC
+    assert open(add_twice(2).export_library(tmp_path / "model.so"), "rb").read(8) == link.CONTAINER_MAGIC
     with pytest.raises(error.ExecutableError, match="no linker for riscv64-linux"):
         add_twice(2).export_library(tmp_path / "other.so", target="riscv64-linux")
 

@@ -88,7 +88,7 @@ def test_killed_registers_free_their_tensors():
     seen = []
     weft.register_func("test_relay.live", lambda: seen.append(int(statistics()[0])), override=True)
     size = 8 << 20
-    vm = machine(
+    machine(
         function(
             "main",
             [],
@@ -101,8 +101,7 @@ def test_killed_registers_free_their_tensors():
             I.ret(0),
         ),
         primitives=["test_relay.live"],
-    )
-    vm.run()
+    ).run()
     assert seen[0] - seen[1] == size
 
 

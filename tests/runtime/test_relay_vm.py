@@ -99,8 +99,7 @@ def test_every_opcode_is_constructed_and_printed_and_decoded():
         I.scalar("floor_mod", 1, 2, 3),
     ]
     assert {i.name for i in samples} == set(RELAY_OPCODES)
-    words = [w for i in samples for w in i.words()]
-    assert list(I.decode(words)) == samples
+    assert list(I.decode([w for i in samples for w in i.words()])) == samples
     text = "\n".join(map(str, samples))
     assert "invoke_packed PackedFunc[0] (in: $1, out: $2)" in text
     assert "alloc_tensor $4 $1 64 [2, 3] float16" in text

@@ -13,8 +13,7 @@ DTYPES = "float32 float64 float16 int8 uint8 int16 int32 int64 uint32 bool bfloa
 
 
 def sample(dtype, shape=(3, 5)):
-    values = np.random.default_rng(0).integers(0, 2, shape)
-    return values.astype(runtime.numpy_dtype(dtype))
+    return np.random.default_rng(0).integers(0, 2, shape).astype(runtime.numpy_dtype(dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -35,8 +34,7 @@ def test_arrays_go_in_and_come_out(dtype):
     x = sample(dtype)
     copy = ffi.builtin("copy")
     for value in (x, x.T, x[::2], x[:, ::-1]):
-        out = copy(value)
-        np.testing.assert_array_equal(out.numpy(), value)
+        np.testing.assert_array_equal(copy(value).numpy(), value)
     read_only = x.copy()
     read_only.flags.writeable = False
     np.testing.assert_array_equal(copy(read_only).numpy(), x)
@@ -117,15 +115,13 @@ def test_result_class_is_ours_and_ffi_class_is_not_taken():
     assert isinstance(t, runtime.Tensor)
     assert weft.Tensor is runtime.Tensor
     assert type(tvm_ffi.from_dlpack(sample("float32"))) is tvm_ffi.Tensor
-    torch_like = np.from_dlpack(t)
-    assert torch_like.shape == (3, 5)
+    assert np.from_dlpack(t).shape == (3, 5)
 
 
 def test_torch_tensors():
     torch = pytest.importorskip("torch")
     x = torch.arange(6.0).reshape(2, 3)
-    out = ffi.builtin("copy")(x)
-    assert torch.equal(torch.from_dlpack(out), x)
+    assert torch.equal(torch.from_dlpack(ffi.builtin("copy")(x)), x)
     np.testing.assert_array_equal(runtime.from_dlpack(x.t()).numpy(), x.t().numpy())
     assert torch.equal(torch.from_dlpack(runtime.tensor(x)), x)
     capsules = torch.utils.dlpack  # what went from hand to hand before objects had __dlpack__

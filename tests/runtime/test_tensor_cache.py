@@ -17,9 +17,8 @@ def function(name):
 
 @pytest.fixture
 def params():
-    rng = np.random.default_rng(0)
     return {
-        "w_0": rng.standard_normal((30, 7)).astype("float32"),
+        "w_0": np.random.default_rng(0).standard_normal((30, 7)).astype("float32"),
         "w_1": np.arange(5),
         "w_2": np.zeros((0, 3), "float32"),
         "b": np.array([np.inf, -3.4e38, 1e-40, 0.1], "float32"),

@@ -45,8 +45,7 @@ def threads(request):
 )
 def test_every_iteration_once(threads, extent, grain):
     pieces = covered(extent, grain)
-    flat = [i for b, e in pieces for i in range(b, e)]
-    assert flat == list(range(extent))
+    assert [i for b, e in pieces for i in range(b, e)] == list(range(extent))
     if extent > grain > 0:
         assert all(e - b >= grain for b, e in pieces[:-1])
     if threads == 1 and extent:

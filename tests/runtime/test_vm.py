@@ -202,8 +202,7 @@ def test_depth_limit(counting, closure):
 
 @pytest.mark.parametrize("closure", [False, True])
 def test_tail_calls_take_the_frame(counting, closure):
-    down = VirtualMachine(recursion(tail=True, closure=closure).build())["down"]
-    assert down(20_000) == 0
+    assert VirtualMachine(recursion(tail=True, closure=closure).build())["down"](20_000) == 0
 
 
 def test_instruments_see_tail_calls_near_the_start(counting):

@@ -116,5 +116,4 @@ def te_add() -> object:
 
 
 def test_code_for_webassembly_is_not_called_here() -> None:
-    module = weft.build(te_add(), target="wasm32")
-    refuses(error.CodegenError, "for another machine", module["main"])
+    refuses(error.CodegenError, "for another machine", weft.build(te_add(), target="wasm32")["main"])

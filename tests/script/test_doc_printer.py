@@ -76,8 +76,7 @@ def test_underlines_the_nearest_part():
     head, _, shown = text.partition("\n\n")
     assert head.splitlines()[0] == "Access path: <root>.a.b.c" and "nearest visible parent" in head
     assert shown.splitlines() == ["1 x", "2 z", "3 y", "  ^", "4 z", "(... 3 lines skipped ...)"]
-    hidden = to_python_script(D.ExprStmtDoc(Z), path_to_underline=[outer])
-    assert "No visible object" in hidden
+    assert "No visible object" in to_python_script(D.ExprStmtDoc(Z), path_to_underline=[outer])
 
 
 def test_refusals():

@@ -108,8 +108,7 @@ def test_a_product_on_a_gpu_calls_the_instruction(name, dtypes):
     if name == rocm.AMDGPU_SDOT4_INTRIN:
         assert "llvm.amdgcn.sdot4" in str(sch.mod)
         return
-    source = weft.build(sch.mod, target="cuda").imports[0].inspect_source()
-    assert "__dp4a(" in source
+    assert "__dp4a(" in weft.build(sch.mod, target="cuda").imports[0].inspect_source()
 
 
 def test_bytes_of_both_kinds_are_products_of_signed_ones():
@@ -214,9 +213,8 @@ def test_a_product_by_warps(of, out, turned, layout_a, layout_b):
         tiled(SQUARE, 16, 16),
     ]
     names = cuda.get_mma_intrin_group("shared", "global", of, out, False, turned, False)
-    func = te.create_prim_func([a, b, te.compute((256, 256), element, name="C")])
     sch = mma_schedule(
-        func,
+        te.create_prim_func([a, b, te.compute((256, 256), element, name="C")]),
         depth,
         of,
         turned,

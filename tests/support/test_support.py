@@ -20,8 +20,7 @@ def test_tempdir(tmp_path):
         assert folder.listdir() == ["a.txt"] and folder / "a.txt" == folder.relpath("a.txt")
         path = folder.path
     assert not Path(path).exists()
-    kept = utils.tempdir(str(tmp_path / "kept"))
-    kept.remove()
+    utils.tempdir(str(tmp_path / "kept")).remove()
     assert (tmp_path / "kept").is_dir()
 
 

@@ -12,8 +12,7 @@ TARGETS = ["llvm", "llvm -mcpu=x86-64-v3"]  # the second has no instruction that
 
 def values(n: int = 512) -> np.ndarray:
     """Numbers of all sizes but the tiniest, ties between two bfloat16 values, and those that are none."""
-    rng = np.random.default_rng(0)
-    bits = rng.integers(0, 1 << 32, n, dtype=np.uint64).astype(np.uint32)
+    bits = np.random.default_rng(0).integers(0, 1 << 32, n, dtype=np.uint64).astype(np.uint32)
     bits[: n // 4] = bits[: n // 4] & 0xFFFF0000 | 0x8000
     x = bits.view(np.float32)
     x[np.abs(x) < 1e-37] = 0.0

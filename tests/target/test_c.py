@@ -180,8 +180,7 @@ def test_workspace_on_the_stack_and_off(n):
     b = te.compute((n,), lambda i: a[i] + 1.0, name="b")
     c = te.compute((n,), lambda i: b[n - 1 - i] * b[i], name="c")
     x = f32(n)
-    found = check_te([a, c], [x], (n,))
-    np.testing.assert_allclose(found, (x[::-1] + 1) * (x + 1), rtol=1e-5)
+    np.testing.assert_allclose(check_te([a, c], [x], (n,)), (x[::-1] + 1) * (x + 1), rtol=1e-5)
     assert ("weft_alloc(((int64_t)" in get_source(te.create_prim_func([a, c]), "c", "c")) == (n > 4096)
 
 

@@ -15,8 +15,7 @@ RNG = np.random.default_rng(0)
 
 def test_it_is_short_and_nothing_names_it():
     assert len(Path(backend.__file__).read_text().splitlines()) < 300
-    root = Path(weft.__file__).parent
-    assert not [p for p in root.rglob("*.py") if "csource" in p.read_text()]
+    assert not [p for p in Path(weft.__file__).parent.rglob("*.py") if "csource" in p.read_text()]
 
 
 def test_a_schedule_with_vectors_and_a_symbolic_extent():

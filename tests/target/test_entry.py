@@ -173,8 +173,7 @@ def test_an_error_inside_a_parallel_loop_with_workspace():
         )
         return tir.seq(check, store(x, i, load(scratch, i) + const(1.0, "float32")))
 
-    func = function([x], tir.AllocBuffer(scratch, loop(N, body, ForKind.PARALLEL)))
-    f = build(func, "llvm")["main"]
+    f = build(function([x], tir.AllocBuffer(scratch, loop(N, body, ForKind.PARALLEL))), "llvm")["main"]
     values = np.arange(50000, dtype=np.float32)
     f(values)
     np.testing.assert_array_equal(values, np.arange(1, 50001, dtype=np.float32))

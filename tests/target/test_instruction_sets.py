@@ -105,8 +105,7 @@ def test_registers_are_no_wider(name, level, too_wide):
 
 def test_tile_of_a_product_stays_in_registers_on_avx2():
     func, target, _, _ = prepared("product of wide tiles", "x86-64-v3")
-    text = get_source(func, target, "asm")
-    blocks = re.split(r"^\.LBB\w+:", text, flags=re.MULTILINE)
+    blocks = re.split(r"^\.LBB\w+:", get_source(func, target, "asm"), flags=re.MULTILINE)
     hottest = max(blocks, key=lambda b: len(re.findall(r"vfmadd\w+ps", b)))
     assert len(re.findall(r"vfmadd\w+ps", hottest)) >= 12
     assert not re.search(r"\(%rsp\)[^\n]*%ymm|%ymm\d+, [^\n]*\(%rsp\)", hottest)

@@ -51,7 +51,6 @@ def seen(monkeypatch):
 @pytest.fixture
 def toy(seen):
     """A generator of whole modules, with its own schedule and passes."""
-    decisions = {"tir.schedule": seen.schedule, "relax.graph_passes": seen.passes}
     kind = TargetKind(
         "toy_c",
         build=seen.build,
@@ -60,7 +59,7 @@ def toy(seen):
         options=("speed",),
         check=seen.check,
         keys=("toy", "cpu"),
-        attributes=decisions,
+        attributes={"tir.schedule": seen.schedule, "relax.graph_passes": seen.passes},
     )
     return register_target_kind(kind)
 

@@ -48,8 +48,7 @@ CASES = {
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_operators(name, target):
     body, want = CASES[name]
-    found = run(te.compute((16,), body, name="C"), X, Y, target=target)
-    np.testing.assert_array_equal(found, want)
+    np.testing.assert_array_equal(run(te.compute((16,), body, name="C"), X, Y, target=target), want)
 
 
 def test_a_bool_by_itself():
@@ -78,8 +77,7 @@ def test_rows_by_number(scope):
     table, rows = te.placeholder((10, 3), name="T"), te.placeholder((4,), "int32", name="R")
     out = te.compute((4, 3), lambda i, j: table[rows[i], j] * 2.0, name="O")
     s = te.create_schedule(out.op)
-    copy = s.cache_read(table, scope, [out])
-    s[copy].compute_at(s[out], out.op.axis[0])
+    s[s.cache_read(table, scope, [out])].compute_at(s[out], out.op.axis[0])
     values, at, found = RNG.random((10, 3), "float32"), np.array([3, 1, 9, 0], "int32"), np.zeros((4, 3), "float32")
     weft.build(s, [table, rows, out], target="llvm")(values, at, found)
     np.testing.assert_array_equal(found, 2 * values[at])

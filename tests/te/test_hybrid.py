@@ -94,8 +94,7 @@ def test_scalars_branches_and_lists(size, tmp_path):
     values = np.where(taken, sums, np.sqrt(np.abs(sums)) + np.trunc(sums))
     np.testing.assert_allclose(expected[0], values, rtol=1e-4, atol=1e-5)
     sch, outs, found = run([a], smooth(a, weights, 0.25), [x])
-    text = te.hybrid.build(sch, [a], outs)
-    text.save(tmp_path / "text.py")
+    te.hybrid.build(sch, [a], outs).save(tmp_path / "text.py")
     again = HybridModule()
     again.load(tmp_path / "text.py")
     for result in (found, run([a], again(a), [x])[2], again(x)):

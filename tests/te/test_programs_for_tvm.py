@@ -89,8 +89,7 @@ def test_a_cache_of_a_scheduled_stage_lies_as_its_loops_do():
     given = np.random.default_rng(1).random((10, 6), "float32")
     s = te.create_schedule(b.op)
     s[b].split(b.op.axis[0], factor=4)
-    cache = s.cache_write(b, "global")
-    assert [d.value for d in cache.shape] == [3, 4]
+    assert [d.value for d in s.cache_write(b, "global").shape] == [3, 4]
     out = np.zeros(10, "float32")
     weft.build(s, [a, b])(given, out)
     np.testing.assert_allclose(out, given.sum(1), rtol=1e-5)

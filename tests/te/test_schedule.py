@@ -16,8 +16,7 @@ def matmul(n, m, k_extent):
     A = te.placeholder((n, k_extent), name="A")
     B = te.placeholder((k_extent, m), name="B")
     k = te.reduce_axis((0, k_extent), "k")
-    C = te.compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
-    return A, B, C, k
+    return A, B, te.compute((n, m), lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C"), k
 
 
 def check_matmul(sch, A, B, C, n, m, k_extent, args=None):
@@ -82,8 +81,7 @@ def stencil(n):
     A = te.placeholder((n,), name="A")
     P = te.compute((n + 2,), lambda i: if_then_else(te.all(i >= 1, i < n + 1), A[i - 1], 0.0), name="P")
     B = te.compute((n,), lambda i: P[i] + P[i + 1] * 2.0 + P[i + 2], name="B")
-    C = te.compute((n,), lambda i: B[i] + A[i], name="C")
-    return A, P, B, C
+    return A, P, B, te.compute((n,), lambda i: B[i] + A[i], name="C")
 
 
 def check_stencil(s, args, size):
@@ -180,8 +178,7 @@ def test_argmax_and_two_outputs():
 def test_indices_of_other_types_than_the_axis(attached):
     a = te.placeholder((9,), name="a")
     b = te.compute((9,), lambda i: a[i] + 1.0, name="b")
-    n = ir.const(4, "int64")
-    c = te.compute((n,), lambda i: b[i * 2 + 1] * 3.0, name="c")
+    c = te.compute((ir.const(4, "int64"),), lambda i: b[i * 2 + 1] * 3.0, name="c")
     sch = te.create_schedule(c.op)
     if attached:
         sch[b].compute_at(sch[c], sch[c].split(c.op.axis[0], factor=3)[0])
@@ -230,8 +227,7 @@ def test_extern_stage(buffers):
 def test_refusals():
     A, B, C, k = matmul(8, 8, 8)
     D = te.compute((8, 8), lambda i, j: C[i, j] + 1.0, name="D")
-    E = te.compute((8, 8), lambda i, j: C[i, j] + D[i, j], name="E")
-    s = te.create_schedule(E.op)
+    s = te.create_schedule(te.compute((8, 8), lambda i, j: C[i, j] + D[i, j], name="E").op)
     x, y = C.op.axis
     xo, xi = s[C].split(x, factor=2)
     refuses(error.ScheduleError, "not a loop of stage 'C' any more", s[C].split, x, factor=2)

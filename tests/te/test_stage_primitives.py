@@ -208,9 +208,8 @@ def test_tensorize_a_cached_stage_by_a_call():
     b = te.compute((8, 16), lambda i, j: a[i, j], name="B")
     c = te.compute((8, 16), lambda i, j: b[i, j] * 3.0, name="C")
     x = te.placeholder((16,), name="x")
-    y = te.compute((16,), lambda i: x[i], name="y")
     copy = te.decl_tensor_intrin(
-        y.op,
+        te.compute((16,), lambda i: x[i], name="y").op,
         lambda ins, outs: tir.call_extern(
             "handle", "memcpy", outs[0].access_ptr("w"), ins[0].access_ptr("r"), tir.const(64, "int64")
         ),
@@ -247,8 +246,7 @@ def test_tensorize_refusals():
 @pytest.mark.parametrize("rolling", [False, True])
 @pytest.mark.parametrize(("outer", "middle"), [("int32", "int64"), ("int64", "int32")])
 def test_stages_whose_indices_have_other_types(outer, middle, rolling):
-    shape = (ir.const(14, middle),)
-    a = te.placeholder(shape, name="A")
+    a = te.placeholder((ir.const(14, middle),), name="A")
     b = te.compute((ir.const(12, middle),), lambda i: a[i] + a[i + 2], name="B")
     c = te.compute((ir.const(24, outer),), lambda i: b[i // 2] * 2.0, name="C")
     s = te.create_schedule(c.op)

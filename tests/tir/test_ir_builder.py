@@ -42,8 +42,7 @@ def test_kinds_and_flat_index():
     ib.emit(tir.call_extern("int32", "getpid"))
     pa = tir.Var("a", "handle")
     func = tir.PrimFunc((pa,), ib.get(), buffer_map=((pa, A),))
-    kinds = [type(n).__name__ for n in weft.ir.walk(func.body)]
-    assert {"AttrStmt", "AssertStmt", "Evaluate"} <= set(kinds)
+    assert {"AttrStmt", "AssertStmt", "Evaluate"} <= set([type(n).__name__ for n in weft.ir.walk(func.body)])
     out = np.zeros((3, 5), "int32")
     weft.build(func, target="llvm")(out)
     np.testing.assert_array_equal(out, np.arange(15).reshape(3, 5))
@@ -85,18 +84,15 @@ def test_functors():
     def parallel(loop):
         return tir.For(loop.loop_var, loop.min, loop.extent, tir.ForKind.PARALLEL, loop.body)
 
-    changed = tir.stmt_functor.ir_transform(func.body, None, parallel, ["tir.For"])
-    assert changed.kind == tir.ForKind.PARALLEL
-    stopped = tir.stmt_functor.ir_transform(func.body, lambda n: n, parallel, ["tir.For"])
-    assert stopped is func.body
+    assert tir.stmt_functor.ir_transform(func.body, None, parallel, ["tir.For"]).kind == tir.ForKind.PARALLEL
+    assert tir.stmt_functor.ir_transform(func.body, lambda n: n, parallel, ["tir.For"]) is func.body
     n = func.body.extent
     assert [tir.stmt_functor.substitute(func.body, {n: v}).extent.value for v in (4, tir.IntImm("int32", 4))] == [4, 4]
 
 
 def test_analysis():
     func = halves(te.size_var("n"))
-    names = [v.name for v in tir.analysis.undefined_vars(func.body)]
-    assert names == ["n", "A", "B"]
+    assert [v.name for v in tir.analysis.undefined_vars(func.body)] == ["n", "A", "B"]
     assert tir.analysis.verify_well_formed(func)
     loop = func.body
     broken = func.replace(body=tir.Evaluate(tir.BufferLoad(func.buffer_of(func.params[0]), (loop.loop_var,))))

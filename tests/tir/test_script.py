@@ -172,8 +172,7 @@ def test_scopes_that_end_before_the_sequence():
         )
     )
     param = Var("a", "handle")
-    text = round_trip(plain(body, [param], [(param, a)]))
-    assert text.count("    with ") == 4
+    assert round_trip(plain(body, [param], [(param, a)])).count("    with ") == 4
 
 
 def test_nested_allocations_of_one_buffer():
@@ -193,7 +192,6 @@ def test_views_of_memory_made_inside():
     local = tir.decl_buffer((4,), "float32", "local")
     flat = tir.decl_buffer((2, 2), "float32", "flat", data=local.data)
     ptr = Var("ptr", "handle")
-    view = tir.decl_buffer((4,), "int8", "view", data=ptr)
     body = tir.AllocBuffer(
         local,
         SeqStmt(
@@ -202,7 +200,7 @@ def test_views_of_memory_made_inside():
                 LetStmt(
                     ptr,
                     ir.CallIntrin("handle", ir.Op.get("tir.address_of"), (a[0],)),
-                    BufferStore(view, const(1, "int8"), (const(0),)),
+                    BufferStore(tir.decl_buffer((4,), "int8", "view", data=ptr), const(1, "int8"), (const(0),)),
                 ),
             )
         ),
@@ -398,8 +396,7 @@ def test_partly_lowered_functions():
     lowered = func.replace(body=func.root.body)
     assert "root_block=False" in lowered.script()
     round_trip(lowered)
-    wrapped = func.replace(body=IfThenElse(ir.TRUE, func.body))
-    round_trip(wrapped)
+    round_trip(func.replace(body=IfThenElse(ir.TRUE, func.body)))
 
 
 def test_long_sequences_and_chains():

@@ -19,8 +19,7 @@ def row_sums():
 
 
 def test_places():
-    places = dimension_places(row_sums())
-    assert [(v.name, i, k) for v, i, k in places] == [("n", 0, 0), ("m", 0, 1)]
+    assert [(v.name, i, k) for v, i, k in dimension_places(row_sums())] == [("n", 0, 0), ("m", 0, 1)]
     assert (
         dimension_places(te.create_prim_func([a := te.placeholder((4,), name="a"), te.compute((4,), lambda i: a[i])]))
         == []

@@ -77,8 +77,7 @@ def test_sparse_convolution(layout: str) -> None:
 
 def test_sum_and_transpose() -> None:
     m, dense = sparse_matrix(6, 6), RNG.normal(size=(6, 6)).astype("float32")
-    found = evaluate(topi.nn.sparse_add, dense, *compressed(m))
-    np.testing.assert_allclose(found, dense + m, rtol=1e-6)
+    np.testing.assert_allclose(evaluate(topi.nn.sparse_add, dense, *compressed(m)), dense + m, rtol=1e-6)
     for f, e in zip(evaluate(topi.nn.sparse_transpose, *compressed(m)), compressed(m.T.copy()), strict=True):
         np.testing.assert_array_equal(f, e)
 

@@ -189,8 +189,7 @@ def test_signs_in_words() -> None:
     sign = lambda v: np.where(v >= 0, 1, -1)  # noqa: E731
     np.testing.assert_array_equal(found, sign(a) @ sign(b).T)
     packed = evaluate(lambda x: nn.binarize_pack(x, 1), a)
-    bits = np.packbits(a >= 0, axis=1).view(">u4")
-    np.testing.assert_array_equal(packed, bits)
+    np.testing.assert_array_equal(packed, np.packbits(a >= 0, axis=1).view(">u4"))
     refuses(error.InvalidArgument, "32", evaluate, nn.binarize_pack, normal(3, 33))
 
 

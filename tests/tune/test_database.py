@@ -117,8 +117,7 @@ def test_two_tuners_of_one_file_keep_each_others_records(tmp_path):
     path = tmp_path / "t.json"
     one, two = JSONDatabase(path), JSONDatabase(path)
     one.commit(record("a"))
-    mine = record("a", ratio=0.25, other=1)
-    two.commit(mine)
+    two.commit(record("a", ratio=0.25, other=1))
     two.commit(record("b"))
     one.save()
     two.save()

@@ -49,8 +49,7 @@ def test_tensor_expr_op():
     def model(x, y, k):
         return op.tensor_expr_op(scaled, "scaled", [x, y, 3, k + 1], attrs={"custom": 1})
 
-    mod = trace(model, x=["n", 4], y=["n"], k=int)
-    assert mod["scaled"].attrs["custom"] == 1
+    assert trace(model, x=["n", 4], y=["n"], k=int)["scaled"].attrs["custom"] == 1
     y = np.arange(3, dtype="float32")
     a, b = run(model, X, y, 6, x=["n", 4], y=["n"], k=int)
     np.testing.assert_allclose(a.numpy(), X * 3 + y[:, None] * 7, rtol=1e-6)
@@ -63,8 +62,7 @@ def test_tensor_ir_op():
         y = op.tensor_ir_op(add_rows, "add_rows", [x, 2, k], out)
         return op.tensor_ir_inplace_op(double_inplace, "double", [y + 0], 0, out)
 
-    mod = trace(model, x=["n", 4], k=int)
-    assert {"add_rows", "double"} <= {v.name_hint for v, _ in mod.items()}
+    assert {"add_rows", "double"} <= {v.name_hint for v, _ in trace(model, x=["n", 4], k=int).items()}
     np.testing.assert_allclose(run(model, X, 5, x=["n", 4], k=int).numpy(), (X + 25) * 2, rtol=1e-6)
 
 
@@ -73,8 +71,7 @@ def test_two_fresh_buffers():
 
     def model(x):
         out = nn.Tensor.placeholder(x.shape, "float32")
-        filled = [op.tensor_ir_inplace_op(fill, "fill", [x, op.empty(x.shape), k], 1, out) for k in (1, 2)]
-        return filled
+        return [op.tensor_ir_inplace_op(fill, "fill", [x, op.empty(x.shape), k], 1, out) for k in (1, 2)]
 
     @T.prim_func(private=True)
     def fill(a: T.handle, b: T.handle, k: T.int64):
@@ -229,8 +226,7 @@ class TestErrors:
         assert text in shown and f"{__file__}:" in shown and "(lambda x:" in shown
 
     def test_bindings_know_their_lines(self):
-        mod = trace(lambda x: op.exp(x), x=["n", 4])
-        span = mod["forward"].body.blocks[0].bindings[0].span
+        span = trace(lambda x: op.exp(x), x=["n", 4])["forward"].body.blocks[0].bindings[0].span
         assert span.file == __file__ and "op.exp(x)" in open(__file__).read().splitlines()[span.line - 1]
 
     def test_outside_of_an_export(self):

@@ -19,13 +19,12 @@ def model(op: str, domain: str, declared: bool = True, **attrs: Any) -> onnx.Mod
         helper.make_node(op, ["a"], ["b"], domain=domain, **attrs),
         helper.make_node("Neg", ["b"], ["y"]),
     ]
-    infos = [helper.make_tensor_value_info("b", TensorProto.FLOAT, ["n", "m"])] if declared else []
     graph = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
         [helper.make_empty_tensor_value_info("y")],
-        value_info=infos,
+        value_info=[helper.make_tensor_value_info("b", TensorProto.FLOAT, ["n", "m"])] if declared else [],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid(domain, 1)])
 
@@ -45,9 +44,8 @@ def test_the_reference_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     from weft.frontend.onnx import registry
 
     monkeypatch.delitem(registry._CONVERTERS, ("", "CumSum"))
-    nodes = [helper.make_node("Constant", [], ["i"], value_int=1), helper.make_node("CumSum", ["x", "i"], ["y"])]
     graph = helper.make_graph(
-        nodes,
+        [helper.make_node("Constant", [], ["i"], value_int=1), helper.make_node("CumSum", ["x", "i"], ["y"])],
         "g",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
         [helper.make_empty_tensor_value_info("y")],

@@ -376,8 +376,7 @@ def test_sizes_that_a_quantiser_wrapped_stay_known() -> None:
         "rest": np.zeros(1, np.int64),
     }
     made = model(nodes, {"x": ("float32", ["b", 3, 9, 9])}, {"y": ("float32", None)}, weights)
-    ret = from_onnx(made)["main"].ret_ty
-    assert [str(d) for d in ret.shape] == ["b", "3", "14", "9"]
+    assert [str(d) for d in from_onnx(made)["main"].ret_ty.shape] == ["b", "3", "14", "9"]
     check(made, {"x": np.ones((2, 3, 9, 9), "float32")})
 
 

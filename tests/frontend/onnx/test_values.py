@@ -26,12 +26,11 @@ def model(nodes: Any, inputs: dict[str, Any], outputs: list[str], opset: int = 2
         helper.make_value_info(k, v if isinstance(v, onnx.TypeProto) else helper.make_tensor_type_proto(*v))
         for k, v in inputs.items()
     ]
-    outs = [helper.make_empty_tensor_value_info(o) for o in outputs]
     graph = helper.make_graph(
         onnx_nodes(nodes) if isinstance(nodes, str) else nodes,
         "g",
         infos,
-        outs,
+        [helper.make_empty_tensor_value_info(o) for o in outputs],
         [numpy_helper.from_array(v, k) for k, v in dict(weights).items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
@@ -77,8 +76,7 @@ def test_strings_and_numbers() -> None:
 
 
 def test_strings_need_a_session() -> None:
-    made = model("y = StringConcat(x, x)", {"x": STRING}, ["y"])
-    executable = weft.relax.build(from_onnx(made), None)
+    executable = weft.relax.build(from_onnx(model("y = StringConcat(x, x)", {"x": STRING}, ["y"])), None)
     with pytest.raises(InvalidArgument, match="while a session runs"):
         weft.runtime.VirtualMachine(executable)["main"](np.zeros(2, np.int64))
 

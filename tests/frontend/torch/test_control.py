@@ -85,8 +85,7 @@ def test_products_of_groups_of_rows(ends):
     expected, start = torch.zeros(7, 4), 0
     for end, weight in zip(ends.tolist(), weights, strict=True):
         expected[start:end], start = x[start:end] @ weight, end
-    found = imported(define_grouped_mm(), x, weights, ends)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(imported(define_grouped_mm(), x, weights, ends), expected)
 
 
 def test_groups_that_go_back_are_refused_where_they_run():

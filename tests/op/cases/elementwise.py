@@ -74,8 +74,7 @@ case("clip", make=lambda s: call(s.rows(np.nan, 9, -9), min=-1.0, max=1.0))
 def _cast(source: str, target: str) -> None:
     @cases("astype")
     def make(s: Sizes) -> Case:
-        x = s.draw(source, s.a, s.b)
-        return call(x, dtype=target)
+        return call(s.draw(source, s.a, s.b), dtype=target)
 
 
 for _pair in (

@@ -60,8 +60,7 @@ case("outer", make=lambda s: call(s.real(s.a), s.real(s.b)))
 
 @cases("nn.matmul_packed")
 def _packed(s: Sizes) -> Case:
-    w = s.real(3, s.b, 16)
-    return call(s.real(s.d, s.a, s.b), w, n=37, rtol=1e-4, atol=1e-4)
+    return call(s.real(s.d, s.a, s.b), s.real(3, s.b, 16), n=37, rtol=1e-4, atol=1e-4)
 
 
 case("nn.matmul_packed", make=lambda s: call(s.real(s.a, 9), Fixed(s.real(1, 9, 32)), n=32, rtol=1e-4, atol=1e-4))

@@ -80,8 +80,7 @@ def test_order_of_visits():
 
 def test_effects():
     assert not relax.analysis.contains_impure_call(MAIN)  # the inner function prints; nobody calls it
-    inner = relax.analysis.name_to_binding(MAIN)["inner"][0].value
-    assert relax.analysis.contains_impure_call(inner)
+    assert relax.analysis.contains_impure_call(relax.analysis.name_to_binding(MAIN)["inner"][0].value)
 
 
 def test_recursion():

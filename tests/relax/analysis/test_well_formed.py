@@ -172,8 +172,7 @@ def test_symbolic_variables():
 
 
 def test_functions_that_are_called():
-    gone = relax.GlobalVar("gone")
-    mod = module(bind("a", Call(gone, (X,), ty=TENSOR)))
+    mod = module(bind("a", Call(relax.GlobalVar("gone"), (X,), ty=TENSOR)))
     refused(mod, "main, 'a'", "the module has no function 'gone'", "a:")
     helper = script.from_source(f"@R.function(private=True)\ndef helper(x: {T}, y: {T}) -> {T}:\n    return x\n")
     gvar = relax.GlobalVar("helper")

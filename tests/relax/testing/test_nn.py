@@ -15,8 +15,7 @@ def test_mlp():
     with builder.function("main"):
         model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 4, bias=False), nn.LogSoftmax())
         data = nn.Placeholder((n, 8), name="data")
-        out = model(data)
-        builder.emit_func_output(out, params=[data, *model.parameters()])
+        builder.emit_func_output(model(data), params=[data, *model.parameters()])
     mod = builder.get()
     assert [p.name_hint for p in mod["main"].params] == ["data", "linear_weight", "linear_bias", "linear_weight1"]
     assert len([v for v, _ in mod.items()]) == 6

@@ -77,8 +77,7 @@ def test_sizes_are_bound_and_written_simpler():
 def main(A: R.Tensor(["M", "N"])):
     return R.call_dps_packed("f", [A], out_ty=R.Tensor([2 * M * N]))
 """)
-    bound = func.bind_symbolic_vars({"N": 16})
-    assert str(bound.ret_ty.shape[0]) == "M * 32"
+    assert str(func.bind_symbolic_vars({"N": 16}).ret_ty.shape[0]) == "M * 32"
     n, other = func.params[0].ty.shape[1], weft.tir.Var("other", "int64")
     refuses(error.InvalidArgument, "told two values of 'N'", func.bind_symbolic_vars, {n: 16, "N": 16})
     with pytest.raises(error.InvalidArgument, match=r"(?s)variables that no parameter defines.*found other"):

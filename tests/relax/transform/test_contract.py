@@ -49,5 +49,4 @@ def test_without_work_nothing_changes(name):
 
 @pytest.mark.parametrize("name", RELAX)
 def test_an_empty_module(name):
-    mod = from_source("@I.ir_module\nclass Module:\n    pass")
-    assert not RELAX[name]()(mod).functions
+    assert not RELAX[name]()(from_source("@I.ir_module\nclass Module:\n    pass")).functions

@@ -141,8 +141,7 @@ def test_a_callback_decides_for_each_call() -> None:
     def chosen(call: Any) -> dict[str, list[str]]:
         return WANTED if call.args[1].ty.shape[0] == 6 else {}
 
-    text = ConvertLayout({}, chosen)(_program(FOLLOWERS["again"])).script()
-    assert text.count('data_layout="NHWC"') == 1
+    assert ConvertLayout({}, chosen)(_program(FOLLOWERS["again"])).script().count('data_layout="NHWC"') == 1
 
 
 def test_a_layout_of_other_dimensions_is_refused() -> None:

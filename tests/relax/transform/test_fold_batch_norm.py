@@ -10,8 +10,7 @@ from weft.relax.transform import dead_code_elimination, fold_batch_norm
 def network(use_twice=False, whole=False, axis=1):
     """A convolution with a batch normalisation after it; `whole` returns the statistics too."""
     rng = np.random.default_rng(0)
-    n = ir.SizeVar("n", "int64")
-    x = relax.Var("x", relax.tensor_type((n, 3, 8, 8), "float32"))
+    x = relax.Var("x", relax.tensor_type((ir.SizeVar("n", "int64"), 3, 8, 8), "float32"))
     bb = relax.BlockBuilder()
     params = [relax.constant(rng.random(4, np.float32) + 0.5) for _ in range(4)]
     with bb.function("main", [x]):

@@ -94,8 +94,7 @@ def residual_network(activations, batch, dtype="int8", per_channel=True):
 
 
 def run(mod, x, target="llvm"):
-    vm = relax.VirtualMachine(relax.build(mod, target), weft.cpu())
-    return vm["main"](weft.runtime.tensor(x)).numpy()
+    return relax.VirtualMachine(relax.build(mod, target), weft.cpu())["main"](weft.runtime.tensor(x)).numpy()
 
 
 @pytest.mark.parametrize("activations", ["uint8", "int8"])

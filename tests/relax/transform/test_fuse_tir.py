@@ -63,8 +63,7 @@ def test_kernels_of_a_group_become_one(name):
     if names is not None:
         assert kernels_called(fused) == names == [v.name_hint for v, f in fused.items() if isinstance(f, tir.PrimFunc)]
     np.testing.assert_allclose(run(fused, X, Y), expected(), rtol=2e-5, atol=1e-6)
-    again = ir.Sequential(ZERO)(fused)
-    assert kernels_called(again) == kernels_called(fused)
+    assert kernels_called(ir.Sequential(ZERO)(fused)) == kernels_called(fused)
 
 
 def test_dimensions_that_no_operand_has_come_to_a_group():

@@ -155,8 +155,7 @@ PASSES = {
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_results_stay(program, name, expected):
-    mod = module(PROGRAMS[program])
-    new = PASSES[name](mod)
+    new = PASSES[name](module(PROGRAMS[program]))
     well_formed(new)
     same(run(new), expected[program])
     again = PASSES[name](new)
@@ -227,8 +226,7 @@ def test_dataflow_blocks_begin_and_end_where_effects_are():
     assert [isinstance(b, DataflowBlock) for b in new.body.blocks] == [True, False, True]
     kinds = {b.var.name_hint: isinstance(b.var, relax.DataflowVar) for b in all_bindings(new)}
     assert kinds == {"a": False, "b": False, "_": False, "c": True, "d": False}
-    longer = transform.ConvertToDataflow(3)(weft.IRModule({"main": func}))["main"]
-    assert longer is func
+    assert transform.ConvertToDataflow(3)(weft.IRModule({"main": func}))["main"] is func
 
 
 def test_orders():
@@ -432,8 +430,7 @@ def test_branches_take_what_is_known_before_them():
         ops = [b.value.op.name for b in all_bindings(new["main"]) if isinstance(b.value, ir.Call)]
         assert ops.count("relax.exp") == 1
         same(run(new), run(mod))
-    tuples = module(PROGRAMS["tuples"])
-    assert transform.EliminateCommonSubexpr(call_only=True)(tuples) is not None
+    assert transform.EliminateCommonSubexpr(call_only=True)(module(PROGRAMS["tuples"])) is not None
 
 
 def operators(mod):

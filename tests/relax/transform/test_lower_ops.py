@@ -49,8 +49,7 @@ def test_equal_operators_are_lowered_once(monkeypatch):
 )
 def test_what_differs_is_lowered_apart(one, other):
     x = np.random.default_rng(0).standard_normal((3, 4), np.float32)
-    mod = build(one, other, one)
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), "cpu")
+    vm = relax.VirtualMachine(relax.build(build(one, other, one), "llvm"), "cpu")
     found = [y.numpy() for y in vm["main"](x)]
     assert len(kernels(build(one, other))) == 2
     for step, before, after in zip((one, other, one), (x, *found), found, strict=False):

@@ -74,8 +74,7 @@ def test_who_is_half():
     assert found["g16"] == ["float16", "float16", "float16"]
     assert found["s"] == ["float32", "float32"]
     assert sum(d[:1] == ["float32"] and d[-1] == "float16" for n, d in found.items() if n.startswith("w16")) == 2
-    wide = dtypes(ToMixedPrecision("float32")(MOD)["main"])
-    assert wide["a"] == ["float16", "float16", "float32"]
+    assert dtypes(ToMixedPrecision("float32")(MOD)["main"])["a"] == ["float16", "float16", "float32"]
 
 
 def test_half_parameters():

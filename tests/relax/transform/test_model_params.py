@@ -44,8 +44,7 @@ def machine(mod):
 def test_bundle(name):
     new = transform.BundleModelParams(*([name] if name == "ps" else []))(MOD)
     assert [p.name_hint for p in new["main"].params] == ["x", name]
-    found = machine(new)["main"](X, tuple(WEIGHTS)).numpy()
-    np.testing.assert_allclose(found, EXPECTED, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(machine(new)["main"](X, tuple(WEIGHTS)).numpy(), EXPECTED, rtol=1e-5, atol=1e-5)
     assert transform.BundleModelParams(name)(new)["main"] is new["main"]
 
 

@@ -23,15 +23,12 @@ FLOATS = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16}
 
 def product(nodes, constants, k, n, dtype="float32"):
     """A model whose last node makes `y` (m, n) of `x` (m, k)."""
-    initializers = [
-        a if isinstance(a, onnx.TensorProto) else numpy_helper.from_array(a, name) for name, a in constants.items()
-    ]
     graph = helper.make_graph(
         nodes,
         "g",
         [helper.make_tensor_value_info("x", FLOATS[dtype], ["m", k])],
         [helper.make_tensor_value_info("y", FLOATS[dtype], ["m", n])],
-        initializers,
+        [a if isinstance(a, onnx.TensorProto) else numpy_helper.from_array(a, name) for name, a in constants.items()],
     )
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=imports, ir_version=10)

@@ -31,8 +31,7 @@ def run(name, x, w, constant=True, symbolic=False, **attrs):
         bb.emit_func_output(bb.emit_output(y))
     mod = bb.get()
     given = [weft.runtime.tensor(a) for a in ((x,) if constant else (x, w))]
-    found = relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())["main"](*given).numpy()
-    return found, bias, mod
+    return relax.VirtualMachine(relax.build(mod, "llvm"), weft.cpu())["main"](*given).numpy(), bias, mod
 
 
 def expected(name, x, w, bias, **attrs):

@@ -103,8 +103,7 @@ def test_what_products_read_is_stored_narrow():
     means = operand_types(new["main"], "mean")
     assert means == [["float32"]]  # sums are taken in float32
     assert new["main"].ret_ty.dtype == "float32"
-    again = ProductsInBfloat16(dot_forms=FORMS)(new)
-    assert again["main"] is new["main"]
+    assert ProductsInBfloat16(dot_forms=FORMS)(new)["main"] is new["main"]
     wide, narrow = ["float32"] * 2, ["bfloat16"] * 2
     eights = ProductsInBfloat16(dot_forms=FORMS, channels=8)(residual_network())["main"]
     assert operand_types(eights, "nn.conv2d") == [wide, narrow, wide]  # of 3, 24 and 10 channels

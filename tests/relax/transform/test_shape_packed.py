@@ -35,8 +35,7 @@ def test_checks_in_order():
 
 
 def test_the_result_runs_and_refuses():
-    low = relax.transform.VMShapeLower()(Sizes)
-    vm = relax.VirtualMachine(weft.compile(low, target="llvm"), weft.cpu())
+    vm = relax.VirtualMachine(weft.compile(relax.transform.VMShapeLower()(Sizes), target="llvm"), weft.cpu())
     x, a, b = (weft.nd.array(np.zeros(s, "float32")) for s in [(2, 5), (3,), (5,)])
     assert list(vm["main"](x, (a, b))) == [7, 5, 7]
     refuses(error.WeftError, "parameter 1", vm["main"], x, (a, a))

@@ -27,8 +27,7 @@ WEIGHT = np.random.default_rng(0).standard_normal((16, 16)).astype("float32")
 
 
 def legalized(use="", operand="first"):
-    source = PROGRAM.format(use=use, operand=operand)
-    mod = script.from_source(source, {"WEIGHT": WEIGHT})
+    mod = script.from_source(PROGRAM.format(use=use, operand=operand), {"WEIGHT": WEIGHT})
     return weft.ir.Sequential(relax.pipeline.graph_passes("llvm")[:-1])(mod)
 
 
@@ -54,8 +53,7 @@ def test_what_is_read_again_stays():
 
 @pytest.mark.parametrize(("m", "n"), [(0, 3), (5, 1), (7, 0), (130, 30)])
 def test_values(m, n):
-    mod = stream_outputs(after=1)(legalized())
-    vm = relax.VirtualMachine(relax.build(mod, "llvm"), "cpu")
+    vm = relax.VirtualMachine(relax.build(stream_outputs(after=1)(legalized()), "llvm"), "cpu")
     rng = np.random.default_rng(1)
     past, new = (rng.standard_normal((1, 3, k, 16)).astype("float32") for k in (m, n))
     found = [x.numpy() for x in vm["main"](past, new)]

@@ -205,8 +205,7 @@ class Module:
             R.output(b)
         return b
 """)
-    new = t.Normalize()(mod)["main"]
-    assert len(new.body.blocks) == 1
+    assert len(t.Normalize()(mod)["main"].body.blocks) == 1
 
 
 # --- StaticPlanBlockMemory --------------------------------------------------------------------------------------------
@@ -379,8 +378,7 @@ def test_destinations_of_nested_tuples_and_operands_in_place():
     with bb.function("main", [x]):
         nested = ir.TupleType((ty, ir.TupleType((ty, ty))))
         bb.emit_func_output(bb.emit(relax.call_dps_packed("test.tvm_passes.parts", (x,), nested)))
-    vm = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())
-    twice, rest = vm["main"](X)
+    twice, rest = relax.VirtualMachine(relax.build(bb.get(), "llvm"), weft.cpu())["main"](X)
     np.testing.assert_array_equal([v.numpy() for v in (twice, *rest)], [2 * X, X / 2, -X])
     for other in (ir.tensor_type((8, 4), "float32"), ir.tensor_type((4, 8), "int32")):
         with pytest.raises(error.InvalidArgument, match="only a tensor of the result's type is written in place"):

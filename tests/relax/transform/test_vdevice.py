@@ -77,8 +77,7 @@ def test_blocks_are_not_shared_between_devices():
             R.output(c3)
         return c3
 """
-    mod = RealizeVDevice()(script.from_source(source))
-    ex = weft.compile(mod, target="llvm")
+    ex = weft.compile(RealizeVDevice()(script.from_source(source)), target="llvm")
     assert sorted(set(allocated(ex))) == [0, 1]
     x = 0.3 * np.eye(4, dtype="float32")
     found = relax.VirtualMachine(ex, [weft.cpu(0), weft.cpu(1)])["main"](x).numpy()
@@ -112,8 +111,7 @@ def test_hints_where_nothing_is_known_place_the_input():
 def test_update():
     mod = script.from_source(SOURCE)
     new = UpdateVDevice(ir.VDevice("llvm", 5), 1)(mod)
-    ids = {n.vdevice_id for n in ir.walk(new["main"]) if isinstance(n, ir.VDevice)}
-    assert ids == {0, 5}
+    assert {n.vdevice_id for n in ir.walk(new["main"]) if isinstance(n, ir.VDevice)} == {0, 5}
     assert [d.vdevice_id for d in new.global_infos["vdevice"]] == [0, 5]
     assert UpdateVDevice(ir.VDevice("llvm", 1), 1)(mod) is mod
     refuses(error.InvalidArgument, "no virtual device 2", UpdateVDevice(ir.VDevice("llvm", 5), 2), mod)

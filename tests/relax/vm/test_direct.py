@@ -120,8 +120,7 @@ def chain(length):
 def test_chain_is_direct():
     """Of a chain only the result is an object: one storage, one tensor, and every kernel is called directly."""
     builder = ExecBuilder()
-    mod = lowered(chain(10))
-    kernels = vm_codegen(builder, mod)
+    kernels = vm_codegen(builder, lowered(chain(10)))
     functions, direct = vmtir_codegen(builder, {v.name_hint: f for v, f in kernels.items()})
     text = functions["__vmtir__main"].script()
     assert direct == {"add"} and text.count("call_kernel") == 10

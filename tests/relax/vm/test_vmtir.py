@@ -205,8 +205,7 @@ def test_text_and_table(tmp_path):
 
 def test_instrument_sees_compiled_functions():
     """An instrument is told of each call of a compiled function, not of what it does inside; it may skip it."""
-    mod = from_source(HEAD + PROGRAMS["functions"])
-    vm = machine(mod, "compiled")
+    vm = machine(from_source(HEAD + PROGRAMS["functions"]), "compiled")
     calls = []
 
     def instrument(func, name, before, ret, *args):
@@ -220,8 +219,7 @@ def test_instrument_sees_compiled_functions():
     vm.set_instrument(lambda func, name, before, *rest: 1)
     assert vm["main"](*arguments()) is None
     vm.set_instrument(None)
-    report = vm.profile("main", *arguments())
-    assert [c.name for c in report.calls] == ["main", "twice", "twice"]
+    assert [c.name for c in vm.profile("main", *arguments()).calls] == ["main", "twice", "twice"]
 
 
 def test_depth_is_limited():

@@ -264,7 +264,6 @@ def test_each_executor_gives_views_and_inputs(executor):
 def test_inputs_keep_their_names():
     """Also where they are those that constants would get."""
     p0, p1 = relay.var("p0", shape=(2, 3)), relay.var("p1", shape=(2, 3))
-    func = relay.Function([p0, p1], p0 - p1 + relay.const(rand(2, 3)))
-    graph = check(func, rand(2, 3), rand(2, 3))
+    graph = check(relay.Function([p0, p1], p0 - p1 + relay.const(rand(2, 3))), rand(2, 3), rand(2, 3))
     names = [graph["nodes"][i]["name"] for i in graph["arg_nodes"]]
     assert names[:2] == ["p0", "p1"] and len(set(names)) == 3

@@ -65,8 +65,7 @@ def @main(%a: Tensor[(3, 2), float32], %b: Tensor[(?, 2), float32]) {
 }
 def @g(%x: Tensor[(3, 2), float32]) { %x }
 """)
-    ty = relay.infer_type(mod)["main"].ret_type
-    assert ty == relay.TupleType((t(None, 2), t(None, 2), t(3, 2)))
+    assert relay.infer_type(mod)["main"].ret_type == relay.TupleType((t(None, 2), t(None, 2), t(3, 2)))
 
 
 def test_another_rank_or_type_does_not_pass():
@@ -88,8 +87,7 @@ def @bound(%c: bool, %x: Tensor[(3), float32], %y: Tensor[(4), float32]) {
   exp(%z)
 }
 """)
-    done = relay.infer_type(mod)
-    assert [f.ret_type for f in done.functions.values()] == [t(None)] * 3
+    assert [f.ret_type for f in relay.infer_type(mod).functions.values()] == [t(None)] * 3
 
 
 def test_what_was_known_is_forgotten_where_it_must_be():

@@ -169,8 +169,7 @@ def test_what_is_typed_keeps_its_identity():
     mod = infer(LIST + "def @main(%x: int32) { let %l = Cons(%x, Nil); (@length(%l), %l) }")
     assert infer_again(mod) is mod
     f = relay.Function((), relay.GlobalVar("main")(relay.const(1)))
-    more = mod.with_functions({**mod.functions, "more": f})
-    done = infer_again(more)
+    done = infer_again(mod.with_functions({**mod.functions, "more": f}))
     assert all(done[name] is mod[name] for name in ("main", "length", "map"))
     assert done["more"].ret_type == mod["main"].ret_type
     assert done["more"].body.op is done.get_global_var("main")
@@ -231,8 +230,7 @@ def test_a_stale_type_is_replaced():
 
 def test_elements_of_a_typed_tuple_may_have_lost_their_types():
     x = relay.var("x", shape=(2,))
-    element = relay.If(relay.const(True), x, x)
-    pair = relay.Tuple((x, element), ty=relay.TupleType((x.ty, x.ty)))
+    pair = relay.Tuple((x, relay.If(relay.const(True), x, x)), ty=relay.TupleType((x.ty, x.ty)))
     assert relay.infer_type(op_call("concatenate", pair)).ty == relay.TensorType((4,))
 
 

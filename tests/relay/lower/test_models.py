@@ -38,8 +38,7 @@ def test_convolutions():
     y = nn.max_pool2d(y, pool_size=(2, 2), strides=(2, 2))
     y = nn.conv2d(y, weights(8, 8, 3, 3), padding=(1, 1), channels=8, kernel_size=(3, 3))
     y = nn.batch_flatten(nn.global_avg_pool2d(nn.relu(y)))
-    func = relay.Function([x], linear(y, 8, 5))
-    check(func, (floats(2, 3, 12, 12),), (floats(1, 3, 12, 12),))
+    check(relay.Function([x], linear(y, 8, 5)), (floats(2, 3, 12, 12),), (floats(1, 3, 12, 12),))
 
 
 def lstm_cell(n, m):
@@ -86,6 +85,5 @@ def test_a_mask_of_another_unknown_length():
 
 def test_embeddings_and_means():
     ids, table = relay.var("ids", shape=(2, relay.Any()), dtype="int32"), weights(11, 6)
-    rows = relay.take(table, ids, axis=0)
-    func = relay.Function([ids], relay.mean(relay.tanh(rows), axis=1))
+    func = relay.Function([ids], relay.mean(relay.tanh(relay.take(table, ids, axis=0)), axis=1))
     check(func, *[(rng.integers(0, 11, (2, n)).astype("int32"),) for n in (1, 9)])

@@ -57,8 +57,7 @@ class Program:
     def function(self):
         for i in range(14):
             self.choose() if i == 8 else self.step()
-        outputs = [v[0] for v in self.values[-3:]]
-        return relay.Function(self.params, relay.Tuple(outputs))
+        return relay.Function(self.params, relay.Tuple([v[0] for v in self.values[-3:]]))
 
     def arguments(self):
         rows = [(3, 3), (1, 1), (5, 5)] if self.unknown else [(4, 4)]

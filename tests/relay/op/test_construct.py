@@ -78,8 +78,7 @@ def test_tuples_have_a_length() -> None:
 
 
 def test_numbers_and_lists_become_constants_and_tuples() -> None:
-    node = relay.concatenate([x, x], axis=0)
-    assert isinstance(node.args[0], relay.Tuple)
+    assert isinstance(relay.concatenate([x, x], axis=0).args[0], relay.Tuple)
     padded = relay.nn.pad(x, [[0, 0], [1, 2], [0, 0]])
     assert infer_call(padded).concrete_shape == (2, 6, 4)
     assert padded.attrs["pad_width"] == ((0, 0), (1, 2), (0, 0))
@@ -104,8 +103,7 @@ def test_shapes_that_are_expressions() -> None:
 
 
 def test_values_of_derived_constructors() -> None:
-    rng = np.random.default_rng(1)
-    data = rng.normal(size=(2, 3, 4)).astype("float32")
+    data = np.random.default_rng(1).normal(size=(2, 3, 4)).astype("float32")
 
     def run(e: relay.Expr):
         if isinstance(e, relay.Constant):

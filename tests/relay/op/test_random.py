@@ -10,8 +10,7 @@ R = relay.random
 
 
 def run(expr, kind="debug"):
-    mod = weft.IRModule.from_expr(relay.Function([], expr))
-    out = relay.create_executor(kind, mod=mod).evaluate()()
+    out = relay.create_executor(kind, mod=weft.IRModule.from_expr(relay.Function([], expr))).evaluate()()
     return [o.numpy() for o in out]
 
 

@@ -22,8 +22,7 @@ def registered(name, n, *relation):
 
 
 def type_of(node, *shapes):
-    args = [relay.var("x", shape=s) for s in shapes]
-    return relay.transform.InferTypeLocal(relay.Call(node, args))
+    return relay.transform.InferTypeLocal(relay.Call(node, [relay.var("x", shape=s) for s in shapes]))
 
 
 def test_relations():

@@ -114,8 +114,7 @@ def _text(mod):
     """Printing and parsing gives the same program."""
     text = mod.astext(show_meta_data=True) if hasattr(mod, "astext") else str(mod)
     try:
-        parsed = relay.fromtext(text)
-        ir.assert_structural_equal(parsed, mod)
+        ir.assert_structural_equal(relay.fromtext(text), mod)
     except Exception as e:
         raise Disagreement(f"the text is not read back: {e}", mod) from e
 

@@ -45,8 +45,7 @@ def test_a_wrong_pass_is_noticed(monkeypatch):
 
 
 def test_values_are_compared():
-    lib = Library()
-    nil, cons = lib.types["List"][1]
+    nil, cons = Library().types["List"][1]
     one = ConstructorValue(2, [1, ConstructorValue(1, [], nil)], cons)
     other = ConstructorValue(2, [2, ConstructorValue(1, [], nil)], cons)
     assert equal(one, one) and not equal(one, other) and not equal(one, ConstructorValue(1, [], nil))

@@ -33,12 +33,10 @@ def _network(channels=5, size=9):
     w2 = relay.const(RNG.normal(0, 0.2, (channels, channels, 3, 3)).astype("float32"))
     bias = relay.const(RNG.normal(0, 0.5, channels).astype("float32"))
     first = relay.nn.relu(relay.nn.bias_add(relay.nn.conv2d(x, w1, padding=(1, 1)), bias))
-    second = relay.nn.conv2d(first, w2, padding=(1, 1))
-    total = relay.nn.relu(relay.add(first, second))
+    total = relay.nn.relu(relay.add(first, relay.nn.conv2d(first, w2, padding=(1, 1))))
     pooled = relay.nn.max_pool2d(total, pool_size=(2, 2), strides=(2, 2))
     w3 = relay.const(RNG.normal(0, 0.2, (7, channels * (size // 2) ** 2)).astype("float32"))
-    out = relay.nn.dense(relay.nn.batch_flatten(pooled), w3)
-    return tvm.IRModule.from_expr(relay.Function([x], out))
+    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.dense(relay.nn.batch_flatten(pooled), w3)))
 
 
 MODES = [
@@ -126,8 +124,7 @@ def test_a_residual_sum_that_leaves_the_range_of_int8_is_cut_and_does_not_wrap()
     out = relay.nn.conv2d(relay.add(x, relay.nn.conv2d(x, one)), one)
     with relay.quantize.qconfig(skip_conv_layers=[], global_scale=4.0):
         made = relay.quantize.quantize(tvm.IRModule.from_expr(relay.Function([x], out)))
-    got = _ran(made, np.full((1, 2, 3, 3), 3.5, "float32"))
-    np.testing.assert_allclose(got, 4.0, atol=0.1)
+    np.testing.assert_allclose(_ran(made, np.full((1, 2, 3, 3), 3.5, "float32")), 4.0, atol=0.1)
 
 
 def test_the_network_in_three_parts():

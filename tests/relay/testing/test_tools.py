@@ -42,8 +42,7 @@ def test_arithmetic_of_natural_numbers() -> None:
 
 def test_passes_on_expressions() -> None:
     x = relay.var("x", shape=(2, 3))
-    typed = relay.testing.run_infer_type(relay.nn.relu(x))
-    assert typed.checked_type == relay.TensorType((2, 3))
+    assert relay.testing.run_infer_type(relay.nn.relu(x)).checked_type == relay.TensorType((2, 3))
     func = relay.testing.run_opt_pass(relay.Function([x], relay.nn.relu(x)), relay.transform.ToANormalForm())
     assert isinstance(func.body, relay.Let)
     assert relay.testing.rand("float64", 3, 4).dtype == "float64"

@@ -50,14 +50,12 @@ def test_numbers_are_given_in_order_of_use():
 
 def test_a_node_that_two_branches_share_stands_before_them():
     shared = X + X
-    c = relay.var("c", "bool")
-    text = str(relay.If(c, relay.Tuple([shared]), shared * shared))
+    text = str(relay.If(relay.var("c", "bool"), relay.Tuple([shared]), shared * shared))
     assert text.index("%0 = add(%x, %x);") < text.index("if (%c)") and text.count("add(") == 1
 
 
 def test_a_node_of_one_branch_stands_inside():
-    c = relay.var("c", "bool")
-    text = str(relay.If(c, relay.Tuple([X + X]), X))
+    text = str(relay.If(relay.var("c", "bool"), relay.Tuple([X + X]), X))
     assert text.index("if (%c)") < text.index("%0 = add(%x, %x);")
 
 
@@ -86,8 +84,7 @@ def test_names():
     assert "%base/x" in str(relay.var("base/x"))
     odd = relay.Function([relay.var("layer.0.weight"), relay.var('a\n"b')], relay.const(1))
     assert [p.name_hint for p in relay.parse_expr(odd.astext()).params] == ["layer.0.weight", 'a\n"b']
-    two = relay.Function([relay.var("x"), relay.var("x")], relay.const(1))
-    assert str(two).startswith("fn (%x, %x1)")
+    assert str(relay.Function([relay.var("x"), relay.var("x")], relay.const(1))).startswith("fn (%x, %x1)")
 
 
 def test_types_are_comments_and_annotations():
@@ -128,8 +125,7 @@ def test_attributes_that_differ_from_the_defaults():
     lacking = relay.Call(ir.Op.get("nn.softmax"), [X])
     assert "nn.softmax(%x, axis=_)" in str(lacking)
     assert ir.structural_equal(relay.parse_expr(lacking.astext()), lacking, True)
-    f = relay.Function([X], X).with_attr("Note", None)
-    assert "Note=None" in str(f)
+    assert "Note=None" in str(relay.Function([X], X).with_attr("Note", None))
 
 
 def test_data_types_and_free_variables():

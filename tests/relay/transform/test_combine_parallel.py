@@ -67,8 +67,7 @@ def test_values_stay(combine, make, op, data, weights, left):
 
 def test_what_depends_on_the_others_stays_behind_them():
     x, w = param("x", 4, 4), param("w", 4, 4)
-    y = nn.dense(x, w)
-    z = nn.dense(nn.dense(x, nn.relu(y)), w)
+    z = nn.dense(nn.dense(x, nn.relu(nn.dense(x, w))), w)
     mod = InferType()(IRModule.from_expr(relay.Function([x, w], z)))
     assert count(CombineParallelDense(2)(mod), "nn.dense") == 3
 

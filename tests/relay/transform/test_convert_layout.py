@@ -72,8 +72,7 @@ def test_sums_with_vectors_squeezes_and_transpositions():
 
 def test_two_convolutions_have_nothing_between_them():
     y = conv(nn.relu(conv(X)), name="v", inputs=8)
-    after = check(y, ConvertLayout(NHWC), 4)
-    assert str(after).count('data_layout="NHWC"') == 2
+    assert str(check(y, ConvertLayout(NHWC), 4)).count('data_layout="NHWC"') == 2
     check(y, ConvertLayout({"nn.conv2d": ["NCHW", "default"]}), 0)
     check(y, ConvertLayout({}), 0)
     with LayoutConfig(skip_layers=[1]):
@@ -86,8 +85,7 @@ def test_users_that_know_nothing_of_layouts_get_the_one_there_was():
 
 
 def test_depthwise_kernels_and_unknown_layouts():
-    x = var("x", 1, 4, 5, 5)
-    y = nn.conv2d(x, var("w", 4, 1, 3, 3), groups=4, channels=4, kernel_size=(3, 3))
+    y = nn.conv2d(var("x", 1, 4, 5, 5), var("w", 4, 1, 3, 3), groups=4, channels=4, kernel_size=(3, 3))
     assert 'kernel_layout="HWOI"' in str(check(y, ConvertLayout(NHWC), 3))
     mod = InferType()(weft.IRModule.from_expr(y))
     with pytest.raises(error.InvalidArgument, match="no default layout of kernels for 'CHWN'"):

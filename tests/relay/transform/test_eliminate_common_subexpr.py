@@ -26,8 +26,7 @@ def test_graphs():
     assert calls(merge(one + two, x, fskip=lambda e: type(e) is relay.Call and e.op.name == "add")) == 4
     assert calls(merge(op_call("sum", x, axis=0) + op_call("sum", x, axis=1), x)) == 3
     split = op_call("split", x, indices_or_sections=2)
-    items = [relay.TupleGetItem(split, i) for i in (0, 0, 1)]
-    result = merge(relay.Tuple(items), x)
+    result = merge(relay.Tuple([relay.TupleGetItem(split, i) for i in (0, 0, 1)]), x)
     assert result.fields[0] is result.fields[1] and result.fields[1] is not result.fields[2]
 
 
@@ -43,8 +42,7 @@ def test_scopes():
     beside = relay.If(c, x + x, (x + x) * x)
     merged = merge(beside, x, c)
     assert calls(merged) == calls(beside) == 3 and merged.ty == CELL
-    around = relay.Tuple([x + x, beside])
-    assert calls(merge(around, x, c)) == 2
+    assert calls(merge(relay.Tuple([x + x, beside]), x, c)) == 2
     within = lets([(a, x + x)], relay.If(c, lets([(b, x + x)], b * b), a))
     expected = lets([(a, x + x)], relay.If(c, a * a, a))
     ir.assert_structural_equal(relay.Function([x, c], merge(within, x, c)), relay.Function([x, c], expected))
@@ -67,5 +65,4 @@ def test_long_chains():
     x = relay.var("x", CELL)
     variables = [relay.var("v", CELL) for _ in range(10_000)]
     bindings = [(v, w + w) for w, v in zip([x, x, *variables], variables, strict=False)]
-    result = merge(lets(bindings, variables[-1]), x)
-    assert calls(result) == 5_000
+    assert calls(merge(lets(bindings, variables[-1]), x)) == 5_000

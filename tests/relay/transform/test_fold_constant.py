@@ -39,8 +39,7 @@ def test_tuples():
 
 
 def test_operators_with_several_results():
-    x = relay.const([1.0, 2.0, 3.0, 4.0])
-    parts = op_call("split", x, indices_or_sections=2, axis=0)
+    parts = op_call("split", relay.const([1.0, 2.0, 3.0, 4.0]), indices_or_sections=2, axis=0)
     ir.assert_structural_equal(fold(relay.TupleGetItem(parts, 1)), relay.const([3.0, 4.0]))
 
 

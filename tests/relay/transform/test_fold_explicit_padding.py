@@ -31,10 +31,9 @@ def test_convolutions(layout, value, mode, folded):
     shape = [1, 2, 5, 4] if layout == "NCHW" else [1, 5, 4, 2]
     widths = [[2, 1] if a == "H" else [0, 3] if a == "W" else [0, 0] for a in layout]
     kernel = (3, 2, 3, 3) if layout == "NCHW" else (3, 3, 2, 3)
-    w = relay.var("w", shape=kernel)
     conv = relay.nn.conv2d(
         padded(shape, widths, value, mode),
-        w,
+        relay.var("w", shape=kernel),
         padding=(1, 0),
         kernel_size=(3, 3),
         channels=3,

@@ -39,8 +39,7 @@ def test_groups():
 
 
 def test_graphs_stay_graphs_and_lets_stay_lets():
-    graph = fused(PROGRAM)
-    assert not any(isinstance(n, relay.Let) for n in ir.walk(graph["main"].body))
+    assert not any(isinstance(n, relay.Let) for n in ir.walk(fused(PROGRAM)["main"].body))
     named = InferType()(FuseOps()(ir.Sequential([ToANormalForm(), InferType()])(typed(PROGRAM))))
     assert isinstance(named["main"].body, relay.Let)
     assert all(len(g) == 1 for g in groups(named))  # what has a name exists by itself
@@ -126,8 +125,7 @@ def test_branches_and_dynamic_shapes():
 
 def test_nothing_is_fused_across_stop_fusion():
     x = relay.var("x", shape=(2,))
-    stop = relay.op.op_call("annotation.stop_fusion", relay.add(x, x))
-    func = relay.Function([x], relay.exp(stop))
+    func = relay.Function([x], relay.exp(relay.op.op_call("annotation.stop_fusion", relay.add(x, x))))
     assert groups(fused(func)) == [["exp"], ["add"]]
     assert len(kernels(lowered(func))) == 2
     check(func, (floats(2),))

@@ -102,8 +102,7 @@ def test_bind():
     ir.assert_structural_equal(bind(func, {x: z * z}), relay.Function([y, z], z * z + y))
     assert bind(func, {z: x}) is func
     ir.assert_structural_equal(bind(x + y, {x: y}), y + y, map_free_vars=True)
-    inner = relay.Function([y], x + y)
-    made = bind(inner, {x: y})
+    made = bind(relay.Function([y], x + y), {x: y})
     assert made.params[0] is not y and made.body.args[0] is y and made.body.args[1] is made.params[0]
 
 

@@ -60,8 +60,7 @@ def test_what_they_captured_is_handed_on():
     mod = lift(body, x, y)
     assert [len(mod[f"lifted_name{i}"].params) for i in (1, 2, 3)] == [2, 3, 2]
     assert not any(f.attrs for f in mod.functions.values())
-    closure = relay.Let(f, relay.Function([n], n + x), relay.Function([n], f(n)))
-    mod = lift(closure, x)
+    mod = lift(relay.Let(f, relay.Function([n], n + x), relay.Function([n], f(n))), x)
     assert mod["lifted_name2"].attrs["Closure"] == 1 and [p.name_hint for p in mod["lifted_name2"].params] == ["x"]
 
 

@@ -18,8 +18,7 @@ def test_round_trip():
     x, c = relay.var("x", CELL), relay.var("c", "bool")
     shared = x + x
     body = relay.If(c, shared * shared, relay.Tuple([shared, relay.Function([x], x * shared)]))
-    names = run(ToANormalForm, body, x, c)
-    graph = run(ToGraphNormalForm, names, x, c)
+    graph = run(ToGraphNormalForm, run(ToANormalForm, body, x, c), x, c)
     assert not any(type(e) is relay.Let for e in subexpressions(graph))
     ir.assert_structural_equal(relay.Function([x, c], graph), relay.Function([x, c], body))
     assert len(list(subexpressions(graph))) == len(list(subexpressions(body)))

@@ -59,8 +59,7 @@ def test_lets_of_names_are_bound_where_all_their_uses_see_them():
 
 
 def test_functions_and_matches_hold_lets():
-    cell = relay.GlobalTypeVar("cell")
-    make = relay.Constructor("Make", (CELL,), cell)
+    make = relay.Constructor("Make", (CELL,), relay.GlobalTypeVar("cell"))
     x, y, v = relay.var("x", CELL), relay.var("y", CELL), relay.var("v")
     shared = x * x
     f = relay.Function([y], call("add", call("add", y, shared), y))

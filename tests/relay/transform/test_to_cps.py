@@ -27,10 +27,9 @@ def test_recursion_choices_matches_and_references(n):
     rlist, cons, nil = mod.get_type("List")
     x, rest = relay.var("x", "int32"), relay.var("rest")
     n_var, out = relay.var("n", "int32"), relay.GlobalVar("upto")
-    smaller = relay.Call(out, [n_var - relay.const(1)])
     mod[out] = relay.Function(
         [n_var],
-        relay.If(relay.less(n_var, relay.const(1)), nil(), cons(n_var, smaller)),
+        relay.If(relay.less(n_var, relay.const(1)), nil(), cons(n_var, relay.Call(out, [n_var - relay.const(1)]))),
         rlist(relay.scalar_type("int32")),
     )
     total, xs = relay.GlobalVar("total"), relay.var("xs", rlist(relay.scalar_type("int32")))

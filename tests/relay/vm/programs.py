@@ -40,8 +40,7 @@ def list_type():
     header, a = relay.GlobalTypeVar("List"), relay.TypeKind
     elem = relay.types.TypeVar("A", a.Type)
     cons = Constructor("Cons", (elem, header(elem)), header)
-    nil = Constructor("Nil", (), header)
-    return TypeData(header, (elem,), (cons, nil))
+    return TypeData(header, (elem,), (cons, Constructor("Nil", (), header)))
 
 
 LIST = list_type()

@@ -14,8 +14,7 @@ from weft.runtime.relay_vm import ADT, VirtualMachine
 
 
 def compiled(mod, *args, name="main"):
-    exe = relay.vm.compile(mod, "llvm")
-    return VirtualMachine(exe, "cpu").invoke(name, *args)
+    return VirtualMachine(relay.vm.compile(mod, "llvm"), "cpu").invoke(name, *args)
 
 
 def number(value):
@@ -166,10 +165,9 @@ def closure_program():
     n, x, f, y, k = Var("n", I64), Var("x", I64), Var("f", f_ty), Var("y", I64), Var("k", I64)
     body = Function([x], Chain().tail(op("add", x, n)), I64)
     t, c = Chain(), Chain()
-    bound = c(Call(adder, (k,)), f_ty)
     return module(
         {
-            main: Function([k], c.tail(Call(twice, (bound, i64(1)))), I64),
+            main: Function([k], c.tail(Call(twice, (c(Call(adder, (k,)), f_ty), i64(1)))), I64),
             adder: Function([n], body, f_ty),
             twice: Function([f, y], t.tail(Call(f, (t(Call(f, (y,))),))), I64),
         }

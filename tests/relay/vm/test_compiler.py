@@ -124,8 +124,7 @@ def test_names_of_tvms_runtime(tmp_path):
     x = relay.var("x", shape=(3,))
     exe = compile(relay.Function([x], x + x), "llvm")
     code, lib = exe.save()
-    loaded = weft.runtime.vm.Executable.load_exec(code, lib)
-    vm = weft.runtime.vm.VirtualMachine(loaded, weft.cpu())
+    vm = weft.runtime.vm.VirtualMachine(weft.runtime.vm.Executable.load_exec(code, lib), weft.cpu())
     assert isinstance(vm, VirtualMachine) and vm.invoke("main", np.ones(3, "float32")).numpy().sum() == 6
     exe.mod.export_library(tmp_path / "m.so")
     vm = weft.runtime.vm.VirtualMachine(weft.runtime.load_module(tmp_path / "m.so"), weft.cpu())

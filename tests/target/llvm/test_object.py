@@ -20,8 +20,7 @@ ZMM = Target("llvm -mcpu=x86-64-v4 -mtriple=x86_64-unknown-linux-gnu")
 
 
 def add(name="main", **attrs):
-    func = elementwise(lambda a, b: a + b, ["float32", "float32"], "float32", N, 16, name)
-    return func
+    return elementwise(lambda a, b: a + b, ["float32", "float32"], "float32", N, 16, name)
 
 
 def microkernel(rows, columns, depth, lanes=16):
@@ -225,8 +224,7 @@ def test_masks_of_constant_vectors():
 
 def test_kernels_of_a_library_share_what_checks_arguments():
     alone = compile_func(add(), ZMM)
-    beside = compile_func(add(), ZMM, beside=True)
-    assert len(beside) < 0.8 * len(alone)
+    assert len(compile_func(add(), ZMM, beside=True)) < 0.8 * len(alone)
     host, names = Target("llvm"), ["one", "two", "three"]
     objects = [compile_func(add(name), host, beside=True) for name in names]
     several = load_objects([*objects, *services(host) * 2], names)  # as of two libraries in one program

@@ -71,8 +71,7 @@ def test_numbers_of_64_bits_are_indices_alone(f):
 
 
 def test_a_module_of_text():
-    built = weft.build(vector(te.exp), target="webgpu")
-    (kernels,) = built.imported_modules
+    (kernels,) = weft.build(vector(te.exp), target="webgpu").imported_modules
     assert kernels.kind == "webgpu" and "fn f_kernel(" in kernels.get_source()
     refuses(ValueError, "kernels of webgpu run in browsers, not here", lambda: kernels["f_kernel"])
 

@@ -161,8 +161,7 @@ def test_a_past_is_read_where_it_lies(new, past, heads, rows, symbolic):
 
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_nothing_to_compute(symbolic):
-    func = stages((1, 0, 5), (2, 2), 16, symbolic=symbolic)
-    kernel = kernel_of(func)
+    kernel = kernel_of(stages((1, 0, 5), (2, 2), 16, symbolic=symbolic))
     memory = np.full((3, 2, 16), 7, "float32")  # the empty result lies in its middle
     result = memory[1:1].reshape(1, 0, 2, 16)
     kernel(*(np.zeros((1, n, 2, 16), "float32") for n in (0, 5, 5)), result)

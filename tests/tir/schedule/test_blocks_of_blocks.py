@@ -211,8 +211,7 @@ def test_tensorize_refusals():
 @pytest.mark.parametrize("where", [("read", 0), ("read", 1), ("write", 0), "A", "C"])
 def test_reindex(where):
     sch = Schedule(matmul(7, 5, 6))
-    copy = sch.reindex("C", where)
-    assert copy.name.endswith("_reindex")
+    assert sch.reindex("C", where).name.endswith("_reindex")
     check_matmul(sch.func, 7, 5, 6)
 
 
@@ -244,8 +243,7 @@ def test_pad_einsum(size, padding):
 
 
 def test_pad_einsum_symbolic():
-    m = te.size_var("m", "int64")
-    sch = Schedule(matmul(m, 5, 6))
+    sch = Schedule(matmul(te.size_var("m", "int64"), 5, 6))
     sch.pad_einsum("C", [8, 8, 8])
     i, _, _ = sch.get_loops("C")
     sch.split(i, [None, 8])

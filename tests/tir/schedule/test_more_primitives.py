@@ -160,8 +160,7 @@ def test_read_at_and_write_at():
 
 
 def test_unsafe_set_dtype():
-    func = matmul(4, 6, 8)
-    sch = Schedule(func)
+    sch = Schedule(matmul(4, 6, 8))
     sch.unsafe_set_dtype("C", 0, "float64")
     assert sch.get(sch.get_block("C")).writes[0].buffer.dtype == "float64"
     check_matmul(sch.func, 4, 6, 8)
@@ -173,8 +172,7 @@ def test_compute_locations():
     kinds = set()
     for seed in range(30):
         sch = Schedule(func, seed=seed)
-        loop = sch.sample_compute_location("B")
-        sch.compute_at("B", loop)
+        sch.compute_at("B", sch.sample_compute_location("B"))
         kinds |= set(sch.trace.decisions.values())
         same(sch, func)
         every_way(sch, func)
@@ -224,8 +222,7 @@ def test_partitioned_tiles():
 
 
 def test_split_without_predicate():
-    n = te.size_var("n", "int64")
-    sch = Schedule(matmul(n, 6, 8))
+    sch = Schedule(matmul(te.size_var("n", "int64"), 6, 8))
     sch.split(sch.get_loops("C")[0], [None, 4], disable_predication=True)
     assert "T.where" not in str(sch.func)
     check_matmul(sch.func, 8, 6, 8)
@@ -237,8 +234,7 @@ def test_padding_of_layouts(pad):
     sch = Schedule(func)
     sch.transform_layout("B", ("write", 0), lambda i, j: (j // 4, i, j % 4), pad_value=pad)
     assert len(sch.state.block_names()) == 4
-    buffer = sch.get(sch.get_block("B")).writes[0].buffer
-    assert [ir.as_int(d) for d in buffer.shape] == [2, 6, 4]
+    assert [ir.as_int(d) for d in sch.get(sch.get_block("B")).writes[0].buffer.shape] == [2, 6, 4]
     same(sch, func)
     every_way(sch, func)
     with pytest.raises(ScheduleError, match="the padding 0.5 is no int32, which 'C' holds"):
@@ -336,8 +332,7 @@ def test_a_block_works_in_place_on_a_copy():
     in_place = ir.substitute(func, {func.buffer_of(func.params[1]): func.buffer_of(func.params[0])})
     in_place = in_place.replace(params=func.params[:1], buffer_map=func.buffer_map[:1])
     sch = Schedule(in_place)
-    copies = sch.cache_inplace("B", 0, "local")
-    assert [b.name for b in copies] == ["A_local", "A_local_1"]
+    assert [b.name for b in sch.cache_inplace("B", 0, "local")] == ["A_local", "A_local_1"]
     assert sch.get_producers("B")[0].name == "A_local"
     x = np.arange(5, dtype="int32")
     tir.interpret(tir.pipeline.lower(sch.func), x)

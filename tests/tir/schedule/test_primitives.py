@@ -35,8 +35,7 @@ def check_matmul(func, m, n, k, relu: bool = True) -> None:
 def chain(n, m):
     a = te.placeholder((n, m), name="A")
     b = te.compute((n, m), lambda i, j: a[i, j] * 2.0, name="B")
-    c = te.compute((m, n), lambda i, j: b[j, i] + 1.0, name="C")
-    return te.create_prim_func([a, c])
+    return te.create_prim_func([a, te.compute((m, n), lambda i, j: b[j, i] + 1.0, name="C")])
 
 
 def check_chain(func, n, m) -> None:
@@ -58,13 +57,11 @@ def test_split_any_factor(factors):
 
 @pytest.mark.parametrize("m", [1, 2, 7, 16])
 def test_split_symbolic(m):
-    size = te.size_var("m", "int64")
-    sch = Schedule(matmul(size, 5, 3))
+    sch = Schedule(matmul(te.size_var("m", "int64"), 5, 3))
     i, _ = sch.get_loops(sch.get_block("D"))
     sch.split(i, [None, 4])
     i, j, k = sch.get_loops(sch.get_block("C"))
-    fused = sch.fuse(i, j)
-    sch.split(fused, [None, 8])
+    sch.split(sch.fuse(i, j), [None, 8])
     check_matmul(sch.func, m, 5, 3)
 
 
@@ -85,8 +82,7 @@ def test_fuse_and_reorder():
     refuses(ScheduleError, "not directly nested", sch.fuse, j, i)
     sch.reorder(k, j, i)
     check_matmul(sch.func, 6, 5, 4)
-    f = sch.fuse(k, j, i)
-    sch.split(f, [None, 7])
+    sch.split(sch.fuse(k, j, i), [None, 7])
     check_matmul(sch.func, 6, 5, 4)
 
 
@@ -105,8 +101,7 @@ def test_parallel_vectorize_refuse_reductions():
 def test_loop_partition(lengths):
     sch = Schedule(matmul(7, 5, 6))
     i, _, _ = sch.get_loops(sch.get_block("C"))
-    parts = sch.loop_partition(i, lengths)
-    assert len(parts) == len(lengths)
+    assert len(sch.loop_partition(i, lengths)) == len(lengths)
     check_matmul(sch.func, 7, 5, 6)
 
 
@@ -137,8 +132,7 @@ def test_loop_partition_refuses_initialised_reduction():
 def test_specialize(m):
     size = te.size_var("m", "int64")
     sch = Schedule(matmul(size, 4, 3))
-    block = sch.get_block("C")
-    i = sch.get_loops(block)[0]
+    i = sch.get_loops(sch.get_block("C"))[0]
     copies = sch.specialize(i, size >= 8)
     assert [c.name for c in copies] == ["C_p1"]
     sch.split(i, [None, 8])
@@ -278,15 +272,13 @@ def test_compute_at_tile(shape, tile):
     sch.compute_at(c, jo)
     sch.set_scope(c, 0, "local")
     check_matmul(sch.func, m, n, k)
-    loops = sch.get_loops(c)
-    sch.decompose_reduction(c, loops[-1])
+    sch.decompose_reduction(c, sch.get_loops(c)[-1])
     check_matmul(sch.func, m, n, k)
 
 
 @pytest.mark.parametrize("m", [1, 5, 8])
 def test_compute_at_symbolic(m):
-    size = te.size_var("m", "int64")
-    sch = Schedule(matmul(size, 8, 5))
+    sch = Schedule(matmul(te.size_var("m", "int64"), 8, 5))
     d, c = sch.get_block("D"), sch.get_block("C")
     i, j = sch.get_loops(d)
     io, ii = sch.split(i, [None, 4])
@@ -349,8 +341,7 @@ def test_rfactor(k, axis):
     sch = Schedule(row_sum(3, k))
     _, kk = sch.get_loops(sch.get_block("S"))
     _, ki = sch.split(kk, [None, 4])
-    rf = sch.rfactor(ki, axis)
-    assert sch.get(rf).init is not None
+    assert sch.get(sch.rfactor(ki, axis)).init is not None
     a = np.random.default_rng(2).standard_normal((3, k), np.float32)
     out = np.zeros(3, np.float32)
     run(sch.func, a, out)
@@ -443,8 +434,7 @@ def test_trace_prints_and_replays():
 
 def test_annotate_and_sampling():
     sch = Schedule(matmul(8, 8, 8), seed=1)
-    c = sch.get_block("C")
-    i, _, _ = sch.get_loops(c)
+    i, _, _ = sch.get_loops(sch.get_block("C"))
     sch.annotate(i, "pragma_grain", 4)
     assert sch.get(i).annotations["pragma_grain"] == 4
     refuses(ScheduleError, "no annotation", sch.unannotate, i, "x")

@@ -135,8 +135,7 @@ def test_a_refused_primitive_leaves_the_function_and_the_trace():
 
 
 def test_symbolic_extents():
-    n = te.size_var("n", "int64")
-    sch = Schedule(matmul(n, 10, 7))
+    sch = Schedule(matmul(te.size_var("n", "int64"), 10, 7))
     i, *_ = sch.get_loops("C")
     caught = refuses(ScheduleError, "vectorize: the extent n is not a constant", sch.vectorize, i)
     assert "split a constant factor off" in str(caught)
@@ -161,8 +160,7 @@ def test_rebinding_the_axis_in_another_nest():
 def window(shift):
     x = te.placeholder((13,), name="X")
     p = te.compute((13,), lambda i: x[i] * 2.0, name="P")
-    y = te.compute((11,), lambda i: p[i] + p[i + shift], name="Y")
-    return te.create_prim_func([x, y])
+    return te.create_prim_func([x, te.compute((11,), lambda i: p[i] + p[i + shift], name="Y")])
 
 
 def test_a_consumer_of_several_iterations():
@@ -229,8 +227,7 @@ def test_maps_that_lose_nothing(index_map):
 
 
 def test_symbolic_layouts():
-    n = te.size_var("n", "int64")
-    sch = Schedule(matmul(n, 10, 7))
+    sch = Schedule(matmul(te.size_var("n", "int64"), 10, 7))
     with pytest.raises(ScheduleError, match="transform_layout: the map .* puts several"):
         sch.transform_layout("C", "C", lambda i, j: (j,))
     sch.transform_layout("C", "C", lambda i, j: (j // 4, i, j % 4))

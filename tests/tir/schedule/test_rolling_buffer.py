@@ -12,8 +12,7 @@ from weft.tir.pipeline import lower
 
 def _maxima(x, k, step=1):
     """Maxima over windows of `k` by `k`, `step` apart."""
-    windows = np.lib.stride_tricks.sliding_window_view(x, (k, k))
-    return windows[::step, ::step].max((-1, -2))
+    return np.lib.stride_tricks.sliding_window_view(x, (k, k))[::step, ::step].max((-1, -2))
 
 
 def _pool(x, n, k, step=1):

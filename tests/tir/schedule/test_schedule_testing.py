@@ -27,8 +27,7 @@ def test_a_trace_does_the_same_again():
     outer, inner = sch.split(j, [None, 4])
     sch.reorder(outer, i, inner)
     sch.vectorize(inner)
-    again = verify_trace_roundtrip(sch, doubled)
-    assert len(again.trace) == len(sch.trace)
+    assert len(verify_trace_roundtrip(sch, doubled).trace) == len(sch.trace)
     refuses(error.InvalidArgument, "no such form", verify_trace_roundtrip, sch, doubled, text_format="xml")
 
 

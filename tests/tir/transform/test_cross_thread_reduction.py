@@ -6,8 +6,7 @@ from weft.tir import For, transform
 
 
 def lowered(func):
-    mod = transform.LowerCrossThreadReduction()(IRModule({"main": func}))
-    return mod["main"]
+    return transform.LowerCrossThreadReduction()(IRModule({"main": func}))["main"]
 
 
 def shared(func):

@@ -44,8 +44,7 @@ def test_a_loop_waits_for_its_last_iteration():
     out = apply(tir.transform.ThreadSync("shared"), f)["main"]
     assert len(barriers(out)) == 2
     loop = next(n for n in ir.walk(out.body) if isinstance(n, tir.For) and n.kind == tir.ForKind.SERIAL)
-    first = loop.body.seq[0]
-    assert isinstance(first, tir.Evaluate)
+    assert isinstance(loop.body.seq[0], tir.Evaluate)
 
 
 def test_a_barrier_in_a_test_of_threads_is_refused():

@@ -56,8 +56,7 @@ def test_products(left, m, n, k):
     target = needs(left)
     func = default_schedule(product(m, n, k, left), target)
     a, w, expected = operands(m, n, k, left)
-    out = np.zeros((m, n), FORMS[left][2])
-    result = weft.runtime.tensor(out)
+    result = weft.runtime.tensor(np.zeros((m, n), FORMS[left][2]))
     weft.build(func, target=target)["main"](weft.runtime.tensor(a), weft.runtime.tensor(w), result)
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-4, atol=1e-3)
 
@@ -99,8 +98,7 @@ def test_without_the_instruction_the_loop_stays():
 def test_interpreter_defines_it(left):
     four_lanes = type("FourLanes", (machine.Machine,), {"dot_forms": ((*FORMS[left], 4),)})(cores=1)
     func = lower(default_schedule(product(3, 32, 8, left), four_lanes), four_lanes)
-    found = [n for n in walk(func.body) if getattr(getattr(n, "op", None), "name", "") == "tir.dot_accumulate"]
-    assert found
+    assert [n for n in walk(func.body) if getattr(getattr(n, "op", None), "name", "") == "tir.dot_accumulate"]
     a, w, expected = operands(3, 32, 8, left)
     out = np.zeros((3, 32), FORMS[left][2])
     tir.interpret(func, a, w, out)
@@ -112,5 +110,4 @@ def test_other_sums_are_left_alone():
     r = te.reduce_axis((0, 4), name="r")
     y = te.compute((16,), lambda i: te.sum(cast("int32", x[i * 4 + r]), r), name="y")
     func = lower(default_schedule(te.create_prim_func([x, y]), Target("llvm")), Target("llvm"))
-    mod = IRModule({"main": func})
-    assert dot_product(forms=Target("llvm").dot_forms)(mod)["main"] is func
+    assert dot_product(forms=Target("llvm").dot_forms)(IRModule({"main": func}))["main"] is func

@@ -153,8 +153,7 @@ for v in T.thread_binding(4, thread="vthread"):
     for i in range(8):
         B[v, i] = S[i]
 """
-    func = inject_virtual_thread()(parsed(text))["main"]
-    assert allocated(func) == {"S": [8]}
+    assert allocated(inject_virtual_thread()(parsed(text))["main"]) == {"S": [8]}
     x, out = RNG.random((4, 8), "float32"), np.zeros((4, 8), "float32")
     weft.build(parsed(text), target="llvm")(x, out, 0)
     np.testing.assert_array_equal(out, x)

@@ -44,8 +44,7 @@ def asked_for(func):
 
 @pytest.mark.parametrize("rows", [16, 40, 64, 197])
 def test_the_whole_next_panel(rows):
-    lowered = lower(product(int64(rows)), TARGET)
-    prefetches = asked_for(lowered)
+    prefetches = asked_for(lower(product(int64(rows)), TARGET))
     assert prefetches
     lines = set()
     analyzer = arith.Analyzer()

@@ -200,8 +200,7 @@ def test_loops_that_are_only_marked():
 def test_pragmas_around_statements():
     """An AttrStmt holds for what is inside of it, and not for what follows."""
     once = tir.AttrStmt(tir.IntImm("int32", 0), "pragma_auto_unroll_max_step", tir.IntImm("int32", 24), nested.body)
-    func = nested.replace(body=tir.seq(once, nested.body))
-    assert loops_left(apply(tir.transform.UnrollLoop(), func)) == 3
+    assert loops_left(apply(tir.transform.UnrollLoop(), nested.replace(body=tir.seq(once, nested.body)))) == 3
     off = tir.AttrStmt(tir.IntImm("int32", 0), "pragma_unroll_explicit", tir.IntImm("int32", 0), nested.body)
     assert kinds(apply(tir.transform.UnrollLoop(auto_max_step=2), nested.replace(body=off))) == ["SERIAL"] * 2 + [
         "UNROLLED"
@@ -251,8 +250,7 @@ def test_unroll_explicit_and_pragmas():
     y = te.compute((8, 4), lambda i, j: x[i, j] + 1.0, name="y")
     s = te.create_schedule(y.op)
     s[y].pragma(y.op.axis[0], "auto_unroll_max_step", 16)
-    func = te.schedule.schedule_to_prim_func(s, [x, y])
-    assert loops_left(apply(tir.transform.UnrollLoop(), func)) == 1
+    assert loops_left(apply(tir.transform.UnrollLoop(), te.schedule.schedule_to_prim_func(s, [x, y]))) == 1
     refuses(error.InvalidArgument, "no option 'max_step'", PassContext, config={"tir.UnrollLoop": {"max_step": 3}})
 
 

@@ -172,8 +172,7 @@ def test_matrix_tiles_pay_where_packing_is_little(sizes, tiles):
 def test_windows_are_not_packed_for_matrix_tiles():
     x, w = te.placeholder((1, 56, 56, 64), name="x"), te.placeholder((3, 3, 64, 64), name="w")
     func = te.create_prim_func([x, w, conv(x, w, 1, 1, 1, 1, "NHWC", "HWIO")])
-    record = explain_schedule(func, TILES).kernels[0].record
-    assert record.taken["T_conv"] == "contraction"
+    assert explain_schedule(func, TILES).kernels[0].record.taken["T_conv"] == "contraction"
 
 
 @pytest.mark.parametrize("shape", [(9, 64, 32), (5, 12, 40)])
