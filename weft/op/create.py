@@ -176,14 +176,10 @@ declare(
 )
 
 
-def _size_infer(x: Expr) -> TensorType:
-    return TensorType((), DataType("int64"), 0, tensor_arg("size", "x", x).vdevice)
-
-
 declare(
     "size",
     "x",
-    infer=_size_infer,
+    infer=lambda x: TensorType((), DataType("int64"), 0, tensor_arg("size", "x", x).vdevice),
     lower=lambda x: full((), cast("int64", product(x.shape)), "int64"),
     reference=lambda x: np.int64(x.size),
     fusion=Fusion.OPAQUE,

@@ -180,9 +180,8 @@ def demand_held(op: str, name: str, value: object, dtype: str, where: ir.Span | 
     except InvalidArgument:
         wrong = True
     if wrong:
-        raise DTypeMismatch(
-            f"{op}: '{name}' is no number of the tensor's type", expected=dtype, found=value, where=where
-        )
+        what = f"{op}: '{name}' is no number of the tensor's type"
+        raise DTypeMismatch(what, expected=dtype, found=str(value), where=where)
 
 
 def broadcast_dims(op: str, *shapes: tuple[ir.PrimExpr, ...]) -> tuple[ir.PrimExpr, ...]:

@@ -23,7 +23,7 @@ def _reshape_dims(ty: ir.TensorType, values: tuple[ir.PrimExpr, ...]) -> tuple[i
     """Resolve 0 (copy) and -1 (the rest) in a target shape."""
     dims = [
         ty.shape[i]
-        if ir.as_int(v) == 0 and ty.shape is not None and i < len(ty.shape) and not _has_zero(ty.shape)
+        if ir.as_int(v) == 0 and ty.shape is not None and i < len(ty.shape) and all(ir.as_int(d) != 0 for d in ty.shape)
         else v
         for i, v in enumerate(values)
     ]
@@ -47,10 +47,6 @@ def _demand_rest(
             others = infer.product([d for n, d in enumerate(dims) if n != i])
             if ir.as_int(others) is None and not infer.equal_dims(dims[i] * others, count):
                 demand_at_least("reshape: elements for each of the dimension that is -1", others, 1, x.span)
-
-
-def _has_zero(shape: tuple[ir.PrimExpr, ...]) -> bool:
-    return any(ir.as_int(d) == 0 for d in shape)
 
 
 def _reshape_infer(x: ir.Expr, shape: ir.Expr) -> ir.TensorType:

@@ -301,10 +301,6 @@ def _read_dtype(body: Bytes, at: int) -> tuple[Any, int]:
     return tvm_ffi.dtype(_dtype_name(data)), at + 8
 
 
-def _read_device(body: Bytes, at: int) -> tuple[WireDevice, int]:
-    return WireDevice(*struct.unpack_from("<ii", body, at)), at + 8
-
-
 def _read_object(body: Bytes, at: int) -> tuple[Any, int]:
     (kind,) = _I32.unpack_from(body, at)
     if kind == TypeIndex.RPC_OBJECT:
@@ -325,7 +321,7 @@ _DECODERS: dict[int, Callable[[Bytes, int], tuple[Any, int]]] = {
     TypeIndex.FUNCTION: lambda body, at: (FunctionHandle(_U64.unpack_from(body, at)[0]), at + 8),
     TypeIndex.MODULE: lambda body, at: (ModuleHandle(_U64.unpack_from(body, at)[0]), at + 8),
     TypeIndex.DTYPE: _read_dtype,
-    TypeIndex.DEVICE: _read_device,
+    TypeIndex.DEVICE: lambda body, at: (WireDevice(*struct.unpack_from("<ii", body, at)), at + 8),
     TypeIndex.DLTENSOR: read_tensor,
     TypeIndex.RAW_STR: _read_str,
     TypeIndex.BYTE_ARRAY: read_text,

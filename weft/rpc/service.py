@@ -541,10 +541,6 @@ def _function_argument(service: Service, handle: int) -> Any:
     return found if isinstance(found, tvm_ffi.Function) else tvm_ffi.convert(found)
 
 
-def _module_argument(service: Service, handle: int) -> Any:
-    return service.held(handle, (tvm_ffi.Module, ServedModule)) if handle else None
-
-
 def _object_argument(service: Service, handle: int) -> Any:
     if not handle:
         return None
@@ -556,7 +552,7 @@ _NATIVE: dict[type, Callable[[Service, Any], Any]] = {
     WireTensor: Service.tensor,
     WireDevice: lambda _, v: tvm_ffi.Device(v.kind, v.number),
     codec.FunctionHandle: _function_argument,
-    codec.ModuleHandle: _module_argument,
+    codec.ModuleHandle: lambda s, handle: s.held(handle, (tvm_ffi.Module, ServedModule)) if handle else None,
     codec.ObjectHandle: _object_argument,
     Opaque: _object_argument,
 }

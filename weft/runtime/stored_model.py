@@ -16,6 +16,7 @@ import os
 import struct
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -210,7 +211,8 @@ def _executable(
     names = header["names"]
     code = []
     if objects:
-        code.append(placed_module(objects, names) or (load or _load_with_compiler(path))(objects, names))
+        placed = load or partial(runtime.link.load_objects, where=path)
+        code.append(placed_module(objects, names) or placed(objects, names))
     constants: list[Any] = []
     at = 0
     for kind, value, *rest in header["constants"]:
@@ -226,10 +228,6 @@ def _executable(
     made = VMExecutable.from_parts(functions, constants, scopes, header["offsets"], header["words"], code)
     made.places = header["places"]
     return made
-
-
-def _load_with_compiler(path: Path) -> Callable[..., Module]:
-    return lambda objects, names: runtime.link.load_objects(objects, names, path)
 
 
 def _large_pages(size: int) -> np.ndarray[Any, Any]:

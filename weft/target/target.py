@@ -48,7 +48,7 @@ class Target:
         if isinstance(target, Target):
             kind, attrs = target.kind, dict(target.attrs)
             host = target.host if host is None else host
-        elif not isinstance(target, (str, Mapping)):
+        elif not isinstance(target, (str, Mapping)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise error.InvalidArgument("no target", expected="text such as 'llvm', or a mapping", found=repr(target))
         else:
             name, attrs = parse(target) if isinstance(target, str) else ("llvm", dict(target))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from weft import te
@@ -49,10 +48,6 @@ def cross_entropy_with_logits(x: Tensor, y: Tensor) -> Tensor:
     return compute((), lambda: -total() / x.shape[0].astype(x.dtype), name="T_cross_entropy")
 
 
-def _class_first(predictions: Tensor, place: Sequence[Any], cls: Any) -> tuple[Any, ...]:
-    return (cls,) if predictions.ndim == 1 else (place[0], cls, *place[1:])
-
-
 def _weight_of(weights: Tensor | None, cls: Any, dtype: str) -> Any:
     return const(1, dtype) if weights is None else weights(clamped(cls, weights.shape[0]))
 
@@ -83,7 +78,8 @@ def nll_loss(
     def element(*i: Any) -> Any:
         t = targets(*i)
         at = clamped(t, predictions.shape[min(predictions.ndim - 1, 1)])
-        taken = -predictions(*_class_first(predictions, i, at)) * _weight_of(weights, t, dtype)
+        place = (at,) if predictions.ndim == 1 else (i[0], at, *i[1:])
+        taken = -predictions(*place) * _weight_of(weights, t, dtype)
         return if_then_else(t.equal(const(ignore_index, t.dtype)), const(0, dtype), taken)
 
     each = compute(targets.shape, element, name="nll_loss")

@@ -1,7 +1,6 @@
 """Scheduled kernels execute their blocks about as often as they say: no tile makes what another one makes.
 
-Operators with an operand before or behind them that is broadcast along any dimensions, at known and unknown sizes.
-``WEFT_SWEEP=1`` runs all of them.
+Each operator has an operand before or behind it that is broadcast along some dimensions; ``WEFT_SWEEP=1`` runs all.
 """
 
 import os
@@ -58,10 +57,6 @@ CASES = [
 DRAWN = CASES if os.environ.get("WEFT_SWEEP") else random.Random(0).sample(CASES, 100)
 
 
-def masked(shape, mask):
-    return tuple(d if mask >> i & 1 else 1 for i, d in enumerate(shape))
-
-
 def kernels(name, unknown, before, mask):
     """The kernels of an operator times an operand, and the numbers that their unknown sizes stand for."""
     numbers, open_, operator = OPERATORS[name]
@@ -72,7 +67,8 @@ def kernels(name, unknown, before, mask):
     with bb.function("probe", [x]):
         out = bb.emit(operator(x)).ty.shape
         bb.emit_func_output(x)
-    y = relax.Var("y", R.Tensor(masked(shape if before else out, mask), "float32"))
+    wide = (d if mask >> i & 1 else 1 for i, d in enumerate(shape if before else out))
+    y = relax.Var("y", R.Tensor(tuple(wide), "float32"))
     bb = relax.BlockBuilder()
     with bb.function("main", [x, y]), bb.dataflow():
         value = bb.emit(op.multiply(x, y)) if before else x

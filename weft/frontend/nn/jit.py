@@ -118,8 +118,4 @@ def _to_torch() -> Callable[[Tensor], Any]:
     return lambda value: torch.from_dlpack(value)
 
 
-def _to_numpy() -> Callable[[Tensor], Any]:
-    return lambda value: value.numpy()
-
-
-_FORMATS: dict[str, Callable[[], Callable[[Tensor], Any]]] = {"torch": _to_torch, "numpy": _to_numpy}
+_FORMATS: dict[str, Callable[[], Callable[[Tensor], Any]]] = {"torch": _to_torch, "numpy": lambda: Tensor.numpy}

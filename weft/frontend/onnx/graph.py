@@ -100,7 +100,8 @@ class Graph(Emitter):
 
     def emit(self, expr: ir.Expr) -> Any:
         """Bind an expression; numbers that are known are computed, dimensions that are not known get variables."""
-        if isinstance(expr, ir.Call) and expr.args and all(map(_is_few_numbers, expr.args)):
+        args = expr.args if isinstance(expr, ir.Call) else ()
+        if args and all(isinstance(a, ir.Constant) and prod(a.data.shape) <= MAX_ELEMENTS for a in args):
             known = evaluate(self.bb.normalize(expr, atom=False))  # type: ignore[arg-type] - a call stays one
             if known is not None:
                 return known
@@ -342,10 +343,6 @@ def _select(e: ir.Select, graph: Graph) -> Any:
 def _intrinsic(e: ir.CallIntrin, graph: Graph) -> Any:
     name = _UNARY.get(e.op.name)
     return _integer(e, graph) if name is None else graph.op(name, _SCALAR(e.args[0], graph))
-
-
-def _is_few_numbers(arg: ir.Expr) -> bool:
-    return isinstance(arg, ir.Constant) and prod(arg.data.shape) <= MAX_ELEMENTS
 
 
 def _is_tangled(dim: ir.PrimExpr) -> bool:

@@ -172,7 +172,7 @@ def _body(p: Parser, state: _State) -> ir.Function:
     found, pure = type_outside(state.params, body, outer), options.get("pure", True)
     if contradict(state.ret_ty, found):
         what = f"the result of '{node.name}' has another type"
-        raise p.fail(node.returns, what, expected=f"{state.ret_ty}", found=f"{found}")
+        raise p.fail(node.returns or node, what, expected=f"{state.ret_ty}", found=f"{found}")
     ret_ty = result_type(state.ret_ty, found)
     func = ir.Function(state.params, body, ret_ty, pure, ir.Attrs.of(attrs), span=p.span(node))
     _add_te_functions(p, state)

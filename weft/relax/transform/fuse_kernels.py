@@ -25,7 +25,9 @@ def FuseOps(fuse_opt_level: int = -1) -> ir.Pass:
         """Group the kernels."""
         context = ir.PassContext.current()
         graph = Graph(mod)
-        funcs = {v: f for v, f in mod.items() if isinstance(f, ir.Function) and not _is_group(f)}
+        group = ("Primitive", "Codegen")
+        plain = ((v, f) for v, f in mod.items() if isinstance(f, ir.Function) and not any(map(f.attrs.get, group)))
+        funcs = dict(plain)
         for f in funcs.values():
             graph.add_function(f)
         level = context.opt_level if fuse_opt_level < 0 else fuse_opt_level
@@ -38,7 +40,3 @@ def FuseOps(fuse_opt_level: int = -1) -> ir.Pass:
         return mod.with_functions(bb.get().functions)
 
     return ir.Pass("FuseOps", run, 1, FuseOps.__doc__)
-
-
-def _is_group(func: ir.Function) -> bool:
-    return bool(func.attrs.get("Primitive")) or func.attrs.get("Codegen") is not None

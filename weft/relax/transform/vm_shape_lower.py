@@ -498,7 +498,9 @@ def _needs_check(declared: Any, found: Any) -> bool:
     if found is None or declared is None or isinstance(declared, ir.AnyType):
         return False
     if isinstance(found, ir.AnyType):
-        return isinstance(declared, (ir.TensorType, ir.ShapeType, ir.TupleType)) and not _says_nothing(declared)
+        if isinstance(declared, ir.TensorType):
+            return declared.ndim >= 0 or bool(declared.dtype)
+        return isinstance(declared, (ir.ShapeType, ir.TupleType))
     if isinstance(declared, ir.TensorType) and isinstance(found, ir.TensorType):
         return (
             (declared.ndim >= 0 > found.ndim)
@@ -508,10 +510,6 @@ def _needs_check(declared: Any, found: Any) -> bool:
     if isinstance(declared, ir.ShapeType) and isinstance(found, ir.ShapeType):
         return (declared.ndim >= 0 > found.ndim) or (declared.values is not None and found.values is None)
     return False
-
-
-def _says_nothing(ty: ir.Type) -> bool:
-    return isinstance(ty, ir.TensorType) and ty.ndim < 0 and not ty.dtype
 
 
 def _new_sizes(cast: MatchCast) -> list[ir.SizeVar]:

@@ -192,10 +192,6 @@ def ask(e: ir.Expr, ty: Type, s: Inference) -> None:
         s.asked[e] = ty
 
 
-def _type_params(ty: Type) -> tuple[TypeVar, ...]:
-    return ty.type_params if isinstance(ty, FuncType) else ()
-
-
 def joined(e: ir.Expr, results: list[tuple[Any, Any]], s: Inference, what: str) -> Type:
     """Return the type of what one of several expressions gives, each with where to tell of it."""
     asked = s.asked.get(e)
@@ -206,7 +202,9 @@ def joined(e: ir.Expr, results: list[tuple[Any, Any]], s: Inference, what: str) 
     if all(t is types[0][0] for t, _ in types) and asked is None:
         return types[0][0]
     result = asked if asked is not None else IncompleteType()
-    for ty, node in sorted(types, key=lambda t: len(_type_params(s.head(t[0])))):  # a polymorphic one fits the others
+    for ty, node in sorted(
+        types, key=lambda t: len(getattr(s.head(t[0]), "type_params", ()))
+    ):  # a polymorphic one fits the others
         s.flow(ty, result, node, what)
     found = s.resolve(result)
     return found if s.unifier.unknown(found) is None else result

@@ -72,17 +72,13 @@ def _ended(body: Expr, needed: set[Var]) -> Any:
         used = _used([value])
         by_branches = _used(_branches(value))  # they end it themselves
         over = [v for v in used if v not in live and v not in by_branches]
-        kill = not _is_kill(value)
+        kill = type(value) is not Call or getattr(value.op, "name", "") != _KILL
         made += [
             (Var("_"), Call(Op.get(_KILL), (v,), Attrs.of())) for v in sorted(over, key=lambda v: v.name_hint) if kill
         ]
         made.append((var, _in_value(value, live | set(over))))
         live = behind | used
     return lets(made[::-1], tail)
-
-
-def _is_kill(value: Any) -> bool:
-    return type(value) is Call and getattr(value.op, "name", "") == _KILL
 
 
 def _branches(value: Any) -> list[Expr]:

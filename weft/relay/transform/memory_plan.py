@@ -114,7 +114,8 @@ class _Plan:
             elif name not in _READS:
                 for r in used:
                     self.block_of[r].escapes = True
-                segment += not isinstance(value, (Function, Constant)) and not _makes_value(value)
+                made = isinstance(value, Call) and isinstance(value.op, (Constructor, Op))
+                segment += not (made or isinstance(value, (Function, Constant)))
         for r in self._roots(tail):
             self.block_of[r].escapes = True
 
@@ -194,10 +195,6 @@ def _storage(value: Any) -> Any:
 def _is_scalar_operation(value: Expr) -> bool:
     """Whether the machine computes a value in its registers: from its operands, or it may be one of them."""
     return isinstance(value, Call) and scalar_operation(value) is not None
-
-
-def _makes_value(value: Expr) -> bool:
-    return isinstance(value, Call) and isinstance(value.op, (Constructor, Op))
 
 
 def _padded(n_bytes: int) -> int:

@@ -311,10 +311,6 @@ def _joined(a: _Box | None, b: _Box, analyzer: arith.Analyzer) -> _Box | None:
     return (*a[: other[0]], ir.Range.from_min_extent(x.min, analyzer.simplify(x.extent + y.extent)), *a[other[0] + 1 :])
 
 
-def _loops_above(body: Stmt, realize: BlockRealize) -> list[For]:
-    return [s for s in path_to(body, lambda s: s is realize) or () if isinstance(s, For)]
-
-
 def _always(body: Stmt, realize: BlockRealize, analyzer: arith.Analyzer) -> bool:
     """Whether a block runs whatever the loops are at, but for values outside of the domains of its variables."""
     if any(isinstance(s, IfThenElse) for s in path_to(body, lambda s: s is realize) or ()):
@@ -326,7 +322,8 @@ def _always(body: Stmt, realize: BlockRealize, analyzer: arith.Analyzer) -> bool
 
 def _box(body: Stmt, realize: BlockRealize, region: BufferRegion, analyzer: arith.Analyzer) -> _Box:
     """Bound what a block touches while the loops in `body` run; None for a dimension without bounds."""
-    inner = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in _loops_above(body, realize)}
+    above = [s for s in path_to(body, lambda s: s is realize) or () if isinstance(s, For)]
+    inner = {f.loop_var: ir.Range.from_min_extent(f.min, f.extent) for f in above}
     for v, r in inner.items():
         analyzer.bind(v, r)
     return relax_region(substitute_ranges(region.region, iter_values_of(realize)), inner, analyzer)

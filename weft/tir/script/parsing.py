@@ -39,7 +39,7 @@ def finished(p: Parser, state: FunctionUnderWay, body: stmts.Stmt) -> PrimFunc:
     node, options = state.node, state.options
     root = state.blocks[0]
     wants_root = state.wants_root and (state.has_blocks or root.allocs)
-    if root.allocs or (wants_root and not _is_root(body)):
+    if root.allocs or (wants_root and (not isinstance(body, stmts.BlockRealize) or body.iter_values)):
         facts = root.facts
         reads, writes, notes = facts.get("reads", ()), facts.get("writes", ()), ir.Attrs.of(facts.get("annotations"))
         block = stmts.Block((), reads, writes, "root", body, root.init, tuple(root.allocs), (), notes)
@@ -56,10 +56,6 @@ def finished(p: Parser, state: FunctionUnderWay, body: stmts.Stmt) -> PrimFunc:
     buffer_map = tuple((v, state.buffers[v]) for v in state.params if v in state.buffers)
     func = PrimFunc(tuple(state.params), body, ret_type, buffer_map, ir.Attrs.of(attrs), span=p.span(node))
     return func.replace(ty=signature_type(func))
-
-
-def _is_root(body: stmts.Stmt) -> bool:
-    return isinstance(body, stmts.BlockRealize) and not body.iter_values
 
 
 # --- sequences --------------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def _doubled(
     last = max((i for i, p in enumerate(parts) if _writes(p, buffer)), default=-1)
     before = [p for p in parts[: last + 1] if not _writes(p, buffer)]
     first = not any(n is buffer.data for n in ir.walk(tuple(before)))
-    alone = not any(_stores_other(p, buffer) or _handed(p) for p in fills)
+    alone = all(s.buffer is buffer for p in fills for s in ir.find(p, BufferStore)) and not any(map(_handed, fills))
     if not fills or not rest or not first or read & written or buffer.data in written or not alone:
         return None
     double = replace_node(
@@ -156,10 +156,6 @@ def _split(loop: For, factor: int) -> For:
 
 def _writes(node: ir.Node, buffer: Buffer) -> bool:
     return any(isinstance(n, BufferStore) and n.buffer is buffer for n in ir.walk(node))
-
-
-def _stores_other(node: ir.Node, buffer: Buffer) -> bool:
-    return any(isinstance(n, BufferStore) and n.buffer is not buffer for n in ir.walk(node))
 
 
 def _handed(node: ir.Node) -> list[ir.Var]:
