@@ -19,12 +19,14 @@ def dumps(tmp_path, monkeypatch):
 
 
 def program(kernels=1):
-    """Each kernel of a chain adds another constant; products are held apart by being returned."""
+    """Each kernel of a chain has one exponential more; products are held apart by being returned."""
     bb, x = relax.BlockBuilder(), relax.Var("x", relax.TensorStructInfo((tir.Var("n", "int64"), 4), "float32"))
     with bb.function("main", [x]), bb.dataflow():
         outputs, value = [], x
         for i in range(kernels):
-            value = bb.emit(exp(bb.emit(add(value, relax.const(float(i))))))
+            value = bb.emit(add(value, relax.const(1.0)))
+            for _ in range(i + 1):
+                value = bb.emit(exp(value))
             outputs.append(bb.emit_output(bb.emit(multiply(value, value))))
         bb.emit_func_output(tuple(outputs) if kernels > 1 else outputs[0])
     return bb.get()

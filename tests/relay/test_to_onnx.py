@@ -23,6 +23,8 @@ def test_values(name: str, index: int) -> None:
             continue  # quotients by zero and negative powers are anybody's, and ONNX Runtime has images only
         body = typed_call(name, case)
         wanted = flat(evaluate(body, arrays))
+        if any(w.dtype.name == "bfloat16" for w in wanted):
+            continue  # ONNX Runtime hands out no such array
         given = flat(tuple(v for v, i in zip(arrays, case.inputs, strict=True) if not isinstance(i, Known)))
         try:
             model = to_onnx(relay.Function(relay.analysis.free_vars(body), body), {}, "test").SerializeToString()

@@ -16,7 +16,6 @@ import os
 import struct
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -211,8 +210,8 @@ def _executable(
     names = header["names"]
     code = []
     if objects:
-        placed = load or partial(runtime.link.load_objects, where=path)
-        code.append(placed_module(objects, names) or placed(objects, names))
+        load = load or (lambda *given: runtime.link.load_objects(*given, path))
+        code.append(placed_module(objects, names) or load(objects, names))
     constants: list[Any] = []
     at = 0
     for kind, value, *rest in header["constants"]:

@@ -54,7 +54,6 @@ def shifted(bb, value, by):
         (quantised, [(0.01, 3), (0.02, 0), (0.01, 7), (0.013, 3)], 1),
         (scaled, [(2.0, 1.0), (3.0, 1.0), (0.5, 1.0)], 1),
         (scaled, [(2.0, 2.0), (3.0, 3.0), (0.5, 0.25)], 1),
-        (scaled, [(2.0, 1.0)] * 3, 1),
         (raised, [(2.0,), (3.0,)], 2),  # how a power is computed hangs on its exponent
         (shifted, [(2,), (3,)], 2),
     ],

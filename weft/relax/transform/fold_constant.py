@@ -56,15 +56,15 @@ def fold_constant(func: ir.Function, mod: ir.IRModule, *, max_bytes: int = 1 << 
 def evaluate(call: ir.Call) -> ir.Expr | None:
     """Evaluate a call of a tensor operator on constants.
 
-    None where an argument is not constant or the type is not static.
+    None where an argument or a number among the attributes is not constant.
     """
     if not isinstance(call.op, ir.Op) or call.op.name.removeprefix("relax.") in CORE_OPS:
         return None
     args = [constant_value(a) for a in call.args]
-    if any(a is None for a in args):
+    attrs = dict(call.attrs.items)
+    if any(a is None for a in args) or any(ir.find(v, ir.Var, ir.SizeVar) for v in attrs.values()):
         return None
     definition = op.get_op_def(call.op)
-    attrs = dict(call.attrs.items)
     if definition.reference is None or not definition.pure or str(attrs.get("dtype")).startswith("custom["):
         return None
     return _to_expr(definition.reference(*args, **attrs), call.ty)

@@ -106,7 +106,7 @@ class Phases(NamedTuple):
         edges = [1 + more / panels.likely(n, panels.LIKELY_SIZE) for n, more in zip(shape[2:], self.more, strict=True)]
         together, own = (panels.round_up(n, panel or n) for n in (channels * prod(m for m, _ in self.made), channels))
         spared = 1 - prod(sizes) * own / (prod(self.taps) * prod(edges) * together)
-        few = prod(self.block) <= _MOST_CALLS and len(sizes) == 2 and not self.is_sparse
+        few = 1 < prod(self.block) <= _MOST_CALLS and len(sizes) == 2 and not self.is_sparse
         return _parts_of(attrs, sizes) if few and (not panel or spared >= _WORTH_CALLS) else []
 
     def filled(self, value: Expr, lead: Sequence[Any], tail: Sequence[Any], bb: BlockBuilder) -> Expr:
