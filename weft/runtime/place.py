@@ -106,10 +106,8 @@ class _Placement:
                     self._memory[o.at[i] : o.at[i] + s.size] = o.data[s.offset : s.offset + s.size]
         for o in self.objects:
             self._relocate(o)
-        if (
-            ctypes.CDLL(None).mprotect(ctypes.c_void_p(self._base), self._code_bytes, mmap.PROT_READ | mmap.PROT_EXEC)
-            != 0
-        ):
+        mprotect, allowed = ctypes.CDLL(None).mprotect, mmap.PROT_READ | mmap.PROT_EXEC
+        if mprotect(ctypes.c_void_p(self._base), self._code_bytes, allowed) != 0:
             raise NotPlaced("this system does not let memory become executable")
 
     def address(self, name: str) -> int:

@@ -86,9 +86,12 @@ def _scatter_mean(data: Any, sources: list[Any], shape: Any, place: Any, name: s
     total, count = te.extern([data.shape, data.shape], [data, *sources], body, name=name, dtype=[data.dtype, "int64"])
     # a narrow type may hold neither the number of updates nor one that is not negative
     wide = "float64" if (real := ir.DataType(data.dtype).is_float) else "uint64" if data.dtype == "uint64" else "int64"
-    divide = (lambda a, b: a / b) if real else ir.floordiv
-    parts = lambda i: (ir.cast(wide, t(*i)) for t in (total, count))  # noqa: E731
-    return te.compute(data.shape, lambda *i: ir.cast(data.dtype, divide(*parts(i))), name="mean")
+
+    def mean(*i: Any) -> Any:
+        sums, updates = (ir.cast(wide, t(*i)) for t in (total, count))
+        return ir.cast(data.dtype, sums / updates if real else ir.floordiv(sums, updates))
+
+    return te.compute(data.shape, mean, name="mean")
 
 
 def scatter_elements(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, reduction: str = "update") -> Any:

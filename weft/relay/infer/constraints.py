@@ -202,9 +202,8 @@ def joined(e: ir.Expr, results: list[tuple[Any, Any]], s: Inference, what: str) 
     if all(t is types[0][0] for t, _ in types) and asked is None:
         return types[0][0]
     result = asked if asked is not None else IncompleteType()
-    for ty, node in sorted(
-        types, key=lambda t: len(getattr(s.head(t[0]), "type_params", ()))
-    ):  # a polymorphic one fits the others
+    # a polymorphic one fits the others
+    for ty, node in sorted(types, key=lambda t: len(getattr(s.head(t[0]), "type_params", ()))):
         s.flow(ty, result, node, what)
     found = s.resolve(result)
     return found if s.unifier.unknown(found) is None else result

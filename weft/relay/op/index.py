@@ -33,11 +33,8 @@ def _batched_take(data: ir.Expr, indices: ir.Expr, axis: int, batch: int, mode: 
     if mode == "wrap":
         index = shared("floor_mod", index, size)
     else:
-        index = shared(
-            "maximum",
-            shared("minimum", index, shared("subtract", size, ir.constant(1, "int64"))),
-            ir.constant(0, "int64"),
-        )
+        zero, one = ir.constant(0, "int64"), ir.constant(1, "int64")
+        index = shared("maximum", shared("minimum", index, shared("subtract", size, one)), zero)
     start = shared("multiply", shared("arange", ir.int64(0), count, ir.int64(1), dtype="int64"), size)
     first = shared("reshape", start, shape_of_dims((*shape[:batch], *[ir.int64(1)] * (len(wanted) - batch))))
     got = shared("take", rows, shared("add", first, index), axis=0, mode="clip")

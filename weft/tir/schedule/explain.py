@@ -78,9 +78,8 @@ class ScheduleReport:
     """Reports of kernels, those first whose blocks without a rule cost most."""
 
     def __init__(self, kernels: Iterable[KernelReport]) -> None:
-        self.kernels = tuple(
-            sorted(kernels, key=lambda k: k.estimate.generic if k.slow and k.estimate else 0.0, reverse=True)
-        )
+        costs = [(k.estimate.generic if k.slow and k.estimate else 0.0, k) for k in kernels]
+        self.kernels = tuple(k for _, k in sorted(costs, key=lambda pair: pair[0], reverse=True))
 
     def __str__(self) -> str:
         n = sum(bool(k.slow) for k in self.kernels)

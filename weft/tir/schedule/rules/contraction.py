@@ -507,9 +507,7 @@ class _Product:
             order, group = [*order[:-1], outer], [inner]
         if order:
             n = ctx.constant(order[-1])
-            most = (
-                2 if self._pairs_words() else 4
-            )  # sums of four pairs are added up by themselves, which takes registers
+            most = 2 if self._pairs_words() else 4  # sums of four pairs take registers of their own
             step = next((s for s in range(most, 1, -1) if n is not None and n % s == 0 and n > s), 1)
             step = 1 if self._widens() or self._converts() else step  # of several, all are widened first: they spill
             step = 1 if 1 < height <= tile.rows // 2 else step  # what is between whole tiles and one row runs seldom
