@@ -60,7 +60,7 @@ def _tfidf(node: Node) -> Any:
     items = encoded(node, Value.of_array(keys).as_kind(node.logical()), *tables)
     given, out = [items, *map(Value.of_array, (edges, places, weights))], Kind("tensor", "float32", max(node.ndim(), 1))
     attrs = {"count": len(keys), "lengths": [low, high], "skipped": node.attr("max_skip_count"), "mode": mode}
-    return node.host("TfIdfVectorizer", given, [out], **attrs)
+    return node.host("CountGrams", given, [out], **attrs)
 
 
 def _gram_tree(pool: np.ndarray, count: int, starts: list[int], columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

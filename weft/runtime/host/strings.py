@@ -66,7 +66,7 @@ def _normalize(x: Any, *, case: str, sensitive: int, stopwords: list[str]) -> An
     return out if x.ndim == 1 else out.reshape(1, -1)
 
 
-@host_operator("TfIdfVectorizer")
+@host_operator("CountGrams")
 def _tfidf(
     items: Any, edges: Any, places: Any, weights: Any, *, count: int, lengths: list[int], skipped: int, mode: str
 ) -> Any:
