@@ -87,7 +87,7 @@ def _scatter_mean(data: Any, sources: list[Any], shape: Any, place: Any, name: s
     # a narrow type may hold neither the number of updates nor one that is not negative
     wide = "float64" if (real := ir.DataType(data.dtype).is_float) else "uint64" if data.dtype == "uint64" else "int64"
 
-    def mean(*i: Any) -> Any:
+    def mean(*i: ir.PrimExpr) -> Any:
         sums, updates = (ir.cast(wide, t(*i)) for t in (total, count))
         return ir.cast(data.dtype, sums / updates if real else ir.floordiv(sums, updates))
 
