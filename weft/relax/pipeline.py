@@ -64,6 +64,7 @@ def _graph_passes(
         t.legalize_mutable(),
         t.fold_quantization(dot_forms=machine.dot_forms),
         *([_pack_nbits(machine, precision)] if tiled and machine.unpacks_weights else []),
+        t.fold_constant(),  # numbers of a normalisation may be quantised, too
         t.fold_batch_norm(),
         t.join_convolutions(),
         t.decompose_ops(whole_attention=tiled, wide_convolutions=tiled),
