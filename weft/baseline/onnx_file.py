@@ -37,13 +37,12 @@ _TENSOR = {
     13: ("external_data*", {1: "key:s", 2: "value:s"}),
     14: "data_location:i",
 }
-_ATTRIBUTE = {
+_ATTRIBUTE: dict[int, Any] = {
     1: "name:s",
     2: "f:f",
     3: "i:i",
     4: "s:s",
     5: ("t:", _TENSOR),
-    6: "!graph",
     7: "floats*f",
     8: "ints*i",
     9: "!strings",
@@ -55,6 +54,7 @@ _ATTRIBUTE = {
     23: "!sparse tensors",
 }
 _NODE = {1: "input*s", 2: "output*s", 4: "op_type:s", 5: ("attribute*", _ATTRIBUTE), 7: "?domain", 8: "!overload"}
+_DOMAINS = ("", "ai.onnx", "com.microsoft")
 _DIM = {1: "dim_value:i", 2: "dim_param:s"}
 _TYPE = {1: ("tensor:", {1: "elem_type:i", 2: ("shape:", {1: ("dim*", _DIM)})})}
 _VALUE = {1: "name:s", 2: ("type:", _TYPE)}
@@ -65,6 +65,7 @@ _GRAPH = {
     12: ("output*", _VALUE),
     15: "!sparse weights",
 }
+_ATTRIBUTE[6] = ("g:", _GRAPH)
 _MODEL = {7: ("graph:", _GRAPH), 8: ("opset_import*", {1: "domain:s", 2: "version:i"}), 25: "!functions"}
 
 
@@ -161,11 +162,14 @@ def _message(data: Any, at: int, end: int, fields: Mapping[int, Any]) -> dict[st
 
 
 def _enter(out: dict[str, Any], field: Any, wire: int, value: Any, data: Any) -> None:
-    """Put a value where it belongs: ``name:kind``, ``name*kind`` repeats, ``!what`` refuses, ``?what`` unless empty."""
+    """Put a value where it belongs: ``name:kind``, ``name*kind`` repeats, ``!what`` refuses, ``?what`` some texts."""
     text, inner = (field, None) if isinstance(field, str) else field
-    if text[0] == "!" or (text[0] == "?" and value[0] != value[1]):
+    if text[0] == "!":
         raise NotInBaseline(text[1:])
     if text[0] == "?":
+        out[text[1:]] = name = str(data[value[0] : value[1]], "utf-8")
+        if name not in _DOMAINS:
+            raise NotInBaseline(f"the {text[1:]} {name}")
         return
     repeated = "*" in text
     name, _, kind = text.partition("*" if repeated else ":")

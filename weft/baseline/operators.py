@@ -20,7 +20,7 @@ from weft.baseline.refusal import NotInBaseline
 from weft.registry import Registry
 
 OPERATORS: Registry[Callable[..., Any]] = Registry()
-"""By the name in ONNX's own domain."""
+"""By the name, behind the domain and a point where that is not ONNX's own."""
 
 _FLOAT = np.dtype("float32")
 _MOST_ELEMENTS = 1 << 28

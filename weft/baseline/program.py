@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.baseline import quantized, recurrent, reductions, resample, selecting, windows  # noqa: F401 - operators
+from weft.baseline import control, microsoft, recurrent, reductions, resample, selecting  # noqa: F401 - operators
 from weft.baseline.onnx_file import ELEMENT_TYPES, read_onnx, tensor_values
 from weft.baseline.opsets import OPSETS, modern_node, operator_of
 from weft.baseline.refusal import NotInBaseline
@@ -21,7 +22,7 @@ _MIXED = ("Cast", "Resize")
 _EMPTY = ("Cast", "Concat", "ConstantOfShape", "Identity", "Shape", "Slice", "Transpose")
 """Operators that do with no elements what they do with some, as a decoder's empty cache needs."""
 _signature = cache(inspect.signature)
-_ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 6: "floats", 7: "ints"}
+_ATTRIBUTE_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints"}
 
 
 class BaselineInput(NamedTuple):
@@ -75,54 +76,9 @@ class BaselineProgram:
             except (OSError, ValueError, OverflowError) as e:
                 raise NotInBaseline(f"a tensor that cannot be read: {e}") from e
 
-        self._weights = {t.get("name", ""): read(t) for t in graph["initializer"]}
-        self.inputs = [_input(i) for i in graph["input"] if i.get("name") not in self._weights]
-        self.output_names = [o.get("name", "") for o in graph["output"]]
-        known = {*self._weights, *(i.name for i in self.inputs)}
-        nodes = list(graph["node"])
-        self._steps = [self._step(n, known, opsets[""], read) for n in nodes]
-        if not self.output_names or not known.issuperset(self.output_names):
-            raise NotInBaseline("outputs that nobody makes")
-        self._forget_early()
-
-    def _step(
-        self, node: Mapping[str, Any], known: set[str], opset: int, read: Callable[[dict[str, Any]], np.ndarray]
-    ) -> _Step:
-        """Look an operator up, and bind its inputs and attributes to the parameters of its function."""
-        name, inputs, outputs = node.get("op_type", ""), tuple(node["input"]), tuple(node["output"])
-        if not known.issuperset(n for n in inputs if n):
-            raise NotInBaseline("nodes out of order")
-        attributes = {a["name"]: _attribute(a, read) for a in node["attribute"]}
-        name, inputs, attributes = modern_node(name, inputs, attributes, opset, self._constant)
-        compute = operator_of(name, opset)
-        if compute is None:
-            raise NotInBaseline(f"the operator {name}")
-        try:
-            _signature(compute).bind(*inputs, **attributes)
-        except TypeError as e:
-            raise NotInBaseline(f"{name}: {e}") from e
-        if not outputs or known.intersection(n for n in outputs if n):
-            raise NotInBaseline("a value that is made twice")
-        known.update(outputs)
-        if name == "Split" and "num_outputs" not in attributes and not any(inputs[1:]):
-            attributes["num_outputs"] = len(outputs)
-        compute = compute if name in _MIXED else partial(_in_float32, compute)
-        return _Step(compute, inputs, outputs, attributes, (), name in _EMPTY)
-
-    def _constant(self, value: np.ndarray) -> str:
-        """Keep a value that is no tensor of the file, and return its name, which none in a file can have."""
-        name = f"\0{len(self._weights)}"
-        self._weights[name] = value
-        return name
-
-    def _forget_early(self) -> None:
-        """Let each value be forgotten behind the last step that reads it."""
-        used = {*self.output_names, *self._weights}
-        for at in range(len(self._steps) - 1, -1, -1):
-            step = self._steps[at]
-            last = tuple({n for n in (*step.inputs, *step.outputs) if n and n not in used})
-            used.update(last)
-            self._steps[at] = step._replace(last=last)
+        self._graph = _Graph(graph, opsets[""], read, frozenset())
+        self.inputs = [_input(i) for i in graph["input"] if i.get("name") not in self._graph.weights]
+        self.output_names = self._graph.output_names
 
     def try_run(self, values: Sequence[np.ndarray]) -> list[np.ndarray] | None:
         """Return the outputs; None where the compiled program had better give them, or say what is wrong."""
@@ -140,21 +96,105 @@ class BaselineProgram:
         Exception
             Any, when an operator does not take what it gets.
         """
-        known = {**self._weights, **{i.name: v for i, v in zip(self.inputs, values, strict=True)}}
-        full = all(v.size for v in values)
         with np.errstate(all="ignore"):
-            for step in self._steps:
-                given = [known[n] if n else None for n in step.inputs]
-                if not (full or step.takes_empty or all(v is None or v.size for v in given)):
-                    raise NotInBaseline("an operator on nothing, which may be an error or have a value of its own")
-                made = step.compute(*given, **step.attributes)
-                results = made if isinstance(made, tuple) else (made,)
-                if len(results) < len(step.outputs):
-                    raise NotInBaseline("outputs that are not computed")
-                known.update(zip(step.outputs, map(np.asarray, results), strict=False))
-                for name in step.last:
-                    known.pop(name, None)
+            return self._graph.run(values)
+
+
+_Read = Callable[[dict[str, Any]], np.ndarray]
+
+
+class _Graph:
+    """The steps of a graph, and what it reads of those around it."""
+
+    def __init__(self, graph: Mapping[str, Any], opset: int, read: _Read, around: Set[str]) -> None:
+        self.weights = {t.get("name", ""): read(t) for t in graph["initializer"]}
+        self.inputs = [i.get("name", "") for i in graph["input"] if i.get("name") not in self.weights]
+        self.output_names = [o.get("name", "") for o in graph["output"]]
+        self._opset, self._read, self._around = opset, read, around
+        known = {*around, *self.weights, *self.inputs}
+        self._steps = [self._step(n, known) for n in graph["node"]]
+        if not self.output_names or not known.issuperset(self.output_names):
+            raise NotInBaseline("outputs that nobody makes")
+        read_here = {n for step in self._steps for n in step.inputs} | set(self.output_names)
+        self.reads = sorted(read_here & around)
+        self._forget_early()
+
+    def _step(self, node: Mapping[str, Any], known: set[str]) -> _Step:
+        """Look an operator up, and bind its inputs and attributes to the parameters of its function."""
+        name, inputs, outputs = node.get("op_type", ""), tuple(node["input"]), tuple(node["output"])
+        if not known.issuperset(n for n in inputs if n):
+            raise NotInBaseline("nodes out of order")
+        attributes = {a["name"]: self._attribute(a, known) for a in node["attribute"]}
+        if node.get("domain") == "com.microsoft":
+            name = f"{node['domain']}.{name}"
+        else:
+            name, inputs, attributes = modern_node(name, inputs, attributes, self._opset, self._constant)
+        compute = operator_of(name, self._opset)
+        if compute is None:
+            raise NotInBaseline(f"the operator {name}")
+        bodies = [a for a in attributes.values() if isinstance(a, _Graph)]
+        if bodies:  # values around the bodies are inputs, too
+            attributes["given"] = len(inputs)
+            inputs = (*inputs, *dict.fromkeys(n for body in bodies for n in body.reads))
+        parameters = _signature(compute).parameters
+        if any(a in parameters and parameters[a].kind is not inspect.Parameter.KEYWORD_ONLY for a in attributes):
+            raise NotInBaseline(f"{name}: an attribute for what is an input")
+        try:
+            _signature(compute).bind(*inputs, **attributes)
+        except TypeError as e:
+            raise NotInBaseline(f"{name}: {e}") from e
+        if not outputs or known.intersection(n for n in outputs if n):
+            raise NotInBaseline("a value that is made twice")
+        known.update(outputs)
+        if name == "Split" and "num_outputs" not in attributes and not any(inputs[1:]):
+            attributes["num_outputs"] = len(outputs)
+        if bodies:
+            attributes["names"] = inputs[attributes["given"] :]
+        compute = compute if name in _MIXED or bodies else partial(_in_float32, compute)
+        return _Step(compute, inputs, outputs, attributes, (), name in _EMPTY or bool(bodies))
+
+    def _constant(self, value: np.ndarray) -> str:
+        """Keep a value that is no tensor of the file, and return its name, which none in a file can have."""
+        name = f"\0{len(self.weights)}"
+        self.weights[name] = value
+        return name
+
+    def _forget_early(self) -> None:
+        """Let each value be forgotten behind the last step that reads it."""
+        used = {*self.output_names, *self.weights}
+        for at in range(len(self._steps) - 1, -1, -1):
+            step = self._steps[at]
+            last = tuple({n for n in (*step.inputs, *step.outputs) if n and n not in used})
+            used.update(last)
+            self._steps[at] = step._replace(last=last)
+
+    def run(
+        self, values: Sequence[np.ndarray], around: Mapping[str, np.ndarray] = MappingProxyType({})
+    ) -> list[np.ndarray]:
+        """Return the outputs for values of the inputs, in their order, and of names in the graphs around."""
+        known = {**around, **self.weights, **dict(zip(self.inputs, values, strict=True))}
+        full = not self._around and all(v.size for v in values)
+        for step in self._steps:
+            given = [known[n] if n else None for n in step.inputs]
+            if not (full or step.takes_empty or all(v is None or v.size for v in given)):
+                raise NotInBaseline("an operator on nothing, which may be an error or have a value of its own")
+            made = step.compute(*given, **step.attributes)
+            results = made if isinstance(made, tuple) else (made,)
+            if len(results) < len(step.outputs) or any(n and r is None for r, n in zip(results, step.outputs)):  # noqa: B905
+                raise NotInBaseline("outputs that are not computed")
+            known.update(zip(step.outputs, map(np.asarray, results), strict=False))
+            for name in step.last:
+                known.pop(name, None)
         return [known[n] for n in self.output_names]
+
+    def _attribute(self, attribute: Mapping[str, Any], known: set[str]) -> Any:
+        field = _ATTRIBUTE_FIELDS.get(attribute.get("type", 0))
+        if field is None:
+            raise NotInBaseline(f"an attribute of type {attribute.get('type')}")
+        value = attribute.get(field, 0)
+        if field == "g":
+            return _Graph(value, self._opset, self._read, frozenset(known))
+        return self._read(value) if field == "t" else value
 
 
 def _input(value: Mapping[str, Any]) -> BaselineInput:
@@ -176,11 +216,3 @@ def _in_float32(compute: Callable[..., Any], *values: Any, **attributes: Any) ->
     made = compute(*(v.astype(np.float32) if h else v for v, h in zip(values, half, strict=True)), **attributes)
     results = [np.asarray(r) for r in (made if isinstance(made, tuple) else (made,))]
     return tuple(r.astype(np.float16) if r.dtype == np.float32 else r for r in results)
-
-
-def _attribute(attribute: Mapping[str, Any], read: Callable[[dict[str, Any]], np.ndarray]) -> Any:
-    field = _ATTRIBUTE_FIELDS.get(attribute.get("type", 0))
-    if field is None:
-        raise NotInBaseline(f"an attribute of type {attribute.get('type')}")
-    value = attribute.get(field, 0)
-    return read(value) if field == "t" else value

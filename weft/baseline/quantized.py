@@ -7,6 +7,7 @@ import numpy as np
 from weft.baseline.onnx_file import ELEMENT_TYPES
 from weft.baseline.operators import floats, operator, placed
 from weft.baseline.refusal import NotInBaseline
+from weft.baseline.windows import convolved
 
 
 def _along(x: np.ndarray, factor: np.ndarray, axis: int, block_size: int) -> np.ndarray:
@@ -26,7 +27,7 @@ def _narrow(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 @operator("QuantizeLinear")
-def _quantize(
+def quantize(
     x: np.ndarray,
     scale: np.ndarray,
     zero: Any = None,
@@ -37,6 +38,7 @@ def _quantize(
     saturate: int = 1,
     precision: int = 0,
 ) -> np.ndarray:
+    """Round multiples of a scale to 8 bits."""
     floats(x, scale)
     kind = zero.dtype if zero is not None else np.dtype("uint8")
     alike = not output_dtype or (zero is not None and ELEMENT_TYPES.get(output_dtype) == kind)
@@ -47,9 +49,10 @@ def _quantize(
 
 
 @operator("DequantizeLinear")
-def _dequantize(
+def dequantize(
     x: np.ndarray, scale: np.ndarray, zero: Any = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
 ) -> np.ndarray:
+    """Return what narrow numbers stand for."""
     floats(scale)
     if x.dtype.name not in ("int8", "uint8", "int32") or output_dtype not in (0, 1):
         raise NotInBaseline("a quantization of another kind")
@@ -60,7 +63,8 @@ def _dequantize(
 
 
 @operator("DynamicQuantizeLinear")
-def _dynamic_quantize(x: np.ndarray) -> tuple[np.ndarray, ...]:
+def dynamic_quantize(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Round to the bytes that span all values; with their scale and zero point."""
     floats(x)
     low, high = np.minimum(x.min(), np.float32(0)), np.maximum(x.max(), np.float32(0))
     scale = (high - low) / np.float32(255)
@@ -70,12 +74,74 @@ def _dynamic_quantize(x: np.ndarray) -> tuple[np.ndarray, ...]:
     return _narrow(np.rint(x / scale) + zero.astype(np.float32), zero.dtype), scale, zero
 
 
-@operator("MatMulInteger")
-def _matmul_integer(a: np.ndarray, b: np.ndarray, a_zero: Any = None, b_zero: Any = None) -> np.ndarray:
-    if a.dtype.itemsize != 1 or b.dtype.itemsize != 1 or any(z is not None and z.size != 1 for z in (a_zero, b_zero)):
+def _centred(x: np.ndarray, zero: Any, axis: int) -> np.ndarray:
+    """Return numbers of 8 bits less their zero points, whose sums float64 holds exactly."""
+    if x.dtype.itemsize != 1 or x.dtype.kind not in "iu":
         raise NotInBaseline("a product of another kind")
-    left, right = (
-        x.astype(np.float64) - (0 if z is None else z.reshape(()).astype(np.float64))
-        for x, z in ((a, a_zero), (b, b_zero))
+    wide = x.astype(np.float64)
+    return wide if zero is None else wide - _along(x, zero, axis, 0)
+
+
+@operator("MatMulInteger")
+def matmul_integer(a: np.ndarray, b: np.ndarray, a_zero: Any = None, b_zero: Any = None) -> np.ndarray:
+    """Return the product as int32."""
+    return (_centred(a, a_zero, -2) @ _centred(b, b_zero, -1)).astype(np.int32)
+
+
+@operator("ConvInteger")
+def _conv_integer(x: np.ndarray, w: np.ndarray, x_zero: Any = None, w_zero: Any = None, **form: Any) -> np.ndarray:
+    return _sums(_centred(x, x_zero, 1), _centred(w, w_zero, 0), **form).astype(np.int32)
+
+
+def _sums(
+    x: np.ndarray,
+    w: np.ndarray,
+    *,
+    kernel_shape: Any = None,
+    strides: Any = None,
+    pads: Any = None,
+    dilations: Any = None,
+    group: int = 1,
+    auto_pad: str = "NOTSET",
+) -> np.ndarray:
+    return convolved(x, w, (kernel_shape or w.shape[2:], strides, pads, dilations, auto_pad, 0), group)
+
+
+def requantized(sums: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
+    """Return sums of products as numbers of the zero point's type."""
+    return _narrow(np.rint(sums.astype(np.float32) * scale.astype(np.float32)) + zero.astype(np.float32), zero.dtype)
+
+
+@operator("QLinearConv")
+def _qlinear_conv(
+    x: np.ndarray,
+    x_scale: np.ndarray,
+    x_zero: np.ndarray,
+    w: np.ndarray,
+    w_scale: np.ndarray,
+    w_zero: np.ndarray,
+    scale: np.ndarray,
+    zero: np.ndarray,
+    bias: Any = None,
+    **form: Any,
+) -> np.ndarray:
+    sums = _sums(_centred(x, x_zero, 1), _centred(w, w_zero, 0), **form)
+    along = (1, -1, *[1] * (x.ndim - 2))
+    return requantized(
+        sums if bias is None else sums + bias.reshape(along), (x_scale * w_scale / scale).reshape(along), zero
     )
-    return (left @ right).astype(np.int32)
+
+
+@operator("QLinearMatMul")
+def _qlinear_matmul(
+    a: np.ndarray,
+    a_scale: np.ndarray,
+    a_zero: np.ndarray,
+    b: np.ndarray,
+    b_scale: np.ndarray,
+    b_zero: np.ndarray,
+    scale: np.ndarray,
+    zero: np.ndarray,
+) -> np.ndarray:
+    factor = _along(a, a_scale, -2, 0) * _along(b, b_scale, -1, 0) / scale
+    return requantized(_centred(a, a_zero, -2) @ _centred(b, b_zero, -1), factor, zero)

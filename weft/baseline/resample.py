@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.baseline.operators import bounded, numbers, operator
+from weft.baseline.operators import bounded, floats, numbers, operator
 from weft.baseline.refusal import NotInBaseline
 
 _Place = Callable[[np.ndarray, float, int, int], np.ndarray]
@@ -104,3 +104,26 @@ def _resize(
             weights = weights / weights.sum(1, keepdims=True)
         x = _along(x, axis, taps, weights)
     return x
+
+
+@operator("GridSample")
+def _grid_sample(
+    x: np.ndarray, grid: np.ndarray, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0
+) -> np.ndarray:
+    floats(x, grid)
+    if x.ndim != 4 or mode not in ("linear", "bilinear") or padding_mode not in ("zeros", "border"):
+        raise NotInBaseline("samples of another kind")
+    n, _, *sizes = x.shape
+    ends = np.array(sizes[::-1], np.float32) - 1
+    at = (grid + 1) * (ends / 2) if align_corners else ((grid + 1) * (ends + 1) - 1) / 2
+    at = np.clip(at, 0, ends) if padding_mode == "border" else at
+    first = np.floor(at)
+    if not np.isfinite(at).all():
+        raise NotInBaseline("places that are nowhere")
+    out: Any = np.float32(0)
+    for step in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        tap = first + np.array(step, np.float32)
+        weight = (1 - np.abs(at - tap)).prod(-1) * ((tap >= 0) & (tap <= ends)).all(-1)
+        column, row = np.moveaxis(np.clip(tap, 0, ends).astype(np.int64), -1, 0)
+        out = out + np.moveaxis(x[np.arange(n)[:, None, None], :, row, column], -1, 1) * weight[:, None]
+    return out

@@ -78,23 +78,29 @@ def _conv(
     auto_pad: str = "NOTSET",
 ) -> np.ndarray:
     floats(x, w, bias)
+    form = (kernel_shape or w.shape[2:], strides, pads, dilations, auto_pad, 0)
+    out = convolved(x, w, form, group)
+    return out if bias is None else out + bias.reshape(1, -1, *[1] * (out.ndim - 2))
+
+
+def convolved(x: np.ndarray, w: np.ndarray, form: tuple[Any, ...], group: int) -> np.ndarray:
+    """Return sums of products over windows of one `form`, as :class:`_Windows` takes it, in the operands' type."""
     n, c = x.shape[:2]
     m, per_group = w.shape[:2]
-    if c != per_group * group or m % group or (kernel_shape and tuple(kernel_shape) != w.shape[2:]):
+    if c != per_group * group or m % group or tuple(form[0]) != w.shape[2:]:
         raise NotInBaseline("a convolution whose channels do not fit")
-    at = _Windows(x, (w.shape[2:], strides, pads, dilations, auto_pad, 0))
+    at = _Windows(x, form)
     if per_group == 1 and m == c:
-        out = np.zeros((n, m, *at.out), np.float32)
+        out = np.zeros((n, m, *at.out), x.dtype)
         for place, image in at.taps():
             out += image * w[(slice(None), 0, *place)].reshape(1, m, *[1] * len(at.out))
-    else:
-        taps = prod(at.kernel)
-        columns = np.empty((n, c, taps, *at.out), np.float32)
-        for i, (_, image) in enumerate(at.taps()):
-            columns[:, :, i] = image
-        matrix = columns.reshape(n, group, per_group * taps, prod(at.out))
-        out = np.matmul(w.reshape(1, group, m // group, per_group * taps), matrix).reshape(n, m, *at.out)
-    return out if bias is None else out + bias.reshape(1, m, *[1] * len(at.out))
+        return out
+    taps = prod(at.kernel)
+    columns = np.empty((n, c, taps, *at.out), x.dtype)
+    for i, (_, image) in enumerate(at.taps()):
+        columns[:, :, i] = image
+    matrix = columns.reshape(n, group, per_group * taps, prod(at.out))
+    return np.matmul(w.reshape(1, group, m // group, per_group * taps), matrix).reshape(n, m, *at.out)
 
 
 @operator("ConvTranspose")
@@ -146,9 +152,11 @@ def _max_pool(
     storage_order: int = 0,
     auto_pad: str = "NOTSET",
 ) -> np.ndarray:
-    floats(x)
-    at = _Windows(x, (kernel_shape, strides, pads, dilations, auto_pad, ceil_mode), -np.inf)
-    out = np.full((*x.shape[:2], *at.out), -np.inf, np.float32)
+    if x.dtype.name not in ("float32", "int8", "uint8"):
+        raise NotInBaseline(f"a maximum of {x.dtype}")
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    at = _Windows(x, (kernel_shape, strides, pads, dilations, auto_pad, ceil_mode), least)
+    out = np.full((*x.shape[:2], *at.out), least, x.dtype)
     for _, image in at.taps():
         np.maximum(out, image, out=out)
     return out
