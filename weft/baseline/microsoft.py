@@ -3,7 +3,7 @@
 Source: ONNX Runtime's ContribOperators.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,11 @@ _known = OPERATORS.__getitem__
 def operator(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function under a name of this domain."""
     return OPERATORS.on(f"com.microsoft.{name}")
+
+
+def _nine(operands: Sequence[Any]) -> list[Any]:
+    """List operands of which the last may be left out."""
+    return [*operands, *[None] * (9 - len(operands))]
 
 
 # ---- products and activations ----------------------------------------------------------------------------------------
@@ -130,25 +135,13 @@ OPERATORS.on("SimplifiedLayerNormalization")(
 
 
 @operator("EmbedLayerNormalization")
-def _embed(
-    ids: np.ndarray,
-    segments: Any,
-    words: np.ndarray,
-    places: np.ndarray,
-    kinds: Any,
-    scale: np.ndarray,
-    shift: np.ndarray,
-    mask: Any = None,
-    at: Any = None,
-    *,
-    epsilon: float = 1e-12,
-    mask_index_type: int = 1,
-) -> tuple[Any, ...]:
+def _embed(*operands: Any, epsilon: float = 1e-12, mask_index_type: int = 1) -> tuple[Any, ...]:
+    ids, segments, words, places, kinds, scale, shift, mask, at = _nine(operands)
+    if any(i is not None and (i < 0).any() for i in (ids, segments, at)):
+        raise NotInBaseline("an index out of range")
     total = words[ids] + (places[: ids.shape[1]] if at is None else places[at])
     total = total if segments is None else total + kinds[segments]
     ends = np.zeros(len(ids), np.int32) if mask is None else mask.sum(1, dtype=np.int32)
-    if any(i is not None and (i < 0).any() for i in (ids, segments, at)):
-        raise NotInBaseline("an index out of range")
     return _known("LayerNormalization")(total, scale, shift, epsilon=epsilon), ends, total
 
 
@@ -208,18 +201,8 @@ def _attention(
 
 
 @operator("QAttention")
-def _quantized_attention(
-    x: np.ndarray,
-    w: np.ndarray,
-    bias: np.ndarray,
-    x_scale: np.ndarray,
-    w_scale: np.ndarray,
-    mask: Any = None,
-    x_zero: Any = None,
-    w_zero: Any = None,
-    past: Any = None,
-    **form: Any,
-) -> np.ndarray:
+def _quantized_attention(*operands: Any, **form: Any) -> np.ndarray:
+    x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = _nine(operands)
     return _self_attention(_integer_to_float(x, w, x_scale, w_scale, x_zero, w_zero, bias), mask, past, None, **form)
 
 
@@ -306,24 +289,9 @@ def _qlinear_concat(scale: np.ndarray, zero: np.ndarray, *operands: Any, axis: i
 
 
 @operator("QGemm")
-def _qgemm(
-    a: np.ndarray,
-    a_scale: np.ndarray,
-    a_zero: np.ndarray,
-    b: np.ndarray,
-    b_scale: np.ndarray,
-    b_zero: np.ndarray,
-    c: Any = None,
-    scale: Any = None,
-    zero: Any = None,
-    *,
-    alpha: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-) -> np.ndarray:
+def _qgemm(*operands: Any, alpha: float = 1.0, transA: int = 0, transB: int = 0) -> np.ndarray:
+    a, a_scale, a_zero, b, b_scale, b_zero, c, scale, zero = _nine(operands)
     left, right = a.T if transA else a, b.T if transB else b
     sums = matmul_integer(left, right, a_zero, b_zero) + (0 if c is None else c)
     factor = np.float32(alpha) * a_scale * b_scale
-    if scale is None or zero is None:
-        return sums.astype(np.float32) * factor
-    return requantized(sums, factor / scale, zero)
+    return sums.astype(np.float32) * factor if zero is None else requantized(sums, factor / scale, zero)

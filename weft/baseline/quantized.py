@@ -90,21 +90,7 @@ def matmul_integer(a: np.ndarray, b: np.ndarray, a_zero: Any = None, b_zero: Any
 
 @operator("ConvInteger")
 def _conv_integer(x: np.ndarray, w: np.ndarray, x_zero: Any = None, w_zero: Any = None, **form: Any) -> np.ndarray:
-    return _sums(_centred(x, x_zero, 1), _centred(w, w_zero, 0), **form).astype(np.int32)
-
-
-def _sums(
-    x: np.ndarray,
-    w: np.ndarray,
-    *,
-    kernel_shape: Any = None,
-    strides: Any = None,
-    pads: Any = None,
-    dilations: Any = None,
-    group: int = 1,
-    auto_pad: str = "NOTSET",
-) -> np.ndarray:
-    return convolved(x, w, (kernel_shape or w.shape[2:], strides, pads, dilations, auto_pad, 0), group)
+    return convolved(_centred(x, x_zero, 1), _centred(w, w_zero, 0), **form).astype(np.int32)
 
 
 def requantized(sums: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
@@ -113,35 +99,16 @@ def requantized(sums: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.nda
 
 
 @operator("QLinearConv")
-def _qlinear_conv(
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero: np.ndarray,
-    w: np.ndarray,
-    w_scale: np.ndarray,
-    w_zero: np.ndarray,
-    scale: np.ndarray,
-    zero: np.ndarray,
-    bias: Any = None,
-    **form: Any,
-) -> np.ndarray:
-    sums = _sums(_centred(x, x_zero, 1), _centred(w, w_zero, 0), **form)
+def _qlinear_conv(*operands: np.ndarray, **form: Any) -> np.ndarray:
+    x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, *bias = operands
+    sums = convolved(_centred(x, x_zero, 1), _centred(w, w_zero, 0), **form)
     along = (1, -1, *[1] * (x.ndim - 2))
-    return requantized(
-        sums if bias is None else sums + bias.reshape(along), (x_scale * w_scale / scale).reshape(along), zero
-    )
+    factor = (x_scale * w_scale / scale).reshape(along)
+    return requantized(sums + bias[0].reshape(along) if bias else sums, factor, zero)
 
 
 @operator("QLinearMatMul")
-def _qlinear_matmul(
-    a: np.ndarray,
-    a_scale: np.ndarray,
-    a_zero: np.ndarray,
-    b: np.ndarray,
-    b_scale: np.ndarray,
-    b_zero: np.ndarray,
-    scale: np.ndarray,
-    zero: np.ndarray,
-) -> np.ndarray:
+def _qlinear_matmul(*operands: np.ndarray) -> np.ndarray:
+    a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = operands
     factor = _along(a, a_scale, -2, 0) * _along(b, b_scale, -1, 0) / scale
     return requantized(_centred(a, a_zero, -2) @ _centred(b, b_zero, -1), factor, zero)

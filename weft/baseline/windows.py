@@ -65,10 +65,15 @@ def _padded(x: np.ndarray, before: Sequence[int], after: Sequence[int], fill: fl
 
 
 @operator("Conv")
-def _conv(
+def _conv(x: np.ndarray, w: np.ndarray, bias: Any = None, **form: Any) -> np.ndarray:
+    floats(x, w, bias)
+    out = convolved(x, w, **form)
+    return out if bias is None else out + bias.reshape(1, -1, *[1] * (out.ndim - 2))
+
+
+def convolved(
     x: np.ndarray,
     w: np.ndarray,
-    bias: Any = None,
     *,
     kernel_shape: Any = None,
     strides: Any = None,
@@ -77,19 +82,12 @@ def _conv(
     group: int = 1,
     auto_pad: str = "NOTSET",
 ) -> np.ndarray:
-    floats(x, w, bias)
-    form = (kernel_shape or w.shape[2:], strides, pads, dilations, auto_pad, 0)
-    out = convolved(x, w, form, group)
-    return out if bias is None else out + bias.reshape(1, -1, *[1] * (out.ndim - 2))
-
-
-def convolved(x: np.ndarray, w: np.ndarray, form: tuple[Any, ...], group: int) -> np.ndarray:
-    """Return sums of products over windows of one `form`, as :class:`_Windows` takes it, in the operands' type."""
+    """Return sums of products over windows, in the operands' type."""
     n, c = x.shape[:2]
     m, per_group = w.shape[:2]
-    if c != per_group * group or m % group or tuple(form[0]) != w.shape[2:]:
+    if c != per_group * group or m % group or tuple(kernel_shape or w.shape[2:]) != w.shape[2:]:
         raise NotInBaseline("a convolution whose channels do not fit")
-    at = _Windows(x, form)
+    at = _Windows(x, (w.shape[2:], strides, pads, dilations, auto_pad, 0))
     if per_group == 1 and m == c:
         out = np.zeros((n, m, *at.out), x.dtype)
         for place, image in at.taps():
