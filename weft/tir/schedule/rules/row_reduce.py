@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import gcd, prod
 
 from weft.error import ScheduleError
-from weft.ir import Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
+from weft.ir import Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, structural_equal, substitute, walk
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
@@ -201,6 +201,32 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
     if inner:
         _elements(ctx, sink, unroll)
         ctx.stream(row, sink)
+        for name in names:
+            _lie_in_result(ctx, BlockRV(name), sink)
+
+
+def _lie_in_result(ctx: RuleContext, made: BlockRV, sink: BlockRV) -> None:
+    """Keep elements from which the result is made one by one in its place, if it lies beyond the second cache.
+
+    Its lines come while the elements are computed; whoever only scales them would wait for each.
+    """
+    block, state, (written, *others) = ctx.block(made), ctx.sch.state, stores_of(ctx.block(sink).body)
+    old, new = block.writes[0].buffer, written.buffer
+    loads, shape = loads_of(ctx.block(sink).body, old), [as_int(d) or 0 for d in new.shape]
+    size = prod(shape) * DataType(new.dtype).itemsize
+    if (
+        not (state.is_argument(new) and state.func.attrs.get("tir.noalias"))
+        or others
+        or is_reduction_block(block)
+        or not (ctx.machine.l2_cache_bytes < size < ctx.machine.streamed_output_bytes)
+        or (old.dtype, [as_int(d) for d in old.shape]) != (new.dtype, shape)
+        or not loads
+        or not all(structural_equal(x.indices, written.indices) for x in loads)
+        or loads_of(state.root, new)
+    ):
+        return
+    state.dealloc(old)
+    state.rewrite_body(lambda body: substitute(body, {old: new}))
 
 
 def _elements(ctx: RuleContext, rv: BlockRV, unroll: int) -> None:
