@@ -56,8 +56,9 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
         _look_up(ctx, rv, byte, loops)
         return
     tile = _transposed_axis(ctx, rv, block, loops)
-    few = ctx.constant(loops[-1]) if tile == len(loops) - 2 and _is_static(block) else None
+    few = ctx.constant(loops[-1]) if len(loops) > 1 and tile in (None, len(loops) - 2) and _is_static(block) else None
     few = few if few and few < _NARROW and few % vector_lanes(ctx, block) else None
+    few = few if tile is not None or _repeats(ctx, rv, block, loops) else None
     if few:
         loops[-2:] = [sch.fuse(*loops[-2:])]
     elif tile is not None:
@@ -292,6 +293,14 @@ def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[Lo
             if p < len(loops) - 1 and stride_along(load, iv) == 1 and (ctx.constant(loops[p]) or 16) > 1:
                 return p
     return None
+
+
+def _repeats(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -> bool:
+    """Whether a block stores each element that it loads side by side several times in a row."""
+    of = ctx.owners(rv, loops)
+    outer, inner = (of[x.var].var if x.var in of else Var("none", "int32") for x in loops[-2:])
+    strides = {(stride_along(x, outer), stride_along(x, inner)) for x in loads_of(block.body)}
+    return (1, 0) in strides and strides <= {(1, 0), (0, 0)}
 
 
 def _is_static(block: Block) -> bool:
