@@ -278,7 +278,10 @@ def _unknown_stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[Pri
 
 
 def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -> int | None:
-    """Find the loop along which a load is contiguous while the store is contiguous along the innermost."""
+    """Find the loop along which a load is contiguous while the store is contiguous along the innermost.
+
+    None for a loop that is so short that vectors of every second or third element are picked from whole ones.
+    """
     realize = ctx.sch.state.realize(rv.name)
     of_var = {iv.var: v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)}
     order = [x.var for x in loops]
@@ -290,7 +293,9 @@ def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[Lo
         if stride_along(load, innermost[0]) in (0, 1):
             continue
         for iv, p in position.items():
-            if p < len(loops) - 1 and stride_along(load, iv) == 1 and (ctx.constant(loops[p]) or 16) > 1:
+            n = ctx.constant(loops[p]) or 16
+            picked = n < min(_NARROW, vector_lanes(ctx, block) / 2) and _is_static(block)
+            if p < len(loops) - 1 and stride_along(load, iv) == 1 and n > 1 and not picked:
                 return p
     return None
 
