@@ -36,6 +36,9 @@ from weft.tir.transform.transpose_tiles import TILE_MARK
 _TILE_ROWS = 16
 """Rows of a tile that is transposed in registers: half of 32 registers."""
 
+_LEAST_TILE = 4
+"""Rows of a tile from which on turning it is better than storing its elements one by one."""
+
 _TILES_TOGETHER = 16
 """Tiles of a strip that are walked before the next strip begins, where rows lie so that they meet in few cache sets."""
 
@@ -58,7 +61,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
     tile = _transposed_axis(ctx, rv, block, loops)
     few = ctx.constant(loops[-1]) if len(loops) > 1 and tile in (None, len(loops) - 2) and _is_static(block) else None
     few = few if few and few < _NARROW and few % vector_lanes(ctx, block) else None
-    few = few if tile is not None or _repeats(ctx, rv, block, loops) else None
+    few = few if few and (tile is not None or _repeats(ctx, rv, block, loops)) else None
     if few:
         loops[-2:] = [sch.fuse(*loops[-2:])]
     elif tile is not None:
@@ -313,14 +316,16 @@ def _is_static(block: Block) -> bool:
     return all(as_int(d) is not None for x in loads_of(block.body) for d in x.buffer.shape)
 
 
-def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: int) -> None:
+def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: int, most: int = _TILE_ROWS) -> None:
     """Walk square tiles, so that the lines that a strided load touches are used whole while they are cached."""
     sch = ctx.sch
-    widest = min(vector_lanes(ctx, ctx.block(rv)), _TILE_ROWS)
-    lanes = ctx.choose("tile", [n for n in (4, 8, 16) if n <= widest], widest)
+    widest = lanes = min(vector_lanes(ctx, ctx.block(rv)), most)
+    if most == _TILE_ROWS:
+        lanes = ctx.choose("tile", [n for n in (4, 8, 16) if n <= widest], widest)
     cost = element_cost(ctx.block(rv).body)
     in_blocks = _meets_few_sets(ctx, rv, loops[-1], lanes)
-    if ctx.constant(loops[-1]) is None:
+    n = ctx.constant(loops[-1])
+    if n is None or (n > lanes and n % lanes and not ctx.machine.masks_freely):
         loops = _whole_tiles(ctx, loops, axis, lanes)
     outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
     a_outer, a_inner = sch.split(loops[axis], [None, lanes])
@@ -348,12 +353,19 @@ def _whole_tiles(ctx: RuleContext, loops: list[LoopRV], axis: int, lanes: int) -
     sch = ctx.sch
     sch.reorder(loops[-1], *loops[:-1])
     pieces = sch.loop_partition(loops[-1], [ctx.extent(loops[-1]) // lanes * lanes, None])
-    (column, *others), *rest = (sch.get_loops(sch.get_child_blocks(x)[0]) for x in pieces)
-    sch.reorder(*others, column)
-    for left, *around in rest:
-        long = around.pop(axis)
+    whole, *rest = (sch.get_child_blocks(x)[0] for x in pieces)
+    for part in rest:
+        left, *around = sch.get_loops(part)
+        if (n := ctx.constant(left) or 0) >= _LEAST_TILE:
+            sch.reorder(*around, left)
+            _tile_transpose(ctx, part, [*around, left], axis, 1 << n.bit_length() - 1)
+            continue
+        long, cost = around.pop(axis), element_cost(ctx.block(part).body)
         sch.reorder(*around, left, long)
-        ctx.parallel(sch.fuse(*around, left) if around else left, None)
+        length = ctx.constant(long)
+        ctx.parallel(sch.fuse(*around, left) if around else left, None if length is None else cost * length)
+    column, *others = sch.get_loops(whole)
+    sch.reorder(*others, column)
     return [*others, column]
 
 
