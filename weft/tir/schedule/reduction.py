@@ -29,6 +29,10 @@ def numeric_max(a: ir.PrimExpr, b: ir.PrimExpr) -> ir.PrimExpr:
 _IDENTITY = {ir.Add: 0, ir.Mul: 1}
 
 
+def _is_number(value: ir.PrimExpr, number: int) -> bool:
+    return isinstance(value, (ir.IntImm, ir.FloatImm)) and value.value == number
+
+
 def decompose_reduction(state: ScheduleState, name: str, var: ir.Var) -> tuple[str, str]:
     """Put the init of a reduction into a block of its own before a loop.
 
@@ -161,9 +165,7 @@ def rfactor(state: ScheduleState, var: ir.Var, factor_axis: int = 0) -> str:
             help="+, *, max and min are known",
         )
     combine, store, source = found
-    start = block.init.value
-    plain = isinstance(start, (ir.IntImm, ir.FloatImm)) and start.value == _IDENTITY.get(combine)
-    if combine in _IDENTITY and not plain:
+    if combine in _IDENTITY and not _is_number(block.init.value, _IDENTITY[combine]):
         raise refuse(
             "rfactor", f"the reduction starts from {block.init.value}, which every part would add again", block=name
         )

@@ -131,11 +131,15 @@ def _is_intrinsic(node: ir.CallIntrin, short: str) -> bool:
     if rule is None or len(node.args) != rule.n_args or not all(isinstance(a, ir.PrimExpr) for a in node.args):
         return False
     try:
-        made = (ir.abs_ if short == "abs" else getattr(intrin, short))(*node.args)
+        made = _constructor(short)(*node.args)
     except Exception:  # arguments that the constructor refuses: written by operator name
         return False
     same_args = type(made) is ir.CallIntrin and all(same(a, b) for a, b in zip(made.args, node.args, strict=True))
     return same_args and made.dtype == node.dtype and made.op is node.op
+
+
+def _constructor(short: str) -> Any:
+    return ir.abs_ if short == "abs" else getattr(intrin, short)
 
 
 def _spell_if(node: ir.CallIntrin, p: Printer) -> Doc | None:
