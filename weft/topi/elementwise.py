@@ -16,10 +16,6 @@ from weft.topi.broadcast import elementwise
 from weft.topi.typing import Operand
 
 
-def _negative(x: Any) -> Any:
-    return -x if DataType(x.dtype).code != "uint" else const(0, x.dtype) - x
-
-
 def _sign(x: Any) -> Any:
     zero, dt = const(0, x.dtype), DataType(x.dtype)
     minus = const(-1, x.dtype) if dt.code != "uint" else zero
@@ -58,7 +54,7 @@ UNARY: dict[str, Scalar] = {
     "isinf": tir.isinf,
     "isnan": tir.isnan,
     "logical_not": lambda x: tir.logical_not(cast_scalar(x, "bool")),
-    "negative": _negative,
+    "negative": lambda x: -x if DataType(x.dtype).code != "uint" else const(0, x.dtype) - x,
     "round": tir.round,
     "sign": _sign,
     "square": lambda x: x * x,

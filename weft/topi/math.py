@@ -132,8 +132,4 @@ _NAMES: dict[Callable[..., Any], str] = {
 }
 
 
-def _operator(fn: Callable[[Any, Any], ir.PrimExpr], a: Any, b: Any) -> Any:
-    return broadcasting(fn, a, b, _NAMES.get(fn, "T_elementwise"))
-
-
-install_tensor_arithmetic(_operator, astype)
+install_tensor_arithmetic(lambda fn, a, b: broadcasting(fn, a, b, _NAMES.get(fn, "T_elementwise")), astype)

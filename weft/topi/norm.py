@@ -59,7 +59,9 @@ def softmax(x: Tensor, axis: int = -1, unseen: str = "nan") -> Any:
     axes = (normalize_axis("nn.softmax", axis, x.ndim),)
     dtype, x = x.dtype, widened(x)
     zero, one = const(0.0, x.dtype), const(1.0, x.dtype)
-    top = _top(x, axes, te.lowest if unseen == "nan" else _least_finite)
+    # a maximum from which minus infinity can be subtracted, where that is to be seen
+    least = te.lowest if unseen == "nan" else lambda dtype: const(float(np.finfo(dtype).min), dtype)
+    top = _top(x, axes, least)
     below = _below(x, top, axes)
     e = te.compute(x.shape, lambda *i: tir.exp(below(*i)), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
@@ -70,11 +72,6 @@ def softmax(x: Tensor, axis: int = -1, unseen: str = "nan") -> Any:
     # one division a row: a vector division costs as much as a dozen products
     inverse = te.compute(total.shape, inverse_of, name="T_softmax_inverse")
     return narrowed(te.compute(x.shape, lambda *i: e(*i) * inverse(*_at(i, axes)), name="T_softmax_norm"), dtype)
-
-
-def _least_finite(dtype: str) -> Any:
-    """A maximum from which minus infinity can be subtracted."""
-    return const(float(np.finfo(dtype).min), dtype)
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Any:
