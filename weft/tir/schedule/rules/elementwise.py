@@ -224,14 +224,17 @@ def flat_suffix(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV]) -> int:
     analyzer = Analyzer()
     best = 1
     accesses = [*loads_of(block.body), *stores_of(block.body)]
-    bare = lambda n: const(0, n.buffer.dtype) if isinstance(n, BufferLoad) else n  # noqa: E731
-    numbers = used_vars(*(rewrite(s.value, bare) for s in stores_of(block.body)))
+    numbers = used_vars(*(rewrite(s.value, _without_load) for s in stores_of(block.body)))
     for count in range(2, len(loops) + 1):
         tail = ordered[len(loops) - count :]
         if not numbers.isdisjoint(tail) or not all(_walks(a, tail, extents, analyzer) for a in accesses):  # type: ignore[arg-type]
             break
         best = count
     return best
+
+
+def _without_load(node: object) -> object:
+    return const(0, node.buffer.dtype) if isinstance(node, BufferLoad) else node
 
 
 def _walks(access: object, tail: list[Var], extents: dict[Var, object], analyzer: Analyzer) -> bool:
