@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 from weft.arith import Analyzer
@@ -82,7 +83,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
         ctx.stream(inner, rv)
     for length, part in zip(lengths or [n], sch.loop_partition(inner, lengths) if lengths else [inner], strict=True):
         main, _ = ctx.vectorize_loop(part, lanes, unroll)
-        if main is part or length not in (n, max(lengths, default=n)):
+        if main is part or (n is not None and length != max(lengths, default=n)):  # type: ignore[type-var]
             continue
         if row is None and not lengths:
             ctx.stream(main, rv)
@@ -155,18 +156,23 @@ _MOST_STRETCHES = 16
 """Pieces that a row is cut into at most: each is code of its own."""
 
 
-def _stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[int]:
+def _stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[int] | list[PrimExpr | None]:
     """Find where conditions on the innermost variable of a block begin or cease to hold.
 
-    Return the lengths of the stretches between, in which they need no test; none where there is one stretch, or where
-    sizes are unknown.
+    Return the lengths of the stretches between, in which they need no test, None for what is left; none where there is
+    one stretch, or where sizes are unknown and so is the order of the stretches.
     """
-    n = ctx.constant(inner)
-    cuts = {at for c in _cuts(ctx, rv, inner) if (at := as_int(c)) is not None and 0 < at < (n or 0)}
-    if n is None or not cuts or len(cuts) >= _MOST_STRETCHES:
+    extent, cuts = ctx.extent(inner), _cuts(ctx, rv, inner)
+    if (n := as_int(extent)) is not None:
+        places = sorted({0, *(at for c in cuts if (at := as_int(c)) is not None and 0 < at < n)})
+        lengths = [b - a for a, b in zip(places, [*places[1:], n], strict=True)]
+        return lengths if 1 < len(places) <= _MOST_STRETCHES else []
+    analyzer, starts = ctx.analyzer(rv), [const(0, extent.dtype)]
+    starts += [c for i, c in enumerate(cuts) if not any(structural_equal(c, x) for x in cuts[:i])]
+    in_order = all(analyzer.can_prove(a <= b) for a, b in zip(starts, [*starts[1:], extent], strict=True))
+    if not in_order or not 1 < len(starts) <= _MOST_STRETCHES:
         return []
-    ends = [*sorted(cuts), n]
-    return [b - a for a, b in zip([0, *ends], ends, strict=False)]
+    return [*(analyzer.simplify(b - a) for a, b in pairwise(starts)), None]
 
 
 def _cuts(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[PrimExpr]:
@@ -263,21 +269,9 @@ def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int, unroll: int = 1
         return
     _, inner = split_nest(ctx, rv, loops)
     lanes = vector_lanes(ctx, ctx.block(rv))
-    lengths = _stretches(ctx, rv, inner) or _unknown_stretches(ctx, rv, inner)
+    lengths = _stretches(ctx, rv, inner)
     for part in ctx.sch.loop_partition(inner, lengths) if lengths else [inner]:
         ctx.vectorize_loop(part, lanes, unroll)
-
-
-def _unknown_stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[PrimExpr | None]:
-    """Do the same for a loop of unknown length, if it is known in which order its stretches come."""
-    extent, analyzer = ctx.extent(inner), ctx.analyzer(rv)
-    if as_int(extent) is not None:
-        return []
-    starts = [const(0, extent.dtype), *_cuts(ctx, rv, inner)]
-    ends = [*starts[1:], extent]
-    if len(starts) == 1 or not all(analyzer.can_prove(a <= b) for a, b in zip(starts, ends, strict=True)):
-        return []
-    return [*(analyzer.simplify(b - a) for a, b in zip(starts, ends[:-1], strict=False)), None]
 
 
 def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -> int | None:
