@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir, tir
+from weft.frontend.common import pairs
 from weft.frontend.complex_arithmetic import Complex, conjugate
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 from weft.frontend.stablehlo.text import Operation
@@ -15,16 +16,9 @@ from weft.topi import elementwise, special
 _UNARY = {
     **{f"stablehlo.{name}": name for name in "abs ceil floor log rsqrt sign sqrt tan tanh".split()},
     **{f"chlo.{name}": name for name in "acos acosh asin asinh atan atanh cosh erf sinh square tan".split()},
-    "stablehlo.cosine": "cos",
-    "stablehlo.exponential": "exp",
-    "stablehlo.exponential_minus_one": "expm1",
-    "stablehlo.is_finite": "isfinite",
-    "stablehlo.log_plus_one": "log1p",
-    "stablehlo.logistic": "sigmoid",
-    "stablehlo.negate": "negative",
-    "stablehlo.round_nearest_even": "round",
-    "stablehlo.sine": "sin",
-    "chlo.is_inf": "isinf",
+    **pairs("""stablehlo.cosine:cos stablehlo.exponential:exp stablehlo.exponential_minus_one:expm1 stablehlo.sine:sin
+        stablehlo.is_finite:isfinite stablehlo.log_plus_one:log1p stablehlo.logistic:sigmoid stablehlo.negate:negative
+        stablehlo.round_nearest_even:round chlo.is_inf:isinf"""),
 }
 _BINARY = {
     "add": ("add", "logical_or"),
