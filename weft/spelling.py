@@ -37,8 +37,7 @@ def also_called(**names: str) -> Callable[[F], F]:
 
 def named(function: F, name: str, doc: str) -> F:
     """Give a function that another one has made its own name and text."""
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
+    function.__name__, function.__qualname__, function.__doc__ = name, name, doc
     return function
 
 

@@ -96,6 +96,7 @@ def test_resizes_that_cover_what_they_shrink(mode):
     def function(x):
         return (
             F.interpolate(x, (5, 17), mode=mode, antialias=True),
+            getattr(torch.ops.aten, f"_upsample_{mode}2d_aa")(x, [4, 6], False),
             F.interpolate(x, scale_factor=(0.4, 1.3), mode=mode, antialias=True),
             F.interpolate(x.double(), (3, x.shape[3] // 2), mode=mode, antialias=True),
         )
@@ -130,6 +131,16 @@ def test_greatest_elements_of_windows_of_several_lengths():
         (x,),
         (torch.randn(1, 2, 9, 6),),
         dynamic=({i: Dim.AUTO for i in range(4)},),
+    )
+
+
+def test_pools_that_keep_a_dimension_of_the_images():
+    def pooled(x):
+        flat = F.adaptive_avg_pool2d(x, (None, 1)), F.adaptive_avg_pool2d(x, (None, None))
+        return *flat, F.adaptive_avg_pool3d(x, (None, 2, None))
+
+    check(
+        Call(pooled), (torch.randn(2, 3, 7, 5),), (torch.randn(4, 2, 6, 9),), dynamic=({i: Dim.AUTO for i in range(4)},)
     )
 
 

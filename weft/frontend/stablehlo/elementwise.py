@@ -21,17 +21,13 @@ _UNARY = {
         stablehlo.round_nearest_even:round chlo.is_inf:isinf"""),
 }
 _BINARY = {
-    "add": ("add", "logical_or"),
-    "subtract": ("subtract", ""),
-    "multiply": ("multiply", "logical_and"),
-    "divide": ("divide", ""),
-    "maximum": ("maximum", "logical_or"),
-    "minimum": ("minimum", "logical_and"),
-    "power": ("power", ""),
-    "atan2": ("atan2", ""),
-    "and": ("bitwise_and", "logical_and"),
-    "or": ("bitwise_or", "logical_or"),
-    "xor": ("bitwise_xor", "logical_xor"),
+    name: (usual, of_bool)
+    for name, usual, of_bool in (
+        words.split(":")
+        for words in """add:add:logical_or subtract:subtract: multiply:multiply:logical_and divide:divide:
+        maximum:maximum:logical_or minimum:minimum:logical_and power:power: atan2:atan2: and:bitwise_and:logical_and
+        or:bitwise_or:logical_or xor:bitwise_xor:logical_xor""".split()
+    )
 }
 COMPARISONS = dict(EQ="equal", NE="not_equal", LT="less", LE="less_equal", GT="greater", GE="greater_equal")
 
@@ -120,15 +116,12 @@ def _round_away(node: Node) -> Any:
 
 
 _SPECIAL = {
-    "erfc": special.erfc,
+    **{name: getattr(special, name) for name in ("erfc", "lgamma", "digamma", "zeta")},
     "erf_inv": special.erfinv,
-    "lgamma": special.lgamma,
-    "digamma": special.digamma,
     "bessel_i1e": special.bessel(1, True),
     "next_after": tir.nextafter,
     "popcnt": tir.popcount,
     "count_leading_zeros": tir.clz,
-    "zeta": special.zeta,
     "polygamma": special.polygamma_of,
 }
 

@@ -164,6 +164,16 @@ def _nonzero(node: Node) -> Any:
     return node.op("stack", ir.Tuple(tuple(columns(node, node.truth(x)))), axis=1)
 
 
+@aten("nonzero_static")
+def _nonzero_static(node: Node) -> Any:
+    """The first so many places; rows of a number where there are fewer."""
+    rest = node.full(node.shape, node["fill_value"], "int64")
+    if not node["self"].ty.shape:
+        return rest
+    found = node.op("stack", ir.Tuple(tuple(columns(node, node.truth(node["self"])))), axis=1)
+    return _cut_to(node, node.concat([found, rest], 0), node.shape)
+
+
 @aten("histc")
 def _histogram(node: Node) -> Any:
     """How many elements each of equally wide bins has; those outside of all are not counted."""

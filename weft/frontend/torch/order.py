@@ -169,11 +169,7 @@ def _place_in_order(node: Node) -> Any:
 
 def _common(kind: str, value: Any) -> str:
     """The type in which both compare: integers and floats as float64."""
-    other = (
-        str(value.ty.dtype)
-        if isinstance(value, ir.Expr) and hasattr(value, "ty")
-        else ("float64" if isinstance(value, float) else kind)
-    )
+    other = str(value.ty.dtype) if hasattr(value, "ty") else "float64" if isinstance(value, float) else kind
     if ir.DataType(kind).is_float != ir.DataType(other).is_float:
         return "float64"
     return kind if ir.DataType(kind).bits >= ir.DataType(other).bits else other

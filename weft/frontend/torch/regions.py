@@ -41,10 +41,7 @@ def _moved(node: Node, aligned: bool) -> Any:
 
 
 def _pooled(node: Node) -> dict[str, Any]:
-    size = node["pooled_height"], node["pooled_width"]
-    if not all(isinstance(n, int) for n in size):
-        node.error("regions in an unknown number of parts", expected="numbers", found=str(size))
-    return {"pooled_size": size, "spatial_scale": node["spatial_scale"]}
+    return {"pooled_size": (node["pooled_height"], node["pooled_width"]), "spatial_scale": node["spatial_scale"]}
 
 
 @operators("torchvision.roi_pool")

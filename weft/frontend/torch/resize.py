@@ -7,7 +7,7 @@ from weft.frontend.torch.registry import aten
 
 
 def _resized(node: Node, method: str, mode: str, **more: Any) -> Any:
-    x = node.get("input", node.args.get("self"))
+    x = node.get("input", node.get("self"))
     rank = len(x.ty.shape) - 2
     scales = node.get("scale_factors")
     if scales is None:
