@@ -31,10 +31,6 @@ def _joined(node: Node, x: Any) -> Any:
     return node.reshape(node.permute(x, [0, 2, 1, 3]), [batch, length, s.multiply(heads, size)])
 
 
-def _line(node: Node, length: Dim) -> Any:
-    return node.arange(length)
-
-
 def _added(node: Node, valid: Any, dtype: str) -> Any:
     """Return what is added to scores: nothing where a key is valid, else a large negative number."""
     filtered = node.scalar(node.attr("mask_filter_value", -10000.0), dtype)

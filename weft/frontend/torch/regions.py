@@ -54,7 +54,8 @@ def _region_extremes(node: Node) -> list[Any]:
 @operators("torchvision.ps_roi_align", "torchvision.ps_roi_pool")
 def _sensitive(node: Node) -> list[Any]:
     """Each part of a region is read from channels of its own; which, is the second result."""
-    attrs, aligned = {**_pooled(node), "sensitive": True}, "align" in node.name
+    aligned = "align" in node.name
+    attrs: dict[str, Any] = {**_pooled(node), "sensitive": True}
     if aligned:
         attrs |= {"aligned": True, "sample_ratio": node["sampling_ratio"]}
     kernel = topi.vision.roi_align if aligned else topi.vision.roi_pool
@@ -66,7 +67,8 @@ def _sensitive(node: Node) -> list[Any]:
 @operators("torchvision.deform_conv2d")
 def _displaced(node: Node) -> Any:
     """A factor of each tap counts where `use_mask` says so."""
-    window = [[node[f"{name}_{axis}"] for axis in "hw"] for name in ("stride", "pad", "dil")]
+    strides, pads, dilations = ([node[f"{name}_{axis}"] for axis in "hw"] for name in ("stride", "pad", "dil"))
     mask = node["mask"] if node["use_mask"] else None
     operands = [*(node[name] for name in ("input", "weight", "offset")), mask, node["bias"]]
-    return displaced_conv(node, operands, *window, node["n_weight_grps"], node["n_offset_grps"])
+    groups, parts = node["n_weight_grps"], node["n_offset_grps"]
+    return displaced_conv(node, operands, strides, pads, dilations, groups, parts)

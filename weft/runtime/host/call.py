@@ -36,7 +36,7 @@ def _described(text: str) -> tuple[Callable[..., Any], list[bool], list[bool]]:
     if fn is None:
         raise error.InvalidArgument(f"the host has no operator '{name}'", help="the model is of another version")
     guarded = error.own_errors(f"the operator '{name}'")(partial(fn, **about["attrs"]))
-    return guarded, *([dtype == "string" for dtype in about[side]] for side in ("in", "out"))
+    return guarded, [dtype == "string" for dtype in about["in"]], [dtype == "string" for dtype in about["out"]]
 
 
 def call_host(text: str, args: Sequence[Any]) -> tuple[Any, ...]:
