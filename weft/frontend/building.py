@@ -75,7 +75,7 @@ class Emitter:
         """Transpose, unless the order is the identity."""
         return x if list(axes) == list(range(len(axes))) else self.op("permute_dims", x, axes=tuple(axes))
 
-    def arange(self, count: Any, dtype: str = "int64") -> Any:
+    def arange(self, count: int | ir.PrimExpr, dtype: str = "int64") -> Any:
         """0, 1, … of so many numbers."""
         return self.op("arange", 0, ir.as_expr(count, "int64"), 1, dtype=dtype)
 

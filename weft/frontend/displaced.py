@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft import ir
 
+if TYPE_CHECKING:
+    from weft.frontend.onnx import node as onnx
+    from weft.frontend.torch import node as torch
+
 
 def displaced_conv(
-    node: Any,
+    node: onnx.Node | torch.Node,
     operands: Sequence[Any],
     strides: Sequence[int],
     before: Sequence[int],
@@ -44,7 +48,9 @@ def displaced_conv(
     for i in range(rank):  # the place in the flattened images, and its weight
         start = node.op("multiply", node.arange(out[i]), node.scalar(strides[i], "int64"))
         start = node.reshape(start, [1, 1, *[out[i] if j == i else 1 for j in range(rank)]])
-        tap = np.indices(kernel)[i].reshape(1, taps, *[1] * rank) * dilations[i] - before[i]
+        tap = (
+            np.indices([ir.as_int(k) or 0 for k in kernel])[i].reshape(1, taps, *[1] * rank) * dilations[i] - before[i]
+        )
         moved = node.op("strided_slice", offsets, axes=(2,), begin=(i,), end=(i + 1,), assume_inbound=True)
         place = node.astype(node.op("add", start, ir.constant(tap)), moved.ty.dtype)
         place = node.op("add", node.reshape(moved, [tiled, taps, *out]), place)
@@ -73,9 +79,9 @@ def displaced_conv(
     return found if bias is None else node.op("add", found, node.reshape(bias, [outputs, *[1] * rank]))
 
 
-def _neighbours(node: Any, place: Any, size: Any) -> list[tuple[Any, Any]]:
+def _neighbours(node: onnx.Node | torch.Node, place: ir.Expr, size: int | ir.PrimExpr) -> list[tuple[Any, Any]]:
     """Return the pixels on both sides of places along an axis, and how much each counts: nothing outside."""
-    dtype = place.ty.dtype
+    dtype = str(place.ty.dtype)  # type: ignore[union-attr]
     below = node.op("floor", place)
     far = node.op("subtract", place, below)
     one, zero, end = node.scalar(1.0, dtype), node.scalar(0.0, dtype), node.number(size - 1, dtype)

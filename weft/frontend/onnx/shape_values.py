@@ -108,7 +108,7 @@ def _elementwise(fn: Callable[..., Any], dtype: str | None = None) -> Callable[.
 
 
 def _folded(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def joined(node: Any, *arrays: Any) -> Any:
+    def joined(node: Node, *arrays: Array) -> Any:
         return functools.reduce(lambda a, b: _rounded(_map(fn, a, b), node.dtype()), arrays)
 
     return _of_known(joined)

@@ -234,7 +234,7 @@ def _pseudoinverse(node: Node) -> Any:
     return node.op("matmul", _turned(node, v), _turned(node, u))
 
 
-def _mirrored(node: Node, a: Any) -> Any:
+def _mirrored(node: Node, a: ir.Expr) -> Any:
     """Symmetric matrices of which the half below the diagonal is read."""
     return node.op("add", node.op("tril", a), _turned(node, node.op("tril", a, k=-1)))
 

@@ -176,7 +176,7 @@ class Node(Arithmetic):
         """A tensor of one value."""
         return self.op("full", self.shape_expr(dims), self.tensor(value, dtype), dtype=dtype)
 
-    def added(self, size: Dim, places: Any, values: Any) -> Any:
+    def added(self, size: Dim, places: ir.Expr, values: ir.Expr) -> Any:
         """A vector of zeros with values added at places."""
-        room = self.full([size], 0, values.ty.dtype)
+        room = self.full([size], 0, str(values.ty.dtype))  # type: ignore[union-attr]
         return self.op("scatter_elements", room, places, values, axis=0, reduction="add")

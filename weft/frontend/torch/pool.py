@@ -84,7 +84,7 @@ def _adaptive_avg_pool(node: Node) -> Any:
     return _adaptive(node, "avg", _batched(node, node["self"], rank), list(node["output_size"]))
 
 
-def _adaptive(node: Node, kind: str, x: Any, size: list[Any]) -> Any:
+def _adaptive(node: Node, kind: str, x: ir.Expr, size: list[Any]) -> Any:
     """Pool to a size; open dimensions of it, which the images have too, are a part of the batch."""
     kept = [axis for axis, n in enumerate(size, 2) if not isinstance(n, int)]
     if not node.same([node.dims(x)[axis] for axis in kept], [size[axis - 2] for axis in kept]):
