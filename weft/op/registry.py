@@ -249,15 +249,7 @@ def _signature(definition: OpDef) -> inspect.Signature:
     return inspect.Signature(inputs + attrs)
 
 
-OTHER_NAMES = {
-    "x1": "lhs",
-    "x2": "rhs",
-    "data": "x",
-    "x": "data",
-    "expr": "x",
-    "input": "x",
-    "collapse_target": "target",
-}
+OTHER_NAMES = dict(x1="lhs", x2="rhs", data="x", x="data", expr="x", input="x", collapse_target="target")
 """TVM's names of inputs that have another one here."""
 
 

@@ -95,7 +95,8 @@ def roi_pool(data: np.ndarray, rois: np.ndarray, pooled_size: int | Sequence[int
     pooled = np.broadcast_to(pooled_size, 2)
     out = np.zeros((len(rois), data.shape[1], *pooled), data.dtype)
     for r, (batch, *corners) in enumerate(rois):
-        ends = np.floor((np.asarray(corners) * spatial_scale).astype(rois.dtype) + rois.dtype.type(0.5))
+        ends = (np.asarray(corners) * spatial_scale).astype(rois.dtype)
+        ends = np.trunc(ends + np.copysign(rois.dtype.type(0.5), ends))
         if not (np.abs(ends) < vision.WIDEST).all():
             out[r] = np.nan
             continue
