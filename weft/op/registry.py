@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
 
-import numpy as np
-
 from weft import error, ir
 from weft.ir.int_range import exact_sizes
 from weft.op.attributes import Attribute, checked_axes, normal_values
@@ -311,5 +309,5 @@ def _convert(spec: Input, value: Any, like: str | None) -> ir.Expr:
     if isinstance(value, ir.PrimExpr):
         return ir.PrimValue(value)
     if isinstance(value, (bool, int, float)) and like is not None:
-        return ir.constant(np.asarray(value, ir.numpy_dtype(like)))
+        return ir.constant(value, like)
     return ir.constant(value)
