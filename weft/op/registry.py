@@ -165,10 +165,9 @@ def declare(
 
     if layout is None:
         layout = Layout.AXES if fusion in (Fusion.ELEMENTWISE, Fusion.BROADCAST) else Layout.OWN
-    parsed = tuple(Input.parse(i) for i in inputs.split())
     made = OpDef(
         name,
-        parsed,
+        tuple(map(Input.parse, inputs.split())),
         kinds,
         fusion,
         _WithAttributes(name, kinds, infer, True),
