@@ -79,12 +79,12 @@ def _like(other: Any, number: Any) -> str | None:
     return type_beside(number, other.dtype) if isinstance(other, scalar.PrimExpr) else None
 
 
-def type_beside(number: Any, dtype: str) -> str | None:
+def type_beside(number: object, dtype: str) -> str | None:
     """Return the type that a Python number takes beside a value of `dtype`; None for its own, where that lacks it."""
     dt = DataType(dtype)
     if not isinstance(number, (bool, int, float)) or (isinstance(number, float) and not dt.is_real):
         return None
-    if dt.is_integer and wrap(number, dt) != number:  # compares, and counts, as itself
+    if dt.is_integer and wrap(int(number), dt) != number:  # compares, and counts, as itself
         return None
     return dt if dt.code != "handle" else None
 

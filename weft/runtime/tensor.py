@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -346,10 +346,10 @@ _memory_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_
 _capsule_memory = _memory_of(("PyCapsule_GetPointer", ctypes.pythonapi))
 
 
-def _lend(value: Any) -> Any:
+def _lend(value: _SupportsDLPack) -> Callable[..., object]:
     """The ``__dlpack__`` of a value, which looks at the dimensions in the capsule: tvm-ffi believes them."""
 
-    def lend(**how: Any) -> Any:
+    def lend(**how: object) -> object:
         capsule = value.__dlpack__(**how)
         name = _name_of(capsule)
         ndim = _capsule_memory(capsule, name) + (48 if name == b"dltensor_versioned" else 16)
@@ -427,7 +427,7 @@ def empty(
 
 
 class _SupportsDLPack(Protocol):
-    def __dlpack__(self) -> Any: ...
+    def __dlpack__(self, **how: object) -> Any: ...
 
 
 @also_called(ext_tensor="source", dltensor="source")

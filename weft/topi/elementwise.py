@@ -182,12 +182,13 @@ def clip(x: Operand, min: PrimExpr | float | None = None, max: PrimExpr | float 
     return elementwise(limited, x, name="T_clip")
 
 
-def within(number: Any, dtype: str) -> Any:
+def within(number: PrimExpr | float, dtype: str) -> PrimExpr | float:
     """A known number, or the end of an integer type that it is beyond."""
     value, of = getattr(number, "value", number), DataType(dtype)
     if not of.is_integer or not isinstance(value, (int, float)):
         return number
-    return sorted((tir.min_value(of).value, value, tir.max_value(of).value))[1]
+    low, high = (getattr(end(of), "value", value) for end in (tir.min_value, tir.max_value))
+    return sorted((low, value, high))[1]
 
 
 def where(condition: te.Tensor, x: te.Tensor, y: Operand) -> Any:

@@ -34,7 +34,7 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of tensors that takes 16-bit floats as float32; its floats come back in the first tensor's type."""
 
     @functools.wraps(function)
-    def computed(first: te.Tensor, *more: Any, **named: Any) -> Any:
+    def computed(first: te.Tensor, *more: object, **named: object) -> object:
         results = function(*(widened(x) if isinstance(x, te.Tensor) else x for x in (first, *more)), **named)
         if isinstance(results, te.Tensor):
             return narrowed(results, first.dtype) if results.dtype == accumulator(first.dtype) else results
