@@ -240,10 +240,7 @@ def rewrite(
 def substitute(node: N, mapping: Mapping[Any, Any]) -> N:
     """Replace nodes (usually variables) by identity, everywhere below `node`.
 
-    Parameters
-    ----------
-    mapping : Mapping
-        From node to its replacement.
+    `mapping`: from node to its replacement.
     """
     return substitute_each(node, (mapping,))[0] if mapping else node
 

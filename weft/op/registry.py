@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
 
-import numpy as np
-
 from weft import error, ir
 from weft.ir.int_range import exact_sizes
 from weft.op.attributes import Attribute, checked_axes, normal_values
@@ -167,10 +165,9 @@ def declare(
 
     if layout is None:
         layout = Layout.AXES if fusion in (Fusion.ELEMENTWISE, Fusion.BROADCAST) else Layout.OWN
-    parsed = tuple(Input.parse(i) for i in inputs.split())
     made = OpDef(
         name,
-        parsed,
+        tuple(map(Input.parse, inputs.split())),
         kinds,
         fusion,
         _WithAttributes(name, kinds, infer, True),
@@ -303,5 +300,5 @@ def _convert(spec: Input, value: Any, like: str | None) -> ir.Expr:
     if isinstance(value, ir.PrimExpr):
         return ir.PrimValue(value)
     if isinstance(value, (bool, int, float)) and like is not None:
-        return ir.constant(np.asarray(value, ir.numpy_dtype(like)))
+        return ir.constant(value, like)
     return ir.constant(value)

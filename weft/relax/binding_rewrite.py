@@ -55,10 +55,7 @@ class DataflowBlockRewrite:
     def remove_unused(self, var: ir.ExprVar, allow_undef: bool = False) -> None:
         """Remove the binding of a variable that nothing uses.
 
-        Parameters
-        ----------
-        allow_undef : bool
-            Whether the block may have no such variable, which changes nothing.
+        `allow_undef`: whether the block may have no such variable, which changes nothing.
 
         Raises
         ------

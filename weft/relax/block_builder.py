@@ -51,10 +51,7 @@ class _Scope:
 class BlockBuilder:
     """Builds functions binding by binding.
 
-    Parameters
-    ----------
-    mod : IRModule, optional
-        A module to add to; it is not changed.
+    `mod`: A module to add to; it is not changed.
 
     Examples
     --------
@@ -170,10 +167,7 @@ class BlockBuilder:
     def testing_scope(self, def_vars: Sequence[ir.Var] = ()) -> Generator[BlockBuilder, None, None]:
         """Build a dataflow block outside of any function, to see what expressions become; it is dropped.
 
-        Parameters
-        ----------
-        def_vars : sequence of Var
-            Symbolic variables that are known in it.
+        `def_vars`: symbolic variables that are known in it.
         """
         given: Any = def_vars
         if any(not isinstance(v, ir.Var) for v in given):
@@ -366,10 +360,7 @@ class BlockBuilder:
     ) -> Var:
         """Bind the result of a te function applied to Relax values, as a call of the TIR function made of it.
 
-        Parameters
-        ----------
-        name_hint : str
-            Of the variable. Further keyword arguments are those of :meth:`call_te`.
+        `name_hint`: of the variable. Further keyword arguments are those of :meth:`call_te`.
         """
         return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs), name_hint)
 
@@ -442,10 +433,7 @@ class BlockBuilder:
     def normalize(self, expr: ir.Expr, *, atom: bool = False) -> ir.Expr:
         """Return the normal form of `expr` with types, ready to be bound; what is nested in it is bound.
 
-        Parameters
-        ----------
-        atom : bool
-            Whether the result must be an atom, as that of :meth:`atom` is.
+        `atom`: whether the result must be an atom, as that of :meth:`atom` is.
         """
         return self.atom(expr) if atom else cast(ir.Expr, NORMAL_FORM(as_relax(expr), self))
 

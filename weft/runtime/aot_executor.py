@@ -7,10 +7,7 @@ from weft.runtime.graph_executor import GraphModule
 class AotModule(GraphModule):
     """Runs the entry function of a model; it is a graph executor whose graph has one node.
 
-    Parameters
-    ----------
-    module : Module
-        What ``lib["default"](device)`` returned.
+    `module`: what ``lib["default"](device)`` returned.
     """
 
     def get_input_name(self, index: int) -> str:

@@ -39,10 +39,7 @@ class Executable:
 
     What the module offers besides, such as ``time_evaluator``, the executable does, too.
 
-    Parameters
-    ----------
-    mod : Module
-        The compiled code.
+    `mod`: the compiled code.
     """
 
     def __init__(self, mod: Module) -> None:
@@ -85,10 +82,7 @@ class Executable:
 class VMExecutable(Bytecode, Executable):
     """An executable of the virtual machine and the modules that it needs.
 
-    Parameters
-    ----------
-    mod : Module
-        A module of kind ``weft.Executable``.
+    `mod`: A module of kind ``weft.Executable``.
 
     Attributes
     ----------

@@ -86,10 +86,7 @@ class GraphModule:
     Runs of one executor wait for each other, and outputs stay what they are until the next run. The executor may be of
     another machine: values are copied to it, and outputs lie there.
 
-    Parameters
-    ----------
-    module : Module
-        What ``lib["default"](device)`` returned, or a graph executor's module.
+    `module`: what ``lib["default"](device)`` returned, or a graph executor's module.
     """
 
     def __init__(self, module: Any) -> None:

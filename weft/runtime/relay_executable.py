@@ -36,10 +36,7 @@ class VMFunction(NamedTuple):
 class Executable:
     """A Relay executable and the library with its kernels.
 
-    Parameters
-    ----------
-    mod : Module
-        A module of kind ``weft.RelayExecutable``.
+    `mod`: A module of kind ``weft.RelayExecutable``.
 
     Attributes
     ----------

@@ -142,10 +142,7 @@ def dump_tensor_cache(
 def load_tensor_cache(cachepath: str | Path, device: Device) -> tuple[dict[str, Tensor], Any]:
     """Read a folder: its tensors by name, and what else its description holds.
 
-    Parameters
-    ----------
-    cachepath : path
-        The folder, or the description in it.
+    `cachepath`: the folder, or the description in it.
 
     Raises
     ------

@@ -169,13 +169,22 @@ def astype(x: te.Tensor, dtype: str) -> Any:
 
 
 def clip(x: Operand, min: PrimExpr | float | None = None, max: PrimExpr | float | None = None) -> Any:
-    """Limit to ``min..max``; either may be None."""
+    """Limit to ``min..max``; either may be None. Beyond what an integer type has stands the end of it."""
 
     def limited(v: Any) -> Any:
-        v = v if min is None else tir.max(v, cast(v.dtype, as_expr(min)))
-        return v if max is None else tir.min(v, cast(v.dtype, as_expr(max)))
+        v = v if min is None else tir.max(v, cast(v.dtype, as_expr(within(min, v.dtype))))
+        return v if max is None else tir.min(v, cast(v.dtype, as_expr(within(max, v.dtype))))
 
     return elementwise(limited, x, name="T_clip")
+
+
+def within(number: PrimExpr | float, dtype: str) -> PrimExpr | float:
+    """A known number, or the end of an integer type that it is beyond."""
+    value, of = getattr(number, "value", number), DataType(dtype)
+    if not of.is_integer or not isinstance(value, (int, float)):
+        return number
+    low, high = (getattr(end(of), "value", value) for end in (tir.min_value, tir.max_value))
+    return sorted((low, value, high))[1]
 
 
 def where(condition: te.Tensor, x: te.Tensor, y: Operand) -> Any:

@@ -169,10 +169,7 @@ _SWEEPS = 60
 def orthogonal_rows(a: te.Tensor) -> Any:
     """Rotate pairs of rows until all are orthogonal: one-sided Jacobi.
 
-    Parameters
-    ----------
-    a : Tensor
-        (batch, n, m) float64.
+    `a`: (batch, n, m) float64.
 
     Returns
     -------

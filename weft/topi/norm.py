@@ -224,7 +224,7 @@ def batch_norm(
     **_: Any,
 ) -> Any:
     """Normalize each channel by the given mean and variance, then scale and shift; return these two as well."""
-    a = normalize_axis("nn.batch_norm", axis, x.ndim)
+    a, dtype, x = normalize_axis("nn.batch_norm", axis, x.ndim), x.dtype, widened(x)
 
     def element(*i: Any) -> Any:
         c = i[a]
@@ -232,9 +232,8 @@ def batch_norm(
         y = y * cast(x.dtype, gamma(c)) if scale else y
         return y + cast(x.dtype, beta(c)) if center else y
 
-    out = te.compute(x.shape, element, name="T_batch_norm")
     return (
-        out,
+        narrowed(te.compute(x.shape, element, name="T_batch_norm"), dtype),
         te.compute(mean.shape, lambda i: mean(i), name="mean"),
         te.compute(var.shape, lambda i: var(i), name="var"),
     )

@@ -101,10 +101,7 @@ def places(mask: te.Tensor) -> Any:
 def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> Any:
     """The distinct elements of a vector.
 
-    Parameters
-    ----------
-    is_sorted : bool
-        Whether the elements are sorted; otherwise they stand in the order in which they first occur.
+    `is_sorted`: whether the elements are sorted; otherwise they stand in the order in which they first occur.
 
     Returns
     -------

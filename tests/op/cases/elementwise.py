@@ -52,6 +52,7 @@ case("nn.prelu", make=lambda s: call(s.real(s.a, s.b, s.c), s.real(s.c), axis=No
 case("clip", make=lambda s: call(s.real(s.a, s.b), min=-1.0, max=0.5))
 case("clip", make=lambda s: call(s.real(s.a, s.b), max=0.5))
 case("clip", make=lambda s: call(s.integer(s.a, s.b), min=-2))
+case("clip", make=lambda s: call(s.integer(s.a, low=0, high=255, dtype="uint8"), min=-1, max=300))
 case("clip", make=lambda s: call(s.rows(np.nan, 9, -9), min=-1.0, max=1.0))
 
 
