@@ -10,7 +10,10 @@ from weft.ir.module import IRModule
 class UniqueNameSupply:
     """Gives each name once, with a number behind it where it was given before.
 
-    `prefix`: what names begin with, unless a call says otherwise.
+    Parameters
+    ----------
+    prefix : str
+        What names begin with, unless a call says otherwise.
     """
 
     def __init__(self, prefix: str = "") -> None:
@@ -49,7 +52,10 @@ NameSupply = UniqueNameSupply
 class GlobalVarSupply:
     """Makes variables of functions whose names nobody has taken.
 
-    `value`: where names come from, or modules whose names are taken.
+    Parameters
+    ----------
+    value : UniqueNameSupply, IRModule or list of IRModule, optional
+        Where names come from, or modules whose names are taken.
     """
 
     def __init__(self, value: Any = None) -> None:

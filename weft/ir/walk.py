@@ -240,7 +240,10 @@ def rewrite(
 def substitute(node: N, mapping: Mapping[Any, Any]) -> N:
     """Replace nodes (usually variables) by identity, everywhere below `node`.
 
-    `mapping`: from node to its replacement.
+    Parameters
+    ----------
+    mapping : Mapping
+        From node to its replacement.
     """
     return substitute_each(node, (mapping,))[0] if mapping else node
 

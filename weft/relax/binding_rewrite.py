@@ -55,7 +55,10 @@ class DataflowBlockRewrite:
     def remove_unused(self, var: ir.ExprVar, allow_undef: bool = False) -> None:
         """Remove the binding of a variable that nothing uses.
 
-        `allow_undef`: whether the block may have no such variable, which changes nothing.
+        Parameters
+        ----------
+        allow_undef : bool
+            Whether the block may have no such variable, which changes nothing.
 
         Raises
         ------

@@ -51,7 +51,10 @@ class _Scope:
 class BlockBuilder:
     """Builds functions binding by binding.
 
-    `mod`: A module to add to; it is not changed.
+    Parameters
+    ----------
+    mod : IRModule, optional
+        A module to add to; it is not changed.
 
     Examples
     --------
@@ -167,7 +170,10 @@ class BlockBuilder:
     def testing_scope(self, def_vars: Sequence[ir.Var] = ()) -> Generator[BlockBuilder, None, None]:
         """Build a dataflow block outside of any function, to see what expressions become; it is dropped.
 
-        `def_vars`: symbolic variables that are known in it.
+        Parameters
+        ----------
+        def_vars : sequence of Var
+            Symbolic variables that are known in it.
         """
         given: Any = def_vars
         if any(not isinstance(v, ir.Var) for v in given):
@@ -360,7 +366,10 @@ class BlockBuilder:
     ) -> Var:
         """Bind the result of a te function applied to Relax values, as a call of the TIR function made of it.
 
-        `name_hint`: of the variable. Further keyword arguments are those of :meth:`call_te`.
+        Parameters
+        ----------
+        name_hint : str
+            Of the variable. Further keyword arguments are those of :meth:`call_te`.
         """
         return self.emit(self.call_te(func, *args, primfunc_name_hint=primfunc_name_hint, **kwargs), name_hint)
 
@@ -433,7 +442,10 @@ class BlockBuilder:
     def normalize(self, expr: ir.Expr, *, atom: bool = False) -> ir.Expr:
         """Return the normal form of `expr` with types, ready to be bound; what is nested in it is bound.
 
-        `atom`: whether the result must be an atom, as that of :meth:`atom` is.
+        Parameters
+        ----------
+        atom : bool
+            Whether the result must be an atom, as that of :meth:`atom` is.
         """
         return self.atom(expr) if atom else cast(ir.Expr, NORMAL_FORM(as_relax(expr), self))
 

@@ -7,7 +7,10 @@ from weft.runtime.graph_executor import GraphModule
 class AotModule(GraphModule):
     """Runs the entry function of a model; it is a graph executor whose graph has one node.
 
-    `module`: what ``lib["default"](device)`` returned.
+    Parameters
+    ----------
+    module : Module
+        What ``lib["default"](device)`` returned.
     """
 
     def get_input_name(self, index: int) -> str:

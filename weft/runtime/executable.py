@@ -39,7 +39,10 @@ class Executable:
 
     What the module offers besides, such as ``time_evaluator``, the executable does, too.
 
-    `mod`: the compiled code.
+    Parameters
+    ----------
+    mod : Module
+        The compiled code.
     """
 
     def __init__(self, mod: Module) -> None:
@@ -82,7 +85,10 @@ class Executable:
 class VMExecutable(Bytecode, Executable):
     """An executable of the virtual machine and the modules that it needs.
 
-    `mod`: A module of kind ``weft.Executable``.
+    Parameters
+    ----------
+    mod : Module
+        A module of kind ``weft.Executable``.
 
     Attributes
     ----------

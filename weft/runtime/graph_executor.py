@@ -86,7 +86,10 @@ class GraphModule:
     Runs of one executor wait for each other, and outputs stay what they are until the next run. The executor may be of
     another machine: values are copied to it, and outputs lie there.
 
-    `module`: what ``lib["default"](device)`` returned, or a graph executor's module.
+    Parameters
+    ----------
+    module : Module
+        What ``lib["default"](device)`` returned, or a graph executor's module.
     """
 
     def __init__(self, module: Any) -> None:

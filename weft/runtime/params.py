@@ -33,7 +33,10 @@ def parameter_rows(params: Mapping[Any, Any] | None) -> list[list[Any]]:
 def save_param_dict(params: Mapping[str, Any]) -> bytearray:
     """Return parameters as bytes.
 
-    `params`: tensors or NumPy arrays.
+    Parameters
+    ----------
+    params : mapping of str to tensor
+        Tensors or NumPy arrays.
     """
     return bytearray(_save(parameter_rows(params)))
 

@@ -36,7 +36,10 @@ class VMFunction(NamedTuple):
 class Executable:
     """A Relay executable and the library with its kernels.
 
-    `mod`: A module of kind ``weft.RelayExecutable``.
+    Parameters
+    ----------
+    mod : Module
+        A module of kind ``weft.RelayExecutable``.
 
     Attributes
     ----------

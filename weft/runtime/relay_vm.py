@@ -263,7 +263,10 @@ class VirtualMachine:
     def set_instrument(self, instrument: Callable[..., Any] | None) -> None:
         """Call ``instrument(None, name, before_run, None, *args)`` before and after each primitive.
 
-        `instrument`: an answer of 1 before a call leaves it out. None removes the instrument.
+        Parameters
+        ----------
+        instrument : callable or None
+            An answer of 1 before a call leaves it out. None removes the instrument.
         """
         self._instrument = instrument
         _set_instrument(self._handle, None if instrument is None else convert_func(instrument))

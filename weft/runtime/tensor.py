@@ -83,7 +83,10 @@ class Tensor(msgspec.Struct, eq=False, gc=False):
     Made by :func:`tensor`, :func:`empty`, :func:`from_dlpack`, or returned from a function of the runtime. (A msgspec
     struct, because one is made in 20 ns where a class with slots takes 65, and each call of a function makes one.)
 
-    `handle`: the native tensor.
+    Parameters
+    ----------
+    handle : tvm_ffi.Tensor
+        The native tensor.
     """
 
     handle: Any

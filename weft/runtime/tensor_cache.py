@@ -142,7 +142,10 @@ def dump_tensor_cache(
 def load_tensor_cache(cachepath: str | Path, device: Device) -> tuple[dict[str, Tensor], Any]:
     """Read a folder: its tensors by name, and what else its description holds.
 
-    `cachepath`: the folder, or the description in it.
+    Parameters
+    ----------
+    cachepath : path
+        The folder, or the description in it.
 
     Raises
     ------

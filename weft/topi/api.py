@@ -143,7 +143,10 @@ def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> Any:
 def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: str = "update") -> Any:
     """Write slices by tuples of indices, which stand along the first axis of `indices`.
 
-    `mode`: how old and new values are combined: update, add, mul, min or max.
+    Parameters
+    ----------
+    mode : str
+        How old and new values are combined: update, add, mul, min or max.
     """
     return _scatter_nd(data, transpose(indices, (*range(1, indices.ndim), 0)), updates, mode)
 

@@ -140,7 +140,10 @@ def bitserial_conv2d_nchw(
 ) -> Any:
     """2-D convolution of numbers of a few bits, channels first.
 
-    `kernel`: (out, in, height, width), or packed (out, words, height, width, bits).
+    Parameters
+    ----------
+    kernel : Tensor
+        (out, in, height, width), or packed (out, words, height, width, bits).
     """
     x = bitpack(data, activation_bits, 1, 2, pack_dtype)
     w = bitpack(kernel, weight_bits, 1, 4, pack_dtype) if kernel.ndim == 4 else kernel
@@ -169,7 +172,10 @@ def bitserial_conv2d_nhwc(
 ) -> Any:
     """2-D convolution of numbers of a few bits, channels last.
 
-    `kernel`: (height, width, in, out), or packed (height, width, words, out, bits).
+    Parameters
+    ----------
+    kernel : Tensor
+        (height, width, in, out), or packed (height, width, words, out, bits).
     """
     x = bitpack(data, activation_bits, 3, 4, pack_dtype)
     w = bitpack(kernel, weight_bits, 2, 4, pack_dtype) if kernel.ndim == 4 else kernel

@@ -15,7 +15,10 @@ def couple_pairs(pairs: te.Tensor) -> Any:
     It seeks the shares ``p`` with the least sum of ``(pairs[j, i] p[i] - pairs[i, j] p[j]) ** 2``, one class after the
     other, until each is within ``0.005 / classes`` of the optimum's condition, as LIBSVM does.
 
-    `pairs`: (rows, classes, classes): that a row is of class `i` if it is of `i` or `j`. The diagonal is not read.
+    Parameters
+    ----------
+    pairs : Tensor
+        (rows, classes, classes): that a row is of class `i` if it is of `i` or `j`. The diagonal is not read.
 
     Returns
     -------

@@ -16,7 +16,10 @@ from weft.topi.typing import Extents, Padding
 def bilinear_at(read: Callable[..., Any], y: ir.PrimExpr, x: ir.PrimExpr) -> Any:
     """Interpolate between the four neighbours of a point.
 
-    `read`: from integer coordinates, which may lie outside, to the value of a pixel.
+    Parameters
+    ----------
+    read : callable
+        From integer coordinates, which may lie outside, to the value of a pixel.
     """
     low = [tir.floor(v) for v in (y, x)]
     down, right = (v - f for v, f in zip((y, x), low, strict=True))

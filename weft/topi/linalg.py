@@ -169,7 +169,10 @@ _SWEEPS = 60
 def orthogonal_rows(a: te.Tensor) -> Any:
     """Rotate pairs of rows until all are orthogonal: one-sided Jacobi.
 
-    `a`: (batch, n, m) float64.
+    Parameters
+    ----------
+    a : Tensor
+        (batch, n, m) float64.
 
     Returns
     -------

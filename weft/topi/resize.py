@@ -199,7 +199,10 @@ def resize(
 def resize_placed(data: Tensor, size: Shape, placement: Tensor, scales: Sequence[float] | None, **attrs: Any) -> Any:
     """:func:`resize` by data: scales, where `scales` has 0 or is None, then where regions begin, then where they end.
 
-    `placement`: (3 * rank,) float32.
+    Parameters
+    ----------
+    placement : Tensor
+        (3 * rank,) float32.
     """
     known = [s if s else placement(d) for d, s in enumerate(scales or [0] * data.ndim)]
     return resize(data, size, known, [placement(d) for d in range(data.ndim, 3 * data.ndim)], **attrs)

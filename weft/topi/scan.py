@@ -52,7 +52,10 @@ def scanop(
 ) -> Any:
     """Combine each element with all before it along an axis, or in row-major order, by an associative function.
 
-    `identity_value`: what the first element of an exclusive scan is.
+    Parameters
+    ----------
+    identity_value : PrimExpr
+        What the first element of an exclusive scan is.
     """
     x = data
     if axis is None:

@@ -101,7 +101,10 @@ def places(mask: te.Tensor) -> Any:
 def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> Any:
     """The distinct elements of a vector.
 
-    `is_sorted`: whether the elements are sorted; otherwise they stand in the order in which they first occur.
+    Parameters
+    ----------
+    is_sorted : bool
+        Whether the elements are sorted; otherwise they stand in the order in which they first occur.
 
     Returns
     -------
