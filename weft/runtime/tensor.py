@@ -349,12 +349,14 @@ _memory_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_
 _capsule_memory = _memory_of(("PyCapsule_GetPointer", ctypes.pythonapi))
 
 
-def _lend(value: _SupportsDLPack) -> Callable[..., object]:
+def _lend(value: Any) -> Callable[..., object]:
     """The ``__dlpack__`` of a value, which looks at the dimensions in the capsule: tvm-ffi believes them."""
 
     def lend(**how: object) -> object:
         capsule = value.__dlpack__(**how)
         name = _name_of(capsule)
+        if name not in (b"dltensor", b"dltensor_versioned"):  # of something else, or taken before: tvm-ffi says so
+            return capsule
         ndim = _capsule_memory(capsule, name) + (48 if name == b"dltensor_versioned" else 16)
         rank, shape = ctypes.c_int32.from_address(ndim).value, ctypes.c_void_p.from_address(ndim + 8).value or 0
         if not 0 <= rank <= 64 or (rank and not shape):
@@ -430,7 +432,7 @@ def empty(
 
 
 class _SupportsDLPack(Protocol):
-    def __dlpack__(self, **how: object) -> Any: ...
+    def __dlpack__(self) -> Any: ...
 
 
 @also_called(ext_tensor="source", dltensor="source")
