@@ -11,15 +11,8 @@ ALLOWED = {
     ("weft.target.kind", "weft.target.target"): "a kind's functions take a target, and a target has a kind",
     (
         "weft.runtime",
-        "weft.runtime.container",
-        "weft.runtime.executable",
-        "weft.runtime.jit",
-        "weft.runtime.loading",
-        "weft.runtime.module",
-        "weft.runtime.profiler",
-        "weft.runtime.relay_executable",
-        "weft.runtime.relay_vm",
-        "weft.runtime.vm",
+        *(f"weft.runtime.{name}" for name in "container executable jit loading module profiler".split()),
+        *(f"weft.runtime.{name}" for name in "relay_executable relay_vm vm".split()),
     ): "the package's face loads what few programs use when they ask for it",
 }
 

@@ -30,16 +30,9 @@ def test_public_names_are_those_of_the_list(surface):
 
 def test_list_has_what_readme_shows(surface):
     names = {line.split("(")[0].split(" ")[0] for line in surface}
-    assert {
-        "weft.Session.run",
-        "weft.compile",
-        "weft.relax.VirtualMachine",
-        "weft.te.create_schedule",
-        "weft.relax.op.nn.conv2d",
-        "weft.relay.vm.compile",
-        "weft.tir.script.language.grid",
-        "weft.frontend.onnx.from_onnx",
-    } <= names
+    shown = """weft.Session.run weft.compile weft.relax.VirtualMachine weft.te.create_schedule weft.relax.op.nn.conv2d
+        weft.relay.vm.compile weft.tir.script.language.grid weft.frontend.onnx.from_onnx"""
+    assert set(shown.split()) <= names
     assert not [name for name in names if name.rpartition(".")[2].startswith("_")]
 
 

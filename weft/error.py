@@ -10,7 +10,7 @@ import importlib
 import linecache
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -255,8 +255,7 @@ def _lacks_memory(e: BaseException | None) -> bool:
     return e is not None
 
 
-@contextmanager
-def own_errors(doing: str) -> Generator[None]:
+class own_errors(AbstractContextManager[Any], ContextDecorator):  # a generator would cost each call two microseconds
     """Raise what memory and nesting ask too much of as Weft's errors.
 
     Parameters
@@ -271,21 +270,24 @@ def own_errors(doing: str) -> Generator[None]:
     NestedTooDeep
         In place of other kinds of RecursionError.
     """
-    try:
-        yield
-    except WeftError:
-        raise
-    except (MemoryError, ImportError, OSError, RuntimeError) as e:
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+
+    def __exit__(self, kind: object, e: BaseException | None, trace: object) -> None:
+        if isinstance(e, WeftError) or not isinstance(e, (MemoryError, ImportError, OSError, RuntimeError)):
+            return
         if _lacks_memory(e):
             limits = "close other programs, or raise the limits of memory and threads (ulimit -v, ulimit -u)"
-            raise OutOfMemory(f"{doing} needs more memory than there is", found=str(e) or None, help=limits) from e
-        if not isinstance(e, RecursionError):
-            raise
-        raise NestedTooDeep(
-            f"{doing} follows expressions nested deeper than Python goes",
-            found=f"the recursion limit of {sys.getrecursionlimit()}",
-            help="give deep expressions names of their own, or raise sys.setrecursionlimit",
-        ) from e
+            raise OutOfMemory(
+                f"{self._doing} needs more memory than there is", found=str(e) or None, help=limits
+            ) from e
+        if isinstance(e, RecursionError):
+            raise NestedTooDeep(
+                f"{self._doing} follows expressions nested deeper than Python goes",
+                found=f"the recursion limit of {sys.getrecursionlimit()}",
+                help="give deep expressions names of their own, or raise sys.setrecursionlimit",
+            ) from e
 
 
 _WRONG = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, EOFError)

@@ -35,6 +35,12 @@ def also_called(**names: str) -> Callable[[F], F]:
     return decorate
 
 
+def named(function: F, name: str, doc: str) -> F:
+    """Give a function that another one has made its own name and text."""
+    function.__name__, function.__qualname__, function.__doc__ = name, name, doc
+    return function
+
+
 def own_names(what: str, names: Mapping[str, str], named: dict[str, Any]) -> None:
     """Rename arguments in place from other names of parameters to a function's own.
 

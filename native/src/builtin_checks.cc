@@ -31,21 +31,15 @@ std::string where_of(const TVMFFIAny& context) {
     size_t at = text.find(key);
     if (at == std::string::npos) return std::string();
     at += std::strlen(key);
-    size_t end = text.find(", ", at);
-    return text.substr(at, end == std::string::npos ? std::string::npos : end - at);
+    return text.substr(at, text.find(", ", at) - at);
   };
   if (text.compare(0, 13, "ErrorContext(") != 0) {
     while (!text.empty() && text.back() == ' ') text.pop_back();
     return text.empty() ? "a value" : text;
   }
   std::string function = field("fn="), param = field("param="), loc = field("loc=");
-  std::string annotation;
   size_t at = text.find("annotation=");
-  if (at != std::string::npos) {
-    annotation = text.substr(at + 11);
-    size_t end = annotation.rfind(')');
-    if (end != std::string::npos) annotation.resize(end);
-  }
+  std::string annotation = at == std::string::npos ? "" : text.substr(at + 11, text.rfind(')') - at - 11);
   while (!loc.empty() && (loc.back() == ' ' || loc.back() == ')')) loc.pop_back();
   std::string out = function.empty() ? "" : function + ": ";
   out += !param.empty() ? "argument '" + param + "'" : loc == "return" ? "the result" : loc.empty() ? "a value" : loc;
@@ -122,6 +116,12 @@ static int check_shape_info(const Call& c) {
               static_cast<long long>(ndim), describe(c.args[0]).c_str());
 }
 
+// Whether an integer type has a number; of those of 64 bits each number is one.
+static bool can_hold(DLDataType type, int64_t number) {
+  if ((type.code != kDLInt && type.code != kDLUInt) || type.bits >= 64) return true;
+  return number >> (type.bits - (type.code == kDLInt)) == (type.code == kDLInt ? number >> 63 : 0);
+}
+
 static int check_prim_value_info(const Call& c) {
   if (c.n != 3) return c.wrong_count(3);
   if (c.args[1].type_index != kTVMFFIDataType) return c.wrong(1, "a dtype");
@@ -130,8 +130,8 @@ static int check_prim_value_info(const Call& c) {
   bool ok = t == kTVMFFIInt || t == kTVMFFIBool;
   if (want.code == kDLFloat || want.code == kDLBfloat) ok = ok || t == kTVMFFIFloat;
   if (want.code == kDLOpaqueHandle) ok = t == kTVMFFIOpaquePtr || t == kTVMFFINone;
-  if (ok) return 0;
-  return fail("TypeError", "%s: expected a %s, found %s", where_of(c.args[2]).c_str(), dtype_name(want).c_str(),
+  if (ok && can_hold(want, c.args[0].v_int64)) return 0;
+  return fail(ok ? "ValueError" : "TypeError", "%s: expected a %s, found %s", where_of(c.args[2]).c_str(), dtype_name(want).c_str(),
               describe(c.args[0]).c_str());
 }
 

@@ -18,23 +18,10 @@ UNARY = ("Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Erf", "HardSwish", "LeakyRelu
 INTEGER_UNARY = ("Neg", "Abs", "Identity", "Sign")
 BINARY = ("Add", "Sub", "Mul", "Max", "Min")
 REDUCE = ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum")
-INTEGER = {
-    "unary",
-    "binary",
-    "broadcast",
-    "transpose",
-    "concat",
-    "slice",
-    "gather",
-    "unsqueeze",
-    "pad",
-    "where",
-    "roundtrip",
-    "split",
-    "expand",
-    "branch",
-    "merge",
-}
+INTEGER = set(
+    """unary binary broadcast transpose concat slice gather unsqueeze pad where roundtrip split expand branch
+    merge""".split()
+)
 """Makers that take integers; for others a value becomes a float first."""
 MAX_ELEMENTS = 6000
 SIZES = ({"n": 2, "m": 5}, {"n": 1, "m": 1}, {"n": 3, "m": 17})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.refusals import refuses
-from weft import error, tir
+from weft import error, ir, op, relax, relay, tir
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,15 @@ def test_what_is_rounded_or_not_finite_is_held():
 def test_floats_have_no_bits_to_work_on(make):
     refuses(error.InvalidArgument, "bits of integers", make, tir.Var("x", "float32"))
     make(tir.Var("x", "int32"))
+
+
+def test_numbers_beside_types_that_do_not_hold_them():
+    x = tir.Var("x", "int8")
+    assert [e.dtype for e in (x + 127, x + 300, (x < 300).a, x - 129)] == ["int8", "int32", "int32", "int32"]
+    for make in (ir.constant, relax.const, relay.const):
+        for value, dtype in ((300, "int8"), (-1, "uint64"), (1 << 70, "int64"), ([0, -1], "uint8"), (np.inf, "int32")):
+            refuses(error.InvalidArgument, f"{dtype} does not hold", make, value, dtype)
+    assert [op.get_op_def("clip").reference(np.uint8([0, 9, 255]), min=-1, max=m).tolist() for m in (300, 7.5)] == [
+        [0, 9, 255],
+        [0, 7, 7],
+    ]

@@ -6,7 +6,7 @@ import tvm_ffi
 
 import weft as tvm
 from tests.refusals import refuses
-from weft import ffi, ir, relax
+from weft import error, ffi, ir, relax
 from weft.relax.testing.runtime_builtin import MakeShapeCode, MatchShapeCode
 from weft.relax.testing.vm import check_saved_func
 from weft.script import ir as I
@@ -260,6 +260,15 @@ def test_printing(capsys):
 
     built(main)["main"](np.array(1, "int32"))
     assert capsys.readouterr().out == "1 (1, 1)\n1 and (1, 1)\n"
+    refuses(error.InvalidArgument, "does not fit its 1 values", ffi.get_global_func("weft.run.print"), "{} and {}", 1)
+
+
+def test_numbers_beyond_their_types():
+    p = relax.Var("p", relax.PrimType("int8"))
+    main = built(relax.Function([p], p, relax.PrimType("int8")).with_attr("global_symbol", "main"))["main"]
+    assert [main(v) for v in (-128, 127)] == [-128, 127]
+    for beyond in (-129, 128, 1 << 40):
+        refuses(error.InvalidArgument, "'p': expected a int8, found the int", main, beyond)
 
 
 def test_saved_functions_are_compared():

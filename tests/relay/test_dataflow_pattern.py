@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from weft import error, ir, relay
+from tests.refusals import refuses
+from weft import error, ir, relax, relay
 from weft.relay.dataflow_pattern import (
     DFPatternCallback,
     FunctionPattern,
@@ -71,6 +72,11 @@ def conv_relu(bias=True):
 def test_matches(pattern, matches, refused):
     assert pattern.match(matches)
     assert refused is None or not pattern.match(refused)
+
+
+def test_operators_that_there_are_not():
+    for named in (is_op, relax.dpl.is_op):
+        refuses(error.UnsupportedOperator, "no operator 'nn.rellu'", named, "nn.rellu")
 
 
 def test_optional_parts():

@@ -274,26 +274,9 @@ def test_a_server_that_ends_leaves_no_files(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-        "-keyout",
-        str(folder / "key.pem"),
-        "-out",
-        str(folder / "cert.pem"),
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1,DNS:localhost",
-    ]
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost".split()
+    command += ["-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem")]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     if shutil.which(command[0]) is None:
         pytest.skip("certificates are made by the openssl command, which is not installed")
     subprocess.run(command, check=True, capture_output=True)

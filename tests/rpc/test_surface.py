@@ -11,6 +11,7 @@ import weft
 from tests.refusals import refuses
 from tests.rpc import functions
 from weft import error, rpc
+from weft.frontend.common import pairs
 from weft.rpc.tracker import Tracker
 
 SERVES_PIPES = f"""#!{sys.executable}
@@ -89,21 +90,10 @@ def test_what_runs_before_a_timing_is_the_last_thing_that_does():
 
 
 def test_devices_by_name(remote):
-    names = {
-        "cpu": 1,
-        "cuda": 2,
-        "gpu": 2,
-        "cl": 4,
-        "vulkan": 7,
-        "metal": 8,
-        "rocm": 10,
-        "ext_dev": 12,
-        "hexagon": 16,
-        "webgpu": 15,
-    }
-    for name, kind in names.items():
+    kinds = "cpu:1 cuda:2 gpu:2 cl:4 vulkan:7 metal:8 rocm:10 ext_dev:12 hexagon:16 webgpu:15"
+    for name, kind in pairs(kinds).items():
         device = getattr(remote, name)(9)
-        assert (device.device_type % rpc.base.RPC_SESS_MASK, device.device_id) == (kind, 9)
+        assert (device.device_type % rpc.base.RPC_SESS_MASK, device.device_id) == (int(kind), 9)
         assert device.device_type // rpc.base.RPC_SESS_MASK == remote._tbl_index + 1
         assert not device.exist
     assert remote.cpu().exist and remote.device("llvm").exist

@@ -1,4 +1,6 @@
+import ctypes
 import pickle
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -178,3 +180,14 @@ def test_masked_arrays_are_refused_as_such():
 
 def test_a_dtype_that_numpy_lacks_is_said():
     refuses(error.DTypeMismatch, "NumPy has no dtype 'int4'", runtime.empty((2, 2), "int4").numpy)
+
+
+@pytest.mark.parametrize("shape", [(-1, [2]), (10**9, [2]), (2, None), (2, [2, -3])], ids=str)
+def test_capsules_of_dimensions_that_are_none(shape):
+    extents = (ctypes.c_int64 * 2)(*(shape[1] or ()))
+    at = 0 if shape[1] is None else ctypes.addressof(extents)
+    memory = np.array([0, 1, (shape[0] & 0xFFFFFFFF) | (0x12002 << 32), at, 0, 0, 0, 0])
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    capsule = new(("PyCapsule_New", ctypes.pythonapi))(memory.ctypes.data, b"dltensor", None)
+    refuses(error.InvalidArgument, "a capsule of", runtime.from_dlpack, capsule)
+    refuses(error.InvalidArgument, "a capsule of", ffi.builtin("copy"), SimpleNamespace(__dlpack__=lambda **_: capsule))

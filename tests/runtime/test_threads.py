@@ -269,13 +269,6 @@ def test_workspace_of_other_threads_is_apart():
 
 
 def test_symbol_addresses():
-    names = (
-        "weft_parallel_for",
-        "weft_parallel_forwards",
-        "weft_workspace_alloc",
-        "weft_workspace_free",
-        "weft_arg_error",
-        "weft_set_error",
-        "weft_num_threads",
-    )
+    names = """weft_parallel_for weft_parallel_forwards weft_workspace_alloc weft_workspace_free weft_arg_error
+        weft_set_error weft_num_threads""".split()
     assert len({ffi.symbol_address(n) for n in names}) == len(names)

@@ -22,8 +22,8 @@ def expected(x, axis):
         return e / e.sum(axis, keepdims=True)
 
 
-ROWS = [(7, 1), (5, 3), (4, 15), (4, 16), (3, 37), (2, 64), (2, 77), (2, 129), (3, 1000), (0, 8)]
-AXES = [(shape, axis) for shape in ((3, 20, 33), (16, 5, 16)) for axis in (0, 1, 2)]
+ROWS = [(7, 1), (5, 3), (4, 15), (4, 16), (3, 37), (2, 64), (2, 77), (2, 129), (3, 1000), (700, 1003), (0, 8)]
+AXES = [(shape, axis) for shape in ((3, 20, 33), (16, 5, 16), (2, 9, 17)) for axis in (0, 1, 2)]
 
 
 @pytest.mark.parametrize(("shape", "axis"), [(shape, -1) for shape in ROWS] + AXES)

@@ -124,14 +124,10 @@ def _shape(p: ast.AST) -> tuple[type | None, list[ast.expr]]:
     return None, []
 
 
-def _is_const_name(name: str) -> bool:
-    return name[0] == "c" and (len(name) == 1 or name[1:].isdigit())
-
-
 def _pattern(p: ast.AST) -> Matcher:
     if isinstance(p, ast.Name):
         name = p.id
-        if _is_const_name(name):
+        if name == "c" or (name[0] == "c" and name[1:].isdigit()):
             return lambda e, env, an: isinstance(e, ir.IntImm) and _bind(name, e, env, an)
         return lambda e, env, an: _bind(name, e, env, an)
     literal = _literal(p)

@@ -7,7 +7,6 @@ leaves those classes alone and wraps what its own functions return: `register_wr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from sys import modules
 from typing import Any, NoReturn
 
 import tvm_ffi
@@ -18,6 +17,7 @@ Wrapper = Callable[[Any], Any]
 NativeTensor = tvm_ffi.Tensor
 """What functions return as tensors, for who may not be the first to import tvm_ffi."""
 
+_TRUSTED = ("__array_interface__", "__tvm_ffi_object__", "_to_dlpack")  # arrays of NumPy, tensors of Weft and tvm-ffi
 _AS_THEY_ARE: set[type] = set()  # classes of arguments whose memory holds their numbers
 _BASE_WRAPPERS: dict[type, Wrapper | None] = {}  # as registered; None: a class that needs none
 
@@ -104,7 +104,7 @@ class PackedFunc(tvm_ffi.Function):
 
     def __call__(self, *args: Any) -> Any:
         """Call the function."""
-        for value in args if "torch" in modules or "numpy.ma" in modules else ():
+        for value in args:
             if type(value) not in _AS_THEY_ARE:
                 _check_lent(value)
         try:
@@ -145,7 +145,7 @@ def _check_converted(args: Iterable[Any]) -> None:
 
 
 def _check_lent(value: Any) -> None:
-    """Refuse PyTorch's negative bit and NumPy's masks: memory goes in, and not what its numbers count as."""
+    """Refuse PyTorch's negative bit, NumPy's masks and dimensions that are none: only memory goes in."""
     negated = getattr(value, "is_neg", None)
     if negated is not None or hasattr(value, "mask"):
         if negated is None or negated():
@@ -153,6 +153,8 @@ def _check_lent(value: Any) -> None:
     elif isinstance(value, (tuple, list)):
         for item in value:
             _check_lent(item)
+    elif hasattr(value, "__dlpack__") and not any(hasattr(value, own) for own in _TRUSTED):
+        convert_argument(value)  # looks at what the memory's owner says of it
     else:
         _AS_THEY_ARE.add(type(value))
 

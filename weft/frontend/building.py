@@ -75,6 +75,10 @@ class Emitter:
         """Transpose, unless the order is the identity."""
         return x if list(axes) == list(range(len(axes))) else self.op("permute_dims", x, axes=tuple(axes))
 
+    def arange(self, count: int | ir.PrimExpr, dtype: str = "int64") -> Any:
+        """0, 1, … of so many numbers."""
+        return self.op("arange", 0, ir.as_expr(count, "int64"), 1, dtype=dtype)
+
     def concat(self, parts: Sequence[Any], axis: int) -> Any:
         """Join along an axis."""
         return parts[0] if len(parts) == 1 else self.op("concat", ir.Tuple(tuple(parts)), axis=axis)
@@ -138,7 +142,7 @@ class Builder(Emitter):
     def arange(self, count: Any, dtype: str = "int64") -> Any:
         """0, 1, … of so many numbers, of which a file may not claim any number."""
         if isinstance(count, ir.PrimExpr):
-            return self.op("arange", 0, count, 1, dtype=dtype)
+            return super().arange(count, dtype)
         if count > _LONGEST:
             raise ModelImportError(
                 "a dimension is too long to be counted", expected=f"at most {_LONGEST}", found=str(count)

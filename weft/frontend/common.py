@@ -3,6 +3,11 @@
 from weft import ir, runtime
 
 
+def pairs(text: str) -> dict[str, str]:
+    """A table of words: ``pairs("Add:add Sub:subtract")``."""
+    return dict(pair.split(":") for pair in text.split())
+
+
 def detach_params(mod: ir.IRModule) -> tuple[ir.IRModule, dict[str, list[runtime.Tensor]]]:
     """Take the weights that importers keep as the attribute ``params`` off a module's functions.
 

@@ -17,6 +17,7 @@ import numpy as np
 from weft.error import DTypeMismatch, InvalidArgument
 from weft.ir import scalar
 from weft.ir.dtype import DataType, numpy_dtype
+from weft.ir.int_range import wrap
 from weft.ir.iteration import IterVar
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "sub",
     "truncdiv",
     "truncmod",
+    "type_beside",
     "unify_dtypes",
 ]
 
@@ -74,11 +76,15 @@ def unify_dtypes(a: ExprLike, b: ExprLike) -> tuple[scalar.PrimExpr, scalar.Prim
 
 
 def _like(other: Any, number: Any) -> str | None:
-    """Return the type that a Python number takes beside `other`."""
-    if not isinstance(other, scalar.PrimExpr) or not isinstance(number, (bool, int, float)):
+    return type_beside(number, other.dtype) if isinstance(other, scalar.PrimExpr) else None
+
+
+def type_beside(number: object, dtype: str) -> str | None:
+    """Return the type that a Python number takes beside a value of `dtype`; None for its own, where that lacks it."""
+    dt = DataType(dtype)
+    if not isinstance(number, (bool, int, float)) or (isinstance(number, float) and not dt.is_real):
         return None
-    dt = DataType(other.dtype)
-    if isinstance(number, float) and not dt.is_float:
+    if dt.is_integer and wrap(int(number), dt) != number:  # compares, and counts, as itself
         return None
     return dt if dt.code != "handle" else None
 

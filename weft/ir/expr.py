@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -9,7 +10,8 @@ import numpy as np
 from msgspec.structs import force_setattr
 
 from weft import error, runtime
-from weft.ir.dtype import numpy_dtype
+from weft.ir.dtype import DataType, numpy_dtype
+from weft.ir.int_range import beyond, wrap
 from weft.ir.node import NO_ATTRS, Attrs, Node, OtherNames, own_name
 from weft.ir.scalar import Op, PrimExpr, const
 from weft.ir.types import PrimType, ShapeType, TupleType, Type, as_shape, tensor_type
@@ -296,6 +298,16 @@ def prim_value(value: PrimExpr | bool | int | float | np.generic | PrimValue, dt
     return PrimValue(value, ty=PrimType(value.dtype, value))
 
 
+def _exact(given: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Numbers that a program wrote, in a type; one of integers holds them, but for what is behind their points."""
+    whole = DataType(dtype).is_integer and given.dtype.kind in "iufO"
+    for number in given.flat if whole else ():
+        if not math.isfinite(number) or wrap(int(number), DataType(dtype)) != int(number):
+            raise beyond(dtype, getattr(number, "item", lambda n=number: n)())
+    with np.errstate(all="ignore"):
+        return given.astype(numpy_dtype(dtype))
+
+
 def constant(data: Any, dtype: str | None = None) -> Constant:
     """Make a typed constant.
 
@@ -305,10 +317,10 @@ def constant(data: Any, dtype: str | None = None) -> Constant:
         NumPy data is viewed, not copied; do not change it afterwards. Python floats become float32, ints int64 unless
         `dtype` says.
     """
-    if isinstance(data, (bool, int, float, list)):
-        data = np.array(data)
-        default = {"f": "float32", "i": "int64", "b": "bool"}.get(data.dtype.kind)
-        data = data.astype(numpy_dtype(dtype or default or str(data.dtype)))
+    if isinstance(data, (bool, int, float, list, tuple)):
+        given = np.array(data)
+        default = {"f": "float32", "i": "int64", "b": "bool"}.get(given.dtype.kind)
+        data = _exact(given, dtype or default or str(given.dtype))
     elif dtype is not None and isinstance(data, (np.ndarray, np.generic)):
         data = np.asanyarray(data).astype(numpy_dtype(dtype), copy=False)
     if isinstance(data, (np.ndarray, np.generic)):

@@ -25,6 +25,7 @@ from weft.topi.conv import (
     transposed_size,
     weight_info,
 )
+from weft.topi.precision import in_float32
 from weft.topi.winograd import conv2d_winograd, winograd_matrices
 
 
@@ -376,7 +377,7 @@ declare(
     "data weight",
     {"padding": padding(2), "tile": integer(4, at_least=1), "channels": integer(0, at_least=0)},
     infer=_winograd_infer,
-    lower=conv2d_winograd,
+    lower=in_float32(conv2d_winograd),
     reference=_winograd_ref,
     fusion=Fusion.ANCHOR,
     rtol=1e-3,

@@ -9,6 +9,7 @@ from weft.op.infer import tensor_arg
 from weft.op.registry import declare
 from weft.op.relations import demand_equal
 from weft.topi.coupling import couple_pairs
+from weft.topi.precision import in_float32
 
 
 def _infer(pairs: Expr) -> TensorType:
@@ -41,7 +42,7 @@ declare(
     "couple_pairs",
     "pairs",
     infer=_infer,
-    lower=couple_pairs,
+    lower=in_float32(couple_pairs),
     reference=_ref,
     rtol=1e-4,
     doc="Shares of classes from probabilities of each class against each other, coupled as LIBSVM couples them.",

@@ -14,7 +14,7 @@ from weft.op.attributes import dtype, number
 from weft.op.infer import broadcast, broadcast_dims, same_as, same_dtype, tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.topi.broadcast import elementwise
-from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, clip, where
+from weft.topi.elementwise import BINARY, FLOAT_UNARY, UNARY, astype, clip, where, within
 from weft.topi.math import reinterpret
 
 
@@ -35,7 +35,7 @@ _REFERENCES: dict[str, Any] = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-np.asarray(x, np.float64))),
     "reciprocal": lambda x: 1 / np.asarray(x, np.float64),
     "bitwise_not": np.invert,
-    "round": np.rint,
+    "round": np.round,
 }
 
 
@@ -70,8 +70,8 @@ _unary("bitwise_not", kind="integral")
 
 
 def _clip_ref(x: Any, min: Any, max: Any) -> Any:
-    y = x if min is None else np.maximum(x, np.asarray(min).astype(x.dtype))
-    return y if max is None else np.minimum(y, np.asarray(max).astype(x.dtype))
+    y = x if min is None else np.maximum(x, np.asarray(within(min, x.dtype.name)).astype(x.dtype))
+    return y if max is None else np.minimum(y, np.asarray(within(max, x.dtype.name)).astype(x.dtype))
 
 
 declare(

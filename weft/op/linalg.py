@@ -12,6 +12,7 @@ from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_equal
 from weft.topi.linalg import solve
+from weft.topi.precision import in_float32
 
 
 def _solve_infer(a: Expr, b: Expr) -> TupleType:
@@ -63,7 +64,7 @@ declare(
     "a b",
     {"refusal": text("")},
     infer=_solve_infer,
-    lower=solve,
+    lower=in_float32(solve),
     reference=_solve_ref,
     fusion=Fusion.OPAQUE,
     rtol=1e-4,

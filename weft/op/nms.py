@@ -10,6 +10,7 @@ from weft.op.infer import tensor_arg
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
 from weft.topi.nms import suppressed
+from weft.topi.precision import in_float32
 
 _NAME = "vision.suppressed"
 
@@ -55,7 +56,7 @@ declare(
     "boxes scores order limit overlap least",
     {"center": flag(False)},
     infer=_infer,
-    lower=suppressed,
+    lower=in_float32(suppressed),
     reference=_ref,
     fusion=Fusion.OPAQUE,
     doc="The boxes of each class that overlap none with a greater score too much, in order, then -1.",

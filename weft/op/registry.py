@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Any
 
-import numpy as np
-
 from weft import error, ir
 from weft.ir.int_range import exact_sizes
 from weft.op.attributes import Attribute, checked_axes, normal_values
@@ -167,10 +165,9 @@ def declare(
 
     if layout is None:
         layout = Layout.AXES if fusion in (Fusion.ELEMENTWISE, Fusion.BROADCAST) else Layout.OWN
-    parsed = tuple(Input.parse(i) for i in inputs.split())
     made = OpDef(
         name,
-        parsed,
+        tuple(map(Input.parse, inputs.split())),
         kinds,
         fusion,
         _WithAttributes(name, kinds, infer, True),
@@ -249,15 +246,7 @@ def _signature(definition: OpDef) -> inspect.Signature:
     return inspect.Signature(inputs + attrs)
 
 
-OTHER_NAMES = {
-    "x1": "lhs",
-    "x2": "rhs",
-    "data": "x",
-    "x": "data",
-    "expr": "x",
-    "input": "x",
-    "collapse_target": "target",
-}
+OTHER_NAMES = dict(x1="lhs", x2="rhs", data="x", x="data", expr="x", input="x", collapse_target="target")
 """TVM's names of inputs that have another one here."""
 
 
@@ -311,5 +300,5 @@ def _convert(spec: Input, value: Any, like: str | None) -> ir.Expr:
     if isinstance(value, ir.PrimExpr):
         return ir.PrimValue(value)
     if isinstance(value, (bool, int, float)) and like is not None:
-        return ir.constant(np.asarray(value, ir.numpy_dtype(like)))
+        return ir.constant(value, like)
     return ir.constant(value)

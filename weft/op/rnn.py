@@ -16,6 +16,7 @@ from weft.op.attributes import Attribute, flag, number, word, words
 from weft.op.infer import dims_of, index_arg, tensor_arg
 from weft.op.registry import Fusion, declare, make_call
 from weft.op.relations import demand_equal, demand_indices, demand_same_shape
+from weft.topi.precision import in_float32
 from weft.topi.rnn import gru_recurrence, lstm_recurrence, rnn_recurrence
 from weft.topi.rnn_activations import ACTIVATIONS
 from weft.topi.rnn_block import GATES, UNITS, panel_shape
@@ -311,7 +312,7 @@ def _layer(
         f"xw r {' '.join(names)}",
         attrs,
         infer=_recurrence_infer(kind, names),
-        lower=lower,
+        lower=in_float32(lower),
         reference=refs[1],
         fusion=Fusion.OPAQUE,
         rtol=1e-4,

@@ -14,6 +14,7 @@ from weft.op.infer import index_arg, normalize_axis, same_as, same_dtype, tensor
 from weft.op.registry import Fusion, declare
 from weft.op.relations import demand_broadcast_to, demand_indices, demand_same_shape
 from weft.topi.loss import collapse_sum, cross_entropy_with_logits, nll_loss, nll_loss_backward, take_backward
+from weft.topi.precision import in_float32
 
 
 def _collapsed(x: Any, shape: Any) -> Any:
@@ -90,7 +91,7 @@ declare(
     "nn.cross_entropy_with_logits",
     "predictions labels",
     infer=_cross_entropy_infer,
-    lower=cross_entropy_with_logits,
+    lower=in_float32(cross_entropy_with_logits),
     reference=_cross_entropy_ref,
     rtol=1e-3,
     doc="``-sum(predictions * labels)``, divided by the size of the batch.",
@@ -216,7 +217,7 @@ declare(
     "output_grad x indices",
     {"axis": axis(None, checked=False)},
     infer=_take_backward_infer,
-    lower=take_backward,
+    lower=in_float32(take_backward),
     reference=_take_backward_ref,
     rtol=1e-3,
     doc="What flows back to what ``take`` takes of.",

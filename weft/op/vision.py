@@ -17,6 +17,7 @@ from weft.op.relations import demand_at_least, demand_at_most, demand_equal, dem
 from weft.op.sort import sortable
 from weft.spelling import also_called
 from weft.topi import vision
+from weft.topi.precision import in_float32
 
 # --- regions ----------------------------------------------------------------------------------------------------------
 
@@ -95,7 +96,8 @@ def roi_pool(data: np.ndarray, rois: np.ndarray, pooled_size: int | Sequence[int
     pooled = np.broadcast_to(pooled_size, 2)
     out = np.zeros((len(rois), data.shape[1], *pooled), data.dtype)
     for r, (batch, *corners) in enumerate(rois):
-        ends = np.floor((np.asarray(corners) * spatial_scale).astype(rois.dtype) + rois.dtype.type(0.5))
+        ends = (np.asarray(corners) * spatial_scale).astype(rois.dtype)
+        ends = np.trunc(ends + np.copysign(rois.dtype.type(0.5), ends))
         if not (np.abs(ends) < vision.WIDEST).all():
             out[r] = np.nan
             continue
@@ -124,9 +126,7 @@ declare(
         "mode": word("avg", "avg", "max", "max_corner"),
     },
     infer=lambda data, rois, pooled_size, layout: _regions_infer("vision.roi_align", data, rois, pooled_size, layout),
-    lower=lambda data, rois, pooled_size, spatial_scale, sample_ratio, aligned, layout, mode: vision.roi_align(
-        data, rois, pooled_size, spatial_scale, mode, sample_ratio, aligned, layout
-    ),
+    lower=in_float32(vision.roi_align),
     reference=roi_align,
     fusion=Fusion.OPAQUE,
     rtol=1e-4,
@@ -292,7 +292,7 @@ declare(
         "score_threshold": number(0.0),
     },
     infer=_suppression_infer,
-    lower=vision.non_max_suppression,
+    lower=in_float32(vision.non_max_suppression),
     reference=non_max_suppression,
     fusion=Fusion.OPAQUE,
     rtol=1e-4,
@@ -365,7 +365,7 @@ declare(
     _LIMITS,
     _FORMAT,
     infer=lambda *args, output_format: _classes_infer("vision.class_boxes", *args, output_format=output_format),
-    lower=lambda a, b, c, d, e, output_format: vision.all_class_non_max_suppression(a, b, c, d, e, output_format),
+    lower=in_float32(vision.all_class_non_max_suppression),
     reference=_classes_ref,
     fusion=Fusion.OPAQUE,
     doc="Suppression in each class by itself; rows behind the valid ones are 0.",
@@ -423,9 +423,7 @@ declare(
     "cls_pred loc_pred anchor",
     {"clip": flag(False), "threshold": number(0.0), "variances": numbers((1.0,) * 4, 4), "keep_background": flag(True)},
     infer=_multibox_infer,
-    lower=lambda cls_pred, loc_pred, anchor, clip, threshold, variances, keep_background: vision.multibox_transform_loc(
-        cls_pred, loc_pred, anchor, variances, clip, threshold, keep_background
-    ),
+    lower=in_float32(vision.multibox_transform_loc),
     reference=_multibox_ref,
     fusion=Fusion.OPAQUE,
     rtol=1e-4,

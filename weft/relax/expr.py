@@ -152,13 +152,10 @@ def const(value: object, dtype: str | None = None) -> Constant:
     if isinstance(value, (bool, int, float, list, tuple, np.ndarray, np.generic)):
         value = np.asanyarray(value)  # a masked one is refused as such
         narrow = _NARROW.get(str(value.dtype))
-        if narrow is not None and not (narrow == "int32" and _is_wide(value)):
+        is_wide = narrow == "int32" and bool((value != value.astype("int32")).any())
+        if narrow is not None and not is_wide:
             value = value.astype(narrow)
     return constant(value)
-
-
-def _is_wide(value: np.ndarray[Any, Any]) -> bool:
-    return bool(value.size) and bool((value != value.astype("int32")).any())
 
 
 def _update_type(expr: Expr, ty: Type | None) -> None:

@@ -54,24 +54,10 @@ for _name, _derivative in _DERIVATIVES.items():
 
 
 @rule(
-    "floor",
-    "ceil",
-    "round",
-    "trunc",
-    "sign",
-    "floor_divide",
-    "logical_and",
-    "logical_or",
-    "logical_not",
-    "logical_xor",
-    "arange",
-    "one_hot",
-    "argmax",
-    "argmin",
-    "argsort",
-    "isnan",
-    "isinf",
-    "isfinite",
+    *(
+        "floor ceil round trunc sign floor_divide logical_and logical_or logical_not logical_xor arange one_hot "
+        "argmax argmin argsort isnan isinf isfinite"
+    ).split()
 )
 def _flat(_y: ir.Expr, call: ir.Call, _g: ir.Expr, _bb: BlockBuilder) -> Any:
     return [op.make_call("grad.no_grad")(x) for x in call.args]

@@ -25,10 +25,18 @@ def _shown(x: Any) -> Any:
     return _value(x)
 
 
+def _text(template: str, values: tuple[Any, ...]) -> str:
+    """A format with what its values are printed as; an InvalidArgument where it asks for others."""
+    try:
+        return template.format(*map(_shown, values))
+    except (IndexError, KeyError, ValueError, TypeError, AttributeError) as e:
+        what = f"the format {template!r} does not fit its {len(values)} values: {e}"
+        raise InvalidArgument(what, help="write {} or {0:.3f} for a value, {{ and }} for braces") from e
+
+
 @register_global_func("weft.run.print", override=True)
 def _print(template: str, *values: Any) -> None:
-    shown = [_shown(v) for v in values]
-    print(template.format(*shown) if template else " ".join(map(str, shown)))
+    print(_text(template, values) if template else " ".join(str(_shown(v)) for v in values))
 
 
 @register_global_func("weft.run.view", override=True)
@@ -83,7 +91,6 @@ def _debug_print(line_info: str, value: Any) -> None:
 @register_global_func("weft.run.assert_op", override=True)
 def _assert_op(condition: Any, template: str, *values: Any) -> None:
     if not bool(_value(condition)):
-        shown = [_shown(v) for v in values]
         raise AssertionError(
-            template.format(*shown) if template else "Assertion Failed" + "".join(f", {v}" for v in shown)
+            _text(template, values) if template else "Assertion Failed" + "".join(f", {_shown(v)}" for v in values)
         )

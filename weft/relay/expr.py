@@ -116,14 +116,6 @@ class Call(Operators, ir.Call):
 
     __uncompared__ = ("ty", "ty_args")  # inference finds both
 
-    def __post_init__(self) -> None:
-        if type(self.args) is not tuple:
-            force_setattr(self, "args", tuple(self.args))
-        if type(self.attrs) is not Attrs:
-            force_setattr(self, "attrs", Attrs.of(self.attrs))
-        if type(self.ty_args) is not tuple:
-            force_setattr(self, "ty_args", tuple(self.ty_args or ()))
-
     @property
     def type_args(self) -> tuple[Type, ...]:
         """What the type parameters of the callee stand for; of an operator, the types of the arguments."""
@@ -268,8 +260,8 @@ def const(value: object, dtype: str | None = None) -> Constant:
     elif isinstance(value, np.ndarray):
         made = ir.constant(value, dtype)
     elif isinstance(value, (bool, int, float, list, tuple, np.generic)):
-        array = np.array(value)
-        made = ir.constant(array, dtype or _DTYPES.get(str(array.dtype), str(array.dtype)))
+        found = str(np.array(value).dtype)
+        made = ir.constant(value, dtype or _DTYPES.get(found, found))
     else:
         raise error.InvalidArgument("a constant needs a number or an array", found=type(value).__name__)
     ty: Any = made.ty

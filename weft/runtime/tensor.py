@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -344,6 +344,30 @@ def _transfer(source: Any, target: Any) -> None:
     _copy(source, target)
 
 
+_name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_memory_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+_capsule_memory = _memory_of(("PyCapsule_GetPointer", ctypes.pythonapi))
+
+
+def _lend(value: Any) -> Callable[..., object]:
+    """The ``__dlpack__`` of a value, which looks at the dimensions in the capsule: tvm-ffi believes them."""
+
+    def lend(**how: object) -> object:
+        capsule = value.__dlpack__(**how)
+        name = _name_of(capsule)
+        if name not in (b"dltensor", b"dltensor_versioned"):  # of something else, or taken before: tvm-ffi says so
+            return capsule
+        ndim = _capsule_memory(capsule, name) + (48 if name == b"dltensor_versioned" else 16)
+        rank, shape = ctypes.c_int32.from_address(ndim).value, ctypes.c_void_p.from_address(ndim + 8).value or 0
+        if not 0 <= rank <= 64 or (rank and not shape):
+            raise ValueError(f"a capsule of {rank} dimensions, with the shape at {shape:#x}")
+        if rank and min(extents := [*(ctypes.c_int64 * rank).from_address(shape)]) < 0:
+            raise ValueError(f"a capsule of the shape {extents}")
+        return capsule
+
+    return lend
+
+
 def _to_handle(value: Any) -> tvm_ffi.Tensor:
     if isinstance(value, Tensor):
         return value.handle
@@ -358,7 +382,7 @@ def _to_handle(value: Any) -> tvm_ffi.Tensor:
         if getattr(dtype, "is_complex", getattr(dtype, "kind", "") == "c"):  # DLPack has them, kernels have not
             raise DTypeMismatch("this array cannot become a tensor", found=f"dtype {dtype}", help="give its parts")
         try:
-            return tvm_ffi.from_dlpack(value)
+            return tvm_ffi.from_dlpack(value if hasattr(value, "is_neg") else SimpleNamespace(__dlpack__=_lend(value)))
         except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as e:  # as libraries raise them
             found = f"{type(value).__name__}: {next(iter(str(e).splitlines()), type(e).__name__)}"
             raise InvalidArgument(

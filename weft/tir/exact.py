@@ -14,10 +14,6 @@ _SIZE = float((1 << 63) - (1 << 13))
 """A product of two numbers that were rounded to float64 is off by three parts in ``2**53``."""
 
 
-def _product(a: PrimExpr, b: PrimExpr) -> PrimExpr:
-    return ir.abs_(ir.cast("float64", a) * ir.cast("float64", b)) < _SIZE
-
-
 def _quotient(a: PrimExpr, b: PrimExpr) -> PrimExpr:
     return logical_and(ir.not_equal(b, 0), logical_or(ir.not_equal(b, -1), ir.not_equal(a, _LEAST)))
 
@@ -25,7 +21,7 @@ def _quotient(a: PrimExpr, b: PrimExpr) -> PrimExpr:
 _COMPUTABLE: dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {
     ir.Add: lambda a, b: logical_and(a <= _MOST - ir.max_(b, 0), a >= _LEAST - ir.min_(b, 0)),
     ir.Sub: lambda a, b: logical_and(a <= _MOST + ir.min_(b, 0), a >= _LEAST + ir.max_(b, 0)),
-    ir.Mul: _product,
+    ir.Mul: lambda a, b: ir.abs_(ir.cast("float64", a) * ir.cast("float64", b)) < _SIZE,
     ir.Div: _quotient,
     ir.FloorDiv: _quotient,
     **dict.fromkeys((ir.Mod, ir.FloorMod), lambda _, b: ir.not_equal(b, 0)),

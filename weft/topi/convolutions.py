@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from weft import error, ir, te
+from weft.spelling import named
 from weft.te import Tensor
 from weft.topi import conv as _conv
 from weft.topi.manipulate import transpose, view
@@ -99,28 +100,18 @@ def conv1d(
     )
 
 
-def conv1d_ncw(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Extents = 1,
-    padding: Padding = "VALID",
-    dilation: Extents = 1,
-    out_dtype: str | None = None,
-) -> Any:
-    """1-D convolution, channels first, kernel (out, in, width)."""
-    return conv(data, kernel, strides, padding, dilation, 1, "NCW", "OIW", out_dtype)
+def _conv1d(layout: str, kernel_layout: str) -> Any:
+    def conv1d(
+        data: Tensor,
+        kernel: Tensor,
+        strides: Extents = 1,
+        padding: Padding = "VALID",
+        dilation: Extents = 1,
+        out_dtype: str | None = None,
+    ) -> Any:
+        return conv(data, kernel, strides, padding, dilation, 1, layout, kernel_layout, out_dtype)
 
-
-def conv1d_nwc(
-    data: Tensor,
-    kernel: Tensor,
-    strides: Extents = 1,
-    padding: Padding = "VALID",
-    dilation: Extents = 1,
-    out_dtype: str | None = None,
-) -> Any:
-    """1-D convolution, channels last, kernel (width, in, out)."""
-    return conv(data, kernel, strides, padding, dilation, 1, "NWC", "WIO", out_dtype)
+    return named(conv1d, f"conv1d_{layout.lower()}", f"1-D convolution, {layout} and {kernel_layout}.")
 
 
 def _group_conv1d(layout: str, kernel_layout: str) -> Any:
@@ -135,11 +126,11 @@ def _group_conv1d(layout: str, kernel_layout: str) -> Any:
     ) -> Any:
         return conv(data, kernel, strides, padding, dilation, groups, layout, kernel_layout, out_dtype)
 
-    group_conv1d.__name__ = group_conv1d.__qualname__ = f"group_conv1d_{layout.lower()}"
-    group_conv1d.__doc__ = f"1-D convolution in groups, {layout} and {kernel_layout}."
-    return group_conv1d
+    doc = f"1-D convolution in groups, {layout} and {kernel_layout}."
+    return named(group_conv1d, f"group_conv1d_{layout.lower()}", doc)
 
 
+conv1d_ncw, conv1d_nwc = _conv1d("NCW", "OIW"), _conv1d("NWC", "WIO")
 group_conv1d_ncw, group_conv1d_nwc = _group_conv1d("NCW", "OIW"), _group_conv1d("NWC", "WIO")
 
 
@@ -191,30 +182,23 @@ def conv2d_hwcn(
     return transpose(found, (1, 2, 3, 0))
 
 
-def group_conv2d_nchw(
-    Input: Tensor,
-    Filter: Tensor,
-    stride: Extents,
-    padding: Padding,
-    dilation: Extents,
-    groups: int,
-    out_dtype: str | None = None,
-) -> Any:
-    """2-D convolution in groups, channels first."""
-    return conv(Input, Filter, stride, padding, dilation, groups, "NCHW", "OIHW", out_dtype)
+def _group_conv2d(layout: str, kernel_layout: str) -> Any:
+    def group_conv2d(
+        Input: Tensor,
+        Filter: Tensor,
+        stride: Extents,
+        padding: Padding,
+        dilation: Extents,
+        groups: int,
+        out_dtype: str | None = None,
+    ) -> Any:
+        return conv(Input, Filter, stride, padding, dilation, groups, layout, kernel_layout, out_dtype)
+
+    doc = f"2-D convolution in groups, {layout} and {kernel_layout}."
+    return named(group_conv2d, f"group_conv2d_{layout.lower()}", doc)
 
 
-def group_conv2d_nhwc(
-    Input: Tensor,
-    Filter: Tensor,
-    stride: Extents,
-    padding: Padding,
-    dilation: Extents,
-    groups: int,
-    out_dtype: str | None = None,
-) -> Any:
-    """2-D convolution in groups, channels last, kernel (height, width, in / groups, out)."""
-    return conv(Input, Filter, stride, padding, dilation, groups, "NHWC", "HWIO", out_dtype)
+group_conv2d_nchw, group_conv2d_nhwc = _group_conv2d("NCHW", "OIHW"), _group_conv2d("NHWC", "HWIO")
 
 
 def depthwise_conv2d_nchw(
@@ -304,17 +288,23 @@ def conv1d_transpose_ncw(
     return _transposed(data, kernel, stride, padding, out_dtype, output_padding)
 
 
-def group_conv1d_transpose_ncw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Extents,
-    padding: Padding,
-    out_dtype: str | None,
-    output_padding: Extents,
-    groups: int,
-) -> Any:
-    """Transposed 1-D convolution in groups."""
-    return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
+def _grouped_transpose(name: str, rank: int) -> Any:
+    def transposed(
+        data: Tensor,
+        kernel: Tensor,
+        stride: Extents,
+        padding: Padding,
+        out_dtype: str | None,
+        output_padding: Extents,
+        groups: int,
+    ) -> Any:
+        return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
+
+    return named(transposed, name, f"Transposed {rank}-D convolution in groups.")
+
+
+group_conv1d_transpose_ncw = _grouped_transpose("group_conv1d_transpose_ncw", 1)
+group_conv2d_transpose_nchw = _grouped_transpose("group_conv2d_transpose_nchw", 2)
 
 
 def conv2d_transpose_nchw(
@@ -322,19 +312,6 @@ def conv2d_transpose_nchw(
 ) -> Any:
     """Transposed 2-D convolution, channels first, kernel (in, out, height, width)."""
     return _transposed(Input, Filter, strides, padding, out_dtype, output_padding)
-
-
-def group_conv2d_transpose_nchw(
-    data: Tensor,
-    kernel: Tensor,
-    stride: Extents,
-    padding: Padding,
-    out_dtype: str | None,
-    output_padding: Extents,
-    groups: int,
-) -> Any:
-    """Transposed 2-D convolution in groups."""
-    return _transposed(data, kernel, stride, padding, out_dtype, output_padding, groups)
 
 
 def conv3d_transpose_ncdhw(

@@ -17,7 +17,7 @@ def _fill(shape: Any, value: Any, dtype: str, name: str) -> Any:
     if isinstance(value, te.Tensor):
         tensor = value
         return te.compute(tuple(shape), lambda *_: ir.cast(dtype, tensor(*[ir.int64(0)] * tensor.ndim)), name=name)
-    scalar = ir.as_expr(value, dtype) if isinstance(value, (bool, int, float)) else ir.as_expr(value)
+    scalar = ir.exact_const(value, dtype) if isinstance(value, (bool, int, float)) else ir.as_expr(value)
     return te.compute(tuple(shape), lambda *_: ir.cast(dtype, scalar), name=name)
 
 

@@ -16,10 +16,6 @@ from weft.topi.broadcast import elementwise
 from weft.topi.typing import Operand
 
 
-def _negative(x: Any) -> Any:
-    return -x if DataType(x.dtype).code != "uint" else const(0, x.dtype) - x
-
-
 def _sign(x: Any) -> Any:
     zero, dt = const(0, x.dtype), DataType(x.dtype)
     minus = const(-1, x.dtype) if dt.code != "uint" else zero
@@ -58,7 +54,7 @@ UNARY: dict[str, Scalar] = {
     "isinf": tir.isinf,
     "isnan": tir.isnan,
     "logical_not": lambda x: tir.logical_not(cast_scalar(x, "bool")),
-    "negative": _negative,
+    "negative": lambda x: -x if DataType(x.dtype).code != "uint" else const(0, x.dtype) - x,
     "round": tir.round,
     "sign": _sign,
     "square": lambda x: x * x,
@@ -173,13 +169,22 @@ def astype(x: te.Tensor, dtype: str) -> Any:
 
 
 def clip(x: Operand, min: PrimExpr | float | None = None, max: PrimExpr | float | None = None) -> Any:
-    """Limit to ``min..max``; either may be None."""
+    """Limit to ``min..max``; either may be None. Beyond what an integer type has stands the end of it."""
 
     def limited(v: Any) -> Any:
-        v = v if min is None else tir.max(v, cast(v.dtype, as_expr(min)))
-        return v if max is None else tir.min(v, cast(v.dtype, as_expr(max)))
+        v = v if min is None else tir.max(v, cast(v.dtype, as_expr(within(min, v.dtype))))
+        return v if max is None else tir.min(v, cast(v.dtype, as_expr(within(max, v.dtype))))
 
     return elementwise(limited, x, name="T_clip")
+
+
+def within(number: PrimExpr | float, dtype: str) -> PrimExpr | float:
+    """A known number, or the end of an integer type that it is beyond."""
+    value, of = getattr(number, "value", number), DataType(dtype)
+    if not of.is_integer or not isinstance(value, (int, float)):
+        return number
+    low, high = (getattr(end(of), "value", value) for end in (tir.min_value, tir.max_value))
+    return sorted((low, value, high))[1]
 
 
 def where(condition: te.Tensor, x: te.Tensor, y: Operand) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from weft import te, tir
 from weft.error import InvalidArgument
 from weft.ir import PrimExpr, as_int, cast, const, if_then_else
+from weft.spelling import named
 from weft.te import Tensor
 from weft.topi.conv import conv_size, pad_spatial, paddings, pair
 from weft.topi.convolutions import resolved_padding
@@ -87,9 +88,8 @@ def _resizer(rank: int, channels_first: str) -> Callable[..., Any]:
             size = output_shape if len(output_shape) == rank else [output_shape[layout.index(n)] for n in "DHW"[-rank:]]
         return narrowed(_resized(data, roi, size, rank, layout, method, attrs), out_dtype or data.dtype)
 
-    resize.__name__ = resize.__qualname__ = f"resize{rank}d"
-    resize.__doc__ = f"Resize the {('one', 'two', 'three')[rank - 1]} spatial {'axis' if rank == 1 else 'axes'}."
-    return resize
+    axes = f"{('one', 'two', 'three')[rank - 1]} spatial {'axis' if rank == 1 else 'axes'}"
+    return named(resize, f"resize{rank}d", f"Resize the {axes}.")
 
 
 resize1d, resize2d, resize3d = (_resizer(rank, layout) for rank, layout in enumerate(("NCW", "NCHW", "NCDHW"), 1))

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 from weft import error, ir, te, tir
-from weft.ir import as_expr, as_int, as_shape, cast, floormod, int64, select
+from weft.ir import PrimExpr, as_expr, as_int, as_shape, cast, exact_const, floormod, int64, select
 from weft.topi.broadcast import broadcast_index, broadcast_shape
 from weft.topi.shape import normalize_axis, product, unravel
 from weft.topi.typing import Extent, Scalar, Tensors
@@ -121,7 +121,7 @@ def one_hot(
 ) -> Any:
     """`on_value` where a new axis's index is the value of an element, else `off_value`."""
     a = normalize_axis("one_hot", axis, indices.ndim + 1)
-    on, off = (cast(dtype, as_expr(v)) for v in (on_value, off_value))
+    on, off = (cast(dtype, v) if isinstance(v, PrimExpr) else exact_const(v, dtype) for v in (on_value, off_value))
 
     def element(*i: Any) -> Any:
         return select(whole(indices(*i[:a], *i[a + 1 :])).equal(i[a]), on, off)

@@ -46,11 +46,8 @@ def _unary(name: str) -> Callable[[Any], Any]:
 
 
 def _beside(value: Any, other: Any) -> Any:
-    """A number as an expression of the type of the tensor beside it."""
-    if isinstance(value, (bool, int, float)) and isinstance(other, Tensor):
-        dt = ir.DataType(other.dtype)
-        return ir.as_expr(value, None if isinstance(value, float) and not dt.is_real else dt)
-    return ir.as_expr(value)
+    """A number as an expression of the type of the tensor beside it, if that has it."""
+    return ir.as_expr(value, ir.type_beside(value, other.dtype))
 
 
 def broadcasting(fn: Callable[[Any, Any], Any], a: Operand, b: Operand, name: str = "T_elementwise") -> Any:
@@ -132,8 +129,4 @@ _NAMES: dict[Callable[..., Any], str] = {
 }
 
 
-def _operator(fn: Callable[[Any, Any], ir.PrimExpr], a: Any, b: Any) -> Any:
-    return broadcasting(fn, a, b, _NAMES.get(fn, "T_elementwise"))
-
-
-install_tensor_arithmetic(_operator, astype)
+install_tensor_arithmetic(lambda fn, a, b: broadcasting(fn, a, b, _NAMES.get(fn, "T_elementwise")), astype)

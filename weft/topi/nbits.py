@@ -114,15 +114,11 @@ def _quantize_group(
     total[row, g] = in_pairs([sums[int64(i)] for i in range(LANES)], operator.add)
 
 
-def _product(dims: Sequence[Any]) -> Any:
-    return reduce(lambda out, d: simplify(out * d), dims, int64(1))
-
-
 def _matrix(ib: IRBuilder, buffer: Any) -> Any:
     """See a buffer as the matrix of its rows."""
     if len(buffer.shape) == 2:
         return buffer
-    shape = (_product(buffer.shape[:-1]), buffer.shape[-1])
+    shape = (reduce(lambda n, d: simplify(n * d), buffer.shape[:-1], int64(1)), buffer.shape[-1])
     view = tir.decl_buffer(shape, buffer.dtype, buffer.name + "_rows", data=buffer.data)
     ib.emit(lambda body: tir.DeclBuffer(view, body))
     return view

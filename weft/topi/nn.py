@@ -8,6 +8,7 @@ from typing import Any
 from weft import error, te, tir
 from weft._aliases import names_of
 from weft.ir import PrimExpr, as_int, cast, const, floordiv, floormod, if_then_else, int64, select
+from weft.spelling import named
 from weft.te import Tensor
 from weft.topi import conv as _conv
 from weft.topi.activation import leaky_relu, prelu, relu
@@ -227,9 +228,7 @@ def _pooling(rank: int, channels_first: str) -> Callable[..., Any]:
             raise error.InvalidArgument(f"unknown pool type '{pool_type}'", expected="max or avg")
         return _pool(pool_type, data, kernel, stride, padding, dilation, ceil_mode, count_include_pad, layout)
 
-    pooling.__name__ = pooling.__qualname__ = f"pool{rank}d"
-    pooling.__doc__ = f"{rank}-D pooling."
-    return pooling
+    return named(pooling, f"pool{rank}d", f"{rank}-D pooling.")
 
 
 pool1d, pool2d, pool3d = (_pooling(rank, layout) for rank, layout in enumerate(("NCW", "NCHW", "NCDHW"), 1))

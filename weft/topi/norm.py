@@ -59,7 +59,9 @@ def softmax(x: Tensor, axis: int = -1, unseen: str = "nan") -> Any:
     axes = (normalize_axis("nn.softmax", axis, x.ndim),)
     dtype, x = x.dtype, widened(x)
     zero, one = const(0.0, x.dtype), const(1.0, x.dtype)
-    top = _top(x, axes, te.lowest if unseen == "nan" else _least_finite)
+    # a maximum from which minus infinity can be subtracted, where that is to be seen
+    least = te.lowest if unseen == "nan" else lambda dtype: const(float(np.finfo(dtype).min), dtype)
+    top = _top(x, axes, least)
     below = _below(x, top, axes)
     e = te.compute(x.shape, lambda *i: tir.exp(below(*i)), name="T_softmax_exp")
     total = reduce("sum", e, axes, True, name="T_softmax_sum")
@@ -70,11 +72,6 @@ def softmax(x: Tensor, axis: int = -1, unseen: str = "nan") -> Any:
     # one division a row: a vector division costs as much as a dozen products
     inverse = te.compute(total.shape, inverse_of, name="T_softmax_inverse")
     return narrowed(te.compute(x.shape, lambda *i: e(*i) * inverse(*_at(i, axes)), name="T_softmax_norm"), dtype)
-
-
-def _least_finite(dtype: str) -> Any:
-    """A maximum from which minus infinity can be subtracted."""
-    return const(float(np.finfo(dtype).min), dtype)
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Any:
@@ -227,7 +224,7 @@ def batch_norm(
     **_: Any,
 ) -> Any:
     """Normalize each channel by the given mean and variance, then scale and shift; return these two as well."""
-    a = normalize_axis("nn.batch_norm", axis, x.ndim)
+    a, dtype, x = normalize_axis("nn.batch_norm", axis, x.ndim), x.dtype, widened(x)
 
     def element(*i: Any) -> Any:
         c = i[a]
@@ -235,9 +232,8 @@ def batch_norm(
         y = y * cast(x.dtype, gamma(c)) if scale else y
         return y + cast(x.dtype, beta(c)) if center else y
 
-    out = te.compute(x.shape, element, name="T_batch_norm")
     return (
-        out,
+        narrowed(te.compute(x.shape, element, name="T_batch_norm"), dtype),
         te.compute(mean.shape, lambda i: mean(i), name="mean"),
         te.compute(var.shape, lambda i: var(i), name="var"),
     )

@@ -1,5 +1,7 @@
 """16-bit floats are computed with in float32: sums of many of them would lose most of their digits."""
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from weft import ir, te
@@ -26,6 +28,19 @@ def widened(x: te.Tensor) -> Any:
 def narrowed(y: te.Tensor, dtype: str) -> Any:
     """A result, converted to the data type that it should have."""
     return y if y.dtype == dtype else te.compute(y.shape, lambda *i: ir.cast(dtype, y(*i)), name="narrow")
+
+
+def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of tensors that takes 16-bit floats as float32; its floats come back in the first tensor's type."""
+
+    @functools.wraps(function)
+    def computed(first: te.Tensor, *more: object, **named: object) -> object:
+        results = function(*(widened(x) if isinstance(x, te.Tensor) else x for x in (first, *more)), **named)
+        if isinstance(results, te.Tensor):
+            return narrowed(results, first.dtype) if results.dtype == accumulator(first.dtype) else results
+        return [narrowed(y, first.dtype) if y.dtype == accumulator(first.dtype) else y for y in results]
+
+    return computed
 
 
 def shared(x: te.Tensor, times: Extent) -> Any:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from weft.spelling import named
 from weft.te import Tensor
 from weft.topi.reduce import arg_reduce, reduce
 from weft.topi.shape import normalize_axes, normalize_axis
@@ -13,9 +14,7 @@ def _reduction(kind: str, doc: str) -> Callable[..., Any]:
     def operation(data: Tensor, axis: Axes = None, keepdims: bool = False) -> Any:
         return reduce(kind, data, normalize_axes(kind, axis, data.ndim), keepdims)
 
-    operation.__name__ = operation.__qualname__ = kind
-    operation.__doc__ = doc
-    return operation
+    return named(operation, kind, doc)
 
 
 sum = _reduction("sum", "The sum over axes.")

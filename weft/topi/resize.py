@@ -216,9 +216,12 @@ def _places(axis: _Axis, innermost: bool, rounding: str) -> Any:
 
 
 def _interpolated(data: Any, axes: dict[int, _Axis], method: str, attrs: dict[str, Any]) -> Any:
-    """Interpolate along one axis after the other, the last first; places and weights are tables."""
+    """Interpolate along one axis after the other; places and weights are tables.
+
+    The last axis is the one whose elements are picked one by one: it comes first unless others leave less of it.
+    """
     value, shape = data, list(data.shape)
-    for d, axis in sorted(axes.items(), reverse=True):
+    for d, axis in sorted(axes.items(), reverse=not attrs["antialias"]):
         shape[d] = axis.out
         if attrs["antialias"]:
             value = te.compute(tuple(shape), _covered(value, d, axis, method, attrs), name="T_resize_axis")
@@ -243,7 +246,8 @@ def _along(data: Any, axis: int, taps: list[tuple[Any, Any]]) -> Any:
     def element(*o: Any) -> Any:
         total: Any = None
         for place, weight in taps:
-            term = cast(weight.dtype, data(*o[:axis], place(o[axis]), *o[axis + 1 :])) * weight(o[axis])
+            share = weight(o[axis])
+            term = cast(share.dtype, data(*o[:axis], place(o[axis]), *o[axis + 1 :])) * share
             total = term if total is None else total + term
         return total
 
@@ -261,12 +265,12 @@ def _covered(data: Any, d: int, axis: _Axis, method: str, attrs: dict[str, Any])
         side = (axis.size + int64(1)) * int64(reach)
         if not isinstance(scale, tir.ProducerLoad):
             side = tir.min(cast("int64", tir.ceil(axis.f(reach) / shrink)), side)
-    table = (axis.out, int64(2) * side)
+    n_taps = int64(2) * side
 
-    def place(o: Any, k: PrimExpr) -> Any:
+    def place(o: Any, k: Any) -> Any:
         return cast("int64", tir.floor(axis.source(o))) + k - side + int64(1)
 
-    def weight(o: PrimExpr, k: PrimExpr) -> Any:
+    def weight(k: Any, o: PrimExpr) -> Any:
         i = place(o, k)
         far = tir.abs(axis.f(i) - axis.source(o)) * shrink
         if method == "linear":
@@ -277,17 +281,27 @@ def _covered(data: Any, d: int, axis: _Axis, method: str, attrs: dict[str, Any])
         inside = tir.all(i >= int64(0), i < axis.size)
         return tir.Select(inside, share, axis.f(0.0)) if attrs["cubic_exclude"] else share
 
-    places = te.compute(table, lambda o, k: cast("int32", _clamp(place(o, k), axis.size)), name="places")
-    weights = te.compute(table, weight, name="weights")
-    every, each = (te.reduce_axis((0, table[1]), name) for name in ("every", "each"))
-    total = te.compute((axis.out,), lambda o: te.sum(weights(o, every), axis=every), name="total")
-    shares = te.compute(table, lambda o, k: weights(o, k) / total(o), name="shares")
+    def table(element: Any, name: str) -> Any:
+        return te.compute((n_taps, axis.out), element, name=name)
+
+    places = table(lambda k, o: cast("int32", _clamp(place(o, k), axis.size)), "places")
+    weights = table(weight, "weights")
+    every, each = (te.reduce_axis((0, n_taps), name) for name in ("every", "each"))
+    total = te.compute((axis.out,), lambda o: te.sum(weights(every, o), axis=every), name="total")
+    shares = table(lambda k, o: weights(k, o) / total(o), "shares")
+    if (as_int(n_taps) or _MOST_TAPS + 1) <= _MOST_TAPS:
+        ks = [int64(k) for k in range(as_int(n_taps) or 0)]
+        return _along(data, d, [(partial(places, k), partial(shares, k)) for k in ks])
 
     def element(*o: Any) -> Any:
-        read = data(*o[:d], places(o[d], each), *o[d + 1 :])
-        return te.sum(axis.f(read) * shares(o[d], each), axis=each)
+        read = data(*o[:d], places(each, o[d]), *o[d + 1 :])
+        return te.sum(axis.f(read) * shares(each, o[d]), axis=each)
 
     return element
+
+
+_MOST_TAPS = 16
+"""Elements of a mean that are written one by one, so that its neighbours are lanes."""
 
 
 def full_size(shape: Shape, size: Shape, layout: str) -> tuple[Any, ...]:

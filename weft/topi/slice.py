@@ -138,7 +138,9 @@ def padded_shape(shape: Shape, pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, .
 
 def constant_pad(data: te.Tensor, pairs: Sequence[tuple[Any, Any]], pad_value: Scalar, name: str) -> Any:
     """Pad each axis with (before, after) elements of one value."""
-    fill = ir.cast(data.dtype, pad_value) if isinstance(pad_value, ir.PrimExpr) else ir.const(pad_value, data.dtype)
+    fill = (
+        ir.cast(data.dtype, pad_value) if isinstance(pad_value, ir.PrimExpr) else ir.exact_const(pad_value, data.dtype)
+    )
 
     def element(*i: Any) -> Any:
         inside, at = [], []

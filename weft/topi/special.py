@@ -121,16 +121,11 @@ def _lgamma_positive(x: PrimExpr) -> PrimExpr:
     return select(x.equal(number(math.inf)), x, moved - select(small, tir.log(product), number(0)))
 
 
-def _sine(x: PrimExpr) -> PrimExpr:
-    """``sin(pi x)`` by what `x` is away from a whole number, up to the sign."""
-    return tir.sin(number(math.pi) * (x - tir.round(x)))
-
-
 @widened
 def lgamma(x: PrimExpr) -> PrimExpr:
     """The logarithm of the gamma function's size; below zero by reflection (6.1.17)."""
     size = tir.abs(x)
-    mirrored = tir.log(number(math.pi) / tir.abs(size * _sine(x)))
+    mirrored = tir.log(number(math.pi) / tir.abs(size * tir.sin(number(math.pi) * (x - tir.round(x)))))
     return let(_lgamma_positive(size), lambda y: select(x >= number(0), y, select(tir.isinf(x), size, mirrored - y)))
 
 

@@ -33,10 +33,6 @@ def _word(value: int) -> Any:
     return ir.const(value, _U64)
 
 
-def _rotated(x: Any, bits: int) -> Any:
-    return tir.bitwise_or(tir.shift_left(x, _word(bits)), tir.shift_right(x, _word(64 - bits)))
-
-
 def encrypted(ib: tir.ir_builder.IRBuilder, key: list[Any], counter: list[Any]) -> Any:
     """Write the rounds; the result is a local buffer of four words."""
     schedule = ib.allocate(_U64, (_WORDS + 1,), name="schedule", scope="local")
@@ -52,7 +48,8 @@ def encrypted(ib: tir.ir_builder.IRBuilder, key: list[Any], counter: list[Any]) 
         right = (1, 3) if n % 2 == 0 else (3, 1)
         for a, b, bits in zip(left, right, ROTATIONS[n % len(ROTATIONS)], strict=True):
             x[a] = x[a] + x[b]
-            x[b] = tir.bitwise_xor(_rotated(x[b], bits), x[a])
+            rotated = tir.bitwise_or(tir.shift_left(x[b], _word(bits)), tir.shift_right(x[b], _word(64 - bits)))
+            x[b] = tir.bitwise_xor(rotated, x[a])
         if n % 4 == 3:
             step = n // 4 + 1
             for i in range(_WORDS):

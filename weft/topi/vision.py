@@ -8,12 +8,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import te, tir
-from weft.ir import PrimExpr, as_expr, as_int, cast, const, int64, logical_and, select
+from weft.ir import PrimExpr, as_expr, cast, const, int64, logical_and, select
+from weft.spelling import named
 from weft.te import Tensor
+from weft.topi.conv import pair
 from weft.topi.index import clamped
 from weft.topi.manipulate import transpose
 from weft.topi.nms import suppressed
 from weft.topi.norm import softmax
+from weft.topi.shape import simplify
 from weft.topi.sort import argsort
 from weft.topi.typing import Buffers, Extents, IRBuilder, Operand, Shape
 from weft.topi.written import written
@@ -34,11 +37,6 @@ WIDEST = float(1 << 20)
 """Pixels that a corner of a region may be away from the origin, and another corner."""
 
 
-def _pair(size: Any) -> tuple[int, int]:
-    both = [as_int(size)] * 2 if isinstance(size, int) or hasattr(size, "dtype") else [as_int(s) for s in size]
-    return both[0], both[1]  # type: ignore[return-value]
-
-
 def roi_align(
     data: Tensor,
     rois: Tensor,
@@ -48,6 +46,7 @@ def roi_align(
     sample_ratio: int = -1,
     aligned: bool = False,
     layout: str = "NCHW",
+    sensitive: bool = False,
 ) -> Any:
     """The mean or the greatest of samples of each part of regions, read between pixels.
 
@@ -64,19 +63,22 @@ def roi_align(
         Samples of a part along each axis; as many as it has pixels, rounded up, if this is not positive.
     aligned : bool
         Whether regions may be less than a pixel wide.
+    sensitive : bool
+        Whether each part of a region has channels of its own: one in rows * columns of them, beginning with its number.
 
     Returns
     -------
     Tensor
-        (regions, channels, rows, columns) in `layout`; NaN for regions that are a million pixels away or wide, or are
-        no numbers.
+        (regions, channels of a part, rows, columns) in `layout`; NaN for regions that are a million pixels away or
+        wide, or are no numbers.
     """
     if layout == "NCHW":
-        more = (rois, pooled_size, spatial_scale, mode, sample_ratio, aligned, "NHWC")
+        more = (rois, pooled_size, spatial_scale, mode, sample_ratio, aligned, "NHWC", sensitive)
         return transpose(roi_align(transpose(data, (0, 2, 3, 1)), *more), (0, 3, 1, 2))
-    rows, columns = _pair(pooled_size)
+    rows, columns = pair(pooled_size, 2)
     _, height, width, channels = data.shape
-    regions, dtype = rois.shape[0], rois.dtype
+    regions, dtype, apart = rois.shape[0], rois.dtype, rows * columns if sensitive else 1
+    channels = simplify(tir.floordiv(channels, apart))
 
     def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
@@ -89,8 +91,7 @@ def roi_align(
                 low = roi[r, k] * const(spatial_scale, dtype)
                 extent = roi[r, k + 2] * const(spatial_scale, dtype) - low
                 step = (extent if aligned else tir.max(extent, const(1, dtype))) / const(pooled, dtype)
-                for number in (low, extent):
-                    sound = logical_and(sound, tir.abs(number) < const(WIDEST, dtype))
+                sound = tir.all(sound, *(tir.abs(number) < const(WIDEST, dtype) for number in (low, extent)))
                 count = int64(sample_ratio) if sample_ratio > 0 else cast("int64", tir.ceil(step))
                 count = select(sound, count, int64(0))
                 lows, steps, counts = [*lows, low], [*steps, step], [*counts, count]
@@ -110,7 +111,8 @@ def roi_align(
                 inside = logical_and(ends[0][0][2], ends[1][0][2])
                 corners = [(y, x, down * right) for y, down, _ in ends[0] for x, right, _ in ends[1]]
                 with ib.if_scope(inside), ib.for_range(0, channels) as c:
-                    terms = [image[batch, y, x, c].astype(dtype) * weight for y, x, weight in corners]
+                    own = c * apart + at if sensitive else c
+                    terms = [image[batch, y, x, own].astype(dtype) * weight for y, x, weight in corners]
                     value = functools.reduce(tir.max, terms) if mode == "max_corner" else sum(terms, const(0, dtype))
                     value, total = value.astype(data.dtype), out[r, row, column, c]
                     out[r, row, column, c] = total + value if mode == "avg" else tir.max(total, value)
@@ -163,19 +165,26 @@ def _align_in(layout: str) -> Callable[..., Any]:
         spelled = str({0: "avg", 1: "max", b"avg": "avg", b"max": "max"}.get(mode, mode))  # type: ignore[call-overload]
         return roi_align(data, rois, pooled_size, spatial_scale, spelled, sample_ratio, aligned, layout)
 
-    align.__name__ = align.__qualname__ = f"roi_align_{layout.lower()}"
-    align.__doc__ = f":func:`roi_align` of images in {layout}."
-    return align
+    return named(align, f"roi_align_{layout.lower()}", f":func:`roi_align` of images in {layout}.")
 
 
-def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: float, layout: str = "NCHW") -> Any:
+def roi_pool(
+    data: Tensor,
+    rois: Tensor,
+    pooled_size: Extents,
+    spatial_scale: float,
+    layout: str = "NCHW",
+    sensitive: bool = False,
+) -> Any:
     """The greatest pixel of each part of regions whose corners are rounded to pixels; 0 where a part has none.
 
-    Parameters and result are those of :func:`roi_align`, channels first.
+    Parameters and result are those of :func:`roi_align`, channels first. Of a `sensitive` one it is the mean, regions
+    end before their second corner, and the last row and column of an image belong to none.
     """
-    rows, columns = _pair(pooled_size)
+    rows, columns = pair(pooled_size, 2)
     _, channels, height, width = data.shape
-    regions, dtype = rois.shape[0], rois.dtype
+    regions, dtype, apart = rois.shape[0], rois.dtype, rows * columns if sensitive else 1
+    channels, last = simplify(tir.floordiv(channels, apart)), int(not sensitive)
 
     def body(ib: IRBuilder, ins: Buffers, outs: Buffers) -> None:
         image, roi, out = (ib.buffer_ptr(b) for b in (*ins, *outs))
@@ -184,24 +193,30 @@ def roi_pool(data: Tensor, rois: Tensor, pooled_size: Extents, spatial_scale: fl
             row, column = tir.floordiv(at, columns), tir.floormod(at, columns)
             spans, sound = [], const(True, "bool")
             for place, k, size, pooled in ((row, 2, height, rows), (column, 1, width, columns)):
-                low, high = (tir.floor(roi[r, e] * const(spatial_scale, dtype) + const(0.5, dtype)) for e in (k, k + 2))
-                for number in (low, high):
-                    sound = logical_and(sound, tir.abs(number) < const(WIDEST, dtype))
-                step = tir.max(high - low + const(1, dtype), const(1, dtype)) / const(pooled, dtype)
-                begin, end = tir.floor(cast(dtype, place) * step), tir.ceil(cast(dtype, place + 1) * step)
-                spans.append([select(sound, _within(cast("int64", e + low), size), int64(0)) for e in (begin, end)])
-            empty = tir.any(spans[0][0] >= spans[0][1], spans[1][0] >= spans[1][1])
-            least = select(empty, const(0, data.dtype), const(-math.inf, data.dtype))
+                ends = (roi[r, e] * const(spatial_scale, dtype) for e in (k, k + 2))
+                low, high = (tir.trunc(e + tir.copysign(const(0.5, dtype), e)) for e in ends)
+                sound = tir.all(sound, *(tir.abs(number) < const(WIDEST, dtype) for number in (low, high)))
+                step = tir.max(high - low + const(last, dtype), const(1, dtype)) / const(pooled, dtype)
+                ends = tir.floor(cast(dtype, place) * step), tir.ceil(cast(dtype, place + 1) * step)
+                end = size if last else size - 1
+                spans.append([select(sound, _within(cast("int64", e + low), end), int64(0)) for e in ends])
+            extents = [tir.max(end - begin, int64(0)) for begin, end in spans]
+            area = ib.let("area", extents[0] * extents[1])
+            least = select(area.equal(0), const(0, data.dtype), const(0 if sensitive else -math.inf, data.dtype))
             least = ib.let("least", select(sound, least, const(math.nan, data.dtype)))
             batch = clamped(cast("int64", roi[r, 0]), data.shape[0])
             with ib.for_range(0, channels) as c:
                 out[r, row, column, c] = least
             with ib.for_range(*spans[0]) as y, ib.for_range(*spans[1]) as x, ib.for_range(0, channels) as c:
-                out[r, row, column, c] = tir.max(out[r, row, column, c], image[batch, y, x, c])
+                found, pixel = out[r, row, column, c], image[batch, y, x, c * apart + at if sensitive else c]
+                out[r, row, column, c] = found + pixel if sensitive else tir.max(found, pixel)
+            if sensitive:
+                with ib.for_range(0, channels) as c:
+                    out[r, row, column, c] = out[r, row, column, c] / cast(data.dtype, tir.max(area, int64(1)))
 
     given = [transpose(data, (0, 2, 3, 1)), rois]
-    last = written((regions, rows, columns, channels), given, body, name="roi_pool", dtype=data.dtype)
-    return transpose(last, (0, 3, 1, 2))
+    found = written((regions, rows, columns, channels), given, body, name="roi_pool", dtype=data.dtype)
+    return transpose(found, (0, 3, 1, 2))
 
 
 def _within(place: Any, size: Any) -> Any:

@@ -12,6 +12,7 @@ import weft
 from tests.onnx_models import onnx_nodes
 from tests.refusals import refuses
 from weft.error import DTypeMismatch, IndexOutOfRange, InvalidArgument, ModelImportError, ShapeMismatch
+from weft.frontend.common import pairs
 from weft.frontend.onnx import from_onnx
 from weft.relax.interpreter import evaluate
 
@@ -144,14 +145,7 @@ def test_a_loop_collects_a_sequence() -> None:
         assert [float(v[0, 0]) for v in s] == list(range(n))
 
 
-SMALL = {
-    "INT4": "int4",
-    "UINT4": "uint4",
-    "INT2": "int2",
-    "UINT2": "uint2",
-    "FLOAT4E2M1": "float4_e2m1fn",
-    "FLOAT8E8M0": "float8_e8m0fnu",
-}
+SMALL = pairs("INT4:int4 UINT4:uint4 INT2:int2 UINT2:uint2 FLOAT4E2M1:float4_e2m1fn FLOAT8E8M0:float8_e8m0fnu")
 
 
 @pytest.mark.parametrize("onnx_name", SMALL)

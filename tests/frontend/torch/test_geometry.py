@@ -96,6 +96,7 @@ def test_resizes_that_cover_what_they_shrink(mode):
     def function(x):
         return (
             F.interpolate(x, (5, 17), mode=mode, antialias=True),
+            getattr(torch.ops.aten, f"_upsample_{mode}2d_aa")(x, [4, 6], False),
             F.interpolate(x, scale_factor=(0.4, 1.3), mode=mode, antialias=True),
             F.interpolate(x.double(), (3, x.shape[3] // 2), mode=mode, antialias=True),
         )
@@ -115,48 +116,6 @@ def test_resizes_of_float64_are_computed_in_it(mode, antialias):
     check(call, (torch.randn(1, 2, 200, 150, dtype=torch.float64),), tolerance=1e-11)
 
 
-def test_regions_of_images():
-    define_regions()
-    boxes = torch.tensor([[0, 1, 2, 9, 7.5], [1, 0, 0, 3, 3], [0, 4, 4, 4, 4]])
-    call = Call(lambda x, b: torch.ops.torchvision.roi_align(x, b, 0.5, 3, 2, 2, True))
-    check(call, (torch.randn(2, 3, 8, 9), boxes), dynamic=({0: Dim("images")}, ({0: Dim("boxes")},)))
-
-
-def define_regions():
-    """Define ``torchvision::roi_align`` where the package that brings it is not loaded."""
-    if hasattr(torch.ops.torchvision, "roi_align"):
-        return
-    LIBRARY.define(
-        "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, "
-        "SymInt pooled_width, int sampling_ratio, bool aligned) -> Tensor"
-    )
-    LIBRARY.impl("roi_align", _region_means, "CPU")
-    torch.library.register_fake(
-        "torchvision::roi_align",
-        lambda x, rois, scale, height, width, *_: x.new_empty(rois.shape[0], x.shape[1], height, width),
-        lib=LIBRARY,
-    )
-
-
-LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
-
-
-def _region_means(x, rois, scale, height, width, samples, aligned):
-    """Each part of a region is the mean of samples between four pixels, by grid_sample."""
-    assert aligned
-    found = []
-    for image, *corners in rois.tolist():
-        left, top, right, bottom = (c * scale - 0.5 for c in corners)
-        lines = [
-            a + (b - a) * (torch.arange(n * samples) + 0.5) / (n * samples)
-            for a, b, n in ((top, bottom, height), (left, right, width))
-        ]
-        lines = [p.clamp(0, n - 1) / (n - 1) * 2 - 1 for p, n in zip(lines, x.shape[2:], strict=True)]
-        grid = torch.stack(torch.meshgrid(lines[1], lines[0], indexing="xy"), -1)[None]
-        found.append(F.avg_pool2d(F.grid_sample(x[int(image)][None], grid, align_corners=True), samples)[0])
-    return torch.stack(found)
-
-
 def test_greatest_elements_of_windows_of_several_lengths():
     """Equal ones among them, and one that is no number."""
     x = torch.randint(0, 3, (2, 3, 7, 11)).float()
@@ -172,6 +131,16 @@ def test_greatest_elements_of_windows_of_several_lengths():
         (x,),
         (torch.randn(1, 2, 9, 6),),
         dynamic=({i: Dim.AUTO for i in range(4)},),
+    )
+
+
+def test_pools_that_keep_a_dimension_of_the_images():
+    def pooled(x):
+        flat = F.adaptive_avg_pool2d(x, (None, 1)), F.adaptive_avg_pool2d(x, (None, None))
+        return *flat, F.adaptive_avg_pool3d(x, (None, 2, None))
+
+    check(
+        Call(pooled), (torch.randn(2, 3, 7, 5),), (torch.randn(4, 2, 6, 9),), dynamic=({i: Dim.AUTO for i in range(4)},)
     )
 
 

@@ -10,7 +10,8 @@ ALL = {f"{info.name}.{info.variant_test_name}".rstrip("."): info for info in op_
 SLICE = (
     "add div.floor_rounding remainder index_select scatter_reduce.mean var argmax cumsum nn.functional.avg_pool2d "
     "nn.functional.conv_transpose2d slice split_with_sizes where nonzero masked_fill constant_pad_nd "
-    "nn.functional.pad.reflect index_put amax pow addbmm cholesky_inverse diagonal_scatter"
+    "nn.functional.pad.reflect index_put amax pow addbmm cholesky_inverse diagonal_scatter "
+    "special.zeta nonzero_static linalg.pinv.hermitian _batch_norm_with_update"
 ).split()
 
 

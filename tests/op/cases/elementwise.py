@@ -6,29 +6,13 @@ from tests.op.contract import Case, Sizes, call, case, cases
 from weft.op import list_ops
 
 FLOAT_ONLY = {
-    "acos": (-1, 1),
-    "acosh": (1, 9),
-    "asin": (-1, 1),
-    "asinh": (-9, 9),
-    "atan": (-9, 9),
-    "atanh": (-0.99, 0.99),
-    "cos": (-9, 9),
-    "cosh": (-4, 4),
-    "erf": (-4, 4),
-    "exp": (-20, 20),
-    "log": (0.01, 99),
-    "rsqrt": (0.01, 99),
-    "sigmoid": (-20, 20),
-    "sin": (-9, 9),
-    "sinh": (-4, 4),
-    "sqrt": (0, 99),
-    "tan": (-1.4, 1.4),
-    "tanh": (-9, 9),
-    "reciprocal": (0.1, 9),
-    "log2": (0.01, 99),
-    "log10": (0.01, 99),
-    "log1p": (-0.9, 99),
-    "expm1": (-3, 3),
+    name: (float(low), float(high))
+    for name, low, high in (
+        words.split(":")
+        for words in """acos:-1:1 acosh:1:9 asin:-1:1 asinh:-9:9 atan:-9:9 atanh:-0.99:0.99 cos:-9:9 cosh:-4:4 erf:-4:4
+        exp:-20:20 log:0.01:99 rsqrt:0.01:99 sigmoid:-20:20 sin:-9:9 sinh:-4:4 sqrt:0:99 tan:-1.4:1.4 tanh:-9:9
+        reciprocal:0.1:9 log2:0.01:99 log10:0.01:99 log1p:-0.9:99 expm1:-3:3""".split()
+    )
 }
 ACTIVATIONS = (
     "nn.gelu nn.gelu_tanh nn.silu nn.softplus nn.mish nn.hardswish nn.softsign nn.leakyrelu nn.elu nn.selu "
@@ -68,6 +52,7 @@ case("nn.prelu", make=lambda s: call(s.real(s.a, s.b, s.c), s.real(s.c), axis=No
 case("clip", make=lambda s: call(s.real(s.a, s.b), min=-1.0, max=0.5))
 case("clip", make=lambda s: call(s.real(s.a, s.b), max=0.5))
 case("clip", make=lambda s: call(s.integer(s.a, s.b), min=-2))
+case("clip", make=lambda s: call(s.integer(s.a, low=0, high=255, dtype="uint8"), min=-1, max=300))
 case("clip", make=lambda s: call(s.rows(np.nan, 9, -9), min=-1.0, max=1.0))
 
 

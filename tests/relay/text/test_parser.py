@@ -7,6 +7,7 @@ import weft
 from tests.refusals import refuses
 from tests.relay.text.programs import PROGRAMS
 from weft import error, ir, relay
+from weft.frontend.common import pairs
 
 UNIT = relay.Tuple([])
 
@@ -27,21 +28,10 @@ def test_programs_survive_printing(name):
     assert ir.structural_hash(again) == ir.structural_hash(mod)
 
 
-@pytest.mark.parametrize(
-    ("sign", "op"),
-    [
-        ("*", "multiply"),
-        ("/", "divide"),
-        ("+", "add"),
-        ("-", "subtract"),
-        ("<", "less"),
-        (">", "greater"),
-        ("<=", "less_equal"),
-        (">=", "greater_equal"),
-        ("==", "equal"),
-        ("!=", "not_equal"),
-    ],
-)
+OPERATORS = "*:multiply /:divide +:add -:subtract <:less >:greater <=:less_equal >=:greater_equal ==:equal !=:not_equal"
+
+
+@pytest.mark.parametrize(("sign", "op"), pairs(OPERATORS).items())
 def test_operators(sign, op):
     same(f"1 {sign} 2", relay.Call(ir.Op.get(op), [relay.const(1), relay.const(2)]))
 

@@ -6,24 +6,11 @@ from typing import Any
 import numpy as np
 
 from weft import ir, tir
+from weft.frontend.common import pairs
 
-_BINARY = {
-    "Add": "({a} + {b})",
-    "Sub": "({a} - {b})",
-    "Mul": "({a} * {b})",
-    "FloorDiv": "({a} // {b})",
-    "FloorMod": "({a} % {b})",
-    "Min": "min({a}, {b})",
-    "Max": "max({a}, {b})",
-    "LT": "({a} < {b})",
-    "LE": "({a} <= {b})",
-    "GT": "({a} > {b})",
-    "GE": "({a} >= {b})",
-    "EQ": "({a} == {b})",
-    "NE": "({a} != {b})",
-    "And": "({a} and {b})",
-    "Or": "({a} or {b})",
-}
+_SIGNS = pairs("Add:+ Sub:- Mul:* FloorDiv:// FloorMod:% LT:< LE:<= GT:> GE:>= EQ:== NE:!= And:and Or:or")
+_BINARY = {name: f"({{a}} {sign} {{b}})" for name, sign in _SIGNS.items()}
+_BINARY |= {"Min": "min({a}, {b})", "Max": "max({a}, {b})"}
 
 
 class _Emitter:

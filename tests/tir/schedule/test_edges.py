@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tir.schedule.test_rules import compare, packed_gemm, rand, softmax
-from weft import te, tir
+from weft import lower, te, tir, topi
 
 
 def zeros(*shape, dtype="float32"):
@@ -50,11 +50,8 @@ def test_sum_of_everything(n):
     ("dtype", "acc"), [("int8", "int32"), ("float64", "float64"), ("int64", "int64"), ("float16", "float32")]
 )
 def test_products_of_other_types(dtype, acc):
-    a, w, r = (
-        te.placeholder((9, 20), dtype, name="A"),
-        te.placeholder((2, 20, 32), dtype, name="W"),
-        te.reduce_axis((0, 20), "r"),
-    )
+    a, w = te.placeholder((9, 20), dtype, name="A"), te.placeholder((2, 20, 32), dtype, name="W")
+    r = te.reduce_axis((0, 20), "r")
     c = te.compute(
         (9, 40), lambda i, j: te.sum(tir.Cast(acc, a(i, r)) * tir.Cast(acc, w(j // 32, r, j % 32)), axis=r), name="C"
     )
@@ -84,17 +81,10 @@ def test_integer_rows(kind):
 @pytest.mark.parametrize("shape", [(1, 50, 30), (6, 1, 30)])
 def test_vector_times_matrix(shape, transposed):
     m, n, k = shape
-    a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k) if transposed else (k, n), name="B")
-    r = te.reduce_axis((0, k), "r")
-    sum_of(
-        (m, n),
-        lambda i, j: a[i, r] * (b[j, r] if transposed else b[r, j]),
-        r,
-        a,
-        b,
-        rand(m, k),
-        rand(*((n, k) if transposed else (k, n))),
-    )
+    of_b = (n, k) if transposed else (k, n)
+    a, b, r = te.placeholder((m, k), name="A"), te.placeholder(of_b, name="B"), te.reduce_axis((0, k), "r")
+    at = (lambda j: b[j, r]) if transposed else (lambda j: b[r, j])
+    sum_of((m, n), lambda i, j: a[i, r] * at(j), r, a, b, rand(m, k), rand(*of_b))
 
 
 def test_dot_products():
@@ -178,6 +168,15 @@ def test_transposed_convolution(case, static):
         zeros(1, co, m, m),
     )
     assert any("transform_layout" in line for line in sch.trace.as_python()) == (stride > 1)
+
+
+@pytest.mark.parametrize("lengths", [(33, 7, 20), (0, 9, 0), (5, 0, 1)])
+def test_joined_tensors_of_unknown_lengths_are_copied_part_by_part(lengths):
+    n = size("n")
+    parts = [te.placeholder((n, size(k)), name=k) for k in "abc"]
+    func = te.create_prim_func([*parts, topi.concatenate(parts, axis=1)])
+    sch = compare(func, *(rand(2, k) for k in lengths), zeros(2, sum(lengths)))
+    assert "Select" not in str(lower(sch.mod))
 
 
 @pytest.mark.parametrize("n", [3, 16])

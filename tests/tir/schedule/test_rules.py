@@ -71,13 +71,13 @@ def test_flat_elementwise_fuses_all(shape):
     assert len({v.name for v in [s.loop_var for s in statements(sch.func.body) if isinstance(s, tir.For)]}) <= 3
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (16, 33), (1, 9), (777, 48), (513, 17), (64, 600)])
-@pytest.mark.parametrize("static", [True, False])
-def test_transpose(shape, static):
+@pytest.mark.parametrize("shape", [(5, 7), (1, 9), (777, 48), (513, 17), (64, 600), (29, 70), (100, 3), (3, 90)])
+@pytest.mark.parametrize(("dtype", "static"), [("float32", True), ("float32", False), ("uint8", True), ("int64", True)])
+def test_transpose(shape, static, dtype):
     n, m = sym(static, shape[0]), sym(static, shape[1], "m")
-    x = te.placeholder((n, m), name="X")
+    x = te.placeholder((n, m), dtype, name="X")
     y = te.compute((m, n), lambda i, j: x[j, i], name="Y")
-    compare(te.create_prim_func([x, y]), rand(*shape), np.zeros(shape[::-1], np.float32))
+    compare(te.create_prim_func([x, y]), (9 * abs(rand(*shape))).astype(dtype), np.zeros(shape[::-1], dtype))
 
 
 def softmax(n, k, axis=1):

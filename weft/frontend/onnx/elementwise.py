@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.frontend.common import pairs
 from weft.frontend.onnx.model import dtype_name
 from weft.frontend.onnx.narrow import to_narrow
 from weft.frontend.onnx.node import Node
@@ -19,18 +20,8 @@ _UNARY = {
     **{name: f"nn.{name.lower()}" for name in "HardSwish Mish Relu Softplus Softsign".split()},
     **dict(BitwiseNot="bitwise_not", Neg="negative", Not="logical_not"),
 }
-_BINARY = {
-    "Add": "add",
-    "And": "logical_and",
-    "BitwiseAnd": "bitwise_and",
-    "BitwiseOr": "bitwise_or",
-    "BitwiseXor": "bitwise_xor",
-    "Div": "divide",
-    "Mul": "multiply",
-    "Or": "logical_or",
-    "Sub": "subtract",
-    "Xor": "logical_xor",
-}
+_BINARY = pairs("""Add:add And:logical_and BitwiseAnd:bitwise_and BitwiseOr:bitwise_or BitwiseXor:bitwise_xor Div:divide
+    Mul:multiply Or:logical_or Sub:subtract Xor:logical_xor""")
 _LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
 _VARIADIC = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
 

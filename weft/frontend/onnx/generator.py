@@ -102,7 +102,7 @@ def _count(start: Any, limit: Any, delta: Any) -> Any:
 
 def _ramp(node: Node, start: Any, count: Any, delta: Any, dtype: str) -> Any:
     """Compute ``start + delta * (0, 1, ... count - 1)``."""
-    out = node.op("arange", 0, s.to_expr(count), 1, dtype="int64")
+    out = node.arange(count)
     if not (isinstance(delta, int) and delta == 1):
         out = node.op("multiply", out, _as_tensor(node, delta, "int64"))
     if not (isinstance(start, int) and start == 0):
@@ -123,7 +123,7 @@ def _float_range(node: Node, dtype: str) -> Any:
     wrong = node.op("logical_or", node.op("isnan", span), node.op("equal", delta, node.scalar(0, wide)))
     length = node.op("where", wrong, node.scalar(-1, "int64"), length)  # which is refused as a size
     (count,) = node.graph.ints(Value.of_expr(node.op("reshape", length, shape_expr((1,)))), sizes=True)
-    steps = node.astype(node.op("arange", 0, s.to_expr(count), 1, dtype="int64"), wide)
+    steps = node.astype(node.arange(count), wide)
     return node.astype(node.op("add", node.op("multiply", steps, delta), start), dtype)
 
 
@@ -143,9 +143,7 @@ def _one_hot(node: Node) -> Any:
     indices = node.op("where", node.op("less", indices, zero), node.op("add", indices, extent), indices)
     own = list(node.shape())
     indices = node.reshape(indices, [*own[:axis], 1, *own[axis:]])
-    classes = node.reshape(
-        node.op("arange", 0, s.to_expr(depth[0]), 1, dtype="int64"), [depth[0] if i == axis else 1 for i in range(rank)]
-    )
+    classes = node.reshape(node.arange(depth[0]), [depth[0] if i == axis else 1 for i in range(rank)])
     off, on = (node.reshape(node.slice(values, [0], [i], [i + 1]), ()) for i in (0, 1))
     constants = node.const(2)
     if constants is not None:
@@ -169,8 +167,8 @@ def _trilu(node: Node) -> Any:
     if isinstance(k, int):
         return node.op("triu" if upper else "tril", node.x(), k=k)
     rows, columns = node.shape()[-2:]
-    row = node.reshape(node.op("arange", 0, s.to_expr(rows), 1, dtype="int64"), [rows, 1])
-    column = node.reshape(node.op("arange", 0, s.to_expr(columns), 1, dtype="int64"), [1, columns])
+    row = node.reshape(node.arange(rows), [rows, 1])
+    column = node.reshape(node.arange(columns), [1, columns])
     bound = node.op("add", row, _as_tensor(node, k, "int64"))
     kept = node.op("greater_equal" if upper else "less_equal", column, bound)
     return node.op("where", kept, node.x(), node.scalar(0, node.dtype()))

@@ -13,6 +13,7 @@ import numpy as np
 from weft import ir, relax
 from weft.error import ModelImportError
 from weft.frontend.building import Emitter
+from weft.frontend.common import pairs
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.model import ELEMENT_TYPES, TensorReader
 from weft.frontend.onnx.value import MAX_ELEMENTS, Dim, Value, as_dim
@@ -284,22 +285,8 @@ def _show(shape: Sequence[Any]) -> str:
 # --- scalar expressions as tensors of shape (1,) ----------------------------------------------------------------------
 
 _SCALAR = ir.Dispatch("scalar expression to tensor", (ir.PrimExpr,))
-_BINARY = {
-    "Add": "add",
-    "Sub": "subtract",
-    "Mul": "multiply",
-    "Div": "divide",
-    "Min": "minimum",
-    "Max": "maximum",
-    "EQ": "equal",
-    "NE": "not_equal",
-    "LT": "less",
-    "LE": "less_equal",
-    "GT": "greater",
-    "GE": "greater_equal",
-    "And": "logical_and",
-    "Or": "logical_or",
-}
+_BINARY = pairs("""Add:add Sub:subtract Mul:multiply Div:divide Min:minimum Max:maximum EQ:equal NE:not_equal LT:less
+    LE:less_equal GT:greater GE:greater_equal And:logical_and Or:logical_or""")
 _UNARY = {"tir.floor": "floor", "tir.ceil": "ceil", "tir.nearbyint": "round", "tir.sqrt": "sqrt"}
 
 

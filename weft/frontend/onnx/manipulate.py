@@ -296,7 +296,7 @@ def _gather_steps(node: Node, x: Any, axis: int, start: Dim, end: Dim, step: Dim
     )
     span, stride = node.graph.named([span, stride], sizes=False)
     (count,) = node.graph.named([s.divide(s.maximum(s.subtract(s.add(span, stride), 1), 0), stride)])
-    steps = node.op("arange", 0, s.to_expr(count), 1, dtype="int64")
+    steps = node.arange(count)
     scaled = node.op("multiply", steps, _as_tensor(node, step))
     return node.op("take", x, node.op("add", scaled, _as_tensor(node, begin)), axis=axis, mode="clip")
 

@@ -31,10 +31,6 @@ def _joined(node: Node, x: Any) -> Any:
     return node.reshape(node.permute(x, [0, 2, 1, 3]), [batch, length, s.multiply(heads, size)])
 
 
-def _line(node: Node, length: Dim) -> Any:
-    return node.op("arange", 0, s.to_expr(length), 1, dtype="int64")
-
-
 def _added(node: Node, valid: Any, dtype: str) -> Any:
     """Return what is added to scores: nothing where a key is valid, else a large negative number."""
     filtered = node.scalar(node.attr("mask_filter_value", -10000.0), dtype)
@@ -54,7 +50,7 @@ def _padding(node: Node, i: int, batch: Dim, total: Dim, dtype: str) -> Any:
         else:
             node.require_equal("lengths in the mask", given, batch)
     if rank == 1:
-        line = _line(node, total)
+        line = node.arange(total)
         valid = node.op("less", line, node.reshape(node.astype(ends, "int64"), [batch, 1]))
         if starts is not None:
             first = node.reshape(node.astype(starts, "int64"), [batch, 1])
@@ -77,8 +73,8 @@ def _attend(node: Node, q: Any, k: Any, v: Any, masks: list[Any], past: tuple[An
     if node.attr("unidirectional", 0):
         queries, keys = node.dims(q)[2], node.dims(k)[2]
         node.require_equal("keys of causal attention (past and new ones)", keys, s.add(before, queries))
-        last = node.op("add", node.reshape(_line(node, queries), [queries, 1]), node.number(before, "int64"))
-        reached = node.op("less_equal", _line(node, keys), last)
+        last = node.op("add", node.reshape(node.arange(queries), [queries, 1]), node.number(before, "int64"))
+        reached = node.op("less_equal", node.arange(keys), last)
         dtype = q.ty.dtype
         causal = node.op("where", reached, node.scalar(0.0, dtype), node.scalar(float("-inf"), dtype))
         mask = causal if mask is None else node.op("add", mask, causal)
@@ -183,7 +179,7 @@ def _rotary(node: Node) -> Any:
     batch, length = node.shape()[0], node.shape()[2 if node.ndim() == 4 else 1]
     places = node.x(1)
     if node.ndim(1) == 1:  # the place of the first
-        places = node.op("broadcast_to", node.op("add", _line(node, length), places), [batch, length])
+        places = node.op("broadcast_to", node.op("add", node.arange(length), places), [batch, length])
     return _rotated(node, node.value(2), node.value(3), places)
 
 
@@ -271,7 +267,7 @@ def _group_query(node: Node) -> Any:
         )
         return _joined(node, out), keys, values
     keys, values = (_cached(node, i, new, size, first) for i, new in ((3, k), (4, v)))
-    at, place = _line(node, size), node.reshape(places, [batch, 1, length, 1])
+    at, place = node.arange(size), node.reshape(places, [batch, 1, length, 1])
     valid = node.op("less_equal", at, place if causal else node.reshape(node.emit(ends - 1), [batch, 1, 1, 1]))
     window = node.attr("local_window_size", -1)
     if window >= 0:
@@ -309,7 +305,7 @@ def _places(node: Node, ends: Any, total: Dim, length: Dim) -> tuple[Any, Any]:
     newest = node.op("subtract", ends, node.number(length, "int64"))
     prompt = s.compare("Equal", total, length)
     first = node.op("multiply", newest, node.number(s.choose(prompt, 0, 1), "int64"))
-    return first, node.op("add", node.reshape(first, [*node.dims(first), 1]), _line(node, length))
+    return first, node.op("add", node.reshape(first, [*node.dims(first), 1]), node.arange(length))
 
 
 def _turned(node: Node, q: Any, k: Any, tables: int, places: Any) -> Any:
@@ -336,7 +332,7 @@ def _sparse_attention(node: Node) -> Any:
     first, places = _places(node, ends, node.one(7, sizes=True), length)
     q, k = _turned(node, q, k, 9, places)
     keys, values = (_cached(node, i, new, size, first) for i, new in ((3, k), (4, v)))
-    at = _line(node, size)
+    at = node.arange(size)
     allowed = _allowed(node, heads)
     block = node.scalar(node.attr("sparse_block_size"), "int64")
     for axis, place in ((1, places), (3, at)):  # layouts, batch, queries, keys

@@ -162,8 +162,8 @@ def _causal_conv(node: Node) -> Any:
 def _unfold(node: Node) -> Any:
     axis, size, step = node.axis(node.attr("dim", -1)), node.attr("size"), node.attr("step", 1)
     count = s.add(s.floor_divide(s.subtract(node.shape()[axis], size), step), 1)
-    starts = node.op("multiply", node.op("arange", 0, s.to_expr(count), 1, dtype="int64"), node.scalar(step, "int64"))
-    places = node.op("add", node.reshape(starts, [count, 1]), node.op("arange", 0, size, 1, dtype="int64"))
+    starts = node.op("multiply", node.arange(count), node.scalar(step, "int64"))
+    places = node.op("add", node.reshape(starts, [count, 1]), node.arange(size))
     out = node.op("take", node.x(), places, axis=axis, mode="clip")
     rank = node.ndim()
     return node.permute(out, [*range(axis + 1), *range(axis + 2, rank + 1), axis + 1])
@@ -174,7 +174,7 @@ def _ngram_repeat(node: Node) -> Any:
     """Tokens that would repeat a run of tokens get minus infinity."""
     (batch, length), size, (_, vocabulary) = node.shape(), node.attr("ngram_size"), node.shape(1)
     ids, count = node.x(0), s.maximum(s.subtract(length, size - 1), 0)
-    starts = node.op("arange", 0, s.to_expr(count), 1, dtype="int64")
+    starts = node.arange(count)
     repeats: Any = node.full([batch, count], True, "bool")
     for i in range(size - 1):
         old = node.op("take", ids, node.op("add", starts, node.scalar(i, "int64")), axis=1, mode="clip")
@@ -182,7 +182,7 @@ def _ngram_repeat(node: Node) -> Any:
         new = node.op("take", ids, node.reshape(end, [1]), axis=1, mode="clip")
         repeats = node.op("logical_and", repeats, node.op("equal", old, new))
     following = node.op("take", ids, node.op("add", starts, node.scalar(size - 1, "int64")), axis=1, mode="clip")
-    words = node.op("arange", 0, s.to_expr(vocabulary), 1, dtype=node.dtype())
+    words = node.arange(vocabulary, node.dtype())
     hits = node.op("equal", node.reshape(following, [batch, count, 1]), words)
     hits = node.op("logical_and", hits, node.reshape(repeats, [batch, count, 1]))
     total = node.op("sum", node.astype(hits, "int32"), axis=(1,), keepdims=False)

@@ -134,7 +134,7 @@ def _mixture(node: Node, layers: Sequence[Layer | None]) -> Any:
 
     def all_of_them() -> Any:
         out = _network(node, layers, node.reshape(x, [1, *node.dims(x)]), None)
-        numbers = node.op("arange", 0, experts, 1, dtype=chosen.ty.dtype)
+        numbers = node.arange(experts, chosen.ty.dtype)
         share = node.op("where", node.op("equal", chosen, numbers), weights, node.scalar(0, x.ty.dtype))
         share = node.permute(node.op("sum", share, axis=(1,), keepdims=False), [1, 0])
         out = node.op("multiply", out, node.reshape(share, [experts, rows, 1]))

@@ -58,7 +58,7 @@ def _affine_grid(node: Node) -> Any:
 def _coordinates(node: Node, size: Dim, align: bool) -> Any:
     """Return the coordinates -1 to 1 of the elements of an axis: of the first and last, or of their outer edges."""
     dtype = node.dtype(0)
-    place = node.astype(node.op("arange", 0, s.to_expr(size), 1, dtype="int64"), dtype)
+    place = node.astype(node.arange(size), dtype)
     if not align:
         place = node.op("add", place, node.scalar(0.5, dtype))
     steps = s.maximum(s.subtract(size, 1), 1) if align else size

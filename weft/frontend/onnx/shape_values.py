@@ -94,26 +94,24 @@ def _numbers(array: Array | None) -> list[int] | None:
 # --- element-wise -----------------------------------------------------------------------------------------------------
 
 
-def _elementwise(fn: Callable[..., Any], dtype: str | None = None) -> Callable[..., Any]:
+def _of_known(compute: Callable[..., Any]) -> Callable[..., Any]:
     def rule(node: Any, *arrays: Array) -> Any:
         if any(a is None for a in arrays) or len({v.dtype for v in node.inputs}) > 1:
             return None
-        result = _map(fn, *arrays)
-        return (result, dtype) if dtype else result
+        return compute(node, *arrays)
 
     return rule
+
+
+def _elementwise(fn: Callable[..., Any], dtype: str | None = None) -> Callable[..., Any]:
+    return _of_known(lambda node, *arrays: (_map(fn, *arrays), dtype) if dtype else _map(fn, *arrays))
 
 
 def _folded(fn: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def rule(node: Any, *arrays: Array) -> Any:
-        if any(a is None for a in arrays) or len({v.dtype for v in node.inputs}) > 1:
-            return None
-        result = arrays[0]
-        for a in arrays[1:]:
-            result = _rounded(_map(fn, result, a), node.dtype())
-        return result
+    def joined(node: Node, *arrays: Array) -> Any:
+        return functools.reduce(lambda a, b: _rounded(_map(fn, a, b), node.dtype()), arrays)
 
-    return rule
+    return _of_known(joined)
 
 
 _UNARY = {"Neg": s.negate, "Floor": s.floor, "Ceil": s.ceil, "Round": s.round_even, "Sqrt": s.square_root}

@@ -112,10 +112,8 @@ def _stft(node: Node) -> Any:
     node.require_between("the length of a frame", length, 1, size)
     room = s.maximum(s.subtract(size, length), 0)
     frames = node.graph.named([s.add(s.divide(room, s.maximum(step, 1)), 1)])[0]
-    starts = node.op("multiply", node.op("arange", 0, s.to_expr(frames), 1, dtype="int64"), node.number(step, "int64"))
-    places = node.op(
-        "add", node.reshape(starts, [frames, 1]), node.op("arange", 0, s.to_expr(length), 1, dtype="int64")
-    )
+    starts = node.op("multiply", node.arange(frames), node.number(step, "int64"))
+    places = node.op("add", node.reshape(starts, [frames, 1]), node.arange(length))
     re, im = _parts(node, node.reshape(node.x(), [*node.shape(), *([1] if node.ndim() == 2 else [])]), 1)
 
     def framed(x: Any) -> Any:

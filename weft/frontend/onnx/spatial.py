@@ -5,17 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import numpy as np
-
+from weft.frontend.displaced import displaced_conv
 from weft.frontend.fold import FoldedAxis, folded
 from weft.frontend.onnx import scalars as s
 from weft.frontend.onnx.manipulate import padded
 from weft.frontend.onnx.node import Node
 from weft.frontend.onnx.pool import output_sizes, pool, pool_window, reach
 from weft.frontend.onnx.registry import converter
-from weft.frontend.onnx.value import Dim
 from weft.frontend.onnx.window import read_window
-from weft.ir import constant
 
 
 def _raised(node: Node, x: Any, p: float) -> Any:
@@ -98,7 +95,7 @@ def _col2im(node: Node) -> Any:
     for i in range(rank):  # axes of the block, then those of the places where blocks start
         inside, start = (
             node.reshape(
-                node.op("multiply", node.op("arange", 0, s.to_expr(n), 1, dtype="int64"), node.scalar(step, "int64")),
+                node.op("multiply", node.arange(n), node.scalar(step, "int64")),
                 [n if k == at else 1 for k in range(2 * rank)],
             )
             for n, step, at in ((block[i], dilations[i], i), (starts[i], strides[i], rank + i))
@@ -116,7 +113,6 @@ def _col2im(node: Node) -> Any:
 
 @converter("DeformConv")
 def _deform_conv(node: Node) -> Any:
-    """Read the input at displaced places, a column for each place of the output, and multiply."""
     rank, groups = node.ndim() - 2, node.attr("group", 1)
     kernel = list(node.shape(1)[2:])
     if not node.is_static(kernel):
@@ -126,7 +122,7 @@ def _deform_conv(node: Node) -> Any:
         node.attr("offset_group", 1),
         prod(kernel),
     )
-    batch, channels, *space = node.shape()
+    batch, _, *space = node.shape()
     out = list(node.shape(2)[2:])
     node.require_shape(2, [batch, parts * cells * rank, *out])
     if list(window.kernel) != kernel:
@@ -136,59 +132,11 @@ def _deform_conv(node: Node) -> Any:
     ):
         room = s.subtract(s.add(s.add(size, low), high), extent)
         node.require_equal("the offsets' places", found, s.add(s.floor_divide(room, stride), 1))
-    tiled = s.multiply(batch, parts)
-    offsets = node.reshape(node.x(2), [tiled, cells, rank, *out])
-    pixels = s.product(space)
-    images = node.op("arange", 0, s.to_expr(tiled), 1, dtype="int64")
-    images = node.reshape(images, [tiled, *[1] * (rank + 1)])
-    ends: list[tuple[Any, Any]] = [(images, None)]  # place in the flattened images, and weight
-    for i in range(rank):
-        taps = np.indices(kernel)[i].reshape(1, cells, *[1] * rank) * window.dilations[i]
-        steps = node.op("arange", 0, s.to_expr(out[i]), 1, dtype="int64")
-        start = node.op("multiply", steps, node.scalar(window.strides[i], "int64"))
-        start = node.reshape(start, [1, 1, *[out[i] if j == i else 1 for j in range(rank)]])
-        place = node.op("add", start, constant(taps - int(window.before[i])))
-        moved = node.reshape(node.slice(offsets, [2], [i], [i + 1]), [tiled, cells, *out])
-        ends = [
-            (
-                node.op("add", node.op("multiply", at, node.number(space[i], "int64")), where),
-                share if weight is None else node.op("multiply", weight, share),
-            )
-            for where, share in _neighbours(node, node.op("add", moved, node.astype(place, node.dtype())), space[i])
-            for at, weight in ends
-        ]
-    inner = s.divide(channels, parts)
-    last = [0, *range(2, rank + 2), 1]
-    x = node.permute(node.reshape(node.x(), [tiled, inner, *space]), last)
-    flat, read = node.reshape(x, [s.multiply(tiled, pixels), inner]), None
-    for at, weight in ends:
-        part = node.op("take", flat, at, axis=0, mode="clip")
-        part = node.op("multiply", part, node.reshape(weight, [*node.dims(weight), 1]))
-        read = part if read is None else node.op("add", read, part)
-    columns = node.permute(read, [0, rank + 2, *range(1, rank + 2)])
-    columns = node.reshape(columns, [batch, parts, inner, cells, *out])
     if node.has(4):
         node.require_shape(4, [batch, parts * cells, *out])
-        columns = node.op("multiply", columns, node.reshape(node.x(4), [batch, parts, 1, cells, *out]))
-    outputs, inner, places = node.shape(1)[0], s.divide(channels, groups), s.product(out)
-    columns = node.reshape(columns, [batch, groups, s.multiply(inner, cells), places])
-    weight = node.reshape(node.x(1), [groups, s.divide(outputs, groups), s.multiply(inner, cells)])
-    result = node.reshape(node.op("matmul", weight, columns), [batch, outputs, *out])
-    return node.op("add", result, node.reshape(node.x(3), [outputs, *[1] * rank])) if node.has(3) else result
-
-
-def _neighbours(node: Node, place: Any, size: Dim) -> list[tuple[Any, Any]]:
-    """Return the pixels on both sides of places along an axis, and how much each counts: nothing outside."""
-    dtype = place.ty.dtype
-    below = node.op("floor", place)
-    far = node.op("subtract", place, below)
-    one, zero, end = node.scalar(1.0, dtype), node.scalar(0.0, dtype), node.number(s.subtract(size, 1), dtype)
-    found = []
-    for at, share in ((below, node.op("subtract", one, far)), (node.op("add", below, one), far)):
-        inside = node.op("minimum", node.op("maximum", at, zero), end)
-        share = node.op("where", node.op("equal", inside, at), share, zero)
-        found.append((node.astype(inside, "int64"), share))
-    return found
+    operands = [*(node.x(i) for i in range(3)), *(node.x(i) if node.has(i) else None for i in (4, 3))]
+    before = [int(n) for n in window.before]
+    return displaced_conv(node, operands, window.strides, before, window.dilations, groups, parts)
 
 
 # --- regions ----------------------------------------------------------------------------------------------------------
@@ -243,7 +191,7 @@ def _hardmax(node: Node) -> Any:
         x, axis = node.reshape(x, [s.product(shape[:axis]), s.product(shape[axis:])]), 1
     size = node.dims(x)[axis]
     best = node.op("argmax", x, axis=axis, keepdims=True, dtype="int64")
-    line = node.op("arange", 0, s.to_expr(size), 1, dtype="int64")
+    line = node.arange(size)
     places = node.reshape(line, [size if i == axis else 1 for i in range(len(x.ty.shape))])
     return node.reshape(node.astype(node.op("equal", places, best), node.dtype()), shape)
 

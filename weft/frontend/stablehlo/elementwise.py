@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import ir, tir
+from weft.frontend.common import pairs
 from weft.frontend.complex_arithmetic import Complex, conjugate
 from weft.frontend.stablehlo.importer import CONVERTERS, Node
 from weft.frontend.stablehlo.text import Operation
@@ -15,29 +16,18 @@ from weft.topi import elementwise, special
 _UNARY = {
     **{f"stablehlo.{name}": name for name in "abs ceil floor log rsqrt sign sqrt tan tanh".split()},
     **{f"chlo.{name}": name for name in "acos acosh asin asinh atan atanh cosh erf sinh square tan".split()},
-    "stablehlo.cosine": "cos",
-    "stablehlo.exponential": "exp",
-    "stablehlo.exponential_minus_one": "expm1",
-    "stablehlo.is_finite": "isfinite",
-    "stablehlo.log_plus_one": "log1p",
-    "stablehlo.logistic": "sigmoid",
-    "stablehlo.negate": "negative",
-    "stablehlo.round_nearest_even": "round",
-    "stablehlo.sine": "sin",
-    "chlo.is_inf": "isinf",
+    **pairs("""stablehlo.cosine:cos stablehlo.exponential:exp stablehlo.exponential_minus_one:expm1 stablehlo.sine:sin
+        stablehlo.is_finite:isfinite stablehlo.log_plus_one:log1p stablehlo.logistic:sigmoid stablehlo.negate:negative
+        stablehlo.round_nearest_even:round chlo.is_inf:isinf"""),
 }
 _BINARY = {
-    "add": ("add", "logical_or"),
-    "subtract": ("subtract", ""),
-    "multiply": ("multiply", "logical_and"),
-    "divide": ("divide", ""),
-    "maximum": ("maximum", "logical_or"),
-    "minimum": ("minimum", "logical_and"),
-    "power": ("power", ""),
-    "atan2": ("atan2", ""),
-    "and": ("bitwise_and", "logical_and"),
-    "or": ("bitwise_or", "logical_or"),
-    "xor": ("bitwise_xor", "logical_xor"),
+    name: (usual, of_bool)
+    for name, usual, of_bool in (
+        words.split(":")
+        for words in """add:add:logical_or subtract:subtract: multiply:multiply:logical_and divide:divide:
+        maximum:maximum:logical_or minimum:minimum:logical_and power:power: atan2:atan2: and:bitwise_and:logical_and
+        or:bitwise_or:logical_or xor:bitwise_xor:logical_xor""".split()
+    )
 }
 COMPARISONS = dict(EQ="equal", NE="not_equal", LT="less", LE="less_equal", GT="greater", GE="greater_equal")
 
@@ -126,15 +116,12 @@ def _round_away(node: Node) -> Any:
 
 
 _SPECIAL = {
-    "erfc": special.erfc,
+    **{name: getattr(special, name) for name in ("erfc", "lgamma", "digamma", "zeta")},
     "erf_inv": special.erfinv,
-    "lgamma": special.lgamma,
-    "digamma": special.digamma,
     "bessel_i1e": special.bessel(1, True),
     "next_after": tir.nextafter,
     "popcnt": tir.popcount,
     "count_leading_zeros": tir.clz,
-    "zeta": special.zeta,
     "polygamma": special.polygamma_of,
 }
 

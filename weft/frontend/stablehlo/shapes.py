@@ -10,6 +10,7 @@ import numpy as np
 
 from weft import ir, relax
 from weft.frontend.building import objects
+from weft.frontend.common import pairs
 from weft.frontend.stablehlo.elementwise import COMPARISONS, comparison
 from weft.frontend.stablehlo.importer import CONVERTERS, ON_SIZES, Node
 
@@ -305,15 +306,10 @@ def _broadcast_sizes(node: Node, sizes: Any) -> Any:
     return np.broadcast_to(sizes.transpose(order).reshape(spread), node.shape)
 
 
+_ARITHMETIC = "add:add subtract:sub multiply:mul maximum:max_ minimum:min_ divide:truncdiv remainder:truncmod"
 ON_SIZES.update(
     {
-        "add": _each(ir.add),
-        "subtract": _each(ir.sub),
-        "multiply": _each(ir.mul),
-        "maximum": _each(ir.max_),
-        "minimum": _each(ir.min_),
-        "divide": _each(ir.truncdiv),
-        "remainder": _each(ir.truncmod),
+        **{name: _each(getattr(ir, fn)) for name, fn in pairs(_ARITHMETIC).items()},
         "sign": _each(lambda a: ir.max_(ir.min_(a, 1), -1), 1),
         "and": _each(operator.and_),
         "or": _each(operator.or_),

@@ -21,12 +21,8 @@ from weft.frontend.complex_arithmetic import Arithmetic, Complex, joined, split
 from weft.frontend.dataflow import to_dataflow
 from weft.relax.interpreter import evaluate
 
-_DTYPES = tuple(
-    (
-        "float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource "
-        "variant uint32 uint16 int4 bfloat16"
-    ).split()
-)
+_DTYPES = """float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128 uint64 resource
+    variant uint32 uint16 int4 bfloat16""".split()
 _SMALL = 4096
 """What is computed from constants of up to this many elements is a constant."""
 Custom = Mapping[str, Callable[..., Any]]

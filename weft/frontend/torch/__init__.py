@@ -24,6 +24,7 @@ from weft.frontend.torch import (  # each registers its converters
     random,
     recurrent,
     reduce,
+    regions,
     resize,
     special,
 )

@@ -77,22 +77,15 @@ def _bags(node: Node) -> Any:
     taken = node.full([count], True, "bool")
     if node.get("padding_idx", -1) >= 0:
         taken = node.op("not_equal", places, node.scalar(node["padding_idx"], "int64"))
-    sizes = node.op(
-        "scatter_elements", node.full([bags], 0, "int64"), bag, node.astype(taken, "int64"), axis=0, reduction="add"
-    )
+    sizes = node.added(bags, bag, node.astype(taken, "int64"))
     rows = node.op("take", node["weight"], places, axis=0)
     if node["per_sample_weights"] is not None:
         rows = node.op("multiply", rows, node.reshape(node["per_sample_weights"], [count, 1]))
     neutral = node.scalar(-np.inf if mode == 2 else 0, node.dtype)
     rows = node.op("where", node.reshape(taken, [count, 1]), rows, neutral)
-    out = node.op(
-        "scatter_elements",
-        node.full([bags, width], neutral, node.dtype),
-        node.expand(node.reshape(bag, [count, 1]), [count, width]),
-        rows,
-        axis=0,
-        reduction="max" if mode == 2 else "add",
-    )
+    room, wide = node.full([bags, width], neutral, node.dtype), node.reshape(bag, [count, 1])
+    wide, how = node.expand(wide, [count, width]), "max" if mode == 2 else "add"
+    out = node.op("scatter_elements", room, wide, rows, axis=0, reduction=how)
     filled = node.op("maximum", node.reshape(sizes, [bags, 1]), node.scalar(1, "int64"))
     if mode == 1:
         out = node.op("divide", out, node.astype(filled, node.dtype))
@@ -105,14 +98,7 @@ def _bags(node: Node) -> Any:
 def _bag_of(node: Node, count: Dim) -> Any:
     """For each index the bag that it lies in: how many bags begin there or before, less one."""
     offsets = node.astype(node["offsets"], "int64")
-    begins = node.op(
-        "scatter_elements",
-        node.full([count + 1], 0, "int64"),
-        offsets,
-        node.full(node.dims(offsets), 1, "int64"),
-        axis=0,
-        reduction="add",
-    )
+    begins = node.added(count + 1, offsets, node.full(node.dims(offsets), 1, "int64"))
     begins = node.op("strided_slice", begins, axes=(0,), begin=(0,), end=(count,), assume_inbound=True)
     return node.op("subtract", node.op("cumsum", begins, axis=0), node.scalar(1, "int64"))
 

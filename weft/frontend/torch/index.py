@@ -8,7 +8,7 @@ import numpy as np
 
 from weft import ir
 from weft.frontend.torch.node import Node
-from weft.frontend.torch.registry import aten, operators
+from weft.frontend.torch.registry import aten
 from weft.relax import core_ops
 
 _REDUCTIONS = dict(sum="add", add="add", prod="mul", multiply="mul", mean="mean", amax="max", amin="min")
@@ -164,21 +164,14 @@ def _nonzero(node: Node) -> Any:
     return node.op("stack", ir.Tuple(tuple(columns(node, node.truth(x)))), axis=1)
 
 
-@operators("torchvision.nms")
-def _suppressed(node: Node) -> Any:
-    """The boxes that overlap no better one too much, best first."""
-    boxes, scores = node["dets"], node["scores"]
-    count = node.dims(scores)[0]
-    order = node.astype(node.op("argsort", scores, axis=0, descending=True), "int64")
-    kind = str(boxes.ty.dtype)
-    least = node.full([1], float("-inf"), kind)
-    overlap, limit = node.full([1], node["iou_threshold"], kind), node.reshape(node.tensor(count, "int64"), [1])
-    rows = [node.reshape(v, [1, 1, count]) for v in (scores, order)]
-    kept = node.op("vision.suppressed", node.reshape(boxes, [1, count, 4]), *rows, limit, overlap, least)
-    kept = node.reshape(kept, [count])
-    real = node.op("greater_equal", kept, node.scalar(0, "int64"))
-    size = counted(node, node.op("sum", node.astype(real, "int64"), axis=(0,), keepdims=True))
-    return node.op("strided_slice", kept, axes=(0,), begin=(0,), end=(size,), assume_inbound=True)
+@aten("nonzero_static")
+def _nonzero_static(node: Node) -> Any:
+    """The first so many places; rows of a number where there are fewer."""
+    rest = node.full(node.shape, node["fill_value"], "int64")
+    if not node["self"].ty.shape:
+        return rest
+    found = node.op("stack", ir.Tuple(tuple(columns(node, node.truth(node["self"])))), axis=1)
+    return _cut_to(node, node.concat([found, rest], 0), node.shape)
 
 
 @aten("histc")
@@ -196,8 +189,7 @@ def _histogram(node: Node) -> Any:
     width = (node["max"] - node["min"]) / bins
     places = node.op("divide", node.op("subtract", wide, node.tensor(low, "float64")), node.scalar(width, "float64"))
     places = node.op("minimum", node.op("astype", places, dtype="int64"), node.scalar(bins - 1, "int64"))
-    room = node.full([bins], 0, dtype)
-    return node.op("scatter_elements", room, places, node.astype(inside, dtype), axis=0, reduction="add")
+    return node.added(bins, places, node.astype(inside, dtype))
 
 
 @aten("masked_select")

@@ -200,12 +200,8 @@ def _singular(node: Node, a: Any, full: bool) -> tuple[Any, Any, Any]:
     count = _smaller(m, n)
     rows, turn, squares = _rotated(node, _turned(node, a), True)
     u, r = _factored(node, _turned(node, rows), m if full else count)
-    sign = node.op(
-        "where",
-        node.op("less", _diagonal(node, r), node.scalar(0, _EXACT)),
-        node.scalar(-1, _EXACT),
-        node.scalar(1, _EXACT),
-    )
+    low = node.op("less", _diagonal(node, r), node.scalar(0, _EXACT))
+    sign = node.op("where", low, node.scalar(-1, _EXACT), node.scalar(1, _EXACT))
     u = node.op("multiply", u, node.reshape(sign, [*node.dims(sign)[:-1], 1, node.dims(sign)[-1]]))
     return u, node.op("sqrt", _cut(node, squares, 1, count)), turn if full else _cut(node, turn, 2, count)
 
@@ -220,6 +216,7 @@ def _svd(node: Node) -> Any:
 def _pseudoinverse(node: Node) -> Any:
     a = node.astype(node.get("self", node.args.get("A")), _EXACT)
     m, n = node.dims(a)[-2:]
+    a = _mirrored(node, a) if node.get("hermitian") else a
     u, s, v = _singular(node, a, False)
     least = node.op("max", s, axis=(-1,), keepdims=True)
     atol, rtol = node.get("atol"), node.get("rtol", node.get("rcond"))
@@ -237,14 +234,18 @@ def _pseudoinverse(node: Node) -> Any:
     return node.op("matmul", _turned(node, v), _turned(node, u))
 
 
+def _mirrored(node: Node, a: ir.Expr) -> Any:
+    """Symmetric matrices of which the half below the diagonal is read."""
+    return node.op("add", node.op("tril", a), _turned(node, node.op("tril", a, k=-1)))
+
+
 @aten("linalg_eigh", "_linalg_eigh", "linalg_eigvalsh")
 def _symmetric(node: Node) -> Any:
     """Eigenvectors are singular vectors of what a multiple of the unit matrix makes positive; values are quotients."""
     a = node.astype(node.get("A", node.args.get("self")), _EXACT)
     a = _turned(node, a) if str(node["UPLO"]).upper() == "U" else a
     rank, size = len(a.ty.shape), node.dims(a)[-1]
-    low = node.op("tril", a)
-    a = node.op("add", low, _turned(node, node.op("tril", a, k=-1)))
+    a = _mirrored(node, a)
     shift = node.op("max", node.op("sum", node.op("abs", a), axis=(rank - 1,)), axis=(rank - 2,), keepdims=True)
     unit = _on_diagonal(node, size, size)
     shift = node.op("multiply", node.astype(unit, _EXACT), node.reshape(shift, [*node.dims(shift), 1]))

@@ -21,11 +21,8 @@ def _matmul(node: Node) -> Any:
 
 @aten("addmm", "baddbmm", "addbmm", "addmv")
 def _add_product(node: Node) -> Any:
-    a, b = (
-        (node["mat1"], node["mat2"])
-        if "mat1" in node.args
-        else (node.get("batch1", node.get("mat")), node.get("batch2", node.get("vec")))
-    )
+    a = node.get("mat1", node.get("batch1", node.get("mat")))
+    b = node.get("mat2", node.get("batch2", node.get("vec")))
     product, added = node.op("matmul", a, b), node["self"]
     if node.name.startswith("aten.addbmm"):
         product = node.op("sum", product, axis=(0,))

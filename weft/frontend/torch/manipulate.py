@@ -160,11 +160,8 @@ def _between(node: Node, x: Any, src: Any, axis: int, start: Dim, length: Dim, s
     """`x` with a slice replaced: gathered from the source where an index lies in the slice."""
     size = node.dims(x)[axis]
     places = node.op("subtract", node.arange(size), node.tensor(start, "int64"))
-    inside = node.op(
-        "logical_and",
-        node.op("greater_equal", places, node.scalar(0, "int64")),
-        node.op("less", places, node.tensor(length * step, "int64")),
-    )
+    behind, before = node.scalar(0, "int64"), node.tensor(length * step, "int64")
+    inside = node.op("logical_and", node.op("greater_equal", places, behind), node.op("less", places, before))
     if step != 1:
         left = node.op("floor_mod", places, node.scalar(step, "int64"))
         inside = node.op("logical_and", inside, node.op("equal", left, node.scalar(0, "int64")))

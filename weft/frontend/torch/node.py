@@ -8,22 +8,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from weft import ir, te
 from weft.error import ModelImportError
+from weft.frontend.common import pairs
 from weft.frontend.complex_arithmetic import Arithmetic, Complex
 from weft.frontend.torch.symbols import Dim, Symbols, as_expr
 
 if TYPE_CHECKING:
     from weft.relax import BlockBuilder
 
-_DTYPES = {
-    "float": "float32",
-    "double": "float64",
-    "half": "float16",
-    "long": "int64",
-    "int": "int32",
-    "complex64": "float32",
-    "complex128": "float64",
-    "cfloat": "float32",
-}
+_DTYPES = pairs("""float:float32 double:float64 half:float16 long:int64 int:int32 complex64:float32 complex128:float64
+    cfloat:float32""")
 
 
 def dtype_name(dtype: object) -> str:
@@ -157,6 +150,8 @@ class Node(Arithmetic):
             return Complex(self.scalar(x.real, dtype), self.scalar(x.imag, dtype))
         return self.astype(x, dtype)
 
+    number = tensor
+
     def truth(self, x: Any) -> Any:
         """Which elements are not zero."""
         return x if x.ty.dtype == "bool" else self.op("not_equal", x, self.scalar(0, x.ty.dtype))
@@ -181,7 +176,7 @@ class Node(Arithmetic):
         """A tensor of one value."""
         return self.op("full", self.shape_expr(dims), self.tensor(value, dtype), dtype=dtype)
 
-    def arange(self, count: Dim, dtype: str = "int64") -> Any:
-        """0, 1, … of so many numbers."""
-        zero, one = ir.const(0, "int64"), ir.const(1, "int64")
-        return self.astype(self.op("arange", zero, as_expr(count), one, dtype="int64"), dtype)
+    def added(self, size: Dim, places: ir.Expr, values: ir.Expr) -> Any:
+        """A vector of zeros with values added at places."""
+        room = self.full([size], 0, str(values.ty.dtype))  # type: ignore[union-attr]
+        return self.op("scatter_elements", room, places, values, axis=0, reduction="add")

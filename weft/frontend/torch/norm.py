@@ -76,13 +76,15 @@ def _group_norm(node: Node) -> Any:
 
 
 _BATCH_NORMS = """_native_batch_norm_legit_no_training _native_batch_norm_legit _native_batch_norm_legit.no_stats
-    _native_batch_norm_legit_functional batch_norm native_batch_norm instance_norm""".split()
+    _native_batch_norm_legit_functional batch_norm native_batch_norm instance_norm
+    _batch_norm_with_update_functional""".split()
 
 
 @aten(*_BATCH_NORMS)
 def _batch_norm(node: Node) -> Any:
     x = node["input"]
-    if node.get("training", False) or node.get("use_input_stats", False) or node.get("running_mean") is None:
+    own = node.get("training", "update" in node.name) or node.get("use_input_stats", False)
+    if own or node.get("running_mean") is None:
         return _own_statistics(node, x)
     channels = [node.dims(x)[1]]
     weight, bias = _ones(node, node["weight"], channels, 1), _ones(node, node["bias"], channels, 0)
@@ -105,14 +107,13 @@ def _own_statistics(node: Node, x: Any) -> Any:
     scale = node.op("rsqrt", node.op("add", spread, node.scalar(node["eps"], x.ty.dtype)))
     out = node.op("multiply", node.op("subtract", x, mean), scale)
     column = [node.dims(x)[1], *[1] * (rank - 2)]
-    if node["weight"] is not None:
-        out = node.op("multiply", out, node.reshape(node["weight"], column))
-    if node["bias"] is not None:
-        out = node.op("add", out, node.reshape(node["bias"], column))
+    for name, factor in (("multiply", node["weight"]), ("add", node["bias"])):
+        out = out if factor is None else node.op(name, out, node.reshape(factor, column))
     if not isinstance(node.value, (tuple, list)):
         return out
     own = [node.reshape(part, column[:1]) for part in (mean, scale, spread)]
-    return [out, *own[:2], *(_moved(node, x, own[0], own[2]) if {3, 4} & node.used else [])]
+    reserved = [node.full([0], 0, "uint8")] if "update" in node.name else []  # for the kernels of gradients
+    return [out, *own[:2], *reserved, *(_moved(node, x, own[0], own[2]) if {3, 4, 5} & node.used else [])]
 
 
 def _moved(node: Node, x: Any, mean: Any, spread: Any) -> list[Any]:

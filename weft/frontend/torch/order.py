@@ -118,14 +118,7 @@ def _distinct(node: Node) -> Any:
     starts = columns(node, new)[0]
     ranks = node.op("cumsum", node.astype(new, "int64"), axis=0)
     ranks = node.op("subtract", ranks, node.scalar(1, "int64"))
-    often = node.op(
-        "scatter_elements",
-        node.full(node.dims(starts), 0, "int64"),
-        ranks,
-        node.full([count], 1, "int64"),
-        axis=0,
-        reduction="add",
-    )
+    often = node.added(node.dims(starts)[0], ranks, node.full([count], 1, "int64"))
     if order is not None:
         ranks = node.op("scatter_elements", node.full([count], 0, "int64"), order, ranks, axis=0)
     node.read.update(("sorted", "return_inverse", "return_counts"))
@@ -140,7 +133,7 @@ def _occurrences(node: Node) -> Any:
     size = counted(node, node.op("max", node.op("concat", ir.Tuple((ends, least)), axis=0), axis=(0,), keepdims=True))
     weights = node.get("weights")
     given = node.full(node.dims(x), 1, node.dtype) if weights is None else node.astype(weights, node.dtype)
-    return node.op("scatter_elements", node.full([size], 0, node.dtype), x, given, axis=0, reduction="add")
+    return node.added(size, x, given)
 
 
 @aten("repeat_interleave.Tensor")
@@ -176,11 +169,7 @@ def _place_in_order(node: Node) -> Any:
 
 def _common(kind: str, value: Any) -> str:
     """The type in which both compare: integers and floats as float64."""
-    other = (
-        str(value.ty.dtype)
-        if isinstance(value, ir.Expr) and hasattr(value, "ty")
-        else ("float64" if isinstance(value, float) else kind)
-    )
+    other = str(value.ty.dtype) if hasattr(value, "ty") else "float64" if isinstance(value, float) else kind
     if ir.DataType(kind).is_float != ir.DataType(other).is_float:
         return "float64"
     return kind if ir.DataType(kind).bits >= ir.DataType(other).bits else other

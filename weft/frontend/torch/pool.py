@@ -81,14 +81,24 @@ def _covered(node: Node, x: Any, attrs: dict[str, Any], rank: int) -> Any:
 )
 def _adaptive_avg_pool(node: Node) -> Any:
     rank = int(node.name.split("avg_pool")[1][0])
-    x, size = _batched(node, node["self"], rank), node["output_size"]
-    if not all(isinstance(n, int) for n in size):
-        node.error("pooling to a size that is not known")
-    if all(n == 1 for n in size):
-        out = node.op("mean", x, axis=tuple(range(2, rank + 2)), keepdims=True)
-    else:
-        out = node.op(f"nn.adaptive_avg_pool{rank}d", x, output_size=tuple(size))
-    return node.reshape(out, node.dims(out)[1:]) if len(node["self"].ty.shape) == rank + 1 else out
+    return _adaptive(node, "avg", _batched(node, node["self"], rank), list(node["output_size"]))
+
+
+def _adaptive(node: Node, kind: str, x: ir.Expr, size: list[Any]) -> Any:
+    """Pool to a size; open dimensions of it, which the images have too, are a part of the batch."""
+    kept = [axis for axis, n in enumerate(size, 2) if not isinstance(n, int)]
+    if not node.same([node.dims(x)[axis] for axis in kept], [size[axis - 2] for axis in kept]):
+        node.error("pooling to a size that is not known", expected="numbers, or sizes of the image", found=str(size))
+    order = [0, *kept, 1, *(axis for axis in range(2, len(size) + 2) if axis not in kept)]
+    moved = node.permute(x, order)
+    lead, inner = node.dims(moved)[: len(kept) + 1], node.dims(moved)[len(kept) + 1 :]
+    out, known = node.reshape(moved, [node.product(lead), *inner]), tuple(n for n in size if isinstance(n, int))
+    if kind == "avg" and all(n == 1 for n in known):
+        out = node.op("mean", out, axis=tuple(range(2, len(known) + 2)), keepdims=True) if known else out
+    elif known:
+        out = node.op(f"nn.adaptive_{kind}_pool{len(known)}d", out, output_size=known)
+    out = node.reshape(out, [*lead, *node.dims(out)[1:]])
+    return node.reshape(node.permute(out, [order.index(axis) for axis in range(len(order))]), node.shape)
 
 
 @aten("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
@@ -98,7 +108,7 @@ def _adaptive_max_pool(node: Node) -> Any:
     if 1 in node.used:
         found = _greatest(node, x, node["output_size"])
     else:
-        found = [node.op(f"nn.adaptive_max_pool{rank}d", x, output_size=tuple(node["output_size"])), None]
+        found = [_adaptive(node, "max", x, list(node["output_size"])), None]
     return [part if part is None else node.reshape(part, node.shape) for part in found]
 
 

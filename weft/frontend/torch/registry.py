@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.frontend.common import pairs
 from weft.registry import Registry
 
 Condition = Callable[[Sequence[Any]], bool]
@@ -14,13 +15,10 @@ _CONVERTERS: Registry[Callable[..., Any]] = Registry(once=True)
 _CONDITIONS: dict[str, Condition] = {}
 _DRAWS: dict[str, Condition] = {}
 
-_ALIASES: dict[str, str] = dict(
-    (pair.split(":")[0], pair.split(":")[1])
-    for pair in """_is_all_true:all _is_any_true:any absolute:abs clip:clamp concat:cat divide:div greater:gt
+_ALIASES = pairs("""_is_all_true:all _is_any_true:any absolute:abs clip:clamp concat:cat divide:div greater:gt
     greater_equal:ge less:lt less_equal:le multiply:mul negative:neg not_equal:ne subtract:sub true_divide:div
     __and__:bitwise_and __or__:bitwise_or __xor__:bitwise_xor __lshift__:bitwise_left_shift
-    __rshift__:bitwise_right_shift""".split()
-)
+    __rshift__:bitwise_right_shift""")
 """Names that PyTorch has for operators of other names, of which its own decompositions leave some in a graph."""
 
 

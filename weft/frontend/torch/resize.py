@@ -3,11 +3,11 @@
 from typing import Any
 
 from weft.frontend.torch.node import Node
-from weft.frontend.torch.registry import aten, operators
+from weft.frontend.torch.registry import aten
 
 
 def _resized(node: Node, method: str, mode: str, **more: Any) -> Any:
-    x = node.get("input", node.args.get("self"))
+    x = node.get("input", node.get("self"))
     rank = len(x.ty.shape) - 2
     scales = node.get("scale_factors")
     if scales is None:
@@ -39,22 +39,6 @@ def _antialiased(node: Node) -> Any:
         node.error("a resize with antialias between the middles of corners", expected="align_corners=False")
     method = "cubic" if "bicubic" in node.name else "linear"
     return _resized(node, method, "half_pixel", antialias=True, cubic_exclude=True, cubic_alpha=-0.5)
-
-
-@operators("torchvision.roi_align")
-def _region_means(node: Node) -> Any:
-    size, scale, rois = (node["pooled_height"], node["pooled_width"]), node["spatial_scale"], node["rois"]
-    if node["aligned"]:  # pixels have their middles at whole places
-        rois = node.op("subtract", rois, node.scalar([0, *[0.5 / scale] * 4], str(rois.ty.dtype)))
-    return node.op(
-        "vision.roi_align",
-        node["input"],
-        rois,
-        pooled_size=size,
-        aligned=node["aligned"],
-        spatial_scale=scale,
-        sample_ratio=node["sampling_ratio"],
-    )
 
 
 @aten("grid_sampler_2d", "grid_sampler_3d", "grid_sampler")

@@ -34,10 +34,9 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     }.items()
 }
 _BINARY = {
-    "copysign": tir.copysign,
-    "hypot": tir.hypot,
-    "nextafter": tir.nextafter,
+    **{name: getattr(tir, name) for name in ("copysign", "hypot", "nextafter")},
     "ldexp": lambda a, b: a * tir.exp2(b),
+    "special_zeta": special.zeta,
 }
 
 

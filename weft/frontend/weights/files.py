@@ -15,39 +15,22 @@ import ml_dtypes
 import numpy as np
 
 from weft.error import InvalidArgument, reading
+from weft.frontend.common import pairs
 from weft.frontend.weights.blocks import FORMATS, Format
 
-_PLAIN: dict[int, Any] = {
-    0: np.float32,
-    1: np.float16,
-    24: np.int8,
-    25: np.int16,
-    26: np.int32,
-    27: np.int64,
-    28: np.float64,
-    30: ml_dtypes.bfloat16,
+
+def _types(text: str) -> dict[str, Any]:
+    """Element types by their names in files."""
+    return {key: np.dtype(getattr(ml_dtypes, name, name)) for key, name in pairs(text).items()}
+
+
+_PLAIN = {
+    int(key): dtype
+    for key, dtype in _types("0:float32 1:float16 24:int8 25:int16 26:int32 27:int64 28:float64 30:bfloat16").items()
 }
-_SAFE: dict[str, Any] = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
-    "BF16": ml_dtypes.bfloat16,
-    "I64": np.int64,
-    "I32": np.int32,
-    "I16": np.int16,
-    "I8": np.int8,
-    "U64": np.uint64,
-    "U32": np.uint32,
-    "U16": np.uint16,
-    "U8": np.uint8,
-    "BOOL": np.bool_,
-    "F8_E4M3": ml_dtypes.float8_e4m3fn,
-    "F8_E5M2": ml_dtypes.float8_e5m2,
-    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
-    "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
-    "F8_E8M0": ml_dtypes.float8_e8m0fnu,
-    "C64": np.complex64,
-}
+_SAFE = _types("""F64:float64 F32:float32 F16:float16 BF16:bfloat16 I64:int64 I32:int32 I16:int16 I8:int8 U64:uint64
+    U32:uint32 U16:uint16 U8:uint8 BOOL:bool C64:complex64 F8_E4M3:float8_e4m3fn F8_E5M2:float8_e5m2
+    F8_E4M3FNUZ:float8_e4m3fnuz F8_E5M2FNUZ:float8_e5m2fnuz F8_E8M0:float8_e8m0fnu""")
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _MOST_DIMS, _MOST_HEADER = 8, 1 << 30
 

@@ -81,7 +81,7 @@ def _wildcard(p: kinds.WildcardPattern, e: ir.Expr, m: Matcher) -> bool:
 
 @_MATCH.on(kinds.OpPattern)
 def _op(p: kinds.OpPattern, e: ir.Node, m: Matcher) -> bool:
-    return isinstance(e, ir.Op) and e.name == p.name
+    return isinstance(e, ir.Op) and e.name.removeprefix("relax.") == p.name.removeprefix("relax.")
 
 
 @_MATCH.on(kinds.CallPattern)

@@ -7,7 +7,9 @@ from typing import Any
 
 from weft.error import InvalidArgument
 from weft.ir import Ambient, Attrs, DataType, Expr, Node, OtherNames, PrimExpr, Type, as_shape
+from weft.op import get_op_def
 from weft.operators import operator
+from weft.relax.core_ops import CORE_OPS
 from weft.spelling import also_called
 
 __all__ = [
@@ -366,8 +368,9 @@ def wildcard() -> WildcardPattern:
 
 
 def is_op(op_name: str) -> OpPattern:
-    """Match an operator by its name, ``relax.add``."""
-    return OpPattern(op_name if op_name.startswith("relax.") else "relax." + op_name)
+    """Match an operator by its name, ``relax.add``; an UnsupportedOperator where there is none."""
+    name = op_name.removeprefix("relax.")
+    return OpPattern("relax." + name if name in CORE_OPS else get_op_def(op_name).op.name)
 
 
 def is_var(name: str = "") -> VarPattern:

@@ -90,7 +90,11 @@ class _Adjoint:
     def __init__(self, func: ir.Function, mod: ir.IRModule, places: list[int], target: int) -> None:
         seq: Any = func.body
         if len(seq.blocks) != 1 or not isinstance(seq.blocks[0], DataflowBlock):
-            raise InvalidArgument("Gradient takes functions of one dataflow block", found=f"{len(seq.blocks)} blocks")
+            raise InvalidArgument(
+                "Gradient takes functions of one dataflow block",
+                found=", ".join(type(block).__name__ for block in seq.blocks),
+                help="put all bindings into one `with R.dataflow():`; branches have no gradients",
+            )
         self.func, self.seq, self.places = func, seq, places
         self.bb = BlockBuilder(mod)
         self.adjoint: dict[Any, Any] = {}

@@ -154,7 +154,8 @@ def _packed(source: ir.Call, turned: bool, panel: int) -> Panels | None:
 def pack_groups(given: Groups, panel: int) -> Panels | None:
     """Pack a matrix in panels; None where no kernel has such groups or such integers."""
     q, (k, n) = given.q, given.q.shape
-    bits = next((b for b in (2, 4, 8) for low in (0, -(1 << b - 1)) if _fits(q, low, b)), None)
+    least, most = int(q.min(initial=0)), int(q.max(initial=0))
+    bits = next((b for b in (2, 4, 8) for low in (0, -(1 << b - 1)) if least >= low and most < low + (1 << b)), None)
     if bits is None or not k or not n:
         return None
     half = 1 << (bits - 1)
@@ -172,10 +173,6 @@ def pack_groups(given: Groups, panel: int) -> Panels | None:
     return Panels(
         w, _narrowest(_in_panels(scale, panel)), _in_panels(offset, panel) if offset.any() else None, bits, size
     )
-
-
-def _fits(q: np.ndarray, low: int, bits: int) -> bool:
-    return bool(q.min(initial=0) >= low and q.max(initial=0) < low + (1 << bits))
 
 
 def _narrowest(scale: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft import ir, operators
+from weft.relay.op import get
 
 __all__ = [
     "AltPattern",
@@ -259,8 +260,8 @@ def is_expr(expr: ir.Expr) -> DFPattern:
 
 
 def is_op(op_name: str) -> DFPattern:
-    """Match an operator; called, its calls: ``is_op("add")(wildcard(), is_constant())``."""
-    return ExprPattern(ir.Op.get(op_name))
+    """Match an operator, which there must be; called, its calls: ``is_op("add")(wildcard(), is_constant())``."""
+    return ExprPattern(ir.Op.get(get(op_name).name))
 
 
 def is_tuple(fields: Sequence[DFPattern] | None) -> DFPattern:

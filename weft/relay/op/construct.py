@@ -16,6 +16,7 @@ from typing import Any
 from weft.error import InvalidArgument
 from weft.relay.expr import TupleWrapper
 from weft.relay.op.registry import REQUIRED, RelayOp, get, has, list_ops, op_call
+from weft.spelling import named
 
 _SPECIAL: dict[str, Callable[..., Any]] = {}
 
@@ -65,10 +66,8 @@ def _generated(op: RelayOp) -> Callable[..., Any]:
         attrs = {k: v for k, v in bound.arguments.items() if k not in inputs}
         return call(op.name, *(bound.arguments.get(i) for i in inputs), **attrs)
 
-    construct.__name__ = construct.__qualname__ = op.name.rsplit(".", 1)[-1]
-    construct.__doc__ = op.doc
     construct.__signature__ = signature  # type: ignore[attr-defined]
-    return construct
+    return named(construct, op.name.rsplit(".", 1)[-1], op.doc)
 
 
 def _signature(op: RelayOp) -> inspect.Signature:

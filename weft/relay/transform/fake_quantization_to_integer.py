@@ -206,24 +206,10 @@ def _rule(*names: str) -> Callable[[Any], Any]:
 
 
 @_rule(
-    "reshape",
-    "squeeze",
-    "strided_slice",
-    "transpose",
-    "expand_dims",
-    "nn.max_pool1d",
-    "nn.max_pool2d",
-    "nn.max_pool3d",
-    "nn.batch_flatten",
-    "nn.depth_to_space",
-    "nn.space_to_depth",
-    "max",
-    "min",
-    "broadcast_to",
-    "tile",
-    "repeat",
-    "reverse",
-    "split",
+    *(
+        "reshape squeeze strided_slice transpose expand_dims nn.max_pool1d nn.max_pool2d nn.max_pool3d "
+        "nn.batch_flatten nn.depth_to_space nn.space_to_depth max min broadcast_to tile repeat reverse split"
+    ).split()
 )
 def _rearranged(call: Any, types: Any) -> list[Any]:
     t = types[call.args[0]]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,21 +29,22 @@ def host_operators() -> list[str]:
 
 
 @lru_cache(maxsize=4096)
-def _described(text: str) -> dict[str, Any]:
-    return json.loads(text)
+def _described(text: str) -> tuple[Callable[..., Any], list[bool], list[bool]]:
+    """The operator of a description, and which operands and results are texts."""
+    about = json.loads(text)
+    fn, name = OPERATORS.get(about["op"]), about["op"]
+    if fn is None:
+        raise error.InvalidArgument(f"the host has no operator '{name}'", help="the model is of another version")
+    guarded = error.own_errors(f"the operator '{name}'")(partial(fn, **about["attrs"]))
+    return guarded, [dtype == "string" for dtype in about["in"]], [dtype == "string" for dtype in about["out"]]
 
 
 def call_host(text: str, args: Sequence[Any]) -> tuple[Any, ...]:
     """Call an operator on arrays, lists and dicts in the machine's form."""
-    about = _described(text)
-    fn = OPERATORS.get(about["op"])
-    if fn is None:
-        raise error.InvalidArgument(f"the host has no operator '{about['op']}'", help="the model is of another version")
-    given = [texts_of(a) if dtype == "string" else a for a, dtype in zip(args, about["in"], strict=True)]
-    with error.own_errors(f"the operator '{about['op']}'"):
-        found = fn(*given, **about["attrs"])
+    fn, texts, made = _described(text)
+    found = fn(*[texts_of(a) if is_text else a for a, is_text in zip(args, texts, strict=True)])
     results = found if isinstance(found, tuple) else (found,)
-    return tuple([numbers_of(r) if dtype == "string" else r for r, dtype in zip(results, about["out"], strict=True)])
+    return tuple([numbers_of(r) if is_text else r for r, is_text in zip(results, made, strict=True)])
 
 
 def host(text: str, *args: Any) -> Any:
@@ -55,6 +56,6 @@ def host(text: str, *args: Any) -> Any:
 
 def _tensor(x: Any) -> Tensor:
     """The memory of an array that is its own; of one that an operator was given, a copy."""
-    array = np.ascontiguousarray(x).reshape(np.shape(x))
+    array = x if type(x) is np.ndarray and x.flags.carray else np.ascontiguousarray(x).reshape(np.shape(x))
     root: Any = array if array.base is None else array.base
     return from_dlpack(array) if isinstance(root, np.ndarray) and root.flags.owndata else tensor(array)

@@ -94,7 +94,7 @@ class known_texts:  # a generator would cost each run a microsecond
     """Number the texts of one run of a program: one of the model has its number, others new ones each time."""
 
     def __init__(self, model: Texts) -> None:
-        self._model = model
+        self._model, self._chunks = model, [model.table]
 
     def __enter__(self) -> None:
         self._outer, _runs.newest = getattr(_runs, "newest", None), self
@@ -105,13 +105,9 @@ class known_texts:  # a generator would cost each run a microsecond
     @staticmethod
     def of_this_run() -> known_texts:
         """The table of the run in progress in this thread."""
-        if getattr(_runs, "newest", None) is None:
+        if (newest := getattr(_runs, "newest", None)) is None:
             raise InvalidArgument("strings are known only while a session runs", help="run the model with weft.Session")
-        return _runs.newest
-
-    @cached_property
-    def _chunks(self) -> list[np.ndarray]:
-        return [self._model.table]
+        return newest
 
     def numbers(self, texts: np.ndarray) -> np.ndarray:
         """Return the numbers of an array of objects, each a ``str``."""

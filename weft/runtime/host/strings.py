@@ -16,11 +16,11 @@ from weft.runtime.host.registry import host_operator
 
 def _padded(rows: Sequence[Sequence[str]], shape: tuple[int, ...], pad: str = "") -> tuple[np.ndarray, np.ndarray]:
     """Return lists of texts as rows of one array, filled up with `pad`, and their lengths."""
-    counts = np.fromiter(map(len, rows), np.int64, len(rows))
-    width = int(counts.max(initial=0))
-    out = np.full((len(rows), width), pad, object)
-    out[np.arange(width) < counts[:, None]] = list(chain.from_iterable(rows))
-    return out.reshape(*shape, width), counts.reshape(shape)
+    counts = [*map(len, rows)]
+    width = max(counts, default=0)
+    full = (row if n == width else [*row, *[pad] * (width - n)] for row, n in zip(rows, counts, strict=True))
+    out = np.array([*chain.from_iterable(full)], object)
+    return out.reshape(*shape, width), np.array(counts, np.int64).reshape(shape)
 
 
 @host_operator("StringConcat")

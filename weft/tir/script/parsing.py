@@ -186,7 +186,7 @@ def _loaded(target: Any) -> Any:
 def _expression(p: Parser, node: ast.Expr) -> None:
     value = p.evaluate(node.value)
     if isinstance(value, stmts.Stmt):
-        emit(p, _with_span(value, p, node))
+        emit(p, replace(value, span=p.span(node)) if value.span is None else value)
     elif isinstance(value, cmd.Scope):
         _launch_named(p, value)
         emit(p, (value, value.value))
@@ -201,10 +201,6 @@ def _expression(p: Parser, node: ast.Expr) -> None:
         raise p.fail(node, f"the result of '{ast.unparse(said)}' is not used")
     elif value is not None and not isinstance(value, (str, MetaVar)):
         raise p.fail(node, "the statement has no effect", found=repr(value))
-
-
-def _with_span(stmt: stmts.Stmt, p: Parser, node: ast.AST) -> stmts.Stmt:
-    return replace(stmt, span=p.span(node)) if stmt.span is None else stmt
 
 
 def _launch_named(p: Parser, scope: cmd.Scope) -> None:

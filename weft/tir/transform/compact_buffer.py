@@ -65,11 +65,6 @@ def _walk(node: ir.Node, analyzer: Analyzer, threads: tuple[For, ...]) -> Any:
     return aligned(node) if isinstance(node, AllocBuffer) and DIM_ALIGN in node.annotations else node
 
 
-def _is_given(buffer: Buffer) -> bool:
-    """Whether a buffer is dynamic shared memory of a size that the program says."""
-    return buffer.scope == "shared.dyn" and all(ir.as_int(d) is not None for d in buffer.shape)
-
-
 def boxes_of(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...] = ()) -> list[Interval | None]:
     """The first element and the number of those that are used along each dimension, wherever conditions let it be.
 
@@ -89,7 +84,8 @@ def boxes_of(alloc: AllocBuffer, analyzer: Analyzer, sharing: tuple[For, ...] = 
     """
     buffer = alloc.buffer
     unknown: list[Interval | None] = [None] * len(buffer.shape)
-    if buffer.strides or _is_given(buffer):
+    is_given = buffer.scope == "shared.dyn" and all(ir.as_int(d) is not None for d in buffer.shape)
+    if buffer.strides or is_given:
         return unknown
     loops = [*sharing, *ir.find(alloc.body, For)]
     domains: dict[ir.Var, tuple[ir.PrimExpr, ir.PrimExpr] | None] = {

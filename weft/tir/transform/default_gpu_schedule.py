@@ -51,17 +51,14 @@ def default_gpu_schedule(
     Source: TVM's ``DefaultGPUSchedule``.
     """
     kind = getattr(func.attrs.get("target") or ir.Ambient.current_of("Target"), "kind", None)
-    if "gpu" not in getattr(kind, "keys", ()) or func.attrs.get("tir.is_scheduled") or _has_threads(func):
+    has_threads = any(isinstance(n, For) and n.kind == ForKind.THREAD_BINDING for n in ir.walk(func.body))
+    if "gpu" not in getattr(kind, "keys", ()) or func.attrs.get("tir.is_scheduled") or has_threads:
         return func
     sch = Schedule(func)
     for outermost in child_realizes(sch.state.body):
         for name in _leaves(sch, outermost.block.name_hint):
             _bind(sch, BlockRV(name), max_threads, max_blocks)
     return sch.func.replace(attrs=func.attrs).with_attr("tir.is_scheduled", True)
-
-
-def _has_threads(func: PrimFunc) -> bool:
-    return any(isinstance(n, For) and n.kind == ForKind.THREAD_BINDING for n in ir.walk(func.body))
 
 
 def _leaves(sch: Any, name: str) -> list[str]:

@@ -52,7 +52,8 @@ class _Bound:
             if isinstance(f, PrimFunc):
                 own = f.attrs.get("target")
                 on_host = bool(f.attrs.get("tir.is_host_func")) or (own is not None and own == self.host)
-                (self.by_host if on_host else self.by_device).update(_called(f))
+                called = {n.op.name_hint for n in find(f.body, CallIntrin) if isinstance(n.op, GlobalVar)}
+                (self.by_host if on_host else self.by_device).update(called)
 
     def module(self) -> IRModule:
         """Return the module with targets."""
@@ -84,10 +85,6 @@ class _Bound:
 
     def _on_host(self, func: Any) -> bool:
         return isinstance(func, PrimFunc) and func.attrs.get("target") == self.host
-
-
-def _called(func: PrimFunc) -> set[str]:
-    return {n.op.name_hint for n in find(func.body, CallIntrin) if isinstance(n.op, GlobalVar)}
 
 
 def _redirected(func: PrimFunc, copies: dict[GlobalVar, GlobalVar]) -> PrimFunc:

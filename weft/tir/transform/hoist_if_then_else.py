@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from weft.ir import IRModule, Node, PrimExpr, Var, all_of, function_pass, rebuild, walk
+from weft.ir import IRModule, Node, all_of, function_pass, rebuild, walk
 from weft.tir.analysis.structure import conjuncts, replace_node
 from weft.tir.buffer import BufferLoad
 from weft.tir.function import PrimFunc
@@ -50,7 +50,8 @@ def _hoist(node: Node) -> Any:
 
 def _out_of(loop: For, test: IfThenElse) -> Stmt:
     parts = conjuncts(test.condition)
-    stays = [_depends(c, loop.loop_var) for c in parts]
+    # what uses the loop variable stays, and what reads memory, which the loop may write
+    stays = [any(n is loop.loop_var or isinstance(n, BufferLoad) for n in walk(c)) for c in parts]
     if all(stays):
         return loop
     body = test.then_case
@@ -59,8 +60,3 @@ def _out_of(loop: For, test: IfThenElse) -> Stmt:
         body = IfThenElse(all_of(*inner), body, span=test.span)
     moved = replace_node(loop, body=body)
     return IfThenElse(all_of(*(c for c, s in zip(parts, stays, strict=True) if not s)), moved, span=test.span)
-
-
-def _depends(condition: PrimExpr, var: Var) -> bool:
-    """Whether a test uses the loop variable, or memory, which the loop may write."""
-    return any(n is var or isinstance(n, BufferLoad) for n in walk(condition))

@@ -102,7 +102,7 @@ class _Partition:
             return body
         worst: ir.PrimExpr = ir.TRUE
         for _, c, _ in conditions:
-            if not _same_in(worst, c):
+            if worst is ir.TRUE or not any(x is c or ir.structural_equal(x, c) for x in conjuncts(worst)):
                 worst = ir.logical_and(worst, c)
         decided = {c: self.analyzer.simplify(some) for c, _, some in conditions}
         self.seen.update(decided)
@@ -196,10 +196,6 @@ def _cases(c: ir.PrimExpr, tile: Any) -> tuple[ir.PrimExpr, ir.PrimExpr] | None:
         return None
     low, high = type(c)(a[0], b[1]), type(c)(a[1], b[0])
     return (high, low) if isinstance(c, (ir.LT, ir.LE)) else (low, high)
-
-
-def _same_in(worst: ir.PrimExpr, c: ir.PrimExpr) -> bool:
-    return worst is not ir.TRUE and any(x is c or ir.structural_equal(x, c) for x in conjuncts(worst))
 
 
 def _assume(body: Stmt, true: Container[ir.PrimExpr]) -> Stmt:

@@ -84,12 +84,9 @@ def _streams(loop: For) -> list[BufferLoad]:
         if not isinstance(index, ir.Ramp) or ir.as_int(index.stride) != 1:
             continue
         if any(v is loop.loop_var for v in ir.walk(index.base)):
-            found.setdefault((node.buffer, _text(simplify(index.base))), node)
+            place = simplify(index.base)
+            found.setdefault((node.buffer, f"{place} {ir.fingerprint(place)}"), node)
     return list(found.values())
-
-
-def _text(place: ir.PrimExpr) -> str:
-    return f"{place} {ir.fingerprint(place)}"
 
 
 def _ask(load: BufferLoad, ahead: int) -> Stmt:

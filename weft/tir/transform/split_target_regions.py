@@ -180,7 +180,8 @@ def _launched(functions: dict[ir.GlobalVar, Any]) -> dict[ir.GlobalVar, Any]:
         caller = _host(func.attrs["target"])
 
         def launch(node: Any, caller: Any = caller) -> Any:
-            callee = by_name.get(node.op.name_hint) if _is_call(node) else None
+            op = node.op if isinstance(node, ir.CallIntrin) else None
+            callee = by_name.get(op.name_hint) if isinstance(op, ir.GlobalVar) else None
             target = callee[1].attrs.get("target") if callee is not None else None
             if callee is None or target is None or _same(caller, target):
                 return node
@@ -199,10 +200,6 @@ def _launched(functions: dict[ir.GlobalVar, Any]) -> dict[ir.GlobalVar, Any]:
         if body is not func.body:
             result[var] = result[var].replace(body=body)
     return result
-
-
-def _is_call(node: ir.Node) -> bool:
-    return isinstance(node, ir.CallIntrin) and isinstance(node.op, ir.GlobalVar)
 
 
 def _kernel(var: ir.GlobalVar, func: PrimFunc, caller: Any, extents: dict[str, ir.PrimExpr]) -> PrimFunc:

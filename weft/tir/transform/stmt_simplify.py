@@ -107,7 +107,12 @@ class _Simplifier:
         """Put a value in the places that use it; keep the let where some place needs the variable itself."""
         value = self.expr(node.value)
         constant = isinstance(value, (ir.IntImm, ir.FloatImm, ir.Var))
-        if not (constant or (ir.DataType(value.dtype).is_integer and is_pure(value) and not _loads(value))):
+        if not (
+            constant
+            or (
+                ir.DataType(value.dtype).is_integer and is_pure(value) and not ir.find(value, BufferLoad, ir.CallIntrin)
+            )
+        ):
             node = replace_node(node, value=value) if value is not node.value else node
             return self._body(node)
         layouts = ir.find(node.body, stmt.AllocBuffer, stmt.DeclBuffer)
@@ -140,10 +145,6 @@ class _Simplifier:
             if iv.dom is not None:
                 self.analyzer.bind(iv.var, iv.dom, allow_override=True)
         return ir.rebuild(node, lambda n: n if isinstance(n, ir.IterVar) else self.node(n))
-
-
-def _loads(value: ir.PrimExpr) -> bool:
-    return bool(ir.find(value, BufferLoad, ir.CallIntrin))
 
 
 _STATEMENTS: dict[type, Any] = {

@@ -88,11 +88,6 @@ def _runs_over_local(loop: For) -> bool:
     )
 
 
-def _is_instruction(value: ir.PrimExpr) -> bool:
-    """Whether a call is one instruction on cache lines or tiles: a loop of a few is written out, as it costs more."""
-    return isinstance(value, ir.CallIntrin) and value.op.name.startswith(("tir.prefetch", "tir.tile_"))
-
-
 def _visit(node: ir.Node, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
     """Return (statement, number of its steps, which are stores and evaluations, depth of loops in it)."""
     counts = [0, 0]
@@ -120,7 +115,10 @@ def _visit(node: ir.Node, limits: tuple[Any, ...]) -> tuple[Any, int, int]:
     steps, depth = counts
     if isinstance(new, AttrStmt) and new.attr_key in ("pragma_auto_unroll_max_step", "pragma_unroll_explicit"):
         return new.body, steps, depth  # it has been followed
-    if isinstance(node, (BufferStore, AssertStmt)) or (isinstance(node, Evaluate) and not _is_instruction(node.value)):
+    call = node.value if isinstance(node, Evaluate) else None
+    # one instruction on cache lines or tiles: a loop of a few is written out, as it costs more
+    single = isinstance(call, ir.CallIntrin) and call.op.name.startswith(("tir.prefetch", "tir.tile_"))
+    if isinstance(node, (BufferStore, AssertStmt, Evaluate)) and not single:
         steps += 1
     if not isinstance(new, For) or any(jumps_out(new.body)):
         return new, steps, depth + isinstance(new, For)

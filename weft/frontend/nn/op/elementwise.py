@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.frontend.nn.tensor import Tensor, apply
-from weft.spelling import also_called
+from weft.spelling import also_called, named
 
 __all__ = [
     "add",
@@ -47,14 +47,12 @@ __all__ = [
 
 
 def _unary(op: str, doc: str, name: str = "") -> Callable[..., Tensor]:
-    label = name or op.rsplit(".", 1)[-1]
+    short = op.rsplit(".", 1)[-1]
 
-    def operation(x: Tensor, name: str = label) -> Tensor:
+    def operation(x: Tensor, name: str = name or short) -> Tensor:
         return apply(op, x, name=name)
 
-    operation.__name__ = operation.__qualname__ = op.rsplit(".", 1)[-1]
-    operation.__doc__ = doc
-    return operation
+    return named(operation, short, doc)
 
 
 def _binary(op: str, doc: str, name: str = "") -> Callable[..., Tensor]:
@@ -62,9 +60,7 @@ def _binary(op: str, doc: str, name: str = "") -> Callable[..., Tensor]:
     def operation(a: Any, b: Any, name: str = name or op) -> Tensor:
         return apply(op, a, b, name=name)
 
-    operation.__name__ = operation.__qualname__ = op
-    operation.__doc__ = doc
-    return operation
+    return named(operation, op, doc)
 
 
 add = _binary("add", "``a + b``; operands broadcast, and one of them may be a number.")

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.frontend.nn.op.manipulate import ones, zeros
 from weft.frontend.nn.tensor import Tensor, apply
+from weft.spelling import named
 
 __all__ = ["cumsum", "group_norm", "layer_norm", "max", "mean", "min", "rms_norm", "softmax", "sum"]
 
@@ -17,9 +18,7 @@ def _reduction(op: str, doc: str) -> Callable[..., Tensor]:
     def operation(x: Tensor, axis: Axes = None, keepdims: bool = False, name: str = op) -> Tensor:
         return apply(op, x, axis=(axis,) if isinstance(axis, int) else axis, keepdims=keepdims, name=name)
 
-    operation.__name__ = operation.__qualname__ = op
-    operation.__doc__ = doc
-    return operation
+    return named(operation, op, doc)
 
 
 sum = _reduction("sum", "Add up over axes, by default all.")

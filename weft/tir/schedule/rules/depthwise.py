@@ -78,7 +78,7 @@ class _Depthwise:
         if task is not None:
             if padding is not None:
                 sch.compute_at(padding, task)
-                vectorize_spatial(ctx, padding, _depth(ctx, padding, task))
+                vectorize_spatial(ctx, padding, len(sch.get_loops(padding)) - len(ctx.below(padding, task)))
                 done.add(padding.name)
             ctx.parallel(task, self._work(task, pixels, width))
         return done
@@ -235,7 +235,3 @@ def _nested(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV]) -> list[LoopRV
     everything = ctx.sch.get_loops(sink)
     positions = [i for i, x in enumerate(everything) if x.var in {y.var for y in loops}]
     return everything[positions[0] : positions[-1] + 1]
-
-
-def _depth(ctx: RuleContext, rv: BlockRV, loop: LoopRV) -> int:
-    return 1 + next(i for i, x in enumerate(ctx.sch.get_loops(rv)) if x.var is loop.var)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import prod
 
 from weft.arith import Analyzer
@@ -36,6 +37,9 @@ from weft.tir.transform.transpose_tiles import TILE_MARK
 _TILE_ROWS = 16
 """Rows of a tile that is transposed in registers: half of 32 registers."""
 
+_LEAST_TILE = 4
+"""Rows of a tile from which on turning it is better than storing its elements one by one."""
+
 _TILES_TOGETHER = 16
 """Tiles of a strip that are walked before the next strip begins, where rows lie so that they meet in few cache sets."""
 
@@ -56,8 +60,9 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
         _look_up(ctx, rv, byte, loops)
         return
     tile = _transposed_axis(ctx, rv, block, loops)
-    few = ctx.constant(loops[-1]) if tile == len(loops) - 2 and _is_static(block) else None
+    few = ctx.constant(loops[-1]) if len(loops) > 1 and tile in (None, len(loops) - 2) and _is_static(block) else None
     few = few if few and few < _NARROW and few % vector_lanes(ctx, block) else None
+    few = few if few and (tile is not None or _repeats(ctx, rv, block, loops)) else None
     if few:
         loops[-2:] = [sch.fuse(*loops[-2:])]
     elif tile is not None:
@@ -78,7 +83,7 @@ def schedule_spatial(ctx: RuleContext, rv: BlockRV) -> None:
         ctx.stream(inner, rv)
     for length, part in zip(lengths or [n], sch.loop_partition(inner, lengths) if lengths else [inner], strict=True):
         main, _ = ctx.vectorize_loop(part, lanes, unroll)
-        if main is part or length not in (n, max(lengths, default=n)):
+        if main is part or (n is not None and length != max(lengths, default=n)):  # type: ignore[type-var]
             continue
         if row is None and not lengths:
             ctx.stream(main, rv)
@@ -151,18 +156,23 @@ _MOST_STRETCHES = 16
 """Pieces that a row is cut into at most: each is code of its own."""
 
 
-def _stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[int]:
+def _stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[int] | list[PrimExpr | None]:
     """Find where conditions on the innermost variable of a block begin or cease to hold.
 
-    Return the lengths of the stretches between, in which they need no test; none where there is one stretch, or where
-    sizes are unknown.
+    Return the lengths of the stretches between, in which they need no test, None for what is left; none where there is
+    one stretch, or where sizes are unknown and so is the order of the stretches.
     """
-    n = ctx.constant(inner)
-    cuts = {at for c in _cuts(ctx, rv, inner) if (at := as_int(c)) is not None and 0 < at < (n or 0)}
-    if n is None or not cuts or len(cuts) >= _MOST_STRETCHES:
+    extent, cuts = ctx.extent(inner), _cuts(ctx, rv, inner)
+    if (n := as_int(extent)) is not None:
+        places = sorted({0, *(at for c in cuts if (at := as_int(c)) is not None and 0 < at < n)})
+        lengths = [b - a for a, b in zip(places, [*places[1:], n], strict=True)]
+        return lengths if 1 < len(places) <= _MOST_STRETCHES else []
+    analyzer, starts = ctx.analyzer(rv), [const(0, extent.dtype)]
+    starts += [c for i, c in enumerate(cuts) if not any(structural_equal(c, x) for x in cuts[:i])]
+    in_order = all(analyzer.can_prove(a <= b) for a, b in zip(starts, [*starts[1:], extent], strict=True))
+    if not in_order or not 1 < len(starts) <= _MOST_STRETCHES:
         return []
-    ends = [*sorted(cuts), n]
-    return [b - a for a, b in zip([0, *ends], ends, strict=False)]
+    return [*(analyzer.simplify(b - a) for a, b in pairwise(starts)), None]
 
 
 def _cuts(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[PrimExpr]:
@@ -259,25 +269,16 @@ def vectorize_spatial(ctx: RuleContext, rv: BlockRV, depth: int, unroll: int = 1
         return
     _, inner = split_nest(ctx, rv, loops)
     lanes = vector_lanes(ctx, ctx.block(rv))
-    lengths = _stretches(ctx, rv, inner) or _unknown_stretches(ctx, rv, inner)
+    lengths = _stretches(ctx, rv, inner)
     for part in ctx.sch.loop_partition(inner, lengths) if lengths else [inner]:
         ctx.vectorize_loop(part, lanes, unroll)
 
 
-def _unknown_stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[PrimExpr | None]:
-    """Do the same for a loop of unknown length, if it is known in which order its stretches come."""
-    extent, analyzer = ctx.extent(inner), ctx.analyzer(rv)
-    if as_int(extent) is not None:
-        return []
-    starts = [const(0, extent.dtype), *_cuts(ctx, rv, inner)]
-    ends = [*starts[1:], extent]
-    if len(starts) == 1 or not all(analyzer.can_prove(a <= b) for a, b in zip(starts, ends, strict=True)):
-        return []
-    return [*(analyzer.simplify(b - a) for a, b in zip(starts, ends[:-1], strict=False)), None]
-
-
 def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -> int | None:
-    """Find the loop along which a load is contiguous while the store is contiguous along the innermost."""
+    """Find the loop along which a load is contiguous while the store is contiguous along the innermost.
+
+    None for a loop that is so short that vectors of every second or third element are picked from whole ones.
+    """
     realize = ctx.sch.state.realize(rv.name)
     of_var = {iv.var: v for iv, v in zip(block.iter_vars, realize.iter_values, strict=True)}
     order = [x.var for x in loops]
@@ -289,9 +290,19 @@ def _transposed_axis(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[Lo
         if stride_along(load, innermost[0]) in (0, 1):
             continue
         for iv, p in position.items():
-            if p < len(loops) - 1 and stride_along(load, iv) == 1 and (ctx.constant(loops[p]) or 16) > 1:
+            n = ctx.constant(loops[p]) or 16
+            picked = n < min(_NARROW, vector_lanes(ctx, block) / 2) and _is_static(block)
+            if p < len(loops) - 1 and stride_along(load, iv) == 1 and n > 1 and not picked:
                 return p
     return None
+
+
+def _repeats(ctx: RuleContext, rv: BlockRV, block: Block, loops: list[LoopRV]) -> bool:
+    """Whether a block stores each element that it loads side by side several times in a row."""
+    of = ctx.owners(rv, loops)
+    outer, inner = (of[x.var].var if x.var in of else Var("none", "int32") for x in loops[-2:])
+    strides = {(stride_along(x, outer), stride_along(x, inner)) for x in loads_of(block.body)}
+    return (1, 0) in strides and strides <= {(1, 0), (0, 0)}
 
 
 def _is_static(block: Block) -> bool:
@@ -299,14 +310,16 @@ def _is_static(block: Block) -> bool:
     return all(as_int(d) is not None for x in loads_of(block.body) for d in x.buffer.shape)
 
 
-def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: int) -> None:
+def _tile_transpose(ctx: RuleContext, rv: BlockRV, loops: list[LoopRV], axis: int, most: int = _TILE_ROWS) -> None:
     """Walk square tiles, so that the lines that a strided load touches are used whole while they are cached."""
     sch = ctx.sch
-    widest = min(vector_lanes(ctx, ctx.block(rv)), _TILE_ROWS)
-    lanes = ctx.choose("tile", [n for n in (4, 8, 16) if n <= widest], widest)
+    widest = lanes = min(vector_lanes(ctx, ctx.block(rv)), most)
+    if most == _TILE_ROWS:
+        lanes = ctx.choose("tile", [n for n in (4, 8, 16) if n <= widest], widest)
     cost = element_cost(ctx.block(rv).body)
     in_blocks = _meets_few_sets(ctx, rv, loops[-1], lanes)
-    if ctx.constant(loops[-1]) is None:
+    n = ctx.constant(loops[-1])
+    if n is None or (n > lanes and n % lanes and not ctx.machine.masks_freely):
         loops = _whole_tiles(ctx, loops, axis, lanes)
     outer = [x for i, x in enumerate(loops[:-1]) if i != axis]
     a_outer, a_inner = sch.split(loops[axis], [None, lanes])
@@ -334,12 +347,19 @@ def _whole_tiles(ctx: RuleContext, loops: list[LoopRV], axis: int, lanes: int) -
     sch = ctx.sch
     sch.reorder(loops[-1], *loops[:-1])
     pieces = sch.loop_partition(loops[-1], [ctx.extent(loops[-1]) // lanes * lanes, None])
-    (column, *others), *rest = (sch.get_loops(sch.get_child_blocks(x)[0]) for x in pieces)
-    sch.reorder(*others, column)
-    for left, *around in rest:
-        long = around.pop(axis)
+    whole, *rest = (sch.get_child_blocks(x)[0] for x in pieces)
+    for part in rest:
+        left, *around = sch.get_loops(part)
+        if (n := ctx.constant(left) or 0) >= _LEAST_TILE:
+            sch.reorder(*around, left)
+            _tile_transpose(ctx, part, [*around, left], axis, 1 << n.bit_length() - 1)
+            continue
+        long, cost = around.pop(axis), element_cost(ctx.block(part).body)
         sch.reorder(*around, left, long)
-        ctx.parallel(sch.fuse(*around, left) if around else left, None)
+        length = ctx.constant(long)
+        ctx.parallel(sch.fuse(*around, left) if around else left, None if length is None else cost * length)
+    column, *others = sch.get_loops(whole)
+    sch.reorder(*others, column)
     return [*others, column]
 
 

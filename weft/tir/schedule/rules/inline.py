@@ -69,7 +69,7 @@ def _worth_inlining(ctx: RuleContext, block: Block) -> bool:
             return False
         if _rounds(store.value) and _repeats(c.block, buffer):
             return False  # a table of places
-        if uses > 1 and not pure_move and _looked_up(c.block, buffer):
+        if uses > 1 and not pure_move and any(loads_of(x.indices) for x in loads_of(c.block.body, buffer)):
             return False  # what is read at places from a table is read at some of them again
     return len(consumers) == 1 or not is_costly(store.value)
 
@@ -88,11 +88,6 @@ def _rounds(value: PrimExpr) -> bool:
         or (isinstance(n, CallIntrin) and getattr(n.op, "name", "") == "tir.floor")
         for n in walk(value)
     )
-
-
-def _looked_up(block: Block, buffer: Buffer) -> bool:
-    """Whether a block reads a buffer at places that it loads."""
-    return any(loads_of(load.indices) for load in loads_of(block.body, buffer))
 
 
 def _repeats(block: Block, buffer: Buffer) -> bool:

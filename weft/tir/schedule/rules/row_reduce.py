@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import gcd, prod
 
 from weft.error import ScheduleError
-from weft.ir import Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, substitute, walk
+from weft.ir import Cast, DataType, FloorDiv, PrimExpr, Var, as_int, is_const_int, structural_equal, substitute, walk
 from weft.tir.analysis.access import loads_of, stores_of
 from weft.tir.analysis.dependence import consumers_of, is_plain_store, producers_of, reduce_vars, spatial_vars
 from weft.tir.analysis.pattern import element_cost, stride_along
@@ -28,6 +28,9 @@ from weft.tir.stmt import Block, BufferStore
 
 _SHORTEST = 8
 """Elements of a row from which on they are reduced in vectors."""
+
+_NARROW = 4
+"""Vectors of columns that are one strip in any case."""
 
 _UNROLL = 4
 """Vectors of an iteration of an element-wise stage."""
@@ -201,6 +204,32 @@ def _rows(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int], 
     if inner:
         _elements(ctx, sink, unroll)
         ctx.stream(row, sink)
+        for name in names:
+            _lie_in_result(ctx, BlockRV(name), sink)
+
+
+def _lie_in_result(ctx: RuleContext, made: BlockRV, sink: BlockRV) -> None:
+    """Keep elements from which the result is made one by one in its place, if it lies beyond the second cache.
+
+    Its lines come while the elements are computed; whoever only scales them would wait for each.
+    """
+    block, state, (written, *others) = ctx.block(made), ctx.sch.state, stores_of(ctx.block(sink).body)
+    old, new = block.writes[0].buffer, written.buffer
+    loads, shape = loads_of(ctx.block(sink).body, old), [as_int(d) or 0 for d in new.shape]
+    size = prod(shape) * DataType(new.dtype).itemsize
+    if (
+        not (state.is_argument(new) and state.func.attrs.get("tir.noalias"))
+        or others
+        or is_reduction_block(block)
+        or not (ctx.machine.l2_cache_bytes < size < ctx.machine.streamed_output_bytes)
+        or (old.dtype, [as_int(d) for d in old.shape]) != (new.dtype, shape)
+        or not loads
+        or not all(structural_equal(x.indices, written.indices) for x in loads)
+        or loads_of(state.root, new)
+    ):
+        return
+    state.dealloc(old)
+    state.rewrite_body(lambda body: substitute(body, {old: new}))
 
 
 def _elements(ctx: RuleContext, rv: BlockRV, unroll: int) -> None:
@@ -286,14 +315,19 @@ def _results_inside(ctx: RuleContext, rv: BlockRV, depth: int) -> tuple[list[Loo
     return reducing, spatial
 
 
-def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int, streamed: bool = False) -> None:
-    """Order a stage of a row's reduction: reduction loops outside, vectors of partial results inside; init before."""
+def _inner_reduction(ctx: RuleContext, rv: BlockRV, depth: int, apart: bool = False) -> None:
+    """Order a stage of a row's reduction: reduction loops outside, vectors of partial results inside; init before.
+
+    `apart`: results that fill no vector are loops of their own.
+    """
     sch = ctx.sch
     reducing, spatial = _results_inside(ctx, rv, depth)
     lanes = vector_lanes(ctx, ctx.block(rv))
-    if streamed:
+    if apart and reducing:
         for block in (sch.decompose_reduction(rv, reducing[0]), rv):
-            ctx.vectorize_loop(sch.get_loops(block)[-1], lanes)
+            main, _ = ctx.vectorize_loop(sch.get_loops(block)[-1], lanes)
+            if (ctx.constant(main) or lanes) <= _NARROW:
+                sch.unroll(main)
         return
     if spatial:
         _straight_vectors(ctx, spatial[-1], lanes)
@@ -357,7 +391,9 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
     streamed = _streamed_columns(ctx, names, width, lanes, prod(ctx.constant(x) or 1 for x in outer_part))
     tile = streamed or lanes * ctx.choose("strip", strips, vectors)
     inner = [x for i, x in enumerate(loops) if i not in rows]
-    column, vector = sch.split(loops[-1], [1, width] if width is not None and width <= lanes else [None, tile])
+    narrow = width if width is not None and width <= _NARROW * lanes else None
+    apart = streamed is not None or (narrow is not None and narrow > lanes and narrow % lanes > 0)
+    column, vector = sch.split(loops[-1], [1, narrow] if narrow else [None, tile])
     sch.reorder(*outer_part, column, *inner, vector)
     few = _rows_of_vectors(width, lanes)
     stages = [s for name in names for s in (_partial_columns(ctx, name, few) if few else [name])]
@@ -370,9 +406,9 @@ def _columns(ctx: RuleContext, sink: BlockRV, loops: list[LoopRV], rows: set[int
         if is_reduction_block(ctx.block(rv)):
             if name in ctx.whole_steps:  # the partial results of all columns are one loop
                 ctx.fuse(_results_inside(ctx, rv, depth)[1])
-            _inner_reduction(ctx, rv, depth, streamed is not None)
+            _inner_reduction(ctx, rv, depth, apart)
         elif not (few and _several_rows(ctx, rv, depth, few, lanes)):
-            vectorize_spatial(ctx, rv, depth)
+            vectorize_spatial(ctx, _rest_apart(ctx, rv, depth, lanes) if apart else rv, depth)
     if streamed:
         ctx.vectorize_loop(vector, lanes)
     elif not (few and inner and _several_rows(ctx, sink, depth, few, lanes)):
@@ -429,6 +465,18 @@ def _several_rows(ctx: RuleContext, rv: BlockRV, depth: int, rows: int, lanes: i
     return True
 
 
+def _rest_apart(ctx: RuleContext, rv: BlockRV, depth: int, lanes: int) -> BlockRV:
+    """Walk columns that fill no vector by themselves, down their rows, which are lanes for LLVM; returns the others."""
+    sch, loops = ctx.sch, ctx.sch.get_loops(rv)[depth:]
+    width = ctx.constant(loops[-1])
+    if len(loops) != 2 or width is None or width < lanes or width % lanes == 0:
+        return rv
+    sch.reorder(*loops[::-1])
+    whole = sch.get_child_blocks(sch.loop_partition(loops[1], [width // lanes * lanes, None])[0])[0]
+    sch.reorder(*sch.get_loops(whole)[depth:][::-1])
+    return whole
+
+
 def _vectors_a_strip(ctx: RuleContext, width: int | None, lanes: int, n_results: int) -> int:
     """Choose how many vectors of columns go down the rows together.
 
@@ -452,7 +500,9 @@ def _streamed_columns(ctx: RuleContext, names: list[str], width: int | None, lan
     """
     block, machine = ctx.block(BlockRV(names[0])), ctx.machine
     sizes = [prod(as_int(d) or 0 for d in x.buffer.shape) * DataType(x.dtype).bits // 8 for x in loads_of(block.body)]
-    near = max(sizes) <= machine.l2_cache_bytes or machine.vector_registers // 2 * machine.vector_bits >= 8192
+    near = (
+        max(sizes, default=0) <= machine.l2_cache_bytes or machine.vector_registers // 2 * machine.vector_bits >= 8192
+    )
     if near or width is None or len(names) > 1 or is_window(block):
         return None
     strips = max(-(-width * machine.vector_bits // (8 * lanes * machine.page_bytes)), -(-machine.cores // tasks))
