@@ -1,13 +1,24 @@
-"""Branches and loops, whose bodies are graphs: ``run(values, around)`` gives the outputs of one."""
+"""Branches and loops, whose bodies are graphs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from weft.baseline.operators import operator
 from weft.baseline.refusal import NotInBaseline
+
+
+class Body(Protocol):
+    """A graph whose ``run(values, around)`` gives its outputs for its inputs and for names around it."""
+
+    output_names: list[str]
+
+    def run(self, values: Sequence[np.ndarray], around: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Return the outputs."""
+        ...
+
 
 _MOST_TRIPS = 1000
 """Beyond which the compiled program is sooner done, although it has to be waited for."""
@@ -15,7 +26,12 @@ _MOST_TRIPS = 1000
 
 @operator("If")
 def _if(
-    condition: np.ndarray, *values: Any, then_branch: Any, else_branch: Any, given: int = 1, names: Sequence[str] = ()
+    condition: np.ndarray,
+    *values: np.ndarray,
+    then_branch: Body,
+    else_branch: Body,
+    given: int = 1,
+    names: Sequence[str] = (),
 ) -> tuple[Any, ...]:
     branch = then_branch if condition.item() else else_branch
     return tuple(branch.run((), dict(zip(names, values, strict=True))))
@@ -23,7 +39,12 @@ def _if(
 
 @operator("Loop")
 def _loop(
-    trips: Any, condition: Any, *values: Any, body: Any, given: int = 2, names: Sequence[str] = ()
+    trips: np.ndarray | None,
+    condition: np.ndarray | None,
+    *values: np.ndarray,
+    body: Body,
+    given: int = 2,
+    names: Sequence[str] = (),
 ) -> tuple[Any, ...]:
     carried, around = list(values[: given - 2]), dict(zip(names, values[given - 2 :], strict=True))
     collected: list[list[np.ndarray]] = []
@@ -44,13 +65,13 @@ def _loop(
 
 @operator("Scan")
 def _scan(
-    *values: Any,
-    body: Any,
+    *values: np.ndarray,
+    body: Body,
     num_scan_inputs: int,
-    scan_input_axes: Any = (),
-    scan_input_directions: Any = (),
-    scan_output_axes: Any = (),
-    scan_output_directions: Any = (),
+    scan_input_axes: Sequence[int] = (),
+    scan_input_directions: Sequence[int] = (),
+    scan_output_axes: Sequence[int] = (),
+    scan_output_directions: Sequence[int] = (),
     given: int = 0,
     names: Sequence[str] = (),
 ) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ def operator(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return OPERATORS.on(f"com.microsoft.{name}")
 
 
-def _nine(operands: Sequence[Any]) -> list[Any]:
+def _nine(operands: Sequence[np.ndarray]) -> list[Any]:
     """List operands of which the last may be left out."""
     return [*operands, *[None] * (9 - len(operands))]
 
@@ -61,11 +61,11 @@ def _activated(name: str, x: np.ndarray, *parameters: float) -> np.ndarray:
 def _fused_conv(
     x: np.ndarray,
     w: np.ndarray,
-    bias: Any = None,
-    added: Any = None,
+    bias: np.ndarray | None = None,
+    added: np.ndarray | None = None,
     *,
     activation: str = "",
-    activation_params: Any = (),
+    activation_params: Sequence[float] = (),
     **form: Any,
 ) -> np.ndarray:
     out = _known("Conv")(x, w, bias, **form)
@@ -76,7 +76,7 @@ def _fused_conv(
 def _fused_gemm(
     a: np.ndarray,
     b: np.ndarray,
-    c: Any = None,
+    c: np.ndarray | None = None,
     *,
     activation: str = "",
     activation_alpha: float | None = None,
@@ -93,7 +93,7 @@ def _bias_gelu(x: np.ndarray, bias: np.ndarray) -> np.ndarray:
 
 
 @operator("FastGelu")
-def _fast_gelu(x: np.ndarray, bias: Any = None) -> np.ndarray:
+def _fast_gelu(x: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
     return _known("Gelu")(x if bias is None else x + bias, approximate="tanh")
 
 
@@ -109,7 +109,9 @@ operator("Gelu")(lambda x: _known("Gelu")(x))
 # ---- norms -----------------------------------------------------------------------------------------------------------
 
 
-def _skip(name: str, x: np.ndarray, skip: np.ndarray, bias: Any, *factors: Any, epsilon: float) -> tuple[Any, ...]:
+def _skip(
+    name: str, x: np.ndarray, skip: np.ndarray, bias: np.ndarray | None, *factors: np.ndarray | None, epsilon: float
+) -> tuple[Any, ...]:
     total = x + skip if bias is None else x + skip + bias
     floats(total)
     return _known(name)(total, *factors, epsilon=epsilon), None, None, total
@@ -117,14 +119,20 @@ def _skip(name: str, x: np.ndarray, skip: np.ndarray, bias: Any, *factors: Any, 
 
 @operator("SkipLayerNormalization")
 def _skip_layer_norm(
-    x: np.ndarray, skip: np.ndarray, scale: np.ndarray, shift: Any = None, bias: Any = None, *, epsilon: float = 1e-12
+    x: np.ndarray,
+    skip: np.ndarray,
+    scale: np.ndarray,
+    shift: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
+    *,
+    epsilon: float = 1e-12,
 ) -> tuple[Any, ...]:
     return _skip("LayerNormalization", x, skip, bias, scale, shift, epsilon=epsilon)
 
 
 @operator("SkipSimplifiedLayerNormalization")
 def _skip_rms_norm(
-    x: np.ndarray, skip: np.ndarray, scale: np.ndarray, bias: Any = None, *, epsilon: float = 1e-12
+    x: np.ndarray, skip: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Any, ...]:
     return _skip("RMSNormalization", x, skip, bias, scale, epsilon=epsilon)
 
@@ -135,7 +143,7 @@ OPERATORS.on("SimplifiedLayerNormalization")(
 
 
 @operator("EmbedLayerNormalization")
-def _embed(*operands: Any, epsilon: float = 1e-12, mask_index_type: int = 1) -> tuple[Any, ...]:
+def _embed(*operands: np.ndarray, epsilon: float = 1e-12, mask_index_type: int = 1) -> tuple[Any, ...]:
     ids, segments, words, places, kinds, scale, shift, mask, at = _nine(operands)
     if any(i is not None and (i < 0).any() for i in (ids, segments, at)):
         raise NotInBaseline("an index out of range")
@@ -149,7 +157,7 @@ def _embed(*operands: Any, epsilon: float = 1e-12, mask_index_type: int = 1) -> 
 
 
 def _attend(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, added: Any, heads: int, scale: float | None, causal: int
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, added: np.ndarray | None, heads: int, scale: float | None, causal: int
 ) -> np.ndarray:
     """Return attention over rows (b, s, h * d); `added` spreads over scores (b, h, s, t)."""
     query, key, value = (x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2) for x in (q, k, v))
@@ -163,7 +171,7 @@ def _attend(
     return np.ascontiguousarray(out.swapaxes(1, 2)).reshape(*q.shape[:2], -1)
 
 
-def _masked(added: Any, mask: Any, keys: int, least: float) -> Any:
+def _masked(added: np.ndarray | None, mask: np.ndarray | None, keys: int, least: float) -> Any:
     """Return what is added to scores, with `least` where a mask of 0 and 1 for each key, or of lengths, hides them."""
     if mask is None:
         return added
@@ -177,9 +185,9 @@ def _masked(added: Any, mask: Any, keys: int, least: float) -> Any:
 
 def _self_attention(
     rows: np.ndarray,
-    mask: Any,
-    past: Any,
-    added: Any,
+    mask: np.ndarray | None,
+    past: np.ndarray | None,
+    added: np.ndarray | None,
     *,
     num_heads: int,
     unidirectional: int = 0,
@@ -194,14 +202,20 @@ def _self_attention(
 
 @operator("Attention")
 def _attention(
-    x: np.ndarray, w: np.ndarray, bias: Any = None, mask: Any = None, past: Any = None, added: Any = None, **form: Any
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+    past: np.ndarray | None = None,
+    added: np.ndarray | None = None,
+    **form: Any,
 ) -> np.ndarray:
     rows = _known("MatMul")(x, w)
     return _self_attention(rows if bias is None else rows + bias, mask, past, added, **form)
 
 
 @operator("QAttention")
-def _quantized_attention(*operands: Any, **form: Any) -> np.ndarray:
+def _quantized_attention(*operands: np.ndarray, **form: Any) -> np.ndarray:
     x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = _nine(operands)
     return _self_attention(_integer_to_float(x, w, x_scale, w_scale, x_zero, w_zero, bias), mask, past, None, **form)
 
@@ -211,9 +225,9 @@ def _multi_head_attention(
     q: np.ndarray,
     k: np.ndarray,
     v: np.ndarray,
-    bias: Any = None,
-    mask: Any = None,
-    added: Any = None,
+    bias: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+    added: np.ndarray | None = None,
     *,
     num_heads: int,
     mask_filter_value: float = -10000.0,
@@ -237,9 +251,9 @@ def _integer_to_float(
     b: np.ndarray,
     a_scale: np.ndarray,
     b_scale: np.ndarray,
-    a_zero: Any = None,
-    b_zero: Any = None,
-    bias: Any = None,
+    a_zero: np.ndarray | None = None,
+    b_zero: np.ndarray | None = None,
+    bias: np.ndarray | None = None,
 ) -> np.ndarray:
     out = matmul_integer(a, b, a_zero, b_zero).astype(np.float32) * (a_scale * b_scale)
     return out if bias is None else out + bias
@@ -247,13 +261,13 @@ def _integer_to_float(
 
 @operator("DynamicQuantizeMatMul")
 def _dynamic_matmul(
-    a: np.ndarray, b: np.ndarray, b_scale: np.ndarray, b_zero: Any = None, bias: Any = None
+    a: np.ndarray, b: np.ndarray, b_scale: np.ndarray, b_zero: np.ndarray | None = None, bias: np.ndarray | None = None
 ) -> np.ndarray:
     narrow, scale, zero = dynamic_quantize(a)
     return _integer_to_float(narrow, b, scale, b_scale, zero, b_zero, bias)
 
 
-def _in_floats(compute: Callable[..., Any], count: int, *operands: Any, **attributes: Any) -> np.ndarray:
+def _in_floats(compute: Callable[..., Any], count: int, *operands: np.ndarray, **attributes: Any) -> np.ndarray:
     """Compute on what `count` operands of three stand for; the last two are the scale and the zero of the result."""
     values = [dequantize(*operands[3 * i : 3 * i + 3]) for i in range(count)]
     return quantize(compute(*values, **attributes), *operands[3 * count :])
@@ -264,7 +278,7 @@ for _name, _operands in (("Add", 2), ("Mul", 2), ("LeakyRelu", 1), ("Sigmoid", 1
 
 
 def _qlinear_pool(name: str) -> None:
-    def apply(*operands: Any, channels_last: int = 0, **form: Any) -> np.ndarray:
+    def apply(*operands: np.ndarray, channels_last: int = 0, **form: Any) -> np.ndarray:
         if channels_last:
             raise NotInBaseline("channels behind the pixels")
         return _in_floats(_known(name), 1, *operands, **form)
@@ -277,19 +291,19 @@ _qlinear_pool("GlobalAveragePool")
 
 
 @operator("QLinearSoftmax")
-def _qlinear_softmax(*operands: Any, opset: int, axis: int = -1) -> np.ndarray:
+def _qlinear_softmax(*operands: np.ndarray, opset: int, axis: int = -1) -> np.ndarray:
     if opset < 13 and axis not in (-1, operands[0].ndim - 1):
         raise NotInBaseline("rows of several axes")
     return _in_floats(_known("Softmax"), 1, *operands, axis=axis)
 
 
 @operator("QLinearConcat")
-def _qlinear_concat(scale: np.ndarray, zero: np.ndarray, *operands: Any, axis: int) -> np.ndarray:
+def _qlinear_concat(scale: np.ndarray, zero: np.ndarray, *operands: np.ndarray, axis: int) -> np.ndarray:
     return _in_floats(_known("Concat"), len(operands) // 3, *operands, scale, zero, axis=axis)
 
 
 @operator("QGemm")
-def _qgemm(*operands: Any, alpha: float = 1.0, transA: int = 0, transB: int = 0) -> np.ndarray:
+def _qgemm(*operands: np.ndarray, alpha: float = 1.0, transA: int = 0, transB: int = 0) -> np.ndarray:
     a, a_scale, a_zero, b, b_scale, b_zero, c, scale, zero = _nine(operands)
     left, right = a.T if transA else a, b.T if transB else b
     sums = matmul_integer(left, right, a_zero, b_zero) + (0 if c is None else c)

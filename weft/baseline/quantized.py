@@ -30,7 +30,7 @@ def _narrow(values: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 def quantize(
     x: np.ndarray,
     scale: np.ndarray,
-    zero: Any = None,
+    zero: np.ndarray | None = None,
     *,
     axis: int = 1,
     block_size: int = 0,
@@ -50,7 +50,13 @@ def quantize(
 
 @operator("DequantizeLinear")
 def dequantize(
-    x: np.ndarray, scale: np.ndarray, zero: Any = None, *, axis: int = 1, block_size: int = 0, output_dtype: int = 0
+    x: np.ndarray,
+    scale: np.ndarray,
+    zero: np.ndarray | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
 ) -> np.ndarray:
     """Return what narrow numbers stand for."""
     floats(scale)
@@ -74,7 +80,7 @@ def dynamic_quantize(x: np.ndarray) -> tuple[np.ndarray, ...]:
     return _narrow(np.rint(x / scale) + zero.astype(np.float32), zero.dtype), scale, zero
 
 
-def _centred(x: np.ndarray, zero: Any, axis: int) -> np.ndarray:
+def _centred(x: np.ndarray, zero: np.ndarray | None, axis: int) -> np.ndarray:
     """Return numbers of 8 bits less their zero points, whose sums float64 holds exactly."""
     if x.dtype.itemsize != 1 or x.dtype.kind not in "iu":
         raise NotInBaseline("a product of another kind")
@@ -83,13 +89,17 @@ def _centred(x: np.ndarray, zero: Any, axis: int) -> np.ndarray:
 
 
 @operator("MatMulInteger")
-def matmul_integer(a: np.ndarray, b: np.ndarray, a_zero: Any = None, b_zero: Any = None) -> np.ndarray:
+def matmul_integer(
+    a: np.ndarray, b: np.ndarray, a_zero: np.ndarray | None = None, b_zero: np.ndarray | None = None
+) -> np.ndarray:
     """Return the product as int32."""
     return (_centred(a, a_zero, -2) @ _centred(b, b_zero, -1)).astype(np.int32)
 
 
 @operator("ConvInteger")
-def _conv_integer(x: np.ndarray, w: np.ndarray, x_zero: Any = None, w_zero: Any = None, **form: Any) -> np.ndarray:
+def _conv_integer(
+    x: np.ndarray, w: np.ndarray, x_zero: np.ndarray | None = None, w_zero: np.ndarray | None = None, **form: Any
+) -> np.ndarray:
     return convolved(_centred(x, x_zero, 1), _centred(w, w_zero, 0), **form).astype(np.int32)
 
 

@@ -65,7 +65,7 @@ def _padded(x: np.ndarray, before: Sequence[int], after: Sequence[int], fill: fl
 
 
 @operator("Conv")
-def _conv(x: np.ndarray, w: np.ndarray, bias: Any = None, **form: Any) -> np.ndarray:
+def _conv(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, **form: Any) -> np.ndarray:
     floats(x, w, bias)
     out = convolved(x, w, **form)
     return out if bias is None else out + bias.reshape(1, -1, *[1] * (out.ndim - 2))
@@ -75,10 +75,10 @@ def convolved(
     x: np.ndarray,
     w: np.ndarray,
     *,
-    kernel_shape: Any = None,
-    strides: Any = None,
-    pads: Any = None,
-    dilations: Any = None,
+    kernel_shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
     group: int = 1,
     auto_pad: str = "NOTSET",
 ) -> np.ndarray:
@@ -105,14 +105,14 @@ def convolved(
 def _conv_transpose(
     x: np.ndarray,
     w: np.ndarray,
-    bias: Any = None,
+    bias: np.ndarray | None = None,
     *,
-    kernel_shape: Any = None,
-    strides: Any = None,
-    pads: Any = None,
-    dilations: Any = None,
+    kernel_shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
     group: int = 1,
-    output_padding: Any = None,
+    output_padding: Sequence[int] | None = None,
     auto_pad: str = "NOTSET",
 ) -> np.ndarray:
     floats(x, w, bias)
@@ -143,9 +143,9 @@ def _max_pool(
     x: np.ndarray,
     *,
     kernel_shape: Sequence[int],
-    strides: Any = None,
-    pads: Any = None,
-    dilations: Any = None,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
     ceil_mode: int = 0,
     storage_order: int = 0,
     auto_pad: str = "NOTSET",
@@ -165,9 +165,9 @@ def _average_pool(
     x: np.ndarray,
     *,
     kernel_shape: Sequence[int],
-    strides: Any = None,
-    pads: Any = None,
-    dilations: Any = None,
+    strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None,
     ceil_mode: int = 0,
     count_include_pad: int = 0,
     auto_pad: str = "NOTSET",

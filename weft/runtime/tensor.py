@@ -349,11 +349,11 @@ _memory_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_
 _capsule_memory = _memory_of(("PyCapsule_GetPointer", ctypes.pythonapi))
 
 
-def _lend(value: Any) -> Callable[..., object]:
-    """The ``__dlpack__`` of a value, which looks at the dimensions in the capsule: tvm-ffi believes them."""
+def _looked_at(give: Callable[..., object]) -> Callable[..., object]:
+    """A ``__dlpack__`` that looks at the dimensions in the capsule: tvm-ffi believes them."""
 
     def lend(**how: object) -> object:
-        capsule = value.__dlpack__(**how)
+        capsule = give(**how)
         name = _name_of(capsule)
         if name not in (b"dltensor", b"dltensor_versioned"):  # of something else, or taken before: tvm-ffi says so
             return capsule
@@ -382,7 +382,9 @@ def _to_handle(value: Any) -> tvm_ffi.Tensor:
         if getattr(dtype, "is_complex", getattr(dtype, "kind", "") == "c"):  # DLPack has them, kernels have not
             raise DTypeMismatch("this array cannot become a tensor", found=f"dtype {dtype}", help="give its parts")
         try:
-            return tvm_ffi.from_dlpack(value if hasattr(value, "is_neg") else SimpleNamespace(__dlpack__=_lend(value)))
+            return tvm_ffi.from_dlpack(
+                value if hasattr(value, "is_neg") else SimpleNamespace(__dlpack__=_looked_at(value.__dlpack__))
+            )
         except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as e:  # as libraries raise them
             found = f"{type(value).__name__}: {next(iter(str(e).splitlines()), type(e).__name__)}"
             raise InvalidArgument(
