@@ -5,25 +5,21 @@
 They are run on what is there, to find what `operator_cases` does not meet.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 from onnx import TensorProto
 
-from benchmarks.operator_cases import Case, Shape, ints, number, rand
+from benchmarks.operator_cases import Case, Shape, case, ints, number, rand
 
 _RNG = np.random.default_rng(3)
+_one = partial(case, "second", free=())
 
 
 def _conv(name: str, x: Shape, w: Shape, op: str = "Conv", **more: Any) -> Case:
     attributes = {"kernel_shape": list(w[2:]), "pads": [k // 2 for k in w[2:]] * 2, **more}
     return Case("second", name, op, (x,), (rand(*w),), attributes)
-
-
-def _one(name: str, op: str, inputs: Any, constants: Any = (), **more: Any) -> Case:
-    """A case of `more` attributes, and of what a case has beside them."""
-    options = {"free": ()} | {k: more.pop(k) for k in ("outputs", "dtype", "opset") if k in more}
-    return Case("second", name, op, inputs, constants, more, **options)
 
 
 def _share(*shape: int) -> np.ndarray:
