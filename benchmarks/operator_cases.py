@@ -428,15 +428,7 @@ def _images() -> list[Case]:
 def _products() -> list[Case]:
     def lstm(op: str, gates: int, batch: int, steps: int = 50, size: int = 256) -> Case:
         weights = (rand(1, gates * size, 128) * 16, rand(1, gates * size, size) * 16)
-        return Case(
-            "recurrent",
-            f"{op}, batch of {batch}",
-            op,
-            ((steps, batch, 128),),
-            weights,
-            {"hidden_size": size},
-            free=(0,),
-        )
+        return case("recurrent", f"{op}, batch of {batch}", op, ((steps, batch, 128),), weights, hidden_size=size)
 
     matmul = partial(case, "matmul")
     return [
