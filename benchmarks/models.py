@@ -58,32 +58,37 @@ def _size(network: str, *sizes: int) -> Callable[[np.random.Generator], list[Fee
     return lambda rng: [zoo.inputs(network, s) for s in sizes]
 
 
+def _first(name: str, network: str, must: float, **more: Any) -> Workload:
+    """A network with inputs of the first of its sizes."""
+    return Workload(name, network, _size(network, 0), must, **more)
+
+
 BERT_LENGTHS = (8, 128, 23, 64, 101, 37, 120, 16, 77, 50)
 LSTM_LENGTHS = (5, 100, 32, 64, 17, 81, 48, 9)
 NO_TORCH = ("torch", "torch.compile")  # files without a PyTorch source
 NO_BFLOAT16 = ("onnxruntime", "iree")  # they compute in the file's precision
 
 WORKLOADS = (
-    Workload("ResNet-50", "resnet50", _size("resnet50", 0), 1.1),
-    Workload("MobileNetV2", "mobilenet_v2", _size("mobilenet_v2", 0), 1.1),
-    Workload("MobileNetV3", "mobilenet_v3", _size("mobilenet_v3", 0), 1.1),
-    Workload("EfficientNet-B0", "efficientnet_b0", _size("efficientnet_b0", 0), 1.1),
-    Workload("DenseNet-121", "light_densenet121", _size("light_densenet121", 0), 1.1, without=NO_TORCH),
-    Workload("SqueezeNet", "light_squeezenet", _size("light_squeezenet", 0), 1.1, without=NO_TORCH),
-    Workload("Inception v1", "light_inception_v1", _size("light_inception_v1", 0), 1.1, without=NO_TORCH),
-    Workload("Inception v2", "light_inception_v2", _size("light_inception_v2", 0), 1.1, without=NO_TORCH),
-    Workload("ShuffleNet", "light_shufflenet", _size("light_shufflenet", 0), 1.0, without=NO_TORCH),
-    Workload("DCGAN's generator", "dcgan", _size("dcgan", 0), 1.0),
-    Workload("U-Net for volumes", "unet3d", _size("unet3d", 0), 1.0),
-    Workload("ResNeXt-50", "resnext50", _size("resnext50", 0), 1.0),
-    Workload("ConvNeXt-T", "convnext", _size("convnext", 0), 1.0),
-    Workload("SegFormer-B0", "segformer", _size("segformer", 0), 1.0),
-    Workload("conformer, 400 frames", "conformer", _size("conformer", 0), 1.0),
-    Workload("WaveNet, 4000 samples", "wavenet", _size("wavenet", 0), 1.0),
-    Workload("HiFi-GAN, 32 frames", "hifigan", _size("hifigan", 0), 1.0),
-    Workload("mixture of experts, 64 tokens", "mixture_of_experts", _size("mixture_of_experts", 0), 1.0),
+    _first("ResNet-50", "resnet50", 1.1),
+    _first("MobileNetV2", "mobilenet_v2", 1.1),
+    _first("MobileNetV3", "mobilenet_v3", 1.1),
+    _first("EfficientNet-B0", "efficientnet_b0", 1.1),
+    _first("DenseNet-121", "light_densenet121", 1.1, without=NO_TORCH),
+    _first("SqueezeNet", "light_squeezenet", 1.1, without=NO_TORCH),
+    _first("Inception v1", "light_inception_v1", 1.1, without=NO_TORCH),
+    _first("Inception v2", "light_inception_v2", 1.1, without=NO_TORCH),
+    _first("ShuffleNet", "light_shufflenet", 1.0, without=NO_TORCH),
+    _first("DCGAN's generator", "dcgan", 1.0),
+    _first("U-Net for volumes", "unet3d", 1.0),
+    _first("ResNeXt-50", "resnext50", 1.0),
+    _first("ConvNeXt-T", "convnext", 1.0),
+    _first("SegFormer-B0", "segformer", 1.0),
+    _first("conformer, 400 frames", "conformer", 1.0),
+    _first("WaveNet, 4000 samples", "wavenet", 1.0),
+    _first("HiFi-GAN, 32 frames", "hifigan", 1.0),
+    _first("mixture of experts, 64 tokens", "mixture_of_experts", 1.0),
     *(
-        Workload(name, network, _size(network, 0), 1.0, without=NO_TORCH)
+        _first(name, network, 1.0, without=NO_TORCH)
         for name, network in (
             ("XCiT-nano", "xcit"),
             ("EfficientNetV2-B0", "efficientnet_v2"),
@@ -98,8 +103,8 @@ WORKLOADS = (
             ("Gaussian process", "gaussian_process"),
         )
     ),
-    Workload("ViT-B/16", "vit_b16", _size("vit_b16", 0), 1.1),
-    Workload("BERT-base, 128 tokens", "bert_base", _size("bert_base", 0), 1.1),
+    _first("ViT-B/16", "vit_b16", 1.1),
+    _first("BERT-base, 128 tokens", "bert_base", 1.1),
     Workload(
         "BERT-base, 8 to 128 tokens",
         "bert_base",
@@ -108,7 +113,7 @@ WORKLOADS = (
         False,
         len(BERT_LENGTHS),
     ),
-    Workload("GPT-2-small, prefill 128", "gpt2_small", _size("gpt2_small", 0), 1.1, False),
+    _first("GPT-2-small, prefill 128", "gpt2_small", 1.1, fixed=False),
     Workload(
         "GPT-2-small, a token, cache to 256",
         "gpt2_small",
@@ -121,28 +126,10 @@ WORKLOADS = (
     Workload("text recogniser, five widths", "text_recogniser", _size("text_recogniser", *range(5)), 1.2, False, 5),
     Workload("LSTM, a token", "lstm", lambda rng: _sequences(rng), 1.2, False, sum(LSTM_LENGTHS)),
     Workload("LSTM of 2 layers, a token", "lstm2", lambda rng: _sequences(rng), 1.2, False, sum(LSTM_LENGTHS)),
-    Workload("MLP 3x256", "mlp", _size("mlp", 0), 2.0),
-    Workload(
-        "ResNet-50, bf16", "resnet50", _size("resnet50", 0), 1.0, without=NO_BFLOAT16, precision="bfloat16", limit=0.15
-    ),
-    Workload(
-        "BERT-base, 128 tokens, bf16",
-        "bert_base",
-        _size("bert_base", 0),
-        1.0,
-        without=NO_BFLOAT16,
-        precision="bfloat16",
-        limit=0.03,
-    ),
-    Workload(
-        "ResNet-50, int8",
-        "resnet50_int8",
-        _size("resnet50_int8", 0),
-        1.0,
-        without=(*NO_TORCH, "iree"),
-        precision="int8",
-        limit=0.2,
-    ),
+    _first("MLP 3x256", "mlp", 2.0),
+    _first("ResNet-50, bf16", "resnet50", 1.0, without=NO_BFLOAT16, precision="bfloat16", limit=0.15),
+    _first("BERT-base, 128 tokens, bf16", "bert_base", 1.0, without=NO_BFLOAT16, precision="bfloat16", limit=0.03),
+    _first("ResNet-50, int8", "resnet50_int8", 1.0, without=(*NO_TORCH, "iree"), precision="int8", limit=0.2),
 )
 
 

@@ -7,6 +7,7 @@ A case is a row of `CASES`; models are made from rows. What a row says of shapes
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,12 @@ class Case:
     def bytes_moved(self, outputs: Sequence[np.ndarray]) -> int:
         """The size of all operands and results."""
         return sum(a.nbytes for a in [*self.feeds().values(), *self.constants, *outputs] if a is not None)
+
+
+def case(family: str, name: str, op: str, inputs: Any, constants: Any = (), **more: Any) -> Case:
+    """A case of `more` attributes, and of what a case has beside them."""
+    options = {k: more.pop(k) for k in ("free", "outputs", "dtype", "opset", "domain") if k in more}
+    return Case(family, name, op, inputs, constants, more, **options)
 
 
 def rand(*shape: int) -> np.ndarray:
@@ -212,6 +219,7 @@ def _pool(name: str, op: str, x: Shape, k: int, stride: int = 1, pad: int = 0, *
 
 def _pools() -> list[Case]:
     x = (1, 64, 56, 56)
+    pool = partial(case, "pool")
     return [
         _pool("max 2x2", "MaxPool", x, 2, 2),
         _pool("max 3x3 stride 2", "MaxPool", x, 3, 2, 1),
@@ -228,18 +236,10 @@ def _pools() -> list[Case]:
         _pool("mean of sequences 25", "AveragePool", (1, 64, 2000), 25, 1, 12),
         _pool("max of volumes 2", "MaxPool", (1, 32, 16, 28, 28), 2, 2),
         _pool("mean of volumes 3", "AveragePool", (1, 16, 16, 28, 28), 3, 1, 1),
-        Case("pool", "global mean", "GlobalAveragePool", ((1, 512, 14, 14),), free=(0, 2, 3)),
-        Case("pool", "global max", "GlobalMaxPool", ((1, 512, 14, 14),), free=(0, 2, 3)),
-        Case("pool", "L2 3x3", "LpPool", (x,), attributes={"kernel_shape": [3, 3]}, free=(0, 2, 3)),
-        Case(
-            "pool",
-            "max 2x2 with indices",
-            "MaxPool",
-            (x,),
-            outputs=2,
-            free=(0, 2, 3),
-            attributes={"kernel_shape": [2, 2], "strides": [2, 2]},
-        ),
+        pool("global mean", "GlobalAveragePool", ((1, 512, 14, 14),), free=(0, 2, 3)),
+        pool("global max", "GlobalMaxPool", ((1, 512, 14, 14),), free=(0, 2, 3)),
+        pool("L2 3x3", "LpPool", (x,), kernel_shape=[3, 3], free=(0, 2, 3)),
+        pool("max 2x2 with indices", "MaxPool", (x,), kernel_shape=[2, 2], strides=[2, 2], outputs=2, free=(0, 2, 3)),
     ]
 
 
@@ -252,6 +252,7 @@ def _selections() -> list[Case]:
     rng = np.random.default_rng(2)
     corners = rng.random((1, 2000, 2), np.float32) * 300
     boxes = np.concatenate([corners, corners + 10 + rng.random((1, 2000, 2), np.float32) * 60], 2).astype(np.float32)
+    select = partial(case, "select")
     return [
         topk("5 of 1000", (8, 1000), 5),
         topk("100 of 1000", (8, 1000), 100),
@@ -264,20 +265,19 @@ def _selections() -> list[Case]:
         topk("all of 1000", (8, 1000), 1000),
         topk("10 least of 10000", (4, 10000), 10, largest=0),
         topk("10 of 1000, inner axis", (1, 1000, 64), 10, axis=1),
-        Case("select", "argmax of 1000", "ArgMax", ((64, 1000),), attributes={"axis": 1}),
-        Case("select", "argmax of 50257", "ArgMax", ((1, 50257),), attributes={"axis": 1}),
-        Case("select", "argmax over 21 channels", "ArgMax", ((1, 21, 128, 128),), attributes={"axis": 1}),
-        Case("select", "argmin over an inner axis", "ArgMin", ((8, 100, 256),), attributes={"axis": 1}),
-        Case("select", "non-zero", "NonZero", ((rng.random((256, 256)) > 0.9).astype(np.float32),)),
-        Case(
-            "select",
+        select("argmax of 1000", "ArgMax", ((64, 1000),), axis=1),
+        select("argmax of 50257", "ArgMax", ((1, 50257),), axis=1),
+        select("argmax over 21 channels", "ArgMax", ((1, 21, 128, 128),), axis=1),
+        select("argmin over an inner axis", "ArgMin", ((8, 100, 256),), axis=1),
+        select("non-zero", "NonZero", ((rng.random((256, 256)) > 0.9).astype(np.float32),)),
+        select(
             "non-maximum suppression of 2000 boxes",
             "NonMaxSuppression",
             (boxes, rng.random((1, 1, 2000), np.float32)),
-            (ints(200), np.array([0.5], np.float32), np.array([0.1], np.float32)),
+            (ints(200), np.float32([0.5]), np.float32([0.1])),
             free=(),
         ),
-        Case("select", "compress", "Compress", ((1000, 64),), (np.arange(1000) % 3 == 0,), {"axis": 0}),
+        select("compress", "Compress", ((1000, 64),), (np.arange(1000) % 3 == 0,), axis=0),
     ]
 
 
@@ -330,70 +330,54 @@ def _moves() -> list[Case]:
         return Case("move", name, "Pad", (shape,), (ints(*pads),), {"mode": mode}, free=(0, 2, 3))
 
     edge = (0, 0, 3, 3, 0, 0, 3, 3)
+    move, gather = partial(case, "move"), partial(case, "gather")
     return [
         pad("pad with a constant", "constant", x, *edge),
         pad("pad by reflection", "reflect", x, *edge),
         pad("pad by the edge", "edge", x, *edge),
         pad("pad one sequence by reflection", "reflect", (1, 1, 48000), 0, 0, 512, 0, 0, 512),
-        Case("move", "tile rows", "Tile", ((1, 64, 256),), (ints(1, 1, 8),)),
-        Case("move", "tile outer axes", "Tile", ((1, 64, 256),), (ints(8, 4, 1),)),
-        Case("move", "tile both", "Tile", ((32, 100),), (ints(8, 8),)),
-        Case("move", "expand rows", "Expand", ((64, 1, 256),), (ints(64, 56, 256),)),
-        Case("move", "expand columns", "Expand", ((1024, 1),), (ints(1024, 512),)),
-        Case("move", "split in 3 by rows", "Split", ((16, 128, 768),), (), {"axis": 2, "num_outputs": 3}, outputs=3),
-        Case("move", "split in 4 by channels", "Split", (wide,), (), {"axis": 1, "num_outputs": 4}, outputs=4),
-        Case("move", "concatenate channels", "Concat", (wide, wide), (), {"axis": 1}),
-        Case("move", "concatenate rows", "Concat", ((1024, 256), (1024, 256)), (), {"axis": 1}, free=()),
-        Case("move", "transpose a matrix", "Transpose", ((1024, 1024),), (), {"perm": [1, 0]}, free=(0, 1)),
-        Case("move", "channels last", "Transpose", (x,), (), {"perm": [0, 2, 3, 1]}, free=(0, 2, 3)),
-        Case("move", "transpose heads", "Transpose", ((8, 128, 12, 64),), (), {"perm": [0, 2, 1, 3]}, free=(0, 1)),
-        Case("move", "slice rows", "Slice", ((1024, 1024),), (ints(0, 128), ints(1024, 896), ints(0, 1)), free=()),
-        Case("move", "slice every other", "Slice", ((1024, 1024),), (ints(0), ints(1024), ints(1), ints(2)), free=()),
-        Case("move", "slice backwards", "Slice", ((1024, 1024),), (ints(-1), ints(-2000), ints(1), ints(-1)), free=()),
-        Case("move", "depth to space", "DepthToSpace", (wide,), (), {"blocksize": 2}, free=(0, 2, 3)),
-        Case("move", "space to depth", "SpaceToDepth", (x,), (), {"blocksize": 2}, free=(0,)),
-        Case("move", "lower triangle", "Trilu", ((512, 512),), (), {"upper": 0}),
-        Case("move", "upper triangle", "Trilu", ((8, 256, 256),), (), {"upper": 1}),
-        Case(
-            "move",
+        move("tile rows", "Tile", ((1, 64, 256),), (ints(1, 1, 8),)),
+        move("tile outer axes", "Tile", ((1, 64, 256),), (ints(8, 4, 1),)),
+        move("tile both", "Tile", ((32, 100),), (ints(8, 8),)),
+        move("expand rows", "Expand", ((64, 1, 256),), (ints(64, 56, 256),)),
+        move("expand columns", "Expand", ((1024, 1),), (ints(1024, 512),)),
+        move("split in 3 by rows", "Split", ((16, 128, 768),), axis=2, num_outputs=3, outputs=3),
+        move("split in 4 by channels", "Split", (wide,), axis=1, num_outputs=4, outputs=4),
+        move("concatenate channels", "Concat", (wide, wide), axis=1),
+        move("concatenate rows", "Concat", ((1024, 256), (1024, 256)), axis=1, free=()),
+        move("transpose a matrix", "Transpose", ((1024, 1024),), perm=[1, 0], free=(0, 1)),
+        move("channels last", "Transpose", (x,), perm=[0, 2, 3, 1], free=(0, 2, 3)),
+        move("transpose heads", "Transpose", ((8, 128, 12, 64),), perm=[0, 2, 1, 3], free=(0, 1)),
+        move("slice rows", "Slice", ((1024, 1024),), (ints(0, 128), ints(1024, 896), ints(0, 1)), free=()),
+        move("slice every other", "Slice", ((1024, 1024),), (ints(0), ints(1024), ints(1), ints(2)), free=()),
+        move("slice backwards", "Slice", ((1024, 1024),), (ints(-1), ints(-2000), ints(1), ints(-1)), free=()),
+        move("depth to space", "DepthToSpace", (wide,), blocksize=2, free=(0, 2, 3)),
+        move("space to depth", "SpaceToDepth", (x,), blocksize=2, free=(0,)),
+        move("lower triangle", "Trilu", ((512, 512),), upper=0),
+        move("upper triangle", "Trilu", ((8, 256, 256),), upper=1),
+        move(
             "reverse sequences",
             "ReverseSequence",
             ((128, 32, 64),),
             (ints(*[128] * 16, *[70] * 16),),
-            {"time_axis": 0, "batch_axis": 1},
+            time_axis=0,
+            batch_axis=1,
             free=(),
         ),
-        Case("gather", "rows of an input", "Gather", ((30000, 64), rows), (), {}),
-        Case("gather", "columns", "Gather", ((256, 1000), rng.integers(0, 1000, 200)), (), {"axis": 1}),
-        Case(
-            "gather",
-            "elements",
-            "GatherElements",
-            ((256, 1000), rng.integers(0, 1000, (256, 200))),
-            (),
-            {"axis": 1},
-            free=(),
-        ),
-        Case("gather", "points", "GatherND", ((64, 64, 32), rng.integers(0, 64, (5000, 2))), ()),
-        Case(
-            "gather",
+        gather("rows of an input", "Gather", ((30000, 64), rows)),
+        gather("columns", "Gather", ((256, 1000), rng.integers(0, 1000, 200)), axis=1),
+        gather("elements", "GatherElements", ((256, 1000), rng.integers(0, 1000, (256, 200))), axis=1, free=()),
+        gather("points", "GatherND", ((64, 64, 32), rng.integers(0, 64, (5000, 2)))),
+        gather(
             "scatter elements",
             "ScatterElements",
             ((256, 1000), rng.integers(0, 1000, (256, 200)), (256, 200)),
-            (),
-            {"axis": 1},
+            axis=1,
             free=(),
         ),
-        Case("gather", "scatter points", "ScatterND", ((64, 64, 32), rng.integers(0, 64, (500, 2)), (500, 32)), ()),
-        Case(
-            "gather",
-            "one-hot",
-            "OneHot",
-            (rng.integers(0, 100, (64, 128)),),
-            (ints(100), np.array([0, 1], np.float32)),
-            {"axis": -1},
-        ),
-        Case("gather", "where", "Where", (rng.random((512, 512)) > 0.5, (512, 512), (512, 512)), (), free=()),
+        gather("scatter points", "ScatterND", ((64, 64, 32), rng.integers(0, 64, (500, 2)), (500, 32))),
+        gather("one-hot", "OneHot", (rng.integers(0, 100, (64, 128)),), (ints(100), np.float32([0, 1])), axis=-1),
+        gather("where", "Where", (rng.random((512, 512)) > 0.5, (512, 512), (512, 512)), free=()),
     ]
 
 
@@ -407,6 +391,7 @@ def _images() -> list[Case]:
     grid = (rng.random((1, 64, 64, 2), np.float32) * 2 - 1).astype(np.float32)
     ordered = np.stack(np.meshgrid(np.linspace(-1, 1, 64), np.linspace(-1, 1, 64)), -1)[None].astype(np.float32)
     nearest = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    image = partial(case, "image")
     return [
         resize("nearest by 2", "nearest", x, 2.0, **nearest),
         resize("nearest by 1.5", "nearest", x, 1.5),
@@ -418,29 +403,24 @@ def _images() -> list[Case]:
         resize("linear of sequences by 2", "linear", (1, 64, 400), 2.0),
         resize("cubic by 2", "cubic", x, 2.0),
         resize("cubic by half", "cubic", x, 0.5),
-        Case(
-            "image",
+        image(
             "linear by scales as input",
             "Resize",
-            (x, np.empty(0, np.float32), np.array([1, 1, 2, 2], np.float32)),
-            (),
-            {"mode": "linear"},
+            (x, np.empty(0, np.float32), np.float32([1, 1, 2, 2])),
+            mode="linear",
             free=(),
         ),
-        Case("image", "sample a random grid", "GridSample", (x, grid), (), {"mode": "bilinear"}),
-        Case("image", "sample an even grid", "GridSample", (x, ordered), (), {"mode": "bilinear"}),
-        Case("image", "sample the nearest", "GridSample", (x, grid), (), {"mode": "nearest"}),
-        Case(
-            "image",
+        image("sample a random grid", "GridSample", (x, grid), mode="bilinear"),
+        image("sample an even grid", "GridSample", (x, ordered), mode="bilinear"),
+        image("sample the nearest", "GridSample", (x, grid), mode="nearest"),
+        image(
             "regions",
             "RoiAlign",
-            (
-                x,
-                (rng.random((50, 2)) * 20).astype(np.float32).repeat(2, 0).reshape(50, 4)
-                + np.array([0, 0, 20, 20], np.float32),
-            ),
+            (x, (rng.random((50, 2)) * 20).astype(np.float32).repeat(2, 0).reshape(50, 4) + np.float32([0, 0, 20, 20])),
             (np.zeros(50, np.int64),),
-            {"output_height": 7, "output_width": 7, "sampling_ratio": 2},
+            output_height=7,
+            output_width=7,
+            sampling_ratio=2,
         ),
     ]
 
@@ -448,34 +428,19 @@ def _images() -> list[Case]:
 def _products() -> list[Case]:
     def lstm(op: str, gates: int, batch: int, steps: int = 50, size: int = 256) -> Case:
         weights = (rand(1, gates * size, 128) * 16, rand(1, gates * size, size) * 16)
-        return Case(
-            "recurrent",
-            f"{op}, batch of {batch}",
-            op,
-            ((steps, batch, 128),),
-            weights,
-            {"hidden_size": size},
-            free=(0,),
-        )
+        return case("recurrent", f"{op}, batch of {batch}", op, ((steps, batch, 128),), weights, hidden_size=size)
 
+    matmul = partial(case, "matmul")
     return [
-        Case("matmul", "128x768x768", "MatMul", ((128, 768),), (rand(768, 768),)),
-        Case("matmul", "vector times matrix", "MatMul", ((1, 1024),), (rand(1024, 1024),)),
-        Case("matmul", "batch of 12", "MatMul", ((12, 128, 64), (12, 64, 128)), free=()),
-        Case("matmul", "batch of rows", "MatMul", ((12, 1, 64), (12, 64, 128)), free=()),
-        Case("matmul", "both as input", "MatMul", ((256, 256), (256, 256)), free=()),
-        Case("matmul", "matrix times vector", "MatMul", ((1024, 1024), (1024,)), free=()),
-        Case("matmul", "transposed operands", "Gemm", ((256, 128), (300, 256)), (), {"transA": 1, "transB": 1}, ()),
-        Case("matmul", "thin 2000x3x3", "MatMul", ((2000, 3), (3, 3)), free=()),
-        Case(
-            "matmul",
-            "products of pairs",
-            "Einsum",
-            ((8, 64, 96), (8, 96, 64)),
-            (),
-            {"equation": "bij,bjk->bik"},
-            free=(),
-        ),
+        matmul("128x768x768", "MatMul", ((128, 768),), (rand(768, 768),)),
+        matmul("vector times matrix", "MatMul", ((1, 1024),), (rand(1024, 1024),)),
+        matmul("batch of 12", "MatMul", ((12, 128, 64), (12, 64, 128)), free=()),
+        matmul("batch of rows", "MatMul", ((12, 1, 64), (12, 64, 128)), free=()),
+        matmul("both as input", "MatMul", ((256, 256), (256, 256)), free=()),
+        matmul("matrix times vector", "MatMul", ((1024, 1024), (1024,)), free=()),
+        matmul("transposed operands", "Gemm", ((256, 128), (300, 256)), transA=1, transB=1, free=()),
+        matmul("thin 2000x3x3", "MatMul", ((2000, 3), (3, 3)), free=()),
+        matmul("products of pairs", "Einsum", ((8, 64, 96), (8, 96, 64)), equation="bij,bjk->bik", free=()),
         lstm("LSTM", 4, 1),
         lstm("LSTM", 4, 8),
         lstm("GRU", 3, 1),
@@ -492,40 +457,38 @@ def _elementwise() -> list[Case]:
     ).split()
     flags = np.random.default_rng(5).random(x) > 0.5
     column, row = (64, 56, 1), (256,)
+    elementwise, half = partial(case, "elementwise"), partial(case, "half")
     return [
-        *(Case("elementwise", op, op, (flags if op == "Not" else x,), free=(0, 1)) for op in unary),
-        Case("elementwise", "Clip", "Clip", (x,), (number(-1), number(1)), free=(0, 1)),
-        Case("elementwise", "add", "Add", (x, x), free=()),
-        Case("elementwise", "add a row", "Add", (x, row), free=()),
-        Case("elementwise", "multiply by a column", "Mul", (x, column), free=()),
-        Case("elementwise", "outer product", "Mul", ((1024, 1), (1, 512)), free=()),
-        Case("elementwise", "power", "Pow", (x,), (number(3),), free=(0, 1)),
-        Case("elementwise", "power of halves", "Pow", ((64, 256),), (number(2.5),), free=(0, 1)),
-        Case("elementwise", "divide integers", "Div", (np.arange(1 << 18) * 7, np.arange(1 << 18) % 97 + 1), free=()),
-        Case("elementwise", "remainder", "Mod", (np.arange(1 << 18), np.arange(1 << 18) % 97 + 1), free=()),
-        Case("elementwise", "less", "Less", (x, x), free=()),
-        Case("elementwise", "to integers", "Cast", (x,), (), {"to": TensorProto.INT32}, free=(0, 1)),
-        Case("elementwise", "to half", "Cast", (x,), (), {"to": TensorProto.FLOAT16}, free=(0, 1)),
-        Case("elementwise", "to bytes and scale", "QuantizeLinear", (x,), (number(0.1), number(128, np.uint8))),
-        Case("elementwise", "PRelu", "PRelu", ((1, 64, 56, 56),), (rand(64, 1, 1),)),
-        Case("half", "add of halves", "Add", (x, x), free=(), dtype="float16"),
-        Case("half", "sigmoid of halves", "Sigmoid", (x,), free=(0, 1), dtype="float16"),
-        Case("half", "from half", "Cast", (x,), (), {"to": TensorProto.FLOAT}, free=(0, 1), dtype="float16"),
-        Case("half", "softmax of halves", "Softmax", ((64, 1000),), dtype="float16"),
-        Case(
-            "half", "product of halves", "MatMul", ((128, 256),), (rand(256, 256).astype(np.float16),), dtype="float16"
-        ),
-        Case(
-            "half",
+        *(elementwise(op, op, (flags if op == "Not" else x,), free=(0, 1)) for op in unary),
+        elementwise("Clip", "Clip", (x,), (number(-1), number(1)), free=(0, 1)),
+        elementwise("add", "Add", (x, x), free=()),
+        elementwise("add a row", "Add", (x, row), free=()),
+        elementwise("multiply by a column", "Mul", (x, column), free=()),
+        elementwise("outer product", "Mul", ((1024, 1), (1, 512)), free=()),
+        elementwise("power", "Pow", (x,), (number(3),), free=(0, 1)),
+        elementwise("power of halves", "Pow", ((64, 256),), (number(2.5),), free=(0, 1)),
+        elementwise("divide integers", "Div", (np.arange(1 << 18) * 7, np.arange(1 << 18) % 97 + 1), free=()),
+        elementwise("remainder", "Mod", (np.arange(1 << 18), np.arange(1 << 18) % 97 + 1), free=()),
+        elementwise("less", "Less", (x, x), free=()),
+        elementwise("to integers", "Cast", (x,), to=TensorProto.INT32, free=(0, 1)),
+        elementwise("to half", "Cast", (x,), to=TensorProto.FLOAT16, free=(0, 1)),
+        elementwise("to bytes and scale", "QuantizeLinear", (x,), (number(0.1), number(128, np.uint8))),
+        elementwise("PRelu", "PRelu", ((1, 64, 56, 56),), (rand(64, 1, 1),)),
+        half("add of halves", "Add", (x, x), free=(), dtype="float16"),
+        half("sigmoid of halves", "Sigmoid", (x,), free=(0, 1), dtype="float16"),
+        half("from half", "Cast", (x,), to=TensorProto.FLOAT, free=(0, 1), dtype="float16"),
+        half("softmax of halves", "Softmax", ((64, 1000),), dtype="float16"),
+        half("product of halves", "MatMul", ((128, 256),), (rand(256, 256).astype(np.float16),), dtype="float16"),
+        half(
             "convolution of halves",
             "Conv",
             ((1, 32, 28, 28),),
             (rand(32, 32, 3, 3).astype(np.float16),),
-            {"pads": [1, 1, 1, 1]},
+            pads=[1, 1, 1, 1],
             dtype="float16",
         ),
-        Case("half", "mean of halves", "ReduceMean", ((256, 1024),), (ints(1),), {"keepdims": 0}, dtype="float16"),
-        Case("half", "transpose of halves", "Transpose", ((512, 512),), (), {"perm": [1, 0]}, dtype="float16"),
+        half("mean of halves", "ReduceMean", ((256, 1024),), (ints(1),), keepdims=0, dtype="float16"),
+        half("transpose of halves", "Transpose", ((512, 512),), perm=[1, 0], dtype="float16"),
     ]
 
 

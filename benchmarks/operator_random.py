@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.operator_cases import Case, Shape, ints, number, rand
+from benchmarks.operator_cases import Case, Shape, case, ints, number, rand
 
 _NARROW, _WHOLE = ("int8", "uint8", "int32", "int64"), ("int32", "int64")
 _FLOATS = ("float32", "float32", "float32", "float16", "float64")
@@ -45,16 +45,13 @@ class _Draw:
         return values.astype(dtype)
 
 
-def _case(op: str, arrays: tuple[Any, ...], constants: Any = (), attributes: Any = None, **more: Any) -> Case:
-    attributes = attributes or {}
-    said = " ".join(f"{k}={v}" for k, v in attributes.items())
+def _case(op: str, arrays: tuple[Any, ...], constants: Any = (), **more: Any) -> Case:
+    said = " ".join(f"{k}={v}" for k, v in more.items() if k not in ("free", "outputs", "opset"))
     first = [f"{a.dtype}{list(a.shape)}" for a in arrays]
     first += [f"{c.dtype}{list(c.shape)}" if c.size > 8 else str(c.tolist()) for c in constants if c is not None]
     kind = str(arrays[0].dtype)
     dtype = kind if kind in ("float16", "float64") else "float32"
-    return Case(
-        "random", f"{op} {' '.join(first)} {said}".strip(), op, arrays, constants, attributes, **more, dtype=dtype
-    )
+    return case("random", f"{op} {' '.join(first)} {said}".strip(), op, arrays, constants, **more, dtype=dtype)
 
 
 def _unary(d: _Draw) -> Case:
@@ -65,7 +62,7 @@ def _unary(d: _Draw) -> Case:
     attributes: dict[str, Any] = {"to": d.of((1, 2, 3, 6, 7, 9, 10, 11))} if op == "Cast" else {}
     limits = (np.array(-0.5, kind), np.array(0.5, kind)) if op == "Clip" else ()
     x = d.data(d.shape(d.of((1, 2, 4))), kind, op in ("Log", "Sqrt"))
-    return _case(op, (x,), limits, attributes, opset=20)
+    return _case(op, (x,), limits, **attributes, opset=20)
 
 
 def _binary(d: _Draw) -> Case:
@@ -91,15 +88,15 @@ def _reduction(d: _Draw) -> Case:
     x = d.data(shape, kind)
     if op.startswith("Reduce"):
         axes = d.rng.permutation(len(shape))[: int(d.rng.integers(1, len(shape) + 1))]
-        return _case(op, (x,), (ints(*(int(a) for a in axes)),), {"keepdims": int(d.of((0, 1)))})
+        return _case(op, (x,), (ints(*(int(a) for a in axes)),), keepdims=int(d.of((0, 1))))
     if op == "CumSum":
-        return _case(op, (x,), (np.array(axis),), {"reverse": int(d.of((0, 1)))})
+        return _case(op, (x,), (np.array(axis),), reverse=int(d.of((0, 1))))
     if op == "TopK":
         k = min(shape[axis], d.size(1, 64))
-        return _case(op, (x,), (ints(k),), {"axis": axis, "largest": int(d.of((0, 1)))}, outputs=2)
+        return _case(op, (x,), (ints(k),), axis=axis, largest=int(d.of((0, 1))), outputs=2)
     if op == "LayerNormalization":
-        return _case(op, (d.data(shape, "float32"),), (rand(*shape[axis:]),), {"axis": axis})
-    return _case(op, (x,), (), {"axis": axis})
+        return _case(op, (d.data(shape, "float32"),), (rand(*shape[axis:]),), axis=axis)
+    return _case(op, (x,), axis=axis)
 
 
 def _move(d: _Draw) -> Case:
@@ -116,10 +113,10 @@ def _move(d: _Draw) -> Case:
     ends = [np.iinfo(np.int64).min + 1 if s < 0 else np.iinfo(np.int64).max for s in steps]
     places = d.rng.integers(0, shape[axis], d.size(8, 4000))
     made: dict[str, Callable[[], Case]] = {
-        "Transpose": lambda: _case(op, (x,), (), {"perm": [int(p) for p in d.rng.permutation(n)]}),
-        "Concat": lambda: _case(op, (x, np.take(x, range(shape[axis] // 2 + 1), axis)), (), {"axis": axis}, free=()),
+        "Transpose": lambda: _case(op, (x,), perm=[int(p) for p in d.rng.permutation(n)]),
+        "Concat": lambda: _case(op, (x, np.take(x, range(shape[axis] // 2 + 1), axis)), axis=axis, free=()),
         "Split": lambda: _case(
-            op, (x,), (), {"axis": axis, "num_outputs": min(shape[axis], 3)}, outputs=min(shape[axis], 3), free=()
+            op, (x,), axis=axis, num_outputs=min(shape[axis], 3), outputs=min(shape[axis], 3), free=()
         ),
         "Slice": lambda: _case(
             op, (x,), (ints(*(-1 if s < 0 else 0 for s in steps)), ints(*ends), ints(*range(n)), ints(*steps))
@@ -128,43 +125,36 @@ def _move(d: _Draw) -> Case:
             op,
             (x,),
             (ints(*(min(int(d.rng.integers(4)), m - 1) for m in shape * 2)),),
-            {"mode": d.of(("constant", "reflect", "edge", "wrap"))},
+            mode=d.of(("constant", "reflect", "edge", "wrap")),
             opset=19,
         ),
         "Tile": lambda: _case(op, (x,), (ints(*(int(d.of((1, 2, 3))) for _ in shape)),)),
         "Expand": lambda: _case(op, (d.data(tuple(d.of((1, m)) for m in shape), kind),), (ints(*shape),), free=()),
-        "Gather": lambda: _case(op, (x, places), (), {"axis": axis}, free=()),
-        "GatherElements": lambda: _case(op, (x, d.rng.integers(0, shape[axis], shape)), (), {"axis": axis}, free=()),
+        "Gather": lambda: _case(op, (x, places), axis=axis, free=()),
+        "GatherElements": lambda: _case(op, (x, d.rng.integers(0, shape[axis], shape)), axis=axis, free=()),
         "ScatterND": lambda: _case(
             op,
             (x, d.rng.permutation(shape[0])[: shape[0] // 2 + 1, None], d.data((shape[0] // 2 + 1, *shape[1:]), kind)),
             free=(),
         ),
         "DepthToSpace": lambda: _case(
-            op,
-            (d.data((shape[0], 4 * shape[1], *shape[2:]), kind),),
-            (),
-            {"blocksize": 2, "mode": d.of(("DCR", "CRD"))},
+            op, (d.data((shape[0], 4 * shape[1], *shape[2:]), kind),), blocksize=2, mode=d.of(("DCR", "CRD"))
         ),
         "Resize": lambda: _case(
             op,
             (d.data(shape, "float32"),),
-            (None, np.array([1, 1, *d.of(((2, 2), (1.7, 0.6), (0.5, 3)))], np.float32)),
-            {"mode": d.of(("nearest", "linear", "cubic"))},
+            (None, np.float32([1, 1, *d.of(((2, 2), (1.7, 0.6), (0.5, 3)))])),
+            mode=d.of(("nearest", "linear", "cubic")),
         ),
-        "Trilu": lambda: _case(op, (x,), (np.array(int(d.rng.integers(-3, 3))),), {"upper": int(d.of((0, 1)))}),
+        "Trilu": lambda: _case(op, (x,), (np.array(int(d.rng.integers(-3, 3))),), upper=int(d.of((0, 1)))),
         "OneHot": lambda: _case(
             op,
             (d.rng.integers(0, 50, d.shape(2, 1 << 13)),),
-            (np.array(50), np.array([0, 1], np.float32)),
-            {"axis": int(d.of((0, 1, -1)))},
+            (np.array(50), np.float32([0, 1])),
+            axis=int(d.of((0, 1, -1))),
         ),
         "Reverse": lambda: _case(
-            "ReverseSequence",
-            (x, d.rng.integers(1, shape[1] + 1, shape[0])),
-            (),
-            {"batch_axis": 0, "time_axis": 1},
-            free=(),
+            "ReverseSequence", (x, d.rng.integers(1, shape[1] + 1, shape[0])), batch_axis=0, time_axis=1, free=()
         ),
     }
     return made[op]()
@@ -178,7 +168,7 @@ def _product(d: _Draw) -> Case:
     if d.rng.random() < 0.3:
         a, b = int(d.of((0, 1))), int(d.of((0, 1)))
         left, right = d.data((k, m) if a else (m, k), kind), d.data((n, k) if b else (k, n), kind)
-        return _case("Gemm", (left,), (right, d.data((n,), kind)), {"transA": a, "transB": b, "alpha": 0.5})
+        return _case("Gemm", (left,), (right, d.data((n,), kind)), transA=a, transB=b, alpha=0.5)
     if d.rng.random() < 0.3:
         left, right = d.data((m, k), d.of(("uint8", "int8"))), d.data((k, n), d.of(("uint8", "int8")))
         return _case("MatMulInteger", (left,), (right,))
@@ -209,7 +199,7 @@ def _convolution(d: _Draw) -> Case:
         attributes["pads"] = [min(p, k // 2) for p, k in zip(attributes["pads"], kernel * 2, strict=True)]
     w = rand(*((channels, out // group) if transposed else (out, channels // group)), *kernel).astype(kind)
     x = d.data((d.of((1, 1, 2)), channels, *sides), kind)
-    return _case("ConvTranspose" if transposed else "Conv", (x,), (w,), attributes, free=(0, *range(2, 2 + rank)))
+    return _case("ConvTranspose" if transposed else "Conv", (x,), (w,), **attributes, free=(0, *range(2, 2 + rank)))
 
 
 def _pool(d: _Draw) -> Case:
@@ -223,7 +213,7 @@ def _pool(d: _Draw) -> Case:
     }
     if op != "LpPool":
         attributes["ceil_mode"] = int(d.of((0, 1)))
-    return _case(op, (d.data(shape, "float32"),), (), attributes, free=(0, *range(2, 2 + rank)))
+    return _case(op, (d.data(shape, "float32"),), **attributes, free=(0, *range(2, 2 + rank)))
 
 
 def _bytes(d: _Draw) -> Case:
@@ -235,7 +225,7 @@ def _bytes(d: _Draw) -> Case:
     scale = abs(rand(shape[axis])) + np.float32(0.01) if d.rng.random() < 0.5 else number(0.02)
     zero = d.rng.integers(0, 9, scale.shape).astype(kind)
     x = d.data(shape, "float32" if op == "QuantizeLinear" else kind)
-    return _case(op, (x,), (scale, zero), {"axis": axis})
+    return _case(op, (x,), (scale, zero), axis=axis)
 
 
 KINDS = (_unary, _binary, _reduction, _reduction, _move, _move, _product, _convolution, _convolution, _pool, _bytes)

@@ -5,19 +5,17 @@
 Like the second, it is run on what is there. Operators of the domain ``com.microsoft`` are those that converters write.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from benchmarks.operator_cases import Case, ints, number, rand
+from benchmarks.operator_cases import Case, case, ints, number, rand
 
 _RNG = np.random.default_rng(5)
-_OURS = {"domain": "com.microsoft"}
+_case = partial(case, "third")
+_OURS: dict[str, Any] = {"domain": "com.microsoft"}
 _ROWS, _IMAGE = (129, 513), (1, 61, 31, 33)
-
-
-def _case(name: str, op: str, inputs: Any, constants: Any = (), attributes: Any = None, **more: Any) -> Case:
-    return Case("third", name, op, inputs, constants, attributes or {}, **more)
 
 
 def _whole(kind: str, *shape: int, low: int = 0, high: int = 100) -> np.ndarray:
@@ -90,8 +88,7 @@ def _elementwise() -> list[Case]:
         ("float64", 10),
     ]
     return rows + [
-        _case(f"cast {kind} to type {to}", "Cast", ((_share(*_ROWS) * 50).astype(kind),), (), {"to": to})
-        for kind, to in casts
+        _case(f"cast {kind} to type {to}", "Cast", ((_share(*_ROWS) * 50).astype(kind),), to=to) for kind, to in casts
     ]
 
 
@@ -116,7 +113,7 @@ def _reduced() -> list[Case]:
         )
     ]
     rows += [
-        _case(f"{op} of {x.dtype} along {axis}", op, (x,), (), {"axis": axis})
+        _case(f"{op} of {x.dtype} along {axis}", op, (x,), axis=axis)
         for op, x, axis in (
             ("ArgMax", wide.astype(np.int32), 2),
             ("ArgMax", _share(65, 33, 67), 0),
@@ -141,19 +138,14 @@ def _reduced() -> list[Case]:
         ),
         _case("top 5 of int64", "TopK", (_whole("int64", 64, 999),), (ints(5),), outputs=2),
         _case("all of 999 sorted", "TopK", ((64, 999),), (ints(999),), outputs=2),
-        _case("top 10 along the first", "TopK", ((999, 33),), (ints(10),), {"axis": 0, "largest": 0}, outputs=2),
+        _case("top 10 along the first", "TopK", ((999, 33),), (ints(10),), axis=0, largest=0, outputs=2),
         _case("cumsum of int32", "CumSum", (_whole("int32", 65, 999),), (np.array(1),)),
-        _case("cumsum exclusive of the first", "CumSum", ((999, 65),), (np.array(0),), {"exclusive": 1}),
+        _case("cumsum exclusive of the first", "CumSum", ((999, 65),), (np.array(0),), exclusive=1),
         _case("instance norm of 13", "InstanceNormalization", ((2, 13, 45, 47),), (rand(13), rand(13))),
         _case(
-            "group norm of 6",
-            "GroupNormalization",
-            ((1, 60, 31, 33),),
-            (rand(60), rand(60)),
-            {"num_groups": 6},
-            opset=21,
+            "group norm of 6", "GroupNormalization", ((1, 60, 31, 33),), (rand(60), rand(60)), num_groups=6, opset=21
         ),
-        _case("LRN of 7", "LRN", (_IMAGE,), (), {"size": 7}),
+        _case("LRN of 7", "LRN", (_IMAGE,), size=7),
     ]
 
 
@@ -190,7 +182,7 @@ def _products() -> list[Case]:
         ("14x14 stride 14 of 3", (1, 3, 224, 224), (384, 3, 14, 14), {"strides": [14, 14]}),
     ]
     rows += [
-        _case(f"convolution {n}", "Conv", (x,), (rand(*w),), {"kernel_shape": list(w[2:]), **a})
+        _case(f"convolution {n}", "Conv", (x,), (rand(*w),), kernel_shape=list(w[2:]), **a)
         for n, x, w, a in convolutions
     ]
     transposed = [
@@ -200,7 +192,7 @@ def _products() -> list[Case]:
         ("1-d 4 stride 2", (1, 64, 500), (64, 32, 4), {"strides": [2], "pads": [1, 1]}),
     ]
     rows += [
-        _case(f"transposed {n}", "ConvTranspose", (x,), (rand(*w),), {"kernel_shape": list(w[2:]), **a})
+        _case(f"transposed {n}", "ConvTranspose", (x,), (rand(*w),), kernel_shape=list(w[2:]), **a)
         for n, x, w, a in transposed
     ]
     gates = {"hidden_size": 65}
@@ -210,7 +202,7 @@ def _products() -> list[Case]:
         (rand(1, 195, 33), rand(1, 195, 65)),
     )
     rows += [
-        _case(f"{op} of 65", op, ((37, 3, 33),), w, gates, outputs=2, free=())
+        _case(f"{op} of 65", op, ((37, 3, 33),), w, **gates, outputs=2, free=())
         for op, w in zip(("RNN", "LSTM", "GRU"), recurrent, strict=True)
     ]
     for equation, *shapes in (
@@ -220,13 +212,13 @@ def _products() -> list[Case]:
         ("bii->bi", (9, 100, 100)),
         ("abc,cd->abd", (5, 33, 64), (64, 48)),
     ):
-        rows.append(_case(f"einsum {equation}", "Einsum", tuple(shapes), (), {"equation": equation}))
+        rows.append(_case(f"einsum {equation}", "Einsum", tuple(shapes), equation=equation))
     return rows
 
 
 def _moved() -> list[Case]:
     rows = [
-        _case(f"transpose {perm} of {x.dtype}", "Transpose", (x,), (), {"perm": perm})
+        _case(f"transpose {perm} of {x.dtype}", "Transpose", (x,), perm=perm)
         for x, perm in (
             (_share(33, 65, 67), [2, 1, 0]),
             (_whole("int64", 129, 513), [1, 0]),
@@ -241,50 +233,40 @@ def _moved() -> list[Case]:
     return [
         *rows,
         _case("gather of bytes", "Gather", (_whole("uint8", 129, 513), _whole("int64", 300, high=129))),
-        _case("gather of columns", "Gather", ((129, 513), _whole("int32", 77, high=513)), (), {"axis": 1}),
+        _case("gather of columns", "Gather", ((129, 513), _whole("int32", 77, high=513)), axis=1),
         _case("gather of single int64", "Gather", (_whole("int64", 5000), _whole("int64", 99, 99, high=5000))),
         _case(
             "gather elements along the first",
             "GatherElements",
             ((129, 513), _whole("int64", 100, 513, high=129)),
-            (),
-            {"axis": 0},
+            axis=0,
         ),
         _case(
-            "scatter elements by addition",
-            "ScatterElements",
-            ((129, 31), places, (40, 31)),
-            (),
-            {"axis": 0, "reduction": "add"},
+            "scatter elements by addition", "ScatterElements", ((129, 31), places, (40, 31)), axis=0, reduction="add"
         ),
         _case("scatter of rows", "ScatterND", ((129, 513), _RNG.permutation(129)[:50, None], (50, 513))),
-        _case("concat of 9 bools", "Concat", (_truth(33, 65),) * 9, (), {"axis": 1}),
-        _case("concat of odd", "Concat", ((129, 1, 33), (129, 7, 33), (129, 2, 33)), (), {"axis": 1}),
-        _case("split in 7", "Split", ((65, 77),), (), {"axis": 1, "num_outputs": 7}, outputs=7),
+        _case("concat of 9 bools", "Concat", (_truth(33, 65),) * 9, axis=1),
+        _case("concat of odd", "Concat", ((129, 1, 33), (129, 7, 33), (129, 2, 33)), axis=1),
+        _case("split in 7", "Split", ((65, 77),), axis=1, num_outputs=7, outputs=7),
         _case(
             "slice by steps 3 and -2", "Slice", ((129, 513),), (ints(0, -1), ints(129, -513), ints(0, 1), ints(3, -2))
         ),
         _case("slice of int64", "Slice", (_whole("int64", 129, 513),), (ints(7), ints(300), ints(1))),
-        _case("pad by edges", "Pad", (_IMAGE,), (ints(0, 0, 3, 5, 0, 0, 2, 1),), {"mode": "edge"}),
+        _case("pad by edges", "Pad", (_IMAGE,), (ints(0, 0, 3, 5, 0, 0, 2, 1),), mode="edge"),
         _case("pad of bytes", "Pad", (_whole("uint8", *_IMAGE),), (ints(0, 0, 3, 5, 0, 0, 2, 1),)),
-        _case("pad by wrapping", "Pad", (_IMAGE,), (ints(0, 0, 3, 5, 0, 0, 2, 1),), {"mode": "wrap"}, opset=19),
+        _case("pad by wrapping", "Pad", (_IMAGE,), (ints(0, 0, 3, 5, 0, 0, 2, 1),), mode="wrap", opset=19),
         _case("tile of odd", "Tile", ((13, 7, 5),), (ints(3, 4, 5),)),
         _case("expand the middle", "Expand", ((65, 1, 67),), (ints(65, 33, 67),)),
         _case("expand of bools", "Expand", (_truth(1, 513),), (ints(129, 513),)),
-        _case("depth to space by 3", "DepthToSpace", ((1, 63, 33, 31),), (), {"blocksize": 3}),
-        _case("space to depth by 2", "SpaceToDepth", ((1, 13, 64, 66),), (), {"blocksize": 2}),
-        _case(
-            "one-hot of 1000",
-            "OneHot",
-            (_whole("int64", 64, high=1000),),
-            (np.array(1000), np.array([0, 1], np.float32)),
-        ),
+        _case("depth to space by 3", "DepthToSpace", ((1, 63, 33, 31),), blocksize=3),
+        _case("space to depth by 2", "SpaceToDepth", ((1, 13, 64, 66),), blocksize=2),
+        _case("one-hot of 1000", "OneHot", (_whole("int64", 64, high=1000),), (np.array(1000), np.float32([0, 1]))),
         _case("eye like", "EyeLike", ((513, 511),)),
-        _case("lower triangle of int64", "Trilu", (_whole("int64", 257, 255),), (), {"upper": 0}),
+        _case("lower triangle of int64", "Trilu", (_whole("int64", 257, 255),), upper=0),
         _case("where of int64", "Where", (_truth(129, 513), _whole("int64", 129, 513), _whole("int64", 513))),
-        _case("compress columns", "Compress", ((129, 513), _truth(513)), (), {"axis": 1}),
+        _case("compress columns", "Compress", ((129, 513), _truth(513)), axis=1),
         _case("non-zero bools", "NonZero", (_truth(129, 513),)),
-        _case("unique of rows", "Unique", (_whole("int64", 99, 3, high=4),), (), {"axis": 0}),
+        _case("unique of rows", "Unique", (_whole("int64", 99, 3, high=4),), axis=0),
         _case("range of halves' sizes", "Shape", ((129, 513),)),
         _case("scatter of halves", "TensorScatter", ((2, 4, 64, 33), (2, 4, 5, 33)), (ints(3, 9),), opset=24),
     ]
@@ -292,54 +274,36 @@ def _moved() -> list[Case]:
 
 def _images() -> list[Case]:
     return [
-        _case(
-            "resize cubic 1.7",
-            "Resize",
-            (_IMAGE,),
-            (None, np.array([1, 1, 1.7, 1.7], np.float32)),
-            {"mode": "cubic"},
-            free=(),
-        ),
+        _case("resize cubic 1.7", "Resize", (_IMAGE,), (None, np.float32([1, 1, 1.7, 1.7])), mode="cubic", free=()),
         _case(
             "resize linear down, antialias",
             "Resize",
             ((1, 3, 129, 131),),
-            (None, np.array([1, 1, 0.4, 0.4], np.float32)),
-            {"mode": "linear", "antialias": 1},
+            (None, np.float32([1, 1, 0.4, 0.4])),
+            mode="linear",
+            antialias=1,
             free=(),
         ),
         _case(
             "resize bytes",
             "Resize",
             (_whole("uint8", 1, 3, 120, 120),),
-            (None, np.array([1, 1, 2, 2], np.float32)),
-            {"mode": "nearest"},
+            (None, np.float32([1, 1, 2, 2])),
+            mode="nearest",
             free=(),
         ),
-        _case(
-            "max 3x2 uneven",
-            "MaxPool",
-            (_IMAGE,),
-            (),
-            {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 0, 1]},
-        ),
-        _case(
-            "max of bytes",
-            "MaxPool",
-            (_whole("uint8", 1, 64, 56, 56),),
-            (),
-            {"kernel_shape": [2, 2], "strides": [2, 2]},
-        ),
-        _case("max dilated", "MaxPool", (_IMAGE,), (), {"kernel_shape": [3, 3], "dilations": [2, 2]}),
+        _case("max 3x2 uneven", "MaxPool", (_IMAGE,), kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 0, 1]),
+        _case("max of bytes", "MaxPool", (_whole("uint8", 1, 64, 56, 56),), kernel_shape=[2, 2], strides=[2, 2]),
+        _case("max dilated", "MaxPool", (_IMAGE,), kernel_shape=[3, 3], dilations=[2, 2]),
         _case(
             "average 4x4 stride 3 of volumes",
             "AveragePool",
             ((1, 16, 20, 20, 20),),
-            (),
-            {"kernel_shape": [4] * 3, "strides": [3] * 3},
+            kernel_shape=[4] * 3,
+            strides=[3] * 3,
         ),
-        _case("LpPool", "LpPool", (_IMAGE,), (), {"kernel_shape": [2, 2], "strides": [2, 2]}),
-        _case("grid sample cubic", "GridSample", ((1, 8, 33, 35), (1, 40, 41, 2)), (), {"mode": "bicubic"}, opset=16),
+        _case("LpPool", "LpPool", (_IMAGE,), kernel_shape=[2, 2], strides=[2, 2]),
+        _case("grid sample cubic", "GridSample", ((1, 8, 33, 35), (1, 40, 41, 2)), mode="bicubic", opset=16),
     ]
 
 
@@ -351,13 +315,13 @@ def _contributed() -> list[Case]:
         _case("QLinearAdd", "QLinearAdd", (x,), (scale, byte, y, scale, byte, number(0.04), byte), **_OURS),
         _case("QLinearMul", "QLinearMul", (x,), (scale, byte, y, scale, byte, number(0.04), byte), **_OURS),
         _case("QLinearSigmoid", "QLinearSigmoid", (x,), (scale, byte, number(1 / 256), np.array(0, np.uint8)), **_OURS),
-        _case("QLinearLeakyRelu", "QLinearLeakyRelu", (x,), (scale, byte, scale, byte), {"alpha": 0.1}, **_OURS),
+        _case("QLinearLeakyRelu", "QLinearLeakyRelu", (x,), (scale, byte, scale, byte), alpha=0.1, **_OURS),
         _case(
             "QLinearGlobalAveragePool",
             "QLinearGlobalAveragePool",
             (_whole("uint8", 1, 256, 14, 14),),
             (scale, byte, scale, byte),
-            {"channels_last": 0},
+            channels_last=0,
             **_OURS,
         ),
         _case(
@@ -380,17 +344,10 @@ def _contributed() -> list[Case]:
             (gamma,),
             **_OURS,
         ),
-        _case("FusedMatMul", "FusedMatMul", ((12, 65, 64), (12, 67, 64)), (), {"transB": 1, "alpha": 0.125}, **_OURS),
-        _case("MultiHeadAttention", "MultiHeadAttention", ((1, 99, 512),) * 3, (), {"num_heads": 8}, **_OURS),
-        _case(
-            "FusedConv",
-            "FusedConv",
-            ((1, 61, 31, 33),),
-            (rand(40, 61, 3, 3), rand(40)),
-            {"activation": "Relu"},
-            **_OURS,
-        ),
-        _case("CDist", "CDist", ((300, 64), (200, 64)), (), {"metric": "euclidean"}, **_OURS),
+        _case("FusedMatMul", "FusedMatMul", ((12, 65, 64), (12, 67, 64)), transB=1, alpha=0.125, **_OURS),
+        _case("MultiHeadAttention", "MultiHeadAttention", ((1, 99, 512),) * 3, num_heads=8, **_OURS),
+        _case("FusedConv", "FusedConv", ((1, 61, 31, 33),), (rand(40, 61, 3, 3), rand(40)), activation="Relu", **_OURS),
+        _case("CDist", "CDist", ((300, 64), (200, 64)), metric="euclidean", **_OURS),
         _case("Inverse", "Inverse", ((20, 8, 8),), **_OURS),
     ]
 

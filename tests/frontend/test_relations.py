@@ -20,6 +20,11 @@ def f(*shape: int, dtype: str = "float32") -> np.ndarray:
     return (np.arange(int(np.prod(shape))) % 7 + 0.5).astype(dtype).reshape(shape)
 
 
+def u(*shape: int) -> np.ndarray:
+    """Quantized numbers of a shape."""
+    return f(*shape, dtype="uint8")
+
+
 def i(*values: Any, dtype: str = "int64") -> np.ndarray:
     """A vector of integers."""
     return np.array(values, dtype)
@@ -52,12 +57,7 @@ FAR, LEAST = 2**62, -(2**63)
 
 CASES: tuple[Case, ...] = (
     # --- element-wise ---
-    Case(
-        "BitShift",
-        (f(3, dtype="uint8"), f(1, dtype="uint8")),
-        ((1, f(2, dtype="uint8"), SHAPE),),
-        {"direction": "LEFT"},
-    ),
+    Case("BitShift", (u(3), u(1)), ((1, u(2), SHAPE),), {"direction": "LEFT"}),
     Case("Pow", (f(3, dtype="int32"), f(1)), ((1, f(2), SHAPE),)),
     Case("Where", (f(2, 1) > 1, f(2, 3), f(3)), ((2, f(2), SHAPE), (0, f(3, 1) > 1, SHAPE))),
     Case("PRelu", (f(2, 3), f(3)), ((1, f(2), SHAPE),)),
@@ -130,26 +130,26 @@ CASES: tuple[Case, ...] = (
     Case("Gather", (f(3, 2), i(0, -3)), ((1, i(3, 0), INDEX), (1, i(-4, 0), INDEX), (0, f(0, 2), INDEX))),
     Case(
         "GatherElements",
-        (f(3, 2), np.array([[0, -1]])),
-        ((1, np.array([[0, 3]]), INDEX), (1, np.array([[0, -4]]), INDEX), (1, np.array([[0, 0, 0]]), SHAPE)),
+        (f(3, 2), i([0, -1])),
+        ((1, i([0, 3]), INDEX), (1, i([0, -4]), INDEX), (1, i([0, 0, 0]), SHAPE)),
     ),
     Case("GatherND", (f(3, 2), i(0, -1)), ((1, i(3, 0), INDEX), (1, i(0, -3), INDEX))),
     Case(
         "GatherND",
-        (f(2, 3), np.array([[0], [-3]])),
-        ((1, np.array([[3], [0]]), INDEX), (0, f(3, 3), SHAPE)),
+        (f(2, 3), i([0], [-3])),
+        ((1, i([3], [0]), INDEX), (0, f(3, 3), SHAPE)),
         {"batch_dims": 1},
         fixed=(1,),
     ),
     Case(
         "ScatterElements",
-        (f(3, 2), np.array([[0, -3]]), f(1, 2)),
-        ((1, np.array([[0, 3]]), INDEX), (2, f(1, 1), SHAPE), (0, f(3, 1), SHAPE), (1, np.array([[0, -4]]), INDEX)),
+        (f(3, 2), i([0, -3]), f(1, 2)),
+        ((1, i([0, 3]), INDEX), (2, f(1, 1), SHAPE), (0, f(3, 1), SHAPE), (1, i([0, -4]), INDEX)),
     ),
     Case(
         "ScatterND",
-        (f(3, 2), np.array([[0], [-3]]), f(2, 2)),
-        ((1, np.array([[3], [0]]), INDEX), (1, np.array([[-4], [0]]), INDEX), (2, f(2, 1), SHAPE)),
+        (f(3, 2), i([0], [-3]), f(2, 2)),
+        ((1, i([3], [0]), INDEX), (1, i([-4], [0]), INDEX), (2, f(2, 1), SHAPE)),
         fixed=(1,),
     ),
     Case(
@@ -234,53 +234,26 @@ CASES: tuple[Case, ...] = (
     ),
     Case("NegativeLogLikelihoodLoss", (f(2, 3), i(0, -1)), ((1, i(0, -2), INDEX),), {"ignore_index": -1}, named=(1,)),
     # --- quantization ---
-    Case("QuantizeLinear", (f(2, 3), f(3), f(3, dtype="uint8")), ((1, f(2), SHAPE), (2, f(2, dtype="uint8"), SHAPE))),
-    Case(
-        "DequantizeLinear",
-        (f(2, 3, dtype="uint8"), f(3), f(3, dtype="uint8")),
-        ((1, f(2), SHAPE), (2, f(2, dtype="uint8"), SHAPE)),
-    ),
+    Case("QuantizeLinear", (f(2, 3), f(3), u(3)), ((1, f(2), SHAPE), (2, u(2), SHAPE))),
+    Case("DequantizeLinear", (u(2, 3), f(3), u(3)), ((1, f(2), SHAPE), (2, u(2), SHAPE))),
     Case("DequantizeLinear", (f(2, 3, dtype="int32"), f(), n(0, "int32")), ()),
     Case(
         "QuantizeLinear",
-        (f(2, 4), f(2, 2), f(2, 2, dtype="uint8")),
-        ((1, f(2, 1), SHAPE), (2, f(2, 1, dtype="uint8"), SHAPE), (0, f(1, 4), SHAPE), (0, f(2, 6), SHAPE)),
+        (f(2, 4), f(2, 2), u(2, 2)),
+        ((1, f(2, 1), SHAPE), (2, u(2, 1), SHAPE), (0, f(1, 4), SHAPE), (0, f(2, 6), SHAPE)),
         {"block_size": 2},
         opset=21,
     ),
-    Case(
-        "MatMulInteger",
-        (f(2, 3, dtype="uint8"), f(3, 2, dtype="uint8"), f(1, dtype="uint8"), f(2, dtype="uint8")),
-        ((2, f(3, dtype="uint8"), SHAPE), (3, f(3, dtype="uint8"), SHAPE)),
-    ),
+    Case("MatMulInteger", (u(2, 3), u(3, 2), u(1), u(2)), ((2, u(3), SHAPE), (3, u(3), SHAPE))),
     Case(
         "QLinearMatMul",
-        (
-            f(2, 3, dtype="uint8"),
-            f(),
-            n(0, "uint8"),
-            f(3, 2, dtype="uint8"),
-            f(2),
-            f(2, dtype="uint8"),
-            f(),
-            n(1, "uint8"),
-        ),
-        ((4, f(1), SHAPE), (5, f(3, dtype="uint8"), SHAPE), (3, f(2, 2, dtype="uint8"), SHAPE)),
+        (u(2, 3), f(), n(0, "uint8"), u(3, 2), f(2), u(2), f(), n(1, "uint8")),
+        ((4, f(1), SHAPE), (5, u(3), SHAPE), (3, u(2, 2), SHAPE)),
     ),
     Case(
         "QLinearConv",
-        (
-            f(1, 2, 3, dtype="uint8"),
-            f(),
-            n(1, "uint8"),
-            f(2, 2, 2, dtype="uint8"),
-            f(2),
-            f(2, dtype="uint8"),
-            f(),
-            n(0, "uint8"),
-            f(2, dtype="int32"),
-        ),
-        ((4, f(1), SHAPE), (5, f(1, dtype="uint8"), SHAPE), (8, f(1, dtype="int32"), SHAPE)),
+        (u(1, 2, 3), f(), n(1, "uint8"), u(2, 2, 2), f(2), u(2), f(), n(0, "uint8"), f(2, dtype="int32")),
+        ((4, f(1), SHAPE), (5, u(1), SHAPE), (8, f(1, dtype="int32"), SHAPE)),
         {"kernel_shape": [2]},
         named=(8,),
     ),
@@ -328,8 +301,8 @@ CASES: tuple[Case, ...] = (
     Case("Resize", (f(1, 1, 2, 2), None, None, i(1, 1, 4, 3)), ((3, i(1, 1, 0, 3), VALUE), (3, i(1, 1, -1, 3), VALUE))),
     Case(
         "Resize",
-        (f(1, 1, 2, 2), None, np.array([1, 1, 2, 2], "float32")),
-        tuple((2, np.array([1, 1, v, 2], "float32"), VALUE) for v in (0, -1, np.nan, np.inf, 1e30)),
+        (f(1, 1, 2, 2), None, np.float32([1, 1, 2, 2])),
+        tuple((2, np.float32([1, 1, v, 2]), VALUE) for v in (0, -1, np.nan, np.inf, 1e30)),
         fixed=(2,),
     ),
     Case(

@@ -34,31 +34,14 @@ def fixed():
     return build(function([x, y], body, "double"), "llvm")["double"]
 
 
-def test_count(add):
+def test_tensors_that_are_refused(add, fixed):
+    """Their number, kind, data type and rank, then dimensions of known size, of one name, and strides."""
     refuses(TypeError, r"main\(.*3.*2|expected 3|3 arguments", add, f32(4), f32(4))
-
-
-def test_not_a_tensor(add):
     refuses(TypeError, "#1|x1|tensor", add, f32(4), 3, f32(4))
-
-
-def test_dtype(add):
     refuses(TypeError, "float32.*float64|float64.*float32", add, f32(4), np.zeros(4), f32(4))
-
-
-def test_rank(fixed):
     refuses((TypeError, ValueError), "dimension|ndim|rank", fixed, f32(12), f32(3, 4))
-
-
-def test_static_dimension(fixed):
     refuses(ValueError, r"4.*5|5.*4", fixed, f32(3, 5), f32(3, 4))
-
-
-def test_symbolic_dimension_disagrees(add):
     refuses(ValueError, r"4.*5|5.*4", add, f32(4), f32(5), f32(4))
-
-
-def test_strides(fixed):
     refuses(ValueError, "contiguous|stride|compact", fixed, f32(4, 3).T, f32(3, 4))
 
 

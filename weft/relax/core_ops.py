@@ -496,6 +496,7 @@ def _dynamic_slice_type(call: ir.Call) -> ir.Type:
 
 
 @core_op("null_value")
+@core_op("memory.alloc_storage", pure=False)
 def _any_type(call: ir.Call) -> ir.Type:
     return ir.AnyType()
 
@@ -522,11 +523,6 @@ def _moved_type(call: ir.Call) -> ir.Type:
 @core_op("builtin.alloc_tensor", pure=False)
 def _alloc_tensor_type(call: ir.Call) -> ir.Type:
     return tensor_of(call.args[0], call.args[1])
-
-
-@core_op("memory.alloc_storage", pure=False)
-def _alloc_storage_type(call: ir.Call) -> ir.Type:
-    return ir.AnyType()
 
 
 @core_op("memory.alloc_tensor", pure=False)

@@ -34,11 +34,6 @@ def _shape_atom(e: ir.ShapeExpr) -> ir.Type:
     return ir.ShapeType(e.values, len(e.values))
 
 
-@_ATOM.on(ir.GlobalVar)
-def _global_atom(e: ir.GlobalVar) -> ir.Type:
-    return ir.AnyType()  # a kernel as a value: those who call it say what it gives
-
-
 @_ATOM.on(ir.PrimValue)
 def _prim_atom(e: ir.PrimValue) -> ir.Type:
     return ir.PrimType(e.value.dtype, e.value)
@@ -59,9 +54,9 @@ def _extern_atom(e: ir.ExternFunc) -> ir.Type:
     return ir.PackedFuncType()
 
 
-@_ATOM.on(ir.ExprStringImm, ir.DataTypeImm)
+@_ATOM.on(ir.GlobalVar, ir.ExprStringImm, ir.DataTypeImm)
 def _opaque_atom(e: ir.Expr) -> ir.Type:
-    return ir.AnyType()
+    return ir.AnyType()  # of a kernel as a value, too: those who call it say what it gives
 
 
 @_ATOM.on(ir.TupleGetItem)

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 import torch.nn.functional as F
-from weft.relax.frontend.nn import Tensor, op
+from weft.relax.frontend.nn import Tensor, op  # noqa: F401 - rows of the tables name Tensor
 
 from tests.frontend.nn.tracing import check
 
@@ -139,35 +139,21 @@ def test_triangles():
 
 
 def test_made_from_shapes():
-    def made(x):
-        n = x.shape[0]
-        return [
-            op.zeros((n, 2)),
-            op.ones([n], "int64"),
-            op.full((2, n), 1.5),
-            op.arange(n),
-            op.arange(1, n, 2, "int64"),
-            op.full((2,), Tensor.from_scalar(3, "int32"), "int32"),
-            op.full((n,), op.sum(x)),
-            op.arange(0.0, 1.0, 0.25),
-            op.full((1,), True, "bool"),
-        ]
-
-    def want(x):
-        n = x.shape[0]
-        return [
-            torch.zeros(n, 2),
-            torch.ones(n, dtype=torch.int64),
-            torch.full((2, n), 1.5),
-            torch.arange(n).float(),
-            torch.arange(1, max(n, 1), 2),
-            torch.full((2,), 3, dtype=torch.int32),
-            torch.full((n,), x.sum()),
-            torch.arange(0, 1, 0.25),
-            torch.full((1,), True),
-        ]
-
-    check(made, want, N, x=["n"])
+    same(
+        """
+        op.zeros((x.shape[0], 2)) | torch.zeros(x.shape[0], 2)
+        op.ones([x.shape[0]], "int64") | torch.ones(x.shape[0], dtype=torch.int64)
+        op.full((2, x.shape[0]), 1.5) | torch.full((2, x.shape[0]), 1.5)
+        op.arange(x.shape[0]) | torch.arange(x.shape[0]).float()
+        op.arange(1, x.shape[0], 2, "int64") | torch.arange(1, max(x.shape[0], 1), 2)
+        op.full((2,), Tensor.from_scalar(3, "int32"), "int32") | torch.full((2,), 3, dtype=torch.int32)
+        op.full((x.shape[0],), op.sum(x)) | torch.full((x.shape[0],), x.sum())
+        op.arange(0.0, 1.0, 0.25) | torch.arange(0, 1, 0.25)
+        op.full((1,), True, "bool") | torch.full((1,), True)
+        """,
+        N,
+        x=["n"],
+    )
 
 
 def test_reductions():
@@ -188,25 +174,19 @@ def test_reductions():
     )
 
 
-def test_norms():
-    def rms(x, w):
-        return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w
+def rms(x, w):
+    return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * w
 
-    check(
-        lambda x, w, b: [
-            op.layer_norm(x, 6, w, b, eps=1e-6),
-            op.layer_norm(x, [6]),
-            op.rms_norm(x, w, -1, 1e-6),
-            op.group_norm(x, 2, None, None),
-            op.rms_norm(x, w, [2], 1e-6),
-        ],
-        lambda x, w, b: [
-            F.layer_norm(x, (6,), w, b, 1e-6),
-            F.layer_norm(x, (6,)),
-            rms(x, w),
-            F.group_norm(x, 2),
-            rms(x, w),
-        ],
+
+def test_norms():
+    same(
+        """
+        op.layer_norm(x, 6, w, b, eps=1e-6) | F.layer_norm(x, (6,), w, b, 1e-6)
+        op.layer_norm(x, [6]) | F.layer_norm(x, (6,))
+        op.rms_norm(x, w, -1, 1e-6) | rms(x, w)
+        op.group_norm(x, 2, None, None) | F.group_norm(x, 2)
+        op.rms_norm(x, w, [2], 1e-6) | rms(x, w)
+        """,
         ({"n": 3}, {"n": 1}),
         x=["n", 4, 6],
         w=[6],
@@ -215,29 +195,20 @@ def test_norms():
 
 
 def test_matmul():
-    check(lambda x, y: [op.matmul(x, y), x @ y], lambda x, y: [x @ y, x @ y], N, x=[3, "n", 4], y=[4, 5])
+    same("op.matmul(x, y) | x @ y\nx @ y", N, x=[3, "n", 4], y=[4, 5])
 
 
 def test_convolutions():
-    check(
-        lambda x, w, b, x1, w1, t1: [
-            op.conv2d(x, w, b),
-            op.conv2d(x, w, stride=2, padding=1, dilation=2),
-            op.conv2d(x, w, padding="same"),
-            op.conv1d(x1, w1, padding=(1,), stride=2),
-            op.conv1d_transpose(x1, t1, b, stride=2, output_padding=1),
-            op.conv1d(x1, w1, padding="same"),
-            op.conv1d(x1, w1, padding="valid"),
-        ],
-        lambda x, w, b, x1, w1, t1: [
-            F.conv2d(x, w, b),
-            F.conv2d(x, w, stride=2, padding=1, dilation=2),
-            F.conv2d(x, w, padding="same"),
-            F.conv1d(x1, w1, padding=(1,), stride=2),
-            F.conv_transpose1d(x1, t1, b, stride=2, output_padding=1),
-            F.conv1d(x1, w1, padding="same"),
-            F.conv1d(x1, w1, padding="valid"),
-        ],
+    same(
+        """
+        op.conv2d(x, w, b) | F.conv2d(x, w, b)
+        op.conv2d(x, w, stride=2, padding=1, dilation=2) | F.conv2d(x, w, stride=2, padding=1, dilation=2)
+        op.conv2d(x, w, padding="same") | F.conv2d(x, w, padding="same")
+        op.conv1d(x1, w1, padding=(1,), stride=2) | F.conv1d(x1, w1, padding=(1,), stride=2)
+        op.conv1d_transpose(x1, t1, b, stride=2, output_padding=1) | F.conv_transpose1d(x1, t1, b, 2, output_padding=1)
+        op.conv1d(x1, w1, padding="same") | F.conv1d(x1, w1, padding="same")
+        op.conv1d(x1, w1, padding="valid") | F.conv1d(x1, w1, padding="valid")
+        """,
         x=[2, 4, 9, 8],
         w=[6, 4, 3, 3],
         b=[6],
@@ -248,13 +219,8 @@ def test_convolutions():
 
 
 def test_conv3d():
-    check(
-        lambda x, w, b: op.conv3d(x, w, b, padding=1),
-        lambda x, w, b: F.conv3d(x, w, b, padding=1),
-        x=[1, 2, 4, 5, 3],
-        w=[3, 2, 3, 3, 3],
-        b=[3],
-    )
+    row = "op.conv3d(x, w, b, padding=1) | F.conv3d(x, w, b, padding=1)"
+    same(row, x=[1, 2, 4, 5, 3], w=[3, 2, 3, 3, 3], b=[3])
 
 
 def test_attention():
@@ -281,23 +247,16 @@ def test_attention():
 
 
 def test_interpolate():
-    check(
-        lambda x: [
-            op.interpolate(x, size=(8, 9)),
-            op.interpolate(x, scale_factor=2.0, mode="bilinear"),
-            op.interpolate(x, scale_factor=(1.5, 3.0), mode="bicubic"),
-            op.interpolate(x, scale_factor=1.7),
-            op.interpolate(x, size=6, mode="bilinear", align_corners=True),
-            op.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),
-        ],
-        lambda x: [
-            F.interpolate(x, (8, 9)),
-            F.interpolate(x, scale_factor=2.0, mode="bilinear"),
-            F.interpolate(x, scale_factor=(1.5, 3.0), mode="bicubic"),
-            F.interpolate(x, scale_factor=1.7),
-            F.interpolate(x, 6, mode="bilinear", align_corners=True),
-            F.interpolate(x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True),
-        ],
+    factor = 'x, scale_factor=1.7, mode="bilinear", recompute_scale_factor=True'
+    same(
+        f"""
+        op.interpolate(x, size=(8, 9)) | F.interpolate(x, (8, 9))
+        op.interpolate(x, scale_factor=2.0, mode="bilinear") | F.interpolate(x, scale_factor=2.0, mode="bilinear")
+        op.interpolate(x, None, (1.5, 3.0), "bicubic") | F.interpolate(x, None, (1.5, 3.0), "bicubic")
+        op.interpolate(x, scale_factor=1.7) | F.interpolate(x, scale_factor=1.7)
+        op.interpolate(x, size=6, mode="bilinear", align_corners=True) | F.interpolate(x, 6, None, "bilinear", True)
+        op.interpolate({factor}) | F.interpolate({factor})
+        """,
         x=[1, 3, 4, 5],
     )
 

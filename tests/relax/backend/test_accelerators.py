@@ -33,6 +33,7 @@ def npu(mod):
 
 
 IMAGE = (1, 4, 8, 8)
+FACTORS = ((2, 3), (3, 4))
 
 
 @pytest.mark.parametrize(
@@ -40,12 +41,7 @@ IMAGE = (1, 4, 8, 8)
     [
         (npu, conv_relu, (IMAGE, (6, 4, 3, 3)), ["example_npu.conv2d_relu_fused"]),
         (npu, lambda x, w: op.nn.conv2d(x, w, groups=2), (IMAGE, (6, 2, 3, 3)), ["example_npu.depthwise_conv2d"]),
-        (
-            npu,
-            lambda x, w: op.nn.softmax(op.matmul(x, w)),
-            ((2, 3), (3, 4)),
-            ["example_npu.dense", "example_npu.softmax"],
-        ),
+        (npu, lambda x, w: op.nn.softmax(op.matmul(x, w)), FACTORS, ["example_npu.dense", "example_npu.softmax"]),
         (partition_for_tensorrt, conv_relu, (IMAGE, (6, 4, 3, 3)), ["tensorrt.nn.conv2d", "tensorrt.nn.relu"]),
         (
             partition_for_tensorrt,
@@ -60,13 +56,8 @@ IMAGE = (1, 4, 8, 8)
             (IMAGE,),
             ["tensorrt.clip", "tensorrt.concatenate"],
         ),
-        (
-            partition_for_nnapi,
-            lambda x, w: op.exp(op.matmul(x, w)),
-            ((2, 3), (3, 4)),
-            ["nnapi.batch_matmul", "nnapi.exp"],
-        ),
-        (lambda m: partition_for_nnapi(m, 3), lambda x, w: op.exp(op.matmul(x, w)), ((2, 3), (3, 4)), ["nnapi.exp"]),
+        (partition_for_nnapi, lambda x, w: op.exp(op.matmul(x, w)), FACTORS, ["nnapi.batch_matmul", "nnapi.exp"]),
+        (lambda m: partition_for_nnapi(m, 3), lambda x, w: op.exp(op.matmul(x, w)), FACTORS, ["nnapi.exp"]),
         (partition_for_nnapi, lambda x: op.astype(x, "float16"), ((2, 3),), ["nnapi.cast"]),
         (partition_for_nnapi, lambda x: op.astype(x, "int32"), ((2, 3),), []),
         (partition_for_coreml, lambda x: op.nn.softmax(op.add(x, x)), ((2, 3),), ["coreml.add", "coreml.nn.softmax"]),

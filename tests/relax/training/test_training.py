@@ -11,6 +11,7 @@ from weft.relax.training.loss import CategoricalCrossEntropyLoss, CrossEntropyLo
 from weft.relax.training.optimizer import SGD, Adam, MomentumSGD
 
 torch = pytest.importorskip("torch")
+F = torch.nn.functional
 RNG = np.random.default_rng(3)
 MATRIX = weft.ir.tensor_type((3, 4), "float32")
 
@@ -63,31 +64,21 @@ CLASSES, WEIGHTS = weft.ir.tensor_type((3,), "int64"), weft.ir.tensor_type((4,),
 X, T = RNG.standard_normal((3, 4)).astype("float32"), np.array([1, 3, 0])
 W = RNG.uniform(0.5, 2, 4).astype("float32")
 LOSSES = {
-    "l1": (
-        L1Loss("sum"),
-        (MATRIX, MATRIX),
-        (X, X[::-1].copy()),
-        lambda a, b: torch.nn.functional.l1_loss(a, b, reduction="sum"),
-    ),
-    "mse": (MSELoss(), (MATRIX, MATRIX), (X, X[::-1].copy()), torch.nn.functional.mse_loss),
-    "each": (
-        MSELoss("none"),
-        (MATRIX, MATRIX),
-        (X, X[::-1].copy()),
-        lambda a, b: torch.nn.functional.mse_loss(a, b, reduction="none"),
-    ),
-    "cross entropy": (CrossEntropyLoss(), (MATRIX, CLASSES, WEIGHTS), (X, T, W), torch.nn.functional.cross_entropy),
+    "l1": (L1Loss("sum"), (MATRIX, MATRIX), (X, X[::-1].copy()), lambda a, b: F.l1_loss(a, b, reduction="sum")),
+    "mse": (MSELoss(), (MATRIX, MATRIX), (X, X[::-1].copy()), F.mse_loss),
+    "each": (MSELoss("none"), (MATRIX, MATRIX), (X, X[::-1].copy()), lambda a, b: F.mse_loss(a, b, reduction="none")),
+    "cross entropy": (CrossEntropyLoss(), (MATRIX, CLASSES, WEIGHTS), (X, T, W), F.cross_entropy),
     "ignored": (
         CrossEntropyLoss("sum", ignore_index=3),
         (MATRIX, CLASSES),
         (X, T),
-        lambda a, b: torch.nn.functional.cross_entropy(a, b, reduction="sum", ignore_index=3),
+        lambda a, b: F.cross_entropy(a, b, reduction="sum", ignore_index=3),
     ),
     "one-hot": (
         CategoricalCrossEntropyLoss("sum"),
         (MATRIX, weft.ir.tensor_type((3, 4), "int64")),
         (X, np.eye(4, dtype="int64")[T]),
-        lambda a, b: torch.nn.functional.cross_entropy(a, b.argmax(1), reduction="sum"),
+        lambda a, b: F.cross_entropy(a, b.argmax(1), reduction="sum"),
     ),
 }
 
@@ -142,7 +133,7 @@ def test_rms_norm_has_the_gradient_of_torch():
     vm = machine(SetupTrainer(MSELoss(), SGD(0.1), [MATRIX, MATRIX])(mod))
     loss, gradients = vm["backbone_loss_adjoint"](*map(weft.runtime.tensor, (x, w, t)))
     theirs = [torch.tensor(a, requires_grad=True) for a in (x, w)]
-    wanted = ((torch.nn.functional.rms_norm(theirs[0], (4,), theirs[1], 1e-3) - torch.tensor(t)) ** 2).mean()
+    wanted = ((F.rms_norm(theirs[0], (4,), theirs[1], 1e-3) - torch.tensor(t)) ** 2).mean()
     wanted.backward()
     np.testing.assert_allclose(loss.numpy(), wanted.item(), rtol=1e-5)
     for ours, their in zip(gradients, theirs, strict=True):

@@ -390,15 +390,7 @@ CONFIGS: dict[str, tuple[Callable[..., _Tensors], list[tuple[int, ...]]]] = {
         ],
     ),
     "C2D": (conv2d_nhwc, _RESNET),
-    "C3D": (
-        conv3d_ndhwc,
-        [
-            (1, 16, 224, 224, 3, 64, 7, 2, 3),
-            (1, 16, 56, 56, 64, 64, 1, 1, 0),
-            (1, 16, 14, 14, 256, 256, 3, 1, 1),
-            (1, 16, 7, 7, 512, 512, 3, 1, 1),
-        ],
-    ),
+    "C3D": (conv3d_ndhwc, [(1, 16, *size[1:]) for size in _RESNET]),
     "GMM": (batch_matmul_nkkm, [(1, 128, 128, 128), (1, 512, 32, 512), (1, 512, 512, 512), (1, 1024, 1024, 1024)]),
     "GRP": (conv2d_nhwc, [(1, 56, 56, 64, 128, 3, 2, 1, 1, 4), *((*size, 1, 4) for size in _RESNET[1:])]),
     "DIL": (conv2d_nhwc, [(*size, 2) for size in _RESNET]),

@@ -208,23 +208,12 @@ def test_nodes_of_a_tree_see_their_ancestors():
     close(out, softmax_attention(q, k, v, seen, 0.5)[0], "float32")
 
 
+LLAMA = {"factor": 8.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 64}
 SCALINGS = [
     {},
     {"rope_type": "gptj"},
-    {
-        "rope_type": "llama3",
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 64,
-    },
-    {
-        "rope_type": "llama4",
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 1.0,
-        "original_max_position_embeddings": 64,
-    },
+    {"rope_type": "llama3", **LLAMA, "high_freq_factor": 4.0},
+    {"rope_type": "llama4", **LLAMA, "high_freq_factor": 1.0},
     {
         "rope_type": "yarn",
         "factor": 4.0,
