@@ -1,6 +1,6 @@
 """Branches and loops, whose bodies are graphs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -14,10 +14,7 @@ class Body(Protocol):
     """A graph whose ``run(values, around)`` gives its outputs for its inputs and for names around it."""
 
     output_names: list[str]
-
-    def run(self, values: Sequence[np.ndarray], around: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Return the outputs."""
-        ...
+    run: Callable[[Sequence[np.ndarray], Mapping[str, np.ndarray]], list[np.ndarray]]
 
 
 _MOST_TRIPS = 1000

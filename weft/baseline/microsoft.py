@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.baseline.operators import OPERATORS, floats, sigmoid
+from weft.baseline.operators import OPERATORS, floats
 from weft.baseline.quantized import dequantize, dynamic_quantize, matmul_integer, quantize, requantized
 from weft.baseline.refusal import NotInBaseline
 
@@ -66,7 +66,7 @@ def _fused_conv(
     *,
     activation: str = "",
     activation_params: Sequence[float] = (),
-    **form: Any,
+    **form: object,
 ) -> np.ndarray:
     out = _known("Conv")(x, w, bias, **form)
     return _activated(activation, out if added is None else out + added, *activation_params)
@@ -81,29 +81,20 @@ def _fused_gemm(
     activation: str = "",
     activation_alpha: float | None = None,
     activation_beta: float | None = None,
-    **form: Any,
+    **form: object,
 ) -> np.ndarray:
     parameters = [p for p in (activation_alpha, activation_beta) if p is not None]
     return _activated(activation, _known("Gemm")(a, b, c, **form), *parameters)
 
 
-@operator("BiasGelu")
-def _bias_gelu(x: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    return _known("Gelu")(x + bias)
+operator("Gelu")(lambda x: _known("Gelu")(x))
+operator("BiasGelu")(lambda x, bias: _known("Gelu")(x + bias))
+operator("QuickGelu")(lambda x, *, alpha=1.702: _known("Swish")(x, alpha=alpha))
 
 
 @operator("FastGelu")
 def _fast_gelu(x: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
     return _known("Gelu")(x if bias is None else x + bias, approximate="tanh")
-
-
-@operator("QuickGelu")
-def _quick_gelu(x: np.ndarray, *, alpha: float = 1.702) -> np.ndarray:
-    floats(x)
-    return x * sigmoid(np.float32(alpha) * x)
-
-
-operator("Gelu")(lambda x: _known("Gelu")(x))
 
 
 # ---- norms -----------------------------------------------------------------------------------------------------------
@@ -267,7 +258,7 @@ def _dynamic_matmul(
     return _integer_to_float(narrow, b, scale, b_scale, zero, b_zero, bias)
 
 
-def _in_floats(compute: Callable[..., Any], count: int, *operands: np.ndarray, **attributes: Any) -> np.ndarray:
+def _in_floats(compute: Callable[..., Any], count: int, *operands: np.ndarray, **attributes: object) -> np.ndarray:
     """Compute on what `count` operands of three stand for; the last two are the scale and the zero of the result."""
     values = [dequantize(*operands[3 * i : 3 * i + 3]) for i in range(count)]
     return quantize(compute(*values, **attributes), *operands[3 * count :])
@@ -278,7 +269,7 @@ for _name, _operands in (("Add", 2), ("Mul", 2), ("LeakyRelu", 1), ("Sigmoid", 1
 
 
 def _qlinear_pool(name: str) -> None:
-    def apply(*operands: np.ndarray, channels_last: int = 0, **form: Any) -> np.ndarray:
+    def apply(*operands: np.ndarray, channels_last: int = 0, **form: object) -> np.ndarray:
         if channels_last:
             raise NotInBaseline("channels behind the pixels")
         return _in_floats(_known(name), 1, *operands, **form)

@@ -16,14 +16,24 @@ from weft.baseline.refusal import NotInBaseline
 class _Windows:
     """Where the windows of an image lie: `x` is (n, c, *spatial), with pads of `fill` around it.
 
-    `form` is ONNX's kernel, strides, pads, dilations, `auto_pad` and `ceil_mode`, with which a last window that begins
-    inside may go past the pads; what it meets there counts for nothing.
+    The others are ONNX's attributes; with `ceil_mode` a last window that begins inside may go past the pads, and what
+    it meets there counts for nothing.
     """
 
-    def __init__(self, x: np.ndarray, form: tuple[Any, ...], fill: float = 0.0) -> None:
-        kernel, strides, pads, dilations, auto_pad, ceil_mode = form
+    def __init__(
+        self,
+        x: np.ndarray,
+        fill: float = 0.0,
+        *,
+        kernel_shape: Sequence[int],
+        strides: Sequence[int] | None = None,
+        pads: Sequence[int] | None = None,
+        dilations: Sequence[int] | None = None,
+        auto_pad: str = "NOTSET",
+        ceil_mode: int = 0,
+    ) -> None:
         rank = x.ndim - 2
-        self.kernel, self.strides = tuple(kernel), tuple(strides or (1,) * rank)
+        self.kernel, self.strides = tuple(kernel_shape), tuple(strides or (1,) * rank)
         self.dilations = tuple(dilations or (1,) * rank)
         if rank < 1 or not len(self.kernel) == len(self.strides) == len(self.dilations) == rank:
             raise NotInBaseline("a window of another rank")
@@ -72,22 +82,14 @@ def _conv(x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None, **form: 
 
 
 def convolved(
-    x: np.ndarray,
-    w: np.ndarray,
-    *,
-    kernel_shape: Sequence[int] | None = None,
-    strides: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    group: int = 1,
-    auto_pad: str = "NOTSET",
+    x: np.ndarray, w: np.ndarray, *, group: int = 1, kernel_shape: Sequence[int] | None = None, **form: Any
 ) -> np.ndarray:
     """Return sums of products over windows, in the operands' type."""
     n, c = x.shape[:2]
     m, per_group = w.shape[:2]
     if c != per_group * group or m % group or tuple(kernel_shape or w.shape[2:]) != w.shape[2:]:
         raise NotInBaseline("a convolution whose channels do not fit")
-    at = _Windows(x, (w.shape[2:], strides, pads, dilations, auto_pad, 0))
+    at = _Windows(x, kernel_shape=w.shape[2:], ceil_mode=0, **form)
     if per_group == 1 and m == c:
         out = np.zeros((n, m, *at.out), x.dtype)
         for place, image in at.taps():
@@ -139,21 +141,11 @@ def _conv_transpose(
 
 
 @operator("MaxPool")
-def _max_pool(
-    x: np.ndarray,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    ceil_mode: int = 0,
-    storage_order: int = 0,
-    auto_pad: str = "NOTSET",
-) -> np.ndarray:
+def _max_pool(x: np.ndarray, *, storage_order: int = 0, **form: Any) -> np.ndarray:
     if x.dtype.name not in ("float32", "int8", "uint8"):
         raise NotInBaseline(f"a maximum of {x.dtype}")
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    at = _Windows(x, (kernel_shape, strides, pads, dilations, auto_pad, ceil_mode), least)
+    at = _Windows(x, least, **form)
     out = np.full((*x.shape[:2], *at.out), least, x.dtype)
     for _, image in at.taps():
         np.maximum(out, image, out=out)
@@ -161,22 +153,11 @@ def _max_pool(
 
 
 @operator("AveragePool")
-def _average_pool(
-    x: np.ndarray,
-    *,
-    kernel_shape: Sequence[int],
-    strides: Sequence[int] | None = None,
-    pads: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    auto_pad: str = "NOTSET",
-) -> np.ndarray:
+def _average_pool(x: np.ndarray, *, count_include_pad: int = 0, **form: Any) -> np.ndarray:
     floats(x)
-    form = (kernel_shape, strides, pads, dilations, auto_pad, ceil_mode)
     ones = np.ones((1, 1, *x.shape[2:]), np.float32)
-    total: Any = sum(image for _, image in _Windows(x, form).taps())
-    count: Any = sum(image for _, image in _Windows(ones, form, float(count_include_pad)).taps())
+    total: Any = sum(image for _, image in _Windows(x, **form).taps())
+    count: Any = sum(image for _, image in _Windows(ones, float(count_include_pad), **form).taps())
     if not count.all():
         raise NotInBaseline("windows that are all padding")
     return total / count
