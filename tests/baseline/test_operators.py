@@ -238,8 +238,10 @@ def test_what_is_not_plain_is_left_to_the_compiled_program(tmp_path, op, inputs,
     assert one(tmp_path, op, *inputs, **attributes) is None
 
 
-def test_an_attribute_for_what_is_an_input_is_refused(tmp_path):
+def test_what_means_something_else_is_refused(tmp_path):
     refuses(NotInBaseline, "an input", one, tmp_path, "Unsqueeze", np.ones((2, 3), "float32"), axes=[0])
+    old = next(c.model for c in node_cases() if c.name == "test_scan_sum")
+    refuses(NotInBaseline, "Scan of opset 8", program, old, tmp_path)
 
 
 def linear(**changes):

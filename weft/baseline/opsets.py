@@ -26,7 +26,7 @@ _INPUTS = {
     "Upsample": (9, ("scales",)),
 }
 """What is an input from an opset on and an attribute before."""
-_SINCE = {"GroupNormalization": 21, "Resize": 11}
+_SINCE = {"GroupNormalization": 21, "Resize": 11, "Scan": 9}
 """Operators that meant something else before."""
 
 _NEUTRAL = {"antialias": 0, "input_forget": 0, "keep_aspect_ratio_policy": "stretch", "layout": 0}
