@@ -91,7 +91,7 @@ _CASES = {
     "QLinearSigmoid": [([*_X, _s(1 / 256), np.array(0, "uint8")], {})],
     "QLinearSoftmax": [([*_X, _s(1 / 256), np.array(0, "uint8")], {"opset": 13, "axis": -1})],
     "QLinearAveragePool": [([*_IMAGE, *_OUT], {"kernel_shape": [2, 2], "strides": [2, 2]})],
-    "QLinearGlobalAveragePool": [([*_IMAGE, *_OUT], {})],
+    "QLinearGlobalAveragePool": [([*_IMAGE, *_OUT], {"channels_last": 0})],
     "QLinearConcat": [([*_OUT, *_X, _q(5, 3), _s(0.01), _Z], {"axis": 1})],
     "QGemm": [
         ([*_X, *_W, None, *_OUT], {}),

@@ -264,21 +264,8 @@ def _in_floats(compute: Callable[..., Any], count: int, *operands: np.ndarray, *
     return quantize(compute(*values, **attributes), *operands[3 * count :])
 
 
-for _name, _operands in (("Add", 2), ("Mul", 2), ("LeakyRelu", 1), ("Sigmoid", 1)):
-    operator(f"QLinear{_name}")(partial(_in_floats, _known(_name), _operands))
-
-
-def _qlinear_pool(name: str) -> None:
-    def apply(*operands: np.ndarray, channels_last: int = 0, **form: object) -> np.ndarray:
-        if channels_last:
-            raise NotInBaseline("channels behind the pixels")
-        return _in_floats(_known(name), 1, *operands, **form)
-
-    operator(f"QLinear{name}")(apply)
-
-
-_qlinear_pool("AveragePool")
-_qlinear_pool("GlobalAveragePool")
+for _name in ("Add", "Mul", "LeakyRelu", "Sigmoid", "AveragePool", "GlobalAveragePool"):
+    operator(f"QLinear{_name}")(partial(_in_floats, _known(_name), 2 if _name in ("Add", "Mul") else 1))
 
 
 @operator("QLinearSoftmax")

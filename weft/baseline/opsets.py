@@ -29,7 +29,7 @@ _INPUTS = {
 _SINCE = {"GroupNormalization": 21, "Resize": 11, "Scan": 9}
 """Operators that meant something else before."""
 
-_NEUTRAL = {"antialias": 0, "input_forget": 0, "keep_aspect_ratio_policy": "stretch", "layout": 0}
+NEUTRAL = {"antialias": 0, "channels_last": 0, "input_forget": 0, "keep_aspect_ratio_policy": "stretch", "layout": 0}
 """Attributes that no operator here knows, which exporters write although they say nothing."""
 
 
@@ -37,7 +37,7 @@ def modern_node(
     name: str, inputs: tuple[str, ...], attributes: Mapping[str, Any], opset: int, constant: Callable[[Any], str]
 ) -> tuple[str, tuple[str, ...], dict[str, Any]]:
     """Return operator, inputs and attributes as the newest opset has them; `constant` names a value as an input."""
-    kept = {a: v for a, v in attributes.items() if a not in _NEUTRAL or _NEUTRAL[a] != v}
+    kept = dict(attributes)
     if opset < _SINCE.get(name, 0):
         raise NotInBaseline(f"{name} of opset {opset}")
     since, moved = _INPUTS.get(name, (0, ()))

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.baseline import control, microsoft, recurrent, reductions, resample, selecting  # noqa: F401 - operators
 from weft.baseline.onnx_file import ELEMENT_TYPES, read_onnx, tensor_values
-from weft.baseline.opsets import OPSETS, modern_node, operator_of
+from weft.baseline.opsets import NEUTRAL, OPSETS, modern_node, operator_of
 from weft.baseline.refusal import NotInBaseline
 from weft.baseline.threads import few_threads
 
@@ -125,6 +125,7 @@ class _Graph:
         if not known.issuperset(n for n in inputs if n):
             raise NotInBaseline("nodes out of order")
         attributes = {a["name"]: self._attribute(a, known) for a in node["attribute"]}
+        attributes = {a: v for a, v in attributes.items() if a not in NEUTRAL or v != NEUTRAL[a]}
         if node.get("domain") == "com.microsoft":
             name = f"{node['domain']}.{name}"
         else:

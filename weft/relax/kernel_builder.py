@@ -120,7 +120,7 @@ def compile_kernel_jobs(
 
     with DeepPool(cores) as pool:
         workers = [pool.submit(work_beside) for _ in range(beside)]
-        workers += [pool.submit(work) for _ in range(min(len(jobs), max(1, cores - beside)))]
+        workers += [pool.submit(work) for _ in range(_threads_here(len(jobs), cores, beside))]
         with _ending(queue):
             for w in workers:
                 w.result()
@@ -150,6 +150,10 @@ _ahead: list[Process] = []
 
 def _new_process() -> Process:
     return Process(_PROGRAM)
+
+
+def _threads_here(jobs: int, cores: int, beside: int) -> int:
+    return min(jobs, max(1, cores - beside))
 
 
 @contextmanager

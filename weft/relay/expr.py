@@ -116,6 +116,14 @@ class Call(Operators, ir.Call):
 
     __uncompared__ = ("ty", "ty_args")  # inference finds both
 
+    def __post_init__(self) -> None:  # a call of nothing is refused where it is checked, not here
+        if type(self.args) is not tuple:
+            force_setattr(self, "args", tuple(self.args))
+        if type(self.attrs) is not Attrs:
+            force_setattr(self, "attrs", Attrs.of(self.attrs))
+        if type(self.ty_args) is not tuple:
+            force_setattr(self, "ty_args", tuple(self.ty_args or ()))
+
     @property
     def type_args(self) -> tuple[Type, ...]:
         """What the type parameters of the callee stand for; of an operator, the types of the arguments."""

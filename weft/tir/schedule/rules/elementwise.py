@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from math import prod
 
 from weft.arith import Analyzer
@@ -169,10 +168,11 @@ def _stretches(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[int] | list
         return lengths if 1 < len(places) <= _MOST_STRETCHES else []
     analyzer, starts = ctx.analyzer(rv), [const(0, extent.dtype)]
     starts += [c for i, c in enumerate(cuts) if not any(structural_equal(c, x) for x in cuts[:i])]
-    in_order = all(analyzer.can_prove(a <= b) for a, b in zip(starts, [*starts[1:], extent], strict=True))
-    if not in_order or not 1 < len(starts) <= _MOST_STRETCHES:
+    ends = [*starts[1:], extent]
+    if not all(analyzer.can_prove(a <= b) for a, b in zip(starts, ends, strict=True)):
         return []
-    return [*(analyzer.simplify(b - a) for a, b in pairwise(starts)), None]
+    parts = [part for a, b in zip(starts, ends, strict=True) if as_int(part := analyzer.simplify(b - a)) != 0]
+    return [*parts[:-1], None] if 1 < len(parts) <= _MOST_STRETCHES else []
 
 
 def _cuts(ctx: RuleContext, rv: BlockRV, inner: LoopRV) -> list[PrimExpr]:
